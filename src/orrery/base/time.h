@@ -1,0 +1,43 @@
+// Simulated time. Integer picoseconds in 64 bits: a run of 10^6 s is 10^18 ps and does not wrap.
+//
+// Durations computed in double are rounded to whole picoseconds in exactly one place (RoundToPs), so
+// that the same input gives the same answer under any compiler and build type.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "orrery/base/check.h"
+
+namespace orrery {
+
+using SimTime = std::int64_t;  // picoseconds
+
+inline constexpr SimTime kNanosecond = 1'000;
+inline constexpr SimTime kMicrosecond = 1'000'000;
+inline constexpr SimTime kMillisecond = 1'000'000'000;
+inline constexpr SimTime kSecond = 1'000'000'000'000;
+inline constexpr SimTime kNever = std::numeric_limits<SimTime>::max();
+// Longest duration that arithmetic here accepts: sums of two stay far from the end of the type.
+inline constexpr SimTime kMaxDuration = 4'000'000 * kSecond;
+
+// Rounds to nearest, ties away from zero. REQUIRES: 0 <= ps <= kMaxDuration.
+constexpr SimTime RoundToPs(double ps) {
+  ORRERY_CHECK(ps >= 0 && ps <= static_cast<double>(kMaxDuration), "duration out of range");
+  return static_cast<SimTime>(ps + 0.5);
+}
+
+constexpr SimTime FromSeconds(double seconds) { return RoundToPs(seconds * 1e12); }
+constexpr SimTime FromMicroseconds(double us) { return RoundToPs(us * 1e6); }
+constexpr double ToSeconds(SimTime ps) { return static_cast<double>(ps) * 1e-12; }
+
+// Time to move `bytes` at `bandwidth_Bps`, rounded up to a whole picosecond; exact in 128 bits.
+// REQUIRES: bytes >= 0, bandwidth_Bps > 0.
+constexpr SimTime TransferTime(std::int64_t bytes, std::int64_t bandwidth_Bps) {
+  ORRERY_CHECK(bytes >= 0 && bandwidth_Bps > 0, "transfer needs bytes >= 0 and a bandwidth > 0");
+  const auto work = static_cast<unsigned __int128>(bytes) * static_cast<unsigned __int128>(kSecond);
+  const auto rate = static_cast<unsigned __int128>(bandwidth_Bps);
+  return static_cast<SimTime>((work + rate - 1) / rate);
+}
+
+}  // namespace orrery

@@ -1,0 +1,55 @@
+// Kernel → duration, each with its birth certificate.
+//
+// A chain of providers answers in order: measured (exact), interpolated (between measured), scaled (a
+// measured GPU's time times the ratio of the bound that holds there, SimAI's CP-Model), modelled. The
+// first that can answer does. Assumes the kernel alone on the device; interference comes later.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/status.h"
+#include "orrery/base/time.h"
+#include "orrery/cluster/cluster.h"
+#include "orrery/graph/kernel.h"
+
+namespace orrery::compute {
+
+enum class Provenance : std::uint8_t { kMeasured, kInterpolated, kScaled, kModelled, kGiven, kCount };
+inline constexpr std::size_t kProvenances = static_cast<std::size_t>(Provenance::kCount);
+std::string_view Name(Provenance provenance);
+
+struct KernelTime {
+  SimTime duration = 0;
+  Provenance provenance = Provenance::kModelled;
+  float spread = 0;                      // relative standard deviation of the answer
+};
+
+struct Options {
+  std::string measured_database;         // SQLite file; empty: none
+};
+
+// Prices kernels on one device type. Immutable after Create; safe to share between threads.
+class CostModel {
+ public:
+  static Result<CostModel> Create(const cluster::DeviceSpec& device, const Options& options);
+  CostModel(CostModel&&) noexcept;
+  CostModel& operator=(CostModel&&) noexcept;
+  ~CostModel();
+
+  KernelTime Price(const graph::Kernel& kernel) const;
+  SimTime launch_latency() const;        // from host issue to the kernel's start on an idle GPU
+  SimTime host_issue(const graph::Kernel& kernel) const;  // host time per launch, eager PyTorch
+  SimTime host_issue_comm() const;       // host time to enqueue one communication
+
+ private:
+  struct Impl;
+  explicit CostModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace orrery::compute

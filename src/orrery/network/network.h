@@ -1,0 +1,111 @@
+// A network is a few calls: batches of transfers and fluids go in, completions come out.
+//
+// A Transfer moves bytes from one device to another. A Fluid moves `units` through a weighted set of
+// ports; a closed-form collective is one fluid. Back ends say which of the two they serve.
+//
+// Contract: calls come with non-decreasing times. All starts and ends of one instant are one event:
+// the order of items in a batch, and of batches of one instant, changes no completion time.
+// Determinism: ties between messages are broken by `creator` (a stable id from the input) and the
+// creator's own sequence number, never by address or arrival order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/ids.h"
+#include "orrery/base/status.h"
+#include "orrery/base/time.h"
+#include "orrery/cluster/cluster.h"
+
+namespace orrery::network {
+
+using FlightId = std::uint32_t;  // of the caller's choosing; unique among what is in flight
+
+struct Transfer {
+  FlightId id = 0;
+  DeviceId from, to;
+  std::int64_t bytes = 0;
+  std::uint32_t creator = 0;     // the sending rank
+  std::uint64_t salt = 0;        // names the connection: picks among equal paths
+};
+
+// A port is one direction of a GPU's NVLink or of a NIC: what fluids share.
+enum class PortKind : std::uint8_t { kNvlinkOut, kNvlinkIn, kNicOut, kNicIn };
+struct PortLoad {
+  std::uint32_t port = 0;        // index into the port table given to Setup
+  std::uint32_t copies = 1;      // how many equal flows of this fluid's class use the port (folding)
+  std::int64_t bytes = 0;        // of this fluid through the port, per copy
+};
+struct Fluid {
+  FlightId id = 0;
+  SimTime fixed = 0;             // latency and set-up: part of the time, not of the bytes
+  SimTime transfer = 0;          // at full rate with every port to itself
+  std::uint32_t first_load = 0, loads = 0;  // into the batch's load array
+};
+
+struct Completion {
+  SimTime time = 0;
+  FlightId id = 0;
+};
+
+struct PortStatistics {
+  std::int64_t bytes = 0;
+  SimTime busy = 0;
+};
+
+// A hop that leaves this partition: opaque to the caller, who carries it to `partition`.
+struct RemoteHop {
+  SimTime time = 0;              // head arrives at the next link
+  std::uint32_t partition = 0;
+  std::uint32_t next_hop = 0;    // index in its path
+  Transfer transfer;
+  std::uint64_t sequence = 0;    // creator's own
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  virtual std::string_view name() const = 0;
+
+  // Fluids: capacity in bytes/s of every port.
+  virtual Status SetupPorts(std::span<const std::int64_t> capacity_Bps) = 0;
+  virtual void Start(SimTime now, std::span<const Fluid> fluids, std::span<const PortLoad> loads) = 0;
+  // Transfers: partition_of_domain gives each NVLink domain's owner; this instance is `partition`.
+  virtual Status SetupLinks(const cluster::Cluster& cluster, std::span<const std::uint32_t> partition_of_domain,
+                            std::uint32_t partition) = 0;
+  virtual void Start(SimTime now, std::span<const Transfer> transfers) = 0;
+
+  // Earliest time at which anything happens inside; kNever when idle.
+  virtual SimTime next_time() const = 0;
+  // Advances to the first time <= t that has completions, appends those to `done`, and returns it; or
+  // to t if there are none, and returns t. REQUIRES: no start lies between.
+  virtual SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) = 0;
+
+  // Partitioned runs: hops that left since the last call; hops that enter.
+  virtual void TakeRemote(std::vector<RemoteHop>* out) = 0;
+  virtual void Deliver(const RemoteHop& hop) = 0;
+  // Smallest delay between an event here and its effect in another partition.
+  virtual SimTime lookahead() const = 0;
+
+  virtual std::span<const PortStatistics> statistics() const = 0;  // by port or by link
+};
+
+struct BackendInfo {
+  std::string_view name;
+  std::string_view description;  // one sentence with its formula
+  bool fluids = false;           // closed-form collectives
+  bool transfers = false;        // collectives lowered to chunks
+};
+std::span<const BackendInfo> Backends();
+// An unknown name lists the nearest valid ones.
+Result<std::unique_ptr<Network>> Create(std::string_view name);
+
+// Time of one transfer on an idle network (DESIGN 5): Σ latency + wire/bw_min + Σ over the other
+// hops of min(MTU, wire)/bw_hop, wire = bytes + ceil(bytes/payload)·header, each term rounded up once.
+SimTime Uncontended(const cluster::Cluster& cluster, const Transfer& transfer);
+
+}  // namespace orrery::network
