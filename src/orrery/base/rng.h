@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "orrery/base/int128.h"
+
 namespace orrery {
 
 constexpr std::uint64_t Mix64(std::uint64_t x) {
@@ -39,7 +41,7 @@ class CounterRng {
   constexpr std::uint64_t Next() { return HashCombine(key_, counter_++); }
   // Uniform in [0, n). REQUIRES: n > 0. Bias below n / 2^64.
   constexpr std::uint64_t Below(std::uint64_t n) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64);
+    return static_cast<std::uint64_t>((static_cast<Uint128>(Next()) * n) >> 64);
   }
   constexpr double Unit() { return ToUnit(Next()); }
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "orrery/base/check.h"
+#include "orrery/base/int128.h"
 
 namespace orrery {
 
@@ -35,8 +36,8 @@ constexpr double ToSeconds(SimTime ps) { return static_cast<double>(ps) * 1e-12;
 // REQUIRES: bytes >= 0, bandwidth_Bps > 0.
 constexpr SimTime TransferTime(std::int64_t bytes, std::int64_t bandwidth_Bps) {
   ORRERY_CHECK(bytes >= 0 && bandwidth_Bps > 0, "transfer needs bytes >= 0 and a bandwidth > 0");
-  const auto work = static_cast<unsigned __int128>(bytes) * static_cast<unsigned __int128>(kSecond);
-  const auto rate = static_cast<unsigned __int128>(bandwidth_Bps);
+  const auto work = static_cast<Uint128>(bytes) * static_cast<Uint128>(kSecond);
+  const auto rate = static_cast<Uint128>(bandwidth_Bps);
   return static_cast<SimTime>((work + rate - 1) / rate);
 }
 

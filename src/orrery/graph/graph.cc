@@ -1,0 +1,108 @@
+#include "orrery/graph/graph.h"
+
+#include <algorithm>
+
+#include "orrery/base/check.h"
+#include "orrery/base/hash.h"
+
+namespace orrery::graph {
+
+std::string_view Name(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce: return "all-reduce";
+    case Collective::kAllGather: return "all-gather";
+    case Collective::kReduceScatter: return "reduce-scatter";
+    case Collective::kBroadcast: return "broadcast";
+    case Collective::kSend: return "send";
+    case Collective::kRecv: return "receive";
+  }
+  return "?";
+}
+
+std::string_view Name(GroupSlot slot) {
+  switch (slot) {
+    case GroupSlot::kTp: return "tp";
+    case GroupSlot::kDp: return "dp";
+    case GroupSlot::kPp: return "pp";
+    case GroupSlot::kCp: return "cp";
+    case GroupSlot::kEp: return "ep";
+    case GroupSlot::kEmbedding: return "embedding";
+    case GroupSlot::kModel: return "model";
+    case GroupSlot::kCount: break;
+  }
+  return "?";
+}
+
+std::string_view Name(PeerSlot slot) {
+  switch (slot) {
+    case PeerSlot::kPrevious: return "previous";
+    case PeerSlot::kNext: return "next";
+    case PeerSlot::kCount: break;
+  }
+  return "?";
+}
+
+std::string_view Name(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kParameter: return "parameters";
+    case MemoryKind::kGradient: return "gradients";
+    case MemoryKind::kOptimizer: return "optimizer";
+    case MemoryKind::kActivation: return "activations";
+    case MemoryKind::kTemporary: return "temporary";
+    case MemoryKind::kCommunication: return "communication";
+    case MemoryKind::kCount: break;
+  }
+  return "?";
+}
+
+void Block::Seal() {
+  Hasher hash;
+  hash.Add(pass).Add(ops.size());
+  for (const Op& op : ops) {
+    hash.Add(op.kind).Add(op.event);
+    switch (op.kind) {
+      case OpKind::kKernel: hash.Add(ContentHash(kernels[op.index])); break;
+      case OpKind::kComm: {
+        const Comm& c = comms[op.index];
+        hash.Add(c.collective).Add(c.group).Add(c.peer).Add(c.stream).Add(c.tag).Add(c.batch);
+        hash.Add(c.blocking).Add(c.event).Add(c.dtype).Add(c.bytes.value).Add(c.bytes.slot);
+        break;
+      }
+      case OpKind::kHost: hash.Add(host_ps[op.index]); break;
+      case OpKind::kAlloc:
+      case OpKind::kFree: {
+        const Buffer& b = buffers[op.index];
+        hash.Add(b.id).Add(b.kind).Add(b.lifetime).Add(b.bytes);
+        break;
+      }
+      case OpKind::kWait:
+      case OpKind::kHostSync: break;
+    }
+  }
+  content_hash = hash.value();
+}
+
+GroupId Groups::Add(GroupSlot slot, std::span<const RankId> members) {
+  ORRERY_CHECK(!members.empty(), "a group has members");
+  slots_.push_back(slot);
+  members_.insert(members_.end(), members.begin(), members.end());
+  offsets_.push_back(members_.size());
+  return GroupId(slots_.size() - 1);
+}
+
+void Groups::Reserve(std::size_t groups, std::size_t members) {
+  slots_.reserve(groups);
+  offsets_.reserve(groups + 1);
+  members_.reserve(members);
+}
+
+NameId Graph::Intern(std::string_view name) {
+  const auto before = [this](std::uint32_t i, std::string_view n) { return names_[i] < n; };
+  const auto at = std::lower_bound(sorted_.begin(), sorted_.end(), name, before);
+  if (at != sorted_.end() && names_[*at] == name) return NameId(*at);
+  names_.emplace_back(name);
+  sorted_.insert(at, static_cast<std::uint32_t>(names_.size() - 1));
+  return NameId(names_.size() - 1);
+}
+
+}  // namespace orrery::graph

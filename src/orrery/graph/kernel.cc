@@ -1,0 +1,115 @@
+#include "orrery/graph/kernel.h"
+
+#include "orrery/base/hash.h"
+
+namespace orrery::graph {
+
+std::string_view Name(DType type) {
+  switch (type) {
+    case DType::kFp32: return "fp32";
+    case DType::kTf32: return "tf32";
+    case DType::kBf16: return "bf16";
+    case DType::kFp16: return "fp16";
+    case DType::kFp8: return "fp8";
+    case DType::kInt64: return "int64";
+  }
+  return "?";
+}
+
+std::string_view Name(Pass pass) {
+  switch (pass) {
+    case Pass::kForward: return "forward";
+    case Pass::kBackward: return "backward";
+    case Pass::kOptimizer: return "optimizer";
+  }
+  return "?";
+}
+
+std::string_view Name(GemmLayout layout) {
+  switch (layout) {
+    case GemmLayout::kNN: return "nn";
+    case GemmLayout::kNT: return "nt";
+    case GemmLayout::kTN: return "tn";
+  }
+  return "?";
+}
+
+std::string_view Name(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::kFlash2: return "flash2";
+    case AttentionKernel::kFlash3: return "flash3";
+    case AttentionKernel::kCudnn: return "cudnn";
+  }
+  return "?";
+}
+
+std::string_view Name(MemoryOp op) {
+  switch (op) {
+    case MemoryOp::kLayerNorm: return "layer_norm";
+    case MemoryOp::kRmsNorm: return "rms_norm";
+    case MemoryOp::kGelu: return "gelu";
+    case MemoryOp::kSwiglu: return "swiglu";
+    case MemoryOp::kBiasDropoutAdd: return "bias_dropout_add";
+    case MemoryOp::kRotary: return "rotary";
+    case MemoryOp::kScaledMaskSoftmax: return "scaled_mask_softmax";
+    case MemoryOp::kDropout: return "dropout";
+    case MemoryOp::kCrossEntropy: return "cross_entropy";
+    case MemoryOp::kEmbedding: return "embedding";
+    case MemoryOp::kAdam: return "adam";
+    case MemoryOp::kGradNorm: return "grad_norm";
+    case MemoryOp::kGradScale: return "grad_scale";
+    case MemoryOp::kCast: return "cast";
+    case MemoryOp::kCopy: return "copy";
+    case MemoryOp::kAdd: return "add";
+    case MemoryOp::kZero: return "zero";
+    case MemoryOp::kTranspose: return "transpose";
+  }
+  return "?";
+}
+
+namespace {
+
+struct HashVisitor {
+  Hasher hash;
+  void operator()(const Gemm& g) {
+    hash.Add(1).Add(g.m).Add(g.n).Add(g.k).Add(g.batch).Add(g.dtype).Add(g.layout);
+    hash.Add(g.accumulate).Add(g.out_dtype);
+  }
+  void operator()(const Attention& a) {
+    hash.Add(2).Add(a.batch).Add(a.heads).Add(a.kv_heads).Add(a.seq_q).Add(a.seq_kv);
+    hash.Add(a.head_dim).Add(a.dtype).Add(a.causal).Add(a.pass).Add(a.kernel);
+  }
+  void operator()(const MemoryBound& m) {
+    hash.Add(3).Add(m.op).Add(m.rows).Add(m.cols).Add(m.bytes_read).Add(m.bytes_written);
+    hash.Add(m.dtype).Add(m.pass);
+  }
+  void operator()(const Timed& t) { hash.Add(4).Add(t.duration_ps); }
+};
+
+struct FlopsVisitor {
+  double operator()(const Gemm& g) const {
+    return 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
+           static_cast<double>(g.n) * static_cast<double>(g.k);
+  }
+  // Two matrix products forward; five backward (scores again, and four gradients).
+  double operator()(const Attention& a) const {
+    const double product = 2.0 * static_cast<double>(a.batch) * static_cast<double>(a.heads) *
+                           static_cast<double>(a.seq_q) * static_cast<double>(a.seq_kv) *
+                           static_cast<double>(a.head_dim);
+    return product * (a.pass == Pass::kForward ? 2.0 : 5.0);
+  }
+  double operator()(const MemoryBound&) const { return 0; }
+  double operator()(const Timed&) const { return 0; }
+};
+
+}  // namespace
+
+std::uint64_t ContentHash(const Kernel& kernel) {
+  HashVisitor visitor;
+  std::visit(visitor, kernel);
+  return visitor.hash.value();
+}
+
+double Flops(const Kernel& kernel) { return std::visit(FlopsVisitor{}, kernel); }
+
+}  // namespace orrery::graph
