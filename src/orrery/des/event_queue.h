@@ -1,0 +1,111 @@
+// A monotone priority queue of events: a radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990).
+//
+// Events leave in the order of (time, operator<); pushes never lie before the last time popped.
+// An event sits in the bucket of the highest bit in which its time differs from the last time popped,
+// so it moves at most 63 times, in practice two or three. Cost: amortised O(1) a push, no allocation
+// once the buckets have grown; one event is copied per move.
+//
+// REQUIRES of Event: a member `time` of type SimTime (>= 0); operator< that orders events of equal time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "orrery/base/check.h"
+#include "orrery/base/time.h"
+
+namespace orrery::des {
+
+template <class Event>
+class EventQueue {
+ public:
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+  SimTime last() const { return last_; }
+
+  // REQUIRES: event.time >= last().
+  void Push(const Event& event) {
+    ORRERY_CHECK(event.time >= last_, "an event before the present");
+    ++size_;
+    const std::size_t b = Bucket(event.time);
+    buckets_[b].push_back(event);
+    if (b == 0) {
+      std::push_heap(buckets_[0].begin(), buckets_[0].end(), After);
+    } else {
+      occupied_ |= std::uint64_t{1} << (b - 1);
+    }
+  }
+
+  // The earliest event. REQUIRES: !empty().
+  const Event& Top() {
+    if (buckets_[0].empty()) Refill();
+    return buckets_[0].front();
+  }
+
+  void Pop() {
+    if (buckets_[0].empty()) Refill();
+    std::vector<Event>& now = buckets_[0];
+    if (now.size() > 1) std::pop_heap(now.begin(), now.end(), After);
+    now.pop_back();
+    --size_;
+  }
+
+  void Clear() {
+    for (auto& bucket : buckets_) bucket.clear();
+    size_ = 0;
+    last_ = 0;
+    occupied_ = 0;
+  }
+
+ private:
+  static bool After(const Event& a, const Event& b) { return b < a; }
+
+  std::size_t Bucket(SimTime time) const {
+    return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(time ^ last_)));
+  }
+
+  // Moves the lowest bucket's events down, around its earliest time.
+  void Refill() {
+    ORRERY_CHECK(size_ > 0, "an empty queue has no first event");
+    const std::size_t b = static_cast<std::size_t>(std::countr_zero(occupied_)) + 1;
+    occupied_ &= ~(std::uint64_t{1} << (b - 1));
+    std::vector<Event>& from = buckets_[b];
+    SimTime earliest = from.front().time;
+    for (const Event& e : from) earliest = std::min(earliest, e.time);
+    last_ = earliest;
+    for (const Event& e : from) {
+      const std::size_t to = Bucket(e.time);
+      buckets_[to].push_back(e);
+      if (to > 0) occupied_ |= std::uint64_t{1} << (to - 1);
+    }
+    from.clear();
+    if (buckets_[0].size() > 1) std::make_heap(buckets_[0].begin(), buckets_[0].end(), After);
+  }
+
+  std::array<std::vector<Event>, 65> buckets_;
+  std::size_t size_ = 0;
+  SimTime last_ = 0;
+  std::uint64_t occupied_ = 0;  // bit b - 1: bucket b holds events
+};
+
+// The total order of a partitioned run. creator is a stable id from the input (a rank, a link), sequence
+// the creator's own count, so that the order does not depend on which thread made an event when.
+struct EventKey {
+  SimTime time = 0;
+  std::uint32_t microstep = 0;   // a zero-delay event takes its cause's microstep + 1
+  std::uint32_t creator = 0;
+  std::uint64_t sequence = 0;
+
+  friend bool operator<(const EventKey& a, const EventKey& b) {
+    if (a.time != b.time) return a.time < b.time;
+    if (a.microstep != b.microstep) return a.microstep < b.microstep;
+    if (a.creator != b.creator) return a.creator < b.creator;
+    return a.sequence < b.sequence;
+  }
+};
+
+}  // namespace orrery::des
