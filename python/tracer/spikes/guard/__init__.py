@@ -1,0 +1,83 @@
+"""Makes fake `cuda` tensors differentiable on a CPU-only PyTorch: builds and loads `noop_guard.cpp`.
+
+`preload()` must run before the first `import torch` of the process: `import torch` asks for the
+CUDA hooks once and keeps the answer for good. Afterwards `install_names()` gives `torch.cuda` the
+Python names that training code calls (streams, events, device queries); without it those raise
+"Torch not compiled with CUDA enabled". `take_log()` returns what the guard saw of streams.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("noop_guard.cpp")
+KINDS = ("switch", "record", "wait", "sync_stream", "sync_device")
+
+_library: ctypes.CDLL | None = None
+
+
+def torch_root() -> Path:
+    """Where PyTorch lies, found without importing it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("PyTorch is not installed; see requirements.txt")
+    return Path(spec.origin).parent
+
+
+def build() -> Path:
+    """Compiles the guard against the installed headers; cached by source, headers and version."""
+    root = torch_root()
+    version = (root / "version.py").read_bytes()
+    digest = hashlib.sha256(SOURCE.read_bytes() + version + str(root).encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", tempfile.gettempdir())) / "orrery"
+    library = cache / f"noop_guard-{digest}.so"
+    if not library.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = library.with_suffix(f".{os.getpid()}")
+        command = [os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-O1"]
+        command += [f"-I{root / 'include'}", str(SOURCE), "-o", str(unfinished)]
+        command += [f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"]
+        subprocess.run(command, check=True)
+        unfinished.rename(library)
+    return library
+
+
+def preload() -> int:
+    """Loads PyTorch's C++ libraries and the guard, before `import torch`; returns the status.
+
+    0: guard and hooks are in; 1: this PyTorch has CUDA; 2: too late, PyTorch was imported first.
+    """
+    global _library
+    library = build()
+    if "torch" not in sys.modules:
+        lib = torch_root() / "lib"
+        for name in ("libtorch_global_deps.so", "libc10.so", "libtorch_cpu.so"):
+            ctypes.CDLL(str(lib / name), mode=ctypes.RTLD_GLOBAL)
+    _library = ctypes.CDLL(str(library))
+    _library.orrery_log_size.restype = ctypes.c_int64
+    _library.orrery_take_log.restype = ctypes.c_int64
+    return int(_library.orrery_install_guard())
+
+
+def loaded() -> bool:
+    """Whether `preload` has run in this process."""
+    return _library is not None
+
+
+def take_log() -> list[tuple[str, int, int]]:
+    """Empties the guard's log: (kind, stream, event) in the order in which the calls came."""
+    if _library is None:
+        return []
+    size = int(_library.orrery_log_size())
+    if size == 0:
+        return []
+    buffer = (ctypes.c_int64 * (3 * size))()
+    count = int(_library.orrery_take_log(buffer, ctypes.c_int64(size)))
+    return [(KINDS[buffer[3 * i]], buffer[3 * i + 1], buffer[3 * i + 2]) for i in range(count)]
