@@ -1,0 +1,67 @@
+#include "orrery/base/suggest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace orrery {
+namespace {
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool BeginsWith(std::string_view text, std::string_view start) {
+  if (start.empty() || start.size() > text.size()) return false;
+  return std::equal(start.begin(), start.end(), text.begin(),
+                    [](char a, char b) { return Lower(a) == Lower(b); });
+}
+
+}  // namespace
+
+std::size_t EditDistance(std::string_view a, std::string_view b) {
+  // Three rows of the table: rows i - 2, i - 1 and i.
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const bool same = Lower(a[i - 1]) == Lower(b[j - 1]);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (same ? 0u : 1u)});
+      if (i > 1 && j > 1 && Lower(a[i - 1]) == Lower(b[j - 2]) &&
+          Lower(a[i - 2]) == Lower(b[j - 1])) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+std::vector<std::string> Nearest(std::string_view name, std::span<const std::string_view> valid,
+                                 std::size_t limit) {
+  std::vector<std::pair<std::size_t, std::size_t>> near;  // distance, index
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    const std::size_t distance = EditDistance(name, valid[i]);
+    const std::size_t allowed =
+        std::max<std::size_t>(1, std::max(name.size(), valid[i].size()) / 3);
+    if (distance <= allowed || BeginsWith(valid[i], name)) near.emplace_back(distance, i);
+  }
+  std::sort(near.begin(), near.end());
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(limit, near.size()); ++i) {
+    names.emplace_back(valid[near[i].second]);
+  }
+  return names;
+}
+
+std::string UnknownName(std::string_view kind, std::string_view name,
+                        std::span<const std::string_view> valid) {
+  std::string text = fmt::format("unknown {} '{}'; ", kind, name);
+  const std::vector<std::string> near = Nearest(name, valid, 3);
+  if (!near.empty()) text += fmt::format("did you mean '{}'? ", fmt::join(near, "' or '"));
+  return text + fmt::format("valid: {}", fmt::join(valid, ", "));
+}
+
+}  // namespace orrery

@@ -1,0 +1,39 @@
+#include "orrery/base/suggest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace orrery {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr std::array<std::string_view, 4> kNames = {"analytic", "links", "loggops", "flow"};
+
+TEST(Suggest, CountsEdits) {
+  EXPECT_EQ(EditDistance("", "abc"), 3u);
+  EXPECT_EQ(EditDistance("flow", "flow"), 0u);
+  EXPECT_EQ(EditDistance("flwo", "flow"), 1u);       // neighbours swapped
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);  // the textbook's example
+  EXPECT_EQ(EditDistance("Flow", "fLOW"), 0u);       // case ignored
+}
+
+TEST(Suggest, ListsNearNamesOnly) {
+  EXPECT_THAT(Nearest("flwo", kNames, 3), ElementsAre("flow"));
+  EXPECT_THAT(Nearest("l", kNames, 3), ElementsAre("links", "loggops"));  // beginnings
+  EXPECT_THAT(Nearest("quantum", kNames, 3), IsEmpty());
+  EXPECT_THAT(Nearest("link", kNames, 0), IsEmpty());
+}
+
+TEST(Suggest, Message) {
+  EXPECT_EQ(UnknownName("network", "flwo", kNames),
+            "unknown network 'flwo'; did you mean 'flow'? valid: analytic, links, loggops, flow");
+  EXPECT_EQ(UnknownName("network", "quantum", kNames),
+            "unknown network 'quantum'; valid: analytic, links, loggops, flow");
+}
+
+}  // namespace
+}  // namespace orrery
