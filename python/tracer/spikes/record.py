@@ -36,7 +36,7 @@ _IGNORED = frozenset(
 class Entry:
     """One line of the trace."""
 
-    what: str  # op | comm | wait | alloc | free | stream
+    what: str  # op | comm | group | wait | alloc | free | stream | mark
     name: str
     number: int = 0  # bytes of alloc/free; id of a comm for its wait; stream or event id
     shapes: tuple[Any, ...] = ()
@@ -114,8 +114,10 @@ class Recorder(TorchDispatchMode):
     # --- what is not an op: Work.wait, and the guard's streams -------------------------------
 
     def __enter__(self) -> Recorder:
-        self._replace_wait("wait")
-        self._replace_wait("synchronize")
+        for kind, method in ((FakeWork, "wait"), (Work, "wait"), (Work, "synchronize")):
+            self._replace_wait(kind, method)
+        self._replace_coalescing()
+        self._replace_batches()
         guard.take_log()
         super().__enter__()
         return self
@@ -127,8 +129,8 @@ class Recorder(TorchDispatchMode):
             undo()
         self._undo.clear()
 
-    def _replace_wait(self, method: str) -> None:
-        original = getattr(Work, method)
+    def _replace_wait(self, kind: Any, method: str) -> None:
+        original = getattr(kind, method)
         recorder = self
 
         def wait(work: Work, *args: Any, **kwargs: Any) -> Any:
@@ -137,8 +139,56 @@ class Recorder(TorchDispatchMode):
             recorder._add(Entry("wait", f"Work.{method}", comm))
             return original(work, *args, **kwargs)
 
-        setattr(Work, method, wait)
-        self._undo.append(lambda: setattr(Work, method, original))
+        setattr(kind, method, wait)
+        self._undo.append(lambda: setattr(kind, method, original))
+
+    def _replace_coalescing(self) -> None:
+        """Keeps "these calls are one NCCL group": its start, its end, and the end's own work."""
+        start, end = ProcessGroup._start_coalescing, ProcessGroup._end_coalescing
+        recorder = self
+
+        def start_coalescing(group: ProcessGroup, *args: Any) -> None:
+            recorder._add(Entry("group", "start", group=group.group_name))
+            start(group, *args)
+
+        def end_coalescing(group: ProcessGroup, *args: Any) -> Any:
+            work = end(group, *args)
+            number = recorder._next_comm
+            recorder._next_comm += 1
+            recorder._add(Entry("group", "end", number, group=group.group_name))
+            recorder._works.append(work)
+            recorder._comm_of_work[id(work)] = number
+            return work
+
+        def undo() -> None:
+            ProcessGroup._start_coalescing = start
+            ProcessGroup._end_coalescing = end
+
+        ProcessGroup._start_coalescing = start_coalescing
+        ProcessGroup._end_coalescing = end_coalescing
+        self._undo.append(undo)
+
+    def _replace_batches(self) -> None:
+        """`batch_isend_irecv` coalesces only on backends that can; the fake one says it cannot."""
+        original = dist.batch_isend_irecv
+
+        def batch(ops: list[dist.P2POp]) -> list[dist.Work]:
+            self._drain()
+            self._add(Entry("group", "start"))
+            works = original(ops)
+            self._add(Entry("group", "end", -1))
+            return works
+
+        def undo() -> None:
+            dist.batch_isend_irecv = dist.distributed_c10d.batch_isend_irecv = original
+
+        dist.batch_isend_irecv = dist.distributed_c10d.batch_isend_irecv = batch
+        self._undo.append(undo)
+
+    def mark(self, name: str) -> None:
+        """Puts a mark of the program's own into the trace: a micro-batch, a phase."""
+        self._drain()
+        self._add(Entry("mark", name))
 
     def _drain(self) -> None:
         for kind, stream, event in guard.take_log():
