@@ -1,0 +1,13 @@
+// The constructors behind network.h's list: one line for each back end.
+#pragma once
+
+#include <memory>
+
+#include "orrery/network/network.h"
+
+namespace orrery::network {
+
+std::unique_ptr<Network> MakeAnalytic();
+std::unique_ptr<Network> MakeLinks();
+
+}  // namespace orrery::network

@@ -1,0 +1,34 @@
+#include "orrery/network/network.h"
+
+#include <array>
+
+#include "orrery/base/suggest.h"
+#include "orrery/network/backends.h"
+
+namespace orrery::network {
+namespace {
+
+constexpr std::array kBackends = {
+    BackendInfo{
+        "analytic",
+        "Each port's bandwidth is shared equally among the flows in flight on it; a collective "
+        "of fixed time F and transfer time T takes F + max(T, max over ports of bytes x flows "
+        "/ capacity) while the sharing lasts.",
+        true, false},
+};
+constexpr std::array<std::unique_ptr<Network> (*)(), kBackends.size()> kMake = {MakeAnalytic};
+
+}  // namespace
+
+std::span<const BackendInfo> Backends() { return kBackends; }
+
+Result<std::unique_ptr<Network>> Create(std::string_view name) {
+  std::array<std::string_view, kBackends.size()> valid;
+  for (std::size_t i = 0; i < kBackends.size(); ++i) {
+    if (kBackends[i].name == name) return kMake[i]();
+    valid[i] = kBackends[i].name;
+  }
+  return InvalidInput("{}", UnknownName("network", name, valid));
+}
+
+}  // namespace orrery::network
