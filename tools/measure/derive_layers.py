@@ -26,12 +26,27 @@ FILL = (
     "empty vocab = 51200 (GPT-2's, padded); empty seq = 2048; empty micro_batch, tp, cp, ep = 1",
     "empty ffn = 4 x hidden; empty kv_heads = heads",
     "gated = 0 where ffn = 4 x hidden or the model is a Nemotron (squared ReLU), else 1",
-    "head_dim = hidden / heads, but 128 for Qwen3 and Nemotron-3, 64 for GPT-OSS, 192 for latent attention",
+    "head_dim = hidden / heads, but 128 for Qwen3 and Nemotron-3, 64 for GPT-OSS, 192 with MLA",
     "shared experts: 1 for DeepSeek-V3, Kimi-K2 and Llama4, else 0",
     "precision: fp8 for any 8- or 4-bit recipe, fp16 where the table says fp16 or only 16-bit",
 )
-NEEDED = ("model", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq_len", "experts", "topk",
-          "tp", "cp", "ep", "micro_batch", "precision", "layer_kind")
+NEEDED = (
+    "model",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "ffn_hidden",
+    "vocab",
+    "seq_len",
+    "experts",
+    "topk",
+    "tp",
+    "cp",
+    "ep",
+    "micro_batch",
+    "precision",
+    "layer_kind",
+)
 
 
 def head_dim_of(model: str, latent: bool, hidden: int, heads: int) -> int:
@@ -58,6 +73,7 @@ def precision_of(text: str) -> str:
 
 def layer_of(row: dict[str, str], place: str) -> Layer | None:
     """The layer that a run's rank computes, or None where the table does not give its sizes."""
+
     def number(name: str, default: int) -> int:
         text = row[name].strip()
         if not text:
@@ -77,15 +93,26 @@ def layer_of(row: dict[str, str], place: str) -> Layer | None:
     experts = number("experts", 0)
     ffn = number("ffn_hidden", 4 * hidden)
     return Layer(
-        model=name, attention="mla" if latent else "gqa", hidden=hidden, heads=heads,
+        model=name,
+        attention="mla" if latent else "gqa",
+        hidden=hidden,
+        heads=heads,
         kv_heads=heads if latent else number("kv_heads", heads),
-        head_dim=head_dim_of(name, latent, hidden, heads), ffn=ffn,
+        head_dim=head_dim_of(name, latent, hidden, heads),
+        ffn=ffn,
         gated=int(ffn != 4 * hidden and "nemotron" not in name.lower()),
-        vocab=number("vocab", 51200), experts=experts, topk=number("topk", 1) if experts else 0,
+        vocab=number("vocab", 51200),
+        experts=experts,
+        topk=number("topk", 1) if experts else 0,
         shared=int(name.startswith(("DeepSeek-V3", "Kimi-K2", "Llama4"))),
-        tp=number("tp", 1), ep=number("ep", 1), cp=number("cp", 1),
-        micro_batch=number("micro_batch", 1), seq=number("seq_len", 2048),
-        precision=precision_of(row["precision"]), runs=1)
+        tp=number("tp", 1),
+        ep=number("ep", 1),
+        cp=number("cp", 1),
+        micro_batch=number("micro_batch", 1),
+        seq=number("seq_len", 2048),
+        precision=precision_of(row["precision"]),
+        runs=1,
+    )
 
 
 def derive(table: Path) -> list[Layer]:
@@ -94,12 +121,18 @@ def derive(table: Path) -> list[Layer]:
         with table.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
     except OSError as error:
-        raise UserError(str(table), "file", table.name, error.strerror or "cannot be read",
-                        "check --table") from error
+        raise UserError(
+            str(table), "file", table.name, error.strerror or "cannot be read", "check --table"
+        ) from error
     missing = [c for c in NEEDED if not rows or c not in rows[0]]
     if missing:
-        raise UserError(f"{table}:1", "column names", ",".join(missing), "are missing",
-                        "give the table of measured training runs")
+        raise UserError(
+            f"{table}:1",
+            "column names",
+            ",".join(missing),
+            "are missing",
+            "give the table of measured training runs",
+        )
     counts: Counter[Layer] = Counter()
     names: dict[Layer, str] = {}
     for number, row in enumerate(rows, start=2):
@@ -125,7 +158,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     with options.out.open("w", encoding="utf-8", newline="") as file:
-        file.write(MAGIC + "\n# Derived by derive_layers.py from validation/training_measured.csv. Rules:\n")
+        file.write(
+            MAGIC
+            + "\n# Derived by derive_layers.py from validation/training_measured.csv. Rules:\n"
+        )
         file.writelines(f"# - {rule}\n" for rule in FILL)
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns())

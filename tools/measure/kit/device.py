@@ -14,7 +14,9 @@ import torch
 
 from kit.errors import DeviceLost, Refused, UserError
 
-CYCLES_PER_US = 2000  # for torch.cuda._sleep; an H200 boosts to 1980 MHz, slower clocks sleep longer
+CYCLES_PER_US = (
+    2000  # for torch.cuda._sleep; an H200 boosts to 1980 MHz, slower clocks sleep longer
+)
 
 
 class _CpuEvent:
@@ -58,10 +60,10 @@ class Device:
         return torch.cuda.Event(enable_timing=True) if self.kind == "cuda" else _CpuEvent()
 
     def synchronize(self) -> None:
-        """Waits for everything issued; a device that fails here is lost."""
+        """Waits for the current stream, and only for it: a companion may run on another one."""
         if self.kind == "cuda":
             try:
-                torch.cuda.synchronize()
+                torch.cuda.current_stream().synchronize()
             except RuntimeError as error:
                 raise DeviceLost(str(error).splitlines()[0]) from error
 
@@ -88,15 +90,32 @@ def open_device(kind: str, tiny: bool) -> Device:
     """Opens device 0 of `kind`; REQUIRES tiny on the CPU, whose times are never data."""
     if kind == "cpu":
         if not tiny:
-            raise UserError("command line", "--device", "cpu", "a CPU run gives no data",
-                            "add --tiny to try the scripts, or use --device cuda")
+            raise UserError(
+                "command line",
+                "--device",
+                "cpu",
+                "a CPU run gives no data",
+                "add --tiny to try the scripts, or use --device cuda",
+            )
         return Device("cpu", True, "cpu", "cpu", 1, 1 << 20, 1 << 30)
     if not torch.cuda.is_available():
-        raise UserError("command line", "--device", kind, "torch sees no CUDA device here",
-                        "run on a GPU machine, or try the scripts with --device cpu --tiny")
+        raise UserError(
+            "command line",
+            "--device",
+            kind,
+            "torch sees no CUDA device here",
+            "run on a GPU machine, or try the scripts with --device cpu --tiny",
+        )
     p = torch.cuda.get_device_properties(0)
-    return Device("cuda", tiny, p.name, slug_of(p.name), p.multi_processor_count,
-                  int(getattr(p, "L2_cache_size", 0)) or (64 << 20), p.total_memory)
+    return Device(
+        "cuda",
+        tiny,
+        p.name,
+        slug_of(p.name),
+        p.multi_processor_count,
+        int(getattr(p, "L2_cache_size", 0)) or (64 << 20),
+        p.total_memory,
+    )
 
 
 def slug_of(name: str) -> str:

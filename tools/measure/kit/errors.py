@@ -11,9 +11,7 @@ EXIT_INTERRUPTED = 130
 class UserError(Exception):
     """Bad input or usage (exit 2). The text names place, field, value and remedy."""
 
-    def __init__(
-        self, place: str, field: str, value: object, problem: str, remedy: str
-    ) -> None:
+    def __init__(self, place: str, field: str, value: object, problem: str, remedy: str) -> None:
         self.place = place
         self.field = field
         self.value = value
@@ -23,7 +21,7 @@ class UserError(Exception):
 
 
 class Refused(Exception):
-    """One case cannot be measured here (unsupported dtype, no kernel, too large). The run goes on."""
+    """One case cannot be measured here (no such kernel, too large). The run goes on."""
 
 
 class DeviceLost(Exception):

@@ -15,16 +15,28 @@ import torch
 from kit import KIT_VERSION
 from kit.device import Device
 
-SMI_FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu",
-              "clocks_event_reasons.active")
+SMI_FIELDS = (
+    "clocks.sm",
+    "clocks.mem",
+    "power.draw",
+    "power.limit",
+    "temperature.gpu",
+    "clocks_event_reasons.active",
+)
 
 
 def smi(fields: tuple[str, ...], timeout_s: float = 10.0) -> list[str]:
     """Asks nvidia-smi about the GPU that torch calls 0; empty where there is no answer."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits",
-               *smi_device()]
+    command = [
+        "nvidia-smi",
+        f"--query-gpu={','.join(fields)}",
+        "--format=csv,noheader,nounits",
+        *smi_device(),
+    ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return []
     cells = [c.strip() for c in done.stdout.strip().split("\n")[0].split(",")]

@@ -1,7 +1,8 @@
 """Layers of real training runs: the input from which all shapes derive.
 
-`layers.csv` (`orrery.layers/1`) holds the distinct (model sizes, parallel split, micro-batch) tuples
-of the table of measured training runs, with how many runs use each. derive_layers.py rebuilds it.
+`layers.csv` (`orrery.layers/1`) holds the distinct (model sizes, parallel split, micro-batch)
+tuples of the table of measured training runs, with how many runs use each. derive_layers.py
+rebuilds it.
 """
 
 from __future__ import annotations
@@ -56,15 +57,26 @@ def load_layers(path: Path = DEFAULT_PATH) -> list[Layer]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise UserError(str(path), "file", path.name, error.strerror or "cannot be read",
-                        "check --layers") from error
+        raise UserError(
+            str(path), "file", path.name, error.strerror or "cannot be read", "check --layers"
+        ) from error
     if not lines or lines[0] != MAGIC:
-        raise UserError(f"{path}:1", "format", lines[0] if lines else "", "is not a list of layers",
-                        f"the first line must be `{MAGIC}`")
+        raise UserError(
+            f"{path}:1",
+            "format",
+            lines[0] if lines else "",
+            "is not a list of layers",
+            f"the first line must be `{MAGIC}`",
+        )
     body = [(n, ln) for n, ln in enumerate(lines, start=1) if not ln.startswith("#")]
     if not body or body[0][1] != ",".join(columns()):
-        raise UserError(f"{path}:{body[0][0] if body else 2}", "column names",
-                        body[0][1] if body else "", "do not fit", f"expected {','.join(columns())}")
+        raise UserError(
+            f"{path}:{body[0][0] if body else 2}",
+            "column names",
+            body[0][1] if body else "",
+            "do not fit",
+            f"expected {','.join(columns())}",
+        )
     return [_parse(path, number, line) for number, line in body[1:]]
 
 
@@ -72,8 +84,13 @@ def _parse(path: Path, number: int, line: str) -> Layer:
     cells = next(csv.reader([line]), [])
     place = f"{path}:{number}"
     if len(cells) != len(columns()):
-        raise UserError(place, "line", line[:60], f"has {len(cells)} of {len(columns())} cells",
-                        "restore the line or delete it")
+        raise UserError(
+            place,
+            "line",
+            line[:60],
+            f"has {len(cells)} of {len(columns())} cells",
+            "restore the line or delete it",
+        )
     values: dict[str, str | int] = {}
     for f, text in zip(fields(Layer), cells, strict=True):
         if f.type == "str":
@@ -85,7 +102,12 @@ def _parse(path: Path, number: int, line: str) -> Layer:
         except ValueError:
             number_value = -1
         if number_value < low:
-            raise UserError(place, f.name, text, f"is not an integer of at least {low}",
-                            "restore the line or rebuild the file with derive_layers.py")
+            raise UserError(
+                place,
+                f.name,
+                text,
+                f"is not an integer of at least {low}",
+                "restore the line or rebuild the file with derive_layers.py",
+            )
         values[f.name] = number_value
     return Layer(**values)  # type: ignore[arg-type]

@@ -50,7 +50,9 @@ class Column:
         try:
             value = int(text) if self.kind == "int" else float(text)
         except ValueError:
-            self._fail(place, text, f"is not {_ARTICLE[self.kind]}", "restore the line or delete it")
+            self._fail(
+                place, text, f"is not {_ARTICLE[self.kind]}", "restore the line or delete it"
+            )
         if not math.isfinite(value) or value < self.low:
             self._fail(place, text, f"must be finite and at least {self.low:g}", "measure it again")
         return value
@@ -108,93 +110,212 @@ class Table:
 
     def key_of(self, row: Mapping[str, object]) -> tuple[str, ...]:
         """The row's identity: its key columns as text."""
-        return tuple(str(row[k]) for k in self.keys)
+        return tuple(_cell(row[k]) for k in self.keys)  # type: ignore[arg-type]
 
 
 _TABLES = (
-    Table("gemm", (
-        _op("gemm"), _dtype(),
-        _key("layout", "enum", "", "how A and B lie in memory", choices=("nn", "nt", "tn")),
-        _count("m", "rows of C, over all groups"), _count("n", "columns of C"),
-        _count("k", "inner size, over all groups"),
-        _count("groups", "1, or the number of expert matrices of a grouped GEMM"), *TIMES)),
-    Table("attention", (
-        _op("attention"), _dtype(),
-        _key("kernel", "enum", "", "implementation",
-             choices=("flash", "cudnn", "efficient", "math", "unfused")),
-        _count("b", "batch"), _count("h", "query heads"), _count("kv_heads", "key/value heads"),
-        _count("s_q", "query length"), _count("s_kv", "key/value length"),
-        _count("d", "head size, same for v"), _count("causal", "1 with a causal mask", low=0),
-        _key("pass", "enum", "", "forward or backward alone", choices=("fwd", "bwd")), *TIMES)),
-    Table("memory_bound", (
-        _op("memory_bound"), _dtype(), _key("kernel", "text", "", "name from the list of kernels"),
-        _count("rows", "rows of the main tensor"), _count("cols", "columns of the main tensor"),
-        Column("bytes", "int", "B", "least device-memory traffic of one call", low=1), *TIMES)),
-    Table("launch", (
-        _op("launch"), _key("kernel", "text", "", "what is launched"),
-        _key("path", "enum", "", "host, device or roundtrip time",
-             choices=("host", "device", "roundtrip")),
-        _count("count", "launches per sample"), *TIMES)),
-    Table("overlap", (
-        _op("overlap"), _dtype(),
-        _key("subject", "enum", "", "table of the timed kernel",
-             choices=("gemm", "attention", "memory_bound")),
-        _key("kernel", "text", "", "layout of a GEMM, else its kernel name"),
-        _key("shape", "text", "", "sizes as name=value joined by `;`"),
-        _key("beside", "enum", "", "what runs at the same time",
-             choices=("none", "copy_kernel", "reduce_kernel", "memcpy_h2d", "memcpy_d2h",
-                      "memcpy_d2d")),
-        _count("ctas", "thread blocks of the companion, 0 if it has none", low=0),
-        _key("rate_set_GBps", "float", "GB/s", "payload rate asked for, 0 = as fast as it goes"),
-        Column("rate_got_GBps", "float", "GB/s", "payload rate the companion reached"),
-        _count("repeat", "1, 2, ..: the whole pair measured again"), *TIMES)),
-    Table("steps", (
-        _op("step"), _dtype(), _key("model", "text", "", "llama, gpt or moe, and its size"),
-        _count("layers", "transformer layers"), _count("hidden", "model width"),
-        _count("heads", "query heads of the whole model"), _count("kv_heads", "key/value heads"),
-        _count("ffn", "feed-forward width"), _count("vocab", "vocabulary"),
-        _count("experts", "experts of the whole model, 0 if dense", low=0),
-        _count("topk", "experts per token", low=0), _count("seq", "sequence length"),
-        _count("micro_batch", "sequences per call"), _count("tp", "tensor-parallel shards cut to one"),
-        _count("ep", "expert-parallel shards cut to one"),
-        _key("part", "enum", "", "what was timed",
-             choices=("step", "forward", "backward", "optimizer")),
-        Column("host_us", "float", "us", "host time to issue it"),
-        Column("peak_allocated_bytes", "int", "B", "allocator's peak over one step"),
-        Column("peak_reserved_bytes", "int", "B", "memory reserved from the driver"), *TIMES)),
-    Table("step_kernels", (
-        _op("step_kernel"), _key("model", "text", "", "as in steps, with its configuration"),
-        _count("index", "order of start", low=0), Column("name", "text", "", "kernel's own name"),
-        Column("stream", "int", "", "stream number"),
-        Column("start_us", "float", "us", "start after the step's first kernel"),
-        Column("duration_us", "float", "us", "time on the device")), timed=False),
-    Table("step_memory", (
-        _op("step_memory"), _key("model", "text", "", "as in steps, with its configuration"),
-        _count("index", "order of the event", low=0),
-        Column("action", "text", "", "alloc, free_requested, free_completed, segment_alloc, .."),
-        Column("block", "int", "", "number of the address, in order of first use"),
-        Column("size_bytes", "int", "B", "size of the block"),
-        Column("stream", "int", "", "stream number")), timed=False),
-    Table("copies", (
-        _op("copy"), _key("kernel", "text", "", "direction and kind"),
-        _count("bytes", "payload of one call", unit="B"),
-        _count("row_bytes", "contiguous bytes per row, equal to bytes if contiguous", unit="B"),
-        _count("stride_bytes", "distance between rows", unit="B"),
-        Column("moved_bytes", "int", "B", "reads and writes of device memory", low=1), *TIMES)),
-    Table("ncu", (
-        _op("ncu"), _dtype(), _key("subject", "text", "", "as in overlap"),
-        _key("kernel", "text", "", "as in overlap"), _key("shape", "text", "", "as in overlap"),
-        _key("launch", "text", "", "kernel's own name"), _count("index", "order", low=0),
-        _key("metric", "text", "", "ncu's metric name"),
-        Column("value", "float", "", "in ncu's unit", low=-math.inf),
-        Column("unit", "text", "", "ncu's unit")), timed=False),
-    Table("clock", (
-        _op("clock"), _count("index", "order", low=0),
-        Column("seconds", "float", "s", "since the log began"),
-        Column("sm_mhz", "int", "MHz", "SM clock"), Column("memory_mhz", "int", "MHz", "memory clock"),
-        Column("power_w", "float", "W", "board power"),
-        Column("temperature_c", "float", "C", "GPU temperature"),
-        Column("reasons", "text", "", "clock event reasons, a bit mask")), timed=False),
+    Table(
+        "gemm",
+        (
+            _op("gemm"),
+            _dtype(),
+            _key("layout", "enum", "", "how A and B lie in memory", choices=("nn", "nt", "tn")),
+            _count("m", "rows of C, over all groups"),
+            _count("n", "columns of C"),
+            _count("k", "inner size, over all groups"),
+            _count("groups", "1, or the number of expert matrices of a grouped GEMM"),
+            *TIMES,
+        ),
+    ),
+    Table(
+        "attention",
+        (
+            _op("attention"),
+            _dtype(),
+            _key(
+                "kernel",
+                "enum",
+                "",
+                "implementation",
+                choices=("flash", "cudnn", "efficient", "math", "unfused"),
+            ),
+            _count("b", "batch"),
+            _count("h", "query heads"),
+            _count("kv_heads", "key/value heads"),
+            _count("s_q", "query length"),
+            _count("s_kv", "key/value length"),
+            _count("d", "head size, same for v"),
+            _count("causal", "1 with a causal mask", low=0),
+            _key("pass", "enum", "", "forward or backward alone", choices=("fwd", "bwd")),
+            *TIMES,
+        ),
+    ),
+    Table(
+        "memory_bound",
+        (
+            _op("memory_bound"),
+            _dtype(),
+            _key("kernel", "text", "", "name from the list of kernels"),
+            _count("rows", "rows of the main tensor"),
+            _count("cols", "columns of the main tensor"),
+            Column("bytes", "int", "B", "least device-memory traffic of one call", low=1),
+            *TIMES,
+        ),
+    ),
+    Table(
+        "launch",
+        (
+            _op("launch"),
+            _key("kernel", "text", "", "what is launched"),
+            _key(
+                "path",
+                "enum",
+                "",
+                "host, device or roundtrip time",
+                choices=("host", "device", "roundtrip"),
+            ),
+            _count("count", "launches per sample"),
+            *TIMES,
+        ),
+    ),
+    Table(
+        "overlap",
+        (
+            _op("overlap"),
+            _dtype(),
+            _key(
+                "subject",
+                "enum",
+                "",
+                "table of the timed kernel",
+                choices=("gemm", "attention", "memory_bound"),
+            ),
+            _key("kernel", "text", "", "layout of a GEMM, else its kernel name"),
+            _key("shape", "text", "", "sizes as name=value joined by `;`"),
+            _key(
+                "beside",
+                "enum",
+                "",
+                "what runs at the same time",
+                choices=(
+                    "none",
+                    "copy_kernel",
+                    "reduce_kernel",
+                    "memcpy_h2d",
+                    "memcpy_d2h",
+                    "memcpy_d2d",
+                ),
+            ),
+            _count("ctas", "thread blocks of the companion, 0 if it has none", low=0),
+            _key(
+                "rate_set_GBps", "float", "GB/s", "payload rate asked for, 0 = as fast as it goes"
+            ),
+            Column("rate_got_GBps", "float", "GB/s", "payload rate the companion reached"),
+            _count("repeat", "1, 2, ..: the whole pair measured again"),
+            *TIMES,
+        ),
+    ),
+    Table(
+        "steps",
+        (
+            _op("step"),
+            _dtype(),
+            _key("model", "text", "", "llama, gpt or moe, and its size"),
+            _count("layers", "transformer layers"),
+            _count("hidden", "model width"),
+            _count("heads", "query heads of the whole model"),
+            _count("kv_heads", "key/value heads"),
+            _count("ffn", "feed-forward width"),
+            _count("vocab", "vocabulary"),
+            _count("experts", "experts of the whole model, 0 if dense", low=0),
+            _count("topk", "experts per token", low=0),
+            _count("seq", "sequence length"),
+            _count("micro_batch", "sequences per call"),
+            _count("tp", "tensor-parallel shards cut to one"),
+            _count("ep", "expert-parallel shards cut to one"),
+            _key(
+                "part",
+                "enum",
+                "",
+                "what was timed",
+                choices=("step", "forward", "backward", "optimizer"),
+            ),
+            Column("host_us", "float", "us", "host time to issue it"),
+            Column("peak_allocated_bytes", "int", "B", "allocator's peak over one step"),
+            Column("peak_reserved_bytes", "int", "B", "memory reserved from the driver"),
+            *TIMES,
+        ),
+    ),
+    Table(
+        "step_kernels",
+        (
+            _op("step_kernel"),
+            _key("model", "text", "", "as in steps, with its configuration"),
+            _count("index", "order of start", low=0),
+            Column("name", "text", "", "kernel's own name"),
+            Column("stream", "int", "", "stream number"),
+            Column("start_us", "float", "us", "start after the step's first kernel"),
+            Column("duration_us", "float", "us", "time on the device"),
+        ),
+        timed=False,
+    ),
+    Table(
+        "step_memory",
+        (
+            _op("step_memory"),
+            _key("model", "text", "", "as in steps, with its configuration"),
+            _count("index", "order of the event", low=0),
+            Column(
+                "action", "text", "", "alloc, free_requested, free_completed, segment_alloc, .."
+            ),
+            Column("block", "int", "", "number of the address, in order of first use"),
+            Column("size_bytes", "int", "B", "size of the block"),
+            Column("stream", "int", "", "stream number"),
+        ),
+        timed=False,
+    ),
+    Table(
+        "copies",
+        (
+            _op("copy"),
+            _key("kernel", "text", "", "direction and kind"),
+            _count("bytes", "payload of one call", unit="B"),
+            _count("row_bytes", "contiguous bytes per row, equal to bytes if contiguous", unit="B"),
+            _count("stride_bytes", "distance between rows", unit="B"),
+            Column("moved_bytes", "int", "B", "reads and writes of device memory", low=1),
+            *TIMES,
+        ),
+    ),
+    Table(
+        "ncu",
+        (
+            _op("ncu"),
+            _dtype(),
+            _key("subject", "text", "", "as in overlap"),
+            _key("kernel", "text", "", "as in overlap"),
+            _key("shape", "text", "", "as in overlap"),
+            _key("launch", "text", "", "kernel's own name"),
+            _count("index", "order", low=0),
+            _key("metric", "text", "", "ncu's metric name"),
+            Column("value", "float", "", "in ncu's unit", low=-math.inf),
+            Column("unit", "text", "", "ncu's unit"),
+        ),
+        timed=False,
+    ),
+    Table(
+        "clock",
+        (
+            _op("clock"),
+            _count("index", "order", low=0),
+            Column("seconds", "float", "s", "since the log began"),
+            Column("sm_mhz", "int", "MHz", "SM clock"),
+            Column("memory_mhz", "int", "MHz", "memory clock"),
+            Column("power_w", "float", "W", "board power"),
+            Column("temperature_c", "float", "C", "GPU temperature"),
+            Column("reasons", "text", "", "clock event reasons, a bit mask"),
+        ),
+        timed=False,
+    ),
 )
 TABLES: dict[str, Table] = {t.name: t for t in _TABLES}
 
@@ -265,23 +386,36 @@ class Appender:
         for key in ("table", "device", "gpu_name", "torch", "driver", "blas"):
             mine, theirs = self.header.get(key, ""), old.header.get(key, "")
             if mine != theirs:
-                raise UserError(f"{self.path}:1", key, theirs, f"this run has {mine!r}",
-                                "write to another --out folder")
+                raise UserError(
+                    f"{self.path}:1",
+                    key,
+                    theirs,
+                    f"this run has {mine!r}",
+                    "write to another --out folder",
+                )
         if old.torn:
             text = self.path.read_text(encoding="utf-8")
             _replace(self.path, text[: text.rfind("\n") + 1])
         self.done = {self.table.key_of(r) for r in old.rows}
         self.rows = len(old.rows)
         runs = int(old.header.get("runs", "1")) + 1
-        self.header = {**old.header, "runs": str(runs), f"date_{runs}": self.header["date"],
-                       f"command_{runs}": self.header["command"]}
+        self.header = {
+            **old.header,
+            "runs": str(runs),
+            f"date_{runs}": self.header["date"],
+            f"command_{runs}": self.header["command"],
+        }
 
     def append(self, rows: Iterable[Mapping[str, Value]]) -> None:
-        """Adds rows and flushes them, so that a killed run keeps them."""
+        """Adds rows that are not there yet, in one write, so that a killed run keeps them."""
+        text = ""
         for row in rows:
-            self._file.write(format_row(self.table, row))
-            self.done.add(self.table.key_of(row))
-            self.rows += 1
+            key = self.table.key_of(row)
+            if key not in self.done:
+                text += format_row(self.table, row)
+                self.done.add(key)
+                self.rows += 1
+        self._file.write(text)
         self._file.flush()
 
     def close(self, final: Mapping[str, str]) -> None:
@@ -289,9 +423,14 @@ class Appender:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        body = [ln for ln in self.path.read_text(encoding="utf-8").splitlines(keepends=True)
-                if not ln.startswith("#")]
-        _replace(self.path, "\n".join(header_lines({**self.header, **final})) + "\n" + "".join(body))
+        body = [
+            ln
+            for ln in self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+            if not ln.startswith("#")
+        ]
+        _replace(
+            self.path, "\n".join(header_lines({**self.header, **final})) + "\n" + "".join(body)
+        )
 
 
 def _replace(path: Path, text: str) -> None:
@@ -309,20 +448,35 @@ def load(path: Path, *, allow_torn: bool = False) -> Loaded:
     text = _read(path)
     torn = not text.endswith("\n")
     if torn and not allow_torn:
-        raise UserError(f"{path}:{text.count(chr(10)) + 1}", "line end", text[-40:],
-                        "the last line is cut", "run the script again: it resumes and repairs the file")
+        raise UserError(
+            f"{path}:{text.count(chr(10)) + 1}",
+            "line end",
+            text[-40:],
+            "the last line is cut",
+            "run the script again: it resumes and repairs the file",
+        )
     lines = text.split("\n")[:-1]
     header, first = _read_header(path, lines)
     table = TABLES.get(header.get("table", ""))
     if table is None:
-        raise UserError(f"{path}:2", "table", header.get("table", ""), "is no known table",
-                        f"valid: {', '.join(TABLES)}")
+        raise UserError(
+            f"{path}:2",
+            "table",
+            header.get("table", ""),
+            "is no known table",
+            f"valid: {', '.join(TABLES)}",
+        )
     if "device" not in header:
         raise UserError(f"{path}:2", "device", "", "is missing", "add the line `# device: cuda`")
     if first >= len(lines) or lines[first].rstrip("\r") != ",".join(table.names):
         found = lines[first] if first < len(lines) else ""
-        raise UserError(f"{path}:{first + 1}", "column names", found, "do not fit the table",
-                        f"expected {','.join(table.names)}")
+        raise UserError(
+            f"{path}:{first + 1}",
+            "column names",
+            found,
+            "do not fit the table",
+            f"expected {','.join(table.names)}",
+        )
     rows = _read_rows(path, lines, first + 1, table)
     return Loaded(path, table, header, rows, torn)
 
@@ -331,17 +485,26 @@ def _read(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
-            raise UserError(str(path), "size", size, f"is over {MAX_FILE_BYTES} bytes", "split the file")
+            raise UserError(
+                str(path), "size", size, f"is over {MAX_FILE_BYTES} bytes", "split the file"
+            )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(str(path), "file", path.name, error.strerror or "cannot be read",
-                        "check the path") from error
+        raise UserError(
+            str(path), "file", path.name, error.strerror or "cannot be read", "check the path"
+        ) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start}", "text", error.reason, "is not UTF-8",
-                        "restore the file") from error
+        raise UserError(
+            f"{path}: byte {error.start}", "text", error.reason, "is not UTF-8", "restore the file"
+        ) from error
     if not text.startswith(MAGIC + "\n"):
-        raise UserError(f"{path}:1", "format", text[:40].split("\n")[0], "is not this format",
-                        f"the first line must be `{MAGIC}`")
+        raise UserError(
+            f"{path}:1",
+            "format",
+            text[:40].split("\n")[0],
+            "is not this format",
+            f"the first line must be `{MAGIC}`",
+        )
     return text
 
 
@@ -352,11 +515,21 @@ def _read_header(path: Path, lines: Sequence[str]) -> tuple[dict[str, str], int]
             return header, number - 1
         name, colon, value = line[1:].partition(":")
         if not colon or not name.strip():
-            raise UserError(f"{path}:{number}", "header", line[:60], "is not `# key: value`",
-                            "restore the line or delete it")
+            raise UserError(
+                f"{path}:{number}",
+                "header",
+                line[:60],
+                "is not `# key: value`",
+                "restore the line or delete it",
+            )
         if name.strip() in header:
-            raise UserError(f"{path}:{number}", name.strip(), value.strip(), "stands there twice",
-                            "delete one of the two lines")
+            raise UserError(
+                f"{path}:{number}",
+                name.strip(),
+                value.strip(),
+                "stands there twice",
+                "delete one of the two lines",
+            )
         header[name.strip()] = value.strip()
     return header, len(lines)
 
@@ -367,23 +540,35 @@ def _read_rows(path: Path, lines: Sequence[str], first: int, table: Table) -> li
     for number, line in enumerate(lines[first:], start=first + 1):
         place = f"{path}:{number}"
         if len(line) > MAX_LINE_CHARS:
-            raise UserError(place, "line", line[:40], f"is over {MAX_LINE_CHARS} characters",
-                            "restore the line or delete it")
+            raise UserError(
+                place,
+                "line",
+                line[:40],
+                f"is over {MAX_LINE_CHARS} characters",
+                "restore the line or delete it",
+            )
         try:
             cells = next(csv.reader([line], strict=True), [])
         except csv.Error as error:
             raise UserError(place, "line", line[:60], str(error), "restore or delete it") from error
         if len(cells) != len(table.columns):
-            raise UserError(place, "line", line[:60], f"has {len(cells)} of {len(table.columns)} cells",
-                            "restore the line or delete it")
+            raise UserError(
+                place,
+                "line",
+                line[:60],
+                f"has {len(cells)} of {len(table.columns)} cells",
+                "restore the line or delete it",
+            )
         row = {c.name: c.parse(t, place) for c, t in zip(table.columns, cells, strict=True)}
         if table.timed and not row["time_us_q1"] <= row["time_us"] <= row["time_us_q3"]:  # type: ignore[operator]
-            raise UserError(place, "time_us", row["time_us"], "lies outside its quartiles",
-                            "measure it again")
+            raise UserError(
+                place, "time_us", row["time_us"], "lies outside its quartiles", "measure it again"
+            )
         key = table.key_of(row)
         if key in seen:
-            raise UserError(place, "row", ",".join(key), f"repeats line {seen[key]}",
-                            "delete one of the two")
+            raise UserError(
+                place, "row", ",".join(key), f"repeats line {seen[key]}", "delete one of the two"
+            )
         seen[key] = number
         rows.append(row)
     return rows

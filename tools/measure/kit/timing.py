@@ -39,8 +39,13 @@ class Timing:
 
     def columns(self, mode: str) -> dict[str, str | int | float]:
         """The columns that every timed table ends with."""
-        return {"time_us": self.time_us, "time_us_q1": self.time_us_q1,
-                "time_us_q3": self.time_us_q3, "mode": mode, "samples": self.samples}
+        return {
+            "time_us": self.time_us,
+            "time_us_q1": self.time_us_q1,
+            "time_us_q3": self.time_us_q3,
+            "mode": mode,
+            "samples": self.samples,
+        }
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,12 @@ class Bench:
         return "sustained" if self._heater else "hot"
 
     def heat(self, seconds: float) -> None:
-        """Loads the device with large bf16 products for `seconds` and keeps it loaded from then on."""
+        """Loads the device with large bf16 products for `seconds`, and from then on."""
         size = 64 if self.device.tiny else 8192
-        a, b = (torch.randn(size, size, device=self.device.torch_device).to(torch.bfloat16)
-                for _ in range(2))
+        a, b = (
+            torch.randn(size, size, device=self.device.torch_device).to(torch.bfloat16)
+            for _ in range(2)
+        )
         c = torch.empty_like(a)
 
         def heater() -> None:
@@ -106,11 +113,13 @@ class Bench:
             self.device.synchronize()
         self._heater = heater
 
-    def time(self, calls: Sequence[Call], *, warm: bool = True) -> Timing:
-        """Times one call, going round `calls` (equal work on different inputs)."""
+    def time(self, calls: Sequence[Call], *, hold: bool = True) -> Timing:
+        """Times one call, going round `calls` (equal work on different inputs).
+
+        `hold` false is for calls that block the host (pageable copies): nothing can queue there.
+        """
         o = self.options
-        if warm:
-            guarded(calls[0], self.device)
+        guarded(calls[0], self.device)
         begun = time.monotonic()
         count = max(2, min(5, len(calls)))
         span_us, host_us = self._span(_turn(calls), count)
@@ -119,7 +128,7 @@ class Bench:
         reps = max(1, min(100, round(o.sample_us / estimate)))
         samples = max(o.min_samples, min(o.max_samples, round(o.target_us / (reps * estimate))))
         turn = _turn(calls)
-        times, starved = self._samples(turn, samples, reps, host_us, estimate)
+        times, starved = self._samples(turn, samples, reps, host_us if hold else 0.0, estimate)
         median, q1, q3 = summarise(times)
         if self._heater is None and o.idle_fraction > 0:
             time.sleep(min(o.max_idle_s, o.idle_fraction * (time.monotonic() - begun)))
@@ -183,8 +192,7 @@ class Bench:
             end.record()
         host_ms = (time.perf_counter() - host) * 1e3
         self.device.synchronize()
-        short = (self.device.kind == "cuda" and hold_us > 0
-                 and host_ms > before.elapsed_time(behind))
+        short = self.device.kind == "cuda" and hold_us > 0 and host_ms > before.elapsed_time(behind)
         # Events of an empty queue may read zero on a coarse clock: keep times positive.
         return [max(s.elapsed_time(e) * 1e3 / reps, 1e-3) for s, e in marks], short
 
