@@ -9,6 +9,7 @@ namespace orrery::network {
 namespace {
 
 constexpr int kFractionBits = 32;
+constexpr std::uint32_t kMaxFlows = 1u << 24;  // flows x 10^12 stays below 2^64
 constexpr std::uint64_t kFractionMask = (std::uint64_t{1} << kFractionBits) - 1;
 
 // floor(left · to / from) for `left` in 2^-32 ps, exact: whole and fractional part apart keep every
@@ -65,43 +66,48 @@ void Analytic::Start(SimTime now, std::span<const Fluid> fluids, std::span<const
   for (const Fluid& fluid : fluids) {
     ORRERY_CHECK(fluid.first_load + std::size_t{fluid.loads} <= loads.size(),
                  "a fluid's loads lie in the batch's array");
-    Flight& flight = Open(now, fluid);
-    flight.loads = fluid.loads;
-    flight.first_load = TakeLoads(fluid.loads);
-    AddLoads(fluid.id, loads.subspan(fluid.first_load, fluid.loads));
+    Open(fluid, loads.subspan(fluid.first_load, fluid.loads));
   }
 }
 
-Analytic::Flight& Analytic::Open(SimTime now, const Fluid& fluid) {
+// Starts a fluid at the level that its ports have so far: final if nobody else changes them within
+// this instant; else Settle rates it again, from its beginning.
+void Analytic::Open(const Fluid& fluid, std::span<const PortLoad> loads) {
   ORRERY_CHECK(fluid.fixed >= 0 && fluid.transfer >= 0, "a fluid's times are not negative");
   if (fluid.id >= flights_.size()) flights_.resize(std::size_t{fluid.id} + 1);
   Flight& flight = flights_[fluid.id];
   ORRERY_CHECK(!flight.active, "a flight id is unique among what is in flight");
-  flight.fixed = fluid.fixed;
-  flight.transfer = fluid.transfer;
-  flight.base_time = now;
-  flight.active = true;
-  flight.mark = Mark::kNew;
-  changed_.push_back(fluid.id);
-  return flight;
-}
-
-void Analytic::AddLoads(FlightId id, std::span<const PortLoad> loads) {
-  std::uint32_t at = flights_[id].first_load;
+  flight.first_load = TakeLoads(fluid.loads);
+  flight.loads = fluid.loads;
+  SimTime longest = fluid.transfer;
+  std::uint32_t at = flight.first_load;
   for (const PortLoad& given : loads) {
     ORRERY_CHECK(given.port < ports_.size() && given.bytes >= 0 && given.copies > 0,
                  "a load names a port, bytes >= 0 and copies > 0");
     Port& port = ports_[given.port];
+    Load& load = loads_[at];
+    load = {given.bytes, given.port, given.copies, port.first, kNone, fluid.id};
     if (port.flows == 0) {
-      port.busy_since = now_;
+      port.busy -= now_;
     } else {
       Touch(given.port);
+      loads_[port.first].previous = at;
     }
+    ORRERY_CHECK(given.copies < kMaxFlows - port.flows, "more flows on a port than can be counted");
     port.flows += given.copies;
-    loads_[at] = {given.bytes, given.port, given.copies, port.first, kNone, id};
-    if (port.first != kNone) loads_[port.first].previous = at;
+    port.bytes += given.bytes * given.copies;
     port.first = at++;
+    Bound(load, port, &longest);
   }
+  ORRERY_CHECK(longest <= kMaxDuration - fluid.fixed, "a duration beyond the end of time");
+  flight.fixed = fluid.fixed;
+  flight.transfer = fluid.transfer;
+  flight.duration = flight.base_duration = fluid.fixed + longest;
+  flight.base_left = static_cast<Uint128>(flight.duration) << kFractionBits;
+  flight.base_time = now_;
+  flight.end = now_ + flight.duration;
+  flight.active = true;
+  ends_.Set(fluid.id, flight.end);
 }
 
 void Analytic::Close(FlightId id) {
@@ -109,7 +115,6 @@ void Analytic::Close(FlightId id) {
   for (std::uint32_t at = flight.first_load; at < flight.first_load + flight.loads; ++at) {
     const Load& load = loads_[at];
     Port& port = ports_[load.port];
-    port.bytes += load.bytes * load.copies;
     port.flows -= load.copies;
     if (load.next != kNone) loads_[load.next].previous = load.previous;
     if (load.previous != kNone) {
@@ -118,7 +123,7 @@ void Analytic::Close(FlightId id) {
       port.first = load.next;
     }
     if (port.flows == 0) {
-      port.busy += now_ - port.busy_since;
+      port.busy += now_;
     } else {
       Touch(load.port);
     }
@@ -130,45 +135,38 @@ void Analytic::Close(FlightId id) {
 // The port's number of flows changed while others are on it.
 void Analytic::Touch(std::uint32_t port) {
   if (ports_[port].changed) return;
-  ports_[port].changed = true;
+  ports_[port].changed = 1;
   changed_ports_.push_back(port);
 }
 
-// D of a flight with the flows that its ports have now. A quotient is taken only where the product
-// says that the port takes longer than what was found so far.
+// Raises `longest` to the time that the port needs for the load's bytes at the port's number of
+// flows. A quotient is taken only where the product says that this is longer than what was found so
+// far.
+inline void Analytic::Bound(const Load& load, const Port& port, SimTime* longest) const {
+  const Uint128 need = static_cast<Uint128>(load.bytes) * (port.flows * std::uint64_t{kSecond});
+  const auto rate = static_cast<Uint128>(port.capacity_Bps);
+  if (need <= rate * static_cast<Uint128>(*longest)) [[likely]]
+    return;
+  const Uint128 time = (need + rate - 1) / rate;
+  ORRERY_CHECK(time <= static_cast<Uint128>(kMaxDuration), "a transfer beyond the end of time");
+  *longest = static_cast<SimTime>(time);
+}
+
+// D of a flight with the flows that its ports have now.
 SimTime Analytic::Level(const Flight& flight) const {
   SimTime longest = flight.transfer;
   for (std::uint32_t at = flight.first_load; at < flight.first_load + flight.loads; ++at) {
-    const Load& load = loads_[at];
-    const Port& port = ports_[load.port];
-    const auto bytes = static_cast<Uint128>(load.bytes) * port.flows;
-    const Uint128 need = bytes * static_cast<Uint128>(kSecond);
-    const auto rate = static_cast<Uint128>(port.capacity_Bps);
-    if (need > rate * static_cast<Uint128>(longest)) {
-      const Uint128 time = (need + rate - 1) / rate;
-      ORRERY_CHECK(time <= static_cast<Uint128>(kMaxDuration), "a transfer beyond the end of time");
-      longest = static_cast<SimTime>(time);
-    }
+    Bound(loads_[at], ports_[loads_[at].port], &longest);
   }
   ORRERY_CHECK(longest <= kMaxDuration - flight.fixed, "a duration beyond the end of time");
   return flight.fixed + longest;
 }
 
-// Puts the flight at its level of now; what is left was settled at `base_time` or is taken from the
-// old level if time has passed since.
+// Puts the flight at its level of now.
 void Analytic::Rate(FlightId id) {
   Flight& flight = flights_[id];
-  const Mark mark = flight.mark;
-  flight.mark = Mark::kSettled;
-  if (!flight.active) return;
+  flight.changed = false;
   const SimTime level = Level(flight);
-  if (mark == Mark::kNew) {
-    flight.duration = flight.base_duration = level;
-    flight.base_left = static_cast<Uint128>(level) << kFractionBits;
-    flight.end = now_ + level;
-    ends_.Set(id, flight.end);
-    return;
-  }
   if (level == flight.duration) return;
   if (now_ > flight.base_time) {
     // What is left at the old level, exactly as its end was computed, less the time that passed.
@@ -183,14 +181,14 @@ void Analytic::Rate(FlightId id) {
   ends_.Set(id, flight.end);
 }
 
-// Ends the instant now_: rates what started and what lies on ports whose number of flows changed.
+// Ends the instant now_: rates the fluids on ports whose number of flows changed.
 void Analytic::Settle() {
   for (const std::uint32_t p : changed_ports_) {
-    ports_[p].changed = false;
+    ports_[p].changed = 0;
     for (std::uint32_t at = ports_[p].first; at != kNone; at = loads_[at].next) {
       Flight& flight = flights_[loads_[at].fluid];
-      if (flight.mark != Mark::kSettled) continue;
-      flight.mark = Mark::kChanged;
+      if (flight.changed) continue;
+      flight.changed = true;
       changed_.push_back(loads_[at].fluid);
     }
   }
@@ -202,13 +200,13 @@ void Analytic::Settle() {
 SimTime Analytic::next_time() const {
   // The outcome of this instant is asked for: levels are computed now, from the instant's
   // beginning.
-  if (!changed_.empty() || !changed_ports_.empty()) const_cast<Analytic*>(this)->Settle();
+  if (!changed_ports_.empty()) const_cast<Analytic*>(this)->Settle();
   return ends_.empty() ? kNever : ends_.top().time;
 }
 
 SimTime Analytic::AdvanceUntil(SimTime t, std::vector<Completion>* done) {
   ORRERY_CHECK(t >= now_, "time goes forward");
-  if (!changed_.empty() || !changed_ports_.empty()) Settle();
+  if (!changed_ports_.empty()) Settle();
   if (ends_.empty() || ends_.top().time > t) {
     now_ = t;
     return t;
@@ -227,8 +225,7 @@ std::span<const PortStatistics> Analytic::statistics() const {
   statistics_.resize(ports_.size());
   for (std::size_t p = 0; p < ports_.size(); ++p) {
     const Port& port = ports_[p];
-    const SimTime open = port.flows > 0 ? now_ - port.busy_since : 0;
-    statistics_[p] = {port.bytes, port.busy + open};
+    statistics_[p] = {port.bytes, port.busy + (port.flows > 0 ? now_ : 0)};
   }
   return statistics_;
 }

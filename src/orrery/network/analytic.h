@@ -54,12 +54,11 @@ class Analytic final : public Network {
 
   struct Port {
     std::int64_t capacity_Bps = 0;
-    std::int64_t bytes = 0;  // of fluids that have ended
-    SimTime busy = 0;        // up to busy_since
-    SimTime busy_since = 0;
-    std::uint32_t flows = 0;      // sum of copies in flight
-    std::uint32_t first = kNone;  // list of the loads on it
-    bool changed = false;         // stands in changed_ports_
+    std::int64_t bytes = 0;         // of all fluids that have started
+    SimTime busy = 0;               // less the time at which flows left 0, while flows > 0
+    std::uint32_t flows : 31 = 0;   // sum of copies in flight
+    std::uint32_t changed : 1 = 0;  // stands in changed_ports_
+    std::uint32_t first = kNone;    // list of the loads on it
   };
   // A load of a fluid in flight, in the list of its port.
   struct Load {
@@ -69,25 +68,24 @@ class Analytic final : public Network {
     std::uint32_t next = kNone, previous = kNone;
     FlightId fluid = 0;
   };
-  enum class Mark : std::uint8_t { kSettled, kNew, kChanged };
   struct Flight {
     SimTime fixed = 0, transfer = 0;
     SimTime end = 0;
     SimTime duration = 0;  // D at the current level
-    // State at the last change of level that time has passed over: what was left, in 2^-32 ps at a
-    // level of base_duration.
+    // State at the start or the last change of level that lies before now_: what was left then, in
+    // 2^-32 ps at a level of base_duration.
     SimTime base_time = 0;
     SimTime base_duration = 0;
     Uint128 base_left = 0;
     std::uint32_t first_load = kNone, loads = 0;
-    Mark mark = Mark::kSettled;
     bool active = false;
+    bool changed = false;  // stands in changed_
   };
 
-  Flight& Open(SimTime now, const Fluid& fluid);
-  void AddLoads(FlightId id, std::span<const PortLoad> loads);
+  void Open(const Fluid& fluid, std::span<const PortLoad> loads);
   void Close(FlightId id);
   void Touch(std::uint32_t port);
+  void Bound(const Load& load, const Port& port, SimTime* longest) const;
   SimTime Level(const Flight& flight) const;
   void Rate(FlightId id);
   void Settle();
