@@ -1,6 +1,8 @@
 // A monotone priority queue of events: a radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990).
 //
-// Events leave in the order of (time, operator<); pushes never lie before the last time popped.
+// Events leave in the order of (time, operator<); pushes never lie before the last time popped or
+// shown by Top: Top moves the present to the first event. NextTime moves nothing; ask it when earlier
+// events may still come (another source's, or a network's).
 // An event sits in the bucket of the highest bit in which its time differs from the last time popped,
 // so it moves at most 63 times, in practice two or three. Cost: amortised O(1) a push, no allocation
 // once the buckets have grown; one event is copied per move.
@@ -36,11 +38,18 @@ class EventQueue {
     if (b == 0) {
       std::push_heap(buckets_[0].begin(), buckets_[0].end(), After);
     } else {
-      occupied_ |= std::uint64_t{1} << (b - 1);
+      Occupy(b, event.time);
     }
   }
 
-  // The earliest event. REQUIRES: !empty().
+  // Time of the earliest event, kNever if there is none. O(1).
+  SimTime NextTime() const {
+    if (size_ == 0) return kNever;
+    if (!buckets_[0].empty()) return last_;
+    return earliest_[static_cast<std::size_t>(std::countr_zero(occupied_)) + 1];
+  }
+
+  // The earliest event. Nothing may be pushed before it from now on. REQUIRES: !empty().
   const Event& Top() {
     if (buckets_[0].empty()) Refill();
     return buckets_[0].front();
@@ -68,25 +77,31 @@ class EventQueue {
     return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(time ^ last_)));
   }
 
+  // Notes an event of bucket b > 0. A bucket loses events only as a whole, so its earliest is exact.
+  void Occupy(std::size_t b, SimTime time) {
+    const std::uint64_t bit = std::uint64_t{1} << (b - 1);
+    earliest_[b] = (occupied_ & bit) != 0 ? std::min(earliest_[b], time) : time;
+    occupied_ |= bit;
+  }
+
   // Moves the lowest bucket's events down, around its earliest time.
   void Refill() {
     ORRERY_CHECK(size_ > 0, "an empty queue has no first event");
     const std::size_t b = static_cast<std::size_t>(std::countr_zero(occupied_)) + 1;
     occupied_ &= ~(std::uint64_t{1} << (b - 1));
     std::vector<Event>& from = buckets_[b];
-    SimTime earliest = from.front().time;
-    for (const Event& e : from) earliest = std::min(earliest, e.time);
-    last_ = earliest;
+    last_ = earliest_[b];
     for (const Event& e : from) {
       const std::size_t to = Bucket(e.time);
       buckets_[to].push_back(e);
-      if (to > 0) occupied_ |= std::uint64_t{1} << (to - 1);
+      if (to > 0) Occupy(to, e.time);
     }
     from.clear();
     if (buckets_[0].size() > 1) std::make_heap(buckets_[0].begin(), buckets_[0].end(), After);
   }
 
   std::array<std::vector<Event>, 65> buckets_;
+  std::array<SimTime, 65> earliest_{};  // of the events in an occupied bucket above 0
   std::size_t size_ = 0;
   SimTime last_ = 0;
   std::uint64_t occupied_ = 0;  // bit b - 1: bucket b holds events

@@ -65,7 +65,20 @@ TEST(EventQueue, AgreesWithABinaryHeap) {
       queue.Pop();
     }
     ASSERT_EQ(queue.size(), oracle.size());
+    ASSERT_EQ(queue.NextTime(), oracle.empty() ? kNever : oracle.top().time);
   }
+}
+
+// Asking for the first time leaves room for an earlier event; Top does not.
+TEST(EventQueue, NextTimeMovesNothing) {
+  EventQueue<Event> queue;
+  EXPECT_EQ(queue.NextTime(), kNever);
+  queue.Push({100, 0});
+  EXPECT_EQ(queue.NextTime(), 100);
+  queue.Push({50, 1});
+  EXPECT_EQ(queue.NextTime(), 50);
+  EXPECT_EQ(queue.Top().id, 1u);
+  EXPECT_EQ(queue.last(), 50);
 }
 
 }  // namespace
