@@ -1,0 +1,34 @@
+#include "orrery/engine/deadlock.h"
+
+namespace orrery::engine {
+
+Status DeadlockReport(const graph::Graph& graph, const Layout& layout,
+                      const std::vector<Waiting>& waiting) {
+  constexpr std::size_t kShown = 8;
+  std::string text = fmt::format("deadlock: {} ranks wait for each other", waiting.size());
+  for (std::size_t i = 0; i < waiting.size() && i < kShown; ++i) {
+    const Waiting& w = waiting[i];
+    const SimRank& r = layout.ranks[w.rank];
+    const graph::Program& program =
+        graph.programs[layout.variants[r.variant].program.index()];
+    text += fmt::format("\n  rank {} ({})", r.rank.value, program.name);
+    if (w.block == nullptr) {
+      text += " waits for an event that nothing records";
+      continue;
+    }
+    const graph::Block& block = graph.blocks[program.calls[w.call].block.index()];
+    const CommPrice& comm = w.block->comms[w.block->items[w.item].first];
+    text += fmt::format(" is in {} of {} bytes ({}, call {} of block '{}'), waiting for",
+                        graph::Name(comm.comm.collective), comm.comm.bytes.value,
+                        graph.name(block.ops[comm.op].name), w.call, graph.name(block.name));
+    for (std::size_t m = 0; m < w.missing.size() && m < kShown; ++m) {
+      text += fmt::format("{} rank {}", m == 0 ? "" : ",", layout.ranks[w.missing[m]].rank.value);
+    }
+    if (w.missing.size() > kShown) text += fmt::format(" and {} more", w.missing.size() - kShown);
+  }
+  if (waiting.size() > kShown) text += fmt::format("\n  … and {} more", waiting.size() - kShown);
+  text += "\n  a cycle or a missing partner in the schedule; compare the order of their operations";
+  return {Code::kInfeasible, std::move(text)};
+}
+
+}  // namespace orrery::engine

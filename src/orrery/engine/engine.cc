@@ -1,0 +1,277 @@
+#include "orrery/engine/engine.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "orrery/engine/layout.h"
+#include "orrery/engine/loop.h"
+#include "orrery/engine/prices.h"
+#include "orrery/network/network.h"
+
+namespace orrery::engine {
+namespace {
+
+constexpr int kMaxIterations = 5;
+constexpr double kSettled = 1e-4;  // of the period (DESIGN 9)
+
+Status CheckInputs(const Inputs& inputs, const Options& options) {
+  const std::size_t ranks = inputs.graph->bindings.size();
+  if (ranks == 0) return InvalidInput("the graph binds no ranks");
+  if (inputs.placement->device.size() != ranks) {
+    return InvalidInput("placement: {} devices for {} ranks", inputs.placement->device.size(),
+                        ranks);
+  }
+  if (options.iterations < 0 || options.iterations == 1 || options.iterations > 1000) {
+    return InvalidInput(
+        "simulation.iterations: {} is not valid; a step time needs 2 or more, at most 1000 "
+        "(0: until settled)",
+        options.iterations);
+  }
+  if (options.jitter < 0 || options.jitter > 0.2) {
+    return InvalidInput("perturb.jitter: {} is outside 0 to 0.2 (20%)", options.jitter);
+  }
+  for (const RankPerturbation& p : options.ranks) {
+    if (p.rank.index() >= ranks) {
+      return InvalidInput("perturb.ranks: rank {} does not exist; the last is {}", p.rank.value,
+                          ranks - 1);
+    }
+    if (!(p.speed > 0.001 && p.speed <= 1000)) {
+      return InvalidInput("perturb.ranks: speed {} of rank {} is outside 0.001 to 1000", p.speed,
+                          p.rank.value);
+    }
+    if (p.delay < 0 || p.delay > kMaxDuration) {
+      return InvalidInput("perturb.ranks: delay of rank {} must not be negative", p.rank.value);
+    }
+  }
+  return {};
+}
+
+// end(k) of every job, and whether the ranks' ends relative to it stood still.
+std::vector<JobRecord> JobRecords(const graph::Graph& graph, const Layout& layout,
+                                  const LoopResult& run) {
+  const auto n = static_cast<std::size_t>(run.iterations);
+  std::vector<JobRecord> jobs(graph.jobs.size());
+  for (JobRecord& job : jobs) job.iteration_end.assign(n, 0);
+  const auto job_of = [&](std::size_t r) -> JobRecord& {
+    return jobs[layout.variants[layout.ranks[r].variant].job.index()];
+  };
+  for (std::size_t r = 0; r < layout.ranks.size(); ++r) {
+    for (std::size_t k = 0; k < n; ++k) {
+      SimTime& end = job_of(r).iteration_end[k];
+      end = std::max(end, run.ends[r * n + k]);
+    }
+  }
+  for (JobRecord& job : jobs) job.step_time = job.iteration_end[n - 1] - job.iteration_end[n - 2];
+  if (n < 2) return jobs;
+  for (std::size_t r = 0; r < layout.ranks.size(); ++r) {
+    JobRecord& job = job_of(r);
+    const SimTime drift = (job.iteration_end[n - 1] - run.ends[r * n + n - 1]) -
+                          (job.iteration_end[n - 2] - run.ends[r * n + n - 2]);
+    if (std::abs(static_cast<double>(drift)) > kSettled * static_cast<double>(job.step_time)) {
+      job.settled = false;
+    }
+  }
+  return jobs;
+}
+
+// Runs until the step has settled, or for the number of iterations asked for.
+Result<LoopResult> RunUntilSettled(const LoopInputs& base, bool fluids, std::string_view name,
+                                   bool fixed, std::uint64_t* events,
+                                   std::vector<JobRecord>* jobs) {
+  LoopInputs in = base;
+  for (;;) {
+    Result<LoopResult> run = Status(Code::kResource, "unset");
+    if (fluids) {
+      ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(name));
+      run = RunClosedForm(in, network.get());
+    } else {
+      run = RunLowered(in);
+    }
+    if (!run.ok()) return run;
+    *events += run->events;
+    *jobs = JobRecords(*in.inputs->graph, *in.layout, *run);
+    const bool settled = std::all_of(jobs->begin(), jobs->end(),
+                                     [](const JobRecord& j) { return j.settled; });
+    if (fixed || settled || in.iterations >= kMaxIterations) return run;
+    ++in.iterations;
+  }
+}
+
+void FillClasses(const LoopInputs& in, const LoopResult& run, Record* record) {
+  const Layout& layout = *in.layout;
+  const auto n = static_cast<std::size_t>(run.iterations);
+  record->classes.reserve(layout.ranks.size());
+  for (std::size_t r = 0; r < layout.ranks.size(); ++r) {
+    const SimRank& s = layout.ranks[r];
+    const Variant& v = layout.variants[s.variant];
+    RankClass c;
+    c.representative = s.rank;
+    c.size = s.size;
+    c.job = v.job;
+    c.program = v.program;
+    c.breakdown = run.parts[r];
+    // The rank's own period may differ from the job's by what had not settled: that is waiting.
+    const SimTime own = run.compute_ends[r * n + n - 1] - run.compute_ends[r * n + n - 2];
+    const SimTime step = record->jobs[v.job.index()].step_time;
+    c.breakdown[static_cast<std::size_t>(Part::kWaiting)] += step - own;
+    c.iteration_time = step;
+    record->classes.push_back(c);
+    record->fingerprint += s.size * Mix64(run.hashes[r] + 0x0bbe7a1e);
+  }
+}
+
+void FillProvenance(const graph::Graph& graph, const Layout& layout, Record* record) {
+  std::array<double, compute::kProvenances> time{};
+  double spread = 0, total = 0;
+  std::vector<double> ranks(layout.variants.size(), 0);
+  for (const SimRank& s : layout.ranks) ranks[s.variant] += s.size;
+  std::vector<double> calls;
+  for (std::size_t v = 0; v < layout.variants.size(); ++v) {
+    const Variant& variant = layout.variants[v];
+    calls.assign(graph.blocks.size(), 0);
+    for (const graph::Call& c : graph.programs[variant.program.index()].calls) {
+      calls[c.block.index()] += c.repeat;
+    }
+    for (std::size_t b = 0; b < calls.size(); ++b) {
+      if (calls[b] == 0) continue;
+      const BlockPrice& price = *variant.blocks[b];
+      const double weight = calls[b] * ranks[v];
+      for (std::size_t p = 0; p < compute::kProvenances; ++p) {
+        time[p] += weight * static_cast<double>(price.provenance[p]);
+        total += weight * static_cast<double>(price.provenance[p]);
+      }
+      spread += weight * price.spread_ps;
+    }
+  }
+  if (total == 0) return;
+  for (std::size_t p = 0; p < compute::kProvenances; ++p) record->provenance[p] = time[p] / total;
+  record->compute_spread = spread / total;
+}
+
+void FillPorts(const Layout& layout, const LoopResult& run, Record* record) {
+  struct Sum {
+    std::int64_t bytes = 0;
+    double busy = 0, ports = 0;
+    void Add(const network::PortStatistics& s, double count) {
+      bytes += static_cast<std::int64_t>(static_cast<double>(s.bytes) * count);
+      busy += static_cast<double>(s.busy) * count;
+      ports += count;
+    }
+  };
+  Sum nvlink, nic;
+  std::vector<bool> seen(run.traffic.size(), false);
+  for (const SimRank& s : layout.ranks) {
+    for (std::uint32_t side = 0; side < 2; ++side) {
+      nvlink.Add(run.traffic[s.nvlink_port + side], s.size);
+      if (seen[s.nic_port + side]) continue;
+      seen[s.nic_port + side] = true;
+      nic.Add(run.traffic[s.nic_port + side], static_cast<double>(s.size) / s.nic_copies);
+    }
+  }
+  const double finish = static_cast<double>(std::max<SimTime>(run.finish_time, 1));
+  record->network.push_back({"nvlink", nvlink.bytes, nvlink.busy / nvlink.ports / finish});
+  record->network.push_back({"nic", nic.bytes, nic.busy / nic.ports / finish});
+}
+
+void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* record) {
+  struct Sum {
+    std::int64_t bytes = 0;
+    double busy = 0, links = 0;
+  };
+  std::array<Sum, 8> sums{};
+  const auto links = cluster.links();
+  for (std::size_t l = 0; l < links.size() && l < run.traffic.size(); ++l) {
+    Sum& s = sums[static_cast<std::size_t>(links[l].kind)];
+    s.bytes += run.traffic[l].bytes;
+    s.busy += static_cast<double>(run.traffic[l].busy);
+    s.links += 1;
+  }
+  const double finish = static_cast<double>(std::max<SimTime>(run.finish_time, 1));
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    if (sums[k].links == 0) continue;
+    record->network.push_back({std::string(cluster::Name(static_cast<cluster::LinkKind>(k))),
+                               sums[k].bytes, sums[k].busy / sums[k].links / finish});
+  }
+}
+
+// Choices that NCCL would make and this version cannot are told, once each.
+void WarnOfRestrictions(const Layout& layout, const PriceCache& prices, Record* record) {
+  std::vector<bool> told;
+  for (const Variant& v : layout.variants) {
+    for (const BlockPrice* block : v.blocks) {
+      if (block == nullptr) continue;
+      for (const CommPrice& comm : block->comms) {
+        if (comm.plan < 0) continue;
+        told.resize(std::max(told.size(), static_cast<std::size_t>(comm.plan) + 1), false);
+        if (told[static_cast<std::size_t>(comm.plan)]) continue;
+        told[static_cast<std::size_t>(comm.plan)] = true;
+        const collective::Plan& plan = prices.plan(comm.plan);
+        if (!plan.restricted) continue;
+        record->warnings.push_back(fmt::format(
+            "NCCL would consider NVLS or PAT for {} of {} bytes over {} ranks; it is modelled as "
+            "{} {}",
+            graph::Name(plan.collective), plan.bytes, plan.shape.ranks,
+            collective::Name(plan.algorithm), collective::Name(plan.protocol)));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cache, Sink* sink) {
+  ORRERY_RETURN_IF_ERROR(CheckInputs(inputs, options));
+  const auto backends = network::Backends();
+  const auto backend = std::find_if(backends.begin(), backends.end(), [&](const auto& b) {
+    return b.name == inputs.network;
+  });
+  if (backend == backends.end()) return network::Create(inputs.network).status();
+
+  PriceCache own(*inputs.compute, *inputs.planner);
+  PriceCache* prices = cache != nullptr ? cache : &own;
+  Record record;
+  if (!options.fold) record.not_folded_because = "folding was switched off";
+  if (options.jitter > 0) record.not_folded_because = "jitter is drawn for every rank";
+  if (!backend->fluids) {
+    record.not_folded_because =
+        fmt::format("'{}' serves messages in order of arrival, which folding could change",
+                    backend->name);
+  }
+  record.folded = record.not_folded_because.empty();
+  ORRERY_ASSIGN_OR_RETURN(const Layout layout,
+                          BuildLayout(inputs, options, record.folded, prices));
+  LoopInputs in;
+  in.inputs = &inputs;
+  in.options = &options;
+  in.layout = &layout;
+  in.prices = prices;
+  in.launch = inputs.compute->launch_latency();
+  in.iterations = options.iterations == 0 ? 2 : options.iterations;
+  in.sink = sink;
+  const bool fixed = options.iterations != 0 || options.jitter > 0;
+  ORRERY_ASSIGN_OR_RETURN(const LoopResult run,
+                          RunUntilSettled(in, backend->fluids, inputs.network, fixed,
+                                          &record.events, &record.jobs));
+  record.finish_time = run.finish_time;
+  record.ranks = static_cast<std::uint32_t>(inputs.graph->bindings.size());
+  record.ranks_simulated = static_cast<std::uint32_t>(layout.ranks.size());
+  record.iterations = run.iterations;
+  record.threads_used = run.threads_used;
+  FillClasses(in, run, &record);
+  FillProvenance(*inputs.graph, layout, &record);
+  if (backend->fluids) {
+    FillPorts(layout, run, &record);
+  } else {
+    FillLinks(*inputs.cluster, run, &record);
+  }
+  WarnOfRestrictions(layout, *prices, &record);
+  for (std::size_t j = 0; j < record.jobs.size(); ++j) {
+    if (record.jobs[j].settled) continue;
+    record.warnings.push_back(fmt::format(
+        "job '{}' had not settled after {} iterations: ranks still drift by more than 0.01 % of "
+        "the step", inputs.graph->jobs[j].name, run.iterations));
+  }
+  return record;
+}
+
+}  // namespace orrery::engine

@@ -1,0 +1,159 @@
+#include "orrery/engine/inline_block.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "orrery/engine/work.h"
+
+namespace orrery::engine {
+namespace {
+
+// A non-blocking communication of the block on its way.
+struct InFlight {
+  SimTime start = 0, end = 0;
+  interference::Class beside = 0;
+  std::int16_t event = graph::kNoEvent;
+};
+
+class Course {
+ public:
+  Course(SimTime launch, BlockPrice* price) : launch_(launch), price_(price) {}
+
+  // False where the block cannot be inlined after all.
+  bool Run() {
+    for (const Item& item : price_->items) {
+      switch (item.kind) {
+        case ItemKind::kWork: Work(item); break;
+        case ItemKind::kComm: Communicate(item); break;
+        case ItemKind::kWait:
+          if (!Wait(item)) return false;
+          break;
+        case ItemKind::kHostSync: return false;
+      }
+    }
+    price_->duration = t_;
+    price_->host = issued_;
+    price_->lag = lag_;
+    return flights_.empty();
+  }
+
+ private:
+  void Add(std::uint64_t key, SimTime at, std::uint64_t digest) {
+    price_->m += key;
+    price_->o += key * static_cast<std::uint64_t>(at) + digest;
+  }
+
+  interference::Class ClassAt(SimTime t) const {
+    interference::Class c = 0;
+    for (const InFlight& f : flights_) {
+      if (f.start <= t && t < f.end) c |= f.beside;
+    }
+    return c;
+  }
+  SimTime NextChange(SimTime after) const {
+    SimTime next = kNever;
+    for (const InFlight& f : flights_) {
+      if (f.beside == 0) continue;
+      if (f.start > after) next = std::min(next, f.start);
+      if (f.end > after) next = std::min(next, f.end);
+    }
+    return next;
+  }
+
+  void Work(const Item& item) {
+    lag_ = std::max(lag_, issued_ + item.lag - t_);
+    issued_ += item.host;
+    if (item.count == 0) return;
+    Add(item.key, t_, item.digest);
+    WorkProgress p;
+    p.time = p.start = t_;
+    p.host = -kMaxDuration;  // the host is far ahead: `lag` guards that
+    SimTime idle = 0;
+    SimTime end = 0;
+    for (;;) {
+      const interference::Class now = ClassAt(p.time);
+      end = Finish(*price_, item, p, now, launch_, &idle);
+      const SimTime change = NextChange(p.time);
+      if (change >= end) break;
+      Advance(*price_, item, &p, change, now, launch_);
+    }
+    const auto part = item.optimizer ? Part::kOptimizer : Part::kCompute;
+    price_->parts[static_cast<std::size_t>(part)] += item.duration[0];
+    price_->parts[static_cast<std::size_t>(Part::kInterference)] += end - t_ - item.duration[0];
+    t_ = end;
+  }
+
+  void Communicate(const Item& item) {
+    issued_ += item.host;
+    lag_ = std::max(lag_, issued_ - t_);
+    const CommPrice& comm = price_->comms[item.first];
+    const SimTime start = std::max(t_, free_);
+    const SimTime end = start + comm.cost.total();
+    price_->m += item.key * (kArrivalWeight + kStartWeight + kEndWeight);
+    price_->o += item.key * (kArrivalWeight * static_cast<std::uint64_t>(start) +
+                             kStartWeight * static_cast<std::uint64_t>(start) +
+                             kEndWeight * static_cast<std::uint64_t>(end));
+    free_ = end;
+    if (item.blocking) {
+      price_->parts[static_cast<std::size_t>(Part::kExposed) +
+                    static_cast<std::size_t>(comm.comm.group)] += end - t_;
+      t_ = end;
+      std::erase_if(flights_, [&](const InFlight& f) { return f.event == graph::kNoEvent; });
+    } else {
+      flights_.push_back({start, end, comm.beside, item.event});
+    }
+  }
+
+  bool Wait(const Item& item) {
+    const auto f = std::find_if(flights_.begin(), flights_.end(),
+                                [&](const InFlight& x) { return x.event == item.event; });
+    if (f == flights_.end()) return false;  // recorded elsewhere
+    if (f->end > t_) {
+      price_->parts[static_cast<std::size_t>(Part::kExposed) +
+                    static_cast<std::size_t>(group_)] += f->end - t_;
+      t_ = f->end;
+    }
+    flights_.erase(f);
+    return true;
+  }
+
+ public:
+  graph::GroupSlot group_ = graph::GroupSlot::kTp;
+
+ private:
+  SimTime launch_;
+  BlockPrice* price_;
+  SimTime t_ = 0, issued_ = 0, lag_ = 0, free_ = 0;
+  std::vector<InFlight> flights_;
+};
+
+// All communication over NVLink within one class, in one group on one stream, one call at a time.
+bool MayInline(const View& view, const BlockPrice& price, graph::GroupSlot* slot) {
+  int stream = -1;
+  for (const Item& item : price.items) {
+    if (item.kind != ItemKind::kComm) continue;
+    const CommPrice& comm = price.comms[item.first];
+    const auto group = comm.comm.group;
+    if (item.count != 1 || graph::IsPointToPoint(comm.comm.collective) || comm.plan < 0 ||
+        comm.nic || (view.alone >> static_cast<int>(group) & 1) == 0) {
+      return false;
+    }
+    if (stream >= 0 && (stream != item.stream || *slot != group)) return false;
+    stream = item.stream;
+    *slot = group;
+  }
+  return true;
+}
+
+}  // namespace
+
+void InlineBlock(const View& view, SimTime launch, BlockPrice* price) {
+  Course course(launch, price);
+  price->inlinable = MayInline(view, *price, &course.group_) && course.Run();
+  if (!price->inlinable) {
+    price->m = price->o = 0;
+    price->parts = {};
+  }
+}
+
+}  // namespace orrery::engine

@@ -1,0 +1,334 @@
+#include "orrery/engine/layout.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "orrery/base/hash.h"
+
+namespace orrery::engine {
+namespace {
+
+using graph::GroupSlot;
+using graph::kGroupSlots;
+using graph::kPeerSlots;
+
+// What a rank is before anyone is met.
+struct Perturbed {
+  double speed = 1;
+  SimTime delay = 0;
+};
+
+class Builder {
+ public:
+  Builder(const Inputs& inputs, const Options& options, PriceCache* prices)
+      : graph_(*inputs.graph),
+        cluster_(*inputs.cluster),
+        device_(inputs.placement->device),
+        prices_(prices),
+        perturbed_(graph_.bindings.size()) {
+    for (const RankPerturbation& p : options.ranks) {
+      perturbed_[p.rank.index()] = {p.speed, p.delay};
+    }
+  }
+
+  Result<Layout> Build(bool fold) {
+    FindShapes();
+    if (fold) {
+      Refine();
+    } else {
+      layout_.class_of.clear();
+    }
+    MakeRanks();
+    MakePorts();
+    MakeMeets();
+    ORRERY_RETURN_IF_ERROR(MakeVariants());
+    return std::move(layout_);
+  }
+
+ private:
+  std::size_t ranks() const { return graph_.bindings.size(); }
+
+  void FindShapes() {
+    group_shape_.resize(graph_.groups.size());
+    std::vector<DeviceId> members;
+    for (std::size_t g = 0; g < group_shape_.size(); ++g) {
+      members.clear();
+      for (RankId r : graph_.groups.members(GroupId(g))) members.push_back(device_[r.index()]);
+      group_shape_[g] = prices_->ShapeId(collective::ShapeOf(cluster_, members));
+    }
+  }
+
+  std::uint16_t PairShape(RankId a, RankId b) {
+    const DeviceId da = device_[a.index()], db = device_[b.index()];
+    const std::uint64_t distance =
+        cluster_.nvlink_domain(da) == cluster_.nvlink_domain(db)
+            ? 0
+            : 1 + (cluster_.leaf(cluster_.nic(da)) == cluster_.leaf(cluster_.nic(db)) ? 0u : 1u);
+    if (pair_shape_[distance] == 0) {
+      const DeviceId pair[2] = {da, db};
+      pair_shape_[distance] = prices_->ShapeId(collective::ShapeOf(cluster_, pair));
+    }
+    return pair_shape_[distance];
+  }
+
+  View ViewOf(std::size_t r, const std::vector<std::uint32_t>* class_of) {
+    const graph::Binding& b = graph_.bindings[r];
+    View view;
+    view.speed = perturbed_[r].speed;
+    for (std::size_t s = 0; s < kGroupSlots; ++s) {
+      if (!b.groups[s].valid()) continue;
+      view.shape[s] = group_shape_[b.groups[s].index()];
+      if (class_of == nullptr) continue;
+      const auto members = graph_.groups.members(b.groups[s]);
+      const bool alone = std::all_of(members.begin(), members.end(), [&](RankId m) {
+        return (*class_of)[m.index()] == (*class_of)[r];
+      });
+      if (alone) view.alone |= static_cast<std::uint8_t>(1u << s);
+    }
+    for (std::size_t p = 0; p < kPeerSlots; ++p) {
+      if (b.peers[p].valid()) view.peer[p] = PairShape(RankId(r), b.peers[p]);
+    }
+    return view;
+  }
+
+  // One round of refinement: new colours from old ones. Sums of mixed colours are multisets' hashes.
+  void Round(const std::vector<std::uint64_t>& colour, std::vector<std::uint64_t>* next) {
+    group_colour_.assign(graph_.groups.size(), 0);
+    for (std::size_t g = 0; g < group_colour_.size(); ++g) {
+      std::uint64_t sum = 0;
+      for (RankId m : graph_.groups.members(GroupId(g))) sum += Mix64(colour[m.index()]);
+      group_colour_[g] = HashCombine(sum, group_shape_[g]);
+    }
+    nic_colour_.assign(cluster_.nics(), 0);
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      nic_colour_[cluster_.nic(device_[r]).index()] += Mix64(colour[r]);
+    }
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const graph::Binding& b = graph_.bindings[r];
+      std::uint64_t h = HashCombine(colour[r], nic_colour_[cluster_.nic(device_[r]).index()]);
+      for (std::size_t s = 0; s < kGroupSlots; ++s) {
+        if (b.groups[s].valid()) h = HashCombine(h, group_colour_[b.groups[s].index()] + s);
+      }
+      for (std::size_t p = 0; p < kPeerSlots; ++p) {
+        if (!b.peers[p].valid()) continue;
+        h = HashCombine(h, colour[b.peers[p].index()] + PairShape(RankId(r), b.peers[p]));
+      }
+      (*next)[r] = h;
+    }
+  }
+
+  // Numbers the classes in order of their lowest rank; returns how many there are.
+  std::size_t Number(const std::vector<std::uint64_t>& colour) {
+    std::unordered_map<std::uint64_t, std::uint32_t> number;
+    number.reserve(64);
+    layout_.class_of.resize(ranks());
+    std::uint64_t last_colour = 0;
+    std::uint32_t last = kNobody;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      if (last == kNobody || colour[r] != last_colour) {
+        last = number.emplace(colour[r], static_cast<std::uint32_t>(number.size())).first->second;
+        last_colour = colour[r];
+      }
+      layout_.class_of[r] = last;
+    }
+    return number.size();
+  }
+
+  void Refine() {
+    std::vector<std::uint64_t> colour(ranks()), next(ranks());
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const graph::Binding& b = graph_.bindings[r];
+      colour[r] = Hasher()
+                      .Add(b.program.value)
+                      .Add(b.job.value)
+                      .Add(perturbed_[r].speed)
+                      .Add(perturbed_[r].delay)
+                      .value();
+    }
+    std::size_t classes = Number(colour);
+    for (;;) {
+      Round(colour, &next);
+      colour.swap(next);
+      const std::size_t now = Number(colour);
+      if (now == classes) return;
+      classes = now;
+    }
+  }
+
+  void MakeRanks() {
+    const bool folded = !layout_.class_of.empty();
+    if (!folded) layout_.ranks.reserve(ranks());
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      if (folded && layout_.class_of[r] < layout_.ranks.size()) {
+        ++layout_.ranks[layout_.class_of[r]].size;
+        continue;
+      }
+      SimRank s;
+      s.rank = RankId(r);
+      s.logical_rank = graph_.bindings[r].logical_rank;
+      s.delay = perturbed_[r].delay;
+      s.meet.fill(kNobody);
+      for (auto& tags : s.send) tags.fill(kNobody);
+      for (auto& tags : s.receive) tags.fill(kNobody);
+      layout_.ranks.push_back(s);
+    }
+  }
+
+  // Two private NVLink ports a simulated rank, two ports a NIC that one of them sits next to.
+  void MakePorts() {
+    const cluster::Spec& spec = cluster_.spec();
+    auto& capacity = layout_.port_capacity_Bps;
+    capacity.assign(2 * layout_.ranks.size(), std::max<std::int64_t>(spec.nvlink_Bps, 1));
+    layout_.first_nic_port = static_cast<std::uint32_t>(capacity.size());
+    std::vector<std::uint32_t> port(cluster_.nics(), kNobody);
+    for (std::size_t i = 0; i < layout_.ranks.size(); ++i) {
+      SimRank& s = layout_.ranks[i];
+      s.nvlink_port = static_cast<std::uint32_t>(2 * i);
+      std::uint32_t& p = port[cluster_.nic(device_[s.rank.index()]).index()];
+      if (p == kNobody) {
+        p = static_cast<std::uint32_t>(capacity.size());
+        capacity.insert(capacity.end(), 2, std::max<std::int64_t>(spec.nic_Bps, 1));
+      }
+      s.nic_port = p;
+    }
+    if (layout_.class_of.empty()) return;
+    // Another class of the same kind of NIC must meet its copies at one port: give every class the
+    // port of the representative's NIC and count the class's members there. Classes that share NICs
+    // elsewhere share the representative's too, since the NIC's colour is part of theirs.
+    for (std::size_t i = 0; i < layout_.ranks.size(); ++i) layout_.ranks[i].nic_copies = 0;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      SimRank& s = layout_.ranks[layout_.class_of[r]];
+      if (cluster_.nic(device_[r]) == cluster_.nic(device_[s.rank.index()])) ++s.nic_copies;
+    }
+    ShareNicPorts(&port);
+  }
+
+  // Representatives of classes that share a NIC need not sit at the same one: the lowest class of each
+  // kind of NIC owns the port.
+  void ShareNicPorts(std::vector<std::uint32_t>* port) {
+    std::unordered_map<std::uint64_t, std::uint32_t> owner;
+    for (SimRank& s : layout_.ranks) {
+      const NicId nic = cluster_.nic(device_[s.rank.index()]);
+      const auto [it, fresh] = owner.emplace(nic_colour_[nic.index()], (*port)[nic.index()]);
+      if (!fresh) s.nic_port = it->second;
+    }
+  }
+
+  void MakeMeets() {
+    const bool folded = !layout_.class_of.empty();
+    std::unordered_map<std::uint64_t, std::uint32_t> by_colour;
+    std::vector<std::uint32_t> by_group(folded ? 0 : graph_.groups.size(), kNobody);
+    for (std::size_t i = 0; i < layout_.ranks.size(); ++i) {
+      const graph::Binding& b = graph_.bindings[layout_.ranks[i].rank.index()];
+      for (std::size_t s = 0; s < kGroupSlots; ++s) {
+        if (!b.groups[s].valid()) continue;
+        std::uint32_t* id = nullptr;
+        if (folded) {
+          id = &by_colour.emplace(group_colour_[b.groups[s].index()] + s, kNobody).first->second;
+        } else {
+          id = &by_group[b.groups[s].index()];
+        }
+        if (*id == kNobody) *id = AddGroupMeet(b.groups[s]);
+        layout_.ranks[i].meet[s] = *id;
+      }
+    }
+    for (std::size_t i = 0; i < layout_.ranks.size(); ++i) AddPairs(static_cast<std::uint32_t>(i));
+  }
+
+  std::uint32_t AddGroupMeet(GroupId group) {
+    MeetInfo info;
+    info.first = static_cast<std::uint32_t>(layout_.participants.size());
+    for (RankId m : graph_.groups.members(group)) {
+      const std::uint32_t sim = layout_.sim_of(m);
+      if (!layout_.class_of.empty() &&
+          std::find(layout_.participants.begin() + info.first, layout_.participants.end(), sim) !=
+              layout_.participants.end()) {
+        continue;
+      }
+      layout_.participants.push_back(sim);
+    }
+    info.count = static_cast<std::uint32_t>(layout_.participants.size()) - info.first;
+    layout_.meets.push_back(info);
+    return static_cast<std::uint32_t>(layout_.meets.size() - 1);
+  }
+
+  // The slot by which the peer behind `slot` sees this rank: the opposite one if it fits.
+  std::size_t SlotBack(RankId rank, std::size_t slot) const {
+    const RankId peer = graph_.bindings[rank.index()].peers[slot];
+    const auto& back = graph_.bindings[peer.index()].peers;
+    for (std::size_t i = 0; i < kPeerSlots; ++i) {
+      const std::size_t candidate = (kPeerSlots - 1 - slot + i) % kPeerSlots;
+      if (back[candidate] == rank) return candidate;
+    }
+    return kPeerSlots;
+  }
+
+  void AddPairs(std::uint32_t i) {
+    const RankId rank = layout_.ranks[i].rank;
+    const graph::Binding& b = graph_.bindings[rank.index()];
+    for (std::size_t slot = 0; slot < kPeerSlots; ++slot) {
+      if (!b.peers[slot].valid()) continue;
+      const std::size_t back = SlotBack(rank, slot);
+      if (back == kPeerSlots) continue;  // nobody receives: the first send reports it
+      const std::uint32_t peer = layout_.sim_of(b.peers[slot]);
+      for (int tag = 0; tag < kTags; ++tag) {
+        MeetInfo info;
+        info.first = static_cast<std::uint32_t>(layout_.participants.size());
+        info.count = 2;
+        info.pair = true;
+        layout_.participants.push_back(i);
+        layout_.participants.push_back(peer);
+        const auto id = static_cast<std::uint32_t>(layout_.meets.size());
+        layout_.meets.push_back(info);
+        layout_.ranks[i].send[slot][static_cast<std::size_t>(tag)] = id;
+        layout_.ranks[peer].receive[back][static_cast<std::size_t>(tag)] = id;
+      }
+    }
+  }
+
+  Status MakeVariants() {
+    std::unordered_map<std::uint64_t, std::uint32_t> known;
+    const auto* class_of = layout_.class_of.empty() ? nullptr : &layout_.class_of;
+    for (SimRank& s : layout_.ranks) {
+      const graph::Binding& b = graph_.bindings[s.rank.index()];
+      const View view = ViewOf(s.rank.index(), class_of);
+      const std::uint64_t key =
+          Hasher().Add(view.Key()).Add(b.program.value).Add(b.job.value).value();
+      const auto [it, fresh] =
+          known.emplace(key, static_cast<std::uint32_t>(layout_.variants.size()));
+      s.variant = it->second;
+      if (!fresh) continue;
+      Variant v;
+      v.program = b.program;
+      v.job = b.job;
+      v.view = view;
+      v.blocks.assign(graph_.blocks.size(), nullptr);
+      for (const graph::Call& call : graph_.programs[b.program.index()].calls) {
+        const BlockPrice*& price = v.blocks[call.block.index()];
+        if (price != nullptr) continue;
+        ORRERY_ASSIGN_OR_RETURN(price, prices_->Find(graph_.blocks[call.block.index()], view));
+      }
+      layout_.variants.push_back(std::move(v));
+    }
+    return {};
+  }
+
+  const graph::Graph& graph_;
+  const cluster::Cluster& cluster_;
+  const std::vector<DeviceId>& device_;
+  PriceCache* prices_;
+  std::vector<Perturbed> perturbed_;
+  std::vector<std::uint16_t> group_shape_;
+  std::array<std::uint16_t, 3> pair_shape_{};
+  std::vector<std::uint64_t> group_colour_, nic_colour_;
+  Layout layout_;
+};
+
+}  // namespace
+
+Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
+                           PriceCache* prices) {
+  return Builder(inputs, options, prices).Build(fold);
+}
+
+}  // namespace orrery::engine

@@ -1,0 +1,68 @@
+// Who is simulated: every rank, or one rank for each class of ranks that provably behave alike.
+//
+// Folding is the coarsest equitable partition over ranks, groups and shared NICs (DESIGN 2): start from
+// (job, program, speed, delay), refine by the colours of the groups behind a rank's slots, of its peers
+// and of its NIC, until nothing splits. Members of a class then see equal arrivals at every meeting, so
+// one stands for all; a NIC port carries as many copies of a class's flow as it has members there.
+// Cost: O(ranks · slots) a round, two or three rounds for regular plans.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "orrery/engine/engine.h"
+#include "orrery/engine/prices.h"
+#include "orrery/network/network.h"
+
+namespace orrery::engine {
+
+inline constexpr int kTags = 2;                 // point-to-point tags: forward and backward
+inline constexpr std::uint32_t kNobody = 0xFFFFFFFFu;
+
+struct SimRank {
+  RankId rank;                                  // the class's lowest
+  std::uint32_t size = 1;
+  std::uint32_t variant = 0;                    // into Layout::variants
+  std::uint32_t logical_rank = 0;
+  SimTime delay = 0;
+  std::array<std::uint32_t, graph::kGroupSlots> meet{};                // kNobody: no group
+  std::array<std::array<std::uint32_t, kTags>, graph::kPeerSlots> send{}, receive{};  // meets
+  std::uint32_t nvlink_port = 0, nic_port = 0;  // the out port; the in port follows
+  std::uint32_t nic_copies = 1;
+};
+
+// A program as one kind of rank runs it.
+struct Variant {
+  ProgramId program;
+  JobId job;
+  View view;
+  std::vector<const BlockPrice*> blocks;        // by BlockId; null where not called
+};
+
+// Where simulated ranks come together: a group of classes, or a pair for one direction and tag.
+struct MeetInfo {
+  std::uint32_t first = 0, count = 0;           // into Layout::participants; a pair: sender, receiver
+  bool pair = false;
+};
+
+struct Layout {
+  std::vector<SimRank> ranks;
+  std::vector<std::uint32_t> class_of;          // by RankId: index into ranks; empty when unfolded
+  std::vector<Variant> variants;
+  std::vector<MeetInfo> meets;
+  std::vector<std::uint32_t> participants;      // simulated ranks
+  std::vector<std::int64_t> port_capacity_Bps;
+  std::uint32_t first_nic_port = 0;
+
+  std::uint32_t sim_of(RankId rank) const {
+    return class_of.empty() ? static_cast<std::uint32_t>(rank.index()) : class_of[rank.index()];
+  }
+};
+
+Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
+                           PriceCache* prices);
+
+}  // namespace orrery::engine

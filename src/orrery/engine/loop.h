@@ -1,0 +1,37 @@
+// The two loops behind Run: closed-form collectives as fluids, or collectives lowered to chunks.
+#pragma once
+
+#include <memory>
+
+#include "orrery/engine/layout.h"
+#include "orrery/network/network.h"
+
+namespace orrery::engine {
+
+// What one run over a fixed number of iterations leaves behind, by simulated rank.
+struct LoopResult {
+  int iterations = 0;
+  std::vector<SimTime> ends;           // last completion; [rank * iterations + k]
+  std::vector<SimTime> compute_ends;   // of the compute stream
+  std::vector<Breakdown> parts;        // of the last iteration
+  std::vector<std::uint64_t> hashes;
+  std::uint64_t events = 0;
+  int threads_used = 1;
+  SimTime finish_time = 0;
+  std::vector<network::PortStatistics> traffic;  // by port (fluids) or by link (transfers)
+};
+
+struct LoopInputs {
+  const Inputs* inputs = nullptr;
+  const Options* options = nullptr;
+  const Layout* layout = nullptr;
+  const PriceCache* prices = nullptr;
+  SimTime launch = 0;
+  int iterations = 2;
+  Sink* sink = nullptr;
+};
+
+Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network);
+Result<LoopResult> RunLowered(const LoopInputs& in);
+
+}  // namespace orrery::engine

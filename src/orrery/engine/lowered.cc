@@ -1,0 +1,536 @@
+// The main loop for networks that serve transfers: every collective is lowered to chunks, each member
+// starts on its own arrival and waits for data and credits, and partitions run in parallel.
+//
+// A partition owns whole NVLink domains with their ranks. Only messages and returned credits cross, and
+// both take at least the smallest latency between partitions, so all may run that far ahead together
+// (conservative windows). Ranks touch each other by these alone: within one instant the order of ranks
+// is immaterial, and a rank's own events have stable keys. So the result is the same for any number of
+// partitions.
+#include <algorithm>
+#include <barrier>
+#include <map>
+#include <thread>
+
+#include "orrery/collective/lowering.h"
+#include "orrery/des/event_queue.h"
+#include "orrery/engine/deadlock.h"
+#include "orrery/engine/loop.h"
+#include "orrery/engine/machine.h"
+
+namespace orrery::engine {
+namespace {
+
+enum class What : std::uint8_t { kCredit, kWorkDone, kLanes, kPost, kWake };
+
+struct Event {
+  SimTime time = 0;
+  std::uint32_t rank = 0;
+  What what = What::kWake;
+  std::uint64_t key = 0;               // a lane, a stream, a connection or a wake's version
+  friend bool operator<(const Event& a, const Event& b) {
+    if (a.rank != b.rank) return a.rank < b.rank;
+    if (a.what != b.what) return a.what < b.what;
+    return a.key < b.key;
+  }
+};
+
+// One lane of one part of the communication at the head of a rank's stream.
+struct LaneRef {
+  std::uint32_t rank = kNobody;
+  std::uint8_t stream = 0, part = 0;
+  std::uint16_t lane = 0;
+  std::uint64_t key() const {
+    return (std::uint64_t{stream} << 32) | (std::uint64_t{part} << 16) | lane;
+  }
+};
+
+// A directed connection between two ranks on one channel; it outlives the collectives that use it.
+struct Wire {
+  std::uint32_t from = 0, to = 0;      // simulated ranks
+  SimTime credit_latency = 0;          // from the receiver back to the sender
+  // Sender's side, owned by its partition.
+  std::int32_t credits = 0;
+  LaneRef sender_waits;
+  // Receiver's side.
+  std::int32_t ready = 0;              // messages that nobody took yet
+  LaneRef receiver_waits;
+};
+
+// A schedule on the members of one meet, with its connections' wires.
+struct Bound {
+  const collective::Schedule* schedule = nullptr;
+  std::vector<std::uint32_t> wire;     // by connection of the schedule
+};
+
+struct Lane {
+  const Bound* bound = nullptr;
+  std::uint32_t member = 0;
+  int number = 0;                      // within the schedule
+  std::uint64_t index = 0;
+  collective::Step step;
+};
+
+// Everything that all partitions read, and the wires, whose two sides have one owner each.
+class Wiring {
+ public:
+  explicit Wiring(const LoopInputs& in) : in_(in) {}
+
+  void Build() {
+    const Layout& layout = *in_.layout;
+    for (std::uint32_t r = 0; r < layout.ranks.size(); ++r) {
+      const Variant& v = layout.variants[layout.ranks[r].variant];
+      for (const BlockPrice* block : v.blocks) {
+        if (block == nullptr) continue;
+        for (const CommPrice& comm : block->comms) {
+          if (comm.plan >= 0) Bind(MeetOf(layout.ranks[r], comm.comm), comm.plan);
+        }
+      }
+    }
+  }
+
+  static std::uint32_t MeetOf(const SimRank& rank, const graph::Comm& comm) {
+    const auto slot = static_cast<std::size_t>(comm.peer);
+    if (comm.collective == graph::Collective::kSend) return rank.send[slot][comm.tag];
+    if (comm.collective == graph::Collective::kRecv) return rank.receive[slot][comm.tag];
+    return rank.meet[static_cast<std::size_t>(comm.group)];
+  }
+  const Bound* Find(std::uint32_t meet, int plan) const {
+    const auto it = bound_.find({meet, plan});
+    return it == bound_.end() ? nullptr : &it->second;
+  }
+  // The rank's place in the meet; a pair: the sender is 0. REQUIRES: it takes part.
+  std::uint32_t MemberOf(std::uint32_t meet, std::uint32_t rank, bool receives) const {
+    const MeetInfo& info = in_.layout->meets[meet];
+    if (info.pair) return receives ? 1 : 0;
+    const auto first = in_.layout->participants.begin() + info.first;
+    return static_cast<std::uint32_t>(std::find(first, first + info.count, rank) - first);
+  }
+  DeviceId device(std::uint32_t sim_rank) const {
+    return in_.inputs->placement->device[in_.layout->ranks[sim_rank].rank.index()];
+  }
+
+  std::vector<Wire> wires;
+
+ private:
+  void Bind(std::uint32_t meet, int plan) {
+    if (meet == kNobody || bound_.contains({meet, plan})) return;
+    const MeetInfo& info = in_.layout->meets[meet];
+    std::vector<DeviceId> devices;
+    for (std::uint32_t i = 0; i < info.count; ++i) {
+      devices.push_back(device(in_.layout->participants[info.first + i]));
+    }
+    auto schedule = std::make_unique<collective::Schedule>(in_.prices->plan(plan),
+                                                           *in_.inputs->cluster, devices);
+    Bound& b = bound_[{meet, plan}];
+    b.schedule = schedule.get();
+    for (const collective::Connection& c : schedule->connections()) {
+      const std::uint32_t from = in_.layout->participants[info.first + c.from];
+      const std::uint32_t to = in_.layout->participants[info.first + c.to];
+      b.wire.push_back(WireOf(meet, c, from, to, schedule->credits()));
+    }
+    schedules_.push_back(std::move(schedule));
+  }
+
+  std::uint32_t WireOf(std::uint32_t meet, const collective::Connection& c, std::uint32_t from,
+                       std::uint32_t to, int credits) {
+    const auto key = std::make_tuple(meet, c.channel, c.from, c.to);
+    const auto it = wire_ids_.find(key);
+    if (it != wire_ids_.end()) return it->second;
+    Wire w;
+    w.from = from;
+    w.to = to;
+    w.credits = credits;
+    std::vector<LinkId> path;
+    in_.inputs->cluster->Route(device(to), device(from), 0, &path);
+    for (LinkId l : path) w.credit_latency += in_.inputs->cluster->links()[l.index()].latency;
+    wires.push_back(w);
+    const auto id = static_cast<std::uint32_t>(wires.size() - 1);
+    wire_ids_.emplace(key, id);
+    return id;
+  }
+
+  const LoopInputs& in_;
+  std::map<std::pair<std::uint32_t, int>, Bound> bound_;
+  std::map<std::tuple<std::uint32_t, std::uint16_t, std::uint32_t, std::uint32_t>, std::uint32_t>
+      wire_ids_;
+  std::vector<std::unique_ptr<collective::Schedule>> schedules_;
+};
+
+class LoweredLoop : public Machine<LoweredLoop> {
+ public:
+  LoweredLoop(const LoopInputs& in, const MachineOptions& options, Tracer* tracer, Wiring* wiring,
+              std::span<const std::uint32_t> partition_of, std::uint32_t self,
+              std::unique_ptr<network::Network> network)
+      : Machine(*in.inputs->graph, *in.layout, options, tracer),
+        wiring_(*wiring),
+        partition_of_(partition_of),
+        self_(self),
+        network_(std::move(network)),
+        lanes_(in.layout->ranks.size() * kStreams),
+        left_(in.layout->ranks.size() * kStreams) {
+    std::uint32_t mine = 0;
+    for (std::uint32_t p : partition_of_) mine += p == self_ ? 1 : 0;
+    SetRunning(mine);
+  }
+
+  void Begin() {
+    for (std::uint32_t r = 0; r < partition_of_.size(); ++r) {
+      if (partition_of_[r] == self_) Step(r);
+    }
+  }
+
+  SimTime next_time() {
+    return std::min(queue_.NextTime(), network_->next_time());
+  }
+
+  // Processes everything before `end`.
+  void RunUntil(SimTime end) {
+    for (SimTime next = next_time(); next < end; next = next_time()) {
+      if (network_->next_time() <= next) {
+        TakeDeliveries(next);
+      } else {
+        const Event e = queue_.Top();
+        queue_.Pop();
+        now_ = e.time;
+        ++events_;
+        Take(e);
+      }
+    }
+  }
+
+  // What crosses partitions; the driver carries it between windows.
+  struct Credit {
+    SimTime time = 0;
+    std::uint32_t wire = 0;
+  };
+  std::vector<std::vector<Credit>> credits_out;    // by partition
+  std::vector<network::RemoteHop> hops_out;
+  void CollectHops() { network_->TakeRemote(&hops_out); }
+  void AcceptCredit(const Credit& c) {
+    queue_.Push({c.time, wiring_.wires[c.wire].from, What::kCredit, c.wire});
+  }
+  network::Network& network() { return *network_; }
+  std::uint64_t events() const { return events_; }
+
+  // Machine's hooks.
+  void Post(std::uint32_t r, int stream_index, SimTime arrival) {
+    queue_.Push({arrival, r, What::kPost, static_cast<std::uint64_t>(stream_index)});
+  }
+  void Wake(std::uint32_t r, SimTime time, std::uint32_t version) {
+    queue_.Push({time, r, What::kWake, version});
+  }
+
+ private:
+  std::vector<Lane>& lanes(std::uint32_t r, int s) {
+    return lanes_[r * kStreams + static_cast<std::size_t>(s)];
+  }
+
+  void Take(const Event& e) {
+    switch (e.what) {
+      case What::kWake: OnWake(e.rank, static_cast<std::uint32_t>(e.key)); break;
+      case What::kPost: Prepare(e.rank, static_cast<int>(e.key)); break;
+      case What::kLanes:
+      case What::kWorkDone: {
+        LaneRef ref{e.rank, static_cast<std::uint8_t>(e.key >> 32),
+                    static_cast<std::uint8_t>(e.key >> 16), static_cast<std::uint16_t>(e.key)};
+        if (e.what == What::kWorkDone) {
+          EndStep(ref);
+        } else {
+          TryStep(ref);
+        }
+        break;
+      }
+      case What::kCredit: {
+        Wire& w = wiring_.wires[e.key];
+        ++w.credits;
+        if (w.sender_waits.rank != kNobody) TryStep(std::exchange(w.sender_waits, LaneRef{}));
+        break;
+      }
+    }
+  }
+
+  // The communication at the head of a stream begins on this rank: lanes start after its set-up.
+  void Prepare(std::uint32_t r, int s) {
+    const StreamState& q = stream(r, s);
+    const Item& item = head(q);
+    OnStart(r, s, now_);
+    auto& list = lanes(r, s);
+    list.clear();
+    auto& left = left_[r * kStreams + static_cast<std::size_t>(s)];
+    left.assign(item.count, 0);
+    for (std::uint32_t i = 0; i < item.count; ++i) {
+      const CommPrice& comm = q.block->comms[item.first + i];
+      if (comm.plan < 0) continue;
+      const std::uint32_t meet = Wiring::MeetOf(layout_.ranks[r], comm.comm);
+      const Bound* bound = wiring_.Find(meet, comm.plan);
+      if (bound == nullptr) continue;  // nobody behind the slot: the deadlock report names it
+      const bool receives = comm.comm.collective == graph::Collective::kRecv;
+      const std::uint32_t member = wiring_.MemberOf(meet, r, receives);
+      const SimTime begin = now_ + bound->schedule->setup();
+      for (int lane = 0; lane < bound->schedule->lanes(); ++lane) {
+        const LaneRef ref{r, static_cast<std::uint8_t>(s), static_cast<std::uint8_t>(i),
+                          static_cast<std::uint16_t>(list.size())};
+        list.push_back({bound, member, lane, 0, bound->schedule->At(member, lane, 0)});
+        ++left[i];
+        queue_.Push({begin, r, What::kLanes, ref.key()});
+      }
+    }
+  }
+
+  // Starts the lane's next step if its data and its credit are there; else it waits for the first
+  // that is missing.
+  void TryStep(const LaneRef& ref) {
+    Lane& lane = lanes(ref.rank, ref.stream)[ref.lane];
+    if (lane.step.done) return EndLane(ref);
+    Wire* in = lane.step.recv_connection < 0
+                   ? nullptr
+                   : &wiring_.wires[lane.bound->wire[static_cast<std::size_t>(
+                         lane.step.recv_connection)]];
+    Wire* out = lane.step.send_connection < 0
+                    ? nullptr
+                    : &wiring_.wires[lane.bound->wire[static_cast<std::size_t>(
+                          lane.step.send_connection)]];
+    if (in != nullptr && in->ready == 0) {
+      in->receiver_waits = ref;
+      return;
+    }
+    if (out != nullptr && out->credits == 0) {
+      out->sender_waits = ref;
+      return;
+    }
+    if (in != nullptr) --in->ready;
+    if (out != nullptr) --out->credits;
+    queue_.Push({now_ + lane.step.work, ref.rank, What::kWorkDone, ref.key()});
+  }
+
+  void EndStep(const LaneRef& ref) {
+    Lane& lane = lanes(ref.rank, ref.stream)[ref.lane];
+    const collective::Step step = lane.step;
+    if (step.recv_connection >= 0) {
+      const std::uint32_t id = lane.bound->wire[static_cast<std::size_t>(step.recv_connection)];
+      const Wire& w = wiring_.wires[id];
+      const Credit credit{now_ + w.credit_latency, id};
+      const std::uint32_t owner = partition_of_[w.from];
+      if (owner == self_) {
+        AcceptCredit(credit);
+      } else {
+        credits_out[owner].push_back(credit);
+      }
+    }
+    if (step.send_connection >= 0) {
+      const std::uint32_t id = lane.bound->wire[static_cast<std::size_t>(step.send_connection)];
+      const Wire& w = wiring_.wires[id];
+      const network::Transfer t{id, wiring_.device(w.from), wiring_.device(w.to), step.bytes,
+                                layout_.ranks[w.from].logical_rank, 0};
+      network_->Start(now_, {&t, 1});
+    }
+    ++lane.index;
+    lane.step = lane.bound->schedule->At(lane.member, lane.number, lane.index);
+    TryStep(ref);
+  }
+
+  void EndLane(const LaneRef& ref) {
+    auto& left = left_[ref.rank * kStreams + ref.stream];
+    if (--left[ref.part] > 0) return;
+    const StreamState& q = stream(ref.rank, ref.stream);
+    const CommPrice& comm = q.block->comms[head(q).first + ref.part];
+    std::uint64_t part_key = 1;
+    if (comm.comm.collective == graph::Collective::kSend) part_key = Mix64(comm.digest) | 1;
+    if (comm.comm.collective == graph::Collective::kRecv) part_key = Mix64(comm.digest + 1) | 1;
+    OnPartEnd(ref.rank, ref.stream, q.arrival, now_, part_key);
+  }
+
+  void TakeDeliveries(SimTime time) {
+    deliveries_.clear();
+    now_ = network_->AdvanceUntil(time, &deliveries_);
+    std::sort(deliveries_.begin(), deliveries_.end(),
+              [](const auto& a, const auto& b) { return a.id < b.id; });
+    for (const network::Completion& c : deliveries_) {
+      ++events_;
+      Wire& w = wiring_.wires[c.id];
+      ++w.ready;
+      if (w.receiver_waits.rank != kNobody) TryStep(std::exchange(w.receiver_waits, LaneRef{}));
+    }
+  }
+
+  Wiring& wiring_;
+  std::span<const std::uint32_t> partition_of_;  // by simulated rank
+  std::uint32_t self_;
+  std::unique_ptr<network::Network> network_;
+  des::EventQueue<Event> queue_;
+  std::vector<std::vector<Lane>> lanes_;                     // by rank and stream
+  std::vector<std::vector<std::uint32_t>> left_;             // lanes left, by part
+  std::vector<network::Completion> deliveries_;
+  SimTime now_ = 0;
+  std::uint64_t events_ = 0;
+};
+
+// Runs the partitions window by window; one thread each.
+class Driver {
+ public:
+  explicit Driver(const LoopInputs& in) : in_(in), wiring_(in) {}
+
+  Result<LoopResult> Run() {
+    wiring_.Build();
+    ORRERY_RETURN_IF_ERROR(MakePartitions());
+    const std::size_t n = loops_.size();
+    if (n == 1) {
+      loops_[0]->Begin();
+      for (SimTime t = loops_[0]->next_time(); t != kNever && !Stopped();
+           t = loops_[0]->next_time()) {
+        loops_[0]->RunUntil(repeats() ? t + 1 : kNever);
+      }
+    } else {
+      RunWindows();
+    }
+    if (!Finished()) return Deadlock();
+    return Collect();
+  }
+
+ private:
+  bool repeats() const { return in_.inputs->graph->jobs.size() > 1; }
+  bool Finished() const {
+    return std::all_of(loops_.begin(), loops_.end(), [](const auto& l) { return l->finished(); });
+  }
+  bool Stopped() const { return repeats() && Finished(); }
+
+  Status MakePartitions() {
+    const cluster::Cluster& cluster = *in_.inputs->cluster;
+    const std::size_t per_domain =
+        static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
+    const std::size_t domains = (cluster.devices() + per_domain - 1) / per_domain;
+    const std::size_t n =
+        std::clamp<std::size_t>(static_cast<std::size_t>(in_.options->threads), 1, domains);
+    domain_owner_.resize(domains);
+    for (std::size_t d = 0; d < domains; ++d) {
+      domain_owner_[d] = static_cast<std::uint32_t>(d * n / domains);
+    }
+    for (std::uint32_t r = 0; r < in_.layout->ranks.size(); ++r) {
+      owner_.push_back(domain_owner_[cluster.nvlink_domain(wiring_.device(r))]);
+    }
+    MachineOptions options;
+    options.launch = in_.launch;
+    options.iterations = in_.iterations;
+    options.repeat_until_stopped = repeats();
+    options.jitter = in_.options->jitter;
+    options.seed = in_.options->seed;
+    for (std::uint32_t p = 0; p < n; ++p) {
+      tracers_.push_back(std::make_unique<Tracer>(*in_.inputs->graph, *in_.layout, *in_.prices,
+                                                  in_.sink));
+      ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(in_.inputs->network));
+      ORRERY_RETURN_IF_ERROR(network->SetupLinks(cluster, domain_owner_, p));
+      lookahead_ = std::min(lookahead_, network->lookahead());
+      loops_.push_back(std::make_unique<LoweredLoop>(in_, options, tracers_.back().get(), &wiring_,
+                                                     owner_, p, std::move(network)));
+      loops_.back()->credits_out.resize(n);
+    }
+    return {};
+  }
+
+  // Each window: everyone runs to the same end, then one thread carries what crossed.
+  void RunWindows() {
+    const std::size_t n = loops_.size();
+    SimTime end = 0;
+    bool more = true;
+    const auto carry = [&]() noexcept {
+      Exchange();
+      SimTime next = kNever;
+      for (auto& l : loops_) next = std::min(next, l->next_time());
+      more = next != kNever && !Stopped();
+      end = lookahead_ == kNever || next == kNever ? kNever : next + lookahead_;
+    };
+    std::barrier barrier(static_cast<std::ptrdiff_t>(n), carry);
+    const auto work = [&](std::size_t p) {
+      loops_[p]->Begin();
+      for (;;) {
+        loops_[p]->CollectHops();
+        barrier.arrive_and_wait();
+        if (!more) return;
+        loops_[p]->RunUntil(end);
+      }
+    };
+    std::vector<std::jthread> threads;
+    for (std::size_t p = 1; p < n; ++p) threads.emplace_back(work, p);
+    work(0);
+  }
+
+  void Exchange() {
+    for (auto& from : loops_) {
+      for (const network::RemoteHop& hop : from->hops_out) {
+        loops_[hop.partition]->network().Deliver(hop);
+      }
+      from->hops_out.clear();
+      for (std::size_t to = 0; to < loops_.size(); ++to) {
+        for (const auto& credit : from->credits_out[to]) loops_[to]->AcceptCredit(credit);
+        from->credits_out[to].clear();
+      }
+    }
+  }
+
+  Status Deadlock() {
+    std::vector<Waiting> waiting;
+    for (std::uint32_t r = 0; r < owner_.size(); ++r) {
+      LoweredLoop& loop = *loops_[owner_[r]];
+      if (loop.state(r).status == RankStatus::kDone) continue;
+      Waiting w;
+      w.rank = r;
+      for (int s = 0; s < kStreams; ++s) {
+        const StreamState& q = loop.stream(r, s);
+        if (q.block_item == kNobody) continue;
+        w.block = q.block;
+        w.item = q.block_item;
+        w.call = q.call;
+        const std::uint32_t meet =
+            Wiring::MeetOf(in_.layout->ranks[r], q.block->comms[loop.head(q).first].comm);
+        if (meet == kNobody) break;
+        const MeetInfo& info = in_.layout->meets[meet];
+        for (std::uint32_t i = 0; i < info.count; ++i) {
+          const std::uint32_t other = in_.layout->participants[info.first + i];
+          if (other != r) w.missing.push_back(other);
+        }
+        break;
+      }
+      waiting.push_back(std::move(w));
+    }
+    return DeadlockReport(*in_.inputs->graph, *in_.layout, waiting);
+  }
+
+  LoopResult Collect() {
+    LoopResult result;
+    result.iterations = in_.iterations;
+    result.threads_used = static_cast<int>(loops_.size());
+    for (std::uint32_t r = 0; r < owner_.size(); ++r) {
+      LoweredLoop& loop = *loops_[owner_[r]];
+      for (int k = 0; k < in_.iterations; ++k) {
+        result.ends.push_back(loop.end(r, k));
+        result.compute_ends.push_back(loop.compute_end(r, k));
+        result.finish_time = std::max(result.finish_time, loop.end(r, k));
+      }
+      result.parts.push_back(loop.parts(r));
+      result.hashes.push_back(loop.states()[r].hash);
+    }
+    for (auto& loop : loops_) {
+      result.events += loop->events();
+      const auto statistics = loop->network().statistics();
+      result.traffic.resize(std::max(result.traffic.size(), statistics.size()));
+      for (std::size_t l = 0; l < statistics.size(); ++l) {
+        result.traffic[l].bytes += statistics[l].bytes;
+        result.traffic[l].busy += statistics[l].busy;
+      }
+    }
+    return result;
+  }
+
+  const LoopInputs& in_;
+  Wiring wiring_;
+  std::vector<std::uint32_t> domain_owner_, owner_;
+  std::vector<std::unique_ptr<Tracer>> tracers_;
+  std::vector<std::unique_ptr<LoweredLoop>> loops_;
+  SimTime lookahead_ = kNever;
+};
+
+}  // namespace
+
+Result<LoopResult> RunLowered(const LoopInputs& in) { return Driver(in).Run(); }
+
+}  // namespace orrery::engine

@@ -1,0 +1,251 @@
+// One rank's execution: the rules of graph.h's semantics, apart from how communication proceeds.
+//
+// A Machine holds the state of all simulated ranks and steps one rank until it must wait. The loop that
+// owns it (closed form or chunk grain) is its base: it says how a posted communication goes on and
+// keeps the event queue. What a Loop provides:
+//   void Post(rank, stream, arrival)      the communication at the stream's head may proceed from then
+//   void Wake(rank, time, version)        call OnWake(rank, version) at `time`
+//
+// How far a rank runs ahead. While nothing that could slow its kernels is outstanding (busy == 0), all
+// later times are final: it runs through work, and posts communications in its future, without an event.
+// While something is, it stops at the end of each piece of work for one event, and a change of class
+// re-times the piece in hand.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "orrery/engine/inline_block.h"
+#include "orrery/engine/layout.h"
+#include "orrery/engine/tracer.h"
+#include "orrery/engine/work.h"
+
+namespace orrery::engine {
+
+inline constexpr int kStreams = 8;  // 0 is compute: Comm::stream stays below this
+inline constexpr SimTime kPending = -1;  // an event whose communication has not ended
+
+enum class RankStatus : std::uint8_t { kRunning, kWorking, kBlocked, kWaiting, kResting, kDone };
+
+// What a wait needs to know of the communication behind an event.
+struct EventState {
+  SimTime end = 0;                 // kPending while under way
+  SimTime start = 0;
+  graph::GroupSlot group = graph::GroupSlot::kTp;
+  bool point_to_point = false;
+};
+
+struct RankState {
+  SimTime t = 0;                   // compute stream: end of what was taken from it
+  SimTime host = 0;
+  std::uint64_t hash = 0;
+  SimTime work_end = 0;
+  std::uint32_t call = 0;
+  std::uint32_t version = 0;       // of the wake in the queue; older ones are void
+  std::uint16_t layer = 0, item = 0;
+  std::uint16_t iteration = 0;
+  std::uint16_t busy = 0;          // communications outstanding that share the GPU with kernels
+  std::int16_t waits_for = graph::kNoEvent;
+  RankStatus status = RankStatus::kRunning;
+  interference::Class beside = 0;
+  std::uint8_t in_flight[2] = {0, 0};  // by class bit
+  bool wake_set = false;
+  std::uint8_t blocked_stream = 0;
+  SimTime stretch = 0;             // GPU-bound time since the last meeting, for jitter
+};
+
+// The communication at the head of a rank's stream, and the queue behind it.
+struct StreamState {
+  SimTime free = 0;                // end of the one before
+  SimTime arrival = 0;
+  SimTime start = 0;               // of the part that ended last
+  std::uint32_t block_item = kNobody;  // index of the item; kNobody: idle
+  const BlockPrice* block = nullptr;
+  std::uint64_t weight = 0;        // of its call and layer in the fingerprint
+  std::uint32_t queue_head = kNobody, queue_tail = kNobody;
+  std::uint32_t call = 0;
+  std::uint16_t layer = 0;
+  std::uint16_t pending = 0;       // parts of the group call not yet ended
+  std::uint16_t iteration = 0;
+  std::int16_t event = graph::kNoEvent;
+  bool counts = false;             // in RankState::busy
+};
+
+// Issued behind another on its stream.
+struct Queued {
+  SimTime issued = 0;
+  const BlockPrice* block = nullptr;
+  std::uint64_t weight = 0;
+  std::uint32_t item = 0, call = 0, next = kNobody;
+  std::uint16_t layer = 0, iteration = 0;
+  std::int16_t event = graph::kNoEvent;
+  bool counts = false;
+};
+
+struct MachineOptions {
+  SimTime launch = 0;
+  int iterations = 2;
+  bool repeat_until_stopped = false;  // several jobs: shorter ones go on
+  double jitter = 0;
+  std::uint64_t seed = 1;
+};
+
+template <class Loop>
+class Machine {
+ public:
+  Machine(const graph::Graph& graph, const Layout& layout, const MachineOptions& options,
+          Tracer* tracer)
+      : graph_(graph),
+        layout_(layout),
+        options_(options),
+        tracer_(tracer),
+        weights_(Weights()),
+        ranks_(layout.ranks.size()),
+        streams_(layout.ranks.size() * kStreams),
+        parts_(layout.ranks.size()),
+        ends_(layout.ranks.size() * static_cast<std::size_t>(options.iterations)),
+        compute_ends_(ends_.size()) {
+    std::size_t events = 0;
+    first_event_.reserve(ranks_.size());
+    for (const SimRank& r : layout.ranks) {
+      first_event_.push_back(events);
+      events += static_cast<std::size_t>(program(r).events);
+    }
+    events_.resize(events);
+    progress_.resize(ranks_.size());
+    running_ = static_cast<std::uint32_t>(ranks_.size());
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      ranks_[r].t = ranks_[r].host = layout.ranks[r].delay;
+    }
+  }
+
+  RankState& state(std::uint32_t r) { return ranks_[r]; }
+  StreamState& stream(std::uint32_t r, int s) {
+    return streams_[r * kStreams + static_cast<std::size_t>(s)];
+  }
+  const Item& head(const StreamState& s) const { return s.block->items[s.block_item]; }
+  std::span<const RankState> states() const { return ranks_; }
+  const Breakdown& parts(std::size_t r) const { return parts_[r]; }
+  SimTime end(std::size_t r, int iteration) const {
+    return ends_[r * static_cast<std::size_t>(options_.iterations) +
+                 static_cast<std::size_t>(iteration)];
+  }
+  SimTime compute_end(std::size_t r, int iteration) const {
+    return compute_ends_[r * static_cast<std::size_t>(options_.iterations) +
+                         static_cast<std::size_t>(iteration)];
+  }
+
+  // Steps rank r until it waits for something. Amortised O(1) an item.
+  void Step(std::uint32_t r);
+
+  // The wake set for the end of the piece of work in hand.
+  void OnWake(std::uint32_t r, std::uint32_t version) {
+    RankState& s = ranks_[r];
+    if (s.version != version || !s.wake_set) return;
+    s.wake_set = false;
+    EndWork(r);
+    Step(r);
+  }
+
+  // The communication at the head of a stream began, on this rank, at `now`.
+  void OnStart(std::uint32_t r, int stream_index, SimTime now) {
+    const StreamState& q = stream(r, stream_index);
+    const Item& item = head(q);
+    if (item.blocking) return;
+    if (const auto c = q.block->comms[item.first].beside; c != 0) ChangeClass(r, now, c, +1);
+  }
+
+  // A part of the communication at the head of a stream ended; `digest` names the part.
+  void OnPartEnd(std::uint32_t r, int stream_index, SimTime start, SimTime end,
+                 std::uint64_t part_key) {
+    StreamState& q = stream(r, stream_index);
+    if (q.iteration < options_.iterations) {
+      ranks_[r].hash += q.weight * head(q).key * part_key *
+                        (kStartWeight * static_cast<std::uint64_t>(start) +
+                         kEndWeight * static_cast<std::uint64_t>(end));
+    }
+    q.start = std::max(q.start, start);
+    if (--q.pending == 0) EndCommunication(r, stream_index, end);
+  }
+
+  bool finished() const { return running_ == 0; }
+  void SetRunning(std::uint32_t ranks) { running_ = ranks; }
+
+ private:
+  Loop& loop() { return static_cast<Loop&>(*this); }
+  const graph::Program& program(const SimRank& r) const {
+    return graph_.programs[layout_.variants[r.variant].program.index()];
+  }
+  bool last_iteration(const RankState& s) const { return s.iteration + 1 == options_.iterations; }
+  bool counted(const RankState& s) const { return s.iteration < options_.iterations; }
+  EventState& event(std::uint32_t r, std::int16_t e) {
+    return events_[first_event_[r] + static_cast<std::size_t>(e)];
+  }
+  void Spend(std::uint32_t r, Part part, SimTime time) {
+    parts_[r][static_cast<std::size_t>(part)] += time;
+  }
+
+  bool TakeWholeCalls(std::uint32_t r, const BlockPrice& block, std::uint32_t repeat);
+  bool TakeWork(std::uint32_t r, const BlockPrice& block, const Item& item);
+  void EndWork(std::uint32_t r);
+  bool TakeComm(std::uint32_t r, const BlockPrice& block, const Item& item);
+  bool TakeWait(std::uint32_t r, const Item& item);
+  void EndIteration(std::uint32_t r);
+  void PostHead(std::uint32_t r, int stream_index);
+  void EndCommunication(std::uint32_t r, int stream_index, SimTime end);
+  void Resume(std::uint32_t r, const EventState& released);
+  void ChangeClass(std::uint32_t r, SimTime now, interference::Class bits, int delta);
+  void SetWake(std::uint32_t r);
+  void FinishWork(std::uint32_t r, const BlockPrice& block, const Item& item, SimTime start,
+                  SimTime end, SimTime idle, SimTime extra);
+  SimTime Jitter(std::uint32_t r, const Item& item);
+  const Item* PeekNext(std::uint32_t r) const;
+  const graph::Call& call(std::uint32_t r) const {
+    return program(layout_.ranks[r]).calls[ranks_[r].call];
+  }
+  const BlockPrice& block(std::uint32_t r) const {
+    return *layout_.variants[layout_.ranks[r].variant].blocks[call(r).block.index()];
+  }
+  std::int16_t EventOf(std::uint32_t r, const Item& item) const {
+    return item.event == graph::kCallEvent ? call(r).event : item.event;
+  }
+  std::uint64_t Weight(const RankState& s) const {
+    return CallWeight(s.call) * weights_.weight(s.layer);
+  }
+
+  void NextItem(RankState& s, const BlockPrice& block, std::uint32_t repeat) {
+    if (++s.item == block.items.size()) {
+      s.item = 0;
+      if (++s.layer == repeat) {
+        s.layer = 0;
+        ++s.call;
+      }
+    }
+  }
+
+ protected:
+  const graph::Graph& graph_;
+  const Layout& layout_;
+  MachineOptions options_;
+  Tracer* tracer_;
+
+ private:
+  const LayerWeights& weights_;
+  std::vector<RankState> ranks_;
+  std::vector<StreamState> streams_;
+  std::vector<WorkProgress> progress_;
+  std::vector<Breakdown> parts_;             // of the last counted iteration
+  std::vector<SimTime> ends_;                // last completion, by rank and iteration
+  std::vector<SimTime> compute_ends_;        // of the compute stream
+  std::vector<EventState> events_;
+  std::vector<std::size_t> first_event_;
+  std::vector<Queued> queued_;
+  std::uint32_t free_queued_ = kNobody;
+  std::uint32_t running_ = 0;
+};
+
+}  // namespace orrery::engine
+
+#include "orrery/engine/machine_inl.h"

@@ -1,0 +1,373 @@
+// Definitions of Machine's templates; included by machine.h only.
+#pragma once
+
+namespace orrery::engine {
+
+template <class Loop>
+void Machine<Loop>::Step(std::uint32_t r) {
+  RankState& s = ranks_[r];
+  s.status = RankStatus::kRunning;
+  const Variant& variant = layout_.variants[layout_.ranks[r].variant];
+  const std::vector<graph::Call>& calls = graph_.programs[variant.program.index()].calls;
+  const bool whole = options_.jitter == 0 && !tracer_->wants(r);
+  while (s.status == RankStatus::kRunning) {
+    if (s.call == calls.size()) {
+      EndIteration(r);
+      continue;
+    }
+    const graph::Call& call = calls[s.call];
+    const BlockPrice& block = *variant.blocks[call.block.index()];
+    if (block.items.empty()) {
+      ++s.call;
+      continue;
+    }
+    if (whole && s.item == 0 && s.busy == 0 && block.inlinable &&
+        TakeWholeCalls(r, block, call.repeat)) {
+      continue;
+    }
+    const Item& item = block.items[s.item];
+    bool next = true;
+    switch (item.kind) {
+      case ItemKind::kWork: next = TakeWork(r, block, item); break;
+      case ItemKind::kComm: next = TakeComm(r, block, item); break;
+      case ItemKind::kWait: next = TakeWait(r, item); break;
+      case ItemKind::kHostSync:
+        s.host = std::max(s.host, s.t) + item.host;
+        s.stretch = 0;
+        break;
+    }
+    if (next) NextItem(s, block, call.repeat);
+  }
+}
+
+// The rest of the call's repeats at once, or one of them, if the host keeps ahead of the GPU.
+template <class Loop>
+bool Machine<Loop>::TakeWholeCalls(std::uint32_t r, const BlockPrice& block, std::uint32_t repeat) {
+  RankState& s = ranks_[r];
+  std::uint32_t n = repeat - s.layer;
+  const SimTime slip = std::max<SimTime>(0, block.host - block.duration);
+  if (s.host + block.lag + (n - 1) * slip > s.t) {
+    if (n == 1 || s.host + block.lag > s.t) return false;
+    n = 1;
+  }
+  if (counted(s)) {
+    const std::size_t l = s.layer;
+    const std::uint64_t sum = weights_.sum[l + n] - weights_.sum[l];
+    const std::uint64_t moment = weights_.moment[l + n] - weights_.moment[l] - l * sum;
+    s.hash += CallWeight(s.call) *
+              ((block.m * static_cast<std::uint64_t>(s.t) + block.o) * sum +
+               block.m * static_cast<std::uint64_t>(block.duration) * moment);
+    if (last_iteration(s)) {
+      for (std::size_t p = 0; p < kParts; ++p) parts_[r][p] += n * block.parts[p];
+    }
+  }
+  s.t += n * block.duration;
+  s.host += n * block.host;
+  s.layer = static_cast<std::uint16_t>(s.layer + n);
+  if (s.layer == repeat) {
+    s.layer = 0;
+    ++s.call;
+  }
+  return true;
+}
+
+template <class Loop>
+bool Machine<Loop>::TakeWork(std::uint32_t r, const BlockPrice& block, const Item& item) {
+  RankState& s = ranks_[r];
+  const SimTime host = s.host;
+  s.host += item.host;
+  if (item.count == 0) return true;
+  if (counted(s)) {
+    s.hash += Weight(s) * (item.key * static_cast<std::uint64_t>(s.t) + item.digest);
+  }
+  const SimTime extra = options_.jitter == 0 ? 0 : Jitter(r, item);
+  const bool kept_ahead = host + item.lag <= s.t;
+  if (s.busy == 0 && kept_ahead && !tracer_->wants(r)) {
+    const SimTime end = s.t + item.duration[s.beside] + extra;
+    FinishWork(r, block, item, s.t, end, 0, extra);
+    return true;
+  }
+  WorkProgress& p = progress_[r];
+  p = WorkProgress{};
+  p.time = p.start = s.t;
+  p.host = host;
+  p.extra = extra;
+  p.counted = s.beside;
+  s.work_end = extra + Finish(block, item, p, s.beside, options_.launch, &p.idle_ahead);
+  if (tracer_->wants(r)) tracer_->BeginWork(r, s.t, s.beside);
+  if (s.busy == 0) {
+    FinishWork(r, block, item, s.t, s.work_end, p.idle_ahead, extra);
+    return true;
+  }
+  s.status = RankStatus::kWorking;
+  // A wait behind the work sets the next event anyway: the communication's end.
+  const Item* next = PeekNext(r);
+  const bool waits = next != nullptr && next->kind == ItemKind::kWait && next == &item + 1 &&
+                     event(r, EventOf(r, *next)).end == kPending;
+  s.wake_set = false;
+  if (!waits) SetWake(r);
+  return false;
+}
+
+template <class Loop>
+void Machine<Loop>::FinishWork(std::uint32_t r, const BlockPrice& block, const Item& item,
+                               SimTime start, SimTime end, SimTime idle, SimTime extra) {
+  RankState& s = ranks_[r];
+  s.t = end;
+  if (tracer_->wants(r)) {
+    tracer_->EndWork(r, block, item, call(r), s.layer, s.iteration, progress_[r], options_.launch);
+  }
+  if (!last_iteration(s)) return;
+  const SimTime alone = item.duration[0] + extra;
+  Spend(r, item.optimizer ? Part::kOptimizer : Part::kCompute, alone);
+  Spend(r, Part::kHost, idle);
+  Spend(r, Part::kInterference, end - start - alone - idle);
+}
+
+template <class Loop>
+void Machine<Loop>::EndWork(std::uint32_t r) {
+  RankState& s = ranks_[r];
+  if (s.status != RankStatus::kWorking) return;  // resting between repeated iterations
+  const WorkProgress& p = progress_[r];
+  const BlockPrice& in = block(r);
+  const std::uint32_t repeat = call(r).repeat;
+  FinishWork(r, in, in.items[s.item], p.start, s.work_end, p.idle + p.idle_ahead, p.extra);
+  NextItem(s, in, repeat);
+}
+
+// Jitter at the end of a stretch (DESIGN 2): round(GPU-bound sum · jitter · u), drawn by the key (seed,
+// job, logical rank, iteration, op at its end); never more than the last piece of work gives back.
+template <class Loop>
+SimTime Machine<Loop>::Jitter(std::uint32_t r, const Item& item) {
+  RankState& s = ranks_[r];
+  s.stretch += item.duration[0];
+  const Item* next = PeekNext(r);
+  if (next != nullptr && next->kind == ItemKind::kWork) return 0;
+  const std::uint64_t op = (static_cast<std::uint64_t>(s.call) << 32) |
+                           (static_cast<std::uint64_t>(s.layer) << 16) | s.item;
+  std::uint64_t key = HashCombine(options_.seed, layout_.variants[layout_.ranks[r].variant].job.value);
+  key = HashCombine(key, layout_.ranks[r].logical_rank);
+  key = HashCombine(key, (static_cast<std::uint64_t>(s.iteration) << 48) ^ op);
+  const double delay =
+      static_cast<double>(s.stretch) * options_.jitter * SumOfFourUniforms(key);
+  s.stretch = 0;
+  const SimTime rounded = delay >= 0 ? RoundToPs(delay) : -RoundToPs(-delay);
+  return std::max(rounded, -item.duration[0]);
+}
+
+template <class Loop>
+const Item* Machine<Loop>::PeekNext(std::uint32_t r) const {
+  const RankState& s = ranks_[r];
+  const BlockPrice& here = block(r);
+  if (s.item + 1u < here.items.size()) return &here.items[s.item + 1u];
+  const auto& variant = layout_.variants[layout_.ranks[r].variant];
+  const auto& calls = graph_.programs[variant.program.index()].calls;
+  if (s.layer + 1u < calls[s.call].repeat) return &here.items[0];
+  for (std::size_t c = s.call + 1u; c < calls.size(); ++c) {
+    const BlockPrice& block = *variant.blocks[calls[c].block.index()];
+    if (!block.items.empty()) return &block.items[0];
+  }
+  return nullptr;
+}
+
+template <class Loop>
+bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Item& item) {
+  RankState& s = ranks_[r];
+  s.host += item.host;
+  s.stretch = 0;
+  const SimTime issued = std::max(s.t, s.host);
+  bool counts = false;
+  bool anyone = false;
+  for (std::uint32_t i = 0; i < item.count; ++i) {
+    const CommPrice& comm = block.comms[item.first + i];
+    anyone |= comm.plan >= 0;
+    counts |= comm.plan >= 0 && !item.blocking && (comm.beside != 0 || comm.nvlink);
+  }
+  if (!anyone) return true;  // a group of one has nothing to say
+  const std::int16_t e = item.blocking ? graph::kNoEvent : EventOf(r, item);
+  if (e >= 0) event(r, e).end = kPending;
+  if (counts) ++s.busy;
+  StreamState& q = stream(r, item.stream);
+  const auto index = static_cast<std::uint32_t>(&item - block.items.data());
+  Queued entry{issued, &block, Weight(s), index, s.call, kNobody, s.layer, s.iteration, e, counts};
+  if (item.blocking) {
+    if (last_iteration(s)) Spend(r, Part::kHost, issued - s.t);
+    s.t = issued;
+    s.status = RankStatus::kBlocked;
+    s.blocked_stream = item.stream;
+  }
+  std::uint32_t slot = free_queued_;
+  if (slot == kNobody) {
+    slot = static_cast<std::uint32_t>(queued_.size());
+    queued_.push_back(entry);
+  } else {
+    free_queued_ = queued_[slot].next;
+    queued_[slot] = entry;
+  }
+  if (q.queue_head == kNobody) {
+    q.queue_head = slot;
+  } else {
+    queued_[q.queue_tail].next = slot;
+  }
+  q.queue_tail = slot;
+  const graph::Call& here = call(r);
+  NextItem(s, block, here.repeat);
+  if (q.block_item == kNobody) PostHead(r, item.stream);
+  return false;
+}
+
+// Takes the oldest communication of the queue to the head of the stream.
+template <class Loop>
+void Machine<Loop>::PostHead(std::uint32_t r, int stream_index) {
+  StreamState& q = stream(r, stream_index);
+  const std::uint32_t slot = q.queue_head;
+  if (slot == kNobody) return;
+  const Queued entry = queued_[slot];
+  q.queue_head = entry.next;
+  queued_[slot].next = free_queued_;
+  free_queued_ = slot;
+  q.arrival = std::max(entry.issued, q.free);
+  q.start = 0;
+  q.block = entry.block;
+  q.block_item = entry.item;
+  q.weight = entry.weight;
+  q.call = entry.call;
+  q.layer = entry.layer;
+  q.iteration = entry.iteration;
+  q.event = entry.event;
+  q.counts = entry.counts;
+  const Item& item = head(q);
+  q.pending = 0;
+  for (std::uint32_t i = 0; i < item.count; ++i) {
+    if (q.block->comms[item.first + i].plan >= 0) ++q.pending;
+  }
+  if (q.iteration < options_.iterations) {
+    ranks_[r].hash +=
+        q.weight * item.key * kArrivalWeight * static_cast<std::uint64_t>(q.arrival);
+  }
+  loop().Post(r, stream_index, q.arrival);
+}
+
+template <class Loop>
+void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index, SimTime end) {
+  RankState& s = ranks_[r];
+  StreamState& q = stream(r, stream_index);
+  const Item& item = head(q);
+  const graph::Comm& comm = q.block->comms[item.first].comm;
+  const EventState released{end, q.start, comm.group, graph::IsPointToPoint(comm.collective)};
+  const std::int16_t e = q.event;
+  if (tracer_->wants(r)) tracer_->AddComm(r, *q.block, item, q, end, program(layout_.ranks[r]));
+  if (q.iteration < options_.iterations) {
+    SimTime& last = ends_[r * static_cast<std::size_t>(options_.iterations) + q.iteration];
+    last = std::max(last, end);
+  }
+  const bool blocking = item.blocking;
+  if (!blocking) {
+    const interference::Class beside = q.block->comms[item.first].beside;
+    if (q.counts) --s.busy;
+    if (beside != 0) ChangeClass(r, end, beside, -1);
+    if (e >= 0) event(r, e) = released;
+  }
+  q.free = end;
+  q.block_item = kNobody;
+  PostHead(r, stream_index);
+  if (blocking || (s.status == RankStatus::kWaiting && s.waits_for == e)) {
+    Resume(r, released);
+  } else if (s.status == RankStatus::kWorking && !s.wake_set) {
+    const Item* next = PeekNext(r);
+    if (event(r, EventOf(r, *next)).end == kPending) return;
+    if (s.work_end > end) return SetWake(r);
+    EndWork(r);
+    Step(r);
+  }
+}
+
+// The compute stream goes on after what it waited for.
+template <class Loop>
+void Machine<Loop>::Resume(std::uint32_t r, const EventState& released) {
+  RankState& s = ranks_[r];
+  if (last_iteration(s) && released.end > s.t) {
+    const SimTime start = std::clamp(released.start, s.t, released.end);
+    Spend(r, released.point_to_point ? Part::kBubble : Part::kWaiting, start - s.t);
+    parts_[r][static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(released.group)] +=
+        released.end - start;
+  }
+  s.t = std::max(s.t, released.end);
+  Step(r);
+}
+
+template <class Loop>
+bool Machine<Loop>::TakeWait(std::uint32_t r, const Item& item) {
+  RankState& s = ranks_[r];
+  s.stretch = 0;
+  const EventState& e = event(r, EventOf(r, item));
+  const graph::Call& here = call(r);
+  if (e.end == kPending) {
+    s.status = RankStatus::kWaiting;
+    s.waits_for = EventOf(r, item);
+    NextItem(s, block(r), here.repeat);
+    return false;
+  }
+  if (e.end > s.t) {
+    if (last_iteration(s)) {
+      const SimTime start = std::clamp(e.start, s.t, e.end);
+      Spend(r, e.point_to_point ? Part::kBubble : Part::kWaiting, start - s.t);
+      parts_[r][static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(e.group)] +=
+          e.end - start;
+    }
+    s.t = e.end;
+  }
+  return true;
+}
+
+template <class Loop>
+void Machine<Loop>::EndIteration(std::uint32_t r) {
+  RankState& s = ranks_[r];
+  if (s.iteration < options_.iterations) {
+    const std::size_t at = r * static_cast<std::size_t>(options_.iterations) + s.iteration;
+    ends_[at] = std::max(ends_[at], s.t);
+    compute_ends_[at] = s.t;
+    if (s.iteration + 1 == options_.iterations) --running_;
+  }
+  ++s.iteration;
+  s.call = 0;
+  if (s.iteration < options_.iterations) return;
+  if (!options_.repeat_until_stopped) {
+    s.status = RankStatus::kDone;
+    return;
+  }
+  s.status = RankStatus::kResting;  // goes on as background load of the other jobs
+  s.work_end = s.t;
+  SetWake(r);
+}
+
+template <class Loop>
+void Machine<Loop>::ChangeClass(std::uint32_t r, SimTime now, interference::Class bits, int delta) {
+  RankState& s = ranks_[r];
+  interference::Class mask = 0;
+  for (int bit = 0; bit < 2; ++bit) {
+    if (bits >> bit & 1) s.in_flight[bit] = static_cast<std::uint8_t>(s.in_flight[bit] + delta);
+    if (s.in_flight[bit] > 0) mask = static_cast<interference::Class>(mask | 1 << bit);
+  }
+  if (mask == s.beside) return;
+  if (s.status == RankStatus::kWorking && now < s.work_end) {
+    WorkProgress& p = progress_[r];
+    const BlockPrice& in = block(r);
+    const Item& item = in.items[s.item];
+    if (now > p.time) Advance(in, item, &p, now, s.beside, options_.launch);
+    if (tracer_->wants(r)) tracer_->ChangeClass(r, now, mask);
+    p.idle_ahead = 0;
+    s.work_end = p.extra + Finish(in, item, p, mask, options_.launch, &p.idle_ahead);
+    if (s.wake_set) SetWake(r);
+  }
+  s.beside = mask;
+}
+
+template <class Loop>
+void Machine<Loop>::SetWake(std::uint32_t r) {
+  RankState& s = ranks_[r];
+  s.wake_set = true;
+  loop().Wake(r, s.work_end, ++s.version);
+}
+
+}  // namespace orrery::engine

@@ -1,0 +1,200 @@
+#include "orrery/engine/prices.h"
+
+#include <algorithm>
+
+#include "orrery/base/hash.h"
+#include "orrery/engine/inline_block.h"
+
+namespace orrery::engine {
+
+LayerWeights::LayerWeights() {
+  for (std::size_t l = 0; l < kMax; ++l) {
+    const std::uint64_t b = Mix64(0x51ab1e + l) | 1;
+    sum[l + 1] = sum[l] + b;
+    moment[l + 1] = moment[l] + b * l;
+  }
+}
+
+const LayerWeights& Weights() {
+  static const LayerWeights weights;
+  return weights;
+}
+
+std::uint64_t View::Key() const {
+  Hasher hash;
+  hash.Add(speed).Add(alone);
+  for (std::uint16_t s : shape) hash.Add(s);
+  for (std::uint16_t p : peer) hash.Add(p);
+  return hash.value();
+}
+
+PriceCache::PriceCache(const compute::CostModel& compute, const collective::Planner& planner)
+    : compute_(&compute), planner_(&planner), shapes_(1) {
+  host_scale_ = 1.0 / planner.cluster().spec().cpu_relative_speed;
+}
+
+std::uint16_t PriceCache::ShapeId(const collective::GroupShape& shape) {
+  for (std::size_t i = 1; i < shapes_.size(); ++i) {
+    if (shapes_[i] == shape) return static_cast<std::uint16_t>(i);
+  }
+  shapes_.push_back(shape);
+  ORRERY_CHECK(shapes_.size() < 0xFFFF, "more group shapes than an id can name");
+  return static_cast<std::uint16_t>(shapes_.size() - 1);
+}
+
+Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype,
+                               std::int64_t bytes, std::uint16_t shape) {
+  const std::uint64_t key = Hasher().Add(collective).Add(dtype).Add(bytes).Add(shape).value();
+  if (const auto it = plan_ids_.find(key); it != plan_ids_.end()) return it->second;
+  ORRERY_ASSIGN_OR_RETURN(collective::Plan plan,
+                          planner_->MakePlan(collective, dtype, bytes, shapes_[shape]));
+  costs_.push_back(planner_->ClosedForm(plan));
+  plans_.push_back(plan);
+  const int id = static_cast<int>(plans_.size()) - 1;
+  plan_ids_.emplace(key, id);
+  return id;
+}
+
+Status PriceCache::PriceComms(const graph::Block& block, const View& view, BlockPrice* price) {
+  price->comms.resize(block.comms.size());
+  for (std::size_t i = 0; i < block.comms.size(); ++i) {
+    const graph::Comm& comm = block.comms[i];
+    if (comm.bytes.slot >= 0) {
+      return InvalidInput("sizes that differ by rank (numeric slot {}) are not priced yet",
+                          comm.bytes.slot);
+    }
+    CommPrice& p = price->comms[i];
+    p.comm = comm;
+    const bool p2p = graph::IsPointToPoint(comm.collective);
+    // Both ends of a message agree on its bytes and tag; a collective's members on all of it.
+    p.digest = Hasher()
+                   .Add(p2p ? graph::Collective::kSend : comm.collective)
+                   .Add(comm.dtype)
+                   .Add(comm.bytes.value)
+                   .Add(comm.tag)
+                   .value();
+    const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer)]
+                                    : view.shape[static_cast<std::size_t>(comm.group)];
+    if (shape == 0) continue;  // no partner: the binding leaves the slot empty
+    ORRERY_ASSIGN_OR_RETURN(
+        p.plan, PlanId(p2p ? graph::Collective::kSend : comm.collective, comm.dtype,
+                       comm.bytes.value, shape));
+    p.cost = costs_[static_cast<std::size_t>(p.plan)];
+    p.nic = p.cost.member.nic_out + p.cost.member.nic_in > 0;
+    p.nvlink = p.cost.member.nvlink_out + p.cost.member.nvlink_in > 0;
+    if (!comm.blocking) {
+      p.beside = interference::ClassOf(comm.collective, p.nic);
+      const double factor = interference::CommunicationFactor(p.beside);
+      if (factor != 1) p.cost.transfer = RoundToPs(static_cast<double>(p.cost.transfer) * factor);
+    }
+  }
+  return {};
+}
+
+Status PriceCache::PriceKernels(const graph::Block& block, const View& view, BlockPrice* price) {
+  const cluster::DeviceSpec& device = planner_->cluster().spec().device;
+  SimTime pending_host = 0;
+  const auto host = [&](SimTime t) { return RoundToPs(static_cast<double>(t) * host_scale_); };
+  const auto add_item = [&](ItemKind kind) -> Item& {
+    Item item;
+    item.kind = kind;
+    item.key = Mix64(price->items.size() + 0xfeed) | 1;
+    item.optimizer = block.pass == graph::Pass::kOptimizer;
+    price->items.push_back(item);
+    return price->items.back();
+  };
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    const graph::Op& op = block.ops[i];
+    switch (op.kind) {
+      case graph::OpKind::kAlloc:
+      case graph::OpKind::kFree: break;
+      case graph::OpKind::kHost: pending_host += host(block.host_ps[op.index]); break;
+      case graph::OpKind::kKernel: {
+        if (price->items.empty() || price->items.back().kind != ItemKind::kWork) {
+          add_item(ItemKind::kWork).first = static_cast<std::uint32_t>(price->kernels.size());
+        }
+        const graph::Kernel& kernel = block.kernels[op.index];
+        const compute::KernelTime time = compute_->Price(kernel);
+        const double alone = static_cast<double>(time.duration) / view.speed;
+        KernelPrice k;
+        k.op = static_cast<std::uint32_t>(i);
+        k.host = pending_host + host(compute_->host_issue(kernel));
+        pending_host = 0;
+        for (int c = 0; c < kClasses; ++c) {
+          const auto factors =
+              interference::Slowdown(kernel, static_cast<interference::Class>(c), device);
+          k.duration[static_cast<std::size_t>(c)] = RoundToPs(alone * factors.compute);
+        }
+        price->kernels.push_back(k);
+        price->items.back().count += 1;
+        price->provenance[static_cast<std::size_t>(time.provenance)] += k.duration[0];
+        price->spread_ps += static_cast<double>(k.duration[0]) * static_cast<double>(time.spread);
+        break;
+      }
+      case graph::OpKind::kComm: {
+        const graph::Comm& comm = block.comms[op.index];
+        price->comms[op.index].op = static_cast<std::uint32_t>(i);
+        const bool joins = comm.batch != 0 && !price->items.empty() &&
+                           price->items.back().kind == ItemKind::kComm &&
+                           block.comms[price->items.back().first].batch == comm.batch;
+        if (!joins) {
+          Item& item = add_item(ItemKind::kComm);
+          item.first = op.index;
+          item.blocking = comm.blocking;
+          item.stream = comm.stream;
+          item.event = comm.event;
+          item.host = pending_host + host(compute_->host_issue_comm());
+          pending_host = 0;
+        }
+        ++price->items.back().count;
+        break;
+      }
+      case graph::OpKind::kWait: add_item(ItemKind::kWait).event = op.event; break;
+      case graph::OpKind::kHostSync: {
+        add_item(ItemKind::kHostSync).host = pending_host;
+        pending_host = 0;
+        break;
+      }
+    }
+  }
+  if (pending_host > 0) add_item(ItemKind::kWork).host = pending_host;
+  return {};
+}
+
+namespace {
+
+// Sums, lag and digest of a work item.
+void CloseWork(const BlockPrice& price, SimTime launch, Item* item) {
+  SimTime issued = 0;
+  SimTime start = 0;
+  SimTime lag = 0;
+  for (std::uint32_t k = 0; k < item->count; ++k) {
+    const KernelPrice& kernel = price.kernels[item->first + k];
+    issued += kernel.host;
+    lag = std::max(lag, issued + launch - start);
+    start += kernel.duration[0];
+    for (std::size_t c = 0; c < kClasses; ++c) item->duration[c] += kernel.duration[c];
+    item->digest += Mix64(k + 0xd16e) * static_cast<std::uint64_t>(kernel.duration[0]);
+  }
+  item->host += issued;
+  item->lag = lag;
+}
+
+}  // namespace
+
+Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View& view) {
+  const std::uint64_t key = HashCombine(block.content_hash, view.Key());
+  if (const auto it = blocks_.find(key); it != blocks_.end()) return it->second.get();
+  auto price = std::make_unique<BlockPrice>();
+  ORRERY_RETURN_IF_ERROR(PriceComms(block, view, price.get()));
+  ORRERY_RETURN_IF_ERROR(PriceKernels(block, view, price.get()));
+  for (Item& item : price->items) {
+    if (item.kind == ItemKind::kWork) CloseWork(*price, compute_->launch_latency(), &item);
+  }
+  InlineBlock(view, compute_->launch_latency(), price.get());
+  const BlockPrice* stable = price.get();
+  blocks_.emplace(key, std::move(price));
+  return stable;
+}
+
+}  // namespace orrery::engine

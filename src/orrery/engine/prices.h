@@ -1,0 +1,121 @@
+// Blocks with their prices: what the engine reads instead of kernels.
+//
+// A BlockPrice is a block as one kind of rank meets it: same kernels at the rank's speed, same shapes of
+// the groups behind its slots. It is a list of items (work, communication, wait, host sync). Where every
+// communication of a block meets nobody else (all members in one class, over NVLink alone, on one
+// stream, waited for inside the block), the whole block is `inlinable`: its course relative to its start
+// is fixed, and a run of n such calls costs O(1).
+//
+// Fingerprint: each item adds K·(m·t + o) modulo 2^64 for its start t, with K an odd number made from
+// (call, layer) and (m, o) the item's own. The form is linear in t, so that a whole run of calls adds
+// in O(1) what its items would add one by one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "orrery/base/rng.h"
+#include "orrery/collective/collective.h"
+#include "orrery/compute/compute.h"
+#include "orrery/engine/engine.h"
+#include "orrery/interference/interference.h"
+
+namespace orrery::engine {
+
+inline constexpr int kClasses = interference::kClasses;
+
+struct KernelPrice {
+  std::array<SimTime, kClasses> duration{};  // by interference class
+  SimTime host = 0;                          // host time to issue it, and what the host did before
+  std::uint32_t op = 0;                      // index into Block::ops
+};
+
+struct CommPrice {
+  collective::Cost cost;                     // of the whole group; a non-blocking one slowed by compute
+  interference::Class beside = 0;            // class that it puts compute into; 0 when blocking
+  bool nvlink = false, nic = false;          // ports it uses
+  std::uint64_t digest = 0;                  // of collective, type and bytes: members must agree
+  graph::Comm comm;
+  std::uint32_t op = 0;
+  int plan = -1;                             // PriceCache::plan; -1: a group of one
+};
+
+enum class ItemKind : std::uint8_t { kWork, kComm, kWait, kHostSync };
+struct Item {
+  ItemKind kind = ItemKind::kWork;
+  bool blocking = false;                     // kComm
+  std::uint8_t stream = 0;                   // kComm
+  bool optimizer = false;                    // kWork: for the breakdown
+  std::int16_t event = graph::kNoEvent;      // kWait, non-blocking kComm
+  std::uint32_t first = 0, count = 0;        // kernels or comms
+  SimTime host = 0;                          // host time of the whole item
+  SimTime lag = 0;                           // kWork: the GPU waits for no launch if host + lag <= start
+  std::array<SimTime, kClasses> duration{};  // kWork
+  std::uint64_t key = 0;                     // odd; contribution K·(key·start + digest)
+  std::uint64_t digest = 0;
+};
+
+struct BlockPrice {
+  std::vector<Item> items;
+  std::vector<KernelPrice> kernels;
+  std::vector<CommPrice> comms;              // by index into Block::comms
+  // The whole block, when inlinable.
+  bool inlinable = false;
+  SimTime duration = 0, host = 0, lag = 0;
+  std::uint64_t m = 0, o = 0;                // Σ of its items' linear forms, offsets included
+  Breakdown parts{};                         // sums to `duration`
+  // Kernel time by provenance and Σ time·spread, for the result.
+  std::array<SimTime, compute::kProvenances> provenance{};
+  double spread_ps = 0;
+};
+
+// Weights of a layer's repeat index in the fingerprint, with prefix sums of B and l·B.
+struct LayerWeights {
+  LayerWeights();
+  std::uint64_t weight(std::size_t l) const { return sum[l + 1] - sum[l]; }
+  static constexpr std::size_t kMax = 4096;
+  std::array<std::uint64_t, kMax + 1> sum{}, moment{};
+};
+const LayerWeights& Weights();
+constexpr std::uint64_t CallWeight(std::uint32_t call) { return Mix64(call + 1) | 1; }
+
+// How one kind of rank sees its slots: the key of its prices.
+struct View {
+  double speed = 1;
+  std::array<std::uint16_t, graph::kGroupSlots> shape{};  // PriceCache::shape ids; 0: no group
+  std::array<std::uint16_t, graph::kPeerSlots> peer{};    // shape of the pair
+  std::uint8_t alone = 0;                                 // slots whose group lies in one class
+  std::uint64_t Key() const;
+  friend bool operator==(const View&, const View&) = default;
+};
+
+class PriceCache {
+ public:
+  PriceCache(const compute::CostModel& compute, const collective::Planner& planner);
+
+  std::uint16_t ShapeId(const collective::GroupShape& shape);
+  const collective::GroupShape& shape(std::uint16_t id) const { return shapes_[id]; }
+  // The price of a block in a view; stable address.
+  Result<const BlockPrice*> Find(const graph::Block& block, const View& view);
+  const collective::Plan& plan(int id) const { return plans_[static_cast<std::size_t>(id)]; }
+
+ private:
+  Result<int> PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
+                     std::uint16_t shape);
+  Status PriceKernels(const graph::Block& block, const View& view, BlockPrice* price);
+  Status PriceComms(const graph::Block& block, const View& view, BlockPrice* price);
+
+  const compute::CostModel* compute_;
+  const collective::Planner* planner_;
+  double host_scale_ = 1;
+  std::vector<collective::GroupShape> shapes_;
+  std::vector<collective::Plan> plans_;
+  std::vector<collective::Cost> costs_;      // by plan id
+  std::unordered_map<std::uint64_t, int> plan_ids_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<BlockPrice>> blocks_;
+};
+
+}  // namespace orrery::engine
