@@ -1,0 +1,213 @@
+#include "orrery/base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "orrery/base/text.h"
+
+namespace orrery {
+namespace {
+
+constexpr std::size_t kBuffer = 1 << 18;
+
+std::string Shown(const std::string& path) { return fmt::format("'{}'", Printable(path, 400)); }
+
+// What the user can do about it; empty when it is the machine's fault.
+std::string_view Remedy(int error) {
+  switch (error) {
+    case ENOENT:
+      return "check the path; the folder must exist";
+    case ENOTDIR:
+      return "a part of the path is a file, not a folder";
+    case EACCES:
+    case EPERM:
+      return "check its permissions or choose another path";
+    case EROFS:
+      return "the file system is read-only; choose another path";
+    case EISDIR:
+      return "it is a folder; name a file";
+    case ENAMETOOLONG:
+      return "the name is too long; choose a shorter one";
+    case ELOOP:
+      return "its symbolic links lead in a circle";
+    case EINVAL:
+    case ENXIO:
+      return "it is no file that can be opened";
+    default:
+      return {};
+  }
+}
+
+Status Failure(std::string_view verb, const std::string& path, int error) {
+  const std::string_view remedy = Remedy(error);
+  if (remedy.empty()) return ResourceError("cannot {} {}: {}", verb, Shown(path), strerror(error));
+  return InvalidInput("cannot {} {}: {}; {}", verb, Shown(path), strerror(error), remedy);
+}
+
+// A disk that fails under a file already open is never the user's mistake.
+Status Fault(std::string_view verb, const std::string& path, int error) {
+  return ResourceError("cannot {} {}: {}", verb, Shown(path), strerror(error));
+}
+
+std::string Folder(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Where a symbolic link finally leads, so that the link survives the rename.
+std::string Resolve(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
+  char resolved[PATH_MAX];
+  return realpath(path.c_str(), resolved) != nullptr ? std::string(resolved) : path;
+}
+
+}  // namespace
+
+Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes) {
+  if (path.find('\0') != std::string::npos) return Failure("read", path, EINVAL);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return Failure("read", path, errno);
+  struct stat info {};
+  if (fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode)) {
+    close(descriptor);
+    return Failure("read", path, EISDIR);
+  }
+  std::string contents;
+  char block[1 << 16];
+  while (true) {
+    const ssize_t got = read(descriptor, block, sizeof block);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int error = errno;
+      close(descriptor);
+      return Fault("read", path, error);
+    }
+    if (got == 0) break;
+    contents.append(block, static_cast<std::size_t>(got));
+    if (static_cast<std::int64_t>(contents.size()) > limit_bytes) {
+      close(descriptor);
+      return InvalidInput("{} is larger than {}, the limit for this kind of file", Shown(path),
+                          HumanBytes(limit_bytes));
+    }
+  }
+  close(descriptor);
+  return contents;
+}
+
+std::string TemporaryName(const std::string& path) {
+  return Resolve(path) + ".tmp-" + std::to_string(getpid());
+}
+
+FileWriter::FileWriter(std::string path, std::string temporary, int descriptor)
+    : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
+
+FileWriter::FileWriter(FileWriter&& other) noexcept { *this = std::move(other); }
+
+FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
+  if (this == &other) return *this;
+  Drop();
+  path_ = std::move(other.path_);
+  temporary_ = std::exchange(other.temporary_, {});
+  descriptor_ = std::exchange(other.descriptor_, -1);
+  buffer_ = std::move(other.buffer_);
+  written_ = other.written_;
+  return *this;
+}
+
+FileWriter::~FileWriter() { Drop(); }
+
+void FileWriter::Drop() {
+  if (descriptor_ < 0) return;
+  close(descriptor_);
+  descriptor_ = -1;
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+Result<FileWriter> FileWriter::Create(const std::string& path) {
+  if (path.empty() || path.find('\0') != std::string::npos) return Failure("write", path, EINVAL);
+  const std::string target = Resolve(path);
+  struct stat info {};
+  const bool exists = stat(target.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) return Failure("write", path, EISDIR);
+  if (exists && !S_ISREG(info.st_mode)) {
+    const int descriptor = open(target.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0) return Failure("write", path, errno);
+    return FileWriter(target, "", descriptor);
+  }
+  // The rename would replace a file that may not be written: ask first.
+  if (exists && access(target.c_str(), W_OK) != 0) return Failure("write", path, errno);
+  const std::string temporary = TemporaryName(target);
+  unlink(temporary.c_str());  // of a killed process that had our number
+  const int descriptor =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor < 0) return Failure("write", path, errno);
+  if (exists && fchmod(descriptor, info.st_mode & 07777) != 0 && errno != EPERM) {
+    const int error = errno;
+    FileWriter dropped(target, temporary, descriptor);
+    return Fault("write", path, error);
+  }
+  return FileWriter(target, temporary, descriptor);
+}
+
+Status FileWriter::Write(std::string_view bytes) {
+  ORRERY_CHECK(descriptor_ >= 0, "a committed file takes no more bytes");
+  buffer_.append(bytes);
+  written_ += static_cast<std::int64_t>(bytes.size());
+  return buffer_.size() >= kBuffer ? Flush() : Status();
+}
+
+Status FileWriter::Flush() {
+  std::string_view left = buffer_;
+  while (!left.empty()) {
+    const ssize_t put = write(descriptor_, left.data(), left.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return Fault("write", path_, errno);
+    left.remove_prefix(static_cast<std::size_t>(put));
+  }
+  buffer_.clear();
+  return {};
+}
+
+Status FileWriter::Commit() {
+  ORRERY_RETURN_IF_ERROR(Flush());
+  if (temporary_.empty()) {
+    const int descriptor = std::exchange(descriptor_, -1);
+    return close(descriptor) == 0 ? Status() : Fault("write", path_, errno);
+  }
+  while (fsync(descriptor_) != 0) {
+    if (errno != EINTR) return Fault("flush", path_, errno);
+  }
+  // From here on Drop must not remove what the rename has put in place.
+  const int descriptor = std::exchange(descriptor_, -1);
+  int error = close(descriptor) == 0 ? 0 : errno;
+  if (error == 0 && rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
+  if (error != 0) {
+    unlink(temporary_.c_str());
+    return Fault("write", path_, error);
+  }
+  const int folder = open(Folder(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    const int failed = fsync(folder) != 0 && errno != EINVAL && errno != EINTR ? errno : 0;
+    close(folder);
+    if (failed != 0) return Fault("flush the folder of", path_, failed);
+  }
+  return {};
+}
+
+Status WriteFile(const std::string& path, std::string_view contents) {
+  ORRERY_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(path));
+  ORRERY_RETURN_IF_ERROR(writer.Write(contents));
+  return writer.Commit();
+}
+
+}  // namespace orrery

@@ -1,0 +1,86 @@
+#include "orrery/base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace orrery {
+namespace {
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/orrery-file-test-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::size_t Entries() const {
+    const std::filesystem::directory_iterator begin(folder_);
+    return static_cast<std::size_t>(std::distance(begin, std::filesystem::directory_iterator()));
+  }
+
+  std::string folder_;
+};
+
+TEST_F(FileTest, RoundTrip) {
+  const std::string big(1 << 20, 'x');
+  ASSERT_TRUE(WriteFile(Path("a"), big).ok());
+  EXPECT_EQ(*ReadFile(Path("a"), 2 << 20), big);
+  EXPECT_EQ(Entries(), 1u);
+}
+
+TEST_F(FileTest, OldFileStaysUntilCommit) {
+  ASSERT_TRUE(WriteFile(Path("a"), "old").ok());
+  {
+    Result<FileWriter> writer = FileWriter::Create(Path("a"));
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE(writer->Write("new").ok());
+    EXPECT_EQ(*ReadFile(Path("a"), 100), "old");
+  }
+  EXPECT_EQ(*ReadFile(Path("a"), 100), "old");
+  EXPECT_EQ(Entries(), 1u);  // the temporary file is gone
+}
+
+TEST_F(FileTest, KeepsModeAndLinks) {
+  ASSERT_TRUE(WriteFile(Path("real"), "old").ok());
+  ASSERT_EQ(chmod(Path("real").c_str(), 0640), 0);
+  ASSERT_EQ(symlink("real", Path("link").c_str()), 0);
+  ASSERT_TRUE(WriteFile(Path("link"), "new").ok());
+  EXPECT_EQ(*ReadFile(Path("real"), 100), "new");
+  struct stat info {};
+  ASSERT_EQ(stat(Path("real").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777u, 0640u);
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("link")));
+}
+
+TEST_F(FileTest, DevicesAreNotReplaced) {
+  ASSERT_TRUE(WriteFile("/dev/null", "anything").ok());
+  struct stat info {};
+  ASSERT_EQ(stat("/dev/null", &info), 0);
+  EXPECT_TRUE(S_ISCHR(info.st_mode));
+}
+
+TEST_F(FileTest, DiskFullIsAFault) {
+  const Status status = WriteFile("/dev/full", "anything");
+  EXPECT_EQ(status.code(), Code::kResource);
+  EXPECT_EQ(status.message(), "cannot write '/dev/full': No space left on device");
+}
+
+TEST_F(FileTest, NamesFileAndRemedy) {
+  EXPECT_EQ(ReadFile(Path("none"), 10).status().message(),
+            "cannot read '" + Path("none") +
+                "': No such file or directory; check the path; the folder must exist");
+  EXPECT_EQ(ReadFile(folder_, 10).status().code(), Code::kInvalidInput);
+  EXPECT_EQ(WriteFile(folder_, "").code(), Code::kInvalidInput);
+  EXPECT_EQ(WriteFile(Path("no/such/folder"), "").code(), Code::kInvalidInput);
+  ASSERT_TRUE(WriteFile(Path("a"), "0123456789").ok());
+  EXPECT_EQ(ReadFile(Path("a"), 9).status().message(),
+            "'" + Path("a") + "' is larger than 9 B, the limit for this kind of file");
+}
+
+}  // namespace
+}  // namespace orrery
