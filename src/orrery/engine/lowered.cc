@@ -321,7 +321,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
       const std::uint32_t id = lane.bound->wire[static_cast<std::size_t>(step.send_connection)];
       const Wire& w = wiring_.wires[id];
       const network::Transfer t{id, wiring_.device(w.from), wiring_.device(w.to), step.bytes,
-                                layout_.ranks[w.from].logical_rank, 0};
+                                layout_.ranks[w.from].rank.value, 0};
       network_->Start(now_, {&t, 1});
     }
     ++lane.index;

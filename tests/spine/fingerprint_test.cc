@@ -1,0 +1,102 @@
+// What must be equal to the picosecond, and what must differ, with the reason beside each.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "orrery/base/rng.h"
+#include "tests/spine/scenario.h"
+
+namespace orrery::testing {
+namespace {
+
+using engine::Options;
+using engine::Record;
+
+workload::Model Small() {
+  workload::Model m = Gpt3();
+  m.name = "small";
+  m.layers = 8;
+  m.hidden = 2048;
+  m.heads = m.kv_heads = 16;
+  m.head_dim = 128;
+  m.ffn_hidden = 8192;
+  m.vocab = 51200;
+  return m;
+}
+
+workload::Plan Plan(int tp, int pp, int dp, int vpp = 1) {
+  workload::Plan plan = Gpt3Plan(tp, pp, dp, 8L * dp);
+  plan.vpp = vpp;
+  if (vpp > 1) plan.schedule = workload::Schedule::k1f1bInterleaved;
+  return plan;
+}
+
+Record Run(Scenario* s, const Options& options, std::string_view network = "analytic") {
+  auto record = s->Run(options, network);
+  EXPECT_TRUE(record.ok()) << record.status().message();
+  return record.ok() ? *record : Record{};
+}
+
+Options Unfolded() {
+  Options o;
+  o.fold = false;
+  return o;
+}
+
+class Shapes : public ::testing::TestWithParam<std::array<int, 4>> {};
+
+TEST_P(Shapes, FoldedEqualsUnfolded) {
+  const auto [tp, pp, dp, vpp] = GetParam();
+  Scenario s("h100-ib-400g", 8);
+  ASSERT_TRUE(s.Add(Small(), Plan(tp, pp, dp, vpp), "job").ok());
+  s.PlacePacked();
+  const Record folded = Run(&s, {});
+  const Record full = Run(&s, Unfolded());
+  EXPECT_TRUE(folded.folded);
+  EXPECT_LT(folded.ranks_simulated, full.ranks_simulated);
+  EXPECT_EQ(folded.fingerprint, full.fingerprint);
+  EXPECT_EQ(folded.finish_time, full.finish_time);
+  EXPECT_EQ(folded.jobs[0].step_time, full.jobs[0].step_time);
+}
+
+// A slow rank splits its pipeline off; the partly folded run still gives the whole answer.
+TEST_P(Shapes, StragglerFoldsInPart) {
+  const auto [tp, pp, dp, vpp] = GetParam();
+  Scenario s("h100-ib-400g", 8);
+  ASSERT_TRUE(s.Add(Small(), Plan(tp, pp, dp, vpp), "job").ok());
+  s.PlacePacked();
+  const Record even = Run(&s, {});
+  Options slow;
+  slow.ranks = {{RankId(3), 0.9, 0}};
+  const Record folded = Run(&s, slow);
+  slow.fold = false;
+  const Record full = Run(&s, slow);
+  EXPECT_EQ(folded.fingerprint, full.fingerprint);
+  EXPECT_NE(folded.fingerprint, even.fingerprint);       // one rank's kernels are longer
+  EXPECT_GT(folded.jobs[0].step_time, even.jobs[0].step_time);
+}
+
+TEST_P(Shapes, PartitionsOfLinksAgree) {
+  const auto [tp, pp, dp, vpp] = GetParam();
+  Scenario s("h100-ib-400g", 8);
+  ASSERT_TRUE(s.Add(Small(), Plan(tp, pp, dp, vpp), "job").ok());
+  s.PlacePacked();
+  std::uint64_t first = 0;
+  for (int threads : {1, 2, 3}) {
+    Options o;
+    o.threads = threads;
+    o.iterations = 2;
+    const Record r = Run(&s, o, "links");
+    if (threads == 1) first = r.fingerprint;
+    EXPECT_EQ(r.fingerprint, first) << threads << " partitions";
+    EXPECT_EQ(r.threads_used, threads);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, Shapes,
+                         ::testing::Values(std::array{8, 4, 2, 1}, std::array{4, 4, 4, 1},
+                                           std::array{2, 2, 16, 1}, std::array{8, 4, 2, 2},
+                                           std::array{1, 4, 16, 2}, std::array{8, 1, 8, 1}));
+
+}  // namespace
+}  // namespace orrery::testing

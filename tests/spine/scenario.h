@@ -1,0 +1,96 @@
+// A whole rehearsal in one value, for tests and benchmarks that cross stages.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/collective/collective.h"
+#include "orrery/compute/compute.h"
+#include "orrery/engine/engine.h"
+#include "orrery/engine/prices.h"
+#include "orrery/graph/graph.h"
+#include "orrery/workload/generator.h"
+
+namespace orrery::testing {
+
+// Cluster, prices and placement that several jobs or plans share. Not movable: planner points to it.
+class Scenario {
+ public:
+  // Fails the process on a bad preset: tests and benchmarks name their own.
+  Scenario(std::string_view preset, int nodes)
+      : cluster_(MakeCluster(preset, nodes)),
+        compute_(Take(compute::CostModel::Create(cluster_.spec().device, {}))),
+        planner_(cluster_, collective::Environment{}),
+        prices_(compute_, planner_) {}
+  Scenario(const Scenario&) = delete;
+  Scenario& operator=(const Scenario&) = delete;
+
+  Status Add(const workload::Model& model, const workload::Plan& plan, const std::string& name) {
+    return generator_.AddJob(model, plan, name, &graph_);
+  }
+  // Ranks on devices in order, or in the order given.
+  void PlacePacked() {
+    placement_.device.clear();
+    for (std::size_t r = 0; r < graph_.bindings.size(); ++r) placement_.device.emplace_back(r);
+  }
+  void Clear() {
+    graph_ = graph::Graph();
+    placement_.device.clear();
+  }
+
+  Result<engine::Record> Run(const engine::Options& options,
+                             std::string_view network = "analytic") {
+    const engine::Inputs inputs{&graph_, &cluster_, &placement_, &compute_, &planner_, network};
+    return engine::Run(inputs, options, &prices_);
+  }
+
+  graph::Graph& graph() { return graph_; }
+  cluster::Placement& placement() { return placement_; }
+  const cluster::Cluster& cluster() const { return cluster_; }
+  const collective::Planner& planner() const { return planner_; }
+  const compute::CostModel& compute() const { return compute_; }
+
+  template <class T>
+  static T Take(Result<T> result) {
+    if (!result.ok()) fmt::print(stderr, "{}\n", result.status().message());
+    ORRERY_CHECK(result.ok(), "a scenario is valid");
+    return *std::move(result);
+  }
+
+ private:
+  static cluster::Cluster MakeCluster(std::string_view preset, int nodes) {
+    cluster::Spec spec = Take(cluster::FindPreset(preset));
+    spec.nodes = nodes;
+    return Take(cluster::Cluster::Build(spec));
+  }
+
+  cluster::Cluster cluster_;
+  compute::CostModel compute_;
+  collective::Planner planner_;
+  engine::PriceCache prices_;
+  workload::Generator generator_;
+  graph::Graph graph_;
+  cluster::Placement placement_;
+};
+
+inline workload::Model Gpt3() { return Scenario::Take(workload::FindModel("gpt3-175b")); }
+
+// GPT-3 175B as the peers run it: TP8 PP8 DP16, 96 micro-batches.
+inline workload::Plan Gpt3Plan(int tp, int pp, int dp, std::int64_t global_batch) {
+  workload::Plan plan;
+  plan.tp = tp;
+  plan.pp = pp;
+  plan.dp = dp;
+  plan.global_batch = global_batch;
+  plan.micro_batch = 1;
+  plan.seq_len = 2048;
+  plan.sequence_parallel = tp > 1;
+  plan.recompute = workload::Recompute::kSelective;
+  plan.sharding = dp > 1 ? workload::Sharding::kZero1 : workload::Sharding::kNone;
+  return plan;
+}
+
+}  // namespace orrery::testing
