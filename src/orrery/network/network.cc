@@ -9,14 +9,19 @@ namespace orrery::network {
 namespace {
 
 constexpr std::array kBackends = {
-    BackendInfo{
-        "analytic",
-        "Each port's bandwidth is shared equally among the flows in flight on it; a collective "
-        "of fixed time F and transfer time T takes F + max(T, max over ports of bytes x flows "
-        "/ capacity) while the sharing lasts.",
-        true, false},
+    BackendInfo{"analytic",
+                "Each port's bandwidth is shared equally among the flows in flight on it; a "
+                "collective of fixed time F and transfer time T takes F + max(T, max over ports of "
+                "bytes x flows / capacity) while the sharing lasts.",
+                true, false},
+    BackendInfo{"links",
+                "Each direction of a link is a FIFO of messages, cut through at the MTU; alone a "
+                "message takes the sum of latencies + wire bytes / least bandwidth + min(MTU, wire "
+                "bytes) / bandwidth on every other hop.",
+                false, true},
 };
-constexpr std::array<std::unique_ptr<Network> (*)(), kBackends.size()> kMake = {MakeAnalytic};
+constexpr std::array<std::unique_ptr<Network> (*)(), kBackends.size()> kMake = {MakeAnalytic,
+                                                                                MakeLinks};
 
 }  // namespace
 

@@ -29,7 +29,7 @@ struct Transfer {
   FlightId id = 0;
   DeviceId from, to;
   std::int64_t bytes = 0;
-  std::uint32_t creator = 0;     // the sending rank
+  std::uint32_t creator = 0;     // the sending rank; gives its own transfers in its own order
   std::uint64_t salt = 0;        // names the connection: picks among equal paths
 };
 
@@ -64,6 +64,7 @@ struct RemoteHop {
   std::uint32_t next_hop = 0;    // index in its path
   Transfer transfer;
   std::uint64_t sequence = 0;    // creator's own
+  SimTime tail = 0;              // the message's last byte arrives there
 };
 
 class Network {
@@ -104,8 +105,9 @@ std::span<const BackendInfo> Backends();
 // An unknown name lists the nearest valid ones.
 Result<std::unique_ptr<Network>> Create(std::string_view name);
 
-// Time of one transfer on an idle network (DESIGN 5): Σ latency + wire/bw_min + Σ over the other
-// hops of min(MTU, wire)/bw_hop, wire = bytes + ceil(bytes/payload)·header, each term rounded up once.
+// Time of one transfer on an idle network: Σ latency + wire/bw_min + Σ over the other hops of
+// min(MTU, wire)/bw_hop, wire = bytes + ceil(bytes/payload)·header, each term rounded up once. Where
+// MTUs differ along a path, bw_min is that of the hop that holds the message longest after its head.
 SimTime Uncontended(const cluster::Cluster& cluster, const Transfer& transfer);
 
 }  // namespace orrery::network

@@ -1,0 +1,151 @@
+#include "orrery/network/links.h"
+
+#include <algorithm>
+
+#include "orrery/base/check.h"
+#include "orrery/network/backends.h"
+#include "orrery/network/owners.h"
+#include "orrery/network/wire.h"
+
+namespace orrery::network {
+namespace {
+
+constexpr std::uint32_t kNone = 0xFFFFFFFFu;
+
+}  // namespace
+
+std::unique_ptr<Network> MakeLinks() { return std::make_unique<Links>(); }
+
+Status Links::SetupPorts(std::span<const std::int64_t>) {
+  return InvalidInput(
+      "network 'links' serves transfers only; choose 'analytic' for closed-form collectives");
+}
+
+void Links::Start(SimTime, std::span<const Fluid> fluids, std::span<const PortLoad>) {
+  ORRERY_CHECK(fluids.empty(), "network 'links' serves no fluids");
+}
+
+Status Links::SetupLinks(const cluster::Cluster& cluster,
+                         std::span<const std::uint32_t> partition_of_domain,
+                         std::uint32_t partition) {
+  *this = Links();
+  ORRERY_ASSIGN_OR_RETURN(const Owners owners, FindOwners(cluster, partition_of_domain));
+  cluster_ = &cluster;
+  partition_ = partition;
+  partition_of_domain_.assign(partition_of_domain.begin(), partition_of_domain.end());
+  lookahead_ = owners.lookahead;
+  const std::span<const cluster::Link> links = cluster.links();
+  links_.resize(links.size());
+  statistics_.resize(links.size());
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    links_[i].bandwidth_Bps = links[i].bandwidth_Bps;
+    links_[i].latency = links[i].latency;
+    links_[i].mtu_bytes = links[i].mtu_bytes;
+    links_[i].owner = owners.link[i];
+  }
+  return {};
+}
+
+std::uint32_t Links::NewMessage(const Transfer& transfer, std::uint64_t sequence) {
+  std::uint32_t id = free_message_;
+  if (id == kNone) {
+    id = static_cast<std::uint32_t>(messages_.size());
+    messages_.emplace_back();
+  } else {
+    free_message_ = messages_[id].next_free;
+  }
+  Message& m = messages_[id];
+  m.transfer = transfer;
+  m.sequence = sequence;
+  m.wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes);
+  m.path = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
+  m.hop = 0;
+  return id;
+}
+
+void Links::Start(SimTime now, std::span<const Transfer> transfers) {
+  ORRERY_CHECK(now >= now_, "a start in the past");
+  ORRERY_CHECK(cluster_ != nullptr, "SetupLinks comes first");
+  now_ = now;
+  for (const Transfer& transfer : transfers) {
+    ORRERY_CHECK(transfer.bytes >= 0, "a transfer moves bytes >= 0");
+    if (transfer.creator >= sequences_.size()) sequences_.resize(std::size_t{transfer.creator} + 1);
+    const std::uint32_t id = NewMessage(transfer, sequences_[transfer.creator]++);
+    messages_[id].tail = now;  // all of it lies ready
+    events_.Push({now, messages_[id].sequence, transfer.creator, id});
+  }
+}
+
+// The message's head stands before its next link at `time`. Messages come here in FIFO order.
+void Links::Arrive(SimTime time, std::uint32_t id) {
+  Message& m = messages_[id];
+  const std::span<const LinkId> path = paths_.path(m.path);
+  const std::uint32_t number = path[m.hop].value;
+  LinkState& link = links_[number];
+  ORRERY_CHECK(link.owner == partition_, "a transfer starts in the partition of its sender");
+  if (link.wire != m.wire) {
+    link.wire = m.wire;
+    link.head = TransferTime(HeadBytes(link.mtu_bytes, m.wire), link.bandwidth_Bps);
+    link.whole = TransferTime(m.wire, link.bandwidth_Bps);
+  }
+  const SimTime begin = std::max(time, link.free);
+  link.free = std::max(begin + link.whole, m.tail + link.head);
+  statistics_[number].bytes += m.wire;
+  statistics_[number].busy += link.whole;
+  m.tail = link.free + link.latency;
+  ++m.hop;
+  if (m.hop < path.size()) {
+    PassOn(begin + link.head + link.latency, id, links_[path[m.hop].index()].owner);
+  } else {
+    PassOn(m.tail, id, partition_of_domain_[cluster_->nvlink_domain(m.transfer.to)]);
+  }
+}
+
+// Sends the message to its next hop, here or in another partition.
+void Links::PassOn(SimTime time, std::uint32_t id, std::uint32_t owner) {
+  Message& m = messages_[id];
+  if (owner == partition_) {
+    events_.Push({time, m.sequence, m.transfer.creator, id});
+    return;
+  }
+  remote_.push_back({time, owner, m.hop, m.transfer, m.sequence, m.tail});
+  m.next_free = free_message_;
+  free_message_ = id;
+}
+
+SimTime Links::AdvanceUntil(SimTime t, std::vector<Completion>* done) {
+  ORRERY_CHECK(t >= now_, "time goes forward");
+  const std::size_t before = done->size();
+  for (SimTime next = events_.NextTime(); next <= t; next = events_.NextTime()) {
+    if (next > now_ && done->size() > before) return now_;
+    if (next == kNever) break;
+    now_ = next;
+    const std::uint32_t id = events_.Top().message;
+    events_.Pop();
+    Message& m = messages_[id];
+    if (m.hop < paths_.path(m.path).size()) {
+      Arrive(now_, id);
+      continue;
+    }
+    done->push_back({now_, m.transfer.id});
+    m.next_free = free_message_;
+    free_message_ = id;
+  }
+  if (done->size() == before) now_ = t;
+  return now_;
+}
+
+void Links::TakeRemote(std::vector<RemoteHop>* out) {
+  out->insert(out->end(), remote_.begin(), remote_.end());
+  remote_.clear();
+}
+
+void Links::Deliver(const RemoteHop& hop) {
+  ORRERY_CHECK(hop.partition == partition_, "a hop enters the partition it names");
+  const std::uint32_t id = NewMessage(hop.transfer, hop.sequence);
+  messages_[id].hop = hop.next_hop;
+  messages_[id].tail = hop.tail;
+  events_.Push({hop.time, hop.sequence, hop.transfer.creator, id});
+}
+
+}  // namespace orrery::network

@@ -1,0 +1,106 @@
+// `links`: message level; each direction of each cluster link is a FIFO of messages.
+//
+// Model. A message of B wire bytes (payload and headers, see wire.h) goes hop by hop along the path
+// that the cluster gives. It begins on link i at
+//     begin_i = max(its head's arrival, the end of the message before it there);
+// its head, min(MTU, B) bytes, goes on after head_i = head / bandwidth_i and the link's latency;
+// its last byte leaves at
+//     end_i = max(begin_i + B / bandwidth_i, arrival of its last byte + head_i),
+// so a slow link holds the faster ones behind it (cut-through), and the link is free at end_i. The
+// message is delivered at end_last + latency_last. Every quotient is rounded up to a whole ps once.
+// Alone on its path a message takes exactly Uncontended().
+//
+// Assumptions. Queues are unbounded and nothing is lost; a link serves messages whole, first come
+// first served by arrival of the head; messages of one instant go by (creator, creator's sequence).
+// Since a FIFO never reorders, a link's whole state is the time at which it becomes free.
+//
+// Determinism. A creator is the sending rank: its transfers are given in its own order, and all that
+// it starts comes from one partition. Batches and their order change nothing else: a GPU's outgoing
+// links are first hops only, so a start never meets a head that came to its link at the same instant.
+//
+// Partitions. An instance owns the links whose sending end lies in its partition: a GPU and its
+// NVLink switch go with their NVLink domain, a NIC with its GPUs, a leaf with the lowest partition
+// under it, spines are dealt round. A message whose next link (or receiver) is elsewhere leaves as
+// a RemoteHop, at the earliest one latency after the event that sent it.
+//
+// Statistics. Bytes are wire bytes; busy is the time that a link's own bandwidth needs for them.
+//
+// Cost. One event a hop, one more for the delivery: two radix-heap operations and O(1) arithmetic
+// without division (a link remembers its last message's size). No allocation per hop: paths are
+// cached by (from, to, salt), messages lie in a slab. Memory: 64 bytes a link, 80 a message in
+// flight.
+#pragma once
+
+#include "orrery/des/event_queue.h"
+#include "orrery/network/network.h"
+#include "orrery/network/path_cache.h"
+
+namespace orrery::network {
+
+class Links final : public Network {
+ public:
+  std::string_view name() const override { return "links"; }
+  Status SetupLinks(const cluster::Cluster& cluster,
+                    std::span<const std::uint32_t> partition_of_domain,
+                    std::uint32_t partition) override;
+  void Start(SimTime now, std::span<const Transfer> transfers) override;
+  SimTime next_time() const override { return events_.NextTime(); }
+  SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
+  void TakeRemote(std::vector<RemoteHop>* out) override;
+  void Deliver(const RemoteHop& hop) override;
+  SimTime lookahead() const override { return lookahead_; }
+  std::span<const PortStatistics> statistics() const override { return statistics_; }
+
+  // Fluids are refused: BackendInfo::fluids is false.
+  Status SetupPorts(std::span<const std::int64_t> capacity_Bps) override;
+  void Start(SimTime now, std::span<const Fluid> fluids, std::span<const PortLoad> loads) override;
+
+ private:
+  struct LinkState {
+    std::int64_t bandwidth_Bps = 0;
+    SimTime latency = 0;
+    SimTime free = 0;             // the last byte of the last message has left
+    std::int64_t wire = -1;       // size for which `head` and `whole` hold
+    SimTime head = 0, whole = 0;  // time for a head and for a whole message
+    std::int32_t mtu_bytes = 0;
+    std::uint32_t owner = 0;  // partition
+  };
+  struct Message {
+    Transfer transfer;
+    std::uint64_t sequence = 0;
+    std::int64_t wire = 0;
+    SimTime tail = 0;  // arrival of its last byte at the hop to come
+    std::uint32_t path = 0;
+    std::uint32_t hop = 0;  // the hop to come
+    std::uint32_t next_free = 0;
+  };
+  struct Event {
+    SimTime time = 0;
+    std::uint64_t sequence = 0;
+    std::uint32_t creator = 0;
+    std::uint32_t message = 0;
+    friend bool operator<(const Event& a, const Event& b) {
+      return a.creator != b.creator ? a.creator < b.creator : a.sequence < b.sequence;
+    }
+  };
+
+  std::uint32_t NewMessage(const Transfer& transfer, std::uint64_t sequence);
+  void Arrive(SimTime time, std::uint32_t id);
+  void PassOn(SimTime time, std::uint32_t id, std::uint32_t owner);
+
+  const cluster::Cluster* cluster_ = nullptr;
+  std::uint32_t partition_ = 0;
+  std::vector<std::uint32_t> partition_of_domain_;
+  SimTime lookahead_ = kNever;
+  SimTime now_ = 0;
+  std::vector<LinkState> links_;
+  std::vector<PortStatistics> statistics_;
+  PathCache paths_;
+  std::vector<Message> messages_;
+  std::uint32_t free_message_ = 0xFFFFFFFFu;
+  std::vector<std::uint64_t> sequences_;  // by creator
+  des::EventQueue<Event> events_;
+  std::vector<RemoteHop> remote_;
+};
+
+}  // namespace orrery::network

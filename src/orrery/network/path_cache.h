@@ -1,0 +1,41 @@
+// Paths between GPUs, each computed once per (from, to, salt) and kept end to end in one array.
+//
+// Cost: a look-up is one probe of an open-addressed table; 32 bytes a connection and 4 a hop.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "orrery/cluster/cluster.h"
+
+namespace orrery::network {
+
+class PathCache {
+ public:
+  // The number of the path; it stays valid. Computes the route at the first call.
+  std::uint32_t Find(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
+                     std::uint64_t salt);
+  std::span<const LinkId> path(std::uint32_t number) const {
+    const Entry& entry = entries_[number];
+    return {links_.data() + entry.first, entry.count};
+  }
+  std::size_t size() const { return entries_.size(); }
+
+ private:
+  static constexpr std::uint32_t kEmpty = 0xFFFFFFFFu;
+  struct Entry {
+    std::uint64_t salt = 0;
+    DeviceId from, to;
+    std::uint32_t first = 0, count = 0;  // in links_
+  };
+  void Grow();
+  std::size_t Slot(DeviceId from, DeviceId to, std::uint64_t salt) const;
+
+  std::vector<Entry> entries_;
+  std::vector<LinkId> links_;
+  std::vector<std::uint32_t> table_;  // numbers of entries, a power of two of them
+  std::vector<LinkId> route_;         // scratch
+};
+
+}  // namespace orrery::network

@@ -1,0 +1,26 @@
+// Time of one transfer on an idle network.
+#include <algorithm>
+#include <vector>
+
+#include "orrery/network/network.h"
+#include "orrery/network/wire.h"
+
+namespace orrery::network {
+
+SimTime Uncontended(const cluster::Cluster& cluster, const Transfer& transfer) {
+  std::vector<LinkId> path;
+  cluster.Route(transfer.from, transfer.to, transfer.salt, &path);
+  const std::int64_t wire = WireBytes(cluster, transfer.from, transfer.to, transfer.bytes);
+  // Heads on every hop, and on the slowest one the rest of the message instead. With one MTU along
+  // the path the slowest hop is that of the least bandwidth.
+  SimTime sum = 0, slowest = 0;
+  for (const LinkId id : path) {
+    const cluster::Link& link = cluster.links()[id.index()];
+    const SimTime head = TransferTime(HeadBytes(link.mtu_bytes, wire), link.bandwidth_Bps);
+    sum += link.latency + head;
+    slowest = std::max(slowest, TransferTime(wire, link.bandwidth_Bps) - head);
+  }
+  return sum + slowest;
+}
+
+}  // namespace orrery::network

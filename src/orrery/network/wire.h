@@ -1,0 +1,31 @@
+// What a message puts on the wire: its bytes and a header for every packet.
+//
+// Packets are NVLink's inside an NVLink domain, else the NIC's on the whole path (payload the MTU).
+// A zero-byte message puts nothing on the wire. Source: DESIGN, "A network is a few calls"; the
+// packet sizes stand in the cluster's Spec with their sources.
+#pragma once
+
+#include <cstdint>
+
+#include "orrery/cluster/cluster.h"
+
+namespace orrery::network {
+
+// Wire bytes of a message from one GPU to another.
+inline std::int64_t WireBytes(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
+                              std::int64_t bytes) {
+  const cluster::Spec& spec = cluster.spec();
+  const bool nvlink = cluster.nvlink_domain(from) == cluster.nvlink_domain(to);
+  const std::int64_t payload = nvlink ? spec.nvlink_packet_bytes : spec.nic_mtu_bytes;
+  const std::int64_t header = nvlink ? spec.nvlink_header_bytes : spec.nic_header_bytes;
+  if (payload <= 0) return bytes;
+  return bytes + (bytes + payload - 1) / payload * header;
+}
+
+// What must arrive of a message before the next hop can begin. A link without an MTU stores whole
+// messages.
+inline std::int64_t HeadBytes(std::int32_t mtu_bytes, std::int64_t wire) {
+  return mtu_bytes > 0 && mtu_bytes < wire ? mtu_bytes : wire;
+}
+
+}  // namespace orrery::network
