@@ -87,7 +87,7 @@ def subjects(layers: list[Layer], device: Device | None, tiny: bool) -> list[tup
 def _varied(listed: Iterable[Case], count: int, table: str) -> list[Case]:
     """The first `count`, but no kernel of one kind more than a third of them."""
     used: dict[str, int] = {}
-    result = []
+    result: list[Case] = []
     for case in listed:
         kind = case.group if table != "memory_bound" else str(case.key["kernel"])
         if len(result) < count and used.get(kind, 0) < (

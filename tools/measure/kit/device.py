@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kit.errors import DeviceLost, Refused, UserError
+from kit.errors import DeviceLost, OutOfMemory, Refused, UserError
 
 CYCLES_PER_US = (
     2000  # for torch.cuda._sleep; an H200 boosts to 1980 MHz, slower clocks sleep longer
@@ -134,8 +134,7 @@ def guarded(call: Callable[[], Any], device: Device) -> Any:
         device.synchronize()
         return result
     except torch.OutOfMemoryError as error:
-        device.release()
-        raise Refused("out of device memory") from error
+        raise OutOfMemory("out of device memory") from error
     except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "CUDA error" in text and "not supported" not in text:

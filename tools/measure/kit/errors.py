@@ -24,5 +24,9 @@ class Refused(Exception):
     """One case cannot be measured here (no such kernel, too large). The run goes on."""
 
 
+class OutOfMemory(Refused):
+    """The device had no room; with its cache given back the case may fit."""
+
+
 class DeviceLost(Exception):
     """The device no longer answers (exit 3): every later number would be wrong or missing."""

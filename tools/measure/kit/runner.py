@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from kit import header as header_module
 from kit.budget import Budget
@@ -28,6 +29,7 @@ from kit.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     DeviceLost,
+    OutOfMemory,
     Refused,
     UserError,
 )
@@ -118,6 +120,11 @@ def main(item: Item, argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        print(
+            "interrupted; rows measured before are kept, the same command goes on", file=sys.stderr
+        )
+        return EXIT_INTERRUPTED
     except DeviceLost as error:
         print(
             f"error: the device failed: {error}; rows measured before are kept. Run it again: it "
@@ -188,14 +195,20 @@ def _run(item: Item, layers: list[Layer], options: argparse.Namespace) -> int:
     cases = select(item, item.cases(layers, device, options), options)
     header = header_module.describe(device, item.name, getattr(options, "blas", "default"))
     writers: dict[str, Appender] = {}
+    tally = _Tally()
     try:
         for name in item.tables:
             writers[name] = Appender(options.out / f"{name}.csv", TABLES[name], header)
-        return _loop(item, cases, writers, budget, device, options)
+        with _Stop() as stop:
+            status = _loop(item, cases, writers, budget, device, options, stop, tally)
+        tally.report(item, len(cases), budget)
+        return status
     finally:
         final = {
             "clocks_after": header_module.clocks() if device.kind == "cuda" else "none",
             "date_after": header_module.now(),
+            "refused": str(sum(tally.refused.values())),
+            "starved": str(tally.starved),
         }
         for writer in writers.values():
             writer.close(final)
@@ -206,13 +219,48 @@ class _Stop:
 
     def __init__(self) -> None:
         self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._ask)
+            self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:  # the second time at once
             raise KeyboardInterrupt
         self.asked = True
+
+
+@dataclass
+class _Tally:
+    """What became of the cases of one run."""
+
+    kept: int = 0
+    measured: int = 0
+    starved: int = 0  # measured, but the device waited for the host
+    interrupted: bool = False
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def report(self, item: Item, total: int, budget: Budget) -> None:
+        """Prints one line on stdout, reasons on stderr."""
+        refused = sum(self.refused.values())
+        left = total - self.kept - self.measured - refused
+        print(
+            f"{item.name}: {self.measured} cases measured, {self.kept} kept from before, "
+            f"{refused} refused, {left} left, {budget.used_s():.1f} s"
+        )
+        for reason, count in self.refused.most_common(5):
+            print(f"  refused {count}: {reason}", file=sys.stderr)
+        if self.starved:
+            print(f"  in {self.starved} cases the device waited for the host", file=sys.stderr)
+        if left:
+            why = "interrupted" if self.interrupted else "the budget ended"
+            print(f"{item.name}: {why}; the same command goes on", file=sys.stderr)
 
 
 def _loop(
@@ -222,58 +270,50 @@ def _loop(
     budget: Budget,
     device: Device,
     options: argparse.Namespace,
+    stop: _Stop,
+    tally: _Tally,
 ) -> int:
     main_writer = writers[item.tables[0]]
     todo = [c for c in cases if _case_key(main_writer, c) not in main_writer.done]
-    kept = len(cases) - len(todo)
+    tally.kept = len(cases) - len(todo)
     bench = Bench(device, None if device.tiny else item.timing)
     context = Context(device, bench, options)
-    stop = _Stop()
     if options.mode == "sustained" and todo:
-        bench.heat(0.01 if device.tiny else min(options.heat_s, budget.left_s()))
-    refused: Counter[str] = Counter()
-    measured = 0
+        bench.heat(0.01 if device.tiny else max(0.0, min(options.heat_s, budget.left_s())))
     shown = time.monotonic()
     for position, case in enumerate(todo):
         if stop.asked:
-            print(
-                f"interrupted: {measured} cases measured and kept; the same command resumes",
-                file=sys.stderr,
-            )
+            tally.interrupted = True
             return EXIT_INTERRUPTED
         if not budget.fits(0.001 if device.tiny else cost_s(item, case, options)):
-            break
+            continue  # a shorter one may still fit
         try:
-            rows: Measured = guarded(partial(item.measure, context, case), device)
+            rows = _measure(item, context, case)
             # The main table last: a case counts as done once its row stands there.
             for table in reversed(item.tables):
                 writers[table].append([row for name, row in rows if name == table])
-            measured += 1
+            tally.measured += 1
         except Refused as reason:
-            refused[str(reason)] += 1
+            tally.refused[str(reason)] += 1
+        tally.starved = bench.starved
         if time.monotonic() - shown > 10.0:
             shown = time.monotonic()
-            print(
-                f"{item.name}: {position + 1} of {len(todo)}, {budget.left_s():.0f} s left",
-                file=sys.stderr,
-            )
-    _report(item, kept, measured, refused, len(cases), budget)
+            done = f"{position + 1} of {len(todo)}"
+            print(f"{item.name}: {done}, {budget.left_s():.0f} s left", file=sys.stderr, flush=True)
     return EXIT_OK
+
+
+def _measure(item: Item, context: Context, case: Case) -> Measured:
+    """One case; where memory ran out, once more with the cache given back."""
+    try:
+        rows: Measured = guarded(partial(item.measure, context, case), context.device)
+        return rows
+    except OutOfMemory:
+        pass  # out of the handler first: the traceback holds the case's tensors
+    context.device.release()
+    rows = guarded(partial(item.measure, context, case), context.device)
+    return rows
 
 
 def _case_key(writer: Appender, case: Case) -> tuple[str, ...]:
     return writer.table.key_of({name: case.key.get(name, "") for name in writer.table.keys})
-
-
-def _report(
-    item: Item, kept: int, measured: int, refused: Counter[str], total: int, budget: Budget
-) -> None:
-    left = total - kept - measured - sum(refused.values())
-    print(
-        f"{item.name}: {measured} cases measured, {kept} kept from before, "
-        f"{sum(refused.values())} refused, {left} left, {budget.used_s():.1f} s"
-    )
-    for reason, count in refused.most_common(5):
-        print(f"  refused {count}: {reason}", file=sys.stderr)
-    if left:
-        print(f"{item.name}: the budget ended; the same command goes on", file=sys.stderr)

@@ -86,6 +86,7 @@ class Bench:
         self.options = options or (TINY if device.tiny else Options())
         self._heater: Call | None = None
         self._heater_us = 0.0
+        self.starved = 0  # timings in which the device waited for the host
 
     @property
     def mode(self) -> str:
@@ -130,6 +131,7 @@ class Bench:
         turn = _turn(calls)
         times, starved = self._samples(turn, samples, reps, host_us if hold else 0.0, estimate)
         median, q1, q3 = summarise(times)
+        self.starved += starved
         if self._heater is None and o.idle_fraction > 0:
             time.sleep(min(o.max_idle_s, o.idle_fraction * (time.monotonic() - begun)))
         return Timing(median, q1, q3, len(times), starved)
