@@ -1,0 +1,47 @@
+#include "orrery/formats/tree.h"
+
+#include <fmt/format.h>
+
+#include "orrery/base/file.h"
+#include "orrery/base/text.h"
+
+namespace orrery::formats {
+
+const Node* Node::Find(std::string_view key) const {
+  for (const Field& field : fields) {
+    if (field.key == key) return &field.value;
+  }
+  return nullptr;
+}
+
+Node* Node::Find(std::string_view key) {
+  return const_cast<Node*>(static_cast<const Node*>(this)->Find(key));
+}
+
+namespace {
+
+std::string Place(const std::string& source, std::int32_t line, std::int32_t column) {
+  const std::string name = Printable(source, 400);
+  if (line == 0) return name;
+  if (column == 0) return fmt::format("{}:{}", name, line);
+  return fmt::format("{}:{}:{}", name, line, column);
+}
+
+}  // namespace
+
+std::string Document::Where(const Node& node) const {
+  return Place(sources[node.source], node.line, node.column);
+}
+
+std::string Document::Where(const Node& map, const Field& field) const {
+  return Place(sources[map.source], field.line, field.column);
+}
+
+Result<Document> ReadDocument(const std::string& path, const Limits& limits) {
+  ORRERY_ASSIGN_OR_RETURN(const std::string text,
+                          ReadFile(path, static_cast<std::int64_t>(limits.bytes)));
+  if (path.ends_with(".json")) return ParseJson(text, path, limits);
+  return ParseYaml(text, path, limits);
+}
+
+}  // namespace orrery::formats

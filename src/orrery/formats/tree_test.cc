@@ -1,0 +1,85 @@
+#include "orrery/formats/tree.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace orrery::formats {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string YamlError(std::string_view text) {
+  return ParseYaml(text, "job.yaml").status().message();
+}
+std::string JsonError(std::string_view text) {
+  return ParseJson(text, "job.json").status().message();
+}
+
+TEST(Tree, YamlKeepsPlacesAndText) {
+  Result<Document> document = ParseYaml("a: 1\nb:\n  c: [x, '2']\n  d:\n", "job.yaml");
+  ASSERT_TRUE(document.ok()) << document.status().message();
+  const Node& root = document->root;
+  EXPECT_EQ(root.Find("a")->text, "1");
+  const Node* c = root.Find("b")->Find("c");
+  ASSERT_EQ(c->items.size(), 2u);
+  EXPECT_FALSE(c->items[0].quoted);
+  EXPECT_TRUE(c->items[1].quoted);
+  EXPECT_EQ(document->Where(c->items[1]), "job.yaml:3:10");
+  EXPECT_EQ(root.Find("b")->Find("d")->kind, Node::Kind::kNull);
+  EXPECT_EQ(root.Find("nothing"), nullptr);
+}
+
+TEST(Tree, JsonKeepsLines) {
+  Result<Document> document =
+      ParseJson("{\n \"a\": 12,\n \"b\": {\"c\": [true, 1.50, \"x\"]}\n}\n", "job.json");
+  ASSERT_TRUE(document.ok()) << document.status().message();
+  EXPECT_EQ(document->Where(*document->root.Find("a")), "job.json:2");
+  const Node* c = document->root.Find("b")->Find("c");
+  EXPECT_EQ(c->items[1].text, "1.50");
+  EXPECT_EQ(document->Where(c->items[2]), "job.json:3");
+}
+
+TEST(Tree, RefusesAliasBombs) {
+  EXPECT_EQ(YamlError("a: &x [1, 2]\nb: [*x, *x]\n"),
+            "job.yaml:1:4: anchors (&name) are not accepted; write the value out");
+  EXPECT_THAT(YamlError("a: *x\n"), HasSubstr("job.yaml:1:"));
+  EXPECT_THAT(YamlError("<<: {a: 1}\n"), HasSubstr("merge keys"));
+}
+
+TEST(Tree, RefusesDepth) {
+  EXPECT_EQ(YamlError("a: " + std::string(100, '[') + std::string(100, ']')),
+            "job.yaml:1:67: nested more than 64 deep; flatten it");
+  EXPECT_EQ(JsonError(std::string(100000, '[')),
+            "job.json:1: nested more than 64 deep; flatten it");
+  EXPECT_THAT(YamlError("a: " + std::string(5000, '[')), HasSubstr("job.yaml:1:"));
+  EXPECT_THAT(JsonError(std::string(60, '[')), HasSubstr("cut short"));
+}
+
+TEST(Tree, RefusesKeysGivenTwice) {
+  EXPECT_EQ(YamlError("a: 1\nb: 2\na: 3\n"),
+            "job.yaml:3:1: the key 'a' stands here twice; keep one");
+  EXPECT_EQ(JsonError("{\"a\": 1,\n \"a\": 2}"),
+            "job.json:2: the key 'a' stands here twice; keep one");
+}
+
+TEST(Tree, RefusesForeignText) {
+  EXPECT_EQ(YamlError("a: \xff\n"), "job.yaml:1:4: byte 0xff is not UTF-8; save the file as UTF-8");
+  EXPECT_EQ(YamlError(std::string_view("a: \0b", 5)),
+            "job.yaml:1:4: control character 0x00; is this a text file?");
+  EXPECT_EQ(YamlError("a: !!python/object x\n"), "job.yaml:1:4: tags (!name) are not accepted");
+  EXPECT_EQ(YamlError("a: 1\n---\nb: 2\n"), "job.yaml: holds several documents (---); keep one");
+  EXPECT_THAT(YamlError("a: [1, 2\n"), HasSubstr("this is not YAML"));
+  EXPECT_EQ(JsonError("{\"a\": 1e999}"), "job.json:1:11: the number is out of range");
+  EXPECT_EQ(JsonError("{\"a\" 1}"), "job.json:1:6: this is not JSON");
+  EXPECT_EQ(JsonError("{\"a\": NaN}"), "job.json:1:7: this is not JSON");
+}
+
+TEST(Tree, RefusesTooMuch) {
+  std::string list = "[";
+  for (int i = 0; i < 100'001; ++i) list += "1,";
+  EXPECT_THAT(JsonError(list + "1]"), HasSubstr("more than 100,000 values"));
+  EXPECT_THAT(YamlError(std::string(2 << 20, 'x')), HasSubstr("larger than 1.0 MiB"));
+}
+
+}  // namespace
+}  // namespace orrery::formats
