@@ -1,7 +1,9 @@
 #include "orrery/engine/engine.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <cmath>
+#include <map>
+#include <tuple>
 
 #include "orrery/engine/layout.h"
 #include "orrery/engine/loop.h"
@@ -194,26 +196,32 @@ void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* r
   }
 }
 
-// Choices that NCCL would make and this version cannot are told, once each.
+// Choices that NCCL would make and this version cannot are told, once for each kind.
 void WarnOfRestrictions(const Layout& layout, const PriceCache& prices, Record* record) {
-  std::vector<bool> told;
+  struct Sizes {
+    std::int64_t least = 0, most = 0;
+  };
+  std::map<std::tuple<std::string_view, graph::Collective, int>, Sizes> kinds;
   for (const Variant& v : layout.variants) {
     for (const BlockPrice* block : v.blocks) {
       if (block == nullptr) continue;
       for (const CommPrice& comm : block->comms) {
         if (comm.plan < 0) continue;
-        told.resize(std::max(told.size(), static_cast<std::size_t>(comm.plan) + 1), false);
-        if (told[static_cast<std::size_t>(comm.plan)]) continue;
-        told[static_cast<std::size_t>(comm.plan)] = true;
         const collective::Plan& plan = prices.plan(comm.plan);
-        if (!plan.restricted) continue;
-        record->warnings.push_back(fmt::format(
-            "NCCL would consider NVLS or PAT for {} of {} bytes over {} ranks; it is modelled as "
-            "{} {}",
-            graph::Name(plan.collective), plan.bytes, plan.shape.ranks,
-            collective::Name(plan.algorithm), collective::Name(plan.protocol)));
+        if (!plan.restricted()) continue;
+        const auto key = std::make_tuple(plan.instead_of, plan.collective, plan.shape.ranks);
+        auto [it, fresh] = kinds.emplace(key, Sizes{plan.bytes, plan.bytes});
+        it->second.least = std::min(it->second.least, plan.bytes);
+        it->second.most = std::max(it->second.most, plan.bytes);
       }
     }
+  }
+  for (const auto& [key, sizes] : kinds) {
+    const auto& [instead_of, collective, ranks] = key;
+    record->warnings.push_back(fmt::format(
+        "NCCL would take {} for {} over {} ranks ({} to {} bytes), which is not modelled yet: priced "
+        "as Ring or Tree",
+        instead_of, graph::Name(collective), ranks, sizes.least, sizes.most));
   }
 }
 
