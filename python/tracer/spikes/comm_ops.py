@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.distributed  # noqa: F401 - registers Meta kernels
+from torch._C._distributed_c10d import FakeWork
 
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 
@@ -152,6 +154,25 @@ def installed() -> dict[str, Any]:
     wanted = (*NAMESPACES, *REFUSED_NAMESPACES)
     schemas = torch._C._jit_get_all_schemas()
     return {s.name: s for s in schemas if s.name.split("::")[0] in wanted}
+
+
+def complete_meta() -> list[str]:
+    """Gives each c10d op without a Meta kernel one that does nothing; fake tensors need it.
+
+    In PyTorch 2.13 those are the four `*_coalesced_` forms. Returns their names.
+    """
+    added = []
+    for name, row in C10D.items():
+        full = f"c10d::{name}"
+        known = torch._C._dispatch_has_kernel_for_dispatch_key
+        if not isinstance(row, CommOp) or full not in installed() or known(full, "Meta"):
+            continue
+        _LIBRARY.impl(name, lambda *_, **__: FakeWork().boxed(), "Meta")
+        added.append(full)
+    return added
+
+
+_LIBRARY = torch.library.Library("c10d", "IMPL")
 
 
 def _arguments(row: CommOp) -> list[str]:

@@ -36,7 +36,7 @@ _IGNORED = frozenset(
 class Entry:
     """One line of the trace."""
 
-    what: str  # op | comm | group | wait | alloc | free | stream | mark
+    what: str  # op | comm | group | wait | alloc | free | stream | sync | mark
     name: str
     number: int = 0  # bytes of alloc/free; id of a comm for its wait; stream or event id
     shapes: tuple[Any, ...] = ()
@@ -100,6 +100,8 @@ class Recorder(TorchDispatchMode):
     def __init__(self, shapes: bool = True, memory: bool = True) -> None:
         super().__init__()
         self.trace = Trace()
+        # What a value read back by the host is taken to be; None lets PyTorch raise.
+        self.host_value: Callable[[torch.Tensor], Any] | None = None
         self.module_path: Callable[[], str] = lambda: ""
         self._shapes = shapes
         self._memory = memory
@@ -119,6 +121,7 @@ class Recorder(TorchDispatchMode):
         self._replace_coalescing()
         self._replace_batches()
         guard.take_log()
+        comm_ops.complete_meta()
         super().__enter__()
         return self
 
@@ -216,6 +219,10 @@ class Recorder(TorchDispatchMode):
             self._add(Entry("op", name, shapes=self._shapes_of(args)))
             answer = _ANSWERED[name]
             return args[answer] if type(answer) is int else answer
+        if name == "aten::_local_scalar_dense" and self.host_value is not None:
+            self._drain()
+            self._add(Entry("sync", "item", bytes_of(args), shapes=self._shapes_of(args)))
+            return self.host_value(args[0])
         row = comm_ops.lookup(name)
         self._drain()
         result = func(*args, **kwargs)

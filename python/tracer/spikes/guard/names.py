@@ -107,6 +107,36 @@ def _rng_state(device: Any = None) -> torch.Tensor:
     return torch.zeros(16, dtype=torch.uint8, device="cpu")
 
 
+class Generator:
+    """`torch.cuda.default_generators[0]`: keeps what it is given, draws nothing."""
+
+    def __init__(self) -> None:
+        self.state = _rng_state()
+
+    def get_state(self) -> torch.Tensor:
+        """The state given last."""
+        return self.state
+
+    def set_state(self, state: torch.Tensor) -> None:
+        """Takes a state."""
+        self.state = state
+
+    graphsafe_get_state = get_state
+    graphsafe_set_state = set_state
+
+    def clone_state(self) -> Generator:
+        """Another of the same."""
+        return Generator()
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Ignores the seed."""
+        return self
+
+    def initial_seed(self) -> int:
+        """Zero."""
+        return 0
+
+
 def install_names() -> list[str]:
     """Replaces the names in `torch.cuda`; returns what was replaced."""
     cuda = torch.cuda
@@ -121,10 +151,15 @@ def install_names() -> list[str]:
         "is_bf16_supported": True,
     }  # fmt: skip
     for name, value in fixed.items():
-        _replace(cuda, name, lambda *_, answer=value, **__: answer)
+        for module in (cuda, cuda.random, cuda.memory):  # which import some by value
+            if hasattr(module, name):
+                _replace(module, name, lambda *_, answer=value, **__: answer)
+    for module in (cuda, cuda.random):
+        _replace(module, "get_rng_state", _rng_state)
+    _replace(torch._C, "_cuda_getDevice", lambda: 0)
     _replace(cuda, "memory_stats", lambda *_, **__: {})
-    _replace(cuda, "get_rng_state", _rng_state)
     _replace(cuda, "get_device_properties", _properties)
+    _replace(cuda, "default_generators", (Generator(),))
     _replace(cuda, "Stream", Stream)
     _replace(cuda, "Event", Event)
     _replace(cuda, "current_stream", current_stream)
@@ -134,8 +169,21 @@ def install_names() -> list[str]:
     _replace(cuda, "device", device_context)
     # With is_available() true, FakeTensorMode would try to place constants on the device.
     _replace(FakeTensorMode, "avoid_device_init", property(lambda self: True))
+    _replace(torch.Tensor, "type", _type)
     _replace(torch.nn.Module, "_apply", _apply)
     return REPLACED
+
+
+def _type(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """`Tensor.type()`, which of a fake cuda tensor leaves "cuda" out; frameworks compare the name."""
+    answer = _plain_type(self, dtype, *args, **kwargs)
+    if dtype is None and self.device.type == "cuda" and answer.startswith("torch."):
+        if not answer.startswith("torch.cuda."):
+            return answer.replace("torch.", "torch.cuda.", 1)
+    return answer
+
+
+_plain_type = torch.Tensor.type
 
 
 def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
@@ -154,5 +202,7 @@ def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Mod
                     continue
                 if isinstance(old, torch.nn.Parameter) and isinstance(new, FakeTensor):
                     new = torch.nn.Parameter(new, old.requires_grad)
+                    for key, value in old.__dict__.items():  # marks that frameworks leave there
+                        new.__dict__.setdefault(key, value)
                 table[name] = new
     return self
