@@ -37,6 +37,7 @@ BACKENDS = {
 # Worth of an implementation beside flash's, and its rate for the plan (FLOP/s of an H200, bf16).
 WEIGHT = {"flash": 1.0, "cudnn": 0.7, "unfused": 0.25, "efficient": 0.06, "math": 0.03}
 PLAN_RATE = {"flash": 350e12, "cudnn": 500e12, "efficient": 200e12, "math": 40e12, "unfused": 60e12}
+EXTRA_S = {"cudnn": 0.15}  # cuDNN plans each new shape
 FEW = {"efficient": 60, "math": 30}  # cases enough to know them by
 STORED_SCORES = ("math", "unfused")
 MOST_SCORE_BYTES = 8 << 30
@@ -78,7 +79,10 @@ def cases(layers: list[Layer], device: Device | None, options: argparse.Namespac
                         "mode": options.mode,
                     }
                     share = weight * (0.1 if dtype == "fp16" else 1.0)
-                    result.append(Case(key, worth * share, us, f"{kernel} {direction} {dtype}"))
+                    group = f"{kernel} {direction} {dtype}"
+                    result.append(
+                        Case(key, worth * share, us, group, extra_s=EXTRA_S.get(kernel, 0.0))
+                    )
     if options.mode == "sustained":
         result = [c for c in result if c.key["kernel"] in ("flash", "cudnn")]
         result = sorted(result, key=lambda c: -c.worth)[:120]

@@ -45,7 +45,8 @@ def _case(kind: str, size: int, row: int, stride: int, worth: float, mode: str) 
         "mode": mode,
     }
     us = 10.0 + 1e6 * (size / LINK if kind in HOST_KINDS else moved / HBM)
-    return Case(key, worth, us, kind)
+    # Pinning and filling host memory goes at about 1 GB/s.
+    return Case(key, worth, us, kind, extra_s=size / 1e9 if kind in HOST_KINDS else 0.0)
 
 
 def cases(layers: list[Layer], device: Device | None, options: argparse.Namespace) -> list[Case]:
@@ -75,10 +76,10 @@ def cases(layers: list[Layer], device: Device | None, options: argparse.Namespac
 def _host_call(kind: str, size: int, where: torch.device) -> Call:
     cuda = where.type == "cuda"
     pinned = "pinned" in kind and cuda
-    host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned).random_()
+    host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned).fill_(113)
     device = torch.randint(0, 256, (size,), dtype=torch.uint8, device=where)
     if kind.startswith("h2d_d2h"):
-        other = torch.empty(size, dtype=torch.uint8, pin_memory=pinned).random_()
+        other = torch.empty(size, dtype=torch.uint8, pin_memory=pinned).fill_(113)
         target = torch.empty_like(device)
         side = torch.cuda.Stream() if cuda else None
 

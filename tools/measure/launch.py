@@ -43,6 +43,7 @@ def operators(where: torch.device) -> dict[str, Call]:
     out = torch.empty_like(x)
     q = torch.randn(1, 1, 16, 16, device=where, dtype=dtype)
     g = torch.randn(16, 64, device=where, dtype=dtype, requires_grad=True)
+    index = torch.tensor([1, 2], device=where)
     layer = torch.nn.Linear(64, 64, device=where, dtype=dtype)
     parameters = [torch.randn(64, device=where).requires_grad_() for _ in range(8)]
     for p in parameters:
@@ -70,7 +71,7 @@ def operators(where: torch.device) -> dict[str, Call]:
         "rms_norm": lambda: F.rms_norm(x, (64,)),
         "sdpa": lambda: F.scaled_dot_product_attention(q, q, q),
         "cat": lambda: torch.cat((x, x)),
-        "index_select": lambda: x.index_select(0, torch.tensor([1, 2], device=where)),
+        "index_select": lambda: x.index_select(0, index),
         "adamw_fused_8": fused.step,
         "adamw_foreach_8": foreach.step,
     }

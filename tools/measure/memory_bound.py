@@ -77,7 +77,10 @@ def cases(layers: list[Layer], device: Device | None, options: argparse.Namespac
                     "mode": options.mode,
                 }
                 us = 4.0 + 1e6 * traffic / PLAN_BANDWIDTH
-                result.append(Case(key, worth * share * kernel.weight, us, kernel.name))
+                compiled = 0.2 if kernel.name.endswith(".triton") else 0.0  # each new block size
+                result.append(
+                    Case(key, worth * share * kernel.weight, us, kernel.name, extra_s=compiled)
+                )
     return result
 
 

@@ -12,6 +12,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -22,12 +23,13 @@ import attention
 import gemm
 import memory_bound
 from kit import ncu, runner
+from kit.budget import Budget
 from kit.companion import Companion, Load
 from kit.device import Device
 from kit.errors import Refused
 from kit.layers import Layer
 from kit.runner import Case, Context, Item, Measured
-from kit.tables import Row
+from kit.tables import Row, load
 from kit.timing import Call, Options, Timing
 
 REPEATS = 3
@@ -160,10 +162,18 @@ def measure(context: Context, case: Case) -> Measured:
     rows.append(
         _row(case, Load("none"), alone, 0.0)
     )  # last: its presence says that the case is done
-    if context.options.ncu and "ncu done" not in context.cache:
-        context.cache["ncu done"] = True
+    if _wants_counters(context):
         return [("overlap", r) for r in rows] + _counters(context)
     return [("overlap", r) for r in rows]
+
+
+def _wants_counters(context: Context) -> bool:
+    """Once a run, if asked for, in time, and not there yet."""
+    options = context.options
+    if not options.ncu or "ncu" in context.cache or not context.budget.fits(options.ncu_s):
+        return False
+    context.cache["ncu"] = True
+    return not load(options.out / "ncu.csv", allow_torn=True).rows
 
 
 def _row(case: Case, load: Load, timing: Timing, rate: float) -> Row:
@@ -231,7 +241,9 @@ def run_under_ncu(argv: list[str]) -> int:
     parser = runner.parser_of(ITEM)
     options = parser.parse_args(argv)
     device = runner.open_device(options.device, options.tiny)
-    context = Context(device, runner.Bench(device), options)
+    # ncu saves and restores memory around each kernel: keep the pools small.
+    device = replace(device, memory_bytes=device.memory_bytes // 4)
+    context = Context(device, runner.Bench(device), options, Budget(options.budget_s))
     for case, table in subjects(runner.load_layers(options.layers), device, options.tiny):
         try:
             key: Row = {**_plain(table, case.key)}
@@ -257,7 +269,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ncu", action="store_true", help="also read hardware counters of each subject"
     )
-    parser.add_argument("--ncu-s", type=float, default=150.0, help="seconds that ncu may take")
+    parser.add_argument("--ncu-s", type=float, default=120.0, help="seconds that ncu may take")
     parser.add_argument("--under-ncu", action="store_true", help=argparse.SUPPRESS)
 
 

@@ -92,7 +92,9 @@ def class_of(table: str, row: Row) -> tuple[str, float, str]:
         return name, gemm_tflops(row), "TFLOP/s"
     if table == "attention":
         length = "s < 2048" if num(row, "s_q") < 2048 else "s >= 2048"
-        name = f"{row['kernel']} {row['pass']} {row['dtype']} {row['mode']}, d={row['d']}, {length}"
+        d = num(row, "d")
+        heads = "d <= 64" if d <= 64 else "d <= 128" if d <= 128 else "d > 128"
+        name = f"{row['kernel']} {row['pass']} {row['dtype']} {row['mode']}, {heads}, {length}"
         return name, attention_tflops(row), "TFLOP/s"
     if table == "memory_bound":
         large = "large" if num(row, "bytes") >= LARGE_BYTES else "small"

@@ -146,7 +146,7 @@ class Companion:
         held = self.cache.get(name)
         if not isinstance(held, torch.Tensor) or held.nbytes < size:
             if pinned:
-                held = torch.empty(size, dtype=torch.uint8, pin_memory=True).random_()
+                held = torch.empty(size, dtype=torch.uint8, pin_memory=True).fill_(113)
             else:
                 held = torch.randn(size // 2, device=self.device.torch_device).to(torch.bfloat16)
             self.cache[name] = held

@@ -62,10 +62,17 @@ class Device:
     def synchronize(self) -> None:
         """Waits for the current stream, and only for it: a companion may run on another one."""
         if self.kind == "cuda":
+            torch.cuda.current_stream().synchronize()
+
+    def alive(self) -> bool:
+        """False once a fault has made the device's context unusable: then even a sum fails."""
+        if self.kind == "cuda":
             try:
+                torch.zeros(1, device=self.torch_device).add_(1)
                 torch.cuda.current_stream().synchronize()
-            except RuntimeError as error:
-                raise DeviceLost(str(error).splitlines()[0]) from error
+            except RuntimeError:
+                return False
+        return True
 
     def hold(self, microseconds: float) -> None:
         """Keeps the device's stream busy, so that the host can queue work behind it."""
@@ -127,7 +134,8 @@ def slug_of(name: str) -> str:
 def guarded(call: Callable[[], Any], device: Device) -> Any:
     """Runs `call` to its end on the device; what torch cannot do there becomes Refused.
 
-    A CUDA fault (illegal address, launch failure) leaves the context unusable: DeviceLost.
+    A fault (illegal address, launch failure) leaves the device's context unusable: DeviceLost. Texts
+    do not tell one from the other ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED"), a probe does.
     """
     try:
         result = call()
@@ -137,6 +145,6 @@ def guarded(call: Callable[[], Any], device: Device) -> Any:
         raise OutOfMemory("out of device memory") from error
     except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if "CUDA error" in text and "not supported" not in text:
+        if not device.alive():
             raise DeviceLost(text) from error
         raise Refused(text[:200]) from error

@@ -127,23 +127,47 @@ def attention(loaded: Loaded, folder: Path) -> Path:
     )
 
 
+PANELS = {
+    "norms, residual": ("rmsnorm", "layernorm", "add", "dropout", "transpose"),
+    "activations, rotary": ("swiglu", "gelu", "rotary"),
+    "losses, softmax, embedding": ("softmax", "cross_entropy", "embedding"),
+    "optimizer, gradients": ("adamw", "gradient"),
+    "casts, copies": ("cast", "copy", "fill", "sum"),
+    "experts' routing": ("moe",),
+}
+
+
 def memory_bound(loaded: Loaded, folder: Path) -> Path:
-    """Bandwidth over traffic, by kernel."""
+    """Bandwidth over traffic, by kernel, a panel for each family."""
     points: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in loaded.rows:
-        size = 2.0 ** round(analysis.num(row, "bytes")).bit_length()
+        size = 2.0 ** (int(row["bytes"]) - 1).bit_length()
         points[str(row["kernel"])][size].append(analysis.bandwidth(row))
     peak = analysis.sheet_of(loaded.header.get("gpu", "")).get("memory_GBps", 0.0)
-    return _lines(
-        loaded,
-        folder,
-        "memory_bound.png",
-        "Memory-bound kernels",
-        "least traffic of one call (B)",
-        "least traffic / time (GB/s)",
-        points,
-        peak,
-    )
+    mark = "" if loaded.is_data else "  [tiny, not data]"
+    figure, grid = plt.subplots(2, 3, figsize=(15, 8), dpi=90, sharex=True, sharey=True)
+    figure.suptitle(f"Memory-bound kernels: {loaded.header.get('gpu_name', '?')}{mark}")
+    for axes, (family, starts) in zip(grid.flat, PANELS.items(), strict=True):
+        kinds = sorted(k for k in points if k.startswith(starts))
+        for i, kind in enumerate(kinds):
+            xs = sorted(points[kind])
+            ys = [analysis.statistics.median(points[kind][x]) for x in xs]
+            style = ("-", "--", ":")[i // len(COLORS) % 3]
+            axes.plot(xs, ys, style, marker="o", ms=2.5, lw=1.0, label=kind, color=COLORS[i % 8])
+        if peak:
+            axes.axhline(peak, ls="--", lw=0.8, color="#666666")
+        axes.set_title(family, fontsize=10)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.grid(True, alpha=0.3)
+        if kinds:
+            axes.legend(fontsize=7, loc="lower right")
+    figure.supxlabel("least traffic of one call (B)", fontsize=10)
+    figure.supylabel("least traffic / time (GB/s); dashed: data sheet", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(folder / "memory_bound.png")
+    plt.close(figure)
+    return folder / "memory_bound.png"
 
 
 def copies(loaded: Loaded, folder: Path) -> Path:

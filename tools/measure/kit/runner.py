@@ -37,6 +37,7 @@ from kit.layers import DEFAULT_PATH, Layer, load_layers
 from kit.tables import TABLES, Appender, Row, Value
 from kit.timing import Bench, Options
 
+RAMP_S = 0.5  # load before the first case, which brings an idle GPU to its clock
 CASE_OVERHEAD_S = 0.012  # host work around one case: views, events, quartiles
 
 
@@ -49,6 +50,7 @@ class Case:
     est_us: float  # of one call, from a roofline
     group: str  # line of the plan
     cost_s: float = 0.0  # seconds, where the samples are no guide
+    extra_s: float = 0.0  # seconds besides the samples: compiling, filling
 
 
 @dataclass
@@ -58,6 +60,7 @@ class Context:
     device: Device
     bench: Bench
     options: argparse.Namespace
+    budget: Budget
     cache: dict[str, object] = field(default_factory=dict)  # pools, libraries: made once, kept
 
 
@@ -154,9 +157,10 @@ def cost_s(item: Item, case: Case, options: argparse.Namespace) -> float:
         return case.cost_s
     o = item.timing
     busy = (3 * case.est_us + max(o.target_us, o.min_samples * case.est_us)) / 1e6
+    fixed = CASE_OVERHEAD_S + case.extra_s
     if options.mode == "sustained":
-        return 2 * busy + 0.04 + CASE_OVERHEAD_S
-    return busy + min(o.max_idle_s, o.idle_fraction * busy) + CASE_OVERHEAD_S
+        return 2 * busy + 0.04 + fixed
+    return busy + min(o.max_idle_s, o.idle_fraction * busy) + fixed
 
 
 def start_s(item: Item, options: argparse.Namespace) -> float:
@@ -277,9 +281,11 @@ def _loop(
     todo = [c for c in cases if _case_key(main_writer, c) not in main_writer.done]
     tally.kept = len(cases) - len(todo)
     bench = Bench(device, None if device.tiny else item.timing)
-    context = Context(device, bench, options)
+    context = Context(device, bench, options, budget)
     if options.mode == "sustained" and todo:
         bench.heat(0.01 if device.tiny else max(0.0, min(options.heat_s, budget.left_s())))
+    elif todo and device.kind == "cuda":
+        bench.ramp(RAMP_S)
     shown = time.monotonic()
     for position, case in enumerate(todo):
         if stop.asked:

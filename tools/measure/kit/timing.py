@@ -95,24 +95,26 @@ class Bench:
 
     def heat(self, seconds: float) -> None:
         """Loads the device with large bf16 products for `seconds`, and from then on."""
+        self._heater = self.ramp(seconds)
+
+    def ramp(self, seconds: float) -> Call:
+        """Loads the device with large bf16 products for `seconds`; returns one such product."""
         size = 64 if self.device.tiny else 8192
-        a, b = (
-            torch.randn(size, size, device=self.device.torch_device).to(torch.bfloat16)
-            for _ in range(2)
-        )
+        where = self.device.torch_device
+        a, b = (torch.randn(size, size, device=where).to(torch.bfloat16) for _ in range(2))
         c = torch.empty_like(a)
 
-        def heater() -> None:
+        def product() -> None:
             torch.mm(a, b, out=c)
 
-        guarded(heater, self.device)
-        self._heater_us = self._span(heater, 3)[0] / 3
+        guarded(product, self.device)
+        self._heater_us = self._span(product, 3)[0] / 3
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for _ in range(20):
-                heater()
+                product()
             self.device.synchronize()
-        self._heater = heater
+        return product
 
     def time(self, calls: Sequence[Call], *, hold: bool = True) -> Timing:
         """Times one call, going round `calls` (equal work on different inputs).

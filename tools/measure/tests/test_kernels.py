@@ -15,6 +15,7 @@ from conftest import ROOT
 import attention
 import gemm
 from kit import companion, models
+from kit.budget import Budget
 from kit.device import open_device
 from kit.errors import Refused
 from kit.pool import Pool, make_pools
@@ -27,7 +28,7 @@ CPU = open_device("cpu", True)
 
 
 def context() -> Context:
-    return Context(CPU, Bench(CPU), argparse.Namespace(tiny=True, blas="default"))
+    return Context(CPU, Bench(CPU), argparse.Namespace(tiny=True, blas="default"), Budget(9.0))
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,16 @@ def fail(error: Exception):
     return call
 
 
-def test_errors_are_sorted_into_refused_and_lost():
+def test_errors_are_sorted_into_refused_and_lost(monkeypatch):
     with pytest.raises(OutOfMemory):
         guarded(fail(torch.OutOfMemoryError("no")), CPU)
     with pytest.raises(Refused, match="not implemented"):
         guarded(fail(RuntimeError("not implemented\nC++ trace")), CPU)
+    with pytest.raises(Refused, match="CUBLAS"):
+        guarded(fail(RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED")), CPU)
+    monkeypatch.setattr(Device, "alive", lambda self: False)
     with pytest.raises(DeviceLost, match="illegal"):
         guarded(fail(RuntimeError("CUDA error: an illegal memory access")), CPU)
-    with pytest.raises(Refused):
-        guarded(fail(RuntimeError("CUDA error: operation not supported")), CPU)
 
 
 def test_a_cpu_run_must_be_tiny():
