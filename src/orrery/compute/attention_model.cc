@@ -1,0 +1,83 @@
+#include "orrery/compute/attention_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "orrery/compute/constants.h"
+
+namespace orrery::compute {
+namespace {
+
+using cluster::Arch;
+using graph::Attention;
+using graph::AttentionKernel;
+
+constexpr std::int64_t kBlock = 128;
+
+AttentionRate RateOf(AttentionKernel kernel, Arch arch) {
+  if (kernel == AttentionKernel::kFlash3 && arch == Arch::kHopper) return kFlash3Rate;
+  if (kernel == AttentionKernel::kCudnn && arch == Arch::kHopper) return kCudnnHopperRate;
+  if (kernel == AttentionKernel::kCudnn && arch == Arch::kBlackwell) return kCudnnBlackwellRate;
+  return kFlash2Rate[Index(arch)];
+}
+
+std::int64_t Padded(std::int64_t d) {
+  for (const std::int64_t size : {32, 64, 96, 128, 192, 256}) {
+    if (d <= size) return size;
+  }
+  return (d + 63) / 64 * 64;
+}
+
+std::int64_t Blocks(std::int64_t length) { return (length + kBlock - 1) / kBlock; }
+
+// Blocks of 128x128 scores that one head visits. Bottom-right aligned: query i sees keys
+// 0 … i + s_kv - s_q.
+double VisitedBlocks(const Attention& a) {
+  const double q = static_cast<double>(Blocks(a.seq_q));
+  const double kv = static_cast<double>(Blocks(a.seq_kv));
+  if (!a.causal) return q * kv;
+  if (kv >= q) return q * (kv - q) + q * (q + 1) / 2;
+  return kv * (kv + 1) / 2;
+}
+
+double Bytes(const Attention& a) {
+  const double e = static_cast<double>(graph::SizeOf(a.dtype));
+  const double d = static_cast<double>(a.head_dim), b = static_cast<double>(a.batch);
+  const double q = b * static_cast<double>(a.heads) * static_cast<double>(a.seq_q) * d * e;
+  const double kv = b * static_cast<double>(a.kv_heads) * static_cast<double>(a.seq_kv) * d * e;
+  // Forward: q, o, k, v. Backward: q, o, dO read, dQ accumulated in fp32 and cast; k, v, dK, dV.
+  if (a.pass == graph::Pass::kForward) return 2 * q + 2 * kv;
+  return 4 * q + 3 * q * 4 / e + 4 * kv;
+}
+
+}  // namespace
+
+ModelTime AttentionTime(const Attention& a, const DeviceRates& device) {
+  const bool forward = a.pass == graph::Pass::kForward;
+  ModelTime time;
+  time.fixed_s = forward ? kKernelFloor_s : 3 * kKernelFloor_s;
+  if (a.batch <= 0 || a.heads <= 0 || a.seq_q <= 0 || a.seq_kv <= 0 || a.head_dim <= 0) return time;
+  const std::size_t type = static_cast<std::size_t>(a.dtype);
+  const double d = static_cast<double>(Padded(a.head_dim));
+  const AttentionRate rates = RateOf(a.kernel, device.arch);
+  // Clocks per score: products 2·d/F, exponentials not hidden kExpStall/16.
+  const double exp_share = kExpStall / kExpPerClock * device.macs_per_clock[type] / (2.0 * 128.0);
+  const double head = (1 + exp_share) / (1 + exp_share * 128.0 / d);
+  const double rate = device.peak(a.dtype) / device.sms *
+                      (forward ? rates.forward : rates.backward) * head *
+                      (a.causal ? kCausalRate : 1.0);
+  const double block_s = static_cast<double>(kBlock * kBlock) * d * (forward ? 4 : 10) / rate;
+  const double heads = static_cast<double>(a.batch) * static_cast<double>(a.heads);
+  // Items run over queries forward, over keys backward; the longest sees the whole other side.
+  const double items = heads * static_cast<double>(Blocks(forward ? a.seq_q : a.seq_kv));
+  const double longest = static_cast<double>(Blocks(forward ? a.seq_kv : a.seq_q));
+  const double mean = heads * VisitedBlocks(a) / device.sms;
+  const double busiest =
+      a.causal ? std::max(mean, longest) : std::ceil(items / device.sms) * longest;
+  time.compute_s = busiest * block_s + kMemoryLatency_s;
+  time.memory_s = StreamTime(device, Bytes(a), kStreamRate);
+  return time;
+}
+
+}  // namespace orrery::compute

@@ -1,0 +1,78 @@
+#include "orrery/compute/constants.h"
+
+namespace orrery::compute {
+namespace {
+
+constexpr ConstantKind kFact = ConstantKind::kFact;
+constexpr ConstantKind kModel = ConstantKind::kModel;
+constexpr ConstantKind kSpread = ConstantKind::kSpread;
+
+// clang-format off
+constexpr Constant kConstants[] = {
+    {"kMacsPerClock[volta]", kFact, kMacsPerClock[0], 512, 512, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA V100 architecture white paper"},
+    {"kMacsPerClock[ampere]", kFact, kMacsPerClock[1], 1024, 1024, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA A100 architecture white paper"},
+    {"kMacsPerClock[hopper]", kFact, kMacsPerClock[2], 2048, 2048, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA H100 architecture white paper"},
+    {"kMacsPerClock[blackwell]", kFact, kMacsPerClock[3], 4096, 4096, "1/clock/SM", "dense 16-bit multiply-adds", "B200 data sheet: 2.25 PFLOP/s over 148 SMs at 1.85 GHz"},
+    {"kL2BytesPerClock", kFact, kL2BytesPerClock, 64, 64, "B/clock/SM", "L2 read port of an SM", "NVIDIA A100 white paper: 5,120 B/clock in all; same port since Volta"},
+    {"kExpPerClock", kFact, kExpPerClock, 16, 16, "1/clock/SM", "exponentials of the special-function units", "CUDA programming guide, arithmetic throughput table"},
+
+    {"kGemmRate16[volta]", kModel, kGemmRate16[0], 0.72, 0.86, "of peak", "16-bit rate a large GEMM sustains", "cuBLAS on V100: 90 to 107 of 125 TFLOP/s"},
+    {"kGemmRate16[ampere]", kModel, kGemmRate16[1], 0.80, 0.87, "of peak", "16-bit and TF32 rate a large GEMM sustains", "cuBLAS on A100: 250 to 271 of 312 TFLOP/s"},
+    {"kGemmRate16[hopper]", kModel, kGemmRate16[2], 0.68, 0.80, "of peak", "16-bit and TF32 rate a large GEMM sustains at the power limit", "cuBLAS on H100 SXM, random data: 670 to 794 of 989 TFLOP/s"},
+    {"kGemmRate16[blackwell]", kModel, kGemmRate16[3], 0.68, 0.80, "of peak", "16-bit and TF32 rate a large GEMM sustains at the power limit", "cuBLAS on B200: 1,550 to 1,745 of 2,250 TFLOP/s"},
+    {"kGemmRateFp8Hopper", kModel, kGemmRateFp8Hopper, 0.58, 0.75, "of peak", "fp8 rate a large GEMM sustains", "cuBLASLt on H100 SXM: 1,150 to 1,480 of 1,979 TFLOP/s"},
+    {"kGemmRateFp8Blackwell", kModel, kGemmRateFp8Blackwell, 0.60, 0.78, "of peak", "fp8 rate a large GEMM sustains", "cuBLASLt on B200: 2,800 to 3,450 of 4,500 TFLOP/s"},
+    {"kGemmRateFp32", kModel, kGemmRateFp32, 0.80, 0.95, "of peak", "fp32 rate a large GEMM sustains on CUDA cores", "cuBLAS SGEMM on V100 and A100: 14 of 15.7, 18 of 19.5 TFLOP/s"},
+    {"kOperandStall", kModel, kOperandStall, 0.10, 0.50, "", "part of operand delivery from L2 not hidden behind multiply-adds", "CUTLASS tile sweeps on A100: 128x128 3 %, 64x64 10 to 20 % below 256x128"},
+    {"kMemoryLatency_s", kModel, kMemoryLatency_s, 0.4e-6, 0.9e-6, "s", "load to first use from HBM", "microbenchmarks: A100 about 470 ns, H100 about 600 ns"},
+    {"kMisalignedRate", kModel, kMisalignedRate, 0.30, 0.80, "", "GEMM rate when a row is no multiple of 16 bytes", "NVIDIA deep learning performance guide, alignment figure"},
+
+    {"kFlash2Rate[volta].forward", kModel, kFlash2Rate[0].forward, 0.25, 0.50, "of peak", "memory-efficient attention where flash2 does not exist", "xFormers/CUTLASS attention on V100"},
+    {"kFlash2Rate[volta].backward", kModel, kFlash2Rate[0].backward, 0.20, 0.40, "of peak", "the same, backward", "xFormers/CUTLASS attention on V100"},
+    {"kFlash2Rate[ampere].forward", kModel, kFlash2Rate[1].forward, 0.65, 0.73, "of peak", "flash2 forward", "FlashAttention-2 paper, A100, d = 128: up to 227 TFLOP/s"},
+    {"kFlash2Rate[ampere].backward", kModel, kFlash2Rate[1].backward, 0.50, 0.63, "of peak", "flash2 backward", "FlashAttention-2 paper, A100, d = 128: up to 196 TFLOP/s"},
+    {"kFlash2Rate[hopper].forward", kModel, kFlash2Rate[2].forward, 0.33, 0.42, "of peak", "flash2 forward", "FlashAttention-3 paper, H100: flash2 350 to 400 TFLOP/s"},
+    {"kFlash2Rate[hopper].backward", kModel, kFlash2Rate[2].backward, 0.26, 0.34, "of peak", "flash2 backward", "FlashAttention-2 paper, H100: up to 335 TFLOP/s"},
+    {"kFlash2Rate[blackwell].forward", kModel, kFlash2Rate[3].forward, 0.12, 0.25, "of peak", "flash2 forward, on the older matrix instructions", "flash2 keeps about its H100 rate"},
+    {"kFlash2Rate[blackwell].backward", kModel, kFlash2Rate[3].backward, 0.10, 0.20, "of peak", "flash2 backward, on the older matrix instructions", "flash2 keeps about its H100 rate"},
+    {"kFlash3Rate.forward", kModel, kFlash3Rate.forward, 0.60, 0.70, "of peak", "flash3 forward on Hopper", "FlashAttention-3 paper, H100, d = 128: up to 650 TFLOP/s"},
+    {"kFlash3Rate.backward", kModel, kFlash3Rate.backward, 0.48, 0.58, "of peak", "flash3 backward on Hopper", "FlashAttention-3 paper, H100, d = 128: up to 560 TFLOP/s"},
+    {"kCudnnHopperRate.forward", kModel, kCudnnHopperRate.forward, 0.55, 0.68, "of peak", "cuDNN fused attention forward", "FlashAttention-3 paper, cuDNN curves; cuDNN 9 notes"},
+    {"kCudnnHopperRate.backward", kModel, kCudnnHopperRate.backward, 0.45, 0.58, "of peak", "cuDNN fused attention backward", "FlashAttention-3 paper, cuDNN curves; cuDNN 9 notes"},
+    {"kCudnnBlackwellRate.forward", kModel, kCudnnBlackwellRate.forward, 0.50, 0.68, "of peak", "cuDNN fused attention forward", "cuDNN on B200: 1,200 to 1,500 TFLOP/s"},
+    {"kCudnnBlackwellRate.backward", kModel, kCudnnBlackwellRate.backward, 0.35, 0.55, "of peak", "cuDNN fused attention backward", "cuDNN on B200: 850 to 1,200 TFLOP/s"},
+    {"kExpStall", kModel, kExpStall, 0.40, 1.00, "", "part of the exponentials not hidden behind products", "FlashAttention-2/-3 papers: d = 64 reaches 0.84 (A100), 0.77 (H100) of d = 128"},
+    {"kCausalRate", kModel, kCausalRate, 0.85, 0.98, "", "rate with a causal mask relative to without, same visited blocks", "FlashAttention-2/-3 papers at 16k"},
+
+    {"kStreamRate", kModel, kStreamRate, 0.82, 0.94, "of HBM", "element-wise kernels, optimizer, copies", "STREAM-like tests on V100 to H100: 0.86 to 0.93"},
+    {"kRowReductionRate", kModel, kRowReductionRate, 0.65, 0.88, "of HBM", "norms, softmax, cross entropy", "Apex and Triton norm benchmarks on A100 and H100"},
+    {"kScatterRate", kModel, kScatterRate, 0.45, 0.80, "of HBM", "embedding, transpose, backward of norms", "Apex layer-norm backward; CUDA transpose sample"},
+    {"kL2Rate", kModel, kL2Rate, 0.30, 0.65, "of L2 ports", "achieved L2 bandwidth of a streaming kernel", "microbenchmarks: A100 about 4, H100 about 5.5 TB/s"},
+    {"kL2Usable", kModel, kL2Usable, 0.30, 0.80, "of L2", "part of the L2 that keeps a kernel's operands for the next one", "two partitions; A100 and H100 cache-residency tests"},
+
+    {"kKernelFloor_s", kModel, kKernelFloor_s, 1.2e-6, 2.5e-6, "s", "shortest kernel on the device", "Nsight traces of empty and tiny kernels"},
+    {"kLaunchLatency_s", kModel, kLaunchLatency_s, 2.5e-6, 6e-6, "s", "host call to start on an idle device", "CUDA launch-latency benchmarks over PCIe 4 and 5"},
+    {"kHostGemmForward_s", kModel, kHostGemmForward_s, 6e-6, 16e-6, "s", "host time of a linear layer's launch, Python and autograd included", "PyTorch profiler traces, eager"},
+    {"kHostGemmBackward_s", kModel, kHostGemmBackward_s, 4e-6, 12e-6, "s", "host time of a gradient GEMM from the autograd thread", "PyTorch profiler traces, eager"},
+    {"kHostAttentionForward_s", kModel, kHostAttentionForward_s, 12e-6, 40e-6, "s", "host time of a fused attention call", "PyTorch profiler traces, flash-attn binding"},
+    {"kHostAttentionBackward_s", kModel, kHostAttentionBackward_s, 10e-6, 35e-6, "s", "host time of a fused attention gradient", "PyTorch profiler traces, flash-attn binding"},
+    {"kHostForward_s", kModel, kHostForward_s, 4e-6, 12e-6, "s", "host time of any other operator, forward", "PyTorch profiler traces, eager"},
+    {"kHostBackward_s", kModel, kHostBackward_s, 3e-6, 10e-6, "s", "host time of any other operator, backward", "PyTorch profiler traces, eager"},
+    {"kHostOptimizer_s", kModel, kHostOptimizer_s, 4e-6, 15e-6, "s", "host time of one multi-tensor launch", "PyTorch profiler traces, fused Adam"},
+    {"kHostTimed_s", kModel, kHostTimed_s, 3e-6, 10e-6, "s", "host time of a traced kernel whose operator is unknown", "mean of the above"},
+    {"kHostComm_s", kModel, kHostComm_s, 8e-6, 30e-6, "s", "host time to enqueue one communication through c10d", "PyTorch profiler traces, ProcessGroupNCCL"},
+
+    {"kSpreadGemm", kSpread, kSpreadGemm, 0.05, 0.20, "relative", "modelled GEMM", "a priori"},
+    {"kSpreadAttention", kSpread, kSpreadAttention, 0.06, 0.25, "relative", "modelled attention", "a priori"},
+    {"kSpreadMemory", kSpread, kSpreadMemory, 0.08, 0.30, "relative", "modelled memory-bound kernel", "a priori"},
+    {"kSpreadFloor", kSpread, kSpreadFloor, 0.15, 0.50, "relative", "the fixed part of any modelled kernel", "a priori"},
+    {"kSpreadScaled", kSpread, kSpreadScaled, 0.05, 0.25, "relative", "scaled from another device", "SimAI paper: CP-Model 13 to 15 %"},
+    {"kSpreadInterpolated", kSpread, kSpreadInterpolated, 0.02, 0.10, "relative", "interpolated between measured shapes", "a priori"},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Constant> Constants() { return kConstants; }
+
+}  // namespace orrery::compute

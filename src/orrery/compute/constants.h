@@ -1,0 +1,85 @@
+// Every constant of the kernel models, in one place: value here; range, unit, meaning and source in
+// Constants() (constants.cc), which docs/compute.md repeats and a test holds to it.
+//
+// All are a-priori values from published measurements or microbenchmarks of the hardware; none was
+// fitted to a training run. Facts of an architecture stand apart from constants of a model.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "orrery/cluster/cluster.h"
+
+namespace orrery::compute {
+
+inline constexpr std::size_t kArchs = 4;
+constexpr std::size_t Index(cluster::Arch arch) { return static_cast<std::size_t>(arch); }
+using ByArch = std::array<double, kArchs>;  // Volta, Ampere, Hopper, Blackwell
+
+// Facts. Dense 16-bit multiply-adds per clock and SM; bytes an SM reads from L2 per clock; the
+// special-function unit's exponentials per clock and SM.
+inline constexpr ByArch kMacsPerClock = {512, 1024, 2048, 4096};
+inline constexpr double kL2BytesPerClock = 64;
+inline constexpr double kExpPerClock = 16;
+
+// GEMM.
+inline constexpr ByArch kGemmRate16 = {0.80, 0.85, 0.74, 0.75};
+inline constexpr double kGemmRateFp8Hopper = 0.66;
+inline constexpr double kGemmRateFp8Blackwell = 0.70;
+inline constexpr double kGemmRateFp32 = 0.90;
+inline constexpr double kOperandStall = 0.25;
+inline constexpr double kMemoryLatency_s = 0.6e-6;
+inline constexpr double kMisalignedRate = 0.5;
+
+// Attention, head size 128, long sequences, fraction of the dense peak.
+struct AttentionRate {
+  double forward, backward;
+};
+inline constexpr std::array<AttentionRate, kArchs> kFlash2Rate = {
+    {{0.40, 0.30}, {0.72, 0.60}, {0.38, 0.31}, {0.18, 0.15}}};
+inline constexpr AttentionRate kFlash3Rate = {0.66, 0.55};
+inline constexpr AttentionRate kCudnnHopperRate = {0.63, 0.53};
+inline constexpr AttentionRate kCudnnBlackwellRate = {0.60, 0.45};
+inline constexpr double kExpStall = 0.84;
+inline constexpr double kCausalRate = 0.92;
+
+// Memory-bound kernels: fraction of HBM bandwidth by what the kernel does, and the L2.
+inline constexpr double kStreamRate = 0.88;
+inline constexpr double kRowReductionRate = 0.78;
+inline constexpr double kScatterRate = 0.65;
+inline constexpr double kL2Rate = 0.45;
+inline constexpr double kL2Usable = 0.50;
+
+// Launch and host, seconds on the reference host.
+inline constexpr double kKernelFloor_s = 1.8e-6;
+inline constexpr double kLaunchLatency_s = 4e-6;
+inline constexpr double kHostGemmForward_s = 10e-6;
+inline constexpr double kHostGemmBackward_s = 7e-6;
+inline constexpr double kHostAttentionForward_s = 25e-6;
+inline constexpr double kHostAttentionBackward_s = 20e-6;
+inline constexpr double kHostForward_s = 8e-6;
+inline constexpr double kHostBackward_s = 6e-6;
+inline constexpr double kHostOptimizer_s = 8e-6;
+inline constexpr double kHostTimed_s = 6e-6;
+inline constexpr double kHostComm_s = 15e-6;
+
+// Spreads (relative standard deviation) of answers by who gave them.
+inline constexpr double kSpreadGemm = 0.10;
+inline constexpr double kSpreadAttention = 0.12;
+inline constexpr double kSpreadMemory = 0.15;
+inline constexpr double kSpreadFloor = 0.30;
+inline constexpr double kSpreadScaled = 0.14;
+inline constexpr double kSpreadInterpolated = 0.05;
+
+enum class ConstantKind { kFact, kModel, kSpread };
+struct Constant {
+  std::string_view name;
+  ConstantKind kind;
+  double value, low, high;  // low, high: what measurements elsewhere would call reasonable
+  std::string_view unit, meaning, source;
+};
+std::span<const Constant> Constants();
+
+}  // namespace orrery::compute

@@ -1,0 +1,54 @@
+#include "orrery/compute/device_rates.h"
+
+#include <algorithm>
+
+#include "orrery/compute/constants.h"
+
+namespace orrery::compute {
+namespace {
+
+using graph::DType;
+
+Status Positive(const cluster::DeviceSpec& device, const char* field, double value) {
+  if (value > 0 && value < 1e30) return {};
+  return InvalidInput("device '{}': {} = {} must be a positive number; give the data-sheet value",
+                      device.name, field, value);
+}
+
+}  // namespace
+
+Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
+  ORRERY_RETURN_IF_ERROR(Positive(device, "sms", device.sms));
+  ORRERY_RETURN_IF_ERROR(Positive(device, "fp16_flops", device.fp16_flops));
+  ORRERY_RETURN_IF_ERROR(Positive(device, "fp32_flops", device.fp32_flops));
+  ORRERY_RETURN_IF_ERROR(
+      Positive(device, "memory_bandwidth_Bps", static_cast<double>(device.memory_bandwidth_Bps)));
+  ORRERY_RETURN_IF_ERROR(Positive(device, "l2_bytes", static_cast<double>(device.l2_bytes)));
+  const std::size_t arch = Index(device.arch);
+  DeviceRates r;
+  r.arch = device.arch;
+  r.sms = device.sms;
+  r.clock_Hz = device.fp16_flops / (2 * r.sms * kMacsPerClock[arch]);
+  r.hbm_Bps = static_cast<double>(device.memory_bandwidth_Bps);
+  r.l2_usable_bytes = kL2Usable * static_cast<double>(device.l2_bytes);
+  r.l2_Bps = std::max(kL2Rate * kL2BytesPerClock * r.clock_Hz * r.sms, r.hbm_Bps);
+
+  const double tf32 = device.tf32_flops > 0 ? device.tf32_flops : device.fp32_flops;
+  const double fp8 = device.fp8_flops > 0 ? device.fp8_flops : device.fp16_flops;
+  r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops,
+                  device.fp16_flops, fp8,  device.fp32_flops};
+  const double rate16 = kGemmRate16[arch];
+  const double rate8 = device.fp8_flops <= 0                      ? rate16
+                       : device.arch == cluster::Arch::kBlackwell ? kGemmRateFp8Blackwell
+                                                                  : kGemmRateFp8Hopper;
+  const double rate_tf32 = device.tf32_flops > 0 ? rate16 : kGemmRateFp32;
+  const std::array<double, kDTypes> rates = {kGemmRateFp32, rate_tf32, rate16,
+                                             rate16,        rate8,     kGemmRateFp32};
+  for (std::size_t i = 0; i < kDTypes; ++i) {
+    r.gemm_flops[i] = rates[i] * r.peak_flops[i];
+    r.macs_per_clock[i] = kMacsPerClock[arch] * r.peak_flops[i] / device.fp16_flops;
+  }
+  return r;
+}
+
+}  // namespace orrery::compute

@@ -1,0 +1,26 @@
+// GEMM on tensor cores, from first principles: tiles, waves, K depth, split-K, memory floor.
+//
+// C is cut into tiles; the busiest SM computes ceil(tiles · splits / sms) of them. One tile takes
+//   main      2·tm·tn·k / (sustained rate per SM · g), the padding of ragged tiles included, where
+//             g = 1 / (1 + stall · e·F / (64·AI)), AI = tm·tn / (tm + tn), taken relative to
+//             256x128: the part of the operand traffic from L2 (64 B per clock and SM) that F
+//             multiply-adds per clock do not hide; it is what makes small tiles slow
+//   fill      one memory latency before the first multiply-add
+//   epilogue  the tile of C to L2, twice when C is read and added to
+// Volta and Ampere pay fill and epilogue for every tile, Hopper and Blackwell (persistent kernels
+// with a producer warp) once. Deep K with few tiles is split; partial sums in fp32 go through L2
+// and cost a second kernel. The fastest tile and split is taken, as a tuned heuristic would.
+// Memory: A, B and C once, or what each wave of tiles re-reads when the operands do not fit in L2.
+// Rows whose length is no multiple of 16 bytes run at kMisalignedRate.
+// Assumes hot clocks under sustained load, cuBLAS-class kernels. Layout only decides alignment.
+// Cost: 8 tiles × up to 3 splits, about 200 ns; no libm but sqrt.
+#pragma once
+
+#include "orrery/compute/device_rates.h"
+#include "orrery/graph/kernel.h"
+
+namespace orrery::compute {
+
+ModelTime GemmTime(const graph::Gemm& gemm, const DeviceRates& device);
+
+}  // namespace orrery::compute

@@ -1,0 +1,48 @@
+#include "orrery/compute/memory_bound_model.h"
+
+#include "orrery/compute/constants.h"
+
+namespace orrery::compute {
+namespace {
+
+using graph::MemoryOp;
+
+double RateOf(const graph::MemoryBound& k) {
+  switch (k.op) {
+    case MemoryOp::kLayerNorm:
+    case MemoryOp::kRmsNorm:
+      return k.pass == graph::Pass::kBackward ? kScatterRate : kRowReductionRate;
+    case MemoryOp::kScaledMaskSoftmax:
+    case MemoryOp::kCrossEntropy:
+      return kRowReductionRate;
+    case MemoryOp::kEmbedding:
+    case MemoryOp::kTranspose:
+      return kScatterRate;
+    case MemoryOp::kGelu:
+    case MemoryOp::kSwiglu:
+    case MemoryOp::kBiasDropoutAdd:
+    case MemoryOp::kRotary:
+    case MemoryOp::kDropout:
+    case MemoryOp::kAdam:
+    case MemoryOp::kGradNorm:
+    case MemoryOp::kGradScale:
+    case MemoryOp::kCast:
+    case MemoryOp::kCopy:
+    case MemoryOp::kAdd:
+    case MemoryOp::kZero:
+      return kStreamRate;
+  }
+  return kStreamRate;
+}
+
+}  // namespace
+
+ModelTime MemoryBoundTime(const graph::MemoryBound& k, const DeviceRates& device) {
+  ModelTime time;
+  time.fixed_s = kKernelFloor_s;
+  const double bytes = static_cast<double>(k.bytes_read) + static_cast<double>(k.bytes_written);
+  if (bytes > 0) time.memory_s = StreamTime(device, bytes, RateOf(k));
+  return time;
+}
+
+}  // namespace orrery::compute

@@ -1,0 +1,244 @@
+// Are the kernel models right? Expected numbers are derived by hand in the comments from a device
+// with round numbers: 100 SMs at 1 GHz.
+#include "orrery/compute/model.h"
+
+#include <gtest/gtest.h>
+
+#include "orrery/compute/attention_model.h"
+#include "orrery/compute/constants.h"
+#include "orrery/compute/gemm_model.h"
+#include "orrery/compute/memory_bound_model.h"
+
+namespace orrery::compute {
+namespace {
+
+using graph::Attention;
+using graph::DType;
+using graph::Gemm;
+using graph::GemmLayout;
+using graph::MemoryBound;
+using graph::MemoryOp;
+using graph::Pass;
+
+// Ampere: 1,024 multiply-adds per clock. 100 SMs · 1 GHz · 2,048 FLOP = 204.8 TFLOP/s.
+cluster::DeviceSpec Round() {
+  cluster::DeviceSpec d;
+  d.name = "round";
+  d.arch = cluster::Arch::kAmpere;
+  d.sms = 100;
+  d.fp16_flops = 204.8e12;
+  d.tf32_flops = 102.4e12;
+  d.fp32_flops = 12.8e12;
+  d.memory_bandwidth_Bps = 1'000'000'000'000;
+  d.l2_bytes = 40'000'000;
+  return d;
+}
+DeviceRates Rates(const cluster::DeviceSpec& d) { return *DeviceRates::Make(d); }
+
+TEST(DeviceRates, ClockFollowsFromThePrintedPeak) {
+  const DeviceRates r = Rates(Round());
+  EXPECT_DOUBLE_EQ(r.clock_Hz, 1e9);
+  // 0.45 of 64 B · 1 GHz · 100 SMs.
+  EXPECT_DOUBLE_EQ(r.l2_Bps, 2.88e12);
+  EXPECT_DOUBLE_EQ(r.l2_usable_bytes, 20e6);
+  // Ampere has no fp8: it runs at the 16-bit rate.
+  EXPECT_EQ(r.peak(DType::kFp8), r.peak(DType::kFp16));
+  EXPECT_EQ(r.peak(DType::kTf32), 102.4e12);
+}
+
+TEST(DeviceRates, MissingRateNamesDeviceAndField) {
+  cluster::DeviceSpec d = Round();
+  d.memory_bandwidth_Bps = 0;
+  const auto r = DeviceRates::Make(d);
+  ASSERT_FALSE(r.ok());
+  EXPECT_EQ(r.status().message(),
+            "device 'round': memory_bandwidth_Bps = 0 must be a positive number; give the "
+            "data-sheet value");
+}
+
+// One tile of 256x128 per SM: m = 2,560, n = 1,280 is 10 · 10 tiles. k = 1,024:
+//   main      2·256·128·1,024 / (0.85 · 2.048e12) = 38.5506 us at g = 1
+//   epilogue  256·128·2 B / 64e9 B/s = 1.024 us
+//   fill      0.6 us
+TEST(GemmModel, OneWaveOfTiles) {
+  const ModelTime t = GemmTime({.m = 2560, .n = 1280, .k = 1024}, Rates(Round()));
+  EXPECT_NEAR(t.compute_s, 40.1746e-6, 1e-10);
+  EXPECT_EQ(t.fixed_s, kKernelFloor_s);
+  EXPECT_TRUE(t.compute_bound());
+}
+
+// A row of tiles more and the busiest SM does two tiles of 256x128: 80.35 us. Of 128x128 tiles
+// there are 22 · 10 = 220, three an SM, each 19.2753 · (1 + 8/64)/(1 + 8/85.33) + 0.512 + 0.6
+// = 20.937 us: the smaller tile wins with 62.81 us.
+TEST(GemmModel, OneTileTooManyIsCutFiner) {
+  const ModelTime t = GemmTime({.m = 2561, .n = 1280, .k = 1024}, Rates(Round()));
+  EXPECT_GT(t.compute_s, 45e-6);
+  EXPECT_LT(t.compute_s, 62.82e-6);
+}
+
+// Hopper pays fill and epilogue once however many tiles an SM does.
+TEST(GemmModel, PersistentKernelsHideTheEpilogue) {
+  cluster::DeviceSpec h = Round();
+  h.arch = cluster::Arch::kHopper;
+  h.fp16_flops *= 2;  // so that the clock stays
+  const DeviceRates r = Rates(h);
+  EXPECT_DOUBLE_EQ(r.clock_Hz, 1e9);
+  const ModelTime one = GemmTime({.m = 2560, .n = 1280, .k = 4096}, r);
+  const ModelTime ten = GemmTime({.m = 25600, .n = 1280, .k = 4096}, r);
+  const double once = 1.024e-6 + 0.6e-6;
+  EXPECT_NEAR(ten.compute_s - once, 10 * (one.compute_s - once), 1e-10);
+}
+
+// m = n = 128 and k = 65,536 is one tile of 128x128 alone, or 64 parts of k = 1,024 on 64 SMs.
+TEST(GemmModel, DeepKIsSplit) {
+  const DeviceRates r = Rates(Round());
+  const ModelTime deep = GemmTime({.m = 128, .n = 128, .k = 65536}, r);
+  const double alone = 2.0 * 128 * 128 * 65536 / (0.85 * 2.048e12);
+  EXPECT_LT(deep.compute_s, alone / 10);
+  EXPECT_GT(deep.compute_s, alone / 100);
+}
+
+TEST(GemmModel, ThinGemmIsBoundByItsWeights) {
+  // 8 x 16,384 x 16,384: 537 MB of weights at 0.88 TB/s take 610 us; the products take 10.
+  const ModelTime t = GemmTime({.m = 8, .n = 16384, .k = 16384}, Rates(Round()));
+  EXPECT_FALSE(t.compute_bound());
+  EXPECT_NEAR(t.total_s(), 612.5e-6, 3e-6);
+}
+
+TEST(GemmModel, AccumulationReadsC) {
+  const DeviceRates r = Rates(Round());
+  Gemm g{.m = 2560, .n = 1280, .k = 1024, .layout = GemmLayout::kTN, .out_dtype = DType::kFp32};
+  const double plain = GemmTime(g, r).compute_s;
+  g.accumulate = true;
+  // Another 256·128·4 B at 64 GB/s.
+  EXPECT_NEAR(GemmTime(g, r).compute_s - plain, 2.048e-6, 1e-10);
+}
+
+TEST(GemmModel, RaggedRowsAreSlower) {
+  const DeviceRates r = Rates(Round());
+  // A vocabulary of 50,257 columns is no multiple of 8.
+  const double ragged = GemmTime({.m = 4096, .n = 50257, .k = 4096}, r).total_s();
+  const double padded = GemmTime({.m = 4096, .n = 50304, .k = 4096}, r).total_s();
+  EXPECT_GT(ragged, 1.8 * padded);
+  // Rows of k only: n does not matter for the operands of kNT, but C has rows of n.
+  const double odd_m = GemmTime({.m = 4095, .n = 50304, .k = 4096}, r).total_s();
+  EXPECT_LE(odd_m, padded);
+}
+
+TEST(GemmModel, NothingToDoIsAnEmptyKernel) {
+  EXPECT_EQ(GemmTime({.m = 0, .n = 5, .k = 5}, Rates(Round())).total_s(), kKernelFloor_s);
+}
+
+TEST(GemmModel, BatchIsMoreTiles) {
+  const DeviceRates r = Rates(Round());
+  const double one = GemmTime({.m = 2560, .n = 1280, .k = 1024}, r).compute_s;
+  const double four = GemmTime({.m = 2560, .n = 1280, .k = 1024, .batch = 4}, r).compute_s;
+  EXPECT_NEAR(four, 4 * one, 1e-12);
+}
+
+// 100 heads of one block each: every SM has one item of one block pair. d = 128 and no mask:
+//   4 · 128 · 128 · 128 / (0.72 · 2.048e12) = 5.689 us, + 0.6 us latency
+TEST(AttentionModel, OneBlockPerSm) {
+  const Attention a{.batch = 1,
+                    .heads = 100,
+                    .kv_heads = 100,
+                    .seq_q = 128,
+                    .seq_kv = 128,
+                    .head_dim = 128,
+                    .causal = false};
+  EXPECT_NEAR(AttentionTime(a, Rates(Round())).compute_s, 5.689e-6 + 0.6e-6, 1e-9);
+}
+
+// Ten blocks: the mask leaves 10·11/2 = 55 of 100 block pairs, at 0.92 of the rate.
+TEST(AttentionModel, CausalVisitsHalfAndTheDiagonal) {
+  Attention a{.batch = 100,
+              .heads = 100,
+              .kv_heads = 100,
+              .seq_q = 1280,
+              .seq_kv = 1280,
+              .head_dim = 128,
+              .causal = false};
+  const DeviceRates r = Rates(Round());
+  const double full = AttentionTime(a, r).compute_s - kMemoryLatency_s;
+  a.causal = true;
+  const double causal = AttentionTime(a, r).compute_s - kMemoryLatency_s;
+  EXPECT_NEAR(causal / full, 0.55 / 0.92, 1e-9);
+}
+
+TEST(AttentionModel, LongestItemBoundsFewHeads) {
+  // One head of 64 blocks: the mean is 64·65/2/100 = 20.8 pairs, the longest row 64.
+  const Attention a{.batch = 1,
+                    .heads = 1,
+                    .kv_heads = 1,
+                    .seq_q = 8192,
+                    .seq_kv = 8192,
+                    .head_dim = 128,
+                    .causal = true};
+  const double pair = 4.0 * 128 * 128 * 128 / (0.72 * 0.92 * 2.048e12);
+  EXPECT_NEAR(AttentionTime(a, Rates(Round())).compute_s, 64 * pair + kMemoryLatency_s, 1e-12);
+}
+
+TEST(AttentionModel, SmallHeadsPayForTheirExponentials) {
+  // x = 0.84/16 · 1,024/256 = 0.21; d = 64 at (1.21)/(1.42) = 0.852 of the rate of d = 128.
+  Attention a{.batch = 64,
+              .heads = 100,
+              .kv_heads = 100,
+              .seq_q = 2048,
+              .seq_kv = 2048,
+              .head_dim = 128,
+              .causal = false};
+  const DeviceRates r = Rates(Round());
+  const double wide = AttentionTime(a, r).compute_s - kMemoryLatency_s;
+  a.head_dim = 64;
+  const double narrow = AttentionTime(a, r).compute_s - kMemoryLatency_s;
+  EXPECT_NEAR(narrow / wide, 0.5 * 1.42 / 1.21, 1e-9);
+  a.head_dim = 80;  // runs in the template for 96
+  const double odd = AttentionTime(a, r).compute_s;
+  a.head_dim = 96;
+  EXPECT_DOUBLE_EQ(odd, AttentionTime(a, r).compute_s);
+}
+
+TEST(AttentionModel, Flash3OnlyOnHopper) {
+  Attention a{
+      .batch = 8, .heads = 32, .kv_heads = 32, .seq_q = 4096, .seq_kv = 4096, .head_dim = 128};
+  a.kernel = graph::AttentionKernel::kFlash3;
+  const double flash3 = AttentionTime(a, Rates(Round())).total_s();
+  a.kernel = graph::AttentionKernel::kFlash2;
+  EXPECT_EQ(AttentionTime(a, Rates(Round())).total_s(), flash3);
+}
+
+// 880 MB at 0.88 TB/s: 1 ms and the floor.
+TEST(MemoryBoundModel, LargeStreamsRunAtTheirShareOfHbm) {
+  const MemoryBound k{
+      .op = MemoryOp::kAdd, .bytes_read = 600'000'000, .bytes_written = 280'000'000};
+  EXPECT_NEAR(MemoryBoundTime(k, Rates(Round())).total_s(), 1e-3 + kKernelFloor_s, 1e-12);
+}
+
+// 2.88 MB from L2 at 2.88 TB/s: 1 us. At 30 MB half is resident; at 40 MB nothing is.
+TEST(MemoryBoundModel, SmallStreamsComeFromL2) {
+  const DeviceRates r = Rates(Round());
+  EXPECT_NEAR(MemoryBoundTime({.bytes_read = 2'880'000}, r).total_s(), 1e-6 + kKernelFloor_s,
+              1e-12);
+  EXPECT_NEAR(StreamTime(r, 30e6, 0.88), 15e6 / 2.88e12 + 15e6 / 0.88e12, 1e-12);
+  EXPECT_NEAR(StreamTime(r, 40e6, 0.88), 40e6 / 0.88e12, 1e-12);
+}
+
+TEST(MemoryBoundModel, MoreBytesNeverTakeLess) {
+  const DeviceRates r = Rates(Round());
+  double last = 0;
+  for (double bytes = 1e3; bytes < 1e9; bytes *= 1.05) {
+    const double t = StreamTime(r, bytes, kScatterRate);
+    EXPECT_GT(t, last) << bytes;
+    last = t;
+  }
+}
+
+TEST(HostModel, LayoutTellsForwardFromBackward) {
+  EXPECT_EQ(HostIssue(Gemm{.layout = GemmLayout::kNT}), kHostGemmForward_s);
+  EXPECT_EQ(HostIssue(Gemm{.layout = GemmLayout::kTN}), kHostGemmBackward_s);
+  EXPECT_EQ(HostIssue(MemoryBound{.op = MemoryOp::kAdam, .pass = Pass::kOptimizer}),
+            kHostOptimizer_s);
+}
+
+}  // namespace
+}  // namespace orrery::compute
