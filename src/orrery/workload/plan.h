@@ -38,6 +38,12 @@ struct Plan {
   bool grad_reduce_fp32 = true;        // gradients are kept and reduced in fp32
   std::int64_t bucket_elements = 40'000'000;  // and at least 1,000,000·dp, Megatron's rule
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
+  bool align_grad_reduce = true;       // stages launch gradient reductions together, in the bubble
+  bool align_param_gather = true;      // interleaved schedule only: a chunk ahead, all stages together
+  bool recompute_flash = false;        // selective recompute runs flash attention again (Megatron Core does)
+  bool scatter_gather_p2p = false;     // without SP: send a tp-th and all-gather it (Megatron before Core)
+  bool batch_p2p_sync = false;         // host synchronises after batched p2p (Megatron before 2024)
+  bool log_every_step = false;         // the host reads the loss after every step
 
   int ranks() const { return tp * pp * dp; }
   std::int64_t microbatches() const { return global_batch / (micro_batch * dp); }

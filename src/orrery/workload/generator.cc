@@ -1,0 +1,164 @@
+#include "orrery/workload/generator.h"
+
+#include <utility>
+#include <vector>
+
+#include "orrery/workload/generators/block_source.h"
+#include "orrery/workload/generators/program_writer.h"
+#include "orrery/workload/generators/schedules.h"
+
+namespace orrery::workload {
+
+using graph::GroupSlot;
+using graph::PeerSlot;
+
+struct Generator::Cache {
+  BlockCache blocks;
+};
+
+Generator::Generator() : cache_(std::make_unique<Cache>()) {}
+Generator::Generator(Generator&&) noexcept = default;
+Generator& Generator::operator=(Generator&&) noexcept = default;
+Generator::~Generator() = default;
+
+namespace {
+
+// Blocks kept between plans: some 200 MB at most.
+constexpr std::size_t kMostBlocks = 50'000;
+
+// Ranks and groups of one job; tp fastest, then dp, then pp.
+class Layout {
+ public:
+  Layout(const JobContext& job, graph::Graph* graph)
+      : job_(job),
+        plan_(*job.plan),
+        tp_(static_cast<std::size_t>(plan_.tp)),
+        dp_(static_cast<std::size_t>(plan_.dp)),
+        pp_(static_cast<std::size_t>(plan_.pp)),
+        base_(graph->bindings.size()),
+        graph_(graph) {}
+
+  void AddGroups() {
+    const std::size_t ranks = tp_ * dp_ * pp_;
+    graph_->groups.Reserve(graph_->groups.size() + dp_ * pp_ + tp_ * pp_ + tp_ * dp_ + dp_,
+                           4 * ranks);
+    first_[kTp] = graph_->groups.size();
+    for (std::size_t i = 0; tp_ > 1 && i < dp_ * pp_; ++i) Add(GroupSlot::kTp, i * tp_, 1, tp_);
+    first_[kDp] = graph_->groups.size();
+    for (std::size_t p = 0; dp_ > 1 && p < pp_; ++p) {
+      for (std::size_t t = 0; t < tp_; ++t) Add(GroupSlot::kDp, p * tp_ * dp_ + t, tp_, dp_);
+    }
+    first_[kEmbedding] = graph_->groups.size();
+    for (std::size_t i = 0; job_.ties_across_stages() && i < tp_ * dp_; ++i) {
+      Add(GroupSlot::kEmbedding, i, (pp_ - 1) * tp_ * dp_, 2);
+    }
+    first_[kModel] = graph_->groups.size();
+    if (job_.norm_group > 1 && job_.distributed()) {
+      Add(GroupSlot::kModel, 0, 1, ranks);
+    } else if (job_.norm_group > 1) {
+      for (std::size_t d = 0; d < dp_; ++d) {
+        members_.clear();
+        for (std::size_t p = 0; p < pp_; ++p) {
+          for (std::size_t t = 0; t < tp_; ++t) members_.push_back(Rank(t, d, p));
+        }
+        graph_->groups.Add(GroupSlot::kModel, members_);
+      }
+    }
+  }
+
+  void AddBindings(ProgramId first_program, JobId job_id) {
+    const bool wraps = plan_.schedule == Schedule::k1f1bInterleaved;
+    graph_->bindings.reserve(base_ + tp_ * dp_ * pp_);
+    for (std::size_t p = 0; p < pp_; ++p) {
+      graph::Binding b;
+      b.program = ProgramId(first_program.index() + p);
+      b.job = job_id;
+      b.first_number = static_cast<std::uint32_t>(graph_->numbers.size());
+      for (std::size_t d = 0; d < dp_; ++d) {
+        if (tp_ > 1) Slot(&b, GroupSlot::kTp) = GroupId(first_[kTp] + p * dp_ + d);
+        if (job_.norm_group > 1) {
+          Slot(&b, GroupSlot::kModel) = GroupId(first_[kModel] + (job_.distributed() ? 0 : d));
+        }
+        for (std::size_t t = 0; t < tp_; ++t) {
+          if (dp_ > 1) Slot(&b, GroupSlot::kDp) = GroupId(first_[kDp] + p * tp_ + t);
+          if (job_.ties_across_stages() && (p == 0 || p + 1 == pp_)) {
+            Slot(&b, GroupSlot::kEmbedding) = GroupId(first_[kEmbedding] + d * tp_ + t);
+          }
+          if (pp_ > 1 && (p > 0 || wraps)) {
+            b.peers[static_cast<std::size_t>(PeerSlot::kPrevious)] =
+                Rank(t, d, (p + pp_ - 1) % pp_);
+          }
+          if (pp_ > 1 && (p + 1 < pp_ || wraps)) {
+            b.peers[static_cast<std::size_t>(PeerSlot::kNext)] = Rank(t, d, (p + 1) % pp_);
+          }
+          b.logical_rank = static_cast<std::uint32_t>(graph_->bindings.size() - base_);
+          graph_->bindings.push_back(b);
+        }
+      }
+    }
+  }
+
+ private:
+  enum Kind : std::size_t { kTp, kDp, kEmbedding, kModel, kKinds };
+
+  RankId Rank(std::size_t t, std::size_t d, std::size_t p) const {
+    return RankId(base_ + t + tp_ * (d + dp_ * p));
+  }
+  static GroupId& Slot(graph::Binding* b, GroupSlot slot) {
+    return b->groups[static_cast<std::size_t>(slot)];
+  }
+  void Add(GroupSlot slot, std::size_t first, std::size_t stride, std::size_t count) {
+    members_.clear();
+    for (std::size_t i = 0; i < count; ++i) members_.push_back(RankId(base_ + first + i * stride));
+    graph_->groups.Add(slot, members_);
+  }
+
+  const JobContext& job_;
+  const Plan& plan_;
+  std::size_t tp_, dp_, pp_, base_;
+  graph::Graph* graph_;
+  std::array<std::size_t, kKinds> first_{};
+  std::vector<RankId> members_;
+};
+
+}  // namespace
+
+Status Generator::AddJob(const Model& model, const Plan& plan, const std::string& job_name,
+                         graph::Graph* graph) {
+  ORRERY_RETURN_IF_ERROR(Validate(model));
+  ORRERY_RETURN_IF_ERROR(Validate(model, plan));
+  ORRERY_ASSIGN_OR_RETURN(const std::vector<int> chunk_layers, LayersPerChunk(model, plan));
+  cache_->blocks.Trim(kMostBlocks);
+  const Shape shape = MakeShape(model, plan);
+  BlockSource blocks(&cache_->blocks, shape, graph);
+  // ZeRO-1 shards gradients over dp, so that their norm is a sum over all ranks.
+  const int norm_group = plan.sharding == Sharding::kZero1 ? plan.ranks() : plan.tp * plan.pp;
+  const JobContext job{.model = &model,
+                       .plan = &plan,
+                       .shape = &shape,
+                       .blocks = &blocks,
+                       .chunk_layers = chunk_layers,
+                       .norm_group = norm_group};
+  const ProgramId first_program(graph->programs.size());
+  graph->programs.reserve(graph->programs.size() + static_cast<std::size_t>(plan.pp));
+  for (int stage = 0; stage < plan.pp; ++stage) {
+    graph::Program& program = graph->programs.emplace_back();
+    program.name = fmt::format("stage {}", stage);
+    ProgramWriter writer(job, stage, &program);
+    writer.Begin();
+    WriteSchedule(plan.schedule, &writer);
+    writer.End();
+  }
+  Layout layout(job, graph);
+  layout.AddGroups();
+  const JobId job_id(graph->jobs.size());
+  layout.AddBindings(first_program, job_id);
+  graph->jobs.push_back({.name = job_name,
+                         .ranks = static_cast<std::uint32_t>(plan.ranks()),
+                         .tokens_per_step = plan.global_batch * plan.seq_len,
+                         .model_flops_per_step = model.flops_per_sequence(plan.seq_len) *
+                                                 static_cast<double>(plan.global_batch)});
+  return {};
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,127 @@
+#include "orrery/workload/generators/block_source.h"
+
+#include "orrery/base/check.h"
+#include "orrery/base/hash.h"
+#include "orrery/workload/generators/ends.h"
+#include "orrery/workload/generators/exchange.h"
+#include "orrery/workload/generators/layer.h"
+#include "orrery/workload/generators/step.h"
+
+namespace orrery::workload {
+
+std::size_t BlockCache::KeyHash::operator()(const BlockKey& key) const {
+  Hasher h;
+  h.Add(key.shape).Add(key.kind);
+  for (const std::int64_t n : key.numbers) h.Add(n);
+  return h.value();
+}
+
+std::uint32_t BlockCache::ShapeId(const Shape& shape) {
+  std::vector<std::uint32_t>& same_hash = shape_ids_[Hash(shape)];
+  for (const std::uint32_t id : same_hash) {
+    if (shapes_[id] == shape) return id;
+  }
+  shapes_.push_back(shape);
+  same_hash.push_back(static_cast<std::uint32_t>(shapes_.size() - 1));
+  return same_hash.back();
+}
+
+void BlockCache::Trim(std::size_t blocks) {
+  if (blocks_.size() <= blocks) return;
+  shapes_.clear();
+  shape_ids_.clear();
+  ids_.clear();
+  blocks_.clear();
+}
+
+std::uint32_t BlockCache::Find(const BlockKey& key) {
+  const auto [at, added] = ids_.try_emplace(key, static_cast<std::uint32_t>(blocks_.size()));
+  if (added) blocks_.push_back(Build(key));
+  return at->second;
+}
+
+graph::Block BlockCache::Build(const BlockKey& key) {
+  const Shape& s = shapes_[key.shape];
+  const auto& [a, b, c, d] = key.numbers;
+  const StepSizes sizes{.elements = a,
+                        .shard = b,
+                        .norm_group = c,
+                        .distributed = (d & 1) != 0,
+                        .fp16 = (d & 2) != 0};
+  switch (key.kind) {
+    case BlockKind::kLayerForward:
+      return LayerForward(s, &names_);
+    case BlockKind::kLayerBackward:
+      return LayerBackward(s, &names_);
+    case BlockKind::kEmbeddingForward:
+      return EmbeddingForward(s, &names_);
+    case BlockKind::kEmbeddingBackward:
+      return EmbeddingBackward(s, &names_);
+    case BlockKind::kHeadForward:
+      return HeadForward(s, &names_);
+    case BlockKind::kHeadBackward:
+      return HeadBackward(s, &names_);
+    case BlockKind::kBatchedExchange:
+      return BatchedExchange(s, static_cast<Directions>(a), &names_);
+    case BlockKind::kUnbatchedExchange:
+      return UnbatchedExchange(s, static_cast<Directions>(a), b != 0, &names_);
+    case BlockKind::kStartExchange:
+      return StartExchange(s, static_cast<Direction>(a), &names_);
+    case BlockKind::kWaitExchange:
+      return WaitEvent("pipeline.wait", graph::kCallEvent, &names_);
+    case BlockKind::kStatic:
+      return StaticMemory(s, sizes, &names_);
+    case BlockKind::kZeroGradients:
+      return ZeroGradients(s, a, &names_);
+    case BlockKind::kReduceBucket:
+      return ReduceBucket(
+          s, a, {.distributed = (b & 1) != 0, .blocking = (b & 2) != 0, .last = (b & 4) != 0},
+          &names_);
+    case BlockKind::kGatherBucket:
+      return GatherBucket(s, a, static_cast<GatherMode>(b), &names_);
+    case BlockKind::kWaitGradients:
+      return WaitEvent("gradients.wait", kGradientEvent, &names_);
+    case BlockKind::kWaitParameters:
+      return WaitEvent("parameters.wait", graph::kCallEvent, &names_);
+    case BlockKind::kReduceTp:
+      return ReduceSequenceParallelGradients(s, a, &names_);
+    case BlockKind::kReduceEmbedding:
+      return ReduceEmbeddingGradient(s, &names_);
+    case BlockKind::kOptimizer:
+      return OptimizerStep(s, sizes, &names_);
+    case BlockKind::kLoss:
+      return ReduceLoss(a, b != 0, &names_);
+  }
+  ORRERY_CHECK(false, "every kind of block is built");
+}
+
+BlockId BlockSource::Get(BlockKind kind, std::int64_t a, std::int64_t b, std::int64_t c,
+                         std::int64_t d) {
+  const std::uint32_t index =
+      cache_->Find({.shape = shape_, .kind = kind, .numbers = {a, b, c, d}});
+  if (index >= copies_.size()) copies_.resize(cache_->size());
+  if (!copies_[index].valid()) copies_[index] = Copy(index);
+  return copies_[index];
+}
+
+NameId BlockSource::Translate(NameId name) {
+  if (!name.valid()) return name;
+  if (name.index() >= names_.size()) names_.resize(cache_->names().size());
+  NameId& to = names_[name.index()];
+  if (!to.valid()) to = graph_->Intern(cache_->names()[name.index()]);
+  return to;
+}
+
+BlockId BlockSource::Copy(std::uint32_t index) {
+  graph_->blocks.push_back(cache_->block(index));
+  graph::Block& block = graph_->blocks.back();
+  block.name = Translate(block.name);
+  for (graph::Op& op : block.ops) {
+    op.name = Translate(op.name);
+    op.module = Translate(op.module);
+  }
+  for (graph::Buffer& buffer : block.buffers) buffer.name = Translate(buffer.name);
+  return BlockId(graph_->blocks.size() - 1);
+}
+
+}  // namespace orrery::workload

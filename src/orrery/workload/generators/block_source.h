@@ -1,0 +1,90 @@
+// Blocks kept between plans, and their copies in the graph at hand.
+//
+// A block is found by (shape, kind, four numbers): one hash look-up when warm. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "orrery/graph/graph.h"
+#include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+enum class BlockKind : std::uint8_t {
+  kLayerForward,
+  kLayerBackward,
+  kEmbeddingForward,
+  kEmbeddingBackward,
+  kHeadForward,
+  kHeadBackward,
+  kBatchedExchange,    // directions
+  kUnbatchedExchange,  // directions, odd stage
+  kStartExchange,      // direction
+  kWaitExchange,
+  kStatic,         // elements, shard, norm group, distributed + 2·fp16
+  kZeroGradients,  // elements
+  kReduceBucket,   // elements, distributed + 2·blocking + 4·last
+  kGatherBucket,   // elements, GatherMode
+  kWaitGradients,
+  kWaitParameters,
+  kReduceTp,  // elements
+  kReduceEmbedding,
+  kOptimizer,  // as kStatic
+  kLoss,       // dp, sync
+};
+
+struct BlockKey {
+  std::uint32_t shape = 0;
+  BlockKind kind = BlockKind::kLayerForward;
+  std::array<std::int64_t, 4> numbers{};
+  friend bool operator==(const BlockKey&, const BlockKey&) = default;
+};
+
+class BlockCache {
+ public:
+  std::uint32_t ShapeId(const Shape& shape);
+  std::uint32_t Find(const BlockKey& key);  // index of blocks(), built at first use
+  const graph::Block& block(std::uint32_t index) const { return blocks_[index]; }
+  std::size_t size() const { return blocks_.size(); }
+  const std::vector<std::string>& names() const { return names_.all(); }
+  // Forgets everything when it has grown past `blocks`.
+  void Trim(std::size_t blocks);
+
+ private:
+  struct KeyHash {
+    std::size_t operator()(const BlockKey& key) const;
+  };
+  graph::Block Build(const BlockKey& key);
+
+  Names names_;
+  std::vector<Shape> shapes_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> shape_ids_;
+  std::unordered_map<BlockKey, std::uint32_t, KeyHash> ids_;
+  std::vector<graph::Block> blocks_;
+};
+
+// Copies each block into one graph when it is first asked for.
+class BlockSource {
+ public:
+  BlockSource(BlockCache* cache, const Shape& shape, graph::Graph* graph)
+      : cache_(cache), graph_(graph), shape_(cache->ShapeId(shape)) {}
+
+  BlockId Get(BlockKind kind, std::int64_t a = 0, std::int64_t b = 0, std::int64_t c = 0,
+              std::int64_t d = 0);
+
+ private:
+  BlockId Copy(std::uint32_t index);
+  NameId Translate(NameId name);
+
+  BlockCache* cache_;
+  graph::Graph* graph_;
+  std::uint32_t shape_;
+  std::vector<BlockId> copies_;
+  std::vector<NameId> names_;
+};
+
+}  // namespace orrery::workload

@@ -1,0 +1,67 @@
+#include "orrery/workload/generators/buckets.h"
+
+#include <numeric>
+
+namespace orrery::workload {
+
+namespace {
+
+class Layout {
+ public:
+  Layout(const BucketRule& rule, std::vector<Bucket>* out) : rule_(rule), out_(out) {}
+
+  void Add(std::int64_t elements, int unit, bool alone) {
+    if (rule_.distributed) at_ = RoundUp(at_, 64);
+    if (alone) Close();
+    at_ += elements;
+    unit_ = unit;
+    used_ = true;
+    if (alone || (rule_.limit > 0 && at_ - start_ >= rule_.limit)) Close();
+  }
+  void Close() {
+    if (!used_) return;
+    if (rule_.distributed) at_ = RoundUp(at_, std::lcm(rule_.dp, std::int64_t{128}));
+    out_->push_back({.elements = at_ - start_, .unit = unit_});
+    start_ = at_;
+    used_ = false;
+  }
+
+ private:
+  static std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+  }
+
+  const BucketRule& rule_;
+  std::vector<Bucket>* out_;
+  std::int64_t start_ = 0, at_ = 0;
+  int unit_ = 0;
+  bool used_ = false;
+};
+
+}  // namespace
+
+std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const BucketRule& rule) {
+  std::vector<Bucket> buckets;
+  Layout layout(rule, &buckets);
+  if (parts.head) {
+    const auto head = HeadParameters(s, !s.tied || parts.copies_embedding);
+    for (std::size_t i = head.size(); i-- > 0;) {
+      const bool shared = parts.copies_embedding && i + 1 == head.size();
+      layout.Add(head[i], parts.layers + 1, shared && rule.distributed);
+    }
+  }
+  const auto layer = LayerParameters(s);
+  for (int unit = parts.layers; unit >= 1; --unit) {
+    for (std::size_t i = layer.size(); i-- > 0;) layout.Add(layer[i], unit, false);
+  }
+  if (parts.embedding) {
+    const auto embedding = EmbeddingParameters(s);
+    for (std::size_t i = embedding.size(); i-- > 0;) {
+      layout.Add(embedding[i], 0, i == 0 && s.tied && rule.distributed);
+    }
+  }
+  layout.Close();
+  return buckets;
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,37 @@
+// Megatron's gradient buckets of one model chunk.
+//
+// Parameters are laid out from the last to the first; a bucket closes when it has at least `limit`
+// elements (0: one bucket). Under ZeRO-1 every parameter starts at a multiple of 64, every bucket
+// ends at a multiple of lcm(dp, 128), and a tied embedding has a bucket of its own. Source:
+// megatron/core/distributed/param_and_grad_buffer.py.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+// A chunk's units in forward order: 0 the embedding, 1 … layers, layers + 1 the head.
+struct ChunkParts {
+  int layers = 0;
+  bool embedding = false, head = false;
+  bool copies_embedding = false;  // the tied output layer of a last stage that is not the first
+};
+
+struct BucketRule {
+  std::int64_t limit = 0;
+  std::int64_t dp = 1;
+  bool distributed = false;
+};
+
+struct Bucket {
+  std::int64_t elements = 0;  // padding included
+  int unit = 0;               // its gradients are complete when this unit's backward is
+};
+
+// In the order in which backward completes them.
+std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const BucketRule& rule);
+
+}  // namespace orrery::workload

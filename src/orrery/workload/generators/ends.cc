@@ -1,0 +1,215 @@
+#include "orrery/workload/generators/ends.h"
+
+namespace orrery::workload {
+
+using graph::Buffer;
+using graph::Collective;
+using graph::DType;
+using graph::Lifetime;
+using graph::MemoryBound;
+using graph::MemoryKind;
+using graph::MemoryOp;
+using graph::Pass;
+
+namespace {
+
+// Buffer ids beside those of layers (1 to 17).
+enum : std::uint32_t {
+  kTokens = 40,
+  kEmbeddingMask,
+  kDropoutMask,
+  kInput,
+  kStats,
+  kNormed,
+  kLogits
+};
+
+Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
+  return w->Named(id, name, bytes, MemoryKind::kActivation, Lifetime::kMicrobatch);
+}
+
+Buffer Tokens(const Shape& s, BlockWriter* w) {
+  return Saved(w, kTokens, "tokens", s.tokens() * 8);
+}
+Buffer EmbeddingMask(const Shape& s, BlockWriter* w) {
+  return Saved(w, kEmbeddingMask, "embedding.mask", s.tp > 1 ? s.tokens() * 9 : 0);
+}
+Buffer DropoutMask(const Shape& s, BlockWriter* w) {
+  return Saved(w, kDropoutMask, "embedding.dropout_mask",
+               s.dropout ? s.local_tokens() * s.hidden : 0);
+}
+Buffer Input(const Shape& s, BlockWriter* w) {
+  return Saved(w, kInput, "head.input", s.local_bytes());
+}
+Buffer Statistics(const Shape& s, BlockWriter* w) {
+  return Saved(w, kStats, "final_norm.statistics",
+               s.local_tokens() * 4 * (s.norm == Norm::kLayerNorm ? 2 : 1));
+}
+Buffer Normed(const Shape& s, BlockWriter* w) {
+  return Saved(w, kNormed, "final_norm.output", s.local_bytes());
+}
+// The fp32 logits become the softmax in place.
+Buffer Softmax(const Shape& s, BlockWriter* w) {
+  return Saved(w, kLogits, "cross_entropy.softmax", s.tokens() * s.vocab * 4);
+}
+
+// A pass over the fp32 logits.
+MemoryBound OverLogits(const Shape& s, std::int64_t read, std::int64_t written, Pass pass) {
+  MemoryBound k = Elementwise(s, MemoryOp::kCrossEntropy, s.tokens(), s.vocab, read, written, pass);
+  k.dtype = DType::kFp32;
+  return k;
+}
+MemoryBound OverTokens(const Shape& s, std::int64_t read, std::int64_t written, Pass pass) {
+  MemoryBound k = Elementwise(s, MemoryOp::kCrossEntropy, s.tokens(), 1, read, written, pass);
+  k.dtype = DType::kFp32;
+  return k;
+}
+
+}  // namespace
+
+graph::Block EmbeddingForward(const Shape& s, Names* names) {
+  BlockWriter w(names, "embedding.forward", Pass::kForward);
+  const std::int64_t e = s.element_bytes;
+  w.Module("embedding.word");
+  w.Alloc(Tokens(s, &w));
+  w.Alloc(EmbeddingMask(s, &w));
+  const Buffer looked_up = w.Temporary("embedding.output", s.full_bytes());
+  w.Alloc(looked_up);
+  if (s.tp > 1) {
+    w.Kernel("vocab_mask", Elementwise(s, MemoryOp::kCopy, s.tokens(), 1, 8, 9, Pass::kForward));
+  }
+  w.Kernel("embedding",
+           Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
+  if (s.tp > 1) {
+    w.Kernel("zero_masked",
+             Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kForward));
+  }
+  if (s.position == Position::kRotary) {
+    w.Kernel("transpose",
+             Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kForward));
+    TpCollective(s, &w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
+                 s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
+                 s.full_bytes(), s.dtype);
+  } else {
+    TpCollective(s, &w, "all_reduce", Collective::kAllReduce, s.full_bytes(), s.dtype);
+    w.Module("embedding.position");
+    w.Kernel("embedding",
+             Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
+    w.Kernel("add", Elementwise(s, MemoryOp::kAdd, s.tokens(), s.hidden, 2 * e, e, Pass::kForward));
+    w.Kernel("transpose",
+             Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kForward));
+    if (s.sequence_parallel) {
+      w.Kernel("split",
+               Elementwise(s, MemoryOp::kCopy, s.local_tokens(), s.hidden, e, e, Pass::kForward));
+    }
+  }
+  w.Alloc(DropoutMask(s, &w));
+  if (s.dropout) {
+    w.Kernel("dropout", Elementwise(s, MemoryOp::kDropout, s.local_tokens(), s.hidden, e, e + 1,
+                                    Pass::kForward));
+  }
+  w.Free(looked_up);
+  return w.Finish();
+}
+
+graph::Block EmbeddingBackward(const Shape& s, Names* names) {
+  BlockWriter w(names, "embedding.backward", Pass::kBackward);
+  const std::int64_t e = s.element_bytes;
+  w.Module("embedding.word");
+  if (s.dropout) {
+    w.Kernel("dropout", Elementwise(s, MemoryOp::kDropout, s.local_tokens(), s.hidden, e + 1, e,
+                                    Pass::kBackward));
+  }
+  w.Free(DropoutMask(s, &w));
+  const Buffer gathered = w.Temporary("gathered", s.full_bytes(), MemoryKind::kCommunication);
+  w.Alloc(gathered);
+  if (s.sequence_parallel) {
+    TpCollective(s, &w, "all_gather", Collective::kAllGather, s.full_bytes(), s.dtype);
+  }
+  w.Kernel("transpose",
+           Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kBackward));
+  // The gradient of a table is dense: zeroed, scattered into, then added to the gradient buffer.
+  const auto table = [&](std::int64_t rows, std::int64_t read_per_row_element) {
+    const Buffer dense = w.Temporary("table.gradient", rows * s.hidden * e);
+    w.Alloc(dense);
+    w.Kernel("zero", Elementwise(s, MemoryOp::kZero, rows, s.hidden, 0, e, Pass::kBackward));
+    w.Kernel("embedding", Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden,
+                                      read_per_row_element, e, Pass::kBackward));
+    AccumulateGradient(s, &w, "table_gradient", rows * s.hidden);
+    w.Free(dense);
+  };
+  if (s.position == Position::kLearned) {
+    w.Module("embedding.position");
+    table(s.positions, 2 * e);
+    w.Module("embedding.word");
+  }
+  if (s.tp > 1) {
+    w.Kernel("zero_masked",
+             Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kBackward));
+  }
+  table(s.vocab, 2 * e);
+  w.Free(gathered);
+  w.Free(EmbeddingMask(s, &w));
+  w.Free(Tokens(s, &w));
+  return w.Finish();
+}
+
+graph::Block HeadForward(const Shape& s, Names* names) {
+  BlockWriter w(names, "head.forward", Pass::kForward);
+  const std::int64_t e = s.element_bytes;
+  const DType fp32 = DType::kFp32;
+  const std::int64_t per_token = s.tokens() * 4;
+  w.Alloc(Input(s, &w));
+  w.Module("final_norm");
+  w.Alloc(Statistics(s, &w));
+  w.Alloc(Normed(s, &w));
+  NormForward(s, &w);
+  w.Module("output_layer");
+  const Buffer logits = w.Temporary("logits", s.tokens() * s.vocab * e);
+  w.Alloc(logits);
+  ColumnForward(s, &w, "logits", s.hidden, s.vocab);
+  w.Module("loss");
+  const Buffer softmax = Softmax(s, &w);
+  w.Alloc(softmax);
+  w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, e, 4, Pass::kForward));
+  w.Free(logits);
+  w.Kernel("maximum", OverLogits(s, 4, 0, Pass::kForward));
+  TpCollective(s, &w, "all_reduce.maximum", Collective::kAllReduce, per_token, fp32);
+  w.Kernel("subtract", OverLogits(s, 4, 4, Pass::kForward));
+  w.Kernel("predicted", OverTokens(s, 12, 4, Pass::kForward));
+  w.Kernel("exponential", OverLogits(s, 4, 4, Pass::kForward));
+  w.Kernel("sum", OverLogits(s, 4, 0, Pass::kForward));
+  TpCollective(s, &w, "all_reduce.predicted", Collective::kAllReduce, per_token, fp32);
+  TpCollective(s, &w, "all_reduce.sum", Collective::kAllReduce, per_token, fp32);
+  w.Kernel("loss", OverTokens(s, 8, 4, Pass::kForward));
+  w.Kernel("normalise", OverLogits(s, 4, 4, Pass::kForward));
+  w.Kernel("mean", OverTokens(s, 8, 0, Pass::kForward));
+  return w.Finish();
+}
+
+graph::Block HeadBackward(const Shape& s, Names* names) {
+  BlockWriter w(names, "head.backward", Pass::kBackward);
+  const std::int64_t e = s.element_bytes;
+  w.Module("loss");
+  w.Kernel("mean", OverTokens(s, 4, 4, Pass::kBackward));
+  w.Kernel("one_hot", OverTokens(s, 12, 4, Pass::kBackward));
+  w.Kernel("scale", OverLogits(s, 4, 4, Pass::kBackward));
+  const Buffer logits = w.Temporary("logits.gradient", s.tokens() * s.vocab * e);
+  w.Alloc(logits);
+  w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, 4, e, Pass::kBackward));
+  w.Free(Softmax(s, &w));
+  w.Module("output_layer");
+  ColumnBackward(s, &w, "logits", s.hidden, s.vocab, false);
+  w.Free(logits);
+  w.Free(Normed(s, &w));
+  w.Module("final_norm");
+  const Buffer gradient = w.Temporary("gradient", s.local_bytes());
+  w.Alloc(gradient);
+  NormBackward(s, &w);
+  w.Free(gradient);
+  w.Free(Statistics(s, &w));
+  w.Free(Input(s, &w));
+  return w.Finish();
+}
+
+}  // namespace orrery::workload

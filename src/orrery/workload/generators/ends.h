@@ -1,0 +1,18 @@
+// The two ends of the model: embedding, and final norm, output layer and loss.
+//
+// Embedding: vocab-parallel lookup (out-of-range tokens masked when tp > 1), summed over tp;
+// learned positions added after an all-reduce, then the sequence is split under SP; rotary models
+// reduce-scatter at once. Loss: vocab-parallel cross entropy on fp32 logits with Megatron's three
+// all-reduces (maximum, predicted logit, sum of exponentials).
+#pragma once
+
+#include "orrery/workload/generators/parts.h"
+
+namespace orrery::workload {
+
+graph::Block EmbeddingForward(const Shape& s, Names* names);
+graph::Block EmbeddingBackward(const Shape& s, Names* names);
+graph::Block HeadForward(const Shape& s, Names* names);
+graph::Block HeadBackward(const Shape& s, Names* names);
+
+}  // namespace orrery::workload

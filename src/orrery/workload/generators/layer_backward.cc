@@ -1,0 +1,152 @@
+#include "orrery/workload/generators/layer_writer.h"
+
+namespace orrery::workload {
+
+using graph::Attention;
+using graph::AttentionKernel;
+using graph::Buffer;
+using graph::Gemm;
+using graph::GemmLayout;
+using graph::MemoryOp;
+using graph::Pass;
+
+void LayerWriter::BeginBackward() {
+  gradient_ = w_->Temporary("gradient", s_.local_bytes());
+  w_->Alloc(gradient_);
+}
+
+void LayerWriter::EndBackward() {
+  w_->Free(gradient_);
+  w_->Free(input_);
+}
+
+void LayerWriter::MlpBackward() {
+  const std::int64_t e = s_.element_bytes;
+  w_->Module("layers.mlp.bias_dropout_add");
+  BiasDropoutAddBackward(s_.mlp_bias);
+  w_->Free(mask2_);
+  w_->Module("layers.mlp.fc2");
+  const Buffer activated = w_->Temporary("activation.gradient", s_.tokens() * s_.ffn * e);
+  const Buffer fc1 = w_->Temporary("fc1.gradient", s_.tokens() * s_.fc1() * e);
+  w_->Alloc(activated);
+  RowBackward(s_, w_, "fc2", s_.ffn, s_.hidden);
+  w_->Free(activated_);
+  w_->Module("layers.mlp.activation");
+  w_->Alloc(fc1);
+  Activation(Pass::kBackward);
+  w_->Free(activated);
+  w_->Free(fc1_out_);
+  if (s_.mlp_bias) BiasGradient(s_, w_, s_.tokens(), s_.fc1());
+  w_->Module("layers.mlp.fc1");
+  ColumnBackward(s_, w_, "fc1", s_.hidden, s_.fc1(), false);
+  w_->Free(fc1);
+  w_->Free(norm2_out_);
+  w_->Module("layers.mlp_norm");
+  const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
+  w_->Alloc(normed);
+  NormBackward(s_, w_);
+  w_->Free(norm2_stats_);
+  w_->Free(middle_);
+  ResidualGradient(s_, w_);
+  w_->Free(normed);
+}
+
+void LayerWriter::AttentionBackward() {
+  const std::int64_t e = s_.element_bytes;
+  w_->Module("layers.self_attention.bias_dropout_add");
+  BiasDropoutAddBackward(s_.attention_bias);
+  w_->Free(mask1_);
+  w_->Module("layers.self_attention.projection");
+  const Buffer context = w_->Temporary("context.gradient", s_.tokens() * s_.query() * e);
+  const Buffer parts = w_->Temporary("qkv.parts.gradient", s_.tokens() * s_.qkv() * e);
+  const Buffer qkv = w_->Temporary("qkv.gradient", s_.tokens() * s_.qkv() * e);
+  w_->Alloc(context);
+  RowBackward(s_, w_, "projection", s_.query(), s_.hidden);
+  w_->Alloc(parts);
+  if (recomputes_core()) CoreForward(true);
+  CoreBackward();
+  w_->Free(context);
+  w_->Free(context_);
+  w_->Free(rotated_);
+  if (s_.position == Position::kRotary) {
+    w_->Module("layers.self_attention.rotary");
+    w_->Kernel("rotary_q",
+               Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.query(), e, e, Pass::kBackward));
+    w_->Kernel("rotary_k", Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.key_value(), e, e,
+                                       Pass::kBackward));
+  }
+  w_->Free(qkv_);
+  w_->Module("layers.self_attention.qkv");
+  w_->Alloc(qkv);
+  w_->Kernel("concatenate",
+             Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.qkv(), e, e, Pass::kBackward));
+  w_->Free(parts);
+  ColumnBackward(s_, w_, "qkv", s_.hidden, s_.qkv(), s_.attention_bias);
+  w_->Free(qkv);
+  w_->Free(norm1_out_);
+  w_->Module("layers.input_norm");
+  const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
+  w_->Alloc(normed);
+  NormBackward(s_, w_);
+  w_->Free(norm1_stats_);
+  ResidualGradient(s_, w_);
+  w_->Free(normed);
+}
+
+void LayerWriter::CoreBackward() {
+  w_->Module("layers.self_attention.core");
+  if (!s_.flash()) return UnfusedBackward();
+  w_->Kernel("flash_attention", Attention{.batch = s_.batch,
+                                          .heads = s_.heads,
+                                          .kv_heads = s_.kv_heads,
+                                          .seq_q = s_.seq,
+                                          .seq_kv = s_.seq,
+                                          .head_dim = s_.head_dim,
+                                          .dtype = s_.dtype,
+                                          .causal = true,
+                                          .pass = Pass::kBackward,
+                                          .kernel = s_.attention == AttentionBackend::kFlash3
+                                                        ? AttentionKernel::kFlash3
+                                                        : AttentionKernel::kFlash2});
+  w_->Free(attention_stats_);
+}
+
+void LayerWriter::UnfusedBackward() {
+  const std::int64_t e = s_.element_bytes;
+  const std::int64_t rows = s_.batch * s_.heads * s_.seq;
+  const auto product = [this](std::string_view name, std::int64_t m, std::int64_t n, std::int64_t k,
+                              GemmLayout layout) {
+    w_->Kernel(name, Gemm{.m = m,
+                          .n = n,
+                          .k = k,
+                          .batch = s_.batch * s_.heads,
+                          .dtype = s_.dtype,
+                          .layout = layout,
+                          .out_dtype = s_.dtype});
+  };
+  w_->Kernel("transpose",
+             Elementwise(s_, MemoryOp::kTranspose, s_.tokens(), s_.query(), e, e, Pass::kBackward));
+  const Buffer gradient = w_->Temporary("probabilities.gradient", rows * s_.seq * e);
+  w_->Alloc(gradient);
+  product("context.probabilities", s_.seq, s_.seq, s_.head_dim, GemmLayout::kNT);
+  product("context.values", s_.seq, s_.head_dim, s_.seq, GemmLayout::kTN);
+  w_->Free(dropped_);
+  if (s_.dropout) {
+    w_->Kernel("attention_dropout",
+               Elementwise(s_, MemoryOp::kDropout, rows, s_.seq, e + 1, e, Pass::kBackward));
+  }
+  w_->Free(probability_mask_);
+  Softmax(Pass::kBackward);
+  w_->Free(probabilities_);
+  product("scores.query", s_.seq, s_.head_dim, s_.seq, GemmLayout::kNN);
+  product("scores.key", s_.seq, s_.head_dim, s_.seq, GemmLayout::kTN);
+  w_->Free(gradient);
+  if (s_.kv_heads < s_.heads) {  // gradients of the repeated heads are summed
+    w_->Kernel("repeat_k",
+               Elementwise(s_, MemoryOp::kAdd, s_.tokens(), s_.query(), e, e, Pass::kBackward));
+    w_->Kernel("repeat_v",
+               Elementwise(s_, MemoryOp::kAdd, s_.tokens(), s_.query(), e, e, Pass::kBackward));
+  }
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,247 @@
+#include "orrery/workload/generators/layer_writer.h"
+
+namespace orrery::workload {
+
+using graph::Attention;
+using graph::AttentionKernel;
+using graph::Buffer;
+using graph::Gemm;
+using graph::GemmLayout;
+using graph::Lifetime;
+using graph::MemoryKind;
+using graph::MemoryOp;
+using graph::Pass;
+
+LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
+  const bool full = s.recompute == Recompute::kFull;
+  std::uint32_t id = 0;
+  const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
+    return w->Named(++id, name, bytes, MemoryKind::kActivation,
+                    within_call ? Lifetime::kCall : Lifetime::kMicrobatch);
+  };
+  const std::int64_t e = s.element_bytes;
+  const std::int64_t local = s.local_tokens();
+  const std::int64_t statistics = local * 4 * (s.norm == Norm::kLayerNorm ? 2 : 1);
+  const std::int64_t mask = s.dropout ? local * s.hidden : 0;
+  const std::int64_t square = s.flash() ? 0 : s.batch * s.heads * s.seq * s.seq;
+  const bool core = full || recomputes_core();
+  input_ = make("input", s.local_bytes(), false);
+  norm1_stats_ = make("input_norm.statistics", statistics, full);
+  norm1_out_ = make("input_norm.output", s.local_bytes(), full);
+  qkv_ = make("qkv", s.tokens() * s.qkv() * e, full);
+  rotated_ = make(
+      "rotated", s.position == Position::kRotary ? s.tokens() * (s.query() + s.key_value()) * e : 0,
+      full);
+  attention_stats_ = make("attention.statistics", s.flash() ? s.tokens() * s.heads * 4 : 0, core);
+  probabilities_ = make("attention.probabilities", square * e, core);
+  probability_mask_ = make("attention.mask", s.dropout ? square : 0, core);
+  dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
+  context_ = make("attention.context", s.tokens() * s.query() * e, full);
+  mask1_ = make("projection.mask", mask, full);
+  middle_ = make("middle", s.local_bytes(), full);
+  norm2_stats_ = make("mlp_norm.statistics", statistics, full);
+  norm2_out_ = make("mlp_norm.output", s.local_bytes(), full);
+  fc1_out_ = make("fc1.output", s.tokens() * s.fc1() * e, full);
+  activated_ = make("activation.output", s.tokens() * s.ffn * e, full);
+  mask2_ = make("fc2.mask", mask, full);
+}
+
+bool LayerWriter::recomputes_core() const {
+  return s_.recompute == Recompute::kSelective && (!s_.flash() || s_.recompute_flash);
+}
+
+void LayerWriter::BeginForward() { w_->Alloc(input_); }
+
+void LayerWriter::BiasDropoutAdd() {
+  const std::int64_t e = s_.element_bytes;
+  w_->Kernel("bias_dropout_add",
+             Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(), s_.hidden, 2 * e,
+                         e + (s_.dropout ? 1 : 0), Pass::kForward));
+}
+
+void LayerWriter::BiasDropoutAddBackward(bool bias) {
+  const std::int64_t e = s_.element_bytes;
+  if (s_.dropout) {
+    w_->Kernel("bias_dropout_add", Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(),
+                                               s_.hidden, e + 1, e, Pass::kBackward));
+  }
+  if (bias) BiasGradient(s_, w_, s_.local_tokens(), s_.hidden);
+}
+
+void LayerWriter::AttentionForward(bool keep, bool keep_core) {
+  const std::int64_t e = s_.element_bytes;
+  w_->Module("layers.input_norm");
+  w_->Alloc(norm1_stats_);
+  w_->Alloc(norm1_out_);
+  NormForward(s_, w_);
+  Drop(keep, norm1_stats_);
+  w_->Module("layers.self_attention.qkv");
+  w_->Alloc(qkv_);
+  ColumnForward(s_, w_, "qkv", s_.hidden, s_.qkv());
+  Drop(keep, norm1_out_);
+  if (s_.position == Position::kRotary) {
+    w_->Module("layers.self_attention.rotary");
+    w_->Alloc(rotated_);
+    w_->Kernel("rotary_q",
+               Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.query(), e, e, Pass::kForward));
+    w_->Kernel("rotary_k", Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.key_value(), e, e,
+                                       Pass::kForward));
+  }
+  w_->Alloc(context_);
+  CoreForward(keep_core);
+  Drop(keep, qkv_);
+  Drop(keep, rotated_);
+  w_->Module("layers.self_attention.projection");
+  const Buffer projected = w_->Temporary("projected", s_.full_bytes());
+  w_->Alloc(projected);
+  RowForward(s_, w_, "projection", s_.query(), s_.hidden);
+  Drop(keep, context_);
+  w_->Module("layers.self_attention.bias_dropout_add");
+  w_->Alloc(mask1_);
+  w_->Alloc(middle_);
+  BiasDropoutAdd();
+  Drop(keep, mask1_);
+  w_->Free(projected);
+}
+
+void LayerWriter::MlpForward(bool keep) {
+  w_->Module("layers.mlp_norm");
+  w_->Alloc(norm2_stats_);
+  w_->Alloc(norm2_out_);
+  NormForward(s_, w_);
+  Drop(keep, norm2_stats_);
+  w_->Module("layers.mlp.fc1");
+  w_->Alloc(fc1_out_);
+  ColumnForward(s_, w_, "fc1", s_.hidden, s_.fc1());
+  Drop(keep, norm2_out_);
+  w_->Module("layers.mlp.activation");
+  w_->Alloc(activated_);
+  Activation(Pass::kForward);
+  Drop(keep, fc1_out_);
+  w_->Module("layers.mlp.fc2");
+  const Buffer projected = w_->Temporary("projected", s_.full_bytes());
+  const Buffer output = w_->Temporary("output", s_.local_bytes());
+  w_->Alloc(projected);
+  RowForward(s_, w_, "fc2", s_.ffn, s_.hidden);
+  Drop(keep, activated_);
+  w_->Module("layers.mlp.bias_dropout_add");
+  w_->Alloc(mask2_);
+  w_->Alloc(output);
+  BiasDropoutAdd();
+  Drop(keep, mask2_);
+  Drop(keep, middle_);
+  w_->Free(projected);
+  w_->Free(output);
+}
+
+void LayerWriter::Activation(Pass pass) {
+  const bool gated = s_.activation == workload::Activation::kSwiglu;
+  const MemoryOp op = gated ? MemoryOp::kSwiglu : MemoryOp::kGelu;
+  const std::string_view name = gated ? "swiglu" : "gelu";
+  const std::int64_t e = s_.element_bytes;
+  const std::int64_t inputs = gated ? 2 : 1;  // per output element
+  if (s_.fused_bias_activation) {
+    const std::int64_t read = pass == Pass::kForward ? inputs * e : (inputs + 1) * e;
+    const std::int64_t written = pass == Pass::kForward ? e : inputs * e;
+    w_->Kernel(name, Elementwise(s_, op, s_.tokens(), s_.ffn, read, written, pass));
+    return;
+  }
+  // Unfused: bias, then the function, then the gate's product; backward in reverse.
+  if (pass == Pass::kForward && s_.mlp_bias) {
+    w_->Kernel("bias", Elementwise(s_, MemoryOp::kAdd, s_.tokens(), s_.fc1(), e, e, pass));
+  }
+  if (gated && pass == Pass::kBackward) {
+    w_->Kernel("gate", Elementwise(s_, MemoryOp::kSwiglu, s_.tokens(), s_.ffn, 3 * e, 2 * e, pass));
+  }
+  const std::int64_t read = pass == Pass::kForward ? e : 2 * e;
+  w_->Kernel(gated ? "silu" : name, Elementwise(s_, op, s_.tokens(), s_.ffn, read, e, pass));
+  if (gated && pass == Pass::kForward) {
+    w_->Kernel("gate", Elementwise(s_, MemoryOp::kSwiglu, s_.tokens(), s_.ffn, 2 * e, e, pass));
+  }
+  if (gated && pass == Pass::kBackward) {
+    w_->Kernel("concatenate", Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.fc1(), e, e, pass));
+  }
+}
+
+void LayerWriter::CoreForward(bool keep_core) {
+  w_->Module("layers.self_attention.core");
+  if (!s_.flash()) return UnfusedForward(keep_core);
+  w_->Alloc(attention_stats_);
+  w_->Kernel("flash_attention", Attention{.batch = s_.batch,
+                                          .heads = s_.heads,
+                                          .kv_heads = s_.kv_heads,
+                                          .seq_q = s_.seq,
+                                          .seq_kv = s_.seq,
+                                          .head_dim = s_.head_dim,
+                                          .dtype = s_.dtype,
+                                          .causal = true,
+                                          .pass = Pass::kForward,
+                                          .kernel = s_.attention == AttentionBackend::kFlash3
+                                                        ? AttentionKernel::kFlash3
+                                                        : AttentionKernel::kFlash2});
+  Drop(keep_core, attention_stats_);
+}
+
+namespace {
+
+// A batched product of [m, k] and [k, n], once per sequence and head.
+Gemm Batched(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .batch = s.batch * s.heads,
+          .dtype = s.dtype,
+          .layout = layout,
+          .out_dtype = s.dtype};
+}
+
+}  // namespace
+
+void LayerWriter::Softmax(Pass pass) {
+  const std::int64_t e = s_.element_bytes;
+  const std::int64_t rows = s_.batch * s_.heads * s_.seq;
+  const std::int64_t read = pass == Pass::kForward ? e : 2 * e;
+  if (s_.fused_softmax) {
+    w_->Kernel("scaled_mask_softmax",
+               Elementwise(s_, MemoryOp::kScaledMaskSoftmax, rows, s_.seq, read, e, pass));
+    return;
+  }
+  // torch: to fp32, scale, mask, softmax, back. The backward pass mirrors each.
+  w_->Kernel("cast", Elementwise(s_, MemoryOp::kCast, rows, s_.seq, e, 4, pass));
+  w_->Kernel("scale", Elementwise(s_, MemoryOp::kGradScale, rows, s_.seq, 4, 4, pass));
+  w_->Kernel("mask", Elementwise(s_, MemoryOp::kCopy, rows, s_.seq, 5, 4, pass));
+  w_->Kernel("softmax", Elementwise(s_, MemoryOp::kScaledMaskSoftmax, rows, s_.seq,
+                                    pass == Pass::kForward ? 4 : 8, 4, pass));
+  w_->Kernel("cast", Elementwise(s_, MemoryOp::kCast, rows, s_.seq, 4, e, pass));
+}
+
+void LayerWriter::UnfusedForward(bool keep_core) {
+  const std::int64_t e = s_.element_bytes;
+  const std::int64_t rows = s_.batch * s_.heads * s_.seq;
+  if (s_.kv_heads < s_.heads) {  // keys and values are repeated for every query head
+    w_->Kernel("repeat_k",
+               Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.query(), e, e, Pass::kForward));
+    w_->Kernel("repeat_v",
+               Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.query(), e, e, Pass::kForward));
+  }
+  const Buffer scores = w_->Temporary("scores", rows * s_.seq * e);
+  w_->Alloc(scores);
+  w_->Kernel("scores", Batched(s_, s_.seq, s_.seq, s_.head_dim, GemmLayout::kNT));
+  w_->Alloc(probabilities_);
+  Softmax(Pass::kForward);
+  w_->Free(scores);
+  w_->Alloc(probability_mask_);
+  w_->Alloc(dropped_);
+  if (s_.dropout) {
+    w_->Kernel("attention_dropout",
+               Elementwise(s_, MemoryOp::kDropout, rows, s_.seq, e, e + 1, Pass::kForward));
+  }
+  w_->Kernel("context", Batched(s_, s_.seq, s_.head_dim, s_.seq, GemmLayout::kNN));
+  w_->Kernel("transpose",
+             Elementwise(s_, MemoryOp::kTranspose, s_.tokens(), s_.query(), e, e, Pass::kForward));
+  Drop(keep_core, probabilities_);
+  Drop(keep_core, probability_mask_);
+  Drop(keep_core, dropped_);
+}
+
+}  // namespace orrery::workload

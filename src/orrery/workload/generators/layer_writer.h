@@ -1,0 +1,45 @@
+// The halves of a layer and the tensors that pass between them; used by layer.cc only.
+#pragma once
+
+#include "orrery/workload/generators/parts.h"
+
+namespace orrery::workload {
+
+class LayerWriter {
+ public:
+  LayerWriter(const Shape& s, BlockWriter* w);
+
+  // Core attention runs again in backward although the layer as a whole does not.
+  bool recomputes_core() const;
+
+  void BeginForward();
+  // `keep`: tensors stay for the backward pass; `keep_core`: those inside core attention too.
+  void AttentionForward(bool keep, bool keep_core);
+  void MlpForward(bool keep);
+
+  void BeginBackward();
+  void MlpBackward();
+  void AttentionBackward();
+  void EndBackward();
+
+ private:
+  void CoreForward(bool keep_core);
+  void UnfusedForward(bool keep_core);
+  void Softmax(graph::Pass pass);
+  void CoreBackward();
+  void UnfusedBackward();
+  void Activation(graph::Pass pass);
+  void BiasDropoutAdd();
+  void BiasDropoutAddBackward(bool bias);
+  void Drop(bool keep, const graph::Buffer& buffer) {
+    if (!keep) w_->Free(buffer);
+  }
+
+  const Shape& s_;
+  BlockWriter* w_;
+  graph::Buffer input_, norm1_stats_, norm1_out_, qkv_, rotated_, attention_stats_, probabilities_,
+      probability_mask_, dropped_, context_, mask1_, middle_, norm2_stats_, norm2_out_, fc1_out_,
+      activated_, mask2_, gradient_;
+};
+
+}  // namespace orrery::workload

@@ -1,0 +1,178 @@
+#include "orrery/workload/generators/parts.h"
+
+namespace orrery::workload {
+
+using graph::Collective;
+using graph::Comm;
+using graph::Gemm;
+using graph::GemmLayout;
+using graph::GroupSlot;
+using graph::MemoryBound;
+using graph::MemoryKind;
+using graph::MemoryOp;
+using graph::Pass;
+
+MemoryBound Elementwise(const Shape& s, MemoryOp op, std::int64_t rows, std::int64_t cols,
+                        std::int64_t read_bytes, std::int64_t written_bytes, Pass pass) {
+  const std::int64_t n = rows * cols;
+  return {.op = op,
+          .rows = rows,
+          .cols = cols,
+          .bytes_read = n * read_bytes,
+          .bytes_written = n * written_bytes,
+          .dtype = s.dtype,
+          .pass = pass};
+}
+
+namespace {
+
+MemoryOp NormOp(const Shape& s) {
+  return s.norm == Norm::kLayerNorm ? MemoryOp::kLayerNorm : MemoryOp::kRmsNorm;
+}
+std::string_view NormName(const Shape& s) {
+  return s.norm == Norm::kLayerNorm ? "layer_norm" : "rms_norm";
+}
+
+Comm Async(Collective kind, std::int64_t bytes, graph::DType dtype, std::int16_t event) {
+  return {.collective = kind,
+          .group = GroupSlot::kTp,
+          .stream = kTpStream,
+          .blocking = false,
+          .event = event,
+          .dtype = dtype,
+          .bytes = {.value = bytes}};
+}
+
+Gemm Forward(const Shape& s, std::int64_t in, std::int64_t out) {
+  return {.m = s.tokens(),
+          .n = out,
+          .k = in,
+          .dtype = s.dtype,
+          .layout = GemmLayout::kNT,
+          .out_dtype = s.dtype};
+}
+Gemm DataGradient(const Shape& s, std::int64_t in, std::int64_t out) {
+  return {.m = s.tokens(),
+          .n = in,
+          .k = out,
+          .dtype = s.dtype,
+          .layout = GemmLayout::kNN,
+          .out_dtype = s.dtype};
+}
+Gemm WeightGradient(const Shape& s, std::int64_t in, std::int64_t out) {
+  return {.m = out,
+          .n = in,
+          .k = s.tokens(),
+          .dtype = s.dtype,
+          .layout = GemmLayout::kTN,
+          .accumulate = true,
+          .out_dtype = s.gradient_dtype};
+}
+
+}  // namespace
+
+void NormForward(const Shape& s, BlockWriter* w) {
+  w->Kernel(NormName(s), Elementwise(s, NormOp(s), s.local_tokens(), s.hidden, s.element_bytes,
+                                     s.element_bytes, Pass::kForward));
+}
+
+void NormBackward(const Shape& s, BlockWriter* w) {
+  w->Kernel(NormName(s), Elementwise(s, NormOp(s), s.local_tokens(), s.hidden, 2 * s.element_bytes,
+                                     s.element_bytes, Pass::kBackward));
+  AccumulateGradient(s, w, "weight_gradient", s.hidden);
+  if (s.norm == Norm::kLayerNorm) AccumulateGradient(s, w, "bias_gradient", s.hidden);
+}
+
+void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
+                        std::int64_t elements) {
+  w->Kernel(name, Elementwise(s, MemoryOp::kAdd, 1, elements, s.element_bytes + s.gradient_bytes,
+                              s.gradient_bytes, Pass::kBackward));
+}
+
+void BiasGradient(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols) {
+  MemoryBound sum = Elementwise(s, MemoryOp::kAdd, rows, cols, s.element_bytes, 0, Pass::kBackward);
+  sum.bytes_written = cols * s.element_bytes;
+  w->Kernel("bias_sum", sum);
+  AccumulateGradient(s, w, "bias_gradient", cols);
+}
+
+void ResidualGradient(const Shape& s, BlockWriter* w) {
+  w->Kernel("residual_gradient",
+            Elementwise(s, MemoryOp::kAdd, s.local_tokens(), s.hidden, 2 * s.element_bytes,
+                        s.element_bytes, Pass::kBackward));
+}
+
+void TpCollective(const Shape& s, BlockWriter* w, std::string_view name, Collective kind,
+                  std::int64_t bytes, graph::DType dtype) {
+  if (s.tp == 1) return;
+  w->Comm(name, {.collective = kind,
+                 .group = GroupSlot::kTp,
+                 .stream = kTpStream,
+                 .dtype = dtype,
+                 .bytes = {.value = bytes}});
+}
+
+void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                   std::int64_t out) {
+  const graph::Buffer gathered =
+      w->Temporary("gathered", s.sequence_parallel ? s.tokens() * in * s.element_bytes : 0,
+                   MemoryKind::kCommunication);
+  w->Alloc(gathered);
+  if (s.sequence_parallel) {
+    TpCollective(s, w, "all_gather", Collective::kAllGather, s.tokens() * in * s.element_bytes,
+                 s.dtype);
+  }
+  w->Kernel(name, Forward(s, in, out));
+  w->Free(gathered);
+}
+
+void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                    std::int64_t out, bool fused_bias) {
+  const std::int64_t bytes = s.tokens() * in * s.element_bytes;
+  const graph::Buffer gathered =
+      w->Temporary("gathered", s.sequence_parallel ? bytes : 0, MemoryKind::kCommunication);
+  const graph::Buffer gradient = w->Temporary("data_gradient", bytes);
+  w->Alloc(gathered);
+  if (s.sequence_parallel) {
+    w->Comm("all_gather", Async(Collective::kAllGather, bytes, s.dtype, kGatherEvent));
+  }
+  w->Alloc(gradient);
+  w->Kernel(name, DataGradient(s, in, out));
+  if (s.sequence_parallel) w->Wait("all_gather", kGatherEvent);
+  const graph::Buffer scattered = w->Temporary("scattered", s.sequence_parallel ? bytes / s.tp : 0);
+  w->Alloc(scattered);
+  if (s.tp > 1) {
+    const auto kind = s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce;
+    w->Comm(s.sequence_parallel ? "reduce_scatter" : "all_reduce",
+            Async(kind, bytes, s.dtype, kDgradEvent));
+  }
+  w->Kernel(name, WeightGradient(s, in, out));
+  if (fused_bias) AccumulateGradient(s, w, "bias_gradient", out);
+  if (s.tp > 1) w->Wait(s.sequence_parallel ? "reduce_scatter" : "all_reduce", kDgradEvent);
+  w->Free(gathered);
+  w->Free(gradient);
+  w->Free(scattered);
+}
+
+void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                std::int64_t out) {
+  w->Kernel(name, Forward(s, in, out));
+  TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
+               s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
+               s.tokens() * out * s.element_bytes, s.dtype);
+}
+
+void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                 std::int64_t out) {
+  const std::int64_t bytes = s.tokens() * out * s.element_bytes;
+  const graph::Buffer gathered = w->Temporary("gathered", s.sequence_parallel ? bytes : 0);
+  w->Alloc(gathered);
+  if (s.sequence_parallel) {
+    TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, s.dtype);
+  }
+  w->Kernel(name, DataGradient(s, in, out));
+  w->Kernel(name, WeightGradient(s, in, out));
+  w->Free(gathered);
+}
+
+}  // namespace orrery::workload

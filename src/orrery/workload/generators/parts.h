@@ -1,0 +1,51 @@
+// The pieces that Megatron's layers are made of: norms, parallel linear layers, their
+// communication.
+//
+// A linear layer is Megatron's LinearWithGradAccumulationAndAsyncCommunication: weight gradients
+// are accumulated into the gradient buffer by the GEMM itself; tensor-parallel communication of the
+// backward pass runs beside a GEMM on the tp stream. Biases of qkv are in the GEMM's epilogue
+// (Transformer Engine); the other biases are added by the fused kernel that follows.
+// Bytes count each operand once; broadcast operands (bias, norm weight) are left out below 1/rows.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+// A memory-bound kernel over rows × cols that moves so many bytes per element.
+graph::MemoryBound Elementwise(const Shape& s, graph::MemoryOp op, std::int64_t rows,
+                               std::int64_t cols, std::int64_t read_bytes,
+                               std::int64_t written_bytes, graph::Pass pass);
+
+void NormForward(const Shape& s, BlockWriter* w);
+void NormBackward(const Shape& s, BlockWriter* w);
+// Adds a small gradient to the gradient buffer (Megatron's backward hook of non-GEMM parameters).
+void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
+                        std::int64_t elements);
+// Column sum of a rows × cols gradient, then the accumulation.
+void BiasGradient(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols);
+// Autograd's sum of the two gradients that meet at a residual.
+void ResidualGradient(const Shape& s, BlockWriter* w);
+
+// y[tokens, out] = x[tokens, in] · Wᵀ with W split by columns of y: gathers x under SP.
+void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                   std::int64_t out);
+// Data gradient, reduced over tp beside the weight gradient; under SP the saved input is gathered
+// beside the data gradient and the data gradient is reduce-scattered.
+void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                    std::int64_t out, bool fused_bias);
+// W split by rows: y is summed over tp (all-reduce, or reduce-scatter under SP).
+void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                std::int64_t out);
+void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                 std::int64_t out);
+
+// Collectives of the residual stream over tp; nothing when tp is 1.
+void TpCollective(const Shape& s, BlockWriter* w, std::string_view name, graph::Collective kind,
+                  std::int64_t bytes, graph::DType dtype);
+
+}  // namespace orrery::workload

@@ -1,0 +1,293 @@
+#include "orrery/workload/generators/program_writer.h"
+
+#include <algorithm>
+
+#include "orrery/workload/generators/step.h"
+
+namespace orrery::workload {
+
+using graph::kNoEvent;
+
+ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* out)
+    : job_(job), stage_(stage), out_(out) {
+  out_->stage = stage;
+  layer_forward_ = job.blocks->Get(BlockKind::kLayerForward);
+  layer_backward_ = job.blocks->Get(BlockKind::kLayerBackward);
+  const int pp = plan().pp;
+  const int count = plan().vpp;
+  chunks_.resize(static_cast<std::size_t>(count));
+  int first_layer = 0;
+  for (std::size_t i = 0; i < job.chunk_layers.size(); ++i) {
+    const int layers = job.chunk_layers[i];
+    if (static_cast<int>(i) % pp == stage) {
+      const int index = static_cast<int>(i) / pp;
+      Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+      chunk.first_layer = first_layer;
+      chunk.parts = {.layers = layers,
+                     .embedding = first() && index == 0,
+                     .head = last() && index + 1 == count,
+                     .copies_embedding = last() && index + 1 == count && job.ties_across_stages()};
+      BucketRule rule{.dp = plan().dp, .distributed = job.distributed()};
+      // Only the first stage's first chunk is on the critical path; the others keep one bucket.
+      if (first() && index == 0 && plan().overlap_grad_reduce) {
+        rule.limit = std::max(plan().bucket_elements, std::int64_t{1'000'000} * plan().dp);
+      }
+      chunk.buckets = MakeBuckets(*job.shape, chunk.parts, rule);
+    }
+    first_layer += layers;
+  }
+  out_->calls.reserve(static_cast<std::size_t>(microbatches() * count * 6 + 64));
+}
+
+void ProgramWriter::Call(BlockId block, int chunk, int microbatch, int first_layer, int repeat,
+                         std::int16_t event) {
+  out_->calls.push_back({.block = block,
+                         .repeat = static_cast<std::uint16_t>(repeat),
+                         .event = event,
+                         .first_layer = static_cast<std::int16_t>(first_layer),
+                         .chunk = static_cast<std::int16_t>(chunk),
+                         .microbatch = microbatch});
+}
+
+std::int16_t ProgramWriter::TakeEvent() {
+  if (free_events_.empty()) return next_event_++;
+  const std::int16_t event = free_events_.back();
+  free_events_.pop_back();
+  return event;
+}
+
+std::int64_t ProgramWriter::elements() const {
+  std::int64_t sum = 0;
+  for (const Chunk& chunk : chunks_) {
+    for (const Bucket& bucket : chunk.buckets) sum += bucket.elements;
+  }
+  return sum;
+}
+
+bool ProgramWriter::overlaps_gather() const {
+  return job_.distributed() && plan().dp > 1 && plan().overlap_param_gather;
+}
+
+void ProgramWriter::ForwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch) {
+  if (from == 0) {
+    if (chunk.parts.embedding) {
+      Call(job_.blocks->Get(BlockKind::kEmbeddingForward), index, microbatch);
+    }
+    from = 1;
+  }
+  const int layers_to = std::min(to, chunk.parts.layers);
+  if (from <= layers_to) {
+    Call(layer_forward_, index, microbatch, chunk.first_layer + from - 1, layers_to - from + 1);
+  }
+  if (to > chunk.parts.layers && chunk.parts.head) {
+    Call(job_.blocks->Get(BlockKind::kHeadForward), index, microbatch);
+  }
+}
+
+void ProgramWriter::Forward(int index, int microbatch) {
+  Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+  if (overlaps_gather() && !chunk.forwarded) {
+    ForwardGathering(&chunk, index, microbatch);
+  } else {
+    ForwardUnits(chunk, index, 0, chunk.parts.layers + 1, microbatch);
+  }
+  chunk.forwarded = true;
+}
+
+// Backward of units from, from - 1, … to.
+void ProgramWriter::BackwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch) {
+  if (from > chunk.parts.layers) {
+    if (chunk.parts.head) Call(job_.blocks->Get(BlockKind::kHeadBackward), index, microbatch);
+    from = chunk.parts.layers;
+  }
+  const int layers_to = std::max(to, 1);
+  if (from >= layers_to) {
+    Call(layer_backward_, index, microbatch, chunk.first_layer + from - 1, from - layers_to + 1);
+  }
+  if (to == 0 && chunk.parts.embedding) {
+    Call(job_.blocks->Get(BlockKind::kEmbeddingBackward), index, microbatch);
+  }
+}
+
+void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
+  Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+  int next = chunk.parts.layers + 1;  // the unit whose backward comes next
+  if (reduce && plan().dp > 1) {
+    chunk.reduced = true;
+    for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
+      const Bucket& bucket = chunk.buckets[i];
+      // Without an embedding the chunk's backward ends with its first layer.
+      const int unit = bucket.unit <= 1 && !chunk.parts.embedding ? 0 : bucket.unit;
+      if (unit <= next) {
+        BackwardUnits(chunk, index, next, unit, microbatch);
+        next = unit - 1;
+      }
+      Reduce(bucket, i + 1 == chunk.buckets.size());
+    }
+  }
+  if (next >= 0) BackwardUnits(chunk, index, next, 0, microbatch);
+}
+
+void ProgramWriter::Reduce(const Bucket& bucket, bool last) {
+  const std::int64_t mode = (job_.distributed() ? 1 : 0) + (last ? 4 : 0);
+  Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements, mode), 0, -1);
+  reduction_started_ = true;
+}
+
+void ProgramWriter::ReduceChunk(int index) {
+  Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+  if (chunk.reduced || plan().dp == 1) return;
+  chunk.reduced = true;
+  for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
+    Reduce(chunk.buckets[i], i + 1 == chunk.buckets.size());
+  }
+}
+
+void ProgramWriter::BatchedExchange(int directions, int chunk, int microbatch) {
+  if (directions == 0) return;
+  Call(job_.blocks->Get(BlockKind::kBatchedExchange, directions), chunk, microbatch);
+}
+
+void ProgramWriter::UnbatchedExchange(int directions, int chunk, int microbatch) {
+  if (directions == 0) return;
+  Call(job_.blocks->Get(BlockKind::kUnbatchedExchange, directions, stage_ % 2), chunk, microbatch);
+}
+
+std::int16_t ProgramWriter::Start(Direction direction, int chunk, int microbatch) {
+  const std::int16_t event = TakeEvent();
+  Call(job_.blocks->Get(BlockKind::kStartExchange, direction), chunk, microbatch, 0, 1, event);
+  return event;
+}
+
+void ProgramWriter::Wait(std::int16_t event) {
+  Call(job_.blocks->Get(BlockKind::kWaitExchange), 0, -1, 0, 1, event);
+  free_events_.push_back(event);
+}
+
+// Starts gathers until `upto` buckets are under way; the last one's end is recorded.
+void ProgramWriter::Gather(Chunk* chunk, std::size_t upto) {
+  if (chunk->gathered >= upto) return;
+  const std::int16_t before = chunk->gather_event;
+  chunk->gather_event = TakeEvent();
+  if (before != kNoEvent) free_events_.push_back(before);
+  for (; chunk->gathered < upto; ++chunk->gathered) {
+    const Bucket& bucket = chunk->buckets[chunk->buckets.size() - 1 - chunk->gathered];
+    const bool recorded = chunk->gathered + 1 == upto;
+    const auto mode = recorded ? GatherMode::kRecorded : GatherMode::kStarted;
+    Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,
+                          static_cast<std::int64_t>(mode)),
+         0, -1, 0, 1, recorded ? chunk->gather_event : kNoEvent);
+  }
+}
+
+void ProgramWriter::WaitGather(Chunk* chunk) {
+  if (chunk->gather_event == kNoEvent) return;
+  Call(job_.blocks->Get(BlockKind::kWaitParameters), 0, -1, 0, 1, chunk->gather_event);
+  free_events_.push_back(chunk->gather_event);
+  chunk->gather_event = kNoEvent;
+}
+
+void ProgramWriter::GatherChunk(int index) {
+  Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+  if (overlaps_gather()) Gather(&chunk, chunk.buckets.size());
+}
+
+// The first forward of a chunk. Before a unit runs, the buckets that hold its parameters have
+// arrived and the next one is on its way: at least one bucket ahead, as Megatron, and at least one
+// unit ahead, since Megatron waits per module and a call here is a whole layer.
+void ProgramWriter::ForwardGathering(Chunk* chunk, int index, int microbatch) {
+  const std::size_t count = chunk->buckets.size();
+  const int units = chunk->parts.layers + 2;
+  // Buckets needed for units 0 … u: all whose parameters begin at or before u. In forward order
+  // bucket j spans from its unit to the unit of the bucket before it in backward order.
+  const auto needed = [&](int unit) {
+    std::size_t n = 0;
+    while (n < count && (n == 0 || chunk->buckets[count - 1 - n].unit <= unit)) ++n;
+    return n;
+  };
+  int from = 0;  // units not yet called
+  std::size_t have = 0;
+  for (int unit = 0; unit < units; ++unit) {
+    const std::size_t now = needed(unit);
+    if (now == have) continue;
+    if (from < unit) ForwardUnits(*chunk, index, from, unit - 1, microbatch);
+    from = unit;
+    Gather(chunk, now);
+    WaitGather(chunk);
+    Gather(chunk, std::min(count, std::max(now + 1, needed(std::min(unit + 1, units - 1)))));
+    have = now;
+  }
+  ForwardUnits(*chunk, index, from, units - 1, microbatch);
+}
+
+void ProgramWriter::Begin() {
+  const std::int64_t total = elements();
+  const std::int64_t flags =
+      (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
+  const std::int64_t shard = job_.distributed() ? total / plan().dp : total;
+  out_->prologue.push_back(
+      {.block = job_.blocks->Get(BlockKind::kStatic, total, shard, job_.norm_group, flags)});
+  Call(job_.blocks->Get(BlockKind::kZeroGradients, total), 0, -1);
+  if (!overlaps_gather()) return;
+  if (chunks() > 1 && plan().align_param_gather) {
+    GatherChunk(0);
+    GatherChunk(1);
+  } else {
+    Gather(&chunks_[0], 1);
+  }
+}
+
+void ProgramWriter::FinishReduction() {
+  if (plan().dp == 1) return;
+  if (plan().overlap_grad_reduce) {
+    for (int c = 0; c < chunks(); ++c) ReduceChunk(c);
+    Call(job_.blocks->Get(BlockKind::kWaitGradients), 0, -1);
+    return;
+  }
+  for (const Chunk& chunk : chunks_) {
+    for (const Bucket& bucket : chunk.buckets) {
+      Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements,
+                            (job_.distributed() ? 1 : 0) + 2),
+           0, -1);
+    }
+  }
+}
+
+void ProgramWriter::End() {
+  FinishReduction();
+  const Shape& s = *job_.shape;
+  if (s.sequence_parallel) {
+    std::int64_t partial = 0;
+    for (const Chunk& chunk : chunks_) {
+      partial += chunk.parts.layers * SequenceParallelParameters(s);
+      if (chunk.parts.head) partial += s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
+    }
+    Call(job_.blocks->Get(BlockKind::kReduceTp, partial), 0, -1);
+  }
+  if (job_.ties_across_stages() && (first() || last())) {
+    Call(job_.blocks->Get(BlockKind::kReduceEmbedding), 0, -1);
+  }
+  Optimizer();
+  if (last() && (plan().dp > 1 || plan().log_every_step)) {
+    Call(job_.blocks->Get(BlockKind::kLoss, plan().dp, plan().log_every_step ? 1 : 0), 0, -1);
+  }
+  out_->events = next_event_;
+}
+
+void ProgramWriter::Optimizer() {
+  const std::int64_t total = elements();
+  const std::int64_t shard = job_.distributed() ? total / plan().dp : total;
+  const std::int64_t flags =
+      (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
+  Call(job_.blocks->Get(BlockKind::kOptimizer, total, shard, job_.norm_group, flags), 0, -1);
+  if (!job_.distributed() || plan().dp == 1 || plan().overlap_param_gather) return;
+  for (const Chunk& chunk : chunks_) {
+    for (const Bucket& bucket : chunk.buckets) {
+      Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,
+                            static_cast<std::int64_t>(GatherMode::kBlocking)),
+           0, -1);
+    }
+  }
+}
+
+}  // namespace orrery::workload

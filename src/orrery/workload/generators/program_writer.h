@@ -1,0 +1,96 @@
+// Writes the program of one pipeline stage: what a schedule says, with gradient reduction and
+// parameter gathering where Megatron puts them.
+//
+// A schedule is a function of this class; it decides the order of micro-batches and exchanges only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "orrery/graph/graph.h"
+#include "orrery/workload/generators/block_source.h"
+#include "orrery/workload/generators/buckets.h"
+#include "orrery/workload/generators/exchange.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::workload {
+
+// What all stages of a job share.
+struct JobContext {
+  const Model* model = nullptr;
+  const Plan* plan = nullptr;
+  const Shape* shape = nullptr;
+  BlockSource* blocks = nullptr;
+  std::span<const int> chunk_layers;  // pp·vpp, in chunk order
+  std::int64_t norm_group = 1;        // ranks that sum the gradient norm
+
+  bool distributed() const { return plan->sharding == Sharding::kZero1; }
+  bool ties_across_stages() const { return model->tied_embeddings && plan->pp > 1; }
+};
+
+class ProgramWriter {
+ public:
+  ProgramWriter(const JobContext& job, int stage, graph::Program* out);
+
+  const Plan& plan() const { return *job_.plan; }
+  int stage() const { return stage_; }
+  int stages() const { return plan().pp; }
+  int chunks() const { return static_cast<int>(chunks_.size()); }
+  int microbatches() const { return static_cast<int>(plan().microbatches()); }
+  bool first() const { return stage_ == 0; }
+  bool last() const { return stage_ + 1 == stages(); }
+
+  // Static memory, zeroed gradients, the first parameter gathers.
+  void Begin();
+  void Forward(int chunk, int microbatch);
+  // `reduce`: this is the chunk's last micro-batch and its buckets are reduced as they complete.
+  void Backward(int chunk, int microbatch, bool reduce);
+  // Blocking exchanges, batched or not; the empty set is nothing.
+  void BatchedExchange(int directions, int chunk, int microbatch);
+  void UnbatchedExchange(int directions, int chunk, int microbatch);
+  // Returns the event that Wait takes; an event is free again once waited for.
+  std::int16_t Start(Direction direction, int chunk, int microbatch);
+  void Wait(std::int16_t event);
+  // Starts the reduction of all buckets of a chunk, once. For schedules with reduction overlapped.
+  void ReduceChunk(int chunk);
+  // Starts gathering all parameters of a chunk, once. For schedules with aligned gathers.
+  void GatherChunk(int chunk);
+  // Whatever reductions are left, gradients over tp and the embedding group, optimizer, loss.
+  void End();
+
+ private:
+  struct Chunk {
+    ChunkParts parts;
+    std::vector<Bucket> buckets;
+    int first_layer = 0;
+    std::size_t gathered = 0;  // buckets whose gather has started, in forward order
+    std::int16_t gather_event = graph::kNoEvent;  // of the last one
+    bool reduced = false, forwarded = false;
+  };
+
+  void Call(BlockId block, int chunk, int microbatch, int first_layer = 0, int repeat = 1,
+            std::int16_t event = graph::kNoEvent);
+  void ForwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch);
+  void BackwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch);
+  void ForwardGathering(Chunk* chunk, int index, int microbatch);
+  void Gather(Chunk* chunk, std::size_t upto);
+  void WaitGather(Chunk* chunk);
+  void Reduce(const Bucket& bucket, bool last);
+  void FinishReduction();
+  void Optimizer();
+  std::int16_t TakeEvent();
+  std::int64_t elements() const;
+  bool overlaps_gather() const;
+
+  const JobContext& job_;
+  int stage_;
+  graph::Program* out_;
+  BlockId layer_forward_, layer_backward_;
+  std::vector<Chunk> chunks_;
+  std::vector<std::int16_t> free_events_;
+  std::int16_t next_event_ = kFirstCallEvent;
+  bool reduction_started_ = false;
+};
+
+}  // namespace orrery::workload

@@ -1,0 +1,50 @@
+#include "orrery/workload/generators/schedules.h"
+
+#include <array>
+
+#include "orrery/base/check.h"
+
+namespace orrery::workload {
+
+namespace {
+
+constexpr std::array<ScheduleInfo, 3> kSchedules = {{
+    {"gpipe", "all forward passes, then all backward passes (Huang et al. 2019)"},
+    {"1f1b",
+     "one forward, one backward: at most pp micro-batches in flight "
+     "(Narayanan et al. 2019; Megatron without interleaving)"},
+    {"1f1b-interleaved",
+     "1F1B over vpp chunks per stage: the bubble shrinks by vpp "
+     "(Narayanan et al. 2021; Megatron with interleaving)"},
+}};
+
+}  // namespace
+
+std::span<const ScheduleInfo> Schedules() { return kSchedules; }
+
+Result<Schedule> FindSchedule(std::string_view name) {
+  std::string valid;
+  for (std::size_t i = 0; i < kSchedules.size(); ++i) {
+    if (kSchedules[i].name == name) return static_cast<Schedule>(i);
+    valid += (i == 0 ? "" : ", ") + std::string(kSchedules[i].name);
+  }
+  return InvalidInput("unknown schedule '{}'; valid: {}", name, valid);
+}
+
+void WriteSchedule(Schedule schedule, ProgramWriter* w) {
+  switch (schedule) {
+    case Schedule::kGpipe:
+      return WriteGpipe(w);
+    case Schedule::k1f1b:
+      return Write1f1b(w);
+    case Schedule::k1f1bInterleaved:
+      return Write1f1bInterleaved(w);
+  }
+  ORRERY_CHECK(false, "every schedule is written");
+}
+
+bool ReducesInBackward(const ProgramWriter& w) {
+  return w.plan().overlap_grad_reduce && (w.first() || !w.plan().align_grad_reduce);
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,68 @@
+// What one rank computes, as numbers: all that a block of the Megatron generator depends on.
+//
+// A Shape is derived from a model and a plan alone; two plans with equal shapes share every layer
+// block. Units: elements and tokens unless a name says bytes. Sizes are those of one
+// tensor-parallel rank. Source: Megatron Core's TransformerConfig and its parallel linear layers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "orrery/graph/graph.h"
+#include "orrery/workload/model.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::workload {
+
+struct Shape {
+  std::int64_t tp = 1;
+  std::int64_t seq = 0, batch = 0;  // of one micro-batch
+  std::int64_t hidden = 0, head_dim = 0, positions = 0;
+  std::int64_t heads = 0, kv_heads = 0;  // of this rank
+  std::int64_t ffn = 0, vocab = 0;       // of this rank; vocab is padded
+  std::int64_t element_bytes = 2;        // of activations and parameters
+  std::int64_t gradient_bytes = 4;       // of the gradient buffer
+  graph::DType dtype = graph::DType::kBf16;
+  graph::DType gradient_dtype = graph::DType::kFp32;
+  bool sequence_parallel = false;
+  Norm norm = Norm::kLayerNorm;
+  Activation activation = Activation::kGelu;
+  Position position = Position::kLearned;
+  bool tied = false, attention_bias = false, mlp_bias = false, dropout = false;
+  Recompute recompute = Recompute::kNone;
+  AttentionBackend attention = AttentionBackend::kFlash2;
+  bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
+  bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
+
+  std::int64_t tokens() const { return seq * batch; }
+  // Rows of the tensors between the tensor-parallel regions.
+  std::int64_t local_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
+  std::int64_t query() const { return heads * head_dim; }
+  std::int64_t key_value() const { return kv_heads * head_dim; }
+  std::int64_t qkv() const { return query() + 2 * key_value(); }
+  std::int64_t fc1() const { return activation == Activation::kSwiglu ? 2 * ffn : ffn; }
+  bool flash() const { return attention != AttentionBackend::kUnfused; }
+  // Bytes of the residual stream on this rank, and gathered over tp.
+  std::int64_t local_bytes() const { return local_tokens() * hidden * element_bytes; }
+  std::int64_t full_bytes() const { return tokens() * hidden * element_bytes; }
+  std::int64_t p2p_bytes() const { return scatters_p2p() ? full_bytes() / tp : local_bytes(); }
+  bool scatters_p2p() const { return scatter_gather_p2p && !sequence_parallel && tp > 1; }
+
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+// REQUIRES: Validate(model, plan) is ok.
+Shape MakeShape(const Model& model, const Plan& plan);
+std::uint64_t Hash(const Shape& shape);
+// Megatron pads the vocabulary to a multiple of 128·tp.
+std::int64_t PaddedVocab(std::int64_t vocab, std::int64_t tp);
+
+// Elements of each parameter tensor, in the order of Megatron's named_parameters().
+std::vector<std::int64_t> LayerParameters(const Shape& shape);
+std::vector<std::int64_t> EmbeddingParameters(const Shape& shape);
+std::vector<std::int64_t> HeadParameters(const Shape& shape, bool owns_output);
+// Those whose gradients differ between the ranks of a tensor-parallel group under SP: norms, and
+// the biases added after a reduce-scatter.
+std::int64_t SequenceParallelParameters(const Shape& shape);
+
+}  // namespace orrery::workload

@@ -1,0 +1,193 @@
+#include "orrery/workload/generators/step.h"
+
+#include "orrery/workload/generators/parts.h"
+
+namespace orrery::workload {
+
+using graph::Collective;
+using graph::Comm;
+using graph::DType;
+using graph::GroupSlot;
+using graph::Lifetime;
+using graph::MemoryBound;
+using graph::MemoryKind;
+using graph::MemoryOp;
+using graph::Pass;
+
+namespace {
+
+MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read_bytes,
+                 std::int64_t written_bytes, DType dtype) {
+  return {.op = op,
+          .rows = 1,
+          .cols = elements,
+          .bytes_read = elements * read_bytes,
+          .bytes_written = elements * written_bytes,
+          .dtype = dtype,
+          .pass = Pass::kOptimizer};
+}
+
+}  // namespace
+
+graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) {
+  BlockWriter w(names, "static", Pass::kOptimizer);
+  const auto forever = [&](std::uint32_t id, std::string_view name, MemoryKind kind,
+                           std::int64_t bytes) {
+    w.Alloc(w.Named(id, name, bytes, kind, Lifetime::kForever));
+  };
+  forever(1, "parameters", MemoryKind::kParameter, sizes.elements * s.element_bytes);
+  forever(2, "gradients", MemoryKind::kGradient, sizes.elements * s.gradient_bytes);
+  if (s.dtype != DType::kFp32) {
+    forever(3, "main_parameters", MemoryKind::kOptimizer, sizes.shard * 4);
+  }
+  forever(4, "exp_avg", MemoryKind::kOptimizer, sizes.shard * 4);
+  forever(5, "exp_avg_sq", MemoryKind::kOptimizer, sizes.shard * 4);
+  return w.Finish();
+}
+
+graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names) {
+  BlockWriter w(names, "zero_gradients", Pass::kOptimizer);
+  w.Kernel("zero", Flat(MemoryOp::kZero, elements, 0, s.gradient_bytes, s.gradient_dtype));
+  return w.Finish();
+}
+
+graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode, Names* names) {
+  const std::string_view name = mode.distributed ? "reduce_scatter" : "all_reduce";
+  BlockWriter w(names, "gradients.reduce", Pass::kBackward);
+  // Scaling by 1/dp before the sum.
+  w.Kernel("scale", MemoryBound{.op = MemoryOp::kGradScale,
+                                .rows = 1,
+                                .cols = elements,
+                                .bytes_read = elements * s.gradient_bytes,
+                                .bytes_written = elements * s.gradient_bytes,
+                                .dtype = s.gradient_dtype,
+                                .pass = Pass::kBackward});
+  w.Comm(name,
+         {.collective = mode.distributed ? Collective::kReduceScatter : Collective::kAllReduce,
+          .group = GroupSlot::kDp,
+          .stream = kDpStream,
+          .blocking = mode.blocking,
+          .event = mode.last && !mode.blocking ? kGradientEvent : graph::kNoEvent,
+          .dtype = s.gradient_dtype,
+          .bytes = {.value = elements * s.gradient_bytes}});
+  return w.Finish();
+}
+
+graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, Names* names) {
+  const bool blocking = mode == GatherMode::kBlocking;
+  BlockWriter w(names, "parameters.gather", blocking ? Pass::kOptimizer : Pass::kForward);
+  w.Comm("all_gather",
+         {.collective = Collective::kAllGather,
+          .group = GroupSlot::kDp,
+          .stream = kDpStream,
+          .blocking = blocking,
+          .event = mode == GatherMode::kRecorded ? graph::kCallEvent : graph::kNoEvent,
+          .dtype = s.dtype,
+          .bytes = {.value = elements * s.element_bytes}});
+  return w.Finish();
+}
+
+graph::Block WaitEvent(std::string_view name, std::int16_t event, Names* names) {
+  BlockWriter w(names, name, Pass::kForward);
+  w.Wait("wait", event);
+  return w.Finish();
+}
+
+graph::Block ReduceSequenceParallelGradients(const Shape& s, std::int64_t elements, Names* names) {
+  BlockWriter w(names, "gradients.reduce_tp", Pass::kBackward);
+  const std::int64_t g = s.gradient_bytes;
+  const auto copy = [&](std::string_view name) {
+    w.Kernel(name, MemoryBound{.op = MemoryOp::kCopy,
+                               .rows = 1,
+                               .cols = elements,
+                               .bytes_read = elements * g,
+                               .bytes_written = elements * g,
+                               .dtype = s.gradient_dtype,
+                               .pass = Pass::kBackward});
+  };
+  const graph::Buffer flat = w.Temporary("flat", elements * g, MemoryKind::kCommunication);
+  w.Alloc(flat);
+  copy("flatten");
+  TpCollective(s, &w, "all_reduce", Collective::kAllReduce, elements * g, s.gradient_dtype);
+  copy("unflatten");
+  w.Free(flat);
+  return w.Finish();
+}
+
+graph::Block ReduceEmbeddingGradient(const Shape& s, Names* names) {
+  BlockWriter w(names, "gradients.reduce_embedding", Pass::kBackward);
+  w.Comm("all_reduce", {.collective = Collective::kAllReduce,
+                        .group = GroupSlot::kEmbedding,
+                        .stream = kModelStream,
+                        .dtype = s.gradient_dtype,
+                        .bytes = {.value = s.vocab * s.hidden * s.gradient_bytes}});
+  return w.Finish();
+}
+
+namespace {
+
+void Adam(const Shape& s, std::int64_t n, BlockWriter* w) {
+  const DType fp32 = DType::kFp32;
+  if (s.fused_adam) {  // reads parameter, gradient, two moments; writes all but the gradient
+    w->Kernel("adam", Flat(MemoryOp::kAdam, n, 16, 12, fp32));
+    return;
+  }
+  w->Kernel("exp_avg", Flat(MemoryOp::kAdam, n, 8, 4, fp32));
+  w->Kernel("exp_avg_sq", Flat(MemoryOp::kAdam, n, 8, 4, fp32));
+  w->Kernel("denominator.sqrt", Flat(MemoryOp::kAdam, n, 4, 4, fp32));
+  w->Kernel("denominator.add", Flat(MemoryOp::kAdam, n, 4, 4, fp32));
+  w->Kernel("update", Flat(MemoryOp::kAdam, n, 12, 4, fp32));
+}
+
+}  // namespace
+
+graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names) {
+  BlockWriter w(names, "optimizer", Pass::kOptimizer);
+  const DType fp32 = DType::kFp32;
+  const std::int64_t n = sizes.shard;
+  const auto sum = [&](std::string_view name) {
+    if (sizes.norm_group == 1) return;
+    w.Comm(name, {.collective = Collective::kAllReduce,
+                  .group = GroupSlot::kModel,
+                  .stream = kModelStream,
+                  .dtype = fp32,
+                  .bytes = {.value = 4}});
+  };
+  const bool casts = s.gradient_dtype != fp32;
+  const graph::Buffer main = w.Temporary("main_gradients", casts ? n * 4 : 0);
+  w.Alloc(main);
+  w.Module("optimizer.gradients");
+  if (casts) w.Kernel("cast", Flat(MemoryOp::kCast, n, s.gradient_bytes, 4, fp32));
+  if (sizes.fp16) {  // loss scaling: unscale, look for infinities, everyone must agree
+    w.Kernel("unscale", Flat(MemoryOp::kGradScale, n, 4, 4, fp32));
+    sum("all_reduce.found_inf");
+    w.HostSync("found_inf.item");
+  }
+  w.Module("optimizer.norm");
+  w.Kernel("l2_norm", Flat(MemoryOp::kGradNorm, n, 4, 0, fp32));
+  sum("all_reduce.norm");
+  w.HostSync("norm.item");
+  w.Kernel("clip", Flat(MemoryOp::kGradScale, n, 4, 4, fp32));
+  w.Module("optimizer.adam");
+  Adam(s, n, &w);
+  if (s.dtype != fp32) {
+    w.Kernel("copy_to_model", Flat(MemoryOp::kCast, n, 4, s.element_bytes, s.dtype));
+  }
+  w.Free(main);
+  return w.Finish();
+}
+
+graph::Block ReduceLoss(std::int64_t dp, bool sync, Names* names) {
+  BlockWriter w(names, "loss.reduce", Pass::kForward);
+  if (dp > 1) {
+    w.Comm("all_reduce", {.collective = Collective::kAllReduce,
+                          .group = GroupSlot::kDp,
+                          .stream = kDpStream,
+                          .dtype = DType::kFp32,
+                          .bytes = {.value = 8}});
+  }
+  if (sync) w.HostSync("loss.item");
+  return w.Finish();
+}
+
+}  // namespace orrery::workload

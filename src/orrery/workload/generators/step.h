@@ -1,0 +1,40 @@
+// What surrounds the pipeline: static memory, gradient buffers and their reduction, parameter
+// gathering, gradient norm, optimizer, loss.
+//
+// Mixed-precision Adam as Megatron's: fp32 main parameters and two fp32 moments, all sharded over
+// dp under ZeRO-1. Gradients of one chunk lie in one buffer, split into buckets.
+#pragma once
+
+#include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+struct StepSizes {
+  std::int64_t elements = 0;    // parameters of this rank, buckets padded
+  std::int64_t shard = 0;       // those whose optimizer state lies here
+  std::int64_t norm_group = 1;  // ranks that sum the gradient norm
+  bool distributed = false;     // ZeRO-1
+  bool fp16 = false;
+};
+
+graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names);
+graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names);
+// One bucket over dp: reduce-scatter under ZeRO-1, else all-reduce. `blocking`, or started with the
+// last one recording kGradientEvent.
+struct BucketMode {
+  bool distributed = false, blocking = false, last = false;
+};
+graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode, Names* names);
+// Parameters of a bucket after the optimizer. kRecorded: started, its end in the call's event.
+enum class GatherMode : std::uint8_t { kBlocking, kStarted, kRecorded };
+graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, Names* names);
+graph::Block WaitEvent(std::string_view name, std::int16_t event, Names* names);
+// Under SP the gradients of norms and of some biases are partial sums: one flat all-reduce over tp.
+graph::Block ReduceSequenceParallelGradients(const Shape& s, std::int64_t elements, Names* names);
+// First and last stage hold copies of a tied embedding and sum its gradient.
+graph::Block ReduceEmbeddingGradient(const Shape& s, Names* names);
+graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names);
+graph::Block ReduceLoss(std::int64_t dp, bool sync, Names* names);
+
+}  // namespace orrery::workload

@@ -1,0 +1,257 @@
+#include "orrery/workload/plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+
+namespace orrery::workload {
+
+namespace {
+
+// "4 or 8": the divisors of n nearest to `value` on either side.
+std::string NearestDivisors(std::int64_t n, std::int64_t value) {
+  std::int64_t below = 0, above = 0;
+  for (std::int64_t d = std::min(value, n); d >= 1 && below == 0; --d) {
+    if (n % d == 0) below = d;
+  }
+  for (std::int64_t d = value + 1; d <= n && above == 0; ++d) {
+    if (n % d == 0) above = d;
+  }
+  if (below == 0) return std::to_string(above);
+  if (above == 0) return std::to_string(below);
+  return fmt::format("{} or {}", below, above);
+}
+
+// "1536 or 1664": the positive multiples of n around `value`.
+std::string NearestMultiples(std::int64_t n, std::int64_t value) {
+  const std::int64_t below = value / n * n;
+  if (below == 0) return std::to_string(n);
+  return fmt::format("{} or {}", below, below + n);
+}
+
+struct Bound {
+  std::string_view field;
+  std::int64_t value, least, most;
+};
+
+Status CheckBounds(const Plan& plan) {
+  const Bound bounds[] = {
+      {"parallel.tp", plan.tp, 1, 4096},
+      {"parallel.pp", plan.pp, 1, 4096},
+      {"parallel.vpp", plan.vpp, 1, 1024},
+      {"parallel.dp", plan.dp, 1, 1 << 20},
+      {"parallel.microbatch_group", plan.microbatch_group, 0, 1 << 20},
+      {"training.global_batch", plan.global_batch, 1, std::int64_t{1} << 31},
+      {"training.micro_batch", plan.micro_batch, 1, 1 << 16},
+      {"training.seq_len", plan.seq_len, 1, 1 << 26},
+      {"bucket_elements", plan.bucket_elements, 1, std::int64_t{1} << 40},
+  };
+  for (const Bound& b : bounds) {
+    if (b.value < b.least || b.value > b.most) {
+      return InvalidInput("{}: {} is outside {} … {}", b.field, b.value, b.least, b.most);
+    }
+  }
+  constexpr std::int64_t kMostRanks = 1 << 22;
+  const std::int64_t ranks = std::int64_t{plan.tp} * plan.pp * plan.dp;
+  if (ranks > kMostRanks) {
+    return InvalidInput("parallel: tp {} · pp {} · dp {} = {} GPUs is beyond {}; make one smaller",
+                        plan.tp, plan.pp, plan.dp, ranks, kMostRanks);
+  }
+  return {};
+}
+
+Status CheckTensorParallel(const Model& model, const Plan& plan) {
+  const auto divides = [&](std::string_view what, std::int64_t n) -> Status {
+    if (n % plan.tp == 0) return {};
+    return InvalidInput(
+        "parallel.tp: {} does not divide {} of {} ({}); tensor parallelism gives every rank an "
+        "equal "
+        "share: use tp {}",
+        plan.tp, what, model.name, n, NearestDivisors(n, plan.tp));
+  };
+  ORRERY_RETURN_IF_ERROR(divides("the attention heads", model.heads));
+  ORRERY_RETURN_IF_ERROR(divides("the key and value heads", model.kv_heads));
+  ORRERY_RETURN_IF_ERROR(divides("the feed-forward width", model.ffn_hidden));
+  if (plan.sequence_parallel && plan.tp > 1 && plan.seq_len % plan.tp != 0) {
+    return InvalidInput(
+        "training.seq_len: {} is not a multiple of tp ({}), which sequence parallelism needs; use "
+        "{} "
+        "or turn parallel.sequence_parallel off",
+        plan.seq_len, plan.tp, NearestMultiples(plan.tp, plan.seq_len));
+  }
+  return {};
+}
+
+Status CheckBatch(const Plan& plan) {
+  const std::int64_t share = plan.micro_batch * plan.dp;
+  if (plan.global_batch % share != 0) {
+    return InvalidInput(
+        "training.global_batch: {} is not a multiple of micro_batch · dp = {} · {} = {}; every "
+        "replica "
+        "runs the same number of micro-batches: use {}",
+        plan.global_batch, plan.micro_batch, plan.dp, share,
+        NearestMultiples(share, plan.global_batch));
+  }
+  constexpr std::int64_t kMostPasses = 1'000'000;
+  if (plan.microbatches() * plan.vpp > kMostPasses) {
+    return InvalidInput(
+        "training.global_batch: {} makes {} micro-batches of {} chunks a stage, more than {} "
+        "passes; "
+        "use a smaller global_batch or a larger micro_batch",
+        plan.global_batch, plan.microbatches(), plan.vpp, kMostPasses);
+  }
+  return {};
+}
+
+Status CheckInterleaving(const Plan& plan) {
+  if (plan.schedule != Schedule::k1f1bInterleaved) {
+    if (plan.vpp == 1) return {};
+    return InvalidInput(
+        "parallel.vpp: {} chunks a stage need the schedule 1f1b-interleaved, not {}; set "
+        "schedule: 1f1b-interleaved or vpp: 1",
+        plan.vpp, Schedules()[static_cast<std::size_t>(plan.schedule)].name);
+  }
+  if (plan.vpp < 2) {
+    return InvalidInput(
+        "parallel.vpp: the schedule 1f1b-interleaved needs at least 2 chunks a stage, not {}; set "
+        "vpp: 2 or schedule: 1f1b",
+        plan.vpp);
+  }
+  if (plan.pp < 2) {
+    return InvalidInput(
+        "parallel.pp: the schedule 1f1b-interleaved needs at least 2 stages, not {}; set pp: 2 or "
+        "schedule: 1f1b",
+        plan.pp);
+  }
+  if (plan.pp == 2 && !plan.overlap_p2p) {
+    return InvalidInput(
+        "parallel.pp: interleaving over 2 stages without overlapped p2p would put two sends and "
+        "receives between the same ranks into one batch, which Megatron refuses; turn overlap_p2p "
+        "on "
+        "or use pp: 3 or more");
+  }
+  const std::int64_t m = plan.microbatches();
+  const std::int64_t group = plan.microbatch_group > 0 ? plan.microbatch_group : plan.pp;
+  if (m < plan.pp) {
+    return InvalidInput(
+        "training.global_batch: {} gives {} micro-batches a replica, and the schedule "
+        "1f1b-interleaved needs at least pp = {}; use {} or more",
+        plan.global_batch, m, plan.pp, plan.micro_batch * plan.dp * plan.pp);
+  }
+  if (group < plan.pp || group > m) {
+    return InvalidInput(
+        "parallel.microbatch_group: {} is outside pp … micro-batches = {} … {}; leave it out to "
+        "use "
+        "pp",
+        group, plan.pp, m);
+  }
+  const std::int64_t rest = m % group;
+  if (rest != 0 && rest < plan.pp) {
+    return InvalidInput(
+        "training.global_batch: {} gives {} micro-batches a replica, which leaves {} after groups "
+        "of "
+        "{} (parallel.microbatch_group); the last group must have at least pp = {}: use {}",
+        plan.global_batch, m, rest, group, plan.pp,
+        NearestMultiples(plan.micro_batch * plan.dp * group, plan.global_batch));
+  }
+  return {};
+}
+
+Status CheckKernels(const Model& model, const Plan& plan) {
+  if (plan.precision == Precision::kFp32 && plan.attention != AttentionBackend::kUnfused) {
+    return InvalidInput(
+        "training.precision: fp32 has no flash attention kernel; use bf16 or fp16, or attention: "
+        "unfused");
+  }
+  if (model.position == Position::kLearned && plan.seq_len > model.max_position) {
+    return InvalidInput(
+        "training.seq_len: {} is beyond the {} learned positions of {}; use at most {} or a model "
+        "with more positions",
+        plan.seq_len, model.max_position, model.name, model.max_position);
+  }
+  return {};
+}
+
+// Up to two legal lists near an uneven division: the spare layers in the middle, then in front.
+std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
+  const std::int64_t base = layers / chunks;
+  const std::int64_t spare = layers % chunks;
+  const auto list = [&](std::int64_t from) {
+    std::string out;
+    for (std::int64_t i = 0; i < chunks; ++i) {
+      const bool more = i >= from && i < from + spare;
+      out += fmt::format("{}{}", i == 0 ? "" : ", ", base + (more ? 1 : 0));
+    }
+    return "[" + out + "]";
+  };
+  return list((chunks - spare) / 2) + " or " + list(0);
+}
+
+Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
+  const std::size_t chunks = static_cast<std::size_t>(plan.pp) * static_cast<std::size_t>(plan.vpp);
+  const std::vector<int>& given = plan.layers_per_stage;
+  if (given.size() != chunks) {
+    return InvalidInput(
+        "parallel.layers_per_stage: {} entries for {} (pp {} · vpp {}); give one entry per {}",
+        given.size(), chunks, plan.pp, plan.vpp, plan.vpp > 1 ? "chunk, in chunk order" : "stage");
+  }
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] < 1) {
+      return InvalidInput("parallel.layers_per_stage: entry {} is {}; every {} needs a layer",
+                          i + 1, given[i], plan.vpp > 1 ? "chunk" : "stage");
+    }
+    sum += given[i];
+  }
+  if (sum != model.layers) {
+    return InvalidInput("parallel.layers_per_stage: [{}] is {} layers, but {} has {}; near it: {}",
+                        fmt::join(given, ", "), sum, model.name, model.layers,
+                        NearestLists(model.layers, static_cast<std::int64_t>(chunks)));
+  }
+  return given;
+}
+
+}  // namespace
+
+Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
+  if (!plan.layers_per_stage.empty()) return GivenLayers(model, plan);
+  const std::int64_t chunks = std::int64_t{plan.pp} * plan.vpp;
+  if (chunks > model.layers) {
+    return InvalidInput(
+        "parallel.pp: pp {} · vpp {} = {} chunks for the {} layers of {}; every chunk needs a "
+        "layer: "
+        "use pp · vpp {} or less",
+        plan.pp, plan.vpp, chunks, model.layers, model.name, model.layers);
+  }
+  if (model.layers % chunks == 0) {
+    return std::vector<int>(static_cast<std::size_t>(chunks),
+                            static_cast<int>(model.layers / chunks));
+  }
+  // Embedding and loss count as one layer each.
+  if ((model.layers + 2) % chunks == 0 && (model.layers + 2) / chunks > 1) {
+    std::vector<int> layers(static_cast<std::size_t>(chunks),
+                            static_cast<int>((model.layers + 2) / chunks));
+    --layers.front();
+    --layers.back();
+    return layers;
+  }
+  return InvalidInput(
+      "parallel.layers_per_stage: auto cannot divide the {} layers of {} (or {} with embedding and "
+      "loss) over {} {}; give a list, such as {}, or use {} of them",
+      model.layers, model.name, model.layers + 2, chunks, plan.vpp > 1 ? "chunks" : "stages",
+      NearestLists(model.layers, chunks), NearestDivisors(model.layers, chunks));
+}
+
+Status Validate(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckBounds(plan));
+  ORRERY_RETURN_IF_ERROR(CheckTensorParallel(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckBatch(plan));
+  ORRERY_RETURN_IF_ERROR(CheckInterleaving(plan));
+  ORRERY_RETURN_IF_ERROR(CheckKernels(model, plan));
+  return LayersPerChunk(model, plan).ok() ? Status{} : LayersPerChunk(model, plan).status();
+}
+
+}  // namespace orrery::workload
