@@ -152,13 +152,13 @@ def measure(context: Context, case: Case) -> Measured:
     calls = subject_calls(context, case.key)
     alone = context.bench.time(calls)
     rows = []
-    for load in loads(context.device.tiny):
+    for other in loads(context.device.tiny):
         try:
-            timing, rate = _beside(context, calls, load, alone)
+            timing, rate = _beside(context, calls, other, alone)
         except Refused as reason:
-            print(f"overlap: {load.kind} of {load.ctas}: {reason}", file=sys.stderr)
+            print(f"overlap: {other.kind} of {other.ctas}: {reason}", file=sys.stderr)
             continue
-        rows.append(_row(case, load, timing, rate))
+        rows.append(_row(case, other, timing, rate))
     rows.append(
         _row(case, Load("none"), alone, 0.0)
     )  # last: its presence says that the case is done

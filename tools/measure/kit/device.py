@@ -134,8 +134,8 @@ def slug_of(name: str) -> str:
 def guarded(call: Callable[[], Any], device: Device) -> Any:
     """Runs `call` to its end on the device; what torch cannot do there becomes Refused.
 
-    A fault (illegal address, launch failure) leaves the device's context unusable: DeviceLost. Texts
-    do not tell one from the other ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED"), a probe does.
+    A fault (illegal address, launch failure) leaves the device's context unusable: DeviceLost.
+    Texts do not tell one from the other ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED"), a probe does.
     """
     try:
         result = call()
