@@ -85,6 +85,14 @@ std::span<const Preset> Presets();
 // An unknown name lists the nearest valid ones.
 Result<Spec> FindPreset(std::string_view name);
 
+// What Build() checks, for a definition read from a file: names field, value, rule and remedy.
+Status Validate(const Spec& spec);
+
+// The vertices of a cluster are numbered: GPUs, NVLink switches (one a domain), NICs, leaves, spines.
+// The links: per GPU NVLink out and in, then per GPU PCIe to and from its NIC, then per NIC up and
+// down, then per (leaf, spine) up and down. Latency of an NVLink hop is half of nvlink_latency, so
+// that GPU to GPU takes it once. A link's mtu_bytes is a full packet, header included.
+
 class Cluster {
  public:
   // Builds vertices, links and routes. Fails on impossible specs, naming the field.
@@ -104,8 +112,27 @@ class Cluster {
   // (spine, leaf,) NIC, PCIe. `salt` picks among equal spines. Clears and fills `path`. O(path).
   void Route(DeviceId from, DeviceId to, std::uint64_t salt, std::vector<LinkId>* path) const;
   std::string vertex_name(std::uint32_t vertex) const;
+  int leaves() const { return leaves_; }
+  int spines() const { return spines_; }       // 0 when one leaf carries all
+  std::size_t nvlink_domains() const;
+  // Switches between two NICs: 1 under one leaf, 3 across spines.
+  int switches_between(NicId a, NicId b) const { return leaf(a) == leaf(b) ? 1 : 3; }
+
+  // Where links stand in links().
+  LinkId nvlink_out(DeviceId d) const { return LinkId(2 * d.index()); }
+  LinkId nvlink_in(DeviceId d) const { return LinkId(2 * d.index() + 1); }
+  LinkId pcie_out(DeviceId d) const { return LinkId(2 * devices() + 2 * d.index()); }
+  LinkId pcie_in(DeviceId d) const { return LinkId(2 * devices() + 2 * d.index() + 1); }
+  LinkId nic_up(NicId n) const { return LinkId(4 * devices() + 2 * n.index()); }
+  LinkId nic_down(NicId n) const { return LinkId(4 * devices() + 2 * n.index() + 1); }
 
  private:
+  LinkId leaf_up(std::size_t leaf, std::size_t spine) const {
+    return LinkId(4 * devices() + 2 * nics() + 2 * (leaf * static_cast<std::size_t>(spines_) + spine));
+  }
+  void AddDeviceLinks();
+  void AddFabricLinks();
+
   Spec spec_;
   std::vector<Link> links_;
   int leaves_ = 0, spines_ = 0;

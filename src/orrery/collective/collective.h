@@ -1,15 +1,17 @@
 // What the communication library would do: one plan per collective, two readings.
 //
-// Plan() decides, from what NCCL has (topology, size, version, environment), the algorithm, protocol,
-// channels and chunk. ClosedForm() reads the plan as a formula; Lowering (lowering.h) reads the same
-// plan as transfers at chunk grain. Sources: docs/collectives.md (NCCL 2.18 to 2.30 facts).
+// MakePlan() decides, from what NCCL has (topology, size, version, environment), the algorithm,
+// protocol, channels and chunk. ClosedForm() reads the plan as a formula; Lowering (lowering.h)
+// reads the same plan as transfers at chunk grain. Sources: docs/collectives.md (NCCL 2.18 to 2.30
+// facts).
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/ids.h"
@@ -25,26 +27,48 @@ enum class Protocol : std::uint8_t { kLL, kLL128, kSimple };
 std::string_view Name(Algorithm algorithm);
 std::string_view Name(Protocol protocol);
 
-// The environment variables a user sets, as text; parsed once. Unknown variables and choices not yet
-// modelled (NVLS, CollNet, PAT) are refused by name.
+// What the environment variables that a user sets change; the names are NCCL's. Defaults are
+// NCCL's.
 struct Environment {
-  int version = 22203;               // NCCL 2.22.3
-  bool algorithm_allowed[2] = {true, true};          // by Algorithm (tree, ring)
-  bool protocol_allowed[3] = {true, true, true};
-  int min_channels = 0, max_channels = 64;
-  std::int64_t buffer_bytes = 4 << 20;
-  // … further variables of groups A–C as they are modelled
+  int version = 22203;  // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
+  // By graph::Collective up to kBroadcast, then Algorithm (tree, ring) or Protocol.
+  std::array<std::array<bool, 2>, 4> algorithm_allowed{
+      {{true, true}, {true, true}, {true, true}, {true, true}}};
+  std::array<std::array<bool, 3>, 4> protocol_allowed{
+      {{true, true, true}, {true, true, true}, {true, true, true}, {true, true, true}}};
+  bool protocol_forced = false;  // NCCL_PROTO was given: LL128 is not vetoed by the hardware
+  bool nvls = true;              // NCCL_NVLS_ENABLE and NCCL_ALGO leave NVLS to the library
+  bool pat = true;               // NCCL_PAT_ENABLE and NCCL_ALGO leave PAT to the library
+  int min_channels = 0, max_channels = 64;  // NCCL_MIN/MAX_CTAS, NCCL_MIN/MAX_NCHANNELS
+  std::int64_t buffer_bytes = 4 << 20;      // NCCL_BUFFSIZE: Simple, per connection and channel
+  std::int64_t ll_buffer_bytes = 8 * 512 * 8 * 16;      // NCCL_LL_BUFFSIZE
+  std::int64_t ll128_buffer_bytes = 120 * 640 * 8 * 8;  // NCCL_LL128_BUFFSIZE
+  int threads = 512;                                    // NCCL_NTHREADS: LL and Simple
+  int ll128_threads = 640;                              // NCCL_LL128_NTHREADS
+  int net_overhead_ns = -1;                      // NCCL_NET_OVERHEAD; -1: 1000 (2000 on AMD CPUs)
+  std::int64_t p2p_net_chunk_bytes = 128 << 10;  // NCCL_P2P_NET_CHUNKSIZE
+  std::int64_t p2p_nvl_chunk_bytes = 512 << 10;  // NCCL_P2P_NVL_CHUNKSIZE
+  std::int64_t p2p_ll_threshold_bytes = 16384;   // NCCL_P2P_LL_THRESHOLD
+  bool p2p_net_ll = false;                       // NCCL_ALLOC_P2P_NET_LL_BUFFERS
+  int min_p2p_channels = 1, max_p2p_channels = 64;  // NCCL_MIN/MAX_P2P_NCHANNELS
+  int channels_per_net_peer = -1;                   // NCCL_NCHANNELS_PER_NET_PEER
+  std::vector<std::string>
+      not_modelled;  // variables set that matter to NCCL and change nothing here
 };
-Result<Environment> ParseEnvironment(std::span<const std::pair<std::string, std::string>> variables);
+// Unknown variables, malformed values and choices not yet modelled (NVLS, CollNet, PAT) are refused
+// by name. Variables that only log, bootstrap or register are accepted without a word.
+Result<Environment> ParseEnvironment(
+    std::span<const std::pair<std::string, std::string>> variables);
 
 // The shape of a communicator: all that its price depends on. Equal shapes price alike.
 struct GroupShape {
   int ranks = 1;
-  int domains = 1;                   // NVLink domains it spans: NCCL's "nodes"
-  int ranks_per_domain = 1;          // NCCL's ppn; the largest when uneven
-  int nics = 1;                      // distinct NICs its ranks sit next to in one domain (rails it can use)
-  bool uniform = true;               // every domain holds ranks_per_domain ranks
-  int network_hops = 0;              // switches between its farthest members: 1 leaf, 3 leaf-spine-leaf
+  int domains = 1;           // NVLink domains it spans: NCCL's "nodes"
+  int ranks_per_domain = 1;  // NCCL's ppn; the largest when uneven
+  int nics = 1;              // distinct NICs its ranks sit next to in one domain (rails it can use)
+  bool uniform = true;       // every domain holds ranks_per_domain ranks
+  int network_hops = 0;      // switches between its farthest members: 0 none (one domain), 1 leaf,
+                             // 3 leaf-spine-leaf
   friend auto operator<=>(const GroupShape&, const GroupShape&) = default;
 };
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members);
@@ -55,25 +79,30 @@ struct Plan {
   Protocol protocol = Protocol::kSimple;
   int channels = 1;
   int threads = 512;
-  std::int64_t bytes = 0;            // nccl-tests size
-  std::int64_t chunk_bytes = 0;      // data per chunk
-  std::int64_t slice_bytes = 0;      // one credit, one message
-  int credits = 8;                   // slices in flight per connection
+  std::int64_t bytes = 0;        // nccl-tests size
+  std::int64_t chunk_bytes = 0;  // data per chunk
+  std::int64_t slice_bytes = 0;  // one credit, one message
+  int credits = 8;               // slices in flight per connection
+  // What NCCL would have taken where that is not modelled yet ("NVLS", "NVLSTree", "PAT"); empty
+  // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
+  std::string_view instead_of;
+  bool restricted() const { return !instead_of.empty(); }
   GroupShape shape;
 };
 
-// Traffic of one member through its ports, whole collective, protocol overhead included.
+// Traffic of one member through its ports, whole collective: flags of LL and LL128 and the headers
+// of packets included, so that it compares with the line rates of cluster::Spec.
 struct PortBytes {
   std::int64_t nvlink_out = 0, nvlink_in = 0, nic_out = 0, nic_in = 0;
 };
 struct Cost {
-  SimTime fixed = 0;                 // latency, set-up, pipeline fill
-  SimTime transfer = 0;              // at full rate, ports uncontended
-  PortBytes member;                  // per member on average; point-to-point: sender's out, receiver's in
+  SimTime fixed = 0;     // set-up, latencies, waits for upstream: not of the bytes
+  SimTime transfer = 0;  // busy time of the busiest port or CTA, ports uncontended
+  PortBytes member;      // per member on average; point-to-point: sender's out, receiver's in
   SimTime total() const { return fixed + transfer; }
 };
 
-// Plans and prices on one cluster under one environment; caches by (collective, dtype, bytes, shape).
+// Plans and prices on one cluster under one environment. Stateless: safe to share between threads.
 class Planner {
  public:
   Planner(const cluster::Cluster& cluster, const Environment& environment);
@@ -81,7 +110,12 @@ class Planner {
   // A choice that this version cannot make is an error that names it. O(algorithms · protocols).
   Result<Plan> MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
                         const GroupShape& shape) const;
-  // O(channels), no loop over ranks or chunks.
+  // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,
+  // credits. REQUIRES: NCCL has the algorithm for the collective; not point-to-point; shape.ranks
+  // > 1.
+  Plan Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,
+             std::int64_t bytes, const GroupShape& shape) const;
+  // O(1): no loop over ranks, channels or chunks. Below 1 us.
   Cost ClosedForm(const Plan& plan) const;
 
   const cluster::Cluster& cluster() const { return *cluster_; }

@@ -1,9 +1,17 @@
-// The other reading of a plan: transfers at chunk grain.
+// The other reading of a plan: transfers at slice grain.
 //
-// A Schedule is the static part, one per (plan, members): channels, and per channel and member the
-// connections it has. A Cursor is one member's progress through one channel: it yields steps lazily, so
-// that a collective of any size costs O(1) memory per member and channel. Each member starts on its own
-// arrival and waits for data of its upstream and credits of its downstream connections.
+// A Schedule is the static part, one per (plan, members): the connections of every channel. At()
+// gives any step of a member's lane in O(1), so that a collective of any size costs one counter per
+// member and lane. How an executor runs it:
+//   - A member's lane takes steps 0, 1, 2 … in order; setup() after the member's own arrival it may
+//     begin. Lanes wait for each other in nothing but links.
+//   - A step begins when the step before it has ended, the next message on recv_connection (in
+//   order)
+//     has arrived, and send_connection has a credit. It lasts `work`.
+//   - At its end it gives back the credit of the message it consumed, at once. `post` later its own
+//     message of `bytes` starts on the network, from the device of `from` to the device of `to`
+//     over Cluster::Route; the lane does not wait for that.
+//   - A connection begins with credits() credits. A member is done when all its lanes are.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +19,48 @@
 #include <vector>
 
 #include "orrery/collective/collective.h"
+#include "orrery/collective/white_box.h"
 
 namespace orrery::collective {
 
 // A directed connection between two members on one channel.
 struct Connection {
   std::uint16_t channel = 0;
-  std::uint32_t from = 0, to = 0;        // indices into the group's members
+  std::uint32_t from = 0, to = 0;  // indices into the group's members
 };
 
-// One action of a member on a channel. A step may need a message from upstream, then takes `work`
-// (reduction or copy), then may send a message downstream.
+// One action of a member on a lane.
 struct Step {
-  std::int32_t recv_connection = -1;     // index into Schedule::connections; -1: needs nothing
-  std::int32_t send_connection = -1;     // -1: sends nothing
-  std::int64_t bytes = 0;                // on the wire, protocol overhead included
-  SimTime work = 0;                      // between receiving and sending
-  bool done = false;                     // no further step; other fields void
+  std::int32_t recv_connection = -1;  // index into Schedule::connections; -1: needs nothing
+  std::int32_t send_connection = -1;  // -1: sends nothing
+  std::int64_t bytes = 0;             // flags of LL and LL128 included, packet headers not
+  SimTime work = 0;                   // copy or reduction: holds the lane
+  SimTime post = 0;   // fence, flag, proxy: before the message leaves; holds nothing
+  bool done = false;  // no further step; other fields void
+};
+
+// Where a member stands in a channel's tree. Indices into Schedule::connections; -1: none.
+struct TreeNode {
+  std::int32_t to_parent = -1, from_parent = -1;
+  std::int32_t children = 0;
+  std::int32_t from_child[3] = {-1, -1, -1};  // the local one first
+  std::int32_t to_child[3] = {-1, -1, -1};    // in the same order
 };
 
 class Schedule {
  public:
-  // REQUIRES: plan.shape is the shape of `members`.
+  // REQUIRES: plan.shape is the shape of `members`. Broadcast: members[0] is the root;
+  // point-to-point: members[0] sends to members[1]. O(channels * members).
   Schedule(const Plan& plan, const cluster::Cluster& cluster, std::span<const DeviceId> members);
 
-  int channels() const;
-  int lanes() const;                     // independent step sequences per member (tree: up and down)
+  int channels() const { return plan_.channels; }
+  // Step sequences per member over all channels: channels for rings, twice that for trees (the up
+  // and the down lane of channel c are 2c and 2c + 1).
+  int lanes() const {
+    return plan_.algorithm == Algorithm::kTree ? 2 * plan_.channels : plan_.channels;
+  }
   std::span<const Connection> connections() const { return connections_; }
-  SimTime setup() const { return setup_; }          // from arrival to the first step
+  SimTime setup() const { return setup_; }  // from arrival to the first step
   int credits() const { return plan_.credits; }
   const Plan& plan() const { return plan_; }
 
@@ -46,8 +68,23 @@ class Schedule {
   Step At(std::uint32_t member, int lane, std::uint64_t index) const;
 
  private:
+  void BuildRings(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  void BuildTrees(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  Step RingStep(std::uint32_t member, int channel, std::uint64_t index) const;
+  Step ChainStep(std::uint32_t member, int channel, std::uint64_t index) const;
+  Step TreeStep(std::uint32_t member, int lane, std::uint64_t index) const;
+  std::int64_t MessageBytes(std::int64_t data) const;
+  SimTime Work(std::int64_t data, int streams, bool sync) const;
+  SimTime Post(std::int32_t connection) const;
+
   Plan plan_;
+  model::WhiteBox box_;
+  model::Pieces pieces_;
+  std::uint32_t ranks_ = 0;
   std::vector<Connection> connections_;
+  std::vector<char> crosses_;            // by connection: leaves its NVLink domain
+  std::vector<std::uint32_t> position_;  // rings: by channel * ranks + member
+  std::vector<TreeNode> nodes_;          // trees: by channel * ranks + member
   SimTime setup_ = 0;
 };
 

@@ -1,0 +1,363 @@
+// NCCL's environment variables: what is modelled, what is only noted, what changes nothing here.
+// Names and meanings: NCCL user guide of 2.30 (env.rst) and src/ for the undocumented ones.
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <limits>
+
+#include "orrery/base/suggest.h"
+#include "orrery/collective/collective.h"
+
+namespace orrery::collective {
+namespace {
+
+using std::string_view;
+
+// Logging, bootstrap, registration, launch: no effect on a collective's steady time here.
+constexpr string_view kIrrelevant[] = {"NCCL_CHECKS_DISABLE",
+                                       "NCCL_CHECK_MODE",
+                                       "NCCL_CHECK_POINTERS",
+                                       "NCCL_COMM_BLOCKING",
+                                       "NCCL_COMM_ID",
+                                       "NCCL_CONF_FILE",
+                                       "NCCL_CUMEM_ENABLE",
+                                       "NCCL_CUMEM_HOST_ENABLE",
+                                       "NCCL_DEBUG",
+                                       "NCCL_DEBUG_FILE",
+                                       "NCCL_DEBUG_SUBSYS",
+                                       "NCCL_DEBUG_TIMESTAMP_FORMAT",
+                                       "NCCL_DEBUG_TIMESTAMP_LEVELS",
+                                       "NCCL_DMABUF_ENABLE",
+                                       "NCCL_ENV_PLUGIN",
+                                       "NCCL_GRAPH_DUMP_FILE",
+                                       "NCCL_GRAPH_MIXING_SUPPORT",
+                                       "NCCL_GRAPH_REGISTER",
+                                       "NCCL_GRAPH_STREAM_ORDERING",
+                                       "NCCL_HOSTID",
+                                       "NCCL_IB_ADDR_FAMILY",
+                                       "NCCL_IB_ADDR_RANGE",
+                                       "NCCL_IB_CUDA_SUPPORT",
+                                       "NCCL_IB_ECE_ENABLE",
+                                       "NCCL_IB_GID_INDEX",
+                                       "NCCL_IB_RETRY_CNT",
+                                       "NCCL_IB_RETURN_ASYNC_EVENTS",
+                                       "NCCL_IB_ROCE_VERSION_NUM",
+                                       "NCCL_IB_TIMEOUT",
+                                       "NCCL_IGNORE_COLLNET_MISMATCH",
+                                       "NCCL_IGNORE_CPU_AFFINITY",
+                                       "NCCL_IGNORE_NET_MISMATCH",
+                                       "NCCL_IPC_USE_ABSTRACT_SOCKET",
+                                       "NCCL_LAUNCH_MODE",
+                                       "NCCL_LAUNCH_ORDER_IMPLICIT",
+                                       "NCCL_LAUNCH_RACE_FATAL",
+                                       "NCCL_LEGACY_CUDA_REGISTER",
+                                       "NCCL_LL_THRESHOLD",
+                                       "NCCL_LOCAL_REGISTER",
+                                       "NCCL_MEM_SYNC_DOMAIN",
+                                       "NCCL_MULTI_RANK_GPU_ENABLE",
+                                       "NCCL_OOB_NET_ENABLE",
+                                       "NCCL_OOB_NET_IFNAME",
+                                       "NCCL_PROFILER_PLUGIN",
+                                       "NCCL_RAS_ADDR",
+                                       "NCCL_RAS_ENABLE",
+                                       "NCCL_RAS_TIMEOUT_FACTOR",
+                                       "NCCL_RUNTIME_CONNECT",
+                                       "NCCL_SET_STACK_SIZE",
+                                       "NCCL_SET_THREAD_NAME",
+                                       "NCCL_SINGLE_RING_THRESHOLD",
+                                       "NCCL_SOCKET_FAMILY",
+                                       "NCCL_SOCKET_IFNAME",
+                                       "NCCL_SOCKET_MAGIC",
+                                       "NCCL_SOCKET_POLL_TIMEOUT_MSEC",
+                                       "NCCL_SOCKET_RETRY_CNT",
+                                       "NCCL_SOCKET_RETRY_SLEEP_MSEC",
+                                       "NCCL_TOPO_DUMP_FILE",
+                                       "NCCL_TREE_THRESHOLD",
+                                       "NCCL_UID_STAGGER_RATE",
+                                       "NCCL_UID_STAGGER_THRESHOLD"};
+
+// They matter to NCCL and change nothing here yet: accepted, and named in the result.
+constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
+                                        "NCCL_CHUNK_SIZE",
+                                        "NCCL_CROSS_NIC",
+                                        "NCCL_CTA_POLICY",
+                                        "NCCL_GRAPH_FILE",
+                                        "NCCL_IB_ADAPTIVE_ROUTING",
+                                        "NCCL_IB_AR_THRESHOLD",
+                                        "NCCL_IB_DISABLE",
+                                        "NCCL_IB_FIFO_TC",
+                                        "NCCL_IB_HCA",
+                                        "NCCL_IB_MERGE_NICS",
+                                        "NCCL_IB_OOO_RQ",
+                                        "NCCL_IB_PCI_RELAXED_ORDERING",
+                                        "NCCL_IB_QPS_PER_CONNECTION",
+                                        "NCCL_IB_SL",
+                                        "NCCL_IB_SPLIT_DATA_ON_QPS",
+                                        "NCCL_IB_TC",
+                                        "NCCL_LL128_C2C",
+                                        "NCCL_MNNVL_CLIQUE_ID",
+                                        "NCCL_MNNVL_ENABLE",
+                                        "NCCL_MNNVL_UUID",
+                                        "NCCL_NET",
+                                        "NCCL_NETDEVS_POLICY",
+                                        "NCCL_NET_DISABLE_INTRA",
+                                        "NCCL_NET_FORCE_FLUSH",
+                                        "NCCL_NET_GDR_C2C",
+                                        "NCCL_NET_GDR_LEVEL",
+                                        "NCCL_NET_GDR_READ",
+                                        "NCCL_NET_MERGE_POLICY",
+                                        "NCCL_NET_PLUGIN",
+                                        "NCCL_NET_SHARED_BUFFERS",
+                                        "NCCL_NET_SHARED_COMMS",
+                                        "NCCL_NSOCKS_PERTHREAD",
+                                        "NCCL_NVB_DISABLE",
+                                        "NCCL_NVLSTREE_MAX_CHUNKSIZE",
+                                        "NCCL_NVLS_CHUNKSIZE",
+                                        "NCCL_NVLS_NCHANNELS",
+                                        "NCCL_P2P_DIRECT_DISABLE",
+                                        "NCCL_P2P_DISABLE",
+                                        "NCCL_P2P_LEVEL",
+                                        "NCCL_P2P_MAX_PEERS",
+                                        "NCCL_P2P_PCI_CHUNKSIZE",
+                                        "NCCL_P2P_PER_CHANNEL_NET_BW",
+                                        "NCCL_P2P_PXN_LEVEL",
+                                        "NCCL_P2P_SCHEDULE_GROUP_SIZE",
+                                        "NCCL_PXN_C2C",
+                                        "NCCL_PXN_DISABLE",
+                                        "NCCL_SHM_DISABLE",
+                                        "NCCL_SOCKET_NTHREADS",
+                                        "NCCL_SYM_GIN_KERNELS_ENABLE",
+                                        "NCCL_THREAD_THRESHOLDS",
+                                        "NCCL_TOPO_FILE",
+                                        "NCCL_TUNER_PLUGIN",
+                                        "NCCL_WIN_ENABLE"};
+
+constexpr string_view kAlgorithms[] = {"Tree",     "Ring", "CollNetDirect", "CollNetChain", "NVLS",
+                                       "NVLSTree", "PAT"};
+constexpr string_view kProtocols[] = {"LL", "LL128", "Simple"};
+constexpr string_view kFunctions[] = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast",
+                                      "Reduce"};
+constexpr std::size_t kNvls = 4, kPat = 6;
+
+bool SameText(string_view a, string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+string_view Trim(string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+std::vector<string_view> Split(string_view text, char at) {
+  std::vector<string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(at);
+    parts.push_back(Trim(text.substr(0, end)));
+    if (end == string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+Result<std::size_t> Find(const char* kind, string_view name, std::span<const string_view> valid) {
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    if (SameText(valid[i], name)) return i;
+  }
+  return InvalidInput("{}", UnknownName(kind, name, valid));
+}
+
+// "Ring,Tree" or "^Tree": which of `valid` stay.
+Result<std::vector<bool>> ParseList(const char* kind, string_view text,
+                                    std::span<const string_view> valid, bool* negated) {
+  *negated = !text.empty() && text.front() == '^';
+  if (*negated) text.remove_prefix(1);
+  std::vector<bool> chosen(valid.size(), *negated);
+  for (string_view name : Split(text, ',')) {
+    ORRERY_ASSIGN_OR_RETURN(const std::size_t index, Find(kind, name, valid));
+    chosen[index] = !*negated;
+  }
+  return chosen;
+}
+
+// NCCL's grammar: list[;function:list…]; only the first entry may go without a function.
+template <class Apply>
+Status ParsePerFunction(const char* kind, string_view text, std::span<const string_view> valid,
+                        Apply apply) {
+  bool first = true;
+  for (string_view entry : Split(text, ';')) {
+    if (entry.empty()) continue;
+    const std::size_t colon = entry.find(':');
+    std::size_t from = 0, to = 4;
+    if (colon != string_view::npos) {
+      ORRERY_ASSIGN_OR_RETURN(from, Find("function", Trim(entry.substr(0, colon)), kFunctions));
+      to = from + 1;
+      entry.remove_prefix(colon + 1);
+    } else if (!first) {
+      return InvalidInput("'{}' needs a function before it, as in AllReduce:{}", entry, entry);
+    }
+    first = false;
+    bool negated = false;
+    ORRERY_ASSIGN_OR_RETURN(const std::vector<bool> chosen,
+                            ParseList(kind, Trim(entry), valid, &negated));
+    ORRERY_RETURN_IF_ERROR(apply(chosen, negated, from, std::min<std::size_t>(to, 4)));
+  }
+  return {};
+}
+
+Status ParseAlgorithms(string_view text, Environment* e) {
+  return ParsePerFunction(
+      "algorithm", text, kAlgorithms,
+      [&](const std::vector<bool>& chosen, bool negated, std::size_t from, std::size_t to) {
+        for (std::size_t i = 2; i < chosen.size() && !negated; ++i) {
+          if (chosen[i]) {
+            return InvalidInput("{} is not modelled yet; leave it out (Ring and Tree are modelled)",
+                                kAlgorithms[i]);
+          }
+        }
+        for (std::size_t c = from; c < to; ++c) e->algorithm_allowed[c] = {chosen[0], chosen[1]};
+        // One switch for all functions: NVLS left out of any list is not expected in the others
+        // either.
+        e->nvls = e->nvls && chosen[kNvls];
+        e->pat = e->pat && chosen[kPat];
+        return Status();
+      });
+}
+
+Status ParseProtocols(string_view text, Environment* e) {
+  return ParsePerFunction(
+      "protocol", text, kProtocols,
+      [&](const std::vector<bool>& chosen, bool, std::size_t from, std::size_t to) {
+        for (std::size_t c = from; c < to; ++c)
+          e->protocol_allowed[c] = {chosen[0], chosen[1], chosen[2]};
+        e->protocol_forced = true;
+        return Status();
+      });
+}
+
+Result<std::int64_t> ParseNumber(string_view text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+    return InvalidInput("'{}' is not a whole number", text);
+  }
+  if (value < least || value > most)
+    return InvalidInput("{} is not in {} to {}", value, least, most);
+  return value;
+}
+
+Status ParseVersion(string_view text, Environment* e) {
+  const std::vector<string_view> parts = Split(text.substr(0, text.find('-')), '.');
+  std::int64_t number[3] = {0, 0, 0};
+  if (parts.size() < 2 || parts.size() > 3)
+    return InvalidInput("'{}' is not a version like 2.22.3", text);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    ORRERY_ASSIGN_OR_RETURN(number[i], ParseNumber(parts[i], 0, 99));
+  }
+  if (number[0] != 2 || number[1] < 9)
+    return InvalidInput("'{}' is not modelled; give 2.9 or later", text);
+  e->version = static_cast<int>(number[0] * 10000 + number[1] * 100 + number[2]);
+  return {};
+}
+
+struct Number {
+  string_view name;
+  std::int64_t least, most;
+  void (*set)(Environment*, std::int64_t);
+};
+constexpr std::int64_t kMany = std::int64_t{1} << 40;
+// Of NCCL's pairs, the older *_NCHANNELS and the newer *_CTAS mean the same.
+constexpr Number kNumbers[] = {
+    {"NCCL_ALLOC_P2P_NET_LL_BUFFERS", 0, 1,
+     [](Environment* e, std::int64_t v) { e->p2p_net_ll = v != 0; }},
+    {"NCCL_BUFFSIZE", 1024, kMany, [](Environment* e, std::int64_t v) { e->buffer_bytes = v; }},
+    {"NCCL_LL128_BUFFSIZE", 8192, kMany,
+     [](Environment* e, std::int64_t v) { e->ll128_buffer_bytes = v; }},
+    {"NCCL_LL128_NTHREADS", 160, 640,
+     [](Environment* e, std::int64_t v) { e->ll128_threads = static_cast<int>(v) / 32 * 32; }},
+    {"NCCL_LL_BUFFSIZE", 1024, kMany,
+     [](Environment* e, std::int64_t v) { e->ll_buffer_bytes = v; }},
+    {"NCCL_MAX_CTAS", 1, 64,
+     [](Environment* e, std::int64_t v) { e->max_channels = static_cast<int>(v); }},
+    {"NCCL_MAX_NCHANNELS", 1, 64,
+     [](Environment* e, std::int64_t v) { e->max_channels = static_cast<int>(v); }},
+    {"NCCL_MAX_P2P_NCHANNELS", 1, 64,
+     [](Environment* e, std::int64_t v) { e->max_p2p_channels = static_cast<int>(v); }},
+    {"NCCL_MIN_CTAS", 1, 64,
+     [](Environment* e, std::int64_t v) { e->min_channels = static_cast<int>(v); }},
+    {"NCCL_MIN_NCHANNELS", 1, 64,
+     [](Environment* e, std::int64_t v) { e->min_channels = static_cast<int>(v); }},
+    {"NCCL_MIN_P2P_NCHANNELS", 1, 64,
+     [](Environment* e, std::int64_t v) { e->min_p2p_channels = static_cast<int>(v); }},
+    {"NCCL_NCHANNELS_PER_NET_PEER", -1, 64,
+     [](Environment* e, std::int64_t v) { e->channels_per_net_peer = static_cast<int>(v); }},
+    {"NCCL_NET_OVERHEAD", -1, 1'000'000'000,
+     [](Environment* e, std::int64_t v) { e->net_overhead_ns = static_cast<int>(v); }},
+    {"NCCL_NTHREADS", 64, 512,
+     [](Environment* e, std::int64_t v) { e->threads = static_cast<int>(v) / 32 * 32; }},
+    {"NCCL_NVLS_ENABLE", 0, 2, [](Environment* e, std::int64_t v) { e->nvls = e->nvls && v != 0; }},
+    {"NCCL_P2P_LL_THRESHOLD", 0, kMany,
+     [](Environment* e, std::int64_t v) { e->p2p_ll_threshold_bytes = v; }},
+    {"NCCL_P2P_NET_CHUNKSIZE", 4096, kMany,
+     [](Environment* e, std::int64_t v) { e->p2p_net_chunk_bytes = v; }},
+    {"NCCL_P2P_NVL_CHUNKSIZE", 4096, kMany,
+     [](Environment* e, std::int64_t v) { e->p2p_nvl_chunk_bytes = v; }},
+    {"NCCL_PAT_ENABLE", 0, 2, [](Environment* e, std::int64_t v) { e->pat = e->pat && v != 0; }},
+};
+
+Status ParseOne(string_view name, string_view value, Environment* e) {
+  if (name == "NCCL_ALGO") return ParseAlgorithms(value, e);
+  if (name == "NCCL_PROTO") return ParseProtocols(value, e);
+  if (name == "NCCL_VERSION") return ParseVersion(value, e);
+  if (name == "NCCL_COLLNET_ENABLE" || name == "NCCL_COLLNET_NODE_THRESHOLD") {
+    if (value == "0" || name == "NCCL_COLLNET_NODE_THRESHOLD") return {};
+    return InvalidInput("CollNet is not modelled yet; leave it out or set it to 0");
+  }
+  for (const Number& number : kNumbers) {
+    if (number.name != name) continue;
+    ORRERY_ASSIGN_OR_RETURN(const std::int64_t parsed,
+                            ParseNumber(value, number.least, number.most));
+    number.set(e, parsed);
+    return {};
+  }
+  if (std::ranges::find(kIrrelevant, name) != std::end(kIrrelevant)) return {};
+  if (std::ranges::find(kNotModelled, name) != std::end(kNotModelled)) {
+    e->not_modelled.emplace_back(name);
+    return {};
+  }
+  std::vector<string_view> valid = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_VERSION",
+                                    "NCCL_COLLNET_ENABLE"};
+  for (const Number& number : kNumbers) valid.push_back(number.name);
+  const std::vector<string_view> modelled = valid;
+  valid.insert(valid.end(), std::begin(kNotModelled), std::end(kNotModelled));
+  valid.insert(valid.end(), std::begin(kIrrelevant), std::end(kIrrelevant));
+  const std::vector<std::string> near = Nearest(name, valid, 1);
+  if (!near.empty()) return InvalidInput("unknown variable; did you mean {}?", near[0]);
+  std::string list;
+  for (string_view m : modelled) list += list.empty() ? std::string(m) : ", " + std::string(m);
+  return InvalidInput("unknown variable; modelled: {}", list);
+}
+
+}  // namespace
+
+Result<Environment> ParseEnvironment(
+    std::span<const std::pair<std::string, std::string>> variables) {
+  Environment environment;
+  for (const auto& [name, value] : variables) {
+    ORRERY_RETURN_IF_ERROR(ParseOne(name, Trim(value), &environment).In(name));
+  }
+  std::sort(environment.not_modelled.begin(), environment.not_modelled.end());
+  if (environment.min_channels > environment.max_channels) {
+    return InvalidInput("NCCL_MIN_CTAS: {} is above NCCL_MAX_CTAS = {}", environment.min_channels,
+                        environment.max_channels);
+  }
+  if (environment.min_p2p_channels > environment.max_p2p_channels) {
+    return InvalidInput("NCCL_MIN_P2P_NCHANNELS: {} is above NCCL_MAX_P2P_NCHANNELS = {}",
+                        environment.min_p2p_channels, environment.max_p2p_channels);
+  }
+  return environment;
+}
+
+}  // namespace orrery::collective

@@ -1,0 +1,153 @@
+#include "orrery/collective/nccl_tables.h"
+
+#include <algorithm>
+#include <span>
+
+namespace orrery::collective::nccl {
+namespace {
+
+using cluster::Arch;
+
+// {tree, ring}, each {LL, LL128, Simple}.
+constexpr Latencies k218 = {{{6.8, 14.0, 0}, {6.6, 14.0, 8.4}},
+                            {{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}},
+                            {{1.0, 1.9, 6.0}, {1.0, 2.5, 5.7}},
+                            {{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}},
+                            23.0,
+                            18.0,
+                            19.0};
+constexpr Latencies k222 = {{{6.8, 14.0, 0}, {6.6, 14.0, 8.4}},
+                            {{0.6, 1.25, 28.0}, {0.6, 1.9, 3.4}},
+                            {{1.0, 1.9, 28.0}, {1.0, 2.5, 5.7}},
+                            {{5.0, 8.5, 28.0}, {2.7, 4.0, 14.0}},
+                            25.0,
+                            18.0,
+                            14.0};
+constexpr Latencies k227 = {{{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}},
+                            {{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}},
+                            {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}},
+                            {{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}},
+                            25.0,
+                            18.0,
+                            20.9};
+
+constexpr std::array<Bandwidths, 4> kBandwidths = {{
+    {{20, 20, 20}, {20, 20, 20}, {26.5, 18.5, 10}, {26.5, 18.5, 10}, 0},              // Volta
+    {{20, 20, 20}, {20, 20, 20}, {24, 23.6, 17.8}, {24, 23.6, 17.8}, 0},              // Ampere
+    {{36.7, 36.7, 36.7}, {36.7, 36.7, 29}, {38.7, 41.4, 36}, {0, 57.7, 45.5}, 0.85},  // Hopper
+    {{40, 40, 40}, {55.6, 31.67, 20}, {70, 42.8, 24}, {0, 96, 80}, 0.74},             // Blackwell
+}};
+
+constexpr std::array<BySpan, 4> kMaxLL = {
+    {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}}};
+
+constexpr double kTreeCorrection[3][24] = {
+    {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
+    {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
+    {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
+     .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9}};
+
+// Bandwidth steps that the search tries, highest first.
+constexpr double kIntraOld[] = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
+constexpr double kIntra90[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
+constexpr double kIntra100[] = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
+constexpr double kInterOld[] = {48, 30, 28, 24, 20, 18,  15,  12,  10, 9,
+                                7,  6,  5,  4,  3,  2.4, 1.2, .24, .12};
+constexpr double kInter90[] = {48, 45, 42, 40, 30,  24,  22,  20, 17.5,
+                               15, 12, 6,  3,  2.4, 1.2, .24, .12};
+constexpr double kInter100[] = {96, 86,   80, 48, 45.1, 42, 40,  30,  24,  22,
+                                20, 17.5, 15, 12, 6,    3,  2.4, 1.2, .24, .12};
+
+std::span<const double> Steps(Arch arch, bool inter) {
+  switch (arch) {
+    case Arch::kVolta:
+    case Arch::kAmpere:
+      return inter ? std::span<const double>(kInterOld) : kIntraOld;
+    case Arch::kHopper:
+      return inter ? std::span<const double>(kInter90) : kIntra90;
+    case Arch::kBlackwell:
+      return inter ? std::span<const double>(kInter100) : kIntra100;
+  }
+  return kInterOld;
+}
+
+double FirstStep(std::span<const double> steps, double limit) {
+  for (double step : steps) {
+    if (step <= limit) return step;
+  }
+  return limit;
+}
+
+constexpr int kMaxRingChannels = 32;  // half of MAXCHANNELS
+
+}  // namespace
+
+const Latencies& LatenciesOf(int version) {
+  if (version < 21900) return k218;
+  return version < 22700 ? k222 : k227;
+}
+
+const Bandwidths& BandwidthsOf(Arch arch) { return kBandwidths[static_cast<std::size_t>(arch)]; }
+
+double MaxLL(Arch arch, bool cpu_is_amd, int domains, int version) {
+  auto row = static_cast<std::size_t>(arch);
+  if (domains > 1)
+    row = cpu_is_amd ? 1 : 0;
+  else if (version < 21900 && arch == Arch::kHopper)
+    row = static_cast<std::size_t>(Arch::kAmpere);
+  return kMaxLL[row][static_cast<std::size_t>(std::min(domains, 3) - 1)];
+}
+
+double TreeCorrection(Protocol protocol, int log_size) {
+  return log_size < 0 || log_size > 23
+             ? 1
+             : kTreeCorrection[static_cast<std::size_t>(protocol)][log_size];
+}
+
+double NvlinkGBps(const cluster::Spec& spec) {
+  if (spec.gpus_per_nvlink_domain < 2) return 0;
+  return static_cast<double>(spec.nvlink_Bps) * 1e-9 * spec.nvlink_packet_bytes /
+         (spec.nvlink_packet_bytes + spec.nvlink_header_bytes);
+}
+
+double NicGBps(const cluster::Spec& spec) {
+  return static_cast<double>(std::min(spec.nic_Bps, spec.pcie_Bps)) * 1e-9;
+}
+
+Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
+                        const Environment& environment) {
+  const Arch arch = spec.device.arch;
+  const bool old = arch == Arch::kVolta || arch == Arch::kAmpere;
+  const double nvlink = NvlinkGBps(spec);
+  Channels result;
+  if (shape.domains == 1) {
+    // The effective rates carry a share of a percent from the packet model: 1 % keeps 240 above 6
+    // * 40.
+    result.bandwidth_GBps = FirstStep(Steps(arch, false), nvlink * 1.01);
+    result.graph = static_cast<int>(nvlink * 1.01 / result.bandwidth_GBps);
+  } else {
+    const double nic = NicGBps(spec);
+    result.bandwidth_GBps = FirstStep(Steps(arch, true), nic);
+    result.graph = shape.nics * std::max(1, static_cast<int>(nic / result.bandwidth_GBps));
+    if (shape.ranks_per_domain > 1) {
+      // A GPU that is a ring's exit to the NIC spends no NVLink on it.
+      const double exits = shape.nics >= shape.ranks_per_domain ? 1.0 / shape.ranks_per_domain : 0;
+      const double rings = nvlink * 1.01 / (result.bandwidth_GBps * (1 - exits));
+      result.graph = std::min(result.graph, static_cast<int>(rings));
+    }
+  }
+  result.graph = std::clamp(result.graph, 1, kMaxRingChannels);
+  if (result.bandwidth_GBps >= 25 && !(!old && result.bandwidth_GBps < 50 && result.graph > 4)) {
+    const int doubled = std::min(2 * result.graph, kMaxRingChannels);
+    result.bandwidth_GBps = result.bandwidth_GBps * result.graph / doubled;
+    result.graph = doubled;
+  }
+  result.channels = std::min(64, 2 * result.graph);
+  if (!old && shape.domains > 1 && result.bandwidth_GBps > 45 && result.channels < 16)
+    result.channels *= 2;
+  result.channels = std::min(result.channels, environment.max_channels);
+  result.channels = std::max(result.channels, std::min(environment.min_channels, 64));
+  return result;
+}
+
+}  // namespace orrery::collective::nccl

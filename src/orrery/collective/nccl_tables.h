@@ -1,0 +1,53 @@
+// NCCL's own tuning tables: what its choice of algorithm and protocol is made from. They decide,
+// they do not price (white_box.h prices).
+//
+// Sources: NVIDIA/nccl src/graph/tuning.cc, src/graph/search.cc, releases 2.18.3, 2.22.3, 2.27.7
+// and 2.30.7. Latencies in microseconds, bandwidths in GB/s = 1e9 byte/s, both as NCCL writes them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/collective/collective.h"
+
+namespace orrery::collective::nccl {
+
+using ByProtocol = std::array<double, 3>;  // LL, LL128, Simple
+struct Latencies {
+  ByProtocol base[2];  // by Algorithm (tree, ring)
+  ByProtocol nvlink[2];
+  ByProtocol pci[2];
+  ByProtocol net[2];
+  double nvls_nvlink, nvls_net, nvls_tree_net;  // Simple only
+};
+// By release: up to 2.18, up to 2.22 (and 2.26), 2.27 and later.
+const Latencies& LatenciesOf(int version);
+
+// Columns: one domain, two, more.
+using BySpan = std::array<double, 3>;
+struct Bandwidths {
+  BySpan ring_ll128, tree_ll128, tree_simple, nvls_tree;  // per channel
+  double nvls_efficiency;
+};
+const Bandwidths& BandwidthsOf(cluster::Arch arch);
+// All channels together. One domain: by GPU; several: by CPU vendor.
+double MaxLL(cluster::Arch arch, bool cpu_is_amd, int domains, int version);
+
+// Correction of the tree's bandwidth by size: index log2(bytes / 64), 0 to 23.
+double TreeCorrection(Protocol protocol, int log_size);
+
+// What the search for rings and trees ends with.
+struct Channels {
+  int graph = 1;              // channels of the graph, after duplication
+  double bandwidth_GBps = 0;  // of each
+  int channels = 1;           // of the communicator
+};
+Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
+                        const Environment& environment);
+
+// Effective rate of a GPU's NVLinks and of its NIC, as NCCL's topology has them.
+double NvlinkGBps(const cluster::Spec& spec);
+double NicGBps(const cluster::Spec& spec);
+
+}  // namespace orrery::collective::nccl

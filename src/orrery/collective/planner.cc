@@ -1,0 +1,366 @@
+// NCCL's choice: algorithm and protocol by its cost table, then channels, threads, chunk, credits.
+#include <algorithm>
+#include <bit>
+
+#include "orrery/collective/collective.h"
+#include "orrery/collective/nccl_tables.h"
+
+namespace orrery::collective {
+namespace {
+
+using cluster::Arch;
+using graph::Collective;
+
+constexpr double kInfinity = 1e30;
+constexpr std::int64_t kCellBytes = 32 << 10;  // NCCL: no channel gets less traffic than this
+constexpr int kSteps = 8;                      // NCCL_STEPS: slots of a connection's buffer
+
+int Log2(std::int64_t value) {
+  return value < 1 ? -1 : std::bit_width(static_cast<std::uint64_t>(value)) - 1;
+}
+
+// All that NCCL's formulas read, once per plan.
+struct Question {
+  Collective collective;
+  std::int64_t bytes;
+  const GroupShape* shape;
+  const cluster::Spec* spec;
+  const Environment* environment;
+  nccl::Channels found;
+  int ranks() const { return shape->ranks; }
+  int domains() const { return shape->domains; }
+  std::size_t span() const { return static_cast<std::size_t>(std::min(shape->domains, 3) - 1); }
+};
+
+double Steps(const Question& q) {
+  switch (q.collective) {
+    case Collective::kAllReduce:
+      return 2.0 * (q.ranks() - 1);
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+      return q.ranks() - 1;
+    default:
+      return q.ranks();
+  }
+}
+
+double NetOverheadUs(const Question& q, int protocol) {
+  if (q.domains() == 1) return 0;
+  double us = q.spec->cpu_is_amd ? 2 : 1;
+  if (q.environment->net_overhead_ns >= 0) us = q.environment->net_overhead_ns * 1e-3;
+  return protocol == 2 ? 3 * us : us;
+}
+
+double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
+  const nccl::Latencies& table = nccl::LatenciesOf(q.environment->version);
+  const auto a = static_cast<std::size_t>(algorithm);
+  const auto p = static_cast<std::size_t>(protocol);
+  const int ppn = q.shape->ranks_per_domain;
+  const double intra = (q.spec->gpus_per_nvlink_domain > 1 ? table.nvlink : table.pci)[a][p];
+  const double inter = table.net[ppn == 1 ? 0 : a][p];
+  const double base = table.base[a][p];
+  if (algorithm == Algorithm::kTree) {
+    return base + 2 * ((ppn - 1) * intra + Log2(q.domains()) * inter);
+  }
+  const double steps = Steps(q);
+  if (q.collective == Collective::kBroadcast) {
+    return base + steps * (q.domains() > 1 ? inter : protocol == 2 ? table.nvlink[0][2] : intra);
+  }
+  const double crossings = q.domains() == 1                         ? 0
+                           : q.collective == Collective::kAllReduce ? 2.0 * (q.domains() - 1)
+                                                                    : q.domains() - 1;
+  double us =
+      base + (steps - crossings) * std::max(intra, NetOverheadUs(q, protocol)) + crossings * inter;
+  const bool plateau = protocol == 2 && q.domains() > 1 && q.collective == Collective::kAllReduce &&
+                       q.bytes / (static_cast<std::int64_t>(q.found.channels) * q.ranks()) >= 64;
+  if (plateau) {
+    const bool old = q.spec->device.arch == Arch::kVolta;
+    us *= old ? 1.9 : 1.4;
+  }
+  return us;
+}
+
+// Algorithm bandwidth in GB/s.
+double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
+  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch);
+  const double graph = q.found.graph;
+  double bus = graph * q.found.bandwidth_GBps;
+  const double max_ll =
+      nccl::MaxLL(q.spec->device.arch, q.spec->cpu_is_amd, q.domains(), q.environment->version);
+  if (algorithm == Algorithm::kRing) {
+    if (protocol == 0) bus = std::min(max_ll, 0.5 * bus);
+    if (protocol == 1) bus = std::min(0.92 * bus, graph * table.ring_ll128[q.span()]);
+    return bus * q.ranks() / Steps(q);
+  }
+  bus = std::min(0.92 * bus, graph * table.tree_simple[q.span()]);
+  if (protocol == 0) bus = std::min(bus / 3.8, max_ll);
+  if (protocol == 1) {
+    bus = std::min(bus * (q.domains() == 1 ? 7.0 / 9 : 120.0 / 128),
+                   graph * table.tree_ll128[q.span()]);
+  }
+  const int log_size = Log2(q.bytes / 64);
+  if (log_size >= 0 && log_size < 23) {
+    bus *= nccl::TreeCorrection(static_cast<Protocol>(protocol), log_size);
+  }
+  return 0.5 * bus;
+}
+
+bool Allowed(const Question& q, Algorithm algorithm, int protocol) {
+  const auto c = static_cast<std::size_t>(q.collective);
+  const Environment& e = *q.environment;
+  if (!e.algorithm_allowed[c][static_cast<std::size_t>(algorithm)]) return false;
+  if (!e.protocol_allowed[c][static_cast<std::size_t>(protocol)]) return false;
+  if (algorithm == Algorithm::kTree && q.collective != Collective::kAllReduce) return false;
+  if (protocol == 1 && !e.protocol_forced && q.spec->gpus_per_nvlink_domain < 2) return false;
+  return true;
+}
+
+double TimeUs(const Question& q, Algorithm algorithm, int protocol) {
+  return LatencyUs(q, algorithm, protocol) +
+         static_cast<double>(q.bytes) / (1000 * BandwidthGBps(q, algorithm, protocol));
+}
+
+// NVLS and NVLSTree: what NCCL expects of them, to know when it would take them.
+double NvlsTimeUs(const Question& q, bool tree) {
+  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch);
+  const nccl::Latencies& latency = nccl::LatenciesOf(q.environment->version);
+  const int ppn = q.shape->ranks_per_domain;
+  const bool all_reduce = q.collective == Collective::kAllReduce;
+  if (table.nvls_efficiency == 0 || !q.environment->nvls || ppn < 2) return kInfinity;
+  if (q.collective == Collective::kBroadcast) return kInfinity;
+  if (tree != (q.domains() > 1) || (tree && !all_reduce)) return kInfinity;
+  if (!q.environment->protocol_allowed[static_cast<std::size_t>(q.collective)][2]) return kInfinity;
+  // One head a GPU; the step of the search that leaves each head its share of the NVLinks.
+  const double share = nccl::NvlinkGBps(*q.spec) * 1.01 / std::min(ppn, 16);
+  double step = share;
+  for (double s : {90.0, 80.0, 70.0, 60.0, 50.0, 45.0, 40.0, 30.0, 24.0, 20.0, 15.0}) {
+    if (s <= share) {
+      step = s;
+      break;
+    }
+  }
+  const double heads = std::min(ppn, 16);
+  double each = step * table.nvls_efficiency * (heads - 1) / heads;
+  each *= all_reduce ? 2 : (ppn - 1.0) / ppn;
+  double us = latency.nvls_nvlink;
+  if (tree) {
+    const double network =
+        nccl::NicGBps(*q.spec) * q.shape->nics / heads * (q.domains() <= 2 ? 2 : 1);
+    each = std::min(each, network);
+    const double cap = table.nvls_tree[q.span()];
+    if (cap > 0 && q.environment->version >= 22900) each = std::min(each, cap);
+    us += 2.0 * Log2(q.domains()) * latency.nvls_tree_net;
+  }
+  double bus = heads * each;
+  if (all_reduce) bus *= q.ranks() / Steps(q);
+  return us + static_cast<double>(q.bytes) / (1000 * bus);
+}
+
+double PatTimeUs(const Question& q) {
+  const bool fits =
+      q.collective == Collective::kAllGather || q.collective == Collective::kReduceScatter;
+  if (!fits || q.environment->version < 22300 || !q.environment->pat) return kInfinity;
+  if (q.shape->ranks_per_domain != 1 || q.domains() < 2) return kInfinity;
+  const double bus = 0.75 * q.found.graph * q.found.bandwidth_GBps;
+  return 8 + Log2(q.domains()) * 14.0 / 3.5 + 2.8 * q.ranks() +
+         static_cast<double>(q.bytes) / (1000 * bus);
+}
+
+int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
+  if (protocol == 1) return q.environment->ll128_threads;
+  const bool narrow = algorithm == Algorithm::kRing && protocol == 2 &&
+                      q.found.bandwidth_GBps * q.found.graph <= 12;
+  return narrow ? std::min(256, q.environment->threads) : q.environment->threads;
+}
+
+void ShrinkChannels(const Question& q, Plan* plan) {
+  const int p = static_cast<int>(plan->protocol);
+  std::int64_t threshold = p == 2 ? 64 : 8;
+  if (p == 0 && plan->algorithm == Algorithm::kRing) threshold *= q.ranks();
+  std::int64_t channels = q.found.channels;
+  std::int64_t threads = MaxThreads(q, plan->algorithm, p);
+  // while bytes < channels * threads * threshold: --channels, down to 1.
+  channels = std::clamp<std::int64_t>(q.bytes / (threads * threshold), 1, channels);
+  while (q.bytes < channels * threads * threshold && threads % 128 == 0) threads /= 2;
+  // Each channel gets at least one cell of traffic.
+  std::int64_t traffic = q.bytes * (q.collective == Collective::kAllReduce ? 2 : 1);
+  if (p == 0) traffic *= 4;
+  channels = std::min(channels, std::max<std::int64_t>(1, (traffic + kCellBytes - 1) / kCellBytes));
+  plan->channels = static_cast<int>(channels);
+  plan->threads = static_cast<int>(std::max<std::int64_t>(threads, 96));
+}
+
+std::int64_t StepBytes(const Environment& environment, Protocol protocol) {
+  switch (protocol) {
+    case Protocol::kLL:
+      return environment.ll_buffer_bytes / kSteps / 2;
+    case Protocol::kLL128:
+      return environment.ll128_buffer_bytes / kSteps / 128 * 120;
+    case Protocol::kSimple:
+      return environment.buffer_bytes / kSteps;
+  }
+  return environment.buffer_bytes / kSteps;
+}
+
+std::int64_t TreeLL128Chunk(const GroupShape& shape, std::int64_t share, std::int64_t chunk) {
+  const double depth = 1 + Log2(shape.domains) + 0.1 * shape.ranks_per_domain;
+  const auto rounds = [&] { return static_cast<double>(share) / static_cast<double>(chunk); };
+  while (rounds() < 64 * depth / shape.ranks_per_domain && chunk > (128 << 10)) chunk /= 2;
+  while (rounds() < 16 * depth / shape.ranks_per_domain && chunk > (32 << 10)) chunk /= 2;
+  return chunk;
+}
+
+void SetChunks(const Environment& environment, Plan* plan) {
+  const std::int64_t step =
+      std::max<std::int64_t>(16, StepBytes(environment, plan->protocol) / 16 * 16);
+  const bool rotating = plan->collective != Collective::kBroadcast;
+  plan->chunk_bytes = plan->slice_bytes = step;
+  plan->credits = kSteps;
+  if (plan->algorithm == Algorithm::kTree) {
+    if (plan->protocol == Protocol::kLL128) {
+      plan->chunk_bytes = plan->slice_bytes =
+          TreeLL128Chunk(plan->shape, plan->bytes / plan->channels, step) / 16 * 16;
+    }
+  } else if (plan->protocol == Protocol::kSimple && rotating) {
+    plan->chunk_bytes = 4 * step;  // chunkSteps 4, sliceSteps 2
+    plan->slice_bytes = 2 * step;
+    plan->credits = kSteps / 2;
+  } else if (plan->protocol != Protocol::kSimple) {
+    // A receiver reads the lines of a step as they come: half a step at a time here.
+    plan->slice_bytes = std::max<std::int64_t>(16, step / 2 / 16 * 16);
+    plan->credits = 2 * kSteps;
+  }
+}
+
+int PowerOfTwo(int value) {
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(1, value))));
+}
+
+Plan PointToPointPlan(const Question& q) {
+  const Environment& e = *q.environment;
+  const bool net = q.domains() > 1;
+  Plan plan;
+  plan.collective = Collective::kSend;
+  plan.algorithm = Algorithm::kPointToPoint;
+  plan.bytes = q.bytes;
+  plan.shape = *q.shape;
+  const int pool = std::clamp(PowerOfTwo(q.found.channels), e.min_p2p_channels, e.max_p2p_channels);
+  int per_peer = 2;
+  if (net) {
+    const int by_rate = static_cast<int>((nccl::NicGBps(*q.spec) + 13.999) / 14);
+    per_peer = e.channels_per_net_peer > 0 ? e.channels_per_net_peer : std::max(1, by_rate);
+  } else {
+    const int links = q.spec->device.arch == Arch::kAmpere ? 12 : 18;
+    per_peer = 2 * links;
+  }
+  const int most = std::min(PowerOfTwo(per_peer), pool);
+  int least = most;
+  while (least > 1 && least * q.ranks() > pool) least /= 2;
+  const std::int64_t nominal =
+      std::clamp<std::int64_t>(net ? e.p2p_net_chunk_bytes : e.p2p_nvl_chunk_bytes, 4096,
+                               std::max<std::int64_t>(4096, e.buffer_bytes / kSteps));
+  const std::int64_t min_part = nominal / (net ? 2 : 8);
+  const std::int64_t max_part = nominal * (net ? 1 : 32);
+  int channels =
+      static_cast<int>(std::clamp<std::int64_t>((q.bytes + min_part - 1) / min_part, 1, least));
+  while (channels < most && (q.bytes + channels - 1) / channels > max_part) channels *= 2;
+  plan.channels = std::min(channels, most);
+  const bool ll = q.bytes <= plan.channels * e.p2p_ll_threshold_bytes && (!net || e.p2p_net_ll);
+  plan.protocol = ll ? Protocol::kLL : Protocol::kSimple;
+  std::int64_t chunk = nominal;
+  if (ll) chunk = std::min(chunk, StepBytes(e, Protocol::kLL));
+  const std::int64_t part = (q.bytes + plan.channels - 1) / plan.channels;
+  if (net && !ll) chunk /= part < chunk ? 4 : part < 8 * chunk ? 2 : 1;
+  plan.chunk_bytes = plan.slice_bytes = std::max<std::int64_t>(512, chunk / 16 * 16);
+  plan.credits = kSteps;
+  return plan;
+}
+
+}  // namespace
+
+std::string_view Name(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kTree:
+      return "Tree";
+    case Algorithm::kRing:
+      return "Ring";
+    case Algorithm::kPointToPoint:
+      return "P2P";
+  }
+  return "?";
+}
+
+std::string_view Name(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::kLL:
+      return "LL";
+    case Protocol::kLL128:
+      return "LL128";
+    case Protocol::kSimple:
+      return "Simple";
+  }
+  return "?";
+}
+
+Planner::Planner(const cluster::Cluster& cluster, const Environment& environment)
+    : cluster_(&cluster), environment_(environment) {}
+
+Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,
+                    std::int64_t bytes, const GroupShape& shape) const {
+  Question q{collective, bytes, &shape, &cluster_->spec(), &environment_, {}};
+  q.found = nccl::SearchChannels(cluster_->spec(), shape, environment_);
+  Plan plan;
+  plan.collective = collective;
+  plan.algorithm = algorithm;
+  plan.protocol = protocol;
+  plan.bytes = bytes;
+  plan.shape = shape;
+  ShrinkChannels(q, &plan);
+  SetChunks(environment_, &plan);
+  return plan;
+}
+
+Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
+                               const GroupShape& shape) const {
+  static_cast<void>(
+      dtype);  // NCCL's formulas count bytes; fp8 reductions on large rings come later
+  if (bytes < 0)
+    return InvalidInput("{} of {} bytes: a size cannot be negative", graph::Name(collective),
+                        bytes);
+  if (shape.ranks < 1 || shape.domains < 1 || shape.domains > shape.ranks) {
+    return InvalidInput("{}: a group of {} ranks over {} NVLink domains does not exist",
+                        graph::Name(collective), shape.ranks, shape.domains);
+  }
+  Question q{collective, bytes, &shape, &cluster_->spec(), &environment_, {}};
+  q.found = nccl::SearchChannels(cluster_->spec(), shape, environment_);
+  if (graph::IsPointToPoint(collective)) return PointToPointPlan(q);
+  if (shape.ranks == 1) {
+    Plan plan = Shape(collective, Algorithm::kRing, Protocol::kSimple, bytes, shape);
+    plan.channels = 1;
+    return plan;
+  }
+  double best = kInfinity;
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+  for (Algorithm a : {Algorithm::kTree, Algorithm::kRing}) {
+    for (int p = 0; p < 3; ++p) {
+      if (!Allowed(q, a, p)) continue;
+      const double us = TimeUs(q, a, p);
+      if (us < best) best = us, algorithm = a, protocol = static_cast<Protocol>(p);
+    }
+  }
+  if (best >= kInfinity) {
+    return InvalidInput(
+        "NCCL_ALGO and NCCL_PROTO leave no algorithm for {} over {} ranks; allow Ring",
+        graph::Name(collective), shape.ranks);
+  }
+  Plan plan = Shape(collective, algorithm, protocol, bytes, shape);
+  for (const auto& [us, name] :
+       {std::pair{NvlsTimeUs(q, false), "NVLS"}, std::pair{NvlsTimeUs(q, true), "NVLSTree"},
+        std::pair{PatTimeUs(q), "PAT"}}) {
+    if (us < best) best = us, plan.instead_of = name;
+  }
+  return plan;
+}
+
+}  // namespace orrery::collective

@@ -1,0 +1,105 @@
+#include "orrery/collective/white_box.h"
+
+namespace orrery::collective::model {
+namespace {
+
+using cluster::Arch;
+
+constexpr double kUs = 1e6;  // picoseconds
+
+// Rate of one channel's CTA, bytes/s of data, by arch (Volta, Ampere, Hopper, Blackwell). LL:
+// NCCL's cap on all channels of one node over its channels (39/24, 87.7/24, 141/24, 282/32 GB/s).
+// LL128 and Simple: NCCL's caps per channel (perChMaxRingLL128, perChMaxTree of one node).
+constexpr double kRate[4][3] = {
+    {1.6e9, 20e9, 26.5e9}, {3.65e9, 20e9, 24e9}, {5.9e9, 36.7e9, 38.7e9}, {8.8e9, 40e9, 70e9}};
+// A channel of send/recv, both directions in one CTA: docs/collectives.md.
+constexpr double kPointToPointRate = 21e9;
+
+// Kernel launch to first step: NCCL's base latency of a ring, LL and Simple. Blackwell: the floor
+// of nccl-tests, see docs/collectives.md.
+constexpr double kSetup[3] = {6.6 * kUs, 6.6 * kUs, 8.4 * kUs};
+constexpr double kSetupBlackwell = 1.4 * kUs;
+
+// One step's latency for no bytes, GPU to GPU, as NCCL's latency table has it (LL, LL128, Simple):
+// over NVLink and over one leaf of the network.
+constexpr double kStepNvlink[3] = {0.6 * kUs, 1.25 * kUs, 3.4 * kUs};
+constexpr double kStepNet[3] = {5.0 * kUs, 8.5 * kUs, 14.0 * kUs};
+constexpr double kStepBlackwell = 0.5 * kUs;  // more over NVLink, docs/collectives.md
+// The part of it that holds the CTA: barrier and poll before a slice.
+constexpr double kSync[3] = {0.1 * kUs, 0.2 * kUs, 1.0 * kUs};
+// The links' part of the network's table entry: PCIe twice and two hops (cluster presets with
+// InfiniBand); the rest of the entry is proxy and flags. Longer routes add their links' latency.
+constexpr double kNetLinks = 1.6 * kUs;
+
+double PerByte(std::int64_t bandwidth_Bps) { return 1e12 / static_cast<double>(bandwidth_Bps); }
+
+void SetIntra(const cluster::Spec& spec, Edge* edge) {
+  edge->latency = static_cast<double>(spec.nvlink_latency);
+  edge->per_byte = PerByte(spec.nvlink_Bps);
+  edge->other_per_byte = edge->per_byte;
+  edge->mtu = spec.nvlink_packet_bytes + spec.nvlink_header_bytes;
+  edge->payload = spec.nvlink_packet_bytes;
+  edge->header = spec.nvlink_header_bytes;
+}
+
+void SetInter(const cluster::Spec& spec, int switches, Edge* edge) {
+  const double pcie = PerByte(spec.pcie_Bps);
+  const double nic = PerByte(spec.nic_Bps);
+  const double hops = switches + 1;  // links between the two NICs, at the NIC's rate
+  edge->latency =
+      2 * static_cast<double>(spec.pcie_latency) + hops * static_cast<double>(spec.nic_latency);
+  edge->per_byte = std::max(pcie, nic);
+  edge->other_per_byte = 2 * pcie + hops * nic - edge->per_byte;
+  edge->mtu = spec.nic_mtu_bytes + spec.nic_header_bytes;
+  edge->payload = spec.nic_mtu_bytes;
+  edge->header = spec.nic_header_bytes;
+}
+
+Chunk Slice(const Plan& plan, std::int64_t bytes) {
+  Chunk chunk;
+  chunk.bytes = bytes;
+  if (bytes == 0) return chunk;
+  // As many slices as a full chunk has, none below a 32nd of the nominal one (NCCL's
+  // prims_simple.h).
+  const std::int64_t slices = (plan.chunk_bytes + plan.slice_bytes - 1) / plan.slice_bytes;
+  const std::int64_t even = (bytes + 16 * slices - 1) / (16 * slices) * 16;
+  chunk.slice =
+      std::clamp(even, std::max<std::int64_t>(16, plan.slice_bytes / 32), plan.slice_bytes);
+  chunk.slices = static_cast<int>((bytes + chunk.slice - 1) / chunk.slice);
+  return chunk;
+}
+
+}  // namespace
+
+WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
+  const auto p = static_cast<std::size_t>(plan.protocol);
+  const bool blackwell = spec.device.arch == Arch::kBlackwell;
+  WhiteBox box;
+  box.setup = kSetup[p] + (blackwell ? kSetupBlackwell : 0);
+  box.sync = kSync[p];
+  const bool p2p = plan.algorithm == Algorithm::kPointToPoint;
+  double rate = kRate[static_cast<std::size_t>(spec.device.arch)][p];
+  if (p2p) rate = std::min(rate, kPointToPointRate);
+  box.per_byte = 1e12 / rate / kStreams;
+  if (spec.gpus_per_nvlink_domain > 1) SetIntra(spec, &box.intra);
+  SetInter(spec, std::max(1, plan.shape.network_hops), &box.inter);
+  const double nvlink = kStepNvlink[p] + (blackwell ? kStepBlackwell : 0);
+  box.intra.post = std::max(0.0, nvlink - box.sync - box.intra.latency);
+  box.inter.post = std::max(0.0, kStepNet[p] - box.sync - kNetLinks);
+  return box;
+}
+
+Pieces Cut(const Plan& plan) {
+  Pieces pieces;
+  pieces.share = (plan.bytes + plan.channels - 1) / plan.channels;
+  const bool rotating = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
+  const std::int64_t parts = rotating ? plan.shape.ranks : 1;
+  pieces.rounds = pieces.share / (parts * plan.chunk_bytes);
+  const std::int64_t left = pieces.share - pieces.rounds * parts * plan.chunk_bytes;
+  const std::int64_t tail = (left + parts - 1) / parts;
+  pieces.full = Slice(plan, plan.chunk_bytes);
+  pieces.tail = Slice(plan, (tail + 15) / 16 * 16);
+  return pieces;
+}
+
+}  // namespace orrery::collective::model

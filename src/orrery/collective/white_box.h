@@ -1,0 +1,91 @@
+// The physical model behind both readings of a plan: what one step of one channel costs.
+//
+// A CTA moves a slice through its registers (work: `sync` plus bytes over its rate), then the
+// message is posted (fence and flag, or the network proxy: `post`), then it crosses the links. All
+// else — rings, trees, pipelines — follows from the plan. Constants, their meaning and sources:
+// docs/collectives.md. Times are picoseconds in double; only + - * / are used.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/collective/collective.h"
+
+namespace orrery::collective::model {
+
+// One kind of connection: inside an NVLink domain, or through NICs.
+struct Edge {
+  double latency = 0;         // Σ of the links' latencies
+  double per_byte = 0;        // of the slowest link
+  double other_per_byte = 0;  // Σ over the other links, for the head that is cut through
+  double mtu = 0;             // bytes of that head at most
+  std::int64_t payload = 1, header = 0;
+  double post = 0;
+
+  std::int64_t Wire(std::int64_t bytes) const {
+    return bytes + (bytes + payload - 1) / payload * header;
+  }
+  // On the slowest link.
+  double Serial(std::int64_t bytes) const { return static_cast<double>(Wire(bytes)) * per_byte; }
+  // From the end of work to the arrival.
+  double Delay(std::int64_t bytes) const {
+    const auto wire = static_cast<double>(Wire(bytes));
+    return post + latency + wire * per_byte + std::min(mtu, wire) * other_per_byte;
+  }
+};
+
+struct WhiteBox {
+  double setup = 0;     // launch: from the last arrival to the first step
+  double sync = 0;      // per slice, holds the lane
+  double per_byte = 0;  // one stream (a read or a write) of a CTA; a copy or a reduction has
+                        // kStreams of them at the channel's rate
+  Edge intra, inter;
+};
+
+// A ring step reads its own buffer and the received slice and writes one: the rate that NCCL's
+// tables give is of such a step. Each further source or destination adds one stream.
+inline constexpr int kStreams = 3;
+
+WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec);
+
+// Data bytes to message bytes: LL sends 8 in 16, LL128 120 in 128.
+constexpr std::int64_t OnWire(Protocol protocol, std::int64_t data) {
+  switch (protocol) {
+    case Protocol::kLL:
+      return (data + 7) / 8 * 16;
+    case Protocol::kLL128:
+      return (data + 119) / 120 * 128;
+    case Protocol::kSimple:
+      return data;
+  }
+  return data;
+}
+
+// One channel's share of the data, cut into rounds (a ring's loop; elsewhere a chunk) of equal
+// chunks, the last of them smaller, and each chunk into at most two slices.
+struct Chunk {
+  std::int64_t bytes = 0;
+  std::int64_t slice = 0;  // of all slices but the last
+  int slices = 0;
+  std::int64_t last() const { return bytes - (slices - 1) * slice; }
+};
+struct Pieces {
+  std::int64_t share = 0;   // of one channel
+  std::int64_t rounds = 0;  // of `full`
+  Chunk full, tail;         // tail.slices == 0: none
+};
+Pieces Cut(const Plan& plan);
+
+// Steps of one member in a round of a ring, and messages it sends: 2R - 1 and 2R - 2 for
+// all-reduce, R and R - 1 for all-gather and reduce-scatter.
+constexpr std::int64_t RingSteps(const Plan& plan) {
+  const std::int64_t ranks = plan.shape.ranks;
+  return plan.collective == graph::Collective::kAllReduce ? 2 * ranks - 1 : ranks;
+}
+constexpr bool IsRotating(graph::Collective c) {
+  return c == graph::Collective::kAllReduce || c == graph::Collective::kAllGather ||
+         c == graph::Collective::kReduceScatter;
+}
+
+}  // namespace orrery::collective::model
