@@ -1,0 +1,161 @@
+#include "orrery/results/json.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace orrery::results {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Text from users may hold anything; what is not UTF-8 becomes U+FFFD.
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string Hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+void AddTime(Json* json, const std::string& name, SimTime ps) {
+  (*json)[name + "_s"] = ToSeconds(ps);
+  (*json)[name + "_ps"] = ps;
+}
+
+Json ToJson(const BreakdownRow& row) {
+  Json json;
+  if (row.stage >= 0) json["stage"] = row.stage;
+  json["ranks"] = row.ranks;
+  AddTime(&json, "total", row.total);
+  for (std::size_t i = 0; i < row.parts.size(); ++i) AddTime(&json, PartName(i), row.parts[i]);
+  // Sequence parallelism uses the tensor-parallel communicator: its time is in exposed_tp.
+  AddTime(&json, "exposed_sp", 0);
+  return json;
+}
+
+Json ToJson(const MemoryRow& row, std::int64_t device_bytes) {
+  const memory::Footprint& footprint = row.footprint;
+  Json json;
+  json["program"] = row.program;
+  json["stage"] = row.stage;
+  json["ranks"] = row.ranks;
+  json["peak_allocated_bytes"] = footprint.peak_allocated;
+  json["peak_reserved_bytes"] = footprint.peak_reserved;
+  json["context_bytes"] = footprint.context_bytes;
+  json["total_bytes"] = row.total();
+  json["device_bytes"] = device_bytes;
+  Json parts;
+  for (std::size_t i = 0; i < memory::kKinds; ++i) {
+    parts[fmt::format("{}_bytes", graph::Name(static_cast<graph::MemoryKind>(i)))] =
+        footprint.at_peak[i];
+  }
+  json["parts_at_peak"] = std::move(parts);
+  json["peak_op"] = footprint.peak_op;
+  json["oom"] = footprint.oom;
+  json["oom_op"] = footprint.oom ? Json(footprint.oom_op) : Json(nullptr);
+  return json;
+}
+
+void AddJob(const JobResult& job, Json* json) {
+  Json& out = *json;
+  out["ranks"] = job.ranks;
+  out["description"] = job.description;
+  AddTime(&out, "step_time", job.step_time);
+  out["step_time_interval_s"] = Json::array({job.interval_low_s, job.interval_high_s});
+  out["settled"] = job.settled;
+  out["tokens_per_s"] = job.tokens_per_s;
+  out["model_tflops_per_gpu"] = job.model_tflops_per_gpu;
+  out["mfu"] = job.mfu > 0 ? Json(job.mfu) : Json(nullptr);
+  Json stages = Json::array();
+  for (const BreakdownRow& row : job.stages) stages.push_back(ToJson(row));
+  out["breakdown"] = {{"overall", ToJson(job.overall)}, {"stages", std::move(stages)}};
+  Json memory = Json::array();
+  for (const MemoryRow& row : job.memory) memory.push_back(ToJson(row, job.device_bytes));
+  out["memory"] = std::move(memory);
+}
+
+Json NetworkJson(const Result& result) {
+  Json links = Json::array();
+  for (const engine::LinkClassUse& use : result.links) {
+    links.push_back({{"class", use.name}, {"bytes", use.bytes}, {"busy_share", use.busy_share}});
+  }
+  // Worst links need a record per link, which the engine does not keep yet.
+  return {{"backend", result.network},
+          {"link_classes", std::move(links)},
+          {"worst_links", Json::array()}};
+}
+
+Json SimulationJson(const Simulation& simulation) {
+  Json json;
+  json["wall_s"] = simulation.wall_s;
+  json["events"] = simulation.events;
+  json["ranks"] = simulation.ranks;
+  json["ranks_simulated"] = simulation.ranks_simulated;
+  json["iterations"] = simulation.iterations;
+  json["threads_used"] = simulation.threads_used;
+  json["folded"] = simulation.folded;
+  if (!simulation.folded) json["not_folded_because"] = simulation.not_folded_because;
+  json["peak_rss_bytes"] = simulation.peak_rss_bytes;
+  json["version"] = simulation.version;
+  json["config_hash"] = Hex(simulation.config_hash);
+  json["seed"] = simulation.seed;
+  json["fingerprint"] = Hex(simulation.fingerprint);
+  return json;
+}
+
+}  // namespace
+
+std::string_view CodeName(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return "ok";
+    case Code::kInvalidInput:
+      return "invalid_input";
+    case Code::kInfeasible:
+      return "infeasible";
+    case Code::kResource:
+      return "resource";
+    case Code::kInterrupted:
+      return "interrupted";
+  }
+  return "resource";
+}
+
+std::string ToJson(const Result& result) {
+  Json json;
+  json["schema"] = kResultSchema;
+  json["cluster"] = result.cluster;
+  AddTime(&json, "finish_time", result.finish_time);
+  if (result.jobs.size() == 1) {
+    AddJob(result.jobs.front(), &json);
+  } else {
+    Json jobs = Json::array();
+    for (const JobResult& job : result.jobs) {
+      Json one = {{"name", job.name}};
+      AddJob(job, &one);
+      jobs.push_back(std::move(one));
+    }
+    json["jobs"] = std::move(jobs);
+  }
+  json["network"] = NetworkJson(result);
+  Json provenance;
+  for (std::size_t i = 0; i < compute::kProvenances; ++i) {
+    provenance[std::string(compute::Name(static_cast<compute::Provenance>(i)))] =
+        result.provenance[i];
+  }
+  provenance["spread"] = result.compute_spread;
+  json["provenance"] = std::move(provenance);
+  json["simulation"] = SimulationJson(result.simulation);
+  json["assumed"] = result.assumed;
+  json["warnings"] = result.warnings;
+  json["config"] = Json::parse(result.config_json, nullptr, false);
+  return Dump(json);
+}
+
+std::string ErrorToJson(const Status& status) {
+  Json json;
+  json["schema"] = kErrorSchema;
+  json["error"] = {{"code", CodeName(status.code())}, {"message", status.message()}};
+  return Dump(json);
+}
+
+}  // namespace orrery::results

@@ -1,0 +1,198 @@
+#include "orrery/results/result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "orrery/base/int128.h"
+
+namespace orrery::results {
+namespace {
+
+using engine::Part;
+
+constexpr double kTwoSided80 = 1.2816;
+constexpr double kCommunicationSpread = 0.15;
+
+// Sums of a set of ranks, before the mean is taken.
+struct Sums {
+  std::uint32_t ranks = 0;
+  Int128 total = 0;
+  std::array<Int128, engine::kParts> parts{};
+
+  void Add(const engine::RankClass& c) {
+    ranks += c.size;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Int128 part = static_cast<Int128>(c.breakdown[i]) * c.size;
+      parts[i] += part;
+      total += part;
+    }
+  }
+};
+
+// The mean over the ranks in whole picoseconds: each part rounded down, what is missing in the
+// total given one by one to the parts that lost most (earlier parts first among equals).
+BreakdownRow Mean(const Sums& sums, std::int32_t stage) {
+  BreakdownRow row;
+  row.stage = stage;
+  row.ranks = sums.ranks;
+  if (sums.ranks == 0) return row;
+  const Int128 n = sums.ranks;
+  row.total = static_cast<SimTime>((sums.total + n / 2) / n);
+  std::array<std::size_t, engine::kParts> order{};
+  SimTime given = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+    row.parts[i] = static_cast<SimTime>(sums.parts[i] / n);
+    given += row.parts[i];
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return sums.parts[a] % n > sums.parts[b] % n;
+  });
+  for (std::size_t i = 0; given < row.total; ++i, ++given) ++row.parts[order[i % order.size()]];
+  return row;
+}
+
+// Relative half width of the 80 % interval.
+double HalfWidth(const BreakdownRow& overall, double compute_spread) {
+  if (overall.total == 0) return 0;
+  SimTime exposed = 0;
+  for (std::size_t i = static_cast<std::size_t>(Part::kExposed); i < engine::kParts; ++i) {
+    exposed += overall.parts[i];
+  }
+  const double n = static_cast<double>(exposed) / static_cast<double>(overall.total);
+  const double kernels = (1 - n) * compute_spread;
+  const double communication = n * kCommunicationSpread;
+  return kTwoSided80 * std::sqrt(kernels * kernels + communication * communication);
+}
+
+void FillRates(const graph::JobInfo& info, const JobFacts& facts, double spread, JobResult* job) {
+  const double seconds = ToSeconds(job->step_time);
+  const double width = HalfWidth(job->overall, spread);
+  job->interval_low_s = seconds * std::max(0.0, 1 - width);
+  job->interval_high_s = seconds * (1 + width);
+  if (seconds <= 0 || job->ranks == 0) return;
+  job->tokens_per_s = static_cast<double>(info.tokens_per_step) / seconds;
+  const double flops_per_gpu = info.model_flops_per_step / seconds / job->ranks;
+  job->model_tflops_per_gpu = flops_per_gpu * 1e-12;
+  if (facts.peak_flops > 0) job->mfu = flops_per_gpu / facts.peak_flops;
+}
+
+void FillMemory(const Inputs& inputs, std::size_t job_index, JobResult* job) {
+  const graph::Graph& graph = *inputs.graph;
+  std::vector<std::uint32_t> ranks(graph.programs.size());
+  for (const graph::Binding& binding : graph.bindings) {
+    if (binding.job.index() == job_index) ++ranks[binding.program.index()];
+  }
+  for (const memory::Footprint& footprint : inputs.footprints) {
+    const std::size_t p = footprint.program.index();
+    if (ranks[p] == 0) continue;
+    MemoryRow row;
+    row.program = graph.programs[p].name;
+    row.stage = graph.programs[p].stage;
+    row.ranks = ranks[p];
+    row.footprint = footprint;
+    job->memory.push_back(std::move(row));
+  }
+}
+
+JobResult AssembleJob(const Inputs& inputs, std::size_t index) {
+  const graph::JobInfo& info = inputs.graph->jobs[index];
+  const engine::JobRecord& record = inputs.record->jobs[index];
+  JobResult job;
+  job.name = info.name;
+  job.ranks = info.ranks;
+  job.step_time = record.step_time;
+  job.settled = record.settled;
+  Sums all;
+  std::map<std::int32_t, Sums> stages;
+  for (const engine::RankClass& c : inputs.record->classes) {
+    if (c.job.index() != index) continue;
+    all.Add(c);
+    stages[inputs.graph->programs[c.program.index()].stage].Add(c);
+  }
+  job.overall = Mean(all, -1);
+  for (const auto& [stage, sums] : stages) job.stages.push_back(Mean(sums, stage));
+  FillMemory(inputs, index, &job);
+  const JobFacts& facts = inputs.jobs[index];
+  job.description = facts.description;
+  job.device_bytes = facts.device_bytes;
+  FillRates(info, facts, inputs.record->compute_spread, &job);
+  return job;
+}
+
+void AddWarnings(const engine::Record& record, Result* result) {
+  result->warnings = record.warnings;
+  for (const JobResult& job : result->jobs) {
+    const std::string who = result->jobs.size() > 1 ? fmt::format("job '{}': ", job.name) : "";
+    if (!job.settled) {
+      result->warnings.push_back(fmt::format(
+          "{}the step time had not settled after {} iterations; try --set simulation.iterations=5",
+          who, record.iterations));
+    }
+    if (job.out_of_memory()) {
+      result->warnings.push_back(
+          fmt::format("{}out of device memory: this plan does not fit the GPU", who));
+    }
+  }
+}
+
+}  // namespace
+
+bool JobResult::out_of_memory() const {
+  return std::any_of(memory.begin(), memory.end(),
+                     [](const MemoryRow& row) { return row.footprint.oom; });
+}
+
+bool Result::out_of_memory() const {
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [](const JobResult& job) { return job.out_of_memory(); });
+}
+
+std::string PartName(std::size_t part) {
+  switch (static_cast<Part>(part)) {
+    case Part::kCompute:
+      return "compute";
+    case Part::kOptimizer:
+      return "optimizer";
+    case Part::kInterference:
+      return "interference";
+    case Part::kHost:
+      return "host";
+    case Part::kWaiting:
+      return "waiting";
+    case Part::kBubble:
+      return "bubble";
+    default:
+      break;
+  }
+  const auto slot = static_cast<graph::GroupSlot>(part - static_cast<std::size_t>(Part::kExposed));
+  return fmt::format("exposed_{}", graph::Name(slot));
+}
+
+Result Assemble(const Inputs& inputs) {
+  const engine::Record& record = *inputs.record;
+  Result result;
+  result.finish_time = record.finish_time;
+  for (std::size_t i = 0; i < record.jobs.size(); ++i) {
+    result.jobs.push_back(AssembleJob(inputs, i));
+  }
+  result.links = record.network;
+  result.provenance = record.provenance;
+  result.compute_spread = record.compute_spread;
+  Simulation& simulation = result.simulation;
+  simulation.events = record.events;
+  simulation.ranks = record.ranks;
+  simulation.ranks_simulated = record.ranks_simulated;
+  simulation.iterations = record.iterations;
+  simulation.threads_used = record.threads_used;
+  simulation.folded = record.folded;
+  simulation.not_folded_because = record.not_folded_because;
+  simulation.fingerprint = record.fingerprint;
+  AddWarnings(record, &result);
+  return result;
+}
+
+}  // namespace orrery::results

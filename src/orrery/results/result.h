@@ -1,0 +1,113 @@
+// What a run says: step time, breakdown, memory, network, and where every number came from.
+//
+// Built from the engine's record, the memory replays and a few facts about each job; knows nothing
+// of how those came about. Every part of a breakdown is measured from its own intervals by the
+// engine; together they tile the step. A row is the mean over its ranks, rounded to whole
+// picoseconds so that the parts still sum to the row's total.
+//
+// The 80 % interval (not yet calibrated against measurements): step time · (1 ± 1.2816·r), where
+// r² = (c·s)² + (n·0.15)² — c the share of the step in kernels (bubbles and waiting are other
+// ranks' kernels), s the time-weighted spread that the cost model states, n the exposed
+// communication's share, 0.15 the error that published collective models reach (Moye: 12.6 to 13.8
+// %), and 1.2816 the 90th percentile of the normal distribution. Errors are taken as one draw for
+// all kernels of a run, not averaged away.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "orrery/base/status.h"
+#include "orrery/engine/engine.h"
+#include "orrery/graph/graph.h"
+#include "orrery/memory/memory.h"
+
+namespace orrery::results {
+
+// Facts about a job that neither the graph nor the record holds.
+struct JobFacts {
+  std::string description;        // "Llama-3.1-405B, TP8 PP16 DP128, …": one line for the report
+  double peak_flops = 0;          // of one GPU in the precision it computes with; for MFU
+  std::int64_t device_bytes = 0;  // memory of one GPU
+};
+
+struct BreakdownRow {
+  std::int32_t stage = -1;  // -1: all stages
+  std::uint32_t ranks = 0;
+  SimTime total = 0;
+  engine::Breakdown parts{};  // sum to total
+};
+
+struct MemoryRow {
+  std::string program;
+  std::int32_t stage = 0;
+  std::uint32_t ranks = 0;
+  memory::Footprint footprint;
+  std::int64_t total() const { return footprint.peak_reserved + footprint.context_bytes; }
+};
+
+struct JobResult {
+  std::string name;
+  std::string description;
+  std::uint32_t ranks = 0;
+  SimTime step_time = 0;
+  bool settled = true;
+  double interval_low_s = 0, interval_high_s = 0;
+  double tokens_per_s = 0;
+  double model_tflops_per_gpu = 0;
+  double mfu = 0;  // 0 when the GPU's peak is not known
+  std::int64_t device_bytes = 0;
+  BreakdownRow overall;
+  std::vector<BreakdownRow> stages;
+  std::vector<MemoryRow> memory;
+
+  bool out_of_memory() const;
+};
+
+struct Simulation {
+  double wall_s = 0;
+  std::int64_t peak_rss_bytes = 0;
+  std::uint64_t events = 0;
+  std::uint32_t ranks = 0, ranks_simulated = 0;
+  int iterations = 0, threads_used = 1;
+  bool folded = false;
+  std::string not_folded_because;
+  std::string version;
+  std::uint64_t config_hash = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t fingerprint = 0;
+};
+
+struct Result {
+  std::string cluster;  // "h100-ib-400g, 2,048 nodes × 8 GPUs"
+  SimTime finish_time = 0;
+  std::vector<JobResult> jobs;
+  std::string network;
+  std::vector<engine::LinkClassUse> links;
+  std::array<double, compute::kProvenances> provenance{};
+  double compute_spread = 0;
+  Simulation simulation;
+  std::vector<std::string> assumed;
+  std::vector<std::string> warnings;
+  std::string config_json;  // the resolved job file, one JSON object
+
+  bool out_of_memory() const;
+};
+
+struct Inputs {
+  const graph::Graph* graph = nullptr;
+  const engine::Record* record = nullptr;
+  std::span<const JobFacts> jobs;                 // by JobId
+  std::span<const memory::Footprint> footprints;  // any order, one for each program bound
+};
+
+// Step times, breakdowns, memory and rates; the caller adds cluster, simulation, assumed and
+// config.
+Result Assemble(const Inputs& inputs);
+
+// Names of a breakdown's parts as JSON and report show them: "compute", "exposed_tp", …
+std::string PartName(std::size_t part);
+
+}  // namespace orrery::results
