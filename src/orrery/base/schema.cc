@@ -46,6 +46,11 @@ Result<OptionValue> ParseBool(std::string_view text) {
 Result<OptionValue> ParseChoice(const Option& option, std::string_view text) {
   const std::vector<std::string_view> choices = Choices(option);
   if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+    const std::vector<std::string_view> planned = SplitBars(option.planned);
+    if (std::find(planned.begin(), planned.end(), text) != planned.end()) {
+      return InvalidInput("{} '{}' is not built yet; valid: {}", option.name, text,
+                          fmt::join(choices, ", "));
+    }
     return InvalidInput("{}", UnknownName(option.name, Printable(text), choices));
   }
   return OptionValue(std::string(text));
@@ -172,16 +177,17 @@ std::vector<std::string_view> OptionNames(std::span<const Option> options) {
   return names;
 }
 
-std::vector<std::string_view> Choices(const Option& option) {
-  std::vector<std::string_view> choices;
-  std::string_view left = option.choices;
-  while (!left.empty()) {
-    const std::size_t bar = left.find('|');
-    choices.push_back(left.substr(0, bar));
-    left = bar == std::string_view::npos ? std::string_view() : left.substr(bar + 1);
+std::vector<std::string_view> SplitBars(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t bar = text.find('|');
+    parts.push_back(text.substr(0, bar));
+    text = bar == std::string_view::npos ? std::string_view() : text.substr(bar + 1);
   }
-  return choices;
+  return parts;
 }
+
+std::vector<std::string_view> Choices(const Option& option) { return SplitBars(option.choices); }
 
 std::string Expected(const Option& option) {
   const auto range = [&](std::string_view what) {

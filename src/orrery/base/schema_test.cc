@@ -9,7 +9,10 @@ constexpr Option kTp{.name = "tp", .type = OptionType::kInteger, .min = 1, .max 
 constexpr Option kRate{.name = "nic", .type = OptionType::kBandwidth, .unit = "Gb/s", .min = 1};
 constexpr Option kJitter{.name = "jitter", .type = OptionType::kFraction, .max = 1};
 constexpr Option kLayers{.name = "layers", .type = OptionType::kIntegers, .choices = "auto"};
-constexpr Option kKind{.name = "fabric", .type = OptionType::kChoice, .choices = "infiniband|roce"};
+constexpr Option kKind{.name = "fabric",
+                       .type = OptionType::kChoice,
+                       .choices = "infiniband|roce",
+                       .planned = "token-ring"};
 
 std::string Error(const Option& option, std::string_view text) {
   return ParseOption(option, text).status().message();
@@ -37,6 +40,8 @@ TEST(Schema, BothSidesOfEveryLimit) {
 TEST(Schema, NamesTheChoices) {
   EXPECT_EQ(Error(kKind, "infinband"),
             "unknown fabric 'infinband'; did you mean 'infiniband'? valid: infiniband, roce");
+  EXPECT_EQ(Error(kKind, "token-ring"),
+            "fabric 'token-ring' is not built yet; valid: infiniband, roce");
   EXPECT_EQ(Error(kLayers, "even"), "'even' is not a list of whole numbers or auto");
   EXPECT_EQ(Expected(kRate), "a bandwidth with its unit (a bare number is in Gb/s)");
 }

@@ -1,0 +1,13 @@
+// The keys of a cluster definition (inline in a job file, or a file of its own).
+#pragma once
+
+#include "orrery/base/schema.h"
+
+namespace orrery::cluster {
+
+// Section `cluster`: each key changes one field of the preset that `preset` names.
+const OptionTable& ClusterOptions();
+// Section `cluster.device`: the GPU.
+const OptionTable& DeviceOptions();
+
+}  // namespace orrery::cluster

@@ -1,0 +1,77 @@
+#include "orrery/engine/options.h"
+
+namespace orrery::engine {
+namespace {
+
+using enum OptionType;
+
+constexpr Option kSimulation[] = {
+    {.name = "iterations",
+     .type = kInteger,
+     .min = 2,
+     .max = 100,
+     .doc = "Iterations simulated; until the step time settles (2 to 5) when left out."},
+    {.name = "seed",
+     .type = kInteger,
+     .fallback = "1",
+     .max = 4611686018427387904.0,
+     .doc = "Of jitter and random placement."},
+};
+
+constexpr Option kPerturb[] = {
+    {.name = "jitter",
+     .type = kFraction,
+     .fallback = "0",
+     .max = 1,
+     .doc = "Relative standard deviation of a rank's compute between two meetings."},
+};
+
+constexpr Option kRank[] = {
+    {.name = "rank", .type = kInteger, .max = 8388608, .doc = "Global rank. Required."},
+    {.name = "speed",
+     .type = kNumber,
+     .fallback = "1",
+     .min = 0.01,
+     .max = 100,
+     .doc = "0.9: every kernel takes 1/0.9 as long."},
+    {.name = "delay",
+     .type = kTime,
+     .unit = "us",
+     .fallback = "0us",
+     .max = 1e12,
+     .doc = "Before its first operation."},
+};
+
+constexpr Option kLink[] = {
+    {.name = "link", .type = kText, .doc = "As inspect names it: leaf0/spine1. Required."},
+    {.name = "bandwidth",
+     .type = kFraction,
+     .fallback = "1",
+     .max = 1,
+     .doc = "What is left of it."},
+    {.name = "from",
+     .type = kTime,
+     .unit = "s",
+     .fallback = "0s",
+     .max = 1e6,
+     .doc = "Since when."},
+    {.name = "until", .type = kTime, .unit = "s", .max = 1e6, .doc = "For ever when left out."},
+};
+
+constexpr OptionTable kSimulationTable{
+    .path = "simulation", .doc = "How the run is made.", .options = kSimulation};
+constexpr OptionTable kPerturbTable{
+    .path = "perturb", .doc = "What disturbs the run.", .options = kPerturb};
+constexpr OptionTable kRankTable{
+    .path = "perturb.ranks", .doc = "Slow or late ranks.", .options = kRank};
+constexpr OptionTable kLinkTable{
+    .path = "perturb.links", .doc = "Degraded links; not built yet.", .options = kLink};
+
+}  // namespace
+
+const OptionTable& SimulationOptions() { return kSimulationTable; }
+const OptionTable& PerturbOptions() { return kPerturbTable; }
+const OptionTable& PerturbRankOptions() { return kRankTable; }
+const OptionTable& PerturbLinkOptions() { return kLinkTable; }
+
+}  // namespace orrery::engine
