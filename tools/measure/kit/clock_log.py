@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime
 import subprocess
+import sys
 from pathlib import Path
 
 from kit import header as header_module
+from kit.device import open_device
+from kit.errors import UserError
 from kit.tables import TABLES, Appender, Row
 
 PERIOD_MS = 500
@@ -52,11 +55,12 @@ class ClockLog:
         self._raw.unlink()
         if not rows:
             return
-        from kit.device import open_device
-
-        writer = Appender(
-            self._table, TABLES["clock"], header_module.describe(open_device("cuda", tiny), "clock")
-        )
+        try:
+            header = header_module.describe(open_device("cuda", tiny), "clock")
+            writer = Appender(self._table, TABLES["clock"], header)
+        except UserError as error:
+            print(f"clock log: not kept: {error}", file=sys.stderr)
+            return
         first = writer.rows
         writer.append({**row, "index": first + i} for i, row in enumerate(rows))
         writer.close({"date_after": header_module.now()})

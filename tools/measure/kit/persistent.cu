@@ -21,6 +21,9 @@ constexpr int kThreads = 512;
 constexpr int kUnroll = 4;
 constexpr int kChunkVectors = kThreads * kUnroll;  // of 16 bytes: 32 KiB
 constexpr unsigned kLookEvery = 16;
+// A collective's block also holds tens of KiB of shared memory, which keeps blocks of large matrix kernels
+// off its SM. The size is an assumption, not a reading of any library; the kernel does not use the memory.
+constexpr int kSharedBytes = 64 << 10;
 
 __device__ __forceinline__ uint64_t NowNs() {
   uint64_t now;
@@ -105,11 +108,11 @@ int orrery_companion_launch(int reduce, void* dst, const void* a, const void* b,
   auto* count = static_cast<uint64_t*>(counters);
   const uint64_t vectors = bytes_per_block / sizeof(uint4);
   auto s = static_cast<cudaStream_t>(stream);
-  if (reduce != 0) {
-    Companion<true><<<blocks, kThreads, 0, s>>>(d, x, y, vectors, ns_per_chunk, max_ns, flag, count);
-  } else {
-    Companion<false><<<blocks, kThreads, 0, s>>>(d, x, y, vectors, ns_per_chunk, max_ns, flag, count);
-  }
+  auto kernel = reduce != 0 ? Companion<true> : Companion<false>;
+  const cudaError_t set =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (set != cudaSuccess) return static_cast<int>(set);
+  kernel<<<blocks, kThreads, kSharedBytes, s>>>(d, x, y, vectors, ns_per_chunk, max_ns, flag, count);
   return static_cast<int>(cudaGetLastError());
 }
 

@@ -142,7 +142,7 @@ def _softmax32(x: Tensor) -> Tensor:
 
 
 def _embedding(m: Make, gradient: bool) -> Call:
-    table, index = m.x(EMBEDDING_ROWS if m.cols >= 512 else 64, m.cols), None
+    table = m.x(EMBEDDING_ROWS if m.cols >= 512 else 64, m.cols)
     index = m.index(table.shape[0], m.rows)
     if gradient:
         return backward(lambda t: F.embedding(index, t), table)

@@ -385,6 +385,8 @@ class Appender:
         old = load(self.path, allow_torn=True)
         for key in ("table", "device", "gpu_name", "torch", "driver", "blas"):
             mine, theirs = self.header.get(key, ""), old.header.get(key, "")
+            if key == "driver":  # a branch is enough: two machines of one kind differ in the patch
+                mine, theirs = mine.split(".")[0], theirs.split(".")[0]
             if mine != theirs:
                 raise UserError(
                     f"{self.path}:1",
@@ -399,12 +401,12 @@ class Appender:
         self.done = {self.table.key_of(r) for r in old.rows}
         self.rows = len(old.rows)
         runs = int(old.header.get("runs", "1")) + 1
-        self.header = {
-            **old.header,
-            "runs": str(runs),
-            f"date_{runs}": self.header["date"],
-            f"command_{runs}": self.header["command"],
+        again = {
+            f"{key}_{runs}": self.header[key]
+            for key in ("date", "command", "driver", "clocks_before")
+            if key in self.header
         }
+        self.header = {**old.header, "runs": str(runs), **again}
 
     def append(self, rows: Iterable[Mapping[str, Value]]) -> None:
         """Adds rows that are not there yet, in one write, so that a killed run keeps them."""

@@ -84,6 +84,13 @@ def test_resume_on_another_machine_is_refused(tmp_path, key):
         Appender(path, TABLES["gemm"], {**HEADER, key: "other"})
 
 
+def test_a_newer_patch_of_the_driver_goes_on_and_is_noted(tmp_path):
+    path = write(tmp_path / "gemm.csv")
+    writer = Appender(path, TABLES["gemm"], {**HEADER, "driver": HEADER["driver"] + ".9"})
+    writer.close({})
+    assert load(path).header["driver_2"] == HEADER["driver"] + ".9"
+
+
 DAMAGE = [  # (replace, by, line of the error, field, part of the message)
     ("# orrery.measured/1\n", "# orrery.measured/2\n", 1, "format", "first line must be"),
     ("# table: gemm", "# table: gem", 2, "table", "valid: gemm"),
