@@ -1,0 +1,105 @@
+// Internal to verify: what a block or a program does to groups, peers and events, as digests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "orrery/graph/graph.h"
+
+namespace orrery::graph::verify {
+
+// Digest of a sequence: a polynomial in an odd base, modulo 2^64, so that the digest of a
+// concatenation follows from those of its parts.
+struct Sequence {
+  static constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15ULL;
+  std::uint64_t hash = 0;
+  std::uint64_t power = 1;
+
+  static Sequence Of(std::uint64_t element) { return {element, kBase}; }
+  void Append(const Sequence& other) {
+    hash = hash * other.power + other.hash;
+    power *= other.power;
+  }
+  friend bool operator==(const Sequence&, const Sequence&) = default;
+};
+
+using GroupSequences = std::array<Sequence, kGroupSlots>;
+
+// Messages are kept per direction, tag and non-empty set of peer slots: two slots may name one
+// rank, whose messages then come in the order of both together.
+inline constexpr std::size_t kPeerSets = std::size_t{1} << kPeerSlots;
+constexpr std::size_t MessageIndex(bool send, std::size_t tag, std::size_t set) {
+  return (2 * tag + (send ? 1 : 0)) * kPeerSets + set;
+}
+
+struct Message {
+  bool send = false;
+  std::uint8_t tag = 0;
+  std::uint8_t peer = 0;
+  Sequence element;
+};
+struct EventUse {
+  std::uint32_t op = 0;
+  std::int16_t event = kNoEvent;
+  bool wait = false;
+};
+
+struct BlockFacts {
+  std::uint32_t groups = 0, peers = 0;  // slots used, as bits
+  std::int32_t numbers = 0;             // numeric slots used: 0 … numbers - 1
+  GroupSequences collectives;
+  std::vector<Message> messages;
+  std::vector<EventUse> events;
+  // The last `repeat` asked for.
+  std::uint16_t repeat = 1;
+  GroupSequences repeated;
+};
+
+struct ProgramFacts {
+  std::uint32_t groups = 0, peers = 0;
+  std::int32_t numbers = 0;
+  GroupSequences collectives;
+  std::vector<Sequence> messages;  // by MessageIndex; empty without messages
+};
+
+// How sizes enter digests: not at all, as written, or with numeric slots taken from `numbers`.
+struct Sizes {
+  bool counted = true;
+  std::span<const std::int64_t> numbers;
+};
+
+// Resolves a quantity; false if it overflows or is negative. REQUIRES: its slot is in range.
+bool Resolve(Quantity quantity, std::span<const std::int64_t> numbers, std::int64_t* value);
+
+// REQUIRES: the block's indices are in range.
+BlockFacts FactsOf(const Block& block, const Sizes& sizes);
+ProgramFacts FactsOf(const Program& program, std::span<BlockFacts> blocks, std::size_t tags);
+
+// Members of groups, and peers, agree. `of` gives the facts of each rank: by program, or by rank
+// when `by_rank`.
+struct Matching {
+  const Graph& graph;
+  std::span<const ProgramFacts> facts;
+  bool by_rank = false;
+  std::size_t tags = 0;
+
+  const ProgramFacts& of(std::size_t rank) const {
+    return facts[by_rank ? rank : graph.bindings[rank].program.index()];
+  }
+};
+Status MatchGroups(const Matching& matching);
+Status MatchPeers(const Matching& matching);
+
+Status VerifyFully(const Graph& graph, std::size_t tags);
+
+// "block 3 'layer.forward'", "program 1 'stage 1'", … for messages.
+std::string NameOf(const Graph& graph, NameId name);
+std::string Where(const Graph& graph, BlockId block);
+std::string Where(const Graph& graph, ProgramId program);
+std::string Where(const Graph& graph, ProgramId program, const Call& call, std::size_t number,
+                  bool prologue);
+
+}  // namespace orrery::graph::verify

@@ -1,0 +1,209 @@
+// The expensive half of Verify.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <variant>
+
+#include "orrery/graph/verify_facts.h"
+
+namespace orrery::graph::verify {
+namespace {
+
+struct KernelFault {
+  const char* operator()(const Gemm& g) const {
+    if (std::min({g.m, g.n, g.k, g.batch}) < 0) return "a GEMM with a negative size";
+    if (g.dtype > DType::kInt64 || g.out_dtype > DType::kInt64) return "unknown element type";
+    return g.layout > GemmLayout::kTN ? "unknown GEMM layout" : nullptr;
+  }
+  const char* operator()(const Attention& a) const {
+    if (std::min({a.batch, a.heads, a.kv_heads, a.seq_q, a.seq_kv, a.head_dim}) < 0) {
+      return "attention with a negative size";
+    }
+    if (a.dtype > DType::kInt64) return "unknown element type";
+    if (a.pass > Pass::kOptimizer) return "unknown pass";
+    return a.kernel > AttentionKernel::kCudnn ? "unknown attention kernel" : nullptr;
+  }
+  const char* operator()(const MemoryBound& m) const {
+    if (std::min({m.rows, m.cols, m.bytes_read, m.bytes_written}) < 0) {
+      return "a memory-bound kernel with a negative size";
+    }
+    if (m.dtype > DType::kInt64) return "unknown element type";
+    if (m.pass > Pass::kOptimizer) return "unknown pass";
+    return m.op > MemoryOp::kTranspose ? "unknown memory-bound kernel" : nullptr;
+  }
+  const char* operator()(const Timed& t) const {
+    return t.duration_ps < 0 ? "a kernel with a negative duration" : nullptr;
+  }
+};
+
+Status CheckTables(const Graph& graph, const Block& block) {
+  for (std::size_t k = 0; k < block.kernels.size(); ++k) {
+    if (const char* fault = std::visit(KernelFault{}, block.kernels[k])) {
+      return InvalidInput("kernel {}: {}", k, fault);
+    }
+  }
+  for (std::size_t i = 0; i < block.buffers.size(); ++i) {
+    const Buffer& b = block.buffers[i];
+    if (b.bytes < 0 || b.kind >= MemoryKind::kCount || b.lifetime > Lifetime::kForever ||
+        (b.name.valid() && b.name.index() >= graph.names().size())) {
+      return InvalidInput("buffer {}: bytes {}, or a kind, lifetime or name out of range", i,
+                          b.bytes);
+    }
+  }
+  Block copy = block;
+  copy.Seal();
+  if (copy.content_hash != block.content_hash) {
+    return InvalidInput("changed after it was sealed: call Seal after the last change");
+  }
+  return {};
+}
+
+// Which buffers of a program live. Keys hold what makes an id unique for its lifetime.
+class Lifetimes {
+ public:
+  Status Act(const Op& op, const Buffer& buffer, const Call& call, int layer) {
+    const Key key{buffer.lifetime, buffer.id, layer, call.microbatch, call.chunk};
+    const Key forever{buffer.lifetime, buffer.id, 0, 0, 0};
+    const Key& k = buffer.lifetime == Lifetime::kForever ? forever : key;
+    if (op.kind == OpKind::kAlloc) {
+      if (live_.emplace(k, buffer.bytes).second) return {};
+      return InvalidInput("buffer {} is allocated while it lives", buffer.id);
+    }
+    if (buffer.lifetime == Lifetime::kForever) {
+      return InvalidInput("buffer {} is freed, and lives for ever", buffer.id);
+    }
+    const auto at = live_.find(k);
+    if (at == live_.end()) return InvalidInput("buffer {} is freed without an alloc", buffer.id);
+    if (at->second != buffer.bytes) {
+      return InvalidInput("buffer {} has {} bytes, and {} are freed", buffer.id, at->second,
+                          buffer.bytes);
+    }
+    live_.erase(at);
+    return {};
+  }
+
+  // After a call: its own buffers are gone. After an iteration: those of micro-batches too.
+  Status Gone(Lifetime lifetime) const {
+    const auto at = live_.lower_bound(Key{lifetime, 0, 0, -2, 0});
+    if (at == live_.end() || std::get<0>(at->first) != lifetime) return {};
+    return InvalidInput("buffer {} (layer {}, micro-batch {}, chunk {}) is never freed",
+                        std::get<1>(at->first), std::get<2>(at->first), std::get<3>(at->first),
+                        std::get<4>(at->first));
+  }
+
+ private:
+  using Key = std::tuple<Lifetime, std::uint32_t, int, std::int32_t, std::int16_t>;
+  std::map<Key, std::int64_t> live_;
+};
+
+Status RunCall(const Graph& graph, const Call& call, Lifetimes* lifetimes) {
+  const Block& block = graph.blocks[call.block.index()];
+  const int step = block.pass == Pass::kBackward ? -1 : 1;
+  bool memory = false;
+  for (const Op& op : block.ops) {
+    memory = memory || op.kind == OpKind::kAlloc || op.kind == OpKind::kFree;
+  }
+  for (int i = 0; memory && i < call.repeat; ++i) {
+    const int layer = call.first_layer + step * i;
+    if (layer < 0) return InvalidInput("counts down below layer 0");
+    for (std::size_t o = 0; o < block.ops.size(); ++o) {
+      const Op& op = block.ops[o];
+      if (op.kind != OpKind::kAlloc && op.kind != OpKind::kFree) continue;
+      if (Status s = lifetimes->Act(op, block.buffers[op.index], call, layer); !s.ok()) {
+        return std::move(s).In(fmt::format("op {}", o));
+      }
+    }
+    ORRERY_RETURN_IF_ERROR(lifetimes->Gone(Lifetime::kCall));
+  }
+  return {};
+}
+
+Status CheckLifetimes(const Graph& graph, ProgramId id) {
+  Lifetimes lifetimes;
+  const Program& program = graph.programs[id.index()];
+  // Two iterations, as the memory model replays: what the first leaves must not disturb the second.
+  for (int pass = 0; pass < 3; ++pass) {
+    const std::vector<Call>& calls = pass == 0 ? program.prologue : program.calls;
+    for (std::size_t c = 0; c < calls.size(); ++c) {
+      if (Status s = RunCall(graph, calls[c], &lifetimes); !s.ok()) {
+        return std::move(s).In(Where(graph, id, calls[c], c, pass == 0));
+      }
+    }
+    if (Status s = lifetimes.Gone(Lifetime::kMicrobatch); pass > 0 && !s.ok()) {
+      return std::move(s).In(Where(graph, id));
+    }
+  }
+  return {};
+}
+
+// Compares collectives and messages again, with sizes taken from each rank's numbers.
+Status MatchNumbers(const Graph& graph, std::size_t tags) {
+  bool sized_by_slots = false;
+  for (const Block& block : graph.blocks) {
+    for (const Comm& c : block.comms) sized_by_slots = sized_by_slots || c.bytes.slot >= 0;
+  }
+  if (!sized_by_slots) return {};
+  std::vector<ProgramFacts> facts;
+  for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
+    const Binding& b = graph.bindings[r];
+    const std::size_t first = std::min<std::size_t>(b.first_number, graph.numbers.size());
+    const Sizes sizes{.counted = true, .numbers = std::span(graph.numbers).subspan(first)};
+    std::vector<BlockFacts> blocks(graph.blocks.size());
+    const Program& program = graph.programs[b.program.index()];
+    std::vector<bool> used(graph.blocks.size());
+    for (const std::vector<Call>* calls : {&program.prologue, &program.calls}) {
+      for (const Call& call : *calls) {
+        const std::size_t i = call.block.index();
+        if (used[i]) continue;
+        used[i] = true;
+        for (const Op& op : graph.blocks[i].ops) {
+          std::int64_t bytes = 0;
+          if (op.kind != OpKind::kComm) continue;
+          if (Resolve(graph.blocks[i].comms[op.index].bytes, sizes.numbers, &bytes)) continue;
+          return InvalidInput("rank {}: {}: a size from numeric slot {} is negative or too large",
+                              r, Where(graph, call.block),
+                              graph.blocks[i].comms[op.index].bytes.slot);
+        }
+        blocks[i] = FactsOf(graph.blocks[i], sizes);
+      }
+    }
+    facts.push_back(FactsOf(program, blocks, tags));
+  }
+  const Matching matching{graph, facts, true, tags};
+  ORRERY_RETURN_IF_ERROR(MatchGroups(matching));
+  return MatchPeers(matching);
+}
+
+Status CheckLogicalRanks(const Graph& graph) {
+  std::set<std::pair<JobId, std::uint32_t>> seen;
+  for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
+    const Binding& b = graph.bindings[r];
+    if (b.logical_rank >= graph.jobs[b.job.index()].ranks) {
+      return InvalidInput("rank {}: logical rank {} of a job of {}", r, b.logical_rank,
+                          graph.jobs[b.job.index()].ranks);
+    }
+    if (!seen.emplace(b.job, b.logical_rank).second) {
+      return InvalidInput("rank {}: logical rank {} of job {} is taken", r, b.logical_rank,
+                          b.job.value);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status VerifyFully(const Graph& graph, std::size_t tags) {
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    if (Status status = CheckTables(graph, graph.blocks[b]); !status.ok()) {
+      return std::move(status).In(Where(graph, BlockId(b)));
+    }
+  }
+  for (std::size_t p = 0; p < graph.programs.size(); ++p) {
+    ORRERY_RETURN_IF_ERROR(CheckLifetimes(graph, ProgramId(p)));
+  }
+  ORRERY_RETURN_IF_ERROR(CheckLogicalRanks(graph));
+  return MatchNumbers(graph, tags);
+}
+
+}  // namespace orrery::graph::verify
