@@ -80,6 +80,17 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view, Block
         p.plan, PlanId(p2p ? graph::Collective::kSend : comm.collective, comm.dtype,
                        comm.bytes.value, shape));
     p.cost = costs_[static_cast<std::size_t>(p.plan)];
+    // A port with nothing else on it never bounds a communication below its closed form.
+    const collective::PortBytes& m = p.cost.member;
+    const cluster::Spec& spec = planner_->cluster().spec();
+    const collective::GroupShape& group = shapes_[shape];
+    const std::int64_t sharers = std::max(1, group.ranks_per_domain / std::max(1, group.nics));
+    if (const auto bytes = std::max(m.nvlink_out, m.nvlink_in); bytes > 0) {
+      p.cost.transfer = std::max(p.cost.transfer, TransferTime(bytes, spec.nvlink_Bps));
+    }
+    if (const auto bytes = std::max(m.nic_out, m.nic_in); bytes > 0) {
+      p.cost.transfer = std::max(p.cost.transfer, TransferTime(bytes * sharers, spec.nic_Bps));
+    }
     p.nic = p.cost.member.nic_out + p.cost.member.nic_in > 0;
     p.nvlink = p.cost.member.nvlink_out + p.cost.member.nvlink_in > 0;
     if (!comm.blocking) {
