@@ -1,14 +1,16 @@
-// A companion that loads the device as a collective's kernel does: a few blocks of 512 threads that stay
-// resident and move data HBM to HBM, at a set pace, until told to stop.
+// A companion that loads the device as a collective's kernel does: a few blocks of 512 threads that
+// stay resident and move data HBM to HBM, at a set pace, until told to stop.
 //
-// Each block owns a slice of the buffers and goes round it in chunks of 32 KiB: every thread has four
-// independent 16-byte loads in flight, then stores. `copy` reads one buffer and writes one; `reduce` reads
-// two, adds them as bf16 and writes the third. Pace: chunk i may not start before t0 + i * ns_per_chunk on
-// the global timer; the schedule is absolute, so the timer's coarse ticks do not add up. A block that waits
-// spins, like a collective that waits for its peer. End: a flag in device memory, looked at with every 16th
-// chunk, or `max_ns` after the start, so that a lost flag cannot hang the device.
+// Each block owns a slice of the buffers and goes round it in chunks of 32 KiB: every thread has
+// four independent 16-byte loads in flight, then stores. `copy` reads one buffer and writes one;
+// `reduce` reads two, adds them as bf16 and writes the third. Pace: chunk i may not start before t0
+// + i * ns_per_chunk on the global timer; the schedule is absolute, so the timer's coarse ticks do
+// not add up. A block that waits spins, like a collective that waits for its peer. End: a flag in
+// device memory, looked at with every 16th chunk, or `max_ns` after the start, so that a lost flag
+// cannot hang the device.
 //
-// Built as a plain shared library with a C interface (nvcc takes seconds; a torch extension takes minutes).
+// Built as a plain shared library with a C interface (nvcc takes seconds; a torch extension takes
+// minutes).
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -21,8 +23,9 @@ constexpr int kThreads = 512;
 constexpr int kUnroll = 4;
 constexpr int kChunkVectors = kThreads * kUnroll;  // of 16 bytes: 32 KiB
 constexpr unsigned kLookEvery = 16;
-// A collective's block also holds tens of KiB of shared memory, which keeps blocks of large matrix kernels
-// off its SM. The size is an assumption, not a reading of any library; the kernel does not use the memory.
+// A collective's block also holds tens of KiB of shared memory, which keeps blocks of large matrix
+// kernels off its SM. The size is an assumption, not a reading of any library; the kernel does not
+// use the memory.
 constexpr int kSharedBytes = 64 << 10;
 
 __device__ __forceinline__ uint64_t NowNs() {
@@ -96,8 +99,9 @@ extern "C" {
 // Bytes of payload in one chunk of one block.
 uint64_t orrery_companion_chunk_bytes() { return kChunkVectors * sizeof(uint4); }
 
-// Starts `blocks` blocks on `stream`. REQUIRES 16-byte aligned buffers of blocks * bytes_per_block bytes,
-// bytes_per_block a multiple of the chunk, counters of 3 * blocks words. Returns a cudaError_t.
+// Starts `blocks` blocks on `stream`. REQUIRES 16-byte aligned buffers of blocks * bytes_per_block
+// bytes, bytes_per_block a multiple of the chunk, counters of 3 * blocks words. Returns a
+// cudaError_t.
 int orrery_companion_launch(int reduce, void* dst, const void* a, const void* b,
                             uint64_t bytes_per_block, int blocks, double ns_per_chunk,
                             uint64_t max_ns, const void* stop, void* counters, void* stream) {
@@ -112,7 +116,8 @@ int orrery_companion_launch(int reduce, void* dst, const void* a, const void* b,
   const cudaError_t set =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (set != cudaSuccess) return static_cast<int>(set);
-  kernel<<<blocks, kThreads, kSharedBytes, s>>>(d, x, y, vectors, ns_per_chunk, max_ns, flag, count);
+  kernel<<<blocks, kThreads, kSharedBytes, s>>>(d, x, y, vectors, ns_per_chunk, max_ns, flag,
+                                                count);
   return static_cast<int>(cudaGetLastError());
 }
 

@@ -156,7 +156,7 @@ def cost_s(item: Item, case: Case, options: argparse.Namespace) -> float:
     if case.cost_s:
         return case.cost_s
     o = item.timing
-    busy = (3 * case.est_us + max(o.target_us, o.min_samples * case.est_us)) / 1e6
+    busy = o.busy_us(case.est_us) / 1e6
     fixed = CASE_OVERHEAD_S + case.extra_s
     if options.mode == "sustained":
         return 2 * busy + 0.04 + fixed

@@ -59,6 +59,11 @@ class Options:
     idle_fraction: float = 1.0  # rest after a case, as a share of its busy time (hot mode)
     max_idle_s: float = 0.1
 
+    def busy_us(self, call_us: float) -> float:
+        """Device time of a case whose call takes `call_us`: warm-up, estimate, samples."""
+        samples = min(self.target_us, self.max_samples * max(call_us, self.sample_us))
+        return 4 * call_us + max(samples, self.min_samples * call_us)
+
 
 TINY = Options(target_us=200.0, sample_us=20.0, min_samples=3, max_samples=3, idle_fraction=0.0)
 
