@@ -1,0 +1,92 @@
+#include "orrery/memory/block_walk.h"
+
+#include <algorithm>
+#include <string>
+
+namespace orrery::memory {
+namespace {
+
+using graph::Buffer;
+using graph::Lifetime;
+using graph::OpKind;
+
+LiveSet::iterator Find(LiveSet& set, std::uint32_t id) {
+  return std::lower_bound(set.begin(), set.end(), id,
+                          [](const Live& live, std::uint32_t key) { return live.id < key; });
+}
+
+std::string BufferName(const graph::Graph& graph, const Buffer& buffer) {
+  if (buffer.name.valid()) return fmt::format("'{}' (id {})", graph.name(buffer.name), buffer.id);
+  return fmt::format("{}", buffer.id);
+}
+
+}  // namespace
+
+StateId LiveSets::Intern(const LiveSet& set) {
+  if (set.empty()) return kNothing;
+  const auto [at, added] = ids_.emplace(set, static_cast<StateId>(sets_.size()));
+  if (added) sets_.push_back(set);
+  return at->second;
+}
+
+Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, StateId micro,
+                       StateId lasting, std::int64_t limit, LiveSets* sets) {
+  LiveSet live[3];  // by Lifetime
+  live[static_cast<std::size_t>(Lifetime::kMicrobatch)] = (*sets)[micro];
+  live[static_cast<std::size_t>(Lifetime::kForever)] = (*sets)[lasting];
+  Walk walk;
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    const graph::Op& op = block.ops[i];
+    if (op.kind != OpKind::kAlloc && op.kind != OpKind::kFree) continue;
+    const Buffer& buffer = block.buffers[op.index];
+    LiveSet& set = live[static_cast<std::size_t>(buffer.lifetime)];
+    const auto at = Find(set, buffer.id);
+    const bool lives = at != set.end() && at->id == buffer.id;
+    const std::size_t kind = static_cast<std::size_t>(buffer.kind);
+    if (op.kind == OpKind::kAlloc) {
+      if (lives && buffer.lifetime == Lifetime::kForever) continue;
+      if (lives) {
+        return InvalidInput(
+            "alloc of buffer {} that still lives; free it first, or give the buffer its own id",
+            BufferName(graph, buffer));
+      }
+      if (buffer.bytes < 0) {
+        return InvalidInput("buffer {} has {} bytes; sizes are 0 or more",
+                            BufferName(graph, buffer), buffer.bytes);
+      }
+      const std::int64_t bytes = RoundUp(buffer.bytes, kRounding);
+      set.insert(at, {.id = buffer.id, .kind = buffer.kind, .bytes = bytes});
+      walk.net += bytes;
+      walk.net_parts[kind] += bytes;
+      if (walk.net > walk.peak) {
+        walk.peak = walk.net;
+        walk.peak_op = static_cast<std::uint32_t>(i);
+        walk.peak_parts = walk.net_parts;
+        if (limit >= 0 && walk.peak > limit) return walk;
+      }
+    } else {
+      if (!lives) {
+        return InvalidInput(
+            "free of buffer {} that is not allocated; allocate it in this call, or for a "
+            "micro-batch "
+            "in an earlier call of the same layer, micro-batch and chunk",
+            BufferName(graph, buffer));
+      }
+      walk.net -= at->bytes;
+      walk.net_parts[static_cast<std::size_t>(at->kind)] -= at->bytes;
+      set.erase(at);
+    }
+  }
+  const LiveSet& leaked = live[static_cast<std::size_t>(Lifetime::kCall)];
+  if (!leaked.empty()) {
+    return InvalidInput(
+        "buffer {} lives for a call but is not freed in it; free it, or let it live "
+        "for the micro-batch",
+        leaked.front().id);
+  }
+  walk.micro_after = sets->Intern(live[static_cast<std::size_t>(Lifetime::kMicrobatch)]);
+  walk.lasting_after = sets->Intern(live[static_cast<std::size_t>(Lifetime::kForever)]);
+  return walk;
+}
+
+}  // namespace orrery::memory

@@ -1,0 +1,272 @@
+#include "orrery/memory/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <tuple>
+
+#include "orrery/memory/layer_states.h"
+#include "orrery/memory/library_memory.h"
+#include "orrery/memory/test_graphs.h"
+
+namespace orrery::memory {
+namespace {
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+cluster::DeviceSpec Device(std::int64_t memory_bytes = 80 * kGiB) {
+  cluster::DeviceSpec d;
+  d.name = "test";
+  d.arch = cluster::Arch::kHopper;
+  d.memory_bytes = memory_bytes;
+  return d;
+}
+
+std::int64_t Part(const Footprint& f, MemoryKind kind) {
+  return f.at_peak[static_cast<std::size_t>(kind)];
+}
+
+// Two layers: 1,000 B of weights each (1,024 rounded), forward keeps 600 (1,024) and needs 3,000
+// (3,072) meanwhile.
+graph::Graph TwoLayers() {
+  graph::Graph g;
+  BlockBuilder weights(&g, "weights", graph::Pass::kForward);
+  weights.Alloc(0, Lifetime::kForever, 1000, MemoryKind::kParameter);
+  BlockBuilder forward(&g, "layer.forward", graph::Pass::kForward);
+  forward.Alloc(0, Lifetime::kMicrobatch, 600, MemoryKind::kActivation, "layers.attention");
+  forward.Alloc(1, Lifetime::kCall, 3000, MemoryKind::kTemporary, "layers.mlp");
+  forward.Free(1, Lifetime::kCall, 3000);
+  BlockBuilder backward(&g, "layer.backward", graph::Pass::kBackward);
+  backward.Free(0, Lifetime::kMicrobatch, 600);
+  const BlockId w = weights.Done(), f = forward.Done(), b = backward.Done();
+  graph::Program p;
+  p.name = "stage 0";
+  p.prologue = {CallOf(w, 0, 2, -1)};
+  p.calls = {CallOf(f, 0, 2, 0), CallOf(b, 1, 2, 0)};
+  g.programs.push_back(p);
+  return g;
+}
+
+// 2·1,024 of weights, both layers' 1,024, and the second layer's 3,072.
+TEST(Memory, PeakHasPartsAndNamesItsOperation) {
+  const auto f = Replay(TwoLayers(), ProgramId(0), Device());
+  ASSERT_TRUE(f.ok()) << f.status().message();
+  EXPECT_EQ(f->peak_allocated, 2 * 1024 + 2 * 1024 + 3072);
+  EXPECT_EQ(Part(*f, MemoryKind::kParameter), 2048);
+  EXPECT_EQ(Part(*f, MemoryKind::kActivation), 2048);
+  EXPECT_EQ(Part(*f, MemoryKind::kTemporary), 3072);
+  EXPECT_EQ(f->peak_op, "layers.mlp: b1 (layer.forward, layer 1, micro-batch 0)");
+  EXPECT_EQ(f->peak_reserved, kSegment);
+  EXPECT_FALSE(f->oom);
+  EXPECT_EQ(f->oom_op, "");
+  // Hopper context, cuBLAS workspace; no communication.
+  EXPECT_EQ(f->context_bytes, (530 + 32) << 20);
+}
+
+// Room for one segment of 2 MiB beside the context, and 3 MiB wanted by the third layer.
+TEST(Memory, OutOfMemoryNamesTheFirstOperationThatDoesNotFit) {
+  graph::Graph g;
+  BlockBuilder forward(&g, "layer.forward", graph::Pass::kForward);
+  forward.Alloc(0, Lifetime::kMicrobatch, 500'000, MemoryKind::kActivation, "layers.norm");
+  forward.Alloc(1, Lifetime::kMicrobatch, 500'000, MemoryKind::kActivation, "layers.mlp");
+  const BlockId f = forward.Done();
+  BlockBuilder backward(&g, "layer.backward", graph::Pass::kBackward);
+  backward.Free(0, Lifetime::kMicrobatch, 500'000).Free(1, Lifetime::kMicrobatch, 500'000);
+  const BlockId b = backward.Done();
+  graph::Program p;
+  p.calls = {CallOf(f, 0, 8, 3), CallOf(b, 7, 8, 3)};
+  g.programs.push_back(p);
+  const std::int64_t context = CudaContextBytes(cluster::Arch::kHopper) + (32 << 20);
+  const auto fits = Replay(g, ProgramId(0), Device(context + 4 * kSegment));
+  ASSERT_TRUE(fits.ok());
+  EXPECT_FALSE(fits->oom);
+  // 2,097,152 B hold four times 500,224 B; the fifth is layer 2's first.
+  const auto small = Replay(g, ProgramId(0), Device(context + 2 * kSegment - 1));
+  ASSERT_TRUE(small.ok());
+  EXPECT_TRUE(small->oom);
+  EXPECT_EQ(small->oom_op, "layers.norm: b0 (layer.forward, layer 2, micro-batch 3)");
+  EXPECT_EQ(small->peak_allocated,
+            16 * 500'224);  // the replay goes on, to say what would be needed
+  // Less than the context itself: the very first operation.
+  const auto none = Replay(g, ProgramId(0), Device(1));
+  EXPECT_EQ(none->oom_op, "layers.norm: b0 (layer.forward, layer 0, micro-batch 3)");
+}
+
+TEST(Memory, FreeWithoutAllocNamesBlockBufferAndCall) {
+  graph::Graph g = TwoLayers();
+  g.programs[0].calls = {CallOf(BlockId(1), 0, 1, 0), CallOf(BlockId(2), 1, 2, 0)};
+  const auto f = Replay(g, ProgramId(0), Device());
+  ASSERT_FALSE(f.ok());
+  EXPECT_EQ(f.status().message(),
+            "program 'stage 0', iteration 0, call 1 (layer.backward, layer 1, micro-batch 0): free "
+            "of buffer 'b0' (id 0) that is not allocated; allocate it in this call, or for a "
+            "micro-batch in an earlier call of the same layer, micro-batch and chunk");
+}
+
+TEST(Memory, WhatAMicrobatchLeavesBehindFailsInTheNextIteration) {
+  graph::Graph g = TwoLayers();
+  g.programs[0].calls.pop_back();
+  const auto f = Replay(g, ProgramId(0), Device());
+  ASSERT_FALSE(f.ok());
+  EXPECT_NE(f.status().message().find("iteration 1, call 0"), std::string::npos);
+  EXPECT_NE(f.status().message().find("still lives"), std::string::npos);
+}
+
+TEST(Memory, ACallFreesItsOwn) {
+  graph::Graph g;
+  BlockBuilder leak(&g, "leak", graph::Pass::kForward);
+  leak.Alloc(7, Lifetime::kCall, 10);
+  graph::Program p;
+  p.calls = {CallOf(leak.Done(), 0, 1, -1)};
+  g.programs.push_back(p);
+  const auto f = Replay(g, ProgramId(0), Device());
+  ASSERT_FALSE(f.ok());
+  EXPECT_NE(f.status().message().find("buffer 7 lives for a call"), std::string::npos);
+}
+
+// State created at first use (Adam's moments, gradients) counts once, from then on.
+TEST(Memory, LastingStateIsCreatedOnce) {
+  graph::Graph g = TwoLayers();
+  BlockBuilder adam(&g, "adam", graph::Pass::kOptimizer);
+  adam.Alloc(5, Lifetime::kForever, 8192, MemoryKind::kOptimizer);
+  g.programs[0].calls.push_back(CallOf(adam.Done(), 0, 2, -1));
+  const auto f = Replay(g, ProgramId(0), Device());
+  ASSERT_TRUE(f.ok()) << f.status().message();
+  // The peak moves into the second iteration, where the moments are there from the start.
+  EXPECT_EQ(f->peak_allocated, 2 * 8192 + 2 * 1024 + 2 * 1024 + 3072);
+  EXPECT_EQ(Part(*f, MemoryKind::kOptimizer), 2 * 8192);
+  const auto quick = QuickPeak(g, ProgramId(0), BlockNets(g));
+  ASSERT_TRUE(quick.ok());
+  EXPECT_EQ(*quick, f->peak_allocated);
+}
+
+TEST(Memory, CommunicatorsHoldBuffers) {
+  graph::Graph g = TwoLayers();
+  graph::Comm all_reduce;
+  all_reduce.group = graph::GroupSlot::kTp;
+  graph::Comm send;
+  send.collective = graph::Collective::kSend;
+  send.peer = graph::PeerSlot::kNext;
+  g.blocks[1].comms = {all_reduce, send};
+  EXPECT_EQ(NcclBytes(g, g.programs[0], nullptr), (16 + 4) * kNcclConnectionBytes);
+  graph::Binding binding;
+  binding.program = ProgramId(0);
+  EXPECT_EQ(NcclBytes(g, g.programs[0], &binding), 0);  // its slots are empty
+  const RankId members[] = {RankId(0), RankId(1)};
+  binding.groups[0] = g.groups.Add(graph::GroupSlot::kTp, members);
+  EXPECT_EQ(NcclBytes(g, g.programs[0], &binding), 16 * kNcclConnectionBytes);
+  g.bindings.push_back(binding);
+  const auto all = ReplayAll(g, Device());
+  ASSERT_TRUE(all.ok());
+  ASSERT_EQ(all->size(), 1u);
+  const auto one = Replay(g, ProgramId(0), Device());
+  EXPECT_EQ((*all)[0].context_bytes, one->context_bytes);
+  EXPECT_EQ((*all)[0].peak_allocated, one->peak_allocated);
+}
+
+// The slow and obvious replay: every operation, two iterations.
+std::int64_t NaivePeak(const graph::Graph& g) {
+  using Key = std::tuple<int, int, int, int, std::uint32_t>;
+  std::map<Key, std::int64_t> live;
+  std::int64_t used = 0, peak = 0;
+  const auto run = [&](const std::vector<graph::Call>& calls) {
+    for (const graph::Call& call : calls) {
+      const graph::Block& block = g.blocks[call.block.index()];
+      for (int i = 0; i < call.repeat; ++i) {
+        const int layer = call.first_layer + (block.pass == graph::Pass::kBackward ? -i : i);
+        for (const graph::Op& op : block.ops) {
+          const Buffer& b = block.buffers[op.index];
+          const Key key{static_cast<int>(b.lifetime), layer, call.microbatch, call.chunk, b.id};
+          if (op.kind == OpKind::kAlloc) {
+            live[key] = RoundUp(b.bytes, kRounding);
+            used += live[key];
+          } else {
+            used -= live.at(key);
+            live.erase(key);
+          }
+          peak = std::max(peak, used);
+        }
+      }
+    }
+  };
+  run(g.programs[0].prologue);
+  run(g.programs[0].calls);
+  run(g.programs[0].calls);
+  return peak;
+}
+
+TEST(MemoryProperty, ReplayQuickAndNaivePeaksAreEqual) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const graph::Graph g = RandomGraph(seed);
+    const auto f = Replay(g, ProgramId(0), Device());
+    ASSERT_TRUE(f.ok()) << seed << ": " << f.status().message();
+    const auto quick = QuickPeak(g, ProgramId(0), BlockNets(g));
+    ASSERT_TRUE(quick.ok());
+    EXPECT_EQ(f->peak_allocated, NaivePeak(g)) << seed;
+    EXPECT_EQ(f->peak_allocated, *quick) << seed;
+    std::int64_t sum = 0;
+    for (const std::int64_t part : f->at_peak) sum += part;
+    EXPECT_EQ(sum, f->peak_allocated) << seed;
+  }
+}
+
+TEST(LayerStates, RunsAreCutAndGapsHoldNothing) {
+  LayerStates states;
+  states.Set({2, 9, 1});
+  states.Set({4, 5, 2});
+  states.Set({9, 9, kNothing});
+  std::vector<LayerRun> runs;
+  states.Get(0, 10, &runs);
+  const std::vector<LayerRun> expected = {{0, 1, 0}, {2, 3, 1}, {4, 5, 2}, {6, 8, 1}, {9, 10, 0}};
+  EXPECT_EQ(runs, expected);
+  states.Set({0, 20, kNothing});
+  EXPECT_TRUE(states.empty());
+}
+
+TEST(LayerStates, AgreesWithAnArray) {
+  CounterRng rng(1);
+  LayerStates states;
+  std::array<StateId, 24> plain{};
+  for (int step = 0; step < 3000; ++step) {
+    const int first = static_cast<int>(rng.Below(24));
+    const int last = first + static_cast<int>(rng.Below(static_cast<std::uint64_t>(24 - first)));
+    const StateId state = static_cast<StateId>(rng.Below(3));
+    states.Set({first, last, state});
+    for (int i = first; i <= last; ++i) plain[static_cast<std::size_t>(i)] = state;
+    std::vector<LayerRun> runs;
+    states.Get(0, 23, &runs);
+    int next = 0;
+    for (const LayerRun& run : runs) {
+      ASSERT_EQ(run.first, next);
+      for (; next <= run.last; ++next) ASSERT_EQ(plain[static_cast<std::size_t>(next)], run.state);
+    }
+    ASSERT_EQ(next, 24);
+  }
+}
+
+// Not a gate: seconds are printed, only a hundredfold loss fails.
+TEST(Memory, ReplayIsCheap) {
+  for (const bool split : {false, true}) {
+    const graph::Graph g = PipelineStage(8, split);
+    const std::vector<BlockNet> nets = BlockNets(g);
+    constexpr int kCount = 200;
+    const auto time = [&](const char* what, const auto& body) {
+      const auto start = std::chrono::steady_clock::now();
+      std::int64_t sum = 0;
+      for (int i = 0; i < kCount; ++i) sum += body();
+      const std::chrono::duration<double, std::micro> wall =
+          std::chrono::steady_clock::now() - start;
+      EXPECT_GT(sum, 0);
+      EXPECT_LT(wall.count() / kCount, 10'000);
+      std::printf("%s, %zu calls: %.1f us\n", what, g.programs[0].calls.size(),
+                  wall.count() / kCount);
+    };
+    time("replay", [&] { return Replay(g, ProgramId(0), Device())->peak_allocated; });
+    time("quick peak", [&] { return *QuickPeak(g, ProgramId(0), nets); });
+  }
+}
+
+}  // namespace
+}  // namespace orrery::memory
