@@ -54,6 +54,7 @@ struct RankState {
   bool wake_set = false;
   std::uint8_t blocked_stream = 0;
   SimTime stretch = 0;             // GPU-bound time since the last meeting, for jitter
+  std::uint64_t weight = 0;        // of its call and layer in the fingerprint
 };
 
 // The communication at the head of a rank's stream, and the queue behind it.
@@ -70,7 +71,6 @@ struct StreamState {
   std::uint16_t pending = 0;       // parts of the group call not yet ended
   std::uint16_t iteration = 0;
   std::int16_t event = graph::kNoEvent;
-  bool counts = false;             // in RankState::busy
 };
 
 // Issued behind another on its stream.
@@ -81,7 +81,6 @@ struct Queued {
   std::uint32_t item = 0, call = 0, next = kNobody;
   std::uint16_t layer = 0, iteration = 0;
   std::int16_t event = graph::kNoEvent;
-  bool counts = false;
 };
 
 struct MachineOptions {
@@ -193,7 +192,9 @@ class Machine {
   bool TakeComm(std::uint32_t r, const BlockPrice& block, const Item& item);
   bool TakeWait(std::uint32_t r, const Item& item);
   void EndIteration(std::uint32_t r);
-  void PostHead(std::uint32_t r, int stream_index);
+  void Enqueue(StreamState* q, const Queued& entry);
+  void PostHead(std::uint32_t r, int stream_index, const Queued& entry);
+  void PostQueued(std::uint32_t r, int stream_index);
   void EndCommunication(std::uint32_t r, int stream_index, SimTime end);
   void Resume(std::uint32_t r, const EventState& released);
   void ChangeClass(std::uint32_t r, SimTime now, interference::Class bits, int delta);
@@ -210,9 +211,6 @@ class Machine {
   }
   std::int16_t EventOf(std::uint32_t r, const Item& item) const {
     return item.event == graph::kCallEvent ? call(r).event : item.event;
-  }
-  std::uint64_t Weight(const RankState& s) const {
-    return CallWeight(s.call) * weights_.weight(s.layer);
   }
 
   void NextItem(RankState& s, const BlockPrice& block, std::uint32_t repeat) {

@@ -25,6 +25,7 @@ void Machine<Loop>::Step(std::uint32_t r) {
         TakeWholeCalls(r, block, call.repeat)) {
       continue;
     }
+    if (s.item == 0) s.weight = CallWeight(s.call) * weights_.weight(s.layer);
     const Item& item = block.items[s.item];
     bool next = true;
     switch (item.kind) {
@@ -78,7 +79,7 @@ bool Machine<Loop>::TakeWork(std::uint32_t r, const BlockPrice& block, const Ite
   s.host += item.host;
   if (item.count == 0) return true;
   if (counted(s)) {
-    s.hash += Weight(s) * (item.key * static_cast<std::uint64_t>(s.t) + item.digest);
+    s.hash += s.weight * (item.key * static_cast<std::uint64_t>(s.t) + item.digest);
   }
   const SimTime extra = options_.jitter == 0 ? 0 : Jitter(r, item);
   const bool kept_ahead = host + item.lag <= s.t;
@@ -176,26 +177,30 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
   s.host += item.host;
   s.stretch = 0;
   const SimTime issued = std::max(s.t, s.host);
-  bool counts = false;
-  bool anyone = false;
-  for (std::uint32_t i = 0; i < item.count; ++i) {
-    const CommPrice& comm = block.comms[item.first + i];
-    anyone |= comm.plan >= 0;
-    counts |= comm.plan >= 0 && !item.blocking && (comm.beside != 0 || comm.nvlink);
-  }
-  if (!anyone) return true;  // a group of one has nothing to say
+  if (item.parts == 0) return true;  // a group of one has nothing to say
   const std::int16_t e = item.blocking ? graph::kNoEvent : EventOf(r, item);
   if (e >= 0) event(r, e).end = kPending;
-  if (counts) ++s.busy;
+  if (item.shares) ++s.busy;
   StreamState& q = stream(r, item.stream);
   const auto index = static_cast<std::uint32_t>(&item - block.items.data());
-  Queued entry{issued, &block, Weight(s), index, s.call, kNobody, s.layer, s.iteration, e, counts};
+  const Queued entry{issued, &block, s.weight, index, s.call, kNobody, s.layer, s.iteration, e};
   if (item.blocking) {
     if (last_iteration(s)) Spend(r, Part::kHost, issued - s.t);
     s.t = issued;
     s.status = RankStatus::kBlocked;
     s.blocked_stream = item.stream;
   }
+  NextItem(s, block, call(r).repeat);
+  if (q.block_item == kNobody) {
+    PostHead(r, item.stream, entry);
+  } else {
+    Enqueue(&q, entry);
+  }
+  return false;
+}
+
+template <class Loop>
+void Machine<Loop>::Enqueue(StreamState* q, const Queued& entry) {
   std::uint32_t slot = free_queued_;
   if (slot == kNobody) {
     slot = static_cast<std::uint32_t>(queued_.size());
@@ -204,28 +209,19 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
     free_queued_ = queued_[slot].next;
     queued_[slot] = entry;
   }
-  if (q.queue_head == kNobody) {
-    q.queue_head = slot;
+  if (q->queue_head == kNobody) {
+    q->queue_head = slot;
   } else {
-    queued_[q.queue_tail].next = slot;
+    queued_[q->queue_tail].next = slot;
   }
-  q.queue_tail = slot;
-  const graph::Call& here = call(r);
-  NextItem(s, block, here.repeat);
-  if (q.block_item == kNobody) PostHead(r, item.stream);
-  return false;
+  q->queue_tail = slot;
 }
 
-// Takes the oldest communication of the queue to the head of the stream.
+// A communication comes to the head of its stream.
 template <class Loop>
-void Machine<Loop>::PostHead(std::uint32_t r, int stream_index) {
+void Machine<Loop>::PostHead(std::uint32_t r, int stream_index, const Queued& entry) {
   StreamState& q = stream(r, stream_index);
-  const std::uint32_t slot = q.queue_head;
-  if (slot == kNobody) return;
-  const Queued entry = queued_[slot];
-  q.queue_head = entry.next;
-  queued_[slot].next = free_queued_;
-  free_queued_ = slot;
+  const Item& item = entry.block->items[entry.item];
   q.arrival = std::max(entry.issued, q.free);
   q.start = 0;
   q.block = entry.block;
@@ -235,17 +231,23 @@ void Machine<Loop>::PostHead(std::uint32_t r, int stream_index) {
   q.layer = entry.layer;
   q.iteration = entry.iteration;
   q.event = entry.event;
-  q.counts = entry.counts;
-  const Item& item = head(q);
-  q.pending = 0;
-  for (std::uint32_t i = 0; i < item.count; ++i) {
-    if (q.block->comms[item.first + i].plan >= 0) ++q.pending;
-  }
+  q.pending = item.parts;
   if (q.iteration < options_.iterations) {
     ranks_[r].hash +=
         q.weight * item.key * kArrivalWeight * static_cast<std::uint64_t>(q.arrival);
   }
   loop().Post(r, stream_index, q.arrival);
+}
+
+template <class Loop>
+void Machine<Loop>::PostQueued(std::uint32_t r, int stream_index) {
+  StreamState& q = stream(r, stream_index);
+  const std::uint32_t slot = q.queue_head;
+  const Queued entry = queued_[slot];
+  q.queue_head = entry.next;
+  queued_[slot].next = free_queued_;
+  free_queued_ = slot;
+  PostHead(r, stream_index, entry);
 }
 
 template <class Loop>
@@ -264,19 +266,22 @@ void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index, SimTime 
   const bool blocking = item.blocking;
   if (!blocking) {
     const interference::Class beside = q.block->comms[item.first].beside;
-    if (q.counts) --s.busy;
+    if (item.shares) --s.busy;
     if (beside != 0) ChangeClass(r, end, beside, -1);
     if (e >= 0) event(r, e) = released;
   }
   q.free = end;
   q.block_item = kNobody;
-  PostHead(r, stream_index);
+  if (q.queue_head != kNobody) PostQueued(r, stream_index);
   if (blocking || (s.status == RankStatus::kWaiting && s.waits_for == e)) {
     Resume(r, released);
-  } else if (s.status == RankStatus::kWorking && !s.wake_set) {
-    const Item* next = PeekNext(r);
-    if (event(r, EventOf(r, *next)).end == kPending) return;
-    if (s.work_end > end) return SetWake(r);
+  } else if (s.status == RankStatus::kWorking) {
+    // With nothing outstanding the end of the work in hand is final; no need to wait for it.
+    if (s.busy > 0) {
+      if (s.wake_set || event(r, EventOf(r, *PeekNext(r))).end == kPending) return;
+      if (s.work_end > end) return SetWake(r);
+    }
+    s.wake_set = false;
     EndWork(r);
     Step(r);
   }

@@ -191,6 +191,15 @@ void CloseWork(const BlockPrice& price, SimTime launch, Item* item) {
   item->lag = lag;
 }
 
+void CloseComm(const BlockPrice& price, Item* item) {
+  for (std::uint32_t i = 0; i < item->count; ++i) {
+    const CommPrice& comm = price.comms[item->first + i];
+    if (comm.plan < 0) continue;
+    ++item->parts;
+    item->shares |= !item->blocking && (comm.beside != 0 || comm.nvlink);
+  }
+}
+
 }  // namespace
 
 Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View& view) {
@@ -201,6 +210,7 @@ Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View
   ORRERY_RETURN_IF_ERROR(PriceKernels(block, view, price.get()));
   for (Item& item : price->items) {
     if (item.kind == ItemKind::kWork) CloseWork(*price, compute_->launch_latency(), &item);
+    if (item.kind == ItemKind::kComm) CloseComm(*price, &item);
   }
   InlineBlock(view, compute_->launch_latency(), price.get());
   const BlockPrice* stable = price.get();
