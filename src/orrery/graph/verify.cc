@@ -119,17 +119,19 @@ Status CheckProgram(const Graph& graph, ProgramId id, std::span<const BlockFacts
     const std::vector<Call>& calls = prologue ? program.prologue : program.calls;
     for (std::size_t c = 0; c < calls.size(); ++c) {
       const Call& call = calls[c];
-      if (call.block.index() >= graph.blocks.size()) {
+      const bool known = call.block.index() < graph.blocks.size();
+      const bool shaped =
+          call.repeat > 0 && call.microbatch >= -1 && call.chunk >= 0 && call.first_layer >= 0;
+      if (known && shaped && facts[call.block.index()].events.empty()) [[likely]]
+        continue;
+      if (!known) {
         return InvalidInput("{}, call {}: block {} of {}", Where(graph, id), c, call.block.value,
                             graph.blocks.size());
       }
-      Status status;
-      if (call.repeat == 0 || call.microbatch < -1 || call.chunk < 0 || call.first_layer < 0) {
-        status = InvalidInput("repeat {}, micro-batch {}, chunk {}, layer {}", call.repeat,
-                              call.microbatch, call.chunk, call.first_layer);
-      } else if (!facts[call.block.index()].events.empty()) {
-        status = CheckEvents(program, call, facts[call.block.index()], &recorded);
-      }
+      Status status =
+          shaped ? CheckEvents(program, call, facts[call.block.index()], &recorded)
+                 : InvalidInput("repeat {}, micro-batch {}, chunk {}, layer {}", call.repeat,
+                                call.microbatch, call.chunk, call.first_layer);
       if (!status.ok()) return std::move(status).In(Where(graph, id, call, c, prologue));
     }
   }

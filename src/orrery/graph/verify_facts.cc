@@ -38,13 +38,24 @@ void Add(const Call& call, BlockFacts* block, ProgramFacts* program) {
     const auto s = static_cast<std::size_t>(std::countr_zero(left));
     program->collectives[s].Append(block->repeated[s]);
   }
-  if (block->messages.empty()) return;
-  for (std::uint16_t i = 0; i < call.repeat; ++i) {
-    for (const Message& m : block->messages) {
-      for (std::size_t set = 1; set < kPeerSets; ++set) {
-        if ((set >> m.peer & 1) == 0) continue;
-        program->messages[MessageIndex(m.send, m.tag, set)].Append(m.element);
-      }
+  for (const Messages& m : block->messages) {
+    Sequence& sequence = program->messages[m.index];
+    for (std::uint16_t i = 0; i < call.repeat; ++i) sequence.Append(m.sequence);
+  }
+}
+
+// A message counts in every set of slots that holds its own.
+void AddMessage(const Comm& comm, const Sequence& element, BlockFacts* facts) {
+  const bool send = comm.collective == Collective::kSend;
+  for (std::size_t set = 1; set < kPeerSets; ++set) {
+    if ((set >> static_cast<unsigned>(comm.peer) & 1) == 0) continue;
+    const std::size_t index = MessageIndex(send, comm.tag, set);
+    const auto at = std::find_if(facts->messages.begin(), facts->messages.end(),
+                                 [index](const Messages& m) { return m.index == index; });
+    if (at == facts->messages.end()) {
+      facts->messages.push_back({index, element});
+    } else {
+      at->sequence.Append(element);
     }
   }
 }
@@ -75,8 +86,7 @@ BlockFacts FactsOf(const Block& block, const Sizes& sizes) {
     const Sequence element = ElementOf(comm, sizes);
     if (IsPointToPoint(comm.collective)) {
       facts.peers |= 1u << static_cast<unsigned>(comm.peer);
-      facts.messages.push_back({comm.collective == Collective::kSend, comm.tag,
-                                static_cast<std::uint8_t>(comm.peer), element});
+      AddMessage(comm, element, &facts);
     } else {
       facts.groups |= 1u << static_cast<unsigned>(comm.group);
       facts.collectives[static_cast<std::size_t>(comm.group)].Append(element);

@@ -35,11 +35,10 @@ constexpr std::size_t MessageIndex(bool send, std::size_t tag, std::size_t set) 
   return (2 * tag + (send ? 1 : 0)) * kPeerSets + set;
 }
 
-struct Message {
-  bool send = false;
-  std::uint8_t tag = 0;
-  std::uint8_t peer = 0;
-  Sequence element;
+// What a block adds to one of a program's message sequences.
+struct Messages {
+  std::size_t index = 0;
+  Sequence sequence;
 };
 struct EventUse {
   std::uint32_t op = 0;
@@ -51,7 +50,7 @@ struct BlockFacts {
   std::uint32_t groups = 0, peers = 0;  // slots used, as bits
   std::int32_t numbers = 0;             // numeric slots used: 0 … numbers - 1
   GroupSequences collectives;
-  std::vector<Message> messages;
+  std::vector<Messages> messages;  // one entry an index
   std::vector<EventUse> events;
   // The last `repeat` asked for.
   std::uint16_t repeat = 1;
