@@ -65,8 +65,6 @@ class Formula {
   // Channels that the busiest GPU sends over NVLink, and those of the busiest NIC.
   double NvlinkChannels() const;
   double NicChannels() const { return CeilDiv(plan_.channels, std::max(1, plan_.shape.nics)); }
-  double TreePeriod(const Chunk& chunk) const;
-  double TreePorts(const Chunk& chunk) const;
   double TreeFill(const Chunk& chunk) const;
 
   const Plan& plan_;
@@ -87,22 +85,24 @@ Terms Formula::Ring() const {
   const auto rounds = static_cast<double>(pieces_.rounds);
   const bool tail = pieces_.tail.slices > 0;
   // Crossings of the network on the longest path: every ppn-th edge of a ring.
-  const double crossings = net() ? CeilDiv((rounds + (tail ? 1 : 0)) * sends, ppn()) : 0;
   const double all_sends = (rounds + (tail ? 1 : 0)) * sends;
-  double lane = 0, chain = 0, nvlink = 0, nic = 0, bytes = 0, jump = 0;
+  const double crossings = net() ? CeilDiv(all_sends, ppn()) : 0;
+  double lane = 0, chain = 0, nvlink = 0, nic = 0, credit = 0, bytes = 0, jump = 0;
   const auto add = [&](const Chunk& chunk, double times) {
     const double own = LaneWork(chunk);
     const double step = Work(chunk.slice, model::kStreams);
     const double crossed = crossings * (times * sends / all_sends);
     const double intra = Delay(box_.intra, chunk.slice);
     const double inter = net() ? Delay(box_.inter, chunk.slice) : 0;
+    const double slowest = std::max(inter, intra);
     lane += times * steps * own;
     chain += times * (sends * step + own) + crossed * inter + (times * sends - crossed) * intra;
     nvlink += times * sends * NvlinkChannels() * Serial(box_.intra, chunk);
     nic += times * sends * NicChannels() * Serial(box_.inter, chunk);
+    credit += times * sends * chunk.slices * (2 * step + slowest) / plan_.credits;
     bytes += times * steps * Bytes(chunk);
     // One crossing on a path that otherwise stays on its lane.
-    jump = std::max(jump, step + std::max(inter, intra) - own);
+    jump = std::max(jump, step + slowest - own);
   };
   if (rounds > 0) add(pieces_.full, rounds);
   if (tail) add(pieces_.tail, 1);
@@ -112,7 +112,7 @@ Terms Formula::Ring() const {
   const double skew = (NvlinkChannels() > 0 ? NvlinkChannels() - 1 : 0) *
                       box_.intra.Serial(model::OnWire(plan_.protocol, first.slice));
   Terms terms;
-  terms.total = std::max({lane + std::max(0.0, jump), chain + skew,
+  terms.total = std::max({lane + std::max(0.0, jump), chain + skew, credit,
                           nvlink + 2 * edge + Delay(box_.intra, first.slice),
                           nic > 0 ? nic + 2 * edge + Delay(box_.inter, first.slice) : 0});
   terms.transfer = std::max({bytes, nvlink, nic});
@@ -120,74 +120,101 @@ Terms Formula::Ring() const {
 }
 
 Terms Formula::Chain() const {
-  const auto rounds = static_cast<double>(pieces_.rounds);
-  const double hops = plan_.algorithm == Algorithm::kPointToPoint ? 1 : plan_.shape.ranks - 1;
-  const double crossings = net() ? plan_.shape.domains - 1 : 0;
-  const Chunk& first = pieces_.rounds > 0 ? pieces_.full : pieces_.tail;
   const bool p2p = plan_.algorithm == Algorithm::kPointToPoint;
-  const double nvlink_channels = ppn() > 1 ? plan_.channels : 0;
+  const auto rounds = static_cast<double>(pieces_.rounds);
+  const double hops = p2p ? 1 : plan_.shape.ranks - 1;
+  // A root inside its domain sends round the ring and back into the domain.
+  const double crossings = !net()                                     ? 0
+                           : p2p || ppn() == 1 || plan_.channels == 1 ? plan_.shape.domains - 1
+                                                                      : plan_.shape.domains;
+  const double nvlink_channels = ppn() > 1 && !(p2p && net()) ? plan_.channels : 0;
   const double nic_channels = net() ? (p2p ? plan_.channels : NicChannels()) : 0;
-  const auto period = [&](const Chunk& chunk, double* transfer) {
-    if (chunk.slices == 0) return 0.0;
-    const double work = Work(chunk.slice, model::kStreams);
+  double lane = 0, nvlink = 0, nic = 0, credit = 0, bytes = 0;
+  const auto add = [&](const Chunk& chunk, double times) {
     const double slowest = net() ? Delay(box_.inter, chunk.slice) : Delay(box_.intra, chunk.slice);
-    const double ports = std::max(nvlink_channels * Serial(box_.intra, chunk),
-                                  nic_channels * Serial(box_.inter, chunk));
-    *transfer = std::max(Bytes(chunk), ports);
-    return std::max({LaneWork(chunk), ports, chunk.slices * (2 * work + slowest) / plan_.credits});
+    lane += times * LaneWork(chunk);
+    nvlink += times * nvlink_channels * Serial(box_.intra, chunk);
+    nic += times * nic_channels * Serial(box_.inter, chunk);
+    credit +=
+        times * chunk.slices * (2 * Work(chunk.slice, model::kStreams) + slowest) / plan_.credits;
+    bytes += times * Bytes(chunk);
   };
-  double full_transfer = 0, tail_transfer = 0;
-  const double full = rounds > 0 ? period(pieces_.full, &full_transfer) : 0;
-  const double tail = period(pieces_.tail, &tail_transfer);
-  const double work = Work(first.slice, model::kStreams);
-  const double inter = net() ? Delay(box_.inter, first.slice) : 0;
-  const double intra = Delay(box_.intra, first.slice);
-  const double queue =
-      std::max(nvlink_channels > 0 ? (nvlink_channels - 1) * Serial(box_.intra, first) : 0,
-               nic_channels > 0 ? (nic_channels - 1) * Serial(box_.inter, first) : 0);
-  const double fill = work + crossings * inter + (hops - crossings) * intra + hops * work +
-                      LaneWork(first) - work + queue;
+  if (rounds > 0) add(pieces_.full, rounds);
+  if (pieces_.tail.slices > 0) add(pieces_.tail, 1);
+  const std::int64_t slice = (rounds > 0 ? pieces_.full : pieces_.tail).slice;
+  const double work = Work(slice, model::kStreams);
+  const double inter = net() ? Delay(box_.inter, slice) : 0;
+  const double intra = hops > crossings ? Delay(box_.intra, slice) : 0;
+  const double way = crossings * inter + std::max(0.0, hops - crossings) * intra + hops * work;
+  const double nvlink_serial = box_.intra.Serial(model::OnWire(plan_.protocol, slice));
+  const double nic_serial = box_.inter.Serial(model::OnWire(plan_.protocol, slice));
+  const double queue = std::max(std::max(0.0, nvlink_channels - 1) * nvlink_serial,
+                                std::max(0.0, nic_channels - 1) * nic_serial);
   Terms terms;
-  terms.total = fill + (rounds > 0 ? (rounds - 1) * full + tail : 0);
-  terms.transfer = std::min(terms.total, rounds * full_transfer + tail_transfer);
+  terms.total = std::max({lane + way + queue, credit + way,
+                          nvlink_channels > 0 ? work + nvlink - nvlink_serial + way : 0,
+                          nic_channels > 0 ? work + nic - nic_serial + way : 0});
+  terms.transfer = std::max({bytes, nvlink, nic});
   return terms;
 }
 
-// Units of work of the busiest lane per chunk, in streams; see lowering.cc for the same steps.
-double Formula::TreePeriod(const Chunk& chunk) const {
+// See lowering.cc for the same steps: a lane's work per chunk, in streams.
+Terms Formula::Tree() const {
   const int domains = plan_.shape.domains;
+  const double channels = plan_.channels;
   const int local = ppn() > 1 ? 1 : 0;
   const int root = local + (net() ? 1 : 0);
-  const int inner = local + (domains >= 4 ? 2 : domains == 3 ? 1 : 0);
-  const int extra = std::max(2 * (root - 1), inner - 1);
-  const double lane = Work(chunk.bytes, model::kStreams) +
-                      static_cast<double>(chunk.bytes) * box_.per_byte * std::max(0, extra);
-  const double slowest = net() ? Delay(box_.inter, chunk.bytes) : Delay(box_.intra, chunk.bytes);
-  return std::max(lane, (2 * lane + slowest) / plan_.credits);
-}
-
-double Formula::TreePorts(const Chunk& chunk) const {
-  const double channels = plan_.channels;
-  double ends = 0;  // channels in which a GPU is head or tail of its chain
-  if (plan_.shape.nics >= ppn() || !net())
+  const int children = domains >= 4 ? 2 : domains >= 2 ? 1 : 0;  // of an inner head, through NICs
+  const double extra = std::max({0, 2 * (root - 1), local + children - 1});
+  // NVLink messages per chunk of the busiest GPU, both ways: two a channel but one where it is head
+  // or tail of the chain. One way: half of it.
+  double ends = 0;
+  if (plan_.shape.nics >= ppn())
     ends = 2 * (plan_.channels / ppn());
   else if (2 * plan_.shape.nics == ppn())
     ends = plan_.channels / plan_.shape.nics;
-  const double nvlink = ppn() == 1 ? 0 : ppn() == 2 ? channels : 2 * channels - ends;
-  double ports = nvlink * Serial(box_.intra, chunk);
-  if (net()) {
-    const int domains = plan_.shape.domains;
-    const double inner = domains == 2 ? 1 : domains == 3 ? 2 : 3;
-    const double nics = std::max(1, plan_.shape.nics);
-    const double first = CeilDiv(CeilDiv(channels, 2), nics);  // channels of tree 1 at one NIC
-    const double second = NicChannels() - first;
-    ports = std::max(ports, (inner * first + std::max(0.0, second)) * Serial(box_.inter, chunk));
-  }
-  return ports;
+  const double nvlink_messages = local == 0 ? 0 : ppn() == 2 ? channels : 2 * channels - ends;
+  // NIC messages per chunk: tree 1 and tree 2 of the channels at one NIC.
+  const double nics = std::max(1, plan_.shape.nics);
+  const double first = net() ? CeilDiv(CeilDiv(channels, 2), nics) : 0;
+  const double second = net() ? std::max(0.0, NicChannels() - first) : 0;
+  const double inner = domains == 2 ? 1 : 1 + children;
+  const double nic_messages = inner * first + second;
+  const double nic_one_way = std::max(children * first, domains == 2 ? second : first + second);
+  double lane = 0, nvlink = 0, nic = 0, bytes = 0;
+  double first_way = 0;
+  const auto add = [&](const Chunk& chunk, double times) {
+    const double stream = static_cast<double>(chunk.bytes) * box_.per_byte;
+    const double work = Work(chunk.bytes, model::kStreams) + extra * stream;
+    const double slowest = net() ? Delay(box_.inter, chunk.bytes) : Delay(box_.intra, chunk.bytes);
+    const double nvlink_serial = Serial(box_.intra, chunk);
+    const double nic_serial = net() ? Serial(box_.inter, chunk) : 0;
+    const double step =
+        std::max({work, (2 * work + slowest) / plan_.credits,
+                  std::min(channels, nvlink_messages) * nvlink_serial, nic_one_way * nic_serial});
+    if (first_way == 0) first_way = step;
+    lane += times * step;
+
+    nvlink += times * nvlink_messages * nvlink_serial;
+    nic += times * nic_messages * nic_serial;
+    bytes += times * (work - box_.sync);
+  };
+  if (pieces_.rounds > 0) add(pieces_.full, static_cast<double>(pieces_.rounds));
+  if (pieces_.tail.slices > 0) add(pieces_.tail, 1);
+  const Chunk& chunk = pieces_.rounds > 0 ? pieces_.full : pieces_.tail;
+  const double work = Work(chunk.bytes, model::kStreams);
+  const double hop = Delay(box_.intra, chunk.bytes) + work;
+  const double up = (ppn() - 1) * (local != 0 ? hop : 0);
+  const double edge = net() ? Delay(box_.inter, chunk.bytes) + work : 0;
+  Terms terms;
+  terms.total = std::max({TreeFill(chunk) + lane - first_way, local != 0 ? nvlink + 2 * hop : 0,
+                          net() ? nic + 2 * up + 2 * edge : 0});
+  terms.transfer = std::min(terms.total, std::max({bytes, nvlink, nic}));
+  return terms;
 }
 
 // From the first step to the end of the first chunk: up the chain of the deepest domain, up the
-// tree, and down the same way.
+// tree, and down the same way. The channels that start at one GPU queue at its port once.
 double Formula::TreeFill(const Chunk& chunk) const {
   const double step = Work(chunk.bytes, model::kStreams);
   const double stream = static_cast<double>(chunk.bytes) * box_.per_byte;
@@ -198,24 +225,9 @@ double Formula::TreeFill(const Chunk& chunk) const {
     const double edge = Delay(box_.inter, chunk.bytes) + step;
     fill += 2 * (levels * edge + (levels - 1) * stream);
   }
-  const double queue = net() ? (NicChannels() - 1) * Serial(box_.inter, chunk) : 0;
-  return fill + std::max(queue, ppn() > 1 ? (plan_.channels - 1) * Serial(box_.intra, chunk) : 0);
-}
-
-Terms Formula::Tree() const {
-  const auto rounds = static_cast<double>(pieces_.rounds);
-  const Chunk& first = pieces_.rounds > 0 ? pieces_.full : pieces_.tail;
-  const auto period = [&](const Chunk& c) {
-    return c.slices == 0 ? 0 : std::max(TreePeriod(c), TreePorts(c));
-  };
-  const auto busy = [&](const Chunk& c) {
-    return c.slices == 0 ? 0 : std::max(TreePeriod(c) - c.slices * box_.sync, TreePorts(c));
-  };
-  Terms terms;
-  terms.total = TreeFill(first);
-  if (rounds > 0) terms.total += (rounds - 1) * period(pieces_.full) + period(pieces_.tail);
-  terms.transfer = std::min(terms.total, rounds * busy(pieces_.full) + busy(pieces_.tail));
-  return terms;
+  const double together = NicChannels() - 1;
+  const double queue = net() ? together * Serial(box_.inter, chunk) : 0;
+  return fill + std::max(queue, ppn() > 1 ? together * Serial(box_.intra, chunk) : 0);
 }
 
 PortBytes Formula::Ports() const {

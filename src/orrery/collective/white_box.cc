@@ -65,6 +65,7 @@ Chunk Slice(const Plan& plan, std::int64_t bytes) {
   const std::int64_t even = (bytes + 16 * slices - 1) / (16 * slices) * 16;
   chunk.slice =
       std::clamp(even, std::max<std::int64_t>(16, plan.slice_bytes / 32), plan.slice_bytes);
+  chunk.slice = std::min(chunk.slice, bytes);
   chunk.slices = static_cast<int>((bytes + chunk.slice - 1) / chunk.slice);
   return chunk;
 }

@@ -1,0 +1,72 @@
+// The contract of lowering.h, executed over links that are ideal FIFOs (DESIGN 5, `links`): what
+// the closed form is held against. Test only.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <span>
+#include <vector>
+
+#include "orrery/collective/lowering.h"
+
+namespace orrery::collective {
+
+class IdealExecutor {
+ public:
+  IdealExecutor(const Schedule& schedule, const cluster::Cluster& cluster,
+                std::span<const DeviceId> members);
+  // All members arrive at 0; the end of the last one. Aborts the test on a deadlock (returns -1).
+  SimTime Run();
+  std::uint64_t steps() const { return steps_; }
+  std::int64_t bytes_sent(LinkId link) const { return link_bytes_[link.index()]; }
+
+ private:
+  struct Lane {
+    std::uint64_t index = 0;
+    Step step;
+    bool busy = false;
+    std::uint32_t member = 0;
+    int number = 0;
+  };
+  struct Wire {
+    std::vector<LinkId> path;
+    int credits = 0, arrived = 0;
+    std::int32_t sender = -1, receiver = -1;  // lanes that use it
+  };
+  struct Message {
+    std::uint32_t connection = 0, hop = 0;
+    std::int64_t wire = 0;
+    SimTime tail = 0;  // has fully left the hop before at this time
+  };
+  enum class Kind : std::uint8_t { kWorkEnd, kHop, kArrive };
+  struct Event {
+    SimTime time;
+    std::uint64_t sequence;
+    Kind kind;
+    std::uint32_t index;  // lane or message
+    bool operator>(const Event& o) const {
+      return time != o.time ? time > o.time : sequence > o.sequence;
+    }
+  };
+  void Push(SimTime time, Kind kind, std::uint32_t index) {
+    events_.push({time, sequence_++, kind, index});
+  }
+  void TryStart(std::uint32_t lane);
+  void EndWork(std::uint32_t lane);
+  void Hop(std::uint32_t message);
+
+  const Schedule& schedule_;
+  const cluster::Cluster& cluster_;
+  std::vector<Lane> lanes_;
+  std::vector<Wire> wires_;
+  std::vector<Message> messages_;
+  std::vector<std::uint32_t> free_messages_;
+  std::vector<SimTime> link_free_;
+  std::vector<std::int64_t> link_bytes_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::uint64_t sequence_ = 0, steps_ = 0;
+  std::size_t running_ = 0;
+  SimTime now_ = 0;
+};
+
+}  // namespace orrery::collective

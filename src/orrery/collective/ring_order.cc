@@ -1,0 +1,95 @@
+#include "orrery/collective/ring_order.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+namespace orrery::collective {
+
+RingOrder::RingOrder(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
+  // Domains in the order of their first member, as NCCL numbers nodes.
+  std::unordered_map<std::size_t, std::size_t> index;
+  std::vector<std::vector<std::uint32_t>> of_domain;
+  for (std::uint32_t m = 0; m < members.size(); ++m) {
+    const auto [it, added] = index.try_emplace(cluster.nvlink_domain(members[m]), of_domain.size());
+    if (added) of_domain.emplace_back();
+    of_domain[it->second].push_back(m);
+  }
+  for (std::vector<std::uint32_t>& in : of_domain) {
+    std::stable_sort(in.begin(), in.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return cluster.nic(members[a]) < cluster.nic(members[b]);
+    });
+    Domain domain;
+    domain.members = std::move(in);
+    for (std::uint32_t i = 0; i < domain.members.size(); ++i) {
+      const auto nic = [&](std::uint32_t k) { return cluster.nic(members[domain.members[k]]); };
+      if (i == 0 || nic(i) != nic(i - 1)) domain.first_of_nic.push_back(i);
+    }
+    domain.first_of_nic.push_back(static_cast<std::uint32_t>(domain.members.size()));
+    domains_.push_back(std::move(domain));
+  }
+}
+
+void RingOrder::ChainOf(std::size_t number, int channel, std::vector<std::uint32_t>* order) const {
+  const Domain& domain = domains_[number];
+  const std::size_t nic = static_cast<std::size_t>(channel) % domain.nics();
+  const std::size_t size = domain.members.size();
+  for (std::size_t i = 0; i < size; ++i) {
+    order->push_back(domain.members[(domain.first_of_nic[nic] + i) % size]);
+  }
+}
+
+void RingOrder::Ring(int channel, std::vector<std::uint32_t>* order) const {
+  order->clear();
+  for (std::size_t number = 0; number < domains_.size(); ++number) {
+    const Domain& domain = domains_[number];
+    const std::size_t size = domain.members.size();
+    const std::size_t nic = static_cast<std::size_t>(channel) % domain.nics();
+    std::size_t entry = domain.first_of_nic[nic];
+    std::size_t exit = domain.first_of_nic[nic + 1] - 1;
+    if (entry == exit && size > 1 && domains_.size() > 1) {
+      exit = domain.first_of_nic[(nic + 1) % domain.nics()];
+      if (number % 2 == 1) std::swap(entry, exit);
+    }
+    order->push_back(domain.members[entry]);
+    for (std::size_t i = 1; i < size; ++i) {
+      const std::size_t at = (entry + i) % size;
+      if (at != exit) order->push_back(domain.members[at]);
+    }
+    if (exit != entry) order->push_back(domain.members[exit]);
+  }
+}
+
+BinaryNode BinaryTree(int node, int count) {
+  BinaryNode result;
+  if (node == 0) {
+    int top = 1;
+    while (2 * top < count) top *= 2;
+    if (count > 1) result.child[0] = top;
+    return result;
+  }
+  const int bit = node & -node;
+  const int up = (node ^ bit) | (2 * bit);
+  result.parent = up < count ? up : node ^ bit;
+  if (bit == 1) return result;
+  result.child[0] = node - bit / 2;
+  for (int half = bit / 2; half >= 1; half /= 2) {
+    if (node + half < count) {
+      result.child[1] = node + half;
+      break;
+    }
+  }
+  return result;
+}
+
+BinaryNode SecondBinaryTree(int node, int count) {
+  const bool mirror = count % 2 == 0;
+  const auto into = [&](int x) { return mirror ? count - 1 - x : (x - 1 + count) % count; };
+  const auto back = [&](int x) { return x < 0 ? -1 : mirror ? count - 1 - x : (x + 1) % count; };
+  BinaryNode result = BinaryTree(into(node), count);
+  result.parent = back(result.parent);
+  for (int& child : result.child) child = back(child);
+  return result;
+}
+
+}  // namespace orrery::collective
