@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 def start(device: str) -> None:
     """Call before `import torch`. With device "cuda" and no CUDA, loads the no-device guard."""
-    if device == "cuda":
+    if device == "cuda" and not guard.loaded():
         status = guard.preload()
         if status == 2:
             raise RuntimeError("PyTorch was imported before the guard; import order matters")

@@ -21,10 +21,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FakeWork, ProcessGroup, Work, _resolve_process_group
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import TorchDispatchMode
-
-# Ops that FakeTensorMode cannot run without a device; the recorder answers them itself.
-_ANSWERED = {"aten::record_stream": None, "aten::_pin_memory": 0, "aten::is_pinned": False}
 
 # Questions and markers, no work.
 _IGNORED = frozenset(
@@ -36,7 +34,7 @@ _IGNORED = frozenset(
 class Entry:
     """One line of the trace."""
 
-    what: str  # op | comm | group | wait | alloc | free | stream | sync | mark
+    what: str  # op | comm | group | wait | resident | alloc | free | stream | sync | mark
     name: str
     number: int = 0  # bytes of alloc/free; id of a comm for its wait; stream or event id
     shapes: tuple[Any, ...] = ()
@@ -89,7 +87,10 @@ class Trace:
         """Largest sum of live storages allocated during the trace."""
         live = peak = 0
         for e in self.of("alloc", "free"):
-            live += e.number if e.what == "alloc" else -e.number
+            if e.what == "alloc":
+                live += e.number
+            elif e.name == "alloc":  # what was there before the trace is not counted
+                live -= e.number
             peak = max(peak, live)
         return peak
 
@@ -111,6 +112,7 @@ class Recorder(TorchDispatchMode):
         self._storages: dict[int, weakref.ref[Any]] = {}
         self._next_storage = 0
         self._next_comm = 0
+        self._muted = 0
         self._undo: list[Callable[[], None]] = []
 
     # --- what is not an op: Work.wait, and the guard's streams -------------------------------
@@ -120,6 +122,7 @@ class Recorder(TorchDispatchMode):
             self._replace_wait(kind, method)
         self._replace_coalescing()
         self._replace_batches()
+        self._mute_shape_propagation()
         guard.take_log()
         comm_ops.complete_meta()
         super().__enter__()
@@ -188,6 +191,23 @@ class Recorder(TorchDispatchMode):
         dist.batch_isend_irecv = dist.distributed_c10d.batch_isend_irecv = batch
         self._undo.append(undo)
 
+    def _mute_shape_propagation(self) -> None:
+        """DTensor runs each op once more on tensors of *global* shape, only to learn the shape."""
+        for method in ("_propagate_tensor_meta_non_cached", "propagate_op_sharding_non_cached"):
+            original = getattr(ShardingPropagator, method, None)
+            if original is None:
+                continue
+
+            def muted(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
+                self._muted += 1
+                try:
+                    return _original(*args, **kwargs)
+                finally:
+                    self._muted -= 1
+
+            setattr(ShardingPropagator, method, muted)
+            self._undo.append(lambda m=method, o=original: setattr(ShardingPropagator, m, o))
+
     def mark(self, name: str) -> None:
         """Puts a mark of the program's own into the trace: a micro-batch, a phase."""
         self._drain()
@@ -212,19 +232,16 @@ class Recorder(TorchDispatchMode):
         if any(issubclass(t, DTensor) for t in types):
             return NotImplemented  # its local ops come back here
         name = func._schema.name
-        if name in _IGNORED:
+        if name in _IGNORED or self._muted:
             return func(*args, **kwargs)
-        if name in _ANSWERED:
-            self._drain()
-            self._add(Entry("op", name, shapes=self._shapes_of(args)))
-            answer = _ANSWERED[name]
-            return args[answer] if type(answer) is int else answer
         if name == "aten::_local_scalar_dense" and self.host_value is not None:
             self._drain()
             self._add(Entry("sync", "item", bytes_of(args), shapes=self._shapes_of(args)))
             return self.host_value(args[0])
         row = comm_ops.lookup(name)
         self._drain()
+        if self._memory:
+            self._allocations((args, kwargs), "resident")
         result = func(*args, **kwargs)
         if row is None:
             self._add(
@@ -279,17 +296,17 @@ class Recorder(TorchDispatchMode):
 
     # --- memory --------------------------------------------------------------------------------
 
-    def _allocations(self, result: Any) -> None:
+    def _allocations(self, result: Any, what: str = "alloc") -> None:
         for t in tensors_in(result):
             storage = t.untyped_storage()
             key = storage._cdata
             known = self._storages.get(key)
             if known is not None and known() is not None:
                 continue
-            self.adopt(storage)
+            self.adopt(storage, what)
 
-    def adopt(self, storage: torch.UntypedStorage, name: str = "") -> None:
-        """Counts a storage from here to its end."""
+    def adopt(self, storage: torch.UntypedStorage, what: str) -> None:
+        """Follows a storage from here to its end; one that was there before is "resident"."""
         number, size, key = self._next_storage, storage.nbytes(), storage._cdata
         self._next_storage += 1
 
@@ -297,7 +314,7 @@ class Recorder(TorchDispatchMode):
             self._storages.pop(key, None)
             self._comm_of_storage.pop(key, None)
             self._drain()
-            self._add(Entry("free", name, size, storage=number))
+            self._add(Entry("free", what, size, storage=number))
 
         self._storages[key] = weakref.ref(storage, freed)
-        self._add(Entry("alloc", name, size, storage=number))
+        self._add(Entry(what, "", size, storage=number))

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import fake_impls
 
 KERNELS = ("_fused_rms_norm", "silu_backward", "mish_backward")
 
@@ -93,4 +94,9 @@ def install_kernels() -> tuple[str, ...]:
     for key in ("AutogradCUDA", "CUDA"):
         library.impl("scaled_dot_product_attention", _attention, key)
     _libraries.append(library)
+    # Ops that FakeTensorMode would run for real: they only talk to the allocator.
+    answers = fake_impls.op_implementations_dict
+    answers[torch.ops.aten.record_stream.default] = lambda mode, func, x, stream: None
+    answers[torch.ops.aten._pin_memory.default] = lambda mode, func, x, device=None: x
+    answers[torch.ops.aten.is_pinned.default] = lambda mode, func, x, device=None: False
     return (*KERNELS, "scaled_dot_product_attention")

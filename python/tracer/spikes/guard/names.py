@@ -156,6 +156,8 @@ def install_names() -> list[str]:
                 _replace(module, name, lambda *_, answer=value, **__: answer)
     for module in (cuda, cuda.random):
         _replace(module, "get_rng_state", _rng_state)
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        _replace(cuda.nvtx, name, lambda *_, **__: 0)
     _replace(torch._C, "_cuda_getDevice", lambda: 0)
     _replace(cuda, "memory_stats", lambda *_, **__: {})
     _replace(cuda, "get_device_properties", _properties)
