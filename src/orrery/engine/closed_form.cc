@@ -25,6 +25,14 @@ struct Meet {
   std::uint32_t arrived = 0;
   std::uint8_t stream[2] = {0, 0};     // of the members; a pair: of sender and of receiver
   std::uint8_t came = 0;               // a pair: bit 0 the sender, bit 1 the receiver
+  // Over the whole run, of each member, where the network does not see it (private_nvlink).
+  std::int64_t nvlink_out = 0, nvlink_in = 0;
+  SimTime nvlink_busy = 0;
+
+  void Reset() {
+    arrived = 0;
+    came = 0;
+  }
 };
 
 class ClosedFormLoop : public Machine<ClosedFormLoop> {
@@ -79,7 +87,20 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   }
 
   std::uint64_t events() const { return events_; }
-  const Status& error() const { return error_; }
+
+  // Adds what the network did not see to the ports' statistics.
+  void AddPrivateTraffic(std::vector<network::PortStatistics>* traffic) const {
+    for (std::size_t id = 0; id < meets_.size(); ++id) {
+      if (meets_[id].nvlink_out == 0) continue;
+      for (std::uint32_t m : participants(layout_.meets[id])) {
+        network::PortStatistics* port = &(*traffic)[layout_.ranks[m].nvlink_port];
+        port[0].bytes += meets_[id].nvlink_out;
+        port[1].bytes += meets_[id].nvlink_in;
+        port[0].busy += meets_[id].nvlink_busy;
+        port[1].busy += meets_[id].nvlink_busy;
+      }
+    }
+  }
 
  private:
   std::span<const std::uint32_t> participants(const MeetInfo& info) const {
@@ -121,7 +142,12 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     meet.start = now_;
     const auto members = participants(info);
     loads_.clear();
-    const collective::PortBytes& bytes = meet.price->cost.member;
+    collective::PortBytes bytes = meet.price->cost.member;
+    if (info.private_nvlink) {
+      meet.nvlink_out += bytes.nvlink_out;
+      meet.nvlink_in += bytes.nvlink_in;
+      bytes.nvlink_out = bytes.nvlink_in = 0;
+    }
     if (info.pair) {
       AddLoads(layout_.ranks[members[0]], bytes.nvlink_out, 0, bytes.nic_out, 0);
       AddLoads(layout_.ranks[members[1]], 0, bytes.nvlink_in, 0, bytes.nic_in);
@@ -151,7 +177,10 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
       ++events_;
       const MeetInfo& info = layout_.meets[c.id];
       const Meet done = meets_[c.id];
-      meets_[c.id] = Meet{};  // members may come again at once
+      meets_[c.id].Reset();  // members may come again at once
+      if (info.private_nvlink && done.price->nvlink) {
+        meets_[c.id].nvlink_busy += now_ - done.start;
+      }
       const auto members = participants(info);
       if (info.pair) {
         OnPartEnd(members[0], done.stream[0], done.start, now_, Mix64(done.digest) | 1);
@@ -264,6 +293,7 @@ Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network
   }
   const auto statistics = network->statistics();
   result.traffic.assign(statistics.begin(), statistics.end());
+  loop.AddPrivateTraffic(&result.traffic);
   return result;
 }
 

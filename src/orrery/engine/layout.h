@@ -22,16 +22,16 @@ namespace orrery::engine {
 inline constexpr int kTags = 2;                 // point-to-point tags: forward and backward
 inline constexpr std::uint32_t kNobody = 0xFFFFFFFFu;
 
-struct SimRank {
-  RankId rank;                                  // the class's lowest
-  std::uint32_t size = 1;
+struct alignas(128) SimRank {                   // what the main loop reads comes first: one cache line
   std::uint32_t variant = 0;                    // into Layout::variants
-  std::uint32_t logical_rank = 0;
-  SimTime delay = 0;
-  std::array<std::uint32_t, graph::kGroupSlots> meet{};                // kNobody: no group
-  std::array<std::array<std::uint32_t, kTags>, graph::kPeerSlots> send{}, receive{};  // meets
   std::uint32_t nvlink_port = 0, nic_port = 0;  // the out port; the in port follows
   std::uint32_t nic_copies = 1;
+  std::array<std::uint32_t, graph::kGroupSlots> meet{};                // kNobody: no group
+  RankId rank;                                  // the class's lowest
+  std::uint32_t size = 1;
+  std::uint32_t logical_rank = 0;
+  SimTime delay = 0;
+  std::array<std::array<std::uint32_t, kTags>, graph::kPeerSlots> send{}, receive{};  // meets
 };
 
 // A program as one kind of rank runs it.
@@ -39,6 +39,7 @@ struct Variant {
   ProgramId program;
   JobId job;
   View view;
+  int nvlink_stream = -1;                       // the one stream that uses NVLink; -1: none or several
   std::vector<const BlockPrice*> blocks;        // by BlockId; null where not called
 };
 
@@ -46,6 +47,7 @@ struct Variant {
 struct MeetInfo {
   std::uint32_t first = 0, count = 0;           // into Layout::participants; a pair: sender, receiver
   bool pair = false;
+  bool private_nvlink = false;                  // nothing else of its members ever uses their NVLink
 };
 
 struct Layout {

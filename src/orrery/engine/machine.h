@@ -37,11 +37,13 @@ struct EventState {
   bool point_to_point = false;
 };
 
-struct RankState {
+// One cache line: with thousands of ranks out of step, the cost of a meeting is its cache misses.
+struct alignas(64) RankState {
   SimTime t = 0;                   // compute stream: end of what was taken from it
   SimTime host = 0;
-  std::uint64_t hash = 0;
   SimTime work_end = 0;
+  std::uint64_t hash = 0;
+  std::uint64_t weight = 0;        // of its call and layer in the fingerprint
   std::uint32_t call = 0;
   std::uint32_t version = 0;       // of the wake in the queue; older ones are void
   std::uint16_t layer = 0, item = 0;
@@ -53,18 +55,17 @@ struct RankState {
   std::uint8_t in_flight[2] = {0, 0};  // by class bit
   bool wake_set = false;
   std::uint8_t blocked_stream = 0;
-  SimTime stretch = 0;             // GPU-bound time since the last meeting, for jitter
-  std::uint64_t weight = 0;        // of its call and layer in the fingerprint
 };
+static_assert(sizeof(RankState) == 64);
 
 // The communication at the head of a rank's stream, and the queue behind it.
-struct StreamState {
+struct alignas(64) StreamState {
   SimTime free = 0;                // end of the one before
   SimTime arrival = 0;
   SimTime start = 0;               // of the part that ended last
-  std::uint32_t block_item = kNobody;  // index of the item; kNobody: idle
   const BlockPrice* block = nullptr;
   std::uint64_t weight = 0;        // of its call and layer in the fingerprint
+  std::uint32_t block_item = kNobody;  // index of the item; kNobody: idle
   std::uint32_t queue_head = kNobody, queue_tail = kNobody;
   std::uint32_t call = 0;
   std::uint16_t layer = 0;
@@ -72,6 +73,7 @@ struct StreamState {
   std::uint16_t iteration = 0;
   std::int16_t event = graph::kNoEvent;
 };
+static_assert(sizeof(StreamState) == 64);
 
 // Issued behind another on its stream.
 struct Queued {
@@ -114,6 +116,7 @@ class Machine {
     }
     events_.resize(events);
     progress_.resize(ranks_.size());
+    if (options.jitter > 0) stretch_.resize(ranks_.size());
     running_ = static_cast<std::uint32_t>(ranks_.size());
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       ranks_[r].t = ranks_[r].host = layout.ranks[r].delay;
@@ -202,6 +205,9 @@ class Machine {
   void FinishWork(std::uint32_t r, const BlockPrice& block, const Item& item, SimTime start,
                   SimTime end, SimTime idle, SimTime extra);
   SimTime Jitter(std::uint32_t r, const Item& item);
+  void EndStretch(std::uint32_t r) {
+    if (!stretch_.empty()) stretch_[r] = 0;
+  }
   const Item* PeekNext(std::uint32_t r) const;
   const graph::Call& call(std::uint32_t r) const {
     return program(layout_.ranks[r]).calls[ranks_[r].call];
@@ -234,6 +240,7 @@ class Machine {
   std::vector<RankState> ranks_;
   std::vector<StreamState> streams_;
   std::vector<WorkProgress> progress_;
+  std::vector<SimTime> stretch_;             // GPU-bound time since the last meeting; jitter only
   std::vector<Breakdown> parts_;             // of the last counted iteration
   std::vector<SimTime> ends_;                // last completion, by rank and iteration
   std::vector<SimTime> compute_ends_;        // of the compute stream

@@ -34,7 +34,7 @@ void Machine<Loop>::Step(std::uint32_t r) {
       case ItemKind::kWait: next = TakeWait(r, item); break;
       case ItemKind::kHostSync:
         s.host = std::max(s.host, s.t) + item.host;
-        s.stretch = 0;
+        EndStretch(r);
         break;
     }
     if (next) NextItem(s, block, call.repeat);
@@ -141,7 +141,8 @@ void Machine<Loop>::EndWork(std::uint32_t r) {
 template <class Loop>
 SimTime Machine<Loop>::Jitter(std::uint32_t r, const Item& item) {
   RankState& s = ranks_[r];
-  s.stretch += item.duration[0];
+  SimTime& stretch = stretch_[r];
+  stretch += item.duration[0];
   const Item* next = PeekNext(r);
   if (next != nullptr && next->kind == ItemKind::kWork) return 0;
   const std::uint64_t op = (static_cast<std::uint64_t>(s.call) << 32) |
@@ -150,8 +151,8 @@ SimTime Machine<Loop>::Jitter(std::uint32_t r, const Item& item) {
   key = HashCombine(key, layout_.ranks[r].logical_rank);
   key = HashCombine(key, (static_cast<std::uint64_t>(s.iteration) << 48) ^ op);
   const double delay =
-      static_cast<double>(s.stretch) * options_.jitter * SumOfFourUniforms(key);
-  s.stretch = 0;
+      static_cast<double>(stretch) * options_.jitter * SumOfFourUniforms(key);
+  stretch = 0;
   const SimTime rounded = delay >= 0 ? RoundToPs(delay) : -RoundToPs(-delay);
   return std::max(rounded, -item.duration[0]);
 }
@@ -175,7 +176,7 @@ template <class Loop>
 bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Item& item) {
   RankState& s = ranks_[r];
   s.host += item.host;
-  s.stretch = 0;
+  EndStretch(r);
   const SimTime issued = std::max(s.t, s.host);
   if (item.parts == 0) return true;  // a group of one has nothing to say
   const std::int16_t e = item.blocking ? graph::kNoEvent : EventOf(r, item);
@@ -304,7 +305,7 @@ void Machine<Loop>::Resume(std::uint32_t r, const EventState& released) {
 template <class Loop>
 bool Machine<Loop>::TakeWait(std::uint32_t r, const Item& item) {
   RankState& s = ranks_[r];
-  s.stretch = 0;
+  EndStretch(r);
   const EventState& e = event(r, EventOf(r, item));
   const graph::Call& here = call(r);
   if (e.end == kPending) {
