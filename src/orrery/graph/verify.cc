@@ -58,6 +58,7 @@ Status CheckOp(const Graph& graph, const Block& block, const Op& op) {
     if (op.event < kCallEvent || op.event == kNoEvent) return InvalidInput("a wait for no event");
     return {};
   }
+  if (op.event != kNoEvent) return InvalidInput("an event on an operation that is no wait");
   if (op.kind == OpKind::kHostSync) return {};
   if (op.index >= TableOf(block, op.kind)) {
     return InvalidInput("index {} of {}", op.index, TableOf(block, op.kind));

@@ -1,0 +1,295 @@
+// Round trips and damage, for both forms.
+#include <gtest/gtest.h>
+
+#include "orrery/graph/binary_form.h"
+#include "orrery/graph/sample_graphs.h"
+#include "orrery/graph/text_form.h"
+#include "orrery/graph/verify.h"
+
+namespace orrery::graph {
+namespace {
+
+// Equality by meaning: names by their text. Written apart from the forms' field lists.
+class Same {
+ public:
+  Same(const Graph& a, const Graph& b) : a_(a), b_(b) {}
+
+  void Check() const {
+    ASSERT_EQ(a_.blocks.size(), b_.blocks.size());
+    for (std::size_t i = 0; i < a_.blocks.size(); ++i) CheckBlock(a_.blocks[i], b_.blocks[i]);
+    ASSERT_EQ(a_.programs.size(), b_.programs.size());
+    for (std::size_t i = 0; i < a_.programs.size(); ++i) {
+      EXPECT_EQ(a_.programs[i].name, b_.programs[i].name);
+      EXPECT_EQ(a_.programs[i].stage, b_.programs[i].stage);
+      EXPECT_EQ(a_.programs[i].events, b_.programs[i].events);
+      EXPECT_EQ(a_.programs[i].prologue, b_.programs[i].prologue);
+      EXPECT_EQ(a_.programs[i].calls, b_.programs[i].calls);
+    }
+    ASSERT_EQ(a_.bindings.size(), b_.bindings.size());
+    for (std::size_t i = 0; i < a_.bindings.size(); ++i) {
+      const Binding &x = a_.bindings[i], &y = b_.bindings[i];
+      EXPECT_EQ(x.program, y.program);
+      EXPECT_EQ(x.job, y.job);
+      EXPECT_EQ(x.logical_rank, y.logical_rank);
+      EXPECT_EQ(x.groups, y.groups);
+      EXPECT_EQ(x.peers, y.peers);
+      EXPECT_EQ(x.first_number, y.first_number);
+    }
+    ASSERT_EQ(a_.groups.size(), b_.groups.size());
+    for (std::size_t i = 0; i < a_.groups.size(); ++i) {
+      const auto x = a_.groups.members(GroupId(i)), y = b_.groups.members(GroupId(i));
+      EXPECT_EQ(a_.groups.slot(GroupId(i)), b_.groups.slot(GroupId(i)));
+      EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end()));
+    }
+    EXPECT_EQ(a_.numbers, b_.numbers);
+    ASSERT_EQ(a_.jobs.size(), b_.jobs.size());
+    for (std::size_t i = 0; i < a_.jobs.size(); ++i) {
+      EXPECT_EQ(a_.jobs[i].name, b_.jobs[i].name);
+      EXPECT_EQ(a_.jobs[i].ranks, b_.jobs[i].ranks);
+      EXPECT_EQ(a_.jobs[i].tokens_per_step, b_.jobs[i].tokens_per_step);
+      EXPECT_EQ(a_.jobs[i].model_flops_per_step, b_.jobs[i].model_flops_per_step);
+    }
+  }
+
+ private:
+  void CheckName(NameId x, NameId y) const {
+    ASSERT_EQ(x.valid(), y.valid());
+    EXPECT_EQ(x.valid() ? a_.name(x) : "", y.valid() ? b_.name(y) : "");
+  }
+  void CheckBlock(const Block& x, const Block& y) const {
+    CheckName(x.name, y.name);
+    EXPECT_EQ(x.pass, y.pass);
+    EXPECT_EQ(x.kernels, y.kernels);
+    EXPECT_EQ(x.comms, y.comms);
+    EXPECT_EQ(x.host_ps, y.host_ps);
+    EXPECT_EQ(x.content_hash, y.content_hash);
+    ASSERT_EQ(x.buffers.size(), y.buffers.size());
+    for (std::size_t i = 0; i < x.buffers.size(); ++i) {
+      Buffer b = y.buffers[i];
+      CheckName(x.buffers[i].name, b.name);
+      b.name = x.buffers[i].name;
+      EXPECT_EQ(x.buffers[i], b);
+    }
+    ASSERT_EQ(x.ops.size(), y.ops.size());
+    for (std::size_t i = 0; i < x.ops.size(); ++i) {
+      EXPECT_EQ(x.ops[i].kind, y.ops[i].kind);
+      EXPECT_EQ(x.ops[i].event, y.ops[i].event);
+      EXPECT_EQ(x.ops[i].index, y.ops[i].index);
+      CheckName(x.ops[i].name, y.ops[i].name);
+      CheckName(x.ops[i].module, y.ops[i].module);
+    }
+  }
+
+  const Graph &a_, &b_;
+};
+
+TEST(Forms, TextRoundTripIsExact) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Graph graph = SampleGraph(seed, AnyShape(seed));
+    const std::string text = ToText(graph);
+    const Result<Graph> read = FromText(text);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    Same(graph, *read).Check();
+    ASSERT_EQ(ToText(*read), text) << "seed " << seed;
+  }
+}
+
+TEST(Forms, BinaryRoundTripIsExact) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Graph graph = SampleGraph(seed, AnyShape(seed));
+    const std::string bytes = ToBinary(graph);
+    const Result<Graph> read = FromBinary(bytes);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    Same(graph, *read).Check();
+    ASSERT_EQ(ToBinary(*read), bytes) << "seed " << seed;
+    EXPECT_TRUE(std::ranges::equal(graph.names(), read->names()));
+    EXPECT_LT(4 * bytes.size(), 3 * ToText(graph).size());
+  }
+}
+
+TEST(Forms, AnEmptyGraphIsAGraph) {
+  EXPECT_EQ(ToText(Graph()), "orrery.graph/1\n");
+  EXPECT_TRUE(FromText("orrery.graph/1").ok());
+  EXPECT_TRUE(FromBinary(ToBinary(Graph())).ok());
+}
+
+constexpr std::string_view kHandWritten = R"(orrery.graph/1
+# Two ranks that reduce what one kernel makes.
+job "tiny" ranks=2 tokens=4096 flops=1.5e12
+
+block 0 "work" pass=backward
+  spare timed ps=7
+  gemm m=1024 n=512 k=256 dtype=fp16 out=fp32 accumulate=1 name="main \"gemm\"" module="mlp"
+  kernel @0
+  alloc id=1 kind=temporary bytes=512 buffer="scratch"
+  all-reduce group=dp stream=2 blocking=0 event=call bytes=2*#1
+  free @0
+  host ps=1500
+  wait event=call name="sync"
+  host-sync
+program 0 "only" events=1
+  call block=0 repeat=2 event=0 layer=1
+rank program=0 job=0 logical=0 dp=0
+rank program=0 job=0 logical=1 dp=0 numbers=1
+group 0 dp 0..1
+numbers 1000 1000 1000
+)";
+
+TEST(Forms, TextIsReadable) {
+  const Result<Graph> graph = FromText(kHandWritten);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const Block& block = graph->blocks[0];
+  EXPECT_EQ(graph->name(block.ops[0].name), "main \"gemm\"");
+  EXPECT_EQ(block.ops[0].index, 1u);
+  EXPECT_EQ(std::get<Timed>(block.kernels[0]).duration_ps, 7);
+  EXPECT_EQ(std::get<Gemm>(block.kernels[1]).out_dtype, DType::kFp32);
+  EXPECT_EQ(block.comms[0].bytes, (Quantity{2, 1}));
+  EXPECT_EQ(block.comms[0].event, kCallEvent);
+  EXPECT_EQ(graph->bindings[1].first_number, 1u);
+  EXPECT_EQ(graph->jobs[0].model_flops_per_step, 1.5e12);
+  EXPECT_EQ(ToText(*FromText(ToText(*graph))), ToText(*graph));
+}
+
+std::string TextError(std::string_view from, std::string_view to) {
+  std::string text(kHandWritten);
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  const Result<Graph> graph = FromText(text);
+  EXPECT_FALSE(graph.ok());
+  return graph.status().message();
+}
+
+TEST(Forms, TextErrorsNameTheLine) {
+  EXPECT_EQ(TextError("orrery.graph/1", "orrery.graph/2"),
+            "graph text, line 1: not a graph of version 'orrery.graph/1': the first line says so");
+  EXPECT_EQ(TextError("m=1024", "m=10x"), "graph text, line 7: '10x' is no value for 'm'");
+  EXPECT_EQ(TextError("m=1024", "mm=1024"), "graph text, line 7: unknown or repeated field 'mm'");
+  EXPECT_EQ(TextError("m=1024", "m=1024 m=1"), "graph text, line 7: unknown or repeated field 'm'");
+  EXPECT_EQ(TextError("dtype=fp16", "dtype=fp17"),
+            "graph text, line 7: 'fp17' is no value for 'dtype'");
+  EXPECT_EQ(TextError("kernel @0", "kernel @2"),
+            "graph text, line 8: '@2' is no earlier entry; there are 2");
+  EXPECT_EQ(TextError("kernel @0", "kernle m=3"), "graph text, line 8: unknown operation 'kernle'");
+  EXPECT_EQ(TextError("\"sync\"", "\"sync"),
+            "graph text, line 13: a string without its closing quote");
+  EXPECT_EQ(TextError("\"sync\"", "\"\\q\""),
+            "graph text, line 13: unknown escape \\q; valid: \\\" \\\\ \\xNN");
+  EXPECT_EQ(TextError("program 0", "program 1"),
+            "graph text, line 15: its number is 0: they count from 0");
+  EXPECT_EQ(TextError("0..1", "0..2"),
+            "graph text, line 19: rank 2 of 2: ranks stand before groups");
+  EXPECT_EQ(TextError("0..1", "0 1 0..1/9"), "graph text: group 0 (dp) has rank 0 twice");
+  EXPECT_EQ(TextError("repeat=2", "repeat=70000"),
+            "graph text, line 16: '70000' is no value for 'repeat'");
+  EXPECT_EQ(TextError("event=0 layer=1", "event=1"),
+            "graph text: program 0 'only', call 0 (block 0 'work'): op 3: event 1 of 1");
+}
+
+// Either a clear error or a graph that passes Verify.
+template <class Read>
+void Survives(const std::string& bytes, const Read& read, const char* form) {
+  const Result<Graph> graph = read(bytes);
+  if (graph.ok()) {
+    EXPECT_TRUE(Verify(*graph, VerifyLevel::kFull).ok());
+  } else {
+    EXPECT_TRUE(graph.status().message().starts_with(form)) << graph.status().message();
+    EXPECT_NE(graph.status().code(), Code::kOk);
+  }
+}
+
+TEST(Forms, TruncatedBytesEndWithAnError) {
+  const std::string bytes = ToBinary(SampleGraph(3));
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    const Result<Graph> graph = FromBinary(std::string_view(bytes).substr(0, n));
+    ASSERT_FALSE(graph.ok()) << n;
+    EXPECT_TRUE(graph.status().message().starts_with("binary graph: "));
+  }
+}
+
+std::string WithChecksum(std::string body) {
+  const std::uint64_t sum = BinaryChecksum(body);
+  for (int shift = 0; shift < 64; shift += 8) body += static_cast<char>(sum >> shift);
+  return body;
+}
+
+TEST(Forms, DamagedBytesNeverCrash) {
+  const std::string bytes = ToBinary(SampleGraph(3, AnyShape(3)));
+  const std::string body = bytes.substr(0, bytes.size() - 8);
+  ASSERT_EQ(WithChecksum(body), bytes);
+  const auto read = [](std::string_view b) { return FromBinary(b, {.memory_bytes = 1 << 20}); };
+  // A flipped bit is caught by the checksum; with the checksum made right, by the reader or not at
+  // all.
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = body;
+      damaged[i] = static_cast<char>(damaged[i] ^ 1 << bit);
+      if (i >= kBinaryMagic.size()) {
+        EXPECT_FALSE(read(damaged + bytes.substr(body.size())).ok());
+      }
+      Survives(WithChecksum(damaged), read, i < kBinaryMagic.size() ? "" : "binary graph: ");
+    }
+  }
+  CounterRng rng(9);
+  for (int round = 0; round < 5000; ++round) {
+    std::string damaged = body.substr(0, rng.Below(4) == 0 ? rng.Below(body.size()) : body.size());
+    for (std::uint64_t n = 1 + rng.Below(6); n > 0 && damaged.size() > 9; --n) {
+      damaged[9 + rng.Below(damaged.size() - 9)] = static_cast<char>(rng.Next());
+    }
+    Survives(WithChecksum(damaged), read, "");
+  }
+}
+
+TEST(Forms, DamagedTextNeverCrashes) {
+  const std::string text = ToText(SampleGraph(3, AnyShape(3)));
+  CounterRng rng(10);
+  for (int round = 0; round < 3000; ++round) {
+    std::string damaged = text.substr(0, rng.Below(4) == 0 ? rng.Below(text.size()) : text.size());
+    for (std::uint64_t n = 1 + rng.Below(4); n > 0 && damaged.size() > 16; --n) {
+      const std::size_t at = 16 + rng.Below(damaged.size() - 16);
+      // Another character of the text, any byte, or a few characters gone.
+      const std::uint64_t kind = rng.Below(3);
+      if (kind == 0) damaged[at] = text[rng.Below(text.size())];
+      if (kind == 1) damaged[at] = static_cast<char>(rng.Next());
+      if (kind == 2) damaged.erase(at, 1 + rng.Below(8));
+    }
+    Survives(
+        damaged, [](std::string_view t) { return FromText(t); }, "graph text");
+  }
+}
+
+TEST(Forms, CountsAreNotBelieved) {
+  // 2^60 names in a file of 30 bytes.
+  std::string body(kBinaryMagic);
+  body += '\1';
+  body += "\x80\x80\x80\x80\x80\x80\x80\x80\x10";
+  EXPECT_EQ(FromBinary(WithChecksum(body)).status().message(),
+            "binary graph: offset 18: more records than bytes");
+  const std::string bytes = ToBinary(SampleGraph(3));
+  const Result<Graph> graph = FromBinary(bytes, {.memory_bytes = 1000});
+  EXPECT_EQ(graph.status().code(), Code::kResource);
+  // Groups that unfold into more members than ranks have slots.
+  EXPECT_NE(TextError(
+                "group 0 dp 0..1", "group 0 dp" +
+                                       [] {
+                                         std::string many;
+                                         for (int i = 0; i < 20; ++i) many += " 0..1";
+                                         return many;
+                                       }())
+                .find("more members than ranks have slots"),
+            std::string::npos);
+}
+
+TEST(Forms, OtherFilesAreToldApart) {
+  EXPECT_EQ(FromBinary("PK\3\4 something else entirely").status().message(),
+            "binary graph: not a binary graph: it begins with 'orrgraph'");
+  std::string next(kBinaryMagic);
+  next += '\2';
+  EXPECT_EQ(FromBinary(WithChecksum(next)).status().message(),
+            "binary graph: a binary graph of version 2; this reads version 1");
+  EXPECT_FALSE(FromText("").ok());
+  EXPECT_FALSE(FromText("job: x").ok());
+}
+
+}  // namespace
+}  // namespace orrery::graph

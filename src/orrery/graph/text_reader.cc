@@ -1,0 +1,353 @@
+// FromText: one pass over the lines.
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "orrery/base/suggest.h"
+#include "orrery/graph/fields.h"
+#include "orrery/graph/text_form.h"
+#include "orrery/graph/text_line.h"
+#include "orrery/graph/verify.h"
+
+namespace orrery::graph {
+namespace {
+
+using fields::EventField;
+
+template <class T>
+std::optional<T> Number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <class E>
+std::optional<E> Value(std::string_view text, E) {
+  using fields::Name;
+  using graph::Name;
+  for (int i = 0; i < fields::Count(E{}); ++i) {
+    if (Name(static_cast<E>(i)) == text) return static_cast<E>(i);
+  }
+  return std::nullopt;
+}
+
+class Reader {
+ public:
+  Result<Graph> Read(std::string_view text) {
+    std::size_t number = 0;
+    for (std::size_t at = 0; at < text.size() || number == 0;) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      const std::string_view line = text.substr(at, end - at);
+      at = end + 1;
+      ++number;
+      Status status = number == 1 ? Version(line) : Line(line);
+      if (!status.ok()) return std::move(status).In(fmt::format("graph text, line {}", number));
+    }
+    for (Block& block : graph_.blocks) block.Seal();
+    ORRERY_RETURN_IF_ERROR(Verify(graph_, VerifyLevel::kFull).In("graph text"));
+    return std::move(graph_);
+  }
+
+  // The visitor of fields.h.
+  template <class T>
+  void operator()(std::string_view key, T& field, const T& standard) {
+    field = standard;
+    const TextLine::Token* token = line_.Field(key);
+    if (token == nullptr) return;
+    const bool fits = !token->quoted && Parse(token->value, &field);
+    if (!fits) Wrong(key, token->value);
+  }
+  void operator()(std::string_view key, EventField<std::int16_t> event, std::int16_t standard) {
+    event.number = standard;
+    const TextLine::Token* token = line_.Field(key);
+    if (token == nullptr) return;
+    if (token->value == "call") {
+      event.number = kCallEvent;
+    } else if (const auto n = Number<std::int16_t>(token->value); n && *n >= 0) {
+      event.number = *n;
+    } else {
+      Wrong(key, token->value);
+    }
+  }
+  void operator()(std::string_view key, NameId& name, NameId) {
+    name = NameId();
+    const TextLine::Token* token = line_.Field(key);
+    if (token == nullptr) return;
+    if (!token->quoted) return Wrong(key, token->value);
+    name = graph_.Intern(token->value);
+  }
+
+ private:
+  static Status Version(std::string_view line) {
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (line == kTextVersion) return {};
+    return InvalidInput("not a graph of version '{}': the first line says so", kTextVersion);
+  }
+
+  void Wrong(std::string_view key, std::string_view value) {
+    if (!error_.ok()) return;
+    error_ = InvalidInput("'{}' is no value for '{}'", value.substr(0, 40), key);
+  }
+
+  static bool Parse(std::string_view text, Quantity* value) {
+    const std::size_t star = text.find("*#");
+    const auto number = Number<std::int64_t>(text.substr(0, star));
+    if (!number) return false;
+    *value = {*number, -1};
+    if (star == std::string_view::npos) return true;
+    const auto slot = Number<std::int16_t>(text.substr(star + 2));
+    if (!slot || *slot < 0) return false;
+    value->slot = *slot;
+    return true;
+  }
+  template <class Tag>
+  static bool Parse(std::string_view text, Id<Tag>* value) {
+    const auto number = Number<std::uint32_t>(text);
+    if (!number) return false;
+    value->value = *number;
+    return true;
+  }
+  template <class T>
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) static bool Parse(std::string_view text,
+                                                                           T* value) {
+    if constexpr (std::is_enum_v<T>) {
+      const auto found = Value(text, T{});
+      if (found) *value = *found;
+      return found.has_value();
+    } else if constexpr (std::is_same_v<T, bool>) {
+      *value = text == "1";
+      return text == "0" || text == "1";
+    } else {
+      const auto number = Number<T>(text);
+      if (!number) return false;
+      if constexpr (std::is_floating_point_v<T>) {
+        if (!std::isfinite(*number)) return false;
+      }
+      *value = *number;
+      return true;
+    }
+  }
+
+  Status Line(std::string_view text) {
+    ORRERY_RETURN_IF_ERROR(line_.Cut(text));
+    if (line_.empty()) return {};
+    const TextLine::Token* first = line_.Next();
+    if (first == nullptr || first->quoted) return InvalidInput("a line begins with a word");
+    ORRERY_RETURN_IF_ERROR(Statement(first->value));
+    ORRERY_RETURN_IF_ERROR(error_);
+    return line_.Done();
+  }
+
+  Status Statement(std::string_view word) {
+    if (word == "job") return Job();
+    if (word == "block") return OpenBlock();
+    if (word == "program") return OpenProgram();
+    if (word == "rank") {
+      fields::Visit(*this, graph_.bindings.emplace_back());
+      return {};
+    }
+    if (word == "group") return Group();
+    if (word == "numbers") return Numbers();
+    if (word == "prologue" || word == "call") {
+      if (!in_program_) return InvalidInput("a call outside a program");
+      Program& program = graph_.programs.back();
+      std::vector<Call>& calls = word == "call" ? program.calls : program.prologue;
+      fields::Visit(*this, calls.emplace_back());
+      return {};
+    }
+    if (!in_block_) return InvalidInput("'{}' outside a block, or unknown", word.substr(0, 40));
+    return word == "spare" ? Spare() : Operation(word);
+  }
+
+  // The number and the quoted name after `block` and `program`.
+  Status Heading(std::size_t expected, std::string* name, bool* named) {
+    const TextLine::Token* number = line_.Next();
+    if (number == nullptr || Number<std::size_t>(number->value) != expected) {
+      return InvalidInput("its number is {}: they count from 0", expected);
+    }
+    const TextLine::Token* given = line_.Next();
+    *named = given != nullptr;
+    if (given == nullptr) return {};
+    if (!given->quoted) return InvalidInput("a name stands in quotes");
+    *name = given->value;
+    return {};
+  }
+
+  Status Job() {
+    const TextLine::Token* name = line_.Next();
+    if (name == nullptr || !name->quoted) return InvalidInput("a job has a name in quotes");
+    JobInfo& job = graph_.jobs.emplace_back();
+    job.name = name->value;
+    fields::Visit(*this, job);
+    return {};
+  }
+
+  Status OpenBlock() {
+    in_block_ = true;
+    in_program_ = false;
+    std::string name;
+    bool named = false;
+    ORRERY_RETURN_IF_ERROR(Heading(graph_.blocks.size(), &name, &named));
+    Block& block = graph_.blocks.emplace_back();
+    if (named) block.name = graph_.Intern(name);
+    (*this)("pass", block.pass, Pass::kForward);
+    return {};
+  }
+
+  Status OpenProgram() {
+    in_block_ = false;
+    in_program_ = true;
+    std::string name;
+    bool named = false;
+    ORRERY_RETURN_IF_ERROR(Heading(graph_.programs.size(), &name, &named));
+    Program& program = graph_.programs.emplace_back();
+    program.name = name;
+    fields::Visit(*this, program);
+    return {};
+  }
+
+  // Reads a descriptor that begins with `word` to the end of its table. False if it is none.
+  bool Descriptor(std::string_view word) {
+    Block& block = graph_.blocks.back();
+    if (word == "gemm") {
+      fields::Visit(*this, std::get<Gemm>(block.kernels.emplace_back(Gemm())));
+    } else if (word == "attention") {
+      fields::Visit(*this, std::get<Attention>(block.kernels.emplace_back(Attention())));
+    } else if (word == "memory") {
+      fields::Visit(*this, std::get<MemoryBound>(block.kernels.emplace_back(MemoryBound())));
+    } else if (word == "timed") {
+      fields::Visit(*this, std::get<Timed>(block.kernels.emplace_back(Timed())));
+    } else if (word == "host") {
+      (*this)("ps", block.host_ps.emplace_back(), std::int64_t{0});
+    } else if (word == "buffer") {
+      fields::Visit(*this, block.buffers.emplace_back());
+    } else if (const auto collective = Value(word, Collective())) {
+      Comm& comm = block.comms.emplace_back();
+      comm.collective = *collective;
+      fields::Visit(*this, comm);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  Status Spare() {
+    const TextLine::Token* word = line_.Next();
+    if (word != nullptr && Descriptor(word->value)) return {};
+    return InvalidInput("a spare is a kernel, a collective, a buffer or host work");
+  }
+
+  // `@3`: an earlier entry of the table.
+  Result<std::uint32_t> Reference(const TextLine::Token& token, std::size_t table) {
+    const auto number = token.value.starts_with('@')
+                            ? Number<std::uint32_t>(std::string_view(token.value).substr(1))
+                            : std::nullopt;
+    if (number && *number < table) return *number;
+    return InvalidInput("'{}' is no earlier entry; there are {}", token.value.substr(0, 40), table);
+  }
+
+  Status Operation(std::string_view word) {
+    Block& block = graph_.blocks.back();
+    Op op;
+    const TextLine::Token* reference = line_.Next();
+    const std::size_t tables[] = {block.kernels.size(), block.comms.size(), block.host_ps.size(),
+                                  block.buffers.size()};
+    std::size_t table = tables[0];
+    if (word == "wait") {
+      op.kind = OpKind::kWait;
+      (*this)("event", EventField{op.event}, kNoEvent);
+    } else if (word == "host-sync") {
+      op.kind = OpKind::kHostSync;
+    } else if (word == "comm" || Value(word, Collective())) {
+      op.kind = OpKind::kComm;
+      table = tables[1];
+    } else if (word == "host") {
+      op.kind = OpKind::kHost;
+      table = tables[2];
+    } else if (word == "alloc" || word == "free") {
+      op.kind = word == "alloc" ? OpKind::kAlloc : OpKind::kFree;
+      table = tables[3];
+    }
+    if (reference != nullptr) {
+      ORRERY_ASSIGN_OR_RETURN(op.index, Reference(*reference, table));
+    } else if (op.kind != OpKind::kWait && op.kind != OpKind::kHostSync) {
+      const bool buffer = op.kind == OpKind::kAlloc || op.kind == OpKind::kFree;
+      if (!Descriptor(buffer ? "buffer" : word)) {
+        return InvalidInput("unknown operation '{}'", word.substr(0, 40));
+      }
+      op.index = static_cast<std::uint32_t>(table);
+    }
+    (*this)("name", op.name, NameId());
+    (*this)("module", op.module, NameId());
+    block.ops.push_back(op);
+    return {};
+  }
+
+  Status Group() {
+    const TextLine::Token* number = line_.Next();
+    if (number == nullptr || Number<std::size_t>(number->value) != graph_.groups.size()) {
+      return InvalidInput("its number is {}: they count from 0", graph_.groups.size());
+    }
+    const TextLine::Token* word = line_.Next();
+    const auto slot = word == nullptr ? std::nullopt : Value(word->value, GroupSlot());
+    if (!slot) return InvalidInput("a group has a slot: tp, dp, …");
+    std::vector<RankId> members;
+    while (const TextLine::Token* token = line_.Next()) {
+      ORRERY_RETURN_IF_ERROR(Members(token->value, &members));
+    }
+    if (members.empty()) return InvalidInput("a group has members");
+    members_ += members.size();
+    graph_.groups.Add(*slot, members);
+    return {};
+  }
+
+  // `5`, `0..7` or `0..56/8`.
+  Status Members(std::string_view text, std::vector<RankId>* members) {
+    const std::size_t dots = text.find("..");
+    const std::size_t slash = text.find('/');
+    const auto first = Number<std::uint32_t>(text.substr(0, dots));
+    auto last = first;
+    std::optional<std::uint32_t> step = 1;
+    if (dots != std::string_view::npos) {
+      last = Number<std::uint32_t>(text.substr(0, slash).substr(dots + 2));
+      if (slash != std::string_view::npos) step = Number<std::uint32_t>(text.substr(slash + 1));
+    }
+    if (!first || !last || !step || *step == 0 || *last < *first) {
+      return InvalidInput("'{}' is no rank, range or range/step", text.substr(0, 40));
+    }
+    if (*last >= graph_.bindings.size()) {
+      return InvalidInput("rank {} of {}: ranks stand before groups", *last,
+                          graph_.bindings.size());
+    }
+    // A rank has one group a slot: more is damage, and could be much more.
+    const std::size_t more = (*last - *first) / *step + 1;
+    if (members_ + members->size() + more > graph_.bindings.size() * kGroupSlots) {
+      return InvalidInput("groups have more members than ranks have slots");
+    }
+    for (std::size_t i = 0; i < more; ++i) members->push_back(RankId(*first + i * *step));
+    return {};
+  }
+
+  Status Numbers() {
+    while (const TextLine::Token* token = line_.Next()) {
+      const auto number = Number<std::int64_t>(token->value);
+      if (!number) return InvalidInput("'{}' is no number", token->value.substr(0, 40));
+      graph_.numbers.push_back(*number);
+    }
+    return {};
+  }
+
+  Graph graph_;
+  TextLine line_;
+  Status error_;
+  bool in_block_ = false, in_program_ = false;
+  std::size_t members_ = 0;
+};
+
+}  // namespace
+
+Result<Graph> FromText(std::string_view text) { return Reader().Read(text); }
+
+}  // namespace orrery::graph
