@@ -1,7 +1,7 @@
 // A model as its config describes it: shapes, not names of frameworks.
 //
-// The spine covers dense decoder transformers (GPT-2/3 and Llama families). A kind that is missing is
-// refused, never replaced by a parameter count.
+// The spine covers dense decoder transformers (GPT-2/3 and Llama families). A kind that is missing
+// is refused, never replaced by a parameter count.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ struct Model {
   Activation activation = Activation::kGelu;
   Position position = Position::kLearned;
   bool tied_embeddings = true;
-  bool attention_bias = true;   // biases of qkv and projection
+  bool attention_bias = true;  // biases of qkv and projection
   bool mlp_bias = true;
-  double dropout = 0;           // 0: the dropout kernels are absent
+  double dropout = 0;  // 0: the dropout kernels are absent
   std::string source;
 
-  std::int64_t parameters() const;   // all of them, embeddings included once when tied
+  std::int64_t parameters() const;  // all of them, embeddings included once when tied
   // Forward and backward of one sequence, no recompute; attention causal (half the square).
   double flops_per_sequence(std::int64_t seq_len) const;
 };
@@ -40,9 +40,9 @@ struct ModelPreset {
   std::string_view description;
 };
 std::span<const ModelPreset> ModelPresets();
-Result<Model> FindModel(std::string_view name);            // unknown: nearest valid names
-// Reads a Hugging Face config.json (gpt2, llama, mistral without sliding window). Errors name the file,
-// the field, the value and the remedy; unsupported model types are refused by name.
+Result<Model> FindModel(std::string_view name);  // unknown: nearest valid names
+// Reads a Hugging Face config.json (gpt2, llama, mistral without sliding window). Errors name the
+// file, the field, the value and the remedy; unsupported model types are refused by name.
 Result<Model> ReadHuggingFaceConfig(const std::string& path);
 Status Validate(const Model& model);
 

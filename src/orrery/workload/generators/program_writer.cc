@@ -65,13 +65,14 @@ std::int64_t ProgramWriter::elements() const {
 }
 
 bool ProgramWriter::overlaps_gather() const {
-  return job_.distributed() && plan().dp > 1 && plan().overlap_param_gather;
+  return job_.distributed() && plan().dp > 1 && plan().overlap_param_gather &&
+         plan().overlap_grad_reduce;
 }
 
 void ProgramWriter::ForwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch) {
   if (from == 0) {
     if (chunk.parts.embedding) {
-      Call(job_.blocks->Get(BlockKind::kEmbeddingForward), index, microbatch);
+      Call(Known(&embedding_forward_, BlockKind::kEmbeddingForward), index, microbatch);
     }
     from = 1;
   }
@@ -80,7 +81,7 @@ void ProgramWriter::ForwardUnits(const Chunk& chunk, int index, int from, int to
     Call(layer_forward_, index, microbatch, chunk.first_layer + from - 1, layers_to - from + 1);
   }
   if (to > chunk.parts.layers && chunk.parts.head) {
-    Call(job_.blocks->Get(BlockKind::kHeadForward), index, microbatch);
+    Call(Known(&head_forward_, BlockKind::kHeadForward), index, microbatch);
   }
 }
 
@@ -97,7 +98,7 @@ void ProgramWriter::Forward(int index, int microbatch) {
 // Backward of units from, from - 1, … to.
 void ProgramWriter::BackwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch) {
   if (from > chunk.parts.layers) {
-    if (chunk.parts.head) Call(job_.blocks->Get(BlockKind::kHeadBackward), index, microbatch);
+    if (chunk.parts.head) Call(Known(&head_backward_, BlockKind::kHeadBackward), index, microbatch);
     from = chunk.parts.layers;
   }
   const int layers_to = std::max(to, 1);
@@ -105,7 +106,7 @@ void ProgramWriter::BackwardUnits(const Chunk& chunk, int index, int from, int t
     Call(layer_backward_, index, microbatch, chunk.first_layer + from - 1, from - layers_to + 1);
   }
   if (to == 0 && chunk.parts.embedding) {
-    Call(job_.blocks->Get(BlockKind::kEmbeddingBackward), index, microbatch);
+    Call(Known(&embedding_backward_, BlockKind::kEmbeddingBackward), index, microbatch);
   }
 }
 
@@ -145,22 +146,27 @@ void ProgramWriter::ReduceChunk(int index) {
 
 void ProgramWriter::BatchedExchange(int directions, int chunk, int microbatch) {
   if (directions == 0) return;
-  Call(job_.blocks->Get(BlockKind::kBatchedExchange, directions), chunk, microbatch);
+  Call(Known(&batched_[static_cast<std::size_t>(directions)], BlockKind::kBatchedExchange,
+             directions),
+       chunk, microbatch);
 }
 
 void ProgramWriter::UnbatchedExchange(int directions, int chunk, int microbatch) {
   if (directions == 0) return;
-  Call(job_.blocks->Get(BlockKind::kUnbatchedExchange, directions, stage_ % 2), chunk, microbatch);
+  Call(Known(&unbatched_[static_cast<std::size_t>(directions)], BlockKind::kUnbatchedExchange,
+             directions, stage_ % 2),
+       chunk, microbatch);
 }
 
 std::int16_t ProgramWriter::Start(Direction direction, int chunk, int microbatch) {
   const std::int16_t event = TakeEvent();
-  Call(job_.blocks->Get(BlockKind::kStartExchange, direction), chunk, microbatch, 0, 1, event);
+  Call(Known(&start_[direction], BlockKind::kStartExchange, direction), chunk, microbatch, 0, 1,
+       event);
   return event;
 }
 
 void ProgramWriter::Wait(std::int16_t event) {
-  Call(job_.blocks->Get(BlockKind::kWaitExchange), 0, -1, 0, 1, event);
+  Call(Known(&wait_exchange_, BlockKind::kWaitExchange), 0, -1, 0, 1, event);
   free_events_.push_back(event);
 }
 
@@ -280,7 +286,7 @@ void ProgramWriter::Optimizer() {
   const std::int64_t flags =
       (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
   Call(job_.blocks->Get(BlockKind::kOptimizer, total, shard, job_.norm_group, flags), 0, -1);
-  if (!job_.distributed() || plan().dp == 1 || plan().overlap_param_gather) return;
+  if (!job_.distributed() || plan().dp == 1 || overlaps_gather()) return;
   for (const Chunk& chunk : chunks_) {
     for (const Bucket& bucket : chunk.buckets) {
       Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,

@@ -4,6 +4,7 @@
 // A schedule is a function of this class; it decides the order of micro-batches and exchanges only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -86,7 +87,14 @@ class ProgramWriter {
   const JobContext& job_;
   int stage_;
   graph::Program* out_;
-  BlockId layer_forward_, layer_backward_;
+  // Blocks that calls in the pipeline use: looked up once.
+  BlockId Known(BlockId* slot, BlockKind kind, std::int64_t a = 0, std::int64_t b = 0) {
+    if (!slot->valid()) *slot = job_.blocks->Get(kind, a, b);
+    return *slot;
+  }
+  BlockId layer_forward_, layer_backward_, embedding_forward_, embedding_backward_, head_forward_,
+      head_backward_, wait_exchange_;
+  std::array<BlockId, 16> batched_, unbatched_, start_;
   std::vector<Chunk> chunks_;
   std::vector<std::int16_t> free_events_;
   std::int16_t next_event_ = kFirstCallEvent;

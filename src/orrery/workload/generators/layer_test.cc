@@ -1,0 +1,199 @@
+// One layer: its operations in Megatron's order, its FLOPs, bytes and saved tensors by formula.
+#include "orrery/workload/generators/layer.h"
+
+#include <gtest/gtest.h>
+
+#include "orrery/workload/generators/ends.h"
+#include "orrery/workload/test_support.h"
+
+namespace orrery::workload {
+namespace {
+
+using graph::Collective;
+
+Plan One(int tp, bool sp) {
+  return {.tp = tp, .sequence_parallel = sp, .global_batch = 2, .micro_batch = 2, .seq_len = 256};
+}
+
+TEST(Layer, ForwardOrder) {
+  graph::Graph g = Make(SmallGpt(1), One(1, false));
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.forward")),
+            "layer_norm qkv flash_attention projection bias_dropout_add "
+            "layer_norm fc1 gelu fc2 bias_dropout_add");
+  g = Make(SmallGpt(1), One(4, false));
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.forward")),
+            "layer_norm qkv flash_attention projection all_reduce! bias_dropout_add "
+            "layer_norm fc1 gelu fc2 all_reduce! bias_dropout_add");
+  g = Make(SmallGpt(1), One(4, true));
+  EXPECT_EQ(
+      Operations(g, FindBlock(g, "layer.forward")),
+      "layer_norm all_gather! qkv flash_attention projection reduce_scatter! bias_dropout_add "
+      "layer_norm all_gather! fc1 gelu fc2 reduce_scatter! bias_dropout_add");
+}
+
+TEST(Layer, LlamaForwardOrder) {
+  Model m = *FindModel("llama3-8b");
+  m.layers = 1;
+  const graph::Graph g = Make(m, One(4, true));
+  EXPECT_EQ(
+      Operations(g, FindBlock(g, "layer.forward")),
+      "rms_norm all_gather! qkv rotary_q rotary_k flash_attention projection reduce_scatter! "
+      "bias_dropout_add rms_norm all_gather! fc1 swiglu fc2 reduce_scatter! bias_dropout_add");
+}
+
+// Data gradient, then its reduction started, then the weight gradient beside it.
+TEST(Layer, BackwardOverlapsTheReductionWithTheWeightGradient) {
+  Model m = *FindModel("llama3-8b");
+  m.layers = 1;
+  graph::Graph g = Make(m, One(4, false));
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.backward")),
+            "fc2 fc2 swiglu fc1 all_reduce+1 fc1 ?1 "
+            "rms_norm weight_gradient residual_gradient "
+            "projection projection flash_attention rotary_q rotary_k concatenate "
+            "qkv all_reduce+1 qkv ?1 rms_norm weight_gradient residual_gradient");
+  g = Make(m, One(4, true));
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.backward")),
+            "all_gather! fc2 fc2 swiglu all_gather+0 fc1 ?0 reduce_scatter+1 fc1 ?1 "
+            "rms_norm weight_gradient residual_gradient "
+            "all_gather! projection projection flash_attention rotary_q rotary_k concatenate "
+            "all_gather+0 qkv ?0 reduce_scatter+1 qkv ?1 rms_norm weight_gradient "
+            "residual_gradient");
+}
+
+TEST(Layer, UnfusedAttentionAndDropout) {
+  Model m = SmallGpt(1);
+  m.dropout = 0.1;
+  Plan p = One(1, false);
+  p.attention = AttentionBackend::kUnfused;
+  p.recompute = Recompute::kSelective;
+  const graph::Graph g = Make(m, p);
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.forward")),
+            "layer_norm qkv scores scaled_mask_softmax attention_dropout context transpose "
+            "projection bias_dropout_add layer_norm fc1 gelu fc2 bias_dropout_add");
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.backward")),
+            "bias_dropout_add bias_sum bias_gradient fc2 fc2 gelu bias_sum bias_gradient fc1 fc1 "
+            "layer_norm weight_gradient bias_gradient residual_gradient "
+            "bias_dropout_add bias_sum bias_gradient projection projection "
+            "scores scaled_mask_softmax attention_dropout context transpose "  // again
+            "transpose context.probabilities context.values attention_dropout scaled_mask_softmax "
+            "scores.query scores.key concatenate qkv qkv bias_gradient "
+            "layer_norm weight_gradient bias_gradient residual_gradient");
+}
+
+// 24·b·s·h²·(1 + s/6h) forward, attention counted over the full square (the causal half is the cost
+// model's affair); backward twice that when unfused, and 10·b·s²·h of attention with flash, which
+// computes the scores again.
+TEST(Layer, FlopsFollowNarayanan) {
+  Model m = *FindModel("gpt3-175b");
+  m.layers = 1;
+  const double b = 2, s = 2048, h = 12288;
+  for (const int tp : {1, 8}) {
+    Plan p = One(tp, tp > 1);
+    p.seq_len = 2048;
+    const double forward = 24 * b * s * h * h * (1 + s / (6 * h)) / tp;
+    graph::Graph g = Make(m, p);
+    EXPECT_NEAR(BlockFlops(FindBlock(g, "layer.forward")) / forward, 1, 1e-12);
+    const double flash = (48 * b * s * h * h + 10 * b * s * s * h) / tp;
+    EXPECT_NEAR(BlockFlops(FindBlock(g, "layer.backward")) / flash, 1, 1e-12);
+    p.attention = AttentionBackend::kUnfused;
+    g = Make(m, p);
+    EXPECT_NEAR(BlockFlops(FindBlock(g, "layer.forward")) / forward, 1, 1e-12);
+    EXPECT_NEAR(BlockFlops(FindBlock(g, "layer.backward")) / (2 * forward), 1, 1e-12);
+    p.recompute = Recompute::kFull;
+    g = Make(m, p);
+    EXPECT_NEAR(BlockFlops(FindBlock(g, "layer.backward")) / (3 * forward), 1, 1e-12);
+  }
+}
+
+// Llama: q and o are h·h, k and v h·(h/8) each, three matrices of h·f; times 2·b·s; attention
+// 4·b·s²·h.
+TEST(Layer, FlopsOfGroupedQueriesAndSwiglu) {
+  Model m = *FindModel("llama3-70b");
+  m.layers = 1;
+  Plan p = One(1, false);
+  const double b = 2, s = 256, h = 8192, f = 28672;
+  const double weights = 2 * h * h + 2 * h * h / 8 + 3 * h * f;
+  const graph::Graph g = Make(m, p);
+  EXPECT_NEAR(BlockFlops(FindBlock(g, "layer.forward")), 2 * b * s * weights + 4 * b * s * s * h,
+              1);
+}
+
+// Korthikanti et al. 2022, section 4.2.2: without SP four all-reduces of 2·s·b·h bytes a layer,
+// with SP four all-gathers and four reduce-scatters (all-reduce = both), plus Megatron's two extra
+// all-gathers of saved inputs in backward.
+TEST(Layer, TensorParallelBytes) {
+  const Model m = SmallGpt(1);
+  const std::int64_t full = 2 * 256 * 2 * m.hidden;
+  graph::Graph g = Make(m, One(4, false));
+  EXPECT_EQ(Bytes(FindBlock(g, "layer.forward"), Collective::kAllReduce), 2 * full);
+  EXPECT_EQ(Bytes(FindBlock(g, "layer.backward"), Collective::kAllReduce), 2 * full);
+  g = Make(m, One(4, true));
+  const graph::Block& forward = FindBlock(g, "layer.forward");
+  const graph::Block& backward = FindBlock(g, "layer.backward");
+  EXPECT_EQ(Bytes(forward, Collective::kAllGather), 2 * full);
+  EXPECT_EQ(Bytes(forward, Collective::kReduceScatter), 2 * full);
+  EXPECT_EQ(Bytes(backward, Collective::kAllGather), 4 * full);
+  EXPECT_EQ(Bytes(backward, Collective::kReduceScatter), 2 * full);
+  Plan p = One(4, true);
+  p.recompute = Recompute::kFull;  // forward's communication again
+  g = Make(m, p);
+  EXPECT_EQ(Bytes(FindBlock(g, "layer.backward"), Collective::kAllGather), 6 * full);
+  EXPECT_EQ(Bytes(FindBlock(g, "layer.backward"), Collective::kReduceScatter), 4 * full);
+}
+
+// Korthikanti et al. 2022, table 2: 34·s·b·h + 5·a·s²·b without tensor parallelism;
+// s·b·h·(10 + 24/t) + 5·a·s²·b/t with; (34·s·b·h + 5·a·s²·b)/t with SP; 34·s·b·h/t selective;
+// 2·s·b·h/t full. On top, theirs leaves out: statistics of two norms, 16·s·b (/t with SP).
+TEST(Layer, SavedTensorsFollowKorthikanti) {
+  Model m = SmallGpt(1);
+  m.dropout = 0.1;
+  const std::int64_t s = 256, b = 2, h = m.hidden, a = m.heads, sbh = s * b * h;
+  const auto saved = [&](int tp, bool sp, Recompute recompute) {
+    Plan p = One(tp, sp);
+    p.attention = AttentionBackend::kUnfused;
+    p.recompute = recompute;
+    const graph::Graph g = Make(m, p);
+    const std::int64_t bytes = SavedBytes(FindBlock(g, "layer.forward"));
+    EXPECT_EQ(SavedBytes(FindBlock(g, "layer.backward")), -bytes);
+    return bytes;
+  };
+  const std::int64_t square = 5 * a * s * s * b, norms = 16 * s * b;
+  EXPECT_EQ(saved(1, false, Recompute::kNone), 34 * sbh + square + norms);
+  EXPECT_EQ(saved(4, false, Recompute::kNone), 10 * sbh + 24 * sbh / 4 + square / 4 + norms);
+  EXPECT_EQ(saved(4, true, Recompute::kNone), (34 * sbh + square + norms) / 4);
+  EXPECT_EQ(saved(4, true, Recompute::kSelective), (34 * sbh + norms) / 4);
+  EXPECT_EQ(saved(4, true, Recompute::kFull), 2 * sbh / 4);
+}
+
+// Flash keeps its row statistics (4·a·s·b) in place of the square; no dropout, no masks.
+TEST(Layer, FlashSavesStatisticsInstead) {
+  const Model m = SmallGpt(1);
+  const std::int64_t s = 256, b = 2, h = m.hidden, a = m.heads;
+  const graph::Graph g = Make(m, One(1, false));
+  EXPECT_EQ(SavedBytes(FindBlock(g, "layer.forward")), 32 * s * b * h + 4 * a * s * b + 16 * s * b);
+}
+
+TEST(Embedding, LearnedPositionsAreAddedAfterTheAllReduce) {
+  graph::Graph g = Make(SmallGpt(1), One(4, true));
+  EXPECT_EQ(Operations(g, FindBlock(g, "embedding.forward")),
+            "vocab_mask embedding zero_masked all_reduce! embedding add transpose split");
+  Model m = *FindModel("llama3-8b");
+  m.layers = 1;
+  g = Make(m, One(4, true));
+  EXPECT_EQ(Operations(g, FindBlock(g, "embedding.forward")),
+            "vocab_mask embedding zero_masked transpose reduce_scatter!");
+}
+
+TEST(Head, CrossEntropyHasThreeAllReduces) {
+  const graph::Graph g = Make(SmallGpt(1), One(4, true));
+  const graph::Block& head = FindBlock(g, "head.forward");
+  EXPECT_EQ(Operations(g, head),
+            "layer_norm all_gather! logits cast maximum all_reduce.maximum! subtract predicted "
+            "exponential sum all_reduce.predicted! all_reduce.sum! loss normalise mean");
+  EXPECT_EQ(Bytes(head, Collective::kAllReduce), 3 * 2 * 256 * 4);
+  // 1,000 words padded to 1,024 over 4 ranks.
+  EXPECT_EQ(std::get<graph::Gemm>(head.kernels[1]).n, 1024 / 4);
+}
+
+}  // namespace
+}  // namespace orrery::workload

@@ -1,0 +1,191 @@
+// Hugging Face config.json → Model. Fields that change no shape (rope_scaling, initializer_range,
+// …) are ignored; those that would change the computation are checked.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/formats/tree.h"
+#include "orrery/workload/model.h"
+
+namespace orrery::workload {
+
+namespace {
+
+using formats::Document;
+using formats::Node;
+
+constexpr std::int64_t kMostBytes = 1 << 20;
+constexpr std::array<std::string_view, 3> kTypes = {"gpt2", "llama", "mistral"};
+
+// Reads typed fields of one document; the first error stays.
+class Reader {
+ public:
+  Reader(const Document& document, std::string path)
+      : document_(document), path_(std::move(path)) {}
+
+  std::int64_t Integer(std::string_view key) {
+    const Node* node = Present(key);
+    if (node == nullptr) {
+      Fail(InvalidInput("{}: {} is missing; add it, or take the model's whole config.json", path_,
+                        key));
+      return 0;
+    }
+    return Parse(key, *node);
+  }
+  std::int64_t IntegerOr(std::string_view key, std::int64_t fallback) {
+    const Node* node = Present(key);
+    return node == nullptr ? fallback : Parse(key, *node);
+  }
+  bool BoolOr(std::string_view key, bool fallback) {
+    const Node* node = Present(key);
+    if (node == nullptr) return fallback;
+    if (!node->quoted && node->text == "true") return true;
+    if (!node->quoted && node->text == "false") return false;
+    Fail(Wrong(key, *node, "true or false"));
+    return fallback;
+  }
+  double FractionOr(std::string_view key, double fallback) {
+    const Node* node = Present(key);
+    if (node == nullptr) return fallback;
+    double value = 0;
+    const char* end = node->text.data() + node->text.size();
+    const auto [at, error] = std::from_chars(node->text.data(), end, value);
+    if (!node->quoted && error == std::errc() && at == end && value >= 0 && value < 1) return value;
+    Fail(Wrong(key, *node, "a number from 0 to 1"));
+    return fallback;
+  }
+  std::string Text(std::string_view key) {
+    const Node* node = Present(key);
+    return node == nullptr ? "" : node->text;
+  }
+  // Refuses a field whose value would change the computation.
+  void Require(std::string_view key, bool holds, std::string_view remedy) {
+    const Node* node = Present(key);
+    if (holds || node == nullptr) return;
+    Fail(InvalidInput("{}: {} '{}' is not supported; {}", Where(*node), key, Printable(node->text),
+                      remedy));
+  }
+  // Null and missing are the same.
+  const Node* Present(std::string_view key) const {
+    const Node* node = document_.root.Find(key);
+    return node == nullptr || node->kind == Node::Kind::kNull ? nullptr : node;
+  }
+  std::string Where(const Node& node) const { return document_.Where(node); }
+  void Fail(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  std::int64_t Parse(std::string_view key, const Node& node) {
+    std::int64_t value = 0;
+    const char* end = node.text.data() + node.text.size();
+    const auto [at, error] = std::from_chars(node.text.data(), end, value);
+    if (node.kind == Node::Kind::kScalar && !node.quoted && error == std::errc() && at == end &&
+        value >= 1) {
+      return value;
+    }
+    Fail(Wrong(key, node, "a whole number from 1"));
+    return 1;
+  }
+  Status Wrong(std::string_view key, const Node& node, std::string_view expected) const {
+    if (node.kind != Node::Kind::kScalar) {
+      return InvalidInput("{}: {} is a {}; write {}", Where(node), key,
+                          node.kind == Node::Kind::kList ? "list" : "map", expected);
+    }
+    return InvalidInput("{}: {} is {}{}{}; write {}", Where(node), key, node.quoted ? "'" : "",
+                        Printable(node.text), node.quoted ? "'" : "", expected);
+  }
+
+  const Document& document_;
+  std::string path_;
+  Status status_;
+};
+
+void ReadGpt2(Reader* r, Model* m) {
+  m->layers = r->Integer("n_layer");
+  m->hidden = r->Integer("n_embd");
+  m->heads = r->Integer("n_head");
+  m->kv_heads = m->heads;
+  m->ffn_hidden = r->IntegerOr("n_inner", 4 * m->hidden);
+  m->vocab = r->Integer("vocab_size");
+  m->max_position = r->Integer("n_positions");
+  m->tied_embeddings = r->BoolOr("tie_word_embeddings", true);
+  m->dropout = std::max({r->FractionOr("resid_pdrop", 0.1), r->FractionOr("embd_pdrop", 0.1),
+                         r->FractionOr("attn_pdrop", 0.1)});
+  r->Require("activation_function", r->Text("activation_function").starts_with("gelu"),
+             "valid: gelu, gelu_new, gelu_pytorch_tanh");
+}
+
+void ReadLlama(Reader* r, bool mistral, Model* m) {
+  m->layers = r->Integer("num_hidden_layers");
+  m->hidden = r->Integer("hidden_size");
+  m->heads = r->Integer("num_attention_heads");
+  m->kv_heads = r->IntegerOr("num_key_value_heads", mistral ? 8 : m->heads);
+  m->head_dim = r->IntegerOr("head_dim", 0);
+  m->ffn_hidden = r->Integer("intermediate_size");
+  m->vocab = r->Integer("vocab_size");
+  m->max_position = r->IntegerOr("max_position_embeddings", 2048);
+  m->norm = Norm::kRmsNorm;
+  m->activation = Activation::kSwiglu;
+  m->position = Position::kRotary;
+  m->tied_embeddings = r->BoolOr("tie_word_embeddings", false);
+  m->attention_bias = !mistral && r->BoolOr("attention_bias", false);
+  m->mlp_bias = !mistral && r->BoolOr("mlp_bias", false);
+  r->Require("hidden_act", r->Text("hidden_act") == "silu", "valid: silu");
+  r->Require("attention_dropout", r->FractionOr("attention_dropout", 0) == 0,
+             "set it to 0: these models train without");
+  if (mistral) {
+    r->Require("sliding_window", false,
+               "sliding-window attention is not modelled yet; set it to null for full attention");
+  }
+}
+
+}  // namespace
+
+Result<Model> ReadHuggingFaceConfig(const std::string& path) {
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
+  Result<Document> parsed = formats::ParseJson(text, path);
+  if (!parsed.ok()) {
+    return InvalidInput("{} (the file has {} bytes); take the model's whole config.json",
+                        parsed.status().message(), text.size());
+  }
+  const Document& document = *parsed;
+  if (document.root.kind != Node::Kind::kMap) {
+    return InvalidInput("{}: a config.json is one JSON object, this is not", path);
+  }
+  Reader r(document, path);
+  const std::string type = r.Text("model_type");
+  if (type.empty()) {
+    return InvalidInput("{}: model_type is missing; valid: gpt2, llama, mistral", path);
+  }
+  Model m;
+  m.name = r.Text("_name_or_path").empty() ? path : r.Text("_name_or_path");
+  m.source = path;
+  if (type == "gpt2") {
+    ReadGpt2(&r, &m);
+  } else if (type == "llama" || type == "mistral") {
+    ReadLlama(&r, type == "mistral", &m);
+  } else {
+    return InvalidInput("{}: {}", r.Where(*r.Present("model_type")),
+                        UnknownName("model_type", Printable(type), kTypes));
+  }
+  if (!r.status().ok()) return r.status();
+  if (m.head_dim == 0) {
+    if (m.hidden % m.heads != 0) {
+      return InvalidInput("{}: {} attention heads do not divide the hidden size {}; give head_dim",
+                          path, m.heads, m.hidden);
+    }
+    m.head_dim = m.hidden / m.heads;
+  }
+  if (Status status = Validate(m); !status.ok()) return std::move(status).In(path);
+  return m;
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,154 @@
+// Graphs told in words, for tests: what a program does, one word per thing.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/graph/graph.h"
+#include "orrery/workload/generator.h"
+
+namespace orrery::workload {
+
+inline Model SmallGpt(int layers) {
+  Model m;
+  m.name = "small";
+  m.layers = layers;
+  m.hidden = 256;
+  m.heads = m.kv_heads = 8;
+  m.head_dim = 32;
+  m.ffn_hidden = 1024;
+  m.vocab = 1000;
+  m.max_position = 512;
+  return m;
+}
+
+inline graph::Graph Make(const Model& model, const Plan& plan) {
+  graph::Graph graph;
+  Generator generator;
+  const Status status = generator.AddJob(model, plan, "test", &graph);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return graph;
+}
+
+inline const graph::Block& FindBlock(const graph::Graph& graph, std::string_view name) {
+  for (const graph::Block& block : graph.blocks) {
+    if (graph.name(block.name) == name) return block;
+  }
+  ADD_FAILURE() << "no block " << name;
+  return graph.blocks.front();
+}
+
+inline std::string Join(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) {
+    if (!out.empty()) out += ' ';
+    out += word;
+  }
+  return out;
+}
+
+// "norm qkv all_gather+0 …": kernels by name, communication marked: "!" blocking, "+e" starts and
+// records event e, "?e" waits for it. Memory left out.
+inline std::string Operations(const graph::Graph& graph, const graph::Block& block) {
+  std::vector<std::string> words;
+  for (const graph::Op& op : block.ops) {
+    const std::string name = op.name.valid() ? graph.name(op.name) : "";
+    switch (op.kind) {
+      case graph::OpKind::kKernel:
+        words.push_back(name);
+        break;
+      case graph::OpKind::kComm: {
+        const graph::Comm& comm = block.comms[op.index];
+        words.push_back(comm.blocking ? name + "!" : fmt::format("{}+{}", name, comm.event));
+        break;
+      }
+      case graph::OpKind::kWait:
+        words.push_back(fmt::format("?{}", op.event));
+        break;
+      case graph::OpKind::kHostSync:
+        words.push_back("sync");
+        break;
+      case graph::OpKind::kHost:
+        words.push_back("host");
+        break;
+      case graph::OpKind::kAlloc:
+      case graph::OpKind::kFree:
+        break;
+    }
+  }
+  return Join(words);
+}
+
+// The pipeline of a program: "F3/1" forward of micro-batch 3, chunk 1; "B3/1" its backward; "[sf
+// rb]" a blocking exchange (send or receive, forward or backward); "sf+" one started; "?" a wait
+// for the oldest; "R/0" a started bucket reduction. The rest is left out.
+inline std::string Pipeline(const graph::Graph& graph, const graph::Program& program) {
+  std::vector<std::string> words;
+  const auto short_name = [](const std::string& name) {
+    return std::string{name.front() == 's' ? 's' : 'r', name.ends_with("forward") ? 'f' : 'b'};
+  };
+  for (const graph::Call& call : program.calls) {
+    const graph::Block& block = graph.blocks[call.block.index()];
+    const std::string& name = graph.name(block.name);
+    const std::string what = fmt::format("{}/{}", call.microbatch, call.chunk);
+    if (name == "layer.forward") words.push_back(fmt::format("F{}", what));
+    if (name == "layer.backward") words.push_back(fmt::format("B{}", what));
+    if (name == "gradients.reduce") words.push_back("R");
+    if (name == "pipeline.wait") words.push_back(fmt::format("?{}", call.event));
+    if (name == "pipeline.exchange") {
+      std::vector<std::string> parts;
+      for (const graph::Op& op : block.ops) {
+        if (op.kind == graph::OpKind::kComm) parts.push_back(short_name(graph.name(op.name)));
+      }
+      words.push_back(fmt::format("[{}]", Join(parts)));
+    }
+    if (name.starts_with("send_") || name.starts_with("receive_")) {
+      words.push_back(fmt::format("{}+{}", short_name(name), call.event));
+    }
+  }
+  return Join(words);
+}
+
+// Passes only: "F0/0 F1/0 B0/1 …".
+inline std::string Passes(const graph::Graph& graph, const graph::Program& program) {
+  std::vector<std::string> words;
+  for (const graph::Call& call : program.calls) {
+    const std::string& name = graph.name(graph.blocks[call.block.index()].name);
+    if (name != "layer.forward" && name != "layer.backward") continue;
+    words.push_back(
+        fmt::format("{}{}/{}", name == "layer.forward" ? "F" : "B", call.microbatch, call.chunk));
+  }
+  return Join(words);
+}
+
+// Bytes of a block's communications of one kind.
+inline std::int64_t Bytes(const graph::Block& block, graph::Collective kind) {
+  std::int64_t sum = 0;
+  for (const graph::Comm& comm : block.comms) {
+    if (comm.collective == kind) sum += comm.bytes.value;
+  }
+  return sum;
+}
+
+inline double BlockFlops(const graph::Block& block) {
+  double sum = 0;
+  for (const graph::Kernel& kernel : block.kernels) sum += graph::Flops(kernel);
+  return sum;
+}
+
+// What a block leaves allocated for its micro-batch.
+inline std::int64_t SavedBytes(const graph::Block& block) {
+  std::int64_t sum = 0;
+  for (const graph::Op& op : block.ops) {
+    if (op.kind != graph::OpKind::kAlloc && op.kind != graph::OpKind::kFree) continue;
+    const graph::Buffer& buffer = block.buffers[op.index];
+    if (buffer.lifetime != graph::Lifetime::kMicrobatch) continue;
+    sum += op.kind == graph::OpKind::kAlloc ? buffer.bytes : -buffer.bytes;
+  }
+  return sum;
+}
+
+}  // namespace orrery::workload
