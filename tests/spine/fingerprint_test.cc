@@ -31,7 +31,7 @@ workload::Plan Plan(int tp, int pp, int dp, int vpp = 1) {
   return plan;
 }
 
-Record Run(Scenario* s, const Options& options, std::string_view network = "analytic") {
+Record Rehearse(Scenario* s, const Options& options, std::string_view network = "analytic") {
   auto record = s->Run(options, network);
   EXPECT_TRUE(record.ok()) << record.status().message();
   return record.ok() ? *record : Record{};
@@ -50,8 +50,8 @@ TEST_P(Shapes, FoldedEqualsUnfolded) {
   Scenario s("h100-ib-400g", 8);
   ASSERT_TRUE(s.Add(Small(), Plan(tp, pp, dp, vpp), "job").ok());
   s.PlacePacked();
-  const Record folded = Run(&s, {});
-  const Record full = Run(&s, Unfolded());
+  const Record folded = Rehearse(&s, {});
+  const Record full = Rehearse(&s, Unfolded());
   EXPECT_TRUE(folded.folded);
   EXPECT_LT(folded.ranks_simulated, full.ranks_simulated);
   EXPECT_EQ(folded.fingerprint, full.fingerprint);
@@ -65,12 +65,12 @@ TEST_P(Shapes, StragglerFoldsInPart) {
   Scenario s("h100-ib-400g", 8);
   ASSERT_TRUE(s.Add(Small(), Plan(tp, pp, dp, vpp), "job").ok());
   s.PlacePacked();
-  const Record even = Run(&s, {});
+  const Record even = Rehearse(&s, {});
   Options slow;
   slow.ranks = {{RankId(3), 0.9, 0}};
-  const Record folded = Run(&s, slow);
+  const Record folded = Rehearse(&s, slow);
   slow.fold = false;
-  const Record full = Run(&s, slow);
+  const Record full = Rehearse(&s, slow);
   EXPECT_EQ(folded.fingerprint, full.fingerprint);
   EXPECT_NE(folded.fingerprint, even.fingerprint);       // one rank's kernels are longer
   EXPECT_GT(folded.jobs[0].step_time, even.jobs[0].step_time);
@@ -86,7 +86,7 @@ TEST_P(Shapes, PartitionsOfLinksAgree) {
     Options o;
     o.threads = threads;
     o.iterations = 2;
-    const Record r = Run(&s, o, "links");
+    const Record r = Rehearse(&s, o, "links");
     if (threads == 1) first = r.fingerprint;
     EXPECT_EQ(r.fingerprint, first) << threads << " partitions";
     EXPECT_EQ(r.threads_used, threads);

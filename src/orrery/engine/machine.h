@@ -85,6 +85,12 @@ struct Queued {
   std::int16_t event = graph::kNoEvent;
 };
 
+// GPU-bound time since a rank's last meeting, and the key of its draws.
+struct Stretch {
+  SimTime work = 0;
+  std::uint64_t key = 0;
+};
+
 struct MachineOptions {
   SimTime launch = 0;
   int iterations = 2;
@@ -116,7 +122,13 @@ class Machine {
     }
     events_.resize(events);
     progress_.resize(ranks_.size());
-    if (options.jitter > 0) stretch_.resize(ranks_.size());
+    if (options.jitter > 0) {
+      for (const SimRank& r : layout.ranks) {
+        const std::uint64_t job =
+            HashCombine(options.seed, layout.variants[r.variant].job.value);
+        stretch_.push_back({0, HashCombine(job, r.logical_rank)});
+      }
+    }
     running_ = static_cast<std::uint32_t>(ranks_.size());
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       ranks_[r].t = ranks_[r].host = layout.ranks[r].delay;
@@ -204,9 +216,9 @@ class Machine {
   void SetWake(std::uint32_t r);
   void FinishWork(std::uint32_t r, const BlockPrice& block, const Item& item, SimTime start,
                   SimTime end, SimTime idle, SimTime extra);
-  SimTime Jitter(std::uint32_t r, const Item& item);
+  SimTime Jitter(std::uint32_t r, const BlockPrice& block, const Item& item);
   void EndStretch(std::uint32_t r) {
-    if (!stretch_.empty()) stretch_[r] = 0;
+    if (!stretch_.empty()) stretch_[r].work = 0;
   }
   const Item* PeekNext(std::uint32_t r) const;
   const graph::Call& call(std::uint32_t r) const {
@@ -240,7 +252,7 @@ class Machine {
   std::vector<RankState> ranks_;
   std::vector<StreamState> streams_;
   std::vector<WorkProgress> progress_;
-  std::vector<SimTime> stretch_;             // GPU-bound time since the last meeting; jitter only
+  std::vector<Stretch> stretch_;             // jitter only
   std::vector<Breakdown> parts_;             // of the last counted iteration
   std::vector<SimTime> ends_;                // last completion, by rank and iteration
   std::vector<SimTime> compute_ends_;        // of the compute stream

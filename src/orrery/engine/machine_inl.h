@@ -81,7 +81,7 @@ bool Machine<Loop>::TakeWork(std::uint32_t r, const BlockPrice& block, const Ite
   if (counted(s)) {
     s.hash += s.weight * (item.key * static_cast<std::uint64_t>(s.t) + item.digest);
   }
-  const SimTime extra = options_.jitter == 0 ? 0 : Jitter(r, item);
+  const SimTime extra = options_.jitter == 0 ? 0 : Jitter(r, block, item);
   const bool kept_ahead = host + item.lag <= s.t;
   if (s.busy == 0 && kept_ahead && !tracer_->wants(r)) {
     const SimTime end = s.t + item.duration[s.beside] + extra;
@@ -139,20 +139,20 @@ void Machine<Loop>::EndWork(std::uint32_t r) {
 // Jitter at the end of a stretch (DESIGN 2): round(GPU-bound sum · jitter · u), drawn by the key (seed,
 // job, logical rank, iteration, op at its end); never more than the last piece of work gives back.
 template <class Loop>
-SimTime Machine<Loop>::Jitter(std::uint32_t r, const Item& item) {
-  RankState& s = ranks_[r];
-  SimTime& stretch = stretch_[r];
-  stretch += item.duration[0];
-  const Item* next = PeekNext(r);
+SimTime Machine<Loop>::Jitter(std::uint32_t r, const BlockPrice& block, const Item& item) {
+  const RankState& s = ranks_[r];
+  Stretch& stretch = stretch_[r];
+  stretch.work += item.duration[0];
+  const bool last = &item == &block.items.back();
+  const Item* next = last ? PeekNext(r) : &item + 1;
   if (next != nullptr && next->kind == ItemKind::kWork) return 0;
   const std::uint64_t op = (static_cast<std::uint64_t>(s.call) << 32) |
                            (static_cast<std::uint64_t>(s.layer) << 16) | s.item;
-  std::uint64_t key = HashCombine(options_.seed, layout_.variants[layout_.ranks[r].variant].job.value);
-  key = HashCombine(key, layout_.ranks[r].logical_rank);
-  key = HashCombine(key, (static_cast<std::uint64_t>(s.iteration) << 48) ^ op);
+  const std::uint64_t key =
+      HashCombine(stretch.key, (static_cast<std::uint64_t>(s.iteration) << 48) ^ op);
   const double delay =
-      static_cast<double>(stretch) * options_.jitter * SumOfFourUniforms(key);
-  stretch = 0;
+      static_cast<double>(stretch.work) * options_.jitter * SumOfFourUniforms(key);
+  stretch.work = 0;
   const SimTime rounded = delay >= 0 ? RoundToPs(delay) : -RoundToPs(-delay);
   return std::max(rounded, -item.duration[0]);
 }
