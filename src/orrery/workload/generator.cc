@@ -131,6 +131,7 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   cache_->blocks.Trim(kMostBlocks);
   const Shape shape = MakeShape(model, plan);
   BlockSource blocks(&cache_->blocks, shape, graph);
+  if (graph->blocks.empty()) graph->blocks.reserve(64);
   // ZeRO-1 shards gradients over dp, so that their norm is a sum over all ranks.
   const int norm_group = plan.sharding == Sharding::kZero1 ? plan.ranks() : plan.tp * plan.pp;
   const JobContext job{.model = &model,

@@ -47,7 +47,7 @@ Status CheckBounds(const Plan& plan) {
       {"training.global_batch", plan.global_batch, 1, std::int64_t{1} << 31},
       {"training.micro_batch", plan.micro_batch, 1, 1 << 16},
       {"training.seq_len", plan.seq_len, 1, 1 << 26},
-      {"bucket_elements", plan.bucket_elements, 1, std::int64_t{1} << 40},
+      {"framework_options.bucket_elements", plan.bucket_elements, 1, std::int64_t{1} << 40},
   };
   for (const Bound& b : bounds) {
     if (b.value < b.least || b.value > b.most) {
@@ -187,6 +187,7 @@ std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
     }
     return "[" + out + "]";
   };
+  if (spare == 0) return list(0);
   return list((chunks - spare) / 2) + " or " + list(0);
 }
 
@@ -251,7 +252,7 @@ Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckBatch(plan));
   ORRERY_RETURN_IF_ERROR(CheckInterleaving(plan));
   ORRERY_RETURN_IF_ERROR(CheckKernels(model, plan));
-  return LayersPerChunk(model, plan).ok() ? Status{} : LayersPerChunk(model, plan).status();
+  return LayersPerChunk(model, plan).status();
 }
 
 }  // namespace orrery::workload

@@ -150,8 +150,7 @@ TEST(Layers, GivenListsAreChecked) {
   p.layers_per_stage = {3, 5, 5};
   EXPECT_EQ(
       LayersPerChunk(m, p).status().message(),
-      "parallel.layers_per_stage: [3, 5, 5] is 13 layers, but gpt2 has 12; near it: [4, 4, 4] "
-      "or [4, 4, 4]");
+      "parallel.layers_per_stage: [3, 5, 5] is 13 layers, but gpt2 has 12; near it: [4, 4, 4]");
   p.layers_per_stage = {12, 0, 0};
   EXPECT_EQ(LayersPerChunk(m, p).status().message(),
             "parallel.layers_per_stage: entry 2 is 0; every stage needs a layer");

@@ -1,5 +1,7 @@
 #include "orrery/workload/generators/block_source.h"
 
+#include <bit>
+
 #include "orrery/base/check.h"
 #include "orrery/base/hash.h"
 #include "orrery/workload/generators/ends.h"
@@ -10,10 +12,13 @@
 namespace orrery::workload {
 
 std::size_t BlockCache::KeyHash::operator()(const BlockKey& key) const {
-  Hasher h;
-  h.Add(key.shape).Add(key.kind);
-  for (const std::int64_t n : key.numbers) h.Add(n);
-  return h.value();
+  const auto bits = [&](std::size_t i) { return static_cast<std::uint64_t>(key.numbers[i]); };
+  const std::uint64_t which = std::uint64_t{key.shape} << 8 | static_cast<std::uint64_t>(key.kind);
+  return Hasher()
+      .Add(which)
+      .Add(bits(0))
+      .Add(bits(1) + std::rotl(bits(2), 24) + std::rotl(bits(3), 48))
+      .value();
 }
 
 std::uint32_t BlockCache::ShapeId(const Shape& shape) {
