@@ -42,6 +42,8 @@ template <class Int>
 struct EventField {
   Int& number;
 };
+template <class Int>
+EventField(Int&) -> EventField<Int>;
 
 template <class T, class Record>
 concept MaybeConst = std::is_same_v<std::remove_const_t<T>, Record>;

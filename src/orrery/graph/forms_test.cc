@@ -1,6 +1,9 @@
 // Round trips and damage, for both forms.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/sample_graphs.h"
 #include "orrery/graph/text_form.h"
@@ -148,6 +151,19 @@ TEST(Forms, TextIsReadable) {
   EXPECT_EQ(graph->bindings[1].first_number, 1u);
   EXPECT_EQ(graph->jobs[0].model_flops_per_step, 1.5e12);
   EXPECT_EQ(ToText(*FromText(ToText(*graph))), ToText(*graph));
+}
+
+// The example of docs/formats/graph.md is a graph.
+TEST(Forms, TheDocumentedExampleIsRead) {
+  std::ifstream file(std::string(ORRERY_SOURCE_DIR) + "/docs/formats/graph.md");
+  std::ostringstream page;
+  page << file.rdbuf();
+  const std::string text = page.str();
+  const std::size_t begin = text.find("```\norrery.graph/1\n") + 4;
+  ASSERT_NE(begin, std::string::npos + 4);
+  const Result<Graph> graph =
+      FromText(std::string_view(text).substr(begin, text.find("```", begin) - begin));
+  EXPECT_TRUE(graph.ok()) << graph.status().message();
 }
 
 std::string TextError(std::string_view from, std::string_view to) {
