@@ -73,7 +73,7 @@ void AddJob(const JobResult& job, Json* json) {
   out["memory"] = std::move(memory);
 }
 
-Json NetworkJson(const Result& result) {
+Json NetworkJson(const RunResult& result) {
   Json links = Json::array();
   for (const engine::LinkClassUse& use : result.links) {
     links.push_back({{"class", use.name}, {"bytes", use.bytes}, {"busy_share", use.busy_share}});
@@ -120,7 +120,7 @@ std::string_view CodeName(Code code) {
   return "resource";
 }
 
-std::string ToJson(const Result& result) {
+std::string ToJson(const RunResult& result) {
   Json json;
   json["schema"] = kResultSchema;
   json["cluster"] = result.cluster;

@@ -14,7 +14,7 @@ inline constexpr std::string_view kResultSchema = "orrery.result/1";
 inline constexpr std::string_view kErrorSchema = "orrery.error/1";
 
 // One document, indented, with a newline at its end. Keys stand in a fixed order.
-std::string ToJson(const Result& result);
+std::string ToJson(const RunResult& result);
 std::string ErrorToJson(const Status& status);
 
 // "invalid_input", "infeasible", "resource", "interrupted".

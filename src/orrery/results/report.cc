@@ -214,7 +214,7 @@ void WriteJob(const JobResult& job, bool named, Writer* out) {
   WriteMemory(job, out);
 }
 
-void WriteNetwork(const Result& result, Writer* out) {
+void WriteNetwork(const RunResult& result, Writer* out) {
   out->Heading(fmt::format("Network (back end {}, whole run)", Printable(result.network)));
   TextTable table;
   for (const engine::LinkClassUse& use : result.links) {
@@ -225,7 +225,7 @@ void WriteNetwork(const Result& result, Writer* out) {
   out->Table(table);
 }
 
-void WriteOrigin(const Result& result, Writer* out) {
+void WriteOrigin(const RunResult& result, Writer* out) {
   out->Heading("Where the kernel times come from (share of kernel time)");
   std::string line = "  ";
   for (std::size_t i = 0; i < result.provenance.size(); ++i) {
@@ -259,7 +259,7 @@ void WriteSimulation(const Simulation& simulation, Writer* out) {
 
 }  // namespace
 
-std::string Report(const Result& result, const ReportOptions& options) {
+std::string Report(const RunResult& result, const ReportOptions& options) {
   Writer out(options.color);
   out.Line(fmt::format("Orrery: a simulated training step on {}", Printable(result.cluster, 400)));
   for (const JobResult& job : result.jobs) WriteJob(job, result.jobs.size() > 1, &out);

@@ -11,6 +11,6 @@ struct ReportOptions {
   bool color = false;  // bold headings; the caller knows about terminals and NO_COLOR
 };
 
-std::string Report(const Result& result, const ReportOptions& options);
+std::string Report(const RunResult& result, const ReportOptions& options);
 
 }  // namespace orrery::results

@@ -123,7 +123,7 @@ JobResult AssembleJob(const Inputs& inputs, std::size_t index) {
   return job;
 }
 
-void AddWarnings(const engine::Record& record, Result* result) {
+void AddWarnings(const engine::Record& record, RunResult* result) {
   result->warnings = record.warnings;
   for (const JobResult& job : result->jobs) {
     const std::string who = result->jobs.size() > 1 ? fmt::format("job '{}': ", job.name) : "";
@@ -146,7 +146,7 @@ bool JobResult::out_of_memory() const {
                      [](const MemoryRow& row) { return row.footprint.oom; });
 }
 
-bool Result::out_of_memory() const {
+bool RunResult::out_of_memory() const {
   return std::any_of(jobs.begin(), jobs.end(),
                      [](const JobResult& job) { return job.out_of_memory(); });
 }
@@ -172,9 +172,9 @@ std::string PartName(std::size_t part) {
   return fmt::format("exposed_{}", graph::Name(slot));
 }
 
-Result Assemble(const Inputs& inputs) {
+RunResult Assemble(const Inputs& inputs) {
   const engine::Record& record = *inputs.record;
-  Result result;
+  RunResult result;
   result.finish_time = record.finish_time;
   for (std::size_t i = 0; i < record.jobs.size(); ++i) {
     result.jobs.push_back(AssembleJob(inputs, i));

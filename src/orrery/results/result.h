@@ -80,7 +80,7 @@ struct Simulation {
   std::uint64_t fingerprint = 0;
 };
 
-struct Result {
+struct RunResult {
   std::string cluster;  // "h100-ib-400g, 2,048 nodes × 8 GPUs"
   SimTime finish_time = 0;
   std::vector<JobResult> jobs;
@@ -105,7 +105,7 @@ struct Inputs {
 
 // Step times, breakdowns, memory and rates; the caller adds cluster, simulation, assumed and
 // config.
-Result Assemble(const Inputs& inputs);
+RunResult Assemble(const Inputs& inputs);
 
 // Names of a breakdown's parts as JSON and report show them: "compute", "exposed_tp", …
 std::string PartName(std::size_t part);

@@ -72,8 +72,8 @@ ProtoWriter Entry(std::uint64_t iid, std::string_view text) {
 
 Result<std::vector<RankId>> ParseRanks(std::string_view text, std::size_t ranks) {
   std::vector<RankId> chosen;
-  const auto number = [&](std::string_view part) -> orrery::Result<std::size_t> {
-    orrery::Result<std::int64_t> value = ParseInteger(part);
+  const auto number = [&](std::string_view part) -> Result<std::size_t> {
+    Result<std::int64_t> value = ParseInteger(part);
     if (!value.ok()) {
       return InvalidInput("--timeline-ranks {}: {}; write for example 0,8,16-19", Printable(text),
                           value.status().message());
@@ -138,8 +138,8 @@ Timeline::Timeline(FileWriter writer, const graph::Graph& graph, std::vector<Ran
   }
 }
 
-orrery::Result<Timeline> Timeline::Create(const std::string& path, const graph::Graph& graph,
-                                          std::vector<RankId> ranks) {
+Result<Timeline> Timeline::Create(const std::string& path, const graph::Graph& graph,
+                                  std::vector<RankId> ranks) {
   ORRERY_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(path));
   return Timeline(std::move(writer), graph, std::move(ranks));
 }

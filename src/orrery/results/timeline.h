@@ -32,8 +32,8 @@ std::vector<RankId> DefaultRanks(const graph::Graph& graph);
 class Timeline final : public engine::Sink {
  public:
   // `graph` must outlive the writer.
-  static orrery::Result<Timeline> Create(const std::string& path, const graph::Graph& graph,
-                                         std::vector<RankId> ranks);
+  static Result<Timeline> Create(const std::string& path, const graph::Graph& graph,
+                                 std::vector<RankId> ranks);
 
   bool wants(RankId rank) const override { return wanted_[rank.index()]; }
   void Add(const Interval& interval) override;

@@ -1,0 +1,193 @@
+// The resolved configuration: a job file that says everything.
+#include <nlohmann/json.hpp>
+
+#include "orrery/base/hash.h"
+#include "orrery/job/job.h"
+#include "orrery/job/plan_keys.h"
+
+namespace orrery::job {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using workload::Plan;
+
+std::string Time(SimTime ps) { return fmt::format("{}ps", ps); }
+std::string Bytes(std::int64_t bytes) { return fmt::format("{}B", bytes); }
+std::string Bandwidth(std::int64_t rate) { return fmt::format("{}B/s", rate); }
+std::string Flops(double rate) { return fmt::format("{}FLOP/s", rate); }
+
+Json ModelJson(const workload::Model& m) {
+  return {{"name", m.name},
+          {"layers", m.layers},
+          {"hidden", m.hidden},
+          {"heads", m.heads},
+          {"kv_heads", m.kv_heads},
+          {"head_dim", m.head_dim},
+          {"ffn_hidden", m.ffn_hidden},
+          {"vocab", m.vocab},
+          {"max_position", m.max_position},
+          {"norm", m.norm == workload::Norm::kRmsNorm ? "rmsnorm" : "layernorm"},
+          {"activation", m.activation == workload::Activation::kSwiglu ? "swiglu" : "gelu"},
+          {"position", m.position == workload::Position::kRotary ? "rotary" : "learned"},
+          {"tied_embeddings", m.tied_embeddings},
+          {"attention_bias", m.attention_bias},
+          {"mlp_bias", m.mlp_bias},
+          {"dropout", m.dropout}};
+}
+
+std::string_view ArchName(cluster::Arch arch) {
+  switch (arch) {
+    case cluster::Arch::kVolta:
+      return "volta";
+    case cluster::Arch::kAmpere:
+      return "ampere";
+    case cluster::Arch::kHopper:
+      return "hopper";
+    case cluster::Arch::kBlackwell:
+      return "blackwell";
+  }
+  return "?";
+}
+
+Json DeviceJson(const cluster::DeviceSpec& d) {
+  Json json = {{"name", d.name}};
+  if (!d.table.empty()) json["table"] = d.table;
+  json["arch"] = ArchName(d.arch);
+  json["sms"] = d.sms;
+  json["fp32"] = Flops(d.fp32_flops);
+  json["tf32"] = Flops(d.tf32_flops);
+  json["fp16"] = Flops(d.fp16_flops);
+  json["fp8"] = Flops(d.fp8_flops);
+  json["memory"] = Bytes(d.memory_bytes);
+  json["memory_bandwidth"] = Bandwidth(d.memory_bandwidth_Bps);
+  json["l2"] = Bytes(d.l2_bytes);
+  json["price_per_hour"] = d.price_per_hour_usd;
+  return json;
+}
+
+Json ClusterJson(const cluster::Spec& s) {
+  return {{"name", s.name},
+          {"gpus_per_node", s.gpus_per_node},
+          {"gpus_per_nvlink_domain", s.gpus_per_nvlink_domain},
+          {"nics_per_node", s.nics_per_node},
+          {"nvlink_bandwidth", Bandwidth(s.nvlink_Bps)},
+          {"nvlink_latency", Time(s.nvlink_latency)},
+          {"nvlink_packet_bytes", Bytes(s.nvlink_packet_bytes)},
+          {"nvlink_header_bytes", Bytes(s.nvlink_header_bytes)},
+          {"pcie_bandwidth", Bandwidth(s.pcie_Bps)},
+          {"pcie_latency", Time(s.pcie_latency)},
+          {"nic_bandwidth", Bandwidth(s.nic_Bps)},
+          {"nic_latency", Time(s.nic_latency)},
+          {"nic_mtu_bytes", Bytes(s.nic_mtu_bytes)},
+          {"nic_header_bytes", Bytes(s.nic_header_bytes)},
+          {"fabric", cluster::Name(s.fabric)},
+          {"rail_optimised", s.rail_optimised},
+          {"nodes_per_leaf", s.nodes_per_leaf},
+          {"oversubscription", s.oversubscription},
+          {"cpu_relative_speed", s.cpu_relative_speed},
+          {"cpu", s.cpu_is_amd ? "amd" : "intel"},
+          {"device", DeviceJson(s.device)}};
+}
+
+Json ParallelJson(const Workload& w) {
+  const Plan& plan = w.plan;
+  Json json = {{"tp", plan.tp},
+               {"pp", plan.pp},
+               {"vpp", plan.vpp},
+               {"dp", plan.dp},
+               {"cp", 1},
+               {"ep", 1},
+               {"sequence_parallel", plan.sequence_parallel}};
+  const Result<std::vector<int>> layers = workload::LayersPerChunk(w.model, plan);
+  ORRERY_CHECK(layers.ok(), "a plan that was read divides its layers");
+  json["layers_per_stage"] = *layers;
+  if (plan.schedule == workload::Schedule::k1f1bInterleaved) {
+    json["microbatch_group"] = plan.microbatch_group > 0 ? plan.microbatch_group : plan.pp;
+  }
+  return json;
+}
+
+Json FrameworkJson(const Plan& plan) {
+  Json json = {{"attention", NameOf(kAttentions, plan.attention)}};
+  for (const PlanFlag& flag : kPlanFlags) json[std::string(flag.key)] = plan.*flag.member;
+  json["bucket_elements"] = plan.bucket_elements;
+  return json;
+}
+
+void AddWorkload(const Workload& w, Json* json) {
+  const Plan& plan = w.plan;
+  Json& out = *json;
+  out["model"] = ModelJson(w.model);
+  out["framework"] = w.framework;
+  out["parallel"] = ParallelJson(w);
+  out["training"] = {{"global_batch", plan.global_batch},
+                     {"micro_batch", plan.micro_batch},
+                     {"seq_len", plan.seq_len},
+                     {"precision", NameOf(kPrecisions, plan.precision)},
+                     {"recompute", NameOf(kRecomputes, plan.recompute)},
+                     {"optimizer", w.optimizer},
+                     {"sharding", NameOf(kShardings, plan.sharding)}};
+  out["framework_options"] = FrameworkJson(plan);
+  out["schedule"] = workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name;
+}
+
+std::string_view PlacementName(cluster::PlacementKind kind) {
+  switch (kind) {
+    case cluster::PlacementKind::kPacked:
+      return "packed";
+    case cluster::PlacementKind::kRandom:
+      return "random";
+    case cluster::PlacementKind::kExplicit:
+      return "explicit";
+  }
+  return "?";
+}
+
+Json JobsJson(const Job& job) {
+  Json jobs = Json::array();
+  for (const Workload& w : job.workloads) {
+    Json one = {{"name", w.name}, {"placement", PlacementName(w.placement)}};
+    if (!w.devices.empty()) {
+      Json devices = Json::array();
+      for (const DeviceId device : w.devices) devices.push_back(device.value);
+      one["devices"] = std::move(devices);
+    }
+    Json inner;
+    AddWorkload(w, &inner);
+    one["job"] = std::move(inner);
+    jobs.push_back(std::move(one));
+  }
+  return jobs;
+}
+
+Json PerturbJson(const Job& job) {
+  Json ranks = Json::array();
+  for (const engine::RankPerturbation& p : job.engine.ranks) {
+    ranks.push_back({{"rank", p.rank.value}, {"speed", p.speed}, {"delay", Time(p.delay)}});
+  }
+  return {{"jitter", job.engine.jitter}, {"ranks", std::move(ranks)}};
+}
+
+}  // namespace
+
+void SaveConfiguration(Job* job) {
+  Json json;
+  const Workload& first = job->workloads.front();
+  const bool single =
+      job->workloads.size() == 1 && first.placement == cluster::PlacementKind::kPacked;
+  if (single) AddWorkload(first, &json);
+  json["cluster"] = ClusterJson(job->cluster);
+  json["nodes"] = job->cluster.nodes;
+  json["network"] = job->network;
+  Json nccl = Json::object();
+  for (const auto& [name, value] : job->nccl) nccl[name] = value;
+  json["nccl"] = std::move(nccl);
+  json["perturb"] = PerturbJson(*job);
+  json["simulation"] = {{"seed", job->engine.seed}};
+  if (job->engine.iterations > 0) json["simulation"]["iterations"] = job->engine.iterations;
+  if (!single) json["jobs"] = JobsJson(*job);
+  job->config_json = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  job->config_hash = Hasher().Add(std::string_view(job->config_json)).value();
+}
+
+}  // namespace orrery::job

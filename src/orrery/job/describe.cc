@@ -1,0 +1,62 @@
+#include "orrery/job/describe.h"
+
+#include <fmt/format.h>
+
+#include "orrery/base/text.h"
+#include "orrery/job/plan_keys.h"
+
+namespace orrery::job {
+
+std::string DescribeCluster(const cluster::Spec& spec) {
+  return fmt::format("{} × {} ({}, {} nodes × {})",
+                     HumanCount(std::int64_t{spec.nodes} * spec.gpus_per_node), spec.device.name,
+                     spec.name, HumanCount(spec.nodes), spec.gpus_per_node);
+}
+
+std::string DescribeWorkload(const Workload& workload) {
+  const workload::Plan& plan = workload.plan;
+  std::string text = fmt::format("{} ({:.1f}B parameters), TP{} PP{} DP{}", workload.model.name,
+                                 static_cast<double>(workload.model.parameters()) * 1e-9, plan.tp,
+                                 plan.pp, plan.dp);
+  if (plan.vpp > 1) text += fmt::format(" VPP{}", plan.vpp);
+  if (plan.sequence_parallel) text += " SP";
+  text += fmt::format(", {}, batch {} × {} tokens, micro-batch {}, {}",
+                      workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name,
+                      HumanCount(plan.global_batch), HumanCount(plan.seq_len), plan.micro_batch,
+                      NameOf(kPrecisions, plan.precision));
+  if (plan.recompute != workload::Recompute::kNone) {
+    text += fmt::format(", recompute {}", NameOf(kRecomputes, plan.recompute));
+  }
+  if (plan.sharding != workload::Sharding::kNone) {
+    text += fmt::format(", {}", NameOf(kShardings, plan.sharding));
+  }
+  return text;
+}
+
+results::JobFacts FactsOf(const Job& job, const Workload& workload) {
+  const cluster::DeviceSpec& device = job.cluster.device;
+  results::JobFacts facts;
+  facts.description = DescribeWorkload(workload);
+  facts.peak_flops =
+      workload.plan.precision == workload::Precision::kFp32 ? device.fp32_flops : device.fp16_flops;
+  facts.device_bytes = device.memory_bytes;
+  return facts;
+}
+
+std::string MachineText(const Job& job) {
+  const cluster::Spec& s = job.cluster;
+  const cluster::DeviceSpec& d = s.device;
+  std::string text = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}|", s.nodes, s.gpus_per_node,
+      s.gpus_per_nvlink_domain, s.nics_per_node, s.nvlink_Bps, s.nvlink_latency,
+      s.nvlink_packet_bytes, s.nvlink_header_bytes, s.pcie_Bps, s.pcie_latency, s.nic_Bps,
+      s.nic_latency, s.nic_mtu_bytes, s.nic_header_bytes, static_cast<int>(s.fabric),
+      s.rail_optimised, s.nodes_per_leaf, s.oversubscription, s.cpu_relative_speed, s.cpu_is_amd);
+  text += fmt::format("{} {} {} {} {} {} {} {} {} {} {}|", d.name, d.table,
+                      static_cast<int>(d.arch), d.sms, d.fp32_flops, d.tf32_flops, d.fp16_flops,
+                      d.fp8_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes);
+  for (const auto& [name, value] : job.nccl) text += fmt::format("{}={}|", name, value);
+  return text;
+}
+
+}  // namespace orrery::job

@@ -1,0 +1,18 @@
+// One-line descriptions of jobs and clusters for people. Internal to `job`.
+#pragma once
+
+#include <string>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/job/job.h"
+#include "orrery/results/result.h"
+
+namespace orrery::job {
+
+std::string DescribeCluster(const cluster::Spec& spec);
+std::string DescribeWorkload(const Workload& workload);
+results::JobFacts FactsOf(const Job& job, const Workload& workload);
+// Cluster and NCCL variables as text: equal texts mean equal prices.
+std::string MachineText(const Job& job);
+
+}  // namespace orrery::job

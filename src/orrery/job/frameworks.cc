@@ -1,0 +1,86 @@
+#include "orrery/job/frameworks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+
+namespace orrery::job {
+namespace {
+
+using workload::AttentionBackend;
+using workload::Plan;
+
+// Megatron Core 0.9 with the switches of NVIDIA's large-run recipes (--overlap-grad-reduce,
+// --overlap-param-gather, --use-distributed-optimizer where sharding says so). Transformer Engine
+// picks fused attention; flash2 stands for it on every GPU.
+void Megatron2024(Plan* plan) {
+  plan->attention = AttentionBackend::kFlash2;
+  plan->overlap_grad_reduce = true;
+  plan->overlap_param_gather = true;
+  plan->overlap_p2p = true;
+  plan->grad_reduce_fp32 = true;
+  plan->align_grad_reduce = true;
+  plan->align_param_gather = true;
+  plan->recompute_flash = true;
+  plan->scatter_gather_p2p = false;
+  plan->batch_p2p_sync = false;
+}
+
+// Megatron-LM of "Reducing Activation Recomputation" (Korthikanti et al. 2022): sequence
+// parallelism and selective recompute, gradients all-reduced after the last backward, attention
+// unfused with the fused softmax kernel, sends not overlapped.
+void Megatron2022(Plan* plan) {
+  plan->attention = AttentionBackend::kUnfused;
+  plan->overlap_grad_reduce = false;
+  plan->overlap_param_gather = false;
+  plan->overlap_p2p = false;
+  plan->grad_reduce_fp32 = true;
+  plan->align_grad_reduce = false;
+  plan->align_param_gather = false;
+  plan->recompute_flash = false;
+  plan->scatter_gather_p2p = true;
+  plan->batch_p2p_sync = true;
+}
+
+// Megatron-LM of "Efficient Large-Scale Language Model Training" (Narayanan et al. 2021): as 2022.
+void Megatron2021(Plan* plan) { Megatron2022(plan); }
+
+constexpr std::array<Framework, 3> kFrameworks = {{
+    {"megatron@2024.09",
+     "Megatron Core 0.9: flash attention, gradient reduction and parameter gathering overlapped",
+     Megatron2024},
+    {"megatron@2022.05",
+     "Megatron-LM of Korthikanti et al. 2022: unfused attention, nothing overlapped", Megatron2022},
+    {"megatron@2021.04",
+     "Megatron-LM of Narayanan et al. 2021: unfused attention, nothing overlapped, scatter-gather "
+     "between stages",
+     Megatron2021},
+}};
+
+constexpr std::array<std::string_view, 4> kPlanned = {"fsdp", "deepspeed", "ddp", "nemo"};
+
+}  // namespace
+
+std::span<const Framework> Frameworks() { return kFrameworks; }
+
+Result<const Framework*> FindFramework(std::string_view name) {
+  std::vector<std::string_view> valid = {"megatron"};
+  for (const Framework& framework : kFrameworks) {
+    const std::string_view bare = framework.name.substr(0, framework.name.find('@'));
+    if (name == framework.name || name == bare) return &framework;
+    valid.push_back(framework.name);
+  }
+  const std::string_view bare = name.substr(0, name.find('@'));
+  if (std::find(kPlanned.begin(), kPlanned.end(), bare) != kPlanned.end()) {
+    return InvalidInput("framework '{}' is not built yet; valid: {}", Printable(name),
+                        fmt::join(valid, ", "));
+  }
+  return InvalidInput("{}", UnknownName("framework", Printable(name), valid));
+}
+
+}  // namespace orrery::job

@@ -1,0 +1,73 @@
+// A job file, read: what to train, how, on what, and what was filled in.
+//
+// Reading resolves everything: presets, files, framework defaults, `auto`. What the user did not
+// say and what matters to the answer is listed in `assumed`. The resolved configuration is itself a
+// job file (config_json): read again it gives the same configuration and the same hash.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "orrery/base/status.h"
+#include "orrery/cluster/cluster.h"
+#include "orrery/engine/engine.h"
+#include "orrery/workload/model.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::job {
+
+// One training job of a run.
+struct Workload {
+  std::string name;
+  workload::Model model;
+  workload::Plan plan;
+  std::string framework;  // "megatron@2024.09"
+  std::string optimizer;  // "adam"
+  cluster::PlacementKind placement = cluster::PlacementKind::kPacked;
+  std::vector<DeviceId> devices;  // explicit placement
+};
+
+struct LinkPerturbation {
+  std::string link;      // "leaf0/spine1"
+  double bandwidth = 1;  // what is left of it
+  SimTime from = 0, until = kNever;
+};
+
+struct Job {
+  std::string source;               // the file's name, for messages
+  std::vector<Workload> workloads;  // one, or the entries of `jobs`
+  cluster::Spec cluster;
+  std::string network = "analytic";
+  std::vector<std::pair<std::string, std::string>> nccl;
+  engine::Options engine;
+  std::vector<LinkPerturbation> links;
+  std::vector<std::string> assumed;
+  std::string config_json;
+  std::uint64_t config_hash = 0;  // of config_json; threads and folding stand outside it
+
+  std::size_t ranks() const;
+};
+
+// What the command line adds. `set` entries are "key.path=value" and win over the file.
+struct ReadOptions {
+  std::vector<std::string> set;
+  std::optional<std::string> network;
+  std::optional<std::uint64_t> seed;
+  bool fold = true;
+  int threads = 1;
+};
+
+Result<Job> ReadJob(const std::string& path, const ReadOptions& options);
+// `name` stands for the text in messages; relative files are looked up from `folder`. Text that
+// begins with '{' is JSON, all else YAML.
+Result<Job> ReadJobText(std::string_view text, const std::string& name, const std::string& folder,
+                        const ReadOptions& options);
+
+// Fills config_json and config_hash from the rest; ReadJob calls it.
+void SaveConfiguration(Job* job);
+
+}  // namespace orrery::job

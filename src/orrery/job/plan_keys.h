@@ -1,0 +1,76 @@
+// The plan's enums and switches under the names that job files use. Internal to `job`.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "orrery/base/check.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::job {
+
+template <class E>
+using Named = std::pair<std::string_view, E>;
+
+inline constexpr std::array<Named<workload::Precision>, 3> kPrecisions = {
+    {{"bf16", workload::Precision::kBf16},
+     {"fp16", workload::Precision::kFp16},
+     {"fp32", workload::Precision::kFp32}}};
+inline constexpr std::array<Named<workload::Recompute>, 3> kRecomputes = {
+    {{"none", workload::Recompute::kNone},
+     {"selective", workload::Recompute::kSelective},
+     {"full", workload::Recompute::kFull}}};
+inline constexpr std::array<Named<workload::Sharding>, 2> kShardings = {
+    {{"none", workload::Sharding::kNone}, {"zero1", workload::Sharding::kZero1}}};
+inline constexpr std::array<Named<workload::AttentionBackend>, 3> kAttentions = {
+    {{"unfused", workload::AttentionBackend::kUnfused},
+     {"flash2", workload::AttentionBackend::kFlash2},
+     {"flash3", workload::AttentionBackend::kFlash3}}};
+
+// REQUIRES: the option table let only these names pass.
+template <class E, std::size_t N>
+E Choose(const std::array<Named<E>, N>& names, std::string_view name) {
+  for (const auto& [text, value] : names) {
+    if (text == name) return value;
+  }
+  ORRERY_CHECK(false, "the option table and the names of an enum differ");
+  return names.front().second;
+}
+template <class E, std::size_t N>
+std::string_view NameOf(const std::array<Named<E>, N>& names, E value) {
+  for (const auto& [text, candidate] : names) {
+    if (candidate == value) return text;
+  }
+  return "?";
+}
+
+struct PlanFlag {
+  std::string_view key;
+  bool workload::Plan::*member;
+};
+inline constexpr std::array<PlanFlag, 13> kPlanFlags = {
+    {{"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
+     {"overlap_param_gather", &workload::Plan::overlap_param_gather},
+     {"overlap_p2p", &workload::Plan::overlap_p2p},
+     {"grad_reduce_fp32", &workload::Plan::grad_reduce_fp32},
+     {"fused_bias_activation", &workload::Plan::fused_bias_activation},
+     {"fused_softmax", &workload::Plan::fused_softmax},
+     {"fused_adam", &workload::Plan::fused_adam},
+     {"align_grad_reduce", &workload::Plan::align_grad_reduce},
+     {"align_param_gather", &workload::Plan::align_param_gather},
+     {"recompute_flash", &workload::Plan::recompute_flash},
+     {"scatter_gather_p2p", &workload::Plan::scatter_gather_p2p},
+     {"batch_p2p_sync", &workload::Plan::batch_p2p_sync},
+     {"log_every_step", &workload::Plan::log_every_step}}};
+
+// Keys at the top of a job file that have a section of their own.
+inline std::span<const std::string_view> TopKeys() {
+  static constexpr std::array<std::string_view, 10> kKeys = {
+      "model", "cluster", "parallel",   "training", "framework_options",
+      "nccl",  "perturb", "simulation", "jobs",     "assume"};
+  return kKeys;
+}
+
+}  // namespace orrery::job

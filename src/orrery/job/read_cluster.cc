@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "orrery/base/text.h"
+#include "orrery/cluster/options.h"
+#include "orrery/formats/tree.h"
+#include "orrery/job/reader.h"
+
+namespace orrery::job {
+namespace {
+
+using cluster::DeviceSpec;
+using cluster::Spec;
+using formats::Node;
+
+struct IntField {
+  std::string_view key;
+  int Spec::*member;
+};
+constexpr std::array<IntField, 7> kInts = {
+    {{"gpus_per_node", &Spec::gpus_per_node},
+     {"gpus_per_nvlink_domain", &Spec::gpus_per_nvlink_domain},
+     {"nics_per_node", &Spec::nics_per_node},
+     {"nvlink_packet_bytes", &Spec::nvlink_packet_bytes},
+     {"nvlink_header_bytes", &Spec::nvlink_header_bytes},
+     {"nic_mtu_bytes", &Spec::nic_mtu_bytes},
+     {"nic_header_bytes", &Spec::nic_header_bytes}}};
+struct WholeField {
+  std::string_view key;
+  std::int64_t Spec::*member;
+};
+constexpr std::array<WholeField, 6> kWholes = {{{"nvlink_bandwidth", &Spec::nvlink_Bps},
+                                                {"nvlink_latency", &Spec::nvlink_latency},
+                                                {"pcie_bandwidth", &Spec::pcie_Bps},
+                                                {"pcie_latency", &Spec::pcie_latency},
+                                                {"nic_bandwidth", &Spec::nic_Bps},
+                                                {"nic_latency", &Spec::nic_latency}}};
+
+constexpr std::array<std::pair<std::string_view, cluster::Fabric>, 5> kFabrics = {
+    {{"none", cluster::Fabric::kNone},
+     {"infiniband", cluster::Fabric::kInfiniBand},
+     {"roce", cluster::Fabric::kRoce},
+     {"efa", cluster::Fabric::kEfa},
+     {"omnipath", cluster::Fabric::kOmniPath}}};
+constexpr std::array<std::pair<std::string_view, cluster::Arch>, 4> kArchs = {
+    {{"volta", cluster::Arch::kVolta},
+     {"ampere", cluster::Arch::kAmpere},
+     {"hopper", cluster::Arch::kHopper},
+     {"blackwell", cluster::Arch::kBlackwell}}};
+
+void ApplyCluster(const Section& section, Spec* spec) {
+  for (const IntField& field : kInts) {
+    if (section.Has(field.key)) spec->*field.member = static_cast<int>(section.Integer(field.key));
+  }
+  for (const WholeField& field : kWholes) {
+    if (section.Has(field.key)) spec->*field.member = section.Integer(field.key);
+  }
+  if (section.Has("fabric")) {
+    for (const auto& [name, fabric] : kFabrics) {
+      if (section.Text("fabric") == name) spec->fabric = fabric;
+    }
+  }
+  if (section.Has("rail_optimised")) spec->rail_optimised = section.Bool("rail_optimised");
+  if (section.Has("nodes_per_leaf")) {
+    spec->nodes_per_leaf = static_cast<int>(section.Integer("nodes_per_leaf"));
+  }
+  if (section.Has("oversubscription")) spec->oversubscription = section.Real("oversubscription");
+  if (section.Has("cpu_relative_speed")) {
+    spec->cpu_relative_speed = section.Real("cpu_relative_speed");
+  }
+  if (section.Has("cpu")) spec->cpu_is_amd = section.Text("cpu") == "amd";
+  if (section.Has("name")) spec->name = section.Text("name");
+}
+
+void ApplyDevice(const Section& section, DeviceSpec* device) {
+  if (section.Has("name")) device->name = section.Text("name");
+  if (section.Has("table")) device->table = section.Text("table");
+  if (section.Has("arch")) {
+    for (const auto& [name, arch] : kArchs) {
+      if (section.Text("arch") == name) device->arch = arch;
+    }
+  }
+  if (section.Has("sms")) device->sms = static_cast<int>(section.Integer("sms"));
+  if (section.Has("fp32")) device->fp32_flops = section.Real("fp32");
+  if (section.Has("tf32")) device->tf32_flops = section.Real("tf32");
+  if (section.Has("fp16")) device->fp16_flops = section.Real("fp16");
+  if (section.Has("fp8")) device->fp8_flops = section.Real("fp8");
+  if (section.Has("memory")) device->memory_bytes = section.Integer("memory");
+  if (section.Has("memory_bandwidth")) {
+    device->memory_bandwidth_Bps = section.Integer("memory_bandwidth");
+  }
+  if (section.Has("l2")) device->l2_bytes = section.Integer("l2");
+  if (section.Has("price_per_hour")) device->price_per_hour_usd = section.Real("price_per_hour");
+}
+
+Status CheckComplete(const std::string& where, const Section& section, const Section& device) {
+  for (const std::string_view key :
+       {"gpus_per_node", "nics_per_node", "pcie_bandwidth", "nic_bandwidth"}) {
+    if (section.Has(key)) continue;
+    return InvalidInput("{}: cluster.{} is missing; give it, or name a preset to start from", where,
+                        key);
+  }
+  for (const std::string_view key :
+       {"name", "arch", "sms", "fp32", "fp16", "memory", "memory_bandwidth", "l2"}) {
+    if (device.Has(key)) continue;
+    return InvalidInput("{}: cluster.device.{} is missing; give it, or name a preset to start from",
+                        where, key);
+  }
+  return {};
+}
+
+Result<Spec> ReadFields(const Source& source, const Node& node, std::vector<std::string>* assumed) {
+  constexpr std::array<std::string_view, 1> kOthers = {"device"};
+  ORRERY_ASSIGN_OR_RETURN(const Section section, Section::Read(*source.document, node,
+                                                               cluster::ClusterOptions(), kOthers));
+  Section device(cluster::DeviceOptions());
+  const Node* device_node = node.Find("device");
+  if (device_node != nullptr) {
+    ORRERY_ASSIGN_OR_RETURN(
+        device, Section::Read(*source.document, *device_node, cluster::DeviceOptions()));
+  }
+  Spec spec;
+  if (const Setting* preset = section.Find("preset")) {
+    Result<Spec> found = cluster::FindPreset(Printable(section.Text("preset")));
+    if (!found.ok()) {
+      return std::move(found).TakeStatus().In(preset->where + ": cluster.preset");
+    }
+    spec = *std::move(found);
+  } else {
+    ORRERY_RETURN_IF_ERROR(CheckComplete(source.Where(node), section, device));
+    spec.name = "inline cluster";
+    // A definition without NVLink keys has none; otherwise the node is the domain.
+    spec.gpus_per_nvlink_domain =
+        section.Has("nvlink_bandwidth") ? static_cast<int>(section.Integer("gpus_per_node")) : 1;
+    spec.nvlink_packet_bytes = 128;
+    spec.sources = {source.name()};
+    assumed->push_back(
+        "cluster: what the definition leaves out is 0 (latencies, headers), InfiniBand, "
+        "rail-optimised, 32 hosts a leaf, no oversubscription, Intel hosts");
+  }
+  ApplyCluster(section, &spec);
+  ApplyDevice(device, &spec.device);
+  if (Status status = cluster::Validate(spec); !status.ok()) {
+    return std::move(status).In(source.Where(node) + ": cluster");
+  }
+  return spec;
+}
+
+Result<Spec> ReadFile(const Source& source, const std::string& name, const std::string& where,
+                      std::vector<std::string>* assumed) {
+  const std::string path = source.Path(name);
+  Result<formats::Document> document = formats::ReadDocument(path);
+  if (!document.ok()) return std::move(document).TakeStatus().In(where + ": cluster");
+  const Source inner{&*document, source.folder};
+  return ReadFields(inner, document->root, assumed);
+}
+
+}  // namespace
+
+Result<Spec> ReadCluster(const Source& source, const Node* node,
+                         std::vector<std::string>* assumed) {
+  if (node == nullptr || node->kind == Node::Kind::kNull) {
+    return InvalidInput("{}: cluster is missing; name a preset ('orrery list clusters') or a file",
+                        source.name());
+  }
+  if (node->kind != Node::Kind::kScalar) return ReadFields(source, *node, assumed);
+  if (LooksLikeFile(node->text)) {
+    return ReadFile(source, node->text, source.Where(*node), assumed);
+  }
+  Result<Spec> spec = cluster::FindPreset(Printable(node->text));
+  if (!spec.ok()) return std::move(spec).TakeStatus().In(source.Where(*node) + ": cluster");
+  return spec;
+}
+
+}  // namespace orrery::job

@@ -1,0 +1,342 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/collective/collective.h"
+#include "orrery/engine/options.h"
+#include "orrery/job/job.h"
+#include "orrery/job/plan_keys.h"
+#include "orrery/job/reader.h"
+#include "orrery/job/settings.h"
+#include "orrery/job/tables.h"
+#include "orrery/network/network.h"
+
+namespace orrery::job {
+namespace {
+
+using formats::Document;
+using formats::Field;
+using formats::Node;
+
+constexpr std::size_t kMaxJobs = 1000;
+
+std::string FolderOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
+// A key that stands one level too high: "tp" at the top is parallel.tp.
+Status CheckTopKeys(const Source& source, const Node& root) {
+  if (root.kind == Node::Kind::kNull) {
+    return InvalidInput("{}: the file is empty; it needs model, cluster and training",
+                        source.name());
+  }
+  if (root.kind != Node::Kind::kMap) {
+    return InvalidInput("{}: a job file is made of keys with values, such as 'model: llama3-70b'",
+                        source.Where(root));
+  }
+  constexpr std::array<std::string_view, 3> kNetworks = {"flow", "loggops", "packet"};
+  for (const Field& field : root.fields) {
+    const auto& keys = TopKeys();
+    if (std::find(keys.begin(), keys.end(), field.key) != keys.end()) continue;
+    if (FindOption(TopOptions().options, field.key) != nullptr) continue;
+    const std::string where = source.document->Where(root, field);
+    if (std::find(kNetworks.begin(), kNetworks.end(), field.key) != kNetworks.end()) {
+      return InvalidInput("{}: {}: the network '{}' and its options are not built yet", where,
+                          field.key, field.key);
+    }
+    for (const OptionTable* table : Tables()) {
+      if (table->path.empty() || FindOption(table->options, field.key) == nullptr) continue;
+      return InvalidInput("{}: the key '{}' belongs into a section: {}", where, field.key,
+                          FullName(*table, field.key));
+    }
+    std::vector<std::string_view> valid(keys.begin(), keys.end());
+    for (const Option& option : TopOptions().options) valid.push_back(option.name);
+    return InvalidInput("{}: {}", where, UnknownName("key", Printable(field.key), valid));
+  }
+  return {};
+}
+
+Status ReadAssume(const Source& source, const Node* node, std::vector<std::string>* assumed) {
+  if (node == nullptr || node->kind == Node::Kind::kNull) return {};
+  if (node->kind == Node::Kind::kScalar) {
+    assumed->push_back(node->text);
+    return {};
+  }
+  for (const Node& item : node->items) {
+    if (item.kind != Node::Kind::kScalar) {
+      return InvalidInput("{}: assume takes texts", source.Where(item));
+    }
+    assumed->push_back(item.text);
+  }
+  if (node->kind == Node::Kind::kMap) {
+    return InvalidInput("{}: assume takes a list of texts", source.Where(*node));
+  }
+  return {};
+}
+
+Status ReadNccl(const Source& source, const Node* node, Job* job) {
+  if (node != nullptr && node->kind != Node::Kind::kMap && node->kind != Node::Kind::kNull) {
+    return InvalidInput("{}: nccl takes variables with values, such as NCCL_ALGO: Ring",
+                        source.Where(*node));
+  }
+  if (node != nullptr) {
+    for (const Field& field : node->fields) {
+      if (field.value.kind != Node::Kind::kScalar) {
+        return InvalidInput("{}: nccl.{} takes one value", source.Where(field.value),
+                            Printable(field.key));
+      }
+      job->nccl.emplace_back(field.key, field.value.text);
+      const std::span<const std::pair<std::string, std::string>> one(&job->nccl.back(), 1);
+      Result<collective::Environment> parsed = collective::ParseEnvironment(one);
+      if (!parsed.ok()) {
+        return std::move(parsed).TakeStatus().In(source.document->Where(*node, field) + ": nccl");
+      }
+    }
+  }
+  Result<collective::Environment> all = collective::ParseEnvironment(job->nccl);
+  if (!all.ok()) return std::move(all).TakeStatus().In(source.name() + ": nccl");
+  const bool versioned = std::any_of(job->nccl.begin(), job->nccl.end(), [](const auto& variable) {
+    return variable.first == "NCCL_VERSION";
+  });
+  if (!versioned) {
+    job->assumed.push_back(fmt::format("nccl: version {}.{}.{}", all->version / 10000,
+                                       all->version / 100 % 100, all->version % 100));
+  }
+  for (const std::string& name : all->not_modelled) {
+    job->assumed.push_back(fmt::format("nccl.{}: noted, but not modelled", name));
+  }
+  return {};
+}
+
+Status ReadSimulation(const Source& source, const Node& root, const ReadOptions& options,
+                      Job* job) {
+  Section section(engine::SimulationOptions());
+  if (const Node* node = root.Find("simulation")) {
+    ORRERY_ASSIGN_OR_RETURN(section,
+                            Section::Read(*source.document, *node, engine::SimulationOptions()));
+  }
+  if (section.Has("iterations")) {
+    job->engine.iterations = static_cast<int>(section.Integer("iterations"));
+  }
+  job->engine.seed =
+      options.seed ? *options.seed : static_cast<std::uint64_t>(section.Integer("seed"));
+  job->engine.fold = options.fold;
+  job->engine.threads = options.threads;
+  return {};
+}
+
+Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
+  const std::string name = options.network ? *options.network : top.Text("network");
+  Result<std::unique_ptr<network::Network>> found = network::Create(Printable(name));
+  if (!found.ok()) {
+    return std::move(found).TakeStatus().In(options.network ? "--network" : top.Where("network"));
+  }
+  job->network = name;
+  return {};
+}
+
+// Enough hosts for all ranks, or the ones given if they suffice.
+Status SizeCluster(const Source& source, const Section& top, Job* job) {
+  const auto per_node = static_cast<std::int64_t>(job->cluster.gpus_per_node);
+  const auto ranks = static_cast<std::int64_t>(job->ranks());
+  const std::int64_t needed = (ranks + per_node - 1) / per_node;
+  if (!top.Has("nodes")) {
+    job->cluster.nodes = static_cast<int>(needed);
+    job->assumed.push_back(fmt::format("nodes: {}, what the plan's {} GPUs need",
+                                       HumanCount(needed), HumanCount(ranks)));
+    return cluster::Validate(job->cluster).In(source.name());
+  }
+  job->cluster.nodes = static_cast<int>(top.Integer("nodes"));
+  if (needed > job->cluster.nodes) {
+    const workload::Plan& plan = job->workloads.front().plan;
+    const std::string sum =
+        job->workloads.size() > 1
+            ? fmt::format("the {} jobs need", job->workloads.size())
+            : fmt::format("the plan needs tp {} · pp {} · dp {} =", plan.tp, plan.pp, plan.dp);
+    return InvalidInput(
+        "{}: {} {} GPUs, but {} nodes of {} have {}; use {} nodes or a smaller plan",
+        top.Where("nodes"), sum, HumanCount(ranks), HumanCount(job->cluster.nodes), per_node,
+        HumanCount(per_node * job->cluster.nodes), HumanCount(needed));
+  }
+  if (ranks < per_node * job->cluster.nodes) {
+    job->assumed.push_back(fmt::format("{} of the cluster's {} GPUs stay idle",
+                                       HumanCount(per_node * job->cluster.nodes - ranks),
+                                       HumanCount(per_node * job->cluster.nodes)));
+  }
+  return cluster::Validate(job->cluster).In(top.Where("nodes"));
+}
+
+// One entry of `jobs`: a file or an inline job, placed.
+class EntryReader {
+ public:
+  EntryReader(const Source& outer, Job* job) : outer_(outer), job_(job) {}
+
+  Status Read(const Node& item) {
+    constexpr std::array<std::string_view, 1> kOthers = {"job"};
+    ORRERY_ASSIGN_OR_RETURN(const Section entry,
+                            Section::Read(*outer_.document, item, JobEntryOptions(), kOthers));
+    const Node* inline_job = item.Find("job");
+    const std::string where = outer_.Where(item);
+    if (!entry.Has("name")) return InvalidInput("{}: jobs: an entry needs a name", where);
+    const std::string name = entry.Text("name");
+    if (!names_.insert(name).second) {
+      return InvalidInput("{}: another job has this name; choose one for each",
+                          entry.Where("name"));
+    }
+    if (entry.Has("file") == (inline_job != nullptr)) {
+      return InvalidInput("{}: jobs: an entry needs either a file or a job", where);
+    }
+    ORRERY_ASSIGN_OR_RETURN(Workload workload, entry.Has("file")
+                                                   ? ReadFile(entry, name)
+                                                   : ReadOne(outer_, *inline_job, name));
+    workload.name = name;
+    ORRERY_RETURN_IF_ERROR(Place(entry, &workload));
+    job_->workloads.push_back(std::move(workload));
+    return {};
+  }
+
+ private:
+  Result<Workload> ReadFile(const Section& entry, const std::string& name) {
+    const std::string path = outer_.Path(entry.Text("file"));
+    Result<Document> document = formats::ReadDocument(path);
+    if (!document.ok()) return std::move(document).TakeStatus().In(entry.Where("file"));
+    return ReadOne(Source{&*document, FolderOf(path)}, document->root, name);
+  }
+
+  Result<Workload> ReadOne(const Source& source, const Node& root, const std::string& name) {
+    ORRERY_RETURN_IF_ERROR(CheckTopKeys(source, root));
+    std::vector<std::string> ignored;
+    for (const std::string_view key :
+         {"cluster", "nodes", "network", "nccl", "perturb", "simulation"}) {
+      if (root.Find(key) != nullptr) ignored.emplace_back(key);
+    }
+    if (const Node* jobs = root.Find("jobs")) {
+      return InvalidInput("{}: a job inside `jobs` cannot hold jobs again", source.Where(*jobs));
+    }
+    std::vector<std::string> assumed;
+    ORRERY_RETURN_IF_ERROR(ReadAssume(source, root.Find("assume"), &assumed));
+    if (!ignored.empty()) {
+      assumed.push_back(fmt::format("{} of its own file are not used, the outer file's are",
+                                    fmt::join(ignored, ", ")));
+    }
+    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, std::nullopt, &assumed));
+    for (const std::string& line : assumed) {
+      job_->assumed.push_back(fmt::format("job {}: {}", name, line));
+    }
+    return workload;
+  }
+
+  static Status Place(const Section& entry, Workload* workload) {
+    const std::string kind = entry.Text("placement");
+    if (kind == "random") workload->placement = cluster::PlacementKind::kRandom;
+    if (kind == "explicit") workload->placement = cluster::PlacementKind::kExplicit;
+    if ((kind == "explicit") != entry.Has("devices")) {
+      return InvalidInput("{}: devices go with placement: explicit, and only with it",
+                          entry.Where(entry.Has("devices") ? "devices" : "placement"));
+    }
+    if (kind != "explicit") return {};
+    const OptionValue devices = entry.Value("devices");
+    for (const std::int64_t device : std::get<std::vector<std::int64_t>>(devices)) {
+      workload->devices.emplace_back(static_cast<std::size_t>(device));
+    }
+    return {};
+  }
+
+  const Source& outer_;
+  Job* job_;
+  std::set<std::string> names_;
+};
+
+Status ReadJobs(const Source& source, const Node& root, const Node& list, Job* job) {
+  if (list.kind != Node::Kind::kList || list.items.empty() || list.items.size() > kMaxJobs) {
+    return InvalidInput("{}: jobs takes a list of 1 to {} entries", source.Where(list), kMaxJobs);
+  }
+  for (const std::string_view key :
+       {"model", "framework", "parallel", "training", "framework_options", "schedule"}) {
+    if (const Node* stray = root.Find(key)) {
+      return InvalidInput("{}: {} stands beside jobs; it belongs into the jobs' own files",
+                          source.Where(*stray), key);
+    }
+  }
+  EntryReader reader(source, job);
+  for (const Node& item : list.items) ORRERY_RETURN_IF_ERROR(reader.Read(item));
+  return {};
+}
+
+Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folder,
+                              const ReadOptions& options) {
+  const Source source{&document, folder};
+  const Node& root = document.root;
+  ORRERY_RETURN_IF_ERROR(CheckTopKeys(source, root));
+  ORRERY_ASSIGN_OR_RETURN(const Section top,
+                          Section::Read(document, root, TopOptions(), TopKeys()));
+  Job job;
+  job.source = source.name();
+  ORRERY_RETURN_IF_ERROR(ReadAssume(source, root.Find("assume"), &job.assumed));
+  if (root.Find("cluster") == nullptr && root.Find("jobs") == nullptr &&
+      root.Find("model") == nullptr) {
+    return InvalidInput("{}: model is missing; is this a job file?", source.name());
+  }
+  if (const Node* jobs = root.Find("jobs")) {
+    ORRERY_ASSIGN_OR_RETURN(job.cluster, ReadCluster(source, root.Find("cluster"), &job.assumed));
+    ORRERY_RETURN_IF_ERROR(ReadJobs(source, root, *jobs, &job));
+  } else {
+    // The model first: of several things missing it is the one a newcomer looks for.
+    std::vector<std::string> ignored;
+    ORRERY_RETURN_IF_ERROR(ReadModel(source, root.Find("model"), &ignored).status());
+    ORRERY_ASSIGN_OR_RETURN(job.cluster, ReadCluster(source, root.Find("cluster"), &job.assumed));
+    std::optional<std::size_t> gpus;
+    if (top.Has("nodes")) {
+      gpus = static_cast<std::size_t>(top.Integer("nodes")) *
+             static_cast<std::size_t>(job.cluster.gpus_per_node);
+    }
+    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, gpus, &job.assumed));
+    job.workloads.push_back(std::move(workload));
+  }
+  ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
+  ORRERY_RETURN_IF_ERROR(ReadNetwork(top, options, &job));
+  ORRERY_RETURN_IF_ERROR(ReadNccl(source, root.Find("nccl"), &job));
+  ORRERY_RETURN_IF_ERROR(ReadSimulation(source, root, options, &job));
+  ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, root.Find("perturb"), &job));
+  SaveConfiguration(&job);
+  return job;
+}
+
+}  // namespace
+
+std::size_t Job::ranks() const {
+  std::size_t sum = 0;
+  for (const Workload& workload : workloads) sum += static_cast<std::size_t>(workload.plan.ranks());
+  return sum;
+}
+
+Result<Job> ReadJobText(std::string_view text, const std::string& name, const std::string& folder,
+                        const ReadOptions& options) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool json =
+      first != std::string_view::npos && text[first] == '{' &&
+      text.find_first_not_of(" \t\r\n", first + 1) != std::string_view::npos &&
+      (text[text.find_first_not_of(" \t\r\n", first + 1)] == '"' || name.ends_with(".json"));
+  ORRERY_ASSIGN_OR_RETURN(Document document,
+                          json ? formats::ParseJson(text, name) : formats::ParseYaml(text, name));
+  for (const std::string& assignment : options.set) {
+    ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
+  }
+  return ReadDocumentAsJob(document, folder, options);
+}
+
+Result<Job> ReadJob(const std::string& path, const ReadOptions& options) {
+  const formats::Limits limits;
+  ORRERY_ASSIGN_OR_RETURN(const std::string text,
+                          ReadFile(path, static_cast<std::int64_t>(limits.bytes)));
+  return ReadJobText(text, path, FolderOf(path), options);
+}
+
+}  // namespace orrery::job

@@ -1,0 +1,156 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <array>
+
+#include "orrery/base/text.h"
+#include "orrery/job/reader.h"
+#include "orrery/workload/options.h"
+
+namespace orrery::job {
+namespace {
+
+using formats::Node;
+using workload::Model;
+
+bool IsFolder(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+Result<Model> FindOrRead(const Source& source, const std::string& name, const std::string& where) {
+  Result<Model> model = [&]() -> Result<Model> {
+    if (!LooksLikeFile(name)) return workload::FindModel(Printable(name));
+    std::string path = source.Path(name);
+    if (IsFolder(path)) path += "/config.json";
+    return workload::ReadHuggingFaceConfig(path);
+  }();
+  if (!model.ok()) return std::move(model).TakeStatus().In(where + ": model");
+  return model;
+}
+
+struct Field {
+  std::string_view key;
+  std::int64_t Model::*member;
+};
+constexpr std::array<Field, 8> kSizes = {{{"layers", &Model::layers},
+                                          {"hidden", &Model::hidden},
+                                          {"heads", &Model::heads},
+                                          {"kv_heads", &Model::kv_heads},
+                                          {"head_dim", &Model::head_dim},
+                                          {"ffn_hidden", &Model::ffn_hidden},
+                                          {"vocab", &Model::vocab},
+                                          {"max_position", &Model::max_position}}};
+
+void ApplyKinds(const Section& section, Model* model) {
+  if (section.Has("norm")) {
+    model->norm =
+        section.Text("norm") == "rmsnorm" ? workload::Norm::kRmsNorm : workload::Norm::kLayerNorm;
+  }
+  if (section.Has("activation")) {
+    model->activation = section.Text("activation") == "swiglu" ? workload::Activation::kSwiglu
+                                                               : workload::Activation::kGelu;
+  }
+  if (section.Has("position")) {
+    model->position = section.Text("position") == "rotary" ? workload::Position::kRotary
+                                                           : workload::Position::kLearned;
+  }
+  if (section.Has("tied_embeddings")) model->tied_embeddings = section.Bool("tied_embeddings");
+  if (section.Has("attention_bias")) model->attention_bias = section.Bool("attention_bias");
+  if (section.Has("mlp_bias")) model->mlp_bias = section.Bool("mlp_bias");
+  if (section.Has("dropout")) model->dropout = section.Real("dropout");
+}
+
+// Shapes that follow from others when the user leaves them out.
+void Derive(const Section& section, bool preset, Model* model) {
+  const bool reshaped = section.Has("hidden") || section.Has("heads");
+  if (!section.Has("kv_heads") && (!preset || section.Has("heads"))) {
+    model->kv_heads = model->heads;
+  }
+  if (!section.Has("head_dim") && reshaped && model->heads > 0) {
+    model->head_dim = model->hidden / model->heads;
+  }
+  if (!section.Has("ffn_hidden") && (!preset || section.Has("hidden"))) {
+    model->ffn_hidden = 4 * model->hidden;
+  }
+}
+
+Status CheckComplete(const Source& source, const Node& node, const Section& section) {
+  for (const std::string_view key : {"layers", "hidden", "heads", "vocab"}) {
+    if (section.Has(key)) continue;
+    return InvalidInput("{}: model.{} is missing; give it, or name a preset to start from",
+                        source.Where(node), key);
+  }
+  return {};
+}
+
+void SayAssumed(const Section& section, std::vector<std::string>* assumed) {
+  std::vector<std::string> filled;
+  const auto say = [&](std::string_view key, std::string_view value) {
+    if (!section.Has(key)) filled.push_back(fmt::format("{} {}", key, value));
+  };
+  say("norm", "layernorm");
+  say("activation", "gelu");
+  say("position", "learned");
+  say("tied_embeddings", "true");
+  say("attention_bias", "true");
+  say("mlp_bias", "true");
+  if (filled.empty()) return;
+  assumed->push_back(fmt::format("model: not said, so as in GPT: {}", fmt::join(filled, ", ")));
+}
+
+Result<Model> ReadInline(const Source& source, const Node& node,
+                         std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(*source.document, node, workload::ModelOptions()));
+  Model model;
+  const bool preset = section.Has("preset");
+  if (preset) {
+    ORRERY_ASSIGN_OR_RETURN(
+        model, FindOrRead(source, section.Text("preset"), section.Find("preset")->where));
+  } else {
+    ORRERY_RETURN_IF_ERROR(CheckComplete(source, node, section));
+    SayAssumed(section, assumed);
+    model.name = "inline model";
+    model.source = source.name();
+  }
+  for (const Field& field : kSizes) {
+    if (section.Has(field.key)) model.*field.member = section.Integer(field.key);
+  }
+  if (!preset && !section.Has("max_position")) model.max_position = 1 << 20;
+  ApplyKinds(section, &model);
+  Derive(section, preset, &model);
+  if (section.Has("name")) model.name = section.Text("name");
+  return model;
+}
+
+}  // namespace
+
+bool LooksLikeFile(std::string_view text) {
+  return text.find('/') != std::string_view::npos || text.ends_with(".json") ||
+         text.ends_with(".yaml") || text.ends_with(".yml");
+}
+
+std::string Source::Path(const std::string& relative) const {
+  if (relative.starts_with('/') || folder.empty()) return relative;
+  return folder + "/" + relative;
+}
+
+Result<Model> ReadModel(const Source& source, const Node* node, std::vector<std::string>* assumed) {
+  if (node == nullptr || node->kind == Node::Kind::kNull) {
+    return InvalidInput(
+        "{}: model is missing; name a preset ('orrery list models') or a Hugging Face config.json",
+        source.name());
+  }
+  if (node->kind == Node::Kind::kScalar) {
+    return FindOrRead(source, node->text, source.Where(*node));
+  }
+  ORRERY_ASSIGN_OR_RETURN(Model model, ReadInline(source, *node, assumed));
+  if (Status status = workload::Validate(model); !status.ok()) {
+    return std::move(status).In(source.Where(*node) + ": model");
+  }
+  return model;
+}
+
+}  // namespace orrery::job

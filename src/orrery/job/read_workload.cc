@@ -1,0 +1,212 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "orrery/base/text.h"
+#include "orrery/job/frameworks.h"
+#include "orrery/job/plan_keys.h"
+#include "orrery/job/reader.h"
+#include "orrery/job/tables.h"
+#include "orrery/workload/options.h"
+
+namespace orrery::job {
+namespace {
+
+using formats::Node;
+using workload::Plan;
+
+// The sections that a plan comes from.
+struct Sections {
+  Section top, parallel, training, framework;
+};
+
+Result<Sections> ReadSections(const Source& source, const Node& root) {
+  const auto section = [&](const OptionTable& table) -> Result<Section> {
+    const Node* node = root.Find(table.path);
+    if (node == nullptr) return Section(table);
+    return Section::Read(*source.document, *node, table);
+  };
+  ORRERY_ASSIGN_OR_RETURN(Section top,
+                          Section::Read(*source.document, root, TopOptions(), TopKeys()));
+  ORRERY_ASSIGN_OR_RETURN(Section parallel, section(workload::ParallelOptions()));
+  ORRERY_ASSIGN_OR_RETURN(Section training, section(workload::TrainingOptions()));
+  ORRERY_ASSIGN_OR_RETURN(Section framework, section(workload::FrameworkOptions()));
+  for (const std::string_view key : {"global_batch", "seq_len"}) {
+    if (training.Has(key)) continue;
+    return InvalidInput("{}: training.{} is missing; it decides what a step is", source.name(),
+                        key);
+  }
+  return Sections{std::move(top), std::move(parallel), std::move(training), std::move(framework)};
+}
+
+Status ReadParallel(const Source& source, const Sections& sections, std::optional<std::size_t> gpus,
+                    Plan* plan, std::vector<std::string>* assumed) {
+  const Section& parallel = sections.parallel;
+  plan->tp = static_cast<int>(parallel.Integer("tp"));
+  plan->pp = static_cast<int>(parallel.Integer("pp"));
+  plan->vpp = static_cast<int>(parallel.Integer("vpp"));
+  plan->sequence_parallel = parallel.Bool("sequence_parallel");
+  if (parallel.Has("microbatch_group")) {
+    plan->microbatch_group = static_cast<int>(parallel.Integer("microbatch_group"));
+  }
+  for (const auto& [key, what] : {std::pair{"cp", "context"}, std::pair{"ep", "expert"}}) {
+    if (parallel.Integer(key) == 1) continue;
+    return InvalidInput("{}: {} parallelism is not built yet; use 1", parallel.Where(key), what);
+  }
+  if (const Setting* layers = parallel.Find("layers_per_stage")) {
+    if (const auto* list = std::get_if<std::vector<std::int64_t>>(&layers->value)) {
+      plan->layers_per_stage.assign(list->begin(), list->end());
+    }
+  }
+  if (parallel.Has("dp")) {
+    plan->dp = static_cast<int>(parallel.Integer("dp"));
+    return {};
+  }
+  const std::int64_t replica = std::int64_t{plan->tp} * plan->pp;
+  if (gpus) {
+    const auto offered = static_cast<std::int64_t>(*gpus);
+    if (offered < replica || offered % replica != 0) {
+      return InvalidInput(
+          "{}: parallel.dp is missing and does not follow: {} GPUs are no multiple of tp {} · pp "
+          "{} "
+          "= {}; give dp or change nodes",
+          source.name(), offered, plan->tp, plan->pp, replica);
+    }
+    plan->dp = static_cast<int>(offered / replica);
+  }
+  assumed->push_back(gpus ? fmt::format("parallel.dp: {}, all that the cluster's {} GPUs leave",
+                                        plan->dp, HumanCount(static_cast<std::int64_t>(*gpus)))
+                          : "parallel.dp: 1, since neither dp nor nodes is given");
+  return {};
+}
+
+void ReadTraining(const Section& training, Plan* plan) {
+  plan->global_batch = training.Integer("global_batch");
+  plan->micro_batch = training.Integer("micro_batch");
+  plan->seq_len = training.Integer("seq_len");
+  plan->precision = Choose(kPrecisions, training.Text("precision"));
+  plan->recompute = Choose(kRecomputes, training.Text("recompute"));
+  plan->sharding = Choose(kShardings, training.Text("sharding"));
+}
+
+// The framework's defaults, then what the user set; what is left of the defaults is said.
+void ReadFramework(const Section& section, const Framework& framework, bool versioned, Plan* plan,
+                   std::vector<std::string>* assumed) {
+  framework.defaults(plan);
+  std::vector<std::string> defaults;
+  if (section.Has("attention")) {
+    plan->attention = Choose(kAttentions, section.Text("attention"));
+  } else {
+    // Flash kernels exist for 16-bit types only.
+    if (plan->precision == workload::Precision::kFp32) {
+      plan->attention = workload::AttentionBackend::kUnfused;
+    }
+    defaults.push_back(fmt::format("attention {}", NameOf(kAttentions, plan->attention)));
+  }
+  for (const PlanFlag& flag : kPlanFlags) {
+    if (section.Has(flag.key)) {
+      plan->*flag.member = section.Bool(flag.key);
+    } else if (plan->*flag.member) {
+      defaults.emplace_back(flag.key);
+    } else {
+      defaults.push_back(fmt::format("no {}", flag.key));
+    }
+  }
+  if (section.Has("bucket_elements")) plan->bucket_elements = section.Integer("bucket_elements");
+  if (defaults.empty()) return;
+  assumed->push_back(fmt::format("framework: {}{}, whose defaults are: {}", framework.name,
+                                 versioned ? "" : " (no version was given)",
+                                 fmt::join(defaults, ", ")));
+}
+
+Status ReadSchedule(const Sections& sections, Plan* plan, std::vector<std::string>* assumed) {
+  using workload::Schedule;
+  if (const Setting* schedule = sections.top.Find("schedule")) {
+    Result<Schedule> found = workload::FindSchedule(Printable(sections.top.Text("schedule")));
+    if (!found.ok()) return std::move(found).TakeStatus().In(schedule->where + ": schedule");
+    plan->schedule = *found;
+    return {};
+  }
+  plan->schedule = plan->vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
+  if (plan->pp > 1) {
+    assumed->push_back(fmt::format(
+        "schedule: {}", workload::Schedules()[static_cast<std::size_t>(plan->schedule)].name));
+  }
+  return {};
+}
+
+// Choices that the user left open and that move the answer.
+void SayAssumed(const Sections& sections, const Workload& workload,
+                std::vector<std::string>* assumed) {
+  const Plan& plan = workload.plan;
+  const Section& training = sections.training;
+  const auto open = [&](const Section& section, std::string_view key, std::string_view why) {
+    if (section.Has(key)) return;
+    const Option* option = FindOption(section.table().options, key);
+    assumed->push_back(
+        fmt::format("{}: {}{}", FullName(section.table(), key), option->fallback, why));
+  };
+  open(training, "micro_batch", "");
+  open(training, "precision", "");
+  open(training, "recompute", "");
+  if (plan.dp > 1) open(training, "sharding", ": every replica keeps the whole optimizer state");
+  if (plan.tp > 1) open(sections.parallel, "sequence_parallel", "");
+  if (plan.schedule == workload::Schedule::k1f1bInterleaved && plan.microbatch_group == 0) {
+    assumed->push_back(fmt::format("parallel.microbatch_group: {}, as pp", plan.pp));
+  }
+  if (!plan.layers_per_stage.empty()) return;
+  const Result<std::vector<int>> layers = workload::LayersPerChunk(workload.model, plan);
+  if (layers.ok() &&
+      std::any_of(layers->begin(), layers->end(), [&](int n) { return n != layers->front(); })) {
+    assumed->push_back(fmt::format(
+        "parallel.layers_per_stage: auto gives [{}], embedding and loss counted as a layer each",
+        fmt::join(*layers, ", ")));
+  }
+}
+
+// A plan that a rule refuses: the message begins with the key, whose place is put before it.
+Status Located(const Source& source, const Sections& sections, const Status& status) {
+  const std::string& message = status.message();
+  const std::string_view key = std::string_view(message).substr(0, message.find(':'));
+  for (const Section* section : {&sections.parallel, &sections.training, &sections.framework}) {
+    for (const Option& option : section->table().options) {
+      if (FullName(section->table(), option.name) != key) continue;
+      if (const Setting* setting = section->Find(option.name)) {
+        return Status(status).In(setting->where);
+      }
+    }
+  }
+  return Status(status).In(source.name());
+}
+
+}  // namespace
+
+Result<Workload> ReadWorkload(const Source& source, const Node& root,
+                              std::optional<std::size_t> gpus, std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(const Sections sections, ReadSections(source, root));
+  Workload workload;
+  ORRERY_ASSIGN_OR_RETURN(workload.model, ReadModel(source, root.Find("model"), assumed));
+  workload.name = workload.model.name;
+  const std::string name = sections.top.Text("framework");
+  Result<const Framework*> framework = FindFramework(name);
+  if (!framework.ok()) {
+    return std::move(framework).TakeStatus().In(sections.top.Where("framework"));
+  }
+  workload.framework = (*framework)->name;
+  workload.optimizer = sections.training.Text("optimizer");
+  Plan& plan = workload.plan;
+  ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
+  ReadTraining(sections.training, &plan);
+  ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos, &plan,
+                assumed);
+  ORRERY_RETURN_IF_ERROR(ReadSchedule(sections, &plan, assumed));
+  if (Status status = workload::Validate(workload.model, plan); !status.ok()) {
+    return Located(source, sections, status);
+  }
+  SayAssumed(sections, workload, assumed);
+  return workload;
+}
+
+}  // namespace orrery::job

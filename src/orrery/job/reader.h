@@ -1,0 +1,43 @@
+// The parts of reading a job file: one function per section. Internal to `job`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/status.h"
+#include "orrery/cluster/cluster.h"
+#include "orrery/formats/tree.h"
+#include "orrery/job/job.h"
+#include "orrery/job/settings.h"
+#include "orrery/workload/model.h"
+
+namespace orrery::job {
+
+// A document and where its relative paths start.
+struct Source {
+  const formats::Document* document = nullptr;
+  std::string folder;
+
+  const std::string& name() const { return document->sources.front(); }
+  std::string Where(const formats::Node& node) const { return document->Where(node); }
+  std::string Path(const std::string& relative) const;
+};
+
+// True for "a.yaml", "dir/config.json", "./x": a file, not a preset's name.
+bool LooksLikeFile(std::string_view text);
+
+// The preset, file or inline fields under `model`; `node` is null when the key is missing.
+Result<workload::Model> ReadModel(const Source& source, const formats::Node* node,
+                                  std::vector<std::string>* assumed);
+// The cluster without its number of nodes.
+Result<cluster::Spec> ReadCluster(const Source& source, const formats::Node* node,
+                                  std::vector<std::string>* assumed);
+// Model, framework, parallel, training, schedule. `gpus` is what the cluster offers when that is
+// known: it gives dp when the file does not.
+Result<Workload> ReadWorkload(const Source& source, const formats::Node& root,
+                              std::optional<std::size_t> gpus, std::vector<std::string>* assumed);
+Status ReadPerturbations(const Source& source, const formats::Node* node, Job* job);
+
+}  // namespace orrery::job

@@ -1,0 +1,175 @@
+#include "orrery/job/simulate.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "orrery/base/hash.h"
+#include "orrery/base/text.h"
+#include "orrery/cluster/cluster.h"
+#include "orrery/collective/collective.h"
+#include "orrery/compute/compute.h"
+#include "orrery/engine/engine.h"
+#include "orrery/engine/prices.h"
+#include "orrery/graph/verify.h"
+#include "orrery/job/describe.h"
+#include "orrery/memory/memory.h"
+#include "orrery/results/timeline.h"
+#include "orrery/workload/generator.h"
+
+namespace orrery::job {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// All that prices depend on: cluster, GPU, network library. Addresses inside are stable.
+struct Machine {
+  cluster::Cluster cluster;
+  compute::CostModel compute;
+  std::optional<collective::Planner> planner;
+  std::optional<engine::PriceCache> prices;
+};
+
+Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOptions& options) {
+  ORRERY_ASSIGN_OR_RETURN(cluster::Cluster cluster, cluster::Cluster::Build(job.cluster));
+  compute::Options compute_options;
+  compute_options.measured_database = options.measured_database;
+  if (!options.measured_database.empty()) {
+    for (const cluster::Preset& preset : cluster::Presets()) {
+      ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec, cluster::FindPreset(preset.name));
+      compute_options.references.push_back(spec.device);
+    }
+  }
+  ORRERY_ASSIGN_OR_RETURN(compute::CostModel compute,
+                          compute::CostModel::Create(job.cluster.device, compute_options));
+  ORRERY_ASSIGN_OR_RETURN(const collective::Environment environment,
+                          collective::ParseEnvironment(job.nccl));
+  auto machine =
+      std::unique_ptr<Machine>(new Machine{std::move(cluster), std::move(compute), {}, {}});
+  machine->planner.emplace(machine->cluster, environment);
+  machine->prices.emplace(machine->compute, *machine->planner);
+  return machine;
+}
+
+std::string MachineKey(const Job& job, const SimulateOptions& options) {
+  return MachineText(job) + "\n" + options.measured_database;
+}
+
+std::int64_t PeakResidentBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace
+
+struct Caches::Impl {
+  workload::Generator generator;
+  std::string key;
+  std::unique_ptr<Machine> machine;
+};
+
+Caches::Caches() : impl_(std::make_unique<Impl>()) {}
+Caches::Caches(Caches&&) noexcept = default;
+Caches& Caches::operator=(Caches&&) noexcept = default;
+Caches::~Caches() = default;
+
+struct Simulation::State {
+  const Job* job = nullptr;
+  SimulateOptions options;
+  Machine* machine = nullptr;
+  graph::Graph graph;
+  cluster::Placement placement;
+  Clock::time_point began;
+};
+
+Simulation::Simulation(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Simulation::Simulation(Simulation&&) noexcept = default;
+Simulation::~Simulation() = default;
+
+const graph::Graph& Simulation::graph() const { return state_->graph; }
+
+Result<Simulation> Simulation::Prepare(const Job& job, const SimulateOptions& options,
+                                       Caches* caches) {
+  auto state = std::make_unique<State>();
+  state->began = Clock::now();
+  state->job = &job;
+  state->options = options;
+  Caches::Impl& kept = *caches->impl_;
+  std::string key = MachineKey(job, options);
+  if (kept.machine == nullptr || kept.key != key) {
+    kept.machine.reset();
+    ORRERY_ASSIGN_OR_RETURN(kept.machine, BuildMachine(job, options));
+    kept.key = std::move(key);
+  }
+  state->machine = kept.machine.get();
+  for (const Workload& workload : job.workloads) {
+    ORRERY_RETURN_IF_ERROR(
+        kept.generator.AddJob(workload.model, workload.plan, workload.name, &state->graph));
+    const auto ranks = static_cast<std::size_t>(workload.plan.ranks());
+    Status placed = cluster::Place(state->machine->cluster, workload.placement, ranks,
+                                   job.engine.seed, workload.devices, &state->placement);
+    if (!placed.ok()) {
+      return std::move(placed).In(
+          fmt::format("{}: placement of {}", job.source, Printable(workload.name)));
+    }
+  }
+  if (options.check) ORRERY_RETURN_IF_ERROR(graph::Verify(state->graph));
+  return Simulation(std::move(state));
+}
+
+Result<results::RunResult> Simulation::Run() {
+  State& s = *state_;
+  const Job& job = *s.job;
+  std::optional<results::Timeline> timeline;
+  if (!s.options.timeline.empty()) {
+    std::vector<RankId> ranks = results::DefaultRanks(s.graph);
+    if (!s.options.timeline_ranks.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(
+          ranks, results::ParseRanks(s.options.timeline_ranks, s.graph.bindings.size()));
+    }
+    ORRERY_ASSIGN_OR_RETURN(
+        timeline, results::Timeline::Create(s.options.timeline, s.graph, std::move(ranks)));
+  }
+  const engine::Inputs inputs{.graph = &s.graph,
+                              .cluster = &s.machine->cluster,
+                              .placement = &s.placement,
+                              .compute = &s.machine->compute,
+                              .planner = &*s.machine->planner,
+                              .network = job.network};
+  ORRERY_ASSIGN_OR_RETURN(
+      const engine::Record record,
+      engine::Run(inputs, job.engine, &*s.machine->prices, timeline ? &*timeline : nullptr));
+  ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints,
+                          memory::ReplayAll(s.graph, job.cluster.device));
+  std::vector<results::JobFacts> facts;
+  for (const Workload& workload : job.workloads) facts.push_back(FactsOf(job, workload));
+  results::RunResult result = results::Assemble(
+      {.graph = &s.graph, .record = &record, .jobs = facts, .footprints = footprints});
+  if (timeline) ORRERY_RETURN_IF_ERROR(timeline->Finish());
+  result.cluster = DescribeCluster(job.cluster);
+  result.network = job.network;
+  result.assumed = job.assumed;
+  result.config_json = job.config_json;
+  result.simulation.version = Version();
+  result.simulation.config_hash = job.config_hash;
+  result.simulation.seed = job.engine.seed;
+  result.simulation.wall_s = std::chrono::duration<double>(Clock::now() - s.began).count();
+  result.simulation.peak_rss_bytes = PeakResidentBytes();
+  return result;
+}
+
+Result<results::RunResult> Simulate(const Job& job, const SimulateOptions& options,
+                                    Caches* caches) {
+  Caches own;
+  ORRERY_ASSIGN_OR_RETURN(Simulation simulation,
+                          Simulation::Prepare(job, options, caches != nullptr ? caches : &own));
+  return simulation.Run();
+}
+
+std::string_view Version() { return ORRERY_VERSION; }
+
+}  // namespace orrery::job

@@ -1,0 +1,63 @@
+// From a job to its result: graph, prices, run, memory, report data.
+//
+// Caches keep what does not depend on the plan — cluster, cost model, collective plans, priced
+// blocks, built blocks — so that many runs on one cluster (search, validation) pay for them once. A
+// result with warm caches equals one without to the last bit. One Caches per thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "orrery/base/status.h"
+#include "orrery/graph/graph.h"
+#include "orrery/job/job.h"
+#include "orrery/results/result.h"
+
+namespace orrery::job {
+
+struct SimulateOptions {
+  std::string measured_database;  // SQLite file of measured kernels; empty: none
+  std::string timeline;           // file to write; empty: none
+  std::string timeline_ranks;     // "0,8,16-19"; empty: one rank per pipeline stage
+  bool check = true;              // verify the graph before it runs
+};
+
+class Caches {
+ public:
+  Caches();
+  Caches(Caches&&) noexcept;
+  Caches& operator=(Caches&&) noexcept;
+  ~Caches();
+
+ private:
+  friend class Simulation;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A job made ready to run. Holds its graph and placement; prices stay in the caches.
+class Simulation {
+ public:
+  // `caches` and `job` must outlive it.
+  static Result<Simulation> Prepare(const Job& job, const SimulateOptions& options, Caches* caches);
+  Simulation(Simulation&&) noexcept;
+  ~Simulation();
+
+  const graph::Graph& graph() const;
+  // Code::kInfeasible for a deadlock; a plan that does not fit the GPU is a result that says so.
+  Result<results::RunResult> Run();
+
+ private:
+  struct State;
+  explicit Simulation(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Prepare and Run.
+Result<results::RunResult> Simulate(const Job& job, const SimulateOptions& options = {},
+                                    Caches* caches = nullptr);
+
+// "Orrery 0.1.0" without the name.
+std::string_view Version();
+
+}  // namespace orrery::job

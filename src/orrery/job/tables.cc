@@ -1,0 +1,195 @@
+#include "orrery/job/tables.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "orrery/cluster/options.h"
+#include "orrery/engine/options.h"
+#include "orrery/job/settings.h"
+#include "orrery/workload/options.h"
+
+namespace orrery::job {
+namespace {
+
+using enum OptionType;
+using Json = nlohmann::ordered_json;
+
+constexpr Option kTop[] = {
+    {.name = "nodes",
+     .type = kInteger,
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "Hosts of the cluster; as many as the plan needs when left out."},
+    {.name = "framework",
+     .type = kText,
+     .fallback = "megatron",
+     .doc = "Training framework, optionally with a version: megatron@2024.09."},
+    {.name = "schedule",
+     .type = kText,
+     .doc = "Pipeline schedule; 1f1b, or 1f1b-interleaved when vpp is above 1."},
+    {.name = "network", .type = kText, .fallback = "analytic", .doc = "Network back end."},
+};
+
+constexpr Option kJobEntry[] = {
+    {.name = "name", .type = kText, .doc = "What reports call it. Required."},
+    {.name = "file", .type = kText, .doc = "Its job file, relative to this one."},
+    {.name = "placement",
+     .type = kChoice,
+     .fallback = "packed",
+     .choices = "packed|random|explicit",
+     .doc = "Lowest free GPUs, whole nodes drawn by seed, or as `devices` lists them."},
+    {.name = "devices",
+     .type = kIntegers,
+     .min = 0,
+     .max = 8388608,
+     .doc = "Explicit placement: the GPU of each rank."},
+};
+
+constexpr OptionTable kTopTable{.path = "", .doc = "", .options = kTop};
+constexpr OptionTable kJobEntryTable{
+    .path = "jobs",
+    .doc = "Several jobs on one cluster: a list; each entry names a file or holds a `job`.",
+    .options = kJobEntry};
+
+Json Typed(const Option& option) {
+  const std::string_view unit = option.unit;
+  Json quantity = {{"type", Json::array({"string", "number"})}};
+  switch (option.type) {
+    case kBool:
+      return {{"type", "boolean"}};
+    case kInteger:
+      return {{"type", "integer"},
+              {"minimum", static_cast<std::int64_t>(option.min)},
+              {"maximum", static_cast<std::int64_t>(option.max)}};
+    case kNumber:
+      return {{"type", "number"}, {"minimum", option.min}, {"maximum", option.max}};
+    case kText:
+      return {{"type", "string"}};
+    case kChoice:
+      return {{"enum", Choices(option)}};
+    case kIntegers: {
+      Json list = {{"type", "array"}, {"minItems", 1}, {"items", {{"type", "integer"}}}};
+      if (option.choices.empty()) return list;
+      return {{"anyOf", Json::array({{{"enum", Choices(option)}}, list})}};
+    }
+    case kFraction:
+      quantity["examples"] = Json::array({"1%", 0.01});
+      break;
+    default:
+      quantity["examples"] = Json::array({fmt::format("1{}", unit)});
+      break;
+  }
+  return quantity;
+}
+
+Json Properties(const OptionTable& table) {
+  Json properties = Json::object();
+  for (const Option& option : table.options) {
+    Json one = Typed(option);
+    std::string doc(option.doc);
+    if (!option.unit.empty()) doc += fmt::format(" A bare number is in {}.", option.unit);
+    one["description"] = doc;
+    if (!option.fallback.empty()) one["default"] = option.fallback;
+    properties[std::string(option.name)] = std::move(one);
+  }
+  return properties;
+}
+
+Json Object(const OptionTable& table) {
+  return {{"type", "object"},
+          {"description", table.doc},
+          {"additionalProperties", false},
+          {"properties", Properties(table)}};
+}
+
+Json NameOr(Json object) {
+  return {{"anyOf", Json::array({{{"type", "string"}}, std::move(object)})}};
+}
+
+}  // namespace
+
+const OptionTable& TopOptions() { return kTopTable; }
+const OptionTable& JobEntryOptions() { return kJobEntryTable; }
+
+std::vector<const OptionTable*> Tables() {
+  return {&kTopTable,
+          &workload::ModelOptions(),
+          &cluster::ClusterOptions(),
+          &cluster::DeviceOptions(),
+          &workload::ParallelOptions(),
+          &workload::TrainingOptions(),
+          &workload::FrameworkOptions(),
+          &engine::PerturbOptions(),
+          &engine::PerturbRankOptions(),
+          &engine::PerturbLinkOptions(),
+          &engine::SimulationOptions(),
+          &kJobEntryTable};
+}
+
+std::string JobSchema() {
+  Json cluster = Object(cluster::ClusterOptions());
+  cluster["properties"]["device"] = Object(cluster::DeviceOptions());
+  Json perturb = Object(engine::PerturbOptions());
+  perturb["properties"]["ranks"] = {{"type", "array"},
+                                    {"items", Object(engine::PerturbRankOptions())}};
+  perturb["properties"]["links"] = {{"type", "array"},
+                                    {"items", Object(engine::PerturbLinkOptions())}};
+  Json entry = Object(kJobEntryTable);
+  entry["properties"]["job"] = {{"$ref", "#"}};
+  entry["required"] = {"name"};
+  Json properties = {{"model", NameOr(Object(workload::ModelOptions()))},
+                     {"cluster", NameOr(std::move(cluster))}};
+  properties.update(Properties(kTopTable));
+  properties["parallel"] = Object(workload::ParallelOptions());
+  properties["training"] = Object(workload::TrainingOptions());
+  properties["framework_options"] = Object(workload::FrameworkOptions());
+  properties["nccl"] = {{"type", "object"},
+                        {"description", "NCCL's environment variables, as a user would set them."},
+                        {"propertyNames", {{"pattern", "^NCCL_"}}}};
+  properties["perturb"] = std::move(perturb);
+  properties["simulation"] = Object(engine::SimulationOptions());
+  properties["jobs"] = {{"type", "array"}, {"items", std::move(entry)}};
+  properties["assume"] = {{"type", "array"},
+                          {"items", {{"type", "string"}}},
+                          {"description", "What you assumed; repeated in the result."}};
+  const Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                       {"title", "Orrery job file"},
+                       {"type", "object"},
+                       {"additionalProperties", false},
+                       {"properties", std::move(properties)}};
+  return schema.dump(2) + "\n";
+}
+
+std::string KeyList() {
+  std::string text;
+  for (const OptionTable* table : Tables()) {
+    for (const Option& option : table->options) {
+      text += fmt::format("  {:<36} {}", FullName(*table, option.name), Expected(option));
+      if (!option.fallback.empty()) text += fmt::format("; default {}", option.fallback);
+      text += fmt::format("\n      {}\n", option.doc);
+    }
+  }
+  return text;
+}
+
+std::string KeyTable() {
+  std::string text;
+  for (const OptionTable* table : Tables()) {
+    text += fmt::format("\n### {}\n\n", table->path.empty() ? "Top level" : table->path);
+    if (!table->doc.empty()) text += fmt::format("{}\n\n", table->doc);
+    text += "| key | takes | default | meaning |\n|---|---|---|---|\n";
+    for (const Option& option : table->options) {
+      std::string takes = Expected(option);
+      for (std::size_t at = 0; (at = takes.find('|', at)) != std::string::npos; at += 2) {
+        takes.insert(at, 1, '\\');
+      }
+      text += fmt::format("| `{}` | {} | {} | {} |\n", option.name, takes,
+                          option.fallback.empty() ? "" : fmt::format("`{}`", option.fallback),
+                          option.doc);
+    }
+  }
+  return text;
+}
+
+}  // namespace orrery::job

@@ -1,0 +1,24 @@
+// The option tables of all stages, joined: the keys of a job file.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/schema.h"
+
+namespace orrery::job {
+
+const OptionTable& TopOptions();       // the keys at the top of a job file
+const OptionTable& JobEntryOptions();  // an entry of `jobs`
+// All tables, in the order in which a job file is written.
+std::vector<const OptionTable*> Tables();
+
+// JSON Schema (draft 2020-12) of the job file, for editors. One document.
+std::string JobSchema();
+// One line per key: name, what it takes, default, meaning. For `--help` and the docs.
+std::string KeyList();
+// docs/formats/job.md's table of keys.
+std::string KeyTable();
+
+}  // namespace orrery::job
