@@ -329,5 +329,23 @@ TEST(Generator, PassesOfAllMicrobatches) {
   EXPECT_EQ(layers, 2 * 6 * 2 * 2);    // of 2 layers
 }
 
+// The size of the plan that searches start from. An exact counter: a change here changes how long
+// every evaluation takes, so it belongs in the changelog.
+TEST(Generator, BasePlanStaysSmall) {
+  const Plan p{.tp = 8,
+               .pp = 8,
+               .dp = 16,
+               .sequence_parallel = true,
+               .global_batch = 1536,
+               .sharding = Sharding::kZero1};
+  const graph::Graph g = Make(*FindModel("gpt3-175b"), p);
+  std::size_t calls = 0;
+  for (const graph::Program& program : g.programs) calls += program.calls.size();
+  EXPECT_EQ(g.bindings.size(), 1024u);
+  EXPECT_EQ(g.programs.size(), 8u);
+  EXPECT_EQ(calls, 3490u);
+  EXPECT_EQ(g.blocks.size(), 44u);
+}
+
 }  // namespace
 }  // namespace orrery::workload

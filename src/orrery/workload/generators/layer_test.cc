@@ -173,6 +173,36 @@ TEST(Layer, FlashSavesStatisticsInstead) {
   EXPECT_EQ(SavedBytes(FindBlock(g, "layer.forward")), 32 * s * b * h + 4 * a * s * b + 16 * s * b);
 }
 
+// One key and value head serves several query heads: repeated by copies, their gradients summed.
+TEST(Layer, UnfusedGroupedQueriesRepeatTheirHeads) {
+  Model m = SmallGpt(1);
+  m.kv_heads = 2;
+  Plan p = One(1, false);
+  p.attention = AttentionBackend::kUnfused;
+  p.fused_softmax = p.fused_bias_activation = false;
+  const graph::Graph g = Make(m, p);
+  EXPECT_EQ(
+      Operations(g, FindBlock(g, "layer.forward")),
+      "layer_norm qkv repeat_k repeat_v scores cast scale mask softmax cast context transpose "
+      "projection bias_dropout_add layer_norm fc1 bias gelu fc2 bias_dropout_add");
+}
+
+// fp32 trains without main parameters and keeps fp32 everywhere.
+TEST(Layer, Fp32GemmsAccumulateInFp32) {
+  Plan p = One(1, false);
+  p.precision = Precision::kFp32;
+  p.attention = AttentionBackend::kUnfused;
+  const graph::Graph g = Make(SmallGpt(1), p);
+  int weight_gradients = 0;
+  for (const graph::Kernel& kernel : FindBlock(g, "layer.backward").kernels) {
+    const graph::Gemm* gemm = std::get_if<graph::Gemm>(&kernel);
+    if (gemm == nullptr) continue;
+    EXPECT_EQ(gemm->dtype, graph::DType::kFp32);
+    weight_gradients += gemm->accumulate ? 1 : 0;
+  }
+  EXPECT_EQ(weight_gradients, 4);
+}
+
 TEST(Embedding, LearnedPositionsAreAddedAfterTheAllReduce) {
   graph::Graph g = Make(SmallGpt(1), One(4, true));
   EXPECT_EQ(Operations(g, FindBlock(g, "embedding.forward")),
