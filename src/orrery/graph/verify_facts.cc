@@ -19,6 +19,14 @@ Sequence ElementOf(const Comm& comm, const Sizes& sizes) {
   return Sequence::Of(hash.value());
 }
 
+// What the same block has waited for or recorded before tells nothing new.
+void AddEvent(std::size_t op, std::int16_t event, bool wait, BlockFacts* facts) {
+  for (const EventUse& use : facts->events) {
+    if (use.event == event && (wait || !use.wait)) return;
+  }
+  facts->events.push_back({static_cast<std::uint32_t>(op), event, wait});
+}
+
 void Repeat(BlockFacts* facts, std::uint16_t repeat) {
   facts->repeat = repeat;
   facts->repeated = {};
@@ -74,14 +82,10 @@ BlockFacts FactsOf(const Block& block, const Sizes& sizes) {
   BlockFacts facts;
   for (std::size_t o = 0; o < block.ops.size(); ++o) {
     const Op& op = block.ops[o];
-    if (op.kind == OpKind::kWait) {
-      facts.events.push_back({static_cast<std::uint32_t>(o), op.event, true});
-    }
+    if (op.kind == OpKind::kWait) AddEvent(o, op.event, true, &facts);
     if (op.kind != OpKind::kComm) continue;
     const Comm& comm = block.comms[op.index];
-    if (comm.event != kNoEvent) {
-      facts.events.push_back({static_cast<std::uint32_t>(o), comm.event, false});
-    }
+    if (comm.event != kNoEvent) AddEvent(o, comm.event, false, &facts);
     facts.numbers = std::max(facts.numbers, static_cast<std::int32_t>(comm.bytes.slot) + 1);
     const Sequence element = ElementOf(comm, sizes);
     if (IsPointToPoint(comm.collective)) {

@@ -151,6 +151,10 @@ Status MatchGroups(const Matching& m) {
     const std::span<const RankId> list = graph.groups.members(id);
     if (list.empty()) return InvalidInput("group {} ({}) is empty", g, Name(slot));
     members += list.size();
+    const auto s = static_cast<std::size_t>(slot);
+    const Binding* first = list.front().index() < graph.bindings.size()
+                               ? &graph.bindings[list.front().index()]
+                               : nullptr;
     for (const RankId rank : list) {
       if (rank.index() >= graph.bindings.size()) {
         return InvalidInput("group {} ({}): rank {} of {}", g, Name(slot), rank.value,
@@ -160,6 +164,10 @@ Status MatchGroups(const Matching& m) {
         return InvalidInput("group {} ({}) has rank {} twice", g, Name(slot), rank.value);
       }
       seen[rank.index()] = id;
+      const Binding& b = graph.bindings[rank.index()];
+      const bool like_first = !m.by_rank && b.program == first->program && b.job == first->job;
+      if (like_first && b.groups[s] == id) [[likely]]
+        continue;
       ORRERY_RETURN_IF_ERROR(CheckMember(m, id, slot, list.front().index(), rank.index()));
     }
   }
