@@ -1,0 +1,144 @@
+#include "orrery/search/validate/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/search/validate/machines.h"
+
+namespace orrery::search {
+namespace {
+
+using collective::Environment;
+using graph::Collective;
+using graph::DType;
+using Assumed = std::vector<std::string>;
+
+constexpr std::array kCollectives = {
+    std::pair{std::string_view("all_reduce"), Collective::kAllReduce},
+    std::pair{std::string_view("all_gather"), Collective::kAllGather},
+    std::pair{std::string_view("reduce_scatter"), Collective::kReduceScatter},
+    std::pair{std::string_view("broadcast"), Collective::kBroadcast},
+    std::pair{std::string_view("sendrecv"), Collective::kSend},
+};
+// nccl-tests' names; what is not here has no element type of that size in the graph.
+constexpr std::array kTypes = {
+    std::pair{std::string_view("float"), DType::kFp32},
+    std::pair{std::string_view("half"), DType::kFp16},
+    std::pair{std::string_view("bfloat16"), DType::kBf16},
+    std::pair{std::string_view("int64"), DType::kInt64},
+    std::pair{std::string_view("int8"), DType::kFp8},
+    std::pair{std::string_view("uint8"), DType::kFp8},
+};
+
+// Variables that a system's name may carry after its own words: "(ALGO=Ring PROTO=LL128)".
+constexpr std::array kVariables = {
+    std::pair{std::string_view("MIN_NCHANNELS="), std::string_view("NCCL_MIN_NCHANNELS")},
+    std::pair{std::string_view("MIN_CTAS="), std::string_view("NCCL_MIN_CTAS")},
+    std::pair{std::string_view("ALGO="), std::string_view("NCCL_ALGO")},
+    std::pair{std::string_view("PROTO="), std::string_view("NCCL_PROTO")},
+};
+
+// 2.26.2 → 22602.
+int VersionOf(std::string_view text) {
+  std::array<int, 3> parts{};
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  for (int& part : parts) {
+    const auto [next, error] = std::from_chars(at, end, part);
+    if (error != std::errc()) return 0;
+    at = next < end ? next + 1 : end;
+  }
+  return parts[0] * 10'000 + parts[1] * 100 + parts[2];
+}
+
+Result<Environment> EnvironmentOf(const Configuration& row, Assumed* assumed) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  const std::string_view system = row.text("system");
+  for (const auto& [token, variable] : kVariables) {
+    const std::size_t at = system.find(token);
+    if (at == std::string_view::npos) continue;
+    const std::string_view value = system.substr(at + token.size());
+    variables.emplace_back(variable, value.substr(0, value.find_first_of(" ;,)")));
+  }
+  if (system.find("QPS=") != std::string_view::npos) {
+    assumed->push_back("system: queue pairs per connection are not modelled");
+  }
+  ORRERY_ASSIGN_OR_RETURN(Environment environment, collective::ParseEnvironment(variables));
+  const int version = VersionOf(row.text("nccl_version"));
+  if (version > 0) {
+    environment.version = version;
+  } else {
+    assumed->push_back(fmt::format("nccl_version={} (not stated)", environment.version));
+  }
+  return environment;
+}
+
+collective::GroupShape ShapeFor(const CollectiveCase& c, const cluster::Cluster& cluster) {
+  std::vector<DeviceId> members;
+  const std::size_t gpus = cluster.devices();
+  if (c.collective == Collective::kSend) {
+    // The pair that crosses a boundary, if there is one.
+    const auto domain = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
+    const std::size_t first = domain < gpus ? domain - 1 : 0;
+    members = {DeviceId(first), DeviceId(first + 1)};
+  } else {
+    for (std::size_t i = 0; i < gpus; ++i) members.emplace_back(i);
+  }
+  return collective::ShapeOf(cluster, members);
+}
+
+}  // namespace
+
+Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed) {
+  CollectiveCase out;
+  const std::string_view name = row.text("collective");
+  const auto kind = std::find_if(kCollectives.begin(), kCollectives.end(),
+                                 [&](const auto& entry) { return entry.first == name; });
+  if (kind == kCollectives.end()) {
+    return InvalidInput("collective={}: no model of this collective", Printable(name, 40));
+  }
+  out.collective = kind->second;
+  const std::string_view type = row.text("dtype");
+  const auto dtype = std::find_if(kTypes.begin(), kTypes.end(),
+                                  [&](const auto& entry) { return entry.first == type; });
+  if (dtype != kTypes.end()) {
+    out.dtype = dtype->second;
+  } else if (type.empty()) {
+    assumed->push_back("dtype=float (blank: nccl-tests' default)");
+  } else {
+    return InvalidInput("dtype={}: no such element type here", Printable(type, 40));
+  }
+  ORRERY_ASSIGN_OR_RETURN(out.bytes, row.Needed("size_bytes", 1, std::int64_t{1} << 50));
+  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.environment, EnvironmentOf(row, assumed));
+  if (static_cast<std::int64_t>(out.cluster.nodes) * out.cluster.gpus_per_node < 2) {
+    return InvalidInput("nodes·gpus_per_node = 1: a collective needs two GPUs");
+  }
+  return out;
+}
+
+Result<double> PriceCollective(const CollectiveCase& c, const cluster::Cluster& cluster,
+                               Assumed* assumed) {
+  const collective::Planner planner(cluster, c.environment);
+  ORRERY_ASSIGN_OR_RETURN(const collective::Plan plan,
+                          planner.MakePlan(c.collective, c.dtype, c.bytes, ShapeFor(c, cluster)));
+  assumed->push_back(fmt::format("planned {}, {}, {} channels", collective::Name(plan.algorithm),
+                                 collective::Name(plan.protocol), plan.channels));
+  if (plan.restricted()) {
+    assumed->push_back(
+        fmt::format("the library would have chosen {}, not modelled yet", plan.instead_of));
+  }
+  return ToSeconds(planner.ClosedForm(plan).total());
+}
+
+std::string_view CollectiveStratum(const Configuration& row) {
+  const auto bytes = row.Whole("size_bytes", 1, std::int64_t{1} << 50);
+  const bool large = bytes.ok() && bytes->has_value() && **bytes >= (std::int64_t{1} << 20);
+  return large ? "collectives >= 1 MB" : "collectives < 1 MB";
+}
+
+}  // namespace orrery::search

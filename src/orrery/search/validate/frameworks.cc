@@ -1,0 +1,126 @@
+#include "orrery/search/validate/frameworks.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "orrery/base/suggest.h"
+
+namespace orrery::search {
+namespace {
+
+using workload::Recompute;
+using workload::Sharding;
+
+constexpr std::string_view kGathersLayers =
+    "parameters sharded and gathered layer by layer are not modelled yet";
+constexpr std::string_view kCompiled = "XLA's fused kernels and its own schedule are not modelled";
+
+// 2020 and 2021: DDP after the backward pass, fp16 gradients reduced as they are, unfused
+// attention.
+constexpr FrameworkDefaults kMegatron2020 = {};
+constexpr FrameworkDefaults kMegatronJanuary2021 = {.overlap_p2p = false, .batch_p2p_sync = true};
+constexpr FrameworkDefaults kMegatron2021 = {
+    .overlap_p2p = false, .scatter_gather_p2p = true, .batch_p2p_sync = true};
+
+// Megatron Core with Transformer Engine; overlaps are flags that are off unless given.
+constexpr FrameworkDefaults kMegatronCore = {
+    .attention = AttentionDefault::kLibrary, .recompute_flash = true, .align_stages = true};
+
+constexpr FrameworkDefaults kMegatronCore08 = {
+    .attention = AttentionDefault::kFlash2, .recompute_flash = true, .align_stages = true};
+
+// NeMo's GPT recipes: distributed Adam with overlap, 16-bit gradients on the wire.
+constexpr FrameworkDefaults kNemo2023 = {.sequence_parallel = SequenceParallelDefault::kWithTp,
+                                         .recompute = Recompute::kSelective,
+                                         .sharding = Sharding::kZero1,
+                                         .dp_overlap = true,
+                                         .grad_reduce_fp32 = false,
+                                         .overlap_p2p = false,
+                                         .batch_p2p_sync = true};
+constexpr FrameworkDefaults kNemo = {.attention = AttentionDefault::kLibrary,
+                                     .sequence_parallel = SequenceParallelDefault::kWithTp,
+                                     .sharding = Sharding::kZero1,
+                                     .dp_overlap = true,
+                                     .grad_reduce_fp32 = false,
+                                     .gpt_dropout = 0,
+                                     .recompute_flash = true,
+                                     .align_stages = true};
+constexpr FrameworkDefaults kMegatronBridge = {
+    .attention = AttentionDefault::kLibrary,
+    .sequence_parallel = SequenceParallelDefault::kWithTp,
+    .sharding = Sharding::kZero1,
+    .dp_overlap = true,
+    .gpt_dropout = 0,
+    .recompute_flash = true,
+    .align_stages = true};
+
+// DeepSpeed's engine reduces after the last backward in buckets of 5·10^8 elements; its BF16
+// optimizer keeps and reduces fp32 gradients, its fp16 path reduces fp16. Its pipeline module
+// balances layers that the stages do not divide.
+constexpr FrameworkDefaults kMegatronDeepSpeed = {.uneven_stages = true,
+                                                  .bucket_elements = 500'000'000};
+
+// Hybrid ZeRO with overlapped gradient reduction and parameter broadcast, flash attention.
+constexpr FrameworkDefaults kInternEvo = {.attention = AttentionDefault::kFlash2,
+                                          .sharding = Sharding::kZero1,
+                                          .dp_overlap = true,
+                                          .grad_reduce_fp32 = false,
+                                          .gpt_dropout = 0,
+                                          .uneven_stages = true};
+
+constexpr std::array<FrameworkRule, 15> kRules = {{
+    {"Megatron-LM 2020", "megatron", "", "2020", "", kMegatron2020},
+    {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "", kMegatronJanuary2021},
+    {"Megatron-LM 2021", "megatron", "", "PTD-P", "", kMegatron2021},
+    {"Megatron Core 0.8", "megatron", "", "r0.|core_r0.|v0.", "", kMegatronCore08},
+    {"Megatron Core", "megatron", "", "", "", kMegatronCore},
+    {"Megatron-DeepSpeed", "megatron-deepspeed", "", "", "", kMegatronDeepSpeed},
+    {"NeMo 2023", "nemo", "", "7.|22.|23.|ngc23.", "", kNemo2023},
+    {"Megatron Bridge", "nemo", "Megatron-Bridge", "", "", kMegatronBridge},
+    {"NeMo", "nemo", "", "", "", kNemo},
+    {"InternEvo", "other", "InternEvo", "", "", kInternEvo},
+    {"FSDP", "fsdp1", "", "", kGathersLayers, {}},
+    {"FSDP2", "fsdp2", "", "", kGathersLayers, {}},
+    {"DeepSpeed", "deepspeed", "", "", kGathersLayers, {}},
+    {"JAX", "jax-fsdp", "", "", kCompiled, {}},
+    {"PyTorch DDP", "ddp", "", "", "DistributedDataParallel's buckets are not modelled yet", {}},
+}};
+
+bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
+  if (choices.empty()) return true;
+  while (!choices.empty()) {
+    const std::size_t bar = std::min(choices.find('|'), choices.size());
+    if (text.starts_with(choices.substr(0, bar))) return true;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return false;
+}
+
+}  // namespace
+
+std::span<const FrameworkRule> FrameworkRules() { return kRules; }
+
+Result<const FrameworkRule*> FindFramework(const Configuration& row) {
+  const std::string_view family = row.text("framework_family");
+  if (family.empty()) {
+    return InvalidInput("framework_family is blank: no framework, no defaults; name it");
+  }
+  for (const FrameworkRule& rule : kRules) {
+    if (rule.family == family &&
+        row.text("framework").find(rule.framework) != std::string_view::npos &&
+        BeginsWithOneOf(row.text("framework_version"), rule.versions)) {
+      return &rule;
+    }
+  }
+  if (family == "other") {
+    return InvalidInput("framework={}: this framework is not modelled", row.text("framework"));
+  }
+  std::vector<std::string_view> families;
+  for (const FrameworkRule& rule : kRules) {
+    if (families.empty() || families.back() != rule.family) families.push_back(rule.family);
+  }
+  return InvalidInput("{}", UnknownName("framework_family", family, families));
+}
+
+}  // namespace orrery::search

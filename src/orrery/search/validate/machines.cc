@@ -1,0 +1,235 @@
+#include "orrery/search/validate/machines.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "orrery/base/text.h"
+
+namespace orrery::search {
+namespace {
+
+using cluster::Fabric;
+using cluster::Spec;
+
+constexpr std::int64_t kGigabit = 1'000'000'000 / 8;
+
+struct Gpu {
+  std::string_view prefix;  // of the gpu column; the first that fits
+  std::string_view preset;  // + "-ib-…"; empty: refused
+  std::string_view note;
+};
+// A100's memory size picks one of two presets below.
+constexpr std::array kGpus = {
+    Gpu{"GB300", "", "no preset for this GPU yet"},
+    Gpu{"GB200", "gb200-nvl72-ib-400g", ""},
+    Gpu{"B300", "", "no preset for this GPU yet"},
+    Gpu{"B200", "b200-ib-400g", ""},
+    Gpu{"H200", "h200-ib-400g", ""},
+    Gpu{"H800", "h800-ib-400g", ""},
+    Gpu{"H100", "h100-ib-400g", ""},
+    Gpu{"A800", "a100-80g-ib-200g", "A800: an A100 with 8 NVLink links (400 GB/s)"},
+    Gpu{"A100", "a100-80g-ib-200g", ""},
+    Gpu{"V100", "", "no preset for this GPU yet"},
+};
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// Takes a whole number from `text` at `*at`; leaves `*at` behind it.
+std::int64_t TakeNumber(std::string_view text, std::size_t* at) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data() + *at, text.data() + text.size(), value);
+  *at = static_cast<std::size_t>(end - text.data());
+  return error == std::errc() ? value : 0;
+}
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+Result<Spec> PresetOf(const Configuration& row, std::vector<std::string>* assumed) {
+  const std::string_view name = row.text("gpu");
+  if (name.empty()) return InvalidInput("gpu is blank: name it");
+  for (const Gpu& gpu : kGpus) {
+    if (!name.starts_with(gpu.prefix)) continue;
+    if (gpu.preset.empty()) return InvalidInput("gpu={}: {}", Printable(name, 40), gpu.note);
+    std::string_view preset = gpu.preset;
+    if (gpu.prefix == "A100") {
+      const bool training = row.kind() == TableKind::kTraining;
+      const std::string_view size = training ? row.text("gpu_mem_gb") : std::string_view();
+      if (size == "40" || Contains(name, "40GB")) preset = "a100-40g-ib-200g";
+      if (training && size.empty()) assumed->push_back("gpu_mem_gb=80 (blank)");
+    }
+    ORRERY_ASSIGN_OR_RETURN(Spec spec, cluster::FindPreset(preset));
+    if (gpu.prefix == "A800") spec.nvlink_Bps = 200'000'000'000;
+    if (!gpu.note.empty()) assumed->emplace_back(gpu.note);
+    if (Contains(name, "power")) assumed->push_back("gpu: its power limit is not modelled");
+    return spec;
+  }
+  return InvalidInput("gpu={}: no preset for this GPU", Printable(name, 40));
+}
+
+// Fabric's headers and latencies of the preset of that fabric with the same machine.
+Status SetFabric(std::string_view text, std::vector<std::string>* assumed, Spec* spec) {
+  const auto as_roce = [&]() -> Status {
+    std::string name = spec->name;
+    name.replace(name.find("-ib-"), 4, "-roce-");
+    ORRERY_ASSIGN_OR_RETURN(const Spec roce, cluster::FindPreset(name));
+    spec->fabric = Fabric::kRoce;
+    spec->nic_latency = roce.nic_latency;
+    spec->nic_mtu_bytes = roce.nic_mtu_bytes;
+    spec->nic_header_bytes = roce.nic_header_bytes;
+    return {};
+  };
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (Contains(lower, "tcpx")) {
+    return InvalidInput("network={}: collectives over TCP are not modelled", Printable(text, 60));
+  }
+  if (Contains(lower, "efa")) {
+    ORRERY_RETURN_IF_ERROR(as_roce());
+    spec->fabric = Fabric::kEfa;
+    assumed->push_back("EFA: latency and headers of RoCE");
+    return {};
+  }
+  if (Contains(lower, "omni")) {
+    spec->fabric = Fabric::kOmniPath;
+    assumed->push_back("Omni-Path: latency and headers of InfiniBand");
+    return {};
+  }
+  if (Contains(lower, "roce")) return as_roce();
+  if (Contains(lower, "ib") || Contains(lower, "infiniband")) return {};
+  if (Contains(lower, "ethernet")) {
+    assumed->push_back("Ethernet: taken as RoCE");
+    return as_roce();
+  }
+  assumed->push_back("fabric=ib (not stated)");
+  return {};
+}
+
+// `nics` of a node must divide its GPUs: several NICs beside one GPU count as one.
+void SetNics(int nics, std::int64_t node_Bps, Spec* spec) {
+  nics = std::clamp(nics, 1, spec->gpus_per_node);
+  while (spec->gpus_per_node % nics != 0) --nics;
+  spec->nics_per_node = nics;
+  spec->nic_Bps = node_Bps / nics;
+}
+
+// NVL72 jobs that need several racks take an equal number of hosts of each.
+void SetDomains(Spec* spec, std::vector<std::string>* assumed) {
+  if (spec->gpus_per_nvlink_domain <= spec->gpus_per_node) {
+    spec->gpus_per_nvlink_domain = spec->gpus_per_node;
+    return;
+  }
+  const int hosts_per_rack = spec->gpus_per_nvlink_domain / spec->gpus_per_node;
+  const int racks = (spec->nodes + hosts_per_rack - 1) / hosts_per_rack;
+  const int hosts = (spec->nodes + racks - 1) / racks;
+  spec->gpus_per_nvlink_domain = hosts * spec->gpus_per_node;
+  if (racks > 1 && hosts != hosts_per_rack) {
+    assumed->push_back(fmt::format("{} hosts on each of {} racks", hosts, racks));
+  }
+}
+
+void SetHostShape(std::int64_t gpus_per_node, Spec* spec) {
+  const bool domain_is_node = spec->gpus_per_nvlink_domain == spec->gpus_per_node;
+  spec->gpus_per_node = static_cast<int>(gpus_per_node);
+  if (domain_is_node) spec->gpus_per_nvlink_domain = spec->gpus_per_node;
+  const std::int64_t node_Bps = spec->nic_Bps * gpus_per_node;
+  SetNics(spec->gpus_per_node, node_Bps, spec);
+}
+
+void SetMemory(std::optional<double> gigabytes, Spec* spec, std::vector<std::string>* assumed) {
+  if (!gigabytes) return;
+  const double preset = static_cast<double>(spec->device.memory_bytes) / (1 << 30);
+  if (*gigabytes > preset / 1.15 && *gigabytes < preset * 1.15) return;
+  assumed->push_back(fmt::format("device memory {:.0f} GiB of the preset, not gpu_mem_gb={:g}",
+                                 preset, *gigabytes));
+}
+
+}  // namespace
+
+NicText ReadNics(std::string_view network, int gpus_per_node) {
+  std::int64_t count = 0;
+  for (std::size_t at = 0; at < network.size();) {
+    if (!IsDigit(network[at])) {
+      ++at;
+      continue;
+    }
+    const std::int64_t value = TakeNumber(network, &at);
+    std::size_t next = at;
+    while (next < network.size() && network[next] == ' ') ++next;
+    const std::string_view rest = network.substr(next);
+    if (rest.starts_with("x")) {
+      count = value;
+    } else if (rest.starts_with("Gb/s") || rest.starts_with("Gbps")) {
+      const std::string_view unit = rest.substr(4);
+      if (unit.starts_with("/node")) return {0, value};
+      if (unit.starts_with("/GPU")) return {gpus_per_node, value};
+      if (count > 0 && count <= 64) return {static_cast<int>(count), value};
+      return {};
+    }
+  }
+  return {};
+}
+
+Result<Spec> MapTrainingMachine(const Configuration& row, std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, assumed));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, row.Needed("gpus", 1, 1 << 22));
+  ORRERY_ASSIGN_OR_RETURN(const auto per_node, row.Whole("gpus_per_node", 1, 64));
+  ORRERY_ASSIGN_OR_RETURN(const auto nic, row.Number("nic_gbps_per_gpu", 0.01, 1e5));
+  ORRERY_ASSIGN_OR_RETURN(const auto thinning, row.Number("oversubscription", 1, 1024));
+  ORRERY_ASSIGN_OR_RETURN(const auto memory, row.Number("gpu_mem_gb", 1, 4096));
+  if (!per_node) {
+    assumed->push_back(fmt::format("gpus_per_node={} (blank: {})", spec.gpus_per_node, spec.name));
+  }
+  SetHostShape(per_node.value_or(spec.gpus_per_node), &spec);
+  spec.nodes = static_cast<int>((gpus + spec.gpus_per_node - 1) / spec.gpus_per_node);
+  SetDomains(&spec, assumed);
+  SetMemory(memory, &spec, assumed);
+  spec.oversubscription = thinning.value_or(1);
+  if (static_cast<std::int64_t>(spec.gpus_per_nvlink_domain) >= gpus)
+    return spec;  // no NIC matters
+
+  const bool stated = row.has("fabric");
+  ORRERY_RETURN_IF_ERROR(
+      SetFabric(stated ? row.text("fabric") : row.text("network"), assumed, &spec));
+  if (!thinning) assumed->push_back("oversubscription=1 (blank)");
+  if (!nic) {
+    assumed->push_back(
+        fmt::format("nic_gbps_per_gpu={} (blank: {})", spec.nic_Bps / kGigabit, spec.name));
+    return spec;
+  }
+  const double node_gigabits = *nic * spec.gpus_per_node;
+  const NicText text = ReadNics(row.text("network"), spec.gpus_per_node);
+  const bool agree = text.nics > 0 &&
+                     std::abs(static_cast<double>(text.nics * text.gigabits) - node_gigabits) < 0.5;
+  SetNics(agree ? text.nics : spec.gpus_per_node,
+          static_cast<std::int64_t>(node_gigabits * static_cast<double>(kGigabit)), &spec);
+  if (!agree) assumed->push_back("one NIC a GPU (network states no count)");
+  return spec;
+}
+
+Result<Spec> MapCollectiveMachine(const Configuration& row, std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, assumed));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, row.Needed("nodes", 1, 1 << 20));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t per_node, row.Needed("gpus_per_node", 1, 64));
+  SetHostShape(per_node, &spec);
+  spec.nodes = static_cast<int>(nodes);
+  SetDomains(&spec, assumed);
+  if (spec.gpus_per_nvlink_domain >= spec.nodes * spec.gpus_per_node) return spec;
+  ORRERY_RETURN_IF_ERROR(SetFabric(row.text("network"), assumed, &spec));
+  const NicText text = ReadNics(row.text("network"), spec.gpus_per_node);
+  if (text.gigabits == 0) {
+    assumed->push_back(fmt::format("{} NICs of {} Gb/s a node (not stated: {})", spec.nics_per_node,
+                                   spec.nic_Bps / kGigabit, spec.name));
+    return spec;
+  }
+  const int nics = text.nics > 0 ? text.nics : 1;
+  SetNics(text.nics > 0 ? text.nics : spec.gpus_per_node, nics * text.gigabits * kGigabit, &spec);
+  return spec;
+}
+
+}  // namespace orrery::search

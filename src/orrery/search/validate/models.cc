@@ -1,0 +1,152 @@
+#include "orrery/search/validate/models.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "orrery/base/text.h"
+
+namespace orrery::search {
+namespace {
+
+using workload::Activation;
+using workload::Model;
+using workload::Norm;
+using workload::Position;
+
+struct Architecture {
+  std::string_view label;
+  std::string_view prefix;  // of the model's name, lower case
+  Norm norm;
+  Activation activation;
+  Position position;
+  bool tied, attention_bias, mlp_bias, dropout;
+  std::int64_t vocab;     // of its tokenizer
+  std::string_view note;  // where it differs from what is priced
+};
+
+constexpr Architecture kGpt = {
+    "GPT", "gpt", Norm::kLayerNorm, Activation::kGelu, Position::kLearned, true, true, true, true,
+    50257, ""};
+constexpr Architecture kLlama = {"Llama",
+                                 "llama",
+                                 Norm::kRmsNorm,
+                                 Activation::kSwiglu,
+                                 Position::kRotary,
+                                 false,
+                                 false,
+                                 false,
+                                 false,
+                                 32000,
+                                 ""};
+constexpr Architecture Like(Architecture base, std::string_view label, std::string_view prefix,
+                            std::int64_t vocab, std::string_view note = "") {
+  base.label = label;
+  base.prefix = prefix;
+  base.vocab = vocab;
+  base.note = note;
+  return base;
+}
+
+constexpr Architecture kNemotron = {"Nemotron",
+                                    "nemotron",
+                                    Norm::kLayerNorm,
+                                    Activation::kGelu,
+                                    Position::kRotary,
+                                    false,
+                                    false,
+                                    false,
+                                    false,
+                                    256000,
+                                    "squared ReLU priced as GeLU; rotary on all of a head"};
+
+constexpr std::array kArchitectures = {
+    kGpt,
+    Like(kGpt, "GPT", "ci gpt", 50257),
+    Like(kGpt, "GPT", "ci-release gpt", 256000),
+    Like(kLlama, "Llama 3", "llama3", 128256),
+    kLlama,
+    [] {
+      Architecture a = Like(kLlama, "InternLM", "internlm", 103168);
+      a.attention_bias = true;
+      return a;
+    }(),
+    Like(kLlama, "Mistral", "mistral", 32000),
+    kNemotron,
+};
+
+std::string Lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+const Architecture& ArchitectureOf(const Configuration& row, std::int64_t hidden, std::int64_t ffn,
+                                   std::vector<std::string>* assumed) {
+  const std::string name = Lower(row.text("model"));
+  for (const Architecture& a : kArchitectures) {
+    if (name.starts_with(a.prefix)) return a;
+  }
+  const Architecture& guess = ffn == 4 * hidden ? kGpt : kLlama;
+  assumed->push_back(fmt::format("model={}: unknown name, taken as {}-style from its ffn_hidden",
+                                 Printable(row.text("model"), 40), guess.label));
+  return guess;
+}
+
+// Columns that contradict each other describe no model: 20 billion parameters are not 80 layers of
+// 14400. A proxy has fewer layers than the model that params_b counts.
+Status CheckParameters(const Configuration& row, const Model& model) {
+  ORRERY_ASSIGN_OR_RETURN(const auto billions, row.Number("params_b", 1e-6, 1e6));
+  if (!billions) return {};
+  const bool proxy = row.has("proxy_layers_of") || row.text("task") == "proxy-pretrain";
+  const double counted = static_cast<double>(model.parameters()) * 1e-9;
+  if (counted < *billions * 1.4 && (proxy || counted > *billions / 1.4)) return {};
+  return InvalidInput("params_b={}: layers, hidden and vocab give {:.1f} billion parameters",
+                      row.text("params_b"), counted);
+}
+
+}  // namespace
+
+Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaults,
+                       std::vector<std::string>* assumed) {
+  constexpr std::int64_t kMost = 1 << 24;
+  Model m;
+  m.name = std::string(row.text("model"));
+  ORRERY_ASSIGN_OR_RETURN(m.layers, row.Needed("layers", 1, 100'000));
+  ORRERY_ASSIGN_OR_RETURN(m.hidden, row.Needed("hidden", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(m.heads, row.Needed("heads", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(const auto kv_heads, row.Whole("kv_heads", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(const auto ffn, row.Whole("ffn_hidden", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(const auto vocab, row.Whole("vocab", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(m.max_position, row.Needed("seq_len", 1, kMost));
+  if (m.hidden % m.heads != 0) {
+    return InvalidInput("heads={}: does not divide hidden={}", m.heads, m.hidden);
+  }
+  m.head_dim = m.hidden / m.heads;
+  m.kv_heads = kv_heads.value_or(m.heads);
+  if (!kv_heads) assumed->push_back("kv_heads=heads (blank: no grouped attention)");
+  m.ffn_hidden = ffn.value_or(4 * m.hidden);
+  if (!ffn) assumed->push_back("ffn_hidden=4·hidden (blank: Megatron's default)");
+  const Architecture& a = ArchitectureOf(row, m.hidden, m.ffn_hidden, assumed);
+  m.vocab = vocab.value_or(a.vocab);
+  if (!vocab) assumed->push_back(fmt::format("vocab={} (blank: {}'s tokenizer)", a.vocab, a.label));
+  if (!a.note.empty()) assumed->push_back(fmt::format("{}: {}", a.label, a.note));
+  m.norm = a.norm;
+  m.activation = a.activation;
+  m.position = a.position;
+  m.tied_embeddings = a.tied;
+  m.attention_bias = a.attention_bias;
+  m.mlp_bias = a.mlp_bias;
+  m.dropout = a.dropout ? defaults.gpt_dropout : 0;
+  assumed->push_back(fmt::format(
+      "{}: norm, activation, positions, biases and {} embeddings of the public configuration",
+      a.label, a.tied ? "tied" : "untied"));
+  if (a.dropout) assumed->push_back(fmt::format("dropout={} (framework's default)", m.dropout));
+  m.source = "validation table";
+  ORRERY_RETURN_IF_ERROR(workload::Validate(m));
+  ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));
+  return m;
+}
+
+}  // namespace orrery::search

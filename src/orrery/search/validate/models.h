@@ -1,0 +1,21 @@
+// A row's model columns → workload::Model, by a table of architectures.
+//
+// The dimensions come from the columns; what they do not say (norm, activation, positions, biases,
+// tied embeddings, the tokenizer's vocabulary) comes from the public configuration of the model's
+// family, found by the beginning of its name. A name that no rule knows is read from its shape.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/search/validate/configuration.h"
+#include "orrery/search/validate/frameworks.h"
+#include "orrery/workload/model.h"
+
+namespace orrery::search {
+
+// Appends every default used to `assumed`. Errors name column and value.
+Result<workload::Model> MapModel(const Configuration& row, const FrameworkDefaults& defaults,
+                                 std::vector<std::string>* assumed);
+
+}  // namespace orrery::search

@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "orrery/base/text.h"
+#include "orrery/results/table.h"
+#include "orrery/search/validate/report.h"
+
+namespace orrery::search {
+namespace {
+
+constexpr std::size_t kWorst = 15;
+constexpr std::size_t kReasons = 25;
+
+std::string Percent(double value) { return fmt::format("{:.1f}", value); }
+
+std::string GroupTable(const std::vector<Summary>& groups, std::string_view what,
+                       std::string Summary::*name) {
+  results::TextTable table;
+  table.Row({std::string(what), "quantity", "rows", "predicted", "coverage", "median |err| %",
+             "mean |err| %", "bias %"});
+  for (std::size_t column = 2; column <= 7; ++column) table.AlignRight(column);
+  for (const Summary& g : groups) {
+    const bool any = g.compared > 0;
+    table.Row({Printable(g.*name, 48), g.quantity, fmt::format("{}", g.rows),
+               fmt::format("{}", g.predicted), fmt::format("{:.0f} %", g.coverage() * 100),
+               any ? Percent(g.median_abs_pct) : "-", any ? Percent(g.mean_abs_pct) : "-",
+               any ? fmt::format("{:+.1f}", g.bias_pct) : "-"});
+  }
+  return table.Render("  ");
+}
+
+// The head of a reason, up to its colon, counts alike.
+std::string ReasonTable(const Report& report) {
+  std::map<std::string, std::size_t> counts;
+  for (const Prediction& p : report.rows) {
+    if (p.refused()) ++counts[p.reason];
+  }
+  if (counts.empty()) return "";
+  std::vector<std::pair<std::string, std::size_t>> order(counts.begin(), counts.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  results::TextTable table;
+  table.AlignRight(0);
+  std::size_t rest = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i < kReasons) {
+      table.Row({fmt::format("{}", order[i].second), Printable(order[i].first, 110)});
+    } else {
+      rest += order[i].second;
+    }
+  }
+  if (rest > 0) table.Row({fmt::format("{}", rest), "for other reasons; --json lists each row's"});
+  return "\nRefused, and why\n" + table.Render("  ");
+}
+
+std::string WorstTable(const Report& report) {
+  std::vector<const Prediction*> worst;
+  for (const Prediction& p : report.rows) {
+    if (p.error_pct()) worst.push_back(&p);
+  }
+  if (worst.empty()) return "";
+  std::stable_sort(worst.begin(), worst.end(), [](const Prediction* a, const Prediction* b) {
+    return std::abs(*a->error_pct()) > std::abs(*b->error_pct());
+  });
+  worst.resize(std::min(worst.size(), kWorst));
+  results::TextTable table;
+  table.Row({"row", "stratum", "quantity", "measured", "predicted", "error %"});
+  for (std::size_t column = 3; column <= 5; ++column) table.AlignRight(column);
+  for (const Prediction* p : worst) {
+    table.Row({Printable(p->id, 32), p->stratum, std::string(Name(p->quantity)),
+               fmt::format("{:.4g}", *p->measured), fmt::format("{:.4g}", *p->predicted),
+               fmt::format("{:+.1f}", *p->error_pct())});
+  }
+  return fmt::format("\nThe worst {} rows\n", worst.size()) + table.Render("  ");
+}
+
+}  // namespace
+
+std::string ReportToText(const Report& report) {
+  std::size_t predicted = 0;
+  for (const Prediction& p : report.rows) predicted += p.refused() ? 0 : 1;
+  std::string out = fmt::format("{}: {} quantities asked for, {} predicted\n", report.table,
+                                report.rows.size(), predicted);
+  out += "\nPer stratum\n" + GroupTable(report.by_stratum, "stratum", &Summary::stratum);
+  out += "\nPer source\n" + GroupTable(report.by_source, "source", &Summary::source);
+  out += ReasonTable(report);
+  out += WorstTable(report);
+  return out;
+}
+
+}  // namespace orrery::search

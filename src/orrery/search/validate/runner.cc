@@ -1,0 +1,82 @@
+#include "orrery/search/validate/runner.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "orrery/engine/engine.h"
+#include "orrery/memory/memory.h"
+
+namespace orrery::search {
+
+std::string MachineKey(const cluster::Spec& s) {
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.name, s.nodes, s.gpus_per_node,
+                     s.gpus_per_nvlink_domain, s.nics_per_node, s.nvlink_Bps, s.nic_Bps,
+                     s.nic_latency, static_cast<int>(s.fabric), s.oversubscription);
+}
+
+Result<std::unique_ptr<Machine>> Machine::Create(const cluster::Spec& spec,
+                                                 const std::string& measured_database) {
+  ORRERY_ASSIGN_OR_RETURN(cluster::Cluster cluster, cluster::Cluster::Build(spec));
+  compute::Options options;
+  options.measured_database = measured_database;
+  ORRERY_ASSIGN_OR_RETURN(compute::CostModel compute,
+                          compute::CostModel::Create(spec.device, options));
+  return std::unique_ptr<Machine>(new Machine(std::move(cluster), std::move(compute)));
+}
+
+Result<const Machine*> MachinePool::Find(const cluster::Spec& spec) {
+  const std::string key = MachineKey(spec);
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Machine>& machine = machines_[key];
+  if (machine == nullptr) {
+    ORRERY_ASSIGN_OR_RETURN(machine, Machine::Create(spec, measured_database_));
+  }
+  return static_cast<const Machine*>(machine.get());
+}
+
+Status Runner::Load(const TrainingCase& c) {
+  ORRERY_ASSIGN_OR_RETURN(const Machine* const machine, pool_->Find(c.cluster));
+  if (machine != machine_) {
+    machine_ = machine;
+    prices_ = std::make_unique<engine::PriceCache>(machine->compute(), machine->planner());
+  }
+  graph_ = graph::Graph();
+  return generator_.AddJob(c.model, c.plan, "row", &graph_);
+}
+
+Result<double> Runner::StepTime(std::vector<std::string>* assumed) {
+  cluster::Placement placement;
+  ORRERY_RETURN_IF_ERROR(cluster::Place(machine_->cluster(), cluster::PlacementKind::kPacked,
+                                        graph_.bindings.size(), 0, {}, &placement));
+  const engine::Inputs inputs{
+      &graph_,   &machine_->cluster(), &placement, &machine_->compute(), &machine_->planner(),
+      "analytic"};
+  ORRERY_ASSIGN_OR_RETURN(const engine::Record record, engine::Run(inputs, {}, prices_.get()));
+  assumed->insert(assumed->end(), record.warnings.begin(), record.warnings.end());
+  return ToSeconds(record.jobs.front().step_time);
+}
+
+Result<double> Runner::PeakMemoryGib(Meter meter, MeterRank rank) {
+  std::vector<ProgramId> programs;
+  for (const graph::Binding& binding : graph_.bindings) {
+    if (std::find(programs.begin(), programs.end(), binding.program) == programs.end()) {
+      programs.push_back(binding.program);
+    }
+  }
+  if (rank == MeterRank::kFirst) programs = {graph_.bindings.front().program};
+  if (rank == MeterRank::kLast) programs = {graph_.bindings.back().program};
+  std::int64_t peak = 0;
+  for (const ProgramId program : programs) {
+    ORRERY_ASSIGN_OR_RETURN(const memory::Footprint footprint,
+                            memory::Replay(graph_, program, machine_->cluster().spec().device));
+    const std::int64_t bytes = meter == Meter::kAllocated ? footprint.peak_allocated
+                               : meter == Meter::kReserved
+                                   ? footprint.peak_reserved
+                                   : footprint.peak_reserved + footprint.context_bytes;
+    peak = std::max(peak, bytes);
+  }
+  return static_cast<double>(peak) / (1 << 30);
+}
+
+}  // namespace orrery::search

@@ -1,0 +1,326 @@
+#include "orrery/search/validate/training.h"
+
+#include <algorithm>
+#include <array>
+
+#include "orrery/base/text.h"
+#include "orrery/search/validate/frameworks.h"
+#include "orrery/search/validate/machines.h"
+#include "orrery/search/validate/models.h"
+
+namespace orrery::search {
+namespace {
+
+using workload::AttentionBackend;
+using workload::Plan;
+using workload::Precision;
+using workload::Recompute;
+using workload::Schedule;
+using workload::Sharding;
+using Assumed = std::vector<std::string>;
+
+// What a column must say, if it says anything, for a row to lie in scope.
+struct ScopeRule {
+  std::string_view column;
+  std::string_view accepted;  // "a|b"
+  std::string_view refusal;
+};
+constexpr std::array kScope = {
+    ScopeRule{"arch", "dense", "expert layers are not modelled yet"},
+    ScopeRule{"layer_kind", "dense-attn", "only plain attention layers are modelled"},
+    ScopeRule{"compute_dtype", "bf16|fp16|fp32", "8- and 4-bit training is not modelled yet"},
+    ScopeRule{"sharding", "none|zero1", "sharded gradients or parameters are not modelled yet"},
+    ScopeRule{"cp", "1", "context parallelism is not modelled yet"},
+    ScopeRule{"ep", "1", "expert parallelism is not modelled yet"},
+    ScopeRule{"task", "pretrain|proxy-pretrain|sft", "frozen weights are not modelled yet"},
+    ScopeRule{"offload", "none", "offloading to the host is not modelled yet"},
+    ScopeRule{"attention_kernel", "unfused|flash|flash2|flash3|cudnn", "no model of this kernel"},
+};
+
+bool IsOneOf(std::string_view text, std::string_view choices) {
+  while (!choices.empty()) {
+    const std::size_t bar = std::min(choices.find('|'), choices.size());
+    if (choices.substr(0, bar) == text) return true;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return false;
+}
+
+bool HasToken(const Configuration& row, std::string_view token) {
+  return row.text("config_extra").find(token) != std::string_view::npos;
+}
+
+Status CheckScope(const Configuration& row) {
+  for (const ScopeRule& rule : kScope) {
+    const std::string_view cell = row.text(rule.column);
+    if (cell.empty() || IsOneOf(cell, rule.accepted)) continue;
+    return InvalidInput("{}={}: {}", rule.column, Printable(cell, 40), rule.refusal);
+  }
+  if (HasToken(row, "dp_last") || HasToken(row, "dplast")) {
+    return InvalidInput("config_extra=dp_last: this order of ranks is not modelled yet");
+  }
+  return {};
+}
+
+struct Mapping {
+  const Configuration& row;
+  const FrameworkRule& rule;
+  Assumed* assumed;
+  TrainingCase* out;
+
+  template <class... Args>
+  void Assume(fmt::format_string<Args...> format, Args&&... args) const {
+    assumed->push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void AssumeDefault(std::string_view column, std::string_view value) const {
+    Assume("{}={} (blank: {}'s default)", column, value, rule.label);
+  }
+};
+
+Result<int> Degree(const Mapping& m, std::string_view column) {
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t degree, m.row.Needed(column, 1, 1 << 20));
+  return static_cast<int>(degree);
+}
+
+Status MapDegrees(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  ORRERY_ASSIGN_OR_RETURN(plan.tp, Degree(m, "tp"));
+  ORRERY_ASSIGN_OR_RETURN(plan.pp, Degree(m, "pp"));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, m.row.Needed("gpus", 1, 1 << 22));
+  ORRERY_ASSIGN_OR_RETURN(const auto dp, m.row.Whole("dp", 1, 1 << 22));
+  ORRERY_ASSIGN_OR_RETURN(const auto vpp, m.row.Whole("vpp", 1, 1024));
+  const std::int64_t model_ranks = static_cast<std::int64_t>(plan.tp) * plan.pp;
+  plan.dp = static_cast<int>(dp.value_or(std::max<std::int64_t>(1, gpus / model_ranks)));
+  if (!dp) m.Assume("dp={} (blank: gpus / (tp·pp))", plan.dp);
+  if (model_ranks * plan.dp != gpus) {
+    return InvalidInput("gpus={}: tp·pp·dp = {}·{}·{} is another number", gpus, plan.tp, plan.pp,
+                        plan.dp);
+  }
+  plan.vpp = static_cast<int>(vpp.value_or(1));
+  if (!vpp && plan.pp > 1 && !HasToken(m.row, "interleaved_if_possible")) {
+    m.AssumeDefault("vpp", "1");
+  }
+  return {};
+}
+
+Status MapBatch(const Mapping& m) {
+  constexpr std::int64_t kMost = 1 << 30;
+  Plan& plan = m.out->plan;
+  ORRERY_ASSIGN_OR_RETURN(plan.seq_len, m.row.Needed("seq_len", 1, 1 << 24));
+  ORRERY_ASSIGN_OR_RETURN(const auto micro, m.row.Whole("micro_batch", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(const auto global, m.row.Whole("global_batch", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(const auto steps, m.row.Whole("grad_accum", 1, kMost));
+  plan.micro_batch = micro.value_or(1);
+  if (!micro && global && steps && *global % (plan.dp * *steps) == 0) {
+    plan.micro_batch = *global / (plan.dp * *steps);
+    m.Assume("micro_batch={} (blank: global_batch / (dp·grad_accum))", plan.micro_batch);
+  } else if (!micro) {
+    m.Assume("micro_batch=1 (blank)");
+  }
+  if (!global && !steps) {
+    return InvalidInput("global_batch is blank: the run cannot be set up without it");
+  }
+  plan.global_batch = global ? *global : plan.micro_batch * plan.dp * *steps;
+  if (!global) m.Assume("global_batch={} (blank: micro_batch·dp·grad_accum)", plan.global_batch);
+  if (global && steps && plan.micro_batch * plan.dp * *steps != *global) {
+    m.Assume("grad_accum={} contradicts global_batch; the batch sizes hold", *steps);
+  }
+  return {};
+}
+
+// After degrees and batch: "interleaved_if_possible" asks what they allow.
+void MapSchedule(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  // Megatron interleaves over more than two stages unless sends overlap.
+  const bool divides =
+      m.out->model.layers % (2 * plan.pp) == 0 && plan.pp > 2 && plan.microbatches() % plan.pp == 0;
+  if (!m.row.has("vpp") && HasToken(m.row, "interleaved_if_possible") && plan.pp > 1) {
+    plan.vpp = divides ? 2 : 1;
+    m.Assume("vpp={} (config_extra=interleaved_if_possible, degree not stated)", plan.vpp);
+  }
+  if (plan.pp == 1) plan.vpp = 1;
+  const std::int64_t layers = m.out->model.layers;
+  if (m.rule.defaults.uneven_stages && layers % plan.pp != 0 && layers > plan.pp) {
+    const auto stages = static_cast<std::int64_t>(plan.pp);
+    for (std::int64_t s = 0; s < stages; ++s) {
+      plan.layers_per_stage.push_back(static_cast<int>(layers / stages + (s < layers % stages)));
+    }
+    m.Assume("layers per stage {} to {}: {} balances what pp does not divide", layers / stages,
+             layers / stages + 1, m.rule.label);
+  }
+  if (HasToken(m.row, "uneven")) m.Assume("config_extra: uneven stages not stated, taken as even");
+  plan.schedule = plan.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
+}
+
+Status MapPrecision(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  std::string_view dtype = m.row.text("compute_dtype");
+  if (dtype.empty()) {
+    const std::string_view text = m.row.text("precision");
+    for (const std::string_view known : {"bf16", "fp16", "fp32"}) {
+      if (text.starts_with(known)) dtype = known;
+    }
+    if (dtype.empty() && !text.empty()) {
+      return InvalidInput("precision={}: 8- and 4-bit training is not modelled yet",
+                          Printable(text, 40));
+    }
+    if (dtype.empty()) return InvalidInput("compute_dtype is blank: name it");
+    m.Assume("compute_dtype={} (blank: from precision)", dtype);
+  }
+  plan.precision = dtype == "bf16"   ? Precision::kBf16
+                   : dtype == "fp16" ? Precision::kFp16
+                                     : Precision::kFp32;
+  const std::string_view reduce = m.row.text("reduce_dtype");
+  const FrameworkDefaults& d = m.rule.defaults;
+  plan.grad_reduce_fp32 =
+      plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
+  if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
+  if (reduce.empty()) {
+    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32 ? "fp32" : dtype);
+    return {};
+  }
+  if (!IsOneOf(reduce, "fp32|bf16|fp16")) {
+    return InvalidInput("reduce_dtype={}: must be fp32, bf16 or fp16", Printable(reduce, 40));
+  }
+  plan.grad_reduce_fp32 = reduce == "fp32";
+  return {};
+}
+
+Status MapSharding(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  ORRERY_ASSIGN_OR_RETURN(const auto group, m.row.Whole("zero_group", 1, 1 << 22));
+  const std::string_view sharding = m.row.text("sharding");
+  plan.sharding = sharding.empty()      ? m.rule.defaults.sharding
+                  : sharding == "zero1" ? Sharding::kZero1
+                                        : Sharding::kNone;
+  if (sharding.empty()) {
+    m.AssumeDefault("sharding", plan.sharding == Sharding::kZero1 ? "zero1" : "none");
+  }
+  if (plan.sharding == Sharding::kZero1 && group && *group != plan.dp) {
+    return InvalidInput("zero_group={}: sharding inside subgroups of dp={} is not modelled yet",
+                        *group, plan.dp);
+  }
+  if (plan.dp == 1) plan.sharding = Sharding::kNone;
+  return {};
+}
+
+Status MapRecompute(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  constexpr std::array<std::string_view, 3> kNames = {"none", "selective", "full"};
+  const std::string_view cell = m.row.text("recompute");
+  if (cell.empty()) {
+    plan.recompute = m.rule.defaults.recompute;
+    m.AssumeDefault("recompute", kNames[static_cast<std::size_t>(plan.recompute)]);
+    return {};
+  }
+  const auto at = std::find(kNames.begin(), kNames.end(), cell);
+  if (at == kNames.end()) {
+    return InvalidInput("recompute={}: must be none, selective or full", Printable(cell, 40));
+  }
+  plan.recompute = static_cast<Recompute>(at - kNames.begin());
+  return {};
+}
+
+void MapAttention(const Mapping& m) {
+  const bool hopper = m.out->cluster.device.arch >= cluster::Arch::kHopper;
+  const AttentionBackend library = hopper ? AttentionBackend::kFlash3 : AttentionBackend::kFlash2;
+  AttentionBackend* attention = &m.out->plan.attention;
+  const std::string_view cell = m.row.text("attention_kernel");
+  if (cell == "unfused") {
+    *attention = AttentionBackend::kUnfused;
+  } else if (cell == "flash" || cell == "flash2") {
+    *attention = AttentionBackend::kFlash2;
+    if (cell == "flash") m.Assume("attention_kernel=flash2 (version of flash not stated)");
+  } else if (cell == "flash3") {
+    *attention = AttentionBackend::kFlash3;
+  } else if (cell == "cudnn") {
+    *attention = library;
+    m.Assume("cuDNN's fused attention priced as flash {}", hopper ? 3 : 2);
+  } else if (m.rule.defaults.attention == AttentionDefault::kUnfused) {
+    *attention = AttentionBackend::kUnfused;
+    m.AssumeDefault("attention_kernel", "unfused");
+  } else {
+    const bool flash2 = m.rule.defaults.attention == AttentionDefault::kFlash2;
+    *attention = flash2 ? AttentionBackend::kFlash2 : library;
+    m.AssumeDefault("attention_kernel",
+                    *attention == AttentionBackend::kFlash2 ? "flash2" : "cudnn, as flash3");
+  }
+}
+
+Status MapOverlap(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const FrameworkDefaults& d = m.rule.defaults;
+  ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("dp_overlap"));
+  ORRERY_ASSIGN_OR_RETURN(const auto sequence, m.row.Flag("seq_parallel"));
+  ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
+  ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
+  const bool dp_overlap = overlap.value_or(d.dp_overlap);
+  if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
+  plan.overlap_grad_reduce = dp_overlap;
+  plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;
+  const bool with_tp = d.sequence_parallel == SequenceParallelDefault::kWithTp && plan.tp > 1;
+  plan.sequence_parallel = sequence.value_or(with_tp) && plan.tp > 1;
+  if (!sequence && plan.tp > 1) m.AssumeDefault("seq_parallel", with_tp ? "1" : "0");
+  if (tp_overlap.value_or(false) && plan.tp > 1) {
+    m.Assume("tp_comm_overlap=1 is not modelled: tensor-parallel communication stands alone");
+  }
+  if (graphs.value_or(false))
+    m.Assume("cuda_graphs=1 is not modelled: kernels launched one by one");
+  if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
+  plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
+  plan.scatter_gather_p2p = d.scatter_gather_p2p;
+  plan.batch_p2p_sync = d.batch_p2p_sync;
+  plan.recompute_flash = d.recompute_flash;
+  plan.align_grad_reduce = plan.align_param_gather = d.align_stages;
+  plan.bucket_elements = d.bucket_elements;
+  return {};
+}
+
+}  // namespace
+
+Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
+  ORRERY_RETURN_IF_ERROR(CheckScope(row));
+  ORRERY_ASSIGN_OR_RETURN(const FrameworkRule* const rule, FindFramework(row));
+  if (!rule->refusal.empty()) {
+    return InvalidInput("framework_family={}: {}", rule->family, rule->refusal);
+  }
+  TrainingCase out;
+  const Mapping m{row, *rule, assumed, &out};
+  ORRERY_RETURN_IF_ERROR(MapDegrees(m));
+  ORRERY_RETURN_IF_ERROR(MapBatch(m));
+  ORRERY_RETURN_IF_ERROR(MapPrecision(m));
+  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, rule->defaults, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
+  MapSchedule(m);
+  ORRERY_RETURN_IF_ERROR(MapSharding(m));
+  ORRERY_RETURN_IF_ERROR(MapRecompute(m));
+  MapAttention(m);
+  ORRERY_RETURN_IF_ERROR(MapOverlap(m));
+  if (row.text("task") == "sft") assumed->push_back("task=sft: full sequences, as pretraining");
+  ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));
+  return out;
+}
+
+std::string_view TrainingStratum(const Configuration& row) {
+  if (row.text("arch") == "moe") return "moe";
+  const std::string_view sharding = row.text("sharding");
+  const std::string_view family = row.text("framework_family");
+  if (sharding == "zero2" || sharding == "zero3" || IsOneOf(family, "fsdp1|fsdp2|jax-fsdp")) {
+    return "fsdp/zero3";
+  }
+  const auto gpus = row.Whole("gpus", 1, 1 << 22);
+  if (gpus.ok() && gpus->has_value() && **gpus <= 8) return "one node, small";
+  const std::string_view gpu = row.text("gpu");
+  if (gpu.starts_with("A100") || gpu.starts_with("A800")) return "dense A100";
+  for (const std::string_view later : {"H100", "H200", "H800", "B200", "B300", "GB"}) {
+    if (gpu.starts_with(later)) return "dense Hopper+";
+  }
+  return "dense, other GPUs";
+}
+
+std::string MemoryStratum(const Configuration& row) {
+  const std::string_view kind = row.text("mem_kind");
+  return fmt::format("memory {}", kind.empty() ? "unknown" : kind);
+}
+
+}  // namespace orrery::search

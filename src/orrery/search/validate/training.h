@@ -1,0 +1,35 @@
+// A row of a training table → the run that predicts it.
+//
+// Scope: dense decoder transformers under tensor, sequence, pipeline (interleaved too) and data
+// parallelism, ZeRO-1 or none, in bf16, fp16 or fp32. Everything else is refused with one line that
+// names column and value. A blank cell means the framework's default (frameworks.h), stated in
+// `assumed`. Nothing here knows what was measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/search/validate/configuration.h"
+#include "orrery/workload/model.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::search {
+
+struct TrainingCase {
+  workload::Model model;
+  workload::Plan plan;
+  cluster::Spec cluster;
+};
+
+// Fills `assumed` also when it fails.
+Result<TrainingCase> MapTraining(const Configuration& row, std::vector<std::string>* assumed);
+
+// From the configuration alone, for rows that are refused too. In this order: "moe" (arch);
+// "fsdp/zero3" (an FSDP family, or sharding zero2 or zero3); "one node, small" (at most 8 GPUs); by
+// GPU: "dense A100" (A100, A800), "dense Hopper+" (H100 and later), "dense, other GPUs".
+std::string_view TrainingStratum(const Configuration& row);
+// "memory torch_allocated", by meter.
+std::string MemoryStratum(const Configuration& row);
+
+}  // namespace orrery::search

@@ -1,0 +1,214 @@
+// Does a row become the run that it describes, and is what lies outside refused by name?
+#include "orrery/search/validate/training.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "orrery/search/validate/frameworks.h"
+#include "orrery/search/validate/machines.h"
+
+namespace orrery::search {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Cells = std::map<std::string, std::string>;
+
+const Cells kGpt175 = {{"framework_family", "megatron"},
+                       {"framework_version", "r0.8.0"},
+                       {"arch", "dense"},
+                       {"model", "GPT-177B"},
+                       {"layers", "96"},
+                       {"hidden", "12288"},
+                       {"heads", "96"},
+                       {"ffn_hidden", "49152"},
+                       {"vocab", "131072"},
+                       {"seq_len", "4096"},
+                       {"gpu", "H100-SXM5"},
+                       {"gpu_mem_gb", "80"},
+                       {"gpus", "2304"},
+                       {"gpus_per_node", "8"},
+                       {"fabric", "ib"},
+                       {"nic_gbps_per_gpu", "400"},
+                       {"network", "8x400 Gb/s NDR IB per node"},
+                       {"tp", "8"},
+                       {"pp", "6"},
+                       {"dp", "48"},
+                       {"sharding", "zero1"},
+                       {"seq_parallel", "1"},
+                       {"micro_batch", "1"},
+                       {"global_batch", "1152"},
+                       {"compute_dtype", "bf16"},
+                       {"dp_overlap", "1"}};
+
+struct Mapped {
+  std::string error;
+  TrainingCase run;
+  std::vector<std::string> assumed;
+  std::string stratum;
+};
+
+Mapped Map(Cells cells, const Cells& changes = {}) {
+  for (const auto& [column, value] : changes) cells[column] = value;
+  std::string header, row;
+  for (const auto& [column, value] : cells) {
+    header += fmt::format("{}{}", header.empty() ? "" : ",", column);
+    row += fmt::format("{}\"{}\"", row.empty() ? "" : ",", value);
+  }
+  const auto table = CsvTable::Parse(header + "\n" + row + "\n", "t.csv");
+  EXPECT_TRUE(table.ok()) << table.status().message();
+  const Configuration configuration(TableKind::kTraining, *table, 0);
+  Mapped out;
+  auto run = MapTraining(configuration, &out.assumed);
+  out.stratum = std::string(TrainingStratum(configuration));
+  if (run.ok()) {
+    out.run = *std::move(run);
+  } else {
+    out.error = run.status().message();
+  }
+  return out;
+}
+
+TEST(Training, MegatronCoreRow) {
+  const Mapped m = Map(kGpt175);
+  ASSERT_EQ(m.error, "");
+  EXPECT_EQ(m.run.model.layers, 96);
+  EXPECT_EQ(m.run.model.kv_heads, 96);  // blank: no grouped attention
+  EXPECT_TRUE(m.run.model.tied_embeddings);
+  EXPECT_EQ(m.run.plan.tp, 8);
+  EXPECT_EQ(m.run.plan.vpp, 1);
+  EXPECT_TRUE(m.run.plan.sequence_parallel);
+  EXPECT_TRUE(m.run.plan.overlap_grad_reduce);
+  EXPECT_EQ(m.run.plan.attention, workload::AttentionBackend::kFlash2);
+  EXPECT_EQ(m.run.plan.recompute, workload::Recompute::kNone);
+  EXPECT_EQ(m.run.cluster.nodes, 288);  // 2304 / 8
+  EXPECT_EQ(m.run.cluster.nics_per_node, 8);
+  EXPECT_EQ(m.run.cluster.nic_Bps, 50'000'000'000);  // 400 Gb/s
+  EXPECT_EQ(m.stratum, "dense Hopper+");
+  EXPECT_THAT(m.assumed, Contains(StartsWith("recompute=none (blank: Megatron Core 0.8")));
+  EXPECT_THAT(m.assumed, Contains(StartsWith("vpp=1 (blank")));
+  EXPECT_THAT(m.assumed, Contains(StartsWith("reduce_dtype=fp32 (blank")));
+}
+
+TEST(Training, EveryRefusalNamesColumnAndValue) {
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
+      {"arch", "moe", "arch=moe: "},
+      {"layer_kind", "mla", "layer_kind=mla: "},
+      {"compute_dtype", "fp8", "compute_dtype=fp8: "},
+      {"sharding", "zero3", "sharding=zero3: "},
+      {"cp", "2", "cp=2: "},
+      {"task", "lora", "task=lora: "},
+      {"offload", "optimizer-cpu", "offload=optimizer-cpu: "},
+      {"attention_kernel", "flash4", "attention_kernel=flash4: "},
+      {"framework_family", "fsdp1", "framework_family=fsdp1: "},
+      {"framework_family", "megatorn", "did you mean 'megatron'"},
+      {"zero_group", "8", "zero_group=8: "},
+      {"gpu", "V100-SXM3", "gpu=V100-SXM3: "},
+      {"gpus", "2305", "gpus=2305: tp·pp·dp"},
+      {"tp", "", "tp is blank"},
+      {"layers", "", "layers is blank"},
+      {"tp", "eight", "tp=eight: not a whole number"},
+      {"seq_parallel", "yes", "seq_parallel=yes: must be 0, 1 or blank"},
+      {"params_b", "20", "params_b=20: layers, hidden and vocab give"},
+      {"recompute", "some", "recompute=some: "},
+      {"config_extra", "dp_last", "config_extra=dp_last"},
+  };
+  for (const auto& [column, value, expected] : cases) {
+    EXPECT_THAT(Map(kGpt175, {{column, value}}).error, HasSubstr(expected)) << column;
+  }
+}
+
+TEST(Training, BatchSizesFollowFromEachOther) {
+  const Mapped micro = Map(kGpt175, {{"micro_batch", ""}, {"grad_accum", "12"}});
+  EXPECT_EQ(micro.run.plan.micro_batch, 2);  // 1152 / (48 · 12)
+  const Mapped global = Map(kGpt175, {{"global_batch", ""}, {"grad_accum", "24"}});
+  EXPECT_EQ(global.run.plan.global_batch, 1152);  // 1 · 48 · 24
+  const Mapped neither = Map(kGpt175, {{"micro_batch", ""}});
+  EXPECT_EQ(neither.run.plan.micro_batch, 1);
+  EXPECT_THAT(neither.assumed, Contains(StartsWith("micro_batch=1 (blank)")));
+}
+
+TEST(Training, VersionsDiffer) {
+  const Mapped old = Map(kGpt175, {{"framework_version", "PTD-P 2021"},
+                                   {"compute_dtype", "fp16"},
+                                   {"sharding", "none"},
+                                   {"dp_overlap", ""},
+                                   {"config_extra", "interleaved_if_possible"}});
+  ASSERT_EQ(old.error, "");
+  EXPECT_FALSE(old.run.plan.overlap_grad_reduce);
+  EXPECT_FALSE(old.run.plan.grad_reduce_fp32);
+  EXPECT_TRUE(old.run.plan.scatter_gather_p2p);
+  EXPECT_EQ(old.run.plan.attention, workload::AttentionBackend::kUnfused);
+  EXPECT_EQ(old.run.plan.vpp, 2);  // 96 layers, 6 stages, 24 micro-batches allow it
+  const Mapped head = Map(kGpt175, {{"framework_version", "Megatron-LM HEAD"}});
+  EXPECT_EQ(head.run.plan.attention, workload::AttentionBackend::kFlash3);  // cuDNN on Hopper
+}
+
+TEST(Training, DeepSpeedSpreadsLayers) {
+  const Mapped m = Map(kGpt175, {{"framework_family", "megatron-deepspeed"},
+                                 {"layers", "78"},
+                                 {"pp", "12"},
+                                 {"gpus", "4608"}});
+  ASSERT_EQ(m.error, "");
+  // 78 = 6·7 + 6·6
+  EXPECT_EQ(m.run.plan.layers_per_stage, (std::vector<int>{7, 7, 7, 7, 7, 7, 6, 6, 6, 6, 6, 6}));
+}
+
+TEST(Training, Strata) {
+  EXPECT_EQ(Map(kGpt175, {{"arch", "moe"}, {"gpus", "8"}}).stratum, "moe");
+  EXPECT_EQ(Map(kGpt175, {{"sharding", "zero3"}, {"gpus", "8"}}).stratum, "fsdp/zero3");
+  EXPECT_EQ(Map(kGpt175, {{"gpus", "8"}}).stratum, "one node, small");
+  EXPECT_EQ(Map(kGpt175, {{"gpus", "16"}}).stratum, "dense Hopper+");
+  EXPECT_EQ(Map(kGpt175, {{"gpu", "A100-SXM4"}}).stratum, "dense A100");
+  EXPECT_EQ(Map(kGpt175, {{"gpu", "V100-SXM3"}}).stratum, "dense, other GPUs");
+}
+
+TEST(Machines, NicsOfATextInAllTheirSpellings) {
+  const auto is = [](std::string_view text, int nics, std::int64_t gigabits) {
+    const NicText read = ReadNics(text, 8);
+    EXPECT_EQ(read.nics, nics) << text;
+    EXPECT_EQ(read.gigabits, gigabits) << text;
+  };
+  is("8x400 Gb/s IB", 8, 400);
+  is("IB 8x NDR 400Gbps (ib_write_bw 40-45 GB/s/HCA)", 8, 400);
+  is("IB 8x CX-7 400Gbps", 8, 400);
+  is("RoCE 16x100Gbps", 16, 100);
+  is("4x100 Gb/s Omni-Path per 8-GPU node", 4, 100);
+  is("EFA 3200Gbps/node", 0, 3200);
+  is("RoCE 400Gbps/GPU cluster network", 8, 400);
+  is("NVSwitch (NVLink5)", 0, 0);
+  is("", 0, 0);
+}
+
+TEST(Machines, OmniPathAndRacks) {
+  const Mapped omni = Map(kGpt175, {{"gpu", "A100-SXM4"},
+                                    {"fabric", "omnipath"},
+                                    {"nic_gbps_per_gpu", "50"},
+                                    {"network", "4x100 Gb/s Omni-Path per 8-GPU node"}});
+  EXPECT_EQ(omni.run.cluster.nics_per_node, 4);
+  EXPECT_EQ(omni.run.cluster.nic_Bps, 12'500'000'000);
+  // 128 GPUs are 32 hosts of 4, on two racks: 16 hosts, 64 GPUs of each.
+  const Mapped racks = Map(kGpt175, {{"gpu", "GB200"},
+                                     {"gpus_per_node", "4"},
+                                     {"gpus", "128"},
+                                     {"tp", "8"},
+                                     {"pp", "4"},
+                                     {"dp", "4"},
+                                     {"global_batch", "64"},
+                                     {"gpu_mem_gb", "192"}});
+  ASSERT_EQ(racks.error, "");
+  EXPECT_EQ(racks.run.cluster.gpus_per_nvlink_domain, 64);
+}
+
+TEST(Frameworks, RulesAreReachable) {
+  for (const FrameworkRule& rule : FrameworkRules()) {
+    EXPECT_FALSE(rule.label.empty());
+    EXPECT_FALSE(rule.family.empty());
+  }
+}
+
+}  // namespace
+}  // namespace orrery::search

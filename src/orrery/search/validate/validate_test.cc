@@ -1,0 +1,190 @@
+// Whole tables: what is predicted, what it may depend on, and what a report says.
+#include "orrery/search/validate/validate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "orrery/search/validate/report.h"
+
+namespace orrery::search {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::string_view kHeader =
+    "id,source,source_table,notes,framework_family,framework_version,arch,model,layers,hidden,"
+    "heads,"
+    "seq_len,gpu,gpus,gpus_per_node,tp,pp,dp,micro_batch,global_batch,recompute,compute_dtype,"
+    "attention_kernel,sharding,mem_kind,step_time_s,tflops_per_gpu,mfu_pct,tokens_per_s_per_gpu,"
+    "peak_mem_gib\n";
+constexpr std::string_view kRows[] = {
+    "lab-1,L,T,N,megatron-deepspeed,,dense,GPT-1,12,1024,16,1024,A100-SXM4,2,8,2,1,1,4,16,full,"
+    "fp16,"
+    "unfused,none,,0.5,100,30,99,\n",
+    "lab-2,L,T,N,megatron,HEAD,dense,GPT-1,12,1024,16,1024,H100-SXM5,8,8,1,2,4,4,32,none,bf16,,"
+    "zero1,torch_allocated,,,,,7.5\n",
+    "other-3,O,T,N,fsdp1,,dense,MPT-1,12,1024,16,1024,A100-SXM4,8,8,1,1,8,4,32,none,bf16,flash,"
+    "zero3,,0.25,,,,\n",
+};
+
+CsvTable Table(bool blank_outcomes, std::string_view header = kHeader) {
+  std::string text(header);
+  for (std::string_view row : kRows) {
+    std::string line(row.substr(0, row.size() - 1));
+    if (blank_outcomes) {
+      for (int column = 0; column < 5; ++column) line.resize(line.rfind(','));
+      line += ",,,,,";
+      for (int column = 0; column < 4; ++column) line.erase(0, line.find(',') + 1);
+      line.insert(0, ",,,,");
+    }
+    text += line + "\n";
+  }
+  auto table = CsvTable::Parse(text, "t.csv");
+  EXPECT_TRUE(table.ok()) << table.status().message();
+  return *std::move(table);
+}
+
+Report Predict(const CsvTable& table, int threads = 1) {
+  ValidateOptions options;
+  options.threads = threads;
+  auto report = ValidateTable(table, options);
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  return report.ok() ? *std::move(report) : Report{};
+}
+
+TEST(Validate, QuantitiesOfARow) {
+  const Report report = Predict(Table(false));
+  // A step time; a memory alone, as its meter is named; a refusal.
+  ASSERT_EQ(report.rows.size(), 3U);
+  EXPECT_EQ(report.rows[0].quantity, Quantity::kStepTime);
+  EXPECT_EQ(report.rows[0].stratum, "one node, small");
+  EXPECT_TRUE(report.rows[0].error_pct());
+  EXPECT_EQ(report.rows[1].quantity, Quantity::kPeakMemory);
+  EXPECT_EQ(report.rows[1].stratum, "memory torch_allocated");
+  EXPECT_GT(*report.rows[1].predicted, 0.1);
+  EXPECT_TRUE(report.rows[2].refused());
+  EXPECT_THAT(report.rows[2].reason, HasSubstr("sharding=zero3"));
+  EXPECT_EQ(report.rows[0].source, "lab");
+}
+
+// A prediction is a function of the configuration: outcomes, names and notes may vanish.
+TEST(Validate, BlankingOutcomesChangesNoPrediction) {
+  const Report full = Predict(Table(false));
+  const Report blank = Predict(Table(true));
+  ASSERT_EQ(blank.rows.size(), 6U);  // both quantities of each row
+  for (const Prediction& p : blank.rows) EXPECT_FALSE(p.measured);
+  EXPECT_EQ(*blank.rows[0].predicted, *full.rows[0].predicted);
+  EXPECT_EQ(*blank.rows[3].predicted, *full.rows[1].predicted);
+  EXPECT_EQ(blank.rows[3].assumed, full.rows[1].assumed);
+  EXPECT_EQ(blank.rows[0].id, "1");  // no id: the row's number
+  EXPECT_EQ(blank.rows[2].id, "2");
+}
+
+TEST(Validate, ThreadsChangeNothing) {
+  const Report one = Predict(Table(false), 1);
+  const Report four = Predict(Table(false), 4);
+  EXPECT_EQ(ReportToJson(one), ReportToJson(four));
+}
+
+TEST(Configuration, HoldsNoWithheldColumn) {
+  for (const TableKind kind : {TableKind::kTraining, TableKind::kCollectives}) {
+    for (const std::string_view withheld : WithheldColumns()) {
+      EXPECT_THAT(ConfigurationColumns(kind), ::testing::Not(Contains(withheld)));
+    }
+    for (const std::string_view required : RequiredColumns(kind)) {
+      EXPECT_THAT(ConfigurationColumns(kind), Contains(required));
+    }
+  }
+}
+
+TEST(ConfigurationDeathTest, ReadingAnOutcomeIsABug) {
+  const CsvTable table = Table(false);
+  const Configuration row(TableKind::kTraining, table, 0);
+  EXPECT_DEATH((void)row.text("step_time_s"), "configuration columns only");
+}
+
+TEST(Validate, WrongTables) {
+  const auto error = [](std::string_view text) {
+    const auto table = CsvTable::Parse(text, "t.csv");
+    EXPECT_TRUE(table.ok());
+    const auto report = ValidateTable(*table, {});
+    EXPECT_FALSE(report.ok());
+    return report.status().message();
+  };
+  EXPECT_THAT(error("a,b\n1,2\n"),
+              HasSubstr("neither a table of training runs nor of collectives"));
+  EXPECT_THAT(error("tp,pp,gpu\n1,2,x\n"),
+              HasSubstr("missing columns: framework_family, gpus, layers, hidden"));
+  EXPECT_THAT(error("collective,gpu,nodes,gpus_per_node\nx,y,1,8\n"),
+              HasSubstr("missing column: size_bytes"));
+  std::string text(kHeader);
+  text += kRows[0];
+  text.replace(text.find(",0.5,"), 5, ",fast,");
+  EXPECT_THAT(error(text), HasSubstr("t.csv:2: column 'step_time_s': 'fast' is not a positive"));
+  EXPECT_THAT(error(kHeader), HasSubstr("a header and no rows"));
+}
+
+TEST(Validate, MistypedColumnIsWarnedAbout) {
+  std::string header(kHeader);
+  header.replace(header.find("attention_kernel"), 16, "atention_kernel");
+  EXPECT_THAT(Predict(Table(false, header)).warnings,
+              ElementsAre(HasSubstr("did you mean 'attention_kernel'")));
+}
+
+constexpr std::string_view kNccl =
+    "source,system,gpu,nodes,gpus_per_node,nccl_version,network,collective,size_bytes,dtype,"
+    "time_us_oop,algbw_GBps,busbw_GBps\n"
+    "s,HGX,H100-SXM5-80GB,2,8,2.22.3,IB 8x NDR 400Gbps,all_reduce,1073741824,float,4500,238,447\n"
+    "s,HGX,H100-SXM5-80GB,2,8,2.22.3,IB 8x NDR 400Gbps,alltoall,1024,float,40,0,0\n"
+    "s,HGX (ALGO=Ring PROTO=Simple),H100-SXM5-80GB,2,8,unknown,IB 8x NDR 400Gbps,all_reduce,1024,"
+    "float,40,0,0\n"
+    "s,a3,H100-SXM5-80GB,2,8,unknown,GPUDirect-TCPXO 8x200Gbps,all_gather,1024,float,40,0,0\n";
+
+TEST(Validate, Collectives) {
+  const auto table = CsvTable::Parse(kNccl, "n.csv");
+  ASSERT_TRUE(table.ok());
+  const Report report = Predict(*table);
+  ASSERT_EQ(report.rows.size(), 4U);
+  EXPECT_EQ(report.rows[0].quantity, Quantity::kCollectiveTime);
+  EXPECT_EQ(report.rows[0].stratum, "collectives >= 1 MB");
+  // A ring moves 2·15/16 of the buffer over 8 NICs of 50 GB/s: 5,033 us at least; within 20 %.
+  EXPECT_GT(*report.rows[0].predicted, 5033);
+  EXPECT_LT(*report.rows[0].predicted, 6040);
+  EXPECT_THAT(report.rows[1].reason, HasSubstr("collective=alltoall"));
+  EXPECT_THAT(report.rows[2].assumed, Contains(HasSubstr("planned Ring, Simple")));
+  EXPECT_EQ(report.rows[2].stratum, "collectives < 1 MB");
+  EXPECT_THAT(report.rows[3].reason, HasSubstr("collectives over TCP"));
+}
+
+TEST(Report, JsonHoldsTheContract) {
+  const auto json = nlohmann::json::parse(ReportToJson(Predict(Table(false))));
+  EXPECT_EQ(json["schema"], "orrery.validation/1");
+  ASSERT_EQ(json["rows"].size(), 3U);
+  const auto& row = json["rows"][0];
+  for (const char* key : {"id", "quantity", "measured", "predicted", "error_pct", "stratum",
+                          "status", "reason", "assumed"}) {
+    EXPECT_TRUE(row.contains(key)) << key;
+  }
+  EXPECT_EQ(row["status"], "ok");
+  EXPECT_TRUE(row["reason"].is_null());
+  EXPECT_EQ(json["rows"][2]["status"], "refused");
+  EXPECT_TRUE(json["rows"][2]["predicted"].is_null());
+  EXPECT_EQ(json["summary"]["by_stratum"].size(), 3U);
+  EXPECT_EQ(json["summary"]["by_source"][0]["rows"], 1);
+}
+
+TEST(Report, TextAndPicture) {
+  const Report report = Predict(Table(false));
+  EXPECT_THAT(ReportToText(report), HasSubstr("coverage"));
+  EXPECT_THAT(ReportToText(report), HasSubstr("Refused, and why"));
+  EXPECT_THAT(ReportToSvg(report), HasSubstr("Predicted against measured"));
+  EXPECT_THAT(ReportToSvg(Predict(Table(true))),
+              HasSubstr("No row is both measured and predicted"));
+}
+
+}  // namespace
+}  // namespace orrery::search
