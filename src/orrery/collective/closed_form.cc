@@ -29,13 +29,13 @@ struct Terms {
 // Two bounds of nearly the same size hinder each other: messages that find the port taken come late
 // to lanes that have no slack. The 16-norm adds 4 % where they are equal and nothing where one is
 // far below.
-double Together(double a, double b) {
+double Together(double a, double b, int squarings = 4) {
   const double larger = std::max(a, b);
   const double ratio = std::min(a, b) / larger;
   double power = ratio;
-  for (int i = 0; i < 4; ++i) power *= power;
+  for (int i = 0; i < squarings; ++i) power *= power;
   double root = 1 + power;
-  for (int i = 0; i < 4; ++i) root = std::sqrt(root);
+  for (int i = 0; i < squarings; ++i) root = std::sqrt(root);
   return larger * root;
 }
 
@@ -230,17 +230,16 @@ Terms Formula::Tree() const {
   const double inner = domains == 2 ? 1 : 1 + children;
   const double nic_messages = inner * first + second;
   const double nic_one_way = std::max(children * first, domains == 2 ? second : first + second);
-  double lane = 0, nvlink = 0, nic = 0, bytes = 0;
-  double first_way = 0;
+  double lane = 0, nvlink = 0, nic = 0, bytes = 0, turns = 0, chunks = 0, first_way = 0;
   const auto add = [&](const Chunk& chunk, double times) {
     const double stream = static_cast<double>(chunk.bytes) * box_.per_byte;
     const double work = Work(chunk.bytes, model::kStreams) + extra * stream;
     const double slowest = net() ? Delay(box_.inter, chunk.bytes) : Delay(box_.intra, chunk.bytes);
     const double nvlink_serial = Serial(box_.intra, chunk);
     const double nic_serial = net() ? Serial(box_.inter, chunk) : 0;
-    const double step =
-        std::max({work, (2 * work + slowest) / plan_.credits,
-                  std::min(channels, nvlink_messages) * nvlink_serial, nic_one_way * nic_serial});
+    const double step = std::max(work, nic_one_way * nic_serial);
+    turns += times * (2 * work + slowest);
+    chunks += times;
     if (first_way == 0) first_way = step;
     lane += times * step;
 
@@ -256,8 +255,13 @@ Terms Formula::Tree() const {
   const double up = (ppn() - 1) * (local != 0 ? hop : 0);
   const double edge = net() ? Delay(box_.inter, chunk.bytes) + work : 0;
   Terms terms;
-  terms.total = std::max({TreeFill(chunk) + lane - first_way, local != 0 ? nvlink + 2 * hop : 0,
-                          net() ? nic + 2 * up + 2 * edge : 0});
+  const int levels = std::bit_width(static_cast<unsigned>(domains - 1));
+  // A GPU's place in the chain differs by channel: its port fills and empties over half the chain.
+  const double port = std::max(local != 0 ? nvlink + std::max(2, ppn() - 1) * hop : 0,
+                               net() ? nic + 2 * up + std::max(1, 2 * (levels - 1)) * edge : 0);
+  const double fill = TreeFill(chunk);
+  const double credit = Credit(turns / chunks, chunks, work) - turns / chunks;
+  terms.total = Together(fill + std::max(lane - first_way, credit), port);
   terms.transfer = std::min(terms.total, std::max({bytes, nvlink, nic}));
   return terms;
 }
@@ -272,10 +276,14 @@ double Formula::TreeFill(const Chunk& chunk) const {
   if (net()) {
     const int levels = std::bit_width(static_cast<unsigned>(plan_.shape.domains - 1));
     const double edge = Delay(box_.inter, chunk.bytes) + step;
-    fill += 2 * (levels * edge + (levels - 1) * stream);
+    // Two children's messages meet at their parent's NIC, on the way up and on the way down.
+    const double meet =
+        plan_.shape.domains >= 4 ? CeilDiv(NicChannels(), 2) * Serial(box_.inter, chunk) : 0;
+    fill += 2 * (levels * edge + (levels - 1) * std::max(stream, meet));
   }
   const double together = NicChannels() - 1;
-  const double queue = net() ? together * Serial(box_.inter, chunk) : 0;
+  const double beside = plan_.shape.domains == 2 ? CeilDiv(NicChannels(), 2) - 1 : together;
+  const double queue = net() ? beside * Serial(box_.inter, chunk) : 0;
   return fill + std::max(queue, ppn() > 1 ? together * Serial(box_.intra, chunk) : 0);
 }
 
