@@ -179,7 +179,7 @@ bool GemmOf(const Row& row, graph::Kernel* kernel) {
   g.batch = row.Int(6);
   // The file counts rows over all groups.
   std::int64_t& shared = g.layout == graph::GemmLayout::kTN ? g.k : g.m;
-  if (shared % g.batch != 0) return false;
+  if (g.batch <= 0 || shared % g.batch != 0) return false;
   shared /= g.batch;
   g.out_dtype = g.dtype == DType::kFp8 ? DType::kBf16 : g.dtype;
   *kernel = g;
@@ -270,7 +270,7 @@ Status ReadTable(sqlite3* db, const std::string& path, std::string_view gpu,
     Sample sample;
     if (!convert(row, &sample.kernel)) continue;
     const auto key = KeyOf(sample.kernel);
-    if (!key) continue;
+    if (!key || !(row.Float(time) > 0)) continue;
     sample.series = key->series;
     sample.shape = key->shape;
     sample.detail = key->detail;

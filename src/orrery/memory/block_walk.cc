@@ -10,6 +10,9 @@ using graph::Buffer;
 using graph::Lifetime;
 using graph::OpKind;
 
+// Beyond any device, and sums over the layers of a call stay in 64 bits.
+constexpr std::int64_t kMaxBuffer = std::int64_t{1} << 42;
+
 LiveSet::iterator Find(LiveSet& set, std::uint32_t id) {
   return std::lower_bound(set.begin(), set.end(), id,
                           [](const Live& live, std::uint32_t key) { return live.id < key; });
@@ -50,8 +53,8 @@ Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, Sta
             "alloc of buffer {} that still lives; free it first, or give the buffer its own id",
             BufferName(graph, buffer));
       }
-      if (buffer.bytes < 0) {
-        return InvalidInput("buffer {} has {} bytes; sizes are 0 or more",
+      if (buffer.bytes < 0 || buffer.bytes > kMaxBuffer) {
+        return InvalidInput("buffer {} has {} bytes; sizes are from 0 to 4 TiB",
                             BufferName(graph, buffer), buffer.bytes);
       }
       const std::int64_t bytes = RoundUp(buffer.bytes, kRounding);

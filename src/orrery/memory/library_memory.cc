@@ -27,7 +27,7 @@ std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
   std::array<bool, graph::kPeerSlots> peers{};
   std::vector<bool> seen(graph.blocks.size());
   const auto visit = [&](const graph::Call& call) {
-    if (seen[call.block.index()]) return;
+    if (call.block.index() >= seen.size() || seen[call.block.index()]) return;
     seen[call.block.index()] = true;
     for (const graph::Comm& comm : graph.blocks[call.block.index()].comms) {
       if (graph::IsPointToPoint(comm.collective)) {

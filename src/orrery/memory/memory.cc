@@ -14,6 +14,7 @@
 namespace orrery::memory {
 namespace {
 
+constexpr std::int64_t kMaxPlaces = 1 << 24;  // chunks times micro-batches of a program
 constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
 
 using graph::Call;
@@ -57,15 +58,19 @@ class Replayer {
         last_(graph.blocks.size()) {
     for (const auto* calls : {&program.prologue, &program.calls}) {
       for (const Call& call : *calls) {
-        chunks_ = std::max<std::size_t>(chunks_, static_cast<std::size_t>(call.chunk) + 1);
-        batches_ = std::max<std::size_t>(batches_, static_cast<std::size_t>(call.microbatch + 2));
+        chunks_ = std::max(chunks_, std::int64_t{call.chunk} + 1);
+        batches_ = std::max(batches_, std::int64_t{call.microbatch} + 2);
       }
     }
-    micro_.resize(chunks_ * batches_);
-    lasting_.resize(chunks_);
   }
 
   Status Run(Footprint* out) {
+    if (chunks_ * batches_ > kMaxPlaces) {
+      return InvalidInput("program '{}': {} chunks of {} micro-batches; at most {} together",
+                          program_.name, chunks_, batches_ - 1, kMaxPlaces);
+    }
+    micro_.resize(static_cast<std::size_t>(chunks_ * batches_));
+    lasting_.resize(static_cast<std::size_t>(chunks_));
     ORRERY_RETURN_IF_ERROR(RunCalls(program_.prologue, "prologue"));
     const std::vector<LayerStates> lasting_before = lasting_;
     const bool starts_empty = live_micro_ == 0;
@@ -118,8 +123,8 @@ class Replayer {
     const bool down = graph_.blocks[call.block.index()].pass == graph::Pass::kBackward;
     const std::int32_t span = call.repeat - 1;
     const std::int32_t low = down ? call.first_layer - span : call.first_layer;
-    LayerStates& micro = micro_[static_cast<std::size_t>(call.chunk) * batches_ +
-                                static_cast<std::size_t>(call.microbatch + 1)];
+    LayerStates& micro =
+        micro_[static_cast<std::size_t>(call.chunk * batches_ + call.microbatch + 1)];
     LayerStates& lasting = lasting_[static_cast<std::size_t>(call.chunk)];
     Split(touches, low, low + span, micro, lasting);
     if (down) std::reverse(segments_.begin(), segments_.end());
@@ -230,7 +235,7 @@ class Replayer {
   const graph::Graph& graph_;
   const graph::Program& program_;
   const std::int64_t limit_;
-  std::size_t chunks_ = 1, batches_ = 1;
+  std::int64_t chunks_ = 1, batches_ = 1;
   std::vector<Touches> touches_;              // by block
   std::vector<LayerStates> micro_, lasting_;  // by chunk and micro-batch; by chunk
   std::int64_t live_micro_ = 0;               // entries of micro_ that are not empty

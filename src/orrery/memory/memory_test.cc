@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <ctime>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -124,6 +125,25 @@ TEST(Memory, ACallFreesItsOwn) {
   const auto f = Replay(g, ProgramId(0), Device());
   ASSERT_FALSE(f.ok());
   EXPECT_NE(f.status().message().find("buffer 7 lives for a call"), std::string::npos);
+}
+
+TEST(Memory, DamagedNumbersAreErrors) {
+  graph::Graph g = TwoLayers();
+  g.programs[0].calls[0].microbatch = 2'000'000'000;
+  EXPECT_FALSE(Replay(g, ProgramId(0), Device()).ok());
+  g.programs[0].calls[0].microbatch = -2;
+  EXPECT_FALSE(Replay(g, ProgramId(0), Device()).ok());
+  g = TwoLayers();
+  g.programs[0].calls[0].chunk = -1;
+  EXPECT_FALSE(Replay(g, ProgramId(0), Device()).ok());
+  g = TwoLayers();
+  g.programs[0].calls[0].block = BlockId(99);
+  EXPECT_FALSE(Replay(g, ProgramId(0), Device()).ok());
+  g = TwoLayers();
+  for (const std::int64_t bytes : {std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
+    g.blocks[1].buffers[0].bytes = bytes;
+    EXPECT_FALSE(Replay(g, ProgramId(0), Device()).ok());
+  }
 }
 
 // State created at first use (Adam's moments, gradients) counts once, from then on.
