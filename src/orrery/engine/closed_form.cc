@@ -18,16 +18,15 @@ struct Event {
 constexpr std::uint32_t kStart = 0xFFFFFFFFu;
 
 // One meeting at a time per group or pair: its members come in stream order.
-struct Meet {
+struct alignas(64) Meet {
   SimTime latest = 0, start = 0;
   const CommPrice* price = nullptr;    // of the first to come
-  std::uint64_t digest = 0;
   std::uint32_t arrived = 0;
   std::uint8_t stream[2] = {0, 0};     // of the members; a pair: of sender and of receiver
   std::uint8_t came = 0;               // a pair: bit 0 the sender, bit 1 the receiver
-  // Over the whole run, of each member, where the network does not see it (private_nvlink).
-  std::int64_t nvlink_out = 0, nvlink_in = 0;
-  SimTime nvlink_busy = 0;
+  // Over the whole run, out of (and into) each member where the network does not see it.
+  std::int64_t nvlink_bytes = 0, nic_bytes = 0;
+  SimTime busy = 0;
 
   void Reset() {
     arrived = 0;
@@ -45,7 +44,10 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
 
   Status Run() {
     const auto ranks = static_cast<std::uint32_t>(layout_.ranks.size());
-    for (std::uint32_t r = 0; r < ranks; ++r) Step(r);
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      Step(r);
+      Settle();
+    }
     // A job alone runs until all is quiet: what is on its way when the last iteration ends lands too.
     while (error_.ok() && !(options_.repeat_until_stopped && finished())) {
       const SimTime queued = queue_.NextTime();
@@ -56,6 +58,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
       } else {
         TakeEvent();
       }
+      Settle();
     }
     return error_;
   }
@@ -89,15 +92,23 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   std::uint64_t events() const { return events_; }
 
   // Adds what the network did not see to the ports' statistics.
-  void AddPrivateTraffic(std::vector<network::PortStatistics>* traffic) const {
+  void AddUnseenTraffic(std::vector<network::PortStatistics>* traffic) const {
+    const auto add = [&](std::uint32_t port, std::int64_t bytes, SimTime busy) {
+      if (bytes == 0) return;
+      (*traffic)[port].bytes += bytes;
+      (*traffic)[port].busy += busy;
+    };
     for (std::size_t id = 0; id < meets_.size(); ++id) {
-      if (meets_[id].nvlink_out == 0) continue;
-      for (std::uint32_t m : participants(layout_.meets[id])) {
-        network::PortStatistics* port = &(*traffic)[layout_.ranks[m].nvlink_port];
-        port[0].bytes += meets_[id].nvlink_out;
-        port[1].bytes += meets_[id].nvlink_in;
-        port[0].busy += meets_[id].nvlink_busy;
-        port[1].busy += meets_[id].nvlink_busy;
+      const Meet& meet = meets_[id];
+      const MeetInfo& info = layout_.meets[id];
+      const auto members = participants(info);
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        const SimRank& rank = layout_.ranks[members[i]];
+        for (std::uint32_t side = 0; side < 2; ++side) {
+          if (info.pair && side != i) continue;  // a sender's way out, a receiver's way in
+          add(rank.nvlink_port + side, meet.nvlink_bytes, meet.busy);
+          add(rank.nic_port + side, meet.nic_bytes * rank.nic_copies, meet.busy);
+        }
       }
     }
   }
@@ -114,14 +125,77 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     if (meet.arrived == 0) {
       meet.latest = arrival;
       meet.price = &comm;
-      meet.digest = comm.digest;
     } else {
       meet.latest = std::max(meet.latest, arrival);
-      if (meet.digest != comm.digest) return Mismatch(r, comm, meet.price);
+      if (meet.price->digest != comm.digest) return Mismatch(r, comm, meet.price);
     }
     meet.came |= end;
     meet.stream[end == 2 ? 1 : 0] = static_cast<std::uint8_t>(stream_index);
-    if (++meet.arrived == layout_.meets[id].count) queue_.Push({meet.latest, id, kStart});
+    if (++meet.arrived == layout_.meets[id].count) complete_.push_back(id);
+  }
+
+  // Meetings whose last member has come: those that nothing can touch any more are settled at once,
+  // ahead of the clock; the others start when their time comes.
+  void Settle() {
+    while (!complete_.empty()) {
+      const std::uint32_t id = complete_.back();
+      complete_.pop_back();
+      if (Untouchable(id)) {
+        ++events_;
+        Meet& meet = meets_[id];
+        const collective::Cost& cost = meet.price->cost;
+        meet.start = meet.latest;
+        meet.nvlink_bytes += cost.member.nvlink_out;
+        meet.nic_bytes += cost.member.nic_out;
+        meet.busy += cost.total();
+        if (!layout_.meets[id].pair) StartMembers(id);
+        EndMembers(id, meet.start + cost.total());
+      } else {
+        queue_.Push({meets_[id].latest, id, kStart});
+      }
+    }
+  }
+
+  // No member can do anything else meanwhile, and no one else uses their ports.
+  bool Untouchable(std::uint32_t id) const {
+    const MeetInfo& info = layout_.meets[id];
+    const Meet& meet = meets_[id];
+    if (info.pair ? !OwnPorts(info, meet) : !(info.private_nvlink && !meet.price->nic)) return false;
+    const auto members = participants(info);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (!MaySettle(members[i], meet.stream[info.pair ? i : 0])) return false;
+    }
+    return true;
+  }
+
+  // Both ends of a message block in it, and their ports are theirs alone.
+  bool OwnPorts(const MeetInfo& info, const Meet& meet) const {
+    const auto members = participants(info);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Item& item = head(stream(members[i], meet.stream[i]));
+      if (!item.blocking || !item.one_way) return false;
+      if (meet.price->nic && !layout_.ranks[members[i]].private_nic) return false;
+    }
+    return true;
+  }
+
+  void StartMembers(std::uint32_t id) {
+    const Meet& meet = meets_[id];
+    for (std::uint32_t m : participants(layout_.meets[id])) OnStart(m, meet.stream[0], meet.start);
+  }
+
+  void EndMembers(std::uint32_t id, SimTime end) {
+    const MeetInfo& info = layout_.meets[id];
+    const Meet done = meets_[id];
+    const std::uint64_t digest = done.price->digest;
+    meets_[id].Reset();  // members may come again at once
+    const auto members = participants(info);
+    if (info.pair) {
+      OnPartEnd(members[0], done.stream[0], done.start, end, Mix64(digest) | 1);
+      OnPartEnd(members[1], done.stream[1], done.start, end, Mix64(digest + 1) | 1);
+    } else {
+      for (std::uint32_t m : members) OnPartEnd(m, done.stream[0], done.start, end, 1);
+    }
   }
 
   void TakeEvent() {
@@ -144,8 +218,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     loads_.clear();
     collective::PortBytes bytes = meet.price->cost.member;
     if (info.private_nvlink) {
-      meet.nvlink_out += bytes.nvlink_out;
-      meet.nvlink_in += bytes.nvlink_in;
+      meet.nvlink_bytes += bytes.nvlink_out;
       bytes.nvlink_out = bytes.nvlink_in = 0;
     }
     if (info.pair) {
@@ -154,8 +227,8 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     } else {
       for (std::uint32_t m : members) {
         AddLoads(layout_.ranks[m], bytes.nvlink_out, bytes.nvlink_in, bytes.nic_out, bytes.nic_in);
-        OnStart(m, meet.stream[0], now_);
       }
+      StartMembers(id);
     }
     const network::Fluid fluid{id, meet.price->cost.fixed, meet.price->cost.transfer, 0,
                                static_cast<std::uint32_t>(loads_.size())};
@@ -175,19 +248,9 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     now_ = network_->AdvanceUntil(time, &completions_);
     for (const network::Completion& c : completions_) {
       ++events_;
-      const MeetInfo& info = layout_.meets[c.id];
-      const Meet done = meets_[c.id];
-      meets_[c.id].Reset();  // members may come again at once
-      if (info.private_nvlink && done.price->nvlink) {
-        meets_[c.id].nvlink_busy += now_ - done.start;
-      }
-      const auto members = participants(info);
-      if (info.pair) {
-        OnPartEnd(members[0], done.stream[0], done.start, now_, Mix64(done.digest) | 1);
-        OnPartEnd(members[1], done.stream[1], done.start, now_, Mix64(done.digest + 1) | 1);
-      } else {
-        for (std::uint32_t m : members) OnPartEnd(m, done.stream[0], done.start, now_, 1);
-      }
+      Meet& meet = meets_[c.id];
+      if (layout_.meets[c.id].private_nvlink) meet.busy += now_ - meet.start;
+      EndMembers(c.id, now_);
     }
   }
 
@@ -257,6 +320,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   network::Network* network_;
   des::EventQueue<Event> queue_;
   std::vector<Meet> meets_;
+  std::vector<std::uint32_t> complete_;   // meets whose members have all come
   std::vector<network::PortLoad> loads_;
   std::vector<network::Completion> completions_;
   SimTime now_ = 0;
@@ -293,7 +357,7 @@ Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network
   }
   const auto statistics = network->statistics();
   result.traffic.assign(statistics.begin(), statistics.end());
-  loop.AddPrivateTraffic(&result.traffic);
+  loop.AddUnseenTraffic(&result.traffic);
   return result;
 }
 

@@ -193,6 +193,14 @@ class Builder {
       }
       s.nic_port = p;
     }
+    std::vector<std::uint8_t> neighbours(cluster_.nics(), 0);
+    for (const DeviceId d : device_) {
+      std::uint8_t& n = neighbours[cluster_.nic(d).index()];
+      n = static_cast<std::uint8_t>(std::min(n + 1, 2));
+    }
+    for (SimRank& s : layout_.ranks) {
+      s.private_nic = neighbours[cluster_.nic(device_[s.rank.index()]).index()] == 1;
+    }
     if (layout_.class_of.empty()) return;
     // Another class of the same kind of NIC must meet its copies at one port: give every class the
     // port of the representative's NIC and count the class's members there. Classes that share NICs

@@ -26,6 +26,7 @@ struct alignas(128) SimRank {                   // what the main loop reads come
   std::uint32_t variant = 0;                    // into Layout::variants
   std::uint32_t nvlink_port = 0, nic_port = 0;  // the out port; the in port follows
   std::uint32_t nic_copies = 1;
+  bool private_nic = false;                     // no other rank of the run sits next to its NIC
   std::array<std::uint32_t, graph::kGroupSlots> meet{};                // kNobody: no group
   RankId rank;                                  // the class's lowest
   std::uint32_t size = 1;

@@ -54,13 +54,13 @@ struct alignas(64) RankState {
   interference::Class beside = 0;
   std::uint8_t in_flight[2] = {0, 0};  // by class bit
   bool wake_set = false;
-  std::uint8_t blocked_stream = 0;
+  std::uint8_t nic_messages = 0;   // outstanding on a NIC that do not block, and not in `busy`
 };
 static_assert(sizeof(RankState) == 64);
 
 // The communication at the head of a rank's stream, and the queue behind it.
 struct alignas(64) StreamState {
-  SimTime free = 0;                // end of the one before
+  SimTime free = 0;                // latest end so far
   SimTime arrival = 0;
   SimTime start = 0;               // of the part that ended last
   const BlockPrice* block = nullptr;
@@ -139,6 +139,9 @@ class Machine {
   StreamState& stream(std::uint32_t r, int s) {
     return streams_[r * kStreams + static_cast<std::size_t>(s)];
   }
+  const StreamState& stream(std::uint32_t r, int s) const {
+    return streams_[r * kStreams + static_cast<std::size_t>(s)];
+  }
   const Item& head(const StreamState& s) const { return s.block->items[s.block_item]; }
   std::span<const RankState> states() const { return ranks_; }
   const Breakdown& parts(std::size_t r) const { return parts_[r]; }
@@ -180,8 +183,25 @@ class Machine {
                         (kStartWeight * static_cast<std::uint64_t>(start) +
                          kEndWeight * static_cast<std::uint64_t>(end));
     }
-    q.start = std::max(q.start, start);
-    if (--q.pending == 0) EndCommunication(r, stream_index, end);
+    if (end >= q.free) {
+      q.free = end;
+      q.start = start;
+    }
+    if (--q.pending == 0) EndCommunication(r, stream_index);
+  }
+
+  // Whether the communication at the head of a stream may be settled ahead of the clock: it ends at a
+  // time that nothing can change any more, and until then nothing else happens to the rank's kernels
+  // or ports. That is so if the rank stands still in it, or waits for it and for nothing else after the
+  // work in hand.
+  bool MaySettle(std::uint32_t r, int stream_index) const {
+    const RankState& s = ranks_[r];
+    const StreamState& q = streams_[r * kStreams + static_cast<std::size_t>(stream_index)];
+    const Item& item = head(q);
+    if (item.blocking) return s.busy == 0 && s.nic_messages == 0;
+    if (s.busy != (item.shares ? 1 : 0) || s.nic_messages != 0) return false;
+    if (s.status == RankStatus::kWaiting) return s.waits_for == q.event;
+    return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
   }
 
   bool finished() const { return running_ == 0; }
@@ -210,7 +230,7 @@ class Machine {
   void Enqueue(StreamState* q, const Queued& entry);
   void PostHead(std::uint32_t r, int stream_index, const Queued& entry);
   void PostQueued(std::uint32_t r, int stream_index);
-  void EndCommunication(std::uint32_t r, int stream_index, SimTime end);
+  void EndCommunication(std::uint32_t r, int stream_index);
   void Resume(std::uint32_t r, const EventState& released);
   void ChangeClass(std::uint32_t r, SimTime now, interference::Class bits, int delta);
   void SetWake(std::uint32_t r);
@@ -226,6 +246,10 @@ class Machine {
   }
   const BlockPrice& block(std::uint32_t r) const {
     return *layout_.variants[layout_.ranks[r].variant].blocks[call(r).block.index()];
+  }
+  // The event that the item after the work in hand waits for.
+  std::int16_t AfterWork(std::uint32_t r) const {
+    return EventOf(r, block(r).items[ranks_[r].item + 1u]);
   }
   std::int16_t EventOf(std::uint32_t r, const Item& item) const {
     return item.event == graph::kCallEvent ? call(r).event : item.event;

@@ -181,7 +181,12 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
   if (item.parts == 0) return true;  // a group of one has nothing to say
   const std::int16_t e = item.blocking ? graph::kNoEvent : EventOf(r, item);
   if (e >= 0) event(r, e).end = kPending;
-  if (item.shares) ++s.busy;
+  if (item.shares) {
+    ++s.busy;
+  } else if (!item.blocking) {
+    ++s.nic_messages;
+    ORRERY_CHECK(s.nic_messages != 0, "fewer than 256 messages of a rank are outstanding");
+  }
   StreamState& q = stream(r, item.stream);
   const auto index = static_cast<std::uint32_t>(&item - block.items.data());
   const Queued entry{issued, &block, s.weight, index, s.call, kNobody, s.layer, s.iteration, e};
@@ -189,7 +194,6 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
     if (last_iteration(s)) Spend(r, Part::kHost, issued - s.t);
     s.t = issued;
     s.status = RankStatus::kBlocked;
-    s.blocked_stream = item.stream;
   }
   NextItem(s, block, call(r).repeat);
   if (q.block_item == kNobody) {
@@ -252,9 +256,10 @@ void Machine<Loop>::PostQueued(std::uint32_t r, int stream_index) {
 }
 
 template <class Loop>
-void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index, SimTime end) {
+void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index) {
   RankState& s = ranks_[r];
   StreamState& q = stream(r, stream_index);
+  const SimTime end = q.free;
   const Item& item = head(q);
   const graph::Comm& comm = q.block->comms[item.first].comm;
   const EventState released{end, q.start, comm.group, graph::IsPointToPoint(comm.collective)};
@@ -267,11 +272,14 @@ void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index, SimTime 
   const bool blocking = item.blocking;
   if (!blocking) {
     const interference::Class beside = q.block->comms[item.first].beside;
-    if (item.shares) --s.busy;
+    if (item.shares) {
+      --s.busy;
+    } else {
+      --s.nic_messages;
+    }
     if (beside != 0) ChangeClass(r, end, beside, -1);
     if (e >= 0) event(r, e) = released;
   }
-  q.free = end;
   q.block_item = kNobody;
   if (q.queue_head != kNobody) PostQueued(r, stream_index);
   if (blocking || (s.status == RankStatus::kWaiting && s.waits_for == e)) {
@@ -279,7 +287,7 @@ void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index, SimTime 
   } else if (s.status == RankStatus::kWorking) {
     // With nothing outstanding the end of the work in hand is final; no need to wait for it.
     if (s.busy > 0) {
-      if (s.wake_set || event(r, EventOf(r, *PeekNext(r))).end == kPending) return;
+      if (s.wake_set || event(r, AfterWork(r)).end == kPending) return;
       if (s.work_end > end) return SetWake(r);
     }
     s.wake_set = false;
@@ -363,7 +371,9 @@ void Machine<Loop>::ChangeClass(std::uint32_t r, SimTime now, interference::Clas
     if (now > p.time) Advance(in, item, &p, now, s.beside, options_.launch);
     if (tracer_->wants(r)) tracer_->ChangeClass(r, now, mask);
     p.idle_ahead = 0;
-    s.work_end = p.extra + Finish(in, item, p, mask, options_.launch, &p.idle_ahead);
+    // Jitter may have taken more from the end than is left of the work.
+    s.work_end =
+        std::max(now, p.extra + Finish(in, item, p, mask, options_.launch, &p.idle_ahead));
     if (s.wake_set) SetWake(r);
   }
   s.beside = mask;

@@ -192,12 +192,16 @@ void CloseWork(const BlockPrice& price, SimTime launch, Item* item) {
 }
 
 void CloseComm(const BlockPrice& price, Item* item) {
+  int sends = 0, receives = 0;
   for (std::uint32_t i = 0; i < item->count; ++i) {
     const CommPrice& comm = price.comms[item->first + i];
     if (comm.plan < 0) continue;
     ++item->parts;
+    sends += comm.comm.collective == graph::Collective::kSend ? 1 : 0;
+    receives += comm.comm.collective == graph::Collective::kRecv ? 1 : 0;
     item->shares |= !item->blocking && (comm.beside != 0 || comm.nvlink);
   }
+  item->one_way = sends <= 1 && receives <= 1;
 }
 
 }  // namespace

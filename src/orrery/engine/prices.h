@@ -50,6 +50,7 @@ struct Item {
   std::uint8_t stream = 0;                   // kComm
   bool optimizer = false;                    // kWork: for the breakdown
   bool shares = false;                       // kComm: runs beside kernels and slows them or their ports
+  bool one_way = true;                       // kComm: no two parts use one port
   std::uint16_t parts = 0;                   // kComm: those of `count` that have a partner
   std::int16_t event = graph::kNoEvent;      // kWait, non-blocking kComm
   std::uint32_t first = 0, count = 0;        // kernels or comms
