@@ -72,6 +72,8 @@ C10D: dict[str, CommOp | Refused] = {
     "alltoall_": CommOp("all_to_all", "input_tensors", "output_tensors"),
     "alltoall_base_": CommOp("all_to_all", "input", "output", splits=_SPLITS_BASE),
     "gather_": CommOp("gather", "input_tensors", "output_tensors", peer="root_rank"),
+    # New in 2.14 or 2.15.
+    "gather_into_tensor_": CommOp("gather", "input_tensor", "output_tensor", peer="root_rank"),
     "scatter_": CommOp("scatter", "input_tensors", "output_tensors", peer="root_rank"),
     "send": CommOp("send", "tensors", peer="dst", tag="tag"),
     "recv_": CommOp("recv", "", "tensors", peer="src", tag="tag"),
@@ -99,6 +101,7 @@ FUNCTIONAL: dict[str, CommOp | Refused] = {
     "irecv": _functional("recv", "", peer="src", tag="tag"),
     "batch_p2p_ops": _functional("batch_p2p", "tensors", peer="peer_list", tag="tag_list"),
     "wait_tensor": CommOp("wait", group="", wait="none"),
+    "wait_tensors": CommOp("wait", group="", wait="none"),
     "_wrap_tensor_autograd": Refused("gives an async tensor its autograd node", harmless=True),
 }
 

@@ -21,6 +21,8 @@ def start(device: str) -> None:
         status = guard.preload()
         if status == 2:
             raise RuntimeError("PyTorch was imported before the guard; import order matters")
+        if status == 1:
+            return  # a CUDA build has guard, names and kernels of its own
         from guard import kernels, names
 
         names.install_names()
@@ -50,20 +52,22 @@ def peak_rss_mb() -> float:
 
 
 class Clock:
-    """Seconds of a `with` block."""
+    """Seconds of a `with` block: by the wall, and of processor time, which load does not move."""
 
     seconds = 0.0
+    cpu = 0.0
 
 
 @contextmanager
 def clock() -> Any:
-    """Measures the wall time of the block."""
+    """Measures the block; processor time counts all threads, so also autograd's."""
     result = Clock()
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     try:
         yield result
     finally:
         result.seconds = time.perf_counter() - begin
+        result.cpu = time.process_time() - cpu
 
 
 def emit(findings: dict[str, Any]) -> None:

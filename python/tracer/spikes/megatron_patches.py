@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 
 def objects() -> None:
-    """`all_gather_object` moves pickles in tensors: every rank is taken to say what this one says."""
+    """`all_gather_object` moves pickles in tensors: every rank is taken to say the same."""
 
     def gather(out: list[Any], value: Any, group: Any = None) -> None:
         out[:] = [value] * len(out)

@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import comm_ops
-import guard
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FakeWork, ProcessGroup, Work, _resolve_process_group
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import TorchDispatchMode
+
+import comm_ops
+import guard
 
 # Questions and markers, no work.
 _IGNORED = frozenset(
@@ -251,8 +252,9 @@ class Recorder(TorchDispatchMode):
                 )
             )  # fmt: skip
         elif row.kind == "wait":
-            storage = args[0].untyped_storage()._cdata
-            self._add(Entry("wait", "wait_tensor", self._comm_of_storage.get(storage, -1)))
+            for t in tensors_in(args):
+                storage = t.untyped_storage()._cdata
+                self._add(Entry("wait", "wait_tensor", self._comm_of_storage.get(storage, -1)))
         else:
             self._comm(func, row, args, kwargs, result)
         if self._memory:

@@ -7,8 +7,8 @@
 Ways: `bare` fake cuda and nothing else; `late` the guard loaded after `import torch`; `guard` the
 guard before it; `kernels` the same with the op identities of a CUDA build; `cpu` fake cpu;
 `meta` the meta device with no FakeTensor; `stub-fake` and `stub-real` fake and real cuda tensors
-of a CUDA build of PyTorch over a CUDA runtime that does nothing. The model is Llama-8B cut to one layer, bf16, one
-sequence of 8192 tokens (`--small`: a toy), AdamW fused.
+of a CUDA build of PyTorch over a CUDA runtime that does nothing. The model is Llama-8B cut to one
+layer, bf16, one sequence of 8192 tokens (`--small`: a toy), AdamW fused.
 """
 
 from __future__ import annotations
@@ -79,10 +79,11 @@ def optimizer_of(model: Any) -> tuple[Any, str]:
 def run(way: str, small: bool) -> dict[str, Any]:
     """One way: counts per phase, attention and optimizer ops, saved bytes, seconds."""
     device = prepare(way)
-    import llama
     import torch
-    from record import Recorder
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    import llama
+    from record import Recorder
 
     config = llama.SMALL if small else llama.LLAMA_8B.with_layers(1)
     torch.set_default_dtype(torch.bfloat16)
@@ -117,7 +118,7 @@ def run(way: str, small: bool) -> dict[str, Any]:
         "adam": sorted(n for n in {*real[2]} if "adam" in n or "foreach" in n) or [kind],
         "saved_MB": round(saved / 1e6, 1),
         "peak_MB": round(recorder.trace.peak_bytes() / 1e6, 1),
-        "seconds": round(time.seconds, 2),
+        "cpu_seconds": round(time.cpu, 2),
     }
 
 

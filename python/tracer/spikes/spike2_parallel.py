@@ -1,6 +1,6 @@
 """Spike 2a: DDP, FSDP2, tensor and sequence parallelism under the fake process group.
 
-    python spike2_parallel.py [--case ddp|fsdp|tp|sp] [--lines] [--json]
+    python spike2_parallel.py [--case ddp|fsdp|tp|sp] [--foreach] [--lines] [--json]
 
 Eight ranks, rank 0 traced, a two-layer Llama in bf16 on fake cuda with the no-device guard. For
 each case: collectives recorded, by hand, and by CommDebugMode; bytes; waits; streams. `--lines`
@@ -18,11 +18,9 @@ import common
 
 common.start("cuda")
 
-import llama  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.parallel.distributed as ddp_module  # noqa: E402
-from record import Recorder, Trace  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
@@ -35,6 +33,9 @@ from torch.distributed.tensor.parallel import (  # noqa: E402
     SequenceParallel,
     parallelize_module,
 )
+
+import llama  # noqa: E402
+from record import Recorder, Trace  # noqa: E402
 
 WORLD = 8
 CONFIG = llama.Config(kv_heads=8)
@@ -60,13 +61,17 @@ class Rebuilt:
         return getattr(self._reducer, name)
 
 
-def reduce_bucket(_, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN - DDP checks it by value
+def reduce_bucket(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """DDP's default hook in Python: the C++ one wants a tensor from FakeWork's empty future."""
     buffer = bucket.buffer()
     dist.all_reduce(buffer, async_op=True)
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     future.set_result(buffer)
     return future
+
+
+# DDP compares annotations by value; here they are strings.
+reduce_bucket.__annotations__ = {"bucket": dist.GradBucket}
 
 
 def ddp(model: torch.nn.Module, _: DeviceMesh) -> torch.nn.Module:
@@ -180,8 +185,9 @@ def hand_count(case: str, layers: int) -> dict[str, int]:
     layer, backward one for each column-parallel input, that is 3 + 2 a layer and 1 for the head;
     an all-gather for the logits. sp: each pair of a layer's sub-blocks gathers on entry and
     scatters on exit, both ways; the embedding scatters forward and gathers backward, the head the
-    other way round, and gathers the logits. ddp: `ddp_buckets`. Norm weights (2 a layer and 1) are partial sums; AdamW
-    asks for each three times, and DTensor reduces each time.
+    other way round, and gathers the logits. ddp: `ddp_buckets`. Gradients of norm
+    weights (2 a layer and 1) are partial sums: DTensor reduces them each time that the optimizer
+    asks, once for fused AdamW, three times for the foreach one.
     """
     if case == "ddp":
         return {"all_reduce": len(ddp_buckets(layers, cap=1 << 20))}
@@ -192,10 +198,19 @@ def hand_count(case: str, layers: int) -> dict[str, int]:
     if case == "sp":
         return {
             "all_gather": 4 * layers + 1 + 1 + 1,
-            "all_reduce": 3 * (2 * layers + 1),
+            "all_reduce": (3 if "--foreach" in sys.argv else 1) * (2 * layers + 1),
             "reduce_scatter": 4 * layers + 1 + 1,
         }
     return {}
+
+
+def optimizer_of(case: str, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """Fused AdamW; SGD for plain TP, whose norm weights are no DTensors, which fused refuses."""
+    if case == "tp":
+        return torch.optim.SGD(model.parameters(), lr=0.1)
+    if "--foreach" in sys.argv:
+        return torch.optim.AdamW(model.parameters())
+    return torch.optim.AdamW(model.parameters(), fused=True)
 
 
 def trace(case: str) -> tuple[Trace, dict[str, int]]:
@@ -206,7 +221,7 @@ def trace(case: str) -> tuple[Trace, dict[str, int]]:
     recorder, debug = Recorder(), CommDebugMode()
     with FakeTensorMode(), torch.device("cuda"):
         model = CASES[case](llama.Llama(CONFIG, "cuda"), mesh)
-        optimizer = torch.optim.AdamW(model.parameters())
+        optimizer = optimizer_of(case, model)
         tokens = torch.zeros(1, CONFIG.seq, dtype=torch.int64)
         for _ in range(2):
             recorder, debug = Recorder(), CommDebugMode()

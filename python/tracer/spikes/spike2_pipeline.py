@@ -16,11 +16,12 @@ import common
 
 common.start("cuda")
 
-import llama  # noqa: E402
 import torch  # noqa: E402
-from record import Recorder, Trace  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.distributed.pipelining import PipelineStage, schedules  # noqa: E402
+
+import llama  # noqa: E402
+from record import Recorder, Trace  # noqa: E402
 
 PIPELINE, MICRO = 4, 8
 ALL = ("1F1B", "GPipe", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")

@@ -19,10 +19,11 @@ import common
 
 common.start("cuda")
 
-import llama  # noqa: E402
 import torch  # noqa: E402
-from record import Recorder  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+import llama  # noqa: E402
+from record import Recorder  # noqa: E402
 
 WORLD = 4
 

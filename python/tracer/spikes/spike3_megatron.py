@@ -19,8 +19,9 @@ import common
 common.start("cuda")
 
 import torch  # noqa: E402
-from record import Recorder, Trace  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+from record import Recorder, Trace  # noqa: E402
 
 TP, PP, EP, WORLD = 2, 2, 2, 8
 LAYERS, HIDDEN, SEQ, MICRO, EXPERTS, TOPK, VOCAB = 4, 256, 128, 4, 4, 2, 1024

@@ -1,11 +1,12 @@
 """Spike 4: seconds and MB to trace one rank of a 70B and a 405B model; the cost of the hook per op.
 
-    python spike4_pace.py [--model 70b|405b|8b] [--substrate fake|meta] [--layers N] [--json]
+    python spike4_pace.py [--model 70b|405b|8b] [--layers N] [--json]
     python spike4_pace.py --hook               what each layer of the machinery costs per op
 
 One rank of TP8 (DTensor, sequence parallel) x PP x DP: the model is one middle pipeline stage of
 `layers` layers (70b: 80 layers over PP 4, so 20; 405b: 126 over PP 8 and rounded up, 16), one
-micro-batch of 8192 tokens in bf16, forward, backward and fused AdamW over the stage.
+micro-batch of 8192 tokens in bf16, forward, backward and fused AdamW over the stage. Seconds are
+processor time of all threads.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import common
 
 common.start("cuda")
 
-import llama  # noqa: E402
 import torch  # noqa: E402
-from record import Recorder  # noqa: E402
-from spike2_parallel import tensor_parallel  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+import llama  # noqa: E402
+from record import Recorder  # noqa: E402
+from spike2_parallel import tensor_parallel  # noqa: E402
 
 MODELS = {"8b": (llama.LLAMA_8B, 8), "70b": (llama.LLAMA_70B, 20), "405b": (llama.LLAMA_405B, 16)}
 
@@ -64,7 +66,7 @@ def trace_rank(name: str, layers: int) -> dict[str, Any]:
             with common.clock() as step, recorder:
                 y = model(x)
                 y.backward(torch.zeros_like(y))
-            seconds.append(round(step.seconds, 2))
+            seconds.append(round(step.cpu, 2))
         with common.clock() as update, recorder:
             optimizer.step()
     ops = len(recorder.trace.of("op"))
@@ -72,14 +74,14 @@ def trace_rank(name: str, layers: int) -> dict[str, Any]:
         "model": name,
         "layers": layers,
         "parameters_of_rank": sum(p.to_local().numel() for p in model.parameters()),
-        "build_s": round(build.seconds, 2),
-        "first_microbatch_s": seconds[0],
-        "next_microbatch_s": seconds[1],
-        "optimizer_s": round(update.seconds, 2),
+        "build_cpu_s": round(build.cpu, 2),
+        "first_microbatch_cpu_s": seconds[0],
+        "next_microbatch_cpu_s": seconds[1],
+        "optimizer_cpu_s": round(update.cpu, 2),
         "ops": ops,
         "entries": len(recorder.trace.entries),
         "comms": len(recorder.trace.of("comm")),
-        "ops_per_s": round(ops / (seconds[1] + update.seconds)),
+        "ops_per_cpu_s": round(ops / (seconds[1] + update.cpu)),
         "rss_growth_MB": round(common.rss_mb() - before),
         "peak_rss_MB": round(common.peak_rss_mb()),
         "device_peak_GB": round(recorder.trace.peak_bytes() / 1e9, 2),
@@ -107,7 +109,7 @@ def hook_cost() -> dict[str, Any]:
         with mode, common.clock() as time:
             for _ in range(repeat):
                 llama.loss_of(model(tokens), tokens).backward()
-        return time.seconds / repeat * 1e6
+        return time.cpu / repeat * 1e6
 
     for substrate in ("fake cuda", "meta"):
         fake = FakeTensorMode() if substrate == "fake cuda" else contextlib.nullcontext()

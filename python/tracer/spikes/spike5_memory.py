@@ -73,10 +73,11 @@ def allocator_of_cuda(step: Any) -> dict[str, int]:
 
 def observe(device: str, fake: bool) -> dict[str, Any]:
     """The streams of the second step on one substrate."""
-    import llama
     import torch
-    from record import Recorder
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    import llama
+    from record import Recorder
 
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)

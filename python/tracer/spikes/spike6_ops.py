@@ -11,6 +11,7 @@ from collections import Counter
 
 import torch
 import torch.distributed.tensor  # noqa: F401 - registers _dtensor
+
 from comm_ops import NAMESPACES, REFUSED_NAMESPACES, TABLE, CommOp, check, installed
 
 _FRAGMENTS: list[torch.library.Library] = []

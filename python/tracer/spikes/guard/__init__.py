@@ -1,4 +1,4 @@
-"""Makes fake `cuda` tensors differentiable on a CPU-only PyTorch: builds and loads `noop_guard.cpp`.
+"""Makes fake `cuda` tensors differentiable on a CPU-only PyTorch: builds, loads `noop_guard.cpp`.
 
 `preload()` must run before the first `import torch` of the process: `import torch` asks for the
 CUDA hooks once and keeps the answer for good. Afterwards `install_names()` gives `torch.cuda` the
@@ -55,6 +55,8 @@ def preload() -> int:
     0: guard and hooks are in; 1: this PyTorch has CUDA; 2: too late, PyTorch was imported first.
     """
     global _library
+    if (torch_root() / "lib" / "libtorch_cuda.so").exists():
+        return 1
     library = build()
     if "torch" not in sys.modules:
         lib = torch_root() / "lib"

@@ -1,7 +1,7 @@
 """Gives a CPU-only PyTorch the *op identities* of a CUDA build, for fake `cuda` tensors.
 
-A fake tensor needs no kernel to run, but the dispatcher looks at which kernels are registered: an op
-with a composite form and no CUDA kernel is decomposed, where a CUDA build would call one kernel. By
+A fake tensor needs no kernel to run, but the dispatcher looks at which kernels are registered: an
+op with a composite form and no CUDA kernel is decomposed, where a CUDA build calls one kernel. By
 `native_functions.yaml` (see `composite_with_cuda_kernel`) that is so for `_fused_rms_norm`,
 `silu_backward` and `mish_backward`. A kernel that only throws is enough to turn each whole again.
 Attention chooses its kernel in C++ by asking the device; `_attention` restates that choice.

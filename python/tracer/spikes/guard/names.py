@@ -177,11 +177,10 @@ def install_names() -> list[str]:
 
 
 def _type(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """`Tensor.type()`, which of a fake cuda tensor leaves "cuda" out; frameworks compare the name."""
+    """`Tensor.type()`, which leaves "cuda" out of a fake tensor's; frameworks compare the name."""
     answer = _plain_type(self, dtype, *args, **kwargs)
-    if dtype is None and self.device.type == "cuda" and answer.startswith("torch."):
-        if not answer.startswith("torch.cuda."):
-            return answer.replace("torch.", "torch.cuda.", 1)
+    if dtype is None and self.device.type == "cuda" and not answer.startswith("torch.cuda."):
+        return answer.replace("torch.", "torch.cuda.", 1)
     return answer
 
 
