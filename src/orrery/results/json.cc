@@ -17,7 +17,7 @@ std::string Dump(const Json& json) {
 std::string Hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
 void AddTime(Json* json, const std::string& name, SimTime ps) {
-  (*json)[name + "_s"] = ToSeconds(ps);
+  (*json)[name + "_s"] = static_cast<double>(ps) / 1e12;  // the double nearest to the decimal
   (*json)[name + "_ps"] = ps;
 }
 

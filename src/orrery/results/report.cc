@@ -66,18 +66,17 @@ class Writer {
     text_ += color_ ? fmt::format("\n\x1b[1m{}\x1b[0m\n", text) : fmt::format("\n{}\n", text);
   }
   void Line(std::string_view text) { text_ += fmt::format("{}\n", text); }
-  // A bullet wrapped at the page's width.
-  void Bullet(std::string_view text) {
-    std::string line = "  - ";
-    std::size_t at = 0;
+  void Bullet(std::string_view text) { Wrapped("  - ", "    ", text); }
+  // Words in lines of the page's width; `first` and `rest` begin the lines.
+  void Wrapped(std::string_view first, std::string_view rest, std::string_view text) {
+    std::string line(first);
     bool fresh = true;
-    while (at < text.size()) {
-      std::size_t end = text.find(' ', at);
-      if (end == std::string_view::npos) end = text.size();
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find(' ', at), text.size());
       const std::string_view word = text.substr(at, end - at);
       if (!fresh && DisplayWidth(line) + 1 + DisplayWidth(word) > kWidth) {
         Line(line);
-        line = "    ";
+        line = rest;
         fresh = true;
       }
       if (!fresh) line += ' ';
@@ -167,16 +166,38 @@ void WriteStages(const JobResult& job, Writer* out) {
   out->Table(table);
 }
 
+std::string_view ShortName(graph::MemoryKind kind) {
+  using graph::MemoryKind;
+  switch (kind) {
+    case MemoryKind::kParameter:
+      return "params";
+    case MemoryKind::kGradient:
+      return "grads";
+    case MemoryKind::kOptimizer:
+      return "optim.";
+    case MemoryKind::kActivation:
+      return "activ.";
+    case MemoryKind::kTemporary:
+      return "temp.";
+    case MemoryKind::kCommunication:
+      return "comm.";
+    case MemoryKind::kCount:
+      break;
+  }
+  return "?";
+}
+
 void WriteMemory(const JobResult& job, Writer* out) {
   if (job.memory.empty()) return;
   out->Heading("GPU memory at its peak, per program (GiB)");
   TextTable table;
   std::vector<std::string> heading = {"program", "ranks"};
   for (std::size_t i = 0; i < memory::kKinds; ++i) {
-    heading.emplace_back(graph::Name(static_cast<graph::MemoryKind>(i)).substr(0, 10));
+    heading.emplace_back(ShortName(static_cast<graph::MemoryKind>(i)));
   }
-  for (const char* name : {"allocated", "reserved", "context", "total", ""})
+  for (const char* name : {"alloc.", "reserved", "context", "total", ""}) {
     heading.emplace_back(name);
+  }
   table.Row(std::move(heading));
   const auto gib = [](std::int64_t bytes) {
     return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 30));
@@ -205,9 +226,8 @@ void WriteMemory(const JobResult& job, Writer* out) {
 }
 
 void WriteJob(const JobResult& job, bool named, Writer* out) {
-  out->Heading(
-      named ? fmt::format("Job {}: {}", Printable(job.name, 40), Printable(job.description, 400))
-            : Printable(job.description, 400));
+  out->Heading(named ? fmt::format("Job {}", Printable(job.name, 40)) : "The job");
+  out->Wrapped("  ", "  ", Printable(job.description, 400));
   WriteHeadline(job, out);
   WriteOverall(job, out);
   WriteStages(job, out);
@@ -261,7 +281,9 @@ void WriteSimulation(const Simulation& simulation, Writer* out) {
 
 std::string Report(const RunResult& result, const ReportOptions& options) {
   Writer out(options.color);
-  out.Line(fmt::format("Orrery: a simulated training step on {}", Printable(result.cluster, 400)));
+  out.Wrapped(
+      "", "",
+      fmt::format("A training step, simulated by Orrery on {}", Printable(result.cluster, 400)));
   for (const JobResult& job : result.jobs) WriteJob(job, result.jobs.size() > 1, &out);
   WriteNetwork(result, &out);
   WriteOrigin(result, &out);

@@ -1,0 +1,72 @@
+#include "interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstring>
+
+#include "orrery/base/file.h"
+
+namespace orrery::app {
+namespace {
+
+// A signal handler reaches nothing but what has a fixed address: the only globals of the program.
+constexpr std::size_t kMaxOutputs = 4;
+std::array<char[PATH_MAX], kMaxOutputs> temporary_files;
+volatile sig_atomic_t outputs = 0;
+volatile sig_atomic_t answer_in_json = 0;
+
+void Put(int descriptor, const char* text) {
+  [[maybe_unused]] const ssize_t ignored = write(descriptor, text, std::strlen(text));
+}
+
+void OnInterrupt(int) {
+  for (sig_atomic_t i = 0; i < outputs; ++i) unlink(temporary_files[static_cast<std::size_t>(i)]);
+  if (answer_in_json != 0) {
+    Put(STDOUT_FILENO,
+        "{\"schema\": \"orrery.error/1\", \"error\": {\"code\": \"interrupted\", \"message\": "
+        "\"interrupted\"}}\n");
+  }
+  Put(STDERR_FILENO, "orrery: interrupted; nothing was written, older files are as they were\n");
+  _exit(130);
+}
+
+void OnAbort(int) {
+  for (sig_atomic_t i = 0; i < outputs; ++i) unlink(temporary_files[static_cast<std::size_t>(i)]);
+  if (answer_in_json != 0) {
+    Put(STDOUT_FILENO,
+        "{\"schema\": \"orrery.error/1\", \"error\": {\"code\": \"resource\", \"message\": "
+        "\"internal error; stderr says which\"}}\n");
+  }
+  Put(STDERR_FILENO, "orrery: this is a bug; please report it with the job file\n");
+  _exit(3);
+}
+
+void Handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+void InstallSignalHandlers(bool json) {
+  answer_in_json = json ? 1 : 0;
+  Handle(SIGINT, OnInterrupt);
+  Handle(SIGTERM, OnInterrupt);
+  Handle(SIGABRT, OnAbort);
+  Handle(SIGPIPE, SIG_IGN);
+}
+
+void WatchOutput(const std::string& path) {
+  const std::string temporary = TemporaryName(path);
+  const auto slot = static_cast<std::size_t>(outputs);
+  if (path.empty() || path == "-" || slot >= kMaxOutputs || temporary.size() >= PATH_MAX) return;
+  std::memcpy(temporary_files[slot], temporary.c_str(), temporary.size() + 1);
+  outputs = static_cast<sig_atomic_t>(slot + 1);
+}
+
+}  // namespace orrery::app

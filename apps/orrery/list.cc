@@ -1,0 +1,94 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/cluster/cluster.h"
+#include "orrery/job/frameworks.h"
+#include "orrery/network/network.h"
+#include "orrery/results/table.h"
+#include "orrery/workload/model.h"
+#include "orrery/workload/plan.h"
+#include "verb.h"
+
+namespace orrery::app {
+namespace {
+
+using Entry = std::pair<std::string, std::string>;  // name, description
+
+// Every kind of extension has a table of names with one sentence each.
+template <class Table>
+std::vector<Entry> Entries(const Table& table) {
+  std::vector<Entry> entries;
+  for (const auto& row : table) entries.emplace_back(row.name, row.description);
+  return entries;
+}
+
+struct FormatRow {
+  std::string_view name, description;
+};
+constexpr std::array<FormatRow, 7> kFormats = {{
+    {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
+    {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
+    {"config.json", "Hugging Face model configuration (GPT-2, Llama, Mistral): read"},
+    {"graph", "Orrery's graph as text, orrery.graph/1 (docs/formats/graph.md): inspect"},
+    {"graph-binary", "Orrery's graph in compact form (docs/formats/graph.md): inspect"},
+    {"result", "Orrery's result, JSON, orrery.result/1 (docs/formats/result.md): write, inspect"},
+    {"pftrace", "Perfetto timeline, open at ui.perfetto.dev: write"},
+}};
+
+struct Kind {
+  std::string_view name;
+  std::vector<Entry> (*entries)();
+};
+constexpr std::array<Kind, 6> kKinds = {{
+    {"models", [] { return Entries(workload::ModelPresets()); }},
+    {"clusters", [] { return Entries(cluster::Presets()); }},
+    {"networks", [] { return Entries(network::Backends()); }},
+    {"schedules", [] { return Entries(workload::Schedules()); }},
+    {"frameworks", [] { return Entries(job::Frameworks()); }},
+    {"formats", [] { return Entries(kFormats); }},
+}};
+
+class ListVerb final : public Verb {
+ public:
+  std::string_view name() const override { return "list"; }
+  std::string_view description() const override {
+    return "every model, cluster, network, schedule, framework, format";
+  }
+  void Declare(CLI::App* app) override {
+    app->add_option("KIND", kind_, "models, clusters, networks, schedules, frameworks or formats")
+        ->required();
+    app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
+  }
+  Status Run(Session* session) override {
+    std::vector<std::string_view> names;
+    for (const Kind& kind : kKinds) {
+      names.push_back(kind.name);
+      if (kind.name != kind_) continue;
+      results::TextTable table;
+      nlohmann::ordered_json entries = nlohmann::ordered_json::array();
+      for (const auto& [entry, description] : kind.entries()) {
+        table.Row({entry, description});
+        entries.push_back({{"name", entry}, {"description", description}});
+      }
+      const nlohmann::ordered_json json = {
+          {"schema", "orrery.list/1"}, {"kind", kind_}, {"entries", std::move(entries)}};
+      return session->Answer(json_, json.dump(2) + "\n", table.Render(""));
+    }
+    return InvalidInput("{}", UnknownName("kind", Printable(kind_), names));
+  }
+
+ private:
+  std::string kind_, json_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeList() { return std::make_unique<ListVerb>(); }
+
+}  // namespace orrery::app

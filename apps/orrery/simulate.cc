@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "interrupt.h"
+#include "orrery/base/file.h"
+#include "orrery/base/text.h"
+#include "orrery/job/job.h"
+#include "orrery/job/simulate.h"
+#include "orrery/job/tables.h"
+#include "orrery/results/json.h"
+#include "orrery/results/report.h"
+#include "sniff.h"
+#include "verb.h"
+
+namespace orrery::app {
+namespace {
+
+class SimulateVerb final : public Verb {
+ public:
+  std::string_view name() const override { return "simulate"; }
+  std::string_view description() const override {
+    return "predict step time, memory and network use of a job";
+  }
+
+  void Declare(CLI::App* app) override {
+    app->add_option("JOB", input_, "Job file (YAML or JSON)")->required();
+    app->add_option("--network", network_, "Network back end ('orrery list networks')");
+    app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
+        ->allow_extra_args(false);
+    app->add_option("--json", json_, "Write the result as JSON to FILE, or to stdout (-)");
+    app->add_option("--timeline", timeline_, "Write a Perfetto timeline (open at ui.perfetto.dev)");
+    app->add_option("--timeline-ranks", timeline_ranks_,
+                    "Ranks on it, as 0,8,16-19; default: one per pipeline stage");
+    app->add_flag("--no-fold", no_fold_, "Simulate every rank, also those that behave alike");
+    app->add_option("--threads", threads_, "Threads for runs at chunk grain (--network links)");
+    app->add_option("--seed", seed_, "Seed of jitter and random placement");
+    app->footer("Keys of a job file and of --set:\n" + job::KeyList());
+  }
+
+  Status Run(Session* session) override {
+    job::ReadOptions read;
+    read.set = set_;
+    read.network = network_;
+    read.seed = seed_;
+    read.fold = !no_fold_;
+    read.threads = threads_;
+    if (threads_ < 1 || threads_ > 1024) {
+      return InvalidInput("--threads {}: give 1 to 1,024", threads_);
+    }
+    if (!timeline_ranks_.empty() && timeline_.empty()) {
+      return InvalidInput("--timeline-ranks needs --timeline FILE");
+    }
+    ORRERY_RETURN_IF_ERROR(RefuseOtherInputs(input_));
+    // A result that could not be written would be lost at the very end: ask for the files first.
+    ORRERY_RETURN_IF_ERROR(CheckWritable(json_));
+    ORRERY_RETURN_IF_ERROR(CheckWritable(timeline_));
+    ORRERY_ASSIGN_OR_RETURN(const job::Job job, job::ReadJob(input_, read));
+    job::SimulateOptions options;
+    options.measured_database = Session::MeasuredDatabase();
+    options.timeline = timeline_;
+    options.timeline_ranks = timeline_ranks_;
+    WatchOutput(json_);
+    WatchOutput(timeline_);
+    ORRERY_ASSIGN_OR_RETURN(const results::RunResult result, job::Simulate(job, options));
+    ORRERY_RETURN_IF_ERROR(session->Answer(json_, results::ToJson(result),
+                                           results::Report(result, {.color = session->color()})));
+    if (!timeline_.empty()) {
+      session->Note(fmt::format("timeline: {} (open it at ui.perfetto.dev)", Printable(timeline_)));
+    }
+    if (result.out_of_memory()) {
+      return Infeasible("out of device memory: {} does not fit {} GPUs; the report says where",
+                        Printable(input_), HumanBytes(job.cluster.device.memory_bytes));
+    }
+    return {};
+  }
+
+ private:
+  static Status CheckWritable(const std::string& path) {
+    if (path.empty() || path == "-") return {};
+    return FileWriter::Create(path).status();
+  }
+
+  std::string input_, json_, timeline_, timeline_ranks_;
+  std::vector<std::string> set_;
+  std::optional<std::string> network_;
+  std::optional<std::uint64_t> seed_;
+  bool no_fold_ = false;
+  int threads_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeSimulate() { return std::make_unique<SimulateVerb>(); }
+
+}  // namespace orrery::app

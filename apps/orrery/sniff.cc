@@ -1,0 +1,81 @@
+#include "sniff.h"
+
+#include <fstream>
+
+#include "orrery/base/text.h"
+#include "orrery/formats/tree.h"
+#include "orrery/graph/binary_form.h"
+#include "orrery/graph/text_form.h"
+
+namespace orrery::app {
+namespace {
+
+FileKind SniffTree(const formats::Node& root) {
+  if (const formats::Node* schema = root.Find("schema")) {
+    if (schema->text.starts_with("orrery.result/")) return FileKind::kResult;
+  }
+  if (root.Find("model_type") != nullptr) return FileKind::kModel;
+  for (const char* key : {"model", "training", "parallel", "jobs"}) {
+    if (root.Find(key) != nullptr) return FileKind::kJob;
+  }
+  for (const char* key : {"device", "gpus_per_node", "nic_bandwidth", "preset"}) {
+    if (root.Find(key) != nullptr) return FileKind::kCluster;
+  }
+  return FileKind::kUnknown;
+}
+
+}  // namespace
+
+std::string_view Name(FileKind kind) {
+  switch (kind) {
+    case FileKind::kJob:
+      return "job file";
+    case FileKind::kCluster:
+      return "cluster definition";
+    case FileKind::kModel:
+      return "Hugging Face config.json";
+    case FileKind::kResult:
+      return "Orrery result";
+    case FileKind::kGraphText:
+      return "Orrery graph, text form";
+    case FileKind::kGraphBinary:
+      return "Orrery graph, binary form";
+    case FileKind::kTimeline:
+      return "Perfetto timeline";
+    case FileKind::kUnknown:
+      return "unknown";
+  }
+  return "unknown";
+}
+
+FileKind Sniff(std::string_view text) {
+  if (text.starts_with(graph::kBinaryMagic)) return FileKind::kGraphBinary;
+  if (text.starts_with(graph::kTextVersion)) return FileKind::kGraphText;
+  if (text.starts_with("\x0a") && FindInvalidUtf8(text.substr(0, 256)) != std::string_view::npos) {
+    return FileKind::kTimeline;
+  }
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool json = first != std::string_view::npos && text[first] == '{';
+  const formats::Limits limits{.bytes = 64 << 20, .depth = 64, .values = 5'000'000};
+  const Result<formats::Document> document =
+      json ? formats::ParseJson(text, "", limits) : formats::ParseYaml(text, "");
+  return document.ok() ? SniffTree(document->root) : FileKind::kUnknown;
+}
+
+Status RefuseOtherInputs(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string start(64, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  const bool graph =
+      start.starts_with(graph::kBinaryMagic) || start.starts_with(graph::kTextVersion);
+  if (graph) {
+    return InvalidInput(
+        "'{}' is a graph; simulating one without a job file is not built yet "
+        "('orrery inspect' says what it holds)",
+        Printable(path));
+  }
+  return {};
+}
+
+}  // namespace orrery::app

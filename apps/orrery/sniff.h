@@ -1,0 +1,30 @@
+// What kind of file is this? Decided by its first bytes, and for JSON by its keys.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "orrery/base/status.h"
+
+namespace orrery::app {
+
+enum class FileKind {
+  kJob,
+  kCluster,
+  kModel,
+  kResult,
+  kGraphText,
+  kGraphBinary,
+  kTimeline,
+  kUnknown
+};
+std::string_view Name(FileKind kind);
+
+// By contents alone; `text` may be the beginning of the file.
+FileKind Sniff(std::string_view text);
+
+// Ok for what may be a job file; a named refusal for inputs that cannot be simulated yet. A file
+// that cannot be read is left to whoever reads it.
+Status RefuseOtherInputs(const std::string& path);
+
+}  // namespace orrery::app

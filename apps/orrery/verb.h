@@ -1,0 +1,34 @@
+// One verb of the command line, one file each; verbs.cc lists them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/status.h"
+#include "session.h"
+
+namespace orrery::app {
+
+class Verb {
+ public:
+  virtual ~Verb() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::string_view description() const = 0;
+  virtual void Declare(CLI::App* app) = 0;
+  virtual Status Run(Session* session) = 0;
+};
+
+std::unique_ptr<Verb> MakeSimulate();
+std::unique_ptr<Verb> MakeList();
+std::unique_ptr<Verb> MakeInspect();
+std::unique_ptr<Verb> MakeDoctor();
+std::unique_ptr<Verb> MakeSchema();
+std::unique_ptr<Verb> MakeValidate();
+// A verb that the design names and that does nothing yet but say so.
+std::unique_ptr<Verb> MakeNotBuilt(std::string_view name, std::string_view description);
+
+std::vector<std::unique_ptr<Verb>> AllVerbs();
+
+}  // namespace orrery::app

@@ -1,0 +1,120 @@
+#include "orrery/job/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "orrery/base/text.h"
+#include "orrery/formats/tree.h"
+#include "orrery/job/describe.h"
+#include "orrery/job/job.h"
+#include "orrery/job/reader.h"
+
+namespace orrery::job {
+namespace {
+
+std::string Count(std::size_t n) { return HumanCount(static_cast<std::int64_t>(n)); }
+
+void AddModel(const workload::Model& m, Facts* facts) {
+  facts->emplace_back("model", m.name);
+  facts->emplace_back("parameters",
+                      fmt::format("{:.2f}B", static_cast<double>(m.parameters()) * 1e-9));
+  facts->emplace_back("shape",
+                      fmt::format("{} layers, hidden {}, {} heads ({} key-value) of {}, "
+                                  "feed-forward {}, vocabulary {}",
+                                  m.layers, HumanCount(m.hidden), m.heads, m.kv_heads, m.head_dim,
+                                  HumanCount(m.ffn_hidden), HumanCount(m.vocab)));
+}
+
+void AddCluster(const cluster::Spec& spec, bool sized, Facts* facts) {
+  facts->emplace_back("cluster", sized ? DescribeCluster(spec) : spec.name);
+  facts->emplace_back(
+      "node",
+      fmt::format("{} × {} ({} memory), {} NICs of {:.0f} Gb/s {}", spec.gpus_per_node,
+                  spec.device.name, HumanBytes(spec.device.memory_bytes), spec.nics_per_node,
+                  static_cast<double>(spec.nic_Bps) * 8e-9, cluster::Name(spec.fabric)));
+  facts->emplace_back("NVLink", fmt::format("domains of {}, {:.0f} GB/s a GPU and direction",
+                                            spec.gpus_per_nvlink_domain,
+                                            static_cast<double>(spec.nvlink_Bps) * 1e-9));
+  for (const std::string& source : spec.sources) facts->emplace_back("source", source);
+}
+
+}  // namespace
+
+Facts GraphFacts(const graph::Graph& graph) {
+  std::size_t ops = 0, calls = 0;
+  for (const graph::Block& block : graph.blocks) ops += block.ops.size();
+  for (const graph::Program& program : graph.programs) calls += program.calls.size();
+  Facts facts = {
+      {"jobs", Count(graph.jobs.size())},
+      {"ranks", Count(graph.bindings.size())},
+      {"programs", fmt::format("{}, {} calls in all", Count(graph.programs.size()), Count(calls))},
+      {"blocks", fmt::format("{}, {} operations in all", Count(graph.blocks.size()), Count(ops))},
+      {"groups", Count(graph.groups.size())}};
+  for (const graph::JobInfo& job : graph.jobs) {
+    facts.emplace_back("job", fmt::format("{}: {} ranks, {} tokens a step", Printable(job.name),
+                                          HumanCount(job.ranks), HumanCount(job.tokens_per_step)));
+  }
+  return facts;
+}
+
+Result<Facts> JobFacts(const std::string& path) {
+  ORRERY_ASSIGN_OR_RETURN(const Job job, ReadJob(path, {}));
+  Facts facts;
+  for (const Workload& workload : job.workloads) {
+    facts.emplace_back(job.workloads.size() > 1 ? "job " + workload.name : "job",
+                       DescribeWorkload(workload));
+    AddModel(workload.model, &facts);
+    facts.emplace_back("framework", workload.framework);
+  }
+  AddCluster(job.cluster, true, &facts);
+  facts.emplace_back("network", job.network);
+  facts.emplace_back("configuration", fmt::format("{:016x}", job.config_hash));
+  for (const std::string& line : job.assumed) facts.emplace_back("assumed", line);
+  return facts;
+}
+
+Result<Facts> ClusterFacts(const std::string& path) {
+  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, formats::ReadDocument(path));
+  std::vector<std::string> assumed;
+  ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec,
+                          ReadCluster(Source{&document, ""}, &document.root, &assumed));
+  Facts facts;
+  AddCluster(spec, false, &facts);
+  for (const std::string& line : assumed) facts.emplace_back("assumed", line);
+  return facts;
+}
+
+Result<Facts> ModelFacts(const std::string& path) {
+  ORRERY_ASSIGN_OR_RETURN(const workload::Model model, workload::ReadHuggingFaceConfig(path));
+  Facts facts;
+  AddModel(model, &facts);
+  return facts;
+}
+
+Result<Facts> ResultFacts(std::string_view text, const std::string& name) {
+  const formats::Limits limits{.bytes = 64 << 20, .depth = 64, .values = 5'000'000};
+  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, formats::ParseJson(text, name, limits));
+  Facts facts;
+  const auto add = [&](const formats::Node& node, std::string_view key) {
+    const formats::Node* value = node.Find(key);
+    if (value != nullptr && value->kind == formats::Node::Kind::kScalar) {
+      facts.emplace_back(std::string(key), value->text);
+    }
+  };
+  for (const char* key : {"schema", "description", "cluster", "ranks", "step_time_s",
+                          "tokens_per_s", "model_tflops_per_gpu", "mfu"}) {
+    add(document.root, key);
+  }
+  if (const formats::Node* jobs = document.root.Find("jobs")) {
+    for (const formats::Node& job : jobs->items) {
+      for (const char* key : {"name", "step_time_s"}) add(job, key);
+    }
+  }
+  if (const formats::Node* simulation = document.root.Find("simulation")) {
+    for (const char* key : {"version", "config_hash", "seed", "fingerprint"}) add(*simulation, key);
+  }
+  return facts;
+}
+
+}  // namespace orrery::job

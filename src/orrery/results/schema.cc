@@ -1,0 +1,110 @@
+#include "orrery/results/schema.h"
+
+#include <nlohmann/json.hpp>
+
+#include "orrery/results/json.h"
+#include "orrery/results/result.h"
+
+namespace orrery::results {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Type(const char* type, const char* description) {
+  return {{"type", type}, {"description", description}};
+}
+
+Json Array(Json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
+
+Json Object(Json properties) {
+  Json required = Json::array();
+  for (const auto& [key, value] : properties.items()) required.push_back(key);
+  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", required}};
+}
+
+Json BreakdownRowSchema() {
+  Json properties = {{"ranks", Type("integer", "ranks that the row is the mean of")}};
+  const auto add = [&](const std::string& name) {
+    properties[name + "_s"] = Type("number", "seconds");
+    properties[name + "_ps"] = Type("integer", "picoseconds");
+  };
+  add("total");
+  for (std::size_t i = 0; i < engine::kParts; ++i) add(PartName(i));
+  add("exposed_sp");
+  Json row = Object(std::move(properties));
+  row["properties"]["stage"] = Type("integer", "pipeline stage; absent in the overall row");
+  return row;
+}
+
+Json MemoryRowSchema() {
+  Json row = Object({{"program", Type("string", "what its ranks run")},
+                     {"stage", Type("integer", "pipeline stage")},
+                     {"ranks", Type("integer", "ranks that run it")},
+                     {"peak_allocated_bytes", Type("integer", "torch.cuda.max_memory_allocated")},
+                     {"peak_reserved_bytes", Type("integer", "torch.cuda.max_memory_reserved")},
+                     {"context_bytes", Type("integer", "CUDA context and libraries")},
+                     {"total_bytes", Type("integer", "reserved + context")},
+                     {"device_bytes", Type("integer", "memory of the GPU")},
+                     {"parts_at_peak", Type("object", "bytes by kind at the peak")},
+                     {"peak_op", Type("string", "what ran at the peak")},
+                     {"oom", Type("boolean", "does not fit")}});
+  row["properties"]["oom_op"] = {{"type", Json::array({"string", "null"})}};
+  return row;
+}
+
+Json JobProperties() {
+  return {{"ranks", Type("integer", "GPUs")},
+          {"description", Type("string", "model and plan in one line")},
+          {"step_time_s", Type("number", "steady-state time of a training step")},
+          {"step_time_ps", Type("integer", "the same, exact")},
+          {"step_time_interval_s", Array({{"type", "number"}})},
+          {"settled", Type("boolean", "the step time no longer changed")},
+          {"tokens_per_s", Type("number", "over all GPUs")},
+          {"model_tflops_per_gpu", Type("number", "10^12 model FLOP/s, recompute not counted")},
+          {"mfu", {{"type", Json::array({"number", "null"})}}},
+          {"breakdown",
+           Object({{"overall", BreakdownRowSchema()}, {"stages", Array(BreakdownRowSchema())}})},
+          {"memory", Array(MemoryRowSchema())}};
+}
+
+Json Schema(const char* title, Json body) {
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", title}};
+  schema.update(body);
+  return schema;
+}
+
+}  // namespace
+
+std::string ResultSchema() {
+  Json job = Object(JobProperties());
+  job["properties"]["name"] = Type("string", "of the job file's entry");
+  Json common = {{"schema", {{"const", kResultSchema}}},
+                 {"cluster", Type("string", "in one line")},
+                 {"finish_time_s", Type("number", "end of the last operation simulated")},
+                 {"finish_time_ps", Type("integer", "the same, exact")},
+                 {"network", Type("object", "back end, bytes and busy share per link class")},
+                 {"provenance", Type("object", "share of kernel time by origin")},
+                 {"simulation", Type("object", "how the run was made; config_hash, fingerprint")},
+                 {"assumed", Array({{"type", "string"}})},
+                 {"warnings", Array({{"type", "string"}})},
+                 {"config", Type("object", "the resolved job file")}};
+  Json schema = Object(std::move(common));
+  schema["anyOf"] = Json::array({Object(JobProperties()), Object({{"jobs", Array(job)}})});
+  return Schema("Orrery result", std::move(schema)).dump(2) + "\n";
+}
+
+std::string ErrorSchema() {
+  Json codes = Json::array();
+  for (const Code code :
+       {Code::kInvalidInput, Code::kInfeasible, Code::kResource, Code::kInterrupted}) {
+    codes.push_back(CodeName(code));
+  }
+  return Schema("Orrery error",
+                Object({{"schema", {{"const", kErrorSchema}}},
+                        {"error", Object({{"code", {{"enum", codes}}},
+                                          {"message", Type("string", "what and what to do")}})}}))
+             .dump(2) +
+         "\n";
+}
+
+}  // namespace orrery::results
