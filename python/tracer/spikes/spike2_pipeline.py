@@ -1,6 +1,6 @@
 """Spike 2b: torch pipelining under the fake process group, one rank at a time.
 
-    python spike2_pipeline.py [--schedule 1F1B|Interleaved1F1B|ZBVZeroBubble|...] [--json]
+    python spike2_pipeline.py [--schedule 1F1B|ZBVZeroBubble|...] [--rank R] [--json]
 
 Four ranks, eight micro-batches, fake cuda with the no-device guard. Prints for each rank the sends,
 receives, waits and NCCL groups, beside a hand count, and the actions in the order in which they
@@ -133,7 +133,9 @@ def hand_count(name: str, rank: int) -> int:
 def report(name: str) -> list[dict[str, Any]]:
     """One line per rank."""
     lines = []
-    for rank in range(PIPELINE):
+    one = "--rank" in sys.argv
+    ranks = [int(sys.argv[sys.argv.index("--rank") + 1])] if one else range(PIPELINE)
+    for rank in ranks:
         recorded, schedule = trace(name, rank)
         sends = [e for e in recorded.of("comm") if e.name == "send"]
         receives = [e for e in recorded.of("comm") if e.name == "recv"]
