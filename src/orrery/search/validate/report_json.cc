@@ -51,6 +51,7 @@ std::string ReportToJson(const Report& report) {
   document["schema"] = "orrery.validation/1";
   document["table"] = report.table;
   document["kind"] = report.kind == TableKind::kTraining ? "training" : "collectives";
+  document["measured_kernels"] = report.measured_kernels;
   document["summary"]["by_stratum"] = SummaryJson(report.by_stratum);
   document["summary"]["by_source"] = SummaryJson(report.by_source);
   document["summary"]["by_source_and_stratum"] = SummaryJson(report.by_source_and_stratum);

@@ -9,9 +9,9 @@
 namespace orrery::search {
 namespace {
 
-constexpr double kWidth = 1180;
+constexpr double kWidth = 1250;
 constexpr double kTop = 64, kLeft = 76, kSide = 470;  // the scatter: a square
-constexpr double kStrip = 760, kStripWidth = 380;     // the strips: errors of a source
+constexpr double kStrip = 850, kStripWidth = 340;     // the strips: errors of a source
 constexpr double kRow = 20;
 constexpr double kShown = 100;  // per cent at the strips' ends
 // Okabe and Ito's colours, told apart by colour-blind readers too, and some more.
@@ -153,7 +153,7 @@ void Strips(const Report& report, Picture* picture) {
     const double middle = x(Median(std::move(errors)));
     picture->Line(middle, at - 7, middle, at + 7, "stroke=\"black\" stroke-width=\"2\"");
     const bool memory = g.quantity == Name(Quantity::kPeakMemory);
-    const std::string name = Printable(g.source, 24) + (memory ? ", memory" : "");
+    const std::string name = Printable(g.label, 36) + (memory ? ", memory" : "");
     picture->Text(kStrip - 10, at + 4, "end", name);
     picture->Text(kStrip + kStripWidth + 8, at + 4, "start", fmt::format("{}", g.compared));
     at += kRow;

@@ -80,10 +80,15 @@ std::string WorstTable(const Report& report) {
 std::string ReportToText(const Report& report) {
   std::size_t predicted = 0;
   for (const Prediction& p : report.rows) predicted += p.refused() ? 0 : 1;
-  std::string out = fmt::format("{}: {} quantities asked for, {} predicted\n", report.table,
-                                report.rows.size(), predicted);
+  std::string out = fmt::format("{}: {} quantities asked for, {} predicted\n",
+                                Printable(report.table), report.rows.size(), predicted);
+  if (report.kind == TableKind::kTraining) {
+    out += fmt::format("kernel times {}\n", report.measured_kernels
+                                                ? "measured where the tables have them"
+                                                : "from models alone");
+  }
   out += "\nPer stratum\n" + GroupTable(report.by_stratum, "stratum", &Summary::stratum);
-  out += "\nPer source\n" + GroupTable(report.by_source, "source", &Summary::source);
+  out += "\nPer source\n" + GroupTable(report.by_source, "source", &Summary::label);
   out += ReasonTable(report);
   out += WorstTable(report);
   return out;

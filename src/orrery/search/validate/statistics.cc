@@ -27,7 +27,8 @@ std::vector<Summary> Summarise(std::span<const Prediction> rows, GroupBy by) {
     });
     const auto index = static_cast<std::size_t>(at - groups.begin());
     if (at == groups.end()) {
-      groups.push_back({.source = source, .stratum = stratum, .quantity = quantity});
+      groups.push_back(
+          {.source = source, .stratum = stratum, .quantity = quantity, .label = row.label});
       errors.emplace_back();
     }
     ++groups[index].rows;

@@ -226,7 +226,10 @@ void MapAttention(const Mapping& m) {
   const AttentionBackend library = hopper ? AttentionBackend::kFlash3 : AttentionBackend::kFlash2;
   AttentionBackend* attention = &m.out->plan.attention;
   const std::string_view cell = m.row.text("attention_kernel");
-  if (cell == "unfused") {
+  // Megatron's own layers, without Transformer Engine, know no fused attention.
+  const bool own_layers = HasToken(m.row, "uninstall_te") || HasToken(m.row, "case=gpt3_mcore_tp");
+  if (cell == "unfused" || (cell.empty() && own_layers)) {
+    if (own_layers) m.Assume("attention_kernel=unfused (config_extra: no Transformer Engine)");
     *attention = AttentionBackend::kUnfused;
   } else if (cell == "flash" || cell == "flash2") {
     *attention = AttentionBackend::kFlash2;

@@ -59,6 +59,12 @@ Prediction Blank(const CsvTable& table, std::size_t row, const Configuration& co
     p.source = std::string(configuration.text("system"));
   }
   if (p.source.empty()) p.source = "unnamed";
+  p.label = p.source;
+  if (configuration.kind() == TableKind::kCollectives && configuration.has("system")) {
+    p.label = fmt::format("{}, {}x{}, {}", Printable(configuration.text("system"), 24),
+                          configuration.text("nodes"), configuration.text("gpus_per_node"),
+                          configuration.text("collective"));
+  }
   return p;
 }
 
@@ -241,6 +247,7 @@ std::optional<double> Prediction::error_pct() const {
 Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& options) {
   Report report;
   report.table = table.name();
+  report.measured_kernels = !options.measured_database.empty();
   ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
   if (table.rows() == 0) return InvalidInput("{}: a header and no rows", table.name());
   WarnOfMistypedColumns(table, report.kind, &report);

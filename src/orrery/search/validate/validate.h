@@ -37,6 +37,7 @@ std::string_view Name(Quantity quantity);  // "step_time_s", "peak_mem_gib", "ti
 struct Prediction {
   std::string id;      // the row's number, from 1, where the table has no id
   std::string source;  // what the summary groups by
+  std::string label;   // the source as tables show it: short
   std::string stratum;
   Quantity quantity = Quantity::kStepTime;
   std::optional<double> measured, predicted;
@@ -50,6 +51,7 @@ struct Prediction {
 struct Report {
   std::string table;
   TableKind kind = TableKind::kTraining;
+  bool measured_kernels = false;  // a table of measured kernels was at hand
   std::vector<Prediction> rows;
   std::vector<Summary> by_stratum, by_source, by_source_and_stratum;
   std::vector<std::string> warnings;
