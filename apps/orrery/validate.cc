@@ -1,0 +1,63 @@
+#include "orrery/search/validate/validate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "interrupt.h"
+#include "orrery/base/file.h"
+#include "orrery/search/validate/report.h"
+#include "verb.h"
+
+namespace orrery::app {
+namespace {
+
+class ValidateVerb final : public Verb {
+ public:
+  std::string_view name() const override { return "validate"; }
+  std::string_view description() const override {
+    return "predict every row of a table of measured runs, with the errors";
+  }
+
+  void Declare(CLI::App* app) override {
+    app->add_option("TABLE", table_, "CSV of training runs or of nccl-tests (docs/validation.md)")
+        ->required();
+    app->add_option("--json", json_, "Write rows and summary as JSON to FILE, or to stdout (-)");
+    app->add_option("--plot", plot_, "Draw predicted against measured as SVG");
+    app->add_option("--threads", threads_, "Threads; default: one per core");
+  }
+
+  Status Run(Session* session) override {
+    if (threads_ < 0 || threads_ > 1024) {
+      return InvalidInput("--threads {}: give 1 to 1,024", threads_);
+    }
+    search::ValidateOptions options;
+    options.threads = threads_;
+    options.measured_database = Session::MeasuredDatabase();
+    const bool progress = isatty(STDERR_FILENO) == 1;
+    if (progress) {
+      options.progress = [](std::size_t done, std::size_t total) {
+        fmt::print(stderr, "\r{} of {} rows", done, total);
+      };
+    }
+    ORRERY_ASSIGN_OR_RETURN(const search::CsvTable table, search::CsvTable::Read(table_));
+    WatchOutput(json_);
+    WatchOutput(plot_);
+    ORRERY_ASSIGN_OR_RETURN(const search::Report report, search::ValidateTable(table, options));
+    if (progress) fmt::print(stderr, "\r{:40}\r", "");
+    for (const std::string& warning : report.warnings) session->Note("orrery: " + warning);
+    if (!plot_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(plot_, search::ReportToSvg(report)));
+    return session->Answer(json_, search::ReportToJson(report), search::ReportToText(report));
+  }
+
+ private:
+  std::string table_, json_, plot_;
+  int threads_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeValidate() { return std::make_unique<ValidateVerb>(); }
+
+}  // namespace orrery::app
