@@ -79,7 +79,10 @@ TEST_P(Shapes, StragglerFoldsInPart) {
 TEST_P(Shapes, PartitionsOfLinksAgree) {
   const auto [tp, pp, dp, vpp] = GetParam();
   Scenario s("h100-ib-400g", 8);
-  ASSERT_TRUE(s.Add(Small(), Plan(tp, pp, dp, vpp), "job").ok());
+  workload::Plan plan = Plan(tp, pp, dp, vpp);
+  plan.global_batch = static_cast<std::int64_t>(pp) * dp;
+  plan.seq_len = 256;
+  ASSERT_TRUE(s.Add(Small(), plan, "job").ok());
   s.PlacePacked();
   std::uint64_t first = 0;
   for (int threads : {1, 2, 3}) {

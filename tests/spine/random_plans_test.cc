@@ -112,10 +112,12 @@ TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
 }
 
 TEST(RandomPlans, PartitionsOfLinksAgree) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    const Drawn d = Draw(seed);
+    Drawn d = Draw(seed);
     if (d.nodes < 2) continue;
+    d.plan.seq_len = 128;  // messages stay few: this is about order, not size
+    d.plan.global_batch = d.plan.micro_batch * d.plan.dp * d.plan.pp;
     Scenario s("h100-ib-400g", d.nodes);
     if (!s.Add(d.model, d.plan, "job").ok()) continue;
     s.PlacePacked();

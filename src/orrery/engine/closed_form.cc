@@ -156,14 +156,15 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     }
   }
 
-  // No member can do anything else meanwhile, and no one else uses their ports.
+  // No member can do anything else meanwhile, and no one else uses their ports: NVLink ports are a
+  // rank's own.
   bool Untouchable(std::uint32_t id) const {
     const MeetInfo& info = layout_.meets[id];
     const Meet& meet = meets_[id];
-    if (info.pair ? !OwnPorts(info, meet) : !(info.private_nvlink && !meet.price->nic)) return false;
+    if (info.pair ? !OwnPorts(info, meet) : meet.price->nic) return false;
     const auto members = participants(info);
     for (std::size_t i = 0; i < members.size(); ++i) {
-      if (!MaySettle(members[i], meet.stream[info.pair ? i : 0])) return false;
+      if (!MaySettle(members[i], meet.stream[info.pair ? i : 0], meet.price->nic)) return false;
     }
     return true;
   }
@@ -216,11 +217,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     meet.start = now_;
     const auto members = participants(info);
     loads_.clear();
-    collective::PortBytes bytes = meet.price->cost.member;
-    if (info.private_nvlink) {
-      meet.nvlink_bytes += bytes.nvlink_out;
-      bytes.nvlink_out = bytes.nvlink_in = 0;
-    }
+    const collective::PortBytes& bytes = meet.price->cost.member;
     if (info.pair) {
       AddLoads(layout_.ranks[members[0]], bytes.nvlink_out, 0, bytes.nic_out, 0);
       AddLoads(layout_.ranks[members[1]], 0, bytes.nvlink_in, 0, bytes.nic_in);
@@ -248,8 +245,6 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     now_ = network_->AdvanceUntil(time, &completions_);
     for (const network::Completion& c : completions_) {
       ++events_;
-      Meet& meet = meets_[c.id];
-      if (layout_.meets[c.id].private_nvlink) meet.busy += now_ - meet.start;
       EndMembers(c.id, now_);
     }
   }

@@ -1,7 +1,6 @@
 #include "orrery/engine/layout.h"
 
 #include <algorithm>
-#include <bit>
 #include <unordered_map>
 
 #include "orrery/base/hash.h"
@@ -43,7 +42,6 @@ class Builder {
     MakePorts();
     MakeMeets();
     ORRERY_RETURN_IF_ERROR(MakeVariants());
-    FindPrivateNvlink();
     return std::move(layout_);
   }
 
@@ -321,27 +319,6 @@ class Builder {
       layout_.variants.push_back(std::move(v));
     }
     return {};
-  }
-
-  // Communications of one stream never overlap. Where a rank uses NVLink from one stream alone, its
-  // ports are never shared, and the network need not be told of them.
-  void FindPrivateNvlink() {
-    for (Variant& v : layout_.variants) {
-      std::uint32_t streams = 0;
-      for (const BlockPrice* block : v.blocks) {
-        if (block == nullptr) continue;
-        for (const CommPrice& comm : block->comms) {
-          if (comm.plan >= 0 && comm.nvlink) streams |= 1u << comm.comm.stream;
-        }
-      }
-      if (std::has_single_bit(streams)) v.nvlink_stream = std::countr_zero(streams);
-    }
-    for (MeetInfo& meet : layout_.meets) {
-      const auto first = layout_.participants.begin() + meet.first;
-      meet.private_nvlink = !meet.pair && std::all_of(first, first + meet.count, [&](std::uint32_t r) {
-        return layout_.variants[layout_.ranks[r].variant].nvlink_stream >= 0;
-      });
-    }
   }
 
   const graph::Graph& graph_;

@@ -40,7 +40,6 @@ struct Variant {
   ProgramId program;
   JobId job;
   View view;
-  int nvlink_stream = -1;                       // the one stream that uses NVLink; -1: none or several
   std::vector<const BlockPrice*> blocks;        // by BlockId; null where not called
 };
 
@@ -48,7 +47,6 @@ struct Variant {
 struct MeetInfo {
   std::uint32_t first = 0, count = 0;           // into Layout::participants; a pair: sender, receiver
   bool pair = false;
-  bool private_nvlink = false;                  // nothing else of its members ever uses their NVLink
 };
 
 struct Layout {

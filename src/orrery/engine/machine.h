@@ -192,14 +192,15 @@ class Machine {
 
   // Whether the communication at the head of a stream may be settled ahead of the clock: it ends at a
   // time that nothing can change any more, and until then nothing else happens to the rank's kernels
-  // or ports. That is so if the rank stands still in it, or waits for it and for nothing else after the
-  // work in hand.
-  bool MaySettle(std::uint32_t r, int stream_index) const {
+  // or to the ports it uses. That is so if the rank stands still in it, or waits for it and for nothing
+  // else after the work in hand.
+  bool MaySettle(std::uint32_t r, int stream_index, bool over_nic) const {
     const RankState& s = ranks_[r];
     const StreamState& q = streams_[r * kStreams + static_cast<std::size_t>(stream_index)];
     const Item& item = head(q);
-    if (item.blocking) return s.busy == 0 && s.nic_messages == 0;
-    if (s.busy != (item.shares ? 1 : 0) || s.nic_messages != 0) return false;
+    if (over_nic && s.nic_messages != 0) return false;
+    if (item.blocking) return s.busy == 0;
+    if (s.busy != (item.shares ? 1 : 0)) return false;
     if (s.status == RankStatus::kWaiting) return s.waits_for == q.event;
     return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
   }
