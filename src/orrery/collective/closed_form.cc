@@ -1,12 +1,16 @@
-// The plan as a formula. docs/collectives.md derives it; names follow that page.
+// The plan as a formula. docs/collectives.md derives it; the names are that page's.
 //
 // Every lane is a max-plus recurrence: a step ends when the step before it and its message have
-// come, plus its work. The longest path through such a pipeline is one of few shapes, priced here
-// one by one:
-//   lane   one member does all its steps one after the other;
-//   chain  each step waits for its upstream's message: latency bound, once around the ring per R -
-//   1; port   a port moves the messages of all channels one after the other; credit a slice leaves
-//   only when the one `credits` before it has been consumed.
+// come, plus its work. The longest path through such a pipeline is one of few shapes, each priced
+// here:
+//
+// lane: one member does all its steps one after the other;
+//
+// chain: each step waits for its upstream's message;
+//
+// credit: a slice leaves only when the one `credits` before it has been consumed;
+//
+// port: a port moves the messages of all its channels one after the other.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -29,13 +33,13 @@ struct Terms {
 // Two bounds of nearly the same size hinder each other: messages that find the port taken come late
 // to lanes that have no slack. The 16-norm adds 4 % where they are equal and nothing where one is
 // far below.
-double Together(double a, double b, int squarings = 4) {
+double Together(double a, double b) {
   const double larger = std::max(a, b);
   const double ratio = std::min(a, b) / larger;
   double power = ratio;
-  for (int i = 0; i < squarings; ++i) power *= power;
+  for (int i = 0; i < 4; ++i) power *= power;
   double root = 1 + power;
-  for (int i = 0; i < squarings; ++i) root = std::sqrt(root);
+  for (int i = 0; i < 4; ++i) root = std::sqrt(root);
   return larger * root;
 }
 
@@ -80,11 +84,20 @@ class Formula {
     return std::max(std::max(0.0, NvlinkChannels() - 1) * box_.intra.Serial(message),
                     net() ? (NicChannels() - 1) * box_.inter.Serial(message) : 0);
   }
+  // A broadcast's root inside its domain sends round the ring and back into the domain.
+  double ChainCrossings() const {
+    if (!net()) return 0;
+    const bool straight =
+        plan_.algorithm == Algorithm::kPointToPoint || ppn() == 1 || plan_.channels == 1;
+    return plan_.shape.domains - (straight ? 1 : 0);
+  }
+  // A credit's way back.
+  double back() const { return net() ? box_.inter.latency : box_.intra.latency; }
   // `slices` through one connection, each of which takes `turn` to give its credit back.
   double Credit(double turn, double slices, double work) const {
     const auto last = static_cast<std::int64_t>(slices) - 1;
-    return static_cast<double>(last / plan_.credits + 1) * turn +
-           static_cast<double>(last % plan_.credits) * work;
+    return static_cast<double>(last / plan_.credits + 1) * turn - back() +
+           static_cast<double>(last % plan_.credits) * std::max(work, turn / plan_.credits);
   }
   int ppn() const { return plan_.shape.ranks_per_domain; }
   bool net() const { return plan_.shape.domains > 1; }
@@ -131,7 +144,7 @@ Terms Formula::Ring() const {
     // Alone on their nodes, all members turn to the next round at once: their ports run dry
     // meanwhile.
     dry += times * std::max(busy, 2 * step + inter + busy - NicChannels() * serial);
-    credit += times * sends * chunk.slices * (2 * step + slowest);
+    credit += times * sends * chunk.slices * (2 * step + slowest + back());
     slices += times * sends * chunk.slices;
     bytes += times * steps * Bytes(chunk);
     // One crossing on a path that otherwise stays on its lane.
@@ -148,11 +161,18 @@ Terms Formula::Ring() const {
     nic = std::max(nic, dry - 2 * edge - Delay(box_.inter, first.slice) +
                             box_.inter.Serial(model::OnWire(plan_.protocol, first.slice)));
   }
+  const double turn = credit / slices;
+  double credits = Credit(turn, slices, lane * sends / (slices * steps));
+  if (net() && all_sends > ppn()) {
+    // Twice over the network, the rest on credits.
+    credits = std::max(credits, Delay(box_.inter, first.slice) +
+                                    (ppn() - 1) * Delay(box_.intra, first.slice) + ppn() * edge +
+                                    Credit(turn, slices - ppn() * first.slices, edge));
+  }
   const auto leave = [&](const Edge& e) {  // the last message behind its port
     return edge + end + Delay(e, last) - e.Serial(model::OnWire(plan_.protocol, last));
   };
-  const double alone = std::max({lane + std::max(0.0, jump), chain + Skew(first),
-                                 Credit(credit / slices, slices, lane * sends / (slices * steps))});
+  const double alone = std::max({lane + std::max(0.0, jump), chain + Skew(first), credits});
   const double port =
       std::max(nvlink > 0 ? nvlink + leave(box_.intra) : 0, nic > 0 ? nic + leave(box_.inter) : 0);
   Terms terms;
@@ -166,9 +186,7 @@ Terms Formula::Chain() const {
   const auto rounds = static_cast<double>(pieces_.rounds);
   const double hops = p2p ? 1 : plan_.shape.ranks - 1;
   // A root inside its domain sends round the ring and back into the domain.
-  const double crossings = !net()                                     ? 0
-                           : p2p || ppn() == 1 || plan_.channels == 1 ? plan_.shape.domains - 1
-                                                                      : plan_.shape.domains;
+  const double crossings = ChainCrossings();
   const double nvlink_channels = ppn() > 1 && !(p2p && net()) ? plan_.channels : 0;
   const double nic_channels = net() ? (p2p ? plan_.channels : NicChannels()) : 0;
   double lane = 0, nvlink = 0, nic = 0, credit = 0, slices = 0, bytes = 0;
@@ -177,7 +195,7 @@ Terms Formula::Chain() const {
     lane += times * LaneWork(chunk);
     nvlink += times * nvlink_channels * Serial(box_.intra, chunk);
     nic += times * nic_channels * Serial(box_.inter, chunk);
-    credit += times * chunk.slices * (2 * Work(chunk.slice, model::kStreams) + slowest);
+    credit += times * chunk.slices * (2 * Work(chunk.slice, model::kStreams) + slowest + back());
     slices += times * chunk.slices;
     bytes += times * Bytes(chunk);
   };
@@ -238,7 +256,7 @@ Terms Formula::Tree() const {
     const double nvlink_serial = Serial(box_.intra, chunk);
     const double nic_serial = net() ? Serial(box_.inter, chunk) : 0;
     const double step = std::max(work, nic_one_way * nic_serial);
-    turns += times * (2 * work + slowest);
+    turns += times * (2 * work + slowest + back());
     chunks += times;
     if (first_way == 0) first_way = step;
     lane += times * step;
@@ -257,10 +275,10 @@ Terms Formula::Tree() const {
   Terms terms;
   const int levels = std::bit_width(static_cast<unsigned>(domains - 1));
   // A GPU's place in the chain differs by channel: its port fills and empties over half the chain.
-  const double port = std::max(local != 0 ? nvlink + std::max(2, ppn() - 1) * hop : 0,
-                               net() ? nic + 2 * up + std::max(1, 2 * (levels - 1)) * edge : 0);
+  const double port = std::max(local != 0 ? nvlink + std::max(2.0, 0.8 * (ppn() - 1)) * hop : 0,
+                               net() ? nic + 2 * up + std::max(1.0, 1.9 * (levels - 1)) * edge : 0);
   const double fill = TreeFill(chunk);
-  const double credit = Credit(turns / chunks, chunks, work) - turns / chunks;
+  const double credit = Credit(turns / chunks, chunks, work) - turns / chunks + back();
   terms.total = Together(fill + std::max(lane - first_way, credit), port);
   terms.transfer = std::min(terms.total, std::max({bytes, nvlink, nic}));
   return terms;
@@ -276,13 +294,18 @@ double Formula::TreeFill(const Chunk& chunk) const {
   if (net()) {
     const int levels = std::bit_width(static_cast<unsigned>(plan_.shape.domains - 1));
     const double edge = Delay(box_.inter, chunk.bytes) + step;
-    // Two children's messages meet at their parent's NIC, on the way up and on the way down.
-    const double meet =
-        plan_.shape.domains >= 4 ? CeilDiv(NicChannels(), 2) * Serial(box_.inter, chunk) : 0;
-    fill += 2 * (levels * edge + (levels - 1) * std::max(stream, meet));
+    fill += 2 * (levels * edge + (levels - 1) * stream);
+    // Two children's messages meet at their parent's NIC: all channels' at the first level, spread
+    // out from then on, up and down.
+    if (plan_.shape.domains >= 4) {
+      const double serial = Serial(box_.inter, chunk);
+      fill +=
+          (2 * CeilDiv(CeilDiv(plan_.channels, 2), std::max(1, plan_.shape.nics)) - 1) * serial +
+          (2 * levels - 3) * std::max(0.0, serial - stream);
+    }
   }
   const double together = NicChannels() - 1;
-  const double beside = plan_.shape.domains == 2 ? CeilDiv(NicChannels(), 2) - 1 : together;
+  const double beside = plan_.shape.domains < 4 ? CeilDiv(NicChannels(), 2) - 1 : 0;
   const double queue = net() ? beside * Serial(box_.inter, chunk) : 0;
   return fill + std::max(queue, ppn() > 1 ? together * Serial(box_.intra, chunk) : 0);
 }
@@ -307,7 +330,7 @@ PortBytes Formula::Ports() const {
     // Rotating: R edges, each of which carries `copies`; a broadcast is a chain of R - 1.
     const bool rotating = model::IsRotating(plan_.collective);
     const double copies = rotating ? static_cast<double>(model::RingSteps(plan_) - 1) / ranks : 1;
-    const double crossings = net() ? domains - (rotating ? 0 : 1) : 0;
+    const double crossings = !net() ? 0 : rotating ? domains : ChainCrossings();
     const double edges = ranks - (rotating ? 0 : 1);
     intra = copies * (edges - crossings) / ranks;
     inter = copies * crossings / ranks;

@@ -13,6 +13,7 @@ IdealExecutor::IdealExecutor(const Schedule& schedule, const cluster::Cluster& c
   for (const Connection& c : schedule.connections()) {
     Wire wire;
     cluster.Route(members[c.from], members[c.to], 0, &wire.path);
+    for (LinkId id : wire.path) wire.back += cluster.links()[id.index()].latency;
     wire.credits = schedule.credits();
     wires_.push_back(std::move(wire));
   }
@@ -46,6 +47,12 @@ SimTime IdealExecutor::Run() {
       case Kind::kHop:
         Hop(event.index);
         break;
+      case Kind::kCredit: {
+        Wire& wire = wires_[event.index];
+        ++wire.credits;
+        if (wire.sender >= 0) TryStart(static_cast<std::uint32_t>(wire.sender));
+        break;
+      }
       case Kind::kArrive: {
         Wire& wire = wires_[messages_[event.index].connection];
         free_messages_.push_back(event.index);
@@ -105,9 +112,8 @@ void IdealExecutor::EndWork(std::uint32_t index) {
   lane.busy = false;
   lane.step = schedule_.At(lane.member, lane.number, ++lane.index);
   if (step.recv_connection >= 0) {
-    Wire& from = wires_[static_cast<std::size_t>(step.recv_connection)];
-    ++from.credits;
-    if (from.sender >= 0) TryStart(static_cast<std::uint32_t>(from.sender));
+    const auto c = static_cast<std::uint32_t>(step.recv_connection);
+    Push(now_ + wires_[c].back, Kind::kCredit, c);
   }
   TryStart(index);
 }

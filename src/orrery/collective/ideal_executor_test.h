@@ -30,6 +30,7 @@ class IdealExecutor {
   };
   struct Wire {
     std::vector<LinkId> path;
+    SimTime back = 0;  // Σ latencies: a credit's way
     int credits = 0, arrived = 0;
     std::int32_t sender = -1, receiver = -1;  // lanes that use it
   };
@@ -38,12 +39,12 @@ class IdealExecutor {
     std::int64_t wire = 0;
     SimTime tail = 0;  // has fully left the hop before at this time
   };
-  enum class Kind : std::uint8_t { kWorkEnd, kHop, kArrive };
+  enum class Kind : std::uint8_t { kWorkEnd, kHop, kArrive, kCredit };
   struct Event {
     SimTime time;
     std::uint64_t sequence;
     Kind kind;
-    std::uint32_t index;  // lane or message
+    std::uint32_t index;  // lane, message or connection
     bool operator>(const Event& o) const {
       return time != o.time ? time > o.time : sequence > o.sequence;
     }
@@ -55,7 +56,7 @@ class IdealExecutor {
   void EndWork(std::uint32_t lane);
   void Hop(std::uint32_t message);
 
-  const Schedule& schedule_;
+  const Schedule schedule_;
   const cluster::Cluster& cluster_;
   std::vector<Lane> lanes_;
   std::vector<Wire> wires_;

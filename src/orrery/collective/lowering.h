@@ -3,15 +3,19 @@
 // A Schedule is the static part, one per (plan, members): the connections of every channel. At()
 // gives any step of a member's lane in O(1), so that a collective of any size costs one counter per
 // member and lane. How an executor runs it:
-//   - A member's lane takes steps 0, 1, 2 … in order; setup() after the member's own arrival it may
-//     begin. Lanes wait for each other in nothing but links.
-//   - A step begins when the step before it has ended, the next message on recv_connection (in
-//   order)
-//     has arrived, and send_connection has a credit. It lasts `work`.
-//   - At its end it gives back the credit of the message it consumed, at once. `post` later its own
-//     message of `bytes` starts on the network, from the device of `from` to the device of `to`
-//     over Cluster::Route; the lane does not wait for that.
-//   - A connection begins with credits() credits. A member is done when all its lanes are.
+//
+// A member's lane takes steps 0, 1, 2 … in order, from setup() after the member's own arrival on.
+// Lanes wait for each other in nothing but links and messages.
+//
+// A step begins when the step before it has ended, the next message on recv_connection (in order)
+// has arrived and send_connection has a credit, which it takes. It lasts `work`.
+//
+// At its end the message it consumed gives its credit back: the sender has it after the latencies
+// of the way back (of the links, no bytes). Its own message of `bytes` starts `post` later on the
+// network, from the device of `from` to the device of `to` over Cluster::Route; the lane does not
+// wait for that.
+//
+// A connection begins with credits() credits. A member is done when all its lanes are.
 #pragma once
 
 #include <cstdint>

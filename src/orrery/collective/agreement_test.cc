@@ -1,0 +1,130 @@
+// The two readings of a plan against each other: closed form and uncontended lowering, for every
+// algorithm, protocol and group shape, 1 KiB to 4 GiB in steps of 4. No case is extrapolated: one
+// whose run would take more steps than a bound is left out, and the counts say so.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "orrery/collective/ideal_executor_test.h"
+
+namespace orrery::collective {
+namespace {
+
+using graph::Collective;
+
+struct Tally {
+  int cases = 0, within = 0, skipped = 0;
+  double worst = 0;
+  std::string where;
+};
+
+double Steps(const Plan& plan) {
+  const model::Pieces p = model::Cut(plan);
+  const double slices = static_cast<double>(p.rounds) * p.full.slices + p.tail.slices;
+  const double per_slice =
+      plan.algorithm == Algorithm::kTree ? 4
+      : plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective)
+          ? static_cast<double>(model::RingSteps(plan))
+          : 1;
+  return slices * per_slice * plan.channels * plan.shape.ranks;
+}
+
+class Agreement {
+ public:
+  explicit Agreement(double most_steps) : most_steps_(most_steps) {}
+
+  void Run() {
+    for (const char* preset : {"a100-80g-ib-200g", "h100-ib-400g", "b200-ib-400g"}) {
+      for (int nodes : {1, 2, 4, 8}) {
+        for (int ranks = nodes == 1 ? 2 : 1; ranks <= 8; ++ranks) Group(preset, nodes, ranks);
+      }
+    }
+  }
+  void Print() const {
+    for (const auto& [name, t] : tallies_) {
+      std::printf(
+          "%-24s %5d cases, %5d within 3 %%, %4d left out (above %.0f steps), worst %+.1f %% "
+          "(%s)\n",
+          name.c_str(), t.cases, t.within, t.skipped, most_steps_, t.worst, t.where.c_str());
+    }
+  }
+  const std::map<std::string, Tally>& tallies() const { return tallies_; }
+
+ private:
+  void Group(const char* preset, int nodes, int ranks) {
+    cluster::Spec spec = *cluster::FindPreset(preset);
+    spec.nodes = nodes;
+    const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+    std::vector<DeviceId> members;
+    for (int n = 0; n < nodes; ++n) {
+      for (int i = 0; i < ranks; ++i) members.emplace_back(static_cast<std::size_t>(n * 8 + i));
+    }
+    const GroupShape shape = ShapeOf(cluster, members);
+    const Planner planner(cluster, {});
+    const std::string where = fmt::format("{}, {} x {}", preset, nodes, ranks);
+    for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) {
+      for (Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
+        const auto one = [&](Collective c, Algorithm a) {
+          Compare(planner, planner.Shape(c, a, p, bytes, shape), members, where);
+        };
+        one(Collective::kAllReduce, Algorithm::kRing);
+        one(Collective::kAllReduce, Algorithm::kTree);
+        one(Collective::kAllGather, Algorithm::kRing);
+        one(Collective::kReduceScatter, Algorithm::kRing);
+        one(Collective::kBroadcast, Algorithm::kRing);
+      }
+      if (shape.ranks == 2) {
+        Compare(planner, *planner.MakePlan(Collective::kSend, graph::DType::kBf16, bytes, shape),
+                members, where);
+      }
+    }
+  }
+
+  void Compare(const Planner& planner, const Plan& plan, std::span<const DeviceId> members,
+               const std::string& where) {
+    Tally& tally = tallies_[fmt::format("{} {} {}", graph::Name(plan.collective),
+                                        Name(plan.algorithm), Name(plan.protocol))];
+    if (Steps(plan) > most_steps_) {
+      ++tally.skipped;
+      return;
+    }
+    IdealExecutor executor(Schedule(plan, planner.cluster(), members), planner.cluster(), members);
+    const auto run = static_cast<double>(executor.Run());
+    ASSERT_GT(run, 0) << "deadlock: " << where;
+    const double error = 100 * (static_cast<double>(planner.ClosedForm(plan).total()) / run - 1);
+    ++tally.cases;
+    tally.within += error <= 3 && error >= -3;
+    if (std::abs(error) > std::abs(tally.worst)) {
+      tally.worst = error;
+      tally.where = fmt::format("{}, {} B, {} channels", where, plan.bytes, plan.channels);
+    }
+  }
+
+  double most_steps_;
+  std::map<std::string, Tally> tallies_;
+};
+
+void Check(double most_steps) {
+  Agreement agreement(most_steps);
+  agreement.Run();
+  agreement.Print();
+  int cases = 0, within = 0;
+  for (const auto& [name, t] : agreement.tallies()) {
+    cases += t.cases;
+    within += t.within;
+    // What holds today (docs/collectives.md): the goal is 3 % everywhere.
+    EXPECT_LT(std::abs(t.worst), name.find("Tree") != std::string::npos ? 15 : 8) << name;
+  }
+  std::printf("%d of %d cases within 3 %%\n", within, cases);
+  EXPECT_GT(within, 0.97 * cases);
+}
+
+TEST(Agreement, ClosedFormAndLowering) { Check(4000); }
+
+// Ten times the steps; minutes. Run with --gtest_also_run_disabled_tests.
+TEST(Agreement, DISABLED_ClosedFormAndLoweringLong) { Check(400000); }
+
+}  // namespace
+}  // namespace orrery::collective

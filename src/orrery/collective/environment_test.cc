@@ -1,0 +1,69 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "orrery/collective/collective.h"
+
+namespace orrery::collective {
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+std::string Refusal(const Variables& variables) {
+  const Result<Environment> environment = ParseEnvironment(variables);
+  return environment.ok() ? "accepted" : environment.status().message();
+}
+
+TEST(Environment, ListsPerFunction) {
+  const Environment e =
+      *ParseEnvironment(Variables{{"NCCL_ALGO", "Tree;AllGather:ring"}, {"NCCL_PROTO", "^LL128"}});
+  using Two = std::array<bool, 2>;
+  EXPECT_EQ(e.algorithm_allowed[0], (Two{true, false}));  // all-reduce: tree
+  EXPECT_EQ(e.algorithm_allowed[1], (Two{false, true}));  // all-gather: ring
+  EXPECT_EQ(e.protocol_allowed[2], (std::array<bool, 3>{true, false, true}));
+  EXPECT_TRUE(e.protocol_forced);
+  EXPECT_FALSE(e.nvls);  // not in the list
+}
+
+TEST(Environment, NegationKeepsTheRest) {
+  const Environment e = *ParseEnvironment(Variables{{"NCCL_ALGO", "^NVLS,NVLSTree,PAT"}});
+  EXPECT_EQ(e.algorithm_allowed[0], (std::array<bool, 2>{true, true}));
+  EXPECT_FALSE(e.nvls);
+  EXPECT_FALSE(e.pat);
+}
+
+TEST(Environment, NumbersAndVersion) {
+  const Environment e = *ParseEnvironment(Variables{{"NCCL_VERSION", "2.27.3-1"},
+                                                    {"NCCL_MIN_CTAS", "24"},
+                                                    {"NCCL_BUFFSIZE", "8388608"},
+                                                    {"NCCL_NTHREADS", "300"},
+                                                    {"NCCL_DEBUG", "INFO"},
+                                                    {"NCCL_IB_TC", "106"}});
+  EXPECT_EQ(e.version, 22703);
+  EXPECT_EQ(e.min_channels, 24);
+  EXPECT_EQ(e.buffer_bytes, 8 << 20);
+  EXPECT_EQ(e.threads, 288);  // whole warps
+  EXPECT_THAT(e.not_modelled, ::testing::ElementsAre("NCCL_IB_TC"));
+}
+
+TEST(Environment, RefusesByName) {
+  EXPECT_EQ(Refusal({{"NCCL_ALGO", "NVLS"}}),
+            "NCCL_ALGO: NVLS is not modelled yet; leave it out (Ring and Tree are modelled)");
+  EXPECT_EQ(Refusal({{"NCCL_ALGO", "Ring,PAT"}}),
+            "NCCL_ALGO: PAT is not modelled yet; leave it out (Ring and Tree are modelled)");
+  EXPECT_EQ(Refusal({{"NCCL_COLLNET_ENABLE", "1"}}),
+            "NCCL_COLLNET_ENABLE: CollNet is not modelled yet; leave it out or set it to 0");
+  EXPECT_EQ(Refusal({{"NCCL_ALG", "Ring"}}), "NCCL_ALG: unknown variable; did you mean NCCL_ALGO?");
+  EXPECT_EQ(Refusal({{"NCCL_BUFFSIZE", "4M"}}), "NCCL_BUFFSIZE: '4M' is not a whole number");
+  EXPECT_EQ(Refusal({{"NCCL_MAX_CTAS", "65"}}), "NCCL_MAX_CTAS: 65 is not in 1 to 64");
+  EXPECT_EQ(Refusal({{"NCCL_MIN_CTAS", "8"}, {"NCCL_MAX_CTAS", "4"}}),
+            "NCCL_MIN_CTAS: 8 is above NCCL_MAX_CTAS = 4");
+  EXPECT_EQ(Refusal({{"NCCL_ALGO", "Ring;Tree"}}),
+            "NCCL_ALGO: 'Tree' needs a function before it, as in AllReduce:Tree");
+  EXPECT_EQ(Refusal({{"NCCL_VERSION", "3.0"}}),
+            "NCCL_VERSION: '3.0' is not modelled; give 2.9 or later");
+  EXPECT_THAT(Refusal({{"NCCL_PROTO", "LL256"}}),
+              ::testing::HasSubstr("unknown protocol 'LL256'; valid: LL, LL128, Simple"));
+}
+
+}  // namespace
+}  // namespace orrery::collective

@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include "orrery/collective/collective.h"
+#include "orrery/collective/nccl_tables.h"
+#include "orrery/collective/white_box.h"
+
+namespace orrery::collective {
+namespace {
+
+using graph::Collective;
+using graph::DType;
+
+cluster::Cluster Machine(const char* preset, int nodes) {
+  cluster::Spec spec = *cluster::FindPreset(preset);
+  spec.nodes = nodes;
+  return *cluster::Cluster::Build(spec);
+}
+
+GroupShape Whole(const cluster::Cluster& cluster) {
+  std::vector<DeviceId> members;
+  for (std::size_t i = 0; i < cluster.devices(); ++i) members.emplace_back(i);
+  return ShapeOf(cluster, members);
+}
+
+// Channel counts of NCCL for whole nodes: the search's steps, duplication and doubling by hand.
+TEST(Channels, OfWholeNodes) {
+  struct Row {
+    const char* preset;
+    int nodes, nics_per_node, graph, channels;
+    double each;
+  };
+  const Row rows[] = {
+      {"a100-80g-ib-200g", 1, 8, 12, 24, 20},  // 240 / 40 = 6, doubled to 12 x 20; twice that
+      {"h100-ib-400g", 1, 8, 12, 24, 30},      // 370.8 / 60 = 6 -> 12 x 30
+      {"b200-ib-400g", 1, 8, 16, 32, 45},      // 721.8 / 90 = 8 -> 16 x 45
+      {"h100-ib-400g", 2, 8, 8, 16, 48},  // a ring a NIC at PCIe's 48; not doubled: 8 > 4, 48 < 50
+      {"a100-80g-ib-200g", 2, 8, 8, 16, 24},  // 24 < 25: not doubled
+      {"b200-ib-400g", 2, 8, 8, 16, 48},
+      {"h100-ib-400g", 2, 4, 8, 16, 24},           // 4 x 48, doubled to 8 x 24
+      {"gb200-nvl72-ib-400g", 18, 4, 16, 32, 45},  // one rack is one domain
+  };
+  for (const Row& row : rows) {
+    cluster::Spec spec = *cluster::FindPreset(row.preset);
+    spec.nodes = row.nodes;
+    spec.nics_per_node = row.nics_per_node;
+    const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+    const nccl::Channels found = nccl::SearchChannels(spec, Whole(cluster), Environment());
+    EXPECT_EQ(found.graph, row.graph) << row.preset << " x " << row.nodes;
+    EXPECT_EQ(found.channels, row.channels) << row.preset << " x " << row.nodes;
+    EXPECT_DOUBLE_EQ(found.bandwidth_GBps, row.each) << row.preset << " x " << row.nodes;
+  }
+}
+
+TEST(Channels, LimitsOfTheEnvironment) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 2);
+  Environment environment;
+  environment.max_channels = 8;
+  EXPECT_EQ(nccl::SearchChannels(cluster.spec(), Whole(cluster), environment).channels, 8);
+  environment.min_channels = environment.max_channels = 32;
+  EXPECT_EQ(nccl::SearchChannels(cluster.spec(), Whole(cluster), environment).channels, 32);
+}
+
+TEST(Shape, CountsDomainsNicsAndSwitches) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 64);
+  const auto shape = [&](std::vector<DeviceId> members) { return ShapeOf(cluster, members); };
+  EXPECT_EQ(shape({DeviceId(0), DeviceId(1)}), (GroupShape{2, 1, 2, 2, true, 0}));
+  EXPECT_EQ(shape({DeviceId(3), DeviceId(11)}), (GroupShape{2, 2, 1, 1, true, 1}));  // a rail
+  EXPECT_EQ(shape({DeviceId(3), DeviceId(12)}), (GroupShape{2, 2, 1, 1, true, 3}));  // two rails
+  EXPECT_EQ(shape({DeviceId(3), DeviceId(8 * 32 + 3)}), (GroupShape{2, 2, 1, 1, true, 3}));
+  EXPECT_EQ(shape({DeviceId(0), DeviceId(1), DeviceId(8)}), (GroupShape{3, 2, 2, 1, false, 1}));
+}
+
+// 8 H100, all-reduce of 1 GiB, NCCL 2.27: busBw 12 * 30 = 360. Ring Simple: 8.4 + 14 * 3.4 + 2^30 /
+// (360e3 * 8/14) = 5,275 us; Ring LL128: 0.92 * 360 = 331.2 -> 5,715; LL: 141 -> 13,328; Tree
+// Simple (level 23+: no correction): 0.92 * 360 / 2 = 165.6 -> 6,540. Ring Simple it is; NVLS would
+// be faster (8 * 40 * .85 * 7/8 * 2 = 476).
+TEST(Planner, LargeOnOneNode) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
+  Environment environment;
+  environment.version = 22700;
+  const Plan plan = *Planner(cluster, environment)
+                         .MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 30, Whole(cluster));
+  EXPECT_EQ(plan.algorithm, Algorithm::kRing);
+  EXPECT_EQ(plan.protocol, Protocol::kSimple);
+  EXPECT_EQ(plan.channels, 24);
+  EXPECT_EQ(plan.threads, 512);
+  EXPECT_EQ(plan.chunk_bytes, 2 << 20);
+  EXPECT_EQ(plan.slice_bytes, 1 << 20);
+  EXPECT_EQ(plan.credits, 4);
+  EXPECT_EQ(plan.instead_of, "NVLS");
+  environment.nvls = false;
+  EXPECT_FALSE(Planner(cluster, environment)
+                   .MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 30, Whole(cluster))
+                   ->restricted());
+}
+
+// The same of 16 kB: Ring LL: 6.6 + 14 * 0.6 + 16384 / (141e3 * 8/14) = 15.2; Tree LL: 6.8 + 14 *
+// .6 + level 8: .7 * min(331.2 / 3.8, 141) = 61 / 2 -> 0.5 = 15.7. One channel: 16384 / (8 * 8 *
+// 512) < 1.
+TEST(Planner, SmallOnOneNode) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
+  const Plan plan =
+      *Planner(cluster, {}).MakePlan(Collective::kAllReduce, DType::kBf16, 16384, Whole(cluster));
+  EXPECT_EQ(plan.algorithm, Algorithm::kRing);
+  EXPECT_EQ(plan.protocol, Protocol::kLL);
+  EXPECT_EQ(plan.channels, 1);
+  EXPECT_EQ(plan.threads, 256);  // 16384 < 512 * 64: halved once
+  EXPECT_FALSE(plan.restricted());
+}
+
+TEST(Planner, OneRankPerNodeHasOneNicsRings) {
+  // One ring at 48, doubled to 2 x 24: 4 channels.
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 16);
+  std::vector<DeviceId> members;
+  for (std::size_t n = 0; n < 16; ++n) members.emplace_back(8 * n);
+  const Plan plan =
+      *Planner(cluster, {})
+           .MakePlan(Collective::kReduceScatter, DType::kFp32, 1 << 30, ShapeOf(cluster, members));
+  EXPECT_EQ(plan.channels, 4);
+  EXPECT_EQ(plan.algorithm, Algorithm::kRing);
+}
+
+TEST(Planner, PointToPointDoublesChannels) {
+  // Two ranks on NVLink: pool 32, per peer 32, at least 16. 1 MiB: parts of 64 KiB: 16. Network: 48
+  // / 14 -> 4.
+  const cluster::Cluster one = Machine("h100-ib-400g", 1);
+  const GroupShape near{2, 1, 2, 2, true, 0};
+  const Planner planner(one, {});
+  EXPECT_EQ(planner.MakePlan(Collective::kSend, DType::kBf16, 1 << 20, near)->channels, 16);
+  EXPECT_EQ(planner.MakePlan(Collective::kSend, DType::kBf16, 1 << 30, near)->channels, 32);
+  const cluster::Cluster two = Machine("h100-ib-400g", 2);
+  const GroupShape far{2, 2, 1, 1, true, 1};
+  const Plan plan = *Planner(two, {}).MakePlan(Collective::kSend, DType::kBf16, 1 << 26, far);
+  EXPECT_EQ(plan.channels, 4);
+  EXPECT_EQ(plan.chunk_bytes, 128 << 10);
+}
+
+TEST(Planner, ForcedChoiceThatDoesNotExistIsRefused) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
+  const Environment tree =
+      *ParseEnvironment(std::vector<std::pair<std::string, std::string>>{{"NCCL_ALGO", "Tree"}});
+  const Result<Plan> plan =
+      Planner(cluster, tree)
+          .MakePlan(Collective::kAllGather, DType::kBf16, 1 << 20, Whole(cluster));
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().message(),
+            "NCCL_ALGO and NCCL_PROTO leave no algorithm for all-gather over 8 ranks; allow Ring");
+}
+
+// One slice over NVLink, H100, Simple, 64 KiB in one channel: set-up 8.4 us, send 1 us + 3 * 65536
+// / (3 * 21 GB/s) = 4.121, post 2.05, latency 0.35, wire 65536 * 155/128 / 450 GB/s = 0.176 (and
+// 128 + 27 bytes of head once more, 0.0003), receive 4.121: 19.218 us.
+TEST(ClosedForm, OneSliceByHand) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
+  Environment environment;
+  environment.max_p2p_channels = 1;
+  environment.p2p_ll_threshold_bytes = 0;
+  const Planner planner(cluster, environment);
+  const Plan plan =
+      *planner.MakePlan(Collective::kSend, DType::kBf16, 65536, {2, 1, 2, 2, true, 0});
+  EXPECT_NEAR(static_cast<double>(planner.ClosedForm(plan).total()), 19.218e6, 0.002e6);
+}
+
+TEST(ClosedForm, EmptyAndAlone) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
+  const Planner planner(cluster, {});
+  const Plan empty =
+      *planner.MakePlan(Collective::kAllReduce, DType::kBf16, 0, {8, 1, 8, 8, true, 0});
+  EXPECT_EQ(planner.ClosedForm(empty).total(), FromMicroseconds(6.6));  // LL's launch
+  const Plan alone =
+      *planner.MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 20, {1, 1, 1, 1, true, 0});
+  EXPECT_EQ(planner.ClosedForm(alone).total(), 0);
+}
+
+TEST(ClosedForm, NoPortAboveItsRate) {
+  for (const cluster::Preset& preset : cluster::Presets()) {
+    for (int nodes : {1, 4}) {
+      const cluster::Cluster cluster = Machine(preset.name.data(), nodes);
+      const Planner planner(cluster, {});
+      const GroupShape shape = Whole(cluster);
+      for (Collective c :
+           {Collective::kAllReduce, Collective::kAllGather, Collective::kBroadcast}) {
+        for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) {
+          const Cost cost = planner.ClosedForm(*planner.MakePlan(c, DType::kBf16, bytes, shape));
+          const double seconds = ToSeconds(cost.transfer);
+          EXPECT_GT(cost.fixed, 0);
+          EXPECT_LE(static_cast<double>(cost.member.nvlink_out),
+                    1.001 * seconds * static_cast<double>(cluster.spec().nvlink_Bps));
+          EXPECT_LE(static_cast<double>(cost.member.nic_out),
+                    1.001 * seconds * static_cast<double>(cluster.spec().nic_Bps));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace orrery::collective
