@@ -7,6 +7,7 @@
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
+#include "orrery/base/units.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
 #include "orrery/job/tables.h"
@@ -44,11 +45,13 @@ class SimulateVerb final : public Verb {
     job::ReadOptions read;
     read.set = set_;
     read.network = network_;
-    read.seed = seed_;
     read.fold = !no_fold_;
-    read.threads = threads_;
-    if (threads_ < 1 || threads_ > 1024) {
-      return InvalidInput("--threads {}: give 1 to 1,024", threads_);
+    ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads, Number("--threads", threads_, 1, 1024));
+    read.threads = static_cast<int>(threads);
+    if (seed_) {
+      constexpr std::int64_t kLargestSeed = std::int64_t{1} << 62;
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t seed, Number("--seed", *seed_, 0, kLargestSeed));
+      read.seed = static_cast<std::uint64_t>(seed);
     }
     if (!timeline_ranks_.empty() && timeline_.empty()) {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
@@ -78,6 +81,15 @@ class SimulateVerb final : public Verb {
   }
 
  private:
+  static Result<std::int64_t> Number(std::string_view option, const std::string& text,
+                                     std::int64_t least, std::int64_t most) {
+    Result<std::int64_t> value = ParseInteger(text);
+    if (!value.ok()) return std::move(value).TakeStatus().In(std::string(option));
+    if (*value < least || *value > most) {
+      return InvalidInput("{} {}: give {} to {}", option, *value, least, HumanCount(most));
+    }
+    return value;
+  }
   static Status CheckWritable(const std::string& path) {
     if (path.empty() || path == "-") return {};
     return FileWriter::Create(path).status();
@@ -86,9 +98,9 @@ class SimulateVerb final : public Verb {
   std::string input_, json_, timeline_, timeline_ranks_;
   std::vector<std::string> set_;
   std::optional<std::string> network_;
-  std::optional<std::uint64_t> seed_;
+  std::optional<std::string> seed_;
+  std::string threads_ = "1";
   bool no_fold_ = false;
-  int threads_ = 1;
 };
 
 }  // namespace

@@ -33,8 +33,8 @@ std::string Document::Where(const Node& node) const {
   return Place(sources[node.source], node.line, node.column);
 }
 
-std::string Document::Where(const Node& map, const Field& field) const {
-  return Place(sources[map.source], field.line, field.column);
+std::string Document::Where(const Field& field) const {
+  return Place(sources[field.value.source], field.line, field.column);
 }
 
 Result<Document> ReadDocument(const std::string& path, const Limits& limits) {

@@ -44,7 +44,7 @@ struct Document {
 
   // "job.yaml:12:3", "job.yaml:12", "--set parallel.tp=3".
   std::string Where(const Node& node) const;
-  std::string Where(const Node& map, const Field& field) const;
+  std::string Where(const Field& field) const;  // of its key
 };
 
 struct Limits {

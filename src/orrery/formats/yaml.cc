@@ -84,7 +84,8 @@ class Handler final : public YAML::EventHandler {
             Node::Kind kind) {
     CheckAnchor(mark, anchor);
     CheckTag(mark, tag);
-    if (builder_.expects_key()) Refuse(mark, "a key must be a plain text");
+    if (builder_.expects_key())
+      Refuse(mark, "a key must be a plain text; is a bracket not closed?");
     Check(mark, builder_.Open(kind, Line(mark), Column(mark)));
   }
 

@@ -8,9 +8,10 @@
 namespace orrery::job {
 
 std::string DescribeCluster(const cluster::Spec& spec) {
-  return fmt::format("{} × {} ({}, {} nodes × {})",
+  return fmt::format("{} × {} ({}, {} node{} × {})",
                      HumanCount(std::int64_t{spec.nodes} * spec.gpus_per_node), spec.device.name,
-                     spec.name, HumanCount(spec.nodes), spec.gpus_per_node);
+                     spec.name, HumanCount(spec.nodes), spec.nodes == 1 ? "" : "s",
+                     spec.gpus_per_node);
 }
 
 std::string DescribeWorkload(const Workload& workload) {

@@ -31,6 +31,12 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
+// Named by the design, not built yet.
+bool IsPlannedNetwork(std::string_view name) {
+  constexpr std::array<std::string_view, 3> kNames = {"flow", "loggops", "packet"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 // A key that stands one level too high: "tp" at the top is parallel.tp.
 Status CheckTopKeys(const Source& source, const Node& root) {
   if (root.kind == Node::Kind::kNull) {
@@ -41,13 +47,12 @@ Status CheckTopKeys(const Source& source, const Node& root) {
     return InvalidInput("{}: a job file is made of keys with values, such as 'model: llama3-70b'",
                         source.Where(root));
   }
-  constexpr std::array<std::string_view, 3> kNetworks = {"flow", "loggops", "packet"};
   for (const Field& field : root.fields) {
     const auto& keys = TopKeys();
     if (std::find(keys.begin(), keys.end(), field.key) != keys.end()) continue;
     if (FindOption(TopOptions().options, field.key) != nullptr) continue;
-    const std::string where = source.document->Where(root, field);
-    if (std::find(kNetworks.begin(), kNetworks.end(), field.key) != kNetworks.end()) {
+    const std::string where = source.document->Where(field);
+    if (IsPlannedNetwork(field.key)) {
       return InvalidInput("{}: {}: the network '{}' and its options are not built yet", where,
                           field.key, field.key);
     }
@@ -96,7 +101,7 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
       const std::span<const std::pair<std::string, std::string>> one(&job->nccl.back(), 1);
       Result<collective::Environment> parsed = collective::ParseEnvironment(one);
       if (!parsed.ok()) {
-        return std::move(parsed).TakeStatus().In(source.document->Where(*node, field) + ": nccl");
+        return std::move(parsed).TakeStatus().In(source.document->Where(field) + ": nccl");
       }
     }
   }
@@ -134,12 +139,21 @@ Status ReadSimulation(const Source& source, const Node& root, const ReadOptions&
 
 Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
   const std::string name = options.network ? *options.network : top.Text("network");
+  const std::string where = options.network ? "--network" : top.Where("network");
   Result<std::unique_ptr<network::Network>> found = network::Create(Printable(name));
-  if (!found.ok()) {
-    return std::move(found).TakeStatus().In(options.network ? "--network" : top.Where("network"));
+  if (!found.ok() && IsPlannedNetwork(name)) {
+    std::vector<std::string_view> valid;
+    for (const network::BackendInfo& backend : network::Backends()) valid.push_back(backend.name);
+    return InvalidInput("{}: network '{}' is not built yet; valid: {}", where, name,
+                        fmt::join(valid, ", "));
   }
+  if (!found.ok()) return std::move(found).TakeStatus().In(where);
   job->network = name;
   return {};
+}
+
+std::string Counted(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", HumanCount(count), what, count == 1 ? "" : "s");
 }
 
 // Enough hosts for all ranks, or the ones given if they suffice.
@@ -161,9 +175,10 @@ Status SizeCluster(const Source& source, const Section& top, Job* job) {
             ? fmt::format("the {} jobs need", job->workloads.size())
             : fmt::format("the plan needs tp {} · pp {} · dp {} =", plan.tp, plan.pp, plan.dp);
     return InvalidInput(
-        "{}: {} {} GPUs, but {} nodes of {} have {}; use {} nodes or a smaller plan",
-        top.Where("nodes"), sum, HumanCount(ranks), HumanCount(job->cluster.nodes), per_node,
-        HumanCount(per_node * job->cluster.nodes), HumanCount(needed));
+        "{}: {} {} GPUs, but {} with {} each {} {}; use nodes: {} or a smaller plan",
+        top.Where("nodes"), sum, HumanCount(ranks), Counted(job->cluster.nodes, "node"), per_node,
+        job->cluster.nodes == 1 ? "has" : "have", HumanCount(per_node * job->cluster.nodes),
+        needed);
   }
   if (ranks < per_node * job->cluster.nodes) {
     job->assumed.push_back(fmt::format("{} of the cluster's {} GPUs stay idle",

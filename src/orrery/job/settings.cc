@@ -91,7 +91,7 @@ Result<Section> Section::Read(const Document& document, const Node& map, const O
     if (option == nullptr) {
       std::vector<std::string_view> valid = OptionNames(table.options);
       valid.insert(valid.end(), others.begin(), others.end());
-      return InvalidInput("{}: {}", document.Where(map, field),
+      return InvalidInput("{}: {}", document.Where(field),
                           UnknownName(fmt::format("key of {}", name), Printable(field.key), valid));
     }
     if (field.value.kind == Node::Kind::kNull) continue;
