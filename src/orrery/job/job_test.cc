@@ -1,0 +1,247 @@
+#include "orrery/job/job.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "orrery/base/suggest.h"
+#include "orrery/job/settings.h"
+#include "orrery/job/simulate.h"
+#include "orrery/job/tables.h"
+#include "orrery/results/json.h"
+#include "orrery/results/report.h"
+
+namespace orrery::job {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::string_view kSmall = R"(
+model: gpt2
+cluster: h100-ib-400g
+nodes: 1
+parallel: {tp: 2, pp: 2, dp: 2}
+training: {global_batch: 16, seq_len: 1024}
+)";
+
+Job Read(std::string_view text, const ReadOptions& options = {}) {
+  Result<Job> job = ReadJobText(text, "job.yaml", "", options);
+  EXPECT_TRUE(job.ok()) << job.status().message();
+  return job.ok() ? *std::move(job) : Job{};
+}
+std::string Error(std::string_view text, const ReadOptions& options = {}) {
+  return ReadJobText(text, "job.yaml", "", options).status().message();
+}
+results::RunResult Predict(const Job& job, Caches* caches = nullptr) {
+  Result<results::RunResult> result = Simulate(job, {}, caches);
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? *std::move(result) : results::RunResult{};
+}
+
+TEST(Job, ReadsAndSaysWhatItAssumed) {
+  const Job job = Read(kSmall);
+  EXPECT_EQ(job.ranks(), 8u);
+  EXPECT_EQ(job.workloads.front().plan.tp, 2);
+  EXPECT_THAT(job.assumed, Contains(HasSubstr("megatron@2024.09 (no version was given)")));
+  EXPECT_THAT(job.assumed, Contains("training.recompute: none"));
+  EXPECT_THAT(job.assumed, Contains("nccl: version 2.22.3"));
+}
+
+TEST(Job, ResolvedConfigurationReadsBackTheSame) {
+  const std::string text = std::string(kSmall) +
+                           "perturb: {jitter: 1%, ranks: [{rank: 3, speed: 0.9, delay: 5us}]}\n"
+                           "nccl: {NCCL_ALGO: Ring}\nsimulation: {iterations: 3, seed: 7}\n";
+  const Job first = Read(text);
+  const Job second = Read(first.config_json);
+  EXPECT_EQ(first.config_json, second.config_json);
+  EXPECT_EQ(first.config_hash, second.config_hash);
+  EXPECT_EQ(Predict(first).simulation.fingerprint, Predict(second).simulation.fingerprint);
+  EXPECT_NE(first.config_hash, Read(text, {.set = {"simulation.seed=8"}}).config_hash);
+}
+
+TEST(Job, DpAndNodesFollowFromEachOther) {
+  const std::string head =
+      "model: gpt2\ncluster: h100-ib-400g\ntraining: {global_batch: 16, seq_len: 1024}\n";
+  EXPECT_EQ(Read(head + "nodes: 2\nparallel: {tp: 2}\n").workloads.front().plan.dp, 8);
+  EXPECT_EQ(Read(head + "parallel: {tp: 2, dp: 8}\n").cluster.nodes, 2);
+  const Job idle = Read(head + "nodes: 2\nparallel: {tp: 2, dp: 4}\n");
+  EXPECT_THAT(idle.assumed, Contains("8 of the cluster's 16 GPUs stay idle"));
+}
+
+TEST(Job, SetWinsAndReachesIntoPresets) {
+  const Job job = Read(kSmall, {.set = {"cluster.nic_bandwidth=200Gb/s", "model.layers=6",
+                                        "parallel.layers_per_stage=[2, 4]"}});
+  EXPECT_EQ(job.cluster.nic_Bps, 25'000'000'000);
+  EXPECT_EQ(job.workloads.front().model.layers, 6);
+  EXPECT_EQ(job.workloads.front().plan.layers_per_stage, (std::vector<int>{2, 4}));
+}
+
+TEST(Job, TheCommandLineWins) {
+  const Job job =
+      Read(std::string(kSmall) + "network: analytic\n", {.network = "links", .seed = 9});
+  EXPECT_EQ(job.network, "links");
+  EXPECT_EQ(job.engine.seed, 9u);
+}
+
+TEST(Job, FrameworkVersionsDiffer) {
+  const Job now = Read(kSmall);
+  const Job then = Read(std::string(kSmall) + "framework: megatron@2022.05\n");
+  EXPECT_TRUE(now.workloads.front().plan.overlap_grad_reduce);
+  EXPECT_FALSE(then.workloads.front().plan.overlap_grad_reduce);
+  const Job set = Read(std::string(kSmall) +
+                       "framework: megatron@2022.05\nframework_options: {attention: flash2}\n");
+  EXPECT_EQ(set.workloads.front().plan.attention, workload::AttentionBackend::kFlash2);
+}
+
+TEST(Job, SeveralJobsShareACluster) {
+  const std::string text =
+      "cluster: h100-ib-400g\nnodes: 2\njobs:\n"
+      "- {name: a, job: {model: gpt2, parallel: {tp: 2, dp: 4}, training: {global_batch: 16, "
+      "seq_len: 1024}}}\n"
+      "- {name: b, placement: random, job: {model: gpt2-medium, parallel: {dp: 8}, training: "
+      "{global_batch: 16, seq_len: 512}}}\n";
+  const Job job = Read(text);
+  ASSERT_EQ(job.workloads.size(), 2u);
+  EXPECT_EQ(Read(job.config_json).config_hash, job.config_hash);
+  const results::RunResult result = Predict(job);
+  ASSERT_EQ(result.jobs.size(), 2u);
+  EXPECT_EQ(result.jobs[1].name, "b");
+  const auto json = nlohmann::json::parse(results::ToJson(result));
+  EXPECT_EQ(json["jobs"].size(), 2u);
+  EXPECT_FALSE(json.contains("step_time_s"));
+}
+
+TEST(Job, RefusesWithPlaceAndRemedy) {
+  EXPECT_THAT(Error(std::string(kSmall) + "nodez: 2\n"),
+              HasSubstr("job.yaml:7:1: unknown key 'nodez'; did you mean 'nodes'?"));
+  EXPECT_THAT(Error(std::string(kSmall) + "perturb: {ranks: [{rank: 8}]}\n"),
+              HasSubstr("there is no rank 8; the run has ranks 0 to 7"));
+}
+
+TEST(Simulate, WarmCachesChangeNothing) {
+  Caches caches;
+  const Job job = Read(kSmall);
+  const Job other = Read(kSmall, {.set = {"training.micro_batch=2"}});
+  const results::RunResult cold = Predict(job);
+  Predict(other, &caches);
+  const results::RunResult warm = Predict(job, &caches);
+  EXPECT_EQ(cold.jobs.front().step_time, warm.jobs.front().step_time);
+  EXPECT_EQ(cold.simulation.fingerprint, warm.simulation.fingerprint);
+  // Another cluster under the same caches.
+  const Job slow = Read(kSmall, {.set = {"cluster.nvlink_bandwidth=100GB/s"}});
+  EXPECT_GT(Predict(slow, &caches).jobs.front().step_time, warm.jobs.front().step_time);
+  EXPECT_EQ(Predict(job, &caches).simulation.fingerprint, cold.simulation.fingerprint);
+}
+
+TEST(Simulate, FoldedIsUnfolded) {
+  const results::RunResult folded = Predict(Read(kSmall));
+  const results::RunResult all = Predict(Read(kSmall, {.fold = false}));
+  EXPECT_TRUE(folded.simulation.folded);
+  EXPECT_FALSE(all.simulation.folded);
+  EXPECT_EQ(folded.jobs.front().step_time, all.jobs.front().step_time);
+  EXPECT_EQ(folded.simulation.fingerprint, all.simulation.fingerprint);
+  EXPECT_EQ(folded.simulation.config_hash, all.simulation.config_hash);
+}
+
+TEST(Simulate, PartsTileTheStep) {
+  for (const char* extra :
+       {"", "perturb: {jitter: 2%}\n", "perturb: {ranks: [{rank: 5, speed: 0.7}]}\n"}) {
+    const results::RunResult result = Predict(Read(std::string(kSmall) + extra));
+    const results::JobResult& job = result.jobs.front();
+    std::vector<results::BreakdownRow> rows = job.stages;
+    rows.push_back(job.overall);
+    for (const results::BreakdownRow& row : rows) {
+      SimTime sum = 0;
+      for (const SimTime part : row.parts) sum += part;
+      EXPECT_EQ(sum, row.total);
+      EXPECT_EQ(row.total, job.step_time) << "stage " << row.stage << " " << extra;
+    }
+    EXPECT_LE(job.interval_low_s, ToSeconds(job.step_time));
+    EXPECT_GE(job.interval_high_s, ToSeconds(job.step_time));
+  }
+}
+
+TEST(Simulate, OutOfMemoryIsAResult) {
+  const results::RunResult result =
+      Predict(Read("model: gpt3-175b\ncluster: h100-ib-400g\nparallel: {tp: 8}\n"
+                   "training: {global_batch: 1, seq_len: 2048}\n"));
+  EXPECT_TRUE(result.out_of_memory());
+  EXPECT_THAT(results::Report(result, {}), HasSubstr("DOES NOT FIT"));
+}
+
+TEST(Simulate, NamesFromUsersDoNothing) {
+  const results::RunResult result =
+      Predict(Read(kSmall, {.set = {"model.name=\"a\\e[31m\\u202Eb\""}}));
+  const std::string report = results::Report(result, {});
+  EXPECT_THAT(report, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(report, HasSubstr("a\\x1b[31m\\u202eb"));
+  EXPECT_TRUE(nlohmann::json::accept(results::ToJson(result)));
+}
+
+TEST(Simulate, ReportFitsATerminal) {
+  const std::string report = results::Report(Predict(Read(kSmall)), {});
+  std::size_t from = 0;
+  while (from < report.size()) {
+    const std::size_t end = report.find('\n', from);
+    EXPECT_LE(end - from, 120u) << report.substr(from, end - from);  // bytes; at most 100 columns
+    from = end + 1;
+  }
+}
+
+// Every single-edit typo of every key: the right key is named first in at least 95 % of them.
+TEST(Tables, TyposFindTheirKey) {
+  std::size_t typos = 0, found = 0;
+  const auto check = [&](const std::string& typo, std::string_view key,
+                         const std::vector<std::string_view>& names) {
+    if (typo.size() < 2) return;
+    for (const std::string_view name : names) {
+      if (typo == name) return;
+    }
+    ++typos;
+    const std::vector<std::string> near = Nearest(typo, names, 1);
+    if (!near.empty() && near.front() == key) ++found;
+  };
+  for (const OptionTable* table : Tables()) {
+    const std::vector<std::string_view> names = OptionNames(table->options);
+    for (const std::string_view key : names) {
+      if (key.size() < 4) continue;  // tp, pp, dp, … are one edit from each other
+      for (std::size_t i = 0; i < key.size(); ++i) {
+        const std::string text(key);
+        check(text.substr(0, i) + text.substr(i + 1), key, names);
+        check(text.substr(0, i) + "x" + text.substr(i), key, names);
+        check(text.substr(0, i) + "q" + text.substr(i + 1), key, names);
+        if (i + 1 < key.size()) {
+          std::string swapped = text;
+          std::swap(swapped[i], swapped[i + 1]);
+          check(swapped, key, names);
+        }
+      }
+    }
+  }
+  EXPECT_GE(typos, 1000u);
+  EXPECT_GE(static_cast<double>(found), 0.95 * static_cast<double>(typos)) << found << "/" << typos;
+}
+
+TEST(Tables, EveryKeyIsSound) {
+  for (const OptionTable* table : Tables()) {
+    for (const Option& option : table->options) {
+      const std::string name = FullName(*table, option.name);
+      EXPECT_FALSE(option.doc.empty()) << name;
+      if (!option.fallback.empty()) {
+        EXPECT_TRUE(ParseOption(option, option.fallback).ok()) << name;
+      }
+      if (DimensionOf(option.type) != Dimension::kNone &&
+          DimensionOf(option.type) != Dimension::kFraction) {
+        EXPECT_GT(ScaleOf(DimensionOf(option.type), option.unit), 0) << name;
+      }
+    }
+  }
+  EXPECT_TRUE(nlohmann::json::accept(JobSchema()));
+}
+
+}  // namespace
+}  // namespace orrery::job
