@@ -32,6 +32,7 @@ class Builder {
   }
 
   Result<Layout> Build(bool fold) {
+    FindNics();
     FindShapes();
     if (fold) {
       Refine();
@@ -56,6 +57,25 @@ class Builder {
       for (RankId r : graph_.groups.members(GroupId(g))) members.push_back(device_[r.index()]);
       group_shape_[g] = prices_->ShapeId(collective::ShapeOf(cluster_, members));
     }
+    peer_shape_.resize(ranks());
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const graph::Binding& b = graph_.bindings[r];
+      for (std::size_t p = 0; p < kPeerSlots; ++p) {
+        if (b.peers[p].valid()) peer_shape_[r][p] = PairShape(RankId(r), b.peers[p]);
+      }
+    }
+  }
+
+  void FindNics() {
+    std::vector<std::uint8_t> users(cluster_.nics(), 0);
+    nic_.reserve(ranks());
+    for (const DeviceId d : device_) {
+      nic_.push_back(cluster_.nic(d).value);
+      std::uint8_t& n = users[nic_.back()];
+      n = static_cast<std::uint8_t>(std::min(n + 1, 2));
+      nics_shared_ |= n > 1;
+    }
+    nic_users_ = std::move(users);
   }
 
   std::uint16_t PairShape(RankId a, RankId b) {
@@ -63,7 +83,9 @@ class Builder {
     const std::uint64_t distance =
         cluster_.nvlink_domain(da) == cluster_.nvlink_domain(db)
             ? 0
-            : 1 + (cluster_.leaf(cluster_.nic(da)) == cluster_.leaf(cluster_.nic(db)) ? 0u : 1u);
+            : 1 + (cluster_.leaf(NicId(nic_[a.index()])) == cluster_.leaf(NicId(nic_[b.index()]))
+                       ? 0u
+                       : 1u);
     if (pair_shape_[distance] == 0) {
       const DeviceId pair[2] = {da, db};
       pair_shape_[distance] = prices_->ShapeId(collective::ShapeOf(cluster_, pair));
@@ -85,9 +107,7 @@ class Builder {
       });
       if (alone) view.alone |= static_cast<std::uint8_t>(1u << s);
     }
-    for (std::size_t p = 0; p < kPeerSlots; ++p) {
-      if (b.peers[p].valid()) view.peer[p] = PairShape(RankId(r), b.peers[p]);
-    }
+    view.peer = peer_shape_[r];
     return view;
   }
 
@@ -99,19 +119,19 @@ class Builder {
       for (RankId m : graph_.groups.members(GroupId(g))) sum += Mix64(colour[m.index()]);
       group_colour_[g] = HashCombine(sum, group_shape_[g]);
     }
-    nic_colour_.assign(cluster_.nics(), 0);
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      nic_colour_[cluster_.nic(device_[r]).index()] += Mix64(colour[r]);
+    if (nics_shared_) {
+      nic_colour_.assign(cluster_.nics(), 0);
+      for (std::size_t r = 0; r < ranks(); ++r) nic_colour_[nic_[r]] += Mix64(colour[r]);
     }
     for (std::size_t r = 0; r < ranks(); ++r) {
       const graph::Binding& b = graph_.bindings[r];
-      std::uint64_t h = HashCombine(colour[r], nic_colour_[cluster_.nic(device_[r]).index()]);
+      std::uint64_t h = nics_shared_ ? HashCombine(colour[r], nic_colour_[nic_[r]]) : colour[r];
       for (std::size_t s = 0; s < kGroupSlots; ++s) {
         if (b.groups[s].valid()) h = HashCombine(h, group_colour_[b.groups[s].index()] + s);
       }
       for (std::size_t p = 0; p < kPeerSlots; ++p) {
         if (!b.peers[p].valid()) continue;
-        h = HashCombine(h, colour[b.peers[p].index()] + PairShape(RankId(r), b.peers[p]));
+        h = HashCombine(h, colour[b.peers[p].index()] + peer_shape_[r][p]);
       }
       (*next)[r] = h;
     }
@@ -184,29 +204,22 @@ class Builder {
     for (std::size_t i = 0; i < layout_.ranks.size(); ++i) {
       SimRank& s = layout_.ranks[i];
       s.nvlink_port = static_cast<std::uint32_t>(2 * i);
-      std::uint32_t& p = port[cluster_.nic(device_[s.rank.index()]).index()];
+      std::uint32_t& p = port[nic_[s.rank.index()]];
       if (p == kNobody) {
         p = static_cast<std::uint32_t>(capacity.size());
         capacity.insert(capacity.end(), 2, std::max<std::int64_t>(spec.nic_Bps, 1));
       }
       s.nic_port = p;
     }
-    std::vector<std::uint8_t> neighbours(cluster_.nics(), 0);
-    for (const DeviceId d : device_) {
-      std::uint8_t& n = neighbours[cluster_.nic(d).index()];
-      n = static_cast<std::uint8_t>(std::min(n + 1, 2));
-    }
-    for (SimRank& s : layout_.ranks) {
-      s.private_nic = neighbours[cluster_.nic(device_[s.rank.index()]).index()] == 1;
-    }
-    if (layout_.class_of.empty()) return;
+    for (SimRank& s : layout_.ranks) s.private_nic = nic_users_[nic_[s.rank.index()]] == 1;
+    if (layout_.class_of.empty() || !nics_shared_) return;
     // Another class of the same kind of NIC must meet its copies at one port: give every class the
     // port of the representative's NIC and count the class's members there. Classes that share NICs
     // elsewhere share the representative's too, since the NIC's colour is part of theirs.
     for (std::size_t i = 0; i < layout_.ranks.size(); ++i) layout_.ranks[i].nic_copies = 0;
     for (std::size_t r = 0; r < ranks(); ++r) {
       SimRank& s = layout_.ranks[layout_.class_of[r]];
-      if (cluster_.nic(device_[r]) == cluster_.nic(device_[s.rank.index()])) ++s.nic_copies;
+      if (nic_[r] == nic_[s.rank.index()]) ++s.nic_copies;
     }
     ShareNicPorts(&port);
   }
@@ -216,8 +229,8 @@ class Builder {
   void ShareNicPorts(std::vector<std::uint32_t>* port) {
     std::unordered_map<std::uint64_t, std::uint32_t> owner;
     for (SimRank& s : layout_.ranks) {
-      const NicId nic = cluster_.nic(device_[s.rank.index()]);
-      const auto [it, fresh] = owner.emplace(nic_colour_[nic.index()], (*port)[nic.index()]);
+      const std::uint32_t nic = nic_[s.rank.index()];
+      const auto [it, fresh] = owner.emplace(nic_colour_[nic], (*port)[nic]);
       if (!fresh) s.nic_port = it->second;
     }
   }
@@ -327,7 +340,11 @@ class Builder {
   PriceCache* prices_;
   std::vector<Perturbed> perturbed_;
   std::vector<std::uint16_t> group_shape_;
-  std::array<std::uint16_t, 3> pair_shape_{};
+  std::array<std::uint16_t, 3> pair_shape_{};              // by distance: domain, leaf, spine
+  std::vector<std::array<std::uint16_t, kPeerSlots>> peer_shape_;  // by rank
+  std::vector<std::uint32_t> nic_;                         // by rank
+  std::vector<std::uint8_t> nic_users_;                    // by NIC: 0, 1, or 2 for more
+  bool nics_shared_ = false;
   std::vector<std::uint64_t> group_colour_, nic_colour_;
   Layout layout_;
 };
