@@ -54,7 +54,8 @@ class Formula {
       : plan_(plan), box_(model::MakeWhiteBox(plan, spec)), pieces_(model::Cut(plan)) {}
 
   Terms Ring() const;
-  Terms Chain() const;  // broadcast, send/recv
+  Terms Chain() const;
+  Terms PointToPoint() const;
   Terms Tree() const;
   double setup() const { return box_.setup; }
   PortBytes Ports() const;
@@ -87,8 +88,7 @@ class Formula {
   // A broadcast's root inside its domain sends round the ring and back into the domain.
   double ChainCrossings() const {
     if (!net()) return 0;
-    const bool straight =
-        plan_.algorithm == Algorithm::kPointToPoint || ppn() == 1 || plan_.channels == 1;
+    const bool straight = ppn() == 1 || plan_.channels == 1;
     return plan_.shape.domains - (straight ? 1 : 0);
   }
   // A credit's way back.
@@ -105,6 +105,9 @@ class Formula {
   double NvlinkChannels() const;
   double NicChannels() const { return CeilDiv(plan_.channels, std::max(1, plan_.shape.nics)); }
   double TreeFill(const Chunk& chunk) const;
+  template <class Way>
+  Terms Stream(double nvlink_channels, double nic_channels, double hops, Way way_of,
+               double saved) const;
 
   const Plan& plan_;
   model::WhiteBox box_;
@@ -181,21 +184,44 @@ Terms Formula::Ring() const {
   return terms;
 }
 
+// Broadcast: the ring cut open at the root.
 Terms Formula::Chain() const {
-  const bool p2p = plan_.algorithm == Algorithm::kPointToPoint;
-  const auto rounds = static_cast<double>(pieces_.rounds);
-  const double hops = p2p ? 1 : plan_.shape.ranks - 1;
-  // A root inside its domain sends round the ring and back into the domain.
+  const double hops = plan_.shape.ranks - 1;
   const double crossings = ChainCrossings();
-  const double nvlink_channels = ppn() > 1 && !(p2p && net()) ? plan_.channels : 0;
-  const double nic_channels = net() ? (p2p ? plan_.channels : NicChannels()) : 0;
+  const auto way = [&](std::int64_t data) {
+    return crossings * (net() ? Delay(box_.inter, data) : 0) + hops * Work(data, model::kStreams) +
+           std::max(0.0, hops - crossings) * Delay(box_.intra, data);
+  };
+  const double nvlink_channels = ppn() > 1 ? plan_.channels : 0;
+  return Stream(nvlink_channels, net() ? NicChannels() : 0, hops, way, 0);
+}
+
+// One hop. Over NVLink the sender writes into the receiver's buffer: the receiver only takes note.
+Terms Formula::PointToPoint() const {
+  const Edge& edge = net() ? box_.inter : box_.intra;
+  const auto receive = [&](std::int64_t data) {
+    return net() ? Work(data, model::kStreams) : box_.sync;
+  };
+  const auto way = [&](std::int64_t data) { return Delay(edge, data) + receive(data); };
+  const std::int64_t slice = (pieces_.rounds > 0 ? pieces_.full : pieces_.tail).slice;
+  const double saved = Work(slice, model::kStreams) - receive(slice);
+  return Stream(net() ? 0 : plan_.channels, net() ? plan_.channels : 0, 1, way, saved);
+}
+
+// Chunks one after the other through `hops` connections, `way` from the first one's end of work on
+// to the last member's end, less than its own lane; `saved` of each work of the last member.
+template <class Way>
+Terms Formula::Stream(double nvlink_channels, double nic_channels, double hops, Way way_of,
+                      double saved) const {
+  const auto rounds = static_cast<double>(pieces_.rounds);
+  const Edge& edge = net() ? box_.inter : box_.intra;
   double lane = 0, nvlink = 0, nic = 0, credit = 0, slices = 0, bytes = 0;
   const auto add = [&](const Chunk& chunk, double times) {
-    const double slowest = net() ? Delay(box_.inter, chunk.slice) : Delay(box_.intra, chunk.slice);
     lane += times * LaneWork(chunk);
     nvlink += times * nvlink_channels * Serial(box_.intra, chunk);
     nic += times * nic_channels * Serial(box_.inter, chunk);
-    credit += times * chunk.slices * (2 * Work(chunk.slice, model::kStreams) + slowest + back());
+    credit += times * chunk.slices *
+              (2 * Work(chunk.slice, model::kStreams) - saved + Delay(edge, chunk.slice) + back());
     slices += times * chunk.slices;
     bytes += times * Bytes(chunk);
   };
@@ -203,15 +229,11 @@ Terms Formula::Chain() const {
   if (pieces_.tail.slices > 0) add(pieces_.tail, 1);
   const std::int64_t slice = (rounds > 0 ? pieces_.full : pieces_.tail).slice;
   const double work = Work(slice, model::kStreams);
-  const auto way_of = [&](std::int64_t data) {
-    return crossings * (net() ? Delay(box_.inter, data) : 0) + hops * Work(data, model::kStreams) +
-           (hops > crossings ? (hops - crossings) * Delay(box_.intra, data) : 0);
-  };
   const double way = way_of(slice);
   // Behind the first hop a smaller last chunk waits for the full one before it.
   const double last =
       hops > 1 ? way : way_of((pieces_.tail.slices > 0 ? pieces_.tail : pieces_.full).last());
-  const double hop = 2 * work + Delay(net() ? box_.inter : box_.intra, slice);
+  const double hop = 2 * work - saved + Delay(edge, slice);
   const double nvlink_serial = box_.intra.Serial(model::OnWire(plan_.protocol, slice));
   const double nic_serial = box_.inter.Serial(model::OnWire(plan_.protocol, slice));
   const double queue = std::max(std::max(0.0, nvlink_channels - 1) * nvlink_serial,
@@ -351,9 +373,10 @@ Cost Planner::ClosedForm(const Plan& plan) const {
     return cost;
   }
   const bool rotating = plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective);
-  const Terms terms = plan.algorithm == Algorithm::kTree ? formula.Tree()
-                      : rotating                         ? formula.Ring()
-                                                         : formula.Chain();
+  const Terms terms = plan.algorithm == Algorithm::kTree           ? formula.Tree()
+                      : plan.algorithm == Algorithm::kPointToPoint ? formula.PointToPoint()
+                      : rotating                                   ? formula.Ring()
+                                                                   : formula.Chain();
   cost.transfer = RoundToPs(terms.transfer);
   cost.fixed = RoundToPs(formula.setup() + terms.total) - cost.transfer;
   cost.member = formula.Ports();

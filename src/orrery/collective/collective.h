@@ -107,7 +107,10 @@ class Planner {
  public:
   Planner(const cluster::Cluster& cluster, const Environment& environment);
 
-  // A choice that this version cannot make is an error that names it. O(algorithms · protocols).
+  // Point-to-point: `shape` is of the pair, or of the communicator that it belongs to: NCCL spreads
+  // a message over the fewer channels, the more ranks the communicator has; domains > 1 if it
+  // crosses. A choice that this version cannot make is an error that names it. O(algorithms ·
+  // protocols).
   Result<Plan> MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
                         const GroupShape& shape) const;
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,

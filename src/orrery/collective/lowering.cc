@@ -12,7 +12,9 @@ Schedule::Schedule(const Plan& plan, const cluster::Cluster& cluster,
       box_(model::MakeWhiteBox(plan, cluster.spec())),
       pieces_(model::Cut(plan)),
       ranks_(static_cast<std::uint32_t>(members.size())) {
-  ORRERY_CHECK(static_cast<int>(members.size()) == plan.shape.ranks, "a plan of another group");
+  const bool pair = plan.algorithm == Algorithm::kPointToPoint;
+  ORRERY_CHECK(static_cast<int>(members.size()) == (pair ? 2 : plan.shape.ranks),
+               "a plan of another group");
   setup_ = plan.shape.ranks < 2 ? 0 : RoundToPs(box_.setup);
   if (ranks_ < 2 || plan.bytes == 0) return;
   if (plan.algorithm == Algorithm::kTree) {
@@ -156,7 +158,10 @@ Step Schedule::ChainStep(std::uint32_t member, int channel, std::uint64_t index)
   const std::uint32_t q = position_[base + member];
   const std::uint32_t distance =
       (q + ranks_ - position_[base]) % ranks_;  // from the root, member 0
-  step.work = Work(data, model::kStreams, true);
+  // Over NVLink a sender writes into the receiver's buffer, which leaves nothing to copy.
+  const bool direct =
+      plan_.algorithm == Algorithm::kPointToPoint && distance > 0 && crosses_[base] == 0;
+  step.work = Work(data, direct ? 0 : model::kStreams, true);
   if (distance > 0)
     step.recv_connection = static_cast<std::int32_t>(base + (q + ranks_ - 1) % ranks_);
   if (distance + 1 < ranks_) {

@@ -53,8 +53,9 @@ struct TreeNode {
 
 class Schedule {
  public:
-  // REQUIRES: plan.shape is the shape of `members`. Broadcast: members[0] is the root;
-  // point-to-point: members[0] sends to members[1]. O(channels * members).
+  // REQUIRES: plan.shape is the shape of `members`; point-to-point: two members, shape as planned.
+  // Broadcast: members[0] is the root; point-to-point: members[0] sends to members[1]. O(channels *
+  // members).
   Schedule(const Plan& plan, const cluster::Cluster& cluster, std::span<const DeviceId> members);
 
   int channels() const { return plan_.channels; }

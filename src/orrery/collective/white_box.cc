@@ -76,7 +76,9 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   const auto p = static_cast<std::size_t>(plan.protocol);
   const bool blackwell = spec.device.arch == Arch::kBlackwell;
   WhiteBox box;
-  box.setup = kSetup[p] + (blackwell ? kSetupBlackwell : 0);
+  // Simple's larger base latency stands for the start of a collective's loops.
+  box.setup = kSetup[plan.algorithm == Algorithm::kPointToPoint ? 0 : p] +
+              (blackwell ? kSetupBlackwell : 0);
   box.sync = kSync[p];
   const bool p2p = plan.algorithm == Algorithm::kPointToPoint;
   double rate = kRate[static_cast<std::size_t>(spec.device.arch)][p];
