@@ -9,5 +9,6 @@ namespace orrery::network {
 
 std::unique_ptr<Network> MakeAnalytic();
 std::unique_ptr<Network> MakeLinks();
+std::unique_ptr<Network> MakeFlow();
 
 }  // namespace orrery::network

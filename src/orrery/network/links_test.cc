@@ -392,10 +392,11 @@ TEST(Networks, AreFoundByName) {
     ASSERT_TRUE(network.ok());
     EXPECT_EQ((*network)->name(), info.name);
     EXPECT_NE(info.fluids, info.transfers);
+    EXPECT_TRUE(info.transfers || !info.link_fluids);
     EXPECT_TRUE(info.description.ends_with('.'));
   }
   EXPECT_EQ(Create("lniks").status().message(),
-            "unknown network 'lniks'; did you mean 'links'? valid: analytic, links");
+            "unknown network 'lniks'; did you mean 'links'? valid: analytic, links, flow");
 }
 
 }  // namespace

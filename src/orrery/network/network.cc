@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/network/backends.h"
 
@@ -19,11 +20,21 @@ constexpr std::array kBackends = {
                 "message takes the sum of latencies + wire bytes / least bandwidth + min(MTU, wire "
                 "bytes) / bandwidth on every other hop.",
                 false, true},
+    BackendInfo{
+        "flow",
+        "Weighted max-min fair rates over the links of each path, in whole byte/s, solved "
+        "again at each start and end; alone a flow takes its path's latencies + wire bytes / "
+        "least bandwidth + min(MTU, wire bytes) / bandwidth on every other hop.",
+        false, true, true},
 };
-constexpr std::array<std::unique_ptr<Network> (*)(), kBackends.size()> kMake = {MakeAnalytic,
-                                                                                MakeLinks};
+constexpr std::array<std::unique_ptr<Network> (*)(), kBackends.size()> kMake = {
+    MakeAnalytic, MakeLinks, MakeFlow};
 
 }  // namespace
+
+void Network::Start(SimTime, std::span<const LinkFluid> fluids, std::span<const LinkLoad>) {
+  ORRERY_CHECK(fluids.empty(), "this network serves no fluids over links");
+}
 
 std::span<const BackendInfo> Backends() { return kBackends; }
 

@@ -1,7 +1,8 @@
 // A network is a few calls: batches of transfers and fluids go in, completions come out.
 //
 // A Transfer moves bytes from one device to another. A Fluid moves `units` through a weighted set of
-// ports; a closed-form collective is one fluid. Back ends say which of the two they serve.
+// ports; a closed-form collective is one fluid. A LinkFluid moves bytes over a set of links; a channel
+// of a collective is one. Back ends say which of the three they serve.
 //
 // Contract: calls come with non-decreasing times. All starts and ends of one instant are one event:
 // the order of items in a batch, and of batches of one instant, changes no completion time.
@@ -47,6 +48,23 @@ struct Fluid {
   std::uint32_t first_load = 0, loads = 0;  // into the batch's load array
 };
 
+
+// A fluid over links of the cluster: a channel of a collective. It waits `before`, moves `bytes` at a
+// rate of weight times its fair level, at most cap_Bps, and is complete `after` later.
+struct LinkLoad {
+  LinkId link;
+  std::uint32_t share = 1024;    // bytes on the link per byte of the fluid, in 1024ths
+  friend bool operator==(const LinkLoad&, const LinkLoad&) = default;
+};
+struct LinkFluid {
+  FlightId id = 0;
+  SimTime before = 0, after = 0;
+  std::int64_t bytes = 0;
+  std::uint32_t weight = 1;
+  std::int64_t cap_Bps = 0;      // 0: none; else at least the weight
+  std::uint32_t first_load = 0, loads = 0;  // into the batch's array; each link once
+};
+
 struct Completion {
   SimTime time = 0;
   FlightId id = 0;
@@ -79,6 +97,8 @@ class Network {
   virtual Status SetupLinks(const cluster::Cluster& cluster, std::span<const std::uint32_t> partition_of_domain,
                             std::uint32_t partition) = 0;
   virtual void Start(SimTime now, std::span<const Transfer> transfers) = 0;
+  // Fluids over links, after SetupLinks. REQUIRES: BackendInfo::link_fluids.
+  virtual void Start(SimTime now, std::span<const LinkFluid> fluids, std::span<const LinkLoad> loads);
 
   // Earliest time at which anything happens inside; kNever when idle.
   virtual SimTime next_time() const = 0;
@@ -100,6 +120,7 @@ struct BackendInfo {
   std::string_view description;  // one sentence with its formula
   bool fluids = false;           // closed-form collectives
   bool transfers = false;        // collectives lowered to chunks
+  bool link_fluids = false;      // collectives as one fluid a channel over the cluster's links
 };
 std::span<const BackendInfo> Backends();
 // An unknown name lists the nearest valid ones.

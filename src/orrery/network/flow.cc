@@ -1,0 +1,301 @@
+#include "orrery/network/flow.h"
+
+#include <algorithm>
+
+#include "orrery/base/check.h"
+#include "orrery/base/hash.h"
+#include "orrery/network/backends.h"
+#include "orrery/network/wire.h"
+
+namespace orrery::network {
+
+std::unique_ptr<Network> MakeFlow() { return std::make_unique<Flow>(); }
+
+Status Flow::SetupPorts(std::span<const std::int64_t>) {
+  return InvalidInput(
+      "network 'flow' serves fluids over links; choose 'analytic' for closed-form collectives");
+}
+
+void Flow::Start(SimTime, std::span<const Fluid> fluids, std::span<const PortLoad>) {
+  ORRERY_CHECK(fluids.empty(), "network 'flow' serves no fluids over ports");
+}
+
+void Flow::Deliver(const RemoteHop&) { ORRERY_CHECK(false, "network 'flow' has one partition"); }
+
+Status Flow::SetupLinks(const cluster::Cluster& cluster,
+                        std::span<const std::uint32_t> partition_of_domain, std::uint32_t) {
+  *this = Flow();
+  for (const std::uint32_t p : partition_of_domain) {
+    if (p != 0) return InvalidInput("network 'flow' is one logical process: one partition");
+  }
+  cluster_ = &cluster;
+  std::vector<std::int64_t> capacity;
+  capacity.reserve(cluster.links().size());
+  for (const cluster::Link& link : cluster.links()) {
+    if (link.bandwidth_Bps <= 0 || link.bandwidth_Bps > MaxMin::kMaxCapacity_Bps) {
+      return InvalidInput("a link of {} B/s: network 'flow' serves 1 to {}", link.bandwidth_Bps,
+                          MaxMin::kMaxCapacity_Bps);
+    }
+    capacity.push_back(link.bandwidth_Bps);
+  }
+  solver_.Setup(capacity);
+  use_.resize(capacity.size());
+  return {};
+}
+
+// An instant that is over is settled before the next one begins.
+void Flow::Advance(SimTime now) {
+  ORRERY_CHECK(now >= now_, "a start in the past");
+  ORRERY_CHECK(cluster_ != nullptr, "SetupLinks comes first");
+  if (now == now_) return;
+  ORRERY_CHECK(next_time() >= now, "a start after an end not yet taken");
+  now_ = now;
+}
+
+void Flow::Start(SimTime now, std::span<const Transfer> transfers) {
+  Advance(now);
+  for (const Transfer& transfer : transfers) {
+    ORRERY_CHECK(transfer.bytes >= 0, "a transfer moves bytes >= 0");
+    const std::int64_t wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes);
+    const std::uint32_t number = PathOf(transfer);
+    SetFixedTime(number, wire);
+    const Path& path = path_[number];
+    const SimTime fixed = path.fixed;
+    Wait(transfer.id, fixed / 2, fixed - fixed / 2, path.group == kNone ? 0 : wire, path.group);
+  }
+}
+
+void Flow::Start(SimTime now, std::span<const LinkFluid> fluids, std::span<const LinkLoad> loads) {
+  Advance(now);
+  for (const LinkFluid& fluid : fluids) {
+    ORRERY_CHECK(fluid.bytes >= 0 && fluid.before >= 0 && fluid.after >= 0,
+                 "a fluid's bytes and times are not negative");
+    ORRERY_CHECK(fluid.first_load + std::size_t{fluid.loads} <= loads.size(),
+                 "a fluid's loads lie in the batch's array");
+    scratch_.clear();
+    for (const LinkLoad& load : loads.subspan(fluid.first_load, fluid.loads)) {
+      scratch_.push_back({load.link.value, load.share});
+    }
+    const std::uint32_t group =
+        scratch_.empty() ? kNone : FindGroup(scratch_, fluid.weight, fluid.cap_Bps);
+    Wait(fluid.id, fluid.before, fluid.after, group == kNone ? 0 : fluid.bytes, group);
+  }
+}
+
+// The number of the transfer's path; its entry is made at the first call.
+std::uint32_t Flow::PathOf(const Transfer& transfer) {
+  const std::uint32_t number = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
+  if (number >= path_.size()) path_.resize(std::size_t{number} + 1);
+  if (path_[number].least_Bps > 0) return number;
+  Path& path = path_[number];
+  path.least_Bps = MaxMin::kMaxCapacity_Bps;
+  scratch_.clear();
+  for (const LinkId id : paths_.path(number)) {
+    const cluster::Link& link = cluster_->links()[id.index()];
+    path.latency += link.latency;
+    path.least_Bps = std::min(path.least_Bps, link.bandwidth_Bps);
+    scratch_.push_back({id.value, MaxMin::kWhole});
+  }
+  std::sort(scratch_.begin(), scratch_.end(),
+            [](const auto& a, const auto& b) { return a.link < b.link; });
+  if (!scratch_.empty()) path.group = FindGroup(scratch_, 1, 0);
+  return number;
+}
+
+// What a path adds to a transfer: Uncontended() less the wire bytes at the least bandwidth.
+void Flow::SetFixedTime(std::uint32_t number, std::int64_t wire) {
+  Path& path = path_[number];
+  if (path.wire == wire) return;
+  path.wire = wire;
+  path.fixed = 0;
+  if (path.group == kNone) return;
+  SimTime heads = 0, slowest = 0;
+  for (const LinkId id : paths_.path(number)) {
+    const cluster::Link& link = cluster_->links()[id.index()];
+    const SimTime head = TransferTime(HeadBytes(link.mtu_bytes, wire), link.bandwidth_Bps);
+    heads += head;
+    slowest = std::max(slowest, TransferTime(wire, link.bandwidth_Bps) - head);
+  }
+  path.fixed = path.latency + heads + slowest - TransferTime(wire, path.least_Bps);
+}
+
+std::uint32_t Flow::FindGroup(std::span<const MaxMin::Load> loads, std::uint32_t weight,
+                              std::int64_t cap_Bps) {
+  Hasher hasher;
+  hasher.Add(weight).Add(cap_Bps);
+  for (const MaxMin::Load& load : loads) {
+    hasher.Add(std::uint64_t{load.link} << 32 | load.share);
+  }
+  const auto [it, fresh] = group_of_.emplace(hasher.value(), kNone);
+  for (std::uint32_t g = it->second; g != kNone; g = groups_[g].next_same_hash) {
+    if (solver_.weight(g) == weight && solver_.cap_Bps(g) == cap_Bps &&
+        std::ranges::equal(solver_.loads(g), loads)) {
+      return g;
+    }
+  }
+  const std::uint32_t g = solver_.AddClass(loads, weight, cap_Bps);
+  groups_.resize(std::size_t{g} + 1);
+  groups_[g].next_same_hash = it->second;
+  it->second = g;
+  return g;
+}
+
+void Flow::Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes,
+                std::uint32_t group) {
+  if (id >= flights_.size()) flights_.resize(std::size_t{id} + 1);
+  Flight& flight = flights_[id];
+  ORRERY_CHECK(!flight.active, "a flight id is unique among what is in flight");
+  flight = {bytes, after, group, true};
+  if (group != kNone) {
+    for (const MaxMin::Load& load : solver_.loads(group)) {
+      use_[load.link].bytes +=
+          static_cast<std::int64_t>(static_cast<Uint128>(bytes) * load.share / MaxMin::kWhole);
+    }
+  }
+  if (before > 0) {
+    waiting_.Set(id, now_ + before);
+  } else {
+    Enter(id);
+  }
+}
+
+// The flight competes from now on.
+void Flow::Enter(FlightId id) {
+  const Flight& flight = flights_[id];
+  if (flight.bytes == 0) {
+    leaving_.Set(id, now_ + flight.after);
+    return;
+  }
+  Group& group = groups_[flight.group];
+  if (group.members.empty()) {
+    group.served = 0;
+    group.rate_Bps = 0;
+    for (const MaxMin::Load& load : solver_.loads(flight.group)) {
+      LinkUse& use = use_[load.link];
+      if (use.classes++ == 0) use.busy -= now_;
+    }
+  }
+  Serve(group);
+  group.members.push_back(
+      {group.served + static_cast<Uint128>(flight.bytes) * std::uint64_t{kSecond}, id});
+  std::push_heap(group.members.begin(), group.members.end());
+  solver_.AddMembers(flight.group, 1);
+  MarkStale(flight.group);
+}
+
+// Brings what the members were served up to now_.
+void Flow::Serve(Group& group) const {
+  group.served += static_cast<Uint128>(group.rate_Bps) * static_cast<Uint128>(now_ - group.at);
+  group.at = now_;
+}
+
+// Members of the class at the top of ends_ have nothing left.
+void Flow::Leave(std::uint32_t id) {
+  ends_.Pop();
+  Group& group = groups_[id];
+  Serve(group);
+  std::int32_t gone = 0;
+  while (!group.members.empty() && group.members.front().end <= group.served) {
+    const FlightId flight = group.members.front().id;
+    leaving_.Set(flight, now_ + flights_[flight].after);
+    std::pop_heap(group.members.begin(), group.members.end());
+    group.members.pop_back();
+    ++gone;
+  }
+  solver_.AddMembers(id, -gone);
+  MarkStale(id);
+  if (!group.members.empty()) return;
+  for (const MaxMin::Load& load : solver_.loads(id)) {
+    LinkUse& use = use_[load.link];
+    if (--use.classes == 0) use.busy += now_;
+  }
+}
+
+void Flow::MarkStale(std::uint32_t group) {
+  if (groups_[group].stale) return;
+  groups_[group].stale = true;
+  stale_.push_back(group);
+}
+
+// Ends the instant now_: new rates and new ends.
+void Flow::Settle() {
+  if (stale_.empty() && !solver_.dirty()) return;
+  changed_.clear();
+  solver_.Solve(&changed_);
+  for (const std::uint32_t id : changed_) {
+    Group& group = groups_[id];
+    Serve(group);
+    group.rate_Bps = solver_.rate_Bps(id);
+    MarkStale(id);
+  }
+  for (const std::uint32_t id : stale_) SetEnd(id);
+  stale_.clear();
+}
+
+void Flow::SetEnd(std::uint32_t id) {
+  Group& group = groups_[id];
+  group.stale = false;
+  if (group.members.empty()) return;
+  SimTime end = kNever;
+  if (group.rate_Bps > 0) {
+    const Uint128 left = group.members.front().end - group.served;
+    const auto rate = static_cast<std::uint64_t>(group.rate_Bps);
+    const Uint128 time = left >> 64 == 0 ? (static_cast<std::uint64_t>(left) - 1) / rate + 1
+                                         : (left + rate - 1) / rate;
+    if (time <= static_cast<Uint128>(kMaxDuration)) end = group.at + static_cast<SimTime>(time);
+  }
+  ends_.Set(id, end);
+}
+
+void Flow::SetCapacity(SimTime now, LinkId link, std::int64_t bandwidth_Bps) {
+  Advance(now);
+  solver_.SetCapacity(link.value, bandwidth_Bps);
+}
+
+SimTime Flow::next_time() const {
+  // The outcome of this instant is asked for.
+  if (solver_.dirty() || !stale_.empty()) const_cast<Flow*>(this)->Settle();
+  SimTime next = kNever;
+  for (const FinishHeap* heap : {&waiting_, &ends_, &leaving_}) {
+    if (!heap->empty()) next = std::min(next, heap->top().time);
+  }
+  return next;
+}
+
+// All that happens at now_; true if there were completions.
+bool Flow::TakeInstant(std::vector<Completion>* done) {
+  while (!ends_.empty() && ends_.top().time == now_) Leave(ends_.top().id);
+  while (!waiting_.empty() && waiting_.top().time == now_) {
+    const FlightId id = waiting_.top().id;
+    waiting_.Pop();
+    Enter(id);
+  }
+  const std::size_t before = done->size();
+  while (!leaving_.empty() && leaving_.top().time == now_) {
+    const FlightId id = leaving_.top().id;
+    leaving_.Pop();
+    flights_[id].active = false;
+    done->push_back({now_, id});
+  }
+  return done->size() > before;
+}
+
+SimTime Flow::AdvanceUntil(SimTime t, std::vector<Completion>* done) {
+  ORRERY_CHECK(t >= now_, "time goes forward");
+  for (SimTime next = next_time(); next <= t && next != kNever; next = next_time()) {
+    now_ = next;
+    if (TakeInstant(done)) return now_;
+  }
+  now_ = t;
+  return t;
+}
+
+std::span<const PortStatistics> Flow::statistics() const {
+  statistics_.resize(use_.size());
+  for (std::size_t l = 0; l < use_.size(); ++l) {
+    statistics_[l] = {use_[l].bytes, use_[l].busy + (use_[l].classes > 0 ? now_ : 0)};
+  }
+  return statistics_;
+}
+
+}  // namespace orrery::network

@@ -1,0 +1,135 @@
+// `flow`: every flow in flight has its weighted max-min fair rate on the links it crosses.
+//
+// Model. A transfer takes the path that the cluster's routing gives it (among equal ones by a hash
+// of its ends and its salt) and competes on every link of it with its wire bytes (wire.h); a fluid
+// over links names its loads itself. Rates follow max_min.h's integer rule and hold until the next
+// start or end. A flow waits half of its fixed time before it competes and half after its last
+// byte; a transfer's fixed time is Uncontended() less its wire bytes over the least bandwidth, so
+// that alone it takes exactly Uncontended().
+//
+// Assumptions. Rates settle at once: no queues, no transients of congestion control; links are
+// shared ideally, whatever the packets do. Packet headers are in the wire bytes.
+//
+// Exactness. Served bytes are kept in byte·10⁻¹² (128 bits): rate · ps, exactly. An end is the
+// first whole ps at which nothing is left. What an instant's starts and ends lead to is a function
+// of who is in flight alone (max_min.h), so neither batches nor their order change a time, and the
+// incremental solver gives what the full one gives.
+//
+// Equal flows (same loads, weight and cap) are one class: what each member has been served since
+// the class began is one number, a member ends when that has grown by its bytes.
+//
+// Statistics. Bytes are wire bytes of all that started; busy is the time in which a link had a
+// flow.
+//
+// Cost. A flow: two heap entries, one solve a start and one an end (less where several share an
+// instant), a division of 128 by 64 bits for every class whose rate changed. Memory: 40 bytes a
+// flow in flight, 140 a class and 20 for each of its loads; classes are kept for when they come
+// again.
+#pragma once
+
+#include <unordered_map>
+
+#include "orrery/base/int128.h"
+#include "orrery/network/finish_heap.h"
+#include "orrery/network/max_min.h"
+#include "orrery/network/network.h"
+#include "orrery/network/path_cache.h"
+
+namespace orrery::network {
+
+class Flow final : public Network {
+ public:
+  std::string_view name() const override { return "flow"; }
+  Status SetupLinks(const cluster::Cluster& cluster,
+                    std::span<const std::uint32_t> partition_of_domain,
+                    std::uint32_t partition) override;
+  void Start(SimTime now, std::span<const Transfer> transfers) override;
+  void Start(SimTime now, std::span<const LinkFluid> fluids,
+             std::span<const LinkLoad> loads) override;
+  SimTime next_time() const override;
+  SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
+  std::span<const PortStatistics> statistics() const override;
+
+  // Port fluids are refused: BackendInfo::fluids is false.
+  Status SetupPorts(std::span<const std::int64_t> capacity_Bps) override;
+  void Start(SimTime now, std::span<const Fluid> fluids, std::span<const PortLoad> loads) override;
+  // One logical process: nothing crosses.
+  void TakeRemote(std::vector<RemoteHop>*) override {}
+  void Deliver(const RemoteHop& hop) override;
+  SimTime lookahead() const override { return kNever; }
+
+  // A link gets another capacity from `now` on.
+  void SetCapacity(SimTime now, LinkId link, std::int64_t bandwidth_Bps);
+  void set_always_full(bool value) { solver_.set_always_full(value); }
+  const MaxMin::Counters& counters() const { return solver_.counters(); }
+
+ private:
+  static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
+
+  struct Flight {
+    std::int64_t bytes = 0;
+    SimTime after = 0;
+    std::uint32_t group = kNone;  // class
+    bool active = false;
+  };
+  struct Member {
+    Uint128 end = 0;  // of Group::served, when it has nothing left
+    FlightId id = 0;
+    friend bool operator<(const Member& a, const Member& b) {  // earliest on top
+      return a.end != b.end ? a.end > b.end : a.id > b.id;
+    }
+  };
+  struct Group {
+    Uint128 served = 0;  // to each member since the class began, at `at`
+    SimTime at = 0;
+    std::int64_t rate_Bps = 0;
+    std::uint32_t next_same_hash = kNone;
+    bool stale = false;           // its end must be computed again
+    std::vector<Member> members;  // a heap
+  };
+  // What a path adds to a transfer, kept with its class.
+  struct Path {
+    std::uint32_t group = kNone;
+    SimTime latency = 0;
+    std::int64_t least_Bps = 0;
+    std::int64_t wire = -1;  // size for which `fixed` holds
+    SimTime fixed = 0;       // Uncontended() less the wire bytes at the least bandwidth
+  };
+  struct LinkUse {
+    std::int64_t bytes = 0;
+    SimTime busy = 0;  // less the time at which the classes left 0, while there are any
+    std::uint32_t classes = 0;
+  };
+
+  void Advance(SimTime now);
+  void Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes, std::uint32_t group);
+  std::uint32_t PathOf(const Transfer& transfer);
+  void SetFixedTime(std::uint32_t number, std::int64_t wire);
+  std::uint32_t FindGroup(std::span<const MaxMin::Load> loads, std::uint32_t weight,
+                          std::int64_t cap_Bps);
+  void Enter(FlightId id);
+  void Leave(std::uint32_t group);
+  void Serve(Group& group) const;
+  void MarkStale(std::uint32_t group);
+  void Settle();
+  void SetEnd(std::uint32_t group);
+  bool TakeInstant(std::vector<Completion>* done);
+
+  const cluster::Cluster* cluster_ = nullptr;
+  SimTime now_ = 0;
+  MaxMin solver_;
+  PathCache paths_;
+  std::vector<Path> path_;                                     // by path number
+  std::vector<Group> groups_;                                  // by class of the solver
+  std::vector<Flight> flights_;                                // by FlightId
+  std::unordered_map<std::uint64_t, std::uint32_t> group_of_;  // by hash: first of a chain
+  FinishHeap waiting_;                                         // flights that do not compete yet
+  FinishHeap ends_;     // classes, by the end of their first member
+  FinishHeap leaving_;  // flights that compete no more
+  std::vector<std::uint32_t> stale_, changed_;
+  std::vector<MaxMin::Load> scratch_;
+  std::vector<LinkUse> use_;  // by link
+  mutable std::vector<PortStatistics> statistics_;
+};
+
+}  // namespace orrery::network
