@@ -115,7 +115,7 @@ void Check(double most_steps) {
     cases += t.cases;
     within += t.within;
     // What holds today (docs/collectives.md): the goal is 3 % everywhere.
-    EXPECT_LT(std::abs(t.worst), name.find("Tree") != std::string::npos ? 15 : 8) << name;
+    EXPECT_LT(std::abs(t.worst), name.find("Tree") != std::string::npos ? 11 : 8) << name;
   }
   std::printf("%d of %d cases within 3 %%\n", within, cases);
   EXPECT_GT(within, 0.97 * cases);

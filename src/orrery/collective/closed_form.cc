@@ -96,6 +96,7 @@ class Formula {
   // `slices` through one connection, each of which takes `turn` to give its credit back.
   double Credit(double turn, double slices, double work) const {
     const auto last = static_cast<std::int64_t>(slices) - 1;
+    if (last < plan_.credits) return turn - back();
     return static_cast<double>(last / plan_.credits + 1) * turn - back() +
            static_cast<double>(last % plan_.credits) * std::max(work, turn / plan_.credits);
   }
