@@ -36,7 +36,7 @@ def run(program, command, tmp):
         cwd=HERE / "inputs",
         env=environment,
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     problems = []
@@ -92,7 +92,7 @@ def main():
         problems = test(program, path, update)
         if problems:
             failed += 1
-            print(f"FAILED {path.stem}")
+            print(f"FAILED {path.stem} (golden)")
             for problem in problems:
                 print(problem)
     print(f"{count - failed} cases passed, {failed} failed")

@@ -53,8 +53,8 @@ Status CheckTopKeys(const Source& source, const Node& root) {
     if (FindOption(TopOptions().options, field.key) != nullptr) continue;
     const std::string where = source.document->Where(field);
     if (IsPlannedNetwork(field.key)) {
-      return InvalidInput("{}: {}: the network '{}' and its options are not built yet", where,
-                          field.key, field.key);
+      return InvalidInput("{}: {}: options of the network '{}' are not built yet", where, field.key,
+                          field.key);
     }
     for (const OptionTable* table : Tables()) {
       if (table->path.empty() || FindOption(table->options, field.key) == nullptr) continue;

@@ -1,0 +1,14 @@
+from collections.abc import Sequence
+
+version: str
+
+def simulate(
+    job: str,
+    is_path: bool,
+    set: Sequence[str],
+    network: str | None,
+    fold: bool,
+    threads: int,
+    seed: int | None,
+    measured: str,
+) -> tuple[str, str]: ...

@@ -1,0 +1,183 @@
+"""The result as typed values. Times are in seconds, sizes in bytes, unless a name says otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class BreakdownRow:
+    """Where a step goes, as the mean over some ranks. The parts sum to ``total_s``."""
+
+    stage: int | None  # None: all stages
+    ranks: int
+    total_s: float
+    parts_s: Mapping[str, float]  # "compute", "bubble", "exposed_tp", ...
+    parts_ps: Mapping[str, int]  # the same in picoseconds, exact
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> BreakdownRow:
+        names = [key[:-3] for key in data if key.endswith("_ps") and key != "total_ps"]
+        return cls(
+            stage=data.get("stage"),
+            ranks=data["ranks"],
+            total_s=data["total_s"],
+            parts_s={name: data[f"{name}_s"] for name in names},
+            parts_ps={name: data[f"{name}_ps"] for name in names},
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Breakdown:
+    overall: BreakdownRow
+    stages: tuple[BreakdownRow, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryRow:
+    """Device memory of one program (the ranks of a pipeline stage), in bytes."""
+
+    program: str
+    stage: int
+    ranks: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    context_bytes: int  # CUDA context and libraries
+    total_bytes: int  # reserved + context
+    device_bytes: int  # what the GPU has
+    parts_at_peak: Mapping[str, int]
+    peak_op: str
+    oom: bool
+    oom_op: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class JobResult:
+    """One training job. ``step_time_s`` is the steady-state period of an iteration."""
+
+    name: str | None
+    description: str
+    ranks: int
+    step_time_s: float
+    step_time_ps: int
+    step_time_interval_s: tuple[float, float]  # 80 %, not yet calibrated
+    settled: bool
+    tokens_per_s: float
+    model_tflops_per_gpu: float
+    mfu: float | None
+    breakdown: Breakdown
+    memory: tuple[MemoryRow, ...]
+
+    @property
+    def out_of_memory(self) -> bool:
+        return any(row.oom for row in self.memory)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> JobResult:
+        low, high = data["step_time_interval_s"]
+        fields = ("settled", "tokens_per_s", "model_tflops_per_gpu", "mfu", "ranks", "description")
+        return cls(
+            name=data.get("name"),
+            step_time_s=data["step_time_s"],
+            step_time_ps=data["step_time_ps"],
+            step_time_interval_s=(low, high),
+            breakdown=Breakdown(
+                overall=BreakdownRow.from_dict(data["breakdown"]["overall"]),
+                stages=tuple(BreakdownRow.from_dict(row) for row in data["breakdown"]["stages"]),
+            ),
+            memory=tuple(MemoryRow(**row) for row in data["memory"]),
+            **{key: data[key] for key in fields},
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Simulation:
+    """How the run was made. Equal inputs give equal ``fingerprint`` and ``config_hash``."""
+
+    wall_s: float
+    events: int
+    ranks: int
+    ranks_simulated: int
+    iterations: int
+    threads_used: int
+    folded: bool
+    peak_rss_bytes: int
+    version: str
+    config_hash: str
+    seed: int
+    fingerprint: str
+    not_folded_because: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The answer: one job or several on one cluster."""
+
+    jobs: tuple[JobResult, ...]
+    cluster: str
+    finish_time_s: float
+    finish_time_ps: int
+    network: Mapping[str, Any]
+    provenance: Mapping[str, float]  # share of kernel time: measured, interpolated, scaled, ...
+    simulation: Simulation
+    assumed: tuple[str, ...]
+    warnings: tuple[str, ...]
+    config: Mapping[str, Any]  # the resolved job file: simulate(result.config) gives this again
+    _raw: Mapping[str, Any] = dataclasses.field(repr=False, compare=False, default_factory=dict)
+
+    @property
+    def job(self) -> JobResult:
+        """The only job. REQUIRES: there is one."""
+        (job,) = self.jobs
+        return job
+
+    @property
+    def step_time_s(self) -> float:
+        return self.job.step_time_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.job.tokens_per_s
+
+    @property
+    def mfu(self) -> float | None:
+        return self.job.mfu
+
+    @property
+    def model_tflops_per_gpu(self) -> float:
+        return self.job.model_tflops_per_gpu
+
+    @property
+    def breakdown(self) -> Breakdown:
+        return self.job.breakdown
+
+    @property
+    def memory(self) -> tuple[MemoryRow, ...]:
+        return self.job.memory
+
+    @property
+    def out_of_memory(self) -> bool:
+        return any(job.out_of_memory for job in self.jobs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that ``orrery simulate --json`` writes (orrery.result/1)."""
+        return dict(self._raw)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Result:
+        jobs = data["jobs"] if "jobs" in data else [data]
+        return cls(
+            jobs=tuple(JobResult.from_dict(job) for job in jobs),
+            cluster=data["cluster"],
+            finish_time_s=data["finish_time_s"],
+            finish_time_ps=data["finish_time_ps"],
+            network=data["network"],
+            provenance=data["provenance"],
+            simulation=Simulation(**data["simulation"]),
+            assumed=tuple(data["assumed"]),
+            warnings=tuple(data["warnings"]),
+            config=data["config"],
+            _raw=data,
+        )
