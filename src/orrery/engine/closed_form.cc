@@ -98,6 +98,11 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
       (*traffic)[port].bytes += bytes;
       (*traffic)[port].busy += busy;
     };
+    for (std::size_t r = 0; r < layout_.ranks.size(); ++r) {
+      const InlinedTraffic& inlined = inlined_traffic(r);
+      add(layout_.ranks[r].nvlink_port, inlined.out, inlined.busy);
+      add(layout_.ranks[r].nvlink_port + 1, inlined.in, inlined.busy);
+    }
     for (std::size_t id = 0; id < meets_.size(); ++id) {
       const Meet& meet = meets_[id];
       const MeetInfo& info = layout_.meets[id];

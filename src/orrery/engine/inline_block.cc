@@ -94,6 +94,9 @@ class Course {
                              kStartWeight * static_cast<std::uint64_t>(start) +
                              kEndWeight * static_cast<std::uint64_t>(end));
     free_ = end;
+    price_->nvlink_out += comm.cost.member.nvlink_out;
+    price_->nvlink_in += comm.cost.member.nvlink_in;
+    price_->nvlink_busy += end - start;
     if (item.blocking) {
       price_->parts[static_cast<std::size_t>(Part::kExposed) +
                     static_cast<std::size_t>(comm.comm.group)] += end - t_;

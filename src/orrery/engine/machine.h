@@ -85,6 +85,12 @@ struct Queued {
   std::int16_t event = graph::kNoEvent;
 };
 
+// What a rank's NVLink ports carried in calls that were taken whole.
+struct InlinedTraffic {
+  std::int64_t out = 0, in = 0;
+  SimTime busy = 0;
+};
+
 // GPU-bound time since a rank's last meeting, and the key of its draws.
 struct Stretch {
   SimTime work = 0;
@@ -112,6 +118,7 @@ class Machine {
         ranks_(layout.ranks.size()),
         streams_(layout.ranks.size() * kStreams),
         parts_(layout.ranks.size()),
+        inlined_(layout.ranks.size()),
         ends_(layout.ranks.size() * static_cast<std::size_t>(options.iterations)),
         compute_ends_(ends_.size()) {
     std::size_t events = 0;
@@ -145,6 +152,7 @@ class Machine {
   const Item& head(const StreamState& s) const { return s.block->items[s.block_item]; }
   std::span<const RankState> states() const { return ranks_; }
   const Breakdown& parts(std::size_t r) const { return parts_[r]; }
+  const InlinedTraffic& inlined_traffic(std::size_t r) const { return inlined_[r]; }
   SimTime end(std::size_t r, int iteration) const {
     return ends_[r * static_cast<std::size_t>(options_.iterations) +
                  static_cast<std::size_t>(iteration)];
@@ -279,6 +287,7 @@ class Machine {
   std::vector<WorkProgress> progress_;
   std::vector<Stretch> stretch_;             // jitter only
   std::vector<Breakdown> parts_;             // of the last counted iteration
+  std::vector<InlinedTraffic> inlined_;
   std::vector<SimTime> ends_;                // last completion, by rank and iteration
   std::vector<SimTime> compute_ends_;        // of the compute stream
   std::vector<EventState> events_;

@@ -62,6 +62,11 @@ bool Machine<Loop>::TakeWholeCalls(std::uint32_t r, const BlockPrice& block, std
       for (std::size_t p = 0; p < kParts; ++p) parts_[r][p] += n * block.parts[p];
     }
   }
+  if (block.nvlink_busy > 0) {
+    inlined_[r].out += n * block.nvlink_out;
+    inlined_[r].in += n * block.nvlink_in;
+    inlined_[r].busy += n * block.nvlink_busy;
+  }
   s.t += n * block.duration;
   s.host += n * block.host;
   s.layer = static_cast<std::uint16_t>(s.layer + n);

@@ -70,6 +70,8 @@ struct BlockPrice {
   SimTime duration = 0, host = 0, lag = 0;
   std::uint64_t m = 0, o = 0;                // Σ of its items' linear forms, offsets included
   Breakdown parts{};                         // sums to `duration`
+  std::int64_t nvlink_out = 0, nvlink_in = 0;  // bytes through the rank's ports
+  SimTime nvlink_busy = 0;
   // Kernel time by provenance and Σ time·spread, for the result.
   std::array<SimTime, compute::kProvenances> provenance{};
   double spread_ps = 0;
