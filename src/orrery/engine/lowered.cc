@@ -20,17 +20,19 @@
 namespace orrery::engine {
 namespace {
 
-enum class What : std::uint8_t { kCredit, kWorkDone, kLanes, kPost, kWake };
+enum class What : std::uint8_t { kCredit, kWorkDone, kSend, kLanes, kPost, kWake };
 
 struct Event {
   SimTime time = 0;
   std::uint32_t rank = 0;
   What what = What::kWake;
-  std::uint64_t key = 0;               // a lane, a stream, a connection or a wake's version
+  std::uint64_t key = 0;               // a lane, a stream, a wire or a wake's version
+  std::int64_t bytes = 0;              // kSend
   friend bool operator<(const Event& a, const Event& b) {
     if (a.rank != b.rank) return a.rank < b.rank;
     if (a.what != b.what) return a.what < b.what;
-    return a.key < b.key;
+    if (a.key != b.key) return a.key < b.key;
+    return a.bytes < b.bytes;
   }
 };
 
@@ -240,6 +242,13 @@ class LoweredLoop : public Machine<LoweredLoop> {
         }
         break;
       }
+      case What::kSend: {
+        const Wire& w = wiring_.wires[e.key];
+        const network::Transfer t{static_cast<network::FlightId>(e.key), wiring_.device(w.from),
+                                  wiring_.device(w.to), e.bytes, layout_.ranks[e.rank].rank.value, 0};
+        network_->Start(now_, {&t, 1});
+        break;
+      }
       case What::kCredit: {
         Wire& w = wiring_.wires[e.key];
         ++w.credits;
@@ -319,10 +328,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
     }
     if (step.send_connection >= 0) {
       const std::uint32_t id = lane.bound->wire[static_cast<std::size_t>(step.send_connection)];
-      const Wire& w = wiring_.wires[id];
-      const network::Transfer t{id, wiring_.device(w.from), wiring_.device(w.to), step.bytes,
-                                layout_.ranks[w.from].rank.value, 0};
-      network_->Start(now_, {&t, 1});
+      queue_.Push({now_ + step.post, ref.rank, What::kSend, id, step.bytes});
     }
     ++lane.index;
     lane.step = lane.bound->schedule->At(lane.member, lane.number, lane.index);
@@ -531,6 +537,19 @@ class Driver {
 
 }  // namespace
 
-Result<LoopResult> RunLowered(const LoopInputs& in) { return Driver(in).Run(); }
+Result<LoopResult> RunLowered(const LoopInputs& in) {
+  for (const Variant& variant : in.layout->variants) {
+    for (const BlockPrice* block : variant.blocks) {
+      if (block == nullptr) continue;
+      for (const CommPrice& comm : block->comms) {
+        if (comm.plan < 0 || comm.comm.collective != graph::Collective::kAllToAll) continue;
+        return InvalidInput(
+            "all-to-all has no schedule of chunks yet, which the links network needs; use "
+            "simulation.network: analytic");
+      }
+    }
+  }
+  return Driver(in).Run();
+}
 
 }  // namespace orrery::engine
