@@ -15,6 +15,7 @@
 #include <bit>
 #include <cmath>
 
+#include "orrery/collective/all_to_all.h"
 #include "orrery/collective/collective.h"
 #include "orrery/collective/white_box.h"
 
@@ -368,6 +369,7 @@ PortBytes Formula::Ports() const {
 Cost Planner::ClosedForm(const Plan& plan) const {
   Cost cost;
   if (plan.shape.ranks < 2) return cost;
+  if (plan.collective == Collective::kAllToAll) return AllToAllCost(plan, cluster_->spec());
   const Formula formula(plan, cluster_->spec());
   if (plan.bytes == 0) {
     cost.fixed = RoundToPs(formula.setup());

@@ -83,6 +83,7 @@ struct Plan {
   std::int64_t chunk_bytes = 0;  // data per chunk
   std::int64_t slice_bytes = 0;  // one credit, one message
   int credits = 8;               // slices in flight per connection
+  int lanes = 0;                 // all-to-all: channels over which its messages are spread
   // What NCCL would have taken where that is not modelled yet ("NVLS", "NVLSTree", "PAT"); empty
   // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
   std::string_view instead_of;

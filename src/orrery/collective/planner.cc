@@ -265,6 +265,7 @@ Plan PointToPointPlan(const Question& q) {
       static_cast<int>(std::clamp<std::int64_t>((q.bytes + min_part - 1) / min_part, 1, least));
   while (channels < most && (q.bytes + channels - 1) / channels > max_part) channels *= 2;
   plan.channels = std::min(channels, most);
+  plan.lanes = pool;
   const bool ll = q.bytes <= plan.channels * e.p2p_ll_threshold_bytes && (!net || e.p2p_net_ll);
   plan.protocol = ll ? Protocol::kLL : Protocol::kSimple;
   std::int64_t chunk = nominal;
@@ -334,6 +335,13 @@ Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype,
   Question q{collective, bytes, &shape, &cluster_->spec(), &environment_, {}};
   q.found = nccl::SearchChannels(cluster_->spec(), shape, environment_);
   if (graph::IsPointToPoint(collective)) return PointToPointPlan(q);
+  if (collective == Collective::kAllToAll) {  // a send and a receive for every pair
+    q.bytes = bytes / shape.ranks;
+    Plan plan = PointToPointPlan(q);
+    plan.collective = collective;
+    plan.bytes = bytes;
+    return plan;
+  }
   if (shape.ranks == 1) {
     Plan plan = Shape(collective, Algorithm::kRing, Protocol::kSimple, bytes, shape);
     plan.channels = 1;

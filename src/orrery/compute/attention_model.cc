@@ -31,11 +31,24 @@ std::int64_t Padded(std::int64_t d) {
 
 std::int64_t Blocks(std::int64_t length) { return (length + kBlock - 1) / kBlock; }
 
+// Width of a head, averaged over the products: forward one over keys' and one over values' width,
+// backward three and two.
+double Width(const Attention& a, bool forward) {
+  const double qk = static_cast<double>(Padded(a.head_dim));
+  if (a.v_head_dim <= 0 || a.v_head_dim == a.head_dim) return qk;
+  const double v = static_cast<double>(Padded(a.v_head_dim));
+  return forward ? (qk + v) / 2 : (3 * qk + 2 * v) / 5;
+}
+
 // Blocks of 128x128 scores that one head visits. Bottom-right aligned: query i sees keys
 // 0 … i + s_kv - s_q.
 double VisitedBlocks(const Attention& a) {
   const double q = static_cast<double>(Blocks(a.seq_q));
   const double kv = static_cast<double>(Blocks(a.seq_kv));
+  if (a.window > 0 && a.window < a.seq_kv) {  // the diagonal's block and those the window reaches
+    const double reach = static_cast<double>(Blocks(a.window)) + (a.causal ? 1 : 0);
+    return std::min(q * reach, a.causal ? q * (q + 1) / 2 + q * std::max(0.0, kv - q) : q * kv);
+  }
   if (!a.causal) return q * kv;
   if (kv >= q) return q * (kv - q) + q * (q + 1) / 2;
   return kv * (kv + 1) / 2;
@@ -43,7 +56,9 @@ double VisitedBlocks(const Attention& a) {
 
 double Bytes(const Attention& a) {
   const double e = static_cast<double>(graph::SizeOf(a.dtype));
-  const double d = static_cast<double>(a.head_dim), b = static_cast<double>(a.batch);
+  const double v = static_cast<double>(a.v_head_dim > 0 ? a.v_head_dim : a.head_dim);
+  // q and dQ, k and dK are head_dim wide, o and dO, v and dV are v wide: half of each.
+  const double d = (static_cast<double>(a.head_dim) + v) / 2, b = static_cast<double>(a.batch);
   const double q = b * static_cast<double>(a.heads) * static_cast<double>(a.seq_q) * d * e;
   const double kv = b * static_cast<double>(a.kv_heads) * static_cast<double>(a.seq_kv) * d * e;
   // Forward: q, o, k, v. Backward: q, o, dO read, dQ accumulated in fp32 and cast; k, v, dK, dV.
@@ -59,7 +74,7 @@ ModelTime AttentionTime(const Attention& a, const DeviceRates& device) {
   time.fixed_s = forward ? kKernelFloor_s : 3 * kKernelFloor_s;
   if (a.batch <= 0 || a.heads <= 0 || a.seq_q <= 0 || a.seq_kv <= 0 || a.head_dim <= 0) return time;
   const std::size_t type = static_cast<std::size_t>(a.dtype);
-  const double d = static_cast<double>(Padded(a.head_dim));
+  const double d = Width(a, forward);
   const AttentionRate rates = RateOf(a.kernel, device.arch);
   // Clocks per score: products 2·d/F, exponentials not hidden kExpStall/16.
   const double exp_share = kExpStall / kExpPerClock * device.macs_per_clock[type] / (2.0 * 128.0);
@@ -71,7 +86,8 @@ ModelTime AttentionTime(const Attention& a, const DeviceRates& device) {
   const double heads = static_cast<double>(a.batch) * static_cast<double>(a.heads);
   // Items run over queries forward, over keys backward; the longest sees the whole other side.
   const double items = heads * static_cast<double>(Blocks(forward ? a.seq_q : a.seq_kv));
-  const double longest = static_cast<double>(Blocks(forward ? a.seq_kv : a.seq_q));
+  double longest = static_cast<double>(Blocks(forward ? a.seq_kv : a.seq_q));
+  if (a.window > 0) longest = std::min(longest, static_cast<double>(Blocks(a.window) + 1));
   const double mean = heads * VisitedBlocks(a) / device.sms;
   const double busiest =
       a.causal ? std::max(mean, longest) : std::ceil(items / device.sms) * longest;

@@ -62,6 +62,7 @@ struct KeyVisitor {
         .detail = static_cast<std::uint64_t>(g.out_dtype) * 2 + g.accumulate};
   }
   std::optional<SampleKey> operator()(const graph::Attention& a) const {
+    if (a.v_head_dim != 0 || a.window != 0) return {};  // nothing measured of such
     if (!Usable({a.batch, a.heads, a.kv_heads, a.seq_q, a.seq_kv, a.head_dim})) return {};
     const std::uint64_t kernel = static_cast<std::uint64_t>(a.kernel) * 4 +
                                  (a.pass == graph::Pass::kForward ? 2 : 0) + (a.causal ? 1 : 0);

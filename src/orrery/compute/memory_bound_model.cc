@@ -14,7 +14,10 @@ double RateOf(const graph::MemoryBound& k) {
       return k.pass == graph::Pass::kBackward ? kScatterRate : kRowReductionRate;
     case MemoryOp::kScaledMaskSoftmax:
     case MemoryOp::kCrossEntropy:
+    case MemoryOp::kRouterTopk:
       return kRowReductionRate;
+    case MemoryOp::kPermute:
+    case MemoryOp::kUnpermute:
     case MemoryOp::kEmbedding:
     case MemoryOp::kTranspose:
       return kScatterRate;

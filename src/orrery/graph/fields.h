@@ -25,7 +25,7 @@ inline std::string_view Name(Lifetime lifetime) {
 }
 
 // How many values an enumeration has; they count from 0.
-constexpr int Count(Collective) { return 6; }
+constexpr int Count(Collective) { return 7; }
 constexpr int Count(GroupSlot) { return static_cast<int>(kGroupSlots); }
 constexpr int Count(PeerSlot) { return static_cast<int>(kPeerSlots); }
 constexpr int Count(MemoryKind) { return static_cast<int>(MemoryKind::kCount); }
@@ -35,7 +35,7 @@ constexpr int Count(DType) { return 6; }
 constexpr int Count(Pass) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
 constexpr int Count(AttentionKernel) { return 3; }
-constexpr int Count(MemoryOp) { return 18; }
+constexpr int Count(MemoryOp) { return 21; }
 
 // An event number, told apart from other numbers: the text form writes kCallEvent as `call`.
 template <class Int>
@@ -65,6 +65,7 @@ void Visit(V& visit, T& a) {
   visit("seq_kv", a.seq_kv, d.seq_kv), visit("head_dim", a.head_dim, d.head_dim);
   visit("dtype", a.dtype, d.dtype), visit("causal", a.causal, d.causal);
   visit("pass", a.pass, d.pass), visit("kernel", a.kernel, d.kernel);
+  visit("v_head_dim", a.v_head_dim, d.v_head_dim), visit("window", a.window, d.window);
 }
 
 template <class V, MaybeConst<MemoryBound> T>

@@ -15,6 +15,7 @@ std::string_view Name(Collective collective) {
     case Collective::kBroadcast: return "broadcast";
     case Collective::kSend: return "send";
     case Collective::kRecv: return "receive";
+    case Collective::kAllToAll: return "all-to-all";
   }
   return "?";
 }
@@ -28,6 +29,8 @@ std::string_view Name(GroupSlot slot) {
     case GroupSlot::kEp: return "ep";
     case GroupSlot::kEmbedding: return "embedding";
     case GroupSlot::kModel: return "model";
+    case GroupSlot::kExpertTp: return "expert_tp";
+    case GroupSlot::kExpertDp: return "expert_dp";
     case GroupSlot::kCount: break;
   }
   return "?";

@@ -35,13 +35,15 @@
 namespace orrery::graph {
 
 enum class Collective : std::uint8_t {
-  kAllReduce, kAllGather, kReduceScatter, kBroadcast, kSend, kRecv,
+  kAllReduce, kAllGather, kReduceScatter, kBroadcast, kSend, kRecv, kAllToAll,
 };
 std::string_view Name(Collective collective);
 constexpr bool IsPointToPoint(Collective c) { return c == Collective::kSend || c == Collective::kRecv; }
 
 // What a group is for: a slot of the binding. The breakdown reports exposed time per slot.
-enum class GroupSlot : std::uint8_t { kTp, kDp, kPp, kCp, kEp, kEmbedding, kModel, kCount };
+enum class GroupSlot : std::uint8_t {
+  kTp, kDp, kPp, kCp, kEp, kEmbedding, kModel, kExpertTp, kExpertDp, kCount,
+};
 inline constexpr std::size_t kGroupSlots = static_cast<std::size_t>(GroupSlot::kCount);
 std::string_view Name(GroupSlot slot);
 
@@ -62,7 +64,8 @@ inline constexpr std::int16_t kNoEvent = -1;
 inline constexpr std::int16_t kCallEvent = -2;  // the event of the call (Call::event)
 
 // One communication. `bytes` is nccl-tests' size column: the whole buffer (for all-gather and
-// reduce-scatter the gathered side, group size times the shard). Point-to-point: the message.
+// reduce-scatter the gathered side, group size times the shard; for all-to-all what one rank sends,
+// its own part included). Point-to-point: the message.
 struct Comm {
   Collective collective = Collective::kAllReduce;
   GroupSlot group = GroupSlot::kTp;        // collectives; point-to-point: kPp, for the breakdown

@@ -63,6 +63,9 @@ std::string_view Name(MemoryOp op) {
     case MemoryOp::kAdd: return "add";
     case MemoryOp::kZero: return "zero";
     case MemoryOp::kTranspose: return "transpose";
+    case MemoryOp::kRouterTopk: return "router_topk";
+    case MemoryOp::kPermute: return "permute";
+    case MemoryOp::kUnpermute: return "unpermute";
   }
   return "?";
 }
@@ -78,6 +81,7 @@ struct HashVisitor {
   void operator()(const Attention& a) {
     hash.Add(2).Add(a.batch).Add(a.heads).Add(a.kv_heads).Add(a.seq_q).Add(a.seq_kv);
     hash.Add(a.head_dim).Add(a.dtype).Add(a.causal).Add(a.pass).Add(a.kernel);
+    if (a.v_head_dim != 0 || a.window != 0) hash.Add(a.v_head_dim).Add(a.window);
   }
   void operator()(const MemoryBound& m) {
     hash.Add(3).Add(m.op).Add(m.rows).Add(m.cols).Add(m.bytes_read).Add(m.bytes_written);
@@ -91,12 +95,16 @@ struct FlopsVisitor {
     return 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
            static_cast<double>(g.n) * static_cast<double>(g.k);
   }
-  // Two matrix products forward; five backward (scores again, and four gradients).
+  // Two matrix products forward, one over the keys' width and one over the values'; five backward
+  // (scores again, and four gradients), three of them over the keys' width. A window leaves each
+  // query that many keys.
   double operator()(const Attention& a) const {
-    const double product = 2.0 * static_cast<double>(a.batch) * static_cast<double>(a.heads) *
-                           static_cast<double>(a.seq_q) * static_cast<double>(a.seq_kv) *
-                           static_cast<double>(a.head_dim);
-    return product * (a.pass == Pass::kForward ? 2.0 : 5.0);
+    const std::int64_t keys = a.window > 0 && a.window < a.seq_kv ? a.window : a.seq_kv;
+    const double scores = 2.0 * static_cast<double>(a.batch) * static_cast<double>(a.heads) *
+                          static_cast<double>(a.seq_q) * static_cast<double>(keys);
+    const double qk = static_cast<double>(a.head_dim);
+    const double v = static_cast<double>(a.v_head_dim > 0 ? a.v_head_dim : a.head_dim);
+    return scores * (a.pass == Pass::kForward ? qk + v : 3.0 * qk + 2.0 * v);
   }
   double operator()(const MemoryBound&) const { return 0; }
   double operator()(const Timed&) const { return 0; }

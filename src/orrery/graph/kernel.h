@@ -50,6 +50,8 @@ struct Attention {
   bool causal = true;
   Pass pass = Pass::kForward;
   AttentionKernel kernel = AttentionKernel::kFlash2;
+  std::int64_t v_head_dim = 0;      // of values and output; 0: head_dim
+  std::int64_t window = 0;          // keys a query sees at most (sliding window); 0: all
   friend bool operator==(const Attention&, const Attention&) = default;
 };
 
@@ -57,6 +59,7 @@ struct Attention {
 enum class MemoryOp : std::uint8_t {
   kLayerNorm, kRmsNorm, kGelu, kSwiglu, kBiasDropoutAdd, kRotary, kScaledMaskSoftmax, kDropout,
   kCrossEntropy, kEmbedding, kAdam, kGradNorm, kGradScale, kCast, kCopy, kAdd, kZero, kTranspose,
+  kRouterTopk, kPermute, kUnpermute,
 };
 struct MemoryBound {
   MemoryOp op = MemoryOp::kCopy;

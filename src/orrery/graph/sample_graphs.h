@@ -110,10 +110,12 @@ class SampleBuilder {
                          Any(DType::kInt64),
                          rng_.Below(2) == 0,
                          Any(Pass::kOptimizer),
-                         Any(AttentionKernel::kCudnn)};
+                         Any(AttentionKernel::kCudnn),
+                         Size(),
+                         Size()};
       case 2:
         return MemoryBound{
-            Any(MemoryOp::kTranspose), Size(), Size(), Size(), Size(), Any(DType::kInt64),
+            Any(MemoryOp::kUnpermute), Size(), Size(), Size(), Size(), Any(DType::kInt64),
             Any(Pass::kOptimizer)};
       default:
         return Timed{Size()};

@@ -17,7 +17,8 @@ struct KernelFault {
     return g.layout > GemmLayout::kTN ? "unknown GEMM layout" : nullptr;
   }
   const char* operator()(const Attention& a) const {
-    if (std::min({a.batch, a.heads, a.kv_heads, a.seq_q, a.seq_kv, a.head_dim}) < 0) {
+    if (std::min({a.batch, a.heads, a.kv_heads, a.seq_q, a.seq_kv, a.head_dim, a.v_head_dim,
+                  a.window}) < 0) {
       return "attention with a negative size";
     }
     if (a.dtype > DType::kInt64) return "unknown element type";
@@ -30,7 +31,7 @@ struct KernelFault {
     }
     if (m.dtype > DType::kInt64) return "unknown element type";
     if (m.pass > Pass::kOptimizer) return "unknown pass";
-    return m.op > MemoryOp::kTranspose ? "unknown memory-bound kernel" : nullptr;
+    return m.op > MemoryOp::kUnpermute ? "unknown memory-bound kernel" : nullptr;
   }
   const char* operator()(const Timed& t) const {
     return t.duration_ps < 0 ? "a kernel with a negative duration" : nullptr;

@@ -57,7 +57,7 @@ TEST(Verify, IndicesAreInRange) {
 
   graph = SampleGraph(1);
   graph.blocks[0].ops[1].module = NameId(1000);
-  EXPECT_EQ(Fails(graph), "block 0 'static': op 1 '': a name beyond the 35 names");
+  EXPECT_EQ(Fails(graph), "block 0 'static': op 1 '': a name beyond the 36 names");
 
   graph = SampleGraph(1);
   graph.programs[1].calls[3].block = BlockId(99);

@@ -53,6 +53,10 @@ PartText TextOf(std::size_t part) {
       return {"embed.", "tied embeddings' gradient between first and last stage"};
     case GroupSlot::kModel:
       return {"model", "gradient norm over the model's ranks"};
+    case GroupSlot::kExpertTp:
+      return {"ETP", "tensor-parallel communication inside experts, not hidden"};
+    case GroupSlot::kExpertDp:
+      return {"EDP", "data-parallel communication of experts, not hidden"};
     case GroupSlot::kCount:
       break;
   }
