@@ -1,9 +1,11 @@
 #include "orrery/cluster/cluster.h"
 
 #include <algorithm>
-#include <cmath>
+#include <unordered_map>
 
 #include "orrery/base/rng.h"
+#include "orrery/base/text.h"
+#include "orrery/cluster/topologies/topologies.h"
 
 namespace orrery::cluster {
 namespace {
@@ -71,6 +73,7 @@ Status ValidateFabric(const Spec& spec) {
 
 Status Validate(const Spec& spec) {
   ORRERY_RETURN_IF_ERROR(ValidateShape(spec));
+  ORRERY_RETURN_IF_ERROR(CheckTopologyName(spec.topology.name));
   ORRERY_RETURN_IF_ERROR(ValidateFabric(spec));
   if (spec.gpus_per_nvlink_domain > 1) {
     ORRERY_RETURN_IF_ERROR(
@@ -113,6 +116,12 @@ std::string_view Name(LinkKind kind) {
       return "nic-down";
     case LinkKind::kLeafSpine:
       return "leaf-spine";
+    case LinkKind::kSpineCore:
+      return "spine-core";
+    case LinkKind::kRouter:
+      return "router";
+    case LinkKind::kGlobal:
+      return "global";
   }
   return "?";
 }
@@ -145,9 +154,36 @@ NicId Cluster::nic(DeviceId d) const {
 }
 
 std::size_t Cluster::leaf(NicId nic) const {
-  const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
-  const std::size_t group = nic.index() / per_node / static_cast<std::size_t>(spec_.nodes_per_leaf);
-  return spec_.rail_optimised ? group * per_node + nic.index() % per_node : group;
+  return std::visit([&](const auto& f) { return f.leaf(nic.index()); }, fabric_);
+}
+
+std::size_t Cluster::switches() const {
+  return std::visit([](const auto& f) -> std::size_t { return f.switches(); }, fabric_);
+}
+
+bool Cluster::direct() const {
+  return std::visit([](const auto& f) { return f.direct(); }, fabric_);
+}
+
+int Cluster::leaves() const {
+  if (const auto* clos = std::get_if<Clos>(&fabric_)) return static_cast<int>(clos->leaves());
+  return static_cast<int>(switches());
+}
+
+int Cluster::spines() const {
+  const auto* clos = std::get_if<Clos>(&fabric_);
+  return clos != nullptr ? static_cast<int>(clos->spines()) : 0;
+}
+
+int Cluster::switches_between(NicId a, NicId b) const {
+  if (std::holds_alternative<Clos>(fabric_) && leaf(a) == leaf(b)) return 1;
+  std::vector<LinkId> path;
+  std::visit([&](const auto& f) { f.Route(origin_, a.index(), b.index(), {}, &path); }, fabric_);
+  int switches = 0;
+  for (const LinkId id : path) {
+    if (links_[id.index()].to >= origin_.first_switch) ++switches;
+  }
+  return switches;
 }
 
 void Cluster::AddDeviceLinks() {
@@ -179,56 +215,15 @@ void Cluster::AddDeviceLinks() {
   }
 }
 
-void Cluster::AddFabricLinks() {
-  const auto cards = static_cast<std::uint32_t>(nics());
-  const auto first_nic = static_cast<std::uint32_t>(devices() + nvlink_domains());
-  const std::uint32_t first_leaf = first_nic + cards;
-  const std::uint32_t first_spine = first_leaf + static_cast<std::uint32_t>(leaves_);
-  Link link;
-  link.bandwidth_Bps = spec_.nic_Bps;
-  link.latency = spec_.nic_latency;
-  link.mtu_bytes = spec_.nic_mtu_bytes + spec_.nic_header_bytes;
-  for (std::uint32_t n = 0; n < cards; ++n) {
-    const auto above = first_leaf + static_cast<std::uint32_t>(leaf(NicId(n)));
-    link.kind = LinkKind::kNicUp, link.from = first_nic + n, link.to = above;
-    links_.push_back(link);
-    link.kind = LinkKind::kNicDown, link.from = above, link.to = first_nic + n;
-    links_.push_back(link);
-  }
-  // A leaf's uplinks together carry its downlinks' rate over the oversubscription, exactly.
-  const double down = static_cast<double>(std::min(spec_.nodes, spec_.nodes_per_leaf)) *
-                      (spec_.rail_optimised ? 1 : spec_.nics_per_node);
-  if (spines_ > 0) {
-    link.kind = LinkKind::kLeafSpine;
-    link.bandwidth_Bps = std::max<std::int64_t>(
-        1, static_cast<std::int64_t>(static_cast<double>(spec_.nic_Bps) * down /
-                                     spec_.oversubscription / spines_));
-  }
-  for (std::uint32_t l = 0; l < static_cast<std::uint32_t>(leaves_); ++l) {
-    for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(spines_); ++s) {
-      link.from = first_leaf + l, link.to = first_spine + s;
-      links_.push_back(link);
-      link.from = first_spine + s, link.to = first_leaf + l;
-      links_.push_back(link);
-    }
-  }
-}
-
 Result<Cluster> Cluster::Build(const Spec& spec) {
   ORRERY_RETURN_IF_ERROR(Validate(spec));
   Cluster cluster;
   cluster.spec_ = spec;
-  const int groups = (spec.nodes + spec.nodes_per_leaf - 1) / spec.nodes_per_leaf;
-  const int rails = spec.rail_optimised ? spec.nics_per_node : 1;
-  cluster.leaves_ = groups * rails;
-  if (cluster.leaves_ > 1) {
-    const double down = static_cast<double>(std::min(spec.nodes, spec.nodes_per_leaf)) *
-                        (spec.rail_optimised ? 1 : spec.nics_per_node);
-    cluster.spines_ = std::max(1, static_cast<int>(std::ceil(down / spec.oversubscription)));
-  }
-  const std::int64_t links = 4 * static_cast<std::int64_t>(cluster.devices()) +
-                             2 * static_cast<std::int64_t>(cluster.nics()) +
-                             2 * static_cast<std::int64_t>(cluster.leaves_) * cluster.spines_;
+  ORRERY_ASSIGN_OR_RETURN(cluster.fabric_, MakeFabric(spec));
+  cluster.spec_.topology.graph = {};  // the fabric holds it
+  const bool direct = cluster.direct();
+  const std::int64_t links = (direct ? 0 : 4 * static_cast<std::int64_t>(cluster.devices())) +
+                             std::visit([](const auto& f) { return f.links(); }, cluster.fabric_);
   if (links > kMaxLinks) {
     return InvalidInput(
         "nodes_per_leaf = {} with nodes = {}: {} links are more than {}; raise one or "
@@ -236,35 +231,61 @@ Result<Cluster> Cluster::Build(const Spec& spec) {
         spec.nodes_per_leaf, spec.nodes, links, kMaxLinks);
   }
   cluster.links_.reserve(static_cast<std::size_t>(links));
-  cluster.AddDeviceLinks();
-  cluster.AddFabricLinks();
+  Origin& origin = cluster.origin_;
+  if (direct) {
+    origin.first_switch = static_cast<std::uint32_t>(cluster.devices());
+  } else {
+    cluster.AddDeviceLinks();
+    origin.first_end = static_cast<std::uint32_t>(cluster.devices() + cluster.nvlink_domains());
+    origin.first_switch = origin.first_end + static_cast<std::uint32_t>(cluster.nics());
+    origin.first_link = static_cast<std::uint32_t>(cluster.links_.size());
+  }
+  std::visit([&](const auto& f) { f.AddLinks(origin, &cluster.links_); }, cluster.fabric_);
   return cluster;
+}
+
+// The GPU of from's host and NVLink domain whose NIC is on to's rail; `from` where there is none.
+DeviceId Cluster::RailPeer(DeviceId from, DeviceId to) const {
+  const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
+  const std::size_t rail = nic(to).index() % per_node;
+  if (nic(from).index() % per_node == rail) return from;
+  const auto gpus = static_cast<std::size_t>(spec_.gpus_per_node);
+  const DeviceId peer(from.index() / gpus * gpus + rail * (gpus / per_node));
+  const bool joined =
+      spec_.gpus_per_nvlink_domain > 1 && nvlink_domain(peer) == nvlink_domain(from);
+  return joined ? peer : from;
 }
 
 void Cluster::Route(DeviceId from, DeviceId to, std::uint64_t salt,
                     std::vector<LinkId>* path) const {
   path->clear();
   if (from == to) return;
+  const Choice choice{.hash = HashCombine(HashCombine(salt, from.value), to.value),
+                      .fixed = spec_.topology.routing == Routing::kStatic};
+  if (direct()) {
+    std::visit([&](const auto& f) { f.Route(origin_, from.index(), to.index(), choice, path); },
+               fabric_);
+    return;
+  }
   if (spec_.gpus_per_nvlink_domain > 1 && nvlink_domain(from) == nvlink_domain(to)) {
     path->push_back(nvlink_out(from));
     path->push_back(nvlink_in(to));
     return;
   }
+  if (spec_.topology.routing == Routing::kRailLocal) {
+    const DeviceId peer = RailPeer(from, to);
+    if (peer != from) {
+      path->push_back(nvlink_out(from));
+      path->push_back(nvlink_in(peer));
+      from = peer;
+    }
+  }
   const NicId out = nic(from);
   const NicId in = nic(to);
   path->push_back(pcie_out(from));
   if (out != in) {
-    path->push_back(nic_up(out));
-    const std::size_t a = leaf(out);
-    const std::size_t b = leaf(in);
-    if (a != b) {
-      const auto spine =
-          static_cast<std::size_t>(HashCombine(HashCombine(salt, from.value), to.value) %
-                                   static_cast<std::uint64_t>(spines_));
-      path->push_back(leaf_up(a, spine));
-      path->push_back(LinkId(leaf_up(b, spine).index() + 1));
-    }
-    path->push_back(nic_down(in));
+    std::visit([&](const auto& f) { f.Route(origin_, out.index(), in.index(), choice, path); },
+               fabric_);
   }
   path->push_back(pcie_in(to));
 }
@@ -275,14 +296,54 @@ std::string Cluster::vertex_name(std::uint32_t vertex) const {
     const DeviceId d(v);
     return fmt::format("node{}/gpu{}", node(d).index(), local_index(d));
   }
+  if (vertex >= origin_.first_switch) {
+    return std::visit([&](const auto& f) { return f.SwitchName(vertex - origin_.first_switch); },
+                      fabric_);
+  }
   v -= devices();
   if (v < nvlink_domains()) return fmt::format("nvswitch{}", v);
   v -= nvlink_domains();
   const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
-  if (v < nics()) return fmt::format("node{}/nic{}", v / per_node, v % per_node);
-  v -= nics();
-  if (v < static_cast<std::size_t>(leaves_)) return fmt::format("leaf{}", v);
-  return fmt::format("spine{}", v - static_cast<std::size_t>(leaves_));
+  return fmt::format("node{}/nic{}", v / per_node, v % per_node);
+}
+
+std::string Cluster::link_name(LinkId link) const {
+  const Link& l = links_[link.index()];
+  return vertex_name(l.from) + "/" + vertex_name(l.to);
+}
+
+Status Cluster::ChangeLinks(std::string_view name, double bandwidth, SimTime from, SimTime until) {
+  // A vertex's name may hold a slash itself, so every slash is tried as the one in the middle.
+  std::unordered_map<std::string, std::uint32_t> numbers;
+  for (std::uint32_t v = 0; v < vertices(); ++v) numbers.emplace(vertex_name(v), v);
+  std::vector<LinkId> found;
+  for (std::size_t slash = name.find('/'); slash != std::string_view::npos;
+       slash = name.find('/', slash + 1)) {
+    const auto a = numbers.find(std::string(name.substr(0, slash)));
+    const auto b = numbers.find(std::string(name.substr(slash + 1)));
+    if (a == numbers.end() || b == numbers.end()) continue;
+    for (std::size_t l = 0; l < links_.size(); ++l) {
+      const Link& link = links_[l];
+      const bool one = link.from == a->second && link.to == b->second;
+      const bool other = link.from == b->second && link.to == a->second;
+      if (one || other) found.push_back(LinkId(l));
+    }
+  }
+  if (found.empty()) {
+    return InvalidInput("there is no link '{}'; links are named by their ends, such as '{}'",
+                        Printable(name), link_name(LinkId(links_.size() - 1)));
+  }
+  const bool whole = from <= 0 && until == kNever && bandwidth > 0;
+  for (const LinkId id : found) {
+    Link& link = links_[id.index()];
+    if (whole) {
+      link.bandwidth_Bps = std::max<std::int64_t>(
+          1, static_cast<std::int64_t>(static_cast<double>(link.bandwidth_Bps) * bandwidth));
+    } else {
+      link_changes_.push_back({id, bandwidth, from, until});
+    }
+  }
+  return {};
 }
 
 }  // namespace orrery::cluster

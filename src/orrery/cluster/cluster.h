@@ -1,8 +1,9 @@
-// The cluster: GPUs, nodes, NICs, switches and directed links, with the bandwidths and latencies that
-// network back ends and the collective planner read. Every constant of a preset names its source.
+// The cluster: GPUs, nodes, NICs, switches and directed links, with the bandwidths and latencies
+// that network back ends and the collective planner read. Every constant of a preset names its
+// source.
 //
-// Units last in every name. A link is one direction. Bandwidth is what payload can use at best; what
-// protocols take off is the collective's and the network's business.
+// Units last in every name. A link is one direction. Bandwidth is what payload can use at best;
+// what protocols take off is the collective's and the network's business.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,8 @@
 #include "orrery/base/ids.h"
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
+#include "orrery/cluster/fabric.h"
+#include "orrery/cluster/topology.h"
 
 namespace orrery::cluster {
 
@@ -34,22 +37,11 @@ struct DeviceSpec {
   std::string source;               // where these numbers were printed
 };
 
-enum class LinkKind : std::uint8_t { kNvlink, kPcie, kNicUp, kNicDown, kLeafSpine };
-std::string_view Name(LinkKind kind);
-
-struct Link {
-  LinkKind kind = LinkKind::kNvlink;
-  std::uint32_t from = 0, to = 0;   // vertices
-  std::int64_t bandwidth_Bps = 0;
-  SimTime latency = 0;
-  std::int32_t mtu_bytes = 0;       // a message's head goes on after min(mtu, message) bytes
-};
-
 enum class Fabric : std::uint8_t { kNone, kInfiniBand, kRoce, kEfa, kOmniPath };
 std::string_view Name(Fabric fabric);
 
-// The regular machine of the spine: nodes of equal shape under rails (NIC i of every node meets leaf
-// switches of rail i) or plain leaves, leaves under spines.
+// A machine of nodes of equal shape under the fabric that `topology` names; without a name rails
+// (NIC i of every node meets leaf switches of rail i) or plain leaves, leaves under spines.
 struct Spec {
   std::string name;
   DeviceSpec device;
@@ -73,6 +65,7 @@ struct Spec {
   double oversubscription = 1;      // leaf down / up bandwidth
   double cpu_relative_speed = 1;    // host launch cost relative to the reference host of compute
   bool cpu_is_amd = false;          // NCCL's tables and net overhead depend on the CPU vendor
+  TopologySpec topology;
   std::vector<std::string> sources;
 };
 
@@ -88,11 +81,13 @@ Result<Spec> FindPreset(std::string_view name);
 // What Build() checks, for a definition read from a file: names field, value, rule and remedy.
 Status Validate(const Spec& spec);
 
-// The vertices of a cluster are numbered: GPUs, NVLink switches (one a domain), NICs, leaves, spines.
-// The links: per GPU NVLink out and in, then per GPU PCIe to and from its NIC, then per NIC up and
-// down, then per (leaf, spine) up and down. Latency of an NVLink hop is half of nvlink_latency, so
-// that GPU to GPU takes it once. A link's mtu_bytes is a full packet, header included.
-
+// The vertices of a cluster are numbered: GPUs, NVLink switches (one a domain), NICs, then the
+// fabric's switches. The links: per GPU NVLink out and in, then per GPU PCIe to and from its NIC,
+// then the fabric's (fabric.h). Latency of an NVLink hop is half of nvlink_latency, so that GPU to
+// GPU takes it once. A link's mtu_bytes is a full packet, header included. Where the fabric is
+// direct (astra-sim, file) there are only GPUs, the fabric's switches and the fabric's links.
+//
+// A link's name is its ends' names with a slash between: leaf0/spine1 from leaf 0 to spine 1.
 class Cluster {
  public:
   // Builds vertices, links and routes. Fails on impossible specs, naming the field.
@@ -105,37 +100,49 @@ class Cluster {
   std::size_t nvlink_domain(DeviceId d) const { return d.index() / spec_.gpus_per_nvlink_domain; }
   NicId nic(DeviceId d) const;                 // the NIC nearest to the GPU
   std::size_t nics() const { return static_cast<std::size_t>(spec_.nodes) * spec_.nics_per_node; }
-  std::size_t leaf(NicId nic) const;           // the leaf switch under which the NIC hangs
+  std::size_t leaf(NicId nic) const;           // the first switch above the NIC, within the fabric
 
   std::span<const Link> links() const { return links_; }
-  // The directed links from one GPU to another, in order: NVLink in a domain; else PCIe, NIC, leaf,
-  // (spine, leaf,) NIC, PCIe. `salt` picks among equal spines. Clears and fills `path`. O(path).
+  std::size_t vertices() const { return origin_.first_switch + switches(); }
+  std::size_t switches() const;                // of the fabric
+  bool direct() const;                         // GPUs are wired without NICs
+  const AnyFabric& fabric() const { return fabric_; }
+
+  // The directed links from one GPU to another, in order: NVLink in a domain; else PCIe, NIC,
+  // fabric, NIC, PCIe. `salt` names the connection and picks among equal paths (fabric.h). With
+  // rail-local routing a path between rails begins with NVLink to the GPU on the destination's
+  // rail. Clears and fills `path`; nothing else is allocated. O(path).
   void Route(DeviceId from, DeviceId to, std::uint64_t salt, std::vector<LinkId>* path) const;
   std::string vertex_name(std::uint32_t vertex) const;
-  int leaves() const { return leaves_; }
-  int spines() const { return spines_; }       // 0 when one leaf carries all
+  std::string link_name(LinkId link) const;
+  int leaves() const;                          // switches that NICs meet; all routers if not a Clos
+  int spines() const;                          // 0 when one leaf carries all, or not a Clos
   std::size_t nvlink_domains() const;
-  // Switches between two NICs: 1 under one leaf, 3 across spines.
-  int switches_between(NicId a, NicId b) const { return leaf(a) == leaf(b) ? 1 : 3; }
+  // Switches on the way between two NICs.
+  int switches_between(NicId a, NicId b) const;
 
-  // Where links stand in links().
+  // Links that are slow or down for a while, for back ends that can show it. What lasts for the
+  // whole run and leaves some bandwidth stands in links() already and not here.
+  std::span<const LinkChange> link_changes() const { return link_changes_; }
+  // `name` means every link of that name, and those of the cable's other direction too. Errors name
+  // the nearest vertex. REQUIRES: 0 <= bandwidth <= 1, from < until.
+  Status ChangeLinks(std::string_view name, double bandwidth, SimTime from, SimTime until);
+
+  // Where links stand in links(). REQUIRES: !direct().
   LinkId nvlink_out(DeviceId d) const { return LinkId(2 * d.index()); }
   LinkId nvlink_in(DeviceId d) const { return LinkId(2 * d.index() + 1); }
   LinkId pcie_out(DeviceId d) const { return LinkId(2 * devices() + 2 * d.index()); }
   LinkId pcie_in(DeviceId d) const { return LinkId(2 * devices() + 2 * d.index() + 1); }
-  LinkId nic_up(NicId n) const { return LinkId(4 * devices() + 2 * n.index()); }
-  LinkId nic_down(NicId n) const { return LinkId(4 * devices() + 2 * n.index() + 1); }
 
  private:
-  LinkId leaf_up(std::size_t leaf, std::size_t spine) const {
-    return LinkId(4 * devices() + 2 * nics() + 2 * (leaf * static_cast<std::size_t>(spines_) + spine));
-  }
   void AddDeviceLinks();
-  void AddFabricLinks();
+  DeviceId RailPeer(DeviceId from, DeviceId to) const;
 
   Spec spec_;
   std::vector<Link> links_;
-  int leaves_ = 0, spines_ = 0;
+  std::vector<LinkChange> link_changes_;
+  AnyFabric fabric_;
+  Origin origin_;
 };
 
 // Which device each rank of a run has. Ranks of all jobs; one rank a device.
@@ -143,8 +150,8 @@ struct Placement {
   std::vector<DeviceId> device;                // by RankId
 };
 enum class PlacementKind : std::uint8_t { kPacked, kRandom, kExplicit };
-// Adds `ranks` ranks to `placement` on free devices: packed takes the lowest free ones, random draws
-// whole nodes first if the ranks fill them (seeded), explicit takes `devices` as given.
+// Adds `ranks` ranks to `placement` on free devices: packed takes the lowest free ones, random
+// draws whole nodes first if the ranks fill them (seeded), explicit takes `devices` as given.
 Status Place(const Cluster& cluster, PlacementKind kind, std::size_t ranks, std::uint64_t seed,
              std::span<const DeviceId> devices, Placement* placement);
 

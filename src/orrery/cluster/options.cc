@@ -99,6 +99,68 @@ constexpr Option kCluster[] = {
      .doc = "CPU vendor: NCCL's tables depend on it."},
 };
 
+constexpr Option kTopology[] = {
+    {.name = "name",
+     .type = kText,
+     .doc = "As 'orrery list topologies' names it; rails or plain leaves when left out."},
+    {.name = "file",
+     .type = kText,
+     .doc = "SimAI or ns-3 topology, ASTRA-sim network, htsim .topo or NCCL XML; changes the keys "
+            "of `cluster` that it says."},
+    {.name = "routing",
+     .type = kChoice,
+     .fallback = "ecmp",
+     .choices = "ecmp|static|rail-local|adaptive",
+     .doc = "Which of the shortest paths: by hash, by destination, by hash after NVLink to the "
+            "destination's rail (PXN), by load."},
+    {.name = "spines", .type = kInteger, .max = 65536, .doc = "Of a pod and plane; else derived."},
+    {.name = "uplink_bandwidth",
+     .type = kBandwidth,
+     .unit = "Gb/s",
+     .max = 1e6,
+     .doc = "One link from leaf to spine, or between routers; else derived."},
+    {.name = "nodes_per_pod",
+     .type = kInteger,
+     .max = 1 << 20,
+     .doc = "Three tiers: hosts under one set of spines."},
+    {.name = "core_oversubscription",
+     .type = kNumber,
+     .fallback = "1",
+     .min = 1,
+     .max = 1024,
+     .doc = "Three tiers: bandwidth of a spine downwards divided by that upwards."},
+    {.name = "cores", .type = kInteger, .max = 65536, .doc = "Above one spine; else derived."},
+    {.name = "core_bandwidth",
+     .type = kBandwidth,
+     .unit = "Gb/s",
+     .max = 1e6,
+     .doc = "One link from spine to core; else derived."},
+    {.name = "spine_latency",
+     .type = kTime,
+     .unit = "us",
+     .max = 1e6,
+     .doc = "Leaf to spine; nic_latency when left out."},
+    {.name = "core_latency",
+     .type = kTime,
+     .unit = "us",
+     .max = 1e6,
+     .doc = "Spine to core; nic_latency when left out."},
+    {.name = "nics_per_router", .type = kInteger, .max = 1024, .doc = "Dragonfly; else 16."},
+    {.name = "routers_per_group", .type = kInteger, .max = 4096, .doc = "Dragonfly; else 32."},
+    {.name = "global_links",
+     .type = kInteger,
+     .max = 4096,
+     .doc = "Dragonfly: links of one router to other groups; else 17."},
+    {.name = "sizes",
+     .type = kIntegers,
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "Torus, mesh, astra-sim: points of each dimension, fastest first."},
+    {.name = "kinds",
+     .type = kText,
+     .doc = "astra-sim: Ring, FullyConnected or Switch of each dimension, commas between."},
+};
+
 constexpr Option kDevice[] = {
     {.name = "name", .type = kText, .doc = "What reports call this GPU."},
     {.name = "table", .type = kText, .doc = "Folder of its measured tables under data/measured."},
@@ -133,6 +195,10 @@ constexpr OptionTable kClusterTable{
     .path = "cluster",
     .doc = "The machine. A preset's name, a file's name, or these keys.",
     .options = kCluster};
+constexpr OptionTable kTopologyTable{
+    .path = "cluster.topology",
+    .doc = "What stands between the NICs. A topology's name, a topology file, or these keys.",
+    .options = kTopology};
 constexpr OptionTable kDeviceTable{.path = "cluster.device",
                                    .doc = "The GPU, where the preset's is not meant.",
                                    .options = kDevice};
@@ -140,6 +206,7 @@ constexpr OptionTable kDeviceTable{.path = "cluster.device",
 }  // namespace
 
 const OptionTable& ClusterOptions() { return kClusterTable; }
+const OptionTable& TopologyOptions() { return kTopologyTable; }
 const OptionTable& DeviceOptions() { return kDeviceTable; }
 
 }  // namespace orrery::cluster

@@ -7,6 +7,8 @@ namespace orrery::cluster {
 
 // Section `cluster`: each key changes one field of the preset that `preset` names.
 const OptionTable& ClusterOptions();
+// Section `cluster.topology`: the fabric, by name, file and parameters.
+const OptionTable& TopologyOptions();
 // Section `cluster.device`: the GPU.
 const OptionTable& DeviceOptions();
 

@@ -1,0 +1,166 @@
+#include "orrery/cluster/readers/readers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "orrery/base/rng.h"
+#include "orrery/cluster/draw.h"
+#include "orrery/cluster/survey.h"
+
+namespace orrery::cluster {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two servers of two GPUs, an NVSwitch each, one leaf a rail, one spine.
+constexpr const char* kSimAi =
+    "9 2 2 3 10 H100\n4 5 6 7 8\n"
+    "0 4 2880Gbps 0.000025ms 0\n1 4 2880Gbps 0.000025ms 0\n"
+    "2 5 2880Gbps 0.000025ms 0\n3 5 2880Gbps 0.000025ms 0\n"
+    "0 6 400Gbps 0.0005ms 0\n2 6 400Gbps 0.0005ms 0\n"
+    "1 7 400Gbps 0.0005ms 0\n3 7 400Gbps 0.0005ms 0\n"
+    "6 8 400Gbps 0.0005ms 0\n7 8 400Gbps 0.0005ms 0\n";
+constexpr const char* kNs3 =
+    "4 1 3\n0\n1 0 100Gbps 0.001ms 0\n2 0 100Gbps 0.001ms 0\n0 3 100Gbps 1us 0\n";
+constexpr const char* kAstra =
+    "topology: [Ring, Switch]\nnpus_count: [4, 2]\nbandwidth: [100, 25.0]\nlatency: [500, "
+    "1000.5]\n";
+constexpr const char* kHtsim =
+    "# k = 4\nNodes 16\nTiers 3\nPodsize 4\n"
+    "Tier 0\nDownlink_speed_Gbps 100\nRadix_Down 2\nRadix_Up 2\nDownlink_Latency_ns 1000\n"
+    "Tier 1\nDownlink_speed_Gbps 100\nRadix_Down 2\nRadix_Up 2\nDownlink_Latency_ns 1000\n"
+    "Switch_Latency_ns 200\nTier 2\nDownlink_speed_Gbps 100\nRadix_Down 4\nDownlink_Latency_ns "
+    "2000\n";
+constexpr const char* kNccl =
+    "<?xml version='1.0'?><system version='1'><cpu numaid='0' arch='x86_64' "
+    "vendor='AuthenticAMD'>\n"
+    "<pci busid='0' class='0x060400' link_speed='32.0 GT/s PCIe' link_width='16'>\n"
+    "<pci busid='1' class='0x030200' link_speed='32.0 GT/s PCIe' link_width='16'>"
+    "<gpu dev='0' sm='90'><nvlink target='f' count='18' tclass='0x068000'/></gpu></pci>\n"
+    "<pci busid='2' class='0x020700' link_speed='32.0 GT/s PCIe' link_width='16'>"
+    "<nic><net name='mlx5_0' dev='0' speed='400000' port='1'/></nic></pci></pci></cpu></system>";
+
+Spec Base() { return *FindPreset("h100-ib-400g"); }
+
+std::string ErrorOf(const std::string& text) {
+  Spec spec = Base();
+  const Status status = ApplyTopology(text, "x.topo", &spec);
+  if (!status.ok()) return status.message();
+  const Result<Cluster> cluster = Cluster::Build(spec);
+  return cluster.ok() ? "accepted" : cluster.status().message();
+}
+
+TEST(Readers, SimAi) {
+  Spec spec = Base();
+  ASSERT_TRUE(ApplyTopology(kSimAi, "x.topo", &spec).ok());
+  EXPECT_EQ(spec.nodes, 2);
+  EXPECT_EQ(spec.gpus_per_nvlink_domain, 2);
+  EXPECT_EQ(spec.nvlink_Bps, 360'000'000'000);
+  EXPECT_EQ(spec.nvlink_latency, 50 * kNanosecond);
+  EXPECT_EQ(spec.nic_Bps, 50'000'000'000);
+  const Cluster cluster = *Cluster::Build(spec);
+  EXPECT_EQ(cluster.links().size(), 20u);
+  std::vector<LinkId> path;
+  cluster.Route(DeviceId(0), DeviceId(1), 0, &path);
+  ASSERT_EQ(path.size(), 2u);
+  EXPECT_EQ(cluster.link_name(path[0]), "node0/gpu0/nvswitch0");
+  cluster.Route(DeviceId(0), DeviceId(3), 7, &path);  // another rail: leaf, spine, leaf
+  std::string names;
+  for (const LinkId id : path) names += cluster.link_name(id) + " ";
+  EXPECT_EQ(names, "node0/gpu0/switch0 switch0/switch2 switch2/switch1 switch1/node1/gpu1 ");
+  EXPECT_EQ(SurveyOf(cluster).diameter_links, 4);
+  EXPECT_THAT(DrawSvg(cluster), HasSubstr("switch2</text>"));
+  EXPECT_THAT(DrawDot(cluster), HasSubstr("\"node0\" -- \"switch0\""));
+}
+
+TEST(Readers, Ns3WithSwitchesFirst) {
+  Spec spec = Base();
+  ASSERT_TRUE(ApplyTopology(kNs3, "x.topo", &spec).ok());
+  EXPECT_EQ(spec.nodes, 3);
+  EXPECT_EQ(spec.gpus_per_node, 1);
+  EXPECT_EQ(spec.gpus_per_nvlink_domain, 1);
+  EXPECT_EQ(spec.nic_latency, kMicrosecond);
+  EXPECT_TRUE(Cluster::Build(spec).ok());
+}
+
+TEST(Readers, AstraSimCountsInGiB) {
+  Spec spec = Base();
+  ASSERT_TRUE(ApplyTopology(kAstra, "x.yml", &spec).ok());
+  ASSERT_EQ(spec.topology.dimensions.size(), 2u);
+  EXPECT_EQ(spec.topology.dimensions[0].bandwidth_Bps, std::int64_t{100} << 30);
+  EXPECT_EQ(spec.topology.dimensions[1].latency, 1'000'500);
+  EXPECT_EQ(Cluster::Build(spec)->links().size(), 16u + 16);
+}
+
+TEST(Readers, HtsimFatTree) {
+  Spec spec = Base();
+  ASSERT_TRUE(ApplyTopology(kHtsim, "x.topo", &spec).ok());
+  const Cluster cluster = *Cluster::Build(spec);
+  const Clos& clos = std::get<Clos>(cluster.fabric());
+  EXPECT_EQ(clos.leaves(), 8u);
+  EXPECT_EQ(clos.spines(), 8u);
+  EXPECT_EQ(clos.cores(), 4u);
+  // 1,000 + 1,000 + 2,000 ns each way and a spine's 200 ns twice, half of it on each of its links.
+  std::vector<LinkId> path;
+  cluster.Route(DeviceId(0), DeviceId(15), 0, &path);
+  SimTime latency = 0;
+  for (const LinkId id : path) latency += cluster.links()[id.index()].latency;
+  EXPECT_EQ(latency, 8400 * kNanosecond);
+}
+
+TEST(Readers, NcclXml) {
+  Spec spec = Base();
+  ASSERT_TRUE(ApplyTopology(kNccl, "x.xml", &spec).ok());
+  EXPECT_EQ(spec.gpus_per_node, 1);
+  EXPECT_EQ(spec.nics_per_node, 1);
+  EXPECT_EQ(spec.nvlink_Bps, 450'000'000'000);
+  EXPECT_EQ(spec.pcie_Bps, 48'000'000'000);
+  EXPECT_TRUE(spec.cpu_is_amd);
+}
+
+TEST(Readers, ErrorsNameLineFieldValueAndRemedy) {
+  EXPECT_EQ(ErrorOf("4 1 3\n0\n1 0 fast 1us 0\n").substr(0, 20), "x.topo:3: bandwidth:");
+  EXPECT_EQ(ErrorOf("4 1 3\n0\n1 9 1Gbps 1us 0\n"),
+            "x.topo:3: link's second end = '9': must be a whole number from 0 to 3");
+  EXPECT_EQ(ErrorOf("4 1 3\n0\n1 0 1Gbps 1us 0\n"),
+            "x.topo:1: links = 3: the file has 1; correct the number or the list");
+  EXPECT_THAT(ErrorOf("3 1 1\n0\n1 0 1Gbps 1us 0\n"), HasSubstr("no path of switches leads from"));
+  EXPECT_THAT(ErrorOf("topology: [Rng]\nnpus_count: [2]\nbandwidth: [1]\nlatency: [1]\n"),
+              HasSubstr("unknown dimension 'Rng'; did you mean 'Ring'"));
+  EXPECT_THAT(ErrorOf("Nodes 8\nTiers 2\nTier 0\nRadix_Dwn 4\nTier 1\n"),
+              HasSubstr("x.topo:4: unknown key 'radix_dwn'; did you mean 'radix_down'"));
+  EXPECT_THAT(ErrorOf("<!DOCTYPE a [<!ENTITY b 'c'>]><system/>"),
+              HasSubstr("a document type declaration; remove it"));
+  EXPECT_THAT(ErrorOf("<system><gpu sm='x'/></system>"),
+              HasSubstr("x.topo:1: sm = 'x' of <gpu>: must be a whole number"));
+  std::string deep = "<system>";
+  for (int i = 0; i < 100; ++i) deep += "<a>";
+  EXPECT_THAT(ErrorOf(deep), HasSubstr("elements nest deeper than 64"));
+}
+
+// Bytes cut, changed and repeated end in an answer or an error.
+TEST(Readers, DamagedFilesEnd) {
+  CounterRng rng(3);
+  for (const char* sample : {kSimAi, kNs3, kAstra, kHtsim, kNccl}) {
+    for (int round = 0; round < 300; ++round) {
+      std::string text = sample;
+      for (std::uint64_t n = 1 + rng.Below(4); n > 0; --n) {
+        const std::size_t at = rng.Below(text.size());
+        switch (rng.Below(3)) {
+          case 0:
+            text[at] = static_cast<char>("0123456789 <>/\n-x,[]"[rng.Below(20)]);
+            break;
+          case 1:
+            text.resize(at + 1);
+            break;
+          default:
+            text.insert(at, text.substr(at / 2, 6));
+        }
+      }
+      EXPECT_FALSE(ErrorOf(text).empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace orrery::cluster

@@ -1,0 +1,176 @@
+// Imported: any graph, routed by tables. See fabric.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "orrery/base/rng.h"
+#include "orrery/cluster/fabric.h"
+#include "orrery/cluster/topologies/topologies.h"
+
+namespace orrery::cluster {
+namespace {
+
+constexpr std::uint32_t kMaxSwitches = 16384;  // a table of 256 MiB
+
+}  // namespace
+
+// Counting sort of links by sender, and of senders by receiving GPU.
+void Imported::Index() {
+  const std::uint32_t vertices = graph_.gpus + graph_.switches;
+  first_out_.assign(vertices + 1, 0);
+  first_in_.assign(graph_.gpus + 1, 0);
+  for (const Link& l : graph_.links) {
+    ++first_out_[l.from + 1];
+    if (l.to < graph_.gpus) ++first_in_[l.to + 1];
+  }
+  for (std::uint32_t v = 0; v < vertices; ++v) first_out_[v + 1] += first_out_[v];
+  for (std::uint32_t g = 0; g < graph_.gpus; ++g) first_in_[g + 1] += first_in_[g];
+  out_.resize(graph_.links.size());
+  in_.resize(first_in_.back());
+  std::vector<std::uint32_t> out = first_out_, in = first_in_;
+  for (std::uint32_t i = 0; i < graph_.links.size(); ++i) {
+    const Link& l = graph_.links[i];
+    out_[out[l.from]++] = i;
+    if (l.to < graph_.gpus) in_[in[l.to]++] = l.from;
+  }
+}
+
+// One breadth-first search a switch, over switches alone.
+void Imported::FillDistances() {
+  const std::size_t n = graph_.switches;
+  distance_.assign(n * n, kFar);
+  std::vector<std::uint32_t> queue;
+  for (std::size_t root = 0; root < n; ++root) {
+    std::uint8_t* row = distance_.data() + root * n;
+    queue.assign(1, static_cast<std::uint32_t>(root));
+    row[root] = 0;
+    for (std::size_t head = 0; head < queue.size(); ++head) {
+      const std::uint32_t v = queue[head];
+      if (row[v] + 1 >= kFar) break;
+      const std::uint32_t vertex = graph_.gpus + v;
+      for (std::uint32_t i = first_out_[vertex]; i < first_out_[vertex + 1]; ++i) {
+        const std::uint32_t to = graph_.links[out_[i]].to;
+        if (to < graph_.gpus || row[to - graph_.gpus] != kFar) continue;
+        row[to - graph_.gpus] = static_cast<std::uint8_t>(row[v] + 1);
+        queue.push_back(to - graph_.gpus);
+      }
+    }
+  }
+}
+
+// Links from a vertex to a GPU; kFar where there is no way.
+int Imported::Distance(std::uint32_t vertex, std::uint32_t gpu) const {
+  if (vertex == gpu) return 0;
+  int best = kFar;
+  for (std::uint32_t i = first_in_[gpu]; i < first_in_[gpu + 1]; ++i) {
+    const std::uint32_t last = in_[i];
+    if (last == vertex) return 1;
+    if (last < graph_.gpus || vertex < graph_.gpus) continue;
+    const std::size_t from = vertex - graph_.gpus;
+    best = std::min(best, 1 + distance_[from * graph_.switches + (last - graph_.gpus)]);
+  }
+  if (vertex >= graph_.gpus) return std::min<int>(best, kFar);
+  for (std::uint32_t i = first_out_[vertex]; i < first_out_[vertex + 1]; ++i) {
+    const std::uint32_t next = graph_.links[out_[i]].to;
+    if (next >= graph_.gpus) best = std::min(best, 1 + Distance(next, gpu));
+  }
+  return std::min<int>(best, kFar);
+}
+
+Result<Imported> Imported::Make(const Graph& graph) {
+  const std::uint32_t vertices = graph.gpus + graph.switches;
+  if (graph.gpus == 0) return InvalidInput("the topology has no GPUs");
+  if (graph.switches > kMaxSwitches) {
+    return InvalidInput("the topology has {} switches, more than {}; use a generated topology",
+                        graph.switches, kMaxSwitches);
+  }
+  for (const Link& l : graph.links) {
+    if (l.from >= vertices || l.to >= vertices || l.from == l.to) {
+      return InvalidInput("a link from vertex {} to {}: there are vertices 0 to {}", l.from, l.to,
+                          vertices - 1);
+    }
+  }
+  Imported imported;
+  imported.graph_ = graph;
+  imported.Index();
+  imported.FillDistances();
+  // Links are cables: if GPU 0 reaches all and all reach it, so does every pair through switches
+  // that are joined. Rings of GPUs without switches fail here, too.
+  for (std::uint32_t g = 1; g < graph.gpus; ++g) {
+    for (const auto& [from, to] : {std::pair{0U, g}, std::pair{g, 0U}}) {
+      if (imported.Distance(from, to) >= kFar) {
+        return InvalidInput("no path of switches leads from GPU {} to GPU {}; join them by links",
+                            from, to);
+      }
+    }
+  }
+  return imported;
+}
+
+std::size_t Imported::leaf(std::size_t gpu) const {
+  const auto vertex = static_cast<std::uint32_t>(gpu);
+  std::uint32_t leaf = 0;
+  for (std::uint32_t i = first_out_[vertex]; i < first_out_[vertex + 1]; ++i) {
+    const Link& l = graph_.links[out_[i]];
+    if (l.to < graph_.gpus) continue;
+    leaf = l.to - graph_.gpus;
+    if (l.kind != LinkKind::kNvlink) break;
+  }
+  return leaf;
+}
+
+void Imported::AddLinks(const Origin&, std::vector<Link>* links) const {
+  links->insert(links->end(), graph_.links.begin(), graph_.links.end());
+}
+
+void Imported::Route(const Origin& origin, std::size_t from, std::size_t to, Choice choice,
+                     std::vector<LinkId>* path) const {
+  const auto goal = static_cast<std::uint32_t>(to);
+  auto at = static_cast<std::uint32_t>(from);
+  for (int left = Distance(at, goal); left > 0; --left) {
+    std::uint32_t options = 0, nvlinks = 0;
+    const auto good = [&](std::uint32_t i) {
+      const std::uint32_t next = graph_.links[out_[i]].to;
+      if (next < graph_.gpus) return left == 1 && next == goal;
+      return Distance(next, goal) == left - 1;
+    };
+    for (std::uint32_t i = first_out_[at]; i < first_out_[at + 1]; ++i) {
+      if (!good(i)) continue;
+      ++options;
+      if (graph_.links[out_[i]].kind == LinkKind::kNvlink) ++nvlinks;
+    }
+    if (options == 0) return;  // Make() has checked that there is a way
+    // Where NVLink is as short as the network it is taken.
+    const std::uint64_t h =
+        choice.fixed ? to : HashCombine(choice.hash, static_cast<std::uint64_t>(left));
+    std::uint64_t skip = h % (nvlinks > 0 ? nvlinks : options);
+    for (std::uint32_t i = first_out_[at]; i < first_out_[at + 1]; ++i) {
+      const Link& link = graph_.links[out_[i]];
+      if (!good(i) || (nvlinks > 0 && link.kind != LinkKind::kNvlink) || skip-- > 0) continue;
+      path->push_back(LinkId(origin.first_link + out_[i]));
+      at = link.to;
+      break;
+    }
+  }
+}
+
+std::string Imported::SwitchName(std::uint32_t number) const {
+  if (number < graph_.names.size()) return graph_.names[number];
+  return fmt::format("switch{}", number);
+}
+
+Result<AnyFabric> MakeImported(const Spec& spec) {
+  if (spec.topology.graph.gpus == 0) {
+    return InvalidInput("topology 'file' needs a file; name one by topology.file");
+  }
+  const std::int64_t gpus = std::int64_t{spec.nodes} * spec.gpus_per_node;
+  if (gpus != spec.topology.graph.gpus) {
+    return InvalidInput("nodes = {} with gpus_per_node = {}: the file has {} GPUs, so nodes is {}",
+                        spec.nodes, spec.gpus_per_node, spec.topology.graph.gpus,
+                        spec.topology.graph.gpus / static_cast<std::uint32_t>(spec.gpus_per_node));
+  }
+  ORRERY_ASSIGN_OR_RETURN(Imported imported, Imported::Make(spec.topology.graph));
+  return AnyFabric(std::move(imported));
+}
+
+}  // namespace orrery::cluster
