@@ -278,7 +278,7 @@ class Builder {
     const RankId peer = graph_.bindings[rank.index()].peers[slot];
     const auto& back = graph_.bindings[peer.index()].peers;
     for (std::size_t i = 0; i < kPeerSlots; ++i) {
-      const std::size_t candidate = (kPeerSlots - 1 - slot + i) % kPeerSlots;
+      const std::size_t candidate = slot ^ 1 ^ i;
       if (back[candidate] == rank) return candidate;
     }
     return kPeerSlots;

@@ -433,31 +433,49 @@ class Driver {
     return {};
   }
 
-  // Each window: everyone runs to the same end, then one thread carries what crossed.
+  // Each window: everyone runs to the same end, then what crossed is carried over. Threads are woken
+  // only for windows that promise work; a short one costs less than waking them.
   void RunWindows() {
+    constexpr std::uint64_t kWorthWaking = 4096;  // events of the window before
     const std::size_t n = loops_.size();
     SimTime end = 0;
     bool more = true;
-    const auto carry = [&]() noexcept {
+    std::barrier barrier(static_cast<std::ptrdiff_t>(n));
+    std::vector<std::jthread> threads;
+    for (std::size_t p = 1; p < n; ++p) {
+      threads.emplace_back([&, p] {
+        for (;;) {
+          barrier.arrive_and_wait();
+          if (!more) return;
+          loops_[p]->RunUntil(end);
+          barrier.arrive_and_wait();
+        }
+      });
+    }
+    for (auto& l : loops_) l->Begin();
+    std::uint64_t events = 0;
+    for (;;) {
+      for (auto& l : loops_) l->CollectHops();
       Exchange();
       SimTime next = kNever;
-      for (auto& l : loops_) next = std::min(next, l->next_time());
-      more = next != kNever && !Stopped();
-      end = lookahead_ == kNever || next == kNever ? kNever : next + lookahead_;
-    };
-    std::barrier barrier(static_cast<std::ptrdiff_t>(n), carry);
-    const auto work = [&](std::size_t p) {
-      loops_[p]->Begin();
-      for (;;) {
-        loops_[p]->CollectHops();
-        barrier.arrive_and_wait();
-        if (!more) return;
-        loops_[p]->RunUntil(end);
+      std::uint64_t so_far = 0;
+      for (auto& l : loops_) {
+        next = std::min(next, l->next_time());
+        so_far += l->events();
       }
-    };
-    std::vector<std::jthread> threads;
-    for (std::size_t p = 1; p < n; ++p) threads.emplace_back(work, p);
-    work(0);
+      if (next == kNever || Stopped()) break;
+      end = lookahead_ == kNever ? kNever : next + lookahead_;
+      if (so_far - events >= kWorthWaking) {
+        barrier.arrive_and_wait();
+        loops_[0]->RunUntil(end);
+        barrier.arrive_and_wait();
+      } else {
+        for (auto& l : loops_) l->RunUntil(end);
+      }
+      events = so_far;
+    }
+    more = false;
+    barrier.arrive_and_wait();
   }
 
   void Exchange() {

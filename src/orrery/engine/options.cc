@@ -64,8 +64,9 @@ constexpr OptionTable kPerturbTable{
     .path = "perturb", .doc = "What disturbs the run.", .options = kPerturb};
 constexpr OptionTable kRankTable{
     .path = "perturb.ranks", .doc = "Slow or late ranks.", .options = kRank};
-constexpr OptionTable kLinkTable{
-    .path = "perturb.links", .doc = "Degraded links; not built yet.", .options = kLink};
+constexpr OptionTable kLinkTable{.path = "perturb.links",
+                                 .doc = "Degraded links, for networks that see links.",
+                                 .options = kLink};
 
 }  // namespace
 

@@ -1,0 +1,170 @@
+#include "orrery/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "orrery/collective/collective.h"
+
+namespace orrery::engine {
+namespace {
+
+using graph::Collective;
+using ::testing::HasSubstr;
+
+// A machine of eight H100 and a graph that a test fills by hand.
+class EngineTest : public ::testing::Test {
+ protected:
+  EngineTest()
+      : cluster_(*cluster::Cluster::Build(*cluster::FindPreset("h100-ib-400g"))),
+        compute_(*compute::CostModel::Create(cluster_.spec().device, {})),
+        planner_(cluster_, collective::Environment{}) {
+    graph_.jobs.push_back({"job", 0, 0, 0});
+  }
+
+  // A block of one timed kernel and the given communications, in this order.
+  BlockId Block(SimTime work, std::vector<graph::Comm> comms) {
+    graph::Block b;
+    b.name = graph_.Intern("block");
+    if (work > 0) {
+      b.kernels.push_back(graph::Timed{work});
+      b.ops.push_back({graph::OpKind::kKernel, graph::kNoEvent, 0, graph_.Intern("kernel"), {}});
+    }
+    for (std::size_t i = 0; i < comms.size(); ++i) {
+      b.ops.push_back({graph::OpKind::kComm, graph::kNoEvent, static_cast<std::uint32_t>(i),
+                       graph_.Intern("comm"), {}});
+    }
+    b.comms = std::move(comms);
+    b.Seal();
+    graph_.blocks.push_back(std::move(b));
+    return BlockId(graph_.blocks.size() - 1);
+  }
+
+  // A program of these blocks for one rank.
+  void AddRank(std::vector<BlockId> blocks) {
+    graph::Program p;
+    p.name = fmt::format("program {}", graph_.programs.size());
+    for (BlockId b : blocks) {
+      graph::Call call;
+      call.block = b;
+      p.calls.push_back(call);
+    }
+    graph_.programs.push_back(std::move(p));
+    graph::Binding binding;
+    binding.program = ProgramId(graph_.programs.size() - 1);
+    binding.job = JobId(std::size_t{0});
+    binding.logical_rank = static_cast<std::uint32_t>(graph_.bindings.size());
+    graph_.bindings.push_back(binding);
+    placement_.device.emplace_back(placement_.device.size());
+    ++graph_.jobs[0].ranks;
+  }
+
+  void Pair() {
+    graph_.bindings[0].peers[1] = RankId(std::size_t{1});
+    graph_.bindings[1].peers[0] = RankId(std::size_t{0});
+  }
+
+  Result<Record> Run(const Options& options = {}, std::string_view network = "analytic") {
+    const Inputs in{&graph_, &cluster_, &placement_, &compute_, &planner_, network};
+    return engine::Run(in, options);
+  }
+
+  static graph::Comm Message(Collective which, graph::PeerSlot peer, std::int64_t bytes) {
+    graph::Comm c;
+    c.collective = which;
+    c.group = graph::GroupSlot::kPp;
+    c.peer = peer;
+    c.bytes.value = bytes;
+    return c;
+  }
+
+  cluster::Cluster cluster_;
+  compute::CostModel compute_;
+  collective::Planner planner_;
+  graph::Graph graph_;
+  cluster::Placement placement_;
+};
+
+TEST_F(EngineTest, OneRankRunsItsKernels) {
+  // 3 ms of kernels: the host is far ahead of all but the first, so the period is the kernels' time.
+  AddRank({Block(kMillisecond, {}), Block(2 * kMillisecond, {})});
+  const auto r = Run();
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->jobs[0].step_time, 3 * kMillisecond);
+  EXPECT_EQ(r->classes[0].breakdown[static_cast<std::size_t>(Part::kCompute)], 3 * kMillisecond);
+}
+
+TEST_F(EngineTest, AReceiverWaitsForItsSender) {
+  AddRank({Block(kMillisecond, {Message(Collective::kSend, graph::PeerSlot::kNext, 1 << 20)})});
+  AddRank({Block(0, {Message(Collective::kRecv, graph::PeerSlot::kPrevious, 1 << 20)})});
+  Pair();
+  for (std::string_view network : {"analytic", "links"}) {
+    const auto r = Run({}, network);
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    // The sender's kernel and the message, which takes more than its bytes over the line.
+    EXPECT_GT(r->jobs[0].step_time,
+              kMillisecond + TransferTime(1 << 20, cluster_.spec().nvlink_Bps));
+    EXPECT_LT(r->jobs[0].step_time, 2 * kMillisecond) << network;
+  }
+}
+
+TEST_F(EngineTest, ACycleEndsWithWhoWaitsForWhom) {
+  const BlockId first =
+      Block(0, {Message(Collective::kRecv, graph::PeerSlot::kNext, 1024)});
+  const BlockId second =
+      Block(0, {Message(Collective::kRecv, graph::PeerSlot::kPrevious, 1024)});
+  AddRank({first, Block(0, {Message(Collective::kSend, graph::PeerSlot::kNext, 1024)})});
+  AddRank({second, Block(0, {Message(Collective::kSend, graph::PeerSlot::kPrevious, 1024)})});
+  Pair();
+  for (std::string_view network : {"analytic", "links"}) {
+    const auto r = Run({}, network);
+    ASSERT_FALSE(r.ok());
+    EXPECT_EQ(r.status().code(), Code::kInfeasible);
+    EXPECT_THAT(r.status().message(), HasSubstr("deadlock: 2 ranks wait for each other"));
+    EXPECT_THAT(r.status().message(),
+                HasSubstr("rank 0 (program 0) is in receive of 1024 bytes (comm, call 0 of block "
+                          "'block'), waiting for rank 1"));
+    EXPECT_THAT(r.status().message(), HasSubstr("rank 1 (program 1) is in receive"));
+  }
+}
+
+TEST_F(EngineTest, MembersMustAgreeOnACollective) {
+  graph::Comm reduce;
+  reduce.bytes.value = 4096;
+  graph::Comm larger = reduce;
+  larger.bytes.value = 8192;
+  AddRank({Block(kMicrosecond, {reduce})});
+  AddRank({Block(kMicrosecond, {larger})});
+  const RankId members[2] = {RankId(std::size_t{0}), RankId(std::size_t{1})};
+  const GroupId tp = graph_.groups.Add(graph::GroupSlot::kTp, members);
+  graph_.bindings[0].groups[0] = graph_.bindings[1].groups[0] = tp;
+  const auto r = Run();
+  ASSERT_FALSE(r.ok());
+  EXPECT_THAT(r.status().message(), HasSubstr("all-reduce of 8192 bytes"));
+  EXPECT_THAT(r.status().message(), HasSubstr("its partner is in all-reduce of 4096 bytes"));
+}
+
+TEST_F(EngineTest, ASlowRankTakesLonger) {
+  AddRank({Block(kMillisecond, {})});
+  Options o;
+  o.ranks = {{RankId(std::size_t{0}), 0.5, 0}};
+  const auto r = Run(o);
+  ASSERT_TRUE(r.ok());
+  EXPECT_EQ(r->jobs[0].step_time, 2 * kMillisecond);
+}
+
+TEST_F(EngineTest, OptionsOutOfRangeAreNamed) {
+  AddRank({Block(kMillisecond, {})});
+  Options o;
+  o.iterations = 1;
+  EXPECT_THAT(Run(o).status().message(), HasSubstr("simulation.iterations: 1 is not valid"));
+  o = {};
+  o.jitter = 0.5;
+  EXPECT_THAT(Run(o).status().message(), HasSubstr("perturb.jitter: 0.5"));
+  o = {};
+  o.ranks = {{RankId(std::size_t{7}), 0.5, 0}};
+  EXPECT_THAT(Run(o).status().message(), HasSubstr("rank 7 does not exist; the last is 0"));
+  EXPECT_THAT(Run({}, "flwo").status().message(), HasSubstr("unknown network 'flwo'"));
+}
+
+}  // namespace
+}  // namespace orrery::engine
