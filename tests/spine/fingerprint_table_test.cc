@@ -51,7 +51,8 @@ class Table : public ::testing::Test {
     const std::string path = std::string(ORRERY_SOURCE_DIR) + "/tests/spine/fingerprints.txt";
     std::string text;
     for (const auto& [name, value] : lines_) text += fmt::format("{:016x}  {}\n", value, name);
-    if (std::getenv("ORRERY_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+    const char* update = std::getenv("ORRERY_UPDATE_GOLDEN");
+    if (update != nullptr && *update != '\0') std::ofstream(path) << text;
     std::ifstream in(path);
     const std::string golden((std::istreambuf_iterator<char>(in)), {});
     EXPECT_EQ(text, golden) << "a prediction moved; see the head of this file";

@@ -86,7 +86,10 @@ TEST(Lowering, BytesAreThoseOfTheClosedForm) {
         double nvlink = 0, nic = 0;
         for (DeviceId d : members) {
           nvlink += static_cast<double>(executor.bytes_sent(cluster.nvlink_out(d)));
-          nic += static_cast<double>(executor.bytes_sent(cluster.nic_up(cluster.nic(d))));
+        }
+        for (std::size_t l = 0; l < cluster.links().size(); ++l) {
+          if (cluster.links()[l].kind != cluster::LinkKind::kNicUp) continue;
+          nic += static_cast<double>(executor.bytes_sent(LinkId(l)));
         }
         // Shares and chunks are rounded up to 16 bytes, messages to whole lines and packets; the
         // roots of a few of a broadcast's rings stand where they cross once less.
