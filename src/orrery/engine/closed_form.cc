@@ -1,6 +1,9 @@
 // The main loop for networks that serve fluids: a collective is one fluid from its last arrival on.
+#include <algorithm>
+
 #include "orrery/des/event_queue.h"
 #include "orrery/engine/deadlock.h"
+#include "orrery/engine/flow_grain.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/machine.h"
 
@@ -37,9 +40,10 @@ struct alignas(64) Meet {
 class ClosedFormLoop : public Machine<ClosedFormLoop> {
  public:
   ClosedFormLoop(const LoopInputs& in, const MachineOptions& options, Tracer* tracer,
-                 network::Network* network)
+                 network::Network* network, FlowGrain* flow)
       : Machine(*in.inputs->graph, *in.layout, options, tracer),
         network_(network),
+        flow_(flow),
         meets_(in.layout->meets.size()) {}
 
   Status Run() {
@@ -150,11 +154,18 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
         Meet& meet = meets_[id];
         const collective::Cost& cost = meet.price->cost;
         meet.start = meet.latest;
-        meet.nvlink_bytes += cost.member.nvlink_out;
-        meet.nic_bytes += cost.member.nic_out;
-        meet.busy += cost.total();
+        SimTime duration = cost.total();
+        if (flow_ != nullptr) {
+          FlowGrain::Binding& binding = flow_->Bind(id, meet.price->plan);
+          duration = flow_->Alone(binding, cost);
+          flow_->Settle(binding, cost);
+        } else {
+          meet.nvlink_bytes += cost.member.nvlink_out;
+          meet.nic_bytes += cost.member.nic_out;
+          meet.busy += duration;
+        }
         if (!layout_.meets[id].pair) StartMembers(id);
-        EndMembers(id, meet.start + cost.total());
+        EndMembers(id, meet.start + duration);
       } else {
         queue_.Push({meets_[id].latest, id, kStart});
       }
@@ -171,7 +182,8 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     for (std::size_t i = 0; i < members.size(); ++i) {
       if (!MaySettle(members[i], meet.stream[info.pair ? i : 0], meet.price->nic)) return false;
     }
-    return true;
+    // Links beyond the two NICs are shared, whoever sits next to these.
+    return flow_ == nullptr || !info.pair || flow_->Bind(id, meet.price->plan).private_path;
   }
 
   // Both ends of a message block in it, and their ports are theirs alone.
@@ -220,6 +232,11 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     const MeetInfo& info = layout_.meets[id];
     Meet& meet = meets_[id];
     meet.start = now_;
+    if (flow_ != nullptr) {
+      if (!info.pair) StartMembers(id);
+      flow_->Start(now_, id, flow_->Bind(id, meet.price->plan), meet.price->cost);
+      return;
+    }
     const auto members = participants(info);
     loads_.clear();
     const collective::PortBytes& bytes = meet.price->cost.member;
@@ -248,10 +265,23 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   void TakeCompletions(SimTime time) {
     completions_.clear();
     now_ = network_->AdvanceUntil(time, &completions_);
+    if (flow_ != nullptr) return EndFluids();
     for (const network::Completion& c : completions_) {
       ++events_;
       EndMembers(c.id, now_);
     }
+  }
+
+  // Meets whose last fluid has ended, in the order of their numbers.
+  void EndFluids() {
+    ended_.clear();
+    for (const network::Completion& c : completions_) {
+      ++events_;
+      const std::uint32_t id = flow_->Complete(c.id);
+      if (id != kNobody) ended_.push_back(id);
+    }
+    std::sort(ended_.begin(), ended_.end());
+    for (const std::uint32_t id : ended_) EndMembers(id, now_);
   }
 
   void Mismatch(std::uint32_t r, const CommPrice& comm, const CommPrice* other) {
@@ -318,11 +348,13 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   }
 
   network::Network* network_;
+  FlowGrain* flow_;                       // null where fluids go through ports
   des::EventQueue<Event> queue_;
   std::vector<Meet> meets_;
   std::vector<std::uint32_t> complete_;   // meets whose members have all come
   std::vector<network::PortLoad> loads_;
   std::vector<network::Completion> completions_;
+  std::vector<std::uint32_t> ended_;
   SimTime now_ = 0;
   std::uint64_t events_ = 0;
   Status error_;
@@ -330,8 +362,15 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
 
 }  // namespace
 
-Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network) {
-  ORRERY_RETURN_IF_ERROR(network->SetupPorts(in.layout->port_capacity_Bps));
+Result<LoopResult> RunClosedForm(const LoopInputs& in, bool over_links,
+                                 network::Network* network) {
+  std::unique_ptr<FlowGrain> flow;
+  if (over_links) {
+    ORRERY_RETURN_IF_ERROR(network->SetupLinks(*in.inputs->cluster, {}, 0));
+    flow = std::make_unique<FlowGrain>(in, network);
+  } else {
+    ORRERY_RETURN_IF_ERROR(network->SetupPorts(in.layout->port_capacity_Bps));
+  }
   MachineOptions options;
   options.launch = in.launch;
   options.iterations = in.iterations;
@@ -339,7 +378,7 @@ Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network
   options.jitter = in.options->jitter;
   options.seed = in.options->seed;
   Tracer tracer(*in.inputs->graph, *in.layout, *in.prices, in.sink);
-  ClosedFormLoop loop(in, options, &tracer, network);
+  ClosedFormLoop loop(in, options, &tracer, network, flow.get());
   ORRERY_RETURN_IF_ERROR(loop.Run());
 
   LoopResult result;
@@ -357,7 +396,11 @@ Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network
   }
   const auto statistics = network->statistics();
   result.traffic.assign(statistics.begin(), statistics.end());
-  loop.AddUnseenTraffic(&result.traffic);
+  if (flow != nullptr) {
+    flow->AddSettledTraffic(&result.traffic);
+  } else {
+    loop.AddUnseenTraffic(&result.traffic);
+  }
   return result;
 }
 

@@ -77,15 +77,15 @@ std::vector<JobRecord> JobRecords(const graph::Graph& graph, const Layout& layou
 }
 
 // Runs until the step has settled, or for the number of iterations asked for.
-Result<LoopResult> RunUntilSettled(const LoopInputs& base, bool fluids, std::string_view name,
+Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::BackendInfo& backend,
                                    bool fixed, std::uint64_t* events,
                                    std::vector<JobRecord>* jobs) {
   LoopInputs in = base;
   for (;;) {
     Result<LoopResult> run = Status(Code::kResource, "unset");
-    if (fluids) {
-      ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(name));
-      run = RunClosedForm(in, network.get());
+    if (backend.fluids || backend.link_fluids) {
+      ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(backend.name));
+      run = RunClosedForm(in, !backend.fluids, network.get());
     } else {
       run = RunLowered(in);
     }
@@ -240,7 +240,12 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   Record record;
   if (!options.fold) record.not_folded_because = "folding was switched off";
   if (options.jitter > 0) record.not_folded_because = "jitter is drawn for every rank";
-  if (!backend->fluids) {
+  if (backend->link_fluids) {
+    record.not_folded_because =
+        fmt::format("'{}' routes every flow over the cluster's links, and folding needs routes that "
+                    "are symmetric",
+                    backend->name);
+  } else if (!backend->fluids) {
     record.not_folded_because =
         fmt::format("'{}' serves messages in order of arrival, which folding could change",
                     backend->name);
@@ -258,7 +263,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   in.sink = sink;
   const bool fixed = options.iterations != 0 || options.jitter > 0;
   ORRERY_ASSIGN_OR_RETURN(const LoopResult run,
-                          RunUntilSettled(in, backend->fluids, inputs.network, fixed,
+                          RunUntilSettled(in, *backend, fixed,
                                           &record.events, &record.jobs));
   record.finish_time = run.finish_time;
   record.ranks = static_cast<std::uint32_t>(inputs.graph->bindings.size());

@@ -31,7 +31,8 @@ struct LoopInputs {
   Sink* sink = nullptr;
 };
 
-Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network);
+// Fluids over ports, or, at flow grain, over the cluster's links.
+Result<LoopResult> RunClosedForm(const LoopInputs& in, bool over_links, network::Network* network);
 Result<LoopResult> RunLowered(const LoopInputs& in);
 
 }  // namespace orrery::engine

@@ -1,0 +1,99 @@
+#include "orrery/collective/flow_grain.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "orrery/collective/lowering.h"
+#include "orrery/collective/white_box.h"
+
+namespace orrery::collective {
+namespace {
+
+using model::Chunk;
+using model::Edge;
+
+// One message a slice; trees send a chunk as one.
+std::int64_t ChunkWire(const Plan& plan, const Edge& edge, const Chunk& chunk) {
+  if (chunk.slices == 0) return 0;
+  if (plan.algorithm == Algorithm::kTree) {
+    return edge.Wire(model::OnWire(plan.protocol, chunk.bytes));
+  }
+  return (chunk.slices - 1) * edge.Wire(model::OnWire(plan.protocol, chunk.slice)) +
+         edge.Wire(model::OnWire(plan.protocol, chunk.last()));
+}
+
+std::int64_t EdgeWire(const Plan& plan, const Edge& edge) {
+  const model::Pieces pieces = model::Cut(plan);
+  const bool rotating = plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective);
+  const std::int64_t sends = rotating ? model::RingSteps(plan) - 1 : 1;
+  return sends *
+         (pieces.rounds * ChunkWire(plan, edge, pieces.full) + ChunkWire(plan, edge, pieces.tail));
+}
+
+// Every pair's message, all as one channel, as its rounds keep in step. What leaves a domain goes
+// over NVLink to the member beside the receiver's rail first, where there is one (PXN;
+// all_to_all.h).
+void AddAllToAll(const Plan& plan, const cluster::Cluster& cluster,
+                 std::span<const DeviceId> members, FlowGrain* grain) {
+  const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
+  const std::int64_t part = std::max<std::int64_t>(1, plan.bytes / plan.shape.ranks);
+  const std::int64_t wire = model::OnWire(plan.protocol, part);
+  const auto count = static_cast<std::uint32_t>(members.size());
+  const auto domain = [&](std::uint32_t m) { return cluster.nvlink_domain(members[m]); };
+  for (std::uint32_t from = 0; from < count; ++from) {
+    // The members of its domain by rail.
+    std::vector<std::pair<int, std::uint32_t>> beside;
+    for (std::uint32_t m = 0; m < count; ++m) {
+      if (domain(m) == domain(from)) beside.emplace_back(cluster.local_index(members[m]), m);
+    }
+    for (std::uint32_t to = 0; to < count; ++to) {
+      if (to == from) continue;
+      if (domain(to) == domain(from)) {
+        grain->edges.push_back({from, to, box.intra.Wire(wire)});
+        continue;
+      }
+      std::uint32_t through = from;
+      for (const auto& [rail, m] : beside) {
+        if (rail == cluster.local_index(members[to])) through = m;
+      }
+      if (through != from) grain->edges.push_back({from, through, box.intra.Wire(wire)});
+      grain->edges.push_back({through, to, box.inter.Wire(wire)});
+    }
+  }
+  grain->first = {0, static_cast<std::uint32_t>(grain->edges.size())};
+}
+
+}  // namespace
+
+FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
+                        std::span<const DeviceId> members) {
+  FlowGrain grain;
+  if (members.size() < 2 || plan.bytes == 0) return grain;
+  if (plan.collective == graph::Collective::kAllToAll) {
+    AddAllToAll(plan, cluster, members, &grain);
+    return grain;
+  }
+  const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
+  const std::int64_t intra = EdgeWire(plan, box.intra);
+  const std::int64_t inter = EdgeWire(plan, box.inter);
+  const bool chain = plan.algorithm != Algorithm::kTree &&
+                     !(plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective));
+  const Schedule schedule(plan, cluster, members);
+  grain.edges.reserve(schedule.connections().size());
+  grain.first.assign(1, 0);
+  int channel = 0;
+  for (const Connection& c : schedule.connections()) {
+    if (c.channel != channel) {
+      grain.first.push_back(static_cast<std::uint32_t>(grain.edges.size()));
+      channel = c.channel;
+    }
+    if (chain && c.to == 0) continue;  // nothing returns to the root
+    const bool near =
+        cluster.nvlink_domain(members[c.from]) == cluster.nvlink_domain(members[c.to]);
+    grain.edges.push_back({c.from, c.to, near ? intra : inter});
+  }
+  grain.first.push_back(static_cast<std::uint32_t>(grain.edges.size()));
+  return grain;
+}
+
+}  // namespace orrery::collective
