@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/draw.h"
 #include "orrery/formats/tree.h"
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
@@ -21,14 +23,31 @@ constexpr std::int64_t kLargestFile = std::int64_t{4} << 30;
 class InspectVerb final : public Verb {
  public:
   std::string_view name() const override { return "inspect"; }
-  std::string_view description() const override { return "say what a file is and what it holds"; }
+  std::string_view description() const override {
+    return "say what a file is and what it holds; draw a topology";
+  }
   void Declare(CLI::App* app) override {
-    app->add_option("FILE", path_, "Job, cluster, model, graph or result")->required();
+    app->add_option("FILE", path_,
+                    "Job, cluster, topology, model, graph or result; or a cluster's name")
+        ->required();
+    app->add_option("--nodes", nodes_, "Hosts of a cluster whose definition leaves them open")
+        ->check(CLI::Range(1, 1 << 20));
+    app->add_option("--svg", svg_, "Draw the cluster's network to FILE");
+    app->add_option("--dot", dot_, "The same for Graphviz");
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }
   Status Run(Session* session) override {
-    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path_, kLargestFile));
-    const FileKind kind = Sniff(text);
+    std::string text;
+    FileKind kind = FileKind::kCluster;
+    if (!IsPreset()) {
+      ORRERY_ASSIGN_OR_RETURN(text, ReadFile(path_, kLargestFile));
+      kind = Sniff(text);
+    }
+    const bool drawable = kind == FileKind::kCluster || kind == FileKind::kTopology;
+    if (!drawable && (nodes_ > 0 || !svg_.empty() || !dot_.empty())) {
+      return InvalidInput("'{}' is a {}; --nodes, --svg and --dot are for clusters and topologies",
+                          Printable(path_), Name(kind));
+    }
     ORRERY_ASSIGN_OR_RETURN(const job::Facts facts, FactsOf(kind, text));
     results::TextTable table;
     nlohmann::ordered_json holds = nlohmann::ordered_json::object();
@@ -67,7 +86,8 @@ class InspectVerb final : public Verb {
       case FileKind::kModel:
         return job::ModelFacts(path_);
       case FileKind::kCluster:
-        return job::ClusterFacts(path_);
+      case FileKind::kTopology:
+        return Network();
       case FileKind::kResult:
         return job::ResultFacts(text, path_);
       case FileKind::kTimeline:
@@ -77,6 +97,19 @@ class InspectVerb final : public Verb {
         break;
     }
     return Unknown(text);
+  }
+
+  bool IsPreset() const {
+    const auto presets = cluster::Presets();
+    return std::any_of(presets.begin(), presets.end(),
+                       [&](const cluster::Preset& preset) { return preset.name == path_; });
+  }
+
+  Result<job::Facts> Network() const {
+    ORRERY_ASSIGN_OR_RETURN(const cluster::Cluster cluster, job::InspectedCluster(path_, nodes_));
+    if (!svg_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(svg_, cluster::DrawSvg(cluster)));
+    if (!dot_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(dot_, cluster::DrawDot(cluster)));
+    return job::ClusterFacts(cluster);
   }
 
   // A file that is nearly YAML or JSON says more through its parser's error.
@@ -92,7 +125,8 @@ class InspectVerb final : public Verb {
                         Printable(path_));
   }
 
-  std::string path_, json_;
+  std::string path_, json_, svg_, dot_;
+  int nodes_ = 0;
 };
 
 }  // namespace

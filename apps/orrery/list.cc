@@ -31,9 +31,14 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 7> kFormats = {{
+constexpr std::array<FormatRow, 12> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
+    {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
+    {"ns3-topology", "ns-3's topology file (ASTRA-sim, HPCC): read as cluster.topology, inspect"},
+    {"astra-network", "ASTRA-sim's analytical network, YAML: read as cluster.topology, inspect"},
+    {"htsim-topo", "htsim's .topo, fat trees of 2 and 3 tiers: read as cluster.topology, inspect"},
+    {"nccl-xml", "NCCL's topology of one host, XML: read as cluster.topology, inspect"},
     {"config.json", "Hugging Face model configuration (GPT-2, Llama, Mistral): read"},
     {"graph", "Orrery's graph as text, orrery.graph/1 (docs/formats/graph.md): inspect"},
     {"graph-binary", "Orrery's graph in compact form (docs/formats/graph.md): inspect"},
@@ -45,9 +50,10 @@ struct Kind {
   std::string_view name;
   std::vector<Entry> (*entries)();
 };
-constexpr std::array<Kind, 6> kKinds = {{
+constexpr std::array<Kind, 7> kKinds = {{
     {"models", [] { return Entries(workload::ModelPresets()); }},
     {"clusters", [] { return Entries(cluster::Presets()); }},
+    {"topologies", [] { return Entries(cluster::Topologies()); }},
     {"networks", [] { return Entries(network::Backends()); }},
     {"schedules", [] { return Entries(workload::Schedules()); }},
     {"frameworks", [] { return Entries(job::Frameworks()); }},
@@ -58,10 +64,11 @@ class ListVerb final : public Verb {
  public:
   std::string_view name() const override { return "list"; }
   std::string_view description() const override {
-    return "every model, cluster, network, schedule, framework, format";
+    return "every model, cluster, topology, network, schedule, framework, format";
   }
   void Declare(CLI::App* app) override {
-    app->add_option("KIND", kind_, "models, clusters, networks, schedules, frameworks or formats")
+    app->add_option("KIND", kind_,
+                    "models, clusters, topologies, networks, schedules, frameworks or formats")
         ->required();
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }

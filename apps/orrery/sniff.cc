@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "orrery/base/text.h"
+#include "orrery/cluster/readers/readers.h"
 #include "orrery/formats/tree.h"
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
@@ -42,6 +43,8 @@ std::string_view Name(FileKind kind) {
       return "Orrery graph, binary form";
     case FileKind::kTimeline:
       return "Perfetto timeline";
+    case FileKind::kTopology:
+      return "topology";
     case FileKind::kUnknown:
       return "unknown";
   }
@@ -54,6 +57,7 @@ FileKind Sniff(std::string_view text) {
   if (text.starts_with("\x0a") && FindInvalidUtf8(text.substr(0, 256)) != std::string_view::npos) {
     return FileKind::kTimeline;
   }
+  if (cluster::SniffTopology(text) != cluster::TopologyFile::kUnknown) return FileKind::kTopology;
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string_view::npos && text[first] == '{';
   const formats::Limits limits{.bytes = 64 << 20, .depth = 64, .values = 5'000'000};

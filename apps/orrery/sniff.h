@@ -16,6 +16,7 @@ enum class FileKind {
   kGraphText,
   kGraphBinary,
   kTimeline,
+  kTopology,  // of another tool: cluster/readers
   kUnknown
 };
 std::string_view Name(FileKind kind);

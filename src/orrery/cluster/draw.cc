@@ -175,9 +175,9 @@ void PlaceGroups(const Dragonfly& dragonfly, Picture* picture) {
   const auto per_group = static_cast<std::size_t>(dragonfly.shape().routers_per_group);
   const std::size_t groups = dragonfly.groups();
   const std::size_t first = picture->marks.size() - dragonfly.switches();
-  const double small = std::max(30.0, 9.0 * static_cast<double>(per_group));
+  const double small = std::max(40.0, 12.0 * static_cast<double>(per_group));
   const double large =
-      groups > 1 ? std::max(2 * small, 1.25 * small * static_cast<double>(groups) / 3.1) : 0;
+      groups > 1 ? std::max(2 * small, 0.6 * small * static_cast<double>(groups)) : 0;
   picture->width = picture->height = 2 * (large + small) + 100;
   for (std::size_t m = 0; m < picture->marks.size(); ++m) {
     Mark& mark = picture->marks[m];

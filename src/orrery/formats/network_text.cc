@@ -119,7 +119,6 @@ class Ns3Reader {
       return InvalidInput("{}:{}: more links than the {} of the first line", name_, lines_.line(),
                           links_);
     }
-    Ns3Topology::Cable cable;
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t a, Number(0, "link's first end", out_.nodes - 1));
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t b, Number(1, "link's second end", out_.nodes - 1));
     if (a == b) {

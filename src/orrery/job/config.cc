@@ -65,28 +65,61 @@ Json DeviceJson(const cluster::DeviceSpec& d) {
   return json;
 }
 
+Json TopologyJson(const cluster::TopologySpec& t) {
+  Json json = {{"routing", cluster::Name(t.routing)}};
+  if (!t.name.empty()) json["name"] = t.name;
+  // A file is read again; what it holds is part of the hash.
+  if (!t.file.empty()) json["file"] = t.file;
+  if (!t.file.empty() && (t.name == "file" || t.name == "astra-sim")) return json;
+  for (const auto& [key, count] :
+       {std::pair{"spines", t.spines}, std::pair{"nodes_per_pod", t.nodes_per_pod},
+        std::pair{"cores", t.cores}, std::pair{"nics_per_router", t.nics_per_router},
+        std::pair{"routers_per_group", t.routers_per_group},
+        std::pair{"global_links", t.global_links}}) {
+    if (count > 0) json[key] = count;
+  }
+  if (t.uplink_Bps > 0) json["uplink_bandwidth"] = Bandwidth(t.uplink_Bps);
+  if (t.core_Bps > 0) json["core_bandwidth"] = Bandwidth(t.core_Bps);
+  if (t.spine_latency > 0) json["spine_latency"] = Time(t.spine_latency);
+  if (t.core_latency > 0) json["core_latency"] = Time(t.core_latency);
+  if (t.core_oversubscription > 1) json["core_oversubscription"] = t.core_oversubscription;
+  if (t.dimensions.empty()) return json;
+  std::string kinds;
+  for (const cluster::Dimension& d : t.dimensions) {
+    json["sizes"].push_back(d.size);
+    kinds += fmt::format("{}{}", kinds.empty() ? "" : ",", cluster::Name(d.kind));
+  }
+  json["kinds"] = kinds;
+  return json;
+}
+
 Json ClusterJson(const cluster::Spec& s) {
-  return {{"name", s.name},
-          {"gpus_per_node", s.gpus_per_node},
-          {"gpus_per_nvlink_domain", s.gpus_per_nvlink_domain},
-          {"nics_per_node", s.nics_per_node},
-          {"nvlink_bandwidth", Bandwidth(s.nvlink_Bps)},
-          {"nvlink_latency", Time(s.nvlink_latency)},
-          {"nvlink_packet_bytes", Bytes(s.nvlink_packet_bytes)},
-          {"nvlink_header_bytes", Bytes(s.nvlink_header_bytes)},
-          {"pcie_bandwidth", Bandwidth(s.pcie_Bps)},
-          {"pcie_latency", Time(s.pcie_latency)},
-          {"nic_bandwidth", Bandwidth(s.nic_Bps)},
-          {"nic_latency", Time(s.nic_latency)},
-          {"nic_mtu_bytes", Bytes(s.nic_mtu_bytes)},
-          {"nic_header_bytes", Bytes(s.nic_header_bytes)},
-          {"fabric", cluster::Name(s.fabric)},
-          {"rail_optimised", s.rail_optimised},
-          {"nodes_per_leaf", s.nodes_per_leaf},
-          {"oversubscription", s.oversubscription},
-          {"cpu_relative_speed", s.cpu_relative_speed},
-          {"cpu", s.cpu_is_amd ? "amd" : "intel"},
-          {"device", DeviceJson(s.device)}};
+  Json json = {{"name", s.name},
+               {"gpus_per_node", s.gpus_per_node},
+               {"gpus_per_nvlink_domain", s.gpus_per_nvlink_domain},
+               {"nics_per_node", s.nics_per_node},
+               {"nvlink_bandwidth", Bandwidth(s.nvlink_Bps)},
+               {"nvlink_latency", Time(s.nvlink_latency)},
+               {"nvlink_packet_bytes", Bytes(s.nvlink_packet_bytes)},
+               {"nvlink_header_bytes", Bytes(s.nvlink_header_bytes)},
+               {"pcie_bandwidth", Bandwidth(s.pcie_Bps)},
+               {"pcie_latency", Time(s.pcie_latency)},
+               {"nic_bandwidth", Bandwidth(s.nic_Bps)},
+               {"nic_latency", Time(s.nic_latency)},
+               {"nic_mtu_bytes", Bytes(s.nic_mtu_bytes)},
+               {"nic_header_bytes", Bytes(s.nic_header_bytes)},
+               {"fabric", cluster::Name(s.fabric)},
+               {"rail_optimised", s.rail_optimised},
+               {"nodes_per_leaf", s.nodes_per_leaf},
+               {"oversubscription", s.oversubscription},
+               {"cpu_relative_speed", s.cpu_relative_speed},
+               {"cpu", s.cpu_is_amd ? "amd" : "intel"},
+               {"device", DeviceJson(s.device)}};
+  const cluster::TopologySpec& t = s.topology;
+  if (!t.name.empty() || !t.file.empty() || t.routing != cluster::Routing::kEcmp) {
+    json["topology"] = TopologyJson(t);
+  }
+  return json;
 }
 
 Json ParallelJson(const Workload& w) {
@@ -165,7 +198,13 @@ Json PerturbJson(const Job& job) {
   for (const engine::RankPerturbation& p : job.engine.ranks) {
     ranks.push_back({{"rank", p.rank.value}, {"speed", p.speed}, {"delay", Time(p.delay)}});
   }
-  return {{"jitter", job.engine.jitter}, {"ranks", std::move(ranks)}};
+  Json json = {{"jitter", job.engine.jitter}, {"ranks", std::move(ranks)}};
+  for (const LinkPerturbation& p : job.links) {
+    Json link = {{"link", p.link}, {"bandwidth", p.bandwidth}, {"from", Time(p.from)}};
+    if (p.until != kNever) link["until"] = Time(p.until);
+    json["links"].push_back(std::move(link));
+  }
+  return json;
 }
 
 }  // namespace

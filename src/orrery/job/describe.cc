@@ -57,6 +57,10 @@ std::string MachineText(const Job& job) {
                       static_cast<int>(d.arch), d.sms, d.fp32_flops, d.tf32_flops, d.fp16_flops,
                       d.fp8_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes);
   for (const auto& [name, value] : job.nccl) text += fmt::format("{}={}|", name, value);
+  text += fmt::format("{}|", cluster::HashOf(s.topology));
+  for (const LinkPerturbation& p : job.links) {
+    text += fmt::format("{} {} {} {}|", p.link, p.bandwidth, p.from, p.until);
+  }
   return text;
 }
 

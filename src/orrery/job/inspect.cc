@@ -1,10 +1,14 @@
 #include "orrery/job/inspect.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "orrery/base/file.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/readers/readers.h"
+#include "orrery/cluster/survey.h"
 #include "orrery/formats/tree.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/job.h"
@@ -74,14 +78,76 @@ Result<Facts> JobFacts(const std::string& path) {
   return facts;
 }
 
-Result<Facts> ClusterFacts(const std::string& path) {
-  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, formats::ReadDocument(path));
-  std::vector<std::string> assumed;
-  ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec,
-                          ReadCluster(Source{&document, ""}, &document.root, &assumed));
+Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes) {
+  constexpr int kUnsaid = 16;
+  cluster::Spec spec;
+  bool sized = false;
+  if (!LooksLikeFile(path) && access(path.c_str(), R_OK) != 0) {
+    ORRERY_ASSIGN_OR_RETURN(spec, cluster::FindPreset(Printable(path)));
+    sized = spec.nodes > 1;
+  } else {
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, cluster::kTopologyBytes));
+    if (cluster::SniffTopology(text) != cluster::TopologyFile::kUnknown) {
+      ORRERY_ASSIGN_OR_RETURN(spec, cluster::FindPreset("h100-ib-400g"));
+      spec.name = path;
+      const Status status = cluster::ApplyTopology(text, path, &spec);
+      if (!status.ok()) return status;
+    } else {
+      ORRERY_ASSIGN_OR_RETURN(const formats::Document document, formats::ReadDocument(path));
+      std::vector<std::string> assumed;
+      const std::size_t slash = path.rfind('/');
+      const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
+      ORRERY_ASSIGN_OR_RETURN(spec,
+                              ReadCluster(Source{&document, folder}, &document.root, &assumed));
+    }
+    sized = spec.nodes > 1 || spec.topology.name == "file";
+  }
+  if (nodes > 0) spec.nodes = nodes;
+  if (nodes == 0 && !sized) {
+    spec.nodes = kUnsaid;
+    std::int64_t points = 1;
+    for (const cluster::Dimension& d : spec.topology.dimensions) points *= d.size;
+    const bool gpus = spec.topology.name == "astra-sim";
+    if (points > 1) spec.nodes = static_cast<int>(gpus ? points / spec.gpus_per_node : points);
+  }
+  return cluster::Cluster::Build(spec);
+}
+
+Facts ClusterFacts(const cluster::Cluster& cluster) {
+  const cluster::Spec& spec = cluster.spec();
+  const auto gigabits = [](std::int64_t bytes) {
+    return fmt::format("{:.0f} Gb/s", static_cast<double>(bytes) * 8e-9);
+  };
   Facts facts;
-  AddCluster(spec, false, &facts);
-  for (const std::string& line : assumed) facts.emplace_back("assumed", line);
+  AddCluster(spec, true, &facts);
+  const cluster::Survey survey = cluster::SurveyOf(cluster);
+  facts.emplace_back("topology", spec.topology.name.empty()
+                                     ? (spec.rail_optimised ? "rail-optimised" : "fat-tree-2")
+                                     : spec.topology.name);
+  facts.emplace_back("routing", std::string(cluster::Name(spec.topology.routing)));
+  facts.emplace_back("vertices",
+                     fmt::format("{}: {} GPUs, {} switches of the network", Count(survey.vertices),
+                                 Count(cluster.devices()), Count(cluster.switches())));
+  for (const cluster::Survey::Kind& kind : survey.kinds) {
+    std::string rate = gigabits(kind.most_Bps);
+    if (kind.least_Bps != kind.most_Bps) rate = gigabits(kind.least_Bps) + " to " + rate;
+    facts.emplace_back(fmt::format("links, {}", cluster::Name(kind.kind)),
+                       fmt::format("{} directions of {}", Count(kind.links), rate));
+  }
+  if (survey.bisection_Bps >= 0) {
+    facts.emplace_back(
+        "bisection",
+        fmt::format("{}, {:.0f} % of what half of the hosts can send",
+                    gigabits(survey.bisection_Bps),
+                    100.0 * static_cast<double>(survey.bisection_Bps) /
+                        static_cast<double>(std::max<std::int64_t>(1, survey.injection_Bps))));
+  }
+  facts.emplace_back("diameter",
+                     fmt::format("{}{} links from end to end",
+                                 survey.diameter_exact ? "" : "at least ", survey.diameter_links));
+  facts.emplace_back("diversity", fmt::format("{} shortest paths from {} to {}", survey.far_paths,
+                                              cluster.vertex_name(survey.far_from),
+                                              cluster.vertex_name(survey.far_to)));
   return facts;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/cluster/cluster.h"
 #include "orrery/graph/graph.h"
 
 namespace orrery::job {
@@ -15,7 +16,11 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 Facts GraphFacts(const graph::Graph& graph);
 Result<Facts> JobFacts(const std::string& path);
-Result<Facts> ClusterFacts(const std::string& path);
+// A cluster by definition, preset or topology file, on `nodes` hosts (0: as many as it names, else
+// 16). A topology file stands on the preset h100-ib-400g for what it does not say.
+Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes);
+// Its shape: vertices, links by kind, bisection, diameter, diversity.
+Facts ClusterFacts(const cluster::Cluster& cluster);
 Result<Facts> ModelFacts(const std::string& path);
 Result<Facts> ResultFacts(std::string_view text, const std::string& name);
 

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
+#include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/options.h"
+#include "orrery/cluster/readers/readers.h"
 #include "orrery/formats/tree.h"
 #include "orrery/job/reader.h"
 
@@ -110,8 +113,107 @@ Status CheckComplete(const std::string& where, const Section& section, const Sec
   return {};
 }
 
+Status ApplyTopologyFile(const Source& source, const std::string& file, const std::string& where,
+                         Spec* spec) {
+  const std::string path = source.Path(file);
+  Result<std::string> text = orrery::ReadFile(path, cluster::kTopologyBytes);
+  if (!text.ok()) return std::move(text).TakeStatus().In(where);
+  return cluster::ApplyTopology(*text, path, spec);
+}
+
+Status ApplyDimensions(const Section& section, cluster::TopologySpec* t) {
+  if (!section.Has("sizes")) return {};
+  constexpr std::array<std::pair<std::string_view, cluster::DimensionKind>, 3> kKinds = {
+      {{"Ring", cluster::DimensionKind::kRing},
+       {"FullyConnected", cluster::DimensionKind::kFullyConnected},
+       {"Switch", cluster::DimensionKind::kSwitch}}};
+  const OptionValue sizes = section.Value("sizes");
+  t->dimensions.clear();
+  for (const std::int64_t size : std::get<std::vector<std::int64_t>>(sizes)) {
+    t->dimensions.push_back({.size = static_cast<int>(size)});
+  }
+  if (!section.Has("kinds")) return {};
+  const std::string kinds = section.Text("kinds");
+  std::size_t begin = 0, count = 0;
+  while (begin <= kinds.size()) {
+    const std::size_t end = std::min(kinds.find(',', begin), kinds.size());
+    std::string_view word = std::string_view(kinds).substr(begin, end - begin);
+    while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
+    while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
+    bool known = false;
+    for (const auto& [name, kind] : kKinds) {
+      if (name != word || count >= t->dimensions.size()) continue;
+      t->dimensions[count].kind = kind;
+      known = true;
+    }
+    if (!known) break;
+    ++count;
+    begin = end + 1;
+  }
+  if (count == t->dimensions.size() && begin > kinds.size()) return {};
+  return InvalidInput(
+      "{}: '{}': must be Ring, FullyConnected or Switch, one for each of the {} sizes",
+      section.Where("kinds"), Printable(kinds, 80), t->dimensions.size());
+}
+
+Status ApplyTopologyKeys(const Section& section, cluster::TopologySpec* t) {
+  using cluster::TopologySpec;
+  constexpr std::array<std::pair<std::string_view, int TopologySpec::*>, 6> kCounts = {
+      {{"spines", &TopologySpec::spines},
+       {"nodes_per_pod", &TopologySpec::nodes_per_pod},
+       {"cores", &TopologySpec::cores},
+       {"nics_per_router", &TopologySpec::nics_per_router},
+       {"routers_per_group", &TopologySpec::routers_per_group},
+       {"global_links", &TopologySpec::global_links}}};
+  constexpr std::array<std::pair<std::string_view, std::int64_t TopologySpec::*>, 4> kQuantities = {
+      {{"uplink_bandwidth", &TopologySpec::uplink_Bps},
+       {"core_bandwidth", &TopologySpec::core_Bps},
+       {"spine_latency", &TopologySpec::spine_latency},
+       {"core_latency", &TopologySpec::core_latency}}};
+  for (const auto& [key, member] : kCounts) {
+    if (section.Has(key)) t->*member = static_cast<int>(section.Integer(key));
+  }
+  for (const auto& [key, member] : kQuantities) {
+    if (section.Has(key)) t->*member = section.Integer(key);
+  }
+  if (section.Has("core_oversubscription")) {
+    t->core_oversubscription = section.Real("core_oversubscription");
+  }
+  for (const cluster::Routing routing :
+       {cluster::Routing::kEcmp, cluster::Routing::kStatic, cluster::Routing::kRailLocal,
+        cluster::Routing::kAdaptive}) {
+    if (section.Text("routing") == cluster::Name(routing)) t->routing = routing;
+  }
+  return ApplyDimensions(section, t);
+}
+
+// `topology`: a name, a file, or a section. The file comes first, keys beside it change what it
+// said.
+Status ApplyTopology(const Source& source, const Node& node, Spec* spec) {
+  if (node.kind == Node::Kind::kNull) return {};
+  if (node.kind == Node::Kind::kScalar) {
+    if (LooksLikeFile(node.text)) {
+      return ApplyTopologyFile(source, node.text, source.Where(node) + ": cluster.topology", spec);
+    }
+    spec->topology.name = node.text;
+    return cluster::CheckTopologyName(Printable(node.text)).In(source.Where(node));
+  }
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(*source.document, node, cluster::TopologyOptions()));
+  if (section.Has("file")) {
+    ORRERY_RETURN_IF_ERROR(
+        ApplyTopologyFile(source, section.Text("file"), section.Where("file"), spec));
+  }
+  if (section.Has("name")) {
+    spec->topology.name = section.Text("name");
+    ORRERY_RETURN_IF_ERROR(
+        cluster::CheckTopologyName(Printable(spec->topology.name)).In(section.Where("name")));
+  }
+  return ApplyTopologyKeys(section, &spec->topology);
+}
+
 Result<Spec> ReadFields(const Source& source, const Node& node, std::vector<std::string>* assumed) {
-  constexpr std::array<std::string_view, 1> kOthers = {"device"};
+  constexpr std::array<std::string_view, 2> kOthers = {"device", "topology"};
   ORRERY_ASSIGN_OR_RETURN(const Section section, Section::Read(*source.document, node,
                                                                cluster::ClusterOptions(), kOthers));
   Section device(cluster::DeviceOptions());
@@ -138,6 +240,9 @@ Result<Spec> ReadFields(const Source& source, const Node& node, std::vector<std:
     assumed->push_back(
         "cluster: what the definition leaves out is 0 (latencies, headers), InfiniBand, "
         "rail-optimised, 32 hosts a leaf, no oversubscription, Intel hosts");
+  }
+  if (const Node* topology = node.Find("topology")) {
+    ORRERY_RETURN_IF_ERROR(ApplyTopology(source, *topology, &spec));
   }
   ApplyCluster(section, &spec);
   ApplyDevice(device, &spec.device);

@@ -149,6 +149,12 @@ Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
   }
   if (!found.ok()) return std::move(found).TakeStatus().In(where);
   job->network = name;
+  if (job->cluster.topology.routing == cluster::Routing::kAdaptive) {
+    return InvalidInput(
+        "cluster.topology.routing: adaptive: the network '{}' does not see load; choose ecmp, "
+        "static or rail-local",
+        name);
+  }
   return {};
 }
 
@@ -161,6 +167,15 @@ Status SizeCluster(const Source& source, const Section& top, Job* job) {
   const auto per_node = static_cast<std::int64_t>(job->cluster.gpus_per_node);
   const auto ranks = static_cast<std::int64_t>(job->ranks());
   const std::int64_t needed = (ranks + per_node - 1) / per_node;
+  const std::string& topology = job->cluster.topology.name;
+  const bool fixed = !job->cluster.topology.file.empty() &&
+                     (topology == "file" || topology == "astra-sim") &&
+                     needed <= job->cluster.nodes;
+  if (!top.Has("nodes") && fixed) {
+    job->assumed.push_back(fmt::format("nodes: {}, what {} holds", HumanCount(job->cluster.nodes),
+                                       Printable(job->cluster.topology.file, 80)));
+    return cluster::Validate(job->cluster).In(source.name());
+  }
   if (!top.Has("nodes")) {
     job->cluster.nodes = static_cast<int>(needed);
     job->assumed.push_back(fmt::format("nodes: {}, what the plan's {} GPUs need",

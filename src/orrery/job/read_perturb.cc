@@ -5,6 +5,7 @@
 #include "orrery/base/text.h"
 #include "orrery/engine/options.h"
 #include "orrery/job/reader.h"
+#include "orrery/network/network.h"
 
 namespace orrery::job {
 namespace {
@@ -54,7 +55,28 @@ Status ReadLink(const Source& source, const Node& item, Job* job) {
   if (link.until <= link.from) {
     return InvalidInput("{}: until must come after from", section.Where("until"));
   }
+  link.where = section.Where("link");
   job->links.push_back(std::move(link));
+  return {};
+}
+
+// Names are checked against the cluster when it is built.
+Status CheckLinks(const Source& source, const Node& links, const Job& job) {
+  if (job.links.empty()) return {};
+  for (const network::BackendInfo& backend : network::Backends()) {
+    if (backend.name != job.network || backend.transfers) continue;
+    return InvalidInput(
+        "{}: perturb.links: the network '{}' does not see single links; choose one that does "
+        "(links), lower cluster.nic_bandwidth instead, or slow ranks with perturb.ranks",
+        source.Where(links), job.network);
+  }
+  for (const LinkPerturbation& link : job.links) {
+    if (link.from <= 0 && link.until == kNever && link.bandwidth > 0) continue;
+    return InvalidInput(
+        "{}: perturb.links: the network '{}' cannot change a link during a run or take it down "
+        "yet; leave out from and until, and give a bandwidth above 0",
+        link.where, job.network);
+  }
   return {};
 }
 
@@ -73,12 +95,7 @@ Status ReadPerturbations(const Source& source, const Node* node, Job* job) {
   if (const Node* links = node->Find("links")) {
     ORRERY_RETURN_IF_ERROR(CheckList(source, *links, "perturb.links"));
     for (const Node& item : links->items) ORRERY_RETURN_IF_ERROR(ReadLink(source, item, job));
-    if (!job->links.empty()) {
-      return InvalidInput(
-          "{}: perturb.links: the network '{}' cannot degrade single links yet; lower "
-          "cluster.nic_bandwidth instead, or slow ranks with perturb.ranks",
-          source.Where(*links), job->network);
-    }
+    ORRERY_RETURN_IF_ERROR(CheckLinks(source, *links, *job));
   }
   return {};
 }

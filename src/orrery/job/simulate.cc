@@ -35,6 +35,10 @@ struct Machine {
 
 Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOptions& options) {
   ORRERY_ASSIGN_OR_RETURN(cluster::Cluster cluster, cluster::Cluster::Build(job.cluster));
+  for (const LinkPerturbation& link : job.links) {
+    ORRERY_RETURN_IF_ERROR(
+        cluster.ChangeLinks(link.link, link.bandwidth, link.from, link.until).In(link.where));
+  }
   compute::Options compute_options;
   compute_options.measured_database = options.measured_database;
   if (!options.measured_database.empty()) {

@@ -116,6 +116,7 @@ std::vector<const OptionTable*> Tables() {
   return {&kTopTable,
           &workload::ModelOptions(),
           &cluster::ClusterOptions(),
+          &cluster::TopologyOptions(),
           &cluster::DeviceOptions(),
           &workload::ParallelOptions(),
           &workload::TrainingOptions(),
@@ -129,6 +130,7 @@ std::vector<const OptionTable*> Tables() {
 
 std::string JobSchema() {
   Json cluster = Object(cluster::ClusterOptions());
+  cluster["properties"]["topology"] = NameOr(Object(cluster::TopologyOptions()));
   cluster["properties"]["device"] = Object(cluster::DeviceOptions());
   Json perturb = Object(engine::PerturbOptions());
   perturb["properties"]["ranks"] = {{"type", "array"},
