@@ -17,19 +17,6 @@ namespace {
 
 using engine::Options;
 
-workload::Model Small() {
-  workload::Model m = Gpt3();
-  m.name = "small";
-  m.layers = 8;
-  m.hidden = 2048;
-  m.heads = m.kv_heads = 16;
-  m.head_dim = 128;
-  m.ffn_hidden = 8192;
-  m.vocab = 51200;
-  m.max_position = 256;
-  return m;
-}
-
 workload::Plan SmallPlan(int tp, int pp, int dp) {
   workload::Plan plan = Gpt3Plan(tp, pp, dp, static_cast<std::int64_t>(pp) * dp);
   plan.seq_len = 256;
@@ -82,7 +69,7 @@ TEST_F(Table, Fingerprints) {
   for (const auto& [tp, pp, dp] : {std::array{8, 4, 2}, std::array{4, 4, 4}, std::array{2, 2, 16}}) {
     const std::string job = fmt::format("64 ranks tp{} pp{} dp{}", tp, pp, dp);
     Scenario s("h100-ib-400g", 8);
-    ASSERT_TRUE(s.Add(Small(), SmallPlan(tp, pp, dp), "job").ok());
+    ASSERT_TRUE(s.Add(SmallGpt(), SmallPlan(tp, pp, dp), "job").ok());
     s.PlacePacked();
     // Folding changes who is simulated, never what happens.
     const std::uint64_t folded = Add(job + ", analytic, folded", &s, With(true), "analytic");
@@ -115,8 +102,8 @@ TEST_F(Table, Fingerprints) {
 
   // Two jobs on one cluster.
   Scenario two("h100-ib-400g", 8);
-  ASSERT_TRUE(two.Add(Small(), SmallPlan(8, 2, 2), "a").ok());
-  ASSERT_TRUE(two.Add(Small(), SmallPlan(4, 2, 4), "b").ok());
+  ASSERT_TRUE(two.Add(SmallGpt(), SmallPlan(8, 2, 2), "a").ok());
+  ASSERT_TRUE(two.Add(SmallGpt(), SmallPlan(4, 2, 4), "b").ok());
   two.PlacePacked();
   const std::uint64_t both = Add("two jobs, analytic, folded", &two, With(true), "analytic");
   EXPECT_EQ(Add("two jobs, analytic, every rank", &two, With(false), "analytic"), both);

@@ -12,18 +12,6 @@ namespace {
 using engine::Options;
 using engine::Record;
 
-workload::Model Small() {
-  workload::Model m = Gpt3();
-  m.name = "small";
-  m.layers = 8;
-  m.hidden = 2048;
-  m.heads = m.kv_heads = 16;
-  m.head_dim = 128;
-  m.ffn_hidden = 8192;
-  m.vocab = 51200;
-  return m;
-}
-
 workload::Plan Plan(int tp, int pp, int dp, int vpp = 1) {
   workload::Plan plan = Gpt3Plan(tp, pp, dp, 8L * dp);
   plan.vpp = vpp;
@@ -48,7 +36,7 @@ class Shapes : public ::testing::TestWithParam<std::array<int, 4>> {};
 TEST_P(Shapes, FoldedEqualsUnfolded) {
   const auto [tp, pp, dp, vpp] = GetParam();
   Scenario s("h100-ib-400g", 8);
-  ASSERT_TRUE(s.Add(Small(), Plan(tp, pp, dp, vpp), "job").ok());
+  ASSERT_TRUE(s.Add(SmallGpt(), Plan(tp, pp, dp, vpp), "job").ok());
   s.PlacePacked();
   const Record folded = Rehearse(&s, {});
   const Record full = Rehearse(&s, Unfolded());
@@ -63,7 +51,7 @@ TEST_P(Shapes, FoldedEqualsUnfolded) {
 TEST_P(Shapes, StragglerFoldsInPart) {
   const auto [tp, pp, dp, vpp] = GetParam();
   Scenario s("h100-ib-400g", 8);
-  ASSERT_TRUE(s.Add(Small(), Plan(tp, pp, dp, vpp), "job").ok());
+  ASSERT_TRUE(s.Add(SmallGpt(), Plan(tp, pp, dp, vpp), "job").ok());
   s.PlacePacked();
   const Record even = Rehearse(&s, {});
   Options slow;
@@ -82,7 +70,7 @@ TEST_P(Shapes, PartitionsOfLinksAgree) {
   workload::Plan plan = Plan(tp, pp, dp, vpp);
   plan.global_batch = static_cast<std::int64_t>(pp) * dp;
   plan.seq_len = 256;
-  ASSERT_TRUE(s.Add(Small(), plan, "job").ok());
+  ASSERT_TRUE(s.Add(SmallGpt(), plan, "job").ok());
   s.PlacePacked();
   std::uint64_t first = 0;
   for (int threads : {1, 2, 3}) {

@@ -78,6 +78,19 @@ class Scenario {
 
 inline workload::Model Gpt3() { return Scenario::Take(workload::FindModel("gpt3-175b")); }
 
+// GPT-3's shape at a size that tests can lower to chunks.
+inline workload::Model SmallGpt() {
+  workload::Model m = Gpt3();
+  m.name = "small";
+  m.layers = 8;
+  m.hidden = 2048;
+  m.heads = m.kv_heads = 16;
+  m.head_dim = 128;
+  m.ffn_hidden = 8192;
+  m.vocab = 51200;
+  return m;
+}
+
 // GPT-3 175B as the peers run it: TP8 PP8 DP16, 96 micro-batches.
 inline workload::Plan Gpt3Plan(int tp, int pp, int dp, std::int64_t global_batch) {
   workload::Plan plan;
