@@ -15,6 +15,7 @@ constexpr Constant kConstants[] = {
     {"kMacsPerClock[blackwell]", kFact, kMacsPerClock[3], 4096, 4096, "1/clock/SM", "dense 16-bit multiply-adds", "B200 data sheet: 2.25 PFLOP/s over 148 SMs at 1.85 GHz"},
     {"kL2BytesPerClock", kFact, kL2BytesPerClock, 64, 64, "B/clock/SM", "L2 read port of an SM", "NVIDIA A100 white paper: 5,120 B/clock in all; same port since Volta"},
     {"kExpPerClock", kFact, kExpPerClock, 16, 16, "1/clock/SM", "exponentials of the special-function units", "CUDA programming guide, arithmetic throughput table"},
+    {"kFp4PerFp8", kFact, kFp4PerFp8, 2, 2, "", "fp4 multiply-adds per fp8 multiply-add", "NVIDIA B200 and GB200 data sheets"},
 
     {"kGemmRate16[volta]", kModel, kGemmRate16[0], 0.72, 0.86, "of peak", "16-bit rate a large GEMM sustains", "cuBLAS on V100: 90 to 107 of 125 TFLOP/s"},
     {"kGemmRate16[ampere]", kModel, kGemmRate16[1], 0.80, 0.87, "of peak", "16-bit and TF32 rate a large GEMM sustains", "cuBLAS on A100: 250 to 271 of 312 TFLOP/s"},
@@ -22,6 +23,7 @@ constexpr Constant kConstants[] = {
     {"kGemmRate16[blackwell]", kModel, kGemmRate16[3], 0.68, 0.80, "of peak", "16-bit and TF32 rate a large GEMM sustains at the power limit", "cuBLAS on B200: 1,550 to 1,745 of 2,250 TFLOP/s"},
     {"kGemmRateFp8Hopper", kModel, kGemmRateFp8Hopper, 0.58, 0.75, "of peak", "fp8 rate a large GEMM sustains", "cuBLASLt on H100 SXM: 1,150 to 1,480 of 1,979 TFLOP/s"},
     {"kGemmRateFp8Blackwell", kModel, kGemmRateFp8Blackwell, 0.60, 0.78, "of peak", "fp8 rate a large GEMM sustains", "cuBLASLt on B200: 2,800 to 3,450 of 4,500 TFLOP/s"},
+    {"kGemmRateFp4", kModel, kGemmRateFp4, 0.55, 0.75, "of peak", "fp4 rate a large GEMM sustains", "cuBLASLt NVFP4 on B200: 5,400 to 6,800 of 9,000 TFLOP/s"},
     {"kGemmRateFp32", kModel, kGemmRateFp32, 0.80, 0.95, "of peak", "fp32 rate a large GEMM sustains on CUDA cores", "cuBLAS SGEMM on V100 and A100: 14 of 15.7, 18 of 19.5 TFLOP/s"},
     {"kOperandStall", kModel, kOperandStall, 0.10, 0.50, "", "part of operand delivery from L2 not hidden behind multiply-adds", "CUTLASS tile sweeps on A100: 128x128 3 %, 64x64 10 to 20 % below 256x128"},
     {"kMemoryLatency_s", kModel, kMemoryLatency_s, 0.4e-6, 0.9e-6, "s", "load to first use from HBM", "microbenchmarks: A100 about 470 ns, H100 about 600 ns"},

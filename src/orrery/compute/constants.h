@@ -23,11 +23,13 @@ using ByArch = std::array<double, kArchs>;  // Volta, Ampere, Hopper, Blackwell
 inline constexpr ByArch kMacsPerClock = {512, 1024, 2048, 4096};
 inline constexpr double kL2BytesPerClock = 64;
 inline constexpr double kExpPerClock = 16;
+inline constexpr double kFp4PerFp8 = 2;
 
 // GEMM.
 inline constexpr ByArch kGemmRate16 = {0.80, 0.85, 0.74, 0.75};
 inline constexpr double kGemmRateFp8Hopper = 0.66;
 inline constexpr double kGemmRateFp8Blackwell = 0.70;
+inline constexpr double kGemmRateFp4 = 0.65;
 inline constexpr double kGemmRateFp32 = 0.90;
 inline constexpr double kOperandStall = 0.25;
 inline constexpr double kMemoryLatency_s = 0.6e-6;

@@ -35,15 +35,18 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
 
   const double tf32 = device.tf32_flops > 0 ? device.tf32_flops : device.fp32_flops;
   const double fp8 = device.fp8_flops > 0 ? device.fp8_flops : device.fp16_flops;
-  r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops,
-                  device.fp16_flops, fp8,  device.fp32_flops};
+  const bool has_fp4 = device.arch == cluster::Arch::kBlackwell && device.fp8_flops > 0;
+  const double fp4 = has_fp4 ? kFp4PerFp8 * fp8 : fp8;
+  r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops, device.fp16_flops, fp8, fp4,
+                  device.fp32_flops};
   const double rate16 = kGemmRate16[arch];
   const double rate8 = device.fp8_flops <= 0                      ? rate16
                        : device.arch == cluster::Arch::kBlackwell ? kGemmRateFp8Blackwell
                                                                   : kGemmRateFp8Hopper;
   const double rate_tf32 = device.tf32_flops > 0 ? rate16 : kGemmRateFp32;
-  const std::array<double, kDTypes> rates = {kGemmRateFp32, rate_tf32, rate16,
-                                             rate16,        rate8,     kGemmRateFp32};
+  const std::array<double, kDTypes> rates = {kGemmRateFp32, rate_tf32, rate16,       rate16,
+                                             rate8, has_fp4 ? kGemmRateFp4 : rate8,
+                                             kGemmRateFp32};
   for (std::size_t i = 0; i < kDTypes; ++i) {
     r.gemm_flops[i] = rates[i] * r.peak_flops[i];
     r.macs_per_clock[i] = kMacsPerClock[arch] * r.peak_flops[i] / device.fp16_flops;

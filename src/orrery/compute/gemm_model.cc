@@ -19,6 +19,11 @@ constexpr Tile kTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64},
                            {64, 256},  {128, 64},  {64, 128},  {64, 64}};
 constexpr std::int64_t kLeastSplitDepth = 512;  // shallower parts would be all prologue
 
+// fp4 is packed in pairs.
+double ElementBytes(graph::DType type) {
+  return type == graph::DType::kFp4 ? 0.5 : static_cast<double>(graph::SizeOf(type));
+}
+
 std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Whether all three matrices have rows of a multiple of 16 bytes.
@@ -61,7 +66,7 @@ double ComputeTime(const Gemm& g, const DeviceRates& d, const Shape& s, Tile til
 
 // Bytes from HBM when tiles run wave by wave in square super-tiles.
 double Traffic(const Gemm& g, const DeviceRates& d, Tile tile, double tiles, double c_bytes) {
-  const double e = static_cast<double>(graph::SizeOf(g.dtype));
+  const double e = ElementBytes(g.dtype);
   const double m = static_cast<double>(g.m), n = static_cast<double>(g.n);
   const double k = static_cast<double>(g.k), batch = static_cast<double>(g.batch);
   const double once = (m * k + k * n) * e;  // of one matrix of the batch
@@ -85,7 +90,7 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   const std::size_t type = static_cast<std::size_t>(g.dtype);
   Shape s;
   s.flops_per_sm = d.gemm_flops[type] / d.sms * (Aligned(g) ? 1.0 : kMisalignedRate);
-  s.stall = kOperandStall * static_cast<double>(graph::SizeOf(g.dtype)) * d.macs_per_clock[type] /
+  s.stall = kOperandStall * ElementBytes(g.dtype) * d.macs_per_clock[type] /
             kL2BytesPerClock;
   s.reference = 1 + s.stall * (256.0 + 128.0) / (256.0 * 128.0);
   s.l2_Bps_per_sm = kL2BytesPerClock * d.clock_Hz;

@@ -31,7 +31,7 @@ constexpr int Count(PeerSlot) { return static_cast<int>(kPeerSlots); }
 constexpr int Count(MemoryKind) { return static_cast<int>(MemoryKind::kCount); }
 constexpr int Count(Lifetime) { return 3; }
 constexpr int Count(OpKind) { return 7; }
-constexpr int Count(DType) { return 6; }
+constexpr int Count(DType) { return 7; }
 constexpr int Count(Pass) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
 constexpr int Count(AttentionKernel) { return 3; }

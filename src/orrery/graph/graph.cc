@@ -40,6 +40,8 @@ std::string_view Name(PeerSlot slot) {
   switch (slot) {
     case PeerSlot::kPrevious: return "previous";
     case PeerSlot::kNext: return "next";
+    case PeerSlot::kCpPrevious: return "cp_previous";
+    case PeerSlot::kCpNext: return "cp_next";
     case PeerSlot::kCount: break;
   }
   return "?";

@@ -11,6 +11,7 @@ std::string_view Name(DType type) {
     case DType::kBf16: return "bf16";
     case DType::kFp16: return "fp16";
     case DType::kFp8: return "fp8";
+    case DType::kFp4: return "fp4";
     case DType::kInt64: return "int64";
   }
   return "?";

@@ -10,7 +10,7 @@
 
 namespace orrery::graph {
 
-enum class DType : std::uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8, kInt64 };
+enum class DType : std::uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8, kFp4, kInt64 };
 enum class Pass : std::uint8_t { kForward, kBackward, kOptimizer };
 
 constexpr std::int64_t SizeOf(DType type) {
@@ -19,7 +19,8 @@ constexpr std::int64_t SizeOf(DType type) {
     case DType::kTf32: return 4;
     case DType::kBf16:
     case DType::kFp16: return 2;
-    case DType::kFp8: return 1;
+    case DType::kFp8:
+    case DType::kFp4: return 1;  // fp4 is packed in pairs: kernels count half
     case DType::kInt64: return 8;
   }
   return 0;

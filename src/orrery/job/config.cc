@@ -128,7 +128,7 @@ Json ParallelJson(const Workload& w) {
                {"pp", plan.pp},
                {"vpp", plan.vpp},
                {"dp", plan.dp},
-               {"cp", 1},
+               {"cp", plan.cp},
                {"ep", 1},
                {"sequence_parallel", plan.sequence_parallel}};
   const Result<std::vector<int>> layers = workload::LayersPerChunk(w.model, plan);
@@ -142,7 +142,12 @@ Json ParallelJson(const Workload& w) {
 
 Json FrameworkJson(const Plan& plan) {
   Json json = {{"attention", NameOf(kAttentions, plan.attention)}};
-  for (const PlanFlag& flag : kPlanFlags) json[std::string(flag.key)] = plan.*flag.member;
+  for (const PlanFlag& flag : kPlanFlags) {
+    if (flag.matters(plan)) json[std::string(flag.key)] = plan.*flag.member;
+  }
+  if (plan.cp > 1) json["cp_exchange"] = NameOf(kCpExchanges, plan.cp_exchange);
+  const std::string_view recipe = NameOf(kFp8Recipes, plan.low_precision);
+  if (recipe != "?") json["fp8_recipe"] = recipe;
   json["bucket_elements"] = plan.bucket_elements;
   return json;
 }
@@ -156,7 +161,7 @@ void AddWorkload(const Workload& w, Json* json) {
   out["training"] = {{"global_batch", plan.global_batch},
                      {"micro_batch", plan.micro_batch},
                      {"seq_len", plan.seq_len},
-                     {"precision", NameOf(kPrecisions, plan.precision)},
+                     {"precision", PrecisionName(plan)},
                      {"recompute", NameOf(kRecomputes, plan.recompute)},
                      {"optimizer", w.optimizer},
                      {"sharding", NameOf(kShardings, plan.sharding)}};

@@ -19,12 +19,13 @@ std::string DescribeWorkload(const Workload& workload) {
   std::string text = fmt::format("{} ({:.1f}B parameters), TP{} PP{} DP{}", workload.model.name,
                                  static_cast<double>(workload.model.parameters()) * 1e-9, plan.tp,
                                  plan.pp, plan.dp);
+  if (plan.cp > 1) text += fmt::format(" CP{}", plan.cp);
   if (plan.vpp > 1) text += fmt::format(" VPP{}", plan.vpp);
   if (plan.sequence_parallel) text += " SP";
   text += fmt::format(", {}, batch {} × {} tokens, micro-batch {}, {}",
                       workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name,
                       HumanCount(plan.global_batch), HumanCount(plan.seq_len), plan.micro_batch,
-                      NameOf(kPrecisions, plan.precision));
+                      PrecisionName(plan));
   if (plan.recompute != workload::Recompute::kNone) {
     text += fmt::format(", recompute {}", NameOf(kRecomputes, plan.recompute));
   }
@@ -56,11 +57,11 @@ std::string MachineText(const Job& job) {
   text += fmt::format("{} {} {} {} {} {} {} {} {} {} {}|", d.name, d.table,
                       static_cast<int>(d.arch), d.sms, d.fp32_flops, d.tf32_flops, d.fp16_flops,
                       d.fp8_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes);
-  for (const auto& [name, value] : job.nccl) text += fmt::format("{}={}|", name, value);
   text += fmt::format("{}|", cluster::HashOf(s.topology));
   for (const LinkPerturbation& p : job.links) {
     text += fmt::format("{} {} {} {}|", p.link, p.bandwidth, p.from, p.until);
   }
+  for (const auto& [name, value] : job.nccl) text += fmt::format("{}={}|", name, value);
   return text;
 }
 

@@ -8,6 +8,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/workload/host_work.h"
 
 namespace orrery::job {
 namespace {
@@ -29,6 +30,7 @@ void Megatron2024(Plan* plan) {
   plan->recompute_flash = true;
   plan->scatter_gather_p2p = false;
   plan->batch_p2p_sync = false;
+  plan->host = workload::kHostCore;
 }
 
 // Megatron-LM of "Reducing Activation Recomputation" (Korthikanti et al. 2022): sequence
@@ -45,12 +47,34 @@ void Megatron2022(Plan* plan) {
   plan->recompute_flash = false;
   plan->scatter_gather_p2p = true;
   plan->batch_p2p_sync = true;
+  plan->host = workload::kHost2021;
 }
 
 // Megatron-LM of "Efficient Large-Scale Language Model Training" (Narayanan et al. 2021): as 2022.
 void Megatron2021(Plan* plan) { Megatron2022(plan); }
 
-constexpr std::array<Framework, 3> kFrameworks = {{
+// FSDP2 (fully_shard) as torchtitan runs it: parameters gathered in bf16, gradients reduced in fp32,
+// layers kept as separate tensors, prefetched one ahead.
+void Fsdp2(Plan* plan) {
+  Megatron2024(plan);
+  plan->prefetch = true;
+  plan->flat_parameters = false;
+  plan->host = workload::kHostFsdp;
+}
+
+// FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer.
+void Fsdp1(Plan* plan) {
+  Fsdp2(plan);
+  plan->flat_parameters = true;
+}
+
+// DeepSpeed's ZeRO-3 with overlap_comm and prefetch on; 16-bit reduction.
+void DeepSpeed(Plan* plan) {
+  Fsdp1(plan);
+  plan->grad_reduce_fp32 = false;
+}
+
+constexpr std::array<Framework, 6> kFrameworks = {{
     {"megatron@2024.09",
      "Megatron Core 0.9: flash attention, gradient reduction and parameter gathering overlapped",
      Megatron2024},
@@ -60,16 +84,23 @@ constexpr std::array<Framework, 3> kFrameworks = {{
      "Megatron-LM of Narayanan et al. 2021: unfused attention, nothing overlapped, scatter-gather "
      "between stages",
      Megatron2021},
+    {"fsdp@torch2.6",
+     "PyTorch FSDP2 (fully_shard): layers gathered one ahead, reduced in fp32; set sharding: zero3",
+     Fsdp2},
+    {"fsdp@torch1.13",
+     "PyTorch FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer", Fsdp1},
+    {"deepspeed@2023", "DeepSpeed ZeRO with overlapped communication and 16-bit reduction",
+     DeepSpeed},
 }};
 
-constexpr std::array<std::string_view, 4> kPlanned = {"fsdp", "deepspeed", "ddp", "nemo"};
+constexpr std::array<std::string_view, 2> kPlanned = {"ddp", "nemo"};
 
 }  // namespace
 
 std::span<const Framework> Frameworks() { return kFrameworks; }
 
 Result<const Framework*> FindFramework(std::string_view name) {
-  std::vector<std::string_view> valid = {"megatron"};
+  std::vector<std::string_view> valid = {"megatron", "fsdp", "deepspeed"};
   for (const Framework& framework : kFrameworks) {
     const std::string_view bare = framework.name.substr(0, framework.name.find('@'));
     if (name == framework.name || name == bare) return &framework;

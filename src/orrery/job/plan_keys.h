@@ -18,16 +18,31 @@ inline constexpr std::array<Named<workload::Precision>, 3> kPrecisions = {
     {{"bf16", workload::Precision::kBf16},
      {"fp16", workload::Precision::kFp16},
      {"fp32", workload::Precision::kFp32}}};
+// Precisions of linear layers beside bf16; fp8 is split by recipe.
+inline constexpr std::array<Named<workload::LowPrecision>, 2> kLowPrecisions = {
+    {{"mxfp8", workload::LowPrecision::kMxfp8}, {"nvfp4", workload::LowPrecision::kNvfp4}}};
+inline constexpr std::array<Named<workload::LowPrecision>, 3> kFp8Recipes = {
+    {{"delayed", workload::LowPrecision::kDelayed},
+     {"current", workload::LowPrecision::kCurrent},
+     {"blockwise", workload::LowPrecision::kBlockwise}}};
+inline constexpr std::array<Named<workload::CpExchange>, 3> kCpExchanges = {
+    {{"ring", workload::CpExchange::kRing},
+     {"all-gather", workload::CpExchange::kAllGather},
+     {"all-to-all", workload::CpExchange::kAllToAll}}};
 inline constexpr std::array<Named<workload::Recompute>, 3> kRecomputes = {
     {{"none", workload::Recompute::kNone},
      {"selective", workload::Recompute::kSelective},
      {"full", workload::Recompute::kFull}}};
-inline constexpr std::array<Named<workload::Sharding>, 2> kShardings = {
-    {{"none", workload::Sharding::kNone}, {"zero1", workload::Sharding::kZero1}}};
-inline constexpr std::array<Named<workload::AttentionBackend>, 3> kAttentions = {
+inline constexpr std::array<Named<workload::Sharding>, 4> kShardings = {
+    {{"none", workload::Sharding::kNone},
+     {"zero1", workload::Sharding::kZero1},
+     {"zero2", workload::Sharding::kZero2},
+     {"zero3", workload::Sharding::kZero3}}};
+inline constexpr std::array<Named<workload::AttentionBackend>, 4> kAttentions = {
     {{"unfused", workload::AttentionBackend::kUnfused},
      {"flash2", workload::AttentionBackend::kFlash2},
-     {"flash3", workload::AttentionBackend::kFlash3}}};
+     {"flash3", workload::AttentionBackend::kFlash3},
+     {"cudnn", workload::AttentionBackend::kCudnn}}};
 
 // REQUIRES: the option table let only these names pass.
 template <class E, std::size_t N>
@@ -46,11 +61,28 @@ std::string_view NameOf(const std::array<Named<E>, N>& names, E value) {
   return "?";
 }
 
+// Precision as a job file says it: that of the linear layers.
+inline std::string_view PrecisionName(const workload::Plan& plan) {
+  if (plan.low_precision == workload::LowPrecision::kNone) return NameOf(kPrecisions, plan.precision);
+  const std::string_view name = NameOf(kLowPrecisions, plan.low_precision);
+  return name == "?" ? "fp8" : name;
+}
+
+// When a switch changes anything: what `assumed` and the configuration leave out otherwise.
+inline bool Always(const workload::Plan&) { return true; }
+inline bool WhenSharded(const workload::Plan& plan) {
+  return plan.sharding >= workload::Sharding::kZero2;
+}
+inline bool WhenLowPrecision(const workload::Plan& plan) {
+  return plan.low_precision != workload::LowPrecision::kNone;
+}
+
 struct PlanFlag {
   std::string_view key;
   bool workload::Plan::*member;
+  bool (*matters)(const workload::Plan&) = Always;
 };
-inline constexpr std::array<PlanFlag, 13> kPlanFlags = {
+inline constexpr std::array<PlanFlag, 16> kPlanFlags = {
     {{"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
      {"overlap_param_gather", &workload::Plan::overlap_param_gather},
      {"overlap_p2p", &workload::Plan::overlap_p2p},
@@ -63,6 +95,9 @@ inline constexpr std::array<PlanFlag, 13> kPlanFlags = {
      {"recompute_flash", &workload::Plan::recompute_flash},
      {"scatter_gather_p2p", &workload::Plan::scatter_gather_p2p},
      {"batch_p2p_sync", &workload::Plan::batch_p2p_sync},
+     {"low_precision_gather", &workload::Plan::low_precision_gather, WhenLowPrecision},
+     {"prefetch", &workload::Plan::prefetch, WhenSharded},
+     {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
      {"log_every_step", &workload::Plan::log_every_step}}};
 
 // Keys at the top of a job file that have a section of their own.

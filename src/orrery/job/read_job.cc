@@ -188,7 +188,8 @@ Status SizeCluster(const Source& source, const Section& top, Job* job) {
     const std::string sum =
         job->workloads.size() > 1
             ? fmt::format("the {} jobs need", job->workloads.size())
-            : fmt::format("the plan needs tp {} · pp {} · dp {} =", plan.tp, plan.pp, plan.dp);
+            : fmt::format("the plan needs tp {} · pp {} · dp {}{} =", plan.tp, plan.pp, plan.dp,
+                          plan.cp > 1 ? fmt::format(" · cp {}", plan.cp) : "");
     return InvalidInput(
         "{}: {} {} GPUs, but {} with {} each {} {}; use nodes: {} or a smaller plan",
         top.Where("nodes"), sum, HumanCount(ranks), Counted(job->cluster.nodes, "node"), per_node,

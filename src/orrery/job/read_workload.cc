@@ -51,7 +51,8 @@ Status ReadParallel(const Source& source, const Sections& sections, std::optiona
   if (parallel.Has("microbatch_group")) {
     plan->microbatch_group = static_cast<int>(parallel.Integer("microbatch_group"));
   }
-  for (const auto& [key, what] : {std::pair{"cp", "context"}, std::pair{"ep", "expert"}}) {
+  plan->cp = static_cast<int>(parallel.Integer("cp"));
+  for (const auto& [key, what] : {std::pair{"ep", "expert"}}) {
     if (parallel.Integer(key) == 1) continue;
     return InvalidInput("{}: {} parallelism is not built yet; use 1", parallel.Where(key), what);
   }
@@ -64,15 +65,15 @@ Status ReadParallel(const Source& source, const Sections& sections, std::optiona
     plan->dp = static_cast<int>(parallel.Integer("dp"));
     return {};
   }
-  const std::int64_t replica = std::int64_t{plan->tp} * plan->pp;
+  const std::int64_t replica = std::int64_t{plan->tp} * plan->pp * plan->cp;
   if (gpus) {
     const auto offered = static_cast<std::int64_t>(*gpus);
     if (offered < replica || offered % replica != 0) {
       return InvalidInput(
           "{}: parallel.dp is missing and does not follow: {} GPUs are no multiple of tp {} · pp "
-          "{} "
-          "= {}; give dp or change nodes",
-          source.name(), offered, plan->tp, plan->pp, replica);
+          "{}{} = {}; give dp or change nodes",
+          source.name(), offered, plan->tp, plan->pp,
+          plan->cp > 1 ? fmt::format(" · cp {}", plan->cp) : "", replica);
     }
     plan->dp = static_cast<int>(offered / replica);
   }
@@ -82,11 +83,18 @@ Status ReadParallel(const Source& source, const Sections& sections, std::optiona
   return {};
 }
 
-void ReadTraining(const Section& training, Plan* plan) {
+void ReadTraining(const Section& training, const Section& framework, Plan* plan) {
   plan->global_batch = training.Integer("global_batch");
   plan->micro_batch = training.Integer("micro_batch");
   plan->seq_len = training.Integer("seq_len");
-  plan->precision = Choose(kPrecisions, training.Text("precision"));
+  const std::string precision = training.Text("precision");
+  if (precision == "fp8") {
+    plan->low_precision = Choose(kFp8Recipes, framework.Text("fp8_recipe"));
+  } else if (precision == "mxfp8" || precision == "nvfp4") {
+    plan->low_precision = Choose(kLowPrecisions, precision);
+  } else {
+    plan->precision = Choose(kPrecisions, precision);
+  }
   plan->recompute = Choose(kRecomputes, training.Text("recompute"));
   plan->sharding = Choose(kShardings, training.Text("sharding"));
 }
@@ -106,6 +114,7 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
     defaults.push_back(fmt::format("attention {}", NameOf(kAttentions, plan->attention)));
   }
   for (const PlanFlag& flag : kPlanFlags) {
+    if (!section.Has(flag.key) && !flag.matters(*plan)) continue;
     if (section.Has(flag.key)) {
       plan->*flag.member = section.Bool(flag.key);
     } else if (plan->*flag.member) {
@@ -113,6 +122,10 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
     } else {
       defaults.push_back(fmt::format("no {}", flag.key));
     }
+  }
+  if (section.Has("cp_exchange") || plan->cp > 1) {
+    plan->cp_exchange = Choose(kCpExchanges, section.Text("cp_exchange"));
+    if (!section.Has("cp_exchange")) defaults.emplace_back("cp_exchange ring");
   }
   if (section.Has("bucket_elements")) plan->bucket_elements = section.Integer("bucket_elements");
   if (defaults.empty()) return;
@@ -198,7 +211,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   workload.optimizer = sections.training.Text("optimizer");
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
-  ReadTraining(sections.training, &plan);
+  ReadTraining(sections.training, sections.framework, &plan);
   ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos, &plan,
                 assumed);
   ORRERY_RETURN_IF_ERROR(ReadSchedule(sections, &plan, assumed));

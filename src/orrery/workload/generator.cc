@@ -6,6 +6,7 @@
 #include "orrery/workload/generators/block_source.h"
 #include "orrery/workload/generators/program_writer.h"
 #include "orrery/workload/generators/schedules.h"
+#include "orrery/workload/generators/sharded_program.h"
 
 namespace orrery::workload {
 
@@ -26,14 +27,16 @@ namespace {
 // Blocks kept between plans: some 200 MB at most.
 constexpr std::size_t kMostBlocks = 50'000;
 
-// Ranks and groups of one job; tp fastest, then dp, then pp.
+// Ranks and groups of one job; tp fastest, then cp, then dp, then pp. Ranks that differ in cp and dp
+// only hold the same parameters: the gradient group spans both, and a "replica" below is one of them.
 class Layout {
  public:
   Layout(const JobContext& job, graph::Graph* graph)
       : job_(job),
         plan_(*job.plan),
         tp_(static_cast<std::size_t>(plan_.tp)),
-        dp_(static_cast<std::size_t>(plan_.dp)),
+        dp_(static_cast<std::size_t>(plan_.replicas())),
+        cp_(static_cast<std::size_t>(plan_.cp)),
         pp_(static_cast<std::size_t>(plan_.pp)),
         base_(graph->bindings.size()),
         graph_(graph) {}
@@ -47,6 +50,10 @@ class Layout {
     first_[kDp] = graph_->groups.size();
     for (std::size_t p = 0; dp_ > 1 && p < pp_; ++p) {
       for (std::size_t t = 0; t < tp_; ++t) Add(GroupSlot::kDp, p * tp_ * dp_ + t, tp_, dp_);
+    }
+    first_[kCp] = graph_->groups.size();
+    for (std::size_t r = 0; cp_ > 1 && r < dp_ * pp_; r += cp_) {
+      for (std::size_t t = 0; t < tp_; ++t) Add(GroupSlot::kCp, r * tp_ + t, tp_, cp_);
     }
     first_[kEmbedding] = graph_->groups.size();
     for (std::size_t i = 0; job_.ties_across_stages() && i < tp_ * dp_; ++i) {
@@ -81,6 +88,14 @@ class Layout {
         }
         for (std::size_t t = 0; t < tp_; ++t) {
           if (dp_ > 1) Slot(&b, GroupSlot::kDp) = GroupId(first_[kDp] + p * tp_ + t);
+          if (cp_ > 1) {
+            const std::size_t first = d - d % cp_;
+            Slot(&b, GroupSlot::kCp) = GroupId(first_[kCp] + (p * dp_ + d) / cp_ * tp_ + t);
+            b.peers[static_cast<std::size_t>(PeerSlot::kCpPrevious)] =
+                Rank(t, first + (d + cp_ - 1 - first) % cp_, p);
+            b.peers[static_cast<std::size_t>(PeerSlot::kCpNext)] =
+                Rank(t, first + (d + 1 - first) % cp_, p);
+          }
           if (job_.ties_across_stages() && (p == 0 || p + 1 == pp_)) {
             Slot(&b, GroupSlot::kEmbedding) = GroupId(first_[kEmbedding] + d * tp_ + t);
           }
@@ -99,7 +114,7 @@ class Layout {
   }
 
  private:
-  enum Kind : std::size_t { kTp, kDp, kEmbedding, kModel, kKinds };
+  enum Kind : std::size_t { kTp, kDp, kCp, kEmbedding, kModel, kKinds };
 
   RankId Rank(std::size_t t, std::size_t d, std::size_t p) const {
     return RankId(base_ + t + tp_ * (d + dp_ * p));
@@ -115,7 +130,7 @@ class Layout {
 
   const JobContext& job_;
   const Plan& plan_;
-  std::size_t tp_, dp_, pp_, base_;
+  std::size_t tp_, dp_, cp_, pp_, base_;
   graph::Graph* graph_;
   std::array<std::size_t, kKinds> first_{};
   std::vector<RankId> members_;
@@ -132,8 +147,8 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   const Shape shape = MakeShape(model, plan);
   BlockSource blocks(&cache_->blocks, shape, graph);
   if (graph->blocks.empty()) graph->blocks.reserve(64);
-  // ZeRO-1 shards gradients over dp, so that their norm is a sum over all ranks.
-  const int norm_group = plan.sharding == Sharding::kZero1 ? plan.ranks() : plan.tp * plan.pp;
+  // ZeRO shards gradients over dp, so that their norm is a sum over all ranks.
+  const int norm_group = plan.sharding == Sharding::kNone ? plan.tp * plan.pp : plan.ranks();
   const JobContext job{.model = &model,
                        .plan = &plan,
                        .shape = &shape,
@@ -145,6 +160,10 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   for (int stage = 0; stage < plan.pp; ++stage) {
     graph::Program& program = graph->programs.emplace_back();
     program.name = fmt::format("stage {}", stage);
+    if (plan.sharding >= Sharding::kZero2) {
+      WriteShardedProgram(job, &program);
+      continue;
+    }
     ProgramWriter writer(job, stage, &program);
     writer.Begin();
     WriteSchedule(plan.schedule, &writer);

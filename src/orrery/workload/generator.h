@@ -24,7 +24,7 @@ class Generator {
   ~Generator();
 
   // Appends one job to `graph`: blocks, programs (one per pipeline stage), groups, bindings. Rank
-  // order is Megatron's: tp fastest, then dp, then pp. Logical rank r of the job becomes
+  // order is Megatron's: tp fastest, then cp, then dp, then pp. Logical rank r of the job becomes
   // RankId(first + r).
   Status AddJob(const Model& model, const Plan& plan, const std::string& job_name,
                 graph::Graph* graph);

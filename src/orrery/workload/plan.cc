@@ -43,6 +43,7 @@ Status CheckBounds(const Plan& plan) {
       {"parallel.pp", plan.pp, 1, 4096},
       {"parallel.vpp", plan.vpp, 1, 1024},
       {"parallel.dp", plan.dp, 1, 1 << 20},
+      {"parallel.cp", plan.cp, 1, 127},  // 2 · cp group calls in a block
       {"parallel.microbatch_group", plan.microbatch_group, 0, 1 << 20},
       {"training.global_batch", plan.global_batch, 1, std::int64_t{1} << 31},
       {"training.micro_batch", plan.micro_batch, 1, 1 << 16},
@@ -55,10 +56,12 @@ Status CheckBounds(const Plan& plan) {
     }
   }
   constexpr std::int64_t kMostRanks = 1 << 22;
-  const std::int64_t ranks = std::int64_t{plan.tp} * plan.pp * plan.dp;
+  const double ranks = static_cast<double>(std::int64_t{plan.tp} * plan.pp * plan.dp) * plan.cp;
   if (ranks > kMostRanks) {
-    return InvalidInput("parallel: tp {} · pp {} · dp {} = {} GPUs is beyond {}; make one smaller",
-                        plan.tp, plan.pp, plan.dp, ranks, kMostRanks);
+    return InvalidInput(
+        "parallel: tp {} · pp {} · dp {}{} = {} GPUs is beyond {}; make one smaller", plan.tp,
+        plan.pp, plan.dp, plan.cp > 1 ? fmt::format(" · cp {}", plan.cp) : "",
+        static_cast<std::int64_t>(ranks), kMostRanks);
   }
   return {};
 }
@@ -175,6 +178,68 @@ Status CheckKernels(const Model& model, const Plan& plan) {
   return {};
 }
 
+Status CheckContextParallel(const Model& model, const Plan& plan) {
+  if (plan.cp == 1) return {};
+  if (plan.seq_len % (2 * plan.cp) != 0) {
+    return InvalidInput(
+        "training.seq_len: {} is not a multiple of 2 · cp = {}; every rank takes one part from "
+        "either end so that the causal mask leaves all the same work: use {}",
+        plan.seq_len, 2 * plan.cp, NearestMultiples(2 * plan.cp, plan.seq_len));
+  }
+  if (plan.sequence_parallel && plan.tp > 1 && plan.seq_len / plan.cp % plan.tp != 0) {
+    return InvalidInput(
+        "training.seq_len: {} / cp {} is not a multiple of tp ({}), which sequence parallelism "
+        "needs; use {} or turn parallel.sequence_parallel off",
+        plan.seq_len, plan.cp, plan.tp,
+        NearestMultiples(std::int64_t{2} * plan.cp * plan.tp, plan.seq_len));
+  }
+  if (plan.attention == AttentionBackend::kUnfused) {
+    return InvalidInput(
+        "parallel.cp: {} ranks share a sequence, which unfused attention cannot; set "
+        "framework_options.attention: flash2 or cp: 1",
+        plan.cp);
+  }
+  const std::int64_t heads = model.kv_heads / plan.tp;
+  if (plan.cp_exchange == CpExchange::kAllToAll && heads % plan.cp != 0) {
+    return InvalidInput(
+        "parallel.cp: {} does not divide the {} key and value heads of a rank ({} / tp {}), which "
+        "the all-to-all exchange deals out; use cp {} or parallel.cp_exchange: ring",
+        plan.cp, heads, model.kv_heads, plan.tp, NearestDivisors(heads, plan.cp));
+  }
+  return {};
+}
+
+Status CheckSharding(const Plan& plan) {
+  if (plan.sharding < Sharding::kZero2) return {};
+  const std::string_view name = plan.sharding == Sharding::kZero2 ? "zero2" : "zero3";
+  if (plan.pp > 1) {
+    return InvalidInput(
+        "training.sharding: {} gathers parameters for every micro-batch, which is not built with "
+        "pipeline stages (pp {}); use pp: 1 or zero1",
+        name, plan.pp);
+  }
+  if (plan.replicas() == 1) {
+    return InvalidInput(
+        "training.sharding: {} needs at least 2 data-parallel ranks to shard over, not 1; use none",
+        name);
+  }
+  return {};
+}
+
+Status CheckLowPrecision(const Plan& plan) {
+  if (plan.low_precision == LowPrecision::kNone) {
+    if (!plan.low_precision_gather) return {};
+    return InvalidInput(
+        "framework_options.low_precision_gather: parameters in {} have no lower precision to be "
+        "gathered in; set training.precision: fp8 or turn it off",
+        plan.precision == Precision::kFp32 ? "fp32" : "16 bits");
+  }
+  if (plan.precision == Precision::kBf16) return {};
+  return InvalidInput(
+      "training.precision: fp8, mxfp8 and nvfp4 recipes keep bf16 beside them, not fp16 or fp32; "
+      "use bf16");
+}
+
 // Up to two legal lists near an uneven division: the spare layers in the middle, then in front.
 std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
   const std::int64_t base = layers / chunks;
@@ -252,6 +317,9 @@ Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckBatch(plan));
   ORRERY_RETURN_IF_ERROR(CheckInterleaving(plan));
   ORRERY_RETURN_IF_ERROR(CheckKernels(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckContextParallel(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckSharding(plan));
+  ORRERY_RETURN_IF_ERROR(CheckLowPrecision(plan));
   return LayersPerChunk(model, plan).status();
 }
 

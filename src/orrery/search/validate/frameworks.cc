@@ -12,16 +12,18 @@ namespace {
 using workload::Recompute;
 using workload::Sharding;
 
-constexpr std::string_view kGathersLayers =
-    "parameters sharded and gathered layer by layer are not modelled yet";
-constexpr std::string_view kCompiled = "XLA's fused kernels and its own schedule are not modelled";
+using workload::LowPrecision;
 
 // 2020 and 2021: DDP after the backward pass, fp16 gradients reduced as they are, unfused
 // attention.
-constexpr FrameworkDefaults kMegatron2020 = {};
-constexpr FrameworkDefaults kMegatronJanuary2021 = {.overlap_p2p = false, .batch_p2p_sync = true};
+constexpr FrameworkDefaults kMegatron2020 = {.host = workload::kHost2021};
+constexpr FrameworkDefaults kMegatronJanuary2021 = {
+    .overlap_p2p = false, .batch_p2p_sync = true, .host = workload::kHost2021};
 constexpr FrameworkDefaults kMegatron2021 = {
-    .overlap_p2p = false, .scatter_gather_p2p = true, .batch_p2p_sync = true};
+    .overlap_p2p = false,
+    .scatter_gather_p2p = true,
+    .batch_p2p_sync = true,
+    .host = workload::kHost2021};
 
 // Megatron Core with Transformer Engine; overlaps are flags that are off unless given.
 constexpr FrameworkDefaults kMegatronCore = {
@@ -45,7 +47,8 @@ constexpr FrameworkDefaults kNemo = {.attention = AttentionDefault::kLibrary,
                                      .grad_reduce_fp32 = false,
                                      .gpt_dropout = 0,
                                      .recompute_flash = true,
-                                     .align_stages = true};
+                                     .align_stages = true,
+                                     .low_precision_gather = true};
 constexpr FrameworkDefaults kMegatronBridge = {
     .attention = AttentionDefault::kLibrary,
     .sequence_parallel = SequenceParallelDefault::kWithTp,
@@ -53,13 +56,17 @@ constexpr FrameworkDefaults kMegatronBridge = {
     .dp_overlap = true,
     .gpt_dropout = 0,
     .recompute_flash = true,
-    .align_stages = true};
+    .align_stages = true,
+    .fp8_recipe = LowPrecision::kCurrent,
+    .low_precision_gather = true,
+    .flat_parameters = false};
 
 // DeepSpeed's engine reduces after the last backward in buckets of 5·10^8 elements; its BF16
 // optimizer keeps and reduces fp32 gradients, its fp16 path reduces fp16. Its pipeline module
 // balances layers that the stages do not divide.
 constexpr FrameworkDefaults kMegatronDeepSpeed = {.uneven_stages = true,
-                                                  .bucket_elements = 500'000'000};
+                                                  .bucket_elements = 500'000'000,
+                                                  .host = workload::kHost2021};
 
 // Hybrid ZeRO with overlapped gradient reduction and parameter broadcast, flash attention.
 constexpr FrameworkDefaults kInternEvo = {.attention = AttentionDefault::kFlash2,
@@ -69,7 +76,38 @@ constexpr FrameworkDefaults kInternEvo = {.attention = AttentionDefault::kFlash2
                                           .gpt_dropout = 0,
                                           .uneven_stages = true};
 
-constexpr std::array<FrameworkRule, 15> kRules = {{
+// FSDP1 as Composer wraps it, one unit a block, BACKWARD_PRE; FSDP2 as torchtitan does.
+constexpr FrameworkDefaults kFsdp1 = {.attention = AttentionDefault::kFlash2,
+                                      .sharding = Sharding::kZero3,
+                                      .dp_overlap = true,
+                                      .gpt_dropout = 0,
+                                      .host = workload::kHostFsdp};
+constexpr FrameworkDefaults kFsdp2 = {.attention = AttentionDefault::kFlash2,
+                                      .sharding = Sharding::kZero3,
+                                      .dp_overlap = true,
+                                      .gpt_dropout = 0,
+                                      .host = workload::kHostFsdp,
+                                      .fp8_recipe = LowPrecision::kCurrent,
+                                      .flat_parameters = false};
+constexpr FrameworkDefaults kDeepSpeed = {.attention = AttentionDefault::kFlash2,
+                                          .sharding = Sharding::kZero3,
+                                          .dp_overlap = true,
+                                          .grad_reduce_fp32 = false,
+                                          .gpt_dropout = 0.1,
+                                          .host = workload::kHostFsdp};
+// MaxText and Paxml: compiled, so no Python per layer; remat of whole layers, gradients reduced in
+// the compute type, gathers moved ahead by XLA's latency-hiding scheduler.
+constexpr FrameworkDefaults kJax = {.attention = AttentionDefault::kLibrary,
+                                    .recompute = Recompute::kFull,
+                                    .sharding = Sharding::kZero3,
+                                    .dp_overlap = true,
+                                    .grad_reduce_fp32 = false,
+                                    .gpt_dropout = 0,
+                                    .host = {},
+                                    .flat_parameters = false};
+
+constexpr std::array<FrameworkRule, 16> kRules = {{
+    {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "", kMegatronBridge},
     {"Megatron-LM 2020", "megatron", "", "2020", "", kMegatron2020},
     {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "", kMegatronJanuary2021},
     {"Megatron-LM 2021", "megatron", "", "PTD-P", "", kMegatron2021},
@@ -80,10 +118,10 @@ constexpr std::array<FrameworkRule, 15> kRules = {{
     {"Megatron Bridge", "nemo", "Megatron-Bridge", "", "", kMegatronBridge},
     {"NeMo", "nemo", "", "", "", kNemo},
     {"InternEvo", "other", "InternEvo", "", "", kInternEvo},
-    {"FSDP", "fsdp1", "", "", kGathersLayers, {}},
-    {"FSDP2", "fsdp2", "", "", kGathersLayers, {}},
-    {"DeepSpeed", "deepspeed", "", "", kGathersLayers, {}},
-    {"JAX", "jax-fsdp", "", "", kCompiled, {}},
+    {"FSDP1", "fsdp1", "", "", "", kFsdp1},
+    {"FSDP2", "fsdp2", "", "", "", kFsdp2},
+    {"DeepSpeed", "deepspeed", "", "", "", kDeepSpeed},
+    {"JAX", "jax-fsdp", "", "", "", kJax},
     {"PyTorch DDP", "ddp", "", "", "DistributedDataParallel's buckets are not modelled yet", {}},
 }};
 

@@ -11,12 +11,13 @@
 #include <string_view>
 
 #include "orrery/search/validate/configuration.h"
+#include "orrery/workload/host_work.h"
 #include "orrery/workload/plan.h"
 
 namespace orrery::search {
 
 // kLibrary: Transformer Engine's choice on the device, cuDNN's fused attention on Hopper and later
-// (priced as flash 3) and flash attention 2 before.
+// and flash attention 2 before.
 enum class AttentionDefault : std::uint8_t { kUnfused, kFlash2, kLibrary };
 enum class SequenceParallelDefault : std::uint8_t { kOff, kWithTp };
 
@@ -36,6 +37,10 @@ struct FrameworkDefaults {
   bool align_stages = false;     // stages launch their DP communication together
   bool uneven_stages = false;    // layers that pp does not divide are spread, not refused
   std::int64_t bucket_elements = 40'000'000;
+  workload::HostWork host = workload::kHostCore;
+  workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;
+  bool low_precision_gather = false;  // of fp8 and mxfp8 parameters over data-parallel ranks
+  bool flat_parameters = true;        // ZeRO-2 and -3
 };
 
 struct FrameworkRule {

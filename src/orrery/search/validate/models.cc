@@ -67,6 +67,11 @@ constexpr std::array kArchitectures = {
     Like(kLlama, "Llama 3", "llama3", 128256),
     kLlama,
     [] {
+      Architecture a = Like(kGpt, "MPT", "mpt", 50368);
+      a.dropout = false;
+      return a;
+    }(),
+    [] {
       Architecture a = Like(kLlama, "InternLM", "internlm", 103168);
       a.attention_bias = true;
       return a;

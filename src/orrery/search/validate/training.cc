@@ -28,9 +28,8 @@ struct ScopeRule {
 constexpr std::array kScope = {
     ScopeRule{"arch", "dense", "expert layers are not modelled yet"},
     ScopeRule{"layer_kind", "dense-attn", "only plain attention layers are modelled"},
-    ScopeRule{"compute_dtype", "bf16|fp16|fp32", "8- and 4-bit training is not modelled yet"},
-    ScopeRule{"sharding", "none|zero1", "sharded gradients or parameters are not modelled yet"},
-    ScopeRule{"cp", "1", "context parallelism is not modelled yet"},
+    ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
+    ScopeRule{"sharding", "none|zero1|zero2|zero3", "this sharding is not modelled"},
     ScopeRule{"ep", "1", "expert parallelism is not modelled yet"},
     ScopeRule{"task", "pretrain|proxy-pretrain|sft", "frozen weights are not modelled yet"},
     ScopeRule{"offload", "none", "offloading to the host is not modelled yet"},
@@ -89,12 +88,15 @@ Status MapDegrees(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, m.row.Needed("gpus", 1, 1 << 22));
   ORRERY_ASSIGN_OR_RETURN(const auto dp, m.row.Whole("dp", 1, 1 << 22));
   ORRERY_ASSIGN_OR_RETURN(const auto vpp, m.row.Whole("vpp", 1, 1024));
-  const std::int64_t model_ranks = static_cast<std::int64_t>(plan.tp) * plan.pp;
+  ORRERY_ASSIGN_OR_RETURN(const auto cp, m.row.Whole("cp", 1, 4096));
+  plan.cp = static_cast<int>(cp.value_or(1));
+  if (plan.cp > 1) m.Assume("context parallelism: ring (Transformer Engine's default)");
+  const std::int64_t model_ranks = static_cast<std::int64_t>(plan.tp) * plan.pp * plan.cp;
   plan.dp = static_cast<int>(dp.value_or(std::max<std::int64_t>(1, gpus / model_ranks)));
-  if (!dp) m.Assume("dp={} (blank: gpus / (tp·pp))", plan.dp);
+  if (!dp) m.Assume("dp={} (blank: gpus / (tp·pp·cp))", plan.dp);
   if (model_ranks * plan.dp != gpus) {
-    return InvalidInput("gpus={}: tp·pp·dp = {}·{}·{} is another number", gpus, plan.tp, plan.pp,
-                        plan.dp);
+    return InvalidInput("gpus={}: tp·pp·cp·dp = {}·{}·{}·{} is another number", gpus, plan.tp,
+                        plan.pp, plan.cp, plan.dp);
   }
   plan.vpp = static_cast<int>(vpp.value_or(1));
   if (!vpp && plan.pp > 1 && !HasToken(m.row, "interleaved_if_possible")) {
@@ -152,31 +154,58 @@ void MapSchedule(const Mapping& m) {
   plan.schedule = plan.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
 }
 
+// fp8 without more is one scale a tensor: which kind, config_extra or the framework says.
+void MapRecipe(const Mapping& m, std::string_view dtype) {
+  using workload::LowPrecision;
+  Plan& plan = m.out->plan;
+  const FrameworkDefaults& d = m.rule.defaults;
+  if (dtype == "mxfp8" || dtype == "nvfp4") {
+    plan.low_precision = dtype == "mxfp8" ? LowPrecision::kMxfp8 : LowPrecision::kNvfp4;
+  } else if (HasToken(m.row, "fp8-cs") || HasToken(m.row, "current_scaling") ||
+             HasToken(m.row, "tensorwise")) {
+    plan.low_precision = LowPrecision::kCurrent;
+  } else if (HasToken(m.row, "rowwise")) {
+    plan.low_precision = LowPrecision::kCurrent;
+    m.Assume("prec=rowwise: a scale a row, priced as current scaling");
+  } else {
+    plan.low_precision = d.fp8_recipe;
+    m.AssumeDefault("fp8 recipe", d.fp8_recipe == LowPrecision::kDelayed ? "delayed" : "current");
+  }
+  plan.low_precision_gather = dtype != "nvfp4" && d.low_precision_gather;
+  if (HasToken(m.row, "fp8_allgather")) plan.low_precision_gather = true;
+  if (HasToken(m.row, "bf16_allgather")) plan.low_precision_gather = false;
+  m.Assume("parameters gathered in {}", plan.low_precision_gather ? dtype : "bf16");
+  if (HasToken(m.row, "fp8_attention")) m.Assume("fp8_attention is not modelled: bf16 attention");
+}
+
 Status MapPrecision(const Mapping& m) {
   Plan& plan = m.out->plan;
   std::string_view dtype = m.row.text("compute_dtype");
   if (dtype.empty()) {
     const std::string_view text = m.row.text("precision");
-    for (const std::string_view known : {"bf16", "fp16", "fp32"}) {
+    for (const std::string_view known : {"bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"}) {
       if (text.starts_with(known)) dtype = known;
     }
     if (dtype.empty() && !text.empty()) {
-      return InvalidInput("precision={}: 8- and 4-bit training is not modelled yet",
+      return InvalidInput("precision={}: must begin with bf16, fp16, fp32, fp8, mxfp8 or nvfp4",
                           Printable(text, 40));
     }
     if (dtype.empty()) return InvalidInput("compute_dtype is blank: name it");
     m.Assume("compute_dtype={} (blank: from precision)", dtype);
   }
-  plan.precision = dtype == "bf16"   ? Precision::kBf16
-                   : dtype == "fp16" ? Precision::kFp16
-                                     : Precision::kFp32;
+  plan.precision = dtype == "fp16"   ? Precision::kFp16
+                   : dtype == "fp32" ? Precision::kFp32
+                                     : Precision::kBf16;
+  if (IsOneOf(dtype, "fp8|mxfp8|nvfp4")) MapRecipe(m, dtype);
   const std::string_view reduce = m.row.text("reduce_dtype");
   const FrameworkDefaults& d = m.rule.defaults;
   plan.grad_reduce_fp32 =
       plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
   if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
   if (reduce.empty()) {
-    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32 ? "fp32" : dtype);
+    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                      ? "fp32"
+                                    : plan.precision == Precision::kFp16 ? "fp16"
+                                                                         : "bf16");
     return {};
   }
   if (!IsOneOf(reduce, "fp32|bf16|fp16")) {
@@ -190,17 +219,25 @@ Status MapSharding(const Mapping& m) {
   Plan& plan = m.out->plan;
   ORRERY_ASSIGN_OR_RETURN(const auto group, m.row.Whole("zero_group", 1, 1 << 22));
   const std::string_view sharding = m.row.text("sharding");
-  plan.sharding = sharding.empty()      ? m.rule.defaults.sharding
-                  : sharding == "zero1" ? Sharding::kZero1
-                                        : Sharding::kNone;
+  constexpr std::array<std::string_view, 4> kNames = {"none", "zero1", "zero2", "zero3"};
+  plan.sharding = m.rule.defaults.sharding;
+  const auto at = std::find(kNames.begin(), kNames.end(), sharding);
+  if (at != kNames.end()) plan.sharding = static_cast<Sharding>(at - kNames.begin());
   if (sharding.empty()) {
-    m.AssumeDefault("sharding", plan.sharding == Sharding::kZero1 ? "zero1" : "none");
+    m.AssumeDefault("sharding", kNames[static_cast<std::size_t>(plan.sharding)]);
   }
-  if (plan.sharding == Sharding::kZero1 && group && *group != plan.dp) {
+  if (plan.sharding == Sharding::kZero2 && m.rule.family == "deepspeed") {
+    return InvalidInput("sharding=zero2: DeepSpeed keeps parameters whole, not modelled yet");
+  }
+  if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group != plan.replicas()) {
     return InvalidInput("zero_group={}: sharding inside subgroups of dp={} is not modelled yet",
                         *group, plan.dp);
   }
-  if (plan.dp == 1) plan.sharding = Sharding::kNone;
+  if (plan.sharding >= Sharding::kZero2) {
+    m.Assume("parameters sharded over all {} data-parallel ranks, a layer a unit", plan.replicas());
+    plan.flat_parameters = m.rule.defaults.flat_parameters;
+  }
+  if (plan.replicas() == 1) plan.sharding = Sharding::kNone;
   return {};
 }
 
@@ -223,7 +260,7 @@ Status MapRecompute(const Mapping& m) {
 
 void MapAttention(const Mapping& m) {
   const bool hopper = m.out->cluster.device.arch >= cluster::Arch::kHopper;
-  const AttentionBackend library = hopper ? AttentionBackend::kFlash3 : AttentionBackend::kFlash2;
+  const AttentionBackend library = hopper ? AttentionBackend::kCudnn : AttentionBackend::kFlash2;
   AttentionBackend* attention = &m.out->plan.attention;
   const std::string_view cell = m.row.text("attention_kernel");
   // Megatron's own layers, without Transformer Engine, know no fused attention.
@@ -238,7 +275,7 @@ void MapAttention(const Mapping& m) {
     *attention = AttentionBackend::kFlash3;
   } else if (cell == "cudnn") {
     *attention = library;
-    m.Assume("cuDNN's fused attention priced as flash {}", hopper ? 3 : 2);
+    if (!hopper) m.Assume("cuDNN's fused attention priced as flash 2");
   } else if (m.rule.defaults.attention == AttentionDefault::kUnfused) {
     *attention = AttentionBackend::kUnfused;
     m.AssumeDefault("attention_kernel", "unfused");
@@ -246,7 +283,7 @@ void MapAttention(const Mapping& m) {
     const bool flash2 = m.rule.defaults.attention == AttentionDefault::kFlash2;
     *attention = flash2 ? AttentionBackend::kFlash2 : library;
     m.AssumeDefault("attention_kernel",
-                    *attention == AttentionBackend::kFlash2 ? "flash2" : "cudnn, as flash3");
+                    *attention == AttentionBackend::kFlash2 ? "flash2" : "cudnn");
   }
 }
 
@@ -268,8 +305,10 @@ Status MapOverlap(const Mapping& m) {
     m.Assume("tp_comm_overlap=1 is not modelled: tensor-parallel communication stands alone");
   }
   if (graphs.value_or(false))
-    m.Assume("cuda_graphs=1 is not modelled: kernels launched one by one");
+    m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
+  if (!graphs.value_or(false)) plan.host = d.host;
+  plan.prefetch = dp_overlap;
   plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
   plan.scatter_gather_p2p = d.scatter_gather_p2p;
   plan.batch_p2p_sync = d.batch_p2p_sync;

@@ -97,17 +97,18 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
       {"arch", "moe", "arch=moe: "},
       {"layer_kind", "mla", "layer_kind=mla: "},
-      {"compute_dtype", "fp8", "compute_dtype=fp8: "},
-      {"sharding", "zero3", "sharding=zero3: "},
-      {"cp", "2", "cp=2: "},
+      {"compute_dtype", "int8", "compute_dtype=int8: "},
+      {"sharding", "zero3", "training.sharding: zero3"},
+      {"sharding", "zero4", "sharding=zero4: "},
+      {"cp", "5", "tp·pp·cp·dp"},
       {"task", "lora", "task=lora: "},
       {"offload", "optimizer-cpu", "offload=optimizer-cpu: "},
       {"attention_kernel", "flash4", "attention_kernel=flash4: "},
-      {"framework_family", "fsdp1", "framework_family=fsdp1: "},
+      {"framework_family", "ddp", "framework_family=ddp: "},
       {"framework_family", "megatorn", "did you mean 'megatron'"},
       {"zero_group", "8", "zero_group=8: "},
       {"gpu", "V100-SXM3", "gpu=V100-SXM3: "},
-      {"gpus", "2305", "gpus=2305: tp·pp·dp"},
+      {"gpus", "2305", "gpus=2305: tp·pp·cp·dp"},
       {"tp", "", "tp is blank"},
       {"layers", "", "layers is blank"},
       {"tp", "eight", "tp=eight: not a whole number"},
@@ -119,6 +120,32 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
   for (const auto& [column, value, expected] : cases) {
     EXPECT_THAT(Map(kGpt175, {{column, value}}).error, HasSubstr(expected)) << column;
   }
+}
+
+TEST(Training, LowPrecisionContextAndSharding) {
+  const Mapped fp8 = Map(kGpt175, {{"compute_dtype", "fp8"}});
+  EXPECT_EQ(fp8.run.plan.low_precision, workload::LowPrecision::kDelayed);
+  EXPECT_THAT(fp8.assumed, Contains(StartsWith("fp8 recipe=delayed (blank")));
+  const Mapped current =
+      Map(kGpt175, {{"compute_dtype", "fp8"}, {"config_extra", "prec=fp8-cs"}});
+  EXPECT_EQ(current.run.plan.low_precision, workload::LowPrecision::kCurrent);
+  EXPECT_EQ(Map(kGpt175, {{"compute_dtype", "nvfp4"}}).run.plan.low_precision,
+            workload::LowPrecision::kNvfp4);
+  const Mapped cp = Map(kGpt175, {{"cp", "2"}, {"dp", "24"}});
+  EXPECT_EQ(cp.error, "");
+  EXPECT_EQ(cp.run.plan.cp, 2);
+  EXPECT_EQ(cp.run.plan.ranks(), 2304);
+  const Mapped fsdp = Map(kGpt175, {{"framework_family", "fsdp1"},
+                                    {"sharding", ""},
+                                    {"tp", "1"},
+                                    {"pp", "1"},
+                                    {"dp", "2304"},
+                                    {"global_batch", "4608"}});
+  EXPECT_EQ(fsdp.error, "");
+  EXPECT_EQ(fsdp.run.plan.sharding, workload::Sharding::kZero3);
+  EXPECT_TRUE(fsdp.run.plan.flat_parameters);
+  EXPECT_GT(fsdp.run.plan.host.unit, 0);
+  EXPECT_EQ(Map(kGpt175, {{"cuda_graphs", "1"}}).run.plan.host, workload::HostWork{});
 }
 
 TEST(Training, BatchSizesFollowFromEachOther) {
@@ -144,7 +171,7 @@ TEST(Training, VersionsDiffer) {
   EXPECT_EQ(old.run.plan.attention, workload::AttentionBackend::kUnfused);
   EXPECT_EQ(old.run.plan.vpp, 2);  // 96 layers, 6 stages, 24 micro-batches allow it
   const Mapped head = Map(kGpt175, {{"framework_version", "Megatron-LM HEAD"}});
-  EXPECT_EQ(head.run.plan.attention, workload::AttentionBackend::kFlash3);  // cuDNN on Hopper
+  EXPECT_EQ(head.run.plan.attention, workload::AttentionBackend::kCudnn);
 }
 
 TEST(Training, DeepSpeedSpreadsLayers) {

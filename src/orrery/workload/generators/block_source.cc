@@ -7,6 +7,8 @@
 #include "orrery/workload/generators/ends.h"
 #include "orrery/workload/generators/exchange.h"
 #include "orrery/workload/generators/layer.h"
+#include "orrery/workload/generators/precision.h"
+#include "orrery/workload/generators/sharded_units.h"
 #include "orrery/workload/generators/step.h"
 
 namespace orrery::workload {
@@ -53,6 +55,8 @@ graph::Block BlockCache::Build(const BlockKey& key) {
                         .norm_group = c,
                         .distributed = (d & 1) != 0,
                         .fp16 = (d & 2) != 0};
+  const Unit unit{
+      .elements = a, .ranks = b, .prefetches = (c & 1) != 0, .accumulates = (c & 2) != 0};
   switch (key.kind) {
     case BlockKind::kLayerForward:
       return LayerForward(s, &names_);
@@ -96,6 +100,22 @@ graph::Block BlockCache::Build(const BlockKey& key) {
       return OptimizerStep(s, sizes, &names_);
     case BlockKind::kLoss:
       return ReduceLoss(a, b != 0, &names_);
+    case BlockKind::kCastWeights:
+      return CastAllWeights(s, a, b, c, &names_);
+    case BlockKind::kLowPrecisionMemory:
+      return LowPrecisionMemory(s, a, &names_);
+    case BlockKind::kShardedMemory:
+      return ShardedMemory(s, a, &names_);
+    case BlockKind::kShardedForward:
+      return ShardedLayerForward(s, unit, &names_);
+    case BlockKind::kShardedBackward:
+      return ShardedLayerBackward(s, unit, &names_);
+    case BlockKind::kStartUnit:
+      return StartUnit(s, unit, &names_);
+    case BlockKind::kGatherRoot:
+      return GatherRoot(s, unit, &names_);
+    case BlockKind::kReduceRoot:
+      return ReduceRoot(s, unit, d != 0, &names_);
   }
   ORRERY_CHECK(false, "every kind of block is built");
 }

@@ -35,6 +35,14 @@ enum class BlockKind : std::uint8_t {
   kReduceEmbedding,
   kOptimizer,  // as kStatic
   kLoss,       // dp, sync
+  kCastWeights,         // layers, norm group, layers of the model
+  kLowPrecisionMemory,  // layers
+  kShardedMemory,    // shard
+  kShardedForward,   // unit's elements, ranks, prefetches + 2·accumulates
+  kShardedBackward,  // the same
+  kStartUnit,        // the same
+  kGatherRoot,       // the same
+  kReduceRoot,       // the same, last
 };
 
 struct BlockKey {

@@ -16,9 +16,13 @@ namespace orrery::workload {
 // Streams and events that blocks agree on. Overlapped p2p has a stream per direction, from
 // kPpStream.
 inline constexpr std::uint8_t kTpStream = 1, kDpStream = 2, kModelStream = 3, kPpStream = 4;
+// Layers never run beside what the model group sums: context parallelism shares its stream.
+inline constexpr std::uint8_t kCpStream = kModelStream;
 inline constexpr std::int16_t kGatherEvent = 0, kDgradEvent = 1;  // tp, inside a block
 inline constexpr std::int16_t kGradientEvent = 2;                 // last gradient reduction
 inline constexpr std::int16_t kBlockP2pEvent = 3;                 // 3 to 6, inside a block
+inline constexpr std::int16_t kRingEvent = 3;                     // cp, inside a layer's block
+inline constexpr std::int16_t kUnitEvent = 4;  // ZeRO-2 and -3, which have no pipeline: last gather
 inline constexpr std::int16_t kFirstCallEvent = 7;                // given out by ProgramWriter
 
 class Names {
@@ -41,6 +45,7 @@ class BlockWriter {
   void Comm(std::string_view name, const graph::Comm& comm);
   void Wait(std::string_view name, std::int16_t event);
   void HostSync(std::string_view name);
+  void Host(std::string_view name, std::int64_t ns);  // nothing when 0
   void Alloc(const graph::Buffer& buffer) { Memory(graph::OpKind::kAlloc, buffer); }
   void Free(const graph::Buffer& buffer) { Memory(graph::OpKind::kFree, buffer); }
   // A buffer that lives within this call; ids are given in order.

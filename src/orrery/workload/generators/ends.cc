@@ -53,6 +53,12 @@ Buffer Softmax(const Shape& s, BlockWriter* w) {
   return Saved(w, kLogits, "cross_entropy.softmax", s.tokens() * s.vocab * 4);
 }
 
+// Recipes leave the output layer in bf16.
+Shape InPlanPrecision(Shape s) {
+  s.low_precision = LowPrecision::kNone;
+  return s;
+}
+
 // A pass over the fp32 logits.
 MemoryBound OverLogits(const Shape& s, std::int64_t read, std::int64_t written, Pass pass) {
   MemoryBound k = Elementwise(s, MemoryOp::kCrossEntropy, s.tokens(), s.vocab, read, written, pass);
@@ -167,7 +173,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   w.Module("output_layer");
   const Buffer logits = w.Temporary("logits", s.tokens() * s.vocab * e);
   w.Alloc(logits);
-  ColumnForward(s, &w, "logits", s.hidden, s.vocab);
+  ColumnForward(InPlanPrecision(s), &w, "logits", s.hidden, s.vocab);
   w.Module("loss");
   const Buffer softmax = Softmax(s, &w);
   w.Alloc(softmax);
@@ -199,7 +205,7 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, 4, e, Pass::kBackward));
   w.Free(Softmax(s, &w));
   w.Module("output_layer");
-  ColumnBackward(s, &w, "logits", s.hidden, s.vocab, false);
+  ColumnBackward(InPlanPrecision(s), &w, "logits", s.hidden, s.vocab, false);
   w.Free(logits);
   w.Free(Normed(s, &w));
   w.Module("final_norm");

@@ -85,6 +85,7 @@ std::span<const Direction> IssueOrder(bool odd_stage) { return odd_stage ? kOdd 
 graph::Block BatchedExchange(const Shape& s, Directions directions, Names* names) {
   BlockWriter w(names, "pipeline.exchange", Pass::kForward);
   const auto buffers = Buffers(s, directions, &w);
+  w.Host("communication", s.host.communication);
   for (const Direction d : kBatch) {
     if (!(directions & d)) continue;
     Comm comm = Message(s, d);

@@ -6,20 +6,18 @@ namespace orrery::workload {
 
 using graph::Pass;
 
-graph::Block LayerForward(const Shape& s, Names* names) {
-  BlockWriter w(names, "layer.forward", Pass::kForward);
+void WriteLayerForward(const Shape& s, BlockWriter* w) {
   const bool keep = s.recompute != Recompute::kFull;
-  LayerWriter layer(s, &w);
+  LayerWriter layer(s, w);
   layer.BeginForward();
   layer.AttentionForward(keep, keep && !layer.recomputes_core());
   layer.MlpForward(keep);
-  return w.Finish();
 }
 
-graph::Block LayerBackward(const Shape& s, Names* names) {
-  BlockWriter w(names, "layer.backward", Pass::kBackward);
-  LayerWriter layer(s, &w);
+void WriteLayerBackward(const Shape& s, BlockWriter* w) {
+  LayerWriter layer(s, w);
   if (s.recompute == Recompute::kFull) {
+    w->Host("checkpoint", s.host.checkpoint);
     layer.AttentionForward(true, true);
     layer.MlpForward(true);
   }
@@ -27,6 +25,17 @@ graph::Block LayerBackward(const Shape& s, Names* names) {
   layer.MlpBackward();
   layer.AttentionBackward();
   layer.EndBackward();
+}
+
+graph::Block LayerForward(const Shape& s, Names* names) {
+  BlockWriter w(names, "layer.forward", Pass::kForward);
+  WriteLayerForward(s, &w);
+  return w.Finish();
+}
+
+graph::Block LayerBackward(const Shape& s, Names* names) {
+  BlockWriter w(names, "layer.backward", Pass::kBackward);
+  WriteLayerBackward(s, &w);
   return w.Finish();
 }
 

@@ -16,6 +16,9 @@
 
 namespace orrery::workload {
 
+// Into a block that does more besides.
+void WriteLayerForward(const Shape& s, BlockWriter* w);
+void WriteLayerBackward(const Shape& s, BlockWriter* w);
 graph::Block LayerForward(const Shape& s, Names* names);
 // Under full recompute the forward pass, its communication included, runs again first; under
 // selective recompute core attention does.

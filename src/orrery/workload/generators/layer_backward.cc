@@ -1,9 +1,9 @@
+#include "orrery/workload/generators/context_parallel.h"
 #include "orrery/workload/generators/layer_writer.h"
 
 namespace orrery::workload {
 
 using graph::Attention;
-using graph::AttentionKernel;
 using graph::Buffer;
 using graph::Gemm;
 using graph::GemmLayout;
@@ -22,26 +22,26 @@ void LayerWriter::EndBackward() {
 
 void LayerWriter::MlpBackward() {
   const std::int64_t e = s_.element_bytes;
-  w_->Module("layers.mlp.bias_dropout_add");
+  EnterBackward("layers.mlp.bias_dropout_add");
   BiasDropoutAddBackward(s_.mlp_bias);
   w_->Free(mask2_);
-  w_->Module("layers.mlp.fc2");
+  EnterBackward("layers.mlp.fc2");
   const Buffer activated = w_->Temporary("activation.gradient", s_.tokens() * s_.ffn * e);
   const Buffer fc1 = w_->Temporary("fc1.gradient", s_.tokens() * s_.fc1() * e);
   w_->Alloc(activated);
   RowBackward(s_, w_, "fc2", s_.ffn, s_.hidden);
   w_->Free(activated_);
-  w_->Module("layers.mlp.activation");
+  EnterBackward("layers.mlp.activation");
   w_->Alloc(fc1);
   Activation(Pass::kBackward);
   w_->Free(activated);
   w_->Free(fc1_out_);
   if (s_.mlp_bias) BiasGradient(s_, w_, s_.tokens(), s_.fc1());
-  w_->Module("layers.mlp.fc1");
+  EnterBackward("layers.mlp.fc1");
   ColumnBackward(s_, w_, "fc1", s_.hidden, s_.fc1(), false);
   w_->Free(fc1);
   w_->Free(norm2_out_);
-  w_->Module("layers.mlp_norm");
+  EnterBackward("layers.mlp_norm");
   const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
   w_->Alloc(normed);
   NormBackward(s_, w_);
@@ -53,10 +53,10 @@ void LayerWriter::MlpBackward() {
 
 void LayerWriter::AttentionBackward() {
   const std::int64_t e = s_.element_bytes;
-  w_->Module("layers.self_attention.bias_dropout_add");
+  EnterBackward("layers.self_attention.bias_dropout_add");
   BiasDropoutAddBackward(s_.attention_bias);
   w_->Free(mask1_);
-  w_->Module("layers.self_attention.projection");
+  EnterBackward("layers.self_attention.projection");
   const Buffer context = w_->Temporary("context.gradient", s_.tokens() * s_.query() * e);
   const Buffer parts = w_->Temporary("qkv.parts.gradient", s_.tokens() * s_.qkv() * e);
   const Buffer qkv = w_->Temporary("qkv.gradient", s_.tokens() * s_.qkv() * e);
@@ -69,14 +69,14 @@ void LayerWriter::AttentionBackward() {
   w_->Free(context_);
   w_->Free(rotated_);
   if (s_.position == Position::kRotary) {
-    w_->Module("layers.self_attention.rotary");
+    EnterBackward("layers.self_attention.rotary");
     w_->Kernel("rotary_q",
                Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.query(), e, e, Pass::kBackward));
     w_->Kernel("rotary_k", Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.key_value(), e, e,
                                        Pass::kBackward));
   }
   w_->Free(qkv_);
-  w_->Module("layers.self_attention.qkv");
+  EnterBackward("layers.self_attention.qkv");
   w_->Alloc(qkv);
   w_->Kernel("concatenate",
              Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.qkv(), e, e, Pass::kBackward));
@@ -84,7 +84,7 @@ void LayerWriter::AttentionBackward() {
   ColumnBackward(s_, w_, "qkv", s_.hidden, s_.qkv(), s_.attention_bias);
   w_->Free(qkv);
   w_->Free(norm1_out_);
-  w_->Module("layers.input_norm");
+  EnterBackward("layers.input_norm");
   const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
   w_->Alloc(normed);
   NormBackward(s_, w_);
@@ -94,8 +94,12 @@ void LayerWriter::AttentionBackward() {
 }
 
 void LayerWriter::CoreBackward() {
-  w_->Module("layers.self_attention.core");
+  EnterBackward("layers.self_attention.core");
   if (!s_.flash()) return UnfusedBackward();
+  if (s_.cp > 1) {
+    ContextBackward(s_, w_);
+    return w_->Free(attention_stats_);
+  }
   w_->Kernel("flash_attention", Attention{.batch = s_.batch,
                                           .heads = s_.heads,
                                           .kv_heads = s_.kv_heads,
@@ -105,9 +109,7 @@ void LayerWriter::CoreBackward() {
                                           .dtype = s_.dtype,
                                           .causal = true,
                                           .pass = Pass::kBackward,
-                                          .kernel = s_.attention == AttentionBackend::kFlash3
-                                                        ? AttentionKernel::kFlash3
-                                                        : AttentionKernel::kFlash2});
+                                          .kernel = s_.fused_attention()});
   w_->Free(attention_stats_);
 }
 

@@ -1,9 +1,11 @@
 #include "orrery/workload/generators/layer_writer.h"
 
+#include "orrery/workload/generators/context_parallel.h"
+#include "orrery/workload/generators/precision.h"
+
 namespace orrery::workload {
 
 using graph::Attention;
-using graph::AttentionKernel;
 using graph::Buffer;
 using graph::Gemm;
 using graph::GemmLayout;
@@ -27,7 +29,8 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   const bool core = full || recomputes_core();
   input_ = make("input", s.local_bytes(), false);
   norm1_stats_ = make("input_norm.statistics", statistics, full);
-  norm1_out_ = make("input_norm.output", s.local_bytes(), full);
+  const std::int64_t operand = LinearBytes(s, local * s.hidden);
+  norm1_out_ = make("input_norm.output", operand, full);
   qkv_ = make("qkv", s.tokens() * s.qkv() * e, full);
   rotated_ = make(
       "rotated", s.position == Position::kRotary ? s.tokens() * (s.query() + s.key_value()) * e : 0,
@@ -40,14 +43,23 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   mask1_ = make("projection.mask", mask, full);
   middle_ = make("middle", s.local_bytes(), full);
   norm2_stats_ = make("mlp_norm.statistics", statistics, full);
-  norm2_out_ = make("mlp_norm.output", s.local_bytes(), full);
+  norm2_out_ = make("mlp_norm.output", operand, full);
   fc1_out_ = make("fc1.output", s.tokens() * s.fc1() * e, full);
-  activated_ = make("activation.output", s.tokens() * s.ffn * e, full);
+  activated_ = make("activation.output", LinearBytes(s, s.tokens() * s.ffn), full);
   mask2_ = make("fc2.mask", mask, full);
 }
 
 bool LayerWriter::recomputes_core() const {
   return s_.recompute == Recompute::kSelective && (!s_.flash() || s_.recompute_flash);
+}
+
+void LayerWriter::Enter(std::string_view module) {
+  w_->Module(module);
+  w_->Host("module", s_.host.module_forward);
+}
+void LayerWriter::EnterBackward(std::string_view module) {
+  w_->Module(module);
+  w_->Host("module", s_.host.module_backward);
 }
 
 void LayerWriter::BeginForward() { w_->Alloc(input_); }
@@ -70,17 +82,17 @@ void LayerWriter::BiasDropoutAddBackward(bool bias) {
 
 void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   const std::int64_t e = s_.element_bytes;
-  w_->Module("layers.input_norm");
+  Enter("layers.input_norm");
   w_->Alloc(norm1_stats_);
   w_->Alloc(norm1_out_);
   NormForward(s_, w_);
   Drop(keep, norm1_stats_);
-  w_->Module("layers.self_attention.qkv");
+  Enter("layers.self_attention.qkv");
   w_->Alloc(qkv_);
   ColumnForward(s_, w_, "qkv", s_.hidden, s_.qkv());
   Drop(keep, norm1_out_);
   if (s_.position == Position::kRotary) {
-    w_->Module("layers.self_attention.rotary");
+    Enter("layers.self_attention.rotary");
     w_->Alloc(rotated_);
     w_->Kernel("rotary_q",
                Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.query(), e, e, Pass::kForward));
@@ -91,12 +103,12 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   CoreForward(keep_core);
   Drop(keep, qkv_);
   Drop(keep, rotated_);
-  w_->Module("layers.self_attention.projection");
+  Enter("layers.self_attention.projection");
   const Buffer projected = w_->Temporary("projected", s_.full_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "projection", s_.query(), s_.hidden);
   Drop(keep, context_);
-  w_->Module("layers.self_attention.bias_dropout_add");
+  Enter("layers.self_attention.bias_dropout_add");
   w_->Alloc(mask1_);
   w_->Alloc(middle_);
   BiasDropoutAdd();
@@ -105,26 +117,26 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
 }
 
 void LayerWriter::MlpForward(bool keep) {
-  w_->Module("layers.mlp_norm");
+  Enter("layers.mlp_norm");
   w_->Alloc(norm2_stats_);
   w_->Alloc(norm2_out_);
   NormForward(s_, w_);
   Drop(keep, norm2_stats_);
-  w_->Module("layers.mlp.fc1");
+  Enter("layers.mlp.fc1");
   w_->Alloc(fc1_out_);
   ColumnForward(s_, w_, "fc1", s_.hidden, s_.fc1());
   Drop(keep, norm2_out_);
-  w_->Module("layers.mlp.activation");
+  Enter("layers.mlp.activation");
   w_->Alloc(activated_);
   Activation(Pass::kForward);
   Drop(keep, fc1_out_);
-  w_->Module("layers.mlp.fc2");
+  Enter("layers.mlp.fc2");
   const Buffer projected = w_->Temporary("projected", s_.full_bytes());
   const Buffer output = w_->Temporary("output", s_.local_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "fc2", s_.ffn, s_.hidden);
   Drop(keep, activated_);
-  w_->Module("layers.mlp.bias_dropout_add");
+  Enter("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
   w_->Alloc(output);
   BiasDropoutAdd();
@@ -164,9 +176,14 @@ void LayerWriter::Activation(Pass pass) {
 }
 
 void LayerWriter::CoreForward(bool keep_core) {
-  w_->Module("layers.self_attention.core");
+  Enter("layers.self_attention.core");
+  w_->Host("random_state", s_.host.rng_fork);
   if (!s_.flash()) return UnfusedForward(keep_core);
   w_->Alloc(attention_stats_);
+  if (s_.cp > 1) {
+    ContextForward(s_, w_);
+    return Drop(keep_core, attention_stats_);
+  }
   w_->Kernel("flash_attention", Attention{.batch = s_.batch,
                                           .heads = s_.heads,
                                           .kv_heads = s_.kv_heads,
@@ -176,9 +193,7 @@ void LayerWriter::CoreForward(bool keep_core) {
                                           .dtype = s_.dtype,
                                           .causal = true,
                                           .pass = Pass::kForward,
-                                          .kernel = s_.attention == AttentionBackend::kFlash3
-                                                        ? AttentionKernel::kFlash3
-                                                        : AttentionKernel::kFlash2});
+                                          .kernel = s_.fused_attention()});
   Drop(keep_core, attention_stats_);
 }
 

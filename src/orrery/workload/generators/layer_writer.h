@@ -23,6 +23,9 @@ class LayerWriter {
   void EndBackward();
 
  private:
+  // A module's operations follow; its host work.
+  void Enter(std::string_view module);
+  void EnterBackward(std::string_view module);
   void CoreForward(bool keep_core);
   void UnfusedForward(bool keep_core);
   void Softmax(graph::Pass pass);

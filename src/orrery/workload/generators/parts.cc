@@ -1,5 +1,7 @@
 #include "orrery/workload/generators/parts.h"
 
+#include "orrery/workload/generators/precision.h"
+
 namespace orrery::workload {
 
 using graph::Collective;
@@ -43,11 +45,14 @@ Comm Async(Collective kind, std::int64_t bytes, graph::DType dtype, std::int16_t
           .bytes = {.value = bytes}};
 }
 
+// Of an operand on its way through a collective.
+graph::DType WireType(const Shape& s) { return IsLow(s) ? graph::DType::kFp8 : s.dtype; }
+
 Gemm Forward(const Shape& s, std::int64_t in, std::int64_t out) {
   return {.m = s.tokens(),
           .n = out,
           .k = in,
-          .dtype = s.dtype,
+          .dtype = LinearType(s),
           .layout = GemmLayout::kNT,
           .out_dtype = s.dtype};
 }
@@ -55,7 +60,7 @@ Gemm DataGradient(const Shape& s, std::int64_t in, std::int64_t out) {
   return {.m = s.tokens(),
           .n = in,
           .k = out,
-          .dtype = s.dtype,
+          .dtype = LinearType(s),
           .layout = GemmLayout::kNN,
           .out_dtype = s.dtype};
 }
@@ -63,10 +68,10 @@ Gemm WeightGradient(const Shape& s, std::int64_t in, std::int64_t out) {
   return {.m = out,
           .n = in,
           .k = s.tokens(),
-          .dtype = s.dtype,
+          .dtype = LinearType(s),
           .layout = GemmLayout::kTN,
-          .accumulate = true,
-          .out_dtype = s.gradient_dtype};
+          .accumulate = !s.sharded,
+          .out_dtype = s.sharded ? s.dtype : s.gradient_dtype};
 }
 
 }  // namespace
@@ -85,6 +90,7 @@ void NormBackward(const Shape& s, BlockWriter* w) {
 
 void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
                         std::int64_t elements) {
+  if (s.sharded) return;  // the gradient is what the kernel before wrote
   w->Kernel(name, Elementwise(s, MemoryOp::kAdd, 1, elements, s.element_bytes + s.gradient_bytes,
                               s.gradient_bytes, Pass::kBackward));
 }
@@ -105,6 +111,7 @@ void ResidualGradient(const Shape& s, BlockWriter* w) {
 void TpCollective(const Shape& s, BlockWriter* w, std::string_view name, Collective kind,
                   std::int64_t bytes, graph::DType dtype) {
   if (s.tp == 1) return;
+  w->Host("communication", s.host.communication);
   w->Comm(name, {.collective = kind,
                  .group = GroupSlot::kTp,
                  .stream = kTpStream,
@@ -114,13 +121,13 @@ void TpCollective(const Shape& s, BlockWriter* w, std::string_view name, Collect
 
 void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                    std::int64_t out) {
+  const std::int64_t bytes = LinearBytes(s, s.tokens() * in);
   const graph::Buffer gathered =
-      w->Temporary("gathered", s.sequence_parallel ? s.tokens() * in * s.element_bytes : 0,
-                   MemoryKind::kCommunication);
+      w->Temporary("gathered", s.sequence_parallel ? bytes : 0, MemoryKind::kCommunication);
   w->Alloc(gathered);
+  CastOperand(s, w, "cast", s.local_tokens(), in, Pass::kForward, true);
   if (s.sequence_parallel) {
-    TpCollective(s, w, "all_gather", Collective::kAllGather, s.tokens() * in * s.element_bytes,
-                 s.dtype);
+    TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
   }
   w->Kernel(name, Forward(s, in, out));
   w->Free(gathered);
@@ -129,12 +136,15 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
 void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                     std::int64_t out, bool fused_bias) {
   const std::int64_t bytes = s.tokens() * in * s.element_bytes;
+  const std::int64_t saved = LinearBytes(s, s.tokens() * in);
   const graph::Buffer gathered =
-      w->Temporary("gathered", s.sequence_parallel ? bytes : 0, MemoryKind::kCommunication);
+      w->Temporary("gathered", s.sequence_parallel ? saved : 0, MemoryKind::kCommunication);
   const graph::Buffer gradient = w->Temporary("data_gradient", bytes);
   w->Alloc(gathered);
+  CastOperand(s, w, "cast", s.tokens(), out, Pass::kBackward);
   if (s.sequence_parallel) {
-    w->Comm("all_gather", Async(Collective::kAllGather, bytes, s.dtype, kGatherEvent));
+    w->Host("communication", s.host.communication);
+    w->Comm("all_gather", Async(Collective::kAllGather, saved, WireType(s), kGatherEvent));
   }
   w->Alloc(gradient);
   w->Kernel(name, DataGradient(s, in, out));
@@ -143,6 +153,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   w->Alloc(scattered);
   if (s.tp > 1) {
     const auto kind = s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce;
+    w->Host("communication", s.host.communication);
     w->Comm(s.sequence_parallel ? "reduce_scatter" : "all_reduce",
             Async(kind, bytes, s.dtype, kDgradEvent));
   }
@@ -156,6 +167,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
 
 void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                 std::int64_t out) {
+  CastOperand(s, w, "cast", s.tokens(), in, Pass::kForward);
   w->Kernel(name, Forward(s, in, out));
   TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
                s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
@@ -164,11 +176,12 @@ void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int6
 
 void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                  std::int64_t out) {
-  const std::int64_t bytes = s.tokens() * out * s.element_bytes;
+  const std::int64_t bytes = LinearBytes(s, s.tokens() * out);
   const graph::Buffer gathered = w->Temporary("gathered", s.sequence_parallel ? bytes : 0);
   w->Alloc(gathered);
+  CastOperand(s, w, "cast", s.local_tokens(), out, Pass::kBackward);
   if (s.sequence_parallel) {
-    TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, s.dtype);
+    TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
   }
   w->Kernel(name, DataGradient(s, in, out));
   w->Kernel(name, WeightGradient(s, in, out));

@@ -27,10 +27,10 @@ ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* o
                      .embedding = first() && index == 0,
                      .head = last() && index + 1 == count,
                      .copies_embedding = last() && index + 1 == count && job.ties_across_stages()};
-      BucketRule rule{.dp = plan().dp, .distributed = job.distributed()};
+      BucketRule rule{.dp = plan().replicas(), .distributed = job.distributed()};
       // Only the first stage's first chunk is on the critical path; the others keep one bucket.
       if (first() && index == 0 && plan().overlap_grad_reduce) {
-        rule.limit = std::max(plan().bucket_elements, std::int64_t{1'000'000} * plan().dp);
+        rule.limit = std::max(plan().bucket_elements, std::int64_t{1'000'000} * plan().replicas());
       }
       chunk.buckets = MakeBuckets(*job.shape, chunk.parts, rule);
     }
@@ -65,7 +65,7 @@ std::int64_t ProgramWriter::elements() const {
 }
 
 bool ProgramWriter::overlaps_gather() const {
-  return job_.distributed() && plan().dp > 1 && plan().overlap_param_gather &&
+  return job_.distributed() && plan().replicas() > 1 && plan().overlap_param_gather &&
          plan().overlap_grad_reduce;
 }
 
@@ -113,7 +113,7 @@ void ProgramWriter::BackwardUnits(const Chunk& chunk, int index, int from, int t
 void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
   int next = chunk.parts.layers + 1;  // the unit whose backward comes next
-  if (reduce && plan().dp > 1) {
+  if (reduce && plan().replicas() > 1) {
     chunk.reduced = true;
     for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
       const Bucket& bucket = chunk.buckets[i];
@@ -137,7 +137,7 @@ void ProgramWriter::Reduce(const Bucket& bucket, bool last) {
 
 void ProgramWriter::ReduceChunk(int index) {
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
-  if (chunk.reduced || plan().dp == 1) return;
+  if (chunk.reduced || plan().replicas() == 1) return;
   chunk.reduced = true;
   for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
     Reduce(chunk.buckets[i], i + 1 == chunk.buckets.size());
@@ -230,10 +230,17 @@ void ProgramWriter::Begin() {
   const std::int64_t total = elements();
   const std::int64_t flags =
       (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
-  const std::int64_t shard = job_.distributed() ? total / plan().dp : total;
+  const std::int64_t shard = job_.distributed() ? total / plan().replicas() : total;
   out_->prologue.push_back(
       {.block = job_.blocks->Get(BlockKind::kStatic, total, shard, job_.norm_group, flags)});
   Call(job_.blocks->Get(BlockKind::kZeroGradients, total), 0, -1);
+  if (plan().low_precision != LowPrecision::kNone) {
+    std::int64_t layers = 0;
+    for (const Chunk& chunk : chunks_) layers += chunk.parts.layers;
+    out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kLowPrecisionMemory, layers)});
+    Call(job_.blocks->Get(BlockKind::kCastWeights, layers, job_.norm_group, job_.model->layers), 0,
+         -1);
+  }
   if (!overlaps_gather()) return;
   if (chunks() > 1 && plan().align_param_gather) {
     GatherChunk(0);
@@ -244,7 +251,7 @@ void ProgramWriter::Begin() {
 }
 
 void ProgramWriter::FinishReduction() {
-  if (plan().dp == 1) return;
+  if (plan().replicas() == 1) return;
   if (plan().overlap_grad_reduce) {
     for (int c = 0; c < chunks(); ++c) ReduceChunk(c);
     Call(job_.blocks->Get(BlockKind::kWaitGradients), 0, -1);
@@ -274,19 +281,19 @@ void ProgramWriter::End() {
     Call(job_.blocks->Get(BlockKind::kReduceEmbedding), 0, -1);
   }
   Optimizer();
-  if (last() && (plan().dp > 1 || plan().log_every_step)) {
-    Call(job_.blocks->Get(BlockKind::kLoss, plan().dp, plan().log_every_step ? 1 : 0), 0, -1);
+  if (last() && (plan().replicas() > 1 || plan().log_every_step)) {
+    Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(), plan().log_every_step ? 1 : 0), 0, -1);
   }
   out_->events = next_event_;
 }
 
 void ProgramWriter::Optimizer() {
   const std::int64_t total = elements();
-  const std::int64_t shard = job_.distributed() ? total / plan().dp : total;
+  const std::int64_t shard = job_.distributed() ? total / plan().replicas() : total;
   const std::int64_t flags =
       (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
   Call(job_.blocks->Get(BlockKind::kOptimizer, total, shard, job_.norm_group, flags), 0, -1);
-  if (!job_.distributed() || plan().dp == 1 || overlaps_gather()) return;
+  if (!job_.distributed() || plan().replicas() == 1 || overlaps_gather()) return;
   for (const Chunk& chunk : chunks_) {
     for (const Bucket& bucket : chunk.buckets) {
       Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,

@@ -26,7 +26,7 @@ struct JobContext {
   std::span<const int> chunk_layers;  // pp·vpp, in chunk order
   std::int64_t norm_group = 1;        // ranks that sum the gradient norm
 
-  bool distributed() const { return plan->sharding == Sharding::kZero1; }
+  bool distributed() const { return plan->sharding != Sharding::kNone; }
   bool ties_across_stages() const { return model->tied_embeddings && plan->pp > 1; }
 };
 

@@ -14,7 +14,7 @@ std::int64_t PaddedVocab(std::int64_t vocab, std::int64_t tp) {
 Shape MakeShape(const Model& model, const Plan& plan) {
   Shape s;
   s.tp = plan.tp;
-  s.seq = plan.seq_len;
+  s.seq = plan.seq_len / plan.cp;
   s.batch = plan.micro_batch;
   s.hidden = model.hidden;
   s.head_dim = model.head_dim;
@@ -45,6 +45,15 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.recompute_flash = plan.recompute_flash;
   s.scatter_gather_p2p = plan.scatter_gather_p2p;
   s.batch_p2p_sync = plan.batch_p2p_sync;
+  s.cp = plan.cp;
+  s.cp_exchange = plan.cp_exchange;
+  s.low_precision = plan.low_precision;
+  s.low_precision_gather = plan.low_precision_gather;
+  s.sharded = plan.sharding >= Sharding::kZero2;
+  s.reshards = plan.sharding == Sharding::kZero3;
+  s.prefetch = plan.prefetch;
+  s.flat_parameters = plan.flat_parameters;
+  s.host = plan.host;
   return s;
 }
 
@@ -55,7 +64,11 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.sequence_parallel).Add(s.norm).Add(s.activation).Add(s.position).Add(s.tied);
   h.Add(s.attention_bias).Add(s.mlp_bias).Add(s.dropout).Add(s.recompute).Add(s.attention);
   h.Add(s.fused_bias_activation).Add(s.fused_softmax).Add(s.fused_adam).Add(s.recompute_flash);
-  return h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).value();
+  h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).Add(s.cp).Add(s.cp_exchange);
+  h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
+  h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
+  h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
+  return h.Add(s.host.communication).Add(s.host.unit).value();
 }
 
 namespace {

@@ -33,6 +33,13 @@ struct Shape {
   AttentionBackend attention = AttentionBackend::kFlash2;
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
   bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
+  std::int64_t cp = 1;  // `seq` is this rank's part
+  CpExchange cp_exchange = CpExchange::kRing;
+  LowPrecision low_precision = LowPrecision::kNone;
+  bool low_precision_gather = false;
+  // ZeRO-2 and -3: gradients are tensors of their own in `dtype`, reduced in `gradient_dtype`.
+  bool sharded = false, reshards = false, prefetch = true, flat_parameters = true;
+  HostWork host;
 
   std::int64_t tokens() const { return seq * batch; }
   // Rows of the tensors between the tensor-parallel regions.
@@ -42,6 +49,12 @@ struct Shape {
   std::int64_t qkv() const { return query() + 2 * key_value(); }
   std::int64_t fc1() const { return activation == Activation::kSwiglu ? 2 * ffn : ffn; }
   bool flash() const { return attention != AttentionBackend::kUnfused; }
+  // REQUIRES: flash().
+  graph::AttentionKernel fused_attention() const {
+    return attention == AttentionBackend::kCudnn    ? graph::AttentionKernel::kCudnn
+           : attention == AttentionBackend::kFlash3 ? graph::AttentionKernel::kFlash3
+                                                    : graph::AttentionKernel::kFlash2;
+  }
   // Bytes of the residual stream on this rank, and gathered over tp.
   std::int64_t local_bytes() const { return local_tokens() * hidden * element_bytes; }
   std::int64_t full_bytes() const { return tokens() * hidden * element_bytes; }

@@ -82,8 +82,8 @@ graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode
           .stream = kDpStream,
           .blocking = blocking,
           .event = mode == GatherMode::kRecorded ? graph::kCallEvent : graph::kNoEvent,
-          .dtype = s.dtype,
-          .bytes = {.value = elements * s.element_bytes}});
+          .dtype = s.low_precision_gather ? DType::kFp8 : s.dtype,
+          .bytes = {.value = elements * (s.low_precision_gather ? 1 : s.element_bytes)}});
   return w.Finish();
 }
 
@@ -153,7 +153,7 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
                   .dtype = fp32,
                   .bytes = {.value = 4}});
   };
-  const bool casts = s.gradient_dtype != fp32;
+  const bool casts = s.gradient_dtype != fp32 && !s.sharded;  // shards are fp32
   const graph::Buffer main = w.Temporary("main_gradients", casts ? n * 4 : 0);
   w.Alloc(main);
   w.Module("optimizer.gradients");
@@ -170,7 +170,7 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
   w.Kernel("clip", Flat(MemoryOp::kGradScale, n, 4, 4, fp32));
   w.Module("optimizer.adam");
   Adam(s, n, &w);
-  if (s.dtype != fp32) {
+  if (s.dtype != fp32 && !s.sharded) {
     w.Kernel("copy_to_model", Flat(MemoryOp::kCast, n, 4, s.element_bytes, s.dtype));
   }
   w.Free(main);

@@ -1,0 +1,107 @@
+#include "orrery/workload/generators/precision.h"
+
+#include <array>
+
+#include "orrery/workload/generators/parts.h"
+
+namespace orrery::workload {
+
+using graph::DType;
+using graph::MemoryBound;
+using graph::MemoryOp;
+using graph::Pass;
+
+namespace {
+
+struct Recipe {
+  DType type = DType::kBf16;
+  std::int64_t bytes_per_32 = 64;  // elements, their scales included
+  bool finds_maximum = false;      // in a pass of its own
+  bool scale_known = false;        // before the operand is: a producer can write it cast
+};
+constexpr std::array<Recipe, 6> kRecipes = {{
+    {},
+    {DType::kFp8, 32, false, true},   // delayed
+    {DType::kFp8, 32, true, false},   // current
+    {DType::kFp8, 33, false, false},  // blockwise: 4 bytes per 128
+    {DType::kFp8, 33, false, false},  // mxfp8
+    {DType::kFp4, 18, true, false},   // nvfp4: half a byte each and 1 byte per 16
+}};
+const Recipe& RecipeOf(const Shape& s) {
+  return kRecipes[static_cast<std::size_t>(s.low_precision)];
+}
+
+}  // namespace
+
+DType LinearType(const Shape& s) { return IsLow(s) ? RecipeOf(s).type : s.dtype; }
+
+std::int64_t LinearBytes(const Shape& s, std::int64_t elements) {
+  if (!IsLow(s)) return elements * s.element_bytes;
+  return (elements * RecipeOf(s).bytes_per_32 + 31) / 32;
+}
+
+void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
+                 std::int64_t cols, Pass pass, bool fused) {
+  if (!IsLow(s)) return;
+  w->Host("scales", s.host.low_precision);
+  const Recipe& recipe = RecipeOf(s);
+  if (fused && recipe.scale_known) return;
+  if (recipe.finds_maximum) {
+    w->Kernel("maximum", Elementwise(s, MemoryOp::kGradNorm, rows, cols, s.element_bytes, 0, pass));
+  }
+  MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, s.element_bytes, 0, pass);
+  cast.bytes_written = 2 * LinearBytes(s, rows * cols);
+  w->Kernel(name, cast);
+}
+
+void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, Pass pass) {
+  if (!IsLow(s)) return;
+  const Recipe& recipe = RecipeOf(s);
+  // Gathered in low precision a weight is only turned.
+  const std::int64_t cast = LinearBytes(s, elements);
+  if (recipe.finds_maximum && !s.low_precision_gather) {
+    w->Kernel("weights.maximum", MemoryBound{.op = MemoryOp::kGradNorm,
+                                             .rows = 1,
+                                             .cols = elements,
+                                             .bytes_read = elements * s.element_bytes,
+                                             .dtype = s.dtype,
+                                             .pass = pass});
+  }
+  w->Kernel(
+      "weights.cast",
+      MemoryBound{.op = MemoryOp::kCast,
+                  .rows = 1,
+                  .cols = elements,
+                  .bytes_read = s.low_precision_gather ? cast : elements * s.element_bytes,
+                  .bytes_written = s.low_precision_gather ? cast : 2 * cast,
+                  .dtype = s.dtype,
+                  .pass = pass});
+}
+
+std::int64_t LinearWeights(const Shape& s) {
+  return s.hidden * (s.qkv() + s.query() + s.fc1() + s.ffn);
+}
+
+graph::Block CastAllWeights(const Shape& s, std::int64_t layers, std::int64_t norm_group,
+                            std::int64_t model_layers, Names* names) {
+  BlockWriter w(names, "weights.cast", Pass::kForward);
+  CastWeights(s, &w, layers * LinearWeights(s), Pass::kForward);
+  if (s.low_precision == LowPrecision::kDelayed && norm_group > 1) {
+    constexpr std::int64_t kMaximaPerLayer = 3 * 4;  // input, weight, gradient of four layers
+    w.Comm("all_reduce.maxima", {.collective = graph::Collective::kAllReduce,
+                                 .group = graph::GroupSlot::kModel,
+                                 .stream = kModelStream,
+                                 .dtype = DType::kFp32,
+                                 .bytes = {.value = model_layers * kMaximaPerLayer * 4}});
+  }
+  return w.Finish();
+}
+
+graph::Block LowPrecisionMemory(const Shape& s, std::int64_t layers, Names* names) {
+  BlockWriter w(names, "static.low_precision", Pass::kOptimizer);
+  w.Alloc(w.Named(6, "parameters.cast", 2 * LinearBytes(s, layers * LinearWeights(s)),
+                  graph::MemoryKind::kParameter, graph::Lifetime::kForever));
+  return w.Finish();
+}
+
+}  // namespace orrery::workload

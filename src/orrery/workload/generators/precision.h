@@ -1,0 +1,51 @@
+// Linear layers in 8 and 4 bits: which GEMMs, which casts, how many bytes.
+//
+// Model: the three GEMMs of qkv, projection, fc1 and fc2 run in low precision; attention, norms,
+// embedding, logits and residuals stay in bf16, gradients leave the GEMM as without it. Before a
+// GEMM its bf16 operand is cast, once along rows and once along columns, since the weight gradient
+// contracts over tokens. Weights are cast once an iteration, under ZeRO-3 whenever gathered.
+//
+//   recipe     element and scale         before the cast        source
+//   delayed    fp8, one per tensor       nothing: yesterday's   Transformer Engine, DelayedScaling;
+//                                        maximum; summed over   norms write fp8 themselves
+//                                        the model group
+//   current    fp8, one per tensor       a pass for the maximum Float8CurrentScaling
+//   blockwise  fp8, fp32 per 128         nothing                Float8BlockScaling
+//   mxfp8      fp8, 1 byte per 32        nothing                MXFP8BlockScaling; OCP MX 1.0
+//   nvfp4      fp4, 1 byte per 16        a pass for the maximum NVFP4BlockScaling
+//
+// Under sequence parallelism operands are gathered as cast. Left out: stochastic rounding and
+// Hadamard transforms of nvfp4 (in the cast's kernel), re-ordering of scales, layers kept in bf16.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+inline bool IsLow(const Shape& s) { return s.low_precision != LowPrecision::kNone; }
+graph::DType LinearType(const Shape& s);  // of the operands of a linear layer's GEMMs
+// Bytes of an operand once cast, scales included; of `elements` in Shape::dtype without a recipe.
+std::int64_t LinearBytes(const Shape& s, std::int64_t elements);
+
+// The kernels that cast a rows × cols operand; none without a recipe. `fused`: a norm wrote it in
+// low precision where the recipe knows its scale beforehand.
+void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
+                 std::int64_t cols, graph::Pass pass, bool fused = false);
+// Weights in two directions.
+void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, graph::Pass pass);
+
+// Elements of the weights of one layer's linear layers.
+std::int64_t LinearWeights(const Shape& s);
+// Casts the weights of a stage's `layers` layers and, with delayed scaling, sums the maxima of all
+// `model_layers` over the model group.
+graph::Block CastAllWeights(const Shape& s, std::int64_t layers, std::int64_t norm_group,
+                            std::int64_t model_layers, Names* names);
+
+// Both casts of these weights are kept from one iteration to the next.
+graph::Block LowPrecisionMemory(const Shape& s, std::int64_t layers, Names* names);
+
+}  // namespace orrery::workload

@@ -1,0 +1,139 @@
+// Linear layers in 8 and 4 bits: which GEMMs, which casts, which bytes.
+#include "orrery/workload/generators/precision.h"
+
+#include <gtest/gtest.h>
+
+#include "orrery/graph/verify.h"
+#include "orrery/workload/test_support.h"
+
+namespace orrery::workload {
+namespace {
+
+using graph::Collective;
+using graph::DType;
+
+Plan Low(LowPrecision recipe, int tp = 1) {
+  return {.tp = tp,
+          .sequence_parallel = tp > 1,
+          .global_batch = 2,
+          .micro_batch = 2,
+          .seq_len = 256,
+          .low_precision = recipe};
+}
+
+std::string CastsIn(const graph::Block& block, const graph::Graph& g) {
+  std::string out;
+  for (const graph::Op& op : block.ops) {
+    const std::string name = op.name.valid() ? g.name(op.name) : "";
+    if (op.kind == graph::OpKind::kKernel && (name == "cast" || name == "maximum")) {
+      out += name.front();
+    }
+  }
+  return out;
+}
+
+TEST(Precision, LinearLayersOnly) {
+  for (const auto& [recipe, type] : {std::pair{LowPrecision::kDelayed, DType::kFp8},
+                                     std::pair{LowPrecision::kNvfp4, DType::kFp4}}) {
+    const graph::Graph g = Make(SmallGpt(1), Low(recipe));
+    for (const auto& [block, low, plain] :
+         {std::tuple{"layer.forward", 4, 0}, std::tuple{"layer.backward", 8, 0},
+          std::tuple{"head.forward", 0, 1}, std::tuple{"head.backward", 0, 2}}) {
+      int in_low = 0, in_plain = 0;
+      for (const graph::Kernel& kernel : FindBlock(g, block).kernels) {
+        const auto* gemm = std::get_if<graph::Gemm>(&kernel);
+        if (gemm == nullptr) continue;
+        (gemm->dtype == type ? in_low : in_plain) += 1;
+      }
+      EXPECT_EQ(in_low, low) << block;
+      EXPECT_EQ(in_plain, plain) << block;
+    }
+  }
+}
+
+// Forward: four operands, two of them written by a norm. Backward: four incoming gradients.
+TEST(Precision, CastsByRecipe) {
+  const auto casts = [](LowPrecision recipe, std::string_view block) {
+    const graph::Graph g = Make(SmallGpt(1), Low(recipe));
+    return CastsIn(FindBlock(g, block), g);
+  };
+  EXPECT_EQ(casts(LowPrecision::kNone, "layer.forward"), "");
+  EXPECT_EQ(casts(LowPrecision::kDelayed, "layer.forward"), "cc");
+  EXPECT_EQ(casts(LowPrecision::kDelayed, "layer.backward"), "cccc");
+  EXPECT_EQ(casts(LowPrecision::kCurrent, "layer.forward"), "mcmcmcmc");
+  EXPECT_EQ(casts(LowPrecision::kBlockwise, "layer.forward"), "cccc");
+  EXPECT_EQ(casts(LowPrecision::kMxfp8, "layer.backward"), "cccc");
+  EXPECT_EQ(casts(LowPrecision::kNvfp4, "layer.backward"), "mcmcmcmc");
+}
+
+// 1,024 elements: fp8 a byte each; one scale byte per 32 (mxfp8), fp32 per 128 (blockwise); fp4 half
+// a byte and one scale byte per 16.
+TEST(Precision, BytesOfAnOperand) {
+  const auto bytes = [](LowPrecision recipe) {
+    return LinearBytes(MakeShape(SmallGpt(1), Low(recipe)), 1024);
+  };
+  EXPECT_EQ(bytes(LowPrecision::kNone), 2048);
+  EXPECT_EQ(bytes(LowPrecision::kDelayed), 1024);
+  EXPECT_EQ(bytes(LowPrecision::kBlockwise), 1024 + 32);
+  EXPECT_EQ(bytes(LowPrecision::kMxfp8), 1024 + 32);
+  EXPECT_EQ(bytes(LowPrecision::kNvfp4), 512 + 64);
+}
+
+// Under sequence parallelism operands are gathered as cast; what is scattered stays bf16.
+TEST(Precision, GathersWhatWasCast) {
+  const graph::Graph plain = Make(SmallGpt(1), Low(LowPrecision::kNone, 4));
+  const graph::Graph low = Make(SmallGpt(1), Low(LowPrecision::kDelayed, 4));
+  for (const std::string_view block : {"layer.forward", "layer.backward"}) {
+    EXPECT_EQ(2 * Bytes(FindBlock(low, block), Collective::kAllGather),
+              Bytes(FindBlock(plain, block), Collective::kAllGather));
+    EXPECT_EQ(Bytes(FindBlock(low, block), Collective::kReduceScatter),
+              Bytes(FindBlock(plain, block), Collective::kReduceScatter));
+  }
+}
+
+TEST(Precision, WeightsAreCastOncePerStep) {
+  Plan plan = Low(LowPrecision::kMxfp8);
+  plan.global_batch = 8;
+  const graph::Graph g = Make(SmallGpt(2), plan);
+  int calls = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    calls += g.name(g.blocks[call.block.index()].name) == "weights.cast" ? 1 : 0;
+  }
+  EXPECT_EQ(calls, 1);
+  const auto& cast = std::get<graph::MemoryBound>(FindBlock(g, "weights.cast").kernels[0]);
+  EXPECT_EQ(cast.bytes_read, 2 * 786'432 * 2);            // two layers' matrices, bf16
+  EXPECT_EQ(cast.bytes_written, 2 * 2 * 786'432 * 33 / 32);
+}
+
+TEST(Precision, GraphsAreValidAndRefusals) {
+  for (int recipe = 1; recipe <= 5; ++recipe) {
+    Plan plan = Low(static_cast<LowPrecision>(recipe), 2);
+    plan.pp = 2;
+    plan.recompute = Recompute::kFull;
+    plan.host = {.module_forward = 1000, .module_backward = 1000, .low_precision = 1000,
+                 .rng_fork = 1000, .checkpoint = 1000, .communication = 1000, .unit = 1000};
+    const graph::Graph g = Make(SmallGpt(2), plan);
+    const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+    EXPECT_TRUE(status.ok()) << status.message();
+    plan.precision = Precision::kFp16;
+    EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("training.precision"));
+  }
+}
+
+// Host work of a layer: 10 modules each way, two collectives' Python each way (tp), the random state.
+TEST(HostWorkOfALayer, CountsItsPieces) {
+  Plan plan = Low(LowPrecision::kNone, 2);
+  plan.sequence_parallel = false;
+  plan.host = {.module_forward = 7, .module_backward = 5, .rng_fork = 3, .communication = 11};
+  const graph::Graph g = Make(SmallGpt(1), plan);
+  const auto host = [&](std::string_view block) {
+    std::int64_t sum = 0;
+    for (const std::int64_t ps : FindBlock(g, block).host_ps) sum += ps;
+    return sum / 1000;
+  };
+  EXPECT_EQ(host("layer.forward"), 10 * 7 + 3 + 2 * 11);
+  EXPECT_EQ(host("layer.backward"), 10 * 5 + 2 * 11);
+}
+
+}  // namespace
+}  // namespace orrery::workload
