@@ -5,6 +5,7 @@
 #include <array>
 
 #include "orrery/base/text.h"
+#include "orrery/job/expert_keys.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/job/reader.h"
@@ -51,7 +52,9 @@ Status ReadParallel(const Source& source, const Sections& sections, std::optiona
   if (parallel.Has("microbatch_group")) {
     plan->microbatch_group = static_cast<int>(parallel.Integer("microbatch_group"));
   }
-  for (const auto& [key, what] : {std::pair{"cp", "context"}, std::pair{"ep", "expert"}}) {
+  plan->ep = static_cast<int>(parallel.Integer("ep"));
+  if (parallel.Has("etp")) plan->etp = static_cast<int>(parallel.Integer("etp"));
+  for (const auto& [key, what] : {std::pair{"cp", "context"}}) {
     if (parallel.Integer(key) == 1) continue;
     return InvalidInput("{}: {} parallelism is not built yet; use 1", parallel.Where(key), what);
   }
@@ -89,6 +92,10 @@ void ReadTraining(const Section& training, Plan* plan) {
   plan->precision = Choose(kPrecisions, training.Text("precision"));
   plan->recompute = Choose(kRecomputes, training.Text("recompute"));
   plan->sharding = Choose(kShardings, training.Text("sharding"));
+  plan->dispatcher = Choose(kDispatchers, training.Text("moe_dispatcher"));
+  plan->routing = Choose(kRoutings, training.Text("moe_routing"));
+  plan->moe_imbalance = training.Real("moe_imbalance");
+  plan->shared_expert_overlap = training.Bool("moe_shared_overlap");
 }
 
 // The framework's defaults, then what the user set; what is left of the defaults is said.
@@ -151,6 +158,10 @@ void SayAssumed(const Sections& sections, const Workload& workload,
   open(training, "micro_batch", "");
   open(training, "precision", "");
   open(training, "recompute", "");
+  if (workload.model.experts.count > 0) {
+    open(training, "moe_dispatcher", "");
+    open(training, "moe_routing", ": every expert as loaded as the others");
+  }
   if (plan.dp > 1) open(training, "sharding", ": every replica keeps the whole optimizer state");
   if (plan.tp > 1) open(sections.parallel, "sequence_parallel", "");
   if (plan.schedule == workload::Schedule::k1f1bInterleaved && plan.microbatch_group == 0) {

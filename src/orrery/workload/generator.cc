@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "orrery/workload/generators/block_source.h"
+#include "orrery/workload/generators/expert_groups.h"
 #include "orrery/workload/generators/program_writer.h"
 #include "orrery/workload/generators/schedules.h"
 
@@ -153,7 +154,9 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   Layout layout(job, graph);
   layout.AddGroups();
   const JobId job_id(graph->jobs.size());
+  const std::size_t first_rank = graph->bindings.size();
   layout.AddBindings(first_program, job_id);
+  if (model.experts.count > 0) AddExpertGroups(plan, first_rank, graph);
   graph->jobs.push_back({.name = job_name,
                          .ranks = static_cast<std::uint32_t>(plan.ranks()),
                          .tokens_per_step = plan.global_batch * plan.seq_len,

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <string>
 
+#include "orrery/workload/plan_experts.h"
+
 namespace orrery::workload {
 
 namespace {
@@ -252,6 +254,7 @@ Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckBatch(plan));
   ORRERY_RETURN_IF_ERROR(CheckInterleaving(plan));
   ORRERY_RETURN_IF_ERROR(CheckKernels(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckExperts(model, plan));
   return LayersPerChunk(model, plan).status();
 }
 

@@ -17,6 +17,9 @@ enum class Schedule : std::uint8_t { kGpipe, k1f1b, k1f1bInterleaved };
 enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
 enum class Sharding : std::uint8_t { kNone, kZero1 };
 enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
+// How tokens come to the ranks of their experts (generators/experts.h).
+enum class Dispatcher : std::uint8_t { kAllGather, kAllToAll, kDeepEp, kHybridEp };
+enum class Routing : std::uint8_t { kBalanced, kZipf };
 enum class AttentionBackend : std::uint8_t { kUnfused, kFlash2, kFlash3 };
 
 struct Plan {
@@ -29,6 +32,14 @@ struct Plan {
   Recompute recompute = Recompute::kNone;
   Sharding sharding = Sharding::kNone;
   Schedule schedule = Schedule::k1f1b;
+
+  // Models with experts. Their ranks are those of a stage, tensor-parallel ones (etp) fastest, then
+  // ep, then replicas of the experts.
+  int ep = 1, etp = 0;  // etp 0: as tp, Megatron's default
+  Dispatcher dispatcher = Dispatcher::kAllToAll;
+  bool shared_expert_overlap = false;  // beside the exchanges of tokens; not kAllGather
+  Routing routing = Routing::kBalanced;
+  double moe_imbalance = 1;  // tokens of the busiest rank over the mean, on top of `routing`
 
   // Framework behaviour, resolved from `framework` before the generator runs.
   AttentionBackend attention = AttentionBackend::kFlash2;
@@ -51,6 +62,10 @@ struct Plan {
   bool log_every_step = false;  // the host reads the loss after every step
 
   int ranks() const { return tp * pp * dp; }
+  int replicas() const { return dp; }  // ranks that hold the same parameters
+  int stage_ranks() const { return ranks() / pp; }
+  int expert_tp() const { return etp > 0 ? etp : tp; }
+  int expert_dp() const { return stage_ranks() / (expert_tp() * ep); }  // replicas of an expert
   std::int64_t microbatches() const { return global_batch / (micro_batch * dp); }
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "orrery/base/text.h"
+#include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
 #include "orrery/search/validate/models.h"
@@ -26,12 +27,12 @@ struct ScopeRule {
   std::string_view refusal;
 };
 constexpr std::array kScope = {
-    ScopeRule{"arch", "dense", "expert layers are not modelled yet"},
-    ScopeRule{"layer_kind", "dense-attn", "only plain attention layers are modelled"},
+    ScopeRule{"arch", "dense|moe", "no model of this architecture"},
+    ScopeRule{"layer_kind", "dense-attn|mla|dense-attn+sliding-window",
+              "only attention layers are modelled, plain, latent or windowed"},
     ScopeRule{"compute_dtype", "bf16|fp16|fp32", "8- and 4-bit training is not modelled yet"},
     ScopeRule{"sharding", "none|zero1", "sharded gradients or parameters are not modelled yet"},
     ScopeRule{"cp", "1", "context parallelism is not modelled yet"},
-    ScopeRule{"ep", "1", "expert parallelism is not modelled yet"},
     ScopeRule{"task", "pretrain|proxy-pretrain|sft", "frozen weights are not modelled yet"},
     ScopeRule{"offload", "none", "offloading to the host is not modelled yet"},
     ScopeRule{"attention_kernel", "unfused|flash|flash2|flash3|cudnn", "no model of this kernel"},
@@ -299,6 +300,9 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(MapRecompute(m));
   MapAttention(m);
   ORRERY_RETURN_IF_ERROR(MapOverlap(m));
+  if (HasExperts(row)) {
+    ORRERY_RETURN_IF_ERROR(MapExperts(row, *rule, out.model, &out.plan, assumed));
+  }
   if (row.text("task") == "sft") assumed->push_back("task=sft: full sequences, as pretraining");
   ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));
   return out;

@@ -95,8 +95,8 @@ TEST(Training, MegatronCoreRow) {
 
 TEST(Training, EveryRefusalNamesColumnAndValue) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
-      {"arch", "moe", "arch=moe: "},
-      {"layer_kind", "mla", "layer_kind=mla: "},
+      {"arch", "hybrid", "arch=hybrid: "},
+      {"layer_kind", "mamba2-hybrid", "layer_kind=mamba2-hybrid: "},
       {"compute_dtype", "fp8", "compute_dtype=fp8: "},
       {"sharding", "zero3", "sharding=zero3: "},
       {"cp", "2", "cp=2: "},

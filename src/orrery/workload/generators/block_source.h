@@ -15,8 +15,8 @@
 namespace orrery::workload {
 
 enum class BlockKind : std::uint8_t {
-  kLayerForward,
-  kLayerBackward,
+  kLayerForward,   // kind: bits of LayerKind
+  kLayerBackward,  // kind
   kEmbeddingForward,
   kEmbeddingBackward,
   kHeadForward,
@@ -27,8 +27,8 @@ enum class BlockKind : std::uint8_t {
   kWaitExchange,
   kStatic,         // elements, shard, norm group, distributed + 2·fp16
   kZeroGradients,  // elements
-  kReduceBucket,   // elements, distributed + 2·blocking + 4·last
-  kGatherBucket,   // elements, GatherMode
+  kReduceBucket,   // elements, distributed + 2·blocking + 4·last + 8·experts
+  kGatherBucket,   // elements, GatherMode, experts
   kWaitGradients,
   kWaitParameters,
   kReduceTp,  // elements

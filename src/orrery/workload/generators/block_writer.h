@@ -16,6 +16,9 @@ namespace orrery::workload {
 // Streams and events that blocks agree on. Overlapped p2p has a stream per direction, from
 // kPpStream.
 inline constexpr std::uint8_t kTpStream = 1, kDpStream = 2, kModelStream = 3, kPpStream = 4;
+// Expert parallelism: streams beside all others, and an event inside a block.
+inline constexpr std::uint8_t kEpStream = 8, kExpertTpStream = 9;
+inline constexpr std::int16_t kExpertEvent = 5;
 inline constexpr std::int16_t kGatherEvent = 0, kDgradEvent = 1;  // tp, inside a block
 inline constexpr std::int16_t kGradientEvent = 2;                 // last gradient reduction
 inline constexpr std::int16_t kBlockP2pEvent = 3;                 // 3 to 6, inside a block

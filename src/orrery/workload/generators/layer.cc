@@ -12,7 +12,11 @@ graph::Block LayerForward(const Shape& s, Names* names) {
   LayerWriter layer(s, &w);
   layer.BeginForward();
   layer.AttentionForward(keep, keep && !layer.recomputes_core());
-  layer.MlpForward(keep);
+  if (s.experts.count > 0) {
+    layer.ExpertsForward(keep);
+  } else {
+    layer.MlpForward(keep);
+  }
   return w.Finish();
 }
 
@@ -21,10 +25,18 @@ graph::Block LayerBackward(const Shape& s, Names* names) {
   LayerWriter layer(s, &w);
   if (s.recompute == Recompute::kFull) {
     layer.AttentionForward(true, true);
-    layer.MlpForward(true);
+    if (s.experts.count > 0) {
+      layer.ExpertsForward(true);
+    } else {
+      layer.MlpForward(true);
+    }
   }
   layer.BeginBackward();
-  layer.MlpBackward();
+  if (s.experts.count > 0) {
+    layer.ExpertsBackward();
+  } else {
+    layer.MlpBackward();
+  }
   layer.AttentionBackward();
   layer.EndBackward();
   return w.Finish();
