@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/hash.h"
+#include "orrery/job/expert_keys.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
 
@@ -17,22 +18,34 @@ std::string Bandwidth(std::int64_t rate) { return fmt::format("{}B/s", rate); }
 std::string Flops(double rate) { return fmt::format("{}FLOP/s", rate); }
 
 Json ModelJson(const workload::Model& m) {
-  return {{"name", m.name},
-          {"layers", m.layers},
-          {"hidden", m.hidden},
-          {"heads", m.heads},
-          {"kv_heads", m.kv_heads},
-          {"head_dim", m.head_dim},
-          {"ffn_hidden", m.ffn_hidden},
-          {"vocab", m.vocab},
-          {"max_position", m.max_position},
-          {"norm", m.norm == workload::Norm::kRmsNorm ? "rmsnorm" : "layernorm"},
-          {"activation", m.activation == workload::Activation::kSwiglu ? "swiglu" : "gelu"},
-          {"position", m.position == workload::Position::kRotary ? "rotary" : "learned"},
-          {"tied_embeddings", m.tied_embeddings},
-          {"attention_bias", m.attention_bias},
-          {"mlp_bias", m.mlp_bias},
-          {"dropout", m.dropout}};
+  Json json = {{"name", m.name},
+               {"layers", m.layers},
+               {"hidden", m.hidden},
+               {"heads", m.heads},
+               {"kv_heads", m.kv_heads},
+               {"head_dim", m.head_dim},
+               {"ffn_hidden", m.ffn_hidden},
+               {"vocab", m.vocab},
+               {"max_position", m.max_position},
+               {"norm", m.norm == workload::Norm::kRmsNorm ? "rmsnorm" : "layernorm"},
+               {"activation", m.activation == workload::Activation::kSwiglu ? "swiglu" : "gelu"},
+               {"position", m.position == workload::Position::kRotary ? "rotary" : "learned"},
+               {"tied_embeddings", m.tied_embeddings},
+               {"attention_bias", m.attention_bias},
+               {"mlp_bias", m.mlp_bias},
+               {"dropout", m.dropout}};
+  workload::Model sizes = m;
+  for (const ModelSize& size : kModelSizes) {
+    const bool kept =
+        size.key.starts_with("kv_lora") || size.key.starts_with("q") || size.key.starts_with("v_")
+            ? m.latent.kv_rank > 0
+        : size.key == "window" || size.key == "full_every" ? m.window > 0
+                                                           : m.experts.count > 0;
+    if (kept) json[std::string(size.key)] = size.of(sizes);
+  }
+  if (m.experts.router_bias) json["router_bias"] = true;
+  if (m.qk_norm) json["qk_norm"] = true;
+  return json;
 }
 
 std::string_view ArchName(cluster::Arch arch) {
@@ -129,8 +142,9 @@ Json ParallelJson(const Workload& w) {
                {"vpp", plan.vpp},
                {"dp", plan.dp},
                {"cp", plan.cp},
-               {"ep", 1},
+               {"ep", plan.ep},
                {"sequence_parallel", plan.sequence_parallel}};
+  if (w.model.experts.count > 0) json["etp"] = plan.expert_tp();
   const Result<std::vector<int>> layers = workload::LayersPerChunk(w.model, plan);
   ORRERY_CHECK(layers.ok(), "a plan that was read divides its layers");
   json["layers_per_stage"] = *layers;
@@ -165,6 +179,12 @@ void AddWorkload(const Workload& w, Json* json) {
                      {"recompute", NameOf(kRecomputes, plan.recompute)},
                      {"optimizer", w.optimizer},
                      {"sharding", NameOf(kShardings, plan.sharding)}};
+  if (w.model.experts.count > 0) {
+    out["training"]["moe_dispatcher"] = NameOf(kDispatchers, plan.dispatcher);
+    out["training"]["moe_routing"] = NameOf(kRoutings, plan.routing);
+    out["training"]["moe_imbalance"] = plan.moe_imbalance;
+    out["training"]["moe_shared_overlap"] = plan.shared_expert_overlap;
+  }
   out["framework_options"] = FrameworkJson(plan);
   out["schedule"] = workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name;
 }

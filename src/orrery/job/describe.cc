@@ -22,6 +22,9 @@ std::string DescribeWorkload(const Workload& workload) {
   if (plan.cp > 1) text += fmt::format(" CP{}", plan.cp);
   if (plan.vpp > 1) text += fmt::format(" VPP{}", plan.vpp);
   if (plan.sequence_parallel) text += " SP";
+  if (workload.model.experts.count > 0) {
+    text += fmt::format(" EP{} ETP{}", plan.ep, plan.expert_tp());
+  }
   text += fmt::format(", {}, batch {} × {} tokens, micro-batch {}, {}",
                       workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name,
                       HumanCount(plan.global_batch), HumanCount(plan.seq_len), plan.micro_batch,

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "orrery/base/text.h"
+#include "orrery/job/expert_keys.h"
 #include "orrery/job/reader.h"
 #include "orrery/workload/options.h"
 
@@ -59,6 +60,8 @@ void ApplyKinds(const Section& section, Model* model) {
   if (section.Has("tied_embeddings")) model->tied_embeddings = section.Bool("tied_embeddings");
   if (section.Has("attention_bias")) model->attention_bias = section.Bool("attention_bias");
   if (section.Has("mlp_bias")) model->mlp_bias = section.Bool("mlp_bias");
+  if (section.Has("router_bias")) model->experts.router_bias = section.Bool("router_bias");
+  if (section.Has("qk_norm")) model->qk_norm = section.Bool("qk_norm");
   if (section.Has("dropout")) model->dropout = section.Real("dropout");
 }
 
@@ -117,6 +120,9 @@ Result<Model> ReadInline(const Source& source, const Node& node,
   }
   for (const Field& field : kSizes) {
     if (section.Has(field.key)) model.*field.member = section.Integer(field.key);
+  }
+  for (const ModelSize& size : kModelSizes) {
+    if (section.Has(size.key)) size.of(model) = section.Integer(size.key);
   }
   if (!preset && !section.Has("max_position")) model.max_position = 1 << 20;
   ApplyKinds(section, &model);

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "orrery/base/text.h"
+#include "orrery/job/expert_keys.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/job/reader.h"
@@ -52,10 +53,8 @@ Status ReadParallel(const Source& source, const Sections& sections, std::optiona
     plan->microbatch_group = static_cast<int>(parallel.Integer("microbatch_group"));
   }
   plan->cp = static_cast<int>(parallel.Integer("cp"));
-  for (const auto& [key, what] : {std::pair{"ep", "expert"}}) {
-    if (parallel.Integer(key) == 1) continue;
-    return InvalidInput("{}: {} parallelism is not built yet; use 1", parallel.Where(key), what);
-  }
+  plan->ep = static_cast<int>(parallel.Integer("ep"));
+  if (parallel.Has("etp")) plan->etp = static_cast<int>(parallel.Integer("etp"));
   if (const Setting* layers = parallel.Find("layers_per_stage")) {
     if (const auto* list = std::get_if<std::vector<std::int64_t>>(&layers->value)) {
       plan->layers_per_stage.assign(list->begin(), list->end());
@@ -97,6 +96,10 @@ void ReadTraining(const Section& training, const Section& framework, Plan* plan)
   }
   plan->recompute = Choose(kRecomputes, training.Text("recompute"));
   plan->sharding = Choose(kShardings, training.Text("sharding"));
+  plan->dispatcher = Choose(kDispatchers, training.Text("moe_dispatcher"));
+  plan->routing = Choose(kRoutings, training.Text("moe_routing"));
+  plan->moe_imbalance = training.Real("moe_imbalance");
+  plan->shared_expert_overlap = training.Bool("moe_shared_overlap");
 }
 
 // The framework's defaults, then what the user set; what is left of the defaults is said.
@@ -164,6 +167,10 @@ void SayAssumed(const Sections& sections, const Workload& workload,
   open(training, "micro_batch", "");
   open(training, "precision", "");
   open(training, "recompute", "");
+  if (workload.model.experts.count > 0) {
+    open(training, "moe_dispatcher", "");
+    open(training, "moe_routing", ": every expert as loaded as the others");
+  }
   if (plan.dp > 1) open(training, "sharding", ": every replica keeps the whole optimizer state");
   if (plan.tp > 1) open(sections.parallel, "sequence_parallel", "");
   if (plan.schedule == workload::Schedule::k1f1bInterleaved && plan.microbatch_group == 0) {

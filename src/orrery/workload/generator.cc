@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "orrery/workload/generators/block_source.h"
+#include "orrery/workload/generators/expert_groups.h"
 #include "orrery/workload/generators/program_writer.h"
 #include "orrery/workload/generators/schedules.h"
 #include "orrery/workload/generators/sharded_program.h"
@@ -27,8 +28,9 @@ namespace {
 // Blocks kept between plans: some 200 MB at most.
 constexpr std::size_t kMostBlocks = 50'000;
 
-// Ranks and groups of one job; tp fastest, then cp, then dp, then pp. Ranks that differ in cp and dp
-// only hold the same parameters: the gradient group spans both, and a "replica" below is one of them.
+// Ranks and groups of one job; tp fastest, then cp, then dp, then pp. Ranks that differ in cp and
+// dp only hold the same parameters: the gradient group spans both, and a "replica" below is one of
+// them.
 class Layout {
  public:
   Layout(const JobContext& job, graph::Graph* graph)
@@ -172,7 +174,9 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   Layout layout(job, graph);
   layout.AddGroups();
   const JobId job_id(graph->jobs.size());
+  const std::size_t first_rank = graph->bindings.size();
   layout.AddBindings(first_program, job_id);
+  if (model.experts.count > 0) AddExpertGroups(plan, first_rank, graph);
   graph->jobs.push_back({.name = job_name,
                          .ranks = static_cast<std::uint32_t>(plan.ranks()),
                          .tokens_per_step = plan.global_batch * plan.seq_len,

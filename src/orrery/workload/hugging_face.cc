@@ -1,5 +1,7 @@
 // Hugging Face config.json → Model. Fields that change no shape (rope_scaling, initializer_range,
 // …) are ignored; those that would change the computation are checked.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -21,7 +23,9 @@ using formats::Document;
 using formats::Node;
 
 constexpr std::int64_t kMostBytes = 1 << 20;
-constexpr std::array<std::string_view, 3> kTypes = {"gpt2", "llama", "mistral"};
+constexpr std::array<std::string_view, 11> kTypes = {
+    "gpt2",      "llama",       "mistral",     "qwen2",   "qwen3",  "mixtral",
+    "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "gpt_oss"};
 
 // Reads typed fields of one document; the first error stays.
 class Reader {
@@ -147,6 +151,57 @@ void ReadLlama(Reader* r, bool mistral, Model* m) {
   }
 }
 
+// Experts as Mixtral, Qwen3 and GPT-OSS name them.
+void ReadExperts(Reader* r, std::string_view count, std::string_view width, Model* m) {
+  m->experts.count = r->Integer(count);
+  m->experts.top_k = r->Integer("num_experts_per_tok");
+  m->experts.ffn_hidden = r->Integer(width);
+}
+
+void ReadDeepSeek(Reader* r, Model* m) {
+  ReadExperts(r, "n_routed_experts", "moe_intermediate_size", m);
+  m->experts.shared_ffn_hidden = r->Present("n_shared_experts") == nullptr
+                                     ? 0
+                                     : r->Integer("n_shared_experts") * m->experts.ffn_hidden;
+  // 0 is a legal value of this field alone.
+  const Node* dense = r->Present("first_k_dense_replace");
+  m->experts.first_dense =
+      dense == nullptr || dense->text == "0" ? 0 : r->Integer("first_k_dense_replace");
+  r->Require("moe_layer_freq", r->Text("moe_layer_freq") == "1", "valid: 1");
+  Latent& l = m->latent;
+  l.q_rank = r->IntegerOr("q_lora_rank", 0);
+  l.kv_rank = r->Integer("kv_lora_rank");
+  l.nope_dim = r->Integer("qk_nope_head_dim");
+  l.rope_dim = r->Integer("qk_rope_head_dim");
+  l.v_dim = r->Integer("v_head_dim");
+  m->head_dim = l.nope_dim + l.rope_dim;
+}
+
+// What differs from Llama in the families that share its layout.
+void ReadFamily(Reader* r, std::string_view type, Model* m) {
+  if (type == "qwen2") {
+    m->attention_bias = true;
+    m->projection_bias = false;
+    r->Require("use_sliding_window", !r->BoolOr("use_sliding_window", false), "set it to false");
+  }
+  if (type == "qwen3" || type == "qwen3_moe") m->qk_norm = true;
+  if (type == "qwen3_moe") {
+    ReadExperts(r, "num_experts", "moe_intermediate_size", m);
+    r->Require("decoder_sparse_step", r->IntegerOr("decoder_sparse_step", 1) == 1, "valid: 1");
+  }
+  if (type == "mixtral") {
+    ReadExperts(r, "num_local_experts", "intermediate_size", m);
+    r->Require("sliding_window", false, "sliding windows in all layers: set it to null");
+  }
+  if (type == "gpt_oss") {
+    ReadExperts(r, "num_local_experts", "intermediate_size", m);
+    m->attention_bias = m->mlp_bias = m->sinks = m->experts.router_bias = true;
+    m->window = r->IntegerOr("sliding_window", 128);
+    m->full_every = 2;
+  }
+  if (type.starts_with("deepseek") || type == "kimi_k2") ReadDeepSeek(r, m);
+}
+
 }  // namespace
 
 Result<Model> ReadHuggingFaceConfig(const std::string& path) {
@@ -163,15 +218,16 @@ Result<Model> ReadHuggingFaceConfig(const std::string& path) {
   Reader r(document, path);
   const std::string type = r.Text("model_type");
   if (type.empty()) {
-    return InvalidInput("{}: model_type is missing; valid: gpt2, llama, mistral", path);
+    return InvalidInput("{}: model_type is missing; valid: {}", path, fmt::join(kTypes, ", "));
   }
   Model m;
   m.name = r.Text("_name_or_path").empty() ? path : r.Text("_name_or_path");
   m.source = path;
   if (type == "gpt2") {
     ReadGpt2(&r, &m);
-  } else if (type == "llama" || type == "mistral") {
+  } else if (std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end()) {
     ReadLlama(&r, type == "mistral", &m);
+    ReadFamily(&r, type, &m);
   } else {
     return InvalidInput("{}: {}", r.Where(*r.Present("model_type")),
                         UnknownName("model_type", Printable(type), kTypes));

@@ -1,6 +1,7 @@
 // A model as its config describes it: shapes, not names of frameworks.
 //
-// The spine covers dense decoder transformers (GPT-2/3 and Llama families). A kind that is missing
+// Decoder transformers: dense (GPT, Llama, Qwen families) and mixtures of experts (Mixtral, Qwen3,
+// DeepSeek, GPT-OSS, Grok, Llama 4, Kimi), with grouped or latent attention. A kind that is missing
 // is refused, never replaced by a parameter count.
 #pragma once
 
@@ -17,6 +18,30 @@ enum class Norm : std::uint8_t { kLayerNorm, kRmsNorm };
 enum class Activation : std::uint8_t { kGelu, kSwiglu };
 enum class Position : std::uint8_t { kLearned, kRotary };
 
+// A mixture of experts in place of the feed-forward layer. count 0: there is none.
+struct Experts {
+  std::int64_t count = 0, top_k = 0;
+  std::int64_t ffn_hidden = 0;         // of one expert
+  std::int64_t shared_ffn_hidden = 0;  // of all shared experts together; 0: none
+  std::int64_t first_dense = 0;        // layers at the front that keep the dense feed-forward
+  std::int64_t every = 1;              // of the rest, the last of every so many has experts
+  bool router_bias = false;
+  friend bool operator==(const Experts&, const Experts&) = default;
+};
+
+// Multi-head latent attention (DeepSeek-V2, 2024, section 2.1). kv_rank 0: ordinary attention.
+struct Latent {
+  std::int64_t q_rank = 0;   // 0: queries are projected from the hidden state directly
+  std::int64_t kv_rank = 0;  // width of the compressed keys and values
+  std::int64_t nope_dim = 0, rope_dim = 0;  // of a query's and key's head: without and with rotary
+  std::int64_t v_dim = 0;                   // of a value's head
+  friend bool operator==(const Latent&, const Latent&) = default;
+};
+
+// What tells one layer of a model from another, as bits.
+enum LayerKind : std::uint8_t { kDenseLayer = 0, kExpertLayer = 1, kWindowLayer = 2 };
+inline constexpr std::size_t kLayerKinds = 4;
+
 struct Model {
   std::string name;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
@@ -27,10 +52,21 @@ struct Model {
   bool tied_embeddings = true;
   bool attention_bias = true;  // biases of qkv and projection
   bool mlp_bias = true;
-  double dropout = 0;  // 0: the dropout kernels are absent
+  double dropout = 0;           // 0: the dropout kernels are absent
+  bool projection_bias = true;  // of the attention's projection; only with attention_bias
+  bool qk_norm = false;         // queries and keys are normalised head by head
+  bool sinks = false;           // a learned logit a head in the softmax
+  std::int64_t window = 0;      // sliding window; 0: none
+  std::int64_t full_every = 0;  // with a window: the last of every so many layers sees everything
+  Experts experts;
+  Latent latent;
   std::string source;
 
-  std::int64_t parameters() const;  // all of them, embeddings included once when tied
+  std::uint8_t layer_kind(std::int64_t layer) const;  // bits of LayerKind
+  std::int64_t expert_layers() const;                 // how many layers have experts
+
+  std::int64_t parameters() const;         // all of them, embeddings included once when tied
+  std::int64_t active_parameters() const;  // those that one token meets
   // Forward and backward of one sequence, no recompute; attention causal (half the square).
   double flops_per_sequence(std::int64_t seq_len) const;
 };
@@ -41,8 +77,9 @@ struct ModelPreset {
 };
 std::span<const ModelPreset> ModelPresets();
 Result<Model> FindModel(std::string_view name);  // unknown: nearest valid names
-// Reads a Hugging Face config.json (gpt2, llama, mistral without sliding window). Errors name the
-// file, the field, the value and the remedy; unsupported model types are refused by name.
+// Reads a Hugging Face config.json (gpt2, llama, mistral without sliding window, qwen2, qwen3,
+// mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, gpt_oss). Errors name the file, the field,
+// the value and the remedy; unsupported model types are refused by name.
 Result<Model> ReadHuggingFaceConfig(const std::string& path);
 Status Validate(const Model& model);
 

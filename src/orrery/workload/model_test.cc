@@ -31,8 +31,35 @@ TEST(Model, ParameterCountsArePublished) {
       {"llama3.1-8b", 8'030'261'248},
       {"llama3.1-70b", 70'553'706'496},
       {"llama3.1-405b", 405'853'388'800},
+      {"mixtral-8x7b", 46'702'792'704},
+      {"mixtral-8x22b", 140'620'634'112},
+      {"qwen3-8b", 8'190'735'360},
+      {"qwen3-30b-a3b", 30'532'122'624},
+      {"qwen3-235b-a22b", 235'093'634'560},
+      {"deepseek-v2-lite", 15'706'484'224},
+      {"deepseek-v2", 235'741'434'880},
+      {"gpt-oss-20b", 20'914'757'184},
+      {"gpt-oss-120b", 116'829'156'672},
   };
   for (const auto& [name, count] : published) EXPECT_EQ(Preset(name).parameters(), count) << name;
+}
+
+// Published as rounded numbers, or with parts that are not the model's: DeepSeek-V3's count has 256
+// routing biases a layer, which no gradient reaches; Grok's its two further norms.
+TEST(Model, ExpertCountsNearPublished) {
+  const std::pair<std::string_view, double> published[] = {{"deepseek-v3", 671.026419e9},
+                                                           {"kimi-k2", 1026.408e9},
+                                                           {"grok-1", 315.684e9},
+                                                           {"llama4-scout", 107.77e9},
+                                                           {"llama4-maverick", 400.71e9}};
+  for (const auto& [name, count] : published) {
+    EXPECT_NEAR(static_cast<double>(Preset(name).parameters()) / count, 1, 0.001) << name;
+  }
+  const std::pair<std::string_view, double> active[] = {
+      {"mixtral-8x7b", 12.9e9}, {"qwen3-235b-a22b", 22e9}, {"deepseek-v3", 37e9}};
+  for (const auto& [name, count] : active) {
+    EXPECT_NEAR(static_cast<double>(Preset(name).active_parameters()) / count, 1, 0.02) << name;
+  }
 }
 
 // Moye's Table 9 prints nominal sizes for given heads, layers and hidden; the count follows from
@@ -63,6 +90,8 @@ TEST(Model, EveryPresetIsValid) {
   for (const ModelPreset& preset : ModelPresets()) {
     const Model m = Preset(preset.name);
     EXPECT_TRUE(Validate(m).ok()) << preset.name;
+    EXPECT_FALSE(m.source.empty());
+    if (m.experts.count > 0 || m.qk_norm) continue;
     EXPECT_EQ(m.head_dim * m.heads, m.hidden) << preset.name;
     EXPECT_FALSE(m.source.empty());
   }
@@ -116,6 +145,36 @@ TEST_F(HuggingFace, LlamaIsThePreset) {
   EXPECT_EQ(m->head_dim, 128);
 }
 
+TEST_F(HuggingFace, ExpertFamiliesAreThePresets) {
+  const auto count = [&](std::string_view text) {
+    const Result<Model> m = ReadHuggingFaceConfig(Write(text));
+    EXPECT_TRUE(m.ok()) << m.status().message();
+    return m.ok() ? m->parameters() : 0;
+  };
+  EXPECT_EQ(count(R"({"model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+    "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2, "hidden_act": "silu",
+    "sliding_window": null})"),
+            46'702'792'704);
+  EXPECT_EQ(count(R"({"model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+    "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+    "num_experts_per_tok": 8, "decoder_sparse_step": 1, "vocab_size": 151936})"),
+            30'532'122'624);
+  EXPECT_EQ(count(R"({"model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
+    "num_attention_heads": 128, "num_key_value_heads": 128, "intermediate_size": 18432,
+    "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
+    "num_experts_per_tok": 8, "first_k_dense_replace": 3, "moe_layer_freq": 1,
+    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128, "vocab_size": 129280})"),
+            671'026'404'352);
+  EXPECT_EQ(count(R"({"model_type": "gpt_oss", "num_hidden_layers": 24, "hidden_size": 2880,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64,
+    "intermediate_size": 2880, "num_local_experts": 32, "num_experts_per_tok": 4,
+    "sliding_window": 128, "vocab_size": 201088})"),
+            20'914'757'184);
+}
+
 TEST_F(HuggingFace, Gpt2IsThePreset) {
   const Result<Model> m = ReadHuggingFaceConfig(Write(R"({"model_type": "gpt2", "n_layer": 12,
       "n_embd": 768, "n_head": 12, "n_inner": null, "vocab_size": 50257, "n_positions": 1024,
@@ -144,12 +203,14 @@ TEST_F(HuggingFace, ErrorsNameFileFieldValueAndRemedy) {
   EXPECT_EQ(Error(std::string(kLlama.substr(0, 100))),
             "config.json: the JSON ends in the middle; the file is cut short (the file has 100 "
             "bytes); take the model's whole config.json");
-  EXPECT_EQ(
-      Error(R"({"model_type": "mixtral"})"),
-      "config.json:1: unknown model_type 'mixtral'; did you mean 'mistral'? valid: gpt2, llama, "
-      "mistral");
+  EXPECT_EQ(Error(R"({"model_type": "mixtrak"})"),
+            "config.json:1: unknown model_type 'mixtrak'; did you mean 'mixtral' or 'mistral'? "
+            "valid: gpt2, "
+            "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, "
+            "gpt_oss");
   EXPECT_EQ(Error(R"({"hidden_size": 8})"),
-            "config.json: model_type is missing; valid: gpt2, llama, mistral");
+            "config.json: model_type is missing; valid: gpt2, llama, mistral, qwen2, qwen3, "
+            "mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, gpt_oss");
   EXPECT_EQ(Error(R"({"model_type": "gpt2"})"),
             "config.json: n_layer is missing; add it, or take the model's whole config.json");
   EXPECT_EQ(Error(R"({"model_type": "gpt2", "n_layer": -3})"),

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <string>
 
+#include "orrery/workload/plan_experts.h"
+
 namespace orrery::workload {
 
 namespace {
@@ -320,6 +322,7 @@ Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckContextParallel(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckSharding(plan));
   ORRERY_RETURN_IF_ERROR(CheckLowPrecision(plan));
+  ORRERY_RETURN_IF_ERROR(CheckExperts(model, plan));
   return LayersPerChunk(model, plan).status();
 }
 

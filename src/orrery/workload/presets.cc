@@ -3,6 +3,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/workload/model.h"
+#include "orrery/workload/presets_experts.h"
 
 namespace orrery::workload {
 
@@ -43,12 +44,6 @@ constexpr std::array<Row, 18> kRows = {{
     {{"llama3.1-405b", "Llama 3.1 405B"}, Family::kLlama31, 126, 16384, 128, 8, 53248},
 }};
 
-constexpr auto kPresets = [] {
-  std::array<ModelPreset, kRows.size()> out{};
-  for (std::size_t i = 0; i < kRows.size(); ++i) out[i] = kRows[i].preset;
-  return out;
-}();
-
 Model Build(const Row& row) {
   Model m;
   m.name = row.preset.name;
@@ -81,13 +76,26 @@ Model Build(const Row& row) {
 
 }  // namespace
 
-std::span<const ModelPreset> ModelPresets() { return kPresets; }
+std::span<const ModelPreset> ModelPresets() {
+  static const std::vector<ModelPreset> presets = [] {
+    std::vector<ModelPreset> out;
+    for (const Row& row : kRows) out.push_back(row.preset);
+    const auto more = ExpertPresets();
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }();
+  return presets;
+}
 
 Result<Model> FindModel(std::string_view name) {
   std::vector<std::string_view> valid;
   for (const Row& row : kRows) {
     if (row.preset.name == name) return Build(row);
     valid.push_back(row.preset.name);
+  }
+  for (const ModelPreset& preset : ExpertPresets()) {
+    if (preset.name == name) return BuildExpertPreset(name);
+    valid.push_back(preset.name);
   }
   return InvalidInput("{}", UnknownName("model", name, valid));
 }

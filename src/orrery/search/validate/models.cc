@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "orrery/base/text.h"
+#include "orrery/search/validate/expert_models.h"
 
 namespace orrery::search {
 namespace {
@@ -116,6 +117,10 @@ Status CheckParameters(const Configuration& row, const Model& model) {
 Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaults,
                        std::vector<std::string>* assumed) {
   constexpr std::int64_t kMost = 1 << 24;
+  if (HasExperts(row)) {
+    ORRERY_ASSIGN_OR_RETURN(std::optional<Model> known, MapKnownModel(row, assumed));
+    if (known) return *std::move(known);
+  }
   Model m;
   m.name = std::string(row.text("model"));
   ORRERY_ASSIGN_OR_RETURN(m.layers, row.Needed("layers", 1, 100'000));
@@ -149,6 +154,7 @@ Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaul
       a.label, a.tied ? "tied" : "untied"));
   if (a.dropout) assumed->push_back(fmt::format("dropout={} (framework's default)", m.dropout));
   m.source = "validation table";
+  if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(AddExperts(row, &m, assumed));
   ORRERY_RETURN_IF_ERROR(workload::Validate(m));
   ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));
   return m;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "orrery/base/text.h"
+#include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
 #include "orrery/search/validate/models.h"
@@ -26,11 +27,11 @@ struct ScopeRule {
   std::string_view refusal;
 };
 constexpr std::array kScope = {
-    ScopeRule{"arch", "dense", "expert layers are not modelled yet"},
-    ScopeRule{"layer_kind", "dense-attn", "only plain attention layers are modelled"},
+    ScopeRule{"arch", "dense|moe", "no model of this architecture"},
+    ScopeRule{"layer_kind", "dense-attn|mla|dense-attn+sliding-window",
+              "only attention layers are modelled, plain, latent or windowed"},
     ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
     ScopeRule{"sharding", "none|zero1|zero2|zero3", "this sharding is not modelled"},
-    ScopeRule{"ep", "1", "expert parallelism is not modelled yet"},
     ScopeRule{"task", "pretrain|proxy-pretrain|sft", "frozen weights are not modelled yet"},
     ScopeRule{"offload", "none", "offloading to the host is not modelled yet"},
     ScopeRule{"attention_kernel", "unfused|flash|flash2|flash3|cudnn", "no model of this kernel"},
@@ -203,7 +204,7 @@ Status MapPrecision(const Mapping& m) {
       plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
   if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
   if (reduce.empty()) {
-    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                      ? "fp32"
+    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
                                     : plan.precision == Precision::kFp16 ? "fp16"
                                                                          : "bf16");
     return {};
@@ -338,6 +339,9 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(MapRecompute(m));
   MapAttention(m);
   ORRERY_RETURN_IF_ERROR(MapOverlap(m));
+  if (HasExperts(row)) {
+    ORRERY_RETURN_IF_ERROR(MapExperts(row, *rule, out.model, &out.plan, assumed));
+  }
   if (row.text("task") == "sft") assumed->push_back("task=sft: full sequences, as pretraining");
   ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));
   return out;

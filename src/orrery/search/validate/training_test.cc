@@ -95,8 +95,8 @@ TEST(Training, MegatronCoreRow) {
 
 TEST(Training, EveryRefusalNamesColumnAndValue) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
-      {"arch", "moe", "arch=moe: "},
-      {"layer_kind", "mla", "layer_kind=mla: "},
+      {"arch", "hybrid", "arch=hybrid: "},
+      {"layer_kind", "mamba2-hybrid", "layer_kind=mamba2-hybrid: "},
       {"compute_dtype", "int8", "compute_dtype=int8: "},
       {"sharding", "zero3", "training.sharding: zero3"},
       {"sharding", "zero4", "sharding=zero4: "},
@@ -126,8 +126,7 @@ TEST(Training, LowPrecisionContextAndSharding) {
   const Mapped fp8 = Map(kGpt175, {{"compute_dtype", "fp8"}});
   EXPECT_EQ(fp8.run.plan.low_precision, workload::LowPrecision::kDelayed);
   EXPECT_THAT(fp8.assumed, Contains(StartsWith("fp8 recipe=delayed (blank")));
-  const Mapped current =
-      Map(kGpt175, {{"compute_dtype", "fp8"}, {"config_extra", "prec=fp8-cs"}});
+  const Mapped current = Map(kGpt175, {{"compute_dtype", "fp8"}, {"config_extra", "prec=fp8-cs"}});
   EXPECT_EQ(current.run.plan.low_precision, workload::LowPrecision::kCurrent);
   EXPECT_EQ(Map(kGpt175, {{"compute_dtype", "nvfp4"}}).run.plan.low_precision,
             workload::LowPrecision::kNvfp4);

@@ -59,9 +59,9 @@ graph::Block BlockCache::Build(const BlockKey& key) {
       .elements = a, .ranks = b, .prefetches = (c & 1) != 0, .accumulates = (c & 2) != 0};
   switch (key.kind) {
     case BlockKind::kLayerForward:
-      return LayerForward(s, &names_);
+      return LayerForward(OfKind(s, a), &names_);
     case BlockKind::kLayerBackward:
-      return LayerBackward(s, &names_);
+      return LayerBackward(OfKind(s, a), &names_);
     case BlockKind::kEmbeddingForward:
       return EmbeddingForward(s, &names_);
     case BlockKind::kEmbeddingBackward:
@@ -83,11 +83,14 @@ graph::Block BlockCache::Build(const BlockKey& key) {
     case BlockKind::kZeroGradients:
       return ZeroGradients(s, a, &names_);
     case BlockKind::kReduceBucket:
-      return ReduceBucket(
-          s, a, {.distributed = (b & 1) != 0, .blocking = (b & 2) != 0, .last = (b & 4) != 0},
-          &names_);
+      return ReduceBucket(s, a,
+                          {.distributed = (b & 1) != 0,
+                           .blocking = (b & 2) != 0,
+                           .last = (b & 4) != 0,
+                           .experts = (b & 8) != 0},
+                          &names_);
     case BlockKind::kGatherBucket:
-      return GatherBucket(s, a, static_cast<GatherMode>(b), &names_);
+      return GatherBucket(s, a, static_cast<GatherMode>(b), c != 0, &names_);
     case BlockKind::kWaitGradients:
       return WaitEvent("gradients.wait", kGradientEvent, &names_);
     case BlockKind::kWaitParameters:

@@ -15,8 +15,8 @@
 namespace orrery::workload {
 
 enum class BlockKind : std::uint8_t {
-  kLayerForward,
-  kLayerBackward,
+  kLayerForward,   // kind: bits of LayerKind
+  kLayerBackward,  // kind
   kEmbeddingForward,
   kEmbeddingBackward,
   kHeadForward,
@@ -27,22 +27,22 @@ enum class BlockKind : std::uint8_t {
   kWaitExchange,
   kStatic,         // elements, shard, norm group, distributed + 2·fp16
   kZeroGradients,  // elements
-  kReduceBucket,   // elements, distributed + 2·blocking + 4·last
-  kGatherBucket,   // elements, GatherMode
+  kReduceBucket,   // elements, distributed + 2·blocking + 4·last + 8·experts
+  kGatherBucket,   // elements, GatherMode, experts
   kWaitGradients,
   kWaitParameters,
   kReduceTp,  // elements
   kReduceEmbedding,
-  kOptimizer,  // as kStatic
-  kLoss,       // dp, sync
+  kOptimizer,           // as kStatic
+  kLoss,                // dp, sync
   kCastWeights,         // layers, norm group, layers of the model
   kLowPrecisionMemory,  // layers
-  kShardedMemory,    // shard
-  kShardedForward,   // unit's elements, ranks, prefetches + 2·accumulates
-  kShardedBackward,  // the same
-  kStartUnit,        // the same
-  kGatherRoot,       // the same
-  kReduceRoot,       // the same, last
+  kShardedMemory,       // shard
+  kShardedForward,      // unit's elements, ranks, prefetches + 2·accumulates
+  kShardedBackward,     // the same
+  kStartUnit,           // the same
+  kGatherRoot,          // the same
+  kReduceRoot,          // the same, last
 };
 
 struct BlockKey {

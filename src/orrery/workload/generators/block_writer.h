@@ -18,12 +18,15 @@ namespace orrery::workload {
 inline constexpr std::uint8_t kTpStream = 1, kDpStream = 2, kModelStream = 3, kPpStream = 4;
 // Layers never run beside what the model group sums: context parallelism shares its stream.
 inline constexpr std::uint8_t kCpStream = kModelStream;
+// Expert parallelism: streams beside all others, and an event inside a block.
+inline constexpr std::uint8_t kEpStream = 8, kExpertTpStream = 9;
+inline constexpr std::int16_t kExpertEvent = 5;
 inline constexpr std::int16_t kGatherEvent = 0, kDgradEvent = 1;  // tp, inside a block
 inline constexpr std::int16_t kGradientEvent = 2;                 // last gradient reduction
 inline constexpr std::int16_t kBlockP2pEvent = 3;                 // 3 to 6, inside a block
 inline constexpr std::int16_t kRingEvent = 3;                     // cp, inside a layer's block
 inline constexpr std::int16_t kUnitEvent = 4;  // ZeRO-2 and -3, which have no pipeline: last gather
-inline constexpr std::int16_t kFirstCallEvent = 7;                // given out by ProgramWriter
+inline constexpr std::int16_t kFirstCallEvent = 7;  // given out by ProgramWriter
 
 class Names {
  public:

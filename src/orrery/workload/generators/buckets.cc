@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/buckets.h"
 
+#include <array>
 #include <numeric>
 
 namespace orrery::workload {
@@ -50,8 +51,11 @@ std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const B
       layout.Add(head[i], parts.layers + 1, shared && rule.distributed);
     }
   }
-  const auto layer = LayerParameters(s);
+  std::array<std::vector<std::int64_t>, kLayerKinds> layers;
   for (int unit = parts.layers; unit >= 1; --unit) {
+    const std::uint8_t kind = parts.kind(unit);
+    std::vector<std::int64_t>& layer = layers[kind];
+    if (layer.empty()) layer = LayerParameters(OfKind(s, kind));
     for (std::size_t i = layer.size(); i-- > 0;) layout.Add(layer[i], unit, false);
   }
   if (parts.embedding) {
@@ -61,6 +65,20 @@ std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const B
     }
   }
   layout.Close();
+  return buckets;
+}
+
+std::vector<Bucket> MakeExpertBuckets(const Shape& s, const ChunkParts& parts,
+                                      const BucketRule& rule) {
+  std::vector<Bucket> buckets;
+  Layout layout(rule, &buckets);
+  const auto layer = ExpertParameters(s);
+  for (int unit = parts.layers; unit >= 1; --unit) {
+    if ((parts.kind(unit) & kExpertLayer) == 0) continue;
+    for (std::size_t i = layer.size(); i-- > 0;) layout.Add(layer[i], unit, false);
+  }
+  layout.Close();
+  for (Bucket& bucket : buckets) bucket.experts = true;
   return buckets;
 }
 

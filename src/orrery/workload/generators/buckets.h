@@ -18,6 +18,11 @@ struct ChunkParts {
   int layers = 0;
   bool embedding = false, head = false;
   bool copies_embedding = false;  // the tied output layer of a last stage that is not the first
+  std::vector<std::uint8_t> kinds = {};  // of the layers (bits of LayerKind); empty: all plain
+
+  std::uint8_t kind(int unit) const {
+    return kinds.empty() ? std::uint8_t{0} : kinds[static_cast<std::size_t>(unit - 1)];
+  }
 };
 
 struct BucketRule {
@@ -29,9 +34,13 @@ struct BucketRule {
 struct Bucket {
   std::int64_t elements = 0;  // padding included
   int unit = 0;               // its gradients are complete when this unit's backward is
+  bool experts = false;       // parameters of experts, replicated over their own group
 };
 
 // In the order in which backward completes them.
 std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const BucketRule& rule);
+// The experts' parameters, which lie in buffers of their own.
+std::vector<Bucket> MakeExpertBuckets(const Shape& s, const ChunkParts& parts,
+                                      const BucketRule& rule);
 
 }  // namespace orrery::workload

@@ -11,7 +11,11 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   LayerWriter layer(s, w);
   layer.BeginForward();
   layer.AttentionForward(keep, keep && !layer.recomputes_core());
-  layer.MlpForward(keep);
+  if (s.experts.count > 0) {
+    layer.ExpertsForward(keep);
+  } else {
+    layer.MlpForward(keep);
+  }
 }
 
 void WriteLayerBackward(const Shape& s, BlockWriter* w) {
@@ -19,10 +23,18 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   if (s.recompute == Recompute::kFull) {
     w->Host("checkpoint", s.host.checkpoint);
     layer.AttentionForward(true, true);
-    layer.MlpForward(true);
+    if (s.experts.count > 0) {
+      layer.ExpertsForward(true);
+    } else {
+      layer.MlpForward(true);
+    }
   }
   layer.BeginBackward();
-  layer.MlpBackward();
+  if (s.experts.count > 0) {
+    layer.ExpertsBackward();
+  } else {
+    layer.MlpBackward();
+  }
   layer.AttentionBackward();
   layer.EndBackward();
 }

@@ -54,21 +54,21 @@ void LayerWriter::MlpBackward() {
 void LayerWriter::AttentionBackward() {
   const std::int64_t e = s_.element_bytes;
   EnterBackward("layers.self_attention.bias_dropout_add");
-  BiasDropoutAddBackward(s_.attention_bias);
+  BiasDropoutAddBackward(s_.attention_bias && s_.projection_bias);
   w_->Free(mask1_);
   EnterBackward("layers.self_attention.projection");
-  const Buffer context = w_->Temporary("context.gradient", s_.tokens() * s_.query() * e);
+  const Buffer context = w_->Temporary("context.gradient", s_.tokens() * s_.context() * e);
   const Buffer parts = w_->Temporary("qkv.parts.gradient", s_.tokens() * s_.qkv() * e);
   const Buffer qkv = w_->Temporary("qkv.gradient", s_.tokens() * s_.qkv() * e);
   w_->Alloc(context);
-  RowBackward(s_, w_, "projection", s_.query(), s_.hidden);
+  RowBackward(s_, w_, "projection", s_.context(), s_.hidden);
   w_->Alloc(parts);
   if (recomputes_core()) CoreForward(true);
   CoreBackward();
   w_->Free(context);
   w_->Free(context_);
   w_->Free(rotated_);
-  if (s_.position == Position::kRotary) {
+  if (rotates()) {
     EnterBackward("layers.self_attention.rotary");
     w_->Kernel("rotary_q",
                Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.query(), e, e, Pass::kBackward));
@@ -81,7 +81,7 @@ void LayerWriter::AttentionBackward() {
   w_->Kernel("concatenate",
              Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.qkv(), e, e, Pass::kBackward));
   w_->Free(parts);
-  ColumnBackward(s_, w_, "qkv", s_.hidden, s_.qkv(), s_.attention_bias);
+  Qkv(Pass::kBackward);
   w_->Free(qkv);
   w_->Free(norm1_out_);
   EnterBackward("layers.input_norm");
@@ -109,7 +109,9 @@ void LayerWriter::CoreBackward() {
                                           .dtype = s_.dtype,
                                           .causal = true,
                                           .pass = Pass::kBackward,
-                                          .kernel = s_.fused_attention()});
+                                          .kernel = s_.fused_attention(),
+                                          .v_head_dim = s_.other_v_head_dim(),
+                                          .window = s_.window});
   w_->Free(attention_stats_);
 }
 

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/layer_writer.h"
 
 #include "orrery/workload/generators/context_parallel.h"
+#include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
@@ -31,15 +32,15 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   norm1_stats_ = make("input_norm.statistics", statistics, full);
   const std::int64_t operand = LinearBytes(s, local * s.hidden);
   norm1_out_ = make("input_norm.output", operand, full);
-  qkv_ = make("qkv", s.tokens() * s.qkv() * e, full);
+  qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e, full);
   rotated_ = make(
-      "rotated", s.position == Position::kRotary ? s.tokens() * (s.query() + s.key_value()) * e : 0,
+      "rotated", rotates() ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1) : 0,
       full);
   attention_stats_ = make("attention.statistics", s.flash() ? s.tokens() * s.heads * 4 : 0, core);
   probabilities_ = make("attention.probabilities", square * e, core);
   probability_mask_ = make("attention.mask", s.dropout ? square : 0, core);
   dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
-  context_ = make("attention.context", s.tokens() * s.query() * e, full);
+  context_ = make("attention.context", s.tokens() * s.context() * e, full);
   mask1_ = make("projection.mask", mask, full);
   middle_ = make("middle", s.local_bytes(), full);
   norm2_stats_ = make("mlp_norm.statistics", statistics, full);
@@ -89,9 +90,9 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Drop(keep, norm1_stats_);
   Enter("layers.self_attention.qkv");
   w_->Alloc(qkv_);
-  ColumnForward(s_, w_, "qkv", s_.hidden, s_.qkv());
+  Qkv(Pass::kForward);
   Drop(keep, norm1_out_);
-  if (s_.position == Position::kRotary) {
+  if (rotates()) {
     Enter("layers.self_attention.rotary");
     w_->Alloc(rotated_);
     w_->Kernel("rotary_q",
@@ -106,7 +107,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Enter("layers.self_attention.projection");
   const Buffer projected = w_->Temporary("projected", s_.full_bytes());
   w_->Alloc(projected);
-  RowForward(s_, w_, "projection", s_.query(), s_.hidden);
+  RowForward(s_, w_, "projection", s_.context(), s_.hidden);
   Drop(keep, context_);
   Enter("layers.self_attention.bias_dropout_add");
   w_->Alloc(mask1_);
@@ -193,7 +194,9 @@ void LayerWriter::CoreForward(bool keep_core) {
                                           .dtype = s_.dtype,
                                           .causal = true,
                                           .pass = Pass::kForward,
-                                          .kernel = s_.fused_attention()});
+                                          .kernel = s_.fused_attention(),
+                                          .v_head_dim = s_.other_v_head_dim(),
+                                          .window = s_.window});
   Drop(keep_core, attention_stats_);
 }
 

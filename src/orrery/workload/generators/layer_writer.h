@@ -16,9 +16,11 @@ class LayerWriter {
   // `keep`: tensors stay for the backward pass; `keep_core`: those inside core attention too.
   void AttentionForward(bool keep, bool keep_core);
   void MlpForward(bool keep);
+  void ExpertsForward(bool keep);  // in its place where the layer has experts
 
   void BeginBackward();
   void MlpBackward();
+  void ExpertsBackward();
   void AttentionBackward();
   void EndBackward();
 
@@ -26,6 +28,10 @@ class LayerWriter {
   // A module's operations follow; its host work.
   void Enter(std::string_view module);
   void EnterBackward(std::string_view module);
+  // From the norm's output to queries, keys and values, or their gradients back to it.
+  void Qkv(graph::Pass pass);
+  void QkNorm(graph::Pass pass);
+  bool rotates() const { return s_.position == Position::kRotary && s_.latent.kv_rank == 0; }
   void CoreForward(bool keep_core);
   void UnfusedForward(bool keep_core);
   void Softmax(graph::Pass pass);

@@ -11,32 +11,54 @@ using graph::kNoEvent;
 ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* out)
     : job_(job), stage_(stage), out_(out) {
   out_->stage = stage;
-  layer_forward_ = job.blocks->Get(BlockKind::kLayerForward);
-  layer_backward_ = job.blocks->Get(BlockKind::kLayerBackward);
-  const int pp = plan().pp;
   const int count = plan().vpp;
   chunks_.resize(static_cast<std::size_t>(count));
   int first_layer = 0;
   for (std::size_t i = 0; i < job.chunk_layers.size(); ++i) {
-    const int layers = job.chunk_layers[i];
-    if (static_cast<int>(i) % pp == stage) {
-      const int index = static_cast<int>(i) / pp;
-      Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
-      chunk.first_layer = first_layer;
-      chunk.parts = {.layers = layers,
-                     .embedding = first() && index == 0,
-                     .head = last() && index + 1 == count,
-                     .copies_embedding = last() && index + 1 == count && job.ties_across_stages()};
-      BucketRule rule{.dp = plan().replicas(), .distributed = job.distributed()};
-      // Only the first stage's first chunk is on the critical path; the others keep one bucket.
-      if (first() && index == 0 && plan().overlap_grad_reduce) {
-        rule.limit = std::max(plan().bucket_elements, std::int64_t{1'000'000} * plan().replicas());
-      }
-      chunk.buckets = MakeBuckets(*job.shape, chunk.parts, rule);
-    }
-    first_layer += layers;
+    if (static_cast<int>(i) % plan().pp == stage) MakeChunk(i, first_layer);
+    first_layer += job.chunk_layers[i];
+  }
+  for (const Chunk& chunk : chunks_) {
+    for (const Bucket& bucket : chunk.buckets) reduces_ |= group_of(bucket) > 1;
   }
   out_->calls.reserve(static_cast<std::size_t>(microbatches() * count * 6 + 64));
+}
+
+void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
+  const int index = static_cast<int>(position) / plan().pp;
+  const bool head = last() && index + 1 == plan().vpp;
+  Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+  chunk.first_layer = first_layer;
+  chunk.parts = {.layers = job_.chunk_layers[position],
+                 .embedding = first() && index == 0,
+                 .head = head,
+                 .copies_embedding = head && job_.ties_across_stages()};
+  bool experts = false;
+  for (int l = 0; l < chunk.parts.layers; ++l) {
+    chunk.parts.kinds.push_back(job_.model->layer_kind(first_layer + l));
+    experts |= (chunk.parts.kinds.back() & kExpertLayer) != 0;
+  }
+  const auto rule = [&](int dp) {
+    BucketRule r{.dp = dp, .distributed = job_.distributed()};
+    // Only the first stage's first chunk is on the critical path; the others keep one bucket.
+    if (first() && index == 0 && plan().overlap_grad_reduce) {
+      r.limit = std::max(plan().bucket_elements, std::int64_t{1'000'000} * dp);
+    }
+    return r;
+  };
+  chunk.buckets = MakeBuckets(*job_.shape, chunk.parts, rule(plan().replicas()));
+  if (!experts) return;
+  const auto more = MakeExpertBuckets(*job_.shape, chunk.parts, rule(plan().expert_dp()));
+  chunk.buckets.insert(chunk.buckets.end(), more.begin(), more.end());
+  // In the order in which backward completes them; what nobody else holds is not reduced.
+  std::stable_sort(chunk.buckets.begin(), chunk.buckets.end(),
+                   [](const Bucket& a, const Bucket& b) { return a.unit > b.unit; });
+  if (plan().replicas() == 1 && plan().expert_dp() == 1) return;
+  std::erase_if(chunk.buckets, [&](const Bucket& bucket) {
+    if (group_of(bucket) > 1) return false;
+    chunk.alone += bucket.elements;
+    return true;
+  });
 }
 
 void ProgramWriter::Call(BlockId block, int chunk, int microbatch, int first_layer, int repeat,
@@ -59,13 +81,40 @@ std::int16_t ProgramWriter::TakeEvent() {
 std::int64_t ProgramWriter::elements() const {
   std::int64_t sum = 0;
   for (const Chunk& chunk : chunks_) {
+    sum += chunk.alone;
     for (const Bucket& bucket : chunk.buckets) sum += bucket.elements;
   }
   return sum;
 }
 
+std::int64_t ProgramWriter::shard() const {
+  if (!job_.distributed()) return elements();
+  std::int64_t sum = 0;
+  for (const Chunk& chunk : chunks_) {
+    sum += chunk.alone;
+    for (const Bucket& bucket : chunk.buckets) sum += bucket.elements / group_of(bucket);
+  }
+  return sum;
+}
+
+// Layers from, from + 1, … to, or backward from, from - 1, … to: one call a run of equal kinds.
+void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from, int to,
+                           int microbatch) {
+  const int step = forward ? 1 : -1;
+  const auto kind = [&](int unit) { return chunk.parts.kinds[static_cast<std::size_t>(unit - 1)]; };
+  for (int unit = from; (to - unit) * step >= 0;) {
+    int end = unit;
+    while ((to - end) * step > 0 && kind(end + step) == kind(unit)) end += step;
+    BlockId* known = &(forward ? layer_forward_ : layer_backward_)[kind(unit)];
+    const BlockId block =
+        Known(known, forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind(unit));
+    Call(block, index, microbatch, chunk.first_layer + unit - 1, (end - unit) * step + 1);
+    unit = end + step;
+  }
+}
+
 bool ProgramWriter::overlaps_gather() const {
-  return job_.distributed() && plan().replicas() > 1 && plan().overlap_param_gather &&
+  return job_.distributed() && reduces() && plan().overlap_param_gather &&
          plan().overlap_grad_reduce;
 }
 
@@ -77,9 +126,7 @@ void ProgramWriter::ForwardUnits(const Chunk& chunk, int index, int from, int to
     from = 1;
   }
   const int layers_to = std::min(to, chunk.parts.layers);
-  if (from <= layers_to) {
-    Call(layer_forward_, index, microbatch, chunk.first_layer + from - 1, layers_to - from + 1);
-  }
+  if (from <= layers_to) Layers(true, chunk, index, from, layers_to, microbatch);
   if (to > chunk.parts.layers && chunk.parts.head) {
     Call(Known(&head_forward_, BlockKind::kHeadForward), index, microbatch);
   }
@@ -102,9 +149,7 @@ void ProgramWriter::BackwardUnits(const Chunk& chunk, int index, int from, int t
     from = chunk.parts.layers;
   }
   const int layers_to = std::max(to, 1);
-  if (from >= layers_to) {
-    Call(layer_backward_, index, microbatch, chunk.first_layer + from - 1, from - layers_to + 1);
-  }
+  if (from >= layers_to) Layers(false, chunk, index, from, layers_to, microbatch);
   if (to == 0 && chunk.parts.embedding) {
     Call(Known(&embedding_backward_, BlockKind::kEmbeddingBackward), index, microbatch);
   }
@@ -113,7 +158,7 @@ void ProgramWriter::BackwardUnits(const Chunk& chunk, int index, int from, int t
 void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
   int next = chunk.parts.layers + 1;  // the unit whose backward comes next
-  if (reduce && plan().replicas() > 1) {
+  if (reduce && reduces()) {
     chunk.reduced = true;
     for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
       const Bucket& bucket = chunk.buckets[i];
@@ -130,14 +175,15 @@ void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
 }
 
 void ProgramWriter::Reduce(const Bucket& bucket, bool last) {
-  const std::int64_t mode = (job_.distributed() ? 1 : 0) + (last ? 4 : 0);
+  const std::int64_t mode =
+      (job_.distributed() ? 1 : 0) + (last ? 4 : 0) + (bucket.experts ? 8 : 0);
   Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements, mode), 0, -1);
   reduction_started_ = true;
 }
 
 void ProgramWriter::ReduceChunk(int index) {
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
-  if (chunk.reduced || plan().replicas() == 1) return;
+  if (chunk.reduced || !reduces()) return;
   chunk.reduced = true;
   for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
     Reduce(chunk.buckets[i], i + 1 == chunk.buckets.size());
@@ -181,7 +227,7 @@ void ProgramWriter::Gather(Chunk* chunk, std::size_t upto) {
     const bool recorded = chunk->gathered + 1 == upto;
     const auto mode = recorded ? GatherMode::kRecorded : GatherMode::kStarted;
     Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,
-                          static_cast<std::int64_t>(mode)),
+                          static_cast<std::int64_t>(mode), bucket.experts ? 1 : 0),
          0, -1, 0, 1, recorded ? chunk->gather_event : kNoEvent);
   }
 }
@@ -230,9 +276,8 @@ void ProgramWriter::Begin() {
   const std::int64_t total = elements();
   const std::int64_t flags =
       (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
-  const std::int64_t shard = job_.distributed() ? total / plan().replicas() : total;
   out_->prologue.push_back(
-      {.block = job_.blocks->Get(BlockKind::kStatic, total, shard, job_.norm_group, flags)});
+      {.block = job_.blocks->Get(BlockKind::kStatic, total, shard(), job_.norm_group, flags)});
   Call(job_.blocks->Get(BlockKind::kZeroGradients, total), 0, -1);
   if (plan().low_precision != LowPrecision::kNone) {
     std::int64_t layers = 0;
@@ -251,7 +296,7 @@ void ProgramWriter::Begin() {
 }
 
 void ProgramWriter::FinishReduction() {
-  if (plan().replicas() == 1) return;
+  if (!reduces()) return;
   if (plan().overlap_grad_reduce) {
     for (int c = 0; c < chunks(); ++c) ReduceChunk(c);
     Call(job_.blocks->Get(BlockKind::kWaitGradients), 0, -1);
@@ -260,7 +305,7 @@ void ProgramWriter::FinishReduction() {
   for (const Chunk& chunk : chunks_) {
     for (const Bucket& bucket : chunk.buckets) {
       Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements,
-                            (job_.distributed() ? 1 : 0) + 2),
+                            (job_.distributed() ? 1 : 0) + 2 + (bucket.experts ? 8 : 0)),
            0, -1);
     }
   }
@@ -271,8 +316,13 @@ void ProgramWriter::End() {
   const Shape& s = *job_.shape;
   if (s.sequence_parallel) {
     std::int64_t partial = 0;
+    std::array<std::int64_t, kLayerKinds> known{};
+    const auto partial_of = [&](std::uint8_t kind) {
+      if (known[kind] == 0) known[kind] = SequenceParallelParameters(OfKind(s, kind));
+      return known[kind];
+    };
     for (const Chunk& chunk : chunks_) {
-      partial += chunk.parts.layers * SequenceParallelParameters(s);
+      for (const std::uint8_t kind : chunk.parts.kinds) partial += partial_of(kind);
       if (chunk.parts.head) partial += s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
     }
     Call(job_.blocks->Get(BlockKind::kReduceTp, partial), 0, -1);
@@ -282,22 +332,23 @@ void ProgramWriter::End() {
   }
   Optimizer();
   if (last() && (plan().replicas() > 1 || plan().log_every_step)) {
-    Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(), plan().log_every_step ? 1 : 0), 0, -1);
+    Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(), plan().log_every_step ? 1 : 0), 0,
+         -1);
   }
   out_->events = next_event_;
 }
 
 void ProgramWriter::Optimizer() {
   const std::int64_t total = elements();
-  const std::int64_t shard = job_.distributed() ? total / plan().replicas() : total;
   const std::int64_t flags =
       (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
-  Call(job_.blocks->Get(BlockKind::kOptimizer, total, shard, job_.norm_group, flags), 0, -1);
-  if (!job_.distributed() || plan().replicas() == 1 || overlaps_gather()) return;
+  Call(job_.blocks->Get(BlockKind::kOptimizer, total, shard(), job_.norm_group, flags), 0, -1);
+  if (!job_.distributed() || !reduces() || overlaps_gather()) return;
   for (const Chunk& chunk : chunks_) {
     for (const Bucket& bucket : chunk.buckets) {
       Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,
-                            static_cast<std::int64_t>(GatherMode::kBlocking)),
+                            static_cast<std::int64_t>(GatherMode::kBlocking),
+                            bucket.experts ? 1 : 0),
            0, -1);
     }
   }

@@ -63,7 +63,8 @@ class ProgramWriter {
  private:
   struct Chunk {
     ChunkParts parts;
-    std::vector<Bucket> buckets;
+    std::vector<Bucket> buckets;  // of what several ranks hold alike
+    std::int64_t alone = 0;       // elements of what no other rank holds
     int first_layer = 0;
     std::size_t gathered = 0;  // buckets whose gather has started, in forward order
     std::int16_t gather_event = graph::kNoEvent;  // of the last one
@@ -82,6 +83,14 @@ class ProgramWriter {
   void Optimizer();
   std::int16_t TakeEvent();
   std::int64_t elements() const;
+  std::int64_t shard() const;  // elements whose optimizer state lies here
+  std::int64_t group_of(const Bucket& bucket) const {
+    return bucket.experts ? plan().expert_dp() : plan().replicas();
+  }
+  void MakeChunk(std::size_t position, int first_layer);
+  // Whether gradients are reduced at all.
+  bool reduces() const { return reduces_; }
+  void Layers(bool forward, const Chunk& chunk, int index, int from, int to, int microbatch);
   bool overlaps_gather() const;
 
   const JobContext& job_;
@@ -92,13 +101,13 @@ class ProgramWriter {
     if (!slot->valid()) *slot = job_.blocks->Get(kind, a, b);
     return *slot;
   }
-  BlockId layer_forward_, layer_backward_, embedding_forward_, embedding_backward_, head_forward_,
-      head_backward_, wait_exchange_;
+  std::array<BlockId, kLayerKinds> layer_forward_, layer_backward_;
+  BlockId embedding_forward_, embedding_backward_, head_forward_, head_backward_, wait_exchange_;
   std::array<BlockId, 16> batched_, unbatched_, start_;
   std::vector<Chunk> chunks_;
   std::vector<std::int16_t> free_events_;
   std::int16_t next_event_ = kFirstCallEvent;
-  bool reduction_started_ = false;
+  bool reduction_started_ = false, reduces_ = false;
 };
 
 }  // namespace orrery::workload

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/shape.h"
 
 #include "orrery/base/hash.h"
+#include "orrery/workload/plan_experts.h"
 
 namespace orrery::workload {
 
@@ -9,6 +10,31 @@ using graph::DType;
 std::int64_t PaddedVocab(std::int64_t vocab, std::int64_t tp) {
   const std::int64_t multiple = 128 * tp;
   return (vocab + multiple - 1) / multiple * multiple;
+}
+
+namespace {
+
+void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
+  e->count = model.experts.count;
+  e->top_k = model.experts.top_k;
+  e->local = model.experts.count / plan.ep;
+  e->ffn = model.experts.ffn_hidden / plan.expert_tp();
+  e->shared = model.experts.shared_ffn_hidden / plan.tp;
+  e->ep = plan.ep;
+  e->etp = plan.expert_tp();
+  e->load_permille = static_cast<std::int64_t>(BusiestLoad(model, plan) * 1000 + 0.5);
+  e->dispatcher = plan.dispatcher;
+  e->shared_overlap = plan.shared_expert_overlap && e->shared > 0;
+  e->router_bias = model.experts.router_bias;
+}
+
+}  // namespace
+
+Shape OfKind(const Shape& shape, std::int64_t kind) {
+  Shape s = shape;
+  if ((kind & kExpertLayer) == 0) s.experts = {};
+  if ((kind & kWindowLayer) == 0) s.window = 0;
+  return s;
 }
 
 Shape MakeShape(const Model& model, const Plan& plan) {
@@ -54,6 +80,16 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.prefetch = plan.prefetch;
   s.flat_parameters = plan.flat_parameters;
   s.host = plan.host;
+  s.projection_bias = model.projection_bias;
+  s.qk_norm = model.qk_norm;
+  s.sinks = model.sinks;
+  s.window = model.window;
+  s.latent = model.latent;
+  if (s.latent.kv_rank > 0) {
+    s.head_dim = s.latent.nope_dim + s.latent.rope_dim;
+    s.kv_heads = s.heads;
+  }
+  if (model.experts.count > 0) SetExperts(model, plan, &s.experts);
   return s;
 }
 
@@ -64,6 +100,11 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.sequence_parallel).Add(s.norm).Add(s.activation).Add(s.position).Add(s.tied);
   h.Add(s.attention_bias).Add(s.mlp_bias).Add(s.dropout).Add(s.recompute).Add(s.attention);
   h.Add(s.fused_bias_activation).Add(s.fused_softmax).Add(s.fused_adam).Add(s.recompute_flash);
+  const ExpertShape& e = s.experts;
+  h.Add(e.count).Add(e.top_k).Add(e.local).Add(e.ffn).Add(e.shared).Add(e.ep).Add(e.etp);
+  h.Add(e.load_permille).Add(e.dispatcher).Add(e.shared_overlap).Add(e.router_bias);
+  h.Add(s.latent.q_rank).Add(s.latent.kv_rank).Add(s.latent.nope_dim).Add(s.latent.v_dim);
+  h.Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);
   h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).Add(s.cp).Add(s.cp_exchange);
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
   h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
@@ -78,21 +119,58 @@ void AddNorm(const Shape& s, std::vector<std::int64_t>* out) {
   if (s.norm == Norm::kLayerNorm) out->push_back(s.hidden);
 }
 
+// Down-projections and their norms are whole on every tensor-parallel rank.
+void AddLatent(const Shape& s, std::vector<std::int64_t>* out) {
+  const Latent& l = s.latent;
+  if (l.q_rank > 0) out->insert(out->end(), {l.q_rank * s.hidden, l.q_rank, l.q_rank * s.query()});
+  if (l.q_rank == 0) out->push_back(s.hidden * s.query());
+  out->insert(out->end(), {(l.kv_rank + l.rope_dim) * s.hidden, l.kv_rank,
+                           l.kv_rank * s.heads * (l.nope_dim + l.v_dim)});
+}
+
 }  // namespace
 
 std::vector<std::int64_t> LayerParameters(const Shape& s) {
   std::vector<std::int64_t> p;
-  p.reserve(12);
+  p.reserve(16);
   AddNorm(s, &p);
-  p.push_back(s.query() * s.hidden);  // projection
-  if (s.attention_bias) p.push_back(s.hidden);
-  p.push_back(s.qkv() * s.hidden);
-  if (s.attention_bias) p.push_back(s.qkv());
+  p.push_back(s.context() * s.hidden);  // projection
+  if (s.attention_bias && s.projection_bias) p.push_back(s.hidden);
+  if (s.latent.kv_rank > 0) {
+    AddLatent(s, &p);
+  } else {
+    p.push_back(s.qkv() * s.hidden);
+    if (s.attention_bias) p.push_back(s.qkv());
+  }
+  if (s.qk_norm) p.insert(p.end(), 2, s.head_dim);
+  if (s.sinks) p.push_back(s.heads);
   AddNorm(s, &p);
+  if (s.experts.count > 0) {
+    const std::int64_t gates = s.activation == Activation::kSwiglu ? 2 : 1;
+    p.push_back(s.experts.count * s.hidden);  // router
+    if (s.experts.router_bias) p.push_back(s.experts.count);
+    if (s.experts.shared > 0) {
+      p.push_back(gates * s.experts.shared * s.hidden);
+      p.push_back(s.experts.shared * s.hidden);
+    }
+    return p;
+  }
   p.push_back(s.fc1() * s.hidden);
   if (s.mlp_bias) p.push_back(s.fc1());
   p.push_back(s.ffn * s.hidden);
   if (s.mlp_bias) p.push_back(s.hidden);
+  return p;
+}
+
+std::vector<std::int64_t> ExpertParameters(const Shape& s) {
+  std::vector<std::int64_t> p;
+  const ExpertShape& e = s.experts;
+  const std::int64_t fc1 = s.activation == Activation::kSwiglu ? 2 * e.ffn : e.ffn;
+  for (std::int64_t i = 0; e.count > 0 && i < e.local; ++i) {
+    p.push_back(fc1 * s.hidden);
+    p.push_back(e.ffn * s.hidden);
+    if (s.mlp_bias) p.insert(p.end(), {fc1, s.hidden});
+  }
   return p;
 }
 
@@ -111,7 +189,15 @@ std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
 
 std::int64_t SequenceParallelParameters(const Shape& s) {
   const std::int64_t norm = s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
-  return 2 * norm + (s.attention_bias ? s.hidden : 0) + (s.mlp_bias ? s.hidden : 0);
+  std::int64_t n = 2 * norm + (s.attention_bias && s.projection_bias ? s.hidden : 0);
+  if (s.qk_norm) n += 2 * s.head_dim;
+  if (s.latent.kv_rank > 0) {
+    n += (s.latent.q_rank + s.latent.kv_rank + s.latent.rope_dim) * s.hidden + s.latent.q_rank +
+         s.latent.kv_rank;
+  }
+  if (s.experts.count > 0)
+    return n + s.experts.count * (s.hidden + (s.experts.router_bias ? 1 : 0));
+  return n + (s.mlp_bias ? s.hidden : 0);
 }
 
 }  // namespace orrery::workload

@@ -14,6 +14,19 @@
 
 namespace orrery::workload {
 
+// The experts of one layer as one rank sees them. count 0: an ordinary feed-forward.
+struct ExpertShape {
+  std::int64_t count = 0, top_k = 0;
+  std::int64_t local = 0;   // on this rank
+  std::int64_t ffn = 0;     // width of one, on this rank
+  std::int64_t shared = 0;  // of the shared ones, on this rank
+  std::int64_t ep = 1, etp = 1;
+  std::int64_t load_permille = 1000;  // of the busiest rank, over the mean
+  Dispatcher dispatcher = Dispatcher::kAllToAll;
+  bool shared_overlap = false, router_bias = false;
+  friend bool operator==(const ExpertShape&, const ExpertShape&) = default;
+};
+
 struct Shape {
   std::int64_t tp = 1;
   std::int64_t seq = 0, batch = 0;  // of one micro-batch
@@ -40,6 +53,10 @@ struct Shape {
   // ZeRO-2 and -3: gradients are tensors of their own in `dtype`, reduced in `gradient_dtype`.
   bool sharded = false, reshards = false, prefetch = true, flat_parameters = true;
   HostWork host;
+  ExpertShape experts;
+  Latent latent;
+  bool projection_bias = true, qk_norm = false, sinks = false;
+  std::int64_t window = 0;
 
   std::int64_t tokens() const { return seq * batch; }
   // Rows of the tensors between the tensor-parallel regions.
@@ -47,6 +64,10 @@ struct Shape {
   std::int64_t query() const { return heads * head_dim; }
   std::int64_t key_value() const { return kv_heads * head_dim; }
   std::int64_t qkv() const { return query() + 2 * key_value(); }
+  // Width of what attention puts out.
+  std::int64_t v_head_dim() const { return latent.kv_rank > 0 ? latent.v_dim : head_dim; }
+  std::int64_t context() const { return heads * v_head_dim(); }
+  std::int64_t other_v_head_dim() const { return v_head_dim() == head_dim ? 0 : v_head_dim(); }
   std::int64_t fc1() const { return activation == Activation::kSwiglu ? 2 * ffn : ffn; }
   bool flash() const { return attention != AttentionBackend::kUnfused; }
   // REQUIRES: flash().
@@ -67,11 +88,14 @@ struct Shape {
 // REQUIRES: Validate(model, plan) is ok.
 Shape MakeShape(const Model& model, const Plan& plan);
 std::uint64_t Hash(const Shape& shape);
+// The shape of a layer of one kind (bits of LayerKind).
+Shape OfKind(const Shape& shape, std::int64_t kind);
 // Megatron pads the vocabulary to a multiple of 128·tp.
 std::int64_t PaddedVocab(std::int64_t vocab, std::int64_t tp);
 
 // Elements of each parameter tensor, in the order of Megatron's named_parameters().
 std::vector<std::int64_t> LayerParameters(const Shape& shape);
+std::vector<std::int64_t> ExpertParameters(const Shape& shape);  // of the experts on this rank
 std::vector<std::int64_t> EmbeddingParameters(const Shape& shape);
 std::vector<std::int64_t> HeadParameters(const Shape& shape, bool owns_output);
 // Those whose gradients differ between the ranks of a tensor-parallel group under SP: norms, and

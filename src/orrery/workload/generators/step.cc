@@ -64,7 +64,7 @@ graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode
                                 .pass = Pass::kBackward});
   w.Comm(name,
          {.collective = mode.distributed ? Collective::kReduceScatter : Collective::kAllReduce,
-          .group = GroupSlot::kDp,
+          .group = mode.experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
           .stream = kDpStream,
           .blocking = mode.blocking,
           .event = mode.last && !mode.blocking ? kGradientEvent : graph::kNoEvent,
@@ -73,12 +73,13 @@ graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode
   return w.Finish();
 }
 
-graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, Names* names) {
+graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, bool experts,
+                          Names* names) {
   const bool blocking = mode == GatherMode::kBlocking;
   BlockWriter w(names, "parameters.gather", blocking ? Pass::kOptimizer : Pass::kForward);
   w.Comm("all_gather",
          {.collective = Collective::kAllGather,
-          .group = GroupSlot::kDp,
+          .group = experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
           .stream = kDpStream,
           .blocking = blocking,
           .event = mode == GatherMode::kRecorded ? graph::kCallEvent : graph::kNoEvent,

@@ -24,11 +24,13 @@ graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names);
 // last one recording kGradientEvent.
 struct BucketMode {
   bool distributed = false, blocking = false, last = false;
+  bool experts = false;  // over the replicas of experts
 };
 graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode, Names* names);
 // Parameters of a bucket after the optimizer. kRecorded: started, its end in the call's event.
 enum class GatherMode : std::uint8_t { kBlocking, kStarted, kRecorded };
-graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, Names* names);
+graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, bool experts,
+                          Names* names);
 graph::Block WaitEvent(std::string_view name, std::int16_t event, Names* names);
 // Under SP the gradients of norms and of some biases are partial sums: one flat all-reduce over tp.
 graph::Block ReduceSequenceParallelGradients(const Shape& s, std::int64_t elements, Names* names);

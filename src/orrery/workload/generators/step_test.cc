@@ -45,7 +45,10 @@ TEST(Parameters, StagesAddUpToTheModel) {
   for (const ModelPreset& preset : ModelPresets()) {
     const Model m = *FindModel(preset.name);
     for (const int pp : {1, 2}) {
-      const graph::Graph g = Make(m, {.pp = pp, .seq_len = 128});
+      Plan plan{.pp = pp, .seq_len = 128};
+      const auto layers = static_cast<int>(m.layers);
+      if (layers % pp != 0) plan.layers_per_stage = {layers / 2 + 1, layers / 2};
+      const graph::Graph g = Make(m, plan);
       const std::int64_t padding = (PaddedVocab(m.vocab, 1) - m.vocab) * m.hidden;
       const std::int64_t tables = m.tied_embeddings && pp == 1 ? 1 : 2;
       // A tied table is held twice once the ends lie on different stages.

@@ -1,0 +1,165 @@
+#include "orrery/search/validate/expert_models.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "orrery/base/text.h"
+
+namespace orrery::search {
+namespace {
+
+using workload::Dispatcher;
+using workload::Model;
+using workload::Plan;
+using Assumed = std::vector<std::string>;
+
+struct Family {
+  std::string_view prefix;  // of the model's name
+  std::string_view preset;
+};
+constexpr std::array kFamilies = {
+    Family{"Mixtral-8x7B", "mixtral-8x7b"},
+    Family{"CI-release mixtral_8x7b", "mixtral-8x7b"},
+    Family{"Mixtral-8x22B", "mixtral-8x22b"},
+    Family{"Qwen3-30B-A3B", "qwen3-30b-a3b"},
+    Family{"Qwen3-235B-A22B", "qwen3-235b-a22b"},
+    Family{"DeepSeek-V2-Lite", "deepseek-v2-lite"},
+    Family{"DeepSeek-V3", "deepseek-v3"},
+    Family{"CI-release deepseekv3_proxy", "deepseek-v3"},
+    Family{"Kimi-K2", "kimi-k2"},
+    Family{"GPT-OSS-20B", "gpt-oss-20b"},
+    Family{"GPT-OSS-120B", "gpt-oss-120b"},
+    Family{"Grok-1", "grok-1"},
+    Family{"Llama4-Maverick", "llama4-maverick"},
+    Family{"Llama4-Scout", "llama4-scout"},
+};
+
+constexpr std::array kDispatchers = {
+    std::pair{std::string_view("allgather"), Dispatcher::kAllGather},
+    std::pair{std::string_view("alltoall"), Dispatcher::kAllToAll},
+    std::pair{std::string_view("deepep"), Dispatcher::kDeepEp},
+    std::pair{std::string_view("hybridep"), Dispatcher::kHybridEp},
+};
+
+// A column that is given must say what the public configuration says.
+Status CheckColumn(const Configuration& row, std::string_view column, std::int64_t is) {
+  ORRERY_ASSIGN_OR_RETURN(const auto given, row.Whole(column, 1, 1 << 24));
+  if (!given || *given == is) return {};
+  return InvalidInput("{}={}: the public configuration of {} has {}", column, *given,
+                      Printable(row.text("model"), 40), is);
+}
+
+// Chunks that layers do not divide: the spare layers in front.
+void BalanceLayers(const Model& model, Plan* plan, Assumed* assumed) {
+  const std::int64_t chunks = std::int64_t{plan->pp} * plan->vpp;
+  if (!plan->layers_per_stage.empty() || chunks > model.layers ||
+      workload::LayersPerChunk(model, *plan).ok()) {
+    return;
+  }
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    plan->layers_per_stage.push_back(
+        static_cast<int>(model.layers / chunks + (c < model.layers % chunks ? 1 : 0)));
+  }
+  assumed->push_back(fmt::format("layers per chunk {} or {}: {} do not divide {}",
+                                 model.layers / chunks, model.layers / chunks + 1, chunks,
+                                 model.layers));
+}
+
+Status MapDispatcher(const Configuration& row, const FrameworkRule& rule, Plan* plan,
+                     Assumed* assumed) {
+  const std::string_view cell = row.text("moe_dispatcher");
+  if (cell.empty()) {
+    const bool bridge =
+        rule.label == "NeMo" || row.text("framework").find("Bridge") != std::string_view::npos;
+    plan->dispatcher = bridge ? Dispatcher::kAllToAll : Dispatcher::kAllGather;
+    assumed->push_back(fmt::format("moe_dispatcher={} (blank: {}'s default)",
+                                   bridge ? "alltoall" : "allgather", rule.label));
+    return {};
+  }
+  for (const auto& [name, dispatcher] : kDispatchers) {
+    if (name != cell) continue;
+    plan->dispatcher = dispatcher;
+    return {};
+  }
+  return InvalidInput("moe_dispatcher={}: must be allgather, alltoall, deepep or hybridep",
+                      Printable(cell, 40));
+}
+
+}  // namespace
+
+bool HasExperts(const Configuration& row) { return row.text("arch") == "moe"; }
+
+Result<std::optional<Model>> MapKnownModel(const Configuration& row, Assumed* assumed) {
+  const std::string_view name = row.text("model");
+  for (const Family& family : kFamilies) {
+    if (!name.starts_with(family.prefix)) continue;
+    ORRERY_ASSIGN_OR_RETURN(Model m, workload::FindModel(family.preset));
+    ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
+    ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
+    ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
+    ORRERY_ASSIGN_OR_RETURN(const auto layers, row.Whole("layers", 1, 10'000));
+    ORRERY_ASSIGN_OR_RETURN(const auto experts, row.Whole("experts", 1, 1 << 16));
+    m.layers = layers.value_or(m.layers);
+    m.experts.first_dense = std::min(m.experts.first_dense, m.layers);
+    m.experts.count = experts.value_or(m.experts.count);
+    m.name = std::string(name);
+    assumed->push_back(fmt::format("shapes of {}: {}", family.preset, m.source));
+    if (family.preset == "deepseek-v3") {
+      assumed->push_back("no prediction of further tokens (MTP is not modelled)");
+    }
+    return std::optional<Model>(std::move(m));
+  }
+  return std::optional<Model>();
+}
+
+Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(model->experts.count, row.Needed("experts", 2, 1 << 16));
+  ORRERY_ASSIGN_OR_RETURN(model->experts.top_k, row.Needed("topk", 1, 1 << 16));
+  if (row.text("layer_kind") == "mla") {
+    return InvalidInput("layer_kind=mla: ranks of the latent projections are not stated");
+  }
+  model->experts.ffn_hidden = model->ffn_hidden;
+  assumed->push_back(
+      fmt::format("experts of width {}, the feed-forward's, in all layers", model->ffn_hidden));
+  return {};
+}
+
+Status MapExperts(const Configuration& row, const FrameworkRule& rule, const Model& model,
+                  Plan* plan, Assumed* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, row.Needed("ep", 1, 4096));
+  ORRERY_ASSIGN_OR_RETURN(const auto overlap, row.Flag("ep_overlap"));
+  plan->ep = static_cast<int>(ep);
+  // Stated in the name of a test case only.
+  const std::string_view extra = row.text("config_extra");
+  const std::int64_t ranks = plan->stage_ranks();
+  const bool fits =
+      ranks % (std::int64_t{plan->tp} * ep) == 0 && model.experts.ffn_hidden % plan->tp == 0;
+  const bool bridge = row.text("framework").find("Bridge") != std::string_view::npos;
+  const bool one = extra.find("etp1") != std::string_view::npos;
+  plan->etp = fits && !bridge && !one ? plan->tp : 1;
+  if (plan->tp > 1 && !one) {
+    assumed->push_back(
+        fmt::format("etp={} ({})", plan->etp,
+                    bridge ? "blank: the recipes' value" : "blank: tp where the ranks allow it"));
+  }
+  ORRERY_RETURN_IF_ERROR(MapDispatcher(row, rule, plan, assumed));
+  if (row.text("moe_routing") != "forced-balanced") {
+    assumed->push_back(fmt::format("moe_routing={}: taken as balanced",
+                                   row.has("moe_routing") ? row.text("moe_routing") : "(blank)"));
+  }
+  if (overlap.value_or(false)) {
+    assumed->push_back("ep_overlap=1 is not modelled: dispatch and combine stand alone");
+  }
+  if (extra.find("tokendrop") != std::string_view::npos) {
+    assumed->push_back("config_extra=tokendrop: no token is dropped here");
+  }
+  if (plan->tp > 1 && !plan->sequence_parallel) {
+    plan->sequence_parallel = true;
+    assumed->push_back("seq_parallel=1: experts under tensor parallelism need it");
+  }
+  BalanceLayers(model, plan, assumed);
+  return {};
+}
+
+}  // namespace orrery::search

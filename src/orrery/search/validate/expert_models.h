@@ -1,0 +1,32 @@
+// Rows with experts: their model and their expert parallelism.
+//
+// The model is the public configuration of the family that the name begins with; the columns of the
+// row must agree with it, except for the number of layers (proxies have fewer). Megatron's own test
+// runs take their shapes from the columns alone. Every default stands in `assumed`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orrery/search/validate/configuration.h"
+#include "orrery/search/validate/frameworks.h"
+#include "orrery/workload/model.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::search {
+
+bool HasExperts(const Configuration& row);
+
+// Names no known family: nullopt, for MapModel to take the columns' shapes.
+Result<std::optional<workload::Model>> MapKnownModel(const Configuration& row,
+                                                     std::vector<std::string>* assumed);
+// The columns `experts`, `topk` and `ffn_hidden` put into a dense model's place.
+Status AddExperts(const Configuration& row, workload::Model* model,
+                  std::vector<std::string>* assumed);
+// ep, etp, dispatcher, routing; sequence parallelism, which experts need; stages that layers do not
+// divide. REQUIRES: degrees, batch and sequence parallelism are mapped.
+Status MapExperts(const Configuration& row, const FrameworkRule& rule, const workload::Model& model,
+                  workload::Plan* plan, std::vector<std::string>* assumed);
+
+}  // namespace orrery::search

@@ -1,0 +1,377 @@
+#include "orrery/workload/generators/experts.h"
+
+#include <algorithm>
+
+#include "orrery/workload/generators/parts.h"
+
+namespace orrery::workload {
+
+using graph::Buffer;
+using graph::Collective;
+using graph::Gemm;
+using graph::GemmLayout;
+using graph::GroupSlot;
+using graph::Lifetime;
+using graph::MemoryBound;
+using graph::MemoryKind;
+using graph::MemoryOp;
+using graph::Pass;
+
+namespace {
+
+// Ranks that have one of a token's experts, expected, in thousandths: k different experts of E,
+// each as likely, E/ep on a rank.
+std::int64_t DistinctPermille(const ExpertShape& e) {
+  double none = 1;
+  for (std::int64_t i = 0; i < e.top_k; ++i) {
+    none *= static_cast<double>(std::max<std::int64_t>(0, e.count - e.local - i)) /
+            static_cast<double>(e.count - i);
+  }
+  return static_cast<std::int64_t>(static_cast<double>(e.ep) * (1 - none) * 1000 + 0.5);
+}
+
+// C[m, n] of every expert on this rank.
+Gemm Grouped(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+  const bool weights = layout == GemmLayout::kTN;
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .batch = s.experts.local,
+          .dtype = s.dtype,
+          .layout = layout,
+          .accumulate = weights,
+          .out_dtype = weights ? s.gradient_dtype : s.dtype};
+}
+
+// Rows of `rows` tokens read and written once, gathered by index.
+MemoryBound Moved(const Shape& s, MemoryOp op, std::int64_t read_rows, std::int64_t written_rows,
+                  Pass pass) {
+  MemoryBound k = Elementwise(s, op, std::max(read_rows, written_rows), s.hidden, 0, 0, pass);
+  k.bytes_read = read_rows * s.hidden * s.element_bytes;
+  k.bytes_written = written_rows * s.hidden * s.element_bytes;
+  return k;
+}
+
+void Collect(BlockWriter* w, std::string_view name, Collective kind, GroupSlot group,
+             std::int64_t bytes, graph::DType dtype, bool blocking = true) {
+  w->Comm(name, {.collective = kind,
+                 .group = group,
+                 .stream = group == GroupSlot::kEp ? kEpStream : kExpertTpStream,
+                 .blocking = blocking,
+                 .event = blocking ? graph::kNoEvent : kExpertEvent,
+                 .dtype = dtype,
+                 .bytes = {.value = bytes}});
+}
+
+}  // namespace
+
+ExpertLoad LoadOf(const Shape& s) {
+  const ExpertShape& e = s.experts;
+  ExpertLoad load;
+  load.sent = s.local_tokens() * e.top_k;
+  load.received = (load.sent * e.load_permille + 999) / 1000;
+  load.rows = load.received * e.etp;
+  load.each = std::max<std::int64_t>(1, (load.rows + e.local - 1) / e.local);
+  const bool once = e.dispatcher == Dispatcher::kDeepEp || e.dispatcher == Dispatcher::kHybridEp;
+  load.on_wire = load.received;
+  if (once) {
+    load.on_wire = s.local_tokens() * DistinctPermille(e) / 1000 * e.load_permille / 1000;
+  }
+  return load;
+}
+
+ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
+    : s_(s), e_(s.experts), w_(w), load_(LoadOf(s)) {
+  std::uint32_t id = 70;  // behind those of layers and of the ends
+  const bool full = s.recompute == Recompute::kFull;
+  const auto make = [&](std::string_view name, std::int64_t bytes) {
+    return w->Named(++id, name, bytes, MemoryKind::kActivation,
+                    full ? Lifetime::kCall : Lifetime::kMicrobatch);
+  };
+  const std::int64_t b = s.element_bytes;
+  // Scores in fp32, the map of choices in bytes.
+  logits_ = make("router.scores", s.local_tokens() * e_.count * 5);
+  permuted_ = make("experts.input", load_.rows * s.hidden * b);
+  fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b);
+  activated_ = make("experts.activation.output", load_.rows * e_.ffn * b);
+  shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b);
+  shared_act_ = make("shared.activation.output", s.tokens() * e_.shared * b);
+}
+
+std::int64_t ExpertWriter::fc1(std::int64_t width) const {
+  return s_.activation == workload::Activation::kSwiglu ? 2 * width : width;
+}
+
+void ExpertWriter::Activation(Pass pass, std::int64_t rows, std::int64_t cols) {
+  const bool gated = s_.activation == workload::Activation::kSwiglu;
+  const std::int64_t b = s_.element_bytes;
+  const std::int64_t inputs = gated ? 2 : 1;
+  const bool forward = pass == Pass::kForward;
+  w_->Kernel(gated ? "swiglu" : "gelu",
+             Elementwise(s_, gated ? MemoryOp::kSwiglu : MemoryOp::kGelu, rows, cols,
+                         (forward ? inputs : inputs + 1) * b, (forward ? 1 : inputs) * b, pass));
+}
+
+void ExpertWriter::Router(Pass pass) {
+  const std::int64_t tokens = s_.local_tokens();
+  w_->Module("layers.mlp.router");
+  const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+    w_->Kernel("router",
+               Gemm{.m = m,
+                    .n = n,
+                    .k = k,
+                    .dtype = s_.dtype,
+                    .layout = layout,
+                    .accumulate = layout == GemmLayout::kTN,
+                    .out_dtype = layout == GemmLayout::kTN ? s_.gradient_dtype : s_.dtype});
+  };
+  if (pass == Pass::kForward) {
+    gemm(tokens, e_.count, s_.hidden, GemmLayout::kNT);
+    w_->Kernel("top_k", Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, 4, 5, pass));
+    w_->Kernel("auxiliary_loss",
+               Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, 5, 0, pass));
+    return;
+  }
+  w_->Kernel("top_k", Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, 9, 4, pass));
+  gemm(tokens, s_.hidden, e_.count, GemmLayout::kNN);
+  gemm(e_.count, s_.hidden, tokens, GemmLayout::kTN);
+  if (e_.router_bias) AccumulateGradient(s_, w_, "bias_gradient", e_.count);
+}
+
+// A pass in reverse turns a way round: its permutation spreads gradients where forward gathered.
+void ExpertWriter::Permute(Way way, Pass pass) {
+  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
+  const std::int64_t tokens = s_.local_tokens();
+  if (e_.dispatcher == Dispatcher::kAllToAll) {
+    w_->Kernel(there ? "permute" : "unpermute",
+               there ? Moved(s_, MemoryOp::kPermute, load_.sent, load_.sent, pass)
+                     : Moved(s_, MemoryOp::kUnpermute, load_.sent, tokens, pass));
+  }
+  if (e_.dispatcher == Dispatcher::kAllGather) {
+    const std::int64_t all = tokens * e_.ep * e_.etp;
+    w_->Kernel(there ? "permute" : "unpermute",
+               there ? Moved(s_, MemoryOp::kPermute, load_.rows, load_.rows, pass)
+                     : Moved(s_, MemoryOp::kUnpermute, load_.rows, all, pass));
+  }
+}
+
+// Rows in order of their expert, or back; only some dispatchers leave this to do.
+void ExpertWriter::Sort(Pass pass) {
+  const bool needed =
+      e_.dispatcher == Dispatcher::kDeepEp ||
+      (e_.dispatcher == Dispatcher::kAllToAll && e_.local > 1 && (e_.ep > 1 || e_.etp > 1));
+  if (needed) {
+    w_->Kernel("sort_by_expert", Moved(s_, MemoryOp::kPermute, load_.rows, load_.rows, pass));
+  }
+}
+
+void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
+  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
+  const std::int64_t token = s_.hidden * s_.element_bytes;
+  if (e_.dispatcher == Dispatcher::kAllGather) {
+    const auto kind = there ? Collective::kAllGather : Collective::kReduceScatter;
+    const std::int64_t one = s_.local_tokens() * token;
+    const auto over = [&](GroupSlot group, std::int64_t ranks, std::int64_t gathered) {
+      if (ranks == 1) return;
+      Collect(w_, there ? "all_gather.tokens" : "reduce_scatter.tokens", kind, group, gathered,
+              s_.dtype);
+      if (way != Way::kThere || pass != Pass::kForward) return;
+      Collect(w_, "all_gather.choices", Collective::kAllGather, group,
+              gathered / token * e_.count * 5, graph::DType::kFp32);
+    };
+    if (there) {
+      over(GroupSlot::kEp, e_.ep, one * e_.ep);
+      over(GroupSlot::kExpertTp, e_.etp, one * e_.ep * e_.etp);
+    } else {
+      over(GroupSlot::kExpertTp, e_.etp, one * e_.ep * e_.etp);
+      over(GroupSlot::kEp, e_.ep, one * e_.ep);
+    }
+    return;
+  }
+  const std::string_view name = there ? "dispatch" : "combine";
+  const std::int64_t gathered = load_.rows * token;
+  if (!there && e_.etp > 1) {
+    Collect(w_, "reduce_scatter.tokens", Collective::kReduceScatter, GroupSlot::kExpertTp, gathered,
+            s_.dtype);
+  }
+  if (e_.ep > 1) {
+    if (way == Way::kThere && e_.dispatcher == Dispatcher::kAllToAll) {
+      Collect(w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.received * 4,
+              graph::DType::kFp32);
+    }
+    Collect(w_, name, Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * token, s_.dtype,
+            blocking);
+  }
+  if (there && e_.etp > 1) {
+    Collect(w_, "all_gather.tokens", Collective::kAllGather, GroupSlot::kExpertTp, gathered,
+            s_.dtype);
+  }
+}
+
+void ExpertWriter::SharedForward(bool first_half) {
+  if (e_.shared == 0) return;
+  if (first_half) {
+    w_->Module("layers.mlp.shared_experts.fc1");
+    w_->Alloc(shared_fc1_);
+    ColumnForward(s_, w_, "shared_fc1", s_.hidden, fc1(e_.shared));
+    w_->Alloc(shared_act_);
+    Activation(Pass::kForward, s_.tokens(), e_.shared);
+    return;
+  }
+  w_->Module("layers.mlp.shared_experts.fc2");
+  RowForward(s_, w_, "shared_fc2", e_.shared, s_.hidden);
+}
+
+void ExpertWriter::ExpertsForward(bool keep) {
+  w_->Module("layers.mlp.experts.fc1");
+  w_->Alloc(fc1_out_);
+  w_->Kernel("grouped_fc1", Grouped(s_, load_.each, fc1(e_.ffn), s_.hidden, GemmLayout::kNT));
+  if (!keep) w_->Free(permuted_);
+  w_->Module("layers.mlp.experts.activation");
+  w_->Alloc(activated_);
+  Activation(Pass::kForward, load_.rows, e_.ffn);
+  if (!keep) w_->Free(fc1_out_);
+  w_->Module("layers.mlp.experts.fc2");
+  w_->Kernel("grouped_fc2", Grouped(s_, load_.each, s_.hidden, e_.ffn, GemmLayout::kNT));
+  if (!keep) w_->Free(activated_);
+}
+
+void ExpertWriter::Forward(bool keep) {
+  const Pass pass = Pass::kForward;
+  const std::int64_t token = s_.hidden * s_.element_bytes;
+  w_->Alloc(logits_);
+  Router(pass);
+  w_->Module("layers.mlp.dispatch");
+  // The host must know how many tokens every expert has before it can launch the grouped GEMMs.
+  if (e_.dispatcher != Dispatcher::kHybridEp) {
+    if (e_.ep > 1 && e_.dispatcher == Dispatcher::kAllToAll) {
+      Collect(w_, "all_gather.counts", Collective::kAllGather, GroupSlot::kEp, e_.ep * e_.count * 8,
+              graph::DType::kInt64);
+    }
+    w_->HostSync("tokens_per_expert");
+  }
+  const Buffer sent =
+      w_->Temporary("dispatch.tokens", load_.on_wire * token, MemoryKind::kCommunication);
+  w_->Alloc(sent);
+  if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kThere, pass);
+  Exchange(Way::kThere, pass, !overlaps());
+  if (overlaps()) {
+    SharedForward(true);
+    w_->Wait("dispatch", kExpertEvent);
+    w_->Module("layers.mlp.dispatch");
+  }
+  w_->Alloc(permuted_);
+  if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kThere, pass);
+  Sort(pass);
+  w_->Free(sent);
+  ExpertsForward(keep);
+  const Buffer out = w_->Temporary("experts.output", load_.rows * token);
+  const Buffer back =
+      w_->Temporary("combine.tokens", load_.on_wire * token, MemoryKind::kCommunication);
+  w_->Alloc(out);
+  w_->Alloc(back);
+  w_->Module("layers.mlp.combine");
+  Sort(pass);
+  if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kBack, pass);
+  Exchange(Way::kBack, pass, !overlaps());
+  if (overlaps()) {
+    SharedForward(false);
+    w_->Wait("combine", kExpertEvent);
+    w_->Module("layers.mlp.combine");
+  }
+  if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kBack, pass);
+  w_->Free(back);
+  w_->Free(out);
+  if (!keep) w_->Free(logits_);
+  if (e_.shared == 0) return;
+  if (!overlaps()) {
+    SharedForward(true);
+    SharedForward(false);
+  }
+  w_->Kernel("add_shared", Elementwise(s_, MemoryOp::kAdd, s_.local_tokens(), s_.hidden,
+                                       2 * s_.element_bytes, s_.element_bytes, pass));
+  if (keep) return;
+  w_->Free(shared_fc1_);
+  w_->Free(shared_act_);
+}
+
+void ExpertWriter::SharedBackward() {
+  if (e_.shared == 0) return;
+  w_->Module("layers.mlp.shared_experts.fc2");
+  const std::int64_t b = s_.element_bytes;
+  const Buffer act = w_->Temporary("shared.activation.gradient", s_.tokens() * e_.shared * b);
+  const Buffer fc = w_->Temporary("shared.fc1.gradient", s_.tokens() * fc1(e_.shared) * b);
+  w_->Alloc(act);
+  RowBackward(s_, w_, "shared_fc2", e_.shared, s_.hidden);
+  w_->Free(shared_act_);
+  w_->Alloc(fc);
+  Activation(Pass::kBackward, s_.tokens(), e_.shared);
+  w_->Free(act);
+  w_->Free(shared_fc1_);
+  w_->Module("layers.mlp.shared_experts.fc1");
+  ColumnBackward(s_, w_, "shared_fc1", s_.hidden, fc1(e_.shared), false);
+  w_->Free(fc);
+}
+
+void ExpertWriter::ExpertsBackward() {
+  const std::int64_t b = s_.element_bytes;
+  const Buffer act = w_->Temporary("experts.activation.gradient", load_.rows * e_.ffn * b);
+  const Buffer fc = w_->Temporary("experts.fc1.gradient", load_.rows * fc1(e_.ffn) * b);
+  w_->Module("layers.mlp.experts.fc2");
+  w_->Alloc(act);
+  w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.ffn, s_.hidden, GemmLayout::kNN));
+  w_->Kernel("grouped_fc2", Grouped(s_, s_.hidden, e_.ffn, load_.each, GemmLayout::kTN));
+  if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, s_.hidden);
+  w_->Free(activated_);
+  w_->Module("layers.mlp.experts.activation");
+  w_->Alloc(fc);
+  Activation(Pass::kBackward, load_.rows, e_.ffn);
+  w_->Free(act);
+  w_->Free(fc1_out_);
+  w_->Module("layers.mlp.experts.fc1");
+  if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, fc1(e_.ffn));
+  w_->Kernel("grouped_fc1", Grouped(s_, load_.each, s_.hidden, fc1(e_.ffn), GemmLayout::kNN));
+  w_->Kernel("grouped_fc1", Grouped(s_, fc1(e_.ffn), s_.hidden, load_.each, GemmLayout::kTN));
+  w_->Free(fc);
+  w_->Free(permuted_);
+}
+
+void ExpertWriter::Backward() {
+  const Pass pass = Pass::kBackward;
+  const std::int64_t token = s_.hidden * s_.element_bytes;
+  const Buffer wire =
+      w_->Temporary("combine.gradient", load_.on_wire * token, MemoryKind::kCommunication);
+  const Buffer rows = w_->Temporary("experts.gradient", load_.rows * token);
+  w_->Module("layers.mlp.combine");
+  w_->Alloc(wire);
+  if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kBack, pass);
+  Exchange(Way::kBack, pass, !overlaps());
+  if (overlaps()) {
+    SharedBackward();
+    w_->Wait("combine", kExpertEvent);
+    w_->Module("layers.mlp.combine");
+  }
+  w_->Alloc(rows);
+  if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kBack, pass);
+  Sort(pass);
+  w_->Free(wire);
+  ExpertsBackward();
+  w_->Module("layers.mlp.dispatch");
+  Sort(pass);
+  if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kThere, pass);
+  Exchange(Way::kThere, pass, true);
+  w_->Free(rows);
+  if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kThere, pass);
+  if (!overlaps()) SharedBackward();
+  Router(pass);
+  w_->Free(logits_);
+  // Gradients of the norm's output: experts', router's, shared experts'.
+  const std::int64_t b = s_.element_bytes;
+  const std::int64_t branches = e_.shared > 0 ? 2 : 1;
+  for (std::int64_t i = 0; i < branches; ++i) {
+    w_->Kernel("branch_gradient",
+               Elementwise(s_, MemoryOp::kAdd, s_.local_tokens(), s_.hidden, 2 * b, b, pass));
+  }
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,76 @@
+// The experts of one layer, forward and backward, as Megatron Core's MoELayer runs them.
+//
+// T tokens of this rank (after sequence parallelism), k experts a token, E experts over ep ranks,
+// each expert's matrices over etp ranks. Forward: router GEMM, scores and top-k, auxiliary loss;
+// dispatch; grouped GEMM fc1, activation times the router's weight, grouped GEMM fc2; combine;
+// shared experts, an ordinary tensor-parallel feed-forward, after it or beside it. Backward: the
+// same in reverse, a grouped GEMM being data gradient then weight gradient.
+//
+// Dispatchers, with bytes of one rank:
+//   all-to-all  k copies of every token are permuted by expert, counts are gathered and read by the
+//               host, then T·k·h·e over ep (and 4·T·k of weights); then sorted by local expert
+//   all-gather  every rank gathers all T·ep tokens, their weights and choices, and picks its own;
+//               a reduce-scatter brings them back
+//   DeepEP      a token goes once to every rank that has one of its experts: T·d·h·e, where d is
+//               the expected number of such ranks for a uniform choice; permuted on arrival
+//   HybridEP    as DeepEP, the permutation fused into the exchange, no host synchronisation
+// With etp > 1 the tokens are gathered over etp before the experts and reduce-scattered behind.
+//
+// Assumes no token is dropped, and every rank is as loaded as the busiest (Plan::moe_imbalance,
+// Plan::routing): kernels have the busiest rank's rows, the same for each of its experts. The parts
+// that DeepEP sends once a node rather than once a rank are counted once a rank. Source:
+// megatron/core/transformer/moe (moe_layer.py, token_dispatcher.py, experts.py, router.py),
+// DeepEP's README; read for their behaviour.
+#pragma once
+
+#include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+// Tokens of the busiest rank and what its experts see.
+struct ExpertLoad {
+  std::int64_t sent = 0;      // token copies that leave a rank's router: T·k
+  std::int64_t received = 0;  // that the busiest rank gets, before the gathering over etp
+  std::int64_t rows = 0;      // that its experts work on
+  std::int64_t each = 0;      // rows of one expert, rounded up
+  std::int64_t on_wire = 0;   // tokens that the exchange counts for one rank
+};
+ExpertLoad LoadOf(const Shape& s);
+
+class ExpertWriter {
+ public:
+  // REQUIRES: s.experts.count > 0.
+  ExpertWriter(const Shape& s, BlockWriter* w);
+
+  // From the norm's output to the sum that meets the residual. `keep`: tensors stay for backward.
+  void Forward(bool keep);
+  // From the gradient of that sum to the gradient of the norm's output.
+  void Backward();
+
+ private:
+  enum class Way : std::uint8_t { kThere, kBack };
+
+  void Router(graph::Pass pass);
+  // Tokens to their experts (there) or results to their tokens (back); backward runs them swapped.
+  void Permute(Way way, graph::Pass pass);
+  void Exchange(Way way, graph::Pass pass, bool blocking);
+  void Sort(graph::Pass pass);
+  void SharedForward(bool first_half);
+  void SharedBackward();
+  void ExpertsForward(bool keep);
+  void ExpertsBackward();
+  void Activation(graph::Pass pass, std::int64_t rows, std::int64_t cols);
+  bool overlaps() const {
+    return e_.shared_overlap && e_.ep > 1 && e_.dispatcher != Dispatcher::kAllGather;
+  }
+  std::int64_t fc1(std::int64_t width) const;
+
+  const Shape& s_;
+  const ExpertShape& e_;
+  BlockWriter* w_;
+  ExpertLoad load_;
+  graph::Buffer logits_, permuted_, fc1_out_, activated_, shared_in_, shared_fc1_, shared_act_;
+};
+
+}  // namespace orrery::workload

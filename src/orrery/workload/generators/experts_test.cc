@@ -1,0 +1,232 @@
+// What a layer with experts computes, sends and keeps, derived by hand; and properties of its
+// plans.
+#include "orrery/workload/generators/experts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "orrery/base/rng.h"
+#include "orrery/graph/verify.h"
+#include "orrery/workload/generators/layer.h"
+#include "orrery/workload/plan_experts.h"
+#include "orrery/workload/test_support.h"
+
+namespace orrery::workload {
+namespace {
+
+using graph::Collective;
+
+Model SmallExperts(int layers) {
+  Model m;
+  m.name = "small experts";
+  m.layers = layers;
+  m.hidden = 256;
+  m.heads = m.kv_heads = 8;
+  m.head_dim = 32;
+  m.ffn_hidden = 1024;
+  m.vocab = 1000;
+  m.max_position = 512;
+  m.norm = Norm::kRmsNorm;
+  m.activation = Activation::kSwiglu;
+  m.position = Position::kRotary;
+  m.tied_embeddings = m.attention_bias = m.mlp_bias = false;
+  m.experts = {.count = 16, .top_k = 2, .ffn_hidden = 128};
+  return m;
+}
+
+Plan Even() {
+  Plan p;
+  p.dp = 8;
+  p.ep = 4;
+  p.global_batch = 8;
+  p.seq_len = 512;
+  return p;
+}
+
+// 512 tokens, 2 experts each: 1,024 rows on each rank, 256 a local expert of 4. Grouped GEMMs: 2 ·
+// 1024 · 256 · (2·128 + 128) = 201,326,592; router: 2 · 512 · 16 · 256 = 4,194,304. Backward twice
+// that.
+TEST(Experts, FlopsOfALayer) {
+  const Model with = SmallExperts(1);
+  Model without = with;
+  without.experts = {};
+  const Plan plan = Even();
+  Plan dense = plan;
+  dense.ep = 1;
+  const auto flops = [](const Model& m, const Plan& p, std::string_view block) {
+    return BlockFlops(FindBlock(Make(m, p), block));
+  };
+  const double feed_forward = 2.0 * 512 * 256 * 3 * 1024;  // of the dense layer
+  const double forward =
+      flops(with, plan, "layer.forward") - flops(without, dense, "layer.forward") + feed_forward;
+  EXPECT_EQ(forward, 201'326'592 + 4'194'304);
+  const double backward = flops(with, plan, "layer.backward") -
+                          flops(without, dense, "layer.backward") + 2 * feed_forward;
+  EXPECT_EQ(backward, 2 * forward);
+}
+
+// Dispatch and combine: 1,024 copies · 256 · 2 bytes each way, and 4 bytes of weight for each copy
+// on the way there. The same in backward.
+TEST(Experts, AllToAllBytes) {
+  const graph::Graph g = Make(SmallExperts(1), Even());
+  const std::int64_t tokens = 1024 * 256 * 2;
+  EXPECT_EQ(Bytes(FindBlock(g, "layer.forward"), Collective::kAllToAll), 2 * tokens + 4 * 1024);
+  EXPECT_EQ(Bytes(FindBlock(g, "layer.backward"), Collective::kAllToAll), 2 * tokens + 4 * 1024);
+  // Counts: 4 ranks · 16 experts · 8 bytes.
+  EXPECT_EQ(Bytes(FindBlock(g, "layer.forward"), Collective::kAllGather), 4 * 16 * 8);
+}
+
+// DeepEP sends a token once to a rank: of 4 ranks, 2 different experts of 16 meet 4 · (1 - 12/16 ·
+// 11/15) = 1.8 of them, instead of 2 copies.
+TEST(Experts, DeepEpSendsATokenOnceToARank) {
+  Plan p = Even();
+  p.dispatcher = Dispatcher::kDeepEp;
+  EXPECT_EQ(Bytes(FindBlock(Make(SmallExperts(1), p), "layer.forward"), Collective::kAllToAll),
+            2 * (512 * 1800 / 1000) * 256 * 2);
+}
+
+// All-gather: 4 · 512 tokens of 512 bytes, and 5 bytes of weight and choice for each of 16 experts;
+// back by a reduce-scatter of as much.
+TEST(Experts, AllGatherBytes) {
+  Plan p = Even();
+  p.dispatcher = Dispatcher::kAllGather;
+  const graph::Graph g = Make(SmallExperts(1), p);
+  const graph::Block& forward = FindBlock(g, "layer.forward");
+  EXPECT_EQ(Bytes(forward, Collective::kAllGather), 4 * 512 * 512 + 4 * 512 * 16 * 5);
+  EXPECT_EQ(Bytes(forward, Collective::kReduceScatter), 4 * 512 * 512);
+  EXPECT_EQ(Bytes(forward, Collective::kAllToAll), 0);
+}
+
+TEST(Experts, OrderOfOperations) {
+  const graph::Graph g = Make(SmallExperts(1), Even());
+  EXPECT_THAT(Operations(g, FindBlock(g, "layer.forward")),
+              testing::EndsWith("rms_norm router top_k auxiliary_loss all_gather.counts! sync "
+                                "permute weights! dispatch! sort_by_expert grouped_fc1 swiglu "
+                                "grouped_fc2 sort_by_expert combine! unpermute bias_dropout_add"));
+  Model m = SmallExperts(1);
+  m.experts.shared_ffn_hidden = 128;
+  Plan p = Even();
+  p.shared_expert_overlap = true;
+  const graph::Graph o = Make(m, p);
+  EXPECT_THAT(Operations(o, FindBlock(o, "layer.forward")),
+              testing::EndsWith("permute weights! dispatch+5 shared_fc1 swiglu ?5 sort_by_expert "
+                                "grouped_fc1 swiglu grouped_fc2 sort_by_expert combine+5 "
+                                "shared_fc2 ?5 unpermute add_shared bias_dropout_add"));
+}
+
+// Zipf over 16 experts, 4 on a rank: (1 + 1/2 + 1/3 + 1/4) / H(16) · 4 = 2.465 times the mean.
+TEST(Experts, UnevenRoutingLoadsTheBusiestRank) {
+  Plan p = Even();
+  EXPECT_EQ(BusiestLoad(SmallExperts(1), p), 1);
+  p.routing = Routing::kZipf;
+  EXPECT_NEAR(BusiestLoad(SmallExperts(1), p), 2.465, 0.001);
+  p.moe_imbalance = 1.5;
+  EXPECT_EQ(LoadOf(MakeShape(SmallExperts(1), p)).received, (1024 * 3697 + 999) / 1000);
+}
+
+// Parameters of one rank: attention 4·256² and norms, router 16·256, 4 of 16 experts of 3·256·128;
+// embedding and output 1,024·256 each (padded vocabulary), last norm.
+TEST(Experts, StaticMemoryCountsLocalExperts) {
+  const graph::Graph g = Make(SmallExperts(2), Even());
+  const std::int64_t layer = 4 * 256 * 256 + 2 * 256 + 16 * 256 + 4 * 3 * 256 * 128;
+  const std::int64_t elements = 2 * layer + 2 * 1024 * 256 + 256;
+  EXPECT_EQ(FindBlock(g, "static").buffers[0].bytes, 2 * elements);
+}
+
+// Gradients: experts over 8 / 4 = 2 replicas, the rest over 8.
+TEST(Experts, GradientsAreReducedOverTheirOwnReplicas) {
+  const graph::Graph g = Make(SmallExperts(2), Even());
+  std::int64_t dense = 0, experts = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
+      if (comm.group == graph::GroupSlot::kDp && comm.bytes.value > 8) dense += comm.bytes.value;
+      if (comm.group == graph::GroupSlot::kExpertDp) experts += comm.bytes.value;
+    }
+  }
+  EXPECT_EQ(experts, 4 * 2 * 4 * 3 * 256 * 128);
+  EXPECT_EQ(dense, 4 * (2 * (4 * 256 * 256 + 2 * 256 + 16 * 256) + 2 * 1024 * 256 + 256));
+  const auto slot = static_cast<std::size_t>(graph::GroupSlot::kExpertDp);
+  EXPECT_EQ(g.groups.members(g.bindings[1].groups[slot])[1].index(), 5u);
+}
+
+TEST(Experts, RulesNameFieldValueAndRemedy) {
+  const auto error = [](const Model& m, const Plan& p) { return Validate(m, p).message(); };
+  Plan p = Even();
+  p.ep = 3;
+  EXPECT_EQ(error(SmallExperts(1), p),
+            "parallel.ep: 3 does not divide the 16 experts of small experts; every rank keeps the "
+            "same number of experts: use a divisor of 16");
+  p.ep = 16;
+  EXPECT_EQ(error(SmallExperts(1), p),
+            "parallel.ep: a stage's 8 ranks are no multiple of etp 1 · ep 16 = 16; change ep, etp "
+            "or dp");
+  p.ep = 4;
+  p.tp = 2;
+  EXPECT_THAT(error(SmallExperts(1), p),
+              testing::HasSubstr("experts under tensor parallelism (tp 2) need it"));
+  p = Even();
+  EXPECT_EQ(error(SmallGpt(1), p), "parallel.ep: 4 for small, which has no experts; use 1");
+}
+
+// The kinds of layers: three dense ones in front, every other one with experts, windows.
+TEST(Experts, LayerKinds) {
+  const Model v3 = *FindModel("deepseek-v3");
+  EXPECT_EQ(v3.layer_kind(2), kDenseLayer);
+  EXPECT_EQ(v3.layer_kind(3), kExpertLayer);
+  EXPECT_EQ(v3.expert_layers(), 58);
+  const Model maverick = *FindModel("llama4-maverick");
+  EXPECT_EQ(maverick.layer_kind(0), kDenseLayer);
+  EXPECT_EQ(maverick.layer_kind(1), kExpertLayer);
+  const Model oss = *FindModel("gpt-oss-20b");
+  EXPECT_EQ(oss.layer_kind(0), kExpertLayer | kWindowLayer);
+  EXPECT_EQ(oss.layer_kind(1), kExpertLayer);
+}
+
+// Every plan is refused with a reason or passes Verify at its full level: events, groups, memory
+// that returns to where it was.
+TEST(Experts, RandomPlansVerify) {
+  CounterRng rng(7);
+  int built = 0;
+  for (int round = 0; round < 400; ++round) {
+    const auto pick = [&](std::initializer_list<int> v) {
+      return *(v.begin() + static_cast<std::ptrdiff_t>(rng.Below(v.size())));
+    };
+    Model m = SmallExperts(pick({2, 4, 6}));
+    m.experts.shared_ffn_hidden = pick({0, 128});
+    m.experts.first_dense = pick({0, 1});
+    m.experts.every = pick({1, 2});
+    m.qk_norm = rng.Below(2) == 0;
+    if (rng.Below(3) == 0) {
+      m.latent = {
+          .q_rank = pick({0, 64}), .kv_rank = 32, .nope_dim = 32, .rope_dim = 16, .v_dim = 32};
+      m.head_dim = 48;
+    }
+    if (rng.Below(3) == 0) m.window = 64, m.full_every = pick({0, 2});
+    Plan p;
+    p.tp = pick({1, 2});
+    p.pp = pick({1, 2});
+    p.vpp = pick({1, 1, 2});
+    p.dp = pick({1, 2, 4});
+    p.ep = pick({1, 2, 4, 8});
+    p.etp = pick({0, 1, 2});
+    p.sequence_parallel = true;
+    p.global_batch = p.dp * pick({2, 4});
+    p.seq_len = 128;
+    p.recompute = static_cast<Recompute>(rng.Below(3));
+    p.sharding = static_cast<Sharding>(rng.Below(2));
+    p.schedule = p.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
+    p.dispatcher = static_cast<Dispatcher>(rng.Below(4));
+    p.shared_expert_overlap = rng.Below(2) == 0;
+    p.overlap_grad_reduce = rng.Below(2) == 0;
+    p.moe_imbalance = 1 + static_cast<double>(rng.Below(3));
+    if (!Validate(m, p).ok()) continue;
+    const graph::Graph g = Make(m, p);
+    const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+    ASSERT_TRUE(status.ok()) << status.message() << " round " << round;
+    ++built;
+  }
+  EXPECT_GT(built, 100);
+}
+
+}  // namespace
+}  // namespace orrery::workload

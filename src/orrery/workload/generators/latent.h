@@ -1,0 +1,14 @@
+// Multi-head latent attention's projections; the core is layer_writer's.
+#pragma once
+
+#include "orrery/workload/generators/parts.h"
+
+namespace orrery::workload {
+
+// From the norm's output to queries, keys and values, and their gradients back to it.
+void LatentForward(const Shape& s, BlockWriter* w);
+void LatentBackward(const Shape& s, BlockWriter* w);
+// Bytes that stay for the backward pass.
+std::int64_t LatentSaved(const Shape& s);
+
+}  // namespace orrery::workload

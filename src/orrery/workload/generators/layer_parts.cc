@@ -1,0 +1,73 @@
+// Parts of a layer that differ by kind of model: queries, keys and values; the flash kernel;
+// experts in place of the feed-forward.
+#include "orrery/workload/generators/experts.h"
+#include "orrery/workload/generators/latent.h"
+#include "orrery/workload/generators/layer_writer.h"
+
+namespace orrery::workload {
+
+using graph::Buffer;
+using graph::MemoryOp;
+using graph::Pass;
+
+void LayerWriter::QkNorm(Pass pass) {
+  if (!s_.qk_norm) return;
+  const std::int64_t read = pass == Pass::kForward ? s_.element_bytes : 2 * s_.element_bytes;
+  for (const auto& [name, heads] :
+       {std::pair{"q_norm", s_.heads}, std::pair{"k_norm", s_.kv_heads}}) {
+    w_->Kernel(name, Elementwise(s_, MemoryOp::kRmsNorm, s_.tokens() * heads, s_.head_dim, read,
+                                 s_.element_bytes, pass));
+    if (pass == Pass::kBackward) AccumulateGradient(s_, w_, "weight_gradient", s_.head_dim);
+  }
+}
+
+void LayerWriter::Qkv(Pass pass) {
+  if (s_.latent.kv_rank > 0) {
+    return pass == Pass::kForward ? LatentForward(s_, w_) : LatentBackward(s_, w_);
+  }
+  if (pass == Pass::kBackward) {
+    QkNorm(pass);
+    return ColumnBackward(s_, w_, "qkv", s_.hidden, s_.qkv(), s_.attention_bias);
+  }
+  ColumnForward(s_, w_, "qkv", s_.hidden, s_.qkv());
+  QkNorm(pass);
+}
+
+void LayerWriter::ExpertsForward(bool keep) {
+  w_->Module("layers.mlp_norm");
+  w_->Alloc(norm2_stats_);
+  w_->Alloc(norm2_out_);
+  NormForward(s_, w_);
+  Drop(keep, norm2_stats_);
+  const Buffer projected = w_->Temporary("projected", s_.local_bytes());
+  const Buffer output = w_->Temporary("output", s_.local_bytes());
+  w_->Alloc(projected);
+  ExpertWriter(s_, w_).Forward(keep);
+  Drop(keep, norm2_out_);
+  w_->Module("layers.mlp.bias_dropout_add");
+  w_->Alloc(mask2_);
+  w_->Alloc(output);
+  BiasDropoutAdd();
+  Drop(keep, mask2_);
+  Drop(keep, middle_);
+  w_->Free(projected);
+  w_->Free(output);
+}
+
+void LayerWriter::ExpertsBackward() {
+  w_->Module("layers.mlp.bias_dropout_add");
+  BiasDropoutAddBackward(false);
+  w_->Free(mask2_);
+  ExpertWriter(s_, w_).Backward();
+  w_->Free(norm2_out_);
+  w_->Module("layers.mlp_norm");
+  const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
+  w_->Alloc(normed);
+  NormBackward(s_, w_);
+  w_->Free(norm2_stats_);
+  w_->Free(middle_);
+  ResidualGradient(s_, w_);
+  w_->Free(normed);
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,92 @@
+#include "orrery/workload/plan_experts.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace orrery::workload {
+namespace {
+
+Status CheckDegrees(const Model& model, const Plan& plan) {
+  const Experts& e = model.experts;
+  if (plan.ep < 1 || plan.ep > 4096) {
+    return InvalidInput("parallel.ep: {} is outside 1 … 4096", plan.ep);
+  }
+  if (plan.etp < 0 || plan.etp > 4096) {
+    return InvalidInput("parallel.etp: {} is outside 1 … 4096", plan.etp);
+  }
+  if (e.count % plan.ep != 0) {
+    return InvalidInput(
+        "parallel.ep: {} does not divide the {} experts of {}; every rank keeps the same number of "
+        "experts: use a divisor of {}",
+        plan.ep, e.count, model.name, e.count);
+  }
+  const int ranks = plan.stage_ranks();
+  if (ranks % (plan.expert_tp() * plan.ep) != 0) {
+    return InvalidInput(
+        "parallel.ep: a stage's {} ranks are no multiple of etp {} · ep {} = {}; change ep, etp or "
+        "dp",
+        ranks, plan.expert_tp(), plan.ep, plan.expert_tp() * plan.ep);
+  }
+  if (e.ffn_hidden % plan.expert_tp() != 0) {
+    return InvalidInput("parallel.etp: {} does not divide the width of an expert of {} ({})",
+                        plan.expert_tp(), model.name, e.ffn_hidden);
+  }
+  if (e.shared_ffn_hidden % plan.tp != 0) {
+    return InvalidInput(
+        "parallel.tp: {} does not divide the width of the shared experts of {} ({})", plan.tp,
+        model.name, e.shared_ffn_hidden);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status CheckExperts(const Model& model, const Plan& plan) {
+  if (model.latent.kv_rank > 0 && plan.attention == AttentionBackend::kUnfused) {
+    return InvalidInput(
+        "framework_options.attention: unfused is not built for the latent attention of {}; use "
+        "flash2 or flash3",
+        model.name);
+  }
+  if (model.window > 0 && plan.attention == AttentionBackend::kUnfused) {
+    return InvalidInput(
+        "framework_options.attention: unfused is not built for the sliding windows of {}; use "
+        "flash2 or flash3",
+        model.name);
+  }
+  if (model.experts.count == 0) {
+    if (plan.ep == 1 && plan.etp <= 1) return {};
+    return InvalidInput("parallel.{}: {} for {}, which has no experts; use 1",
+                        plan.ep > 1 ? "ep" : "etp", plan.ep > 1 ? plan.ep : plan.etp, model.name);
+  }
+  if (plan.tp > 1 && !plan.sequence_parallel) {
+    return InvalidInput(
+        "parallel.sequence_parallel: experts under tensor parallelism (tp {}) need it, as in "
+        "Megatron; set sequence_parallel: true or tp: 1",
+        plan.tp);
+  }
+  if (!(plan.moe_imbalance >= 1 && plan.moe_imbalance <= 1000)) {
+    return InvalidInput("training.moe_imbalance: {} is outside 1 … 1000; 1 is an even load",
+                        plan.moe_imbalance);
+  }
+  return CheckDegrees(model, plan);
+}
+
+double BusiestLoad(const Model& model, const Plan& plan) {
+  if (plan.routing == Routing::kBalanced || plan.ep == 1) return plan.moe_imbalance;
+  const std::int64_t each = model.experts.count / plan.ep;
+  double sum = 0, busiest = 0, rank = 0;
+  for (std::int64_t i = 0; i < model.experts.count; ++i) {
+    const double load = 1.0 / static_cast<double>(i + 1);
+    sum += load;
+    rank = i % each == 0 ? load : rank + load;
+    busiest = std::max(busiest, rank);
+  }
+  // A token meets an expert once at most.
+  const double most = static_cast<double>(plan.ep) *
+                      static_cast<double>(std::min(each, model.experts.top_k)) /
+                      static_cast<double>(model.experts.top_k);
+  return std::min(busiest / sum * plan.ep, most) * plan.moe_imbalance;
+}
+
+}  // namespace orrery::workload
