@@ -53,8 +53,8 @@ void ClosedForm(benchmark::State& state) {
   shape.ranks_per_domain = 8;
   shape.nics = 8;
   shape.network_hops = 1;
-  const auto plan = Scenario::Take(s.planner().MakePlan(
-      graph::Collective::kAllReduce, graph::DType::kBf16, 256 << 20, shape));
+  const auto plan = Scenario::Take(
+      s.planner().MakePlan(graph::Collective::kAllReduce, graph::DType::kBf16, 256 << 20, shape));
   for (auto _ : state) benchmark::DoNotOptimize(s.planner().ClosedForm(plan));
 }
 BENCHMARK(ClosedForm);
@@ -69,8 +69,8 @@ void MakePlan(benchmark::State& state) {
   shape.network_hops = 1;
   std::int64_t bytes = 1 << 10;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(s.planner().MakePlan(graph::Collective::kAllReduce,
-                                                  graph::DType::kBf16, bytes, shape));
+    benchmark::DoNotOptimize(
+        s.planner().MakePlan(graph::Collective::kAllReduce, graph::DType::kBf16, bytes, shape));
     bytes = bytes < (1 << 30) ? bytes * 4 : 1 << 10;
   }
 }
@@ -103,15 +103,21 @@ void Simulate(benchmark::State& state) {
   state.counters["events"] = static_cast<double>(events) / static_cast<double>(state.iterations());
   state.counters["events/s"] =
       benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
-  state.counters["ranks/s"] = benchmark::Counter(
-      static_cast<double>(ranks) * static_cast<double>(state.iterations()),
-      benchmark::Counter::kIsRate);
+  state.counters["ranks/s"] =
+      benchmark::Counter(static_cast<double>(ranks) * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate);
 }
 BENCHMARK(Simulate)
     ->ArgNames({"ranks", "fold", "jitter"})
-    ->Args({64, 1, 0})->Args({64, 0, 0})->Args({1024, 1, 0})->Args({1024, 0, 0})
-    ->Args({8192, 1, 0})->Args({8192, 0, 0})->Args({8192, 0, 1})
-    ->Args({131072, 1, 0})->Args({131072, 0, 0})
+    ->Args({64, 1, 0})
+    ->Args({64, 0, 0})
+    ->Args({1024, 1, 0})
+    ->Args({1024, 0, 0})
+    ->Args({8192, 1, 0})
+    ->Args({8192, 0, 0})
+    ->Args({8192, 0, 1})
+    ->Args({131072, 1, 0})
+    ->Args({131072, 0, 0})
     ->Unit(benchmark::kMillisecond);
 
 // Different plans around GPT-3 175B TP8 PP8 DP16, 1F1B, 96 micro-batches at the base plan: graph,

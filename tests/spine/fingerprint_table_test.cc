@@ -1,8 +1,8 @@
 // The table of fingerprints: what must be equal is equal, what must differ differs, and the numbers
 // themselves stand in fingerprints.txt, one file for every compiler, build type and machine.
 //
-// A change of prices moves them all: ORRERY_UPDATE_GOLDEN=1 rewrites the file, and CHANGELOG.md says
-// under "Predictions changed" what moved and why.
+// A change of prices moves them all: ORRERY_UPDATE_GOLDEN=1 rewrites the file, and CHANGELOG.md
+// says under "Predictions changed" what moved and why.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -66,7 +66,8 @@ void Rename(Scenario* s) {
 
 TEST_F(Table, Fingerprints) {
   std::set<std::uint64_t> different;
-  for (const auto& [tp, pp, dp] : {std::array{8, 4, 2}, std::array{4, 4, 4}, std::array{2, 2, 16}}) {
+  for (const auto& [tp, pp, dp] :
+       {std::array{8, 4, 2}, std::array{4, 4, 4}, std::array{2, 2, 16}}) {
     const std::string job = fmt::format("64 ranks tp{} pp{} dp{}", tp, pp, dp);
     Scenario s("h100-ib-400g", 8);
     ASSERT_TRUE(s.Add(SmallGpt(), SmallPlan(tp, pp, dp), "job").ok());

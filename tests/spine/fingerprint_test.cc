@@ -60,7 +60,7 @@ TEST_P(Shapes, StragglerFoldsInPart) {
   slow.fold = false;
   const Record full = Rehearse(&s, slow);
   EXPECT_EQ(folded.fingerprint, full.fingerprint);
-  EXPECT_NE(folded.fingerprint, even.fingerprint);       // one rank's kernels are longer
+  EXPECT_NE(folded.fingerprint, even.fingerprint);  // one rank's kernels are longer
   EXPECT_GT(folded.jobs[0].step_time, even.jobs[0].step_time);
 }
 

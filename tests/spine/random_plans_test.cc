@@ -52,7 +52,8 @@ Drawn Draw(std::uint64_t seed) {
   p.global_batch = p.micro_batch * p.dp * p.pp * pick({1, 2, 3});
   p.sequence_parallel = p.tp > 1 && rng.Below(2) == 0;
   p.recompute = static_cast<workload::Recompute>(rng.Below(3));
-  p.sharding = p.dp > 1 && rng.Below(2) == 0 ? workload::Sharding::kZero1 : workload::Sharding::kNone;
+  p.sharding =
+      p.dp > 1 && rng.Below(2) == 0 ? workload::Sharding::kZero1 : workload::Sharding::kNone;
   p.overlap_grad_reduce = rng.Below(2) == 0;
   p.overlap_param_gather = p.overlap_grad_reduce && rng.Below(2) == 0;
   p.overlap_p2p = rng.Below(2) == 0;
@@ -60,8 +61,8 @@ Drawn Draw(std::uint64_t seed) {
   switch (rng.Below(6)) {
     case 0:
       p.cp = pick({2, 4});
-      p.cp_exchange = pick({0, 1}) == 0 ? workload::CpExchange::kRing
-                                        : workload::CpExchange::kAllGather;
+      p.cp_exchange =
+          pick({0, 1}) == 0 ? workload::CpExchange::kRing : workload::CpExchange::kAllGather;
       break;
     case 1:
       p.sharding = pick({0, 1}) == 0 ? workload::Sharding::kZero2 : workload::Sharding::kZero3;

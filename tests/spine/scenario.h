@@ -16,7 +16,8 @@
 
 namespace orrery::testing {
 
-// Cluster, prices and placement that several jobs or plans share. Not movable: planner points to it.
+// Cluster, prices and placement that several jobs or plans share. Not movable: planner points to
+// it.
 class Scenario {
  public:
   // Fails the process on a bad preset: tests and benchmarks name their own.

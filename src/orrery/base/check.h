@@ -8,8 +8,8 @@ namespace orrery {
 
 }  // namespace orrery
 
-#define ORRERY_CHECK(condition, why)                                       \
-  do {                                                                     \
-    if (!(condition)) [[unlikely]]                                         \
-      ::orrery::CheckFailed(__FILE__, __LINE__, #condition, why);          \
+#define ORRERY_CHECK(condition, why)                              \
+  do {                                                            \
+    if (!(condition)) [[unlikely]]                                \
+      ::orrery::CheckFailed(__FILE__, __LINE__, #condition, why); \
   } while (false)

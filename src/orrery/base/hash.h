@@ -1,4 +1,5 @@
-// A streaming 64-bit content hash for cache keys and digests. Not for security. Platform-independent.
+// A streaming 64-bit content hash for cache keys and digests. Not for security.
+// Platform-independent.
 #pragma once
 
 #include <bit>
@@ -13,8 +14,7 @@ namespace orrery {
 class Hasher {
  public:
   template <class T>
-    requires(std::is_integral_v<T> || std::is_enum_v<T>)
-  constexpr Hasher& Add(T value) {
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) constexpr Hasher& Add(T value) {
     state_ = HashCombine(state_, static_cast<std::uint64_t>(value));
     return *this;
   }

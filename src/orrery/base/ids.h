@@ -20,16 +20,16 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using RankId = Id<struct RankTag>;          // global over all jobs of a run
-using GroupId = Id<struct GroupTag>;        // a communicator: an ordered set of ranks
-using BlockId = Id<struct BlockTag>;        // a straight piece of a program
-using ProgramId = Id<struct ProgramTag>;    // an order of block calls
+using RankId = Id<struct RankTag>;        // global over all jobs of a run
+using GroupId = Id<struct GroupTag>;      // a communicator: an ordered set of ranks
+using BlockId = Id<struct BlockTag>;      // a straight piece of a program
+using ProgramId = Id<struct ProgramTag>;  // an order of block calls
 using JobId = Id<struct JobTag>;
-using DeviceId = Id<struct DeviceTag>;      // a GPU of the cluster
+using DeviceId = Id<struct DeviceTag>;  // a GPU of the cluster
 using NodeId = Id<struct NodeTag>;
 using NicId = Id<struct NicTag>;
-using LinkId = Id<struct LinkTag>;          // one direction of a link
-using NameId = Id<struct NameTag>;          // an interned string of a graph
+using LinkId = Id<struct LinkTag>;  // one direction of a link
+using NameId = Id<struct NameTag>;  // an interned string of a graph
 
 }  // namespace orrery
 

@@ -1,5 +1,6 @@
 // Counter-based random numbers: a value is a pure function of its keys, so no draw depends on the
-// order of events or on the number of threads. Mixing is SplitMix64's finaliser (Steele et al. 2014).
+// order of events or on the number of threads. Mixing is SplitMix64's finaliser (Steele et al.
+// 2014).
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,14 @@ constexpr std::uint64_t HashCombine(std::uint64_t seed, std::uint64_t value) {
 }
 
 // Uniform in [0, 1) with 53 bits.
-constexpr double ToUnit(std::uint64_t bits) {
-  return static_cast<double>(bits >> 11) * 0x1.0p-53;
-}
+constexpr double ToUnit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1.0p-53; }
 
 // A standard-normal-like value from one 64-bit draw: the sum of four 16-bit uniforms, centred and
 // scaled to unit variance (each uniform has variance 1/12). Range ±2√3; no libm.
 constexpr double SumOfFourUniforms(std::uint64_t bits) {
   const double sum = static_cast<double>((bits & 0xFFFF) + ((bits >> 16) & 0xFFFF) +
-                                         ((bits >> 32) & 0xFFFF) + (bits >> 48)) + 2.0;
+                                         ((bits >> 32) & 0xFFFF) + (bits >> 48)) +
+                     2.0;
   return (sum * 0x1.0p-16 - 2.0) * 1.7320508075688772;
 }
 

@@ -56,17 +56,26 @@ Status ResourceError(fmt::format_string<Args...> format, Args&&... args) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT: a value is a result
-  Result(Status status) : status_(std::move(status)) {     // NOLINT: an error is a result
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: a value is a result
+  Result(Status status) : status_(std::move(status)) {  // NOLINT: an error is a result
     ORRERY_CHECK(!status_.ok(), "a Result without a value needs an error");
   }
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
   Status TakeStatus() && { return std::move(status_); }
-  T& operator*() & { ORRERY_CHECK(ok(), "value of a failed Result"); return *value_; }
-  const T& operator*() const& { ORRERY_CHECK(ok(), "value of a failed Result"); return *value_; }
-  T&& operator*() && { ORRERY_CHECK(ok(), "value of a failed Result"); return std::move(*value_); }
+  T& operator*() & {
+    ORRERY_CHECK(ok(), "value of a failed Result");
+    return *value_;
+  }
+  const T& operator*() const& {
+    ORRERY_CHECK(ok(), "value of a failed Result");
+    return *value_;
+  }
+  T&& operator*() && {
+    ORRERY_CHECK(ok(), "value of a failed Result");
+    return std::move(*value_);
+  }
   T* operator->() { return &**this; }
   const T* operator->() const { return &**this; }
 
@@ -77,8 +86,8 @@ class [[nodiscard]] Result {
 
 }  // namespace orrery
 
-#define ORRERY_RETURN_IF_ERROR(expression)                     \
-  do {                                                         \
+#define ORRERY_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                          \
     if (::orrery::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 

@@ -1,7 +1,7 @@
 // Simulated time. Integer picoseconds in 64 bits: a run of 10^6 s is 10^18 ps and does not wrap.
 //
-// Durations computed in double are rounded to whole picoseconds in exactly one place (RoundToPs), so
-// that the same input gives the same answer under any compiler and build type.
+// Durations computed in double are rounded to whole picoseconds in exactly one place (RoundToPs),
+// so that the same input gives the same answer under any compiler and build type.
 #pragma once
 
 #include <cstdint>

@@ -25,16 +25,17 @@ enum class Arch : std::uint8_t { kVolta, kAmpere, kHopper, kBlackwell };
 
 // A GPU as cost models see it. Peak rates are dense (no sparsity), in FLOP/s at boost clock.
 struct DeviceSpec {
-  std::string name;                 // "H100-SXM5-80GB"; measured tables key on `table`
-  std::string table;                // "h100": folder under data/measured
+  std::string name;   // "H100-SXM5-80GB"; measured tables key on `table`
+  std::string table;  // "h100": folder under data/measured
   Arch arch = Arch::kHopper;
   int sms = 0;
-  double fp32_flops = 0, tf32_flops = 0, fp16_flops = 0, fp8_flops = 0;  // fp16 also stands for bf16
+  double fp32_flops = 0, tf32_flops = 0, fp16_flops = 0,
+         fp8_flops = 0;  // fp16 also stands for bf16
   std::int64_t memory_bytes = 0;
   std::int64_t memory_bandwidth_Bps = 0;
   std::int64_t l2_bytes = 0;
-  double price_per_hour_usd = 0;    // list price of the preset's source; 0 unknown
-  std::string source;               // where these numbers were printed
+  double price_per_hour_usd = 0;  // list price of the preset's source; 0 unknown
+  std::string source;             // where these numbers were printed
 };
 
 enum class Fabric : std::uint8_t { kNone, kInfiniBand, kRoce, kEfa, kOmniPath };
@@ -46,25 +47,26 @@ struct Spec {
   std::string name;
   DeviceSpec device;
   int nodes = 1;
-  int gpus_per_node = 8;            // GPUs that share a host (PCIe, CPU)
-  int gpus_per_nvlink_domain = 8;   // GPUs that reach each other by NVLink: 72 on NVL72, else the node
-  int nics_per_node = 8;            // evenly shared by the node's GPUs
-  std::int64_t nvlink_Bps = 0;      // per GPU and direction, all links together
-  SimTime nvlink_latency = 0;       // GPU to GPU through the switch, one way
-  int nvlink_packet_bytes = 0;      // payload a packet carries; header beside it
+  int gpus_per_node = 8;  // GPUs that share a host (PCIe, CPU)
+  int gpus_per_nvlink_domain =
+      8;                        // GPUs that reach each other by NVLink: 72 on NVL72, else the node
+  int nics_per_node = 8;        // evenly shared by the node's GPUs
+  std::int64_t nvlink_Bps = 0;  // per GPU and direction, all links together
+  SimTime nvlink_latency = 0;   // GPU to GPU through the switch, one way
+  int nvlink_packet_bytes = 0;  // payload a packet carries; header beside it
   int nvlink_header_bytes = 0;
-  std::int64_t pcie_Bps = 0;        // GPU to its NIC, per direction
+  std::int64_t pcie_Bps = 0;  // GPU to its NIC, per direction
   SimTime pcie_latency = 0;
-  std::int64_t nic_Bps = 0;         // line rate per NIC and direction
-  SimTime nic_latency = 0;          // one hop NIC to switch, switch to switch
+  std::int64_t nic_Bps = 0;  // line rate per NIC and direction
+  SimTime nic_latency = 0;   // one hop NIC to switch, switch to switch
   int nic_mtu_bytes = 4096;
   int nic_header_bytes = 0;
   Fabric fabric = Fabric::kInfiniBand;
   bool rail_optimised = true;
-  int nodes_per_leaf = 32;          // hosts under one leaf (group) before traffic needs a spine
-  double oversubscription = 1;      // leaf down / up bandwidth
-  double cpu_relative_speed = 1;    // host launch cost relative to the reference host of compute
-  bool cpu_is_amd = false;          // NCCL's tables and net overhead depend on the CPU vendor
+  int nodes_per_leaf = 32;        // hosts under one leaf (group) before traffic needs a spine
+  double oversubscription = 1;    // leaf down / up bandwidth
+  double cpu_relative_speed = 1;  // host launch cost relative to the reference host of compute
+  bool cpu_is_amd = false;        // NCCL's tables and net overhead depend on the CPU vendor
   TopologySpec topology;
   std::vector<std::string> sources;
 };
@@ -94,18 +96,20 @@ class Cluster {
   static Result<Cluster> Build(const Spec& spec);
 
   const Spec& spec() const { return spec_; }
-  std::size_t devices() const { return static_cast<std::size_t>(spec_.nodes) * spec_.gpus_per_node; }
+  std::size_t devices() const {
+    return static_cast<std::size_t>(spec_.nodes) * spec_.gpus_per_node;
+  }
   NodeId node(DeviceId d) const { return NodeId(d.index() / spec_.gpus_per_node); }
   int local_index(DeviceId d) const { return static_cast<int>(d.index() % spec_.gpus_per_node); }
   std::size_t nvlink_domain(DeviceId d) const { return d.index() / spec_.gpus_per_nvlink_domain; }
-  NicId nic(DeviceId d) const;                 // the NIC nearest to the GPU
+  NicId nic(DeviceId d) const;  // the NIC nearest to the GPU
   std::size_t nics() const { return static_cast<std::size_t>(spec_.nodes) * spec_.nics_per_node; }
-  std::size_t leaf(NicId nic) const;           // the first switch above the NIC, within the fabric
+  std::size_t leaf(NicId nic) const;  // the first switch above the NIC, within the fabric
 
   std::span<const Link> links() const { return links_; }
   std::size_t vertices() const { return origin_.first_switch + switches(); }
-  std::size_t switches() const;                // of the fabric
-  bool direct() const;                         // GPUs are wired without NICs
+  std::size_t switches() const;  // of the fabric
+  bool direct() const;           // GPUs are wired without NICs
   const AnyFabric& fabric() const { return fabric_; }
 
   // The directed links from one GPU to another, in order: NVLink in a domain; else PCIe, NIC,
@@ -115,8 +119,8 @@ class Cluster {
   void Route(DeviceId from, DeviceId to, std::uint64_t salt, std::vector<LinkId>* path) const;
   std::string vertex_name(std::uint32_t vertex) const;
   std::string link_name(LinkId link) const;
-  int leaves() const;                          // switches that NICs meet; all routers if not a Clos
-  int spines() const;                          // 0 when one leaf carries all, or not a Clos
+  int leaves() const;  // switches that NICs meet; all routers if not a Clos
+  int spines() const;  // 0 when one leaf carries all, or not a Clos
   std::size_t nvlink_domains() const;
   // Switches on the way between two NICs.
   int switches_between(NicId a, NicId b) const;
@@ -147,7 +151,7 @@ class Cluster {
 
 // Which device each rank of a run has. Ranks of all jobs; one rank a device.
 struct Placement {
-  std::vector<DeviceId> device;                // by RankId
+  std::vector<DeviceId> device;  // by RankId
 };
 enum class PlacementKind : std::uint8_t { kPacked, kRandom, kExplicit };
 // Adds `ranks` ranks to `placement` on free devices: packed takes the lowest free ones, random

@@ -1,10 +1,11 @@
 // A cluster's network as a picture: SVG for people, DOT for Graphviz.
 //
-// Hosts stand as one box each (GPUs, NVLink switches and NICs inside). A Clos or an imported graph is
-// drawn in layers by distance from the hosts, a lattice on its grid, a dragonfly's groups on a circle. A
-// layer of more than kDrawnPerLayer vertices shows its first and last ones and says how many are left
-// out. Parallel cables are one line, as wide as the logarithm of what they carry together; colours are
-// link kinds (a palette that the colour-blind can tell apart, Okabe and Ito 2008).
+// Hosts stand as one box each (GPUs, NVLink switches and NICs inside). A Clos or an imported graph
+// is drawn in layers by distance from the hosts, a lattice on its grid, a dragonfly's groups on a
+// circle. A layer of more than kDrawnPerLayer vertices shows its first and last ones and says how
+// many are left out. Parallel cables are one line, as wide as the logarithm of what they carry
+// together; colours are link kinds (a palette that the colour-blind can tell apart, Okabe and Ito
+// 2008).
 #pragma once
 
 #include <string>

@@ -40,9 +40,9 @@ struct Origin {
 
 // Leaves under spines, spines of one index under cores. Leaf (segment, rail, port) is number
 // (segment · rails + rail) · ports + port; a segment is the hosts that share leaves. With one
-// plane every leaf of a pod meets every spine of it; with planes = ports, port k's leaves meet plane k's
-// alone. Links: per NIC and port up, down; per leaf and spine up, down; per spine and core up,
-// down.
+// plane every leaf of a pod meets every spine of it; with planes = ports, port k's leaves meet
+// plane k's alone. Links: per NIC and port up, down; per leaf and spine up, down; per spine and
+// core up, down.
 class Clos {
  public:
   struct Shape {

@@ -24,17 +24,17 @@ inline constexpr std::size_t kSurveyLinks = 4'000'000;
 struct Survey {
   struct Kind {
     LinkKind kind = LinkKind::kNvlink;
-    std::size_t links = 0;                            // directions
-    std::int64_t least_Bps = 0, most_Bps = 0;         // of one link
+    std::size_t links = 0;                     // directions
+    std::int64_t least_Bps = 0, most_Bps = 0;  // of one link
   };
   std::vector<Kind> kinds;
   std::size_t vertices = 0;
-  std::int64_t bisection_Bps = -1;                    // -1: not computed
-  std::int64_t injection_Bps = 0;                     // of the lower half's NICs
+  std::int64_t bisection_Bps = -1;  // -1: not computed
+  std::int64_t injection_Bps = 0;   // of the lower half's NICs
   int diameter_links = 0;
   bool diameter_exact = true;
-  std::uint32_t far_from = 0, far_to = 0;             // vertices
-  std::uint64_t far_paths = 0;                        // saturates at 2^63
+  std::uint32_t far_from = 0, far_to = 0;  // vertices
+  std::uint64_t far_paths = 0;             // saturates at 2^63
 };
 Survey SurveyOf(const Cluster& cluster);
 

@@ -44,9 +44,9 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
                        : device.arch == cluster::Arch::kBlackwell ? kGemmRateFp8Blackwell
                                                                   : kGemmRateFp8Hopper;
   const double rate_tf32 = device.tf32_flops > 0 ? rate16 : kGemmRateFp32;
-  const std::array<double, kDTypes> rates = {kGemmRateFp32, rate_tf32, rate16,       rate16,
-                                             rate8, has_fp4 ? kGemmRateFp4 : rate8,
-                                             kGemmRateFp32};
+  const std::array<double, kDTypes> rates = {
+      kGemmRateFp32, rate_tf32, rate16, rate16, rate8, has_fp4 ? kGemmRateFp4 : rate8,
+      kGemmRateFp32};
   for (std::size_t i = 0; i < kDTypes; ++i) {
     r.gemm_flops[i] = rates[i] * r.peak_flops[i];
     r.macs_per_clock[i] = kMacsPerClock[arch] * r.peak_flops[i] / device.fp16_flops;

@@ -2,7 +2,8 @@
 //
 // clock = fp16_flops / (2 · sms · multiply-adds per clock): the boost clock behind the printed
 // peak. Units: seconds, bytes/s, FLOP/s. A type that the device has no rate for runs at that of the
-// next wider one it has (fp4 as fp8, fp8 as fp16, tf32 as fp32), as a framework without the fast path would.
+// next wider one it has (fp4 as fp8, fp8 as fp16, tf32 as fp32), as a framework without the fast
+// path would.
 #pragma once
 
 #include <array>

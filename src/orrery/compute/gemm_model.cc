@@ -90,8 +90,7 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   const std::size_t type = static_cast<std::size_t>(g.dtype);
   Shape s;
   s.flops_per_sm = d.gemm_flops[type] / d.sms * (Aligned(g) ? 1.0 : kMisalignedRate);
-  s.stall = kOperandStall * ElementBytes(g.dtype) * d.macs_per_clock[type] /
-            kL2BytesPerClock;
+  s.stall = kOperandStall * ElementBytes(g.dtype) * d.macs_per_clock[type] / kL2BytesPerClock;
   s.reference = 1 + s.stall * (256.0 + 128.0) / (256.0 * 128.0);
   s.l2_Bps_per_sm = kL2BytesPerClock * d.clock_Hz;
   s.c_bytes = static_cast<double>(graph::SizeOf(g.out_dtype)) * (g.accumulate ? 2 : 1);

@@ -1,13 +1,14 @@
 // A monotone priority queue of events: a radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990).
 //
 // Events leave in the order of (time, operator<); pushes never lie before the last time popped or
-// shown by Top: Top moves the present to the first event. NextTime moves nothing; ask it when earlier
-// events may still come (another source's, or a network's).
-// An event sits in the bucket of the highest bit in which its time differs from the last time popped,
-// so it moves at most 63 times, in practice two or three. Cost: amortised O(1) a push, no allocation
-// once the buckets have grown; one event is copied per move.
+// shown by Top: Top moves the present to the first event. NextTime moves nothing; ask it when
+// earlier events may still come (another source's, or a network's). An event sits in the bucket of
+// the highest bit in which its time differs from the last time popped, so it moves at most 63
+// times, in practice two or three. Cost: amortised O(1) a push, no allocation once the buckets have
+// grown; one event is copied per move.
 //
-// REQUIRES of Event: a member `time` of type SimTime (>= 0); operator< that orders events of equal time.
+// REQUIRES of Event: a member `time` of type SimTime (>= 0); operator< that orders events of equal
+// time.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +78,8 @@ class EventQueue {
     return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(time ^ last_)));
   }
 
-  // Notes an event of bucket b > 0. A bucket loses events only as a whole, so its earliest is exact.
+  // Notes an event of bucket b > 0. A bucket loses events only as a whole, so its earliest is
+  // exact.
   void Occupy(std::size_t b, SimTime time) {
     const std::uint64_t bit = std::uint64_t{1} << (b - 1);
     earliest_[b] = (occupied_ & bit) != 0 ? std::min(earliest_[b], time) : time;
@@ -107,11 +109,12 @@ class EventQueue {
   std::uint64_t occupied_ = 0;  // bit b - 1: bucket b holds events
 };
 
-// The total order of a partitioned run. creator is a stable id from the input (a rank, a link), sequence
-// the creator's own count, so that the order does not depend on which thread made an event when.
+// The total order of a partitioned run. creator is a stable id from the input (a rank, a link),
+// sequence the creator's own count, so that the order does not depend on which thread made an event
+// when.
 struct EventKey {
   SimTime time = 0;
-  std::uint32_t microstep = 0;   // a zero-delay event takes its cause's microstep + 1
+  std::uint32_t microstep = 0;  // a zero-delay event takes its cause's microstep + 1
   std::uint32_t creator = 0;
   std::uint64_t sequence = 0;
 

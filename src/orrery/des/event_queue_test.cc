@@ -54,7 +54,8 @@ TEST(EventQueue, AgreesWithABinaryHeap) {
   for (int step = 0; step < 200'000; ++step) {
     if (oracle.empty() || rng.Below(5) < 3) {
       const SimTime span = SimTime{1} << rng.Below(45);
-      const Event e{now + static_cast<SimTime>(rng.Below(static_cast<std::uint64_t>(span))), next_id++};
+      const Event e{now + static_cast<SimTime>(rng.Below(static_cast<std::uint64_t>(span))),
+                    next_id++};
       oracle.push(e);
       queue.Push(e);
     } else {

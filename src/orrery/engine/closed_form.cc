@@ -12,8 +12,8 @@ namespace {
 
 struct Event {
   SimTime time = 0;
-  std::uint32_t who = 0;               // a meet to start, or a rank to wake
-  std::uint32_t version = 0;           // of a wake; kStart marks a meet
+  std::uint32_t who = 0;      // a meet to start, or a rank to wake
+  std::uint32_t version = 0;  // of a wake; kStart marks a meet
   friend bool operator<(const Event& a, const Event& b) {
     return a.who != b.who ? a.who < b.who : a.version < b.version;
   }
@@ -23,10 +23,10 @@ constexpr std::uint32_t kStart = 0xFFFFFFFFu;
 // One meeting at a time per group or pair: its members come in stream order.
 struct alignas(64) Meet {
   SimTime latest = 0, start = 0;
-  const CommPrice* price = nullptr;    // of the first to come
+  const CommPrice* price = nullptr;  // of the first to come
   std::uint32_t arrived = 0;
-  std::uint8_t stream[2] = {0, 0};     // of the members; a pair: of sender and of receiver
-  std::uint8_t came = 0;               // a pair: bit 0 the sender, bit 1 the receiver
+  std::uint8_t stream[2] = {0, 0};  // of the members; a pair: of sender and of receiver
+  std::uint8_t came = 0;            // a pair: bit 0 the sender, bit 1 the receiver
   // Over the whole run, out of (and into) each member where the network does not see it.
   std::int64_t nvlink_bytes = 0, nic_bytes = 0;
   SimTime busy = 0;
@@ -52,7 +52,8 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
       Step(r);
       Settle();
     }
-    // A job alone runs until all is quiet: what is on its way when the last iteration ends lands too.
+    // A job alone runs until all is quiet: what is on its way when the last iteration ends lands
+    // too.
     while (error_.ok() && !(options_.repeat_until_stopped && finished())) {
       const SimTime queued = queue_.NextTime();
       const SimTime flying = network_->next_time();
@@ -348,10 +349,10 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   }
 
   network::Network* network_;
-  FlowGrain* flow_;                       // null where fluids go through ports
+  FlowGrain* flow_;  // null where fluids go through ports
   des::EventQueue<Event> queue_;
   std::vector<Meet> meets_;
-  std::vector<std::uint32_t> complete_;   // meets whose members have all come
+  std::vector<std::uint32_t> complete_;  // meets whose members have all come
   std::vector<network::PortLoad> loads_;
   std::vector<network::Completion> completions_;
   std::vector<std::uint32_t> ended_;
@@ -362,8 +363,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
 
 }  // namespace
 
-Result<LoopResult> RunClosedForm(const LoopInputs& in, bool over_links,
-                                 network::Network* network) {
+Result<LoopResult> RunClosedForm(const LoopInputs& in, bool over_links, network::Network* network) {
   std::unique_ptr<FlowGrain> flow;
   if (over_links) {
     ORRERY_RETURN_IF_ERROR(network->SetupLinks(*in.inputs->cluster, {}, 0));

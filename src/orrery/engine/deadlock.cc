@@ -9,8 +9,7 @@ Status DeadlockReport(const graph::Graph& graph, const Layout& layout,
   for (std::size_t i = 0; i < waiting.size() && i < kShown; ++i) {
     const Waiting& w = waiting[i];
     const SimRank& r = layout.ranks[w.rank];
-    const graph::Program& program =
-        graph.programs[layout.variants[r.variant].program.index()];
+    const graph::Program& program = graph.programs[layout.variants[r.variant].program.index()];
     text += fmt::format("\n  rank {} ({})", r.rank.value, program.name);
     if (w.block == nullptr) {
       text += " waits for an event that nothing records";

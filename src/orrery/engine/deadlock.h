@@ -8,10 +8,10 @@
 namespace orrery::engine {
 
 struct Waiting {
-  std::uint32_t rank = 0;                 // simulated
-  const BlockPrice* block = nullptr;      // of the communication it stands in; null: see `why`
+  std::uint32_t rank = 0;             // simulated
+  const BlockPrice* block = nullptr;  // of the communication it stands in; null: see `why`
   std::uint32_t item = 0, call = 0;
-  std::vector<std::uint32_t> missing;     // ranks that have not come
+  std::vector<std::uint32_t> missing;  // ranks that have not come
 };
 
 // Names up to eight ranks with the operation each stands in and the ranks that it waits for.

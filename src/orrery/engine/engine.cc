@@ -92,8 +92,8 @@ Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::Backen
     if (!run.ok()) return run;
     *events += run->events;
     *jobs = JobRecords(*in.inputs->graph, *in.layout, *run);
-    const bool settled = std::all_of(jobs->begin(), jobs->end(),
-                                     [](const JobRecord& j) { return j.settled; });
+    const bool settled =
+        std::all_of(jobs->begin(), jobs->end(), [](const JobRecord& j) { return j.settled; });
     if (fixed || settled || in.iterations >= kMaxIterations) return run;
     ++in.iterations;
   }
@@ -218,10 +218,11 @@ void WarnOfRestrictions(const Layout& layout, const PriceCache& prices, Record* 
   }
   for (const auto& [key, sizes] : kinds) {
     const auto& [instead_of, collective, ranks] = key;
-    record->warnings.push_back(fmt::format(
-        "NCCL would take {} for {} over {} ranks ({} to {} bytes), which is not modelled yet: priced "
-        "as Ring or Tree",
-        instead_of, graph::Name(collective), ranks, sizes.least, sizes.most));
+    record->warnings.push_back(
+        fmt::format("NCCL would take {} for {} over {} ranks ({} to {} bytes), which is not "
+                    "modelled yet: priced "
+                    "as Ring or Tree",
+                    instead_of, graph::Name(collective), ranks, sizes.least, sizes.most));
   }
 }
 
@@ -230,9 +231,8 @@ void WarnOfRestrictions(const Layout& layout, const PriceCache& prices, Record* 
 Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cache, Sink* sink) {
   ORRERY_RETURN_IF_ERROR(CheckInputs(inputs, options));
   const auto backends = network::Backends();
-  const auto backend = std::find_if(backends.begin(), backends.end(), [&](const auto& b) {
-    return b.name == inputs.network;
-  });
+  const auto backend = std::find_if(backends.begin(), backends.end(),
+                                    [&](const auto& b) { return b.name == inputs.network; });
   if (backend == backends.end()) return network::Create(inputs.network).status();
 
   PriceCache own(*inputs.compute, *inputs.planner);
@@ -241,18 +241,16 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   if (!options.fold) record.not_folded_because = "folding was switched off";
   if (options.jitter > 0) record.not_folded_because = "jitter is drawn for every rank";
   if (backend->link_fluids) {
-    record.not_folded_because =
-        fmt::format("'{}' routes every flow over the cluster's links, and folding needs routes that "
-                    "are symmetric",
-                    backend->name);
+    record.not_folded_because = fmt::format(
+        "'{}' routes every flow over the cluster's links, and folding needs routes that "
+        "are symmetric",
+        backend->name);
   } else if (!backend->fluids) {
-    record.not_folded_because =
-        fmt::format("'{}' serves messages in order of arrival, which folding could change",
-                    backend->name);
+    record.not_folded_because = fmt::format(
+        "'{}' serves messages in order of arrival, which folding could change", backend->name);
   }
   record.folded = record.not_folded_because.empty();
-  ORRERY_ASSIGN_OR_RETURN(const Layout layout,
-                          BuildLayout(inputs, options, record.folded, prices));
+  ORRERY_ASSIGN_OR_RETURN(const Layout layout, BuildLayout(inputs, options, record.folded, prices));
   LoopInputs in;
   in.inputs = &inputs;
   in.options = &options;
@@ -263,8 +261,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   in.sink = sink;
   const bool fixed = options.iterations != 0 || options.jitter > 0;
   ORRERY_ASSIGN_OR_RETURN(const LoopResult run,
-                          RunUntilSettled(in, *backend, fixed,
-                                          &record.events, &record.jobs));
+                          RunUntilSettled(in, *backend, fixed, &record.events, &record.jobs));
   record.finish_time = run.finish_time;
   record.ranks = static_cast<std::uint32_t>(inputs.graph->bindings.size());
   record.ranks_simulated = static_cast<std::uint32_t>(layout.ranks.size());
@@ -282,7 +279,8 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
     if (record.jobs[j].settled) continue;
     record.warnings.push_back(fmt::format(
         "job '{}' had not settled after {} iterations: ranks still drift by more than 0.01 % of "
-        "the step", inputs.graph->jobs[j].name, run.iterations));
+        "the step",
+        inputs.graph->jobs[j].name, run.iterations));
   }
   return record;
 }

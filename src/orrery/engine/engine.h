@@ -1,7 +1,8 @@
 // Runs a graph on a cluster: ranks, streams, host, matching; the one main loop.
 //
 // In:  a verified graph, a placement, prices (compute, collective), a network.
-// Out: a Record — times per iteration, the breakdown of the last one, traffic, the fingerprint — and,
+// Out: a Record — times per iteration, the breakdown of the last one, traffic, the fingerprint —
+// and,
 //      for the ranks a Sink asks for, every interval.
 //
 // Cost: one event when a communication starts and one when it ends; a rank's work between two
@@ -24,24 +25,32 @@
 
 namespace orrery::engine {
 
-// Where the time of a rank goes. Together they tile its iteration. Exposed communication is per group
-// slot: index kExposed + slot.
-enum class Part : std::uint8_t { kCompute, kOptimizer, kInterference, kHost, kWaiting, kBubble, kExposed };
+// Where the time of a rank goes. Together they tile its iteration. Exposed communication is per
+// group slot: index kExposed + slot.
+enum class Part : std::uint8_t {
+  kCompute,
+  kOptimizer,
+  kInterference,
+  kHost,
+  kWaiting,
+  kBubble,
+  kExposed
+};
 inline constexpr std::size_t kParts = static_cast<std::size_t>(Part::kExposed) + graph::kGroupSlots;
 using Breakdown = std::array<SimTime, kParts>;
 
 struct RankPerturbation {
   RankId rank;
-  double speed = 1;                  // 0.9: every kernel takes 1/0.9 as long
-  SimTime delay = 0;                 // before its first operation
+  double speed = 1;   // 0.9: every kernel takes 1/0.9 as long
+  SimTime delay = 0;  // before its first operation
 };
 
 struct Options {
   bool fold = true;
-  int threads = 1;                   // partitions of a chunk-grain run
-  int iterations = 0;                // 0: until settled (2 to 5)
+  int threads = 1;     // partitions of a chunk-grain run
+  int iterations = 0;  // 0: until settled (2 to 5)
   std::uint64_t seed = 1;
-  double jitter = 0;                 // relative standard deviation added at the end of each stretch
+  double jitter = 0;  // relative standard deviation added at the end of each stretch
   std::vector<RankPerturbation> ranks;
 };
 
@@ -50,16 +59,16 @@ class Sink {
  public:
   struct Interval {
     RankId rank;
-    std::uint8_t stream = 0;         // 0 compute; a communicator's stream otherwise
+    std::uint8_t stream = 0;  // 0 compute; a communicator's stream otherwise
     SimTime start = 0, end = 0;
-    NameId name;                     // of the graph
+    NameId name;  // of the graph
     NameId module;
     std::int32_t microbatch = -1;
     std::int16_t layer = -1;
     std::int32_t iteration = 0;
-    SimTime waited = 0;              // communication: from this rank's arrival to the start
-    std::int64_t bytes = 0;          // communication
-    std::string_view detail;         // algorithm and protocol, or provenance
+    SimTime waited = 0;       // communication: from this rank's arrival to the start
+    std::int64_t bytes = 0;   // communication
+    std::string_view detail;  // algorithm and protocol, or provenance
   };
   virtual ~Sink() = default;
   virtual bool wants(RankId rank) const = 0;
@@ -67,39 +76,39 @@ class Sink {
 };
 
 struct RankClass {
-  RankId representative;             // its lowest rank
+  RankId representative;  // its lowest rank
   std::uint32_t size = 1;
   JobId job;
   ProgramId program;
-  Breakdown breakdown{};             // of the last iteration
-  SimTime iteration_time = 0;        // the breakdown's sum
+  Breakdown breakdown{};       // of the last iteration
+  SimTime iteration_time = 0;  // the breakdown's sum
 };
 
 struct JobRecord {
-  std::vector<SimTime> iteration_end;     // end(k), k = 0 …
-  SimTime step_time = 0;             // end(last) - end(last - 1)
+  std::vector<SimTime> iteration_end;  // end(k), k = 0 …
+  SimTime step_time = 0;               // end(last) - end(last - 1)
   bool settled = true;
 };
 
 struct LinkClassUse {
-  std::string name;                  // "nvlink", "nic"
-  std::int64_t bytes = 0;            // all ports together, whole run
-  double busy_share = 0;             // mean over ports of busy time / finish time
+  std::string name;        // "nvlink", "nic"
+  std::int64_t bytes = 0;  // all ports together, whole run
+  double busy_share = 0;   // mean over ports of busy time / finish time
 };
 
 struct Record {
-  SimTime finish_time = 0;           // end of the last operation simulated
+  SimTime finish_time = 0;  // end of the last operation simulated
   std::vector<JobRecord> jobs;
-  std::vector<RankClass> classes;    // every rank is in one
+  std::vector<RankClass> classes;  // every rank is in one
   std::vector<LinkClassUse> network;
   std::array<double, compute::kProvenances> provenance{};  // kernel time by origin, sums to 1
-  double compute_spread = 0;         // time-weighted relative spread of kernel times
+  double compute_spread = 0;  // time-weighted relative spread of kernel times
   std::uint64_t fingerprint = 0;
   std::uint64_t events = 0;
   std::uint32_t ranks = 0, ranks_simulated = 0;
   int iterations = 0, threads_used = 1;
   bool folded = false;
-  std::string not_folded_because;    // empty when folded
+  std::string not_folded_because;  // empty when folded
   std::vector<std::string> warnings;
 };
 

@@ -30,8 +30,11 @@ class EngineTest : public ::testing::Test {
       b.ops.push_back({graph::OpKind::kKernel, graph::kNoEvent, 0, graph_.Intern("kernel"), {}});
     }
     for (std::size_t i = 0; i < comms.size(); ++i) {
-      b.ops.push_back({graph::OpKind::kComm, graph::kNoEvent, static_cast<std::uint32_t>(i),
-                       graph_.Intern("comm"), {}});
+      b.ops.push_back({graph::OpKind::kComm,
+                       graph::kNoEvent,
+                       static_cast<std::uint32_t>(i),
+                       graph_.Intern("comm"),
+                       {}});
     }
     b.comms = std::move(comms);
     b.Seal();
@@ -85,7 +88,8 @@ class EngineTest : public ::testing::Test {
 };
 
 TEST_F(EngineTest, OneRankRunsItsKernels) {
-  // 3 ms of kernels: the host is far ahead of all but the first, so the period is the kernels' time.
+  // 3 ms of kernels: the host is far ahead of all but the first, so the period is the kernels'
+  // time.
   AddRank({Block(kMillisecond, {}), Block(2 * kMillisecond, {})});
   const auto r = Run();
   ASSERT_TRUE(r.ok()) << r.status().message();
@@ -108,10 +112,8 @@ TEST_F(EngineTest, AReceiverWaitsForItsSender) {
 }
 
 TEST_F(EngineTest, ACycleEndsWithWhoWaitsForWhom) {
-  const BlockId first =
-      Block(0, {Message(Collective::kRecv, graph::PeerSlot::kNext, 1024)});
-  const BlockId second =
-      Block(0, {Message(Collective::kRecv, graph::PeerSlot::kPrevious, 1024)});
+  const BlockId first = Block(0, {Message(Collective::kRecv, graph::PeerSlot::kNext, 1024)});
+  const BlockId second = Block(0, {Message(Collective::kRecv, graph::PeerSlot::kPrevious, 1024)});
   AddRank({first, Block(0, {Message(Collective::kSend, graph::PeerSlot::kNext, 1024)})});
   AddRank({second, Block(0, {Message(Collective::kSend, graph::PeerSlot::kPrevious, 1024)})});
   Pair();

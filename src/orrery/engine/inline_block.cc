@@ -23,12 +23,17 @@ class Course {
   bool Run() {
     for (const Item& item : price_->items) {
       switch (item.kind) {
-        case ItemKind::kWork: Work(item); break;
-        case ItemKind::kComm: Communicate(item); break;
+        case ItemKind::kWork:
+          Work(item);
+          break;
+        case ItemKind::kComm:
+          Communicate(item);
+          break;
         case ItemKind::kWait:
           if (!Wait(item)) return false;
           break;
-        case ItemKind::kHostSync: return false;
+        case ItemKind::kHostSync:
+          return false;
       }
     }
     price_->duration = t_;
@@ -112,8 +117,8 @@ class Course {
                                 [&](const InFlight& x) { return x.event == item.event; });
     if (f == flights_.end()) return false;  // recorded elsewhere
     if (f->end > t_) {
-      price_->parts[static_cast<std::size_t>(Part::kExposed) +
-                    static_cast<std::size_t>(group_)] += f->end - t_;
+      price_->parts[static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(group_)] +=
+          f->end - t_;
       t_ = f->end;
     }
     flights_.erase(f);

@@ -111,7 +111,8 @@ class Builder {
     return view;
   }
 
-  // One round of refinement: new colours from old ones. Sums of mixed colours are multisets' hashes.
+  // One round of refinement: new colours from old ones. Sums of mixed colours are multisets'
+  // hashes.
   void Round(const std::vector<std::uint64_t>& colour, std::vector<std::uint64_t>* next) {
     group_colour_.assign(graph_.groups.size(), 0);
     for (std::size_t g = 0; g < group_colour_.size(); ++g) {
@@ -224,8 +225,8 @@ class Builder {
     ShareNicPorts(&port);
   }
 
-  // Representatives of classes that share a NIC need not sit at the same one: the lowest class of each
-  // kind of NIC owns the port.
+  // Representatives of classes that share a NIC need not sit at the same one: the lowest class of
+  // each kind of NIC owns the port.
   void ShareNicPorts(std::vector<std::uint32_t>* port) {
     std::unordered_map<std::uint64_t, std::uint32_t> owner;
     for (SimRank& s : layout_.ranks) {
@@ -340,10 +341,10 @@ class Builder {
   PriceCache* prices_;
   std::vector<Perturbed> perturbed_;
   std::vector<std::uint16_t> group_shape_;
-  std::array<std::uint16_t, 3> pair_shape_{};              // by distance: domain, leaf, spine
+  std::array<std::uint16_t, 3> pair_shape_{};  // by distance: domain, leaf, spine
   std::vector<std::array<std::uint16_t, kPeerSlots>> peer_shape_;  // by rank
-  std::vector<std::uint32_t> nic_;                         // by rank
-  std::vector<std::uint8_t> nic_users_;                    // by NIC: 0, 1, or 2 for more
+  std::vector<std::uint32_t> nic_;                                 // by rank
+  std::vector<std::uint8_t> nic_users_;                            // by NIC: 0, 1, or 2 for more
   bool nics_shared_ = false;
   std::vector<std::uint64_t> group_colour_, nic_colour_;
   Layout layout_;

@@ -1,10 +1,10 @@
 // Who is simulated: every rank, or one rank for each class of ranks that provably behave alike.
 //
-// Folding is the coarsest equitable partition over ranks, groups and shared NICs (DESIGN 2): start from
-// (job, program, speed, delay), refine by the colours of the groups behind a rank's slots, of its peers
-// and of its NIC, until nothing splits. Members of a class then see equal arrivals at every meeting, so
-// one stands for all; a NIC port carries as many copies of a class's flow as it has members there.
-// Cost: O(ranks · slots) a round, two or three rounds for regular plans.
+// Folding is the coarsest equitable partition over ranks, groups and shared NICs (DESIGN 2): start
+// from (job, program, speed, delay), refine by the colours of the groups behind a rank's slots, of
+// its peers and of its NIC, until nothing splits. Members of a class then see equal arrivals at
+// every meeting, so one stands for all; a NIC port carries as many copies of a class's flow as it
+// has members there. Cost: O(ranks · slots) a round, two or three rounds for regular plans.
 #pragma once
 
 #include <array>
@@ -19,16 +19,16 @@
 
 namespace orrery::engine {
 
-inline constexpr int kTags = 2;                 // point-to-point tags: forward and backward
+inline constexpr int kTags = 2;  // point-to-point tags: forward and backward
 inline constexpr std::uint32_t kNobody = 0xFFFFFFFFu;
 
-struct alignas(128) SimRank {                   // what the main loop reads comes first: one cache line
-  std::uint32_t variant = 0;                    // into Layout::variants
+struct alignas(128) SimRank {  // what the main loop reads comes first: one cache line
+  std::uint32_t variant = 0;   // into Layout::variants
   std::uint32_t nvlink_port = 0, nic_port = 0;  // the out port; the in port follows
   std::uint32_t nic_copies = 1;
-  bool private_nic = false;                     // no other rank of the run sits next to its NIC
-  std::array<std::uint32_t, graph::kGroupSlots> meet{};                // kNobody: no group
-  RankId rank;                                  // the class's lowest
+  bool private_nic = false;  // no other rank of the run sits next to its NIC
+  std::array<std::uint32_t, graph::kGroupSlots> meet{};  // kNobody: no group
+  RankId rank;                                           // the class's lowest
   std::uint32_t size = 1;
   std::uint32_t logical_rank = 0;
   SimTime delay = 0;
@@ -40,21 +40,21 @@ struct Variant {
   ProgramId program;
   JobId job;
   View view;
-  std::vector<const BlockPrice*> blocks;        // by BlockId; null where not called
+  std::vector<const BlockPrice*> blocks;  // by BlockId; null where not called
 };
 
 // Where simulated ranks come together: a group of classes, or a pair for one direction and tag.
 struct MeetInfo {
-  std::uint32_t first = 0, count = 0;           // into Layout::participants; a pair: sender, receiver
+  std::uint32_t first = 0, count = 0;  // into Layout::participants; a pair: sender, receiver
   bool pair = false;
 };
 
 struct Layout {
   std::vector<SimRank> ranks;
-  std::vector<std::uint32_t> class_of;          // by RankId: index into ranks; empty when unfolded
+  std::vector<std::uint32_t> class_of;  // by RankId: index into ranks; empty when unfolded
   std::vector<Variant> variants;
   std::vector<MeetInfo> meets;
-  std::vector<std::uint32_t> participants;      // simulated ranks
+  std::vector<std::uint32_t> participants;  // simulated ranks
   std::vector<std::int64_t> port_capacity_Bps;
   std::uint32_t first_nic_port = 0;
 

@@ -11,9 +11,9 @@ namespace orrery::engine {
 // What one run over a fixed number of iterations leaves behind, by simulated rank.
 struct LoopResult {
   int iterations = 0;
-  std::vector<SimTime> ends;           // last completion; [rank * iterations + k]
-  std::vector<SimTime> compute_ends;   // of the compute stream
-  std::vector<Breakdown> parts;        // of the last iteration
+  std::vector<SimTime> ends;          // last completion; [rank * iterations + k]
+  std::vector<SimTime> compute_ends;  // of the compute stream
+  std::vector<Breakdown> parts;       // of the last iteration
   std::vector<std::uint64_t> hashes;
   std::uint64_t events = 0;
   int threads_used = 1;

@@ -1,11 +1,11 @@
-// The main loop for networks that serve transfers: every collective is lowered to chunks, each member
-// starts on its own arrival and waits for data and credits, and partitions run in parallel.
+// The main loop for networks that serve transfers: every collective is lowered to chunks, each
+// member starts on its own arrival and waits for data and credits, and partitions run in parallel.
 //
-// A partition owns whole NVLink domains with their ranks. Only messages and returned credits cross, and
-// both take at least the smallest latency between partitions, so all may run that far ahead together
-// (conservative windows). Ranks touch each other by these alone: within one instant the order of ranks
-// is immaterial, and a rank's own events have stable keys. So the result is the same for any number of
-// partitions.
+// A partition owns whole NVLink domains with their ranks. Only messages and returned credits cross,
+// and both take at least the smallest latency between partitions, so all may run that far ahead
+// together (conservative windows). Ranks touch each other by these alone: within one instant the
+// order of ranks is immaterial, and a rank's own events have stable keys. So the result is the same
+// for any number of partitions.
 #include <algorithm>
 #include <barrier>
 #include <map>
@@ -26,8 +26,8 @@ struct Event {
   SimTime time = 0;
   std::uint32_t rank = 0;
   What what = What::kWake;
-  std::uint64_t key = 0;               // a lane, a stream, a wire or a wake's version
-  std::int64_t bytes = 0;              // kSend
+  std::uint64_t key = 0;   // a lane, a stream, a wire or a wake's version
+  std::int64_t bytes = 0;  // kSend
   friend bool operator<(const Event& a, const Event& b) {
     if (a.rank != b.rank) return a.rank < b.rank;
     if (a.what != b.what) return a.what < b.what;
@@ -48,26 +48,26 @@ struct LaneRef {
 
 // A directed connection between two ranks on one channel; it outlives the collectives that use it.
 struct Wire {
-  std::uint32_t from = 0, to = 0;      // simulated ranks
-  SimTime credit_latency = 0;          // from the receiver back to the sender
+  std::uint32_t from = 0, to = 0;  // simulated ranks
+  SimTime credit_latency = 0;      // from the receiver back to the sender
   // Sender's side, owned by its partition.
   std::int32_t credits = 0;
   LaneRef sender_waits;
   // Receiver's side.
-  std::int32_t ready = 0;              // messages that nobody took yet
+  std::int32_t ready = 0;  // messages that nobody took yet
   LaneRef receiver_waits;
 };
 
 // A schedule on the members of one meet, with its connections' wires.
 struct Bound {
   const collective::Schedule* schedule = nullptr;
-  std::vector<std::uint32_t> wire;     // by connection of the schedule
+  std::vector<std::uint32_t> wire;  // by connection of the schedule
 };
 
 struct Lane {
   const Bound* bound = nullptr;
   std::uint32_t member = 0;
-  int number = 0;                      // within the schedule
+  int number = 0;  // within the schedule
   std::uint64_t index = 0;
   collective::Step step;
 };
@@ -181,9 +181,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
     }
   }
 
-  SimTime next_time() {
-    return std::min(queue_.NextTime(), network_->next_time());
-  }
+  SimTime next_time() { return std::min(queue_.NextTime(), network_->next_time()); }
 
   // Processes everything before `end`.
   void RunUntil(SimTime end) {
@@ -205,7 +203,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
     SimTime time = 0;
     std::uint32_t wire = 0;
   };
-  std::vector<std::vector<Credit>> credits_out;    // by partition
+  std::vector<std::vector<Credit>> credits_out;  // by partition
   std::vector<network::RemoteHop> hops_out;
   void CollectHops() { network_->TakeRemote(&hops_out); }
   void AcceptCredit(const Credit& c) {
@@ -229,8 +227,12 @@ class LoweredLoop : public Machine<LoweredLoop> {
 
   void Take(const Event& e) {
     switch (e.what) {
-      case What::kWake: OnWake(e.rank, static_cast<std::uint32_t>(e.key)); break;
-      case What::kPost: Prepare(e.rank, static_cast<int>(e.key)); break;
+      case What::kWake:
+        OnWake(e.rank, static_cast<std::uint32_t>(e.key));
+        break;
+      case What::kPost:
+        Prepare(e.rank, static_cast<int>(e.key));
+        break;
       case What::kLanes:
       case What::kWorkDone: {
         LaneRef ref{e.rank, static_cast<std::uint8_t>(e.key >> 32),
@@ -244,8 +246,12 @@ class LoweredLoop : public Machine<LoweredLoop> {
       }
       case What::kSend: {
         const Wire& w = wiring_.wires[e.key];
-        const network::Transfer t{static_cast<network::FlightId>(e.key), wiring_.device(w.from),
-                                  wiring_.device(w.to), e.bytes, layout_.ranks[e.rank].rank.value, 0};
+        const network::Transfer t{static_cast<network::FlightId>(e.key),
+                                  wiring_.device(w.from),
+                                  wiring_.device(w.to),
+                                  e.bytes,
+                                  layout_.ranks[e.rank].rank.value,
+                                  0};
         network_->Start(now_, {&t, 1});
         break;
       }
@@ -291,14 +297,14 @@ class LoweredLoop : public Machine<LoweredLoop> {
   void TryStep(const LaneRef& ref) {
     Lane& lane = lanes(ref.rank, ref.stream)[ref.lane];
     if (lane.step.done) return EndLane(ref);
-    Wire* in = lane.step.recv_connection < 0
-                   ? nullptr
-                   : &wiring_.wires[lane.bound->wire[static_cast<std::size_t>(
-                         lane.step.recv_connection)]];
-    Wire* out = lane.step.send_connection < 0
-                    ? nullptr
-                    : &wiring_.wires[lane.bound->wire[static_cast<std::size_t>(
-                          lane.step.send_connection)]];
+    Wire* in =
+        lane.step.recv_connection < 0
+            ? nullptr
+            : &wiring_.wires[lane.bound->wire[static_cast<std::size_t>(lane.step.recv_connection)]];
+    Wire* out =
+        lane.step.send_connection < 0
+            ? nullptr
+            : &wiring_.wires[lane.bound->wire[static_cast<std::size_t>(lane.step.send_connection)]];
     if (in != nullptr && in->ready == 0) {
       in->receiver_waits = ref;
       return;
@@ -364,8 +370,8 @@ class LoweredLoop : public Machine<LoweredLoop> {
   std::uint32_t self_;
   std::unique_ptr<network::Network> network_;
   des::EventQueue<Event> queue_;
-  std::vector<std::vector<Lane>> lanes_;                     // by rank and stream
-  std::vector<std::vector<std::uint32_t>> left_;             // lanes left, by part
+  std::vector<std::vector<Lane>> lanes_;          // by rank and stream
+  std::vector<std::vector<std::uint32_t>> left_;  // lanes left, by part
   std::vector<network::Completion> deliveries_;
   SimTime now_ = 0;
   std::uint64_t events_ = 0;
@@ -402,8 +408,7 @@ class Driver {
 
   Status MakePartitions() {
     const cluster::Cluster& cluster = *in_.inputs->cluster;
-    const std::size_t per_domain =
-        static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
+    const std::size_t per_domain = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
     const std::size_t domains = (cluster.devices() + per_domain - 1) / per_domain;
     const std::size_t n =
         std::clamp<std::size_t>(static_cast<std::size_t>(in_.options->threads), 1, domains);
@@ -421,8 +426,8 @@ class Driver {
     options.jitter = in_.options->jitter;
     options.seed = in_.options->seed;
     for (std::uint32_t p = 0; p < n; ++p) {
-      tracers_.push_back(std::make_unique<Tracer>(*in_.inputs->graph, *in_.layout, *in_.prices,
-                                                  in_.sink));
+      tracers_.push_back(
+          std::make_unique<Tracer>(*in_.inputs->graph, *in_.layout, *in_.prices, in_.sink));
       ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(in_.inputs->network));
       ORRERY_RETURN_IF_ERROR(network->SetupLinks(cluster, domain_owner_, p));
       lookahead_ = std::min(lookahead_, network->lookahead());
@@ -433,8 +438,8 @@ class Driver {
     return {};
   }
 
-  // Each window: everyone runs to the same end, then what crossed is carried over. Threads are woken
-  // only for windows that promise work; a short one costs less than waking them.
+  // Each window: everyone runs to the same end, then what crossed is carried over. Threads are
+  // woken only for windows that promise work; a short one costs less than waking them.
   void RunWindows() {
     constexpr std::uint64_t kWorthWaking = 4096;  // events of the window before
     const std::size_t n = loops_.size();

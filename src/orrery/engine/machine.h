@@ -1,15 +1,15 @@
 // One rank's execution: the rules of graph.h's semantics, apart from how communication proceeds.
 //
-// A Machine holds the state of all simulated ranks and steps one rank until it must wait. The loop that
-// owns it (closed form or chunk grain) is its base: it says how a posted communication goes on and
-// keeps the event queue. What a Loop provides:
-//   void Post(rank, stream, arrival)      the communication at the stream's head may proceed from then
-//   void Wake(rank, time, version)        call OnWake(rank, version) at `time`
+// A Machine holds the state of all simulated ranks and steps one rank until it must wait. The loop
+// that owns it (closed form or chunk grain) is its base: it says how a posted communication goes on
+// and keeps the event queue. What a Loop provides:
+//   void Post(rank, stream, arrival)      the communication at the stream's head may proceed from
+//   then void Wake(rank, time, version)        call OnWake(rank, version) at `time`
 //
-// How far a rank runs ahead. While nothing that could slow its kernels is outstanding (busy == 0), all
-// later times are final: it runs through work, and posts communications in its future, without an event.
-// While something is, it stops at the end of each piece of work for one event, and a change of class
-// re-times the piece in hand.
+// How far a rank runs ahead. While nothing that could slow its kernels is outstanding (busy == 0),
+// all later times are final: it runs through work, and posts communications in its future, without
+// an event. While something is, it stops at the end of each piece of work for one event, and a
+// change of class re-times the piece in hand.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,14 @@
 
 namespace orrery::engine {
 
-inline constexpr int kStreams = 8;  // 0 is compute: Comm::stream stays below this
+inline constexpr int kStreams = 8;       // 0 is compute: Comm::stream stays below this
 inline constexpr SimTime kPending = -1;  // an event whose communication has not ended
 
 enum class RankStatus : std::uint8_t { kRunning, kWorking, kBlocked, kWaiting, kResting, kDone };
 
 // What a wait needs to know of the communication behind an event.
 struct EventState {
-  SimTime end = 0;                 // kPending while under way
+  SimTime end = 0;  // kPending while under way
   SimTime start = 0;
   graph::GroupSlot group = graph::GroupSlot::kTp;
   bool point_to_point = false;
@@ -39,37 +39,37 @@ struct EventState {
 
 // One cache line: with thousands of ranks out of step, the cost of a meeting is its cache misses.
 struct alignas(64) RankState {
-  SimTime t = 0;                   // compute stream: end of what was taken from it
+  SimTime t = 0;  // compute stream: end of what was taken from it
   SimTime host = 0;
   SimTime work_end = 0;
   std::uint64_t hash = 0;
-  std::uint64_t weight = 0;        // of its call and layer in the fingerprint
+  std::uint64_t weight = 0;  // of its call and layer in the fingerprint
   std::uint32_t call = 0;
-  std::uint32_t version = 0;       // of the wake in the queue; older ones are void
+  std::uint32_t version = 0;  // of the wake in the queue; older ones are void
   std::uint16_t layer = 0, item = 0;
   std::uint16_t iteration = 0;
-  std::uint16_t busy = 0;          // communications outstanding that share the GPU with kernels
+  std::uint16_t busy = 0;  // communications outstanding that share the GPU with kernels
   std::int16_t waits_for = graph::kNoEvent;
   RankStatus status = RankStatus::kRunning;
   interference::Class beside = 0;
   std::uint8_t in_flight[2] = {0, 0};  // by class bit
   bool wake_set = false;
-  std::uint8_t nic_messages = 0;   // outstanding on a NIC that do not block, and not in `busy`
+  std::uint8_t nic_messages = 0;  // outstanding on a NIC that do not block, and not in `busy`
 };
 static_assert(sizeof(RankState) == 64);
 
 // The communication at the head of a rank's stream, and the queue behind it.
 struct alignas(64) StreamState {
-  SimTime free = 0;                // latest end so far
+  SimTime free = 0;  // latest end so far
   SimTime arrival = 0;
-  SimTime start = 0;               // of the part that ended last
+  SimTime start = 0;  // of the part that ended last
   const BlockPrice* block = nullptr;
-  std::uint64_t weight = 0;        // of its call and layer in the fingerprint
+  std::uint64_t weight = 0;            // of its call and layer in the fingerprint
   std::uint32_t block_item = kNobody;  // index of the item; kNobody: idle
   std::uint32_t queue_head = kNobody, queue_tail = kNobody;
   std::uint32_t call = 0;
   std::uint16_t layer = 0;
-  std::uint16_t pending = 0;       // parts of the group call not yet ended
+  std::uint16_t pending = 0;  // parts of the group call not yet ended
   std::uint16_t iteration = 0;
   std::int16_t event = graph::kNoEvent;
 };
@@ -131,8 +131,7 @@ class Machine {
     progress_.resize(ranks_.size());
     if (options.jitter > 0) {
       for (const SimRank& r : layout.ranks) {
-        const std::uint64_t job =
-            HashCombine(options.seed, layout.variants[r.variant].job.value);
+        const std::uint64_t job = HashCombine(options.seed, layout.variants[r.variant].job.value);
         stretch_.push_back({0, HashCombine(job, r.logical_rank)});
       }
     }
@@ -198,10 +197,10 @@ class Machine {
     if (--q.pending == 0) EndCommunication(r, stream_index);
   }
 
-  // Whether the communication at the head of a stream may be settled ahead of the clock: it ends at a
-  // time that nothing can change any more, and until then nothing else happens to the rank's kernels
-  // or to the ports it uses. That is so if the rank stands still in it, or waits for it and for nothing
-  // else after the work in hand.
+  // Whether the communication at the head of a stream may be settled ahead of the clock: it ends at
+  // a time that nothing can change any more, and until then nothing else happens to the rank's
+  // kernels or to the ports it uses. That is so if the rank stands still in it, or waits for it and
+  // for nothing else after the work in hand.
   bool MaySettle(std::uint32_t r, int stream_index, bool over_nic) const {
     const RankState& s = ranks_[r];
     const StreamState& q = streams_[r * kStreams + static_cast<std::size_t>(stream_index)];
@@ -285,11 +284,11 @@ class Machine {
   std::vector<RankState> ranks_;
   std::vector<StreamState> streams_;
   std::vector<WorkProgress> progress_;
-  std::vector<Stretch> stretch_;             // jitter only
-  std::vector<Breakdown> parts_;             // of the last counted iteration
+  std::vector<Stretch> stretch_;  // jitter only
+  std::vector<Breakdown> parts_;  // of the last counted iteration
   std::vector<InlinedTraffic> inlined_;
-  std::vector<SimTime> ends_;                // last completion, by rank and iteration
-  std::vector<SimTime> compute_ends_;        // of the compute stream
+  std::vector<SimTime> ends_;          // last completion, by rank and iteration
+  std::vector<SimTime> compute_ends_;  // of the compute stream
   std::vector<EventState> events_;
   std::vector<std::size_t> first_event_;
   std::vector<Queued> queued_;

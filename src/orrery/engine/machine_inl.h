@@ -29,9 +29,15 @@ void Machine<Loop>::Step(std::uint32_t r) {
     const Item& item = block.items[s.item];
     bool next = true;
     switch (item.kind) {
-      case ItemKind::kWork: next = TakeWork(r, block, item); break;
-      case ItemKind::kComm: next = TakeComm(r, block, item); break;
-      case ItemKind::kWait: next = TakeWait(r, item); break;
+      case ItemKind::kWork:
+        next = TakeWork(r, block, item);
+        break;
+      case ItemKind::kComm:
+        next = TakeComm(r, block, item);
+        break;
+      case ItemKind::kWait:
+        next = TakeWait(r, item);
+        break;
       case ItemKind::kHostSync:
         s.host = std::max(s.host, s.t) + item.host;
         EndStretch(r);
@@ -55,9 +61,8 @@ bool Machine<Loop>::TakeWholeCalls(std::uint32_t r, const BlockPrice& block, std
     const std::size_t l = s.layer;
     const std::uint64_t sum = weights_.sum[l + n] - weights_.sum[l];
     const std::uint64_t moment = weights_.moment[l + n] - weights_.moment[l] - l * sum;
-    s.hash += CallWeight(s.call) *
-              ((block.m * static_cast<std::uint64_t>(s.t) + block.o) * sum +
-               block.m * static_cast<std::uint64_t>(block.duration) * moment);
+    s.hash += CallWeight(s.call) * ((block.m * static_cast<std::uint64_t>(s.t) + block.o) * sum +
+                                    block.m * static_cast<std::uint64_t>(block.duration) * moment);
     if (last_iteration(s)) {
       for (std::size_t p = 0; p < kParts; ++p) parts_[r][p] += n * block.parts[p];
     }
@@ -141,8 +146,9 @@ void Machine<Loop>::EndWork(std::uint32_t r) {
   NextItem(s, in, repeat);
 }
 
-// Jitter at the end of a stretch (DESIGN 2): round(GPU-bound sum · jitter · u), drawn by the key (seed,
-// job, logical rank, iteration, op at its end); never more than the last piece of work gives back.
+// Jitter at the end of a stretch (DESIGN 2): round(GPU-bound sum · jitter · u), drawn by the key
+// (seed, job, logical rank, iteration, op at its end); never more than the last piece of work gives
+// back.
 template <class Loop>
 SimTime Machine<Loop>::Jitter(std::uint32_t r, const BlockPrice& block, const Item& item) {
   const RankState& s = ranks_[r];
@@ -155,8 +161,7 @@ SimTime Machine<Loop>::Jitter(std::uint32_t r, const BlockPrice& block, const It
                            (static_cast<std::uint64_t>(s.layer) << 16) | s.item;
   const std::uint64_t key =
       HashCombine(stretch.key, (static_cast<std::uint64_t>(s.iteration) << 48) ^ op);
-  const double delay =
-      static_cast<double>(stretch.work) * options_.jitter * SumOfFourUniforms(key);
+  const double delay = static_cast<double>(stretch.work) * options_.jitter * SumOfFourUniforms(key);
   stretch.work = 0;
   const SimTime rounded = delay >= 0 ? RoundToPs(delay) : -RoundToPs(-delay);
   return std::max(rounded, -item.duration[0]);
@@ -243,8 +248,7 @@ void Machine<Loop>::PostHead(std::uint32_t r, int stream_index, const Queued& en
   q.event = entry.event;
   q.pending = item.parts;
   if (q.iteration < options_.iterations) {
-    ranks_[r].hash +=
-        q.weight * item.key * kArrivalWeight * static_cast<std::uint64_t>(q.arrival);
+    ranks_[r].hash += q.weight * item.key * kArrivalWeight * static_cast<std::uint64_t>(q.arrival);
   }
   loop().Post(r, stream_index, q.arrival);
 }
@@ -308,8 +312,8 @@ void Machine<Loop>::Resume(std::uint32_t r, const EventState& released) {
   if (last_iteration(s) && released.end > s.t) {
     const SimTime start = std::clamp(released.start, s.t, released.end);
     Spend(r, released.point_to_point ? Part::kBubble : Part::kWaiting, start - s.t);
-    parts_[r][static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(released.group)] +=
-        released.end - start;
+    parts_[r][static_cast<std::size_t>(Part::kExposed) +
+              static_cast<std::size_t>(released.group)] += released.end - start;
   }
   s.t = std::max(s.t, released.end);
   Step(r);
@@ -377,8 +381,7 @@ void Machine<Loop>::ChangeClass(std::uint32_t r, SimTime now, interference::Clas
     if (tracer_->wants(r)) tracer_->ChangeClass(r, now, mask);
     p.idle_ahead = 0;
     // Jitter may have taken more from the end than is left of the work.
-    s.work_end =
-        std::max(now, p.extra + Finish(in, item, p, mask, options_.launch, &p.idle_ahead));
+    s.work_end = std::max(now, p.extra + Finish(in, item, p, mask, options_.launch, &p.idle_ahead));
     if (s.wake_set) SetWake(r);
   }
   s.beside = mask;

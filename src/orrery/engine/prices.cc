@@ -42,8 +42,8 @@ std::uint16_t PriceCache::ShapeId(const collective::GroupShape& shape) {
   return static_cast<std::uint16_t>(shapes_.size() - 1);
 }
 
-Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype,
-                               std::int64_t bytes, std::uint16_t shape) {
+Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
+                               std::uint16_t shape) {
   const std::uint64_t key = Hasher().Add(collective).Add(dtype).Add(bytes).Add(shape).value();
   if (const auto it = plan_ids_.find(key); it != plan_ids_.end()) return it->second;
   ORRERY_ASSIGN_OR_RETURN(collective::Plan plan,
@@ -76,9 +76,8 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view, Block
     const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer)]
                                     : view.shape[static_cast<std::size_t>(comm.group)];
     if (shape == 0) continue;  // no partner: the binding leaves the slot empty
-    ORRERY_ASSIGN_OR_RETURN(
-        p.plan, PlanId(p2p ? graph::Collective::kSend : comm.collective, comm.dtype,
-                       comm.bytes.value, shape));
+    ORRERY_ASSIGN_OR_RETURN(p.plan, PlanId(p2p ? graph::Collective::kSend : comm.collective,
+                                           comm.dtype, comm.bytes.value, shape));
     p.cost = costs_[static_cast<std::size_t>(p.plan)];
     // A port with nothing else on it never bounds a communication below its closed form.
     const collective::PortBytes& m = p.cost.member;
@@ -118,8 +117,11 @@ Status PriceCache::PriceKernels(const graph::Block& block, const View& view, Blo
     const graph::Op& op = block.ops[i];
     switch (op.kind) {
       case graph::OpKind::kAlloc:
-      case graph::OpKind::kFree: break;
-      case graph::OpKind::kHost: pending_host += host(block.host_ps[op.index]); break;
+      case graph::OpKind::kFree:
+        break;
+      case graph::OpKind::kHost:
+        pending_host += host(block.host_ps[op.index]);
+        break;
       case graph::OpKind::kKernel: {
         if (price->items.empty() || price->items.back().kind != ItemKind::kWork) {
           add_item(ItemKind::kWork).first = static_cast<std::uint32_t>(price->kernels.size());
@@ -160,7 +162,9 @@ Status PriceCache::PriceKernels(const graph::Block& block, const View& view, Blo
         ++price->items.back().count;
         break;
       }
-      case graph::OpKind::kWait: add_item(ItemKind::kWait).event = op.event; break;
+      case graph::OpKind::kWait:
+        add_item(ItemKind::kWait).event = op.event;
+        break;
       case graph::OpKind::kHostSync: {
         add_item(ItemKind::kHostSync).host = pending_host;
         pending_host = 0;

@@ -1,14 +1,14 @@
 // Blocks with their prices: what the engine reads instead of kernels.
 //
-// A BlockPrice is a block as one kind of rank meets it: same kernels at the rank's speed, same shapes of
-// the groups behind its slots. It is a list of items (work, communication, wait, host sync). Where every
-// communication of a block meets nobody else (all members in one class, over NVLink alone, on one
-// stream, waited for inside the block), the whole block is `inlinable`: its course relative to its start
-// is fixed, and a run of n such calls costs O(1).
+// A BlockPrice is a block as one kind of rank meets it: same kernels at the rank's speed, same
+// shapes of the groups behind its slots. It is a list of items (work, communication, wait, host
+// sync). Where every communication of a block meets nobody else (all members in one class, over
+// NVLink alone, on one stream, waited for inside the block), the whole block is `inlinable`: its
+// course relative to its start is fixed, and a run of n such calls costs O(1).
 //
-// Fingerprint: each item adds K·(m·t + o) modulo 2^64 for its start t, with K an odd number made from
-// (call, layer) and (m, o) the item's own. The form is linear in t, so that a whole run of calls adds
-// in O(1) what its items would add one by one.
+// Fingerprint: each item adds K·(m·t + o) modulo 2^64 for its start t, with K an odd number made
+// from (call, layer) and (m, o) the item's own. The form is linear in t, so that a whole run of
+// calls adds in O(1) what its items would add one by one.
 #pragma once
 
 #include <array>
@@ -34,28 +34,28 @@ struct KernelPrice {
 };
 
 struct CommPrice {
-  collective::Cost cost;                     // of the whole group; a non-blocking one slowed by compute
-  interference::Class beside = 0;            // class that it puts compute into; 0 when blocking
-  bool nvlink = false, nic = false;          // ports it uses
-  std::uint64_t digest = 0;                  // of collective, type and bytes: members must agree
+  collective::Cost cost;             // of the whole group; a non-blocking one slowed by compute
+  interference::Class beside = 0;    // class that it puts compute into; 0 when blocking
+  bool nvlink = false, nic = false;  // ports it uses
+  std::uint64_t digest = 0;          // of collective, type and bytes: members must agree
   graph::Comm comm;
   std::uint32_t op = 0;
-  int plan = -1;                             // PriceCache::plan; -1: a group of one
+  int plan = -1;  // PriceCache::plan; -1: a group of one
 };
 
 enum class ItemKind : std::uint8_t { kWork, kComm, kWait, kHostSync };
 struct Item {
   ItemKind kind = ItemKind::kWork;
-  bool blocking = false;                     // kComm
-  std::uint8_t stream = 0;                   // kComm
-  bool optimizer = false;                    // kWork: for the breakdown
-  bool shares = false;                       // kComm: runs beside kernels and slows them or their ports
-  bool one_way = true;                       // kComm: no two parts use one port
-  std::uint16_t parts = 0;                   // kComm: those of `count` that have a partner
-  std::int16_t event = graph::kNoEvent;      // kWait, non-blocking kComm
-  std::uint32_t first = 0, count = 0;        // kernels or comms
-  SimTime host = 0;                          // host time of the whole item
-  SimTime lag = 0;                           // kWork: the GPU waits for no launch if host + lag <= start
+  bool blocking = false;                 // kComm
+  std::uint8_t stream = 0;               // kComm
+  bool optimizer = false;                // kWork: for the breakdown
+  bool shares = false;                   // kComm: runs beside kernels and slows them or their ports
+  bool one_way = true;                   // kComm: no two parts use one port
+  std::uint16_t parts = 0;               // kComm: those of `count` that have a partner
+  std::int16_t event = graph::kNoEvent;  // kWait, non-blocking kComm
+  std::uint32_t first = 0, count = 0;    // kernels or comms
+  SimTime host = 0;                      // host time of the whole item
+  SimTime lag = 0;  // kWork: the GPU waits for no launch if host + lag <= start
   std::array<SimTime, kClasses> duration{};  // kWork
   std::uint64_t key = 0;                     // odd; contribution K·(key·start + digest)
   std::uint64_t digest = 0;
@@ -64,12 +64,12 @@ struct Item {
 struct BlockPrice {
   std::vector<Item> items;
   std::vector<KernelPrice> kernels;
-  std::vector<CommPrice> comms;              // by index into Block::comms
+  std::vector<CommPrice> comms;  // by index into Block::comms
   // The whole block, when inlinable.
   bool inlinable = false;
   SimTime duration = 0, host = 0, lag = 0;
-  std::uint64_t m = 0, o = 0;                // Σ of its items' linear forms, offsets included
-  Breakdown parts{};                         // sums to `duration`
+  std::uint64_t m = 0, o = 0;                  // Σ of its items' linear forms, offsets included
+  Breakdown parts{};                           // sums to `duration`
   std::int64_t nvlink_out = 0, nvlink_in = 0;  // bytes through the rank's ports
   SimTime nvlink_busy = 0;
   // Kernel time by provenance and Σ time·spread, for the result.
@@ -118,7 +118,7 @@ class PriceCache {
   double host_scale_ = 1;
   std::vector<collective::GroupShape> shapes_;
   std::vector<collective::Plan> plans_;
-  std::vector<collective::Cost> costs_;      // by plan id
+  std::vector<collective::Cost> costs_;  // by plan id
   std::unordered_map<std::uint64_t, int> plan_ids_;
   std::unordered_map<std::uint64_t, std::unique_ptr<BlockPrice>> blocks_;
 };

@@ -1,5 +1,6 @@
-// Progress through a piece of work (kernels in a row) while the interference class changes and the host
-// may lag behind. Exact integers: position is (kernel, elapsed in the class it was counted in).
+// Progress through a piece of work (kernels in a row) while the interference class changes and the
+// host may lag behind. Exact integers: position is (kernel, elapsed in the class it was counted
+// in).
 #pragma once
 
 #include "orrery/base/int128.h"
@@ -8,15 +9,15 @@
 namespace orrery::engine {
 
 struct WorkProgress {
-  SimTime time = 0;              // the position holds at this time
-  SimTime start = 0;             // of the item
-  SimTime host = 0;              // host clock when it came to the item
-  SimTime issued = 0;            // host time of the kernels before `kernel`
-  SimTime idle = 0;              // so far, waiting for launches
-  SimTime idle_ahead = 0;        // and until the end now foreseen
-  SimTime extra = 0;             // jitter, added at the end
-  SimTime elapsed = 0;           // of `kernel`, in class `counted`
-  std::uint32_t kernel = 0;      // within the item
+  SimTime time = 0;          // the position holds at this time
+  SimTime start = 0;         // of the item
+  SimTime host = 0;          // host clock when it came to the item
+  SimTime issued = 0;        // host time of the kernels before `kernel`
+  SimTime idle = 0;          // so far, waiting for launches
+  SimTime idle_ahead = 0;    // and until the end now foreseen
+  SimTime extra = 0;         // jitter, added at the end
+  SimTime elapsed = 0;       // of `kernel`, in class `counted`
+  std::uint32_t kernel = 0;  // within the item
   interference::Class counted = 0;
 };
 
@@ -26,7 +27,8 @@ inline SimTime Convert(SimTime elapsed, SimTime from, SimTime to) {
   return static_cast<SimTime>(static_cast<Int128>(elapsed) * to / from);
 }
 
-// When the item ends if class `now` holds from p.time on; adds the launch gaps ahead to *idle. O(kernels).
+// When the item ends if class `now` holds from p.time on; adds the launch gaps ahead to *idle.
+// O(kernels).
 inline SimTime Finish(const BlockPrice& block, const Item& item, const WorkProgress& p,
                       interference::Class now, SimTime launch, SimTime* idle) {
   SimTime t = p.time;

@@ -40,7 +40,8 @@ TEST(Work, GpuWaitsForLaunches) {
   BlockPrice b = TwoKernels();
   b.kernels[1].host = 400;
   SimTime idle = 0;
-  // First kernel: issued at 5010, starts at 5060, ends at 5160. Second: issued at 5410, starts at 5460.
+  // First kernel: issued at 5010, starts at 5060, ends at 5160. Second: issued at 5410, starts at
+  // 5460.
   EXPECT_EQ(Finish(b, b.items[0], At(5000, 5000), 0, 50, &idle), 5660);
   EXPECT_EQ(idle, 60 + 300);
 }

@@ -1,9 +1,10 @@
-// Text files of network simulators: ns-3's and SimAI's topology, htsim's .topo. No meaning beyond the
-// fields; every value keeps its line.
+// Text files of network simulators: ns-3's and SimAI's topology, htsim's .topo. No meaning beyond
+// the fields; every value keeps its line.
 //
-// ns-3 (ASTRA-sim, HPCC): line 1 "nodes switches links", line 2 the switches' ids, then a line per cable
-// "a b 400Gbps 0.0005ms error_rate". SimAI: line 1 "nodes gpus_per_server nvswitches other_switches links
-// gpu_type", NVSwitches first in line 2. htsim: "Key value" lines, "Tier k" begins a tier, # comments.
+// ns-3 (ASTRA-sim, HPCC): line 1 "nodes switches links", line 2 the switches' ids, then a line per
+// cable "a b 400Gbps 0.0005ms error_rate". SimAI: line 1 "nodes gpus_per_server nvswitches
+// other_switches links gpu_type", NVSwitches first in line 2. htsim: "Key value" lines, "Tier k"
+// begins a tier, # comments.
 #pragma once
 
 #include <cstdint>

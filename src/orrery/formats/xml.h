@@ -1,7 +1,8 @@
 // XML as a tree of elements with attributes and lines; text between elements is dropped.
 //
-// Reading is expat's, with what strangers' files must not do refused: a document type declaration (and
-// so every entity but the five of XML itself), and more bytes, depth or elements than the limits.
+// Reading is expat's, with what strangers' files must not do refused: a document type declaration
+// (and so every entity but the five of XML itself), and more bytes, depth or elements than the
+// limits.
 #pragma once
 
 #include <string>

@@ -9,53 +9,82 @@ namespace orrery::graph {
 
 std::string_view Name(Collective collective) {
   switch (collective) {
-    case Collective::kAllReduce: return "all-reduce";
-    case Collective::kAllGather: return "all-gather";
-    case Collective::kReduceScatter: return "reduce-scatter";
-    case Collective::kBroadcast: return "broadcast";
-    case Collective::kSend: return "send";
-    case Collective::kRecv: return "receive";
-    case Collective::kAllToAll: return "all-to-all";
+    case Collective::kAllReduce:
+      return "all-reduce";
+    case Collective::kAllGather:
+      return "all-gather";
+    case Collective::kReduceScatter:
+      return "reduce-scatter";
+    case Collective::kBroadcast:
+      return "broadcast";
+    case Collective::kSend:
+      return "send";
+    case Collective::kRecv:
+      return "receive";
+    case Collective::kAllToAll:
+      return "all-to-all";
   }
   return "?";
 }
 
 std::string_view Name(GroupSlot slot) {
   switch (slot) {
-    case GroupSlot::kTp: return "tp";
-    case GroupSlot::kDp: return "dp";
-    case GroupSlot::kPp: return "pp";
-    case GroupSlot::kCp: return "cp";
-    case GroupSlot::kEp: return "ep";
-    case GroupSlot::kEmbedding: return "embedding";
-    case GroupSlot::kModel: return "model";
-    case GroupSlot::kExpertTp: return "expert_tp";
-    case GroupSlot::kExpertDp: return "expert_dp";
-    case GroupSlot::kCount: break;
+    case GroupSlot::kTp:
+      return "tp";
+    case GroupSlot::kDp:
+      return "dp";
+    case GroupSlot::kPp:
+      return "pp";
+    case GroupSlot::kCp:
+      return "cp";
+    case GroupSlot::kEp:
+      return "ep";
+    case GroupSlot::kEmbedding:
+      return "embedding";
+    case GroupSlot::kModel:
+      return "model";
+    case GroupSlot::kExpertTp:
+      return "expert_tp";
+    case GroupSlot::kExpertDp:
+      return "expert_dp";
+    case GroupSlot::kCount:
+      break;
   }
   return "?";
 }
 
 std::string_view Name(PeerSlot slot) {
   switch (slot) {
-    case PeerSlot::kPrevious: return "previous";
-    case PeerSlot::kNext: return "next";
-    case PeerSlot::kCpPrevious: return "cp_previous";
-    case PeerSlot::kCpNext: return "cp_next";
-    case PeerSlot::kCount: break;
+    case PeerSlot::kPrevious:
+      return "previous";
+    case PeerSlot::kNext:
+      return "next";
+    case PeerSlot::kCpPrevious:
+      return "cp_previous";
+    case PeerSlot::kCpNext:
+      return "cp_next";
+    case PeerSlot::kCount:
+      break;
   }
   return "?";
 }
 
 std::string_view Name(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::kParameter: return "parameters";
-    case MemoryKind::kGradient: return "gradients";
-    case MemoryKind::kOptimizer: return "optimizer";
-    case MemoryKind::kActivation: return "activations";
-    case MemoryKind::kTemporary: return "temporary";
-    case MemoryKind::kCommunication: return "communication";
-    case MemoryKind::kCount: break;
+    case MemoryKind::kParameter:
+      return "parameters";
+    case MemoryKind::kGradient:
+      return "gradients";
+    case MemoryKind::kOptimizer:
+      return "optimizer";
+    case MemoryKind::kActivation:
+      return "activations";
+    case MemoryKind::kTemporary:
+      return "temporary";
+    case MemoryKind::kCommunication:
+      return "communication";
+    case MemoryKind::kCount:
+      break;
   }
   return "?";
 }
@@ -66,14 +95,18 @@ void Block::Seal() {
   for (const Op& op : ops) {
     hash.Add(op.kind).Add(op.event);
     switch (op.kind) {
-      case OpKind::kKernel: hash.Add(ContentHash(kernels[op.index])); break;
+      case OpKind::kKernel:
+        hash.Add(ContentHash(kernels[op.index]));
+        break;
       case OpKind::kComm: {
         const Comm& c = comms[op.index];
         hash.Add(c.collective).Add(c.group).Add(c.peer).Add(c.stream).Add(c.tag).Add(c.batch);
         hash.Add(c.blocking).Add(c.event).Add(c.dtype).Add(c.bytes.value).Add(c.bytes.slot);
         break;
       }
-      case OpKind::kHost: hash.Add(host_ps[op.index]); break;
+      case OpKind::kHost:
+        hash.Add(host_ps[op.index]);
+        break;
       case OpKind::kAlloc:
       case OpKind::kFree: {
         const Buffer& b = buffers[op.index];
@@ -81,7 +114,8 @@ void Block::Seal() {
         break;
       }
       case OpKind::kWait:
-      case OpKind::kHostSync: break;
+      case OpKind::kHostSync:
+        break;
     }
   }
   content_hash = hash.value();

@@ -13,7 +13,8 @@
 //     there, and after all that the compute stream had queued when it was issued (as PyTorch's
 //     ProcessGroupNCCL does). `blocking` makes the compute stream wait for its end at once;
 //     otherwise a later kWait on its `event` does.
-//   - Communications of one block with equal nonzero `batch` are one NCCL group call: they are issued
+//   - Communications of one block with equal nonzero `batch` are one NCCL group call: they are
+//   issued
 //     together and end together. They stand next to each other.
 //   - Send and receive of a pair match in order per (sender, receiver, tag).
 //   - kHostSync stops the host until the compute stream has drained.
@@ -21,8 +22,8 @@
 // Invariants are checked by Verify (graph/verify.h).
 #pragma once
 
-#include <cstdint>
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,14 +36,31 @@
 namespace orrery::graph {
 
 enum class Collective : std::uint8_t {
-  kAllReduce, kAllGather, kReduceScatter, kBroadcast, kSend, kRecv, kAllToAll,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kSend,
+  kRecv,
+  kAllToAll,
 };
 std::string_view Name(Collective collective);
-constexpr bool IsPointToPoint(Collective c) { return c == Collective::kSend || c == Collective::kRecv; }
+constexpr bool IsPointToPoint(Collective c) {
+  return c == Collective::kSend || c == Collective::kRecv;
+}
 
 // What a group is for: a slot of the binding. The breakdown reports exposed time per slot.
 enum class GroupSlot : std::uint8_t {
-  kTp, kDp, kPp, kCp, kEp, kEmbedding, kModel, kExpertTp, kExpertDp, kCount,
+  kTp,
+  kDp,
+  kPp,
+  kCp,
+  kEp,
+  kEmbedding,
+  kModel,
+  kExpertTp,
+  kExpertDp,
+  kCount,
 };
 inline constexpr std::size_t kGroupSlots = static_cast<std::size_t>(GroupSlot::kCount);
 std::string_view Name(GroupSlot slot);
@@ -70,27 +88,33 @@ inline constexpr std::int16_t kCallEvent = -2;  // the event of the call (Call::
 // its own part included). Point-to-point: the message.
 struct Comm {
   Collective collective = Collective::kAllReduce;
-  GroupSlot group = GroupSlot::kTp;        // point-to-point: kPp or kCp, for the breakdown
-  PeerSlot peer = PeerSlot::kNext;         // point-to-point only
-  std::uint8_t stream = 1;                 // the communicator's stream on this rank; never 0
-  std::uint8_t tag = 0;                    // point-to-point only
+  GroupSlot group = GroupSlot::kTp;  // point-to-point: kPp or kCp, for the breakdown
+  PeerSlot peer = PeerSlot::kNext;   // point-to-point only
+  std::uint8_t stream = 1;           // the communicator's stream on this rank; never 0
+  std::uint8_t tag = 0;              // point-to-point only
   std::uint8_t batch = 0;
   bool blocking = true;
-  std::int16_t event = kNoEvent;           // recorded at its end; nonblocking only
+  std::int16_t event = kNoEvent;  // recorded at its end; nonblocking only
   DType dtype = DType::kBf16;
   Quantity bytes;
   friend bool operator==(const Comm&, const Comm&) = default;
 };
 
 enum class MemoryKind : std::uint8_t {
-  kParameter, kGradient, kOptimizer, kActivation, kTemporary, kCommunication, kCount,
+  kParameter,
+  kGradient,
+  kOptimizer,
+  kActivation,
+  kTemporary,
+  kCommunication,
+  kCount,
 };
 std::string_view Name(MemoryKind kind);
 // How long a buffer lives: until freed within its call; until the matching call of the same
 // micro-batch, chunk and layer frees it; for ever.
 enum class Lifetime : std::uint8_t { kCall, kMicrobatch, kForever };
 struct Buffer {
-  std::uint32_t id = 0;                    // unique per (program, lifetime, layer, micro-batch, chunk)
+  std::uint32_t id = 0;  // unique per (program, lifetime, layer, micro-batch, chunk)
   MemoryKind kind = MemoryKind::kActivation;
   Lifetime lifetime = Lifetime::kCall;
   std::int64_t bytes = 0;
@@ -103,28 +127,28 @@ enum class OpKind : std::uint8_t { kKernel, kComm, kWait, kHost, kHostSync, kAll
 // One operation: `index` selects kernels, comms, buffers or host durations of its block.
 struct Op {
   OpKind kind = OpKind::kKernel;
-  std::int16_t event = kNoEvent;           // kWait
+  std::int16_t event = kNoEvent;  // kWait
   std::uint32_t index = 0;
-  NameId name;                             // what a profiler would show
-  NameId module;                           // e.g. "layers.self_attention.qkv"
+  NameId name;    // what a profiler would show
+  NameId module;  // e.g. "layers.self_attention.qkv"
 };
 
 struct Block {
-  NameId name;                             // "layer.forward"
+  NameId name;  // "layer.forward"
   Pass pass = Pass::kForward;
   std::vector<Op> ops;
   std::vector<Kernel> kernels;
   std::vector<Comm> comms;
   std::vector<Buffer> buffers;
-  std::vector<std::int64_t> host_ps;       // kHost: time of extra host work
-  std::uint64_t content_hash = 0;          // of all but names; set by Seal
+  std::vector<std::int64_t> host_ps;  // kHost: time of extra host work
+  std::uint64_t content_hash = 0;     // of all but names; set by Seal
 
   // Computes content_hash; call once after the last change.
   void Seal();
 };
 
-// One call of a block: `repeat` times in a row, for layers first_layer, first_layer + 1, … (backward
-// blocks count down). microbatch is -1 outside the pipeline.
+// One call of a block: `repeat` times in a row, for layers first_layer, first_layer + 1, …
+// (backward blocks count down). microbatch is -1 outside the pipeline.
 struct Call {
   BlockId block;
   std::uint16_t repeat = 1;
@@ -136,11 +160,11 @@ struct Call {
 };
 
 struct Program {
-  std::string name;                        // "stage 3"
-  std::int32_t stage = 0;                  // pipeline stage, for the breakdown
-  std::vector<Call> prologue;              // once, before the first iteration: static memory
-  std::vector<Call> calls;                 // one iteration
-  std::int16_t events = 0;                 // event numbers are 0 … events - 1
+  std::string name;            // "stage 3"
+  std::int32_t stage = 0;      // pipeline stage, for the breakdown
+  std::vector<Call> prologue;  // once, before the first iteration: static memory
+  std::vector<Call> calls;     // one iteration
+  std::int16_t events = 0;     // event numbers are 0 … events - 1
 };
 
 // Communicators in one flat array. Members are in rank order of the communicator.
@@ -163,35 +187,35 @@ class Groups {
 struct Binding {
   ProgramId program;
   JobId job;
-  std::uint32_t logical_rank = 0;          // the rank's number inside its job; keys jitter
+  std::uint32_t logical_rank = 0;  // the rank's number inside its job; keys jitter
   std::array<GroupId, kGroupSlots> groups;
   std::array<RankId, kPeerSlots> peers;
-  std::uint32_t first_number = 0;          // its numeric slots start here in Graph::numbers
+  std::uint32_t first_number = 0;  // its numeric slots start here in Graph::numbers
 };
 
 struct JobInfo {
   std::string name;
   std::uint32_t ranks = 0;
   std::int64_t tokens_per_step = 0;
-  double model_flops_per_step = 0;         // forward + backward, no recompute
+  double model_flops_per_step = 0;  // forward + backward, no recompute
 };
 
 class Graph {
  public:
   std::vector<Block> blocks;
   std::vector<Program> programs;
-  std::vector<Binding> bindings;           // by RankId
+  std::vector<Binding> bindings;  // by RankId
   Groups groups;
   std::vector<std::int64_t> numbers;
   std::vector<JobInfo> jobs;
 
-  NameId Intern(std::string_view name);    // O(log n)
+  NameId Intern(std::string_view name);  // O(log n)
   const std::string& name(NameId id) const { return names_[id.index()]; }
   std::span<const std::string> names() const { return names_; }
 
  private:
   std::vector<std::string> names_;
-  std::vector<std::uint32_t> sorted_;      // indices of names_ in lexical order
+  std::vector<std::uint32_t> sorted_;  // indices of names_ in lexical order
 };
 
 }  // namespace orrery::graph

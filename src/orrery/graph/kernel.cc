@@ -6,67 +6,104 @@ namespace orrery::graph {
 
 std::string_view Name(DType type) {
   switch (type) {
-    case DType::kFp32: return "fp32";
-    case DType::kTf32: return "tf32";
-    case DType::kBf16: return "bf16";
-    case DType::kFp16: return "fp16";
-    case DType::kFp8: return "fp8";
-    case DType::kFp4: return "fp4";
-    case DType::kInt64: return "int64";
+    case DType::kFp32:
+      return "fp32";
+    case DType::kTf32:
+      return "tf32";
+    case DType::kBf16:
+      return "bf16";
+    case DType::kFp16:
+      return "fp16";
+    case DType::kFp8:
+      return "fp8";
+    case DType::kFp4:
+      return "fp4";
+    case DType::kInt64:
+      return "int64";
   }
   return "?";
 }
 
 std::string_view Name(Pass pass) {
   switch (pass) {
-    case Pass::kForward: return "forward";
-    case Pass::kBackward: return "backward";
-    case Pass::kOptimizer: return "optimizer";
+    case Pass::kForward:
+      return "forward";
+    case Pass::kBackward:
+      return "backward";
+    case Pass::kOptimizer:
+      return "optimizer";
   }
   return "?";
 }
 
 std::string_view Name(GemmLayout layout) {
   switch (layout) {
-    case GemmLayout::kNN: return "nn";
-    case GemmLayout::kNT: return "nt";
-    case GemmLayout::kTN: return "tn";
+    case GemmLayout::kNN:
+      return "nn";
+    case GemmLayout::kNT:
+      return "nt";
+    case GemmLayout::kTN:
+      return "tn";
   }
   return "?";
 }
 
 std::string_view Name(AttentionKernel kernel) {
   switch (kernel) {
-    case AttentionKernel::kFlash2: return "flash2";
-    case AttentionKernel::kFlash3: return "flash3";
-    case AttentionKernel::kCudnn: return "cudnn";
+    case AttentionKernel::kFlash2:
+      return "flash2";
+    case AttentionKernel::kFlash3:
+      return "flash3";
+    case AttentionKernel::kCudnn:
+      return "cudnn";
   }
   return "?";
 }
 
 std::string_view Name(MemoryOp op) {
   switch (op) {
-    case MemoryOp::kLayerNorm: return "layer_norm";
-    case MemoryOp::kRmsNorm: return "rms_norm";
-    case MemoryOp::kGelu: return "gelu";
-    case MemoryOp::kSwiglu: return "swiglu";
-    case MemoryOp::kBiasDropoutAdd: return "bias_dropout_add";
-    case MemoryOp::kRotary: return "rotary";
-    case MemoryOp::kScaledMaskSoftmax: return "scaled_mask_softmax";
-    case MemoryOp::kDropout: return "dropout";
-    case MemoryOp::kCrossEntropy: return "cross_entropy";
-    case MemoryOp::kEmbedding: return "embedding";
-    case MemoryOp::kAdam: return "adam";
-    case MemoryOp::kGradNorm: return "grad_norm";
-    case MemoryOp::kGradScale: return "grad_scale";
-    case MemoryOp::kCast: return "cast";
-    case MemoryOp::kCopy: return "copy";
-    case MemoryOp::kAdd: return "add";
-    case MemoryOp::kZero: return "zero";
-    case MemoryOp::kTranspose: return "transpose";
-    case MemoryOp::kRouterTopk: return "router_topk";
-    case MemoryOp::kPermute: return "permute";
-    case MemoryOp::kUnpermute: return "unpermute";
+    case MemoryOp::kLayerNorm:
+      return "layer_norm";
+    case MemoryOp::kRmsNorm:
+      return "rms_norm";
+    case MemoryOp::kGelu:
+      return "gelu";
+    case MemoryOp::kSwiglu:
+      return "swiglu";
+    case MemoryOp::kBiasDropoutAdd:
+      return "bias_dropout_add";
+    case MemoryOp::kRotary:
+      return "rotary";
+    case MemoryOp::kScaledMaskSoftmax:
+      return "scaled_mask_softmax";
+    case MemoryOp::kDropout:
+      return "dropout";
+    case MemoryOp::kCrossEntropy:
+      return "cross_entropy";
+    case MemoryOp::kEmbedding:
+      return "embedding";
+    case MemoryOp::kAdam:
+      return "adam";
+    case MemoryOp::kGradNorm:
+      return "grad_norm";
+    case MemoryOp::kGradScale:
+      return "grad_scale";
+    case MemoryOp::kCast:
+      return "cast";
+    case MemoryOp::kCopy:
+      return "copy";
+    case MemoryOp::kAdd:
+      return "add";
+    case MemoryOp::kZero:
+      return "zero";
+    case MemoryOp::kTranspose:
+      return "transpose";
+    case MemoryOp::kRouterTopk:
+      return "router_topk";
+    case MemoryOp::kPermute:
+      return "permute";
+    case MemoryOp::kUnpermute:
+      return "unpermute";
   }
   return "?";
 }

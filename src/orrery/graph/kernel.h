@@ -1,7 +1,7 @@
 // Typed kernel descriptors: what a GPU kernel computes, never how long it takes.
 //
-// Units: elements for shapes, bytes for traffic. A descriptor holds all that a cost model may key on;
-// two kernels with equal descriptors cost the same on one device.
+// Units: elements for shapes, bytes for traffic. A descriptor holds all that a cost model may key
+// on; two kernels with equal descriptors cost the same on one device.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,33 @@ enum class Pass : std::uint8_t { kForward, kBackward, kOptimizer };
 constexpr std::int64_t SizeOf(DType type) {
   switch (type) {
     case DType::kFp32:
-    case DType::kTf32: return 4;
+    case DType::kTf32:
+      return 4;
     case DType::kBf16:
-    case DType::kFp16: return 2;
+    case DType::kFp16:
+      return 2;
     case DType::kFp8:
-    case DType::kFp4: return 1;  // fp4 is packed in pairs: kernels count half
-    case DType::kInt64: return 8;
+    case DType::kFp4:
+      return 1;  // fp4 is packed in pairs: kernels count half
+    case DType::kInt64:
+      return 8;
   }
   return 0;
 }
 std::string_view Name(DType type);
 std::string_view Name(Pass pass);
 
-// C[m,n] (+)= A[m,k] · B[k,n], `batch` times. Layout letters are those of row-major A and B as torch
-// sees them: a linear layer's forward y = x·Wᵀ is kNT, its data gradient kNN, its weight gradient kTN.
+// C[m,n] (+)= A[m,k] · B[k,n], `batch` times. Layout letters are those of row-major A and B as
+// torch sees them: a linear layer's forward y = x·Wᵀ is kNT, its data gradient kNN, its weight
+// gradient kTN.
 enum class GemmLayout : std::uint8_t { kNN, kNT, kTN };
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;
   DType dtype = DType::kBf16;
   GemmLayout layout = GemmLayout::kNT;
-  bool accumulate = false;          // C is read and added to (fp32 main gradients)
-  DType out_dtype = DType::kBf16;   // element type of C
+  bool accumulate = false;         // C is read and added to (fp32 main gradients)
+  DType out_dtype = DType::kBf16;  // element type of C
   friend bool operator==(const Gemm&, const Gemm&) = default;
 };
 
@@ -51,20 +56,39 @@ struct Attention {
   bool causal = true;
   Pass pass = Pass::kForward;
   AttentionKernel kernel = AttentionKernel::kFlash2;
-  std::int64_t v_head_dim = 0;      // of values and output; 0: head_dim
-  std::int64_t window = 0;          // keys a query sees at most (sliding window); 0: all
+  std::int64_t v_head_dim = 0;  // of values and output; 0: head_dim
+  std::int64_t window = 0;      // keys a query sees at most (sliding window); 0: all
   friend bool operator==(const Attention&, const Attention&) = default;
 };
 
-// A kernel bound by memory traffic: norms, activations, residuals, softmax, optimizer, casts, copies.
+// A kernel bound by memory traffic: norms, activations, residuals, softmax, optimizer, casts,
+// copies.
 enum class MemoryOp : std::uint8_t {
-  kLayerNorm, kRmsNorm, kGelu, kSwiglu, kBiasDropoutAdd, kRotary, kScaledMaskSoftmax, kDropout,
-  kCrossEntropy, kEmbedding, kAdam, kGradNorm, kGradScale, kCast, kCopy, kAdd, kZero, kTranspose,
-  kRouterTopk, kPermute, kUnpermute,
+  kLayerNorm,
+  kRmsNorm,
+  kGelu,
+  kSwiglu,
+  kBiasDropoutAdd,
+  kRotary,
+  kScaledMaskSoftmax,
+  kDropout,
+  kCrossEntropy,
+  kEmbedding,
+  kAdam,
+  kGradNorm,
+  kGradScale,
+  kCast,
+  kCopy,
+  kAdd,
+  kZero,
+  kTranspose,
+  kRouterTopk,
+  kPermute,
+  kUnpermute,
 };
 struct MemoryBound {
   MemoryOp op = MemoryOp::kCopy;
-  std::int64_t rows = 0, cols = 0;   // as the framework sees the tensor
+  std::int64_t rows = 0, cols = 0;  // as the framework sees the tensor
   std::int64_t bytes_read = 0, bytes_written = 0;
   DType dtype = DType::kBf16;
   Pass pass = Pass::kForward;

@@ -53,8 +53,8 @@ void Megatron2022(Plan* plan) {
 // Megatron-LM of "Efficient Large-Scale Language Model Training" (Narayanan et al. 2021): as 2022.
 void Megatron2021(Plan* plan) { Megatron2022(plan); }
 
-// FSDP2 (fully_shard) as torchtitan runs it: parameters gathered in bf16, gradients reduced in fp32,
-// layers kept as separate tensors, prefetched one ahead.
+// FSDP2 (fully_shard) as torchtitan runs it: parameters gathered in bf16, gradients reduced in
+// fp32, layers kept as separate tensors, prefetched one ahead.
 void Fsdp2(Plan* plan) {
   Megatron2024(plan);
   plan->prefetch = true;

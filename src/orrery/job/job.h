@@ -35,7 +35,7 @@ struct LinkPerturbation {
   std::string link;      // "leaf0/spine1"
   double bandwidth = 1;  // what is left of it
   SimTime from = 0, until = kNever;
-  std::string where;     // in the file, for messages
+  std::string where;  // in the file, for messages
 };
 
 struct Job {

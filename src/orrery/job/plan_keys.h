@@ -63,7 +63,8 @@ std::string_view NameOf(const std::array<Named<E>, N>& names, E value) {
 
 // Precision as a job file says it: that of the linear layers.
 inline std::string_view PrecisionName(const workload::Plan& plan) {
-  if (plan.low_precision == workload::LowPrecision::kNone) return NameOf(kPrecisions, plan.precision);
+  if (plan.low_precision == workload::LowPrecision::kNone)
+    return NameOf(kPrecisions, plan.precision);
   const std::string_view name = NameOf(kLowPrecisions, plan.low_precision);
   return name == "?" ? "fp8" : name;
 }

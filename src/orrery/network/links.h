@@ -14,9 +14,10 @@
 // first served by arrival of the head; messages of one instant go by (creator, creator's sequence).
 // Since a FIFO never reorders, a link's whole state is the time at which it becomes free.
 //
-// Determinism. A creator is the sending rank: its transfers are given in its own order, and all that
-// it starts comes from one partition. Batches and their order change nothing else: a GPU's outgoing
-// links are first hops only, so a start never meets a head that came to its link at the same instant.
+// Determinism. A creator is the sending rank: its transfers are given in its own order, and all
+// that it starts comes from one partition. Batches and their order change nothing else: a GPU's
+// outgoing links are first hops only, so a start never meets a head that came to its link at the
+// same instant.
 //
 // Partitions. An instance owns the links whose sending end lies in its partition: a GPU and its
 // NVLink switch go with their NVLink domain, a NIC with its GPUs, a leaf with the lowest partition

@@ -1,8 +1,8 @@
 // A network is a few calls: batches of transfers and fluids go in, completions come out.
 //
-// A Transfer moves bytes from one device to another. A Fluid moves `units` through a weighted set of
-// ports; a closed-form collective is one fluid. A LinkFluid moves bytes over a set of links; a channel
-// of a collective is one. Back ends say which of the three they serve.
+// A Transfer moves bytes from one device to another. A Fluid moves `units` through a weighted set
+// of ports; a closed-form collective is one fluid. A LinkFluid moves bytes over a set of links; a
+// channel of a collective is one. Back ends say which of the three they serve.
 //
 // Contract: calls come with non-decreasing times. All starts and ends of one instant are one event:
 // the order of items in a batch, and of batches of one instant, changes no completion time.
@@ -30,30 +30,29 @@ struct Transfer {
   FlightId id = 0;
   DeviceId from, to;
   std::int64_t bytes = 0;
-  std::uint32_t creator = 0;     // the sending rank; gives its own transfers in its own order
-  std::uint64_t salt = 0;        // names the connection: picks among equal paths
+  std::uint32_t creator = 0;  // the sending rank; gives its own transfers in its own order
+  std::uint64_t salt = 0;     // names the connection: picks among equal paths
 };
 
 // A port is one direction of a GPU's NVLink or of a NIC: what fluids share.
 enum class PortKind : std::uint8_t { kNvlinkOut, kNvlinkIn, kNicOut, kNicIn };
 struct PortLoad {
-  std::uint32_t port = 0;        // index into the port table given to Setup
-  std::uint32_t copies = 1;      // how many equal flows of this fluid's class use the port (folding)
-  std::int64_t bytes = 0;        // of this fluid through the port, per copy
+  std::uint32_t port = 0;    // index into the port table given to Setup
+  std::uint32_t copies = 1;  // how many equal flows of this fluid's class use the port (folding)
+  std::int64_t bytes = 0;    // of this fluid through the port, per copy
 };
 struct Fluid {
   FlightId id = 0;
-  SimTime fixed = 0;             // latency and set-up: part of the time, not of the bytes
-  SimTime transfer = 0;          // at full rate with every port to itself
+  SimTime fixed = 0;     // latency and set-up: part of the time, not of the bytes
+  SimTime transfer = 0;  // at full rate with every port to itself
   std::uint32_t first_load = 0, loads = 0;  // into the batch's load array
 };
 
-
-// A fluid over links of the cluster: a channel of a collective. It waits `before`, moves `bytes` at a
-// rate of weight times its fair level, at most cap_Bps, and is complete `after` later.
+// A fluid over links of the cluster: a channel of a collective. It waits `before`, moves `bytes` at
+// a rate of weight times its fair level, at most cap_Bps, and is complete `after` later.
 struct LinkLoad {
   LinkId link;
-  std::uint32_t share = 1024;    // bytes on the link per byte of the fluid, in 1024ths
+  std::uint32_t share = 1024;  // bytes on the link per byte of the fluid, in 1024ths
   friend bool operator==(const LinkLoad&, const LinkLoad&) = default;
 };
 struct LinkFluid {
@@ -61,7 +60,7 @@ struct LinkFluid {
   SimTime before = 0, after = 0;
   std::int64_t bytes = 0;
   std::uint32_t weight = 1;
-  std::int64_t cap_Bps = 0;      // 0: none; else at least the weight
+  std::int64_t cap_Bps = 0;                 // 0: none; else at least the weight
   std::uint32_t first_load = 0, loads = 0;  // into the batch's array; each link once
 };
 
@@ -77,12 +76,12 @@ struct PortStatistics {
 
 // A hop that leaves this partition: opaque to the caller, who carries it to `partition`.
 struct RemoteHop {
-  SimTime time = 0;              // head arrives at the next link
+  SimTime time = 0;  // head arrives at the next link
   std::uint32_t partition = 0;
-  std::uint32_t next_hop = 0;    // index in its path
+  std::uint32_t next_hop = 0;  // index in its path
   Transfer transfer;
-  std::uint64_t sequence = 0;    // creator's own
-  SimTime tail = 0;              // the message's last byte arrives there
+  std::uint64_t sequence = 0;  // creator's own
+  SimTime tail = 0;            // the message's last byte arrives there
 };
 
 class Network {
@@ -92,18 +91,21 @@ class Network {
 
   // Fluids: capacity in bytes/s of every port.
   virtual Status SetupPorts(std::span<const std::int64_t> capacity_Bps) = 0;
-  virtual void Start(SimTime now, std::span<const Fluid> fluids, std::span<const PortLoad> loads) = 0;
+  virtual void Start(SimTime now, std::span<const Fluid> fluids,
+                     std::span<const PortLoad> loads) = 0;
   // Transfers: partition_of_domain gives each NVLink domain's owner; this instance is `partition`.
-  virtual Status SetupLinks(const cluster::Cluster& cluster, std::span<const std::uint32_t> partition_of_domain,
+  virtual Status SetupLinks(const cluster::Cluster& cluster,
+                            std::span<const std::uint32_t> partition_of_domain,
                             std::uint32_t partition) = 0;
   virtual void Start(SimTime now, std::span<const Transfer> transfers) = 0;
   // Fluids over links, after SetupLinks. REQUIRES: BackendInfo::link_fluids.
-  virtual void Start(SimTime now, std::span<const LinkFluid> fluids, std::span<const LinkLoad> loads);
+  virtual void Start(SimTime now, std::span<const LinkFluid> fluids,
+                     std::span<const LinkLoad> loads);
 
   // Earliest time at which anything happens inside; kNever when idle.
   virtual SimTime next_time() const = 0;
-  // Advances to the first time <= t that has completions, appends those to `done`, and returns it; or
-  // to t if there are none, and returns t. REQUIRES: no start lies between.
+  // Advances to the first time <= t that has completions, appends those to `done`, and returns it;
+  // or to t if there are none, and returns t. REQUIRES: no start lies between.
   virtual SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) = 0;
 
   // Partitioned runs: hops that left since the last call; hops that enter.
@@ -127,8 +129,9 @@ std::span<const BackendInfo> Backends();
 Result<std::unique_ptr<Network>> Create(std::string_view name);
 
 // Time of one transfer on an idle network: Σ latency + wire/bw_min + Σ over the other hops of
-// min(MTU, wire)/bw_hop, wire = bytes + ceil(bytes/payload)·header, each term rounded up once. Where
-// MTUs differ along a path, bw_min is that of the hop that holds the message longest after its head.
+// min(MTU, wire)/bw_hop, wire = bytes + ceil(bytes/payload)·header, each term rounded up once.
+// Where MTUs differ along a path, bw_min is that of the hop that holds the message longest after
+// its head.
 SimTime Uncontended(const cluster::Cluster& cluster, const Transfer& transfer);
 
 }  // namespace orrery::network

@@ -27,8 +27,9 @@ namespace {
 // Blocks kept between plans: some 200 MB at most.
 constexpr std::size_t kMostBlocks = 50'000;
 
-// Ranks and groups of one job; tp fastest, then cp, then dp, then pp. Ranks that differ in cp and dp
-// only hold the same parameters: the gradient group spans both, and a "replica" below is one of them.
+// Ranks and groups of one job; tp fastest, then cp, then dp, then pp. Ranks that differ in cp and
+// dp only hold the same parameters: the gradient group spans both, and a "replica" below is one of
+// them.
 class Layout {
  public:
   Layout(const JobContext& job, graph::Graph* graph)

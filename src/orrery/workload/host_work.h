@@ -2,10 +2,10 @@
 //
 // compute's host model counts the launch of a kernel through an operator of PyTorch. A layer's step
 // in Python does more, and small layers wait for it: the call of each nn.Module with its hooks, the
-// views, transposes and checks around it, Python autograd functions in backward, random states saved
-// and restored around recomputed layers and tensor-parallel dropout, torch.distributed's argument
-// checks and work objects around each collective. This table holds these pieces, in ns on the CPU
-// whose cpu_relative_speed is 1; a layer's sum follows from how many of them it runs.
+// views, transposes and checks around it, Python autograd functions in backward, random states
+// saved and restored around recomputed layers and tensor-parallel dropout, torch.distributed's
+// argument checks and work objects around each collective. This table holds these pieces, in ns on
+// the CPU whose cpu_relative_speed is 1; a layer's sum follows from how many of them it runs.
 //
 // Values are a-priori, from PyTorch profiler traces of eager runs (range in brackets, in us):
 //   module_forward   2021: 60 [30 … 90]; Core: 40 [20 … 60]; FSDP: 25 [15 … 40], few wrappers

@@ -204,7 +204,8 @@ constexpr Option kFramework[] = {
      .doc = "zero2, zero3: a layer's parameters are gathered while the one before computes."},
     {.name = "flat_parameters",
      .type = kBool,
-     .doc = "zero2, zero3: a layer is one flat parameter (FSDP1); else tensors are copied (FSDP2)."},
+     .doc =
+         "zero2, zero3: a layer is one flat parameter (FSDP1); else tensors are copied (FSDP2)."},
     {.name = "log_every_step", .type = kBool, .doc = "The host reads the loss after every step."},
 };
 

@@ -15,13 +15,13 @@ namespace orrery::workload {
 
 enum class Schedule : std::uint8_t { kGpipe, k1f1b, k1f1bInterleaved };
 enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
-// Over data-parallel ranks: nothing; the optimizer's state; gradients too, parameters being gathered
-// in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and gathered
-// again for backward (FSDP's FULL_SHARD, ZeRO-3).
+// Over data-parallel ranks: nothing; the optimizer's state; gradients too, parameters being
+// gathered in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and
+// gathered again for backward (FSDP's FULL_SHARD, ZeRO-3).
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3 };
 enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
-// In what the GEMMs of linear layers run, and how their operands get there (generators/precision.h).
-// Everything else is in Plan::precision.
+// In what the GEMMs of linear layers run, and how their operands get there
+// (generators/precision.h). Everything else is in Plan::precision.
 enum class LowPrecision : std::uint8_t { kNone, kDelayed, kCurrent, kBlockwise, kMxfp8, kNvfp4 };
 // How attention sees the sequence that lies on cp ranks (generators/context_parallel.h).
 enum class CpExchange : std::uint8_t { kRing, kAllGather, kAllToAll };
@@ -31,19 +31,20 @@ enum class AttentionBackend : std::uint8_t { kUnfused, kFlash2, kFlash3, kCudnn 
 // none of it (compiled, or replayed as CUDA graphs). Which framework has which:
 // docs/workload.md, "Host work".
 struct HostWork {
-  std::int64_t module_forward = 0;   // a module's call: Python, hooks, views, autograd's nodes
-  std::int64_t module_backward = 0;  // its nodes in the autograd engine, Python functions among them
-  std::int64_t low_precision = 0;    // an fp8 linear layer's bookkeeping of scales, each pass
-  std::int64_t rng_fork = 0;         // a tensor-parallel random state entered and left again
-  std::int64_t checkpoint = 0;       // a recomputed layer: random states and a nested backward
-  std::int64_t communication = 0;    // torch.distributed's Python around one collective
-  std::int64_t unit = 0;             // an FSDP unit's hooks, each pass
+  std::int64_t module_forward = 0;  // a module's call: Python, hooks, views, autograd's nodes
+  std::int64_t module_backward =
+      0;                           // its nodes in the autograd engine, Python functions among them
+  std::int64_t low_precision = 0;  // an fp8 linear layer's bookkeeping of scales, each pass
+  std::int64_t rng_fork = 0;       // a tensor-parallel random state entered and left again
+  std::int64_t checkpoint = 0;     // a recomputed layer: random states and a nested backward
+  std::int64_t communication = 0;  // torch.distributed's Python around one collective
+  std::int64_t unit = 0;           // an FSDP unit's hooks, each pass
   friend bool operator==(const HostWork&, const HostWork&) = default;
 };
 
 struct Plan {
   int tp = 1, pp = 1, vpp = 1, dp = 1;
-  int cp = 1;                         // ranks that share each sequence
+  int cp = 1;  // ranks that share each sequence
   CpExchange cp_exchange = CpExchange::kRing;
   bool sequence_parallel = false;     // without effect when tp is 1, as in Megatron
   std::vector<int> layers_per_stage;  // pp entries, or pp·vpp in chunk order; empty: auto
@@ -81,7 +82,8 @@ struct Plan {
   // compute; else both block.
   bool prefetch = true;
   // ZeRO-2 and -3: a unit is one flat parameter (FSDP1, DeepSpeed's contiguous buffers): autograd
-  // concatenates its gradients. Else tensors are copied out of and into the gathered buffer (FSDP2).
+  // concatenates its gradients. Else tensors are copied out of and into the gathered buffer
+  // (FSDP2).
   bool flat_parameters = true;
   HostWork host;
 

@@ -1,13 +1,17 @@
 // Topology files of other tools: what they mean for a cluster.
 //
-// Each reader changes a Spec that the caller began (a preset: GPU, packet sizes, NVLink's header). What
-// a file does not say stays as it was. One file each:
-//   ns3       SimAI's and ns-3's topology: a graph. GPUs are the nodes that are no switches, in order; links
+// Each reader changes a Spec that the caller began (a preset: GPU, packet sizes, NVLink's header).
+// What a file does not say stays as it was. One file each:
+//   ns3       SimAI's and ns-3's topology: a graph. GPUs are the nodes that are no switches, in
+//   order; links
 //             to NVSwitches are NVLink, all others the network's. A NIC is the GPU's end of a link.
-//   astra     ASTRA-sim's analytical network, YAML: the topology astra-sim. A GB is 2^30 bytes there.
-//   htsim     htsim's .topo: a fat tree of 2 or 3 tiers whose hosts have one GPU and one NIC. A bundle is
-//             one link of the sum of its rates; half a switch's latency stands with each of its links.
-//   nccl-xml  NCCL's topology of one host: GPUs, NVLink, PCIe, NICs, CPU; the fabric stays as it was.
+//   astra     ASTRA-sim's analytical network, YAML: the topology astra-sim. A GB is 2^30 bytes
+//   there. htsim     htsim's .topo: a fat tree of 2 or 3 tiers whose hosts have one GPU and one
+//   NIC. A bundle is
+//             one link of the sum of its rates; half a switch's latency stands with each of its
+//             links.
+//   nccl-xml  NCCL's topology of one host: GPUs, NVLink, PCIe, NICs, CPU; the fabric stays as it
+//   was.
 // Errors name file:line, field, value and remedy. Reading is bounded by kTopologyBytes.
 #pragma once
 

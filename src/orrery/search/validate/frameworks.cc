@@ -19,11 +19,10 @@ using workload::LowPrecision;
 constexpr FrameworkDefaults kMegatron2020 = {.host = workload::kHost2021};
 constexpr FrameworkDefaults kMegatronJanuary2021 = {
     .overlap_p2p = false, .batch_p2p_sync = true, .host = workload::kHost2021};
-constexpr FrameworkDefaults kMegatron2021 = {
-    .overlap_p2p = false,
-    .scatter_gather_p2p = true,
-    .batch_p2p_sync = true,
-    .host = workload::kHost2021};
+constexpr FrameworkDefaults kMegatron2021 = {.overlap_p2p = false,
+                                             .scatter_gather_p2p = true,
+                                             .batch_p2p_sync = true,
+                                             .host = workload::kHost2021};
 
 // Megatron Core with Transformer Engine; overlaps are flags that are off unless given.
 constexpr FrameworkDefaults kMegatronCore = {
@@ -64,9 +63,8 @@ constexpr FrameworkDefaults kMegatronBridge = {
 // DeepSpeed's engine reduces after the last backward in buckets of 5·10^8 elements; its BF16
 // optimizer keeps and reduces fp32 gradients, its fp16 path reduces fp16. Its pipeline module
 // balances layers that the stages do not divide.
-constexpr FrameworkDefaults kMegatronDeepSpeed = {.uneven_stages = true,
-                                                  .bucket_elements = 500'000'000,
-                                                  .host = workload::kHost2021};
+constexpr FrameworkDefaults kMegatronDeepSpeed = {
+    .uneven_stages = true, .bucket_elements = 500'000'000, .host = workload::kHost2021};
 
 // Hybrid ZeRO with overlapped gradient reduction and parameter broadcast, flash attention.
 constexpr FrameworkDefaults kInternEvo = {.attention = AttentionDefault::kFlash2,

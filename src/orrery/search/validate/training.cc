@@ -203,7 +203,7 @@ Status MapPrecision(const Mapping& m) {
       plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
   if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
   if (reduce.empty()) {
-    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                      ? "fp32"
+    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
                                     : plan.precision == Precision::kFp16 ? "fp16"
                                                                          : "bf16");
     return {};

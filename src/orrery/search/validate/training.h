@@ -1,10 +1,10 @@
 // A row of a training table → the run that predicts it.
 //
 // Scope: dense decoder transformers under tensor, sequence, pipeline (interleaved too) and data
-// parallelism, context parallelism, ZeRO-1 to -3 or none, in 16 or 32 bits, linear layers also in fp8,
-// mxfp8 and nvfp4. Everything else is refused with one line that
-// names column and value. A blank cell means the framework's default (frameworks.h), stated in
-// `assumed`. Nothing here knows what was measured.
+// parallelism, context parallelism, ZeRO-1 to -3 or none, in 16 or 32 bits, linear layers also in
+// fp8, mxfp8 and nvfp4. Everything else is refused with one line that names column and value. A
+// blank cell means the framework's default (frameworks.h), stated in `assumed`. Nothing here knows
+// what was measured.
 #pragma once
 
 #include <string>

@@ -126,8 +126,7 @@ TEST(Training, LowPrecisionContextAndSharding) {
   const Mapped fp8 = Map(kGpt175, {{"compute_dtype", "fp8"}});
   EXPECT_EQ(fp8.run.plan.low_precision, workload::LowPrecision::kDelayed);
   EXPECT_THAT(fp8.assumed, Contains(StartsWith("fp8 recipe=delayed (blank")));
-  const Mapped current =
-      Map(kGpt175, {{"compute_dtype", "fp8"}, {"config_extra", "prec=fp8-cs"}});
+  const Mapped current = Map(kGpt175, {{"compute_dtype", "fp8"}, {"config_extra", "prec=fp8-cs"}});
   EXPECT_EQ(current.run.plan.low_precision, workload::LowPrecision::kCurrent);
   EXPECT_EQ(Map(kGpt175, {{"compute_dtype", "nvfp4"}}).run.plan.low_precision,
             workload::LowPrecision::kNvfp4);

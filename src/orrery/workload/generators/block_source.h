@@ -33,16 +33,16 @@ enum class BlockKind : std::uint8_t {
   kWaitParameters,
   kReduceTp,  // elements
   kReduceEmbedding,
-  kOptimizer,  // as kStatic
-  kLoss,       // dp, sync
+  kOptimizer,           // as kStatic
+  kLoss,                // dp, sync
   kCastWeights,         // layers, norm group, layers of the model
   kLowPrecisionMemory,  // layers
-  kShardedMemory,    // shard
-  kShardedForward,   // unit's elements, ranks, prefetches + 2·accumulates
-  kShardedBackward,  // the same
-  kStartUnit,        // the same
-  kGatherRoot,       // the same
-  kReduceRoot,       // the same, last
+  kShardedMemory,       // shard
+  kShardedForward,      // unit's elements, ranks, prefetches + 2·accumulates
+  kShardedBackward,     // the same
+  kStartUnit,           // the same
+  kGatherRoot,          // the same
+  kReduceRoot,          // the same, last
 };
 
 struct BlockKey {

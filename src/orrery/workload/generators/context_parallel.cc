@@ -71,8 +71,8 @@ void RingForward(const Shape& s, BlockWriter* w) {
     const std::int64_t seen = step == 0 ? s.seq : s.seq / 2;
     w->Kernel("flash_attention", Kernel(s, seen, step == 0, Pass::kForward));
     if (step > 0) {  // rescales both by their row sums and adds
-      w->Kernel("merge", Elementwise(s, MemoryOp::kAdd, s.tokens(), s.query(), 2 * e, e,
-                                     Pass::kForward));
+      w->Kernel("merge",
+                Elementwise(s, MemoryOp::kAdd, s.tokens(), s.query(), 2 * e, e, Pass::kForward));
     }
     if (more) w->Wait("ring", kRingEvent);
   }
@@ -93,8 +93,8 @@ void RingBackward(const Shape& s, BlockWriter* w) {
     if (moved > 0) w->Wait("ring", kRingEvent);
     if (step > 0) {  // into the gradients of queries, and of the keys and values that came along
       const std::int64_t cols = s.query() + 2 * s.key_value();
-      w->Kernel("merge", Elementwise(s, MemoryOp::kAdd, s.tokens(), cols, 2 * e, e,
-                                     Pass::kBackward));
+      w->Kernel("merge",
+                Elementwise(s, MemoryOp::kAdd, s.tokens(), cols, 2 * e, e, Pass::kBackward));
     }
   }
   Step(s, w, bytes, true, 2 * s.cp);  // the gradients' last step home
@@ -104,8 +104,8 @@ void RingBackward(const Shape& s, BlockWriter* w) {
 void GatherKeyValue(const Shape& s, BlockWriter* w, Pass pass) {
   const std::int64_t whole = KeyValueBytes(s) * s.cp;
   const bool backward = pass == Pass::kBackward;
-  const Buffer gathered = w->Temporary("key_value.gathered", whole * (backward ? 2 : 1),
-                                       MemoryKind::kCommunication);
+  const Buffer gathered =
+      w->Temporary("key_value.gathered", whole * (backward ? 2 : 1), MemoryKind::kCommunication);
   w->Alloc(gathered);
   Collect(s, w, "all_gather", Collective::kAllGather, whole);
   // Two parts of the queries see (r + 1) + (2·cp - r) parts less two half squares: cp of 2·cp each.

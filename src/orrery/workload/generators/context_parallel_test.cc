@@ -70,8 +70,7 @@ TEST(ContextParallel, GroupsAndPeers) {
     return out;
   };
   EXPECT_EQ(members(graph::GroupSlot::kCp), (std::vector<std::size_t>{1, 3, 5, 7}));
-  EXPECT_EQ(members(graph::GroupSlot::kDp),
-            (std::vector<std::size_t>{1, 3, 5, 7, 9, 11, 13, 15}));
+  EXPECT_EQ(members(graph::GroupSlot::kDp), (std::vector<std::size_t>{1, 3, 5, 7, 9, 11, 13, 15}));
   EXPECT_EQ(b.peers[static_cast<std::size_t>(graph::PeerSlot::kCpNext)].index(), 1u);
   EXPECT_EQ(b.peers[static_cast<std::size_t>(graph::PeerSlot::kCpPrevious)].index(), 5u);
 }

@@ -67,15 +67,14 @@ void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, Pass pas
                                              .dtype = s.dtype,
                                              .pass = pass});
   }
-  w->Kernel(
-      "weights.cast",
-      MemoryBound{.op = MemoryOp::kCast,
-                  .rows = 1,
-                  .cols = elements,
-                  .bytes_read = s.low_precision_gather ? cast : elements * s.element_bytes,
-                  .bytes_written = s.low_precision_gather ? cast : 2 * cast,
-                  .dtype = s.dtype,
-                  .pass = pass});
+  w->Kernel("weights.cast",
+            MemoryBound{.op = MemoryOp::kCast,
+                        .rows = 1,
+                        .cols = elements,
+                        .bytes_read = s.low_precision_gather ? cast : elements * s.element_bytes,
+                        .bytes_written = s.low_precision_gather ? cast : 2 * cast,
+                        .dtype = s.dtype,
+                        .pass = pass});
 }
 
 std::int64_t LinearWeights(const Shape& s) {

@@ -66,8 +66,8 @@ TEST(Precision, CastsByRecipe) {
   EXPECT_EQ(casts(LowPrecision::kNvfp4, "layer.backward"), "mcmcmcmc");
 }
 
-// 1,024 elements: fp8 a byte each; one scale byte per 32 (mxfp8), fp32 per 128 (blockwise); fp4 half
-// a byte and one scale byte per 16.
+// 1,024 elements: fp8 a byte each; one scale byte per 32 (mxfp8), fp32 per 128 (blockwise); fp4
+// half a byte and one scale byte per 16.
 TEST(Precision, BytesOfAnOperand) {
   const auto bytes = [](LowPrecision recipe) {
     return LinearBytes(MakeShape(SmallGpt(1), Low(recipe)), 1024);
@@ -101,7 +101,7 @@ TEST(Precision, WeightsAreCastOncePerStep) {
   }
   EXPECT_EQ(calls, 1);
   const auto& cast = std::get<graph::MemoryBound>(FindBlock(g, "weights.cast").kernels[0]);
-  EXPECT_EQ(cast.bytes_read, 2 * 786'432 * 2);            // two layers' matrices, bf16
+  EXPECT_EQ(cast.bytes_read, 2 * 786'432 * 2);  // two layers' matrices, bf16
   EXPECT_EQ(cast.bytes_written, 2 * 2 * 786'432 * 33 / 32);
 }
 
@@ -110,8 +110,13 @@ TEST(Precision, GraphsAreValidAndRefusals) {
     Plan plan = Low(static_cast<LowPrecision>(recipe), 2);
     plan.pp = 2;
     plan.recompute = Recompute::kFull;
-    plan.host = {.module_forward = 1000, .module_backward = 1000, .low_precision = 1000,
-                 .rng_fork = 1000, .checkpoint = 1000, .communication = 1000, .unit = 1000};
+    plan.host = {.module_forward = 1000,
+                 .module_backward = 1000,
+                 .low_precision = 1000,
+                 .rng_fork = 1000,
+                 .checkpoint = 1000,
+                 .communication = 1000,
+                 .unit = 1000};
     const graph::Graph g = Make(SmallGpt(2), plan);
     const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -120,7 +125,8 @@ TEST(Precision, GraphsAreValidAndRefusals) {
   }
 }
 
-// Host work of a layer: 10 modules each way, two collectives' Python each way (tp), the random state.
+// Host work of a layer: 10 modules each way, two collectives' Python each way (tp), the random
+// state.
 TEST(HostWorkOfALayer, CountsItsPieces) {
   Plan plan = Low(LowPrecision::kNone, 2);
   plan.sequence_parallel = false;

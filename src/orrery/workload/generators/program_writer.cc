@@ -282,7 +282,8 @@ void ProgramWriter::End() {
   }
   Optimizer();
   if (last() && (plan().replicas() > 1 || plan().log_every_step)) {
-    Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(), plan().log_every_step ? 1 : 0), 0, -1);
+    Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(), plan().log_every_step ? 1 : 0), 0,
+         -1);
   }
   out_->events = next_event_;
 }

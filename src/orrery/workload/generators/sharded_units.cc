@@ -89,10 +89,10 @@ Buffer Gathered(const Shape& s, BlockWriter* w, const Unit& unit) {
 Buffer BeginUnit(const Shape& s, BlockWriter* w, const Unit& unit, bool gathers, Pass pass) {
   w->Module("fsdp");
   w->Host("fsdp", s.host.unit);
-  const Buffer next = w->Temporary(
-      "parameters.prefetched",
-      gathers && s.prefetch && unit.prefetches ? unit.elements * s.element_bytes : 0,
-      MemoryKind::kParameter);
+  const Buffer next =
+      w->Temporary("parameters.prefetched",
+                   gathers && s.prefetch && unit.prefetches ? unit.elements * s.element_bytes : 0,
+                   MemoryKind::kParameter);
   if (!gathers) return next;
   if (s.prefetch) {
     w->Wait("all_gather", kUnitEvent);

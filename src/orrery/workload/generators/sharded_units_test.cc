@@ -11,8 +11,8 @@ namespace {
 
 using graph::Collective;
 
-// A layer of SmallGpt: matrices 786,432, biases 2,304, norms 1,024. Its root: tables of 1,024 padded
-// words and 512 positions, final norm 512.
+// A layer of SmallGpt: matrices 786,432, biases 2,304, norms 1,024. Its root: tables of 1,024
+// padded words and 512 positions, final norm 512.
 constexpr std::int64_t kLayer = 789'760, kRoot = 256 * (1024 + 512) + 512;
 
 Plan Sharded(Sharding sharding, std::int64_t microbatches) {
