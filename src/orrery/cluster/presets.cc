@@ -2,17 +2,24 @@
 //
 // Sources, cited below in brackets:
 //   [A100]  NVIDIA A100 Tensor Core GPU data sheet and architecture white paper (2020, 2021)
+//   [V100]  NVIDIA V100 Tensor Core GPU architecture white paper (2017); DGX-2 user guide
 //   [H100]  NVIDIA H100 Tensor Core GPU data sheet and Hopper architecture white paper (2022)
 //   [H200]  NVIDIA H200 Tensor Core GPU data sheet (2023)
-//   [HGX]   NVIDIA HGX and Blackwell architecture briefs (2024): HGX B200, GB200 NVL72
-//   [NCCL]  NCCL's bandwidth table: per NVLink and direction 20.0 (A100), 20.6 (H100), 40.1 GB/s
-//   (B200);
-//           PCIe x16 24 (Gen4), 48 GB/s (Gen5); latency table: an LL step over NVLink 0.6 us
+//   [HGX]   NVIDIA HGX and Blackwell architecture briefs (2024, 2025): HGX B200 and B300, GB200 and
+//           GB300 NVL72
+//   [NCCL]  NCCL's bandwidth table: per NVLink and direction 20.0 (V100, A100), 20.6 (H100), 40.1
+//   GB/s (B200);
+//           PCIe x16 12 (Gen3), 24 (Gen4), 48 (Gen5), 96 GB/s (Gen6); latency table: an LL step
+//           over NVLink 0.6 us
 //   [IBTA]  RC packet of InfiniBand: LRH 8, BTH 12, ICRC 4, VCRC 2, RETH's 16 spread over a message
 //   [RoCE]  Ethernet 14 + 4 + preamble and gap 20, IPv4 20, UDP 8, BTH 12, ICRC 4 = 82 bytes
 //   [SMI]   memory size that nvidia-smi prints
 //   [est.]  an estimate, said to be one
+#include <fmt/format.h>
+
 #include <array>
+#include <string>
+#include <vector>
 
 #include "orrery/base/suggest.h"
 #include "orrery/cluster/cluster.h"
@@ -22,6 +29,21 @@ namespace {
 
 constexpr std::int64_t kGiga = 1'000'000'000;
 constexpr std::int64_t kMiB = 1 << 20;
+
+DeviceSpec V100(int gigabytes) {
+  DeviceSpec d;
+  d.name = gigabytes == 16 ? "V100-SXM2-16GB" : "V100-SXM2-32GB";
+  d.table = gigabytes == 16 ? "v100-16" : "v100";
+  d.arch = Arch::kVolta;
+  d.sms = 80;              // [V100]
+  d.fp32_flops = 15.7e12;  // [V100]
+  d.fp16_flops = 125e12;
+  d.memory_bytes = (gigabytes == 16 ? 16160 : 32510) * kMiB;  // [SMI]
+  d.memory_bandwidth_Bps = 900 * kGiga;
+  d.l2_bytes = 6 * kMiB;
+  d.source = "NVIDIA V100 architecture white paper";
+  return d;
+}
 
 DeviceSpec A100(int gigabytes) {
   DeviceSpec d;
@@ -106,6 +128,27 @@ DeviceSpec Gb200() {
   return d;
 }
 
+DeviceSpec B300() {
+  DeviceSpec d = B200();
+  d.name = "B300-SXM-270GB";
+  d.table = "b300";
+  d.fp4_flops = 13500e12;          // [HGX], 108 PFLOP/s over eight GPUs, dense
+  d.memory_bytes = 275040 * kMiB;  // [SMI]
+  d.memory_bandwidth_Bps = 8000 * kGiga;
+  d.source = "NVIDIA HGX B300 data sheet";
+  return d;
+}
+
+DeviceSpec Gb300() {
+  DeviceSpec d = Gb200();
+  d.name = "GB300-279GB";
+  d.table = "gb300";
+  d.fp4_flops = 15000e12;          // [HGX], 1,080 PFLOP/s over 72 GPUs, dense
+  d.memory_bytes = 284208 * kMiB;  // [SMI]
+  d.source = "NVIDIA GB300 NVL72 data sheet";
+  return d;
+}
+
 // NVLink: `links` of `link_GBps` each way. The header makes payload / (payload + header) NCCL's
 // share of the raw rate: 128/160 of 25 GB/s is its 20.0, 128/155 its 20.6, 128/160 of 50 GB/s
 // its 40.1.
@@ -151,6 +194,9 @@ Spec Base(const DeviceSpec& device) {
   spec.sources.push_back(device.source);
   switch (device.arch) {
     case Arch::kVolta:
+      SetNvlink(&spec, 6, 25, 32);
+      SetPcie(&spec, 12);
+      break;
     case Arch::kAmpere:
       SetNvlink(&spec, 12, 25, 32);
       SetPcie(&spec, 24);
@@ -168,8 +214,8 @@ Spec Base(const DeviceSpec& device) {
   return spec;
 }
 
-Spec Nvl72() {
-  Spec spec = Base(Gb200());
+Spec Nvl72(const DeviceSpec& device) {
+  Spec spec = Base(device);
   spec.nodes = 18;
   spec.gpus_per_node = 4;  // [HGX] compute trays of two Grace, four GPUs
   spec.nics_per_node = 4;
@@ -178,122 +224,94 @@ Spec Nvl72() {
   return spec;
 }
 
-enum class Machine : std::uint8_t { kA100x40, kA100x80, kH100, kH800, kH200, kB200, kNvl72 };
+Spec Dgx2() {
+  Spec spec = Base(V100(32));
+  spec.gpus_per_node = spec.gpus_per_nvlink_domain = 16;  // [V100] NVSwitch over 16
+  spec.nics_per_node = 8;
+  return spec;
+}
+
+Spec Hgx800() {
+  Spec spec = Base(H800());
+  SetNvlink(&spec, 8, 25, 27);
+  return spec;
+}
+
+// ConnectX-8 brings PCIe Gen6.
+Spec WithGen6(Spec spec) {
+  SetPcie(&spec, 96);
+  return spec;
+}
+
+struct Machine {
+  std::string_view name;  // of its presets, before "-ib-" or "-roce-"
+  std::string_view summary;
+  Spec (*make)();
+  int gigabits;  // of a NIC
+};
+constexpr std::array kMachines = {
+    Machine{"v100-32g", "16 x V100 32GB, NVSwitch, 8 NICs", Dgx2, 100},
+    Machine{"a100-40g", "8 x A100 40GB, NVSwitch, 8 NICs", [] { return Base(A100(40)); }, 200},
+    Machine{"a100-80g", "8 x A100 80GB, NVSwitch, 8 NICs", [] { return Base(A100(80)); }, 200},
+    Machine{"h100", "8 x H100 80GB, NVSwitch, 8 NICs", [] { return Base(H100()); }, 400},
+    Machine{"h800", "8 x H800 80GB, NVSwitch (8 links a GPU), 8 NICs", Hgx800, 400},
+    Machine{"h200", "8 x H200 141GB, NVSwitch, 8 NICs", [] { return Base(H200()); }, 400},
+    Machine{"b200", "8 x B200 180GB, NVSwitch, 8 NICs", [] { return Base(B200()); }, 400},
+    Machine{"b300", "8 x B300 270GB, NVSwitch, 8 NICs", [] { return WithGen6(Base(B300())); }, 800},
+    Machine{"gb200-nvl72", "GB200 NVL72: hosts of 4, NVLink over 72, a NIC a GPU",
+            [] { return Nvl72(Gb200()); }, 400},
+    Machine{"gb300-nvl72", "GB300 NVL72: hosts of 4, NVLink over 72, a NIC a GPU",
+            [] { return WithGen6(Nvl72(Gb300())); }, 800},
+};
+constexpr std::array kFabrics = {Fabric::kInfiniBand, Fabric::kRoce};
 
 struct Entry {
-  Preset preset;
-  Machine machine;
+  std::string name, description;
+  const Machine* machine;
   Fabric fabric;
-  int gigabits;
 };
 
-constexpr auto kIb = Fabric::kInfiniBand;
-constexpr auto kRo = Fabric::kRoce;
-constexpr std::array kEntries = {
-    Entry{{"a100-40g-ib-200g", "8 x A100 40GB, NVSwitch, 8 x 200 Gb/s InfiniBand"},
-          Machine::kA100x40,
-          kIb,
-          200},
-    Entry{{"a100-40g-roce-200g", "8 x A100 40GB, NVSwitch, 8 x 200 Gb/s RoCE"},
-          Machine::kA100x40,
-          kRo,
-          200},
-    Entry{{"a100-80g-ib-200g", "8 x A100 80GB, NVSwitch, 8 x 200 Gb/s InfiniBand"},
-          Machine::kA100x80,
-          kIb,
-          200},
-    Entry{{"a100-80g-roce-200g", "8 x A100 80GB, NVSwitch, 8 x 200 Gb/s RoCE"},
-          Machine::kA100x80,
-          kRo,
-          200},
-    Entry{{"h100-ib-400g", "8 x H100 80GB, NVSwitch, 8 x 400 Gb/s InfiniBand"},
-          Machine::kH100,
-          kIb,
-          400},
-    Entry{
-        {"h100-roce-400g", "8 x H100 80GB, NVSwitch, 8 x 400 Gb/s RoCE"}, Machine::kH100, kRo, 400},
-    Entry{{"h800-ib-400g", "8 x H800 80GB, NVSwitch (8 links a GPU), 8 x 400 Gb/s InfiniBand"},
-          Machine::kH800,
-          kIb,
-          400},
-    Entry{{"h800-roce-400g", "8 x H800 80GB, NVSwitch (8 links a GPU), 8 x 400 Gb/s RoCE"},
-          Machine::kH800,
-          kRo,
-          400},
-    Entry{{"h200-ib-400g", "8 x H200 141GB, NVSwitch, 8 x 400 Gb/s InfiniBand"},
-          Machine::kH200,
-          kIb,
-          400},
-    Entry{{"h200-roce-400g", "8 x H200 141GB, NVSwitch, 8 x 400 Gb/s RoCE"},
-          Machine::kH200,
-          kRo,
-          400},
-    Entry{{"b200-ib-400g", "8 x B200 180GB, NVSwitch, 8 x 400 Gb/s InfiniBand"},
-          Machine::kB200,
-          kIb,
-          400},
-    Entry{{"b200-roce-400g", "8 x B200 180GB, NVSwitch, 8 x 400 Gb/s RoCE"},
-          Machine::kB200,
-          kRo,
-          400},
-    Entry{
-        {"gb200-nvl72-ib-400g", "GB200 NVL72: hosts of 4, NVLink over 72, 4 x 400 Gb/s InfiniBand"},
-        Machine::kNvl72,
-        kIb,
-        400},
-    Entry{{"gb200-nvl72-roce-400g", "GB200 NVL72: hosts of 4, NVLink over 72, 4 x 400 Gb/s RoCE"},
-          Machine::kNvl72,
-          kRo,
-          400},
-};
-
-constexpr auto kPresets = [] {
-  std::array<Preset, kEntries.size()> presets{};
-  for (std::size_t i = 0; i < kEntries.size(); ++i) presets[i] = kEntries[i].preset;
-  return presets;
-}();
+const std::vector<Entry>& Entries() {
+  static const std::vector<Entry> entries = [] {
+    std::vector<Entry> all;
+    for (const Machine& m : kMachines) {
+      for (const Fabric fabric : kFabrics) {
+        const bool ib = fabric == Fabric::kInfiniBand;
+        all.push_back(
+            {fmt::format("{}-{}-{}g", m.name, ib ? "ib" : "roce", m.gigabits),
+             fmt::format("{}, {} Gb/s {}", m.summary, m.gigabits, ib ? "InfiniBand" : "RoCE"), &m,
+             fabric});
+      }
+    }
+    return all;
+  }();
+  return entries;
+}
 
 Spec Make(const Entry& entry) {
-  Spec spec;
-  switch (entry.machine) {
-    case Machine::kA100x40:
-      spec = Base(A100(40));
-      break;
-    case Machine::kA100x80:
-      spec = Base(A100(80));
-      break;
-    case Machine::kH100:
-      spec = Base(H100());
-      break;
-    case Machine::kH800:
-      spec = Base(H800());
-      SetNvlink(&spec, 8, 25, 27);
-      break;
-    case Machine::kH200:
-      spec = Base(H200());
-      break;
-    case Machine::kB200:
-      spec = Base(B200());
-      break;
-    case Machine::kNvl72:
-      spec = Nvl72();
-      break;
-  }
-  if (entry.fabric == kIb) SetInfiniBand(&spec, entry.gigabits);
-  if (entry.fabric == kRo) SetRoce(&spec, entry.gigabits);
-  spec.name = entry.preset.name;
+  Spec spec = entry.machine->make();
+  if (entry.fabric == Fabric::kInfiniBand) SetInfiniBand(&spec, entry.machine->gigabits);
+  if (entry.fabric == Fabric::kRoce) SetRoce(&spec, entry.machine->gigabits);
+  spec.name = entry.name;
   return spec;
 }
 
 }  // namespace
 
-std::span<const Preset> Presets() { return kPresets; }
+std::span<const Preset> Presets() {
+  static const std::vector<Preset> presets = [] {
+    std::vector<Preset> all;
+    for (const Entry& entry : Entries()) all.push_back({entry.name, entry.description});
+    return all;
+  }();
+  return presets;
+}
 
 Result<Spec> FindPreset(std::string_view name) {
-  std::array<std::string_view, kEntries.size()> names;
-  for (std::size_t i = 0; i < kEntries.size(); ++i) {
-    names[i] = kEntries[i].preset.name;
-    if (names[i] == name) return Make(kEntries[i]);
+  std::vector<std::string_view> names;
+  for (const Entry& entry : Entries()) {
+    if (entry.name == name) return Make(entry);
+    names.push_back(entry.name);
   }
   return InvalidInput("{}", UnknownName("cluster", name, names));
 }

@@ -36,7 +36,7 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   const double tf32 = device.tf32_flops > 0 ? device.tf32_flops : device.fp32_flops;
   const double fp8 = device.fp8_flops > 0 ? device.fp8_flops : device.fp16_flops;
   const bool has_fp4 = device.arch == cluster::Arch::kBlackwell && device.fp8_flops > 0;
-  const double fp4 = has_fp4 ? kFp4PerFp8 * fp8 : fp8;
+  const double fp4 = !has_fp4 ? fp8 : device.fp4_flops > 0 ? device.fp4_flops : kFp4PerFp8 * fp8;
   r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops, device.fp16_flops, fp8, fp4,
                   device.fp32_flops};
   const double rate16 = kGemmRate16[arch];

@@ -23,16 +23,16 @@ struct Gpu {
 };
 // A100's memory size picks one of two presets below.
 constexpr std::array kGpus = {
-    Gpu{"GB300", "", "no preset for this GPU yet"},
+    Gpu{"GB300", "gb300-nvl72-ib-800g", ""},
     Gpu{"GB200", "gb200-nvl72-ib-400g", ""},
-    Gpu{"B300", "", "no preset for this GPU yet"},
+    Gpu{"B300", "b300-ib-800g", ""},
     Gpu{"B200", "b200-ib-400g", ""},
     Gpu{"H200", "h200-ib-400g", ""},
     Gpu{"H800", "h800-ib-400g", ""},
     Gpu{"H100", "h100-ib-400g", ""},
     Gpu{"A800", "a100-80g-ib-200g", "A800: an A100 with 8 NVLink links (400 GB/s)"},
     Gpu{"A100", "a100-80g-ib-200g", ""},
-    Gpu{"V100", "", "no preset for this GPU yet"},
+    Gpu{"V100", "v100-32g-ib-100g", ""},
 };
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }

@@ -107,7 +107,7 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
       {"framework_family", "ddp", "framework_family=ddp: "},
       {"framework_family", "megatorn", "did you mean 'megatron'"},
       {"zero_group", "8", "zero_group=8: "},
-      {"gpu", "V100-SXM3", "gpu=V100-SXM3: "},
+      {"gpu", "K80", "gpu=K80: "},
       {"gpus", "2305", "gpus=2305: tp·pp·cp·dp"},
       {"tp", "", "tp is blank"},
       {"layers", "", "layers is blank"},
@@ -189,7 +189,7 @@ TEST(Training, Strata) {
   EXPECT_EQ(Map(kGpt175, {{"gpus", "8"}}).stratum, "one node, small");
   EXPECT_EQ(Map(kGpt175, {{"gpus", "16"}}).stratum, "dense Hopper+");
   EXPECT_EQ(Map(kGpt175, {{"gpu", "A100-SXM4"}}).stratum, "dense A100");
-  EXPECT_EQ(Map(kGpt175, {{"gpu", "V100-SXM3"}}).stratum, "dense, other GPUs");
+  EXPECT_EQ(Map(kGpt175, {{"gpu", "K80"}}).stratum, "dense, other GPUs");
 }
 
 TEST(Machines, NicsOfATextInAllTheirSpellings) {

@@ -27,7 +27,7 @@ constexpr std::string_view kRows[] = {
     "unfused,none,,0.5,100,30,99,\n",
     "lab-2,L,T,N,megatron,HEAD,dense,GPT-1,12,1024,16,1024,H100-SXM5,8,8,1,2,4,4,32,none,bf16,,"
     "zero1,torch_allocated,,,,,7.5\n",
-    "other-3,O,T,N,fsdp1,,dense,MPT-1,12,1024,16,1024,V100-SXM3,8,8,1,1,8,4,32,none,bf16,flash,"
+    "other-3,O,T,N,fsdp1,,dense,MPT-1,12,1024,16,1024,K80,8,8,1,1,8,4,32,none,bf16,flash,"
     "zero3,,0.25,,,,\n",
 };
 
@@ -67,7 +67,7 @@ TEST(Validate, QuantitiesOfARow) {
   EXPECT_EQ(report.rows[1].stratum, "memory torch_allocated");
   EXPECT_GT(*report.rows[1].predicted, 0.1);
   EXPECT_TRUE(report.rows[2].refused());
-  EXPECT_THAT(report.rows[2].reason, HasSubstr("gpu=V100-SXM3"));
+  EXPECT_THAT(report.rows[2].reason, HasSubstr("gpu=K80"));
   EXPECT_EQ(report.rows[0].source, "lab");
 }
 
