@@ -268,9 +268,13 @@ Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
   }
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < given.size(); ++i) {
-    if (given[i] < 1) {
-      return InvalidInput("parallel.layers_per_stage: entry {} is {}; every {} needs a layer",
-                          i + 1, given[i], plan.vpp > 1 ? "chunk" : "stage");
+    const bool end = chunks > 1 && (i == 0 || i + 1 == chunks);  // embedding or loss alone
+    if (given[i] < (end ? 0 : 1)) {
+      return InvalidInput(
+          "parallel.layers_per_stage: entry {} is {}; every {} between the first and the last "
+          "needs "
+          "a layer",
+          i + 1, given[i], plan.vpp > 1 ? "chunk" : "stage");
     }
     sum += given[i];
   }
@@ -287,19 +291,18 @@ Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
 Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
   if (!plan.layers_per_stage.empty()) return GivenLayers(model, plan);
   const std::int64_t chunks = std::int64_t{plan.pp} * plan.vpp;
-  if (chunks > model.layers) {
+  if (chunks > model.layers + 2) {
     return InvalidInput(
-        "parallel.pp: pp {} · vpp {} = {} chunks for the {} layers of {}; every chunk needs a "
-        "layer: "
-        "use pp · vpp {} or less",
-        plan.pp, plan.vpp, chunks, model.layers, model.name, model.layers);
+        "parallel.pp: pp {} · vpp {} = {} chunks for the {} layers, embedding and loss of {}; use "
+        "pp · vpp {} or less",
+        plan.pp, plan.vpp, chunks, model.layers, model.name, model.layers + 2);
   }
   if (model.layers % chunks == 0) {
     return std::vector<int>(static_cast<std::size_t>(chunks),
                             static_cast<int>(model.layers / chunks));
   }
   // Embedding and loss count as one layer each.
-  if ((model.layers + 2) % chunks == 0 && (model.layers + 2) / chunks > 1) {
+  if (chunks > 1 && (model.layers + 2) % chunks == 0) {
     std::vector<int> layers(static_cast<std::size_t>(chunks),
                             static_cast<int>((model.layers + 2) / chunks));
     --layers.front();

@@ -137,10 +137,19 @@ TEST(Layers, AutoRefusesWithNearLists) {
       "parallel.layers_per_stage: auto cannot divide the 12 layers of gpt2 (or 14 with "
       "embedding and loss) over 5 stages; give a list, such as [2, 3, 3, 2, 2] or [3, 3, 2, 2, "
       "2], or use 4 or 6 of them");
-  p.pp = 13;
+  p.pp = 15;
   EXPECT_EQ(LayersPerChunk(m, p).status().message(),
-            "parallel.pp: pp 13 · vpp 1 = 13 chunks for the 12 layers of gpt2; every chunk needs a "
-            "layer: use pp · vpp 12 or less");
+            "parallel.pp: pp 15 · vpp 1 = 15 chunks for the 12 layers, embedding and loss of gpt2; "
+            "use pp · vpp 14 or less");
+}
+
+TEST(Layers, EmbeddingAndLossMayStandAlone) {
+  const Model m = *FindModel("gpt2");
+  std::vector<int> expected(14, 1);
+  expected.front() = expected.back() = 0;
+  EXPECT_EQ(*LayersPerChunk(m, {.pp = 14}), expected);
+  EXPECT_EQ(*LayersPerChunk(m, {.pp = 3, .layers_per_stage = {0, 12, 0}}),
+            (std::vector<int>{0, 12, 0}));
 }
 
 TEST(Layers, GivenListsAreChecked) {
@@ -153,7 +162,8 @@ TEST(Layers, GivenListsAreChecked) {
       "parallel.layers_per_stage: [3, 5, 5] is 13 layers, but gpt2 has 12; near it: [4, 4, 4]");
   p.layers_per_stage = {12, 0, 0};
   EXPECT_EQ(LayersPerChunk(m, p).status().message(),
-            "parallel.layers_per_stage: entry 2 is 0; every stage needs a layer");
+            "parallel.layers_per_stage: entry 2 is 0; every stage between the first and the last "
+            "needs a layer");
   p.layers_per_stage = {6, 6};
   EXPECT_EQ(LayersPerChunk(m, p).status().message(),
             "parallel.layers_per_stage: 2 entries for 3 (pp 3 · vpp 1); give one entry per stage");
