@@ -7,6 +7,7 @@
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/draw.h"
+#include "orrery/formats/goal.h"
 #include "orrery/formats/tree.h"
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
@@ -27,8 +28,9 @@ class InspectVerb final : public Verb {
     return "say what a file is and what it holds; draw a topology";
   }
   void Declare(CLI::App* app) override {
-    app->add_option("FILE", path_,
-                    "Job, cluster, topology, model, graph or result; or a cluster's name")
+    app->add_option(
+           "FILE", path_,
+           "Job, cluster, topology, model, graph, GOAL schedule or result; or a cluster's name")
         ->required();
     app->add_option("--nodes", nodes_, "Hosts of a cluster whose definition leaves them open")
         ->check(CLI::Range(1, 1 << 20));
@@ -88,6 +90,11 @@ class InspectVerb final : public Verb {
       case FileKind::kCluster:
       case FileKind::kTopology:
         return Network();
+      case FileKind::kGoal: {
+        ORRERY_ASSIGN_OR_RETURN(const formats::GoalSchedule schedule,
+                                formats::ParseGoal(text, path_));
+        return job::GoalFacts(schedule);
+      }
       case FileKind::kResult:
         return job::ResultFacts(text, path_);
       case FileKind::kTimeline:

@@ -31,7 +31,7 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 12> kFormats = {{
+constexpr std::array<FormatRow, 13> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
     {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
@@ -42,6 +42,7 @@ constexpr std::array<FormatRow, 12> kFormats = {{
     {"config.json", "Hugging Face model configuration (GPT-2, Llama, Mistral): read"},
     {"graph", "Orrery's graph as text, orrery.graph/1 (docs/formats/graph.md): inspect"},
     {"graph-binary", "Orrery's graph in compact form (docs/formats/graph.md): inspect"},
+    {"goal", "GOAL schedule, text or binary (docs/formats/goal.md): simulate, inspect"},
     {"result", "Orrery's result, JSON, orrery.result/1 (docs/formats/result.md): write, inspect"},
     {"pftrace", "Perfetto timeline, open at ui.perfetto.dev: write"},
 }};

@@ -8,9 +8,12 @@
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
+#include "orrery/job/goal.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
 #include "orrery/job/tables.h"
+#include "orrery/network/options.h"
+#include "orrery/results/goal.h"
 #include "orrery/results/json.h"
 #include "orrery/results/report.h"
 #include "sniff.h"
@@ -27,7 +30,7 @@ class SimulateVerb final : public Verb {
   }
 
   void Declare(CLI::App* app) override {
-    app->add_option("JOB", input_, "Job file (YAML or JSON)")->required();
+    app->add_option("JOB", input_, "Job file (YAML or JSON), or a GOAL schedule")->required();
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
     app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
         ->allow_extra_args(false);
@@ -38,7 +41,8 @@ class SimulateVerb final : public Verb {
     app->add_flag("--no-fold", no_fold_, "Simulate every rank, also those that behave alike");
     app->add_option("--threads", threads_, "Threads for runs at chunk grain (--network links)");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
-    app->footer("Keys of a job file and of --set:\n" + job::KeyList());
+    app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
+                "Keys of --set for a GOAL schedule:\n" + job::KeyList(network::LogGopsOptions()));
   }
 
   Status Run(Session* session) override {
@@ -56,7 +60,8 @@ class SimulateVerb final : public Verb {
     if (!timeline_ranks_.empty() && timeline_.empty()) {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
     }
-    ORRERY_RETURN_IF_ERROR(RefuseOtherInputs(input_));
+    ORRERY_ASSIGN_OR_RETURN(const FileKind kind, SniffInput(input_));
+    if (kind == FileKind::kGoal) return RunGoal(session);
     // A result that could not be written would be lost at the very end: ask for the files first.
     ORRERY_RETURN_IF_ERROR(CheckWritable(json_));
     ORRERY_RETURN_IF_ERROR(CheckWritable(timeline_));
@@ -81,6 +86,19 @@ class SimulateVerb final : public Verb {
   }
 
  private:
+  Status RunGoal(Session* session) {
+    if (network_ && *network_ != "loggops") {
+      return InvalidInput("--network {}: a GOAL schedule runs on loggops", Printable(*network_));
+    }
+    if (!timeline_.empty()) {
+      return InvalidInput("--timeline is for job files; a GOAL schedule has none yet");
+    }
+    ORRERY_RETURN_IF_ERROR(CheckWritable(json_));
+    WatchOutput(json_);
+    ORRERY_ASSIGN_OR_RETURN(const results::GoalResult result, job::SimulateGoal(input_, set_));
+    return session->Answer(json_, results::ToJson(result), results::Report(result));
+  }
+
   static Result<std::int64_t> Number(std::string_view option, const std::string& text,
                                      std::int64_t least, std::int64_t most) {
     Result<std::int64_t> value = ParseInteger(text);

@@ -4,6 +4,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/cluster/readers/readers.h"
+#include "orrery/formats/goal.h"
 #include "orrery/formats/tree.h"
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
@@ -45,6 +46,8 @@ std::string_view Name(FileKind kind) {
       return "Perfetto timeline";
     case FileKind::kTopology:
       return "topology";
+    case FileKind::kGoal:
+      return "GOAL schedule";
     case FileKind::kUnknown:
       return "unknown";
   }
@@ -57,6 +60,7 @@ FileKind Sniff(std::string_view text) {
   if (text.starts_with("\x0a") && FindInvalidUtf8(text.substr(0, 256)) != std::string_view::npos) {
     return FileKind::kTimeline;
   }
+  if (formats::SniffGoal(text) != formats::GoalForm::kNone) return FileKind::kGoal;
   if (cluster::SniffTopology(text) != cluster::TopologyFile::kUnknown) return FileKind::kTopology;
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string_view::npos && text[first] == '{';
@@ -66,11 +70,12 @@ FileKind Sniff(std::string_view text) {
   return document.ok() ? SniffTree(document->root) : FileKind::kUnknown;
 }
 
-Status RefuseOtherInputs(const std::string& path) {
+Result<FileKind> SniffInput(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string start(64, '\0');
+  std::string start(4096, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(file.gcount()));
+  if (formats::SniffGoal(start) != formats::GoalForm::kNone) return FileKind::kGoal;
   const bool graph =
       start.starts_with(graph::kBinaryMagic) || start.starts_with(graph::kTextVersion);
   if (graph) {
@@ -79,7 +84,7 @@ Status RefuseOtherInputs(const std::string& path) {
         "('orrery inspect' says what it holds)",
         Printable(path));
   }
-  return {};
+  return FileKind::kJob;
 }
 
 }  // namespace orrery::app

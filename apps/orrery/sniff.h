@@ -17,6 +17,7 @@ enum class FileKind {
   kGraphBinary,
   kTimeline,
   kTopology,  // of another tool: cluster/readers
+  kGoal,      // text or binary
   kUnknown
 };
 std::string_view Name(FileKind kind);
@@ -24,8 +25,8 @@ std::string_view Name(FileKind kind);
 // By contents alone; `text` may be the beginning of the file.
 FileKind Sniff(std::string_view text);
 
-// Ok for what may be a job file; a named refusal for inputs that cannot be simulated yet. A file
-// that cannot be read is left to whoever reads it.
-Status RefuseOtherInputs(const std::string& path);
+// What `simulate` is given: kGoal, or kJob for all that may be a job file; a named refusal for
+// inputs that cannot be simulated yet. A file that cannot be read is left to whoever reads it.
+Result<FileKind> SniffInput(const std::string& path);
 
 }  // namespace orrery::app

@@ -158,6 +158,32 @@ Result<Facts> ModelFacts(const std::string& path) {
   return facts;
 }
 
+Facts GoalFacts(const formats::GoalSchedule& schedule) {
+  using Kind = formats::GoalSchedule::Kind;
+  std::size_t sends = 0, receives = 0, wild = 0;
+  std::int64_t bytes = 0, longest = 0;
+  for (std::size_t i = 0; i < schedule.operations(); ++i) {
+    const formats::GoalSchedule::Op& op = schedule.ops[i];
+    if (op.kind == Kind::kSend) {
+      ++sends;
+      bytes += op.size;
+      longest = std::max(longest, op.size);
+    } else if (op.kind == Kind::kRecv) {
+      ++receives;
+      constexpr std::uint32_t kAny = formats::GoalSchedule::kAny;
+      if (op.peer == kAny || op.tag == kAny) ++wild;
+    }
+  }
+  return {
+      {"ranks", Count(schedule.ranks())},
+      {"operations",
+       fmt::format("{} sends, {} receives ({} of any source or tag), {} calc", Count(sends),
+                   Count(receives), Count(wild), Count(schedule.operations() - sends - receives))},
+      {"dependencies", Count(schedule.edges.size())},
+      {"sent", fmt::format("{}, the longest message {}", HumanBytes(bytes), HumanBytes(longest))},
+      {"processors, interfaces", fmt::format("{}, {} a rank", schedule.cpus, schedule.nics)}};
+}
+
 Result<Facts> ResultFacts(std::string_view text, const std::string& name) {
   const formats::Limits limits{.bytes = 64 << 20, .depth = 64, .values = 5'000'000};
   ORRERY_ASSIGN_OR_RETURN(const formats::Document document, formats::ParseJson(text, name, limits));

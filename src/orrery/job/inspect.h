@@ -8,6 +8,7 @@
 
 #include "orrery/base/status.h"
 #include "orrery/cluster/cluster.h"
+#include "orrery/formats/goal.h"
 #include "orrery/graph/graph.h"
 
 namespace orrery::job {
@@ -22,6 +23,7 @@ Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes);
 // Its shape: vertices, links by kind, bisection, diameter, diversity.
 Facts ClusterFacts(const cluster::Cluster& cluster);
 Result<Facts> ModelFacts(const std::string& path);
+Facts GoalFacts(const formats::GoalSchedule& schedule);
 Result<Facts> ResultFacts(std::string_view text, const std::string& name);
 
 }  // namespace orrery::job

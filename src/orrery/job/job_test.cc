@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/suggest.h"
+#include "orrery/job/goal.h"
 #include "orrery/job/settings.h"
 #include "orrery/job/simulate.h"
 #include "orrery/job/tables.h"
@@ -241,6 +242,22 @@ TEST(Tables, EveryKeyIsSound) {
     }
   }
   EXPECT_TRUE(nlohmann::json::accept(JobSchema()));
+}
+
+// 6 steps of o + L + o + (2^20 - 1) G = 5,500 + 6 · 1,048,575 ns.
+TEST(Goal, RunsAScheduleAndSavesItsParameters) {
+  const std::string path = ORRERY_SOURCE_DIR "/tests/cli/inputs/ring4.goal";
+  const Result<results::GoalResult> result = SimulateGoal(path, {"loggops.S=1MiB"});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  const auto json = nlohmann::json::parse(results::ToJson(*result));
+  EXPECT_EQ(json["finish_time_ps"], 6ll * 6'296'950'000);
+  EXPECT_EQ(json["goal"]["ranks"].size(), 4u);
+  EXPECT_EQ(json["config"]["loggops"]["S"], "1048576B");
+  EXPECT_THAT(results::Report(*result), HasSubstr("finish       37,781,700 ns"));
+  const Result<results::GoalResult> other = SimulateGoal(path, {"loggops.L=2500.001"});
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  EXPECT_EQ(other->run.finish, 6ll * 6'296'950'001);
+  EXPECT_NE(other->simulation.fingerprint, result->simulation.fingerprint);
 }
 
 }  // namespace

@@ -62,12 +62,6 @@ std::string MachineKey(const Job& job, const SimulateOptions& options) {
   return MachineText(job) + "\n" + options.measured_database;
 }
 
-std::int64_t PeakResidentBytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-}
-
 }  // namespace
 
 struct Caches::Impl {
@@ -172,6 +166,12 @@ Result<results::RunResult> Simulate(const Job& job, const SimulateOptions& optio
   ORRERY_ASSIGN_OR_RETURN(Simulation simulation,
                           Simulation::Prepare(job, options, caches != nullptr ? caches : &own));
   return simulation.Run();
+}
+
+std::int64_t PeakResidentBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
 std::string_view Version() { return ORRERY_VERSION; }

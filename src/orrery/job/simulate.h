@@ -60,4 +60,7 @@ Result<results::RunResult> Simulate(const Job& job, const SimulateOptions& optio
 // "Orrery 0.1.0" without the name.
 std::string_view Version();
 
+// Most memory that this process has held so far.
+std::int64_t PeakResidentBytes();
+
 }  // namespace orrery::job

@@ -18,6 +18,7 @@ std::vector<const OptionTable*> Tables();
 std::string JobSchema();
 // One line per key: name, what it takes, default, meaning. For `--help` and the docs.
 std::string KeyList();
+std::string KeyList(const OptionTable& table);
 // docs/formats/job.md's table of keys.
 std::string KeyTable();
 

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "orrery/results/json_parts.h"
+
 namespace orrery::results {
 namespace {
 
@@ -84,6 +86,8 @@ Json NetworkJson(const RunResult& result) {
           {"worst_links", Json::array()}};
 }
 
+}  // namespace
+
 Json SimulationJson(const Simulation& simulation) {
   Json json;
   json["wall_s"] = simulation.wall_s;
@@ -101,8 +105,6 @@ Json SimulationJson(const Simulation& simulation) {
   json["fingerprint"] = Hex(simulation.fingerprint);
   return json;
 }
-
-}  // namespace
 
 std::string_view CodeName(Code code) {
   switch (code) {

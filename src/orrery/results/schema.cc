@@ -89,7 +89,13 @@ std::string ResultSchema() {
                  {"warnings", Array({{"type", "string"}})},
                  {"config", Type("object", "the resolved job file")}};
   Json schema = Object(std::move(common));
-  schema["anyOf"] = Json::array({Object(JobProperties()), Object({{"jobs", Array(job)}})});
+  const Json goal = Object({{"operations", Type("integer", "of the schedule")},
+                            {"messages", Type("integer", "sent")},
+                            {"bytes", Type("integer", "sent")},
+                            {"unexpected_messages", Type("integer", "sent before their receive")},
+                            {"ranks", Array({{"type", "object"}})}});
+  schema["anyOf"] = Json::array(
+      {Object(JobProperties()), Object({{"jobs", Array(job)}}), Object({{"goal", goal}})});
   return Schema("Orrery result", std::move(schema)).dump(2) + "\n";
 }
 
