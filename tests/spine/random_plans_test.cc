@@ -60,7 +60,7 @@ Drawn Draw(std::uint64_t seed) {
   p.overlap_param_gather = p.overlap_grad_reduce && rng.Below(2) == 0;
   p.overlap_p2p = rng.Below(2) == 0;
   p.bucket_elements = pick({1'000'000, 40'000'000});
-  switch (rng.Below(7)) {
+  switch (rng.Below(8)) {
     case 0:
       p.cp = pick({2, 4});
       p.cp_exchange =
@@ -87,6 +87,12 @@ Drawn Draw(std::uint64_t seed) {
       p.ep = pick({1, 2, 4, 8});
       p.etp = pick({0, 1});
       p.dispatcher = static_cast<workload::Dispatcher>(rng.Below(4));
+      break;
+    case 5:
+      d.model.experts = {.count = 8, .top_k = 2, .ffn_hidden = d.model.hidden};
+      d.model.mamba = {.heads = 16, .head_dim = 64, .state = 64, .groups = 8};
+      for (std::int64_t l = 0; l < d.model.layers; ++l) d.model.pattern += "M*-E"[rng.Below(4)];
+      p.ep = pick({1, 2});
       break;
     default:
       break;

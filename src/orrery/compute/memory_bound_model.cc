@@ -15,6 +15,7 @@ double RateOf(const graph::MemoryBound& k) {
     case MemoryOp::kScaledMaskSoftmax:
     case MemoryOp::kCrossEntropy:
     case MemoryOp::kRouterTopk:
+    case MemoryOp::kStateScan:
       return kRowReductionRate;
     case MemoryOp::kPermute:
     case MemoryOp::kUnpermute:
@@ -33,6 +34,7 @@ double RateOf(const graph::MemoryBound& k) {
     case MemoryOp::kCopy:
     case MemoryOp::kAdd:
     case MemoryOp::kZero:
+    case MemoryOp::kCausalConv:
       return kStreamRate;
   }
   return kStreamRate;

@@ -104,6 +104,10 @@ std::string_view Name(MemoryOp op) {
       return "permute";
     case MemoryOp::kUnpermute:
       return "unpermute";
+    case MemoryOp::kCausalConv:
+      return "causal_conv";
+    case MemoryOp::kStateScan:
+      return "state_scan";
   }
   return "?";
 }

@@ -85,6 +85,8 @@ enum class MemoryOp : std::uint8_t {
   kRouterTopk,
   kPermute,
   kUnpermute,
+  kCausalConv,  // depthwise, over tokens
+  kStateScan,   // what a state-space scan does beside its GEMMs
 };
 struct MemoryBound {
   MemoryOp op = MemoryOp::kCopy;

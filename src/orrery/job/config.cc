@@ -28,23 +28,20 @@ Json ModelJson(const workload::Model& m) {
                {"vocab", m.vocab},
                {"max_position", m.max_position},
                {"norm", m.norm == workload::Norm::kRmsNorm ? "rmsnorm" : "layernorm"},
-               {"activation", m.activation == workload::Activation::kSwiglu ? "swiglu" : "gelu"},
-               {"position", m.position == workload::Position::kRotary ? "rotary" : "learned"},
+               {"activation", NameOf(kActivations, m.activation)},
+               {"position", NameOf(kPositions, m.position)},
                {"tied_embeddings", m.tied_embeddings},
                {"attention_bias", m.attention_bias},
                {"mlp_bias", m.mlp_bias},
                {"dropout", m.dropout}};
   workload::Model sizes = m;
   for (const ModelSize& size : kModelSizes) {
-    const bool kept =
-        size.key.starts_with("kv_lora") || size.key.starts_with("q") || size.key.starts_with("v_")
-            ? m.latent.kv_rank > 0
-        : size.key == "window" || size.key == "full_every" ? m.window > 0
-                                                           : m.experts.count > 0;
-    if (kept) json[std::string(size.key)] = size.of(sizes);
+    if (size.kept(m)) json[std::string(size.key)] = size.of(sizes);
   }
+  if (!m.pattern.empty()) json["pattern"] = m.pattern;
   if (m.experts.router_bias) json["router_bias"] = true;
   if (m.qk_norm) json["qk_norm"] = true;
+  if (m.sinks) json["sinks"] = true;
   return json;
 }
 

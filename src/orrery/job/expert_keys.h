@@ -1,4 +1,4 @@
-// Keys of models with experts, latent attention and windows. Internal to `job`.
+// Keys of models with experts, latent attention, windows and Mamba layers. Internal to `job`.
 #pragma once
 
 #include <array>
@@ -13,30 +13,58 @@ namespace orrery::job {
 struct ModelSize {
   std::string_view key;
   std::int64_t& (*of)(workload::Model&);
+  bool (*kept)(const workload::Model&);
 };
-inline constexpr std::array<ModelSize, 13> kModelSizes = {{
-    {"experts", [](workload::Model& m) -> std::int64_t& { return m.experts.count; }},
-    {"expert_top_k", [](workload::Model& m) -> std::int64_t& { return m.experts.top_k; }},
-    {"expert_ffn_hidden", [](workload::Model& m) -> std::int64_t& { return m.experts.ffn_hidden; }},
+inline bool HasExperts(const workload::Model& m) { return m.experts.count > 0; }
+inline bool HasWindows(const workload::Model& m) { return m.window > 0; }
+inline bool HasLatent(const workload::Model& m) { return m.latent.kv_rank > 0; }
+inline bool HasMamba(const workload::Model& m) { return m.mamba.heads > 0; }
+inline constexpr ModelSize kModelSizes[] = {
+    {"experts", [](workload::Model& m) -> std::int64_t& { return m.experts.count; }, HasExperts},
+    {"expert_top_k", [](workload::Model& m) -> std::int64_t& { return m.experts.top_k; },
+     HasExperts},
+    {"expert_ffn_hidden", [](workload::Model& m) -> std::int64_t& { return m.experts.ffn_hidden; },
+     HasExperts},
     {"shared_ffn_hidden",
-     [](workload::Model& m) -> std::int64_t& { return m.experts.shared_ffn_hidden; }},
+     [](workload::Model& m) -> std::int64_t& { return m.experts.shared_ffn_hidden; }, HasExperts},
+    {"expert_latent", [](workload::Model& m) -> std::int64_t& { return m.experts.latent; },
+     HasExperts},
     {"first_dense_layers",
-     [](workload::Model& m) -> std::int64_t& { return m.experts.first_dense; }},
-    {"expert_every", [](workload::Model& m) -> std::int64_t& { return m.experts.every; }},
-    {"window", [](workload::Model& m) -> std::int64_t& { return m.window; }},
-    {"full_every", [](workload::Model& m) -> std::int64_t& { return m.full_every; }},
-    {"kv_lora_rank", [](workload::Model& m) -> std::int64_t& { return m.latent.kv_rank; }},
-    {"q_lora_rank", [](workload::Model& m) -> std::int64_t& { return m.latent.q_rank; }},
-    {"qk_nope_head_dim", [](workload::Model& m) -> std::int64_t& { return m.latent.nope_dim; }},
-    {"qk_rope_head_dim", [](workload::Model& m) -> std::int64_t& { return m.latent.rope_dim; }},
-    {"v_head_dim", [](workload::Model& m) -> std::int64_t& { return m.latent.v_dim; }},
-}};
+     [](workload::Model& m) -> std::int64_t& { return m.experts.first_dense; }, HasExperts},
+    {"expert_every", [](workload::Model& m) -> std::int64_t& { return m.experts.every; },
+     HasExperts},
+    {"window", [](workload::Model& m) -> std::int64_t& { return m.window; }, HasWindows},
+    {"full_every", [](workload::Model& m) -> std::int64_t& { return m.full_every; }, HasWindows},
+    {"kv_lora_rank", [](workload::Model& m) -> std::int64_t& { return m.latent.kv_rank; },
+     HasLatent},
+    {"q_lora_rank", [](workload::Model& m) -> std::int64_t& { return m.latent.q_rank; }, HasLatent},
+    {"qk_nope_head_dim", [](workload::Model& m) -> std::int64_t& { return m.latent.nope_dim; },
+     HasLatent},
+    {"qk_rope_head_dim", [](workload::Model& m) -> std::int64_t& { return m.latent.rope_dim; },
+     HasLatent},
+    {"v_head_dim", [](workload::Model& m) -> std::int64_t& { return m.latent.v_dim; }, HasLatent},
+    {"mamba_heads", [](workload::Model& m) -> std::int64_t& { return m.mamba.heads; }, HasMamba},
+    {"mamba_head_dim", [](workload::Model& m) -> std::int64_t& { return m.mamba.head_dim; },
+     HasMamba},
+    {"mamba_state", [](workload::Model& m) -> std::int64_t& { return m.mamba.state; }, HasMamba},
+    {"mamba_groups", [](workload::Model& m) -> std::int64_t& { return m.mamba.groups; }, HasMamba},
+    {"mamba_conv", [](workload::Model& m) -> std::int64_t& { return m.mamba.conv; }, HasMamba},
+    {"mamba_chunk", [](workload::Model& m) -> std::int64_t& { return m.mamba.chunk; }, HasMamba},
+};
 
 inline constexpr std::array<Named<workload::Dispatcher>, 4> kDispatchers = {
     {{"allgather", workload::Dispatcher::kAllGather},
      {"alltoall", workload::Dispatcher::kAllToAll},
      {"deepep", workload::Dispatcher::kDeepEp},
      {"hybridep", workload::Dispatcher::kHybridEp}}};
+inline constexpr std::array<Named<workload::Activation>, 3> kActivations = {
+    {{"gelu", workload::Activation::kGelu},
+     {"swiglu", workload::Activation::kSwiglu},
+     {"squared_relu", workload::Activation::kSquaredRelu}}};
+inline constexpr std::array<Named<workload::Position>, 3> kPositions = {
+    {{"learned", workload::Position::kLearned},
+     {"rotary", workload::Position::kRotary},
+     {"none", workload::Position::kNone}}};
 inline constexpr std::array<Named<workload::Routing>, 2> kRoutings = {
     {{"balanced", workload::Routing::kBalanced}, {"zipf", workload::Routing::kZipf}}};
 

@@ -50,18 +50,18 @@ void ApplyKinds(const Section& section, Model* model) {
         section.Text("norm") == "rmsnorm" ? workload::Norm::kRmsNorm : workload::Norm::kLayerNorm;
   }
   if (section.Has("activation")) {
-    model->activation = section.Text("activation") == "swiglu" ? workload::Activation::kSwiglu
-                                                               : workload::Activation::kGelu;
+    model->activation = Choose(kActivations, section.Text("activation"));
   }
   if (section.Has("position")) {
-    model->position = section.Text("position") == "rotary" ? workload::Position::kRotary
-                                                           : workload::Position::kLearned;
+    model->position = Choose(kPositions, section.Text("position"));
   }
   if (section.Has("tied_embeddings")) model->tied_embeddings = section.Bool("tied_embeddings");
   if (section.Has("attention_bias")) model->attention_bias = section.Bool("attention_bias");
   if (section.Has("mlp_bias")) model->mlp_bias = section.Bool("mlp_bias");
   if (section.Has("router_bias")) model->experts.router_bias = section.Bool("router_bias");
   if (section.Has("qk_norm")) model->qk_norm = section.Bool("qk_norm");
+  if (section.Has("sinks")) model->sinks = section.Bool("sinks");
+  if (section.Has("pattern")) model->pattern = section.Text("pattern");
   if (section.Has("dropout")) model->dropout = section.Real("dropout");
 }
 

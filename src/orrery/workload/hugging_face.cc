@@ -23,9 +23,9 @@ using formats::Document;
 using formats::Node;
 
 constexpr std::int64_t kMostBytes = 1 << 20;
-constexpr std::array<std::string_view, 11> kTypes = {
-    "gpt2",      "llama",       "mistral",     "qwen2",   "qwen3",  "mixtral",
-    "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "gpt_oss"};
+constexpr std::array<std::string_view, 12> kTypes = {
+    "gpt2",      "llama",       "mistral",     "qwen2",   "qwen3",   "mixtral",
+    "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "gpt_oss", "nemotron_h"};
 
 // Reads typed fields of one document; the first error stays.
 class Reader {
@@ -80,6 +80,7 @@ class Reader {
     const Node* node = document_.root.Find(key);
     return node == nullptr || node->kind == Node::Kind::kNull ? nullptr : node;
   }
+  const std::string& path() const { return path_; }
   std::string Where(const Node& node) const { return document_.Where(node); }
   void Fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
@@ -202,6 +203,40 @@ void ReadFamily(Reader* r, std::string_view type, Model* m) {
   if (type.starts_with("deepseek") || type == "kimi_k2") ReadDeepSeek(r, m);
 }
 
+// Nemotron-H and Nemotron 3. Attention has no positions.
+void ReadNemotronH(Reader* r, Model* m) {
+  m->pattern = r->Text("hybrid_override_pattern");
+  m->layers = r->Integer("num_hidden_layers");
+  m->hidden = r->Integer("hidden_size");
+  m->heads = r->Integer("num_attention_heads");
+  m->kv_heads = r->IntegerOr("num_key_value_heads", m->heads);
+  m->head_dim = r->IntegerOr("head_dim", r->IntegerOr("attention_head_dim", 128));
+  m->ffn_hidden = r->Integer("intermediate_size");
+  m->vocab = r->Integer("vocab_size");
+  m->max_position = r->IntegerOr("max_position_embeddings", 8192);
+  m->norm = Norm::kRmsNorm;
+  m->activation = Activation::kSquaredRelu;
+  m->position = Position::kNone;
+  m->tied_embeddings = r->BoolOr("tie_word_embeddings", false);
+  m->attention_bias = r->BoolOr("attention_bias", false);
+  m->mlp_bias = r->BoolOr("mlp_bias", false);
+  m->mamba = {.heads = r->Integer("mamba_num_heads"),
+              .head_dim = r->Integer("mamba_head_dim"),
+              .state = r->Integer("ssm_state_size"),
+              .groups = r->Integer("n_groups"),
+              .conv = r->IntegerOr("conv_kernel", 4),
+              .chunk = r->IntegerOr("chunk_size", 128)};
+  r->Require("mlp_hidden_act", r->Text("mlp_hidden_act") == "relu2", "valid: relu2");
+  if (m->pattern.empty()) {
+    r->Fail(InvalidInput("{}: hybrid_override_pattern is missing; it says what each layer is",
+                         r->path()));
+  }
+  if (m->pattern.find('E') == std::string::npos) return;
+  ReadExperts(r, "n_routed_experts", "moe_intermediate_size", m);
+  m->experts.shared_ffn_hidden = r->IntegerOr("moe_shared_expert_intermediate_size", 0);
+  m->experts.latent = r->IntegerOr("moe_latent_size", 0);
+}
+
 }  // namespace
 
 Result<Model> ReadHuggingFaceConfig(const std::string& path) {
@@ -225,6 +260,8 @@ Result<Model> ReadHuggingFaceConfig(const std::string& path) {
   m.source = path;
   if (type == "gpt2") {
     ReadGpt2(&r, &m);
+  } else if (type == "nemotron_h") {
+    ReadNemotronH(&r, &m);
   } else if (std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end()) {
     ReadLlama(&r, type == "mistral", &m);
     ReadFamily(&r, type, &m);

@@ -41,26 +41,68 @@ std::int64_t AttentionVectors(const Model& m) {
 // All of an expert layer's feed-forward, with `experts` experts counted.
 std::int64_t ExpertMlp(const Model& m, std::int64_t experts) {
   const Experts& e = m.experts;
-  return experts * (MlpMatrices(m, e.ffn_hidden) + MlpBiases(m, e.ffn_hidden)) +
-         MlpMatrices(m, e.shared_ffn_hidden) + e.count * m.hidden + (e.router_bias ? e.count : 0);
+  Model inner = m;
+  if (e.latent > 0) inner.hidden = e.latent;
+  return experts * (MlpMatrices(inner, e.ffn_hidden) + MlpBiases(inner, e.ffn_hidden)) +
+         MlpMatrices(m, e.shared_ffn_hidden) + e.count * m.hidden + (e.router_bias ? e.count : 0) +
+         2 * e.latent * m.hidden;
+}
+
+std::int64_t MambaMatrices(const Model& m) {
+  return m.hidden * (m.mamba.projected() + m.mamba.inner());
+}
+
+// Convolution and its bias; A, D and the bias of dt of every head; the gated norm.
+std::int64_t MambaVectors(const Model& m) {
+  return m.mamba.convolved() * (m.mamba.conv + 1) + 3 * m.mamba.heads + m.mamba.inner();
+}
+
+std::int64_t LayerCount(const Model& m, std::uint8_t kind, std::int64_t experts) {
+  const std::int64_t norm = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
+  std::int64_t n = 0;
+  if ((kind & kNoMixer) == 0) {
+    n += norm + ((kind & kMambaLayer) != 0 ? MambaMatrices(m) + MambaVectors(m)
+                                           : AttentionMatrices(m) + AttentionVectors(m));
+  }
+  if ((kind & kNoFeedForward) == 0) {
+    n += norm + ((kind & kExpertLayer) != 0
+                     ? ExpertMlp(m, experts)
+                     : MlpMatrices(m, m.ffn_hidden) + MlpBiases(m, m.ffn_hidden));
+  }
+  return n;
 }
 
 std::int64_t Count(const Model& m, std::int64_t experts) {
-  const std::int64_t one_norm = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
-  const std::int64_t layer = AttentionMatrices(m) + AttentionVectors(m) + 2 * one_norm;
-  const std::int64_t sparse = m.expert_layers();
-  std::int64_t total =
-      m.layers * layer + sparse * ExpertMlp(m, experts) +
-      (m.layers - sparse) * (MlpMatrices(m, m.ffn_hidden) + MlpBiases(m, m.ffn_hidden)) + one_norm +
-      m.vocab * m.hidden;
+  std::int64_t total = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1) + m.vocab * m.hidden;
+  for (std::int64_t l = 0; l < m.layers; ++l) total += LayerCount(m, m.layer_kind(l), experts);
   if (!m.tied_embeddings) total += m.vocab * m.hidden;
   if (m.position == Position::kLearned) total += m.max_position * m.hidden;
   return total;
 }
 
+// Multiply-adds of a token in the scan of one Mamba layer: C·Bᵀ of a chunk by group; by head its
+// causal half times x, the state that x and B add, the state that C reads (section 6 there).
+double ScanProducts(const Mamba& m) {
+  const auto chunk = static_cast<double>(m.chunk);
+  return chunk * static_cast<double>(m.groups * m.state) +
+         static_cast<double>(m.inner()) * (chunk / 2 + 2 * static_cast<double>(m.state));
+}
+
 }  // namespace
 
 std::uint8_t Model::layer_kind(std::int64_t layer) const {
+  if (!pattern.empty()) {
+    switch (pattern[static_cast<std::size_t>(layer)]) {
+      case 'M':
+        return kMambaLayer | kNoFeedForward;
+      case 'E':
+        return kExpertLayer | kNoMixer;
+      case '-':
+        return kNoMixer;
+      default:
+        return kNoFeedForward;
+    }
+  }
   std::uint8_t kind = kDenseLayer;
   if (experts.count > 0 && layer >= experts.first_dense &&
       (layer - experts.first_dense + 1) % experts.every == 0) {
@@ -71,8 +113,9 @@ std::uint8_t Model::layer_kind(std::int64_t layer) const {
 }
 
 std::int64_t Model::expert_layers() const {
-  if (experts.count == 0 || layers <= experts.first_dense) return 0;
-  return (layers - experts.first_dense) / experts.every;
+  std::int64_t n = 0;
+  for (std::int64_t l = 0; l < layers; ++l) n += layer_kind(l) & kExpertLayer;
+  return n;
 }
 
 std::int64_t Model::parameters() const { return Count(*this, experts.count); }
@@ -80,24 +123,31 @@ std::int64_t Model::active_parameters() const { return Count(*this, experts.top_
 
 double Model::flops_per_sequence(std::int64_t seq_len) const {
   const auto s = static_cast<double>(seq_len);
-  const std::int64_t sparse = expert_layers();
-  const std::int64_t routed = experts.top_k * MlpMatrices(*this, experts.ffn_hidden) +
+  const std::int64_t inside = experts.latent > 0 ? experts.latent : hidden;
+  const std::int64_t gates = activation == Activation::kSwiglu ? 3 : 2;
+  const std::int64_t routed = gates * experts.top_k * inside * experts.ffn_hidden +
                               MlpMatrices(*this, experts.shared_ffn_hidden) +
-                              experts.count * hidden;
-  const auto matrices =
-      static_cast<double>(layers * AttentionMatrices(*this) + sparse * routed +
-                          (layers - sparse) * MlpMatrices(*this, ffn_hidden) + vocab * hidden);
+                              (experts.count + 2 * experts.latent) * hidden;
   // Scores and context: s²·q each way of two products, half of it under the causal mask.
   const std::int64_t widths =
       latent.kv_rank == 0 ? 2 * head_dim : latent.nope_dim + latent.rope_dim + latent.v_dim;
-  double keys = 0;  // over layers, of a query on average
+  double products = static_cast<double>(vocab * hidden);  // of a token
   for (std::int64_t l = 0; l < layers; ++l) {
-    const auto w = static_cast<double>(window);
-    const bool narrow = (layer_kind(l) & kWindowLayer) != 0 && w < s;
-    keys += narrow ? w - w * w / (2 * s) : s / 2;
+    const std::uint8_t kind = layer_kind(l);
+    if ((kind & kMambaLayer) != 0) {
+      products += static_cast<double>(MambaMatrices(*this)) + ScanProducts(mamba);
+    } else if ((kind & kNoMixer) == 0) {
+      const auto w = static_cast<double>(window);
+      const bool narrow = (kind & kWindowLayer) != 0 && w < s;
+      const double keys = narrow ? w - w * w / (2 * s) : s / 2;
+      products += static_cast<double>(AttentionMatrices(*this)) +
+                  keys * static_cast<double>(heads * widths);
+    }
+    if ((kind & kNoFeedForward) != 0) continue;
+    products +=
+        static_cast<double>((kind & kExpertLayer) != 0 ? routed : MlpMatrices(*this, ffn_hidden));
   }
-  const double attention = keys * static_cast<double>(heads * widths) * 2.0 * s;
-  return 3.0 * (2.0 * s * matrices + attention);
+  return 3.0 * 2.0 * s * products;
 }
 
 namespace {
@@ -128,6 +178,7 @@ Status CheckExperts(const Model& m) {
       {"shared_ffn_hidden", e.shared_ffn_hidden, 0, 1 << 24},
       {"first_dense_layers", e.first_dense, 0, m.layers},
       {"expert_every", e.every, 1, 10'000},
+      {"expert_latent", e.latent, 0, 1 << 20},
   };
   return CheckFields(fields);
 }
@@ -143,6 +194,32 @@ Status CheckLatent(const Model& m) {
   return CheckFields(fields);
 }
 
+Status CheckPattern(const Model& m) {
+  if (m.pattern.empty()) return {};
+  if (static_cast<std::int64_t>(m.pattern.size()) != m.layers) {
+    return InvalidInput("model.pattern: {} letters for {} layers; give one a layer",
+                        m.pattern.size(), m.layers);
+  }
+  const std::size_t odd = m.pattern.find_first_not_of("M*-E");
+  if (odd != std::string::npos) {
+    return InvalidInput(
+        "model.pattern: letter {} is '{}'; valid: M (Mamba), * (attention), - (feed-forward), E "
+        "(experts)",
+        odd + 1, m.pattern[odd]);
+  }
+  if (m.pattern.find('E') != std::string::npos && m.experts.count == 0) {
+    return InvalidInput("model.pattern: layers of experts (E), but model.experts is 0");
+  }
+  if (m.pattern.find('M') == std::string::npos) return {};
+  const Field fields[] = {{"mamba_heads", m.mamba.heads, 1, 1 << 16},
+                          {"mamba_head_dim", m.mamba.head_dim, 1, 1 << 16},
+                          {"mamba_state", m.mamba.state, 1, 1 << 16},
+                          {"mamba_groups", m.mamba.groups, 1, m.mamba.heads},
+                          {"mamba_conv", m.mamba.conv, 1, 64},
+                          {"mamba_chunk", m.mamba.chunk, 1, 1 << 16}};
+  return CheckFields(fields);
+}
+
 }  // namespace
 
 Status Validate(const Model& m) {
@@ -155,6 +232,7 @@ Status Validate(const Model& m) {
   ORRERY_RETURN_IF_ERROR(CheckFields(fields));
   ORRERY_RETURN_IF_ERROR(CheckExperts(m));
   ORRERY_RETURN_IF_ERROR(CheckLatent(m));
+  ORRERY_RETURN_IF_ERROR(CheckPattern(m));
   if (m.heads % m.kv_heads != 0) {
     return InvalidInput(
         "model.kv_heads: {} does not divide heads ({}); every key and value head serves the same "

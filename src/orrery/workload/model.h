@@ -1,8 +1,9 @@
 // A model as its config describes it: shapes, not names of frameworks.
 //
 // Decoder transformers: dense (GPT, Llama, Qwen families) and mixtures of experts (Mixtral, Qwen3,
-// DeepSeek, GPT-OSS, Grok, Llama 4, Kimi), with grouped or latent attention. A kind that is missing
-// is refused, never replaced by a parameter count.
+// DeepSeek, GPT-OSS, Grok, Llama 4, Kimi), with grouped or latent attention; hybrids of Mamba-2,
+// attention and feed-forward layers (Nemotron-H, Nemotron 3). A kind that is missing is refused,
+// never replaced by a parameter count.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@
 namespace orrery::workload {
 
 enum class Norm : std::uint8_t { kLayerNorm, kRmsNorm };
-enum class Activation : std::uint8_t { kGelu, kSwiglu };
-enum class Position : std::uint8_t { kLearned, kRotary };
+enum class Activation : std::uint8_t { kGelu, kSwiglu, kSquaredRelu };
+enum class Position : std::uint8_t { kLearned, kRotary, kNone };
 
 // A mixture of experts in place of the feed-forward layer. count 0: there is none.
 struct Experts {
@@ -26,6 +27,9 @@ struct Experts {
   std::int64_t first_dense = 0;        // layers at the front that keep the dense feed-forward
   std::int64_t every = 1;              // of the rest, the last of every so many has experts
   bool router_bias = false;
+  // Experts work on tokens projected to this width (Nemotron 3's LatentMoE); 0: on the hidden
+  // state.
+  std::int64_t latent = 0;
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
@@ -38,9 +42,30 @@ struct Latent {
   friend bool operator==(const Latent&, const Latent&) = default;
 };
 
+// A Mamba-2 mixer (Dao and Gu 2024, "Transformers are SSMs"). heads 0: the model has none.
+struct Mamba {
+  std::int64_t heads = 0, head_dim = 0;  // inner width: heads · head_dim
+  std::int64_t state = 0;                // of a head and channel
+  std::int64_t groups = 0;               // of heads that share B and C
+  std::int64_t conv = 4;                 // taps of the causal convolution
+  std::int64_t chunk = 128;              // tokens of a chunk of the scan
+
+  std::int64_t inner() const { return heads * head_dim; }
+  std::int64_t convolved() const { return inner() + 2 * groups * state; }   // channels
+  std::int64_t projected() const { return inner() + convolved() + heads; }  // z, x, B, C, dt
+  friend bool operator==(const Mamba&, const Mamba&) = default;
+};
+
 // What tells one layer of a model from another, as bits.
-enum LayerKind : std::uint8_t { kDenseLayer = 0, kExpertLayer = 1, kWindowLayer = 2 };
-inline constexpr std::size_t kLayerKinds = 4;
+enum LayerKind : std::uint8_t {
+  kDenseLayer = 0,
+  kExpertLayer = 1,
+  kWindowLayer = 2,
+  kMambaLayer = 4,      // in place of attention
+  kNoMixer = 8,         // a feed-forward alone
+  kNoFeedForward = 16,  // attention or Mamba alone
+};
+inline constexpr std::size_t kLayerKinds = 32;
 
 struct Model {
   std::string name;
@@ -60,6 +85,10 @@ struct Model {
   std::int64_t full_every = 0;  // with a window: the last of every so many layers sees everything
   Experts experts;
   Latent latent;
+  Mamba mamba;
+  // A letter a layer, as Nemotron-H's hybrid_override_pattern: M Mamba, * attention, -
+  // feed-forward, E experts. Empty: every layer is attention and a feed-forward.
+  std::string pattern;
   std::string source;
 
   std::uint8_t layer_kind(std::int64_t layer) const;  // bits of LayerKind
@@ -78,8 +107,8 @@ struct ModelPreset {
 std::span<const ModelPreset> ModelPresets();
 Result<Model> FindModel(std::string_view name);  // unknown: nearest valid names
 // Reads a Hugging Face config.json (gpt2, llama, mistral without sliding window, qwen2, qwen3,
-// mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, gpt_oss). Errors name the file, the field,
-// the value and the remedy; unsupported model types are refused by name.
+// mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, nemotron_h). Errors name the
+// file, the field, the value and the remedy; unsupported model types are refused by name.
 Result<Model> ReadHuggingFaceConfig(const std::string& path);
 Status Validate(const Model& model);
 

@@ -207,10 +207,10 @@ TEST_F(HuggingFace, ErrorsNameFileFieldValueAndRemedy) {
             "config.json:1: unknown model_type 'mixtrak'; did you mean 'mixtral' or 'mistral'? "
             "valid: gpt2, "
             "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, "
-            "gpt_oss");
+            "gpt_oss, nemotron_h");
   EXPECT_EQ(Error(R"({"hidden_size": 8})"),
             "config.json: model_type is missing; valid: gpt2, llama, mistral, qwen2, qwen3, "
-            "mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, gpt_oss");
+            "mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, nemotron_h");
   EXPECT_EQ(Error(R"({"model_type": "gpt2"})"),
             "config.json: n_layer is missing; add it, or take the model's whole config.json");
   EXPECT_EQ(Error(R"({"model_type": "gpt2", "n_layer": -3})"),

@@ -39,9 +39,26 @@ Status CheckDegrees(const Model& model, const Plan& plan) {
   return {};
 }
 
+Status CheckMamba(const Model& model, const Plan& plan) {
+  const Mamba& m = model.mamba;
+  if (m.heads == 0) return {};
+  if (m.groups % plan.tp != 0 || m.heads % plan.tp != 0) {
+    return InvalidInput(
+        "parallel.tp: {} does not divide the {} heads and {} groups of {}'s Mamba layers; use a "
+        "divisor of both",
+        plan.tp, m.heads, m.groups, model.name);
+  }
+  if (plan.cp > 1) {
+    return InvalidInput("parallel.cp: {} for {}, whose Mamba layers it is not built for; use 1",
+                        plan.cp, model.name);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckExperts(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckMamba(model, plan));
   if (model.latent.kv_rank > 0 && plan.attention == AttentionBackend::kUnfused) {
     return InvalidInput(
         "framework_options.attention: unfused is not built for the latent attention of {}; use "

@@ -4,6 +4,7 @@
 #include "orrery/base/suggest.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/presets_experts.h"
+#include "orrery/workload/presets_hybrid.h"
 
 namespace orrery::workload {
 
@@ -82,6 +83,8 @@ std::span<const ModelPreset> ModelPresets() {
     for (const Row& row : kRows) out.push_back(row.preset);
     const auto more = ExpertPresets();
     out.insert(out.end(), more.begin(), more.end());
+    const auto hybrid = HybridPresets();
+    out.insert(out.end(), hybrid.begin(), hybrid.end());
     return out;
   }();
   return presets;
@@ -95,6 +98,10 @@ Result<Model> FindModel(std::string_view name) {
   }
   for (const ModelPreset& preset : ExpertPresets()) {
     if (preset.name == name) return BuildExpertPreset(name);
+    valid.push_back(preset.name);
+  }
+  for (const ModelPreset& preset : HybridPresets()) {
+    if (preset.name == name) return BuildHybridPreset(name);
     valid.push_back(preset.name);
   }
   return InvalidInput("{}", UnknownName("model", name, valid));

@@ -33,6 +33,10 @@ constexpr std::array kFamilies = {
     Family{"Grok-1", "grok-1"},
     Family{"Llama4-Maverick", "llama4-maverick"},
     Family{"Llama4-Scout", "llama4-scout"},
+    Family{"Nemotron-3-Nano", "nemotron-3-nano"},
+    Family{"Nemotron-3-Super", "nemotron-3-super"},
+    Family{"Nemotron-H-56B", "nemotron-h-56b"},
+    Family{"CI nemotron3_5_lightning_nightly", "nemotron-3-nano"},
 };
 
 constexpr std::array kDispatchers = {
@@ -100,12 +104,15 @@ Result<std::optional<Model>> MapKnownModel(const Configuration& row, Assumed* as
     ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
     ORRERY_ASSIGN_OR_RETURN(const auto layers, row.Whole("layers", 1, 10'000));
     ORRERY_ASSIGN_OR_RETURN(const auto experts, row.Whole("experts", 1, 1 << 16));
+    if (!m.pattern.empty() && layers && *layers != m.layers) {
+      return InvalidInput("layers={}: the pattern of {} has {}", *layers, family.preset, m.layers);
+    }
     m.layers = layers.value_or(m.layers);
     m.experts.first_dense = std::min(m.experts.first_dense, m.layers);
     m.experts.count = experts.value_or(m.experts.count);
     m.name = std::string(name);
     assumed->push_back(fmt::format("shapes of {}: {}", family.preset, m.source));
-    if (family.preset == "deepseek-v3") {
+    if (family.preset == "deepseek-v3" || family.preset == "nemotron-3-super") {
       assumed->push_back("no prediction of further tokens (MTP is not modelled)");
     }
     return std::optional<Model>(std::move(m));
@@ -117,7 +124,11 @@ Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
   ORRERY_ASSIGN_OR_RETURN(model->experts.count, row.Needed("experts", 2, 1 << 16));
   ORRERY_ASSIGN_OR_RETURN(model->experts.top_k, row.Needed("topk", 1, 1 << 16));
   if (row.text("layer_kind") == "mla") {
-    return InvalidInput("layer_kind=mla: ranks of the latent projections are not stated");
+    // MLATransformerConfig's defaults.
+    model->latent = {.q_rank = 512, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .v_dim = 128};
+    model->head_dim = 192;
+    model->kv_heads = model->heads;
+    assumed->push_back("layer_kind=mla: latent ranks and head sizes are Megatron's defaults");
   }
   model->experts.ffn_hidden = model->ffn_hidden;
   assumed->push_back(

@@ -117,9 +117,13 @@ Status CheckParameters(const Configuration& row, const Model& model) {
 Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaults,
                        std::vector<std::string>* assumed) {
   constexpr std::int64_t kMost = 1 << 24;
-  if (HasExperts(row)) {
+  if (HasExperts(row) || row.text("layer_kind") == "mamba2-hybrid") {
     ORRERY_ASSIGN_OR_RETURN(std::optional<Model> known, MapKnownModel(row, assumed));
     if (known) return *std::move(known);
+  }
+  if (row.text("layer_kind") == "mamba2-hybrid") {
+    return InvalidInput("layer_kind=mamba2-hybrid: the pattern of {} is not stated",
+                        Printable(row.text("model"), 40));
   }
   Model m;
   m.name = std::string(row.text("model"));

@@ -28,8 +28,8 @@ struct ScopeRule {
 };
 constexpr std::array kScope = {
     ScopeRule{"arch", "dense|moe", "no model of this architecture"},
-    ScopeRule{"layer_kind", "dense-attn|mla|dense-attn+sliding-window",
-              "only attention layers are modelled, plain, latent or windowed"},
+    ScopeRule{"layer_kind", "dense-attn|mla|dense-attn+sliding-window|mamba2-hybrid",
+              "no model of these layers"},
     ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
     ScopeRule{"sharding", "none|zero1|zero2|zero3", "this sharding is not modelled"},
     ScopeRule{"task", "pretrain|proxy-pretrain|sft", "frozen weights are not modelled yet"},

@@ -35,8 +35,8 @@ enum class BlockKind : std::uint8_t {
   kReduceEmbedding,
   kOptimizer,           // as kStatic
   kLoss,                // dp, sync
-  kCastWeights,         // layers, norm group, layers of the model
-  kLowPrecisionMemory,  // layers
+  kCastWeights,         // elements, norm group, layers of the model
+  kLowPrecisionMemory,  // elements
   kShardedMemory,       // shard
   kShardedForward,      // unit's elements, ranks, prefetches + 2·accumulates
   kShardedBackward,     // the same

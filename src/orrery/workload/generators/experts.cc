@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "orrery/workload/generators/parts.h"
+#include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
 
@@ -37,7 +38,7 @@ Gemm Grouped(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, Gem
           .n = n,
           .k = k,
           .batch = s.experts.local,
-          .dtype = s.dtype,
+          .dtype = LinearType(s),
           .layout = layout,
           .accumulate = weights,
           .out_dtype = weights ? s.gradient_dtype : s.dtype};
@@ -46,9 +47,10 @@ Gemm Grouped(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, Gem
 // Rows of `rows` tokens read and written once, gathered by index.
 MemoryBound Moved(const Shape& s, MemoryOp op, std::int64_t read_rows, std::int64_t written_rows,
                   Pass pass) {
-  MemoryBound k = Elementwise(s, op, std::max(read_rows, written_rows), s.hidden, 0, 0, pass);
-  k.bytes_read = read_rows * s.hidden * s.element_bytes;
-  k.bytes_written = written_rows * s.hidden * s.element_bytes;
+  const std::int64_t width = s.experts.width;
+  MemoryBound k = Elementwise(s, op, std::max(read_rows, written_rows), width, 0, 0, pass);
+  k.bytes_read = read_rows * width * s.element_bytes;
+  k.bytes_written = written_rows * width * s.element_bytes;
   return k;
 }
 
@@ -91,11 +93,12 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   const std::int64_t b = s.element_bytes;
   // Scores in fp32, the map of choices in bytes.
   logits_ = make("router.scores", s.local_tokens() * e_.count * 5);
-  permuted_ = make("experts.input", load_.rows * s.hidden * b);
+  latent_ = make("experts.latent", e_.latent ? s.local_tokens() * e_.width * b : 0);
+  permuted_ = make("experts.input", LinearBytes(s, load_.rows * e_.width));
   fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b);
-  activated_ = make("experts.activation.output", load_.rows * e_.ffn * b);
+  activated_ = make("experts.activation.output", LinearBytes(s, load_.rows * e_.ffn));
   shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b);
-  shared_act_ = make("shared.activation.output", s.tokens() * e_.shared * b);
+  shared_act_ = make("shared.activation.output", LinearBytes(s, s.tokens() * e_.shared));
 }
 
 std::int64_t ExpertWriter::fc1(std::int64_t width) const {
@@ -107,7 +110,7 @@ void ExpertWriter::Activation(Pass pass, std::int64_t rows, std::int64_t cols) {
   const std::int64_t b = s_.element_bytes;
   const std::int64_t inputs = gated ? 2 : 1;
   const bool forward = pass == Pass::kForward;
-  w_->Kernel(gated ? "swiglu" : "gelu",
+  w_->Kernel(ActivationName(s_),
              Elementwise(s_, gated ? MemoryOp::kSwiglu : MemoryOp::kGelu, rows, cols,
                          (forward ? inputs : inputs + 1) * b, (forward ? 1 : inputs) * b, pass));
 }
@@ -136,6 +139,29 @@ void ExpertWriter::Router(Pass pass) {
   gemm(tokens, s_.hidden, e_.count, GemmLayout::kNN);
   gemm(e_.count, s_.hidden, tokens, GemmLayout::kTN);
   if (e_.router_bias) AccumulateGradient(s_, w_, "bias_gradient", e_.count);
+}
+
+// The projection of tokens to the experts' width or of results from it, whole on every rank.
+void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t in, Pass pass) {
+  const std::int64_t tokens = s_.local_tokens();
+  w_->Module("layers.mlp.latent");
+  const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+    const bool weights = layout == GemmLayout::kTN;
+    w_->Kernel(name, Gemm{.m = m,
+                          .n = n,
+                          .k = k,
+                          .dtype = LinearType(s_),
+                          .layout = layout,
+                          .accumulate = weights,
+                          .out_dtype = weights ? s_.gradient_dtype : s_.dtype});
+  };
+  if (pass == Pass::kForward) {
+    CastOperand(s_, w_, "cast", tokens, in, pass);
+    return gemm(tokens, out, in, GemmLayout::kNT);
+  }
+  CastOperand(s_, w_, "cast", tokens, out, pass);
+  gemm(tokens, in, out, GemmLayout::kNN);
+  gemm(out, in, tokens, GemmLayout::kTN);
 }
 
 // A pass in reverse turns a way round: its permutation spreads gradients where forward gathered.
@@ -167,7 +193,7 @@ void ExpertWriter::Sort(Pass pass) {
 
 void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
   const bool there = (way == Way::kThere) == (pass == Pass::kForward);
-  const std::int64_t token = s_.hidden * s_.element_bytes;
+  const std::int64_t token = e_.width * s_.element_bytes;
   if (e_.dispatcher == Dispatcher::kAllGather) {
     const auto kind = there ? Collective::kAllGather : Collective::kReduceScatter;
     const std::int64_t one = s_.local_tokens() * token;
@@ -225,22 +251,28 @@ void ExpertWriter::SharedForward(bool first_half) {
 void ExpertWriter::ExpertsForward(bool keep) {
   w_->Module("layers.mlp.experts.fc1");
   w_->Alloc(fc1_out_);
-  w_->Kernel("grouped_fc1", Grouped(s_, load_.each, fc1(e_.ffn), s_.hidden, GemmLayout::kNT));
+  CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kForward);
+  w_->Kernel("grouped_fc1", Grouped(s_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
   if (!keep) w_->Free(permuted_);
   w_->Module("layers.mlp.experts.activation");
   w_->Alloc(activated_);
   Activation(Pass::kForward, load_.rows, e_.ffn);
   if (!keep) w_->Free(fc1_out_);
   w_->Module("layers.mlp.experts.fc2");
-  w_->Kernel("grouped_fc2", Grouped(s_, load_.each, s_.hidden, e_.ffn, GemmLayout::kNT));
+  CastOperand(s_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
+  w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
   if (!keep) w_->Free(activated_);
 }
 
 void ExpertWriter::Forward(bool keep) {
   const Pass pass = Pass::kForward;
-  const std::int64_t token = s_.hidden * s_.element_bytes;
+  const std::int64_t token = e_.width * s_.element_bytes;
   w_->Alloc(logits_);
   Router(pass);
+  if (e_.latent) {
+    w_->Alloc(latent_);
+    Latent("down", e_.width, s_.hidden, pass);
+  }
   w_->Module("layers.mlp.dispatch");
   // The host must know how many tokens every expert has before it can launch the grouped GEMMs.
   if (e_.dispatcher != Dispatcher::kHybridEp) {
@@ -280,9 +312,11 @@ void ExpertWriter::Forward(bool keep) {
     w_->Module("layers.mlp.combine");
   }
   if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kBack, pass);
+  if (e_.latent) Latent("up", s_.hidden, e_.width, pass);
   w_->Free(back);
   w_->Free(out);
   if (!keep) w_->Free(logits_);
+  if (!keep && e_.latent) w_->Free(latent_);
   if (e_.shared == 0) return;
   if (!overlaps()) {
     SharedForward(true);
@@ -319,9 +353,10 @@ void ExpertWriter::ExpertsBackward() {
   const Buffer fc = w_->Temporary("experts.fc1.gradient", load_.rows * fc1(e_.ffn) * b);
   w_->Module("layers.mlp.experts.fc2");
   w_->Alloc(act);
-  w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.ffn, s_.hidden, GemmLayout::kNN));
-  w_->Kernel("grouped_fc2", Grouped(s_, s_.hidden, e_.ffn, load_.each, GemmLayout::kTN));
-  if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, s_.hidden);
+  CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
+  w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
+  w_->Kernel("grouped_fc2", Grouped(s_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
+  if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, e_.width);
   w_->Free(activated_);
   w_->Module("layers.mlp.experts.activation");
   w_->Alloc(fc);
@@ -330,18 +365,20 @@ void ExpertWriter::ExpertsBackward() {
   w_->Free(fc1_out_);
   w_->Module("layers.mlp.experts.fc1");
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, fc1(e_.ffn));
-  w_->Kernel("grouped_fc1", Grouped(s_, load_.each, s_.hidden, fc1(e_.ffn), GemmLayout::kNN));
-  w_->Kernel("grouped_fc1", Grouped(s_, fc1(e_.ffn), s_.hidden, load_.each, GemmLayout::kTN));
+  CastOperand(s_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
+  w_->Kernel("grouped_fc1", Grouped(s_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
+  w_->Kernel("grouped_fc1", Grouped(s_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
   w_->Free(fc);
   w_->Free(permuted_);
 }
 
 void ExpertWriter::Backward() {
   const Pass pass = Pass::kBackward;
-  const std::int64_t token = s_.hidden * s_.element_bytes;
+  const std::int64_t token = e_.width * s_.element_bytes;
   const Buffer wire =
       w_->Temporary("combine.gradient", load_.on_wire * token, MemoryKind::kCommunication);
   const Buffer rows = w_->Temporary("experts.gradient", load_.rows * token);
+  if (e_.latent) Latent("up", s_.hidden, e_.width, pass);
   w_->Module("layers.mlp.combine");
   w_->Alloc(wire);
   if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kBack, pass);
@@ -362,6 +399,10 @@ void ExpertWriter::Backward() {
   Exchange(Way::kThere, pass, true);
   w_->Free(rows);
   if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kThere, pass);
+  if (e_.latent) {
+    Latent("down", e_.width, s_.hidden, pass);
+    w_->Free(latent_);
+  }
   if (!overlaps()) SharedBackward();
   Router(pass);
   w_->Free(logits_);

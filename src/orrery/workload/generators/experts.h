@@ -14,7 +14,11 @@
 //   DeepEP      a token goes once to every rank that has one of its experts: T·d·h·e, where d is
 //               the expected number of such ranks for a uniform choice; permuted on arrival
 //   HybridEP    as DeepEP, the permutation fused into the exchange, no host synchronisation
-// With etp > 1 the tokens are gathered over etp before the experts and reduce-scattered behind.
+// Experts that work on a narrower width (Nemotron 3's LatentMoE) get tokens projected before the
+// dispatch, and their results are projected back behind the combine. In 8 or 4 bits the grouped
+// GEMMs and these projections run in low precision, casts of precision.h before them; tokens travel
+// in 16. With etp > 1 the tokens are gathered over etp before the experts and reduce-scattered
+// behind.
 //
 // Assumes no token is dropped, and every rank is as loaded as the busiest (Plan::moe_imbalance,
 // Plan::routing): kernels have the busiest rank's rows, the same for each of its experts. The parts
@@ -52,6 +56,7 @@ class ExpertWriter {
   enum class Way : std::uint8_t { kThere, kBack };
 
   void Router(graph::Pass pass);
+  void Latent(std::string_view name, std::int64_t out, std::int64_t in, graph::Pass pass);
   // Tokens to their experts (there) or results to their tokens (back); backward runs them swapped.
   void Permute(Way way, graph::Pass pass);
   void Exchange(Way way, graph::Pass pass, bool blocking);
@@ -70,7 +75,8 @@ class ExpertWriter {
   const ExpertShape& e_;
   BlockWriter* w_;
   ExpertLoad load_;
-  graph::Buffer logits_, permuted_, fc1_out_, activated_, shared_in_, shared_fc1_, shared_act_;
+  graph::Buffer logits_, latent_, permuted_, fc1_out_, activated_, shared_in_, shared_fc1_,
+      shared_act_;
 };
 
 }  // namespace orrery::workload

@@ -6,36 +6,45 @@ namespace orrery::workload {
 
 using graph::Pass;
 
+namespace {
+
+void Mixer(const Shape& s, bool keep, bool keep_core, LayerWriter* layer) {
+  if (s.attends) layer->AttentionForward(keep, keep_core);
+  if (s.mamba.heads > 0) layer->MambaForward(keep);
+  if (!s.mixes()) layer->SkipMixer();
+}
+
+void FeedForward(const Shape& s, bool keep, LayerWriter* layer) {
+  if (!s.feeds_forward) return layer->SkipFeedForward();
+  if (s.experts.count > 0) return layer->ExpertsForward(keep);
+  layer->MlpForward(keep);
+}
+
+}  // namespace
+
 void WriteLayerForward(const Shape& s, BlockWriter* w) {
   const bool keep = s.recompute != Recompute::kFull;
   LayerWriter layer(s, w);
   layer.BeginForward();
-  layer.AttentionForward(keep, keep && !layer.recomputes_core());
-  if (s.experts.count > 0) {
-    layer.ExpertsForward(keep);
-  } else {
-    layer.MlpForward(keep);
-  }
+  Mixer(s, keep, keep && !layer.recomputes_core(), &layer);
+  FeedForward(s, keep, &layer);
 }
 
 void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   LayerWriter layer(s, w);
   if (s.recompute == Recompute::kFull) {
     w->Host("checkpoint", s.host.checkpoint);
-    layer.AttentionForward(true, true);
-    if (s.experts.count > 0) {
-      layer.ExpertsForward(true);
-    } else {
-      layer.MlpForward(true);
-    }
+    Mixer(s, true, true, &layer);
+    FeedForward(s, true, &layer);
   }
   layer.BeginBackward();
   if (s.experts.count > 0) {
     layer.ExpertsBackward();
-  } else {
+  } else if (s.feeds_forward) {
     layer.MlpBackward();
   }
-  layer.AttentionBackward();
+  if (s.attends) layer.AttentionBackward();
+  if (s.mamba.heads > 0) layer.MambaBackward();
   layer.EndBackward();
 }
 

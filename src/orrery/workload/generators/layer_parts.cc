@@ -1,8 +1,9 @@
 // Parts of a layer that differ by kind of model: queries, keys and values; the flash kernel;
-// experts in place of the feed-forward.
+// Mamba in place of attention; experts in place of the feed-forward.
 #include "orrery/workload/generators/experts.h"
 #include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/layer_writer.h"
+#include "orrery/workload/generators/mamba.h"
 
 namespace orrery::workload {
 
@@ -31,6 +32,43 @@ void LayerWriter::Qkv(Pass pass) {
   }
   ColumnForward(s_, w_, "qkv", s_.hidden, s_.qkv());
   QkNorm(pass);
+}
+
+// A layer of one part: what stands between its halves is its input, or its output.
+void LayerWriter::SkipMixer() { w_->Alloc(middle_); }
+void LayerWriter::SkipFeedForward() { w_->Free(middle_); }
+
+void LayerWriter::MambaForward(bool keep) {
+  Enter("layers.input_norm");
+  w_->Alloc(norm1_stats_);
+  w_->Alloc(norm1_out_);
+  NormForward(s_, w_);
+  Drop(keep, norm1_stats_);
+  const Buffer projected = w_->Temporary("projected", s_.full_bytes());
+  w_->Alloc(projected);
+  MambaWriter(s_, w_).Forward(keep);
+  Drop(keep, norm1_out_);
+  Enter("layers.mamba.bias_dropout_add");
+  w_->Alloc(mask1_);
+  w_->Alloc(middle_);
+  BiasDropoutAdd();
+  Drop(keep, mask1_);
+  w_->Free(projected);
+}
+
+void LayerWriter::MambaBackward() {
+  EnterBackward("layers.mamba.bias_dropout_add");
+  BiasDropoutAddBackward(false);
+  w_->Free(mask1_);
+  MambaWriter(s_, w_).Backward();
+  w_->Free(norm1_out_);
+  EnterBackward("layers.input_norm");
+  const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
+  w_->Alloc(normed);
+  NormBackward(s_, w_);
+  w_->Free(norm1_stats_);
+  ResidualGradient(s_, w_);
+  w_->Free(normed);
 }
 
 void LayerWriter::ExpertsForward(bool keep) {

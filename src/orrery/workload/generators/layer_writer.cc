@@ -42,7 +42,7 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
   context_ = make("attention.context", s.tokens() * s.context() * e, full);
   mask1_ = make("projection.mask", mask, full);
-  middle_ = make("middle", s.local_bytes(), full);
+  middle_ = make("middle", s.mixes() ? s.local_bytes() : 0, full);
   norm2_stats_ = make("mlp_norm.statistics", statistics, full);
   norm2_out_ = make("mlp_norm.output", operand, full);
   fc1_out_ = make("fc1.output", s.tokens() * s.fc1() * e, full);
@@ -150,7 +150,7 @@ void LayerWriter::MlpForward(bool keep) {
 void LayerWriter::Activation(Pass pass) {
   const bool gated = s_.activation == workload::Activation::kSwiglu;
   const MemoryOp op = gated ? MemoryOp::kSwiglu : MemoryOp::kGelu;
-  const std::string_view name = gated ? "swiglu" : "gelu";
+  const std::string_view name = ActivationName(s_);
   const std::int64_t e = s_.element_bytes;
   const std::int64_t inputs = gated ? 2 : 1;  // per output element
   if (s_.fused_bias_activation) {

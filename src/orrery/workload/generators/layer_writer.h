@@ -15,6 +15,9 @@ class LayerWriter {
   void BeginForward();
   // `keep`: tensors stay for the backward pass; `keep_core`: those inside core attention too.
   void AttentionForward(bool keep, bool keep_core);
+  void MambaForward(bool keep);  // in its place where the layer's mixer is Mamba's
+  void SkipMixer();              // the layer is a feed-forward alone
+  void SkipFeedForward();        // or has none
   void MlpForward(bool keep);
   void ExpertsForward(bool keep);  // in its place where the layer has experts
 
@@ -22,6 +25,7 @@ class LayerWriter {
   void MlpBackward();
   void ExpertsBackward();
   void AttentionBackward();
+  void MambaBackward();
   void EndBackward();
 
  private:

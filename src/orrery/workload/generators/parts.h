@@ -21,6 +21,13 @@ graph::MemoryBound Elementwise(const Shape& s, graph::MemoryOp op, std::int64_t 
                                std::int64_t cols, std::int64_t read_bytes,
                                std::int64_t written_bytes, graph::Pass pass);
 
+// Of the feed-forward's function, as its kernel is named. Squared ReLU moves what GeLU moves.
+inline std::string_view ActivationName(const Shape& s) {
+  return s.activation == Activation::kSwiglu ? "swiglu"
+         : s.activation == Activation::kGelu ? "gelu"
+                                             : "squared_relu";
+}
+
 void NormForward(const Shape& s, BlockWriter* w);
 void NormBackward(const Shape& s, BlockWriter* w);
 // Adds a small gradient to the gradient buffer (Megatron's backward hook of non-GEMM parameters).

@@ -77,14 +77,34 @@ void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, Pass pas
                         .pass = pass});
 }
 
-std::int64_t LinearWeights(const Shape& s) {
-  return s.hidden * (s.qkv() + s.query() + s.fc1() + s.ffn);
+namespace {
+
+std::int64_t AttentionWeights(const Shape& s) {
+  const std::int64_t projection = s.context() * s.hidden;
+  const Latent& l = s.latent;
+  if (l.kv_rank == 0) return s.hidden * s.qkv() + projection;
+  // The down-projections stay in bf16 (Megatron's plain linear layers).
+  return (l.q_rank > 0 ? l.q_rank : s.hidden) * s.query() +
+         l.kv_rank * s.heads * (l.nope_dim + l.v_dim) + projection;
 }
 
-graph::Block CastAllWeights(const Shape& s, std::int64_t layers, std::int64_t norm_group,
+}  // namespace
+
+std::int64_t LinearWeights(const Shape& s) {
+  std::int64_t n = s.hidden * (s.mamba.projected() + s.mamba.inner());
+  if (s.attends) n += AttentionWeights(s);
+  if (!s.feeds_forward) return n;
+  const ExpertShape& e = s.experts;
+  if (e.count == 0) return n + s.hidden * (s.fc1() + s.ffn);
+  const std::int64_t matrices = s.activation == Activation::kSwiglu ? 3 : 2;
+  return n + matrices * (e.local * e.width * e.ffn + s.hidden * e.shared) +
+         (e.latent ? 2 * e.width * s.hidden : 0);
+}
+
+graph::Block CastAllWeights(const Shape& s, std::int64_t weights, std::int64_t norm_group,
                             std::int64_t model_layers, Names* names) {
   BlockWriter w(names, "weights.cast", Pass::kForward);
-  CastWeights(s, &w, layers * LinearWeights(s), Pass::kForward);
+  CastWeights(s, &w, weights, Pass::kForward);
   if (s.low_precision == LowPrecision::kDelayed && norm_group > 1) {
     constexpr std::int64_t kMaximaPerLayer = 3 * 4;  // input, weight, gradient of four layers
     w.Comm("all_reduce.maxima", {.collective = graph::Collective::kAllReduce,
@@ -96,10 +116,10 @@ graph::Block CastAllWeights(const Shape& s, std::int64_t layers, std::int64_t no
   return w.Finish();
 }
 
-graph::Block LowPrecisionMemory(const Shape& s, std::int64_t layers, Names* names) {
+graph::Block LowPrecisionMemory(const Shape& s, std::int64_t weights, Names* names) {
   BlockWriter w(names, "static.low_precision", Pass::kOptimizer);
-  w.Alloc(w.Named(6, "parameters.cast", 2 * LinearBytes(s, layers * LinearWeights(s)),
-                  graph::MemoryKind::kParameter, graph::Lifetime::kForever));
+  w.Alloc(w.Named(6, "parameters.cast", 2 * LinearBytes(s, weights), graph::MemoryKind::kParameter,
+                  graph::Lifetime::kForever));
   return w.Finish();
 }
 

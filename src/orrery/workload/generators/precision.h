@@ -38,14 +38,14 @@ void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int
 // Weights in two directions.
 void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, graph::Pass pass);
 
-// Elements of the weights of one layer's linear layers.
+// Elements of the weights of the linear layers of a layer of this shape, experts among them.
 std::int64_t LinearWeights(const Shape& s);
-// Casts the weights of a stage's `layers` layers and, with delayed scaling, sums the maxima of all
-// `model_layers` over the model group.
-graph::Block CastAllWeights(const Shape& s, std::int64_t layers, std::int64_t norm_group,
+// Casts a stage's `weights` and, with delayed scaling, sums the maxima of all `model_layers` over
+// the model group.
+graph::Block CastAllWeights(const Shape& s, std::int64_t weights, std::int64_t norm_group,
                             std::int64_t model_layers, Names* names);
 
 // Both casts of these weights are kept from one iteration to the next.
-graph::Block LowPrecisionMemory(const Shape& s, std::int64_t layers, Names* names);
+graph::Block LowPrecisionMemory(const Shape& s, std::int64_t weights, Names* names);
 
 }  // namespace orrery::workload

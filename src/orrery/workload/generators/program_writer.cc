@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orrery/workload/generators/precision.h"
 #include "orrery/workload/generators/step.h"
 
 namespace orrery::workload {
@@ -280,10 +281,14 @@ void ProgramWriter::Begin() {
       {.block = job_.blocks->Get(BlockKind::kStatic, total, shard(), job_.norm_group, flags)});
   Call(job_.blocks->Get(BlockKind::kZeroGradients, total), 0, -1);
   if (plan().low_precision != LowPrecision::kNone) {
-    std::int64_t layers = 0;
-    for (const Chunk& chunk : chunks_) layers += chunk.parts.layers;
-    out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kLowPrecisionMemory, layers)});
-    Call(job_.blocks->Get(BlockKind::kCastWeights, layers, job_.norm_group, job_.model->layers), 0,
+    std::int64_t weights = 0;
+    for (const Chunk& chunk : chunks_) {
+      for (const std::uint8_t kind : chunk.parts.kinds) {
+        weights += LinearWeights(OfKind(*job_.shape, kind));
+      }
+    }
+    out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kLowPrecisionMemory, weights)});
+    Call(job_.blocks->Get(BlockKind::kCastWeights, weights, job_.norm_group, job_.model->layers), 0,
          -1);
   }
   if (!overlaps_gather()) return;

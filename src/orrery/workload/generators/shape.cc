@@ -26,6 +26,8 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->dispatcher = plan.dispatcher;
   e->shared_overlap = plan.shared_expert_overlap && e->shared > 0;
   e->router_bias = model.experts.router_bias;
+  e->latent = model.experts.latent > 0;
+  e->width = e->latent ? model.experts.latent : model.hidden;
 }
 
 }  // namespace
@@ -34,6 +36,9 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
   Shape s = shape;
   if ((kind & kExpertLayer) == 0) s.experts = {};
   if ((kind & kWindowLayer) == 0) s.window = 0;
+  if ((kind & kMambaLayer) == 0) s.mamba = {};
+  s.attends = (kind & (kMambaLayer | kNoMixer)) == 0;
+  s.feeds_forward = (kind & kNoFeedForward) == 0;
   return s;
 }
 
@@ -89,6 +94,9 @@ Shape MakeShape(const Model& model, const Plan& plan) {
     s.head_dim = s.latent.nope_dim + s.latent.rope_dim;
     s.kv_heads = s.heads;
   }
+  s.mamba = model.mamba;
+  s.mamba.heads /= plan.tp;
+  s.mamba.groups /= plan.tp;
   if (model.experts.count > 0) SetExperts(model, plan, &s.experts);
   return s;
 }
@@ -104,6 +112,9 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(e.count).Add(e.top_k).Add(e.local).Add(e.ffn).Add(e.shared).Add(e.ep).Add(e.etp);
   h.Add(e.load_permille).Add(e.dispatcher).Add(e.shared_overlap).Add(e.router_bias);
   h.Add(s.latent.q_rank).Add(s.latent.kv_rank).Add(s.latent.nope_dim).Add(s.latent.v_dim);
+  h.Add(e.width).Add(e.latent).Add(s.attends).Add(s.feeds_forward);
+  h.Add(s.mamba.heads).Add(s.mamba.head_dim).Add(s.mamba.state).Add(s.mamba.groups);
+  h.Add(s.mamba.conv).Add(s.mamba.chunk);
   h.Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);
   h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).Add(s.cp).Add(s.cp_exchange);
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
@@ -128,37 +139,56 @@ void AddLatent(const Shape& s, std::vector<std::int64_t>* out) {
                            l.kv_rank * s.heads * (l.nope_dim + l.v_dim)});
 }
 
+// All of it is split over the tensor-parallel ranks by heads.
+void AddMamba(const Shape& s, std::vector<std::int64_t>* out) {
+  const Mamba& m = s.mamba;
+  out->insert(out->end(), {m.heads, m.heads, m.heads,  // bias of dt, A, D
+                           m.projected() * s.hidden, m.convolved() * m.conv, m.convolved(),
+                           m.inner(), m.inner() * s.hidden});
+}
+
+void AddAttention(const Shape& s, std::vector<std::int64_t>* out) {
+  out->push_back(s.context() * s.hidden);  // projection
+  if (s.attention_bias && s.projection_bias) out->push_back(s.hidden);
+  if (s.latent.kv_rank > 0) {
+    AddLatent(s, out);
+  } else {
+    out->push_back(s.qkv() * s.hidden);
+    if (s.attention_bias) out->push_back(s.qkv());
+  }
+  if (s.qk_norm) out->insert(out->end(), 2, s.head_dim);
+  if (s.sinks) out->push_back(s.heads);
+}
+
+// Of an expert layer all but the experts.
+void AddFeedForward(const Shape& s, std::vector<std::int64_t>* out) {
+  const ExpertShape& e = s.experts;
+  if (e.count > 0) {
+    const std::int64_t gates = s.activation == Activation::kSwiglu ? 2 : 1;
+    out->push_back(e.count * s.hidden);  // router
+    if (e.router_bias) out->push_back(e.count);
+    if (e.latent) out->insert(out->end(), 2, e.width * s.hidden);
+    if (e.shared > 0) out->insert(out->end(), {gates * e.shared * s.hidden, e.shared * s.hidden});
+    return;
+  }
+  out->push_back(s.fc1() * s.hidden);
+  if (s.mlp_bias) out->push_back(s.fc1());
+  out->push_back(s.ffn * s.hidden);
+  if (s.mlp_bias) out->push_back(s.hidden);
+}
+
 }  // namespace
 
 std::vector<std::int64_t> LayerParameters(const Shape& s) {
   std::vector<std::int64_t> p;
   p.reserve(16);
-  AddNorm(s, &p);
-  p.push_back(s.context() * s.hidden);  // projection
-  if (s.attention_bias && s.projection_bias) p.push_back(s.hidden);
-  if (s.latent.kv_rank > 0) {
-    AddLatent(s, &p);
-  } else {
-    p.push_back(s.qkv() * s.hidden);
-    if (s.attention_bias) p.push_back(s.qkv());
+  if (s.mixes()) AddNorm(s, &p);
+  if (s.mamba.heads > 0) AddMamba(s, &p);
+  if (s.attends) AddAttention(s, &p);
+  if (s.feeds_forward) {
+    AddNorm(s, &p);
+    AddFeedForward(s, &p);
   }
-  if (s.qk_norm) p.insert(p.end(), 2, s.head_dim);
-  if (s.sinks) p.push_back(s.heads);
-  AddNorm(s, &p);
-  if (s.experts.count > 0) {
-    const std::int64_t gates = s.activation == Activation::kSwiglu ? 2 : 1;
-    p.push_back(s.experts.count * s.hidden);  // router
-    if (s.experts.router_bias) p.push_back(s.experts.count);
-    if (s.experts.shared > 0) {
-      p.push_back(gates * s.experts.shared * s.hidden);
-      p.push_back(s.experts.shared * s.hidden);
-    }
-    return p;
-  }
-  p.push_back(s.fc1() * s.hidden);
-  if (s.mlp_bias) p.push_back(s.fc1());
-  p.push_back(s.ffn * s.hidden);
-  if (s.mlp_bias) p.push_back(s.hidden);
   return p;
 }
 
@@ -167,9 +197,9 @@ std::vector<std::int64_t> ExpertParameters(const Shape& s) {
   const ExpertShape& e = s.experts;
   const std::int64_t fc1 = s.activation == Activation::kSwiglu ? 2 * e.ffn : e.ffn;
   for (std::int64_t i = 0; e.count > 0 && i < e.local; ++i) {
-    p.push_back(fc1 * s.hidden);
-    p.push_back(e.ffn * s.hidden);
-    if (s.mlp_bias) p.insert(p.end(), {fc1, s.hidden});
+    p.push_back(fc1 * e.width);
+    p.push_back(e.ffn * e.width);
+    if (s.mlp_bias) p.insert(p.end(), {fc1, e.width});
   }
   return p;
 }
@@ -189,14 +219,21 @@ std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
 
 std::int64_t SequenceParallelParameters(const Shape& s) {
   const std::int64_t norm = s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
-  std::int64_t n = 2 * norm + (s.attention_bias && s.projection_bias ? s.hidden : 0);
-  if (s.qk_norm) n += 2 * s.head_dim;
-  if (s.latent.kv_rank > 0) {
-    n += (s.latent.q_rank + s.latent.kv_rank + s.latent.rope_dim) * s.hidden + s.latent.q_rank +
-         s.latent.kv_rank;
+  std::int64_t n = (s.mixes() ? norm : 0) + (s.feeds_forward ? norm : 0);
+  if (s.attends) {
+    if (s.attention_bias && s.projection_bias) n += s.hidden;
+    if (s.qk_norm) n += 2 * s.head_dim;
+    if (s.latent.kv_rank > 0) {
+      n += (s.latent.q_rank + s.latent.kv_rank + s.latent.rope_dim) * s.hidden + s.latent.q_rank +
+           s.latent.kv_rank;
+    }
   }
-  if (s.experts.count > 0)
-    return n + s.experts.count * (s.hidden + (s.experts.router_bias ? 1 : 0));
+  if (!s.feeds_forward) return n;
+  const ExpertShape& e = s.experts;
+  if (e.count > 0) {
+    n += e.count * (s.hidden + (e.router_bias ? 1 : 0)) + (e.latent ? 2 * e.width * s.hidden : 0);
+    return n;
+  }
   return n + (s.mlp_bias ? s.hidden : 0);
 }
 

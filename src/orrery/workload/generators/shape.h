@@ -21,6 +21,8 @@ struct ExpertShape {
   std::int64_t ffn = 0;     // width of one, on this rank
   std::int64_t shared = 0;  // of the shared ones, on this rank
   std::int64_t ep = 1, etp = 1;
+  std::int64_t width = 0;             // of a token as experts see it
+  bool latent = false;                // projected to that width before the dispatch
   std::int64_t load_permille = 1000;  // of the busiest rank, over the mean
   Dispatcher dispatcher = Dispatcher::kAllToAll;
   bool shared_overlap = false, router_bias = false;
@@ -55,6 +57,9 @@ struct Shape {
   HostWork host;
   ExpertShape experts;
   Latent latent;
+  Mamba mamba;  // of this rank: its heads and groups
+  bool attends = true,
+       feeds_forward = true;  // what the layer has; with mamba.heads it is no attention
   bool projection_bias = true, qk_norm = false, sinks = false;
   std::int64_t window = 0;
 
@@ -68,6 +73,8 @@ struct Shape {
   std::int64_t v_head_dim() const { return latent.kv_rank > 0 ? latent.v_dim : head_dim; }
   std::int64_t context() const { return heads * v_head_dim(); }
   std::int64_t other_v_head_dim() const { return v_head_dim() == head_dim ? 0 : v_head_dim(); }
+  // A layer with a mixer, Mamba's or attention.
+  bool mixes() const { return attends || mamba.heads > 0; }
   std::int64_t fc1() const { return activation == Activation::kSwiglu ? 2 * ffn : ffn; }
   bool flash() const { return attention != AttentionBackend::kUnfused; }
   // REQUIRES: flash().

@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include "orrery/graph/verify.h"
+#include "orrery/workload/generators/shape.h"
+#include "orrery/workload/test_support.h"
+
+namespace orrery::workload {
+namespace {
+
+Model SmallHybrid(std::string pattern) {
+  Model m = SmallGpt(static_cast<int>(pattern.size()));
+  m.name = "small hybrid";
+  m.norm = Norm::kRmsNorm;
+  m.activation = Activation::kSquaredRelu;
+  m.position = Position::kNone;
+  m.tied_embeddings = m.attention_bias = m.mlp_bias = false;
+  m.mamba = {.heads = 8, .head_dim = 64, .state = 32, .groups = 4, .chunk = 128};
+  m.experts = {.count = 8, .top_k = 2, .ffn_hidden = 128, .shared_ffn_hidden = 256};
+  m.pattern = std::move(pattern);
+  return m;
+}
+
+Plan One() {
+  Plan p;
+  p.global_batch = 1;
+  p.seq_len = 512;
+  return p;
+}
+
+std::int64_t Elements(const Model& m, const Plan& p) {
+  const Shape s = MakeShape(m, p);
+  std::int64_t n = 0;
+  const auto add = [&n](const std::vector<std::int64_t>& tensors) {
+    for (const std::int64_t t : tensors) n += t;
+  };
+  for (std::int64_t l = 0; l < m.layers; ++l) {
+    add(LayerParameters(OfKind(s, m.layer_kind(l))));
+    if ((m.layer_kind(l) & kExpertLayer) != 0) add(ExpertParameters(s));
+  }
+  add(EmbeddingParameters(s));
+  add(HeadParameters(s, true));
+  return n;
+}
+
+TEST(Hybrid, ParametersArePublished) {
+  const std::vector<std::pair<std::string, double>> published = {{"nemotron-h-8b", 8.10e9},
+                                                                 {"nemotron-h-47b", 46.8e9},
+                                                                 {"nemotron-h-56b", 56.3e9},
+                                                                 {"nemotron-3-nano", 31.6e9},
+                                                                 {"nemotron-3-super", 120.6e9}};
+  for (const auto& [name, count] : published) {
+    EXPECT_NEAR(static_cast<double>(FindModel(name)->parameters()) / count, 1, 0.005) << name;
+  }
+  // Nemotron 3's cards: 3.2 and 12.1 billion without the embedding, 3.6 and 12.7 with it.
+  EXPECT_NEAR(static_cast<double>(FindModel("nemotron-3-nano")->active_parameters()), 3.6e9, 0.1e9);
+  EXPECT_NEAR(static_cast<double>(FindModel("nemotron-3-super")->active_parameters()), 12.7e9,
+              0.2e9);
+}
+
+TEST(Hybrid, TensorsAddUpToTheModel) {
+  Model m = SmallHybrid("ME*-M");
+  m.vocab = 1024;
+  EXPECT_EQ(Elements(m, One()), m.parameters());
+  m.experts.latent = 64;
+  EXPECT_EQ(Elements(m, One()), m.parameters());
+}
+
+// One Mamba layer of 512 tokens, hidden 256, inner 512, 4 groups of state 32, 8 heads, chunks of
+// 128. Projections: 2·512·256·(2·512 + 2·4·32 + 8 + 512). Scan, each chunk of 4 in 2·Q·…: states
+// 8·64·32, products 4·128·32, output 8·64·(32 + 128).
+TEST(Hybrid, FlopsOfAMambaLayer) {
+  const graph::Graph with = Make(SmallHybrid("M"), One());
+  const double projections = 2.0 * 512 * 256 * (2 * 512 + 2 * 4 * 32 + 8 + 512);
+  const double states = 2.0 * 512 * 8 * 64 * 32, products = 2.0 * 512 * 4 * 128 * 32;
+  const double output = 2.0 * 512 * 8 * 64 * (32 + 128);
+  EXPECT_EQ(BlockFlops(FindBlock(with, "layer.forward")), projections + states + products + output);
+  // Again without the output; then two products for each of the four, those of C·Bᵀ a head wide
+  // where its gradient comes from.
+  const double again = states + products;
+  const double gradients = states + output + 2 * states + 2.0 * 512 * 8 * 64 * 128 + 2 * products;
+  EXPECT_EQ(BlockFlops(FindBlock(with, "layer.backward")), 2 * projections + again + gradients);
+}
+
+TEST(Hybrid, EveryKindOfLayerVerifies) {
+  for (const std::string pattern : {"M", "*", "-", "E", "ME*-", "M-*-ME"}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      Plan p = One();
+      p.tp = 2;
+      p.sequence_parallel = true;
+      p.recompute = recompute;
+      Model m = SmallHybrid(pattern);
+      m.experts.latent = 64;
+      for (const LowPrecision low : {LowPrecision::kNone, LowPrecision::kMxfp8}) {
+        p.low_precision = low;
+        const graph::Graph g = Make(m, p);
+        const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+        EXPECT_TRUE(status.ok()) << pattern << ": " << status.message();
+      }
+    }
+  }
+}
+
+TEST(Hybrid, RulesNameFieldAndRemedy) {
+  Model m = SmallHybrid("ME*-");
+  EXPECT_TRUE(Validate(m).ok());
+  m.pattern = "ME*";
+  EXPECT_EQ(Validate(m).message(), "model.pattern: 3 letters for 4 layers; give one a layer");
+  m.pattern = "ME*x";
+  EXPECT_EQ(Validate(m).message(),
+            "model.pattern: letter 4 is 'x'; valid: M (Mamba), * (attention), - (feed-forward), E "
+            "(experts)");
+  m.pattern = "ME*-";
+  Plan p = One();
+  p.tp = 8;
+  EXPECT_EQ(Validate(m, p).message(),
+            "parallel.tp: 8 does not divide the 8 heads and 4 groups of small hybrid's Mamba "
+            "layers; use a divisor of both");
+}
+
+}  // namespace
+}  // namespace orrery::workload
