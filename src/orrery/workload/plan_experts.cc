@@ -59,18 +59,6 @@ Status CheckMamba(const Model& model, const Plan& plan) {
 
 Status CheckExperts(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckMamba(model, plan));
-  if (model.latent.kv_rank > 0 && plan.attention == AttentionBackend::kUnfused) {
-    return InvalidInput(
-        "framework_options.attention: unfused is not built for the latent attention of {}; use "
-        "flash2 or flash3",
-        model.name);
-  }
-  if (model.window > 0 && plan.attention == AttentionBackend::kUnfused) {
-    return InvalidInput(
-        "framework_options.attention: unfused is not built for the sliding windows of {}; use "
-        "flash2 or flash3",
-        model.name);
-  }
   if (model.experts.count == 0) {
     if (plan.ep == 1 && plan.etp <= 1) return {};
     return InvalidInput("parallel.{}: {} for {}, which has no experts; use 1",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 
 #include "orrery/base/text.h"
 #include "orrery/search/validate/expert_models.h"
@@ -112,6 +113,38 @@ Status CheckParameters(const Configuration& row, const Model& model) {
                       row.text("params_b"), counted);
 }
 
+// Blank: the size nearest to 128 that hidden and tp allow.
+Result<std::int64_t> HeadsOf(const Configuration& row, std::int64_t hidden,
+                             std::vector<std::string>* assumed) {
+  if (row.has("heads")) return row.Needed("heads", 1, 1 << 24);
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t tp, row.Needed("tp", 1, 4096));
+  std::int64_t best = 0;
+  for (std::int64_t heads = tp; heads <= hidden; heads += tp) {
+    const auto off = [&](std::int64_t n) { return std::abs(hidden / n - 128); };
+    if (hidden % heads == 0 && (best == 0 || off(heads) < off(best))) best = heads;
+  }
+  if (best == 0) return row.Needed("heads", 1, 1 << 24);
+  assumed->push_back(
+      fmt::format("heads={} (blank: {} a head, nearest to 128)", best, hidden / best));
+  return best;
+}
+
+// Blank: as many as params_b leaves beside embeddings. `m` is complete but for its layers.
+Result<std::int64_t> LayersOf(const Configuration& row, Model m,
+                              std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(const auto billions, row.Number("params_b", 1e-6, 1e6));
+  if (row.has("layers") || !billions || HasExperts(row)) return row.Needed("layers", 1, 100'000);
+  m.layers = 1;
+  const std::int64_t one = m.parameters();
+  m.layers = 2;
+  const std::int64_t layer = m.parameters() - one;
+  const double left = *billions * 1e9 - static_cast<double>(one - layer);
+  const auto layers = static_cast<std::int64_t>(left / static_cast<double>(layer) + 0.5);
+  if (layers < 1) return row.Needed("layers", 1, 100'000);
+  assumed->push_back(fmt::format("layers={} (blank: from params_b={:g})", layers, *billions));
+  return layers;
+}
+
 }  // namespace
 
 Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaults,
@@ -127,9 +160,8 @@ Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaul
   }
   Model m;
   m.name = std::string(row.text("model"));
-  ORRERY_ASSIGN_OR_RETURN(m.layers, row.Needed("layers", 1, 100'000));
   ORRERY_ASSIGN_OR_RETURN(m.hidden, row.Needed("hidden", 1, kMost));
-  ORRERY_ASSIGN_OR_RETURN(m.heads, row.Needed("heads", 1, kMost));
+  ORRERY_ASSIGN_OR_RETURN(m.heads, HeadsOf(row, m.hidden, assumed));
   ORRERY_ASSIGN_OR_RETURN(const auto kv_heads, row.Whole("kv_heads", 1, kMost));
   ORRERY_ASSIGN_OR_RETURN(const auto ffn, row.Whole("ffn_hidden", 1, kMost));
   ORRERY_ASSIGN_OR_RETURN(const auto vocab, row.Whole("vocab", 1, kMost));
@@ -158,6 +190,7 @@ Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaul
       a.label, a.tied ? "tied" : "untied"));
   if (a.dropout) assumed->push_back(fmt::format("dropout={} (framework's default)", m.dropout));
   m.source = "validation table";
+  ORRERY_ASSIGN_OR_RETURN(m.layers, LayersOf(row, m, assumed));
   if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(AddExperts(row, &m, assumed));
   ORRERY_RETURN_IF_ERROR(workload::Validate(m));
   ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));

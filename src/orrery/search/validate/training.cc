@@ -153,6 +153,17 @@ void MapSchedule(const Mapping& m) {
   }
   if (HasToken(m.row, "uneven")) m.Assume("config_extra: uneven stages not stated, taken as even");
   plan.schedule = plan.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
+  if (plan.vpp == 1) return;
+  // Groups of pp micro-batches do not always divide them; a run that exists chose one that fits.
+  const std::int64_t microbatches = plan.microbatches();
+  for (std::int64_t group = plan.pp; group <= microbatches; ++group) {
+    const std::int64_t rest = microbatches % group;
+    if (rest != 0 && rest < plan.pp) continue;
+    if (group == plan.pp) return;
+    plan.microbatch_group = static_cast<int>(group);
+    return m.Assume("micro-batch groups of {}: pp leaves too small a rest of {}", group,
+                    microbatches);
+  }
 }
 
 // fp8 without more is one scale a tensor: which kind, config_extra or the framework says.

@@ -128,12 +128,12 @@ void LayerWriter::UnfusedBackward() {
                           .layout = layout,
                           .out_dtype = s_.dtype});
   };
-  w_->Kernel("transpose",
-             Elementwise(s_, MemoryOp::kTranspose, s_.tokens(), s_.query(), e, e, Pass::kBackward));
+  w_->Kernel("transpose", Elementwise(s_, MemoryOp::kTranspose, s_.tokens(), s_.context(), e, e,
+                                      Pass::kBackward));
   const Buffer gradient = w_->Temporary("probabilities.gradient", rows * s_.seq * e);
   w_->Alloc(gradient);
-  product("context.probabilities", s_.seq, s_.seq, s_.head_dim, GemmLayout::kNT);
-  product("context.values", s_.seq, s_.head_dim, s_.seq, GemmLayout::kTN);
+  product("context.probabilities", s_.seq, s_.seq, s_.v_head_dim(), GemmLayout::kNT);
+  product("context.values", s_.seq, s_.v_head_dim(), s_.seq, GemmLayout::kTN);
   w_->Free(dropped_);
   if (s_.dropout) {
     w_->Kernel("attention_dropout",

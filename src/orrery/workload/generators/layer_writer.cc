@@ -254,9 +254,9 @@ void LayerWriter::UnfusedForward(bool keep_core) {
     w_->Kernel("attention_dropout",
                Elementwise(s_, MemoryOp::kDropout, rows, s_.seq, e, e + 1, Pass::kForward));
   }
-  w_->Kernel("context", Batched(s_, s_.seq, s_.head_dim, s_.seq, GemmLayout::kNN));
-  w_->Kernel("transpose",
-             Elementwise(s_, MemoryOp::kTranspose, s_.tokens(), s_.query(), e, e, Pass::kForward));
+  w_->Kernel("context", Batched(s_, s_.seq, s_.v_head_dim(), s_.seq, GemmLayout::kNN));
+  w_->Kernel("transpose", Elementwise(s_, MemoryOp::kTranspose, s_.tokens(), s_.context(), e, e,
+                                      Pass::kForward));
   Drop(keep_core, probabilities_);
   Drop(keep_core, probability_mask_);
   Drop(keep_core, dropped_);
