@@ -19,7 +19,9 @@ AttentionRate RateOf(AttentionKernel kernel, Arch arch) {
   if (kernel == AttentionKernel::kFlash3 && arch == Arch::kHopper) return kFlash3Rate;
   if (kernel == AttentionKernel::kCudnn && arch == Arch::kHopper) return kCudnnHopperRate;
   if (kernel == AttentionKernel::kCudnn && arch == Arch::kBlackwell) return kCudnnBlackwellRate;
-  return kFlash2Rate[Index(arch)];
+  const AttentionRate flash2 = kFlash2Rate[Index(arch)];
+  if (kernel != AttentionKernel::kFlash1) return flash2;
+  return {flash2.forward * kFlash1OverFlash2.forward, flash2.backward * kFlash1OverFlash2.backward};
 }
 
 std::int64_t Padded(std::int64_t d) {

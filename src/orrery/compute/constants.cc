@@ -37,6 +37,8 @@ constexpr Constant kConstants[] = {
     {"kFlash2Rate[hopper].backward", kModel, kFlash2Rate[2].backward, 0.26, 0.34, "of peak", "flash2 backward", "FlashAttention-2 paper, H100: up to 335 TFLOP/s"},
     {"kFlash2Rate[blackwell].forward", kModel, kFlash2Rate[3].forward, 0.12, 0.25, "of peak", "flash2 forward, on the older matrix instructions", "flash2 keeps about its H100 rate"},
     {"kFlash2Rate[blackwell].backward", kModel, kFlash2Rate[3].backward, 0.10, 0.20, "of peak", "flash2 backward, on the older matrix instructions", "flash2 keeps about its H100 rate"},
+    {"kFlash1OverFlash2.forward", kModel, kFlash1OverFlash2.forward, 0.33, 0.70, "of flash2", "flash1 forward", "FlashAttention-2 paper, section 1: flash1 reaches 30 to 50 % of A100's peak, flash2 up to 73 %"},
+    {"kFlash1OverFlash2.backward", kModel, kFlash1OverFlash2.backward, 0.33, 0.60, "of flash2", "flash1 backward", "FlashAttention-2 paper, section 1: flash1 reaches 25 to 35 % of A100's peak, flash2 up to 63 %"},
     {"kFlash3Rate.forward", kModel, kFlash3Rate.forward, 0.60, 0.70, "of peak", "flash3 forward on Hopper", "FlashAttention-3 paper, H100, d = 128: up to 650 TFLOP/s"},
     {"kFlash3Rate.backward", kModel, kFlash3Rate.backward, 0.48, 0.58, "of peak", "flash3 backward on Hopper", "FlashAttention-3 paper, H100, d = 128: up to 560 TFLOP/s"},
     {"kCudnnHopperRate.forward", kModel, kCudnnHopperRate.forward, 0.55, 0.68, "of peak", "cuDNN fused attention forward", "FlashAttention-3 paper, cuDNN curves; cuDNN 9 notes"},

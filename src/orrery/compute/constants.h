@@ -41,6 +41,7 @@ struct AttentionRate {
 };
 inline constexpr std::array<AttentionRate, kArchs> kFlash2Rate = {
     {{0.40, 0.30}, {0.72, 0.60}, {0.38, 0.31}, {0.18, 0.15}}};
+inline constexpr AttentionRate kFlash1OverFlash2 = {0.57, 0.52};
 inline constexpr AttentionRate kFlash3Rate = {0.66, 0.55};
 inline constexpr AttentionRate kCudnnHopperRate = {0.63, 0.53};
 inline constexpr AttentionRate kCudnnBlackwellRate = {0.60, 0.45};

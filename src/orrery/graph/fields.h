@@ -34,7 +34,7 @@ constexpr int Count(OpKind) { return 7; }
 constexpr int Count(DType) { return 7; }
 constexpr int Count(Pass) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
-constexpr int Count(AttentionKernel) { return 3; }
+constexpr int Count(AttentionKernel) { return 4; }
 constexpr int Count(MemoryOp) { return 23; }
 
 // An event number, told apart from other numbers: the text form writes kCallEvent as `call`.

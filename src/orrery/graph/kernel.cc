@@ -56,6 +56,8 @@ std::string_view Name(AttentionKernel kernel) {
       return "flash3";
     case AttentionKernel::kCudnn:
       return "cudnn";
+    case AttentionKernel::kFlash1:
+      return "flash1";
   }
   return "?";
 }

@@ -110,7 +110,7 @@ class SampleBuilder {
                          Any(DType::kInt64),
                          rng_.Below(2) == 0,
                          Any(Pass::kOptimizer),
-                         Any(AttentionKernel::kCudnn),
+                         Any(AttentionKernel::kFlash1),
                          Size(),
                          Size()};
       case 2:

@@ -23,7 +23,7 @@ struct KernelFault {
     }
     if (a.dtype > DType::kInt64) return "unknown element type";
     if (a.pass > Pass::kOptimizer) return "unknown pass";
-    return a.kernel > AttentionKernel::kCudnn ? "unknown attention kernel" : nullptr;
+    return a.kernel > AttentionKernel::kFlash1 ? "unknown attention kernel" : nullptr;
   }
   const char* operator()(const MemoryBound& m) const {
     if (std::min({m.rows, m.cols, m.bytes_read, m.bytes_written}) < 0) {

@@ -38,8 +38,9 @@ inline constexpr std::array<Named<workload::Sharding>, 4> kShardings = {
      {"zero1", workload::Sharding::kZero1},
      {"zero2", workload::Sharding::kZero2},
      {"zero3", workload::Sharding::kZero3}}};
-inline constexpr std::array<Named<workload::AttentionBackend>, 4> kAttentions = {
+inline constexpr std::array<Named<workload::AttentionBackend>, 5> kAttentions = {
     {{"unfused", workload::AttentionBackend::kUnfused},
+     {"flash1", workload::AttentionBackend::kFlash1},
      {"flash2", workload::AttentionBackend::kFlash2},
      {"flash3", workload::AttentionBackend::kFlash3},
      {"cudnn", workload::AttentionBackend::kCudnn}}};

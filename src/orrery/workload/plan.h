@@ -28,7 +28,7 @@ enum class Routing : std::uint8_t { kBalanced, kZipf };
 enum class LowPrecision : std::uint8_t { kNone, kDelayed, kCurrent, kBlockwise, kMxfp8, kNvfp4 };
 // How attention sees the sequence that lies on cp ranks (generators/context_parallel.h).
 enum class CpExchange : std::uint8_t { kRing, kAllGather, kAllToAll };
-enum class AttentionBackend : std::uint8_t { kUnfused, kFlash2, kFlash3, kCudnn };
+enum class AttentionBackend : std::uint8_t { kUnfused, kFlash2, kFlash3, kCudnn, kFlash1 };
 
 // Host time that eager Python spends beside issuing kernels, in ns; zero where the framework has
 // none of it (compiled, or replayed as CUDA graphs). Which framework has which:

@@ -66,15 +66,22 @@ constexpr FrameworkDefaults kMegatronBridge = {
 constexpr FrameworkDefaults kMegatronDeepSpeed = {
     .uneven_stages = true, .bucket_elements = 500'000'000, .host = workload::kHost2021};
 
-// Hybrid ZeRO with overlapped gradient reduction and parameter broadcast, flash attention.
-constexpr FrameworkDefaults kInternEvo = {.attention = AttentionDefault::kFlash2,
+// Hybrid ZeRO with overlapped gradient reduction and parameter broadcast; flash attention of the
+// first generation, which its environment of 2023 pins.
+constexpr FrameworkDefaults kInternEvo = {.attention = AttentionDefault::kFlash1,
                                           .sharding = Sharding::kZero1,
                                           .dp_overlap = true,
                                           .grad_reduce_fp32 = false,
                                           .gpt_dropout = 0,
                                           .uneven_stages = true};
 
-// FSDP1 as Composer wraps it, one unit a block, BACKWARD_PRE; FSDP2 as torchtitan does.
+// FSDP1 as Composer wraps it, one unit a block, BACKWARD_PRE; with torch 1.13 and 2.0 goes flash
+// attention of the first generation. FSDP2 as torchtitan does.
+constexpr FrameworkDefaults kFsdp1Torch1 = {.attention = AttentionDefault::kFlash1,
+                                            .sharding = Sharding::kZero3,
+                                            .dp_overlap = true,
+                                            .gpt_dropout = 0,
+                                            .host = workload::kHostFsdp};
 constexpr FrameworkDefaults kFsdp1 = {.attention = AttentionDefault::kFlash2,
                                       .sharding = Sharding::kZero3,
                                       .dp_overlap = true,
@@ -104,7 +111,7 @@ constexpr FrameworkDefaults kJax = {.attention = AttentionDefault::kLibrary,
                                     .host = {},
                                     .flat_parameters = false};
 
-constexpr std::array<FrameworkRule, 16> kRules = {{
+constexpr std::array<FrameworkRule, 17> kRules = {{
     {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "", kMegatronBridge},
     {"Megatron-LM 2020", "megatron", "", "2020", "", kMegatron2020},
     {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "", kMegatronJanuary2021},
@@ -116,6 +123,7 @@ constexpr std::array<FrameworkRule, 16> kRules = {{
     {"Megatron Bridge", "nemo", "Megatron-Bridge", "", "", kMegatronBridge},
     {"NeMo", "nemo", "", "", "", kNemo},
     {"InternEvo", "other", "InternEvo", "", "", kInternEvo},
+    {"FSDP1 of torch 1.13", "fsdp1", "", "torch 1.", "", kFsdp1Torch1},
     {"FSDP1", "fsdp1", "", "", "", kFsdp1},
     {"FSDP2", "fsdp2", "", "", "", kFsdp2},
     {"DeepSpeed", "deepspeed", "", "", "", kDeepSpeed},

@@ -18,7 +18,7 @@ namespace orrery::search {
 
 // kLibrary: Transformer Engine's choice on the device, cuDNN's fused attention on Hopper and later
 // and flash attention 2 before.
-enum class AttentionDefault : std::uint8_t { kUnfused, kFlash2, kLibrary };
+enum class AttentionDefault : std::uint8_t { kUnfused, kFlash1, kFlash2, kLibrary };
 enum class SequenceParallelDefault : std::uint8_t { kOff, kWithTp };
 
 struct FrameworkDefaults {

@@ -277,25 +277,30 @@ void MapAttention(const Mapping& m) {
   const std::string_view cell = m.row.text("attention_kernel");
   // Megatron's own layers, without Transformer Engine, know no fused attention.
   const bool own_layers = HasToken(m.row, "uninstall_te") || HasToken(m.row, "case=gpt3_mcore_tp");
+  const AttentionDefault preset = m.rule.defaults.attention;
   if (cell == "unfused" || (cell.empty() && own_layers)) {
     if (own_layers) m.Assume("attention_kernel=unfused (config_extra: no Transformer Engine)");
     *attention = AttentionBackend::kUnfused;
-  } else if (cell == "flash" || cell == "flash2") {
+  } else if (cell == "flash") {
+    const bool first = preset == AttentionDefault::kFlash1;
+    *attention = first ? AttentionBackend::kFlash1 : AttentionBackend::kFlash2;
+    m.Assume("attention_kernel=flash{} (version not stated: {}'s)", first ? 1 : 2, m.rule.label);
+  } else if (cell == "flash2") {
     *attention = AttentionBackend::kFlash2;
-    if (cell == "flash") m.Assume("attention_kernel=flash2 (version of flash not stated)");
   } else if (cell == "flash3") {
     *attention = AttentionBackend::kFlash3;
   } else if (cell == "cudnn") {
     *attention = library;
     if (!hopper) m.Assume("cuDNN's fused attention priced as flash 2");
-  } else if (m.rule.defaults.attention == AttentionDefault::kUnfused) {
-    *attention = AttentionBackend::kUnfused;
-    m.AssumeDefault("attention_kernel", "unfused");
   } else {
-    const bool flash2 = m.rule.defaults.attention == AttentionDefault::kFlash2;
-    *attention = flash2 ? AttentionBackend::kFlash2 : library;
-    m.AssumeDefault("attention_kernel",
-                    *attention == AttentionBackend::kFlash2 ? "flash2" : "cudnn");
+    *attention = preset == AttentionDefault::kUnfused   ? AttentionBackend::kUnfused
+                 : preset == AttentionDefault::kFlash1  ? AttentionBackend::kFlash1
+                 : preset == AttentionDefault::kLibrary ? library
+                                                        : AttentionBackend::kFlash2;
+    m.AssumeDefault("attention_kernel", *attention == AttentionBackend::kUnfused  ? "unfused"
+                                        : *attention == AttentionBackend::kFlash1 ? "flash1"
+                                        : *attention == AttentionBackend::kCudnn  ? "cudnn"
+                                                                                  : "flash2");
   }
 }
 

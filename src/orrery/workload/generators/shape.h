@@ -81,6 +81,7 @@ struct Shape {
   graph::AttentionKernel fused_attention() const {
     return attention == AttentionBackend::kCudnn    ? graph::AttentionKernel::kCudnn
            : attention == AttentionBackend::kFlash3 ? graph::AttentionKernel::kFlash3
+           : attention == AttentionBackend::kFlash1 ? graph::AttentionKernel::kFlash1
                                                     : graph::AttentionKernel::kFlash2;
   }
   // Bytes of the residual stream on this rank, and gathered over tp.
