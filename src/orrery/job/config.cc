@@ -177,6 +177,9 @@ void AddWorkload(const Workload& w, Json* json) {
                      {"recompute", NameOf(kRecomputes, plan.recompute)},
                      {"optimizer", w.optimizer},
                      {"sharding", NameOf(kShardings, plan.sharding)}};
+  if (plan.recompute == workload::Recompute::kSelective) {
+    out["training"]["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
+  }
   if (w.model.experts.count > 0) {
     out["training"]["moe_dispatcher"] = NameOf(kDispatchers, plan.dispatcher);
     out["training"]["moe_routing"] = NameOf(kRoutings, plan.routing);

@@ -82,7 +82,7 @@ Status ReadParallel(const Source& source, const Sections& sections, std::optiona
   return {};
 }
 
-void ReadTraining(const Section& training, const Section& framework, Plan* plan) {
+Status ReadTraining(const Section& training, const Section& framework, Plan* plan) {
   plan->global_batch = training.Integer("global_batch");
   plan->micro_batch = training.Integer("micro_batch");
   plan->seq_len = training.Integer("seq_len");
@@ -100,6 +100,13 @@ void ReadTraining(const Section& training, const Section& framework, Plan* plan)
   plan->routing = Choose(kRoutings, training.Text("moe_routing"));
   plan->moe_imbalance = training.Real("moe_imbalance");
   plan->shared_expert_overlap = training.Bool("moe_shared_overlap");
+  Result<std::uint8_t> modules =
+      workload::ParseRecomputeModules(training.Text("recompute_modules"));
+  if (!modules.ok()) {
+    return std::move(modules).TakeStatus().In(training.Where("recompute_modules"));
+  }
+  plan->recompute_modules = *modules;
+  return {};
 }
 
 // The framework's defaults, then what the user set; what is left of the defaults is said.
@@ -218,7 +225,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   workload.optimizer = sections.training.Text("optimizer");
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
-  ReadTraining(sections.training, sections.framework, &plan);
+  ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
   ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos, &plan,
                 assumed);
   ORRERY_RETURN_IF_ERROR(ReadSchedule(sections, &plan, assumed));

@@ -241,6 +241,11 @@ constexpr Option kTraining[] = {
      .doc = "Of parameters and activations; the optimizer keeps fp32. fp8, mxfp8 and nvfp4: the "
             "GEMMs of linear layers, everything else in bf16.",
      .planned = "int8"},
+    {.name = "recompute_modules",
+     .type = kText,
+     .fallback = "core_attn",
+     .doc = "What selective recompute runs again, joined by +: core_attn, layernorm, moe_act, moe, "
+            "mlp, mla_up_proj."},
     {.name = "recompute",
      .type = kChoice,
      .fallback = "none",

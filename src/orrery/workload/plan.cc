@@ -3,10 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <string>
 
+#include "orrery/base/suggest.h"
 #include "orrery/workload/plan_experts.h"
 
 namespace orrery::workload {
@@ -287,6 +289,38 @@ Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
 }
 
 }  // namespace
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kModuleNames = {"core_attn", "layernorm", "moe_act",
+                                                          "moe",       "mlp",       "mla_up_proj"};
+
+}  // namespace
+
+Result<std::uint8_t> ParseRecomputeModules(std::string_view text) {
+  std::uint8_t modules = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('+'), text.size());
+    const std::string_view name = text.substr(0, end);
+    const auto at = std::find(kModuleNames.begin(), kModuleNames.end(), name);
+    if (at == kModuleNames.end()) {
+      return InvalidInput("{}", UnknownName("module to recompute", name, kModuleNames));
+    }
+    modules |= static_cast<std::uint8_t>(1 << (at - kModuleNames.begin()));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return modules;
+}
+
+std::string RecomputeModulesText(std::uint8_t modules) {
+  std::string text;
+  for (std::size_t i = 0; i < kModuleNames.size(); ++i) {
+    if ((modules >> i & 1) == 0) continue;
+    if (!text.empty()) text += '+';
+    text += kModuleNames[i];
+  }
+  return text;
+}
 
 Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
   if (!plan.layers_per_stage.empty()) return GivenLayers(model, plan);

@@ -15,6 +15,15 @@ namespace orrery::workload {
 
 enum class Schedule : std::uint8_t { kGpipe, k1f1b, k1f1bInterleaved };
 enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
+// What selective recompute runs again, as bits (Megatron's recompute_modules).
+enum RecomputeModule : std::uint8_t {
+  kRecomputeCore = 1,    // core attention
+  kRecomputeNorms = 2,   // norms before attention and feed-forward
+  kRecomputeMoeAct = 4,  // the experts' activation function
+  kRecomputeMoe = 8,     // experts whole, their exchanges included
+  kRecomputeMlp = 16,    // feed-forwards of dense layers whole
+  kRecomputeMlaUp = 32,  // up-projections of latent attention
+};
 // Over data-parallel ranks: nothing; the optimizer's state; gradients too, parameters being
 // gathered in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and
 // gathered again for backward (FSDP's FULL_SHARD, ZeRO-3).
@@ -45,6 +54,10 @@ struct HostWork {
   friend bool operator==(const HostWork&, const HostWork&) = default;
 };
 
+// "core_attn+moe": bits of RecomputeModule. An unknown name lists the valid ones.
+Result<std::uint8_t> ParseRecomputeModules(std::string_view text);
+std::string RecomputeModulesText(std::uint8_t modules);
+
 struct Plan {
   int tp = 1, pp = 1, vpp = 1, dp = 1;
   int cp = 1;  // ranks that share each sequence
@@ -56,6 +69,7 @@ struct Plan {
   Precision precision = Precision::kBf16;
   LowPrecision low_precision = LowPrecision::kNone;
   Recompute recompute = Recompute::kNone;
+  std::uint8_t recompute_modules = kRecomputeCore;  // with kSelective; bits of RecomputeModule
   Sharding sharding = Sharding::kNone;
   Schedule schedule = Schedule::k1f1b;
 

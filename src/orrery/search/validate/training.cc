@@ -253,10 +253,36 @@ Status MapSharding(const Mapping& m) {
   return {};
 }
 
+// What config_extra says in "…recompute=a+b", of names that stand for modules.
+std::string ModulesText(const Configuration& row) {
+  constexpr std::string_view kKey = "recompute=";
+  const std::string_view extra = row.text("config_extra");
+  std::size_t at = extra.find(kKey);
+  std::string modules;
+  while (at != std::string_view::npos && at < extra.size()) {
+    at += at == extra.find(kKey) ? kKey.size() : 1;
+    const std::size_t end = std::min(extra.find('+', at), extra.size());
+    std::string_view name = extra.substr(at, end - at);
+    if (name == "norm") name = "layernorm";
+    if (name == "act") name = "moe_act";
+    if (!workload::ParseRecomputeModules(name).ok()) break;
+    modules += modules.empty() ? "" : "+";
+    modules += name;
+    at = end;
+  }
+  return modules;
+}
+
 Status MapRecompute(const Mapping& m) {
   Plan& plan = m.out->plan;
   constexpr std::array<std::string_view, 3> kNames = {"none", "selective", "full"};
   const std::string_view cell = m.row.text("recompute");
+  const std::string modules = ModulesText(m.row);
+  if (!modules.empty() && cell != "full") {
+    plan.recompute = Recompute::kSelective;
+    ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules, workload::ParseRecomputeModules(modules));
+    return {};
+  }
   if (cell.empty()) {
     plan.recompute = m.rule.defaults.recompute;
     m.AssumeDefault("recompute", kNames[static_cast<std::size_t>(plan.recompute)]);
@@ -297,6 +323,10 @@ void MapAttention(const Mapping& m) {
                  : preset == AttentionDefault::kFlash1  ? AttentionBackend::kFlash1
                  : preset == AttentionDefault::kLibrary ? library
                                                         : AttentionBackend::kFlash2;
+    if (m.out->model.sinks) {
+      *attention = AttentionBackend::kUnfused;
+      return m.Assume("attention_kernel=unfused (blank: fused kernels know no sinks)");
+    }
     m.AssumeDefault("attention_kernel", *attention == AttentionBackend::kUnfused  ? "unfused"
                                         : *attention == AttentionBackend::kFlash1 ? "flash1"
                                         : *attention == AttentionBackend::kCudnn  ? "cudnn"

@@ -85,20 +85,21 @@ ExpertLoad LoadOf(const Shape& s) {
 ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
     : s_(s), e_(s.experts), w_(w), load_(LoadOf(s)) {
   std::uint32_t id = 70;  // behind those of layers and of the ends
-  const bool full = s.recompute == Recompute::kFull;
-  const auto make = [&](std::string_view name, std::int64_t bytes) {
+  const bool again = s.recompute == Recompute::kFull || s.recomputes(kRecomputeMoe);
+  const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
     return w->Named(++id, name, bytes, MemoryKind::kActivation,
-                    full ? Lifetime::kCall : Lifetime::kMicrobatch);
+                    within_call ? Lifetime::kCall : Lifetime::kMicrobatch);
   };
+  const bool function = again || s.recomputes(kRecomputeMoeAct);
   const std::int64_t b = s.element_bytes;
   // Scores in fp32, the map of choices in bytes.
-  logits_ = make("router.scores", s.local_tokens() * e_.count * 5);
-  latent_ = make("experts.latent", e_.latent ? s.local_tokens() * e_.width * b : 0);
-  permuted_ = make("experts.input", LinearBytes(s, load_.rows * e_.width));
-  fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b);
-  activated_ = make("experts.activation.output", LinearBytes(s, load_.rows * e_.ffn));
-  shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b);
-  shared_act_ = make("shared.activation.output", LinearBytes(s, s.tokens() * e_.shared));
+  logits_ = make("router.scores", s.local_tokens() * e_.count * 5, again);
+  latent_ = make("experts.latent", e_.latent ? s.local_tokens() * e_.width * b : 0, again);
+  permuted_ = make("experts.input", LinearBytes(s, load_.rows * e_.width), again);
+  fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b, again);
+  activated_ = make("experts.activation.output", LinearBytes(s, load_.rows * e_.ffn), function);
+  shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b, again);
+  shared_act_ = make("shared.activation.output", LinearBytes(s, s.tokens() * e_.shared), again);
 }
 
 std::int64_t ExpertWriter::fc1(std::int64_t width) const {
@@ -261,7 +262,7 @@ void ExpertWriter::ExpertsForward(bool keep) {
   w_->Module("layers.mlp.experts.fc2");
   CastOperand(s_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
   w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
-  if (!keep) w_->Free(activated_);
+  if (!keep || s_.recomputes(kRecomputeMoeAct)) w_->Free(activated_);
 }
 
 void ExpertWriter::Forward(bool keep) {
@@ -351,6 +352,11 @@ void ExpertWriter::ExpertsBackward() {
   const std::int64_t b = s_.element_bytes;
   const Buffer act = w_->Temporary("experts.activation.gradient", load_.rows * e_.ffn * b);
   const Buffer fc = w_->Temporary("experts.fc1.gradient", load_.rows * fc1(e_.ffn) * b);
+  if (s_.recomputes(kRecomputeMoeAct)) {
+    w_->Module("layers.mlp.experts.activation");
+    w_->Alloc(activated_);
+    Activation(Pass::kForward, load_.rows, e_.ffn);
+  }
   w_->Module("layers.mlp.experts.fc2");
   w_->Alloc(act);
   CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kBackward);

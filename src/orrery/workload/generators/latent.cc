@@ -16,10 +16,15 @@ using graph::Pass;
 std::int64_t LatentSaved(const Shape& s) {
   const Latent& l = s.latent;
   const std::int64_t e = s.element_bytes;
-  // Compressed queries and keys before and after their norms; queries and keys put together, and
-  // the up-projection's output, of which values are a view.
-  return s.local_tokens() * 2 * (l.q_rank + l.kv_rank + l.rope_dim) * e +
-         s.tokens() * s.heads * (2 * s.head_dim + l.nope_dim + l.v_dim) * e;
+  // Before and after their norms.
+  return s.local_tokens() * 2 * (l.q_rank + l.kv_rank + l.rope_dim) * e;
+}
+
+std::int64_t LatentUpSaved(const Shape& s) {
+  if (s.latent.kv_rank == 0) return 0;
+  // Queries and keys put together, and the up-projection's output, of which values are a view.
+  return s.tokens() * s.heads * (2 * s.head_dim + s.latent.nope_dim + s.latent.v_dim) *
+         s.element_bytes;
 }
 
 namespace {
@@ -73,6 +78,11 @@ void LatentForward(const Shape& s, BlockWriter* w) {
   }
   Down(s, w, "kv_down", l.kv_rank + l.rope_dim, Pass::kForward);
   SmallNorm(s, w, "kv_norm", l.kv_rank, Pass::kForward);
+  LatentUp(s, w);
+}
+
+void LatentUp(const Shape& s, BlockWriter* w) {
+  const Latent& l = s.latent;
   w->Module("layers.self_attention.up");
   ColumnForward(s, w, "q_up", l.q_rank > 0 ? l.q_rank : s.hidden, s.query());
   ColumnForward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim));

@@ -21,7 +21,7 @@ void WriteLayerForward(const Shape& s, BlockWriter* w);
 void WriteLayerBackward(const Shape& s, BlockWriter* w);
 graph::Block LayerForward(const Shape& s, Names* names);
 // Under full recompute the forward pass, its communication included, runs again first; under
-// selective recompute core attention does.
+// selective recompute the parts that Plan::recompute_modules names do.
 graph::Block LayerBackward(const Shape& s, Names* names);
 
 }  // namespace orrery::workload

@@ -1,4 +1,5 @@
 #include "orrery/workload/generators/context_parallel.h"
+#include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/layer_writer.h"
 
 namespace orrery::workload {
@@ -25,6 +26,8 @@ void LayerWriter::MlpBackward() {
   EnterBackward("layers.mlp.bias_dropout_add");
   BiasDropoutAddBackward(s_.mlp_bias);
   w_->Free(mask2_);
+  NormAgain("layers.mlp_norm", norm2_stats_, norm2_out_);
+  if (s_.recomputes(kRecomputeMlp)) w_->Free(MlpCore(true, true));
   EnterBackward("layers.mlp.fc2");
   const Buffer activated = w_->Temporary("activation.gradient", s_.tokens() * s_.ffn * e);
   const Buffer fc1 = w_->Temporary("fc1.gradient", s_.tokens() * s_.fc1() * e);
@@ -63,6 +66,11 @@ void LayerWriter::AttentionBackward() {
   w_->Alloc(context);
   RowBackward(s_, w_, "projection", s_.context(), s_.hidden);
   w_->Alloc(parts);
+  NormAgain("layers.input_norm", norm1_stats_, norm1_out_);
+  if (s_.latent.kv_rank > 0 && s_.recomputes(kRecomputeMlaUp)) {
+    w_->Alloc(latent_up_);
+    LatentUp(s_, w_);
+  }
   if (recomputes_core()) CoreForward(true);
   CoreBackward();
   w_->Free(context);
@@ -76,6 +84,7 @@ void LayerWriter::AttentionBackward() {
                                        Pass::kBackward));
   }
   w_->Free(qkv_);
+  w_->Free(latent_up_);
   EnterBackward("layers.self_attention.qkv");
   w_->Alloc(qkv);
   w_->Kernel("concatenate",

@@ -43,11 +43,12 @@ void LayerWriter::MambaForward(bool keep) {
   w_->Alloc(norm1_stats_);
   w_->Alloc(norm1_out_);
   NormForward(s_, w_);
-  Drop(keep, norm1_stats_);
+  const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
+  Drop(keep_norm, norm1_stats_);
   const Buffer projected = w_->Temporary("projected", s_.full_bytes());
   w_->Alloc(projected);
   MambaWriter(s_, w_).Forward(keep);
-  Drop(keep, norm1_out_);
+  Drop(keep_norm, norm1_out_);
   Enter("layers.mamba.bias_dropout_add");
   w_->Alloc(mask1_);
   w_->Alloc(middle_);
@@ -60,6 +61,7 @@ void LayerWriter::MambaBackward() {
   EnterBackward("layers.mamba.bias_dropout_add");
   BiasDropoutAddBackward(false);
   w_->Free(mask1_);
+  NormAgain("layers.input_norm", norm1_stats_, norm1_out_);
   MambaWriter(s_, w_).Backward();
   w_->Free(norm1_out_);
   EnterBackward("layers.input_norm");
@@ -76,12 +78,13 @@ void LayerWriter::ExpertsForward(bool keep) {
   w_->Alloc(norm2_stats_);
   w_->Alloc(norm2_out_);
   NormForward(s_, w_);
-  Drop(keep, norm2_stats_);
+  const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
+  Drop(keep_norm, norm2_stats_);
   const Buffer projected = w_->Temporary("projected", s_.local_bytes());
   const Buffer output = w_->Temporary("output", s_.local_bytes());
   w_->Alloc(projected);
-  ExpertWriter(s_, w_).Forward(keep);
-  Drop(keep, norm2_out_);
+  ExpertWriter(s_, w_).Forward(keep && !s_.recomputes(kRecomputeMoe));
+  Drop(keep_norm, norm2_out_);
   w_->Module("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
   w_->Alloc(output);
@@ -96,6 +99,8 @@ void LayerWriter::ExpertsBackward() {
   w_->Module("layers.mlp.bias_dropout_add");
   BiasDropoutAddBackward(false);
   w_->Free(mask2_);
+  NormAgain("layers.mlp_norm", norm2_stats_, norm2_out_);
+  if (s_.recomputes(kRecomputeMoe)) ExpertWriter(s_, w_).Forward(true);
   ExpertWriter(s_, w_).Backward();
   w_->Free(norm2_out_);
   w_->Module("layers.mlp_norm");

@@ -28,10 +28,12 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   const std::int64_t mask = s.dropout ? local * s.hidden : 0;
   const std::int64_t square = s.flash() ? 0 : s.batch * s.heads * s.seq * s.seq;
   const bool core = full || recomputes_core();
+  const bool norms = full || s.recomputes(kRecomputeNorms);
+  const bool mlp = full || s.recomputes(kRecomputeMlp);
   input_ = make("input", s.local_bytes(), false);
-  norm1_stats_ = make("input_norm.statistics", statistics, full);
+  norm1_stats_ = make("input_norm.statistics", statistics, norms);
   const std::int64_t operand = LinearBytes(s, local * s.hidden);
-  norm1_out_ = make("input_norm.output", operand, full);
+  norm1_out_ = make("input_norm.output", operand, norms);
   qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e, full);
   rotated_ = make(
       "rotated", rotates() ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1) : 0,
@@ -43,15 +45,16 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   context_ = make("attention.context", s.tokens() * s.context() * e, full);
   mask1_ = make("projection.mask", mask, full);
   middle_ = make("middle", s.mixes() ? s.local_bytes() : 0, full);
-  norm2_stats_ = make("mlp_norm.statistics", statistics, full);
-  norm2_out_ = make("mlp_norm.output", operand, full);
-  fc1_out_ = make("fc1.output", s.tokens() * s.fc1() * e, full);
-  activated_ = make("activation.output", LinearBytes(s, s.tokens() * s.ffn), full);
+  norm2_stats_ = make("mlp_norm.statistics", statistics, norms);
+  norm2_out_ = make("mlp_norm.output", operand, norms);
+  fc1_out_ = make("fc1.output", s.tokens() * s.fc1() * e, mlp);
+  activated_ = make("activation.output", LinearBytes(s, s.tokens() * s.ffn), mlp);
   mask2_ = make("fc2.mask", mask, full);
+  latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
 }
 
 bool LayerWriter::recomputes_core() const {
-  return s_.recompute == Recompute::kSelective && (!s_.flash() || s_.recompute_flash);
+  return s_.recomputes(kRecomputeCore) && (!s_.flash() || s_.recompute_flash);
 }
 
 void LayerWriter::Enter(std::string_view module) {
@@ -87,11 +90,13 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   w_->Alloc(norm1_stats_);
   w_->Alloc(norm1_out_);
   NormForward(s_, w_);
-  Drop(keep, norm1_stats_);
+  const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
+  Drop(keep_norm, norm1_stats_);
   Enter("layers.self_attention.qkv");
   w_->Alloc(qkv_);
+  w_->Alloc(latent_up_);
   Qkv(Pass::kForward);
-  Drop(keep, norm1_out_);
+  Drop(keep_norm, norm1_out_);
   if (rotates()) {
     Enter("layers.self_attention.rotary");
     w_->Alloc(rotated_);
@@ -103,6 +108,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   w_->Alloc(context_);
   CoreForward(keep_core);
   Drop(keep, qkv_);
+  Drop(keep && !s_.recomputes(kRecomputeMlaUp), latent_up_);
   Drop(keep, rotated_);
   Enter("layers.self_attention.projection");
   const Buffer projected = w_->Temporary("projected", s_.full_bytes());
@@ -117,26 +123,33 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   w_->Free(projected);
 }
 
-void LayerWriter::MlpForward(bool keep) {
-  Enter("layers.mlp_norm");
-  w_->Alloc(norm2_stats_);
-  w_->Alloc(norm2_out_);
-  NormForward(s_, w_);
-  Drop(keep, norm2_stats_);
+// Between the norm and the residual; returns what it put out, allocated.
+Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
   Enter("layers.mlp.fc1");
   w_->Alloc(fc1_out_);
   ColumnForward(s_, w_, "fc1", s_.hidden, s_.fc1());
-  Drop(keep, norm2_out_);
+  Drop(keep_norm, norm2_out_);
   Enter("layers.mlp.activation");
   w_->Alloc(activated_);
   Activation(Pass::kForward);
   Drop(keep, fc1_out_);
   Enter("layers.mlp.fc2");
   const Buffer projected = w_->Temporary("projected", s_.full_bytes());
-  const Buffer output = w_->Temporary("output", s_.local_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "fc2", s_.ffn, s_.hidden);
   Drop(keep, activated_);
+  return projected;
+}
+
+void LayerWriter::MlpForward(bool keep) {
+  const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
+  Enter("layers.mlp_norm");
+  w_->Alloc(norm2_stats_);
+  w_->Alloc(norm2_out_);
+  NormForward(s_, w_);
+  Drop(keep_norm, norm2_stats_);
+  const Buffer projected = MlpCore(keep && !s_.recomputes(kRecomputeMlp), keep_norm);
+  const Buffer output = w_->Temporary("output", s_.local_bytes());
   Enter("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
   w_->Alloc(output);
@@ -145,6 +158,16 @@ void LayerWriter::MlpForward(bool keep) {
   Drop(keep, middle_);
   w_->Free(projected);
   w_->Free(output);
+}
+
+// A norm whose output forward did not keep.
+void LayerWriter::NormAgain(std::string_view module, const Buffer& statistics,
+                            const Buffer& output) {
+  if (!s_.recomputes(kRecomputeNorms)) return;
+  Enter(module);
+  w_->Alloc(statistics);
+  w_->Alloc(output);
+  NormForward(s_, w_);
 }
 
 void LayerWriter::Activation(Pass pass) {

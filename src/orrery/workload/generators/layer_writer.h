@@ -32,6 +32,9 @@ class LayerWriter {
   // A module's operations follow; its host work.
   void Enter(std::string_view module);
   void EnterBackward(std::string_view module);
+  graph::Buffer MlpCore(bool keep, bool keep_norm);
+  void NormAgain(std::string_view module, const graph::Buffer& statistics,
+                 const graph::Buffer& output);
   // From the norm's output to queries, keys and values, or their gradients back to it.
   void Qkv(graph::Pass pass);
   void QkNorm(graph::Pass pass);
@@ -52,7 +55,7 @@ class LayerWriter {
   BlockWriter* w_;
   graph::Buffer input_, norm1_stats_, norm1_out_, qkv_, rotated_, attention_stats_, probabilities_,
       probability_mask_, dropped_, context_, mask1_, middle_, norm2_stats_, norm2_out_, fc1_out_,
-      activated_, mask2_, gradient_;
+      activated_, mask2_, latent_up_, gradient_;
 };
 
 }  // namespace orrery::workload

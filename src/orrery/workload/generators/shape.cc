@@ -69,6 +69,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.mlp_bias = model.mlp_bias;
   s.dropout = model.dropout > 0;
   s.recompute = plan.recompute;
+  if (plan.recompute == Recompute::kSelective) s.recompute_modules = plan.recompute_modules;
   s.attention = plan.attention;
   s.fused_bias_activation = plan.fused_bias_activation;
   s.fused_softmax = plan.fused_softmax;
@@ -112,7 +113,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(e.count).Add(e.top_k).Add(e.local).Add(e.ffn).Add(e.shared).Add(e.ep).Add(e.etp);
   h.Add(e.load_permille).Add(e.dispatcher).Add(e.shared_overlap).Add(e.router_bias);
   h.Add(s.latent.q_rank).Add(s.latent.kv_rank).Add(s.latent.nope_dim).Add(s.latent.v_dim);
-  h.Add(e.width).Add(e.latent).Add(s.attends).Add(s.feeds_forward);
+  h.Add(s.recompute_modules).Add(e.width).Add(e.latent).Add(s.attends).Add(s.feeds_forward);
   h.Add(s.mamba.heads).Add(s.mamba.head_dim).Add(s.mamba.state).Add(s.mamba.groups);
   h.Add(s.mamba.conv).Add(s.mamba.chunk);
   h.Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);

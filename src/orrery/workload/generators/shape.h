@@ -45,6 +45,7 @@ struct Shape {
   Position position = Position::kLearned;
   bool tied = false, attention_bias = false, mlp_bias = false, dropout = false;
   Recompute recompute = Recompute::kNone;
+  std::uint8_t recompute_modules = 0;  // 0 unless selective
   AttentionBackend attention = AttentionBackend::kFlash2;
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
   bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
@@ -76,6 +77,8 @@ struct Shape {
   // A layer with a mixer, Mamba's or attention.
   bool mixes() const { return attends || mamba.heads > 0; }
   std::int64_t fc1() const { return activation == Activation::kSwiglu ? 2 * ffn : ffn; }
+  // The part runs again in backward although the layer as a whole does not.
+  bool recomputes(RecomputeModule part) const { return (recompute_modules & part) != 0; }
   bool flash() const { return attention != AttentionBackend::kUnfused; }
   // REQUIRES: flash().
   graph::AttentionKernel fused_attention() const {
