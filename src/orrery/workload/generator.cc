@@ -45,8 +45,8 @@ class Layout {
 
   void AddGroups() {
     const std::size_t ranks = tp_ * dp_ * pp_;
-    graph_->groups.Reserve(graph_->groups.size() + dp_ * pp_ + tp_ * pp_ + tp_ * dp_ + dp_,
-                           4 * ranks);
+    graph_->groups.Reserve(graph_->groups.size() + dp_ * pp_ + tp_ * pp_ + 2 * tp_ * dp_ + dp_,
+                           5 * ranks);
     first_[kTp] = graph_->groups.size();
     for (std::size_t i = 0; tp_ > 1 && i < dp_ * pp_; ++i) Add(GroupSlot::kTp, i * tp_, 1, tp_);
     first_[kDp] = graph_->groups.size();
@@ -56,6 +56,10 @@ class Layout {
     first_[kCp] = graph_->groups.size();
     for (std::size_t r = 0; cp_ > 1 && r < dp_ * pp_; r += cp_) {
       for (std::size_t t = 0; t < tp_; ++t) Add(GroupSlot::kCp, r * tp_ + t, tp_, cp_);
+    }
+    first_[kPp] = graph_->groups.size();
+    for (std::size_t i = 0; pp_ > 1 && i < tp_ * dp_; ++i) {
+      Add(GroupSlot::kPp, i, tp_ * dp_, pp_);
     }
     first_[kEmbedding] = graph_->groups.size();
     for (std::size_t i = 0; job_.ties_across_stages() && i < tp_ * dp_; ++i) {
@@ -98,6 +102,7 @@ class Layout {
             b.peers[static_cast<std::size_t>(PeerSlot::kCpNext)] =
                 Rank(t, first + (d + 1 - first) % cp_, p);
           }
+          if (pp_ > 1) Slot(&b, GroupSlot::kPp) = GroupId(first_[kPp] + d * tp_ + t);
           if (job_.ties_across_stages() && (p == 0 || p + 1 == pp_)) {
             Slot(&b, GroupSlot::kEmbedding) = GroupId(first_[kEmbedding] + d * tp_ + t);
           }
@@ -116,7 +121,7 @@ class Layout {
   }
 
  private:
-  enum Kind : std::size_t { kTp, kDp, kCp, kEmbedding, kModel, kKinds };
+  enum Kind : std::size_t { kTp, kDp, kCp, kPp, kEmbedding, kModel, kKinds };
 
   RankId Rank(std::size_t t, std::size_t d, std::size_t p) const {
     return RankId(base_ + t + tp_ * (d + dp_ * p));
