@@ -79,12 +79,17 @@ inline bool WhenLowPrecision(const workload::Plan& plan) {
   return plan.low_precision != workload::LowPrecision::kNone;
 }
 
+inline bool WhenUnfused(const workload::Plan& plan) {
+  return plan.attention == workload::AttentionBackend::kUnfused && plan.keeps_scores;
+}
+inline bool WhenSet(const workload::Plan& plan) { return plan.fused_cross_entropy; }
+
 struct PlanFlag {
   std::string_view key;
   bool workload::Plan::*member;
   bool (*matters)(const workload::Plan&) = Always;
 };
-inline constexpr std::array<PlanFlag, 16> kPlanFlags = {
+inline constexpr std::array<PlanFlag, 18> kPlanFlags = {
     {{"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
      {"overlap_param_gather", &workload::Plan::overlap_param_gather},
      {"overlap_p2p", &workload::Plan::overlap_p2p},
@@ -92,6 +97,8 @@ inline constexpr std::array<PlanFlag, 16> kPlanFlags = {
      {"fused_bias_activation", &workload::Plan::fused_bias_activation},
      {"fused_softmax", &workload::Plan::fused_softmax},
      {"fused_adam", &workload::Plan::fused_adam},
+     {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
+     {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
      {"align_grad_reduce", &workload::Plan::align_grad_reduce},
      {"align_param_gather", &workload::Plan::align_param_gather},
      {"recompute_flash", &workload::Plan::recompute_flash},
@@ -104,9 +111,9 @@ inline constexpr std::array<PlanFlag, 16> kPlanFlags = {
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
-  static constexpr std::array<std::string_view, 10> kKeys = {
-      "model", "cluster", "parallel",   "training", "framework_options",
-      "nccl",  "perturb", "simulation", "jobs",     "assume"};
+  static constexpr std::array<std::string_view, 11> kKeys = {
+      "model",      "cluster", "parallel", "training", "framework_options", "nccl", "perturb",
+      "simulation", "memory",  "jobs",     "assume"};
   return kKeys;
 }
 

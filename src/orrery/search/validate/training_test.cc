@@ -115,11 +115,34 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
       {"seq_parallel", "yes", "seq_parallel=yes: must be 0, 1 or blank"},
       {"params_b", "20", "params_b=20: layers, hidden and vocab give"},
       {"recompute", "some", "recompute=some: "},
-      {"config_extra", "dp_last", "config_extra=dp_last"},
   };
   for (const auto& [column, value, expected] : cases) {
     EXPECT_THAT(Map(kGpt175, {{column, value}}).error, HasSubstr(expected)) << column;
   }
+}
+
+// The order of ranks decides who meets over which link, not what a rank holds.
+TEST(Training, RankOrderRefusesTimeOnly) {
+  const Mapped mapped = Map(kGpt175, {{"config_extra", "dp_last"}});
+  EXPECT_EQ(mapped.error, "");
+  EXPECT_THAT(mapped.run.time_refusal, HasSubstr("config_extra=dp_last"));
+  EXPECT_EQ(Map(kGpt175, {}).run.time_refusal, "");
+}
+
+TEST(Training, LibrariesOnTheDevice) {
+  EXPECT_TRUE(Map(kGpt175).run.libraries.cublas_in_torch);
+  EXPECT_FALSE(Map(kGpt175, {{"framework_version", "PTD-P"}}).run.libraries.cublas_in_torch);
+  const auto libraries = [](const std::string& extra, const std::string& overlap) {
+    return Map(kGpt175, {{"config_extra", extra}, {"tp_comm_overlap", overlap}}).run;
+  };
+  EXPECT_TRUE(libraries("case=gpt3_mcore_te_tp1_pp1", "0").libraries.transformer_engine);
+  EXPECT_TRUE(libraries("case=gpt3_mcore_te_tp1", "1").libraries.userbuffers);
+  EXPECT_FALSE(libraries("case=x_nondeterministic", "0").libraries.deterministic);
+  const TrainingCase own = libraries("case=gpt3_mcore_tp1_pp2+deterministic", "0");
+  EXPECT_FALSE(own.libraries.transformer_engine);
+  EXPECT_TRUE(own.libraries.deterministic);
+  EXPECT_TRUE(own.plan.keeps_scores);
+  EXPECT_TRUE(libraries("case=gpt3_te_cross_entropy_loss_fusion", "").plan.fused_cross_entropy);
 }
 
 TEST(Training, LowPrecisionContextAndSharding) {

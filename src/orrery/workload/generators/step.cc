@@ -42,6 +42,10 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
   }
   forever(4, "exp_avg", MemoryKind::kOptimizer, sizes.shard * 4);
   forever(5, "exp_avg_sq", MemoryKind::kOptimizer, sizes.shard * 4);
+  if (s.keeps_scores) {
+    forever(6, "attention.scores", MemoryKind::kTemporary,
+            s.batch * s.heads * s.seq * s.seq * s.element_bytes);
+  }
   return w.Finish();
 }
 
