@@ -16,6 +16,7 @@
 #include "orrery/results/goal.h"
 #include "orrery/results/json.h"
 #include "orrery/results/report.h"
+#include "orrery/search/calibrate/calibrate.h"
 #include "sniff.h"
 #include "verb.h"
 
@@ -38,6 +39,7 @@ class SimulateVerb final : public Verb {
     app->add_option("--timeline", timeline_, "Write a Perfetto timeline (open at ui.perfetto.dev)");
     app->add_option("--timeline-ranks", timeline_ranks_,
                     "Ranks on it, as 0,8,16-19; default: one per pipeline stage");
+    app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
     app->add_flag("--no-fold", no_fold_, "Simulate every rank, also those that behave alike");
     app->add_option("--threads", threads_, "Threads for runs at chunk grain (--network links)");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
@@ -65,7 +67,13 @@ class SimulateVerb final : public Verb {
     // A result that could not be written would be lost at the very end: ask for the files first.
     ORRERY_RETURN_IF_ERROR(CheckWritable(json_));
     ORRERY_RETURN_IF_ERROR(CheckWritable(timeline_));
-    ORRERY_ASSIGN_OR_RETURN(const job::Job job, job::ReadJob(input_, read));
+    if (!calibration_.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
+    }
+    ORRERY_ASSIGN_OR_RETURN(job::Job job, job::ReadJob(input_, read));
+    if (!calibration_.empty()) {
+      job.assumed.push_back(fmt::format("constants of {}", Printable(calibration_)));
+    }
     job::SimulateOptions options;
     options.measured_database = Session::MeasuredDatabase();
     options.timeline = timeline_;
@@ -113,7 +121,7 @@ class SimulateVerb final : public Verb {
     return FileWriter::Create(path).status();
   }
 
-  std::string input_, json_, timeline_, timeline_ranks_;
+  std::string input_, calibration_, json_, timeline_, timeline_ranks_;
   std::vector<std::string> set_;
   std::optional<std::string> network_;
   std::optional<std::string> seed_;

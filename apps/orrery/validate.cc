@@ -7,6 +7,8 @@
 
 #include "interrupt.h"
 #include "orrery/base/file.h"
+#include "orrery/constants/constants.h"
+#include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/report.h"
 #include "verb.h"
 
@@ -26,6 +28,14 @@ class ValidateVerb final : public Verb {
     app->add_option("--json", json_, "Write rows and summary as JSON to FILE, or to stdout (-)");
     app->add_option("--plot", plot_, "Draw predicted against measured as SVG");
     app->add_option("--threads", threads_, "Threads; default: one per core");
+    app->add_flag("--leave-out", leave_out_,
+                  "Predict each row also with constants that were fitted without its source");
+    app->add_option("--constants", constants_,
+                    "CSV of name,value: constants in place of the fitted ones ('prior' for all: a "
+                    "priori values)");
+    app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
+    app->add_option("--sensitivities", sensitivities_,
+                    "Write each row's derivatives by the constants to FILE and stop");
   }
 
   Status Run(Session* session) override {
@@ -35,6 +45,17 @@ class ValidateVerb final : public Verb {
     search::ValidateOptions options;
     options.threads = threads_;
     options.measured_database = Session::MeasuredDatabase();
+    options.leave_out = leave_out_;
+    if (!calibration_.empty()) {
+      if (leave_out_ || !constants_.empty()) {
+        return InvalidInput("--calibration: --leave-out and --constants bring their own constants");
+      }
+      ORRERY_ASSIGN_OR_RETURN(options.constants, search::ReadCalibration(calibration_));
+    }
+    if (!constants_.empty()) {
+      if (leave_out_) return InvalidInput("--constants: --leave-out brings its own constants");
+      ORRERY_ASSIGN_OR_RETURN(options.constants, constants::Read(constants_));
+    }
     const bool progress = isatty(STDERR_FILENO) == 1;
     if (progress) {
       options.progress = [](std::size_t done, std::size_t total) {
@@ -42,6 +63,11 @@ class ValidateVerb final : public Verb {
       };
     }
     ORRERY_ASSIGN_OR_RETURN(const search::CsvTable table, search::CsvTable::Read(table_));
+    if (!sensitivities_.empty()) {
+      WatchOutput(sensitivities_);
+      ORRERY_ASSIGN_OR_RETURN(const std::string text, search::Sensitivities(table, options));
+      return WriteFile(sensitivities_, text);
+    }
     WatchOutput(json_);
     WatchOutput(plot_);
     ORRERY_ASSIGN_OR_RETURN(const search::Report report, search::ValidateTable(table, options));
@@ -52,7 +78,8 @@ class ValidateVerb final : public Verb {
   }
 
  private:
-  std::string table_, json_, plot_;
+  std::string table_, json_, plot_, constants_, calibration_, sensitivities_;
+  bool leave_out_ = false;
   int threads_ = 0;
 };
 

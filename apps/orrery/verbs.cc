@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeValidate());
   verbs.push_back(MakeNotBuilt("convert", "between trace formats (not built yet)"));
   verbs.push_back(MakeTraffic());
-  verbs.push_back(MakeNotBuilt("calibrate", "fit parameters from logs (not built yet)"));
+  verbs.push_back(MakeCalibrate());
   verbs.push_back(MakeNotBuilt("compare", "what changed between two results (not built yet)"));
   verbs.push_back(MakeNotBuilt("explain", "where a number comes from (not built yet)"));
   verbs.push_back(MakeNotBuilt("serve", "HTTP API and web interface (not built yet)"));

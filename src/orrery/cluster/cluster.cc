@@ -6,6 +6,7 @@
 #include "orrery/base/rng.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/topologies/topologies.h"
+#include "orrery/constants/constants.h"
 
 namespace orrery::cluster {
 namespace {
@@ -142,6 +143,49 @@ std::string_view Name(Fabric fabric) {
   return "?";
 }
 
+void Calibrate(const constants::Set& constants, Spec* spec) {
+  spec->device.constants = constants;
+  switch (spec->device.arch) {
+    case Arch::kVolta:
+    case Arch::kAmpere:
+      spec->nvlink_efficiency = constants[constants::kNvlinkRateAmpere];
+      break;
+    case Arch::kHopper:
+      spec->nvlink_efficiency = constants[constants::kNvlinkRateHopper];
+      break;
+    case Arch::kBlackwell:
+      spec->nvlink_efficiency = constants[constants::kNvlinkRateBlackwell];
+      break;
+  }
+  switch (spec->fabric) {
+    case Fabric::kNone:
+      break;
+    case Fabric::kInfiniBand:
+      spec->nic_efficiency = constants[constants::kNicRateIb];
+      break;
+    case Fabric::kRoce:
+      spec->nic_efficiency = constants[constants::kNicRateRoce];
+      break;
+    case Fabric::kEfa:
+      spec->nic_efficiency = constants[constants::kNicRateEfa];
+      break;
+    case Fabric::kOmniPath:
+      spec->nic_efficiency = constants[constants::kNicRateOmnipath];
+      break;
+  }
+}
+
+void AddScope(const Spec& spec, constants::Scope* scope) {
+  constexpr std::string_view kArchs[] = {"volta", "ampere", "hopper", "blackwell"};
+  scope->Add(kArchs[static_cast<std::size_t>(spec.device.arch)]);
+  const int gpus = spec.nodes * spec.gpus_per_node;
+  if (gpus > 1) scope->Add("gpus");
+  if (gpus <= spec.gpus_per_nvlink_domain) return;
+  constexpr std::string_view kFabrics[] = {"none", "ib", "roce", "efa", "omnipath"};
+  scope->Add("nics");
+  scope->Add(kFabrics[static_cast<std::size_t>(spec.fabric)]);
+}
+
 std::size_t Cluster::nvlink_domains() const {
   const auto domain = static_cast<std::size_t>(spec_.gpus_per_nvlink_domain);
   return (devices() + domain - 1) / domain;
@@ -193,7 +237,8 @@ void Cluster::AddDeviceLinks() {
   Link link;
   for (std::uint32_t d = 0; d < gpus; ++d) {
     link.kind = LinkKind::kNvlink;
-    link.bandwidth_Bps = nvlink ? spec_.nvlink_Bps : 1;  // without NVLink no route uses it
+    link.bandwidth_Bps =
+        nvlink ? spec_.nvlink_reached_Bps() : 1;  // without NVLink no route uses it
     link.mtu_bytes = nvlink ? spec_.nvlink_packet_bytes + spec_.nvlink_header_bytes : 1;
     const auto hub = gpus + static_cast<std::uint32_t>(nvlink_domain(DeviceId(d)));
     link.from = d, link.to = hub, link.latency = spec_.nvlink_latency / 2;
@@ -241,6 +286,14 @@ Result<Cluster> Cluster::Build(const Spec& spec) {
     origin.first_link = static_cast<std::uint32_t>(cluster.links_.size());
   }
   std::visit([&](const auto& f) { f.AddLinks(origin, &cluster.links_); }, cluster.fabric_);
+  if (spec.nic_efficiency != 1 && !cluster.direct()) {
+    for (Link& link : cluster.links_) {
+      if (link.kind == LinkKind::kNvlink || link.kind == LinkKind::kPcie) continue;
+      link.bandwidth_Bps = std::max<std::int64_t>(
+          1,
+          static_cast<std::int64_t>(static_cast<double>(link.bandwidth_Bps) * spec.nic_efficiency));
+    }
+  }
   return cluster;
 }
 

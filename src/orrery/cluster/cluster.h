@@ -17,6 +17,7 @@
 #include "orrery/base/time.h"
 #include "orrery/cluster/fabric.h"
 #include "orrery/cluster/topology.h"
+#include "orrery/constants/set.h"
 
 namespace orrery::cluster {
 
@@ -36,6 +37,7 @@ struct DeviceSpec {
   std::int64_t l2_bytes = 0;
   double price_per_hour_usd = 0;  // list price of the preset's source; 0 unknown
   std::string source;             // where these numbers were printed
+  constants::Set constants;       // what of these peaks is reached, and what hosts cost
 };
 
 enum class Fabric : std::uint8_t { kNone, kInfiniBand, kRoce, kEfa, kOmniPath };
@@ -58,7 +60,9 @@ struct Spec {
   std::int64_t pcie_Bps = 0;  // GPU to its NIC, per direction
   SimTime pcie_latency = 0;
   std::int64_t nic_Bps = 0;  // line rate per NIC and direction
-  SimTime nic_latency = 0;   // one hop NIC to switch, switch to switch
+  // What long transfers reach of the two line rates, beside headers.
+  double nvlink_efficiency = 1, nic_efficiency = 1;
+  SimTime nic_latency = 0;  // one hop NIC to switch, switch to switch
   int nic_mtu_bytes = 4096;
   int nic_header_bytes = 0;
   Fabric fabric = Fabric::kInfiniBand;
@@ -69,6 +73,13 @@ struct Spec {
   bool cpu_is_amd = false;        // NCCL's tables and net overhead depend on the CPU vendor
   TopologySpec topology;
   std::vector<std::string> sources;
+
+  std::int64_t nvlink_reached_Bps() const {
+    return static_cast<std::int64_t>(static_cast<double>(nvlink_Bps) * nvlink_efficiency);
+  }
+  std::int64_t nic_reached_Bps() const {
+    return static_cast<std::int64_t>(static_cast<double>(nic_Bps) * nic_efficiency);
+  }
 };
 
 // Salts of a route over NVLink that end or begin at the domain's switch, as multicast and reduction
@@ -77,6 +88,10 @@ struct Spec {
 inline constexpr std::uint64_t kIntoSwitch = ~std::uint64_t{0};
 inline constexpr std::uint64_t kOutOfSwitch = ~std::uint64_t{1};
 inline constexpr std::uint64_t kThroughSwitch = ~std::uint64_t{2};
+// Gives the machine these constants: the device's own, and what its links reach.
+void Calibrate(const constants::Set& constants, Spec* spec);
+// What of `spec` a constant may depend on: its architecture, its fabric, whether there are NICs.
+void AddScope(const Spec& spec, constants::Scope* scope);
 
 // The names and one-sentence descriptions for `orrery list clusters`.
 struct Preset {

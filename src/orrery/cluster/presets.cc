@@ -221,8 +221,26 @@ void SetPcie(Spec* spec, int effective_GBps) {
   spec->sources.emplace_back("PCIe x16: NCCL's effective rate of its generation");
 }
 
+// A host's speed at Python and launches, relative to that of the H100 systems (Xeon 8480C, 3.8
+// GHz): ratio of published single-thread ratings of the processors that these systems ship with.
+// [est.] within 15 %: ratings of one processor scatter by as much.
+double HostSpeed(const DeviceSpec& device) {
+  switch (device.arch) {
+    case Arch::kVolta:
+      return 0.70;  // Xeon 8168, E5-2698 v4
+    case Arch::kAmpere:
+      return 0.72;  // EPYC 7742
+    case Arch::kHopper:
+      return 1.0;  // Xeon 8480C
+    case Arch::kBlackwell:
+      return device.name.starts_with("GB") ? 0.9 : 1.05;  // Grace; Xeon 8570
+  }
+  return 1;
+}
+
 Spec Base(const DeviceSpec& device) {
   Spec spec;
+  spec.cpu_relative_speed = HostSpeed(device);
   spec.device = device;
   spec.sources.push_back(device.source);
   switch (device.arch) {

@@ -1,4 +1,5 @@
 #include "orrery/collective/white_box.h"
+#include "orrery/constants/constants.h"
 
 #include "orrery/collective/nccl_tables.h"
 #include "orrery/collective/nvls.h"
@@ -38,7 +39,7 @@ double PerByte(std::int64_t bandwidth_Bps) { return 1e12 / static_cast<double>(b
 
 void SetIntra(const cluster::Spec& spec, Edge* edge) {
   edge->latency = static_cast<double>(spec.nvlink_latency);
-  edge->per_byte = PerByte(spec.nvlink_Bps);
+  edge->per_byte = PerByte(spec.nvlink_reached_Bps());
   edge->other_per_byte = edge->per_byte;
   edge->mtu = spec.nvlink_packet_bytes + spec.nvlink_header_bytes;
   edge->payload = spec.nvlink_packet_bytes;
@@ -47,7 +48,7 @@ void SetIntra(const cluster::Spec& spec, Edge* edge) {
 
 void SetInter(const cluster::Spec& spec, int switches, Edge* edge) {
   const double pcie = PerByte(spec.pcie_Bps);
-  const double nic = PerByte(spec.nic_Bps);
+  const double nic = PerByte(spec.nic_reached_Bps());
   const double hops = switches + 1;  // links between the two NICs, at the NIC's rate
   edge->latency =
       2 * static_cast<double>(spec.pcie_latency) + hops * static_cast<double>(spec.nic_latency);
@@ -56,6 +57,22 @@ void SetInter(const cluster::Spec& spec, int switches, Edge* edge) {
   edge->mtu = spec.nic_mtu_bytes + spec.nic_header_bytes;
   edge->payload = spec.nic_mtu_bytes;
   edge->header = spec.nic_header_bytes;
+}
+
+double NetStep(const cluster::Spec& spec) {
+  const constants::Set& known = spec.device.constants;
+  switch (spec.fabric) {
+    case cluster::Fabric::kNone:
+    case cluster::Fabric::kInfiniBand:
+      break;
+    case cluster::Fabric::kRoce:
+      return known[constants::kNetStepRoce];
+    case cluster::Fabric::kEfa:
+      return known[constants::kNetStepEfa];
+    case cluster::Fabric::kOmniPath:
+      return known[constants::kNetStepOmnipath];
+  }
+  return known[constants::kNetStepIb];
 }
 
 Chunk Slice(const Plan& plan, std::int64_t bytes) {
@@ -78,26 +95,31 @@ Chunk Slice(const Plan& plan, std::int64_t bytes) {
 WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   const auto p = static_cast<std::size_t>(plan.protocol);
   const bool blackwell = spec.device.arch == Arch::kBlackwell;
+  const constants::Set& known = spec.device.constants;
+  const double step_nvlink = known[constants::kNvlinkStep];
   WhiteBox box;
   // Simple's larger base latency stands for the start of a collective's loops.
-  box.setup = kSetup[plan.algorithm == Algorithm::kPointToPoint ? 0 : p] +
-              (blackwell ? kSetupBlackwell : 0);
+  box.setup = (kSetup[plan.algorithm == Algorithm::kPointToPoint ? 0 : p] +
+               (blackwell ? kSetupBlackwell : 0)) *
+              step_nvlink;
   box.sync = kSync[p];
   const bool p2p = plan.algorithm == Algorithm::kPointToPoint;
   double rate = kRate[static_cast<std::size_t>(spec.device.arch)][p];
   if (p2p) rate = std::min(rate, kPointToPointRate);
+  rate *= known[plan.protocol == Protocol::kSimple ? constants::kChannelRateSimple
+                                                   : constants::kChannelRateLL];
   box.per_byte = 1e12 / rate / kStreams;
   if (spec.gpus_per_nvlink_domain > 1) SetIntra(spec, &box.intra);
   SetInter(spec, std::max(1, plan.shape.network_hops), &box.inter);
-  const double nvlink = kStepNvlink[p] + (blackwell ? kStepBlackwell : 0);
+  const double nvlink = (kStepNvlink[p] + (blackwell ? kStepBlackwell : 0)) * step_nvlink;
   box.intra.post = std::max(0.0, nvlink - box.sync - box.intra.latency);
-  box.inter.post = std::max(0.0, kStepNet[p] - box.sync - kNetLinks);
+  box.inter.post = std::max(0.0, kStepNet[p] * NetStep(spec) - box.sync - kNetLinks);
   if (IsNvls(plan)) {
     // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
     // out of it.
-    const double whole = nccl::LatenciesOf(plan.version).nvls_nvlink * kUs;
+    const double whole = nccl::LatenciesOf(plan.version).nvls_nvlink * kUs * step_nvlink;
     box.intra.post = std::max(0.0, (whole - kSetup[p] - 3 * box.sync) / 2 - box.intra.latency);
-    const double net = nccl::LatenciesOf(plan.version).nvls_tree_net * kUs;
+    const double net = nccl::LatenciesOf(plan.version).nvls_tree_net * kUs * NetStep(spec);
     box.inter.post = std::max(0.0, net - box.sync - kNetLinks);
     const double efficiency = nccl::BandwidthsOf(spec.device.arch).nvls_efficiency;
     box.switch_extra = static_cast<std::int64_t>(1000 / efficiency + 0.5) - 1000;

@@ -15,13 +15,27 @@ using graph::AttentionKernel;
 
 constexpr std::int64_t kBlock = 128;
 
-AttentionRate RateOf(AttentionKernel kernel, Arch arch) {
-  if (kernel == AttentionKernel::kFlash3 && arch == Arch::kHopper) return kFlash3Rate;
-  if (kernel == AttentionKernel::kCudnn && arch == Arch::kHopper) return kCudnnHopperRate;
-  if (kernel == AttentionKernel::kCudnn && arch == Arch::kBlackwell) return kCudnnBlackwellRate;
-  const AttentionRate flash2 = kFlash2Rate[Index(arch)];
+// The a-priori rates of both passes, moved together so that forward is what the constant says.
+AttentionRate Moved(AttentionRate rate, double forward) {
+  return {forward, rate.backward * (forward / rate.forward)};
+}
+
+AttentionRate RateOf(AttentionKernel kernel, Arch arch, const constants::Set& known) {
+  if (kernel == AttentionKernel::kFlash3 && arch == Arch::kHopper) {
+    return Moved(kFlash3Rate, known[constants::kFlash3Hopper]);
+  }
+  if (kernel == AttentionKernel::kCudnn && arch == Arch::kHopper) {
+    return Moved(kCudnnHopperRate, known[constants::kCudnnHopper]);
+  }
+  if (kernel == AttentionKernel::kCudnn && arch == Arch::kBlackwell) {
+    return Moved(kCudnnBlackwellRate, known[constants::kCudnnBlackwell]);
+  }
+  AttentionRate flash2 = kFlash2Rate[Index(arch)];
+  if (arch == Arch::kAmpere) flash2 = Moved(flash2, known[constants::kFlash2Ampere]);
+  if (arch == Arch::kHopper) flash2 = Moved(flash2, known[constants::kFlash2Hopper]);
   if (kernel != AttentionKernel::kFlash1) return flash2;
-  return {flash2.forward * kFlash1OverFlash2.forward, flash2.backward * kFlash1OverFlash2.backward};
+  const AttentionRate part = Moved(kFlash1OverFlash2, known[constants::kFlash1]);
+  return {flash2.forward * part.forward, flash2.backward * part.backward};
 }
 
 std::int64_t Padded(std::int64_t d) {
@@ -73,11 +87,12 @@ double Bytes(const Attention& a) {
 ModelTime AttentionTime(const Attention& a, const DeviceRates& device) {
   const bool forward = a.pass == graph::Pass::kForward;
   ModelTime time;
-  time.fixed_s = forward ? kKernelFloor_s : 3 * kKernelFloor_s;
+  time.fixed_s = forward ? device.constants[constants::kKernelFloor]
+                         : 3 * device.constants[constants::kKernelFloor];
   if (a.batch <= 0 || a.heads <= 0 || a.seq_q <= 0 || a.seq_kv <= 0 || a.head_dim <= 0) return time;
   const std::size_t type = static_cast<std::size_t>(a.dtype);
   const double d = Width(a, forward);
-  const AttentionRate rates = RateOf(a.kernel, device.arch);
+  const AttentionRate rates = RateOf(a.kernel, device.arch, device.constants);
   // Clocks per score: products 2·d/F, exponentials not hidden kExpStall/16.
   const double exp_share = kExpStall / kExpPerClock * device.macs_per_clock[type] / (2.0 * 128.0);
   const double head = (1 + exp_share) / (1 + exp_share * 128.0 / d);
@@ -94,7 +109,7 @@ ModelTime AttentionTime(const Attention& a, const DeviceRates& device) {
   const double busiest =
       a.causal ? std::max(mean, longest) : std::ceil(items / device.sms) * longest;
   time.compute_s = busiest * block_s + kMemoryLatency_s;
-  time.memory_s = StreamTime(device, Bytes(a), kStreamRate);
+  time.memory_s = StreamTime(device, Bytes(a), device.constants[constants::kStreamRate]);
   return time;
 }
 

@@ -148,7 +148,11 @@ KernelTime CostModel::Price(const graph::Kernel& kernel) const {
 }
 
 SimTime CostModel::launch_latency() const { return ToPs(kLaunchLatency_s); }
-SimTime CostModel::host_issue(const graph::Kernel& kernel) const { return ToPs(HostIssue(kernel)); }
-SimTime CostModel::host_issue_comm() const { return ToPs(kHostComm_s); }
+SimTime CostModel::host_issue(const graph::Kernel& kernel) const {
+  return ToPs(HostIssue(kernel) * impl_->rates.constants[constants::kHostLaunch]);
+}
+SimTime CostModel::host_issue_comm() const {
+  return ToPs(kHostComm_s * impl_->rates.constants[constants::kHostLaunch]);
+}
 
 }  // namespace orrery::compute

@@ -78,7 +78,8 @@ TEST(CostModel, LargerShapesTakeLongerAndNothingIsFree) {
     EXPECT_GE(t, last) << m;
     last = t;
   }
-  EXPECT_GE(model.Price(MemoryBound{}).duration, FromSeconds(kKernelFloor_s));
+  EXPECT_GE(model.Price(MemoryBound{}).duration,
+            FromSeconds(constants::Set()[constants::kKernelFloor]));
 }
 
 TEST(CostModel, AbsurdShapesStayInRange) {

@@ -1,8 +1,9 @@
-// Every constant of the kernel models, in one place: value here; range, unit, meaning and source in
-// Constants() (constants.cc), which docs/compute.md repeats and a test holds to it.
+// The constants of the kernel models that no fit moves: value here; range, unit, meaning and source
+// in Constants() (constants.cc), which docs/compute.md repeats and a test holds to it. Those that
+// the fit may move stand in data/constants/constants.csv (constants/constants.h).
 //
-// All are a-priori values from published measurements or microbenchmarks of the hardware; none was
-// fitted to a training run. Facts of an architecture stand apart from constants of a model.
+// All here are a-priori values from published measurements or microbenchmarks of the hardware.
+// Facts of an architecture stand apart from constants of a model.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include <string_view>
 
 #include "orrery/cluster/cluster.h"
+#include "orrery/constants/constants.h"
 
 namespace orrery::compute {
 
@@ -26,16 +28,13 @@ inline constexpr double kExpPerClock = 16;
 inline constexpr double kFp4PerFp8 = 2;
 
 // GEMM.
-inline constexpr ByArch kGemmRate16 = {0.80, 0.85, 0.74, 0.75};
-inline constexpr double kGemmRateFp8Hopper = 0.66;
-inline constexpr double kGemmRateFp8Blackwell = 0.70;
-inline constexpr double kGemmRateFp4 = 0.65;
+inline constexpr double kGemmRate16Volta = 0.80;
 inline constexpr double kGemmRateFp32 = 0.90;
-inline constexpr double kOperandStall = 0.25;
 inline constexpr double kMemoryLatency_s = 0.6e-6;
 inline constexpr double kMisalignedRate = 0.5;
 
-// Attention, head size 128, long sequences, fraction of the dense peak.
+// Attention, head size 128, long sequences, fraction of the dense peak. Of those whose forward rate
+// the fit may move, backward keeps its ratio to it.
 struct AttentionRate {
   double forward, backward;
 };
@@ -48,15 +47,11 @@ inline constexpr AttentionRate kCudnnBlackwellRate = {0.60, 0.45};
 inline constexpr double kExpStall = 0.84;
 inline constexpr double kCausalRate = 0.92;
 
-// Memory-bound kernels: fraction of HBM bandwidth by what the kernel does, and the L2.
-inline constexpr double kStreamRate = 0.88;
-inline constexpr double kRowReductionRate = 0.78;
-inline constexpr double kScatterRate = 0.65;
+// The L2.
 inline constexpr double kL2Rate = 0.45;
 inline constexpr double kL2Usable = 0.50;
 
 // Launch and host, seconds on the reference host.
-inline constexpr double kKernelFloor_s = 1.8e-6;
 inline constexpr double kLaunchLatency_s = 4e-6;
 inline constexpr double kHostGemmForward_s = 10e-6;
 inline constexpr double kHostGemmBackward_s = 7e-6;

@@ -26,6 +26,8 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   ORRERY_RETURN_IF_ERROR(Positive(device, "l2_bytes", static_cast<double>(device.l2_bytes)));
   const std::size_t arch = Index(device.arch);
   DeviceRates r;
+  r.constants = device.constants;
+  const auto& known = r.constants;
   r.arch = device.arch;
   r.sms = device.sms;
   r.clock_Hz = device.fp16_flops / (2 * r.sms * kMacsPerClock[arch]);
@@ -39,13 +41,19 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   const double fp4 = !has_fp4 ? fp8 : device.fp4_flops > 0 ? device.fp4_flops : kFp4PerFp8 * fp8;
   r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops, device.fp16_flops, fp8, fp4,
                   device.fp32_flops};
-  const double rate16 = kGemmRate16[arch];
-  const double rate8 = device.fp8_flops <= 0                      ? rate16
-                       : device.arch == cluster::Arch::kBlackwell ? kGemmRateFp8Blackwell
-                                                                  : kGemmRateFp8Hopper;
+  const bool blackwell = device.arch == cluster::Arch::kBlackwell;
+  const double rate16 = device.arch == cluster::Arch::kVolta ? kGemmRate16Volta
+                        : device.arch == cluster::Arch::kAmpere
+                            ? known[constants::kGemmRate16Ampere]
+                        : blackwell ? known[constants::kGemmRate16Blackwell]
+                                    : known[constants::kGemmRate16Hopper];
+  const double rate8 = device.fp8_flops <= 0 ? rate16
+                       : blackwell           ? known[constants::kGemmRate8Blackwell]
+                                             : known[constants::kGemmRate8Hopper];
   const double rate_tf32 = device.tf32_flops > 0 ? rate16 : kGemmRateFp32;
   const std::array<double, kDTypes> rates = {
-      kGemmRateFp32, rate_tf32, rate16, rate16, rate8, has_fp4 ? kGemmRateFp4 : rate8,
+      kGemmRateFp32, rate_tf32, rate16,
+      rate16,        rate8,     has_fp4 ? known[constants::kGemmRate4Blackwell] : rate8,
       kGemmRateFp32};
   for (std::size_t i = 0; i < kDTypes; ++i) {
     r.gemm_flops[i] = rates[i] * r.peak_flops[i];

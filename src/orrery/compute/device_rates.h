@@ -18,6 +18,7 @@ namespace orrery::compute {
 inline constexpr std::size_t kDTypes = 7;
 
 struct DeviceRates {
+  constants::Set constants;
   cluster::Arch arch = cluster::Arch::kHopper;
   double sms = 0;
   double clock_Hz = 0;

@@ -59,7 +59,7 @@ double ComputeTime(const Gemm& g, const DeviceRates& d, const Shape& s, Tile til
   if (splits > 1) {
     const double partials = static_cast<double>(g.batch) * static_cast<double>(g.m) *
                             static_cast<double>(g.n) * 4 * static_cast<double>(splits);
-    time += kKernelFloor_s + partials / d.l2_Bps;
+    time += d.constants[constants::kKernelFloor] + partials / d.l2_Bps;
   }
   return time;
 }
@@ -85,12 +85,13 @@ double Traffic(const Gemm& g, const DeviceRates& d, Tile tile, double tiles, dou
 
 ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   ModelTime best;
-  best.fixed_s = kKernelFloor_s;
+  best.fixed_s = d.constants[constants::kKernelFloor];
   if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.batch <= 0) return best;
   const std::size_t type = static_cast<std::size_t>(g.dtype);
   Shape s;
   s.flops_per_sm = d.gemm_flops[type] / d.sms * (Aligned(g) ? 1.0 : kMisalignedRate);
-  s.stall = kOperandStall * ElementBytes(g.dtype) * d.macs_per_clock[type] / kL2BytesPerClock;
+  s.stall = d.constants[constants::kOperandStall] * ElementBytes(g.dtype) * d.macs_per_clock[type] /
+            kL2BytesPerClock;
   s.reference = 1 + s.stall * (256.0 + 128.0) / (256.0 * 128.0);
   s.l2_Bps_per_sm = kL2BytesPerClock * d.clock_Hz;
   s.c_bytes = static_cast<double>(graph::SizeOf(g.out_dtype)) * (g.accumulate ? 2 : 1);
@@ -116,7 +117,8 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
     const std::int64_t fit = std::min(most, static_cast<std::int64_t>(d.sms / tiles));
     if (fit > 2) offer(fit);
   }
-  best.memory_s = StreamTime(d, Traffic(g, d, chosen, chosen_tiles, s.c_bytes), kStreamRate);
+  best.memory_s = StreamTime(d, Traffic(g, d, chosen, chosen_tiles, s.c_bytes),
+                             d.constants[constants::kStreamRate]);
   return best;
 }
 

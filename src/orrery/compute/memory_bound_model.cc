@@ -7,21 +7,22 @@ namespace {
 
 using graph::MemoryOp;
 
-double RateOf(const graph::MemoryBound& k) {
+constants::Id RateOf(const graph::MemoryBound& k) {
   switch (k.op) {
     case MemoryOp::kLayerNorm:
     case MemoryOp::kRmsNorm:
-      return k.pass == graph::Pass::kBackward ? kScatterRate : kRowReductionRate;
+      return k.pass == graph::Pass::kBackward ? constants::kScatterRate
+                                              : constants::kRowReductionRate;
     case MemoryOp::kScaledMaskSoftmax:
     case MemoryOp::kCrossEntropy:
     case MemoryOp::kRouterTopk:
     case MemoryOp::kStateScan:
-      return kRowReductionRate;
+      return constants::kRowReductionRate;
     case MemoryOp::kPermute:
     case MemoryOp::kUnpermute:
     case MemoryOp::kEmbedding:
     case MemoryOp::kTranspose:
-      return kScatterRate;
+      return constants::kScatterRate;
     case MemoryOp::kGelu:
     case MemoryOp::kSwiglu:
     case MemoryOp::kBiasDropoutAdd:
@@ -35,18 +36,18 @@ double RateOf(const graph::MemoryBound& k) {
     case MemoryOp::kAdd:
     case MemoryOp::kZero:
     case MemoryOp::kCausalConv:
-      return kStreamRate;
+      return constants::kStreamRate;
   }
-  return kStreamRate;
+  return constants::kStreamRate;
 }
 
 }  // namespace
 
 ModelTime MemoryBoundTime(const graph::MemoryBound& k, const DeviceRates& device) {
   ModelTime time;
-  time.fixed_s = kKernelFloor_s;
+  time.fixed_s = device.constants[constants::kKernelFloor];
   const double bytes = static_cast<double>(k.bytes_read) + static_cast<double>(k.bytes_written);
-  if (bytes > 0) time.memory_s = StreamTime(device, bytes, RateOf(k));
+  if (bytes > 0) time.memory_s = StreamTime(device, bytes, device.constants[RateOf(k)]);
   return time;
 }
 

@@ -12,7 +12,8 @@ ModelTime Model(const graph::Kernel& kernel, const DeviceRates& device);
 // Relative standard deviation: that of the kind of kernel, wider for the fixed part of small
 // kernels.
 double ModelSpread(const graph::Kernel& kernel, const ModelTime& time);
-// Host time of one launch through eager PyTorch on the reference host (a 2021-23 server core).
+// Host time of one launch through eager PyTorch on the reference host (that of H100 systems,
+// cluster/presets.cc).
 double HostIssue(const graph::Kernel& kernel);
 
 }  // namespace orrery::compute

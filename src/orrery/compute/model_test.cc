@@ -12,6 +12,9 @@
 namespace orrery::compute {
 namespace {
 
+const double kKernelFloor_s = constants::Set()[constants::kKernelFloor];
+const double kScatterRate = constants::Set()[constants::kScatterRate];
+
 using graph::Attention;
 using graph::DType;
 using graph::Gemm;

@@ -51,6 +51,9 @@ struct Options {
   int iterations = 0;  // 0: until settled (2 to 5)
   std::uint64_t seed = 1;
   double jitter = 0;  // relative standard deviation added at the end of each stretch
+  // Relative standard deviation of equal ranks' kernel times over a step. All of a job's ranks run
+  // as the slowest of them is expected to, sqrt(2 ln n) above the mean: what they would wait for.
+  double rank_noise = 0;
   std::vector<RankPerturbation> ranks;
 };
 

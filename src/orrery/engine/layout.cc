@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "orrery/base/hash.h"
+#include "orrery/constants/constants.h"
 
 namespace orrery::engine {
 namespace {
@@ -28,6 +29,13 @@ class Builder {
         perturbed_(graph_.bindings.size()) {
     for (const RankPerturbation& p : options.ranks) {
       perturbed_[p.rank.index()] = {p.speed, p.delay};
+    }
+    if (options.rank_noise == 0) return;
+    std::vector<std::size_t> members(graph_.jobs.size());
+    for (const graph::Binding& b : graph_.bindings) ++members[b.job.index()];
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const std::size_t n = members[graph_.bindings[r].job.index()];
+      perturbed_[r].speed /= 1 + options.rank_noise * constants::SlowestOf(n);
     }
   }
 
@@ -198,7 +206,7 @@ class Builder {
   void MakePorts() {
     const cluster::Spec& spec = cluster_.spec();
     auto& capacity = layout_.port_capacity_Bps;
-    capacity.assign(2 * layout_.ranks.size(), std::max<std::int64_t>(spec.nvlink_Bps, 1));
+    capacity.assign(2 * layout_.ranks.size(), std::max<std::int64_t>(spec.nvlink_reached_Bps(), 1));
     layout_.first_nic_port = static_cast<std::uint32_t>(capacity.size());
     std::vector<std::uint32_t> port(cluster_.nics(), kNobody);
     for (std::size_t i = 0; i < layout_.ranks.size(); ++i) {
@@ -207,7 +215,7 @@ class Builder {
       std::uint32_t& p = port[nic_[s.rank.index()]];
       if (p == kNobody) {
         p = static_cast<std::uint32_t>(capacity.size());
-        capacity.insert(capacity.end(), 2, std::max<std::int64_t>(spec.nic_Bps, 1));
+        capacity.insert(capacity.end(), 2, std::max<std::int64_t>(spec.nic_reached_Bps(), 1));
       }
       s.nic_port = p;
     }

@@ -89,16 +89,17 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view, Block
     const collective::GroupShape& group = shapes_[shape];
     const std::int64_t sharers = std::max(1, group.ranks_per_domain / std::max(1, group.nics));
     if (const auto bytes = std::max(m.nvlink_out, m.nvlink_in); bytes > 0) {
-      p.cost.transfer = std::max(p.cost.transfer, TransferTime(bytes, spec.nvlink_Bps));
+      p.cost.transfer = std::max(p.cost.transfer, TransferTime(bytes, spec.nvlink_reached_Bps()));
     }
     if (const auto bytes = std::max(m.nic_out, m.nic_in); bytes > 0) {
-      p.cost.transfer = std::max(p.cost.transfer, TransferTime(bytes * sharers, spec.nic_Bps));
+      p.cost.transfer =
+          std::max(p.cost.transfer, TransferTime(bytes * sharers, spec.nic_reached_Bps()));
     }
     p.nic = p.cost.member.nic_out + p.cost.member.nic_in > 0;
     p.nvlink = p.cost.member.nvlink_out + p.cost.member.nvlink_in > 0;
     if (!comm.blocking) {
       p.beside = interference::ClassOf(comm.collective, p.nic);
-      const double factor = interference::CommunicationFactor(p.beside);
+      const double factor = interference::CommunicationFactor(p.beside, spec.device);
       if (factor != 1) p.cost.transfer = RoundToPs(static_cast<double>(p.cost.transfer) * factor);
     }
   }

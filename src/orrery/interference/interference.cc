@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "orrery/base/check.h"
+#include "orrery/constants/constants.h"
 
 namespace orrery::interference {
 namespace {
@@ -21,11 +22,7 @@ constexpr double kNicChannels = 8;
 // Gb/s).
 constexpr std::array<double, 4> kNvlinkRate_Bps = {120e9, 240e9, 360e9, 720e9};
 constexpr std::array<double, 4> kNicRate_Bps = {6.25e9, 25e9, 50e9, 50e9};
-constexpr double kHbmBytesPerByte = 3;
 constexpr double kMostLost = 0.5;
-// Communication beside compute: intra-node waits for HBM and for SMs to come free.
-constexpr double kIntraNodeFactor = 1.10;
-constexpr double kInterNodeFactor = 1.05;
 
 struct Lost {
   double sms = 0, bandwidth = 0;  // shares of the device
@@ -43,8 +40,9 @@ Lost LostTo(Class concurrent, const cluster::DeviceSpec& device) {
     rate += kNicRate_Bps[arch];
   }
   const double hbm = static_cast<double>(device.memory_bandwidth_Bps);
-  return {.sms = std::min(channels / device.sms, kMostLost),
-          .bandwidth = std::min(kHbmBytesPerByte * rate / hbm, kMostLost)};
+  return {
+      .sms = std::min(channels / device.sms, kMostLost),
+      .bandwidth = std::min(device.constants[constants::kBesideHbmBytes] * rate / hbm, kMostLost)};
 }
 
 struct LostOf {
@@ -68,13 +66,13 @@ Factors Slowdown(const graph::Kernel& kernel, Class concurrent, const cluster::D
   ORRERY_CHECK(device.sms > 0 && device.memory_bandwidth_Bps > 0, "a device has SMs and memory");
   const Lost lost = LostTo(concurrent, device);
   return {.compute = 1 / (1 - std::visit(LostOf{lost}, kernel)),
-          .communication = CommunicationFactor(concurrent)};
+          .communication = CommunicationFactor(concurrent, device)};
 }
 
-double CommunicationFactor(Class own) {
+double CommunicationFactor(Class own, const cluster::DeviceSpec& device) {
   double factor = 1;
-  if (own & kIntraNode) factor = kIntraNodeFactor;
-  if (own & kInterNode) factor = std::max(factor, kInterNodeFactor);
+  if (own & kIntraNode) factor = device.constants[constants::kBesideNvlink];
+  if (own & kInterNode) factor = std::max(factor, device.constants[constants::kBesideNic]);
   return factor;
 }
 

@@ -41,6 +41,6 @@ struct Factors {
 // REQUIRES: concurrent < kClasses.
 Factors Slowdown(const graph::Kernel& kernel, Class concurrent, const cluster::DeviceSpec& device);
 // Over a whole communication that does not block the compute stream.
-double CommunicationFactor(Class own);
+double CommunicationFactor(Class own, const cluster::DeviceSpec& device);
 
 }  // namespace orrery::interference

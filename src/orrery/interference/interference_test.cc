@@ -29,7 +29,7 @@ TEST(Interference, NothingBesideNothingLost) {
   const Factors f = Slowdown(kGemm, kAlone, A100());
   EXPECT_EQ(f.compute, 1);
   EXPECT_EQ(f.communication, 1);
-  EXPECT_EQ(CommunicationFactor(kAlone), 1);
+  EXPECT_EQ(CommunicationFactor(kAlone, A100()), 1);
 }
 
 // 24 of 108 SMs are held: 108/84.
@@ -64,7 +64,7 @@ TEST(Interference, EveryFactorIsAtLeastOne) {
       const Factors f = Slowdown(kernel, static_cast<Class>(c), A100());
       EXPECT_GE(f.compute, 1);
       EXPECT_GE(f.communication, 1);
-      EXPECT_EQ(f.communication, CommunicationFactor(static_cast<Class>(c)));
+      EXPECT_EQ(f.communication, CommunicationFactor(static_cast<Class>(c), A100()));
     }
   }
 }

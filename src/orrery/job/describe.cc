@@ -45,6 +45,7 @@ results::JobFacts FactsOf(const Job& job, const Workload& workload) {
   facts.peak_flops =
       workload.plan.precision == workload::Precision::kFp32 ? device.fp32_flops : device.fp16_flops;
   facts.device_bytes = device.memory_bytes;
+  facts.experts = workload.model.experts.count > 0;
   return facts;
 }
 
@@ -60,7 +61,7 @@ std::string MachineText(const Job& job) {
   text += fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}|", d.name, d.table,
                       static_cast<int>(d.arch), d.sms, d.fp32_flops, d.tf32_flops, d.fp16_flops,
                       d.fp8_flops, d.fp4_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes);
-  text += fmt::format("{}|", cluster::HashOf(s.topology));
+  text += fmt::format("{} {}|", cluster::HashOf(s.topology), d.constants.hash());
   for (const LinkPerturbation& p : job.links) {
     text += fmt::format("{} {} {} {}|", p.link, p.bandwidth, p.from, p.until);
   }

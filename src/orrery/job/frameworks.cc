@@ -8,12 +8,12 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
-#include "orrery/workload/host_work.h"
 
 namespace orrery::job {
 namespace {
 
 using workload::AttentionBackend;
+using workload::HostEra;
 using workload::Plan;
 
 // Megatron Core 0.9 with the switches of NVIDIA's large-run recipes (--overlap-grad-reduce,
@@ -30,7 +30,6 @@ void Megatron2024(Plan* plan) {
   plan->recompute_flash = true;
   plan->scatter_gather_p2p = false;
   plan->batch_p2p_sync = false;
-  plan->host = workload::kHostCore;
 }
 
 // Megatron-LM of "Reducing Activation Recomputation" (Korthikanti et al. 2022): sequence
@@ -47,7 +46,6 @@ void Megatron2022(Plan* plan) {
   plan->recompute_flash = false;
   plan->scatter_gather_p2p = true;
   plan->batch_p2p_sync = true;
-  plan->host = workload::kHost2021;
 }
 
 // Megatron-LM of "Efficient Large-Scale Language Model Training" (Narayanan et al. 2021): as 2022.
@@ -59,7 +57,6 @@ void Fsdp2(Plan* plan) {
   Megatron2024(plan);
   plan->prefetch = true;
   plan->flat_parameters = false;
-  plan->host = workload::kHostFsdp;
 }
 
 // FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer.
@@ -82,24 +79,29 @@ constexpr std::array<Framework, 6> kFrameworks = {{
     {"megatron@2022.05",
      "Megatron-LM of Korthikanti et al. 2022: unfused attention, nothing overlapped",
      Megatron2022,
-     {.cublas_in_torch = false}},
+     {.cublas_in_torch = false},
+     HostEra::k2021},
     {"megatron@2021.04",
      "Megatron-LM of Narayanan et al. 2021: unfused attention, nothing overlapped, scatter-gather "
      "between stages",
      Megatron2021,
-     {.cublas_in_torch = false}},
+     {.cublas_in_torch = false},
+     HostEra::k2021},
     {"fsdp@torch2.6",
      "PyTorch FSDP2 (fully_shard): layers gathered one ahead, reduced in fp32; set sharding: zero3",
      Fsdp2,
-     {}},
+     {},
+     HostEra::kFsdp},
     {"fsdp@torch1.13",
      "PyTorch FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer",
      Fsdp1,
-     {.cublas_in_torch = false}},
+     {.cublas_in_torch = false},
+     HostEra::kFsdp},
     {"deepspeed@2023",
      "DeepSpeed ZeRO with overlapped communication and 16-bit reduction",
      DeepSpeed,
-     {}},
+     {},
+     HostEra::kFsdp},
 }};
 
 constexpr std::array<std::string_view, 2> kPlanned = {"ddp", "nemo"};

@@ -7,6 +7,7 @@
 
 #include "orrery/base/status.h"
 #include "orrery/memory/memory.h"
+#include "orrery/workload/host_work.h"
 #include "orrery/workload/plan.h"
 
 namespace orrery::job {
@@ -16,6 +17,7 @@ struct Framework {
   std::string_view description;  // one sentence, with its source
   void (*defaults)(workload::Plan* plan);
   memory::Libraries libraries;
+  workload::HostEra host;  // what its Python costs beside kernel launches
 };
 
 // Newest version of a framework first: a name without version means that one.

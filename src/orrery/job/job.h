@@ -14,8 +14,10 @@
 
 #include "orrery/base/status.h"
 #include "orrery/cluster/cluster.h"
+#include "orrery/constants/set.h"
 #include "orrery/engine/engine.h"
 #include "orrery/memory/memory.h"
+#include "orrery/workload/host_work.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
 
@@ -29,6 +31,7 @@ struct Workload {
   std::string framework;  // "megatron@2024.09"
   std::string optimizer;  // "adam"
   memory::Libraries libraries;
+  workload::HostEra host = workload::HostEra::kNone;
   cluster::PlacementKind placement = cluster::PlacementKind::kPacked;
   std::vector<DeviceId> devices;  // explicit placement
 };
@@ -64,6 +67,7 @@ struct ReadOptions {
   std::optional<std::uint64_t> seed;
   bool fold = true;
   int threads = 1;
+  constants::Set constants = constants::Set::Fitted();
 };
 
 Result<Job> ReadJob(const std::string& path, const ReadOptions& options);

@@ -9,6 +9,7 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/collective/collective.h"
+#include "orrery/constants/constants.h"
 #include "orrery/engine/options.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
@@ -283,6 +284,14 @@ Status ReadJobs(const Source& source, const Node& root, const Node& list, Job* j
   return {};
 }
 
+void ApplyConstants(const constants::Set& constants, Job* job) {
+  cluster::Calibrate(constants, &job->cluster);
+  job->engine.rank_noise = constants[constants::kRankNoise];
+  for (Workload& workload : job->workloads) {
+    workload.plan.host = workload::HostOf(workload.host, constants);
+  }
+}
+
 Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folder,
                               const ReadOptions& options) {
   const Source source{&document, folder};
@@ -322,6 +331,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
     job.memory.libraries.push_back(workload.libraries);
   }
   ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, root.Find("perturb"), &job));
+  ApplyConstants(options.constants, &job);
   SaveConfiguration(&job);
   return job;
 }

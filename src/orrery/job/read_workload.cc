@@ -223,6 +223,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   }
   workload.framework = (*framework)->name;
   workload.libraries = (*framework)->libraries;
+  workload.host = (*framework)->host;
   workload.optimizer = sections.training.Text("optimizer");
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));

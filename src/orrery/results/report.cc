@@ -105,10 +105,8 @@ double Share(SimTime part, SimTime total) {
 }
 
 void WriteHeadline(const JobResult& job, Writer* out) {
-  out->Line(
-      fmt::format("  step time    {:<14} 80% interval {} to {} (from spreads, not yet calibrated)",
-                  HumanTime(job.step_time), HumanSeconds(job.interval_low_s),
-                  HumanSeconds(job.interval_high_s)));
+  out->Line(fmt::format("  step time    {:<14} 80% interval {} to {}", HumanTime(job.step_time),
+                        HumanSeconds(job.interval_low_s), HumanSeconds(job.interval_high_s)));
   if (job.tokens_per_s > 0) {
     out->Line(fmt::format("  throughput   {} tokens/s",
                           HumanCount(static_cast<std::int64_t>(job.tokens_per_s + 0.5))));

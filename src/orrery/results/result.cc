@@ -9,12 +9,42 @@
 #include "orrery/base/int128.h"
 
 namespace orrery::results {
+
+constants::StepShares SharesOf(const engine::Breakdown& parts, double compute_spread,
+                               bool experts) {
+  constants::StepShares shares{.experts = experts};
+  double total = 0;
+  for (std::size_t i = 0; i < engine::kParts; ++i) {
+    const auto time = static_cast<double>(parts[i]);
+    total += time;
+    switch (static_cast<engine::Part>(i)) {
+      case engine::Part::kCompute:
+      case engine::Part::kOptimizer:
+      case engine::Part::kInterference:
+        shares.kernels += time * compute_spread;
+        break;
+      case engine::Part::kHost:
+        shares.host += time;
+        break;
+      case engine::Part::kWaiting:
+      case engine::Part::kBubble:
+        shares.waiting += time;
+        break;
+      default:
+        shares.communication += time;
+    }
+  }
+  if (total <= 0) return shares;
+  shares.kernels /= total;
+  shares.host /= total;
+  shares.waiting /= total;
+  shares.communication /= total;
+  return shares;
+}
+
 namespace {
 
 using engine::Part;
-
-constexpr double kTwoSided80 = 1.2816;
-constexpr double kCommunicationSpread = 0.15;
 
 // Sums of a set of ranks, before the mean is taken.
 struct Sums {
@@ -55,23 +85,16 @@ BreakdownRow Mean(const Sums& sums, std::int32_t stage) {
   return row;
 }
 
-// Relative half width of the 80 % interval.
-double HalfWidth(const BreakdownRow& overall, double compute_spread) {
+// The 80 % interval is from step / (1 + w) to step · (1 + w).
+double Width(const BreakdownRow& overall, double compute_spread, bool experts) {
   if (overall.total == 0) return 0;
-  SimTime exposed = 0;
-  for (std::size_t i = static_cast<std::size_t>(Part::kExposed); i < engine::kParts; ++i) {
-    exposed += overall.parts[i];
-  }
-  const double n = static_cast<double>(exposed) / static_cast<double>(overall.total);
-  const double kernels = (1 - n) * compute_spread;
-  const double communication = n * kCommunicationSpread;
-  return kTwoSided80 * std::sqrt(kernels * kernels + communication * communication);
+  return constants::StepWidth(SharesOf(overall.parts, compute_spread, experts));
 }
 
 void FillRates(const graph::JobInfo& info, const JobFacts& facts, double spread, JobResult* job) {
   const double seconds = ToSeconds(job->step_time);
-  const double width = HalfWidth(job->overall, spread);
-  job->interval_low_s = seconds * std::max(0.0, 1 - width);
+  const double width = Width(job->overall, spread, facts.experts);
+  job->interval_low_s = seconds / (1 + width);
   job->interval_high_s = seconds * (1 + width);
   if (seconds <= 0 || job->ranks == 0) return;
   job->tokens_per_s = static_cast<double>(info.tokens_per_step) / seconds;

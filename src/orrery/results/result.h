@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/constants/spreads.h"
 #include "orrery/engine/engine.h"
 #include "orrery/graph/graph.h"
 #include "orrery/memory/memory.h"
@@ -31,7 +32,11 @@ struct JobFacts {
   std::string description;        // "Llama-3.1-405B, TP8 PP16 DP128, …": one line for the report
   double peak_flops = 0;          // of one GPU in the precision it computes with; for MFU
   std::int64_t device_bytes = 0;  // memory of one GPU
+  bool experts = false;           // the model has experts: a wider interval
 };
+
+// What a step is made of, for its interval (constants/spreads.h).
+constants::StepShares SharesOf(const engine::Breakdown& parts, double compute_spread, bool experts);
 
 struct BreakdownRow {
   std::int32_t stage = -1;  // -1: all stages

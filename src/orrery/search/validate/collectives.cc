@@ -122,7 +122,7 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
 }
 
 Result<double> PriceCollective(const CollectiveCase& c, const cluster::Cluster& cluster,
-                               Assumed* assumed) {
+                               double* fixed_share, Assumed* assumed) {
   const collective::Planner planner(cluster, c.environment);
   const collective::GroupShape everyone = Everyone(cluster);
   const bool pair = c.collective == Collective::kSend;
@@ -135,7 +135,10 @@ Result<double> PriceCollective(const CollectiveCase& c, const cluster::Cluster& 
     assumed->push_back(
         fmt::format("the library would have chosen {}, not modelled yet", plan.instead_of));
   }
-  return ToSeconds(planner.ClosedForm(plan).total());
+  const collective::Cost cost = planner.ClosedForm(plan);
+  *fixed_share =
+      static_cast<double>(cost.fixed) / static_cast<double>(std::max<SimTime>(1, cost.total()));
+  return ToSeconds(cost.total());
 }
 
 std::string_view CollectiveStratum(const Configuration& row) {

@@ -27,8 +27,9 @@ struct CollectiveCase {
 Result<CollectiveCase> MapCollective(const Configuration& row, std::vector<std::string>* assumed);
 
 // Seconds. Says in `assumed` what was planned, and where the library would have chosen otherwise.
+// `fixed_share`: of it, latencies and set-up.
 Result<double> PriceCollective(const CollectiveCase& c, const cluster::Cluster& cluster,
-                               std::vector<std::string>* assumed);
+                               double* fixed_share, std::vector<std::string>* assumed);
 
 // "collectives >= 1 MB" (2^20 bytes) or "collectives < 1 MB".
 std::string_view CollectiveStratum(const Configuration& row);

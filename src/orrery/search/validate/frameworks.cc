@@ -12,20 +12,21 @@ namespace {
 using workload::Recompute;
 using workload::Sharding;
 
+using workload::HostEra;
 using workload::LowPrecision;
 
 // 2020 and 2021: DDP after the backward pass, fp16 gradients reduced as they are, unfused
 // attention.
-constexpr FrameworkDefaults kMegatron2020 = {.host = workload::kHost2021,
+constexpr FrameworkDefaults kMegatron2020 = {.host = HostEra::k2021,
                                              .libraries = {.cublas_in_torch = false}};
 constexpr FrameworkDefaults kMegatronJanuary2021 = {.overlap_p2p = false,
                                                     .batch_p2p_sync = true,
-                                                    .host = workload::kHost2021,
+                                                    .host = HostEra::k2021,
                                                     .libraries = {.cublas_in_torch = false}};
 constexpr FrameworkDefaults kMegatron2021 = {.overlap_p2p = false,
                                              .scatter_gather_p2p = true,
                                              .batch_p2p_sync = true,
-                                             .host = workload::kHost2021,
+                                             .host = HostEra::k2021,
                                              .libraries = {.cublas_in_torch = false}};
 
 // Megatron Core with Transformer Engine; overlaps are flags that are off unless given.
@@ -76,7 +77,7 @@ constexpr FrameworkDefaults kMegatronBridge = {
 // balances layers that the stages do not divide.
 constexpr FrameworkDefaults kMegatronDeepSpeed = {.uneven_stages = true,
                                                   .bucket_elements = 500'000'000,
-                                                  .host = workload::kHost2021,
+                                                  .host = HostEra::k2021,
                                                   .libraries = {.cublas_in_torch = false}};
 
 // Hybrid ZeRO with overlapped gradient reduction and parameter broadcast; flash attention of the
@@ -94,18 +95,18 @@ constexpr FrameworkDefaults kFsdp1Torch1 = {.attention = AttentionDefault::kFlas
                                             .sharding = Sharding::kZero3,
                                             .dp_overlap = true,
                                             .gpt_dropout = 0,
-                                            .host = workload::kHostFsdp};
+                                            .host = HostEra::kFsdp};
 constexpr FrameworkDefaults kFsdp1 = {.attention = AttentionDefault::kFlash2,
                                       .sharding = Sharding::kZero3,
                                       .dp_overlap = true,
                                       .gpt_dropout = 0,
-                                      .host = workload::kHostFsdp,
+                                      .host = HostEra::kFsdp,
                                       .libraries = {.cublas_in_torch = false}};
 constexpr FrameworkDefaults kFsdp2 = {.attention = AttentionDefault::kFlash2,
                                       .sharding = Sharding::kZero3,
                                       .dp_overlap = true,
                                       .gpt_dropout = 0,
-                                      .host = workload::kHostFsdp,
+                                      .host = HostEra::kFsdp,
                                       .fp8_recipe = LowPrecision::kCurrent,
                                       .flat_parameters = false};
 constexpr FrameworkDefaults kDeepSpeed = {.attention = AttentionDefault::kFlash2,
@@ -113,7 +114,7 @@ constexpr FrameworkDefaults kDeepSpeed = {.attention = AttentionDefault::kFlash2
                                           .dp_overlap = true,
                                           .grad_reduce_fp32 = false,
                                           .gpt_dropout = 0.1,
-                                          .host = workload::kHostFsdp};
+                                          .host = HostEra::kFsdp};
 // MaxText and Paxml: compiled, so no Python per layer; remat of whole layers, gradients reduced in
 // the compute type, gathers moved ahead by XLA's latency-hiding scheduler.
 constexpr FrameworkDefaults kJax = {.attention = AttentionDefault::kLibrary,
@@ -122,7 +123,7 @@ constexpr FrameworkDefaults kJax = {.attention = AttentionDefault::kLibrary,
                                     .dp_overlap = true,
                                     .grad_reduce_fp32 = false,
                                     .gpt_dropout = 0,
-                                    .host = {},
+                                    .host = HostEra::kNone,
                                     .flat_parameters = false};
 
 constexpr std::array<FrameworkRule, 17> kRules = {{

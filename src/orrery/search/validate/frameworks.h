@@ -38,7 +38,7 @@ struct FrameworkDefaults {
   bool align_stages = false;     // stages launch their DP communication together
   bool uneven_stages = false;    // layers that pp does not divide are spread, not refused
   std::int64_t bucket_elements = 40'000'000;
-  workload::HostWork host = workload::kHostCore;
+  workload::HostEra host = workload::HostEra::kCore;
   workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;
   bool low_precision_gather = false;  // of fp8 and mxfp8 parameters over data-parallel ranks
   bool flat_parameters = true;        // ZeRO-2 and -3

@@ -17,6 +17,26 @@ Json RowJson(const Prediction& p) {
   row["measured"] = Value(p.measured);
   row["predicted"] = Value(p.predicted);
   row["error_pct"] = Value(p.error_pct());
+  if (p.predicted) {
+    row["interval"] = {*p.predicted / (1 + p.width), *p.predicted * (1 + p.width)};
+  } else {
+    row["interval"] = nullptr;
+  }
+  if (p.left_out) {
+    row["left_out"] = {
+        {"predicted", *p.left_out},
+        {"error_pct", Value(p.left_out_error_pct())},
+        {"interval", {*p.left_out / (1 + p.left_out_width), *p.left_out * (1 + p.left_out_width)}}};
+  }
+  if (p.predicted && p.quantity == Quantity::kStepTime) {
+    row["shares"] = {{"kernels", p.shares.kernels},
+                     {"host", p.shares.host},
+                     {"communication", p.shares.communication},
+                     {"waiting", p.shares.waiting},
+                     {"experts", p.shares.experts ? 1 : 0}};
+  } else if (p.predicted && p.quantity == Quantity::kCollectiveTime) {
+    row["shares"] = {{"fixed", p.fixed_share}};
+  }
   row["stratum"] = p.stratum;
   row["status"] = p.refused() ? "refused" : "ok";
   row["reason"] = p.refused() ? Json(p.reason) : Json(nullptr);
@@ -39,6 +59,14 @@ Json SummaryJson(const std::vector<Summary>& groups) {
     entry["median_abs_error_pct"] = any ? Json(g.median_abs_pct) : Json(nullptr);
     entry["mean_abs_error_pct"] = any ? Json(g.mean_abs_pct) : Json(nullptr);
     entry["bias_pct"] = any ? Json(g.bias_pct) : Json(nullptr);
+    if (g.left_out > 0) {
+      entry["left_out"] = {{"median_abs_error_pct", g.left_out_median_abs_pct},
+                           {"mean_abs_error_pct", g.left_out_mean_abs_pct},
+                           {"bias_pct", g.left_out_bias_pct}};
+    }
+    entry["in_interval"] = any ? Json(g.in_interval) : Json(nullptr);
+    entry["repeated_rows"] = g.repeated;
+    entry["noise_floor_pct"] = g.repeated > 0 ? Json(g.noise_floor_pct) : Json(nullptr);
     list.push_back(std::move(entry));
   }
   return list;

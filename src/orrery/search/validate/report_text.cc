@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "orrery/base/text.h"
 #include "orrery/results/table.h"
@@ -17,15 +19,33 @@ std::string Percent(double value) { return fmt::format("{:.1f}", value); }
 std::string GroupTable(const std::vector<Summary>& groups, std::string_view what,
                        std::string Summary::*name) {
   results::TextTable table;
-  table.Row({std::string(what), "quantity", "rows", "predicted", "coverage", "median |err| %",
-             "mean |err| %", "bias %"});
-  for (std::size_t column = 2; column <= 7; ++column) table.AlignRight(column);
+  bool left_out = false;
+  for (const Summary& g : groups) left_out |= g.left_out > 0;
+  std::vector<std::string> head = {
+      std::string(what), "quantity",     "rows",   "predicted",        "coverage",
+      "median |err| %",  "mean |err| %", "bias %", "in 80 % interval", "noise floor %"};
+  if (left_out) head.insert(head.begin() + 8, {"left out: mean", "bias %"});
+  table.Row(head);
+  for (std::size_t column = 2; column < head.size(); ++column) table.AlignRight(column);
   for (const Summary& g : groups) {
     const bool any = g.compared > 0;
-    table.Row({Printable(g.*name, 48), g.quantity, fmt::format("{}", g.rows),
-               fmt::format("{}", g.predicted), fmt::format("{:.0f} %", g.coverage() * 100),
-               any ? Percent(g.median_abs_pct) : "-", any ? Percent(g.mean_abs_pct) : "-",
-               any ? fmt::format("{:+.1f}", g.bias_pct) : "-"});
+    std::vector<std::string> row = {
+        Printable(g.*name, 48),
+        g.quantity,
+        fmt::format("{}", g.rows),
+        fmt::format("{}", g.predicted),
+        fmt::format("{:.0f} %", g.coverage() * 100),
+        any ? Percent(g.median_abs_pct) : "-",
+        any ? Percent(g.mean_abs_pct) : "-",
+        any ? fmt::format("{:+.1f}", g.bias_pct) : "-",
+        any ? fmt::format("{:.0f} %", g.in_interval * 100) : "-",
+        g.repeated > 0 ? fmt::format("{} ({} rows)", Percent(g.noise_floor_pct), g.repeated) : "-"};
+    const bool also = g.left_out > 0;
+    if (left_out) {
+      row.insert(row.begin() + 8, {also ? Percent(g.left_out_mean_abs_pct) : "-",
+                                   also ? fmt::format("{:+.1f}", g.left_out_bias_pct) : "-"});
+    }
+    table.Row(row);
   }
   return table.Render("  ");
 }

@@ -4,15 +4,18 @@
 #include <utility>
 #include <vector>
 
+#include "orrery/constants/constants.h"
 #include "orrery/engine/engine.h"
 #include "orrery/memory/memory.h"
+#include "orrery/results/result.h"
 
 namespace orrery::search {
 
 std::string MachineKey(const cluster::Spec& s) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.name, s.nodes, s.gpus_per_node,
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.name, s.nodes, s.gpus_per_node,
                      s.gpus_per_nvlink_domain, s.nics_per_node, s.nvlink_Bps, s.nic_Bps,
-                     s.nic_latency, static_cast<int>(s.fabric), s.oversubscription);
+                     s.nic_latency, static_cast<int>(s.fabric), s.oversubscription,
+                     s.device.constants.hash());
 }
 
 Result<std::unique_ptr<Machine>> Machine::Create(const cluster::Spec& spec,
@@ -35,26 +38,38 @@ Result<const Machine*> MachinePool::Find(const cluster::Spec& spec) {
   return static_cast<const Machine*>(machine.get());
 }
 
-Status Runner::Load(const TrainingCase& c) {
-  ORRERY_ASSIGN_OR_RETURN(const Machine* const machine, pool_->Find(c.cluster));
+Status Runner::Load(const TrainingCase& c, const constants::Set& constants) {
+  cluster::Spec spec = c.cluster;
+  cluster::Calibrate(constants, &spec);
+  workload::Plan plan = c.plan;
+  plan.host = workload::HostOf(c.host, constants);
+  experts_ = c.model.experts.count > 0;
+  rank_noise_ = constants[constants::kRankNoise];
+  ORRERY_ASSIGN_OR_RETURN(const Machine* const machine, pool_->Find(spec));
   if (machine != machine_) {
     machine_ = machine;
     prices_ = std::make_unique<engine::PriceCache>(machine->compute(), machine->planner());
   }
   graph_ = graph::Graph();
   memory_.libraries = {c.libraries};
-  return generator_.AddJob(c.model, c.plan, "row", &graph_);
+  return generator_.AddJob(c.model, plan, "row", &graph_);
 }
 
-Result<double> Runner::StepTime(std::vector<std::string>* assumed) {
+Result<double> Runner::StepTime(std::vector<std::string>* assumed, constants::StepShares* shares) {
   cluster::Placement placement;
   ORRERY_RETURN_IF_ERROR(cluster::Place(machine_->cluster(), cluster::PlacementKind::kPacked,
                                         graph_.bindings.size(), 0, {}, &placement));
   const engine::Inputs inputs{
       &graph_,   &machine_->cluster(), &placement, &machine_->compute(), &machine_->planner(),
       "analytic"};
-  ORRERY_ASSIGN_OR_RETURN(const engine::Record record, engine::Run(inputs, {}, prices_.get()));
+  ORRERY_ASSIGN_OR_RETURN(const engine::Record record,
+                          engine::Run(inputs, {.rank_noise = rank_noise_}, prices_.get()));
   assumed->insert(assumed->end(), record.warnings.begin(), record.warnings.end());
+  engine::Breakdown sums{};
+  for (const engine::RankClass& c : record.classes) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += c.breakdown[i] / 1024 * c.size;
+  }
+  *shares = results::SharesOf(sums, record.compute_spread, experts_);
   return ToSeconds(record.jobs.front().step_time);
 }
 

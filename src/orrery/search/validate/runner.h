@@ -10,6 +10,7 @@
 #include "orrery/cluster/cluster.h"
 #include "orrery/collective/collective.h"
 #include "orrery/compute/compute.h"
+#include "orrery/constants/spreads.h"
 #include "orrery/engine/prices.h"
 #include "orrery/search/validate/training.h"
 #include "orrery/workload/generator.h"
@@ -63,8 +64,9 @@ class Runner {
   explicit Runner(MachinePool* pool) : pool_(pool) {}
 
   // Builds the graph of a case; the two below read it.
-  Status Load(const TrainingCase& c);
-  Result<double> StepTime(std::vector<std::string>* assumed);
+  Status Load(const TrainingCase& c, const constants::Set& constants);
+  // And what the step is made of.
+  Result<double> StepTime(std::vector<std::string>* assumed, constants::StepShares* shares);
   Result<double> PeakMemoryGib(Meter meter, MeterRank rank);
 
  private:
@@ -74,6 +76,8 @@ class Runner {
   workload::Generator generator_;
   memory::Options memory_;
   graph::Graph graph_;
+  double rank_noise_ = 0;
+  bool experts_ = false;
 };
 
 }  // namespace orrery::search

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "orrery/base/check.h"
 #include "orrery/search/validate/validate.h"
@@ -15,9 +16,69 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+namespace {
+
+struct Errors {
+  std::vector<double> fitted, left_out;
+  std::size_t inside = 0;
+  std::map<std::string, std::vector<double>> repeated;  // measured, by duplicate group
+};
+
+struct Moments {
+  double median = 0, mean = 0, bias = 0;
+};
+Moments MomentsOf(const std::vector<double>& errors) {
+  Moments m;
+  if (errors.empty()) return m;
+  std::vector<double> absolute;
+  for (const double error : errors) {
+    absolute.push_back(std::abs(error));
+    m.bias += error;
+    m.mean += std::abs(error);
+  }
+  m.bias /= static_cast<double>(errors.size());
+  m.mean /= static_cast<double>(errors.size());
+  m.median = Median(std::move(absolute));
+  return m;
+}
+
+// Least sum of |c / measured - 1| over one prediction c; one of the measured values reaches it.
+double LeastError(const std::vector<double>& measured) {
+  double least = 0;
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    double sum = 0;
+    for (const double m : measured) sum += std::abs(measured[i] / m - 1);
+    if (i == 0 || sum < least) least = sum;
+  }
+  return least;
+}
+
+void Fill(const Errors& errors, Summary* group) {
+  const Moments fitted = MomentsOf(errors.fitted), left_out = MomentsOf(errors.left_out);
+  group->compared = errors.fitted.size();
+  group->median_abs_pct = fitted.median;
+  group->mean_abs_pct = fitted.mean;
+  group->bias_pct = fitted.bias;
+  group->left_out = errors.left_out.size();
+  group->left_out_median_abs_pct = left_out.median;
+  group->left_out_mean_abs_pct = left_out.mean;
+  group->left_out_bias_pct = left_out.bias;
+  if (group->compared > 0) {
+    group->in_interval = static_cast<double>(errors.inside) / static_cast<double>(group->compared);
+  }
+  for (const auto& [name, measured] : errors.repeated) {
+    if (measured.size() < 2) continue;
+    group->repeated += measured.size();
+    group->noise_floor_pct += LeastError(measured) * 100;
+  }
+  if (group->repeated > 0) group->noise_floor_pct /= static_cast<double>(group->repeated);
+}
+
+}  // namespace
+
 std::vector<Summary> Summarise(std::span<const Prediction> rows, GroupBy by) {
   std::vector<Summary> groups;
-  std::vector<std::vector<double>> errors;
+  std::vector<Errors> errors;
   for (const Prediction& row : rows) {
     const std::string source = by == GroupBy::kStratum ? "" : row.source;
     const std::string stratum = by == GroupBy::kSource ? "" : row.stratum;
@@ -33,23 +94,14 @@ std::vector<Summary> Summarise(std::span<const Prediction> rows, GroupBy by) {
     }
     ++groups[index].rows;
     if (!row.refused()) ++groups[index].predicted;
-    if (const auto error = row.error_pct()) errors[index].push_back(*error);
-  }
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    std::vector<double> absolute;
-    double sum = 0, absolute_sum = 0;
-    for (const double error : errors[i]) {
-      absolute.push_back(std::abs(error));
-      sum += error;
-      absolute_sum += std::abs(error);
+    if (const auto error = row.error_pct()) errors[index].fitted.push_back(*error);
+    if (const auto error = row.left_out_error_pct()) errors[index].left_out.push_back(*error);
+    if (row.in_interval().value_or(false)) ++errors[index].inside;
+    if (row.measured && !row.duplicate_group.empty()) {
+      errors[index].repeated[row.duplicate_group].push_back(*row.measured);
     }
-    groups[i].compared = absolute.size();
-    if (absolute.empty()) continue;
-    const auto count = static_cast<double>(absolute.size());
-    groups[i].bias_pct = sum / count;
-    groups[i].mean_abs_pct = absolute_sum / count;
-    groups[i].median_abs_pct = Median(std::move(absolute));
   }
+  for (std::size_t i = 0; i < groups.size(); ++i) Fill(errors[i], &groups[i]);
   return groups;
 }
 

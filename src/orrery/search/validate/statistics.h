@@ -17,6 +17,14 @@ struct Summary {
   std::string label;                      // of the source, as the first row gives it
   std::size_t rows = 0, predicted = 0, compared = 0;
   double median_abs_pct = 0, mean_abs_pct = 0, bias_pct = 0;  // bias: mean of the signed errors
+  // The same with constants fitted without each row's source; where rows were predicted so.
+  std::size_t left_out = 0;
+  double left_out_median_abs_pct = 0, left_out_mean_abs_pct = 0, left_out_bias_pct = 0;
+  double in_interval = 0;  // share of compared rows whose 80 % interval holds what was measured
+  // What is left to the best single prediction for each group of rows that differ in outcome only:
+  // its mean absolute error over those rows. It says nothing of rows without a twin.
+  std::size_t repeated = 0;
+  double noise_floor_pct = 0;
 
   double coverage() const {
     return rows == 0 ? 0 : static_cast<double>(predicted) / static_cast<double>(rows);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "orrery/base/text.h"
+#include "orrery/constants/constants.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
@@ -357,7 +358,8 @@ Status MapOverlap(const Mapping& m) {
   if (graphs.value_or(false))
     m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
-  if (!graphs.value_or(false)) plan.host = d.host;
+  if (!graphs.value_or(false)) m.out->host = d.host;
+  plan.host = workload::HostOf(m.out->host, constants::Set());
   plan.prefetch = dp_overlap;
   plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
   plan.scatter_gather_p2p = d.scatter_gather_p2p;

@@ -13,6 +13,7 @@
 #include "orrery/cluster/cluster.h"
 #include "orrery/memory/memory.h"
 #include "orrery/search/validate/configuration.h"
+#include "orrery/workload/host_work.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
 
@@ -24,6 +25,7 @@ struct TrainingCase {
   cluster::Spec cluster;
   memory::Libraries libraries;
   std::string time_refusal;  // not empty: why only memory is predicted
+  workload::HostEra host = workload::HostEra::kNone;  // plan.host, by era
 };
 
 // Fills `assumed` also when it fails.

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/constants/set.h"
+#include "orrery/constants/spreads.h"
 #include "orrery/search/validate/configuration.h"
 #include "orrery/search/validate/csv.h"
 #include "orrery/search/validate/statistics.h"
@@ -27,6 +29,9 @@ namespace orrery::search {
 struct ValidateOptions {
   int threads = 0;                // 0: one per core
   std::string measured_database;  // of compute::Options
+  constants::Set constants = constants::Set::Fitted();
+  // Predict each row also with the constants that were fitted without its source.
+  bool leave_out = false;
   // Called from any thread, one at a time, as rows are done.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
@@ -41,11 +46,22 @@ struct Prediction {
   std::string stratum;
   Quantity quantity = Quantity::kStepTime;
   std::optional<double> measured, predicted;
-  std::string reason;  // why refused: "column=value: …"
+  // 80 % of measurements lie between predicted / (1 + width) and predicted · (1 + width).
+  double width = 0;
+  constants::StepShares shares;  // of a step
+  double fixed_share = 0;        // of a collective: latencies and set-up
+  // The same with constants that were fitted without the row's source; only with leave_out.
+  std::optional<double> left_out;
+  double left_out_width = 0;
+  std::string duplicate_group;  // rows that share one differ in outcome only; empty: none known
+  std::string reason;           // why refused: "column=value: …"
   std::vector<std::string> assumed;
 
   bool refused() const { return !predicted.has_value(); }
   std::optional<double> error_pct() const;  // signed: positive is too slow, too much
+  std::optional<double> left_out_error_pct() const;
+  // Whether `measured` lies in the interval, left out where that was asked for.
+  std::optional<bool> in_interval() const;
 };
 
 struct Report {
@@ -60,5 +76,11 @@ struct Report {
 // The quantities of a training row: its step time, and its peak memory where one is given or a
 // meter is named; both where no outcome is given at all.
 Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& options);
+
+// As CSV, a line for every predicted step or collective: id, source, stratum, quantity, measured,
+// predicted, and for every constant d ln(predicted) by one a-priori spread of it, as a one-sided
+// difference of half a spread inside its range; 0 where the row cannot depend on it. A table costs
+// as many runs as its rows have constants in scope.
+Result<std::string> Sensitivities(const CsvTable& table, const ValidateOptions& options);
 
 }  // namespace orrery::search

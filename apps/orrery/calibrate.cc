@@ -1,0 +1,99 @@
+#include "orrery/search/calibrate/calibrate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "interrupt.h"
+#include "orrery/base/file.h"
+#include "orrery/base/text.h"
+#include "orrery/base/units.h"
+#include "verb.h"
+
+namespace orrery::app {
+namespace {
+
+constexpr std::int64_t kLargestLog = std::int64_t{64} << 20;
+
+class CalibrateVerb final : public Verb {
+ public:
+  std::string_view name() const override { return "calibrate"; }
+  std::string_view description() const override {
+    return "move the constants to what you measured: nccl-tests logs, kernels, a run";
+  }
+
+  void Declare(CLI::App* app) override {
+    app->require_subcommand(1);
+    nccl_ = app->add_subcommand("nccl-tests", "From the output of nccl-tests");
+    nccl_->add_option("LOG", files_, "Files with nccl-tests' output")->required();
+    nccl_->add_option("--collective", nccl_options_.collective,
+                      "The test, where the log does not name it: all_reduce, all_gather, …");
+    nccl_->add_option("--fabric", nccl_options_.network,
+                      "How hosts are connected, such as '8x400Gb/s InfiniBand'");
+    kernels_ = app->add_subcommand("kernels", "From measured kernels (tools/measure)");
+    kernels_->add_option("CSV", files_, "Files as docs/formats/measured-kernels.md has them")
+        ->required();
+    run_ = app->add_subcommand("run", "From the measured step time of a job");
+    run_->add_option("JOB", files_, "The job file")->required()->expected(1);
+    run_->add_option("--step-time", step_time_, "What a step took, such as 1.83s")->required();
+    for (CLI::App* one : {nccl_, kernels_, run_}) {
+      one->add_option("--start", start_, "A calibration file to go on from");
+      one->add_option("--out", out_, "Write the calibration file, for --calibration");
+      one->add_option("--json", json_, "Write it as JSON to FILE, or to stdout (-)");
+    }
+  }
+
+  Status Run(Session* session) override {
+    constants::Set start = constants::Set::Fitted();
+    if (!start_.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(start, search::ReadCalibration(start_));
+    }
+    WatchOutput(out_);
+    WatchOutput(json_);
+    ORRERY_ASSIGN_OR_RETURN(const search::Observations observations, Observe());
+    ORRERY_ASSIGN_OR_RETURN(search::Calibration calibration,
+                            search::Calibrate(observations, start));
+    calibration.from = fmt::format("{}", fmt::join(files_, ", "));
+    const std::string json = search::ToJson(calibration);
+    if (!out_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(out_, json));
+    return session->Answer(json_, json, search::ToText(calibration));
+  }
+
+ private:
+  Result<search::Observations> Observe() const {
+    if (kernels_->parsed()) return search::ObserveKernels(files_);
+    if (run_->parsed()) {
+      Result<std::int64_t> time = ParseWhole(step_time_, Dimension::kTime, "s");
+      if (!time.ok()) return std::move(time).TakeStatus().In("--step-time");
+      if (*time <= 0) return InvalidInput("--step-time {}: give a positive time", step_time_);
+      return search::ObserveRun(files_.front(), ToSeconds(*time), Session::MeasuredDatabase());
+    }
+    std::string all;
+    for (const std::string& file : files_) {
+      ORRERY_ASSIGN_OR_RETURN(const std::string log, ReadFile(file, kLargestLog));
+      ORRERY_ASSIGN_OR_RETURN(const std::string csv,
+                              search::NcclLogToCsv(log, Printable(file), nccl_options_));
+      // One header for all.
+      const std::string_view rows = csv;
+      all += all.empty() ? rows : rows.substr(std::min(rows.size(), rows.find('\n') + 1));
+    }
+    ORRERY_ASSIGN_OR_RETURN(search::CsvTable table,
+                            search::CsvTable::Parse(all, Printable(files_.front())));
+    return search::ObserveCollectives(std::move(table));
+  }
+
+  CLI::App *nccl_ = nullptr, *kernels_ = nullptr, *run_ = nullptr;
+  std::vector<std::string> files_;
+  search::NcclLogOptions nccl_options_;
+  std::string step_time_, start_, out_, json_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeCalibrate() { return std::make_unique<CalibrateVerb>(); }
+
+}  // namespace orrery::app

@@ -1,0 +1,131 @@
+#include "orrery/search/calibrate/calibrate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "orrery/base/file.h"
+
+namespace orrery::search {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view kLog =
+    "+ mpirun ./build/all_reduce_perf -b 1M -e 4G -f 4 -g 1\n"
+    "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 4294967296 step: 4(factor)\n"
+    "#  Rank  0 Group  0 Pid   11 on      node1 device  0 [0x07] NVIDIA A100-SXM4-80GB\n"
+    "#  Rank  1 Group  0 Pid   12 on      node1 device  1 [0x0b] NVIDIA A100-SXM4-80GB\n"
+    "NCCL version 2.21.5+cuda12.4\n"
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)\r\n"
+    "     1048576        262144     float     sum      -1    24.10   43.51   43.51      0    23.9\n"
+    "  1073741824     268435456     float     sum      -1  5120.00  209.72  209.72      0  5111.0\n"
+    "# Out of bounds values : 0 OK\n";
+
+TEST(NcclLog, BecomesATableOfCollectives) {
+  const auto csv = NcclLogToCsv(kLog, "a.log", {});
+  ASSERT_TRUE(csv.ok()) << csv.status().message();
+  EXPECT_THAT(*csv, HasSubstr("log,A100-SXM4-80GB,1,2,2.21.5,,all_reduce,1048576,float,24.10\n"));
+  EXPECT_THAT(*csv, HasSubstr(",1073741824,float,5120.00\n"));
+}
+
+std::string LogError(std::string_view from, std::string_view to,
+                     const NcclLogOptions& options = {}) {
+  std::string log(kLog);
+  for (std::size_t at = log.find(from); at != std::string::npos;
+       at = log.find(from, at + to.size())) {
+    log.replace(at, from.size(), to);
+  }
+  const auto csv = NcclLogToCsv(log, "a.log", options);
+  return csv.ok() ? "" : csv.status().message();
+}
+
+TEST(NcclLog, WhatIsMissingIsNamedWithTheRemedy) {
+  EXPECT_THAT(LogError("all_reduce_perf", "test"), HasSubstr("--collective all_reduce"));
+  EXPECT_EQ(LogError("all_reduce_perf", "test", {.collective = "all_gather"}), "");
+  EXPECT_THAT(LogError("#  Rank", "#  rank"), HasSubstr("no '#  Rank' lines"));
+  EXPECT_THAT(LogError("24.10", "-"), HasSubstr("a.log:8"));
+  EXPECT_THAT(LogError("24.10", "0.00"), HasSubstr("no positive number"));
+  EXPECT_THAT(LogError("12 on      node1", "12 on      node2"), HasSubstr("--fabric"));
+  EXPECT_THAT(LogError("[0x0b] NVIDIA A100", "[0x0b] NVIDIA H100"), HasSubstr("different GPUs"));
+  EXPECT_THAT(NcclLogToCsv("hello\n", "b.log", {}).status().message(), HasSubstr("b.log"));
+}
+
+constexpr std::string_view kHeader =
+    "source,gpu,nodes,gpus_per_node,nccl_version,network,collective,size_bytes,dtype,time_us_oop\n";
+
+// Made with constants that are known: calibration finds their way back.
+TEST(Calibrate, FindsTheConstantThatMadeTheMeasurements) {
+  std::string text(kHeader);
+  for (int i = 20; i < 34; ++i) {
+    text += "s,A100-SXM4-80GB,1,8,2.21.5,,all_reduce," + std::to_string(std::int64_t{1} << i) +
+            ",float,1\n";
+  }
+  auto table = CsvTable::Parse(text, "t.csv");
+  ASSERT_TRUE(table.ok());
+  auto observed = ObserveCollectives(*std::move(table));
+  ASSERT_TRUE(observed.ok()) << observed.status().message();
+  const constants::Set start = constants::Set::Fitted();
+  constants::Set truth = start;
+  const std::size_t rate = constants::kNvlinkRateAmpere;
+  const constants::Definition& d = constants::Definitions()[rate];
+  truth.set(rate, d.fitted + 1.5 * d.spread <= d.high ? d.fitted + 1.5 * d.spread
+                                                      : d.fitted - 1.5 * d.spread);
+  observed->measured = *observed->predict(truth);
+  const auto found = Calibrate(*observed, start);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  double before = 0, after = 0;
+  for (std::size_t i = 0; i < observed->measured.size(); ++i) {
+    before += std::abs(found->predicted_before[i] / observed->measured[i] - 1);
+    after += std::abs(found->predicted_after[i] / observed->measured[i] - 1);
+  }
+  EXPECT_LT(after, 0.5 * before);
+  for (std::size_t c = 0; c < constants::kCount; ++c) {
+    EXPECT_GE(found->after.at(c), constants::Definitions()[c].low);
+    EXPECT_LE(found->after.at(c), constants::Definitions()[c].high);
+    EXPECT_LE(found->spread_after[c], found->spread_before[c] * 1.0001) << c;
+  }
+  // What an all-reduce on one A100 node says nothing about stays.
+  EXPECT_EQ(found->after[constants::kNicRateIb], start[constants::kNicRateIb]);
+  EXPECT_EQ(found->after[constants::kGemmRate16Hopper], start[constants::kGemmRate16Hopper]);
+
+  const std::string path = testing::TempDir() + "calibration.json";
+  ASSERT_TRUE(WriteFile(path, ToJson(*found)).ok());
+  const auto read = ReadCalibration(path);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  for (std::size_t c = 0; c < constants::kCount; ++c) {
+    EXPECT_NEAR(read->at(c), found->after.at(c), 0.011 * constants::Definitions()[c].spread) << c;
+  }
+  EXPECT_THAT(ToText(*found), HasSubstr("what remains"));
+}
+
+TEST(Calibrate, NothingToLearnFromIsAnError) {
+  auto table =
+      CsvTable::Parse(std::string(kHeader) + "s,P100,1,8,2.21.5,,all_reduce,8,float,1\n", "t.csv");
+  ASSERT_TRUE(table.ok());
+  const auto observed = ObserveCollectives(*std::move(table));
+  ASSERT_FALSE(observed.ok());
+  EXPECT_THAT(observed.status().message(), HasSubstr("P100"));
+}
+
+TEST(Calibration, ADamagedFileIsRefusedByName) {
+  const std::string path = testing::TempDir() + "bad.json";
+  const auto message = [&](std::string_view text) {
+    EXPECT_TRUE(WriteFile(path, text).ok());
+    return ReadCalibration(path).status().message();
+  };
+  EXPECT_THAT(message("{"), HasSubstr("orrery calibrate"));
+  EXPECT_THAT(message(R"({"schema":"orrery.result/1"})"), HasSubstr("orrery.calibration/1"));
+  const auto with = [&](std::string_view constants) {
+    return message(R"({"schema":"orrery.calibration/1","constants":)" + std::string(constants) +
+                   "}");
+  };
+  EXPECT_THAT(with(R"({"rank_noize":{"value":0.01}})"), HasSubstr("rank_noise"));
+  EXPECT_THAT(with(R"({"rank_noise":{"value":"x"}})"), HasSubstr("rank_noise: value"));
+  EXPECT_THAT(with(R"({"rank_noise":{"value":7}})"), HasSubstr("outside"));
+}
+
+}  // namespace
+}  // namespace orrery::search

@@ -1,0 +1,155 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "orrery/base/text.h"
+#include "orrery/compute/compute.h"
+#include "orrery/compute/measured_table.h"
+#include "orrery/job/job.h"
+#include "orrery/job/simulate.h"
+#include "orrery/search/calibrate/calibrate.h"
+#include "orrery/search/validate/cases.h"
+
+namespace orrery::search {
+namespace {
+
+void Join(const constants::Scope& from, constants::Scope* to) {
+  for (const std::string_view word : from.words) to->Add(word);
+}
+
+// A file that lives as long as this value.
+struct Scratch {
+  std::string path;
+  Scratch() : path(fmt::format("/tmp/orrery-calibrate-{}.sqlite", getpid())) {}
+  ~Scratch() { std::remove(path.c_str()); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+};
+
+}  // namespace
+
+Result<Observations> ObserveCollectives(CsvTable table) {
+  Report report;
+  ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
+  if (report.kind != TableKind::kCollectives) {
+    return InvalidInput("{}: no table of collectives", table.name());
+  }
+  auto cases = std::make_shared<std::vector<Case>>();
+  ORRERY_RETURN_IF_ERROR(MapCases(table, &report, cases.get()));
+  ValidateOptions once;
+  once.threads = 1;
+  const constants::Set fitted = constants::Set::Fitted();
+  PredictCases(*cases, std::span(&fitted, 1), once, &report.rows);
+  Observations out;
+  out.sigma = 0.12;
+  auto kept = std::make_shared<std::vector<Case>>();
+  std::string reason;
+  for (const Case& item : *cases) {
+    const Prediction& p = report.rows[item.first];
+    if (!p.predicted || !p.measured) continue;
+    kept->push_back(item);
+    kept->back().first = out.measured.size();
+    out.measured.push_back(*p.measured * 1e-6);
+    out.what.push_back(fmt::format("{} {}", graph::Name(item.collective->collective),
+                                   HumanBytes(item.collective->bytes)));
+    Join(item.scope, &out.scope);
+  }
+  for (const Prediction& p : report.rows) {
+    if (p.refused()) reason = p.reason;
+  }
+  if (kept->empty()) {
+    return InvalidInput("{}: no row can be predicted{}{}", table.name(), reason.empty() ? "" : ": ",
+                        reason);
+  }
+  const std::size_t rows = out.measured.size();
+  out.predict = [kept, rows, once](const constants::Set& set) -> Result<std::vector<double>> {
+    std::vector<Prediction> predictions(rows);
+    PredictCases(*kept, std::span(&set, 1), once, &predictions);
+    std::vector<double> times;
+    for (const Prediction& p : predictions) {
+      if (!p.predicted) return InvalidInput("{}", p.reason);
+      times.push_back(*p.predicted * 1e-6);
+    }
+    return times;
+  };
+  return out;
+}
+
+Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths) {
+  const Scratch scratch;
+  ORRERY_RETURN_IF_ERROR(compute::BuildDatabase(csv_paths, scratch.path).status());
+  Observations out;
+  out.sigma = 0.1;
+  struct Device {
+    cluster::DeviceSpec spec;
+    std::vector<compute::Sample> samples;
+  };
+  auto devices = std::make_shared<std::vector<Device>>();
+  for (const cluster::Preset& preset : cluster::Presets()) {
+    ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec, cluster::FindPreset(preset.name));
+    bool known = false;
+    for (const Device& d : *devices) known |= d.spec.table == spec.device.table;
+    if (known) continue;
+    ORRERY_ASSIGN_OR_RETURN(std::vector<compute::Sample> samples,
+                            compute::ReadSamples(scratch.path, spec.device.table));
+    if (samples.empty()) continue;
+    cluster::Spec one = spec;
+    one.nodes = one.gpus_per_node = 1;
+    cluster::AddScope(one, &out.scope);
+    out.scope.Add("fp8");
+    out.scope.Add("flash1");
+    for (const compute::Sample& sample : samples) {
+      out.measured.push_back(sample.time_s);
+      out.what.push_back(fmt::format("{} kernel {}x{}x{}", spec.device.table, sample.shape[0],
+                                     sample.shape[1], sample.shape[2]));
+    }
+    devices->push_back({spec.device, std::move(samples)});
+  }
+  if (out.measured.empty()) {
+    return InvalidInput("{}: no measured kernel of a GPU that a preset has", csv_paths.front());
+  }
+  out.predict = [devices](const constants::Set& set) -> Result<std::vector<double>> {
+    std::vector<double> times;
+    for (const Device& d : *devices) {
+      cluster::DeviceSpec spec = d.spec;
+      spec.constants = set;
+      ORRERY_ASSIGN_OR_RETURN(const compute::CostModel model, compute::CostModel::Create(spec, {}));
+      for (const compute::Sample& sample : d.samples) {
+        times.push_back(ToSeconds(model.Price(sample.kernel).duration));
+      }
+    }
+    return times;
+  };
+  return out;
+}
+
+Result<Observations> ObserveRun(const std::string& path, double step_time_s,
+                                const std::string& measured_database) {
+  job::ReadOptions read;
+  ORRERY_ASSIGN_OR_RETURN(const job::Job job, job::ReadJob(path, read));
+  if (job.workloads.size() != 1) {
+    return InvalidInput("{}: {} jobs; calibrate with a file of one", path, job.workloads.size());
+  }
+  Observations out;
+  out.sigma = 0.03;
+  out.what = {path};
+  out.measured = {step_time_s};
+  cluster::AddScope(job.cluster, &out.scope);
+  const job::Workload& workload = job.workloads.front();
+  if (workload.host != workload::HostEra::kNone) out.scope.Add("python");
+  if (workload.plan.low_precision != workload::LowPrecision::kNone) out.scope.Add("fp8");
+  if (workload.plan.attention == workload::AttentionBackend::kFlash1) out.scope.Add("flash1");
+  job::SimulateOptions options;
+  options.measured_database = measured_database;
+  out.predict = [path, options](const constants::Set& set) -> Result<std::vector<double>> {
+    job::ReadOptions with;
+    with.constants = set;
+    ORRERY_ASSIGN_OR_RETURN(const job::Job job, job::ReadJob(path, with));
+    ORRERY_ASSIGN_OR_RETURN(const results::RunResult result, job::Simulate(job, options));
+    return std::vector<double>{ToSeconds(result.jobs.front().step_time)};
+  };
+  return out;
+}
+
+}  // namespace orrery::search

@@ -1,0 +1,231 @@
+#include "orrery/search/validate/cases.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "orrery/base/text.h"
+#include "orrery/constants/constants.h"
+
+namespace orrery::search {
+namespace {
+
+// What groups a row in the summary: "bloom-017" → "bloom", "vtrain-s0032" → "vtrain-s",
+// "sc21-t1-1.7B" → "sc21".
+std::string SourceOfId(std::string_view id) {
+  const std::size_t dash = id.find('-');
+  if (dash == std::string_view::npos) return std::string(id);
+  const std::string_view rest = id.substr(dash + 1);
+  const std::size_t digits = std::min(rest.find_first_of("0123456789"), rest.size());
+  const bool counted = digits < rest.size() &&
+                       rest.find_first_not_of("0123456789", digits) == std::string_view::npos;
+  const bool letters = rest.substr(0, digits).find_first_not_of("abcdefghijklmnopqrstuvwxyz") ==
+                       std::string_view::npos;
+  if (!counted || !letters || digits == 0) return std::string(id.substr(0, dash));
+  return std::string(id.substr(0, dash + 1 + digits));
+}
+
+std::string_view CellOf(const CsvTable& table, std::size_t row, std::string_view column) {
+  const auto at = table.Find(column);
+  return at ? table.cell(row, *at) : std::string_view();
+}
+
+Prediction Blank(const CsvTable& table, std::size_t row, const Configuration& configuration) {
+  Prediction p;
+  const std::string_view id = CellOf(table, row, "id");
+  p.id = id.empty() ? fmt::format("{}", row + 1) : std::string(id);
+  const std::string_view source = CellOf(table, row, "source");
+  if (!id.empty() && configuration.kind() == TableKind::kTraining) {
+    p.source = SourceOfId(id);
+  } else if (!source.empty()) {
+    p.source = std::string(source);
+  } else if (configuration.kind() == TableKind::kCollectives) {
+    p.source = std::string(configuration.text("system"));
+  }
+  if (p.source.empty()) p.source = "unnamed";
+  p.duplicate_group = CellOf(table, row, "duplicate_group");
+  p.label = p.source;
+  if (configuration.kind() == TableKind::kCollectives && configuration.has("system")) {
+    p.label = fmt::format("{}, {}x{}, {}", Printable(configuration.text("system"), 24),
+                          configuration.text("nodes"), configuration.text("gpus_per_node"),
+                          configuration.text("collective"));
+  }
+  return p;
+}
+
+Status SetMeter(const Configuration& row, Case* item, std::vector<std::string>* assumed) {
+  const std::string_view kind = row.text("mem_kind");
+  if (kind == "torch_reserved") {
+    item->meter = Meter::kReserved;
+  } else if (kind == "nvidia_smi") {
+    item->meter = Meter::kDevice;
+  } else if (kind.empty() || kind == "unknown") {
+    assumed->push_back("mem_kind=torch_allocated (not stated)");
+  } else if (kind != "torch_allocated") {
+    return InvalidInput("mem_kind={}: no such meter here", Printable(kind, 40));
+  }
+  const std::string_view rank = row.text("mem_rank");
+  item->rank = rank == "rank0"          ? MeterRank::kFirst
+               : rank == "logging_rank" ? MeterRank::kLast
+                                        : MeterRank::kMax;
+  if (rank == "logging_rank") assumed->push_back("mem_rank: Megatron logs on its last rank");
+  if (rank.empty() || rank == "unknown") assumed->push_back("mem_rank=max (not stated)");
+  return {};
+}
+
+Status AddTraining(const CsvTable& table, std::size_t row, Report* report, std::vector<Case>* all) {
+  const Configuration configuration(TableKind::kTraining, table, row);
+  ORRERY_ASSIGN_OR_RETURN(const auto step, ReadOutcome(table, row, "step_time_s"));
+  ORRERY_ASSIGN_OR_RETURN(const auto memory, ReadOutcome(table, row, "peak_mem_gib"));
+  Case item;
+  item.first = report->rows.size();
+  Prediction p = Blank(table, row, configuration);
+  auto mapped = MapTraining(configuration, &p.assumed);
+  if (!mapped.ok()) p.reason = mapped.status().message();
+  if (step || !memory) {
+    report->rows.push_back(p);
+    report->rows.back().measured = step;
+    report->rows.back().stratum = TrainingStratum(configuration);
+    if (mapped.ok()) report->rows.back().reason = mapped->time_refusal;
+  }
+  if (memory || !step || configuration.has("mem_kind")) {
+    p.quantity = Quantity::kPeakMemory;
+    p.measured = memory;
+    p.stratum = MemoryStratum(configuration);
+    if (mapped.ok()) {
+      if (const Status meter = SetMeter(configuration, &item, &p.assumed); !meter.ok()) {
+        p.reason = meter.message();
+      }
+    }
+    report->rows.push_back(std::move(p));
+  }
+  item.count = report->rows.size() - item.first;
+  if (!mapped.ok()) return {};
+  item.machine = MachineKey(mapped->cluster);
+  cluster::AddScope(mapped->cluster, &item.scope);
+  if (mapped->host != workload::HostEra::kNone) item.scope.Add("python");
+  if (mapped->plan.low_precision != workload::LowPrecision::kNone) item.scope.Add("fp8");
+  if (mapped->plan.attention == workload::AttentionBackend::kFlash1) item.scope.Add("flash1");
+  item.training = *std::move(mapped);
+  all->push_back(std::move(item));
+  return {};
+}
+
+Status AddCollective(const CsvTable& table, std::size_t row, Report* report,
+                     std::vector<Case>* all) {
+  const Configuration configuration(TableKind::kCollectives, table, row);
+  Case item;
+  item.first = report->rows.size();
+  item.count = 1;
+  Prediction p = Blank(table, row, configuration);
+  p.quantity = Quantity::kCollectiveTime;
+  p.stratum = CollectiveStratum(configuration);
+  ORRERY_ASSIGN_OR_RETURN(p.measured, ReadOutcome(table, row, "time_us_oop"));
+  auto mapped = MapCollective(configuration, &p.assumed);
+  if (!mapped.ok()) p.reason = mapped.status().message();
+  report->rows.push_back(std::move(p));
+  if (!mapped.ok()) return {};
+  item.machine = MachineKey(mapped->cluster);
+  cluster::AddScope(mapped->cluster, &item.scope);
+  item.collective = *std::move(mapped);
+  all->push_back(std::move(item));
+  return {};
+}
+
+void Set(Result<double> value, double unit, Prediction* p) {
+  if (value.ok()) {
+    p->predicted = *value * unit;
+  } else {
+    p->reason = value.status().message();
+  }
+}
+
+void PredictTraining(const Case& item, const constants::Set& constants, Runner* runner,
+                     std::span<Prediction> rows) {
+  const Status loaded = runner->Load(*item.training, constants);
+  for (Prediction& p : rows) {
+    if (!p.reason.empty()) continue;
+    if (!loaded.ok()) {
+      p.reason = loaded.message();
+    } else if (p.quantity == Quantity::kPeakMemory) {
+      Set(runner->PeakMemoryGib(item.meter, item.rank), 1, &p);
+      p.width = constants::MemoryWidth();
+    } else {
+      Set(runner->StepTime(&p.assumed, &p.shares), 1, &p);
+      p.width = constants::StepWidth(p.shares);
+    }
+  }
+}
+
+void PredictCollective(const Case& item, const constants::Set& constants, MachinePool* pool,
+                       Prediction* p) {
+  cluster::Spec spec = item.collective->cluster;
+  cluster::Calibrate(constants, &spec);
+  const auto machine = pool->Find(spec);
+  if (!machine.ok()) {
+    p->reason = machine.status().message();
+    return;
+  }
+  Set(PriceCollective(*item.collective, (*machine)->cluster(), &p->fixed_share, &p->assumed), 1e6,
+      p);
+  p->width = constants::CollectiveWidth(p->fixed_share);
+}
+
+// Stretches of rows of one machine, at most kStretch each, taken by whoever is free.
+constexpr std::size_t kStretch = 16;
+
+}  // namespace
+
+Status MapCases(const CsvTable& table, Report* report, std::vector<Case>* cases) {
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    ORRERY_RETURN_IF_ERROR(report->kind == TableKind::kTraining
+                               ? AddTraining(table, row, report, cases)
+                               : AddCollective(table, row, report, cases));
+  }
+  return {};
+}
+
+void PredictCases(const std::vector<Case>& cases, std::span<const constants::Set> constants,
+                  const ValidateOptions& options, std::vector<Prediction>* rows) {
+  std::vector<std::size_t> order(cases.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return cases[a].set != cases[b].set ? cases[a].set < cases[b].set
+                                        : cases[a].machine < cases[b].machine;
+  });
+  MachinePool pool(options.measured_database);
+  std::atomic<std::size_t> next{0};
+  std::size_t done = 0;
+  std::mutex progress;
+  const auto work_on = [&] {
+    Runner runner(&pool);
+    for (;;) {
+      const std::size_t begin = next.fetch_add(kStretch);
+      if (begin >= order.size()) return;
+      const std::size_t end = std::min(begin + kStretch, order.size());
+      for (std::size_t i = begin; i < end; ++i) {
+        const Case& item = cases[order[i]];
+        const std::span<Prediction> mine(&(*rows)[item.first], item.count);
+        if (item.training) PredictTraining(item, constants[item.set], &runner, mine);
+        if (item.collective) PredictCollective(item, constants[item.set], &pool, &mine.front());
+      }
+      const std::lock_guard lock(progress);
+      done += end - begin;
+      if (options.progress) options.progress(done, order.size());
+    }
+  };
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t threads =
+      options.threads > 0 ? static_cast<std::size_t>(options.threads) : cores;
+  std::vector<std::thread> helpers;
+  for (std::size_t i = 1; i < std::min(threads, order.size() / kStretch + 1); ++i) {
+    helpers.emplace_back(work_on);
+  }
+  work_on();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+}  // namespace orrery::search

@@ -1,0 +1,61 @@
+#include "orrery/workload/host_work.h"
+
+#include "orrery/constants/constants.h"
+
+namespace orrery::workload {
+namespace {
+
+// In ns, from PyTorch profiler traces of eager runs, range in brackets, in us:
+//   module_forward   2021: 60 [30 … 90]; Core: 40 [20 … 60]; FSDP: 25 [15 … 40], few wrappers
+//   module_backward  2021: 40 [20 … 60]; Core: 25 [15 … 40]; FSDP: 20 [10 … 30]
+//   low_precision    15 [8 … 30] per cast operand: scale tensors and quantizer objects
+//   rng_fork         2021: 90 [50 … 150]: three reads or writes of a CUDA random state
+//   checkpoint       350 [200 … 600]: six states and a nested backward; FSDP: 150 [80 … 300]
+//   communication    2021: 60 [30 … 90]; later: 25 [15 … 40]
+//   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit
+constexpr HostWork k2021 = {.module_forward = 60'000,
+                            .module_backward = 40'000,
+                            .low_precision = 15'000,
+                            .rng_fork = 90'000,
+                            .checkpoint = 350'000,
+                            .communication = 60'000};
+constexpr HostWork kCore = {.module_forward = 40'000,
+                            .module_backward = 25'000,
+                            .low_precision = 15'000,
+                            .rng_fork = 0,
+                            .checkpoint = 350'000,
+                            .communication = 25'000};
+constexpr HostWork kFsdp = {.module_forward = 25'000,
+                            .module_backward = 20'000,
+                            .low_precision = 15'000,
+                            .rng_fork = 0,
+                            .checkpoint = 150'000,
+                            .communication = 25'000,
+                            .unit = 250'000};
+
+HostWork Times(HostWork host, double factor) {
+  for (std::int64_t* ns : {&host.module_forward, &host.module_backward, &host.low_precision,
+                           &host.rng_fork, &host.checkpoint, &host.communication, &host.unit}) {
+    *ns = static_cast<std::int64_t>(static_cast<double>(*ns) * factor + 0.5);
+  }
+  return host;
+}
+
+}  // namespace
+
+HostWork HostOf(HostEra era, const constants::Set& known) {
+  const double python = known[constants::kHostPython];
+  switch (era) {
+    case HostEra::kNone:
+      break;
+    case HostEra::k2021:
+      return Times(k2021, python);
+    case HostEra::kCore:
+      return Times(kCore, python);
+    case HostEra::kFsdp:
+      return Times(kFsdp, python);
+  }
+  return {};
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Writes the tables of errors in docs/validation.md and README.md anew, between their markers.
+
+    tools/fit/tables.py --orrery build/release/orrery
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def number(x, signed=False):
+    if x is None:
+        return "-"
+    return f"{x:+.1f}" if signed else f"{x:.1f}"
+
+
+def report(program, table, *options):
+    done = subprocess.run([program, "validate", os.path.join(ROOT, "validation", table), "--json", "-", *options],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout)["summary"]
+
+
+def strata(program):
+    lines = ["| stratum | rows | coverage | mean, left out | mean (in sample) | bias | median | a priori: mean | in the 80 % interval | "
+             "noise floor |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for table in ("training_measured.csv", "nccl_measured.csv"):
+        fitted = report(program, table, "--leave-out")["by_stratum"]
+        prior = {(g["stratum"], g["quantity"]): g for g in report(program, table, "--constants", "prior")["by_stratum"]}
+        for g in fitted:
+            before = prior[(g["stratum"], g["quantity"])]["mean_abs_error_pct"]
+            floor = f"{g['noise_floor_pct']:.1f} ({g['repeated_rows']} rows)" if g["repeated_rows"] else "-"
+            inside = "-" if g["in_interval"] is None else f"{100 * g['in_interval']:.0f} %"
+            left_out = g.get("left_out", {}).get("mean_abs_error_pct")
+            lines.append(f"| {g['stratum']} | {g['rows']} | {100 * g['coverage']:.0f} % | {number(left_out)} | "
+                         f"{number(g['mean_abs_error_pct'])} | {number(g['bias_pct'], True)} | {number(g['median_abs_error_pct'])} | "
+                         f"{number(before)} | {inside} | {floor} |")
+    return "\n".join(lines) + "\n"
+
+
+def sources(program):
+    lines = ["| source | quantity | rows | coverage | mean, left out | mean (in sample) | bias |", "|---|---|---|---|---|---|---|"]
+    for g in report(program, "training_measured.csv", "--leave-out")["by_source"]:
+        if not g["compared"]:
+            continue
+        left_out = g.get("left_out", {}).get("mean_abs_error_pct")
+        lines.append(f"| {g['source']} | `{g['quantity']}` | {g['rows']} | {100 * g['coverage']:.0f} % | {number(left_out)} | "
+                     f"{number(g['mean_abs_error_pct'])} | {number(g['bias_pct'], True)} |")
+    return "\n".join(lines) + "\n"
+
+
+def ranking(program):
+    """vTrain's rows that differ only in the plan: is the plan predicted best near the best measured?"""
+    path = os.path.join(ROOT, "validation", "training_measured.csv")
+    with open(path, newline="") as f:
+        rows = {r["id"]: r for r in csv.DictReader(f)}
+    done = subprocess.run([program, "validate", path, "--leave-out", "--json", "-"], capture_output=True, text=True, check=True)
+    lines = ["| rows | groups of 3 and more | best within 3 %, left out | in sample | mean loss, left out |", "|---|---|---|---|---|"]
+    for source in ("vtrain-m", "vtrain-s"):
+        groups = {}
+        for p in json.loads(done.stdout)["rows"]:
+            if p["source"] != source or p["error_pct"] is None:
+                continue
+            r = rows[p["id"]]
+            key = tuple(r[c] for c in ("layers", "hidden", "heads", "seq_len", "gpus", "global_batch"))
+            groups.setdefault(key, []).append((p["measured"], p["predicted"], p["left_out"]["predicted"]))
+        groups = [g for g in groups.values() if len(g) >= 3]
+        loss = lambda at: [min(g, key=lambda x: x[at])[0] / min(x[0] for x in g) - 1 for g in groups]
+        within = lambda at: 100 * sum(x <= 0.03 for x in loss(at)) / len(groups)
+        lines.append(f"| {source} | {len(groups)} | {within(2):.0f} % | {within(1):.0f} % | {100 * sum(loss(2)) / len(groups):.1f} % |")
+    return "\n".join(lines) + "\n"
+
+
+def replace(path, marker, body):
+    path = os.path.join(ROOT, path)
+    with open(path) as f:
+        text = f.read()
+    begin, end = f"<!-- {marker}: begin (tools/fit/tables.py) -->\n", f"<!-- {marker}: end -->"
+    head, found, rest = text.partition(begin)
+    if not found:
+        sys.exit(f"{path}: no line {begin.strip()}")
+    _, _, tail = rest.partition(end)
+    with open(path, "w") as f:
+        f.write(head + begin + body + end + tail)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orrery", default=os.path.join(ROOT, "build", "release", "orrery"))
+    program = parser.parse_args().orrery
+    table = strata(program)
+    replace("docs/validation.md", "strata", table)
+    replace("README.md", "errors", table)
+    replace("docs/validation.md", "sources", sources(program))
+    replace("docs/validation.md", "ranking", ranking(program))
+
+
+if __name__ == "__main__":
+    main()
