@@ -52,7 +52,9 @@ class Reader {
   Status ReadLine(std::string_view line) {
     if (collective_.empty()) {
       for (const std::string_view test : kTests) {
-        if (line.find(std::string(test) + "_perf") != std::string_view::npos) collective_ = test;
+        if (line.find(std::string(test) + "_perf") == std::string_view::npos) continue;
+        collective_ = test;  // the longer names stand first
+        break;
       }
     }
     const std::size_t version = line.find("NCCL version ");
