@@ -24,7 +24,7 @@ struct TrainingCase {
   workload::Plan plan;
   cluster::Spec cluster;
   memory::Libraries libraries;
-  std::string time_refusal;  // not empty: why only memory is predicted
+  std::string time_refusal;                           // not empty: why only memory is predicted
   workload::HostEra host = workload::HostEra::kNone;  // plan.host, by era
 };
 
