@@ -6,6 +6,7 @@
 
 import argparse
 import csv
+import functools
 import json
 import os
 import subprocess
@@ -20,12 +21,17 @@ def number(x, signed=False):
     return f"{x:+.1f}" if signed else f"{x:.1f}"
 
 
-def report(program, table, *options):
+@functools.lru_cache(None)
+def whole_report(program, table, *options):
     done = subprocess.run([program, "validate", os.path.join(ROOT, "validation", table), "--json", "-", *options],
                           capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)
-    return json.loads(done.stdout)["summary"]
+    return json.loads(done.stdout)
+
+
+def report(program, table, *options):
+    return whole_report(program, table, *options)["summary"]
 
 
 def strata(program):
@@ -61,11 +67,10 @@ def ranking(program):
     path = os.path.join(ROOT, "validation", "training_measured.csv")
     with open(path, newline="") as f:
         rows = {r["id"]: r for r in csv.DictReader(f)}
-    done = subprocess.run([program, "validate", path, "--leave-out", "--json", "-"], capture_output=True, text=True, check=True)
     lines = ["| rows | groups of 3 and more | best within 3 %, left out | in sample | mean loss, left out |", "|---|---|---|---|---|"]
     for source in ("vtrain-m", "vtrain-s"):
         groups = {}
-        for p in json.loads(done.stdout)["rows"]:
+        for p in whole_report(program, "training_measured.csv", "--leave-out")["rows"]:
             if p["source"] != source or p["error_pct"] is None:
                 continue
             r = rows[p["id"]]
