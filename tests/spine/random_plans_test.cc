@@ -97,6 +97,35 @@ Drawn Draw(std::uint64_t seed) {
     default:
       break;
   }
+  p.rank_order = rng.Below(3) == 0 ? workload::RankOrder::kPpDp : workload::RankOrder::kDpPp;
+  if (p.sharding != workload::Sharding::kNone && p.replicas() % 4 == 0 && rng.Below(2) == 0 &&
+      d.model.experts.count == 0) {
+    p.shard_group = 2;
+    p.reduce_whole = rng.Below(2) == 0;
+  }
+  const bool whole_units = p.sharding < workload::Sharding::kZero2;
+  switch (rng.Below(8)) {
+    case 0:
+      p.offload_activations = whole_units;
+      break;
+    case 1:
+      p.offload_optimizer = true;
+      p.ranks_per_host = 8;
+      break;
+    case 2:
+      if (whole_units && d.model.experts.count == 0) p.lora_rank = 16;
+      break;
+    case 3:
+      if (whole_units) p.cuda_graphs = static_cast<workload::CudaGraphs>(1 + rng.Below(2));
+      break;
+    case 4:
+      if (p.sharding == workload::Sharding::kNone && d.model.experts.count == 0) {
+        p.optimizer = static_cast<workload::Optimizer>(1 + rng.Below(2));
+      }
+      break;
+    default:
+      break;
+  }
   d.nodes = (p.ranks() + 7) / 8;
   return d;
 }

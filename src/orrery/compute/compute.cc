@@ -149,6 +149,7 @@ KernelTime CostModel::Price(const graph::Kernel& kernel) const {
 
 SimTime CostModel::launch_latency() const { return ToPs(kLaunchLatency_s); }
 SimTime CostModel::host_issue(const graph::Kernel& kernel) const { return ToPs(HostIssue(kernel)); }
+SimTime CostModel::host_issue_graph() const { return ToPs(kHostGraph_s); }
 SimTime CostModel::host_issue_comm() const { return ToPs(kHostComm_s); }
 
 }  // namespace orrery::compute

@@ -165,6 +165,9 @@ std::string Counted(std::int64_t count, std::string_view what) {
 // Enough hosts for all ranks, or the ones given if they suffice.
 Status SizeCluster(const Source& source, const Section& top, Job* job) {
   const auto per_node = static_cast<std::int64_t>(job->cluster.gpus_per_node);
+  for (Workload& w : job->workloads) {
+    w.plan.ranks_per_host = std::min(job->cluster.gpus_per_node, w.plan.ranks());
+  }
   const auto ranks = static_cast<std::int64_t>(job->ranks());
   const std::int64_t needed = (ranks + per_node - 1) / per_node;
   const std::string& topology = job->cluster.topology.name;

@@ -14,7 +14,9 @@
 //   rng_fork         2021: 90 [50 … 150]: three reads or writes of a CUDA random state
 //   checkpoint       350 [200 … 600]: six states and a nested backward; FSDP: 150 [80 … 300]
 //   communication    2021: 60 [30 … 90]; later: 25 [15 … 40]
-//   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit
+//   graph            30 [15 … 60] per layer's CUDA graph: module hooks, inputs copied, autograd
+//   node unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP
+//   unit
 #pragma once
 
 #include "orrery/workload/plan.h"
@@ -27,14 +29,16 @@ inline constexpr HostWork kHost2021 = {.module_forward = 60'000,
                                        .low_precision = 15'000,
                                        .rng_fork = 90'000,
                                        .checkpoint = 350'000,
-                                       .communication = 60'000};
+                                       .communication = 60'000,
+                                       .graph = 30'000};
 // Megatron Core with Transformer Engine, NeMo.
 inline constexpr HostWork kHostCore = {.module_forward = 40'000,
                                        .module_backward = 25'000,
                                        .low_precision = 15'000,
                                        .rng_fork = 0,
                                        .checkpoint = 350'000,
-                                       .communication = 25'000};
+                                       .communication = 25'000,
+                                       .graph = 30'000};
 // PyTorch FSDP and DeepSpeed ZeRO-3 around plain modules.
 inline constexpr HostWork kHostFsdp = {.module_forward = 25'000,
                                        .module_backward = 20'000,
@@ -42,6 +46,7 @@ inline constexpr HostWork kHostFsdp = {.module_forward = 25'000,
                                        .rng_fork = 0,
                                        .checkpoint = 150'000,
                                        .communication = 25'000,
-                                       .unit = 250'000};
+                                       .unit = 250'000,
+                                       .graph = 30'000};
 
 }  // namespace orrery::workload

@@ -101,12 +101,11 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
       {"sharding", "zero3", "training.sharding: zero3"},
       {"sharding", "zero4", "sharding=zero4: "},
       {"cp", "5", "tp·pp·cp·dp"},
-      {"task", "lora", "task=lora: "},
-      {"offload", "optimizer-cpu", "offload=optimizer-cpu: "},
+      {"task", "rl", "task=rl: "},
+      {"offload", "parameters", "offload=parameters: "},
       {"attention_kernel", "flash4", "attention_kernel=flash4: "},
       {"framework_family", "ddp", "framework_family=ddp: "},
       {"framework_family", "megatorn", "did you mean 'megatron'"},
-      {"zero_group", "8", "zero_group=8: "},
       {"gpu", "K80", "gpu=K80: "},
       {"gpus", "2305", "gpus=2305: tp·pp·cp·dp"},
       {"tp", "", "tp is blank"},
@@ -115,11 +114,22 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
       {"seq_parallel", "yes", "seq_parallel=yes: must be 0, 1 or blank"},
       {"params_b", "20", "params_b=20: layers, hidden and vocab give"},
       {"recompute", "some", "recompute=some: "},
-      {"config_extra", "dp_last", "config_extra=dp_last"},
   };
   for (const auto& [column, value, expected] : cases) {
     EXPECT_THAT(Map(kGpt175, {{column, value}}).error, HasSubstr(expected)) << column;
   }
+}
+
+TEST(Training, ShardGroupsAndRankOrder) {
+  const Mapped grouped = Map(kGpt175, {{"sharding", "zero1"}, {"zero_group", "8"}});
+  EXPECT_EQ(grouped.error, "");
+  EXPECT_EQ(grouped.run.plan.shard_group, 8);
+  EXPECT_FALSE(grouped.run.plan.reduce_whole);
+  EXPECT_TRUE(grouped.run.plan.hybrid());
+  EXPECT_THAT(Map(kGpt175, {{"sharding", "zero1"}, {"zero_group", "7"}}).error,
+              HasSubstr("parallel.shard_group: 7 is not a divisor"));
+  EXPECT_EQ(Map(kGpt175, {{"config_extra", "dp_last"}}).run.plan.rank_order,
+            workload::RankOrder::kPpDp);
 }
 
 TEST(Training, LowPrecisionContextAndSharding) {
@@ -144,7 +154,15 @@ TEST(Training, LowPrecisionContextAndSharding) {
   EXPECT_EQ(fsdp.run.plan.sharding, workload::Sharding::kZero3);
   EXPECT_TRUE(fsdp.run.plan.flat_parameters);
   EXPECT_GT(fsdp.run.plan.host.unit, 0);
-  EXPECT_EQ(Map(kGpt175, {{"cuda_graphs", "1"}}).run.plan.host, workload::HostWork{});
+  const workload::Plan graphs = Map(kGpt175, {{"cuda_graphs", "1"}}).run.plan;
+  EXPECT_EQ(graphs.cuda_graphs, workload::CudaGraphs::kLayers);
+  EXPECT_EQ(graphs.host.module_forward, 0);
+  EXPECT_EQ(Map(kGpt175, {{"cuda_graphs", "1"}, {"config_extra", "full_cuda_graph"}})
+                .run.plan.cuda_graphs,
+            workload::CudaGraphs::kIteration);
+  EXPECT_EQ(Map(kGpt175, {{"task", "lora"}}).run.plan.lora_rank, 32);
+  EXPECT_TRUE(Map(kGpt175, {{"offload", "optimizer-cpu"}}).run.plan.offload_optimizer);
+  EXPECT_TRUE(Map(kGpt175, {{"offload", "activation"}}).run.plan.offload_activations);
 }
 
 TEST(Training, BatchSizesFollowFromEachOther) {
