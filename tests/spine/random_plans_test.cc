@@ -103,6 +103,8 @@ Drawn Draw(std::uint64_t seed) {
     p.shard_group = 2;
     p.reduce_whole = rng.Below(2) == 0;
   }
+  if (p.pp > 1 && p.vpp == 1 && rng.Below(3) == 0) p.schedule = workload::Schedule::kZbH1;
+  if (p.vpp == 2 && rng.Below(3) == 0) p.schedule = workload::Schedule::kZbV;
   const bool whole_units = p.sharding < workload::Sharding::kZero2;
   switch (rng.Below(8)) {
     case 0:

@@ -37,14 +37,16 @@ class Passes {
       }
       Run(pass);
       if (const Route route = Output(pass); route.crosses) {
-        sends_.push_back(
-            w_.StartMessage(true, route.next, route.gradient, pass.chunk, pass.microbatch));
+        Send(Index(route),
+             w_.StartMessage(true, route.next, route.gradient, pass.chunk, pass.microbatch));
       }
       if (w_.plan().overlap_grad_reduce && last_[static_cast<std::size_t>(pass.chunk)] == i) {
         w_.ReduceChunk(pass.chunk);
       }
     }
-    for (const std::int16_t send : sends_) w_.Wait(send);
+    for (const auto& kind : sends_) {
+      for (const std::int16_t send : kind) w_.Wait(send);
+    }
   }
 
  private:
@@ -82,6 +84,15 @@ class Passes {
     posted_[k] = w_.StartMessage(false, (k & 1) != 0, (k & 2) != 0, pass.chunk, pass.microbatch);
   }
 
+  // The engine counts a rank's messages under way in 8 bits.
+  void Send(std::size_t k, std::int16_t event) {
+    constexpr std::size_t kMostSends = 60;
+    sends_[k].push_back(event);
+    if (sends_[k].size() <= kMostSends) return;
+    w_.Wait(sends_[k].front());
+    sends_[k].pop_front();
+  }
+
   void Run(const PipelinePass& pass) {
     switch (pass.kind) {
       case Kind::kForward:
@@ -99,8 +110,8 @@ class Passes {
   ProgramWriter& w_;
   std::array<std::deque<std::size_t>, 4> takers_;  // passes that wait for a message, by kind
   std::array<std::int16_t, 4> posted_{};
-  std::array<std::size_t, 2> last_{};  // last pass of each chunk
-  std::vector<std::int16_t> sends_;
+  std::array<std::size_t, 2> last_{};              // last pass of each chunk
+  std::array<std::deque<std::int16_t>, 4> sends_;  // under way, by kind
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 // one whose output another stage takes starts sending it when it is done. Every kind of message
 // (activations or gradients, to or from either neighbour) has a stream and a tag of its own, so
 // that messages match in the order of the passes that make and take them. A receive is posted when
-// the pass before it of its kind begins; sends are waited for at the end. A chunk's gradients are
-// reduced after its last pass.
+// the pass before it of its kind begins; sends are waited for at the end, or when 60 of a kind are
+// under way. A chunk's gradients are reduced after its last pass.
 //
 // Placement: chunk c of stage s is the (c·pp + s)-th part of the model in depth; in V shape odd
 // chunks run backwards through the stages, so that the last chunk ends where the first begins.
