@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
+#include <string>
 
 #include "orrery/collective/ideal_executor_test.h"
 
@@ -106,25 +108,25 @@ class Agreement {
   std::map<std::string, Tally> tallies_;
 };
 
-void Check(double most_steps) {
-  Agreement agreement(most_steps);
+// What holds (docs/collectives.md): 3 % everywhere but for trees.
+double Bound(const std::string& name) { return name.find("Tree") != std::string::npos ? 11 : 3; }
+
+// ORRERY_AGREEMENT_STEPS: runs of up to so many steps, where minutes are no matter.
+TEST(Agreement, ClosedFormAndLowering) {
+  const char* steps = std::getenv("ORRERY_AGREEMENT_STEPS");
+  Agreement agreement(steps == nullptr ? 20000 : std::atof(steps));
   agreement.Run();
   agreement.Print();
   int cases = 0, within = 0;
   for (const auto& [name, t] : agreement.tallies()) {
     cases += t.cases;
     within += t.within;
-    // What holds today (docs/collectives.md): the goal is 3 % everywhere.
-    EXPECT_LT(std::abs(t.worst), name.find("Tree") != std::string::npos ? 11 : 8) << name;
+    EXPECT_LE(std::abs(t.worst), Bound(name)) << name << ": " << t.where;
   }
   std::printf("%d of %d cases within 3 %%\n", within, cases);
-  EXPECT_GT(within, 0.97 * cases);
+  EXPECT_GT(cases, 10000);
+  EXPECT_GT(within, 0.98 * cases);
 }
-
-TEST(Agreement, ClosedFormAndLowering) { Check(4000); }
-
-// Ten times the steps; minutes. Run with --gtest_also_run_disabled_tests.
-TEST(Agreement, DISABLED_ClosedFormAndLoweringLong) { Check(400000); }
 
 }  // namespace
 }  // namespace orrery::collective

@@ -108,12 +108,17 @@ class Planner {
  public:
   Planner(const cluster::Cluster& cluster, const Environment& environment);
 
-  // Point-to-point: `shape` is of the pair, or of the communicator that it belongs to: NCCL spreads
-  // a message over the fewer channels, the more ranks the communicator has; domains > 1 if it
-  // crosses. A choice that this version cannot make is an error that names it. O(algorithms ·
+  // A choice that this version cannot make is an error that names it. Point-to-point: `shape` is of
+  // the pair, `communicator` of the group whose communicator carries the message: NCCL spreads it
+  // over the fewer channels, the more ranks that has, and cuts it into smaller chunks if that spans
+  // domains. Everything else runs on its own group: there the two are the same. O(algorithms *
   // protocols).
   Result<Plan> MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
-                        const GroupShape& shape) const;
+                        const GroupShape& shape, const GroupShape& communicator) const;
+  Result<Plan> MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
+                        const GroupShape& shape) const {
+    return MakePlan(collective, dtype, bytes, shape, shape);
+  }
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,
   // credits. REQUIRES: NCCL has the algorithm for the collective; not point-to-point; shape.ranks
   // > 1.

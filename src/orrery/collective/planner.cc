@@ -236,42 +236,47 @@ int PowerOfTwo(int value) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(1, value))));
 }
 
-Plan PointToPointPlan(const Question& q) {
+// `q` asks for the communicator: its size and span decide the channels and the chunk. `pair` is
+// the way this message takes: what of it goes through NICs uses smaller chunks and no LL buffers.
+Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   const Environment& e = *q.environment;
-  const bool net = q.domains() > 1;
+  const bool spans = q.domains() > 1;
+  const bool crosses = pair.domains > 1;
   Plan plan;
   plan.collective = Collective::kSend;
   plan.algorithm = Algorithm::kPointToPoint;
   plan.bytes = q.bytes;
-  plan.shape = *q.shape;
+  plan.shape = pair;
   const int pool = std::clamp(PowerOfTwo(q.found.channels), e.min_p2p_channels, e.max_p2p_channels);
+  // To the peer with the fewest: one behind a NIC, if the communicator has such.
   int per_peer = 2;
-  if (net) {
+  if (spans) {
     const int by_rate = static_cast<int>((nccl::NicGBps(*q.spec) + 13.999) / 14);
     per_peer = e.channels_per_net_peer > 0 ? e.channels_per_net_peer : std::max(1, by_rate);
   } else {
     const int links = q.spec->device.arch == Arch::kAmpere ? 12 : 18;
     per_peer = 2 * links;
   }
-  const int most = std::min(PowerOfTwo(per_peer), pool);
+  int most = std::min(PowerOfTwo(per_peer), pool);
+  while (spans && most > 1 && most * ((q.ranks() + 7) / 8) > pool) most /= 2;
   int least = most;
   while (least > 1 && least * q.ranks() > pool) least /= 2;
   const std::int64_t nominal =
-      std::clamp<std::int64_t>(net ? e.p2p_net_chunk_bytes : e.p2p_nvl_chunk_bytes, 4096,
+      std::clamp<std::int64_t>(spans ? e.p2p_net_chunk_bytes : e.p2p_nvl_chunk_bytes, 4096,
                                std::max<std::int64_t>(4096, e.buffer_bytes / kSteps));
-  const std::int64_t min_part = nominal / (net ? 2 : 8);
-  const std::int64_t max_part = nominal * (net ? 1 : 32);
+  const std::int64_t min_part = nominal / (spans ? 2 : 8);
+  const std::int64_t max_part = nominal * (spans ? 1 : 32);
   int channels =
       static_cast<int>(std::clamp<std::int64_t>((q.bytes + min_part - 1) / min_part, 1, least));
   while (channels < most && (q.bytes + channels - 1) / channels > max_part) channels *= 2;
   plan.channels = std::min(channels, most);
   plan.lanes = pool;
-  const bool ll = q.bytes <= plan.channels * e.p2p_ll_threshold_bytes && (!net || e.p2p_net_ll);
+  const bool ll = q.bytes <= plan.channels * e.p2p_ll_threshold_bytes && (!crosses || e.p2p_net_ll);
   plan.protocol = ll ? Protocol::kLL : Protocol::kSimple;
   std::int64_t chunk = nominal;
   if (ll) chunk = std::min(chunk, StepBytes(e, Protocol::kLL));
   const std::int64_t part = (q.bytes + plan.channels - 1) / plan.channels;
-  if (net && !ll) chunk /= part < chunk ? 4 : part < 8 * chunk ? 2 : 1;
+  if (crosses && !ll) chunk /= part < chunk ? 4 : part < 8 * chunk ? 2 : 1;
   plan.chunk_bytes = plan.slice_bytes = std::max<std::int64_t>(512, chunk / 16 * 16);
   plan.credits = kSteps;
   return plan;
@@ -322,7 +327,7 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
 }
 
 Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
-                               const GroupShape& shape) const {
+                               const GroupShape& shape, const GroupShape& communicator) const {
   static_cast<void>(
       dtype);  // NCCL's formulas count bytes; fp8 reductions on large rings come later
   if (bytes < 0)
@@ -332,12 +337,12 @@ Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype,
     return InvalidInput("{}: a group of {} ranks over {} NVLink domains does not exist",
                         graph::Name(collective), shape.ranks, shape.domains);
   }
-  Question q{collective, bytes, &shape, &cluster_->spec(), &environment_, {}};
-  q.found = nccl::SearchChannels(cluster_->spec(), shape, environment_);
-  if (graph::IsPointToPoint(collective)) return PointToPointPlan(q);
+  Question q{collective, bytes, &communicator, &cluster_->spec(), &environment_, {}};
+  q.found = nccl::SearchChannels(cluster_->spec(), communicator, environment_);
+  if (graph::IsPointToPoint(collective)) return PointToPointPlan(q, shape);
   if (collective == Collective::kAllToAll) {  // a send and a receive for every pair
     q.bytes = bytes / shape.ranks;
-    Plan plan = PointToPointPlan(q);
+    Plan plan = PointToPointPlan(q, shape);
     plan.collective = collective;
     plan.bytes = bytes;
     return plan;

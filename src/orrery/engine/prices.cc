@@ -43,11 +43,13 @@ std::uint16_t PriceCache::ShapeId(const collective::GroupShape& shape) {
 }
 
 Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
-                               std::uint16_t shape) {
-  const std::uint64_t key = Hasher().Add(collective).Add(dtype).Add(bytes).Add(shape).value();
+                               std::uint16_t shape, std::uint16_t communicator) {
+  const std::uint64_t key =
+      Hasher().Add(collective).Add(dtype).Add(bytes).Add(shape).Add(communicator).value();
   if (const auto it = plan_ids_.find(key); it != plan_ids_.end()) return it->second;
-  ORRERY_ASSIGN_OR_RETURN(collective::Plan plan,
-                          planner_->MakePlan(collective, dtype, bytes, shapes_[shape]));
+  ORRERY_ASSIGN_OR_RETURN(
+      collective::Plan plan,
+      planner_->MakePlan(collective, dtype, bytes, shapes_[shape], shapes_[communicator]));
   costs_.push_back(planner_->ClosedForm(plan));
   plans_.push_back(plan);
   const int id = static_cast<int>(plans_.size()) - 1;
@@ -79,11 +81,13 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view, Block
       p.cost.transfer = TransferTime(comm.bytes.value, spec.pcie_Bps);
       continue;
     }
-    const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer)]
-                                    : view.shape[static_cast<std::size_t>(comm.group)];
+    const std::uint16_t group_shape = view.shape[static_cast<std::size_t>(comm.group)];
+    const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer)] : group_shape;
     if (shape == 0) continue;  // no partner: the binding leaves the slot empty
+    // A message that names no group goes through a communicator of its pair.
+    const std::uint16_t communicator = group_shape == 0 ? shape : group_shape;
     ORRERY_ASSIGN_OR_RETURN(p.plan, PlanId(p2p ? graph::Collective::kSend : comm.collective,
-                                           comm.dtype, comm.bytes.value, shape));
+                                           comm.dtype, comm.bytes.value, shape, communicator));
     p.cost = costs_[static_cast<std::size_t>(p.plan)];
     // A port with nothing else on it never bounds a communication below its closed form.
     const collective::PortBytes& m = p.cost.member;

@@ -110,7 +110,7 @@ class PriceCache {
 
  private:
   Result<int> PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
-                     std::uint16_t shape);
+                     std::uint16_t shape, std::uint16_t communicator);
   Status PriceKernels(const graph::Block& block, const View& view, BlockPrice* price);
   Status PriceComms(const graph::Block& block, const View& view, BlockPrice* price);
 

@@ -55,8 +55,8 @@ class Layout {
 
   void AddGroups() {
     const std::size_t ranks = tp_ * dp_ * pp_;
-    graph_->groups.Reserve(graph_->groups.size() + dp_ * pp_ + tp_ * pp_ + tp_ * dp_ + dp_,
-                           4 * ranks);
+    graph_->groups.Reserve(graph_->groups.size() + dp_ * pp_ + tp_ * pp_ + 2 * tp_ * dp_ + dp_,
+                           5 * ranks);
     Start(kTp);
     for (std::size_t i = 0; tp_ > 1 && i < dp_ * pp_; ++i) {
       Add(GroupSlot::kTp, tp_, [&](std::size_t t) { return Rank(t, i % dp_, i / dp_); });
@@ -70,6 +70,10 @@ class Layout {
       for (std::size_t t = 0; t < tp_; ++t) {
         Add(GroupSlot::kCp, cp_, [&](std::size_t c) { return Rank(t, r % dp_ + c, r / dp_); });
       }
+    }
+    Start(kPp);
+    for (std::size_t i = 0; pp_ > 1 && i < tp_ * dp_; ++i) {
+      Add(GroupSlot::kPp, pp_, [&](std::size_t p) { return Rank(i % tp_, i / tp_, p); });
     }
     Start(kEmbedding);
     for (std::size_t i = 0; job_.ties_across_stages() && i < tp_ * dp_; ++i) {
@@ -99,7 +103,7 @@ class Layout {
   }
 
  private:
-  enum Kind : std::size_t { kTp, kDp, kCp, kEmbedding, kModel, kShard, kReplica, kKinds };
+  enum Kind : std::size_t { kTp, kDp, kCp, kPp, kEmbedding, kModel, kShard, kReplica, kKinds };
 
   RankId Rank(std::size_t t, std::size_t d, std::size_t p) const {
     return RankId(base_ + t + replica_[d] + stage_step_ * p);
@@ -164,6 +168,7 @@ class Layout {
       b->peers[static_cast<std::size_t>(PeerSlot::kCpNext)] =
           Rank(t, first + (d + 1 - first) % cp_, p);
     }
+    if (pp_ > 1) Slot(b, GroupSlot::kPp) = GroupId(first_[kPp] + d * tp_ + t);
     if (job_.ties_across_stages() && (p == 0 || p + 1 == pp_)) {
       Slot(b, GroupSlot::kEmbedding) = GroupId(first_[kEmbedding] + d * tp_ + t);
     }

@@ -77,18 +77,18 @@ Result<Environment> EnvironmentOf(const Configuration& row, Assumed* assumed) {
   return environment;
 }
 
-collective::GroupShape ShapeFor(const CollectiveCase& c, const cluster::Cluster& cluster) {
+collective::GroupShape Everyone(const cluster::Cluster& cluster) {
   std::vector<DeviceId> members;
-  const std::size_t gpus = cluster.devices();
-  if (c.collective == Collective::kSend) {
-    // The pair that crosses a boundary, if there is one.
-    const auto domain = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
-    const std::size_t first = domain < gpus ? domain - 1 : 0;
-    members = {DeviceId(first), DeviceId(first + 1)};
-  } else {
-    for (std::size_t i = 0; i < gpus; ++i) members.emplace_back(i);
-  }
+  for (std::size_t i = 0; i < cluster.devices(); ++i) members.emplace_back(i);
   return collective::ShapeOf(cluster, members);
+}
+
+// nccl-tests' sendrecv: the pair that crosses a boundary, if there is one.
+collective::GroupShape SlowestPair(const cluster::Cluster& cluster) {
+  const auto domain = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
+  const std::size_t first = domain < cluster.devices() ? domain - 1 : 0;
+  const DeviceId pair[2] = {DeviceId(first), DeviceId(first + 1)};
+  return collective::ShapeOf(cluster, pair);
 }
 
 }  // namespace
@@ -124,8 +124,11 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
 Result<double> PriceCollective(const CollectiveCase& c, const cluster::Cluster& cluster,
                                Assumed* assumed) {
   const collective::Planner planner(cluster, c.environment);
+  const collective::GroupShape everyone = Everyone(cluster);
+  const bool pair = c.collective == Collective::kSend;
   ORRERY_ASSIGN_OR_RETURN(const collective::Plan plan,
-                          planner.MakePlan(c.collective, c.dtype, c.bytes, ShapeFor(c, cluster)));
+                          planner.MakePlan(c.collective, c.dtype, c.bytes,
+                                           pair ? SlowestPair(cluster) : everyone, everyone));
   assumed->push_back(fmt::format("planned {}, {}, {} channels", collective::Name(plan.algorithm),
                                  collective::Name(plan.protocol), plan.channels));
   if (plan.restricted()) {

@@ -1,0 +1,124 @@
+// The plan as a formula: one of these per price. docs/collectives.md derives it; the names are that
+// page's.
+//
+// Every lane is a max-plus recurrence: a step ends when the step before it and its message have
+// come, plus its work. The longest path through such a pipeline is one of few shapes, each priced
+// here:
+//
+// lane: one member does all its steps one after the other;
+//
+// chain: each step waits for its upstream's message;
+//
+// credit: a slice leaves only when the one `credits` before it has been consumed;
+//
+// port: a port moves the messages of all its channels one after the other.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "orrery/collective/collective.h"
+#include "orrery/collective/white_box.h"
+
+namespace orrery::collective {
+
+struct Terms {
+  double total = 0;     // without set-up
+  double transfer = 0;  // of it, busy time of the bottleneck
+};
+
+inline double CeilDiv(double a, double b) {
+  return static_cast<double>((static_cast<std::int64_t>(a) + static_cast<std::int64_t>(b) - 1) /
+                             static_cast<std::int64_t>(b));
+}
+
+class Formula {
+ public:
+  Formula(const Plan& plan, const cluster::Spec& spec)
+      : plan_(plan), box_(model::MakeWhiteBox(plan, spec)), pieces_(model::Cut(plan)) {}
+
+  Terms Ring() const;
+  Terms Chain() const;
+  Terms PointToPoint() const;
+  Terms Tree() const;
+  double setup() const { return box_.setup; }
+  PortBytes Ports() const;
+
+ private:
+  double Work(std::int64_t data, int streams) const {
+    return box_.sync + static_cast<double>(data) * box_.per_byte * streams;
+  }
+  double LaneWork(const model::Chunk& chunk) const {
+    return chunk.slices * box_.sync +
+           static_cast<double>(chunk.bytes) * box_.per_byte * model::kStreams;
+  }
+  double Bytes(const model::Chunk& chunk) const {
+    return static_cast<double>(chunk.bytes) * box_.per_byte * model::kStreams;
+  }
+  double Delay(const model::Edge& edge, std::int64_t data) const {
+    return edge.Delay(model::OnWire(plan_.protocol, data));
+  }
+  double Serial(const model::Edge& edge, const model::Chunk& chunk) const {
+    if (chunk.slices == 0) return 0;
+    return (chunk.slices - 1) * edge.Serial(model::OnWire(plan_.protocol, chunk.slice)) +
+           edge.Serial(model::OnWire(plan_.protocol, chunk.last()));
+  }
+  // All members begin at once: the last of a port's channels starts this much behind the first, and
+  // its second slice behind all the first ones.
+  double Skew(const model::Chunk& chunk) const {
+    const double nvlink = NvlinkChannels() > 0 ? Skew(chunk, box_.intra, NvlinkChannels()) : 0;
+    return net() ? std::max(nvlink, Skew(chunk, box_.inter, NicChannels())) : nvlink;
+  }
+  double Skew(const model::Chunk& chunk, const model::Edge& e, double channels) const {
+    const double serial = e.Serial(model::OnWire(plan_.protocol, chunk.slice));
+    return (channels - 1) * serial +
+           (chunk.slices - 1) *
+               std::max(0.0, channels * serial - Work(chunk.slice, model::kStreams));
+  }
+  // A broadcast's root inside its domain sends round the ring and back into the domain.
+  double ChainCrossings() const {
+    if (!net()) return 0;
+    const bool straight = ppn() == 1 || plan_.channels == 1;
+    return plan_.shape.domains - (straight ? 1 : 0);
+  }
+  // A credit's way back.
+  double back() const { return net() ? box_.inter.latency : box_.intra.latency; }
+  // `slices` through one connection, each of which takes `turn` to give its credit back; those that
+  // do not fill a window come `step` apart.
+  double Credit(double turn, double slices, double step) const {
+    const auto last = static_cast<std::int64_t>(slices) - 1;
+    if (last < plan_.credits) return turn - back();
+    return static_cast<double>(last / plan_.credits + 1) * turn - back() +
+           static_cast<double>(last % plan_.credits) * step;
+  }
+  int ppn() const { return plan_.shape.ranks_per_domain; }
+  bool net() const { return plan_.shape.domains > 1; }
+  // Channels that the busiest GPU sends over NVLink, and those of the busiest NIC.
+  double NvlinkChannels() const;
+  double NicChannels() const { return CeilDiv(plan_.channels, std::max(1, plan_.shape.nics)); }
+  double TreeFill(const model::Chunk& chunk) const;
+  struct TreePorts;
+  struct TreeSums;
+  TreePorts PortsOfTree() const;
+  TreeSums SumsOfTree() const;
+  double TreePort(const model::Chunk& chunk, const TreeSums& sums) const;
+  struct Walk;
+  Walk WalkOf(const model::Chunk& chunk, double rounds) const;
+  double Longest(const Walk& walk, double skew, double offset) const;
+  double Longest(const Walk& full, const Walk& tail, double skew) const;
+  double Passed(const model::Chunk& chunk, const model::Edge& e, double channels,
+                double hops) const;
+  bool InPhase(const model::Chunk& chunk, const model::Edge& e, double channels) const;
+  double Dry(const model::Chunk& chunk, const model::Edge& e, double channels, double hops) const;
+  double AtPort(const model::Chunk& chunk, double rounds, const model::Edge& e, double channels,
+                double hops) const;
+  template <class Way>
+  Terms Stream(double nvlink_channels, double nic_channels, double together, double hops,
+               Way way_of, double saved) const;
+
+  const Plan& plan_;
+  model::WhiteBox box_;
+  model::Pieces pieces_;
+};
+
+}  // namespace orrery::collective
