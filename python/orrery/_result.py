@@ -51,6 +51,16 @@ class MemoryRow:
     peak_op: str
     oom: bool
     oom_op: str | None
+    peak_requested_bytes: int = 0  # sum of rounded requests, at its peak
+    cached_at_peak_bytes: int = 0  # reserved and not allocated, when reserved was at its peak
+    cuda_context_bytes: int = 0  # of context_bytes
+    nccl_bytes: int = 0  # of context_bytes
+    allocator_retries: int = 0
+    allocator_settled: bool = True
+    allocator_bounded: bool = False
+    modules_at_peak: Sequence[Mapping[str, Any]] = ()
+    oom_state: Mapping[str, int] | None = None
+    timeline: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclasses.dataclass(frozen=True)

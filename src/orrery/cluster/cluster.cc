@@ -259,6 +259,11 @@ DeviceId Cluster::RailPeer(DeviceId from, DeviceId to) const {
 void Cluster::Route(DeviceId from, DeviceId to, std::uint64_t salt,
                     std::vector<LinkId>* path) const {
   path->clear();
+  if (salt >= kThroughSwitch) {
+    if (salt != kOutOfSwitch) path->push_back(nvlink_out(from));
+    if (salt != kIntoSwitch) path->push_back(nvlink_in(to));
+    return;
+  }
   if (from == to) return;
   const Choice choice{.hash = HashCombine(HashCombine(salt, from.value), to.value),
                       .fixed = spec_.topology.routing == Routing::kStatic};

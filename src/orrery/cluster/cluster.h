@@ -71,6 +71,13 @@ struct Spec {
   std::vector<std::string> sources;
 };
 
+// Salts of a route over NVLink that end or begin at the domain's switch, as multicast and reduction
+// in the switch do: from a GPU into it, out of it to a GPU, or both (where the two may be the
+// same).
+inline constexpr std::uint64_t kIntoSwitch = ~std::uint64_t{0};
+inline constexpr std::uint64_t kOutOfSwitch = ~std::uint64_t{1};
+inline constexpr std::uint64_t kThroughSwitch = ~std::uint64_t{2};
+
 // The names and one-sentence descriptions for `orrery list clusters`.
 struct Preset {
   std::string_view name;

@@ -4,6 +4,7 @@
 #include "orrery/collective/all_to_all.h"
 #include "orrery/collective/collective.h"
 #include "orrery/collective/formula.h"
+#include "orrery/collective/nvls.h"
 
 namespace orrery::collective {
 
@@ -19,6 +20,18 @@ PortBytes Formula::Ports() const {
   if (plan_.algorithm == Algorithm::kPointToPoint) {
     ports.nvlink_out = ports.nvlink_in = net() ? 0 : static_cast<std::int64_t>(nvlink);
     ports.nic_out = ports.nic_in = static_cast<std::int64_t>(nic);
+    return ports;
+  }
+  if (model::IsNvls(plan_)) {
+    const double parts =
+        static_cast<double>(box_.intra.Wire(model::OnSwitch(box_, pieces_.share)) * plan_.channels);
+    const bool scatters = nvls::Scatters(plan_.collective);
+    const bool gathers = nvls::Gathers(plan_.collective);
+    ports.nvlink_out =
+        static_cast<std::int64_t>(parts * ((scatters ? 1 : 0) + (gathers ? 1.0 / ppn() : 0)));
+    ports.nvlink_in =
+        static_cast<std::int64_t>(parts * ((gathers ? 1 : 0) + (scatters ? 1.0 / ppn() : 0)));
+    ports.nic_out = ports.nic_in = static_cast<std::int64_t>(nic * 2 * (domains - 1) / ranks);
     return ports;
   }
   double intra = 0, inter = 0;  // copies of the share that a member sends on average
@@ -50,6 +63,7 @@ Cost Planner::ClosedForm(const Plan& plan) const {
   }
   const bool rotating = plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective);
   const Terms terms = plan.algorithm == Algorithm::kTree           ? formula.Tree()
+                      : model::IsNvls(plan)                        ? formula.Nvls()
                       : plan.algorithm == Algorithm::kPointToPoint ? formula.PointToPoint()
                       : rotating                                   ? formula.Ring()
                                                                    : formula.Chain();

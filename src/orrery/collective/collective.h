@@ -22,7 +22,9 @@
 
 namespace orrery::collective {
 
-enum class Algorithm : std::uint8_t { kTree, kRing, kPointToPoint };
+// kNvls: the NVLink switch reduces and multicasts, one domain. kNvlsTree: that in each domain, and
+// trees between its heads.
+enum class Algorithm : std::uint8_t { kTree, kRing, kPointToPoint, kNvls, kNvlsTree };
 enum class Protocol : std::uint8_t { kLL, kLL128, kSimple };
 std::string_view Name(Algorithm algorithm);
 std::string_view Name(Protocol protocol);
@@ -31,16 +33,20 @@ std::string_view Name(Protocol protocol);
 // NCCL's.
 struct Environment {
   int version = 22203;  // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
-  // By graph::Collective up to kBroadcast, then Algorithm (tree, ring) or Protocol.
-  std::array<std::array<bool, 2>, 4> algorithm_allowed{
-      {{true, true}, {true, true}, {true, true}, {true, true}}};
+  // By graph::Collective up to kBroadcast, then Algorithm or Protocol.
+  std::array<std::array<bool, 5>, 4> algorithm_allowed{{{true, true, true, true, true},
+                                                        {true, true, true, true, true},
+                                                        {true, true, true, true, true},
+                                                        {true, true, true, true, true}}};
   std::array<std::array<bool, 3>, 4> protocol_allowed{
       {{true, true, true}, {true, true, true}, {true, true, true}, {true, true, true}}};
   bool protocol_forced = false;  // NCCL_PROTO was given: LL128 is not vetoed by the hardware
-  bool nvls = true;              // NCCL_NVLS_ENABLE and NCCL_ALGO leave NVLS to the library
+  bool nvls = true;              // NCCL_NVLS_ENABLE
   bool pat = true;               // NCCL_PAT_ENABLE and NCCL_ALGO leave PAT to the library
-  int min_channels = 0, max_channels = 64;  // NCCL_MIN/MAX_CTAS, NCCL_MIN/MAX_NCHANNELS
-  std::int64_t buffer_bytes = 4 << 20;      // NCCL_BUFFSIZE: Simple, per connection and channel
+  int nvls_channels = 0;         // NCCL_NVLS_NCHANNELS; 0: by architecture
+  std::int64_t nvls_chunk_bytes = 128 << 10;  // NCCL_NVLS_CHUNKSIZE
+  int min_channels = 0, max_channels = 64;    // NCCL_MIN/MAX_CTAS, NCCL_MIN/MAX_NCHANNELS
+  std::int64_t buffer_bytes = 4 << 20;        // NCCL_BUFFSIZE: Simple, per connection and channel
   std::int64_t ll_buffer_bytes = 8 * 512 * 8 * 16;      // NCCL_LL_BUFFSIZE
   std::int64_t ll128_buffer_bytes = 120 * 640 * 8 * 8;  // NCCL_LL128_BUFFSIZE
   int threads = 512;                                    // NCCL_NTHREADS: LL and Simple
@@ -55,7 +61,7 @@ struct Environment {
   std::vector<std::string>
       not_modelled;  // variables set that matter to NCCL and change nothing here
 };
-// Unknown variables, malformed values and choices not yet modelled (NVLS, CollNet, PAT) are refused
+// Unknown variables, malformed values and choices not yet modelled (CollNet, PAT) are refused
 // by name. Variables that only log, bootstrap or register are accepted without a word.
 Result<Environment> ParseEnvironment(
     std::span<const std::pair<std::string, std::string>> variables);
@@ -79,12 +85,14 @@ struct Plan {
   Protocol protocol = Protocol::kSimple;
   int channels = 1;
   int threads = 512;
+  int version = 22203;           // of NCCL, as in Environment
   std::int64_t bytes = 0;        // nccl-tests size
   std::int64_t chunk_bytes = 0;  // data per chunk
   std::int64_t slice_bytes = 0;  // one credit, one message
   int credits = 8;               // slices in flight per connection
   int lanes = 0;                 // all-to-all: channels over which its messages are spread
-  // What NCCL would have taken where that is not modelled yet ("NVLS", "NVLSTree", "PAT"); empty
+  int heads = 0;                 // NVLS: GPUs of a domain that each reduce a part
+  // What NCCL would have taken where that is not modelled yet ("PAT", "NVLS"); empty
   // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
   std::string_view instead_of;
   bool restricted() const { return !instead_of.empty(); }

@@ -113,8 +113,6 @@ constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
                                         "NCCL_NSOCKS_PERTHREAD",
                                         "NCCL_NVB_DISABLE",
                                         "NCCL_NVLSTREE_MAX_CHUNKSIZE",
-                                        "NCCL_NVLS_CHUNKSIZE",
-                                        "NCCL_NVLS_NCHANNELS",
                                         "NCCL_P2P_DIRECT_DISABLE",
                                         "NCCL_P2P_DISABLE",
                                         "NCCL_P2P_LEVEL",
@@ -138,7 +136,7 @@ constexpr string_view kAlgorithms[] = {"Tree",     "Ring", "CollNetDirect", "Col
 constexpr string_view kProtocols[] = {"LL", "LL128", "Simple"};
 constexpr string_view kFunctions[] = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast",
                                       "Reduce"};
-constexpr std::size_t kNvls = 4, kPat = 6;
+constexpr std::size_t kCollNetDirect = 2, kCollNetChain = 3, kNvls = 4, kNvlsTree = 5, kPat = 6;
 
 bool SameText(string_view a, string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
@@ -211,16 +209,18 @@ Status ParseAlgorithms(string_view text, Environment* e) {
   return ParsePerFunction(
       "algorithm", text, kAlgorithms,
       [&](const std::vector<bool>& chosen, bool negated, std::size_t from, std::size_t to) {
-        for (std::size_t i = 2; i < chosen.size() && !negated; ++i) {
-          if (chosen[i]) {
-            return InvalidInput("{} is not modelled yet; leave it out (Ring and Tree are modelled)",
-                                kAlgorithms[i]);
+        for (const std::size_t i : {kCollNetDirect, kCollNetChain, kPat}) {
+          if (chosen[i] && !negated) {
+            return InvalidInput(
+                "{} is not modelled yet; leave it out (Ring, Tree, NVLS and NVLSTree are modelled)",
+                kAlgorithms[i]);
           }
         }
-        for (std::size_t c = from; c < to; ++c) e->algorithm_allowed[c] = {chosen[0], chosen[1]};
-        // One switch for all functions: NVLS left out of any list is not expected in the others
+        for (std::size_t c = from; c < to; ++c) {
+          e->algorithm_allowed[c] = {chosen[0], chosen[1], true, chosen[kNvls], chosen[kNvlsTree]};
+        }
+        // One switch for all functions: PAT left out of any list is not expected in the others
         // either.
-        e->nvls = e->nvls && chosen[kNvls];
         e->pat = e->pat && chosen[kPat];
         return Status();
       });
@@ -297,6 +297,10 @@ constexpr Number kNumbers[] = {
      [](Environment* e, std::int64_t v) { e->net_overhead_ns = static_cast<int>(v); }},
     {"NCCL_NTHREADS", 64, 512,
      [](Environment* e, std::int64_t v) { e->threads = static_cast<int>(v) / 32 * 32; }},
+    {"NCCL_NVLS_CHUNKSIZE", 4096, kMany,
+     [](Environment* e, std::int64_t v) { e->nvls_chunk_bytes = v; }},
+    {"NCCL_NVLS_NCHANNELS", 1, 64,
+     [](Environment* e, std::int64_t v) { e->nvls_channels = static_cast<int>(v); }},
     {"NCCL_NVLS_ENABLE", 0, 2, [](Environment* e, std::int64_t v) { e->nvls = e->nvls && v != 0; }},
     {"NCCL_P2P_LL_THRESHOLD", 0, kMany,
      [](Environment* e, std::int64_t v) { e->p2p_ll_threshold_bytes = v; }},

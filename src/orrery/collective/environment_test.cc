@@ -16,18 +16,17 @@ std::string Refusal(const Variables& variables) {
 TEST(Environment, ListsPerFunction) {
   const Environment e =
       *ParseEnvironment(Variables{{"NCCL_ALGO", "Tree;AllGather:ring"}, {"NCCL_PROTO", "^LL128"}});
-  using Two = std::array<bool, 2>;
-  EXPECT_EQ(e.algorithm_allowed[0], (Two{true, false}));  // all-reduce: tree
-  EXPECT_EQ(e.algorithm_allowed[1], (Two{false, true}));  // all-gather: ring
+  using Five = std::array<bool, 5>;  // the third is point-to-point
+  EXPECT_EQ(e.algorithm_allowed[0], (Five{true, false, true, false, false}));  // all-reduce: tree
+  EXPECT_EQ(e.algorithm_allowed[1], (Five{false, true, true, false, false}));  // all-gather: ring
   EXPECT_EQ(e.protocol_allowed[2], (std::array<bool, 3>{true, false, true}));
   EXPECT_TRUE(e.protocol_forced);
-  EXPECT_FALSE(e.nvls);  // not in the list
+  EXPECT_TRUE(e.nvls);  // NCCL_NVLS_ENABLE alone decides
 }
 
 TEST(Environment, NegationKeepsTheRest) {
   const Environment e = *ParseEnvironment(Variables{{"NCCL_ALGO", "^NVLS,NVLSTree,PAT"}});
-  EXPECT_EQ(e.algorithm_allowed[0], (std::array<bool, 2>{true, true}));
-  EXPECT_FALSE(e.nvls);
+  EXPECT_EQ(e.algorithm_allowed[0], (std::array<bool, 5>{true, true, true, false, false}));
   EXPECT_FALSE(e.pat);
 }
 
@@ -46,10 +45,12 @@ TEST(Environment, NumbersAndVersion) {
 }
 
 TEST(Environment, RefusesByName) {
-  EXPECT_EQ(Refusal({{"NCCL_ALGO", "NVLS"}}),
-            "NCCL_ALGO: NVLS is not modelled yet; leave it out (Ring and Tree are modelled)");
+  EXPECT_EQ(Refusal({{"NCCL_ALGO", "CollNetChain"}}),
+            "NCCL_ALGO: CollNetChain is not modelled yet; leave it out (Ring, Tree, NVLS and "
+            "NVLSTree are modelled)");
   EXPECT_EQ(Refusal({{"NCCL_ALGO", "Ring,PAT"}}),
-            "NCCL_ALGO: PAT is not modelled yet; leave it out (Ring and Tree are modelled)");
+            "NCCL_ALGO: PAT is not modelled yet; leave it out (Ring, Tree, NVLS and NVLSTree are "
+            "modelled)");
   EXPECT_EQ(Refusal({{"NCCL_COLLNET_ENABLE", "1"}}),
             "NCCL_COLLNET_ENABLE: CollNet is not modelled yet; leave it out or set it to 0");
   EXPECT_EQ(Refusal({{"NCCL_ALG", "Ring"}}), "NCCL_ALG: unknown variable; did you mean NCCL_ALGO?");

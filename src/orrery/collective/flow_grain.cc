@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "orrery/collective/lowering.h"
+#include "orrery/collective/nvls.h"
 #include "orrery/collective/white_box.h"
 
 namespace orrery::collective {
@@ -20,6 +21,16 @@ std::int64_t ChunkWire(const Plan& plan, const Edge& edge, const Chunk& chunk) {
   }
   return (chunk.slices - 1) * edge.Wire(model::OnWire(plan.protocol, chunk.slice)) +
          edge.Wire(model::OnWire(plan.protocol, chunk.last()));
+}
+
+// A part of one head over NVLink, or its sum through NICs.
+std::int64_t NvlsWire(const Plan& plan, const model::WhiteBox& box, bool near) {
+  const model::Pieces pieces = model::Cut(plan);
+  const auto wire = [&](const Chunk& chunk) -> std::int64_t {
+    if (chunk.slices == 0) return 0;
+    return near ? box.intra.Wire(model::OnSwitch(box, chunk.bytes)) : box.inter.Wire(chunk.bytes);
+  };
+  return pieces.rounds * wire(pieces.full) + wire(pieces.tail);
 }
 
 std::int64_t EdgeWire(const Plan& plan, const Edge& edge) {
@@ -74,9 +85,10 @@ FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
     return grain;
   }
   const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
-  const std::int64_t intra = EdgeWire(plan, box.intra);
-  const std::int64_t inter = EdgeWire(plan, box.inter);
-  const bool chain = plan.algorithm != Algorithm::kTree &&
+  const bool nvls = model::IsNvls(plan);
+  const std::int64_t intra = nvls ? NvlsWire(plan, box, true) : EdgeWire(plan, box.intra);
+  const std::int64_t inter = nvls ? NvlsWire(plan, box, false) : EdgeWire(plan, box.inter);
+  const bool chain = plan.algorithm != Algorithm::kTree && !nvls &&
                      !(plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective));
   const Schedule schedule(plan, cluster, members);
   grain.edges.reserve(schedule.connections().size());
@@ -90,7 +102,11 @@ FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
     if (chain && c.to == 0) continue;  // nothing returns to the root
     const bool near =
         cluster.nvlink_domain(members[c.from]) == cluster.nvlink_domain(members[c.to]);
-    grain.edges.push_back({c.from, c.to, near ? intra : inter});
+    // An all-gather's heads load nothing, a reduce-scatter's store nothing.
+    const bool up = c.salt == cluster::kIntoSwitch || c.salt == cluster::kThroughSwitch;
+    if (up && !nvls::Scatters(plan.collective)) continue;
+    if (c.salt == cluster::kOutOfSwitch && !nvls::Gathers(plan.collective)) continue;
+    grain.edges.push_back({c.from, c.to, near ? intra : inter, c.salt});
   }
   grain.first.push_back(static_cast<std::uint32_t>(grain.edges.size()));
   return grain;

@@ -41,6 +41,7 @@ class Formula {
   Terms Chain() const;
   Terms PointToPoint() const;
   Terms Tree() const;
+  Terms Nvls() const;
   double setup() const { return box_.setup; }
   PortBytes Ports() const;
 
@@ -97,6 +98,10 @@ class Formula {
   double NvlinkChannels() const;
   double NicChannels() const { return CeilDiv(plan_.channels, std::max(1, plan_.shape.nics)); }
   double TreeFill(const model::Chunk& chunk) const;
+  struct NvlsRound;
+  struct Between;
+  Between TreesOfHeads() const;
+  NvlsRound RoundOf(const model::Chunk& chunk) const;
   struct TreePorts;
   struct TreeSums;
   TreePorts PortsOfTree() const;

@@ -12,7 +12,7 @@ IdealExecutor::IdealExecutor(const Schedule& schedule, const cluster::Cluster& c
       link_bytes_(cluster.links().size(), 0) {
   for (const Connection& c : schedule.connections()) {
     Wire wire;
-    cluster.Route(members[c.from], members[c.to], 0, &wire.path);
+    cluster.Route(members[c.from], members[c.to], c.salt, &wire.path);
     for (LinkId id : wire.path) wire.back += cluster.links()[id.index()].latency;
     wire.credits = schedule.credits();
     wires_.push_back(std::move(wire));

@@ -17,7 +17,9 @@ Schedule::Schedule(const Plan& plan, const cluster::Cluster& cluster,
                "a plan of another group");
   setup_ = plan.shape.ranks < 2 ? 0 : RoundToPs(box_.setup);
   if (ranks_ < 2 || plan.bytes == 0) return;
-  if (plan.algorithm == Algorithm::kTree) {
+  if (model::IsNvls(plan)) {
+    BuildNvls(cluster, members);
+  } else if (plan.algorithm == Algorithm::kTree) {
     BuildTrees(cluster, members);
   } else {
     BuildRings(cluster, members);
@@ -105,6 +107,7 @@ Step Schedule::At(std::uint32_t member, int lane, std::uint64_t index) const {
     return step;
   }
   if (plan_.algorithm == Algorithm::kTree) return TreeStep(member, lane, index);
+  if (model::IsNvls(plan_)) return NvlsStep(member, lane, index);
   if (plan_.algorithm == Algorithm::kRing && model::IsRotating(plan_.collective)) {
     return RingStep(member, lane, index);
   }

@@ -12,8 +12,8 @@
 //
 // At its end the message it consumed gives its credit back: the sender has it after the latencies
 // of the way back (of the links, no bytes). Its own message of `bytes` starts `post` later on the
-// network, from the device of `from` to the device of `to` over Cluster::Route; the lane does not
-// wait for that.
+// network, from the device of `from` to the device of `to` over Cluster::Route with the
+// connection's salt; the lane does not wait for that.
 //
 // A connection begins with credits() credits. A member is done when all its lanes are.
 #pragma once
@@ -31,6 +31,7 @@ namespace orrery::collective {
 struct Connection {
   std::uint16_t channel = 0;
   std::uint32_t from = 0, to = 0;  // indices into the group's members
+  std::uint64_t salt = 0;          // of the route; NVLS: a part of it (cluster::kIntoSwitch ...)
 };
 
 // One action of a member on a lane.
@@ -51,6 +52,12 @@ struct TreeNode {
   std::int32_t to_child[3] = {-1, -1, -1};    // in the same order
 };
 
+// NVLS: where a member stands. Heads are the first `heads` places of a domain.
+struct NvlsPlace {
+  std::uint32_t domain = 0, place = 0;
+  std::uint32_t size = 0;  // of the domain
+};
+
 class Schedule {
  public:
   // REQUIRES: plan.shape is the shape of `members`; point-to-point: two members, shape as planned.
@@ -60,8 +67,9 @@ class Schedule {
 
   int channels() const { return plan_.channels; }
   // Step sequences per member over all channels: channels for rings, twice that for trees (the up
-  // and the down lane of channel c are 2c and 2c + 1).
+  // and the down lane of channel c are 2c and 2c + 1), four times for NVLS (nvls.h).
   int lanes() const {
+    if (model::IsNvls(plan_)) return 4 * plan_.channels;
     return plan_.algorithm == Algorithm::kTree ? 2 * plan_.channels : plan_.channels;
   }
   std::span<const Connection> connections() const { return connections_; }
@@ -78,6 +86,20 @@ class Schedule {
   Step RingStep(std::uint32_t member, int channel, std::uint64_t index) const;
   Step ChainStep(std::uint32_t member, int channel, std::uint64_t index) const;
   Step TreeStep(std::uint32_t member, int lane, std::uint64_t index) const;
+  void BuildNvls(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  void ConnectHeads(int channel);
+  Step NvlsStep(std::uint32_t member, int lane, std::uint64_t index) const;
+  void ScatterStep(const NvlsPlace& place, int channel, std::uint64_t slot, std::int64_t data,
+                   Step* step) const;
+  void GatherStep(const NvlsPlace& place, int channel, std::uint64_t slot, std::int64_t data,
+                  Step* step) const;
+  void ReduceStep(const NvlsPlace& place, int channel, std::uint64_t slot, std::int64_t data,
+                  Step* step) const;
+  void BroadcastStep(const NvlsPlace& place, int channel, std::uint64_t slot, std::int64_t data,
+                     Step* step) const;
+  std::uint64_t NvlsSlots(const NvlsPlace& place, int channel, int lane) const;
+  std::int32_t NvlsConnection(int channel, std::uint32_t domain, std::uint32_t head,
+                              std::uint32_t place, bool down) const;
   std::int64_t MessageBytes(std::int64_t data) const;
   SimTime Work(std::int64_t data, int streams, bool sync) const;
   SimTime Post(std::int32_t connection) const;
@@ -87,9 +109,13 @@ class Schedule {
   model::Pieces pieces_;
   std::uint32_t ranks_ = 0;
   std::vector<Connection> connections_;
-  std::vector<char> crosses_;            // by connection: leaves its NVLink domain
-  std::vector<std::uint32_t> position_;  // rings: by channel * ranks + member
-  std::vector<TreeNode> nodes_;          // trees: by channel * ranks + member
+  std::vector<char> crosses_;                        // by connection: leaves its NVLink domain
+  std::vector<std::uint32_t> position_;              // rings: by channel * ranks + member
+  std::vector<TreeNode> nodes_;                      // trees: by channel * ranks + member
+  std::vector<NvlsPlace> places_;                    // NVLS: by member
+  std::vector<std::vector<std::uint32_t>> domains_;  // NVLS: members by place
+  std::vector<std::int32_t> first_of_domain_;        // NVLS: connections, within a channel
+  std::int32_t channel_connections_ = 0;             // NVLS: of one channel
   SimTime setup_ = 0;
 };
 

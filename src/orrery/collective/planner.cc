@@ -4,6 +4,7 @@
 
 #include "orrery/collective/collective.h"
 #include "orrery/collective/nccl_tables.h"
+#include "orrery/collective/white_box.h"
 
 namespace orrery::collective {
 namespace {
@@ -14,6 +15,7 @@ using graph::Collective;
 constexpr double kInfinity = 1e30;
 constexpr std::int64_t kCellBytes = 32 << 10;  // NCCL: no channel gets less traffic than this
 constexpr int kSteps = 8;                      // NCCL_STEPS: slots of a connection's buffer
+constexpr int kMostHeads = 32;                 // NCCL_MAX_NVLS_ARITY
 
 int Log2(std::int64_t value) {
   return value < 1 ? -1 : std::bit_width(static_cast<std::uint64_t>(value)) - 1;
@@ -126,10 +128,15 @@ double NvlsTimeUs(const Question& q, bool tree) {
   const nccl::Latencies& latency = nccl::LatenciesOf(q.environment->version);
   const int ppn = q.shape->ranks_per_domain;
   const bool all_reduce = q.collective == Collective::kAllReduce;
+  // Two GPUs that are bridged have no switch that multicasts.
   if (table.nvls_efficiency == 0 || !q.environment->nvls || ppn < 2) return kInfinity;
+  if (q.spec->gpus_per_nvlink_domain < 4 || !q.shape->uniform) return kInfinity;
   if (q.collective == Collective::kBroadcast) return kInfinity;
   if (tree != (q.domains() > 1) || (tree && !all_reduce)) return kInfinity;
-  if (!q.environment->protocol_allowed[static_cast<std::size_t>(q.collective)][2]) return kInfinity;
+  const Algorithm algorithm = tree ? Algorithm::kNvlsTree : Algorithm::kNvls;
+  const auto c = static_cast<std::size_t>(q.collective);
+  if (!q.environment->algorithm_allowed[c][static_cast<std::size_t>(algorithm)]) return kInfinity;
+  if (!q.environment->protocol_allowed[c][2]) return kInfinity;
   // One head a GPU; the step of the search that leaves each head its share of the NVLinks.
   const double share = nccl::NvlinkGBps(*q.spec) * 1.01 / std::min(ppn, 16);
   double step = share;
@@ -173,6 +180,25 @@ int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
   return narrow ? std::min(256, q.environment->threads) : q.environment->threads;
 }
 
+// NCCL's nvls.cc: by architecture and release; the tuning of several nodes on Blackwell came with
+// 2.27.
+int NvlsChannels(const Question& q) {
+  const Environment& e = *q.environment;
+  int channels = 16;
+  if (q.spec->device.arch == Arch::kBlackwell) {
+    channels = q.domains() == 1 ? 24 : 32;
+    const double nic = nccl::NicGBps(*q.spec);
+    if (q.domains() > 2 && e.version >= 22700) {
+      if (nic >= 96)
+        channels = q.shape->ranks_per_domain <= 8 ? 24 : 32;
+      else if (nic >= 48)
+        channels = 24;
+    }
+  }
+  if (e.nvls_channels > 0) channels = e.nvls_channels;
+  return std::clamp(channels, std::max(1, e.min_channels), std::max(1, e.max_channels));
+}
+
 void ShrinkChannels(const Question& q, Plan* plan) {
   const int p = static_cast<int>(plan->protocol);
   std::int64_t threshold = p == 2 ? 64 : 8;
@@ -181,7 +207,13 @@ void ShrinkChannels(const Question& q, Plan* plan) {
   std::int64_t threads = MaxThreads(q, plan->algorithm, p);
   // while bytes < channels * threads * threshold: --channels, down to 1.
   channels = std::clamp<std::int64_t>(q.bytes / (threads * threshold), 1, channels);
-  while (q.bytes < channels * threads * threshold && threads % 128 == 0) threads /= 2;
+  if (model::IsNvls(*plan)) {
+    channels = NvlsChannels(q);
+    threads = 640;
+  }
+  while (!model::IsNvls(*plan) && q.bytes < channels * threads * threshold && threads % 128 == 0) {
+    threads /= 2;
+  }
   // Each channel gets at least one cell of traffic.
   std::int64_t traffic = q.bytes * (q.collective == Collective::kAllReduce ? 2 : 1);
   if (p == 0) traffic *= 4;
@@ -210,13 +242,36 @@ std::int64_t TreeLL128Chunk(const GroupShape& shape, std::int64_t share, std::in
   return chunk;
 }
 
+// The bytes of a chunk fall with what all heads and channels move at once.
+std::int64_t NvlsChunk(const Environment& environment, const Plan& plan) {
+  const std::int64_t at_once = std::int64_t{plan.channels} * plan.heads;
+  std::int64_t chunk = environment.nvls_chunk_bytes;
+  const auto below = [&](std::int64_t times, std::int64_t least) {
+    if (plan.bytes < times * at_once * chunk && chunk > least) chunk = least;
+  };
+  if (plan.algorithm == Algorithm::kNvls) {
+    below(64, 64 << 10);
+    below(8, 32 << 10);
+    below(2, 16 << 10);
+  } else {
+    if (plan.shape.domains >= 4) chunk = std::min<std::int64_t>(chunk, 64 << 10);
+    below(32, 256 << 10);
+    below(16, 128 << 10);
+    below(4, 64 << 10);
+    below(1, 32 << 10);
+  }
+  return std::max<std::int64_t>(16, chunk / 16 * 16);
+}
+
 void SetChunks(const Environment& environment, Plan* plan) {
   const std::int64_t step =
       std::max<std::int64_t>(16, StepBytes(environment, plan->protocol) / 16 * 16);
   const bool rotating = plan->collective != Collective::kBroadcast;
   plan->chunk_bytes = plan->slice_bytes = step;
   plan->credits = kSteps;
-  if (plan->algorithm == Algorithm::kTree) {
+  if (model::IsNvls(*plan)) {
+    plan->chunk_bytes = plan->slice_bytes = NvlsChunk(environment, *plan);
+  } else if (plan->algorithm == Algorithm::kTree) {
     if (plan->protocol == Protocol::kLL128) {
       plan->chunk_bytes = plan->slice_bytes =
           TreeLL128Chunk(plan->shape, plan->bytes / plan->channels, step) / 16 * 16;
@@ -292,6 +347,10 @@ std::string_view Name(Algorithm algorithm) {
       return "Ring";
     case Algorithm::kPointToPoint:
       return "P2P";
+    case Algorithm::kNvls:
+      return "NVLS";
+    case Algorithm::kNvlsTree:
+      return "NVLSTree";
   }
   return "?";
 }
@@ -321,6 +380,8 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   plan.protocol = protocol;
   plan.bytes = bytes;
   plan.shape = shape;
+  plan.version = environment_.version;
+  if (model::IsNvls(plan)) plan.heads = std::min(shape.ranks_per_domain, kMostHeads);
   ShrinkChannels(q, &plan);
   SetChunks(environment_, &plan);
   return plan;
@@ -362,17 +423,27 @@ Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype,
       if (us < best) best = us, algorithm = a, protocol = static_cast<Protocol>(p);
     }
   }
+  // How NCCL spreads heads in a domain of more GPUs than heads is not known here: priced as the
+  // best of the others, and said so.
+  const bool known = shape.ranks_per_domain <= kMostHeads;
+  std::string_view instead_of;
+  for (const auto& [us, a] : {std::pair{NvlsTimeUs(q, false), Algorithm::kNvls},
+                              std::pair{NvlsTimeUs(q, true), Algorithm::kNvlsTree}}) {
+    if (cluster_->direct() || us >= best) continue;  // direct: GPUs without a switch of their own
+    if (known) {
+      best = us, algorithm = a, protocol = Protocol::kSimple;
+    } else {
+      instead_of = Name(a);
+    }
+  }
   if (best >= kInfinity) {
     return InvalidInput(
         "NCCL_ALGO and NCCL_PROTO leave no algorithm for {} over {} ranks; allow Ring",
         graph::Name(collective), shape.ranks);
   }
   Plan plan = Shape(collective, algorithm, protocol, bytes, shape);
-  for (const auto& [us, name] :
-       {std::pair{NvlsTimeUs(q, false), "NVLS"}, std::pair{NvlsTimeUs(q, true), "NVLSTree"},
-        std::pair{PatTimeUs(q), "PAT"}}) {
-    if (us < best) best = us, plan.instead_of = name;
-  }
+  plan.instead_of = instead_of;
+  if (PatTimeUs(q) < best) plan.instead_of = "PAT";
   return plan;
 }
 

@@ -70,14 +70,22 @@ TEST(Shape, CountsDomainsNicsAndSwitches) {
   EXPECT_EQ(shape({DeviceId(0), DeviceId(1), DeviceId(8)}), (GroupShape{3, 2, 2, 1, false, 1}));
 }
 
-// 8 H100, all-reduce of 1 GiB, NCCL 2.27: busBw 12 * 30 = 360. Ring Simple: 8.4 + 14 * 3.4 + 2^30 /
-// (360e3 * 8/14) = 5,275 us; Ring LL128: 0.92 * 360 = 331.2 -> 5,715; LL: 141 -> 13,328; Tree
-// Simple (level 23+: no correction): 0.92 * 360 / 2 = 165.6 -> 6,540. Ring Simple it is; NVLS would
-// be faster (8 * 40 * .85 * 7/8 * 2 = 476).
+// 8 H100, all-reduce of 1 GiB, NCCL 2.27, NVLS off: busBw 12 * 30 = 360. Ring Simple: 8.4 + 14
+// * 3.4 + 2^30 / (360e3 * 8/14) = 5,275 us; Ring LL128: 0.92 * 360 = 331.2 -> 5,715; LL: 141 ->
+// 13,328; Tree Simple (level 23+: no correction): 0.92 * 360 / 2 = 165.6 -> 6,540. Ring Simple it
+// is. With NVLS: busBw 8 * 40 * .85 * 7/8 * 2 = 476, 25 + 2^30 / (476e3 * 8/14) = 3,973: 16
+// channels, 8 heads, chunks of 128 KiB (2^30 is 64 of 16 * 8 * 128 KiB).
 TEST(Planner, LargeOnOneNode) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
   Environment environment;
   environment.version = 22700;
+  const Plan nvls = *Planner(cluster, environment)
+                         .MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 30, Whole(cluster));
+  EXPECT_EQ(nvls.algorithm, Algorithm::kNvls);
+  EXPECT_EQ(nvls.channels, 16);
+  EXPECT_EQ(nvls.heads, 8);
+  EXPECT_EQ(nvls.chunk_bytes, 128 << 10);
+  environment.nvls = false;
   const Plan plan = *Planner(cluster, environment)
                          .MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 30, Whole(cluster));
   EXPECT_EQ(plan.algorithm, Algorithm::kRing);
@@ -87,11 +95,7 @@ TEST(Planner, LargeOnOneNode) {
   EXPECT_EQ(plan.chunk_bytes, 2 << 20);
   EXPECT_EQ(plan.slice_bytes, 1 << 20);
   EXPECT_EQ(plan.credits, 4);
-  EXPECT_EQ(plan.instead_of, "NVLS");
-  environment.nvls = false;
-  EXPECT_FALSE(Planner(cluster, environment)
-                   .MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 30, Whole(cluster))
-                   ->restricted());
+  EXPECT_FALSE(plan.restricted());
 }
 
 // The same of 16 kB: Ring LL: 6.6 + 14 * 0.6 + 16384 / (141e3 * 8/14) = 15.2; Tree LL: 6.8 + 14 *
@@ -145,6 +149,18 @@ TEST(Planner, ForcedChoiceThatDoesNotExistIsRefused) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.status().message(),
             "NCCL_ALGO and NCCL_PROTO leave no algorithm for all-gather over 8 ranks; allow Ring");
+}
+
+TEST(Planner, NvlsNeedsAMulticastingSwitch) {
+  const auto algorithm = [](const char* preset, int nodes, Collective c) {
+    const cluster::Cluster cluster = Machine(preset, nodes);
+    return Planner(cluster, {}).MakePlan(c, DType::kBf16, 1 << 30, Whole(cluster))->algorithm;
+  };
+  EXPECT_EQ(algorithm("a100-80g-ib-200g", 1, Collective::kAllReduce), Algorithm::kRing);
+  EXPECT_EQ(algorithm("h100-ib-400g", 1, Collective::kAllReduce), Algorithm::kNvls);
+  EXPECT_EQ(algorithm("h100-ib-400g", 2, Collective::kAllReduce), Algorithm::kNvlsTree);
+  EXPECT_EQ(algorithm("h100-ib-400g", 2, Collective::kAllGather), Algorithm::kRing);
+  EXPECT_EQ(algorithm("h100-ib-400g", 1, Collective::kBroadcast), Algorithm::kRing);
 }
 
 // One slice over NVLink, H100, Simple, 64 KiB in one channel: set-up 6.6 us, send 1 us + 65536 / 21

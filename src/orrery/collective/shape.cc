@@ -43,14 +43,18 @@ GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> me
     if (domain.ranks != domains[0].ranks) shape.uniform = false;
   }
   if (shape.domains < 2) return shape;
-  // Under one leaf (per rail) everything is one switch away.
+  // Rail by rail from the first domain. NICs under one leaf have one way, which is looked up once.
   shape.network_hops = 1;
-  for (const Domain& domain : domains) {
-    for (std::size_t i = 0; i < domain.nics.size() && i < domains[0].nics.size(); ++i) {
-      if (cluster.leaf(NicId(domain.nics[i])) != cluster.leaf(NicId(domains[0].nics[i]))) {
-        shape.network_hops = 3;
-        return shape;
-      }
+  for (std::size_t i = 0; i < domains[0].nics.size(); ++i) {
+    const NicId first(domains[0].nics[i]);
+    std::size_t seen = cluster.leaf(first);
+    for (const Domain& domain : domains) {
+      if (i >= domain.nics.size() || domain.nics[i] == first.value) continue;
+      const NicId other(domain.nics[i]);
+      const std::size_t leaf = cluster.leaf(other);
+      if (leaf == seen) continue;
+      seen = leaf;
+      shape.network_hops = std::max(shape.network_hops, cluster.switches_between(first, other));
     }
   }
   return shape;

@@ -1,5 +1,8 @@
 #include "orrery/collective/white_box.h"
 
+#include "orrery/collective/nccl_tables.h"
+#include "orrery/collective/nvls.h"
+
 namespace orrery::collective::model {
 namespace {
 
@@ -89,6 +92,17 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   const double nvlink = kStepNvlink[p] + (blackwell ? kStepBlackwell : 0);
   box.intra.post = std::max(0.0, nvlink - box.sync - box.intra.latency);
   box.inter.post = std::max(0.0, kStepNet[p] - box.sync - kNetLinks);
+  if (IsNvls(plan)) {
+    // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
+    // out of it.
+    const double whole = nccl::LatenciesOf(plan.version).nvls_nvlink * kUs;
+    box.intra.post = std::max(0.0, (whole - kSetup[p] - 3 * box.sync) / 2 - box.intra.latency);
+    const double net = nccl::LatenciesOf(plan.version).nvls_tree_net * kUs;
+    box.inter.post = std::max(0.0, net - box.sync - kNetLinks);
+    const double efficiency = nccl::BandwidthsOf(spec.device.arch).nvls_efficiency;
+    box.switch_extra = static_cast<std::int64_t>(1000 / efficiency + 0.5) - 1000;
+    box.per_byte *= nvls::kWarpsShare;
+  }
   return box;
 }
 
@@ -96,7 +110,7 @@ Pieces Cut(const Plan& plan) {
   Pieces pieces;
   pieces.share = (plan.bytes + plan.channels - 1) / plan.channels;
   const bool rotating = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
-  const std::int64_t parts = rotating ? plan.shape.ranks : 1;
+  const std::int64_t parts = rotating ? plan.shape.ranks : IsNvls(plan) ? plan.heads : 1;
   pieces.rounds = pieces.share / (parts * plan.chunk_bytes);
   const std::int64_t left = pieces.share - pieces.rounds * parts * plan.chunk_bytes;
   const std::int64_t tail = (left + parts - 1) / parts;

@@ -41,6 +41,7 @@ struct WhiteBox {
   double per_byte = 0;  // one stream (a read or a write) of a CTA; a copy or a reduction has
                         // kStreams of them at the channel's rate
   Edge intra, inter;
+  std::int64_t switch_extra = 0;  // NVLS: bytes more on NVLink for 1000 of data
 };
 
 // A ring step reads its own buffer and the received slice and writes one: the rate that NCCL's
@@ -60,6 +61,14 @@ constexpr std::int64_t OnWire(Protocol protocol, std::int64_t data) {
       return data;
   }
   return data;
+}
+
+constexpr bool IsNvls(const Plan& plan) {
+  return plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree;
+}
+// Over NVLink: what the switch reduces and multicasts takes more than its bytes.
+constexpr std::int64_t OnSwitch(const WhiteBox& box, std::int64_t data) {
+  return data + (data * box.switch_extra + 999) / 1000;
 }
 
 // One channel's share of the data, cut into rounds (a ring's loop; elsewhere a chunk) of equal

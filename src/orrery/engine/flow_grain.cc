@@ -54,7 +54,8 @@ void FlowGrain::MapChannel(std::span<const collective::ChannelEdge> edges,
   channel_.clear();
   channel_bytes_ = 0;
   for (const collective::ChannelEdge& edge : edges) {
-    in_.inputs->cluster->Route(members[edge.from], members[edge.to], channel, &route_);
+    in_.inputs->cluster->Route(members[edge.from], members[edge.to],
+                               edge.salt != 0 ? edge.salt : channel, &route_);
     for (const LinkId link : route_) link_bytes_.emplace_back(link, edge.wire_bytes);
     channel_bytes_ = std::max(channel_bytes_, edge.wire_bytes);
   }

@@ -80,17 +80,16 @@ class Builder {
 
   std::uint16_t PairShape(RankId a, RankId b) {
     const DeviceId da = device_[a.index()], db = device_[b.index()];
-    const std::uint64_t distance =
-        cluster_.nvlink_domain(da) == cluster_.nvlink_domain(db)
-            ? 0
-            : 1 + (cluster_.leaf(NicId(nic_[a.index()])) == cluster_.leaf(NicId(nic_[b.index()]))
-                       ? 0u
-                       : 1u);
-    if (pair_shape_[distance] == 0) {
+    // Pairs over the same two leaves are alike; 0: inside a domain, which no two leaves give.
+    const std::uint64_t leaf_a = cluster_.leaf(NicId(nic_[a.index()])) + 1;
+    const std::uint64_t leaf_b = cluster_.leaf(NicId(nic_[b.index()])) + 1;
+    const bool near = cluster_.nvlink_domain(da) == cluster_.nvlink_domain(db);
+    std::uint16_t& shape = pair_shape_[near ? 0 : leaf_a << 32 | leaf_b];
+    if (shape == 0) {
       const DeviceId pair[2] = {da, db};
-      pair_shape_[distance] = prices_->ShapeId(collective::ShapeOf(cluster_, pair));
+      shape = prices_->ShapeId(collective::ShapeOf(cluster_, pair));
     }
-    return pair_shape_[distance];
+    return shape;
   }
 
   View ViewOf(std::size_t r, const std::vector<std::uint32_t>* class_of) {
@@ -344,7 +343,7 @@ class Builder {
   PriceCache* prices_;
   std::vector<Perturbed> perturbed_;
   std::vector<std::uint16_t> group_shape_;
-  std::array<std::uint16_t, 3> pair_shape_{};  // by distance: domain, leaf, spine
+  std::unordered_map<std::uint64_t, std::uint16_t> pair_shape_;    // by leaves
   std::vector<std::array<std::uint16_t, kPeerSlots>> peer_shape_;  // by rank
   std::vector<std::uint32_t> nic_;                                 // by rank
   std::vector<std::uint8_t> nic_users_;                            // by NIC: 0, 1, or 2 for more

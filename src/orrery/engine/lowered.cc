@@ -49,6 +49,7 @@ struct LaneRef {
 // A directed connection between two ranks on one channel; it outlives the collectives that use it.
 struct Wire {
   std::uint32_t from = 0, to = 0;  // simulated ranks
+  std::uint64_t salt = 0;          // of the route
   SimTime credit_latency = 0;      // from the receiver back to the sender
   // Sender's side, owned by its partition.
   std::int32_t credits = 0;
@@ -135,15 +136,16 @@ class Wiring {
 
   std::uint32_t WireOf(std::uint32_t meet, const collective::Connection& c, std::uint32_t from,
                        std::uint32_t to, int credits) {
-    const auto key = std::make_tuple(meet, c.channel, c.from, c.to);
+    const auto key = std::make_tuple(meet, c.channel, c.from, c.to, c.salt);
     const auto it = wire_ids_.find(key);
     if (it != wire_ids_.end()) return it->second;
     Wire w;
     w.from = from;
     w.to = to;
+    w.salt = c.salt;
     w.credits = credits;
     std::vector<LinkId> path;
-    in_.inputs->cluster->Route(device(to), device(from), 0, &path);
+    in_.inputs->cluster->Route(device(to), device(from), c.salt, &path);
     for (LinkId l : path) w.credit_latency += in_.inputs->cluster->links()[l.index()].latency;
     wires.push_back(w);
     const auto id = static_cast<std::uint32_t>(wires.size() - 1);
@@ -153,7 +155,8 @@ class Wiring {
 
   const LoopInputs& in_;
   std::map<std::pair<std::uint32_t, int>, Bound> bound_;
-  std::map<std::tuple<std::uint32_t, std::uint16_t, std::uint32_t, std::uint32_t>, std::uint32_t>
+  std::map<std::tuple<std::uint32_t, std::uint16_t, std::uint32_t, std::uint32_t, std::uint64_t>,
+           std::uint32_t>
       wire_ids_;
   std::vector<std::unique_ptr<collective::Schedule>> schedules_;
 };
@@ -252,7 +255,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
                                   wiring_.device(w.to),
                                   e.bytes,
                                   layout_.ranks[e.rank].rank.value,
-                                  0};
+                                  w.salt};
         network_->Start(now_, {&t, 1});
         break;
       }

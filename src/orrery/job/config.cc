@@ -269,6 +269,8 @@ void SaveConfiguration(Job* job) {
   json["perturb"] = PerturbJson(*job);
   json["simulation"] = {{"seed", job->engine.seed}};
   if (job->engine.iterations > 0) json["simulation"]["iterations"] = job->engine.iterations;
+  if (!job->allocator.empty()) json["memory"]["allocator"] = job->allocator;
+  if (job->memory.timeline) json["memory"]["timeline"] = true;
   if (!single) json["jobs"] = JobsJson(*job);
   job->config_json = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   job->config_hash = Hasher().Add(std::string_view(job->config_json)).value();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "orrery/base/status.h"
+#include "orrery/memory/memory.h"
 #include "orrery/workload/plan.h"
 
 namespace orrery::job {
@@ -14,6 +15,7 @@ struct Framework {
   std::string_view name;         // "megatron@2024.09"
   std::string_view description;  // one sentence, with its source
   void (*defaults)(workload::Plan* plan);
+  memory::Libraries libraries;
 };
 
 // Newest version of a framework first: a name without version means that one.

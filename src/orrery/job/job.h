@@ -15,6 +15,7 @@
 #include "orrery/base/status.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/engine/engine.h"
+#include "orrery/memory/memory.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
 
@@ -27,6 +28,7 @@ struct Workload {
   workload::Plan plan;
   std::string framework;  // "megatron@2024.09"
   std::string optimizer;  // "adam"
+  memory::Libraries libraries;
   cluster::PlacementKind placement = cluster::PlacementKind::kPacked;
   std::vector<DeviceId> devices;  // explicit placement
 };
@@ -45,6 +47,8 @@ struct Job {
   std::string network = "analytic";
   std::vector<std::pair<std::string, std::string>> nccl;
   engine::Options engine;
+  memory::Options memory;
+  std::string allocator;  // memory.allocator as written
   std::vector<LinkPerturbation> links;
   std::vector<std::string> assumed;
   std::string config_json;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/suggest.h"
@@ -50,6 +51,43 @@ TEST(Job, ReadsAndSaysWhatItAssumed) {
   EXPECT_THAT(job.assumed, Contains(HasSubstr("megatron@2024.09 (no version was given)")));
   EXPECT_THAT(job.assumed, Contains("training.recompute: none"));
   EXPECT_THAT(job.assumed, Contains("nccl: version 2.22.3"));
+}
+
+TEST(Job, AllocatorSettings) {
+  const Job job = Read(std::string(kSmall) +
+                       "memory: {allocator: 'expandable_segments:True', timeline: true}\n");
+  EXPECT_TRUE(job.memory.allocator.expandable_segments);
+  const Job again = Read(job.config_json);
+  EXPECT_EQ(again.config_json, job.config_json);
+  const results::RunResult result = Predict(job);
+  for (const results::MemoryRow& row : result.jobs.front().memory) {
+    EXPECT_EQ(row.footprint.peak_reserved % (2 << 20), 0);
+    EXPECT_FALSE(row.footprint.timeline.empty());
+  }
+  EXPECT_THAT(Error(std::string(kSmall) + "memory: {allocator: 'max_split_size_mb:1'}\n"),
+              HasSubstr("memory.allocator: max_split_size_mb:1: a whole number of MiB from 20"));
+}
+
+// The first change that makes a plan fit is named; nothing is named when it fits.
+TEST(Job, RemedyForAJobThatDoesNotFit) {
+  EXPECT_EQ(Predict(Read(kSmall)).jobs.front().memory_remedy, "");
+  const std::int64_t needed = [] {
+    std::int64_t most = 0;
+    const results::RunResult result = Predict(Read(kSmall));
+    for (const results::MemoryRow& row : result.jobs.front().memory) {
+      most = std::max(most, row.total());
+    }
+    return most;
+  }();
+  const auto at = [](std::int64_t bytes) {
+    return Predict(Read(kSmall, {.set = {fmt::format("cluster.device.memory={}B", bytes)}}))
+        .jobs.front();
+  };
+  EXPECT_FALSE(at(needed).out_of_memory());
+  const results::JobResult tight = at(needed - (64 << 20));
+  EXPECT_TRUE(tight.out_of_memory());
+  EXPECT_THAT(tight.memory_remedy, HasSubstr("it fits with "));
+  EXPECT_THAT(at(1 << 30).memory_remedy, HasSubstr("use more pipeline or tensor parallelism"));
 }
 
 TEST(Job, ResolvedConfigurationReadsBackTheSame) {

@@ -102,13 +102,17 @@ inline bool WhenHybridZero1(const workload::Plan& plan) {
 inline bool WhenAdamIsNotFused(const workload::Plan& plan) {
   return plan.optimizer == workload::Optimizer::kAdam && !plan.fused_adam;
 }
+inline bool WhenUnfused(const workload::Plan& plan) {
+  return plan.attention == workload::AttentionBackend::kUnfused && plan.keeps_scores;
+}
+inline bool WhenSet(const workload::Plan& plan) { return plan.fused_cross_entropy; }
 
 struct PlanFlag {
   std::string_view key;
   bool workload::Plan::*member;
   bool (*matters)(const workload::Plan&) = Always;
 };
-inline constexpr std::array<PlanFlag, 18> kPlanFlags = {
+inline constexpr std::array<PlanFlag, 20> kPlanFlags = {
     {{"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
      {"overlap_param_gather", &workload::Plan::overlap_param_gather},
      {"overlap_p2p", &workload::Plan::overlap_p2p},
@@ -116,6 +120,8 @@ inline constexpr std::array<PlanFlag, 18> kPlanFlags = {
      {"fused_bias_activation", &workload::Plan::fused_bias_activation},
      {"fused_softmax", &workload::Plan::fused_softmax},
      {"fused_adam", &workload::Plan::fused_adam},
+     {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
+     {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
      {"align_grad_reduce", &workload::Plan::align_grad_reduce},
      {"align_param_gather", &workload::Plan::align_param_gather},
      {"recompute_flash", &workload::Plan::recompute_flash},
@@ -130,9 +136,9 @@ inline constexpr std::array<PlanFlag, 18> kPlanFlags = {
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
-  static constexpr std::array<std::string_view, 10> kKeys = {
-      "model", "cluster", "parallel",   "training", "framework_options",
-      "nccl",  "perturb", "simulation", "jobs",     "assume"};
+  static constexpr std::array<std::string_view, 11> kKeys = {
+      "model",      "cluster", "parallel", "training", "framework_options", "nccl", "perturb",
+      "simulation", "memory",  "jobs",     "assume"};
   return kKeys;
 }
 

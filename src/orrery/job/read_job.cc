@@ -15,6 +15,8 @@
 #include "orrery/job/reader.h"
 #include "orrery/job/settings.h"
 #include "orrery/job/tables.h"
+#include "orrery/memory/allocator_conf.h"
+#include "orrery/memory/options.h"
 #include "orrery/network/network.h"
 
 namespace orrery::job {
@@ -137,6 +139,20 @@ Status ReadSimulation(const Source& source, const Node& root, const ReadOptions&
   return {};
 }
 
+Status ReadMemory(const Source& source, const Node& root, Job* job) {
+  const Node* node = root.Find("memory");
+  if (node == nullptr) return {};
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(*source.document, *node, memory::MemoryOptions()));
+  job->memory.timeline = section.Bool("timeline");
+  if (!section.Has("allocator")) return {};
+  job->allocator = section.Text("allocator");
+  Result<memory::AllocatorSettings> settings = memory::ParseAllocatorConf(job->allocator);
+  if (!settings.ok()) return std::move(settings).TakeStatus().In(section.Where("allocator"));
+  job->memory.allocator = *settings;
+  return {};
+}
+
 Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
   const std::string name = options.network ? *options.network : top.Text("network");
   const std::string where = options.network ? "--network" : top.Where("network");
@@ -248,7 +264,7 @@ class EntryReader {
     ORRERY_RETURN_IF_ERROR(CheckTopKeys(source, root));
     std::vector<std::string> ignored;
     for (const std::string_view key :
-         {"cluster", "nodes", "network", "nccl", "perturb", "simulation"}) {
+         {"cluster", "nodes", "network", "nccl", "perturb", "simulation", "memory"}) {
       if (root.Find(key) != nullptr) ignored.emplace_back(key);
     }
     if (const Node* jobs = root.Find("jobs")) {
@@ -338,6 +354,10 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
   ORRERY_RETURN_IF_ERROR(ReadNetwork(top, options, &job));
   ORRERY_RETURN_IF_ERROR(ReadNccl(source, root.Find("nccl"), &job));
   ORRERY_RETURN_IF_ERROR(ReadSimulation(source, root, options, &job));
+  ORRERY_RETURN_IF_ERROR(ReadMemory(source, root, &job));
+  for (const Workload& workload : job.workloads) {
+    job.memory.libraries.push_back(workload.libraries);
+  }
   ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, root.Find("perturb"), &job));
   SaveConfiguration(&job);
   return job;

@@ -253,6 +253,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
     return std::move(framework).TakeStatus().In(sections.top.Where("framework"));
   }
   workload.framework = (*framework)->name;
+  workload.libraries = (*framework)->libraries;
   workload.optimizer = sections.training.Text("optimizer");
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));

@@ -16,6 +16,7 @@
 #include "orrery/engine/prices.h"
 #include "orrery/graph/verify.h"
 #include "orrery/job/describe.h"
+#include "orrery/job/remedy.h"
 #include "orrery/memory/memory.h"
 #include "orrery/results/timeline.h"
 #include "orrery/workload/generator.h"
@@ -60,6 +61,17 @@ Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOpti
 
 std::string MachineKey(const Job& job, const SimulateOptions& options) {
   return MachineText(job) + "\n" + options.measured_database;
+}
+
+void AddRemedy(const Job& job, std::size_t index, const graph::Graph& graph,
+               results::RunResult* result) {
+  results::JobResult& one = result->jobs[index];
+  const memory::Footprint* worst = nullptr;
+  for (const results::MemoryRow& row : one.memory) {
+    if (!row.footprint.oom) continue;
+    if (worst == nullptr || row.footprint.total() > worst->total()) worst = &row.footprint;
+  }
+  if (worst != nullptr) one.memory_remedy = MemoryRemedy(job, index, graph, *worst);
 }
 
 }  // namespace
@@ -142,11 +154,12 @@ Result<results::RunResult> Simulation::Run() {
       const engine::Record record,
       engine::Run(inputs, job.engine, &*s.machine->prices, timeline ? &*timeline : nullptr));
   ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints,
-                          memory::ReplayAll(s.graph, job.cluster.device));
+                          memory::ReplayAll(s.graph, job.cluster.device, job.memory));
   std::vector<results::JobFacts> facts;
   for (const Workload& workload : job.workloads) facts.push_back(FactsOf(job, workload));
   results::RunResult result = results::Assemble(
       {.graph = &s.graph, .record = &record, .jobs = facts, .footprints = footprints});
+  for (std::size_t i = 0; i < result.jobs.size(); ++i) AddRemedy(job, i, s.graph, &result);
   if (timeline) ORRERY_RETURN_IF_ERROR(timeline->Finish());
   result.cluster = DescribeCluster(job.cluster);
   result.network = job.network;

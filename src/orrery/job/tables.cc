@@ -7,6 +7,7 @@
 #include "orrery/cluster/options.h"
 #include "orrery/engine/options.h"
 #include "orrery/job/settings.h"
+#include "orrery/memory/options.h"
 #include "orrery/workload/options.h"
 
 namespace orrery::job {
@@ -126,6 +127,7 @@ std::vector<const OptionTable*> Tables() {
           &engine::PerturbRankOptions(),
           &engine::PerturbLinkOptions(),
           &engine::SimulationOptions(),
+          &memory::MemoryOptions(),
           &kJobEntryTable};
 }
 
@@ -152,6 +154,7 @@ std::string JobSchema() {
                         {"propertyNames", {{"pattern", "^NCCL_"}}}};
   properties["perturb"] = std::move(perturb);
   properties["simulation"] = Object(engine::SimulationOptions());
+  properties["memory"] = Object(memory::MemoryOptions());
   properties["jobs"] = {{"type", "array"}, {"items", std::move(entry)}};
   properties["assume"] = {{"type", "array"},
                           {"items", {{"type", "string"}}},

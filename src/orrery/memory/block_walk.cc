@@ -33,7 +33,7 @@ StateId LiveSets::Intern(const LiveSet& set) {
 }
 
 Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, StateId micro,
-                       StateId lasting, std::int64_t limit, LiveSets* sets) {
+                       StateId lasting, LiveSets* sets) {
   LiveSet live[3];  // by Lifetime
   live[static_cast<std::size_t>(Lifetime::kMicrobatch)] = (*sets)[micro];
   live[static_cast<std::size_t>(Lifetime::kForever)] = (*sets)[lasting];
@@ -45,7 +45,6 @@ Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, Sta
     LiveSet& set = live[static_cast<std::size_t>(buffer.lifetime)];
     const auto at = Find(set, buffer.id);
     const bool lives = at != set.end() && at->id == buffer.id;
-    const std::size_t kind = static_cast<std::size_t>(buffer.kind);
     if (op.kind == OpKind::kAlloc) {
       if (lives && buffer.lifetime == Lifetime::kForever) continue;
       if (lives) {
@@ -58,15 +57,9 @@ Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, Sta
                             BufferName(graph, buffer), buffer.bytes);
       }
       const std::int64_t bytes = RoundUp(buffer.bytes, kRounding);
-      set.insert(at, {.id = buffer.id, .kind = buffer.kind, .bytes = bytes});
+      set.insert(at, {.id = buffer.id, .bytes = bytes});
       walk.net += bytes;
-      walk.net_parts[kind] += bytes;
-      if (walk.net > walk.peak) {
-        walk.peak = walk.net;
-        walk.peak_op = static_cast<std::uint32_t>(i);
-        walk.peak_parts = walk.net_parts;
-        if (limit >= 0 && walk.peak > limit) return walk;
-      }
+      walk.peak = std::max(walk.peak, walk.net);
     } else {
       if (!lives) {
         return InvalidInput(
@@ -76,7 +69,6 @@ Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, Sta
             BufferName(graph, buffer));
       }
       walk.net -= at->bytes;
-      walk.net_parts[static_cast<std::size_t>(at->kind)] -= at->bytes;
       set.erase(at);
     }
   }

@@ -4,7 +4,6 @@
 // (block, micro-batch state, lasting state).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -18,7 +17,6 @@ namespace orrery::memory {
 
 struct Live {
   std::uint32_t id = 0;
-  graph::MemoryKind kind = graph::MemoryKind::kActivation;
   std::int64_t bytes = 0;
   friend auto operator<=>(const Live&, const Live&) = default;
 };
@@ -35,19 +33,13 @@ class LiveSets {
   std::vector<LiveSet> sets_;
 };
 
-using Parts = std::array<std::int64_t, kKinds>;
-
 // What a walk does to the bytes in use, relative to its start.
 struct Walk {
   StateId micro_after = kNothing, lasting_after = kNothing;
   std::int64_t net = 0, peak = 0;
-  std::uint32_t peak_op = 0;  // index into Block::ops; valid if peak > 0
-  Parts net_parts{}, peak_parts{};
 };
 
-// Walks `block`. When `limit` is not negative, stops at the first operation above it: that
-// operation is then peak_op, and peak is above limit.
 Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, StateId micro,
-                       StateId lasting, std::int64_t limit, LiveSets* sets);
+                       StateId lasting, LiveSets* sets);
 
 }  // namespace orrery::memory

@@ -51,10 +51,30 @@ std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
   return channels * kNcclConnectionBytes;
 }
 
+std::int64_t TransformerEngineBytes(cluster::Arch arch) {
+  return arch >= cluster::Arch::kHopper ? 32 * kMiB : 4 * kMiB;
+}
+
+std::vector<std::int64_t> TorchWorkspaces(const Libraries& libraries, cluster::Arch arch) {
+  std::vector<std::int64_t> bytes;
+  if (libraries.cublas_in_torch) {
+    const std::int64_t one =
+        libraries.deterministic ? kDeterministicCublasBytes : CublasWorkspaceBytes(arch);
+    bytes.assign(kCublasHandles, one);
+  }
+  if (libraries.transformer_engine) {
+    bytes.insert(bytes.end(), libraries.userbuffers ? kUserbufferStreams : 1,
+                 TransformerEngineBytes(arch));
+  }
+  return bytes;
+}
+
 std::int64_t ContextBytes(const graph::Graph& graph, const graph::Program& program,
-                          const graph::Binding* binding, const cluster::DeviceSpec& device) {
-  return CudaContextBytes(device.arch) + CublasWorkspaceBytes(device.arch) +
-         NcclBytes(graph, program, binding);
+                          const graph::Binding* binding, const Libraries& libraries,
+                          const cluster::DeviceSpec& device) {
+  const std::int64_t cublas =
+      libraries.cublas_in_torch ? 0 : kCublasHandles * CublasWorkspaceBytes(device.arch);
+  return CudaContextBytes(device.arch) + cublas + NcclBytes(graph, program, binding);
 }
 
 }  // namespace orrery::memory

@@ -1,12 +1,14 @@
 #include "orrery/memory/memory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
-#include <limits>
+#include <thread>
 #include <unordered_map>
 
 #include "orrery/base/check.h"
 #include "orrery/base/rng.h"
+#include "orrery/memory/allocator_replay.h"
 #include "orrery/memory/block_walk.h"
 #include "orrery/memory/layer_states.h"
 #include "orrery/memory/library_memory.h"
@@ -14,11 +16,32 @@
 namespace orrery::memory {
 namespace {
 
+constexpr std::size_t kMaxThreads = 8;        // that replay programs side by side
 constexpr std::int64_t kMaxPlaces = 1 << 24;  // chunks times micro-batches of a program
-constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
 
 using graph::Call;
 using graph::Lifetime;
+
+std::string CallName(const graph::Graph& graph, const Call& call, std::int32_t layer, bool chunks) {
+  const NameId name = graph.blocks[call.block.index()].name;
+  std::string text = name.valid() ? graph.name(name) : fmt::format("block {}", call.block.value);
+  text += fmt::format(", layer {}", layer);
+  if (call.microbatch >= 0) text += fmt::format(", micro-batch {}", call.microbatch);
+  if (chunks) text += fmt::format(", chunk {}", call.chunk);
+  return text;
+}
+
+std::string Describe(const graph::Graph& graph, const CallPlace& place, bool chunks) {
+  if (place.call == nullptr) return "library workspaces";
+  const graph::Block& block = graph.blocks[place.call->block.index()];
+  const graph::Op& op = block.ops[place.op];
+  const NameId buffer = block.buffers[op.index].name;
+  std::string what = op.module.valid() ? graph.name(op.module) : "";
+  const NameId detail = buffer.valid() ? buffer : op.name;
+  if (detail.valid()) what += (what.empty() ? "" : ": ") + graph.name(detail);
+  if (what.empty()) what = fmt::format("operation {}", place.op);
+  return fmt::format("{} ({})", what, CallName(graph, *place.call, place.layer, chunks));
+}
 
 // Whether a block touches buffers that outlive its call.
 struct Touches {
@@ -48,12 +71,12 @@ struct Segment {
   StateId micro = kNothing, lasting = kNothing;
 };
 
-class Replayer {
+// The sum of rounded requests in use, call by call; also the check that every free has its alloc.
+class Summer {
  public:
-  Replayer(const graph::Graph& graph, const graph::Program& program, std::int64_t limit)
+  Summer(const graph::Graph& graph, const graph::Program& program)
       : graph_(graph),
         program_(program),
-        limit_(limit),
         touches_(graph.blocks.size()),
         last_(graph.blocks.size()) {
     for (const auto* calls : {&program.prologue, &program.calls}) {
@@ -64,7 +87,8 @@ class Replayer {
     }
   }
 
-  Status Run(Footprint* out) {
+  // The peak of the prologue and two iterations.
+  Status Run(std::int64_t* peak) {
     if (chunks_ * batches_ > kMaxPlaces) {
       return InvalidInput("program '{}': {} chunks of {} micro-batches; at most {} together",
                           program_.name, chunks_, batches_ - 1, kMaxPlaces);
@@ -78,12 +102,7 @@ class Replayer {
     // Nothing of a micro-batch lives and nothing lasting was added: the next iteration is the same.
     const bool repeats = starts_empty && live_micro_ == 0 && lasting_ == lasting_before;
     if (!repeats) ORRERY_RETURN_IF_ERROR(RunCalls(program_.calls, "iteration 1"));
-    out->peak_allocated = peak_;
-    out->peak_reserved = RoundUp(peak_, kSegment);
-    out->at_peak = peak_parts_;
-    out->peak_op = peak_ > 0 ? Describe(*peak_call_, peak_layer_, peak_op_) : "";
-    out->oom = oom_call_ != nullptr;
-    if (out->oom) out->oom_op = Describe(*oom_call_, oom_layer_, oom_op_);
+    *peak = peak_;
     return {};
   }
 
@@ -98,7 +117,8 @@ class Replayer {
       std::int32_t layer = call.first_layer;
       if (Status status = RunCall(call, &layer); !status.ok()) {
         return std::move(status).In(fmt::format("program '{}', {}, call {} ({})", program_.name,
-                                                where, i, CallName(call, layer)));
+                                                where, i,
+                                                CallName(graph_, call, layer, chunks_ > 1)));
       }
     }
     return {};
@@ -134,7 +154,7 @@ class Replayer {
       Status status;
       const Walk* walk = Find(call, s, &status);
       if (walk == nullptr) return status;
-      Advance(call, s, *layer, *walk);
+      Advance(s, *walk);
       if (touches.micro) micro.Set({s.first, s.last, walk->micro_after});
       if (touches.lasting) lasting.Set({s.first, s.last, walk->lasting_after});
     }
@@ -170,7 +190,7 @@ class Replayer {
     auto it = walks_.find(key);
     if (it == walks_.end()) {
       Result<Walk> walk =
-          WalkBlock(graph_, graph_.blocks[call.block.index()], s.micro, s.lasting, -1, &sets_);
+          WalkBlock(graph_, graph_.blocks[call.block.index()], s.micro, s.lasting, &sets_);
       if (!walk.ok()) {
         *status = std::move(walk).TakeStatus();
         return nullptr;
@@ -182,59 +202,15 @@ class Replayer {
   }
 
   // Runs `walk` once per layer of the segment, in O(1).
-  void Advance(const Call& call, const Segment& s, std::int32_t first_layer, const Walk& walk) {
+  void Advance(const Segment& s, const Walk& walk) {
     const std::int64_t count = s.last - s.first + 1;
     const std::int64_t before = walk.net > 0 ? count - 1 : 0;  // instances before the highest one
-    const std::int64_t top = used_ + before * walk.net + walk.peak;
-    const std::int32_t step = s.first == first_layer ? 1 : -1;
-    if (top > peak_ && walk.peak > 0) {
-      peak_ = top;
-      peak_call_ = &call;
-      peak_layer_ = first_layer + step * static_cast<std::int32_t>(before);
-      peak_op_ = walk.peak_op;
-      for (std::size_t k = 0; k < kKinds; ++k) {
-        peak_parts_[k] = used_parts_[k] + before * walk.net_parts[k] + walk.peak_parts[k];
-      }
-    }
-    if (top > limit_ && oom_call_ == nullptr && walk.peak > 0) {
-      // The first instance whose peak is above the limit; those before it all fit.
-      std::int64_t i = 0;
-      while (used_ + i * walk.net + walk.peak <= limit_) ++i;
-      const std::int64_t room = std::max<std::int64_t>(limit_ - used_ - i * walk.net, 0);
-      const Result<Walk> stopped =
-          WalkBlock(graph_, graph_.blocks[call.block.index()], s.micro, s.lasting, room, &sets_);
-      ORRERY_CHECK(stopped.ok(), "a walk that passed before passes again");
-      oom_call_ = &call;
-      oom_layer_ = first_layer + step * static_cast<std::int32_t>(i);
-      oom_op_ = stopped->peak_op;
-    }
+    peak_ = std::max(peak_, used_ + before * walk.net + walk.peak);
     used_ += count * walk.net;
-    for (std::size_t k = 0; k < kKinds; ++k) used_parts_[k] += count * walk.net_parts[k];
-  }
-
-  std::string CallName(const Call& call, std::int32_t layer) const {
-    const NameId name = graph_.blocks[call.block.index()].name;
-    std::string text = name.valid() ? graph_.name(name) : fmt::format("block {}", call.block.value);
-    text += fmt::format(", layer {}", layer);
-    if (call.microbatch >= 0) text += fmt::format(", micro-batch {}", call.microbatch);
-    if (chunks_ > 1) text += fmt::format(", chunk {}", call.chunk);
-    return text;
-  }
-
-  std::string Describe(const Call& call, std::int32_t layer, std::uint32_t index) const {
-    const graph::Block& block = graph_.blocks[call.block.index()];
-    const graph::Op& op = block.ops[index];
-    const NameId buffer = block.buffers[op.index].name;
-    std::string what = op.module.valid() ? graph_.name(op.module) : "";
-    const NameId detail = buffer.valid() ? buffer : op.name;
-    if (detail.valid()) what += (what.empty() ? "" : ": ") + graph_.name(detail);
-    if (what.empty()) what = fmt::format("operation {}", index);
-    return fmt::format("{} ({})", what, CallName(call, layer));
   }
 
   const graph::Graph& graph_;
   const graph::Program& program_;
-  const std::int64_t limit_;
   std::int64_t chunks_ = 1, batches_ = 1;
   std::vector<Touches> touches_;              // by block
   std::vector<LayerStates> micro_, lasting_;  // by chunk and micro-batch; by chunk
@@ -246,24 +222,68 @@ class Replayer {
   std::vector<LayerRun> micro_runs_, lasting_runs_;
 
   std::int64_t used_ = 0, peak_ = 0;
-  Parts used_parts_{}, peak_parts_{};
-  const Call* peak_call_ = nullptr;
-  std::int32_t peak_layer_ = 0;
-  std::uint32_t peak_op_ = 0;
-  const Call* oom_call_ = nullptr;
-  std::int32_t oom_layer_ = 0;
-  std::uint32_t oom_op_ = 0;
 };
 
+std::int64_t Capacity(const Footprint& footprint, const cluster::DeviceSpec& device) {
+  return std::max<std::int64_t>(device.memory_bytes - footprint.context_bytes, 0);
+}
+
+// Largest first; the 32 largest.
+std::vector<ModuleShare> ModuleShares(const graph::Graph& graph,
+                                      const std::vector<std::int64_t>& bytes) {
+  constexpr std::size_t kShown = 32;
+  std::vector<ModuleShare> shares;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] == 0) continue;
+    const bool named = i < graph.names().size();
+    const bool library = i > graph.names().size();
+    shares.push_back({named ? graph.names()[i] : library ? "library workspaces" : "", bytes[i]});
+  }
+  std::stable_sort(shares.begin(), shares.end(), [](const ModuleShare& a, const ModuleShare& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.module < b.module;
+  });
+  if (shares.size() > kShown) shares.resize(kShown);
+  return shares;
+}
+
 Result<Footprint> ReplayOne(const graph::Graph& graph, ProgramId id, const graph::Binding* binding,
-                            const cluster::DeviceSpec& device) {
+                            const cluster::DeviceSpec& device, const Options& options) {
   const graph::Program& program = graph.programs[id.index()];
   Footprint out;
   out.program = id;
-  out.context_bytes = ContextBytes(graph, program, binding, device);
-  const std::int64_t room = std::max<std::int64_t>(device.memory_bytes - out.context_bytes, 0);
-  Replayer replayer(graph, program, room / kSegment * kSegment);
-  ORRERY_RETURN_IF_ERROR(replayer.Run(&out));
+  out.cuda_bytes = CudaContextBytes(device.arch);
+  out.nccl_bytes = NcclBytes(graph, program, binding);
+  const std::size_t job = binding != nullptr ? binding->job.index() : 0;
+  const Libraries libraries = job < options.libraries.size() ? options.libraries[job] : Libraries();
+  out.context_bytes = ContextBytes(graph, program, binding, libraries, device);
+  ORRERY_RETURN_IF_ERROR(Summer(graph, program).Run(&out.peak_requested));
+  ReplayResult replay = ReplayAllocator(graph, program,
+                                        {.settings = options.allocator,
+                                         .device_bytes = device.memory_bytes,
+                                         .capacity = Capacity(out, device),
+                                         .workspaces = TorchWorkspaces(libraries, device.arch),
+                                         .timeline = options.timeline});
+  bool chunks = false;
+  for (const Call& call : program.calls) chunks |= call.chunk > 0;
+  out.peak_allocated = replay.stats.peak_allocated;
+  out.peak_reserved = replay.stats.peak_reserved;
+  out.at_peak = replay.at_peak;
+  out.modules = ModuleShares(graph, replay.modules);
+  if (out.peak_allocated > 0) out.peak_op = Describe(graph, replay.peak, chunks);
+  out.cached_at_peak = replay.cached_at_peak;
+  out.retries = replay.stats.retries;
+  out.iterations = replay.iterations;
+  out.settled = replay.settled;
+  out.bounded = replay.bounded;
+  out.oom = replay.oom.has_value();
+  if (out.oom) {
+    out.oom_state = *replay.oom;
+    out.oom_op = Describe(graph, replay.oom_place, chunks);
+  }
+  for (const MemorySample& sample : replay.timeline) {
+    out.timeline.push_back({CallName(graph, *sample.call, sample.call->first_layer, chunks),
+                            sample.peak_allocated, sample.allocated, sample.reserved});
+  }
   return out;
 }
 
@@ -284,7 +304,7 @@ std::int64_t PeakOf(const std::vector<Call>& calls, std::span<const BlockNet> ne
 }  // namespace
 
 Result<Footprint> Replay(const graph::Graph& graph, ProgramId program,
-                         const cluster::DeviceSpec& device) {
+                         const cluster::DeviceSpec& device, const Options& options) {
   ORRERY_CHECK(program.index() < graph.programs.size(), "a program of this graph");
   const graph::Binding* binding = nullptr;
   for (const graph::Binding& b : graph.bindings) {
@@ -293,22 +313,38 @@ Result<Footprint> Replay(const graph::Graph& graph, ProgramId program,
       break;
     }
   }
-  return ReplayOne(graph, program, binding, device);
+  return ReplayOne(graph, program, binding, device, options);
 }
 
 Result<std::vector<Footprint>> ReplayAll(const graph::Graph& graph,
-                                         const cluster::DeviceSpec& device) {
+                                         const cluster::DeviceSpec& device,
+                                         const Options& options) {
   std::vector<const graph::Binding*> first(graph.programs.size());
   for (const graph::Binding& b : graph.bindings) {
     if (first[b.program.index()] == nullptr) first[b.program.index()] = &b;
   }
-  std::vector<Footprint> all;
-  all.reserve(first.size());
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    ORRERY_ASSIGN_OR_RETURN(Footprint one, ReplayOne(graph, ProgramId(i), first[i], device));
-    all.push_back(std::move(one));
+  // Programs are independent: threads take them in turn, and the answer does not depend on how
+  // many.
+  std::vector<Result<Footprint>> all(first.size(), Result<Footprint>(Footprint{}));
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < first.size(); i = next++) {
+      all[i] = ReplayOne(graph, ProgramId(i), first[i], device, options);
+    }
+  };
+  const std::size_t threads = std::min<std::size_t>(
+      {first.size(), kMaxThreads, std::max(std::thread::hardware_concurrency(), 1u)});
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  std::vector<Footprint> footprints;
+  footprints.reserve(all.size());
+  for (Result<Footprint>& one : all) {
+    if (!one.ok()) return std::move(one).TakeStatus();
+    footprints.push_back(*std::move(one));
   }
-  return all;
+  return footprints;
 }
 
 BlockNet NetOf(const graph::Block& block) {
@@ -337,10 +373,9 @@ Result<std::int64_t> QuickPeak(const graph::Graph& graph, ProgramId program,
   const graph::Program& p = graph.programs[program.index()];
   for (const Call& call : p.calls) {
     if (!nets[call.block.index()].lasting) continue;
-    Footprint out;
-    Replayer replayer(graph, p, kMaxBytes);
-    ORRERY_RETURN_IF_ERROR(replayer.Run(&out));
-    return out.peak_allocated;
+    std::int64_t peak = 0;
+    ORRERY_RETURN_IF_ERROR(Summer(graph, p).Run(&peak));
+    return peak;
   }
   std::int64_t used = 0;
   const std::int64_t prologue = PeakOf(p.prologue, nets, &used);

@@ -34,6 +34,17 @@ Json ToJson(const BreakdownRow& row) {
   return json;
 }
 
+Json TimelineJson(const std::vector<memory::TimelinePoint>& points) {
+  Json list = Json::array();
+  for (const memory::TimelinePoint& point : points) {
+    list.push_back({{"call", point.call},
+                    {"peak_allocated_bytes", point.peak_allocated},
+                    {"allocated_bytes", point.allocated},
+                    {"reserved_bytes", point.reserved}});
+  }
+  return list;
+}
+
 Json ToJson(const MemoryRow& row, std::int64_t device_bytes) {
   const memory::Footprint& footprint = row.footprint;
   Json json;
@@ -52,8 +63,29 @@ Json ToJson(const MemoryRow& row, std::int64_t device_bytes) {
   }
   json["parts_at_peak"] = std::move(parts);
   json["peak_op"] = footprint.peak_op;
+  json["peak_requested_bytes"] = footprint.peak_requested;
+  json["cached_at_peak_bytes"] = footprint.cached_at_peak;
+  json["cuda_context_bytes"] = footprint.cuda_bytes;
+  json["nccl_bytes"] = footprint.nccl_bytes;
+  json["allocator_retries"] = footprint.retries;
+  json["allocator_settled"] = footprint.settled;
+  json["allocator_bounded"] = footprint.bounded;
+  Json modules = Json::array();
+  for (const memory::ModuleShare& share : footprint.modules) {
+    modules.push_back({{"module", share.module}, {"bytes", share.bytes}});
+  }
+  json["modules_at_peak"] = std::move(modules);
   json["oom"] = footprint.oom;
   json["oom_op"] = footprint.oom ? Json(footprint.oom_op) : Json(nullptr);
+  if (footprint.oom) {
+    const memory::OutOfMemory& state = footprint.oom_state;
+    json["oom_state"] = {{"requested_bytes", state.requested},
+                         {"allocated_bytes", state.allocated},
+                         {"reserved_bytes", state.reserved},
+                         {"device_free_bytes", state.device_free},
+                         {"largest_cached_bytes", state.largest_cached}};
+  }
+  if (!footprint.timeline.empty()) json["timeline"] = TimelineJson(footprint.timeline);
   return json;
 }
 
@@ -73,6 +105,7 @@ void AddJob(const JobResult& job, Json* json) {
   Json memory = Json::array();
   for (const MemoryRow& row : job.memory) memory.push_back(ToJson(row, job.device_bytes));
   out["memory"] = std::move(memory);
+  if (!job.memory_remedy.empty()) out["memory_remedy"] = job.memory_remedy;
 }
 
 Json NetworkJson(const RunResult& result) {

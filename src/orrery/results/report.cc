@@ -227,12 +227,16 @@ void WriteMemory(const JobResult& job, Writer* out) {
   out->Table(table);
   for (const MemoryRow& row : job.memory) {
     if (!row.footprint.oom) continue;
-    out->Bullet(
-        fmt::format("{} runs out of memory at {}; try more pipeline or tensor parallelism, "
-                    "recompute, or a smaller micro-batch",
-                    Printable(row.program, 40), Printable(row.footprint.oom_op)));
+    const memory::OutOfMemory& state = row.footprint.oom_state;
+    out->Bullet(fmt::format(
+        "{} runs out of memory at {}: {} more beside {} allocated; {} is free on the device, {} "
+        "cached (largest block {})",
+        Printable(row.program, 40), Printable(row.footprint.oom_op), HumanBytes(state.requested),
+        HumanBytes(state.allocated), HumanBytes(state.device_free),
+        HumanBytes(state.reserved - state.allocated), HumanBytes(state.largest_cached)));
     break;
   }
+  if (!job.memory_remedy.empty()) out->Bullet(job.memory_remedy);
 }
 
 void WriteJob(const JobResult& job, bool named, Writer* out) {

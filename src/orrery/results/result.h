@@ -45,7 +45,7 @@ struct MemoryRow {
   std::int32_t stage = 0;
   std::uint32_t ranks = 0;
   memory::Footprint footprint;
-  std::int64_t total() const { return footprint.peak_reserved + footprint.context_bytes; }
+  std::int64_t total() const { return footprint.total(); }
 };
 
 struct JobResult {
@@ -62,6 +62,7 @@ struct JobResult {
   BreakdownRow overall;
   std::vector<BreakdownRow> stages;
   std::vector<MemoryRow> memory;
+  std::string memory_remedy;  // what would make it fit; empty when it does
 
   bool out_of_memory() const;
 };

@@ -37,17 +37,30 @@ Json BreakdownRowSchema() {
 }
 
 Json MemoryRowSchema() {
-  Json row = Object({{"program", Type("string", "what its ranks run")},
-                     {"stage", Type("integer", "pipeline stage")},
-                     {"ranks", Type("integer", "ranks that run it")},
-                     {"peak_allocated_bytes", Type("integer", "torch.cuda.max_memory_allocated")},
-                     {"peak_reserved_bytes", Type("integer", "torch.cuda.max_memory_reserved")},
-                     {"context_bytes", Type("integer", "CUDA context and libraries")},
-                     {"total_bytes", Type("integer", "reserved + context")},
-                     {"device_bytes", Type("integer", "memory of the GPU")},
-                     {"parts_at_peak", Type("object", "bytes by kind at the peak")},
-                     {"peak_op", Type("string", "what ran at the peak")},
-                     {"oom", Type("boolean", "does not fit")}});
+  Json row =
+      Object({{"program", Type("string", "what its ranks run")},
+              {"stage", Type("integer", "pipeline stage")},
+              {"ranks", Type("integer", "ranks that run it")},
+              {"peak_allocated_bytes", Type("integer", "torch.cuda.max_memory_allocated")},
+              {"peak_reserved_bytes", Type("integer", "torch.cuda.max_memory_reserved")},
+              {"context_bytes", Type("integer", "CUDA context and libraries")},
+              {"total_bytes", Type("integer", "reserved + context")},
+              {"device_bytes", Type("integer", "memory of the GPU")},
+              {"parts_at_peak", Type("object", "bytes by kind at the peak")},
+              {"peak_op", Type("string", "what ran at the peak")},
+              {"peak_requested_bytes", Type("integer", "sum of rounded requests, at its peak")},
+              {"cached_at_peak_bytes",
+               Type("integer", "reserved and not allocated, when reserved was at its peak")},
+              {"cuda_context_bytes", Type("integer", "of the context")},
+              {"nccl_bytes", Type("integer", "of NCCL's buffers, in context_bytes")},
+              {"allocator_retries", Type("integer", "times the cache was emptied to go on")},
+              {"allocator_settled", Type("boolean", "the last iteration repeated")},
+              {"allocator_bounded", Type("boolean", "a long run of micro-batches was cut")},
+              {"modules_at_peak", Type("array", "bytes by module at the peak, 32 largest")},
+              {"oom", Type("boolean", "does not fit")}});
+  row["properties"]["oom_state"] =
+      Type("object", "with oom: the request, what was free and cached");
+  row["properties"]["timeline"] = Type("array", "with memory.timeline: bytes after every call");
   row["properties"]["oom_op"] = {{"type", Json::array({"string", "null"})}};
   return row;
 }

@@ -348,6 +348,13 @@ constexpr Option kFramework[] = {
     {.name = "fused_bias_activation", .type = kBool, .doc = "Bias and activation are one kernel."},
     {.name = "fused_softmax", .type = kBool, .doc = "Scale, mask and softmax are one kernel."},
     {.name = "fused_adam", .type = kBool, .doc = "One kernel for many parameters."},
+    {.name = "fused_cross_entropy",
+     .type = kBool,
+     .doc = "Megatron's native fused loss: an fp32 copy of the logits lives beside it."},
+    {.name = "keeps_scores",
+     .type = kBool,
+     .doc =
+         "Unfused attention's scores lie in one buffer that stays (Megatron Core's own layers)."},
     {.name = "align_grad_reduce",
      .type = kBool,
      .doc = "Stages launch gradient reductions together, in the bubble."},

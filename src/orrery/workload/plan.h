@@ -138,6 +138,12 @@ struct Plan {
   bool grad_reduce_fp32 = true;               // gradients are kept and reduced in fp32
   std::int64_t bucket_elements = 40'000'000;  // and at least 1,000,000·dp, Megatron's rule
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
+  // Megatron's native --cross-entropy-loss-fusion: an fp32 copy of the logits lives beside the
+  // loss.
+  bool fused_cross_entropy = false;
+  // Unfused attention writes its scores to one buffer that stays (Megatron Core's own layers:
+  // parallel_state.get_global_memory_buffer), instead of a temporary.
+  bool keeps_scores = false;
   bool align_grad_reduce = true;   // stages launch gradient reductions together, in the bubble
   bool align_param_gather = true;  // interleaved only: a chunk ahead, all stages together
   // Selective recompute runs flash attention again, as Megatron Core does when told to recompute

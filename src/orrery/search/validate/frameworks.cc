@@ -16,20 +16,28 @@ using workload::LowPrecision;
 
 // 2020 and 2021: DDP after the backward pass, fp16 gradients reduced as they are, unfused
 // attention.
-constexpr FrameworkDefaults kMegatron2020 = {.host = workload::kHost2021};
-constexpr FrameworkDefaults kMegatronJanuary2021 = {
-    .overlap_p2p = false, .batch_p2p_sync = true, .host = workload::kHost2021};
+constexpr FrameworkDefaults kMegatron2020 = {.host = workload::kHost2021,
+                                             .libraries = {.cublas_in_torch = false}};
+constexpr FrameworkDefaults kMegatronJanuary2021 = {.overlap_p2p = false,
+                                                    .batch_p2p_sync = true,
+                                                    .host = workload::kHost2021,
+                                                    .libraries = {.cublas_in_torch = false}};
 constexpr FrameworkDefaults kMegatron2021 = {.overlap_p2p = false,
                                              .scatter_gather_p2p = true,
                                              .batch_p2p_sync = true,
-                                             .host = workload::kHost2021};
+                                             .host = workload::kHost2021,
+                                             .libraries = {.cublas_in_torch = false}};
 
 // Megatron Core with Transformer Engine; overlaps are flags that are off unless given.
-constexpr FrameworkDefaults kMegatronCore = {
-    .attention = AttentionDefault::kLibrary, .recompute_flash = true, .align_stages = true};
+constexpr FrameworkDefaults kMegatronCore = {.attention = AttentionDefault::kLibrary,
+                                             .recompute_flash = true,
+                                             .align_stages = true,
+                                             .libraries = {.transformer_engine = true}};
 
-constexpr FrameworkDefaults kMegatronCore08 = {
-    .attention = AttentionDefault::kFlash2, .recompute_flash = true, .align_stages = true};
+constexpr FrameworkDefaults kMegatronCore08 = {.attention = AttentionDefault::kFlash2,
+                                               .recompute_flash = true,
+                                               .align_stages = true,
+                                               .libraries = {.transformer_engine = true}};
 
 // NeMo's GPT recipes: distributed Adam with overlap, 16-bit gradients on the wire.
 constexpr FrameworkDefaults kNemo2023 = {.sequence_parallel = SequenceParallelDefault::kWithTp,
@@ -38,7 +46,8 @@ constexpr FrameworkDefaults kNemo2023 = {.sequence_parallel = SequenceParallelDe
                                          .dp_overlap = true,
                                          .grad_reduce_fp32 = false,
                                          .overlap_p2p = false,
-                                         .batch_p2p_sync = true};
+                                         .batch_p2p_sync = true,
+                                         .libraries = {.transformer_engine = true}};
 constexpr FrameworkDefaults kNemo = {.attention = AttentionDefault::kLibrary,
                                      .sequence_parallel = SequenceParallelDefault::kWithTp,
                                      .sharding = Sharding::kZero1,
@@ -47,7 +56,8 @@ constexpr FrameworkDefaults kNemo = {.attention = AttentionDefault::kLibrary,
                                      .gpt_dropout = 0,
                                      .recompute_flash = true,
                                      .align_stages = true,
-                                     .low_precision_gather = true};
+                                     .low_precision_gather = true,
+                                     .libraries = {.transformer_engine = true}};
 constexpr FrameworkDefaults kMegatronBridge = {
     .attention = AttentionDefault::kLibrary,
     .sequence_parallel = SequenceParallelDefault::kWithTp,
@@ -58,13 +68,16 @@ constexpr FrameworkDefaults kMegatronBridge = {
     .align_stages = true,
     .fp8_recipe = LowPrecision::kCurrent,
     .low_precision_gather = true,
-    .flat_parameters = false};
+    .flat_parameters = false,
+    .libraries = {.transformer_engine = true}};
 
 // DeepSpeed's engine reduces after the last backward in buckets of 5·10^8 elements; its BF16
 // optimizer keeps and reduces fp32 gradients, its fp16 path reduces fp16. Its pipeline module
 // balances layers that the stages do not divide.
-constexpr FrameworkDefaults kMegatronDeepSpeed = {
-    .uneven_stages = true, .bucket_elements = 500'000'000, .host = workload::kHost2021};
+constexpr FrameworkDefaults kMegatronDeepSpeed = {.uneven_stages = true,
+                                                  .bucket_elements = 500'000'000,
+                                                  .host = workload::kHost2021,
+                                                  .libraries = {.cublas_in_torch = false}};
 
 // Hybrid ZeRO with overlapped gradient reduction and parameter broadcast; flash attention of the
 // first generation, which its environment of 2023 pins.
@@ -86,7 +99,8 @@ constexpr FrameworkDefaults kFsdp1 = {.attention = AttentionDefault::kFlash2,
                                       .sharding = Sharding::kZero3,
                                       .dp_overlap = true,
                                       .gpt_dropout = 0,
-                                      .host = workload::kHostFsdp};
+                                      .host = workload::kHostFsdp,
+                                      .libraries = {.cublas_in_torch = false}};
 constexpr FrameworkDefaults kFsdp2 = {.attention = AttentionDefault::kFlash2,
                                       .sharding = Sharding::kZero3,
                                       .dp_overlap = true,

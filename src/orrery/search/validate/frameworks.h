@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "orrery/memory/memory.h"
 #include "orrery/search/validate/configuration.h"
 #include "orrery/workload/host_work.h"
 #include "orrery/workload/plan.h"
@@ -41,6 +42,7 @@ struct FrameworkDefaults {
   workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;
   bool low_precision_gather = false;  // of fp8 and mxfp8 parameters over data-parallel ranks
   bool flat_parameters = true;        // ZeRO-2 and -3
+  memory::Libraries libraries;
 };
 
 struct FrameworkRule {

@@ -42,6 +42,7 @@ Status Runner::Load(const TrainingCase& c) {
     prices_ = std::make_unique<engine::PriceCache>(machine->compute(), machine->planner());
   }
   graph_ = graph::Graph();
+  memory_.libraries = {c.libraries};
   return generator_.AddJob(c.model, c.plan, "row", &graph_);
 }
 
@@ -68,8 +69,9 @@ Result<double> Runner::PeakMemoryGib(Meter meter, MeterRank rank) {
   if (rank == MeterRank::kLast) programs = {graph_.bindings.back().program};
   std::int64_t peak = 0;
   for (const ProgramId program : programs) {
-    ORRERY_ASSIGN_OR_RETURN(const memory::Footprint footprint,
-                            memory::Replay(graph_, program, machine_->cluster().spec().device));
+    ORRERY_ASSIGN_OR_RETURN(
+        const memory::Footprint footprint,
+        memory::Replay(graph_, program, machine_->cluster().spec().device, memory_));
     const std::int64_t bytes = meter == Meter::kAllocated ? footprint.peak_allocated
                                : meter == Meter::kReserved
                                    ? footprint.peak_reserved

@@ -72,6 +72,7 @@ class Runner {
   const Machine* machine_ = nullptr;
   std::unique_ptr<engine::PriceCache> prices_;
   workload::Generator generator_;
+  memory::Options memory_;
   graph::Graph graph_;
 };
 

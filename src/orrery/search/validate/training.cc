@@ -49,6 +49,12 @@ bool HasToken(const Configuration& row, std::string_view token) {
   return row.text("config_extra").find(token) != std::string_view::npos;
 }
 
+// Megatron Core's own layers, without Transformer Engine.
+bool OwnLayers(const Configuration& row) {
+  return HasToken(row, "uninstall_te") ||
+         (HasToken(row, "case=gpt3_mcore_tp") && !HasToken(row, "_te_"));
+}
+
 Status CheckScope(const Configuration& row) {
   for (const ScopeRule& rule : kScope) {
     const std::string_view cell = row.text(rule.column);
@@ -349,7 +355,7 @@ void MapAttention(const Mapping& m) {
   AttentionBackend* attention = &m.out->plan.attention;
   const std::string_view cell = m.row.text("attention_kernel");
   // Megatron's own layers, without Transformer Engine, know no fused attention.
-  const bool own_layers = HasToken(m.row, "uninstall_te") || HasToken(m.row, "case=gpt3_mcore_tp");
+  const bool own_layers = OwnLayers(m.row);
   const AttentionDefault preset = m.rule.defaults.attention;
   if (cell == "unfused" || (cell.empty() && own_layers)) {
     if (own_layers) m.Assume("attention_kernel=unfused (config_extra: no Transformer Engine)");
@@ -410,6 +416,21 @@ Status MapOverlap(const Mapping& m) {
   return {};
 }
 
+// What libraries and layers keep on the device.
+Status MapLibraries(const Mapping& m) {
+  memory::Libraries* libraries = &m.out->libraries;
+  *libraries = m.rule.defaults.libraries;
+  ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
+  const bool own_layers = libraries->transformer_engine && OwnLayers(m.row);
+  if (own_layers) libraries->transformer_engine = false;
+  libraries->userbuffers = libraries->transformer_engine && tp_overlap.value_or(false);
+  libraries->deterministic = HasToken(m.row, "+deterministic");
+  m.out->plan.keeps_scores = own_layers;
+  if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
+  m.out->plan.fused_cross_entropy = HasToken(m.row, "cross_entropy_loss_fusion");
+  return {};
+}
+
 }  // namespace
 
 Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
@@ -430,6 +451,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(MapRecompute(m));
   MapAttention(m);
   ORRERY_RETURN_IF_ERROR(MapOverlap(m));
+  ORRERY_RETURN_IF_ERROR(MapLibraries(m));
   if (HasExperts(row)) {
     ORRERY_RETURN_IF_ERROR(MapExperts(row, *rule, out.model, &out.plan, assumed));
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "orrery/cluster/cluster.h"
+#include "orrery/memory/memory.h"
 #include "orrery/search/validate/configuration.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
@@ -21,6 +22,8 @@ struct TrainingCase {
   workload::Model model;
   workload::Plan plan;
   cluster::Spec cluster;
+  memory::Libraries libraries;
+  std::string time_refusal;  // not empty: why only memory is predicted
 };
 
 // Fills `assumed` also when it fails.

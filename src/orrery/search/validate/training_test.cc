@@ -132,6 +132,22 @@ TEST(Training, ShardGroupsAndRankOrder) {
             workload::RankOrder::kPpDp);
 }
 
+TEST(Training, LibrariesOnTheDevice) {
+  EXPECT_TRUE(Map(kGpt175).run.libraries.cublas_in_torch);
+  EXPECT_FALSE(Map(kGpt175, {{"framework_version", "PTD-P"}}).run.libraries.cublas_in_torch);
+  const auto libraries = [](const std::string& extra, const std::string& overlap) {
+    return Map(kGpt175, {{"config_extra", extra}, {"tp_comm_overlap", overlap}}).run;
+  };
+  EXPECT_TRUE(libraries("case=gpt3_mcore_te_tp1_pp1", "0").libraries.transformer_engine);
+  EXPECT_TRUE(libraries("case=gpt3_mcore_te_tp1", "1").libraries.userbuffers);
+  EXPECT_FALSE(libraries("case=x_nondeterministic", "0").libraries.deterministic);
+  const TrainingCase own = libraries("case=gpt3_mcore_tp1_pp2+deterministic", "0");
+  EXPECT_FALSE(own.libraries.transformer_engine);
+  EXPECT_TRUE(own.libraries.deterministic);
+  EXPECT_TRUE(own.plan.keeps_scores);
+  EXPECT_TRUE(libraries("case=gpt3_te_cross_entropy_loss_fusion", "").plan.fused_cross_entropy);
+}
+
 TEST(Training, LowPrecisionContextAndSharding) {
   const Mapped fp8 = Map(kGpt175, {{"compute_dtype", "fp8"}});
   EXPECT_EQ(fp8.run.plan.low_precision, workload::LowPrecision::kDelayed);

@@ -179,7 +179,9 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   const Buffer softmax = Softmax(s, &w);
   w.Alloc(softmax);
   w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, e, 4, Pass::kForward));
-  w.Free(logits);
+  // The fused loss makes the exponentials of a tensor that lives on; else they are made in place.
+  const Buffer shifted = w.Temporary("logits.fp32", s.tokens() * s.vocab * 4);
+  if (s.fused_cross_entropy) w.Alloc(shifted);
   w.Kernel("maximum", OverLogits(s, 4, 0, Pass::kForward));
   TpCollective(s, &w, "all_reduce.maximum", Collective::kAllReduce, per_token, fp32);
   w.Kernel("subtract", OverLogits(s, 4, 4, Pass::kForward));
@@ -191,6 +193,8 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   w.Kernel("loss", OverTokens(s, 8, 4, Pass::kForward));
   w.Kernel("normalise", OverLogits(s, 4, 4, Pass::kForward));
   w.Kernel("mean", OverTokens(s, 8, 0, Pass::kForward));
+  if (s.fused_cross_entropy) w.Free(shifted);
+  w.Free(logits);  // the caller holds the 16-bit logits until the loss returns
   return w.Finish();
 }
 

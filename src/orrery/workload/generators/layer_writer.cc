@@ -40,7 +40,8 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
       "rotated", rotates() ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1) : 0,
       full);
   attention_stats_ = make("attention.statistics", s.flash() ? s.tokens() * s.heads * 4 : 0, core);
-  probabilities_ = make("attention.probabilities", square * e, core);
+  // PyTorch's own softmax runs and is saved in fp32.
+  probabilities_ = make("attention.probabilities", square * (s.fused_softmax ? e : 4), core);
   probability_mask_ = make("attention.mask", s.dropout ? square : 0, core);
   dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
   context_ = make("attention.context", s.tokens() * s.context() * e, full);
@@ -275,7 +276,7 @@ void LayerWriter::UnfusedForward(bool keep_core) {
     w_->Kernel("repeat_v",
                Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.query(), e, e, Pass::kForward));
   }
-  const Buffer scores = w_->Temporary("scores", rows * s_.seq * e);
+  const Buffer scores = w_->Temporary("scores", s_.keeps_scores ? 0 : rows * s_.seq * e);
   w_->Alloc(scores);
   w_->Kernel("scores", Batched(s_, s_.seq, s_.seq, s_.head_dim, GemmLayout::kNT));
   w_->Alloc(probabilities_);

@@ -39,6 +39,10 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
   forever(1, "parameters", MemoryKind::kParameter, sizes.elements * s.element_bytes);
   forever(2, "gradients", MemoryKind::kGradient, sizes.elements * s.gradient_bytes);
   WriteOptimizerState(s, sizes.shard, sizes.number, &w);
+  if (s.keeps_scores) {
+    forever(6, "attention.scores", MemoryKind::kTemporary,
+            s.batch * s.heads * s.seq * s.seq * s.element_bytes);
+  }
   return w.Finish();
 }
 

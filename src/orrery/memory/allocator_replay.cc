@@ -1,0 +1,392 @@
+#include "orrery/memory/allocator_replay.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "orrery/base/check.h"
+#include "orrery/base/rng.h"
+#include "orrery/memory/repeats.h"
+
+namespace orrery::memory {
+namespace {
+
+using graph::Call;
+using graph::Lifetime;
+using graph::OpKind;
+using Handle = CachingAllocator::Handle;
+
+// What a buffer in use is: equal keys are the same buffer.
+struct Key {
+  std::uint64_t place = 0;   // lifetime, chunk, layer
+  std::uint64_t buffer = 0;  // micro-batch + 1, id
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+// Key to handle: open addressing, linear probing; erased slots are filled by moving back.
+class LiveMap {
+ public:
+  LiveMap() : slots_(1024) {}
+
+  // The slot of `key`, or where it would go.
+  Handle* Find(const Key& key) {
+    std::size_t at = Home(key);
+    while (slots_[at].handle != CachingAllocator::kNone && !(slots_[at].key == key)) {
+      at = (at + 1) & (slots_.size() - 1);
+    }
+    return slots_[at].handle == CachingAllocator::kNone ? nullptr : &slots_[at].handle;
+  }
+  void Insert(const Key& key, Handle handle) {
+    if (++size_ * 2 > slots_.size()) Grow();
+    Put(key, handle);
+  }
+  // REQUIRES: it is there.
+  Handle Take(const Key& key) {
+    std::size_t hole = Home(key);
+    while (!(slots_[hole].key == key) || slots_[hole].handle == CachingAllocator::kNone) {
+      ORRERY_CHECK(slots_[hole].handle != CachingAllocator::kNone, "a buffer that lives");
+      hole = (hole + 1) & (slots_.size() - 1);
+    }
+    const Handle taken = slots_[hole].handle;
+    const std::size_t mask = slots_.size() - 1;
+    for (std::size_t at = (hole + 1) & mask; slots_[at].handle != CachingAllocator::kNone;
+         at = (at + 1) & mask) {
+      const std::size_t home = Home(slots_[at].key);
+      if (((at - home) & mask) >= ((at - hole) & mask)) {
+        slots_[hole] = slots_[at];
+        hole = at;
+      }
+    }
+    slots_[hole].handle = CachingAllocator::kNone;
+    --size_;
+    return taken;
+  }
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.handle != CachingAllocator::kNone) visit(slot.key, slot.handle);
+    }
+  }
+
+ private:
+  struct Slot {
+    Key key;
+    Handle handle = CachingAllocator::kNone;
+  };
+  std::size_t Home(const Key& key) const {
+    return HashCombine(key.place, key.buffer) & (slots_.size() - 1);
+  }
+  void Put(const Key& key, Handle handle) {
+    std::size_t at = Home(key);
+    while (slots_[at].handle != CachingAllocator::kNone) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = {key, handle};
+  }
+  void Grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    std::swap(old, slots_);
+    for (const Slot& slot : old) {
+      if (slot.handle != CachingAllocator::kNone) Put(slot.key, slot.handle);
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t size_ = 0;
+};
+
+// An alloc or a free of a block, ready to run.
+struct Event {
+  std::int64_t bytes = 0;
+  std::uint32_t id = 0;  // of the buffer; of a kCall buffer its place among the block's
+  std::uint32_t op = 0;
+  std::uint32_t module = 0;  // index into the names; kNoModule without one
+  graph::MemoryKind kind = graph::MemoryKind::kActivation;
+  Lifetime lifetime = Lifetime::kCall;
+  bool is_alloc = false;
+};
+struct BlockEvents {
+  bool known = false;
+  std::uint32_t call_buffers = 0;
+  std::vector<Event> events;
+};
+
+class Replayer {
+ public:
+  Replayer(const graph::Graph& graph, const graph::Program& program, const ReplayOptions& options)
+      : graph_(graph),
+        program_(program),
+        options_(options),
+        allocator_(options.settings, options.device_bytes, options.capacity),
+        blocks_(graph.blocks.size()),
+        module_bytes_(graph.names().size() + 2) {}
+
+  ReplayResult Run() {
+    for (const Call& call : program_.prologue) RunCall(call);
+    for (const std::int64_t bytes : options_.workspaces) {
+      Alloc({.bytes = bytes,
+             .module = static_cast<std::uint32_t>(graph_.names().size() + 1),
+             .kind = graph::MemoryKind::kTemporary,
+             .is_alloc = true},
+            {.call = nullptr});
+    }
+    const std::vector<RepeatedRun> runs = options_.skip && !options_.timeline
+                                              ? FindRepeats(program_.calls)
+                                              : std::vector<RepeatedRun>();
+    std::vector<std::uint64_t> before, after;
+    for (int i = 0; i < kMaxIterations && !out_.settled; ++i) {
+      out_.timeline.clear();
+      RunIteration(runs);
+      Layout(0, &after);
+      out_.settled = i > 0 && after == before;
+      std::swap(before, after);
+      ++out_.iterations;
+    }
+    KeepPeak();
+    out_.stats = allocator_.stats();
+    out_.at_peak = peak_parts_;
+    out_.modules = std::move(peak_modules_);
+    return std::move(out_);
+  }
+
+ private:
+  static Key KeyOf(const Event& event, const Call& call, std::int32_t layer) {
+    const bool micro = event.lifetime == Lifetime::kMicrobatch;
+    const auto place = static_cast<std::uint64_t>(event.lifetime) << 48 |
+                       std::uint64_t{static_cast<std::uint16_t>(call.chunk)} << 32 |
+                       static_cast<std::uint32_t>(layer);
+    const std::int32_t batch = micro ? call.microbatch + 1 : 0;
+    return {place, std::uint64_t{static_cast<std::uint32_t>(batch)} << 32 | event.id};
+  }
+
+  const BlockEvents& EventsOf(BlockId id) {
+    BlockEvents& known = blocks_[id.index()];
+    if (known.known) return known;
+    known.known = true;
+    const graph::Block& block = graph_.blocks[id.index()];
+    std::vector<std::uint32_t> call_ids;
+    for (std::size_t i = 0; i < block.ops.size(); ++i) {
+      const graph::Op& op = block.ops[i];
+      if (op.kind != OpKind::kAlloc && op.kind != OpKind::kFree) continue;
+      const graph::Buffer& buffer = block.buffers[op.index];
+      Event event{.bytes = buffer.bytes,
+                  .id = buffer.id,
+                  .op = static_cast<std::uint32_t>(i),
+                  .module = op.module.valid() ? op.module.value
+                                              : static_cast<std::uint32_t>(graph_.names().size()),
+                  .kind = buffer.kind,
+                  .lifetime = buffer.lifetime,
+                  .is_alloc = op.kind == OpKind::kAlloc};
+      if (event.lifetime == Lifetime::kCall) {
+        const auto at = std::find(call_ids.begin(), call_ids.end(), event.id);
+        event.id = static_cast<std::uint32_t>(at - call_ids.begin());
+        if (at == call_ids.end()) call_ids.push_back(buffer.id);
+      }
+      known.events.push_back(event);
+    }
+    known.call_buffers = static_cast<std::uint32_t>(call_ids.size());
+    return known;
+  }
+
+  void RunCall(const Call& call) {
+    const BlockEvents& block = EventsOf(call.block);
+    const bool down = graph_.blocks[call.block.index()].pass == graph::Pass::kBackward;
+    call_peak_ = allocator_.stats().allocated;
+    if (call_handles_.size() < block.call_buffers) call_handles_.resize(block.call_buffers);
+    if (!block.events.empty()) {
+      for (std::int32_t i = 0; i < call.repeat; ++i) {
+        RunLayer(block, call, call.first_layer + (down ? -i : i));
+      }
+    }
+    if (options_.timeline) {
+      out_.timeline.push_back(
+          {&call, call_peak_, allocator_.stats().allocated, allocator_.stats().reserved});
+    }
+  }
+
+  void RunLayer(const BlockEvents& block, const Call& call, std::int32_t layer) {
+    out_.events += static_cast<std::int64_t>(block.events.size());
+    for (const Event& event : block.events) {
+      if (event.is_alloc) {
+        if (event.lifetime == Lifetime::kCall) {
+          call_handles_[event.id] = Alloc(event, {&call, layer, event.op});
+          continue;
+        }
+        const Key key = KeyOf(event, call, layer);
+        if (event.lifetime == Lifetime::kForever && live_.Find(key) != nullptr) continue;
+        live_.Insert(key, Alloc(event, {&call, layer, event.op}));
+      } else {
+        Free(event.lifetime == Lifetime::kCall ? call_handles_[event.id]
+                                               : live_.Take(KeyOf(event, call, layer)));
+      }
+    }
+  }
+
+  Handle Alloc(const Event& event, const CallPlace& place) {
+    if (event.bytes == 0) return kEmpty;
+    Handle h = allocator_.Alloc(event.bytes);
+    if (h == CachingAllocator::kNone) {
+      RecordOom(event, place);
+      allocator_.set_capacity(kUnlimited);
+      h = allocator_.Alloc(event.bytes);
+    }
+    if (owners_.size() <= h) owners_.resize(h + 1);
+    const std::int64_t bytes = allocator_.BlockBytes(h);
+    owners_[h] = {event.module, event.kind};
+    parts_[static_cast<std::size_t>(event.kind)] += bytes;
+    module_bytes_[event.module] += bytes;
+    const AllocatorStats& stats = allocator_.stats();
+    call_peak_ = std::max(call_peak_, stats.allocated);
+    if (stats.allocated > peak_) {
+      peak_ = stats.allocated;
+      peak_open_ = true;
+      out_.peak = place;
+    }
+    if (stats.reserved > peak_reserved_) {
+      peak_reserved_ = stats.reserved;
+      out_.cached_at_peak = stats.reserved - stats.allocated;
+    }
+    return h;
+  }
+
+  void Free(Handle h) {
+    if (h == kEmpty) return;
+    KeepPeak();
+    const std::int64_t bytes = allocator_.BlockBytes(h);
+    parts_[static_cast<std::size_t>(owners_[h].kind)] -= bytes;
+    module_bytes_[owners_[h].module] -= bytes;
+    allocator_.Free(h);
+  }
+
+  // The parts of a peak are kept when it is about to end.
+  void KeepPeak() {
+    if (!peak_open_) return;
+    peak_open_ = false;
+    peak_parts_ = parts_;
+    peak_modules_ = module_bytes_;
+  }
+
+  void RecordOom(const Event& event, const CallPlace& place) {
+    if (out_.oom) return;
+    const AllocatorStats& stats = allocator_.stats();
+    out_.oom_place = place;
+    out_.oom = OutOfMemory{.requested = allocator_.Round(event.bytes),
+                           .allocated = stats.allocated,
+                           .reserved = stats.reserved,
+                           .device_free = allocator_.capacity() - stats.reserved,
+                           .largest_cached = allocator_.LargestFree()};
+  }
+
+  void RunIteration(const std::vector<RepeatedRun>& runs) {
+    std::size_t at = 0;
+    for (const RepeatedRun& run : runs) {
+      for (; at < run.begin; ++at) RunCall(program_.calls[at]);
+      RunRepeats(run);
+      at = run.begin + run.count * run.period;
+    }
+    for (; at < program_.calls.size(); ++at) RunCall(program_.calls[at]);
+  }
+
+  // Periods of a run, until the layout after one equals that after an earlier one. Layouts are only
+  // hashed once the cached blocks have been seen before.
+  void RunRepeats(const RepeatedRun& run) {
+    std::vector<std::uint64_t> free_lists;
+    std::vector<std::pair<std::uint64_t, std::size_t>> layouts;  // hash, period
+    bool skipped = false;
+    std::size_t quiet_since = 0;
+    AllocatorStats last = allocator_.stats();
+    for (std::size_t k = 0; k < run.count; ++k) {
+      for (std::size_t i = 0; i < run.period; ++i) {
+        RunCall(program_.calls[run.begin + k * run.period + i]);
+      }
+      if (skipped || !options_.skip) continue;
+      const AllocatorStats& stats = allocator_.stats();
+      if (stats.peak_allocated != last.peak_allocated ||
+          stats.driver_allocs != last.driver_allocs || stats.driver_frees != last.driver_frees) {
+        quiet_since = k;
+      }
+      last = stats;
+      if (k >= kMaxPeriods && k - quiet_since >= kMaxPeriods / 2) {
+        Skip(run, run.count - 1 - k, &k);
+        out_.bounded = skipped = true;
+        continue;
+      }
+      if (layouts.empty()) {
+        free_lists.push_back(allocator_.FreeListHash());
+        const auto before = free_lists.end() - 1;
+        if (std::find(free_lists.begin(), before, *before) == before) continue;
+      }
+      Layout(static_cast<std::int32_t>(k) * run.shift, &layout_);
+      std::uint64_t hash = layout_.size();
+      for (const std::uint64_t word : layout_) hash = HashCombine(hash, word);
+      const auto seen = std::find_if(layouts.begin(), layouts.end(),
+                                     [&](const auto& layout) { return layout.first == hash; });
+      if (seen == layouts.end()) {
+        layouts.emplace_back(hash, k);
+        continue;
+      }
+      const std::size_t cycle = k - seen->second;
+      Skip(run, (run.count - 1 - k) / cycle * cycle, &k);
+      skipped = true;  // what is left is shorter than a cycle
+    }
+  }
+
+  void Skip(const RepeatedRun& run, std::size_t periods, std::size_t* at) {
+    MoveOn(static_cast<std::int32_t>(periods) * run.shift);
+    out_.skipped_calls += static_cast<std::int64_t>(periods * run.period);
+    *at += periods;
+  }
+
+  // All that decides what the allocator does next, with micro-batches counted from `now`.
+  void Layout(std::int32_t now, std::vector<std::uint64_t>* layout) {
+    tags_.resize(owners_.size());
+    live_.ForEach([&](const Key& key, Handle h) {
+      if (h == kEmpty) return;
+      std::uint64_t buffer = key.buffer;
+      if ((buffer >> 32) != 0) buffer -= static_cast<std::uint64_t>(now) << 32;
+      tags_[h] = HashCombine(key.place, buffer);
+    });
+    layout->clear();
+    allocator_.AppendLayout([this](Handle h) { return tags_[h]; }, layout);
+  }
+
+  // Micro-batches in use become later ones.
+  void MoveOn(std::int32_t by) {
+    if (by == 0) return;
+    LiveMap moved;
+    live_.ForEach([&](const Key& key, Handle h) {
+      Key later = key;
+      if ((key.buffer >> 32) != 0) later.buffer += static_cast<std::uint64_t>(by) << 32;
+      moved.Insert(later, h);
+    });
+    live_ = std::move(moved);
+  }
+
+  static constexpr Handle kEmpty = 0xFFFFFFFEu;  // a buffer of no bytes
+  struct Owner {
+    std::uint32_t module = 0;
+    graph::MemoryKind kind = graph::MemoryKind::kActivation;
+  };
+
+  const graph::Graph& graph_;
+  const graph::Program& program_;
+  const ReplayOptions& options_;
+  CachingAllocator allocator_;
+  std::vector<BlockEvents> blocks_;
+  LiveMap live_;
+  std::vector<Handle> call_handles_;  // kCall buffers of the call in hand
+  std::vector<Owner> owners_;         // by handle
+  std::array<std::int64_t, kKinds> parts_{}, peak_parts_{};
+  std::vector<std::int64_t> module_bytes_, peak_modules_;
+  std::int64_t peak_ = 0, peak_reserved_ = 0, call_peak_ = 0;
+  bool peak_open_ = false;
+  std::vector<std::uint64_t> tags_, layout_;
+  ReplayResult out_;
+};
+
+}  // namespace
+
+ReplayResult ReplayAllocator(const graph::Graph& graph, const graph::Program& program,
+                             const ReplayOptions& options) {
+  return Replayer(graph, program, options).Run();
+}
+
+}  // namespace orrery::memory
