@@ -146,8 +146,17 @@ void Rename(Scenario* s, std::uint64_t seed) {
 TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
   int ran = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Drawn d = Draw(seed);
+    SCOPED_TRACE(::testing::Message()
+                 << "seed " << seed << ": "
+                 << workload::Schedules()[static_cast<std::size_t>(d.plan.schedule)].name
+                 << (d.plan.offload_activations ? ", activations offloaded" : "")
+                 << (d.plan.offload_optimizer ? ", optimizer offloaded" : "")
+                 << (d.plan.lora_rank > 0 ? ", LoRA" : "")
+                 << (d.plan.cuda_graphs != workload::CudaGraphs::kNone ? ", CUDA graphs" : "")
+                 << (d.plan.hybrid() ? ", shard groups" : "")
+                 << (d.plan.sharding >= workload::Sharding::kZero2 ? ", ZeRO-2 or -3" : "")
+                 << ", optimizer " << static_cast<int>(d.plan.optimizer));
     Scenario s("h100-ib-400g", d.nodes);
     const Status added = s.Add(d.model, d.plan, "job");
     ASSERT_TRUE(added.ok() || added.code() == Code::kInvalidInput) << added.message();
@@ -164,11 +173,13 @@ TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
     ASSERT_EQ(folded->fingerprint, unfolded->fingerprint);
     ASSERT_EQ(folded->jobs[0].step_time, unfolded->jobs[0].step_time);
     for (const auto& c : folded->classes) {
-      // The parts tile the step, none negative (a class change may round one picosecond away).
+      // The parts tile the step, none negative, but for what a class change rounds away and for
+      // what a rank's own period differs from the job's by, under 0.01 % once settled.
+      const SimTime slack = 1000 + folded->jobs[0].step_time / 10'000;
       SimTime sum = 0;
       for (SimTime part : c.breakdown) {
         sum += part;
-        ASSERT_GE(part, -1000);
+        ASSERT_GE(part, -slack);
       }
       ASSERT_EQ(sum, folded->jobs[0].step_time);
     }

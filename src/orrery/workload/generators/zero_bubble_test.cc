@@ -193,7 +193,9 @@ TEST(ZeroBubble, VShape) {
       const std::string& name = g.name(g.blocks[call.block.index()].name);
       if (call.microbatch != 0) continue;
       if (name == "layer.forward") layers[fmt::format("{}/{}", s, call.chunk)] = call.repeat;
-      if (name == "head.forward") EXPECT_EQ(s, 0u);
+      if (name == "head.forward") {
+        EXPECT_EQ(s, 0u);
+      }
     }
   }
   EXPECT_EQ(layers, (std::map<std::string, int>{{"0/0", 1}, {"1/0", 2}, {"1/1", 3}, {"0/1", 4}}));
