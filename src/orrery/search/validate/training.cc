@@ -303,13 +303,14 @@ Status MapRecompute(const Mapping& m) {
   return {};
 }
 
-// Adapters as NeMo's and Megatron Bridge's recipes set them: rank 32 beside all four linear layers.
+// Adapters as NeMo 24.07's default and the performance recipes after it set them: beside qkv.
 void MapTask(const Mapping& m) {
   const std::string_view task = m.row.text("task");
   if (task == "sft") m.Assume("task=sft: full sequences, as pretraining");
   if (task != "lora") return;
   m.out->plan.lora_rank = 32;
-  m.Assume("task=lora: rank 32 beside qkv, projection, fc1 and fc2 (NeMo's default)");
+  m.out->plan.lora_targets = workload::kLoraQkv;
+  m.Assume("task=lora: adapters of rank 32 beside qkv (NeMo's performance recipes)");
 }
 
 Status MapOffload(const Mapping& m) {
