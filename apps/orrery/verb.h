@@ -26,6 +26,7 @@ std::unique_ptr<Verb> MakeInspect();
 std::unique_ptr<Verb> MakeDoctor();
 std::unique_ptr<Verb> MakeSchema();
 std::unique_ptr<Verb> MakeValidate();
+std::unique_ptr<Verb> MakeTraffic();
 // A verb that the design names and that does nothing yet but say so.
 std::unique_ptr<Verb> MakeNotBuilt(std::string_view name, std::string_view description);
 

@@ -34,7 +34,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeNotBuilt("plan", "find the best plan (not built yet)"));
   verbs.push_back(MakeValidate());
   verbs.push_back(MakeNotBuilt("convert", "between trace formats (not built yet)"));
-  verbs.push_back(MakeNotBuilt("traffic", "network traffic without a job (not built yet)"));
+  verbs.push_back(MakeTraffic());
   verbs.push_back(MakeNotBuilt("calibrate", "fit parameters from logs (not built yet)"));
   verbs.push_back(MakeNotBuilt("compare", "what changed between two results (not built yet)"));
   verbs.push_back(MakeNotBuilt("explain", "where a number comes from (not built yet)"));

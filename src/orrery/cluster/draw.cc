@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -23,6 +24,7 @@ struct Line {
   std::uint32_t a = 0, b = 0;
   LinkKind kind = LinkKind::kNicUp;
   std::int64_t bandwidth_Bps = 0;  // of one direction, parallel cables together
+  double used = 0;                 // of the most used, both directions
 };
 struct Gap {
   double x = 0, y = 0;
@@ -63,16 +65,20 @@ std::vector<std::uint32_t> MarksOf(const Cluster& cluster, Picture* picture) {
   return mark;
 }
 
-Picture Collect(const Cluster& cluster) {
+Picture Collect(const Cluster& cluster, std::span<const double> used = {}) {
   Picture picture;
   const std::vector<std::uint32_t> mark = MarksOf(cluster, &picture);
   std::map<std::pair<std::uint32_t, std::uint32_t>, Line> lines;
-  for (const Link& l : cluster.links()) {
+  for (std::size_t i = 0; i < cluster.links().size(); ++i) {
+    const Link& l = cluster.links()[i];
     if (l.kind == LinkKind::kNvlink || l.kind == LinkKind::kPcie) continue;
     const std::uint32_t a = mark[l.from], b = mark[l.to];
-    if (a == b || a == kNobody || b == kNobody || a > b) continue;  // the other direction is alike
-    Line& line = lines[{a, b}];
-    line.a = a, line.b = b, line.kind = l.kind;
+    if (a == b || a == kNobody || b == kNobody) continue;
+    Line& line = lines[{std::min(a, b), std::max(a, b)}];
+    line.a = std::min(a, b), line.b = std::max(a, b);
+    if (i < used.size()) line.used = std::max(line.used, used[i]);
+    if (a > b) continue;  // the other direction is alike
+    line.kind = l.kind;
     line.bandwidth_Bps += l.bandwidth_Bps;
   }
   for (const auto& [ends, line] : lines) picture.lines.push_back(line);
@@ -215,8 +221,27 @@ double Width(const Line& line) {
   return std::clamp(std::log2(static_cast<double>(line.bandwidth_Bps) / 6.25e9) * 0.4, 0.5, 4.0);
 }
 
-Picture Place(const Cluster& cluster) {
-  Picture picture = Collect(cluster);
+// Grey to dark red, told apart without colour too: ever darker. Source of the scale: ColorBrewer's
+// OrRd, with grey for idle.
+struct Heat {
+  double from = 0;
+  std::string_view colour, what;
+};
+constexpr std::array<Heat, 6> kHeat = {{{0.90, "#7f0000", "90 % and more"},
+                                        {0.70, "#d7301f", "70 %"},
+                                        {0.50, "#fc8d59", "50 %"},
+                                        {0.25, "#fdbb84", "25 %"},
+                                        {1e-9, "#c9b8a4", "used"},
+                                        {0.00, "#d9dde0", "idle"}}};
+const Heat& HeatOf(double used) {
+  for (const Heat& heat : kHeat) {
+    if (used >= heat.from) return heat;
+  }
+  return kHeat.back();
+}
+
+Picture Place(const Cluster& cluster, std::span<const double> used) {
+  Picture picture = Collect(cluster, used);
   if (const auto* lattice = std::get_if<Lattice>(&cluster.fabric())) {
     PlaceGrid(*lattice, &picture);
   } else if (const auto* dragonfly = std::get_if<Dragonfly>(&cluster.fabric())) {
@@ -244,22 +269,44 @@ void AddLegend(const Picture& picture, std::string* svg) {
   }
 }
 
+void AddHeatLegend(std::string* svg) {
+  double x = 12;
+  for (auto heat = kHeat.rbegin(); heat != kHeat.rend(); ++heat) {
+    *svg += fmt::format(
+        "<line x1='{:.0f}' y1='38' x2='{:.0f}' y2='38' stroke='{}' stroke-width='5'/>"
+        "<text x='{:.0f}' y='42' font-size='11' text-anchor='start'>{}</text>\n",
+        x, x + 20, heat->colour, x + 26, heat->what);
+    x += 44 + 6.5 * static_cast<double>(heat->what.size());
+  }
+}
+
 }  // namespace
 
-std::string DrawSvg(const Cluster& cluster) {
-  const Picture picture = Place(cluster);
+std::string DrawSvg(const Cluster& cluster) { return DrawSvg(cluster, {}); }
+
+std::string DrawSvg(const Cluster& cluster, std::span<const double> used) {
+  const bool heated = !used.empty();
+  Picture picture = Place(cluster, used);
+  // The most used are drawn last, over the others.
+  std::stable_sort(picture.lines.begin(), picture.lines.end(),
+                   [](const Line& a, const Line& b) { return a.used < b.used; });
   constexpr double kTop = 50;
-  const double width = std::max(picture.width, 420.0);
+  const double width = std::max(picture.width, heated ? 560.0 : 420.0);
   std::string svg = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0:.0f} {1:.0f}' width='{0:.0f}' "
       "height='{1:.0f}' font-family='sans-serif' text-anchor='middle'>\n"
       "<rect width='100%' height='100%' fill='white'/>\n"
       "<text x='12' y='22' font-size='14' text-anchor='start'>{2}: {3} GPUs in {4} hosts, {5} "
-      "switches</text>\n",
+      "switches{6}</text>\n",
       width, picture.height + kTop,
       cluster.spec().topology.name.empty() ? "network" : cluster.spec().topology.name,
-      cluster.devices(), cluster.spec().nodes, cluster.switches());
-  AddLegend(picture, &svg);
+      cluster.devices(), cluster.spec().nodes, cluster.switches(),
+      heated ? "; share of capacity used" : "");
+  if (heated) {
+    AddHeatLegend(&svg);
+  } else {
+    AddLegend(picture, &svg);
+  }
   for (const Line& line : picture.lines) {
     const Mark& a = picture.marks[line.a];
     const Mark& b = picture.marks[line.b];
@@ -269,10 +316,13 @@ std::string DrawSvg(const Cluster& cluster) {
     const bool bow = line.kind == LinkKind::kRouter && length > 110;
     svg += fmt::format(
         "<path d='M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}' fill='none' stroke='{}' "
-        "stroke-width='{:.1f}' stroke-opacity='0.55'><title>{} to {}: {:.0f} Gb/s</title></path>\n",
+        "stroke-width='{:.1f}' stroke-opacity='{}'><title>{} to {}: {:.0f} Gb/s{}</title></path>\n",
         a.x, a.y + kTop, (a.x + b.x) / 2 + (bow ? dy * 0.18 : 0),
-        (a.y + b.y) / 2 + kTop - (bow ? dx * 0.18 : 0), b.x, b.y + kTop, Colour(line.kind),
-        Width(line), a.name, b.name, static_cast<double>(line.bandwidth_Bps) * 8e-9);
+        (a.y + b.y) / 2 + kTop - (bow ? dx * 0.18 : 0), b.x, b.y + kTop,
+        heated ? HeatOf(line.used).colour : Colour(line.kind),
+        heated ? std::max(1.5, Width(line)) : Width(line), heated ? "0.9" : "0.55", a.name, b.name,
+        static_cast<double>(line.bandwidth_Bps) * 8e-9,
+        heated ? fmt::format(", {:.1f} % used", 100 * line.used) : "");
   }
   for (const Mark& mark : picture.marks) {
     if (!mark.shown) continue;

@@ -5,9 +5,10 @@
 // circle. A layer of more than kDrawnPerLayer vertices shows its first and last ones and says how
 // many are left out. Parallel cables are one line, as wide as the logarithm of what they carry
 // together; colours are link kinds (a palette that the colour-blind can tell apart, Okabe and Ito
-// 2008).
+// 2008). A heat map colours the lines by use instead.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "orrery/cluster/cluster.h"
@@ -17,6 +18,9 @@ namespace orrery::cluster {
 inline constexpr std::size_t kDrawnPerLayer = 48;
 
 std::string DrawSvg(const Cluster& cluster);
+// The same as a heat map: `used` by LinkId is the share of its capacity that a link carried. Of all
+// links between two marks, both directions, the most used counts.
+std::string DrawSvg(const Cluster& cluster, std::span<const double> used);
 std::string DrawDot(const Cluster& cluster);
 
 }  // namespace orrery::cluster

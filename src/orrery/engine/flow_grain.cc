@@ -92,7 +92,8 @@ void FlowGrain::AddTemplate(Binding* binding) {
 
 bool FlowGrain::IsPrivate(const Binding& binding, std::span<const DeviceId> members) const {
   const cluster::Cluster& cluster = *in_.inputs->cluster;
-  if (cluster.direct()) return false;
+  // A link that changes during the run takes another time at another hour.
+  if (cluster.direct() || !cluster.link_changes().empty()) return false;
   const DeviceId from = members[0], to = members[1];
   const auto links = cluster.links();
   const LinkId own[] = {cluster.nvlink_out(from), cluster.nvlink_in(to), cluster.pcie_out(from),

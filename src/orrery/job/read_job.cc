@@ -88,40 +88,6 @@ Status ReadAssume(const Source& source, const Node* node, std::vector<std::strin
   return {};
 }
 
-Status ReadNccl(const Source& source, const Node* node, Job* job) {
-  if (node != nullptr && node->kind != Node::Kind::kMap && node->kind != Node::Kind::kNull) {
-    return InvalidInput("{}: nccl takes variables with values, such as NCCL_ALGO: Ring",
-                        source.Where(*node));
-  }
-  if (node != nullptr) {
-    for (const Field& field : node->fields) {
-      if (field.value.kind != Node::Kind::kScalar) {
-        return InvalidInput("{}: nccl.{} takes one value", source.Where(field.value),
-                            Printable(field.key));
-      }
-      job->nccl.emplace_back(field.key, field.value.text);
-      const std::span<const std::pair<std::string, std::string>> one(&job->nccl.back(), 1);
-      Result<collective::Environment> parsed = collective::ParseEnvironment(one);
-      if (!parsed.ok()) {
-        return std::move(parsed).TakeStatus().In(source.document->Where(field) + ": nccl");
-      }
-    }
-  }
-  Result<collective::Environment> all = collective::ParseEnvironment(job->nccl);
-  if (!all.ok()) return std::move(all).TakeStatus().In(source.name() + ": nccl");
-  const bool versioned = std::any_of(job->nccl.begin(), job->nccl.end(), [](const auto& variable) {
-    return variable.first == "NCCL_VERSION";
-  });
-  if (!versioned) {
-    job->assumed.push_back(fmt::format("nccl: version {}.{}.{}", all->version / 10000,
-                                       all->version / 100 % 100, all->version % 100));
-  }
-  for (const std::string& name : all->not_modelled) {
-    job->assumed.push_back(fmt::format("nccl.{}: noted, but not modelled", name));
-  }
-  return {};
-}
-
 Status ReadSimulation(const Source& source, const Node& root, const ReadOptions& options,
                       Job* job) {
   Section section(engine::SimulationOptions());
@@ -364,6 +330,40 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
 }
 
 }  // namespace
+
+Status ReadNccl(const Source& source, const Node* node, Job* job) {
+  if (node != nullptr && node->kind != Node::Kind::kMap && node->kind != Node::Kind::kNull) {
+    return InvalidInput("{}: nccl takes variables with values, such as NCCL_ALGO: Ring",
+                        source.Where(*node));
+  }
+  if (node != nullptr) {
+    for (const Field& field : node->fields) {
+      if (field.value.kind != Node::Kind::kScalar) {
+        return InvalidInput("{}: nccl.{} takes one value", source.Where(field.value),
+                            Printable(field.key));
+      }
+      job->nccl.emplace_back(field.key, field.value.text);
+      const std::span<const std::pair<std::string, std::string>> one(&job->nccl.back(), 1);
+      Result<collective::Environment> parsed = collective::ParseEnvironment(one);
+      if (!parsed.ok()) {
+        return std::move(parsed).TakeStatus().In(source.document->Where(field) + ": nccl");
+      }
+    }
+  }
+  Result<collective::Environment> all = collective::ParseEnvironment(job->nccl);
+  if (!all.ok()) return std::move(all).TakeStatus().In(source.name() + ": nccl");
+  const bool versioned = std::any_of(job->nccl.begin(), job->nccl.end(), [](const auto& variable) {
+    return variable.first == "NCCL_VERSION";
+  });
+  if (!versioned) {
+    job->assumed.push_back(fmt::format("nccl: version {}.{}.{}", all->version / 10000,
+                                       all->version / 100 % 100, all->version % 100));
+  }
+  for (const std::string& name : all->not_modelled) {
+    job->assumed.push_back(fmt::format("nccl.{}: noted, but not modelled", name));
+  }
+  return {};
+}
 
 std::size_t Job::ranks() const {
   std::size_t sum = 0;

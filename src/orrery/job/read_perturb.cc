@@ -70,13 +70,6 @@ Status CheckLinks(const Source& source, const Node& links, const Job& job) {
         "(links), lower cluster.nic_bandwidth instead, or slow ranks with perturb.ranks",
         source.Where(links), job.network);
   }
-  for (const LinkPerturbation& link : job.links) {
-    if (link.from <= 0 && link.until == kNever && link.bandwidth > 0) continue;
-    return InvalidInput(
-        "{}: perturb.links: the network '{}' cannot change a link during a run or take it down "
-        "yet; leave out from and until, and give a bandwidth above 0",
-        link.where, job.network);
-  }
   return {};
 }
 

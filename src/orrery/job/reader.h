@@ -38,6 +38,8 @@ Result<cluster::Spec> ReadCluster(const Source& source, const formats::Node* nod
 // known: it gives dp when the file does not.
 Result<Workload> ReadWorkload(const Source& source, const formats::Node& root,
                               std::optional<std::size_t> gpus, std::vector<std::string>* assumed);
+// NCCL's environment variables.
+Status ReadNccl(const Source& source, const formats::Node* node, Job* job);
 Status ReadPerturbations(const Source& source, const formats::Node* node, Job* job);
 
 }  // namespace orrery::job

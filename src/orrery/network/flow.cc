@@ -40,6 +40,9 @@ Status Flow::SetupLinks(const cluster::Cluster& cluster,
   }
   solver_.Setup(capacity);
   use_.resize(capacity.size());
+  schedule_ = LinkSchedule(cluster);
+  adaptive_ = cluster.spec().topology.routing == cluster::Routing::kAdaptive;
+  ApplyChanges();
   return {};
 }
 
@@ -50,6 +53,17 @@ void Flow::Advance(SimTime now) {
   if (now == now_) return;
   ORRERY_CHECK(next_time() >= now, "a start after an end not yet taken");
   now_ = now;
+  ApplyChanges();
+}
+
+// Links whose capacity is another from now_ on. While nothing is in flight nobody asks for them in
+// time, so several changes of one link may be due.
+void Flow::ApplyChanges() {
+  const auto changes = schedule_.changes();
+  while (next_change_ < changes.size() && changes[next_change_].time <= now_) {
+    const LinkSchedule::Change& change = changes[next_change_++];
+    solver_.SetCapacity(change.link.value, change.capacity_Bps);
+  }
 }
 
 void Flow::Start(SimTime now, std::span<const Transfer> transfers) {
@@ -84,7 +98,22 @@ void Flow::Start(SimTime now, std::span<const LinkFluid> fluids, std::span<const
 
 // The number of the transfer's path; its entry is made at the first call.
 std::uint32_t Flow::PathOf(const Transfer& transfer) {
-  const std::uint32_t number = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
+  std::uint32_t number = 0;
+  if (adaptive_) {
+    number = paths_.FindLeast(
+        *cluster_, transfer.from, transfer.to, transfer.salt, [&](std::span<const LinkId> path) {
+          std::uint64_t most = 0;
+          for (const LinkId id : path) {
+            constexpr std::uint64_t kScale = std::uint64_t{1} << 44;
+            const auto rate =
+                static_cast<std::uint64_t>(cluster_->links()[id.index()].bandwidth_Bps);
+            most = std::max(most, use_[id.index()].flights * kScale / rate);
+          }
+          return most;
+        });
+  } else {
+    number = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
+  }
   if (number >= path_.size()) path_.resize(std::size_t{number} + 1);
   if (path_[number].least_Bps > 0) return number;
   Path& path = path_[number];
@@ -146,10 +175,12 @@ void Flow::Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes,
   Flight& flight = flights_[id];
   ORRERY_CHECK(!flight.active, "a flight id is unique among what is in flight");
   flight = {bytes, after, group, true};
+  ++in_flight_;
   if (group != kNone) {
     for (const MaxMin::Load& load : solver_.loads(group)) {
       use_[load.link].bytes +=
           static_cast<std::int64_t>(static_cast<Uint128>(bytes) * load.share / MaxMin::kWhole);
+      if (adaptive_ && bytes > 0) ++use_[load.link].flights;
     }
   }
   if (before > 0) {
@@ -201,6 +232,8 @@ void Flow::Leave(std::uint32_t id) {
     std::pop_heap(group.members.begin(), group.members.end());
     group.members.pop_back();
     ++gone;
+    if (!adaptive_) continue;
+    for (const MaxMin::Load& load : solver_.loads(id)) --use_[load.link].flights;
   }
   solver_.AddMembers(id, -gone);
   MarkStale(id);
@@ -259,11 +292,15 @@ SimTime Flow::next_time() const {
   for (const FinishHeap* heap : {&waiting_, &ends_, &leaving_}) {
     if (!heap->empty()) next = std::min(next, heap->top().time);
   }
+  if (in_flight_ > 0 && next_change_ < schedule_.changes().size()) {
+    next = std::min(next, schedule_.changes()[next_change_].time);
+  }
   return next;
 }
 
 // All that happens at now_; true if there were completions.
 bool Flow::TakeInstant(std::vector<Completion>* done) {
+  ApplyChanges();
   while (!ends_.empty() && ends_.top().time == now_) Leave(ends_.top().id);
   while (!waiting_.empty() && waiting_.top().time == now_) {
     const FlightId id = waiting_.top().id;
@@ -275,6 +312,7 @@ bool Flow::TakeInstant(std::vector<Completion>* done) {
     const FlightId id = leaving_.top().id;
     leaving_.Pop();
     flights_[id].active = false;
+    --in_flight_;
     done->push_back({now_, id});
   }
   return done->size() > before;

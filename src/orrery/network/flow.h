@@ -18,6 +18,12 @@
 // Equal flows (same loads, weight and cap) are one class: what each member has been served since
 // the class began is one number, a member ends when that has grown by its bytes.
 //
+// With adaptive routing a transfer takes, of 16 paths, the one whose most loaded link has the
+// fewest flights for its bandwidth when the transfer starts, and keeps it; then the order of a
+// batch counts.
+//
+// Links that change during the run (link_schedule.h) have their new capacity from that instant on.
+//
 // Statistics. Bytes are wire bytes of all that started; busy is the time in which a link had a
 // flow.
 //
@@ -31,6 +37,7 @@
 
 #include "orrery/base/int128.h"
 #include "orrery/network/finish_heap.h"
+#include "orrery/network/link_schedule.h"
 #include "orrery/network/max_min.h"
 #include "orrery/network/network.h"
 #include "orrery/network/path_cache.h"
@@ -99,9 +106,11 @@ class Flow final : public Network {
     std::int64_t bytes = 0;
     SimTime busy = 0;  // less the time at which the classes left 0, while there are any
     std::uint32_t classes = 0;
+    std::uint32_t flights = 0;  // started and not yet through; adaptive routing only
   };
 
   void Advance(SimTime now);
+  void ApplyChanges();
   void Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes, std::uint32_t group);
   std::uint32_t PathOf(const Transfer& transfer);
   void SetFixedTime(std::uint32_t number, std::int64_t wire);
@@ -117,6 +126,10 @@ class Flow final : public Network {
 
   const cluster::Cluster* cluster_ = nullptr;
   SimTime now_ = 0;
+  LinkSchedule schedule_;
+  std::size_t next_change_ = 0;
+  std::size_t in_flight_ = 0;
+  bool adaptive_ = false;
   MaxMin solver_;
   PathCache paths_;
   std::vector<Path> path_;                                     // by path number

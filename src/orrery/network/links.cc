@@ -43,7 +43,26 @@ Status Links::SetupLinks(const cluster::Cluster& cluster,
     links_[i].mtu_bytes = links[i].mtu_bytes;
     links_[i].owner = owners.link[i];
   }
+  adaptive_ = cluster.spec().topology.routing == cluster::Routing::kAdaptive;
+  if (adaptive_ && std::ranges::any_of(partition_of_domain, [](auto p) { return p != 0; })) {
+    return InvalidInput("adaptive routing sees the whole network: one partition (--threads 1)");
+  }
+  schedule_ = LinkSchedule(cluster);
+  for (const LinkSchedule::Change& change : schedule_.changes()) {
+    links_[change.link.index()].changes = true;
+  }
   return {};
+}
+
+std::uint32_t Links::PathOf(const Transfer& transfer) {
+  if (!adaptive_) return paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
+  return paths_.FindLeast(*cluster_, transfer.from, transfer.to, transfer.salt,
+                          [&](std::span<const LinkId> path) {
+                            SimTime longest = 0;
+                            for (const LinkId id : path)
+                              longest = std::max(longest, links_[id.index()].free - now_);
+                            return longest;
+                          });
 }
 
 std::uint32_t Links::NewMessage(const Transfer& transfer, std::uint64_t sequence) {
@@ -58,7 +77,7 @@ std::uint32_t Links::NewMessage(const Transfer& transfer, std::uint64_t sequence
   m.transfer = transfer;
   m.sequence = sequence;
   m.wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes);
-  m.path = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
+  m.path = PathOf(transfer);
   m.hop = 0;
   return id;
 }
@@ -89,16 +108,38 @@ void Links::Arrive(SimTime time, std::uint32_t id) {
     link.whole = TransferTime(m.wire, link.bandwidth_Bps);
   }
   const SimTime begin = std::max(time, link.free);
-  link.free = std::max(begin + link.whole, m.tail + link.head);
   statistics_[number].bytes += m.wire;
-  statistics_[number].busy += link.whole;
+  SimTime head_out = begin + link.head;
+  if (link.changes) {
+    head_out = Serve(path[m.hop], &link, m, begin);
+  } else {
+    link.free = std::max(begin + link.whole, m.tail + link.head);
+    statistics_[number].busy += link.whole;
+  }
+  // The link never returns: nor do the message and what queues behind it.
+  if (head_out == kNever || link.free == kNever) return;
   m.tail = link.free + link.latency;
   ++m.hop;
   if (m.hop < path.size()) {
-    PassOn(begin + link.head + link.latency, id, links_[path[m.hop].index()].owner);
+    PassOn(head_out + link.latency, id, links_[path[m.hop].index()].owner);
   } else {
     PassOn(m.tail, id, partition_of_domain_[cluster_->nvlink_domain(m.transfer.to)]);
   }
+}
+
+// Arrive's rule on a link whose bandwidth changes: when the head has passed; the link is free when
+// the message has.
+SimTime Links::Serve(LinkId id, LinkState* link, const Message& m, SimTime begin) {
+  if (begin == kNever) return kNever;
+  const auto changes = schedule_.of(id);
+  const std::int64_t head = HeadBytes(link->mtu_bytes, m.wire);
+  const auto served = [&](SimTime from, std::int64_t bytes) {
+    return ServedBy(changes, link->bandwidth_Bps, from, bytes);
+  };
+  const SimTime whole = served(begin, m.wire);
+  link->free = std::max(whole, served(m.tail, head));
+  if (whole != kNever) statistics_[id.index()].busy += whole - begin;
+  return served(begin, head);
 }
 
 // Sends the message to its next hop, here or in another partition.

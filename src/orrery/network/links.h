@@ -10,6 +10,12 @@
 // message is delivered at end_last + latency_last. Every quotient is rounded up to a whole ps once.
 // Alone on its path a message takes exactly Uncontended().
 //
+// With adaptive routing a message takes, of 16 paths, the one whose longest queue is shortest when
+// it starts, and keeps it; one partition only, and then the order of a batch counts.
+//
+// On a link that changes during the run (link_schedule.h) the quotients become the times in which
+// it serves so many bytes from there on; a message on a link that is down waits for it to return.
+//
 // Assumptions. Queues are unbounded and nothing is lost; a link serves messages whole, first come
 // first served by arrival of the head; messages of one instant go by (creator, creator's sequence).
 // Since a FIFO never reorders, a link's whole state is the time at which it becomes free.
@@ -33,6 +39,7 @@
 #pragma once
 
 #include "orrery/des/event_queue.h"
+#include "orrery/network/link_schedule.h"
 #include "orrery/network/network.h"
 #include "orrery/network/path_cache.h"
 
@@ -65,6 +72,7 @@ class Links final : public Network {
     SimTime head = 0, whole = 0;  // time for a head and for a whole message
     std::int32_t mtu_bytes = 0;
     std::uint32_t owner = 0;  // partition
+    bool changes = false;     // during the run
   };
   struct Message {
     Transfer transfer;
@@ -85,17 +93,21 @@ class Links final : public Network {
     }
   };
 
+  std::uint32_t PathOf(const Transfer& transfer);
   std::uint32_t NewMessage(const Transfer& transfer, std::uint64_t sequence);
   void Arrive(SimTime time, std::uint32_t id);
+  SimTime Serve(LinkId id, LinkState* link, const Message& m, SimTime begin);
   void PassOn(SimTime time, std::uint32_t id, std::uint32_t owner);
 
   const cluster::Cluster* cluster_ = nullptr;
   std::uint32_t partition_ = 0;
   std::vector<std::uint32_t> partition_of_domain_;
   SimTime lookahead_ = kNever;
+  bool adaptive_ = false;
   SimTime now_ = 0;
   std::vector<LinkState> links_;
   std::vector<PortStatistics> statistics_;
+  LinkSchedule schedule_;
   PathCache paths_;
   std::vector<Message> messages_;
   std::uint32_t free_message_ = 0xFFFFFFFFu;

@@ -92,8 +92,8 @@ void MaxMin::AddMembers(std::uint32_t id, std::int32_t count) {
 }
 
 void MaxMin::SetCapacity(std::uint32_t link, std::int64_t capacity_Bps) {
-  ORRERY_CHECK(capacity_Bps > 0 && capacity_Bps <= kMaxCapacity_Bps,
-               "a link's capacity is above 0 and below 2^50 byte/s");
+  ORRERY_CHECK(capacity_Bps >= 0 && capacity_Bps <= kMaxCapacity_Bps,
+               "a link's capacity is not negative and at most 2^50 byte/s");
   links_[link].capacity = capacity_Bps * kWhole;
   // Any of its flows may be disturbed, whatever their bottleneck.
   for (const Member& m : links_[link].members) {

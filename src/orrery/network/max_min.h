@@ -58,6 +58,7 @@ class MaxMin {
   // link once; weight > 0; cap >= weight or 0.
   std::uint32_t AddClass(std::span<const Load> loads, std::uint32_t weight, std::int64_t cap_Bps);
   void AddMembers(std::uint32_t id, std::int32_t count);  // negative: they leave
+  // 0: the link is down, its flows have level 0.
   void SetCapacity(std::uint32_t link, std::int64_t capacity_Bps);
 
   bool dirty() const { return !dirty_classes_.empty() || !dirty_links_.empty(); }

@@ -129,6 +129,7 @@ void Change(CounterRng* rng, Network* n, MaxMin* a, MaxMin* b) {
   if (rng->Below(10) == 0) {
     const auto l = static_cast<std::uint32_t>(rng->Below(n->capacity_Bps.size()));
     n->capacity_Bps[l] = 1 + n->capacity_Bps[l] / 2 + static_cast<std::int64_t>(rng->Below(20));
+    if (rng->Below(5) == 0) n->capacity_Bps[l] = 0;  // down
     a->SetCapacity(l, n->capacity_Bps[l]);
     b->SetCapacity(l, n->capacity_Bps[l]);
     return;

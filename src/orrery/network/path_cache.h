@@ -16,6 +16,24 @@ class PathCache {
   // The number of the path; it stays valid. Computes the route at the first call.
   std::uint32_t Find(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
                      std::uint64_t salt);
+  // Adaptive routing: of kCandidates paths, by as many salts, the one of least cost; the first of
+  // equals, counted from the transfer's own. O(kCandidates · cost).
+  static constexpr std::uint64_t kCandidates = 16;
+  template <class Cost>
+  std::uint32_t FindLeast(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
+                          std::uint64_t salt, Cost cost) {
+    std::uint32_t best = Find(cluster, from, to, salt % kCandidates);
+    auto least = cost(path(best));
+    for (std::uint64_t k = 1; k < kCandidates; ++k) {
+      const std::uint32_t other = Find(cluster, from, to, (salt + k) % kCandidates);
+      const auto c = cost(path(other));
+      if (c < least) {
+        least = c;
+        best = other;
+      }
+    }
+    return best;
+  }
   std::span<const LinkId> path(std::uint32_t number) const {
     const Entry& entry = entries_[number];
     return {links_.data() + entry.first, entry.count};

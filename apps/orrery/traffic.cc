@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "interrupt.h"
+#include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/base/units.h"
+#include "orrery/cluster/draw.h"
+#include "orrery/formats/nccl_log.h"
+#include "orrery/job/network_setup.h"
+#include "orrery/traffic/flows.h"
+#include "orrery/traffic/report.h"
+#include "orrery/traffic/run.h"
+#include "orrery/traffic/sweep.h"
+#include "verb.h"
+
+namespace orrery::app {
+namespace {
+
+constexpr std::int64_t kLargestText = std::int64_t{1} << 30;
+
+Result<std::int64_t> Whole(std::string_view option, const std::string& text, Dimension dimension,
+                           std::string_view unit) {
+  Result<std::int64_t> value = ParseWhole(text, dimension, unit);
+  if (!value.ok()) return std::move(value).TakeStatus().In(std::string(option));
+  return value;
+}
+
+class TrafficVerb final : public Verb {
+ public:
+  std::string_view name() const override { return "traffic"; }
+  std::string_view description() const override {
+    return "network traffic without a job: patterns of flows, collectives alone";
+  }
+
+  void Declare(CLI::App* app) override {
+    app->add_option("PATTERN", pattern_,
+                    "permutation, incast, outcast, all-to-all, poisson; a connection matrix; or "
+                    "all-reduce, all-gather, reduce-scatter, broadcast, alltoall")
+        ->required();
+    app->add_option("--cluster", cluster_, "Preset or file; default h100-ib-400g");
+    app->add_option("--nodes", nodes_, "Hosts; default 4")->check(CLI::Range(1, 1 << 20));
+    app->add_option("--gpus", gpus_, "The first so many GPUs; default all")
+        ->check(CLI::Range(2, 1 << 24));
+    app->add_option("--network", network_, "flow or links; collectives also analytic");
+    app->add_option("--set", set_, "cluster.KEY=…, nccl.VARIABLE=… or perturb.links=[…]")
+        ->allow_extra_args(false);
+    app->add_option("--size", size_, "Bytes of a flow; default 1MiB");
+    app->add_option("--degree", degree_, "incast, outcast: flows; default 8")
+        ->check(CLI::Range(1, 1 << 24));
+    app->add_option("--sizes", sizes_, "poisson: web-search, hadoop or a file; default web-search");
+    app->add_option("--load", load_, "poisson: share of the NICs' bandwidth; default 0.5")
+        ->check(CLI::Range(0.001, 1.5));
+    app->add_option("--duration", duration_, "poisson: time in which flows start; default 10ms");
+    app->add_option("--min", min_, "Collectives: smallest size; default 1KiB");
+    app->add_option("--max", max_, "Collectives: largest size; default 1GiB");
+    app->add_option("--factor", factor_, "Collectives: from size to size; default 4")
+        ->check(CLI::Range(2, 1 << 20));
+    app->add_option("--compare", compare_, "Collectives: output of nccl-tests; its sizes are run");
+    app->add_option("--svg", svg_, "Collectives: plot bus bandwidth to FILE");
+    app->add_option(
+        "--heat-map", heat_map_,
+        "Flows: draw the cluster's links by the share of their capacity that was used (SVG)");
+    app->add_option("--seed", seed_, "Of random patterns and of the paths taken; default 1")
+        ->check(CLI::Range(0, 1 << 30));
+    app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
+    std::string footer = "Patterns:\n";
+    for (const traffic::Pattern& p : traffic::Patterns()) {
+      footer += fmt::format("  {:<14} {}\n", p.name, p.description);
+    }
+    footer += "Distributions of flow sizes:\n";
+    for (const traffic::Pattern& p : traffic::SizeDistributions()) {
+      footer += fmt::format("  {:<14} {}\n", p.name, p.description);
+    }
+    app->footer(footer);
+  }
+
+  Status Run(Session* session) override {
+    WatchOutput(json_);
+    WatchOutput(svg_);
+    WatchOutput(heat_map_);
+    const bool collective = traffic::IsCollective(pattern_);
+    if (collective && !heat_map_.empty()) {
+      return InvalidInput("--heat-map is for patterns of flows, not for '{}'", pattern_);
+    }
+    if (network_.empty()) network_ = collective ? "analytic" : "flow";
+    if (!collective && (!compare_.empty() || !svg_.empty())) {
+      return InvalidInput("--compare and --svg are for collectives, not for '{}'",
+                          Printable(pattern_));
+    }
+    ORRERY_ASSIGN_OR_RETURN(const job::NetworkSetup setup,
+                            job::ReadNetworkSetup(cluster_, nodes_, network_, set_));
+    traffic::Heading heading{pattern_, setup.description, network_,
+                             static_cast<std::uint64_t>(seed_), setup.assumed};
+    return collective ? RunCollective(session, setup, heading)
+                      : RunPattern(session, setup, heading);
+  }
+
+ private:
+  static std::function<void(std::size_t, std::size_t)> Progress(std::string_view what) {
+    if (isatty(STDERR_FILENO) != 1) return {};
+    return [what](std::size_t done, std::size_t all) {
+      fmt::print(stderr, "\r{} of {} {}{}", done, all, what, done == all ? "\n" : "");
+    };
+  }
+
+  Status RunPattern(Session* session, const job::NetworkSetup& setup,
+                    const traffic::Heading& heading) {
+    ORRERY_ASSIGN_OR_RETURN(std::vector<traffic::Flow> flows, Flows(setup.cluster));
+    ORRERY_ASSIGN_OR_RETURN(const traffic::FlowRun run,
+                            traffic::RunFlows(setup.cluster, network_, std::move(flows),
+                                              heading.seed, Progress("flows")));
+    if (!heat_map_.empty()) {
+      std::vector<double> use;
+      for (std::size_t l = 0; l < run.links.size(); ++l) {
+        const auto rate = static_cast<double>(setup.cluster.links()[l].bandwidth_Bps);
+        use.push_back(static_cast<double>(run.links[l].bytes) / (rate * ToSeconds(run.finish)));
+      }
+      ORRERY_RETURN_IF_ERROR(WriteFile(heat_map_, cluster::DrawSvg(setup.cluster, use)));
+    }
+    return session->Answer(json_, traffic::ReportJson(heading, setup.cluster, run),
+                           traffic::ReportText(heading, setup.cluster, run));
+  }
+
+  Result<std::vector<traffic::Flow>> Flows(const cluster::Cluster& cluster) const {
+    traffic::PatternOptions options;
+    ORRERY_ASSIGN_OR_RETURN(options.bytes, Whole("--size", size_, Dimension::kBytes, "B"));
+    ORRERY_ASSIGN_OR_RETURN(options.duration,
+                            Whole("--duration", duration_, Dimension::kTime, "ms"));
+    if (options.bytes < 1) return InvalidInput("--size 0: a flow needs a byte or more");
+    options.gpus = static_cast<std::size_t>(gpus_);
+    options.degree = static_cast<std::size_t>(degree_);
+    options.seed = static_cast<std::uint64_t>(seed_);
+    options.sizes = sizes_;
+    options.load = load_;
+    if (traffic::IsPattern(pattern_)) return traffic::MakeFlows(pattern_, cluster, options);
+    if (access(pattern_.c_str(), F_OK) != 0) {
+      std::vector<std::string_view> names = {"all-reduce", "all-gather", "reduce-scatter",
+                                             "broadcast", "alltoall"};
+      for (const traffic::Pattern& p : traffic::Patterns()) names.push_back(p.name);
+      return InvalidInput("{}; or name a connection matrix",
+                          UnknownName("pattern", Printable(pattern_), names));
+    }
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(pattern_, kLargestText));
+    return traffic::ParseConnectionMatrix(text, pattern_, cluster);
+  }
+
+  Status RunCollective(Session* session, const job::NetworkSetup& setup,
+                       const traffic::Heading& heading) {
+    traffic::SweepOptions options;
+    ORRERY_ASSIGN_OR_RETURN(options.collective, traffic::FindCollective(pattern_));
+    if (setup.cluster.spec().topology.routing == cluster::Routing::kAdaptive) {
+      return InvalidInput(
+          "cluster.topology.routing: adaptive: collectives bind their channels to "
+          "paths; choose ecmp, static or rail-local");
+    }
+    options.gpus = static_cast<std::size_t>(gpus_);
+    options.network = network_;
+    options.progress = Progress("sizes");
+    formats::NcclTestsLog log;
+    if (!compare_.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(compare_, kLargestText));
+      ORRERY_ASSIGN_OR_RETURN(log, formats::ParseNcclTestsLog(text, compare_));
+      const std::size_t gpus = gpus_ > 0 ? options.gpus : setup.cluster.devices();
+      if (log.ranks > 0 && static_cast<std::size_t>(log.ranks) != gpus) {
+        return InvalidInput("'{}' is of {} ranks, the run of {} GPUs; give --nodes or --gpus",
+                            Printable(compare_), log.ranks, gpus);
+      }
+      for (const auto& row : log.rows) {
+        if (row.bytes > 0) options.sizes.push_back(row.bytes);
+      }
+      std::sort(options.sizes.begin(), options.sizes.end());
+      options.sizes.erase(std::unique(options.sizes.begin(), options.sizes.end()),
+                          options.sizes.end());
+    } else {
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t least,
+                              Whole("--min", min_, Dimension::kBytes, "B"));
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t most,
+                              Whole("--max", max_, Dimension::kBytes, "B"));
+      ORRERY_ASSIGN_OR_RETURN(options.sizes, traffic::SweepSizes(least, most, factor_));
+    }
+    ORRERY_ASSIGN_OR_RETURN(traffic::Sweep sweep,
+                            traffic::RunSweep(setup.cluster, setup.environment, options));
+    traffic::AddMeasured(log, &sweep);
+    if (!svg_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(svg_, traffic::ReportSvg(heading, sweep)));
+    return session->Answer(json_, traffic::ReportJson(heading, sweep),
+                           traffic::ReportText(heading, sweep));
+  }
+
+  std::string pattern_, cluster_ = "h100-ib-400g", network_, size_ = "1MiB", sizes_ = "web-search",
+                        duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", compare_, svg_, heat_map_,
+                        json_;
+  std::vector<std::string> set_;
+  int nodes_ = 4, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1;
+  double load_ = 0.5;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeTraffic() { return std::make_unique<TrafficVerb>(); }
+
+}  // namespace orrery::app

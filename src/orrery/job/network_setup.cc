@@ -1,0 +1,52 @@
+#include "orrery/job/network_setup.h"
+
+#include <fmt/format.h>
+
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/job/describe.h"
+#include "orrery/job/reader.h"
+#include "orrery/job/settings.h"
+
+namespace orrery::job {
+
+Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
+                                      std::string_view network,
+                                      const std::vector<std::string>& set) {
+  formats::Document document;
+  document.sources.push_back("--cluster");
+  formats::Node named;
+  named.kind = formats::Node::Kind::kScalar;
+  named.text = cluster;
+  document.root.kind = formats::Node::Kind::kMap;
+  document.root.fields.push_back({"cluster", 0, 0, std::move(named)});
+  for (const std::string& assignment : set) {
+    ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
+  }
+  const std::string_view valid[] = {"cluster", "nccl", "perturb"};
+  for (const formats::Field& field : document.root.fields) {
+    if (field.key != valid[0] && field.key != valid[1] && field.key != valid[2]) {
+      return InvalidInput("{}: {}", document.Where(field.value),
+                          UnknownName("section", Printable(field.key), valid));
+    }
+  }
+  const Source source{&document, ""};
+  Job job;
+  job.network = network;
+  ORRERY_ASSIGN_OR_RETURN(job.cluster,
+                          ReadCluster(source, document.root.Find("cluster"), &job.assumed));
+  if (nodes > 0) job.cluster.nodes = nodes;
+  ORRERY_RETURN_IF_ERROR(ReadNccl(source, document.root.Find("nccl"), &job));
+  ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, document.root.Find("perturb"), &job));
+  ORRERY_ASSIGN_OR_RETURN(cluster::Cluster built, cluster::Cluster::Build(job.cluster));
+  for (const LinkPerturbation& link : job.links) {
+    ORRERY_RETURN_IF_ERROR(
+        built.ChangeLinks(link.link, link.bandwidth, link.from, link.until).In(link.where));
+  }
+  ORRERY_ASSIGN_OR_RETURN(const collective::Environment environment,
+                          collective::ParseEnvironment(job.nccl));
+  return NetworkSetup{std::move(built), environment, DescribeCluster(job.cluster),
+                      std::move(job.assumed)};
+}
+
+}  // namespace orrery::job

@@ -1,0 +1,27 @@
+// A cluster's network without a job: what `orrery traffic` runs on.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/status.h"
+#include "orrery/cluster/cluster.h"
+#include "orrery/collective/collective.h"
+
+namespace orrery::job {
+
+struct NetworkSetup {
+  cluster::Cluster cluster;
+  collective::Environment environment;
+  std::string description;           // the cluster in one line
+  std::vector<std::string> assumed;  // what was filled in
+};
+
+// `cluster` is a preset or a file, as in a job file; `set` entries are keys of a job file below
+// cluster, nccl and perturb.links; others are refused.
+Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
+                                      std::string_view network,
+                                      const std::vector<std::string>& set);
+
+}  // namespace orrery::job

@@ -1,0 +1,44 @@
+// What runs of traffic say: a table for the terminal, JSON (orrery.traffic/1), a plot.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/traffic/run.h"
+#include "orrery/traffic/sweep.h"
+
+namespace orrery::traffic {
+
+// What every report says of its run.
+struct Heading {
+  std::string pattern;  // "permutation", "all-reduce", a file's name
+  std::string cluster;  // in one line
+  std::string network;
+  std::uint64_t seed = 1;
+  std::vector<std::string> assumed;
+};
+
+// Use of the links of one kind: sums, the mean busy share of all, and the busiest one.
+struct LinkClass {
+  std::string name;
+  std::size_t links = 0, used = 0;
+  std::int64_t bytes = 0;
+  double busy_share = 0, most_busy = 0;
+  LinkId busiest;
+};
+std::vector<LinkClass> LinkClasses(const cluster::Cluster& cluster,
+                                   const std::vector<network::PortStatistics>& links,
+                                   SimTime finish);
+// The busiest links, most busy first, ties by number; idle ones are left out.
+std::vector<LinkUse> WorstLinks(const std::vector<network::PortStatistics>& links,
+                                std::size_t count);
+
+std::string ReportText(const Heading& heading, const cluster::Cluster& cluster, const FlowRun& run);
+std::string ReportJson(const Heading& heading, const cluster::Cluster& cluster, const FlowRun& run);
+std::string ReportText(const Heading& heading, const Sweep& sweep);
+std::string ReportJson(const Heading& heading, const Sweep& sweep);
+// Bus bandwidth over size, measured beside predicted where there is a log.
+std::string ReportSvg(const Heading& heading, const Sweep& sweep);
+
+}  // namespace orrery::traffic

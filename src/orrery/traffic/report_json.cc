@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "orrery/traffic/report.h"
+
+namespace orrery::traffic {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kWorst = 50;
+
+Json Head(const Heading& heading, const char* kind) {
+  return {{"schema", "orrery.traffic/1"}, {"kind", kind},
+          {"pattern", heading.pattern},   {"cluster", heading.cluster},
+          {"network", heading.network},   {"seed", heading.seed},
+          {"assumed", heading.assumed}};
+}
+
+Json ToJson(const Spread& spread) {
+  return {{"mean", spread.mean}, {"p50", spread.p50}, {"p99", spread.p99}, {"max", spread.most}};
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string ReportJson(const Heading& heading, const cluster::Cluster& cluster,
+                       const FlowRun& run) {
+  Json json = Head(heading, "flows");
+  json["flows"] = run.flows;
+  json["bytes"] = run.bytes;
+  json["finish_time_s"] = static_cast<double>(run.finish) / 1e12;
+  json["finish_time_ps"] = run.finish;
+  json["completion_s"] = ToJson(run.completion_s);
+  json["slowdown"] = ToJson(run.slowdown);
+  Json sizes = Json::array();
+  for (const SizeClass& c : run.sizes) {
+    sizes.push_back(
+        {{"up_to_bytes", c.up_to}, {"flows", c.flows}, {"slowdown", ToJson(c.slowdown)}});
+  }
+  json["by_size"] = std::move(sizes);
+  Json classes = Json::array();
+  for (const LinkClass& c : LinkClasses(cluster, run.links, run.finish)) {
+    classes.push_back({{"class", c.name},
+                       {"links", c.links},
+                       {"used", c.used},
+                       {"bytes", c.bytes},
+                       {"busy_share", c.busy_share},
+                       {"most_busy_share", c.most_busy}});
+  }
+  json["link_classes"] = std::move(classes);
+  Json worst = Json::array();
+  for (const LinkUse& use : WorstLinks(run.links, kWorst)) {
+    worst.push_back(
+        {{"link", cluster.link_name(use.link)},
+         {"bytes", use.bytes},
+         {"busy_share", static_cast<double>(use.busy) / static_cast<double>(run.finish)}});
+  }
+  json["worst_links"] = std::move(worst);
+  json["completion_ps"] = run.completion;
+  json["fingerprint"] = fmt::format("{:016x}", run.fingerprint);
+  return Dump(json);
+}
+
+std::string ReportJson(const Heading& heading, const Sweep& sweep) {
+  Json json = Head(heading, "collective");
+  json["gpus"] = sweep.gpus;
+  Json rows = Json::array();
+  for (const SweepRow& row : sweep.rows) {
+    Json one = {{"bytes", row.bytes},
+                {"time_ps", row.time},
+                {"algbw_GBps", row.algbw_GBps},
+                {"busbw_GBps", row.busbw_GBps},
+                {"plan", row.plan}};
+    if (!row.instead_of.empty()) one["instead_of"] = row.instead_of;
+    if (row.measured_us > 0) {
+      one["measured_us"] = row.measured_us;
+      one["measured_busbw_GBps"] = row.measured_busbw_GBps;
+      one["error_pct"] = 100 * row.error();
+    }
+    rows.push_back(std::move(one));
+  }
+  json["rows"] = std::move(rows);
+  json["fingerprint"] = fmt::format("{:016x}", sweep.fingerprint);
+  return Dump(json);
+}
+
+}  // namespace orrery::traffic

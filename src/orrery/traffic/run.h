@@ -1,0 +1,49 @@
+// Runs flows through a network back end and says when each was done.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/network/network.h"
+#include "orrery/traffic/flows.h"
+
+namespace orrery::traffic {
+
+// Nearest rank: the least value that a share p of the values does not exceed.
+struct Spread {
+  double mean = 0, p50 = 0, p99 = 0, most = 0;
+};
+
+struct LinkUse {
+  LinkId link;
+  std::int64_t bytes = 0;
+  SimTime busy = 0;
+};
+
+struct SizeClass {
+  std::int64_t up_to = 0;  // bytes; the last has no bound
+  std::size_t flows = 0;
+  Spread slowdown;
+};
+
+struct FlowRun {
+  std::size_t flows = 0;
+  std::int64_t bytes = 0;
+  SimTime finish = 0;
+  std::vector<SimTime> completion;  // by flow: end less start
+  Spread completion_s, slowdown;    // slowdown: completion over the time on an idle network
+  std::vector<SizeClass> sizes;     // where flows are not all of one size
+  std::vector<network::PortStatistics> links;  // by link
+  std::uint64_t fingerprint = 0;
+};
+
+// `progress` is called with (done, all) every now and then.
+Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view network,
+                         std::vector<Flow> flows, std::uint64_t seed,
+                         const std::function<void(std::size_t, std::size_t)>& progress);
+
+}  // namespace orrery::traffic

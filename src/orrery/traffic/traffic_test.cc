@@ -1,0 +1,206 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "orrery/traffic/flows.h"
+#include "orrery/traffic/report.h"
+#include "orrery/traffic/run.h"
+#include "orrery/traffic/sweep.h"
+
+namespace orrery::traffic {
+namespace {
+
+using ::testing::HasSubstr;
+
+cluster::Cluster Build(int nodes) {
+  auto spec = cluster::FindPreset("h100-ib-400g");
+  EXPECT_TRUE(spec.ok());
+  spec->nodes = nodes;
+  auto cluster = cluster::Cluster::Build(*spec);
+  EXPECT_TRUE(cluster.ok());
+  return *std::move(cluster);
+}
+std::vector<Flow> Make(std::string_view pattern, const cluster::Cluster& cluster,
+                       const PatternOptions& options = {}) {
+  auto flows = MakeFlows(pattern, cluster, options);
+  EXPECT_TRUE(flows.ok()) << flows.status().message();
+  return flows.ok() ? *flows : std::vector<Flow>{};
+}
+FlowRun Simulated(const cluster::Cluster& cluster, std::string_view network,
+                  const std::vector<Flow>& flows) {
+  auto run = RunFlows(cluster, network, flows, 1, {});
+  EXPECT_TRUE(run.ok()) << run.status().message();
+  return run.ok() ? *run : FlowRun{};
+}
+
+TEST(Patterns, APermutationIsOne) {
+  const cluster::Cluster cluster = Build(4);
+  const std::vector<Flow> flows = Make("permutation", cluster);
+  ASSERT_EQ(flows.size(), 32u);
+  std::set<std::size_t> from, to;
+  for (const Flow& flow : flows) {
+    EXPECT_NE(flow.from, flow.to);
+    from.insert(flow.from.index());
+    to.insert(flow.to.index());
+  }
+  EXPECT_EQ(from.size(), 32u);
+  EXPECT_EQ(to.size(), 32u);
+  const auto same = [](const Flow& a, const Flow& b) { return a.to == b.to; };
+  EXPECT_TRUE(std::ranges::equal(flows, Make("permutation", cluster), same));
+  EXPECT_FALSE(std::ranges::equal(flows, Make("permutation", cluster, {.seed = 2}), same));
+}
+
+TEST(Patterns, ALoadOfPoissonIsMet) {
+  const cluster::Cluster cluster = Build(4);
+  PatternOptions options;
+  options.load = 0.4;
+  options.duration = 100 * kMillisecond;
+  double bytes = 0;
+  const std::vector<Flow> flows = Make("poisson", cluster, options);
+  for (const Flow& flow : flows) {
+    bytes += static_cast<double>(flow.bytes);
+    EXPECT_NE(cluster.node(flow.from), cluster.node(flow.to));
+  }
+  // About 39,000 flows; the sum's standard deviation is about 1 %.
+  const double offered = bytes / 0.1 / (32.0 * 50e9);
+  EXPECT_NEAR(offered, 0.4, 0.02);
+  // Exponential gaps: mean and standard deviation are equal.
+  double sum = 0, squares = 0;
+  for (std::size_t i = 1; i < flows.size(); ++i) {
+    const auto gap = static_cast<double>(flows[i].start - flows[i - 1].start);
+    sum += gap;
+    squares += gap * gap;
+  }
+  const auto n = static_cast<double>(flows.size() - 1);
+  EXPECT_NEAR(std::sqrt(squares / n - sum / n * sum / n) / (sum / n), 1, 0.03);
+}
+
+TEST(SizeDistributions, FollowTheirCurve) {
+  const auto sizes = SizeDistribution::Parse("0 0\n100 50\n300 100\n", "f");
+  ASSERT_TRUE(sizes.ok()) << sizes.status().message();
+  EXPECT_EQ(sizes->At(0.25), 50);
+  EXPECT_EQ(sizes->At(0.5), 100);
+  EXPECT_EQ(sizes->At(0.75), 200);
+  EXPECT_EQ(sizes->At(0), 1);
+  EXPECT_DOUBLE_EQ(sizes->mean(), 125);  // 0.5 · 50 + 0.5 · 200
+  EXPECT_THAT(SizeDistribution::Parse("0 0\n100 x\n", "f").status().message(), HasSubstr("f:2:"));
+  EXPECT_THAT(SizeDistribution::Parse("0 0\n100 50\n", "f").status().message(),
+              HasSubstr("ends at 100 per cent"));
+  EXPECT_THAT(SizeDistribution::Find("web-serach").status().message(),
+              HasSubstr("did you mean 'web-search'"));
+}
+
+TEST(ConnectionMatrix, ReadsHtsims) {
+  const cluster::Cluster cluster = Build(2);
+  const auto flows = ParseConnectionMatrix(
+      "Nodes 16\nConnections 2\n0->8 id 1 start 0 size 2000000\n# a comment\n"
+      "3->9 start 12.5 size 64\n",
+      "m.cm", cluster);
+  ASSERT_TRUE(flows.ok()) << flows.status().message();
+  ASSERT_EQ(flows->size(), 2u);
+  EXPECT_EQ((*flows)[1].start, 12'500'000);
+  EXPECT_EQ((*flows)[1].bytes, 64);
+  const auto error = [&](std::string_view text) {
+    return ParseConnectionMatrix(text, "m.cm", cluster).status().message();
+  };
+  EXPECT_THAT(error("Nodes 17\n"), HasSubstr("m.cm:1: Nodes 17: the cluster has 16 GPUs"));
+  EXPECT_THAT(error("Nodes 16\n0->16 start 0 size 5\n"), HasSubstr("m.cm:2: to = '16'"));
+  EXPECT_THAT(error("Nodes 16\n0->1 trigger 1 size 5\n"), HasSubstr("'trigger' is not modelled"));
+  EXPECT_THAT(error("Nodes 16\n0->1 start 0\n"), HasSubstr("'size BYTES' is missing"));
+  EXPECT_THAT(error("Nodes 16\nConnections 3\n0->1 start 0 size 5\n"), HasSubstr("the file has 1"));
+}
+
+TEST(RunFlows, OneFlowIsNotSlowedAndAnIncastIs) {
+  const cluster::Cluster cluster = Build(4);
+  for (const std::string_view network : {"flow", "links"}) {
+    const FlowRun one = Simulated(cluster, network, {{5, DeviceId(0), DeviceId(17), 1 << 20}});
+    EXPECT_DOUBLE_EQ(one.slowdown.mean, 1) << network;
+    EXPECT_EQ(one.finish, one.completion[0] + 5);
+    // 8 of 64 MiB into one NIC take 8 times as long, latencies aside.
+    const FlowRun incast =
+        Simulated(cluster, network, Make("incast", cluster, {.bytes = 64 << 20}));
+    EXPECT_NEAR(incast.slowdown.most, 8, 0.1) << network;
+    const std::vector<LinkUse> worst = WorstLinks(incast.links, 1);
+    ASSERT_EQ(worst.size(), 1u);
+    EXPECT_GT(worst[0].bytes, 8ll * (64 << 20)) << "headers are counted";
+    EXPECT_GT(static_cast<double>(worst[0].busy), 0.99 * static_cast<double>(incast.finish));
+  }
+}
+
+// Fair sharing ends all at once, first come first served one after another.
+TEST(RunFlows, NetworksDifferWhereTheyShould) {
+  const cluster::Cluster cluster = Build(4);
+  const std::vector<Flow> incast = Make("incast", cluster, {.bytes = 64 << 20});
+  const FlowRun fair = Simulated(cluster, "flow", incast);
+  const FlowRun fifo = Simulated(cluster, "links", incast);
+  EXPECT_NEAR(fair.slowdown.p50, 8, 0.1);
+  EXPECT_NEAR(fifo.slowdown.p50, 4, 0.1);
+}
+
+// A permutation over a full fat tree: hashed paths collide, the least loaded ones hardly do.
+TEST(RunFlows, AdaptiveRoutingAvoidsCollisions) {
+  auto spec = cluster::FindPreset("h100-ib-400g");
+  ASSERT_TRUE(spec.ok());
+  spec->nodes = 16;
+  spec->nodes_per_leaf = 2;
+  spec->topology.name = "fat-tree-2";
+  const auto hashed = cluster::Cluster::Build(*spec);
+  spec->topology.routing = cluster::Routing::kAdaptive;
+  const auto adaptive = cluster::Cluster::Build(*spec);
+  ASSERT_TRUE(hashed.ok() && adaptive.ok());
+  const std::vector<Flow> flows = Make("permutation", *hashed, {.bytes = 16 << 20});
+  for (const std::string_view network : {"flow", "links"}) {
+    const FlowRun a = Simulated(*hashed, network, flows), b = Simulated(*adaptive, network, flows);
+    EXPECT_GE(a.slowdown.most, 1.9) << network;
+    EXPECT_LT(b.slowdown.mean, a.slowdown.mean) << network;
+    EXPECT_LE(b.finish, a.finish) << network;
+  }
+}
+
+TEST(RunFlows, CountsEveryByteOnce) {
+  const cluster::Cluster cluster = Build(4);
+  const std::vector<Flow> flows = Make("all-to-all", cluster, {.bytes = 100'000});
+  const FlowRun run = Simulated(cluster, "flow", flows);
+  EXPECT_EQ(run.flows, 32u * 31u);
+  // 7 GPUs of its host get a message from each GPU, by NVLink; the rest leave by its PCIe link.
+  const std::int64_t packets =
+      (100'000 + cluster.spec().nvlink_packet_bytes - 1) / cluster.spec().nvlink_packet_bytes;
+  const std::int64_t wire = 100'000 + packets * cluster.spec().nvlink_header_bytes;
+  const std::int64_t frames =
+      (100'000 + cluster.spec().nic_mtu_bytes - 1) / cluster.spec().nic_mtu_bytes;
+  const std::int64_t outside = 100'000 + frames * cluster.spec().nic_header_bytes;
+  for (std::size_t d = 0; d < cluster.devices(); ++d) {
+    EXPECT_EQ(run.links[cluster.nvlink_out(DeviceId(d)).index()].bytes, 7 * wire);
+    EXPECT_EQ(run.links[cluster.pcie_out(DeviceId(d)).index()].bytes, 24 * outside);
+  }
+}
+
+TEST(Sweep, AgreesWithTheClosedFormAlone) {
+  const cluster::Cluster cluster = Build(4);
+  const collective::Environment environment;
+  SweepOptions options;
+  options.sizes = *SweepSizes(1 << 20, 1 << 28, 16);
+  options.network = "analytic";
+  const auto analytic = RunSweep(cluster, environment, options);
+  ASSERT_TRUE(analytic.ok()) << analytic.status().message();
+  options.network = "flow";
+  const auto flow = RunSweep(cluster, environment, options);
+  ASSERT_TRUE(flow.ok()) << flow.status().message();
+  const collective::Planner planner(cluster, environment);
+  std::vector<DeviceId> members;
+  for (std::size_t d = 0; d < cluster.devices(); ++d) members.emplace_back(d);
+  const auto shape = collective::ShapeOf(cluster, members);
+  for (std::size_t i = 0; i < options.sizes.size(); ++i) {
+    const auto plan = planner.MakePlan(options.collective, options.dtype, options.sizes[i], shape);
+    ASSERT_TRUE(plan.ok());
+    const SweepRow& row = analytic->rows[i];
+    EXPECT_EQ(row.time, planner.ClosedForm(*plan).total()) << row.bytes;
+    EXPECT_NEAR(static_cast<double>(flow->rows[i].time) / static_cast<double>(row.time), 1, 0.03);
+    EXPECT_NEAR(row.busbw_GBps / row.algbw_GBps, 2 * 31.0 / 32, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace orrery::traffic
