@@ -13,6 +13,8 @@
 //           over NVLink 0.6 us
 //   [IBTA]  RC packet of InfiniBand: LRH 8, BTH 12, ICRC 4, VCRC 2, RETH's 16 spread over a message
 //   [RoCE]  Ethernet 14 + 4 + preamble and gap 20, IPv4 20, UDP 8, BTH 12, ICRC 4 = 82 bytes
+//   [A800] [GH200] [PCIe]  NVIDIA data sheets of A800 (2022), GH200 Grace Hopper (2023) and H100
+//           PCIe (2022)
 //   [SMI]   memory size that nvidia-smi prints
 //   [est.]  an estimate, said to be one
 #include <fmt/format.h>
@@ -61,6 +63,13 @@ DeviceSpec A100(int gigabytes) {
   return d;
 }
 
+DeviceSpec A800() {
+  DeviceSpec d = A100(80);
+  d.name = "A800-SXM4-80GB";
+  d.source = "NVIDIA A800 data sheet; an A100 with 8 NVLink links";  // [A800]
+  return d;
+}
+
 DeviceSpec H100() {
   DeviceSpec d;
   d.name = "H100-SXM5-80GB";
@@ -83,6 +92,30 @@ DeviceSpec H800() {
   d.name = "H800-SXM5-80GB";
   d.table = "h800";
   d.source = "NVIDIA H100 data sheet; H800 differs in NVLink (8 links) and FP64";
+  return d;
+}
+
+DeviceSpec Gh200() {
+  DeviceSpec d = H100();
+  d.name = "GH200-96GB";
+  d.table = "gh200";
+  d.memory_bytes = 97871 * kMiB;          // [SMI]
+  d.memory_bandwidth_Bps = 4000 * kGiga;  // [GH200], HBM3
+  d.source = "NVIDIA GH200 Grace Hopper data sheet";
+  return d;
+}
+
+DeviceSpec H100Pcie() {
+  DeviceSpec d = H100();
+  d.name = "H100-PCIe-80GB";
+  d.table = "h100-pcie";
+  d.sms = 114;  // [PCIe], dense
+  d.fp32_flops = 51.2e12;
+  d.tf32_flops = 378e12;
+  d.fp16_flops = 756.5e12;
+  d.fp8_flops = 1513e12;
+  d.memory_bandwidth_Bps = 2000 * kGiga;
+  d.source = "NVIDIA H100 PCIe data sheet";
   return d;
 }
 
@@ -237,6 +270,33 @@ Spec Hgx800() {
   return spec;
 }
 
+Spec Hgx800Ampere() {
+  Spec spec = Base(A800());
+  SetNvlink(&spec, 8, 25, 32);
+  return spec;
+}
+
+// GPUs that reach each other over PCIe: the links called NVLink have PCIe's effective rate, no
+// header beside it and a PCIe hop's latency each way.
+Spec OverPcie(const DeviceSpec& device, int effective_GBps) {
+  Spec spec = Base(device);
+  SetPcie(&spec, effective_GBps);
+  spec.nvlink_Bps = effective_GBps * kGiga;  // [NCCL]
+  spec.nvlink_latency = 1000 * kNanosecond;  // [est.] two hops of PCIe's 500 ns
+  spec.nvlink_header_bytes = 0;
+  spec.nics_per_node = 2;
+  spec.sources.emplace_back("no NVLink: peers over PCIe switches");
+  return spec;
+}
+
+Spec Nvl32() {
+  Spec spec = Base(Gh200());
+  spec.nodes = 32;  // [GH200] NVL32: 32 hosts of one Grace, one Hopper
+  spec.gpus_per_node = spec.nics_per_node = 1;
+  spec.gpus_per_nvlink_domain = 32;
+  return spec;
+}
+
 // ConnectX-8 brings PCIe Gen6.
 Spec WithGen6(Spec spec) {
   SetPcie(&spec, 96);
@@ -253,8 +313,13 @@ constexpr std::array kMachines = {
     Machine{"v100-32g", "16 x V100 32GB, NVSwitch, 8 NICs", Dgx2, 100},
     Machine{"a100-40g", "8 x A100 40GB, NVSwitch, 8 NICs", [] { return Base(A100(40)); }, 200},
     Machine{"a100-80g", "8 x A100 80GB, NVSwitch, 8 NICs", [] { return Base(A100(80)); }, 200},
+    Machine{"a800-80g", "8 x A800 80GB, NVSwitch (8 links a GPU), 8 NICs", Hgx800Ampere, 200},
     Machine{"h100", "8 x H100 80GB, NVSwitch, 8 NICs", [] { return Base(H100()); }, 400},
     Machine{"h800", "8 x H800 80GB, NVSwitch (8 links a GPU), 8 NICs", Hgx800, 400},
+    Machine{"h100-pcie", "8 x H100 80GB over PCIe Gen5, 2 NICs",
+            [] { return OverPcie(H100Pcie(), 48); }, 400},
+    Machine{"gh200-nvl32", "GH200 NVL32: hosts of one 96GB GPU, NVLink over 32, a NIC a GPU", Nvl32,
+            400},
     Machine{"h200", "8 x H200 141GB, NVSwitch, 8 NICs", [] { return Base(H200()); }, 400},
     Machine{"b200", "8 x B200 180GB, NVSwitch, 8 NICs", [] { return Base(B200()); }, 400},
     Machine{"b300", "8 x B300 270GB, NVSwitch, 8 NICs", [] { return WithGen6(Base(B300())); }, 800},

@@ -194,6 +194,7 @@ TEST(ClosedForm, NoPortAboveItsRate) {
       const cluster::Cluster cluster = Machine(preset.name.data(), nodes);
       const Planner planner(cluster, {});
       const GroupShape shape = Whole(cluster);
+      if (shape.ranks == 1) continue;  // a host of one GPU: nothing to do
       for (Collective c :
            {Collective::kAllReduce, Collective::kAllGather, Collective::kBroadcast}) {
         for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) {
