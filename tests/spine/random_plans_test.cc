@@ -97,6 +97,37 @@ Drawn Draw(std::uint64_t seed) {
     default:
       break;
   }
+  p.rank_order = rng.Below(3) == 0 ? workload::RankOrder::kPpDp : workload::RankOrder::kDpPp;
+  if (p.sharding != workload::Sharding::kNone && p.replicas() % 4 == 0 && rng.Below(2) == 0 &&
+      d.model.experts.count == 0) {
+    p.shard_group = 2;
+    p.reduce_whole = rng.Below(2) == 0;
+  }
+  if (p.pp > 1 && p.vpp == 1 && rng.Below(3) == 0) p.schedule = workload::Schedule::kZbH1;
+  if (p.vpp == 2 && rng.Below(3) == 0) p.schedule = workload::Schedule::kZbV;
+  const bool whole_units = p.sharding < workload::Sharding::kZero2;
+  switch (rng.Below(8)) {
+    case 0:
+      p.offload_activations = whole_units;
+      break;
+    case 1:
+      p.offload_optimizer = true;
+      p.ranks_per_host = 8;
+      break;
+    case 2:
+      if (whole_units && d.model.experts.count == 0) p.lora_rank = 16;
+      break;
+    case 3:
+      if (whole_units) p.cuda_graphs = static_cast<workload::CudaGraphs>(1 + rng.Below(2));
+      break;
+    case 4:
+      if (p.sharding == workload::Sharding::kNone && d.model.experts.count == 0) {
+        p.optimizer = static_cast<workload::Optimizer>(1 + rng.Below(2));
+      }
+      break;
+    default:
+      break;
+  }
   d.nodes = (p.ranks() + 7) / 8;
   return d;
 }
@@ -115,8 +146,17 @@ void Rename(Scenario* s, std::uint64_t seed) {
 TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
   int ran = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Drawn d = Draw(seed);
+    SCOPED_TRACE(::testing::Message()
+                 << "seed " << seed << ": "
+                 << workload::Schedules()[static_cast<std::size_t>(d.plan.schedule)].name
+                 << (d.plan.offload_activations ? ", activations offloaded" : "")
+                 << (d.plan.offload_optimizer ? ", optimizer offloaded" : "")
+                 << (d.plan.lora_rank > 0 ? ", LoRA" : "")
+                 << (d.plan.cuda_graphs != workload::CudaGraphs::kNone ? ", CUDA graphs" : "")
+                 << (d.plan.hybrid() ? ", shard groups" : "")
+                 << (d.plan.sharding >= workload::Sharding::kZero2 ? ", ZeRO-2 or -3" : "")
+                 << ", optimizer " << static_cast<int>(d.plan.optimizer));
     Scenario s("h100-ib-400g", d.nodes);
     const Status added = s.Add(d.model, d.plan, "job");
     ASSERT_TRUE(added.ok() || added.code() == Code::kInvalidInput) << added.message();
@@ -133,11 +173,15 @@ TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
     ASSERT_EQ(folded->fingerprint, unfolded->fingerprint);
     ASSERT_EQ(folded->jobs[0].step_time, unfolded->jobs[0].step_time);
     for (const auto& c : folded->classes) {
-      // The parts tile the step, none negative (a class change may round one picosecond away).
+      // The parts tile the step, none negative, but for what a class change rounds away and, where
+      // no barrier ends the step and it has not settled, for what a rank's own last period differs
+      // from the job's by: that counts as waiting.
+      const SimTime step = folded->jobs[0].step_time;
+      const SimTime slack = 1000 + (folded->jobs[0].settled ? step / 5000 : step / 100);
       SimTime sum = 0;
       for (SimTime part : c.breakdown) {
         sum += part;
-        ASSERT_GE(part, -1000);
+        ASSERT_GE(part, -slack);
       }
       ASSERT_EQ(sum, folded->jobs[0].step_time);
     }

@@ -154,5 +154,8 @@ SimTime CostModel::host_issue(const graph::Kernel& kernel) const {
 SimTime CostModel::host_issue_comm() const {
   return ToPs(kHostComm_s * impl_->rates.constants[constants::kHostLaunch]);
 }
+SimTime CostModel::host_issue_graph() const {
+  return ToPs(kHostGraph_s * impl_->rates.constants[constants::kHostLaunch]);
+}
 
 }  // namespace orrery::compute

@@ -62,6 +62,7 @@ class CostModel {
   KernelTime Price(const graph::Kernel& kernel) const;
   SimTime launch_latency() const;  // from host issue to the kernel's start on an idle GPU
   SimTime host_issue(const graph::Kernel& kernel) const;  // host time per launch, eager PyTorch
+  SimTime host_issue_graph() const;                       // host time to launch a CUDA graph
   SimTime host_issue_comm() const;                        // host time to enqueue one communication
 
  private:

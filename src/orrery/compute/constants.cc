@@ -47,6 +47,7 @@ constexpr Constant kConstants[] = {
     {"kHostBackward_s", kModel, kHostBackward_s, 3e-6, 10e-6, "s", "host time of any other operator, backward", "PyTorch profiler traces, eager"},
     {"kHostOptimizer_s", kModel, kHostOptimizer_s, 4e-6, 15e-6, "s", "host time of one multi-tensor launch", "PyTorch profiler traces, fused Adam"},
     {"kHostTimed_s", kModel, kHostTimed_s, 3e-6, 10e-6, "s", "host time of a traced kernel whose operator is unknown", "mean of the above"},
+    {"kHostGraph_s", kModel, kHostGraph_s, 5e-6, 30e-6, "s", "host time to launch a CUDA graph of some hundred kernels", "NVIDIA, Constant Time Launch for Straight-Line CUDA Graphs (2024), and PyTorch's replay"},
     {"kHostComm_s", kModel, kHostComm_s, 8e-6, 30e-6, "s", "host time to enqueue one communication through c10d", "PyTorch profiler traces, ProcessGroupNCCL"},
 
     {"kSpreadGemm", kSpread, kSpreadGemm, 0.05, 0.20, "relative", "modelled GEMM", "a priori"},

@@ -62,6 +62,7 @@ inline constexpr double kHostBackward_s = 6e-6;
 inline constexpr double kHostOptimizer_s = 8e-6;
 inline constexpr double kHostTimed_s = 6e-6;
 inline constexpr double kHostComm_s = 15e-6;
+inline constexpr double kHostGraph_s = 10e-6;
 
 // Spreads (relative standard deviation) of answers by who gave them.
 inline constexpr double kSpreadGemm = 0.10;

@@ -145,6 +145,35 @@ TEST_F(EngineTest, MembersMustAgreeOnACollective) {
   EXPECT_THAT(r.status().message(), HasSubstr("its partner is in all-reduce of 4096 bytes"));
 }
 
+TEST_F(EngineTest, ACopyTakesItsTimeOverPcie) {
+  const cluster::Spec& spec = cluster_.spec();
+  const auto bytes = [&](std::int64_t ms) { return spec.pcie_Bps / 1000 * ms; };
+  graph::Comm copy;
+  copy.collective = Collective::kCopyToHost;
+  copy.group = graph::GroupSlot::kOffload;
+  copy.bytes.value = bytes(4);
+  AddRank({Block(kMillisecond, {copy}), Block(5 * kMillisecond, {})});
+  for (std::string_view network : {"analytic", "links"}) {
+    // Blocking: kernels and copy one after the other.
+    const auto r = Run({}, network);
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    EXPECT_EQ(r->jobs[0].step_time, 10 * kMillisecond + spec.pcie_latency) << network;
+    const std::size_t offload = static_cast<std::size_t>(Part::kExposed) +
+                                static_cast<std::size_t>(graph::GroupSlot::kOffload);
+    EXPECT_EQ(r->classes[0].breakdown[offload], 4 * kMillisecond + spec.pcie_latency);
+  }
+  copy.blocking = false;
+  for (const auto& [ms, step] :
+       {std::pair<std::int64_t, SimTime>{4, 6 * kMillisecond},
+        std::pair<std::int64_t, SimTime>{8, 8 * kMillisecond + spec.pcie_latency}}) {
+    copy.bytes.value = bytes(ms);
+    graph_.programs[0].calls[0].block = Block(kMillisecond, {copy});
+    const auto r = Run();
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    EXPECT_EQ(r->jobs[0].step_time, step);  // hidden, or one copy after the other
+  }
+}
+
 TEST_F(EngineTest, ASlowRankTakesLonger) {
   AddRank({Block(kMillisecond, {})});
   Options o;

@@ -234,6 +234,7 @@ class Machine {
   bool TakeWork(std::uint32_t r, const BlockPrice& block, const Item& item);
   void EndWork(std::uint32_t r);
   bool TakeComm(std::uint32_t r, const BlockPrice& block, const Item& item);
+  bool TakeCopy(std::uint32_t r, const BlockPrice& block, const Item& item, SimTime issued);
   bool TakeWait(std::uint32_t r, const Item& item);
   void EndIteration(std::uint32_t r);
   void Enqueue(StreamState* q, const Queued& entry);

@@ -188,6 +188,7 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
   s.host += item.host;
   EndStretch(r);
   const SimTime issued = std::max(s.t, s.host);
+  if (item.local) return TakeCopy(r, block, item, issued);
   if (item.parts == 0) return true;  // a group of one has nothing to say
   const std::int16_t e = item.blocking ? graph::kNoEvent : EventOf(r, item);
   if (e >= 0) event(r, e).end = kPending;
@@ -212,6 +213,44 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
     Enqueue(&q, entry);
   }
   return false;
+}
+
+// A copy between device and host meets nobody: its end is known when it is issued. Its stream holds
+// copies only, in order of issue.
+template <class Loop>
+bool Machine<Loop>::TakeCopy(std::uint32_t r, const BlockPrice& block, const Item& item,
+                             SimTime issued) {
+  RankState& s = ranks_[r];
+  StreamState& q = stream(r, item.stream);
+  ORRERY_CHECK(q.block_item == kNobody, "copies have a stream of their own");
+  q.arrival = issued;
+  q.start = std::max(issued, q.free);
+  q.free = q.start + item.duration[0];
+  if (counted(s)) {
+    s.hash += s.weight * item.key *
+              (kStartWeight * static_cast<std::uint64_t>(q.start) +
+               kEndWeight * static_cast<std::uint64_t>(q.free));
+    SimTime& last = ends_[r * static_cast<std::size_t>(options_.iterations) + s.iteration];
+    last = std::max(last, q.free);
+  }
+  if (tracer_->wants(r)) {
+    q.call = s.call;
+    q.layer = s.layer;
+    q.iteration = s.iteration;
+    tracer_->AddComm(r, block, item, q, q.free, program(layout_.ranks[r]));
+  }
+  if (!item.blocking) {
+    const std::int16_t e = EventOf(r, item);
+    if (e >= 0) event(r, e) = {q.free, issued, graph::GroupSlot::kOffload, false};
+    return true;
+  }
+  if (last_iteration(s)) {
+    Spend(r, Part::kHost, issued - s.t);
+    parts_[r][static_cast<std::size_t>(Part::kExposed) +
+              static_cast<std::size_t>(graph::GroupSlot::kOffload)] += q.free - issued;
+  }
+  s.t = q.free;
+  return true;
 }
 
 template <class Loop>

@@ -75,6 +75,12 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view, Block
                    .Add(comm.bytes.value)
                    .Add(comm.tag)
                    .value();
+    if (graph::IsCopy(comm.collective)) {
+      const cluster::Spec& spec = planner_->cluster().spec();
+      p.cost.fixed = spec.pcie_latency;
+      p.cost.transfer = TransferTime(comm.bytes.value, spec.pcie_Bps);
+      continue;
+    }
     const std::uint16_t group_shape = view.shape[static_cast<std::size_t>(comm.group)];
     const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer)] : group_shape;
     if (shape == 0) continue;  // no partner: the binding leaves the slot empty
@@ -110,6 +116,13 @@ Status PriceCache::PriceKernels(const graph::Block& block, const View& view, Blo
   const cluster::DeviceSpec& device = planner_->cluster().spec().device;
   SimTime pending_host = 0;
   const auto host = [&](SimTime t) { return RoundToPs(static_cast<double>(t) * host_scale_); };
+  bool in_graph = block.launch == graph::Launch::kInGraph;
+  const auto issue = [&](SimTime t) -> SimTime {
+    if (block.launch == graph::Launch::kEach) return host(t);
+    if (in_graph) return 0;
+    in_graph = true;
+    return host(compute_->host_issue_graph());
+  };
   const auto add_item = [&](ItemKind kind) -> Item& {
     Item item;
     item.kind = kind;
@@ -136,7 +149,7 @@ Status PriceCache::PriceKernels(const graph::Block& block, const View& view, Blo
         const double alone = static_cast<double>(time.duration) / view.speed;
         KernelPrice k;
         k.op = static_cast<std::uint32_t>(i);
-        k.host = pending_host + host(compute_->host_issue(kernel));
+        k.host = pending_host + issue(compute_->host_issue(kernel));
         pending_host = 0;
         for (int c = 0; c < kClasses; ++c) {
           const auto factors =
@@ -160,8 +173,10 @@ Status PriceCache::PriceKernels(const graph::Block& block, const View& view, Blo
           item.first = op.index;
           item.blocking = comm.blocking;
           item.stream = comm.stream;
+          item.local = graph::IsCopy(comm.collective);
+          if (item.local) item.duration[0] = price->comms[op.index].cost.total();
           item.event = comm.event;
-          item.host = pending_host + host(compute_->host_issue_comm());
+          item.host = pending_host + issue(compute_->host_issue_comm());
           pending_host = 0;
         }
         ++price->items.back().count;

@@ -50,13 +50,14 @@ struct Item {
   std::uint8_t stream = 0;               // kComm
   bool optimizer = false;                // kWork: for the breakdown
   bool shares = false;                   // kComm: runs beside kernels and slows them or their ports
+  bool local = false;                    // kComm: a copy between device and host
   bool one_way = true;                   // kComm: no two parts use one port
   std::uint16_t parts = 0;               // kComm: those of `count` that have a partner
   std::int16_t event = graph::kNoEvent;  // kWait, non-blocking kComm
   std::uint32_t first = 0, count = 0;    // kernels or comms
   SimTime host = 0;                      // host time of the whole item
   SimTime lag = 0;  // kWork: the GPU waits for no launch if host + lag <= start
-  std::array<SimTime, kClasses> duration{};  // kWork
+  std::array<SimTime, kClasses> duration{};  // kWork; of a copy [0]
   std::uint64_t key = 0;                     // odd; contribution K·(key·start + digest)
   std::uint64_t digest = 0;
 };

@@ -81,7 +81,7 @@ void Tracer::AddComm(std::uint32_t r, const BlockPrice& price, const Item& item,
   const graph::Block& block = graph_.blocks[call.block.index()];
   for (std::uint32_t k = 0; k < item.count; ++k) {
     const CommPrice& comm = price.comms[item.first + k];
-    if (comm.plan < 0) continue;
+    if (comm.plan < 0 && !item.local) continue;
     const graph::Op& op = block.ops[comm.op];
     Sink::Interval i;
     i.stream = item.stream;
@@ -94,7 +94,7 @@ void Tracer::AddComm(std::uint32_t r, const BlockPrice& price, const Item& item,
     i.iteration = stream.iteration;
     i.waited = stream.start > stream.arrival ? stream.start - stream.arrival : 0;
     i.bytes = comm.comm.bytes.value;
-    i.detail = collective::Name(prices_.plan(comm.plan).protocol);
+    if (!item.local) i.detail = collective::Name(prices_.plan(comm.plan).protocol);
     Emit(r, i);
   }
 }

@@ -95,6 +95,7 @@ class Writer {
   void WriteBlock(const Block& block) {
     (*this)("name", block.name, NameId());
     Byte(static_cast<std::uint8_t>(block.pass));
+    Byte(static_cast<std::uint8_t>(block.launch));
     Varint(block.kernels.size());
     for (const Kernel& kernel : block.kernels) {
       Byte(static_cast<std::uint8_t>(kernel.index()));
@@ -269,6 +270,7 @@ class Reader {
   void ReadBlock(Block* block) {
     (*this)("name", block->name, NameId());
     block->pass = Enum<Pass>();
+    block->launch = Enum<Launch>();
     const std::size_t kernels = in_.Count(sizeof(Kernel));
     for (std::size_t i = 0; i < kernels && in_.ok(); ++i) {
       switch (in_.Byte()) {

@@ -25,7 +25,7 @@ inline std::string_view Name(Lifetime lifetime) {
 }
 
 // How many values an enumeration has; they count from 0.
-constexpr int Count(Collective) { return 7; }
+constexpr int Count(Collective) { return 9; }
 constexpr int Count(GroupSlot) { return static_cast<int>(kGroupSlots); }
 constexpr int Count(PeerSlot) { return static_cast<int>(kPeerSlots); }
 constexpr int Count(MemoryKind) { return static_cast<int>(MemoryKind::kCount); }
@@ -33,6 +33,7 @@ constexpr int Count(Lifetime) { return 3; }
 constexpr int Count(OpKind) { return 7; }
 constexpr int Count(DType) { return 7; }
 constexpr int Count(Pass) { return 3; }
+constexpr int Count(Launch) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
 constexpr int Count(AttentionKernel) { return 4; }
 constexpr int Count(MemoryOp) { return 23; }

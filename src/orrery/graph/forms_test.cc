@@ -277,7 +277,7 @@ TEST(Forms, DamagedTextNeverCrashes) {
 TEST(Forms, CountsAreNotBelieved) {
   // 2^60 names in a file of 30 bytes.
   std::string body(kBinaryMagic);
-  body += '\2';
+  body += '\3';
   body += "\x80\x80\x80\x80\x80\x80\x80\x80\x10";
   EXPECT_EQ(FromBinary(WithChecksum(body)).status().message(),
             "binary graph: offset 18: more records than bytes");
@@ -300,9 +300,9 @@ TEST(Forms, OtherFilesAreToldApart) {
   EXPECT_EQ(FromBinary("PK\3\4 something else entirely").status().message(),
             "binary graph: not a binary graph: it begins with 'orrgraph'");
   std::string next(kBinaryMagic);
-  next += '\3';
+  next += '\4';
   EXPECT_EQ(FromBinary(WithChecksum(next)).status().message(),
-            "binary graph: a binary graph of version 3; this reads version 2");
+            "binary graph: a binary graph of version 4; this reads version 3");
   EXPECT_FALSE(FromText("").ok());
   EXPECT_FALSE(FromText("job: x").ok());
 }

@@ -23,6 +23,10 @@ std::string_view Name(Collective collective) {
       return "receive";
     case Collective::kAllToAll:
       return "all-to-all";
+    case Collective::kCopyToHost:
+      return "copy-to-host";
+    case Collective::kCopyToDevice:
+      return "copy-to-device";
   }
   return "?";
 }
@@ -47,6 +51,12 @@ std::string_view Name(GroupSlot slot) {
       return "expert_tp";
     case GroupSlot::kExpertDp:
       return "expert_dp";
+    case GroupSlot::kShard:
+      return "shard";
+    case GroupSlot::kReplica:
+      return "replica";
+    case GroupSlot::kOffload:
+      return "offload";
     case GroupSlot::kCount:
       break;
   }
@@ -89,9 +99,21 @@ std::string_view Name(MemoryKind kind) {
   return "?";
 }
 
+std::string_view Name(Launch launch) {
+  switch (launch) {
+    case Launch::kEach:
+      return "each";
+    case Launch::kGraph:
+      return "graph";
+    case Launch::kInGraph:
+      return "in-graph";
+  }
+  return "?";
+}
+
 void Block::Seal() {
   Hasher hash;
-  hash.Add(pass).Add(ops.size());
+  hash.Add(pass).Add(ops.size()).Add(launch);
   for (const Op& op : ops) {
     hash.Add(op.kind).Add(op.event);
     switch (op.kind) {

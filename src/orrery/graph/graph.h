@@ -17,6 +17,8 @@
 //   issued
 //     together and end together. They stand next to each other.
 //   - Send and receive of a pair match in order per (sender, receiver, tag).
+//   - Copies between device and host are communications that meet nobody. Their streams hold copies
+//     only.
 //   - kHostSync stops the host until the compute stream has drained.
 //   - kAlloc/kFree act in host order on the device's allocator and take no time.
 // Invariants are checked by Verify (graph/verify.h).
@@ -43,10 +45,15 @@ enum class Collective : std::uint8_t {
   kSend,
   kRecv,
   kAllToAll,
+  kCopyToHost,    // over the GPU's own PCIe link; meets nobody, has no group
+  kCopyToDevice,  // the other way
 };
 std::string_view Name(Collective collective);
 constexpr bool IsPointToPoint(Collective c) {
   return c == Collective::kSend || c == Collective::kRecv;
+}
+constexpr bool IsCopy(Collective c) {
+  return c == Collective::kCopyToHost || c == Collective::kCopyToDevice;
 }
 
 // What a group is for: a slot of the binding. The breakdown reports exposed time per slot.
@@ -60,6 +67,9 @@ enum class GroupSlot : std::uint8_t {
   kModel,
   kExpertTp,
   kExpertDp,
+  kShard,    // replicas that hold a shard each of the same state
+  kReplica,  // those that hold the same shard, where kShard does not span all replicas
+  kOffload,  // copies between device and host: nobody else, no group
   kCount,
 };
 inline constexpr std::size_t kGroupSlots = static_cast<std::size_t>(GroupSlot::kCount);
@@ -133,9 +143,16 @@ struct Op {
   NameId module;  // e.g. "layers.self_attention.qkv"
 };
 
+// How a block's kernels and communications come to the GPU: one by one; the block as one CUDA
+// graph; within the graph that a block before it launched.
+enum class Launch : std::uint8_t { kEach, kGraph, kInGraph };
+
+std::string_view Name(Launch launch);
+
 struct Block {
   NameId name;  // "layer.forward"
   Pass pass = Pass::kForward;
+  Launch launch = Launch::kEach;
   std::vector<Op> ops;
   std::vector<Kernel> kernels;
   std::vector<Comm> comms;

@@ -149,6 +149,7 @@ class Writer {
     Put("block {}", number);
     if (block.name.valid()) String(graph_.name(block.name));
     (*this)("pass", block.pass, Pass::kForward);
+    (*this)("launch", block.launch, Launch::kEach);
     Put("\n");
     std::size_t kernels = 0, comms = 0, buffers = 0, hosts = 0;
     for (const Op& op : block.ops) {

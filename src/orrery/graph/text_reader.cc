@@ -193,6 +193,7 @@ class Reader {
     Block& block = graph_.blocks.emplace_back();
     if (named) block.name = graph_.Intern(name);
     (*this)("pass", block.pass, Pass::kForward);
+    (*this)("launch", block.launch, Launch::kEach);
     return {};
   }
 

@@ -18,12 +18,13 @@ bool NameFits(const Graph& graph, NameId name) {
 
 // Why a communication breaks the rules of graph.h; null if it does not.
 const char* Fault(const Comm& comm) {
-  if (comm.collective > Collective::kAllToAll) return "unknown collective";
+  if (comm.collective > Collective::kCopyToDevice) return "unknown collective";
   if (comm.group >= GroupSlot::kCount) return "unknown group slot";
   if (comm.peer >= PeerSlot::kCount) return "unknown peer slot";
   if (comm.dtype > DType::kInt64) return "unknown element type";
   if (comm.stream == 0) return "a communication on stream 0, the compute stream";
   if (comm.blocking && comm.event != kNoEvent) return "a blocking communication records an event";
+  if (IsCopy(comm.collective) && comm.batch != 0) return "a copy in a group call";
   if (comm.event < kCallEvent) return "an event number below -2";
   if (comm.bytes.value < 0) return "negative bytes";
   if (comm.bytes.slot < -1) return "a numeric slot below -1";

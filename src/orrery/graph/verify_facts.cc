@@ -86,6 +86,7 @@ BlockFacts FactsOf(const Block& block, const Sizes& sizes) {
     if (op.kind != OpKind::kComm) continue;
     const Comm& comm = block.comms[op.index];
     if (comm.event != kNoEvent) AddEvent(o, comm.event, false, &facts);
+    if (IsCopy(comm.collective)) continue;
     facts.numbers = std::max(facts.numbers, static_cast<std::int32_t>(comm.bytes.slot) + 1);
     const Sequence element = ElementOf(comm, sizes);
     if (IsPointToPoint(comm.collective)) {

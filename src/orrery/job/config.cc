@@ -143,6 +143,10 @@ Json ParallelJson(const Workload& w) {
                {"ep", plan.ep},
                {"sequence_parallel", plan.sequence_parallel}};
   if (w.model.experts.count > 0) json["etp"] = plan.expert_tp();
+  if (plan.rank_order != workload::RankOrder::kDpPp) {
+    json["rank_order"] = NameOf(kRankOrders, plan.rank_order);
+  }
+  if (plan.hybrid()) json["shard_group"] = plan.shard_group;
   const Result<std::vector<int>> layers = workload::LayersPerChunk(w.model, plan);
   ORRERY_CHECK(layers.ok(), "a plan that was read divides its layers");
   json["layers_per_stage"] = *layers;
@@ -158,6 +162,9 @@ Json FrameworkJson(const Plan& plan) {
     if (flag.matters(plan)) json[std::string(flag.key)] = plan.*flag.member;
   }
   if (plan.cp > 1) json["cp_exchange"] = NameOf(kCpExchanges, plan.cp_exchange);
+  if (plan.cuda_graphs != workload::CudaGraphs::kNone) {
+    json["cuda_graphs"] = NameOf(kCudaGraphs, plan.cuda_graphs);
+  }
   const std::string_view recipe = NameOf(kFp8Recipes, plan.low_precision);
   if (recipe != "?") json["fp8_recipe"] = recipe;
   json["bucket_elements"] = plan.bucket_elements;
@@ -180,6 +187,16 @@ void AddWorkload(const Workload& w, Json* json) {
   if (plan.recompute == workload::Recompute::kSelective) {
     out["training"]["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
   }
+  if (plan.offload_optimizer || plan.offload_activations) {
+    out["training"]["offload"] = !plan.offload_activations ? "optimizer"
+                                 : plan.offload_optimizer  ? "all"
+                                                           : "activations";
+  }
+  if (plan.lora_rank > 0) {
+    out["training"]["lora_rank"] = plan.lora_rank;
+    out["training"]["lora_targets"] = NameOf(kLoraTargets, plan.lora_targets);
+  }
+  if (plan.packed_len > 0) out["training"]["packed_len"] = plan.packed_len;
   if (w.model.experts.count > 0) {
     out["training"]["moe_dispatcher"] = NameOf(kDispatchers, plan.dispatcher);
     out["training"]["moe_routing"] = NameOf(kRoutings, plan.routing);
@@ -187,7 +204,9 @@ void AddWorkload(const Workload& w, Json* json) {
     out["training"]["moe_shared_overlap"] = plan.shared_expert_overlap;
   }
   out["framework_options"] = FrameworkJson(plan);
-  out["schedule"] = workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name;
+  out["schedule"] = plan.given != nullptr
+                        ? std::string_view(plan.given->name)
+                        : workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name;
 }
 
 std::string_view PlacementName(cluster::PlacementKind kind) {

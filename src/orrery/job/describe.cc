@@ -32,8 +32,12 @@ std::string DescribeWorkload(const Workload& workload) {
   if (plan.recompute != workload::Recompute::kNone) {
     text += fmt::format(", recompute {}", NameOf(kRecomputes, plan.recompute));
   }
+  if (plan.lora_rank > 0) text += fmt::format(", LoRA of rank {}", plan.lora_rank);
+  if (plan.offload_optimizer) text += ", optimizer on the host";
+  if (plan.offload_activations) text += ", activations in host memory";
   if (plan.sharding != workload::Sharding::kNone) {
     text += fmt::format(", {}", NameOf(kShardings, plan.sharding));
+    if (plan.hybrid()) text += fmt::format(" in groups of {}", plan.shard_group);
   }
   return text;
 }

@@ -29,6 +29,22 @@ inline constexpr std::array<Named<workload::CpExchange>, 3> kCpExchanges = {
     {{"ring", workload::CpExchange::kRing},
      {"all-gather", workload::CpExchange::kAllGather},
      {"all-to-all", workload::CpExchange::kAllToAll}}};
+inline constexpr std::array<Named<workload::RankOrder>, 2> kRankOrders = {
+    {{"tp-cp-dp-pp", workload::RankOrder::kDpPp}, {"tp-cp-pp-dp", workload::RankOrder::kPpDp}}};
+inline constexpr std::array<Named<workload::Optimizer>, 4> kOptimizers = {
+    {{"adam", workload::Optimizer::kAdam},
+     {"adamw", workload::Optimizer::kAdam},
+     {"adafactor", workload::Optimizer::kAdafactor},
+     {"muon", workload::Optimizer::kMuon}}};
+inline constexpr std::array<Named<workload::CudaGraphs>, 3> kCudaGraphs = {
+    {{"none", workload::CudaGraphs::kNone},
+     {"layers", workload::CudaGraphs::kLayers},
+     {"iteration", workload::CudaGraphs::kIteration}}};
+inline constexpr std::array<Named<std::uint8_t>, 4> kLoraTargets = {
+    {{"all", workload::kLoraAll},
+     {"attention", workload::kLoraQkv | workload::kLoraProjection},
+     {"qkv", workload::kLoraQkv},
+     {"mlp", workload::kLoraFc1 | workload::kLoraFc2}}};
 inline constexpr std::array<Named<workload::Recompute>, 3> kRecomputes = {
     {{"none", workload::Recompute::kNone},
      {"selective", workload::Recompute::kSelective},
@@ -79,6 +95,13 @@ inline bool WhenLowPrecision(const workload::Plan& plan) {
   return plan.low_precision != workload::LowPrecision::kNone;
 }
 
+inline bool WhenHybridZero1(const workload::Plan& plan) {
+  return plan.sharding == workload::Sharding::kZero1 && plan.hybrid();
+}
+
+inline bool WhenAdamIsNotFused(const workload::Plan& plan) {
+  return plan.optimizer == workload::Optimizer::kAdam && !plan.fused_adam;
+}
 inline bool WhenUnfused(const workload::Plan& plan) {
   return plan.attention == workload::AttentionBackend::kUnfused && plan.keeps_scores;
 }
@@ -89,7 +112,7 @@ struct PlanFlag {
   bool workload::Plan::*member;
   bool (*matters)(const workload::Plan&) = Always;
 };
-inline constexpr std::array<PlanFlag, 18> kPlanFlags = {
+inline constexpr std::array<PlanFlag, 20> kPlanFlags = {
     {{"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
      {"overlap_param_gather", &workload::Plan::overlap_param_gather},
      {"overlap_p2p", &workload::Plan::overlap_p2p},
@@ -107,6 +130,8 @@ inline constexpr std::array<PlanFlag, 18> kPlanFlags = {
      {"low_precision_gather", &workload::Plan::low_precision_gather, WhenLowPrecision},
      {"prefetch", &workload::Plan::prefetch, WhenSharded},
      {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
+     {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
+     {"reduce_whole", &workload::Plan::reduce_whole, WhenHybridZero1},
      {"log_every_step", &workload::Plan::log_every_step}}};
 
 // Keys at the top of a job file that have a section of their own.

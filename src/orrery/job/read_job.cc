@@ -148,6 +148,9 @@ std::string Counted(std::int64_t count, std::string_view what) {
 // Enough hosts for all ranks, or the ones given if they suffice.
 Status SizeCluster(const Source& source, const Section& top, Job* job) {
   const auto per_node = static_cast<std::int64_t>(job->cluster.gpus_per_node);
+  for (Workload& w : job->workloads) {
+    w.plan.ranks_per_host = std::min(job->cluster.gpus_per_node, w.plan.ranks());
+  }
   const auto ranks = static_cast<std::int64_t>(job->ranks());
   const std::int64_t needed = (ranks + per_node - 1) / per_node;
   const std::string& topology = job->cluster.topology.name;
@@ -288,7 +291,7 @@ void ApplyConstants(const constants::Set& constants, Job* job) {
   cluster::Calibrate(constants, &job->cluster);
   job->engine.rank_noise = constants[constants::kRankNoise];
   for (Workload& workload : job->workloads) {
-    workload.plan.host = workload::HostOf(workload.host, constants);
+    workload.plan.host = workload::HostOf(workload.host, workload.plan.cuda_graphs, constants);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/job/expert_keys.h"
 #include "orrery/job/frameworks.h"
@@ -11,6 +12,7 @@
 #include "orrery/job/reader.h"
 #include "orrery/job/tables.h"
 #include "orrery/workload/options.h"
+#include "orrery/workload/schedule_file.h"
 
 namespace orrery::job {
 namespace {
@@ -55,6 +57,10 @@ Status ReadParallel(const Source& source, const Sections& sections, std::optiona
   plan->cp = static_cast<int>(parallel.Integer("cp"));
   plan->ep = static_cast<int>(parallel.Integer("ep"));
   if (parallel.Has("etp")) plan->etp = static_cast<int>(parallel.Integer("etp"));
+  if (parallel.Has("shard_group")) {
+    plan->shard_group = static_cast<int>(parallel.Integer("shard_group"));
+  }
+  plan->rank_order = Choose(kRankOrders, parallel.Text("rank_order"));
   if (const Setting* layers = parallel.Find("layers_per_stage")) {
     if (const auto* list = std::get_if<std::vector<std::int64_t>>(&layers->value)) {
       plan->layers_per_stage.assign(list->begin(), list->end());
@@ -100,6 +106,13 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->routing = Choose(kRoutings, training.Text("moe_routing"));
   plan->moe_imbalance = training.Real("moe_imbalance");
   plan->shared_expert_overlap = training.Bool("moe_shared_overlap");
+  plan->optimizer = Choose(kOptimizers, training.Text("optimizer"));
+  const std::string offload = training.Text("offload");
+  plan->offload_optimizer = offload == "optimizer" || offload == "all";
+  plan->offload_activations = offload == "activations" || offload == "all";
+  if (training.Has("lora_rank")) plan->lora_rank = static_cast<int>(training.Integer("lora_rank"));
+  plan->lora_targets = Choose(kLoraTargets, training.Text("lora_targets"));
+  if (training.Has("packed_len")) plan->packed_len = training.Integer("packed_len");
   Result<std::uint8_t> modules =
       workload::ParseRecomputeModules(training.Text("recompute_modules"));
   if (!modules.ok()) {
@@ -137,6 +150,9 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
     plan->cp_exchange = Choose(kCpExchanges, section.Text("cp_exchange"));
     if (!section.Has("cp_exchange")) defaults.emplace_back("cp_exchange ring");
   }
+  if (section.Has("cuda_graphs")) {
+    plan->cuda_graphs = Choose(kCudaGraphs, section.Text("cuda_graphs"));
+  }
   if (section.Has("bucket_elements")) plan->bucket_elements = section.Integer("bucket_elements");
   if (defaults.empty()) return;
   assumed->push_back(fmt::format("framework: {}{}, whose defaults are: {}", framework.name,
@@ -144,9 +160,24 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
                                  fmt::join(defaults, ", ")));
 }
 
-Status ReadSchedule(const Sections& sections, Plan* plan, std::vector<std::string>* assumed) {
+// A user's own list of passes.
+Status ReadGiven(const Source& source, const Setting& setting, const std::string& path,
+                 Plan* plan) {
+  constexpr std::int64_t kMostBytes = 256 << 20;
+  Result<std::string> text = ReadFile(source.Path(path), kMostBytes);
+  if (!text.ok()) return std::move(text).TakeStatus().In(setting.where + ": schedule");
+  ORRERY_ASSIGN_OR_RETURN(workload::GivenSchedule schedule, workload::ParseSchedule(path, *text));
+  plan->schedule = workload::Schedule::kGiven;
+  plan->given = std::make_shared<const workload::GivenSchedule>(std::move(schedule));
+  return {};
+}
+
+Status ReadSchedule(const Source& source, const Sections& sections, Plan* plan,
+                    std::vector<std::string>* assumed) {
   using workload::Schedule;
   if (const Setting* schedule = sections.top.Find("schedule")) {
+    const std::string name = sections.top.Text("schedule");
+    if (name.ends_with(".schedule")) return ReadGiven(source, *schedule, name, plan);
     Result<Schedule> found = workload::FindSchedule(Printable(sections.top.Text("schedule")));
     if (!found.ok()) return std::move(found).TakeStatus().In(schedule->where + ": schedule");
     plan->schedule = *found;
@@ -230,7 +261,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
   ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos, &plan,
                 assumed);
-  ORRERY_RETURN_IF_ERROR(ReadSchedule(sections, &plan, assumed));
+  ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));
   if (Status status = workload::Validate(workload.model, plan); !status.ok()) {
     return Located(source, sections, status);
   }

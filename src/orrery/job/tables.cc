@@ -28,7 +28,8 @@ constexpr Option kTop[] = {
      .doc = "Training framework, optionally with a version: megatron@2024.09."},
     {.name = "schedule",
      .type = kText,
-     .doc = "Pipeline schedule; 1f1b, or 1f1b-interleaved when vpp is above 1."},
+     .doc = "Pipeline schedule, or a file NAME.schedule; 1f1b, or 1f1b-interleaved when vpp is "
+            "above 1."},
     {.name = "network", .type = kText, .fallback = "analytic", .doc = "Network back end."},
 };
 

@@ -30,6 +30,7 @@ std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
     if (call.block.index() >= seen.size() || seen[call.block.index()]) return;
     seen[call.block.index()] = true;
     for (const graph::Comm& comm : graph.blocks[call.block.index()].comms) {
+      if (graph::IsCopy(comm.collective)) continue;
       if (graph::IsPointToPoint(comm.collective)) {
         const std::size_t slot = static_cast<std::size_t>(comm.peer);
         peers[slot] = peers[slot] || binding == nullptr || binding->peers[slot].valid();

@@ -57,6 +57,12 @@ PartText TextOf(std::size_t part) {
       return {"ETP", "tensor-parallel communication inside experts, not hidden"};
     case GroupSlot::kExpertDp:
       return {"EDP", "data-parallel communication of experts, not hidden"};
+    case GroupSlot::kShard:
+      return {"shard", "data-parallel communication inside a shard group, not hidden"};
+    case GroupSlot::kOffload:
+      return {"offload", "copies between device and host, not hidden"};
+    case GroupSlot::kReplica:
+      return {"replica", "data-parallel communication between shard groups, not hidden"};
     case GroupSlot::kCount:
       break;
   }

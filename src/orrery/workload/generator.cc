@@ -1,5 +1,6 @@
 #include "orrery/workload/generator.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -28,9 +29,9 @@ namespace {
 // Blocks kept between plans: some 200 MB at most.
 constexpr std::size_t kMostBlocks = 50'000;
 
-// Ranks and groups of one job; tp fastest, then cp, then dp, then pp. Ranks that differ in cp and
-// dp only hold the same parameters: the gradient group spans both, and a "replica" below is one of
-// them.
+// Ranks and groups of one job; tp fastest, then cp, then dp and pp in the plan's order. Ranks that
+// differ in cp and dp only hold the same parameters: the gradient group spans both, and a "replica"
+// below is one of them. Blocks of `shard` replicas in a row are a shard group.
 class Layout {
  public:
   Layout(const JobContext& job, graph::Graph* graph)
@@ -40,48 +41,52 @@ class Layout {
         dp_(static_cast<std::size_t>(plan_.replicas())),
         cp_(static_cast<std::size_t>(plan_.cp)),
         pp_(static_cast<std::size_t>(plan_.pp)),
+        shard_(plan_.hybrid() ? static_cast<std::size_t>(plan_.shard_ranks()) : dp_),
         base_(graph->bindings.size()),
-        graph_(graph) {}
+        graph_(graph) {
+    const bool stages_within = plan_.rank_order == RankOrder::kPpDp;
+    const std::size_t replica_step = stages_within ? tp_ * cp_ * pp_ : tp_ * cp_;
+    stage_step_ = stages_within ? tp_ * cp_ : tp_ * dp_;
+    replica_.reserve(dp_);
+    for (std::size_t d = 0; d < dp_; d += cp_) {
+      for (std::size_t c = 0; c < cp_; ++c) replica_.push_back(d / cp_ * replica_step + c * tp_);
+    }
+  }
 
   void AddGroups() {
     const std::size_t ranks = tp_ * dp_ * pp_;
     graph_->groups.Reserve(graph_->groups.size() + dp_ * pp_ + tp_ * pp_ + 2 * tp_ * dp_ + dp_,
                            5 * ranks);
-    first_[kTp] = graph_->groups.size();
-    for (std::size_t i = 0; tp_ > 1 && i < dp_ * pp_; ++i) Add(GroupSlot::kTp, i * tp_, 1, tp_);
-    first_[kDp] = graph_->groups.size();
-    for (std::size_t p = 0; dp_ > 1 && p < pp_; ++p) {
-      for (std::size_t t = 0; t < tp_; ++t) Add(GroupSlot::kDp, p * tp_ * dp_ + t, tp_, dp_);
+    Start(kTp);
+    for (std::size_t i = 0; tp_ > 1 && i < dp_ * pp_; ++i) {
+      Add(GroupSlot::kTp, tp_, [&](std::size_t t) { return Rank(t, i % dp_, i / dp_); });
     }
-    first_[kCp] = graph_->groups.size();
+    Start(kDp);
+    for (std::size_t i = 0; dp_ > 1 && i < tp_ * pp_; ++i) {
+      Add(GroupSlot::kDp, dp_, [&](std::size_t d) { return Rank(i % tp_, d, i / tp_); });
+    }
+    Start(kCp);
     for (std::size_t r = 0; cp_ > 1 && r < dp_ * pp_; r += cp_) {
-      for (std::size_t t = 0; t < tp_; ++t) Add(GroupSlot::kCp, r * tp_ + t, tp_, cp_);
-    }
-    first_[kPp] = graph_->groups.size();
-    for (std::size_t i = 0; pp_ > 1 && i < tp_ * dp_; ++i) {
-      Add(GroupSlot::kPp, i, tp_ * dp_, pp_);
-    }
-    first_[kEmbedding] = graph_->groups.size();
-    for (std::size_t i = 0; job_.ties_across_stages() && i < tp_ * dp_; ++i) {
-      Add(GroupSlot::kEmbedding, i, (pp_ - 1) * tp_ * dp_, 2);
-    }
-    first_[kModel] = graph_->groups.size();
-    if (job_.norm_group > 1 && job_.distributed()) {
-      Add(GroupSlot::kModel, 0, 1, ranks);
-    } else if (job_.norm_group > 1) {
-      for (std::size_t d = 0; d < dp_; ++d) {
-        members_.clear();
-        for (std::size_t p = 0; p < pp_; ++p) {
-          for (std::size_t t = 0; t < tp_; ++t) members_.push_back(Rank(t, d, p));
-        }
-        graph_->groups.Add(GroupSlot::kModel, members_);
+      for (std::size_t t = 0; t < tp_; ++t) {
+        Add(GroupSlot::kCp, cp_, [&](std::size_t c) { return Rank(t, r % dp_ + c, r / dp_); });
       }
     }
+    Start(kPp);
+    for (std::size_t i = 0; pp_ > 1 && i < tp_ * dp_; ++i) {
+      Add(GroupSlot::kPp, pp_, [&](std::size_t p) { return Rank(i % tp_, i / tp_, p); });
+    }
+    Start(kEmbedding);
+    for (std::size_t i = 0; job_.ties_across_stages() && i < tp_ * dp_; ++i) {
+      Add(GroupSlot::kEmbedding, 2,
+          [&](std::size_t end) { return Rank(i % tp_, i / tp_, end * (pp_ - 1)); });
+    }
+    Start(kModel);
+    for (std::size_t d = 0; job_.norm_group > 1 && d < dp_; d += norm_replicas()) AddModelGroup(d);
+    if (plan_.hybrid()) AddShardGroups();
   }
 
   void AddBindings(ProgramId first_program, JobId job_id) {
-    const bool wraps = plan_.schedule == Schedule::k1f1bInterleaved;
-    graph_->bindings.reserve(base_ + tp_ * dp_ * pp_);
+    graph_->bindings.resize(base_ + tp_ * dp_ * pp_);
     for (std::size_t p = 0; p < pp_; ++p) {
       graph::Binding b;
       b.program = ProgramId(first_program.index() + p);
@@ -90,55 +95,100 @@ class Layout {
       for (std::size_t d = 0; d < dp_; ++d) {
         if (tp_ > 1) Slot(&b, GroupSlot::kTp) = GroupId(first_[kTp] + p * dp_ + d);
         if (job_.norm_group > 1) {
-          Slot(&b, GroupSlot::kModel) = GroupId(first_[kModel] + (job_.distributed() ? 0 : d));
+          Slot(&b, GroupSlot::kModel) = GroupId(first_[kModel] + d / norm_replicas());
         }
-        for (std::size_t t = 0; t < tp_; ++t) {
-          if (dp_ > 1) Slot(&b, GroupSlot::kDp) = GroupId(first_[kDp] + p * tp_ + t);
-          if (cp_ > 1) {
-            const std::size_t first = d - d % cp_;
-            Slot(&b, GroupSlot::kCp) = GroupId(first_[kCp] + (p * dp_ + d) / cp_ * tp_ + t);
-            b.peers[static_cast<std::size_t>(PeerSlot::kCpPrevious)] =
-                Rank(t, first + (d + cp_ - 1 - first) % cp_, p);
-            b.peers[static_cast<std::size_t>(PeerSlot::kCpNext)] =
-                Rank(t, first + (d + 1 - first) % cp_, p);
-          }
-          if (pp_ > 1) Slot(&b, GroupSlot::kPp) = GroupId(first_[kPp] + d * tp_ + t);
-          if (job_.ties_across_stages() && (p == 0 || p + 1 == pp_)) {
-            Slot(&b, GroupSlot::kEmbedding) = GroupId(first_[kEmbedding] + d * tp_ + t);
-          }
-          if (pp_ > 1 && (p > 0 || wraps)) {
-            b.peers[static_cast<std::size_t>(PeerSlot::kPrevious)] =
-                Rank(t, d, (p + pp_ - 1) % pp_);
-          }
-          if (pp_ > 1 && (p + 1 < pp_ || wraps)) {
-            b.peers[static_cast<std::size_t>(PeerSlot::kNext)] = Rank(t, d, (p + 1) % pp_);
-          }
-          b.logical_rank = static_cast<std::uint32_t>(graph_->bindings.size() - base_);
-          graph_->bindings.push_back(b);
-        }
+        for (std::size_t t = 0; t < tp_; ++t) Bind(t, d, p, &b);
       }
     }
   }
 
  private:
-  enum Kind : std::size_t { kTp, kDp, kCp, kPp, kEmbedding, kModel, kKinds };
+  enum Kind : std::size_t { kTp, kDp, kCp, kPp, kEmbedding, kModel, kShard, kReplica, kKinds };
 
   RankId Rank(std::size_t t, std::size_t d, std::size_t p) const {
-    return RankId(base_ + t + tp_ * (d + dp_ * p));
+    return RankId(base_ + t + replica_[d] + stage_step_ * p);
   }
   static GroupId& Slot(graph::Binding* b, GroupSlot slot) {
     return b->groups[static_cast<std::size_t>(slot)];
   }
-  void Add(GroupSlot slot, std::size_t first, std::size_t stride, std::size_t count) {
+  void Start(Kind kind) { first_[kind] = graph_->groups.size(); }
+  template <class Member>
+  void Add(GroupSlot slot, std::size_t count, const Member& member) {
     members_.clear();
-    for (std::size_t i = 0; i < count; ++i) members_.push_back(RankId(base_ + first + i * stride));
+    for (std::size_t i = 0; i < count; ++i) members_.push_back(member(i));
     graph_->groups.Add(slot, members_);
+  }
+
+  // Replicas whose gradients' norm is one sum.
+  std::size_t norm_replicas() const { return job_.distributed() ? shard_ : 1; }
+
+  // Of replicas d … d + norm_replicas() - 1, all stages, in rank order.
+  void AddModelGroup(std::size_t d) {
+    members_.clear();
+    for (std::size_t p = 0; p < pp_; ++p) {
+      for (std::size_t i = d; i < d + norm_replicas(); ++i) {
+        for (std::size_t t = 0; t < tp_; ++t) members_.push_back(Rank(t, i, p));
+      }
+    }
+    if (plan_.rank_order != RankOrder::kDpPp) std::sort(members_.begin(), members_.end());
+    graph_->groups.Add(GroupSlot::kModel, members_);
+  }
+
+  void AddShardGroups() {
+    Start(kShard);
+    for (std::size_t i = 0; i < pp_ * tp_; ++i) {
+      for (std::size_t d = 0; d < dp_; d += shard_) {
+        Add(GroupSlot::kShard, shard_,
+            [&](std::size_t s) { return Rank(i % tp_, d + s, i / tp_); });
+      }
+    }
+    Start(kReplica);
+    for (std::size_t i = 0; i < pp_ * tp_; ++i) {
+      for (std::size_t s = 0; s < shard_; ++s) {
+        Add(GroupSlot::kReplica, dp_ / shard_,
+            [&](std::size_t d) { return Rank(i % tp_, d * shard_ + s, i / tp_); });
+      }
+    }
+  }
+
+  // The rest of what rank (t, d, p) is bound to.
+  void Bind(std::size_t t, std::size_t d, std::size_t p, graph::Binding* b) {
+    const bool wraps = plan_.schedule == Schedule::k1f1bInterleaved;
+    const std::size_t column = p * tp_ + t;
+    if (dp_ > 1) Slot(b, GroupSlot::kDp) = GroupId(first_[kDp] + column);
+    if (plan_.hybrid()) {
+      Slot(b, GroupSlot::kShard) = GroupId(first_[kShard] + column * (dp_ / shard_) + d / shard_);
+      Slot(b, GroupSlot::kReplica) = GroupId(first_[kReplica] + column * shard_ + d % shard_);
+    }
+    if (cp_ > 1) {
+      const std::size_t first = d - d % cp_;
+      Slot(b, GroupSlot::kCp) = GroupId(first_[kCp] + (p * dp_ + d) / cp_ * tp_ + t);
+      b->peers[static_cast<std::size_t>(PeerSlot::kCpPrevious)] =
+          Rank(t, first + (d + cp_ - 1 - first) % cp_, p);
+      b->peers[static_cast<std::size_t>(PeerSlot::kCpNext)] =
+          Rank(t, first + (d + 1 - first) % cp_, p);
+    }
+    if (pp_ > 1) Slot(b, GroupSlot::kPp) = GroupId(first_[kPp] + d * tp_ + t);
+    if (job_.ties_across_stages() && (p == 0 || p + 1 == pp_)) {
+      Slot(b, GroupSlot::kEmbedding) = GroupId(first_[kEmbedding] + d * tp_ + t);
+    }
+    if (pp_ > 1 && (p > 0 || wraps)) {
+      b->peers[static_cast<std::size_t>(PeerSlot::kPrevious)] = Rank(t, d, (p + pp_ - 1) % pp_);
+    }
+    if (pp_ > 1 && (p + 1 < pp_ || wraps)) {
+      b->peers[static_cast<std::size_t>(PeerSlot::kNext)] = Rank(t, d, (p + 1) % pp_);
+    }
+    const RankId rank = Rank(t, d, p);
+    b->logical_rank = static_cast<std::uint32_t>(rank.index() - base_);
+    graph_->bindings[rank.index()] = *b;
   }
 
   const JobContext& job_;
   const Plan& plan_;
-  std::size_t tp_, dp_, cp_, pp_, base_;
+  std::size_t tp_, dp_, cp_, pp_, shard_, base_;
   graph::Graph* graph_;
+  std::size_t stage_step_ = 0;
+  std::vector<std::size_t> replica_;  // rank of replica d in the first stage
   std::array<std::size_t, kKinds> first_{};
   std::vector<RankId> members_;
 };
@@ -154,8 +204,9 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   const Shape shape = MakeShape(model, plan);
   BlockSource blocks(&cache_->blocks, shape, graph);
   if (graph->blocks.empty()) graph->blocks.reserve(64);
-  // ZeRO shards gradients over dp, so that their norm is a sum over all ranks.
-  const int norm_group = plan.sharding == Sharding::kNone ? plan.tp * plan.pp : plan.ranks();
+  // ZeRO shards gradients over dp, so that their norm is a sum over all ranks of a shard group.
+  const int norm_group =
+      plan.tp * plan.pp * (plan.sharding == Sharding::kNone ? 1 : plan.shard_ranks());
   const JobContext job{.model = &model,
                        .plan = &plan,
                        .shape = &shape,

@@ -12,30 +12,35 @@ namespace {
 //   rng_fork         2021: 90 [50 … 150]: three reads or writes of a CUDA random state
 //   checkpoint       350 [200 … 600]: six states and a nested backward; FSDP: 150 [80 … 300]
 //   communication    2021: 60 [30 … 90]; later: 25 [15 … 40]
+//   graph            30 [15 … 60] a layer's CUDA graph: module hooks, inputs copied, autograd
 //   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit
 constexpr HostWork k2021 = {.module_forward = 60'000,
                             .module_backward = 40'000,
                             .low_precision = 15'000,
                             .rng_fork = 90'000,
                             .checkpoint = 350'000,
-                            .communication = 60'000};
+                            .communication = 60'000,
+                            .graph = 30'000};
 constexpr HostWork kCore = {.module_forward = 40'000,
                             .module_backward = 25'000,
                             .low_precision = 15'000,
                             .rng_fork = 0,
                             .checkpoint = 350'000,
-                            .communication = 25'000};
+                            .communication = 25'000,
+                            .graph = 30'000};
 constexpr HostWork kFsdp = {.module_forward = 25'000,
                             .module_backward = 20'000,
                             .low_precision = 15'000,
                             .rng_fork = 0,
                             .checkpoint = 150'000,
                             .communication = 25'000,
-                            .unit = 250'000};
+                            .unit = 250'000,
+                            .graph = 30'000};
 
 HostWork Times(HostWork host, double factor) {
-  for (std::int64_t* ns : {&host.module_forward, &host.module_backward, &host.low_precision,
-                           &host.rng_fork, &host.checkpoint, &host.communication, &host.unit}) {
+  for (std::int64_t* ns :
+       {&host.module_forward, &host.module_backward, &host.low_precision, &host.rng_fork,
+        &host.checkpoint, &host.communication, &host.unit, &host.graph}) {
     *ns = static_cast<std::int64_t>(static_cast<double>(*ns) * factor + 0.5);
   }
   return host;
@@ -43,7 +48,10 @@ HostWork Times(HostWork host, double factor) {
 
 }  // namespace
 
-HostWork HostOf(HostEra era, const constants::Set& known) {
+HostWork HostOf(HostEra era, CudaGraphs graphs, const constants::Set& known) {
+  if (graphs != CudaGraphs::kNone) {
+    return {.graph = HostOf(era, CudaGraphs::kNone, known).graph};
+  }
   const double python = known[constants::kHostPython];
   switch (era) {
     case HostEra::kNone:

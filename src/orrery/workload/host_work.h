@@ -20,6 +20,7 @@ enum class HostEra : std::uint8_t {
   kCore,  // Megatron Core with Transformer Engine, NeMo
   kFsdp,  // PyTorch FSDP and DeepSpeed ZeRO-3 around plain modules
 };
-HostWork HostOf(HostEra era, const constants::Set& constants);
+// Under CUDA graphs only what a replayed graph costs is left.
+HostWork HostOf(HostEra era, CudaGraphs graphs, const constants::Set& constants);
 
 }  // namespace orrery::workload

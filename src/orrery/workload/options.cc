@@ -197,6 +197,18 @@ constexpr Option kParallel[] = {
      .min = 1,
      .max = 4096,
      .doc = "Tensor-parallel ranks of experts; tp when left out."},
+    {.name = "rank_order",
+     .type = kChoice,
+     .fallback = "tp-cp-dp-pp",
+     .choices = "tp-cp-dp-pp|tp-cp-pp-dp",
+     .doc = "Which degree varies fastest from rank to rank; tp-cp-pp-dp is Megatron's "
+            "use-tp-pp-dp-mapping."},
+    {.name = "shard_group",
+     .type = kInteger,
+     .min = 2,
+     .max = 1 << 20,
+     .doc = "Data-parallel ranks that share one set of shards, sets being copies (HSDP, InternEvo, "
+            "optimizer instances); all when left out."},
     {.name = "sequence_parallel",
      .type = kBool,
      .fallback = "false",
@@ -275,9 +287,34 @@ constexpr Option kTraining[] = {
     {.name = "optimizer",
      .type = kChoice,
      .fallback = "adam",
-     .choices = "adam",
-     .doc = "Adam with fp32 main parameters.",
-     .planned = "sgd|lamb|adafactor|muon"},
+     .choices = "adam|adamw|adafactor|muon",
+     .doc = "With fp32 main parameters; adamw costs what adam does.",
+     .planned = "sgd|lamb"},
+    {.name = "offload",
+     .type = kChoice,
+     .fallback = "none",
+     .choices = "none|optimizer|activations|all",
+     .doc = "Kept in host memory: the optimizer's state, updated by the CPU; what layers keep for "
+            "their backward pass; both.",
+     .planned = "parameters"},
+    {.name = "lora_rank",
+     .type = kInteger,
+     .min = 1,
+     .max = 65536,
+     .doc = "LoRA: the model is frozen, adapters of this rank are trained."},
+    {.name = "lora_targets",
+     .type = kChoice,
+     .fallback = "all",
+     .choices = "all|attention|qkv|mlp",
+     .doc = "Linear layers with adapters: qkv, projection, fc1 and fc2; the first two; the first; "
+            "the last two."},
+    {.name = "packed_len",
+     .type = kInteger,
+     .min = 1,
+     .max = 1 << 26,
+     .doc =
+         "Tokens of the sequences that one of seq_len is packed from; they do not attend to each "
+         "other."},
     {.name = "sharding",
      .type = kChoice,
      .fallback = "none",
@@ -353,6 +390,19 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc =
          "zero2, zero3: a layer is one flat parameter (FSDP1); else tensors are copied (FSDP2)."},
+    {.name = "adam_loop",
+     .type = kBool,
+     .doc = "Without fused_adam: tensor by tensor, else all tensors a kernel (foreach)."},
+    {.name = "cuda_graphs",
+     .type = kChoice,
+     .choices = "none|layers|iteration",
+     .doc =
+         "What is launched as CUDA graphs: each layer's passes, or the iteration up to the first "
+         "point where the host must read."},
+    {.name = "reduce_whole",
+     .type = kBool,
+     .doc = "zero1 with shard_group: gradients all-reduced over all replicas (InternEvo), else "
+            "reduce-scattered in the group, shards all-reduced between groups."},
     {.name = "log_every_step", .type = kBool, .doc = "The host reads the loss after every step."},
 };
 

@@ -10,6 +10,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/workload/plan_experts.h"
+#include "orrery/workload/plan_features.h"
 
 namespace orrery::workload {
 
@@ -48,6 +49,7 @@ Status CheckBounds(const Plan& plan) {
       {"parallel.vpp", plan.vpp, 1, 1024},
       {"parallel.dp", plan.dp, 1, 1 << 20},
       {"parallel.cp", plan.cp, 1, 127},  // 2 · cp group calls in a block
+      {"parallel.shard_group", plan.shard_group, 0, 1 << 20},
       {"parallel.microbatch_group", plan.microbatch_group, 0, 1 << 20},
       {"training.global_batch", plan.global_batch, 1, std::int64_t{1} << 31},
       {"training.micro_batch", plan.micro_batch, 1, 1 << 16},
@@ -114,6 +116,7 @@ Status CheckBatch(const Plan& plan) {
 }
 
 Status CheckInterleaving(const Plan& plan) {
+  if (plan.schedule >= Schedule::kZbH1) return {};  // CheckFeatures
   if (plan.schedule != Schedule::k1f1bInterleaved) {
     if (plan.vpp == 1) return {};
     return InvalidInput(
@@ -211,6 +214,41 @@ Status CheckContextParallel(const Model& model, const Plan& plan) {
         plan.cp, heads, model.kv_heads, plan.tp, NearestDivisors(heads, plan.cp));
   }
   return {};
+}
+
+Status CheckShardGroup(const Model& model, const Plan& plan) {
+  const int replicas = plan.replicas();
+  if (plan.shard_group == 0 || (plan.shard_group == replicas && replicas > 1)) return {};
+  if (plan.sharding == Sharding::kNone) {
+    return InvalidInput(
+        "parallel.shard_group: {} ranks share nothing under sharding none; set training.sharding: "
+        "zero1 or leave it out",
+        plan.shard_group);
+  }
+  if (plan.shard_group < 2 || replicas % plan.shard_group != 0) {
+    return InvalidInput(
+        "parallel.shard_group: {} is not a divisor above 1 of the {} data-parallel ranks{}; every "
+        "group holds all shards once: use {}",
+        plan.shard_group, replicas, plan.cp > 1 ? " (dp · cp)" : "",
+        NearestDivisors(replicas, std::max(2, plan.shard_group)));
+  }
+  if (model.experts.count > 0) {
+    return InvalidInput(
+        "parallel.shard_group: groups of {} of {} ranks are not built for models with experts, "
+        "such as {}; leave it out",
+        plan.shard_group, replicas, model.name);
+  }
+  return {};
+}
+
+Status CheckRankOrder(const Model& model, const Plan& plan) {
+  if (plan.rank_order == RankOrder::kDpPp || plan.pp == 1 || model.experts.count == 0) return {};
+  if (plan.expert_tp() * plan.ep == plan.tp * plan.cp) return {};
+  return InvalidInput(
+      "parallel.rank_order: tp-cp-pp-dp puts the stages of dense layers tp {} · cp {} = {} ranks "
+      "apart and those of experts etp {} · ep {} = {}; Megatron needs them equal: change ep or use "
+      "tp-cp-dp-pp",
+      plan.tp, plan.cp, plan.tp * plan.cp, plan.expert_tp(), plan.ep, plan.expert_tp() * plan.ep);
 }
 
 Status CheckSharding(const Plan& plan) {
@@ -358,8 +396,11 @@ Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckKernels(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckContextParallel(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckSharding(plan));
+  ORRERY_RETURN_IF_ERROR(CheckShardGroup(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckLowPrecision(plan));
   ORRERY_RETURN_IF_ERROR(CheckExperts(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckRankOrder(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckFeatures(model, plan));
   return LayersPerChunk(model, plan).status();
 }
 

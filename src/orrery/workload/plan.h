@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,7 +14,24 @@
 
 namespace orrery::workload {
 
-enum class Schedule : std::uint8_t { kGpipe, k1f1b, k1f1bInterleaved };
+enum class Schedule : std::uint8_t { kGpipe, k1f1b, k1f1bInterleaved, kZbH1, kZbV, kGiven };
+// One pass of a stage over one of its chunks (generators/passes.h). A backward pass is whole, or
+// its data gradients, then its weight gradients.
+struct PipelinePass {
+  enum class Kind : std::uint8_t { kForward, kBackward, kData, kWeight };
+  Kind kind = Kind::kForward;
+  int chunk = 0, microbatch = 0;
+  friend bool operator==(const PipelinePass&, const PipelinePass&) = default;
+};
+// A user's own schedule: the passes of each stage, in order.
+struct GivenSchedule {
+  std::string name;
+  bool v_shape = false;  // odd chunks run backwards through the stages
+  std::vector<std::vector<PipelinePass>> stages;
+};
+// Which degree varies faster from rank to rank; tp, then cp, are fastest in both. kDpPp is
+// Megatron's default, kPpDp its --use-tp-pp-dp-mapping ("dp last").
+enum class RankOrder : std::uint8_t { kDpPp, kPpDp };
 enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
 // What selective recompute runs again, as bits (Megatron's recompute_modules).
 enum RecomputeModule : std::uint8_t {
@@ -28,6 +46,14 @@ enum RecomputeModule : std::uint8_t {
 // gathered in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and
 // gathered again for backward (FSDP's FULL_SHARD, ZeRO-3).
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3 };
+// What turns gradients into updates (generators/optimizer.h). kAdam stands for AdamW too: the decay
+// is in the same kernels.
+enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon };
+// What is captured as CUDA graphs: nothing; each layer's forward and backward; the iteration.
+enum class CudaGraphs : std::uint8_t { kNone, kLayers, kIteration };
+// Linear layers that have adapters beside them (generators/lora.h); a set.
+enum LoraTarget : std::uint8_t { kLoraQkv = 1, kLoraProjection = 2, kLoraFc1 = 4, kLoraFc2 = 8 };
+inline constexpr std::uint8_t kLoraAll = 15;
 enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
 // How tokens come to the ranks of their experts (generators/experts.h).
 enum class Dispatcher : std::uint8_t { kAllGather, kAllToAll, kDeepEp, kHybridEp };
@@ -51,6 +77,7 @@ struct HostWork {
   std::int64_t checkpoint = 0;     // a recomputed layer: random states and a nested backward
   std::int64_t communication = 0;  // torch.distributed's Python around one collective
   std::int64_t unit = 0;           // an FSDP unit's hooks, each pass
+  std::int64_t graph = 0;          // a layer's CUDA graph: the call around its launch
   friend bool operator==(const HostWork&, const HostWork&) = default;
 };
 
@@ -62,6 +89,13 @@ struct Plan {
   int tp = 1, pp = 1, vpp = 1, dp = 1;
   int cp = 1;  // ranks that share each sequence
   CpExchange cp_exchange = CpExchange::kRing;
+  RankOrder rank_order = RankOrder::kDpPp;
+  // Replicas that share one set of shards (ZeRO-1 to -3); 0: all. Fewer than all: the sets are
+  // copies of one another (HSDP, Megatron's optimizer instances, InternEvo's zero1 groups).
+  int shard_group = 0;
+  // ZeRO-1 in shard groups: gradients are all-reduced over all replicas (InternEvo); else
+  // reduce-scattered in the group and the shards all-reduced between groups.
+  bool reduce_whole = false;
   bool sequence_parallel = false;     // without effect when tp is 1, as in Megatron
   std::vector<int> layers_per_stage;  // pp entries, or pp·vpp in chunk order; empty: auto
   int microbatch_group = 0;           // interleaved schedule; 0: pp
@@ -72,6 +106,19 @@ struct Plan {
   std::uint8_t recompute_modules = kRecomputeCore;  // with kSelective; bits of RecomputeModule
   Sharding sharding = Sharding::kNone;
   Schedule schedule = Schedule::k1f1b;
+  std::shared_ptr<const GivenSchedule> given;  // of Schedule::kGiven
+
+  // Fine-tuning. lora_rank above 0: the model's own parameters are frozen, adapters of this rank
+  // beside the targets are trained. packed_len above 0: a sequence is packed from ones of this
+  // length, which do not attend to each other.
+  int lora_rank = 0;
+  std::uint8_t lora_targets = kLoraAll;
+  std::int64_t packed_len = 0;
+
+  Optimizer optimizer = Optimizer::kAdam;
+  // Kept in host memory: optimizer's state, updated by the CPU; what a layer keeps for backward.
+  bool offload_optimizer = false, offload_activations = false;
+  int ranks_per_host = 8;  // that share its CPU
 
   // Models with experts. Their ranks are those of a stage, tensor-parallel ones (etp) fastest, then
   // ep, then replicas of the experts.
@@ -116,11 +163,20 @@ struct Plan {
   // concatenates its gradients. Else tensors are copied out of and into the gathered buffer
   // (FSDP2).
   bool flat_parameters = true;
+  bool adam_loop = false;  // without fused_adam: tensor by tensor, else all tensors a kernel
+  CudaGraphs cuda_graphs = CudaGraphs::kNone;
   HostWork host;
 
+  // Whether chunks lie in V shape, the model's end on the first stage.
+  bool v_shape() const {
+    return schedule == Schedule::kZbV || (schedule == Schedule::kGiven && given && given->v_shape);
+  }
   int ranks() const { return tp * cp * pp * dp; }
   // Ranks that hold the same parameters.
   int replicas() const { return dp * cp; }
+  int shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
+  // Whether shard groups are smaller than the replicas.
+  bool hybrid() const { return sharding != Sharding::kNone && shard_ranks() < replicas(); }
   int stage_ranks() const { return ranks() / pp; }
   int expert_tp() const { return etp > 0 ? etp : tp; }
   int expert_dp() const { return stage_ranks() / (expert_tp() * ep); }  // replicas of an expert

@@ -42,7 +42,7 @@ Status Runner::Load(const TrainingCase& c, const constants::Set& constants) {
   cluster::Spec spec = c.cluster;
   cluster::Calibrate(constants, &spec);
   workload::Plan plan = c.plan;
-  plan.host = workload::HostOf(c.host, constants);
+  plan.host = workload::HostOf(c.host, plan.cuda_graphs, constants);
   experts_ = c.model.experts.count > 0;
   rank_noise_ = constants[constants::kRankNoise];
   ORRERY_ASSIGN_OR_RETURN(const Machine* const machine, pool_->Find(spec));

@@ -33,8 +33,7 @@ constexpr std::array kScope = {
               "no model of these layers"},
     ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
     ScopeRule{"sharding", "none|zero1|zero2|zero3", "this sharding is not modelled"},
-    ScopeRule{"task", "pretrain|proxy-pretrain|sft", "frozen weights are not modelled yet"},
-    ScopeRule{"offload", "none", "offloading to the host is not modelled yet"},
+    ScopeRule{"task", "pretrain|proxy-pretrain|sft|lora", "this task is not modelled"},
     ScopeRule{"attention_kernel", "unfused|flash|flash2|flash3|cudnn", "no model of this kernel"},
 };
 
@@ -102,6 +101,9 @@ Status MapDegrees(const Mapping& m) {
   if (model_ranks * plan.dp != gpus) {
     return InvalidInput("gpus={}: tp·pp·cp·dp = {}·{}·{}·{} is another number", gpus, plan.tp,
                         plan.pp, plan.cp, plan.dp);
+  }
+  if (HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
+    plan.rank_order = workload::RankOrder::kPpDp;
   }
   plan.vpp = static_cast<int>(vpp.value_or(1));
   if (!vpp && plan.pp > 1 && !HasToken(m.row, "interleaved_if_possible")) {
@@ -245,12 +247,14 @@ Status MapSharding(const Mapping& m) {
   if (plan.sharding == Sharding::kZero2 && m.rule.family == "deepspeed") {
     return InvalidInput("sharding=zero2: DeepSpeed keeps parameters whole, not modelled yet");
   }
-  if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group != plan.replicas()) {
-    return InvalidInput("zero_group={}: sharding inside subgroups of dp={} is not modelled yet",
-                        *group, plan.dp);
+  if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group < plan.replicas()) {
+    plan.shard_group = static_cast<int>(*group);
+    plan.reduce_whole = m.rule.label == "InternEvo";
+    m.Assume("zero_group={}: shards in groups of neighbouring ranks, gradients {}", *group,
+             plan.reduce_whole ? "all-reduced over all" : "reduced in the group, then between");
   }
   if (plan.sharding >= Sharding::kZero2) {
-    m.Assume("parameters sharded over all {} data-parallel ranks, a layer a unit", plan.replicas());
+    m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
     plan.flat_parameters = m.rule.defaults.flat_parameters;
   }
   if (plan.replicas() == 1) plan.sharding = Sharding::kNone;
@@ -298,6 +302,53 @@ Status MapRecompute(const Mapping& m) {
   }
   plan.recompute = static_cast<Recompute>(at - kNames.begin());
   return {};
+}
+
+// Adapters as NeMo 24.07's default and the performance recipes after it set them: beside qkv.
+void MapTask(const Mapping& m) {
+  const std::string_view task = m.row.text("task");
+  if (task == "sft") m.Assume("task=sft: full sequences, as pretraining");
+  if (task != "lora") return;
+  m.out->plan.lora_rank = 32;
+  m.out->plan.lora_targets = workload::kLoraQkv;
+  m.Assume("task=lora: adapters of rank 32 beside qkv (NeMo's performance recipes)");
+}
+
+Status MapOffload(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const std::string_view cell = m.row.text("offload");
+  plan.ranks_per_host = std::min(m.out->cluster.gpus_per_node, plan.ranks());
+  if (cell.empty() || cell == "none") return {};
+  if (cell == "optimizer-cpu") {
+    plan.offload_optimizer = true;
+    m.Assume("offload=optimizer-cpu: Adam on the CPU, {} GPUs a host", plan.ranks_per_host);
+    return {};
+  }
+  if (!cell.starts_with("activation")) {
+    return InvalidInput("offload={}: must be none, optimizer-cpu or activation",
+                        Printable(cell, 40));
+  }
+  plan.offload_activations = true;
+  m.Assume("offload=activation: all that a layer keeps, copied beside the next layer");
+  return {};
+}
+
+// How far graphs reach stands in config_extra; parts of a layer are taken for all of it.
+void MapGraphs(const Mapping& m, bool graphs) {
+  Plan& plan = m.out->plan;
+  if (!graphs) {
+    m.out->host = m.rule.defaults.host;
+    return;
+  }
+  if (plan.sharding >= Sharding::kZero2) {
+    m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
+    return;
+  }
+  const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration");
+  plan.cuda_graphs = whole ? workload::CudaGraphs::kIteration : workload::CudaGraphs::kLayers;
+  m.out->host = m.rule.defaults.host;
+  m.Assume("cuda_graphs=1: {}",
+           whole ? "the iteration is one graph" : "a graph a layer and pass, no other host work");
 }
 
 void MapAttention(const Mapping& m) {
@@ -355,11 +406,9 @@ Status MapOverlap(const Mapping& m) {
   if (tp_overlap.value_or(false) && plan.tp > 1) {
     m.Assume("tp_comm_overlap=1 is not modelled: tensor-parallel communication stands alone");
   }
-  if (graphs.value_or(false))
-    m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
+  MapGraphs(m, graphs.value_or(false));
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
-  if (!graphs.value_or(false)) m.out->host = d.host;
-  plan.host = workload::HostOf(m.out->host, constants::Set());
+  plan.host = workload::HostOf(m.out->host, plan.cuda_graphs, constants::Set());
   plan.prefetch = dp_overlap;
   plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
   plan.scatter_gather_p2p = d.scatter_gather_p2p;
@@ -394,9 +443,6 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
     return InvalidInput("framework_family={}: {}", rule->family, rule->refusal);
   }
   TrainingCase out;
-  if (HasToken(row, "dp_last") || HasToken(row, "dplast")) {
-    out.time_refusal = "config_extra=dp_last: this order of ranks is not modelled yet";
-  }
   const Mapping m{row, *rule, assumed, &out};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m));
@@ -412,7 +458,8 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   if (HasExperts(row)) {
     ORRERY_RETURN_IF_ERROR(MapExperts(row, *rule, out.model, &out.plan, assumed));
   }
-  if (row.text("task") == "sft") assumed->push_back("task=sft: full sequences, as pretraining");
+  MapTask(m);
+  ORRERY_RETURN_IF_ERROR(MapOffload(m));
   ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));
   return out;
 }

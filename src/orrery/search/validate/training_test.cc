@@ -101,12 +101,11 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
       {"sharding", "zero3", "training.sharding: zero3"},
       {"sharding", "zero4", "sharding=zero4: "},
       {"cp", "5", "tp·pp·cp·dp"},
-      {"task", "lora", "task=lora: "},
-      {"offload", "optimizer-cpu", "offload=optimizer-cpu: "},
+      {"task", "rl", "task=rl: "},
+      {"offload", "parameters", "offload=parameters: "},
       {"attention_kernel", "flash4", "attention_kernel=flash4: "},
       {"framework_family", "ddp", "framework_family=ddp: "},
       {"framework_family", "megatorn", "did you mean 'megatron'"},
-      {"zero_group", "8", "zero_group=8: "},
       {"gpu", "K80", "gpu=K80: "},
       {"gpus", "2305", "gpus=2305: tp·pp·cp·dp"},
       {"tp", "", "tp is blank"},
@@ -121,12 +120,16 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
   }
 }
 
-// The order of ranks decides who meets over which link, not what a rank holds.
-TEST(Training, RankOrderRefusesTimeOnly) {
-  const Mapped mapped = Map(kGpt175, {{"config_extra", "dp_last"}});
-  EXPECT_EQ(mapped.error, "");
-  EXPECT_THAT(mapped.run.time_refusal, HasSubstr("config_extra=dp_last"));
-  EXPECT_EQ(Map(kGpt175, {}).run.time_refusal, "");
+TEST(Training, ShardGroupsAndRankOrder) {
+  const Mapped grouped = Map(kGpt175, {{"sharding", "zero1"}, {"zero_group", "8"}});
+  EXPECT_EQ(grouped.error, "");
+  EXPECT_EQ(grouped.run.plan.shard_group, 8);
+  EXPECT_FALSE(grouped.run.plan.reduce_whole);
+  EXPECT_TRUE(grouped.run.plan.hybrid());
+  EXPECT_THAT(Map(kGpt175, {{"sharding", "zero1"}, {"zero_group", "7"}}).error,
+              HasSubstr("parallel.shard_group: 7 is not a divisor"));
+  EXPECT_EQ(Map(kGpt175, {{"config_extra", "dp_last"}}).run.plan.rank_order,
+            workload::RankOrder::kPpDp);
 }
 
 TEST(Training, LibrariesOnTheDevice) {
@@ -167,7 +170,15 @@ TEST(Training, LowPrecisionContextAndSharding) {
   EXPECT_EQ(fsdp.run.plan.sharding, workload::Sharding::kZero3);
   EXPECT_TRUE(fsdp.run.plan.flat_parameters);
   EXPECT_GT(fsdp.run.plan.host.unit, 0);
-  EXPECT_EQ(Map(kGpt175, {{"cuda_graphs", "1"}}).run.plan.host, workload::HostWork{});
+  const workload::Plan graphs = Map(kGpt175, {{"cuda_graphs", "1"}}).run.plan;
+  EXPECT_EQ(graphs.cuda_graphs, workload::CudaGraphs::kLayers);
+  EXPECT_EQ(graphs.host.module_forward, 0);
+  EXPECT_EQ(Map(kGpt175, {{"cuda_graphs", "1"}, {"config_extra", "full_cuda_graph"}})
+                .run.plan.cuda_graphs,
+            workload::CudaGraphs::kIteration);
+  EXPECT_EQ(Map(kGpt175, {{"task", "lora"}}).run.plan.lora_rank, 32);
+  EXPECT_TRUE(Map(kGpt175, {{"offload", "optimizer-cpu"}}).run.plan.offload_optimizer);
+  EXPECT_TRUE(Map(kGpt175, {{"offload", "activation"}}).run.plan.offload_activations);
 }
 
 TEST(Training, BatchSizesFollowFromEachOther) {

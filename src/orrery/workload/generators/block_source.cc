@@ -7,8 +7,12 @@
 #include "orrery/workload/generators/ends.h"
 #include "orrery/workload/generators/exchange.h"
 #include "orrery/workload/generators/layer.h"
+#include "orrery/workload/generators/lora.h"
+#include "orrery/workload/generators/offload.h"
+#include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/precision.h"
 #include "orrery/workload/generators/sharded_units.h"
+#include "orrery/workload/generators/split_backward.h"
 #include "orrery/workload/generators/step.h"
 
 namespace orrery::workload {
@@ -47,21 +51,81 @@ std::uint32_t BlockCache::Find(const BlockKey& key) {
   return at->second;
 }
 
+namespace {
+
+bool IsLayer(BlockKind kind) {
+  return kind == BlockKind::kLayerForward || kind == BlockKind::kLayerBackward ||
+         kind == BlockKind::kLayerData || kind == BlockKind::kLayerWeight;
+}
+
+// As captured: no host work inside. What the host must read cannot be captured.
+void Capture(const Shape& s, BlockKind kind, Names* names, graph::Block* block) {
+  const bool layers = s.cuda_graphs == CudaGraphs::kLayers;
+  if (s.cuda_graphs == CudaGraphs::kNone || (layers && !IsLayer(kind))) return;
+  for (const graph::Op& op : block->ops) {
+    if (op.kind == graph::OpKind::kHostSync) return;
+  }
+  std::erase_if(block->ops, [](const graph::Op& op) { return op.kind == graph::OpKind::kHost; });
+  block->host_ps.clear();
+  // The iteration is one graph: its first block launches it.
+  const bool launches = layers || kind == BlockKind::kZeroGradients;
+  block->launch = launches ? graph::Launch::kGraph : graph::Launch::kInGraph;
+  if (layers && s.host.graph > 0) {
+    block->ops.insert(block->ops.begin(), graph::Op{.kind = graph::OpKind::kHost,
+                                                    .name = names->Intern("graph"),
+                                                    .module = block->name});
+    block->host_ps.push_back(s.host.graph * 1000);
+  }
+  block->Seal();
+}
+
+}  // namespace
+
 graph::Block BlockCache::Build(const BlockKey& key) {
+  graph::Block block = BuildPlain(key);
+  Capture(shapes_[key.shape], key.kind, &names_, &block);
+  return block;
+}
+
+graph::Block BlockCache::BuildPlain(const BlockKey& key) {
   const Shape& s = shapes_[key.shape];
   const auto& [a, b, c, d] = key.numbers;
   const StepSizes sizes{.elements = a,
                         .shard = b,
                         .norm_group = c,
                         .distributed = (d & 1) != 0,
-                        .fp16 = (d & 2) != 0};
+                        .fp16 = (d & 2) != 0,
+                        .number = d >> 2};
   const Unit unit{
       .elements = a, .ranks = b, .prefetches = (c & 1) != 0, .accumulates = (c & 2) != 0};
   switch (key.kind) {
     case BlockKind::kLayerForward:
+      if (s.offload_activations && !s.sharded) {
+        return MoveOut(LayerForward(OfKind(s, a), &names_), b != 0, &names_);
+      }
       return LayerForward(OfKind(s, a), &names_);
     case BlockKind::kLayerBackward:
+      if (s.offload_activations && !s.sharded) {
+        return BringBack(LayerBackward(OfKind(s, a), &names_),
+                         KeptBytes(LayerForward(OfKind(s, a), &names_)), b != 0, &names_);
+      }
       return LayerBackward(OfKind(s, a), &names_);
+    case BlockKind::kLayerData:
+      return DataHalf(OfKind(s, a), LayerBackward(OfKind(s, a), &names_), &names_);
+    case BlockKind::kLayerWeight:
+      return WeightHalf(OfKind(s, a), LayerBackward(OfKind(s, a), &names_), &names_);
+    case BlockKind::kHeadData:
+      return DataHalf(s, HeadBackward(s, &names_), &names_);
+    case BlockKind::kHeadWeight:
+      return WeightHalf(s, HeadBackward(s, &names_), &names_);
+    case BlockKind::kMessage:
+      return StartMessage(s, a != 0, b != 0, c != 0, &names_);
+    case BlockKind::kReload:
+      return Reload(KeptBytes(LayerForward(OfKind(s, a), &names_)), &names_);
+    case BlockKind::kFrozenMemory:
+      return FrozenMemory(s, a, &names_);
+    case BlockKind::kOrthogonalise:
+      return OrthogonaliseLayer(s, &names_);
     case BlockKind::kEmbeddingForward:
       return EmbeddingForward(s, &names_);
     case BlockKind::kEmbeddingBackward:

@@ -15,8 +15,8 @@
 namespace orrery::workload {
 
 enum class BlockKind : std::uint8_t {
-  kLayerForward,   // kind: bits of LayerKind
-  kLayerBackward,  // kind
+  kLayerForward,   // kind: bits of LayerKind; with offload: waits
+  kLayerBackward,  // kind; with offload: prefetches
   kEmbeddingForward,
   kEmbeddingBackward,
   kHeadForward,
@@ -25,7 +25,7 @@ enum class BlockKind : std::uint8_t {
   kUnbatchedExchange,  // directions, odd stage
   kStartExchange,      // direction
   kWaitExchange,
-  kStatic,         // elements, shard, norm group, distributed + 2·fp16
+  kStatic,         // elements, shard, norm group, PackStepFlags
   kZeroGradients,  // elements
   kReduceBucket,   // elements, distributed + 2·blocking + 4·last + 8·experts
   kGatherBucket,   // elements, GatherMode, experts
@@ -43,6 +43,14 @@ enum class BlockKind : std::uint8_t {
   kStartUnit,           // the same
   kGatherRoot,          // the same
   kReduceRoot,          // the same, last
+  kReload,              // kind
+  kFrozenMemory,        // elements
+  kOrthogonalise,
+  kLayerData,  // kind
+  kLayerWeight,
+  kHeadData,
+  kHeadWeight,
+  kMessage,  // send, to the next stage, gradient
 };
 
 struct BlockKey {
@@ -67,6 +75,7 @@ class BlockCache {
     std::size_t operator()(const BlockKey& key) const;
   };
   graph::Block Build(const BlockKey& key);
+  graph::Block BuildPlain(const BlockKey& key);
 
   Names names_;
   std::vector<Shape> shapes_;

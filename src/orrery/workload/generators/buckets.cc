@@ -44,7 +44,7 @@ class Layout {
 std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const BucketRule& rule) {
   std::vector<Bucket> buckets;
   Layout layout(rule, &buckets);
-  if (parts.head) {
+  if (parts.head && !s.frozen()) {
     const auto head = HeadParameters(s, !s.tied || parts.copies_embedding);
     for (std::size_t i = head.size(); i-- > 0;) {
       const bool shared = parts.copies_embedding && i + 1 == head.size();
@@ -55,10 +55,10 @@ std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const B
   for (int unit = parts.layers; unit >= 1; --unit) {
     const std::uint8_t kind = parts.kind(unit);
     std::vector<std::int64_t>& layer = layers[kind];
-    if (layer.empty()) layer = LayerParameters(OfKind(s, kind));
+    if (layer.empty()) layer = TrainedParameters(OfKind(s, kind));
     for (std::size_t i = layer.size(); i-- > 0;) layout.Add(layer[i], unit, false);
   }
-  if (parts.embedding) {
+  if (parts.embedding && !s.frozen()) {
     const auto embedding = EmbeddingParameters(s);
     for (std::size_t i = embedding.size(); i-- > 0;) {
       layout.Add(embedding[i], 0, i == 0 && s.tied && rule.distributed);

@@ -136,6 +136,7 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
            Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kBackward));
   // The gradient of a table is dense: zeroed, scattered into, then added to the gradient buffer.
   const auto table = [&](std::int64_t rows, std::int64_t read_per_row_element) {
+    if (s.frozen()) return;
     const Buffer dense = w.Temporary("table.gradient", rows * s.hidden * e);
     w.Alloc(dense);
     w.Kernel("zero", Elementwise(s, MemoryOp::kZero, rows, s.hidden, 0, e, Pass::kBackward));

@@ -121,6 +121,23 @@ graph::Block UnbatchedExchange(const Shape& s, Directions directions, bool odd_s
   return w.Finish();
 }
 
+graph::Block StartMessage(const Shape& s, bool send, bool to_next, bool gradient, Names* names) {
+  const std::string_view name = send ? (gradient ? "send_backward" : "send_forward")
+                                     : (gradient ? "receive_backward" : "receive_forward");
+  BlockWriter w(names, name, Pass::kForward);
+  const int kind = (send ? 1 : 0) + (to_next ? 2 : 0) + (gradient ? 4 : 0);
+  w.Comm(name, {.collective = send ? Collective::kSend : Collective::kRecv,
+                .group = GroupSlot::kPp,
+                .peer = to_next ? PeerSlot::kNext : PeerSlot::kPrevious,
+                .stream = static_cast<std::uint8_t>(kMessageStream + kind),
+                .tag = static_cast<std::uint8_t>(gradient ? 1 : 0),
+                .blocking = false,
+                .event = graph::kCallEvent,
+                .dtype = s.dtype,
+                .bytes = {.value = s.p2p_bytes()}});
+  return w.Finish();
+}
+
 graph::Block StartExchange(const Shape& s, Direction direction, Names* names) {
   BlockWriter w(names, NameOf(direction), Pass::kForward);
   Comm comm = Message(s, direction);

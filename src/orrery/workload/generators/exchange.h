@@ -28,6 +28,9 @@ std::span<const Direction> IssueOrder(bool odd_stage);
 // All of `directions`, blocking.
 graph::Block BatchedExchange(const Shape& s, Directions directions, Names* names);
 graph::Block UnbatchedExchange(const Shape& s, Directions directions, bool odd_stage, Names* names);
+// One message to or from a neighbour, recorded in the call's event. Each kind has its stream: where
+// chunks lie in V shape, activations and gradients travel both ways.
+graph::Block StartMessage(const Shape& s, bool send, bool to_next, bool gradient, Names* names);
 // One direction, recorded in the call's event.
 graph::Block StartExchange(const Shape& s, Direction direction, Names* names);
 

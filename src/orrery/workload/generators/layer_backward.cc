@@ -4,7 +4,6 @@
 
 namespace orrery::workload {
 
-using graph::Attention;
 using graph::Buffer;
 using graph::Gemm;
 using graph::GemmLayout;
@@ -18,6 +17,7 @@ void LayerWriter::BeginBackward() {
 
 void LayerWriter::EndBackward() {
   w_->Free(gradient_);
+  w_->Free(adapters_);
   w_->Free(input_);
 }
 
@@ -109,18 +109,7 @@ void LayerWriter::CoreBackward() {
     ContextBackward(s_, w_);
     return w_->Free(attention_stats_);
   }
-  w_->Kernel("flash_attention", Attention{.batch = s_.batch,
-                                          .heads = s_.heads,
-                                          .kv_heads = s_.kv_heads,
-                                          .seq_q = s_.seq,
-                                          .seq_kv = s_.seq,
-                                          .head_dim = s_.head_dim,
-                                          .dtype = s_.dtype,
-                                          .causal = true,
-                                          .pass = Pass::kBackward,
-                                          .kernel = s_.fused_attention(),
-                                          .v_head_dim = s_.other_v_head_dim(),
-                                          .window = s_.window});
+  w_->Kernel("flash_attention", FlashAttention(s_, Pass::kBackward));
   w_->Free(attention_stats_);
 }
 

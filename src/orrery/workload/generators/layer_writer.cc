@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/context_parallel.h"
 #include "orrery/workload/generators/latent.h"
+#include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
@@ -52,6 +53,7 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   activated_ = make("activation.output", LinearBytes(s, s.tokens() * s.ffn), mlp);
   mask2_ = make("fc2.mask", mask, full);
   latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
+  adapters_ = make("adapters", AdapterSavedBytes(s), full);
 }
 
 bool LayerWriter::recomputes_core() const {
@@ -88,6 +90,7 @@ void LayerWriter::BiasDropoutAddBackward(bool bias) {
 void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   const std::int64_t e = s_.element_bytes;
   Enter("layers.input_norm");
+  w_->Alloc(adapters_);
   w_->Alloc(norm1_stats_);
   w_->Alloc(norm1_out_);
   NormForward(s_, w_);
@@ -157,6 +160,7 @@ void LayerWriter::MlpForward(bool keep) {
   BiasDropoutAdd();
   Drop(keep, mask2_);
   Drop(keep, middle_);
+  Drop(keep, adapters_);
   w_->Free(projected);
   w_->Free(output);
 }
@@ -200,6 +204,23 @@ void LayerWriter::Activation(Pass pass) {
   }
 }
 
+Attention FlashAttention(const Shape& s, Pass pass) {
+  // Sequences packed into one do not see each other.
+  const std::int64_t len = s.packed_len > 0 ? s.packed_len : s.seq;
+  return {.batch = s.batch * (s.seq / len),
+          .heads = s.heads,
+          .kv_heads = s.kv_heads,
+          .seq_q = len,
+          .seq_kv = len,
+          .head_dim = s.head_dim,
+          .dtype = s.dtype,
+          .causal = true,
+          .pass = pass,
+          .kernel = s.fused_attention(),
+          .v_head_dim = s.other_v_head_dim(),
+          .window = s.window};
+}
+
 void LayerWriter::CoreForward(bool keep_core) {
   Enter("layers.self_attention.core");
   w_->Host("random_state", s_.host.rng_fork);
@@ -209,18 +230,7 @@ void LayerWriter::CoreForward(bool keep_core) {
     ContextForward(s_, w_);
     return Drop(keep_core, attention_stats_);
   }
-  w_->Kernel("flash_attention", Attention{.batch = s_.batch,
-                                          .heads = s_.heads,
-                                          .kv_heads = s_.kv_heads,
-                                          .seq_q = s_.seq,
-                                          .seq_kv = s_.seq,
-                                          .head_dim = s_.head_dim,
-                                          .dtype = s_.dtype,
-                                          .causal = true,
-                                          .pass = Pass::kForward,
-                                          .kernel = s_.fused_attention(),
-                                          .v_head_dim = s_.other_v_head_dim(),
-                                          .window = s_.window});
+  w_->Kernel("flash_attention", FlashAttention(s_, Pass::kForward));
   Drop(keep_core, attention_stats_);
 }
 

@@ -5,6 +5,9 @@
 
 namespace orrery::workload {
 
+// REQUIRES: s.flash(), cp 1.
+graph::Attention FlashAttention(const Shape& s, graph::Pass pass);
+
 class LayerWriter {
  public:
   LayerWriter(const Shape& s, BlockWriter* w);
@@ -55,7 +58,7 @@ class LayerWriter {
   BlockWriter* w_;
   graph::Buffer input_, norm1_stats_, norm1_out_, qkv_, rotated_, attention_stats_, probabilities_,
       probability_mask_, dropped_, context_, mask1_, middle_, norm2_stats_, norm2_out_, fc1_out_,
-      activated_, mask2_, latent_up_, gradient_;
+      activated_, mask2_, latent_up_, gradient_, adapters_;
 };
 
 }  // namespace orrery::workload

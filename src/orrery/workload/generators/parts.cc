@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/parts.h"
 
+#include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
@@ -90,12 +91,14 @@ void NormBackward(const Shape& s, BlockWriter* w) {
 
 void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
                         std::int64_t elements) {
+  if (s.frozen()) return;
   if (s.sharded) return;  // the gradient is what the kernel before wrote
   w->Kernel(name, Elementwise(s, MemoryOp::kAdd, 1, elements, s.element_bytes + s.gradient_bytes,
                               s.gradient_bytes, Pass::kBackward));
 }
 
 void BiasGradient(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols) {
+  if (s.frozen()) return;
   MemoryBound sum = Elementwise(s, MemoryOp::kAdd, rows, cols, s.element_bytes, 0, Pass::kBackward);
   sum.bytes_written = cols * s.element_bytes;
   w->Kernel("bias_sum", sum);
@@ -130,6 +133,7 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
     TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
   }
   w->Kernel(name, Forward(s, in, out));
+  if (Adapts(s, name)) AdapterForward(s, w, in, out, false);
   w->Free(gathered);
 }
 
@@ -137,18 +141,21 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
                     std::int64_t out, bool fused_bias) {
   const std::int64_t bytes = s.tokens() * in * s.element_bytes;
   const std::int64_t saved = LinearBytes(s, s.tokens() * in);
+  // Only gradients of weights need the layer's input again.
+  const bool gathers = s.sequence_parallel && (!s.frozen() || Adapts(s, name));
   const graph::Buffer gathered =
-      w->Temporary("gathered", s.sequence_parallel ? saved : 0, MemoryKind::kCommunication);
+      w->Temporary("gathered", gathers ? saved : 0, MemoryKind::kCommunication);
   const graph::Buffer gradient = w->Temporary("data_gradient", bytes);
   w->Alloc(gathered);
   CastOperand(s, w, "cast", s.tokens(), out, Pass::kBackward);
-  if (s.sequence_parallel) {
+  if (gathers) {
     w->Host("communication", s.host.communication);
     w->Comm("all_gather", Async(Collective::kAllGather, saved, WireType(s), kGatherEvent));
   }
   w->Alloc(gradient);
   w->Kernel(name, DataGradient(s, in, out));
-  if (s.sequence_parallel) w->Wait("all_gather", kGatherEvent);
+  if (gathers) w->Wait("all_gather", kGatherEvent);
+  if (Adapts(s, name)) AdapterBackward(s, w, in, out, false);
   const graph::Buffer scattered = w->Temporary("scattered", s.sequence_parallel ? bytes / s.tp : 0);
   w->Alloc(scattered);
   if (s.tp > 1) {
@@ -157,7 +164,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
     w->Comm(s.sequence_parallel ? "reduce_scatter" : "all_reduce",
             Async(kind, bytes, s.dtype, kDgradEvent));
   }
-  w->Kernel(name, WeightGradient(s, in, out));
+  if (!s.frozen()) w->Kernel(name, WeightGradient(s, in, out));
   if (fused_bias) AccumulateGradient(s, w, "bias_gradient", out);
   if (s.tp > 1) w->Wait(s.sequence_parallel ? "reduce_scatter" : "all_reduce", kDgradEvent);
   w->Free(gathered);
@@ -172,6 +179,7 @@ void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int6
   TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
                s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
                s.tokens() * out * s.element_bytes, s.dtype);
+  if (Adapts(s, name)) AdapterForward(s, w, in, out, true);
 }
 
 void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
@@ -184,7 +192,8 @@ void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int
     TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
   }
   w->Kernel(name, DataGradient(s, in, out));
-  w->Kernel(name, WeightGradient(s, in, out));
+  if (!s.frozen()) w->Kernel(name, WeightGradient(s, in, out));
+  if (Adapts(s, name)) AdapterBackward(s, w, in, out, true);
   w->Free(gathered);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/precision.h"
 #include "orrery/workload/generators/step.h"
 
@@ -16,47 +17,52 @@ ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* o
   chunks_.resize(static_cast<std::size_t>(count));
   int first_layer = 0;
   for (std::size_t i = 0; i < job.chunk_layers.size(); ++i) {
-    if (static_cast<int>(i) % plan().pp == stage) MakeChunk(i, first_layer);
+    const int chunk = static_cast<int>(i) / plan().pp, place = static_cast<int>(i) % plan().pp;
+    const int at = v_shape() && chunk % 2 != 0 ? plan().pp - 1 - place : place;
+    if (at == stage) MakeChunk(i, first_layer);
     first_layer += job.chunk_layers[i];
   }
   for (const Chunk& chunk : chunks_) {
-    for (const Bucket& bucket : chunk.buckets) reduces_ |= group_of(bucket) > 1;
+    for (const Bucket& bucket : chunk.buckets) reduces_ |= replicas_of(bucket) > 1;
   }
   out_->calls.reserve(static_cast<std::size_t>(microbatches() * count * 6 + 64));
 }
 
 void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
   const int index = static_cast<int>(position) / plan().pp;
-  const bool head = last() && index + 1 == plan().vpp;
+  const bool head = holds_head() && index + 1 == plan().vpp;
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
   chunk.first_layer = first_layer;
-  chunk.parts = {.layers = job_.chunk_layers[position],
-                 .embedding = first() && index == 0,
-                 .head = head,
-                 .copies_embedding = head && job_.ties_across_stages()};
+  chunk.parts = {
+      .layers = job_.chunk_layers[position],
+      .embedding = first() && index == 0,
+      .head = head,
+      .copies_embedding = head && job_.model->tied_embeddings && plan().pp > 1 && !v_shape()};
   bool experts = false;
   for (int l = 0; l < chunk.parts.layers; ++l) {
     chunk.parts.kinds.push_back(job_.model->layer_kind(first_layer + l));
     experts |= (chunk.parts.kinds.back() & kExpertLayer) != 0;
   }
-  const auto rule = [&](int dp) {
-    BucketRule r{.dp = dp, .distributed = job_.distributed()};
+  const auto rule = [&](int dp, int shards) {
+    BucketRule r{.dp = shards, .distributed = job_.distributed()};
     // Only the first stage's first chunk is on the critical path; the others keep one bucket.
     if (first() && index == 0 && plan().overlap_grad_reduce) {
       r.limit = std::max(plan().bucket_elements, std::int64_t{1'000'000} * dp);
     }
     return r;
   };
-  chunk.buckets = MakeBuckets(*job_.shape, chunk.parts, rule(plan().replicas()));
+  chunk.buckets =
+      MakeBuckets(*job_.shape, chunk.parts, rule(plan().replicas(), plan().shard_ranks()));
   if (!experts) return;
-  const auto more = MakeExpertBuckets(*job_.shape, chunk.parts, rule(plan().expert_dp()));
+  const auto more =
+      MakeExpertBuckets(*job_.shape, chunk.parts, rule(plan().expert_dp(), plan().expert_dp()));
   chunk.buckets.insert(chunk.buckets.end(), more.begin(), more.end());
   // In the order in which backward completes them; what nobody else holds is not reduced.
   std::stable_sort(chunk.buckets.begin(), chunk.buckets.end(),
                    [](const Bucket& a, const Bucket& b) { return a.unit > b.unit; });
   if (plan().replicas() == 1 && plan().expert_dp() == 1) return;
   std::erase_if(chunk.buckets, [&](const Bucket& bucket) {
-    if (group_of(bucket) > 1) return false;
+    if (replicas_of(bucket) > 1) return false;
     chunk.alone += bucket.elements;
     return true;
   });
@@ -93,7 +99,7 @@ std::int64_t ProgramWriter::shard() const {
   std::int64_t sum = 0;
   for (const Chunk& chunk : chunks_) {
     sum += chunk.alone;
-    for (const Bucket& bucket : chunk.buckets) sum += bucket.elements / group_of(bucket);
+    for (const Bucket& bucket : chunk.buckets) sum += bucket.elements / shards_of(bucket);
   }
   return sum;
 }
@@ -106,11 +112,50 @@ void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from
   for (int unit = from; (to - unit) * step >= 0;) {
     int end = unit;
     while ((to - end) * step > 0 && kind(end + step) == kind(unit)) end += step;
-    BlockId* known = &(forward ? layer_forward_ : layer_backward_)[kind(unit)];
-    const BlockId block =
-        Known(known, forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind(unit));
-    Call(block, index, microbatch, chunk.first_layer + unit - 1, (end - unit) * step + 1);
+    const int layers = (end - unit) * step + 1;
+    if (!plan().offload_activations) {
+      Call(LayerBlock(forward, kind(unit), false), index, microbatch, chunk.first_layer + unit - 1,
+           layers);
+    } else {
+      OffloadedLayers(forward, chunk, index, unit, layers, microbatch);
+    }
     unit = end + step;
+  }
+}
+
+BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked) {
+  const std::size_t at = kind + (linked ? kLayerKinds : 0u);
+  BlockId* known = &(forward ? layer_forward_ : layer_backward_)[at];
+  return Known(known, forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind,
+               linked ? 1 : 0);
+}
+
+// Equal layers whose activations go to the host and come back (generators/offload.h). Forward, each
+// waits for the copy before it, but for the first of an iteration; backward, each but the last
+// starts its successor's copy.
+void ProgramWriter::OffloadedLayers(bool forward, const Chunk& chunk, int index, int unit,
+                                    int layers, int microbatch) {
+  const std::uint8_t kind = chunk.parts.kinds[static_cast<std::size_t>(unit - 1)];
+  if (offload_event_ == kNoEvent) {
+    offload_event_ = TakeEvent();
+    reload_event_ = TakeEvent();
+  }
+  const std::int16_t event = forward ? offload_event_ : reload_event_;
+  if (!forward) {
+    Call(job_.blocks->Get(BlockKind::kReload, kind), index, microbatch, 0, 1, event);
+  }
+  const int alone = !forward || !offloaded_ ? 1 : 0;  // calls without a link to a neighbour
+  const int layer = chunk.first_layer + unit - 1;
+  if (forward && alone > 0) {
+    Call(LayerBlock(true, kind, false), index, microbatch, layer, 1, event);
+    offloaded_ = true;
+  }
+  if (layers > alone) {
+    Call(LayerBlock(forward, kind, true), index, microbatch, layer + (forward ? alone : 0),
+         layers - alone, event);
+  }
+  if (!forward) {
+    Call(LayerBlock(false, kind, false), index, microbatch, layer - layers + 1, 1, event);
   }
 }
 
@@ -175,6 +220,38 @@ void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
   if (next >= 0) BackwardUnits(chunk, index, next, 0, microbatch);
 }
 
+void ProgramWriter::BackwardHalf(int index, int microbatch, bool weights) {
+  const Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+  if (chunk.parts.head) {
+    Call(job_.blocks->Get(weights ? BlockKind::kHeadWeight : BlockKind::kHeadData), index,
+         microbatch);
+  }
+  Halves(chunk, index, microbatch, weights);
+  if (chunk.parts.embedding && !weights) {
+    Call(Known(&embedding_backward_, BlockKind::kEmbeddingBackward), index, microbatch);
+  }
+}
+
+void ProgramWriter::Halves(const Chunk& chunk, int index, int microbatch, bool weights) {
+  const auto& kinds = chunk.parts.kinds;
+  for (int unit = chunk.parts.layers; unit >= 1;) {
+    const std::uint8_t kind = kinds[static_cast<std::size_t>(unit - 1)];
+    int end = unit;
+    while (end > 1 && kinds[static_cast<std::size_t>(end - 2)] == kind) --end;
+    Call(job_.blocks->Get(weights ? BlockKind::kLayerWeight : BlockKind::kLayerData, kind), index,
+         microbatch, chunk.first_layer + unit - 1, unit - end + 1);
+    unit = end - 1;
+  }
+}
+
+std::int16_t ProgramWriter::StartMessage(bool send, bool to_next, bool gradient, int chunk,
+                                         int microbatch) {
+  const std::int16_t event = TakeEvent();
+  Call(job_.blocks->Get(BlockKind::kMessage, send ? 1 : 0, to_next ? 1 : 0, gradient ? 1 : 0),
+       chunk, microbatch, 0, 1, event);
+  return event;
+}
+
 void ProgramWriter::Reduce(const Bucket& bucket, bool last) {
   const std::int64_t mode =
       (job_.distributed() ? 1 : 0) + (last ? 4 : 0) + (bucket.experts ? 8 : 0);
@@ -219,6 +296,7 @@ void ProgramWriter::Wait(std::int16_t event) {
 
 // Starts gathers until `upto` buckets are under way; the last one's end is recorded.
 void ProgramWriter::Gather(Chunk* chunk, std::size_t upto) {
+  upto = std::min(upto, chunk->buckets.size());
   if (chunk->gathered >= upto) return;
   const std::int16_t before = chunk->gather_event;
   chunk->gather_event = TakeEvent();
@@ -273,12 +351,48 @@ void ProgramWriter::ForwardGathering(Chunk* chunk, int index, int microbatch) {
   ForwardUnits(*chunk, index, from, units - 1, microbatch);
 }
 
+// Elements of the layers, tables and norms of this rank that are not trained.
+std::int64_t ProgramWriter::Frozen() const {
+  const Shape& s = *job_.shape;
+  std::int64_t sum = 0;
+  const auto add = [&sum](const std::vector<std::int64_t>& tensors) {
+    for (const std::int64_t n : tensors) sum += n;
+  };
+  for (const Chunk& chunk : chunks_) {
+    for (const std::uint8_t kind : chunk.parts.kinds) add(LayerParameters(OfKind(s, kind)));
+    if (chunk.parts.embedding) add(EmbeddingParameters(s));
+    if (chunk.parts.head) add(HeadParameters(s, !s.tied || chunk.parts.copies_embedding));
+  }
+  return sum;
+}
+
+std::int64_t ProgramWriter::StepFlags() const {
+  const bool fp16 = plan().precision == Precision::kFp16;
+  if (!AsksForNumber(*job_.shape)) return PackStepFlags(job_.distributed(), fp16, 0);
+  OptimizerCounts counts;
+  for (const Chunk& chunk : chunks_) {
+    for (const std::uint8_t kind : chunk.parts.kinds) {
+      CountLayer(OfKind(*job_.shape, kind), &counts);
+    }
+    if (job_.shape->frozen()) continue;
+    if (chunk.parts.embedding) CountTensors(*job_.shape, EmbeddingParameters(*job_.shape), &counts);
+    if (chunk.parts.head) {
+      CountTensors(*job_.shape,
+                   HeadParameters(*job_.shape, !job_.shape->tied || chunk.parts.copies_embedding),
+                   &counts);
+    }
+  }
+  return PackStepFlags(job_.distributed(), fp16, OptimizerNumber(*job_.shape, counts));
+}
+
 void ProgramWriter::Begin() {
   const std::int64_t total = elements();
-  const std::int64_t flags =
-      (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
+  const std::int64_t flags = StepFlags();
   out_->prologue.push_back(
       {.block = job_.blocks->Get(BlockKind::kStatic, total, shard(), job_.norm_group, flags)});
+  if (job_.shape->frozen()) {
+    out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kFrozenMemory, Frozen())});
+  }
   Call(job_.blocks->Get(BlockKind::kZeroGradients, total), 0, -1);
   if (plan().low_precision != LowPrecision::kNone) {
     std::int64_t weights = 0;
@@ -319,7 +433,7 @@ void ProgramWriter::FinishReduction() {
 void ProgramWriter::End() {
   FinishReduction();
   const Shape& s = *job_.shape;
-  if (s.sequence_parallel) {
+  if (s.sequence_parallel && !s.frozen()) {
     std::int64_t partial = 0;
     std::array<std::int64_t, kLayerKinds> known{};
     const auto partial_of = [&](std::uint8_t kind) {
@@ -336,7 +450,7 @@ void ProgramWriter::End() {
     Call(job_.blocks->Get(BlockKind::kReduceEmbedding), 0, -1);
   }
   Optimizer();
-  if (last() && (plan().replicas() > 1 || plan().log_every_step)) {
+  if (holds_head() && (plan().replicas() > 1 || plan().log_every_step)) {
     Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(), plan().log_every_step ? 1 : 0), 0,
          -1);
   }
@@ -345,9 +459,16 @@ void ProgramWriter::End() {
 
 void ProgramWriter::Optimizer() {
   const std::int64_t total = elements();
-  const std::int64_t flags =
-      (job_.distributed() ? 1 : 0) + (plan().precision == Precision::kFp16 ? 2 : 0);
+  const std::int64_t flags = StepFlags();
   Call(job_.blocks->Get(BlockKind::kOptimizer, total, shard(), job_.norm_group, flags), 0, -1);
+  if (plan().optimizer == Optimizer::kMuon) {
+    for (int c = 0; c < chunks(); ++c) {
+      const Chunk& chunk = chunks_[static_cast<std::size_t>(c)];
+      if (chunk.parts.layers == 0) continue;
+      Call(job_.blocks->Get(BlockKind::kOrthogonalise), c, -1, chunk.first_layer,
+           chunk.parts.layers);
+    }
+  }
   if (!job_.distributed() || !reduces() || overlaps_gather()) return;
   for (const Chunk& chunk : chunks_) {
     for (const Bucket& bucket : chunk.buckets) {

@@ -27,7 +27,10 @@ struct JobContext {
   std::int64_t norm_group = 1;        // ranks that sum the gradient norm
 
   bool distributed() const { return plan->sharding != Sharding::kNone; }
-  bool ties_across_stages() const { return model->tied_embeddings && plan->pp > 1; }
+  // Whether two stages hold, and sum the gradients of, one table.
+  bool ties_across_stages() const {
+    return model->tied_embeddings && plan->pp > 1 && plan->lora_rank == 0 && !plan->v_shape();
+  }
 };
 
 class ProgramWriter {
@@ -41,12 +44,19 @@ class ProgramWriter {
   int microbatches() const { return static_cast<int>(plan().microbatches()); }
   bool first() const { return stage_ == 0; }
   bool last() const { return stage_ + 1 == stages(); }
+  // Whether the model ends here.
+  bool holds_head() const { return v_shape() ? first() : last(); }
 
   // Static memory, zeroed gradients, the first parameter gathers.
   void Begin();
   void Forward(int chunk, int microbatch);
   // `reduce`: this is the chunk's last micro-batch and its buckets are reduced as they complete.
   void Backward(int chunk, int microbatch, bool reduce);
+  // One half of a backward pass (generators/split_backward.h).
+  void BackwardHalf(int chunk, int microbatch, bool weights);
+  bool v_shape() const { return plan().v_shape(); }
+  // Starts a send or a receive of activations or gradients; returns the event that Wait takes.
+  std::int16_t StartMessage(bool send, bool to_next, bool gradient, int chunk, int microbatch);
   // Blocking exchanges, batched or not; the empty set is nothing.
   void BatchedExchange(int directions, int chunk, int microbatch);
   void UnbatchedExchange(int directions, int chunk, int microbatch);
@@ -78,14 +88,24 @@ class ProgramWriter {
   void ForwardGathering(Chunk* chunk, int index, int microbatch);
   void Gather(Chunk* chunk, std::size_t upto);
   void WaitGather(Chunk* chunk);
+  std::int64_t Frozen() const;
+  std::int64_t StepFlags() const;  // of kStatic and kOptimizer
+  BlockId LayerBlock(bool forward, std::uint8_t kind, bool linked);
+  void Halves(const Chunk& chunk, int index, int microbatch, bool weights);
+  void OffloadedLayers(bool forward, const Chunk& chunk, int index, int unit, int layers,
+                       int microbatch);
   void Reduce(const Bucket& bucket, bool last);
   void FinishReduction();
   void Optimizer();
   std::int16_t TakeEvent();
   std::int64_t elements() const;
   std::int64_t shard() const;  // elements whose optimizer state lies here
-  std::int64_t group_of(const Bucket& bucket) const {
+  // Ranks that hold the same parameters, and those among them that share their optimizer state.
+  std::int64_t replicas_of(const Bucket& bucket) const {
     return bucket.experts ? plan().expert_dp() : plan().replicas();
+  }
+  std::int64_t shards_of(const Bucket& bucket) const {
+    return bucket.experts ? plan().expert_dp() : plan().shard_ranks();
   }
   void MakeChunk(std::size_t position, int first_layer);
   // Whether gradients are reduced at all.
@@ -101,13 +121,16 @@ class ProgramWriter {
     if (!slot->valid()) *slot = job_.blocks->Get(kind, a, b);
     return *slot;
   }
-  std::array<BlockId, kLayerKinds> layer_forward_, layer_backward_;
+  std::array<BlockId, 2 * kLayerKinds> layer_forward_, layer_backward_;
   BlockId embedding_forward_, embedding_backward_, head_forward_, head_backward_, wait_exchange_;
   std::array<BlockId, 16> batched_, unbatched_, start_;
   std::vector<Chunk> chunks_;
   std::vector<std::int16_t> free_events_;
   std::int16_t next_event_ = kFirstCallEvent;
   bool reduction_started_ = false, reduces_ = false;
+  // Activations in host memory: the copies out and back that are under way.
+  std::int16_t offload_event_ = graph::kNoEvent, reload_event_ = graph::kNoEvent;
+  bool offloaded_ = false;
 };
 
 }  // namespace orrery::workload

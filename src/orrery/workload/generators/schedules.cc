@@ -3,12 +3,13 @@
 #include <array>
 
 #include "orrery/base/check.h"
+#include "orrery/workload/generators/passes.h"
 
 namespace orrery::workload {
 
 namespace {
 
-constexpr std::array<ScheduleInfo, 3> kSchedules = {{
+constexpr std::array<ScheduleInfo, 6> kSchedules = {{
     {"gpipe", "all forward passes, then all backward passes (Huang et al. 2019)"},
     {"1f1b",
      "one forward, one backward: at most pp micro-batches in flight "
@@ -16,6 +17,13 @@ constexpr std::array<ScheduleInfo, 3> kSchedules = {{
     {"1f1b-interleaved",
      "1F1B over vpp chunks per stage: the bubble shrinks by vpp "
      "(Narayanan et al. 2021; Megatron with interleaving)"},
+    {"zb-h1",
+     "1F1B with split backward passes: bubble (pp - 1)(TF + TB - TW), memory of 1F1B "
+     "(Qi et al. 2023)"},
+    {"zb-v",
+     "two chunks a stage in V shape, split backward passes: no bubble when TF = TB = TW "
+     "(Qi et al. 2023, 2024)"},
+    {"given", "a list of passes a stage from a file (docs/formats/schedule.md)"},
 }};
 
 }  // namespace
@@ -39,6 +47,12 @@ void WriteSchedule(Schedule schedule, ProgramWriter* w) {
       return Write1f1b(w);
     case Schedule::k1f1bInterleaved:
       return Write1f1bInterleaved(w);
+    case Schedule::kZbH1:
+      return WriteZeroBubbleH1(w);
+    case Schedule::kZbV:
+      return WriteZeroBubbleV(w);
+    case Schedule::kGiven:
+      return WritePasses(w->plan().given->stages[static_cast<std::size_t>(w->stage())], w);
   }
   ORRERY_CHECK(false, "every schedule is written");
 }

@@ -9,6 +9,8 @@ namespace orrery::workload {
 void WriteGpipe(ProgramWriter* w);
 void Write1f1b(ProgramWriter* w);
 void Write1f1bInterleaved(ProgramWriter* w);
+void WriteZeroBubbleH1(ProgramWriter* w);
+void WriteZeroBubbleV(ProgramWriter* w);
 
 // Between Begin and End of the stage's program.
 void WriteSchedule(Schedule schedule, ProgramWriter* w);

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/shape.h"
 
 #include "orrery/base/hash.h"
+#include "orrery/workload/generators/lora.h"
 #include "orrery/workload/plan_experts.h"
 
 namespace orrery::workload {
@@ -13,6 +14,10 @@ std::int64_t PaddedVocab(std::int64_t vocab, std::int64_t tp) {
 }
 
 namespace {
+
+// One CPU-Adam step of a parameter on a whole host of two sockets: 0.22 to 0.26 s per billion (Ren
+// et al. 2021, "ZeRO-Offload", table 4, two Xeon 8168). Ranks of a host share it.
+constexpr std::int64_t kCpuAdamPs = 250;
 
 void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->count = model.experts.count;
@@ -87,6 +92,19 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.reshards = plan.sharding == Sharding::kZero3;
   s.prefetch = plan.prefetch;
   s.flat_parameters = plan.flat_parameters;
+  s.lora_rank = plan.lora_rank;
+  s.lora_targets = plan.lora_rank > 0 ? plan.lora_targets : std::uint8_t{0};
+  s.packed_len = plan.packed_len < plan.seq_len ? plan.packed_len : 0;
+  s.optimizer = plan.optimizer;
+  s.adam_loop = plan.adam_loop && !plan.fused_adam;
+  s.offload_optimizer = plan.offload_optimizer;
+  s.offload_activations = plan.offload_activations;
+  s.cpu_adam_ps = plan.offload_optimizer ? kCpuAdamPs * plan.ranks_per_host : 0;
+  s.cuda_graphs = plan.cuda_graphs;
+  if (plan.hybrid()) {
+    s.shard_ranks = plan.shard_ranks();
+    s.reduce_whole = plan.reduce_whole;
+  }
   s.host = plan.host;
   s.projection_bias = model.projection_bias;
   s.qk_norm = model.qk_norm;
@@ -122,6 +140,9 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);
   h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).Add(s.cp).Add(s.cp_exchange);
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
+  h.Add(s.shard_ranks).Add(s.reduce_whole).Add(s.lora_rank).Add(s.lora_targets);
+  h.Add(s.packed_len).Add(s.optimizer).Add(s.adam_loop).Add(s.offload_optimizer);
+  h.Add(s.offload_activations).Add(s.cpu_adam_ps).Add(s.cuda_graphs).Add(s.host.graph);
   h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
   return h.Add(s.host.communication).Add(s.host.unit).value();
@@ -194,6 +215,10 @@ std::vector<std::int64_t> LayerParameters(const Shape& s) {
     AddFeedForward(s, &p);
   }
   return p;
+}
+
+std::vector<std::int64_t> TrainedParameters(const Shape& s) {
+  return s.frozen() ? AdapterParameters(s) : LayerParameters(s);
 }
 
 std::vector<std::int64_t> ExpertParameters(const Shape& s) {

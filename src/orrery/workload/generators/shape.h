@@ -56,6 +56,16 @@ struct Shape {
   bool low_precision_gather = false;
   // ZeRO-2 and -3: gradients are tensors of their own in `dtype`, reduced in `gradient_dtype`.
   bool sharded = false, reshards = false, prefetch = true, flat_parameters = true;
+  std::int64_t lora_rank = 0;  // above 0: the model itself is frozen
+  std::uint8_t lora_targets = 0;
+  std::int64_t packed_len = 0;
+  Optimizer optimizer = Optimizer::kAdam;
+  bool adam_loop = false, offload_optimizer = false, offload_activations = false;
+  std::int64_t cpu_adam_ps = 0;  // CPU time per parameter, where the CPU runs the optimizer
+  CudaGraphs cuda_graphs = CudaGraphs::kNone;
+  // Ranks of a shard group; 0: all replicas.
+  std::int64_t shard_ranks = 0;
+  bool reduce_whole = false;
   HostWork host;
   ExpertShape experts;
   Latent latent;
@@ -65,6 +75,7 @@ struct Shape {
   bool projection_bias = true, qk_norm = false, sinks = false;
   std::int64_t window = 0;
 
+  bool frozen() const { return lora_rank > 0; }
   std::int64_t tokens() const { return seq * batch; }
   // Rows of the tensors between the tensor-parallel regions.
   std::int64_t local_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
@@ -107,6 +118,8 @@ std::int64_t PaddedVocab(std::int64_t vocab, std::int64_t tp);
 
 // Elements of each parameter tensor, in the order of Megatron's named_parameters().
 std::vector<std::int64_t> LayerParameters(const Shape& shape);
+// Those of a layer that are trained: all, or the adapters.
+std::vector<std::int64_t> TrainedParameters(const Shape& shape);
 std::vector<std::int64_t> ExpertParameters(const Shape& shape);  // of the experts on this rank
 std::vector<std::int64_t> EmbeddingParameters(const Shape& shape);
 std::vector<std::int64_t> HeadParameters(const Shape& shape, bool owns_output);

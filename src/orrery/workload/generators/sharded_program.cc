@@ -1,12 +1,13 @@
 #include "orrery/workload/generators/sharded_program.h"
 
+#include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/sharded_units.h"
 
 namespace orrery::workload {
 
 void WriteShardedProgram(const JobContext& job, graph::Program* out) {
   const Plan& plan = *job.plan;
-  const std::int64_t ranks = plan.replicas();
+  const std::int64_t ranks = plan.shard_ranks();
   const int layers = job.chunk_layers.front();
   const std::int64_t layer = LayerUnit(*job.shape, ranks), root = RootUnit(*job.shape, ranks);
   const std::int64_t shard = (layers * layer + root) / ranks;
@@ -22,7 +23,12 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
     c.first_layer = static_cast<std::int16_t>(first);
     c.repeat = static_cast<std::uint16_t>(count);
   };
-  const std::int64_t flags = 1 + (plan.precision == Precision::kFp16 ? 2 : 0);
+  // Flat parameters are one tensor a unit.
+  OptimizerCounts counts;
+  for (int l = 0; l < layers && !plan.flat_parameters; ++l) CountLayer(*job.shape, &counts);
+  counts.tensors += plan.flat_parameters ? layers + 1 : 3;  // and the root's tables and norm
+  const std::int64_t flags =
+      PackStepFlags(true, plan.precision == Precision::kFp16, OptimizerNumber(*job.shape, counts));
   out->stage = 0;
   out->prologue.push_back({.block = job.blocks->Get(BlockKind::kShardedMemory, shard)});
   const auto m = static_cast<int>(plan.microbatches());
@@ -45,7 +51,7 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
   microbatch = -1;
   if (plan.prefetch) call(BlockKind::kWaitGradients);
   call(BlockKind::kOptimizer, shard * ranks, shard, job.norm_group, flags);
-  call(BlockKind::kLoss, ranks, plan.log_every_step ? 1 : 0);
+  call(BlockKind::kLoss, plan.replicas(), plan.log_every_step ? 1 : 0);
   out->events = kFirstCallEvent;
 }
 

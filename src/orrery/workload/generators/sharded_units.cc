@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/sharded_units.h"
 
 #include "orrery/workload/generators/layer.h"
+#include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
@@ -39,12 +40,12 @@ std::int64_t GatherBytes(const Shape& s, const Unit& unit) {
 }
 
 void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pass pass) {
-  if (s.dtype != DType::kFp32) {
+  if (s.dtype != DType::kFp32 && !s.offload_optimizer) {
     w->Kernel("shard.cast",
               Flat(MemoryOp::kCast, unit.elements / unit.ranks, 4, s.element_bytes, s.dtype, pass));
   }
   w->Comm("all_gather", {.collective = Collective::kAllGather,
-                         .group = GroupSlot::kDp,
+                         .group = s.shard_ranks > 0 ? GroupSlot::kShard : GroupSlot::kDp,
                          .stream = kDpStream,
                          .blocking = blocking,
                          .event = blocking ? graph::kNoEvent : kUnitEvent,
@@ -64,13 +65,21 @@ void Reduce(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, std
   } else {
     w->Kernel("copy_in", Flat(MemoryOp::kCopy, unit.elements, e, g, s.dtype, pass));
   }
-  w->Comm("reduce_scatter", {.collective = Collective::kReduceScatter,
-                             .group = GroupSlot::kDp,
-                             .stream = kDpStream,
-                             .blocking = blocking,
-                             .event = event,
-                             .dtype = s.gradient_dtype,
-                             .bytes = {.value = unit.elements * g}});
+  graph::Comm comm{.collective = Collective::kReduceScatter,
+                   .group = GroupSlot::kDp,
+                   .stream = kDpStream,
+                   .blocking = blocking,
+                   .dtype = s.gradient_dtype,
+                   .bytes = {.value = unit.elements * g}};
+  if (s.shard_ranks > 0) {  // HSDP: within the group, then each shard over its copies
+    comm.group = GroupSlot::kShard;
+    w->Comm("reduce_scatter", comm);
+    comm.collective = Collective::kAllReduce;
+    comm.group = GroupSlot::kReplica;
+    comm.bytes.value = unit.elements / unit.ranks * g;
+  }
+  comm.event = event;
+  w->Comm(s.shard_ranks > 0 ? "all_reduce" : "reduce_scatter", comm);
   // On the reduction's own stream in the framework; here it does not wait for the reduction.
   const std::int64_t read = g + (unit.accumulates ? 4 : 0);
   w->Kernel("shard.add", Flat(unit.accumulates ? MemoryOp::kAdd : MemoryOp::kCast,
@@ -169,15 +178,16 @@ graph::Block ReduceRoot(const Shape& s, const Unit& root, bool last, Names* name
   return w.Finish();
 }
 
-graph::Block ShardedMemory(const Shape&, std::int64_t shard, Names* names) {
+graph::Block ShardedMemory(const Shape& s, std::int64_t shard, Names* names) {
   BlockWriter w(names, "static", Pass::kOptimizer);
-  const auto forever = [&](std::uint32_t id, std::string_view name, MemoryKind kind) {
-    w.Alloc(w.Named(id, name, shard * 4, kind, Lifetime::kForever));
+  const auto forever = [&](std::uint32_t id, std::string_view name, MemoryKind kind,
+                           std::int64_t bytes) {
+    w.Alloc(w.Named(id, name, shard * bytes, kind, Lifetime::kForever));
   };
-  forever(1, "parameter_shards", MemoryKind::kParameter);
-  forever(2, "gradient_shards", MemoryKind::kGradient);
-  forever(3, "exp_avg", MemoryKind::kOptimizer);
-  forever(4, "exp_avg_sq", MemoryKind::kOptimizer);
+  // With the optimizer on the CPU the GPU holds what it gathers; gradients pass through.
+  forever(1, "parameter_shards", MemoryKind::kParameter, s.offload_optimizer ? s.element_bytes : 4);
+  if (!s.offload_optimizer) forever(2, "gradient_shards", MemoryKind::kGradient, 4);
+  WriteOptimizerState(s, shard, 0, &w);
   return w.Finish();
 }
 

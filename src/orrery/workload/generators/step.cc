@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/step.h"
 
+#include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/parts.h"
 
 namespace orrery::workload {
@@ -37,11 +38,7 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
   };
   forever(1, "parameters", MemoryKind::kParameter, sizes.elements * s.element_bytes);
   forever(2, "gradients", MemoryKind::kGradient, sizes.elements * s.gradient_bytes);
-  if (s.dtype != DType::kFp32) {
-    forever(3, "main_parameters", MemoryKind::kOptimizer, sizes.shard * 4);
-  }
-  forever(4, "exp_avg", MemoryKind::kOptimizer, sizes.shard * 4);
-  forever(5, "exp_avg_sq", MemoryKind::kOptimizer, sizes.shard * 4);
+  WriteOptimizerState(s, sizes.shard, sizes.number, &w);
   if (s.keeps_scores) {
     forever(6, "attention.scores", MemoryKind::kTemporary,
             s.batch * s.heads * s.seq * s.seq * s.element_bytes);
@@ -56,24 +53,36 @@ graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names) 
 }
 
 graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode, Names* names) {
-  const std::string_view name = mode.distributed ? "reduce_scatter" : "all_reduce";
   BlockWriter w(names, "gradients.reduce", Pass::kBackward);
+  const std::int64_t bytes = elements * s.gradient_bytes;
   // Scaling by 1/dp before the sum.
   w.Kernel("scale", MemoryBound{.op = MemoryOp::kGradScale,
                                 .rows = 1,
                                 .cols = elements,
-                                .bytes_read = elements * s.gradient_bytes,
-                                .bytes_written = elements * s.gradient_bytes,
+                                .bytes_read = bytes,
+                                .bytes_written = bytes,
                                 .dtype = s.gradient_dtype,
                                 .pass = Pass::kBackward});
-  w.Comm(name,
-         {.collective = mode.distributed ? Collective::kReduceScatter : Collective::kAllReduce,
-          .group = mode.experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
-          .stream = kDpStream,
-          .blocking = mode.blocking,
-          .event = mode.last && !mode.blocking ? kGradientEvent : graph::kNoEvent,
-          .dtype = s.gradient_dtype,
-          .bytes = {.value = elements * s.gradient_bytes}});
+  Comm comm{.collective = Collective::kAllReduce,
+            .group = mode.experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
+            .stream = kDpStream,
+            .blocking = mode.blocking,
+            .dtype = s.gradient_dtype,
+            .bytes = {.value = bytes}};
+  const std::int16_t event = mode.last && !mode.blocking ? kGradientEvent : graph::kNoEvent;
+  const bool hybrid = mode.distributed && !mode.experts && s.shard_ranks > 0;
+  if (mode.distributed && !(hybrid && s.reduce_whole)) {
+    comm.collective = Collective::kReduceScatter;
+    if (hybrid) {  // within the shard group, then each shard over its copies
+      comm.group = GroupSlot::kShard;
+      w.Comm("reduce_scatter", comm);
+      comm.collective = Collective::kAllReduce;
+      comm.group = GroupSlot::kReplica;
+      comm.bytes.value = bytes / s.shard_ranks;
+    }
+  }
+  comm.event = event;
+  w.Comm(comm.collective == Collective::kAllReduce ? "all_reduce" : "reduce_scatter", comm);
   return w.Finish();
 }
 
@@ -83,7 +92,9 @@ graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode
   BlockWriter w(names, "parameters.gather", blocking ? Pass::kOptimizer : Pass::kForward);
   w.Comm("all_gather",
          {.collective = Collective::kAllGather,
-          .group = experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
+          .group = experts             ? GroupSlot::kExpertDp
+                   : s.shard_ranks > 0 ? GroupSlot::kShard
+                                       : GroupSlot::kDp,
           .stream = kDpStream,
           .blocking = blocking,
           .event = mode == GatherMode::kRecorded ? graph::kCallEvent : graph::kNoEvent,
@@ -129,23 +140,6 @@ graph::Block ReduceEmbeddingGradient(const Shape& s, Names* names) {
   return w.Finish();
 }
 
-namespace {
-
-void Adam(const Shape& s, std::int64_t n, BlockWriter* w) {
-  const DType fp32 = DType::kFp32;
-  if (s.fused_adam) {  // reads parameter, gradient, two moments; writes all but the gradient
-    w->Kernel("adam", Flat(MemoryOp::kAdam, n, 16, 12, fp32));
-    return;
-  }
-  w->Kernel("exp_avg", Flat(MemoryOp::kAdam, n, 8, 4, fp32));
-  w->Kernel("exp_avg_sq", Flat(MemoryOp::kAdam, n, 8, 4, fp32));
-  w->Kernel("denominator.sqrt", Flat(MemoryOp::kAdam, n, 4, 4, fp32));
-  w->Kernel("denominator.add", Flat(MemoryOp::kAdam, n, 4, 4, fp32));
-  w->Kernel("update", Flat(MemoryOp::kAdam, n, 12, 4, fp32));
-}
-
-}  // namespace
-
 graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names) {
   BlockWriter w(names, "optimizer", Pass::kOptimizer);
   const DType fp32 = DType::kFp32;
@@ -174,9 +168,10 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
   w.HostSync("norm.item");
   w.Kernel("clip", Flat(MemoryOp::kGradScale, n, 4, 4, fp32));
   w.Module("optimizer.adam");
-  Adam(s, n, &w);
-  if (s.dtype != fp32 && !s.sharded) {
-    w.Kernel("copy_to_model", Flat(MemoryOp::kCast, n, 4, s.element_bytes, s.dtype));
+  WriteUpdate(s, n, sizes.number, &w);
+  if (s.dtype != fp32 && !s.sharded && !s.offload_optimizer) {
+    const std::int64_t copied = s.optimizer == Optimizer::kMuon ? sizes.number : n;
+    w.Kernel("copy_to_model", Flat(MemoryOp::kCast, copied, 4, s.element_bytes, s.dtype));
   }
   w.Free(main);
   return w.Finish();

@@ -16,6 +16,7 @@ struct StepSizes {
   std::int64_t norm_group = 1;  // ranks that sum the gradient norm
   bool distributed = false;     // ZeRO-1
   bool fp16 = false;
+  std::int64_t number = 0;  // OptimizerNumber
 };
 
 graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names);

@@ -1,0 +1,37 @@
+// LoRA (Hu et al. 2021): the model is frozen; beside a linear layer y = x·Wᵀ runs an adapter
+// y += scale · (x·Aᵀ)·Bᵀ of rank r, and only A and B are trained.
+//
+// Forward of a target: two GEMMs, one kernel that scales, one that adds. Backward: the frozen
+// layer's data gradient only; the adapter's scaling, the gradients of B, of x·Aᵀ, of A and of x,
+// one kernel that adds the last to the data gradient. Dropout in front of A (0 by default) is left
+// out. Over tp, as NeMo's ParallelLinearAdapter: beside a layer split by columns A is split by rank
+// and its output gathered, B split by columns; beside one split by rows A is split by its input and
+// its output summed, B split by columns and the adapter's output gathered. Backward in reverse.
+// Kept for backward besides the layer's own: x·Aᵀ, s·b·r elements a target.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+// Which linear layer, by the name that its kernels have; 0: none of the targets.
+bool Adapts(const Shape& s, std::string_view layer);
+
+// `in` and `out` are the sizes on this rank; `by_rows`: the layer is split by rows.
+void AdapterForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out,
+                    bool by_rows);
+void AdapterBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out,
+                     bool by_rows);
+
+// Elements of the adapters of one layer on this rank: A, then B of each target.
+std::vector<std::int64_t> AdapterParameters(const Shape& s);
+std::int64_t AdapterSavedBytes(const Shape& s);
+
+// Memory of what is frozen.
+graph::Block FrozenMemory(const Shape& s, std::int64_t elements, Names* names);
+
+}  // namespace orrery::workload

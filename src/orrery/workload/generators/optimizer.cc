@@ -1,0 +1,177 @@
+#include "orrery/workload/generators/optimizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "orrery/workload/generators/offload.h"
+#include "orrery/workload/generators/parts.h"
+
+namespace orrery::workload {
+
+using graph::DType;
+using graph::Gemm;
+using graph::GemmLayout;
+using graph::Lifetime;
+using graph::MemoryBound;
+using graph::MemoryKind;
+using graph::MemoryOp;
+using graph::Pass;
+
+namespace {
+
+MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read, std::int64_t written,
+                 DType dtype = DType::kFp32) {
+  return {.op = op,
+          .rows = 1,
+          .cols = elements,
+          .bytes_read = elements * read,
+          .bytes_written = elements * written,
+          .dtype = dtype,
+          .pass = Pass::kOptimizer};
+}
+
+// The matrices of a layer that is not made of experts, as rows × columns on this rank.
+std::array<std::pair<std::int64_t, std::int64_t>, 4> Matrices(const Shape& s) {
+  return {{{s.qkv(), s.hidden}, {s.hidden, s.context()}, {s.fc1(), s.hidden}, {s.hidden, s.ffn}}};
+}
+
+void Adam(const Shape& s, std::int64_t n, std::int64_t tensors, BlockWriter* w) {
+  if (s.fused_adam) {  // reads parameter, gradient, two moments; writes all but the gradient
+    w->Kernel("adam", Flat(MemoryOp::kAdam, n, 16, 12));
+    return;
+  }
+  if (!s.adam_loop) {
+    w->Kernel("exp_avg", Flat(MemoryOp::kAdam, n, 8, 4));
+    w->Kernel("exp_avg_sq", Flat(MemoryOp::kAdam, n, 8, 4));
+    w->Kernel("denominator.sqrt", Flat(MemoryOp::kAdam, n, 4, 4));
+    w->Kernel("denominator.add", Flat(MemoryOp::kAdam, n, 4, 4));
+    w->Kernel("update", Flat(MemoryOp::kAdam, n, 12, 4));
+    return;
+  }
+  for (std::int64_t i = 0; i < tensors; ++i) {
+    const std::int64_t each = n * (i + 1) / tensors - n * i / tensors;
+    w->Kernel("decay", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("exp_avg", Flat(MemoryOp::kAdam, each, 8, 4));
+    w->Kernel("exp_avg_sq.scale", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("exp_avg_sq.add", Flat(MemoryOp::kAdam, each, 8, 4));
+    w->Kernel("denominator.sqrt", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("denominator.scale", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("denominator.add", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("update", Flat(MemoryOp::kAdam, each, 12, 4));
+  }
+}
+
+void Adafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
+  for (std::int64_t i = 0; i < tensors; ++i) {
+    const std::int64_t each = n * (i + 1) / tensors - n * i / tensors;
+    w->Kernel("square", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("row_means", Flat(MemoryOp::kAdam, each, 4, 0));
+    w->Kernel("column_means", Flat(MemoryOp::kAdam, each, 4, 0));
+    w->Kernel("outer", Flat(MemoryOp::kAdam, each, 0, 4));
+    w->Kernel("update", Flat(MemoryOp::kAdam, each, 8, 4));
+    w->Kernel("update.norm", Flat(MemoryOp::kAdam, each, 4, 0));
+    w->Kernel("update.scale", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("parameter", Flat(MemoryOp::kAdam, each, 8, 4));
+  }
+}
+
+// Adafactor's number holds tensors and factors.
+constexpr std::int64_t kTensorBits = 20;
+
+// Parameters travel in the model's type; gradients as clipped, in fp32.
+void OnTheCpu(const Shape& s, std::int64_t n, BlockWriter* w) {
+  w->Comm("gradients.to_host", HostCopy(graph::Collective::kCopyToHost, n * 4));
+  w->HostSync("gradients.wait");
+  w->Host("cpu_adam", n * s.cpu_adam_ps / 1000);
+  w->Comm("parameters.to_device", HostCopy(graph::Collective::kCopyToDevice, n * s.element_bytes));
+}
+
+}  // namespace
+
+void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
+                  OptimizerCounts* counts) {
+  counts->tensors += static_cast<std::int64_t>(tensors.size());
+  for (const std::int64_t n : tensors) {
+    // One side of every matrix of a transformer is the hidden size.
+    counts->factors += n > 4 * s.hidden ? n / s.hidden + s.hidden : n;
+    counts->outside += n;
+  }
+}
+
+void CountLayer(const Shape& s, OptimizerCounts* counts) {
+  CountTensors(s, TrainedParameters(s), counts);
+  if (s.optimizer != Optimizer::kMuon) return;
+  for (const auto& [rows, columns] : Matrices(s)) counts->outside -= rows * columns;
+}
+
+std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts) {
+  switch (s.optimizer) {
+    case Optimizer::kAdam:
+      return s.adam_loop && !s.fused_adam ? counts.tensors : 0;
+    case Optimizer::kAdafactor:
+      return counts.tensors + (counts.factors << kTensorBits);
+    case Optimizer::kMuon:
+      return counts.outside;
+  }
+  return 0;
+}
+
+void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w) {
+  const auto forever = [&](std::uint32_t id, std::string_view name, std::int64_t bytes) {
+    w->Alloc(w->Named(id, name, bytes, MemoryKind::kOptimizer, Lifetime::kForever));
+  };
+  if (s.offload_optimizer) return;
+  if (s.dtype != DType::kFp32 && !s.sharded) forever(3, "main_parameters", shard * 4);
+  switch (s.optimizer) {
+    case Optimizer::kAdam:
+      forever(4, "exp_avg", shard * 4);
+      return forever(5, "exp_avg_sq", shard * 4);
+    case Optimizer::kAdafactor:
+      return forever(5, "exp_avg_sq.factors", (number >> kTensorBits) * 4);
+    case Optimizer::kMuon:
+      forever(4, "momentum", shard * 4);
+      return forever(5, "exp_avg_sq", number * 4);
+  }
+}
+
+void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w) {
+  if (s.offload_optimizer) return OnTheCpu(s, shard, w);
+  switch (s.optimizer) {
+    case Optimizer::kAdam:
+      return Adam(s, shard, number, w);
+    case Optimizer::kAdafactor:
+      return Adafactor(shard, number & ((std::int64_t{1} << kTensorBits) - 1), w);
+    case Optimizer::kMuon:  // the matrices' update follows their orthogonalisation
+      w->Kernel("momentum", Flat(MemoryOp::kAdam, shard - number, 8, 4));
+      return w->Kernel("adam", Flat(MemoryOp::kAdam, number, 16, 12));
+  }
+}
+
+graph::Block OrthogonaliseLayer(const Shape& s, Names* names) {
+  BlockWriter w(names, "optimizer.muon", Pass::kOptimizer);
+  const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+    return Gemm{
+        .m = m, .n = n, .k = k, .dtype = DType::kBf16, .layout = layout, .out_dtype = DType::kBf16};
+  };
+  constexpr int kIterations = 5;
+  w.Module("optimizer.muon");
+  for (const auto& [rows, columns] : Matrices(s)) {
+    const std::int64_t m = std::min(rows, columns), n = std::max(rows, columns);
+    // Nesterov's momentum to bf16, divided by its norm.
+    w.Kernel("nesterov", Flat(MemoryOp::kCast, m * n, 8, 2));
+    w.Kernel("norm", Flat(MemoryOp::kGradNorm, m * n, 2, 0, DType::kBf16));
+    w.Kernel("scale", Flat(MemoryOp::kGradScale, m * n, 2, 2, DType::kBf16));
+    for (int i = 0; i < kIterations; ++i) {
+      w.Kernel("gram", product(m, m, n, GemmLayout::kNT));
+      w.Kernel("gram.square", product(m, m, m, GemmLayout::kNN));
+      w.Kernel("newton_schulz", product(m, n, m, GemmLayout::kNN));
+    }
+    w.Kernel("update", Flat(MemoryOp::kAdam, m * n, 6, 4));
+    if (s.dtype != DType::kFp32) {
+      w.Kernel("copy_to_model", Flat(MemoryOp::kCast, m * n, 4, s.element_bytes, s.dtype));
+    }
+  }
+  return w.Finish();
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,52 @@
+// Optimizers beyond fused Adam: what they keep, which kernels they run.
+//
+//   adam        fp32 parameter and two fp32 moments. Fused: one kernel for all. Else five kernels
+//   for
+//               all (foreach), or eight for each tensor (loop), the AdamW step of torch.optim.
+//   adafactor   Shazeer & Stern 2018 without momentum: the second moment of a matrix is a row and a
+//               column of means; eight kernels a tensor, as Hugging Face's implementation. Not
+//               sharded: the means need whole matrices.
+//   muon        Jordan et al. 2024: momentum of the layers' matrices, made orthogonal by five
+//               Newton-Schulz iterations in bf16; Adam for tables, norms and biases. For a matrix
+//               of m × n, m ≤ n, an iteration is three GEMMs: 2m²n + 2m³ + 2m²n operations. Under
+//               tp each rank orthogonalises its part. Not sharded.
+//   on the CPU  gradients are copied to the host, the CPU updates (kCpuAdamPs in shape.cc),
+//   parameters
+//               are copied back in the model's type; no optimizer state on the GPU (ZeRO-Offload).
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+struct OptimizerCounts {
+  std::int64_t tensors = 0;
+  std::int64_t factors = 0;  // elements of rows and columns of means (adafactor)
+  std::int64_t outside = 0;  // elements that are no layer's matrix (muon)
+};
+void CountLayer(const Shape& s, OptimizerCounts* counts);
+void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
+                  OptimizerCounts* counts);
+
+inline bool AsksForNumber(const Shape& s) {
+  return s.optimizer != Optimizer::kAdam || (s.adam_loop && !s.fused_adam);
+}
+// The one number of these that the plan's optimizer asks for; 0 for fused Adam.
+std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts);
+// Packed into one number of a block's key.
+constexpr std::int64_t PackStepFlags(bool distributed, bool fp16, std::int64_t number) {
+  return (distributed ? 1 : 0) + (fp16 ? 2 : 0) + number * 4;
+}
+
+// Optimizer state of `shard` elements that stays on the GPU for ever.
+void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w);
+// From clipped fp32 gradients to fp32 parameters; on the CPU to parameters in the model's type.
+void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w);
+// Newton-Schulz of one layer's matrices, and their update.
+graph::Block OrthogonaliseLayer(const Shape& s, Names* names);
+
+}  // namespace orrery::workload

@@ -1,0 +1,85 @@
+// Optimizers: state and arithmetic by hand.
+#include "orrery/workload/generators/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include "orrery/workload/test_support.h"
+
+namespace orrery::workload {
+namespace {
+
+// One layer of SmallGpt: matrices 786,432, biases 2,304, norms 1,024; the root: tables of 1,024
+// words and 512 positions, final norm.
+constexpr std::int64_t kMatrices = 786'432;
+constexpr std::int64_t kOther = 2'304 + 1'024 + 256 * (1024 + 512) + 512;
+constexpr std::int64_t kAll = kMatrices + kOther;
+
+graph::Graph With(Optimizer optimizer) {
+  return Make(SmallGpt(1), {.global_batch = 1, .seq_len = 128, .optimizer = optimizer});
+}
+std::int64_t State(const graph::Graph& g) {
+  std::int64_t sum = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) {
+    if (b.kind == graph::MemoryKind::kOptimizer) sum += b.bytes;
+  }
+  return sum;
+}
+
+TEST(Optimizers, State) {
+  EXPECT_EQ(State(With(Optimizer::kAdam)), 12 * kAll);
+  EXPECT_EQ(State(With(Optimizer::kMuon)), 8 * kAll + 4 * kOther);
+  // Rows and columns: qkv 768 + 256, projection 2·256, fc1 and fc2 1,024 + 256 each, tables
+  // 1,024 + 256 and 512 + 256; vectors whole (fc1's bias is no larger than four rows).
+  const std::int64_t factors = 1024 + 512 + 2 * 1280 + 1280 + 768 + 2'304 + 1'024 + 512;
+  EXPECT_EQ(State(With(Optimizer::kAdafactor)), 4 * kAll + 4 * factors);
+}
+
+// Five iterations of 2m²n + 2m³ + 2m²n for 768 × 256, 256 × 256 and twice 1,024 × 256.
+TEST(Optimizers, NewtonSchulz) {
+  const graph::Graph g = With(Optimizer::kMuon);
+  const graph::Block& block = FindBlock(g, "optimizer.muon");
+  double gemms = 0;
+  for (const graph::Kernel& k : block.kernels) {
+    if (std::holds_alternative<graph::Gemm>(k)) gemms += graph::Flops(k);
+  }
+  const double m = 256;
+  EXPECT_EQ(gemms, 5 * (4 * m * m * (768 + 256 + 2 * 1024) + 4 * 2 * m * m * m));
+  EXPECT_EQ(block.kernels.size(), 4u * (3 + 5 * 3 + 2));
+}
+
+TEST(Optimizers, AdamTensorByTensor) {
+  Plan plan{.global_batch = 1, .seq_len = 128, .fused_adam = false, .adam_loop = true};
+  const graph::Graph g = Make(SmallGpt(2), plan);
+  // A layer has 12 tensors (two norms, four weights with biases), the root 2 tables and a norm
+  // of 2.
+  const auto adam = [&](const graph::Graph& graph) {
+    std::size_t kernels = 0;
+    std::int64_t updated = 0;
+    const graph::Block& block = FindBlock(graph, "optimizer");
+    for (const graph::Op& op : block.ops) {
+      if (op.kind != graph::OpKind::kKernel) continue;
+      const auto* k = std::get_if<graph::MemoryBound>(&block.kernels[op.index]);
+      if (k == nullptr || k->op != graph::MemoryOp::kAdam) continue;
+      ++kernels;
+      if (graph.name(op.name) == "update") updated += k->cols;
+    }
+    return std::pair(kernels, updated);
+  };
+  const std::int64_t n = 2 * (kMatrices + 2'304 + 1'024) + 256 * (1024 + 512) + 512;
+  EXPECT_EQ(adam(g), std::pair(std::size_t{8 * (2 * 12 + 4)}, n));
+  plan.adam_loop = false;
+  EXPECT_EQ(adam(Make(SmallGpt(2), plan)), std::pair(std::size_t{5}, n));
+}
+
+TEST(Optimizers, Refusals) {
+  Plan plan{.dp = 2, .global_batch = 2, .seq_len = 128, .sharding = Sharding::kZero1};
+  plan.optimizer = Optimizer::kMuon;
+  EXPECT_TRUE(Validate(SmallGpt(1), plan).message().starts_with("training.optimizer: muon needs"));
+  plan.sharding = Sharding::kNone;
+  plan.optimizer = Optimizer::kAdafactor;
+  plan.offload_optimizer = true;
+  EXPECT_TRUE(Validate(SmallGpt(1), plan).message().starts_with("training.offload: the CPU"));
+}
+
+}  // namespace
+}  // namespace orrery::workload

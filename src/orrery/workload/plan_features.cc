@@ -1,0 +1,228 @@
+#include "orrery/workload/plan_features.h"
+
+namespace orrery::workload {
+namespace {
+
+// Every layer is attention and a feed-forward.
+bool Ordinary(const Model& model) {
+  return model.experts.count == 0 && model.latent.kv_rank == 0 && model.mamba.heads == 0 &&
+         model.pattern.empty();
+}
+
+bool SplitsUnits(const Plan& plan) { return plan.sharding >= Sharding::kZero2; }
+
+Status CheckLora(const Model& model, const Plan& plan) {
+  if (plan.lora_rank == 0) return {};
+  if (plan.lora_rank < 0 || plan.lora_rank > 65536) {
+    return InvalidInput("training.lora_rank: {} is outside 1 … 65536", plan.lora_rank);
+  }
+  if (plan.lora_rank % plan.tp != 0) {
+    return InvalidInput(
+        "training.lora_rank: {} is not a multiple of tp ({}), over which adapters are split; use a "
+        "multiple",
+        plan.lora_rank, plan.tp);
+  }
+  if (model.hidden % plan.tp != 0) {
+    return InvalidInput("parallel.tp: {} does not divide the hidden size of {} ({})", plan.tp,
+                        model.name, model.hidden);
+  }
+  if (plan.lora_targets == 0 || plan.lora_targets > kLoraAll) {
+    return InvalidInput("training.lora_targets: no layer is named; use all");
+  }
+  if (!Ordinary(model)) {
+    return InvalidInput(
+        "training.lora_rank: adapters are built for ordinary attention and feed-forward layers, "
+        "not "
+        "for all of {}; leave it out",
+        model.name);
+  }
+  if (SplitsUnits(plan)) {
+    return InvalidInput(
+        "training.sharding: adapters are not built with parameters gathered layer by layer; use "
+        "zero1 or none, or leave out training.lora_rank");
+  }
+  ORRERY_ASSIGN_OR_RETURN(const std::vector<int> layers, LayersPerChunk(model, plan));
+  for (const int n : layers) {
+    if (n > 0) continue;
+    return InvalidInput(
+        "parallel.layers_per_stage: a chunk without layers has nothing to train under "
+        "training.lora_rank; give every chunk a layer");
+  }
+  return {};
+}
+
+Status CheckPacked(const Plan& plan) {
+  if (plan.packed_len == 0 || plan.packed_len == plan.seq_len) return {};
+  if (plan.packed_len < 0 || plan.seq_len % plan.packed_len != 0) {
+    return InvalidInput(
+        "training.packed_len: {} does not divide seq_len {}; a sequence is packed from whole ones",
+        plan.packed_len, plan.seq_len);
+  }
+  if (plan.attention == AttentionBackend::kUnfused) {
+    return InvalidInput(
+        "training.packed_len: unfused attention sees the whole sequence; set "
+        "framework_options.attention: flash2 or leave it out");
+  }
+  if (plan.cp > 1) {
+    return InvalidInput(
+        "training.packed_len: packed sequences are not built with context parallelism (cp {}); use "
+        "cp: 1",
+        plan.cp);
+  }
+  return {};
+}
+
+Status CheckOffload(const Plan& plan) {
+  if (plan.offload_activations && SplitsUnits(plan)) {
+    return InvalidInput(
+        "training.offload: activations in host memory are not built with zero2 and zero3; use "
+        "optimizer or another sharding");
+  }
+  if (plan.offload_optimizer && plan.optimizer != Optimizer::kAdam) {
+    return InvalidInput("training.offload: the CPU runs Adam only; set training.optimizer: adam");
+  }
+  if (plan.ranks_per_host < 1) {
+    return InvalidInput("ranks_per_host: {}; a host has a GPU", plan.ranks_per_host);
+  }
+  return {};
+}
+
+Status CheckOptimizer(const Model& model, const Plan& plan) {
+  if (plan.optimizer == Optimizer::kAdam) return {};
+  const std::string_view name = plan.optimizer == Optimizer::kMuon ? "muon" : "adafactor";
+  if (plan.sharding != Sharding::kNone) {
+    return InvalidInput(
+        "training.optimizer: {} needs whole matrices, which sharding splits; set sharding: none or "
+        "optimizer: adam",
+        name);
+  }
+  const bool plain = Ordinary(model);
+  if (plan.optimizer == Optimizer::kMuon && (!plain || plan.lora_rank > 0)) {
+    return InvalidInput(
+        "training.optimizer: muon is built for the matrices of ordinary layers, not for {}; use "
+        "adam",
+        plain ? "adapters" : "experts, latent attention and Mamba");
+  }
+  return {};
+}
+
+Status CheckGraphs(const Plan& plan) {
+  if (plan.cuda_graphs == CudaGraphs::kNone || !SplitsUnits(plan)) return {};
+  return InvalidInput(
+      "framework_options.cuda_graphs: gathers of zero2 and zero3 are not captured; use none");
+}
+
+Status CheckZeroBubble(const Plan& plan) {
+  const std::string_view name = Schedules()[static_cast<std::size_t>(plan.schedule)].name;
+  if (plan.pp < 2) {
+    return InvalidInput("parallel.pp: the schedule {} needs at least 2 stages, not {}; use 1f1b",
+                        name, plan.pp);
+  }
+  const int chunks = plan.schedule == Schedule::kZbV ? 2 : 1;
+  if (plan.schedule != Schedule::kGiven && plan.vpp != chunks) {
+    return InvalidInput("parallel.vpp: the schedule {} has {} a stage, not {}; set vpp: {}", name,
+                        chunks == 1 ? "one chunk" : "two chunks", plan.vpp, chunks);
+  }
+  const std::int64_t m = plan.microbatches();
+  if (plan.schedule == Schedule::kZbV && m < 2 * plan.pp) {
+    return InvalidInput(
+        "training.global_batch: {} gives {} micro-batches a replica, and the schedule zb-v needs "
+        "at "
+        "least 2 · pp = {}; use {} or more",
+        plan.global_batch, m, 2 * plan.pp, plan.micro_batch * plan.dp * 2 * plan.pp);
+  }
+  if (plan.offload_activations) {
+    return InvalidInput(
+        "training.offload: activations in host memory are not built with the schedule {}; use 1f1b",
+        name);
+  }
+  if (plan.scatter_gather_p2p && plan.tp > 1 && !plan.sequence_parallel) {
+    return InvalidInput(
+        "framework_options.scatter_gather_p2p: not built with the schedule {}; turn it off", name);
+  }
+  return {};
+}
+
+// "stage 2: F3/1": where a given schedule breaks a rule.
+std::string Place(std::size_t stage, const PipelinePass& pass) {
+  constexpr std::string_view kLetters = "FBDW";
+  return fmt::format("stage {}: {}{}/{}", stage, kLetters[static_cast<std::size_t>(pass.kind)],
+                     pass.microbatch, pass.chunk);
+}
+
+// Every pass of every micro-batch and chunk once, halves and backward after their forward.
+Status CheckStage(const Plan& plan, std::size_t stage) {
+  using Kind = PipelinePass::Kind;
+  const std::int64_t m = plan.microbatches();
+  std::vector<std::uint8_t> done(static_cast<std::size_t>(m * plan.vpp));
+  const std::string& name = plan.given->name;
+  constexpr std::uint8_t kForward = 1, kData = 2, kWhole = 4;
+  for (const PipelinePass& pass : plan.given->stages[stage]) {
+    if (pass.microbatch < 0 || pass.microbatch >= m || pass.chunk < 0 || pass.chunk >= plan.vpp) {
+      return InvalidInput("{}: {}: the plan has micro-batches 0 … {} and chunks 0 … {}", name,
+                          Place(stage, pass), m - 1, plan.vpp - 1);
+    }
+    std::uint8_t& state = done[static_cast<std::size_t>(pass.chunk * m + pass.microbatch)];
+    const std::uint8_t wanted = pass.kind == Kind::kForward  ? 0
+                                : pass.kind == Kind::kWeight ? kForward | kData
+                                                             : kForward;
+    if (state != wanted) {
+      return InvalidInput("{}: {}: a forward comes once and first, then B, or D and W, once each",
+                          name, Place(stage, pass));
+    }
+    state |= pass.kind == Kind::kForward ? kForward : pass.kind == Kind::kData ? kData : kWhole;
+  }
+  for (std::size_t i = 0; i < done.size(); ++i) {
+    if ((done[i] & kWhole) != 0) continue;
+    return InvalidInput("{}: stage {}: micro-batch {} of chunk {} is not finished", name, stage,
+                        i % static_cast<std::size_t>(m), i / static_cast<std::size_t>(m));
+  }
+  return {};
+}
+
+Status CheckGiven(const Plan& plan) {
+  if (plan.given == nullptr) {
+    return InvalidInput("schedule: given needs a file; name it: schedule: my.schedule");
+  }
+  if (plan.vpp > 2) {
+    return InvalidInput("parallel.vpp: a given schedule has 1 or 2 chunks a stage, not {}",
+                        plan.vpp);
+  }
+  if (plan.given->v_shape && plan.vpp != 2) {
+    return InvalidInput("parallel.vpp: {} is in V shape, which has 2 chunks a stage, not {}",
+                        plan.given->name, plan.vpp);
+  }
+  if (!plan.given->v_shape && plan.vpp != 1) {
+    return InvalidInput(
+        "parallel.vpp: {} chunks a stage are read in V shape only; say 'shape v' in {} or use 1",
+        plan.vpp, plan.given->name);
+  }
+  if (plan.given->stages.size() != static_cast<std::size_t>(plan.pp)) {
+    return InvalidInput("parallel.pp: {} for {} of {} stages; use {}", plan.pp, plan.given->name,
+                        plan.given->stages.size(), plan.given->stages.size());
+  }
+  for (std::size_t s = 0; s < plan.given->stages.size(); ++s) {
+    ORRERY_RETURN_IF_ERROR(CheckStage(plan, s));
+  }
+  return {};
+}
+
+Status CheckPasses(const Plan& plan) {
+  if (plan.schedule < Schedule::kZbH1) return {};
+  if (plan.sharding >= Sharding::kZero2) return {};  // refused for its stages
+  if (plan.schedule == Schedule::kGiven) ORRERY_RETURN_IF_ERROR(CheckGiven(plan));
+  return CheckZeroBubble(plan);
+}
+
+}  // namespace
+
+Status CheckFeatures(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckPasses(plan));
+  ORRERY_RETURN_IF_ERROR(CheckLora(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckPacked(plan));
+  ORRERY_RETURN_IF_ERROR(CheckOffload(plan));
+  ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));
+  return CheckGraphs(plan);
+}
+
+}  // namespace orrery::workload
