@@ -27,7 +27,7 @@ class CalibrateVerb final : public Verb {
   }
 
   void Declare(CLI::App* app) override {
-    app->require_subcommand(1);
+    app->require_subcommand(0, 1);
     nccl_ = app->add_subcommand("nccl-tests", "From the output of nccl-tests");
     nccl_->add_option("LOG", files_, "Files with nccl-tests' output")->required();
     nccl_->add_option("--collective", nccl_options_.collective,
@@ -48,6 +48,10 @@ class CalibrateVerb final : public Verb {
   }
 
   Status Run(Session* session) override {
+    if (!nccl_->parsed() && !kernels_->parsed() && !run_->parsed()) {
+      return InvalidInput(
+          "calibrate: say from what: nccl-tests LOG…, kernels CSV…, or run JOB --step-time TIME");
+    }
     constants::Set start = constants::Set::Fitted();
     if (!start_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(start, search::ReadCalibration(start_));
