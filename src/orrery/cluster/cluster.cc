@@ -221,7 +221,8 @@ int Cluster::spines() const {
 
 int Cluster::switches_between(NicId a, NicId b) const {
   if (std::holds_alternative<Clos>(fabric_) && leaf(a) == leaf(b)) return 1;
-  std::vector<LinkId> path;
+  thread_local std::vector<LinkId> path;  // planning asks often: no allocation a call
+  path.clear();
   std::visit([&](const auto& f) { f.Route(origin_, a.index(), b.index(), {}, &path); }, fabric_);
   int switches = 0;
   for (const LinkId id : path) {

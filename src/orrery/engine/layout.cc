@@ -92,11 +92,15 @@ class Builder {
     const std::uint64_t leaf_a = cluster_.leaf(NicId(nic_[a.index()])) + 1;
     const std::uint64_t leaf_b = cluster_.leaf(NicId(nic_[b.index()])) + 1;
     const bool near = cluster_.nvlink_domain(da) == cluster_.nvlink_domain(db);
-    std::uint16_t& shape = pair_shape_[near ? 0 : leaf_a << 32 | leaf_b];
+    const std::uint64_t leaves = near ? 0 : leaf_a << 32 | leaf_b;
+    if (leaves == last_leaves_) return last_pair_shape_;  // ranks in a row mostly repeat it
+    std::uint16_t& shape = pair_shape_[leaves];
     if (shape == 0) {
       const DeviceId pair[2] = {da, db};
       shape = prices_->ShapeId(collective::ShapeOf(cluster_, pair));
     }
+    last_leaves_ = leaves;
+    last_pair_shape_ = shape;
     return shape;
   }
 
@@ -351,7 +355,9 @@ class Builder {
   PriceCache* prices_;
   std::vector<Perturbed> perturbed_;
   std::vector<std::uint16_t> group_shape_;
-  std::unordered_map<std::uint64_t, std::uint16_t> pair_shape_;    // by leaves
+  std::unordered_map<std::uint64_t, std::uint16_t> pair_shape_;  // by leaves
+  std::uint64_t last_leaves_ = ~std::uint64_t{0};                // of the last pair looked up
+  std::uint16_t last_pair_shape_ = 0;
   std::vector<std::array<std::uint16_t, kPeerSlots>> peer_shape_;  // by rank
   std::vector<std::uint32_t> nic_;                                 // by rank
   std::vector<std::uint8_t> nic_users_;                            // by NIC: 0, 1, or 2 for more
