@@ -38,6 +38,20 @@ struct Origin {
   std::uint32_t first_link = 0;    // number of the fabric's first link
 };
 
+// A link each way between every end and the switch that is its leaf, up before down.
+template <class Fabric>
+void AddEndLinks(const Fabric& fabric, const Origin& origin, std::size_t ends, Link link,
+                 std::vector<Link>* links) {
+  for (std::size_t n = 0; n < ends; ++n) {
+    const auto end = origin.first_end + static_cast<std::uint32_t>(n);
+    const auto router = origin.first_switch + static_cast<std::uint32_t>(fabric.leaf(n));
+    link.kind = LinkKind::kNicUp, link.from = end, link.to = router;
+    links->push_back(link);
+    link.kind = LinkKind::kNicDown, link.from = router, link.to = end;
+    links->push_back(link);
+  }
+}
+
 // Leaves under spines, spines of one index under cores. Leaf (segment, rail, port) is number
 // (segment · rails + rail) · ports + port; a segment is the hosts that share leaves. With one
 // plane every leaf of a pod meets every spine of it; with planes = ports, port k's leaves meet

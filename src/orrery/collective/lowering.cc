@@ -51,37 +51,40 @@ void Schedule::BuildRings(const cluster::Cluster& cluster, std::span<const Devic
   }
 }
 
+// A connection each way between two members of a channel's tree.
+void Schedule::ConnectTree(int channel, std::uint32_t parent, std::uint32_t child) {
+  TreeNode* nodes = nodes_.data() + static_cast<std::size_t>(channel) * ranks_;
+  const auto up = static_cast<std::int32_t>(connections_.size());
+  connections_.push_back({static_cast<std::uint16_t>(channel), child, parent});
+  connections_.push_back({static_cast<std::uint16_t>(channel), parent, child});
+  nodes[child].to_parent = up;
+  nodes[child].from_parent = up + 1;
+  TreeNode& above = nodes[parent];
+  above.from_child[above.children] = up;
+  above.to_child[above.children] = up + 1;
+  ++above.children;
+}
+
 void Schedule::BuildTrees(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
   const RingOrder layout(cluster, members);
   const auto domains = static_cast<int>(layout.domains());
   nodes_.resize(static_cast<std::size_t>(plan_.channels) * ranks_);
   std::vector<std::vector<std::uint32_t>> chains(layout.domains());
   for (int c = 0; c < plan_.channels; ++c) {
-    TreeNode* nodes = nodes_.data() + static_cast<std::size_t>(c) * ranks_;
-    const auto connect = [&](std::uint32_t parent, std::uint32_t child) {
-      const auto up = static_cast<std::int32_t>(connections_.size());
-      connections_.push_back({static_cast<std::uint16_t>(c), child, parent});
-      connections_.push_back({static_cast<std::uint16_t>(c), parent, child});
-      nodes[child].to_parent = up;
-      nodes[child].from_parent = up + 1;
-      TreeNode& above = nodes[parent];
-      above.from_child[above.children] = up;
-      above.to_child[above.children] = up + 1;
-      ++above.children;
-    };
     for (std::size_t d = 0; d < chains.size(); ++d) {
       chains[d].clear();
       layout.ChainOf(d, c, &chains[d]);
-      for (std::size_t i = 1; i < chains[d].size(); ++i) connect(chains[d][i - 1], chains[d][i]);
+      for (std::size_t i = 1; i < chains[d].size(); ++i)
+        ConnectTree(c, chains[d][i - 1], chains[d][i]);
     }
     // The first half of the channels takes the first tree, the second half the other one.
     const bool second = c >= (plan_.channels + 1) / 2;
     for (int d = 0; d < domains; ++d) {
       const BinaryNode node = second ? SecondBinaryTree(d, domains) : BinaryTree(d, domains);
       for (int child : node.child) {
-        if (child >= 0)
-          connect(chains[static_cast<std::size_t>(d)][0],
-                  chains[static_cast<std::size_t>(child)][0]);
+        if (child < 0) continue;
+        ConnectTree(c, chains[static_cast<std::size_t>(d)][0],
+                    chains[static_cast<std::size_t>(child)][0]);
       }
     }
   }

@@ -82,6 +82,7 @@ class Schedule {
 
  private:
   void BuildRings(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  void ConnectTree(int channel, std::uint32_t parent, std::uint32_t child);
   void BuildTrees(const cluster::Cluster& cluster, std::span<const DeviceId> members);
   Step RingStep(std::uint32_t member, int channel, std::uint64_t index) const;
   Step ChainStep(std::uint32_t member, int channel, std::uint64_t index) const;

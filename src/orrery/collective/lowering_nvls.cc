@@ -43,24 +43,14 @@ void Schedule::BuildNvls(const cluster::Cluster& cluster, std::span<const Device
 
 // A rail's heads form the channel's tree: even channels the first of the pair, odd ones the second.
 void Schedule::ConnectHeads(int channel) {
-  TreeNode* nodes = nodes_.data() + static_cast<std::size_t>(channel) * ranks_;
   const auto count = static_cast<int>(domains_.size());
   for (std::uint32_t h = 0; h < static_cast<std::uint32_t>(plan_.heads); ++h) {
     for (int d = 0; d < count; ++d) {
       const BinaryNode node = channel % 2 == 1 ? SecondBinaryTree(d, count) : BinaryTree(d, count);
       for (int child : node.child) {
         if (child < 0) continue;
-        const std::uint32_t above = domains_[static_cast<std::size_t>(d)][h];
-        const std::uint32_t below = domains_[static_cast<std::size_t>(child)][h];
-        const auto up = static_cast<std::int32_t>(connections_.size());
-        connections_.push_back({static_cast<std::uint16_t>(channel), below, above});
-        connections_.push_back({static_cast<std::uint16_t>(channel), above, below});
-        nodes[below].to_parent = up;
-        nodes[below].from_parent = up + 1;
-        TreeNode& parent = nodes[above];
-        parent.from_child[parent.children] = up;
-        parent.to_child[parent.children] = up + 1;
-        ++parent.children;
+        ConnectTree(channel, domains_[static_cast<std::size_t>(d)][h],
+                    domains_[static_cast<std::size_t>(child)][h]);
       }
     }
   }

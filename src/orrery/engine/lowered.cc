@@ -224,9 +224,6 @@ class LoweredLoop : public Machine<LoweredLoop> {
   }
 
  private:
-  std::size_t slot(std::uint32_t r, int s) const {
-    return r * static_cast<std::size_t>(layout_.streams) + static_cast<std::size_t>(s);
-  }
   std::vector<Lane>& lanes(std::uint32_t r, int s) { return lanes_[slot(r, s)]; }
 
   void Take(const Event& e) {

@@ -142,12 +142,12 @@ class Machine {
   }
 
   RankState& state(std::uint32_t r) { return ranks_[r]; }
-  StreamState& stream(std::uint32_t r, int s) {
-    return streams_[r * stream_count_ + static_cast<std::size_t>(s)];
+  // Of what is kept per rank and stream.
+  std::size_t slot(std::uint32_t r, int s) const {
+    return r * stream_count_ + static_cast<std::size_t>(s);
   }
-  const StreamState& stream(std::uint32_t r, int s) const {
-    return streams_[r * stream_count_ + static_cast<std::size_t>(s)];
-  }
+  StreamState& stream(std::uint32_t r, int s) { return streams_[slot(r, s)]; }
+  const StreamState& stream(std::uint32_t r, int s) const { return streams_[slot(r, s)]; }
   int streams() const { return layout_.streams; }
   const Item& head(const StreamState& s) const { return s.block->items[s.block_item]; }
   std::span<const RankState> states() const { return ranks_; }
@@ -204,7 +204,7 @@ class Machine {
   // for nothing else after the work in hand.
   bool MaySettle(std::uint32_t r, int stream_index, bool over_nic) const {
     const RankState& s = ranks_[r];
-    const StreamState& q = streams_[r * stream_count_ + static_cast<std::size_t>(stream_index)];
+    const StreamState& q = stream(r, stream_index);
     const Item& item = head(q);
     if (over_nic && s.nic_messages != 0) return false;
     if (item.blocking) return s.busy == 0;

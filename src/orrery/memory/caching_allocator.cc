@@ -238,14 +238,18 @@ void CachingAllocator::RecordStream(Handle h, int stream) {
   blocks_[h].streams |= std::uint64_t{1} << stream;
 }
 
-void CachingAllocator::MakeFree(Handle h) {
-  blocks_[h].state = State::kFree;
+void CachingAllocator::MergeNeighbours(Handle h, void (CachingAllocator::*erase)(Handle)) {
   for (const bool before : {true, false}) {
     const Handle other = before ? blocks_[h].prev : blocks_[h].next;
     if (!CanMerge(h, other)) continue;
-    EraseFree(other);
+    (this->*erase)(other);
     Absorb(h, other);
   }
+}
+
+void CachingAllocator::MakeFree(Handle h) {
+  blocks_[h].state = State::kFree;
+  MergeNeighbours(h, &CachingAllocator::EraseFree);
   InsertFree(h);
 }
 
@@ -388,12 +392,7 @@ void CachingAllocator::Unmap(Handle h) {
   b.state = State::kUnmapped;
   stats_.reserved -= b.size;
   ++stats_.driver_frees;
-  for (const bool before : {true, false}) {
-    const Handle other = before ? blocks_[h].prev : blocks_[h].next;
-    if (!CanMerge(h, other)) continue;
-    EraseUnmapped(other);
-    Absorb(h, other);
-  }
+  MergeNeighbours(h, &CachingAllocator::EraseUnmapped);
   InsertUnmapped(h);
 }
 

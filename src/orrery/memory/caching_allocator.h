@@ -129,6 +129,8 @@ class CachingAllocator {
   Handle TakeFront(Handle h, std::int64_t size);
   void Absorb(Handle into, Handle gone);
   bool CanMerge(Handle into, Handle other) const;
+  // Takes free neighbours of the same kind in; `erase` takes them off the set they stand in.
+  void MergeNeighbours(Handle h, void (CachingAllocator::*erase)(Handle));
   void MakeFree(Handle h);
   void ProcessEvents(bool all);
   bool Reserve(std::int64_t bytes);

@@ -96,13 +96,12 @@ Result<Model> FindModel(std::string_view name) {
     if (row.preset.name == name) return Build(row);
     valid.push_back(row.preset.name);
   }
-  for (const ModelPreset& preset : ExpertPresets()) {
-    if (preset.name == name) return BuildExpertPreset(name);
-    valid.push_back(preset.name);
-  }
-  for (const ModelPreset& preset : HybridPresets()) {
-    if (preset.name == name) return BuildHybridPreset(name);
-    valid.push_back(preset.name);
+  for (const auto& [presets, build] : {std::pair{ExpertPresets(), &BuildExpertPreset},
+                                       std::pair{HybridPresets(), &BuildHybridPreset}}) {
+    for (const ModelPreset& preset : presets) {
+      if (preset.name == name) return build(name);
+      valid.push_back(preset.name);
+    }
   }
   return InvalidInput("{}", UnknownName("model", name, valid));
 }

@@ -53,14 +53,7 @@ std::uint32_t Dragonfly::LocalLink(std::size_t router, std::size_t to) const {
 
 void Dragonfly::AddLinks(const Origin& origin, std::vector<Link>* links) const {
   Link link{.bandwidth_Bps = s_.nic_Bps, .latency = s_.latency, .mtu_bytes = s_.mtu_bytes};
-  for (std::size_t n = 0; n < s_.nics; ++n) {
-    const auto end = origin.first_end + static_cast<std::uint32_t>(n);
-    const auto router = origin.first_switch + static_cast<std::uint32_t>(leaf(n));
-    link.kind = LinkKind::kNicUp, link.from = end, link.to = router;
-    links->push_back(link);
-    link.kind = LinkKind::kNicDown, link.from = router, link.to = end;
-    links->push_back(link);
-  }
+  AddEndLinks(*this, origin, s_.nics, link, links);
   const auto a = static_cast<std::uint32_t>(s_.routers_per_group);
   link.kind = LinkKind::kRouter;
   link.bandwidth_Bps = s_.local_Bps;

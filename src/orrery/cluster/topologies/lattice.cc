@@ -98,15 +98,9 @@ void Lattice::AddDimension(const Origin& origin, std::size_t axis, std::vector<L
 
 void Lattice::AddLinks(const Origin& origin, std::vector<Link>* links) const {
   if (!direct()) {
-    Link link{.bandwidth_Bps = s_.nic_Bps, .latency = s_.latency, .mtu_bytes = s_.mtu_bytes};
-    for (std::size_t n = 0; n < s_.ends; ++n) {
-      const auto end = origin.first_end + static_cast<std::uint32_t>(n);
-      const auto router = origin.first_switch + static_cast<std::uint32_t>(leaf(n));
-      link.kind = LinkKind::kNicUp, link.from = end, link.to = router;
-      links->push_back(link);
-      link.kind = LinkKind::kNicDown, link.from = router, link.to = end;
-      links->push_back(link);
-    }
+    AddEndLinks(*this, origin, s_.ends,
+                {.bandwidth_Bps = s_.nic_Bps, .latency = s_.latency, .mtu_bytes = s_.mtu_bytes},
+                links);
   }
   for (std::size_t i = 0; i < axes_.size(); ++i) AddDimension(origin, i, links);
 }

@@ -265,18 +265,17 @@ Status MapSharding(const Mapping& m) {
 std::string ModulesText(const Configuration& row) {
   constexpr std::string_view kKey = "recompute=";
   const std::string_view extra = row.text("config_extra");
-  std::size_t at = extra.find(kKey);
+  const std::size_t key = extra.find(kKey);
   std::string modules;
-  while (at != std::string_view::npos && at < extra.size()) {
-    at += at == extra.find(kKey) ? kKey.size() : 1;
-    const std::size_t end = std::min(extra.find('+', at), extra.size());
+  if (key == std::string_view::npos) return modules;
+  for (std::size_t at = key + kKey.size(), end = 0; at < extra.size(); at = end + 1) {
+    end = std::min(extra.find('+', at), extra.size());
     std::string_view name = extra.substr(at, end - at);
     if (name == "norm") name = "layernorm";
     if (name == "act") name = "moe_act";
     if (!workload::ParseRecomputeModules(name).ok()) break;
     modules += modules.empty() ? "" : "+";
     modules += name;
-    at = end;
   }
   return modules;
 }

@@ -17,15 +17,8 @@ namespace {
 using graph::Collective;
 
 Model SmallExperts(int layers) {
-  Model m;
+  Model m = SmallGpt(layers);
   m.name = "small experts";
-  m.layers = layers;
-  m.hidden = 256;
-  m.heads = m.kv_heads = 8;
-  m.head_dim = 32;
-  m.ffn_hidden = 1024;
-  m.vocab = 1000;
-  m.max_position = 512;
   m.norm = Norm::kRmsNorm;
   m.activation = Activation::kSwiglu;
   m.position = Position::kRotary;

@@ -45,11 +45,15 @@ void LayerWriter::MlpBackward() {
   w_->Free(fc1);
   w_->Free(norm2_out_);
   EnterBackward("layers.mlp_norm");
+  NormAndResidualBackward({norm2_stats_, middle_});
+}
+
+// Where a norm's gradient meets the residual's; its `inputs` are not needed any more.
+void LayerWriter::NormAndResidualBackward(std::initializer_list<Buffer> inputs) {
   const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
   w_->Alloc(normed);
   NormBackward(s_, w_);
-  w_->Free(norm2_stats_);
-  w_->Free(middle_);
+  for (const Buffer& input : inputs) w_->Free(input);
   ResidualGradient(s_, w_);
   w_->Free(normed);
 }
@@ -94,12 +98,7 @@ void LayerWriter::AttentionBackward() {
   w_->Free(qkv);
   w_->Free(norm1_out_);
   EnterBackward("layers.input_norm");
-  const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
-  w_->Alloc(normed);
-  NormBackward(s_, w_);
-  w_->Free(norm1_stats_);
-  ResidualGradient(s_, w_);
-  w_->Free(normed);
+  NormAndResidualBackward({norm1_stats_});
 }
 
 void LayerWriter::CoreBackward() {

@@ -65,12 +65,7 @@ void LayerWriter::MambaBackward() {
   MambaWriter(s_, w_).Backward();
   w_->Free(norm1_out_);
   EnterBackward("layers.input_norm");
-  const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
-  w_->Alloc(normed);
-  NormBackward(s_, w_);
-  w_->Free(norm1_stats_);
-  ResidualGradient(s_, w_);
-  w_->Free(normed);
+  NormAndResidualBackward({norm1_stats_});
 }
 
 void LayerWriter::ExpertsForward(bool keep) {
@@ -104,13 +99,7 @@ void LayerWriter::ExpertsBackward() {
   ExpertWriter(s_, w_).Backward();
   w_->Free(norm2_out_);
   w_->Module("layers.mlp_norm");
-  const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
-  w_->Alloc(normed);
-  NormBackward(s_, w_);
-  w_->Free(norm2_stats_);
-  w_->Free(middle_);
-  ResidualGradient(s_, w_);
-  w_->Free(normed);
+  NormAndResidualBackward({norm2_stats_, middle_});
 }
 
 }  // namespace orrery::workload

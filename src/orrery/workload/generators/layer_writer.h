@@ -1,6 +1,8 @@
 // The halves of a layer and the tensors that pass between them; used by layer.cc only.
 #pragma once
 
+#include <initializer_list>
+
 #include "orrery/workload/generators/parts.h"
 
 namespace orrery::workload {
@@ -35,6 +37,7 @@ class LayerWriter {
   // A module's operations follow; its host work.
   void Enter(std::string_view module);
   void EnterBackward(std::string_view module);
+  void NormAndResidualBackward(std::initializer_list<graph::Buffer> inputs);
   graph::Buffer MlpCore(bool keep, bool keep_norm);
   void NormAgain(std::string_view module, const graph::Buffer& statistics,
                  const graph::Buffer& output);

@@ -35,6 +35,12 @@ std::array<std::pair<std::int64_t, std::int64_t>, 4> Matrices(const Shape& s) {
   return {{{s.qkv(), s.hidden}, {s.hidden, s.context()}, {s.fc1(), s.hidden}, {s.hidden, s.ffn}}};
 }
 
+// n elements spread over so many tensors, one by one.
+template <class F>
+void ForEachTensor(std::int64_t n, std::int64_t tensors, F kernels) {
+  for (std::int64_t i = 0; i < tensors; ++i) kernels(n * (i + 1) / tensors - n * i / tensors);
+}
+
 void Adam(const Shape& s, std::int64_t n, std::int64_t tensors, BlockWriter* w) {
   if (s.fused_adam) {  // reads parameter, gradient, two moments; writes all but the gradient
     w->Kernel("adam", Flat(MemoryOp::kAdam, n, 16, 12));
@@ -48,8 +54,7 @@ void Adam(const Shape& s, std::int64_t n, std::int64_t tensors, BlockWriter* w) 
     w->Kernel("update", Flat(MemoryOp::kAdam, n, 12, 4));
     return;
   }
-  for (std::int64_t i = 0; i < tensors; ++i) {
-    const std::int64_t each = n * (i + 1) / tensors - n * i / tensors;
+  ForEachTensor(n, tensors, [w](std::int64_t each) {
     w->Kernel("decay", Flat(MemoryOp::kAdam, each, 4, 4));
     w->Kernel("exp_avg", Flat(MemoryOp::kAdam, each, 8, 4));
     w->Kernel("exp_avg_sq.scale", Flat(MemoryOp::kAdam, each, 4, 4));
@@ -58,12 +63,11 @@ void Adam(const Shape& s, std::int64_t n, std::int64_t tensors, BlockWriter* w) 
     w->Kernel("denominator.scale", Flat(MemoryOp::kAdam, each, 4, 4));
     w->Kernel("denominator.add", Flat(MemoryOp::kAdam, each, 4, 4));
     w->Kernel("update", Flat(MemoryOp::kAdam, each, 12, 4));
-  }
+  });
 }
 
 void Adafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
-  for (std::int64_t i = 0; i < tensors; ++i) {
-    const std::int64_t each = n * (i + 1) / tensors - n * i / tensors;
+  ForEachTensor(n, tensors, [w](std::int64_t each) {
     w->Kernel("square", Flat(MemoryOp::kAdam, each, 4, 4));
     w->Kernel("row_means", Flat(MemoryOp::kAdam, each, 4, 0));
     w->Kernel("column_means", Flat(MemoryOp::kAdam, each, 4, 0));
@@ -72,7 +76,7 @@ void Adafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
     w->Kernel("update.norm", Flat(MemoryOp::kAdam, each, 4, 0));
     w->Kernel("update.scale", Flat(MemoryOp::kAdam, each, 4, 4));
     w->Kernel("parameter", Flat(MemoryOp::kAdam, each, 8, 4));
-  }
+  });
 }
 
 // Adafactor's number holds tensors and factors.

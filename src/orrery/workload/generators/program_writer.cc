@@ -39,9 +39,18 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
       .head = head,
       .copies_embedding = head && job_.model->tied_embeddings && plan().pp > 1 && !v_shape()};
   bool experts = false;
+  std::vector<std::uint8_t>& kinds = chunk.parts.kinds;
   for (int l = 0; l < chunk.parts.layers; ++l) {
-    chunk.parts.kinds.push_back(job_.model->layer_kind(first_layer + l));
-    experts |= (chunk.parts.kinds.back() & kExpertLayer) != 0;
+    kinds.push_back(job_.model->layer_kind(first_layer + l));
+    experts |= (kinds.back() & kExpertLayer) != 0;
+    const auto at = static_cast<std::size_t>(l);
+    const bool same = l > 0 && kinds[at] == kinds[at - 1];
+    chunk.run_first.push_back(same ? chunk.run_first.back() : l + 1);
+  }
+  chunk.run_last.resize(kinds.size());
+  for (std::size_t at = kinds.size(); at-- > 0;) {
+    const bool same = at + 1 < kinds.size() && kinds[at] == kinds[at + 1];
+    chunk.run_last[at] = same ? chunk.run_last[at + 1] : static_cast<int>(at) + 1;
   }
   const auto rule = [&](int dp, int shards) {
     BucketRule r{.dp = shards, .distributed = job_.distributed()};
@@ -108,14 +117,13 @@ std::int64_t ProgramWriter::shard() const {
 void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from, int to,
                            int microbatch) {
   const int step = forward ? 1 : -1;
-  const auto kind = [&](int unit) { return chunk.parts.kinds[static_cast<std::size_t>(unit - 1)]; };
   for (int unit = from; (to - unit) * step >= 0;) {
-    int end = unit;
-    while ((to - end) * step > 0 && kind(end + step) == kind(unit)) end += step;
+    const auto at = static_cast<std::size_t>(unit - 1);
+    const int end = forward ? std::min(to, chunk.run_last[at]) : std::max(to, chunk.run_first[at]);
     const int layers = (end - unit) * step + 1;
     if (!plan().offload_activations) {
-      Call(LayerBlock(forward, kind(unit), false), index, microbatch, chunk.first_layer + unit - 1,
-           layers);
+      Call(LayerBlock(forward, chunk.parts.kinds[at], false), index, microbatch,
+           chunk.first_layer + unit - 1, layers);
     } else {
       OffloadedLayers(forward, chunk, index, unit, layers, microbatch);
     }

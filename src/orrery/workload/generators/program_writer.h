@@ -73,8 +73,9 @@ class ProgramWriter {
  private:
   struct Chunk {
     ChunkParts parts;
-    std::vector<Bucket> buckets;  // of what several ranks hold alike
-    std::int64_t alone = 0;       // elements of what no other rank holds
+    std::vector<int> run_first, run_last;  // units of the run of equal layers that a layer is in
+    std::vector<Bucket> buckets;           // of what several ranks hold alike
+    std::int64_t alone = 0;                // elements of what no other rank holds
     int first_layer = 0;
     std::size_t gathered = 0;  // buckets whose gather has started, in forward order
     std::int16_t gather_event = graph::kNoEvent;  // of the last one
