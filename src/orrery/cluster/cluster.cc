@@ -191,16 +191,6 @@ std::size_t Cluster::nvlink_domains() const {
   return (devices() + domain - 1) / domain;
 }
 
-NicId Cluster::nic(DeviceId d) const {
-  const int gpus_per_nic = spec_.gpus_per_node / spec_.nics_per_node;
-  return NicId(node(d).index() * static_cast<std::size_t>(spec_.nics_per_node) +
-               static_cast<std::size_t>(local_index(d) / gpus_per_nic));
-}
-
-std::size_t Cluster::leaf(NicId nic) const {
-  return std::visit([&](const auto& f) { return f.leaf(nic.index()); }, fabric_);
-}
-
 std::size_t Cluster::switches() const {
   return std::visit([](const auto& f) -> std::size_t { return f.switches(); }, fabric_);
 }
@@ -220,9 +210,10 @@ int Cluster::spines() const {
 }
 
 int Cluster::switches_between(NicId a, NicId b) const {
-  if (std::holds_alternative<Clos>(fabric_) && leaf(a) == leaf(b)) return 1;
-  thread_local std::vector<LinkId> path;  // planning asks often: no allocation a call
-  path.clear();
+  if (const auto* clos = std::get_if<Clos>(&fabric_)) {
+    return clos->switches_between(a.index(), b.index());  // planning asks often
+  }
+  std::vector<LinkId> path;
   std::visit([&](const auto& f) { f.Route(origin_, a.index(), b.index(), {}, &path); }, fabric_);
   int switches = 0;
   for (const LinkId id : path) {
@@ -261,12 +252,24 @@ void Cluster::AddDeviceLinks() {
   }
 }
 
+void Cluster::PlaceNics() {
+  const auto gpus_per_nic = static_cast<std::size_t>(spec_.gpus_per_node / spec_.nics_per_node);
+  nic_of_.reserve(devices());
+  for (std::size_t d = 0; d < devices(); ++d) nic_of_.emplace_back(d / gpus_per_nic);
+  leaf_of_.reserve(nics());
+  for (std::size_t n = 0; n < nics(); ++n) {
+    const std::size_t leaf = std::visit([&](const auto& f) { return f.leaf(n); }, fabric_);
+    leaf_of_.push_back(static_cast<std::uint32_t>(leaf));
+  }
+}
+
 Result<Cluster> Cluster::Build(const Spec& spec) {
   ORRERY_RETURN_IF_ERROR(Validate(spec));
   Cluster cluster;
   cluster.spec_ = spec;
   ORRERY_ASSIGN_OR_RETURN(cluster.fabric_, MakeFabric(spec));
   cluster.spec_.topology.graph = {};  // the fabric holds it
+  cluster.PlaceNics();
   const bool direct = cluster.direct();
   const std::int64_t links = (direct ? 0 : 4 * static_cast<std::int64_t>(cluster.devices())) +
                              std::visit([](const auto& f) { return f.links(); }, cluster.fabric_);

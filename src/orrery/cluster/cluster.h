@@ -124,9 +124,10 @@ class Cluster {
   NodeId node(DeviceId d) const { return NodeId(d.index() / spec_.gpus_per_node); }
   int local_index(DeviceId d) const { return static_cast<int>(d.index() % spec_.gpus_per_node); }
   std::size_t nvlink_domain(DeviceId d) const { return d.index() / spec_.gpus_per_nvlink_domain; }
-  NicId nic(DeviceId d) const;  // the NIC nearest to the GPU
+  NicId nic(DeviceId d) const { return nic_of_[d.index()]; }  // the nearest to the GPU
   std::size_t nics() const { return static_cast<std::size_t>(spec_.nodes) * spec_.nics_per_node; }
-  std::size_t leaf(NicId nic) const;  // the first switch above the NIC, within the fabric
+  // The first switch above the NIC, within the fabric.
+  std::size_t leaf(NicId nic) const { return leaf_of_[nic.index()]; }
 
   std::span<const Link> links() const { return links_; }
   std::size_t vertices() const { return origin_.first_switch + switches(); }
@@ -161,10 +162,13 @@ class Cluster {
   LinkId pcie_in(DeviceId d) const { return LinkId(2 * devices() + 2 * d.index() + 1); }
 
  private:
+  void PlaceNics();
   void AddDeviceLinks();
   DeviceId RailPeer(DeviceId from, DeviceId to) const;
 
   Spec spec_;
+  std::vector<NicId> nic_of_;           // by device
+  std::vector<std::uint32_t> leaf_of_;  // by NIC
   std::vector<Link> links_;
   std::vector<LinkChange> link_changes_;
   AnyFabric fabric_;

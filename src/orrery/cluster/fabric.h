@@ -78,6 +78,7 @@ class Clos {
   std::uint32_t switches() const { return leaves() + spines() + cores(); }
   std::int64_t links() const;
   std::size_t leaf(std::size_t nic) const;  // of port 0
+  int switches_between(std::size_t from, std::size_t to) const;
   void AddLinks(const Origin& origin, std::vector<Link>* links) const;
   void Route(const Origin& origin, std::size_t from, std::size_t to, Choice choice,
              std::vector<LinkId>* path) const;

@@ -5,27 +5,58 @@
 namespace orrery::collective {
 namespace {
 
-// What one NVLink domain of a group looks like; members of a domain usually stand together, so that
-// a linear look from the last domain back finds it at once.
+// The NICs of a group, domain by domain: a domain's stand from its `first` to the next one's,
+// sorted and distinct.
 struct Domain {
-  std::size_t number = 0;
+  std::uint32_t first = 0;
   int ranks = 0;
-  std::vector<std::uint32_t> nics;  // global, sorted, distinct
+};
+struct Domains {
+  std::vector<NicId> nics;
+  std::vector<Domain> list;  // and one more, that ends the last
+
+  std::size_t size() const { return list.size() - 1; }
+  std::span<const NicId> NicsOf(std::size_t i) const {
+    return {nics.data() + list[i].first, nics.data() + list[i + 1].first};
+  }
 };
 
-std::vector<Domain> DomainsOf(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
-  std::vector<std::pair<std::size_t, std::uint32_t>> places;
+Domains DomainsOf(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
+  std::vector<std::pair<std::size_t, NicId>> places;
   places.reserve(members.size());
-  for (DeviceId d : members) places.emplace_back(cluster.nvlink_domain(d), cluster.nic(d).value);
-  std::sort(places.begin(), places.end());
-  std::vector<Domain> domains;
-  for (const auto& [number, nic] : places) {
-    if (domains.empty() || domains.back().number != number) domains.push_back({number, 0, {}});
-    Domain& domain = domains.back();
-    ++domain.ranks;
-    if (domain.nics.empty() || domain.nics.back() != nic) domain.nics.push_back(nic);
+  for (DeviceId d : members) places.emplace_back(cluster.nvlink_domain(d), cluster.nic(d));
+  if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
+  Domains domains;
+  domains.nics.reserve(members.size());
+  domains.list.reserve(members.size() + 1);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const bool begins = i == 0 || places[i].first != places[i - 1].first;
+    if (begins) domains.list.push_back({static_cast<std::uint32_t>(domains.nics.size()), 0});
+    ++domains.list.back().ranks;
+    if (begins || places[i].second != places[i - 1].second) {
+      domains.nics.push_back(places[i].second);
+    }
   }
+  domains.list.push_back({static_cast<std::uint32_t>(domains.nics.size()), 0});
   return domains;
+}
+
+// Most switches between NICs of one rail, from the first domain to the others.
+int NetworkHops(const cluster::Cluster& cluster, const Domains& domains) {
+  int hops = 1;
+  const std::span<const NicId> rails = domains.NicsOf(0);
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    std::size_t seen = cluster.leaf(rails[i]);  // NICs under one leaf have one way
+    for (std::size_t d = 1; d < domains.size(); ++d) {
+      const std::span<const NicId> nics = domains.NicsOf(d);
+      if (i >= nics.size() || nics[i] == rails[i]) continue;
+      const std::size_t leaf = cluster.leaf(nics[i]);
+      if (leaf == seen) continue;
+      seen = leaf;
+      hops = std::max(hops, cluster.switches_between(rails[i], nics[i]));
+    }
+  }
+  return hops;
 }
 
 }  // namespace
@@ -33,30 +64,16 @@ std::vector<Domain> DomainsOf(const cluster::Cluster& cluster, std::span<const D
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
   GroupShape shape;
   shape.ranks = static_cast<int>(members.size());
-  const std::vector<Domain> domains = DomainsOf(cluster, members);
+  const Domains domains = DomainsOf(cluster, members);
   shape.domains = static_cast<int>(domains.size());
   shape.ranks_per_domain = 0;
-  shape.nics = domains.empty() ? 1 : static_cast<int>(domains[0].nics.size());
-  for (const Domain& domain : domains) {
-    shape.ranks_per_domain = std::max(shape.ranks_per_domain, domain.ranks);
-    shape.nics = std::min(shape.nics, static_cast<int>(domain.nics.size()));
-    if (domain.ranks != domains[0].ranks) shape.uniform = false;
+  shape.nics = members.empty() ? 1 : static_cast<int>(domains.NicsOf(0).size());
+  for (std::size_t d = 0; d < domains.size(); ++d) {
+    shape.ranks_per_domain = std::max(shape.ranks_per_domain, domains.list[d].ranks);
+    shape.nics = std::min(shape.nics, static_cast<int>(domains.NicsOf(d).size()));
+    if (domains.list[d].ranks != domains.list[0].ranks) shape.uniform = false;
   }
-  if (shape.domains < 2) return shape;
-  // Rail by rail from the first domain. NICs under one leaf have one way, which is looked up once.
-  shape.network_hops = 1;
-  for (std::size_t i = 0; i < domains[0].nics.size(); ++i) {
-    const NicId first(domains[0].nics[i]);
-    std::size_t seen = cluster.leaf(first);
-    for (const Domain& domain : domains) {
-      if (i >= domain.nics.size() || domain.nics[i] == first.value) continue;
-      const NicId other(domain.nics[i]);
-      const std::size_t leaf = cluster.leaf(other);
-      if (leaf == seen) continue;
-      seen = leaf;
-      shape.network_hops = std::max(shape.network_hops, cluster.switches_between(first, other));
-    }
-  }
+  if (shape.domains > 1) shape.network_hops = NetworkHops(cluster, domains);
   return shape;
 }
 

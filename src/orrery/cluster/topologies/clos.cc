@@ -52,6 +52,12 @@ std::size_t Clos::leaf(std::size_t nic) const {
          static_cast<std::size_t>(s_.ports);
 }
 
+int Clos::switches_between(std::size_t from, std::size_t to) const {
+  if (leaf(from) == leaf(to)) return 1;
+  const auto per_pod = static_cast<std::size_t>(s_.segments_per_pod);
+  return segment(from) / per_pod == segment(to) / per_pod ? 3 : 5;
+}
+
 void Clos::AddLinks(const Origin& origin, std::vector<Link>* links) const {
   const auto nics = static_cast<std::uint32_t>(s_.nodes * s_.nics_per_node);
   const auto ports = static_cast<std::uint32_t>(s_.ports);
