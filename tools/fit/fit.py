@@ -7,11 +7,11 @@
 
 What is minimised, over u = (value - prior) / spread of every constant inside its range:
 
-    sum over rows of weight * Huber(ln(predicted / measured) / sigma)  +  sum of u^2 / 2
+    sum over rows of weight * Cauchy(ln(predicted / measured) / sigma)  +  sum of u^2 / 2,   Cauchy(z) = k^2/2 ln(1 + (z/k)^2)
 
 sigma is how far a right model may be off a row (SIGMA). Rows of one source and stratum err together, so n of them
 count as n / (1 + CORRELATION (n - 1)). Gauss-Newton: the program gives each row's derivatives (validate --sensitivities),
-Huber's weights are iterated, a step is halved until the true objective falls. A constant that rows of one source alone depend
+Cauchy's weights are iterated, a step is halved until the true objective falls. A constant that rows of one source alone depend
 on stays at its prior. Left-out constants come from the same normal equations without that source's rows, linearised at
 the fit. Needs numpy (--check does not); nothing is random.
 """
@@ -39,7 +39,7 @@ TABLES = [os.path.join(ROOT, "validation", name) for name in ("training_measured
 SIGMA = {"collectives >= 1 MB": 0.12, "collectives < 1 MB": 0.20, "moe": 0.12}
 SIGMA_TRAINING = 0.06
 CORRELATION = 0.1
-HUBER = 1.5
+CAUCHY = 3.0  # in sigmas: a row that far off pulls hardest, one farther off less again
 LOW_TRUST = 0.25  # weight of rows whose `trust` says low
 ROWS_PER_SOURCE = 30
 SEEN = 0.004  # a row depends on a constant if a spread of it moves the row by as much
@@ -168,13 +168,12 @@ class Program:
         return np.array(list(errors.values()))
 
 
-def huber(z):
-    a = np.abs(z)
-    return np.where(a <= HUBER, 0.5 * z * z, HUBER * (a - 0.5 * HUBER))
+def cauchy(z):
+    return 0.5 * CAUCHY**2 * np.log1p((z / CAUCHY) ** 2)
 
 
 def objective(rows, log_error, u):
-    return float(np.sum(rows.weight * huber(log_error / rows.sigma)) + 0.5 * np.sum(u * u))
+    return float(np.sum(rows.weight * cauchy(log_error / rows.sigma)) + 0.5 * np.sum(u * u))
 
 
 def bounded_solve(a, b, lower, upper, free):
@@ -195,13 +194,13 @@ def bounded_solve(a, b, lower, upper, free):
 
 def normal_equations(rows, log_error, keep):
     z = log_error / rows.sigma
-    robust = np.where(np.abs(z) <= HUBER, 1.0, HUBER / np.maximum(np.abs(z), 1e-12))
+    robust = 1 / (1 + (z / CAUCHY) ** 2)
     w = rows.weight * robust * keep / rows.sigma**2
     return rows.jacobian.T @ (rows.jacobian * w[:, None]), rows.jacobian.T @ (w * log_error)
 
 
 def solve(constants, rows, at, log_error, keep, free, rounds=12):
-    """The linearised problem around `at`, with Huber's weights iterated: the new u."""
+    """The linearised problem around `at`, with Cauchy's weights iterated: the new u."""
     u = at.copy()
     for _ in range(rounds):
         here = log_error + rows.jacobian @ (u - at)
@@ -241,7 +240,7 @@ def inputs_hash(constants):
                 path = os.path.join(folder, name)
                 h[os.path.relpath(path, ROOT)] = hashlib.sha256(open(path, "rb").read()).hexdigest()
     h["a_priori"] = constants.a_priori_hash()
-    settings = [SIGMA, SIGMA_TRAINING, CORRELATION, HUBER, LOW_TRUST, ROWS_PER_SOURCE, SEEN]
+    settings = [SIGMA, SIGMA_TRAINING, CORRELATION, CAUCHY, LOW_TRUST, ROWS_PER_SOURCE, SEEN]
     h["settings"] = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     return h
 
@@ -432,7 +431,7 @@ def objective_of_shipped(program, constants):
         z = abs(math.log(r["predicted"] / r["measured"])) / SIGMA.get(r["stratum"], SIGMA_TRAINING)
         weight = LOW_TRUST if trust.get(r["id"]) == "low" else 1.0
         weight /= 1 + CORRELATION * (count[(r["source"], r["stratum"])] - 1)
-        total += weight * (0.5 * z * z if z <= HUBER else HUBER * (z - 0.5 * HUBER))
+        total += weight * 0.5 * CAUCHY**2 * math.log1p((z / CAUCHY) ** 2)
     for r in constants.rows:
         total += 0.5 * ((float(r["fitted"]) - float(r["prior"])) / float(r["spread"])) ** 2
     return total

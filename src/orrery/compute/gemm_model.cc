@@ -34,6 +34,14 @@ bool Aligned(const Gemm& g) {
   return row_a * e % 16 == 0 && row_b * e % 16 == 0 && g.n * graph::SizeOf(g.out_dtype) % 16 == 0;
 }
 
+// FLOP/s of the instructions that cuBLAS has for these rows.
+double Rate(const Gemm& g, const DeviceRates& d) {
+  const double rate = d.gemm_flops[static_cast<std::size_t>(g.dtype)];
+  if (Aligned(g)) return rate;
+  if (g.batch == 1) return rate * kMisalignedRate;
+  return std::min(rate, d.gemm_flops[static_cast<std::size_t>(graph::DType::kFp32)]);
+}
+
 struct Shape {
   double flops_per_sm;  // of a 256x128 tile
   double stall;         // kOperandStall·e·F/64: divided by AI
@@ -89,7 +97,7 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.batch <= 0) return best;
   const std::size_t type = static_cast<std::size_t>(g.dtype);
   Shape s;
-  s.flops_per_sm = d.gemm_flops[type] / d.sms * (Aligned(g) ? 1.0 : kMisalignedRate);
+  s.flops_per_sm = Rate(g, d) / d.sms;
   s.stall = d.constants[constants::kOperandStall] * ElementBytes(g.dtype) * d.macs_per_clock[type] /
             kL2BytesPerClock;
   s.reference = 1 + s.stall * (256.0 + 128.0) / (256.0 * 128.0);

@@ -128,6 +128,17 @@ TEST(GemmModel, RaggedRowsAreSlower) {
   EXPECT_LE(odd_m, padded);
 }
 
+TEST(GemmModel, BatchesOfRaggedRowsLeaveTheTensorCores) {
+  const DeviceRates r = Rates(Round());
+  const auto scores = [&](std::int64_t head_dim) {
+    const Gemm g{.m = 2048, .n = 2048, .k = head_dim, .batch = 64, .layout = GemmLayout::kNT};
+    return GemmTime(g, r).compute_s / static_cast<double>(head_dim);
+  };
+  EXPECT_GT(scores(150), 5 * scores(144));
+  EXPECT_GT(scores(108), 5 * scores(112));
+  EXPECT_NEAR(scores(150), scores(108), 0.15 * scores(108));  // both at the fp32 rate
+}
+
 TEST(GemmModel, NothingToDoIsAnEmptyKernel) {
   EXPECT_EQ(GemmTime({.m = 0, .n = 5, .k = 5}, Rates(Round())).total_s(), kKernelFloor_s);
 }

@@ -7,19 +7,19 @@ namespace {
 
 // In ns, from PyTorch profiler traces of eager runs, range in brackets, in us:
 //   module_forward   2021: 60 [30 … 90]; Core: 40 [20 … 60]; FSDP: 25 [15 … 40], few wrappers
-//   module_backward  2021: 40 [20 … 60]; Core: 25 [15 … 40]; FSDP: 20 [10 … 30]
+//   module_backward  25 [15 … 40], C++ but for Python autograd functions; FSDP: 20 [10 … 30]
 //   low_precision    15 [8 … 30] per cast operand: scale tensors and quantizer objects
 //   rng_fork         2021: 90 [50 … 150]: three reads or writes of a CUDA random state
 //   checkpoint       350 [200 … 600]: six states and a nested backward; FSDP: 150 [80 … 300]
-//   communication    2021: 60 [30 … 90]; later: 25 [15 … 40]
+//   communication    25 [15 … 40]: the wrapper; compute's model has the enqueueing
 //   graph            30 [15 … 60] a layer's CUDA graph: module hooks, inputs copied, autograd
 //   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit
 constexpr HostWork k2021 = {.module_forward = 60'000,
-                            .module_backward = 40'000,
+                            .module_backward = 25'000,
                             .low_precision = 15'000,
                             .rng_fork = 90'000,
                             .checkpoint = 350'000,
-                            .communication = 60'000,
+                            .communication = 25'000,
                             .graph = 30'000};
 constexpr HostWork kCore = {.module_forward = 40'000,
                             .module_backward = 25'000,

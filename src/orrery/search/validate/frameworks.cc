@@ -35,19 +35,22 @@ constexpr FrameworkDefaults kMegatronCore = {.attention = AttentionDefault::kLib
                                              .align_stages = true,
                                              .libraries = {.transformer_engine = true}};
 
+// Its published runs are NVIDIA's own scaling studies, which interleave as NeMo's recipes do.
 constexpr FrameworkDefaults kMegatronCore08 = {.attention = AttentionDefault::kFlash2,
+                                               .interleaved = true,
                                                .recompute_flash = true,
                                                .align_stages = true,
                                                .libraries = {.transformer_engine = true}};
 
-// NeMo's GPT recipes: distributed Adam with overlap, 16-bit gradients on the wire.
+// NeMo's GPT recipes: distributed Adam with overlap, 16-bit gradients on the wire, stages cut into
+// chunks of a layer (the launcher's gpt3/175b.yaml: interleaving "set to maximum", p2p overlapped).
 constexpr FrameworkDefaults kNemo2023 = {.sequence_parallel = SequenceParallelDefault::kWithTp,
                                          .recompute = Recompute::kSelective,
                                          .sharding = Sharding::kZero1,
                                          .dp_overlap = true,
                                          .grad_reduce_fp32 = false,
-                                         .overlap_p2p = false,
-                                         .batch_p2p_sync = true,
+                                         .interleaved = true,
+                                         .align_stages = true,
                                          .libraries = {.transformer_engine = true}};
 constexpr FrameworkDefaults kNemo = {.attention = AttentionDefault::kLibrary,
                                      .sequence_parallel = SequenceParallelDefault::kWithTp,
@@ -55,6 +58,7 @@ constexpr FrameworkDefaults kNemo = {.attention = AttentionDefault::kLibrary,
                                      .dp_overlap = true,
                                      .grad_reduce_fp32 = false,
                                      .gpt_dropout = 0,
+                                     .interleaved = true,
                                      .recompute_flash = true,
                                      .align_stages = true,
                                      .low_precision_gather = true,
@@ -75,7 +79,8 @@ constexpr FrameworkDefaults kMegatronBridge = {
 // DeepSpeed's engine reduces after the last backward in buckets of 5·10^8 elements; its BF16
 // optimizer keeps and reduces fp32 gradients, its fp16 path reduces fp16. Its pipeline module
 // balances layers that the stages do not divide.
-constexpr FrameworkDefaults kMegatronDeepSpeed = {.uneven_stages = true,
+constexpr FrameworkDefaults kMegatronDeepSpeed = {.batch_p2p_sync = true,
+                                                  .uneven_stages = true,
                                                   .bucket_elements = 500'000'000,
                                                   .host = HostEra::k2021,
                                                   .libraries = {.cublas_in_torch = false}};
@@ -156,6 +161,16 @@ bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
   return false;
 }
 
+// A container's name may be left from an older submission: a release of ngcYY.MM two calendar years
+// before the measurement says nothing about what ran.
+std::string_view VersionOf(const Configuration& row) {
+  const std::string_view version = row.text("framework_version");
+  const std::string_view date = row.text("measured_date");
+  if (!version.starts_with("ngc") || version.size() < 5 || !date.starts_with("20")) return version;
+  const auto year = [](std::string_view digits) { return digits[0] * 10 + digits[1]; };
+  return date.size() >= 4 && year(date.substr(2)) - year(version.substr(3)) >= 2 ? "" : version;
+}
+
 }  // namespace
 
 std::span<const FrameworkRule> FrameworkRules() { return kRules; }
@@ -168,7 +183,7 @@ Result<const FrameworkRule*> FindFramework(const Configuration& row) {
   for (const FrameworkRule& rule : kRules) {
     if (rule.family == family &&
         row.text("framework").find(rule.framework) != std::string_view::npos &&
-        BeginsWithOneOf(row.text("framework_version"), rule.versions)) {
+        BeginsWithOneOf(VersionOf(row), rule.versions)) {
       return &rule;
     }
   }

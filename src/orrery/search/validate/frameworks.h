@@ -31,6 +31,7 @@ struct FrameworkDefaults {
   bool grad_reduce_fp32 = true;  // of bf16 runs
   bool fp16_grad_reduce_fp32 = false;
   double gpt_dropout = 0.1;  // of GPT-style models; Llama-style ones have none
+  bool interleaved = false;  // recipes cut stages into chunks of one layer
   bool overlap_p2p = true;   // interleaved schedule only
   bool scatter_gather_p2p = false;
   bool batch_p2p_sync = false;

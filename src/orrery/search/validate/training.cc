@@ -106,9 +106,6 @@ Status MapDegrees(const Mapping& m) {
     plan.rank_order = workload::RankOrder::kPpDp;
   }
   plan.vpp = static_cast<int>(vpp.value_or(1));
-  if (!vpp && plan.pp > 1 && !HasToken(m.row, "interleaved_if_possible")) {
-    m.AssumeDefault("vpp", "1");
-  }
   return {};
 }
 
@@ -137,16 +134,29 @@ Status MapBatch(const Mapping& m) {
   return {};
 }
 
-// After degrees and batch: "interleaved_if_possible" asks what they allow.
+// Chunks a stage where vpp is blank: as few as interleaving takes where a run says no more than
+// that it interleaved, one a layer where the framework's recipes do, else one.
+void AssumeChunks(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const std::int64_t layers = m.out->model.layers;
+  const bool fits = layers % plan.pp == 0 && plan.microbatches() % plan.pp == 0;
+  const int a_stage = fits ? static_cast<int>(layers / plan.pp) : 1;
+  if (HasToken(m.row, "interleaved_if_possible")) {
+    // Megatron interleaves over more than two stages unless sends overlap.
+    while (plan.pp > 2 && plan.vpp < a_stage && (plan.vpp == 1 || a_stage % plan.vpp != 0)) {
+      ++plan.vpp;
+    }
+    m.Assume("vpp={} (config_extra=interleaved_if_possible, degree not stated)", plan.vpp);
+    return;
+  }
+  if (m.rule.defaults.interleaved) plan.vpp = a_stage;
+  m.AssumeDefault("vpp", std::to_string(plan.vpp));
+}
+
+// After degrees and batch, which say what interleaving they allow.
 void MapSchedule(const Mapping& m) {
   Plan& plan = m.out->plan;
-  // Megatron interleaves over more than two stages unless sends overlap.
-  const bool divides =
-      m.out->model.layers % (2 * plan.pp) == 0 && plan.pp > 2 && plan.microbatches() % plan.pp == 0;
-  if (!m.row.has("vpp") && HasToken(m.row, "interleaved_if_possible") && plan.pp > 1) {
-    plan.vpp = divides ? 2 : 1;
-    m.Assume("vpp={} (config_extra=interleaved_if_possible, degree not stated)", plan.vpp);
-  }
+  if (!m.row.has("vpp") && plan.pp > 1) AssumeChunks(m);
   if (plan.pp == 1) plan.vpp = 1;
   const std::int64_t layers = m.out->model.layers;
   if (m.rule.defaults.uneven_stages && layers % plan.pp != 0 && layers > plan.pp) {

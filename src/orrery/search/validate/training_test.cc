@@ -79,7 +79,7 @@ TEST(Training, MegatronCoreRow) {
   EXPECT_EQ(m.run.model.kv_heads, 96);  // blank: no grouped attention
   EXPECT_TRUE(m.run.model.tied_embeddings);
   EXPECT_EQ(m.run.plan.tp, 8);
-  EXPECT_EQ(m.run.plan.vpp, 1);
+  EXPECT_EQ(m.run.plan.vpp, 16);  // a chunk a layer: 96 layers on 6 stages
   EXPECT_TRUE(m.run.plan.sequence_parallel);
   EXPECT_TRUE(m.run.plan.overlap_grad_reduce);
   EXPECT_EQ(m.run.plan.attention, workload::AttentionBackend::kFlash2);
@@ -89,7 +89,7 @@ TEST(Training, MegatronCoreRow) {
   EXPECT_EQ(m.run.cluster.nic_Bps, 50'000'000'000);  // 400 Gb/s
   EXPECT_EQ(m.stratum, "dense Hopper+");
   EXPECT_THAT(m.assumed, Contains(StartsWith("recompute=none (blank: Megatron Core 0.8")));
-  EXPECT_THAT(m.assumed, Contains(StartsWith("vpp=1 (blank")));
+  EXPECT_THAT(m.assumed, Contains(StartsWith("vpp=16 (blank")));
   EXPECT_THAT(m.assumed, Contains(StartsWith("reduce_dtype=fp32 (blank")));
 }
 
@@ -203,8 +203,25 @@ TEST(Training, VersionsDiffer) {
   EXPECT_TRUE(old.run.plan.scatter_gather_p2p);
   EXPECT_EQ(old.run.plan.attention, workload::AttentionBackend::kUnfused);
   EXPECT_EQ(old.run.plan.vpp, 2);  // 96 layers, 6 stages, 24 micro-batches allow it
+  const Mapped odd = Map(kGpt175, {{"framework_version", "PTD-P 2021"},
+                                   {"layers", "90"},
+                                   {"config_extra", "interleaved_if_possible"}});
+  EXPECT_EQ(odd.run.plan.vpp, 3);  // 15 layers a stage
   const Mapped head = Map(kGpt175, {{"framework_version", "Megatron-LM HEAD"}});
   EXPECT_EQ(head.run.plan.attention, workload::AttentionBackend::kCudnn);
+  EXPECT_EQ(head.run.plan.vpp, 1);  // its flag is off unless given
+}
+
+TEST(Training, ReleasesLeftFromOlderSubmissionsSayNothing) {
+  const Cells nemo = {{"framework_family", "nemo"}, {"framework_version", "ngc23.09"}};
+  const auto attention = [&](const char* date) {
+    Cells cells = nemo;
+    cells["measured_date"] = date;
+    return Map(kGpt175, cells).run.plan.attention;
+  };
+  EXPECT_EQ(attention("2023-11"), workload::AttentionBackend::kUnfused);
+  EXPECT_EQ(attention("2024-06"), workload::AttentionBackend::kUnfused);
+  EXPECT_EQ(attention("2025-11"), workload::AttentionBackend::kCudnn);
 }
 
 TEST(Training, DeepSpeedSpreadsLayers) {
