@@ -31,6 +31,9 @@ const Recipe& RecipeOf(const Shape& s) {
   return kRecipes[static_cast<std::size_t>(s.low_precision)];
 }
 
+// Frozen weights have no gradient, whose GEMM would contract over tokens.
+int Directions(const Shape& s) { return s.lora_rank > 0 ? 1 : 2; }
+
 }  // namespace
 
 DType LinearType(const Shape& s) { return IsLow(s) ? RecipeOf(s).type : s.dtype; }
@@ -50,7 +53,7 @@ void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int
     w->Kernel("maximum", Elementwise(s, MemoryOp::kGradNorm, rows, cols, s.element_bytes, 0, pass));
   }
   MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, s.element_bytes, 0, pass);
-  cast.bytes_written = 2 * LinearBytes(s, rows * cols);
+  cast.bytes_written = Directions(s) * LinearBytes(s, rows * cols);
   w->Kernel(name, cast);
 }
 
@@ -104,7 +107,8 @@ std::int64_t LinearWeights(const Shape& s) {
 graph::Block CastAllWeights(const Shape& s, std::int64_t weights, std::int64_t norm_group,
                             std::int64_t model_layers, Names* names) {
   BlockWriter w(names, "weights.cast", Pass::kForward);
-  CastWeights(s, &w, weights, Pass::kForward);
+  // Frozen and kept in low precision, they are turned once and for all.
+  if (s.lora_rank == 0 || !s.low_precision_gather) CastWeights(s, &w, weights, Pass::kForward);
   if (s.low_precision == LowPrecision::kDelayed && norm_group > 1) {
     constexpr std::int64_t kMaximaPerLayer = 3 * 4;  // input, weight, gradient of four layers
     w.Comm("all_reduce.maxima", {.collective = graph::Collective::kAllReduce,
@@ -118,8 +122,12 @@ graph::Block CastAllWeights(const Shape& s, std::int64_t weights, std::int64_t n
 
 graph::Block LowPrecisionMemory(const Shape& s, std::int64_t weights, Names* names) {
   BlockWriter w(names, "static.low_precision", Pass::kOptimizer);
-  w.Alloc(w.Named(6, "parameters.cast", 2 * LinearBytes(s, weights), graph::MemoryKind::kParameter,
-                  graph::Lifetime::kForever));
+  const std::int64_t in_place = s.low_precision_gather ? weights * s.element_bytes : 0;
+  const std::int64_t bytes = 2 * LinearBytes(s, weights) - in_place;
+  if (bytes > 0) {
+    w.Alloc(w.Named(6, "parameters.cast", bytes, graph::MemoryKind::kParameter,
+                    graph::Lifetime::kForever));
+  }
   return w.Finish();
 }
 

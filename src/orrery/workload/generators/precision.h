@@ -3,7 +3,8 @@
 // Model: the three GEMMs of qkv, projection, fc1 and fc2 run in low precision; attention, norms,
 // embedding, logits and residuals stay in bf16, gradients leave the GEMM as without it. Before a
 // GEMM its bf16 operand is cast, once along rows and once along columns, since the weight gradient
-// contracts over tokens. Weights are cast once an iteration, under ZeRO-3 whenever gathered.
+// contracts over tokens (under LoRA it does not exist). Weights are cast once an iteration, under
+// ZeRO-3 whenever gathered.
 //
 //   recipe     element and scale         before the cast        source
 //   delayed    fp8, one per tensor       nothing: yesterday's   Transformer Engine, DelayedScaling;
@@ -45,7 +46,8 @@ std::int64_t LinearWeights(const Shape& s);
 graph::Block CastAllWeights(const Shape& s, std::int64_t weights, std::int64_t norm_group,
                             std::int64_t model_layers, Names* names);
 
-// Both casts of these weights are kept from one iteration to the next.
+// Both casts of these weights are kept from one iteration to the next, in place of the parameters
+// themselves where those are kept in low precision (low_precision_gather).
 graph::Block LowPrecisionMemory(const Shape& s, std::int64_t weights, Names* names);
 
 }  // namespace orrery::workload
