@@ -35,6 +35,7 @@ struct DeviceSpec {
   std::int64_t memory_bytes = 0;
   std::int64_t memory_bandwidth_Bps = 0;
   std::int64_t l2_bytes = 0;
+  double power_w = 0;             // limit of the board; 0 unknown
   double price_per_hour_usd = 0;  // list price of the preset's source; 0 unknown
   std::string source;             // where these numbers were printed
   constants::Set constants;       // what of these peaks is reached, and what hosts cost

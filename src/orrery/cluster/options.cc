@@ -193,6 +193,10 @@ constexpr Option kDevice[] = {
      .max = 1e6,
      .doc = "Device memory, reads and writes together."},
     {.name = "l2", .type = kBytes, .unit = "MiB", .max = 1 << 20, .doc = "Level-2 cache."},
+    {.name = "power",
+     .type = kNumber,
+     .max = 1e5,
+     .doc = "W: the board's limit, under which tensor cores lower their clock; 0 means not known."},
     {.name = "price_per_hour", .type = kNumber, .max = 1e6, .doc = "USD; 0 means not known."},
 };
 

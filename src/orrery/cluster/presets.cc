@@ -43,6 +43,7 @@ DeviceSpec V100(int gigabytes) {
   d.memory_bytes = (gigabytes == 16 ? 16160 : 32510) * kMiB;  // [SMI]
   d.memory_bandwidth_Bps = 900 * kGiga;
   d.l2_bytes = 6 * kMiB;
+  d.power_w = 300;  // [V100]
   d.source = "NVIDIA V100 architecture white paper";
   return d;
 }
@@ -59,6 +60,7 @@ DeviceSpec A100(int gigabytes) {
   d.memory_bytes = (gigabytes == 40 ? 40960 : 81920) * kMiB;  // [SMI]
   d.memory_bandwidth_Bps = (gigabytes == 40 ? 1555 : 2039) * kGiga;
   d.l2_bytes = 40 * kMiB;
+  d.power_w = 400;  // [A100]
   d.source = "NVIDIA A100 data sheet";
   return d;
 }
@@ -83,6 +85,7 @@ DeviceSpec H100() {
   d.memory_bytes = 81559 * kMiB;  // [SMI]
   d.memory_bandwidth_Bps = 3352 * kGiga;
   d.l2_bytes = 50 * kMiB;
+  d.power_w = 700;  // [H100]
   d.source = "NVIDIA H100 data sheet";
   return d;
 }
@@ -115,6 +118,7 @@ DeviceSpec H100Pcie() {
   d.fp16_flops = 756.5e12;
   d.fp8_flops = 1513e12;
   d.memory_bandwidth_Bps = 2000 * kGiga;
+  d.power_w = 350;  // [PCIe]
   d.source = "NVIDIA H100 PCIe data sheet";
   return d;
 }
@@ -142,6 +146,7 @@ DeviceSpec B200() {
   d.memory_bytes = 183359 * kMiB;  // [SMI]
   d.memory_bandwidth_Bps = 7700 * kGiga;
   d.l2_bytes = 126 * kMiB;
+  d.power_w = 1000;  // [HGX]
   d.source = "NVIDIA HGX B200 data sheet";
   return d;
 }
@@ -157,6 +162,7 @@ DeviceSpec Gb200() {
   d.fp8_flops = 5000e12;
   d.memory_bytes = 189471 * kMiB;  // [SMI]
   d.memory_bandwidth_Bps = 8000 * kGiga;
+  d.power_w = 1200;  // [HGX]
   d.source = "NVIDIA GB200 NVL72 data sheet";
   return d;
 }
@@ -168,6 +174,7 @@ DeviceSpec B300() {
   d.fp4_flops = 13500e12;          // [HGX], 108 PFLOP/s over eight GPUs, dense
   d.memory_bytes = 275040 * kMiB;  // [SMI]
   d.memory_bandwidth_Bps = 8000 * kGiga;
+  d.power_w = 1100;  // [HGX]
   d.source = "NVIDIA HGX B300 data sheet";
   return d;
 }
@@ -178,6 +185,7 @@ DeviceSpec Gb300() {
   d.table = "gb300";
   d.fp4_flops = 15000e12;          // [HGX], 1,080 PFLOP/s over 72 GPUs, dense
   d.memory_bytes = 284208 * kMiB;  // [SMI]
+  d.power_w = 1400;                // [HGX]
   d.source = "NVIDIA GB300 NVL72 data sheet";
   return d;
 }

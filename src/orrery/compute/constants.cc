@@ -12,6 +12,10 @@ constexpr Constant kConstants[] = {
     {"kMacsPerClock[volta]", kFact, kMacsPerClock[0], 512, 512, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA V100 architecture white paper"},
     {"kMacsPerClock[ampere]", kFact, kMacsPerClock[1], 1024, 1024, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA A100 architecture white paper"},
     {"kMacsPerClock[hopper]", kFact, kMacsPerClock[2], 2048, 2048, "1/clock/SM", "dense 16-bit multiply-adds", "NVIDIA H100 architecture white paper"},
+    {"kReferencePower[volta]", kFact, kReferencePower_W[0], 300, 300, "W", "limit of the SXM board, to which a GEMM's sustained rate belongs", "NVIDIA V100 data sheet"},
+    {"kReferencePower[ampere]", kFact, kReferencePower_W[1], 400, 400, "W", "the same", "NVIDIA A100 data sheet"},
+    {"kReferencePower[hopper]", kFact, kReferencePower_W[2], 700, 700, "W", "the same", "NVIDIA H100 data sheet"},
+    {"kReferencePower[blackwell]", kFact, kReferencePower_W[3], 1000, 1000, "W", "the same", "NVIDIA HGX B200 data sheet"},
     {"kMacsPerClock[blackwell]", kFact, kMacsPerClock[3], 4096, 4096, "1/clock/SM", "dense 16-bit multiply-adds", "B200 data sheet: 2.25 PFLOP/s over 148 SMs at 1.85 GHz"},
     {"kL2BytesPerClock", kFact, kL2BytesPerClock, 64, 64, "B/clock/SM", "L2 read port of an SM", "NVIDIA A100 white paper: 5,120 B/clock in all; same port since Volta"},
     {"kExpPerClock", kFact, kExpPerClock, 16, 16, "1/clock/SM", "exponentials of the special-function units", "CUDA programming guide, arithmetic throughput table"},
@@ -20,6 +24,7 @@ constexpr Constant kConstants[] = {
     {"kGemmRate16Volta", kModel, kGemmRate16Volta, 0.72, 0.86, "of peak", "16-bit rate a large GEMM sustains", "cuBLAS on V100: 90 to 107 of 125 TFLOP/s"},
     {"kGemmRateFp32", kModel, kGemmRateFp32, 0.80, 0.95, "of peak", "fp32 rate a large GEMM sustains on CUDA cores", "cuBLAS SGEMM on V100 and A100: 14 of 15.7, 18 of 19.5 TFLOP/s"},
     {"kMemoryLatency_s", kModel, kMemoryLatency_s, 0.4e-6, 0.9e-6, "s", "load to first use from HBM", "microbenchmarks: A100 about 470 ns, H100 about 600 ns"},
+    {"kMostOfPeak", kModel, kMostOfPeak, 0.85, 1, "of peak", "rate that no GEMM exceeds, whatever the power", "cuBLAS at low power density: up to 0.93 of peak on A100 and H100"},
     {"kMisalignedRate", kModel, kMisalignedRate, 0.30, 0.80, "", "GEMM rate when a row is no multiple of 16 bytes", "NVIDIA deep learning performance guide, alignment figure"},
 
     {"kFlash2Rate[volta].forward", kModel, kFlash2Rate[0].forward, 0.25, 0.50, "of peak", "memory-efficient attention where flash2 does not exist", "xFormers/CUTLASS attention on V100"},

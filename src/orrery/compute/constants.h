@@ -23,6 +23,7 @@ using ByArch = std::array<double, kArchs>;  // Volta, Ampere, Hopper, Blackwell
 // Facts. Dense 16-bit multiply-adds per clock and SM; bytes an SM reads from L2 per clock; the
 // special-function unit's exponentials per clock and SM.
 inline constexpr ByArch kMacsPerClock = {512, 1024, 2048, 4096};
+inline constexpr ByArch kReferencePower_W = {300, 400, 700, 1000};  // SXM boards
 inline constexpr double kL2BytesPerClock = 64;
 inline constexpr double kExpPerClock = 16;
 inline constexpr double kFp4PerFp8 = 2;
@@ -32,6 +33,7 @@ inline constexpr double kGemmRate16Volta = 0.80;
 inline constexpr double kGemmRateFp32 = 0.90;
 inline constexpr double kMemoryLatency_s = 0.6e-6;
 inline constexpr double kMisalignedRate = 0.5;
+inline constexpr double kMostOfPeak = 0.93;
 
 // Attention, head size 128, long sequences, fraction of the dense peak. Of those whose forward rate
 // the fit may move, backward keeps its ratio to it.

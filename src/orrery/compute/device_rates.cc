@@ -1,6 +1,7 @@
 #include "orrery/compute/device_rates.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "orrery/compute/constants.h"
 
@@ -13,6 +14,15 @@ Status Positive(const cluster::DeviceSpec& device, const char* field, double val
   if (value > 0 && value < 1e30) return {};
   return InvalidInput("device '{}': {} = {} must be a positive number; give the data-sheet value",
                       device.name, field, value);
+}
+
+// Rates are those of the architecture's reference board. Tensor cores run into the board's power
+// limit, where the clock goes with a power of it between the cube root (the voltage follows the
+// clock) and the first (the voltage is at its floor): its square root here.
+double AtItsPower(const cluster::DeviceSpec& device, double rate) {
+  if (device.power_w <= 0) return rate;
+  return std::min(kMostOfPeak,
+                  rate * std::sqrt(device.power_w / kReferencePower_W[Index(device.arch)]));
 }
 
 }  // namespace
@@ -42,19 +52,21 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   r.peak_flops = {device.fp32_flops, tf32, device.fp16_flops, device.fp16_flops, fp8, fp4,
                   device.fp32_flops};
   const bool blackwell = device.arch == cluster::Arch::kBlackwell;
-  const double rate16 = device.arch == cluster::Arch::kVolta ? kGemmRate16Volta
-                        : device.arch == cluster::Arch::kAmpere
-                            ? known[constants::kGemmRate16Ampere]
-                        : blackwell ? known[constants::kGemmRate16Blackwell]
-                                    : known[constants::kGemmRate16Hopper];
-  const double rate8 = device.fp8_flops <= 0 ? rate16
-                       : blackwell           ? known[constants::kGemmRate8Blackwell]
-                                             : known[constants::kGemmRate8Hopper];
+  const double rate16 = AtItsPower(device, device.arch == cluster::Arch::kVolta ? kGemmRate16Volta
+                                           : device.arch == cluster::Arch::kAmpere
+                                               ? known[constants::kGemmRate16Ampere]
+                                           : blackwell ? known[constants::kGemmRate16Blackwell]
+                                                       : known[constants::kGemmRate16Hopper]);
+  const double rate8 =
+      device.fp8_flops <= 0
+          ? rate16
+          : AtItsPower(
+                device,
+                known[blackwell ? constants::kGemmRate8Blackwell : constants::kGemmRate8Hopper]);
+  const double rate4 = has_fp4 ? AtItsPower(device, known[constants::kGemmRate4Blackwell]) : rate8;
   const double rate_tf32 = device.tf32_flops > 0 ? rate16 : kGemmRateFp32;
-  const std::array<double, kDTypes> rates = {
-      kGemmRateFp32, rate_tf32, rate16,
-      rate16,        rate8,     has_fp4 ? known[constants::kGemmRate4Blackwell] : rate8,
-      kGemmRateFp32};
+  const std::array<double, kDTypes> rates = {kGemmRateFp32, rate_tf32, rate16,       rate16,
+                                             rate8,         rate4,     kGemmRateFp32};
   for (std::size_t i = 0; i < kDTypes; ++i) {
     r.gemm_flops[i] = rates[i] * r.peak_flops[i];
     r.macs_per_clock[i] = kMacsPerClock[arch] * r.peak_flops[i] / device.fp16_flops;

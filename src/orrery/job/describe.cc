@@ -62,9 +62,10 @@ std::string MachineText(const Job& job) {
       s.nvlink_packet_bytes, s.nvlink_header_bytes, s.pcie_Bps, s.pcie_latency, s.nic_Bps,
       s.nic_latency, s.nic_mtu_bytes, s.nic_header_bytes, static_cast<int>(s.fabric),
       s.rail_optimised, s.nodes_per_leaf, s.oversubscription, s.cpu_relative_speed, s.cpu_is_amd);
-  text += fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}|", d.name, d.table,
+  text += fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}|", d.name, d.table,
                       static_cast<int>(d.arch), d.sms, d.fp32_flops, d.tf32_flops, d.fp16_flops,
-                      d.fp8_flops, d.fp4_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes);
+                      d.fp8_flops, d.fp4_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes,
+                      d.power_w);
   text += fmt::format("{} {}|", cluster::HashOf(s.topology), d.constants.hash());
   for (const LinkPerturbation& p : job.links) {
     text += fmt::format("{} {} {} {}|", p.link, p.bandwidth, p.from, p.until);

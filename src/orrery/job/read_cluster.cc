@@ -95,6 +95,7 @@ void ApplyDevice(const Section& section, DeviceSpec* device) {
     device->memory_bandwidth_Bps = section.Integer("memory_bandwidth");
   }
   if (section.Has("l2")) device->l2_bytes = section.Integer("l2");
+  if (section.Has("power")) device->power_w = section.Real("power");
   if (section.Has("price_per_hour")) device->price_per_hour_usd = section.Real("price_per_hour");
 }
 

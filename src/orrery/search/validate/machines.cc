@@ -182,12 +182,14 @@ Result<Spec> MapTrainingMachine(const Configuration& row, std::vector<std::strin
   ORRERY_ASSIGN_OR_RETURN(const auto nic, row.Number("nic_gbps_per_gpu", 0.01, 1e5));
   ORRERY_ASSIGN_OR_RETURN(const auto thinning, row.Number("oversubscription", 1, 1024));
   ORRERY_ASSIGN_OR_RETURN(const auto memory, row.Number("gpu_mem_gb", 1, 4096));
+  ORRERY_ASSIGN_OR_RETURN(const auto power, row.Number("gpu_power_w", 1, 1e5));
   if (!per_node) {
     assumed->push_back(fmt::format("gpus_per_node={} (blank: {})", spec.gpus_per_node, spec.name));
   }
   SetHostShape(per_node.value_or(spec.gpus_per_node), &spec);
   spec.nodes = static_cast<int>((gpus + spec.gpus_per_node - 1) / spec.gpus_per_node);
   SetDomains(&spec, assumed);
+  if (power) spec.device.power_w = *power;
   SetMemory(memory, &spec, assumed);
   spec.oversubscription = thinning.value_or(1);
   if (static_cast<std::int64_t>(spec.gpus_per_nvlink_domain) >= gpus)
