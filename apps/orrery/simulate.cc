@@ -37,6 +37,8 @@ class SimulateVerb final : public Verb {
         ->allow_extra_args(false);
     app->add_option("--json", json_, "Write the result as JSON to FILE, or to stdout (-)");
     app->add_option("--timeline", timeline_, "Write a Perfetto timeline (open at ui.perfetto.dev)");
+    app->add_option("--heat-map", heat_map_,
+                    "Draw the cluster's links by the share of their capacity that was used (SVG)");
     app->add_option("--timeline-ranks", timeline_ranks_,
                     "Ranks on it, as 0,8,16-19; default: one per pipeline stage");
     app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
@@ -67,6 +69,7 @@ class SimulateVerb final : public Verb {
     // A result that could not be written would be lost at the very end: ask for the files first.
     ORRERY_RETURN_IF_ERROR(CheckWritable(json_));
     ORRERY_RETURN_IF_ERROR(CheckWritable(timeline_));
+    ORRERY_RETURN_IF_ERROR(CheckWritable(heat_map_));
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
@@ -78,7 +81,9 @@ class SimulateVerb final : public Verb {
     options.measured_database = Session::MeasuredDatabase();
     options.timeline = timeline_;
     options.timeline_ranks = timeline_ranks_;
+    options.heat_map = heat_map_;
     WatchOutput(json_);
+    WatchOutput(heat_map_);
     WatchOutput(timeline_);
     ORRERY_ASSIGN_OR_RETURN(const results::RunResult result, job::Simulate(job, options));
     ORRERY_RETURN_IF_ERROR(session->Answer(json_, results::ToJson(result),
@@ -98,8 +103,8 @@ class SimulateVerb final : public Verb {
     if (network_ && *network_ != "loggops") {
       return InvalidInput("--network {}: a GOAL schedule runs on loggops", Printable(*network_));
     }
-    if (!timeline_.empty()) {
-      return InvalidInput("--timeline is for job files; a GOAL schedule has none yet");
+    if (!timeline_.empty() || !heat_map_.empty()) {
+      return InvalidInput("--timeline and --heat-map are for job files, not for a GOAL schedule");
     }
     ORRERY_RETURN_IF_ERROR(CheckWritable(json_));
     WatchOutput(json_);
@@ -121,7 +126,7 @@ class SimulateVerb final : public Verb {
     return FileWriter::Create(path).status();
   }
 
-  std::string input_, calibration_, json_, timeline_, timeline_ranks_;
+  std::string input_, calibration_, json_, timeline_, timeline_ranks_, heat_map_;
   std::vector<std::string> set_;
   std::optional<std::string> network_;
   std::optional<std::string> seed_;

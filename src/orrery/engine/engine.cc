@@ -182,7 +182,9 @@ void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* r
   };
   std::array<Sum, 8> sums{};
   const auto links = cluster.links();
+  record->links.resize(links.size());
   for (std::size_t l = 0; l < links.size() && l < run.traffic.size(); ++l) {
+    record->links[l] = {run.traffic[l].bytes, run.traffic[l].busy};
     Sum& s = sums[static_cast<std::size_t>(links[l].kind)];
     s.bytes += run.traffic[l].bytes;
     s.busy += static_cast<double>(run.traffic[l].busy);

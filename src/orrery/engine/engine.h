@@ -99,11 +99,18 @@ struct LinkClassUse {
   double busy_share = 0;   // mean over ports of busy time / finish time
 };
 
+// What one link of the cluster carried, by back ends that see links.
+struct LinkTraffic {
+  std::int64_t bytes = 0;  // wire bytes of all that started
+  SimTime busy = 0;
+};
+
 struct Record {
   SimTime finish_time = 0;  // end of the last operation simulated
   std::vector<JobRecord> jobs;
   std::vector<RankClass> classes;  // every rank is in one
   std::vector<LinkClassUse> network;
+  std::vector<LinkTraffic> links;  // by LinkId; empty where the back end sees ports only
   std::array<double, compute::kProvenances> provenance{};  // kernel time by origin, sums to 1
   double compute_spread = 0;  // time-weighted relative spread of kernel times
   std::uint64_t fingerprint = 0;

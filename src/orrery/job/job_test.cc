@@ -282,6 +282,44 @@ TEST(Tables, EveryKeyIsSound) {
   EXPECT_TRUE(nlohmann::json::accept(JobSchema()));
 }
 
+TEST(Simulate, NamesTheWorstLinks) {
+  ReadOptions options;
+  options.network = "flow";
+  options.set = {"nodes=2", "parallel.dp=4", "cluster.topology=fat-tree-2",
+                 "cluster.nodes_per_leaf=1", "cluster.oversubscription=4"};
+  const results::RunResult result = Predict(Read(kSmall, options));
+  ASSERT_FALSE(result.worst_links.empty());
+  for (std::size_t i = 1; i < result.worst_links.size(); ++i) {
+    EXPECT_GE(result.worst_links[i - 1].utilisation, result.worst_links[i].utilisation);
+  }
+  EXPECT_GT(result.worst_links.front().bytes, 0);
+  EXPECT_LE(result.worst_links.front().busy_share, 1);
+  EXPECT_LE(result.worst_links.front().utilisation, result.worst_links.front().busy_share + 1e-9);
+  EXPECT_THAT(result.worst_links.front().name, HasSubstr("spine"));  // 4:1 oversubscribed
+  EXPECT_THAT(results::Report(result, {}),
+              HasSubstr("worst links  " + result.worst_links.front().name));
+  const auto json = nlohmann::json::parse(results::ToJson(result));
+  EXPECT_EQ(json["network"]["worst_links"][0]["link"], result.worst_links.front().name);
+  // A network that sees ports has none to name.
+  EXPECT_TRUE(Predict(Read(kSmall)).worst_links.empty());
+}
+
+// A link that is slow for the whole run, or for as long as the run takes, slows the step.
+TEST(Simulate, SlowLinksSlowTheStep) {
+  for (const char* network : {"flow", "links"}) {
+    ReadOptions options;
+    options.network = network;
+    options.set = {"nodes=2", "parallel.dp=4", "cluster.topology=fat-tree-2",
+                   "cluster.nodes_per_leaf=1"};
+    const SimTime before = Predict(Read(kSmall, options)).jobs.front().step_time;
+    options.set.push_back(
+        "perturb.links=[{link: leaf0/spine1, bandwidth: 10%, from: 0s, until: 100s}]");
+    EXPECT_GT(Predict(Read(kSmall, options)).jobs.front().step_time, before) << network;
+    options.set.back() = "perturb.links=[{link: leaf0/spine1, bandwidth: 0, from: 5ms}]";
+    EXPECT_EQ(Simulate(Read(kSmall, options)).status().code(), Code::kInfeasible) << network;
+  }
+}
+
 // 6 steps of o + L + o + (2^20 - 1) G = 5,500 + 6 · 1,048,575 ns.
 TEST(Goal, RunsAScheduleAndSavesItsParameters) {
   const std::string path = ORRERY_SOURCE_DIR "/tests/cli/inputs/ring4.goal";

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
 
+#include "orrery/base/file.h"
 #include "orrery/base/hash.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/cluster.h"
+#include "orrery/cluster/draw.h"
 #include "orrery/collective/collective.h"
 #include "orrery/compute/compute.h"
 #include "orrery/engine/engine.h"
@@ -18,6 +21,7 @@
 #include "orrery/job/describe.h"
 #include "orrery/job/remedy.h"
 #include "orrery/memory/memory.h"
+#include "orrery/network/network.h"
 #include "orrery/results/timeline.h"
 #include "orrery/workload/generator.h"
 
@@ -104,6 +108,11 @@ const graph::Graph& Simulation::graph() const { return state_->graph; }
 
 Result<Simulation> Simulation::Prepare(const Job& job, const SimulateOptions& options,
                                        Caches* caches) {
+  for (const network::BackendInfo& backend : network::Backends()) {
+    if (options.heat_map.empty() || backend.name != job.network || backend.transfers) continue;
+    return InvalidInput("--heat-map: the network '{}' sees ports, not links; choose flow or links",
+                        job.network);
+  }
   auto state = std::make_unique<State>();
   state->began = Clock::now();
   state->job = &job;
@@ -129,6 +138,17 @@ Result<Simulation> Simulation::Prepare(const Job& job, const SimulateOptions& op
   }
   if (options.check) ORRERY_RETURN_IF_ERROR(graph::Verify(state->graph));
   return Simulation(std::move(state));
+}
+
+Status Simulation::WriteHeatMap(const State& state, const engine::Record& record) {
+  const double finish_s = ToSeconds(std::max<SimTime>(record.finish_time, 1));
+  const auto links = state.machine->cluster.links();
+  std::vector<double> used;
+  for (std::size_t l = 0; l < record.links.size(); ++l) {
+    used.push_back(static_cast<double>(record.links[l].bytes) /
+                   (static_cast<double>(links[l].bandwidth_Bps) * finish_s));
+  }
+  return WriteFile(state.options.heat_map, cluster::DrawSvg(state.machine->cluster, used));
 }
 
 Result<results::RunResult> Simulation::Run() {
@@ -161,6 +181,9 @@ Result<results::RunResult> Simulation::Run() {
       {.graph = &s.graph, .record = &record, .jobs = facts, .footprints = footprints});
   for (std::size_t i = 0; i < result.jobs.size(); ++i) AddRemedy(job, i, s.graph, &result);
   if (timeline) ORRERY_RETURN_IF_ERROR(timeline->Finish());
+  constexpr std::size_t kWorstLinks = 20;
+  result.worst_links = results::WorstLinks(record, s.machine->cluster, kWorstLinks);
+  if (!s.options.heat_map.empty()) ORRERY_RETURN_IF_ERROR(WriteHeatMap(s, record));
   result.cluster = DescribeCluster(job.cluster);
   result.network = job.network;
   result.assumed = job.assumed;

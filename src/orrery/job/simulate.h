@@ -18,6 +18,7 @@ namespace orrery::job {
 struct SimulateOptions {
   std::string measured_database;  // SQLite file of measured kernels; empty: none
   std::string timeline;           // file to write; empty: none
+  std::string heat_map;           // SVG of the cluster's links by use; empty: none
   std::string timeline_ranks;     // "0,8,16-19"; empty: one rank per pipeline stage
   bool check = true;              // verify the graph before it runs
 };
@@ -49,6 +50,7 @@ class Simulation {
 
  private:
   struct State;
+  static Status WriteHeatMap(const State& state, const engine::Record& record);
   explicit Simulation(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

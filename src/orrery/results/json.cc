@@ -113,10 +113,16 @@ Json NetworkJson(const RunResult& result) {
   for (const engine::LinkClassUse& use : result.links) {
     links.push_back({{"class", use.name}, {"bytes", use.bytes}, {"busy_share", use.busy_share}});
   }
-  // Worst links need a record per link, which the engine does not keep yet.
+  Json worst = Json::array();
+  for (const WorstLink& link : result.worst_links) {
+    worst.push_back({{"link", link.name},
+                     {"bytes", link.bytes},
+                     {"busy_share", link.busy_share},
+                     {"utilisation", link.utilisation}});
+  }
   return {{"backend", result.network},
           {"link_classes", std::move(links)},
-          {"worst_links", Json::array()}};
+          {"worst_links", std::move(worst)}};
 }
 
 }  // namespace

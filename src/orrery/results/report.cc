@@ -255,6 +255,17 @@ void WriteNetwork(const RunResult& result, Writer* out) {
   }
   table.AlignRight(1);
   out->Table(table);
+  if (result.worst_links.empty()) return;
+  constexpr std::size_t kShown = 5;
+  TextTable worst;
+  for (std::size_t i = 0; i < std::min(kShown, result.worst_links.size()); ++i) {
+    const WorstLink& link = result.worst_links[i];
+    worst.Row({i == 0 ? "worst links" : "", Printable(link.name), HumanBytes(link.bytes),
+               fmt::format("busy {}", Percent(link.busy_share)),
+               fmt::format("used {}", Percent(link.utilisation))});
+  }
+  worst.AlignRight(2);
+  out->Table(worst);
 }
 
 void WriteOrigin(const RunResult& result, Writer* out) {

@@ -218,4 +218,32 @@ RunResult Assemble(const Inputs& inputs) {
   return result;
 }
 
+std::vector<WorstLink> WorstLinks(const engine::Record& record, const cluster::Cluster& cluster,
+                                  std::size_t count) {
+  const auto finish = static_cast<double>(std::max<SimTime>(record.finish_time, 1));
+  std::vector<std::size_t> used;
+  std::vector<double> utilisation(record.links.size(), 0);
+  for (std::size_t l = 0; l < record.links.size(); ++l) {
+    if (record.links[l].bytes == 0) continue;
+    used.push_back(l);
+    const auto rate_Bps = static_cast<double>(cluster.links()[l].bandwidth_Bps);
+    utilisation[l] = static_cast<double>(record.links[l].bytes) * static_cast<double>(kSecond) /
+                     (rate_Bps * finish);
+  }
+  const std::size_t kept = std::min(count, used.size());
+  std::partial_sort(used.begin(), used.begin() + static_cast<std::ptrdiff_t>(kept), used.end(),
+                    [&](std::size_t a, std::size_t b) {
+                      const std::int64_t x = record.links[a].bytes, y = record.links[b].bytes;
+                      if (utilisation[a] != utilisation[b]) return utilisation[a] > utilisation[b];
+                      return x != y ? x > y : a < b;
+                    });
+  std::vector<WorstLink> worst;
+  for (std::size_t i = 0; i < kept; ++i) {
+    const std::size_t l = used[i];
+    worst.push_back({cluster.link_name(LinkId(l)), record.links[l].bytes,
+                     static_cast<double>(record.links[l].busy) / finish, utilisation[l]});
+  }
+  return worst;
+}
+
 }  // namespace orrery::results

@@ -86,12 +86,21 @@ struct Simulation {
   std::uint64_t fingerprint = 0;
 };
 
+// What one link carried over the whole run.
+struct WorstLink {
+  std::string name;  // "leaf0/spine1"
+  std::int64_t bytes = 0;
+  double busy_share = 0;   // as the back end counts busy time
+  double utilisation = 0;  // bytes over what the link could have carried
+};
+
 struct RunResult {
   std::string cluster;  // "h100-ib-400g, 2,048 nodes × 8 GPUs"
   SimTime finish_time = 0;
   std::vector<JobResult> jobs;
   std::string network;
   std::vector<engine::LinkClassUse> links;
+  std::vector<WorstLink> worst_links;  // most used first; none where the network sees ports only
   std::array<double, compute::kProvenances> provenance{};
   double compute_spread = 0;
   Simulation simulation;
@@ -112,6 +121,10 @@ struct Inputs {
 // Step times, breakdowns, memory and rates; the caller adds cluster, simulation, assumed and
 // config.
 RunResult Assemble(const Inputs& inputs);
+
+// The `count` most used links of a run, ties by bytes, then by number; idle ones are left out.
+std::vector<WorstLink> WorstLinks(const engine::Record& record, const cluster::Cluster& cluster,
+                                  std::size_t count);
 
 // Names of a breakdown's parts as JSON and report show them: "compute", "exposed_tp", …
 std::string PartName(std::size_t part);

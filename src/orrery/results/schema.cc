@@ -91,16 +91,17 @@ Json Schema(const char* title, Json body) {
 std::string ResultSchema() {
   Json job = Object(JobProperties());
   job["properties"]["name"] = Type("string", "of the job file's entry");
-  Json common = {{"schema", {{"const", kResultSchema}}},
-                 {"cluster", Type("string", "in one line")},
-                 {"finish_time_s", Type("number", "end of the last operation simulated")},
-                 {"finish_time_ps", Type("integer", "the same, exact")},
-                 {"network", Type("object", "back end, bytes and busy share per link class")},
-                 {"provenance", Type("object", "share of kernel time by origin")},
-                 {"simulation", Type("object", "how the run was made; config_hash, fingerprint")},
-                 {"assumed", Array({{"type", "string"}})},
-                 {"warnings", Array({{"type", "string"}})},
-                 {"config", Type("object", "the resolved job file")}};
+  Json common = {
+      {"schema", {{"const", kResultSchema}}},
+      {"cluster", Type("string", "in one line")},
+      {"finish_time_s", Type("number", "end of the last operation simulated")},
+      {"finish_time_ps", Type("integer", "the same, exact")},
+      {"network", Type("object", "back end; bytes and busy share per link class; worst links")},
+      {"provenance", Type("object", "share of kernel time by origin")},
+      {"simulation", Type("object", "how the run was made; config_hash, fingerprint")},
+      {"assumed", Array({{"type", "string"}})},
+      {"warnings", Array({{"type", "string"}})},
+      {"config", Type("object", "the resolved job file")}};
   Json schema = Object(std::move(common));
   const Json goal = Object({{"operations", Type("integer", "of the schedule")},
                             {"messages", Type("integer", "sent")},
