@@ -159,7 +159,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
         if (flow_ != nullptr) {
           FlowGrain::Binding& binding = flow_->Bind(id, meet.price->plan);
           duration = flow_->Alone(binding, cost);
-          flow_->Settle(binding, cost);
+          flow_->Settle(meet.start, binding, cost);
         } else {
           meet.nvlink_bytes += cost.member.nvlink_out;
           meet.nic_bytes += cost.member.nic_out;
@@ -367,6 +367,9 @@ Result<LoopResult> RunClosedForm(const LoopInputs& in, bool over_links, network:
   std::unique_ptr<FlowGrain> flow;
   if (over_links) {
     ORRERY_RETURN_IF_ERROR(network->SetupLinks(*in.inputs->cluster, {}, 0));
+    if (in.options->link_steps > 0) {
+      network->KeepUseLog(static_cast<std::size_t>(in.options->link_steps));
+    }
     flow = std::make_unique<FlowGrain>(in, network);
   } else {
     ORRERY_RETURN_IF_ERROR(network->SetupPorts(in.layout->port_capacity_Bps));
@@ -398,6 +401,7 @@ Result<LoopResult> RunClosedForm(const LoopInputs& in, bool over_links, network:
   result.traffic.assign(statistics.begin(), statistics.end());
   if (flow != nullptr) {
     flow->AddSettledTraffic(&result.traffic);
+    result.use = std::move(*network->use_log());
   } else {
     loop.AddUnseenTraffic(&result.traffic);
   }

@@ -29,6 +29,10 @@ Status CheckInputs(const Inputs& inputs, const Options& options) {
         "(0: until settled)",
         options.iterations);
   }
+  if (options.link_steps < 0 || options.link_steps > 65536 || options.link_steps % 2 != 0) {
+    return InvalidInput("simulation.link_steps: {} is not an even number up to 65536",
+                        options.link_steps);
+  }
   if (options.jitter < 0 || options.jitter > 0.2) {
     return InvalidInput("perturb.jitter: {} is outside 0 to 0.2 (20%)", options.jitter);
   }
@@ -262,7 +266,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   in.iterations = options.iterations == 0 ? 2 : options.iterations;
   in.sink = sink;
   const bool fixed = options.iterations != 0 || options.jitter > 0;
-  ORRERY_ASSIGN_OR_RETURN(const LoopResult run,
+  ORRERY_ASSIGN_OR_RETURN(LoopResult run,
                           RunUntilSettled(in, *backend, fixed, &record.events, &record.jobs));
   record.finish_time = run.finish_time;
   record.ranks = static_cast<std::uint32_t>(inputs.graph->bindings.size());
@@ -275,6 +279,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
     FillPorts(layout, run, &record);
   } else {
     FillLinks(*inputs.cluster, run, &record);
+    record.use = std::move(run.use);
   }
   WarnOfRestrictions(layout, *prices, &record);
   for (std::size_t j = 0; j < record.jobs.size(); ++j) {

@@ -22,6 +22,7 @@
 #include "orrery/collective/collective.h"
 #include "orrery/compute/compute.h"
 #include "orrery/graph/graph.h"
+#include "orrery/network/use_log.h"
 
 namespace orrery::engine {
 
@@ -50,7 +51,8 @@ struct Options {
   int threads = 1;     // partitions of a chunk-grain run
   int iterations = 0;  // 0: until settled (2 to 5)
   std::uint64_t seed = 1;
-  double jitter = 0;  // relative standard deviation added at the end of each stretch
+  int link_steps = 0;  // of every link's use over time, at most; even; 0: not kept
+  double jitter = 0;   // relative standard deviation added at the end of each stretch
   // Relative standard deviation of equal ranks' kernel times over a step. All of a job's ranks run
   // as the slowest of them is expected to, sqrt(2 ln n) above the mean: what they would wait for.
   double rank_noise = 0;
@@ -111,6 +113,7 @@ struct Record {
   std::vector<RankClass> classes;  // every rank is in one
   std::vector<LinkClassUse> network;
   std::vector<LinkTraffic> links;  // by LinkId; empty where the back end sees ports only
+  network::UseLog use;             // of the links over time; off unless asked for
   std::array<double, compute::kProvenances> provenance{};  // kernel time by origin, sums to 1
   double compute_spread = 0;  // time-weighted relative spread of kernel times
   std::uint64_t fingerprint = 0;

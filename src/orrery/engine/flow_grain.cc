@@ -185,6 +185,20 @@ std::uint32_t FlowGrain::Complete(network::FlightId flight) {
   return --pending_[meet] == 0 ? meet : kNobody;
 }
 
+// Between its two halves of fixed time a meet by itself moves evenly.
+void FlowGrain::LogSettled(SimTime start, const Binding& binding, const collective::Cost& cost) {
+  const SimTime from = start + cost.fixed / 2;
+  const SimTime to = start + binding.alone - (cost.fixed - cost.fixed / 2);
+  for (std::uint32_t i = 0; i < binding.fluids; ++i) {
+    const Template& t = templates_[binding.first + i];
+    for (const network::LinkLoad& load : std::span(loads_).subspan(t.first, t.loads)) {
+      const auto bytes = static_cast<Uint128>(t.bytes) * load.share / kWhole;
+      network_->use_log()->AddBytes(load.link.index(), from, std::max(from, to),
+                                    static_cast<std::int64_t>(bytes));
+    }
+  }
+}
+
 void FlowGrain::AddSettledTraffic(std::vector<network::PortStatistics>* traffic) const {
   std::vector<LinkId> seen;
   for (const Binding& binding : bindings_) {

@@ -38,9 +38,10 @@ class FlowGrain {
   // The time of the meet with its links to itself: what the network would take, to the picosecond.
   SimTime Alone(Binding& binding, const collective::Cost& cost);
   // Counts a meet that the network never sees.
-  void Settle(Binding& binding, const collective::Cost& cost) {
+  void Settle(SimTime start, Binding& binding, const collective::Cost& cost) {
     ++binding.settled;
     binding.settled_busy += binding.alone - cost.fixed;
+    if (network_->use_log()->on()) LogSettled(start, binding, cost);
   }
   void Start(SimTime now, std::uint32_t meet, Binding& binding, const collective::Cost& cost);
   // Takes one completion of the network; the meet if that was its last, else kNobody.
@@ -56,6 +57,7 @@ class FlowGrain {
   void MapChannel(std::span<const collective::ChannelEdge> edges, std::span<const DeviceId> members,
                   std::size_t channel);
   void AddTemplate(Binding* binding);
+  void LogSettled(SimTime start, const Binding& binding, const collective::Cost& cost);
   bool IsPrivate(const Binding& binding, std::span<const DeviceId> members) const;
   std::uint32_t Launch(network::Network* network, SimTime now, const Binding& binding,
                        const collective::Cost& cost, bool own_ids);

@@ -19,6 +19,7 @@ struct LoopResult {
   int threads_used = 1;
   SimTime finish_time = 0;
   std::vector<network::PortStatistics> traffic;  // by port (fluids) or by link (transfers)
+  network::UseLog use;                           // of links over time; off unless asked for
 };
 
 struct LoopInputs {

@@ -432,6 +432,9 @@ class Driver {
       ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(in_.inputs->network));
       ORRERY_RETURN_IF_ERROR(network->SetupLinks(cluster, domain_owner_, p));
       lookahead_ = std::min(lookahead_, network->lookahead());
+      if (in_.options->link_steps > 0) {
+        network->KeepUseLog(static_cast<std::size_t>(in_.options->link_steps));
+      }
       loops_.push_back(std::make_unique<LoweredLoop>(in_, options, tracers_.back().get(), &wiring_,
                                                      owner_, p, std::move(network)));
       loops_.back()->credits_out.resize(n);
@@ -546,6 +549,13 @@ class Driver {
       for (std::size_t l = 0; l < statistics.size(); ++l) {
         result.traffic[l].bytes += statistics[l].bytes;
         result.traffic[l].busy += statistics[l].busy;
+      }
+      network::UseLog* log = loop->network().use_log();
+      if (log == nullptr || !log->on()) continue;
+      if (result.use.on()) {
+        result.use.Merge(std::move(*log));
+      } else {
+        result.use = std::move(*log);
       }
     }
     return result;

@@ -16,6 +16,13 @@ constexpr Option kSimulation[] = {
      .fallback = "1",
      .max = 4611686018427387904.0,
      .doc = "Of jitter and random placement."},
+    {.name = "link_steps",
+     .type = kInteger,
+     .fallback = "0",
+     .max = 65536,
+     .doc =
+         "Steps of the links' use over time in the result, at most; even. 0: none, and 256 for a "
+         "timeline. For networks that see links."},
 };
 
 constexpr Option kPerturb[] = {

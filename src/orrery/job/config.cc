@@ -270,6 +270,7 @@ void SaveConfiguration(Job* job) {
   json["perturb"] = PerturbJson(*job);
   json["simulation"] = {{"seed", job->engine.seed}};
   if (job->engine.iterations > 0) json["simulation"]["iterations"] = job->engine.iterations;
+  if (job->engine.link_steps > 0) json["simulation"]["link_steps"] = job->engine.link_steps;
   if (!job->allocator.empty()) json["memory"]["allocator"] = job->allocator;
   if (job->memory.timeline) json["memory"]["timeline"] = true;
   if (!single) json["jobs"] = JobsJson(*job);

@@ -304,6 +304,48 @@ TEST(Simulate, NamesTheWorstLinks) {
   EXPECT_TRUE(Predict(Read(kSmall)).worst_links.empty());
 }
 
+// What a class of links carries over time adds up to what it carries, whoever counts; asking moves
+// nothing.
+TEST(Simulate, LinkUseOverTimeAddsUp) {
+  for (const char* network : {"flow", "links"}) {
+    ReadOptions options;
+    options.network = network;
+    options.set = {"nodes=2", "parallel.dp=4"};
+    const results::RunResult plain = Predict(Read(kSmall, options));
+    EXPECT_TRUE(plain.over_time.empty());
+    options.set.push_back("simulation.link_steps=64");
+    const results::RunResult result = Predict(Read(kSmall, options));
+    EXPECT_EQ(result.simulation.fingerprint, plain.simulation.fingerprint) << network;
+    const results::UseOverTime& use = result.over_time;
+    ASSERT_EQ(use.classes.size(), result.links.size());
+    for (std::size_t c = 0; c < use.classes.size(); ++c) {
+      const results::UseOverTime::Row& row = use.classes[c];
+      EXPECT_EQ(row.name, result.links[c].name);
+      EXPECT_GT(row.bytes.size(), 31u);
+      EXPECT_LE(row.bytes.size(), 64u);
+      std::int64_t sum = 0;
+      for (const std::int64_t bytes : row.bytes) sum += bytes;
+      // Whole bytes a step; flow rounds rates down to 1/1024 byte a change.
+      EXPECT_NEAR(static_cast<double>(sum), static_cast<double>(result.links[c].bytes),
+                  64 + 1e-6 * static_cast<double>(result.links[c].bytes))
+          << network << " " << row.name;
+      for (const double share : row.utilisation) EXPECT_LE(share, 1 + 1e-9) << network;
+    }
+    ASSERT_EQ(use.links.size(), result.worst_links.size());
+    EXPECT_EQ(use.links.front().name, result.worst_links.front().name);
+    if (std::string_view(network) == "flow") continue;
+    options.threads = 2;
+    const results::RunResult two = Predict(Read(kSmall, options));
+    EXPECT_EQ(two.simulation.threads_used, 2);
+    for (std::size_t c = 0; c < use.classes.size(); ++c) {
+      EXPECT_EQ(two.over_time.classes[c].bytes, use.classes[c].bytes);
+    }
+  }
+  ReadOptions analytic;
+  analytic.set = {"simulation.link_steps=64"};
+  EXPECT_THAT(Error(kSmall, analytic), HasSubstr("does not see single links"));
+}
+
 // A link that is slow for the whole run, or for as long as the run takes, slows the step.
 TEST(Simulate, SlowLinksSlowTheStep) {
   for (const char* network : {"flow", "links"}) {

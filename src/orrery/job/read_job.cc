@@ -99,6 +99,17 @@ Status ReadSimulation(const Source& source, const Node& root, const ReadOptions&
   if (section.Has("iterations")) {
     job->engine.iterations = static_cast<int>(section.Integer("iterations"));
   }
+  job->engine.link_steps = static_cast<int>(section.Integer("link_steps"));
+  if (job->engine.link_steps % 2 != 0) {
+    return InvalidInput("{}: link_steps takes an even number; {} is odd",
+                        section.Where("link_steps"), job->engine.link_steps);
+  }
+  for (const network::BackendInfo& backend : network::Backends()) {
+    if (job->engine.link_steps == 0 || backend.name != job->network || backend.sees_links) continue;
+    return InvalidInput(
+        "{}: the network '{}' does not see single links; choose one that does (flow, links)",
+        section.Where("link_steps"), job->network);
+  }
   job->engine.seed =
       options.seed ? *options.seed : static_cast<std::uint64_t>(section.Integer("seed"));
   job->engine.fold = options.fold;

@@ -64,10 +64,10 @@ Status ReadLink(const Source& source, const Node& item, Job* job) {
 Status CheckLinks(const Source& source, const Node& links, const Job& job) {
   if (job.links.empty()) return {};
   for (const network::BackendInfo& backend : network::Backends()) {
-    if (backend.name != job.network || backend.transfers) continue;
+    if (backend.name != job.network || backend.sees_links) continue;
     return InvalidInput(
         "{}: perturb.links: the network '{}' does not see single links; choose one that does "
-        "(links), lower cluster.nic_bandwidth instead, or slow ranks with perturb.ranks",
+        "(flow, links), lower cluster.nic_bandwidth instead, or slow ranks with perturb.ranks",
         source.Where(links), job.network);
   }
   return {};

@@ -67,6 +67,14 @@ std::string MachineKey(const Job& job, const SimulateOptions& options) {
   return MachineText(job) + "\n" + options.measured_database;
 }
 
+constexpr int kTimelineSteps = 256;  // of the links' use, where nobody says otherwise
+
+bool SeesLinks(std::string_view network) {
+  return std::ranges::any_of(network::Backends(), [&](const network::BackendInfo& backend) {
+    return backend.name == network && backend.sees_links;
+  });
+}
+
 void AddRemedy(const Job& job, std::size_t index, const graph::Graph& graph,
                results::RunResult* result) {
   results::JobResult& one = result->jobs[index];
@@ -108,8 +116,7 @@ const graph::Graph& Simulation::graph() const { return state_->graph; }
 
 Result<Simulation> Simulation::Prepare(const Job& job, const SimulateOptions& options,
                                        Caches* caches) {
-  for (const network::BackendInfo& backend : network::Backends()) {
-    if (options.heat_map.empty() || backend.name != job.network || backend.transfers) continue;
+  if (!options.heat_map.empty() && !SeesLinks(job.network)) {
     return InvalidInput("--heat-map: the network '{}' sees ports, not links; choose flow or links",
                         job.network);
   }
@@ -170,9 +177,13 @@ Result<results::RunResult> Simulation::Run() {
                               .compute = &s.machine->compute,
                               .planner = &*s.machine->planner,
                               .network = job.network};
+  engine::Options options = job.engine;
+  if (timeline && options.link_steps == 0 && SeesLinks(job.network)) {
+    options.link_steps = kTimelineSteps;
+  }
   ORRERY_ASSIGN_OR_RETURN(
       const engine::Record record,
-      engine::Run(inputs, job.engine, &*s.machine->prices, timeline ? &*timeline : nullptr));
+      engine::Run(inputs, options, &*s.machine->prices, timeline ? &*timeline : nullptr));
   ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints,
                           memory::ReplayAll(s.graph, job.cluster.device, job.memory));
   std::vector<results::JobFacts> facts;
@@ -180,9 +191,13 @@ Result<results::RunResult> Simulation::Run() {
   results::RunResult result = results::Assemble(
       {.graph = &s.graph, .record = &record, .jobs = facts, .footprints = footprints});
   for (std::size_t i = 0; i < result.jobs.size(); ++i) AddRemedy(job, i, s.graph, &result);
-  if (timeline) ORRERY_RETURN_IF_ERROR(timeline->Finish());
   constexpr std::size_t kWorstLinks = 20;
   result.worst_links = results::WorstLinks(record, s.machine->cluster, kWorstLinks);
+  result.over_time = results::OverTime(record, s.machine->cluster, result.worst_links);
+  if (timeline) {
+    timeline->AddCounters(result.over_time);
+    ORRERY_RETURN_IF_ERROR(timeline->Finish());
+  }
   if (!s.options.heat_map.empty()) ORRERY_RETURN_IF_ERROR(WriteHeatMap(s, record));
   result.cluster = DescribeCluster(job.cluster);
   result.network = job.network;

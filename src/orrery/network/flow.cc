@@ -206,7 +206,7 @@ void Flow::Enter(FlightId id) {
       if (use.classes++ == 0) use.busy -= now_;
     }
   }
-  Serve(group);
+  Serve(flight.group);
   group.members.push_back(
       {group.served + static_cast<Uint128>(flight.bytes) * std::uint64_t{kSecond}, id});
   std::push_heap(group.members.begin(), group.members.end());
@@ -215,7 +215,14 @@ void Flow::Enter(FlightId id) {
 }
 
 // Brings what the members were served up to now_.
-void Flow::Serve(Group& group) const {
+void Flow::Serve(std::uint32_t id) {
+  Group& group = groups_[id];
+  if (log_.on()) {
+    const std::int64_t rate_Bps = group.rate_Bps * static_cast<std::int64_t>(group.members.size());
+    for (const MaxMin::Load& load : solver_.loads(id)) {
+      log_.AddRate(load.link, group.at, now_, rate_Bps, load.share);
+    }
+  }
   group.served += static_cast<Uint128>(group.rate_Bps) * static_cast<Uint128>(now_ - group.at);
   group.at = now_;
 }
@@ -224,7 +231,7 @@ void Flow::Serve(Group& group) const {
 void Flow::Leave(std::uint32_t id) {
   ends_.Pop();
   Group& group = groups_[id];
-  Serve(group);
+  Serve(id);
   std::int32_t gone = 0;
   while (!group.members.empty() && group.members.front().end <= group.served) {
     const FlightId flight = group.members.front().id;
@@ -257,7 +264,7 @@ void Flow::Settle() {
   solver_.Solve(&changed_);
   for (const std::uint32_t id : changed_) {
     Group& group = groups_[id];
-    Serve(group);
+    Serve(id);
     group.rate_Bps = solver_.rate_Bps(id);
     MarkStale(id);
   }

@@ -56,6 +56,8 @@ class Flow final : public Network {
   SimTime next_time() const override;
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
   std::span<const PortStatistics> statistics() const override;
+  void KeepUseLog(std::size_t steps) override { log_ = UseLog(use_.size(), steps); }
+  UseLog* use_log() override { return &log_; }
 
   // Port fluids are refused: BackendInfo::fluids is false.
   Status SetupPorts(std::span<const std::int64_t> capacity_Bps) override;
@@ -118,7 +120,7 @@ class Flow final : public Network {
                           std::int64_t cap_Bps);
   void Enter(FlightId id);
   void Leave(std::uint32_t group);
-  void Serve(Group& group) const;
+  void Serve(std::uint32_t id);
   void MarkStale(std::uint32_t group);
   void Settle();
   void SetEnd(std::uint32_t group);
@@ -142,6 +144,7 @@ class Flow final : public Network {
   std::vector<std::uint32_t> stale_, changed_;
   std::vector<MaxMin::Load> scratch_;
   std::vector<LinkUse> use_;  // by link
+  UseLog log_;                // off unless asked for
   mutable std::vector<PortStatistics> statistics_;
 };
 

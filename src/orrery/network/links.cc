@@ -115,6 +115,7 @@ void Links::Arrive(SimTime time, std::uint32_t id) {
   } else {
     link.free = std::max(begin + link.whole, m.tail + link.head);
     statistics_[number].busy += link.whole;
+    if (log_.on()) log_.AddBytes(number, begin, begin + link.whole, m.wire);
   }
   // The link never returns: nor do the message and what queues behind it.
   if (head_out == kNever || link.free == kNever) return;
@@ -138,7 +139,10 @@ SimTime Links::Serve(LinkId id, LinkState* link, const Message& m, SimTime begin
   };
   const SimTime whole = served(begin, m.wire);
   link->free = std::max(whole, served(m.tail, head));
-  if (whole != kNever) statistics_[id.index()].busy += whole - begin;
+  if (whole != kNever) {
+    statistics_[id.index()].busy += whole - begin;
+    if (log_.on()) log_.AddBytes(id.index(), begin, whole, m.wire);
+  }
   return served(begin, head);
 }
 

@@ -58,6 +58,8 @@ class Links final : public Network {
   void Deliver(const RemoteHop& hop) override;
   SimTime lookahead() const override { return lookahead_; }
   std::span<const PortStatistics> statistics() const override { return statistics_; }
+  void KeepUseLog(std::size_t steps) override { log_ = UseLog(links_.size(), steps); }
+  UseLog* use_log() override { return &log_; }
 
   // Fluids are refused: BackendInfo::fluids is false.
   Status SetupPorts(std::span<const std::int64_t> capacity_Bps) override;
@@ -107,6 +109,7 @@ class Links final : public Network {
   SimTime now_ = 0;
   std::vector<LinkState> links_;
   std::vector<PortStatistics> statistics_;
+  UseLog log_;  // off unless asked for
   LinkSchedule schedule_;
   PathCache paths_;
   std::vector<Message> messages_;

@@ -10,22 +10,30 @@ namespace orrery::network {
 namespace {
 
 constexpr std::array kBackends = {
-    BackendInfo{"analytic",
-                "Each port's bandwidth is shared equally among the flows in flight on it; a "
-                "collective of fixed time F and transfer time T takes F + max(T, max over ports of "
-                "bytes x flows / capacity) while the sharing lasts.",
-                true, false},
-    BackendInfo{"links",
-                "Each direction of a link is a FIFO of messages, cut through at the MTU; alone a "
-                "message takes the sum of latencies + wire bytes / least bandwidth + min(MTU, wire "
-                "bytes) / bandwidth on every other hop.",
-                false, true},
     BackendInfo{
-        "flow",
-        "Weighted max-min fair rates over the links of each path, in whole byte/s, solved "
-        "again at each start and end; alone a flow takes its path's latencies + wire bytes / "
-        "least bandwidth + min(MTU, wire bytes) / bandwidth on every other hop.",
-        false, true, true},
+        .name = "analytic",
+        .description =
+            "Each port's bandwidth is shared equally among the flows in flight on it; a "
+            "collective of fixed time F and transfer time T takes F + max(T, max over ports of "
+            "bytes x flows / capacity) while the sharing lasts.",
+        .fluids = true},
+    BackendInfo{
+        .name = "links",
+        .description =
+            "Each direction of a link is a FIFO of messages, cut through at the MTU; alone a "
+            "message takes the sum of latencies + wire bytes / least bandwidth + min(MTU, wire "
+            "bytes) / bandwidth on every other hop.",
+        .transfers = true,
+        .sees_links = true},
+    BackendInfo{
+        .name = "flow",
+        .description =
+            "Weighted max-min fair rates over the links of each path, in whole byte/s, solved "
+            "again at each start and end; alone a flow takes its path's latencies + wire bytes / "
+            "least bandwidth + min(MTU, wire bytes) / bandwidth on every other hop.",
+        .transfers = true,
+        .link_fluids = true,
+        .sees_links = true},
 };
 constexpr std::array<std::unique_ptr<Network> (*)(), kBackends.size()> kMake = {
     MakeAnalytic, MakeLinks, MakeFlow};
@@ -35,6 +43,8 @@ constexpr std::array<std::unique_ptr<Network> (*)(), kBackends.size()> kMake = {
 void Network::Start(SimTime, std::span<const LinkFluid> fluids, std::span<const LinkLoad>) {
   ORRERY_CHECK(fluids.empty(), "this network serves no fluids over links");
 }
+
+void Network::KeepUseLog(std::size_t) { ORRERY_CHECK(false, "this network sees no single links"); }
 
 std::span<const BackendInfo> Backends() { return kBackends; }
 

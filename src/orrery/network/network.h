@@ -21,6 +21,7 @@
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
 #include "orrery/cluster/cluster.h"
+#include "orrery/network/use_log.h"
 
 namespace orrery::network {
 
@@ -115,6 +116,11 @@ class Network {
   virtual SimTime lookahead() const = 0;
 
   virtual std::span<const PortStatistics> statistics() const = 0;  // by port or by link
+
+  // Keeps what every link carries over time, in up to `steps` steps (even). REQUIRES: SetupLinks
+  // came before, no start did; BackendInfo::sees_links.
+  virtual void KeepUseLog(std::size_t steps);
+  virtual UseLog* use_log() { return nullptr; }  // null or off where none is kept
 };
 
 struct BackendInfo {
@@ -123,6 +129,7 @@ struct BackendInfo {
   bool fluids = false;           // closed-form collectives
   bool transfers = false;        // collectives lowered to chunks
   bool link_fluids = false;      // collectives as one fluid a channel over the cluster's links
+  bool sees_links = false;       // statistics are of single links of the cluster
 };
 std::span<const BackendInfo> Backends();
 // An unknown name lists the nearest valid ones.

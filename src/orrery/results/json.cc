@@ -108,6 +108,21 @@ void AddJob(const JobResult& job, Json* json) {
   if (!job.memory_remedy.empty()) out["memory_remedy"] = job.memory_remedy;
 }
 
+Json OverTimeJson(const UseOverTime& use) {
+  const auto rows = [](const std::vector<UseOverTime::Row>& of, const char* what) {
+    Json list = Json::array();
+    for (const UseOverTime::Row& row : of) {
+      list.push_back({{what, row.name}, {"bytes", row.bytes}, {"utilisation", row.utilisation}});
+    }
+    return list;
+  };
+  Json json;
+  AddTime(&json, "step", use.step);
+  json["link_classes"] = rows(use.classes, "class");
+  json["worst_links"] = rows(use.links, "link");
+  return json;
+}
+
 Json NetworkJson(const RunResult& result) {
   Json links = Json::array();
   for (const engine::LinkClassUse& use : result.links) {
@@ -120,9 +135,11 @@ Json NetworkJson(const RunResult& result) {
                      {"busy_share", link.busy_share},
                      {"utilisation", link.utilisation}});
   }
-  return {{"backend", result.network},
-          {"link_classes", std::move(links)},
-          {"worst_links", std::move(worst)}};
+  Json network = {{"backend", result.network},
+                  {"link_classes", std::move(links)},
+                  {"worst_links", std::move(worst)}};
+  if (!result.over_time.empty()) network["over_time"] = OverTimeJson(result.over_time);
+  return network;
 }
 
 }  // namespace

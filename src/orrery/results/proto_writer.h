@@ -1,7 +1,8 @@
-// Protobuf's wire format, the few forms that we write: varints, strings, nested messages.
+// Protobuf's wire format, the few forms that we write: varints, doubles, strings, nested messages.
 // Source: protobuf.dev/programming-guides/encoding.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +19,11 @@ class ProtoWriter {
     Raw(std::uint64_t{field} << 3 | 2);
     Raw(bytes.size());
     bytes_.append(bytes);
+  }
+  void Double(std::uint32_t field, double value) {  // 8 bytes, least first
+    Raw(std::uint64_t{field} << 3 | 1);
+    auto bits = std::bit_cast<std::uint64_t>(value);
+    for (int i = 0; i < 8; ++i, bits >>= 8) bytes_.push_back(static_cast<char>(bits & 0xFF));
   }
   void Message(std::uint32_t field, const ProtoWriter& message) { Bytes(field, message.bytes_); }
 

@@ -240,7 +240,7 @@ std::vector<WorstLink> WorstLinks(const engine::Record& record, const cluster::C
   std::vector<WorstLink> worst;
   for (std::size_t i = 0; i < kept; ++i) {
     const std::size_t l = used[i];
-    worst.push_back({cluster.link_name(LinkId(l)), record.links[l].bytes,
+    worst.push_back({LinkId(l), cluster.link_name(LinkId(l)), record.links[l].bytes,
                      static_cast<double>(record.links[l].busy) / finish, utilisation[l]});
   }
   return worst;

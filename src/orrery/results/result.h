@@ -88,10 +88,25 @@ struct Simulation {
 
 // What one link carried over the whole run.
 struct WorstLink {
+  LinkId link;
   std::string name;  // "leaf0/spine1"
   std::int64_t bytes = 0;
   double busy_share = 0;   // as the back end counts busy time
   double utilisation = 0;  // bytes over what the link could have carried
+};
+
+// What links carried in steps of equal width from time 0 on; the last one may be cut by the end of
+// the run.
+struct UseOverTime {
+  struct Row {
+    std::string name;                 // of a class of links, or of a link
+    std::vector<std::int64_t> bytes;  // by step
+    std::vector<double> utilisation;  // bytes over what the class or link could have carried
+  };
+  SimTime step = 0;
+  std::vector<Row> classes;
+  std::vector<Row> links;  // the worst ones, worst first
+  bool empty() const { return classes.empty(); }
 };
 
 struct RunResult {
@@ -101,6 +116,7 @@ struct RunResult {
   std::string network;
   std::vector<engine::LinkClassUse> links;
   std::vector<WorstLink> worst_links;  // most used first; none where the network sees ports only
+  UseOverTime over_time;               // empty unless asked for
   std::array<double, compute::kProvenances> provenance{};
   double compute_spread = 0;
   Simulation simulation;
@@ -125,6 +141,11 @@ RunResult Assemble(const Inputs& inputs);
 // The `count` most used links of a run, ties by bytes, then by number; idle ones are left out.
 std::vector<WorstLink> WorstLinks(const engine::Record& record, const cluster::Cluster& cluster,
                                   std::size_t count);
+
+// The record's log of link use by class of link, and of the `worst` links; empty where none was
+// kept.
+UseOverTime OverTime(const engine::Record& record, const cluster::Cluster& cluster,
+                     std::span<const WorstLink> worst);
 
 // Names of a breakdown's parts as JSON and report show them: "compute", "exposed_tp", …
 std::string PartName(std::size_t part);

@@ -23,13 +23,14 @@ constexpr std::uint32_t kTimestamp = 8, kSequenceId = 10, kTrackEvent = 11, kInt
 constexpr std::uint64_t kStateCleared = 1, kNeedsState = 2;
 }  // namespace packet
 namespace descriptor {
-constexpr std::uint32_t kUuid = 1, kName = 2, kProcess = 3, kParent = 5;
+constexpr std::uint32_t kUuid = 1, kName = 2, kProcess = 3, kParent = 5, kCounter = 8;
 constexpr std::uint32_t kPid = 1, kProcessName = 6;
+constexpr std::uint32_t kUnitName = 6;  // of a counter
 }  // namespace descriptor
 namespace event {
 constexpr std::uint32_t kCategoryIid = 3, kAnnotation = 4, kType = 9, kNameIid = 10,
-                        kTrackUuid = 11;
-constexpr std::uint64_t kBegin = 1, kEnd = 2;
+                        kTrackUuid = 11, kDoubleValue = 44;
+constexpr std::uint64_t kBegin = 1, kEnd = 2, kCounterValue = 4;
 }  // namespace event
 namespace interned {
 constexpr std::uint32_t kCategories = 1, kNames = 2, kAnnotationNames = 3;
@@ -60,6 +61,9 @@ enum Annotation : std::uint32_t {
 constexpr std::uint64_t kFirstText = std::uint64_t{1} << 33;
 
 std::uint64_t ProcessTrack(RankId rank) { return (rank.index() + 1) << 8 | 0xFF; }
+
+// The network's: no rank has these.
+constexpr std::uint64_t kNetworkTrack = 0xFF, kFirstCounter = 1, kMostCounters = 0xFE;
 
 ProtoWriter Entry(std::uint64_t iid, std::string_view text) {
   ProtoWriter entry;
@@ -257,6 +261,58 @@ void Timeline::Add(const Interval& interval) {
   }
   Slice(track, InternName(interval.name), communication ? 2 : 1, interval.start, interval.end,
         &interval);
+}
+
+void Timeline::AddCounters(const UseOverTime& use) {
+  if (use.empty()) return;
+  ProtoWriter process;
+  process.Varint(descriptor::kPid, wanted_.size() + 1);
+  process.Bytes(descriptor::kProcessName, "network");
+  ProtoWriter track;
+  track.Varint(descriptor::kUuid, kNetworkTrack);
+  track.Message(descriptor::kProcess, process);
+  ProtoWriter out;
+  out.Varint(packet::kSequenceId, kSequence);
+  out.Message(packet::kTrackDescriptor, track);
+  Emit(out);
+  std::uint64_t next = kFirstCounter;
+  for (const auto* rows : {&use.classes, &use.links}) {
+    for (const UseOverTime::Row& row : *rows) {
+      if (next <= kMostCounters) Counter(next++, row, use.step);
+    }
+  }
+}
+
+// A value holds until the next one.
+void Timeline::Counter(std::uint64_t track, const UseOverTime::Row& row, SimTime step) {
+  ProtoWriter unit;
+  unit.Bytes(descriptor::kUnitName, "%");
+  ProtoWriter description;
+  description.Varint(descriptor::kUuid, track);
+  description.Varint(descriptor::kParent, kNetworkTrack);
+  description.Bytes(descriptor::kName, Printable(row.name));
+  description.Message(descriptor::kCounter, unit);
+  ProtoWriter out;
+  out.Varint(packet::kSequenceId, kSequence);
+  out.Message(packet::kTrackDescriptor, description);
+  Emit(out);
+  double before = -1;
+  const auto value = [&](std::size_t i, double share) {
+    if (share == before) return;
+    before = share;
+    ProtoWriter event;
+    event.Varint(event::kType, event::kCounterValue);
+    event.Varint(event::kTrackUuid, track);
+    event.Double(event::kDoubleValue, 100 * share);
+    ProtoWriter packet;
+    packet.Varint(packet::kTimestamp,
+                  static_cast<std::uint64_t>(static_cast<SimTime>(i) * step / kNanosecond));
+    packet.Varint(packet::kSequenceId, kSequence);
+    packet.Message(packet::kTrackEvent, event);
+    Emit(packet);
+  };
+  for (std::size_t i = 0; i < row.utilisation.size(); ++i) value(i, row.utilisation[i]);
+  value(row.utilisation.size(), 0);
 }
 
 Status Timeline::Finish() {

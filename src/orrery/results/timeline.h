@@ -3,6 +3,7 @@
 //
 // A rank is a process with one track for its compute stream and one for each communicator's stream.
 // A communication that waited for its partners shows the wait as a slice of its own before it.
+// The network is a process of its own with one counter for each class of links and each worst link.
 // Perfetto counts nanoseconds: slices are rounded down to these, the exact duration stands in
 // `duration_ps`. Names are interned, so that a slice takes some 40 bytes. Memory: one bit for each
 // name and track. Field numbers: docs/formats/timeline.md.
@@ -21,6 +22,7 @@
 #include "orrery/engine/engine.h"
 #include "orrery/graph/graph.h"
 #include "orrery/results/proto_writer.h"
+#include "orrery/results/result.h"
 
 namespace orrery::results {
 
@@ -37,6 +39,9 @@ class Timeline final : public engine::Sink {
 
   bool wants(RankId rank) const override { return wanted_[rank.index()]; }
   void Add(const Interval& interval) override;
+  // Counters of the network: the share of their capacity that classes of links and the worst links
+  // carry, in percent.
+  void AddCounters(const UseOverTime& use);
   // Ends the file; reports the first error of all writes.
   Status Finish();
 
@@ -49,6 +54,7 @@ class Timeline final : public engine::Sink {
              SimTime end, const Interval* details);
   std::uint64_t InternName(NameId name);
   std::uint64_t InternText(std::string_view text);
+  void Counter(std::uint64_t track, const UseOverTime::Row& row, SimTime step);
   void Emit(const ProtoWriter& body);
 
   FileWriter writer_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <bit>
 #include <map>
 
 namespace orrery::results {
@@ -14,6 +15,7 @@ using ::testing::ElementsAre;
 // Reads protobuf's wire format: field number → values, nested messages as bytes.
 struct Message {
   std::multimap<std::uint32_t, std::uint64_t> numbers;
+  std::multimap<std::uint32_t, double> doubles;
   std::multimap<std::uint32_t, std::string> bytes;
   std::uint64_t number(std::uint32_t field) const { return numbers.find(field)->second; }
   const std::string& text(std::uint32_t field) const { return bytes.find(field)->second; }
@@ -36,6 +38,13 @@ Message Parse(std::string_view in) {
     const auto field = static_cast<std::uint32_t>(tag >> 3);
     if ((tag & 7) == 0) {
       message.numbers.emplace(field, ReadVarint(&in));
+      continue;
+    }
+    if ((tag & 7) == 1) {
+      std::uint64_t bits = 0;
+      for (int i = 7; i >= 0; --i) bits = bits << 8 | static_cast<unsigned char>(in[i]);
+      in.remove_prefix(8);
+      message.doubles.emplace(field, std::bit_cast<double>(bits));
       continue;
     }
     EXPECT_EQ(tag & 7, 2u);
@@ -114,6 +123,43 @@ TEST(Timeline, SlicesBeginAndEnd) {
   EXPECT_THAT(types, ElementsAre(1, 2, 1, 2, 1, 2));
   EXPECT_THAT(times, ElementsAre(5, 9, 3, 5, 5, 9));
   EXPECT_THAT(names, ElementsAre("gemm\\x1b", "waiting for partners"));
+}
+
+// A counter changes at the step in which its share does and ends at 0.
+TEST(Timeline, CountersOfTheNetwork) {
+  const graph::Graph graph = TwoRanks();
+  const std::string path = "/tmp/orrery-timeline-test-" + std::to_string(getpid());
+  Result<Timeline> timeline = Timeline::Create(path, graph, {RankId(std::size_t{0})});
+  ASSERT_TRUE(timeline.ok()) << timeline.status().message();
+  UseOverTime use;
+  use.step = 2'000'000;  // 2 us
+  use.classes.push_back({"nvlink", {1, 1, 2}, {0.25, 0.25, 0.5}});
+  use.links.push_back({"leaf0/spine1", {0, 3, 0}, {0, 1, 0}});
+  timeline->AddCounters(use);
+  ASSERT_TRUE(timeline->Finish().ok());
+  const Result<std::string> file = ReadFile(path, 1 << 20);
+  unlink(path.c_str());
+  const Message trace = Parse(*file);
+  std::map<std::uint64_t, std::string> names;
+  std::vector<std::string> values;
+  for (auto [at, end] = trace.bytes.equal_range(1); at != end; ++at) {
+    const Message packet = Parse(at->second);
+    if (packet.bytes.contains(60)) {
+      const Message track = Parse(packet.text(60));
+      if (!track.bytes.contains(8)) continue;
+      EXPECT_EQ(Parse(track.text(8)).text(6), "%");
+      EXPECT_EQ(track.number(5), 0xFFu);  // the network's process
+      names[track.number(1)] = track.text(2);
+    }
+    if (!packet.bytes.contains(11)) continue;
+    const Message event = Parse(packet.text(11));
+    EXPECT_EQ(event.number(9), 4u);
+    values.push_back(names.at(event.number(11)) + " " + std::to_string(packet.number(8)) + " " +
+                     std::to_string(static_cast<int>(event.doubles.find(44)->second)));
+  }
+  EXPECT_THAT(values,
+              ElementsAre("nvlink 0 25", "nvlink 4000 50", "nvlink 6000 0", "leaf0/spine1 0 0",
+                          "leaf0/spine1 2000 100", "leaf0/spine1 4000 0"));
 }
 
 }  // namespace
