@@ -88,7 +88,8 @@ Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::Backen
   for (;;) {
     Result<LoopResult> run = Status(Code::kResource, "unset");
     if (backend.fluids || backend.link_fluids) {
-      ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(backend.name));
+      ORRERY_ASSIGN_OR_RETURN(auto network,
+                              network::Create(backend.name, in.inputs->network_parameters));
       run = RunClosedForm(in, !backend.fluids, network.get());
     } else {
       run = RunLowered(in);

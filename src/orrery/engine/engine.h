@@ -22,7 +22,7 @@
 #include "orrery/collective/collective.h"
 #include "orrery/compute/compute.h"
 #include "orrery/graph/graph.h"
-#include "orrery/network/use_log.h"
+#include "orrery/network/network.h"
 
 namespace orrery::engine {
 
@@ -132,6 +132,7 @@ struct Inputs {
   const compute::CostModel* compute = nullptr;
   const collective::Planner* planner = nullptr;
   std::string_view network = "analytic";
+  network::Parameters network_parameters;
 };
 
 // Prices of blocks and communications, kept between runs of one cluster and one cost model. Not

@@ -429,7 +429,8 @@ class Driver {
     for (std::uint32_t p = 0; p < n; ++p) {
       tracers_.push_back(
           std::make_unique<Tracer>(*in_.inputs->graph, *in_.layout, *in_.prices, in_.sink));
-      ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(in_.inputs->network));
+      ORRERY_ASSIGN_OR_RETURN(auto network,
+                              network::Create(in_.inputs->network, in_.inputs->network_parameters));
       ORRERY_RETURN_IF_ERROR(network->SetupLinks(cluster, domain_owner_, p));
       lookahead_ = std::min(lookahead_, network->lookahead());
       if (in_.options->link_steps > 0) {
@@ -578,8 +579,9 @@ Result<LoopResult> RunLowered(const LoopInputs& in) {
       for (const CommPrice& comm : block->comms) {
         if (comm.plan < 0 || comm.comm.collective != graph::Collective::kAllToAll) continue;
         return InvalidInput(
-            "all-to-all has no schedule of chunks yet, which the links network needs; use "
-            "simulation.network: analytic");
+            "all-to-all has no schedule of chunks yet, which the network '{}' needs; use flow or "
+            "analytic",
+            in.inputs->network);
       }
     }
   }

@@ -239,6 +239,14 @@ Json JobsJson(const Job& job) {
   return jobs;
 }
 
+Json LogGopsJson(const network::LogGopsParameters& loggops) {
+  const auto ns = [](std::int64_t attoseconds) { return static_cast<double>(attoseconds) * 1e-9; };
+  Json json = {{"o", Time(loggops.o)}, {"g", Time(loggops.g)}, {"O", ns(loggops.O_as)}};
+  if (loggops.L) json["L"] = Time(*loggops.L);
+  if (loggops.G_as) json["G"] = ns(*loggops.G_as);
+  return json;
+}
+
 Json PerturbJson(const Job& job) {
   Json ranks = Json::array();
   for (const engine::RankPerturbation& p : job.engine.ranks) {
@@ -264,6 +272,7 @@ void SaveConfiguration(Job* job) {
   json["cluster"] = ClusterJson(job->cluster);
   json["nodes"] = job->cluster.nodes;
   json["network"] = job->network;
+  if (job->network == "loggops") json["loggops"] = LogGopsJson(job->loggops);
   Json nccl = Json::object();
   for (const auto& [name, value] : job->nccl) nccl[name] = value;
   json["nccl"] = std::move(nccl);

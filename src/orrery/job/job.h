@@ -48,6 +48,7 @@ struct Job {
   std::vector<Workload> workloads;  // one, or the entries of `jobs`
   cluster::Spec cluster;
   std::string network = "analytic";
+  network::LogGopsParameters loggops;  // of network loggops
   std::vector<std::pair<std::string, std::string>> nccl;
   engine::Options engine;
   memory::Options memory;

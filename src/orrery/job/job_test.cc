@@ -346,6 +346,26 @@ TEST(Simulate, LinkUseOverTimeAddsUp) {
   EXPECT_THAT(Error(kSmall, analytic), HasSubstr("does not see single links"));
 }
 
+// Jobs run on loggops too: alike on any number of partitions, slower where the job names a latency.
+TEST(Simulate, LogGopsServesJobs) {
+  ReadOptions options;
+  options.network = "loggops";
+  options.set = {"nodes=4", "parallel.dp=8"};
+  const results::RunResult one = Predict(Read(kSmall, options));
+  for (const int threads : {2, 3, 4}) {
+    options.threads = threads;
+    const results::RunResult result = Predict(Read(kSmall, options));
+    EXPECT_EQ(result.simulation.threads_used, threads);
+    EXPECT_EQ(result.simulation.fingerprint, one.simulation.fingerprint) << threads;
+    EXPECT_EQ(result.jobs.front().step_time, one.jobs.front().step_time) << threads;
+  }
+  options.set.push_back("loggops.L=100us");
+  EXPECT_GT(Predict(Read(kSmall, options)).jobs.front().step_time, one.jobs.front().step_time);
+  EXPECT_EQ(Read(Read(kSmall, options).config_json).config_json, Read(kSmall, options).config_json);
+  options.network = "flow";
+  EXPECT_THAT(Error(kSmall, options), HasSubstr("loggops is for network: loggops"));
+}
+
 // A link that is slow for the whole run, or for as long as the run takes, slows the step.
 TEST(Simulate, SlowLinksSlowTheStep) {
   for (const char* network : {"flow", "links"}) {

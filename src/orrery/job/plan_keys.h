@@ -136,9 +136,10 @@ inline constexpr std::array<PlanFlag, 20> kPlanFlags = {
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
-  static constexpr std::array<std::string_view, 11> kKeys = {
-      "model",      "cluster", "parallel", "training", "framework_options", "nccl", "perturb",
-      "simulation", "memory",  "jobs",     "assume"};
+  static constexpr std::array<std::string_view, 12> kKeys = {
+      "model", "cluster", "parallel",   "training", "framework_options",
+      "nccl",  "perturb", "simulation", "memory",   "loggops",
+      "jobs",  "assume"};
   return kKeys;
 }
 

@@ -19,6 +19,7 @@
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/memory/options.h"
 #include "orrery/network/network.h"
+#include "orrery/network/options.h"
 
 namespace orrery::job {
 namespace {
@@ -36,7 +37,7 @@ std::string FolderOf(const std::string& path) {
 
 // Named by the design, not built yet.
 bool IsPlannedNetwork(std::string_view name) {
-  constexpr std::array<std::string_view, 3> kNames = {"flow", "loggops", "packet"};
+  constexpr std::array<std::string_view, 2> kNames = {"flow", "packet"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -86,6 +87,26 @@ Status ReadAssume(const Source& source, const Node* node, std::vector<std::strin
   if (node->kind == Node::Kind::kMap) {
     return InvalidInput("{}: assume takes a list of texts", source.Where(*node));
   }
+  return {};
+}
+
+// 10⁻¹⁸ s from ns.
+std::int64_t Attoseconds(double ns) { return static_cast<std::int64_t>(ns * 1e9 + 0.5); }
+
+Status ReadLogGops(const Source& source, const Node* node, Job* job) {
+  if (node == nullptr) return {};
+  if (job->network != "loggops") {
+    return InvalidInput("{}: loggops is for network: loggops; this job runs on '{}'",
+                        source.Where(*node), job->network);
+  }
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(*source.document, *node, network::JobLogGopsOptions()));
+  network::LogGopsParameters& loggops = job->loggops;
+  if (section.Has("L")) loggops.L = section.Integer("L");
+  if (section.Has("G")) loggops.G_as = Attoseconds(section.Real("G"));
+  loggops.o = section.Integer("o");
+  loggops.g = section.Integer("g");
+  loggops.O_as = Attoseconds(section.Real("O"));
   return {};
 }
 
@@ -338,6 +359,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
   }
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
   ORRERY_RETURN_IF_ERROR(ReadNetwork(top, options, &job));
+  ORRERY_RETURN_IF_ERROR(ReadLogGops(source, root.Find(network::JobLogGopsOptions().path), &job));
   ORRERY_RETURN_IF_ERROR(ReadNccl(source, root.Find("nccl"), &job));
   ORRERY_RETURN_IF_ERROR(ReadSimulation(source, root, options, &job));
   ORRERY_RETURN_IF_ERROR(ReadMemory(source, root, &job));

@@ -176,7 +176,8 @@ Result<results::RunResult> Simulation::Run() {
                               .placement = &s.placement,
                               .compute = &s.machine->compute,
                               .planner = &*s.machine->planner,
-                              .network = job.network};
+                              .network = job.network,
+                              .network_parameters = {job.loggops}};
   engine::Options options = job.engine;
   if (timeline && options.link_steps == 0 && SeesLinks(job.network)) {
     options.link_steps = kTimelineSteps;

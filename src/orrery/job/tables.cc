@@ -8,6 +8,7 @@
 #include "orrery/engine/options.h"
 #include "orrery/job/settings.h"
 #include "orrery/memory/options.h"
+#include "orrery/network/options.h"
 #include "orrery/workload/options.h"
 
 namespace orrery::job {
@@ -128,6 +129,7 @@ std::vector<const OptionTable*> Tables() {
           &engine::PerturbLinkOptions(),
           &engine::SimulationOptions(),
           &memory::MemoryOptions(),
+          &network::JobLogGopsOptions(),
           &kJobEntryTable};
 }
 
@@ -155,6 +157,7 @@ std::string JobSchema() {
   properties["perturb"] = std::move(perturb);
   properties["simulation"] = Object(engine::SimulationOptions());
   properties["memory"] = Object(memory::MemoryOptions());
+  properties["loggops"] = Object(network::JobLogGopsOptions());
   properties["jobs"] = {{"type", "array"}, {"items", std::move(entry)}};
   properties["assume"] = {{"type", "array"},
                           {"items", {{"type", "string"}}},

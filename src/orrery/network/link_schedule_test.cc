@@ -20,12 +20,12 @@ cluster::Cluster Build() {
   return *std::move(cluster);
 }
 
-// The end of one transfer from GPU 0 to GPU 8, by every network that serves transfers.
+// The end of one transfer from GPU 0 to GPU 8, by every network that sees links.
 std::map<std::string, SimTime> Ends(const cluster::Cluster& cluster, std::int64_t bytes,
                                     SimTime start = 0) {
   std::map<std::string, SimTime> ends;
   for (const BackendInfo& backend : Backends()) {
-    if (!backend.transfers) continue;
+    if (!backend.sees_links) continue;
     auto network = Create(backend.name);
     EXPECT_TRUE(network.ok());
     const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);

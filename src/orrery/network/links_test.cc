@@ -396,7 +396,8 @@ TEST(Networks, AreFoundByName) {
     EXPECT_TRUE(info.description.ends_with('.'));
   }
   EXPECT_EQ(Create("lniks").status().message(),
-            "unknown network 'lniks'; did you mean 'links'? valid: analytic, links, flow");
+            "unknown network 'lniks'; did you mean 'links'? valid: analytic, links, flow, "
+            "loggops");
 }
 
 }  // namespace

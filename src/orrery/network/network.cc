@@ -34,9 +34,17 @@ constexpr std::array kBackends = {
         .transfers = true,
         .link_fluids = true,
         .sees_links = true},
+    BackendInfo{
+        .name = "loggops",
+        .description =
+            "LogGOPS between end points: a message holds the sender's port and then the "
+            "receiver's for g + bytes x G and arrives o + L after; L and G from its path where "
+            "the job names none, so that alone it takes as long as on links.",
+        .transfers = true},
 };
-constexpr std::array<std::unique_ptr<Network> (*)(), kBackends.size()> kMake = {
-    MakeAnalytic, MakeLinks, MakeFlow};
+constexpr std::array<std::unique_ptr<Network> (*)(const Parameters&), kBackends.size()> kMake = {
+    [](const Parameters&) { return MakeAnalytic(); }, [](const Parameters&) { return MakeLinks(); },
+    [](const Parameters&) { return MakeFlow(); }, MakeLogGops};
 
 }  // namespace
 
@@ -48,10 +56,10 @@ void Network::KeepUseLog(std::size_t) { ORRERY_CHECK(false, "this network sees n
 
 std::span<const BackendInfo> Backends() { return kBackends; }
 
-Result<std::unique_ptr<Network>> Create(std::string_view name) {
+Result<std::unique_ptr<Network>> Create(std::string_view name, const Parameters& parameters) {
   std::array<std::string_view, kBackends.size()> valid;
   for (std::size_t i = 0; i < kBackends.size(); ++i) {
-    if (kBackends[i].name == name) return kMake[i]();
+    if (kBackends[i].name == name) return kMake[i](parameters);
     valid[i] = kBackends[i].name;
   }
   return InvalidInput("{}", UnknownName("network", name, valid));

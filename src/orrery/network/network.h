@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -85,6 +86,21 @@ struct RemoteHop {
   SimTime tail = 0;            // the message's last byte arrives there
 };
 
+// LogGOPS of `loggops` for transfers that leave their NVLink domain; what is left out comes from
+// the path.
+struct LogGopsParameters {
+  std::optional<SimTime> L;          // latency of a first byte
+  std::optional<std::int64_t> G_as;  // time a byte holds a port, 10⁻¹⁸ s
+  SimTime o = 0;                     // time a message holds a processor
+  SimTime g = 0;                     // time a message holds a port
+  std::int64_t O_as = 0;             // time a byte holds a processor, 10⁻¹⁸ s
+  bool named() const { return L || G_as || o > 0 || g > 0 || O_as > 0; }
+};
+// What back ends take beside the cluster.
+struct Parameters {
+  LogGopsParameters loggops;
+};
+
 class Network {
  public:
   virtual ~Network() = default;
@@ -133,7 +149,7 @@ struct BackendInfo {
 };
 std::span<const BackendInfo> Backends();
 // An unknown name lists the nearest valid ones.
-Result<std::unique_ptr<Network>> Create(std::string_view name);
+Result<std::unique_ptr<Network>> Create(std::string_view name, const Parameters& parameters = {});
 
 // Time of one transfer on an idle network: Σ latency + wire/bw_min + Σ over the other hops of
 // min(MTU, wire)/bw_hop, wire = bytes + ceil(bytes/payload)·header, each term rounded up once.

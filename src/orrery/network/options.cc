@@ -48,11 +48,47 @@ constexpr Option kLogGops[] = {
      .doc = "A message holds the receiver's interface for its bytes too."},
 };
 
+constexpr Option kJobLogGops[] = {
+    {.name = "L",
+     .type = kTime,
+     .unit = "ns",
+     .max = kLongest,
+     .doc = "Latency of a message's first byte; the path's when left out."},
+    {.name = "o",
+     .type = kTime,
+     .unit = "ns",
+     .fallback = "0ns",
+     .max = kLongest,
+     .doc = "Time that a message holds a GPU's processor for the network, at either end."},
+    {.name = "g",
+     .type = kTime,
+     .unit = "ns",
+     .fallback = "0ns",
+     .max = kLongest,
+     .doc = "Time that a message holds a NIC beside its bytes, at either end."},
+    {.name = "G",
+     .type = kNumber,
+     .max = 1e6,
+     .doc = "Time a byte holds a NIC, in ns: 0.02 is 400 Gb/s; the path's when left out."},
+    {.name = "O",
+     .type = kNumber,
+     .fallback = "0",
+     .max = 1e6,
+     .doc = "Time a byte holds the processor, in ns."},
+};
+
+constexpr OptionTable kJobLogGopsTable{
+    .path = "loggops",
+    .doc =
+        "For network loggops: its parameters between NVLink domains. There is no S: a chunk is "
+        "sent into a buffer that waits for it.",
+    .options = kJobLogGops};
 constexpr OptionTable kLogGopsTable{
     .path = "loggops", .doc = "The LogGOPS model, for GOAL schedules.", .options = kLogGops};
 
 }  // namespace
 
 const OptionTable& LogGopsOptions() { return kLogGopsTable; }
+const OptionTable& JobLogGopsOptions() { return kJobLogGopsTable; }
 
 }  // namespace orrery::network

@@ -6,6 +6,7 @@
 namespace orrery::network {
 
 // `loggops`: the model's parameters (goal_machine.h).
-const OptionTable& LogGopsOptions();
+const OptionTable& LogGopsOptions();     // section `loggops` of a GOAL schedule
+const OptionTable& JobLogGopsOptions();  // section `loggops` of a job file
 
 }  // namespace orrery::network
