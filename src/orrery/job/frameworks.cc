@@ -65,13 +65,29 @@ void Fsdp1(Plan* plan) {
   plan->flat_parameters = true;
 }
 
-// DeepSpeed's ZeRO-3 with overlap_comm and prefetch on; 16-bit reduction.
+// DeepSpeed's ZeRO with overlap_comm and, in ZeRO-3, prefetch on; 16-bit reduction.
 void DeepSpeed(Plan* plan) {
   Fsdp1(plan);
   plan->grad_reduce_fp32 = false;
+  if (plan->sharding != workload::Sharding::kZero2) return;
+  plan->reducer = workload::Reducer::kDeepSpeed;
+  plan->overlap_param_gather = false;
+  plan->align_grad_reduce = false;
+  plan->bucket_elements = 500'000'000;  // reduce_bucket_size
 }
 
-constexpr std::array<Framework, 6> kFrameworks = {{
+// DistributedDataParallel around eager modules with torch.optim.AdamW (foreach), SDPA attention, no
+// clipping. In fp32 attention is a product, a softmax and a product.
+void Ddp(Plan* plan) {
+  Megatron2024(plan);
+  plan->reducer = workload::Reducer::kDdp;
+  plan->align_grad_reduce = false;
+  plan->fused_softmax = false;
+  plan->fused_adam = false;
+  plan->clip_gradients = false;
+}
+
+constexpr std::array<Framework, 7> kFrameworks = {{
     {"megatron@2024.09",
      "Megatron Core 0.9: flash attention, gradient reduction and parameter gathering overlapped",
      Megatron2024,
@@ -102,21 +118,27 @@ constexpr std::array<Framework, 6> kFrameworks = {{
      DeepSpeed,
      {},
      HostEra::kFsdp},
+    {"ddp@torch2.1",
+     "PyTorch DistributedDataParallel: 25 MiB buckets all-reduced beside backward, AdamW (foreach)",
+     Ddp,
+     {},
+     HostEra::kFsdp},
 }};
 
-constexpr std::array<std::string_view, 2> kPlanned = {"ddp", "nemo"};
+constexpr std::array<std::string_view, 1> kPlanned = {"nemo"};
 
 }  // namespace
 
 std::span<const Framework> Frameworks() { return kFrameworks; }
 
 Result<const Framework*> FindFramework(std::string_view name) {
-  std::vector<std::string_view> valid = {"megatron", "fsdp", "deepspeed"};
+  std::vector<std::string_view> valid;
   for (const Framework& framework : kFrameworks) {
     const std::string_view bare = framework.name.substr(0, framework.name.find('@'));
     if (name == framework.name || name == bare) return &framework;
-    valid.push_back(framework.name);
+    if (std::find(valid.begin(), valid.end(), bare) == valid.end()) valid.push_back(bare);
   }
+  for (const Framework& framework : kFrameworks) valid.push_back(framework.name);
   const std::string_view bare = name.substr(0, name.find('@'));
   if (std::find(kPlanned.begin(), kPlanned.end(), bare) != kPlanned.end()) {
     return InvalidInput("framework '{}' is not built yet; valid: {}", Printable(name),

@@ -88,9 +88,7 @@ inline std::string_view PrecisionName(const workload::Plan& plan) {
 
 // When a switch changes anything: what `assumed` and the configuration leave out otherwise.
 inline bool Always(const workload::Plan&) { return true; }
-inline bool WhenSharded(const workload::Plan& plan) {
-  return plan.sharding >= workload::Sharding::kZero2;
-}
+inline bool WhenSharded(const workload::Plan& plan) { return plan.gathers_units(); }
 inline bool WhenLowPrecision(const workload::Plan& plan) {
   return plan.low_precision != workload::LowPrecision::kNone;
 }
@@ -98,6 +96,9 @@ inline bool WhenLowPrecision(const workload::Plan& plan) {
 inline bool WhenHybridZero1(const workload::Plan& plan) {
   return plan.sharding == workload::Sharding::kZero1 && plan.hybrid();
 }
+
+inline bool WhenDdp(const workload::Plan& plan) { return plan.reducer == workload::Reducer::kDdp; }
+inline bool WhenNotClipping(const workload::Plan& plan) { return !plan.clip_gradients; }
 
 inline bool WhenAdamIsNotFused(const workload::Plan& plan) {
   return plan.optimizer == workload::Optimizer::kAdam && !plan.fused_adam;
@@ -112,7 +113,7 @@ struct PlanFlag {
   bool workload::Plan::*member;
   bool (*matters)(const workload::Plan&) = Always;
 };
-inline constexpr std::array<PlanFlag, 20> kPlanFlags = {
+inline constexpr std::array<PlanFlag, 22> kPlanFlags = {
     {{"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
      {"overlap_param_gather", &workload::Plan::overlap_param_gather},
      {"overlap_p2p", &workload::Plan::overlap_p2p},
@@ -132,6 +133,8 @@ inline constexpr std::array<PlanFlag, 20> kPlanFlags = {
      {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
      {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
      {"reduce_whole", &workload::Plan::reduce_whole, WhenHybridZero1},
+     {"bucket_views", &workload::Plan::bucket_views, WhenDdp},
+     {"clip_gradients", &workload::Plan::clip_gradients, WhenNotClipping},
      {"log_every_step", &workload::Plan::log_every_step}}};
 
 // Keys at the top of a job file that have a section of their own.

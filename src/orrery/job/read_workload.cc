@@ -153,6 +153,7 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
   if (section.Has("cuda_graphs")) {
     plan->cuda_graphs = Choose(kCudaGraphs, section.Text("cuda_graphs"));
   }
+  if (section.Has("bucket_bytes")) plan->bucket_bytes = section.Integer("bucket_bytes");
   if (section.Has("bucket_elements")) plan->bucket_elements = section.Integer("bucket_elements");
   if (defaults.empty()) return;
   assumed->push_back(fmt::format("framework: {}{}, whose defaults are: {}", framework.name,

@@ -218,7 +218,7 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   for (int stage = 0; stage < plan.pp; ++stage) {
     graph::Program& program = graph->programs.emplace_back();
     program.name = fmt::format("stage {}", stage);
-    if (plan.sharding >= Sharding::kZero2) {
+    if (plan.gathers_units()) {
       WriteShardedProgram(job, &program);
       continue;
     }

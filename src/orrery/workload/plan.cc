@@ -256,9 +256,9 @@ Status CheckSharding(const Plan& plan) {
   const std::string_view name = plan.sharding == Sharding::kZero2 ? "zero2" : "zero3";
   if (plan.pp > 1) {
     return InvalidInput(
-        "training.sharding: {} gathers parameters for every micro-batch, which is not built with "
-        "pipeline stages (pp {}); use pp: 1 or zero1",
-        name, plan.pp);
+        "training.sharding: {} {} for every micro-batch, which is not built with pipeline stages "
+        "(pp {}); use pp: 1 or zero1",
+        name, plan.gathers_units() ? "gathers parameters" : "reduces gradients", plan.pp);
   }
   if (plan.replicas() == 1) {
     return InvalidInput(

@@ -46,6 +46,10 @@ enum RecomputeModule : std::uint8_t {
 // gathered in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and
 // gathered again for backward (FSDP's FULL_SHARD, ZeRO-3).
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3 };
+// How gradients come to their reduction: GEMMs add them to a buffer that is reduced in place
+// (Megatron); tensors copied into buckets, as DistributedDataParallel or DeepSpeed's ZeRO-2 does
+// (generators/tensor_gradients.h). FSDP's own way: generators/sharded_units.h.
+enum class Reducer : std::uint8_t { kBuffer, kDdp, kDeepSpeed };
 // What turns gradients into updates (generators/optimizer.h). kAdam stands for AdamW too: the decay
 // is in the same kernels.
 enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon };
@@ -137,6 +141,11 @@ struct Plan {
   bool overlap_p2p = true;                    // interleaved schedule only, as Megatron
   bool grad_reduce_fp32 = true;               // gradients are kept and reduced in fp32
   std::int64_t bucket_elements = 40'000'000;  // and at least 1,000,000·dp, Megatron's rule
+  Reducer reducer = Reducer::kBuffer;
+  // DistributedDataParallel: buckets of so many bytes; gradients live in them, or are copied.
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+  bool bucket_views = false;
+  bool clip_gradients = true;  // by their norm, which the host reads
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
   // Megatron's native --cross-entropy-loss-fusion: an fp32 copy of the logits lives beside the
   // loss.
@@ -170,6 +179,10 @@ struct Plan {
   // Whether chunks lie in V shape, the model's end on the first stage.
   bool v_shape() const {
     return schedule == Schedule::kZbV || (schedule == Schedule::kGiven && given && given->v_shape);
+  }
+  // Whether parameters are gathered unit by unit (FSDP). DeepSpeed's ZeRO-2 keeps them whole.
+  bool gathers_units() const {
+    return sharding >= Sharding::kZero2 && reducer != Reducer::kDeepSpeed;
   }
   int ranks() const { return tp * cp * pp * dp; }
   // Ranks that hold the same parameters.

@@ -106,6 +106,64 @@ Status CheckOptimizer(const Model& model, const Plan& plan) {
   return {};
 }
 
+Status CheckDdp(const Model& model, const Plan& plan) {
+  if (plan.reducer != Reducer::kDdp) return {};
+  const auto refuse = [](std::string_view key, std::string_view why, std::string_view remedy) {
+    return InvalidInput("{}: DistributedDataParallel {}; {}", key, why, remedy);
+  };
+  if (plan.tp * plan.pp * plan.vpp * plan.cp * plan.ep > 1) {
+    return refuse("parallel",
+                  fmt::format("replicates the model whole, but tp · pp · vpp · cp · ep is {}",
+                              plan.tp * plan.pp * plan.vpp * plan.cp * plan.ep),
+                  "set them to 1 or use framework: megatron");
+  }
+  if (plan.sharding != Sharding::kNone) {
+    return refuse("training.sharding", "shards nothing",
+                  "set sharding: none, or use framework: fsdp");
+  }
+  if (!Ordinary(model) || plan.lora_rank > 0) {
+    return refuse("model",
+                  "is built for ordinary layers, not for experts, latent attention, Mamba or "
+                  "adapters",
+                  "use framework: fsdp or megatron");
+  }
+  if (plan.low_precision != LowPrecision::kNone) {
+    return refuse("training.precision", "is built with bf16, fp16 and fp32", "use one of these");
+  }
+  if (!plan.grad_reduce_fp32) {
+    return refuse("framework_options.grad_reduce_fp32",
+                  "reduces gradients in their type, fp32; hooks that compress are not built",
+                  "leave it out");
+  }
+  if (plan.offload_activations || plan.offload_optimizer) {
+    return refuse("training.offload", "keeps everything on the GPU", "use none");
+  }
+  if (plan.cuda_graphs != CudaGraphs::kNone) {
+    return refuse("framework_options.cuda_graphs", "is built eager", "use none");
+  }
+  return {};
+}
+
+// ZeRO-2 with whole parameters.
+Status CheckDeepSpeed(const Model& model, const Plan& plan) {
+  if (plan.reducer != Reducer::kDeepSpeed) return {};
+  if (plan.sharding != Sharding::kZero2) {
+    return InvalidInput("training.sharding: this reducer is that of DeepSpeed's zero2; use zero2");
+  }
+  if (plan.hybrid() || model.experts.count > 0) {
+    return InvalidInput(
+        "training.sharding: DeepSpeed's zero2 is built over all replicas and without experts{}; "
+        "use zero1 or framework: megatron",
+        plan.hybrid() ? ", not in shard groups" : "");
+  }
+  if (plan.overlap_param_gather && plan.overlap_grad_reduce) {
+    return InvalidInput(
+        "framework_options.overlap_param_gather: DeepSpeed's zero2 gathers parameters after the "
+        "optimizer; turn it off");
+  }
+  return {};
+}
+
 Status CheckGraphs(const Plan& plan) {
   if (plan.cuda_graphs == CudaGraphs::kNone || !SplitsUnits(plan)) return {};
   return InvalidInput(
@@ -222,6 +280,8 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckPacked(plan));
   ORRERY_RETURN_IF_ERROR(CheckOffload(plan));
   ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckDdp(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckDeepSpeed(model, plan));
   return CheckGraphs(plan);
 }
 

@@ -14,6 +14,7 @@
 #include "orrery/workload/generators/sharded_units.h"
 #include "orrery/workload/generators/split_backward.h"
 #include "orrery/workload/generators/step.h"
+#include "orrery/workload/generators/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -87,6 +88,16 @@ graph::Block BlockCache::Build(const BlockKey& key) {
   return block;
 }
 
+namespace {
+
+// Of a later micro-batch, where gradients are tensors.
+Shape Adding(Shape s, bool adds) {
+  s.adds_gradients = s.reducer == Reducer::kDdp && adds;
+  return s;
+}
+
+}  // namespace
+
 graph::Block BlockCache::BuildPlain(const BlockKey& key) {
   const Shape& s = shapes_[key.shape];
   const auto& [a, b, c, d] = key.numbers;
@@ -109,7 +120,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
         return BringBack(LayerBackward(OfKind(s, a), &names_),
                          KeptBytes(LayerForward(OfKind(s, a), &names_)), b != 0, &names_);
       }
-      return LayerBackward(OfKind(s, a), &names_);
+      return LayerBackward(Adding(OfKind(s, a), b != 0), &names_);
     case BlockKind::kLayerData:
       return DataHalf(OfKind(s, a), LayerBackward(OfKind(s, a), &names_), &names_);
     case BlockKind::kLayerWeight:
@@ -120,6 +131,17 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return WeightHalf(s, HeadBackward(s, &names_), &names_);
     case BlockKind::kMessage:
       return StartMessage(s, a != 0, b != 0, c != 0, &names_);
+    case BlockKind::kReduceTensors:
+      return ReduceTensors(s,
+                           {.elements = a,
+                            .tensors = b,
+                            .ranks = c,
+                            .blocking = (d & 1) != 0,
+                            .last = (d & 2) != 0,
+                            .adds = (d & 4) != 0},
+                           &names_);
+    case BlockKind::kCopyOutTensors:
+      return CopyOutTensors(s, a, b, &names_);
     case BlockKind::kReload:
       return Reload(KeptBytes(LayerForward(OfKind(s, a), &names_)), &names_);
     case BlockKind::kFrozenMemory:
@@ -129,11 +151,11 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kEmbeddingForward:
       return EmbeddingForward(s, &names_);
     case BlockKind::kEmbeddingBackward:
-      return EmbeddingBackward(s, &names_);
+      return EmbeddingBackward(Adding(s, a != 0), &names_);
     case BlockKind::kHeadForward:
       return HeadForward(s, &names_);
     case BlockKind::kHeadBackward:
-      return HeadBackward(s, &names_);
+      return HeadBackward(Adding(s, a != 0), &names_);
     case BlockKind::kBatchedExchange:
       return BatchedExchange(s, static_cast<Directions>(a), &names_);
     case BlockKind::kUnbatchedExchange:

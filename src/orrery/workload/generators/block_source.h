@@ -16,11 +16,11 @@ namespace orrery::workload {
 
 enum class BlockKind : std::uint8_t {
   kLayerForward,   // kind: bits of LayerKind; with offload: waits
-  kLayerBackward,  // kind; with offload: prefetches
+  kLayerBackward,  // kind; with offload: prefetches; under DDP: adds to gradients
   kEmbeddingForward,
-  kEmbeddingBackward,
+  kEmbeddingBackward,  // under DDP: 1 adds to gradients
   kHeadForward,
-  kHeadBackward,
+  kHeadBackward,       // under DDP: 1 adds to gradients
   kBatchedExchange,    // directions
   kUnbatchedExchange,  // directions, odd stage
   kStartExchange,      // direction
@@ -50,7 +50,9 @@ enum class BlockKind : std::uint8_t {
   kLayerWeight,
   kHeadData,
   kHeadWeight,
-  kMessage,  // send, to the next stage, gradient
+  kMessage,         // send, to the next stage, gradient
+  kReduceTensors,   // elements, tensors, ranks, blocking + 2·last + 4·adds
+  kCopyOutTensors,  // elements, tensors
 };
 
 struct BlockKey {

@@ -17,13 +17,16 @@ class Layout {
     at_ += elements;
     unit_ = unit;
     used_ = true;
-    if (alone || (rule_.limit > 0 && at_ - start_ >= rule_.limit)) Close();
+    ++tensors_;
+    const std::int64_t limit = out_->empty() && rule_.first > 0 ? rule_.first : rule_.limit;
+    if (alone || (limit > 0 && at_ - start_ >= limit)) Close();
   }
   void Close() {
     if (!used_) return;
     if (rule_.distributed) at_ = RoundUp(at_, std::lcm(rule_.dp, std::int64_t{128}));
-    out_->push_back({.elements = at_ - start_, .unit = unit_});
+    out_->push_back({.elements = at_ - start_, .unit = unit_, .tensors = tensors_});
     start_ = at_;
+    tensors_ = 0;
     used_ = false;
   }
 
@@ -34,7 +37,7 @@ class Layout {
 
   const BucketRule& rule_;
   std::vector<Bucket>* out_;
-  std::int64_t start_ = 0, at_ = 0;
+  std::int64_t start_ = 0, at_ = 0, tensors_ = 0;
   int unit_ = 0;
   bool used_ = false;
 };

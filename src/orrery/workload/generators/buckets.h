@@ -1,9 +1,10 @@
-// Megatron's gradient buckets of one model chunk.
+// Gradient buckets of one model chunk, Megatron's and DistributedDataParallel's.
 //
 // Parameters are laid out from the last to the first; a bucket closes when it has at least `limit`
 // elements (0: one bucket). Under ZeRO-1 every parameter starts at a multiple of 64, every bucket
-// ends at a multiple of lcm(dp, 128), and a tied embedding has a bucket of its own. Source:
-// megatron/core/distributed/param_and_grad_buffer.py.
+// ends at a multiple of lcm(dp, 128), and a tied embedding has a bucket of its own. Sources:
+// megatron/core/distributed/param_and_grad_buffer.py; torch/csrc/distributed/c10d/reducer.cpp,
+// whose first bucket is smaller, so that the first reduction starts early.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct ChunkParts {
 
 struct BucketRule {
   std::int64_t limit = 0;
+  std::int64_t first = 0;  // of the first bucket; 0: as the others
   std::int64_t dp = 1;
   bool distributed = false;
 };
@@ -34,7 +36,8 @@ struct BucketRule {
 struct Bucket {
   std::int64_t elements = 0;  // padding included
   int unit = 0;               // its gradients are complete when this unit's backward is
-  bool experts = false;       // parameters of experts, replicated over their own group
+  std::int64_t tensors = 0;
+  bool experts = false;  // parameters of experts, replicated over their own group
 };
 
 // In the order in which backward completes them.

@@ -30,7 +30,7 @@ void Write1f1b(ProgramWriter* w) {
     const bool last = i + 1 == steady;
     w->Forward(0, warmup + i);
     w->BatchedExchange(send_forward | receive_backward, 0, warmup + i);
-    w->Backward(0, i, last && warmup == 0 && reduces);
+    w->Backward(0, i, reduces && ((last && warmup == 0) || w->reduces_each()));
     w->BatchedExchange(last ? send_backward : send_backward | receive_forward, 0, i);
   }
   for (int i = 0; i < warmup; ++i) {

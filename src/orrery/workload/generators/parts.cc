@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/precision.h"
+#include "orrery/workload/generators/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -71,8 +72,22 @@ Gemm WeightGradient(const Shape& s, std::int64_t in, std::int64_t out) {
           .k = s.tokens(),
           .dtype = LinearType(s),
           .layout = GemmLayout::kTN,
-          .accumulate = !s.sharded,
-          .out_dtype = s.sharded ? s.dtype : s.gradient_dtype};
+          .accumulate = !s.separate_gradients(),
+          .out_dtype = s.separate_gradients() ? s.dtype : s.gradient_dtype};
+}
+
+// Autocast's copy of a weight, made where it is first used in a micro-batch.
+void CastWeight(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out) {
+  if (!s.autocasts()) return;
+  w->Kernel("weight.cast",
+            Elementwise(s, MemoryOp::kCast, out, in, 4, s.element_bytes, Pass::kForward));
+}
+
+void WriteWeightGradient(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                         std::int64_t out) {
+  if (s.frozen()) return;
+  w->Kernel(name, WeightGradient(s, in, out));
+  if (s.separate_gradients()) AccumulateGradient(s, w, "weight_gradient", in * out);
 }
 
 }  // namespace
@@ -92,7 +107,7 @@ void NormBackward(const Shape& s, BlockWriter* w) {
 void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
                         std::int64_t elements) {
   if (s.frozen()) return;
-  if (s.sharded) return;  // the gradient is what the kernel before wrote
+  if (s.separate_gradients()) return AddTensorGradient(s, w, name, elements);
   w->Kernel(name, Elementwise(s, MemoryOp::kAdd, 1, elements, s.element_bytes + s.gradient_bytes,
                               s.gradient_bytes, Pass::kBackward));
 }
@@ -132,6 +147,7 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
   if (s.sequence_parallel) {
     TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
   }
+  CastWeight(s, w, in, out);
   w->Kernel(name, Forward(s, in, out));
   if (Adapts(s, name)) AdapterForward(s, w, in, out, false);
   w->Free(gathered);
@@ -164,7 +180,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
     w->Comm(s.sequence_parallel ? "reduce_scatter" : "all_reduce",
             Async(kind, bytes, s.dtype, kDgradEvent));
   }
-  if (!s.frozen()) w->Kernel(name, WeightGradient(s, in, out));
+  WriteWeightGradient(s, w, name, in, out);
   if (fused_bias) AccumulateGradient(s, w, "bias_gradient", out);
   if (s.tp > 1) w->Wait(s.sequence_parallel ? "reduce_scatter" : "all_reduce", kDgradEvent);
   w->Free(gathered);
@@ -175,6 +191,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
 void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                 std::int64_t out) {
   CastOperand(s, w, "cast", s.tokens(), in, Pass::kForward);
+  CastWeight(s, w, in, out);
   w->Kernel(name, Forward(s, in, out));
   TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
                s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
@@ -192,7 +209,7 @@ void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int
     TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
   }
   w->Kernel(name, DataGradient(s, in, out));
-  if (!s.frozen()) w->Kernel(name, WeightGradient(s, in, out));
+  WriteWeightGradient(s, w, name, in, out);
   if (Adapts(s, name)) AdapterBackward(s, w, in, out, true);
   w->Free(gathered);
 }

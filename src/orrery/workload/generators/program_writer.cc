@@ -5,6 +5,7 @@
 #include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/precision.h"
 #include "orrery/workload/generators/step.h"
+#include "orrery/workload/generators/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -57,6 +58,11 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
     // Only the first stage's first chunk is on the critical path; the others keep one bucket.
     if (first() && index == 0 && plan().overlap_grad_reduce) {
       r.limit = std::max(plan().bucket_elements, std::int64_t{1'000'000} * dp);
+    }
+    if (plan().reducer == Reducer::kDeepSpeed) r.limit = plan().bucket_elements;
+    if (plan().reducer == Reducer::kDdp) {
+      r.first = kDdpFirstBucketBytes / job_.shape->gradient_bytes;
+      r.limit = plan().bucket_bytes / job_.shape->gradient_bytes;
     }
     return r;
   };
@@ -122,7 +128,8 @@ void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from
     const int end = forward ? std::min(to, chunk.run_last[at]) : std::max(to, chunk.run_first[at]);
     const int layers = (end - unit) * step + 1;
     if (!plan().offload_activations) {
-      Call(LayerBlock(forward, chunk.parts.kinds[at], false), index, microbatch,
+      const bool adds = !forward && adds_tensors(microbatch);
+      Call(LayerBlock(forward, chunk.parts.kinds[at], adds), index, microbatch,
            chunk.first_layer + unit - 1, layers);
     } else {
       OffloadedLayers(forward, chunk, index, unit, layers, microbatch);
@@ -199,14 +206,21 @@ void ProgramWriter::Forward(int index, int microbatch) {
 // Backward of units from, from - 1, … to.
 void ProgramWriter::BackwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch) {
   if (from > chunk.parts.layers) {
-    if (chunk.parts.head) Call(Known(&head_backward_, BlockKind::kHeadBackward), index, microbatch);
+    if (chunk.parts.head) Call(EndBackward(true, microbatch), index, microbatch);
     from = chunk.parts.layers;
   }
   const int layers_to = std::max(to, 1);
   if (from >= layers_to) Layers(false, chunk, index, from, layers_to, microbatch);
   if (to == 0 && chunk.parts.embedding) {
-    Call(Known(&embedding_backward_, BlockKind::kEmbeddingBackward), index, microbatch);
+    Call(EndBackward(false, microbatch), index, microbatch);
   }
+}
+
+BlockId ProgramWriter::EndBackward(bool head, int microbatch) {
+  const std::size_t adds = adds_tensors(microbatch) ? 1 : 0;
+  return Known(&(head ? head_backward_ : embedding_backward_)[adds],
+               head ? BlockKind::kHeadBackward : BlockKind::kEmbeddingBackward,
+               static_cast<std::int64_t>(adds));
 }
 
 void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
@@ -222,7 +236,8 @@ void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
         BackwardUnits(chunk, index, next, unit, microbatch);
         next = unit - 1;
       }
-      Reduce(bucket, i + 1 == chunk.buckets.size());
+      Reduce(bucket, i + 1 == chunk.buckets.size(), !plan().overlap_grad_reduce,
+             reduces_each() ? microbatch : -1);
     }
   }
   if (next >= 0) BackwardUnits(chunk, index, next, 0, microbatch);
@@ -236,7 +251,7 @@ void ProgramWriter::BackwardHalf(int index, int microbatch, bool weights) {
   }
   Halves(chunk, index, microbatch, weights);
   if (chunk.parts.embedding && !weights) {
-    Call(Known(&embedding_backward_, BlockKind::kEmbeddingBackward), index, microbatch);
+    Call(EndBackward(false, microbatch), index, microbatch);
   }
 }
 
@@ -260,11 +275,17 @@ std::int16_t ProgramWriter::StartMessage(bool send, bool to_next, bool gradient,
   return event;
 }
 
-void ProgramWriter::Reduce(const Bucket& bucket, bool last) {
+void ProgramWriter::Reduce(const Bucket& bucket, bool last, bool blocking, int microbatch) {
+  if (plan().reducer != Reducer::kBuffer) {
+    const std::int64_t mode = (blocking ? 1 : 0) + (last ? 2 : 0) + (microbatch > 0 ? 4 : 0);
+    Call(job_.blocks->Get(BlockKind::kReduceTensors, bucket.elements, bucket.tensors,
+                          shards_of(bucket), mode),
+         0, microbatch);
+    return;
+  }
   const std::int64_t mode =
-      (job_.distributed() ? 1 : 0) + (last ? 4 : 0) + (bucket.experts ? 8 : 0);
+      (job_.distributed() ? 1 : 0) + (blocking ? 2 : 0) + (last ? 4 : 0) + (bucket.experts ? 8 : 0);
   Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements, mode), 0, -1);
-  reduction_started_ = true;
 }
 
 void ProgramWriter::ReduceChunk(int index) {
@@ -272,7 +293,7 @@ void ProgramWriter::ReduceChunk(int index) {
   if (chunk.reduced || !reduces()) return;
   chunk.reduced = true;
   for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
-    Reduce(chunk.buckets[i], i + 1 == chunk.buckets.size());
+    Reduce(chunk.buckets[i], i + 1 == chunk.buckets.size(), false, -1);
   }
 }
 
@@ -401,7 +422,10 @@ void ProgramWriter::Begin() {
   if (job_.shape->frozen()) {
     out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kFrozenMemory, Frozen())});
   }
-  Call(job_.blocks->Get(BlockKind::kZeroGradients, total), 0, -1);
+  // zero_grad(set_to_none=True) runs no kernel.
+  if (plan().reducer == Reducer::kBuffer) {
+    Call(job_.blocks->Get(BlockKind::kZeroGradients, total), 0, -1);
+  }
   if (plan().low_precision != LowPrecision::kNone) {
     std::int64_t weights = 0;
     for (const Chunk& chunk : chunks_) {
@@ -424,18 +448,19 @@ void ProgramWriter::Begin() {
 
 void ProgramWriter::FinishReduction() {
   if (!reduces()) return;
+  if (reduces_each() && !plan().overlap_grad_reduce) return;
   if (plan().overlap_grad_reduce) {
     for (int c = 0; c < chunks(); ++c) ReduceChunk(c);
     Call(job_.blocks->Get(BlockKind::kWaitGradients), 0, -1);
-    return;
-  }
-  for (const Chunk& chunk : chunks_) {
-    for (const Bucket& bucket : chunk.buckets) {
-      Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements,
-                            (job_.distributed() ? 1 : 0) + 2 + (bucket.experts ? 8 : 0)),
-           0, -1);
+  } else {
+    for (const Chunk& chunk : chunks_) {
+      for (const Bucket& bucket : chunk.buckets) Reduce(bucket, false, true, -1);
     }
   }
+  if (plan().reducer != Reducer::kDdp || plan().bucket_views) return;
+  std::int64_t tensors = 0;
+  for (const Bucket& bucket : chunks_.front().buckets) tensors += bucket.tensors;
+  Call(job_.blocks->Get(BlockKind::kCopyOutTensors, elements(), tensors), 0, -1);
 }
 
 void ProgramWriter::End() {

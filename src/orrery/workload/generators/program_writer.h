@@ -45,6 +45,8 @@ class ProgramWriter {
   bool first() const { return stage_ == 0; }
   bool last() const { return stage_ + 1 == stages(); }
   // Whether the model ends here.
+  // Whether every micro-batch reduces its gradients, not only the last.
+  bool reduces_each() const { return plan().reducer == Reducer::kDeepSpeed; }
   bool holds_head() const { return v_shape() ? first() : last(); }
 
   // Static memory, zeroed gradients, the first parameter gathers.
@@ -95,7 +97,8 @@ class ProgramWriter {
   void Halves(const Chunk& chunk, int index, int microbatch, bool weights);
   void OffloadedLayers(bool forward, const Chunk& chunk, int index, int unit, int layers,
                        int microbatch);
-  void Reduce(const Bucket& bucket, bool last);
+  void Reduce(const Bucket& bucket, bool last, bool blocking, int microbatch);
+  BlockId EndBackward(bool head, int microbatch);
   void FinishReduction();
   void Optimizer();
   std::int16_t TakeEvent();
@@ -113,6 +116,10 @@ class ProgramWriter {
   bool reduces() const { return reduces_; }
   void Layers(bool forward, const Chunk& chunk, int index, int from, int to, int microbatch);
   bool overlaps_gather() const;
+  // Whether a micro-batch's gradients are added to tensors of earlier ones.
+  bool adds_tensors(int microbatch) const {
+    return plan().reducer == Reducer::kDdp && microbatch > 0;
+  }
 
   const JobContext& job_;
   int stage_;
@@ -123,12 +130,13 @@ class ProgramWriter {
     return *slot;
   }
   std::array<BlockId, 2 * kLayerKinds> layer_forward_, layer_backward_;
-  BlockId embedding_forward_, embedding_backward_, head_forward_, head_backward_, wait_exchange_;
+  BlockId embedding_forward_, head_forward_, wait_exchange_;
+  std::array<BlockId, 2> embedding_backward_, head_backward_;  // plain, and adding to gradients
   std::array<BlockId, 16> batched_, unbatched_, start_;
   std::vector<Chunk> chunks_;
   std::vector<std::int16_t> free_events_;
   std::int16_t next_event_ = kFirstCallEvent;
-  bool reduction_started_ = false, reduces_ = false;
+  bool reduces_ = false;
   // Activations in host memory: the copies out and back that are under way.
   std::int16_t offload_event_ = graph::kNoEvent, reload_event_ = graph::kNoEvent;
   bool offloaded_ = false;

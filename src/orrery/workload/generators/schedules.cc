@@ -58,6 +58,7 @@ void WriteSchedule(Schedule schedule, ProgramWriter* w) {
 }
 
 bool ReducesInBackward(const ProgramWriter& w) {
+  if (w.reduces_each()) return true;
   return w.plan().overlap_grad_reduce && (w.first() || !w.plan().align_grad_reduce);
 }
 

@@ -88,7 +88,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.cp_exchange = plan.cp_exchange;
   s.low_precision = plan.low_precision;
   s.low_precision_gather = plan.low_precision_gather;
-  s.sharded = plan.sharding >= Sharding::kZero2;
+  s.sharded = plan.gathers_units();
   s.reshards = plan.sharding == Sharding::kZero3;
   s.prefetch = plan.prefetch;
   s.flat_parameters = plan.flat_parameters;
@@ -96,6 +96,12 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.lora_targets = plan.lora_rank > 0 ? plan.lora_targets : std::uint8_t{0};
   s.packed_len = plan.packed_len < plan.seq_len ? plan.packed_len : 0;
   s.optimizer = plan.optimizer;
+  s.reducer = plan.reducer;
+  s.bucket_views = plan.reducer == Reducer::kDdp && plan.bucket_views;
+  if (plan.reducer == Reducer::kDeepSpeed) {
+    s.bucket_elements = plan.bucket_elements * (plan.overlap_grad_reduce ? 2 : 1);
+  }
+  s.clips = plan.clip_gradients;
   s.adam_loop = plan.adam_loop && !plan.fused_adam;
   s.offload_optimizer = plan.offload_optimizer;
   s.offload_activations = plan.offload_activations;
@@ -143,6 +149,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.shard_ranks).Add(s.reduce_whole).Add(s.lora_rank).Add(s.lora_targets);
   h.Add(s.packed_len).Add(s.optimizer).Add(s.adam_loop).Add(s.offload_optimizer);
   h.Add(s.offload_activations).Add(s.cpu_adam_ps).Add(s.cuda_graphs).Add(s.host.graph);
+  h.Add(s.reducer).Add(s.bucket_elements).Add(s.bucket_views).Add(s.clips).Add(s.adds_gradients);
   h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
   return h.Add(s.host.communication).Add(s.host.unit).value();

@@ -60,6 +60,10 @@ struct Shape {
   std::uint8_t lora_targets = 0;
   std::int64_t packed_len = 0;
   Optimizer optimizer = Optimizer::kAdam;
+  Reducer reducer = Reducer::kBuffer;
+  std::int64_t bucket_elements = 0;  // of DeepSpeed's contiguous buffers, all of them together
+  bool bucket_views = false, clips = true;
+  bool adds_gradients = false;  // under DDP, of a block: a micro-batch but the first
   bool adam_loop = false, offload_optimizer = false, offload_activations = false;
   std::int64_t cpu_adam_ps = 0;  // CPU time per parameter, where the CPU runs the optimizer
   CudaGraphs cuda_graphs = CudaGraphs::kNone;
@@ -76,6 +80,10 @@ struct Shape {
   std::int64_t window = 0;
 
   bool frozen() const { return lora_rank > 0; }
+  // Gradients are tensors that the kernels write, rather than a buffer that GEMMs add to.
+  bool separate_gradients() const { return sharded || reducer != Reducer::kBuffer; }
+  // Parameters in fp32, cast where they are used (torch.autocast).
+  bool autocasts() const { return reducer == Reducer::kDdp && dtype != graph::DType::kFp32; }
   std::int64_t tokens() const { return seq * batch; }
   // Rows of the tensors between the tensor-parallel regions.
   std::int64_t local_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }

@@ -37,7 +37,15 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
     w.Alloc(w.Named(id, name, bytes, kind, Lifetime::kForever));
   };
   forever(1, "parameters", MemoryKind::kParameter, sizes.elements * s.element_bytes);
-  forever(2, "gradients", MemoryKind::kGradient, sizes.elements * s.gradient_bytes);
+  const bool part = s.reducer == Reducer::kDeepSpeed;
+  forever(2, "gradients", MemoryKind::kGradient,
+          (part ? sizes.shard : sizes.elements) * s.gradient_bytes);
+  if (part) {
+    forever(7, "gradient_buckets", MemoryKind::kGradient, s.bucket_elements * s.gradient_bytes);
+  }
+  if (s.reducer == Reducer::kDdp && !s.bucket_views) {
+    forever(7, "gradient_buckets", MemoryKind::kGradient, sizes.elements * s.gradient_bytes);
+  }
   WriteOptimizerState(s, sizes.shard, sizes.number, &w);
   if (s.keeps_scores) {
     forever(6, "attention.scores", MemoryKind::kTemporary,
@@ -162,14 +170,16 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
     sum("all_reduce.found_inf");
     w.HostSync("found_inf.item");
   }
-  w.Module("optimizer.norm");
-  w.Kernel("l2_norm", Flat(MemoryOp::kGradNorm, n, 4, 0, fp32));
-  sum("all_reduce.norm");
-  w.HostSync("norm.item");
-  w.Kernel("clip", Flat(MemoryOp::kGradScale, n, 4, 4, fp32));
+  if (s.clips) {
+    w.Module("optimizer.norm");
+    w.Kernel("l2_norm", Flat(MemoryOp::kGradNorm, n, 4, 0, fp32));
+    sum("all_reduce.norm");
+    w.HostSync("norm.item");
+    w.Kernel("clip", Flat(MemoryOp::kGradScale, n, 4, 4, fp32));
+  }
   w.Module("optimizer.adam");
   WriteUpdate(s, n, sizes.number, &w);
-  if (s.dtype != fp32 && !s.sharded && !s.offload_optimizer) {
+  if (s.dtype != fp32 && !s.sharded && !s.autocasts() && !s.offload_optimizer) {
     const std::int64_t copied = s.optimizer == Optimizer::kMuon ? sizes.number : n;
     w.Kernel("copy_to_model", Flat(MemoryOp::kCast, copied, 4, s.element_bytes, s.dtype));
   }
