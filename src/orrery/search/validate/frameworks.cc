@@ -131,6 +131,12 @@ constexpr FrameworkDefaults kJax = {.attention = AttentionDefault::kLibrary,
                                     .host = HostEra::kNone,
                                     .flat_parameters = false};
 
+// DistributedDataParallel around eager modules: buckets of 25 MiB beside backward.
+constexpr FrameworkDefaults kDdp = {.attention = AttentionDefault::kFlash2,
+                                    .dp_overlap = true,
+                                    .host = HostEra::kFsdp,
+                                    .ddp = true};
+
 constexpr std::array<FrameworkRule, 17> kRules = {{
     {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "", kMegatronBridge},
     {"Megatron-LM 2020", "megatron", "", "2020", "", kMegatron2020},
@@ -148,7 +154,7 @@ constexpr std::array<FrameworkRule, 17> kRules = {{
     {"FSDP2", "fsdp2", "", "", "", kFsdp2},
     {"DeepSpeed", "deepspeed", "", "", "", kDeepSpeed},
     {"JAX", "jax-fsdp", "", "", "", kJax},
-    {"PyTorch DDP", "ddp", "", "", "DistributedDataParallel's buckets are not modelled yet", {}},
+    {"PyTorch DDP", "ddp", "", "", "", kDdp},
 }};
 
 bool BeginsWithOneOf(std::string_view text, std::string_view choices) {

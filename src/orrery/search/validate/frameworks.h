@@ -43,6 +43,7 @@ struct FrameworkDefaults {
   workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;
   bool low_precision_gather = false;  // of fp8 and mxfp8 parameters over data-parallel ranks
   bool flat_parameters = true;        // ZeRO-2 and -3
+  bool ddp = false;                   // DistributedDataParallel and torch.optim.AdamW, no clipping
   memory::Libraries libraries;
 };
 

@@ -255,7 +255,7 @@ Status MapSharding(const Mapping& m) {
     m.AssumeDefault("sharding", kNames[static_cast<std::size_t>(plan.sharding)]);
   }
   if (plan.sharding == Sharding::kZero2 && m.rule.family == "deepspeed") {
-    return InvalidInput("sharding=zero2: DeepSpeed keeps parameters whole, not modelled yet");
+    plan.reducer = workload::Reducer::kDeepSpeed;
   }
   if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group < plan.replicas()) {
     plan.shard_group = static_cast<int>(*group);
@@ -263,11 +263,14 @@ Status MapSharding(const Mapping& m) {
     m.Assume("zero_group={}: shards in groups of neighbouring ranks, gradients {}", *group,
              plan.reduce_whole ? "all-reduced over all" : "reduced in the group, then between");
   }
-  if (plan.sharding >= Sharding::kZero2) {
+  if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
     plan.flat_parameters = m.rule.defaults.flat_parameters;
   }
-  if (plan.replicas() == 1) plan.sharding = Sharding::kNone;
+  if (plan.replicas() == 1) {
+    plan.sharding = Sharding::kNone;
+    plan.reducer = workload::Reducer::kBuffer;
+  }
   return {};
 }
 
@@ -349,7 +352,7 @@ void MapGraphs(const Mapping& m, bool graphs) {
     m.out->host = m.rule.defaults.host;
     return;
   }
-  if (plan.sharding >= Sharding::kZero2) {
+  if (plan.gathers_units()) {
     m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
     return;
   }
@@ -425,6 +428,11 @@ Status MapOverlap(const Mapping& m) {
   plan.recompute_flash = d.recompute_flash;
   plan.align_grad_reduce = plan.align_param_gather = d.align_stages;
   plan.bucket_elements = d.bucket_elements;
+  if (plan.reducer == workload::Reducer::kDeepSpeed) plan.bucket_elements = 500'000'000;
+  if (!d.ddp) return {};
+  plan.reducer = workload::Reducer::kDdp;
+  plan.fused_adam = plan.fused_softmax = plan.clip_gradients = false;
+  plan.grad_reduce_fp32 = true;
   return {};
 }
 

@@ -104,7 +104,7 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
       {"task", "rl", "task=rl: "},
       {"offload", "parameters", "offload=parameters: "},
       {"attention_kernel", "flash4", "attention_kernel=flash4: "},
-      {"framework_family", "ddp", "framework_family=ddp: "},
+      {"framework_family", "ddp", "replicates the model whole"},
       {"framework_family", "megatorn", "did you mean 'megatron'"},
       {"gpu", "K80", "gpu=K80: "},
       {"gpus", "2305", "gpus=2305: tp·pp·cp·dp"},
