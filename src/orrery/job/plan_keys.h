@@ -97,6 +97,7 @@ inline bool WhenHybridZero1(const workload::Plan& plan) {
   return plan.sharding == workload::Sharding::kZero1 && plan.hybrid();
 }
 
+inline bool WhenBroadcasting(const workload::Plan& plan) { return plan.broadcast_parameters; }
 inline bool WhenDdp(const workload::Plan& plan) { return plan.reducer == workload::Reducer::kDdp; }
 inline bool WhenNotClipping(const workload::Plan& plan) { return !plan.clip_gradients; }
 
@@ -113,7 +114,7 @@ struct PlanFlag {
   bool workload::Plan::*member;
   bool (*matters)(const workload::Plan&) = Always;
 };
-inline constexpr std::array<PlanFlag, 22> kPlanFlags = {
+inline constexpr std::array<PlanFlag, 23> kPlanFlags = {
     {{"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
      {"overlap_param_gather", &workload::Plan::overlap_param_gather},
      {"overlap_p2p", &workload::Plan::overlap_p2p},
@@ -133,6 +134,7 @@ inline constexpr std::array<PlanFlag, 22> kPlanFlags = {
      {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
      {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
      {"reduce_whole", &workload::Plan::reduce_whole, WhenHybridZero1},
+     {"broadcast_parameters", &workload::Plan::broadcast_parameters, WhenBroadcasting},
      {"bucket_views", &workload::Plan::bucket_views, WhenDdp},
      {"clip_gradients", &workload::Plan::clip_gradients, WhenNotClipping},
      {"log_every_step", &workload::Plan::log_every_step}}};

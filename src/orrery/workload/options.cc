@@ -414,6 +414,11 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "zero1 with shard_group: gradients all-reduced over all replicas (InternEvo), else "
             "reduce-scattered in the group, shards all-reduced between groups."},
+    {.name = "broadcast_parameters",
+     .type = kBool,
+     .doc =
+         "zero1 by whole tensors: after the step each owner broadcasts its own (InternEvo), else "
+         "shards are all-gathered."},
     {.name = "log_every_step", .type = kBool, .doc = "The host reads the loss after every step."},
 };
 

@@ -100,6 +100,9 @@ struct Plan {
   // ZeRO-1 in shard groups: gradients are all-reduced over all replicas (InternEvo); else
   // reduce-scattered in the group and the shards all-reduced between groups.
   bool reduce_whole = false;
+  // ZeRO-1 by whole tensors: after the step each owner broadcasts its own (InternEvo); else the
+  // shards are gathered.
+  bool broadcast_parameters = false;
   bool sequence_parallel = false;     // without effect when tp is 1, as in Megatron
   std::vector<int> layers_per_stage;  // pp entries, or pp·vpp in chunk order; empty: auto
   int microbatch_group = 0;           // interleaved schedule; 0: pp

@@ -78,20 +78,24 @@ constexpr FrameworkDefaults kMegatronBridge = {
 
 // DeepSpeed's engine reduces after the last backward in buckets of 5·10^8 elements; its BF16
 // optimizer keeps and reduces fp32 gradients, its fp16 path reduces fp16. Its pipeline module
-// balances layers that the stages do not divide.
-constexpr FrameworkDefaults kMegatronDeepSpeed = {.batch_p2p_sync = true,
+// balances layers that the stages do not divide and splits what it sends over tensor-parallel ranks
+// (PipelineEngine: is_pipe_partitioned where there is model parallelism).
+constexpr FrameworkDefaults kMegatronDeepSpeed = {.scatter_gather_p2p = true,
+                                                  .batch_p2p_sync = true,
                                                   .uneven_stages = true,
                                                   .bucket_elements = 500'000'000,
                                                   .host = HostEra::k2021,
                                                   .libraries = {.cublas_in_torch = false}};
 
-// Hybrid ZeRO with overlapped gradient reduction and parameter broadcast; flash attention of the
-// first generation, which its environment of 2023 pins.
+// Hybrid ZeRO with overlapped gradient reduction, whose owners broadcast their tensors one after
+// the other (hybrid_zero_optim.py); flash attention of the first generation, which its environment
+// of 2023 pins.
 constexpr FrameworkDefaults kInternEvo = {.attention = AttentionDefault::kFlash1,
                                           .sharding = Sharding::kZero1,
                                           .dp_overlap = true,
                                           .grad_reduce_fp32 = false,
                                           .gpt_dropout = 0,
+                                          .owns_tensors = true,
                                           .uneven_stages = true};
 
 // FSDP1 as Composer wraps it, one unit a block, BACKWARD_PRE; with torch 1.13 and 2.0 goes flash

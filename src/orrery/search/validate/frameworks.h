@@ -36,8 +36,9 @@ struct FrameworkDefaults {
   bool scatter_gather_p2p = false;
   bool batch_p2p_sync = false;
   bool recompute_flash = false;  // selective recompute runs fused attention again
-  bool align_stages = false;     // stages launch their DP communication together
-  bool uneven_stages = false;    // layers that pp does not divide are spread, not refused
+  bool owns_tensors = false;   // ZeRO-1 by whole tensors: gradients reduced whole, owners broadcast
+  bool align_stages = false;   // stages launch their DP communication together
+  bool uneven_stages = false;  // layers that pp does not divide are spread, not refused
   std::int64_t bucket_elements = 40'000'000;
   workload::HostEra host = workload::HostEra::kCore;
   workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;

@@ -257,9 +257,10 @@ Status MapSharding(const Mapping& m) {
   if (plan.sharding == Sharding::kZero2 && m.rule.family == "deepspeed") {
     plan.reducer = workload::Reducer::kDeepSpeed;
   }
+  plan.broadcast_parameters = plan.sharding == Sharding::kZero1 && m.rule.defaults.owns_tensors;
   if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group < plan.replicas()) {
     plan.shard_group = static_cast<int>(*group);
-    plan.reduce_whole = m.rule.label == "InternEvo";
+    plan.reduce_whole = m.rule.defaults.owns_tensors;
     m.Assume("zero_group={}: shards in groups of neighbouring ranks, gradients {}", *group,
              plan.reduce_whole ? "all-reduced over all" : "reduced in the group, then between");
   }

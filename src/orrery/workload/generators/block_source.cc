@@ -177,6 +177,8 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
                           &names_);
     case BlockKind::kGatherBucket:
       return GatherBucket(s, a, static_cast<GatherMode>(b), c != 0, &names_);
+    case BlockKind::kBroadcastShards:
+      return BroadcastShards(s, a, b, &names_);
     case BlockKind::kWaitGradients:
       return WaitEvent("gradients.wait", kGradientEvent, &names_);
     case BlockKind::kWaitParameters:

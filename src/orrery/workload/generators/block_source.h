@@ -25,10 +25,11 @@ enum class BlockKind : std::uint8_t {
   kUnbatchedExchange,  // directions, odd stage
   kStartExchange,      // direction
   kWaitExchange,
-  kStatic,         // elements, shard, norm group, PackStepFlags
-  kZeroGradients,  // elements
-  kReduceBucket,   // elements, distributed + 2·blocking + 4·last + 8·experts
-  kGatherBucket,   // elements, GatherMode, experts
+  kStatic,           // elements, shard, norm group, PackStepFlags
+  kZeroGradients,    // elements
+  kReduceBucket,     // elements, distributed + 2·blocking + 4·last + 8·experts
+  kGatherBucket,     // elements, GatherMode, experts
+  kBroadcastShards,  // elements, owners
   kWaitGradients,
   kWaitParameters,
   kReduceTp,  // elements

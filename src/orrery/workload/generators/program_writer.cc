@@ -176,7 +176,7 @@ void ProgramWriter::OffloadedLayers(bool forward, const Chunk& chunk, int index,
 
 bool ProgramWriter::overlaps_gather() const {
   return job_.distributed() && reduces() && plan().overlap_param_gather &&
-         plan().overlap_grad_reduce;
+         plan().overlap_grad_reduce && !plan().broadcast_parameters;
 }
 
 void ProgramWriter::ForwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch) {
@@ -503,6 +503,15 @@ void ProgramWriter::Optimizer() {
     }
   }
   if (!job_.distributed() || !reduces() || overlaps_gather()) return;
+  if (plan().broadcast_parameters) {
+    std::int64_t tensors = 0;
+    for (const Chunk& chunk : chunks_) {
+      for (const Bucket& bucket : chunk.buckets) tensors += bucket.tensors;
+    }
+    const std::int64_t owners = std::min<std::int64_t>(plan().shard_ranks(), tensors);
+    Call(job_.blocks->Get(BlockKind::kBroadcastShards, total, owners), 0, -1);
+    return;
+  }
   for (const Chunk& chunk : chunks_) {
     for (const Bucket& bucket : chunk.buckets) {
       Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,

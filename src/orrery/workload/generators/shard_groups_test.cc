@@ -73,6 +73,12 @@ TEST(ShardGroups, Zero1Traffic) {
   EXPECT_EQ(SlotBytes(g, Collective::kAllReduce, GroupSlot::kDp), scattered + 8);  // and the loss
   EXPECT_EQ(SlotBytes(g, Collective::kAllGather, GroupSlot::kShard), 2 * all);
   EXPECT_EQ(SlotBytes(g, Collective::kAllReduce, GroupSlot::kReplica), 0);
+  // And its owners broadcast what they own, one after the other.
+  plan.broadcast_parameters = true;
+  g = Make(SmallGpt(2), plan);
+  EXPECT_EQ(SlotBytes(g, Collective::kAllGather, GroupSlot::kShard), 0);
+  EXPECT_EQ(SlotBytes(g, Collective::kBroadcast, GroupSlot::kShard), 2 * all);
+  EXPECT_EQ(FindBlock(g, "parameters.broadcast").comms.size(), 4u);
 }
 
 // HSDP, two micro-batches: ZeRO-3's traffic stays in the group, and each reduction's shard is

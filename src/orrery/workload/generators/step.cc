@@ -111,6 +111,20 @@ graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode
   return w.Finish();
 }
 
+graph::Block BroadcastShards(const Shape& s, std::int64_t elements, std::int64_t owners,
+                             Names* names) {
+  BlockWriter w(names, "parameters.broadcast", Pass::kOptimizer);
+  for (std::int64_t i = 0; i < owners; ++i) {
+    const std::int64_t part = elements * (i + 1) / owners - elements * i / owners;
+    w.Comm("broadcast", {.collective = Collective::kBroadcast,
+                         .group = s.shard_ranks > 0 ? GroupSlot::kShard : GroupSlot::kDp,
+                         .stream = kDpStream,
+                         .dtype = s.dtype,
+                         .bytes = {.value = part * s.element_bytes}});
+  }
+  return w.Finish();
+}
+
 graph::Block WaitEvent(std::string_view name, std::int16_t event, Names* names) {
   BlockWriter w(names, name, Pass::kForward);
   w.Wait("wait", event);

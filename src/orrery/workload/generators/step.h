@@ -32,6 +32,10 @@ graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode
 enum class GatherMode : std::uint8_t { kBlocking, kStarted, kRecorded };
 graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, bool experts,
                           Names* names);
+// Parameters after the optimizer, from each of so many owners to all of the shard group, one owner
+// after the other.
+graph::Block BroadcastShards(const Shape& s, std::int64_t elements, std::int64_t owners,
+                             Names* names);
 graph::Block WaitEvent(std::string_view name, std::int16_t event, Names* names);
 // Under SP the gradients of norms and of some biases are partial sums: one flat all-reduce over tp.
 graph::Block ReduceSequenceParallelGradients(const Shape& s, std::int64_t elements, Names* names);
