@@ -57,6 +57,8 @@ struct LostOf {
 
 Class ClassOf(graph::Collective collective, bool crosses_nics) {
   if (graph::IsPointToPoint(collective)) return kAlone;
+  // What an all-to-all sends over NICs is a part: the rest goes over NVLink at the same time.
+  if (collective == graph::Collective::kAllToAll && crosses_nics) return kIntraNode | kInterNode;
   return crosses_nics ? kInterNode : kIntraNode;
 }
 

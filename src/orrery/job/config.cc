@@ -42,6 +42,7 @@ Json ModelJson(const workload::Model& m) {
   if (m.experts.router_bias) json["router_bias"] = true;
   if (m.qk_norm) json["qk_norm"] = true;
   if (m.sinks) json["sinks"] = true;
+  if (m.mtp_repeats) json["mtp_repeats"] = true;
   return json;
 }
 
@@ -204,6 +205,7 @@ void AddWorkload(const Workload& w, Json* json) {
     out["training"]["moe_routing"] = NameOf(kRoutings, plan.routing);
     out["training"]["moe_imbalance"] = plan.moe_imbalance;
     out["training"]["moe_shared_overlap"] = plan.shared_expert_overlap;
+    if (plan.moe_comm_overlap) out["training"]["moe_comm_overlap"] = true;
   }
   out["framework_options"] = FrameworkJson(plan);
   out["schedule"] = plan.given != nullptr

@@ -19,7 +19,9 @@ inline bool HasExperts(const workload::Model& m) { return m.experts.count > 0; }
 inline bool HasWindows(const workload::Model& m) { return m.window > 0; }
 inline bool HasLatent(const workload::Model& m) { return m.latent.kv_rank > 0; }
 inline bool HasMamba(const workload::Model& m) { return m.mamba.heads > 0; }
+inline bool HasMtp(const workload::Model& m) { return m.mtp_layers > 0; }
 inline constexpr ModelSize kModelSizes[] = {
+    {"mtp_layers", [](workload::Model& m) -> std::int64_t& { return m.mtp_layers; }, HasMtp},
     {"experts", [](workload::Model& m) -> std::int64_t& { return m.experts.count; }, HasExperts},
     {"expert_top_k", [](workload::Model& m) -> std::int64_t& { return m.experts.top_k; },
      HasExperts},

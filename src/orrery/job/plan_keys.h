@@ -108,6 +108,9 @@ inline bool WhenUnfused(const workload::Plan& plan) {
   return plan.attention == workload::AttentionBackend::kUnfused && plan.keeps_scores;
 }
 inline bool WhenSet(const workload::Plan& plan) { return plan.fused_cross_entropy; }
+inline bool WithFusedExperts(const workload::Plan& plan) {
+  return plan.moe_fused_router || plan.moe_fused_permute;
+}
 
 struct PlanFlag {
   std::string_view key;
@@ -124,6 +127,8 @@ inline constexpr std::array<PlanFlag, 23> kPlanFlags = {
      {"fused_adam", &workload::Plan::fused_adam},
      {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
      {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
+     {"moe_fused_router", &workload::Plan::moe_fused_router, WithFusedExperts},
+     {"moe_fused_permute", &workload::Plan::moe_fused_permute, WithFusedExperts},
      {"align_grad_reduce", &workload::Plan::align_grad_reduce},
      {"align_param_gather", &workload::Plan::align_param_gather},
      {"recompute_flash", &workload::Plan::recompute_flash},

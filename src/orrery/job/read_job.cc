@@ -182,6 +182,7 @@ Status SizeCluster(const Source& source, const Section& top, Job* job) {
   const auto per_node = static_cast<std::int64_t>(job->cluster.gpus_per_node);
   for (Workload& w : job->workloads) {
     w.plan.ranks_per_host = std::min(job->cluster.gpus_per_node, w.plan.ranks());
+    w.plan.nvlink_ranks = job->cluster.gpus_per_nvlink_domain;
   }
   const auto ranks = static_cast<std::int64_t>(job->ranks());
   const std::int64_t needed = (ranks + per_node - 1) / per_node;

@@ -106,6 +106,7 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->routing = Choose(kRoutings, training.Text("moe_routing"));
   plan->moe_imbalance = training.Real("moe_imbalance");
   plan->shared_expert_overlap = training.Bool("moe_shared_overlap");
+  plan->moe_comm_overlap = training.Bool("moe_comm_overlap");
   plan->optimizer = Choose(kOptimizers, training.Text("optimizer"));
   const std::string offload = training.Text("offload");
   plan->offload_optimizer = offload == "optimizer" || offload == "all";

@@ -6,14 +6,21 @@ namespace orrery::workload {
 namespace {
 
 // In ns, from PyTorch profiler traces of eager runs, range in brackets, in us:
-//   module_forward   2021: 60 [30 … 90]; Core: 40 [20 … 60]; FSDP: 25 [15 … 40], few wrappers
-//   module_backward  25 [15 … 40], C++ but for Python autograd functions; FSDP: 20 [10 … 30]
+//   module_forward   2021: 60 [30 … 90]; Core: 50 [30 … 80]; FSDP: 25 [15 … 40], few wrappers
+//   module_backward  25 [15 … 40], C++ but for Python autograd functions; Core: 35 [20 … 60],
+//                    Transformer Engine's are Python; FSDP: 20 [10 … 30]
 //   low_precision    15 [8 … 30] per cast operand: scale tensors and quantizer objects
 //   rng_fork         2021: 90 [50 … 150]: three reads or writes of a CUDA random state
 //   checkpoint       350 [200 … 600]: six states and a nested backward; FSDP: 150 [80 … 300]
 //   communication    25 [15 … 40]: the wrapper; compute's model has the enqueueing
 //   graph            30 [15 … 60] a layer's CUDA graph: module hooks, inputs copied, autograd
 //   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit
+//   operator         8 [4 … 12] forward, 6 [3 … 10] backward: compute's host time of an operator
+//   grouped_expert   15 [6 … 30]: Transformer Engine's GroupedLinear makes lists of weights,
+//   workspaces
+//                    and quantizers and calls cuBLASLt, expert by expert
+//   core             200 [100 … 500]: Transformer Engine's DotProductAttention looks its backend up
+//   anew step             20,000 [5,000 … 50,000]: batch, timers, loops over parameters, logging
 constexpr HostWork k2021 = {.module_forward = 60'000,
                             .module_backward = 25'000,
                             .low_precision = 15'000,
@@ -21,13 +28,18 @@ constexpr HostWork k2021 = {.module_forward = 60'000,
                             .checkpoint = 350'000,
                             .communication = 25'000,
                             .graph = 30'000};
-constexpr HostWork kCore = {.module_forward = 40'000,
-                            .module_backward = 25'000,
+constexpr HostWork kCore = {.module_forward = 50'000,
+                            .module_backward = 35'000,
                             .low_precision = 15'000,
                             .rng_fork = 0,
                             .checkpoint = 350'000,
                             .communication = 25'000,
-                            .graph = 30'000};
+                            .graph = 30'000,
+                            .operator_forward = 8'000,
+                            .operator_backward = 6'000,
+                            .grouped_expert = 15'000,
+                            .core = 200'000,
+                            .step = 20'000'000};
 constexpr HostWork kFsdp = {.module_forward = 25'000,
                             .module_backward = 20'000,
                             .low_precision = 15'000,
@@ -35,12 +47,16 @@ constexpr HostWork kFsdp = {.module_forward = 25'000,
                             .checkpoint = 150'000,
                             .communication = 25'000,
                             .unit = 250'000,
-                            .graph = 30'000};
+                            .graph = 30'000,
+                            .operator_forward = 8'000,
+                            .operator_backward = 6'000,
+                            .grouped_expert = 15'000};
 
 HostWork Times(HostWork host, double factor) {
   for (std::int64_t* ns :
        {&host.module_forward, &host.module_backward, &host.low_precision, &host.rng_fork,
-        &host.checkpoint, &host.communication, &host.unit, &host.graph}) {
+        &host.checkpoint, &host.communication, &host.unit, &host.graph, &host.operator_forward,
+        &host.operator_backward, &host.grouped_expert, &host.core, &host.step}) {
     *ns = static_cast<std::int64_t>(static_cast<double>(*ns) * factor + 0.5);
   }
   return host;
@@ -49,10 +65,12 @@ HostWork Times(HostWork host, double factor) {
 }  // namespace
 
 HostWork HostOf(HostEra era, CudaGraphs graphs, const constants::Set& known) {
-  if (graphs != CudaGraphs::kNone) {
-    return {.graph = HostOf(era, CudaGraphs::kNone, known).graph};
+  if (graphs == CudaGraphs::kIteration) {
+    const HostWork eager = HostOf(era, CudaGraphs::kNone, known);
+    return {.graph = eager.graph, .step = eager.step};
   }
-  const double python = known[constants::kHostPython];
+  const double python =
+      known[era == HostEra::kCore ? constants::kHostPythonCore : constants::kHostPython];
   switch (era) {
     case HostEra::kNone:
       break;

@@ -6,7 +6,8 @@
 // saved and restored around recomputed layers and tensor-parallel dropout, torch.distributed's
 // argument checks and work objects around each collective. HostOf gives these pieces, in ns on the
 // CPU whose cpu_relative_speed is 1; a layer's sum follows from how many of them it runs. Their
-// a-priori values stand in host_work.cc; the constant host_python scales them all.
+// a-priori values stand in host_work.cc; the constants host_python and, for kCore,
+// host_python.core scale them all.
 #pragma once
 
 #include "orrery/constants/set.h"
@@ -20,7 +21,8 @@ enum class HostEra : std::uint8_t {
   kCore,  // Megatron Core with Transformer Engine, NeMo
   kFsdp,  // PyTorch FSDP and DeepSpeed ZeRO-3 around plain modules
 };
-// Under CUDA graphs only what a replayed graph costs is left.
+// Under a graph of the iteration only its launch and the training loop are left. Graphs of layers
+// take their share away when they are captured (generators/block_source.cc).
 HostWork HostOf(HostEra era, CudaGraphs graphs, const constants::Set& constants);
 
 }  // namespace orrery::workload

@@ -75,6 +75,10 @@ std::int64_t LayerCount(const Model& m, std::uint8_t kind, std::int64_t experts)
 std::int64_t Count(const Model& m, std::int64_t experts) {
   std::int64_t total = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1) + m.vocab * m.hidden;
   for (std::int64_t l = 0; l < m.layers; ++l) total += LayerCount(m, m.layer_kind(l), experts);
+  for (std::int64_t i = 0; i < m.mtp_modules(); ++i) {
+    total += 2 * m.hidden * m.hidden + 3 * m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
+    for (const std::uint8_t kind : m.mtp_kinds()) total += LayerCount(m, kind, experts);
+  }
   if (!m.tied_embeddings) total += m.vocab * m.hidden;
   if (m.position == Position::kLearned) total += m.max_position * m.hidden;
   return total;
@@ -112,6 +116,12 @@ std::uint8_t Model::layer_kind(std::int64_t layer) const {
   return kind;
 }
 
+std::vector<std::uint8_t> Model::mtp_kinds() const {
+  if (pattern.empty()) return {layer_kind(layers - 1)};
+  const bool routed = experts.count > 0;
+  return {kNoFeedForward, static_cast<std::uint8_t>(kNoMixer | (routed ? kExpertLayer : 0))};
+}
+
 std::int64_t Model::expert_layers() const {
   std::int64_t n = 0;
   for (std::int64_t l = 0; l < layers; ++l) n += layer_kind(l) & kExpertLayer;
@@ -131,9 +141,8 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
   // Scores and context: s²·q each way of two products, half of it under the causal mask.
   const std::int64_t widths =
       latent.kv_rank == 0 ? 2 * head_dim : latent.nope_dim + latent.rope_dim + latent.v_dim;
-  double products = static_cast<double>(vocab * hidden);  // of a token
-  for (std::int64_t l = 0; l < layers; ++l) {
-    const std::uint8_t kind = layer_kind(l);
+  const auto layer = [&](std::uint8_t kind) {  // multiply-adds of a token
+    double products = 0;
     if ((kind & kMambaLayer) != 0) {
       products += static_cast<double>(MambaMatrices(*this)) + ScanProducts(mamba);
     } else if ((kind & kNoMixer) == 0) {
@@ -143,9 +152,16 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
       products += static_cast<double>(AttentionMatrices(*this)) +
                   keys * static_cast<double>(heads * widths);
     }
-    if ((kind & kNoFeedForward) != 0) continue;
+    if ((kind & kNoFeedForward) != 0) return products;
     products +=
         static_cast<double>((kind & kExpertLayer) != 0 ? routed : MlpMatrices(*this, ffn_hidden));
+    return products;
+  };
+  double products = static_cast<double>(vocab * hidden);
+  for (std::int64_t l = 0; l < layers; ++l) products += layer(layer_kind(l));
+  for (std::int64_t i = 0; i < mtp_layers; ++i) {
+    products += static_cast<double>((vocab + 2 * hidden) * hidden);
+    for (const std::uint8_t kind : mtp_kinds()) products += layer(kind);
   }
   return 3.0 * 2.0 * s * products;
 }
@@ -228,7 +244,8 @@ Status Validate(const Model& m) {
       {"heads", m.heads, 1, 1 << 16},       {"kv_heads", m.kv_heads, 1, 1 << 16},
       {"head_dim", m.head_dim, 1, 1 << 16}, {"ffn_hidden", m.ffn_hidden, 1, 1 << 24},
       {"vocab", m.vocab, 1, 1 << 26},       {"max_position", m.max_position, 1, 1 << 26},
-      {"window", m.window, 0, 1 << 26},     {"full_every", m.full_every, 0, 10'000}};
+      {"window", m.window, 0, 1 << 26},     {"full_every", m.full_every, 0, 10'000},
+      {"mtp_layers", m.mtp_layers, 0, 16}};
   ORRERY_RETURN_IF_ERROR(CheckFields(fields));
   ORRERY_RETURN_IF_ERROR(CheckExperts(m));
   ORRERY_RETURN_IF_ERROR(CheckLatent(m));

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "orrery/base/status.h"
 
@@ -86,6 +87,11 @@ struct Model {
   Experts experts;
   Latent latent;
   Mamba mamba;
+  // Modules that predict one further token each (DeepSeek-V3, 2024, section 2.2): embedding, a
+  // projection from twice the width, a layer, the output layer and its loss. Repeats: all of them
+  // are one module, run again (Nemotron 3 Super).
+  std::int64_t mtp_layers = 0;
+  bool mtp_repeats = false;
   // A letter a layer, as Nemotron-H's hybrid_override_pattern: M Mamba, * attention, -
   // feed-forward, E experts. Empty: every layer is attention and a feed-forward.
   std::string pattern;
@@ -93,6 +99,10 @@ struct Model {
 
   std::uint8_t layer_kind(std::int64_t layer) const;  // bits of LayerKind
   std::int64_t expert_layers() const;                 // how many layers have experts
+  // Layers of a module that predicts a further token: as the model's last; in hybrids attention,
+  // then experts or a feed-forward.
+  std::vector<std::uint8_t> mtp_kinds() const;
+  std::int64_t mtp_modules() const { return mtp_repeats && mtp_layers > 0 ? 1 : mtp_layers; }
 
   std::int64_t parameters() const;         // all of them, embeddings included once when tied
   std::int64_t active_parameters() const;  // those that one token meets

@@ -82,6 +82,11 @@ struct HostWork {
   std::int64_t communication = 0;  // torch.distributed's Python around one collective
   std::int64_t unit = 0;           // an FSDP unit's hooks, each pass
   std::int64_t graph = 0;          // a layer's CUDA graph: the call around its launch
+  // Models with experts (generators/expert_host.h): a small operator of router and dispatcher; an
+  // expert's share of a grouped GEMM's or a grouped cast's call.
+  std::int64_t operator_forward = 0, operator_backward = 0, grouped_expert = 0;
+  std::int64_t core = 0;  // core attention, forward: choosing a backend, its arguments and checks
+  std::int64_t step = 0;  // the training loop around an iteration: data, timers, logging
   friend bool operator==(const HostWork&, const HostWork&) = default;
 };
 
@@ -134,6 +139,13 @@ struct Plan {
   bool shared_expert_overlap = false;  // beside the exchanges of tokens; not kAllGather
   Routing routing = Routing::kBalanced;
   double moe_imbalance = 1;  // tokens of the busiest rank over the mean, on top of `routing`
+  // Exchanges of one micro-batch's forward beside the compute of another's backward, and the
+  // reverse (generators/expert_parts.h); 1f1b without stages, or interleaved.
+  bool moe_comm_overlap = false;
+  // GPUs of an NVLink domain; 0: all. DeepEP and HybridEP send a token once to each over NICs.
+  int nvlink_ranks = 0;
+  // Transformer Engine's fused kernels in place of chains of operators (generators/expert_host.h).
+  bool moe_fused_router = false, moe_fused_permute = false;
 
   // Framework behaviour, resolved from `framework` before the generator runs.
   AttentionBackend attention = AttentionBackend::kFlash2;

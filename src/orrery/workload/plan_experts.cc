@@ -55,6 +55,34 @@ Status CheckMamba(const Model& model, const Plan& plan) {
   return {};
 }
 
+// Megatron's rules for overlap_moe_expert_parallel_comm, and what is built of it.
+Status CheckOverlap(const Plan& plan) {
+  if (!plan.moe_comm_overlap) return {};
+  if (plan.ep == 1) {
+    return InvalidInput(
+        "training.moe_comm_overlap: with ep 1 no tokens are exchanged; leave it out");
+  }
+  const bool schedule = plan.schedule == Schedule::k1f1bInterleaved ||
+                        (plan.schedule == Schedule::k1f1b && plan.pp == 1);
+  if (!schedule || plan.sharding >= Sharding::kZero2) {
+    return InvalidInput(
+        "training.moe_comm_overlap: forward and backward passes run in step with one stage (pp 1) "
+        "or with the schedule 1f1b-interleaved, and sharding none or zero1; change these or leave "
+        "it out");
+  }
+  if (plan.shared_expert_overlap) {
+    return InvalidInput(
+        "training.moe_comm_overlap: not together with moe_shared_overlap, as in Megatron; choose "
+        "one");
+  }
+  if (plan.recompute == Recompute::kFull || plan.offload_activations) {
+    return InvalidInput(
+        "training.moe_comm_overlap: not built with full recomputation or activations in host "
+        "memory; use recompute: selective, or leave it out");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckExperts(const Model& model, const Plan& plan) {
@@ -74,6 +102,7 @@ Status CheckExperts(const Model& model, const Plan& plan) {
     return InvalidInput("training.moe_imbalance: {} is outside 1 … 1000; 1 is an even load",
                         plan.moe_imbalance);
   }
+  ORRERY_RETURN_IF_ERROR(CheckOverlap(plan));
   return CheckDegrees(model, plan);
 }
 

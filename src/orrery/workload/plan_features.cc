@@ -164,6 +164,18 @@ Status CheckDeepSpeed(const Model& model, const Plan& plan) {
   return {};
 }
 
+Status CheckMtp(const Model& model, const Plan& plan) {
+  if (model.mtp_layers == 0) return {};
+  if (SplitsUnits(plan) || plan.schedule >= Schedule::kZbH1 || plan.lora_rank > 0 ||
+      plan.offload_activations || plan.reducer != Reducer::kBuffer) {
+    return InvalidInput(
+        "model.mtp_layers: {} for {}; not built with zero2 and zero3, split backward passes, "
+        "adapters or activations in host memory: use 0",
+        model.mtp_layers, model.name);
+  }
+  return {};
+}
+
 Status CheckGraphs(const Plan& plan) {
   if (plan.cuda_graphs == CudaGraphs::kNone || !SplitsUnits(plan)) return {};
   return InvalidInput(
@@ -278,6 +290,7 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckPasses(plan));
   ORRERY_RETURN_IF_ERROR(CheckLora(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPacked(plan));
+  ORRERY_RETURN_IF_ERROR(CheckMtp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckOffload(plan));
   ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckDdp(model, plan));

@@ -137,7 +137,9 @@ Result<Observations> ObserveRun(const std::string& path, double step_time_s,
   out.measured = {step_time_s};
   cluster::AddScope(job.cluster, &out.scope);
   const job::Workload& workload = job.workloads.front();
-  if (workload.host != workload::HostEra::kNone) out.scope.Add("python");
+  if (workload.host != workload::HostEra::kNone) {
+    out.scope.Add(workload.host == workload::HostEra::kCore ? "core" : "python");
+  }
   if (workload.plan.low_precision != workload::LowPrecision::kNone) out.scope.Add("fp8");
   if (workload.plan.attention == workload::AttentionBackend::kFlash1) out.scope.Add("flash1");
   job::SimulateOptions options;

@@ -106,7 +106,9 @@ Status AddTraining(const CsvTable& table, std::size_t row, Report* report, std::
   if (!mapped.ok()) return {};
   item.machine = MachineKey(mapped->cluster);
   cluster::AddScope(mapped->cluster, &item.scope);
-  if (mapped->host != workload::HostEra::kNone) item.scope.Add("python");
+  if (mapped->host != workload::HostEra::kNone) {
+    item.scope.Add(mapped->host == workload::HostEra::kCore ? "core" : "python");
+  }
   if (mapped->plan.low_precision != workload::LowPrecision::kNone) item.scope.Add("fp8");
   if (mapped->plan.attention == workload::AttentionBackend::kFlash1) item.scope.Add("flash1");
   item.training = *std::move(mapped);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "orrery/base/text.h"
+#include "orrery/base/units.h"
 
 namespace orrery::search {
 namespace {
@@ -17,6 +18,8 @@ using Assumed = std::vector<std::string>;
 struct Family {
   std::string_view prefix;  // of the model's name
   std::string_view preset;
+  std::int64_t mtp = 0;  // modules that predict further tokens, in the public recipes
+  bool mtp_repeats = false;
 };
 constexpr std::array kFamilies = {
     Family{"Mixtral-8x7B", "mixtral-8x7b"},
@@ -25,8 +28,8 @@ constexpr std::array kFamilies = {
     Family{"Qwen3-30B-A3B", "qwen3-30b-a3b"},
     Family{"Qwen3-235B-A22B", "qwen3-235b-a22b"},
     Family{"DeepSeek-V2-Lite", "deepseek-v2-lite"},
-    Family{"DeepSeek-V3", "deepseek-v3"},
-    Family{"CI-release deepseekv3_proxy", "deepseek-v3"},
+    Family{"DeepSeek-V3", "deepseek-v3", 1},
+    Family{"CI-release deepseekv3_proxy", "deepseek-v3", 1},
     Family{"Kimi-K2", "kimi-k2"},
     Family{"GPT-OSS-20B", "gpt-oss-20b"},
     Family{"GPT-OSS-120B", "gpt-oss-120b"},
@@ -34,7 +37,7 @@ constexpr std::array kFamilies = {
     Family{"Llama4-Maverick", "llama4-maverick"},
     Family{"Llama4-Scout", "llama4-scout"},
     Family{"Nemotron-3-Nano", "nemotron-3-nano"},
-    Family{"Nemotron-3-Super", "nemotron-3-super"},
+    Family{"Nemotron-3-Super", "nemotron-3-super", 2, true},
     Family{"Nemotron-H-56B", "nemotron-h-56b"},
     Family{"CI nemotron3_5_lightning_nightly", "nemotron-3-nano"},
 };
@@ -54,20 +57,71 @@ Status CheckColumn(const Configuration& row, std::string_view column, std::int64
                       Printable(row.text("model"), 40), is);
 }
 
-// Chunks that layers do not divide: the spare layers in front.
+// Chunks that layers do not divide: as many as fill all of them, less what Megatron's layouts give
+// to embedding, loss and prediction of further tokens: one at either end where two are missing
+// (account_for_embedding_in_pipeline_split, …_loss_…), else the last chunks go short.
 void BalanceLayers(const Model& model, Plan* plan, Assumed* assumed) {
   const std::int64_t chunks = std::int64_t{plan->pp} * plan->vpp;
   if (!plan->layers_per_stage.empty() || chunks > model.layers ||
       workload::LayersPerChunk(model, *plan).ok()) {
     return;
   }
-  for (std::int64_t c = 0; c < chunks; ++c) {
-    plan->layers_per_stage.push_back(
-        static_cast<int>(model.layers / chunks + (c < model.layers % chunks ? 1 : 0)));
+  const auto full = static_cast<int>((model.layers + chunks - 1) / chunks);
+  std::int64_t missing = chunks * full - model.layers;
+  std::vector<int>& layers = plan->layers_per_stage;
+  layers.assign(static_cast<std::size_t>(chunks), full);
+  if (missing == 2) {
+    --layers.front();
+    --missing;
   }
-  assumed->push_back(fmt::format("layers per chunk {} or {}: {} do not divide {}",
-                                 model.layers / chunks, model.layers / chunks + 1, chunks,
-                                 model.layers));
+  for (std::size_t c = layers.size(); c-- > 0 && missing > 0;) {
+    const auto less = static_cast<int>(std::min<std::int64_t>(missing, std::max(full - 1, 1)));
+    layers[c] -= less;
+    missing -= less;
+  }
+  assumed->push_back(fmt::format("layers per chunk: {}, {} of {} in the last ({} do not divide {})",
+                                 full, layers.back(), full, chunks, model.layers));
+}
+
+// Modules that predict further tokens: as the model's recipes have them.
+void MapMtp(const Configuration& row, const Family& family, Model* model, Assumed* assumed) {
+  const std::string_view extra = row.text("config_extra");
+  model->mtp_layers = family.mtp;
+  model->mtp_repeats = family.mtp_repeats;
+  if (extra.find("w/o MTP") != std::string_view::npos) model->mtp_layers = 0;
+  if (extra.find("+mtp") != std::string_view::npos && family.mtp == 0) model->mtp_layers = 1;
+  if (model->mtp_layers == 0) return;
+  assumed->push_back(fmt::format("mtp_layers={} (the public recipes')", model->mtp_layers));
+}
+
+// The release of Megatron Bridge's container as year and month, 2606; 0: it does not say.
+int BridgeRelease(const Configuration& row) {
+  constexpr std::string_view kKey = "container ";
+  const std::string_view version = row.text("framework_version");
+  const std::size_t at = version.find(kKey);
+  if (at == std::string_view::npos || row.text("framework").find("Bridge") == version.npos)
+    return 0;
+  const std::string_view number = version.substr(at + kKey.size());
+  if (number.size() < 5 || number[2] != '.') return 0;
+  const auto year = ParseInteger(number.substr(0, 2)), month = ParseInteger(number.substr(3, 2));
+  return year.ok() && month.ok() ? static_cast<int>(*year * 100 + *month) : 0;
+}
+
+// Where a row leaves dispatcher, overlap and graphs blank, what Megatron Bridge's own performance
+// recipes of that release set (scripts/performance, later perf_recipes, by release tag): HybridEP
+// on NVL72 from 25.11 on; from 26.06 on attention models in mxfp8 there run as one graph an
+// iteration with exchanges overlapped.
+void MapRecipe(const Configuration& row, const Model& model, Plan* plan, Assumed* assumed) {
+  const int release = BridgeRelease(row);
+  if (plan->nvlink_ranks <= 8 || release < 2606 || row.text("compute_dtype") != "mxfp8" ||
+      !model.pattern.empty() || row.has("cuda_graphs") || row.has("ep_overlap")) {
+    return;
+  }
+  plan->cuda_graphs = workload::CudaGraphs::kIteration;
+  plan->moe_comm_overlap = true;
+  assumed->push_back(
+      "cuda_graphs and ep_overlap blank: one graph an iteration and overlap, as the release's "
+      "recipes for mxfp8 on NVL72");
 }
 
 Status MapDispatcher(const Configuration& row, const FrameworkRule& rule, Plan* plan,
@@ -76,9 +130,15 @@ Status MapDispatcher(const Configuration& row, const FrameworkRule& rule, Plan* 
   if (cell.empty()) {
     const bool bridge =
         rule.label == "NeMo" || row.text("framework").find("Bridge") != std::string_view::npos;
-    plan->dispatcher = bridge ? Dispatcher::kAllToAll : Dispatcher::kAllGather;
-    assumed->push_back(fmt::format("moe_dispatcher={} (blank: {}'s default)",
-                                   bridge ? "alltoall" : "allgather", rule.label));
+    const bool hybrid = plan->nvlink_ranks > 8 && BridgeRelease(row) >= 2511;
+    plan->dispatcher = hybrid   ? Dispatcher::kHybridEp
+                       : bridge ? Dispatcher::kAllToAll
+                                : Dispatcher::kAllGather;
+    assumed->push_back(fmt::format("moe_dispatcher={} (blank: {}'s {})",
+                                   hybrid   ? "hybridep"
+                                   : bridge ? "alltoall"
+                                            : "allgather",
+                                   rule.label, hybrid ? "recipes for NVL72" : "default"));
     return {};
   }
   for (const auto& [name, dispatcher] : kDispatchers) {
@@ -112,9 +172,7 @@ Result<std::optional<Model>> MapKnownModel(const Configuration& row, Assumed* as
     m.experts.count = experts.value_or(m.experts.count);
     m.name = std::string(name);
     assumed->push_back(fmt::format("shapes of {}: {}", family.preset, m.source));
-    if (family.preset == "deepseek-v3" || family.preset == "nemotron-3-super") {
-      assumed->push_back("no prediction of further tokens (MTP is not modelled)");
-    }
+    MapMtp(row, family, &m, assumed);
     return std::optional<Model>(std::move(m));
   }
   return std::optional<Model>();
@@ -155,12 +213,12 @@ Status MapExperts(const Configuration& row, const FrameworkRule& rule, const Mod
                     bridge ? "blank: the recipes' value" : "blank: tp where the ranks allow it"));
   }
   ORRERY_RETURN_IF_ERROR(MapDispatcher(row, rule, plan, assumed));
+  // The performance recipes of NeMo and Megatron Bridge set both; Megatron's flags are off.
+  plan->moe_fused_permute = bridge || rule.label == "NeMo";
+  plan->moe_fused_router = bridge;
   if (row.text("moe_routing") != "forced-balanced") {
     assumed->push_back(fmt::format("moe_routing={}: taken as balanced",
                                    row.has("moe_routing") ? row.text("moe_routing") : "(blank)"));
-  }
-  if (overlap.value_or(false)) {
-    assumed->push_back("ep_overlap=1 is not modelled: dispatch and combine stand alone");
   }
   if (extra.find("tokendrop") != std::string_view::npos) {
     assumed->push_back("config_extra=tokendrop: no token is dropped here");
@@ -170,6 +228,14 @@ Status MapExperts(const Configuration& row, const FrameworkRule& rule, const Mod
     assumed->push_back("seq_parallel=1: experts under tensor parallelism need it");
   }
   BalanceLayers(model, plan, assumed);
+  MapRecipe(row, model, plan, assumed);
+  if (overlap.value_or(false)) {
+    plan->moe_comm_overlap = true;
+    if (!workload::Validate(model, *plan).ok()) {
+      plan->moe_comm_overlap = false;
+      assumed->push_back("ep_overlap=1: not with this plan, dispatch and combine stand alone");
+    }
+  }
   return {};
 }
 

@@ -391,9 +391,10 @@ void MapAttention(const Mapping& m) {
                  : preset == AttentionDefault::kFlash1  ? AttentionBackend::kFlash1
                  : preset == AttentionDefault::kLibrary ? library
                                                         : AttentionBackend::kFlash2;
-    if (m.out->model.sinks) {
+    // Megatron Bridge brought GPT-OSS with cuDNN's kernel for sinks (Transformer Engine 2.8).
+    if (m.out->model.sinks && *attention != AttentionBackend::kCudnn) {
       *attention = AttentionBackend::kUnfused;
-      return m.Assume("attention_kernel=unfused (blank: fused kernels know no sinks)");
+      return m.Assume("attention_kernel=unfused (blank: this fused kernel knows no sinks)");
     }
     m.AssumeDefault("attention_kernel", *attention == AttentionBackend::kUnfused  ? "unfused"
                                         : *attention == AttentionBackend::kFlash1 ? "flash1"
@@ -467,6 +468,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
   ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, rule->defaults, assumed));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
+  out.plan.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
   MapSchedule(m);
   ORRERY_RETURN_IF_ERROR(MapSharding(m));
   ORRERY_RETURN_IF_ERROR(MapRecompute(m));

@@ -6,8 +6,11 @@
 #include "orrery/base/hash.h"
 #include "orrery/workload/generators/ends.h"
 #include "orrery/workload/generators/exchange.h"
+#include "orrery/workload/generators/expert_host.h"
+#include "orrery/workload/generators/expert_parts.h"
 #include "orrery/workload/generators/layer.h"
 #include "orrery/workload/generators/lora.h"
+#include "orrery/workload/generators/mtp.h"
 #include "orrery/workload/generators/offload.h"
 #include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/precision.h"
@@ -56,20 +59,49 @@ namespace {
 
 bool IsLayer(BlockKind kind) {
   return kind == BlockKind::kLayerForward || kind == BlockKind::kLayerBackward ||
-         kind == BlockKind::kLayerData || kind == BlockKind::kLayerWeight;
+         kind == BlockKind::kLayerData || kind == BlockKind::kLayerWeight ||
+         kind == BlockKind::kForwardPart || kind == BlockKind::kBackwardPart;
+}
+
+// A layer with experts is captured up to what the router needs; what follows keeps its host work.
+// Kernels of the captured part are counted one by one all the same: a block has one way of launch.
+void CaptureInPart(const Shape& s, bool launches, Names* names, graph::Block* block) {
+  std::erase_if(block->ops, [&](const graph::Op& op) {
+    return op.kind == graph::OpKind::kHost && !RunsEagerly(names->all()[op.module.index()]);
+  });
+  if (launches && s.host.graph > 0) {
+    block->ops.insert(block->ops.begin(),
+                      graph::Op{.kind = graph::OpKind::kHost,
+                                .index = static_cast<std::uint32_t>(block->host_ps.size()),
+                                .name = names->Intern("graph"),
+                                .module = block->name});
+    block->host_ps.push_back(s.host.graph * 1000);
+  }
+  block->Seal();
 }
 
 // As captured: no host work inside. What the host must read cannot be captured.
-void Capture(const Shape& s, BlockKind kind, Names* names, graph::Block* block) {
+void Capture(const Shape& s, const BlockKey& key, Names* names, graph::Block* block) {
+  const BlockKind kind = key.kind;
   const bool layers = s.cuda_graphs == CudaGraphs::kLayers;
   if (s.cuda_graphs == CudaGraphs::kNone || (layers && !IsLayer(kind))) return;
+  if (layers && (key.numbers[0] & kExpertLayer) != 0) {
+    const bool launches = kind == BlockKind::kForwardPart    ? key.numbers[1] == 0
+                          : kind == BlockKind::kBackwardPart ? key.numbers[1] == 2
+                                                             : true;
+    return CaptureInPart(s, launches, names, block);
+  }
   for (const graph::Op& op : block->ops) {
     if (op.kind == graph::OpKind::kHostSync) return;
   }
-  std::erase_if(block->ops, [](const graph::Op& op) { return op.kind == graph::OpKind::kHost; });
-  block->host_ps.clear();
+  // The training loop around the iteration is in no graph.
+  const bool begins = kind == BlockKind::kZeroGradients;
+  if (!begins) {
+    std::erase_if(block->ops, [](const graph::Op& op) { return op.kind == graph::OpKind::kHost; });
+    block->host_ps.clear();
+  }
   // The iteration is one graph: its first block launches it.
-  const bool launches = layers || kind == BlockKind::kZeroGradients;
+  const bool launches = layers || begins;
   block->launch = launches ? graph::Launch::kGraph : graph::Launch::kInGraph;
   if (layers && s.host.graph > 0) {
     block->ops.insert(block->ops.begin(), graph::Op{.kind = graph::OpKind::kHost,
@@ -84,7 +116,7 @@ void Capture(const Shape& s, BlockKind kind, Names* names, graph::Block* block) 
 
 graph::Block BlockCache::Build(const BlockKey& key) {
   graph::Block block = BuildPlain(key);
-  Capture(shapes_[key.shape], key.kind, &names_, &block);
+  Capture(shapes_[key.shape], key, &names_, &block);
   return block;
 }
 
@@ -129,6 +161,14 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return DataHalf(s, HeadBackward(s, &names_), &names_);
     case BlockKind::kHeadWeight:
       return WeightHalf(s, HeadBackward(s, &names_), &names_);
+    case BlockKind::kForwardPart:
+      return PartOf(LayerForward(OfKind(s, a), &names_), static_cast<int>(b), &names_);
+    case BlockKind::kBackwardPart:
+      return PartOf(LayerBackward(OfKind(s, a), &names_), static_cast<int>(b), &names_);
+    case BlockKind::kMtpForward:
+      return MtpForward(s, &names_);
+    case BlockKind::kMtpBackward:
+      return MtpBackward(s, &names_);
     case BlockKind::kMessage:
       return StartMessage(s, a != 0, b != 0, c != 0, &names_);
     case BlockKind::kReduceTensors:

@@ -54,6 +54,10 @@ enum class BlockKind : std::uint8_t {
   kMessage,         // send, to the next stage, gradient
   kReduceTensors,   // elements, tensors, ranks, blocking + 2·last + 4·adds
   kCopyOutTensors,  // elements, tensors
+  kForwardPart,     // kind, part: of a layer with experts
+  kBackwardPart,    // the same
+  kMtpForward,
+  kMtpBackward,
 };
 
 struct BlockKey {

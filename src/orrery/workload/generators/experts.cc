@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orrery/workload/generators/expert_host.h"
 #include "orrery/workload/generators/parts.h"
 #include "orrery/workload/generators/precision.h"
 
@@ -20,15 +21,15 @@ using graph::Pass;
 
 namespace {
 
-// Ranks that have one of a token's experts, expected, in thousandths: k different experts of E,
-// each as likely, E/ep on a rank.
-std::int64_t DistinctPermille(const ExpertShape& e) {
+// Of `places` that share the experts equally, those that have one of a token's experts, expected,
+// in thousandths: k different experts of E, each as likely.
+std::int64_t DistinctPermille(const ExpertShape& e, std::int64_t places) {
   double none = 1;
   for (std::int64_t i = 0; i < e.top_k; ++i) {
-    none *= static_cast<double>(std::max<std::int64_t>(0, e.count - e.local - i)) /
+    none *= static_cast<double>(std::max<std::int64_t>(0, e.count - e.count / places - i)) /
             static_cast<double>(e.count - i);
   }
-  return static_cast<std::int64_t>(static_cast<double>(e.ep) * (1 - none) * 1000 + 0.5);
+  return static_cast<std::int64_t>(static_cast<double>(places) * (1 - none) * 1000 + 0.5);
 }
 
 // C[m, n] of every expert on this rank.
@@ -54,8 +55,12 @@ MemoryBound Moved(const Shape& s, MemoryOp op, std::int64_t read_rows, std::int6
   return k;
 }
 
-void Collect(BlockWriter* w, std::string_view name, Collective kind, GroupSlot group,
-             std::int64_t bytes, graph::DType dtype, bool blocking = true) {
+// Calls over the experts of a pass with `gemms` grouped GEMMs, the casts of its operand included.
+std::int64_t Calls(const Shape& s, std::int64_t gemms) { return gemms + (IsLow(s) ? 1 : 0); }
+
+void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective kind,
+             GroupSlot group, std::int64_t bytes, graph::DType dtype, bool blocking = true) {
+  w->Host("communication", s.host.communication);
   w->Comm(name, {.collective = kind,
                  .group = group,
                  .stream = group == GroupSlot::kEp ? kEpStream : kExpertTpStream,
@@ -77,7 +82,10 @@ ExpertLoad LoadOf(const Shape& s) {
   const bool once = e.dispatcher == Dispatcher::kDeepEp || e.dispatcher == Dispatcher::kHybridEp;
   load.on_wire = load.received;
   if (once) {
-    load.on_wire = s.local_tokens() * DistinctPermille(e) / 1000 * e.load_permille / 1000;
+    const std::int64_t places = e.domains > 1 ? e.domains : e.ep;
+    load.on_wire = s.local_tokens() * DistinctPermille(e, places) / 1000 * e.load_permille / 1000;
+    // The all-to-all sends (domains - 1) / domains of it over NICs; all of it takes their time.
+    if (e.domains > 1) load.on_wire = load.on_wire * e.domains / (e.domains - 1);
   }
   return load;
 }
@@ -102,6 +110,11 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   shared_act_ = make("shared.activation.output", LinearBytes(s, s.tokens() * e_.shared), again);
 }
 
+void ExpertWriter::Enter(std::string_view module, Pass pass) {
+  w_->Module(module);
+  w_->Host("module", pass == Pass::kForward ? s_.host.module_forward : s_.host.module_backward);
+}
+
 std::int64_t ExpertWriter::fc1(std::int64_t width) const {
   return s_.activation == workload::Activation::kSwiglu ? 2 * width : width;
 }
@@ -118,7 +131,8 @@ void ExpertWriter::Activation(Pass pass, std::int64_t rows, std::int64_t cols) {
 
 void ExpertWriter::Router(Pass pass) {
   const std::int64_t tokens = s_.local_tokens();
-  w_->Module("layers.mlp.router");
+  Enter("layers.mlp.router", pass);
+  ExpertHost(s_, w_, ExpertPiece::kRouter, pass);
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
     w_->Kernel("router",
                Gemm{.m = m,
@@ -145,7 +159,7 @@ void ExpertWriter::Router(Pass pass) {
 // The projection of tokens to the experts' width or of results from it, whole on every rank.
 void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t in, Pass pass) {
   const std::int64_t tokens = s_.local_tokens();
-  w_->Module("layers.mlp.latent");
+  Enter("layers.mlp.latent", pass);
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
     const bool weights = layout == GemmLayout::kTN;
     w_->Kernel(name, Gemm{.m = m,
@@ -169,6 +183,7 @@ void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t 
 void ExpertWriter::Permute(Way way, Pass pass) {
   const bool there = (way == Way::kThere) == (pass == Pass::kForward);
   const std::int64_t tokens = s_.local_tokens();
+  ExpertHost(s_, w_, ExpertPiece::kPermute, pass);
   if (e_.dispatcher == Dispatcher::kAllToAll) {
     w_->Kernel(there ? "permute" : "unpermute",
                there ? Moved(s_, MemoryOp::kPermute, load_.sent, load_.sent, pass)
@@ -188,6 +203,7 @@ void ExpertWriter::Sort(Pass pass) {
       e_.dispatcher == Dispatcher::kDeepEp ||
       (e_.dispatcher == Dispatcher::kAllToAll && e_.local > 1 && (e_.ep > 1 || e_.etp > 1));
   if (needed) {
+    ExpertHost(s_, w_, ExpertPiece::kSort, pass);
     w_->Kernel("sort_by_expert", Moved(s_, MemoryOp::kPermute, load_.rows, load_.rows, pass));
   }
 }
@@ -195,15 +211,16 @@ void ExpertWriter::Sort(Pass pass) {
 void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
   const bool there = (way == Way::kThere) == (pass == Pass::kForward);
   const std::int64_t token = e_.width * s_.element_bytes;
+  if (e_.ep > 1 || e_.etp > 1) ExpertHost(s_, w_, ExpertPiece::kExchange, pass);
   if (e_.dispatcher == Dispatcher::kAllGather) {
     const auto kind = there ? Collective::kAllGather : Collective::kReduceScatter;
     const std::int64_t one = s_.local_tokens() * token;
     const auto over = [&](GroupSlot group, std::int64_t ranks, std::int64_t gathered) {
       if (ranks == 1) return;
-      Collect(w_, there ? "all_gather.tokens" : "reduce_scatter.tokens", kind, group, gathered,
+      Collect(s_, w_, there ? "all_gather.tokens" : "reduce_scatter.tokens", kind, group, gathered,
               s_.dtype);
       if (way != Way::kThere || pass != Pass::kForward) return;
-      Collect(w_, "all_gather.choices", Collective::kAllGather, group,
+      Collect(s_, w_, "all_gather.choices", Collective::kAllGather, group,
               gathered / token * e_.count * 5, graph::DType::kFp32);
     };
     if (there) {
@@ -218,19 +235,19 @@ void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
   const std::string_view name = there ? "dispatch" : "combine";
   const std::int64_t gathered = load_.rows * token;
   if (!there && e_.etp > 1) {
-    Collect(w_, "reduce_scatter.tokens", Collective::kReduceScatter, GroupSlot::kExpertTp, gathered,
-            s_.dtype);
+    Collect(s_, w_, "reduce_scatter.tokens", Collective::kReduceScatter, GroupSlot::kExpertTp,
+            gathered, s_.dtype);
   }
   if (e_.ep > 1) {
     if (way == Way::kThere && e_.dispatcher == Dispatcher::kAllToAll) {
-      Collect(w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.received * 4,
+      Collect(s_, w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.received * 4,
               graph::DType::kFp32);
     }
-    Collect(w_, name, Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * token, s_.dtype,
+    Collect(s_, w_, name, Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * token, s_.dtype,
             blocking);
   }
   if (there && e_.etp > 1) {
-    Collect(w_, "all_gather.tokens", Collective::kAllGather, GroupSlot::kExpertTp, gathered,
+    Collect(s_, w_, "all_gather.tokens", Collective::kAllGather, GroupSlot::kExpertTp, gathered,
             s_.dtype);
   }
 }
@@ -238,30 +255,46 @@ void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
 void ExpertWriter::SharedForward(bool first_half) {
   if (e_.shared == 0) return;
   if (first_half) {
-    w_->Module("layers.mlp.shared_experts.fc1");
+    Enter("layers.mlp.shared_experts.fc1", Pass::kForward);
     w_->Alloc(shared_fc1_);
     ColumnForward(s_, w_, "shared_fc1", s_.hidden, fc1(e_.shared));
     w_->Alloc(shared_act_);
     Activation(Pass::kForward, s_.tokens(), e_.shared);
     return;
   }
-  w_->Module("layers.mlp.shared_experts.fc2");
+  Enter("layers.mlp.shared_experts.fc2", Pass::kForward);
   RowForward(s_, w_, "shared_fc2", e_.shared, s_.hidden);
 }
 
+// Biases behind fc2, weighted as their rows are: expert by expert a piece is cut out, scaled bias
+// added, and all pieces are put together again.
+void ExpertWriter::OutputBias(Pass pass) {
+  const std::int64_t b = s_.element_bytes;
+  const bool forward = pass == Pass::kForward;
+  w_->Host("bias",
+           e_.local * (forward ? 3 * s_.host.operator_forward : 4 * s_.host.operator_backward));
+  w_->Kernel("output_bias",
+             Elementwise(s_, MemoryOp::kAdd, load_.rows, e_.width, b, forward ? b : 0, pass));
+  w_->Kernel("concatenate", Elementwise(s_, MemoryOp::kCopy, load_.rows, e_.width, b, b, pass));
+}
+
 void ExpertWriter::ExpertsForward(bool keep) {
-  w_->Module("layers.mlp.experts.fc1");
+  Enter("layers.mlp.experts.fc1", Pass::kForward);
   w_->Alloc(fc1_out_);
   CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kForward);
+  GroupedHost(s_, w_, Calls(s_, 1));
   w_->Kernel("grouped_fc1", Grouped(s_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
   if (!keep) w_->Free(permuted_);
-  w_->Module("layers.mlp.experts.activation");
+  Enter("layers.mlp.experts.activation", Pass::kForward);
+  ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
   w_->Alloc(activated_);
   Activation(Pass::kForward, load_.rows, e_.ffn);
   if (!keep) w_->Free(fc1_out_);
-  w_->Module("layers.mlp.experts.fc2");
+  Enter("layers.mlp.experts.fc2", Pass::kForward);
   CastOperand(s_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
+  GroupedHost(s_, w_, Calls(s_, 1));
   w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
+  if (s_.mlp_bias) OutputBias(Pass::kForward);
   if (!keep || s_.recomputes(kRecomputeMoeAct)) w_->Free(activated_);
 }
 
@@ -274,12 +307,13 @@ void ExpertWriter::Forward(bool keep) {
     w_->Alloc(latent_);
     Latent("down", e_.width, s_.hidden, pass);
   }
-  w_->Module("layers.mlp.dispatch");
+  Enter("layers.mlp.dispatch", pass);
+  ExpertHost(s_, w_, ExpertPiece::kPreprocess, pass);
   // The host must know how many tokens every expert has before it can launch the grouped GEMMs.
-  if (e_.dispatcher != Dispatcher::kHybridEp) {
+  if (e_.host_reads) {
     if (e_.ep > 1 && e_.dispatcher == Dispatcher::kAllToAll) {
-      Collect(w_, "all_gather.counts", Collective::kAllGather, GroupSlot::kEp, e_.ep * e_.count * 8,
-              graph::DType::kInt64);
+      Collect(s_, w_, "all_gather.counts", Collective::kAllGather, GroupSlot::kEp,
+              e_.ep * e_.count * 8, graph::DType::kInt64);
     }
     w_->HostSync("tokens_per_expert");
   }
@@ -303,7 +337,7 @@ void ExpertWriter::Forward(bool keep) {
       w_->Temporary("combine.tokens", load_.on_wire * token, MemoryKind::kCommunication);
   w_->Alloc(out);
   w_->Alloc(back);
-  w_->Module("layers.mlp.combine");
+  Enter("layers.mlp.combine", pass);
   Sort(pass);
   if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kBack, pass);
   Exchange(Way::kBack, pass, !overlaps());
@@ -332,7 +366,7 @@ void ExpertWriter::Forward(bool keep) {
 
 void ExpertWriter::SharedBackward() {
   if (e_.shared == 0) return;
-  w_->Module("layers.mlp.shared_experts.fc2");
+  Enter("layers.mlp.shared_experts.fc2", Pass::kBackward);
   const std::int64_t b = s_.element_bytes;
   const Buffer act = w_->Temporary("shared.activation.gradient", s_.tokens() * e_.shared * b);
   const Buffer fc = w_->Temporary("shared.fc1.gradient", s_.tokens() * fc1(e_.shared) * b);
@@ -343,7 +377,7 @@ void ExpertWriter::SharedBackward() {
   Activation(Pass::kBackward, s_.tokens(), e_.shared);
   w_->Free(act);
   w_->Free(shared_fc1_);
-  w_->Module("layers.mlp.shared_experts.fc1");
+  Enter("layers.mlp.shared_experts.fc1", Pass::kBackward);
   ColumnBackward(s_, w_, "shared_fc1", s_.hidden, fc1(e_.shared), false);
   w_->Free(fc);
 }
@@ -353,23 +387,28 @@ void ExpertWriter::ExpertsBackward() {
   const Buffer act = w_->Temporary("experts.activation.gradient", load_.rows * e_.ffn * b);
   const Buffer fc = w_->Temporary("experts.fc1.gradient", load_.rows * fc1(e_.ffn) * b);
   if (s_.recomputes(kRecomputeMoeAct)) {
-    w_->Module("layers.mlp.experts.activation");
+    Enter("layers.mlp.experts.activation", Pass::kForward);
+    ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
     w_->Alloc(activated_);
     Activation(Pass::kForward, load_.rows, e_.ffn);
   }
-  w_->Module("layers.mlp.experts.fc2");
+  Enter("layers.mlp.experts.fc2", Pass::kBackward);
+  GroupedHost(s_, w_, Calls(s_, 2));
   w_->Alloc(act);
+  if (s_.mlp_bias) OutputBias(Pass::kBackward);
   CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
   w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
   w_->Kernel("grouped_fc2", Grouped(s_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, e_.width);
   w_->Free(activated_);
-  w_->Module("layers.mlp.experts.activation");
+  Enter("layers.mlp.experts.activation", Pass::kBackward);
+  ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kBackward);
   w_->Alloc(fc);
   Activation(Pass::kBackward, load_.rows, e_.ffn);
   w_->Free(act);
   w_->Free(fc1_out_);
-  w_->Module("layers.mlp.experts.fc1");
+  Enter("layers.mlp.experts.fc1", Pass::kBackward);
+  GroupedHost(s_, w_, Calls(s_, 2));
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, fc1(e_.ffn));
   CastOperand(s_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
   w_->Kernel("grouped_fc1", Grouped(s_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
@@ -385,7 +424,7 @@ void ExpertWriter::Backward() {
       w_->Temporary("combine.gradient", load_.on_wire * token, MemoryKind::kCommunication);
   const Buffer rows = w_->Temporary("experts.gradient", load_.rows * token);
   if (e_.latent) Latent("up", s_.hidden, e_.width, pass);
-  w_->Module("layers.mlp.combine");
+  Enter("layers.mlp.combine", pass);
   w_->Alloc(wire);
   if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kBack, pass);
   Exchange(Way::kBack, pass, !overlaps());
@@ -399,7 +438,7 @@ void ExpertWriter::Backward() {
   Sort(pass);
   w_->Free(wire);
   ExpertsBackward();
-  w_->Module("layers.mlp.dispatch");
+  Enter("layers.mlp.dispatch", pass);
   Sort(pass);
   if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kThere, pass);
   Exchange(Way::kThere, pass, true);

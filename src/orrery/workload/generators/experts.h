@@ -12,8 +12,14 @@
 //   all-gather  every rank gathers all T·ep tokens, their weights and choices, and picks its own;
 //               a reduce-scatter brings them back
 //   DeepEP      a token goes once to every rank that has one of its experts: T·d·h·e, where d is
-//               the expected number of such ranks for a uniform choice; permuted on arrival
-//   HybridEP    as DeepEP, the permutation fused into the exchange, no host synchronisation
+//               the expected number of such ranks for a uniform choice; permuted on arrival. Where
+//               the ranks lie in several NVLink domains, it goes once to every such domain over the
+//               NICs (d counts domains) and is handed on over NVLink, in one pipeline that tokens
+//               of the own domain pass as well: DeepEP's README gives 43 to 58 GB/s over 400 Gb/s
+//               NICs with these counted, so that all T·d·h·e bytes go at the NICs' rate
+//   HybridEP    as DeepEP, the permutation fused into the exchange; where the iteration is one
+//   graph
+//               its buffers have fixed sizes and the host reads nothing
 // Experts that work on a narrower width (Nemotron 3's LatentMoE) get tokens projected before the
 // dispatch, and their results are projected back behind the combine. In 8 or 4 bits the grouped
 // GEMMs and these projections run in low precision, casts of precision.h before them; tokens travel
@@ -21,8 +27,7 @@
 // behind.
 //
 // Assumes no token is dropped, and every rank is as loaded as the busiest (Plan::moe_imbalance,
-// Plan::routing): kernels have the busiest rank's rows, the same for each of its experts. The parts
-// that DeepEP sends once a node rather than once a rank are counted once a rank. Source:
+// Plan::routing): kernels have the busiest rank's rows, the same for each of its experts. Source:
 // megatron/core/transformer/moe (moe_layer.py, token_dispatcher.py, experts.py, router.py),
 // DeepEP's README; read for their behaviour.
 #pragma once
@@ -55,6 +60,8 @@ class ExpertWriter {
  private:
   enum class Way : std::uint8_t { kThere, kBack };
 
+  // A module's operations follow; its host work.
+  void Enter(std::string_view module, graph::Pass pass);
   void Router(graph::Pass pass);
   void Latent(std::string_view name, std::int64_t out, std::int64_t in, graph::Pass pass);
   // Tokens to their experts (there) or results to their tokens (back); backward runs them swapped.
@@ -65,6 +72,7 @@ class ExpertWriter {
   void SharedBackward();
   void ExpertsForward(bool keep);
   void ExpertsBackward();
+  void OutputBias(graph::Pass pass);
   void Activation(graph::Pass pass, std::int64_t rows, std::int64_t cols);
   bool overlaps() const {
     return e_.shared_overlap && e_.ep > 1 && e_.dispatcher != Dispatcher::kAllGather;

@@ -78,6 +78,19 @@ TEST(Experts, DeepEpSendsATokenOnceToARank) {
             2 * (512 * 1800 / 1000) * 256 * 2);
 }
 
+// Over NICs it sends a token once to an NVLink domain: two of two ranks each, 2 different experts
+// of 16 meet 2 · (1 - 8/16 · 7/15) = 1.533 of them.
+TEST(Experts, DeepEpSendsATokenOnceToADomain) {
+  Plan p = Even();
+  p.dispatcher = Dispatcher::kDeepEp;
+  p.nvlink_ranks = 2;
+  EXPECT_EQ(Bytes(FindBlock(Make(SmallExperts(1), p), "layer.forward"), Collective::kAllToAll),
+            2 * (2 * (512 * 1533 / 1000)) * 256 * 2);
+  p.nvlink_ranks = 72;  // all in one
+  EXPECT_EQ(Bytes(FindBlock(Make(SmallExperts(1), p), "layer.forward"), Collective::kAllToAll),
+            2 * (512 * 1800 / 1000) * 256 * 2);
+}
+
 // All-gather: 4 · 512 tokens of 512 bytes, and 5 bytes of weight and choice for each of 16 experts;
 // back by a reduce-scatter of as much.
 TEST(Experts, AllGatherBytes) {

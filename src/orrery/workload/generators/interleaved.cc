@@ -34,7 +34,9 @@ class Interleaved {
         for (int i = from; i < std::min(from + group, m_); ++i) table_.emplace_back(i, chunk);
       }
     }
-    warmup_ = std::min(2 * (pp_ - 1 - stage_) + (vpp_ - 1) * group, total_);
+    // Passes that run in step must not wait for each other: one more is in flight.
+    const int combined = w_.plan().moe_comm_overlap ? 1 : 0;
+    warmup_ = std::min(2 * (pp_ - 1 - stage_) + (vpp_ - 1) * group + combined, total_);
   }
 
   void Write() {
@@ -73,20 +75,37 @@ class Interleaved {
   }
 
   void Forward(int k) {
+    GatherAhead(k);
+    w_.Forward(ForwardChunk(k), Microbatch(k));
+  }
+
+  void GatherAhead(int k) {
     // A chunk's parameters are gathered when the first stage comes to the chunk before it.
     const int ahead = k + stage_;
     if (w_.plan().align_param_gather && ahead < total_ && Microbatch(ahead) == 0) {
       const int chunk = ForwardChunk(ahead) + 1;
       if (chunk > 1 && chunk < vpp_) w_.GatherChunk(chunk);
     }
-    w_.Forward(ForwardChunk(k), Microbatch(k));
+  }
+
+  void Combined(int forward, int k) {
+    GatherAhead(forward);
+    w_.ForwardAndBackward(ForwardChunk(forward), Microbatch(forward), BackwardChunk(k),
+                          Microbatch(k), ReducesWith(k));
+    ReduceBehind(k);
   }
 
   // With aligned reduction all stages start a chunk's reduction together, `stage` passes late.
   void Backward(int k) {
+    w_.Backward(BackwardChunk(k), Microbatch(k), ReducesWith(k));
+    ReduceBehind(k);
+  }
+  bool ReducesWith(int k) const {
+    return w_.plan().overlap_grad_reduce && !w_.plan().align_grad_reduce && Microbatch(k) == m_ - 1;
+  }
+  void ReduceBehind(int k) {
     const bool overlap = w_.plan().overlap_grad_reduce;
     const bool align = w_.plan().align_grad_reduce;
-    w_.Backward(BackwardChunk(k), Microbatch(k), overlap && !align && Microbatch(k) == m_ - 1);
     const int behind = k - stage_;
     if (overlap && align && behind >= 0 && Microbatch(behind) == m_ - 1) {
       w_.ReduceChunk(BackwardChunk(behind));
@@ -141,13 +160,20 @@ class Interleaved {
   void SteadyOverlapped(int k) {
     const int forward = k + warmup_;
     if (!StartsModel(ForwardChunk(forward))) WaitFirst(&receives_previous_);
-    Forward(forward);
+    if (w_.plan().moe_comm_overlap) {
+      if (!EndsModel(BackwardChunk(k))) WaitFirst(&receives_next_);
+      Combined(forward, k);
+    } else {
+      Forward(forward);
+    }
     const bool receive = k != total_ - warmup_ - 1 && ReceivesForward(forward);
     StartAll((EndsModel(ForwardChunk(forward)) ? 0 : kSendNext) | (receive ? kRecvPrevious : 0),
              forward);
     Rotate(&send_next_, &started_next_);
-    if (!EndsModel(BackwardChunk(k))) WaitFirst(&receives_next_);
-    Backward(k);
+    if (!w_.plan().moe_comm_overlap) {
+      if (!EndsModel(BackwardChunk(k))) WaitFirst(&receives_next_);
+      Backward(k);
+    }
     StartAll(
         (StartsModel(BackwardChunk(k)) ? 0 : kSendPrevious) | (ReceivesBackward(k) ? kRecvNext : 0),
         k);
@@ -156,8 +182,7 @@ class Interleaved {
 
   void Steady(int k) {
     const int forward = k + warmup_;
-    Forward(forward);
-    Backward(k);
+    Combined(forward, k);
     const bool receive = k != total_ - warmup_ - 1 && ReceivesForward(forward);
     Exchange((EndsModel(ForwardChunk(forward)) ? 0 : kSendNext) |
                  (StartsModel(BackwardChunk(k)) ? 0 : kSendPrevious) |

@@ -67,11 +67,16 @@ void Rotate(const Shape& s, BlockWriter* w, Pass pass) {
   w->Kernel("concatenate_k", Elementwise(s, MemoryOp::kCopy, s.tokens(), s.query(), e, e, pass));
 }
 
+void Enter(const Shape& s, BlockWriter* w, std::string_view module, Pass pass) {
+  w->Module(module);
+  w->Host("module", pass == Pass::kForward ? s.host.module_forward : s.host.module_backward);
+}
+
 }  // namespace
 
 void LatentForward(const Shape& s, BlockWriter* w) {
   const Latent& l = s.latent;
-  w->Module("layers.self_attention.down");
+  Enter(s, w, "layers.self_attention.down", Pass::kForward);
   if (l.q_rank > 0) {
     Down(s, w, "q_down", l.q_rank, Pass::kForward);
     SmallNorm(s, w, "q_norm", l.q_rank, Pass::kForward);
@@ -83,7 +88,7 @@ void LatentForward(const Shape& s, BlockWriter* w) {
 
 void LatentUp(const Shape& s, BlockWriter* w) {
   const Latent& l = s.latent;
-  w->Module("layers.self_attention.up");
+  Enter(s, w, "layers.self_attention.up", Pass::kForward);
   ColumnForward(s, w, "q_up", l.q_rank > 0 ? l.q_rank : s.hidden, s.query());
   ColumnForward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim));
   if (s.sequence_parallel) {  // the rotary part of keys, which all heads share
@@ -100,10 +105,10 @@ void LatentBackward(const Shape& s, BlockWriter* w) {
     TpCollective(s, w, "reduce_scatter.rotary", graph::Collective::kReduceScatter,
                  s.tokens() * l.rope_dim * s.element_bytes, s.dtype);
   }
-  w->Module("layers.self_attention.up");
+  Enter(s, w, "layers.self_attention.up", Pass::kBackward);
   ColumnBackward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim), false);
   ColumnBackward(s, w, "q_up", l.q_rank > 0 ? l.q_rank : s.hidden, s.query(), false);
-  w->Module("layers.self_attention.down");
+  Enter(s, w, "layers.self_attention.down", Pass::kBackward);
   SmallNorm(s, w, "kv_norm", l.kv_rank, Pass::kBackward);
   Down(s, w, "kv_down", l.kv_rank + l.rope_dim, Pass::kBackward);
   if (l.q_rank > 0) {

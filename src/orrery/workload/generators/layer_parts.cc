@@ -69,7 +69,7 @@ void LayerWriter::MambaBackward() {
 }
 
 void LayerWriter::ExpertsForward(bool keep) {
-  w_->Module("layers.mlp_norm");
+  Enter("layers.mlp_norm");
   w_->Alloc(norm2_stats_);
   w_->Alloc(norm2_out_);
   NormForward(s_, w_);
@@ -80,7 +80,7 @@ void LayerWriter::ExpertsForward(bool keep) {
   w_->Alloc(projected);
   ExpertWriter(s_, w_).Forward(keep && !s_.recomputes(kRecomputeMoe));
   Drop(keep_norm, norm2_out_);
-  w_->Module("layers.mlp.bias_dropout_add");
+  Enter("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
   w_->Alloc(output);
   BiasDropoutAdd();
@@ -91,14 +91,14 @@ void LayerWriter::ExpertsForward(bool keep) {
 }
 
 void LayerWriter::ExpertsBackward() {
-  w_->Module("layers.mlp.bias_dropout_add");
+  EnterBackward("layers.mlp.bias_dropout_add");
   BiasDropoutAddBackward(false);
   w_->Free(mask2_);
   NormAgain("layers.mlp_norm", norm2_stats_, norm2_out_);
   if (s_.recomputes(kRecomputeMoe)) ExpertWriter(s_, w_).Forward(true);
   ExpertWriter(s_, w_).Backward();
   w_->Free(norm2_out_);
-  w_->Module("layers.mlp_norm");
+  EnterBackward("layers.mlp_norm");
   NormAndResidualBackward({norm2_stats_, middle_});
 }
 

@@ -10,7 +10,20 @@
 
 namespace orrery::workload {
 
+namespace {
+
+// One stage whose backward pass of a micro-batch runs with the next one's forward pass.
+void WriteCombined(ProgramWriter* w) {
+  const int m = w->microbatches();
+  w->Forward(0, 0);
+  for (int i = 1; i < m; ++i) w->ForwardAndBackward(0, i, 0, i - 1, false);
+  w->Backward(0, m - 1, ReducesInBackward(*w));
+}
+
+}  // namespace
+
 void Write1f1b(ProgramWriter* w) {
+  if (w->plan().moe_comm_overlap) return WriteCombined(w);
   const int m = w->microbatches();
   const int warmup = std::min(w->stages() - w->stage() - 1, m);
   const int steady = m - warmup;

@@ -39,14 +39,19 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
       .embedding = first() && index == 0,
       .head = head,
       .copies_embedding = head && job_.model->tied_embeddings && plan().pp > 1 && !v_shape()};
-  bool experts = false;
   std::vector<std::uint8_t>& kinds = chunk.parts.kinds;
   for (int l = 0; l < chunk.parts.layers; ++l) {
     kinds.push_back(job_.model->layer_kind(first_layer + l));
-    experts |= (kinds.back() & kExpertLayer) != 0;
-    const auto at = static_cast<std::size_t>(l);
-    const bool same = l > 0 && kinds[at] == kinds[at - 1];
-    chunk.run_first.push_back(same ? chunk.run_first.back() : l + 1);
+  }
+  for (std::int64_t i = 0; head && i < job_.model->mtp_modules(); ++i) {
+    for (const std::uint8_t kind : job_.model->mtp_kinds()) kinds.push_back(kind);
+  }
+  chunk.parts.layers = static_cast<int>(kinds.size());
+  bool experts = false;
+  for (std::size_t at = 0; at < kinds.size(); ++at) {
+    experts |= (kinds[at] & kExpertLayer) != 0;
+    const bool same = at > 0 && kinds[at] == kinds[at - 1];
+    chunk.run_first.push_back(same ? chunk.run_first.back() : static_cast<int>(at) + 1);
   }
   chunk.run_last.resize(kinds.size());
   for (std::size_t at = kinds.size(); at-- > 0;) {
@@ -188,9 +193,7 @@ void ProgramWriter::ForwardUnits(const Chunk& chunk, int index, int from, int to
   }
   const int layers_to = std::min(to, chunk.parts.layers);
   if (from <= layers_to) Layers(true, chunk, index, from, layers_to, microbatch);
-  if (to > chunk.parts.layers && chunk.parts.head) {
-    Call(Known(&head_forward_, BlockKind::kHeadForward), index, microbatch);
-  }
+  if (to > chunk.parts.layers && chunk.parts.head) HeadUnit(true, chunk, index, microbatch);
 }
 
 void ProgramWriter::Forward(int index, int microbatch) {
@@ -206,7 +209,7 @@ void ProgramWriter::Forward(int index, int microbatch) {
 // Backward of units from, from - 1, … to.
 void ProgramWriter::BackwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch) {
   if (from > chunk.parts.layers) {
-    if (chunk.parts.head) Call(EndBackward(true, microbatch), index, microbatch);
+    if (chunk.parts.head) HeadUnit(false, chunk, index, microbatch);
     from = chunk.parts.layers;
   }
   const int layers_to = std::max(to, 1);

@@ -54,6 +54,10 @@ class ProgramWriter {
   void Forward(int chunk, int microbatch);
   // `reduce`: this is the chunk's last micro-batch and its buckets are reduced as they complete.
   void Backward(int chunk, int microbatch, bool reduce);
+  // A forward and a backward pass of two micro-batches; with Plan::moe_comm_overlap layer by layer,
+  // exchanges of tokens of one beside compute of the other (generators/expert_parts.h).
+  void ForwardAndBackward(int forward, int forward_microbatch, int backward,
+                          int backward_microbatch, bool reduce);
   // One half of a backward pass (generators/split_backward.h).
   void BackwardHalf(int chunk, int microbatch, bool weights);
   bool v_shape() const { return plan().v_shape(); }
@@ -88,6 +92,9 @@ class ProgramWriter {
             std::int16_t event = graph::kNoEvent);
   void ForwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch);
   void BackwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch);
+  void HeadUnit(bool forward, const Chunk& chunk, int index, int microbatch);
+  void Pair(const Chunk& f, int forward, int forward_microbatch, int forward_unit, const Chunk& b,
+            int backward, int backward_microbatch, int backward_unit);
   void ForwardGathering(Chunk* chunk, int index, int microbatch);
   void Gather(Chunk* chunk, std::size_t upto);
   void WaitGather(Chunk* chunk);

@@ -31,6 +31,13 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->dispatcher = plan.dispatcher;
   e->shared_overlap = plan.shared_expert_overlap && e->shared > 0;
   e->router_bias = model.experts.router_bias;
+  e->fused_router = plan.moe_fused_router;
+  e->fused_permute = plan.moe_fused_permute;
+  e->host_reads =
+      plan.dispatcher != Dispatcher::kHybridEp || plan.cuda_graphs != CudaGraphs::kIteration;
+  // Ranks over ep are etp apart and lie together (expert_groups.h).
+  const int each = plan.nvlink_ranks > 0 ? plan.nvlink_ranks / plan.expert_tp() : plan.ep;
+  e->domains = each > 0 && each < plan.ep ? (plan.ep + each - 1) / each : each > 0 ? 1 : plan.ep;
   e->latent = model.experts.latent > 0;
   e->width = e->latent ? model.experts.latent : model.hidden;
 }
@@ -112,6 +119,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
     s.reduce_whole = plan.reduce_whole;
   }
   s.host = plan.host;
+  s.mtp_modules = model.mtp_modules();
   s.projection_bias = model.projection_bias;
   s.qk_norm = model.qk_norm;
   s.sinks = model.sinks;
@@ -152,6 +160,9 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.reducer).Add(s.bucket_elements).Add(s.bucket_views).Add(s.clips).Add(s.adds_gradients);
   h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
+  h.Add(s.host.operator_forward).Add(s.host.operator_backward).Add(s.host.grouped_expert);
+  h.Add(s.host.step).Add(s.host.core).Add(s.experts.fused_router).Add(s.experts.fused_permute);
+  h.Add(s.experts.host_reads).Add(s.experts.domains).Add(s.mtp_modules);
   return h.Add(s.host.communication).Add(s.host.unit).value();
 }
 
@@ -250,6 +261,11 @@ std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
   std::vector<std::int64_t> p;
   AddNorm(s, &p);
   if (owns_output) p.push_back(s.vocab * s.hidden);
+  // Norms of the embedding, of the state and behind the layer; the projection.
+  for (std::int64_t i = 0; i < s.mtp_modules; ++i) {
+    for (int norm = 0; norm < 3; ++norm) AddNorm(s, &p);
+    p.push_back(2 * s.hidden * s.hidden / s.tp);
+  }
   return p;
 }
 

@@ -26,6 +26,9 @@ struct ExpertShape {
   std::int64_t load_permille = 1000;  // of the busiest rank, over the mean
   Dispatcher dispatcher = Dispatcher::kAllToAll;
   bool shared_overlap = false, router_bias = false;
+  bool fused_router = false, fused_permute = false;
+  bool host_reads = true;    // how many tokens every expert has
+  std::int64_t domains = 1;  // of NVLink that the ranks over ep lie in
   friend bool operator==(const ExpertShape&, const ExpertShape&) = default;
 };
 
@@ -78,6 +81,7 @@ struct Shape {
        feeds_forward = true;  // what the layer has; with mamba.heads it is no attention
   bool projection_bias = true, qk_norm = false, sinks = false;
   std::int64_t window = 0;
+  std::int64_t mtp_modules = 0;  // whose projection and norms the last stage holds
 
   bool frozen() const { return lora_rank > 0; }
   // Gradients are tensors that the kernels write, rather than a buffer that GEMMs add to.

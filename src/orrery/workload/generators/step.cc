@@ -56,6 +56,7 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
 
 graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names) {
   BlockWriter w(names, "zero_gradients", Pass::kOptimizer);
+  w.Host("training_loop", s.host.step);
   w.Kernel("zero", Flat(MemoryOp::kZero, elements, 0, s.gradient_bytes, s.gradient_dtype));
   return w.Finish();
 }

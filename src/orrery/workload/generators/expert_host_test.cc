@@ -1,0 +1,87 @@
+// Host work of a layer's experts, counted by hand.
+#include "orrery/workload/generators/expert_host.h"
+
+#include <gtest/gtest.h>
+
+#include "orrery/workload/test_support.h"
+
+namespace orrery::workload {
+namespace {
+
+Model SmallExperts() {
+  Model m = SmallGpt(1);
+  m.experts = {.count = 16, .top_k = 2, .ffn_hidden = 128};
+  m.norm = Norm::kRmsNorm;
+  m.tied_embeddings = false;
+  return m;
+}
+
+// 4 experts on each of 4 ranks.
+Plan WithHost() {
+  Plan p;
+  p.dp = 8;
+  p.ep = 4;
+  p.global_batch = 8;
+  p.seq_len = 512;
+  p.host.operator_forward = 8'000;
+  p.host.operator_backward = 6'000;
+  p.host.grouped_expert = 5'000;
+  return p;
+}
+
+std::int64_t HostNs(const graph::Graph& g, std::string_view block) {
+  std::int64_t ps = 0;
+  const graph::Block& b = FindBlock(g, block);
+  for (const graph::Op& op : b.ops) {
+    if (op.kind == graph::OpKind::kHost) ps += b.host_ps[op.index];
+  }
+  return ps / 1000;
+}
+
+// Forward, operators: router 40, counts 18, permutation and its reverse 12 each, two exchanges of
+// 4, sorting twice 6, activation 6: 108 at 8 us. Two grouped GEMMs over 4 experts at 5 us.
+// Backward: 24 + 2·5 + 2·3 + 2·4 + 5 = 53 at 6 us; four grouped GEMMs.
+TEST(ExpertHost, OperatorsAndGroupedCalls) {
+  const graph::Graph g = Make(SmallExperts(), WithHost());
+  EXPECT_EQ(HostNs(g, "layer.forward"), 108 * 8'000 + 2 * 4 * 5'000);
+  EXPECT_EQ(HostNs(g, "layer.backward"), 53 * 6'000 + 4 * 4 * 5'000);
+}
+
+// Fused: router 14 and 8; permutation 4 and 2, sorting 3 and 2.
+TEST(ExpertHost, FusedKernelsLeaveFewerOperators) {
+  Plan p = WithHost();
+  p.moe_fused_router = p.moe_fused_permute = true;
+  const graph::Graph g = Make(SmallExperts(), p);
+  EXPECT_EQ(HostNs(g, "layer.forward"), (14 + 18 + 8 + 8 + 6 + 6) * 8'000 + 2 * 4 * 5'000);
+  EXPECT_EQ(HostNs(g, "layer.backward"), (8 + 4 + 6 + 4 + 5) * 6'000 + 4 * 4 * 5'000);
+}
+
+// With graphs of layers attention and router cost the host one call; experts run eagerly.
+TEST(ExpertHost, GraphsOfLayersEndBeforeTheDispatch) {
+  Plan p = WithHost();
+  p.cuda_graphs = CudaGraphs::kLayers;
+  p.host.module_forward = 50'000;
+  p.host.graph = 30'000;
+  const graph::Graph g = Make(SmallExperts(), p);
+  // Modules of the eager part: dispatch, fc1, activation, fc2, combine.
+  EXPECT_EQ(HostNs(g, "layer.forward"), 30'000 + 5 * 50'000 + (108 - 40) * 8'000 + 2 * 4 * 5'000);
+  EXPECT_EQ(FindBlock(g, "layer.forward").launch, graph::Launch::kEach);
+}
+
+// HybridEP needs no number from the device where one graph is the whole iteration.
+TEST(ExpertHost, HybridEpWaitsForTheDeviceUnlessTheIterationIsAGraph) {
+  Plan p = WithHost();
+  p.dispatcher = Dispatcher::kHybridEp;
+  const auto waits = [&] {
+    const graph::Graph g = Make(SmallExperts(), p);
+    return Operations(g, FindBlock(g, "layer.forward")).find("sync") != std::string::npos;
+  };
+  EXPECT_TRUE(waits());
+  p.cuda_graphs = CudaGraphs::kLayers;
+  EXPECT_TRUE(waits());
+  p.cuda_graphs = CudaGraphs::kIteration;
+  EXPECT_FALSE(waits());
+}
+
+}  // namespace
+}  // namespace orrery::workload

@@ -1,0 +1,28 @@
+// A layer with experts in three parts, so that its exchanges run beside another micro-batch.
+//
+// Megatron's combined 1F1B (overlap_moe_expert_parallel_comm) walks the layers of one micro-batch's
+// forward and of another's backward in step. With F and B in parts at their two exchanges, one pair
+// of layers is, on the compute stream:
+//
+//   B1, F1, (combine's gradient arrived) B2, (tokens arrived) F2, (dispatch's gradient arrived) B3,
+//   (results arrived) F3
+//
+// and each exchange, in the order B, F, B, F on its stream, has the part after it to hide behind.
+// Source: megatron/core/models/common/model_chunk_schedule_plan.py, read for its behaviour.
+//
+// A part is a whole layer's block cut behind an exchange, which becomes one that the call's event
+// records; the next part begins when that event has been waited for. Tensors that were temporary in
+// the layer and live across a cut become the micro-batch's.
+#pragma once
+
+#include "orrery/workload/generators/block_writer.h"
+
+namespace orrery::workload {
+
+inline constexpr int kExpertParts = 3;
+
+// REQUIRES: `layer` is a layer with experts over ep > 1 ranks, forward or backward, exchanges
+// blocking; part is 0 to 2.
+graph::Block PartOf(const graph::Block& layer, int part, Names* names);
+
+}  // namespace orrery::workload

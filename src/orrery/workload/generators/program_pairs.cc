@@ -1,0 +1,94 @@
+// What a program runs beside plain passes: heads that predict further tokens, and layers with
+// experts of two micro-batches in step.
+#include "orrery/workload/generators/expert_parts.h"
+#include "orrery/workload/generators/program_writer.h"
+
+namespace orrery::workload {
+
+using graph::kNoEvent;
+
+// The output layer and its loss, once and for every further token that is predicted. A module's own
+// layers are among the chunk's; where one module repeats, they run again here.
+void ProgramWriter::HeadUnit(bool forward, const Chunk& chunk, int index, int microbatch) {
+  const auto depths = static_cast<int>(job_.model->mtp_layers);
+  const auto kinds = depths > 0 ? job_.model->mtp_kinds() : std::vector<std::uint8_t>();
+  const int own = static_cast<int>(kinds.size());
+  const int behind = chunk.first_layer + chunk.parts.layers;  // places of what runs again
+  const auto output = [&](int depth) {
+    Call(forward ? Known(&head_forward_, BlockKind::kHeadForward) : EndBackward(true, microbatch),
+         index, microbatch, depth);
+  };
+  if (forward) output(0);
+  for (int i = 1; i <= depths; ++i) {
+    const int depth = forward ? i : depths + 1 - i;
+    const auto join = forward ? BlockKind::kMtpForward : BlockKind::kMtpBackward;
+    if (!forward) output(depth);
+    if (forward) Call(job_.blocks->Get(join), index, microbatch, depth);
+    for (int l = 0; job_.model->mtp_repeats && depth > 1 && l < own; ++l) {
+      const int at = forward ? l : own - 1 - l;
+      Call(LayerBlock(forward, kinds[static_cast<std::size_t>(at)], false), index, microbatch,
+           behind + (depth - 2) * own + at);
+    }
+    if (forward) output(depth);
+    if (!forward) Call(job_.blocks->Get(join), index, microbatch, depth);
+  }
+  if (!forward) output(0);
+}
+
+// One layer of a forward and one of a backward pass, both with experts, in step.
+void ProgramWriter::Pair(const Chunk& f, int forward, int forward_microbatch, int forward_unit,
+                         const Chunk& b, int backward, int backward_microbatch, int backward_unit) {
+  const auto part = [&](bool is_forward, int i) {
+    const Chunk& chunk = is_forward ? f : b;
+    const int unit = is_forward ? forward_unit : backward_unit;
+    const std::int16_t event = i + 1 < kExpertParts ? TakeEvent() : kNoEvent;
+    Call(job_.blocks->Get(is_forward ? BlockKind::kForwardPart : BlockKind::kBackwardPart,
+                          chunk.parts.kind(unit), i),
+         is_forward ? forward : backward, is_forward ? forward_microbatch : backward_microbatch,
+         chunk.first_layer + unit - 1, 1, event);
+    return event;
+  };
+  const std::int16_t combined = part(false, 0);
+  const std::int16_t tokens = part(true, 0);
+  Wait(combined);
+  const std::int16_t gradients = part(false, 1);
+  Wait(tokens);
+  const std::int16_t results = part(true, 1);
+  Wait(gradients);
+  part(false, 2);
+  Wait(results);
+  part(true, 2);
+}
+
+void ProgramWriter::ForwardAndBackward(int forward, int forward_microbatch, int backward,
+                                       int backward_microbatch, bool reduce) {
+  const Chunk& f = chunks_[static_cast<std::size_t>(forward)];
+  const Chunk& b = chunks_[static_cast<std::size_t>(backward)];
+  // Passes that gather parameters or reduce gradients bucket by bucket run whole.
+  if (!plan().moe_comm_overlap || reduce || (overlaps_gather() && !f.forwarded)) {
+    Forward(forward, forward_microbatch);
+    return Backward(backward, backward_microbatch, reduce);
+  }
+  const int nf = f.parts.layers, nb = b.parts.layers;
+  if (b.parts.head) HeadUnit(false, b, backward, backward_microbatch);
+  ForwardUnits(f, forward, 0, 0, forward_microbatch);
+  int unit = nb;
+  for (int l = 1; l <= nf; ++l) {
+    const bool routed = (f.parts.kind(l) & kExpertLayer) != 0;
+    while (unit >= 1 && routed && (b.parts.kind(unit) & kExpertLayer) == 0) {
+      Layers(false, b, backward, unit, unit, backward_microbatch);
+      --unit;
+    }
+    if (routed && unit >= 1) {
+      Pair(f, forward, forward_microbatch, l, b, backward, backward_microbatch, unit);
+      --unit;
+    } else {
+      Layers(true, f, forward, l, l, forward_microbatch);
+    }
+  }
+  if (unit >= 1) Layers(false, b, backward, unit, 1, backward_microbatch);
+  if (f.parts.head) HeadUnit(true, f, forward, forward_microbatch);
+  if (b.parts.embedding) BackwardUnits(b, backward, 0, 0, backward_microbatch);
+}
+
+}  // namespace orrery::workload
