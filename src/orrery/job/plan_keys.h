@@ -117,32 +117,32 @@ struct PlanFlag {
   bool workload::Plan::*member;
   bool (*matters)(const workload::Plan&) = Always;
 };
-inline constexpr std::array<PlanFlag, 23> kPlanFlags = {
-    {{"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
-     {"overlap_param_gather", &workload::Plan::overlap_param_gather},
-     {"overlap_p2p", &workload::Plan::overlap_p2p},
-     {"grad_reduce_fp32", &workload::Plan::grad_reduce_fp32},
-     {"fused_bias_activation", &workload::Plan::fused_bias_activation},
-     {"fused_softmax", &workload::Plan::fused_softmax},
-     {"fused_adam", &workload::Plan::fused_adam},
-     {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
-     {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
-     {"moe_fused_router", &workload::Plan::moe_fused_router, WithFusedExperts},
-     {"moe_fused_permute", &workload::Plan::moe_fused_permute, WithFusedExperts},
-     {"align_grad_reduce", &workload::Plan::align_grad_reduce},
-     {"align_param_gather", &workload::Plan::align_param_gather},
-     {"recompute_flash", &workload::Plan::recompute_flash},
-     {"scatter_gather_p2p", &workload::Plan::scatter_gather_p2p},
-     {"batch_p2p_sync", &workload::Plan::batch_p2p_sync},
-     {"low_precision_gather", &workload::Plan::low_precision_gather, WhenLowPrecision},
-     {"prefetch", &workload::Plan::prefetch, WhenSharded},
-     {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
-     {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
-     {"reduce_whole", &workload::Plan::reduce_whole, WhenHybridZero1},
-     {"broadcast_parameters", &workload::Plan::broadcast_parameters, WhenBroadcasting},
-     {"bucket_views", &workload::Plan::bucket_views, WhenDdp},
-     {"clip_gradients", &workload::Plan::clip_gradients, WhenNotClipping},
-     {"log_every_step", &workload::Plan::log_every_step}}};
+inline constexpr PlanFlag kPlanFlags[] = {
+    {"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
+    {"overlap_param_gather", &workload::Plan::overlap_param_gather},
+    {"overlap_p2p", &workload::Plan::overlap_p2p},
+    {"grad_reduce_fp32", &workload::Plan::grad_reduce_fp32},
+    {"fused_bias_activation", &workload::Plan::fused_bias_activation},
+    {"fused_softmax", &workload::Plan::fused_softmax},
+    {"fused_adam", &workload::Plan::fused_adam},
+    {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
+    {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
+    {"moe_fused_router", &workload::Plan::moe_fused_router, WithFusedExperts},
+    {"moe_fused_permute", &workload::Plan::moe_fused_permute, WithFusedExperts},
+    {"align_grad_reduce", &workload::Plan::align_grad_reduce},
+    {"align_param_gather", &workload::Plan::align_param_gather},
+    {"recompute_flash", &workload::Plan::recompute_flash},
+    {"scatter_gather_p2p", &workload::Plan::scatter_gather_p2p},
+    {"batch_p2p_sync", &workload::Plan::batch_p2p_sync},
+    {"low_precision_gather", &workload::Plan::low_precision_gather, WhenLowPrecision},
+    {"prefetch", &workload::Plan::prefetch, WhenSharded},
+    {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
+    {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
+    {"reduce_whole", &workload::Plan::reduce_whole, WhenHybridZero1},
+    {"broadcast_parameters", &workload::Plan::broadcast_parameters, WhenBroadcasting},
+    {"bucket_views", &workload::Plan::bucket_views, WhenDdp},
+    {"clip_gradients", &workload::Plan::clip_gradients, WhenNotClipping},
+    {"log_every_step", &workload::Plan::log_every_step}};
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
