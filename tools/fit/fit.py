@@ -40,7 +40,7 @@ SIGMA = {"collectives >= 1 MB": 0.12, "collectives < 1 MB": 0.20, "moe": 0.12}
 SIGMA_TRAINING = 0.06
 CORRELATION = 0.1
 CAUCHY = 3.0  # in sigmas: a row that far off pulls hardest, one farther off less again
-LOW_TRUST = 0.25  # weight of rows whose `trust` says low
+LOW_TRUST = 0.05  # weight of rows whose `trust` says low
 ROWS_PER_SOURCE = 30
 SEEN = 0.004  # a row depends on a constant if a spread of it moves the row by as much
 REUSE = 0.3  # largest step, in spreads, after which derivatives are kept

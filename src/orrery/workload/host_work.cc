@@ -17,10 +17,10 @@ namespace {
 //   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit
 //   operator         8 [4 … 12] forward, 6 [3 … 10] backward: compute's host time of an operator
 //   grouped_expert   15 [6 … 30]: Transformer Engine's GroupedLinear makes lists of weights,
-//   workspaces
-//                    and quantizers and calls cuBLASLt, expert by expert
-//   core             200 [100 … 500]: Transformer Engine's DotProductAttention looks its backend up
-//   anew step             20,000 [5,000 … 50,000]: batch, timers, loops over parameters, logging
+//                    workspaces and quantizers and calls cuBLASLt, expert by expert
+//   core             200 [100 … 500]: Transformer Engine's DotProductAttention looks its backend
+//                    up anew
+//   step             8,000 [3,000 … 50,000]: batch, timers, loops over parameters, logging
 constexpr HostWork k2021 = {.module_forward = 60'000,
                             .module_backward = 25'000,
                             .low_precision = 15'000,
@@ -39,7 +39,7 @@ constexpr HostWork kCore = {.module_forward = 50'000,
                             .operator_backward = 6'000,
                             .grouped_expert = 15'000,
                             .core = 200'000,
-                            .step = 20'000'000};
+                            .step = 8'000'000};
 constexpr HostWork kFsdp = {.module_forward = 25'000,
                             .module_backward = 20'000,
                             .low_precision = 15'000,

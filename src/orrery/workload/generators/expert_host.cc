@@ -17,9 +17,9 @@ constexpr std::array<Operators, 6> kOperators = {{
     {40, 24, 14, 8},  // router: gating 4, top-k and maps 14, auxiliary loss 22
     {18, 0, 18, 0},   // sums, reshapes and copies of counts
     {12, 5, 4, 2},    // mask, argsort, gathers of tokens and weights
-    {4, 3, 4, 3},     //
-    {6, 4, 3, 2},     // split, concatenate; weights too
-    {6, 5, 6, 5},     // function, weights, casts
+    {4, 3, 4, 3},     // exchange: reshapes around the collective
+    {6, 4, 3, 2},     // sorting by expert: split, concatenate; weights too
+    {6, 5, 6, 5},     // activation: function, weights, casts
 }};
 
 }  // namespace
