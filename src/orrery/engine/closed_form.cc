@@ -176,6 +176,8 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   // No member can do anything else meanwhile, and no one else uses their ports: NVLink ports are a
   // rank's own.
   bool Untouchable(std::uint32_t id) const {
+    // A link that changes during the run takes another time at another hour.
+    if (flow_ != nullptr && !flow_->steady()) return false;
     const MeetInfo& info = layout_.meets[id];
     const Meet& meet = meets_[id];
     if (info.pair ? !OwnPorts(info, meet) : meet.price->nic) return false;
@@ -235,7 +237,9 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     meet.start = now_;
     if (flow_ != nullptr) {
       if (!info.pair) StartMembers(id);
-      flow_->Start(now_, id, flow_->Bind(id, meet.price->plan), meet.price->cost);
+      flow_->FollowFailures(now_);
+      flow_->Start(now_, id, meet.price->plan, meet.price->cost);
+      if (!flow_->status().ok() && error_.ok()) error_ = flow_->status();
       return;
     }
     const auto members = participants(info);
@@ -266,7 +270,12 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   void TakeCompletions(SimTime time) {
     completions_.clear();
     now_ = network_->AdvanceUntil(time, &completions_);
-    if (flow_ != nullptr) return EndFluids();
+    if (flow_ != nullptr) {
+      EndFluids();
+      flow_->FollowFailures(now_);
+      if (!flow_->status().ok() && error_.ok()) error_ = flow_->status();
+      return;
+    }
     for (const network::Completion& c : completions_) {
       ++events_;
       EndMembers(c.id, now_);

@@ -22,7 +22,8 @@
 #include "orrery/collective/collective.h"
 #include "orrery/compute/compute.h"
 #include "orrery/graph/graph.h"
-#include "orrery/network/network.h"
+#include "orrery/network/parameters.h"
+#include "orrery/network/use_log.h"
 
 namespace orrery::engine {
 

@@ -16,20 +16,29 @@ FlowGrain::FlowGrain(const LoopInputs& in, network::Network* network)
   auto alone = network::Create(network->name());
   ORRERY_CHECK(alone.ok(), "a network that runs can be made again");
   alone_ = std::move(*alone);
-  ORRERY_CHECK(alone_->SetupLinks(*in.inputs->cluster, {}, 0).ok(), "its cluster is served");
+  const cluster::Cluster& cluster = *in.inputs->cluster;
+  ORRERY_CHECK(alone_->SetupLinks(cluster, {}, 0).ok(), "its cluster is served");
+  failures_ = network::Failures(cluster);
+  adaptive_ = cluster.spec().topology.routing == cluster::Routing::kAdaptive;
+  if (adaptive_) chosen_.assign(cluster.links().size(), 0);
+  steady_ = !adaptive_ && cluster.link_changes().empty();
 }
 
-FlowGrain::Binding& FlowGrain::Bind(std::uint32_t meet, int plan) {
-  const std::uint64_t key = std::uint64_t{meet} << 32 | static_cast<std::uint32_t>(plan);
-  const auto [it, fresh] = binding_of_.emplace(key, static_cast<std::uint32_t>(bindings_.size()));
-  if (!fresh) return bindings_[it->second];
+std::vector<DeviceId> FlowGrain::Members(std::uint32_t meet) const {
   const MeetInfo& info = in_.layout->meets[meet];
   std::vector<DeviceId> members;
   for (std::uint32_t i = 0; i < info.count; ++i) {
     const SimRank& rank = in_.layout->ranks[in_.layout->participants[info.first + i]];
     members.push_back(in_.inputs->placement->device[rank.rank.index()]);
   }
-  bindings_.push_back(MakeBinding(in_.prices->plan(plan), members));
+  return members;
+}
+
+FlowGrain::Binding& FlowGrain::Bind(std::uint32_t meet, int plan) {
+  const std::uint64_t key = std::uint64_t{meet} << 32 | static_cast<std::uint32_t>(plan);
+  const auto [it, fresh] = binding_of_.emplace(key, static_cast<std::uint32_t>(bindings_.size()));
+  if (!fresh) return bindings_[it->second];
+  bindings_.push_back(MakeBinding(in_.prices->plan(plan), Members(meet)));
   return bindings_.back();
 }
 
@@ -41,7 +50,7 @@ FlowGrain::Binding FlowGrain::MakeBinding(const collective::Plan& plan,
       collective::MakeFlowGrain(plan, *in_.inputs->cluster, members);
   for (std::size_t c = 0; c < grain.channels(); ++c) {
     MapChannel(grain.channel(c), members, c);
-    AddTemplate(&binding);
+    AddTemplate(&binding, c);
   }
   binding.private_path = graph::IsPointToPoint(plan.collective) && IsPrivate(binding, members);
   return binding;
@@ -54,8 +63,7 @@ void FlowGrain::MapChannel(std::span<const collective::ChannelEdge> edges,
   channel_.clear();
   channel_bytes_ = 0;
   for (const collective::ChannelEdge& edge : edges) {
-    in_.inputs->cluster->Route(members[edge.from], members[edge.to],
-                               edge.salt != 0 ? edge.salt : channel, &route_);
+    Route(members[edge.from], members[edge.to], edge.salt != 0 ? edge.salt : channel);
     for (const LinkId link : route_) link_bytes_.emplace_back(link, edge.wire_bytes);
     channel_bytes_ = std::max(channel_bytes_, edge.wire_bytes);
   }
@@ -73,10 +81,63 @@ void FlowGrain::MapChannel(std::span<const collective::ChannelEdge> edges,
   }
 }
 
-// Adds the channel to the binding: to a fluid of equal loads if there is one.
-void FlowGrain::AddTemplate(Binding* binding) {
+// A connection's path, into route_.
+void FlowGrain::Route(DeviceId from, DeviceId to, std::uint64_t salt) {
+  if (adaptive_ && salt < cluster::kThroughSwitch) return RouteByLoad(from, to, salt);
+  if (!failures_.any()) return in_.inputs->cluster->Route(from, to, salt, &route_);
+  Status found = failures_.Route(from, to, salt, &route_);
+  if (status_.ok()) status_ = std::move(found);
+}
+
+// The least loaded of 16 paths, the first of equals, counted from the connection's own.
+void FlowGrain::RouteByLoad(DeviceId from, DeviceId to, std::uint64_t salt) {
+  constexpr std::uint64_t kPaths = 16, kScale = std::uint64_t{1} << 44;
+  const cluster::Cluster& cluster = *in_.inputs->cluster;
+  std::uint64_t least = ~std::uint64_t{0};
+  for (std::uint64_t k = 0; k < kPaths; ++k) {
+    cluster.Route(from, to, (salt + k) % kPaths, &other_);
+    std::uint64_t most = failures_.blocked(other_) ? ~std::uint64_t{0} - 1 : 0;
+    for (const LinkId id : other_) {
+      const std::uint64_t flights = network_->flights(id) + chosen_[id.index()];
+      const auto rate = static_cast<std::uint64_t>(cluster.links()[id.index()].bandwidth_Bps);
+      most = std::max(most, flights * kScale / rate);
+    }
+    if (most < least) {
+      least = most;
+      route_ = other_;
+    }
+  }
+  if (failures_.blocked(route_)) {
+    Status found = failures_.Route(from, to, salt, &route_);
+    if (status_.ok()) status_ = std::move(found);
+  }
+  for (const LinkId id : route_) ++chosen_[id.index()];
+}
+
+// Who crosses a link that has gone down moves to the path of the moment.
+void FlowGrain::MoveFlights(SimTime now) {
+  if (!failures_.Advance(now)) return;
+  binding_of_.clear();
+  for (network::FlightId flight = 0; flight < bound_.size(); ++flight) {
+    Bound& bound = bound_[flight];
+    if (bound.plan < 0 || !failures_.blocked(bound.links)) continue;
+    const std::vector<DeviceId> members = Members(meet_of_[flight]);
+    const collective::FlowGrain grain =
+        collective::MakeFlowGrain(in_.prices->plan(bound.plan), *in_.inputs->cluster, members);
+    MapChannel(grain.channel(bound.channel), members, bound.channel);
+    network_->Move(now, flight, channel_);
+    bound.links.clear();
+    for (const network::LinkLoad& load : channel_) bound.links.push_back(load.link);
+  }
+  std::ranges::fill(chosen_, 0u);
+}
+
+// Adds the channel to the binding: to a fluid of equal loads if there is one. Where links may go
+// down every channel is a fluid, so that each can go its own way.
+void FlowGrain::AddTemplate(Binding* binding, std::size_t channel) {
   if (channel_.empty()) return;
-  for (std::uint32_t i = 0; i < binding->fluids; ++i) {
+  const std::uint32_t merge_with = failures_.any() ? 0 : binding->fluids;
+  for (std::uint32_t i = 0; i < merge_with; ++i) {
     Template& t = templates_[binding->first + i];
     if (std::ranges::equal(std::span(loads_).subspan(t.first, t.loads), channel_)) {
       t.bytes += channel_bytes_;
@@ -85,15 +146,15 @@ void FlowGrain::AddTemplate(Binding* binding) {
     }
   }
   templates_.push_back({channel_bytes_, 1, static_cast<std::uint32_t>(loads_.size()),
-                        static_cast<std::uint32_t>(channel_.size())});
+                        static_cast<std::uint32_t>(channel_.size()),
+                        static_cast<std::uint32_t>(channel)});
   loads_.insert(loads_.end(), channel_.begin(), channel_.end());
   ++binding->fluids;
 }
 
 bool FlowGrain::IsPrivate(const Binding& binding, std::span<const DeviceId> members) const {
   const cluster::Cluster& cluster = *in_.inputs->cluster;
-  // A link that changes during the run takes another time at another hour.
-  if (cluster.direct() || !cluster.link_changes().empty()) return false;
+  if (cluster.direct()) return false;
   const DeviceId from = members[0], to = members[1];
   const auto links = cluster.links();
   const LinkId own[] = {cluster.nvlink_out(from), cluster.nvlink_in(to), cluster.pcie_out(from),
@@ -173,15 +234,34 @@ SimTime FlowGrain::Alone(Binding& binding, const collective::Cost& cost) {
   return binding.alone;
 }
 
-void FlowGrain::Start(SimTime now, std::uint32_t meet, Binding& binding,
-                      const collective::Cost& cost) {
+void FlowGrain::Start(SimTime now, std::uint32_t meet, int plan, const collective::Cost& cost) {
+  const std::size_t templates = templates_.size(), loads = loads_.size();
+  const Binding binding =
+      adaptive_ ? MakeBinding(in_.prices->plan(plan), Members(meet)) : Bind(meet, plan);
   pending_[meet] = Launch(network_, now, binding, cost, true);
-  for (const network::LinkFluid& fluid : batch_) meet_of_[fluid.id] = meet;
+  for (std::size_t i = 0; i < batch_.size(); ++i) {
+    const network::LinkFluid& fluid = batch_[i];
+    meet_of_[fluid.id] = meet;
+    if (!failures_.any() || binding.fluids == 0) continue;
+    if (fluid.id >= bound_.size()) bound_.resize(std::size_t{fluid.id} + 1);
+    Bound& bound = bound_[fluid.id];
+    bound.plan = plan;
+    bound.channel = templates_[binding.first + i].channel;
+    bound.links.clear();
+    for (std::uint32_t l = 0; l < fluid.loads; ++l) {
+      bound.links.push_back(batch_loads_[fluid.first_load + l].link);
+    }
+  }
+  if (!adaptive_) return;
+  for (std::size_t l = loads; l < loads_.size(); ++l) chosen_[loads_[l].link.index()] = 0;
+  templates_.resize(templates);  // they hold for this meet alone
+  loads_.resize(loads);
 }
 
 std::uint32_t FlowGrain::Complete(network::FlightId flight) {
   const std::uint32_t meet = meet_of_[flight];
   free_.push_back(flight);
+  if (flight < bound_.size()) bound_[flight].plan = -1;
   return --pending_[meet] == 0 ? meet : kNobody;
 }
 

@@ -7,7 +7,13 @@
 // closed form's transfer time allows (the CTA, and ports as the plan sees them), after half of the
 // plan's fixed time; the other half follows the last byte. The meet ends when its last fluid has.
 //
-// Cost: a bind O(channels · edges · hops), once per (meet, plan); a start O(loads).
+// Links that fail (network/failures.h): channels are fluids of their own, who crosses a link as it
+// goes down moves what it has left to another path, and meets that begin meanwhile are bound to the
+// paths of the moment. With adaptive routing every edge of a channel takes, each time a meet
+// begins, the path of 16 whose most loaded link has the fewest flights for its bandwidth.
+//
+// Cost: a bind O(channels · edges · hops), once per (meet, plan), again after a failure, and
+// at every start (16 paths an edge) where routing is adaptive; a start O(loads).
 #pragma once
 
 #include <memory>
@@ -16,6 +22,7 @@
 
 #include "orrery/collective/flow_grain.h"
 #include "orrery/engine/loop.h"
+#include "orrery/network/failures.h"
 
 namespace orrery::engine {
 
@@ -43,7 +50,16 @@ class FlowGrain {
     binding.settled_busy += binding.alone - cost.fixed;
     if (network_->use_log()->on()) LogSettled(start, binding, cost);
   }
-  void Start(SimTime now, std::uint32_t meet, Binding& binding, const collective::Cost& cost);
+  // REQUIRES: FollowFailures(now) before.
+  void Start(SimTime now, std::uint32_t meet, int plan, const collective::Cost& cost);
+  // Moves what is in flight off links that went down by `now`. O(1) while nothing changes.
+  void FollowFailures(SimTime now) {
+    if (failures_.next() <= now) MoveFlights(now);
+  }
+  // Paths do not depend on the time: links are as they were at the start, routes too.
+  bool steady() const { return steady_; }
+  // Not OK once a meet has no path left.
+  const Status& status() const { return status_; }
   // Takes one completion of the network; the meet if that was its last, else kNobody.
   std::uint32_t Complete(network::FlightId flight);
   void AddSettledTraffic(std::vector<network::PortStatistics>* traffic) const;
@@ -53,10 +69,15 @@ class FlowGrain {
     std::int64_t bytes = 0;
     std::uint32_t weight = 1;
     std::uint32_t first = 0, loads = 0;  // into loads_
+    std::uint32_t channel = 0;           // its first one
   };
   void MapChannel(std::span<const collective::ChannelEdge> edges, std::span<const DeviceId> members,
                   std::size_t channel);
-  void AddTemplate(Binding* binding);
+  void Route(DeviceId from, DeviceId to, std::uint64_t salt);
+  void RouteByLoad(DeviceId from, DeviceId to, std::uint64_t salt);
+  std::vector<DeviceId> Members(std::uint32_t meet) const;
+  void MoveFlights(SimTime now);
+  void AddTemplate(Binding* binding, std::size_t channel);
   void LogSettled(SimTime start, const Binding& binding, const collective::Cost& cost);
   bool IsPrivate(const Binding& binding, std::span<const DeviceId> members) const;
   std::uint32_t Launch(network::Network* network, SimTime now, const Binding& binding,
@@ -72,9 +93,19 @@ class FlowGrain {
   std::vector<network::LinkLoad> loads_;
   std::vector<std::uint32_t> pending_;  // fluids in flight, by meet
   std::vector<std::uint32_t> meet_of_;  // by flight
+  struct Bound {
+    std::int32_t plan = -1;  // -1: not in flight
+    std::uint32_t channel = 0;
+    std::vector<LinkId> links;
+  };
+  std::vector<Bound> bound_;  // by flight, where links may go down
+  network::Failures failures_;
+  bool steady_ = true, adaptive_ = false;
+  Status status_;
   std::vector<network::FlightId> free_;
   // Scratch.
-  std::vector<LinkId> route_;
+  std::vector<LinkId> route_, other_;
+  std::vector<std::uint32_t> chosen_;  // flights that the bind in hand adds, by link
   std::vector<std::pair<LinkId, std::int64_t>> link_bytes_;
   std::vector<network::LinkLoad> channel_;
   std::int64_t channel_bytes_ = 0;

@@ -396,6 +396,7 @@ class Driver {
     } else {
       RunWindows();
     }
+    for (const auto& loop : loops_) ORRERY_RETURN_IF_ERROR(loop->network().status());
     if (!Finished()) return Deadlock();
     return Collect();
   }

@@ -310,7 +310,7 @@ TEST(Simulate, LinkUseOverTimeAddsUp) {
   for (const char* network : {"flow", "links"}) {
     ReadOptions options;
     options.network = network;
-    options.set = {"nodes=2", "parallel.dp=4"};
+    options.set = {"nodes=2", "parallel.dp=4", "model.layers=4"};
     const results::RunResult plain = Predict(Read(kSmall, options));
     EXPECT_TRUE(plain.over_time.empty());
     options.set.push_back("simulation.link_steps=64");
@@ -351,7 +351,7 @@ TEST(Simulate, LinkUseOverTimeAddsUp) {
 TEST(Simulate, LogGopsServesJobs) {
   ReadOptions options;
   options.network = "loggops";
-  options.set = {"nodes=4", "parallel.dp=8"};
+  options.set = {"nodes=4", "parallel.dp=8", "model.layers=4"};
   const results::RunResult one = Predict(Read(kSmall, options));
   for (const int threads : {2, 3, 4}) {
     options.threads = threads;
@@ -373,14 +373,53 @@ TEST(Simulate, SlowLinksSlowTheStep) {
     ReadOptions options;
     options.network = network;
     options.set = {"nodes=2", "parallel.dp=4", "cluster.topology=fat-tree-2",
-                   "cluster.nodes_per_leaf=1"};
+                   "cluster.nodes_per_leaf=1", "model.layers=4"};
     const SimTime before = Predict(Read(kSmall, options)).jobs.front().step_time;
     options.set.push_back(
         "perturb.links=[{link: leaf0/spine1, bandwidth: 10%, from: 0s, until: 100s}]");
     EXPECT_GT(Predict(Read(kSmall, options)).jobs.front().step_time, before) << network;
-    options.set.back() = "perturb.links=[{link: leaf0/spine1, bandwidth: 0, from: 5ms}]";
-    EXPECT_EQ(Simulate(Read(kSmall, options)).status().code(), Code::kInfeasible) << network;
   }
+}
+
+// Traffic goes round a link that fails for good; a NIC has one link, and the error says who lost
+// it.
+TEST(Simulate, TrafficGoesRoundAFailedLink) {
+  for (const char* network : {"flow", "links"}) {
+    ReadOptions options;
+    options.network = network;
+    options.set = {"nodes=2", "parallel.dp=4", "cluster.topology=fat-tree-2",
+                   "cluster.nodes_per_leaf=1", "model.layers=4"};
+    const SimTime before = Predict(Read(kSmall, options)).jobs.front().step_time;
+    options.set.push_back("perturb.links=[{link: leaf0/spine1, bandwidth: 0, from: 5ms}]");
+    const SimTime after = Predict(Read(kSmall, options)).jobs.front().step_time;
+    EXPECT_NE(after, before) << network;
+    EXPECT_LT(after, 2 * before) << network;  // it shares the spines that are left
+    options.set.back() = "perturb.links=[{link: node1/nic0/leaf1, bandwidth: 0, from: 5ms}]";
+    const Status status = Simulate(Read(kSmall, options)).status();
+    EXPECT_EQ(status.code(), Code::kInfeasible) << network;
+    EXPECT_THAT(status.message(), HasSubstr("no path is left from node")) << network;
+    EXPECT_THAT(status.message(), HasSubstr("nic0")) << network;
+  }
+}
+
+// Under 4:1 hashed channels collide on spines; adaptive ones keep apart.
+TEST(Simulate, AdaptiveRoutingInJobs) {
+  for (const char* network : {"flow", "links"}) {
+    ReadOptions options;
+    options.network = network;
+    options.set = {"nodes=2",
+                   "parallel.dp=4",
+                   "cluster.topology.name=fat-tree-2",
+                   "cluster.nodes_per_leaf=1",
+                   "cluster.oversubscription=4",
+                   "model.layers=4"};
+    const SimTime hashed = Predict(Read(kSmall, options)).jobs.front().step_time;
+    options.set.push_back("cluster.topology.routing=adaptive");
+    EXPECT_LT(Predict(Read(kSmall, options)).jobs.front().step_time, hashed) << network;
+  }
+  ReadOptions analytic;
+  analytic.set = {"cluster.topology.routing=adaptive"};
+  EXPECT_THAT(Error(kSmall, analytic), HasSubstr("does not see load"));
 }
 
 // 6 steps of o + L + o + (2^20 - 1) G = 5,500 + 6 · 1,048,575 ns.

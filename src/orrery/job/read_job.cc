@@ -164,10 +164,13 @@ Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
   }
   if (!found.ok()) return std::move(found).TakeStatus().In(where);
   job->network = name;
-  if (job->cluster.topology.routing == cluster::Routing::kAdaptive) {
+  const bool sees_links = std::ranges::any_of(network::Backends(), [&](const auto& backend) {
+    return backend.name == name && backend.sees_links;
+  });
+  if (job->cluster.topology.routing == cluster::Routing::kAdaptive && !sees_links) {
     return InvalidInput(
         "cluster.topology.routing: adaptive: the network '{}' does not see load; choose ecmp, "
-        "static or rail-local",
+        "static or rail-local, or network flow or links",
         name);
   }
   return {};

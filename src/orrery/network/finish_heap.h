@@ -54,6 +54,12 @@ class FinishHeap {
     if (!heap_.empty()) Down(0, last);
   }
 
+  // REQUIRES: contains(id); every time is positive or 0.
+  void Remove(std::uint32_t id) {
+    Set(id, -1);
+    Pop();
+  }
+
  private:
   static constexpr std::uint32_t kAbsent = 0xFFFFFFFFu;
 

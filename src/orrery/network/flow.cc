@@ -41,6 +41,7 @@ Status Flow::SetupLinks(const cluster::Cluster& cluster,
   solver_.Setup(capacity);
   use_.resize(capacity.size());
   schedule_ = LinkSchedule(cluster);
+  failures_ = Failures(cluster);
   adaptive_ = cluster.spec().topology.routing == cluster::Routing::kAdaptive;
   ApplyChanges();
   return {};
@@ -64,6 +65,7 @@ void Flow::ApplyChanges() {
     const LinkSchedule::Change& change = changes[next_change_++];
     solver_.SetCapacity(change.link.value, change.capacity_Bps);
   }
+  if (failures_.any() && failures_.Advance(now_)) MoveTransfers();
 }
 
 void Flow::Start(SimTime now, std::span<const Transfer> transfers) {
@@ -75,6 +77,10 @@ void Flow::Start(SimTime now, std::span<const Transfer> transfers) {
     SetFixedTime(number, wire);
     const Path& path = path_[number];
     const SimTime fixed = path.fixed;
+    if (failures_.any()) {
+      if (transfer.id >= transfers_.size()) transfers_.resize(std::size_t{transfer.id} + 1);
+      transfers_[transfer.id] = transfer;
+    }
     Wait(transfer.id, fixed / 2, fixed - fixed / 2, path.group == kNone ? 0 : wire, path.group);
   }
 }
@@ -92,6 +98,7 @@ void Flow::Start(SimTime now, std::span<const LinkFluid> fluids, std::span<const
     }
     const std::uint32_t group =
         scratch_.empty() ? kNone : FindGroup(scratch_, fluid.weight, fluid.cap_Bps);
+    if (fluid.id < transfers_.size()) transfers_[fluid.id].bytes = 0;  // its caller moves it
     Wait(fluid.id, fluid.before, fluid.after, group == kNone ? 0 : fluid.bytes, group);
   }
 }
@@ -114,8 +121,24 @@ std::uint32_t Flow::PathOf(const Transfer& transfer) {
   } else {
     number = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
   }
+  if (failures_.blocked(paths_.path(number))) number = RoundFailures(transfer, number);
+  MakePath(number);
+  return number;
+}
+
+// The path that the transfer takes while `number` is blocked; `number` where it has to wait.
+std::uint32_t Flow::RoundFailures(const Transfer& transfer, std::uint32_t number) {
+  const auto [at, fresh] = detours_.try_emplace(number, number);
+  if (!fresh) return at->second;
+  const Status status = failures_.Route(transfer.from, transfer.to, transfer.salt, &route_);
+  if (status_.ok()) status_ = status;
+  if (!std::ranges::equal(route_, paths_.path(number))) at->second = paths_.Add(route_);
+  return at->second;
+}
+
+void Flow::MakePath(std::uint32_t number) {
   if (number >= path_.size()) path_.resize(std::size_t{number} + 1);
-  if (path_[number].least_Bps > 0) return number;
+  if (path_[number].least_Bps > 0) return;
   Path& path = path_[number];
   path.least_Bps = MaxMin::kMaxCapacity_Bps;
   scratch_.clear();
@@ -128,7 +151,76 @@ std::uint32_t Flow::PathOf(const Transfer& transfer) {
   std::sort(scratch_.begin(), scratch_.end(),
             [](const auto& a, const auto& b) { return a.link < b.link; });
   if (!scratch_.empty()) path.group = FindGroup(scratch_, 1, 0);
-  return number;
+}
+
+// Other links are down than before: who crosses one that is takes another path.
+void Flow::MoveTransfers() {
+  detours_.clear();
+  for (FlightId id = 0; id < transfers_.size(); ++id) {
+    const Flight& flight = flights_[id];
+    if (!flight.active || flight.group == kNone || transfers_[id].bytes == 0) continue;
+    const auto loads = solver_.loads(flight.group);
+    const bool blocked = std::ranges::any_of(
+        loads, [&](const MaxMin::Load& load) { return failures_.down(LinkId(load.link)); });
+    if (!blocked || leaving_.contains(id)) continue;
+    const std::uint32_t group = path_[PathOf(transfers_[id])].group;
+    MoveTo(id, group);
+  }
+}
+
+void Flow::Move(SimTime now, FlightId id, std::span<const LinkLoad> loads) {
+  Advance(now);
+  ORRERY_CHECK(id < flights_.size() && flights_[id].active, "a flight that moves is in flight");
+  ORRERY_CHECK(!loads.empty(), "a fluid that moves has links");
+  const std::uint32_t from = flights_[id].group;
+  if (from == kNone || leaving_.contains(id)) return;
+  scratch_.clear();
+  for (const LinkLoad& load : loads) scratch_.push_back({load.link.value, load.share});
+  MoveTo(id, FindGroup(scratch_, solver_.weight(from), solver_.cap_Bps(from)));
+}
+
+// REQUIRES: the flight waits or competes.
+void Flow::MoveTo(FlightId id, std::uint32_t group) {
+  Flight& flight = flights_[id];
+  if (group == flight.group) return;
+  const bool competes = !waiting_.contains(id);
+  if (competes && !HasLeft(id)) return;  // it ends at this instant
+  // What is left over whole bytes of a byte begun has passed.
+  const Uint128 left =
+      competes ? TakeOut(id) : static_cast<Uint128>(flight.bytes) * std::uint64_t{kSecond};
+  const auto bytes = static_cast<std::int64_t>(left / std::uint64_t{kSecond});
+  CountUse(flight.group, -bytes, -1);
+  flight.group = group;
+  CountUse(group, bytes, 1);
+  if (competes) Join(id, left);
+}
+
+bool Flow::HasLeft(FlightId id) {
+  const Group& group = groups_[flights_[id].group];
+  Serve(flights_[id].group);
+  return std::ranges::find(group.members, id, &Member::id)->end > group.served;
+}
+
+// Takes a competing flight out of its class; what it has left, in byte·10⁻¹².
+Uint128 Flow::TakeOut(FlightId id) {
+  const std::uint32_t number = flights_[id].group;
+  Group& group = groups_[number];
+  Serve(number);
+  const auto at = std::ranges::find(group.members, id, &Member::id);
+  ORRERY_CHECK(at != group.members.end(), "a competing flight is a member of its class");
+  const Uint128 left = at->end - group.served;
+  *at = group.members.back();
+  group.members.pop_back();
+  std::make_heap(group.members.begin(), group.members.end());
+  solver_.AddMembers(number, -1);
+  MarkStale(number);
+  if (!group.members.empty()) return left;
+  if (ends_.contains(number)) ends_.Remove(number);
+  for (const MaxMin::Load& load : solver_.loads(number)) {
+    LinkUse& use = use_[load.link];
+    if (--use.classes == 0) use.busy += now_;
+  }
+  return left;
 }
 
 // What a path adds to a transfer: Uncontended() less the wire bytes at the least bandwidth.
@@ -176,17 +268,21 @@ void Flow::Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes,
   ORRERY_CHECK(!flight.active, "a flight id is unique among what is in flight");
   flight = {bytes, after, group, true};
   ++in_flight_;
-  if (group != kNone) {
-    for (const MaxMin::Load& load : solver_.loads(group)) {
-      use_[load.link].bytes +=
-          static_cast<std::int64_t>(static_cast<Uint128>(bytes) * load.share / MaxMin::kWhole);
-      if (adaptive_ && bytes > 0) ++use_[load.link].flights;
-    }
-  }
+  if (group != kNone) CountUse(group, bytes, bytes > 0 ? 1 : 0);
   if (before > 0) {
     waiting_.Set(id, now_ + before);
   } else {
     Enter(id);
+  }
+}
+
+void Flow::CountUse(std::uint32_t group, std::int64_t bytes, int flights) {
+  for (const MaxMin::Load& load : solver_.loads(group)) {
+    LinkUse& use = use_[load.link];
+    const auto moved = static_cast<std::int64_t>(static_cast<Uint128>(bytes < 0 ? -bytes : bytes) *
+                                                 load.share / MaxMin::kWhole);
+    use.bytes += bytes < 0 ? -moved : moved;
+    if (adaptive_) use.flights += static_cast<std::uint32_t>(flights);
   }
 }
 
@@ -197,6 +293,12 @@ void Flow::Enter(FlightId id) {
     leaving_.Set(id, now_ + flight.after);
     return;
   }
+  Join(id, static_cast<Uint128>(flight.bytes) * std::uint64_t{kSecond});
+}
+
+// The flight becomes a member of its class with so much left.
+void Flow::Join(FlightId id, Uint128 left) {
+  const Flight& flight = flights_[id];
   Group& group = groups_[flight.group];
   if (group.members.empty()) {
     group.served = 0;
@@ -207,8 +309,7 @@ void Flow::Enter(FlightId id) {
     }
   }
   Serve(flight.group);
-  group.members.push_back(
-      {group.served + static_cast<Uint128>(flight.bytes) * std::uint64_t{kSecond}, id});
+  group.members.push_back({group.served + left, id});
   std::push_heap(group.members.begin(), group.members.end());
   solver_.AddMembers(flight.group, 1);
   MarkStale(flight.group);

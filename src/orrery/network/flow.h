@@ -23,6 +23,7 @@
 // batch counts.
 //
 // Links that change during the run (link_schedule.h) have their new capacity from that instant on.
+// Transfers go round links that are down (failures.h); one in flight takes what it has left along.
 //
 // Statistics. Bytes are wire bytes of all that started; busy is the time in which a link had a
 // flow.
@@ -33,9 +34,11 @@
 // again.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 
 #include "orrery/base/int128.h"
+#include "orrery/network/failures.h"
 #include "orrery/network/finish_heap.h"
 #include "orrery/network/link_schedule.h"
 #include "orrery/network/max_min.h"
@@ -58,6 +61,9 @@ class Flow final : public Network {
   std::span<const PortStatistics> statistics() const override;
   void KeepUseLog(std::size_t steps) override { log_ = UseLog(use_.size(), steps); }
   UseLog* use_log() override { return &log_; }
+  void Move(SimTime now, FlightId id, std::span<const LinkLoad> loads) override;
+  std::uint32_t flights(LinkId link) const override { return use_[link.index()].flights; }
+  Status status() const override { return status_; }
 
   // Port fluids are refused: BackendInfo::fluids is false.
   Status SetupPorts(std::span<const std::int64_t> capacity_Bps) override;
@@ -118,7 +124,15 @@ class Flow final : public Network {
   void SetFixedTime(std::uint32_t number, std::int64_t wire);
   std::uint32_t FindGroup(std::span<const MaxMin::Load> loads, std::uint32_t weight,
                           std::int64_t cap_Bps);
+  std::uint32_t RoundFailures(const Transfer& transfer, std::uint32_t number);
+  void MakePath(std::uint32_t number);
+  void MoveTransfers();
+  void MoveTo(FlightId id, std::uint32_t group);
+  void CountUse(std::uint32_t group, std::int64_t bytes, int flights);
+  bool HasLeft(FlightId id);
+  Uint128 TakeOut(FlightId id);
   void Enter(FlightId id);
+  void Join(FlightId id, Uint128 left);
   void Leave(std::uint32_t group);
   void Serve(std::uint32_t id);
   void MarkStale(std::uint32_t group);
@@ -130,6 +144,11 @@ class Flow final : public Network {
   SimTime now_ = 0;
   LinkSchedule schedule_;
   std::size_t next_change_ = 0;
+  Failures failures_;
+  Status status_;
+  std::vector<Transfer> transfers_;                 // by FlightId, where links may go down
+  std::map<std::uint32_t, std::uint32_t> detours_;  // now, by the number of the blocked path
+  std::vector<LinkId> route_;                       // scratch
   std::size_t in_flight_ = 0;
   bool adaptive_ = false;
   MaxMin solver_;

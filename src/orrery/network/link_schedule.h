@@ -1,9 +1,8 @@
 // The capacities of links that change during a run: slow for a while, down, back.
 //
 // Between two changes of a link its capacity is constant: its own rate times the least share of the
-// changes in force (cluster::LinkChange), rounded down; 0 is down. What waits on a link that is
-// down waits until it returns; nothing is routed round it. Changes from time 0 on hold from the
-// start.
+// changes in force (cluster::LinkChange), rounded down; 0 is down: who may go round it does
+// (failures.h), the others wait until it returns. Changes from time 0 on hold from the start.
 #pragma once
 
 #include <cstdint>

@@ -48,6 +48,12 @@ Status Links::SetupLinks(const cluster::Cluster& cluster,
     return InvalidInput("adaptive routing sees the whole network: one partition (--threads 1)");
   }
   schedule_ = LinkSchedule(cluster);
+  failures_ = Failures(cluster);
+  if (failures_.any() && std::ranges::any_of(partition_of_domain, [](auto p) { return p != 0; })) {
+    return InvalidInput(
+        "perturb.links: a way round a link that fails needs the whole network: one partition "
+        "(--threads 1)");
+  }
   for (const LinkSchedule::Change& change : schedule_.changes()) {
     links_[change.link.index()].changes = true;
   }
@@ -55,6 +61,17 @@ Status Links::SetupLinks(const cluster::Cluster& cluster,
 }
 
 std::uint32_t Links::PathOf(const Transfer& transfer) {
+  if (failures_.any() && !adaptive_) {
+    if (failures_.Advance(now_)) detours_.clear();
+    const std::uint32_t own = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
+    if (!failures_.blocked(paths_.path(own))) return own;
+    const auto [at, fresh] = detours_.try_emplace(own, own);
+    if (!fresh) return at->second;
+    const Status status = failures_.Route(transfer.from, transfer.to, transfer.salt, &route_);
+    if (!status.ok() && status_.ok()) status_ = status;
+    if (status.ok() && !failures_.blocked(route_)) at->second = paths_.Add(route_);
+    return at->second;
+  }
   if (!adaptive_) return paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
   return paths_.FindLeast(*cluster_, transfer.from, transfer.to, transfer.salt,
                           [&](std::span<const LinkId> path) {
@@ -98,6 +115,7 @@ void Links::Start(SimTime now, std::span<const Transfer> transfers) {
 // The message's head stands before its next link at `time`. Messages come here in FIFO order.
 void Links::Arrive(SimTime time, std::uint32_t id) {
   Message& m = messages_[id];
+  if (failures_.any() && GoRound(time, id)) return;
   const std::span<const LinkId> path = paths_.path(m.path);
   const std::uint32_t number = path[m.hop].value;
   LinkState& link = links_[number];
@@ -126,6 +144,45 @@ void Links::Arrive(SimTime time, std::uint32_t id) {
   } else {
     PassOn(m.tail, id, partition_of_domain_[cluster_->nvlink_domain(m.transfer.to)]);
   }
+}
+
+// Gives the message another path from here on if its next link is down, or sees to it that it comes
+// again when the link goes down before the message has passed: then true.
+bool Links::GoRound(SimTime time, std::uint32_t id) {
+  Message& m = messages_[id];
+  if (failures_.Advance(time)) detours_.clear();
+  std::span<const LinkId> path = paths_.path(m.path);
+  if (failures_.down(path[m.hop])) {
+    const std::uint32_t vertex = cluster_->links()[path[m.hop].index()].from;
+    const Transfer& t = m.transfer;
+    const Status status =
+        failures_.RouteFrom(vertex, path.subspan(m.hop), t.from, t.to, t.salt, &route_);
+    if (!status.ok()) {
+      if (status_.ok()) status_ = status;
+      return true;
+    }
+    if (failures_.down(route_.front())) return false;  // it waits for the link to return
+    m.path = paths_.Add(route_);
+    m.hop = 0;
+    path = paths_.path(m.path);
+  }
+  LinkState& link = links_[path[m.hop].index()];
+  if (!link.changes) return false;
+  const auto changes = schedule_.of(path[m.hop]);
+  const auto fails = std::ranges::find_if(changes, [&](const LinkSchedule::Change& change) {
+    return change.time > time && change.capacity_Bps == 0;
+  });
+  if (fails == changes.end()) return false;
+  const SimTime begin = std::max(time, link.free);
+  if (ServedBy(changes, link.bandwidth_Bps, begin, m.wire) <= fails->time) return false;
+  const std::uint32_t vertex = cluster_->links()[path[m.hop].index()].from;
+  if (failures_.MustWait(fails->time, vertex, path.subspan(m.hop), m.transfer.to,
+                         m.transfer.salt)) {
+    return false;  // what has passed by then stays
+  }
+  link.free = std::max(link.free, fails->time);  // nobody passes it before
+  events_.Push({fails->time, m.sequence, m.transfer.creator, id});
+  return true;
 }
 
 // Arrive's rule on a link whose bandwidth changes: when the head has passed; the link is free when

@@ -14,7 +14,9 @@
 // it starts, and keeps it; one partition only, and then the order of a batch counts.
 //
 // On a link that changes during the run (link_schedule.h) the quotients become the times in which
-// it serves so many bytes from there on; a message on a link that is down waits for it to return.
+// it serves so many bytes from there on. A message that comes to a link that is down, or that has
+// not passed one when it goes down, takes another path from there on (failures.h); all of it, where
+// it had begun. One partition only. Where no path is left it waits for the link to return.
 //
 // Assumptions. Queues are unbounded and nothing is lost; a link serves messages whole, first come
 // first served by arrival of the head; messages of one instant go by (creator, creator's sequence).
@@ -38,7 +40,10 @@
 // flight.
 #pragma once
 
+#include <map>
+
 #include "orrery/des/event_queue.h"
+#include "orrery/network/failures.h"
 #include "orrery/network/link_schedule.h"
 #include "orrery/network/network.h"
 #include "orrery/network/path_cache.h"
@@ -60,6 +65,7 @@ class Links final : public Network {
   std::span<const PortStatistics> statistics() const override { return statistics_; }
   void KeepUseLog(std::size_t steps) override { log_ = UseLog(links_.size(), steps); }
   UseLog* use_log() override { return &log_; }
+  Status status() const override { return status_; }
 
   // Fluids are refused: BackendInfo::fluids is false.
   Status SetupPorts(std::span<const std::int64_t> capacity_Bps) override;
@@ -99,6 +105,7 @@ class Links final : public Network {
   std::uint32_t NewMessage(const Transfer& transfer, std::uint64_t sequence);
   void Arrive(SimTime time, std::uint32_t id);
   SimTime Serve(LinkId id, LinkState* link, const Message& m, SimTime begin);
+  bool GoRound(SimTime time, std::uint32_t id);
   void PassOn(SimTime time, std::uint32_t id, std::uint32_t owner);
 
   const cluster::Cluster* cluster_ = nullptr;
@@ -111,6 +118,10 @@ class Links final : public Network {
   std::vector<PortStatistics> statistics_;
   UseLog log_;  // off unless asked for
   LinkSchedule schedule_;
+  Failures failures_;
+  Status status_;
+  std::map<std::uint32_t, std::uint32_t> detours_;  // now, by the number of the blocked path
+  std::vector<LinkId> route_;                       // scratch
   PathCache paths_;
   std::vector<Message> messages_;
   std::uint32_t free_message_ = 0xFFFFFFFFu;

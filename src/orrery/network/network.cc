@@ -52,6 +52,10 @@ void Network::Start(SimTime, std::span<const LinkFluid> fluids, std::span<const 
   ORRERY_CHECK(fluids.empty(), "this network serves no fluids over links");
 }
 
+void Network::Move(SimTime, FlightId, std::span<const LinkLoad>) {
+  ORRERY_CHECK(false, "this network serves no fluids over links");
+}
+
 void Network::KeepUseLog(std::size_t) { ORRERY_CHECK(false, "this network sees no single links"); }
 
 std::span<const BackendInfo> Backends() { return kBackends; }

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +21,7 @@
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
 #include "orrery/cluster/cluster.h"
+#include "orrery/network/parameters.h"
 #include "orrery/network/use_log.h"
 
 namespace orrery::network {
@@ -86,21 +86,6 @@ struct RemoteHop {
   SimTime tail = 0;            // the message's last byte arrives there
 };
 
-// LogGOPS of `loggops` for transfers that leave their NVLink domain; what is left out comes from
-// the path.
-struct LogGopsParameters {
-  std::optional<SimTime> L;          // latency of a first byte
-  std::optional<std::int64_t> G_as;  // time a byte holds a port, 10⁻¹⁸ s
-  SimTime o = 0;                     // time a message holds a processor
-  SimTime g = 0;                     // time a message holds a port
-  std::int64_t O_as = 0;             // time a byte holds a processor, 10⁻¹⁸ s
-  bool named() const { return L || G_as || o > 0 || g > 0 || O_as > 0; }
-};
-// What back ends take beside the cluster.
-struct Parameters {
-  LogGopsParameters loggops;
-};
-
 class Network {
  public:
   virtual ~Network() = default;
@@ -132,6 +117,14 @@ class Network {
   virtual SimTime lookahead() const = 0;
 
   virtual std::span<const PortStatistics> statistics() const = 0;  // by port or by link
+
+  // Moves a fluid in flight to other links; it keeps its weight, its cap and what it has left.
+  // REQUIRES: BackendInfo::link_fluids.
+  virtual void Move(SimTime now, FlightId id, std::span<const LinkLoad> loads);
+  // Fluids and transfers under way over the link; counted where routing is adaptive.
+  virtual std::uint32_t flights(LinkId) const { return 0; }
+  // Not OK once a transfer has no path left and none returns: it never completes.
+  virtual Status status() const { return {}; }
 
   // Keeps what every link carries over time, in up to `steps` steps (even). REQUIRES: SetupLinks
   // came before, no start did; BackendInfo::sees_links.

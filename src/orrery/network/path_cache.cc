@@ -25,6 +25,7 @@ std::size_t PathCache::Slot(DeviceId from, DeviceId to, std::uint64_t salt) cons
 void PathCache::Grow() {
   table_.assign(table_.empty() ? kFirstSize : 2 * table_.size(), kEmpty);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (!entries_[i].from.valid()) continue;  // added
     table_[Slot(entries_[i].from, entries_[i].to, entries_[i].salt)] =
         static_cast<std::uint32_t>(i);
   }

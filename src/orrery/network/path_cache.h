@@ -16,6 +16,13 @@ class PathCache {
   // The number of the path; it stays valid. Computes the route at the first call.
   std::uint32_t Find(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
                      std::uint64_t salt);
+  // A path that no salt gives: a number of its own.
+  std::uint32_t Add(std::span<const LinkId> path) {
+    entries_.push_back({.first = static_cast<std::uint32_t>(links_.size()),
+                        .count = static_cast<std::uint32_t>(path.size())});
+    links_.insert(links_.end(), path.begin(), path.end());
+    return static_cast<std::uint32_t>(entries_.size() - 1);
+  }
   // Adaptive routing: of kCandidates paths, by as many salts, the one of least cost; the first of
   // equals, counted from the transfer's own. O(kCandidates · cost).
   static constexpr std::uint64_t kCandidates = 16;

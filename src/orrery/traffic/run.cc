@@ -84,6 +84,7 @@ Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view name,
     const SimTime start = next < flows.size() ? flows[next].start : kNever;
     const SimTime until = std::min(start, network->next_time());
     if (until == kNever) {
+      ORRERY_RETURN_IF_ERROR(network->status());
       return Infeasible("{} flows never end: their links are down for good",
                         flows.size() - finished);
     }
