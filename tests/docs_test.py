@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs/formats/job.md lists every key of a job file, as the program has them.
+"""docs/formats/job.md and docs/frameworks.md say what the program says.
 
-Usage: docs_test.py PROGRAM. ORRERY_UPDATE_GOLDEN=1 rewrites the list.
+Usage: docs_test.py PROGRAM. ORRERY_UPDATE_GOLDEN=1 rewrites them.
 """
 
 import os
@@ -9,26 +9,40 @@ import pathlib
 import subprocess
 import sys
 
-BEGIN = "<!-- keys: begin (orrery schema job-keys) -->\n"
-END = "<!-- keys: end -->"
+# Of each document: its path, what the program prints it with, the mark of the part.
+PARTS = [
+    ("formats/job.md", "job-keys", "keys"),
+    ("frameworks.md", "framework-pages", "frameworks"),
+]
+
+
+def check(program, path, schema, mark):
+    """Returns whether the part is the program's, rewriting it when asked to."""
+    said = subprocess.run(
+        [program, "schema", schema], capture_output=True, text=True, check=True
+    ).stdout
+    begin = f"<!-- {mark}: begin (orrery schema {schema}) -->\n"
+    end = f"<!-- {mark}: end -->"
+    text = path.read_text(encoding="utf-8")
+    head, _, rest = text.partition(begin)
+    old, _, tail = rest.partition(end)
+    if not rest:
+        print(f"{path}: the mark {begin.strip()} is missing")
+        return False
+    if old == said:
+        return True
+    if os.environ.get("ORRERY_UPDATE_GOLDEN") == "1":
+        path.write_text(head + begin + said + end + tail, encoding="utf-8")
+        return True
+    print(f"{path}: not what the program says; ORRERY_UPDATE_GOLDEN=1 rewrites it")
+    return False
 
 
 def main():
-    path = pathlib.Path(__file__).resolve().parent.parent / "docs" / "formats" / "job.md"
-    keys = subprocess.run(
-        [sys.argv[1], "schema", "job-keys"], capture_output=True, text=True, check=True
-    ).stdout
-    text = path.read_text(encoding="utf-8")
-    head, _, rest = text.partition(BEGIN)
-    old, _, tail = rest.partition(END)
-    if old == keys:
-        print("1 passed, 0 failed")
-        return 0
-    if os.environ.get("ORRERY_UPDATE_GOLDEN") == "1":
-        path.write_text(head + BEGIN + keys + END + tail, encoding="utf-8")
-        return 0
-    print(f"{path}: the list of keys is not the program's; ORRERY_UPDATE_GOLDEN=1 rewrites it")
-    return 1
+    docs = pathlib.Path(__file__).resolve().parent.parent / "docs"
+    passed = [check(sys.argv[1], docs / path, schema, mark) for path, schema, mark in PARTS]
+    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/job/frameworks.h"
 #include "orrery/job/tables.h"
 #include "orrery/results/schema.h"
 #include "verb.h"
@@ -28,6 +29,8 @@ class SchemaVerb final : public Verb {
       text = results::ErrorSchema();
     } else if (schema_ == "job-keys") {
       text = job::KeyTable();  // the table of docs/formats/job.md
+    } else if (schema_ == "framework-pages") {
+      text = job::FrameworkPages();  // of docs/frameworks.md
     } else {
       constexpr std::array<std::string_view, 3> kNames = {"job", "result", "error"};
       return InvalidInput("{}", UnknownName("schema", Printable(schema_), kNames));

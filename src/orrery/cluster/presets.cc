@@ -15,6 +15,18 @@
 //   [RoCE]  Ethernet 14 + 4 + preamble and gap 20, IPv4 20, UDP 8, BTH 12, ICRC 4 = 82 bytes
 //   [A800] [GH200] [PCIe]  NVIDIA data sheets of A800 (2022), GH200 Grace Hopper (2023) and H100
 //           PCIe (2022)
+//   [3090]  NVIDIA Ampere GA102 white paper (2020): tensor rates with fp32 accumulation, half of
+//           those with fp16
+//   [H20]   NVIDIA H20 product brief (2023), as resellers print it
+//   [MI300X]  AMD Instinct MI300X data sheet (2023)
+//   [TPU]   Google Cloud, "TPU v3"; Jouppi et al. 2020, "A Domain Specific Supercomputer for
+//   Training
+//           Deep Neural Networks", CACM 63(7): links of 656 Gb/s
+//   [SS]    De Sensi et al. 2020, "An In-Depth Analysis of the Slingshot Interconnect": 350 ns a
+//   switch [OPA]   Intel Omni-Path 100 series product brief: 100 to 110 ns a switch; Birrittella et
+//   al. 2015:
+//           65-bit flits, 16 and a CRC a packet of the link
+//   [AWS]   AWS EC2 user guide: EFA of p4d (4 cards of 100 Gb/s), p5 (32 cards, 3,200 Gb/s)
 //   [SMI]   memory size that nvidia-smi prints
 //   [est.]  an estimate, said to be one
 #include <fmt/format.h>
@@ -190,6 +202,74 @@ DeviceSpec Gb300() {
   return d;
 }
 
+DeviceSpec Rtx3090() {
+  DeviceSpec d;
+  d.name = "RTX-3090-24GB";
+  d.table = "rtx3090";
+  d.arch = Arch::kAmpere;
+  d.sms = 82;  // [3090]
+  d.fp32_flops = 35.6e12;
+  d.tf32_flops = 35.6e12;
+  d.fp16_flops = 71e12;
+  d.memory_bytes = 24576 * kMiB;  // [SMI]
+  d.memory_bandwidth_Bps = 936 * kGiga;
+  d.l2_bytes = 6 * kMiB;
+  d.source = "NVIDIA Ampere GA102 white paper";
+  return d;
+}
+
+DeviceSpec H20() {
+  DeviceSpec d = H100();
+  d.name = "H20-SXM5-96GB";
+  d.table = "h20";
+  d.sms = 78;  // [H20], dense
+  d.fp32_flops = 44e12;
+  d.tf32_flops = 74e12;
+  d.fp16_flops = 148e12;
+  d.fp8_flops = 296e12;
+  d.memory_bytes = 97871 * kMiB;  // [SMI]
+  d.memory_bandwidth_Bps = 4000 * kGiga;
+  d.l2_bytes = 60 * kMiB;
+  d.power_w = 0;  // its rates are capped far below what its 400 W allow
+  d.source = "NVIDIA H20 product brief";
+  return d;
+}
+
+// Nothing of it was measured here: shares of peak and library behaviour are Ampere's, RCCL's
+// choices NCCL's.
+DeviceSpec Mi300x() {
+  DeviceSpec d;
+  d.name = "MI300X-192GB";
+  d.table = "mi300x";
+  d.arch = Arch::kAmpere;
+  d.sms = 304;  // [MI300X] compute units; dense rates
+  d.fp32_flops = 163.4e12;
+  d.tf32_flops = 653.7e12;
+  d.fp16_flops = 1307.4e12;
+  d.fp8_flops = 2614.9e12;
+  d.memory_bytes = 196592 * kMiB;  // rocm-smi
+  d.memory_bandwidth_Bps = 5300 * kGiga;
+  d.l2_bytes = 32 * kMiB;  // 4 MiB a chiplet; the memory-side cache of 256 MiB apart
+  d.source = "AMD Instinct MI300X data sheet; efficiencies and collectives as on Ampere with NCCL";
+  return d;
+}
+
+// A chip: two cores of two matrix units each. For networks; kernels are priced as on Volta.
+DeviceSpec TpuV3() {
+  DeviceSpec d;
+  d.name = "TPU-v3-32GB";
+  d.table = "tpu-v3";
+  d.arch = Arch::kVolta;
+  d.sms = 4;              // [TPU] matrix units
+  d.fp32_flops = 3.9e12;  // [est.] vector units: 2 cores, 1,024 lanes, 2 operations, 0.94 GHz
+  d.fp16_flops = 123e12;  // [TPU], bf16
+  d.memory_bytes = 32768 * kMiB;
+  d.memory_bandwidth_Bps = 900 * kGiga;
+  d.l2_bytes = 32 * kMiB;  // [est.] vector memory, 16 MiB a core
+  d.source = "Google Cloud, TPU v3; efficiencies as on Volta";
+  return d;
+}
+
 // NVLink: `links` of `link_GBps` each way. The header makes payload / (payload + header) NCCL's
 // share of the raw rate: 128/160 of 25 GB/s is its 20.0, 128/155 its 20.6, 128/160 of 50 GB/s
 // its 40.1.
@@ -221,6 +301,34 @@ void SetRoce(Spec* spec, int gigabits) {
   spec->nic_mtu_bytes = 4096;
   spec->nic_header_bytes = 82;  // [RoCE]
   spec->sources.emplace_back("RoCE v2: line rate; Ethernet, IP, UDP and BTH headers");
+}
+
+// Elastic Fabric Adapter: RoCE's headers, the latency in net_step.efa.
+void SetEfa(Spec* spec, int gigabits) {
+  SetRoce(spec, gigabits);
+  spec->fabric = Fabric::kEfa;
+  spec->nic_mtu_bytes = 8900;  // [AWS], SRD's packets
+  spec->sources.back() = "EFA: line rate; SRD over Ethernet, IP and UDP";
+}
+
+// Ethernet with a transport of its own; what NCCL's steps cost over it is RoCE's.
+void SetSlingshot(Spec* spec, int gigabits) {
+  SetRoce(spec, gigabits);
+  spec->nic_latency = 450 * kNanosecond;  // [SS] 350 in the switch; [est.] 100 of cable and NIC
+  spec->nic_mtu_bytes = 2048;             // [SS]
+  spec->nic_header_bytes = 62;            // [est.] RoCE's less preamble and gap, which it drops
+  spec->sources.back() = "Slingshot: line rate; optimised Ethernet";
+}
+
+void SetOmniPath(Spec* spec, int gigabits) {
+  SetInfiniBand(spec, gigabits);
+  spec->fabric = Fabric::kOmniPath;
+  spec->nic_latency = 250 * kNanosecond;  // [OPA] 110 in the switch; [est.] 140 of NIC and cable
+  spec->nic_mtu_bytes = 8192;             // [OPA]
+  // [OPA] 64 of 66 bits of a flit's line code and a flit in 17 of check: 3 % of a packet; 24 of
+  // headers.
+  spec->nic_header_bytes = 8192 / 32 + 24;
+  spec->sources.back() = "Omni-Path: line rate; flits and headers";
 }
 
 void SetPcie(Spec* spec, int effective_GBps) {
@@ -333,6 +441,53 @@ Spec WithGen6(Spec spec) {
   return spec;
 }
 
+// GeForce cards have no peer access over PCIe: all goes through the host's memory, in and out of
+// it, at half the rate.
+Spec Gaming() {
+  Spec spec = OverPcie(Rtx3090(), 12);
+  spec.pcie_Bps = 24 * kGiga;  // [NCCL] Gen4
+  spec.nics_per_node = 1;
+  spec.sources.back() = "no NVLink: peers through the host's memory";
+  return spec;
+}
+
+// Seven Infinity Fabric links of 64 GB/s each way to the seven others; no header beside them, and
+// one pair alone gets all seven here.
+Spec InfinityMesh() {
+  Spec spec = Base(Mi300x());
+  SetPcie(&spec, 48);
+  spec.cpu_relative_speed = 0.95;    // [est.] EPYC 9004
+  spec.nvlink_Bps = 7 * 64 * kGiga;  // [MI300X]
+  spec.nvlink_header_bytes = 0;
+  spec.sources.emplace_back("Infinity Fabric: seven links of 128 GB/s both ways, as one switch");
+  return spec;
+}
+
+// Chips in a square, each with a link of 656 Gb/s to either side in two dimensions.
+Spec TpuTorus() {
+  Spec spec = Base(TpuV3());
+  spec.nodes = 16;
+  spec.gpus_per_node = spec.gpus_per_nvlink_domain = spec.nics_per_node = 1;
+  spec.rail_optimised = false;
+  spec.pcie_Bps = 4 * 82 * kGiga;  // the links are on the chip
+  spec.pcie_latency = 0;
+  spec.topology.name = "torus";
+  const Dimension ring{.size = 4, .bandwidth_Bps = 82 * kGiga};  // [TPU]
+  spec.topology.dimensions = {ring, ring};
+  SetInfiniBand(&spec, 4 * 656);
+  spec.fabric = Fabric::kNone;
+  spec.nic_latency = 500 * kNanosecond;  // [est.]
+  spec.nic_header_bytes = 0;
+  spec.sources.back() = "inter-chip links: data sheet's rate";
+  return spec;
+}
+
+Spec WithNics(Spec spec, int gpus, int nics) {
+  spec.gpus_per_node = spec.gpus_per_nvlink_domain = gpus;
+  spec.nics_per_node = nics;
+  return spec;
+}
+
 struct Machine {
   std::string_view name;  // of its presets, before "-ib-" or "-roce-"
   std::string_view summary;
@@ -350,6 +505,8 @@ constexpr std::array kMachines = {
             [] { return OverPcie(H100Pcie(), 48); }, 400},
     Machine{"gh200-nvl32", "GH200 NVL32: hosts of one 96GB GPU, NVLink over 32, a NIC a GPU", Nvl32,
             400},
+    Machine{"h20", "8 x H20 96GB, NVSwitch, 8 NICs", [] { return Base(H20()); }, 400},
+    Machine{"mi300x", "8 x MI300X 192GB, Infinity Fabric, 8 NICs", InfinityMesh, 400},
     Machine{"h200", "8 x H200 141GB, NVSwitch, 8 NICs", [] { return Base(H200()); }, 400},
     Machine{"b200", "8 x B200 180GB, NVSwitch, 8 NICs", [] { return Base(B200()); }, 400},
     Machine{"b300", "8 x B300 270GB, NVSwitch, 8 NICs", [] { return WithGen6(Base(B300())); }, 800},
@@ -360,10 +517,34 @@ constexpr std::array kMachines = {
 };
 constexpr std::array kFabrics = {Fabric::kInfiniBand, Fabric::kRoce};
 
+// Machines of one fabric each, by name.
+struct System {
+  std::string_view name, description;
+  Spec (*make)();
+  void (*fabric)(Spec*, int gigabits);
+  int gigabits;
+};
+constexpr std::array kSystems = {
+    System{"rtx3090-ib-100g", "8 x RTX 3090 24GB over PCIe Gen4, one 100 Gb/s InfiniBand NIC",
+           Gaming, SetInfiniBand, 100},
+    System{"a100-40g-efa-100g", "AWS p4d: 8 x A100 40GB, 4 EFA of 100 Gb/s",
+           [] { return WithNics(Base(A100(40)), 8, 4); }, SetEfa, 100},
+    System{"h100-efa-400g", "AWS p5: 8 x H100 80GB, a GPU's 4 EFA of 100 Gb/s as one",
+           [] { return Base(H100()); }, SetEfa, 400},
+    System{"a100-80g-omnipath-100g", "Jean Zay: 8 x A100 80GB, 4 Omni-Path of 100 Gb/s",
+           [] { return WithNics(Base(A100(80)), 8, 4); }, SetOmniPath, 100},
+    System{"a100-40g-slingshot-200g", "Perlmutter: 4 x A100 40GB, 4 Slingshot of 200 Gb/s",
+           [] { return WithNics(Base(A100(40)), 4, 4); }, SetSlingshot, 200},
+    System{"gh200-slingshot-200g", "Alps: 4 x GH200 96GB, 4 Slingshot of 200 Gb/s",
+           [] { return WithNics(Base(Gh200()), 4, 4); }, SetSlingshot, 200},
+    System{"tpu-v3-torus", "TPU v3 chips in a 2D torus of 4 x 4", TpuTorus, nullptr, 0},
+};
+
 struct Entry {
   std::string name, description;
   const Machine* machine;
   Fabric fabric;
+  const System* system = nullptr;  // in their place
 };
 
 const std::vector<Entry>& Entries() {
@@ -378,12 +559,21 @@ const std::vector<Entry>& Entries() {
              fabric});
       }
     }
+    for (const System& s : kSystems) {
+      all.push_back({std::string(s.name), std::string(s.description), nullptr, Fabric::kNone, &s});
+    }
     return all;
   }();
   return entries;
 }
 
 Spec Make(const Entry& entry) {
+  if (const System* system = entry.system) {
+    Spec spec = system->make();
+    if (system->fabric != nullptr) system->fabric(&spec, system->gigabits);
+    spec.name = entry.name;
+    return spec;
+  }
   Spec spec = entry.machine->make();
   if (entry.fabric == Fabric::kInfiniBand) SetInfiniBand(&spec, entry.machine->gigabits);
   if (entry.fabric == Fabric::kRoce) SetRoce(&spec, entry.machine->gigabits);

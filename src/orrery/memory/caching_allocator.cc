@@ -303,11 +303,12 @@ CachingAllocator::Handle CachingAllocator::FindExpandable(std::uint16_t pool, st
     for (Handle h = start; room < size && usable(h); h = blocks_[h].next) room += blocks_[h].size;
     if (room >= size) return start;
   }
-  // One and an eighth of the device, so that pages can move from the front to the end.
+  // One and an eighth of the device, so that pages can move from the front to the end; more where
+  // one request is larger, as when what a job would need is asked for.
   const std::int64_t page = IsSmall(pool) ? kSmallSegment : settings_.large_segment_bytes;
   Block b;
   b.address = next_address_;
-  b.size = RoundTo(device_bytes_ + device_bytes_ / 8, page);
+  b.size = RoundTo(std::max(device_bytes_ + device_bytes_ / 8, size), page);
   b.pool = pool;
   b.range = static_cast<std::uint32_t>(ranges_.size());
   ranges_.push_back({b.address, b.size});

@@ -128,6 +128,16 @@ TEST(CachingAllocator, RetryGivesCachedSegmentsBack) {
   EXPECT_NE(a.Alloc(40 * kMiB), CachingAllocator::kNone);
 }
 
+// What a job would need is asked of an allocator with room beyond its device: a range of an
+// expandable segment holds a request that is larger than the device.
+TEST(CachingAllocator, RequestsLargerThanTheDevice) {
+  CachingAllocator a({.expandable_segments = true}, 1024 * kMiB, std::int64_t{1} << 50);
+  const Handle large = a.Alloc(8192 * kMiB, 0);
+  ASSERT_NE(large, CachingAllocator::kNone);
+  EXPECT_NE(a.Alloc(8192 * kMiB, 0), CachingAllocator::kNone);
+  a.Free(large);
+}
+
 // A hole between two blocks of a segment cannot be given back; pages of an expandable one can.
 TEST(CachingAllocator, ExpandableSegmentsGiveHolesBack) {
   for (const bool expandable : {false, true}) {

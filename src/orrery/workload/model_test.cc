@@ -39,6 +39,13 @@ TEST(Model, ParameterCountsArePublished) {
       {"deepseek-v2-lite", 15'706'484'224},
       {"deepseek-v2", 235'741'434'880},
       {"gpt-oss-20b", 20'914'757'184},
+      {"llama-7b", 6'738'415'616},
+      {"llama-13b", 13'015'864'320},
+      {"llama-30b", 32'528'943'616},
+      {"llama-65b", 65'285'660'672},
+      {"mistral-7b", 7'241'732'096},
+      {"qwen2-7b", 7'615'616'512},
+      {"qwen2-72b", 72'706'203'648},
       {"gpt-oss-120b", 116'829'156'672},
   };
   for (const auto& [name, count] : published) EXPECT_EQ(Preset(name).parameters(), count) << name;
@@ -47,11 +54,9 @@ TEST(Model, ParameterCountsArePublished) {
 // Published as rounded numbers, or with parts that are not the model's: DeepSeek-V3's count has 256
 // routing biases a layer, which no gradient reaches; Grok's its two further norms.
 TEST(Model, ExpertCountsNearPublished) {
-  const std::pair<std::string_view, double> published[] = {{"deepseek-v3", 671.026419e9},
-                                                           {"kimi-k2", 1026.408e9},
-                                                           {"grok-1", 315.684e9},
-                                                           {"llama4-scout", 107.77e9},
-                                                           {"llama4-maverick", 400.71e9}};
+  const std::pair<std::string_view, double> published[] = {
+      {"deepseek-v3", 671.026419e9}, {"kimi-k2", 1026.408e9},    {"grok-1", 315.684e9},
+      {"mpt-7b", 6.649286656e9},     {"llama4-scout", 107.77e9}, {"llama4-maverick", 400.71e9}};
   for (const auto& [name, count] : published) {
     EXPECT_NEAR(static_cast<double>(Preset(name).parameters()) / count, 1, 0.001) << name;
   }

@@ -3,6 +3,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/workload/model.h"
+#include "orrery/workload/presets_dense.h"
 #include "orrery/workload/presets_experts.h"
 #include "orrery/workload/presets_hybrid.h"
 
@@ -81,10 +82,9 @@ std::span<const ModelPreset> ModelPresets() {
   static const std::vector<ModelPreset> presets = [] {
     std::vector<ModelPreset> out;
     for (const Row& row : kRows) out.push_back(row.preset);
-    const auto more = ExpertPresets();
-    out.insert(out.end(), more.begin(), more.end());
-    const auto hybrid = HybridPresets();
-    out.insert(out.end(), hybrid.begin(), hybrid.end());
+    for (const auto& more : {DensePresets(), ExpertPresets(), HybridPresets()}) {
+      out.insert(out.end(), more.begin(), more.end());
+    }
     return out;
   }();
   return presets;
@@ -96,7 +96,8 @@ Result<Model> FindModel(std::string_view name) {
     if (row.preset.name == name) return Build(row);
     valid.push_back(row.preset.name);
   }
-  for (const auto& [presets, build] : {std::pair{ExpertPresets(), &BuildExpertPreset},
+  for (const auto& [presets, build] : {std::pair{DensePresets(), &BuildDensePreset},
+                                       std::pair{ExpertPresets(), &BuildExpertPreset},
                                        std::pair{HybridPresets(), &BuildHybridPreset}}) {
     for (const ModelPreset& preset : presets) {
       if (preset.name == name) return build(name);

@@ -98,10 +98,22 @@ std::string WorstTable(const Report& report) {
 }  // namespace
 
 std::string ReportToText(const Report& report) {
-  std::size_t predicted = 0;
-  for (const Prediction& p : report.rows) predicted += p.refused() ? 0 : 1;
+  std::size_t predicted = 0, unstated = 0;
+  for (const Prediction& p : report.rows) {
+    predicted += p.refused() ? 0 : 1;
+    unstated += p.unstated() ? 1 : 0;
+  }
   std::string out = fmt::format("{}: {} quantities asked for, {} predicted\n",
                                 Printable(report.table), report.rows.size(), predicted);
+  if (unstated > 0) {
+    const std::size_t stated = report.rows.size() - unstated;
+    out += fmt::format(
+        "{} state no whole plan (a column that the run needs is blank); of the others {} are "
+        "predicted, {:.1f} %\n",
+        unstated, predicted,
+        100.0 * static_cast<double>(predicted) /
+            static_cast<double>(std::max<std::size_t>(stated, 1)));
+  }
   if (report.kind == TableKind::kTraining) {
     out += fmt::format("kernel times {}\n", report.measured_kernels
                                                 ? "measured where the tables have them"

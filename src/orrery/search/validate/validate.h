@@ -58,6 +58,8 @@ struct Prediction {
   std::vector<std::string> assumed;
 
   bool refused() const { return !predicted.has_value(); }
+  // Refused since a column that the run cannot be set up without is blank.
+  bool unstated() const { return refused() && reason.find(" is blank: ") != std::string::npos; }
   std::optional<double> error_pct() const;  // signed: positive is too slow, too much
   std::optional<double> left_out_error_pct() const;
   // Whether `measured` lies in the interval, left out where that was asked for.

@@ -1,0 +1,115 @@
+// What each framework is assumed to do, as its row and its defaults say it.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "orrery/job/frameworks.h"
+#include "orrery/job/plan_keys.h"
+#include "orrery/workload/options.h"
+
+namespace orrery::job {
+namespace {
+
+using workload::Plan;
+using workload::Reducer;
+using workload::Sharding;
+
+std::string_view Family(const Framework& framework) {
+  return framework.name.substr(0, framework.name.find('@'));
+}
+
+// Defaults of a 16-bit plan.
+Plan Defaults(const Framework& framework, Sharding sharding = Sharding::kNone) {
+  Plan plan;
+  plan.sharding = sharding;
+  framework.defaults(&plan);
+  return plan;
+}
+
+std::string_view HostText(workload::HostEra era) {
+  switch (era) {
+    case workload::HostEra::kNone:
+      return "launches only";
+    case workload::HostEra::k2021:
+      return "eager, 2020 to 2022";
+    case workload::HostEra::kCore:
+      return "eager, Megatron Core";
+    case workload::HostEra::kFsdp:
+      return "eager, plain modules";
+  }
+  return "?";
+}
+
+std::string ReducerText(const Framework& framework) {
+  const Plan plan = Defaults(framework);
+  if (plan.reducer == Reducer::kDdp) {
+    return fmt::format("tensors, buckets of {} MiB", plan.bucket_bytes >> 20);
+  }
+  const std::string buffer =
+      fmt::format("buffer, buckets of {} million", plan.bucket_elements / 1'000'000);
+  if (Defaults(framework, Sharding::kZero2).reducer != Reducer::kDeepSpeed) return buffer;
+  return buffer + "; zero2: tensors, buckets of 500 million";
+}
+
+class Page {
+ public:
+  explicit Page(std::vector<const Framework*> versions) : versions_(std::move(versions)) {}
+
+  std::string Text() {
+    text_ = fmt::format("\n## {}\n\n", Family(*versions_.front()));
+    for (const Framework* f : versions_) {
+      text_ += fmt::format("**`{}`**. {}. {}\nSource: {}.\n\n", f->name, f->description, f->assumes,
+                           f->source);
+    }
+    text_ += "| |";
+    for (const Framework* f : versions_) text_ += fmt::format(" {} |", f->name);
+    text_ += "\n|---|";
+    for (std::size_t i = 0; i < versions_.size(); ++i) text_ += "---|";
+    text_ += "\n";
+    Row("attention",
+        [](const Framework& f) { return std::string(NameOf(kAttentions, Defaults(f).attention)); });
+    Row("gradients", ReducerText);
+    for (const PlanFlag& flag : kPlanFlags) {
+      Row(flag.key,
+          [&](const Framework& f) { return std::string(Defaults(f).*flag.member ? "yes" : "no"); });
+    }
+    Row("host", [](const Framework& f) { return std::string(HostText(f.host)); });
+    Row("cuBLAS workspaces in torch",
+        [](const Framework& f) { return std::string(f.libraries.cublas_in_torch ? "yes" : "no"); });
+    return text_;
+  }
+
+ private:
+  template <class Cell>
+  void Row(std::string_view name, const Cell& cell) {
+    text_ += fmt::format("| {} |", name);
+    for (const Framework* f : versions_) text_ += fmt::format(" {} |", cell(*f));
+    text_ += "\n";
+  }
+
+  std::vector<const Framework*> versions_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string FrameworkPages() {
+  std::vector<std::vector<const Framework*>> families;
+  for (const Framework& framework : Frameworks()) {
+    if (families.empty() || Family(*families.back().front()) != Family(framework)) {
+      families.emplace_back();
+    }
+    families.back().push_back(&framework);
+  }
+  std::string text;
+  for (auto& family : families) text += Page(std::move(family)).Text();
+  text += "\n## What the rows mean\n\n";
+  for (const PlanFlag& flag : kPlanFlags) {
+    const Option* option = FindOption(workload::FrameworkOptions().options, flag.key);
+    text += fmt::format("- `{}`: {}\n", flag.key, option->doc);
+  }
+  return text;
+}
+
+}  // namespace orrery::job
