@@ -107,6 +107,7 @@ inline bool WhenAdamIsNotFused(const workload::Plan& plan) {
 inline bool WhenUnfused(const workload::Plan& plan) {
   return plan.attention == workload::AttentionBackend::kUnfused && plan.keeps_scores;
 }
+inline bool WhenChunked(const workload::Plan& plan) { return plan.chunked_loss; }
 inline bool WhenSet(const workload::Plan& plan) { return plan.fused_cross_entropy; }
 inline bool WithFusedExperts(const workload::Plan& plan) {
   return plan.moe_fused_router || plan.moe_fused_permute;
@@ -126,6 +127,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"fused_softmax", &workload::Plan::fused_softmax},
     {"fused_adam", &workload::Plan::fused_adam},
     {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
+    {"chunked_loss", &workload::Plan::chunked_loss, WhenChunked},
     {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
     {"moe_fused_router", &workload::Plan::moe_fused_router, WithFusedExperts},
     {"moe_fused_permute", &workload::Plan::moe_fused_permute, WithFusedExperts},

@@ -372,6 +372,10 @@ constexpr Option kFramework[] = {
     {.name = "fused_cross_entropy",
      .type = kBool,
      .doc = "Megatron's native fused loss: an fp32 copy of the logits lives beside it."},
+    {.name = "chunked_loss",
+     .type = kBool,
+     .doc = "Output layer and loss a chunk of tokens after the other (Liger's fused linear cross "
+            "entropy); tp 1."},
     {.name = "keeps_scores",
      .type = kBool,
      .doc =

@@ -165,6 +165,9 @@ struct Plan {
   // Megatron's native --cross-entropy-loss-fusion: an fp32 copy of the logits lives beside the
   // loss.
   bool fused_cross_entropy = false;
+  // Output layer and loss a chunk of tokens after the other (Liger Kernel): no logits of all
+  // tokens.
+  bool chunked_loss = false;
   // Unfused attention writes its scores to one buffer that stays (Megatron Core's own layers:
   // parallel_state.get_global_memory_buffer), instead of a temporary.
   bool keeps_scores = false;

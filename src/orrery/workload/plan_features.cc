@@ -51,6 +51,22 @@ Status CheckLora(const Model& model, const Plan& plan) {
   return {};
 }
 
+Status CheckLoss(const Plan& plan) {
+  if (!plan.chunked_loss) return {};
+  if (plan.tp > 1) {
+    return InvalidInput(
+        "framework_options.chunked_loss: the whole vocabulary must lie on one rank, not on tp {}; "
+        "use tp 1 or leave it out",
+        plan.tp);
+  }
+  if (plan.fused_cross_entropy) {
+    return InvalidInput(
+        "framework_options.chunked_loss: fused_cross_entropy is another way to the same loss; "
+        "leave one of them out");
+  }
+  return {};
+}
+
 Status CheckPacked(const Plan& plan) {
   if (plan.packed_len == 0 || plan.packed_len == plan.seq_len) return {};
   if (plan.packed_len < 0 || plan.seq_len % plan.packed_len != 0) {
@@ -290,6 +306,7 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckPasses(plan));
   ORRERY_RETURN_IF_ERROR(CheckLora(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPacked(plan));
+  ORRERY_RETURN_IF_ERROR(CheckLoss(plan));
   ORRERY_RETURN_IF_ERROR(CheckMtp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckOffload(plan));
   ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));

@@ -449,6 +449,7 @@ Status MapLibraries(const Mapping& m) {
   libraries->deterministic = HasToken(m.row, "+deterministic");
   m.out->plan.keeps_scores = own_layers;
   if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
+  m.out->plan.chunked_loss = HasToken(m.row, "liger") && m.out->plan.tp == 1;
   m.out->plan.fused_cross_entropy = HasToken(m.row, "cross_entropy_loss_fusion");
   return {};
 }

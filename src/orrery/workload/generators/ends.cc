@@ -1,5 +1,7 @@
 #include "orrery/workload/generators/ends.h"
 
+#include "orrery/workload/generators/chunked_loss.h"
+
 namespace orrery::workload {
 
 using graph::Buffer;
@@ -69,6 +71,22 @@ MemoryBound OverTokens(const Shape& s, std::int64_t read, std::int64_t written, 
   MemoryBound k = Elementwise(s, MemoryOp::kCrossEntropy, s.tokens(), 1, read, written, pass);
   k.dtype = DType::kFp32;
   return k;
+}
+
+// From the loss to the gradient of the output layer's input.
+void LossBackward(const Shape& s, BlockWriter* w) {
+  const std::int64_t e = s.element_bytes;
+  w->Module("loss");
+  w->Kernel("mean", OverTokens(s, 4, 4, Pass::kBackward));
+  w->Kernel("one_hot", OverTokens(s, 12, 4, Pass::kBackward));
+  w->Kernel("scale", OverLogits(s, 4, 4, Pass::kBackward));
+  const Buffer logits = w->Temporary("logits.gradient", s.tokens() * s.vocab * e);
+  w->Alloc(logits);
+  w->Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, 4, e, Pass::kBackward));
+  w->Free(Softmax(s, w));
+  w->Module("output_layer");
+  ColumnBackward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab, false);
+  w->Free(logits);
 }
 
 }  // namespace
@@ -171,6 +189,10 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   w.Alloc(Statistics(s, &w));
   w.Alloc(Normed(s, &w));
   NormForward(s, &w);
+  if (s.chunked_loss) {
+    ChunkedLossForward(s, &w);
+    return w.Finish();
+  }
   w.Module("output_layer");
   const Buffer logits = w.Temporary("logits", s.tokens() * s.vocab * e);
   w.Alloc(logits);
@@ -200,18 +222,11 @@ graph::Block HeadForward(const Shape& s, Names* names) {
 
 graph::Block HeadBackward(const Shape& s, Names* names) {
   BlockWriter w(names, "head.backward", Pass::kBackward);
-  const std::int64_t e = s.element_bytes;
-  w.Module("loss");
-  w.Kernel("mean", OverTokens(s, 4, 4, Pass::kBackward));
-  w.Kernel("one_hot", OverTokens(s, 12, 4, Pass::kBackward));
-  w.Kernel("scale", OverLogits(s, 4, 4, Pass::kBackward));
-  const Buffer logits = w.Temporary("logits.gradient", s.tokens() * s.vocab * e);
-  w.Alloc(logits);
-  w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, 4, e, Pass::kBackward));
-  w.Free(Softmax(s, &w));
-  w.Module("output_layer");
-  ColumnBackward(InPlanPrecision(s), &w, "logits", s.hidden, s.vocab, false);
-  w.Free(logits);
+  if (s.chunked_loss) {
+    ChunkedLossBackward(s, &w);
+  } else {
+    LossBackward(s, &w);
+  }
   w.Free(Normed(s, &w));
   w.Module("final_norm");
   const Buffer gradient = w.Temporary("gradient", s.local_bytes());

@@ -87,6 +87,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.fused_softmax = plan.fused_softmax;
   s.fused_adam = plan.fused_adam;
   s.fused_cross_entropy = plan.fused_cross_entropy;
+  s.chunked_loss = plan.chunked_loss;
   s.keeps_scores = plan.keeps_scores && !s.flash();
   s.recompute_flash = plan.recompute_flash;
   s.scatter_gather_p2p = plan.scatter_gather_p2p;
@@ -143,7 +144,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.sequence_parallel).Add(s.norm).Add(s.activation).Add(s.position).Add(s.tied);
   h.Add(s.attention_bias).Add(s.mlp_bias).Add(s.dropout).Add(s.recompute).Add(s.attention);
   h.Add(s.fused_bias_activation).Add(s.fused_softmax).Add(s.fused_adam).Add(s.recompute_flash);
-  h.Add(s.fused_cross_entropy).Add(s.keeps_scores);
+  h.Add(s.fused_cross_entropy).Add(s.chunked_loss).Add(s.keeps_scores);
   const ExpertShape& e = s.experts;
   h.Add(e.count).Add(e.top_k).Add(e.local).Add(e.ffn).Add(e.shared).Add(e.ep).Add(e.etp);
   h.Add(e.load_permille).Add(e.dispatcher).Add(e.shared_overlap).Add(e.router_bias);

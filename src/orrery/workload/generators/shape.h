@@ -51,7 +51,7 @@ struct Shape {
   std::uint8_t recompute_modules = 0;  // 0 unless selective
   AttentionBackend attention = AttentionBackend::kFlash2;
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
-  bool fused_cross_entropy = false, keeps_scores = false;
+  bool fused_cross_entropy = false, chunked_loss = false, keeps_scores = false;
   bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
   std::int64_t cp = 1;  // `seq` is this rank's part
   CpExchange cp_exchange = CpExchange::kRing;
