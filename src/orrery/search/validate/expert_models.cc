@@ -107,13 +107,16 @@ int BridgeRelease(const Configuration& row) {
   return year.ok() && month.ok() ? static_cast<int>(*year * 100 + *month) : 0;
 }
 
+// A job on few of its GPUs runs as on all of them.
+bool OnNvl72(const Configuration& row) { return row.text("gpu").starts_with("GB"); }
+
 // Where a row leaves dispatcher, overlap and graphs blank, what Megatron Bridge's own performance
 // recipes of that release set (scripts/performance, later perf_recipes, by release tag): HybridEP
 // on NVL72 from 25.11 on; from 26.06 on attention models in mxfp8 there run as one graph an
 // iteration with exchanges overlapped.
 void MapRecipe(const Configuration& row, const Model& model, Plan* plan, Assumed* assumed) {
   const int release = BridgeRelease(row);
-  if (plan->nvlink_ranks <= 8 || release < 2606 || row.text("compute_dtype") != "mxfp8" ||
+  if (!OnNvl72(row) || release < 2606 || row.text("compute_dtype") != "mxfp8" ||
       !model.pattern.empty() || row.has("cuda_graphs") || row.has("ep_overlap")) {
     return;
   }
@@ -130,7 +133,7 @@ Status MapDispatcher(const Configuration& row, const FrameworkRule& rule, Plan* 
   if (cell.empty()) {
     const bool bridge =
         rule.label == "NeMo" || row.text("framework").find("Bridge") != std::string_view::npos;
-    const bool hybrid = plan->nvlink_ranks > 8 && BridgeRelease(row) >= 2511;
+    const bool hybrid = OnNvl72(row) && BridgeRelease(row) >= 2511;
     plan->dispatcher = hybrid   ? Dispatcher::kHybridEp
                        : bridge ? Dispatcher::kAllToAll
                                 : Dispatcher::kAllGather;

@@ -481,6 +481,10 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   }
   MapTask(m);
   ORRERY_RETURN_IF_ERROR(MapOffload(m));
+  if (out.plan.moe_comm_overlap && out.plan.offload_activations) {
+    out.plan.moe_comm_overlap = false;
+    m.Assume("ep_overlap=1: not built with offloading, dispatch and combine stand alone");
+  }
   ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));
   return out;
 }

@@ -234,6 +234,53 @@ TEST(Training, DeepSpeedSpreadsLayers) {
   EXPECT_EQ(m.run.plan.layers_per_stage, (std::vector<int>{7, 7, 7, 7, 7, 7, 6, 6, 6, 6, 6, 6}));
 }
 
+const Cells kQwen3 = {{"framework_family", "nemo"},
+                      {"framework", "Megatron-Bridge"},
+                      {"framework_version", "NeMo container 26.08"},
+                      {"arch", "moe"},
+                      {"model", "Qwen3-30B-A3B"},
+                      {"compute_dtype", "mxfp8"},
+                      {"layers", "48"},
+                      {"hidden", "2048"},
+                      {"heads", "32"},
+                      {"seq_len", "4096"},
+                      {"gpu", "GB300"},
+                      {"gpus", "8"},
+                      {"gpus_per_node", "4"},
+                      {"tp", "1"},
+                      {"pp", "1"},
+                      {"cp", "1"},
+                      {"ep", "8"},
+                      {"dp", "8"},
+                      {"micro_batch", "8"},
+                      {"global_batch", "512"},
+                      {"gpu_mem_gb", "279"},
+                      {"nic_gbps_per_gpu", "800"},
+                      {"fabric", "ib"}};
+
+// What a release's recipes set where the row is blank: by release, GPU and type, also on few GPUs.
+TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
+  using workload::CudaGraphs;
+  using workload::Dispatcher;
+  const auto plan = [](const Cells& changes) {
+    const Mapped mapped = Map(kQwen3, changes);
+    EXPECT_EQ(mapped.error, "");
+    return mapped.run.plan;
+  };
+  const workload::Plan graph = plan({});
+  EXPECT_EQ(graph.dispatcher, Dispatcher::kHybridEp);
+  EXPECT_EQ(graph.cuda_graphs, CudaGraphs::kIteration);
+  EXPECT_TRUE(graph.moe_comm_overlap);
+  const workload::Plan before = plan({{"framework_version", "NeMo container 26.04"}});
+  EXPECT_EQ(before.dispatcher, Dispatcher::kHybridEp);
+  EXPECT_EQ(before.cuda_graphs, CudaGraphs::kNone);
+  EXPECT_FALSE(before.moe_comm_overlap);
+  EXPECT_EQ(plan({{"framework_version", "NeMo container 25.09"}}).dispatcher,
+            Dispatcher::kAllToAll);
+  EXPECT_EQ(plan({{"gpu", "B200"}, {"gpus_per_node", "8"}}).dispatcher, Dispatcher::kAllToAll);
+  EXPECT_FALSE(plan({{"ep_overlap", "1"}, {"offload", "activation"}}).moe_comm_overlap);
+}
+
 TEST(Training, Strata) {
   EXPECT_EQ(Map(kGpt175, {{"arch", "moe"}, {"gpus", "8"}}).stratum, "moe");
   EXPECT_EQ(Map(kGpt175, {{"sharding", "zero3"}, {"gpus", "8"}}).stratum, "fsdp/zero3");
