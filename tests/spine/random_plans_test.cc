@@ -1,6 +1,7 @@
 // What must hold for any plan: 500 drawn plans, each printed with the seed that makes it again.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "orrery/base/rng.h"
@@ -104,7 +105,11 @@ Drawn Draw(std::uint64_t seed) {
     p.reduce_whole = rng.Below(2) == 0;
   }
   if (p.pp > 1 && p.vpp == 1 && rng.Below(3) == 0) p.schedule = workload::Schedule::kZbH1;
-  if (p.vpp == 2 && rng.Below(3) == 0) p.schedule = workload::Schedule::kZbV;
+  if (p.vpp == 2 && rng.Below(3) == 0) {
+    constexpr std::array kFolded = {workload::Schedule::kZbV, workload::Schedule::kDualPipe,
+                                    workload::Schedule::kDualPipeV};
+    p.schedule = kFolded[rng.Below(3)];
+  }
   const bool whole_units = p.sharding < workload::Sharding::kZero2;
   switch (rng.Below(8)) {
     case 0:

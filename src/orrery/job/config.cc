@@ -5,6 +5,7 @@
 #include "orrery/job/expert_keys.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
+#include "orrery/workload/conv_net.h"
 
 namespace orrery::job {
 namespace {
@@ -18,6 +19,7 @@ std::string Bandwidth(std::int64_t rate) { return fmt::format("{}B/s", rate); }
 std::string Flops(double rate) { return fmt::format("{}FLOP/s", rate); }
 
 Json ModelJson(const workload::Model& m) {
+  if (m.net != nullptr) return {{"preset", m.net->name}, {"name", m.name}};
   Json json = {{"name", m.name},
                {"layers", m.layers},
                {"hidden", m.hidden},
@@ -40,9 +42,9 @@ Json ModelJson(const workload::Model& m) {
   }
   if (!m.pattern.empty()) json["pattern"] = m.pattern;
   if (m.experts.router_bias) json["router_bias"] = true;
-  if (m.qk_norm) json["qk_norm"] = true;
-  if (m.sinks) json["sinks"] = true;
-  if (m.mtp_repeats) json["mtp_repeats"] = true;
+  for (const ModelSwitch& s : kModelSwitches) {
+    if (m.*s.member != s.usual) json[std::string(s.key)] = m.*s.member;
+  }
   return json;
 }
 

@@ -54,15 +54,34 @@ inline constexpr ModelSize kModelSizes[] = {
     {"mamba_chunk", [](workload::Model& m) -> std::int64_t& { return m.mamba.chunk; }, HasMamba},
 };
 
+// Switches that a resolved configuration leaves out while they have their usual value.
+struct ModelSwitch {
+  std::string_view key;
+  bool workload::Model::*member;
+  bool usual;
+};
+inline constexpr ModelSwitch kModelSwitches[] = {
+    {"qk_norm", &workload::Model::qk_norm, false},
+    {"mtp_repeats", &workload::Model::mtp_repeats, false},
+    {"sinks", &workload::Model::sinks, false},
+    {"qkv_bias", &workload::Model::qkv_bias, true},
+    {"projection_bias", &workload::Model::projection_bias, true},
+    {"encoder", &workload::Model::encoder, false},
+    {"parallel_block", &workload::Model::parallel_block, false},
+    {"shared_norm", &workload::Model::shared_norm, false},
+    {"embedding_norm", &workload::Model::embedding_norm, false},
+};
+
 inline constexpr std::array<Named<workload::Dispatcher>, 4> kDispatchers = {
     {{"allgather", workload::Dispatcher::kAllGather},
      {"alltoall", workload::Dispatcher::kAllToAll},
      {"deepep", workload::Dispatcher::kDeepEp},
      {"hybridep", workload::Dispatcher::kHybridEp}}};
-inline constexpr std::array<Named<workload::Activation>, 3> kActivations = {
+inline constexpr std::array<Named<workload::Activation>, 4> kActivations = {
     {{"gelu", workload::Activation::kGelu},
      {"swiglu", workload::Activation::kSwiglu},
-     {"squared_relu", workload::Activation::kSquaredRelu}}};
+     {"squared_relu", workload::Activation::kSquaredRelu},
+     {"relu", workload::Activation::kRelu}}};
 inline constexpr std::array<Named<workload::Position>, 3> kPositions = {
     {{"learned", workload::Position::kLearned},
      {"rotary", workload::Position::kRotary},

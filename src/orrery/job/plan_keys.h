@@ -31,11 +31,12 @@ inline constexpr std::array<Named<workload::CpExchange>, 3> kCpExchanges = {
      {"all-to-all", workload::CpExchange::kAllToAll}}};
 inline constexpr std::array<Named<workload::RankOrder>, 2> kRankOrders = {
     {{"tp-cp-dp-pp", workload::RankOrder::kDpPp}, {"tp-cp-pp-dp", workload::RankOrder::kPpDp}}};
-inline constexpr std::array<Named<workload::Optimizer>, 4> kOptimizers = {
+inline constexpr std::array<Named<workload::Optimizer>, 5> kOptimizers = {
     {{"adam", workload::Optimizer::kAdam},
      {"adamw", workload::Optimizer::kAdam},
      {"adafactor", workload::Optimizer::kAdafactor},
-     {"muon", workload::Optimizer::kMuon}}};
+     {"muon", workload::Optimizer::kMuon},
+     {"sgd", workload::Optimizer::kSgd}}};
 inline constexpr std::array<Named<workload::CudaGraphs>, 3> kCudaGraphs = {
     {{"none", workload::CudaGraphs::kNone},
      {"layers", workload::CudaGraphs::kLayers},

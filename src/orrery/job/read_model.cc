@@ -59,9 +59,9 @@ void ApplyKinds(const Section& section, Model* model) {
   if (section.Has("attention_bias")) model->attention_bias = section.Bool("attention_bias");
   if (section.Has("mlp_bias")) model->mlp_bias = section.Bool("mlp_bias");
   if (section.Has("router_bias")) model->experts.router_bias = section.Bool("router_bias");
-  if (section.Has("qk_norm")) model->qk_norm = section.Bool("qk_norm");
-  if (section.Has("mtp_repeats")) model->mtp_repeats = section.Bool("mtp_repeats");
-  if (section.Has("sinks")) model->sinks = section.Bool("sinks");
+  for (const ModelSwitch& s : kModelSwitches) {
+    if (section.Has(s.key)) model->*s.member = section.Bool(s.key);
+  }
   if (section.Has("pattern")) model->pattern = section.Text("pattern");
   if (section.Has("dropout")) model->dropout = section.Real("dropout");
 }

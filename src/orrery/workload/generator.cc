@@ -83,6 +83,7 @@ class Layout {
     Start(kModel);
     for (std::size_t d = 0; job_.norm_group > 1 && d < dp_; d += norm_replicas()) AddModelGroup(d);
     if (plan_.hybrid()) AddShardGroups();
+    if (plan_.dual()) AddMirrors();
   }
 
   void AddBindings(ProgramId first_program, JobId job_id) {
@@ -151,6 +152,17 @@ class Layout {
     }
   }
 
+  // The two stages that hold the same parts.
+  void AddMirrors() {
+    Start(kReplica);
+    for (std::size_t p = 0; p < pp_ / 2; ++p) {
+      for (std::size_t i = 0; i < tp_ * dp_; ++i) {
+        Add(GroupSlot::kReplica, 2,
+            [&](std::size_t end) { return Rank(i % tp_, i / tp_, end == 0 ? p : pp_ - 1 - p); });
+      }
+    }
+  }
+
   // The rest of what rank (t, d, p) is bound to.
   void Bind(std::size_t t, std::size_t d, std::size_t p, graph::Binding* b) {
     const bool wraps = plan_.schedule == Schedule::k1f1bInterleaved;
@@ -159,6 +171,10 @@ class Layout {
     if (plan_.hybrid()) {
       Slot(b, GroupSlot::kShard) = GroupId(first_[kShard] + column * (dp_ / shard_) + d / shard_);
       Slot(b, GroupSlot::kReplica) = GroupId(first_[kReplica] + column * shard_ + d % shard_);
+    }
+    if (plan_.dual()) {
+      const std::size_t pair = std::min(p, pp_ - 1 - p);
+      Slot(b, GroupSlot::kReplica) = GroupId(first_[kReplica] + pair * tp_ * dp_ + d * tp_ + t);
     }
     if (cp_ > 1) {
       const std::size_t first = d - d % cp_;

@@ -1,5 +1,7 @@
 #include "orrery/workload/model.h"
 
+#include "orrery/workload/conv_net.h"
+
 namespace orrery::workload {
 
 namespace {
@@ -30,7 +32,8 @@ std::int64_t MlpBiases(const Model& m, std::int64_t width) {
 std::int64_t AttentionVectors(const Model& m) {
   std::int64_t n = 0;
   if (m.attention_bias) {
-    n += (m.heads + 2 * m.kv_heads) * m.head_dim + (m.projection_bias ? m.hidden : 0);
+    n += (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) +
+         (m.projection_bias ? m.hidden : 0);
   }
   if (m.qk_norm) n += 2 * m.head_dim;
   if (m.sinks) n += m.heads;
@@ -65,9 +68,9 @@ std::int64_t LayerCount(const Model& m, std::uint8_t kind, std::int64_t experts)
                                            : AttentionMatrices(m) + AttentionVectors(m));
   }
   if ((kind & kNoFeedForward) == 0) {
-    n += norm + ((kind & kExpertLayer) != 0
-                     ? ExpertMlp(m, experts)
-                     : MlpMatrices(m, m.ffn_hidden) + MlpBiases(m, m.ffn_hidden));
+    n += (m.shared_norm ? 0 : norm) +
+         ((kind & kExpertLayer) != 0 ? ExpertMlp(m, experts)
+                                     : MlpMatrices(m, m.ffn_hidden) + MlpBiases(m, m.ffn_hidden));
   }
   return n;
 }
@@ -81,6 +84,9 @@ std::int64_t Count(const Model& m, std::int64_t experts) {
   }
   if (!m.tied_embeddings) total += m.vocab * m.hidden;
   if (m.position == Position::kLearned) total += m.max_position * m.hidden;
+  if (m.embedding_norm) total += m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
+  // BERT: two token types; before the logits a linear layer, whose norm is counted, and a bias.
+  if (m.encoder) total += 2 * m.hidden + m.hidden * (m.hidden + 1) + m.vocab;
   return total;
 }
 
@@ -95,6 +101,7 @@ double ScanProducts(const Mamba& m) {
 }  // namespace
 
 std::uint8_t Model::layer_kind(std::int64_t layer) const {
+  if (net != nullptr) return net->order[static_cast<std::size_t>(layer)];
   if (!pattern.empty()) {
     switch (pattern[static_cast<std::size_t>(layer)]) {
       case 'M':
@@ -123,15 +130,21 @@ std::vector<std::uint8_t> Model::mtp_kinds() const {
 }
 
 std::int64_t Model::expert_layers() const {
+  if (experts.count == 0) return 0;
   std::int64_t n = 0;
   for (std::int64_t l = 0; l < layers; ++l) n += layer_kind(l) & kExpertLayer;
   return n;
 }
 
-std::int64_t Model::parameters() const { return Count(*this, experts.count); }
-std::int64_t Model::active_parameters() const { return Count(*this, experts.top_k); }
+std::int64_t Model::parameters() const {
+  return net != nullptr ? net->parameters() : Count(*this, experts.count);
+}
+std::int64_t Model::active_parameters() const {
+  return net != nullptr ? net->parameters() : Count(*this, experts.top_k);
+}
 
 double Model::flops_per_sequence(std::int64_t seq_len) const {
+  if (net != nullptr) return net->flops_per_image();
   const auto s = static_cast<double>(seq_len);
   const std::int64_t inside = experts.latent > 0 ? experts.latent : hidden;
   const std::int64_t gates = activation == Activation::kSwiglu ? 3 : 2;
@@ -148,7 +161,7 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
     } else if ((kind & kNoMixer) == 0) {
       const auto w = static_cast<double>(window);
       const bool narrow = (kind & kWindowLayer) != 0 && w < s;
-      const double keys = narrow ? w - w * w / (2 * s) : s / 2;
+      const double keys = encoder ? s : narrow ? w - w * w / (2 * s) : s / 2;
       products += static_cast<double>(AttentionMatrices(*this)) +
                   keys * static_cast<double>(heads * widths);
     }
@@ -158,6 +171,7 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
     return products;
   };
   double products = static_cast<double>(vocab * hidden);
+  if (encoder) products += static_cast<double>(hidden * hidden);
   for (std::int64_t l = 0; l < layers; ++l) products += layer(layer_kind(l));
   for (std::int64_t i = 0; i < mtp_layers; ++i) {
     products += static_cast<double>((vocab + 2 * hidden) * hidden);
@@ -239,6 +253,11 @@ Status CheckPattern(const Model& m) {
 }  // namespace
 
 Status Validate(const Model& m) {
+  if (m.net != nullptr) {
+    if (m.layers == static_cast<std::int64_t>(m.net->order.size())) return {};
+    return InvalidInput("model.layers: {} has {} units; leave it out", m.net->name,
+                        m.net->order.size());
+  }
   const Field fields[] = {
       {"layers", m.layers, 1, 10'000},      {"hidden", m.hidden, 1, 1 << 20},
       {"heads", m.heads, 1, 1 << 16},       {"kv_heads", m.kv_heads, 1, 1 << 16},
@@ -255,6 +274,20 @@ Status Validate(const Model& m) {
         "model.kv_heads: {} does not divide heads ({}); every key and value head serves the same "
         "number of query heads: choose a divisor of {}",
         m.kv_heads, m.heads, m.heads);
+  }
+  if (m.shared_norm && !m.parallel_block) {
+    return InvalidInput(
+        "model.shared_norm: attention and feed-forward share a norm only side by side; set "
+        "parallel_block: true");
+  }
+  const bool plain = m.experts.count == 0 && m.latent.kv_rank == 0 && m.pattern.empty();
+  if ((m.encoder || m.parallel_block) && !plain) {
+    return InvalidInput("model.{}: built for ordinary layers, not for experts, latent or Mamba",
+                        m.encoder ? "encoder" : "parallel_block");
+  }
+  if (m.encoder && (m.window > 0 || m.parallel_block || m.position != Position::kLearned)) {
+    return InvalidInput(
+        "model.encoder: as BERT, with learned positions, without windows or parallel blocks");
   }
   if (m.dropout < 0 || m.dropout >= 1) {
     return InvalidInput("model.dropout: {} is outside 0 … 1; 0 means that there is none",

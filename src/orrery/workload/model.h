@@ -1,9 +1,9 @@
 // A model as its config describes it: shapes, not names of frameworks.
 //
-// Decoder transformers: dense (GPT, Llama, Qwen families) and mixtures of experts (Mixtral, Qwen3,
-// DeepSeek, GPT-OSS, Grok, Llama 4, Kimi), with grouped or latent attention; hybrids of Mamba-2,
-// attention and feed-forward layers (Nemotron-H, Nemotron 3). A kind that is missing is refused,
-// never replaced by a parameter count.
+// Transformers: dense (GPT, OPT, BLOOM, Falcon, Llama, Qwen families; BERT as encoder) and mixtures
+// of experts (Mixtral, Qwen3, DeepSeek, GPT-OSS, Grok, Llama 4, Kimi), with grouped or latent
+// attention; hybrids of Mamba-2, attention and feed-forward layers (Nemotron-H, Nemotron 3). A kind
+// that is missing is refused, never replaced by a parameter count.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,10 @@
 
 namespace orrery::workload {
 
+struct ConvNet;  // conv_net.h
+
 enum class Norm : std::uint8_t { kLayerNorm, kRmsNorm };
-enum class Activation : std::uint8_t { kGelu, kSwiglu, kSquaredRelu };
+enum class Activation : std::uint8_t { kGelu, kSwiglu, kSquaredRelu, kRelu };
 enum class Position : std::uint8_t { kLearned, kRotary, kNone };
 
 // A mixture of experts in place of the feed-forward layer. count 0: there is none.
@@ -78,8 +80,13 @@ struct Model {
   bool tied_embeddings = true;
   bool attention_bias = true;  // biases of qkv and projection
   bool mlp_bias = true;
-  double dropout = 0;           // 0: the dropout kernels are absent
-  bool projection_bias = true;  // of the attention's projection; only with attention_bias
+  double dropout = 0;                            // 0: the dropout kernels are absent
+  bool qkv_bias = true, projection_bias = true;  // either may be absent; only with attention_bias
+  bool encoder = false;  // BERT: no causal mask, norms after the residual, masked-token head
+  // Attention and feed-forward read the same input and are added to it together (Falcon, GPT-NeoX);
+  // shared_norm: after one norm, else each has its own.
+  bool parallel_block = false, shared_norm = false;
+  bool embedding_norm = false;  // of the embeddings' sum
   bool qk_norm = false;         // queries and keys are normalised head by head
   bool sinks = false;           // a learned logit a head in the softmax
   std::int64_t window = 0;      // sliding window; 0: none
@@ -95,9 +102,11 @@ struct Model {
   // A letter a layer, as Nemotron-H's hybrid_override_pattern: M Mamba, * attention, -
   // feed-forward, E experts. Empty: every layer is attention and a feed-forward.
   std::string pattern;
+  // A convolutional network's units are the layers; nothing else above counts. Null: a transformer.
+  const ConvNet* net = nullptr;
   std::string source;
 
-  std::uint8_t layer_kind(std::int64_t layer) const;  // bits of LayerKind
+  std::uint8_t layer_kind(std::int64_t layer) const;  // bits of LayerKind; a network's unit
   std::int64_t expert_layers() const;                 // how many layers have experts
   // Layers of a module that predicts a further token: as the model's last; in hybrids attention,
   // then experts or a feed-forward.

@@ -361,6 +361,14 @@ std::string RecomputeModulesText(std::uint8_t modules) {
 }
 
 Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
+  if (plan.dual()) {  // the model twice
+    Plan once = plan;
+    once.vpp = 1;
+    once.schedule = Schedule::k1f1b;
+    ORRERY_ASSIGN_OR_RETURN(std::vector<int> layers, LayersPerChunk(model, once));
+    layers.insert(layers.end(), layers.begin(), layers.begin() + plan.pp);
+    return layers;
+  }
   if (!plan.layers_per_stage.empty()) return GivenLayers(model, plan);
   const std::int64_t chunks = std::int64_t{plan.pp} * plan.vpp;
   if (chunks > model.layers + 2) {

@@ -14,7 +14,16 @@
 
 namespace orrery::workload {
 
-enum class Schedule : std::uint8_t { kGpipe, k1f1b, k1f1bInterleaved, kZbH1, kZbV, kGiven };
+enum class Schedule : std::uint8_t {
+  kGpipe,
+  k1f1b,
+  k1f1bInterleaved,
+  kZbH1,
+  kZbV,
+  kDualPipe,
+  kDualPipeV,
+  kGiven
+};
 // One pass of a stage over one of its chunks (generators/passes.h). A backward pass is whole, or
 // its data gradients, then its weight gradients.
 struct PipelinePass {
@@ -52,7 +61,7 @@ enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3 };
 enum class Reducer : std::uint8_t { kBuffer, kDdp, kDeepSpeed };
 // What turns gradients into updates (generators/optimizer.h). kAdam stands for AdamW too: the decay
 // is in the same kernels.
-enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon };
+enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon, kSgd };
 // What is captured as CUDA graphs: nothing; each layer's forward and backward; the iteration.
 enum class CudaGraphs : std::uint8_t { kNone, kLayers, kIteration };
 // Linear layers that have adapters beside them (generators/lora.h); a set.
@@ -196,8 +205,11 @@ struct Plan {
 
   // Whether chunks lie in V shape, the model's end on the first stage.
   bool v_shape() const {
-    return schedule == Schedule::kZbV || (schedule == Schedule::kGiven && given && given->v_shape);
+    return schedule == Schedule::kZbV || schedule == Schedule::kDualPipeV ||
+           (schedule == Schedule::kGiven && given && given->v_shape);
   }
+  // Whether the whole model lies on the stages twice, once in either direction.
+  bool dual() const { return schedule == Schedule::kDualPipe; }
   // Whether parameters are gathered unit by unit (FSDP). DeepSpeed's ZeRO-2 keeps them whole.
   bool gathers_units() const {
     return sharding >= Sharding::kZero2 && reducer != Reducer::kDeepSpeed;

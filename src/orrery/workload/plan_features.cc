@@ -9,6 +9,36 @@ bool Ordinary(const Model& model) {
          model.pattern.empty();
 }
 
+// A convolutional network is a list of units, replicated and cut into stages.
+Status CheckConvNet(const Model& model, const Plan& plan) {
+  if (model.net == nullptr) return {};
+  const auto refuse = [&](std::string_view key, std::string_view why) {
+    return InvalidInput("{}: {} is convolutional: {}", key, model.name, why);
+  };
+  if (plan.tp * plan.cp * plan.ep * plan.vpp > 1) {
+    return refuse("parallel", "built with dp and pp; set tp, cp, ep and vpp to 1");
+  }
+  if (plan.schedule != Schedule::kGpipe && plan.schedule != Schedule::k1f1b) {
+    return refuse("schedule", "its stages pass messages of unequal size, built for gpipe and 1f1b");
+  }
+  if (plan.gathers_units()) {
+    return refuse("training.sharding", "its units are not gathered one by one; use none or zero1");
+  }
+  if (plan.seq_len != 1) {
+    return refuse("training.seq_len", "an image is one token; set seq_len: 1");
+  }
+  if (plan.recompute != Recompute::kNone || plan.low_precision != LowPrecision::kNone ||
+      plan.offload_activations || plan.lora_rank > 0 || plan.packed_len > 0) {
+    return refuse("training",
+                  "recompute, fp8, offloaded activations, lora_rank and packed_len are built for "
+                  "transformers; leave them out");
+  }
+  if (plan.optimizer == Optimizer::kAdafactor || plan.optimizer == Optimizer::kMuon) {
+    return refuse("training.optimizer", "use sgd or adam");
+  }
+  return {};
+}
+
 bool SplitsUnits(const Plan& plan) { return plan.sharding >= Sharding::kZero2; }
 
 Status CheckLora(const Model& model, const Plan& plan) {
@@ -51,8 +81,12 @@ Status CheckLora(const Model& model, const Plan& plan) {
   return {};
 }
 
-Status CheckLoss(const Plan& plan) {
+Status CheckLoss(const Model& model, const Plan& plan) {
   if (!plan.chunked_loss) return {};
+  if (model.encoder || model.net != nullptr) {
+    return InvalidInput(
+        "framework_options.chunked_loss: built for decoders, not for {}; leave it out", model.name);
+  }
   if (plan.tp > 1) {
     return InvalidInput(
         "framework_options.chunked_loss: the whole vocabulary must lie on one rank, not on tp {}; "
@@ -104,7 +138,7 @@ Status CheckOffload(const Plan& plan) {
 }
 
 Status CheckOptimizer(const Model& model, const Plan& plan) {
-  if (plan.optimizer == Optimizer::kAdam) return {};
+  if (plan.optimizer == Optimizer::kAdam || plan.optimizer == Optimizer::kSgd) return {};
   const std::string_view name = plan.optimizer == Optimizer::kMuon ? "muon" : "adafactor";
   if (plan.sharding != Sharding::kNone) {
     return InvalidInput(
@@ -204,18 +238,30 @@ Status CheckZeroBubble(const Plan& plan) {
     return InvalidInput("parallel.pp: the schedule {} needs at least 2 stages, not {}; use 1f1b",
                         name, plan.pp);
   }
-  const int chunks = plan.schedule == Schedule::kZbV ? 2 : 1;
+  const bool folded = plan.v_shape() || plan.dual();
+  const int chunks = folded ? 2 : 1;
   if (plan.schedule != Schedule::kGiven && plan.vpp != chunks) {
     return InvalidInput("parallel.vpp: the schedule {} has {} a stage, not {}; set vpp: {}", name,
                         chunks == 1 ? "one chunk" : "two chunks", plan.vpp, chunks);
   }
   const std::int64_t m = plan.microbatches();
-  if (plan.schedule == Schedule::kZbV && m < 2 * plan.pp) {
+  if (plan.dual() && (plan.pp % 2 != 0 || m % 2 != 0)) {
     return InvalidInput(
-        "training.global_batch: {} gives {} micro-batches a replica, and the schedule zb-v needs "
-        "at "
+        "schedule: dualpipe needs an even number of stages and of micro-batches a replica, half "
+        "from "
+        "either end, not {} and {}; change parallel.pp or training.global_batch",
+        plan.pp, m);
+  }
+  if (plan.dual() && (plan.hybrid() || plan.lora_rank > 0)) {
+    return InvalidInput(
+        "schedule: dualpipe is not built with shard groups or adapters; use dualpipe-v or leave "
+        "parallel.shard_group and training.lora_rank out");
+  }
+  if (plan.schedule != Schedule::kGiven && folded && m < 2 * plan.pp) {
+    return InvalidInput(
+        "training.global_batch: {} gives {} micro-batches a replica, and the schedule {} needs at "
         "least 2 · pp = {}; use {} or more",
-        plan.global_batch, m, 2 * plan.pp, plan.micro_batch * plan.dp * 2 * plan.pp);
+        plan.global_batch, m, name, 2 * plan.pp, plan.micro_batch * plan.dp * 2 * plan.pp);
   }
   if (plan.offload_activations) {
     return InvalidInput(
@@ -303,10 +349,11 @@ Status CheckPasses(const Plan& plan) {
 }  // namespace
 
 Status CheckFeatures(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckConvNet(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPasses(plan));
   ORRERY_RETURN_IF_ERROR(CheckLora(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPacked(plan));
-  ORRERY_RETURN_IF_ERROR(CheckLoss(plan));
+  ORRERY_RETURN_IF_ERROR(CheckLoss(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckMtp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckOffload(plan));
   ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));

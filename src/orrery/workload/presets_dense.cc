@@ -7,6 +7,39 @@
 namespace orrery::workload {
 namespace {
 
+// What a family has in common.
+void Bert(Model* m) {
+  m->encoder = true;
+  m->dropout = 0.1;
+}
+void Opt(Model* m) {
+  m->activation = Activation::kRelu;
+  m->dropout = 0.1;
+}
+// Every other layer attends to 256 tokens; of attention's biases there is the projection's.
+void GptNeo(Model* m) {
+  m->window = 256;
+  m->full_every = 2;
+  m->qkv_bias = false;
+}
+void NeoX(Model* m) {
+  m->position = Position::kRotary;
+  m->tied_embeddings = false;
+  m->parallel_block = true;
+}
+void Falcon(Model* m) {
+  m->position = Position::kRotary;
+  m->parallel_block = true;
+  m->attention_bias = m->mlp_bias = false;
+}
+void Falcon7b(Model* m) {
+  Falcon(m);
+  m->shared_norm = true;
+}
+void Bloom(Model* m) {
+  m->position = Position::kNone;  // ALiBi: a bias inside the attention kernel
+  m->embedding_norm = true;
+}
 void Mpt(Model* m) {
   m->position = Position::kNone;  // ALiBi
   m->attention_bias = m->mlp_bias = false;
@@ -40,9 +73,100 @@ struct Row {
   std::string_view source;
 };
 
+constexpr std::string_view kBert = "Devlin et al. 2019; google-bert config.json";
+constexpr std::string_view kOpt = "Zhang et al. 2022; facebook/opt config.json (2 spare positions)";
+constexpr std::string_view kNeo = "Black et al. 2021; EleutherAI/gpt-neo config.json";
 constexpr std::string_view kLlama1 = "Touvron et al. 2023, Table 2; huggyllama config.json";
 
 constexpr std::array kRows = {
+    Row{{"bert-base", "BERT base, encoder, 110M"}, Bert, 12, 768, 12, 12, 3072, 30522, 512, kBert},
+    Row{{"bert-large", "BERT large, encoder, 335M"},
+        Bert,
+        24,
+        1024,
+        16,
+        16,
+        4096,
+        30522,
+        512,
+        kBert},
+    Row{{"opt-125m", "OPT 125M"}, Opt, 12, 768, 12, 12, 3072, 50272, 2050, kOpt},
+    Row{{"opt-1.3b", "OPT 1.3B"}, Opt, 24, 2048, 32, 32, 8192, 50272, 2050, kOpt},
+    Row{{"opt-6.7b", "OPT 6.7B"}, Opt, 32, 4096, 32, 32, 16384, 50272, 2050, kOpt},
+    Row{{"opt-13b", "OPT 13B"}, Opt, 40, 5120, 40, 40, 20480, 50272, 2050, kOpt},
+    Row{{"opt-30b", "OPT 30B"}, Opt, 48, 7168, 56, 56, 28672, 50272, 2050, kOpt},
+    Row{{"opt-66b", "OPT 66B"}, Opt, 64, 9216, 72, 72, 36864, 50272, 2050, kOpt},
+    Row{{"opt-175b", "OPT 175B"}, Opt, 96, 12288, 96, 96, 49152, 50272, 2050, kOpt},
+    Row{{"gpt-neo-125m", "GPT-Neo 125M, every other layer local"},
+        GptNeo,
+        12,
+        768,
+        12,
+        12,
+        3072,
+        50257,
+        2048,
+        kNeo},
+    Row{{"gpt-neo-1.3b", "GPT-Neo 1.3B, every other layer local"},
+        GptNeo,
+        24,
+        2048,
+        16,
+        16,
+        8192,
+        50257,
+        2048,
+        kNeo},
+    Row{{"gpt-neo-2.7b", "GPT-Neo 2.7B, every other layer local"},
+        GptNeo,
+        32,
+        2560,
+        20,
+        20,
+        10240,
+        50257,
+        2048,
+        kNeo},
+    Row{{"gpt-neox-20b", "GPT-NeoX 20B, parallel blocks"},
+        NeoX,
+        44,
+        6144,
+        64,
+        64,
+        24576,
+        50432,
+        2048,
+        "Black et al. 2022; EleutherAI/gpt-neox-20b config.json"},
+    Row{{"falcon-7b", "Falcon 7B, parallel blocks, one norm, one key and value head"},
+        Falcon7b,
+        32,
+        4544,
+        71,
+        1,
+        18176,
+        65024,
+        2048,
+        "Almazrouei et al. 2023; tiiuae/falcon-7b config.json"},
+    Row{{"falcon-40b", "Falcon 40B, parallel blocks"},
+        Falcon,
+        60,
+        8192,
+        128,
+        8,
+        32768,
+        65024,
+        2048,
+        "Almazrouei et al. 2023; tiiuae/falcon-40b config.json"},
+    Row{{"bloom-176b", "BLOOM 176B"},
+        Bloom,
+        70,
+        14336,
+        112,
+        112,
+        57344,
+        250880,
+        2048,
+        "Le Scao et al. 2022; bigscience/bloom config.json"},
     Row{{"mpt-7b", "MPT 7B"},
         Mpt,
         32,

@@ -101,6 +101,21 @@ const Architecture& ArchitectureOf(const Configuration& row, std::int64_t hidden
   return guess;
 }
 
+// An encoder or a convolutional network is one of the presets: BERT_Large, ResNet152.
+Result<Model> NamedModel(const Configuration& row) {
+  const auto bare = [](std::string_view name) {
+    std::string out = Lower(name);
+    std::erase_if(out, [](char c) { return c == '-' || c == '_' || c == ' '; });
+    return out;
+  };
+  const std::string name = bare(row.text("model"));
+  for (const workload::ModelPreset& preset : workload::ModelPresets()) {
+    if (bare(preset.name) == name) return workload::FindModel(preset.name);
+  }
+  return InvalidInput("model={}: no {} of this name among the presets",
+                      Printable(row.text("model"), 40), row.text("layer_kind"));
+}
+
 // Columns that contradict each other describe no model: 20 billion parameters are not 80 layers of
 // 14400. A proxy has fewer layers than the model that params_b counts.
 Status CheckParameters(const Configuration& row, const Model& model) {
@@ -157,6 +172,10 @@ Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaul
   if (row.text("layer_kind") == "mamba2-hybrid") {
     return InvalidInput("layer_kind=mamba2-hybrid: the pattern of {} is not stated",
                         Printable(row.text("model"), 40));
+  }
+  if (row.text("layer_kind") == "bert" || row.text("layer_kind") == "cnn") {
+    assumed->push_back("shapes of the preset of this name");
+    return NamedModel(row);
   }
   Model m;
   m.name = std::string(row.text("model"));

@@ -29,7 +29,7 @@ struct ScopeRule {
 };
 constexpr std::array kScope = {
     ScopeRule{"arch", "dense|moe", "no model of this architecture"},
-    ScopeRule{"layer_kind", "dense-attn|mla|dense-attn+sliding-window|mamba2-hybrid",
+    ScopeRule{"layer_kind", "dense-attn|mla|dense-attn+sliding-window|mamba2-hybrid|bert|cnn",
               "no model of these layers"},
     ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
     ScopeRule{"sharding", "none|zero1|zero2|zero3", "this sharding is not modelled"},
@@ -112,7 +112,11 @@ Status MapDegrees(const Mapping& m) {
 Status MapBatch(const Mapping& m) {
   constexpr std::int64_t kMost = 1 << 30;
   Plan& plan = m.out->plan;
-  ORRERY_ASSIGN_OR_RETURN(plan.seq_len, m.row.Needed("seq_len", 1, 1 << 24));
+  if (m.row.text("layer_kind") == "cnn") {
+    plan.seq_len = 1;  // an image is one token
+  } else {
+    ORRERY_ASSIGN_OR_RETURN(plan.seq_len, m.row.Needed("seq_len", 1, 1 << 24));
+  }
   ORRERY_ASSIGN_OR_RETURN(const auto micro, m.row.Whole("micro_batch", 1, kMost));
   ORRERY_ASSIGN_OR_RETURN(const auto global, m.row.Whole("global_batch", 1, kMost));
   ORRERY_ASSIGN_OR_RETURN(const auto steps, m.row.Whole("grad_accum", 1, kMost));

@@ -122,6 +122,13 @@ graph::Block BlockCache::Build(const BlockKey& key) {
 
 namespace {
 
+// Of messages between a network's stages.
+Shape Between(Shape s, std::int64_t previous, std::int64_t next) {
+  s.previous_elements = previous;
+  s.next_elements = next;
+  return s;
+}
+
 // Of a later micro-batch, where gradients are tensors.
 Shape Adding(Shape s, bool adds) {
   s.adds_gradients = s.reducer == Reducer::kDdp && adds;
@@ -197,9 +204,9 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kHeadBackward:
       return HeadBackward(Adding(s, a != 0), &names_);
     case BlockKind::kBatchedExchange:
-      return BatchedExchange(s, static_cast<Directions>(a), &names_);
+      return BatchedExchange(Between(s, b, c), static_cast<Directions>(a), &names_);
     case BlockKind::kUnbatchedExchange:
-      return UnbatchedExchange(s, static_cast<Directions>(a), b != 0, &names_);
+      return UnbatchedExchange(Between(s, c, d), static_cast<Directions>(a), b != 0, &names_);
     case BlockKind::kStartExchange:
       return StartExchange(s, static_cast<Direction>(a), &names_);
     case BlockKind::kWaitExchange:
@@ -227,6 +234,8 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return ReduceSequenceParallelGradients(s, a, &names_);
     case BlockKind::kReduceEmbedding:
       return ReduceEmbeddingGradient(s, &names_);
+    case BlockKind::kReduceMirror:
+      return ReduceMirror(s, a, &names_);
     case BlockKind::kOptimizer:
       return OptimizerStep(s, sizes, &names_);
     case BlockKind::kLoss:

@@ -21,8 +21,8 @@ enum class BlockKind : std::uint8_t {
   kEmbeddingBackward,  // under DDP: 1 adds to gradients
   kHeadForward,
   kHeadBackward,       // under DDP: 1 adds to gradients
-  kBatchedExchange,    // directions
-  kUnbatchedExchange,  // directions, odd stage
+  kBatchedExchange,    // directions, elements from and to the previous and the next stage
+  kUnbatchedExchange,  // directions, odd stage, elements likewise
   kStartExchange,      // direction
   kWaitExchange,
   kStatic,           // elements, shard, norm group, PackStepFlags
@@ -34,6 +34,7 @@ enum class BlockKind : std::uint8_t {
   kWaitParameters,
   kReduceTp,  // elements
   kReduceEmbedding,
+  kReduceMirror,        // elements
   kOptimizer,           // as kStatic
   kLoss,                // dp, sync
   kCastWeights,         // elements, norm group, layers of the model

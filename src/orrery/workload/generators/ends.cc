@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/ends.h"
 
 #include "orrery/workload/generators/chunked_loss.h"
+#include "orrery/workload/generators/conv_unit.h"
 
 namespace orrery::workload {
 
@@ -23,7 +24,10 @@ enum : std::uint32_t {
   kInput,
   kStats,
   kNormed,
-  kLogits
+  kLogits,
+  kEmbeddingInput,
+  kTransformInput,
+  kTransformOutput
 };
 
 Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
@@ -39,6 +43,17 @@ Buffer EmbeddingMask(const Shape& s, BlockWriter* w) {
 Buffer DropoutMask(const Shape& s, BlockWriter* w) {
   return Saved(w, kDropoutMask, "embedding.dropout_mask",
                s.dropout ? s.local_tokens() * s.hidden : 0);
+}
+// What a norm of the embeddings keeps: its input and statistics.
+Buffer EmbeddingInput(const Shape& s, BlockWriter* w) {
+  return Saved(w, kEmbeddingInput, "embedding.sum", s.local_bytes() + s.local_tokens() * 8);
+}
+// BERT's linear layer before the logits, and its GeLU.
+Buffer TransformInput(const Shape& s, BlockWriter* w) {
+  return Saved(w, kTransformInput, "head.transform.input", s.encoder ? s.local_bytes() : 0);
+}
+Buffer TransformOutput(const Shape& s, BlockWriter* w) {
+  return Saved(w, kTransformOutput, "head.transform.output", s.encoder ? s.local_bytes() : 0);
 }
 Buffer Input(const Shape& s, BlockWriter* w) {
   return Saved(w, kInput, "head.input", s.local_bytes());
@@ -85,6 +100,7 @@ void LossBackward(const Shape& s, BlockWriter* w) {
   w->Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, 4, e, Pass::kBackward));
   w->Free(Softmax(s, w));
   w->Module("output_layer");
+  if (s.encoder) BiasGradient(s, w, s.tokens(), s.vocab);
   ColumnBackward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab, false);
   w->Free(logits);
 }
@@ -127,6 +143,17 @@ graph::Block EmbeddingForward(const Shape& s, Names* names) {
                Elementwise(s, MemoryOp::kCopy, s.local_tokens(), s.hidden, e, e, Pass::kForward));
     }
   }
+  if (s.encoder) {
+    w.Module("embedding.token_type");
+    w.Kernel("embedding",
+             Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
+    w.Kernel("add", Elementwise(s, MemoryOp::kAdd, s.tokens(), s.hidden, 2 * e, e, Pass::kForward));
+  }
+  if (s.embedding_norm) {
+    w.Module("embedding.norm");
+    w.Alloc(EmbeddingInput(s, &w));
+    NormForward(s, &w);
+  }
   w.Alloc(DropoutMask(s, &w));
   if (s.dropout) {
     w.Kernel("dropout", Elementwise(s, MemoryOp::kDropout, s.local_tokens(), s.hidden, e, e + 1,
@@ -145,6 +172,12 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
                                     Pass::kBackward));
   }
   w.Free(DropoutMask(s, &w));
+  if (s.embedding_norm) {
+    w.Module("embedding.norm");
+    NormBackward(s, &w);
+    w.Free(EmbeddingInput(s, &w));
+    w.Module("embedding.word");
+  }
   const Buffer gathered = w.Temporary("gathered", s.full_bytes(), MemoryKind::kCommunication);
   w.Alloc(gathered);
   if (s.sequence_parallel) {
@@ -163,6 +196,10 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
     AccumulateGradient(s, &w, "table_gradient", rows * s.hidden);
     w.Free(dense);
   };
+  if (s.encoder) {
+    w.Module("embedding.token_type");
+    table(2, 2 * e);
+  }
   if (s.position == Position::kLearned) {
     w.Module("embedding.position");
     table(s.positions, 2 * e);
@@ -180,11 +217,20 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
 }
 
 graph::Block HeadForward(const Shape& s, Names* names) {
+  if (s.net != nullptr) return ImageLossForward(s, names);
   BlockWriter w(names, "head.forward", Pass::kForward);
   const std::int64_t e = s.element_bytes;
   const DType fp32 = DType::kFp32;
   const std::int64_t per_token = s.tokens() * 4;
   w.Alloc(Input(s, &w));
+  if (s.encoder) {
+    w.Module("head.transform");
+    w.Alloc(TransformInput(s, &w));
+    w.Alloc(TransformOutput(s, &w));
+    DenseForward(InPlanPrecision(s), &w, "transform", s.hidden, s.hidden);
+    w.Kernel("gelu",
+             Elementwise(s, MemoryOp::kGelu, s.local_tokens(), s.hidden, e, e, Pass::kForward));
+  }
   w.Module("final_norm");
   w.Alloc(Statistics(s, &w));
   w.Alloc(Normed(s, &w));
@@ -221,6 +267,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
 }
 
 graph::Block HeadBackward(const Shape& s, Names* names) {
+  if (s.net != nullptr) return ImageLossBackward(s, names);
   BlockWriter w(names, "head.backward", Pass::kBackward);
   if (s.chunked_loss) {
     ChunkedLossBackward(s, &w);
@@ -232,6 +279,15 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   const Buffer gradient = w.Temporary("gradient", s.local_bytes());
   w.Alloc(gradient);
   NormBackward(s, &w);
+  if (s.encoder) {
+    w.Module("head.transform");
+    w.Kernel("gelu", Elementwise(s, MemoryOp::kGelu, s.local_tokens(), s.hidden, 2 * e, e,
+                                 Pass::kBackward));
+    DenseBackward(InPlanPrecision(s), &w, "transform", s.hidden, s.hidden);
+    BiasGradient(s, &w, s.local_tokens(), s.hidden);
+    w.Free(TransformOutput(s, &w));
+    w.Free(TransformInput(s, &w));
+  }
   w.Free(gradient);
   w.Free(Statistics(s, &w));
   w.Free(Input(s, &w));

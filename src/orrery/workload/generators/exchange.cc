@@ -55,14 +55,15 @@ Comm Message(const Shape& s, Direction d) {
           .stream = StreamOf(d),
           .tag = static_cast<std::uint8_t>(d == kSendPrevious || d == kRecvNext ? 1 : 0),
           .dtype = s.dtype,
-          .bytes = {.value = s.p2p_bytes()}};
+          .bytes = {.value = s.p2p_bytes(d == kSendNext || d == kRecvNext)}};
 }
 
 std::array<Buffer, 4> Buffers(const Shape& s, Directions directions, BlockWriter* w) {
   std::array<Buffer, 4> buffers{};
   for (std::size_t i = 0; i < kBatch.size(); ++i) {
     if (!(directions & kBatch[i])) continue;
-    buffers[i] = w->Temporary(NameOf(kBatch[i]), s.p2p_bytes(), MemoryKind::kCommunication);
+    const bool next = kBatch[i] == kSendNext || kBatch[i] == kRecvNext;
+    buffers[i] = w->Temporary(NameOf(kBatch[i]), s.p2p_bytes(next), MemoryKind::kCommunication);
     w->Alloc(buffers[i]);
   }
   return buffers;
@@ -134,7 +135,7 @@ graph::Block StartMessage(const Shape& s, bool send, bool to_next, bool gradient
                 .blocking = false,
                 .event = graph::kCallEvent,
                 .dtype = s.dtype,
-                .bytes = {.value = s.p2p_bytes()}});
+                .bytes = {.value = s.p2p_bytes(to_next)}});
   return w.Finish();
 }
 

@@ -17,10 +17,10 @@ Shape Sized(int tp, bool sp, bool scatter) {
 // s·b·h·2 bytes; a rank's slice under SP; a slice and a gather with the older optimisation.
 TEST(Exchange, MessageSizes) {
   const std::int64_t full = 128 * 2 * 256 * 2;
-  EXPECT_EQ(Sized(1, false, false).p2p_bytes(), full);
-  EXPECT_EQ(Sized(4, false, false).p2p_bytes(), full);
-  EXPECT_EQ(Sized(4, true, false).p2p_bytes(), full / 4);
-  EXPECT_EQ(Sized(4, false, true).p2p_bytes(), full / 4);
+  EXPECT_EQ(Sized(1, false, false).p2p_bytes(true), full);
+  EXPECT_EQ(Sized(4, false, false).p2p_bytes(true), full);
+  EXPECT_EQ(Sized(4, true, false).p2p_bytes(true), full / 4);
+  EXPECT_EQ(Sized(4, false, true).p2p_bytes(true), full / 4);
   Names names;
   const graph::Block gathers =
       BatchedExchange(Sized(4, false, true), kSendNext | kRecvNext, &names);

@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/layer.h"
 
+#include "orrery/workload/generators/conv_unit.h"
 #include "orrery/workload/generators/layer_writer.h"
 
 namespace orrery::workload {
@@ -23,6 +24,7 @@ void FeedForward(const Shape& s, bool keep, LayerWriter* layer) {
 }  // namespace
 
 void WriteLayerForward(const Shape& s, BlockWriter* w) {
+  if (s.net != nullptr) return WriteUnitForward(s, w);
   const bool keep = s.recompute != Recompute::kFull;
   LayerWriter layer(s, w);
   layer.BeginForward();
@@ -31,6 +33,7 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
 }
 
 void WriteLayerBackward(const Shape& s, BlockWriter* w) {
+  if (s.net != nullptr) return WriteUnitBackward(s, w);
   LayerWriter layer(s, w);
   if (s.recompute == Recompute::kFull) {
     w->Host("checkpoint", s.host.checkpoint);

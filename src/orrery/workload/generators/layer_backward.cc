@@ -44,7 +44,9 @@ void LayerWriter::MlpBackward() {
   ColumnBackward(s_, w_, "fc1", s_.hidden, s_.fc1(), false);
   w_->Free(fc1);
   w_->Free(norm2_out_);
+  if (s_.shared_norm) return ResidualGradient(s_, w_);  // of the shared norm's output
   EnterBackward("layers.mlp_norm");
+  if (s_.parallel_block) return NormAndResidualBackward({norm2_stats_});
   NormAndResidualBackward({norm2_stats_, middle_});
 }
 

@@ -28,7 +28,7 @@ void LayerWriter::Qkv(Pass pass) {
   }
   if (pass == Pass::kBackward) {
     QkNorm(pass);
-    return ColumnBackward(s_, w_, "qkv", s_.hidden, s_.qkv(), s_.attention_bias);
+    return ColumnBackward(s_, w_, "qkv", s_.hidden, s_.qkv(), s_.qkv_bias);
   }
   ColumnForward(s_, w_, "qkv", s_.hidden, s_.qkv());
   QkNorm(pass);

@@ -46,9 +46,10 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
   context_ = make("attention.context", s.tokens() * s.context() * e, full);
   mask1_ = make("projection.mask", mask, full);
-  middle_ = make("middle", s.mixes() ? s.local_bytes() : 0, full);
-  norm2_stats_ = make("mlp_norm.statistics", statistics, norms);
-  norm2_out_ = make("mlp_norm.output", operand, norms);
+  // Side by side, attention's output is only added at the end; a shared norm is norm1.
+  middle_ = make("middle", s.mixes() ? s.local_bytes() : 0, full || s.parallel_block);
+  norm2_stats_ = make("mlp_norm.statistics", s.shared_norm ? 0 : statistics, norms);
+  norm2_out_ = make("mlp_norm.output", s.shared_norm ? 0 : operand, norms);
   fc1_out_ = make("fc1.output", s.tokens() * s.fc1() * e, mlp);
   activated_ = make("activation.output", LinearBytes(s, s.tokens() * s.ffn), mlp);
   mask2_ = make("fc2.mask", mask, full);
@@ -73,9 +74,9 @@ void LayerWriter::BeginForward() { w_->Alloc(input_); }
 
 void LayerWriter::BiasDropoutAdd() {
   const std::int64_t e = s_.element_bytes;
-  w_->Kernel("bias_dropout_add",
-             Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(), s_.hidden, 2 * e,
-                         e + (s_.dropout ? 1 : 0), Pass::kForward));
+  w_->Kernel("bias_dropout_add", Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(),
+                                             s_.hidden, (s_.parallel_block ? 3 : 2) * e,
+                                             e + (s_.dropout ? 1 : 0), Pass::kForward));
 }
 
 void LayerWriter::BiasDropoutAddBackward(bool bias) {
@@ -100,7 +101,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   w_->Alloc(qkv_);
   w_->Alloc(latent_up_);
   Qkv(Pass::kForward);
-  Drop(keep_norm, norm1_out_);
+  if (!s_.shared_norm) Drop(keep_norm, norm1_out_);
   if (rotates()) {
     Enter("layers.self_attention.rotary");
     w_->Alloc(rotated_);
@@ -122,7 +123,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Enter("layers.self_attention.bias_dropout_add");
   w_->Alloc(mask1_);
   w_->Alloc(middle_);
-  BiasDropoutAdd();
+  if (!s_.parallel_block) BiasDropoutAdd();
   Drop(keep, mask1_);
   w_->Free(projected);
 }
@@ -132,7 +133,7 @@ Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
   Enter("layers.mlp.fc1");
   w_->Alloc(fc1_out_);
   ColumnForward(s_, w_, "fc1", s_.hidden, s_.fc1());
-  Drop(keep_norm, norm2_out_);
+  Drop(keep_norm, s_.shared_norm ? norm1_out_ : norm2_out_);
   Enter("layers.mlp.activation");
   w_->Alloc(activated_);
   Activation(Pass::kForward);
@@ -147,11 +148,13 @@ Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
 
 void LayerWriter::MlpForward(bool keep) {
   const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
-  Enter("layers.mlp_norm");
-  w_->Alloc(norm2_stats_);
-  w_->Alloc(norm2_out_);
-  NormForward(s_, w_);
-  Drop(keep_norm, norm2_stats_);
+  if (!s_.shared_norm) {
+    Enter("layers.mlp_norm");
+    w_->Alloc(norm2_stats_);
+    w_->Alloc(norm2_out_);
+    NormForward(s_, w_);
+    Drop(keep_norm, norm2_stats_);
+  }
   const Buffer projected = MlpCore(keep && !s_.recomputes(kRecomputeMlp), keep_norm);
   const Buffer output = w_->Temporary("output", s_.local_bytes());
   Enter("layers.mlp.bias_dropout_add");
@@ -159,7 +162,7 @@ void LayerWriter::MlpForward(bool keep) {
   w_->Alloc(output);
   BiasDropoutAdd();
   Drop(keep, mask2_);
-  Drop(keep, middle_);
+  Drop(keep && !s_.parallel_block, middle_);
   Drop(keep, adapters_);
   w_->Free(projected);
   w_->Free(output);
@@ -214,7 +217,7 @@ Attention FlashAttention(const Shape& s, Pass pass) {
           .seq_kv = len,
           .head_dim = s.head_dim,
           .dtype = s.dtype,
-          .causal = true,
+          .causal = !s.encoder,
           .pass = pass,
           .kernel = s.fused_attention(),
           .v_head_dim = s.other_v_head_dim(),

@@ -66,6 +66,14 @@ void Adam(const Shape& s, std::int64_t n, std::int64_t tensors, BlockWriter* w) 
   });
 }
 
+void Sgd(const Shape& s, std::int64_t n, BlockWriter* w) {
+  if (s.fused_adam) return w->Kernel("sgd", Flat(MemoryOp::kAdam, n, 12, 8));
+  w->Kernel("decay", Flat(MemoryOp::kAdam, n, 8, 4));
+  w->Kernel("momentum.scale", Flat(MemoryOp::kAdam, n, 4, 4));
+  w->Kernel("momentum.add", Flat(MemoryOp::kAdam, n, 8, 4));
+  w->Kernel("update", Flat(MemoryOp::kAdam, n, 8, 4));
+}
+
 void Adafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
   ForEachTensor(n, tensors, [w](std::int64_t each) {
     w->Kernel("square", Flat(MemoryOp::kAdam, each, 4, 4));
@@ -116,6 +124,8 @@ std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts) {
       return counts.tensors + (counts.factors << kTensorBits);
     case Optimizer::kMuon:
       return counts.outside;
+    case Optimizer::kSgd:
+      return 0;
   }
   return 0;
 }
@@ -135,6 +145,8 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
     case Optimizer::kMuon:
       forever(4, "momentum", shard * 4);
       return forever(5, "exp_avg_sq", number * 4);
+    case Optimizer::kSgd:
+      return forever(4, "momentum", shard * 4);
   }
 }
 
@@ -148,6 +160,8 @@ void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockW
     case Optimizer::kMuon:  // the matrices' update follows their orthogonalisation
       w->Kernel("momentum", Flat(MemoryOp::kAdam, shard - number, 8, 4));
       return w->Kernel("adam", Flat(MemoryOp::kAdam, number, 16, 12));
+    case Optimizer::kSgd:
+      return Sgd(s, shard, w);
   }
 }
 

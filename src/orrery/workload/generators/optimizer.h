@@ -10,6 +10,9 @@
 //               Newton-Schulz iterations in bf16; Adam for tables, norms and biases. For a matrix
 //               of m × n, m ≤ n, an iteration is three GEMMs: 2m²n + 2m³ + 2m²n operations. Under
 //               tp each rank orthogonalises its part. Not sharded.
+//   sgd         with momentum and weight decay: one fp32 moment. Fused: one kernel; else four for
+//   all
+//               (foreach).
 //   on the CPU  gradients are copied to the host, the CPU updates (kCpuAdamPs in shape.cc),
 //   parameters
 //               are copied back in the model's type; no optimizer state on the GPU (ZeRO-Offload).
@@ -33,7 +36,8 @@ void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
                   OptimizerCounts* counts);
 
 inline bool AsksForNumber(const Shape& s) {
-  return s.optimizer != Optimizer::kAdam || (s.adam_loop && !s.fused_adam);
+  return s.optimizer == Optimizer::kAdafactor || s.optimizer == Optimizer::kMuon ||
+         (s.optimizer == Optimizer::kAdam && s.adam_loop && !s.fused_adam);
 }
 // The one number of these that the plan's optimizer asks for; 0 for fused Adam.
 std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts);

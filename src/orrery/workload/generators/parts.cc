@@ -188,6 +188,26 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   w->Free(scattered);
 }
 
+void DenseForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                  std::int64_t out) {
+  CastWeight(s, w, in, out);
+  Gemm product = Forward(s, in, out);
+  product.m = s.local_tokens();
+  w->Kernel(name, product);
+}
+
+void DenseBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                   std::int64_t out) {
+  Gemm product = DataGradient(s, in, out);
+  product.m = s.local_tokens();
+  w->Kernel(name, product);
+  if (s.frozen()) return;
+  product = WeightGradient(s, in, out);
+  product.k = s.local_tokens();
+  w->Kernel(name, product);
+  if (s.separate_gradients()) AccumulateGradient(s, w, "weight_gradient", in * out);
+}
+
 void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                 std::int64_t out) {
   CastOperand(s, w, "cast", s.tokens(), in, Pass::kForward);

@@ -21,10 +21,12 @@ graph::MemoryBound Elementwise(const Shape& s, graph::MemoryOp op, std::int64_t 
                                std::int64_t cols, std::int64_t read_bytes,
                                std::int64_t written_bytes, graph::Pass pass);
 
-// Of the feed-forward's function, as its kernel is named. Squared ReLU moves what GeLU moves.
+// Of the feed-forward's function, as its kernel is named. ReLU and its square move what GeLU
+// moves.
 inline std::string_view ActivationName(const Shape& s) {
   return s.activation == Activation::kSwiglu ? "swiglu"
          : s.activation == Activation::kGelu ? "gelu"
+         : s.activation == Activation::kRelu ? "relu"
                                              : "squared_relu";
 }
 
@@ -45,6 +47,11 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
 // beside the data gradient and the data gradient is reduce-scattered.
 void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                     std::int64_t out, bool fused_bias);
+// A linear layer that every tensor-parallel rank runs whole, on its own tokens.
+void DenseForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                  std::int64_t out);
+void DenseBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
+                   std::int64_t out);
 // W split by rows: y is summed over tp (all-reduce, or reduce-scatter under SP).
 void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                 std::int64_t out);

@@ -52,7 +52,7 @@ class Passes {
  private:
   static std::size_t Index(const Route& r) { return (r.next ? 1u : 0u) + (r.gradient ? 2u : 0u); }
 
-  bool Descends(int chunk) const { return !w_.v_shape() || chunk % 2 == 0; }
+  bool Descends(int chunk) const { return !w_.folds() || chunk % 2 == 0; }
   // Where the part of the model before (or behind) a chunk lies.
   Route Neighbour(int chunk, bool before) const {
     const bool descends = Descends(chunk);

@@ -24,8 +24,11 @@ namespace orrery::workload {
 // REQUIRES: the rules above, but for the order of messages.
 void WritePasses(std::span<const PipelinePass> passes, ProgramWriter* w);
 
-// ZB-H1 and ZB-V as passes of one stage; and of any schedule below, for tests of its bubble.
+// ZB-H1, ZB-V and the two DualPipes as passes of one stage; and of any schedule below, for tests of
+// its bubble.
 std::vector<PipelinePass> ZeroBubbleH1Passes(int stage, int stages, int microbatches);
 std::vector<PipelinePass> ZeroBubbleVPasses(int stage, int stages, int microbatches);
+std::vector<PipelinePass> DualPipePasses(int stage, int stages, int microbatches);
+std::vector<PipelinePass> DualPipeVPasses(int stage, int stages, int microbatches);
 
 }  // namespace orrery::workload

@@ -19,7 +19,8 @@ ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* o
   int first_layer = 0;
   for (std::size_t i = 0; i < job.chunk_layers.size(); ++i) {
     const int chunk = static_cast<int>(i) / plan().pp, place = static_cast<int>(i) % plan().pp;
-    const int at = v_shape() && chunk % 2 != 0 ? plan().pp - 1 - place : place;
+    if (plan().dual() && place == 0) first_layer = 0;
+    const int at = folds() && chunk % 2 != 0 ? plan().pp - 1 - place : place;
     if (at == stage) MakeChunk(i, first_layer);
     first_layer += job.chunk_layers[i];
   }
@@ -31,14 +32,14 @@ ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* o
 
 void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
   const int index = static_cast<int>(position) / plan().pp;
-  const bool head = holds_head() && index + 1 == plan().vpp;
+  const bool head = ends(index);
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
   chunk.first_layer = first_layer;
   chunk.parts = {
       .layers = job_.chunk_layers[position],
-      .embedding = first() && index == 0,
+      .embedding = begins(index) && job_.model->net == nullptr,
       .head = head,
-      .copies_embedding = head && job_.model->tied_embeddings && plan().pp > 1 && !v_shape()};
+      .copies_embedding = head && job_.model->tied_embeddings && plan().pp > 1 && !folds()};
   std::vector<std::uint8_t>& kinds = chunk.parts.kinds;
   for (int l = 0; l < chunk.parts.layers; ++l) {
     kinds.push_back(job_.model->layer_kind(first_layer + l));
@@ -49,7 +50,7 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
   chunk.parts.layers = static_cast<int>(kinds.size());
   bool experts = false;
   for (std::size_t at = 0; at < kinds.size(); ++at) {
-    experts |= (kinds[at] & kExpertLayer) != 0;
+    experts |= job_.model->net == nullptr && (kinds[at] & kExpertLayer) != 0;
     const bool same = at > 0 && kinds[at] == kinds[at - 1];
     chunk.run_first.push_back(same ? chunk.run_first.back() : static_cast<int>(at) + 1);
   }
@@ -300,17 +301,25 @@ void ProgramWriter::ReduceChunk(int index) {
   }
 }
 
+// Elements of one image that pass a convolutional network's boundary; 0 for transformers.
+std::int64_t ProgramWriter::Boundary(bool next) const {
+  const ConvNet* net = job_.model->net;
+  const std::vector<std::uint8_t>& kinds = chunks_.front().parts.kinds;
+  if (net == nullptr || kinds.empty() || (next ? last() : first())) return 0;
+  return next ? net->units[kinds.back()].outputs() : net->units[kinds.front()].inputs();
+}
+
 void ProgramWriter::BatchedExchange(int directions, int chunk, int microbatch) {
   if (directions == 0) return;
   Call(Known(&batched_[static_cast<std::size_t>(directions)], BlockKind::kBatchedExchange,
-             directions),
+             directions, Boundary(false), Boundary(true)),
        chunk, microbatch);
 }
 
 void ProgramWriter::UnbatchedExchange(int directions, int chunk, int microbatch) {
   if (directions == 0) return;
   Call(Known(&unbatched_[static_cast<std::size_t>(directions)], BlockKind::kUnbatchedExchange,
-             directions, stage_ % 2),
+             directions, stage_ % 2, Boundary(false), Boundary(true)),
        chunk, microbatch);
 }
 
@@ -482,6 +491,7 @@ void ProgramWriter::End() {
     }
     Call(job_.blocks->Get(BlockKind::kReduceTp, partial), 0, -1);
   }
+  if (plan().dual()) Call(job_.blocks->Get(BlockKind::kReduceMirror, shard()), 0, -1);
   if (job_.ties_across_stages() && (first() || last())) {
     Call(job_.blocks->Get(BlockKind::kReduceEmbedding), 0, -1);
   }

@@ -29,7 +29,8 @@ struct JobContext {
   bool distributed() const { return plan->sharding != Sharding::kNone; }
   // Whether two stages hold, and sum the gradients of, one table.
   bool ties_across_stages() const {
-    return model->tied_embeddings && plan->pp > 1 && plan->lora_rank == 0 && !plan->v_shape();
+    return model->tied_embeddings && plan->pp > 1 && plan->lora_rank == 0 && !plan->v_shape() &&
+           !plan->dual();
   }
 };
 
@@ -47,7 +48,17 @@ class ProgramWriter {
   // Whether the model ends here.
   // Whether every micro-batch reduces its gradients, not only the last.
   bool reduces_each() const { return plan().reducer == Reducer::kDeepSpeed; }
-  bool holds_head() const { return v_shape() ? first() : last(); }
+  bool holds_head() const {
+    return plan().dual() ? first() || last() : v_shape() ? first() : last();
+  }
+  // Whether a chunk begins, or ends, the model.
+  bool begins(int chunk) const {
+    return plan().dual() ? (chunk == 0 ? first() : last()) : first() && chunk == 0;
+  }
+  bool ends(int chunk) const {
+    return plan().dual() ? (chunk == 0 ? last() : first())
+                         : holds_head() && chunk + 1 == plan().vpp;
+  }
 
   // Static memory, zeroed gradients, the first parameter gathers.
   void Begin();
@@ -61,6 +72,8 @@ class ProgramWriter {
   // One half of a backward pass (generators/split_backward.h).
   void BackwardHalf(int chunk, int microbatch, bool weights);
   bool v_shape() const { return plan().v_shape(); }
+  // Whether odd chunks run backwards through the stages.
+  bool folds() const { return v_shape() || plan().dual(); }
   // Starts a send or a receive of activations or gradients; returns the event that Wait takes.
   std::int16_t StartMessage(bool send, bool to_next, bool gradient, int chunk, int microbatch);
   // Blocking exchanges, batched or not; the empty set is nothing.
@@ -122,6 +135,7 @@ class ProgramWriter {
   // Whether gradients are reduced at all.
   bool reduces() const { return reduces_; }
   void Layers(bool forward, const Chunk& chunk, int index, int from, int to, int microbatch);
+  std::int64_t Boundary(bool next) const;
   bool overlaps_gather() const;
   // Whether a micro-batch's gradients are added to tensors of earlier ones.
   bool adds_tensors(int microbatch) const {
@@ -132,8 +146,9 @@ class ProgramWriter {
   int stage_;
   graph::Program* out_;
   // Blocks that calls in the pipeline use: looked up once.
-  BlockId Known(BlockId* slot, BlockKind kind, std::int64_t a = 0, std::int64_t b = 0) {
-    if (!slot->valid()) *slot = job_.blocks->Get(kind, a, b);
+  BlockId Known(BlockId* slot, BlockKind kind, std::int64_t a = 0, std::int64_t b = 0,
+                std::int64_t c = 0, std::int64_t d = 0) {
+    if (!slot->valid()) *slot = job_.blocks->Get(kind, a, b, c, d);
     return *slot;
   }
   std::array<BlockId, 2 * kLayerKinds> layer_forward_, layer_backward_;

@@ -9,7 +9,7 @@ namespace orrery::workload {
 
 namespace {
 
-constexpr std::array<ScheduleInfo, 6> kSchedules = {{
+constexpr std::array<ScheduleInfo, 8> kSchedules = {{
     {"gpipe", "all forward passes, then all backward passes (Huang et al. 2019)"},
     {"1f1b",
      "one forward, one backward: at most pp micro-batches in flight "
@@ -23,6 +23,11 @@ constexpr std::array<ScheduleInfo, 6> kSchedules = {{
     {"zb-v",
      "two chunks a stage in V shape, split backward passes: no bubble when TF = TB = TW "
      "(Qi et al. 2023, 2024)"},
+    {"dualpipe",
+     "micro-batches from both ends, every part of the model on two stages, split backward passes "
+     "(DeepSeek-V3 2024)"},
+    {"dualpipe-v",
+     "DualPipe folded: two chunks a stage in V shape, the model once (Sea AI Lab 2025)"},
     {"given", "a list of passes a stage from a file (docs/formats/schedule.md)"},
 }};
 
@@ -51,6 +56,10 @@ void WriteSchedule(Schedule schedule, ProgramWriter* w) {
       return WriteZeroBubbleH1(w);
     case Schedule::kZbV:
       return WriteZeroBubbleV(w);
+    case Schedule::kDualPipe:
+      return WriteDualPipe(w);
+    case Schedule::kDualPipeV:
+      return WriteDualPipeV(w);
     case Schedule::kGiven:
       return WritePasses(w->plan().given->stages[static_cast<std::size_t>(w->stage())], w);
   }

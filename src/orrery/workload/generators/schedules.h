@@ -11,6 +11,8 @@ void Write1f1b(ProgramWriter* w);
 void Write1f1bInterleaved(ProgramWriter* w);
 void WriteZeroBubbleH1(ProgramWriter* w);
 void WriteZeroBubbleV(ProgramWriter* w);
+void WriteDualPipe(ProgramWriter* w);
+void WriteDualPipeV(ProgramWriter* w);
 
 // Between Begin and End of the stage's program.
 void WriteSchedule(Schedule schedule, ProgramWriter* w);

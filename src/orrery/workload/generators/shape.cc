@@ -46,6 +46,10 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
 
 Shape OfKind(const Shape& shape, std::int64_t kind) {
   Shape s = shape;
+  if (s.net != nullptr) {
+    s.unit = kind;
+    return s;
+  }
   if ((kind & kExpertLayer) == 0) s.experts = {};
   if ((kind & kWindowLayer) == 0) s.window = 0;
   if ((kind & kMambaLayer) == 0) s.mamba = {};
@@ -121,7 +125,13 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   }
   s.host = plan.host;
   s.mtp_modules = model.mtp_modules();
+  s.net = model.net;
+  s.qkv_bias = model.attention_bias && model.qkv_bias;
   s.projection_bias = model.projection_bias;
+  s.encoder = model.encoder;
+  s.parallel_block = model.parallel_block;
+  s.shared_norm = model.shared_norm;
+  s.embedding_norm = model.embedding_norm || model.encoder;
   s.qk_norm = model.qk_norm;
   s.sinks = model.sinks;
   s.window = model.window;
@@ -152,7 +162,9 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.recompute_modules).Add(e.width).Add(e.latent).Add(s.attends).Add(s.feeds_forward);
   h.Add(s.mamba.heads).Add(s.mamba.head_dim).Add(s.mamba.state).Add(s.mamba.groups);
   h.Add(s.mamba.conv).Add(s.mamba.chunk);
-  h.Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);
+  h.Add(s.net != nullptr ? s.net->order.size() : std::size_t{0}).Add(s.unit);
+  h.Add(s.qkv_bias).Add(s.encoder).Add(s.parallel_block).Add(s.shared_norm);
+  h.Add(s.embedding_norm).Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);
   h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).Add(s.cp).Add(s.cp_exchange);
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
   h.Add(s.shard_ranks).Add(s.reduce_whole).Add(s.lora_rank).Add(s.lora_targets);
@@ -198,7 +210,7 @@ void AddAttention(const Shape& s, std::vector<std::int64_t>* out) {
     AddLatent(s, out);
   } else {
     out->push_back(s.qkv() * s.hidden);
-    if (s.attention_bias) out->push_back(s.qkv());
+    if (s.qkv_bias) out->push_back(s.qkv());
   }
   if (s.qk_norm) out->insert(out->end(), 2, s.head_dim);
   if (s.sinks) out->push_back(s.heads);
@@ -224,13 +236,14 @@ void AddFeedForward(const Shape& s, std::vector<std::int64_t>* out) {
 }  // namespace
 
 std::vector<std::int64_t> LayerParameters(const Shape& s) {
+  if (s.net != nullptr) return s.net->units[static_cast<std::size_t>(s.unit)].parameters();
   std::vector<std::int64_t> p;
   p.reserve(16);
   if (s.mixes()) AddNorm(s, &p);
   if (s.mamba.heads > 0) AddMamba(s, &p);
   if (s.attends) AddAttention(s, &p);
   if (s.feeds_forward) {
-    AddNorm(s, &p);
+    if (!s.shared_norm) AddNorm(s, &p);
     AddFeedForward(s, &p);
   }
   return p;
@@ -255,12 +268,20 @@ std::vector<std::int64_t> ExpertParameters(const Shape& s) {
 std::vector<std::int64_t> EmbeddingParameters(const Shape& s) {
   std::vector<std::int64_t> p{s.vocab * s.hidden};
   if (s.position == Position::kLearned) p.push_back(s.positions * s.hidden);
+  if (s.encoder) p.push_back(2 * s.hidden);  // token types
+  if (s.embedding_norm) AddNorm(s, &p);
   return p;
 }
 
 std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
   std::vector<std::int64_t> p;
+  if (s.net != nullptr) return p;
+  if (s.encoder) {
+    p.push_back(s.hidden * s.hidden);
+    p.push_back(s.hidden);
+  }
   AddNorm(s, &p);
+  if (s.encoder) p.push_back(s.vocab);
   if (owns_output) p.push_back(s.vocab * s.hidden);
   // Norms of the embedding, of the state and behind the layer; the projection.
   for (std::int64_t i = 0; i < s.mtp_modules; ++i) {
@@ -272,7 +293,7 @@ std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
 
 std::int64_t SequenceParallelParameters(const Shape& s) {
   const std::int64_t norm = s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
-  std::int64_t n = (s.mixes() ? norm : 0) + (s.feeds_forward ? norm : 0);
+  std::int64_t n = (s.mixes() ? norm : 0) + (s.feeds_forward && !s.shared_norm ? norm : 0);
   if (s.attends) {
     if (s.attention_bias && s.projection_bias) n += s.hidden;
     if (s.qk_norm) n += 2 * s.head_dim;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "orrery/graph/graph.h"
+#include "orrery/workload/conv_net.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
 
@@ -79,9 +80,16 @@ struct Shape {
   Mamba mamba;  // of this rank: its heads and groups
   bool attends = true,
        feeds_forward = true;  // what the layer has; with mamba.heads it is no attention
-  bool projection_bias = true, qk_norm = false, sinks = false;
+  bool qkv_bias = true, projection_bias = true, qk_norm = false, sinks = false;
+  bool encoder = false, parallel_block = false, shared_norm = false, embedding_norm = false;
   std::int64_t window = 0;
   std::int64_t mtp_modules = 0;  // whose projection and norms the last stage holds
+
+  // A convolutional network, the unit that a block is of, and the elements of one image that come
+  // from and go to the neighbour stages.
+  const ConvNet* net = nullptr;
+  std::int64_t unit = 0;
+  std::int64_t previous_elements = 0, next_elements = 0;
 
   bool frozen() const { return lora_rank > 0; }
   // Gradients are tensors that the kernels write, rather than a buffer that GEMMs add to.
@@ -114,7 +122,11 @@ struct Shape {
   // Bytes of the residual stream on this rank, and gathered over tp.
   std::int64_t local_bytes() const { return local_tokens() * hidden * element_bytes; }
   std::int64_t full_bytes() const { return tokens() * hidden * element_bytes; }
-  std::int64_t p2p_bytes() const { return scatters_p2p() ? full_bytes() / tp : local_bytes(); }
+  // Of a message to or from a neighbour stage.
+  std::int64_t p2p_bytes(bool next) const {
+    if (net != nullptr) return batch * (next ? next_elements : previous_elements) * element_bytes;
+    return scatters_p2p() ? full_bytes() / tp : local_bytes();
+  }
   bool scatters_p2p() const { return scatter_gather_p2p && !sequence_parallel && tp > 1; }
 
   friend bool operator==(const Shape&, const Shape&) = default;

@@ -163,6 +163,16 @@ graph::Block ReduceEmbeddingGradient(const Shape& s, Names* names) {
   return w.Finish();
 }
 
+graph::Block ReduceMirror(const Shape& s, std::int64_t elements, Names* names) {
+  BlockWriter w(names, "gradients.reduce_mirror", Pass::kBackward);
+  w.Comm("all_reduce", {.collective = Collective::kAllReduce,
+                        .group = GroupSlot::kReplica,
+                        .stream = kModelStream,
+                        .dtype = s.gradient_dtype,
+                        .bytes = {.value = elements * s.gradient_bytes}});
+  return w.Finish();
+}
+
 graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names) {
   BlockWriter w(names, "optimizer", Pass::kOptimizer);
   const DType fp32 = DType::kFp32;

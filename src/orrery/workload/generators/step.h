@@ -41,6 +41,8 @@ graph::Block WaitEvent(std::string_view name, std::int16_t event, Names* names);
 graph::Block ReduceSequenceParallelGradients(const Shape& s, std::int64_t elements, Names* names);
 // First and last stage hold copies of a tied embedding and sum its gradient.
 graph::Block ReduceEmbeddingGradient(const Shape& s, Names* names);
+// DualPipe: the two stages that hold the same parts of the model sum their gradients.
+graph::Block ReduceMirror(const Shape& s, std::int64_t elements, Names* names);
 graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names);
 graph::Block ReduceLoss(std::int64_t dp, bool sync, Names* names);
 

@@ -17,20 +17,27 @@ using Kind = PipelinePass::Kind;
 struct Costs {
   int forward = 1, data = 1, weight = 1;
   int of(Kind kind) const {
-    return kind == Kind::kForward ? forward : kind == Kind::kWeight ? weight : data;
+    return kind == Kind::kForward    ? forward
+           : kind == Kind::kWeight   ? weight
+           : kind == Kind::kBackward ? data + weight
+                                     : data;
   }
 };
+bool IsBackward(Kind kind) { return kind == Kind::kData || kind == Kind::kBackward; }
 struct Span {
   int first = 0, last = 0, busy = 0;
   int idle() const { return last - first - busy; }
 };
 
 // Runs the lists of all stages: a pass starts when the stage is free and its input is there.
-std::vector<Span> Play(const std::vector<std::vector<PipelinePass>>& stages, bool v,
+enum class Fold { kNone, kV, kDual };
+std::vector<Span> Play(const std::vector<std::vector<PipelinePass>>& stages, Fold fold,
                        const Costs& costs) {
   const int p = static_cast<int>(stages.size());
-  const int parts = v ? 2 * p : p;
-  const auto depth = [&](int stage, int chunk) { return chunk == 0 ? stage : 2 * p - 1 - stage; };
+  const int parts = fold == Fold::kV ? 2 * p : p;
+  const auto depth = [&](int stage, int chunk) {
+    return chunk == 0 ? stage : (fold == Fold::kV ? 2 : 1) * p - 1 - stage;
+  };
   std::map<std::tuple<bool, int, int>, int> ends;  // (backward, depth, micro-batch)
   std::vector<std::size_t> at(stages.size());
   std::vector<int> free(stages.size());
@@ -46,7 +53,7 @@ std::vector<Span> Play(const std::vector<std::vector<PipelinePass>>& stages, boo
           const auto input = ends.find({false, d - 1, pass.microbatch});
           if (input == ends.end()) break;
           ready = input->second;
-        } else if (pass.kind == Kind::kData && d + 1 < parts) {
+        } else if (IsBackward(pass.kind) && d + 1 < parts) {
           const auto input = ends.find({true, d + 1, pass.microbatch});
           if (input == ends.end()) break;
           ready = input->second;
@@ -54,7 +61,7 @@ std::vector<Span> Play(const std::vector<std::vector<PipelinePass>>& stages, boo
         const int start = std::max(free[s], ready);
         free[s] = start + costs.of(pass.kind);
         if (pass.kind != Kind::kWeight) {
-          ends[{pass.kind == Kind::kData, d, pass.microbatch}] = free[s];
+          ends[{IsBackward(pass.kind), d, pass.microbatch}] = free[s];
         }
         if (at[s] == 0) spans[s].first = start;
         spans[s].last = free[s];
@@ -90,7 +97,7 @@ TEST(ZeroBubble, H1HasThePapersBubble) {
   for (const int p : {2, 3, 4, 8}) {
     for (const int m : {p, 2 * p, 3 * p + 1}) {
       for (const Costs costs : {Costs{1, 1, 1}, Costs{10, 11, 9}}) {
-        const auto spans = Play(All(ZeroBubbleH1Passes, p, m), false, costs);
+        const auto spans = Play(All(ZeroBubbleH1Passes, p, m), Fold::kNone, costs);
         int end = 0;
         for (const Span& s : spans) end = std::max(end, s.last);
         const int work = m * (costs.forward + costs.data + costs.weight);
@@ -116,13 +123,87 @@ TEST(ZeroBubble, VHasNoBubble) {
   for (const int p : {2, 3, 4, 8}) {
     for (const int m : {2 * p, 2 * p + 1, 5 * p}) {
       const auto stages = All(ZeroBubbleVPasses, p, m);
-      for (const Span& s : Play(stages, true, {})) EXPECT_EQ(s.idle(), 0) << p << " of " << m;
+      for (const Span& s : Play(stages, Fold::kV, {})) EXPECT_EQ(s.idle(), 0) << p << " of " << m;
       for (const auto& passes : stages) {
         EXPECT_EQ(passes.size(), static_cast<std::size_t>(6 * m));
         EXPECT_LE(InFlight(passes, Kind::kWeight), 2 * p);
       }
     }
   }
+}
+
+// Each of the p/2 − 1 hops to the middle and back costs a forward and a data gradient, less the
+// weight gradient kept back for it (with F&B one unit: DeepSeek-V3, table 2).
+TEST(DualPipe, BubbleIsTheWayToTheMiddle) {
+  for (const int p : {2, 4, 8}) {
+    for (const int m : {2 * p, 4 * p, 4 * p + 2}) {
+      for (const Costs costs : {Costs{1, 1, 1}, Costs{10, 11, 9}}) {
+        const auto spans = Play(All(DualPipePasses, p, m), Fold::kDual, costs);
+        int end = 0;
+        for (const Span& s : spans) end = std::max(end, s.last);
+        const int work = m * (costs.forward + costs.data + costs.weight);
+        EXPECT_EQ(end - work, (p / 2 - 1) * (costs.forward + costs.data - costs.weight))
+            << p << " stages, " << m << " micro-batches";
+      }
+    }
+  }
+}
+
+// Every stage runs every micro-batch once, half of them in either direction, and keeps p + 1.
+TEST(DualPipe, RunsEachMicrobatchOnceAndKeepsFew) {
+  for (int s = 0; s < 8; ++s) {
+    const auto passes = DualPipePasses(s, 8, 20);
+    std::map<std::pair<int, int>, int> forwards;
+    int backwards = 0, datas = 0, weights = 0;
+    for (const PipelinePass& pass : passes) {
+      if (pass.kind == Kind::kForward) ++forwards[{pass.chunk, pass.microbatch}];
+      backwards += pass.kind == Kind::kBackward;
+      datas += pass.kind == Kind::kData;
+      weights += pass.kind == Kind::kWeight;
+      EXPECT_EQ(pass.chunk, pass.microbatch < 10 ? 0 : 1);
+    }
+    EXPECT_EQ(forwards.size(), 20u);
+    EXPECT_EQ(datas, weights);
+    EXPECT_EQ(backwards + datas, 20);
+    int now = 0, most = 0;
+    for (const PipelinePass& pass : passes) {
+      if (pass.kind == Kind::kForward) most = std::max(most, ++now);
+      if (IsBackward(pass.kind)) --now;
+    }
+    EXPECT_LE(most, 9);
+  }
+}
+
+TEST(DualPipe, FoldedRunsToItsEnd) {
+  for (const int p : {2, 3, 4}) {
+    for (const int m : {2 * p, 5 * p}) {
+      int end = 0;
+      for (const Span& s : Play(All(DualPipeVPasses, p, m), Fold::kV, {})) {
+        end = std::max(end, s.last);
+      }
+      EXPECT_EQ(end - 2 * m * 3, p - 1);
+    }
+  }
+}
+
+TEST(DualPipe, ProgramHoldsTheModelTwice) {
+  Plan p{.pp = 4, .vpp = 2, .dp = 2, .global_batch = 16, .seq_len = 128};
+  p.schedule = Schedule::kDualPipe;
+  const graph::Graph g = Make(SmallGpt(4), p);
+  EXPECT_TRUE(graph::Verify(g).ok()) << graph::Verify(g).message();
+  // Stages 0 and 3 hold embedding, head and two layers.
+  for (const std::size_t stage : {0, 1, 2, 3}) {
+    std::map<std::string, int> calls;
+    for (const graph::Call& call : g.programs[stage].calls) {
+      ++calls[g.name(g.blocks[call.block.index()].name)];
+    }
+    EXPECT_EQ(calls["embedding.forward"], stage == 0 || stage == 3 ? 4 : 0);
+    EXPECT_EQ(calls["head.forward"], stage == 0 || stage == 3 ? 4 : 0);
+    EXPECT_EQ(calls["layer.forward"], 8);
+    EXPECT_EQ(calls["gradients.reduce_mirror"], 1);
+  }
+  p.pp = 3;
+  EXPECT_FALSE(Validate(SmallGpt(4), p).ok());
 }
 
 Plan Zb(Schedule schedule, int pp, int microbatches) {
