@@ -1,5 +1,7 @@
 #include "orrery/cluster/cluster.h"
 
+#include "orrery/cluster/salts.h"
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -334,7 +336,7 @@ void Cluster::Route(DeviceId from, DeviceId to, std::uint64_t salt,
     path->push_back(nvlink_in(to));
     return;
   }
-  if (spec_.topology.routing == Routing::kRailLocal) {
+  if (spec_.topology.routing == Routing::kRailLocal || salt == kByRail) {
     const DeviceId peer = RailPeer(from, to);
     if (peer != from) {
       path->push_back(nvlink_out(from));

@@ -25,6 +25,9 @@ struct Tally {
 double Steps(const Plan& plan) {
   const model::Pieces p = model::Cut(plan);
   const double slices = static_cast<double>(p.rounds) * p.full.slices + p.tail.slices;
+  if (plan.collective == Collective::kAllToAll) {
+    return 2 * slices * plan.channels * plan.shape.ranks * plan.shape.ranks;
+  }
   if (model::IsNvls(plan)) return slices * 4 * plan.heads * plan.channels * plan.shape.ranks;
   const double per_slice =
       plan.algorithm == Algorithm::kTree ? 4
@@ -79,6 +82,8 @@ class Agreement {
         one(Collective::kBroadcast, Algorithm::kRing);
       }
       Nvls(planner, members, bytes, shape, where);
+      Compare(planner, *planner.MakePlan(Collective::kAllToAll, graph::DType::kBf16, bytes, shape),
+              members, where);
       if (shape.ranks == 2) {
         Compare(planner, *planner.MakePlan(Collective::kSend, graph::DType::kBf16, bytes, shape),
                 members, where);

@@ -103,7 +103,7 @@ void IdealExecutor::EndWork(std::uint32_t index) {
     const auto& spec = cluster_.spec();
     const auto c = static_cast<std::uint32_t>(step.send_connection);
     const bool nvlink =
-        cluster_.links()[wires_[c].path[0].index()].kind == cluster::LinkKind::kNvlink;
+        cluster_.links()[wires_[c].path.back().index()].kind == cluster::LinkKind::kNvlink;
     const std::int64_t payload = nvlink ? spec.nvlink_packet_bytes : spec.nic_mtu_bytes;
     const std::int64_t header = nvlink ? spec.nvlink_header_bytes : spec.nic_header_bytes;
     messages_[slot] = {c, 0, step.bytes + (step.bytes + payload - 1) / payload * header, 0};

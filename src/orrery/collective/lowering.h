@@ -58,6 +58,11 @@ struct NvlsPlace {
   std::uint32_t size = 0;  // of the domain
 };
 
+// All-to-all: one of the messages that a channel runs, the same on every member.
+struct PairWork {
+  std::uint32_t round = 0, part = 0;
+};
+
 class Schedule {
  public:
   // REQUIRES: plan.shape is the shape of `members`; point-to-point: two members, shape as planned.
@@ -67,14 +72,20 @@ class Schedule {
 
   int channels() const { return plan_.channels; }
   // Step sequences per member over all channels: channels for rings, twice that for trees (the up
-  // and the down lane of channel c are 2c and 2c + 1), four times for NVLS (nvls.h).
+  // and the down lane of channel c are 2c and 2c + 1), four times for NVLS (nvls.h); all-to-all:
+  // lowering_all_to_all.cc.
   int lanes() const {
+    if (plan_.collective == graph::Collective::kAllToAll) return pair_lanes_;
     if (model::IsNvls(plan_)) return 4 * plan_.channels;
     return plan_.algorithm == Algorithm::kTree ? 2 * plan_.channels : plan_.channels;
   }
   std::span<const Connection> connections() const { return connections_; }
   SimTime setup() const { return setup_; }  // from arrival to the first step
-  int credits() const { return plan_.credits; }
+  // All-to-all: the order of its steps keeps the window (lowering_all_to_all.cc), twice as many
+  // never run out.
+  int credits() const {
+    return plan_.collective == graph::Collective::kAllToAll ? 2 * plan_.credits : plan_.credits;
+  }
   const Plan& plan() const { return plan_; }
 
   // The step number `index` (from 0) of a member on a lane. O(1), no state.
@@ -101,6 +112,10 @@ class Schedule {
   std::uint64_t NvlsSlots(const NvlsPlace& place, int channel, int lane) const;
   std::int32_t NvlsConnection(int channel, std::uint32_t domain, std::uint32_t head,
                               std::uint32_t place, bool down) const;
+  void BuildAllToAll(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  std::uint32_t PeerOf(std::uint32_t place, std::uint32_t round) const;
+  std::uint32_t SourceOf(std::uint32_t place, std::uint32_t round) const;
+  Step AllToAllStep(std::uint32_t member, int lane, std::uint64_t index) const;
   std::int64_t MessageBytes(std::int64_t data) const;
   SimTime Work(std::int64_t data, int streams, bool sync) const;
   SimTime Post(std::int32_t connection) const;
@@ -110,13 +125,22 @@ class Schedule {
   model::Pieces pieces_;
   std::uint32_t ranks_ = 0;
   std::vector<Connection> connections_;
-  std::vector<char> crosses_;                        // by connection: leaves its NVLink domain
-  std::vector<std::uint32_t> position_;              // rings: by channel * ranks + member
-  std::vector<TreeNode> nodes_;                      // trees: by channel * ranks + member
-  std::vector<NvlsPlace> places_;                    // NVLS: by member
+  std::vector<char> crosses_;  // by connection: leaves its NVLink domain
+  std::vector<std::uint32_t>
+      position_;                   // rings: by channel * ranks + member; all-to-all: by member
+  std::vector<TreeNode> nodes_;    // trees: by channel * ranks + member
+  std::vector<NvlsPlace> places_;  // NVLS: by member
   std::vector<std::vector<std::uint32_t>> domains_;  // NVLS: members by place
   std::vector<std::int32_t> first_of_domain_;        // NVLS: connections, within a channel
   std::int32_t channel_connections_ = 0;             // NVLS: of one channel
+  struct Shift {
+    std::uint32_t groups = 0, place = 0;  // ranks further, and places further within a group
+  };
+  std::vector<Shift> round_shift_;            // all-to-all: by round
+  std::vector<std::vector<PairWork>> works_;  // all-to-all: by channel
+  std::uint32_t group_ = 1;                   // all-to-all: ranks of a group
+  std::size_t parts_ = 1;                     // all-to-all: of a message
+  int pair_lanes_ = 0;
   SimTime setup_ = 0;
 };
 

@@ -130,7 +130,11 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
 
 Pieces Cut(const Plan& plan) {
   Pieces pieces;
-  pieces.share = (plan.bytes + plan.channels - 1) / plan.channels;
+  std::int64_t bytes = plan.bytes;
+  if (plan.collective == graph::Collective::kAllToAll) {  // one message
+    bytes = (bytes + plan.shape.ranks - 1) / plan.shape.ranks;
+  }
+  pieces.share = (bytes + plan.channels - 1) / plan.channels;
   const bool rotating = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
   const std::int64_t parts = rotating ? plan.shape.ranks : IsNvls(plan) ? plan.heads : 1;
   pieces.rounds = pieces.share / (parts * plan.chunk_bytes);

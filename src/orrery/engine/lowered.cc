@@ -573,20 +573,6 @@ class Driver {
 
 }  // namespace
 
-Result<LoopResult> RunLowered(const LoopInputs& in) {
-  for (const Variant& variant : in.layout->variants) {
-    for (const BlockPrice* block : variant.blocks) {
-      if (block == nullptr) continue;
-      for (const CommPrice& comm : block->comms) {
-        if (comm.plan < 0 || comm.comm.collective != graph::Collective::kAllToAll) continue;
-        return InvalidInput(
-            "all-to-all has no schedule of chunks yet, which the network '{}' needs; use flow or "
-            "analytic",
-            in.inputs->network);
-      }
-    }
-  }
-  return Driver(in).Run();
-}
+Result<LoopResult> RunLowered(const LoopInputs& in) { return Driver(in).Run(); }
 
 }  // namespace orrery::engine
