@@ -84,7 +84,7 @@ std::int64_t Count(const Model& m, std::int64_t experts) {
   }
   if (!m.tied_embeddings) total += m.vocab * m.hidden;
   if (m.position == Position::kLearned) total += m.max_position * m.hidden;
-  if (m.embedding_norm) total += m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
+  if (m.embedding_norm || m.encoder) total += m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
   // BERT: two token types; before the logits a linear layer, whose norm is counted, and a bias.
   if (m.encoder) total += 2 * m.hidden + m.hidden * (m.hidden + 1) + m.vocab;
   return total;

@@ -269,6 +269,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
 graph::Block HeadBackward(const Shape& s, Names* names) {
   if (s.net != nullptr) return ImageLossBackward(s, names);
   BlockWriter w(names, "head.backward", Pass::kBackward);
+  const std::int64_t e = s.element_bytes;
   if (s.chunked_loss) {
     ChunkedLossBackward(s, &w);
   } else {

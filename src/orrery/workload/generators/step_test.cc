@@ -45,15 +45,18 @@ TEST(Parameters, StagesAddUpToTheModel) {
   for (const ModelPreset& preset : ModelPresets()) {
     const Model m = *FindModel(preset.name);
     for (const int pp : {1, 2}) {
-      Plan plan{.pp = pp, .seq_len = 128};
+      Plan plan{.pp = pp, .seq_len = m.net != nullptr ? 1 : 128};
       const auto layers = static_cast<int>(m.layers);
       if (layers % pp != 0) plan.layers_per_stage = {layers / 2 + 1, layers / 2};
       const graph::Graph g = Make(m, plan);
-      const std::int64_t padding = (PaddedVocab(m.vocab, 1) - m.vocab) * m.hidden;
+      const std::int64_t rows = m.net != nullptr ? 0 : PaddedVocab(m.vocab, 1) - m.vocab;
+      const std::int64_t padding = rows * m.hidden;
+      const std::int64_t biases = m.encoder ? rows : 0;
       const std::int64_t tables = m.tied_embeddings && pp == 1 ? 1 : 2;
       // A tied table is held twice once the ends lie on different stages.
       const std::int64_t copy = m.tied_embeddings && pp > 1 ? m.vocab * m.hidden : 0;
-      EXPECT_EQ(ParametersOfAllStages(g), m.parameters() + copy + tables * padding) << preset.name;
+      EXPECT_EQ(ParametersOfAllStages(g), m.parameters() + copy + tables * padding + biases)
+          << preset.name;
     }
   }
 }
