@@ -25,7 +25,7 @@ enum : std::uint32_t {
   kStats,
   kNormed,
   kLogits,
-  kEmbeddingInput,
+  kEmbeddingInput = 52,  // behind those of chunked_loss.cc
   kTransformInput,
   kTransformOutput
 };
