@@ -303,7 +303,7 @@ void SetRoce(Spec* spec, int gigabits) {
   spec->sources.emplace_back("RoCE v2: line rate; Ethernet, IP, UDP and BTH headers");
 }
 
-// Elastic Fabric Adapter: RoCE's headers, the latency in net_step.efa.
+// Elastic Fabric Adapter: RoCE's headers, the latency in net_extra.efa.
 void SetEfa(Spec* spec, int gigabits) {
   SetRoce(spec, gigabits);
   spec->fabric = Fabric::kEfa;

@@ -59,20 +59,31 @@ void SetInter(const cluster::Spec& spec, int switches, Edge* edge) {
   edge->header = spec.nic_header_bytes;
 }
 
-double NetStep(const cluster::Spec& spec) {
+// What a crossing takes more over this fabric than over InfiniBand, where NCCL's table was
+// measured.
+double FabricStep(const cluster::Spec& spec) {
   const constants::Set& known = spec.device.constants;
   switch (spec.fabric) {
     case cluster::Fabric::kNone:
     case cluster::Fabric::kInfiniBand:
       break;
     case cluster::Fabric::kRoce:
-      return known[constants::kNetStepRoce];
+      return known[constants::kNetExtraRoce] * 1e12;
     case cluster::Fabric::kEfa:
-      return known[constants::kNetStepEfa];
+      return known[constants::kNetExtraEfa] * 1e12;
     case cluster::Fabric::kOmniPath:
-      return known[constants::kNetStepOmnipath];
+      return known[constants::kNetExtraOmnipath] * 1e12;
   }
-  return known[constants::kNetStepIb];
+  return 0;
+}
+
+// A crossing's step of no bytes: NCCL's table entry, and the fabric's own. Simple goes through the
+// proxy with a flush and credits, LL and LL128 poll flags in the data.
+double NetStep(const cluster::Spec& spec, Protocol protocol, double table) {
+  const constants::Set& known = spec.device.constants;
+  const double relative = known[protocol == Protocol::kSimple ? constants::kNetStepSimple
+                                                              : constants::kNetStepLowLatency];
+  return table * relative + FabricStep(spec);
 }
 
 Chunk Slice(const Plan& plan, std::int64_t bytes) {
@@ -113,13 +124,14 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   SetInter(spec, std::max(1, plan.shape.network_hops), &box.inter);
   const double nvlink = (kStepNvlink[p] + (blackwell ? kStepBlackwell : 0)) * step_nvlink;
   box.intra.post = std::max(0.0, nvlink - box.sync - box.intra.latency);
-  box.inter.post = std::max(0.0, kStepNet[p] * NetStep(spec) - box.sync - kNetLinks);
+  box.inter.post = std::max(0.0, NetStep(spec, plan.protocol, kStepNet[p]) - box.sync - kNetLinks);
   if (IsNvls(plan)) {
     // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
     // out of it.
     const double whole = nccl::LatenciesOf(plan.version).nvls_nvlink * kUs * step_nvlink;
     box.intra.post = std::max(0.0, (whole - kSetup[p] - 3 * box.sync) / 2 - box.intra.latency);
-    const double net = nccl::LatenciesOf(plan.version).nvls_tree_net * kUs * NetStep(spec);
+    const double net =
+        NetStep(spec, Protocol::kSimple, nccl::LatenciesOf(plan.version).nvls_tree_net * kUs);
     box.inter.post = std::max(0.0, net - box.sync - kNetLinks);
     const double efficiency = nccl::BandwidthsOf(spec.device.arch).nvls_efficiency;
     box.switch_extra = static_cast<std::int64_t>(1000 / efficiency + 0.5) - 1000;
