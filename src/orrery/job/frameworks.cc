@@ -138,10 +138,10 @@ constexpr std::array<Framework, 12> kFrameworks = {{
                     "gathering overlapped",
      .defaults = Megatron2024,
      .libraries = kTransformerEngine,
+     .host = HostEra::kCore,
      .source = "NVIDIA/Megatron-LM core_r0.9.0; NVIDIA's recipes for large runs",
      .assumes =
-         "Transformer Engine's layers; its choice of attention kernel is flash 2 unless said. "
-         "No host work beside launches: large layers hide it."},
+         "Transformer Engine's layers; its choice of attention kernel is flash 2 unless said."},
     {.name = "megatron@2022.05",
      .description = "Megatron-LM of Korthikanti et al. 2022: unfused attention, nothing overlapped",
      .defaults = Megatron2022,
