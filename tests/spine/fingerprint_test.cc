@@ -73,7 +73,7 @@ TEST_P(Shapes, PartitionsOfLinksAgree) {
   ASSERT_TRUE(s.Add(SmallGpt(), plan, "job").ok());
   s.PlacePacked();
   std::uint64_t first = 0;
-  for (int threads : {1, 2, 3}) {
+  for (int threads : {1, 2, 3, 7}) {
     Options o;
     o.threads = threads;
     o.iterations = 2;

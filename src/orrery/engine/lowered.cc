@@ -7,7 +7,6 @@
 // order of ranks is immaterial, and a rank's own events have stable keys. So the result is the same
 // for any number of partitions.
 #include <algorithm>
-#include <barrier>
 #include <map>
 #include <thread>
 
@@ -16,6 +15,7 @@
 #include "orrery/engine/deadlock.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/machine.h"
+#include "orrery/engine/meeting.h"
 
 namespace orrery::engine {
 namespace {
@@ -444,22 +444,24 @@ class Driver {
     return {};
   }
 
-  // Each window: everyone runs to the same end, then what crossed is carried over. Threads are
-  // woken only for windows that promise work; a short one costs less than waking them.
+  // Each window: everyone runs to the same end, then what crossed is carried over. Windows that
+  // promise little work are run by one thread: how little is found out, by whether the threads that
+  // met for the last ones slept (meeting.h).
   void RunWindows() {
-    constexpr std::uint64_t kWorthWaking = 4096;  // events of the window before
+    constexpr std::uint64_t kWorthMeeting = 64, kWorthWaking = 4096;  // events of the window before
+    std::uint64_t worth = kWorthMeeting;
     const std::size_t n = loops_.size();
     SimTime end = 0;
     bool more = true;
-    std::barrier barrier(static_cast<std::ptrdiff_t>(n));
+    Meeting meeting(static_cast<std::uint32_t>(n));
     std::vector<std::jthread> threads;
     for (std::size_t p = 1; p < n; ++p) {
       threads.emplace_back([&, p] {
         for (;;) {
-          barrier.arrive_and_wait();
+          meeting.Arrive();
           if (!more) return;
           loops_[p]->RunUntil(end);
-          barrier.arrive_and_wait();
+          meeting.Arrive();
         }
       });
     }
@@ -476,17 +478,20 @@ class Driver {
       }
       if (next == kNever || Stopped()) break;
       end = lookahead_ == kNever ? kNever : next + lookahead_;
-      if (so_far - events >= kWorthWaking) {
-        barrier.arrive_and_wait();
+      if (so_far - events >= worth) {
+        meeting.TakeSlept();
+        meeting.Arrive();
         loops_[0]->RunUntil(end);
-        barrier.arrive_and_wait();
+        meeting.Arrive();
+        worth = meeting.TakeSlept() ? std::min(2 * worth, kWorthWaking)
+                                    : std::max(worth - worth / 64, kWorthMeeting);
       } else {
         for (auto& l : loops_) l->RunUntil(end);
       }
       events = so_far;
     }
     more = false;
-    barrier.arrive_and_wait();
+    meeting.Arrive();
   }
 
   void Exchange() {
