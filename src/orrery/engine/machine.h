@@ -32,6 +32,7 @@ enum class RankStatus : std::uint8_t { kRunning, kWorking, kBlocked, kWaiting, k
 struct EventState {
   SimTime end = 0;  // kPending while under way
   SimTime start = 0;
+  SimTime arrival = 0;  // of this rank: before it, its stream was busy with communication
   graph::GroupSlot group = graph::GroupSlot::kTp;
   bool point_to_point = false;
 };
@@ -242,6 +243,7 @@ class Machine {
   void PostQueued(std::uint32_t r, int stream_index);
   void EndCommunication(std::uint32_t r, int stream_index);
   void Resume(std::uint32_t r, const EventState& released);
+  void SpendWait(std::uint32_t r, const EventState& e);
   void ChangeClass(std::uint32_t r, SimTime now, interference::Class bits, int delta);
   void SetWake(std::uint32_t r);
   void FinishWork(std::uint32_t r, const BlockPrice& block, const Item& item, SimTime start,

@@ -241,7 +241,7 @@ bool Machine<Loop>::TakeCopy(std::uint32_t r, const BlockPrice& block, const Ite
   }
   if (!item.blocking) {
     const std::int16_t e = EventOf(r, item);
-    if (e >= 0) event(r, e) = {q.free, issued, graph::GroupSlot::kOffload, false};
+    if (e >= 0) event(r, e) = {q.free, issued, issued, graph::GroupSlot::kOffload, false};
     return true;
   }
   if (last_iteration(s)) {
@@ -310,7 +310,8 @@ void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index) {
   const SimTime end = q.free;
   const Item& item = head(q);
   const graph::Comm& comm = q.block->comms[item.first].comm;
-  const EventState released{end, q.start, comm.group, graph::IsPointToPoint(comm.collective)};
+  const EventState released{end, q.start, q.arrival, comm.group,
+                            graph::IsPointToPoint(comm.collective)};
   const std::int16_t e = q.event;
   if (tracer_->wants(r)) tracer_->AddComm(r, *q.block, item, q, end, program(layout_.ranks[r]));
   if (q.iteration < options_.iterations) {
@@ -348,14 +349,21 @@ void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index) {
 template <class Loop>
 void Machine<Loop>::Resume(std::uint32_t r, const EventState& released) {
   RankState& s = ranks_[r];
-  if (last_iteration(s) && released.end > s.t) {
-    const SimTime start = std::clamp(released.start, s.t, released.end);
-    Spend(r, released.point_to_point ? Part::kBubble : Part::kWaiting, start - s.t);
-    parts_[r][static_cast<std::size_t>(Part::kExposed) +
-              static_cast<std::size_t>(released.group)] += released.end - start;
-  }
+  if (last_iteration(s) && released.end > s.t) SpendWait(r, released);
   s.t = std::max(s.t, released.end);
   Step(r);
+}
+
+// From s.t to the end of a communication. It waits for partners from the rank's arrival on;
+// before, and once all are there, communication is under way.
+template <class Loop>
+void Machine<Loop>::SpendWait(std::uint32_t r, const EventState& e) {
+  const SimTime now = ranks_[r].t;
+  const SimTime arrival = std::clamp(e.arrival, now, e.end);
+  const SimTime start = std::clamp(e.start, arrival, e.end);
+  Spend(r, e.point_to_point ? Part::kBubble : Part::kWaiting, start - arrival);
+  parts_[r][static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(e.group)] +=
+      (arrival - now) + (e.end - start);
 }
 
 template <class Loop>
@@ -371,12 +379,7 @@ bool Machine<Loop>::TakeWait(std::uint32_t r, const Item& item) {
     return false;
   }
   if (e.end > s.t) {
-    if (last_iteration(s)) {
-      const SimTime start = std::clamp(e.start, s.t, e.end);
-      Spend(r, e.point_to_point ? Part::kBubble : Part::kWaiting, start - s.t);
-      parts_[r][static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(e.group)] +=
-          e.end - start;
-    }
+    if (last_iteration(s)) SpendWait(r, e);
     s.t = e.end;
   }
   return true;

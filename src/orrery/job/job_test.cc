@@ -304,6 +304,18 @@ TEST(Simulate, NamesTheWorstLinks) {
   EXPECT_TRUE(Predict(Read(kSmall)).worst_links.empty());
 }
 
+// Alike ranks never wait for each other: what is left of the gradients' reduction after the
+// backward pass is communication, although all but the first bucket stand behind another.
+TEST(Simulate, OwnCommunicationIsNotWaiting) {
+  ReadOptions options;
+  options.set = {"parallel.tp=1", "parallel.pp=1", "parallel.dp=8", "training.sharding=zero1"};
+  const results::RunResult result = Predict(Read(kSmall, options));
+  EXPECT_EQ(result.simulation.ranks_simulated, 1);
+  const auto overall = nlohmann::json::parse(results::ToJson(result))["breakdown"]["overall"];
+  EXPECT_EQ(overall["waiting_ps"], 0);
+  EXPECT_GT(overall["exposed_dp_ps"], 0);
+}
+
 // What a class of links carries over time adds up to what it carries, whoever counts; asking moves
 // nothing.
 TEST(Simulate, LinkUseOverTimeAddsUp) {
