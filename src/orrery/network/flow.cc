@@ -144,7 +144,6 @@ void Flow::MakePath(std::uint32_t number) {
   scratch_.clear();
   for (const LinkId id : paths_.path(number)) {
     const cluster::Link& link = cluster_->links()[id.index()];
-    path.latency += link.latency;
     path.least_Bps = std::min(path.least_Bps, link.bandwidth_Bps);
     scratch_.push_back({id.value, MaxMin::kWhole});
   }
@@ -230,14 +229,7 @@ void Flow::SetFixedTime(std::uint32_t number, std::int64_t wire) {
   path.wire = wire;
   path.fixed = 0;
   if (path.group == kNone) return;
-  SimTime heads = 0, slowest = 0;
-  for (const LinkId id : paths_.path(number)) {
-    const cluster::Link& link = cluster_->links()[id.index()];
-    const SimTime head = TransferTime(HeadBytes(link.mtu_bytes, wire), link.bandwidth_Bps);
-    heads += head;
-    slowest = std::max(slowest, TransferTime(wire, link.bandwidth_Bps) - head);
-  }
-  path.fixed = path.latency + heads + slowest - TransferTime(wire, path.least_Bps);
+  path.fixed = PathTime(*cluster_, paths_.path(number), wire) - TransferTime(wire, path.least_Bps);
 }
 
 std::uint32_t Flow::FindGroup(std::span<const MaxMin::Load> loads, std::uint32_t weight,

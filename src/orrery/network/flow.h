@@ -105,7 +105,6 @@ class Flow final : public Network {
   // What a path adds to a transfer, kept with its class.
   struct Path {
     std::uint32_t group = kNone;
-    SimTime latency = 0;
     std::int64_t least_Bps = 0;
     std::int64_t wire = -1;  // size for which `fixed` holds
     SimTime fixed = 0;       // Uncontended() less the wire bytes at the least bandwidth

@@ -8,22 +8,8 @@
 #include "orrery/network/wire.h"
 
 namespace orrery::network {
-namespace {
-
-constexpr std::uint32_t kNone = 0xFFFFFFFFu;
-
-}  // namespace
 
 std::unique_ptr<Network> MakeLinks() { return std::make_unique<Links>(); }
-
-Status Links::SetupPorts(std::span<const std::int64_t>) {
-  return InvalidInput(
-      "network 'links' serves transfers only; choose 'analytic' for closed-form collectives");
-}
-
-void Links::Start(SimTime, std::span<const Fluid> fluids, std::span<const PortLoad>) {
-  ORRERY_CHECK(fluids.empty(), "network 'links' serves no fluids");
-}
 
 Status Links::SetupLinks(const cluster::Cluster& cluster,
                          std::span<const std::uint32_t> partition_of_domain,
@@ -43,13 +29,14 @@ Status Links::SetupLinks(const cluster::Cluster& cluster,
     links_[i].mtu_bytes = links[i].mtu_bytes;
     links_[i].owner = owners.link[i];
   }
+  const bool whole = OnePartition(partition_of_domain);
   adaptive_ = cluster.spec().topology.routing == cluster::Routing::kAdaptive;
-  if (adaptive_ && std::ranges::any_of(partition_of_domain, [](auto p) { return p != 0; })) {
+  if (adaptive_ && !whole) {
     return InvalidInput("adaptive routing sees the whole network: one partition (--threads 1)");
   }
   schedule_ = LinkSchedule(cluster);
   failures_ = Failures(cluster);
-  if (failures_.any() && std::ranges::any_of(partition_of_domain, [](auto p) { return p != 0; })) {
+  if (failures_.any() && !whole) {
     return InvalidInput(
         "perturb.links: a way round a link that fails needs the whole network: one partition "
         "(--threads 1)");
@@ -62,7 +49,7 @@ Status Links::SetupLinks(const cluster::Cluster& cluster,
 
 std::uint32_t Links::PathOf(const Transfer& transfer) {
   if (failures_.any() && !adaptive_) {
-    if (failures_.Advance(now_)) detours_.clear();
+    if (failures_.Advance(messages_.now())) detours_.clear();
     const std::uint32_t own = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
     if (!failures_.blocked(paths_.path(own))) return own;
     const auto [at, fresh] = detours_.try_emplace(own, own);
@@ -73,26 +60,18 @@ std::uint32_t Links::PathOf(const Transfer& transfer) {
     return at->second;
   }
   if (!adaptive_) return paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
-  return paths_.FindLeast(*cluster_, transfer.from, transfer.to, transfer.salt,
-                          [&](std::span<const LinkId> path) {
-                            SimTime longest = 0;
-                            for (const LinkId id : path)
-                              longest = std::max(longest, links_[id.index()].free - now_);
-                            return longest;
-                          });
+  return paths_.FindLeast(
+      *cluster_, transfer.from, transfer.to, transfer.salt, [&](std::span<const LinkId> path) {
+        SimTime longest = 0;
+        for (const LinkId id : path)
+          longest = std::max(longest, links_[id.index()].free - messages_.now());
+        return longest;
+      });
 }
 
 std::uint32_t Links::NewMessage(const Transfer& transfer, std::uint64_t sequence) {
-  std::uint32_t id = free_message_;
-  if (id == kNone) {
-    id = static_cast<std::uint32_t>(messages_.size());
-    messages_.emplace_back();
-  } else {
-    free_message_ = messages_[id].next_free;
-  }
+  const std::uint32_t id = messages_.Add(transfer, sequence);
   Message& m = messages_[id];
-  m.transfer = transfer;
-  m.sequence = sequence;
   m.wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes);
   m.path = PathOf(transfer);
   m.hop = 0;
@@ -100,16 +79,12 @@ std::uint32_t Links::NewMessage(const Transfer& transfer, std::uint64_t sequence
 }
 
 void Links::Start(SimTime now, std::span<const Transfer> transfers) {
-  ORRERY_CHECK(now >= now_, "a start in the past");
   ORRERY_CHECK(cluster_ != nullptr, "SetupLinks comes first");
-  now_ = now;
-  for (const Transfer& transfer : transfers) {
-    ORRERY_CHECK(transfer.bytes >= 0, "a transfer moves bytes >= 0");
-    if (transfer.creator >= sequences_.size()) sequences_.resize(std::size_t{transfer.creator} + 1);
-    const std::uint32_t id = NewMessage(transfer, sequences_[transfer.creator]++);
+  messages_.Start(now, transfers, [&](const Transfer& transfer, std::uint64_t sequence) {
+    const std::uint32_t id = NewMessage(transfer, sequence);
     messages_[id].tail = now;  // all of it lies ready
-    events_.Push({now, messages_[id].sequence, transfer.creator, id});
-  }
+    messages_.Push(now, id);
+  });
 }
 
 // The message's head stands before its next link at `time`. Messages come here in FIFO order.
@@ -181,7 +156,7 @@ bool Links::GoRound(SimTime time, std::uint32_t id) {
     return false;  // what has passed by then stays
   }
   link.free = std::max(link.free, fails->time);  // nobody passes it before
-  events_.Push({fails->time, m.sequence, m.transfer.creator, id});
+  messages_.Push(fails->time, id);
   return true;
 }
 
@@ -205,41 +180,18 @@ SimTime Links::Serve(LinkId id, LinkState* link, const Message& m, SimTime begin
 
 // Sends the message to its next hop, here or in another partition.
 void Links::PassOn(SimTime time, std::uint32_t id, std::uint32_t owner) {
-  Message& m = messages_[id];
-  if (owner == partition_) {
-    events_.Push({time, m.sequence, m.transfer.creator, id});
-    return;
-  }
-  remote_.push_back({time, owner, m.hop, m.transfer, m.sequence, m.tail});
-  m.next_free = free_message_;
-  free_message_ = id;
+  if (owner == partition_) return messages_.Push(time, id);
+  const Message& m = messages_[id];
+  messages_.Leave({time, owner, m.hop, m.transfer, m.sequence, m.tail}, id);
 }
 
 SimTime Links::AdvanceUntil(SimTime t, std::vector<Completion>* done) {
-  ORRERY_CHECK(t >= now_, "time goes forward");
-  const std::size_t before = done->size();
-  for (SimTime next = events_.NextTime(); next <= t; next = events_.NextTime()) {
-    if (next > now_ && done->size() > before) return now_;
-    if (next == kNever) break;
-    now_ = next;
-    const std::uint32_t id = events_.Top().message;
-    events_.Pop();
-    Message& m = messages_[id];
-    if (m.hop < paths_.path(m.path).size()) {
-      Arrive(now_, id);
-      continue;
-    }
-    done->push_back({now_, m.transfer.id});
-    m.next_free = free_message_;
-    free_message_ = id;
-  }
-  if (done->size() == before) now_ = t;
-  return now_;
-}
-
-void Links::TakeRemote(std::vector<RemoteHop>* out) {
-  out->insert(out->end(), remote_.begin(), remote_.end());
-  remote_.clear();
+  return messages_.AdvanceUntil(t, done, [&](std::uint32_t id) {
+    const Message& m = messages_[id];
+    if (m.hop == paths_.path(m.path).size()) return true;
+    Arrive(messages_.now(), id);
+    return false;
+  });
 }
 
 void Links::Deliver(const RemoteHop& hop) {
@@ -247,7 +199,7 @@ void Links::Deliver(const RemoteHop& hop) {
   const std::uint32_t id = NewMessage(hop.transfer, hop.sequence);
   messages_[id].hop = hop.next_hop;
   messages_[id].tail = hop.tail;
-  events_.Push({hop.time, hop.sequence, hop.transfer.creator, id});
+  messages_.Push(hop.time, id);
 }
 
 }  // namespace orrery::network

@@ -42,9 +42,9 @@
 
 #include <map>
 
-#include "orrery/des/event_queue.h"
 #include "orrery/network/failures.h"
 #include "orrery/network/link_schedule.h"
+#include "orrery/network/messages.h"
 #include "orrery/network/network.h"
 #include "orrery/network/path_cache.h"
 
@@ -57,19 +57,15 @@ class Links final : public Network {
                     std::span<const std::uint32_t> partition_of_domain,
                     std::uint32_t partition) override;
   void Start(SimTime now, std::span<const Transfer> transfers) override;
-  SimTime next_time() const override { return events_.NextTime(); }
+  SimTime next_time() const override { return messages_.next_time(); }
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
-  void TakeRemote(std::vector<RemoteHop>* out) override;
+  void TakeRemote(std::vector<RemoteHop>* out) override { messages_.TakeRemote(out); }
   void Deliver(const RemoteHop& hop) override;
   SimTime lookahead() const override { return lookahead_; }
   std::span<const PortStatistics> statistics() const override { return statistics_; }
   void KeepUseLog(std::size_t steps) override { log_ = UseLog(links_.size(), steps); }
   UseLog* use_log() override { return &log_; }
   Status status() const override { return status_; }
-
-  // Fluids are refused: BackendInfo::fluids is false.
-  Status SetupPorts(std::span<const std::int64_t> capacity_Bps) override;
-  void Start(SimTime now, std::span<const Fluid> fluids, std::span<const PortLoad> loads) override;
 
  private:
   struct LinkState {
@@ -89,16 +85,6 @@ class Links final : public Network {
     SimTime tail = 0;  // arrival of its last byte at the hop to come
     std::uint32_t path = 0;
     std::uint32_t hop = 0;  // the hop to come
-    std::uint32_t next_free = 0;
-  };
-  struct Event {
-    SimTime time = 0;
-    std::uint64_t sequence = 0;
-    std::uint32_t creator = 0;
-    std::uint32_t message = 0;
-    friend bool operator<(const Event& a, const Event& b) {
-      return a.creator != b.creator ? a.creator < b.creator : a.sequence < b.sequence;
-    }
   };
 
   std::uint32_t PathOf(const Transfer& transfer);
@@ -113,7 +99,6 @@ class Links final : public Network {
   std::vector<std::uint32_t> partition_of_domain_;
   SimTime lookahead_ = kNever;
   bool adaptive_ = false;
-  SimTime now_ = 0;
   std::vector<LinkState> links_;
   std::vector<PortStatistics> statistics_;
   UseLog log_;  // off unless asked for
@@ -123,11 +108,7 @@ class Links final : public Network {
   std::map<std::uint32_t, std::uint32_t> detours_;  // now, by the number of the blocked path
   std::vector<LinkId> route_;                       // scratch
   PathCache paths_;
-  std::vector<Message> messages_;
-  std::uint32_t free_message_ = 0xFFFFFFFFu;
-  std::vector<std::uint64_t> sequences_;  // by creator
-  des::EventQueue<Event> events_;
-  std::vector<RemoteHop> remote_;
+  Messages<Message> messages_;
 };
 
 }  // namespace orrery::network

@@ -25,15 +25,6 @@ std::unique_ptr<Network> MakeLogGops(const Parameters& parameters) {
   return std::make_unique<LogGopsNetwork>(parameters.loggops);
 }
 
-Status LogGopsNetwork::SetupPorts(std::span<const std::int64_t>) {
-  return InvalidInput(
-      "network 'loggops' serves transfers only; choose 'analytic' for closed-form collectives");
-}
-
-void LogGopsNetwork::Start(SimTime, std::span<const Fluid> fluids, std::span<const PortLoad>) {
-  ORRERY_CHECK(fluids.empty(), "network 'loggops' serves no fluids");
-}
-
 Status LogGopsNetwork::SetupLinks(const cluster::Cluster& cluster,
                                   std::span<const std::uint32_t> partition_of_domain,
                                   std::uint32_t partition) {
@@ -45,7 +36,7 @@ Status LogGopsNetwork::SetupLinks(const cluster::Cluster& cluster,
   port_out_.resize(cluster.links().size());
   port_in_.resize(cluster.links().size());
   statistics_.resize(cluster.links().size());
-  if (std::ranges::all_of(partition_of_domain, [](auto p) { return p == 0; })) return {};
+  if (OnePartition(partition_of_domain)) return {};
   ORRERY_RETURN_IF_ERROR(CheckPorts());
   // No less than the latencies on the way: a credit that goes back takes these alone.
   ORRERY_ASSIGN_OR_RETURN(const Owners owners, FindOwners(cluster, partition_of_domain));
@@ -74,28 +65,13 @@ Status LogGopsNetwork::CheckPorts() const {
   return {};
 }
 
-std::uint32_t LogGopsNetwork::NewMessage(const Transfer& transfer, std::uint64_t sequence,
-                                         Stage stage) {
-  std::uint32_t id = free_message_;
-  if (id == kNone) {
-    id = static_cast<std::uint32_t>(messages_.size());
-    messages_.emplace_back();
-  } else {
-    free_message_ = messages_[id].next_free;
-  }
+std::uint32_t LogGopsNetwork::NewMessage(const Transfer& transfer, std::uint64_t sequence) {
+  const std::uint32_t id = messages_.Add(transfer, sequence);
   Message& m = messages_[id];
-  m.transfer = transfer;
-  m.sequence = sequence;
   m.wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes);
   m.path = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
-  m.stage = stage;
   if (m.path >= path_.size() || path_[m.path].least_Bps == 0) MakePath(transfer, m.path);
   return id;
-}
-
-void LogGopsNetwork::Free(std::uint32_t id) {
-  messages_[id].next_free = free_message_;
-  free_message_ = id;
 }
 
 // Ports: the first and the last link of the path that are not PCIe, nor NVLink of a path that
@@ -109,7 +85,6 @@ void LogGopsNetwork::MakePath(const Transfer& transfer, std::uint32_t number) {
   path.least_Bps = INT64_MAX;
   for (const LinkId id : paths_.path(number)) {
     const cluster::Link& link = cluster_->links()[id.index()];
-    path.latency += link.latency;
     path.least_Bps = std::min(path.least_Bps, link.bandwidth_Bps);
     if (link.kind == cluster::LinkKind::kPcie) continue;
     if (leaves && link.kind == cluster::LinkKind::kNvlink && !cluster_->direct()) continue;
@@ -124,14 +99,7 @@ void LogGopsNetwork::SetTimes(std::uint32_t number, std::int64_t wire) {
   if (path.wire == wire) return;
   path.wire = wire;
   path.bytes_G = TransferTime(wire, path.least_Bps);
-  SimTime heads = 0, slowest = 0;
-  for (const LinkId id : paths_.path(number)) {
-    const cluster::Link& link = cluster_->links()[id.index()];
-    const SimTime head = TransferTime(HeadBytes(link.mtu_bytes, wire), link.bandwidth_Bps);
-    heads += head;
-    slowest = std::max(slowest, TransferTime(wire, link.bandwidth_Bps) - head);
-  }
-  path.flight = path.latency + heads + slowest - path.bytes_G;
+  path.flight = PathTime(*cluster_, paths_.path(number), wire) - path.bytes_G;
   if (!path.named) return;
   const std::int64_t rest = std::max<std::int64_t>(wire - 1, 0);
   if (parameters_.G_as) path.bytes_G = PerByte(rest, *parameters_.G_as);
@@ -142,36 +110,30 @@ void LogGopsNetwork::SetTimes(std::uint32_t number, std::int64_t wire) {
 }
 
 void LogGopsNetwork::Push(SimTime time, std::uint32_t id, Stage stage) {
-  Message& m = messages_[id];
-  m.stage = stage;
-  events_.Push({time, m.sequence, m.transfer.creator, id});
+  messages_[id].stage = stage;
+  messages_.Push(time, id);
 }
 
-// Takes the resource from now_ or from when it is free; when it begins.
+// Takes the resource from now or from when it is free; when it begins.
 SimTime LogGopsNetwork::Hold(std::vector<SimTime>* free, std::size_t which, SimTime length) const {
-  const SimTime begin = std::max(now_, (*free)[which]);
+  const SimTime begin = std::max(messages_.now(), (*free)[which]);
   (*free)[which] = begin + length;
   return begin;
 }
 
 void LogGopsNetwork::Start(SimTime now, std::span<const Transfer> transfers) {
-  ORRERY_CHECK(now >= now_, "a start in the past");
   ORRERY_CHECK(cluster_ != nullptr, "SetupLinks comes first");
-  now_ = now;
-  for (const Transfer& transfer : transfers) {
-    ORRERY_CHECK(transfer.bytes >= 0, "a transfer moves bytes >= 0");
-    if (transfer.creator >= sequences_.size()) sequences_.resize(std::size_t{transfer.creator} + 1);
-    const std::uint32_t id = NewMessage(transfer, sequences_[transfer.creator]++, Stage::kSender);
-    Push(now, id, Stage::kSender);
-  }
+  messages_.Start(now, transfers, [&](const Transfer& transfer, std::uint64_t sequence) {
+    Push(now, NewMessage(transfer, sequence), Stage::kSender);
+  });
 }
 
-// The message has come to its stage at now_.
+// The message has come to its stage now.
 void LogGopsNetwork::Take(std::uint32_t id) {
   Message& m = messages_[id];
   SetTimes(m.path, m.wire);
   const Path& path = path_[m.path];
-  if (path.out == kNone) return Push(now_, id, Stage::kDone);  // to itself
+  if (path.out == kNone) return Push(messages_.now(), id, Stage::kDone);  // to itself
   const SimTime processor = path.o + path.bytes_O, port = path.g + path.bytes_G;
   switch (m.stage) {
     case Stage::kSender:
@@ -183,13 +145,13 @@ void LogGopsNetwork::Take(std::uint32_t id) {
       return LeavePort(id, path);
     case Stage::kPortIn: {
       // One link both ways: into a switch, or out of it, alone.
-      m.taken = path.in == path.out ? now_ : Hold(&port_in_, path.in, port);
+      const SimTime taken = path.in == path.out ? messages_.now() : Hold(&port_in_, path.in, port);
       if (path.in != path.out) {
         statistics_[path.in].bytes += m.wire;
         statistics_[path.in].busy += port;
       }
-      if (processor > 0) return Push(m.taken, id, Stage::kReceiver);
-      return Push(m.taken + path.bytes_G, id, Stage::kDone);
+      if (processor > 0) return Push(taken, id, Stage::kReceiver);
+      return Push(taken + path.bytes_G, id, Stage::kDone);
     }
     case Stage::kReceiver: {
       const SimTime begin = Hold(&processor_, m.transfer.to.index(), processor);
@@ -212,38 +174,20 @@ void LogGopsNetwork::LeavePort(std::uint32_t id, const Path& path) {
   const std::uint32_t owner =
       domain < partition_of_domain_.size() ? partition_of_domain_[domain] : 0;
   if (owner == partition_) return Push(arrival, id, Stage::kPortIn);
-  remote_.push_back({arrival, owner, 0, m.transfer, m.sequence, arrival});
-  Free(id);
+  messages_.Leave({arrival, owner, 0, m.transfer, m.sequence, arrival}, id);
 }
 
 SimTime LogGopsNetwork::AdvanceUntil(SimTime t, std::vector<Completion>* done) {
-  ORRERY_CHECK(t >= now_, "time goes forward");
-  const std::size_t before = done->size();
-  for (SimTime next = events_.NextTime(); next <= t; next = events_.NextTime()) {
-    if (next > now_ && done->size() > before) return now_;
-    if (next == kNever) break;
-    now_ = next;
-    const std::uint32_t id = events_.Top().message;
-    events_.Pop();
-    if (messages_[id].stage != Stage::kDone) {
-      Take(id);
-      continue;
-    }
-    done->push_back({now_, messages_[id].transfer.id});
-    Free(id);
-  }
-  if (done->size() == before) now_ = t;
-  return now_;
-}
-
-void LogGopsNetwork::TakeRemote(std::vector<RemoteHop>* out) {
-  out->insert(out->end(), remote_.begin(), remote_.end());
-  remote_.clear();
+  return messages_.AdvanceUntil(t, done, [&](std::uint32_t id) {
+    if (messages_[id].stage == Stage::kDone) return true;
+    Take(id);
+    return false;
+  });
 }
 
 void LogGopsNetwork::Deliver(const RemoteHop& hop) {
   ORRERY_CHECK(hop.partition == partition_, "a hop enters the partition it names");
-  Push(hop.time, NewMessage(hop.transfer, hop.sequence, Stage::kPortIn), Stage::kPortIn);
+  Push(hop.time, NewMessage(hop.transfer, hop.sequence), Stage::kPortIn);
 }
 
 }  // namespace orrery::network

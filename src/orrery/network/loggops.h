@@ -30,7 +30,7 @@
 
 #include <vector>
 
-#include "orrery/des/event_queue.h"
+#include "orrery/network/messages.h"
 #include "orrery/network/network.h"
 #include "orrery/network/path_cache.h"
 
@@ -45,16 +45,12 @@ class LogGopsNetwork final : public Network {
                     std::span<const std::uint32_t> partition_of_domain,
                     std::uint32_t partition) override;
   void Start(SimTime now, std::span<const Transfer> transfers) override;
-  SimTime next_time() const override { return events_.NextTime(); }
+  SimTime next_time() const override { return messages_.next_time(); }
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
-  void TakeRemote(std::vector<RemoteHop>* out) override;
+  void TakeRemote(std::vector<RemoteHop>* out) override { messages_.TakeRemote(out); }
   void Deliver(const RemoteHop& hop) override;
   SimTime lookahead() const override { return lookahead_; }
   std::span<const PortStatistics> statistics() const override { return statistics_; }
-
-  // Fluids are refused: BackendInfo::fluids is false.
-  Status SetupPorts(std::span<const std::int64_t> capacity_Bps) override;
-  void Start(SimTime now, std::span<const Fluid> fluids, std::span<const PortLoad> loads) override;
 
  private:
   // What a message comes to next.
@@ -63,7 +59,6 @@ class LogGopsNetwork final : public Network {
   struct Path {
     std::uint32_t out = kNone, in = kNone;  // ports, as links; none where a GPU sends to itself
     std::int64_t least_Bps = 0;
-    SimTime latency = 0;
     bool named = false;      // the parameters' own, not the path's
     std::int64_t wire = -1;  // size for which these hold
     SimTime flight = 0;      // o + L
@@ -73,26 +68,13 @@ class LogGopsNetwork final : public Network {
     Transfer transfer;
     std::uint64_t sequence = 0;
     std::int64_t wire = 0;
-    SimTime taken = 0;  // when the port in took it up
     std::uint32_t path = 0;
     Stage stage = Stage::kSender;
-    std::uint32_t next_free = 0;
-  };
-  struct Event {
-    SimTime time = 0;
-    std::uint64_t sequence = 0;
-    std::uint32_t creator = 0;
-    std::uint32_t message = 0;
-    friend bool operator<(const Event& a, const Event& b) {
-      return a.creator != b.creator ? a.creator < b.creator : a.sequence < b.sequence;
-    }
   };
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
 
   Status CheckPorts() const;
-  std::uint32_t NewMessage(const Transfer& transfer, std::uint64_t sequence, Stage stage);
-  void Free(std::uint32_t id);
-  const Path& PathOf(const Transfer& transfer, std::int64_t wire, std::uint32_t* number);
+  std::uint32_t NewMessage(const Transfer& transfer, std::uint64_t sequence);
   void MakePath(const Transfer& transfer, std::uint32_t number);
   void SetTimes(std::uint32_t number, std::int64_t wire);
   void Push(SimTime time, std::uint32_t id, Stage stage);
@@ -105,17 +87,12 @@ class LogGopsNetwork final : public Network {
   std::uint32_t partition_ = 0;
   std::vector<std::uint32_t> partition_of_domain_;
   SimTime lookahead_ = kNever;
-  SimTime now_ = 0;
   std::vector<SimTime> processor_;           // free from then on, by device
   std::vector<SimTime> port_out_, port_in_;  // by link
   std::vector<PortStatistics> statistics_;   // by link
   PathCache paths_;
   std::vector<Path> path_;  // by path number
-  std::vector<Message> messages_;
-  std::uint32_t free_message_ = kNone;
-  std::vector<std::uint64_t> sequences_;  // by creator
-  des::EventQueue<Event> events_;
-  std::vector<RemoteHop> remote_;
+  Messages<Message> messages_;
 };
 
 }  // namespace orrery::network

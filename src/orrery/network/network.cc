@@ -48,6 +48,15 @@ constexpr std::array<std::unique_ptr<Network> (*)(const Parameters&), kBackends.
 
 }  // namespace
 
+Status Network::SetupPorts(std::span<const std::int64_t>) {
+  return InvalidInput(
+      "network '{}' serves transfers only; choose 'analytic' for closed-form collectives", name());
+}
+
+void Network::Start(SimTime, std::span<const Fluid> fluids, std::span<const PortLoad>) {
+  ORRERY_CHECK(fluids.empty(), "this network serves no fluids over ports");
+}
+
 void Network::Start(SimTime, std::span<const LinkFluid> fluids, std::span<const LinkLoad>) {
   ORRERY_CHECK(fluids.empty(), "this network serves no fluids over links");
 }

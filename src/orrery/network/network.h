@@ -91,10 +91,9 @@ class Network {
   virtual ~Network() = default;
   virtual std::string_view name() const = 0;
 
-  // Fluids: capacity in bytes/s of every port.
-  virtual Status SetupPorts(std::span<const std::int64_t> capacity_Bps) = 0;
-  virtual void Start(SimTime now, std::span<const Fluid> fluids,
-                     std::span<const PortLoad> loads) = 0;
+  // Fluids: capacity in bytes/s of every port. Refused unless BackendInfo::fluids.
+  virtual Status SetupPorts(std::span<const std::int64_t> capacity_Bps);
+  virtual void Start(SimTime now, std::span<const Fluid> fluids, std::span<const PortLoad> loads);
   // Transfers: partition_of_domain gives each NVLink domain's owner; this instance is `partition`.
   virtual Status SetupLinks(const cluster::Cluster& cluster,
                             std::span<const std::uint32_t> partition_of_domain,

@@ -6,6 +6,7 @@
 // GPUs).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,6 +22,9 @@ struct Owners {
   SimTime lookahead = kNever;       // smallest latency of a link into another partition
 };
 
+inline bool OnePartition(std::span<const std::uint32_t> partition_of_domain) {
+  return std::ranges::all_of(partition_of_domain, [](std::uint32_t p) { return p == 0; });
+}
 // Fails if a link without latency crosses partitions.
 Result<Owners> FindOwners(const cluster::Cluster& cluster,
                           std::span<const std::uint32_t> partition_of_domain);

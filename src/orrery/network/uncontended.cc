@@ -7,12 +7,7 @@
 
 namespace orrery::network {
 
-SimTime Uncontended(const cluster::Cluster& cluster, const Transfer& transfer) {
-  std::vector<LinkId> path;
-  cluster.Route(transfer.from, transfer.to, transfer.salt, &path);
-  const std::int64_t wire = WireBytes(cluster, transfer.from, transfer.to, transfer.bytes);
-  // Heads on every hop, and on the slowest one the rest of the message instead. With one MTU along
-  // the path the slowest hop is that of the least bandwidth.
+SimTime PathTime(const cluster::Cluster& cluster, std::span<const LinkId> path, std::int64_t wire) {
   SimTime sum = 0, slowest = 0;
   for (const LinkId id : path) {
     const cluster::Link& link = cluster.links()[id.index()];
@@ -21,6 +16,12 @@ SimTime Uncontended(const cluster::Cluster& cluster, const Transfer& transfer) {
     slowest = std::max(slowest, TransferTime(wire, link.bandwidth_Bps) - head);
   }
   return sum + slowest;
+}
+
+SimTime Uncontended(const cluster::Cluster& cluster, const Transfer& transfer) {
+  std::vector<LinkId> path;
+  cluster.Route(transfer.from, transfer.to, transfer.salt, &path);
+  return PathTime(cluster, path, WireBytes(cluster, transfer.from, transfer.to, transfer.bytes));
 }
 
 }  // namespace orrery::network

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "orrery/cluster/cluster.h"
 
@@ -27,5 +28,10 @@ inline std::int64_t WireBytes(const cluster::Cluster& cluster, DeviceId from, De
 inline std::int64_t HeadBytes(std::int32_t mtu_bytes, std::int64_t wire) {
   return mtu_bytes > 0 && mtu_bytes < wire ? mtu_bytes : wire;
 }
+
+// Time of a message alone on its path: latencies, its head on every hop, and on the slowest one the
+// rest instead. With one MTU along the path the slowest hop is that of the least bandwidth.
+// O(path).
+SimTime PathTime(const cluster::Cluster& cluster, std::span<const LinkId> path, std::int64_t wire);
 
 }  // namespace orrery::network
