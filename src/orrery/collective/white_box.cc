@@ -113,7 +113,9 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   box.setup = (kSetup[plan.algorithm == Algorithm::kPointToPoint ? 0 : p] +
                (blackwell ? kSetupBlackwell : 0)) *
               step_nvlink;
-  box.sync = kSync[p];
+  // The passes of a tree's LL or LL128 chunk share its barrier.
+  const bool passes = plan.algorithm == Algorithm::kTree && plan.protocol != Protocol::kSimple;
+  box.sync = kSync[p] * (passes ? 8.0 / plan.credits : 1);
   const bool p2p = plan.algorithm == Algorithm::kPointToPoint;
   double rate = kRate[static_cast<std::size_t>(spec.device.arch)][p];
   if (p2p) rate = std::min(rate, kPointToPointRate);
@@ -123,7 +125,12 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   if (spec.gpus_per_nvlink_domain > 1) SetIntra(spec, &box.intra);
   SetInter(spec, std::max(1, plan.shape.network_hops), &box.inter);
   const double nvlink = (kStepNvlink[p] + (blackwell ? kStepBlackwell : 0)) * step_nvlink;
-  box.intra.post = std::max(0.0, nvlink - box.sync - box.intra.latency);
+  box.intra.post = nvlink - box.sync - box.intra.latency;
+  if (passes) {  // Lines cross while those behind them are worked on.
+    const std::int64_t pass = std::min(plan.chunk_bytes, plan.bytes / plan.channels);
+    box.intra.post -= static_cast<double>(pass) * box.per_byte * kStreams;
+  }
+  box.intra.post = std::max(0.0, box.intra.post);
   box.inter.post = std::max(0.0, NetStep(spec, plan.protocol, kStepNet[p]) - box.sync - kNetLinks);
   if (IsNvls(plan)) {
     // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
