@@ -104,6 +104,10 @@ double TreeCorrection(Protocol protocol, int log_size) {
              : kTreeCorrection[static_cast<std::size_t>(protocol)][log_size];
 }
 
+double SearchStep(Arch arch, bool inter, double limit_GBps) {
+  return FirstStep(Steps(arch, inter), limit_GBps);
+}
+
 double NvlinkGBps(const cluster::Spec& spec) {
   if (spec.gpus_per_nvlink_domain < 2) return 0;
   return static_cast<double>(spec.nvlink_Bps) * 1e-9 * spec.nvlink_packet_bytes /

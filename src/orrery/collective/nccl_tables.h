@@ -46,6 +46,10 @@ struct Channels {
 Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
                         const Environment& environment);
 
+// The highest bandwidth step of a search, inside one domain or between several, that `limit`
+// carries.
+double SearchStep(cluster::Arch arch, bool inter, double limit_GBps);
+
 // Effective rate of a GPU's NVLinks and of its NIC, as NCCL's topology has them.
 double NvlinkGBps(const cluster::Spec& spec);
 double NicGBps(const cluster::Spec& spec);

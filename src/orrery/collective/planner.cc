@@ -138,22 +138,20 @@ double NvlsTimeUs(const Question& q, bool tree) {
   const auto c = static_cast<std::size_t>(q.collective);
   if (!q.environment->algorithm_allowed[c][static_cast<std::size_t>(algorithm)]) return kInfinity;
   if (!q.environment->protocol_allowed[c][2]) return kInfinity;
-  // One head a GPU; the step of the search that leaves each head its share of the NVLinks.
-  const double share = nccl::NvlinkGBps(*q.spec) * 1.01 / std::min(ppn, 16);
-  double step = share;
-  for (double s : {90.0, 80.0, 70.0, 60.0, 50.0, 45.0, 40.0, 30.0, 24.0, 20.0, 15.0}) {
-    if (s <= share) {
-      step = s;
-      break;
-    }
-  }
-  const double heads = std::min(ppn, 16);
+  // An all-gather's or reduce-scatter's parts are one a GPU: each must be a head.
+  if (!all_reduce && ppn > kMostHeads) return kInfinity;
+  // A head's channel takes its bandwidth from every GPU's NVLinks once, from its own twice; between
+  // domains the search tries what NICs carry.
+  const Arch arch = q.spec->device.arch;
+  const double heads = std::min(ppn, kMostHeads);
+  const double share = nccl::NvlinkGBps(*q.spec) * 1.01 / (heads + 1);
+  const double nic = nccl::NicGBps(*q.spec) * q.shape->nics / heads;
+  const double step = nccl::SearchStep(arch, tree, tree ? std::min(share, nic) : share);
   double each = step * table.nvls_efficiency * (heads - 1) / heads;
   each *= all_reduce ? 2 : (ppn - 1.0) / ppn;
   double us = latency.nvls_nvlink;
   if (tree) {
-    const double network =
-        nccl::NicGBps(*q.spec) * q.shape->nics / heads * (q.domains() <= 2 ? 2 : 1);
+    const double network = nccl::SearchStep(arch, true, nic) * (q.domains() <= 2 ? 2 : 1);
     each = std::min(each, network);
     const double cap = table.nvls_tree[q.span()];
     if (cap > 0 && q.environment->version >= 22900) each = std::min(each, cap);
@@ -442,9 +440,10 @@ Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype,
       if (us < best) best = us, algorithm = a, protocol = static_cast<Protocol>(p);
     }
   }
-  // How NCCL spreads heads in a domain of more GPUs than heads is not known here: priced as the
-  // best of the others, and said so.
-  const bool known = shape.ranks_per_domain <= kMostHeads;
+  // NVLSTree over domains of more GPUs than heads: where its heads stand beside NICs is not known
+  // here (and two racks of 64 GB200 that were measured did without it): the best of the others, and
+  // said so.
+  const bool known = shape.domains == 1 || shape.ranks_per_domain <= kMostHeads;
   std::string_view instead_of;
   for (const auto& [us, a] : {std::pair{NvlsTimeUs(q, false), Algorithm::kNvls},
                               std::pair{NvlsTimeUs(q, true), Algorithm::kNvlsTree}}) {
