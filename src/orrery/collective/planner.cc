@@ -1,7 +1,6 @@
 // NCCL's choice: algorithm and protocol by its cost table, then channels, threads, chunk, credits.
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "orrery/collective/collective.h"
 #include "orrery/collective/nccl_tables.h"
@@ -263,41 +262,31 @@ std::int64_t NvlsChunk(const Environment& environment, const Plan& plan) {
 }
 
 // What the threads of a CTA read or write at once: 8 B of data each (LL), 1,920 B a warp (LL128).
-// Of Simple, which waits for whole steps, no bound.
 std::int64_t PassBytes(const Plan& plan) {
-  switch (plan.protocol) {
-    case Protocol::kLL:
-      return std::int64_t{plan.threads} * 8;
-    case Protocol::kLL128:
-      return std::int64_t{plan.threads} / 32 * 1920;
-    case Protocol::kSimple:
-      break;
-  }
-  return std::numeric_limits<std::int64_t>::max();
+  const std::int64_t threads = plan.threads;
+  return plan.protocol == Protocol::kLL ? threads * 8 : threads / 32 * 1920;
 }
 
 void SetChunks(const Environment& environment, Plan* plan) {
   const std::int64_t step =
       std::max<std::int64_t>(16, StepBytes(environment, plan->protocol) / 16 * 16);
-  const bool rotating = plan->collective != Collective::kBroadcast;
+  const bool rotating = plan->algorithm == Algorithm::kRing && model::IsRotating(plan->collective);
   plan->chunk_bytes = plan->slice_bytes = step;
   plan->credits = kSteps;
   if (model::IsNvls(*plan)) {
     plan->chunk_bytes = plan->slice_bytes = NvlsChunk(environment, *plan);
-  } else if (plan->algorithm == Algorithm::kTree) {
+  } else if (model::PassesLines(*plan)) {
     std::int64_t chunk = step;
-    if (plan->protocol == Protocol::kLL128) {
+    if (plan->algorithm == Algorithm::kTree && plan->protocol == Protocol::kLL128) {
       chunk = TreeLL128Chunk(plan->shape, plan->bytes / plan->channels, step) / 16 * 16;
     }
-    // Lines are passed on as they come: what the CTA's threads read at once, not the whole chunk.
-    const std::int64_t pass = PassBytes(*plan);
-    plan->chunk_bytes = plan->slice_bytes = std::min(chunk, pass);
+    plan->chunk_bytes = plan->slice_bytes = std::min(chunk, PassBytes(*plan));
     plan->credits = static_cast<int>(kSteps * chunk / plan->chunk_bytes);
-  } else if (plan->protocol == Protocol::kSimple && rotating) {
+  } else if (rotating && plan->protocol == Protocol::kSimple) {
     plan->chunk_bytes = 4 * step;  // chunkSteps 4, sliceSteps 2
     plan->slice_bytes = 2 * step;
     plan->credits = kSteps / 2;
-  } else if (plan->protocol != Protocol::kSimple) {
+  } else if (rotating) {
     // A receiver reads the lines of a step as they come: half a step at a time here.
     plan->slice_bytes = std::max<std::int64_t>(16, step / 2 / 16 * 16);
     plan->credits = 2 * kSteps;

@@ -113,8 +113,7 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   box.setup = (kSetup[plan.algorithm == Algorithm::kPointToPoint ? 0 : p] +
                (blackwell ? kSetupBlackwell : 0)) *
               step_nvlink;
-  // The passes of a tree's LL or LL128 chunk share its barrier.
-  const bool passes = plan.algorithm == Algorithm::kTree && plan.protocol != Protocol::kSimple;
+  const bool passes = PassesLines(plan);  // which share their chunk's barrier
   box.sync = kSync[p] * (passes ? 8.0 / plan.credits : 1);
   const bool p2p = plan.algorithm == Algorithm::kPointToPoint;
   double rate = kRate[static_cast<std::size_t>(spec.device.arch)][p];

@@ -63,8 +63,18 @@ constexpr std::int64_t OnWire(Protocol protocol, std::int64_t data) {
   return data;
 }
 
+constexpr bool IsRotating(graph::Collective c) {
+  return c == graph::Collective::kAllReduce || c == graph::Collective::kAllGather ||
+         c == graph::Collective::kReduceScatter;
+}
 constexpr bool IsNvls(const Plan& plan) {
   return plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree;
+}
+// Chains and trees of LL and LL128: a member passes lines on as they come, what its CTA's threads
+// read at once, not a whole chunk.
+constexpr bool PassesLines(const Plan& plan) {
+  const bool chain = plan.algorithm == Algorithm::kRing && !IsRotating(plan.collective);
+  return plan.protocol != Protocol::kSimple && (plan.algorithm == Algorithm::kTree || chain);
 }
 // Over NVLink: what the switch reduces and multicasts takes more than its bytes.
 constexpr std::int64_t OnSwitch(const WhiteBox& box, std::int64_t data) {
@@ -92,10 +102,6 @@ Pieces Cut(const Plan& plan);
 constexpr std::int64_t RingSteps(const Plan& plan) {
   const std::int64_t ranks = plan.shape.ranks;
   return plan.collective == graph::Collective::kAllReduce ? 2 * ranks - 1 : ranks;
-}
-constexpr bool IsRotating(graph::Collective c) {
-  return c == graph::Collective::kAllReduce || c == graph::Collective::kAllGather ||
-         c == graph::Collective::kReduceScatter;
 }
 
 }  // namespace orrery::collective::model

@@ -33,7 +33,8 @@ void Megatron2024(Plan* plan) {
 
 // Megatron-LM of "Reducing Activation Recomputation" (Korthikanti et al. 2022): sequence
 // parallelism and selective recompute, gradients all-reduced after the last backward, attention
-// unfused with the fused softmax kernel, sends not overlapped.
+// unfused with the fused softmax kernel, sends not overlapped. That of "Efficient Large-Scale
+// Language Model Training" (Narayanan et al. 2021) has the same defaults.
 void Megatron2022(Plan* plan) {
   plan->attention = AttentionBackend::kUnfused;
   plan->overlap_grad_reduce = false;
@@ -46,9 +47,6 @@ void Megatron2022(Plan* plan) {
   plan->scatter_gather_p2p = true;
   plan->batch_p2p_sync = true;
 }
-
-// Megatron-LM of "Efficient Large-Scale Language Model Training" (Narayanan et al. 2021): as 2022.
-void Megatron2021(Plan* plan) { Megatron2022(plan); }
 
 // FSDP2 (fully_shard) as torchtitan runs it: parameters gathered in bf16, gradients reduced in
 // fp32, layers kept as separate tensors, prefetched one ahead.
@@ -153,7 +151,7 @@ constexpr std::array<Framework, 12> kFrameworks = {{
     {.name = "megatron@2021.04",
      .description = "Megatron-LM of Narayanan et al. 2021: unfused attention, nothing overlapped, "
                     "scatter-gather between stages",
-     .defaults = Megatron2021,
+     .defaults = Megatron2022,
      .libraries = kOldTorch,
      .host = HostEra::k2021,
      .source = "Narayanan et al. 2021; NVIDIA/Megatron-LM v2.5",
