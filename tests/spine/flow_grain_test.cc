@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "orrery/engine/flow_grain.h"
 #include "tests/spine/scenario.h"
@@ -13,101 +14,126 @@ using collective::Algorithm;
 using collective::Protocol;
 using graph::Collective;
 
+// Members of a group: the first `per_node` GPUs of each of the nodes, fewer on the last.
 struct Shape {
-  int nodes = 1, per_node = 8;
+  int nodes = 1, per_node = 8, fewer = 0;
 };
 
-std::vector<DeviceId> Members(Shape shape) {
+std::vector<DeviceId> Members(const cluster::Cluster& cluster, Shape shape) {
+  const int host = cluster.spec().gpus_per_node;
   std::vector<DeviceId> members;
   for (int n = 0; n < shape.nodes; ++n) {
-    for (int g = 0; g < shape.per_node; ++g) {
-      members.emplace_back(static_cast<std::size_t>(8 * n + g * (8 / shape.per_node)));
-    }
+    const int here = shape.per_node - (n + 1 == shape.nodes ? shape.fewer : 0);
+    for (int g = 0; g < here; ++g) members.emplace_back(static_cast<std::size_t>(host * n + g));
   }
   return members;
 }
 
 struct Worst {
+  int cases = 0;
   double gap = 0;
   std::string where;
 };
 
-void Compare(const Scenario& s, Collective collective, Algorithm algorithm, Protocol protocol,
-             Shape shape, Worst* worst) {
-  engine::Inputs inputs;
-  inputs.cluster = &s.cluster();
-  engine::Layout layout;
-  engine::LoopInputs in;
-  in.inputs = &inputs;
-  in.layout = &layout;
-  auto network = Scenario::Take(network::Create("flow"));
-  engine::FlowGrain flow(in, network.get());
-  const auto members = Members(shape);
-  const auto group = collective::ShapeOf(s.cluster(), members);
-  for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) {
-    const auto plan = s.planner().Shape(collective, algorithm, protocol, bytes, group);
-    const auto cost = s.planner().ClosedForm(plan);
-    engine::FlowGrain::Binding binding = flow.MakeBinding(plan, members);
-    const auto alone = static_cast<double>(flow.Alone(binding, cost));
-    const double gap = alone / static_cast<double>(cost.total()) - 1;
-    EXPECT_GE(gap, -0.03);
-    if (std::abs(gap) <= std::abs(worst->gap)) continue;
-    worst->gap = gap;
-    worst->where = fmt::format("{} {} {} {}x{} {} bytes, {} channels", graph::Name(collective),
-                               collective::Name(algorithm), collective::Name(protocol), shape.nodes,
-                               shape.per_node, bytes, plan.channels);
+// The two readings of plans, side by side, by algorithm and protocol.
+class Agreement {
+ public:
+  void Run(const char* preset, int nodes, std::span<const Shape> shapes) {
+    const Scenario s(preset, nodes);
+    preset_ = preset;
+    for (const Shape shape : shapes) Group(s, shape);
   }
-}
+  const std::map<std::string, Worst>& worst() const { return worst_; }
 
-// Uncontended, the two readings differ by at most 3 %, 1 kB to 4 GB in steps of 4.
-TEST(FlowGrain, AgreesWithTheClosedFormUncontended) {
-  for (const char* preset : {"h100-ib-400g", "a100-80g-roce-200g"}) {
-    const Scenario s(preset, 64);
-    for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kTree}) {
-      for (const Protocol protocol : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
-        Worst worst;
-        for (const Shape shape :
-             {Shape{1, 2}, Shape{1, 4}, Shape{1, 8}, Shape{2, 1}, Shape{2, 8}, Shape{3, 4},
-              Shape{4, 2}, Shape{8, 8}, Shape{16, 1}, Shape{33, 8}, Shape{64, 4}}) {
-          for (const Collective c : {Collective::kAllReduce, Collective::kAllGather,
-                                     Collective::kReduceScatter, Collective::kBroadcast}) {
-            if (algorithm == Algorithm::kTree && c != Collective::kAllReduce) continue;
-            Compare(s, c, algorithm, protocol, shape, &worst);
-          }
+ private:
+  void Group(const Scenario& s, Shape shape) {
+    engine::Inputs inputs;
+    inputs.cluster = &s.cluster();
+    engine::Layout layout;
+    engine::LoopInputs in;
+    in.inputs = &inputs;
+    in.layout = &layout;
+    auto network = Scenario::Take(network::Create("flow"));
+    engine::FlowGrain flow(in, network.get());
+    const auto members = Members(s.cluster(), shape);
+    const auto group = collective::ShapeOf(s.cluster(), members);
+    const bool switches = s.cluster().spec().device.arch >= cluster::Arch::kHopper &&
+                          group.ranks_per_domain > 1 && group.uniform;
+    for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) {
+      const auto compare = [&](const collective::Plan& plan) {
+        Compare(s, plan, members, shape, &flow);
+      };
+      for (const Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
+        for (const Collective c : {Collective::kAllReduce, Collective::kAllGather,
+                                   Collective::kReduceScatter, Collective::kBroadcast}) {
+          compare(s.planner().Shape(c, Algorithm::kRing, p, bytes, group));
         }
-        EXPECT_LE(std::abs(worst.gap), 0.03) << preset << ": " << worst.where;
-        fmt::print("{} {} {}: worst {:+.2f} % at {}\n", preset, collective::Name(algorithm),
-                   collective::Name(protocol), 100 * worst.gap, worst.where);
+        compare(s.planner().Shape(Collective::kAllReduce, Algorithm::kTree, p, bytes, group));
+      }
+      const auto chosen = [&](Collective c) {
+        compare(Scenario::Take(s.planner().MakePlan(c, graph::DType::kBf16, bytes, group)));
+      };
+      chosen(Collective::kAllToAll);
+      if (members.size() == 2) chosen(Collective::kSend);
+      if (!switches) continue;
+      const auto nvls = [&](Collective c, Algorithm a) {
+        compare(s.planner().Shape(c, a, Protocol::kSimple, bytes, group));
+      };
+      if (group.domains > 1) {
+        nvls(Collective::kAllReduce, Algorithm::kNvlsTree);
+      } else {
+        nvls(Collective::kAllReduce, Algorithm::kNvls);
+        nvls(Collective::kAllGather, Algorithm::kNvls);
+        nvls(Collective::kReduceScatter, Algorithm::kNvls);
       }
     }
   }
-}
 
-// All-to-all: the links give what the closed form's busiest port needs.
-TEST(FlowGrain, AllToAllAgreesWithTheClosedForm) {
-  const Scenario s("h100-ib-400g", 16);
-  engine::Inputs inputs;
-  inputs.cluster = &s.cluster();
-  engine::Layout layout;
-  engine::LoopInputs in;
-  in.inputs = &inputs;
-  in.layout = &layout;
-  auto network = Scenario::Take(network::Create("flow"));
-  engine::FlowGrain flow(in, network.get());
-  for (const Shape shape : {Shape{1, 8}, Shape{2, 8}, Shape{8, 8}, Shape{16, 1}}) {
-    const auto members = Members(shape);
-    const auto group = collective::ShapeOf(s.cluster(), members);
-    for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) {
-      const auto plan = Scenario::Take(
-          s.planner().MakePlan(Collective::kAllToAll, graph::DType::kBf16, bytes, group));
-      const auto cost = s.planner().ClosedForm(plan);
-      engine::FlowGrain::Binding binding = flow.MakeBinding(plan, members);
-      EXPECT_NEAR(
-          static_cast<double>(flow.Alone(binding, cost)) / static_cast<double>(cost.total()), 1,
-          0.03)
-          << shape.nodes << "x" << shape.per_node << " " << bytes;
-    }
+  void Compare(const Scenario& s, const collective::Plan& plan, std::span<const DeviceId> members,
+               Shape shape, engine::FlowGrain* flow) {
+    const auto cost = s.planner().ClosedForm(plan);
+    engine::FlowGrain::Binding binding = flow->MakeBinding(plan, members);
+    const auto alone = static_cast<double>(flow->Alone(binding, cost));
+    const double gap = alone / static_cast<double>(cost.total()) - 1;
+    Worst& worst =
+        worst_[fmt::format("{} {} {}", graph::Name(plan.collective),
+                           collective::Name(plan.algorithm), collective::Name(plan.protocol))];
+    ++worst.cases;
+    if (std::abs(gap) <= std::abs(worst.gap)) return;
+    worst.gap = gap;
+    worst.where = fmt::format("{}, {} x {} less {}, {} bytes, {} channels", preset_, shape.nodes,
+                              shape.per_node, shape.fewer, plan.bytes, plan.channels);
   }
+
+  std::string preset_;
+  std::map<std::string, Worst> worst_;
+};
+
+// Uncontended, the two readings differ by at most 3 %, 1 KiB to 4 GiB in steps of 4.
+TEST(FlowGrain, AgreesWithTheClosedFormUncontended) {
+  std::vector<Shape> shapes;
+  for (const int nodes : {1, 2, 4, 8}) {
+    for (int ranks = nodes == 1 ? 2 : 1; ranks <= 8; ++ranks) shapes.push_back({nodes, ranks});
+  }
+  for (const Shape shape : {Shape{3, 4}, Shape{16, 1}, Shape{33, 8}, Shape{64, 4}, Shape{2, 8, 3},
+                            Shape{4, 4, 2}, Shape{5, 8, 7}}) {
+    shapes.push_back(shape);
+  }
+  Agreement agreement;
+  for (const char* preset :
+       {"a100-80g-ib-200g", "a100-80g-roce-200g", "h100-ib-400g", "b200-ib-400g"}) {
+    agreement.Run(preset, 64, shapes);
+  }
+  const Shape racks[] = {{1, 4}, {2, 4}, {9, 4}, {18, 4}, {36, 4}, {18, 1}, {36, 2}};
+  agreement.Run("gb200-nvl72-ib-400g", 36, racks);
+  int cases = 0;
+  for (const auto& [name, worst] : agreement.worst()) {
+    cases += worst.cases;
+    fmt::print("{:<24} {:5} cases, worst {:+.2f} % ({})\n", name, worst.cases, 100 * worst.gap,
+               worst.where);
+    EXPECT_LE(std::abs(worst.gap), 0.03) << name << ": " << worst.where;
+  }
+  EXPECT_GT(cases, 30000);
 }
 
 workload::Model Gpt7() { return Scenario::Take(workload::FindModel("llama2-7b")); }
@@ -130,6 +156,32 @@ TEST(FlowGrain, AJobTakesAboutTheAnalyticTime) {
               0.03 * static_cast<double>(analytic->jobs[0].step_time));
   const auto again = s.Run(options, "flow");
   EXPECT_EQ(again->fingerprint, flow->fingerprint);
+}
+
+// Contended: data-parallel rings of two tensor ranks each, 1, 2 and 8 GPUs a NIC. `analytic` knows
+// the ports, `flow` the links, `links` the chunks; what they say of one step is printed.
+TEST(FlowGrain, TheContendedGap) {
+  for (const char* preset : {"h100-ib-400g", "a100-40g-efa-100g", "rtx3090-ib-100g"}) {
+    Scenario s(preset, 4);
+    workload::Model model = SmallGpt();
+    model.layers = 2;
+    ASSERT_TRUE(s.Add(model, Gpt3Plan(2, 1, 16, 16), "job").ok());
+    s.PlacePacked();
+    engine::Options options;
+    options.iterations = 2;
+    std::map<std::string, double> step;
+    for (const char* network : {"analytic", "flow", "links"}) {
+      const auto record = s.Run(options, network);
+      ASSERT_TRUE(record.ok()) << record.status().message();
+      step[network] = static_cast<double>(record->jobs[0].step_time);
+    }
+    const double flow = 100 * (step["flow"] / step["analytic"] - 1);
+    const double links = 100 * (step["links"] / step["analytic"] - 1);
+    fmt::print("{}: step {:.1f} ms by ports, links {:+.2f} %, chunks {:+.2f} %\n", preset,
+               step["analytic"] * 1e-9, flow, links);
+    EXPECT_NEAR(flow, 0, 3);
+    EXPECT_NEAR(links, 0, 5);
+  }
 }
 
 }  // namespace

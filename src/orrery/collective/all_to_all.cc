@@ -19,7 +19,9 @@ Traffic TrafficOf(const GroupShape& shape) {
   Traffic t;
   const double p = shape.ranks_per_domain;
   t.local = p - 1;
-  t.remote = shape.ranks - p;
+  // The smallest domain has most to send and to receive; of uneven ones all but one are taken to be
+  // full.
+  t.remote = std::min(shape.ranks - 1.0, (shape.domains - 1) * p);
   // A rail's NIC is beside one GPU of the domain: the others hand their messages over.
   if (shape.domains > 1 && p > 1) t.hops = t.remote * (p - 1) / p;
   return t;

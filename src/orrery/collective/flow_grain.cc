@@ -1,8 +1,8 @@
 #include "orrery/collective/flow_grain.h"
 
 #include <algorithm>
-#include <utility>
 
+#include "orrery/cluster/salts.h"
 #include "orrery/collective/lowering.h"
 #include "orrery/collective/nvls.h"
 #include "orrery/collective/white_box.h"
@@ -42,33 +42,21 @@ std::int64_t EdgeWire(const Plan& plan, const Edge& edge) {
 }
 
 // Every pair's message, all as one channel, as its rounds keep in step. What leaves a domain goes
-// over NVLink to the member beside the receiver's rail first, where there is one (PXN;
-// all_to_all.h).
+// over NVLink to the GPU beside the receiver's rail first, where there is one (PXN; all_to_all.h).
 void AddAllToAll(const Plan& plan, const cluster::Cluster& cluster,
                  std::span<const DeviceId> members, FlowGrain* grain) {
   const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
   const std::int64_t part = std::max<std::int64_t>(1, plan.bytes / plan.shape.ranks);
   const std::int64_t wire = model::OnWire(plan.protocol, part);
   const auto count = static_cast<std::uint32_t>(members.size());
-  const auto domain = [&](std::uint32_t m) { return cluster.nvlink_domain(members[m]); };
   for (std::uint32_t from = 0; from < count; ++from) {
-    // The members of its domain by rail.
-    std::vector<std::pair<int, std::uint32_t>> beside;
-    for (std::uint32_t m = 0; m < count; ++m) {
-      if (domain(m) == domain(from)) beside.emplace_back(cluster.local_index(members[m]), m);
-    }
     for (std::uint32_t to = 0; to < count; ++to) {
       if (to == from) continue;
-      if (domain(to) == domain(from)) {
+      if (cluster.nvlink_domain(members[from]) == cluster.nvlink_domain(members[to])) {
         grain->edges.push_back({from, to, box.intra.Wire(wire)});
-        continue;
+      } else {
+        grain->edges.push_back({from, to, box.inter.Wire(wire), cluster::kByRail});
       }
-      std::uint32_t through = from;
-      for (const auto& [rail, m] : beside) {
-        if (rail == cluster.local_index(members[to])) through = m;
-      }
-      if (through != from) grain->edges.push_back({from, through, box.intra.Wire(wire)});
-      grain->edges.push_back({through, to, box.inter.Wire(wire)});
     }
   }
   grain->first = {0, static_cast<std::uint32_t>(grain->edges.size())};

@@ -19,7 +19,7 @@ namespace orrery::collective {
 struct ChannelEdge {
   std::uint32_t from = 0, to = 0;  // indices into the group's members
   std::int64_t wire_bytes = 0;     // flags of LL and LL128 and the headers of packets included
-  std::uint64_t salt = 0;          // of the route, where the connection has one of its own (NVLS)
+  std::uint64_t salt = 0;  // of the route, where the connection has one of its own (NVLS, PXN)
 };
 
 struct FlowGrain {

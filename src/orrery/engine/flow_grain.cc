@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "orrery/base/check.h"
+#include "orrery/cluster/salts.h"
 
 namespace orrery::engine {
 namespace {
@@ -93,9 +94,15 @@ void FlowGrain::Route(DeviceId from, DeviceId to, std::uint64_t salt) {
 void FlowGrain::RouteByLoad(DeviceId from, DeviceId to, std::uint64_t salt) {
   constexpr std::uint64_t kPaths = 16, kScale = std::uint64_t{1} << 44;
   const cluster::Cluster& cluster = *in_.inputs->cluster;
+  // PXN: over NVLink to the GPU beside the rail's NIC, and on from there.
+  DeviceId beside = from;
+  if (salt == cluster::kByRail && !cluster.direct()) {
+    cluster.Route(from, to, salt, &other_);
+    if (other_.front() == cluster.nvlink_out(from)) beside = DeviceId(other_[1].index() / 2);
+  }
   std::uint64_t least = ~std::uint64_t{0};
   for (std::uint64_t k = 0; k < kPaths; ++k) {
-    cluster.Route(from, to, (salt + k) % kPaths, &other_);
+    cluster.Route(beside, to, (salt + k) % kPaths, &other_);
     std::uint64_t most = failures_.blocked(other_) ? ~std::uint64_t{0} - 1 : 0;
     for (const LinkId id : other_) {
       const std::uint64_t flights = network_->flights(id) + chosen_[id.index()];
@@ -106,6 +113,10 @@ void FlowGrain::RouteByLoad(DeviceId from, DeviceId to, std::uint64_t salt) {
       least = most;
       route_ = other_;
     }
+  }
+  if (beside != from) {
+    const LinkId way[] = {cluster.nvlink_out(from), cluster.nvlink_in(beside)};
+    route_.insert(route_.begin(), std::begin(way), std::end(way));
   }
   if (failures_.blocked(route_)) {
     Status found = failures_.Route(from, to, salt, &route_);
