@@ -45,10 +45,14 @@ class InspectVerb final : public Verb {
       ORRERY_ASSIGN_OR_RETURN(text, ReadFile(path_, kLargestFile));
       kind = Sniff(text);
     }
-    const bool drawable = kind == FileKind::kCluster || kind == FileKind::kTopology;
-    if (!drawable && (nodes_ > 0 || !svg_.empty() || !dot_.empty())) {
-      return InvalidInput("'{}' is a {}; --nodes, --svg and --dot are for clusters and topologies",
-                          Printable(path_), Name(kind));
+    if (nodes_ > 0 || !svg_.empty() || !dot_.empty()) {
+      if (kind == FileKind::kJob) kind = FileKind::kCluster;  // of the job
+      if (kind != FileKind::kCluster && kind != FileKind::kTopology && kind != FileKind::kUnknown) {
+        return InvalidInput(
+            "'{}' is no cluster ({}); --nodes, --svg and --dot are for clusters, topologies and "
+            "jobs",
+            Printable(path_), Name(kind));
+      }
     }
     ORRERY_ASSIGN_OR_RETURN(const job::Facts facts, FactsOf(kind, text));
     results::TextTable table;

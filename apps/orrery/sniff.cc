@@ -20,7 +20,7 @@ FileKind SniffTree(const formats::Node& root) {
   for (const char* key : {"model", "training", "parallel", "jobs"}) {
     if (root.Find(key) != nullptr) return FileKind::kJob;
   }
-  for (const char* key : {"device", "gpus_per_node", "nic_bandwidth", "preset"}) {
+  for (const char* key : {"device", "gpus_per_node", "nic_bandwidth", "preset", "cluster"}) {
     if (root.Find(key) != nullptr) return FileKind::kCluster;
   }
   return FileKind::kUnknown;
@@ -65,8 +65,9 @@ FileKind Sniff(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string_view::npos && text[first] == '{';
   const formats::Limits limits{.bytes = 64 << 20, .depth = 64, .values = 5'000'000};
-  const Result<formats::Document> document =
+  Result<formats::Document> document =
       json ? formats::ParseJson(text, "", limits) : formats::ParseYaml(text, "");
+  if (json && !document.ok()) document = formats::ParseYaml(text, "");  // {preset: h100-ib-400g}
   return document.ok() ? SniffTree(document->root) : FileKind::kUnknown;
 }
 

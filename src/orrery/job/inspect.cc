@@ -97,8 +97,15 @@ Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes) {
       std::vector<std::string> assumed;
       const std::size_t slash = path.rfind('/');
       const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
-      ORRERY_ASSIGN_OR_RETURN(spec,
-                              ReadCluster(Source{&document, folder}, &document.root, &assumed));
+      if (document.root.Find("training") != nullptr || document.root.Find("jobs") != nullptr) {
+        ORRERY_ASSIGN_OR_RETURN(Job job, ReadJob(path, {}));
+        spec = std::move(job.cluster);
+      } else {  // a definition, or a file with nothing but one
+        const formats::Node* inner = document.root.Find("cluster");
+        ORRERY_ASSIGN_OR_RETURN(
+            spec, ReadCluster(Source{&document, folder}, inner != nullptr ? inner : &document.root,
+                              &assumed));
+      }
     }
     sized = spec.nodes > 1 || spec.topology.name == "file";
   }

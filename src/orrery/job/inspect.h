@@ -17,8 +17,9 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 Facts GraphFacts(const graph::Graph& graph);
 Result<Facts> JobFacts(const std::string& path);
-// A cluster by definition, preset or topology file, on `nodes` hosts (0: as many as it names, else
-// 16). A topology file stands on the preset h100-ib-400g for what it does not say.
+// A cluster by definition, preset, topology file or the job that it is of, on `nodes` hosts (0: as
+// many as it names, else 16). A topology file stands on the preset h100-ib-400g for what it does
+// not say.
 Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes);
 // Its shape: vertices, links by kind, bisection, diameter, diversity.
 Facts ClusterFacts(const cluster::Cluster& cluster);
