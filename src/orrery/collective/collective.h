@@ -31,6 +31,16 @@ std::string_view Name(Protocol protocol);
 
 // What the environment variables that a user sets change; the names are NCCL's. Defaults are
 // NCCL's.
+// What a step costs where it is not NCCL that runs it: another library, another simulator's
+// assumptions. What is not said (-1, 0) is NCCL's (docs/collectives.md).
+struct StepCosts {
+  SimTime setup = -1;  // ORRERY_SETUP_NS: from the last arrival to the first step
+  SimTime sync = -1;   // ORRERY_SYNC_NS: holds a channel, before each slice
+  SimTime post_nvlink = -1,
+          post_network = -1;     // ORRERY_POST_*_NS: from its work's end to the links
+  std::int64_t channel_Bps = 0;  // ORRERY_CHANNEL_GBPS: data through a channel
+};
+
 struct Environment {
   int version = 22203;  // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
   // By graph::Collective up to kBroadcast, then Algorithm or Protocol.
@@ -58,6 +68,8 @@ struct Environment {
   bool p2p_net_ll = false;                       // NCCL_ALLOC_P2P_NET_LL_BUFFERS
   int min_p2p_channels = 1, max_p2p_channels = 64;  // NCCL_MIN/MAX_P2P_NCHANNELS
   int channels_per_net_peer = -1;                   // NCCL_NCHANNELS_PER_NET_PEER
+  StepCosts steps;
+  int ring_slices = 2;  // ORRERY_RING_SLICES: of a chunk of a ring, Simple
   std::vector<std::string>
       not_modelled;  // variables set that matter to NCCL and change nothing here
 };
@@ -86,6 +98,7 @@ struct Plan {
   int channels = 1;
   int threads = 512;
   int version = 22203;           // of NCCL, as in Environment
+  StepCosts steps;               // as in Environment
   std::int64_t bytes = 0;        // nccl-tests size
   std::int64_t chunk_bytes = 0;  // data per chunk
   std::int64_t slice_bytes = 0;  // one credit, one message

@@ -308,6 +308,18 @@ constexpr Number kNumbers[] = {
      [](Environment* e, std::int64_t v) { e->p2p_net_chunk_bytes = v; }},
     {"NCCL_P2P_NVL_CHUNKSIZE", 4096, kMany,
      [](Environment* e, std::int64_t v) { e->p2p_nvl_chunk_bytes = v; }},
+    {"ORRERY_CHANNEL_GBPS", 1, 1'000'000,
+     [](Environment* e, std::int64_t v) { e->steps.channel_Bps = v * 1'000'000'000; }},
+    {"ORRERY_POST_NETWORK_NS", 0, 1'000'000'000,
+     [](Environment* e, std::int64_t v) { e->steps.post_network = v * kNanosecond; }},
+    {"ORRERY_POST_NVLINK_NS", 0, 1'000'000'000,
+     [](Environment* e, std::int64_t v) { e->steps.post_nvlink = v * kNanosecond; }},
+    {"ORRERY_RING_SLICES", 1, 4,
+     [](Environment* e, std::int64_t v) { e->ring_slices = static_cast<int>(v); }},
+    {"ORRERY_SETUP_NS", 0, 1'000'000'000,
+     [](Environment* e, std::int64_t v) { e->steps.setup = v * kNanosecond; }},
+    {"ORRERY_SYNC_NS", 0, 1'000'000'000,
+     [](Environment* e, std::int64_t v) { e->steps.sync = v * kNanosecond; }},
     {"NCCL_PAT_ENABLE", 0, 2, [](Environment* e, std::int64_t v) { e->pat = e->pat && v != 0; }},
 };
 

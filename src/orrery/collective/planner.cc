@@ -284,8 +284,8 @@ void SetChunks(const Environment& environment, Plan* plan) {
     plan->credits = static_cast<int>(kSteps * chunk / plan->chunk_bytes);
   } else if (rotating && plan->protocol == Protocol::kSimple) {
     plan->chunk_bytes = 4 * step;  // chunkSteps 4, sliceSteps 2
-    plan->slice_bytes = 2 * step;
-    plan->credits = kSteps / 2;
+    plan->slice_bytes = plan->chunk_bytes / environment.ring_slices;
+    plan->credits = kSteps / 4 * environment.ring_slices;
   } else if (rotating) {
     // A receiver reads the lines of a step as they come: half a step at a time here.
     plan->slice_bytes = std::max<std::int64_t>(16, step / 2 / 16 * 16);
@@ -308,6 +308,7 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   plan.algorithm = Algorithm::kPointToPoint;
   plan.bytes = q.bytes;
   plan.shape = pair;
+  plan.steps = e.steps;
   const int pool = std::clamp(PowerOfTwo(q.found.channels), e.min_p2p_channels, e.max_p2p_channels);
   // To the peer with the fewest: one behind a NIC, if the communicator has such.
   int per_peer = 2;
@@ -387,6 +388,7 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   plan.bytes = bytes;
   plan.shape = shape;
   plan.version = environment_.version;
+  plan.steps = environment_.steps;
   if (model::IsNvls(plan)) plan.heads = std::min(shape.ranks_per_domain, kMostHeads);
   ShrinkChannels(q, &plan);
   SetChunks(environment_, &plan);

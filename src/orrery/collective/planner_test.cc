@@ -177,6 +177,30 @@ TEST(ClosedForm, OneSliceByHand) {
   EXPECT_NEAR(static_cast<double>(planner.ClosedForm(plan).total()), 14.297e6, 0.002e6);
 }
 
+// A ring as a packet simulator runs it: no set-up, no CTA, whole chunks, 3 us a step. 8 GPUs, one
+// channel, 16 MiB: 14 steps of 3 us, the link's latency and 2 MiB with headers at its rate.
+TEST(ClosedForm, StepsThatNcclDoesNotRun) {
+  const cluster::Cluster cluster = Machine("a100-80g-roce-200g", 1);
+  const std::vector<std::pair<std::string, std::string>> variables = {
+      {"ORRERY_SETUP_NS", "0"},
+      {"ORRERY_SYNC_NS", "0"},
+      {"ORRERY_POST_NVLINK_NS", "3000"},
+      {"ORRERY_CHANNEL_GBPS", "100000"},
+      {"ORRERY_RING_SLICES", "1"},
+      {"NCCL_BUFFSIZE", "67108864"},
+      {"NCCL_MAX_CTAS", "1"}};
+  const Planner planner(cluster, *ParseEnvironment(variables));
+  const Plan plan = planner.Shape(Collective::kAllReduce, Algorithm::kRing, Protocol::kSimple,
+                                  16 << 20, {8, 1, 8, 8, true, 0});
+  EXPECT_EQ(plan.channels, 1);
+  const cluster::Spec& spec = cluster.spec();
+  const double packets = (2 << 20) / static_cast<double>(spec.nvlink_packet_bytes);
+  const double wire = packets * (spec.nvlink_packet_bytes + spec.nvlink_header_bytes);
+  const double step = 3e6 + static_cast<double>(spec.nvlink_latency) +
+                      1e12 * wire / static_cast<double>(spec.nvlink_reached_Bps());
+  EXPECT_NEAR(static_cast<double>(planner.ClosedForm(plan).total()), 14 * step, 0.01 * 14 * step);
+}
+
 TEST(ClosedForm, EmptyAndAlone) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
   const Planner planner(cluster, {});

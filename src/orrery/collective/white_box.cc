@@ -101,9 +101,19 @@ Chunk Slice(const Plan& plan, std::int64_t bytes) {
   return chunk;
 }
 
-}  // namespace
+// What is said of steps that NCCL does not run.
+void Replace(const StepCosts& said, WhiteBox* box) {
+  const auto replace = [](SimTime time, double* value) {
+    if (time >= 0) *value = static_cast<double>(time);
+  };
+  replace(said.setup, &box->setup);
+  replace(said.sync, &box->sync);
+  replace(said.post_nvlink, &box->intra.post);
+  replace(said.post_network, &box->inter.post);
+  if (said.channel_Bps > 0) box->per_byte = PerByte(said.channel_Bps) / kStreams;
+}
 
-WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
+WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   const auto p = static_cast<std::size_t>(plan.protocol);
   const bool blackwell = spec.device.arch == Arch::kBlackwell;
   const constants::Set& known = spec.device.constants;
@@ -143,6 +153,14 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
     box.switch_extra = static_cast<std::int64_t>(1000 / efficiency + 0.5) - 1000;
     box.per_byte *= nvls::kWarpsShare;
   }
+  return box;
+}
+
+}  // namespace
+
+WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
+  WhiteBox box = NcclsBox(plan, spec);
+  Replace(plan.steps, &box);
   return box;
 }
 
