@@ -135,12 +135,16 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   SetInter(spec, std::max(1, plan.shape.network_hops), &box.inter);
   const double nvlink = (kStepNvlink[p] + (blackwell ? kStepBlackwell : 0)) * step_nvlink;
   box.intra.post = nvlink - box.sync - box.intra.latency;
-  if (passes) {  // Lines cross while those behind them are worked on.
-    const std::int64_t pass = std::min(plan.chunk_bytes, plan.bytes / plan.channels);
+  box.inter.post = std::max(0.0, NetStep(spec, plan.protocol, kStepNet[p]) - box.sync - kNetLinks);
+  if (passes) {
+    // Over NVLink lines cross while those behind them are worked on; the proxy waits for the chunk.
+    const std::int64_t share = plan.bytes / plan.channels;
+    const std::int64_t pass = std::min(plan.chunk_bytes, share);
+    const std::int64_t chunk = std::min(plan.chunk_bytes * plan.credits / 8, share);
     box.intra.post -= static_cast<double>(pass) * box.per_byte * kStreams;
+    box.inter.post += static_cast<double>(chunk - pass) * box.per_byte * kStreams;
   }
   box.intra.post = std::max(0.0, box.intra.post);
-  box.inter.post = std::max(0.0, NetStep(spec, plan.protocol, kStepNet[p]) - box.sync - kNetLinks);
   if (IsNvls(plan)) {
     // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
     // out of it.

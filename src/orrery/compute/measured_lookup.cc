@@ -51,6 +51,7 @@ bool Usable(std::initializer_list<std::int64_t> sizes) {
 
 struct KeyVisitor {
   std::optional<SampleKey> operator()(const graph::Gemm& g) const {
+    if (g.kind == graph::GemmKind::kScan) return {};  // not measured
     if (!Usable({g.m, g.n, g.k, g.batch})) return {};
     // fp8 operands are always read along k, so every layout runs as kNT. Accumulation and the type
     // of C are details: the model brings their difference to a neighbour without them.

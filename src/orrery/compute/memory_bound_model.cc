@@ -16,7 +16,7 @@ constants::Id RateOf(const graph::MemoryBound& k) {
     case MemoryOp::kScaledMaskSoftmax:
     case MemoryOp::kCrossEntropy:
     case MemoryOp::kRouterTopk:
-    case MemoryOp::kStateScan:
+    case MemoryOp::kStateScan:  // relative to which kScanRate is
       return constants::kRowReductionRate;
     case MemoryOp::kPermute:
     case MemoryOp::kUnpermute:
@@ -48,6 +48,7 @@ ModelTime MemoryBoundTime(const graph::MemoryBound& k, const DeviceRates& device
   time.fixed_s = device.constants[constants::kKernelFloor];
   const double bytes = static_cast<double>(k.bytes_read) + static_cast<double>(k.bytes_written);
   if (bytes > 0) time.memory_s = StreamTime(device, bytes, device.constants[RateOf(k)]);
+  if (k.op == MemoryOp::kStateScan) time.memory_s /= device.constants[constants::kScanRate];
   return time;
 }
 

@@ -35,6 +35,7 @@ constexpr int Count(DType) { return 7; }
 constexpr int Count(Pass) { return 3; }
 constexpr int Count(Launch) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
+constexpr int Count(GemmKind) { return 3; }
 constexpr int Count(AttentionKernel) { return 4; }
 constexpr int Count(MemoryOp) { return 23; }
 
@@ -55,7 +56,7 @@ void Visit(V& visit, T& g) {
   visit("m", g.m, d.m), visit("n", g.n, d.n), visit("k", g.k, d.k);
   visit("batch", g.batch, d.batch), visit("dtype", g.dtype, d.dtype);
   visit("layout", g.layout, d.layout), visit("accumulate", g.accumulate, d.accumulate);
-  visit("out", g.out_dtype, d.out_dtype);
+  visit("out", g.out_dtype, d.out_dtype), visit("kind", g.kind, d.kind);
 }
 
 template <class V, MaybeConst<Attention> T>

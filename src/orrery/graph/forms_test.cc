@@ -1,4 +1,5 @@
 // Round trips and damage, for both forms.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -277,7 +278,7 @@ TEST(Forms, DamagedTextNeverCrashes) {
 TEST(Forms, CountsAreNotBelieved) {
   // 2^60 names in a file of 30 bytes.
   std::string body(kBinaryMagic);
-  body += '\3';
+  body += static_cast<char>(kBinaryVersion);
   body += "\x80\x80\x80\x80\x80\x80\x80\x80\x10";
   EXPECT_EQ(FromBinary(WithChecksum(body)).status().message(),
             "binary graph: offset 18: more records than bytes");
@@ -300,9 +301,10 @@ TEST(Forms, OtherFilesAreToldApart) {
   EXPECT_EQ(FromBinary("PK\3\4 something else entirely").status().message(),
             "binary graph: not a binary graph: it begins with 'orrgraph'");
   std::string next(kBinaryMagic);
-  next += '\4';
+  next += static_cast<char>(kBinaryVersion + 1);
   EXPECT_EQ(FromBinary(WithChecksum(next)).status().message(),
-            "binary graph: a binary graph of version 4; this reads version 3");
+            fmt::format("binary graph: a binary graph of version {}; this reads version {}",
+                        kBinaryVersion + 1, kBinaryVersion));
   EXPECT_FALSE(FromText("").ok());
   EXPECT_FALSE(FromText("job: x").ok());
 }

@@ -36,6 +36,18 @@ std::string_view Name(Pass pass) {
   return "?";
 }
 
+std::string_view Name(GemmKind kind) {
+  switch (kind) {
+    case GemmKind::kPlain:
+      return "plain";
+    case GemmKind::kGrouped:
+      return "grouped";
+    case GemmKind::kScan:
+      return "scan";
+  }
+  return "?";
+}
+
 std::string_view Name(GemmLayout layout) {
   switch (layout) {
     case GemmLayout::kNN:
@@ -121,6 +133,7 @@ struct HashVisitor {
   void operator()(const Gemm& g) {
     hash.Add(1).Add(g.m).Add(g.n).Add(g.k).Add(g.batch).Add(g.dtype).Add(g.layout);
     hash.Add(g.accumulate).Add(g.out_dtype);
+    if (g.kind != GemmKind::kPlain) hash.Add(g.kind);
   }
   void operator()(const Attention& a) {
     hash.Add(2).Add(a.batch).Add(a.heads).Add(a.kv_heads).Add(a.seq_q).Add(a.seq_kv);

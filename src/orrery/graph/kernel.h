@@ -36,6 +36,9 @@ std::string_view Name(Pass pass);
 // torch sees them: a linear layer's forward y = x·Wᵀ is kNT, its data gradient kNN, its weight
 // gradient kTN.
 enum class GemmLayout : std::uint8_t { kNN, kNT, kTN };
+// Who computes a batch: cuBLAS, in one launch; experts' products expert by expert, on a few streams
+// (Transformer Engine's GroupedLinear); the Triton kernels of a state-space scan.
+enum class GemmKind : std::uint8_t { kPlain, kGrouped, kScan };
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;
@@ -43,6 +46,7 @@ struct Gemm {
   GemmLayout layout = GemmLayout::kNT;
   bool accumulate = false;         // C is read and added to (fp32 main gradients)
   DType out_dtype = DType::kBf16;  // element type of C
+  GemmKind kind = GemmKind::kPlain;
   friend bool operator==(const Gemm&, const Gemm&) = default;
 };
 
@@ -106,6 +110,7 @@ struct Timed {
 using Kernel = std::variant<Gemm, Attention, MemoryBound, Timed>;
 
 std::string_view Name(GemmLayout layout);
+std::string_view Name(GemmKind kind);
 std::string_view Name(AttentionKernel kernel);
 std::string_view Name(MemoryOp op);
 

@@ -99,7 +99,8 @@ class SampleBuilder {
                     Any(DType::kInt64),
                     Any(GemmLayout::kTN),
                     rng_.Below(2) == 0,
-                    Any(DType::kInt64)};
+                    Any(DType::kInt64),
+                    Any(GemmKind::kScan)};
       case 1:
         return Attention{Size(),
                          Size(),

@@ -402,7 +402,7 @@ TEST(Simulate, TrafficGoesRoundAFailedLink) {
     options.set = {"nodes=2", "parallel.dp=4", "cluster.topology=fat-tree-2",
                    "cluster.nodes_per_leaf=1", "model.layers=4"};
     const SimTime before = Predict(Read(kSmall, options)).jobs.front().step_time;
-    options.set.push_back("perturb.links=[{link: leaf0/spine1, bandwidth: 0, from: 5ms}]");
+    options.set.push_back("perturb.links=[{link: leaf0/spine4, bandwidth: 0, from: 5ms}]");
     const SimTime after = Predict(Read(kSmall, options)).jobs.front().step_time;
     EXPECT_NE(after, before) << network;
     EXPECT_LT(after, 2 * before) << network;  // it shares the spines that are left

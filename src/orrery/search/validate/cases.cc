@@ -111,6 +111,8 @@ Status AddTraining(const CsvTable& table, std::size_t row, Report* report, std::
   }
   if (mapped->plan.low_precision != workload::LowPrecision::kNone) item.scope.Add("fp8");
   if (mapped->plan.attention == workload::AttentionBackend::kFlash1) item.scope.Add("flash1");
+  if (mapped->model.experts.count > 0) item.scope.Add("experts");
+  if (mapped->model.mamba.heads > 0) item.scope.Add("mamba");
   item.training = *std::move(mapped);
   all->push_back(std::move(item));
   return {};

@@ -42,7 +42,8 @@ Gemm Grouped(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, Gem
           .dtype = LinearType(s),
           .layout = layout,
           .accumulate = weights,
-          .out_dtype = weights ? s.gradient_dtype : s.dtype};
+          .out_dtype = weights ? s.gradient_dtype : s.dtype,
+          .kind = graph::GemmKind::kGrouped};
 }
 
 // Rows of `rows` tokens read and written once, gathered by index.

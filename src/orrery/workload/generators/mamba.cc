@@ -46,7 +46,8 @@ void MambaWriter::Product(std::string_view name, std::int64_t each, std::int64_t
                         .batch = s_.batch * chunks * each,
                         .dtype = s_.dtype,
                         .layout = GemmLayout::kNT,
-                        .out_dtype = s_.dtype});
+                        .out_dtype = s_.dtype,
+                        .kind = graph::GemmKind::kScan});
 }
 
 void MambaWriter::States(std::string_view name, Pass pass) {
