@@ -26,6 +26,7 @@ constexpr Constant kConstants[] = {
     {"kMemoryLatency_s", kModel, kMemoryLatency_s, 0.4e-6, 0.9e-6, "s", "load to first use from HBM", "microbenchmarks: A100 about 470 ns, H100 about 600 ns"},
     {"kMostOfPeak", kModel, kMostOfPeak, 0.85, 1, "of peak", "rate that no GEMM exceeds, whatever the power", "cuBLAS at low power density: up to 0.93 of peak on A100 and H100"},
     {"kMisalignedRate", kModel, kMisalignedRate, 0.30, 0.80, "", "GEMM rate when a row is no multiple of 16 bytes", "NVIDIA deep learning performance guide, alignment figure"},
+    {"kPartLineRate", kModel, kPartLineRate, 0.75, 1, "", "GEMM rate when a row of an operand is no multiple of a line of 128 bytes", "NVIDIA deep learning performance guide: from A100 on best at multiples of 128 bytes; the value is an estimate, made with BLOOM's tuning in sight"},
 
     {"kFlash2Rate[volta].forward", kModel, kFlash2Rate[0].forward, 0.25, 0.50, "of peak", "memory-efficient attention where flash2 does not exist", "xFormers/CUTLASS attention on V100"},
     {"kFlash2Rate[volta].backward", kModel, kFlash2Rate[0].backward, 0.20, 0.40, "of peak", "the same, backward", "xFormers/CUTLASS attention on V100"},

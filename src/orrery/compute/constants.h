@@ -33,6 +33,7 @@ inline constexpr double kGemmRate16Volta = 0.80;
 inline constexpr double kGemmRateFp32 = 0.90;
 inline constexpr double kMemoryLatency_s = 0.6e-6;
 inline constexpr double kMisalignedRate = 0.5;
+inline constexpr double kPartLineRate = 0.9;
 inline constexpr double kMostOfPeak = 0.93;
 
 // Attention, head size 128, long sequences, fraction of the dense peak. Of those whose forward rate

@@ -26,18 +26,17 @@ double ElementBytes(graph::DType type) {
 
 std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Whether all three matrices have rows of a multiple of 16 bytes.
-bool Aligned(const Gemm& g) {
-  const std::int64_t e = graph::SizeOf(g.dtype);
-  const std::int64_t row_a = g.layout == GemmLayout::kTN ? g.m : g.k;
-  const std::int64_t row_b = g.layout == GemmLayout::kNT ? g.k : g.n;
-  return row_a * e % 16 == 0 && row_b * e % 16 == 0 && g.n * graph::SizeOf(g.out_dtype) % 16 == 0;
-}
-
 // FLOP/s of the instructions that cuBLAS has for these rows.
 double Rate(const Gemm& g, const DeviceRates& d) {
   const double rate = d.gemm_flops[static_cast<std::size_t>(g.dtype)];
-  if (Aligned(g)) return rate;
+  const std::int64_t e = graph::SizeOf(g.dtype);
+  const std::int64_t row_a = (g.layout == GemmLayout::kTN ? g.m : g.k) * e;
+  const std::int64_t row_b = (g.layout == GemmLayout::kNT ? g.k : g.n) * e;
+  const std::int64_t row_c = g.n * graph::SizeOf(g.out_dtype);
+  if (row_a % 16 == 0 && row_b % 16 == 0 && row_c % 16 == 0) {
+    const bool lines = row_a % 128 == 0 && row_b % 128 == 0;
+    return lines || g.batch > 1 ? rate : rate * kPartLineRate;
+  }
   if (g.batch == 1) return rate * kMisalignedRate;
   return std::min(rate, d.gemm_flops[static_cast<std::size_t>(graph::DType::kFp32)]);
 }

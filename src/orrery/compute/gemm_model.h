@@ -11,9 +11,10 @@
 // with a producer warp) once. Deep K with few tiles is split; partial sums in fp32 go through L2
 // and cost a second kernel. The fastest tile and split is taken, as a tuned heuristic would.
 // Memory: A, B and C once, or what each wave of tiles re-reads when the operands do not fit in L2.
-// Rows whose length is no multiple of 16 bytes run at kMisalignedRate; batches of such matrices
-// (the attention products of a head size that 8 does not divide) leave the tensor cores and run at
-// the fp32 rate (BLOOM's tuning chronicles: head sizes 108 and 150 against 104, 112 and 144).
+// Rows whose length is no multiple of 128 bytes run at kPartLineRate, and where it is none of 16 at
+// kMisalignedRate. Batches pay neither, but those of the latter (the attention products of a head
+// size that 8 does not divide) leave the tensor cores and run at the fp32 rate (BLOOM's tuning
+// chronicles: head sizes 108 and 150 against 104, 112 and 144).
 // Assumes hot clocks under sustained load, cuBLAS-class kernels. Layout only decides alignment.
 // Cost: 8 tiles × up to 3 splits, about 200 ns; no libm but sqrt.
 #pragma once
