@@ -13,6 +13,7 @@
 #include "orrery/cluster/draw.h"
 #include "orrery/formats/nccl_log.h"
 #include "orrery/job/network_setup.h"
+#include "orrery/search/calibrate/calibrate.h"
 #include "orrery/traffic/flows.h"
 #include "orrery/traffic/report.h"
 #include "orrery/traffic/run.h"
@@ -47,7 +48,7 @@ class TrafficVerb final : public Verb {
     app->add_option("--nodes", nodes_, "Hosts; default 4")->check(CLI::Range(1, 1 << 20));
     app->add_option("--gpus", gpus_, "The first so many GPUs; default all")
         ->check(CLI::Range(2, 1 << 24));
-    app->add_option("--network", network_, "flow or links; collectives also analytic");
+    app->add_option("--network", network_, "flow, links or loggops; collectives also analytic");
     app->add_option("--set", set_, "cluster.KEY=…, nccl.VARIABLE=… or perturb.links=[…]")
         ->allow_extra_args(false);
     app->add_option("--size", size_, "Bytes of a flow; default 1MiB");
@@ -62,6 +63,8 @@ class TrafficVerb final : public Verb {
     app->add_option("--factor", factor_, "Collectives: from size to size; default 4")
         ->check(CLI::Range(2, 1 << 20));
     app->add_option("--compare", compare_, "Collectives: output of nccl-tests; its sizes are run");
+    app->add_option("--calibration", calibration_,
+                    "Collectives: constants from 'orrery calibrate'");
     app->add_option("--svg", svg_, "Collectives: plot bus bandwidth to FILE");
     app->add_option(
         "--heat-map", heat_map_,
@@ -93,8 +96,19 @@ class TrafficVerb final : public Verb {
       return InvalidInput("--compare and --svg are for collectives, not for '{}'",
                           Printable(pattern_));
     }
-    ORRERY_ASSIGN_OR_RETURN(const job::NetworkSetup setup,
-                            job::ReadNetworkSetup(cluster_, nodes_, network_, set_));
+    if (!collective && !calibration_.empty()) {
+      return InvalidInput("--calibration is for collectives; flows have line rates");
+    }
+    constants::Set constants = constants::Set::Fitted();
+    if (!calibration_.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(constants, search::ReadCalibration(calibration_));
+    }
+    ORRERY_ASSIGN_OR_RETURN(
+        job::NetworkSetup setup,
+        job::ReadNetworkSetup(cluster_, nodes_, network_, set_, collective ? &constants : nullptr));
+    if (!calibration_.empty()) {
+      setup.assumed.push_back(fmt::format("constants of {}", Printable(calibration_)));
+    }
     traffic::Heading heading{pattern_, setup.description, network_,
                              static_cast<std::uint64_t>(seed_), setup.assumed};
     return collective ? RunCollective(session, setup, heading)
@@ -193,8 +207,8 @@ class TrafficVerb final : public Verb {
   }
 
   std::string pattern_, cluster_ = "h100-ib-400g", network_, size_ = "1MiB", sizes_ = "web-search",
-                        duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", compare_, svg_, heat_map_,
-                        json_;
+                        duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", compare_, calibration_,
+                        svg_, heat_map_, json_;
   std::vector<std::string> set_;
   int nodes_ = 4, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1;
   double load_ = 0.5;

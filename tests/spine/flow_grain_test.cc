@@ -170,15 +170,18 @@ TEST(FlowGrain, TheContendedGap) {
     engine::Options options;
     options.iterations = 2;
     std::map<std::string, double> step;
-    for (const char* network : {"analytic", "flow", "links"}) {
+    for (const char* network : {"analytic", "flow", "flow-chunks", "links"}) {
       const auto record = s.Run(options, network);
       ASSERT_TRUE(record.ok()) << record.status().message();
       step[network] = static_cast<double>(record->jobs[0].step_time);
     }
     const double flow = 100 * (step["flow"] / step["analytic"] - 1);
+    const double chunks = 100 * (step["flow-chunks"] / step["analytic"] - 1);
     const double links = 100 * (step["links"] / step["analytic"] - 1);
-    fmt::print("{}: step {:.1f} ms by ports, links {:+.2f} %, chunks {:+.2f} %\n", preset,
-               step["analytic"] * 1e-9, flow, links);
+    fmt::print(
+        "{}: step {:.1f} ms by ports, links {:+.2f} %, chunks shared {:+.2f} %, queued {:+.2f} %\n",
+        preset, step["analytic"] * 1e-9, flow, chunks, links);
+    EXPECT_NEAR(chunks, 0, 5);
     EXPECT_NEAR(flow, 0, 3);
     EXPECT_NEAR(links, 0, 5);
   }

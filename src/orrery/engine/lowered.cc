@@ -7,15 +7,14 @@
 // order of ranks is immaterial, and a rank's own events have stable keys. So the result is the same
 // for any number of partitions.
 #include <algorithm>
-#include <map>
 #include <thread>
 
-#include "orrery/collective/lowering.h"
 #include "orrery/des/event_queue.h"
 #include "orrery/engine/deadlock.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/machine.h"
 #include "orrery/engine/meeting.h"
+#include "orrery/engine/wiring.h"
 
 namespace orrery::engine {
 namespace {
@@ -36,129 +35,12 @@ struct Event {
   }
 };
 
-// One lane of one part of the communication at the head of a rank's stream.
-struct LaneRef {
-  std::uint32_t rank = kNobody;
-  std::uint8_t stream = 0, part = 0;
-  std::uint16_t lane = 0;
-  std::uint64_t key() const {
-    return (std::uint64_t{stream} << 32) | (std::uint64_t{part} << 16) | lane;
-  }
-};
-
-// A directed connection between two ranks on one channel; it outlives the collectives that use it.
-struct Wire {
-  std::uint32_t from = 0, to = 0;  // simulated ranks
-  std::uint64_t salt = 0;          // of the route
-  SimTime credit_latency = 0;      // from the receiver back to the sender
-  // Sender's side, owned by its partition.
-  std::int32_t credits = 0;
-  LaneRef sender_waits;
-  // Receiver's side.
-  std::int32_t ready = 0;  // messages that nobody took yet
-  LaneRef receiver_waits;
-};
-
-// A schedule on the members of one meet, with its connections' wires.
-struct Bound {
-  const collective::Schedule* schedule = nullptr;
-  std::vector<std::uint32_t> wire;  // by connection of the schedule
-};
-
 struct Lane {
   const Bound* bound = nullptr;
   std::uint32_t member = 0;
   int number = 0;  // within the schedule
   std::uint64_t index = 0;
   collective::Step step;
-};
-
-// Everything that all partitions read, and the wires, whose two sides have one owner each.
-class Wiring {
- public:
-  explicit Wiring(const LoopInputs& in) : in_(in) {}
-
-  void Build() {
-    const Layout& layout = *in_.layout;
-    for (std::uint32_t r = 0; r < layout.ranks.size(); ++r) {
-      const Variant& v = layout.variants[layout.ranks[r].variant];
-      for (const BlockPrice* block : v.blocks) {
-        if (block == nullptr) continue;
-        for (const CommPrice& comm : block->comms) {
-          if (comm.plan >= 0) Bind(MeetOf(layout.ranks[r], comm.comm), comm.plan);
-        }
-      }
-    }
-  }
-
-  static std::uint32_t MeetOf(const SimRank& rank, const graph::Comm& comm) {
-    const auto slot = static_cast<std::size_t>(comm.peer);
-    if (comm.collective == graph::Collective::kSend) return rank.send[slot][comm.tag];
-    if (comm.collective == graph::Collective::kRecv) return rank.receive[slot][comm.tag];
-    return rank.meet[static_cast<std::size_t>(comm.group)];
-  }
-  const Bound* Find(std::uint32_t meet, int plan) const {
-    const auto it = bound_.find({meet, plan});
-    return it == bound_.end() ? nullptr : &it->second;
-  }
-  // The rank's place in the meet; a pair: the sender is 0. REQUIRES: it takes part.
-  std::uint32_t MemberOf(std::uint32_t meet, std::uint32_t rank, bool receives) const {
-    const MeetInfo& info = in_.layout->meets[meet];
-    if (info.pair) return receives ? 1 : 0;
-    const auto first = in_.layout->participants.begin() + info.first;
-    return static_cast<std::uint32_t>(std::find(first, first + info.count, rank) - first);
-  }
-  DeviceId device(std::uint32_t sim_rank) const {
-    return in_.inputs->placement->device[in_.layout->ranks[sim_rank].rank.index()];
-  }
-
-  std::vector<Wire> wires;
-
- private:
-  void Bind(std::uint32_t meet, int plan) {
-    if (meet == kNobody || bound_.contains({meet, plan})) return;
-    const MeetInfo& info = in_.layout->meets[meet];
-    std::vector<DeviceId> devices;
-    for (std::uint32_t i = 0; i < info.count; ++i) {
-      devices.push_back(device(in_.layout->participants[info.first + i]));
-    }
-    auto schedule = std::make_unique<collective::Schedule>(in_.prices->plan(plan),
-                                                           *in_.inputs->cluster, devices);
-    Bound& b = bound_[{meet, plan}];
-    b.schedule = schedule.get();
-    for (const collective::Connection& c : schedule->connections()) {
-      const std::uint32_t from = in_.layout->participants[info.first + c.from];
-      const std::uint32_t to = in_.layout->participants[info.first + c.to];
-      b.wire.push_back(WireOf(meet, c, from, to, schedule->credits()));
-    }
-    schedules_.push_back(std::move(schedule));
-  }
-
-  std::uint32_t WireOf(std::uint32_t meet, const collective::Connection& c, std::uint32_t from,
-                       std::uint32_t to, int credits) {
-    const auto key = std::make_tuple(meet, c.channel, c.from, c.to, c.salt);
-    const auto it = wire_ids_.find(key);
-    if (it != wire_ids_.end()) return it->second;
-    Wire w;
-    w.from = from;
-    w.to = to;
-    w.salt = c.salt;
-    w.credits = credits;
-    std::vector<LinkId> path;
-    in_.inputs->cluster->Route(device(to), device(from), c.salt, &path);
-    for (LinkId l : path) w.credit_latency += in_.inputs->cluster->links()[l.index()].latency;
-    wires.push_back(w);
-    const auto id = static_cast<std::uint32_t>(wires.size() - 1);
-    wire_ids_.emplace(key, id);
-    return id;
-  }
-
-  const LoopInputs& in_;
-  std::map<std::pair<std::uint32_t, int>, Bound> bound_;
-  std::map<std::tuple<std::uint32_t, std::uint16_t, std::uint32_t, std::uint32_t, std::uint64_t>,
-           std::uint32_t>
-      wire_ids_;
-  std::vector<std::unique_ptr<collective::Schedule>> schedules_;
 };
 
 class LoweredLoop : public Machine<LoweredLoop> {
@@ -172,7 +54,8 @@ class LoweredLoop : public Machine<LoweredLoop> {
         self_(self),
         network_(std::move(network)),
         lanes_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)),
-        left_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)) {
+        left_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)),
+        shares_(network_->name() == "flow-chunks") {
     std::uint32_t mine = 0;
     for (std::uint32_t p : partition_of_) mine += p == self_ ? 1 : 0;
     SetRunning(mine);
@@ -247,7 +130,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
       }
       case What::kSend: {
         const Wire& w = wiring_.wires[e.key];
-        const network::Transfer t{static_cast<network::FlightId>(e.key),
+        const network::Transfer t{Depart(static_cast<std::uint32_t>(e.key)),
                                   wiring_.device(w.from),
                                   wiring_.device(w.to),
                                   e.bytes,
@@ -360,9 +243,47 @@ class LoweredLoop : public Machine<LoweredLoop> {
               [](const auto& a, const auto& b) { return a.id < b.id; });
     for (const network::Completion& c : deliveries_) {
       ++events_;
-      Wire& w = wiring_.wires[c.id];
-      ++w.ready;
-      if (w.receiver_waits.rank != kNobody) TryStep(std::exchange(w.receiver_waits, LaneRef{}));
+      if (shares_) {
+        Land(c.id);
+      } else {
+        Receive(wiring_.wires[c.id]);
+      }
+    }
+  }
+
+  void Receive(Wire& w) {
+    ++w.ready;
+    if (w.receiver_waits.rank != kNobody) TryStep(std::exchange(w.receiver_waits, LaneRef{}));
+  }
+
+  // The number of a message in the network: its wire's where links are FIFOs; one of its own where
+  // several messages of a wire share a link.
+  network::FlightId Depart(std::uint32_t wire) {
+    if (!shares_) return wire;
+    if (free_.empty()) {
+      free_.push_back(static_cast<network::FlightId>(flying_.size()));
+      flying_.push_back({});
+    }
+    const network::FlightId id = free_.back();
+    free_.pop_back();
+    flying_[id] = {wire, wiring_.wires[wire].sent++};
+    return id;
+  }
+
+  // A short message may land before a longer one ahead of it, and is received after that.
+  void Land(network::FlightId id) {
+    early_.push_back(flying_[id]);
+    free_.push_back(id);
+    Wire& w = wiring_.wires[flying_[id].wire];
+    const std::uint32_t wire = flying_[id].wire;
+    for (;;) {
+      const auto next = std::find_if(early_.begin(), early_.end(), [&](const Flying& f) {
+        return f.wire == wire && f.number == w.landed;
+      });
+      if (next == early_.end()) return;
+      early_.erase(next);
+      ++w.landed;
+      Receive(w);
     }
   }
 
@@ -374,6 +295,13 @@ class LoweredLoop : public Machine<LoweredLoop> {
   std::vector<std::vector<Lane>> lanes_;          // by rank and stream
   std::vector<std::vector<std::uint32_t>> left_;  // lanes left, by part
   std::vector<network::Completion> deliveries_;
+  struct Flying {
+    std::uint32_t wire = 0, number = 0;  // of the wire's messages
+  };
+  const bool shares_;           // the network shares links and keeps no order
+  std::vector<Flying> flying_;  // by flight
+  std::vector<Flying> early_;   // landed before one ahead of them; few
+  std::vector<network::FlightId> free_;
   SimTime now_ = 0;
   std::uint64_t events_ = 0;
 };

@@ -11,8 +11,8 @@
 namespace orrery::job {
 
 Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
-                                      std::string_view network,
-                                      const std::vector<std::string>& set) {
+                                      std::string_view network, const std::vector<std::string>& set,
+                                      const constants::Set* constants) {
   formats::Document document;
   document.sources.push_back("--cluster");
   formats::Node named;
@@ -36,6 +36,7 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
   ORRERY_ASSIGN_OR_RETURN(job.cluster,
                           ReadCluster(source, document.root.Find("cluster"), &job.assumed));
   if (nodes > 0) job.cluster.nodes = nodes;
+  if (constants != nullptr) cluster::Calibrate(*constants, &job.cluster);
   ORRERY_RETURN_IF_ERROR(ReadNccl(source, document.root.Find("nccl"), &job));
   ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, document.root.Find("perturb"), &job));
   ORRERY_ASSIGN_OR_RETURN(cluster::Cluster built, cluster::Cluster::Build(job.cluster));

@@ -9,7 +9,7 @@ namespace orrery::network {
 
 std::unique_ptr<Network> MakeAnalytic();
 std::unique_ptr<Network> MakeLinks();
-std::unique_ptr<Network> MakeFlow();
+std::unique_ptr<Network> MakeFlow(std::string_view name);
 std::unique_ptr<Network> MakeLogGops(const Parameters& parameters);
 
 }  // namespace orrery::network

@@ -9,7 +9,7 @@
 
 namespace orrery::network {
 
-std::unique_ptr<Network> MakeFlow() { return std::make_unique<Flow>(); }
+std::unique_ptr<Network> MakeFlow(std::string_view name) { return std::make_unique<Flow>(name); }
 
 Status Flow::SetupPorts(std::span<const std::int64_t>) {
   return InvalidInput(
@@ -24,9 +24,10 @@ void Flow::Deliver(const RemoteHop&) { ORRERY_CHECK(false, "network 'flow' has o
 
 Status Flow::SetupLinks(const cluster::Cluster& cluster,
                         std::span<const std::uint32_t> partition_of_domain, std::uint32_t) {
-  *this = Flow();
+  *this = Flow(name_);
   for (const std::uint32_t p : partition_of_domain) {
-    if (p != 0) return InvalidInput("network 'flow' is one logical process: one partition");
+    if (p != 0)
+      return InvalidInput("fair shares are of the whole network: one partition (--threads 1)");
   }
   cluster_ = &cluster;
   std::vector<std::int64_t> capacity;

@@ -49,7 +49,8 @@ namespace orrery::network {
 
 class Flow final : public Network {
  public:
-  std::string_view name() const override { return "flow"; }
+  explicit Flow(std::string_view name = "flow") : name_(name) {}
+  std::string_view name() const override { return name_; }
   Status SetupLinks(const cluster::Cluster& cluster,
                     std::span<const std::uint32_t> partition_of_domain,
                     std::uint32_t partition) override;
@@ -116,6 +117,7 @@ class Flow final : public Network {
     std::uint32_t flights = 0;  // started and not yet through; adaptive routing only
   };
 
+  std::string_view name_;  // of the back end: "flow-chunks" differs in what it is asked to serve
   void Advance(SimTime now);
   void ApplyChanges();
   void Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes, std::uint32_t group);

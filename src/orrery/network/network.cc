@@ -35,6 +35,13 @@ constexpr std::array kBackends = {
         .link_fluids = true,
         .sees_links = true},
     BackendInfo{
+        .name = "flow-chunks",
+        .description =
+            "As flow, but collectives run chunk by chunk as on links: every message of every "
+            "channel has its max-min fair rate, where links serves one after the other.",
+        .transfers = true,
+        .sees_links = true},
+    BackendInfo{
         .name = "loggops",
         .description =
             "LogGOPS between end points: a message holds the sender's port and then the "
@@ -44,7 +51,8 @@ constexpr std::array kBackends = {
 };
 constexpr std::array<std::unique_ptr<Network> (*)(const Parameters&), kBackends.size()> kMake = {
     [](const Parameters&) { return MakeAnalytic(); }, [](const Parameters&) { return MakeLinks(); },
-    [](const Parameters&) { return MakeFlow(); }, MakeLogGops};
+    [](const Parameters&) { return MakeFlow("flow"); },
+    [](const Parameters&) { return MakeFlow("flow-chunks"); }, MakeLogGops};
 
 }  // namespace
 
