@@ -181,9 +181,9 @@ class TrafficVerb final : public Verb {
       ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(compare_, kLargestText));
       ORRERY_ASSIGN_OR_RETURN(log, formats::ParseNcclTestsLog(text, compare_));
       const std::size_t gpus = gpus_ > 0 ? options.gpus : setup.cluster.devices();
-      if (log.ranks > 0 && static_cast<std::size_t>(log.ranks) != gpus) {
+      if (!log.ranks.empty() && log.ranks.size() != gpus) {
         return InvalidInput("'{}' is of {} ranks, the run of {} GPUs; give --nodes or --gpus",
-                            Printable(compare_), log.ranks, gpus);
+                            Printable(compare_), log.ranks.size(), gpus);
       }
       for (const auto& row : log.rows) {
         if (row.bytes > 0) options.sizes.push_back(row.bytes);

@@ -1,6 +1,10 @@
 #include "orrery/formats/nccl_log.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
@@ -8,7 +12,7 @@
 namespace orrery::formats {
 namespace {
 
-std::vector<std::string_view> Words(std::string_view line) {
+std::vector<std::string_view> SplitWords(std::string_view line) {
   constexpr std::string_view kBlank = " \t\r";
   std::vector<std::string_view> words;
   for (std::size_t at = line.find_first_not_of(kBlank); at != std::string_view::npos;) {
@@ -26,39 +30,97 @@ bool IsType(std::string_view word) {
   return std::find(std::begin(kTypes), std::end(kTypes), word) != std::end(kTypes);
 }
 
+constexpr std::string_view kTests[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                       "sendrecv",   "alltoall",   "reduce",         "gather",
+                                       "scatter",    "hypercube"};
+
+using Words = std::span<const std::string_view>;
+
+// "#  Rank  0 Group  0 Pid  123 on  host1 device  0 [0x07] NVIDIA A100-SXM4-80GB", from "Rank" on.
+Result<NcclTestsLog::Rank> ReadRank(Words words) {
+  const auto after = [&](std::string_view word) {
+    return std::min<std::size_t>(std::find(words.begin(), words.end(), word) - words.begin() + 1,
+                                 words.size());
+  };
+  const std::size_t host = after("on"), device = after("device");
+  if (host == words.size() || device + 1 >= words.size()) {
+    return InvalidInput("a line of ranks without 'on HOST' and 'device N'");
+  }
+  NcclTestsLog::Rank rank{.host = std::string(words[host]), .gpu = {}};
+  for (const std::string_view word : words.subspan(device + 2)) {
+    if (word == "NVIDIA") continue;
+    if (!rank.gpu.empty()) rank.gpu += '-';
+    rank.gpu += word;
+  }
+  return rank;
+}
+
+// Nothing where the line is no row, or one of no bytes.
+Result<std::optional<NcclTestsLog::Row>> ReadRow(Words words) {
+  const std::optional<NcclTestsLog::Row> none;
+  const auto type = std::find_if(words.begin(), words.end(), IsType);
+  if (type == words.end() || type - words.begin() < 2) return none;
+  const Result<std::int64_t> bytes = ParseInteger(type[-2]);
+  const Result<std::int64_t> count = ParseInteger(type[-1]);
+  if (!bytes.ok() || !count.ok()) return none;
+  // After the type: names and a root, then four numbers for out of place.
+  auto at = type + 1;
+  const auto whole = [&] { return at->find('.') == std::string_view::npos; };
+  while (at != words.end() && whole() &&
+         at->find_first_not_of("-0123456789") != std::string_view::npos) {
+    ++at;  // redop
+  }
+  if (at != words.end() && whole() && (*at == "-1" || words.end() - at >= 9)) ++at;  // root
+  if (words.end() - at < 3) return none;
+  const Result<double> time = ParseReal(at[0], Dimension::kNone, "");
+  const Result<double> busbw = ParseReal(at[2], Dimension::kNone, "");
+  if (!time.ok() || !(*time > 0)) {
+    return InvalidInput("time '{}' is no positive number", Printable(at[0], 40));
+  }
+  if (!busbw.ok() || *bytes <= 0 || *count <= 0) return none;
+  return std::optional(NcclTestsLog::Row{*bytes, std::string(*type), *time, *busbw});
+}
+
+void ReadNames(std::string_view line, NcclTestsLog* log) {
+  if (log->test.empty()) {
+    for (const std::string_view test : kTests) {  // the longer names stand first
+      if (line.find(std::string(test) + "_perf") == std::string_view::npos) continue;
+      log->test = test;
+      break;
+    }
+  }
+  constexpr std::string_view kVersion = "NCCL version ";
+  if (const std::size_t at = line.find(kVersion); at != std::string_view::npos) {
+    const std::string_view rest = line.substr(at + kVersion.size());
+    log->version = rest.substr(0, rest.find_first_not_of("0123456789."));
+  }
+}
+
+Status ReadLine(std::string_view line, int number, NcclTestsLog* log) {
+  ReadNames(line, log);
+  const std::vector<std::string_view> words = SplitWords(line);
+  const auto rank = std::find(words.begin(), words.end(), "Rank");
+  if (rank != words.end() && rank != words.begin() && rank[-1].ends_with("#")) {
+    ORRERY_ASSIGN_OR_RETURN(log->ranks.emplace_back(), ReadRank({rank, words.end()}));
+    log->ranks.back().line = number;
+    return {};
+  }
+  ORRERY_ASSIGN_OR_RETURN(std::optional<NcclTestsLog::Row> row, ReadRow(words));
+  if (!row) return {};
+  row->line = number;
+  log->rows.push_back(*std::move(row));
+  return {};
+}
+
 }  // namespace
 
 Result<NcclTestsLog> ParseNcclTestsLog(std::string_view text, const std::string& name) {
   NcclTestsLog log;
-  int line = 0;
-  while (!text.empty()) {
-    ++line;
+  for (int line = 1; !text.empty(); ++line) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::vector<std::string_view> words = Words(text.substr(0, end));
+    Status status = ReadLine(text.substr(0, end), line, &log);
+    if (!status.ok()) return std::move(status).In(fmt::format("{}:{}", Printable(name), line));
     text.remove_prefix(std::min(end + 1, text.size()));
-    const auto rank = std::find(words.begin(), words.end(), "Rank");
-    if (rank != words.end() && rank != words.begin() && rank[-1].ends_with("#") &&
-        std::find(rank, words.end(), "Pid") != words.end()) {
-      ++log.ranks;
-      continue;
-    }
-    const auto type = std::find_if(words.begin(), words.end(), IsType);
-    if (type == words.end() || type - words.begin() < 2) continue;
-    // After the type: names and a root, then four numbers for out of place.
-    auto at = type + 1;
-    while (at != words.end() && at->find_first_not_of("-0123456789") != std::string_view::npos &&
-           at->find('.') == std::string_view::npos) {
-      ++at;  // redop
-    }
-    if (at != words.end() && at->find('.') == std::string_view::npos && words.end() - at >= 9) {
-      ++at;  // root
-    }
-    if (words.end() - at < 3) continue;
-    const Result<std::int64_t> bytes = ParseInteger(type[-2]);
-    const Result<double> time = ParseReal(at[0], Dimension::kNone, "");
-    const Result<double> busbw = ParseReal(at[2], Dimension::kNone, "");
-    if (!bytes.ok() || !time.ok() || !busbw.ok() || *bytes < 0 || *time <= 0) continue;
-    log.rows.push_back({*bytes, std::string(*type), *time, *busbw, line});
   }
   if (log.rows.empty()) {
     return InvalidInput(

@@ -1,5 +1,6 @@
-// What nccl-tests prints: one row a size. Lines that are not rows (headers, warnings, prefixes of
-// launchers such as "[1,0]<stdout>:" or "0: ") are passed over.
+// What nccl-tests prints: the version line, a line a rank, the test's name where the output or a
+// launch line says it, one row a size. All other lines (headers, warnings) are passed over, and so
+// are prefixes of launchers such as "[1,0]<stdout>:" or "0: ".
 //
 // A row: size(B) count type [redop] [root] then time(us) algbw(GB/s) busbw(GB/s) #wrong, out of
 // place and in place. Source: NVIDIA/nccl-tests, 2.10 and later.
@@ -18,12 +19,19 @@ struct NcclTestsLog {
   struct Row {
     std::int64_t bytes = 0;
     std::string type;                    // "float"
-    double time_us = 0, busbw_GBps = 0;  // out of place
+    double time_us = 0, busbw_GBps = 0;  // out of place; time_us > 0
+    int line = 0;
+  };
+  struct Rank {
+    std::string host, gpu;  // "A100-SXM4-80GB": without the maker, words joined by '-'
     int line = 0;
   };
   std::vector<Row> rows;
-  std::int64_t ranks = 0;  // "# Rank" lines; 0: none in the log
+  std::vector<Rank> ranks;    // none: the log does not list them
+  std::string version, test;  // "2.21.5", "all_reduce"; empty: not said
 };
+// Errors name the log and the line: a row whose time is no positive number, a rank without host or
+// device; or say that there is no row at all.
 Result<NcclTestsLog> ParseNcclTestsLog(std::string_view text, const std::string& name);
 
 }  // namespace orrery::formats

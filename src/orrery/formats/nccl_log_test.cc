@@ -24,7 +24,10 @@ TEST(NcclTestsLog, ReadsRowsOfAllKinds) {
       "log");
   ASSERT_TRUE(log.ok()) << log.status().message();
   ASSERT_EQ(log->rows.size(), 3u);
-  EXPECT_EQ(log->ranks, 2);
+  ASSERT_EQ(log->ranks.size(), 2u);
+  EXPECT_EQ(log->ranks[1].host, "node");
+  EXPECT_EQ(log->ranks[1].gpu, "H100-80GB-HBM3");
+  EXPECT_EQ(log->ranks[1].line, 3);
   EXPECT_EQ(log->rows[0].bytes, 1 << 20);
   EXPECT_EQ(log->rows[0].type, "float");
   EXPECT_DOUBLE_EQ(log->rows[0].time_us, 51.44);

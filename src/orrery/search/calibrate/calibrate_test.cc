@@ -27,8 +27,8 @@ constexpr std::string_view kLog =
 TEST(NcclLog, BecomesATableOfCollectives) {
   const auto csv = NcclLogToCsv(kLog, "a.log", {});
   ASSERT_TRUE(csv.ok()) << csv.status().message();
-  EXPECT_THAT(*csv, HasSubstr("log,A100-SXM4-80GB,1,2,2.21.5,,all_reduce,1048576,float,24.10\n"));
-  EXPECT_THAT(*csv, HasSubstr(",1073741824,float,5120.00\n"));
+  EXPECT_THAT(*csv, HasSubstr("log,A100-SXM4-80GB,1,2,2.21.5,,all_reduce,1048576,float,24.1\n"));
+  EXPECT_THAT(*csv, HasSubstr(",1073741824,float,5120\n"));
 }
 
 std::string LogError(std::string_view from, std::string_view to,
