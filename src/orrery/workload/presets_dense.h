@@ -1,4 +1,4 @@
-// Presets of dense models beyond GPT and Llama 2 to 3.1. Internal to FindModel. Shapes are those of
+// Presets of dense models. Internal to FindModel. Shapes are those of
 // the published config.json files.
 #pragma once
 
