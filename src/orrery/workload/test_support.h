@@ -41,6 +41,14 @@ inline const graph::Block& FindBlock(const graph::Graph& graph, std::string_view
   return graph.blocks.front();
 }
 
+inline double GemmFlops(const graph::Block& block) {
+  double sum = 0;
+  for (const graph::Kernel& kernel : block.kernels) {
+    if (std::holds_alternative<graph::Gemm>(kernel)) sum += graph::Flops(kernel);
+  }
+  return sum;
+}
+
 inline std::string Join(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& word : words) {

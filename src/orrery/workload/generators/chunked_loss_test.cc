@@ -11,14 +11,6 @@
 namespace orrery::workload {
 namespace {
 
-double GemmFlops(const graph::Block& block) {
-  double sum = 0;
-  for (const graph::Kernel& kernel : block.kernels) {
-    if (std::holds_alternative<graph::Gemm>(kernel)) sum += graph::Flops(kernel);
-  }
-  return sum;
-}
-
 std::int64_t LargestBuffer(const graph::Block& block) {
   std::int64_t most = 0;
   for (const graph::Buffer& b : block.buffers) most = std::max(most, b.bytes);

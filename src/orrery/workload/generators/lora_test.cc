@@ -17,14 +17,6 @@ constexpr std::int64_t kMatrices = 786'432;
 
 Plan Tuned(int rank) { return {.dp = 2, .global_batch = 2, .seq_len = 128, .lora_rank = rank}; }
 
-double GemmFlops(const graph::Block& block) {
-  double sum = 0;
-  for (const graph::Kernel& kernel : block.kernels) {
-    if (std::holds_alternative<graph::Gemm>(kernel)) sum += graph::Flops(kernel);
-  }
-  return sum;
-}
-
 TEST(Lora, ArithmeticOfALayer) {
   const graph::Graph g = Make(SmallGpt(2), Tuned(8));
   const double tokens = 128;
