@@ -158,6 +158,44 @@ TEST(FlowGrain, AJobTakesAboutTheAnalyticTime) {
   EXPECT_EQ(again->fingerprint, flow->fingerprint);
 }
 
+// Rings of two hosts under two leaves, 2:1: 16 channels of 1/16 each over four spines. One queue
+// pair each, the fullest spine decides; many even out, towards a quarter of the data on every
+// spine, and no further.
+TEST(FlowGrain, QueuePairsSpreadAConnection) {
+  cluster::Spec spec = Scenario::Take(cluster::FindPreset("h100-ib-400g"));
+  spec.nodes = 2;
+  spec.nodes_per_leaf = 1;
+  spec.oversubscription = 2;
+  spec.topology.name = "fat-tree-2";
+  const cluster::Cluster cluster = Scenario::Take(cluster::Cluster::Build(spec));
+  const auto members = Members(cluster, {2, 8});
+  const auto group = collective::ShapeOf(cluster, members);
+  const auto alone = [&](int queue_pairs) {
+    collective::Environment environment;
+    environment.queue_pairs = queue_pairs;
+    const collective::Planner planner(cluster, environment);
+    engine::Inputs inputs;
+    inputs.cluster = &cluster;
+    engine::Layout layout;
+    engine::LoopInputs in;
+    in.inputs = &inputs;
+    in.layout = &layout;
+    auto network = Scenario::Take(network::Create("flow"));
+    engine::FlowGrain flow(in, network.get());
+    const auto plan = planner.Shape(Collective::kAllReduce, Algorithm::kRing, Protocol::kSimple,
+                                    std::int64_t{1} << 30, group);
+    engine::FlowGrain::Binding binding = flow.MakeBinding(plan, members);
+    return static_cast<double>(flow.Alone(binding, planner.ClosedForm(plan)));
+  };
+  // 30/16 of 1 GiB leave a host, over four links of 50 GB/s, with headers.
+  const double even = 1e12 * 30 / 16 * (1 << 30) / (4 * 50e9);
+  fmt::print("1, 4, 64 queue pairs: {:.2f}, {:.2f}, {:.2f} of an even spread\n", alone(1) / even,
+             alone(4) / even, alone(64) / even);
+  EXPECT_GT(alone(1), 1.2 * alone(64));
+  EXPECT_GT(alone(64), even);
+  EXPECT_LT(alone(64), 1.25 * even);
+}
+
 // Contended: data-parallel rings of two tensor ranks each, 1, 2 and 8 GPUs a NIC. `analytic` knows
 // the ports, `flow` the links, `links` the chunks; what they say of one step is printed.
 TEST(FlowGrain, TheContendedGap) {

@@ -68,6 +68,7 @@ struct Environment {
   bool p2p_net_ll = false;                       // NCCL_ALLOC_P2P_NET_LL_BUFFERS
   int min_p2p_channels = 1, max_p2p_channels = 64;  // NCCL_MIN/MAX_P2P_NCHANNELS
   int channels_per_net_peer = -1;                   // NCCL_NCHANNELS_PER_NET_PEER
+  int queue_pairs = 1;                              // NCCL_IB_QPS_PER_CONNECTION
   StepCosts steps;
   int ring_slices = 2;  // ORRERY_RING_SLICES: of a chunk of a ring, Simple
   std::vector<std::string>
@@ -98,6 +99,7 @@ struct Plan {
   int channels = 1;
   int threads = 512;
   int version = 22203;           // of NCCL, as in Environment
+  int queue_pairs = 1;           // of a connection between nodes, which take its messages in turn
   StepCosts steps;               // as in Environment
   std::int64_t bytes = 0;        // nccl-tests size
   std::int64_t chunk_bytes = 0;  // data per chunk

@@ -94,7 +94,15 @@ FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
     const bool up = c.salt == cluster::kIntoSwitch || c.salt == cluster::kThroughSwitch;
     if (up && !nvls::Scatters(plan.collective)) continue;
     if (c.salt == cluster::kOutOfSwitch && !nvls::Gathers(plan.collective)) continue;
-    grain.edges.push_back({c.from, c.to, near ? intra : inter, c.salt});
+    if (near || c.salt != 0) {
+      grain.edges.push_back({c.from, c.to, near ? intra : inter, c.salt});
+      continue;
+    }
+    const std::int64_t pairs = plan.queue_pairs;
+    for (std::int64_t k = 0; k < pairs; ++k) {
+      grain.edges.push_back({c.from, c.to, inter * (k + 1) / pairs - inter * k / pairs,
+                             cluster::QueuePair(c.channel, static_cast<std::uint32_t>(k))});
+    }
   }
   grain.first.push_back(static_cast<std::uint32_t>(grain.edges.size()));
   return grain;

@@ -3,7 +3,8 @@
 // A ring channel moves at its slowest edge, every edge carrying the same; a tree channel lists its
 // edges up and down, so that a parent's port is counted once for each child. Pipeline fill, set-up
 // and reduction are not here: they are Cost::fixed of the plan's closed form, and what the CTA of a
-// channel can do at best is Cost::transfer.
+// channel can do at best is Cost::transfer. A connection of several queue pairs is as many edges,
+// one behind the other.
 //
 // Cost: O(channels · members).
 #pragma once

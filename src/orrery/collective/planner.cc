@@ -308,6 +308,7 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   plan.algorithm = Algorithm::kPointToPoint;
   plan.bytes = q.bytes;
   plan.shape = pair;
+  plan.queue_pairs = e.queue_pairs;
   plan.steps = e.steps;
   const int pool = std::clamp(PowerOfTwo(q.found.channels), e.min_p2p_channels, e.max_p2p_channels);
   // To the peer with the fewest: one behind a NIC, if the communicator has such.
@@ -388,6 +389,7 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   plan.bytes = bytes;
   plan.shape = shape;
   plan.version = environment_.version;
+  plan.queue_pairs = environment_.queue_pairs;
   plan.steps = environment_.steps;
   if (model::IsNvls(plan)) plan.heads = std::min(shape.ranks_per_domain, kMostHeads);
   ShrinkChannels(q, &plan);

@@ -63,10 +63,14 @@ void FlowGrain::MapChannel(std::span<const collective::ChannelEdge> edges,
   link_bytes_.clear();
   channel_.clear();
   channel_bytes_ = 0;
-  for (const collective::ChannelEdge& edge : edges) {
+  std::int64_t connection = 0;
+  for (std::size_t e = 0; e < edges.size(); ++e) {
+    const collective::ChannelEdge& edge = edges[e];
+    const bool queue_pair = edge.salt > 0xFFFF && edge.salt < cluster::kByRail;  // not the first
+    connection = (queue_pair ? connection : 0) + edge.wire_bytes;
     Route(members[edge.from], members[edge.to], edge.salt != 0 ? edge.salt : channel);
     for (const LinkId link : route_) link_bytes_.emplace_back(link, edge.wire_bytes);
-    channel_bytes_ = std::max(channel_bytes_, edge.wire_bytes);
+    channel_bytes_ = std::max(channel_bytes_, connection);
   }
   std::sort(link_bytes_.begin(), link_bytes_.end());
   for (std::size_t i = 0; i < link_bytes_.size();) {

@@ -129,13 +129,15 @@ class LoweredLoop : public Machine<LoweredLoop> {
         break;
       }
       case What::kSend: {
-        const Wire& w = wiring_.wires[e.key];
+        Wire& w = wiring_.wires[e.key];
+        const std::uint64_t salt =
+            w.queue_pairs == 1 ? w.salt : w.salt + cluster::QueuePair(0, w.sent % w.queue_pairs);
         const network::Transfer t{Depart(static_cast<std::uint32_t>(e.key)),
                                   wiring_.device(w.from),
                                   wiring_.device(w.to),
                                   e.bytes,
                                   layout_.ranks[e.rank].rank.value,
-                                  w.salt};
+                                  salt};
         network_->Start(now_, {&t, 1});
         break;
       }
@@ -259,6 +261,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
   // The number of a message in the network: its wire's where links are FIFOs; one of its own where
   // several messages of a wire share a link.
   network::FlightId Depart(std::uint32_t wire) {
+    const std::uint32_t number = wiring_.wires[wire].sent++;
     if (!shares_) return wire;
     if (free_.empty()) {
       free_.push_back(static_cast<network::FlightId>(flying_.size()));
@@ -266,7 +269,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
     }
     const network::FlightId id = free_.back();
     free_.pop_back();
-    flying_[id] = {wire, wiring_.wires[wire].sent++};
+    flying_[id] = {wire, number};
     return id;
   }
 

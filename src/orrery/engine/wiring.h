@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "orrery/cluster/salts.h"
 #include "orrery/collective/lowering.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/machine.h"
@@ -36,7 +37,8 @@ struct Wire {
   // Sender's side, owned by its partition.
   std::int32_t credits = 0;
   LaneRef sender_waits;
-  std::uint32_t sent = 0;  // messages, where the network does not keep their order
+  std::uint32_t sent = 0;         // messages
+  std::uint32_t queue_pairs = 1;  // they take them in turn
   // Receiver's side.
   std::int32_t ready = 0;    // messages that nobody took yet
   std::uint32_t landed = 0;  // in order
@@ -105,8 +107,17 @@ class Wiring {
       const std::uint32_t from = in_.layout->participants[info.first + c.from];
       const std::uint32_t to = in_.layout->participants[info.first + c.to];
       b.wire.push_back(WireOf(meet, c, from, to, schedule->credits()));
+      if (Crosses(from, to) && c.salt == 0) {
+        wires[b.wire.back()].queue_pairs =
+            static_cast<std::uint32_t>(in_.prices->plan(plan).queue_pairs);
+      }
     }
     schedules_.push_back(std::move(schedule));
+  }
+
+  bool Crosses(std::uint32_t from, std::uint32_t to) const {
+    const cluster::Cluster& cluster = *in_.inputs->cluster;
+    return cluster.nvlink_domain(device(from)) != cluster.nvlink_domain(device(to));
   }
 
   std::uint32_t WireOf(std::uint32_t meet, const collective::Connection& c, std::uint32_t from,
@@ -117,10 +128,10 @@ class Wiring {
     Wire w;
     w.from = from;
     w.to = to;
-    w.salt = c.salt;
+    w.salt = c.salt != 0 ? c.salt : cluster::QueuePair(c.channel, 0);
     w.credits = credits;
     std::vector<LinkId> path;
-    in_.inputs->cluster->Route(device(to), device(from), c.salt, &path);
+    in_.inputs->cluster->Route(device(to), device(from), w.salt, &path);
     for (LinkId l : path) w.credit_latency += in_.inputs->cluster->links()[l.index()].latency;
     wires.push_back(w);
     const auto id = static_cast<std::uint32_t>(wires.size() - 1);
