@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/formats/job.md and docs/frameworks.md say what the program says.
+"""docs/formats/job.md, docs/frameworks.md and README's first answer say what the program says.
 
 Usage: docs_test.py PROGRAM. ORRERY_UPDATE_GOLDEN=1 rewrites them.
 """
@@ -38,9 +38,36 @@ def check(program, path, schema, mark):
     return False
 
 
+def check_answer(program, root):
+    """Returns whether README's first answer is the program's, but for what it leaves out ("…") and what changes
+    from run to run; rewrites its lines when asked to, by what they begin with."""
+    readme = root / "README.md"
+    job = root / "examples" / "llama3.1-405b-16k-h100.yaml"
+    said = subprocess.run([program, "simulate", job], capture_output=True, text=True, check=True).stdout
+    words = " ".join(said.split())
+    text = readme.read_text(encoding="utf-8")
+    head, _, rest = text.partition("$ ./run\n")
+    answer, _, tail = rest.partition("```")
+    lines, wrong = answer.splitlines(), []
+    for i, line in enumerate(lines):
+        if line.strip() in ("", "…") or "wall time" in line or " ".join(line.split()) in words:
+            continue
+        wrong.append(line)
+        begins = line[:17]
+        lines[i] = next((now for now in said.splitlines() if now.startswith(begins)), line)
+    if wrong and os.environ.get("ORRERY_UPDATE_GOLDEN") == "1":
+        readme.write_text(head + "$ ./run\n" + "\n".join(lines) + "\n```" + tail, encoding="utf-8")
+        return True
+    for line in wrong:
+        print(f"{readme}: not what the program says: {line}")
+    return not wrong and bool(answer)
+
+
 def main():
-    docs = pathlib.Path(__file__).resolve().parent.parent / "docs"
+    root = pathlib.Path(__file__).resolve().parent.parent
+    docs = root / "docs"
     passed = [check(sys.argv[1], docs / path, schema, mark) for path, schema, mark in PARTS]
+    passed.append(check_answer(sys.argv[1], root))
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if all(passed) else 1
 
