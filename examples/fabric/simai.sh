@@ -2,6 +2,8 @@
 # The all-reduces whose completion times SimAI's ns-3 gives (A100, 100 Gb/s a GPU), as NCCL would run them and with SimAI's assumptions.
 #
 #   examples/fabric/simai.sh [PROGRAM]
+#
+# Fails where an assumption of SimAI's no longer gives its time within 5 %.
 set -euo pipefail
 orrery=${1:-build/release/orrery}
 common=(--cluster a100-80g-roce-200g --set nccl.NCCL_ALGO=Ring --set nccl.NCCL_PROTO=Simple)
@@ -26,9 +28,12 @@ row() {  # row NAME THEIRS HOSTS MIB SETTING...
   nccl=$(time_of "${as_nccl[@]}" "${size[@]}" "$@")
   simai=$(time_of "${as_simai[@]}" "${rings[@]}" "${size[@]}" "$@")
   awk -v n="$name" -v t="$theirs" -v a="$nccl" -v b="$simai" \
-    'BEGIN { printf "%-38s SimAI %7.1f us, its assumptions %7.1f us %+5.1f %%, NCCL %7.1f us\n", n, t, b, 100 * (b / t - 1), a }'
+    'BEGIN { e = 100 * (b / t - 1)
+             printf "%-38s SimAI %7.1f us, its assumptions %7.1f us %+5.1f %%, NCCL %7.1f us\n", n, t, b, e, a
+             exit (e > 5 || e < -5) }' || failed=1
 }
 
+failed=0
 row '16 MiB, one host of 8 GPUs' 141.5 1 16
 row '64 MiB, the same' 434.6 1 64
 row '16 MiB over 16 GPUs' 340.6 2 16
@@ -37,3 +42,4 @@ row '16 MiB over 64 GPUs' 601.7 8 16
 row '16 MiB over 4 hosts, one GPU each' 2070 4 16 "${one_ring[@]}"
 row '16 MiB over 8 hosts' 2455 8 16 "${one_ring[@]}"
 row '16 MiB over 16 hosts' 2717 16 16 "${one_ring[@]}"
+exit $failed
