@@ -284,8 +284,9 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   }
   WarnOfRestrictions(layout, *prices, &record);
   if (options.threads > 1 && run.threads_used == 1) {
-    record.warnings.push_back(fmt::format("{} threads were asked for: network '{}' runs on one",
-                                          options.threads, backend->name));
+    record.warnings.push_back(
+        fmt::format("{} threads were asked for: network '{}' runs this on one", options.threads,
+                    backend->name));
   }
   for (std::size_t j = 0; j < record.jobs.size(); ++j) {
     if (record.jobs[j].settled) continue;
