@@ -198,6 +198,7 @@ class TrafficVerb final : public Verb {
                               Whole("--max", max_, Dimension::kBytes, "B"));
       ORRERY_ASSIGN_OR_RETURN(options.sizes, traffic::SweepSizes(least, most, factor_));
     }
+    options.pricing = setup.pricing;
     ORRERY_ASSIGN_OR_RETURN(traffic::Sweep sweep,
                             traffic::RunSweep(setup.cluster, setup.environment, options));
     traffic::AddMeasured(log, &sweep);

@@ -4,6 +4,7 @@
 #include "orrery/collective/all_to_all.h"
 #include "orrery/collective/collective.h"
 #include "orrery/collective/formula.h"
+#include "orrery/collective/moye.h"
 #include "orrery/collective/nvls.h"
 
 namespace orrery::collective {
@@ -60,6 +61,9 @@ Cost Planner::ClosedForm(const Plan& plan) const {
   if (plan.bytes == 0) {
     cost.fixed = RoundToPs(formula.setup());
     return cost;
+  }
+  if (plan.priced_by == PriceModel::kMoye) {
+    return MoyeCost(plan, pricing_.setup, formula.Ports(), cluster_->spec());
   }
   const bool rotating = plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective);
   const Terms terms = plan.algorithm == Algorithm::kTree           ? formula.Tree()

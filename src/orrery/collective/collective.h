@@ -92,6 +92,14 @@ struct GroupShape {
 };
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members);
 
+// Whose formula prices a plan; kMoye: moye.h.
+enum class PriceModel : std::uint8_t { kOrrery, kMoye };
+struct Pricing {
+  PriceModel model = PriceModel::kOrrery;
+  bool otherwise_orrery = false;  // what kMoye has no equation for; else it is refused
+  SimTime setup = 0;              // kMoye: α
+};
+
 struct Plan {
   graph::Collective collective = graph::Collective::kAllReduce;
   Algorithm algorithm = Algorithm::kRing;
@@ -104,13 +112,16 @@ struct Plan {
   std::int64_t bytes = 0;        // nccl-tests size
   std::int64_t chunk_bytes = 0;  // data per chunk
   std::int64_t slice_bytes = 0;  // one credit, one message
-  int credits = 8;               // slices in flight per connection
-  int lanes = 0;                 // all-to-all: channels over which its messages are spread
-  int heads = 0;                 // NVLS: GPUs of a domain that each reduce a part
+  std::int64_t nccl_chunk_bytes = 0;  // NCCL's chunk: a tree passes it on in pieces of chunk_bytes
+  int credits = 8;                    // slices in flight per connection
+  int lanes = 0;                      // all-to-all: channels over which its messages are spread
+  int heads = 0;                      // NVLS: GPUs of a domain that each reduce a part
   // What NCCL would have taken where that is not modelled yet ("PAT", "NVLS"); empty
   // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
   std::string_view instead_of;
   bool restricted() const { return !instead_of.empty(); }
+  PriceModel priced_by = PriceModel::kOrrery;
+  std::string_view note;  // what a result that rests on this price must say; empty: nothing
   GroupShape shape;
 };
 
@@ -129,7 +140,8 @@ struct Cost {
 // Plans and prices on one cluster under one environment. Stateless: safe to share between threads.
 class Planner {
  public:
-  Planner(const cluster::Cluster& cluster, const Environment& environment);
+  Planner(const cluster::Cluster& cluster, const Environment& environment,
+          const Pricing& pricing = {});
 
   // A choice that this version cannot make is an error that names it. Point-to-point: `shape` is of
   // the pair, `communicator` of the group whose communicator carries the message: NCCL spreads it
@@ -154,8 +166,14 @@ class Planner {
   const Environment& environment() const { return environment_; }
 
  private:
+  Result<Plan> Choose(graph::Collective collective, std::int64_t bytes, const GroupShape& shape,
+                      const GroupShape& communicator) const;
+  // Under kMoye: the plan with its equation, or why there is none.
+  Result<Plan> PricedByMoye(Plan plan) const;
+
   const cluster::Cluster* cluster_;
   Environment environment_;
+  Pricing pricing_;
 };
 
 }  // namespace orrery::collective

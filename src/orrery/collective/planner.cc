@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "orrery/collective/collective.h"
+#include "orrery/collective/moye.h"
 #include "orrery/collective/nccl_tables.h"
 #include "orrery/collective/white_box.h"
 
@@ -282,6 +283,7 @@ void SetChunks(const Environment& environment, Plan* plan) {
     }
     plan->chunk_bytes = plan->slice_bytes = std::min(chunk, PassBytes(*plan));
     plan->credits = static_cast<int>(kSteps * chunk / plan->chunk_bytes);
+    plan->nccl_chunk_bytes = chunk;
   } else if (rotating && plan->protocol == Protocol::kSimple) {
     plan->chunk_bytes = 4 * step;  // chunkSteps 4, sliceSteps 2
     plan->slice_bytes = plan->chunk_bytes / environment.ring_slices;
@@ -291,6 +293,7 @@ void SetChunks(const Environment& environment, Plan* plan) {
     plan->slice_bytes = std::max<std::int64_t>(16, step / 2 / 16 * 16);
     plan->credits = 2 * kSteps;
   }
+  if (plan->nccl_chunk_bytes == 0) plan->nccl_chunk_bytes = plan->chunk_bytes;
 }
 
 int PowerOfTwo(int value) {
@@ -375,8 +378,9 @@ std::string_view Name(Protocol protocol) {
   return "?";
 }
 
-Planner::Planner(const cluster::Cluster& cluster, const Environment& environment)
-    : cluster_(&cluster), environment_(environment) {}
+Planner::Planner(const cluster::Cluster& cluster, const Environment& environment,
+                 const Pricing& pricing)
+    : cluster_(&cluster), environment_(environment), pricing_(pricing) {}
 
 Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,
                     std::int64_t bytes, const GroupShape& shape) const {
@@ -397,10 +401,31 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   return plan;
 }
 
+Result<Plan> Planner::PricedByMoye(Plan plan) const {
+  if (plan.shape.ranks < 2) return plan;
+  if (Status has = MoyeHas(plan); !has.ok()) {
+    if (!pricing_.otherwise_orrery) return has;
+    plan.note = "Moye has no equation or no parameters for it: priced by Orrery's formula";
+    return plan;
+  }
+  plan.priced_by = PriceModel::kMoye;
+  if (MoyeParametersOf(plan).beyond) {
+    plan.note = "chunks beyond Moye's Table 5 (18 to 288 kB): its first or last line drawn on";
+  }
+  return plan;
+}
+
 Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
                                const GroupShape& shape, const GroupShape& communicator) const {
   static_cast<void>(
       dtype);  // NCCL's formulas count bytes; fp8 reductions on large rings come later
+  Result<Plan> plan = Choose(collective, bytes, shape, communicator);
+  if (pricing_.model == PriceModel::kOrrery || !plan.ok()) return plan;
+  return PricedByMoye(*std::move(plan));
+}
+
+Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
+                             const GroupShape& shape, const GroupShape& communicator) const {
   if (bytes < 0)
     return InvalidInput("{} of {} bytes: a size cannot be negative", graph::Name(collective),
                         bytes);

@@ -203,33 +203,42 @@ void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* r
   }
 }
 
-// Choices that NCCL would make and this version cannot are told, once for each kind.
+// What a price does not say by itself is told, once for each kind: choices that NCCL would make and
+// this version cannot, and a plan's note.
 void WarnOfRestrictions(const Layout& layout, const PriceCache& prices, Record* record) {
   struct Sizes {
     std::int64_t least = 0, most = 0;
   };
-  std::map<std::tuple<std::string_view, graph::Collective, int>, Sizes> kinds;
+  // Second: a note, else the algorithm that NCCL would take.
+  std::map<std::tuple<bool, std::string_view, graph::Collective, int>, Sizes> kinds;
+  const auto add = [&](bool note, std::string_view text, const collective::Plan& plan) {
+    if (text.empty()) return;
+    const auto key = std::make_tuple(note, text, plan.collective, plan.shape.ranks);
+    auto [it, fresh] = kinds.emplace(key, Sizes{plan.bytes, plan.bytes});
+    it->second.least = std::min(it->second.least, plan.bytes);
+    it->second.most = std::max(it->second.most, plan.bytes);
+  };
   for (const Variant& v : layout.variants) {
     for (const BlockPrice* block : v.blocks) {
       if (block == nullptr) continue;
       for (const CommPrice& comm : block->comms) {
         if (comm.plan < 0) continue;
         const collective::Plan& plan = prices.plan(comm.plan);
-        if (!plan.restricted()) continue;
-        const auto key = std::make_tuple(plan.instead_of, plan.collective, plan.shape.ranks);
-        auto [it, fresh] = kinds.emplace(key, Sizes{plan.bytes, plan.bytes});
-        it->second.least = std::min(it->second.least, plan.bytes);
-        it->second.most = std::max(it->second.most, plan.bytes);
+        add(false, plan.instead_of, plan);
+        add(true, plan.note, plan);
       }
     }
   }
   for (const auto& [key, sizes] : kinds) {
-    const auto& [instead_of, collective, ranks] = key;
+    const auto& [note, text, collective, ranks] = key;
+    const std::string what = fmt::format("{} over {} ranks ({} to {} bytes)",
+                                         graph::Name(collective), ranks, sizes.least, sizes.most);
     record->warnings.push_back(
-        fmt::format("NCCL would take {} for {} over {} ranks ({} to {} bytes), which is not "
-                    "modelled yet: priced "
-                    "as Ring or Tree",
-                    instead_of, graph::Name(collective), ranks, sizes.least, sizes.most));
+        note
+            ? fmt::format("{}: {}", what, text)
+            : fmt::format("NCCL would take {} for {}, which is not modelled yet: priced as Ring or "
+                          "Tree",
+                          text, what));
   }
 }
 

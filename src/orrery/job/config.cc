@@ -278,6 +278,11 @@ void SaveConfiguration(Job* job) {
   json["nodes"] = job->cluster.nodes;
   json["network"] = job->network;
   if (job->network == "loggops") json["loggops"] = LogGopsJson(job->loggops);
+  if (job->pricing.model == collective::PriceModel::kMoye) {
+    json["collective"] = {{"model", "moye"},
+                          {"otherwise", job->pricing.otherwise_orrery ? "orrery" : "refuse"},
+                          {"setup", Time(job->pricing.setup)}};
+  }
   Json nccl = Json::object();
   for (const auto& [name, value] : job->nccl) nccl[name] = value;
   json["nccl"] = std::move(nccl);

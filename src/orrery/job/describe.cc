@@ -70,6 +70,8 @@ std::string MachineText(const Job& job) {
   for (const LinkPerturbation& p : job.links) {
     text += fmt::format("{} {} {} {}|", p.link, p.bandwidth, p.from, p.until);
   }
+  text += fmt::format("{} {} {}|", static_cast<int>(job.pricing.model),
+                      job.pricing.otherwise_orrery, job.pricing.setup);
   for (const auto& [name, value] : job.nccl) text += fmt::format("{}={}|", name, value);
   return text;
 }

@@ -14,6 +14,7 @@
 
 #include "orrery/base/status.h"
 #include "orrery/cluster/cluster.h"
+#include "orrery/collective/collective.h"
 #include "orrery/constants/set.h"
 #include "orrery/engine/engine.h"
 #include "orrery/memory/memory.h"
@@ -50,6 +51,7 @@ struct Job {
   std::string network = "analytic";
   network::LogGopsParameters loggops;  // of network loggops
   std::vector<std::pair<std::string, std::string>> nccl;
+  collective::Pricing pricing;  // whose formula prices collectives
   engine::Options engine;
   memory::Options memory;
   std::string allocator;  // memory.allocator as written

@@ -379,6 +379,33 @@ TEST(Simulate, LogGopsServesJobs) {
   EXPECT_THAT(Error(kSmall, options), HasSubstr("loggops is for network: loggops"));
 }
 
+// Moye's equations price a job's collectives; what they lack is refused by name, or priced by
+// Orrery's formula and told.
+TEST(Simulate, MoyePricesWhatItHasEquationsFor) {
+  ReadOptions options;
+  options.set = {"nodes=4", "parallel={dp: 32}", "training.global_batch=32", "model.layers=4",
+                 "collective.model=moye"};
+  Caches caches;
+  const Result<results::RunResult> refused = Simulate(Read(kSmall, options), {}, &caches);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("collective.model moye: the paper"));
+  options.set.insert(options.set.end(), {"collective.otherwise=orrery",
+                                         "nccl.NCCL_ALGO=Tree;AllGather:Ring;ReduceScatter:Ring",
+                                         "nccl.NCCL_PROTO=LL128"});
+  const Job job = Read(kSmall, options);
+  EXPECT_THAT(job.assumed, Contains(HasSubstr("Moye's equations 2 to 5")));
+  const results::RunResult moye = Predict(job);
+  EXPECT_EQ(Read(job.config_json).config_json, job.config_json);
+  options.set[4] = "collective.model=orrery";
+  options.set[5] = "simulation.seed=1";
+  EXPECT_NE(Predict(Read(kSmall, options)).jobs.front().step_time, moye.jobs.front().step_time);
+  options.set = {"collective.model=orrery", "collective.setup=5us"};
+  EXPECT_THAT(Error(kSmall, options), HasSubstr("only collective.model moye has it"));
+  options.set = {"collective.model=moye"};
+  options.network = "links";
+  EXPECT_THAT(Error(kSmall, options), HasSubstr("take network analytic"));
+}
+
 // A link that is slow for the whole run, or for as long as the run takes, slows the step.
 TEST(Simulate, SlowLinksSlowTheStep) {
   for (const char* network : {"flow", "links"}) {

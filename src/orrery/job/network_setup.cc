@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/job/describe.h"
@@ -23,9 +25,9 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
   for (const std::string& assignment : set) {
     ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
   }
-  const std::string_view valid[] = {"cluster", "nccl", "perturb"};
+  const std::string_view valid[] = {"cluster", "collective", "nccl", "perturb"};
   for (const formats::Field& field : document.root.fields) {
-    if (field.key != valid[0] && field.key != valid[1] && field.key != valid[2]) {
+    if (std::ranges::find(valid, field.key) == std::end(valid)) {
       return InvalidInput("{}: {}", document.Where(field.value),
                           UnknownName("section", Printable(field.key), valid));
     }
@@ -37,6 +39,7 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
                           ReadCluster(source, document.root.Find("cluster"), &job.assumed));
   if (nodes > 0) job.cluster.nodes = nodes;
   if (constants != nullptr) cluster::Calibrate(*constants, &job.cluster);
+  ORRERY_RETURN_IF_ERROR(ReadCollective(source, document.root.Find("collective"), &job));
   ORRERY_RETURN_IF_ERROR(ReadNccl(source, document.root.Find("nccl"), &job));
   ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, document.root.Find("perturb"), &job));
   ORRERY_ASSIGN_OR_RETURN(cluster::Cluster built, cluster::Cluster::Build(job.cluster));
@@ -46,7 +49,7 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
   }
   ORRERY_ASSIGN_OR_RETURN(const collective::Environment environment,
                           collective::ParseEnvironment(job.nccl));
-  return NetworkSetup{std::move(built), environment, DescribeCluster(job.cluster),
+  return NetworkSetup{std::move(built), environment, job.pricing, DescribeCluster(job.cluster),
                       std::move(job.assumed)};
 }
 

@@ -14,12 +14,13 @@ namespace orrery::job {
 struct NetworkSetup {
   cluster::Cluster cluster;
   collective::Environment environment;
+  collective::Pricing pricing;
   std::string description;           // the cluster in one line
   std::vector<std::string> assumed;  // what was filled in
 };
 
 // `cluster` is a preset or a file, as in a job file; `set` entries are keys of a job file below
-// cluster, nccl and perturb.links; others are refused. With `constants` links have the rates that
+// cluster, collective, nccl and perturb.links; others are refused. With `constants` links have the rates that
 // long transfers reach, and collectives the fitted steps, as in a job; without, line rates.
 Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
                                       std::string_view network, const std::vector<std::string>& set,

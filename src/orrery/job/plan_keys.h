@@ -149,10 +149,10 @@ inline constexpr PlanFlag kPlanFlags[] = {
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
-  static constexpr std::array<std::string_view, 12> kKeys = {
+  static constexpr std::array<std::string_view, 13> kKeys = {
       "model", "cluster", "parallel",   "training", "framework_options",
       "nccl",  "perturb", "simulation", "memory",   "loggops",
-      "jobs",  "assume"};
+      "jobs",  "assume",  "collective"};
   return kKeys;
 }
 

@@ -9,6 +9,7 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/collective/collective.h"
+#include "orrery/collective/moye.h"
 #include "orrery/constants/constants.h"
 #include "orrery/engine/options.h"
 #include "orrery/job/job.h"
@@ -364,6 +365,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
   ORRERY_RETURN_IF_ERROR(ReadNetwork(top, options, &job));
   ORRERY_RETURN_IF_ERROR(ReadLogGops(source, root.Find(network::JobLogGopsOptions().path), &job));
+  ORRERY_RETURN_IF_ERROR(ReadCollective(source, root.Find("collective"), &job));
   ORRERY_RETURN_IF_ERROR(ReadNccl(source, root.Find("nccl"), &job));
   ORRERY_RETURN_IF_ERROR(ReadSimulation(source, root, options, &job));
   ORRERY_RETURN_IF_ERROR(ReadMemory(source, root, &job));
@@ -377,6 +379,37 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
 }
 
 }  // namespace
+
+Status ReadCollective(const Source& source, const Node* node, Job* job) {
+  if (node == nullptr) return {};
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(*source.document, *node, collective::CollectiveOptions()));
+  if (section.Text("model") != "moye") {
+    for (const char* key : {"otherwise", "setup"}) {
+      if (section.Has(key)) {
+        return InvalidInput("{}: only collective.model moye has it", section.Where(key));
+      }
+    }
+    return {};
+  }
+  if (job->network != "analytic") {
+    return InvalidInput(
+        "{}: moye prices whole collectives, '{}' moves their chunks; take network analytic",
+        section.Where("model"), job->network);
+  }
+  job->pricing.model = collective::PriceModel::kMoye;
+  job->pricing.otherwise_orrery = section.Text("otherwise") == "orrery";
+  job->pricing.setup = section.Integer("setup");
+  job->assumed.push_back(
+      fmt::format("collective.model: Moye's equations 2 to 5 with Table 5 (Tree LL128 on 4 x 8 "
+                  "H800), here for {} "
+                  "(docs/moye.md)",
+                  job->cluster.device.name));
+  if (!section.Has("setup")) {
+    job->assumed.push_back("collective.setup: 0us (Moye's alpha is not printed for H800)");
+  }
+  return {};
+}
 
 Status ReadNccl(const Source& source, const Node* node, Job* job) {
   if (node != nullptr && node->kind != Node::Kind::kMap && node->kind != Node::Kind::kNull) {

@@ -38,6 +38,8 @@ Result<cluster::Spec> ReadCluster(const Source& source, const formats::Node* nod
 // known: it gives dp when the file does not.
 Result<Workload> ReadWorkload(const Source& source, const formats::Node& root,
                               std::optional<std::size_t> gpus, std::vector<std::string>* assumed);
+// Whose formula prices collectives; job->network and job->cluster are set.
+Status ReadCollective(const Source& source, const formats::Node* node, Job* job);
 // NCCL's environment variables.
 Status ReadNccl(const Source& source, const formats::Node* node, Job* job);
 Status ReadPerturbations(const Source& source, const formats::Node* node, Job* job);

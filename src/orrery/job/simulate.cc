@@ -58,7 +58,7 @@ Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOpti
                           collective::ParseEnvironment(job.nccl));
   auto machine =
       std::unique_ptr<Machine>(new Machine{std::move(cluster), std::move(compute), {}, {}});
-  machine->planner.emplace(machine->cluster, environment);
+  machine->planner.emplace(machine->cluster, environment, job.pricing);
   machine->prices.emplace(machine->compute, *machine->planner);
   return machine;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "orrery/cluster/options.h"
+#include "orrery/collective/moye.h"
 #include "orrery/engine/options.h"
 #include "orrery/job/settings.h"
 #include "orrery/memory/options.h"
@@ -130,6 +131,7 @@ std::vector<const OptionTable*> Tables() {
           &engine::SimulationOptions(),
           &memory::MemoryOptions(),
           &network::JobLogGopsOptions(),
+          &collective::CollectiveOptions(),
           &kJobEntryTable};
 }
 
@@ -158,6 +160,7 @@ std::string JobSchema() {
   properties["simulation"] = Object(engine::SimulationOptions());
   properties["memory"] = Object(memory::MemoryOptions());
   properties["loggops"] = Object(network::JobLogGopsOptions());
+  properties["collective"] = Object(collective::CollectiveOptions());
   properties["jobs"] = {{"type", "array"}, {"items", std::move(entry)}};
   properties["assume"] = {{"type", "array"},
                           {"items", {{"type", "string"}}},

@@ -77,6 +77,7 @@ std::string ReportJson(const Heading& heading, const Sweep& sweep) {
                 {"busbw_GBps", row.busbw_GBps},
                 {"plan", row.plan}};
     if (!row.instead_of.empty()) one["instead_of"] = row.instead_of;
+    if (!row.note.empty()) one["note"] = row.note;
     if (row.measured_us > 0) {
       one["measured_us"] = row.measured_us;
       one["measured_busbw_GBps"] = row.measured_busbw_GBps;

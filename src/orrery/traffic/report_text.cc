@@ -142,8 +142,10 @@ std::string ReportText(const Heading& heading, const Sweep& sweep) {
     } else if (compared) {
       cells.insert(cells.end(), {"", "", ""});
     }
-    cells.push_back(
-        row.instead_of.empty() ? row.plan : fmt::format("{} (NCCL: {})", row.plan, row.instead_of));
+    std::string plan = row.plan;
+    if (!row.instead_of.empty()) plan += fmt::format(" (NCCL: {})", row.instead_of);
+    if (!row.note.empty()) plan += fmt::format(" ({})", row.note);
+    cells.push_back(std::move(plan));
     table.Row(std::move(cells));
   }
   text += table.Render("  ");

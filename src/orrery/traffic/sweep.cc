@@ -118,7 +118,7 @@ Result<Sweep> RunSweep(const cluster::Cluster& cluster, const collective::Enviro
   }
   ORRERY_ASSIGN_OR_RETURN(const compute::CostModel compute,
                           compute::CostModel::Create(cluster.spec().device, {}));
-  const collective::Planner planner(cluster, environment);
+  const collective::Planner planner(cluster, environment, options.pricing);
   cluster::Placement placement;
   for (std::size_t r = 0; r < sweep.gpus; ++r) placement.device.emplace_back(r);
   const collective::GroupShape shape = collective::ShapeOf(cluster, placement.device);
@@ -130,6 +130,7 @@ Result<Sweep> RunSweep(const cluster::Cluster& cluster, const collective::Enviro
     row.plan = fmt::format("{} {}, {} channels", collective::Name(plan.algorithm),
                            collective::Name(plan.protocol), plan.channels);
     row.instead_of = plan.instead_of;
+    row.note = plan.note;
     const graph::Graph graph = OneCollective(options, sweep.gpus, bytes);
     const engine::Inputs inputs{&graph, &cluster, &placement, &compute, &planner, options.network};
     engine::Options run;

@@ -29,6 +29,7 @@ struct SweepOptions {
   std::vector<std::int64_t> sizes;
   std::size_t gpus = 0;  // the first so many; 0: all
   std::string network = "analytic";
+  collective::Pricing pricing;
   std::function<void(std::size_t, std::size_t)> progress;
 };
 
@@ -38,6 +39,7 @@ struct SweepRow {
   double algbw_GBps = 0, busbw_GBps = 0;
   std::string plan;        // "Ring Simple, 16 channels"
   std::string instead_of;  // what NCCL would have taken and is not modelled; empty: nothing
+  std::string note;        // what the price rests on, where that is not the plan alone
   double measured_us = 0, measured_busbw_GBps = 0;  // of a log; 0: none
   double error() const { return ToSeconds(time) * 1e6 / measured_us - 1; }
 };
