@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,17 @@ enum class Algorithm : std::uint8_t { kTree, kRing, kPointToPoint, kNvls, kNvlsT
 enum class Protocol : std::uint8_t { kLL, kLL128, kSimple };
 std::string_view Name(Algorithm algorithm);
 std::string_view Name(Protocol protocol);
+
+// A row of a tuner's file (tuner.h). -1: any, of channels NCCL's own.
+struct TunerRow {
+  std::optional<graph::Collective> collective;  // none: of one that nothing here runs
+  std::int64_t min_bytes = 0, max_bytes = 0;
+  std::optional<Algorithm> algorithm;  // none: not modelled
+  std::string_view name;               // of the algorithm, as the file has it
+  Protocol protocol = Protocol::kSimple;
+  std::int64_t channels = -1, nodes = -1, ranks = -1, pipe_ops = -1, registered = -1;
+  int line = 0;
+};
 
 // What the environment variables that a user sets change; the names are NCCL's. Defaults are
 // NCCL's.
@@ -71,6 +83,7 @@ struct Environment {
   int queue_pairs = 1;                              // NCCL_IB_QPS_PER_CONNECTION
   StepCosts steps;
   int ring_slices = 2;  // ORRERY_RING_SLICES: of a chunk of a ring, Simple
+  std::vector<TunerRow> tuner;                      // NCCL_TUNER_CONFIG_FILE
   std::vector<std::string>
       not_modelled;  // variables set that matter to NCCL and change nothing here
 };
@@ -157,8 +170,9 @@ class Planner {
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,
   // credits. REQUIRES: NCCL has the algorithm for the collective; not point-to-point; shape.ranks
   // > 1.
+  // `channels`: at most so many, where a tuner says so; -1: NCCL's own number.
   Plan Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,
-             std::int64_t bytes, const GroupShape& shape) const;
+             std::int64_t bytes, const GroupShape& shape, std::int64_t channels = -1) const;
   // O(1): no loop over ranks, channels or chunks. Below 1 us.
   Cost ClosedForm(const Plan& plan) const;
 

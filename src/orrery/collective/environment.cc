@@ -6,8 +6,10 @@
 #include <charconv>
 #include <limits>
 
+#include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/collective/collective.h"
+#include "orrery/collective/tuner.h"
 
 namespace orrery::collective {
 namespace {
@@ -129,6 +131,8 @@ constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
                                         "NCCL_TOPO_FILE",
                                         "NCCL_TUNER_PLUGIN",
                                         "NCCL_WIN_ENABLE"};
+
+constexpr std::int64_t kMostTunerBytes = 16 << 20;
 
 constexpr string_view kAlgorithms[] = {"Tree",     "Ring", "CollNetDirect", "CollNetChain", "NVLS",
                                        "NVLSTree", "PAT"};
@@ -328,6 +332,12 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
   if (name == "NCCL_ALGO") return ParseAlgorithms(value, e);
   if (name == "NCCL_PROTO") return ParseProtocols(value, e);
   if (name == "NCCL_VERSION") return ParseVersion(value, e);
+  if (name == "NCCL_TUNER_CONFIG_FILE") {
+    const std::string path(value);
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostTunerBytes));
+    ORRERY_ASSIGN_OR_RETURN(e->tuner, ParseTunerFile(text, path));
+    return {};
+  }
   if (name == "NCCL_COLLNET_ENABLE" || name == "NCCL_COLLNET_NODE_THRESHOLD") {
     if (value == "0" || name == "NCCL_COLLNET_NODE_THRESHOLD") return {};
     return InvalidInput("CollNet is not modelled yet; leave it out or set it to 0");
@@ -345,7 +355,7 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
     return {};
   }
   std::vector<string_view> valid = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_VERSION",
-                                    "NCCL_COLLNET_ENABLE"};
+                                    "NCCL_COLLNET_ENABLE", "NCCL_TUNER_CONFIG_FILE"};
   for (const Number& number : kNumbers) valid.push_back(number.name);
   const std::vector<string_view> modelled = valid;
   valid.insert(valid.end(), std::begin(kNotModelled), std::end(kNotModelled));
@@ -365,6 +375,7 @@ Result<Environment> ParseEnvironment(
   for (const auto& [name, value] : variables) {
     ORRERY_RETURN_IF_ERROR(ParseOne(name, Trim(value), &environment).In(name));
   }
+  if (!environment.tuner.empty()) std::erase(environment.not_modelled, "NCCL_TUNER_PLUGIN");
   std::sort(environment.not_modelled.begin(), environment.not_modelled.end());
   if (environment.min_channels > environment.max_channels) {
     return InvalidInput("NCCL_MIN_CTAS: {} is above NCCL_MAX_CTAS = {}", environment.min_channels,

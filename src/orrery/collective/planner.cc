@@ -5,6 +5,7 @@
 #include "orrery/collective/collective.h"
 #include "orrery/collective/moye.h"
 #include "orrery/collective/nccl_tables.h"
+#include "orrery/collective/tuner.h"
 #include "orrery/collective/white_box.h"
 
 namespace orrery::collective {
@@ -172,6 +173,20 @@ double PatTimeUs(const Question& q) {
          static_cast<double>(q.bytes) / (1000 * bus);
 }
 
+// What NCCL expects of a choice; kInfinity where it has none, or nothing here runs it. `direct`:
+// GPUs without a switch of their own.
+double ExpectedUs(const Question& q, Algorithm algorithm, Protocol protocol, bool direct) {
+  const int p = static_cast<int>(protocol);
+  const bool tree = algorithm == Algorithm::kNvlsTree;
+  if (algorithm == Algorithm::kTree || algorithm == Algorithm::kRing) {
+    return Allowed(q, algorithm, p) ? TimeUs(q, algorithm, p) : kInfinity;
+  }
+  if ((algorithm != Algorithm::kNvls && !tree) || protocol != Protocol::kSimple || direct) {
+    return kInfinity;
+  }
+  return tree && q.shape->ranks_per_domain > kMostHeads ? kInfinity : NvlsTimeUs(q, tree);
+}
+
 int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
   if (protocol == 1) return q.environment->ll128_threads;
   const bool narrow = algorithm == Algorithm::kRing && protocol == 2 &&
@@ -198,7 +213,8 @@ int NvlsChannels(const Question& q) {
   return std::clamp(channels, std::max(1, e.min_channels), std::max(1, e.max_channels));
 }
 
-void ShrinkChannels(const Question& q, Plan* plan) {
+// `most`: a tuner's channels; -1: none.
+void ShrinkChannels(const Question& q, std::int64_t most, Plan* plan) {
   const int p = static_cast<int>(plan->protocol);
   std::int64_t threshold = p == 2 ? 64 : 8;
   if (p == 0 && plan->algorithm == Algorithm::kRing) threshold *= q.ranks();
@@ -213,6 +229,8 @@ void ShrinkChannels(const Question& q, Plan* plan) {
   while (!model::IsNvls(*plan) && q.bytes < channels * threads * threshold && threads % 128 == 0) {
     threads /= 2;
   }
+  if (most > 0)
+    channels = std::min<std::int64_t>(most, model::IsNvls(*plan) ? channels : q.found.channels);
   // Each channel gets at least one cell of traffic.
   std::int64_t traffic = q.bytes * (q.collective == Collective::kAllReduce ? 2 : 1);
   if (p == 0) traffic *= 4;
@@ -383,7 +401,7 @@ Planner::Planner(const cluster::Cluster& cluster, const Environment& environment
     : cluster_(&cluster), environment_(environment), pricing_(pricing) {}
 
 Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,
-                    std::int64_t bytes, const GroupShape& shape) const {
+                    std::int64_t bytes, const GroupShape& shape, std::int64_t channels) const {
   Question q{collective, bytes, &shape, &cluster_->spec(), &environment_, {}};
   q.found = nccl::SearchChannels(cluster_->spec(), shape, environment_);
   Plan plan;
@@ -396,7 +414,7 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   plan.queue_pairs = environment_.queue_pairs;
   plan.steps = environment_.steps;
   if (model::IsNvls(plan)) plan.heads = std::min(shape.ranks_per_domain, kMostHeads);
-  ShrinkChannels(q, &plan);
+  ShrinkChannels(q, channels, &plan);
   SetChunks(environment_, &plan);
   return plan;
 }
@@ -448,28 +466,24 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
     plan.channels = 1;
     return plan;
   }
+  std::string_view note;
+  for (const TunerRow& row : environment_.tuner) {
+    if (!Fits(row, collective, bytes, shape.domains, shape.ranks)) continue;
+    if (row.algorithm &&
+        ExpectedUs(q, *row.algorithm, row.protocol, cluster_->direct()) < kInfinity) {
+      Plan plan = Shape(collective, *row.algorithm, row.protocol, bytes, shape, row.channels);
+      plan.note = note;
+      return plan;
+    }
+    note = "a row of NCCL_TUNER_CONFIG_FILE names what is not available here: passed over";
+  }
   double best = kInfinity;
   Algorithm algorithm = Algorithm::kRing;
   Protocol protocol = Protocol::kSimple;
-  for (Algorithm a : {Algorithm::kTree, Algorithm::kRing}) {
-    for (int p = 0; p < 3; ++p) {
-      if (!Allowed(q, a, p)) continue;
-      const double us = TimeUs(q, a, p);
-      if (us < best) best = us, algorithm = a, protocol = static_cast<Protocol>(p);
-    }
-  }
-  // NVLSTree over domains of more GPUs than heads: where its heads stand beside NICs is not known
-  // here (and two racks of 64 GB200 that were measured did without it): the best of the others, and
-  // said so.
-  const bool known = shape.domains == 1 || shape.ranks_per_domain <= kMostHeads;
-  std::string_view instead_of;
-  for (const auto& [us, a] : {std::pair{NvlsTimeUs(q, false), Algorithm::kNvls},
-                              std::pair{NvlsTimeUs(q, true), Algorithm::kNvlsTree}}) {
-    if (cluster_->direct() || us >= best) continue;  // direct: GPUs without a switch of their own
-    if (known) {
-      best = us, algorithm = a, protocol = Protocol::kSimple;
-    } else {
-      instead_of = Name(a);
+  for (Algorithm a : {Algorithm::kTree, Algorithm::kRing, Algorithm::kNvls, Algorithm::kNvlsTree}) {
+    for (Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
+      const double us = ExpectedUs(q, a, p, cluster_->direct());
+      if (us < best) best = us, algorithm = a, protocol = p;
     }
   }
   if (best >= kInfinity) {
@@ -478,7 +492,14 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
         graph::Name(collective), shape.ranks);
   }
   Plan plan = Shape(collective, algorithm, protocol, bytes, shape);
-  plan.instead_of = instead_of;
+  plan.note = note;
+  // NVLSTree over domains of more GPUs than heads: where its heads stand beside NICs is not known
+  // here (and two racks of 64 GB200 that were measured did without it): the best of the others, and
+  // said so.
+  const bool unknown = shape.domains > 1 && shape.ranks_per_domain > kMostHeads;
+  if (unknown && !cluster_->direct() && NvlsTimeUs(q, true) < best) {
+    plan.instead_of = Name(Algorithm::kNvlsTree);
+  }
   if (PatTimeUs(q) < best) plan.instead_of = "PAT";
   return plan;
 }

@@ -294,7 +294,10 @@ void SaveConfiguration(Job* job) {
   if (job->memory.timeline) json["memory"]["timeline"] = true;
   if (!single) json["jobs"] = JobsJson(*job);
   job->config_json = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  job->config_hash = Hasher().Add(std::string_view(job->config_json)).value();
+  Hasher hash;
+  hash.Add(std::string_view(job->config_json));
+  if (job->tuner_hash != 0) hash.Add(job->tuner_hash);
+  job->config_hash = hash.value();
 }
 
 }  // namespace orrery::job

@@ -72,6 +72,7 @@ std::string MachineText(const Job& job) {
   }
   text += fmt::format("{} {} {}|", static_cast<int>(job.pricing.model),
                       job.pricing.otherwise_orrery, job.pricing.setup);
+  text += fmt::format("{}|", job.tuner_hash);
   for (const auto& [name, value] : job.nccl) text += fmt::format("{}={}|", name, value);
   return text;
 }

@@ -51,7 +51,8 @@ struct Job {
   std::string network = "analytic";
   network::LogGopsParameters loggops;  // of network loggops
   std::vector<std::pair<std::string, std::string>> nccl;
-  collective::Pricing pricing;  // whose formula prices collectives
+  std::uint64_t tuner_hash = 0;  // of what NCCL_TUNER_CONFIG_FILE holds; 0: none
+  collective::Pricing pricing;   // whose formula prices collectives
   engine::Options engine;
   memory::Options memory;
   std::string allocator;  // memory.allocator as written

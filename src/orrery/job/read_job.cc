@@ -6,6 +6,7 @@
 #include <set>
 
 #include "orrery/base/file.h"
+#include "orrery/base/hash.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/collective/collective.h"
@@ -411,6 +412,31 @@ Status ReadCollective(const Source& source, const Node* node, Job* job) {
   return {};
 }
 
+namespace {
+
+constexpr std::string_view kTunerFile = "NCCL_TUNER_CONFIG_FILE";
+
+// What the file holds is part of the job.
+std::uint64_t HashOf(std::span<const collective::TunerRow> rows) {
+  Hasher hash;
+  for (const collective::TunerRow& row : rows) {
+    hash.Add(row.collective.has_value())
+        .Add(row.collective.value_or(graph::Collective::kAllReduce))
+        .Add(row.min_bytes)
+        .Add(row.max_bytes)
+        .Add(row.name)
+        .Add(row.protocol)
+        .Add(row.channels)
+        .Add(row.nodes)
+        .Add(row.ranks)
+        .Add(row.pipe_ops)
+        .Add(row.registered);
+  }
+  return rows.empty() ? 0 : hash.value();
+}
+
+}  // namespace
+
 Status ReadNccl(const Source& source, const Node* node, Job* job) {
   if (node != nullptr && node->kind != Node::Kind::kMap && node->kind != Node::Kind::kNull) {
     return InvalidInput("{}: nccl takes variables with values, such as NCCL_ALGO: Ring",
@@ -423,6 +449,8 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
                             Printable(field.key));
       }
       job->nccl.emplace_back(field.key, field.value.text);
+      std::string& value = job->nccl.back().second;
+      if (field.key == kTunerFile) value = source.Path(value);
       const std::span<const std::pair<std::string, std::string>> one(&job->nccl.back(), 1);
       Result<collective::Environment> parsed = collective::ParseEnvironment(one);
       if (!parsed.ok()) {
@@ -438,6 +466,13 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
   if (!versioned) {
     job->assumed.push_back(fmt::format("nccl: version {}.{}.{}", all->version / 10000,
                                        all->version / 100 % 100, all->version % 100));
+  }
+  job->tuner_hash = HashOf(all->tuner);
+  if (!all->tuner.empty()) {
+    job->assumed.push_back(
+        fmt::format("nccl.{}: {} rows; buffers not registered, one collective at a time (regBuff "
+                    "0, numPipeOps 1)",
+                    kTunerFile, all->tuner.size()));
   }
   for (const std::string& name : all->not_modelled) {
     job->assumed.push_back(fmt::format("nccl.{}: noted, but not modelled", name));
