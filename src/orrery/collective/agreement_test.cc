@@ -28,6 +28,10 @@ double Steps(const Plan& plan) {
   if (plan.collective == Collective::kAllToAll) {
     return 2 * slices * plan.channels * plan.shape.ranks * plan.shape.ranks;
   }
+  if (plan.algorithm == Algorithm::kPat) {
+    const double actions = static_cast<double>(pat::Pattern(plan).Actions().size());
+    return slices * actions * plan.channels * plan.shape.ranks;
+  }
   if (model::IsNvls(plan)) return slices * 4 * plan.heads * plan.channels * plan.shape.ranks;
   const double per_slice =
       plan.algorithm == Algorithm::kTree ? 4
@@ -82,6 +86,12 @@ class Agreement {
         one(Collective::kBroadcast, Algorithm::kRing);
       }
       Nvls(planner, members, bytes, shape, where);
+      if (ranks == 1) {
+        for (Collective c : {Collective::kAllGather, Collective::kReduceScatter}) {
+          Compare(planner, planner.Shape(c, Algorithm::kPat, Protocol::kSimple, bytes, shape),
+                  members, where);
+        }
+      }
       Compare(planner, *planner.MakePlan(Collective::kAllToAll, graph::DType::kBf16, bytes, shape),
               members, where);
       if (shape.ranks == 2) {

@@ -35,6 +35,10 @@ PortBytes Formula::Ports() const {
     ports.nic_out = ports.nic_in = static_cast<std::int64_t>(nic * 2 * (domains - 1) / ranks);
     return ports;
   }
+  if (plan_.algorithm == Algorithm::kPat) {
+    ports.nic_out = ports.nic_in = static_cast<std::int64_t>(nic * (ranks - 1));
+    return ports;
+  }
   double intra = 0, inter = 0;  // copies of the share that a member sends on average
   if (plan_.algorithm == Algorithm::kTree) {
     intra = 2 * (ranks - domains) / ranks;
@@ -67,6 +71,7 @@ Cost Planner::ClosedForm(const Plan& plan) const {
   }
   const bool rotating = plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective);
   const Terms terms = plan.algorithm == Algorithm::kTree           ? formula.Tree()
+                      : plan.algorithm == Algorithm::kPat          ? formula.Pat()
                       : model::IsNvls(plan)                        ? formula.Nvls()
                       : plan.algorithm == Algorithm::kPointToPoint ? formula.PointToPoint()
                       : rotating                                   ? formula.Ring()

@@ -24,8 +24,9 @@
 namespace orrery::collective {
 
 // kNvls: the NVLink switch reduces and multicasts, one domain. kNvlsTree: that in each domain, and
-// trees between its heads.
-enum class Algorithm : std::uint8_t { kTree, kRing, kPointToPoint, kNvls, kNvlsTree };
+// trees between its heads. kPat: pat.h.
+enum class Algorithm : std::uint8_t { kTree, kRing, kPointToPoint, kNvls, kNvlsTree, kPat };
+inline constexpr std::size_t kAlgorithms = 6;
 enum class Protocol : std::uint8_t { kLL, kLL128, kSimple };
 std::string_view Name(Algorithm algorithm);
 std::string_view Name(Protocol protocol);
@@ -56,15 +57,16 @@ struct StepCosts {
 struct Environment {
   int version = 22203;  // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
   // By graph::Collective up to kBroadcast, then Algorithm or Protocol.
-  std::array<std::array<bool, 5>, 4> algorithm_allowed{{{true, true, true, true, true},
-                                                        {true, true, true, true, true},
-                                                        {true, true, true, true, true},
-                                                        {true, true, true, true, true}}};
+  std::array<std::array<bool, kAlgorithms>, 4> algorithm_allowed{
+      {{true, true, true, true, true, true},
+       {true, true, true, true, true, true},
+       {true, true, true, true, true, true},
+       {true, true, true, true, true, true}}};
   std::array<std::array<bool, 3>, 4> protocol_allowed{
       {{true, true, true}, {true, true, true}, {true, true, true}, {true, true, true}}};
   bool protocol_forced = false;  // NCCL_PROTO was given: LL128 is not vetoed by the hardware
   bool nvls = true;              // NCCL_NVLS_ENABLE
-  bool pat = true;               // NCCL_PAT_ENABLE and NCCL_ALGO leave PAT to the library
+  bool pat = true;               // NCCL_PAT_ENABLE
   int nvls_channels = 0;         // NCCL_NVLS_NCHANNELS; 0: by architecture
   std::int64_t nvls_chunk_bytes = 128 << 10;  // NCCL_NVLS_CHUNKSIZE
   int min_channels = 0, max_channels = 64;    // NCCL_MIN/MAX_CTAS, NCCL_MIN/MAX_NCHANNELS
@@ -82,12 +84,12 @@ struct Environment {
   int channels_per_net_peer = -1;                   // NCCL_NCHANNELS_PER_NET_PEER
   int queue_pairs = 1;                              // NCCL_IB_QPS_PER_CONNECTION
   StepCosts steps;
-  int ring_slices = 2;  // ORRERY_RING_SLICES: of a chunk of a ring, Simple
-  std::vector<TunerRow> tuner;                      // NCCL_TUNER_CONFIG_FILE
+  int ring_slices = 2;          // ORRERY_RING_SLICES: of a chunk of a ring, Simple
+  std::vector<TunerRow> tuner;  // NCCL_TUNER_CONFIG_FILE
   std::vector<std::string>
       not_modelled;  // variables set that matter to NCCL and change nothing here
 };
-// Unknown variables, malformed values and choices not yet modelled (CollNet, PAT) are refused
+// Unknown variables, malformed values and choices not yet modelled (CollNet) are refused
 // by name. Variables that only log, bootstrap or register are accepted without a word.
 Result<Environment> ParseEnvironment(
     std::span<const std::pair<std::string, std::string>> variables);
@@ -129,7 +131,7 @@ struct Plan {
   int credits = 8;                    // slices in flight per connection
   int lanes = 0;                      // all-to-all: channels over which its messages are spread
   int heads = 0;                      // NVLS: GPUs of a domain that each reduce a part
-  // What NCCL would have taken where that is not modelled yet ("PAT", "NVLS"); empty
+  // What NCCL would have taken where that is not modelled yet ("NVLSTree"); empty
   // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
   std::string_view instead_of;
   bool restricted() const { return !instead_of.empty(); }
@@ -173,7 +175,7 @@ class Planner {
   // `channels`: at most so many, where a tuner says so; -1: NCCL's own number.
   Plan Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,
              std::int64_t bytes, const GroupShape& shape, std::int64_t channels = -1) const;
-  // O(1): no loop over ranks, channels or chunks. Below 1 us.
+  // O(1): no loop over ranks, channels or chunks, below 1 us; PAT: O(ranks * channels) (pat.h).
   Cost ClosedForm(const Plan& plan) const;
 
   const cluster::Cluster& cluster() const { return *cluster_; }

@@ -212,19 +212,18 @@ Status ParseAlgorithms(string_view text, Environment* e) {
   return ParsePerFunction(
       "algorithm", text, kAlgorithms,
       [&](const std::vector<bool>& chosen, bool negated, std::size_t from, std::size_t to) {
-        for (const std::size_t i : {kCollNetDirect, kCollNetChain, kPat}) {
+        for (const std::size_t i : {kCollNetDirect, kCollNetChain}) {
           if (chosen[i] && !negated) {
             return InvalidInput(
-                "{} is not modelled yet; leave it out (Ring, Tree, NVLS and NVLSTree are modelled)",
+                "{} is not modelled yet; leave it out (Ring, Tree, NVLS, NVLSTree and PAT are "
+                "modelled)",
                 kAlgorithms[i]);
           }
         }
         for (std::size_t c = from; c < to; ++c) {
-          e->algorithm_allowed[c] = {chosen[0], chosen[1], true, chosen[kNvls], chosen[kNvlsTree]};
+          e->algorithm_allowed[c] = {chosen[0],     chosen[1],         true,
+                                     chosen[kNvls], chosen[kNvlsTree], chosen[kPat]};
         }
-        // One switch for all functions: PAT left out of any list is not expected in the others
-        // either.
-        e->pat = e->pat && chosen[kPat];
         return Status();
       });
 }

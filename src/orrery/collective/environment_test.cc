@@ -16,9 +16,9 @@ std::string Refusal(const Variables& variables) {
 TEST(Environment, ListsPerFunction) {
   const Environment e =
       *ParseEnvironment(Variables{{"NCCL_ALGO", "Tree;AllGather:ring"}, {"NCCL_PROTO", "^LL128"}});
-  using Five = std::array<bool, 5>;  // the third is point-to-point
-  EXPECT_EQ(e.algorithm_allowed[0], (Five{true, false, true, false, false}));  // all-reduce: tree
-  EXPECT_EQ(e.algorithm_allowed[1], (Five{false, true, true, false, false}));  // all-gather: ring
+  using Six = std::array<bool, 6>;  // the third is point-to-point
+  EXPECT_EQ(e.algorithm_allowed[0], (Six{true, false, true, false, false, false}));  // all-reduce
+  EXPECT_EQ(e.algorithm_allowed[1], (Six{false, true, true, false, false, false}));  // all-gather
   EXPECT_EQ(e.protocol_allowed[2], (std::array<bool, 3>{true, false, true}));
   EXPECT_TRUE(e.protocol_forced);
   EXPECT_TRUE(e.nvls);  // NCCL_NVLS_ENABLE alone decides
@@ -26,8 +26,9 @@ TEST(Environment, ListsPerFunction) {
 
 TEST(Environment, NegationKeepsTheRest) {
   const Environment e = *ParseEnvironment(Variables{{"NCCL_ALGO", "^NVLS,NVLSTree,PAT"}});
-  EXPECT_EQ(e.algorithm_allowed[0], (std::array<bool, 5>{true, true, true, false, false}));
-  EXPECT_FALSE(e.pat);
+  EXPECT_EQ(e.algorithm_allowed[0], (std::array<bool, 6>{true, true, true, false, false, false}));
+  EXPECT_TRUE(ParseEnvironment(Variables{{"NCCL_ALGO", "Ring,PAT"}})->algorithm_allowed[1][5]);
+  EXPECT_FALSE(ParseEnvironment(Variables{{"NCCL_PAT_ENABLE", "0"}})->pat);
 }
 
 TEST(Environment, NumbersAndVersion) {
@@ -46,11 +47,8 @@ TEST(Environment, NumbersAndVersion) {
 
 TEST(Environment, RefusesByName) {
   EXPECT_EQ(Refusal({{"NCCL_ALGO", "CollNetChain"}}),
-            "NCCL_ALGO: CollNetChain is not modelled yet; leave it out (Ring, Tree, NVLS and "
-            "NVLSTree are modelled)");
-  EXPECT_EQ(Refusal({{"NCCL_ALGO", "Ring,PAT"}}),
-            "NCCL_ALGO: PAT is not modelled yet; leave it out (Ring, Tree, NVLS and NVLSTree are "
-            "modelled)");
+            "NCCL_ALGO: CollNetChain is not modelled yet; leave it out (Ring, Tree, NVLS, "
+            "NVLSTree and PAT are modelled)");
   EXPECT_EQ(Refusal({{"NCCL_COLLNET_ENABLE", "1"}}),
             "NCCL_COLLNET_ENABLE: CollNet is not modelled yet; leave it out or set it to 0");
   EXPECT_EQ(Refusal({{"NCCL_ALG", "Ring"}}), "NCCL_ALG: unknown variable; did you mean NCCL_ALGO?");

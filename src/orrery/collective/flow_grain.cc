@@ -62,6 +62,39 @@ void AddAllToAll(const Plan& plan, const cluster::Cluster& cluster,
   grain->first = {0, static_cast<std::uint32_t>(grain->edges.size())};
 }
 
+// A connection between domains: `wire` bytes, cut among its queue pairs.
+void AddQueuePairs(const Plan& plan, const Connection& c, std::int64_t wire, FlowGrain* grain) {
+  const std::int64_t pairs = plan.queue_pairs;
+  for (std::int64_t k = 0; k < pairs; ++k) {
+    grain->edges.push_back({c.from, c.to, wire * (k + 1) / pairs - wire * k / pairs,
+                            cluster::QueuePair(c.channel, static_cast<std::uint32_t>(k))});
+  }
+}
+
+// Of each channel's connections, what their dimension carries.
+void AddPat(const Plan& plan, const cluster::Cluster& cluster, const Schedule& schedule,
+            FlowGrain* grain) {
+  const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
+  const model::Pieces pieces = model::Cut(plan);
+  const pat::Pattern pattern(plan);
+  std::vector<std::int64_t> carries(static_cast<std::size_t>(pattern.dims));
+  for (const pat::Action& action : pattern.Actions()) {
+    if (action.send < 0) continue;
+    carries[static_cast<std::size_t>(action.send)] +=
+        pieces.rounds * box.inter.Wire(action.send_blocks * pieces.full.bytes) +
+        (pieces.tail.slices > 0 ? box.inter.Wire(action.send_blocks * pieces.tail.bytes) : 0);
+  }
+  const auto ranks = static_cast<std::size_t>(plan.shape.ranks);
+  const std::size_t per_channel = ranks * carries.size();
+  const auto connections = schedule.connections();
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    if (i % per_channel == 0)
+      grain->first.push_back(static_cast<std::uint32_t>(grain->edges.size()));
+    AddQueuePairs(plan, connections[i], carries[i / ranks % carries.size()], grain);
+  }
+  grain->first.push_back(static_cast<std::uint32_t>(grain->edges.size()));
+}
+
 }  // namespace
 
 FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
@@ -79,6 +112,10 @@ FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
   const bool chain = plan.algorithm != Algorithm::kTree && !nvls &&
                      !(plan.algorithm == Algorithm::kRing && model::IsRotating(plan.collective));
   const Schedule schedule(plan, cluster, members);
+  if (plan.algorithm == Algorithm::kPat) {
+    AddPat(plan, cluster, schedule, &grain);
+    return grain;
+  }
   grain.edges.reserve(schedule.connections().size());
   grain.first.assign(1, 0);
   int channel = 0;
@@ -98,11 +135,7 @@ FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
       grain.edges.push_back({c.from, c.to, near ? intra : inter, c.salt});
       continue;
     }
-    const std::int64_t pairs = plan.queue_pairs;
-    for (std::int64_t k = 0; k < pairs; ++k) {
-      grain.edges.push_back({c.from, c.to, inter * (k + 1) / pairs - inter * k / pairs,
-                             cluster::QueuePair(c.channel, static_cast<std::uint32_t>(k))});
-    }
+    AddQueuePairs(plan, c, inter, &grain);
   }
   grain.first.push_back(static_cast<std::uint32_t>(grain.edges.size()));
   return grain;

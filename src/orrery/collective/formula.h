@@ -42,6 +42,7 @@ class Formula {
   Terms PointToPoint() const;
   Terms Tree() const;
   Terms Nvls() const;
+  Terms Pat() const;
   double setup() const { return box_.setup; }
   PortBytes Ports() const;
 

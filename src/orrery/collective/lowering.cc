@@ -22,6 +22,8 @@ Schedule::Schedule(const Plan& plan, const cluster::Cluster& cluster,
     BuildAllToAll(cluster, members);
   } else if (model::IsNvls(plan)) {
     BuildNvls(cluster, members);
+  } else if (plan.algorithm == Algorithm::kPat) {
+    BuildPat();
   } else if (plan.algorithm == Algorithm::kTree) {
     BuildTrees(cluster, members);
   } else {
@@ -114,6 +116,7 @@ Step Schedule::At(std::uint32_t member, int lane, std::uint64_t index) const {
   }
   if (plan_.collective == graph::Collective::kAllToAll) return AllToAllStep(member, lane, index);
   if (plan_.algorithm == Algorithm::kTree) return TreeStep(member, lane, index);
+  if (plan_.algorithm == Algorithm::kPat) return PatStep(member, lane, index);
   if (model::IsNvls(plan_)) return NvlsStep(member, lane, index);
   if (plan_.algorithm == Algorithm::kRing && model::IsRotating(plan_.collective)) {
     return RingStep(member, lane, index);

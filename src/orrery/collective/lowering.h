@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "orrery/collective/collective.h"
+#include "orrery/collective/pat.h"
 #include "orrery/collective/white_box.h"
 
 namespace orrery::collective {
@@ -66,14 +67,14 @@ struct PairWork {
 class Schedule {
  public:
   // REQUIRES: plan.shape is the shape of `members`; point-to-point: two members, shape as planned.
-  // Broadcast: members[0] is the root; point-to-point: members[0] sends to members[1]. O(channels *
-  // members).
+  // Broadcast, gather, scatter: members[0] is the root; point-to-point: members[0] sends to
+  // members[1]. O(channels * members).
   Schedule(const Plan& plan, const cluster::Cluster& cluster, std::span<const DeviceId> members);
 
   int channels() const { return plan_.channels; }
   // Step sequences per member over all channels: channels for rings, twice that for trees (the up
-  // and the down lane of channel c are 2c and 2c + 1), four times for NVLS (nvls.h); all-to-all:
-  // lowering_all_to_all.cc.
+  // and the down lane of channel c are 2c and 2c + 1), four times for NVLS (nvls.h); all-to-all,
+  // gather and scatter: lowering_all_to_all.cc.
   int lanes() const {
     if (plan_.collective == graph::Collective::kAllToAll) return pair_lanes_;
     if (model::IsNvls(plan_)) return 4 * plan_.channels;
@@ -112,6 +113,8 @@ class Schedule {
   std::uint64_t NvlsSlots(const NvlsPlace& place, int channel, int lane) const;
   std::int32_t NvlsConnection(int channel, std::uint32_t domain, std::uint32_t head,
                               std::uint32_t place, bool down) const;
+  void BuildPat();
+  Step PatStep(std::uint32_t member, int channel, std::uint64_t index) const;
   void BuildAllToAll(const cluster::Cluster& cluster, std::span<const DeviceId> members);
   std::uint32_t PeerOf(std::uint32_t place, std::uint32_t round) const;
   std::uint32_t SourceOf(std::uint32_t place, std::uint32_t round) const;
@@ -141,6 +144,8 @@ class Schedule {
   std::uint32_t group_ = 1;                   // all-to-all: ranks of a group
   std::size_t parts_ = 1;                     // all-to-all: of a message
   int pair_lanes_ = 0;
+  std::vector<pat::Action> actions_;  // PAT: of a loop, in order
+  int dims_ = 0;                      // PAT
   SimTime setup_ = 0;
 };
 

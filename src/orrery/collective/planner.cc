@@ -163,13 +163,21 @@ double NvlsTimeUs(const Question& q, bool tree) {
   return us + static_cast<double>(q.bytes) / (1000 * bus);
 }
 
+// One GPU a domain (NCCL_PAT_ENABLE = 2), from 2.23 on.
 double PatTimeUs(const Question& q) {
   const bool fits =
       q.collective == Collective::kAllGather || q.collective == Collective::kReduceScatter;
   if (!fits || q.environment->version < 22300 || !q.environment->pat) return kInfinity;
   if (q.shape->ranks_per_domain != 1 || q.domains() < 2) return kInfinity;
+  const auto c = static_cast<std::size_t>(q.collective);
+  if (!q.environment->algorithm_allowed[c][static_cast<std::size_t>(Algorithm::kPat)] ||
+      !q.environment->protocol_allowed[c][2]) {
+    return kInfinity;
+  }
+  // Not turned from bus into algorithm bandwidth: NCCL does that for rings alone.
   const double bus = 0.75 * q.found.graph * q.found.bandwidth_GBps;
-  return 8 + Log2(q.domains()) * 14.0 / 3.5 + 2.8 * q.ranks() +
+  const double net = nccl::LatenciesOf(q.environment->version).net[0][2];
+  return 8 + Log2(q.domains()) * net / 3.5 + 2.8 * q.ranks() +
          static_cast<double>(q.bytes) / (1000 * bus);
 }
 
@@ -181,6 +189,7 @@ double ExpectedUs(const Question& q, Algorithm algorithm, Protocol protocol, boo
   if (algorithm == Algorithm::kTree || algorithm == Algorithm::kRing) {
     return Allowed(q, algorithm, p) ? TimeUs(q, algorithm, p) : kInfinity;
   }
+  if (algorithm == Algorithm::kPat && protocol == Protocol::kSimple) return PatTimeUs(q);
   if ((algorithm != Algorithm::kNvls && !tree) || protocol != Protocol::kSimple || direct) {
     return kInfinity;
   }
@@ -294,6 +303,13 @@ void SetChunks(const Environment& environment, Plan* plan) {
   plan->credits = kSteps;
   if (model::IsNvls(*plan)) {
     plan->chunk_bytes = plan->slice_bytes = NvlsChunk(environment, *plan);
+  } else if (plan->algorithm == Algorithm::kPat) {
+    const std::int64_t times = plan->collective == Collective::kAllGather ? 32 : 16;
+    while (plan->chunk_bytes * plan->channels * times > plan->bytes &&
+           plan->chunk_bytes > (64 << 10)) {
+      plan->chunk_bytes /= 2;
+    }
+    plan->slice_bytes = plan->chunk_bytes;
   } else if (model::PassesLines(*plan)) {
     std::int64_t chunk = step;
     if (plan->algorithm == Algorithm::kTree && plan->protocol == Protocol::kLL128) {
@@ -380,6 +396,8 @@ std::string_view Name(Algorithm algorithm) {
       return "NVLS";
     case Algorithm::kNvlsTree:
       return "NVLSTree";
+    case Algorithm::kPat:
+      return "PAT";
   }
   return "?";
 }
@@ -480,7 +498,8 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
   double best = kInfinity;
   Algorithm algorithm = Algorithm::kRing;
   Protocol protocol = Protocol::kSimple;
-  for (Algorithm a : {Algorithm::kTree, Algorithm::kRing, Algorithm::kNvls, Algorithm::kNvlsTree}) {
+  for (Algorithm a : {Algorithm::kTree, Algorithm::kRing, Algorithm::kNvls, Algorithm::kNvlsTree,
+                      Algorithm::kPat}) {
     for (Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
       const double us = ExpectedUs(q, a, p, cluster_->direct());
       if (us < best) best = us, algorithm = a, protocol = p;
@@ -500,7 +519,6 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
   if (unknown && !cluster_->direct() && NvlsTimeUs(q, true) < best) {
     plan.instead_of = Name(Algorithm::kNvlsTree);
   }
-  if (PatTimeUs(q) < best) plan.instead_of = "PAT";
   return plan;
 }
 

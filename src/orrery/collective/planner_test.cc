@@ -151,6 +151,30 @@ TEST(Planner, ForcedChoiceThatDoesNotExistIsRefused) {
             "NCCL_ALGO and NCCL_PROTO leave no algorithm for all-gather over 8 ranks; allow Ring");
 }
 
+// 64 nodes of one GPU, 64 KiB: 63 steps of a ring cost 6.6 + 63 · 5 us (LL), PAT 8 + 6 · 14 / 3.5 +
+// 2.8 · 64 = 211. From 2.23 on, where nothing rules it out, and not with two GPUs a node.
+TEST(Planner, PatWithOneGpuANode) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 64);
+  std::vector<DeviceId> one, two;
+  for (std::size_t n = 0; n < 64; ++n) {
+    one.emplace_back(8 * n);
+    two.emplace_back(8 * n);
+    two.emplace_back(8 * n + 1);
+  }
+  const auto chosen = [&](int version, bool pat, const std::vector<DeviceId>& members) {
+    Environment environment;
+    environment.version = version;
+    environment.pat = pat;
+    return Planner(cluster, environment)
+        .MakePlan(Collective::kAllGather, DType::kBf16, 64 << 10, ShapeOf(cluster, members))
+        ->algorithm;
+  };
+  EXPECT_EQ(chosen(22304, true, one), Algorithm::kPat);
+  EXPECT_EQ(chosen(22203, true, one), Algorithm::kRing);
+  EXPECT_EQ(chosen(22304, false, one), Algorithm::kRing);
+  EXPECT_EQ(chosen(22304, true, two), Algorithm::kRing);
+}
+
 TEST(Planner, NvlsNeedsAMulticastingSwitch) {
   const auto algorithm = [](const char* preset, int nodes, Collective c) {
     const cluster::Cluster cluster = Machine(preset, nodes);

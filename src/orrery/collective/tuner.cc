@@ -48,6 +48,8 @@ std::optional<Algorithm> AlgorithmOf(std::size_t name) {
       return Algorithm::kNvls;
     case 5:
       return Algorithm::kNvlsTree;
+    case 6:
+      return Algorithm::kPat;
     default:
       return std::nullopt;
   }

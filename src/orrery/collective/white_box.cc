@@ -171,7 +171,8 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
 Pieces Cut(const Plan& plan) {
   Pieces pieces;
   std::int64_t bytes = plan.bytes;
-  if (plan.collective == graph::Collective::kAllToAll) {  // one message
+  // One message, or one rank's part.
+  if (plan.collective == graph::Collective::kAllToAll || plan.algorithm == Algorithm::kPat) {
     bytes = (bytes + plan.shape.ranks - 1) / plan.shape.ranks;
   }
   pieces.share = (bytes + plan.channels - 1) / plan.channels;

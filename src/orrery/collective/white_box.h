@@ -81,9 +81,9 @@ constexpr std::int64_t OnSwitch(const WhiteBox& box, std::int64_t data) {
   return data + (data * box.switch_extra + 999) / 1000;
 }
 
-// One channel's share of the data (all-to-all: of one message), cut into rounds (a ring's loop;
-// elsewhere a chunk) of equal chunks, the last of them smaller, and each chunk into at most two
-// slices.
+// One channel's share of the data (all-to-all, PAT: of one rank's part), cut into rounds (a ring's
+// loop; elsewhere a chunk) of equal chunks, the last of them smaller, and each chunk into at most
+// two slices.
 struct Chunk {
   std::int64_t bytes = 0;
   std::int64_t slice = 0;  // of all slices but the last

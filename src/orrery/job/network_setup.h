@@ -20,8 +20,9 @@ struct NetworkSetup {
 };
 
 // `cluster` is a preset or a file, as in a job file; `set` entries are keys of a job file below
-// cluster, collective, nccl and perturb.links; others are refused. With `constants` links have the rates that
-// long transfers reach, and collectives the fitted steps, as in a job; without, line rates.
+// cluster, collective, nccl and perturb.links; others are refused. With `constants` links have the
+// rates that long transfers reach, and collectives the fitted steps, as in a job; without, line
+// rates.
 Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
                                       std::string_view network, const std::vector<std::string>& set,
                                       const constants::Set* constants);
