@@ -138,28 +138,30 @@ class Agreement {
   std::map<std::string, Tally> tallies_;
 };
 
-// What holds (docs/collectives.md): 3 % everywhere but for trees and NVLS.
-double Bound(const std::string& name) {
-  if (name.find("NVLSTree") != std::string::npos) return 12;
-  if (name.find("NVLS") != std::string::npos) return 7;
-  return name.find("Tree") != std::string::npos ? 11 : 3;
+// What holds (docs/collectives.md): 3 % everywhere but for two trees of two rounds, in which two
+// messages come to a NIC at nearly the same time, one order or the other. Beyond the first rounds
+// that a plan plays (rehearsal.h) trees follow the formula's pace, which is good for 6 %.
+double Bound(const std::string& name, double most_steps) {
+  const bool tree = name.find(" Tree ") != std::string::npos;
+  return !tree ? 3 : most_steps > 20000 ? 7 : 3.3;
 }
 
 // ORRERY_AGREEMENT_STEPS: runs of up to so many steps, where minutes are no matter.
 TEST(Agreement, ClosedFormAndLowering) {
   const char* steps = std::getenv("ORRERY_AGREEMENT_STEPS");
-  Agreement agreement(steps == nullptr ? 20000 : std::atof(steps));
+  const double most_steps = steps == nullptr ? 20000 : std::atof(steps);
+  Agreement agreement(most_steps);
   agreement.Run();
   agreement.Print();
   int cases = 0, within = 0;
   for (const auto& [name, t] : agreement.tallies()) {
     cases += t.cases;
     within += t.within;
-    EXPECT_LE(std::abs(t.worst), Bound(name)) << name << ": " << t.where;
+    EXPECT_LE(std::abs(t.worst), Bound(name, most_steps)) << name << ": " << t.where;
   }
   std::printf("%d of %d cases within 3 %%\n", within, cases);
   EXPECT_GT(cases, 10000);
-  EXPECT_GT(within, 0.98 * cases);
+  EXPECT_GT(within, 0.998 * cases);
 }
 
 }  // namespace

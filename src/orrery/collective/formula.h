@@ -35,7 +35,9 @@ inline double CeilDiv(double a, double b) {
 class Formula {
  public:
   Formula(const Plan& plan, const cluster::Spec& spec)
-      : plan_(plan), box_(model::MakeWhiteBox(plan, spec)), pieces_(model::Cut(plan)) {}
+      : Formula(plan, model::MakeWhiteBox(plan, spec)) {}
+  Formula(const Plan& plan, const model::WhiteBox& box)
+      : plan_(plan), box_(box), pieces_(model::Cut(plan)) {}
 
   Terms Ring() const;
   Terms Chain() const;
@@ -43,6 +45,10 @@ class Formula {
   Terms Tree() const;
   Terms Nvls() const;
   Terms Pat() const;
+  // Trees and NVLS: how long the busiest port works while a lane works for 1.
+  double PortsOverLanes() const {
+    return model::IsNvls(plan_) ? PortsOfNvlsOverLanes() : PortsOfTreeOverLanes();
+  }
   double setup() const { return box_.setup; }
   PortBytes Ports() const;
 
@@ -99,6 +105,8 @@ class Formula {
   double NvlinkChannels() const;
   double NicChannels() const { return CeilDiv(plan_.channels, std::max(1, plan_.shape.nics)); }
   double TreeFill(const model::Chunk& chunk) const;
+  double PortsOfTreeOverLanes() const;
+  double PortsOfNvlsOverLanes() const;
   struct NvlsRound;
   struct Between;
   Between TreesOfHeads() const;
@@ -126,5 +134,9 @@ class Formula {
   model::WhiteBox box_;
   model::Pieces pieces_;
 };
+
+// Trees and NVLS: the first rounds as they were played (rehearsal.h), less what the terms above
+// make of them. Plan::phases.
+SimTime PhasesOf(const Plan& plan, const cluster::Spec& spec);
 
 }  // namespace orrery::collective

@@ -66,6 +66,12 @@ Formula::Between Formula::TreesOfHeads() const {
   return trees;
 }
 
+double Formula::PortsOfNvlsOverLanes() const {
+  const NvlsRound round = RoundOf(pieces_.rounds > 0 ? pieces_.full : pieces_.tail);
+  const double chunks = static_cast<double>(pieces_.rounds) + (pieces_.tail.slices > 0 ? 1 : 0);
+  return std::max({round.out, round.in, TreesOfHeads().nic / chunks}) / round.copies;
+}
+
 Terms Formula::Nvls() const {
   const bool scatters = nvls::Scatters(plan_.collective);
   const bool gathers = nvls::Gathers(plan_.collective);
@@ -112,8 +118,9 @@ Terms Formula::Nvls() const {
         total, first_up + first.load + trees.nic + trees.drain + gap + last.serial + last.copies);
   }
   Terms terms;
-  terms.total = total;
-  terms.transfer = std::max({lanes - box_.sync * (rounds + 1), out, in, trees.nic});
+  terms.total = total + static_cast<double>(plan_.phases);
+  terms.transfer =
+      std::min(terms.total, std::max({lanes - box_.sync * (rounds + 1), out, in, trees.nic}));
   return terms;
 }
 

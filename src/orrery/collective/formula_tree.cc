@@ -92,6 +92,11 @@ Formula::TreeSums Formula::SumsOfTree() const {
   return sums;
 }
 
+double Formula::PortsOfTreeOverLanes() const {
+  const TreeSums sums = SumsOfTree();
+  return std::max(sums.nvlink, sums.nic) / sums.lane;
+}
+
 // From the first message at the busiest port to the end.
 double Formula::TreePort(const Chunk& chunk, const TreeSums& sums) const {
   const double work = Work(chunk.bytes, model::kStreams);
@@ -134,6 +139,7 @@ Terms Formula::Tree() const {
   const bool pair = !net() && ppn() == 2;
   Terms terms;
   terms.total = pair ? std::max(alone, port) : Together(alone, port);
+  terms.total += static_cast<double>(plan_.phases);
   terms.transfer = std::min(terms.total, std::max({sums.bytes, sums.nvlink, sums.nic}));
   return terms;
 }
@@ -148,14 +154,16 @@ double Formula::TreeFill(const Chunk& chunk) const {
   if (net()) {
     const int levels = std::bit_width(static_cast<unsigned>(plan_.shape.domains - 1));
     const double edge = Delay(box_.inter, chunk.bytes) + step;
-    fill += 2 * (levels * edge + (levels - 1) * stream);
+    int pairs = 0;  // heads of two children, on the longest way
+    for (int half = 1; 2 * half + 1 < plan_.shape.domains; half *= 2) ++pairs;
+    fill += 2 * (levels * edge + pairs * stream);
     // Two children's messages meet at their parent's NIC: all channels' at the first level, spread
     // out from then on, up and down.
     if (plan_.shape.domains >= 4) {
       const double serial = Serial(box_.inter, chunk);
       fill +=
           (2 * CeilDiv(CeilDiv(plan_.channels, 2), std::max(1, plan_.shape.nics)) - 1) * serial +
-          (2 * levels - 3) * std::max(0.0, serial - stream);
+          (2 * pairs - 1) * std::max(0.0, serial - stream);
     }
   }
   const double together = NicChannels() - 1;

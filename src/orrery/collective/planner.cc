@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "orrery/collective/collective.h"
+#include "orrery/collective/formula.h"
 #include "orrery/collective/moye.h"
 #include "orrery/collective/nccl_tables.h"
 #include "orrery/collective/tuner.h"
@@ -434,6 +435,7 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   if (model::IsNvls(plan)) plan.heads = std::min(shape.ranks_per_domain, kMostHeads);
   ShrinkChannels(q, channels, &plan);
   SetChunks(environment_, &plan);
+  plan.phases = PhasesOf(plan, cluster_->spec());
   return plan;
 }
 
