@@ -133,6 +133,7 @@ Drawn Draw(std::uint64_t seed) {
     default:
       break;
   }
+  p.tp_comm_overlap = p.sequence_parallel && p.lora_rank == 0 && rng.Below(2) == 0;
   d.nodes = (p.ranks() + 7) / 8;
   return d;
 }
@@ -159,6 +160,7 @@ TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
                  << (d.plan.offload_optimizer ? ", optimizer offloaded" : "")
                  << (d.plan.lora_rank > 0 ? ", LoRA" : "")
                  << (d.plan.cuda_graphs != workload::CudaGraphs::kNone ? ", CUDA graphs" : "")
+                 << (d.plan.tp_comm_overlap ? ", tensor-parallel pieces" : "")
                  << (d.plan.hybrid() ? ", shard groups" : "")
                  << (d.plan.sharding >= workload::Sharding::kZero2 ? ", ZeRO-2 or -3" : "")
                  << ", optimizer " << static_cast<int>(d.plan.optimizer));

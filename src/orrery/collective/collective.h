@@ -131,7 +131,8 @@ struct Plan {
   int credits = 8;                    // slices in flight per connection
   int lanes = 0;                      // all-to-all: channels over which its messages are spread
   int heads = 0;                      // NVLS: GPUs of a domain that each reduce a part
-  SimTime phases = 0;  // trees, NVLS: how messages of the first rounds meet (rehearsal.h)
+  SimTime phases = 0;        // trees, NVLS: how messages of the first rounds meet (rehearsal.h)
+  bool copy_engine = false;  // a message that no CTA moves (CopyPlan)
   // What NCCL would have taken where that is not modelled yet ("NVLSTree"); empty
   // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
   std::string_view instead_of;
@@ -170,6 +171,10 @@ class Planner {
                         const GroupShape& shape) const {
     return MakePlan(collective, dtype, bytes, shape, shape);
   }
+  // A message that a copy engine writes into the memory of a GPU of the same NVLink domain
+  // (Transformer Engine's userbuffers, not NCCL): a step's latency over NVLink, then the links'
+  // rate. REQUIRES: pair.domains == 1, bytes >= 0.
+  Plan CopyPlan(std::int64_t bytes, const GroupShape& pair) const;
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,
   // credits. REQUIRES: NCCL has the algorithm for the collective; not point-to-point; shape.ranks
   // > 1. Trees and NVLS with busy ports are played (rehearsal.h): 0.15 us without, some 28 ns a

@@ -453,6 +453,25 @@ Result<Plan> Planner::PricedByMoye(Plan plan) const {
   return plan;
 }
 
+Plan Planner::CopyPlan(std::int64_t bytes, const GroupShape& pair) const {
+  // Lowered, pieces let others at the port in between. They are equal, to 16 bytes.
+  constexpr std::int64_t kMostPieceBytes = 4 << 20;
+  const std::int64_t pieces =
+      std::max<std::int64_t>(1, (bytes + kMostPieceBytes - 1) / kMostPieceBytes);
+  Plan plan;
+  plan.collective = Collective::kSend;
+  plan.algorithm = Algorithm::kPointToPoint;
+  plan.copy_engine = true;
+  plan.version = environment_.version;
+  plan.bytes = bytes;
+  plan.shape = pair;
+  plan.channels = plan.lanes = 1;
+  plan.chunk_bytes = plan.slice_bytes =
+      std::max<std::int64_t>(16, ((bytes + pieces - 1) / pieces + 15) / 16 * 16);
+  plan.credits = kSteps;
+  return plan;
+}
+
 Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
                                const GroupShape& shape, const GroupShape& communicator) const {
   static_cast<void>(

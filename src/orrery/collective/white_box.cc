@@ -145,6 +145,7 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
     box.inter.post += static_cast<double>(chunk - pass) * box.per_byte * kStreams;
   }
   box.intra.post = std::max(0.0, box.intra.post);
+  if (plan.copy_engine) box.setup = box.per_byte = 0;  // no kernel to start, no CTA to go through
   if (IsNvls(plan)) {
     // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
     // out of it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "orrery/base/rng.h"
 #include "orrery/engine/work.h"
 
 namespace orrery::engine {
@@ -94,10 +95,13 @@ class Course {
     const CommPrice& comm = price_->comms[item.first];
     const SimTime start = std::max(t_, free_);
     const SimTime end = start + comm.cost.total();
-    price_->m += item.key * (kArrivalWeight + kStartWeight + kEndWeight);
+    // A message round a ring ends twice: as the rank's own and as its neighbour's.
+    const bool pair = item.count == 2;
+    const std::uint64_t parts = pair ? (Mix64(comm.digest) | 1) + (Mix64(comm.digest + 1) | 1) : 1;
+    price_->m += item.key * (kArrivalWeight + parts * (kStartWeight + kEndWeight));
     price_->o += item.key * (kArrivalWeight * static_cast<std::uint64_t>(start) +
-                             kStartWeight * static_cast<std::uint64_t>(start) +
-                             kEndWeight * static_cast<std::uint64_t>(end));
+                             parts * (kStartWeight * static_cast<std::uint64_t>(start) +
+                                      kEndWeight * static_cast<std::uint64_t>(end)));
     free_ = end;
     price_->nvlink_out += comm.cost.member.nvlink_out;
     price_->nvlink_in += comm.cost.member.nvlink_in;
@@ -121,7 +125,11 @@ class Course {
           f->end - t_;
       t_ = f->end;
     }
+    // What came before it on the stream has ended, too.
+    const SimTime end = f->end;
     flights_.erase(f);
+    std::erase_if(flights_,
+                  [&](const InFlight& x) { return x.event == graph::kNoEvent && x.end <= end; });
     return true;
   }
 
@@ -135,6 +143,19 @@ class Course {
   std::vector<InFlight> flights_;
 };
 
+// To the next and from the previous of a ring that lies in the rank's own class.
+bool RoundOwnRing(const View& view, const BlockPrice& price, const Item& item) {
+  if (item.count != 2 || item.parts != 2 || !item.one_way) return false;
+  const CommPrice& a = price.comms[item.first];
+  const CommPrice& b = price.comms[item.first + 1];
+  const auto opposite = static_cast<int>(a.comm.peer) ^ 1;
+  return a.digest == b.digest && a.comm.group == b.comm.group && !a.nic && !b.nic &&
+         graph::IsPointToPoint(a.comm.collective) && graph::IsPointToPoint(b.comm.collective) &&
+         static_cast<int>(b.comm.peer) == opposite &&
+         (view.own_peers >> static_cast<int>(a.comm.peer) & 1) != 0 &&
+         (view.own_peers >> opposite & 1) != 0;
+}
+
 // All communication over NVLink within one class, in one group on one stream, one call at a time.
 bool MayInline(const View& view, const BlockPrice& price, graph::GroupSlot* slot) {
   int stream = -1;
@@ -142,10 +163,10 @@ bool MayInline(const View& view, const BlockPrice& price, graph::GroupSlot* slot
     if (item.kind != ItemKind::kComm) continue;
     const CommPrice& comm = price.comms[item.first];
     const auto group = comm.comm.group;
-    if (item.count != 1 || graph::IsPointToPoint(comm.comm.collective) || comm.plan < 0 ||
-        comm.nic || (view.alone >> static_cast<int>(group) & 1) == 0) {
-      return false;
-    }
+    const bool collective = item.count == 1 && !graph::IsPointToPoint(comm.comm.collective) &&
+                            comm.plan >= 0 && !comm.nic &&
+                            (view.alone >> static_cast<int>(group) & 1) != 0;
+    if (!collective && !RoundOwnRing(view, price, item)) return false;
     if (stream >= 0 && (stream != item.stream || *slot != group)) return false;
     stream = item.stream;
     *slot = group;

@@ -119,6 +119,11 @@ class Builder {
       if (alone) view.alone |= static_cast<std::uint8_t>(1u << s);
     }
     view.peer = peer_shape_[r];
+    for (std::size_t p = 0; class_of != nullptr && p < kPeerSlots; ++p) {
+      if (!b.peers[p].valid() || (*class_of)[b.peers[p].index()] != (*class_of)[r]) continue;
+      if (SlotBack(RankId(r), p) != (p ^ 1)) continue;
+      view.own_peers |= static_cast<std::uint8_t>(1u << p);
+    }
     return view;
   }
 

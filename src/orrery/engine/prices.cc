@@ -22,7 +22,7 @@ const LayerWeights& Weights() {
 
 std::uint64_t View::Key() const {
   Hasher hash;
-  hash.Add(speed).Add(alone);
+  hash.Add(speed).Add(alone).Add(own_peers);
   for (std::uint16_t s : shape) hash.Add(s);
   for (std::uint16_t p : peer) hash.Add(p);
   return hash.value();
@@ -43,13 +43,19 @@ std::uint16_t PriceCache::ShapeId(const collective::GroupShape& shape) {
 }
 
 Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
-                               std::uint16_t shape, std::uint16_t communicator) {
-  const std::uint64_t key =
-      Hasher().Add(collective).Add(dtype).Add(bytes).Add(shape).Add(communicator).value();
+                               std::uint16_t shape, std::uint16_t communicator, bool copies) {
+  Hasher hash;
+  hash.Add(collective).Add(dtype).Add(bytes).Add(shape).Add(communicator);
+  if (copies) hash.Add(copies);
+  const std::uint64_t key = hash.value();
   if (const auto it = plan_ids_.find(key); it != plan_ids_.end()) return it->second;
-  ORRERY_ASSIGN_OR_RETURN(
-      collective::Plan plan,
-      planner_->MakePlan(collective, dtype, bytes, shapes_[shape], shapes_[communicator]));
+  collective::Plan plan;
+  if (copies) {
+    plan = planner_->CopyPlan(bytes, shapes_[shape]);
+  } else {
+    ORRERY_ASSIGN_OR_RETURN(
+        plan, planner_->MakePlan(collective, dtype, bytes, shapes_[shape], shapes_[communicator]));
+  }
   costs_.push_back(planner_->ClosedForm(plan));
   plans_.push_back(plan);
   const int id = static_cast<int>(plans_.size()) - 1;
@@ -86,8 +92,10 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view, Block
     if (shape == 0) continue;  // no partner: the binding leaves the slot empty
     // A message that names no group goes through a communicator of its pair.
     const std::uint16_t communicator = group_shape == 0 ? shape : group_shape;
-    ORRERY_ASSIGN_OR_RETURN(p.plan, PlanId(p2p ? graph::Collective::kSend : comm.collective,
-                                           comm.dtype, comm.bytes.value, shape, communicator));
+    const bool copies = p2p && comm.group == graph::GroupSlot::kTp && shapes_[shape].domains == 1;
+    ORRERY_ASSIGN_OR_RETURN(p.plan,
+                            PlanId(p2p ? graph::Collective::kSend : comm.collective, comm.dtype,
+                                   comm.bytes.value, shape, communicator, copies));
     p.cost = costs_[static_cast<std::size_t>(p.plan)];
     // A port with nothing else on it never bounds a communication below its closed form.
     const collective::PortBytes& m = p.cost.member;

@@ -94,6 +94,7 @@ struct View {
   std::array<std::uint16_t, graph::kGroupSlots> shape{};  // PriceCache::shape ids; 0: no group
   std::array<std::uint16_t, graph::kPeerSlots> peer{};    // shape of the pair
   std::uint8_t alone = 0;                                 // slots whose group lies in one class
+  std::uint8_t own_peers = 0;  // peer slots behind which is the rank's own class
   std::uint64_t Key() const;
   friend bool operator==(const View&, const View&) = default;
 };
@@ -110,7 +111,7 @@ class PriceCache {
 
  private:
   Result<int> PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
-                     std::uint16_t shape, std::uint16_t communicator);
+                     std::uint16_t shape, std::uint16_t communicator, bool copies = false);
   Status PriceKernels(const graph::Block& block, const View& view, BlockPrice* price);
   Status PriceComms(const graph::Block& block, const View& view, BlockPrice* price);
 

@@ -73,6 +73,10 @@ std::string_view Name(PeerSlot slot) {
       return "cp_previous";
     case PeerSlot::kCpNext:
       return "cp_next";
+    case PeerSlot::kTpPrevious:
+      return "tp_previous";
+    case PeerSlot::kTpNext:
+      return "tp_next";
     case PeerSlot::kCount:
       break;
   }

@@ -77,8 +77,16 @@ std::string_view Name(GroupSlot slot);
 
 // Whom a send or a receive meets: a slot of the binding.
 // Slots come in opposite pairs, 2i and 2i + 1: along the pipeline, and round the ring of a
-// context-parallel group.
-enum class PeerSlot : std::uint8_t { kPrevious, kNext, kCpPrevious, kCpNext, kCount };
+// context-parallel or a tensor-parallel group.
+enum class PeerSlot : std::uint8_t {
+  kPrevious,
+  kNext,
+  kCpPrevious,
+  kCpNext,
+  kTpPrevious,
+  kTpNext,
+  kCount
+};
 inline constexpr std::size_t kPeerSlots = static_cast<std::size_t>(PeerSlot::kCount);
 std::string_view Name(PeerSlot slot);
 
@@ -98,7 +106,7 @@ inline constexpr std::int16_t kCallEvent = -2;  // the event of the call (Call::
 // its own part included). Point-to-point: the message.
 struct Comm {
   Collective collective = Collective::kAllReduce;
-  GroupSlot group = GroupSlot::kTp;  // point-to-point: kPp or kCp, for the breakdown
+  GroupSlot group = GroupSlot::kTp;  // point-to-point: kPp, kCp or kTp, for the breakdown
   PeerSlot peer = PeerSlot::kNext;   // point-to-point only
   std::uint8_t stream = 1;           // the communicator's stream on this rank; never 0
   std::uint8_t tag = 0;              // point-to-point only

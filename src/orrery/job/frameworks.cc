@@ -90,6 +90,7 @@ void Nemo(Plan* plan) {
   Megatron2024(plan);
   plan->grad_reduce_fp32 = false;
   plan->low_precision_gather = plan->low_precision != workload::LowPrecision::kNone;
+  plan->tp_comm_overlap = true;
 }
 
 // Megatron Bridge's performance recipes: Transformer Engine chooses cuDNN's attention.
@@ -97,6 +98,7 @@ void Bridge(Plan* plan) {
   Megatron2024(plan);
   plan->attention = AttentionBackend::kCudnn;
   plan->low_precision_gather = plan->low_precision != workload::LowPrecision::kNone;
+  plan->tp_comm_overlap = plan->low_precision != workload::LowPrecision::kNvfp4;
 }
 
 // Megatron-DeepSpeed as BLOOM was trained with: DeepSpeed's PipelineModule (1F1B, each message
@@ -209,8 +211,8 @@ constexpr std::array<Framework, 12> kFrameworks = {{
      .libraries = kTransformerEngine,
      .host = HostEra::kCore,
      .source = "NVIDIA-NeMo/Megatron-Bridge performance recipes",
-     .assumes = "fp8 recipes scale by the current maximum: set fp8_recipe: current. Overlap of "
-                "tensor-parallel communication and of experts' exchanges is not modelled."},
+     .assumes = "fp8 recipes scale by the current maximum: set fp8_recipe: current. "
+                "Experts' exchanges beside another micro-batch: set training.moe_comm_overlap."},
     {.name = "megatron-deepspeed@2022",
      .description =
          "Megatron-DeepSpeed as BLOOM used it: PipelineModule's 1F1B, reduction after the "

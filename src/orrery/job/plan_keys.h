@@ -114,6 +114,8 @@ inline bool WithFusedExperts(const workload::Plan& plan) {
   return plan.moe_fused_router || plan.moe_fused_permute;
 }
 
+inline bool WithPieces(const workload::Plan& plan) { return plan.tp > 1 && plan.sequence_parallel; }
+
 struct PlanFlag {
   std::string_view key;
   bool workload::Plan::*member;
@@ -123,6 +125,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
     {"overlap_param_gather", &workload::Plan::overlap_param_gather},
     {"overlap_p2p", &workload::Plan::overlap_p2p},
+    {"tp_comm_overlap", &workload::Plan::tp_comm_overlap, WithPieces},
     {"grad_reduce_fp32", &workload::Plan::grad_reduce_fp32},
     {"fused_bias_activation", &workload::Plan::fused_bias_activation},
     {"fused_softmax", &workload::Plan::fused_softmax},

@@ -11,7 +11,9 @@
 #include "orrery/job/plan_keys.h"
 #include "orrery/job/reader.h"
 #include "orrery/job/tables.h"
+#include "orrery/workload/generators/tp_overlap.h"
 #include "orrery/workload/options.h"
+#include "orrery/workload/plan_features.h"
 #include "orrery/workload/schedule_file.h"
 
 namespace orrery::job {
@@ -124,9 +126,11 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
 }
 
 // The framework's defaults, then what the user set; what is left of the defaults is said.
-void ReadFramework(const Section& section, const Framework& framework, bool versioned, Plan* plan,
-                   std::vector<std::string>* assumed) {
+void ReadFramework(const Section& section, const Framework& framework, bool versioned,
+                   const workload::Model& model, Plan* plan, std::vector<std::string>* assumed) {
   framework.defaults(plan);
+  // A default of those who can: their frameworks turn it off for the others.
+  if (!workload::CheckTpOverlap(model, *plan).ok()) plan->tp_comm_overlap = false;
   std::vector<std::string> defaults;
   if (section.Has("attention")) {
     plan->attention = Choose(kAttentions, section.Text("attention"));
@@ -261,11 +265,16 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
-  ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos, &plan,
-                assumed);
+  ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos,
+                workload.model, &plan, assumed);
+  workload.libraries.userbuffers =
+      workload.libraries.transformer_engine && plan.tp_comm_overlap && plan.tp > 1;
   ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));
   if (Status status = workload::Validate(workload.model, plan); !status.ok()) {
     return Located(source, sections, status);
+  }
+  if (workload.libraries.userbuffers) {
+    workload.libraries.userbuffer_bytes = workload::UserbufferBytes(workload.model, plan);
   }
   SayAssumed(sections, workload, assumed);
   return workload;

@@ -6,6 +6,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/workload/generator.h"
+#include "orrery/workload/generators/tp_overlap.h"
 
 namespace orrery::job {
 namespace {
@@ -63,6 +64,10 @@ class Trial {
   bool Fits(const workload::Model& model, const Plan& plan) {
     graph::Graph graph;
     if (!generator_.AddJob(model, plan, "remedy", &graph).ok()) return false;
+    memory::Libraries& libraries = options_.libraries.front();
+    if (libraries.userbuffers) {
+      libraries.userbuffer_bytes = workload::UserbufferBytes(model, plan);
+    }
     return Fits(graph, options_);
   }
   bool Fits(const graph::Graph& graph, const memory::Options& options) const {

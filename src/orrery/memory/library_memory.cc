@@ -32,6 +32,7 @@ std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
     for (const graph::Comm& comm : graph.blocks[call.block.index()].comms) {
       if (graph::IsCopy(comm.collective)) continue;
       if (graph::IsPointToPoint(comm.collective)) {
+        if (comm.group == graph::GroupSlot::kTp) continue;  // userbuffers have their own
         const std::size_t slot = static_cast<std::size_t>(comm.peer);
         peers[slot] = peers[slot] || binding == nullptr || binding->peers[slot].valid();
         continue;
@@ -74,7 +75,8 @@ std::int64_t ContextBytes(const graph::Graph& graph, const graph::Program& progr
                           const cluster::DeviceSpec& device) {
   const std::int64_t cublas =
       libraries.cublas_in_torch ? 0 : kCublasHandles * CublasWorkspaceBytes(device.arch);
-  return CudaContextBytes(device.arch) + cublas + NcclBytes(graph, program, binding);
+  return CudaContextBytes(device.arch) + cublas + NcclBytes(graph, program, binding) +
+         libraries.userbuffer_bytes;
 }
 
 }  // namespace orrery::memory

@@ -39,7 +39,7 @@ inline constexpr std::int64_t kPeerChannels = 2;
 std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
                        const graph::Binding* binding);
 
-// Context, NCCL, and the cuBLAS workspaces where they live outside.
+// Context, NCCL, userbuffers, and the cuBLAS workspaces where they live outside.
 std::int64_t ContextBytes(const graph::Graph& graph, const graph::Program& program,
                           const graph::Binding* binding, const Libraries& libraries,
                           const cluster::DeviceSpec& device);

@@ -101,8 +101,9 @@ struct Footprint {
 struct Libraries {
   bool cublas_in_torch = true;  // PyTorch 2.0 and later give cuBLAS its workspaces
   bool transformer_engine = false;
-  bool userbuffers = false;    // Transformer Engine overlaps tensor-parallel communication
-  bool deterministic = false;  // CUBLAS_WORKSPACE_CONFIG=:4096:8
+  bool userbuffers = false;           // Transformer Engine overlaps tensor-parallel communication
+  std::int64_t userbuffer_bytes = 0;  // of its buffers, outside PyTorch's allocator
+  bool deterministic = false;         // CUBLAS_WORKSPACE_CONFIG=:4096:8
   friend bool operator==(const Libraries&, const Libraries&) = default;
 };
 

@@ -184,6 +184,10 @@ class Layout {
       b->peers[static_cast<std::size_t>(PeerSlot::kCpNext)] =
           Rank(t, first + (d + 1 - first) % cp_, p);
     }
+    if (job_.shape->tp_overlap) {
+      b->peers[static_cast<std::size_t>(PeerSlot::kTpPrevious)] = Rank((t + tp_ - 1) % tp_, d, p);
+      b->peers[static_cast<std::size_t>(PeerSlot::kTpNext)] = Rank((t + 1) % tp_, d, p);
+    }
     if (pp_ > 1) Slot(b, GroupSlot::kPp) = GroupId(first_[kPp] + d * tp_ + t);
     if (job_.ties_across_stages() && (p == 0 || p + 1 == pp_)) {
       Slot(b, GroupSlot::kEmbedding) = GroupId(first_[kEmbedding] + d * tp_ + t);

@@ -66,13 +66,14 @@ class ExchangeRun {
     std::deque<Step>& steps = steps_[rank];
     for (const graph::Call& call : graph_.programs[binding.program.index()].calls) {
       const graph::Block& block = graph_.blocks[call.block.index()];
-      int batch = -1;
+      int batch = -1, number = 0;  // first message of the group call at hand, and its number
       std::vector<int> blocking;
       for (const graph::Op& op : block.ops) {
         if (op.kind == OpKind::kComm && IsPointToPoint(block.comms[op.index].collective)) {
           const graph::Comm& comm = block.comms[op.index];
           const int id = static_cast<int>(messages_.size());
-          if (comm.batch != 0 && batch < 0) batch = id;
+          if (comm.batch != number) batch = id;
+          number = comm.batch;
           messages_.push_back({.send = comm.collective == graph::Collective::kSend,
                                .rank = rank,
                                .peer = binding.peers[static_cast<std::size_t>(comm.peer)].index(),
@@ -189,6 +190,7 @@ Plan RandomPlan(CounterRng* rng) {
   p.scatter_gather_p2p = coin();
   p.batch_p2p_sync = coin();
   p.log_every_step = coin();
+  p.tp_comm_overlap = p.sequence_parallel && coin();
   return p;
 }
 

@@ -363,6 +363,10 @@ constexpr Option kFramework[] = {
     {.name = "overlap_p2p",
      .type = kBool,
      .doc = "Sends between stages run beside compute (interleaved schedule only)."},
+    {.name = "tp_comm_overlap",
+     .type = kBool,
+     .doc = "All-gathers and reduce-scatters of tensor parallelism run in pieces beside pieces of "
+            "the GEMMs (Transformer Engine's userbuffers); needs sequence_parallel."},
     {.name = "grad_reduce_fp32", .type = kBool, .doc = "Gradients are kept and reduced in fp32."},
     {.name = "bucket_elements",
      .type = kInteger,

@@ -162,6 +162,9 @@ struct Plan {
   bool overlap_grad_reduce = true;
   // ZeRO-1 parameter gathering beside the next forward. As Megatron: only with overlap_grad_reduce.
   bool overlap_param_gather = true;
+  // Tensor-parallel communication in pieces beside pieces of GEMMs (generators/tp_overlap.h); needs
+  // sequence parallelism, without effect when tp is 1.
+  bool tp_comm_overlap = false;
   bool overlap_p2p = true;                    // interleaved schedule only, as Megatron
   bool grad_reduce_fp32 = true;               // gradients are kept and reduced in fp32
   std::int64_t bucket_elements = 40'000'000;  // and at least 1,000,000·dp, Megatron's rule

@@ -1,5 +1,7 @@
 #include "orrery/workload/plan_features.h"
 
+#include "orrery/workload/generators/tp_overlap.h"
+
 namespace orrery::workload {
 namespace {
 
@@ -80,6 +82,47 @@ Status CheckLora(const Model& model, const Plan& plan) {
   }
   return {};
 }
+
+}  // namespace
+
+Status CheckTpOverlap(const Model& model, const Plan& plan) {
+  if (!plan.tp_comm_overlap || plan.tp == 1) return {};
+  const auto refuse = [](std::string_view why, std::string_view remedy) {
+    return InvalidInput("framework_options.tp_comm_overlap: {}; {}", why, remedy);
+  };
+  if (!plan.sequence_parallel) {
+    return refuse("its pieces are those of sequence parallelism",
+                  "set parallel.sequence_parallel: true or turn it off");
+  }
+  if (model.net != nullptr || model.latent.kv_rank > 0 || plan.lora_rank > 0) {
+    return refuse(fmt::format("Transformer Engine has no buffers for {}",
+                              plan.lora_rank > 0 ? "layers with adapters"
+                                                 : "the projections of " + model.name),
+                  "turn it off");
+  }
+  if (plan.precision == Precision::kFp32) {
+    return refuse("its buffers are of 16 bits, or of 8", "use training.precision: bf16");
+  }
+  if (model.hidden % kReducePieces != 0) {
+    return refuse(fmt::format("the hidden size of {} ({}) is no multiple of the {} pieces of a "
+                              "reduce-scatter",
+                              model.name, model.hidden, kReducePieces),
+                  "turn it off");
+  }
+  if (plan.tp > kMostRingRanks) {
+    return refuse(
+        fmt::format("built for rings of up to {} ranks, not for tp {}", kMostRingRanks, plan.tp),
+        "use a smaller tp");
+  }
+  if (plan.nvlink_ranks > 0 && plan.tp > plan.nvlink_ranks) {
+    return refuse(fmt::format("userbuffers lie within an NVLink domain of {} GPUs, not over tp {}",
+                              plan.nvlink_ranks, plan.tp),
+                  "use a smaller tp or turn it off");
+  }
+  return {};
+}
+
+namespace {
 
 Status CheckLoss(const Model& model, const Plan& plan) {
   if (!plan.chunked_loss) return {};
@@ -352,6 +395,7 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckConvNet(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPasses(plan));
   ORRERY_RETURN_IF_ERROR(CheckLora(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckTpOverlap(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPacked(plan));
   ORRERY_RETURN_IF_ERROR(CheckLoss(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckMtp(model, plan));

@@ -5,6 +5,8 @@
 
 namespace orrery::workload {
 
+// Whether tensor-parallel communication can run in pieces where the plan asks for it.
+Status CheckTpOverlap(const Model& model, const Plan& plan);
 Status CheckFeatures(const Model& model, const Plan& plan);
 
 }  // namespace orrery::workload

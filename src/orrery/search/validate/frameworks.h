@@ -28,6 +28,7 @@ struct FrameworkDefaults {
   workload::Recompute recompute = workload::Recompute::kNone;
   workload::Sharding sharding = workload::Sharding::kNone;
   bool dp_overlap = false;       // gradient reduction, and parameter gathering of ZeRO-1
+  bool tp_comm_overlap = false;  // with sequence parallelism, where it can
   bool grad_reduce_fp32 = true;  // of bf16 runs
   bool fp16_grad_reduce_fp32 = false;
   double gpt_dropout = 0.1;  // of GPT-style models; Llama-style ones have none

@@ -9,6 +9,8 @@
 #include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
 #include "orrery/search/validate/models.h"
+#include "orrery/workload/generators/tp_overlap.h"
+#include "orrery/workload/plan_features.h"
 
 namespace orrery::search {
 namespace {
@@ -419,10 +421,15 @@ Status MapOverlap(const Mapping& m) {
   plan.overlap_grad_reduce = dp_overlap;
   plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;
   const bool with_tp = d.sequence_parallel == SequenceParallelDefault::kWithTp && plan.tp > 1;
-  plan.sequence_parallel = sequence.value_or(with_tp) && plan.tp > 1;
-  if (!sequence && plan.tp > 1) m.AssumeDefault("seq_parallel", with_tp ? "1" : "0");
-  if (tp_overlap.value_or(false) && plan.tp > 1) {
-    m.Assume("tp_comm_overlap=1 is not modelled: tensor-parallel communication stands alone");
+  // Overlap of tensor-parallel communication needs it.
+  const bool splits = with_tp || (tp_overlap.value_or(false) && plan.tp > 1);
+  plan.sequence_parallel = sequence.value_or(splits) && plan.tp > 1;
+  if (!sequence && plan.tp > 1) m.AssumeDefault("seq_parallel", splits ? "1" : "0");
+  // Recipes leave it off with nvfp4.
+  const bool recipe = d.tp_comm_overlap && plan.low_precision != workload::LowPrecision::kNvfp4;
+  plan.tp_comm_overlap = tp_overlap.value_or(recipe) && plan.sequence_parallel;
+  if (!tp_overlap && plan.sequence_parallel) {
+    m.AssumeDefault("tp_comm_overlap", plan.tp_comm_overlap ? "1" : "0");
   }
   MapGraphs(m, graphs.value_or(false));
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
@@ -446,16 +453,26 @@ Status MapOverlap(const Mapping& m) {
 Status MapLibraries(const Mapping& m) {
   memory::Libraries* libraries = &m.out->libraries;
   *libraries = m.rule.defaults.libraries;
-  ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
   const bool own_layers = libraries->transformer_engine && OwnLayers(m.row);
   if (own_layers) libraries->transformer_engine = false;
-  libraries->userbuffers = libraries->transformer_engine && tp_overlap.value_or(false);
   libraries->deterministic = HasToken(m.row, "+deterministic");
   m.out->plan.keeps_scores = own_layers;
   if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
   m.out->plan.chunked_loss = HasToken(m.row, "liger") && m.out->plan.tp == 1;
   m.out->plan.fused_cross_entropy = HasToken(m.row, "cross_entropy_loss_fusion");
   return {};
+}
+
+// Where tensor-parallel communication cannot run in pieces it stands alone.
+void MapUserbuffers(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const bool layers = m.out->libraries.transformer_engine;
+  if (plan.tp_comm_overlap && (!layers || !CheckTpOverlap(m.out->model, plan).ok())) {
+    plan.tp_comm_overlap = false;
+    m.Assume(
+        "tp_comm_overlap=1: not with these layers, tensor-parallel communication stands alone");
+  }
+  m.out->libraries.userbuffers = plan.tp_comm_overlap;
 }
 
 }  // namespace
@@ -489,7 +506,9 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
     out.plan.moe_comm_overlap = false;
     m.Assume("ep_overlap=1: not built with offloading, dispatch and combine stand alone");
   }
+  MapUserbuffers(m);
   ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));
+  out.libraries.userbuffer_bytes = workload::UserbufferBytes(out.model, out.plan);
   return out;
 }
 

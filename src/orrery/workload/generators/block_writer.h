@@ -50,6 +50,8 @@ class BlockWriter {
   void Module(std::string_view module) { module_ = names_->Intern(module); }
   void Kernel(std::string_view name, const graph::Kernel& kernel);
   void Comm(std::string_view name, const graph::Comm& comm);
+  // Numbers the group calls of the block apart (Comm::batch).
+  std::uint8_t NextBatch() { return ++batches_; }
   void Wait(std::string_view name, std::int16_t event);
   void HostSync(std::string_view name);
   void Host(std::string_view name, std::int64_t ns);  // nothing when 0
@@ -71,6 +73,7 @@ class BlockWriter {
   graph::Block block_;
   NameId module_;
   std::uint32_t next_temporary_ = 100;
+  std::uint8_t batches_ = 0;
 };
 
 }  // namespace orrery::workload

@@ -40,14 +40,13 @@ void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective k
 }
 
 // One step round the ring: sends to the next, receives from the previous, as one group call.
-// `number` tells the group calls of a block apart.
-void Step(const Shape& s, BlockWriter* w, std::int64_t bytes, bool blocking, std::int64_t number) {
+void Step(const Shape& s, BlockWriter* w, std::int64_t bytes, bool blocking) {
   w->Host("communication", s.host.communication);
   Comm comm{.collective = Collective::kSend,
             .group = GroupSlot::kCp,
             .peer = PeerSlot::kCpNext,
             .stream = kCpStream,
-            .batch = static_cast<std::uint8_t>(number),
+            .batch = w->NextBatch(),
             .blocking = blocking,
             .event = blocking ? graph::kNoEvent : kRingEvent,
             .dtype = s.dtype,
@@ -67,7 +66,7 @@ void RingForward(const Shape& s, BlockWriter* w) {
   w->Alloc(partial);
   for (std::int64_t step = 0; step < s.cp; ++step) {
     const bool more = step + 1 < s.cp;
-    if (more) Step(s, w, bytes, false, step + 1);
+    if (more) Step(s, w, bytes, false);
     const std::int64_t seen = step == 0 ? s.seq : s.seq / 2;
     w->Kernel("flash_attention", Kernel(s, seen, step == 0, Pass::kForward));
     if (step > 0) {  // rescales both by their row sums and adds
@@ -87,7 +86,7 @@ void RingBackward(const Shape& s, BlockWriter* w) {
   w->Alloc(buffers);
   for (std::int64_t step = 0; step < s.cp; ++step) {
     const std::int64_t moved = (step + 1 < s.cp ? bytes : 0) + (step > 0 ? bytes : 0);
-    if (moved > 0) Step(s, w, moved, false, s.cp + step);  // recompute has the numbers below
+    if (moved > 0) Step(s, w, moved, false);
     const std::int64_t seen = step == 0 ? s.seq : s.seq / 2;
     w->Kernel("flash_attention", Kernel(s, seen, step == 0, Pass::kBackward));
     if (moved > 0) w->Wait("ring", kRingEvent);
@@ -97,7 +96,7 @@ void RingBackward(const Shape& s, BlockWriter* w) {
                 Elementwise(s, MemoryOp::kAdd, s.tokens(), cols, 2 * e, e, Pass::kBackward));
     }
   }
-  Step(s, w, bytes, true, 2 * s.cp);  // the gradients' last step home
+  Step(s, w, bytes, true);  // the gradients' last step home
   w->Free(buffers);
 }
 

@@ -45,7 +45,8 @@ void LayerWriter::MambaForward(bool keep) {
   NormForward(s_, w_);
   const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
   Drop(keep_norm, norm1_stats_);
-  const Buffer projected = w_->Temporary("projected", s_.full_bytes());
+  const Buffer projected =
+      w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
   MambaWriter(s_, w_).Forward(keep);
   Drop(keep_norm, norm1_out_);

@@ -116,7 +116,8 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Drop(keep && !s_.recomputes(kRecomputeMlaUp), latent_up_);
   Drop(keep, rotated_);
   Enter("layers.self_attention.projection");
-  const Buffer projected = w_->Temporary("projected", s_.full_bytes());
+  const Buffer projected =
+      w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "projection", s_.context(), s_.hidden);
   Drop(keep, context_);
@@ -139,7 +140,8 @@ Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
   Activation(Pass::kForward);
   Drop(keep, fc1_out_);
   Enter("layers.mlp.fc2");
-  const Buffer projected = w_->Temporary("projected", s_.full_bytes());
+  const Buffer projected =
+      w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "fc2", s_.ffn, s_.hidden);
   Drop(keep, activated_);

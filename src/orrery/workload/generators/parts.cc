@@ -3,6 +3,7 @@
 #include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/precision.h"
 #include "orrery/workload/generators/tensor_gradients.h"
+#include "orrery/workload/generators/tp_overlap.h"
 
 namespace orrery::workload {
 
@@ -140,10 +141,12 @@ void TpCollective(const Shape& s, BlockWriter* w, std::string_view name, Collect
 void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                    std::int64_t out) {
   const std::int64_t bytes = LinearBytes(s, s.tokens() * in);
-  const graph::Buffer gathered =
-      w->Temporary("gathered", s.sequence_parallel ? bytes : 0, MemoryKind::kCommunication);
+  const bool pipelines = Pipelines(s, name);  // into userbuffers
+  const graph::Buffer gathered = w->Temporary(
+      "gathered", s.sequence_parallel && !pipelines ? bytes : 0, MemoryKind::kCommunication);
   w->Alloc(gathered);
   CastOperand(s, w, "cast", s.local_tokens(), in, Pass::kForward, true);
+  if (pipelines) return GatherAndMultiply(s, w, name, bytes, WireType(s), Forward(s, in, out));
   if (s.sequence_parallel) {
     TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
   }
@@ -159,13 +162,14 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   const std::int64_t saved = LinearBytes(s, s.tokens() * in);
   // Only gradients of weights need the layer's input again.
   const bool gathers = s.sequence_parallel && (!s.frozen() || Adapts(s, name));
+  const bool in_userbuffers = Pipelines(s, name);
   const graph::Buffer gathered =
-      w->Temporary("gathered", gathers ? saved : 0, MemoryKind::kCommunication);
-  const graph::Buffer gradient = w->Temporary("data_gradient", bytes);
+      w->Temporary("gathered", gathers && !in_userbuffers ? saved : 0, MemoryKind::kCommunication);
+  const graph::Buffer gradient = w->Temporary("data_gradient", in_userbuffers ? 0 : bytes);
   w->Alloc(gathered);
   CastOperand(s, w, "cast", s.tokens(), out, Pass::kBackward);
   if (gathers) {
-    w->Host("communication", s.host.communication);
+    if (!in_userbuffers) w->Host("communication", s.host.communication);
     w->Comm("all_gather", Async(Collective::kAllGather, saved, WireType(s), kGatherEvent));
   }
   w->Alloc(gradient);
@@ -176,7 +180,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   w->Alloc(scattered);
   if (s.tp > 1) {
     const auto kind = s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce;
-    w->Host("communication", s.host.communication);
+    if (!in_userbuffers) w->Host("communication", s.host.communication);
     w->Comm(s.sequence_parallel ? "reduce_scatter" : "all_reduce",
             Async(kind, bytes, s.dtype, kDgradEvent));
   }
@@ -212,6 +216,7 @@ void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int6
                 std::int64_t out) {
   CastOperand(s, w, "cast", s.tokens(), in, Pass::kForward);
   CastWeight(s, w, in, out);
+  if (Pipelines(s, name)) return MultiplyAndReduce(s, w, name, Forward(s, in, out));
   w->Kernel(name, Forward(s, in, out));
   TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
                s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
@@ -222,13 +227,19 @@ void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int6
 void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                  std::int64_t out) {
   const std::int64_t bytes = LinearBytes(s, s.tokens() * out);
-  const graph::Buffer gathered = w->Temporary("gathered", s.sequence_parallel ? bytes : 0);
+  const bool pipelines = Pipelines(s, name);
+  const graph::Buffer gathered =
+      w->Temporary("gathered", s.sequence_parallel && !pipelines ? bytes : 0);
   w->Alloc(gathered);
   CastOperand(s, w, "cast", s.local_tokens(), out, Pass::kBackward);
-  if (s.sequence_parallel) {
-    TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
+  if (pipelines) {
+    GatherAndMultiply(s, w, name, bytes, WireType(s), DataGradient(s, in, out));
+  } else {
+    if (s.sequence_parallel) {
+      TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
+    }
+    w->Kernel(name, DataGradient(s, in, out));
   }
-  w->Kernel(name, DataGradient(s, in, out));
   WriteWeightGradient(s, w, name, in, out);
   if (Adapts(s, name)) AdapterBackward(s, w, in, out, true);
   w->Free(gathered);

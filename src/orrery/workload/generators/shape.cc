@@ -77,6 +77,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.gradient_dtype = plan.grad_reduce_fp32 ? DType::kFp32 : s.dtype;
   s.gradient_bytes = graph::SizeOf(s.gradient_dtype);
   s.sequence_parallel = plan.sequence_parallel && plan.tp > 1;
+  s.tp_overlap = plan.tp_comm_overlap && s.sequence_parallel;
   s.norm = model.norm;
   s.activation = model.activation;
   s.position = model.position;
@@ -151,7 +152,12 @@ std::uint64_t Hash(const Shape& s) {
   Hasher h;
   h.Add(s.tp).Add(s.seq).Add(s.batch).Add(s.hidden).Add(s.head_dim).Add(s.positions).Add(s.heads);
   h.Add(s.kv_heads).Add(s.ffn).Add(s.vocab).Add(s.dtype).Add(s.gradient_dtype);
-  h.Add(s.sequence_parallel).Add(s.norm).Add(s.activation).Add(s.position).Add(s.tied);
+  h.Add(s.sequence_parallel)
+      .Add(s.tp_overlap)
+      .Add(s.norm)
+      .Add(s.activation)
+      .Add(s.position)
+      .Add(s.tied);
   h.Add(s.attention_bias).Add(s.mlp_bias).Add(s.dropout).Add(s.recompute).Add(s.attention);
   h.Add(s.fused_bias_activation).Add(s.fused_softmax).Add(s.fused_adam).Add(s.recompute_flash);
   h.Add(s.fused_cross_entropy).Add(s.chunked_loss).Add(s.keeps_scores);

@@ -47,6 +47,7 @@ struct Shape {
   Norm norm = Norm::kLayerNorm;
   Activation activation = Activation::kGelu;
   Position position = Position::kLearned;
+  bool tp_overlap = false;  // sequence-parallel communication in pieces (tp_overlap.h)
   bool tied = false, attention_bias = false, mlp_bias = false, dropout = false;
   Recompute recompute = Recompute::kNone;
   std::uint8_t recompute_modules = 0;  // 0 unless selective
