@@ -6,6 +6,7 @@ Usage: docs_test.py PROGRAM. ORRERY_UPDATE_GOLDEN=1 rewrites them.
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -53,7 +54,7 @@ def check_answer(program, root):
         if line.strip() in ("", "…") or "wall time" in line or " ".join(line.split()) in words:
             continue
         wrong.append(line)
-        begins = line[:17]
+        begins = re.match(r"\s*\S.*?\s{2,}|.*", line)[0]
         lines[i] = next((now for now in said.splitlines() if now.startswith(begins)), line)
     if wrong and os.environ.get("ORRERY_UPDATE_GOLDEN") == "1":
         readme.write_text(head + "$ ./run\n" + "\n".join(lines) + "\n```" + tail, encoding="utf-8")

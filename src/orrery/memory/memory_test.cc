@@ -175,6 +175,7 @@ TEST(Memory, CommunicatorsHoldBuffers) {
   all_reduce.group = graph::GroupSlot::kTp;
   graph::Comm send;
   send.collective = graph::Collective::kSend;
+  send.group = graph::GroupSlot::kPp;
   send.peer = graph::PeerSlot::kNext;
   g.blocks[1].comms = {all_reduce, send};
   EXPECT_EQ(NcclBytes(g, g.programs[0], nullptr), (16 + 4) * kNcclConnectionBytes);
