@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "orrery/base/rng.h"
+#include "orrery/workload/routing.h"
 #include "tests/spine/scenario.h"
 
 namespace orrery::testing {
@@ -88,6 +89,11 @@ Drawn Draw(std::uint64_t seed) {
       p.ep = pick({1, 2, 4, 8});
       p.etp = pick({0, 1});
       p.dispatcher = static_cast<workload::Dispatcher>(rng.Below(4));
+      if (rng.Below(2) == 0) {
+        p.routing =
+            pick({0, 1}) == 0 ? workload::Routing::kDirichlet : workload::Routing::kDrawnZipf;
+        p.routing_seed = seed;
+      }
       break;
     case 5:
       d.model.experts = {.count = 8, .top_k = 2, .ffn_hidden = d.model.hidden};
@@ -161,6 +167,7 @@ TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
                  << (d.plan.lora_rank > 0 ? ", LoRA" : "")
                  << (d.plan.cuda_graphs != workload::CudaGraphs::kNone ? ", CUDA graphs" : "")
                  << (d.plan.tp_comm_overlap ? ", tensor-parallel pieces" : "")
+                 << (workload::DrawsRouting(d.plan) ? ", drawn routing" : "")
                  << (d.plan.hybrid() ? ", shard groups" : "")
                  << (d.plan.sharding >= workload::Sharding::kZero2 ? ", ZeRO-2 or -3" : "")
                  << ", optimizer " << static_cast<int>(d.plan.optimizer));

@@ -6,6 +6,7 @@
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/workload/conv_net.h"
+#include "orrery/workload/routing.h"
 
 namespace orrery::job {
 namespace {
@@ -204,7 +205,19 @@ void AddWorkload(const Workload& w, Json* json) {
   if (plan.packed_len > 0) out["training"]["packed_len"] = plan.packed_len;
   if (w.model.experts.count > 0) {
     out["training"]["moe_dispatcher"] = NameOf(kDispatchers, plan.dispatcher);
-    out["training"]["moe_routing"] = NameOf(kRoutings, plan.routing);
+    out["training"]["moe_routing"] = plan.given_routing != nullptr
+                                         ? std::string_view(plan.given_routing->name)
+                                         : NameOf(kRoutings, plan.routing);
+    if (plan.routing == workload::Routing::kDirichlet) {
+      out["training"]["moe_alpha"] = plan.routing_alpha;
+    }
+    if (plan.routing == workload::Routing::kDrawnZipf) {
+      out["training"]["moe_zipf"] = plan.routing_exponent;
+    }
+    if (workload::DrawsRouting(plan)) out["training"]["moe_seed"] = plan.routing_seed;
+    if (plan.expert_capacity > 0) {
+      out["training"]["moe_capacity_factor"] = plan.expert_capacity;
+    }
     out["training"]["moe_imbalance"] = plan.moe_imbalance;
     out["training"]["moe_shared_overlap"] = plan.shared_expert_overlap;
     if (plan.moe_comm_overlap) out["training"]["moe_comm_overlap"] = true;

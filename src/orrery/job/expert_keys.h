@@ -86,7 +86,10 @@ inline constexpr std::array<Named<workload::Position>, 3> kPositions = {
     {{"learned", workload::Position::kLearned},
      {"rotary", workload::Position::kRotary},
      {"none", workload::Position::kNone}}};
-inline constexpr std::array<Named<workload::Routing>, 2> kRoutings = {
-    {{"balanced", workload::Routing::kBalanced}, {"zipf", workload::Routing::kZipf}}};
+inline constexpr std::array<Named<workload::Routing>, 4> kRoutings = {
+    {{"balanced", workload::Routing::kBalanced},
+     {"zipf", workload::Routing::kZipf},
+     {"dirichlet", workload::Routing::kDirichlet},
+     {"drawn-zipf", workload::Routing::kDrawnZipf}}};
 
 }  // namespace orrery::job

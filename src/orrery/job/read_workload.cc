@@ -5,6 +5,7 @@
 #include <array>
 
 #include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/job/expert_keys.h"
 #include "orrery/job/frameworks.h"
@@ -14,6 +15,7 @@
 #include "orrery/workload/generators/tp_overlap.h"
 #include "orrery/workload/options.h"
 #include "orrery/workload/plan_features.h"
+#include "orrery/workload/routing.h"
 #include "orrery/workload/schedule_file.h"
 
 namespace orrery::job {
@@ -105,7 +107,6 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->recompute = Choose(kRecomputes, training.Text("recompute"));
   plan->sharding = Choose(kShardings, training.Text("sharding"));
   plan->dispatcher = Choose(kDispatchers, training.Text("moe_dispatcher"));
-  plan->routing = Choose(kRoutings, training.Text("moe_routing"));
   plan->moe_imbalance = training.Real("moe_imbalance");
   plan->shared_expert_overlap = training.Bool("moe_shared_overlap");
   plan->moe_comm_overlap = training.Bool("moe_comm_overlap");
@@ -164,6 +165,35 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
   assumed->push_back(fmt::format("framework: {}{}, whose defaults are: {}", framework.name,
                                  versioned ? "" : " (no version was given)",
                                  fmt::join(defaults, ", ")));
+}
+
+// How tokens are spread over experts: by name, or a file.
+Status ReadRouting(const Source& source, const Section& training, Plan* plan) {
+  plan->routing_alpha = training.Real("moe_alpha");
+  plan->routing_exponent = training.Real("moe_zipf");
+  plan->routing_seed = static_cast<std::uint64_t>(training.Integer("moe_seed"));
+  if (training.Has("moe_capacity_factor")) {
+    plan->expert_capacity = training.Real("moe_capacity_factor");
+  }
+  const std::string name = training.Text("moe_routing");
+  for (const auto& [known, routing] : kRoutings) {
+    if (known != name) continue;
+    plan->routing = routing;
+    return {};
+  }
+  if (!name.ends_with(".csv")) {
+    std::vector<std::string_view> names;
+    for (const auto& routing : kRoutings) names.push_back(routing.first);
+    return InvalidInput("{}; or a file NAME.csv", UnknownName("moe_routing", name, names))
+        .In(training.Where("moe_routing"));
+  }
+  constexpr std::int64_t kMostBytes = 64 << 20;
+  Result<std::string> text = ReadFile(source.Path(name), kMostBytes);
+  if (!text.ok()) return std::move(text).TakeStatus().In(training.Where("moe_routing"));
+  ORRERY_ASSIGN_OR_RETURN(workload::GivenRouting routing, workload::ParseRouting(name, *text));
+  plan->routing = workload::Routing::kGiven;
+  plan->given_routing = std::make_shared<const workload::GivenRouting>(std::move(routing));
+  return {};
 }
 
 // A user's own list of passes.
@@ -265,6 +295,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
+  ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
   ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos,
                 workload.model, &plan, assumed);
   workload.libraries.userbuffers =

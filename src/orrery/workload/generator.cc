@@ -9,6 +9,7 @@
 #include "orrery/workload/generators/program_writer.h"
 #include "orrery/workload/generators/schedules.h"
 #include "orrery/workload/generators/sharded_program.h"
+#include "orrery/workload/routing.h"
 
 namespace orrery::workload {
 
@@ -86,11 +87,12 @@ class Layout {
     if (plan_.dual()) AddMirrors();
   }
 
-  void AddBindings(ProgramId first_program, JobId job_id) {
+  // Each stage has `variants` programs; ranks get the first.
+  void AddBindings(ProgramId first_program, JobId job_id, std::size_t variants) {
     graph_->bindings.resize(base_ + tp_ * dp_ * pp_);
     for (std::size_t p = 0; p < pp_; ++p) {
       graph::Binding b;
-      b.program = ProgramId(first_program.index() + p);
+      b.program = ProgramId(first_program.index() + p * variants);
       b.job = job_id;
       b.first_number = static_cast<std::uint32_t>(graph_->numbers.size());
       for (std::size_t d = 0; d < dp_; ++d) {
@@ -227,22 +229,31 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   // ZeRO shards gradients over dp, so that their norm is a sum over all ranks of a shard group.
   const int norm_group =
       plan.tp * plan.pp * (plan.sharding == Sharding::kNone ? 1 : plan.shard_ranks());
+  std::vector<LayerLoad> loads;
+  if (model.experts.count > 0 && DrawsRouting(plan)) {
+    for (int l = 0; l < model.layers; ++l) loads.push_back(LoadOfLayer(model, plan, l));
+  }
   const JobContext job{.model = &model,
                        .plan = &plan,
                        .shape = &shape,
                        .blocks = &blocks,
                        .chunk_layers = chunk_layers,
-                       .norm_group = norm_group};
+                       .norm_group = norm_group,
+                       .loads = loads};
   const ProgramId first_program(graph->programs.size());
-  graph->programs.reserve(graph->programs.size() + static_cast<std::size_t>(plan.pp));
-  for (int stage = 0; stage < plan.pp; ++stage) {
+  // Where loads are drawn, ranks over ep run programs of their own.
+  const int variants = loads.empty() ? 1 : plan.ep;
+  graph->programs.reserve(graph->programs.size() + static_cast<std::size_t>(plan.pp * variants));
+  for (int i = 0; i < plan.pp * variants; ++i) {
+    const int stage = i / variants;
     graph::Program& program = graph->programs.emplace_back();
-    program.name = fmt::format("stage {}", stage);
+    program.name = variants == 1 ? fmt::format("stage {}", stage)
+                                 : fmt::format("stage {}, experts of rank {}", stage, i % variants);
     if (plan.gathers_units()) {
       WriteShardedProgram(job, &program);
       continue;
     }
-    ProgramWriter writer(job, stage, &program);
+    ProgramWriter writer(job, stage, &program, i % variants);
     writer.Begin();
     WriteSchedule(plan.schedule, &writer);
     writer.End();
@@ -251,8 +262,8 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   layout.AddGroups();
   const JobId job_id(graph->jobs.size());
   const std::size_t first_rank = graph->bindings.size();
-  layout.AddBindings(first_program, job_id);
-  if (model.experts.count > 0) AddExpertGroups(plan, first_rank, graph);
+  layout.AddBindings(first_program, job_id, static_cast<std::size_t>(variants));
+  if (model.experts.count > 0) AddExpertGroups(plan, first_rank, variants > 1, graph);
   graph->jobs.push_back({.name = job_name,
                          .ranks = static_cast<std::uint32_t>(plan.ranks()),
                          .tokens_per_step = plan.global_batch * plan.seq_len,

@@ -70,7 +70,13 @@ inline constexpr std::uint8_t kLoraAll = 15;
 enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
 // How tokens come to the ranks of their experts (generators/experts.h).
 enum class Dispatcher : std::uint8_t { kAllGather, kAllToAll, kDeepEp, kHybridEp };
-enum class Routing : std::uint8_t { kBalanced, kZipf };
+// Even; all ranks as the busiest of a Zipf distribution; the rest by layer and rank (routing.h).
+enum class Routing : std::uint8_t { kBalanced, kZipf, kDirichlet, kDrawnZipf, kGiven };
+// A user's own: the experts' shares or tokens, layer by layer, or once for all layers.
+struct GivenRouting {
+  std::string name;
+  std::vector<std::vector<double>> layers;
+};
 // In what the GEMMs of linear layers run, and how their operands get there
 // (generators/precision.h). Everything else is in Plan::precision.
 enum class LowPrecision : std::uint8_t { kNone, kDelayed, kCurrent, kBlockwise, kMxfp8, kNvfp4 };
@@ -148,6 +154,11 @@ struct Plan {
   bool shared_expert_overlap = false;  // beside the exchanges of tokens; not kAllGather
   Routing routing = Routing::kBalanced;
   double moe_imbalance = 1;  // tokens of the busiest rank over the mean, on top of `routing`
+  double routing_alpha = 1, routing_exponent = 1;  // of kDirichlet; of kDrawnZipf
+  std::uint64_t routing_seed = 1;
+  std::shared_ptr<const GivenRouting> given_routing;  // of Routing::kGiven
+  // Above 0: an expert takes so many times the mean at most, the rest is dropped.
+  double expert_capacity = 0;
   // Exchanges of one micro-batch's forward beside the compute of another's backward, and the
   // reverse (generators/expert_parts.h); 1f1b without stages, or interleaved.
   bool moe_comm_overlap = false;

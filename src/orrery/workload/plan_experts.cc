@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "orrery/workload/routing.h"
+
 namespace orrery::workload {
 namespace {
 
@@ -102,12 +104,13 @@ Status CheckExperts(const Model& model, const Plan& plan) {
     return InvalidInput("training.moe_imbalance: {} is outside 1 … 1000; 1 is an even load",
                         plan.moe_imbalance);
   }
+  ORRERY_RETURN_IF_ERROR(CheckRouting(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckOverlap(plan));
   return CheckDegrees(model, plan);
 }
 
 double BusiestLoad(const Model& model, const Plan& plan) {
-  if (plan.routing == Routing::kBalanced || plan.ep == 1) return plan.moe_imbalance;
+  if (plan.routing != Routing::kZipf || plan.ep == 1) return plan.moe_imbalance;
   const std::int64_t each = model.experts.count / plan.ep;
   double sum = 0, busiest = 0, rank = 0;
   for (std::int64_t i = 0; i < model.experts.count; ++i) {

@@ -137,6 +137,20 @@ Shape Adding(Shape s, bool adds) {
 
 }  // namespace
 
+namespace {
+
+// The shape of a layer of kind numbers[0], with the loads of numbers[2] and what its routers send.
+Shape OfLayer(const Shape& shape, const BlockKey& key) {
+  Shape s = OfKind(shape, key.numbers[0]);
+  if (key.numbers[2] == 0) return s;
+  s.experts.load_permille = key.numbers[2] >> 32;
+  s.experts.wire_permille = key.numbers[2] & 0xFFFFFFFF;
+  s.experts.sent_permille = key.numbers[3];
+  return s;
+}
+
+}  // namespace
+
 graph::Block BlockCache::BuildPlain(const BlockKey& key) {
   const Shape& s = shapes_[key.shape];
   const auto& [a, b, c, d] = key.numbers;
@@ -153,13 +167,13 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       if (s.offload_activations && !s.sharded) {
         return MoveOut(LayerForward(OfKind(s, a), &names_), b != 0, &names_);
       }
-      return LayerForward(OfKind(s, a), &names_);
+      return LayerForward(OfLayer(s, key), &names_);
     case BlockKind::kLayerBackward:
       if (s.offload_activations && !s.sharded) {
         return BringBack(LayerBackward(OfKind(s, a), &names_),
                          KeptBytes(LayerForward(OfKind(s, a), &names_)), b != 0, &names_);
       }
-      return LayerBackward(Adding(OfKind(s, a), b != 0), &names_);
+      return LayerBackward(Adding(OfLayer(s, key), b != 0), &names_);
     case BlockKind::kLayerData:
       return DataHalf(OfKind(s, a), LayerBackward(OfKind(s, a), &names_), &names_);
     case BlockKind::kLayerWeight:
@@ -169,9 +183,9 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kHeadWeight:
       return WeightHalf(s, HeadBackward(s, &names_), &names_);
     case BlockKind::kForwardPart:
-      return PartOf(LayerForward(OfKind(s, a), &names_), static_cast<int>(b), &names_);
+      return PartOf(LayerForward(OfLayer(s, key), &names_), static_cast<int>(b), &names_);
     case BlockKind::kBackwardPart:
-      return PartOf(LayerBackward(OfKind(s, a), &names_), static_cast<int>(b), &names_);
+      return PartOf(LayerBackward(OfLayer(s, key), &names_), static_cast<int>(b), &names_);
     case BlockKind::kMtpForward:
       return MtpForward(s, &names_);
     case BlockKind::kMtpBackward:

@@ -15,8 +15,8 @@
 namespace orrery::workload {
 
 enum class BlockKind : std::uint8_t {
-  kLayerForward,   // kind: bits of LayerKind; with offload: waits
-  kLayerBackward,  // kind; with offload: prefetches; under DDP: adds to gradients
+  kLayerForward,   // kind: bits of LayerKind; with offload: waits; PackLoad
+  kLayerBackward,  // kind; with offload: prefetches; under DDP: adds to gradients; PackLoad
   kEmbeddingForward,
   kEmbeddingBackward,  // under DDP: 1 adds to gradients
   kHeadForward,
@@ -55,11 +55,16 @@ enum class BlockKind : std::uint8_t {
   kMessage,         // send, to the next stage, gradient
   kReduceTensors,   // elements, tensors, ranks, blocking + 2·last + 4·adds
   kCopyOutTensors,  // elements, tensors
-  kForwardPart,     // kind, part: of a layer with experts
+  kForwardPart,     // kind, part: of a layer with experts; PackLoad
   kBackwardPart,    // the same
   kMtpForward,
   kMtpBackward,
 };
+
+// Of a layer whose experts are loaded by a drawn routing; 0: as its shape says.
+constexpr std::int64_t PackLoad(std::int64_t received, std::int64_t busiest) {
+  return received << 32 | busiest;
+}
 
 struct BlockKey {
   std::uint32_t shape = 0;

@@ -33,6 +33,12 @@ class Groups {
     }
   }
 
+  // Binds rank i of stage p to the program so many behind its own.
+  void Shift(std::size_t i, std::size_t p, std::size_t by) {
+    ProgramId& program = graph_->bindings[Rank(i, p).index()].program;
+    program = ProgramId(program.index() + by);
+  }
+
  private:
   // A stage's ranks lie in blocks of width_, one block_ apart.
   RankId Rank(std::size_t i, std::size_t p) const {
@@ -46,12 +52,13 @@ class Groups {
 
 }  // namespace
 
-void AddExpertGroups(const Plan& plan, std::size_t first, graph::Graph* graph) {
+void AddExpertGroups(const Plan& plan, std::size_t first, bool programs, graph::Graph* graph) {
   const auto etp = static_cast<std::size_t>(plan.expert_tp());
   const auto ep = static_cast<std::size_t>(plan.ep);
   const auto edp = static_cast<std::size_t>(plan.expert_dp());
   Groups groups(plan, first, graph);
   for (std::size_t p = 0; p < static_cast<std::size_t>(plan.pp); ++p) {
+    for (std::size_t i = 0; programs && i < etp * ep * edp; ++i) groups.Shift(i, p, i / etp % ep);
     for (std::size_t i = 0; i < ep * edp; ++i) groups.Add(GroupSlot::kExpertTp, p, i * etp, 1, etp);
     for (std::size_t d = 0; d < edp; ++d) {
       for (std::size_t t = 0; t < etp; ++t) {

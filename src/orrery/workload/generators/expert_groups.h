@@ -7,8 +7,9 @@
 
 namespace orrery::workload {
 
-// Adds the groups of one job and binds its ranks, which stand from `first` on, stage by stage.
+// Adds the groups of one job and binds its ranks, which stand from `first` on, stage by stage. With
+// `programs` rank e over ep runs the e-th program behind the one that it is bound to.
 // REQUIRES: Validate(model, plan) is ok and the model has experts. O(ranks).
-void AddExpertGroups(const Plan& plan, std::size_t first, graph::Graph* graph);
+void AddExpertGroups(const Plan& plan, std::size_t first, bool programs, graph::Graph* graph);
 
 }  // namespace orrery::workload

@@ -76,18 +76,21 @@ void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective k
 ExpertLoad LoadOf(const Shape& s) {
   const ExpertShape& e = s.experts;
   ExpertLoad load;
-  load.sent = s.local_tokens() * e.top_k;
-  load.received = (load.sent * e.load_permille + 999) / 1000;
+  const std::int64_t copies = s.local_tokens() * e.top_k;
+  load.sent = copies * e.sent_permille / 1000;
+  load.received = (copies * e.load_permille + 999) / 1000;
   load.rows = load.received * e.etp;
   load.each = std::max<std::int64_t>(1, (load.rows + e.local - 1) / e.local);
   const bool once = e.dispatcher == Dispatcher::kDeepEp || e.dispatcher == Dispatcher::kHybridEp;
-  load.on_wire = load.received;
-  if (once) {
+  const auto counted = [&](std::int64_t permille) {
+    if (!once) return (copies * permille + 999) / 1000;
     const std::int64_t places = e.domains > 1 ? e.domains : e.ep;
-    load.on_wire = s.local_tokens() * DistinctPermille(e, places) / 1000 * e.load_permille / 1000;
+    const std::int64_t n = s.local_tokens() * DistinctPermille(e, places) / 1000 * permille / 1000;
     // The all-to-all sends (domains - 1) / domains of it over NICs; all of it takes their time.
-    if (e.domains > 1) load.on_wire = load.on_wire * e.domains / (e.domains - 1);
-  }
+    return e.domains > 1 ? n * e.domains / (e.domains - 1) : n;
+  };
+  load.on_wire = counted(e.wire_permille);
+  load.arrived = counted(e.load_permille);
   return load;
 }
 
@@ -241,7 +244,7 @@ void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
   }
   if (e_.ep > 1) {
     if (way == Way::kThere && e_.dispatcher == Dispatcher::kAllToAll) {
-      Collect(s_, w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.received * 4,
+      Collect(s_, w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * 4,
               graph::DType::kFp32);
     }
     Collect(s_, w_, name, Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * token, s_.dtype,
@@ -319,7 +322,7 @@ void ExpertWriter::Forward(bool keep) {
     w_->HostSync("tokens_per_expert");
   }
   const Buffer sent =
-      w_->Temporary("dispatch.tokens", load_.on_wire * token, MemoryKind::kCommunication);
+      w_->Temporary("dispatch.tokens", load_.arrived * token, MemoryKind::kCommunication);
   w_->Alloc(sent);
   if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kThere, pass);
   Exchange(Way::kThere, pass, !overlaps());
@@ -335,7 +338,7 @@ void ExpertWriter::Forward(bool keep) {
   ExpertsForward(keep);
   const Buffer out = w_->Temporary("experts.output", load_.rows * token);
   const Buffer back =
-      w_->Temporary("combine.tokens", load_.on_wire * token, MemoryKind::kCommunication);
+      w_->Temporary("combine.tokens", load_.arrived * token, MemoryKind::kCommunication);
   w_->Alloc(out);
   w_->Alloc(back);
   Enter("layers.mlp.combine", pass);
@@ -422,7 +425,7 @@ void ExpertWriter::Backward() {
   const Pass pass = Pass::kBackward;
   const std::int64_t token = e_.width * s_.element_bytes;
   const Buffer wire =
-      w_->Temporary("combine.gradient", load_.on_wire * token, MemoryKind::kCommunication);
+      w_->Temporary("combine.gradient", load_.arrived * token, MemoryKind::kCommunication);
   const Buffer rows = w_->Temporary("experts.gradient", load_.rows * token);
   if (e_.latent) Latent("up", s_.hidden, e_.width, pass);
   Enter("layers.mlp.combine", pass);

@@ -26,8 +26,8 @@
 // in 16. With etp > 1 the tokens are gathered over etp before the experts and reduce-scattered
 // behind.
 //
-// Assumes no token is dropped, and every rank is as loaded as the busiest (Plan::moe_imbalance,
-// Plan::routing): kernels have the busiest rank's rows, the same for each of its experts. Source:
+// Kernels have the rows that a rank's experts get, the same for each of them: those of the busiest
+// rank everywhere (Plan::moe_imbalance), or by layer and rank (routing.h). Source:
 // megatron/core/transformer/moe (moe_layer.py, token_dispatcher.py, experts.py, router.py),
 // DeepEP's README; read for their behaviour.
 #pragma once
@@ -37,13 +37,14 @@
 
 namespace orrery::workload {
 
-// Tokens of the busiest rank and what its experts see.
+// Tokens of a rank and what its experts see.
 struct ExpertLoad {
-  std::int64_t sent = 0;      // token copies that leave a rank's router: T·k
-  std::int64_t received = 0;  // that the busiest rank gets, before the gathering over etp
+  std::int64_t sent = 0;      // token copies that leave a rank's router: T·k less what is dropped
+  std::int64_t received = 0;  // that this rank gets, before the gathering over etp
   std::int64_t rows = 0;      // that its experts work on
   std::int64_t each = 0;      // rows of one expert, rounded up
-  std::int64_t on_wire = 0;   // tokens that the exchange counts for one rank
+  std::int64_t on_wire = 0;   // tokens that the exchange counts for the busiest rank
+  std::int64_t arrived = 0;   // and for this one
 };
 ExpertLoad LoadOf(const Shape& s);
 

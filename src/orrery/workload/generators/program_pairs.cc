@@ -26,8 +26,9 @@ void ProgramWriter::HeadUnit(bool forward, const Chunk& chunk, int index, int mi
     if (forward) Call(job_.blocks->Get(join), index, microbatch, depth);
     for (int l = 0; job_.model->mtp_repeats && depth > 1 && l < own; ++l) {
       const int at = forward ? l : own - 1 - l;
-      Call(LayerBlock(forward, kinds[static_cast<std::size_t>(at)], false), index, microbatch,
-           behind + (depth - 2) * own + at);
+      const int layer = behind + (depth - 2) * own + at;
+      Call(LayerBlock(forward, kinds[static_cast<std::size_t>(at)], false, layer), index,
+           microbatch, layer);
     }
     if (forward) output(depth);
     if (!forward) Call(job_.blocks->Get(join), index, microbatch, depth);
@@ -42,10 +43,12 @@ void ProgramWriter::Pair(const Chunk& f, int forward, int forward_microbatch, in
     const Chunk& chunk = is_forward ? f : b;
     const int unit = is_forward ? forward_unit : backward_unit;
     const std::int16_t event = i + 1 < kExpertParts ? TakeEvent() : kNoEvent;
+    const int layer = chunk.first_layer + unit - 1;
+    const auto [load, sent] = LoadNumbers(chunk.parts.kind(unit), layer);
     Call(job_.blocks->Get(is_forward ? BlockKind::kForwardPart : BlockKind::kBackwardPart,
-                          chunk.parts.kind(unit), i),
+                          chunk.parts.kind(unit), i, load, sent),
          is_forward ? forward : backward, is_forward ? forward_microbatch : backward_microbatch,
-         chunk.first_layer + unit - 1, 1, event);
+         layer, 1, event);
     return event;
   };
   const std::int16_t combined = part(false, 0);

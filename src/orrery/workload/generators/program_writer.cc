@@ -11,8 +11,8 @@ namespace orrery::workload {
 
 using graph::kNoEvent;
 
-ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* out)
-    : job_(job), stage_(stage), out_(out) {
+ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* out, int expert_rank)
+    : job_(job), stage_(stage), expert_rank_(expert_rank), out_(out) {
   out_->stage = stage;
   const int count = plan().vpp;
   chunks_.resize(static_cast<std::size_t>(count));
@@ -51,12 +51,12 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
   bool experts = false;
   for (std::size_t at = 0; at < kinds.size(); ++at) {
     experts |= job_.model->net == nullptr && (kinds[at] & kExpertLayer) != 0;
-    const bool same = at > 0 && kinds[at] == kinds[at - 1];
+    const bool same = at > 0 && kinds[at] == kinds[at - 1] && !draws(kinds[at]);
     chunk.run_first.push_back(same ? chunk.run_first.back() : static_cast<int>(at) + 1);
   }
   chunk.run_last.resize(kinds.size());
   for (std::size_t at = kinds.size(); at-- > 0;) {
-    const bool same = at + 1 < kinds.size() && kinds[at] == kinds[at + 1];
+    const bool same = at + 1 < kinds.size() && kinds[at] == kinds[at + 1] && !draws(kinds[at]);
     chunk.run_last[at] = same ? chunk.run_last[at + 1] : static_cast<int>(at) + 1;
   }
   const auto rule = [&](int dp, int shards) {
@@ -135,8 +135,9 @@ void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from
     const int layers = (end - unit) * step + 1;
     if (!plan().offload_activations) {
       const bool adds = !forward && adds_tensors(microbatch);
-      Call(LayerBlock(forward, chunk.parts.kinds[at], adds), index, microbatch,
-           chunk.first_layer + unit - 1, layers);
+      const int layer = chunk.first_layer + unit - 1;
+      Call(LayerBlock(forward, chunk.parts.kinds[at], adds, layer), index, microbatch, layer,
+           layers);
     } else {
       OffloadedLayers(forward, chunk, index, unit, layers, microbatch);
     }
@@ -144,7 +145,18 @@ void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from
   }
 }
 
-BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked) {
+std::array<std::int64_t, 2> ProgramWriter::LoadNumbers(std::uint8_t kind, int layer) const {
+  if (!draws(kind)) return {};
+  const LayerLoad& load = job_.loads[static_cast<std::size_t>(layer) % job_.loads.size()];
+  return {PackLoad(load.received[static_cast<std::size_t>(expert_rank_)], load.busiest), load.sent};
+}
+
+BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer) {
+  if (draws(kind)) {
+    const auto [load, sent] = LoadNumbers(kind, layer);
+    return job_.blocks->Get(forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind,
+                            linked ? 1 : 0, load, sent);
+  }
   const std::size_t at = kind + (linked ? kLayerKinds : 0u);
   BlockId* known = &(forward ? layer_forward_ : layer_backward_)[at];
   return Known(known, forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind,
@@ -168,15 +180,15 @@ void ProgramWriter::OffloadedLayers(bool forward, const Chunk& chunk, int index,
   const int alone = !forward || !offloaded_ ? 1 : 0;  // calls without a link to a neighbour
   const int layer = chunk.first_layer + unit - 1;
   if (forward && alone > 0) {
-    Call(LayerBlock(true, kind, false), index, microbatch, layer, 1, event);
+    Call(LayerBlock(true, kind, false, layer), index, microbatch, layer, 1, event);
     offloaded_ = true;
   }
   if (layers > alone) {
-    Call(LayerBlock(forward, kind, true), index, microbatch, layer + (forward ? alone : 0),
+    Call(LayerBlock(forward, kind, true, layer), index, microbatch, layer + (forward ? alone : 0),
          layers - alone, event);
   }
   if (!forward) {
-    Call(LayerBlock(false, kind, false), index, microbatch, layer - layers + 1, 1, event);
+    Call(LayerBlock(false, kind, false, layer), index, microbatch, layer - layers + 1, 1, event);
   }
 }
 

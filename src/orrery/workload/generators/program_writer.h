@@ -14,6 +14,7 @@
 #include "orrery/workload/generators/buckets.h"
 #include "orrery/workload/generators/exchange.h"
 #include "orrery/workload/plan.h"
+#include "orrery/workload/routing.h"
 
 namespace orrery::workload {
 
@@ -23,8 +24,9 @@ struct JobContext {
   const Plan* plan = nullptr;
   const Shape* shape = nullptr;
   BlockSource* blocks = nullptr;
-  std::span<const int> chunk_layers;  // pp·vpp, in chunk order
-  std::int64_t norm_group = 1;        // ranks that sum the gradient norm
+  std::span<const int> chunk_layers;      // pp·vpp, in chunk order
+  std::int64_t norm_group = 1;            // ranks that sum the gradient norm
+  std::span<const LayerLoad> loads = {};  // by layer, where a routing is drawn; else empty
 
   bool distributed() const { return plan->sharding != Sharding::kNone; }
   // Whether two stages hold, and sum the gradients of, one table.
@@ -36,7 +38,8 @@ struct JobContext {
 
 class ProgramWriter {
  public:
-  ProgramWriter(const JobContext& job, int stage, graph::Program* out);
+  // `expert_rank`: over ep, where a routing is drawn.
+  ProgramWriter(const JobContext& job, int stage, graph::Program* out, int expert_rank = 0);
 
   const Plan& plan() const { return *job_.plan; }
   int stage() const { return stage_; }
@@ -113,7 +116,11 @@ class ProgramWriter {
   void WaitGather(Chunk* chunk);
   std::int64_t Frozen() const;
   std::int64_t StepFlags() const;  // of kStatic and kOptimizer
-  BlockId LayerBlock(bool forward, std::uint8_t kind, bool linked);
+  BlockId LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer);
+  // Whether a layer's experts have a load of their own.
+  bool draws(std::uint8_t kind) const { return !job_.loads.empty() && (kind & kExpertLayer) != 0; }
+  // The loads of a layer's experts on this rank, and what its routers send: of BlockKind.
+  std::array<std::int64_t, 2> LoadNumbers(std::uint8_t kind, int layer) const;
   void Halves(const Chunk& chunk, int index, int microbatch, bool weights);
   void OffloadedLayers(bool forward, const Chunk& chunk, int index, int unit, int layers,
                        int microbatch);
@@ -144,6 +151,7 @@ class ProgramWriter {
 
   const JobContext& job_;
   int stage_;
+  int expert_rank_;
   graph::Program* out_;
   // Blocks that calls in the pipeline use: looked up once.
   BlockId Known(BlockId* slot, BlockKind kind, std::int64_t a = 0, std::int64_t b = 0,

@@ -28,6 +28,7 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->ep = plan.ep;
   e->etp = plan.expert_tp();
   e->load_permille = static_cast<std::int64_t>(BusiestLoad(model, plan) * 1000 + 0.5);
+  e->wire_permille = e->load_permille;
   e->dispatcher = plan.dispatcher;
   e->shared_overlap = plan.shared_expert_overlap && e->shared > 0;
   e->router_bias = model.experts.router_bias;
@@ -163,7 +164,12 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.fused_cross_entropy).Add(s.chunked_loss).Add(s.keeps_scores);
   const ExpertShape& e = s.experts;
   h.Add(e.count).Add(e.top_k).Add(e.local).Add(e.ffn).Add(e.shared).Add(e.ep).Add(e.etp);
-  h.Add(e.load_permille).Add(e.dispatcher).Add(e.shared_overlap).Add(e.router_bias);
+  h.Add(e.load_permille)
+      .Add(e.wire_permille)
+      .Add(e.sent_permille)
+      .Add(e.dispatcher)
+      .Add(e.shared_overlap)
+      .Add(e.router_bias);
   h.Add(s.latent.q_rank).Add(s.latent.kv_rank).Add(s.latent.nope_dim).Add(s.latent.v_dim);
   h.Add(s.recompute_modules).Add(e.width).Add(e.latent).Add(s.attends).Add(s.feeds_forward);
   h.Add(s.mamba.heads).Add(s.mamba.head_dim).Add(s.mamba.state).Add(s.mamba.groups);

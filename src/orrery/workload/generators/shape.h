@@ -22,9 +22,11 @@ struct ExpertShape {
   std::int64_t ffn = 0;     // width of one, on this rank
   std::int64_t shared = 0;  // of the shared ones, on this rank
   std::int64_t ep = 1, etp = 1;
-  std::int64_t width = 0;             // of a token as experts see it
-  bool latent = false;                // projected to that width before the dispatch
-  std::int64_t load_permille = 1000;  // of the busiest rank, over the mean
+  std::int64_t width = 0;  // of a token as experts see it
+  bool latent = false;     // projected to that width before the dispatch
+  // Copies of tokens over T·k, in thousandths: that the experts here get, that the busiest rank
+  // gets (which the exchange waits for), that the router of a rank sends.
+  std::int64_t load_permille = 1000, wire_permille = 1000, sent_permille = 1000;
   Dispatcher dispatcher = Dispatcher::kAllToAll;
   bool shared_overlap = false, router_bias = false;
   bool fused_router = false, fused_permute = false;

@@ -1,0 +1,253 @@
+#include "orrery/workload/routing.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "orrery/base/check.h"
+#include "orrery/base/rng.h"
+#include "orrery/base/text.h"
+
+namespace orrery::workload {
+namespace {
+
+constexpr double kLn2 = 0.6931471805599453;
+constexpr std::uint64_t kRoutingSalt = 0x0e4b5e7a11ed0ULL;
+
+// REQUIRES: x > 0, normal.
+double Ln(double x) {
+  const auto bits = std::bit_cast<std::uint64_t>(x);
+  auto exponent = static_cast<std::int64_t>(bits >> 52) - 1023;
+  double m = std::bit_cast<double>((bits & 0xFFFFFFFFFFFFFULL) | 0x3FF0000000000000ULL);
+  if (m > 1.4142135623730951) {
+    m /= 2;
+    ++exponent;
+  }
+  // ln m = 2·(t + t³/3 + t⁵/5 + …), |t| <= 0.172.
+  const double t = (m - 1) / (m + 1);
+  const double square = t * t;
+  double sum = 0;
+  for (int n = 21; n >= 1; n -= 2) sum = sum * square + 1.0 / n;
+  return 2 * t * sum + static_cast<double>(exponent) * kLn2;
+}
+
+// 0 below e^-700. REQUIRES: x <= 0.
+double Exp(double x) {
+  if (x < -700) return 0;
+  const auto halvings = static_cast<std::int64_t>(-x / kLn2 + 0.5);
+  const double r = x + static_cast<double>(halvings) * kLn2;
+  double sum = 1;
+  for (int n = 16; n >= 1; --n) sum = 1 + r * sum / n;
+  return sum * std::bit_cast<double>(static_cast<std::uint64_t>(1023 - halvings) << 52);
+}
+
+// In (0, 1).
+double Open(CounterRng* rng) { return (static_cast<double>(rng->Next() >> 12) + 0.5) * 0x1.0p-52; }
+
+// Marsaglia's polar method.
+double Normal(CounterRng* rng) {
+  for (;;) {
+    const double u = 2 * Open(rng) - 1, v = 2 * Open(rng) - 1;
+    const double square = u * u + v * v;
+    if (square >= 1 || square == 0) continue;
+    return u * std::sqrt(-2 * Ln(square) / square);
+  }
+}
+
+// Logarithm of a gamma variate. Below 1: that of alpha + 1, times u^(1/alpha).
+double LogGamma(double alpha, CounterRng* rng) {
+  if (alpha < 1) {
+    const double scaled = Ln(Open(rng)) / alpha;
+    return LogGamma(alpha + 1, rng) + scaled;
+  }
+  const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  for (;;) {
+    const double x = Normal(rng);
+    const double root = 1 + c * x;
+    if (root <= 0) continue;
+    const double v = root * root * root;
+    if (Ln(Open(rng)) < 0.5 * x * x + d - d * v + d * Ln(v)) return Ln(d) + Ln(v);
+  }
+}
+
+std::vector<double> Dirichlet(std::size_t experts, double alpha, std::uint64_t key) {
+  std::vector<double> share(experts);
+  for (std::size_t e = 0; e < experts; ++e) {
+    CounterRng rng(HashCombine(key, e));
+    share[e] = LogGamma(alpha, &rng);
+  }
+  const double most = *std::max_element(share.begin(), share.end());
+  for (double& s : share) s = Exp(s - most);
+  return share;
+}
+
+std::vector<double> Zipf(std::size_t experts, double exponent, std::uint64_t key) {
+  std::vector<double> share(experts);
+  for (std::size_t e = 0; e < experts; ++e) {
+    share[e] = Exp(-exponent * Ln(static_cast<double>(e + 1)));
+  }
+  CounterRng rng(key);
+  for (std::size_t i = experts; i > 1; --i) std::swap(share[i - 1], share[rng.Below(i)]);
+  return share;
+}
+
+// Sums to 1, none above `most`; what is above goes to the others in proportion.
+void Normalise(double most, std::vector<double>* share) {
+  std::vector<bool> full(share->size(), false);
+  for (;;) {
+    double free = 0, taken = 0;
+    std::size_t open = 0;
+    for (std::size_t e = 0; e < share->size(); ++e) {
+      full[e] ? taken += most : free += (*share)[e];
+      open += full[e] ? 0u : 1u;
+    }
+    bool more = false;
+    for (std::size_t e = 0; e < share->size(); ++e) {
+      if (full[e]) continue;
+      const double left = 1 - taken;
+      (*share)[e] = free > 0 ? (*share)[e] * (left / free) : left / static_cast<double>(open);
+    }
+    for (std::size_t e = 0; e < share->size(); ++e) {
+      if (full[e] || (*share)[e] <= most * (1 + 1e-12)) continue;
+      (*share)[e] = most;
+      full[e] = more = true;
+    }
+    if (!more) return;
+  }
+}
+
+}  // namespace
+
+std::vector<double> ExpertShares(const Model& model, const Plan& plan, int layer) {
+  const auto experts = static_cast<std::size_t>(model.experts.count);
+  const std::uint64_t key =
+      HashCombine(HashCombine(plan.routing_seed, kRoutingSalt), static_cast<std::uint64_t>(layer));
+  std::vector<double> share;
+  if (plan.routing == Routing::kDirichlet) {
+    share = Dirichlet(experts, plan.routing_alpha, key);
+  } else if (plan.routing == Routing::kDrawnZipf) {
+    share = Zipf(experts, plan.routing_exponent, key);
+  } else {
+    const auto& lines = plan.given_routing->layers;
+    share =
+        lines.size() == 1 ? lines.front() : lines[static_cast<std::size_t>(layer) % lines.size()];
+  }
+  Normalise(1.0 / static_cast<double>(model.experts.top_k), &share);
+  return share;
+}
+
+LayerLoad LoadOfLayer(const Model& model, const Plan& plan, int layer) {
+  std::vector<double> share = ExpertShares(model, plan, layer);
+  if (plan.expert_capacity > 0) {
+    const double most = plan.expert_capacity / static_cast<double>(share.size());
+    for (double& s : share) s = std::min(s, most);
+  }
+  LayerLoad load;
+  const std::size_t each = share.size() / static_cast<std::size_t>(plan.ep);
+  double all = 0;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(plan.ep); ++r) {
+    double sum = 0;
+    for (std::size_t e = r * each; e < (r + 1) * each; ++e) sum += share[e];
+    all += sum;
+    load.received.push_back(static_cast<std::int64_t>(sum * plan.ep * 1000 + 0.5));
+  }
+  load.busiest = *std::max_element(load.received.begin(), load.received.end());
+  load.sent = static_cast<std::int64_t>(all * 1000 + 0.5);
+  return load;
+}
+
+Status CheckRouting(const Model& model, const Plan& plan) {
+  const bool drawn = DrawsRouting(plan);
+  if (!(plan.expert_capacity == 0 || (plan.expert_capacity > 0 && plan.expert_capacity <= 1000))) {
+    return InvalidInput("training.moe_capacity_factor: {} is outside 0 … 1000",
+                        plan.expert_capacity);
+  }
+  if (!drawn && plan.expert_capacity > 0) {
+    return InvalidInput(
+        "training.moe_capacity_factor: tokens are dropped by the shares of experts, which this "
+        "moe_routing does not say; use dirichlet, drawn-zipf or a file");
+  }
+  if (!drawn) return {};
+  if (plan.moe_imbalance != 1) {
+    return InvalidInput(
+        "training.moe_imbalance: {} on top of a drawn moe_routing; leave one of them out",
+        plan.moe_imbalance);
+  }
+  if (!(plan.routing_alpha >= 1e-3 && plan.routing_alpha <= 1e6)) {
+    return InvalidInput("training.moe_alpha: {} is outside 0.001 … 1000000", plan.routing_alpha);
+  }
+  if (!(plan.routing_exponent >= 0 && plan.routing_exponent <= 10)) {
+    return InvalidInput("training.moe_zipf: {} is outside 0 … 10", plan.routing_exponent);
+  }
+  if (plan.offload_activations || plan.schedule >= Schedule::kZbH1 ||
+      plan.sharding >= Sharding::kZero2) {
+    return InvalidInput(
+        "training.moe_routing: layers and ranks of unequal loads are not built with activations "
+        "in host memory, split backward passes, zero2 and zero3; use moe_imbalance");
+  }
+  if (plan.routing != Routing::kGiven) return {};
+  if (plan.given_routing == nullptr) {
+    return InvalidInput("training.moe_routing: a given routing needs a file: moe_routing: my.csv");
+  }
+  const auto& lines = plan.given_routing->layers;
+  const auto layers = static_cast<std::size_t>(model.layers);
+  if (lines.size() != 1 && lines.size() != layers) {
+    return InvalidInput(
+        "training.moe_routing: {} has {} lines for the {} layers of {}; give one for all, or one "
+        "a layer (those of layers without experts count, and are not read)",
+        plan.given_routing->name, lines.size(), layers, model.name);
+  }
+  for (std::size_t l = 0; l < lines.size(); ++l) {
+    if (lines[l].size() == static_cast<std::size_t>(model.experts.count)) continue;
+    return InvalidInput("training.moe_routing: {}: layer {} has {} numbers for {} experts of {}",
+                        plan.given_routing->name, l, lines[l].size(), model.experts.count,
+                        model.name);
+  }
+  return {};
+}
+
+Result<GivenRouting> ParseRouting(std::string_view name, std::string_view text) {
+  GivenRouting out{.name = std::string(name)};
+  int number = 0;
+  while (!text.empty()) {
+    ++number;
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    std::vector<double>& shares = out.layers.emplace_back();
+    double sum = 0;
+    for (bool more = true; more;) {
+      const std::size_t comma = std::min(line.find(','), line.size());
+      more = comma < line.size();
+      std::string_view cell = line.substr(0, comma);
+      line.remove_prefix(std::min(comma + 1, line.size()));
+      const std::size_t first = std::min(cell.find_first_not_of(" \t\r"), cell.size());
+      cell = cell.substr(first, cell.find_last_not_of(" \t\r") + 1 - first);
+      double value = 0;
+      const auto [at, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+      if (cell.empty() || error != std::errc() || at != cell.data() + cell.size() ||
+          !(value >= 0 && value < 1e15)) {
+        return InvalidInput(
+            "{}, line {}: '{}'; a line is an expert's share or tokens after the other, numbers "
+            "from 0 with commas between",
+            name, number, Printable(cell, 40));
+      }
+      shares.push_back(value);
+      sum += value;
+    }
+    if (!(sum > 0)) {
+      return InvalidInput("{}, line {}: no expert gets anything", name, number);
+    }
+  }
+  if (out.layers.empty()) {
+    return InvalidInput("{}: empty; a line a layer, or one for all, the experts' shares on it",
+                        name);
+  }
+  return out;
+}
+
+}  // namespace orrery::workload
