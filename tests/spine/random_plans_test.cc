@@ -123,6 +123,7 @@ Drawn Draw(std::uint64_t seed) {
       break;
     case 1:
       p.offload_optimizer = true;
+      p.offload_parameters = p.sharding == workload::Sharding::kZero3 && rng.Below(2) == 0;
       p.ranks_per_host = 8;
       break;
     case 2:
@@ -164,6 +165,7 @@ TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
                  << workload::Schedules()[static_cast<std::size_t>(d.plan.schedule)].name
                  << (d.plan.offload_activations ? ", activations offloaded" : "")
                  << (d.plan.offload_optimizer ? ", optimizer offloaded" : "")
+                 << (d.plan.offload_parameters ? ", parameters offloaded" : "")
                  << (d.plan.lora_rank > 0 ? ", LoRA" : "")
                  << (d.plan.cuda_graphs != workload::CudaGraphs::kNone ? ", CUDA graphs" : "")
                  << (d.plan.tp_comm_overlap ? ", tensor-parallel pieces" : "")

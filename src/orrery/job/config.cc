@@ -194,9 +194,10 @@ void AddWorkload(const Workload& w, Json* json) {
     out["training"]["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
   }
   if (plan.offload_optimizer || plan.offload_activations) {
-    out["training"]["offload"] = !plan.offload_activations ? "optimizer"
-                                 : plan.offload_optimizer  ? "all"
-                                                           : "activations";
+    out["training"]["offload"] = plan.offload_parameters     ? "parameters"
+                                 : !plan.offload_activations ? "optimizer"
+                                 : plan.offload_optimizer    ? "all"
+                                                             : "activations";
   }
   if (plan.lora_rank > 0) {
     out["training"]["lora_rank"] = plan.lora_rank;

@@ -33,6 +33,7 @@ std::string DescribeWorkload(const Workload& workload) {
     text += fmt::format(", recompute {}", NameOf(kRecomputes, plan.recompute));
   }
   if (plan.lora_rank > 0) text += fmt::format(", LoRA of rank {}", plan.lora_rank);
+  if (plan.offload_parameters) text += ", parameter shards in host memory";
   if (plan.offload_optimizer) text += ", optimizer on the host";
   if (plan.offload_activations) text += ", activations in host memory";
   if (plan.sharding != workload::Sharding::kNone) {

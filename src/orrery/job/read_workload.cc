@@ -112,7 +112,8 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->moe_comm_overlap = training.Bool("moe_comm_overlap");
   plan->optimizer = Choose(kOptimizers, training.Text("optimizer"));
   const std::string offload = training.Text("offload");
-  plan->offload_optimizer = offload == "optimizer" || offload == "all";
+  plan->offload_parameters = offload == "parameters";
+  plan->offload_optimizer = offload == "optimizer" || offload == "all" || plan->offload_parameters;
   plan->offload_activations = offload == "activations" || offload == "all";
   if (training.Has("lora_rank")) plan->lora_rank = static_cast<int>(training.Integer("lora_rank"));
   plan->lora_targets = Choose(kLoraTargets, training.Text("lora_targets"));

@@ -342,10 +342,10 @@ constexpr Option kTraining[] = {
     {.name = "offload",
      .type = kChoice,
      .fallback = "none",
-     .choices = "none|optimizer|activations|all",
+     .choices = "none|optimizer|activations|all|parameters",
      .doc = "Kept in host memory: the optimizer's state, updated by the CPU; what layers keep for "
-            "their backward pass; both.",
-     .planned = "parameters"},
+            "their backward pass; both; the optimizer's state and ZeRO-3's parameter shards.",
+     .planned = "nvme"},
     {.name = "lora_rank",
      .type = kInteger,
      .min = 1,

@@ -145,7 +145,8 @@ struct Plan {
   Optimizer optimizer = Optimizer::kAdam;
   // Kept in host memory: optimizer's state, updated by the CPU; what a layer keeps for backward.
   bool offload_optimizer = false, offload_activations = false;
-  int ranks_per_host = 8;  // that share its CPU
+  bool offload_parameters = false;  // ZeRO-3's shards too, copied before they are gathered
+  int ranks_per_host = 8;           // that share its CPU
 
   // Models with experts. Their ranks are those of a stage, tensor-parallel ones (etp) fastest, then
   // ep, then replicas of the experts.

@@ -171,6 +171,11 @@ Status CheckOffload(const Plan& plan) {
         "training.offload: activations in host memory are not built with zero2 and zero3; use "
         "optimizer or another sharding");
   }
+  if (plan.offload_parameters && (plan.sharding != Sharding::kZero3 || !plan.offload_optimizer)) {
+    return InvalidInput(
+        "training.offload: parameters are copied from host memory where they are gathered layer by "
+        "layer; set training.sharding: zero3, or use optimizer");
+  }
   if (plan.offload_optimizer && plan.optimizer != Optimizer::kAdam) {
     return InvalidInput("training.offload: the CPU runs Adam only; set training.optimizer: adam");
   }

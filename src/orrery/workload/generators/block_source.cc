@@ -160,8 +160,11 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
                         .distributed = (d & 1) != 0,
                         .fp16 = (d & 2) != 0,
                         .number = d >> 2};
-  const Unit unit{
-      .elements = a, .ranks = b, .prefetches = (c & 1) != 0, .accumulates = (c & 2) != 0};
+  const Unit unit{.elements = a,
+                  .ranks = b,
+                  .prefetches = (c & 1) != 0,
+                  .accumulates = (c & 2) != 0,
+                  .copies = (c & 4) != 0};
   switch (key.kind) {
     case BlockKind::kLayerForward:
       if (s.offload_activations && !s.sharded) {
@@ -259,7 +262,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kLowPrecisionMemory:
       return LowPrecisionMemory(s, a, &names_);
     case BlockKind::kShardedMemory:
-      return ShardedMemory(s, a, &names_);
+      return ShardedMemory(s, a, b, &names_);
     case BlockKind::kShardedForward:
       return ShardedLayerForward(s, unit, &names_);
     case BlockKind::kShardedBackward:

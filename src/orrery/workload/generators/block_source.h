@@ -39,8 +39,8 @@ enum class BlockKind : std::uint8_t {
   kLoss,                // dp, sync
   kCastWeights,         // elements, norm group, layers of the model
   kLowPrecisionMemory,  // elements
-  kShardedMemory,       // shard
-  kShardedForward,      // unit's elements, ranks, prefetches + 2·accumulates
+  kShardedMemory,       // shard, of a layer
+  kShardedForward,      // unit's elements, ranks, prefetches + 2·accumulates + 4·copies
   kShardedBackward,     // the same
   kStartUnit,           // the same
   kGatherRoot,          // the same

@@ -30,6 +30,7 @@ inline constexpr std::int16_t kGradientEvent = 2;                 // last gradie
 inline constexpr std::int16_t kBlockP2pEvent = 3;                 // 3 to 6, inside a block
 inline constexpr std::int16_t kRingEvent = 3;                     // cp, inside a layer's block
 inline constexpr std::int16_t kUnitEvent = 4;  // ZeRO-2 and -3, which have no pipeline: last gather
+inline constexpr std::int16_t kShardEvent = 6;      // ZeRO-3: a shard's way from host memory
 inline constexpr std::int16_t kFirstCallEvent = 7;  // given out by ProgramWriter
 
 class Names {

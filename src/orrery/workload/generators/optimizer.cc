@@ -95,6 +95,7 @@ void OnTheCpu(const Shape& s, std::int64_t n, BlockWriter* w) {
   w->Comm("gradients.to_host", HostCopy(graph::Collective::kCopyToHost, n * 4));
   w->HostSync("gradients.wait");
   w->Host("cpu_adam", n * s.cpu_adam_ps / 1000);
+  if (s.offload_parameters) return;  // they stay
   w->Comm("parameters.to_device", HostCopy(graph::Collective::kCopyToDevice, n * s.element_bytes));
 }
 

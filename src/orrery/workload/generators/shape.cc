@@ -118,6 +118,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.clips = plan.clip_gradients;
   s.adam_loop = plan.adam_loop && !plan.fused_adam;
   s.offload_optimizer = plan.offload_optimizer;
+  s.offload_parameters = plan.offload_parameters;
   s.offload_activations = plan.offload_activations;
   s.cpu_adam_ps = plan.offload_optimizer ? kCpuAdamPs * plan.ranks_per_host : 0;
   s.cuda_graphs = plan.cuda_graphs;
@@ -181,7 +182,11 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
   h.Add(s.shard_ranks).Add(s.reduce_whole).Add(s.lora_rank).Add(s.lora_targets);
   h.Add(s.packed_len).Add(s.optimizer).Add(s.adam_loop).Add(s.offload_optimizer);
-  h.Add(s.offload_activations).Add(s.cpu_adam_ps).Add(s.cuda_graphs).Add(s.host.graph);
+  h.Add(s.offload_activations)
+      .Add(s.offload_parameters)
+      .Add(s.cpu_adam_ps)
+      .Add(s.cuda_graphs)
+      .Add(s.host.graph);
   h.Add(s.reducer).Add(s.bucket_elements).Add(s.bucket_views).Add(s.clips).Add(s.adds_gradients);
   h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);

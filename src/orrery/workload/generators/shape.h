@@ -72,6 +72,7 @@ struct Shape {
   bool bucket_views = false, clips = true;
   bool adds_gradients = false;  // under DDP, of a block: a micro-batch but the first
   bool adam_loop = false, offload_optimizer = false, offload_activations = false;
+  bool offload_parameters = false;
   std::int64_t cpu_adam_ps = 0;  // CPU time per parameter, where the CPU runs the optimizer
   CudaGraphs cuda_graphs = CudaGraphs::kNone;
   // Ranks of a shard group; 0: all replicas.

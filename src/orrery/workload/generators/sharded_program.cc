@@ -1,5 +1,7 @@
 #include "orrery/workload/generators/sharded_program.h"
 
+#include <algorithm>
+
 #include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/sharded_units.h"
 
@@ -11,6 +13,7 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
   const int layers = job.chunk_layers.front();
   const std::int64_t layer = LayerUnit(*job.shape, ranks), root = RootUnit(*job.shape, ranks);
   const std::int64_t shard = (layers * layer + root) / ranks;
+  const bool copies = plan.offload_parameters && plan.prefetch;  // shards from host memory
   int microbatch = -1;
   const auto call = [&](BlockKind kind, std::int64_t a = 0, std::int64_t b = 0, std::int64_t c = 0,
                         std::int64_t d = 0) -> graph::Call& {
@@ -30,20 +33,27 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
   const std::int64_t flags =
       PackStepFlags(true, plan.precision == Precision::kFp16, OptimizerNumber(*job.shape, counts));
   out->stage = 0;
-  out->prologue.push_back({.block = job.blocks->Get(BlockKind::kShardedMemory, shard)});
+  out->prologue.push_back(
+      {.block = job.blocks->Get(BlockKind::kShardedMemory, shard, layer / ranks)});
   const auto m = static_cast<int>(plan.microbatches());
   for (int i = 0; i < m; ++i) {
     microbatch = i;
     const std::int64_t adds = i > 0 ? 2 : 0;
     call(BlockKind::kGatherRoot, root, ranks);
-    call(BlockKind::kStartUnit, layer, ranks);
+    // Flags of Unit: 1 prefetches, 2 accumulates, 4 copies. The last but one has no unit behind its
+    // neighbour.
+    const int fetching = copies ? std::max(0, layers - 2) : 0;
+    const std::int64_t second = copies && layers > 1 ? 4 : 0;
+    call(BlockKind::kStartUnit, layer, ranks, second);
     call(BlockKind::kEmbeddingForward);
-    run(BlockKind::kShardedForward, 1, 0, layers - 1);
+    run(BlockKind::kShardedForward, 5, 0, fetching);
+    run(BlockKind::kShardedForward, 1, fetching, layers - 1 - fetching);
     run(BlockKind::kShardedForward, 0, layers - 1, 1);
     call(BlockKind::kHeadForward);
-    if (job.shape->reshards) call(BlockKind::kStartUnit, layer, ranks);
+    if (job.shape->reshards) call(BlockKind::kStartUnit, layer, ranks, second);
     call(BlockKind::kHeadBackward);
-    run(BlockKind::kShardedBackward, 1 + adds, layers - 1, layers - 1);
+    run(BlockKind::kShardedBackward, 5 + adds, layers - 1, fetching);
+    run(BlockKind::kShardedBackward, 1 + adds, layers - 1 - fetching, layers - 1 - fetching);
     run(BlockKind::kShardedBackward, adds, 0, 1);
     call(BlockKind::kEmbeddingBackward);
     call(BlockKind::kReduceRoot, root, ranks, adds, i + 1 == m ? 1 : 0);

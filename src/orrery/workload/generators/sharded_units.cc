@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/sharded_units.h"
 
 #include "orrery/workload/generators/layer.h"
+#include "orrery/workload/generators/offload.h"
 #include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/precision.h"
 
@@ -39,7 +40,18 @@ std::int64_t GatherBytes(const Shape& s, const Unit& unit) {
              : unit.elements * s.element_bytes;
 }
 
+// A unit's shard on its way from host memory.
+void Fetch(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking) {
+  graph::Comm copy = HostCopy(Collective::kCopyToDevice, GatherBytes(s, unit) / unit.ranks);
+  copy.blocking = blocking;
+  if (!blocking) copy.event = kShardEvent;
+  w->Comm("shard.to_device", copy);
+}
+
+// Of shards in host memory the copy has been started, or is made here where all blocks.
 void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pass pass) {
+  if (s.offload_parameters && blocking) Fetch(s, w, unit, true);
+  if (s.offload_parameters && !blocking) w->Wait("shard", kShardEvent);
   if (s.dtype != DType::kFp32 && !s.offload_optimizer) {
     w->Kernel("shard.cast",
               Flat(MemoryOp::kCast, unit.elements / unit.ranks, 4, s.element_bytes, s.dtype, pass));
@@ -114,7 +126,9 @@ Buffer BeginUnit(const Shape& s, BlockWriter* w, const Unit& unit, bool gathers,
   }
   CastWeights(s, w, LinearWeights(s), pass);
   w->Alloc(next);
-  if (s.prefetch && unit.prefetches) Gather(s, w, unit, false, pass);
+  if (!s.prefetch || !unit.prefetches) return next;
+  Gather(s, w, unit, false, pass);
+  if (unit.copies) Fetch(s, w, unit, false);
   return next;
 }
 
@@ -150,7 +164,10 @@ graph::Block ShardedLayerBackward(const Shape& s, const Unit& unit, Names* names
 
 graph::Block StartUnit(const Shape& s, const Unit& unit, Names* names) {
   BlockWriter w(names, "parameters.gather", Pass::kForward);
-  if (s.prefetch) Gather(s, &w, unit, false, Pass::kForward);
+  if (!s.prefetch) return w.Finish();
+  if (s.offload_parameters) Fetch(s, &w, unit, false);
+  Gather(s, &w, unit, false, Pass::kForward);
+  if (unit.copies) Fetch(s, &w, unit, false);
   return w.Finish();
 }
 
@@ -178,14 +195,22 @@ graph::Block ReduceRoot(const Shape& s, const Unit& root, bool last, Names* name
   return w.Finish();
 }
 
-graph::Block ShardedMemory(const Shape& s, std::int64_t shard, Names* names) {
+graph::Block ShardedMemory(const Shape& s, std::int64_t shard, std::int64_t layer_shard,
+                           Names* names) {
   BlockWriter w(names, "static", Pass::kOptimizer);
   const auto forever = [&](std::uint32_t id, std::string_view name, MemoryKind kind,
                            std::int64_t bytes) {
     w.Alloc(w.Named(id, name, shard * bytes, kind, Lifetime::kForever));
   };
   // With the optimizer on the CPU the GPU holds what it gathers; gradients pass through.
-  forever(1, "parameter_shards", MemoryKind::kParameter, s.offload_optimizer ? s.element_bytes : 4);
+  if (s.offload_parameters) {
+    // Two layers' shards on their way to be gathered.
+    w.Alloc(w.Named(1, "parameter_shards.staged", 2 * layer_shard * s.element_bytes,
+                    MemoryKind::kParameter, Lifetime::kForever));
+  } else {
+    forever(1, "parameter_shards", MemoryKind::kParameter,
+            s.offload_optimizer ? s.element_bytes : 4);
+  }
   if (!s.offload_optimizer) forever(2, "gradient_shards", MemoryKind::kGradient, 4);
   WriteOptimizerState(s, shard, 0, &w);
   return w.Finish();

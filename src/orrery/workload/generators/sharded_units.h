@@ -13,6 +13,12 @@
 //   - Flat parameters (FSDP1): views of the gathered buffer; autograd concatenates their gradients.
 //     Otherwise (FSDP2) tensors are copied out of the gathered buffer and gradients into the one to
 //     be reduced, which also casts.
+//   - Shards in host memory (DeepSpeed's offload_param, FSDP's CPUOffload): a shard of compute-type
+//     elements is copied to the device before it is gathered, over PCIe on a stream of its own, two
+//     units ahead of the one that computes: the copy of one unit runs beside the gather of the one
+//     before it. A gather waits for its copy; so does the unit that computes beside it, by which a
+//     period is the longer of copy and unit either way. The CPU runs the optimizer on what lies
+//     there.
 // Memory: a gathered layer lives within the call that uses it, the prefetched one beside it; under
 // ZeRO-2 it lives from its forward to its backward; the root from the micro-batch's start to its
 // end.
@@ -31,6 +37,7 @@ struct Unit {
   // A neighbour of equal size is gathered while this one computes.
   bool prefetches = false;
   bool accumulates = false;  // gradient shards of earlier micro-batches are added to
+  bool copies = false;       // shards in host memory: and the one behind that neighbour comes
 };
 
 graph::Block ShardedLayerForward(const Shape& s, const Unit& unit, Names* names);
@@ -41,8 +48,10 @@ graph::Block StartUnit(const Shape& s, const Unit& unit, Names* names);
 // kGradientEvent.
 graph::Block GatherRoot(const Shape& s, const Unit& root, Names* names);
 graph::Block ReduceRoot(const Shape& s, const Unit& root, bool last, Names* names);
-// Shards for ever: parameters, gradients, optimizer state.
-graph::Block ShardedMemory(const Shape& s, std::int64_t shard, Names* names);
+// Shards for ever: parameters, gradients, optimizer state. Of parameters in host memory the shards
+// of two layers, of `layer_shard` elements each.
+graph::Block ShardedMemory(const Shape& s, std::int64_t shard, std::int64_t layer_shard,
+                           Names* names);
 
 // Elements of a unit, padded so that `ranks` have equal shards.
 std::int64_t LayerUnit(const Shape& s, std::int64_t ranks);

@@ -55,6 +55,39 @@ TEST(Sharded, TrafficOfAStep) {
   EXPECT_EQ(DpBytes(g, Collective::kAllGather), 2 * (6 * kLayer + 2 * kRoot));
 }
 
+// Shards in host memory: a rank copies its part of every gather, and keeps none of it.
+TEST(Sharded, ParametersInHostMemory) {
+  for (const int layers : {1, 2, 3, 5}) {
+    for (const bool prefetch : {true, false}) {
+      Plan plan = Sharded(Sharding::kZero3, 2);
+      plan.offload_optimizer = plan.offload_parameters = true;
+      plan.prefetch = prefetch;
+      const graph::Graph g = Make(SmallGpt(layers), plan);
+      const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+      ASSERT_TRUE(verified.ok()) << verified.message();
+      std::int64_t copied = 0;
+      for (const graph::Call& call : g.programs[0].calls) {
+        for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
+          if (comm.collective != Collective::kCopyToDevice) continue;
+          copied += call.repeat * comm.bytes.value;
+          EXPECT_EQ(comm.blocking, !prefetch || comm.bytes.value == 2 * kRoot / 4);
+        }
+      }
+      EXPECT_EQ(copied, DpBytes(g, Collective::kAllGather) / 4) << layers;
+      std::int64_t kept = 0;
+      for (const graph::Buffer& b : g.blocks[g.programs[0].prologue[0].block.index()].buffers) {
+        kept += b.bytes;
+      }
+      EXPECT_EQ(kept, 2 * kLayer / 4 * 2);  // two layers' shards of two bytes an element
+    }
+  }
+  Plan plan = Sharded(Sharding::kZero3, 2);
+  plan.offload_optimizer = plan.offload_parameters = true;
+  const graph::Graph g = Make(SmallGpt(3), plan);
+  std::string order = Operations(g, FindBlock(g, "layer.forward"));
+  EXPECT_EQ(order.substr(0, order.find("layer_norm")), "?4 ?6 all_gather+4 shard.to_device+6 ");
+}
+
 TEST(Sharded, ShardsForEver) {
   const graph::Graph g = Make(SmallGpt(2), Sharded(Sharding::kZero3, 1));
   const std::int64_t shard = (2 * kLayer + kRoot) / 4;
