@@ -42,7 +42,7 @@ class TrafficVerb final : public Verb {
   void Declare(CLI::App* app) override {
     app->add_option("PATTERN", pattern_,
                     "permutation, incast, outcast, all-to-all, poisson; a connection matrix; or "
-                    "all-reduce, all-gather, reduce-scatter, broadcast, alltoall")
+                    "all-reduce, all-gather, reduce-scatter, broadcast, alltoall, gather, scatter")
         ->required();
     app->add_option("--cluster", cluster_, "Preset or file; default h100-ib-400g");
     app->add_option("--nodes", nodes_, "Hosts; default 4")->check(CLI::Range(1, 1 << 20));
@@ -155,7 +155,8 @@ class TrafficVerb final : public Verb {
     if (traffic::IsPattern(pattern_)) return traffic::MakeFlows(pattern_, cluster, options);
     if (access(pattern_.c_str(), F_OK) != 0) {
       std::vector<std::string_view> names = {"all-reduce", "all-gather", "reduce-scatter",
-                                             "broadcast", "alltoall"};
+                                             "broadcast",  "alltoall",   "gather",
+                                             "scatter"};
       for (const traffic::Pattern& p : traffic::Patterns()) names.push_back(p.name);
       return InvalidInput("{}; or name a connection matrix",
                           UnknownName("pattern", Printable(pattern_), names));

@@ -7,6 +7,7 @@
 #include "orrery/collective/moye.h"
 #include "orrery/collective/nvls.h"
 #include "orrery/collective/rehearsal.h"
+#include "orrery/collective/rooted.h"
 
 namespace orrery::collective {
 
@@ -82,6 +83,7 @@ Cost Planner::ClosedForm(const Plan& plan) const {
   Cost cost;
   if (plan.shape.ranks < 2) return cost;
   if (plan.collective == Collective::kAllToAll) return AllToAllCost(plan, cluster_->spec());
+  if (model::IsExchange(plan.collective)) return RootedCost(plan, cluster_->spec());
   const Formula formula(plan, cluster_->spec());
   if (plan.bytes == 0) {
     cost.fixed = RoundToPs(formula.setup());

@@ -43,7 +43,7 @@ std::int64_t EdgeWire(const Plan& plan, const Edge& edge) {
 
 // Every pair's message, all as one channel, as its rounds keep in step. What leaves a domain goes
 // over NVLink to the GPU beside the receiver's rail first, where there is one (PXN; all_to_all.h).
-void AddAllToAll(const Plan& plan, const cluster::Cluster& cluster,
+void AddExchange(const Plan& plan, const cluster::Cluster& cluster,
                  std::span<const DeviceId> members, FlowGrain* grain) {
   const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
   const std::int64_t part = std::max<std::int64_t>(1, plan.bytes / plan.shape.ranks);
@@ -51,7 +51,9 @@ void AddAllToAll(const Plan& plan, const cluster::Cluster& cluster,
   const auto count = static_cast<std::uint32_t>(members.size());
   for (std::uint32_t from = 0; from < count; ++from) {
     for (std::uint32_t to = 0; to < count; ++to) {
-      if (to == from) continue;
+      // A gather's messages go to member 0, a scatter's come from there.
+      if (to == from || (plan.collective == graph::Collective::kGather && to != 0)) continue;
+      if (plan.collective == graph::Collective::kScatter && from != 0) continue;
       if (cluster.nvlink_domain(members[from]) == cluster.nvlink_domain(members[to])) {
         grain->edges.push_back({from, to, box.intra.Wire(wire)});
       } else {
@@ -101,8 +103,8 @@ FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
                         std::span<const DeviceId> members) {
   FlowGrain grain;
   if (members.size() < 2 || plan.bytes == 0) return grain;
-  if (plan.collective == graph::Collective::kAllToAll) {
-    AddAllToAll(plan, cluster, members, &grain);
+  if (model::IsExchange(plan.collective)) {
+    AddExchange(plan, cluster, members, &grain);
     return grain;
   }
   const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());

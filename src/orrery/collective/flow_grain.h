@@ -34,7 +34,8 @@ struct FlowGrain {
 };
 
 // No channels where nothing moves (one member, no bytes). REQUIRES: plan.shape is the shape of
-// `members`. Broadcast: members[0] is the root; point-to-point: members[0] sends to members[1].
+// `members`. Broadcast, gather, scatter: members[0] is the root; point-to-point: members[0] sends
+// to members[1].
 FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
                         std::span<const DeviceId> members);
 

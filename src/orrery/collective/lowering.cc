@@ -13,13 +13,16 @@ Schedule::Schedule(const Plan& plan, const cluster::Cluster& cluster,
       pieces_(model::Cut(plan)),
       ranks_(static_cast<std::uint32_t>(members.size())) {
   const bool all_to_all = plan.collective == graph::Collective::kAllToAll;
-  const bool pair = plan.algorithm == Algorithm::kPointToPoint && !all_to_all;
+  const bool pair =
+      plan.algorithm == Algorithm::kPointToPoint && !model::IsExchange(plan.collective);
   ORRERY_CHECK(static_cast<int>(members.size()) == (pair ? 2 : plan.shape.ranks),
                "a plan of another group");
   setup_ = plan.shape.ranks < 2 ? 0 : RoundToPs(box_.setup);
   if (ranks_ < 2 || plan.bytes == 0) return;
   if (all_to_all) {
     BuildAllToAll(cluster, members);
+  } else if (model::IsExchange(plan.collective)) {
+    BuildRooted(cluster, members);
   } else if (model::IsNvls(plan)) {
     BuildNvls(cluster, members);
   } else if (plan.algorithm == Algorithm::kPat) {
@@ -115,6 +118,7 @@ Step Schedule::At(std::uint32_t member, int lane, std::uint64_t index) const {
     return step;
   }
   if (plan_.collective == graph::Collective::kAllToAll) return AllToAllStep(member, lane, index);
+  if (model::IsExchange(plan_.collective)) return RootedStep(member, lane, index);
   if (plan_.algorithm == Algorithm::kTree) return TreeStep(member, lane, index);
   if (plan_.algorithm == Algorithm::kPat) return PatStep(member, lane, index);
   if (model::IsNvls(plan_)) return NvlsStep(member, lane, index);

@@ -76,7 +76,7 @@ class Schedule {
   // and the down lane of channel c are 2c and 2c + 1), four times for NVLS (nvls.h); all-to-all,
   // gather and scatter: lowering_all_to_all.cc.
   int lanes() const {
-    if (plan_.collective == graph::Collective::kAllToAll) return pair_lanes_;
+    if (model::IsExchange(plan_.collective)) return pair_lanes_;
     if (model::IsNvls(plan_)) return 4 * plan_.channels;
     return plan_.algorithm == Algorithm::kTree ? 2 * plan_.channels : plan_.channels;
   }
@@ -115,6 +115,14 @@ class Schedule {
                               std::uint32_t place, bool down) const;
   void BuildPat();
   Step PatStep(std::uint32_t member, int channel, std::uint64_t index) const;
+  std::vector<std::uint32_t> BuildRounds(const cluster::Cluster& cluster,
+                                         std::span<const DeviceId> members);
+  void BuildRooted(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  Step RootedStep(std::uint32_t member, int lane, std::uint64_t index) const;
+  Step RootedChunk(bool sends, std::size_t connection, std::uint64_t index, int share) const;
+  std::uint64_t chunks() const {
+    return static_cast<std::uint64_t>(pieces_.rounds) + (pieces_.tail.slices > 0 ? 1 : 0);
+  }
   void BuildAllToAll(const cluster::Cluster& cluster, std::span<const DeviceId> members);
   std::uint32_t PeerOf(std::uint32_t place, std::uint32_t round) const;
   std::uint32_t SourceOf(std::uint32_t place, std::uint32_t round) const;
@@ -139,10 +147,11 @@ class Schedule {
   struct Shift {
     std::uint32_t groups = 0, place = 0;  // ranks further, and places further within a group
   };
-  std::vector<Shift> round_shift_;            // all-to-all: by round
-  std::vector<std::vector<PairWork>> works_;  // all-to-all: by channel
-  std::uint32_t group_ = 1;                   // all-to-all: ranks of a group
-  std::size_t parts_ = 1;                     // all-to-all: of a message
+  std::vector<Shift> round_shift_;                    // all-to-all: by round
+  std::vector<std::vector<PairWork>> works_;          // all-to-all: by channel
+  std::uint32_t group_ = 1;                           // all-to-all: ranks of a group
+  std::size_t parts_ = 1;                             // all-to-all: of a message
+  std::vector<std::uint32_t> round_of_, round_base_;  // gather, scatter: by member; by round
   int pair_lanes_ = 0;
   std::vector<pat::Action> actions_;  // PAT: of a loop, in order
   int dims_ = 0;                      // PAT

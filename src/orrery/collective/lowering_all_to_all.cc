@@ -11,7 +11,9 @@
 
 namespace orrery::collective {
 
-void Schedule::BuildAllToAll(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
+// Places, rounds and what runs on each channel; the members in the order of places.
+std::vector<std::uint32_t> Schedule::BuildRounds(const cluster::Cluster& cluster,
+                                                 std::span<const DeviceId> members) {
   const p2p::Rounds rounds(plan_);
   // Members in the order of the schedule: domain by domain.
   std::vector<std::uint32_t> order(members.size());
@@ -36,7 +38,17 @@ void Schedule::BuildAllToAll(const cluster::Cluster& cluster, std::span<const De
       const int channel = (rounds.Base(r) + part) % rounds.channels;
       works_[static_cast<std::size_t>(channel)].push_back(
           {static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(part)});
-      if (r == 0) continue;
+    }
+  }
+  return order;
+}
+
+void Schedule::BuildAllToAll(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
+  const std::vector<std::uint32_t> order = BuildRounds(cluster, members);
+  const p2p::Rounds rounds(plan_);
+  for (int r = 1; r < rounds.ranks; ++r) {
+    for (int part = 0; part < rounds.parts; ++part) {
+      const int channel = (rounds.Base(r) + part) % rounds.channels;
       for (std::uint32_t q = 0; q < ranks_; ++q) {
         const std::uint32_t from = order[q], to = order[PeerOf(q, static_cast<std::uint32_t>(r))];
         const bool near =
@@ -77,8 +89,7 @@ Step Schedule::AllToAllStep(std::uint32_t member, int lane, std::uint64_t index)
     --index;
     work += p2p::kBatch;
   }
-  const auto chunks =
-      static_cast<std::uint64_t>(pieces_.rounds) + (pieces_.tail.slices > 0 ? 1 : 0);
+  const std::uint64_t chunks = this->chunks();
   const std::uint64_t ahead = std::min(chunks, static_cast<std::uint64_t>(plan_.credits));
   work += static_cast<std::size_t>(index / (chunks + ahead)) * p2p::kBatch;
   if (work >= works.size()) {

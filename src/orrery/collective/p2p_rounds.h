@@ -26,7 +26,7 @@ struct Rounds {
   int parts = 1;     // of a message
   bool spans = false;
 
-  // REQUIRES: plan.collective is kAllToAll.
+  // REQUIRES: model::IsExchange(plan.collective).
   explicit Rounds(const Plan& plan)
       : ranks(plan.shape.ranks),
         channels(std::max(1, plan.lanes)),

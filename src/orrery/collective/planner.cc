@@ -493,7 +493,7 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
   Question q{collective, bytes, &communicator, &cluster_->spec(), &environment_, {}};
   q.found = nccl::SearchChannels(cluster_->spec(), communicator, environment_);
   if (graph::IsPointToPoint(collective)) return PointToPointPlan(q, shape);
-  if (collective == Collective::kAllToAll) {  // a send and a receive for every pair
+  if (model::IsExchange(collective)) {  // a send and a receive for every pair
     q.bytes = bytes / shape.ranks;
     Plan plan = PointToPointPlan(q, shape);
     plan.collective = collective;

@@ -173,7 +173,7 @@ Pieces Cut(const Plan& plan) {
   Pieces pieces;
   std::int64_t bytes = plan.bytes;
   // One message, or one rank's part.
-  if (plan.collective == graph::Collective::kAllToAll || plan.algorithm == Algorithm::kPat) {
+  if (IsExchange(plan.collective) || plan.algorithm == Algorithm::kPat) {
     bytes = (bytes + plan.shape.ranks - 1) / plan.shape.ranks;
   }
   pieces.share = (bytes + plan.channels - 1) / plan.channels;

@@ -67,6 +67,11 @@ constexpr bool IsRotating(graph::Collective c) {
   return c == graph::Collective::kAllReduce || c == graph::Collective::kAllGather ||
          c == graph::Collective::kReduceScatter;
 }
+// Groups of sends and receives between pairs.
+constexpr bool IsExchange(graph::Collective c) {
+  return c == graph::Collective::kAllToAll || c == graph::Collective::kGather ||
+         c == graph::Collective::kScatter;
+}
 constexpr bool IsNvls(const Plan& plan) {
   return plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree;
 }
@@ -81,7 +86,7 @@ constexpr std::int64_t OnSwitch(const WhiteBox& box, std::int64_t data) {
   return data + (data * box.switch_extra + 999) / 1000;
 }
 
-// One channel's share of the data (all-to-all, PAT: of one rank's part), cut into rounds (a ring's
+// One channel's share of the data (exchanges, PAT: of one rank's part), cut into rounds (a ring's
 // loop; elsewhere a chunk) of equal chunks, the last of them smaller, and each chunk into at most
 // two slices.
 struct Chunk {

@@ -25,7 +25,7 @@ inline std::string_view Name(Lifetime lifetime) {
 }
 
 // How many values an enumeration has; they count from 0.
-constexpr int Count(Collective) { return 9; }
+constexpr int Count(Collective) { return 11; }
 constexpr int Count(GroupSlot) { return static_cast<int>(kGroupSlots); }
 constexpr int Count(PeerSlot) { return static_cast<int>(kPeerSlots); }
 constexpr int Count(MemoryKind) { return static_cast<int>(MemoryKind::kCount); }

@@ -27,6 +27,10 @@ std::string_view Name(Collective collective) {
       return "copy-to-host";
     case Collective::kCopyToDevice:
       return "copy-to-device";
+    case Collective::kGather:
+      return "gather";
+    case Collective::kScatter:
+      return "scatter";
   }
   return "?";
 }

@@ -47,6 +47,8 @@ enum class Collective : std::uint8_t {
   kAllToAll,
   kCopyToHost,    // over the GPU's own PCIe link; meets nobody, has no group
   kCopyToDevice,  // the other way
+  kGather,        // to the group's first member
+  kScatter,       // from the group's first member
 };
 std::string_view Name(Collective collective);
 constexpr bool IsPointToPoint(Collective c) {

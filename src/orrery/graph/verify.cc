@@ -18,7 +18,7 @@ bool NameFits(const Graph& graph, NameId name) {
 
 // Why a communication breaks the rules of graph.h; null if it does not.
 const char* Fault(const Comm& comm) {
-  if (comm.collective > Collective::kCopyToDevice) return "unknown collective";
+  if (comm.collective > Collective::kScatter) return "unknown collective";
   if (comm.group >= GroupSlot::kCount) return "unknown group slot";
   if (comm.peer >= PeerSlot::kCount) return "unknown peer slot";
   if (comm.dtype > DType::kInt64) return "unknown element type";

@@ -57,8 +57,11 @@ struct LostOf {
 
 Class ClassOf(graph::Collective collective, bool crosses_nics) {
   if (graph::IsPointToPoint(collective)) return kAlone;
-  // What an all-to-all sends over NICs is a part: the rest goes over NVLink at the same time.
-  if (collective == graph::Collective::kAllToAll && crosses_nics) return kIntraNode | kInterNode;
+  // What these send over NICs is a part: the rest goes over NVLink at the same time.
+  const bool exchange = collective == graph::Collective::kAllToAll ||
+                        collective == graph::Collective::kGather ||
+                        collective == graph::Collective::kScatter;
+  if (exchange && crosses_nics) return kIntraNode | kInterNode;
   return crosses_nics ? kInterNode : kIntraNode;
 }
 

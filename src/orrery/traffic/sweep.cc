@@ -24,7 +24,9 @@ constexpr std::array kCollectives = {Named{"all-reduce", Collective::kAllReduce}
                                      Named{"alltoall", Collective::kAllToAll},
                                      Named{"all-gather", Collective::kAllGather},
                                      Named{"reduce-scatter", Collective::kReduceScatter},
-                                     Named{"broadcast", Collective::kBroadcast}};
+                                     Named{"broadcast", Collective::kBroadcast},
+                                     Named{"gather", Collective::kGather},
+                                     Named{"scatter", Collective::kScatter}};
 
 // Enough that what the first one waits for is over.
 constexpr int kIterations = 3;
@@ -37,6 +39,8 @@ double BusFactor(Collective collective, std::size_t ranks) {
     case Collective::kAllGather:
     case Collective::kReduceScatter:
     case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
       return (r - 1) / r;
     default:
       return 1;

@@ -3,8 +3,8 @@
 // Each size is a job of one collective and nothing else, repeated back to back on every GPU, run by
 // the engine on any network back end; the time is that from the end of one to the end of the next
 // (nccl-tests' average over its iterations). algbw = size / time, busbw = algbw times nccl-tests'
-// factor: 2 (R - 1) / R for all-reduce, (R - 1) / R for all-gather, reduce-scatter and all-to-all,
-// 1 for broadcast. Sizes are nccl-tests': the whole buffer.
+// factor: 2 (R - 1) / R for all-reduce, (R - 1) / R for all-gather, reduce-scatter, all-to-all,
+// gather and scatter, 1 for broadcast. Sizes are nccl-tests': the whole buffer.
 #pragma once
 
 #include <cstdint>
