@@ -25,6 +25,21 @@ inline Model SmallGpt(int layers) {
   return m;
 }
 
+// PyTorch's DistributedDataParallel, fp32.
+inline Plan Ddp(int dp, std::int64_t microbatches = 1) {
+  Plan p;
+  p.dp = dp;
+  p.global_batch = dp * microbatches;
+  p.seq_len = 128;
+  p.precision = Precision::kFp32;
+  p.attention = AttentionBackend::kUnfused;
+  p.reducer = Reducer::kDdp;
+  p.align_grad_reduce = false;
+  p.fused_adam = false;
+  p.clip_gradients = false;
+  return p;
+}
+
 inline graph::Graph Make(const Model& model, const Plan& plan) {
   graph::Graph graph;
   Generator generator;

@@ -40,18 +40,10 @@ TEST(ConvNet, CountsArePublished) {
   EXPECT_EQ(Net("resnet-152").layers, 52);  // 3 + 8 + 36 + 3 bottlenecks
 }
 
-Plan Ddp(std::int64_t images) {
-  Plan p;
-  p.dp = 4;
-  p.global_batch = 4 * images;
+Plan Images(std::int64_t images) {
+  Plan p = Ddp(4, images);
   p.micro_batch = images;
   p.seq_len = 1;
-  p.precision = Precision::kFp32;
-  p.attention = AttentionBackend::kUnfused;
-  p.reducer = Reducer::kDdp;
-  p.align_grad_reduce = false;
-  p.fused_adam = false;
-  p.clip_gradients = false;
   p.optimizer = Optimizer::kSgd;
   return p;
 }
@@ -61,7 +53,7 @@ Plan Ddp(std::int64_t images) {
 TEST(ConvNet, WorkAndGradientsOfAStep) {
   for (const std::string_view name : {"vgg-19", "resnet-50"}) {
     const Model m = Net(name);
-    const graph::Graph g = Make(m, Ddp(2));
+    const graph::Graph g = Make(m, Images(2));
     EXPECT_TRUE(graph::Verify(g).ok()) << graph::Verify(g).message();
     double flops = 0;
     std::int64_t reduced = 0;
@@ -79,7 +71,7 @@ TEST(ConvNet, WorkAndGradientsOfAStep) {
 
 // What forward leaves, backward frees.
 TEST(ConvNet, ActivationsAreFreed) {
-  const graph::Graph g = Make(Net("resnet-50"), Ddp(2));
+  const graph::Graph g = Make(Net("resnet-50"), Images(2));
   std::int64_t kept = 0, most = 0;
   for (const graph::Call& call : g.programs.front().calls) {
     kept += SavedBytes(g.blocks[call.block.index()]) * call.repeat;
@@ -123,10 +115,10 @@ TEST(ConvNet, PipelineMessagesAreTheBoundarys) {
 }
 
 TEST(ConvNet, RefusesWhatTransformersHave) {
-  Plan p = Ddp(2);
+  Plan p = Images(2);
   p.seq_len = 2;
   EXPECT_THAT(Validate(Net("vgg-19"), p).message(), testing::HasSubstr("an image is one token"));
-  p = Ddp(2);
+  p = Images(2);
   p.recompute = Recompute::kFull;
   EXPECT_THAT(Validate(Net("vgg-19"), p).message(), testing::HasSubstr("built for transformers"));
 }

@@ -9,20 +9,6 @@ namespace {
 
 using graph::Collective;
 
-Plan Ddp(int dp, std::int64_t microbatches = 1) {
-  Plan p;
-  p.dp = dp;
-  p.global_batch = dp * microbatches;
-  p.seq_len = 128;
-  p.precision = Precision::kFp32;
-  p.attention = AttentionBackend::kUnfused;
-  p.reducer = Reducer::kDdp;
-  p.align_grad_reduce = false;
-  p.fused_adam = false;
-  p.clip_gradients = false;
-  return p;
-}
-
 std::vector<std::int64_t> ReducedBytes(const graph::Graph& g) {
   std::vector<std::int64_t> bytes;
   for (const graph::Call& call : g.programs.front().calls) {
