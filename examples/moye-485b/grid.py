@@ -5,7 +5,7 @@ Usage: grid.py [--check] [PROGRAM]    PROGRAM: build/release/orrery unless said
 
 Runs job.yaml for every pipeline size PP and tensor size TP with DP = 8192 / (PP · TP) and prints the
 peak memory of the fullest GPU, or OOM. Then the six rows of Table 8 with their step times. --check
-compares the grid with the one in docs/grid.md; ORRERY_UPDATE_GOLDEN=1 rewrites that one.
+compares both with those in docs/grid.md; ORRERY_UPDATE_GOLDEN=1 rewrites these.
 """
 
 import json
@@ -17,7 +17,6 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "grid.md"
-BEGIN, END = "<!-- grid: begin (examples/moye-485b/grid.py) -->\n", "<!-- grid: end -->"
 
 GPUS = 8192
 LAYERS = 96
@@ -84,27 +83,35 @@ def grid(program):
 
 
 def table_8(program):
-    print("\nTable 8: (PP, TP, DP)     peak memory        TFLOP/s a GPU     step")
-    print("                        Moye GB  here GB    Moye   here")
+    lines = [
+        "| (PP, TP, DP) | Moye, GB | here, GB | Moye, TFLOP/s a GPU | here | step here, s |",
+        "|---|---|---|---|---|---|",
+    ]
     for (pp, tp, dp), _, gigabytes, tflops in TABLE_8:
         result = run(program, pp, tp, dp)
-        print(
-            f"  ({pp}, {tp}, {dp})".ljust(26)
-            + f"{gigabytes:6.1f}  {peak_gib(result) * 2**30 / 1e9:7.1f}   {tflops:5d}  "
-            + f"{result['model_tflops_per_gpu']:5.0f}  {result['step_time_s']:8.2f} s"
+        cells = (
+            f"({pp}, {tp}, {dp})",
+            gigabytes,
+            f"{peak_gib(result) * 2**30 / 1e9:.1f}" + ("" if fits(result) else ", OOM"),
+            tflops,
+            f"{result['model_tflops_per_gpu']:.0f}",
+            f"{result['step_time_s']:.1f}",
         )
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
-def check(text):
+def check(name, text):
+    begin, end = f"<!-- {name}: begin (examples/moye-485b/grid.py) -->\n", f"<!-- {name}: end -->"
     page = PAGE.read_text(encoding="utf-8")
-    head, _, rest = page.partition(BEGIN)
-    old, _, tail = rest.partition(END)
+    head, _, rest = page.partition(begin)
+    old, _, tail = rest.partition(end)
     if old == text:
         return 0
     if os.environ.get("ORRERY_UPDATE_GOLDEN") == "1":
-        PAGE.write_text(head + BEGIN + text + END + tail, encoding="utf-8")
+        PAGE.write_text(head + begin + text + end + tail, encoding="utf-8")
         return 0
-    print(f"{PAGE}: the grid is not the program's; ORRERY_UPDATE_GOLDEN=1 rewrites it")
+    print(f"{PAGE}: the {name} is not the program's; ORRERY_UPDATE_GOLDEN=1 rewrites it")
     return 1
 
 
@@ -112,12 +119,13 @@ def main(arguments):
     checks = "--check" in arguments
     programs = [a for a in arguments if not a.startswith("--")]
     program = programs[0] if programs else str(ROOT / "build" / "release" / "orrery")
-    text = grid(program)
+    text, table = grid(program), table_8(program)
     if checks:
-        return check(text)
+        return check("grid", text) | check("table", table)
     print("Peak memory of the fullest GPU, GiB\n")
     print(text, end="")
-    table_8(program)
+    print("\nTable 8\n")
+    print(table, end="")
     return 0
 
 

@@ -42,8 +42,6 @@ struct TunerRow {
   int line = 0;
 };
 
-// What the environment variables that a user sets change; the names are NCCL's. Defaults are
-// NCCL's.
 // What a step costs where it is not NCCL that runs it: another library, another simulator's
 // assumptions. What is not said (-1, 0) is NCCL's (docs/collectives.md).
 struct StepCosts {
@@ -53,6 +51,10 @@ struct StepCosts {
           post_network = -1;     // ORRERY_POST_*_NS: from its work's end to the links
   std::int64_t channel_Bps = 0;  // ORRERY_CHANNEL_GBPS: data through a channel
 };
+
+// What the environment variables that a user sets change; the names are NCCL's. Defaults are
+// NCCL's.
+inline constexpr int kLaterThanTables = 23100;  // 2.31: the tables end with 2.30
 
 struct Environment {
   int version = 22203;  // NCCL_VERSION (not read by NCCL; images set it): 2.22.3

@@ -22,8 +22,8 @@ class Moye : public testing::Test {
   }
   Result<Plan> PlanOf(Collective collective, std::int64_t bytes, const char* algorithm,
                       const char* protocol, int ranks, const Pricing& pricing) {
-    const std::pair<std::string, std::string> variables[] = {
-        {"NCCL_ALGO", algorithm}, {"NCCL_PROTO", protocol}, {"NCCL_MIN_CTAS", "16"}};
+    const std::pair<std::string, std::string> variables[] = {{"NCCL_ALGO", algorithm},
+                                                             {"NCCL_PROTO", protocol}};
     std::vector<DeviceId> members;
     for (int r = 0; r < ranks; ++r) members.emplace_back(r);
     planner_.emplace(*cluster_, *ParseEnvironment(variables), pricing);

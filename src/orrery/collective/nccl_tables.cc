@@ -80,6 +80,27 @@ double FirstStep(std::span<const double> steps, double limit) {
 
 constexpr int kMaxRingChannels = 32;  // half of MAXCHANNELS
 
+struct Found {
+  int rings = 0;
+  double bandwidth_GBps = 0;  // of each
+  double together() const { return rings * bandwidth_GBps; }
+};
+
+// The search's first pass: step by step downwards, the most that all rings carry together, the
+// higher step where that is equal. It ends where a GPU's own links are full, and below half of the
+// best step. `rings_at`: how many a step lets through.
+template <class RingsAt>
+Found BestStep(std::span<const double> steps, double full_GBps, RingsAt rings_at) {
+  Found best;
+  for (double step : steps) {
+    if (best.rings > 0 && step / best.bandwidth_GBps <= 0.49) break;
+    const Found here{std::min(rings_at(step), kMaxRingChannels), step};
+    if (here.together() > best.together()) best = here;
+    if (best.together() >= full_GBps) break;
+  }
+  return best;
+}
+
 }  // namespace
 
 const Latencies& LatenciesOf(int version) {
@@ -123,23 +144,28 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
   const Arch arch = spec.device.arch;
   const bool old = arch == Arch::kVolta || arch == Arch::kAmpere;
   const double nvlink = NvlinkGBps(spec);
-  Channels result;
+  // The effective rates carry a share of a percent from the packet model: 1 % keeps 240 above 6
+  // * 40.
+  const auto through = [](double rate, double step) { return static_cast<int>(rate / step); };
+  Found found;
   if (shape.domains == 1) {
-    // The effective rates carry a share of a percent from the packet model: 1 % keeps 240 above 6
-    // * 40.
-    result.bandwidth_GBps = FirstStep(Steps(arch, false), nvlink * 1.01);
-    result.graph = static_cast<int>(nvlink * 1.01 / result.bandwidth_GBps);
+    found = BestStep(Steps(arch, false), nvlink,
+                     [&](double step) { return through(nvlink * 1.01, step); });
   } else {
     const double nic = NicGBps(spec);
-    result.bandwidth_GBps = FirstStep(Steps(arch, true), nic);
-    result.graph = shape.nics * std::max(1, static_cast<int>(nic / result.bandwidth_GBps));
-    if (shape.ranks_per_domain > 1) {
-      // A GPU that is a ring's exit to the NIC spends no NVLink on it.
-      const double exits = shape.nics >= shape.ranks_per_domain ? 1.0 / shape.ranks_per_domain : 0;
-      const double rings = nvlink * 1.01 / (result.bandwidth_GBps * (1 - exits));
-      result.graph = std::min(result.graph, static_cast<int>(rings));
-    }
+    const int gpus = shape.ranks_per_domain;
+    found = BestStep(Steps(arch, true), gpus > 1 ? nvlink : nic * shape.nics, [&](double step) {
+      const int by_nic = shape.nics * through(nic, step);
+      // Each ring leaves over NVLink from all of a domain's GPUs but the one at its NIC.
+      if (gpus == 1) return by_nic;
+      return std::min(by_nic, gpus * through(nvlink * 1.01, step) / (gpus - 1));
+    });
+    // No step that the NIC or the links between GPUs carry: one ring at what there is.
+    if (found.rings == 0) found = {shape.nics, nic};
   }
+  Channels result;
+  result.graph = found.rings;
+  result.bandwidth_GBps = found.rings > 0 ? found.bandwidth_GBps : nvlink;
   result.graph = std::clamp(result.graph, 1, kMaxRingChannels);
   if (result.bandwidth_GBps >= 25 && !(!old && result.bandwidth_GBps < 50 && result.graph > 4)) {
     const int doubled = std::min(2 * result.graph, kMaxRingChannels);

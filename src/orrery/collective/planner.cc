@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "orrery/collective/collective.h"
+#include "orrery/collective/expected.h"
 #include "orrery/collective/formula.h"
 #include "orrery/collective/moye.h"
 #include "orrery/collective/nccl_tables.h"
@@ -15,187 +16,8 @@ namespace {
 using cluster::Arch;
 using graph::Collective;
 
-constexpr double kInfinity = 1e30;
 constexpr std::int64_t kCellBytes = 32 << 10;  // NCCL: no channel gets less traffic than this
 constexpr int kSteps = 8;                      // NCCL_STEPS: slots of a connection's buffer
-constexpr int kMostHeads = 32;                 // NCCL_MAX_NVLS_ARITY
-
-int Log2(std::int64_t value) {
-  return value < 1 ? -1 : std::bit_width(static_cast<std::uint64_t>(value)) - 1;
-}
-
-// All that NCCL's formulas read, once per plan.
-struct Question {
-  Collective collective;
-  std::int64_t bytes;
-  const GroupShape* shape;
-  const cluster::Spec* spec;
-  const Environment* environment;
-  nccl::Channels found;
-  int ranks() const { return shape->ranks; }
-  int domains() const { return shape->domains; }
-  std::size_t span() const { return static_cast<std::size_t>(std::min(shape->domains, 3) - 1); }
-};
-
-double Steps(const Question& q) {
-  switch (q.collective) {
-    case Collective::kAllReduce:
-      return 2.0 * (q.ranks() - 1);
-    case Collective::kAllGather:
-    case Collective::kReduceScatter:
-      return q.ranks() - 1;
-    default:
-      return q.ranks();
-  }
-}
-
-double NetOverheadUs(const Question& q, int protocol) {
-  if (q.domains() == 1) return 0;
-  double us = q.spec->cpu_is_amd ? 2 : 1;
-  if (q.environment->net_overhead_ns >= 0) us = q.environment->net_overhead_ns * 1e-3;
-  return protocol == 2 ? 3 * us : us;
-}
-
-double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
-  const nccl::Latencies& table = nccl::LatenciesOf(q.environment->version);
-  const auto a = static_cast<std::size_t>(algorithm);
-  const auto p = static_cast<std::size_t>(protocol);
-  const int ppn = q.shape->ranks_per_domain;
-  const double intra = (q.spec->gpus_per_nvlink_domain > 1 ? table.nvlink : table.pci)[a][p];
-  const double inter = table.net[ppn == 1 ? 0 : a][p];
-  const double base = table.base[a][p];
-  if (algorithm == Algorithm::kTree) {
-    return base + 2 * ((ppn - 1) * intra + Log2(q.domains()) * inter);
-  }
-  const double steps = Steps(q);
-  if (q.collective == Collective::kBroadcast) {
-    return base + steps * (q.domains() > 1 ? inter : protocol == 2 ? table.nvlink[0][2] : intra);
-  }
-  const double crossings = q.domains() == 1                         ? 0
-                           : q.collective == Collective::kAllReduce ? 2.0 * (q.domains() - 1)
-                                                                    : q.domains() - 1;
-  double us =
-      base + (steps - crossings) * std::max(intra, NetOverheadUs(q, protocol)) + crossings * inter;
-  const bool plateau = protocol == 2 && q.domains() > 1 && q.collective == Collective::kAllReduce &&
-                       q.bytes / (static_cast<std::int64_t>(q.found.channels) * q.ranks()) >= 64;
-  if (plateau) {
-    const bool old = q.spec->device.arch == Arch::kVolta;
-    us *= old ? 1.9 : 1.4;
-  }
-  return us;
-}
-
-// Algorithm bandwidth in GB/s.
-double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
-  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch);
-  const double graph = q.found.graph;
-  double bus = graph * q.found.bandwidth_GBps;
-  const double max_ll =
-      nccl::MaxLL(q.spec->device.arch, q.spec->cpu_is_amd, q.domains(), q.environment->version);
-  if (algorithm == Algorithm::kRing) {
-    if (protocol == 0) bus = std::min(max_ll, 0.5 * bus);
-    if (protocol == 1) bus = std::min(0.92 * bus, graph * table.ring_ll128[q.span()]);
-    return bus * q.ranks() / Steps(q);
-  }
-  bus = std::min(0.92 * bus, graph * table.tree_simple[q.span()]);
-  if (protocol == 0) bus = std::min(bus / 3.8, max_ll);
-  if (protocol == 1) {
-    bus = std::min(bus * (q.domains() == 1 ? 7.0 / 9 : 120.0 / 128),
-                   graph * table.tree_ll128[q.span()]);
-  }
-  const int log_size = Log2(q.bytes / 64);
-  if (log_size >= 0 && log_size < 23) {
-    bus *= nccl::TreeCorrection(static_cast<Protocol>(protocol), log_size);
-  }
-  return 0.5 * bus;
-}
-
-bool Allowed(const Question& q, Algorithm algorithm, int protocol) {
-  const auto c = static_cast<std::size_t>(q.collective);
-  const Environment& e = *q.environment;
-  if (!e.algorithm_allowed[c][static_cast<std::size_t>(algorithm)]) return false;
-  if (!e.protocol_allowed[c][static_cast<std::size_t>(protocol)]) return false;
-  if (algorithm == Algorithm::kTree && q.collective != Collective::kAllReduce) return false;
-  if (protocol == 1 && !e.protocol_forced && q.spec->gpus_per_nvlink_domain < 2) return false;
-  return true;
-}
-
-double TimeUs(const Question& q, Algorithm algorithm, int protocol) {
-  return LatencyUs(q, algorithm, protocol) +
-         static_cast<double>(q.bytes) / (1000 * BandwidthGBps(q, algorithm, protocol));
-}
-
-// NVLS and NVLSTree: what NCCL expects of them, to know when it would take them.
-double NvlsTimeUs(const Question& q, bool tree) {
-  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch);
-  const nccl::Latencies& latency = nccl::LatenciesOf(q.environment->version);
-  const int ppn = q.shape->ranks_per_domain;
-  const bool all_reduce = q.collective == Collective::kAllReduce;
-  // Two GPUs that are bridged have no switch that multicasts.
-  if (table.nvls_efficiency == 0 || !q.environment->nvls || ppn < 2) return kInfinity;
-  if (q.spec->gpus_per_nvlink_domain < 4 || !q.shape->uniform) return kInfinity;
-  if (q.collective == Collective::kBroadcast) return kInfinity;
-  if (tree != (q.domains() > 1) || (tree && !all_reduce)) return kInfinity;
-  const Algorithm algorithm = tree ? Algorithm::kNvlsTree : Algorithm::kNvls;
-  const auto c = static_cast<std::size_t>(q.collective);
-  if (!q.environment->algorithm_allowed[c][static_cast<std::size_t>(algorithm)]) return kInfinity;
-  if (!q.environment->protocol_allowed[c][2]) return kInfinity;
-  // An all-gather's or reduce-scatter's parts are one a GPU: each must be a head.
-  if (!all_reduce && ppn > kMostHeads) return kInfinity;
-  // A head's channel takes its bandwidth from every GPU's NVLinks once, from its own twice; between
-  // domains the search tries what NICs carry.
-  const Arch arch = q.spec->device.arch;
-  const double heads = std::min(ppn, kMostHeads);
-  const double share = nccl::NvlinkGBps(*q.spec) * 1.01 / (heads + 1);
-  const double nic = nccl::NicGBps(*q.spec) * q.shape->nics / heads;
-  const double step = nccl::SearchStep(arch, tree, tree ? std::min(share, nic) : share);
-  double each = step * table.nvls_efficiency * (heads - 1) / heads;
-  each *= all_reduce ? 2 : (ppn - 1.0) / ppn;
-  double us = latency.nvls_nvlink;
-  if (tree) {
-    const double network = nccl::SearchStep(arch, true, nic) * (q.domains() <= 2 ? 2 : 1);
-    each = std::min(each, network);
-    const double cap = table.nvls_tree[q.span()];
-    if (cap > 0 && q.environment->version >= 22900) each = std::min(each, cap);
-    us += 2.0 * Log2(q.domains()) * latency.nvls_tree_net;
-  }
-  double bus = heads * each;
-  if (all_reduce) bus *= q.ranks() / Steps(q);
-  return us + static_cast<double>(q.bytes) / (1000 * bus);
-}
-
-// One GPU a domain (NCCL_PAT_ENABLE = 2), from 2.23 on.
-double PatTimeUs(const Question& q) {
-  const bool fits =
-      q.collective == Collective::kAllGather || q.collective == Collective::kReduceScatter;
-  if (!fits || q.environment->version < 22300 || !q.environment->pat) return kInfinity;
-  if (q.shape->ranks_per_domain != 1 || q.domains() < 2) return kInfinity;
-  const auto c = static_cast<std::size_t>(q.collective);
-  if (!q.environment->algorithm_allowed[c][static_cast<std::size_t>(Algorithm::kPat)] ||
-      !q.environment->protocol_allowed[c][2]) {
-    return kInfinity;
-  }
-  // Not turned from bus into algorithm bandwidth: NCCL does that for rings alone.
-  const double bus = 0.75 * q.found.graph * q.found.bandwidth_GBps;
-  const double net = nccl::LatenciesOf(q.environment->version).net[0][2];
-  return 8 + Log2(q.domains()) * net / 3.5 + 2.8 * q.ranks() +
-         static_cast<double>(q.bytes) / (1000 * bus);
-}
-
-// What NCCL expects of a choice; kInfinity where it has none, or nothing here runs it. `direct`:
-// GPUs without a switch of their own.
-double ExpectedUs(const Question& q, Algorithm algorithm, Protocol protocol, bool direct) {
-  const int p = static_cast<int>(protocol);
-  const bool tree = algorithm == Algorithm::kNvlsTree;
-  if (algorithm == Algorithm::kTree || algorithm == Algorithm::kRing) {
-    return Allowed(q, algorithm, p) ? TimeUs(q, algorithm, p) : kInfinity;
-  }
-  if (algorithm == Algorithm::kPat && protocol == Protocol::kSimple) return PatTimeUs(q);
-  if ((algorithm != Algorithm::kNvls && !tree) || protocol != Protocol::kSimple || direct) {
-    return kInfinity;
-  }
-  return tree && q.shape->ranks_per_domain > kMostHeads ? kInfinity : NvlsTimeUs(q, tree);
-}
 
 int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
   if (protocol == 1) return q.environment->ll128_threads;
@@ -383,6 +205,39 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   return plan;
 }
 
+// NCCL 2.24 on: no algorithm left is an error. Before, Ring stays for what has no other, and where
+// nothing that runs without CollNet was allowed, Ring and Tree are (tuning.cc, enqueue.cc).
+constexpr int kNoFallbackFrom = 22400;
+
+struct Choice {
+  double us = kNotAvailable;
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+};
+
+Choice Least(const Question& q, bool direct) {
+  Choice best;
+  for (Algorithm a : {Algorithm::kTree, Algorithm::kRing, Algorithm::kNvls, Algorithm::kNvlsTree,
+                      Algorithm::kPat}) {
+    for (Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
+      const double us = ExpectedUs(q, a, p, direct);
+      if (us < best.us) best = {us, a, p};
+    }
+  }
+  return best;
+}
+
+Choice LeastOfFallback(const Question& q, bool direct) {
+  Environment allows = *q.environment;
+  const auto c = static_cast<std::size_t>(q.collective);
+  allows.algorithm_allowed[c].fill(false);
+  allows.algorithm_allowed[c][static_cast<std::size_t>(Algorithm::kRing)] = true;
+  allows.algorithm_allowed[c][static_cast<std::size_t>(Algorithm::kTree)] = true;
+  Question again = q;
+  again.environment = &allows;
+  return Least(again, direct);
+}
+
 }  // namespace
 
 std::string_view Name(Algorithm algorithm) {
@@ -509,35 +364,33 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
   for (const TunerRow& row : environment_.tuner) {
     if (!Fits(row, collective, bytes, shape.domains, shape.ranks)) continue;
     if (row.algorithm &&
-        ExpectedUs(q, *row.algorithm, row.protocol, cluster_->direct()) < kInfinity) {
+        ExpectedUs(q, *row.algorithm, row.protocol, cluster_->direct()) < kNotAvailable) {
       Plan plan = Shape(collective, *row.algorithm, row.protocol, bytes, shape, row.channels);
       plan.note = note;
       return plan;
     }
     note = "a row of NCCL_TUNER_CONFIG_FILE names what is not available here: passed over";
   }
-  double best = kInfinity;
-  Algorithm algorithm = Algorithm::kRing;
-  Protocol protocol = Protocol::kSimple;
-  for (Algorithm a : {Algorithm::kTree, Algorithm::kRing, Algorithm::kNvls, Algorithm::kNvlsTree,
-                      Algorithm::kPat}) {
-    for (Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
-      const double us = ExpectedUs(q, a, p, cluster_->direct());
-      if (us < best) best = us, algorithm = a, protocol = p;
-    }
+  Choice best = Least(q, cluster_->direct());
+  if (best.us >= kNotAvailable && q.environment->version < kNoFallbackFrom) {
+    best = LeastOfFallback(q, cluster_->direct());
+    note =
+        "NCCL_ALGO leaves no algorithm for it: NCCL before 2.24 then takes Ring (Tree, too, for "
+        "an all-reduce)";
   }
-  if (best >= kInfinity) {
+  if (best.us >= kNotAvailable) {
     return InvalidInput(
-        "NCCL_ALGO and NCCL_PROTO leave no algorithm for {} over {} ranks; allow Ring",
+        "NCCL_ALGO and NCCL_PROTO leave no algorithm for {} over {} ranks (NCCL before 2.24 would "
+        "take Ring); allow Ring",
         graph::Name(collective), shape.ranks);
   }
-  Plan plan = Shape(collective, algorithm, protocol, bytes, shape);
+  Plan plan = Shape(collective, best.algorithm, best.protocol, bytes, shape);
   plan.note = note;
   // NVLSTree over domains of more GPUs than heads: where its heads stand beside NICs is not known
   // here (and two racks of 64 GB200 that were measured did without it): the best of the others, and
   // said so.
   const bool unknown = shape.domains > 1 && shape.ranks_per_domain > kMostHeads;
-  if (unknown && !cluster_->direct() && NvlsTimeUs(q, true) < best) {
+  if (unknown && !cluster_->direct() && NvlsTimeUs(q, true) < best.us) {
     plan.instead_of = Name(Algorithm::kNvlsTree);
   }
   return plan;

@@ -38,6 +38,12 @@ TEST(Channels, OfWholeNodes) {
       {"b200-ib-400g", 2, 8, 8, 16, 48},
       {"h100-ib-400g", 2, 4, 8, 16, 24},           // 4 x 48, doubled to 8 x 24
       {"gb200-nvl72-ib-400g", 18, 4, 16, 32, 45},  // one rack is one domain
+      // 164.8 GB/s of NVLink: 3 x 48, 4 x 40, 8 x 22, as 8 · floor(164.8 / 22) / 7 rings leave 8
+      // GPUs. Moye's Table 5 shows 16 channels.
+      {"h800-ib-400g", 4, 8, 8, 16, 22},
+      {"h800-ib-400g", 1, 8, 8, 16, 20},      // 2 x 60, 3 x 50, 4 x 40 -> 8 x 20
+      {"a800-80g-ib-200g", 2, 8, 8, 16, 20},  // 160 GB/s: 6 x 24, 8 x 20
+      {"v100-32g-ib-100g", 1, 8, 6, 12, 20},  // 120 = 3 x 40
   };
   for (const Row& row : rows) {
     cluster::Spec spec = *cluster::FindPreset(row.preset);
@@ -141,14 +147,20 @@ TEST(Planner, PointToPointDoublesChannels) {
 
 TEST(Planner, ForcedChoiceThatDoesNotExistIsRefused) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
-  const Environment tree =
-      *ParseEnvironment(std::vector<std::pair<std::string, std::string>>{{"NCCL_ALGO", "Tree"}});
-  const Result<Plan> plan =
-      Planner(cluster, tree)
-          .MakePlan(Collective::kAllGather, DType::kBf16, 1 << 20, Whole(cluster));
-  ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.status().message(),
-            "NCCL_ALGO and NCCL_PROTO leave no algorithm for all-gather over 8 ranks; allow Ring");
+  const auto plan = [&](const char* version) {
+    const Environment tree = *ParseEnvironment(std::vector<std::pair<std::string, std::string>>{
+        {"NCCL_ALGO", "Tree"}, {"NCCL_VERSION", version}});
+    return Planner(cluster, tree)
+        .MakePlan(Collective::kAllGather, DType::kBf16, 1 << 20, Whole(cluster));
+  };
+  ASSERT_FALSE(plan("2.24.3").ok());
+  EXPECT_EQ(plan("2.24.3").status().message(),
+            "NCCL_ALGO and NCCL_PROTO leave no algorithm for all-gather over 8 ranks (NCCL before "
+            "2.24 would take Ring); allow Ring");
+  // Before 2.24 "real apps" ran with NCCL_ALGO=Tree: what has no tree takes Ring.
+  ASSERT_TRUE(plan("2.23.4").ok());
+  EXPECT_EQ(plan("2.23.4")->algorithm, Algorithm::kRing);
+  EXPECT_NE(plan("2.23.4")->note, "");
 }
 
 // 64 nodes of one GPU, 64 KiB: 63 steps of a ring cost 6.6 + 63 · 5 us (LL), PAT 8 + 6 · 14 / 3.5 +

@@ -467,6 +467,9 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
     job->assumed.push_back(fmt::format("nccl: version {}.{}.{}", all->version / 10000,
                                        all->version / 100 % 100, all->version % 100));
   }
+  if (all->version >= collective::kLaterThanTables) {
+    job->assumed.push_back("nccl.NCCL_VERSION: later than the tables, those of 2.30 stand for it");
+  }
   job->tuner_hash = HashOf(all->tuner);
   if (!all->tuner.empty()) {
     job->assumed.push_back(
