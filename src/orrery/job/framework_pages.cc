@@ -23,8 +23,32 @@ std::string_view Family(const Framework& framework) {
 Plan Defaults(const Framework& framework, Sharding sharding = Sharding::kNone) {
   Plan plan;
   plan.sharding = sharding;
-  framework.defaults(&plan);
+  ApplyDefaults(framework.defaults, cluster::Arch::kHopper, &plan);
   return plan;
+}
+
+std::string AttentionText(const Framework& framework) {
+  if (framework.defaults.attention == AttentionDefault::kLibrary) {
+    return "cudnn; before Hopper flash2";
+  }
+  return std::string(NameOf(kAttentions, Defaults(framework).attention));
+}
+
+std::string RecipeText(const Framework& framework) {
+  const FrameworkRecipe& recipe = framework.recipe;
+  std::string text;
+  const auto add = [&](bool said, std::string_view what) {
+    if (said) text += (text.empty() ? "" : ", ") + std::string(what);
+  };
+  add(recipe.sequence_parallel, "sequence parallelism with tp");
+  add(recipe.recompute != workload::Recompute::kNone,
+      fmt::format("recompute {}", NameOf(kRecomputes, recipe.recompute)));
+  add(recipe.sharding != Sharding::kNone, NameOf(kShardings, recipe.sharding));
+  add(recipe.gpt_dropout == 0, "no dropout");
+  add(recipe.interleaved, "chunks of a layer");
+  add(recipe.uneven_stages, "uneven stages");
+  add(recipe.says_switches, "switches as said");
+  return text.empty() ? "nothing" : text;
 }
 
 std::string_view HostText(workload::HostEra era) {
@@ -67,16 +91,19 @@ class Page {
     text_ += "\n|---|";
     for (std::size_t i = 0; i < versions_.size(); ++i) text_ += "---|";
     text_ += "\n";
-    Row("attention",
-        [](const Framework& f) { return std::string(NameOf(kAttentions, Defaults(f).attention)); });
+    Row("attention", AttentionText);
     Row("gradients", ReducerText);
     for (const PlanFlag& flag : kPlanFlags) {
       Row(flag.key,
           [&](const Framework& f) { return std::string(Defaults(f).*flag.member ? "yes" : "no"); });
     }
-    Row("host", [](const Framework& f) { return std::string(HostText(f.host)); });
-    Row("cuBLAS workspaces in torch",
-        [](const Framework& f) { return std::string(f.libraries.cublas_in_torch ? "yes" : "no"); });
+    Row("host", [](const Framework& f) { return std::string(HostText(f.defaults.host)); });
+    Row("cuBLAS workspaces in torch", [](const Framework& f) {
+      return std::string(f.defaults.libraries.cublas_in_torch ? "yes" : "no");
+    });
+    Row("fp8_recipe",
+        [](const Framework& f) { return std::string(NameOf(kFp8Recipes, f.defaults.fp8_recipe)); });
+    Row("a measured run that is silent", RecipeText);
     return text_;
   }
 
@@ -109,6 +136,10 @@ std::string FrameworkPages() {
     const Option* option = FindOption(workload::FrameworkOptions().options, flag.key);
     text += fmt::format("- `{}`: {}\n", flag.key, option->doc);
   }
+  text +=
+      "- a measured run that is silent: what a record of a run is taken to have where it says "
+      "nothing (`orrery validate`); switches as said: gradients and experts' fused kernels are "
+      "off where it does not. A job file says these itself.\n";
   return text;
 }
 

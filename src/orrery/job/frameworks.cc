@@ -11,232 +11,268 @@
 namespace orrery::job {
 namespace {
 
-using workload::AttentionBackend;
 using workload::HostEra;
+using workload::LowPrecision;
 using workload::Plan;
+using workload::Recompute;
+using workload::Sharding;
 
-// Megatron Core 0.9 with the switches of NVIDIA's large-run recipes (--overlap-grad-reduce,
-// --overlap-param-gather, --use-distributed-optimizer where sharding says so). Transformer Engine
-// picks fused attention; flash2 stands for it on every GPU.
-void Megatron2024(Plan* plan) {
-  plan->attention = AttentionBackend::kFlash2;
-  plan->overlap_grad_reduce = true;
-  plan->overlap_param_gather = true;
-  plan->overlap_p2p = true;
-  plan->grad_reduce_fp32 = true;
-  plan->align_grad_reduce = true;
-  plan->align_param_gather = true;
-  plan->recompute_flash = true;
-  plan->scatter_gather_p2p = false;
-  plan->batch_p2p_sync = false;
+// 2020: DistributedDataParallel of its own after the backward pass, fp16 gradients reduced as they
+// are, unfused attention with the fused softmax kernel.
+constexpr FrameworkDefaults kMegatron2020 = {.host = HostEra::k2021,
+                                             .libraries = {.cublas_in_torch = false}};
+constexpr FrameworkDefaults With2021Sends(FrameworkDefaults d, bool scatter_gather) {
+  d.overlap_p2p = false;
+  d.batch_p2p_sync = true;
+  d.scatter_gather_p2p = scatter_gather;
+  return d;
 }
 
-// Megatron-LM of "Reducing Activation Recomputation" (Korthikanti et al. 2022): sequence
-// parallelism and selective recompute, gradients all-reduced after the last backward, attention
-// unfused with the fused softmax kernel, sends not overlapped. That of "Efficient Large-Scale
-// Language Model Training" (Narayanan et al. 2021) has the same defaults.
-void Megatron2022(Plan* plan) {
-  plan->attention = AttentionBackend::kUnfused;
-  plan->overlap_grad_reduce = false;
-  plan->overlap_param_gather = false;
-  plan->overlap_p2p = false;
-  plan->grad_reduce_fp32 = true;
-  plan->align_grad_reduce = false;
-  plan->align_param_gather = false;
-  plan->recompute_flash = false;
-  plan->scatter_gather_p2p = true;
-  plan->batch_p2p_sync = true;
+// Megatron Core with the switches of NVIDIA's large-run recipes on (--overlap-grad-reduce,
+// --overlap-param-gather, --use-distributed-optimizer where sharding says so).
+constexpr FrameworkDefaults MegatronCore(AttentionDefault attention, bool permute = false,
+                                         bool router = false) {
+  return {.attention = attention,
+          .dp_overlap = true,
+          .recompute_flash = true,
+          .align_stages = true,
+          .moe_fused_permute = permute,
+          .moe_fused_router = router,
+          .libraries = {.transformer_engine = true}};
 }
 
-// FSDP2 (fully_shard) as torchtitan runs it: parameters gathered in bf16, gradients reduced in
-// fp32, layers kept as separate tensors, prefetched one ahead.
-void Fsdp2(Plan* plan) {
-  Megatron2024(plan);
-  plan->prefetch = true;
-  plan->flat_parameters = false;
+// NeMo's GPT and Llama recipes on Megatron Core: gradients reduced in 16 bits, parameters gathered
+// in fp8 where layers run in it, tensor-parallel communication overlapped.
+constexpr FrameworkDefaults Nemo(bool permute) {
+  FrameworkDefaults d = MegatronCore(AttentionDefault::kLibrary, permute);
+  d.tp_comm_overlap = d.low_precision_gather = true;
+  d.grad_reduce_fp32 = false;
+  return d;
+}
+constexpr FrameworkRecipe kNemoRecipe = {
+    .sequence_parallel = true, .sharding = Sharding::kZero1, .gpt_dropout = 0, .interleaved = true};
+
+constexpr FrameworkDefaults Bridge() {
+  FrameworkDefaults d = MegatronCore(AttentionDefault::kLibrary, true, true);
+  d.tp_comm_overlap = d.low_precision_gather = true;
+  d.fp8_recipe = LowPrecision::kCurrent;
+  d.flat_parameters = false;
+  return d;
 }
 
-// FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer.
-void Fsdp1(Plan* plan) {
-  Fsdp2(plan);
-  plan->flat_parameters = true;
+// One unit a block, its parameters gathered one ahead in 16 bits, gradients reduced in fp32.
+constexpr FrameworkDefaults Fsdp(AttentionDefault attention, bool flat) {
+  return {
+      .attention = attention, .dp_overlap = true, .flat_parameters = flat, .host = HostEra::kFsdp};
+}
+constexpr FrameworkDefaults Fsdp2() {
+  FrameworkDefaults d = Fsdp(AttentionDefault::kFlash2, false);
+  d.fp8_recipe = LowPrecision::kCurrent;
+  return d;
+}
+constexpr FrameworkDefaults OldTorch(FrameworkDefaults d) {
+  d.libraries.cublas_in_torch = false;
+  return d;
+}
+constexpr FrameworkRecipe kFsdpRecipe = {.sharding = Sharding::kZero3, .gpt_dropout = 0};
+
+// ZeRO with overlap_comm and, in ZeRO-3, prefetch on; 16-bit reduction.
+constexpr FrameworkDefaults DeepSpeed(AttentionDefault attention) {
+  FrameworkDefaults d = Fsdp(attention, true);
+  d.grad_reduce_fp32 = false;
+  d.tensor_buckets = true;
+  return d;
 }
 
-// DeepSpeed's ZeRO with overlap_comm and, in ZeRO-3, prefetch on; 16-bit reduction.
-void DeepSpeed(Plan* plan) {
-  Fsdp1(plan);
-  plan->grad_reduce_fp32 = false;
-  if (plan->sharding != workload::Sharding::kZero2) return;
-  plan->reducer = workload::Reducer::kDeepSpeed;
-  plan->overlap_param_gather = false;
-  plan->align_grad_reduce = false;
-  plan->bucket_elements = 500'000'000;  // reduce_bucket_size
-}
-
-// DistributedDataParallel around eager modules with torch.optim.AdamW (foreach), SDPA attention, no
-// clipping. In fp32 attention is a product, a softmax and a product.
-void Ddp(Plan* plan) {
-  Megatron2024(plan);
-  plan->reducer = workload::Reducer::kDdp;
-  plan->align_grad_reduce = false;
-  plan->fused_softmax = false;
-  plan->fused_adam = false;
-  plan->clip_gradients = false;
-}
-
-// NeMo's GPT and Llama recipes on Megatron Core: as there, gradients reduced in 16 bits, parameters
-// gathered in fp8 where layers run in it.
-void Nemo(Plan* plan) {
-  Megatron2024(plan);
-  plan->grad_reduce_fp32 = false;
-  plan->low_precision_gather = plan->low_precision != workload::LowPrecision::kNone;
-  plan->tp_comm_overlap = true;
-}
-
-// Megatron Bridge's performance recipes: Transformer Engine chooses cuDNN's attention.
-void Bridge(Plan* plan) {
-  Megatron2024(plan);
-  plan->attention = AttentionBackend::kCudnn;
-  plan->low_precision_gather = plan->low_precision != workload::LowPrecision::kNone;
-  plan->tp_comm_overlap = plan->low_precision != workload::LowPrecision::kNvfp4;
-}
-
-// Megatron-DeepSpeed as BLOOM was trained with: DeepSpeed's PipelineModule (1F1B, each message
-// split over tensor-parallel ranks and waited for by the host), all gradients reduced after the
-// last backward in buckets of 5·10^8.
-void MegatronDeepSpeed(Plan* plan) {
-  Megatron2022(plan);
-  plan->bucket_elements = 500'000'000;
-}
-
-// InternEvo with hybrid ZeRO: gradients all-reduced whole beside backward, optimizer state in shard
-// groups, flash attention of the first generation.
-void InternEvo(Plan* plan) {
-  Megatron2024(plan);
-  plan->attention = AttentionBackend::kFlash1;
-  plan->grad_reduce_fp32 = false;
-  plan->align_grad_reduce = false;
-  plan->recompute_flash = false;
-  plan->reduce_whole = true;
-  plan->broadcast_parameters = plan->sharding == workload::Sharding::kZero1;
-}
-
-// MaxText: compiled, parameters gathered a layer ahead by XLA's latency-hiding scheduler, gradients
-// reduced in the compute type.
-void JaxFsdp(Plan* plan) {
-  Fsdp2(plan);
-  plan->attention = AttentionBackend::kCudnn;
-  plan->grad_reduce_fp32 = false;
-}
-
-constexpr memory::Libraries kOldTorch = {.cublas_in_torch = false};
-constexpr memory::Libraries kTransformerEngine = {.transformer_engine = true};
-
-constexpr std::array<Framework, 12> kFrameworks = {{
+constexpr std::array<Framework, 23> kFrameworks = {{
+    {.name = "megatron@2026.08",
+     .description = "Megatron Core 0.19: as megatron@2025.10",
+     .defaults = MegatronCore(AttentionDefault::kLibrary, true, true),
+     .recipe = {.says_switches = true},
+     .source = "NVIDIA/Megatron-LM core_v0.19.0: megatron/training, core/transformer/moe/README.md",
+     .assumes = "No difference from 0.14 in what is modelled here; sends that overlap warm-up and "
+                "flush, and graphs of parts of a layer, are not."},
+    {.name = "megatron@2025.10",
+     .description = "Megatron Core 0.14: the router's fused kernels of Transformer Engine 2.7",
+     .defaults = MegatronCore(AttentionDefault::kLibrary, true, true),
+     .recipe = {.says_switches = true},
+     .source = "NVIDIA/Megatron-LM core_v0.14.0: arguments.py, core/transformer/moe/README.md",
+     .assumes = "As 2025.05, and --moe-router-fusion."},
+    {.name = "megatron@2025.05",
+     .description = "Megatron Core 0.12: tokens permuted by fused kernels",
+     .defaults = MegatronCore(AttentionDefault::kLibrary, true),
+     .recipe = {.says_switches = true},
+     .source = "NVIDIA/Megatron-LM core_v0.12.0: arguments.py, core/transformer/moe/README.md",
+     .assumes = "As 2024.09, and --moe-permute-fusion, as its README recommends."},
     {.name = "megatron@2024.09",
-     .description = "Megatron Core 0.9: flash attention, gradient reduction and parameter "
-                    "gathering overlapped",
-     .defaults = Megatron2024,
-     .libraries = kTransformerEngine,
-     .host = HostEra::kCore,
-     .source = "NVIDIA/Megatron-LM core_r0.9.0; NVIDIA's recipes for large runs",
-     .assumes =
-         "Transformer Engine's layers; its choice of attention kernel is flash 2 unless said."},
+     .description = "Megatron Core 0.9: fused attention of Transformer Engine's choice, gradient "
+                    "reduction and parameter gathering overlapped",
+     .defaults = MegatronCore(AttentionDefault::kLibrary),
+     .recipe = {.says_switches = true},
+     .source = "NVIDIA/Megatron-LM core_v0.9.0; NVIDIA's recipes for large runs",
+     .assumes = "Transformer Engine's layers."},
+    {.name = "megatron@2024.07",
+     .description = "Megatron Core 0.8: flash attention 2, else as 2024.09",
+     .defaults = MegatronCore(AttentionDefault::kFlash2),
+     .recipe = {.interleaved = true, .says_switches = true},
+     .source = "NVIDIA/Megatron-LM core_v0.8.0; NVIDIA's scaling studies with it",
+     .assumes = "Its published runs interleave as NeMo's recipes do."},
+    {.name = "megatron@2023.12",
+     .description = "Megatron Core 0.4: overlapped gradients and parameters are there, attention "
+                    "is flash 2",
+     .defaults = MegatronCore(AttentionDefault::kFlash2),
+     .recipe = {.says_switches = true},
+     .source = "NVIDIA/Megatron-LM core_v0.4.0: arguments.py",
+     .assumes = "Transformer Engine's layers (--transformer-impl), gradient reductions launched "
+                "together (--no-delay-grad-reduce turns that off)."},
     {.name = "megatron@2022.05",
      .description = "Megatron-LM of Korthikanti et al. 2022: unfused attention, nothing overlapped",
-     .defaults = Megatron2022,
-     .libraries = kOldTorch,
-     .host = HostEra::k2021,
+     .defaults = With2021Sends(kMegatron2020, true),
+     .recipe = {},
      .source = "Korthikanti et al. 2022; NVIDIA/Megatron-LM v3.0",
      .assumes = "Sequence parallelism and selective recompute as the job says; sends and receives "
                 "block, and the host waits for them."},
     {.name = "megatron@2021.04",
      .description = "Megatron-LM of Narayanan et al. 2021: unfused attention, nothing overlapped, "
                     "scatter-gather between stages",
-     .defaults = Megatron2022,
-     .libraries = kOldTorch,
-     .host = HostEra::k2021,
+     .defaults = With2021Sends(kMegatron2020, true),
+     .recipe = {},
      .source = "Narayanan et al. 2021; NVIDIA/Megatron-LM v2.5",
      .assumes =
          "As 2022.05. It has no sequence parallelism and no distributed optimizer: leave both "
          "off."},
-    {.name = "fsdp@torch2.6",
+    {.name = "megatron@2021.01",
+     .description = "Megatron-LM of January 2021: as 2021.04, whole messages between stages",
+     .defaults = With2021Sends(kMegatron2020, false),
+     .recipe = {},
+     .source = "NVIDIA/Megatron-LM v2.0 and README of January 2021",
+     .assumes = "As 2021.04."},
+    {.name = "megatron@2020",
+     .description = "Megatron-LM of 2020: tensor and data parallelism, gradients after backward",
+     .defaults = kMegatron2020,
+     .recipe = {},
+     .source = "Shoeybi et al. 2019; NVIDIA/Megatron-LM v1.1",
+     .assumes = "It has no pipeline: leave pp at 1."},
+    {.name = "fsdp2@torch2.6",
      .description = "PyTorch FSDP2 (fully_shard): layers gathered one ahead, reduced in fp32; set "
                     "sharding: zero3",
-     .defaults = Fsdp2,
-     .host = HostEra::kFsdp,
+     .defaults = Fsdp2(),
+     .recipe = kFsdpRecipe,
      .source = "torch/distributed/fsdp/_fully_shard; pytorch/torchtitan",
      .assumes =
          "A layer a unit, embedding, norm and output in the root. fp32 shards of parameters, "
          "cast before a gather. torch.compile is not modelled."},
-    {.name = "fsdp@torch1.13",
+    {.name = "fsdp1@torch2.1",
      .description =
          "PyTorch FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer",
-     .defaults = Fsdp1,
-     .libraries = kOldTorch,
-     .host = HostEra::kFsdp,
+     .defaults = Fsdp(AttentionDefault::kFlash2, true),
+     .recipe = kFsdpRecipe,
      .source = "Zhao et al. 2023; torch/distributed/fsdp",
      .assumes =
-         "As above; autograd concatenates a unit's gradients. The rate limiter's wait of the "
+         "As FSDP2; autograd concatenates a unit's gradients. The rate limiter's wait of the "
          "host is not modelled."},
+    {.name = "fsdp1@torch1.13",
+     .description = "As fsdp1@torch2.1 with flash attention of the first generation",
+     .defaults = OldTorch(Fsdp(AttentionDefault::kFlash1, true)),
+     .recipe = kFsdpRecipe,
+     .source = "Zhao et al. 2023; torch/distributed/fsdp; mosaicml/llm-foundry",
+     .assumes = "cuBLAS's workspaces lie outside PyTorch's allocator. Else as fsdp1@torch2.1."},
     {.name = "deepspeed@2023",
      .description = "DeepSpeed ZeRO with overlapped communication and 16-bit reduction",
-     .defaults = DeepSpeed,
-     .host = HostEra::kFsdp,
+     .defaults = DeepSpeed(AttentionDefault::kFlash2),
+     .recipe = {.sharding = Sharding::kZero3},
      .source = "Rajbhandari et al. 2020; deepspeed/runtime/zero",
      .assumes =
          "overlap_comm is on. ZeRO-3 gathers a layer ahead, as FSDP1, without its persistence "
          "threshold and live-parameter limit. ZeRO-2 keeps parameters whole and all-reduces "
          "every micro-batch in buckets of 5e8 elements."},
+    {.name = "deepspeed@2021",
+     .description = "DeepSpeed ZeRO of 2021: as deepspeed@2023 with unfused attention",
+     .defaults = OldTorch(DeepSpeed(AttentionDefault::kUnfused)),
+     .recipe = {.sharding = Sharding::kZero3},
+     .source = "Rajbhandari et al. 2021 (ZeRO-Infinity); deepspeed/runtime/zero",
+     .assumes = "Flash attention came in 2022. Else as deepspeed@2023."},
     {.name = "ddp@torch2.1",
      .description = "PyTorch DistributedDataParallel: 25 MiB buckets all-reduced beside backward, "
                     "AdamW (foreach)",
-     .defaults = Ddp,
-     .host = HostEra::kFsdp,
+     .defaults = {.attention = AttentionDefault::kFlash2,
+                  .dp_overlap = true,
+                  .ddp = true,
+                  .host = HostEra::kFsdp},
+     .recipe = {},
      .source = "Li et al. 2020; torch/csrc/distributed/c10d/reducer.cpp",
      .assumes =
          "no_sync before the last micro-batch; autocast under bf16 and fp16. No communication "
          "hooks, no find_unused_parameters, no broadcast of buffers."},
+    {.name = "nemo@2024.11",
+     .description = "NeMo 24.11 to 25.09: as nemo@2024.07, tokens permuted by fused kernels",
+     .defaults = Nemo(true),
+     .recipe = kNemoRecipe,
+     .source = "NVIDIA/NeMo 2.0 performance recipes",
+     .assumes = "As nemo@2024.07."},
     {.name = "nemo@2024.07",
      .description =
          "NeMo 24.07 on Megatron Core: as megatron@2024.09, gradients reduced in 16 bits",
-     .defaults = Nemo,
-     .libraries = kTransformerEngine,
-     .host = HostEra::kCore,
+     .defaults = Nemo(false),
+     .recipe = kNemoRecipe,
      .source = "NVIDIA/NeMo 2.0 performance recipes",
      .assumes = "The recipes use sequence parallelism with tp and ZeRO-1: say both in the job."},
+    {.name = "nemo@2023",
+     .description = "NeMo Megatron 22 and 23: unfused attention, distributed Adam with overlap",
+     .defaults = {.dp_overlap = true,
+                  .grad_reduce_fp32 = false,
+                  .align_stages = true,
+                  .libraries = {.transformer_engine = true}},
+     .recipe = {.sequence_parallel = true,
+                .recompute = Recompute::kSelective,
+                .sharding = Sharding::kZero1,
+                .interleaved = true},
+     .source = "NVIDIA/NeMo-Megatron-Launcher: gpt3/175b.yaml (interleaving \"set to maximum\", "
+               "p2p overlapped)",
+     .assumes = "Stages are cut into chunks of a layer: say vpp in the job."},
     {.name = "megatron-bridge@2025.09",
-     .description = "Megatron Bridge 25.09: as megatron@2024.09 with cuDNN's attention",
-     .defaults = Bridge,
-     .libraries = kTransformerEngine,
-     .host = HostEra::kCore,
+     .description = "Megatron Bridge 25.09 and later: as megatron@2025.10, tensor-parallel "
+                    "communication overlapped",
+     .defaults = Bridge(),
+     .recipe = {.sequence_parallel = true, .sharding = Sharding::kZero1, .gpt_dropout = 0},
      .source = "NVIDIA-NeMo/Megatron-Bridge performance recipes",
-     .assumes = "fp8 recipes scale by the current maximum: set fp8_recipe: current. "
-                "Experts' exchanges beside another micro-batch: set training.moe_comm_overlap."},
+     .assumes = "fp8 recipes scale by the current maximum. Experts' exchanges beside another "
+                "micro-batch: set training.moe_comm_overlap."},
     {.name = "megatron-deepspeed@2022",
      .description =
          "Megatron-DeepSpeed as BLOOM used it: PipelineModule's 1F1B, reduction after the "
          "last backward",
-     .defaults = MegatronDeepSpeed,
-     .libraries = kOldTorch,
-     .host = HostEra::k2021,
-     .source = "bigscience-workshop/Megatron-DeepSpeed; deepspeed/runtime/pipe",
-     .assumes = "bf16 keeps and reduces fp32 gradients; for fp16 set grad_reduce_fp32: false. "
-                "PipelineModule balances layers by itself: give layers_per_stage where pp does not "
-                "divide them."},
+     .defaults = {.overlap_p2p = false,
+                  .scatter_gather_p2p = true,
+                  .batch_p2p_sync = true,
+                  .bucket_elements = 500'000'000,
+                  .host = HostEra::k2021,
+                  .libraries = {.cublas_in_torch = false}},
+     .recipe = {.uneven_stages = true},
+     .source = "bigscience-workshop/Megatron-DeepSpeed; deepspeed/runtime/pipe "
+               "(is_pipe_partitioned where there is model parallelism)",
+     .assumes = "bf16 keeps and reduces fp32 gradients, fp16 16-bit ones. PipelineModule balances "
+                "layers by itself: give layers_per_stage where pp does not divide them."},
     {.name = "internevo@2024",
      .description =
          "InternEvo with hybrid ZeRO: gradients all-reduced whole, optimizer state in shard groups",
-     .defaults = InternEvo,
-     .host = HostEra::kCore,
-     .source = "Chen et al. 2024, InternEvo; InternLM/InternEvo",
+     .defaults = {.attention = AttentionDefault::kFlash1,
+                  .dp_overlap = true,
+                  .grad_reduce_fp32 = false,
+                  .owns_tensors = true},
+     .recipe = {.sharding = Sharding::kZero1, .gpt_dropout = 0, .uneven_stages = true},
+     .source = "Chen et al. 2024, InternEvo; InternLM/InternEvo (hybrid_zero_optim.py)",
      .assumes =
          "Set sharding: zero1 and parallel.shard_group. After the step each owner broadcasts its "
-         "tensors."},
+         "tensors. Its environment of 2023 pins flash attention 1."},
     {.name = "jax-fsdp@2024",
      .description = "MaxText on GPUs: compiled, gathers moved ahead, 16-bit reduction",
-     .defaults = JaxFsdp,
-     .libraries = {},
+     .defaults = {.attention = AttentionDefault::kLibrary,
+                  .dp_overlap = true,
+                  .grad_reduce_fp32 = false,
+                  .flat_parameters = false,
+                  .host = HostEra::kNone},
+     .recipe = {.recompute = Recompute::kFull, .sharding = Sharding::kZero3, .gpt_dropout = 0},
      .source = "AI-Hypercomputer/maxtext; NVIDIA/JAX-Toolbox",
      .assumes =
          "Set sharding: zero3. No host work: one program a step. XLA's fusions are those of the "
@@ -244,8 +280,10 @@ constexpr std::array<Framework, 12> kFrameworks = {{
 }};
 
 // Other names of a row: the newest of a family that has versions of another name.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kAliases = {
-    {{"fsdp2", "fsdp@torch2.6"}, {"fsdp1", "fsdp@torch1.13"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kAliases = {
+    {{"fsdp", "fsdp2@torch2.6"},
+     {"fsdp@torch2.6", "fsdp2@torch2.6"},
+     {"fsdp@torch1.13", "fsdp1@torch1.13"}}};
 
 }  // namespace
 
@@ -264,6 +302,53 @@ Result<const Framework*> FindFramework(std::string_view name) {
   }
   for (const Framework& framework : kFrameworks) valid.push_back(framework.name);
   return InvalidInput("{}", UnknownName("framework", Printable(name), valid));
+}
+
+workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault attention) {
+  using workload::AttentionBackend;
+  switch (attention) {
+    case AttentionDefault::kUnfused:
+      return AttentionBackend::kUnfused;
+    case AttentionDefault::kFlash1:
+      return AttentionBackend::kFlash1;
+    case AttentionDefault::kFlash2:
+      return AttentionBackend::kFlash2;
+    case AttentionDefault::kLibrary:
+      break;
+  }
+  return arch >= cluster::Arch::kHopper ? AttentionBackend::kCudnn : AttentionBackend::kFlash2;
+}
+
+void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
+  const bool low = plan->low_precision != LowPrecision::kNone;
+  const bool fp4 = plan->low_precision == LowPrecision::kNvfp4;
+  plan->attention = AttentionOn(arch, d.attention);
+  plan->overlap_grad_reduce = plan->overlap_param_gather = plan->prefetch = d.dp_overlap;
+  plan->overlap_p2p = d.overlap_p2p;
+  plan->tp_comm_overlap = d.tp_comm_overlap && !fp4;
+  plan->grad_reduce_fp32 = plan->precision == workload::Precision::kFp32   ? true
+                           : plan->precision == workload::Precision::kFp16 ? d.fp16_grad_reduce_fp32
+                                                                           : d.grad_reduce_fp32;
+  plan->scatter_gather_p2p = d.scatter_gather_p2p;
+  plan->batch_p2p_sync = d.batch_p2p_sync;
+  plan->recompute_flash = d.recompute_flash;
+  plan->align_grad_reduce = plan->align_param_gather = d.align_stages;
+  plan->reduce_whole = d.owns_tensors;
+  plan->broadcast_parameters = d.owns_tensors && plan->sharding == Sharding::kZero1;
+  plan->bucket_elements = d.bucket_elements;
+  plan->low_precision_gather = d.low_precision_gather && low && !fp4;
+  plan->flat_parameters = d.flat_parameters;
+  plan->moe_fused_permute = d.moe_fused_permute;
+  plan->moe_fused_router = d.moe_fused_router;
+  if (d.tensor_buckets && plan->sharding == Sharding::kZero2) {
+    plan->reducer = workload::Reducer::kDeepSpeed;
+    plan->overlap_param_gather = false;
+    plan->bucket_elements = 500'000'000;  // reduce_bucket_size
+  }
+  if (!d.ddp) return;
+  plan->reducer = workload::Reducer::kDdp;
+  plan->fused_softmax = plan->fused_adam = plan->clip_gradients = false;
+  plan->grad_reduce_fp32 = true;
 }
 
 }  // namespace orrery::job

@@ -1,30 +1,79 @@
-// What a training framework does when the user does not say: one row per framework and version.
+// What a training framework does when nobody says: one row per framework and version.
+//
+// A row is data, read twice: a job file takes from it what its `framework_options` leave out, and
+// the table of measured runs what a record leaves blank (search/validate/frameworks.h). Sources:
+// the frameworks' own argument parsers, recipes and code of that version.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "orrery/base/status.h"
+#include "orrery/cluster/cluster.h"
 #include "orrery/memory/memory.h"
 #include "orrery/workload/host_work.h"
 #include "orrery/workload/plan.h"
 
 namespace orrery::job {
 
+// kLibrary: Transformer Engine's choice on the device, cuDNN's fused attention on Hopper and later
+// and flash attention 2 before.
+enum class AttentionDefault : std::uint8_t { kUnfused, kFlash1, kFlash2, kLibrary };
+workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault attention);
+
+struct FrameworkDefaults {
+  AttentionDefault attention = AttentionDefault::kUnfused;
+  bool dp_overlap = false;       // gradient reduction, and parameter gathering of ZeRO-1
+  bool overlap_p2p = true;       // interleaved schedule only
+  bool tp_comm_overlap = false;  // with sequence parallelism, where it can; not with nvfp4
+  bool grad_reduce_fp32 = true;  // of bf16 runs
+  bool fp16_grad_reduce_fp32 = false;
+  bool scatter_gather_p2p = false;
+  bool batch_p2p_sync = false;
+  bool recompute_flash = false;  // selective recompute runs fused attention again
+  bool align_stages = false;     // stages launch their DP communication together
+  bool owns_tensors = false;  // ZeRO-1 by whole tensors: gradients reduced whole, owners broadcast
+  std::int64_t bucket_elements = 40'000'000;
+  workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;
+  bool low_precision_gather = false;  // of fp8 and mxfp8 parameters over data-parallel ranks
+  bool flat_parameters = true;        // ZeRO-2 and -3
+  bool tensor_buckets = false;        // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
+  bool ddp = false;                   // DistributedDataParallel and torch.optim.AdamW, no clipping
+  bool moe_fused_permute = false, moe_fused_router = false;
+  workload::HostEra host = workload::HostEra::kCore;  // its Python beside kernel launches
+  memory::Libraries libraries = {};
+};
+
+// What its published runs set beside that. A job file says these itself (`parallel`, `training`); a
+// measured run whose record does not gets them.
+struct FrameworkRecipe {
+  bool sequence_parallel = false;  // with tensor parallelism
+  workload::Recompute recompute = workload::Recompute::kNone;
+  workload::Sharding sharding = workload::Sharding::kNone;
+  double gpt_dropout = 0.1;    // of GPT-style models; Llama-style ones have none
+  bool interleaved = false;    // stages cut into chunks of one layer
+  bool uneven_stages = false;  // layers that pp does not divide are spread, not refused
+  // Its records say which of dp_overlap, moe_fused_permute and moe_fused_router were on: flags that
+  // are off by default.
+  bool says_switches = false;
+};
+
 struct Framework {
   std::string_view name;         // "megatron@2024.09"
-  std::string_view description;  // one sentence, with its source
-  void (*defaults)(workload::Plan* plan);
-  memory::Libraries libraries = {};
-  workload::HostEra host = workload::HostEra::kNone;  // its Python beside kernel launches
-  std::string_view source;                            // where its behaviour is written down
+  std::string_view description;  // one sentence
+  FrameworkDefaults defaults;
+  FrameworkRecipe recipe;
+  std::string_view source;   // where its behaviour is written down
   std::string_view assumes;  // what else a run with it takes for granted, for docs/frameworks.md
 };
 
 // Newest version of a framework first: a name without version means that one.
 std::span<const Framework> Frameworks();
 Result<const Framework*> FindFramework(std::string_view name);
+// The defaults as the plan has them, for its precision, sharding and the GPU's architecture.
+void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch, workload::Plan* plan);
 // docs/frameworks.md's part that follows from the table: a page a family.
 std::string FrameworkPages();
 

@@ -48,7 +48,7 @@ TEST(Job, ReadsAndSaysWhatItAssumed) {
   const Job job = Read(kSmall);
   EXPECT_EQ(job.ranks(), 8u);
   EXPECT_EQ(job.workloads.front().plan.tp, 2);
-  EXPECT_THAT(job.assumed, Contains(HasSubstr("megatron@2024.09 (no version was given)")));
+  EXPECT_THAT(job.assumed, Contains(HasSubstr("megatron@2026.08 (no version was given)")));
   EXPECT_THAT(job.assumed, Contains("training.recompute: none"));
   EXPECT_THAT(job.assumed, Contains("nccl: version 2.22.3"));
 }

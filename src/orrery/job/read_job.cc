@@ -281,7 +281,8 @@ class EntryReader {
       assumed.push_back(fmt::format("{} of its own file are not used, the outer file's are",
                                     fmt::join(ignored, ", ")));
     }
-    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, std::nullopt, &assumed));
+    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, job_->cluster.device.arch,
+                                                            std::nullopt, &assumed));
     for (const std::string& line : assumed) {
       job_->assumed.push_back(fmt::format("job {}: {}", name, line));
     }
@@ -360,7 +361,8 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
       gpus = static_cast<std::size_t>(top.Integer("nodes")) *
              static_cast<std::size_t>(job.cluster.gpus_per_node);
     }
-    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, gpus, &job.assumed));
+    ORRERY_ASSIGN_OR_RETURN(
+        Workload workload, ReadWorkload(source, root, job.cluster.device.arch, gpus, &job.assumed));
     job.workloads.push_back(std::move(workload));
   }
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));

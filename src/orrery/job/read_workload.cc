@@ -98,7 +98,9 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->seq_len = training.Integer("seq_len");
   const std::string precision = training.Text("precision");
   if (precision == "fp8") {
-    plan->low_precision = Choose(kFp8Recipes, framework.Text("fp8_recipe"));
+    const bool said = framework.Has("fp8_recipe");  // else the framework's (ReadFramework)
+    plan->low_precision =
+        said ? Choose(kFp8Recipes, framework.Text("fp8_recipe")) : workload::LowPrecision::kDelayed;
   } else if (precision == "mxfp8" || precision == "nvfp4") {
     plan->low_precision = Choose(kLowPrecisions, precision);
   } else {
@@ -129,11 +131,17 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
 
 // The framework's defaults, then what the user set; what is left of the defaults is said.
 void ReadFramework(const Section& section, const Framework& framework, bool versioned,
-                   const workload::Model& model, Plan* plan, std::vector<std::string>* assumed) {
-  framework.defaults(plan);
+                   cluster::Arch arch, const workload::Model& model, Plan* plan,
+                   std::vector<std::string>* assumed) {
+  std::vector<std::string> defaults;
+  if (NameOf(kFp8Recipes, plan->low_precision) != "?" && !section.Has("fp8_recipe")) {
+    plan->low_precision = framework.defaults.fp8_recipe;
+    defaults.push_back(fmt::format("fp8_recipe {}", NameOf(kFp8Recipes, plan->low_precision)));
+  }
+  ApplyDefaults(framework.defaults, arch, plan);
+  if (model.experts.count == 0) plan->moe_fused_router = plan->moe_fused_permute = false;
   // A default of those who can: their frameworks turn it off for the others.
   if (!workload::CheckTpOverlap(model, *plan).ok()) plan->tp_comm_overlap = false;
-  std::vector<std::string> defaults;
   if (section.Has("attention")) {
     plan->attention = Choose(kAttentions, section.Text("attention"));
   } else {
@@ -278,7 +286,7 @@ Status Located(const Source& source, const Sections& sections, const Status& sta
 
 }  // namespace
 
-Result<Workload> ReadWorkload(const Source& source, const Node& root,
+Result<Workload> ReadWorkload(const Source& source, const Node& root, cluster::Arch arch,
                               std::optional<std::size_t> gpus, std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(const Sections sections, ReadSections(source, root));
   Workload workload;
@@ -290,14 +298,14 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
     return std::move(framework).TakeStatus().In(sections.top.Where("framework"));
   }
   workload.framework = (*framework)->name;
-  workload.libraries = (*framework)->libraries;
-  workload.host = (*framework)->host;
+  workload.libraries = (*framework)->defaults.libraries;
+  workload.host = (*framework)->defaults.host;
   workload.optimizer = sections.training.Text("optimizer");
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
   ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
-  ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos,
+  ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos, arch,
                 workload.model, &plan, assumed);
   workload.libraries.userbuffers =
       workload.libraries.transformer_engine && plan.tp_comm_overlap && plan.tp > 1;

@@ -451,7 +451,6 @@ constexpr Option kFramework[] = {
      .doc = "How context-parallel ranks see each other's keys and values."},
     {.name = "fp8_recipe",
      .type = kChoice,
-     .fallback = "delayed",
      .choices = "delayed|current|blockwise",
      .doc = "How precision fp8 finds its scales."},
     {.name = "low_precision_gather",

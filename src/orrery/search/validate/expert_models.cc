@@ -127,7 +127,7 @@ void MapRecipe(const Configuration& row, const Model& model, Plan* plan, Assumed
       "recipes for mxfp8 on NVL72");
 }
 
-Status MapDispatcher(const Configuration& row, const FrameworkRule& rule, Plan* plan,
+Status MapDispatcher(const Configuration& row, const FrameworkMatch& rule, Plan* plan,
                      Assumed* assumed) {
   const std::string_view cell = row.text("moe_dispatcher");
   if (cell.empty()) {
@@ -197,7 +197,7 @@ Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
   return {};
 }
 
-Status MapExperts(const Configuration& row, const FrameworkRule& rule, const Model& model,
+Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Model& model,
                   Plan* plan, Assumed* assumed) {
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, row.Needed("ep", 1, 4096));
   ORRERY_ASSIGN_OR_RETURN(const auto overlap, row.Flag("ep_overlap"));
@@ -216,9 +216,9 @@ Status MapExperts(const Configuration& row, const FrameworkRule& rule, const Mod
                     bridge ? "blank: the recipes' value" : "blank: tp where the ranks allow it"));
   }
   ORRERY_RETURN_IF_ERROR(MapDispatcher(row, rule, plan, assumed));
-  // The performance recipes of NeMo and Megatron Bridge set both; Megatron's flags are off.
-  plan->moe_fused_permute = bridge || rule.label == "NeMo";
-  plan->moe_fused_router = bridge;
+  const job::Framework& framework = *rule.framework;
+  plan->moe_fused_permute = framework.defaults.moe_fused_permute && !framework.recipe.says_switches;
+  plan->moe_fused_router = framework.defaults.moe_fused_router && !framework.recipe.says_switches;
   if (row.text("moe_routing") != "forced-balanced") {
     assumed->push_back(fmt::format("moe_routing={}: taken as balanced",
                                    row.has("moe_routing") ? row.text("moe_routing") : "(blank)"));

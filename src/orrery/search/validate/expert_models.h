@@ -26,7 +26,8 @@ Status AddExperts(const Configuration& row, workload::Model* model,
                   std::vector<std::string>* assumed);
 // ep, etp, dispatcher, routing; sequence parallelism, which experts need; stages that layers do not
 // divide. REQUIRES: degrees, batch and sequence parallelism are mapped.
-Status MapExperts(const Configuration& row, const FrameworkRule& rule, const workload::Model& model,
-                  workload::Plan* plan, std::vector<std::string>* assumed);
+Status MapExperts(const Configuration& row, const FrameworkMatch& rule,
+                  const workload::Model& model, workload::Plan* plan,
+                  std::vector<std::string>* assumed);
 
 }  // namespace orrery::search

@@ -9,158 +9,27 @@
 namespace orrery::search {
 namespace {
 
-using workload::Recompute;
-using workload::Sharding;
-
-using workload::HostEra;
-using workload::LowPrecision;
-
-// 2020 and 2021: DDP after the backward pass, fp16 gradients reduced as they are, unfused
-// attention.
-constexpr FrameworkDefaults kMegatron2020 = {.host = HostEra::k2021,
-                                             .libraries = {.cublas_in_torch = false}};
-constexpr FrameworkDefaults kMegatronJanuary2021 = {.overlap_p2p = false,
-                                                    .batch_p2p_sync = true,
-                                                    .host = HostEra::k2021,
-                                                    .libraries = {.cublas_in_torch = false}};
-constexpr FrameworkDefaults kMegatron2021 = {.overlap_p2p = false,
-                                             .scatter_gather_p2p = true,
-                                             .batch_p2p_sync = true,
-                                             .host = HostEra::k2021,
-                                             .libraries = {.cublas_in_torch = false}};
-
-// Megatron Core with Transformer Engine; overlaps are flags that are off unless given.
-constexpr FrameworkDefaults kMegatronCore = {.attention = AttentionDefault::kLibrary,
-                                             .recompute_flash = true,
-                                             .align_stages = true,
-                                             .libraries = {.transformer_engine = true}};
-
-// Its published runs are NVIDIA's own scaling studies, which interleave as NeMo's recipes do.
-constexpr FrameworkDefaults kMegatronCore08 = {.attention = AttentionDefault::kFlash2,
-                                               .interleaved = true,
-                                               .recompute_flash = true,
-                                               .align_stages = true,
-                                               .libraries = {.transformer_engine = true}};
-
-// NeMo's GPT recipes: distributed Adam with overlap, 16-bit gradients on the wire, stages cut into
-// chunks of a layer (the launcher's gpt3/175b.yaml: interleaving "set to maximum", p2p overlapped).
-constexpr FrameworkDefaults kNemo2023 = {.sequence_parallel = SequenceParallelDefault::kWithTp,
-                                         .recompute = Recompute::kSelective,
-                                         .sharding = Sharding::kZero1,
-                                         .dp_overlap = true,
-                                         .grad_reduce_fp32 = false,
-                                         .interleaved = true,
-                                         .align_stages = true,
-                                         .libraries = {.transformer_engine = true}};
-constexpr FrameworkDefaults kNemo = {.attention = AttentionDefault::kLibrary,
-                                     .sequence_parallel = SequenceParallelDefault::kWithTp,
-                                     .sharding = Sharding::kZero1,
-                                     .dp_overlap = true,
-                                     .tp_comm_overlap = true,
-                                     .grad_reduce_fp32 = false,
-                                     .gpt_dropout = 0,
-                                     .interleaved = true,
-                                     .recompute_flash = true,
-                                     .align_stages = true,
-                                     .low_precision_gather = true,
-                                     .libraries = {.transformer_engine = true}};
-constexpr FrameworkDefaults kMegatronBridge = {
-    .attention = AttentionDefault::kLibrary,
-    .sequence_parallel = SequenceParallelDefault::kWithTp,
-    .sharding = Sharding::kZero1,
-    .dp_overlap = true,
-    .tp_comm_overlap = true,
-    .gpt_dropout = 0,
-    .recompute_flash = true,
-    .align_stages = true,
-    .fp8_recipe = LowPrecision::kCurrent,
-    .low_precision_gather = true,
-    .flat_parameters = false,
-    .libraries = {.transformer_engine = true}};
-
-// DeepSpeed's engine reduces after the last backward in buckets of 5·10^8 elements; its BF16
-// optimizer keeps and reduces fp32 gradients, its fp16 path reduces fp16. Its pipeline module
-// balances layers that the stages do not divide and splits what it sends over tensor-parallel ranks
-// (PipelineEngine: is_pipe_partitioned where there is model parallelism).
-constexpr FrameworkDefaults kMegatronDeepSpeed = {.scatter_gather_p2p = true,
-                                                  .batch_p2p_sync = true,
-                                                  .uneven_stages = true,
-                                                  .bucket_elements = 500'000'000,
-                                                  .host = HostEra::k2021,
-                                                  .libraries = {.cublas_in_torch = false}};
-
-// Hybrid ZeRO with overlapped gradient reduction, whose owners broadcast their tensors one after
-// the other (hybrid_zero_optim.py); flash attention of the first generation, which its environment
-// of 2023 pins.
-constexpr FrameworkDefaults kInternEvo = {.attention = AttentionDefault::kFlash1,
-                                          .sharding = Sharding::kZero1,
-                                          .dp_overlap = true,
-                                          .grad_reduce_fp32 = false,
-                                          .gpt_dropout = 0,
-                                          .owns_tensors = true,
-                                          .uneven_stages = true};
-
-// FSDP1 as Composer wraps it, one unit a block, BACKWARD_PRE; with torch 1.13 and 2.0 goes flash
-// attention of the first generation. FSDP2 as torchtitan does.
-constexpr FrameworkDefaults kFsdp1Torch1 = {.attention = AttentionDefault::kFlash1,
-                                            .sharding = Sharding::kZero3,
-                                            .dp_overlap = true,
-                                            .gpt_dropout = 0,
-                                            .host = HostEra::kFsdp};
-constexpr FrameworkDefaults kFsdp1 = {.attention = AttentionDefault::kFlash2,
-                                      .sharding = Sharding::kZero3,
-                                      .dp_overlap = true,
-                                      .gpt_dropout = 0,
-                                      .host = HostEra::kFsdp,
-                                      .libraries = {.cublas_in_torch = false}};
-constexpr FrameworkDefaults kFsdp2 = {.attention = AttentionDefault::kFlash2,
-                                      .sharding = Sharding::kZero3,
-                                      .dp_overlap = true,
-                                      .gpt_dropout = 0,
-                                      .host = HostEra::kFsdp,
-                                      .fp8_recipe = LowPrecision::kCurrent,
-                                      .flat_parameters = false};
-constexpr FrameworkDefaults kDeepSpeed = {.attention = AttentionDefault::kFlash2,
-                                          .sharding = Sharding::kZero3,
-                                          .dp_overlap = true,
-                                          .grad_reduce_fp32 = false,
-                                          .gpt_dropout = 0.1,
-                                          .host = HostEra::kFsdp};
-// MaxText and Paxml: compiled, so no Python per layer; remat of whole layers, gradients reduced in
-// the compute type, gathers moved ahead by XLA's latency-hiding scheduler.
-constexpr FrameworkDefaults kJax = {.attention = AttentionDefault::kLibrary,
-                                    .recompute = Recompute::kFull,
-                                    .sharding = Sharding::kZero3,
-                                    .dp_overlap = true,
-                                    .grad_reduce_fp32 = false,
-                                    .gpt_dropout = 0,
-                                    .host = HostEra::kNone,
-                                    .flat_parameters = false};
-
-// DistributedDataParallel around eager modules: buckets of 25 MiB beside backward.
-constexpr FrameworkDefaults kDdp = {.attention = AttentionDefault::kFlash2,
-                                    .dp_overlap = true,
-                                    .host = HostEra::kFsdp,
-                                    .ddp = true};
-
-constexpr std::array<FrameworkRule, 17> kRules = {{
-    {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "", kMegatronBridge},
-    {"Megatron-LM 2020", "megatron", "", "2020", "", kMegatron2020},
-    {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "", kMegatronJanuary2021},
-    {"Megatron-LM 2021", "megatron", "", "PTD-P", "", kMegatron2021},
-    {"Megatron Core 0.8", "megatron", "", "r0.|core_r0.|v0.", "", kMegatronCore08},
-    {"Megatron Core", "megatron", "", "", "", kMegatronCore},
-    {"Megatron-DeepSpeed", "megatron-deepspeed", "", "", "", kMegatronDeepSpeed},
-    {"NeMo 2023", "nemo", "", "7.|22.|23.|ngc23.", "", kNemo2023},
-    {"Megatron Bridge", "nemo", "Megatron-Bridge", "", "", kMegatronBridge},
-    {"NeMo", "nemo", "", "", "", kNemo},
-    {"InternEvo", "other", "InternEvo", "", "", kInternEvo},
-    {"FSDP1 of torch 1.13", "fsdp1", "", "torch 1.", "", kFsdp1Torch1},
-    {"FSDP1", "fsdp1", "", "", "", kFsdp1},
-    {"FSDP2", "fsdp2", "", "", "", kFsdp2},
-    {"DeepSpeed", "deepspeed", "", "", "", kDeepSpeed},
-    {"JAX", "jax-fsdp", "", "", "", kJax},
-    {"PyTorch DDP", "ddp", "", "", "", kDdp},
+constexpr std::array<FrameworkRule, 20> kRules = {{
+    {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
+    {"Megatron-LM 2020", "megatron", "", "2020", "megatron@2020"},
+    {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "megatron@2021.01"},
+    {"Megatron-LM 2021", "megatron", "", "PTD-P", "megatron@2021.04"},
+    {"Megatron Core 0.8", "megatron", "", "r0.8|core_r0.8|v0.8", "megatron@2024.07"},
+    {"Megatron Core 0.9", "megatron", "", "r0.9|core_r0.9|v0.9", "megatron@2024.09"},
+    {"Megatron Core", "megatron", "", "", "megatron@2026.08"},
+    {"Megatron-DeepSpeed", "megatron-deepspeed", "", "", "megatron-deepspeed@2022"},
+    {"NeMo 2023", "nemo", "", "7.|22.|23.|ngc23.", "nemo@2023"},
+    {"Megatron Bridge", "nemo", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
+    {"NeMo", "nemo", "", "24.0|ngc24.0", "nemo@2024.07"},
+    {"NeMo", "nemo", "", "", "nemo@2024.11"},
+    {"InternEvo", "other", "InternEvo", "", "internevo@2024"},
+    {"FSDP1 of torch 1.13", "fsdp1", "", "torch 1.", "fsdp1@torch1.13"},
+    {"FSDP1", "fsdp1", "", "", "fsdp1@torch2.1"},
+    {"FSDP2", "fsdp2", "", "", "fsdp2@torch2.6"},
+    {"DeepSpeed of 2021", "deepspeed", "", "ZeRO-3 2021", "deepspeed@2021"},
+    {"DeepSpeed", "deepspeed", "", "", "deepspeed@2023"},
+    {"JAX", "jax-fsdp", "", "", "jax-fsdp@2024"},
+    {"PyTorch DDP", "ddp", "", "", "ddp@torch2.1"},
 }};
 
 bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
@@ -187,7 +56,7 @@ std::string_view VersionOf(const Configuration& row) {
 
 std::span<const FrameworkRule> FrameworkRules() { return kRules; }
 
-Result<const FrameworkRule*> FindFramework(const Configuration& row) {
+Result<FrameworkMatch> MatchFramework(const Configuration& row) {
   const std::string_view family = row.text("framework_family");
   if (family.empty()) {
     return InvalidInput("framework_family is blank: no framework, no defaults; name it");
@@ -196,7 +65,8 @@ Result<const FrameworkRule*> FindFramework(const Configuration& row) {
     if (rule.family == family &&
         row.text("framework").find(rule.framework) != std::string_view::npos &&
         BeginsWithOneOf(VersionOf(row), rule.versions)) {
-      return &rule;
+      ORRERY_ASSIGN_OR_RETURN(const job::Framework* const framework, job::FindFramework(rule.row));
+      return FrameworkMatch{rule.label, framework};
     }
   }
   if (family == "other") {

@@ -162,7 +162,7 @@ Result<std::int64_t> LayersOf(const Configuration& row, Model m,
 
 }  // namespace
 
-Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaults,
+Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& recipe,
                        std::vector<std::string>* assumed) {
   constexpr std::int64_t kMost = 1 << 24;
   if (HasExperts(row) || row.text("layer_kind") == "mamba2-hybrid") {
@@ -203,7 +203,7 @@ Result<Model> MapModel(const Configuration& row, const FrameworkDefaults& defaul
   m.tied_embeddings = a.tied;
   m.attention_bias = a.attention_bias;
   m.mlp_bias = a.mlp_bias;
-  m.dropout = a.dropout ? defaults.gpt_dropout : 0;
+  m.dropout = a.dropout ? recipe.gpt_dropout : 0;
   assumed->push_back(fmt::format(
       "{}: norm, activation, positions, biases and {} embeddings of the public configuration",
       a.label, a.tied ? "tied" : "untied"));

@@ -15,7 +15,7 @@
 namespace orrery::search {
 
 // Appends every default used to `assumed`. Errors name column and value.
-Result<workload::Model> MapModel(const Configuration& row, const FrameworkDefaults& defaults,
+Result<workload::Model> MapModel(const Configuration& row, const job::FrameworkRecipe& recipe,
                                  std::vector<std::string>* assumed);
 
 }  // namespace orrery::search

@@ -69,10 +69,12 @@ Status CheckScope(const Configuration& row) {
 
 struct Mapping {
   const Configuration& row;
-  const FrameworkRule& rule;
+  FrameworkMatch rule;
   Assumed* assumed;
   TrainingCase* out;
 
+  const job::FrameworkDefaults& defaults() const { return rule.framework->defaults; }
+  const job::FrameworkRecipe& recipe() const { return rule.framework->recipe; }
   template <class... Args>
   void Assume(fmt::format_string<Args...> format, Args&&... args) const {
     assumed->push_back(fmt::format(format, std::forward<Args>(args)...));
@@ -155,7 +157,7 @@ void AssumeChunks(const Mapping& m) {
     m.Assume("vpp={} (config_extra=interleaved_if_possible, degree not stated)", plan.vpp);
     return;
   }
-  if (m.rule.defaults.interleaved) plan.vpp = a_stage;
+  if (m.recipe().interleaved) plan.vpp = a_stage;
   m.AssumeDefault("vpp", std::to_string(plan.vpp));
 }
 
@@ -165,7 +167,7 @@ void MapSchedule(const Mapping& m) {
   if (!m.row.has("vpp") && plan.pp > 1) AssumeChunks(m);
   if (plan.pp == 1) plan.vpp = 1;
   const std::int64_t layers = m.out->model.layers;
-  if (m.rule.defaults.uneven_stages && layers % plan.pp != 0 && layers > plan.pp) {
+  if (m.recipe().uneven_stages && layers % plan.pp != 0 && layers > plan.pp) {
     const auto stages = static_cast<std::int64_t>(plan.pp);
     for (std::int64_t s = 0; s < stages; ++s) {
       plan.layers_per_stage.push_back(static_cast<int>(layers / stages + (s < layers % stages)));
@@ -192,7 +194,7 @@ void MapSchedule(const Mapping& m) {
 void MapRecipe(const Mapping& m, std::string_view dtype) {
   using workload::LowPrecision;
   Plan& plan = m.out->plan;
-  const FrameworkDefaults& d = m.rule.defaults;
+  const job::FrameworkDefaults& d = m.defaults();
   if (dtype == "mxfp8" || dtype == "nvfp4") {
     plan.low_precision = dtype == "mxfp8" ? LowPrecision::kMxfp8 : LowPrecision::kNvfp4;
   } else if (HasToken(m.row, "fp8-cs") || HasToken(m.row, "current_scaling") ||
@@ -232,7 +234,7 @@ Status MapPrecision(const Mapping& m) {
                                      : Precision::kBf16;
   if (IsOneOf(dtype, "fp8|mxfp8|nvfp4")) MapRecipe(m, dtype);
   const std::string_view reduce = m.row.text("reduce_dtype");
-  const FrameworkDefaults& d = m.rule.defaults;
+  const job::FrameworkDefaults& d = m.defaults();
   plan.grad_reduce_fp32 =
       plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
   if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
@@ -254,25 +256,25 @@ Status MapSharding(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const auto group, m.row.Whole("zero_group", 1, 1 << 22));
   const std::string_view sharding = m.row.text("sharding");
   constexpr std::array<std::string_view, 4> kNames = {"none", "zero1", "zero2", "zero3"};
-  plan.sharding = m.rule.defaults.sharding;
+  plan.sharding = m.recipe().sharding;
   const auto at = std::find(kNames.begin(), kNames.end(), sharding);
   if (at != kNames.end()) plan.sharding = static_cast<Sharding>(at - kNames.begin());
   if (sharding.empty()) {
     m.AssumeDefault("sharding", kNames[static_cast<std::size_t>(plan.sharding)]);
   }
-  if (plan.sharding == Sharding::kZero2 && m.rule.family == "deepspeed") {
+  if (plan.sharding == Sharding::kZero2 && m.defaults().tensor_buckets) {
     plan.reducer = workload::Reducer::kDeepSpeed;
   }
-  plan.broadcast_parameters = plan.sharding == Sharding::kZero1 && m.rule.defaults.owns_tensors;
+  plan.broadcast_parameters = plan.sharding == Sharding::kZero1 && m.defaults().owns_tensors;
   if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group < plan.replicas()) {
     plan.shard_group = static_cast<int>(*group);
-    plan.reduce_whole = m.rule.defaults.owns_tensors;
+    plan.reduce_whole = m.defaults().owns_tensors;
     m.Assume("zero_group={}: shards in groups of neighbouring ranks, gradients {}", *group,
              plan.reduce_whole ? "all-reduced over all" : "reduced in the group, then between");
   }
   if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
-    plan.flat_parameters = m.rule.defaults.flat_parameters;
+    plan.flat_parameters = m.defaults().flat_parameters;
   }
   if (plan.replicas() == 1) {
     plan.sharding = Sharding::kNone;
@@ -311,7 +313,7 @@ Status MapRecompute(const Mapping& m) {
     return {};
   }
   if (cell.empty()) {
-    plan.recompute = m.rule.defaults.recompute;
+    plan.recompute = m.recipe().recompute;
     m.AssumeDefault("recompute", kNames[static_cast<std::size_t>(plan.recompute)]);
     return {};
   }
@@ -356,7 +358,7 @@ Status MapOffload(const Mapping& m) {
 void MapGraphs(const Mapping& m, bool graphs) {
   Plan& plan = m.out->plan;
   if (!graphs) {
-    m.out->host = m.rule.defaults.host;
+    m.out->host = m.defaults().host;
     return;
   }
   if (plan.gathers_units()) {
@@ -365,19 +367,19 @@ void MapGraphs(const Mapping& m, bool graphs) {
   }
   const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration");
   plan.cuda_graphs = whole ? workload::CudaGraphs::kIteration : workload::CudaGraphs::kLayers;
-  m.out->host = m.rule.defaults.host;
+  m.out->host = m.defaults().host;
   m.Assume("cuda_graphs=1: {}",
            whole ? "the iteration is one graph" : "a graph a layer and pass, no other host work");
 }
 
 void MapAttention(const Mapping& m) {
-  const bool hopper = m.out->cluster.device.arch >= cluster::Arch::kHopper;
-  const AttentionBackend library = hopper ? AttentionBackend::kCudnn : AttentionBackend::kFlash2;
+  using job::AttentionDefault;
+  const cluster::Arch arch = m.out->cluster.device.arch;
   AttentionBackend* attention = &m.out->plan.attention;
   const std::string_view cell = m.row.text("attention_kernel");
   // Megatron's own layers, without Transformer Engine, know no fused attention.
   const bool own_layers = OwnLayers(m.row);
-  const AttentionDefault preset = m.rule.defaults.attention;
+  const AttentionDefault preset = m.defaults().attention;
   if (cell == "unfused" || (cell.empty() && own_layers)) {
     if (own_layers) m.Assume("attention_kernel=unfused (config_extra: no Transformer Engine)");
     *attention = AttentionBackend::kUnfused;
@@ -390,13 +392,10 @@ void MapAttention(const Mapping& m) {
   } else if (cell == "flash3") {
     *attention = AttentionBackend::kFlash3;
   } else if (cell == "cudnn") {
-    *attention = library;
-    if (!hopper) m.Assume("cuDNN's fused attention priced as flash 2");
+    *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
+    if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
   } else {
-    *attention = preset == AttentionDefault::kUnfused   ? AttentionBackend::kUnfused
-                 : preset == AttentionDefault::kFlash1  ? AttentionBackend::kFlash1
-                 : preset == AttentionDefault::kLibrary ? library
-                                                        : AttentionBackend::kFlash2;
+    *attention = job::AttentionOn(arch, preset);
     // Megatron Bridge brought GPT-OSS with cuDNN's kernel for sinks (Transformer Engine 2.8).
     if (m.out->model.sinks && *attention != AttentionBackend::kCudnn) {
       *attention = AttentionBackend::kUnfused;
@@ -411,16 +410,16 @@ void MapAttention(const Mapping& m) {
 
 Status MapOverlap(const Mapping& m) {
   Plan& plan = m.out->plan;
-  const FrameworkDefaults& d = m.rule.defaults;
+  const job::FrameworkDefaults& d = m.defaults();
   ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("dp_overlap"));
   ORRERY_ASSIGN_OR_RETURN(const auto sequence, m.row.Flag("seq_parallel"));
   ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
   ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
-  const bool dp_overlap = overlap.value_or(d.dp_overlap);
+  const bool dp_overlap = overlap.value_or(d.dp_overlap && !m.recipe().says_switches);
   if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
   plan.overlap_grad_reduce = dp_overlap;
   plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;
-  const bool with_tp = d.sequence_parallel == SequenceParallelDefault::kWithTp && plan.tp > 1;
+  const bool with_tp = m.recipe().sequence_parallel && plan.tp > 1;
   // Overlap of tensor-parallel communication needs it.
   const bool splits = with_tp || (tp_overlap.value_or(false) && plan.tp > 1);
   plan.sequence_parallel = sequence.value_or(splits) && plan.tp > 1;
@@ -452,7 +451,7 @@ Status MapOverlap(const Mapping& m) {
 // What libraries and layers keep on the device.
 Status MapLibraries(const Mapping& m) {
   memory::Libraries* libraries = &m.out->libraries;
-  *libraries = m.rule.defaults.libraries;
+  *libraries = m.defaults().libraries;
   const bool own_layers = libraries->transformer_engine && OwnLayers(m.row);
   if (own_layers) libraries->transformer_engine = false;
   libraries->deterministic = HasToken(m.row, "+deterministic");
@@ -479,16 +478,13 @@ void MapUserbuffers(const Mapping& m) {
 
 Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(CheckScope(row));
-  ORRERY_ASSIGN_OR_RETURN(const FrameworkRule* const rule, FindFramework(row));
-  if (!rule->refusal.empty()) {
-    return InvalidInput("framework_family={}: {}", rule->family, rule->refusal);
-  }
+  ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule, MatchFramework(row));
   TrainingCase out;
-  const Mapping m{row, *rule, assumed, &out};
+  const Mapping m{row, rule, assumed, &out};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m));
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
-  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, rule->defaults, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, m.recipe(), assumed));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
   out.plan.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
   MapSchedule(m);
@@ -498,7 +494,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(MapOverlap(m));
   ORRERY_RETURN_IF_ERROR(MapLibraries(m));
   if (HasExperts(row)) {
-    ORRERY_RETURN_IF_ERROR(MapExperts(row, *rule, out.model, &out.plan, assumed));
+    ORRERY_RETURN_IF_ERROR(MapExperts(row, rule, out.model, &out.plan, assumed));
   }
   MapTask(m);
   ORRERY_RETURN_IF_ERROR(MapOffload(m));

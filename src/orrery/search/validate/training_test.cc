@@ -331,6 +331,7 @@ TEST(Frameworks, RulesAreReachable) {
   for (const FrameworkRule& rule : FrameworkRules()) {
     EXPECT_FALSE(rule.label.empty());
     EXPECT_FALSE(rule.family.empty());
+    EXPECT_TRUE(job::FindFramework(rule.row).ok()) << rule.row;
   }
 }
 
