@@ -12,11 +12,12 @@ using model::Chunk;
 
 // One round of a piece.
 struct Formula::NvlsRound {
-  double copy = 0;         // one part of one head
-  double copies = 0;       // a lane that scatters or gathers
-  double load = 0;         // a head's
-  double serial = 0;       // one part over NVLink
-  double out = 0, in = 0;  // busy time of a GPU's ports
+  double scattered = 0;  // one part of one head
+  double gathered = 0;
+  double scatter = 0, gather = 0;  // the lanes that scatter and gather, of all heads
+  double load = 0;                 // a head's
+  double serial = 0;               // one part over NVLink
+  double out = 0, in = 0;          // busy time of a GPU's ports
 };
 
 Formula::NvlsRound Formula::RoundOf(const Chunk& chunk) const {
@@ -24,9 +25,15 @@ Formula::NvlsRound Formula::RoundOf(const Chunk& chunk) const {
   if (chunk.slices == 0) return round;
   const bool scatters = nvls::Scatters(plan_.collective);
   const bool gathers = nvls::Gathers(plan_.collective);
-  round.copy = static_cast<double>(chunk.bytes) * box_.per_byte * nvls::kCopyStreams;
-  round.copies = box_.sync + plan_.heads * round.copy;
-  round.load = box_.sync + round.copy;
+  const auto copy = [&](nvls::Lane lane) {
+    const std::int64_t moved = nvls::OfWarp(plan_, lane, chunk.bytes);
+    return static_cast<double>(moved) * box_.per_byte * nvls::kCopyStreams;
+  };
+  round.scattered = scatters ? copy(nvls::kScatter) : 0;
+  round.gathered = gathers ? copy(nvls::kGather) : 0;
+  round.scatter = scatters ? box_.sync + plan_.heads * round.scattered : 0;
+  round.gather = gathers ? box_.sync + plan_.heads * round.gathered : 0;
+  round.load = box_.sync + copy(nvls::kReduce);
   round.serial = box_.intra.Serial(model::OnSwitch(box_, chunk.bytes));
   const double heads = plan_.heads;
   round.out = plan_.channels * round.serial * (scatters ? heads : 0);
@@ -49,10 +56,13 @@ Formula::Between Formula::TreesOfHeads() const {
   const int levels = std::bit_width(static_cast<unsigned>(domains - 1));
   const double children = domains >= 4 ? 2 : 1;
   const Chunk& first = pieces_.rounds > 0 ? pieces_.full : pieces_.tail;
-  const double add = static_cast<double>(first.bytes) * box_.per_byte;
-  const double load = box_.sync + nvls::kCopyStreams * add;
+  const auto stream = [&](nvls::Lane lane) {
+    return static_cast<double>(nvls::OfWarp(plan_, lane, first.bytes)) * box_.per_byte;
+  };
+  const double add = stream(nvls::kReduce), pass = stream(nvls::kBroadcast);
+  const double load = box_.sync + nvls::kCopyStreams * pass;
   const double edge = Delay(box_.inter, first.bytes);
-  trees.fill = levels * (2 * edge + load) + (levels - 1 + children - 1) * 2 * add;
+  trees.fill = levels * (2 * edge + load) + (levels - 1 + children - 1) * (add + pass);
   // Inner in one tree of the pair, a leaf of the other: half the channels each.
   const double channels = plan_.channels * std::max(1.0, CeilDiv(plan_.heads, plan_.shape.nics));
   // Channels begin together at a NIC; where two children meet, twice as many.
@@ -69,7 +79,8 @@ Formula::Between Formula::TreesOfHeads() const {
 double Formula::PortsOfNvlsOverLanes() const {
   const NvlsRound round = RoundOf(pieces_.rounds > 0 ? pieces_.full : pieces_.tail);
   const double chunks = static_cast<double>(pieces_.rounds) + (pieces_.tail.slices > 0 ? 1 : 0);
-  return std::max({round.out, round.in, TreesOfHeads().nic / chunks}) / round.copies;
+  return std::max({round.out, round.in, TreesOfHeads().nic / chunks}) /
+         std::max(round.scatter, round.gather);
 }
 
 Terms Formula::Nvls() const {
@@ -80,17 +91,19 @@ Terms Formula::Nvls() const {
   const NvlsRound& first = rounds > 0 ? full : tail;
   const NvlsRound& last = pieces_.tail.slices > 0 ? tail : full;
   const double gap = box_.intra.post + box_.intra.latency;
-  const double lanes = rounds * full.copies + tail.copies;
+  const double scatter = rounds * full.scatter + tail.scatter;
+  const double gather = rounds * full.gather + tail.gather;
   const double out = rounds * full.out + tail.out, in = rounds * full.in + tail.in;
   // A round's parts are at its head when all lanes have scattered, or all messages have left.
   const double burst = plan_.channels * plan_.heads;
-  const double enter = box_.sync + first.copy;
+  const double enter = box_.sync + first.scattered;
   // The first channel's are there this much before the last one's; its stores begin.
   const double behind = gathers ? plan_.channels - 1 : 0;
   double first_up = 0, last_up = 0;
   if (scatters) {
-    first_up = gap + std::max(first.copies + first.serial, enter + (burst - behind) * first.serial);
-    last_up = gap + std::max(lanes + last.serial, enter + out - behind * last.serial);
+    first_up =
+        gap + std::max(first.scatter + first.serial, enter + (burst - behind) * first.serial);
+    last_up = gap + std::max(scatter + last.serial, enter + out - behind * last.serial);
   } else {
     last_up = (rounds - (pieces_.tail.slices > 0 ? 0 : 1)) * full.load;
   }
@@ -104,23 +117,24 @@ Terms Formula::Nvls() const {
       // What comes out of the trees one after the other does not meet at the port again.
       const double others = burst - plan_.heads + 1;
       const double first_wait = std::max(others * first.serial, trees.skew + first.serial);
-      total += gap + std::max(others * last.serial, trees.skew + last.serial) + last.copies;
+      total += gap + std::max(others * last.serial, trees.skew + last.serial) + last.gather;
       const double loads = plan_.channels * first.serial;
-      total = std::max({total, begin + first_wait + lanes,
-                        begin + in - loads - (plan_.heads - 1) * last.serial + last.copies});
+      total = std::max({total, begin + first_wait + gather,
+                        begin + in - loads - (plan_.heads - 1) * last.serial + last.gather});
     } else {
-      total += gap + std::max(last.serial + last.copies, burst * last.serial + last.copy);
-      total = std::max({total, begin + first.serial + lanes, begin + in + last.copy});
+      total += gap + std::max(last.serial + last.gather, burst * last.serial + last.gathered);
+      total = std::max({total, begin + first.serial + gather, begin + in + last.gathered});
     }
   }
   if (trees.nic > 0) {
     total = std::max(
-        total, first_up + first.load + trees.nic + trees.drain + gap + last.serial + last.copies);
+        total, first_up + first.load + trees.nic + trees.drain + gap + last.serial + last.gather);
   }
   Terms terms;
   terms.total = total + static_cast<double>(plan_.phases);
-  terms.transfer =
-      std::min(terms.total, std::max({lanes - box_.sync * (rounds + 1), out, in, trees.nic}));
+  terms.transfer = std::min(
+      terms.total,
+      std::max({std::max(scatter, gather) - box_.sync * (rounds + 1), out, in, trees.nic}));
   return terms;
 }
 

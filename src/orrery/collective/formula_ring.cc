@@ -74,7 +74,7 @@ double Formula::Longest(const Walk& walk, double skew, double offset) const {
 // one of them is under way.
 bool Formula::InPhase(const Chunk& chunk, const Edge& e, double channels) const {
   return (channels - 1) * Serial(e, chunk) <
-         Work(chunk.slice, model::kStreams) + Delay(e, chunk.slice);
+         chunk.slices * Work(chunk.slice, model::kStreams) + Delay(e, chunk.slice);
 }
 
 // The same over both pieces. Where a path crosses in both, its hops between crossings are counted

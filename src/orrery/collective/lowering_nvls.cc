@@ -122,14 +122,14 @@ void Schedule::ScatterStep(const NvlsPlace& place, int channel, std::uint64_t sl
                            std::int64_t data, Step* step) const {
   const auto heads = static_cast<std::uint64_t>(plan_.heads);
   const auto head = static_cast<std::uint32_t>((slot + place.place) % heads);
-  step->work = Work(data, nvls::kCopyStreams, slot == 0);
+  step->work = Work(nvls::OfWarp(plan_, nvls::kScatter, data), nvls::kCopyStreams, slot == 0);
   step->send_connection = NvlsConnection(channel, place.domain, head, place.place, false);
 }
 
 void Schedule::GatherStep(const NvlsPlace& place, int channel, std::uint64_t slot,
                           std::int64_t data, Step* step) const {
   const auto head = static_cast<std::uint32_t>(slot);
-  step->work = Work(data, nvls::kCopyStreams, slot == 0);
+  step->work = Work(nvls::OfWarp(plan_, nvls::kGather, data), nvls::kCopyStreams, slot == 0);
   step->recv_connection = NvlsConnection(channel, place.domain, head, place.place, true);
 }
 
@@ -147,24 +147,25 @@ void Schedule::ReduceStep(const NvlsPlace& place, int channel, std::uint64_t slo
   const bool loads = nvls::Scatters(plan_.collective);
   const std::uint64_t sources = loads ? place.size + children : 0;
   const std::uint64_t first_send = loads ? sources - 1 : 0;
+  const std::int64_t moved = nvls::OfWarp(plan_, nvls::kReduce, data);
   if (slot < sources) {
     if (slot < place.size) {
       step->recv_connection = NvlsConnection(channel, place.domain, place.place,
                                              static_cast<std::uint32_t>(slot), false);
-      if (slot + 1 == place.size) step->work = Work(data, nvls::kCopyStreams, true);
+      if (slot + 1 == place.size) step->work = Work(moved, nvls::kCopyStreams, true);
     } else {
       step->recv_connection = node->from_child[slot - place.size];
-      step->work = Work(data, 1, false);
+      step->work = Work(moved, 1, false);
     }
   }
   if (slot < first_send || plan_.collective == Collective::kReduceScatter) return;
-  if (!loads && slot == 0) step->work = Work(data, nvls::kCopyStreams, true);
+  if (!loads && slot == 0) step->work = Work(moved, nvls::kCopyStreams, true);
   const std::uint64_t send = slot - first_send;
   if (node != nullptr && node->to_parent >= 0) {
     step->send_connection = node->to_parent;
   } else if (send < children) {
     step->send_connection = node->to_child[send];
-    if (send > 0) step->work += Work(data, 1, false);
+    if (send > 0) step->work += Work(moved, 1, false);
   } else {
     step->send_connection = NvlsConnection(channel, place.domain, place.place,
                                            static_cast<std::uint32_t>(send - children), true);
@@ -177,13 +178,14 @@ void Schedule::BroadcastStep(const NvlsPlace& place, int channel, std::uint64_t 
   const TreeNode& node =
       nodes_[static_cast<std::size_t>(channel) * ranks_ + domains_[place.domain][place.place]];
   const auto children = static_cast<std::uint64_t>(node.children);
+  const std::int64_t moved = nvls::OfWarp(plan_, nvls::kBroadcast, data);
   if (slot == 0) {
     step->recv_connection = node.from_parent;
-    step->work = Work(data, nvls::kCopyStreams, true);
+    step->work = Work(moved, nvls::kCopyStreams, true);
   }
   if (slot < children) {
     step->send_connection = node.to_child[slot];
-    if (slot > 0) step->work = Work(data, 1, false);
+    if (slot > 0) step->work = Work(moved, 1, false);
   } else {
     step->send_connection = NvlsConnection(channel, place.domain, place.place,
                                            static_cast<std::uint32_t>(slot - children), true);

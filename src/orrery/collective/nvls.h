@@ -20,11 +20,28 @@ namespace orrery::collective::nvls {
 // Lanes of a channel. Without trees the reducing lane stores what it has loaded.
 enum Lane : int { kScatter, kReduce, kBroadcast, kGather, kLanes };
 
-// A CTA's warps by lane: reduce 5 to 7, scatter 8, gather 7 of 20 (all_reduce.h). The rate of a
-// channel (white_box.cc) is of one whose 16 warps do one thing.
-inline constexpr double kWarpsShare = 16.0 / 7;
 // Streams of a copy, and of a load from the switch with the store of its result.
 inline constexpr int kCopyStreams = 2;
+// What a warp loads before it stores: 8 times 16 bytes a thread.
+inline constexpr std::int64_t kHunk = 4096;
+
+// A CTA's 20 warps by lane, of GPUs that are not the root of their tree.
+constexpr int Warps(const Plan& plan, Lane lane) {
+  if (plan.algorithm == Algorithm::kNvlsTree) {
+    constexpr int kTree[kLanes] = {6, 5, 4, 5};
+    return kTree[lane];
+  }
+  if (plan.collective == graph::Collective::kAllGather) return lane == kGather ? 16 : 4;
+  const int reduce = plan.shape.ranks <= 6 ? 7 : 5;
+  if (lane == kReduce) return reduce;
+  if (plan.collective == graph::Collective::kReduceScatter) return 20 - reduce;
+  return (20 - reduce + (lane == kScatter ? 1 : 0)) / 2;
+}
+// Bytes that each warp of a lane moves of so many, in whole hunks.
+constexpr std::int64_t OfWarp(const Plan& plan, Lane lane, std::int64_t bytes) {
+  const std::int64_t pass = Warps(plan, lane) * kHunk;
+  return (bytes + pass - 1) / pass * kHunk;
+}
 
 constexpr bool Scatters(graph::Collective c) { return c != graph::Collective::kAllGather; }
 constexpr bool Gathers(graph::Collective c) { return c != graph::Collective::kReduceScatter; }

@@ -90,8 +90,8 @@ void NvlsStage::Build(int level, int tree, int batch) {
   SendUp(level, tree, batch, sources - 1);
   step = AddSteps(reduce + 1, 1 + far);
   step->source = (reduce + 1) * kSlots;
-  step->work = kMain;
-  for (int child = 2; child <= far; ++child) step[child - 1].work = kStream;
+  step->work = kPass;
+  for (int child = 2; child <= far; ++child) step[child - 1].work = kPassOn;
   Send(level, tree, batch, reduce + 1, 0);
 }
 
@@ -123,18 +123,23 @@ void NvlsStage::BuildScatter(int level, int tree, int batch) {
 }
 
 void NvlsStage::SetTimes(const model::Chunk& chunk, Times* times) {
-  const double stream = static_cast<double>(chunk.bytes) * box_.per_byte;
-  const double copy = nvls::kCopyStreams * stream;
+  const auto stream = [&](nvls::Lane lane) {
+    return static_cast<double>(nvls::OfWarp(plan_, lane, chunk.bytes)) * box_.per_byte;
+  };
+  const auto copy = [&](nvls::Lane lane) { return nvls::kCopyStreams * stream(lane); };
   const double heads = plan_.heads;
-  times->work[kMain] = RoundToPs(box_.sync + copy);
-  times->work[kStream] = RoundToPs(stream);
-  times->work[kFirst] = RoundToPs(box_.sync + copy);
-  times->work[kOthers] = RoundToPs((heads - 1) * copy);
-  times->work[kGather] = RoundToPs(box_.sync + heads * copy);
+  times->work[kMain] = RoundToPs(box_.sync + copy(nvls::kReduce));
+  times->work[kStream] = RoundToPs(stream(nvls::kReduce));
+  times->work[kPass] = RoundToPs(box_.sync + copy(nvls::kBroadcast));
+  times->work[kPassOn] = RoundToPs(stream(nvls::kBroadcast));
+  times->work[kFirst] = RoundToPs(box_.sync + copy(nvls::kScatter));
+  times->work[kOthers] = RoundToPs((heads - 1) * copy(nvls::kScatter));
+  times->work[kGather] = RoundToPs(box_.sync + heads * copy(nvls::kGather));
   const double part = box_.intra.Serial(model::OnSwitch(box_, chunk.bytes));
   const double half = box_.intra.latency / 2;
   // What all heads store comes burst by burst, or, where they all begin at once, part by part.
-  times->spread = RoundToPs((heads - 1) * part * (scatters_ ? 1 : plan_.channels) + copy);
+  times->spread =
+      RoundToPs((heads - 1) * part * (scatters_ ? 1 : plan_.channels) + copy(nvls::kGather));
   for (const Kind kind : {kScatter, kOwn, kStore}) {
     times->serial[kind] = RoundToPs(part);
     times->delay[kind] = RoundToPs(part + half * (kind == kOwn ? 2 : 1));

@@ -21,7 +21,18 @@ inline int LevelsOf(int domains) {
   return domains == 1 ? 1 : std::bit_width(static_cast<unsigned>(domains - 1));
 }
 
-enum Work : std::int8_t { kNothing, kMain, kStream, kFirst, kOthers, kGather, kWorks };
+// kPass, kPassOn: NVLS, kMain and kStream of what comes down.
+enum Work : std::int8_t {
+  kNothing,
+  kMain,
+  kStream,
+  kPass,
+  kPassOn,
+  kFirst,
+  kOthers,
+  kGather,
+  kWorks
+};
 // kScatter, kOwn: NVLS, the last part to leave, and the sum of the parts for a GPU's own head;
 // kStore: what a head stores, a part for every GPU, out of the switch.
 enum Kind : std::int8_t { kNvlink, kNet, kScatter, kOwn, kStore, kKinds };

@@ -13,11 +13,13 @@ constexpr double kUs = 1e6;  // picoseconds
 
 // Rate of one channel's CTA, bytes/s of data, by arch (Volta, Ampere, Hopper, Blackwell). LL:
 // NCCL's cap on all channels of one node over its channels (39/24, 87.7/24, 141/24, 282/32 GB/s).
-// LL128 and Simple: NCCL's caps per channel (perChMaxRingLL128, perChMaxTree of one node).
-constexpr double kRate[4][3] = {
-    {1.6e9, 20e9, 26.5e9}, {3.65e9, 20e9, 24e9}, {5.9e9, 36.7e9, 38.7e9}, {8.8e9, 40e9, 70e9}};
-// A channel of send/recv, both directions in one CTA: docs/collectives.md.
+// LL128 and Simple: NCCL's caps per channel (perChMaxRingLL128, perChMaxTree of one node), but for
+// Simple on Blackwell, and send/recv: docs/collectives.md.
 constexpr double kPointToPointRate = 21e9;
+constexpr double kRate[4][3] = {
+    {1.6e9, 20e9, 26.5e9}, {3.65e9, 20e9, 24e9}, {5.9e9, 36.7e9, 38.7e9}, {8.8e9, 40e9, 22e9}};
+// A warp that copies in an NVLS lane: a hunk in 1.17 us, docs/collectives.md.
+constexpr double kNvlsWarpRate = 3.5e9;
 
 // Kernel launch to first step: NCCL's base latency of a ring, LL and Simple. Blackwell: the floor
 // of nccl-tests, see docs/collectives.md.
@@ -156,7 +158,8 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
     box.inter.post = std::max(0.0, net - box.sync - kNetLinks);
     const double efficiency = nccl::BandwidthsOf(spec.device.arch).nvls_efficiency;
     box.switch_extra = static_cast<std::int64_t>(1000 / efficiency + 0.5) - 1000;
-    box.per_byte *= nvls::kWarpsShare;
+    box.per_byte =
+        1e12 / (kNvlsWarpRate * known[constants::kChannelRateSimple]) / nvls::kCopyStreams;
   }
   return box;
 }
