@@ -1,9 +1,9 @@
-// The main loop for networks that serve fluids: a collective is one fluid from its last arrival on.
+// The main loop for networks that serve fluids over ports: a collective is one from its last
+// arrival on.
 #include <algorithm>
 
 #include "orrery/des/event_queue.h"
 #include "orrery/engine/deadlock.h"
-#include "orrery/engine/flow_grain.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/machine.h"
 
@@ -40,10 +40,9 @@ struct alignas(64) Meet {
 class ClosedFormLoop : public Machine<ClosedFormLoop> {
  public:
   ClosedFormLoop(const LoopInputs& in, const MachineOptions& options, Tracer* tracer,
-                 network::Network* network, FlowGrain* flow)
+                 network::Network* network)
       : Machine(*in.inputs->graph, *in.layout, options, tracer),
         network_(network),
-        flow_(flow),
         meets_(in.layout->meets.size()) {}
 
   Status Run() {
@@ -57,7 +56,9 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     while (error_.ok() && !(options_.repeat_until_stopped && finished())) {
       const SimTime queued = queue_.NextTime();
       const SimTime flying = network_->next_time();
-      if (queued == kNever && flying == kNever) return finished() ? Status() : Deadlock();
+      if (queued == kNever && flying == kNever) {
+        return finished() ? Status() : Deadlock(*this, graph_, layout_, meets_);
+      }
       if (flying <= queued) {
         TakeCompletions(flying);
       } else {
@@ -76,18 +77,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     for (std::uint32_t i = 0; i < item.count; ++i) {
       const CommPrice& comm = q.block->comms[item.first + i];
       if (comm.plan < 0) continue;
-      const auto slot = static_cast<std::size_t>(comm.comm.peer);
-      switch (comm.comm.collective) {
-        case graph::Collective::kSend:
-          Arrive(rank.send[slot][comm.comm.tag], 1, r, stream_index, arrival, comm);
-          break;
-        case graph::Collective::kRecv:
-          Arrive(rank.receive[slot][comm.comm.tag], 2, r, stream_index, arrival, comm);
-          break;
-        default:
-          Arrive(rank.meet[static_cast<std::size_t>(comm.comm.group)], 0, r, stream_index, arrival,
-                 comm);
-      }
+      Arrive(MeetOf(rank, comm.comm), EndOf(comm.comm), r, stream_index, arrival, comm);
     }
   }
   void Wake(std::uint32_t r, SimTime time, std::uint32_t version) {
@@ -155,16 +145,10 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
         Meet& meet = meets_[id];
         const collective::Cost& cost = meet.price->cost;
         meet.start = meet.latest;
-        SimTime duration = cost.total();
-        if (flow_ != nullptr) {
-          FlowGrain::Binding& binding = flow_->Bind(id, meet.price->plan);
-          duration = flow_->Alone(binding, cost);
-          flow_->Settle(meet.start, binding, cost);
-        } else {
-          meet.nvlink_bytes += cost.member.nvlink_out;
-          meet.nic_bytes += cost.member.nic_out;
-          meet.busy += duration;
-        }
+        const SimTime duration = cost.total();
+        meet.nvlink_bytes += cost.member.nvlink_out;
+        meet.nic_bytes += cost.member.nic_out;
+        meet.busy += duration;
         if (!layout_.meets[id].pair) StartMembers(id);
         EndMembers(id, meet.start + duration);
       } else {
@@ -176,8 +160,6 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   // No member can do anything else meanwhile, and no one else uses their ports: NVLink ports are a
   // rank's own.
   bool Untouchable(std::uint32_t id) const {
-    // A link that changes during the run takes another time at another hour.
-    if (flow_ != nullptr && !flow_->steady()) return false;
     const MeetInfo& info = layout_.meets[id];
     const Meet& meet = meets_[id];
     if (info.pair ? !OwnPorts(info, meet) : meet.price->nic) return false;
@@ -185,8 +167,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     for (std::size_t i = 0; i < members.size(); ++i) {
       if (!MaySettle(members[i], meet.stream[info.pair ? i : 0], meet.price->nic)) return false;
     }
-    // Links beyond the two NICs are shared, whoever sits next to these.
-    return flow_ == nullptr || !info.pair || flow_->Bind(id, meet.price->plan).private_path;
+    return true;
   }
 
   // Both ends of a message block in it, and their ports are theirs alone.
@@ -235,13 +216,6 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     const MeetInfo& info = layout_.meets[id];
     Meet& meet = meets_[id];
     meet.start = now_;
-    if (flow_ != nullptr) {
-      if (!info.pair) StartMembers(id);
-      flow_->FollowFailures(now_);
-      flow_->Start(now_, id, meet.price->plan, meet.price->cost);
-      if (!flow_->status().ok() && error_.ok()) error_ = flow_->status();
-      return;
-    }
     const auto members = participants(info);
     loads_.clear();
     const collective::PortBytes& bytes = meet.price->cost.member;
@@ -270,101 +244,23 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   void TakeCompletions(SimTime time) {
     completions_.clear();
     now_ = network_->AdvanceUntil(time, &completions_);
-    if (flow_ != nullptr) {
-      EndFluids();
-      flow_->FollowFailures(now_);
-      if (!flow_->status().ok() && error_.ok()) error_ = flow_->status();
-      return;
-    }
     for (const network::Completion& c : completions_) {
       ++events_;
       EndMembers(c.id, now_);
     }
   }
 
-  // Meets whose last fluid has ended, in the order of their numbers.
-  void EndFluids() {
-    ended_.clear();
-    for (const network::Completion& c : completions_) {
-      ++events_;
-      const std::uint32_t id = flow_->Complete(c.id);
-      if (id != kNobody) ended_.push_back(id);
-    }
-    std::sort(ended_.begin(), ended_.end());
-    for (const std::uint32_t id : ended_) EndMembers(id, now_);
-  }
-
   void Mismatch(std::uint32_t r, const CommPrice& comm, const CommPrice* other) {
     if (!error_.ok()) return;
-    const auto say = [](const CommPrice& c) {
-      return fmt::format("{} of {} bytes ({})", graph::Name(c.comm.collective), c.comm.bytes.value,
-                         graph::Name(c.comm.dtype));
-    };
-    error_ = Infeasible(
-        "rank {} comes to {} where {}", layout_.ranks[r].rank.value, say(comm),
-        other == nullptr ? "nobody is bound to its slot" : "its partner is in " + say(*other));
-  }
-
-  Status Deadlock() {
-    std::vector<Waiting> waiting;
-    for (std::uint32_t r = 0; r < layout_.ranks.size(); ++r) {
-      if (state(r).status == RankStatus::kDone) continue;
-      Waiting w;
-      w.rank = r;
-      for (int i = 0; i < layout_.streams; ++i) {
-        const StreamState& q = stream(r, i);
-        if (q.block_item == kNobody) continue;
-        w.block = q.block;
-        w.item = q.block_item;
-        w.call = q.call;
-        AddMissing(r, q, &w.missing);
-        break;
-      }
-      waiting.push_back(std::move(w));
-    }
-    return DeadlockReport(graph_, layout_, waiting);
-  }
-
-  void AddMissing(std::uint32_t r, const StreamState& q, std::vector<std::uint32_t>* missing) {
-    const Item& item = head(q);
-    const SimRank& rank = layout_.ranks[r];
-    for (std::uint32_t i = 0; i < item.count; ++i) {
-      const graph::Comm& comm = q.block->comms[item.first + i].comm;
-      const auto slot = static_cast<std::size_t>(comm.peer);
-      std::uint32_t id = rank.meet[static_cast<std::size_t>(comm.group)];
-      if (comm.collective == graph::Collective::kSend) id = rank.send[slot][comm.tag];
-      if (comm.collective == graph::Collective::kRecv) id = rank.receive[slot][comm.tag];
-      if (id == kNobody || meets_[id].arrived == layout_.meets[id].count) continue;
-      const auto members = participants(layout_.meets[id]);
-      if (layout_.meets[id].pair) {
-        missing->push_back(members[meets_[id].came & 1 ? 1 : 0]);
-        continue;
-      }
-      for (std::uint32_t m : members) {
-        if (!StandsIn(m, id)) missing->push_back(m);
-      }
-    }
-  }
-
-  bool StandsIn(std::uint32_t r, std::uint32_t id) {
-    for (int i = 0; i < layout_.streams; ++i) {
-      const StreamState& q = stream(r, i);
-      if (q.block_item == kNobody) continue;
-      const graph::Comm& comm = q.block->comms[head(q).first].comm;
-      if (graph::IsPointToPoint(comm.collective)) continue;
-      if (layout_.ranks[r].meet[static_cast<std::size_t>(comm.group)] == id) return true;
-    }
-    return false;
+    error_ = MismatchReport(layout_.ranks[r].rank, comm, other);
   }
 
   network::Network* network_;
-  FlowGrain* flow_;  // null where fluids go through ports
   des::EventQueue<Event> queue_;
   std::vector<Meet> meets_;
   std::vector<std::uint32_t> complete_;  // meets whose members have all come
   std::vector<network::PortLoad> loads_;
   std::vector<network::Completion> completions_;
-  std::vector<std::uint32_t> ended_;
   SimTime now_ = 0;
   std::uint64_t events_ = 0;
   Status error_;
@@ -372,48 +268,16 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
 
 }  // namespace
 
-Result<LoopResult> RunClosedForm(const LoopInputs& in, bool over_links, network::Network* network) {
-  std::unique_ptr<FlowGrain> flow;
-  if (over_links) {
-    ORRERY_RETURN_IF_ERROR(network->SetupLinks(*in.inputs->cluster, {}, 0));
-    if (in.options->link_steps > 0) {
-      network->KeepUseLog(static_cast<std::size_t>(in.options->link_steps));
-    }
-    flow = std::make_unique<FlowGrain>(in, network);
-  } else {
-    ORRERY_RETURN_IF_ERROR(network->SetupPorts(in.layout->port_capacity_Bps));
-  }
-  MachineOptions options;
-  options.launch = in.launch;
-  options.iterations = in.iterations;
-  options.repeat_until_stopped = in.inputs->graph->jobs.size() > 1;
-  options.jitter = in.options->jitter;
-  options.seed = in.options->seed;
+Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network) {
+  ORRERY_RETURN_IF_ERROR(network->SetupPorts(in.layout->port_capacity_Bps));
   Tracer tracer(*in.inputs->graph, *in.layout, *in.prices, in.sink);
-  ClosedFormLoop loop(in, options, &tracer, network, flow.get());
+  ClosedFormLoop loop(in, OptionsOf(in), &tracer, network);
   ORRERY_RETURN_IF_ERROR(loop.Run());
-
-  LoopResult result;
-  result.iterations = in.iterations;
+  LoopResult result = loop.Collect();
   result.events = loop.events();
-  const std::size_t ranks = in.layout->ranks.size();
-  for (std::size_t r = 0; r < ranks; ++r) {
-    for (int k = 0; k < in.iterations; ++k) {
-      result.ends.push_back(loop.end(r, k));
-      result.compute_ends.push_back(loop.compute_end(r, k));
-    }
-    result.finish_time = std::max(result.finish_time, loop.end(r, in.iterations - 1));
-    result.parts.push_back(loop.parts(r));
-    result.hashes.push_back(loop.states()[r].hash);
-  }
   const auto statistics = network->statistics();
   result.traffic.assign(statistics.begin(), statistics.end());
-  if (flow != nullptr) {
-    flow->AddSettledTraffic(&result.traffic);
-    result.use = std::move(*network->use_log());
-  } else {
-    loop.AddUnseenTraffic(&result.traffic);
-  }
+  loop.AddUnseenTraffic(&result.traffic);
   return result;
 }
 

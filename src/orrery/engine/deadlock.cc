@@ -30,4 +30,14 @@ Status DeadlockReport(const graph::Graph& graph, const Layout& layout,
   return {Code::kInfeasible, std::move(text)};
 }
 
+Status MismatchReport(RankId rank, const CommPrice& comm, const CommPrice* other) {
+  const auto say = [](const CommPrice& c) {
+    return fmt::format("{} of {} bytes ({})", graph::Name(c.comm.collective), c.comm.bytes.value,
+                       graph::Name(c.comm.dtype));
+  };
+  return Infeasible(
+      "rank {} comes to {} where {}", rank.value, say(comm),
+      other == nullptr ? "nobody is bound to its slot" : "its partner is in " + say(*other));
+}
+
 }  // namespace orrery::engine

@@ -90,7 +90,7 @@ Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::Backen
     if (backend.fluids || backend.link_fluids) {
       ORRERY_ASSIGN_OR_RETURN(auto network,
                               network::Create(backend.name, in.inputs->network_parameters));
-      run = RunClosedForm(in, !backend.fluids, network.get());
+      run = backend.fluids ? RunClosedForm(in, network.get()) : RunFlow(in, network.get());
     } else {
       run = RunLowered(in);
     }

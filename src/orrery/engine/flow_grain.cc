@@ -3,12 +3,21 @@
 #include <algorithm>
 
 #include "orrery/base/check.h"
+#include "orrery/base/hash.h"
 #include "orrery/cluster/salts.h"
 
 namespace orrery::engine {
 namespace {
 
 constexpr std::int64_t kWhole = 1024;  // LinkLoad::share of a fluid's own bytes
+
+// Of a fluid that nobody slows.
+SimTime LeastTime(const network::LinkFluid& fluid) {
+  const SimTime fixed = fluid.before + fluid.after;
+  if (fluid.cap_Bps == 0) return fixed;
+  return fixed + static_cast<SimTime>(static_cast<Uint128>(fluid.bytes) * std::uint64_t{kSecond} /
+                                      static_cast<Uint128>(fluid.cap_Bps));
+}
 
 }  // namespace
 
@@ -188,75 +197,149 @@ bool FlowGrain::IsPrivate(const Binding& binding, std::span<const DeviceId> memb
   return true;
 }
 
-// Starts the binding's fluids; returns how many. A meet that moves nothing is one fluid without
-// loads.
-std::uint32_t FlowGrain::Launch(network::Network* network, SimTime now, const Binding& binding,
-                                const collective::Cost& cost, bool own_ids) {
+// The binding's fluids, into batch_ and batch_loads_, numbered from 0. A meet that moves nothing is
+// one fluid without loads.
+void FlowGrain::MakeBatch(const Binding& binding, const collective::Cost& cost) {
   batch_.clear();
   batch_loads_.clear();
-  const std::uint32_t count = std::max(binding.fluids, 1u);
-  for (std::uint32_t i = 0; i < count; ++i) {
+  for (std::uint32_t i = 0; i < binding.fluids; ++i) {
+    const Template& t = templates_[binding.first + i];
     network::LinkFluid fluid;
     fluid.id = i;
-    if (own_ids) {
-      if (free_.empty()) {
-        free_.push_back(static_cast<network::FlightId>(meet_of_.size()));
-        meet_of_.push_back(kNobody);
-      }
-      fluid.id = free_.back();
-      free_.pop_back();
+    fluid.before = cost.fixed / 2;
+    fluid.after = cost.fixed - fluid.before;
+    fluid.bytes = t.bytes;
+    fluid.weight = t.weight;
+    if (cost.transfer > 0) {
+      const Uint128 cap = static_cast<Uint128>(t.bytes) * std::uint64_t{kSecond} /
+                          static_cast<Uint128>(cost.transfer);
+      fluid.cap_Bps = cap > (Uint128{1} << 50) ? 0 : static_cast<std::int64_t>(cap);
+      if (fluid.cap_Bps > 0) fluid.cap_Bps = std::max<std::int64_t>(fluid.cap_Bps, t.weight);
     }
-    if (binding.fluids == 0) {
-      fluid.before = cost.total();
-    } else {
-      const Template& t = templates_[binding.first + i];
-      fluid.before = cost.fixed / 2;
-      fluid.after = cost.fixed - fluid.before;
-      fluid.bytes = t.bytes;
-      fluid.weight = t.weight;
-      if (cost.transfer > 0) {
-        const Uint128 cap = static_cast<Uint128>(t.bytes) * std::uint64_t{kSecond} /
-                            static_cast<Uint128>(cost.transfer);
-        fluid.cap_Bps = cap > (Uint128{1} << 50) ? 0 : static_cast<std::int64_t>(cap);
-        if (fluid.cap_Bps > 0) fluid.cap_Bps = std::max<std::int64_t>(fluid.cap_Bps, t.weight);
-      }
-      fluid.first_load = static_cast<std::uint32_t>(batch_loads_.size());
-      fluid.loads = t.loads;
-      batch_loads_.insert(batch_loads_.end(), loads_.begin() + t.first,
-                          loads_.begin() + t.first + t.loads);
-    }
+    fluid.first_load = static_cast<std::uint32_t>(batch_loads_.size());
+    fluid.loads = t.loads;
+    batch_loads_.insert(batch_loads_.end(), loads_.begin() + t.first,
+                        loads_.begin() + t.first + t.loads);
     batch_.push_back(fluid);
   }
-  network->Start(now, batch_, batch_loads_);
-  return count;
+  if (!batch_.empty()) return;
+  network::LinkFluid nothing;
+  nothing.before = cost.total();
+  batch_.push_back(nothing);
 }
 
-SimTime FlowGrain::Alone(Binding& binding, const collective::Cost& cost) {
-  if (binding.fixed == cost.fixed && binding.transfer == cost.transfer) return binding.alone;
-  binding.fixed = cost.fixed;
-  binding.transfer = cost.transfer;
-  std::uint32_t left = Launch(alone_.get(), alone_now_, binding, cost, false);
+// What Alone depends on: the fluids, and which of them meet on links of which speed.
+std::uint64_t FlowGrain::Likeness(const Binding& binding, const collective::Cost& cost) const {
+  const auto links = in_.inputs->cluster->links();
+  std::unordered_map<LinkId, std::uint32_t> number;  // in order of first use
+  Hasher hasher;
+  hasher.Add(cost.fixed).Add(cost.transfer);
+  for (std::uint32_t i = 0; i < binding.fluids; ++i) {
+    const Template& t = templates_[binding.first + i];
+    hasher.Add(t.bytes).Add(t.weight);
+    for (const network::LinkLoad& load : std::span(loads_).subspan(t.first, t.loads)) {
+      const auto next = static_cast<std::uint32_t>(number.size());
+      hasher.Add(number.emplace(load.link, next).first->second)
+          .Add(load.share)
+          .Add(links[load.link.index()].bandwidth_Bps);
+    }
+  }
+  return hasher.value();
+}
+
+SimTime FlowGrain::Alone(const Binding& binding, const collective::Cost& cost) {
+  const auto [it, fresh] = alone_of_.try_emplace(Likeness(binding, cost), 0);
+  if (!fresh) return it->second;
+  MakeBatch(binding, cost);
   const SimTime start = alone_now_;
+  alone_->Start(start, batch_, batch_loads_);
+  std::size_t left = batch_.size();
   while (left > 0) {
     done_.clear();
     const SimTime next = alone_->next_time();
     ORRERY_CHECK(next != kNever, "a meet by itself ends");
     alone_now_ = alone_->AdvanceUntil(next, &done_);
-    left -= static_cast<std::uint32_t>(done_.size());
+    left -= done_.size();
   }
-  binding.alone = alone_now_ - start;
+  it->second = alone_now_ - start;
   alone_now_ = alone_now_ > kMaxDuration ? alone_now_ : alone_now_ + 1;
-  return binding.alone;
+  return it->second;
 }
 
-void FlowGrain::Start(SimTime now, std::uint32_t meet, int plan, const collective::Cost& cost) {
+void FlowGrain::Prepare(std::uint32_t meet, int plan, const collective::Cost& cost) {
+  if (Find(meet, plan, cost) != nullptr) return;
+  const Binding binding = Bind(meet, plan);
+  if (in_.layout->meets[meet].pair && !binding.private_path) return;
+  if (lone_of_.empty()) lone_of_.assign(in_.layout->meets.size(), kNobody);
+  Lone lone;
+  lone.plan = plan;
+  lone.binding = binding_of_.at(std::uint64_t{meet} << 32 | static_cast<std::uint32_t>(plan));
+  lone.next = lone_of_[meet];
+  lone.fixed = cost.fixed;
+  lone.transfer = cost.transfer;
+  lone.time = Alone(binding, cost);
+  lone_of_[meet] = static_cast<std::uint32_t>(lones_.size());
+  lones_.push_back(lone);
+}
+
+network::FlightId FlowGrain::NewFlight(std::uint32_t meet) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<network::FlightId>(meet_of_.size()));
+    meet_of_.push_back(kNobody);
+  }
+  const network::FlightId id = free_.back();
+  free_.pop_back();
+  meet_of_[id] = meet;
+  return id;
+}
+
+const FlowGrain::Ready& FlowGrain::FindReady(std::uint32_t meet, int plan,
+                                             const collective::Cost& cost) {
+  if (ready_of_.empty()) ready_of_.assign(in_.layout->meets.size(), kNobody);
+  for (std::uint32_t i = ready_of_[meet]; i != kNobody; i = readies_[i].next) {
+    const Ready& r = readies_[i];
+    if (r.plan == plan && r.fixed == cost.fixed && r.transfer == cost.transfer) return r;
+  }
+  MakeBatch(Bind(meet, plan), cost);
+  Ready r;
+  r.plan = plan;
+  r.first = static_cast<std::uint32_t>(ready_.size());
+  r.count = static_cast<std::uint32_t>(batch_.size());
+  r.next = ready_of_[meet];
+  r.fixed = cost.fixed;
+  r.transfer = cost.transfer;
+  for (network::LinkFluid& fluid : batch_) {
+    r.soonest = std::max(r.soonest, LeastTime(fluid));
+    fluid.known = network_->Know(std::span(batch_loads_).subspan(fluid.first_load, fluid.loads),
+                                 fluid.weight, fluid.cap_Bps);
+    fluid.first_load = fluid.loads = 0;
+    ready_.push_back(fluid);
+  }
+  ready_of_[meet] = static_cast<std::uint32_t>(readies_.size());
+  readies_.push_back(r);
+  return readies_.back();
+}
+
+SimTime FlowGrain::Start(SimTime now, std::uint32_t meet, int plan, const collective::Cost& cost) {
+  if (steady_) {
+    const Ready& ready = FindReady(meet, plan, cost);
+    const auto fluids = std::span(ready_).subspan(ready.first, ready.count);
+    for (network::LinkFluid& fluid : fluids) fluid.id = NewFlight(meet);
+    network_->Start(now, fluids, {});
+    pending_[meet] = ready.count;
+    return now + ready.soonest;
+  }
   const std::size_t templates = templates_.size(), loads = loads_.size();
   const Binding binding =
       adaptive_ ? MakeBinding(in_.prices->plan(plan), Members(meet)) : Bind(meet, plan);
-  pending_[meet] = Launch(network_, now, binding, cost, true);
+  MakeBatch(binding, cost);
+  for (network::LinkFluid& fluid : batch_) fluid.id = NewFlight(meet);
+  network_->Start(now, batch_, batch_loads_);
+  pending_[meet] = static_cast<std::uint32_t>(batch_.size());
+  SimTime soonest = 0;
   for (std::size_t i = 0; i < batch_.size(); ++i) {
     const network::LinkFluid& fluid = batch_[i];
-    meet_of_[fluid.id] = meet;
+    soonest = std::max(soonest, LeastTime(fluid));
     if (!failures_.any() || binding.fluids == 0) continue;
     if (fluid.id >= bound_.size()) bound_.resize(std::size_t{fluid.id} + 1);
     Bound& bound = bound_[fluid.id];
@@ -267,10 +350,11 @@ void FlowGrain::Start(SimTime now, std::uint32_t meet, int plan, const collectiv
       bound.links.push_back(batch_loads_[fluid.first_load + l].link);
     }
   }
-  if (!adaptive_) return;
+  if (!adaptive_) return now + soonest;
   for (std::size_t l = loads; l < loads_.size(); ++l) chosen_[loads_[l].link.index()] = 0;
   templates_.resize(templates);  // they hold for this meet alone
   loads_.resize(loads);
+  return now + soonest;
 }
 
 std::uint32_t FlowGrain::Complete(network::FlightId flight) {
@@ -281,9 +365,10 @@ std::uint32_t FlowGrain::Complete(network::FlightId flight) {
 }
 
 // Between its two halves of fixed time a meet by itself moves evenly.
-void FlowGrain::LogSettled(SimTime start, const Binding& binding, const collective::Cost& cost) {
-  const SimTime from = start + cost.fixed / 2;
-  const SimTime to = start + binding.alone - (cost.fixed - cost.fixed / 2);
+void FlowGrain::LogSettled(SimTime start, const Lone& lone) {
+  const Binding& binding = bindings_[lone.binding];
+  const SimTime from = start + lone.fixed / 2;
+  const SimTime to = start + lone.time - (lone.fixed - lone.fixed / 2);
   for (std::uint32_t i = 0; i < binding.fluids; ++i) {
     const Template& t = templates_[binding.first + i];
     for (const network::LinkLoad& load : std::span(loads_).subspan(t.first, t.loads)) {
@@ -296,21 +381,23 @@ void FlowGrain::LogSettled(SimTime start, const Binding& binding, const collecti
 
 void FlowGrain::AddSettledTraffic(std::vector<network::PortStatistics>* traffic) const {
   std::vector<LinkId> seen;
-  for (const Binding& binding : bindings_) {
-    if (binding.settled == 0) continue;
+  for (const Lone& lone : lones_) {
+    if (lone.times == 0) continue;
+    const Binding& binding = bindings_[lone.binding];
     seen.clear();
     for (std::uint32_t i = 0; i < binding.fluids; ++i) {
       const Template& t = templates_[binding.first + i];
       for (const network::LinkLoad& load : std::span(loads_).subspan(t.first, t.loads)) {
         const auto bytes = static_cast<Uint128>(t.bytes) * load.share / kWhole;
         (*traffic)[load.link.index()].bytes +=
-            static_cast<std::int64_t>(bytes * static_cast<Uint128>(binding.settled));
+            static_cast<std::int64_t>(bytes * static_cast<Uint128>(lone.times));
         seen.push_back(load.link);
       }
     }
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
-    for (const LinkId link : seen) (*traffic)[link.index()].busy += binding.settled_busy;
+    const SimTime busy = (lone.time - lone.fixed) * static_cast<SimTime>(lone.times);
+    for (const LinkId link : seen) (*traffic)[link.index()].busy += busy;
   }
 }
 

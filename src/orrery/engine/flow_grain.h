@@ -12,8 +12,12 @@
 // paths of the moment. With adaptive routing every edge of a channel takes, each time a meet
 // begins, the path of 16 whose most loaded link has the fewest flights for its bandwidth.
 //
+// Meets that nobody can touch are settled without the network (Lone): what they take alone is
+// played once for all that are alike, links renamed.
+//
 // Cost: a bind O(channels · edges · hops), once per (meet, plan), again after a failure, and
-// at every start (16 paths an edge) where routing is adaptive; a start O(loads).
+// at every start (16 paths an edge) where routing is adaptive; a start O(fluids) where paths stay,
+// else O(loads).
 #pragma once
 
 #include <memory>
@@ -34,24 +38,41 @@ class FlowGrain {
   struct Binding {
     std::uint32_t first = 0, fluids = 0;  // into fluids_
     bool private_path = false;            // a pair's: only links that are the two ends' own
-    std::uint64_t settled = 0;            // times it was settled ahead of the clock
-    SimTime settled_busy = 0;
-    SimTime fixed = -1, transfer = -1, alone = 0;  // the last cost asked for, and its time
+  };
+  // A meet under a plan at a cost, with its links to itself.
+  struct Lone {
+    std::int32_t plan = -1;
+    std::uint32_t binding = 0, next = kNobody;  // of the same meet
+    SimTime fixed = 0, transfer = 0;            // its cost
+    SimTime time = 0;                           // what the network would take, to the picosecond
+    std::uint64_t times = 0;                    // it was settled ahead of the clock
   };
   Binding& Bind(std::uint32_t meet, int plan);
   // The fluids of a plan over its members' links, whoever meets in it.
   Binding MakeBinding(const collective::Plan& plan, std::span<const DeviceId> members);
 
-  // The time of the meet with its links to itself: what the network would take, to the picosecond.
-  SimTime Alone(Binding& binding, const collective::Cost& cost);
-  // Counts a meet that the network never sees.
-  void Settle(SimTime start, Binding& binding, const collective::Cost& cost) {
-    ++binding.settled;
-    binding.settled_busy += binding.alone - cost.fixed;
-    if (network_->use_log()->on()) LogSettled(start, binding, cost);
+  // The time of the binding with its links to itself: what the network would take, to the
+  // picosecond.
+  SimTime Alone(const Binding& binding, const collective::Cost& cost);
+  // Notes what the meet takes alone, for Find. A pair: only where no other can use its path.
+  // REQUIRES: steady().
+  void Prepare(std::uint32_t meet, int plan, const collective::Cost& cost);
+  // Null where it was not prepared. Several threads may ask, and count in Lone::times, each for
+  // meets of its own, once all that is to be prepared is.
+  Lone* Find(std::uint32_t meet, int plan, const collective::Cost& cost) {
+    if (meet >= lone_of_.size()) return nullptr;
+    for (std::uint32_t i = lone_of_[meet]; i != kNobody; i = lones_[i].next) {
+      Lone& lone = lones_[i];
+      if (lone.plan == plan && lone.fixed == cost.fixed && lone.transfer == cost.transfer) {
+        return &lone;
+      }
+    }
+    return nullptr;
   }
-  // REQUIRES: FollowFailures(now) before.
-  void Start(SimTime now, std::uint32_t meet, int plan, const collective::Cost& cost);
+  // A meet that the network never sees, in its log. REQUIRES: the log is on.
+  void LogSettled(SimTime start, const Lone& lone);
+  // The meet ends at the returned time or later. REQUIRES: FollowFailures(now) before.
+  SimTime Start(SimTime now, std::uint32_t meet, int plan, const collective::Cost& cost);
   // Moves what is in flight off links that went down by `now`. O(1) while nothing changes.
   void FollowFailures(SimTime now) {
     if (failures_.next() <= now) MoveFlights(now);
@@ -71,17 +92,24 @@ class FlowGrain {
     std::uint32_t first = 0, loads = 0;  // into loads_
     std::uint32_t channel = 0;           // its first one
   };
+  // What starts with a meet under a plan at a cost, where paths stay.
+  struct Ready {
+    std::int32_t plan = -1;
+    std::uint32_t first = 0, count = 0, next = kNobody;  // into ready_; of the same meet
+    SimTime fixed = 0, transfer = 0, soonest = 0;
+  };
   void MapChannel(std::span<const collective::ChannelEdge> edges, std::span<const DeviceId> members,
                   std::size_t channel);
   void Route(DeviceId from, DeviceId to, std::uint64_t salt);
   void RouteByLoad(DeviceId from, DeviceId to, std::uint64_t salt);
   std::vector<DeviceId> Members(std::uint32_t meet) const;
+  const Ready& FindReady(std::uint32_t meet, int plan, const collective::Cost& cost);
+  network::FlightId NewFlight(std::uint32_t meet);
   void MoveFlights(SimTime now);
   void AddTemplate(Binding* binding, std::size_t channel);
-  void LogSettled(SimTime start, const Binding& binding, const collective::Cost& cost);
+  std::uint64_t Likeness(const Binding& binding, const collective::Cost& cost) const;
   bool IsPrivate(const Binding& binding, std::span<const DeviceId> members) const;
-  std::uint32_t Launch(network::Network* network, SimTime now, const Binding& binding,
-                       const collective::Cost& cost, bool own_ids);
+  void MakeBatch(const Binding& binding, const collective::Cost& cost);
 
   const LoopInputs& in_;
   network::Network* network_;
@@ -89,6 +117,12 @@ class FlowGrain {
   SimTime alone_now_ = 0;
   std::vector<Binding> bindings_;
   std::unordered_map<std::uint64_t, std::uint32_t> binding_of_;  // by meet and plan
+  std::vector<Ready> readies_;
+  std::vector<std::uint32_t> ready_of_;  // by meet: first of a chain
+  std::vector<network::LinkFluid> ready_;
+  std::vector<Lone> lones_;
+  std::vector<std::uint32_t> lone_of_;                   // by meet: first of a chain
+  std::unordered_map<std::uint64_t, SimTime> alone_of_;  // by Likeness
   std::vector<Template> templates_;
   std::vector<network::LinkLoad> loads_;
   std::vector<std::uint32_t> pending_;  // fluids in flight, by meet

@@ -59,10 +59,27 @@ struct Layout {
   int streams = 1;  // of a rank, compute (0) among them
   std::uint32_t first_nic_port = 0;
 
+  std::span<const std::uint32_t> members(std::uint32_t meet) const {
+    return {participants.data() + meets[meet].first, meets[meet].count};
+  }
   std::uint32_t sim_of(RankId rank) const {
     return class_of.empty() ? static_cast<std::uint32_t>(rank.index()) : class_of[rank.index()];
   }
 };
+
+// Where the rank meets others for this communication; kNobody: nobody is bound to its slot.
+inline std::uint32_t MeetOf(const SimRank& rank, const graph::Comm& comm) {
+  const auto slot = static_cast<std::size_t>(comm.peer);
+  if (comm.collective == graph::Collective::kSend) return rank.send[slot][comm.tag];
+  if (comm.collective == graph::Collective::kRecv) return rank.receive[slot][comm.tag];
+  return rank.meet[static_cast<std::size_t>(comm.group)];
+}
+
+// Which end of a pair it is: bit 0 the sender, bit 1 the receiver; 0: no pair.
+inline std::uint8_t EndOf(const graph::Comm& comm) {
+  if (comm.collective == graph::Collective::kSend) return 1;
+  return comm.collective == graph::Collective::kRecv ? 2 : 0;
+}
 
 Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
                            PriceCache* prices);

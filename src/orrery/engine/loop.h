@@ -1,4 +1,4 @@
-// The two loops behind Run: closed-form collectives as fluids, or collectives lowered to chunks.
+// The loops behind Run: collectives as fluids, over ports or over links, or lowered to chunks.
 #pragma once
 
 #include <memory>
@@ -32,8 +32,8 @@ struct LoopInputs {
   Sink* sink = nullptr;
 };
 
-// Fluids over ports, or, at flow grain, over the cluster's links.
-Result<LoopResult> RunClosedForm(const LoopInputs& in, bool over_links, network::Network* network);
+Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network);
+Result<LoopResult> RunFlow(const LoopInputs& in, network::Network* network);
 Result<LoopResult> RunLowered(const LoopInputs& in);
 
 }  // namespace orrery::engine

@@ -162,7 +162,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
     for (std::uint32_t i = 0; i < item.count; ++i) {
       const CommPrice& comm = q.block->comms[item.first + i];
       if (comm.plan < 0) continue;
-      const std::uint32_t meet = Wiring::MeetOf(layout_.ranks[r], comm.comm);
+      const std::uint32_t meet = MeetOf(layout_.ranks[r], comm.comm);
       const Bound* bound = wiring_.Find(meet, comm.plan);
       if (bound == nullptr) continue;  // nobody behind the slot: the deadlock report names it
       const bool receives = comm.comm.collective == graph::Collective::kRecv;
@@ -352,12 +352,7 @@ class Driver {
     for (std::uint32_t r = 0; r < in_.layout->ranks.size(); ++r) {
       owner_.push_back(domain_owner_[cluster.nvlink_domain(wiring_.device(r))]);
     }
-    MachineOptions options;
-    options.launch = in_.launch;
-    options.iterations = in_.iterations;
-    options.repeat_until_stopped = repeats();
-    options.jitter = in_.options->jitter;
-    options.seed = in_.options->seed;
+    const MachineOptions options = OptionsOf(in_);
     for (std::uint32_t p = 0; p < n; ++p) {
       tracers_.push_back(
           std::make_unique<Tracer>(*in_.inputs->graph, *in_.layout, *in_.prices, in_.sink));
@@ -452,7 +447,7 @@ class Driver {
         w.item = q.block_item;
         w.call = q.call;
         const std::uint32_t meet =
-            Wiring::MeetOf(in_.layout->ranks[r], q.block->comms[loop.head(q).first].comm);
+            MeetOf(in_.layout->ranks[r], q.block->comms[loop.head(q).first].comm);
         if (meet == kNobody) break;
         const MeetInfo& info = in_.layout->meets[meet];
         for (std::uint32_t i = 0; i < info.count; ++i) {

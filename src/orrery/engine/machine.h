@@ -13,12 +13,14 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "orrery/engine/inline_block.h"
 #include "orrery/engine/layout.h"
+#include "orrery/engine/loop.h"
 #include "orrery/engine/tracer.h"
 #include "orrery/engine/work.h"
 
@@ -85,6 +87,12 @@ struct Queued {
   std::int16_t event = graph::kNoEvent;
 };
 
+// A rank's communications that wait behind others: a slab of list nodes.
+struct QueuedPool {
+  std::vector<Queued> nodes;
+  std::uint32_t free = kNobody;
+};
+
 // What a rank's NVLink ports carried in calls that were taken whole.
 struct InlinedTraffic {
   std::int64_t out = 0, in = 0;
@@ -105,6 +113,16 @@ struct MachineOptions {
   std::uint64_t seed = 1;
 };
 
+inline MachineOptions OptionsOf(const LoopInputs& in) {
+  MachineOptions options;
+  options.launch = in.launch;
+  options.iterations = in.iterations;
+  options.repeat_until_stopped = in.inputs->graph->jobs.size() > 1;
+  options.jitter = in.options->jitter;
+  options.seed = in.options->seed;
+  return options;
+}
+
 template <class Loop>
 class Machine {
  public:
@@ -121,7 +139,8 @@ class Machine {
         parts_(layout.ranks.size()),
         inlined_(layout.ranks.size()),
         ends_(layout.ranks.size() * static_cast<std::size_t>(options.iterations)),
-        compute_ends_(ends_.size()) {
+        compute_ends_(ends_.size()),
+        queued_(layout.ranks.size()) {
     std::size_t events = 0;
     first_event_.reserve(ranks_.size());
     for (const SimRank& r : layout.ranks) {
@@ -136,7 +155,7 @@ class Machine {
         stretch_.push_back({0, HashCombine(job, r.logical_rank)});
       }
     }
-    running_ = static_cast<std::uint32_t>(ranks_.size());
+    SetRunning(static_cast<std::uint32_t>(ranks_.size()));
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       ranks_[r].t = ranks_[r].host = layout.ranks[r].delay;
     }
@@ -161,6 +180,20 @@ class Machine {
   SimTime compute_end(std::size_t r, int iteration) const {
     return compute_ends_[r * static_cast<std::size_t>(options_.iterations) +
                          static_cast<std::size_t>(iteration)];
+  }
+
+  // Times, breakdowns and hashes of all ranks.
+  LoopResult Collect() const {
+    LoopResult result;
+    result.iterations = options_.iterations;
+    result.ends = ends_;
+    result.compute_ends = compute_ends_;
+    result.parts = parts_;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      result.finish_time = std::max(result.finish_time, end(r, options_.iterations - 1));
+      result.hashes.push_back(ranks_[r].hash);
+    }
+    return result;
   }
 
   // Steps rank r until it waits for something. Amortised O(1) an item.
@@ -214,8 +247,8 @@ class Machine {
     return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
   }
 
-  bool finished() const { return running_ == 0; }
-  void SetRunning(std::uint32_t ranks) { running_ = ranks; }
+  bool finished() const { return running_.load(std::memory_order_relaxed) == 0; }
+  void SetRunning(std::uint32_t ranks) { running_.store(ranks, std::memory_order_relaxed); }
 
  private:
   Loop& loop() { return static_cast<Loop&>(*this); }
@@ -238,7 +271,7 @@ class Machine {
   bool TakeCopy(std::uint32_t r, const BlockPrice& block, const Item& item, SimTime issued);
   bool TakeWait(std::uint32_t r, const Item& item);
   void EndIteration(std::uint32_t r);
-  void Enqueue(StreamState* q, const Queued& entry);
+  void Enqueue(std::uint32_t r, StreamState* q, const Queued& entry);
   void PostHead(std::uint32_t r, int stream_index, const Queued& entry);
   void PostQueued(std::uint32_t r, int stream_index);
   void EndCommunication(std::uint32_t r, int stream_index);
@@ -296,9 +329,8 @@ class Machine {
   std::vector<SimTime> compute_ends_;  // of the compute stream
   std::vector<EventState> events_;
   std::vector<std::size_t> first_event_;
-  std::vector<Queued> queued_;
-  std::uint32_t free_queued_ = kNobody;
-  std::uint32_t running_ = 0;
+  std::vector<QueuedPool> queued_;         // by rank
+  std::atomic<std::uint32_t> running_{0};  // ranks may be stepped by several threads, each by one
 };
 
 }  // namespace orrery::engine

@@ -210,7 +210,7 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
   if (q.block_item == kNobody) {
     PostHead(r, item.stream, entry);
   } else {
-    Enqueue(&q, entry);
+    Enqueue(r, &q, entry);
   }
   return false;
 }
@@ -254,19 +254,20 @@ bool Machine<Loop>::TakeCopy(std::uint32_t r, const BlockPrice& block, const Ite
 }
 
 template <class Loop>
-void Machine<Loop>::Enqueue(StreamState* q, const Queued& entry) {
-  std::uint32_t slot = free_queued_;
+void Machine<Loop>::Enqueue(std::uint32_t r, StreamState* q, const Queued& entry) {
+  QueuedPool& pool = queued_[r];
+  std::uint32_t slot = pool.free;
   if (slot == kNobody) {
-    slot = static_cast<std::uint32_t>(queued_.size());
-    queued_.push_back(entry);
+    slot = static_cast<std::uint32_t>(pool.nodes.size());
+    pool.nodes.push_back(entry);
   } else {
-    free_queued_ = queued_[slot].next;
-    queued_[slot] = entry;
+    pool.free = pool.nodes[slot].next;
+    pool.nodes[slot] = entry;
   }
   if (q->queue_head == kNobody) {
     q->queue_head = slot;
   } else {
-    queued_[q->queue_tail].next = slot;
+    pool.nodes[q->queue_tail].next = slot;
   }
   q->queue_tail = slot;
 }
@@ -295,11 +296,12 @@ void Machine<Loop>::PostHead(std::uint32_t r, int stream_index, const Queued& en
 template <class Loop>
 void Machine<Loop>::PostQueued(std::uint32_t r, int stream_index) {
   StreamState& q = stream(r, stream_index);
+  QueuedPool& pool = queued_[r];
   const std::uint32_t slot = q.queue_head;
-  const Queued entry = queued_[slot];
+  const Queued entry = pool.nodes[slot];
   q.queue_head = entry.next;
-  queued_[slot].next = free_queued_;
-  free_queued_ = slot;
+  pool.nodes[slot].next = pool.free;
+  pool.free = slot;
   PostHead(r, stream_index, entry);
 }
 
@@ -392,7 +394,7 @@ void Machine<Loop>::EndIteration(std::uint32_t r) {
     const std::size_t at = r * static_cast<std::size_t>(options_.iterations) + s.iteration;
     ends_[at] = std::max(ends_[at], s.t);
     compute_ends_[at] = s.t;
-    if (s.iteration + 1 == options_.iterations) --running_;
+    if (s.iteration + 1 == options_.iterations) running_.fetch_sub(1, std::memory_order_relaxed);
   }
   ++s.iteration;
   s.call = 0;

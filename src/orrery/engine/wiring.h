@@ -68,12 +68,6 @@ class Wiring {
     }
   }
 
-  static std::uint32_t MeetOf(const SimRank& rank, const graph::Comm& comm) {
-    const auto slot = static_cast<std::size_t>(comm.peer);
-    if (comm.collective == graph::Collective::kSend) return rank.send[slot][comm.tag];
-    if (comm.collective == graph::Collective::kRecv) return rank.receive[slot][comm.tag];
-    return rank.meet[static_cast<std::size_t>(comm.group)];
-  }
   const Bound* Find(std::uint32_t meet, int plan) const {
     const auto it = bound_.find({meet, plan});
     return it == bound_.end() ? nullptr : &it->second;

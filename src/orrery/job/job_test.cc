@@ -295,7 +295,9 @@ TEST(Simulate, NamesTheWorstLinks) {
   EXPECT_GT(result.worst_links.front().bytes, 0);
   EXPECT_LE(result.worst_links.front().busy_share, 1);
   EXPECT_LE(result.worst_links.front().utilisation, result.worst_links.front().busy_share + 1e-9);
-  EXPECT_THAT(result.worst_links.front().name, HasSubstr("spine"));  // 4:1 oversubscribed
+  EXPECT_THAT(result.worst_links.front().name,
+              HasSubstr("spine"));  // 4:1 "cluster.topology=fat-tree-2",
+                                    // "cluster.nodes_per_leaf=1", "cluster.oversubscription=4"
   EXPECT_THAT(results::Report(result, {}),
               HasSubstr("worst links  " + result.worst_links.front().name));
   const auto json = nlohmann::json::parse(results::ToJson(result));
@@ -357,6 +359,50 @@ TEST(Simulate, LinkUseOverTimeAddsUp) {
   ReadOptions analytic;
   analytic.set = {"simulation.link_steps=64"};
   EXPECT_THAT(Error(kSmall, analytic), HasSubstr("does not see single links"));
+}
+
+// `flow` gives one answer whatever the threads: where ranks run far ahead, where collectives
+// overlap and contend, with jitter, a straggler, a link that slows, other routing, and several
+// jobs.
+TEST(Simulate, FlowOnThreads) {
+  struct Case {
+    const char* name;
+    std::vector<std::string> set;
+  };
+  const std::vector<Case> cases = {
+      {"pipeline", {"parallel.pp=4", "parallel.dp=4"}},
+      {"interleaved", {"parallel.pp=4", "parallel.vpp=3", "parallel.dp=4"}},
+      {"two groups a domain",
+       {"parallel.tp=4", "parallel.dp=4", "parallel.sequence_parallel=true"}},
+      {"data parallel",
+       {"parallel.tp=1", "parallel.pp=1", "parallel.dp=32", "training.global_batch=64",
+        "training.sharding=zero1", "cluster.topology=fat-tree-2", "cluster.nodes_per_leaf=1",
+        "cluster.oversubscription=4"}},
+      {"jitter and a straggler",
+       {"parallel.dp=8", "perturb={jitter: 1%, ranks: [{rank: 3, speed: 0.8}]}"}},
+      {"a slow link",
+       {"parallel.dp=8", "perturb.links=[{link: node0/nic0/leaf0, bandwidth: 20%, from: 1ms}]"}},
+      {"adaptive", {"parallel.dp=8", "cluster.topology={name: fat-tree-2, routing: adaptive}"}},
+  };
+  for (const Case& c : cases) {
+    ReadOptions options;
+    options.network = "flow";
+    options.set = {"nodes=4", "model.layers=12"};
+    options.set.insert(options.set.end(), c.set.begin(), c.set.end());
+    const results::RunResult one = Predict(Read(kSmall, options));
+    EXPECT_EQ(one.simulation.threads_used, 1);
+    for (const int threads : {2, 3, 7}) {
+      options.threads = threads;
+      const results::RunResult result = Predict(Read(kSmall, options));
+      EXPECT_EQ(result.simulation.threads_used, std::min(threads, 4)) << c.name;
+      EXPECT_EQ(result.simulation.fingerprint, one.simulation.fingerprint) << c.name << threads;
+      EXPECT_EQ(result.simulation.events, one.simulation.events) << c.name << threads;
+      EXPECT_EQ(result.jobs.front().step_time, one.jobs.front().step_time) << c.name << threads;
+      for (std::size_t l = 0; l < one.links.size(); ++l) {
+        EXPECT_EQ(result.links[l].bytes, one.links[l].bytes) << c.name << threads;
+      }
+    }
+  }
 }
 
 // Jobs run on loggops too: alike on any number of partitions, slower where the job names a latency.

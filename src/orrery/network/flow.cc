@@ -93,15 +93,23 @@ void Flow::Start(SimTime now, std::span<const LinkFluid> fluids, std::span<const
                  "a fluid's bytes and times are not negative");
     ORRERY_CHECK(fluid.first_load + std::size_t{fluid.loads} <= loads.size(),
                  "a fluid's loads lie in the batch's array");
-    scratch_.clear();
-    for (const LinkLoad& load : loads.subspan(fluid.first_load, fluid.loads)) {
-      scratch_.push_back({load.link.value, load.share});
-    }
     const std::uint32_t group =
-        scratch_.empty() ? kNone : FindGroup(scratch_, fluid.weight, fluid.cap_Bps);
+        fluid.known != LinkFluid::kUnknown
+            ? fluid.known
+            : Know(loads.subspan(fluid.first_load, fluid.loads), fluid.weight, fluid.cap_Bps);
     if (fluid.id < transfers_.size()) transfers_[fluid.id].bytes = 0;  // its caller moves it
     Wait(fluid.id, fluid.before, fluid.after, group == kNone ? 0 : fluid.bytes, group);
   }
+}
+
+// Its class.
+std::uint32_t Flow::Know(std::span<const LinkLoad> loads, std::uint32_t weight,
+                         std::int64_t cap_Bps) {
+  static_assert(kNone == LinkFluid::kUnknown);
+  if (loads.empty()) return kNone;
+  scratch_.clear();
+  for (const LinkLoad& load : loads) scratch_.push_back({load.link.value, load.share});
+  return FindGroup(scratch_, weight, cap_Bps);
 }
 
 // The number of the transfer's path; its entry is made at the first call.
@@ -272,8 +280,11 @@ void Flow::Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes,
 void Flow::CountUse(std::uint32_t group, std::int64_t bytes, int flights) {
   for (const MaxMin::Load& load : solver_.loads(group)) {
     LinkUse& use = use_[load.link];
-    const auto moved = static_cast<std::int64_t>(static_cast<Uint128>(bytes < 0 ? -bytes : bytes) *
-                                                 load.share / MaxMin::kWhole);
+    const auto moved =
+        load.share == MaxMin::kWhole
+            ? (bytes < 0 ? -bytes : bytes)
+            : static_cast<std::int64_t>(static_cast<Uint128>(bytes < 0 ? -bytes : bytes) *
+                                        load.share / MaxMin::kWhole);
     use.bytes += bytes < 0 ? -moved : moved;
     if (adaptive_) use.flights += static_cast<std::uint32_t>(flights);
   }

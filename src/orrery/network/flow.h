@@ -57,6 +57,8 @@ class Flow final : public Network {
   void Start(SimTime now, std::span<const Transfer> transfers) override;
   void Start(SimTime now, std::span<const LinkFluid> fluids,
              std::span<const LinkLoad> loads) override;
+  std::uint32_t Know(std::span<const LinkLoad> loads, std::uint32_t weight,
+                     std::int64_t cap_Bps) override;
   SimTime next_time() const override;
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override;
   std::span<const PortStatistics> statistics() const override;

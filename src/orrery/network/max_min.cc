@@ -137,22 +137,62 @@ void MaxMin::JoinAll() {
   }
 }
 
+bool MaxMin::Lone(const Class& c) const {
+  for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
+    if (links_[loads_[at].link].members.size() > 1) return false;
+  }
+  return true;
+}
+
+// The rule for a class that has all of its links to itself.
+void MaxMin::SetLone(std::uint32_t id, std::vector<std::uint32_t>* changed) {
+  Class& c = classes_[id];
+  c.lone = epoch_;
+  std::int64_t level = c.cap_Bps > 0 ? c.cap_Bps / c.weight : kMaxCapacity_Bps * kWhole;
+  std::uint32_t bottleneck = kCap;
+  for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
+    const Link& link = links_[loads_[at].link];
+    const std::int64_t here = link.capacity / link.weight;
+    if (here >= level) continue;
+    level = here;
+    bottleneck = loads_[at].link;
+  }
+  for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
+    Link& link = links_[loads_[at].link];
+    link.used = link.weight * level;
+    link.bottlenecked = loads_[at].link == bottleneck ? 1 : 0;
+  }
+  c.bottleneck = bottleneck;
+  ++counters_.lone;
+  if (c.level == level) return;
+  c.level = level;
+  ++counters_.changed;
+  changed->push_back(id);
+}
+
 // The first disturbed set.
-void MaxMin::Begin() {
+void MaxMin::Begin(std::vector<std::uint32_t>* changed) {
   ++epoch_;
   set_.clear();
   set_links_.clear();
   set_loads_ = 0;
   for (const std::uint32_t id : dirty_classes_) {
-    classes_[id].dirty = false;
-    if (classes_[id].members > 0) Join(id);
+    Class& c = classes_[id];
+    c.dirty = false;
+    if (c.members == 0) continue;
+    if (!always_full_ && Lone(c)) {
+      SetLone(id, changed);
+    } else {
+      Join(id);
+    }
   }
   for (const std::uint32_t l : dirty_links_) {
     Link& link = links_[l];
     link.dirty = false;
     if (link.bottlenecked == 0) continue;
     for (const Member& m : link.members) {
-      if (classes_[m.id].bottleneck == l) Join(m.id);
+      const Class& c = classes_[m.id];
+      if (c.bottleneck == l && c.lone != epoch_) Join(m.id);
     }
   }
   dirty_classes_.clear();
@@ -161,8 +201,9 @@ void MaxMin::Begin() {
 
 void MaxMin::Solve(std::vector<std::uint32_t>* changed) {
   if (!dirty()) return;
-  Begin();
+  Begin(changed);
   ++counters_.solves;
+  if (set_.empty()) return;
   bool full = false;
   do {
     if (always_full_ || (set_loads_ > kSmall && set_loads_ * kFullPart > active_loads_)) {

@@ -21,7 +21,8 @@
 // levels of all flows but a disturbed set fixed, fills the links for that set alone, and checks (1)
 // and (2) on the links where something changed; what fails them joins the set. It begins with the
 // flows that came, changed, or have their bottleneck on a link of one that came or went. Beyond a
-// tenth of all loads the set is everything.
+// tenth of all loads the set is everything. A class that came or changed and has all of its links
+// to itself has the least of their levels, and no set.
 //
 // Source: bottleneck conditions after Bertsekas and Gallager, Data Networks (1992), 6.5.2, in
 // integers; docs of the rule: DESIGN, "A network is a few calls".
@@ -30,7 +31,7 @@
 // stays below 2^42. No floating point; no order of calls changes an outcome.
 //
 // Cost. A round is O(loads of the set · log of its links) plus the population of its frozen links;
-// rounds are few (bench/network_bench). Memory: 56 bytes a class, 12 + 8 a load, 80 a link.
+// rounds are few (bench/network_bench). Memory: 64 bytes a class, 12 + 8 a load, 80 a link.
 #pragma once
 
 #include <cstdint>
@@ -84,6 +85,7 @@ class MaxMin {
     std::uint64_t solves = 0, full = 0, rounds = 0;
     std::uint64_t classes = 0;  // Σ over solves of the disturbed sets' sizes
     std::uint64_t changed = 0;  // Σ over solves of levels changed
+    std::uint64_t lone = 0;     // Σ over solves of classes that met nobody
   };
   const Counters& counters() const { return counters_; }
 
@@ -98,6 +100,7 @@ class MaxMin {
     std::uint32_t weight = 1, members = 0;
     std::uint32_t bottleneck = kNone, next_bottleneck = kNone;
     std::uint32_t joined = 0;  // epoch in which it joined the disturbed set
+    std::uint32_t lone = 0;    // epoch in which it was found to have its links to itself
     bool frozen = false;
     bool dirty = false;
     std::int64_t heft() const { return std::int64_t{weight} * members; }
@@ -132,7 +135,9 @@ class MaxMin {
   void Detach(std::uint32_t id);
   void Join(std::uint32_t id);
   void JoinAll();
-  void Begin();
+  void Begin(std::vector<std::uint32_t>* changed);
+  bool Lone(const Class& c) const;
+  void SetLone(std::uint32_t id, std::vector<std::uint32_t>* changed);
   void Fill();
   bool TopLevel(std::int64_t* level);
   void Freeze(std::uint32_t id, std::int64_t level, std::uint32_t bottleneck);

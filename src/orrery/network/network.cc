@@ -69,6 +69,10 @@ void Network::Start(SimTime, std::span<const LinkFluid> fluids, std::span<const 
   ORRERY_CHECK(fluids.empty(), "this network serves no fluids over links");
 }
 
+std::uint32_t Network::Know(std::span<const LinkLoad>, std::uint32_t, std::int64_t) {
+  return LinkFluid::kUnknown;
+}
+
 void Network::Move(SimTime, FlightId, std::span<const LinkLoad>) {
   ORRERY_CHECK(false, "this network serves no fluids over links");
 }

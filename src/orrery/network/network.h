@@ -58,12 +58,14 @@ struct LinkLoad {
   friend bool operator==(const LinkLoad&, const LinkLoad&) = default;
 };
 struct LinkFluid {
+  static constexpr std::uint32_t kUnknown = 0xFFFFFFFFu;
   FlightId id = 0;
   SimTime before = 0, after = 0;
   std::int64_t bytes = 0;
   std::uint32_t weight = 1;
   std::int64_t cap_Bps = 0;                 // 0: none; else at least the weight
   std::uint32_t first_load = 0, loads = 0;  // into the batch's array; each link once
+  std::uint32_t known = kUnknown;           // Network::Know: loads, weight and cap are as then
 };
 
 struct Completion {
@@ -102,6 +104,10 @@ class Network {
   // Fluids over links, after SetupLinks. REQUIRES: BackendInfo::link_fluids.
   virtual void Start(SimTime now, std::span<const LinkFluid> fluids,
                      std::span<const LinkLoad> loads);
+
+  // A number for fluids of these loads, weight and cap, which saves looking them up. The same
+  // requirement.
+  virtual std::uint32_t Know(std::span<const LinkLoad>, std::uint32_t weight, std::int64_t cap_Bps);
 
   // Earliest time at which anything happens inside; kNever when idle.
   virtual SimTime next_time() const = 0;
