@@ -8,6 +8,12 @@
 #include "orrery/network/wire.h"
 
 namespace orrery::network {
+namespace {
+
+// A byte, in what a rate of MaxMin (256ths of a byte/s) serves in a picosecond.
+constexpr std::uint64_t kServed = std::uint64_t{kSecond} * MaxMin::kFine;
+
+}  // namespace
 
 std::unique_ptr<Network> MakeFlow(std::string_view name) { return std::make_unique<Flow>(name); }
 
@@ -194,9 +200,8 @@ void Flow::MoveTo(FlightId id, std::uint32_t group) {
   const bool competes = !waiting_.contains(id);
   if (competes && !HasLeft(id)) return;  // it ends at this instant
   // What is left over whole bytes of a byte begun has passed.
-  const Uint128 left =
-      competes ? TakeOut(id) : static_cast<Uint128>(flight.bytes) * std::uint64_t{kSecond};
-  const auto bytes = static_cast<std::int64_t>(left / std::uint64_t{kSecond});
+  const Uint128 left = competes ? TakeOut(id) : static_cast<Uint128>(flight.bytes) * kServed;
+  const auto bytes = static_cast<std::int64_t>(left / kServed);
   CountUse(flight.group, -bytes, -1);
   flight.group = group;
   CountUse(group, bytes, 1);
@@ -209,7 +214,7 @@ bool Flow::HasLeft(FlightId id) {
   return std::ranges::find(group.members, id, &Member::id)->end > group.served;
 }
 
-// Takes a competing flight out of its class; what it has left, in byte·10⁻¹².
+// Takes a competing flight out of its class; what it has left, in byte / kServed.
 Uint128 Flow::TakeOut(FlightId id) {
   const std::uint32_t number = flights_[id].group;
   Group& group = groups_[number];
@@ -297,7 +302,7 @@ void Flow::Enter(FlightId id) {
     leaving_.Set(id, now_ + flight.after);
     return;
   }
-  Join(id, static_cast<Uint128>(flight.bytes) * std::uint64_t{kSecond});
+  Join(id, static_cast<Uint128>(flight.bytes) * kServed);
 }
 
 // The flight becomes a member of its class with so much left.
@@ -306,7 +311,7 @@ void Flow::Join(FlightId id, Uint128 left) {
   Group& group = groups_[flight.group];
   if (group.members.empty()) {
     group.served = 0;
-    group.rate_Bps = 0;
+    group.rate = 0;
     for (const MaxMin::Load& load : solver_.loads(flight.group)) {
       LinkUse& use = use_[load.link];
       if (use.classes++ == 0) use.busy -= now_;
@@ -323,12 +328,13 @@ void Flow::Join(FlightId id, Uint128 left) {
 void Flow::Serve(std::uint32_t id) {
   Group& group = groups_[id];
   if (log_.on()) {
-    const std::int64_t rate_Bps = group.rate_Bps * static_cast<std::int64_t>(group.members.size());
+    const std::int64_t rate_Bps =
+        group.rate * static_cast<std::int64_t>(group.members.size()) / MaxMin::kFine;
     for (const MaxMin::Load& load : solver_.loads(id)) {
       log_.AddRate(load.link, group.at, now_, rate_Bps, load.share);
     }
   }
-  group.served += static_cast<Uint128>(group.rate_Bps) * static_cast<Uint128>(now_ - group.at);
+  group.served += static_cast<Uint128>(group.rate) * static_cast<Uint128>(now_ - group.at);
   group.at = now_;
 }
 
@@ -370,7 +376,7 @@ void Flow::Settle() {
   for (const std::uint32_t id : changed_) {
     Group& group = groups_[id];
     Serve(id);
-    group.rate_Bps = solver_.rate_Bps(id);
+    group.rate = solver_.rate(id);
     MarkStale(id);
   }
   for (const std::uint32_t id : stale_) SetEnd(id);
@@ -382,9 +388,9 @@ void Flow::SetEnd(std::uint32_t id) {
   group.stale = false;
   if (group.members.empty()) return;
   SimTime end = kNever;
-  if (group.rate_Bps > 0) {
+  if (group.rate > 0) {
     const Uint128 left = group.members.front().end - group.served;
-    const auto rate = static_cast<std::uint64_t>(group.rate_Bps);
+    const auto rate = static_cast<std::uint64_t>(group.rate);
     const Uint128 time = left >> 64 == 0 ? (static_cast<std::uint64_t>(left) - 1) / rate + 1
                                          : (left + rate - 1) / rate;
     if (time <= static_cast<Uint128>(kMaxDuration)) end = group.at + static_cast<SimTime>(time);

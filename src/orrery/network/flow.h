@@ -10,7 +10,7 @@
 // Assumptions. Rates settle at once: no queues, no transients of congestion control; links are
 // shared ideally, whatever the packets do. Packet headers are in the wire bytes.
 //
-// Exactness. Served bytes are kept in byte·10⁻¹² (128 bits): rate · ps, exactly. An end is the
+// Exactness. Served bytes are kept in byte·10⁻¹²/256 (128 bits): rate · ps, exactly. An end is the
 // first whole ps at which nothing is left. What an instant's starts and ends lead to is a function
 // of who is in flight alone (max_min.h), so neither batches nor their order change a time, and the
 // incremental solver gives what the full one gives.
@@ -100,7 +100,7 @@ class Flow final : public Network {
   struct Group {
     Uint128 served = 0;  // to each member since the class began, at `at`
     SimTime at = 0;
-    std::int64_t rate_Bps = 0;
+    std::int64_t rate = 0;  // in 256ths of a byte/s
     std::uint32_t next_same_hash = kNone;
     bool stale = false;           // its end must be computed again
     std::vector<Member> members;  // a heap

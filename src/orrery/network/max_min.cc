@@ -18,8 +18,8 @@ void MaxMin::Setup(std::span<const std::int64_t> capacity_Bps) {
   links_.resize(capacity_Bps.size());
   for (std::size_t l = 0; l < links_.size(); ++l) {
     ORRERY_CHECK(capacity_Bps[l] > 0 && capacity_Bps[l] <= kMaxCapacity_Bps,
-                 "a link's capacity is above 0 and below 2^50 byte/s");
-    links_[l].capacity = capacity_Bps[l] * kWhole;
+                 "a link's capacity is above 0 and at most 2^44 byte/s");
+    links_[l].capacity = capacity_Bps[l] * kWhole * kFine;
   }
 }
 
@@ -93,8 +93,8 @@ void MaxMin::AddMembers(std::uint32_t id, std::int32_t count) {
 
 void MaxMin::SetCapacity(std::uint32_t link, std::int64_t capacity_Bps) {
   ORRERY_CHECK(capacity_Bps >= 0 && capacity_Bps <= kMaxCapacity_Bps,
-               "a link's capacity is not negative and at most 2^50 byte/s");
-  links_[link].capacity = capacity_Bps * kWhole;
+               "a link's capacity is not negative and at most 2^44 byte/s");
+  links_[link].capacity = capacity_Bps * kWhole * kFine;
   // Any of its flows may be disturbed, whatever their bottleneck.
   for (const Member& m : links_[link].members) {
     Class& c = classes_[m.id];
@@ -148,7 +148,8 @@ bool MaxMin::Lone(const Class& c) const {
 void MaxMin::SetLone(std::uint32_t id, std::vector<std::uint32_t>* changed) {
   Class& c = classes_[id];
   c.lone = epoch_;
-  std::int64_t level = c.cap_Bps > 0 ? c.cap_Bps / c.weight : kMaxCapacity_Bps * kWhole;
+  std::int64_t level =
+      c.cap_Bps > 0 ? c.cap_Bps * kFine / c.weight : kMaxCapacity_Bps * kWhole * kFine;
   std::uint32_t bottleneck = kCap;
   for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
     const Link& link = links_[loads_[at].link];
@@ -276,7 +277,8 @@ void MaxMin::Fill() {
     Class& c = classes_[id];
     c.frozen = false;
     if (c.cap_Bps > 0) {
-      heap_.push_back({c.cap_Bps / c.weight, static_cast<std::uint32_t>(links_.size()) + id});
+      heap_.push_back(
+          {c.cap_Bps * kFine / c.weight, static_cast<std::uint32_t>(links_.size()) + id});
     }
   }
   std::make_heap(heap_.begin(), heap_.end());

@@ -3,10 +3,11 @@
 // Model. A flow f of weight w_f loads link l with share_fl / 1024 bytes for each of its own bytes;
 // a link it crosses twice has twice the share. The rule, a water-filling in stages: a link's level
 // is
-//     floor(residual capacity · 1024 / Σ over its unfrozen flows of w_f · share_fl);
+//     floor(256 · residual capacity · 1024 / Σ over its unfrozen flows of w_f · share_fl)
+// in 256ths of a byte/s;
 // the least level freezes all links that have it, together, from the residuals before it: their
 // unfrozen flows get it, and what they take comes off their other links. A flow's rate is
-// w_f · level byte/s. A rate cap is a link of the flow's own: level floor(cap / w_f). Levels of
+// w_f · level. A rate cap is a link of the flow's own: level floor(256 · cap / w_f). Levels of
 // successive stages rise strictly. Flows of equal loads, weight and cap are one class with members.
 //
 // Uniqueness. Write C, S(v), W(v) for a link's capacity, what its flows of levels below v take, and
@@ -27,6 +28,12 @@
 // Source: bottleneck conditions after Bertsekas and Gallager, Data Networks (1992), 6.5.2, in
 // integers; docs of the rule: DESIGN, "A network is a few calls".
 //
+// Accuracy. A floor leaves less than 1/256 byte/s for every flow on a link, and a later flow may
+// get all of that: levels are within loads / 256 byte/s of real-valued max-min, hence within 1
+// byte/s a link where links carry up to 256 flows each on average. Whole byte/s would not do: four
+// equal flows over a link of 3 byte/s would get nothing, and one that shares a link of 10 with them
+// 10 instead of 7, off by 3 over 2 links.
+//
 // Units. Capacities and caps in byte/s, at most kMaxCapacity; weights so that Σ w · share of a link
 // stays below 2^42. No floating point; no order of calls changes an outcome.
 //
@@ -44,7 +51,8 @@ namespace orrery::network {
 class MaxMin {
  public:
   static constexpr std::uint32_t kWhole = 1024;  // share of a flow that loads a link with its bytes
-  static constexpr std::int64_t kMaxCapacity_Bps = std::int64_t{1} << 50;
+  static constexpr std::int64_t kFine = 256;     // levels and rates count in 256ths of a byte/s
+  static constexpr std::int64_t kMaxCapacity_Bps = std::int64_t{1} << 44;
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
 
   struct Load {
@@ -69,7 +77,7 @@ class MaxMin {
   void set_always_full(bool value) { always_full_ = value; }
 
   std::int64_t level(std::uint32_t id) const { return classes_[id].level; }
-  std::int64_t rate_Bps(std::uint32_t id) const {
+  std::int64_t rate(std::uint32_t id) const {  // in 256ths of a byte/s
     return classes_[id].level * static_cast<std::int64_t>(classes_[id].weight);
   }
   std::uint32_t members(std::uint32_t id) const { return classes_[id].members; }
@@ -110,7 +118,7 @@ class MaxMin {
     std::uint32_t load = 0;  // in loads_
   };
   struct Link {
-    std::int64_t capacity = 0;  // all amounts in 1024ths of byte/s
+    std::int64_t capacity = 0;  // all amounts in 2^-18 byte/s
     std::int64_t used = 0;
     std::int64_t weight = 0;  // Σ share · weight · members
     // Of the filling under way.
