@@ -18,13 +18,20 @@ using workload::Recompute;
 using workload::Sharding;
 
 // 2020: DistributedDataParallel of its own after the backward pass, fp16 gradients reduced as they
-// are, unfused attention with the fused softmax kernel.
-constexpr FrameworkDefaults kMegatron2020 = {.host = HostEra::k2021,
+// are, unfused attention with the fused softmax kernel. GEMMs add to gradients from February 2022
+// on, to 16-bit ones from September.
+constexpr FrameworkDefaults kMegatron2020 = {.fused_weight_gradient = WeightGradientFusion::kNone,
+                                             .host = HostEra::k2021,
                                              .libraries = {.cublas_in_torch = false}};
 constexpr FrameworkDefaults With2021Sends(FrameworkDefaults d, bool scatter_gather) {
   d.overlap_p2p = false;
   d.batch_p2p_sync = true;
   d.scatter_gather_p2p = scatter_gather;
+  return d;
+}
+
+constexpr FrameworkDefaults With2022Fusion(FrameworkDefaults d) {
+  d.fused_weight_gradient = WeightGradientFusion::kFp32;
   return d;
 }
 
@@ -127,7 +134,7 @@ constexpr std::array<Framework, 23> kFrameworks = {{
                 "together (--no-delay-grad-reduce turns that off)."},
     {.name = "megatron@2022.05",
      .description = "Megatron-LM of Korthikanti et al. 2022: unfused attention, nothing overlapped",
-     .defaults = With2021Sends(kMegatron2020, true),
+     .defaults = With2022Fusion(With2021Sends(kMegatron2020, true)),
      .recipe = {},
      .source = "Korthikanti et al. 2022; NVIDIA/Megatron-LM v3.0",
      .assumes = "Sequence parallelism and selective recompute as the job says; sends and receives "
@@ -243,6 +250,8 @@ constexpr std::array<Framework, 23> kFrameworks = {{
          "Megatron-DeepSpeed as BLOOM used it: PipelineModule's 1F1B, reduction after the "
          "last backward",
      .defaults = {.overlap_p2p = false,
+                  .fused_weight_gradient = WeightGradientFusion::kNone,
+                  .converted_gradients = true,
                   .scatter_gather_p2p = true,
                   .batch_p2p_sync = true,
                   .bucket_elements = 500'000'000,
@@ -259,6 +268,7 @@ constexpr std::array<Framework, 23> kFrameworks = {{
      .defaults = {.attention = AttentionDefault::kFlash1,
                   .dp_overlap = true,
                   .grad_reduce_fp32 = false,
+                  .fused_weight_gradient = WeightGradientFusion::kNone,
                   .owns_tensors = true},
      .recipe = {.sharding = Sharding::kZero1, .gpt_dropout = 0, .uneven_stages = true},
      .source = "Chen et al. 2024, InternEvo; InternLM/InternEvo (hybrid_zero_optim.py)",
@@ -319,6 +329,14 @@ workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault atte
   return arch >= cluster::Arch::kHopper ? AttentionBackend::kCudnn : AttentionBackend::kFlash2;
 }
 
+void ApplyGradientSums(const FrameworkDefaults& d, Plan* plan) {
+  plan->fused_weight_gradient =
+      d.fused_weight_gradient == WeightGradientFusion::kAny ||
+      (d.fused_weight_gradient == WeightGradientFusion::kFp32 && plan->grad_reduce_fp32);
+  plan->converted_gradients = d.converted_gradients && plan->grad_reduce_fp32 &&
+                              plan->precision == workload::Precision::kBf16;
+}
+
 void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   const bool low = plan->low_precision != LowPrecision::kNone;
   const bool fp4 = plan->low_precision == LowPrecision::kNvfp4;
@@ -329,6 +347,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   plan->grad_reduce_fp32 = plan->precision == workload::Precision::kFp32   ? true
                            : plan->precision == workload::Precision::kFp16 ? d.fp16_grad_reduce_fp32
                                                                            : d.grad_reduce_fp32;
+  ApplyGradientSums(d, plan);
   plan->scatter_gather_p2p = d.scatter_gather_p2p;
   plan->batch_p2p_sync = d.batch_p2p_sync;
   plan->recompute_flash = d.recompute_flash;

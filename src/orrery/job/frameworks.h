@@ -23,6 +23,9 @@ namespace orrery::job {
 enum class AttentionDefault : std::uint8_t { kUnfused, kFlash1, kFlash2, kLibrary };
 workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault attention);
 
+// Buffers to which weight-gradient GEMMs add.
+enum class WeightGradientFusion : std::uint8_t { kNone, kFp32, kAny };
+
 struct FrameworkDefaults {
   AttentionDefault attention = AttentionDefault::kUnfused;
   bool dp_overlap = false;       // gradient reduction, and parameter gathering of ZeRO-1
@@ -30,6 +33,8 @@ struct FrameworkDefaults {
   bool tp_comm_overlap = false;  // with sequence parallelism, where it can; not with nvfp4
   bool grad_reduce_fp32 = true;  // of bf16 runs
   bool fp16_grad_reduce_fp32 = false;
+  WeightGradientFusion fused_weight_gradient = WeightGradientFusion::kAny;
+  bool converted_gradients = false;  // of bf16 runs
   bool scatter_gather_p2p = false;
   bool batch_p2p_sync = false;
   bool recompute_flash = false;  // selective recompute runs fused attention again
@@ -74,6 +79,8 @@ std::span<const Framework> Frameworks();
 Result<const Framework*> FindFramework(std::string_view name);
 // The defaults as the plan has them, for its precision, sharding and the GPU's architecture.
 void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch, workload::Plan* plan);
+// How gradients get into their buffer, once the plan's types are known.
+void ApplyGradientSums(const FrameworkDefaults& defaults, workload::Plan* plan);
 // docs/frameworks.md's part that follows from the table: a page a family.
 std::string FrameworkPages();
 

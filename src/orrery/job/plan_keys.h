@@ -109,6 +109,7 @@ inline bool WhenUnfused(const workload::Plan& plan) {
   return plan.attention == workload::AttentionBackend::kUnfused && plan.keeps_scores;
 }
 inline bool WhenChunked(const workload::Plan& plan) { return plan.chunked_loss; }
+inline bool WhenConverted(const workload::Plan& plan) { return plan.converted_gradients; }
 inline bool WhenSet(const workload::Plan& plan) { return plan.fused_cross_entropy; }
 inline bool WithFusedExperts(const workload::Plan& plan) {
   return plan.moe_fused_router || plan.moe_fused_permute;
@@ -129,6 +130,8 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"grad_reduce_fp32", &workload::Plan::grad_reduce_fp32},
     {"fused_bias_activation", &workload::Plan::fused_bias_activation},
     {"fused_softmax", &workload::Plan::fused_softmax},
+    {"fused_weight_gradient", &workload::Plan::fused_weight_gradient},
+    {"converted_gradients", &workload::Plan::converted_gradients, WhenConverted},
     {"fused_adam", &workload::Plan::fused_adam},
     {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
     {"chunked_loss", &workload::Plan::chunked_loss, WhenChunked},

@@ -410,6 +410,14 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "Gradients are clipped by their norm, which the host reads."},
     {.name = "fused_bias_activation", .type = kBool, .doc = "Bias and activation are one kernel."},
+    {.name = "fused_weight_gradient",
+     .type = kBool,
+     .doc = "Weight-gradient GEMMs add to the gradient buffer (Megatron's "
+            "gradient_accumulation_fusion); else a kernel adds what they wrote."},
+    {.name = "converted_gradients",
+     .type = kBool,
+     .doc = "Every micro-batch's 16-bit gradients are converted, then added to the fp32 buffer "
+            "(DeepSpeed's BF16_Optimizer)."},
     {.name = "fused_softmax", .type = kBool, .doc = "Scale, mask and softmax are one kernel."},
     {.name = "fused_adam", .type = kBool, .doc = "One kernel for many parameters."},
     {.name = "fused_cross_entropy",

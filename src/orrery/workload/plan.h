@@ -186,6 +186,11 @@ struct Plan {
   bool bucket_views = false;
   bool clip_gradients = true;  // by their norm, which the host reads
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
+  // Weight-gradient GEMMs add to the gradient buffer; else a kernel adds what they wrote.
+  bool fused_weight_gradient = true;
+  // What kernels wrote in the parameters' type is converted, then added to the fp32 buffer, in a
+  // pass after a micro-batch's backward (DeepSpeed's BF16_Optimizer).
+  bool converted_gradients = false;
   // Megatron's native --cross-entropy-loss-fusion: an fp32 copy of the logits lives beside the
   // loss.
   bool fused_cross_entropy = false;

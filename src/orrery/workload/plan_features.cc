@@ -316,6 +316,12 @@ Status CheckZeroBubble(const Plan& plan) {
         "training.offload: activations in host memory are not built with the schedule {}; use 1f1b",
         name);
   }
+  if (!plan.fused_weight_gradient) {
+    return InvalidInput(
+        "framework_options.fused_weight_gradient: the schedule {} is built of GEMMs that add to "
+        "gradients; turn it on",
+        name);
+  }
   if (plan.scatter_gather_p2p && plan.tp > 1 && !plan.sequence_parallel) {
     return InvalidInput(
         "framework_options.scatter_gather_p2p: not built with the schedule {}; turn it off", name);

@@ -242,12 +242,14 @@ Status MapPrecision(const Mapping& m) {
     m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
                                     : plan.precision == Precision::kFp16 ? "fp16"
                                                                          : "bf16");
+    job::ApplyGradientSums(d, &plan);
     return {};
   }
   if (!IsOneOf(reduce, "fp32|bf16|fp16")) {
     return InvalidInput("reduce_dtype={}: must be fp32, bf16 or fp16", Printable(reduce, 40));
   }
   plan.grad_reduce_fp32 = reduce == "fp32";
+  job::ApplyGradientSums(d, &plan);
   return {};
 }
 

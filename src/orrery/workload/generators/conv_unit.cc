@@ -97,15 +97,14 @@ class UnitWriter {
   void Product(const ConvOp& op, std::int64_t m, std::int64_t n, std::int64_t k,
                GemmLayout layout) {
     const bool weights = layout == GemmLayout::kTN;
-    w_.Kernel(
-        op.kind == Kind::kConv ? "convolution" : "linear",
-        Gemm{.m = m,
-             .n = n,
-             .k = k,
-             .dtype = TypeOf(op),
-             .layout = layout,
-             .accumulate = weights && !s_.separate_gradients(),
-             .out_dtype = weights && !s_.separate_gradients() ? s_.gradient_dtype : s_.dtype});
+    w_.Kernel(op.kind == Kind::kConv ? "convolution" : "linear",
+              Gemm{.m = m,
+                   .n = n,
+                   .k = k,
+                   .dtype = TypeOf(op),
+                   .layout = layout,
+                   .accumulate = weights && s_.gemm_adds(),
+                   .out_dtype = weights && s_.gemm_adds() ? s_.gradient_dtype : s_.dtype});
   }
 
   void ForwardOp(const ConvOp& op) {
@@ -173,7 +172,7 @@ class UnitWriter {
               std::max<std::int64_t>(1, op.out * taps / skipped), GemmLayout::kNN);
     }
     Product(op, op.out, op.in * taps, pixels, GemmLayout::kTN);
-    if (s_.separate_gradients()) {
+    if (!s_.gemm_adds()) {
       AccumulateGradient(s_, &w_, "weight_gradient", op.out * op.in * taps);
     }
     if (op.bias) BiasGradient(s_, &w_, pixels, op.out);

@@ -41,8 +41,8 @@ Gemm Grouped(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, Gem
           .batch = s.experts.local,
           .dtype = LinearType(s),
           .layout = layout,
-          .accumulate = weights,
-          .out_dtype = weights ? s.gradient_dtype : s.dtype,
+          .accumulate = weights && !s.kernel_adds(),
+          .out_dtype = weights && !s.kernel_adds() ? s.gradient_dtype : s.dtype,
           .kind = graph::GemmKind::kGrouped};
 }
 
@@ -144,8 +144,9 @@ void ExpertWriter::Router(Pass pass) {
                     .k = k,
                     .dtype = s_.dtype,
                     .layout = layout,
-                    .accumulate = layout == GemmLayout::kTN,
-                    .out_dtype = layout == GemmLayout::kTN ? s_.gradient_dtype : s_.dtype});
+                    .accumulate = layout == GemmLayout::kTN && !s_.kernel_adds(),
+                    .out_dtype = layout == GemmLayout::kTN && !s_.kernel_adds() ? s_.gradient_dtype
+                                                                                : s_.dtype});
   };
   if (pass == Pass::kForward) {
     gemm(tokens, e_.count, s_.hidden, GemmLayout::kNT);
@@ -157,6 +158,7 @@ void ExpertWriter::Router(Pass pass) {
   w_->Kernel("top_k", Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, 9, 4, pass));
   gemm(tokens, s_.hidden, e_.count, GemmLayout::kNN);
   gemm(e_.count, s_.hidden, tokens, GemmLayout::kTN);
+  AddWritten(s_, w_, e_.count * s_.hidden);
   if (e_.router_bias) AccumulateGradient(s_, w_, "bias_gradient", e_.count);
 }
 
@@ -166,13 +168,15 @@ void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t 
   Enter("layers.mlp.latent", pass);
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
     const bool weights = layout == GemmLayout::kTN;
-    w_->Kernel(name, Gemm{.m = m,
-                          .n = n,
-                          .k = k,
-                          .dtype = LinearType(s_),
-                          .layout = layout,
-                          .accumulate = weights,
-                          .out_dtype = weights ? s_.gradient_dtype : s_.dtype});
+    w_->Kernel(name,
+               Gemm{.m = m,
+                    .n = n,
+                    .k = k,
+                    .dtype = LinearType(s_),
+                    .layout = layout,
+                    .accumulate = weights && !s_.kernel_adds(),
+                    .out_dtype = weights && !s_.kernel_adds() ? s_.gradient_dtype : s_.dtype});
+    if (weights) AddWritten(s_, w_, m * n);
   };
   if (pass == Pass::kForward) {
     CastOperand(s_, w_, "cast", tokens, in, pass);
@@ -403,6 +407,7 @@ void ExpertWriter::ExpertsBackward() {
   CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
   w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
   w_->Kernel("grouped_fc2", Grouped(s_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
+  AddWritten(s_, w_, e_.local * e_.width * e_.ffn);
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, e_.width);
   w_->Free(activated_);
   Enter("layers.mlp.experts.activation", Pass::kBackward);
@@ -417,6 +422,7 @@ void ExpertWriter::ExpertsBackward() {
   CastOperand(s_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
   w_->Kernel("grouped_fc1", Grouped(s_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
   w_->Kernel("grouped_fc1", Grouped(s_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
+  AddWritten(s_, w_, e_.local * e_.width * fc1(e_.ffn));
   w_->Free(fc);
   w_->Free(permuted_);
 }

@@ -38,8 +38,9 @@ void Down(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t ou
                          .k = k,
                          .dtype = s.dtype,
                          .layout = layout,
-                         .accumulate = weights,
-                         .out_dtype = weights ? s.gradient_dtype : s.dtype});
+                         .accumulate = weights && !s.kernel_adds(),
+                         .out_dtype = weights && !s.kernel_adds() ? s.gradient_dtype : s.dtype});
+    if (weights) AddWritten(s, w, m * n);
   };
   if (pass == Pass::kForward) return gemm(rows, out, s.hidden, GemmLayout::kNT);
   gemm(rows, s.hidden, out, GemmLayout::kNN);

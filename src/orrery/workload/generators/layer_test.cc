@@ -203,6 +203,31 @@ TEST(Layer, Fp32GemmsAccumulateInFp32) {
   EXPECT_EQ(weight_gradients, 4);
 }
 
+// Bytes by hand: 12 h² parameters of four matrices, 2 bytes written by GEMMs, then read and added
+// to 4; converted first, 2 read and 4 written besides, and 4 instead of 2 read by the sum.
+TEST(Layer, WeightGradientsThatAKernelAdds) {
+  const auto bytes = [](bool converted) {
+    Plan p = One(1, false);
+    p.fused_weight_gradient = false;
+    p.converted_gradients = converted;
+    const graph::Graph g = Make(SmallGpt(1), p);
+    std::int64_t sum = 0;
+    for (const graph::Kernel& kernel : FindBlock(g, "layer.backward").kernels) {
+      if (const auto* gemm = std::get_if<graph::Gemm>(&kernel)) {
+        EXPECT_FALSE(gemm->accumulate);
+        EXPECT_EQ(gemm->out_dtype, graph::DType::kBf16);
+      } else if (const auto* k = std::get_if<graph::MemoryBound>(&kernel)) {
+        const std::int64_t h = SmallGpt(1).hidden;
+        if (k->rows == 1 && k->cols >= h * h) sum += k->bytes_read + k->bytes_written;
+      }
+    }
+    return sum;
+  };
+  const std::int64_t h = SmallGpt(1).hidden;
+  EXPECT_EQ(bytes(false), 12 * h * h * 10);
+  EXPECT_EQ(bytes(true), 12 * h * h * 18);
+}
+
 TEST(Embedding, LearnedPositionsAreAddedAfterTheAllReduce) {
   graph::Graph g = Make(SmallGpt(1), One(4, true));
   EXPECT_EQ(Operations(g, FindBlock(g, "embedding.forward")),

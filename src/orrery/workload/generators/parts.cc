@@ -73,8 +73,8 @@ Gemm WeightGradient(const Shape& s, std::int64_t in, std::int64_t out) {
           .k = s.tokens(),
           .dtype = LinearType(s),
           .layout = GemmLayout::kTN,
-          .accumulate = !s.separate_gradients(),
-          .out_dtype = s.separate_gradients() ? s.dtype : s.gradient_dtype};
+          .accumulate = s.gemm_adds(),
+          .out_dtype = s.gemm_adds() ? s.gradient_dtype : s.dtype};
 }
 
 // Autocast's copy of a weight, made where it is first used in a micro-batch.
@@ -88,7 +88,7 @@ void WriteWeightGradient(const Shape& s, BlockWriter* w, std::string_view name, 
                          std::int64_t out) {
   if (s.frozen()) return;
   w->Kernel(name, WeightGradient(s, in, out));
-  if (s.separate_gradients()) AccumulateGradient(s, w, "weight_gradient", in * out);
+  if (!s.gemm_adds()) AccumulateGradient(s, w, "weight_gradient", in * out);
 }
 
 }  // namespace
@@ -109,8 +109,17 @@ void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
                         std::int64_t elements) {
   if (s.frozen()) return;
   if (s.separate_gradients()) return AddTensorGradient(s, w, name, elements);
-  w->Kernel(name, Elementwise(s, MemoryOp::kAdd, 1, elements, s.element_bytes + s.gradient_bytes,
-                              s.gradient_bytes, Pass::kBackward));
+  const std::int64_t e = s.element_bytes, g = s.gradient_bytes;
+  const auto kernel = [&](MemoryOp op, std::int64_t read, std::int64_t written) {
+    w->Kernel(name, Elementwise(s, op, 1, elements, read, written, Pass::kBackward));
+  };
+  if (!s.converted_gradients) return kernel(MemoryOp::kAdd, e + g, g);
+  kernel(MemoryOp::kCast, e, g);
+  kernel(MemoryOp::kAdd, 2 * g, g);
+}
+
+void AddWritten(const Shape& s, BlockWriter* w, std::int64_t elements) {
+  if (s.kernel_adds()) AccumulateGradient(s, w, "weight_gradient", elements);
 }
 
 void BiasGradient(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols) {
@@ -209,7 +218,7 @@ void DenseBackward(const Shape& s, BlockWriter* w, std::string_view name, std::i
   product = WeightGradient(s, in, out);
   product.k = s.local_tokens();
   w->Kernel(name, product);
-  if (s.separate_gradients()) AccumulateGradient(s, w, "weight_gradient", in * out);
+  if (!s.gemm_adds()) AccumulateGradient(s, w, "weight_gradient", in * out);
 }
 
 void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,

@@ -32,9 +32,13 @@ inline std::string_view ActivationName(const Shape& s) {
 
 void NormForward(const Shape& s, BlockWriter* w);
 void NormBackward(const Shape& s, BlockWriter* w);
-// Adds a small gradient to the gradient buffer (Megatron's backward hook of non-GEMM parameters).
+// Adds a gradient to the gradient buffer (Megatron's backward hook of parameters whose GEMMs do
+// not; autograd's AccumulateGrad; DeepSpeed's update_hp_grads). Its own memory is not counted:
+// BLOOM's first readings leave no room for it, its last ones do.
 void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
                         std::int64_t elements);
+// The same for what a weight-gradient GEMM wrote, where it does not add to the buffer itself.
+void AddWritten(const Shape& s, BlockWriter* w, std::int64_t elements);
 // Column sum of a rows × cols gradient, then the accumulation.
 void BiasGradient(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols);
 // Autograd's sum of the two gradients that meet at a residual.

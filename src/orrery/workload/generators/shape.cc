@@ -111,6 +111,9 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.packed_len = plan.packed_len < plan.seq_len ? plan.packed_len : 0;
   s.optimizer = plan.optimizer;
   s.reducer = plan.reducer;
+  s.fused_weight_gradient = plan.fused_weight_gradient;
+  s.converted_gradients =
+      plan.converted_gradients && !s.separate_gradients() && s.gradient_dtype != s.dtype;
   s.bucket_views = plan.reducer == Reducer::kDdp && plan.bucket_views;
   if (plan.reducer == Reducer::kDeepSpeed) {
     s.bucket_elements = plan.bucket_elements * (plan.overlap_grad_reduce ? 2 : 1);
@@ -161,6 +164,7 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.position)
       .Add(s.tied);
   h.Add(s.attention_bias).Add(s.mlp_bias).Add(s.dropout).Add(s.recompute).Add(s.attention);
+  h.Add(s.fused_weight_gradient).Add(s.converted_gradients);
   h.Add(s.fused_bias_activation).Add(s.fused_softmax).Add(s.fused_adam).Add(s.recompute_flash);
   h.Add(s.fused_cross_entropy).Add(s.chunked_loss).Add(s.keeps_scores);
   const ExpertShape& e = s.experts;

@@ -55,6 +55,7 @@ struct Shape {
   std::uint8_t recompute_modules = 0;  // 0 unless selective
   AttentionBackend attention = AttentionBackend::kFlash2;
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
+  bool fused_weight_gradient = true, converted_gradients = false;
   bool fused_cross_entropy = false, chunked_loss = false, keeps_scores = false;
   bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
   std::int64_t cp = 1;  // `seq` is this rank's part
@@ -98,6 +99,10 @@ struct Shape {
   bool frozen() const { return lora_rank > 0; }
   // Gradients are tensors that the kernels write, rather than a buffer that GEMMs add to.
   bool separate_gradients() const { return sharded || reducer != Reducer::kBuffer; }
+  // Weight-gradient GEMMs add to the buffer.
+  bool gemm_adds() const { return fused_weight_gradient && !separate_gradients(); }
+  // A kernel adds what they wrote to it.
+  bool kernel_adds() const { return !fused_weight_gradient && !separate_gradients(); }
   // Parameters in fp32, cast where they are used (torch.autocast).
   bool autocasts() const { return reducer == Reducer::kDdp && dtype != graph::DType::kFp32; }
   std::int64_t tokens() const { return seq * batch; }
