@@ -71,12 +71,19 @@ SimTime PhasesOf(const Plan& plan, const cluster::Spec& spec) {
   if (Formula(plan, box).PortsOverLanes() < kQuiet) return 0;
   const Rehearsed played = nvls ? RehearseNvls(plan, box) : RehearseTree(plan, box);
   if (played.time == 0) return 0;
+  const std::int64_t rest = model::Cut(plan).rounds - played.rounds;
+  if (!nvls) {
+    Plan full = plan;  // without the smaller last chunk
+    full.bytes = (played.rounds + rest) * plan.channels * plan.chunk_bytes;
+    const double pace = rest > 0 ? Formula(full, box).PaceOfTree() : 0;
+    return played.time + RoundToPs(static_cast<double>(rest) * pace) -
+           RoundToPs(Formula(plan, box).Tree().total);
+  }
   Plan first = plan;
   first.phases = 0;
-  first.bytes -= (model::Cut(plan).rounds - played.rounds) * plan.channels * plan.chunk_bytes *
-                 (nvls ? plan.heads : 1);
+  first.bytes -= rest * plan.channels * plan.chunk_bytes * plan.heads;
   const Formula formula(first, box);  // the same steps, fewer of them
-  return played.time - RoundToPs(nvls ? formula.Nvls().total : formula.Tree().total);
+  return played.time - RoundToPs(formula.Nvls().total);
 }
 
 Cost Planner::ClosedForm(const Plan& plan) const {

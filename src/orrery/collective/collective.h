@@ -179,7 +179,7 @@ class Planner {
   Plan CopyPlan(std::int64_t bytes, const GroupShape& pair) const;
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,
   // credits. REQUIRES: NCCL has the algorithm for the collective; not point-to-point; shape.ranks
-  // > 1. Trees and NVLS with busy ports are played (rehearsal.h): 0.15 us without, some 28 ns a
+  // > 1. Trees and NVLS with busy ports are played (rehearsal.h): 0.15 us without, some 30 ns a
   // message with it, 85 us at most.
   // `channels`: at most so many, where a tuner says so; -1: NCCL's own number.
   Plan Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,

@@ -32,6 +32,12 @@ inline double CeilDiv(double a, double b) {
                              static_cast<std::int64_t>(b));
 }
 
+// Trees in one domain: channels begin at its GPUs in turn, a chain's head sends nothing up and its
+// tail, the GPU before the head, nothing down. Of all GPUs the fewest such ends at one.
+constexpr int FewestEnds(int channels, int gpus) {
+  return 2 * (channels / gpus) + (channels % gpus == gpus - 1 ? 1 : 0);
+}
+
 class Formula {
  public:
   Formula(const Plan& plan, const cluster::Spec& spec)
@@ -49,6 +55,11 @@ class Formula {
   double PortsOverLanes() const {
     return model::IsNvls(plan_) ? PortsOfNvlsOverLanes() : PortsOfTreeOverLanes();
   }
+  // Trees: a full round among many: the slowest of lanes, ports and credits.
+  double PaceOfTree() const;
+  // Whether what goes up gets so far ahead that what is left to come down in the end is too little
+  // for the busiest port: it then goes at the lanes' pace.
+  bool TreeGetsAhead() const;
   double setup() const { return box_.setup; }
   PortBytes Ports() const;
 

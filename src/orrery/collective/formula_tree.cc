@@ -21,6 +21,9 @@ double Together(double a, double b) {
   return larger * root;
 }
 
+// Of a NIC's time half is one way's. Fitted to the ideal executor: a little less counts as half.
+constexpr double kOneWay = 1.9;
+
 }  // namespace
 
 using model::Chunk;
@@ -42,7 +45,7 @@ Formula::TreePorts Formula::PortsOfTree() const {
   // or tail of the chain. One way: half of it.
   double ends = 0;
   if (plan_.shape.nics >= ppn())
-    ends = 2 * (plan_.channels / ppn());
+    ends = FewestEnds(plan_.channels, ppn());
   else if (2 * plan_.shape.nics == ppn())
     ends = plan_.channels / plan_.shape.nics;
   ports.nvlink = ppn() == 1 ? 0 : ppn() == 2 ? channels : 2 * channels - ends;
@@ -90,6 +93,20 @@ Formula::TreeSums Formula::SumsOfTree() const {
   if (pieces_.rounds > 0) add(pieces_.full, static_cast<double>(pieces_.rounds));
   if (pieces_.tail.slices > 0) add(pieces_.tail, 1);
   return sums;
+}
+
+double Formula::PaceOfTree() const {
+  const TreeSums all = SumsOfTree();
+  const double credit = all.turns / plan_.credits;
+  return std::max({all.lane, all.nvlink, all.nic, credit}) / all.chunks;
+}
+
+bool Formula::TreeGetsAhead() const {
+  const TreeSums sums = SumsOfTree();
+  if (sums.nvlink > sums.nic) return sums.nvlink > sums.lane;
+  // Where the second tree is shifted the busiest NICs stand at different depths.
+  const bool mirrored = plan_.shape.domains % 2 == 0;
+  return sums.nic > sums.lane && (!mirrored || sums.nic < kOneWay * sums.lane);
 }
 
 double Formula::PortsOfTreeOverLanes() const {

@@ -1,6 +1,7 @@
 #include "orrery/collective/ideal_executor_test.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace orrery::collective {
 
@@ -8,6 +9,7 @@ IdealExecutor::IdealExecutor(const Schedule& schedule, const cluster::Cluster& c
                              std::span<const DeviceId> members)
     : schedule_(schedule),
       cluster_(cluster),
+      members_(members.begin(), members.end()),
       link_free_(cluster.links().size(), 0),
       link_bytes_(cluster.links().size(), 0) {
   for (const Connection& c : schedule.connections()) {
@@ -27,7 +29,14 @@ IdealExecutor::IdealExecutor(const Schedule& schedule, const cluster::Cluster& c
   }
 }
 
-SimTime IdealExecutor::Run() {
+SimTime IdealExecutor::Run() { return Execute(); }
+
+SimTime IdealExecutor::RunPeriodic() {
+  FindRounds();
+  return Execute();
+}
+
+SimTime IdealExecutor::Execute() {
   now_ = schedule_.setup();
   SimTime end = now_;
   running_ = lanes_.size();
@@ -36,8 +45,9 @@ SimTime IdealExecutor::Run() {
     TryStart(l);
   }
   while (!events_.empty()) {
-    const Event event = events_.top();
-    events_.pop();
+    const Event event = events_.front();
+    std::pop_heap(events_.begin(), events_.end(), std::greater<>());
+    events_.pop_back();
     now_ = event.time;
     switch (event.kind) {
       case Kind::kWorkEnd:
@@ -61,6 +71,7 @@ SimTime IdealExecutor::Run() {
         break;
       }
     }
+    if (at_round_) Recur();
   }
   return running_ == 0 ? end : -1;
 }
@@ -111,11 +122,120 @@ void IdealExecutor::EndWork(std::uint32_t index) {
   }
   lane.busy = false;
   lane.step = schedule_.At(lane.member, lane.number, ++lane.index);
+  at_round_ = index == teller_ && !per_round_.empty() && lane.index % per_round_[index] == 0;
   if (step.recv_connection >= 0) {
     const auto c = static_cast<std::uint32_t>(step.recv_connection);
     Push(now_ + wires_[c].back, Kind::kCredit, c);
   }
   TryStart(index);
+}
+
+// Steps of a round: a lane's steps less those of the same plan without one of its full rounds.
+void IdealExecutor::FindRounds() {
+  Plan shorter = schedule_.plan();
+  const std::int64_t rounds = model::Cut(shorter).rounds;
+  if (rounds < 3 || model::IsExchange(shorter.collective)) return;
+  const bool rotating =
+      shorter.algorithm == Algorithm::kRing && model::IsRotating(shorter.collective);
+  const std::int64_t parts = rotating || shorter.algorithm == Algorithm::kPat ? shorter.shape.ranks
+                             : model::IsNvls(shorter)                         ? shorter.heads
+                                                                              : 1;
+  shorter.bytes -= shorter.channels * parts * shorter.chunk_bytes;
+  ORRERY_CHECK(model::Cut(shorter).rounds == rounds - 1, "a round less");
+  const Schedule less(shorter, cluster_, members_);
+  const auto steps = [](const Schedule& schedule, const Lane& lane) {
+    std::uint64_t low = 0, high = 1;
+    if (schedule.At(lane.member, lane.number, 0).done) return low;
+    while (!schedule.At(lane.member, lane.number, high).done) low = high, high *= 2;
+    while (high - low > 1) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      (schedule.At(lane.member, lane.number, middle).done ? high : low) = middle;
+    }
+    return high;
+  };
+  full_rounds_ = static_cast<std::uint64_t>(rounds);
+  for (const Lane& lane : lanes_) {
+    per_round_.push_back(steps(schedule_, lane) - steps(less, lane));
+    if (per_round_.back() > 0) teller_ = static_cast<std::uint32_t>(per_round_.size() - 1);
+  }
+  for (const Wire& wire : wires_) {
+    for (LinkId id : wire.path) used_links_.push_back(id.index());
+  }
+  std::sort(used_links_.begin(), used_links_.end());
+  used_links_.erase(std::unique(used_links_.begin(), used_links_.end()), used_links_.end());
+}
+
+namespace {
+std::uint64_t Mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+  return hash ^ hash >> 29;
+}
+}  // namespace
+
+std::uint64_t IdealExecutor::EventState(std::uint64_t hash, const Event& event) const {
+  hash = Mix(hash, static_cast<std::uint64_t>(event.time - now_));
+  hash = Mix(hash, static_cast<std::uint64_t>(event.kind));
+  if (event.kind == Kind::kWorkEnd || event.kind == Kind::kCredit) return Mix(hash, event.index);
+  const Message& message = messages_[event.index];
+  hash = Mix(hash, message.connection);
+  hash = Mix(hash, message.hop);
+  hash = Mix(hash, static_cast<std::uint64_t>(message.wire));
+  return Mix(hash, message.hop == 0 ? 0 : static_cast<std::uint64_t>(message.tail - now_));
+}
+
+// All that what follows depends on, relative to now and to the teller's round.
+std::uint64_t IdealExecutor::State(std::uint64_t round) const {
+  std::uint64_t hash = 1;
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    const Lane& lane = lanes_[l];
+    hash = Mix(hash, (lane.index - round * per_round_[l]) * 2 + (lane.busy ? 1 : 0));
+  }
+  for (const Wire& wire : wires_) {
+    hash = Mix(hash, static_cast<std::uint64_t>(wire.credits) << 32 |
+                         static_cast<std::uint32_t>(wire.arrived));
+    hash = Mix(hash, static_cast<std::uint64_t>(wire.sender) << 32 ^
+                         static_cast<std::uint32_t>(wire.receiver));
+  }
+  for (std::size_t id : used_links_) {
+    hash = Mix(hash, static_cast<std::uint64_t>(std::max(link_free_[id], now_) - now_));
+  }
+  std::vector<Event> events = events_;
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return b > a; });
+  for (const Event& event : events) hash = EventState(hash, event);
+  return hash;
+}
+
+constexpr std::uint64_t kLooks = 128;  // from each power of two rounds on
+
+void IdealExecutor::Recur() {
+  at_round_ = false;
+  const std::uint64_t round = lanes_[teller_].index / per_round_[teller_];
+  // Rarer the longer it takes.
+  if (round - std::bit_floor(round) >= kLooks) return;
+  const auto [it, is_new] = seen_.try_emplace(State(round), std::pair(round, now_));
+  if (is_new) return;
+  const std::uint64_t rounds = round - it->second.first;
+  const SimTime period = now_ - it->second.second;
+  // The lane that is furthest ahead must not come to the tail.
+  std::uint64_t ahead = 0;
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    if (per_round_[l] > 0) ahead = std::max(ahead, lanes_[l].index / per_round_[l] + 1);
+  }
+  if (ahead >= full_rounds_) return;
+  const std::uint64_t periods = (full_rounds_ - ahead) / rounds;
+  const SimTime time = static_cast<SimTime>(periods) * period;
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    lanes_[l].index += periods * rounds * per_round_[l];
+  }
+  for (Event& event : events_) event.time += time;
+  for (SimTime& free : link_free_) free += time;
+  for (const Event& event : events_) {
+    if (event.kind == Kind::kHop || event.kind == Kind::kArrive)
+      messages_[event.index].tail += time;
+  }
+  now_ += time;
+  skipped_ += periods * rounds;
+  per_round_.clear();  // what is left is less than a period
 }
 
 // The head of the message stands before the link of its next hop.

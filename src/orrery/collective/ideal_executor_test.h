@@ -2,9 +2,12 @@
 // the closed form is held against. Test only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <queue>
+#include <functional>
 #include <span>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "orrery/collective/lowering.h"
@@ -17,6 +20,11 @@ class IdealExecutor {
                 std::span<const DeviceId> members);
   // All members arrive at 0; the end of the last one. Aborts the test on a deadlock (returns -1).
   SimTime Run();
+  // The same, to the picosecond, where a plan's chunks are alike: once all that is under way has
+  // come back to where it was some rounds ago, time repeats, and whole periods are left out. Not
+  // for exchanges. `bytes_sent` and `steps` are of what was run.
+  SimTime RunPeriodic();
+  std::uint64_t skipped_rounds() const { return skipped_; }
   std::uint64_t steps() const { return steps_; }
   std::int64_t bytes_sent(LinkId link) const { return link_bytes_[link.index()]; }
 
@@ -50,24 +58,39 @@ class IdealExecutor {
     }
   };
   void Push(SimTime time, Kind kind, std::uint32_t index) {
-    events_.push({time, sequence_++, kind, index});
+    events_.push_back({time, sequence_++, kind, index});
+    std::push_heap(events_.begin(), events_.end(), std::greater<>());
   }
+  SimTime Execute();
   void TryStart(std::uint32_t lane);
+  void FindRounds();
+  void Recur();
+  std::uint64_t State(std::uint64_t round) const;
+  std::uint64_t EventState(std::uint64_t hash, const Event& event) const;
   void EndWork(std::uint32_t lane);
   void Hop(std::uint32_t message);
 
   const Schedule schedule_;
   const cluster::Cluster& cluster_;
+  std::vector<DeviceId> members_;
   std::vector<Lane> lanes_;
   std::vector<Wire> wires_;
   std::vector<Message> messages_;
   std::vector<std::uint32_t> free_messages_;
   std::vector<SimTime> link_free_;
   std::vector<std::int64_t> link_bytes_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Event> events_;  // a heap
   std::uint64_t sequence_ = 0, steps_ = 0;
   std::size_t running_ = 0;
   SimTime now_ = 0;
+  // RunPeriodic: steps of a round by lane, the lane that tells them, rounds that are alike, and the
+  // states that have been, with round and time.
+  std::vector<std::uint64_t> per_round_;
+  std::uint32_t teller_ = 0;
+  std::uint64_t full_rounds_ = 0, skipped_ = 0;
+  bool at_round_ = false;
+  std::unordered_map<std::uint64_t, std::pair<std::uint64_t, SimTime>> seen_;
+  std::vector<std::size_t> used_links_;
 };
 
 }  // namespace orrery::collective

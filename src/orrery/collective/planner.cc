@@ -215,14 +215,20 @@ struct Choice {
   Protocol protocol = Protocol::kSimple;
 };
 
+// All that NCCL has to choose from, in the order in which it looks.
+constexpr std::pair<Algorithm, Protocol> kChoices[] = {
+    {Algorithm::kTree, Protocol::kLL},     {Algorithm::kTree, Protocol::kLL128},
+    {Algorithm::kTree, Protocol::kSimple}, {Algorithm::kRing, Protocol::kLL},
+    {Algorithm::kRing, Protocol::kLL128},  {Algorithm::kRing, Protocol::kSimple},
+    {Algorithm::kNvls, Protocol::kSimple}, {Algorithm::kNvlsTree, Protocol::kSimple},
+    {Algorithm::kPat, Protocol::kSimple},
+};
+
 Choice Least(const Question& q, bool direct) {
   Choice best;
-  for (Algorithm a : {Algorithm::kTree, Algorithm::kRing, Algorithm::kNvls, Algorithm::kNvlsTree,
-                      Algorithm::kPat}) {
-    for (Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple}) {
-      const double us = ExpectedUs(q, a, p, direct);
-      if (us < best.us) best = {us, a, p};
-    }
+  for (const auto& [a, p] : kChoices) {
+    const double us = ExpectedUs(q, a, p, direct);
+    if (us < best.us) best = {us, a, p};
   }
   return best;
 }
@@ -290,7 +296,8 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   if (model::IsNvls(plan)) plan.heads = std::min(shape.ranks_per_domain, kMostHeads);
   ShrinkChannels(q, channels, &plan);
   SetChunks(environment_, &plan);
-  plan.phases = PhasesOf(plan, cluster_->spec());
+  // Moye's equations know no phases.
+  if (pricing_.model == PriceModel::kOrrery) plan.phases = PhasesOf(plan, cluster_->spec());
   return plan;
 }
 
@@ -298,6 +305,7 @@ Result<Plan> Planner::PricedByMoye(Plan plan) const {
   if (plan.shape.ranks < 2) return plan;
   if (Status has = MoyeHas(plan); !has.ok()) {
     if (!pricing_.otherwise_orrery) return has;
+    plan.phases = PhasesOf(plan, cluster_->spec());
     plan.note = "Moye has no equation or no parameters for it: priced by Orrery's formula";
     return plan;
   }

@@ -18,7 +18,7 @@ constexpr std::int64_t kManyRounds = 32;
 // Place 0 of a domain: a head's reducing and broadcasting lanes; place 1: scatter and gather.
 class NvlsStage final : public Stage {
  public:
-  NvlsStage(const Plan& plan, const model::WhiteBox& box, int batches);
+  NvlsStage(const Plan& plan, const model::WhiteBox& box, int batches, bool all);
 
  private:
   std::int32_t In(int level) const { return NvlinkPort(level); }
@@ -37,8 +37,8 @@ class NvlsStage final : public Stage {
   bool scatters_, gathers_;
 };
 
-NvlsStage::NvlsStage(const Plan& plan, const model::WhiteBox& box, int batches)
-    : Stage(plan, 2, batches),
+NvlsStage::NvlsStage(const Plan& plan, const model::WhiteBox& box, int batches, bool all)
+    : Stage(plan, 2, batches, all),
       plan_(plan),
       box_(box),
       each_(static_cast<double>(plan.channels) / trees_ / batches),
@@ -50,7 +50,7 @@ NvlsStage::NvlsStage(const Plan& plan, const model::WhiteBox& box, int batches)
   }
   post_[kNet] = RoundToPs(box.inter.post);
   back_[kNet] = RoundToPs(box.inter.latency);
-  ports_.resize(static_cast<std::size_t>(NvlinkPort(levels_)), 0);
+  ports_.resize(static_cast<std::size_t>(NvlinkPort(levels_)));
   for (int level = levels_ - 1; level >= 0; --level) {
     for (int tree = 0; tree < trees_; ++tree) {
       for (int batch = 0; batch < batches_; ++batch) Build(level, tree, batch);
@@ -98,7 +98,8 @@ void NvlsStage::Build(int level, int tree, int batch) {
 // To the children over the network, the first one first, then to everyone.
 void NvlsStage::Send(int level, int tree, int batch, std::int32_t sender, int at) {
   const int far = Far(level, tree);
-  for (int child = 1; child <= far; ++child) SendDown(level, batch, child, sender, at + child - 1);
+  for (int child = 1; child <= far; ++child)
+    SendDown(level, tree, batch, child, sender, at + child - 1);
   if (!gathers_) return;
   const std::int32_t slot = Connect(sender, At(level, tree, batch, 1, 1), 0);
   targets_.push_back({-1, slot});
@@ -186,7 +187,8 @@ Rehearsed RehearseNvls(const Plan& plan, const model::WhiteBox& box) {
   const GroupShape& shape = plan.shape;
   if (plan.heads != shape.ranks_per_domain || !shape.uniform) return {};
   if (model::Cut(plan).rounds >= rehearsal::kManyRounds) return {};
-  const int levels = rehearsal::LevelsOf(shape.domains);
+  const bool all = rehearsal::PlaysAll(shape.domains);
+  const int levels = all ? shape.domains : rehearsal::LevelsOf(shape.domains);
   const int trees = shape.domains == 1 ? 1 : 2;
   const int channels = std::max(1, plan.channels / trees);
   const std::int64_t rounds = std::max<std::int64_t>(1, model::Cut(plan).rounds);
@@ -195,7 +197,8 @@ Rehearsed RehearseNvls(const Plan& plan, const model::WhiteBox& box) {
   const std::int64_t messages = shape.domains == 1 ? 4 : 17 * levels;  // of a batch
   const std::int64_t batches = std::clamp<std::int64_t>(
       most / (messages * std::min(rounds, rehearsal::kRoundsOfAll)), 1, channels);
-  return rehearsal::NvlsStage(plan, box, static_cast<int>(batches)).Play(plan, most);
+  return rehearsal::NvlsStage(plan, box, static_cast<int>(batches), all)
+      .Play(plan, {.messages = most});
 }
 
 }  // namespace orrery::collective

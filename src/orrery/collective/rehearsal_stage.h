@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "orrery/collective/rehearsal.h"
+#include "orrery/collective/ring_order.h"
 
 namespace orrery::collective::rehearsal {
 
@@ -33,6 +33,11 @@ enum Work : std::int8_t {
   kGather,
   kWorks
 };
+
+// The second tree of an odd number of domains is the first one shifted: what is inner in one may be
+// inner in the other. Few domains are all played.
+inline bool PlaysAll(int domains) { return domains % 2 == 1 && domains > 1 && domains <= 7; }
+
 // kScatter, kOwn: NVLS, the last part to leave, and the sum of the parts for a GPU's own head;
 // kStore: what a head stores, a part for every GPU, out of the switch.
 enum Kind : std::int8_t { kNvlink, kNet, kScatter, kOwn, kStore, kKinds };
@@ -44,6 +49,8 @@ struct Step {
 };
 struct Lane {
   SimTime free = 0;
+  SimTime head = 0;                   // of a batch's first round, the step before
+  SimTime cycle[2] = {};              // all steps of a round
   std::int32_t round = 0, first = 0;  // of its steps
   std::int8_t step = 0, steps = 0;    // no steps: no such lane
   bool blocked = false;               // waits for a credit
@@ -77,10 +84,39 @@ struct Times {
   SimTime port[kKinds][2] = {};                     // a batch in a port; the last batch
 };
 
+// When the first and the last message of a batch of rounds pass.
+struct Span {
+  SimTime head = 0, tail = 0;
+};
+
+// A message before a port out (`number`: its way) or before ports in (beyond the ways).
+struct Event {
+  SimTime time = 0;
+  std::uint32_t sequence = 0, number = 0;  // what was first to be known comes first
+  bool operator<(const Event& o) const {
+    return time != o.time ? time < o.time : sequence < o.sequence;
+  }
+};
+// A FIFO port. Of batches whose last messages come later than their first ones `work` is still to
+// come at `from`, the last of it at `until`: what comes meanwhile goes between it.
+struct Port {
+  SimTime free = 0;
+  SimTime from = 0, until = 0, work = 0;
+};
+
 class Stage {
  public:
-  Stage(const Plan& plan, int places, int batches);
-  Rehearsed Play(const Plan& plan, std::int64_t most_messages);
+  // `all`: a domain is played for each there is, not one for each level. Then a `level` below is
+  // the domain's number, and tree 0 and 1 are the two trees.
+  Stage(const Plan& plan, int places, int batches, bool all);
+  // At most so many windows of credits. `most_together`: rounds that may go through as one (Batch
+  // below); 1: none.
+  struct Limits {
+    std::int64_t messages = 0;
+    std::int64_t windows = kMostWindows;
+    std::int64_t together = 1;
+  };
+  Rehearsed Play(const Plan& plan, const Limits& limits);
 
  protected:
   virtual ~Stage() = default;
@@ -93,11 +129,13 @@ class Stage {
   // The lane of a level's domain, in its own tree (0) or as a leaf of the other one (1). Higher
   // levels first: what comes at the same time comes from them first.
   std::int32_t At(int level, int tree, int batch, int place, int down) const {
-    return ((((levels_ - 1 - level) * trees_ + tree) * batches_ + batch) * places_ + place) * 2 +
-           down;
+    return (((Order(level) * trees_ + tree) * batches_ + batch) * places_ + place) * 2 + down;
   }
+  int Order(int level) const { return all_ ? level : levels_ - 1 - level; }
   std::int32_t Stride() const { return trees_ * batches_ * places_ * 2; }
-  bool Top(int level, int tree) const { return tree == 0 && level == levels_ - 1; }
+  bool Top(int level, int tree) const {
+    return all_ ? Node(level, tree).parent < 0 : tree == 0 && level == levels_ - 1;
+  }
   // Children of a head over the network, and the level of the second one (-1: a leaf).
   int Far(int level, int tree) const;
   int Second(int level) const;
@@ -111,32 +149,42 @@ class Stage {
   Way& AddWay(std::int32_t lane, int at, Kind kind, std::int32_t out, int batch,
               std::int32_t window);
   void SendUp(int level, int tree, int batch, int at);
-  void SendDown(int level, int batch, int child, std::int32_t sender, int at);
+  void SendDown(int level, int tree, int batch, int child, std::int32_t sender, int at);
+  BinaryNode Node(int domain, int tree) const {
+    return tree == 0 ? BinaryTree(domain, domains_) : SecondBinaryTree(domain, domains_);
+  }
   const Times& Of(std::int32_t round) const { return times_[round < full_ ? 0 : 1]; }
+  SimTime Size(std::int32_t round) const { return sizes_[static_cast<std::size_t>(round)]; }
 
   int domains_, levels_, trees_, places_, batches_;
+  bool all_;
   bool apart_;                          // the two trees use different NICs
   bool late_child_;                     // the second child over the network is served last
   std::int32_t full_ = 0, rounds_ = 0;  // played, without and with the tail
   SimTime post_[kKinds] = {}, back_[kKinds] = {};
   std::vector<Target> targets_;
-  std::vector<SimTime> ports_;  // free from then on
+  std::vector<Port> ports_;
   std::vector<SimTime> first_part_,
       last_part_;  // of the first channel: leave at the earliest, by round
 
  private:
   bool TakeStep(std::int32_t id);
   void Run(std::int32_t id);
-  void Deliver(std::int32_t slot, SimTime time);
+  void Deliver(std::int32_t slot, Span time);
   void Leave(std::size_t number, SimTime time);
   void Enter(std::size_t number, SimTime time);
-  void Push(SimTime time, std::size_t event) {
-    events_.push_back(static_cast<std::uint64_t>(time) << 16 | event);
-    std::push_heap(events_.begin(), events_.end(), std::greater<>());
-  }
-  SimTime& Cell(std::int32_t slot, std::int32_t round) {
+  // A batch through a port.
+  static Span Through(Port* port, const Span& comes, SimTime size, SimTime each);
+  // A heap of four children a node.
+  void Push(SimTime time, std::size_t event);
+  Event Pop();
+  Span& Cell(std::int32_t slot, std::int32_t round) {
     return cells_[static_cast<std::size_t>(slot * rounds_ + round)];
   }
+  SimTime& Tail(std::size_t way, std::int32_t round) {
+    return tails_[way * static_cast<std::size_t>(rounds_) + static_cast<std::size_t>(round)];
+  }
+  void SetSizes(std::int64_t rounds, std::int64_t batches, bool tail);
 
   int credits_;
   Times times_[2];
@@ -144,8 +192,12 @@ class Stage {
   std::vector<Step> steps_;
   std::vector<Slot> slots_;
   std::vector<Way> ways_;
-  std::unique_ptr<SimTime[]> cells_;  // by slot and round: arrival, then consumption
-  std::vector<std::uint64_t> events_;
+  std::vector<std::int64_t> sizes_;   // rounds of a batch
+  std::vector<std::int32_t> needs_;   // the batch that must be consumed before; -1: none
+  std::unique_ptr<Span[]> cells_;     // by slot and batch: arrival, then consumption
+  std::unique_ptr<SimTime[]> tails_;  // by way and batch: of the last message, before the next port
+  std::vector<Event> events_;
+  std::uint32_t sequence_ = 0;
   std::vector<std::int32_t> todo_;
   SimTime end_ = 0;
 };

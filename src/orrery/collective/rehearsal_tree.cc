@@ -1,57 +1,98 @@
 // Trees: a chain inside each domain, the tree between heads.
+#include "orrery/collective/formula.h"
 #include "orrery/collective/rehearsal_stage.h"
 
 namespace orrery::collective {
 namespace rehearsal {
 namespace {
 
-constexpr std::int64_t kMostMessages = 3000;
-// Channels of one head that are played one by one; more are so many batches.
-constexpr int kMostBatches = 3;
-// Channels that do not divide by heads: the port of a GPU that is head once more is late more often
-// than its share of messages says. Fitted to the ideal executor, 24 and 32 channels on 5 to 7 GPUs.
-constexpr double kUneven = 1.2;
+constexpr std::int64_t kMostMessages = 2600;
+// Rounds that go through as one: of a window's credits at most one in so many.
+constexpr int kOfWindow = 2;
 
 // Channels of a head in one tree, as messages at an NVLink port.
 struct Batches {
   int count = 1;
   double each = 1, last = 1;
+  bool whole = false;  // every channel, on every GPU of the one domain
 };
 
-Batches BatchesOf(const Plan& plan) {
+// What is played: how many domains' chains, and which channels.
+struct Cast {
+  bool all = false;  // every domain
+  Batches batches;
+};
+
+int TreesOf(const Plan& plan) { return plan.shape.domains == 1 ? 1 : 2; }
+std::int64_t RoundsOf(const Plan& plan) {
+  const model::Pieces pieces = model::Cut(plan);
+  return pieces.rounds + (pieces.tail.slices > 0 ? 1 : 0);
+}
+
+// Of a round and a batch.
+std::int64_t MessagesOf(const Plan& plan, int chains, int heads) {
   const int ppn = plan.shape.ranks_per_domain;
-  const int trees = plan.shape.domains == 1 ? 1 : 2;
-  const double at_head = static_cast<double>(plan.channels) / trees / std::max(1, plan.shape.nics);
+  const int ports = plan.shape.nics >= ppn ? 1 : 2;  // at both ends of a way
+  return std::int64_t{TreesOf(plan)} * (chains * 2 * (ppn - 1) * ports + (heads - 1) * 4);
+}
+
+Batches BatchesOf(const Plan& plan, std::int64_t messages) {
+  const int ppn = plan.shape.ranks_per_domain;
+  const double at_head =
+      static_cast<double>(plan.channels) / TreesOf(plan) / std::max(1, plan.shape.nics);
   Batches batches;
   batches.count = std::max(1, static_cast<int>(at_head));
   if (batches.count < at_head) ++batches.count;
   batches.last = at_head - (batches.count - 1);
-  if (trees == 1 && ppn > 2 && plan.shape.nics >= ppn) {
-    // The busiest port: ends of chains send one way only.
-    const double messages = 2.0 * plan.channels - 2 * (plan.channels / ppn);
-    batches.last = messages / (2 * ppn - 2) - (batches.count - 1);
-    if (batches.last < 0.999) batches.last = std::min(1.0, kUneven * batches.last);
+  const std::int64_t rounds = RoundsOf(plan);
+  if (plan.shape.domains == 1 && plan.shape.nics >= ppn && plan.channels % ppn != 0) {
+    // GPUs that are head once more hold up their neighbours.
+    if (rounds * plan.channels * messages <= kMostMessages) {
+      return {.count = plan.channels, .whole = true};
+    }
+    // One GPU for all: the busiest.
+    const double busiest = 2.0 * plan.channels - FewestEnds(plan.channels, ppn);
+    batches.last = busiest / (2 * ppn - 2) - (batches.count - 1);
   }
-  if (ppn > 2 && batches.count > kMostBatches) {
-    batches.each = batches.last = (batches.last + batches.count - 1) / kMostBatches;
-    batches.count = kMostBatches;
+  // As many of a head's channels as all rounds leave room for; what is more goes as one.
+  const auto most = static_cast<int>(std::clamp<std::int64_t>(
+      kMostMessages / std::max<std::int64_t>(1, rounds * messages), 1, plan.channels));
+  if (ppn > 2 && batches.count > most) {
+    batches.each = batches.last = (batches.last + batches.count - 1) / most;
+    batches.count = most;
   }
   return batches;
 }
 
+// Every domain where they are few or rounds are, else one of each level of the tree.
+Cast CastOf(const Plan& plan) {
+  const int domains = plan.shape.domains;
+  const int levels = LevelsOf(domains);
+  const std::int64_t of_all = MessagesOf(plan, domains, domains);
+  Cast cast;
+  cast.batches = BatchesOf(plan, 0);
+  cast.all = domains > 2 &&
+             (PlaysAll(domains) || RoundsOf(plan) * of_all * cast.batches.count <= kMostMessages);
+  cast.batches = BatchesOf(plan, cast.all ? of_all : MessagesOf(plan, std::min(3, levels), levels));
+  return cast;
+}
+
 class TreeStage final : public Stage {
  public:
-  TreeStage(const Plan& plan, const model::WhiteBox& box, const Batches& batches);
+  TreeStage(const Plan& plan, const model::WhiteBox& box, const Cast& cast);
 
  private:
-  bool HasChain(int level) const { return level < 2 || level == levels_ - 1; }
+  bool HasChain(int level) const { return all_ || level < 2 || level == levels_ - 1; }
   // Where fewer GPUs are heads than a domain has, a port carries every so many places of a chain.
-  std::int32_t Out(int level, int place) const {
-    return NvlinkPort(level * turns_ + place % turns_);
+  std::int32_t Out(int level, int place, int batch) const {
+    return NvlinkPort(level * turns_ + Gpu(place, batch) % turns_);
   }
-  std::int32_t In(int level, int place) const {
-    return turns_ == 1 ? -1 : NvlinkPort((levels_ + level) * turns_ + place % turns_);
+  std::int32_t In(int level, int place, int batch) const {
+    return turns_ == 1 || channels_.whole
+               ? -1
+               : NvlinkPort((levels_ + level) * turns_ + Gpu(place, batch) % turns_);
   }
+  int Gpu(int place, int batch) const { return place + (channels_.whole ? batch : 0); }
   void BuildHead(int level, int tree, int batch);
   void BuildChain(int level, int tree, int batch);
   void SetTimes(const model::Chunk& chunk, Times* times) override;
@@ -66,18 +107,21 @@ class TreeStage final : public Stage {
   int turns_;
 };
 
-TreeStage::TreeStage(const Plan& plan, const model::WhiteBox& box, const Batches& batches)
-    : Stage(plan, plan.shape.ranks_per_domain, batches.count),
+TreeStage::TreeStage(const Plan& plan, const model::WhiteBox& box, const Cast& cast)
+    : Stage(plan, plan.shape.ranks_per_domain, cast.batches.count, cast.all),
       plan_(plan),
       box_(box),
-      channels_(batches),
-      turns_(std::max(1, plan.shape.ranks_per_domain / std::max(1, plan.shape.nics))) {
+      channels_(cast.batches),
+      turns_(cast.batches.whole
+                 ? places_
+                 : std::max(1, plan.shape.ranks_per_domain / std::max(1, plan.shape.nics))) {
   post_[kNvlink] = RoundToPs(box.intra.post);
   post_[kNet] = RoundToPs(box.inter.post);
   back_[kNvlink] = RoundToPs(box.intra.latency);
   back_[kNet] = RoundToPs(box.inter.latency);
-  ports_.resize(static_cast<std::size_t>(NvlinkPort(2 * levels_ * turns_)), 0);
-  for (int level = levels_ - 1; level >= 0; --level) {
+  ports_.resize(static_cast<std::size_t>(NvlinkPort(2 * levels_ * turns_)));
+  for (int i = 0; i < levels_; ++i) {
+    const int level = Order(i);
     for (int tree = 0; tree < trees_; ++tree) {
       for (int batch = 0; batch < batches_; ++batch) {
         BuildHead(level, tree, batch);
@@ -108,7 +152,7 @@ void TreeStage::BuildHead(int level, int tree, int batch) {
   }
   const std::int32_t sender = top ? id : id + 1;
   for (int child = far; child >= 1; --child) {
-    SendDown(level, batch, child, sender, (top ? extra : 0) + far - child);
+    SendDown(level, tree, batch, child, sender, (top ? extra : 0) + far - child);
   }
 }
 
@@ -126,18 +170,18 @@ void TreeStage::BuildChain(int level, int tree, int batch) {
     step->work = kMain;
     step->source = (up + 1) * kSlots;
     std::int32_t slot = Connect(up, above, 0);
-    targets_.push_back({In(level, place - 1), slot});
-    AddWay(up, 0, kNvlink, Out(level, place), batch, slot);
+    targets_.push_back({In(level, place - 1, batch), slot});
+    AddWay(up, 0, kNvlink, Out(level, place, batch), batch, slot);
     // From above: the head sends to its far children first.
     const bool root = place == 1 && top;
     const std::int32_t sender = root ? above : above + 1;
     slot = Connect(sender, up + 1, 0);
-    targets_.push_back({In(level, place), slot});
+    targets_.push_back({In(level, place, batch), slot});
     AddWay(sender,
            place > 1 ? 0
            : root    ? 2 * far
                      : far,
-           kNvlink, Out(level, place - 1), batch, slot);
+           kNvlink, Out(level, place - 1, batch), batch, slot);
   }
 }
 
@@ -162,17 +206,26 @@ void TreeStage::SetTimes(const model::Chunk& chunk, Times* times) {
 }  // namespace
 }  // namespace rehearsal
 
+// What goes up gets ahead of what comes down, by a window a hop, round by round: until then the
+// pace is not that of the rounds after it.
 Rehearsed RehearseTree(const Plan& plan, const model::WhiteBox& box) {
-  const model::Pieces pieces = model::Cut(plan);
-  const std::int64_t rounds = pieces.rounds;
-  if (rounds + (pieces.tail.slices > 0 ? 1 : 0) < 2) return {};
-  const rehearsal::Batches batches = rehearsal::BatchesOf(plan);
-  // Over NVLink alone.
-  const std::int64_t messages = std::int64_t{std::min(3, rehearsal::LevelsOf(plan.shape.domains))} *
-                                (plan.shape.domains == 1 ? 1 : 2) * batches.count * 2 *
-                                (plan.shape.ranks_per_domain - 1);
-  if (messages * std::min(rounds, rehearsal::kFewestRounds) > rehearsal::kMostMessages) return {};
-  return rehearsal::TreeStage(plan, box, batches).Play(plan, rehearsal::kMostMessages);
+  const std::int64_t rounds = rehearsal::RoundsOf(plan);
+  if (rounds < (plan.shape.domains == 1 ? 2 : 1)) return {};
+  const rehearsal::Cast cast = rehearsal::CastOf(plan);
+  const int levels = rehearsal::LevelsOf(plan.shape.domains);
+  const int chains = cast.all ? plan.shape.domains : std::min(3, levels);
+  if (std::min(rounds, rehearsal::kFewestRounds) * cast.batches.count *
+          rehearsal::MessagesOf(plan, chains, 1) >
+      rehearsal::kMostMessages) {
+    return {};
+  }
+  rehearsal::Stage::Limits limits{.messages = rehearsal::kMostMessages};
+  if (Formula(plan, box).TreeGetsAhead()) {
+    const std::int64_t hops = 2 * (plan.shape.ranks_per_domain - 1 + levels);
+    limits.windows = std::max(limits.windows, 2 * hops);
+    limits.together = plan.credits / rehearsal::kOfWindow;
+  }
+  return rehearsal::TreeStage(plan, box, cast).Play(plan, limits);
 }
 
 }  // namespace orrery::collective
