@@ -8,6 +8,7 @@
 #include "orrery/engine/layout.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/prices.h"
+#include "orrery/engine/symmetry.h"
 #include "orrery/network/network.h"
 
 namespace orrery::engine {
@@ -242,6 +243,31 @@ void WarnOfRestrictions(const Layout& layout, const PriceCache& prices, Record* 
   }
 }
 
+// Why a run over links is not even looked at; empty: it may fold.
+std::string WhyNotOverLinks(const Inputs& inputs, const Options& options) {
+  if (!inputs.cluster->link_changes().empty()) return "links change during the run";
+  if (inputs.cluster->spec().topology.routing == cluster::Routing::kAdaptive) {
+    return "adaptive routing goes by what is under way";
+  }
+  if (options.link_steps > 0) return "every link's use over time is kept";
+  return {};
+}
+
+// Folds *layout, which is unfolded, if ranks and links are alike; null if none are.
+Result<std::unique_ptr<LinkSymmetry>> FoldOverLinks(const LoopInputs& in, std::string_view backend,
+                                                    PriceCache* prices, Layout* layout) {
+  const Inputs& inputs = *in.inputs;
+  ORRERY_ASSIGN_OR_RETURN(const Layout unseen, BuildLayout(inputs, *in.options, true, prices));
+  if (unseen.ranks.size() == layout->ranks.size()) return std::unique_ptr<LinkSymmetry>();
+  ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(backend, inputs.network_parameters));
+  auto symmetry = std::make_unique<LinkSymmetry>(in, unseen.class_of, network.get());
+  if (symmetry->classes() == layout->ranks.size() || !symmetry->fits()) {
+    return std::unique_ptr<LinkSymmetry>();
+  }
+  ORRERY_ASSIGN_OR_RETURN(*layout, BuildLayout(inputs, *in.options, symmetry->class_of(), prices));
+  return symmetry;
+}
+
 }  // namespace
 
 Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cache, Sink* sink) {
@@ -257,24 +283,34 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   if (!options.fold) record.not_folded_because = "folding was switched off";
   if (options.jitter > 0) record.not_folded_because = "jitter is drawn for every rank";
   if (backend->link_fluids) {
-    record.not_folded_because = fmt::format(
-        "'{}' routes every flow over the cluster's links, and folding needs routes that "
-        "are symmetric",
-        backend->name);
+    if (record.not_folded_because.empty())
+      record.not_folded_because = WhyNotOverLinks(inputs, options);
   } else if (!backend->fluids) {
     record.not_folded_because = fmt::format(
         "'{}' serves messages in order of arrival, which folding could change", backend->name);
   }
   record.folded = record.not_folded_because.empty();
-  ORRERY_ASSIGN_OR_RETURN(const Layout layout, BuildLayout(inputs, options, record.folded, prices));
   LoopInputs in;
   in.inputs = &inputs;
   in.options = &options;
-  in.layout = &layout;
   in.prices = prices;
   in.launch = inputs.compute->launch_latency();
   in.iterations = options.iterations == 0 ? 2 : options.iterations;
   in.sink = sink;
+  ORRERY_ASSIGN_OR_RETURN(
+      Layout layout, BuildLayout(inputs, options, record.folded && !backend->link_fluids, prices));
+  in.layout = &layout;
+  std::unique_ptr<LinkSymmetry> symmetry;
+  if (record.folded && backend->link_fluids) {
+    ORRERY_ASSIGN_OR_RETURN(symmetry, FoldOverLinks(in, backend->name, prices, &layout));
+    in.symmetry = symmetry.get();
+    record.folded = symmetry != nullptr;
+    if (!record.folded) {
+      record.not_folded_because = fmt::format(
+          "'{}' routes every flow over the cluster's links, and no two ranks' are alike",
+          backend->name);
+    }
+  }
   const bool fixed = options.iterations != 0 || options.jitter > 0;
   ORRERY_ASSIGN_OR_RETURN(LoopResult run,
                           RunUntilSettled(in, *backend, fixed, &record.events, &record.jobs));

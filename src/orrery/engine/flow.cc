@@ -212,8 +212,14 @@ class FlowLoop : public Machine<FlowLoop> {
     for (std::uint32_t id = 0; id < meets_.size(); ++id) {
       const auto members = layout_.members(id);
       const std::uint32_t d = domain_of_[members[0]];
-      const bool inside = std::all_of(members.begin(), members.end(),
-                                      [&](std::uint32_t m) { return domain_of_[m] == d; });
+      // A rank may stand for others far away.
+      const auto devices = flow_->Members(id);
+      const bool inside =
+          std::all_of(members.begin(), members.end(),
+                      [&](std::uint32_t m) { return domain_of_[m] == d; }) &&
+          std::all_of(devices.begin(), devices.end(), [&](DeviceId device) {
+            return cluster.nvlink_domain(device) == cluster.nvlink_domain(devices[0]);
+          });
       if (inside && !layout_.meets[id].pair) meets_[id].domain = d;
     }
   }

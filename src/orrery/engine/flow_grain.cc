@@ -5,6 +5,7 @@
 #include "orrery/base/check.h"
 #include "orrery/base/hash.h"
 #include "orrery/cluster/salts.h"
+#include "orrery/engine/symmetry.h"
 
 namespace orrery::engine {
 namespace {
@@ -36,10 +37,11 @@ FlowGrain::FlowGrain(const LoopInputs& in, network::Network* network)
 
 std::vector<DeviceId> FlowGrain::Members(std::uint32_t meet) const {
   const MeetInfo& info = in_.layout->meets[meet];
+  const auto& device = in_.inputs->placement->device;
+  if (info.pair) return {device[info.from.index()], device[info.to.index()]};
   std::vector<DeviceId> members;
-  for (std::uint32_t i = 0; i < info.count; ++i) {
-    const SimRank& rank = in_.layout->ranks[in_.layout->participants[info.first + i]];
-    members.push_back(in_.inputs->placement->device[rank.rank.index()]);
+  for (const RankId r : in_.inputs->graph->groups.members(info.group)) {
+    members.push_back(device[r.index()]);
   }
   return members;
 }
@@ -273,6 +275,7 @@ void FlowGrain::Prepare(std::uint32_t meet, int plan, const collective::Cost& co
   if (lone_of_.empty()) lone_of_.assign(in_.layout->meets.size(), kNobody);
   Lone lone;
   lone.plan = plan;
+  lone.meet = meet;
   lone.binding = binding_of_.at(std::uint64_t{meet} << 32 | static_cast<std::uint32_t>(plan));
   lone.next = lone_of_[meet];
   lone.fixed = cost.fixed;
@@ -304,17 +307,25 @@ const FlowGrain::Ready& FlowGrain::FindReady(std::uint32_t meet, int plan,
   Ready r;
   r.plan = plan;
   r.first = static_cast<std::uint32_t>(ready_.size());
-  r.count = static_cast<std::uint32_t>(batch_.size());
   r.next = ready_of_[meet];
   r.fixed = cost.fixed;
   r.transfer = cost.transfer;
   for (network::LinkFluid& fluid : batch_) {
+    const bool folds = in_.symmetry != nullptr && fluid.loads > 0;
+    if (folds && !in_.symmetry->Stands(in_.layout->meets[meet], plan, fluid.id)) continue;
     r.soonest = std::max(r.soonest, LeastTime(fluid));
-    fluid.known = network_->Know(std::span(batch_loads_).subspan(fluid.first_load, fluid.loads),
-                                 fluid.weight, fluid.cap_Bps);
+    std::span<const network::LinkLoad> loads =
+        std::span(batch_loads_).subspan(fluid.first_load, fluid.loads);
+    std::vector<network::LinkLoad> folded;
+    if (folds) {
+      folded = in_.symmetry->Loads(in_.layout->meets[meet], plan, fluid.id);
+      loads = folded;
+    }
+    fluid.known = network_->Know(loads, fluid.weight, fluid.cap_Bps);
     fluid.first_load = fluid.loads = 0;
     ready_.push_back(fluid);
   }
+  r.count = static_cast<std::uint32_t>(ready_.size()) - r.first;
   ready_of_[meet] = static_cast<std::uint32_t>(readies_.size());
   readies_.push_back(r);
   return readies_.back();
@@ -384,11 +395,17 @@ void FlowGrain::AddSettledTraffic(std::vector<network::PortStatistics>* traffic)
   for (const Lone& lone : lones_) {
     if (lone.times == 0) continue;
     const Binding& binding = bindings_[lone.binding];
+    const MeetInfo& info = in_.layout->meets[lone.meet];
     seen.clear();
     for (std::uint32_t i = 0; i < binding.fluids; ++i) {
-      const Template& t = templates_[binding.first + i];
-      for (const network::LinkLoad& load : std::span(loads_).subspan(t.first, t.loads)) {
-        const auto bytes = static_cast<Uint128>(t.bytes) * load.share / kWhole;
+      const FluidView view = fluid(binding, i);
+      std::vector<network::LinkLoad> folded;
+      if (in_.symmetry != nullptr) {
+        if (!in_.symmetry->Stands(info, lone.plan, i)) continue;
+        folded = in_.symmetry->Loads(info, lone.plan, i);
+      }
+      for (const network::LinkLoad& load : in_.symmetry != nullptr ? folded : view.loads) {
+        const auto bytes = static_cast<Uint128>(view.bytes) * load.share / kWhole;
         (*traffic)[load.link.index()].bytes +=
             static_cast<std::int64_t>(bytes * static_cast<Uint128>(lone.times));
         seen.push_back(load.link);
@@ -397,7 +414,15 @@ void FlowGrain::AddSettledTraffic(std::vector<network::PortStatistics>* traffic)
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
     const SimTime busy = (lone.time - lone.fixed) * static_cast<SimTime>(lone.times);
-    for (const LinkId link : seen) (*traffic)[link.index()].busy += busy;
+    for (const LinkId link : seen) {
+      const std::uint32_t copies =
+          in_.symmetry != nullptr ? in_.symmetry->Copies(info, lone.plan, link) : 1;
+      (*traffic)[link.index()].busy += busy * copies;
+    }
+  }
+  if (in_.symmetry == nullptr) return;
+  for (std::size_t l = 0; l < traffic->size(); ++l) {
+    (*traffic)[l] = (*traffic)[in_.symmetry->stands_for(LinkId(l)).index()];
   }
 }
 

@@ -15,6 +15,9 @@
 // Meets that nobody can touch are settled without the network (Lone): what they take alone is
 // played once for all that are alike, links renamed.
 //
+// Folded (symmetry.h), a fluid loads the links that stand for its own with what all that it stands
+// for do.
+//
 // Cost: a bind O(channels · edges · hops), once per (meet, plan), again after a failure, and
 // at every start (16 paths an edge) where routing is adaptive; a start O(fluids) where paths stay,
 // else O(loads).
@@ -42,12 +45,24 @@ class FlowGrain {
   // A meet under a plan at a cost, with its links to itself.
   struct Lone {
     std::int32_t plan = -1;
-    std::uint32_t binding = 0, next = kNobody;  // of the same meet
-    SimTime fixed = 0, transfer = 0;            // its cost
-    SimTime time = 0;                           // what the network would take, to the picosecond
-    std::uint64_t times = 0;                    // it was settled ahead of the clock
+    std::uint32_t meet = 0, binding = 0;
+    std::uint32_t next = kNobody;     // of the same meet
+    SimTime fixed = 0, transfer = 0;  // its cost
+    SimTime time = 0;                 // what the network would take, to the picosecond
+    std::uint64_t times = 0;          // it was settled ahead of the clock
   };
   Binding& Bind(std::uint32_t meet, int plan);
+  struct FluidView {
+    std::int64_t bytes = 0;
+    std::uint32_t weight = 1;
+    std::span<const network::LinkLoad> loads;  // until the next binding
+  };
+  FluidView fluid(const Binding& binding, std::uint32_t i) const {
+    const Template& t = templates_[binding.first + i];
+    return {t.bytes, t.weight, std::span(loads_).subspan(t.first, t.loads)};
+  }
+  // The GPUs that meet; folded, those of one meeting of all that it stands for.
+  std::vector<DeviceId> Members(std::uint32_t meet) const;
   // The fluids of a plan over its members' links, whoever meets in it.
   Binding MakeBinding(const collective::Plan& plan, std::span<const DeviceId> members);
 
@@ -102,7 +117,6 @@ class FlowGrain {
                   std::size_t channel);
   void Route(DeviceId from, DeviceId to, std::uint64_t salt);
   void RouteByLoad(DeviceId from, DeviceId to, std::uint64_t salt);
-  std::vector<DeviceId> Members(std::uint32_t meet) const;
   const Ready& FindReady(std::uint32_t meet, int plan, const collective::Cost& cost);
   network::FlightId NewFlight(std::uint32_t meet);
   void MoveFlights(SimTime now);

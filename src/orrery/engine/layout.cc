@@ -42,11 +42,22 @@ class Builder {
   Result<Layout> Build(bool fold) {
     FindNics();
     FindShapes();
-    if (fold) {
-      Refine();
-    } else {
-      layout_.class_of.clear();
-    }
+    if (fold) Refine();
+    return Make();
+  }
+  Result<Layout> Build(std::vector<std::uint32_t> class_of) {
+    FindNics();
+    FindShapes();
+    unfolded_views_ = true;
+    const std::vector<std::uint64_t> colour(class_of.begin(), class_of.end());
+    std::vector<std::uint64_t> next(ranks());
+    Round(colour, &next);  // the groups' and the NICs' colours
+    layout_.class_of = std::move(class_of);
+    return Make();
+  }
+
+ private:
+  Result<Layout> Make() {
     MakeRanks();
     MakePorts();
     MakeMeets();
@@ -54,7 +65,6 @@ class Builder {
     return std::move(layout_);
   }
 
- private:
   std::size_t ranks() const { return graph_.bindings.size(); }
 
   void FindShapes() {
@@ -275,6 +285,7 @@ class Builder {
 
   std::uint32_t AddGroupMeet(GroupId group) {
     MeetInfo info;
+    info.group = group;
     info.first = static_cast<std::uint32_t>(layout_.participants.size());
     for (RankId m : graph_.groups.members(group)) {
       const std::uint32_t sim = layout_.sim_of(m);
@@ -314,6 +325,10 @@ class Builder {
         info.first = static_cast<std::uint32_t>(layout_.participants.size());
         info.count = 2;
         info.pair = true;
+        info.from = rank;
+        info.to = b.peers[slot];
+        info.slot = static_cast<std::uint8_t>(slot);
+        info.tag = static_cast<std::uint8_t>(tag);
         layout_.participants.push_back(i);
         layout_.participants.push_back(peer);
         const auto id = static_cast<std::uint32_t>(layout_.meets.size());
@@ -326,7 +341,8 @@ class Builder {
 
   Status MakeVariants() {
     std::unordered_map<std::uint64_t, std::uint32_t> known;
-    const auto* class_of = layout_.class_of.empty() ? nullptr : &layout_.class_of;
+    const auto* class_of =
+        layout_.class_of.empty() || unfolded_views_ ? nullptr : &layout_.class_of;
     for (SimRank& s : layout_.ranks) {
       const graph::Binding& b = graph_.bindings[s.rank.index()];
       const View view = ViewOf(s.rank.index(), class_of);
@@ -367,6 +383,7 @@ class Builder {
   std::vector<std::uint32_t> nic_;                                 // by rank
   std::vector<std::uint8_t> nic_users_;                            // by NIC: 0, 1, or 2 for more
   bool nics_shared_ = false;
+  bool unfolded_views_ = false;
   std::vector<std::uint64_t> group_colour_, nic_colour_;
   Layout layout_;
 };
@@ -376,6 +393,11 @@ class Builder {
 Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
                            PriceCache* prices) {
   return Builder(inputs, options, prices).Build(fold);
+}
+
+Result<Layout> BuildLayout(const Inputs& inputs, const Options& options,
+                           std::vector<std::uint32_t> class_of, PriceCache* prices) {
+  return Builder(inputs, options, prices).Build(std::move(class_of));
 }
 
 }  // namespace orrery::engine

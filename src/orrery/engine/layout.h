@@ -47,6 +47,9 @@ struct Variant {
 struct MeetInfo {
   std::uint32_t first = 0, count = 0;  // into Layout::participants; a pair: sender, receiver
   bool pair = false;
+  GroupId group;                   // one of those that it stands for
+  RankId from, to;                 // a pair's
+  std::uint8_t slot = 0, tag = 0;  // of the sender
 };
 
 struct Layout {
@@ -83,5 +86,9 @@ inline std::uint8_t EndOf(const graph::Comm& comm) {
 
 Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
                            PriceCache* prices);
+// Folded by classes that the caller found, numbered in order of their lowest rank. Nothing is
+// priced as alone in its class: a block has the price that it has unfolded.
+Result<Layout> BuildLayout(const Inputs& inputs, const Options& options,
+                           std::vector<std::uint32_t> class_of, PriceCache* prices);
 
 }  // namespace orrery::engine

@@ -8,6 +8,8 @@
 
 namespace orrery::engine {
 
+class LinkSymmetry;
+
 // What one run over a fixed number of iterations leaves behind, by simulated rank.
 struct LoopResult {
   int iterations = 0;
@@ -30,6 +32,7 @@ struct LoopInputs {
   SimTime launch = 0;
   int iterations = 2;
   Sink* sink = nullptr;
+  const LinkSymmetry* symmetry = nullptr;  // of a folded run over links
 };
 
 Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network);

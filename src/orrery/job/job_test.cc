@@ -361,6 +361,59 @@ TEST(Simulate, LinkUseOverTimeAddsUp) {
   EXPECT_THAT(Error(kSmall, analytic), HasSubstr("does not see single links"));
 }
 
+// Folded by ranks and links or not, `flow` gives one answer to the picosecond and loads links
+// alike.
+TEST(Simulate, FlowFoldedIsUnfolded) {
+  struct Case {
+    const char* name;
+    std::uint32_t most;  // ranks simulated, of 32 on four nodes
+    std::vector<std::string> set;
+  };
+  const std::vector<Case> cases = {
+      // The nodes of a stage are alike; places in a node need not be, rings pass them in turn.
+      {"pipeline", 16, {"parallel.pp=2", "parallel.dp=8"}},
+      {"sharded", 8, {"parallel.pp=1", "parallel.dp=16", "training.sharding=zero1"}},
+      {"NICs of two", 16, {"parallel.pp=2", "parallel.dp=8", "cluster.nics_per_node=4"}},
+      {"trees of switches",
+       1,
+       {"parallel.tp=1", "parallel.pp=1", "parallel.dp=32", "training.global_batch=32",
+        "nccl.NCCL_ALGO=NVLSTree"}},
+      {"straggler",
+       32,
+       {"parallel.pp=2", "parallel.dp=8", "perturb.ranks=[{rank: 5, speed: 0.8}]"}},
+      {"hashed paths",
+       32,
+       {"parallel.pp=4", "parallel.dp=4", "cluster.topology=fat-tree-2",
+        "cluster.nodes_per_leaf=1"}},
+      {"oversubscribed ring",
+       32,
+       {"parallel.tp=1", "parallel.pp=1", "parallel.dp=32", "training.global_batch=32",
+        "cluster.topology=fat-tree-2", "cluster.nodes_per_leaf=2", "cluster.oversubscription=4"}},
+  };
+  for (const Case& c : cases) {
+    ReadOptions options;
+    options.network = "flow";
+    options.set = {"nodes=4", "model.layers=8"};
+    options.set.insert(options.set.end(), c.set.begin(), c.set.end());
+    const results::RunResult folded = Predict(Read(kSmall, options));
+    options.fold = false;
+    const results::RunResult all = Predict(Read(kSmall, options));
+    EXPECT_FALSE(all.simulation.folded);
+    EXPECT_EQ(all.simulation.ranks_simulated, 32u);
+    EXPECT_LE(folded.simulation.ranks_simulated, c.most) << c.name;
+    EXPECT_EQ(folded.simulation.folded, folded.simulation.ranks_simulated < 32) << c.name;
+    EXPECT_EQ(folded.simulation.fingerprint, all.simulation.fingerprint) << c.name;
+    EXPECT_EQ(folded.jobs.front().step_time, all.jobs.front().step_time) << c.name;
+    ASSERT_EQ(folded.links.size(), all.links.size());
+    for (std::size_t l = 0; l < all.links.size(); ++l) {
+      const auto bytes = static_cast<double>(all.links[l].bytes);
+      // Bytes of a fluid on a link are rounded down, folded once for many.
+      EXPECT_NEAR(static_cast<double>(folded.links[l].bytes), bytes, 64 + 1e-6 * bytes) << c.name;
+      EXPECT_NEAR(folded.links[l].busy_share, all.links[l].busy_share, 1e-9) << c.name;
+    }
+  }
+}
+
 // `flow` gives one answer whatever the threads: where ranks run far ahead, where collectives
 // overlap and contend, with jitter, a straggler, a link that slows, other routing, and several
 // jobs.
@@ -387,6 +440,7 @@ TEST(Simulate, FlowOnThreads) {
   for (const Case& c : cases) {
     ReadOptions options;
     options.network = "flow";
+    options.fold = false;
     options.set = {"nodes=4", "model.layers=12"};
     options.set.insert(options.set.end(), c.set.begin(), c.set.end());
     const results::RunResult one = Predict(Read(kSmall, options));
