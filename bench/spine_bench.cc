@@ -120,23 +120,8 @@ BENCHMARK(Simulate)
     ->Args({131072, 0, 0})
     ->Unit(benchmark::kMillisecond);
 
-// Different plans around GPT-3 175B TP8 PP8 DP16, 1F1B, 96 micro-batches at the base plan: graph,
-// engine and step time, with block and kernel caches warm and no result reused.
-workload::Plan DrawPlan(CounterRng* rng) {
-  constexpr int kTp[] = {2, 4, 8}, kPp[] = {4, 8, 12, 16};
-  const int tp = kTp[rng->Below(3)];
-  const int pp = kPp[rng->Below(4)];
-  const int dp = std::max(1, 1024 / (tp * pp));
-  workload::Plan plan = Gpt3Plan(tp, pp, dp, 0);
-  plan.micro_batch = 1 + static_cast<std::int64_t>(rng->Below(2));
-  const std::int64_t microbatches = 80 + static_cast<std::int64_t>(rng->Below(33));
-  plan.global_batch = microbatches * plan.micro_batch * dp;
-  constexpr workload::Recompute kRecompute[] = {
-      workload::Recompute::kNone, workload::Recompute::kSelective, workload::Recompute::kFull};
-  plan.recompute = kRecompute[rng->Below(3)];
-  return plan;
-}
-
+// Different plans (SearchPlan): graph, engine and step time, with block and kernel caches warm and
+// no result reused.
 void EvaluatePlans(benchmark::State& state) {
   const workload::Model model = Gpt3();
   workload::Generator generator;
@@ -152,7 +137,7 @@ void EvaluatePlans(benchmark::State& state) {
     CounterRng rng(seed);
     Scenario& s = *clusters[rng.Below(clusters.size())];
     s.Clear();
-    if (!s.Add(model, DrawPlan(&rng), "job").ok()) return false;
+    if (!s.Add(model, SearchPlan(&rng), "job").ok()) return false;
     s.PlacePacked();
     const auto record = s.Run(options);
     if (!record.ok()) return false;

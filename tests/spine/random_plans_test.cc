@@ -235,5 +235,33 @@ TEST(RandomPlans, PartitionsOfLinksAgree) {
   }
 }
 
+// Of the plans that spine_bench evaluates: what folding saves changes nothing.
+TEST(SearchPlans, TwentyEqualEveryRankSimulated) {
+  std::vector<std::unique_ptr<Scenario>> clusters;
+  for (std::string_view preset : {"h100-ib-400g", "h100-roce-400g"}) {
+    clusters.push_back(std::make_unique<Scenario>(preset, 128));
+  }
+  const workload::Model model = Gpt3();
+  int compared = 0;
+  for (std::uint64_t seed = 1000; compared < 20; ++seed) {
+    ASSERT_LT(seed, 1100u) << "plans are refused";
+    CounterRng rng(seed);
+    Scenario& s = *clusters[rng.Below(clusters.size())];
+    s.Clear();
+    if (!s.Add(model, SearchPlan(&rng), "job").ok()) continue;
+    s.PlacePacked();
+    Options options;
+    options.iterations = 2;
+    const auto folded = s.Run(options);
+    options.fold = false;
+    const auto all = s.Run(options);
+    ASSERT_TRUE(folded.ok() && all.ok()) << seed;
+    EXPECT_EQ(folded->jobs[0].step_time, all->jobs[0].step_time) << seed;
+    EXPECT_EQ(folded->fingerprint, all->fingerprint) << seed;
+    EXPECT_LT(folded->events, all->events) << seed;
+    ++compared;
+  }
+}
+
 }  // namespace
 }  // namespace orrery::testing

@@ -1,11 +1,13 @@
 // A whole rehearsal in one value, for tests and benchmarks that cross stages.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "orrery/base/rng.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/collective/collective.h"
 #include "orrery/compute/compute.h"
@@ -104,6 +106,22 @@ inline workload::Plan Gpt3Plan(int tp, int pp, int dp, std::int64_t global_batch
   plan.sequence_parallel = tp > 1;
   plan.recompute = workload::Recompute::kSelective;
   plan.sharding = dp > 1 ? workload::Sharding::kZero1 : workload::Sharding::kNone;
+  return plan;
+}
+
+// Different plans around GPT-3 175B TP8 PP8 DP16, 1F1B, 96 micro-batches at the base plan.
+inline workload::Plan SearchPlan(CounterRng* rng) {
+  constexpr int kTp[] = {2, 4, 8}, kPp[] = {4, 8, 12, 16};
+  const int tp = kTp[rng->Below(3)];
+  const int pp = kPp[rng->Below(4)];
+  const int dp = std::max(1, 1024 / (tp * pp));
+  workload::Plan plan = Gpt3Plan(tp, pp, dp, 0);
+  plan.micro_batch = 1 + static_cast<std::int64_t>(rng->Below(2));
+  const std::int64_t microbatches = 80 + static_cast<std::int64_t>(rng->Below(33));
+  plan.global_batch = microbatches * plan.micro_batch * dp;
+  constexpr workload::Recompute kRecompute[] = {
+      workload::Recompute::kNone, workload::Recompute::kSelective, workload::Recompute::kFull};
+  plan.recompute = kRecompute[rng->Below(3)];
   return plan;
 }
 
