@@ -350,7 +350,8 @@ def fit(program, constants, passes):
     return 0
 
 
-SPREAD_PARTS = ["kernels", "host", "communication", "waiting", "experts", "base", "collective_fixed", "collective_transfer", "memory"]
+SPREAD_PARTS = ["kernels", "host", "communication", "waiting", "experts", "base", "collective_fixed", "collective_transfer", "memory_tensors",
+                "memory_outside"]
 SPREAD_RANGE = (0.005, 1.5)
 COVERAGE_PULL = 4.0  # weight of (coverage of a stratum - 0.8)^2, in rows
 
@@ -368,7 +369,7 @@ def fit_spreads(program):
                 continue
             predicted = r["left_out"]["predicted"] if "left_out" in r else r["predicted"]
             errors.append(abs(np.log(predicted / r["measured"])))
-            part = r.get("shares", {"memory": 1.0})
+            part = r["shares"]
             line = [part.get(n, 0.0) for n in SPREAD_PARTS]
             if "kernels" in part:
                 line[SPREAD_PARTS.index("base")] = 1.0
@@ -376,7 +377,7 @@ def fit_spreads(program):
                 line[SPREAD_PARTS.index("collective_fixed")] = part["fixed"]
                 line[SPREAD_PARTS.index("collective_transfer")] = 1 - part["fixed"]
             shares.append(line)
-            strata.append("memory" if r["quantity"] == "peak_mem_gib" else r["stratum"])
+            strata.append(r["stratum"])
             sources.append((r["source"], strata[-1]))
     errors, shares = np.array(errors), np.array(shares)
     count = {k: sources.count(k) for k in set(sources)}

@@ -31,6 +31,9 @@ double CollectiveWidth(double fixed_share) {
                            Square((1 - fixed_share) * kFitted.collective_transfer)));
 }
 
-double MemoryWidth() { return Width80(kFitted.memory); }
+double MemoryWidth(bool outside) {
+  return Width80(
+      std::sqrt(Square(kFitted.memory_tensors) + Square(outside ? kFitted.memory_outside : 0)));
+}
 
 }  // namespace orrery::constants

@@ -12,7 +12,8 @@ namespace orrery::constants {
 
 struct Spreads {
   double kernels = 0, host = 0, communication = 0, waiting = 0, experts = 0, base = 0;
-  double collective_fixed = 0, collective_transfer = 0, memory = 0;
+  double collective_fixed = 0, collective_transfer = 0;
+  double memory_tensors = 0, memory_outside = 0;
 };
 Spreads FittedSpreads();
 
@@ -25,6 +26,7 @@ struct StepShares {
 // w: 80 % of measurements lie between prediction / (1 + w) and prediction · (1 + w).
 double StepWidth(const StepShares& shares);
 double CollectiveWidth(double fixed_share);  // the rest is transfer
-double MemoryWidth();
+// What tensors hold; `outside`: with what the allocator keeps beside them, or lives outside it.
+double MemoryWidth(bool outside);
 
 }  // namespace orrery::constants

@@ -69,8 +69,11 @@ constexpr FrameworkDefaults Bridge() {
 
 // One unit a block, its parameters gathered one ahead in 16 bits, gradients reduced in fp32.
 constexpr FrameworkDefaults Fsdp(AttentionDefault attention, bool flat) {
-  return {
-      .attention = attention, .dp_overlap = true, .flat_parameters = flat, .host = HostEra::kFsdp};
+  return {.attention = attention,
+          .dp_overlap = true,
+          .flat_parameters = flat,
+          .torch_loss = true,
+          .host = HostEra::kFsdp};
 }
 constexpr FrameworkDefaults Fsdp2() {
   FrameworkDefaults d = Fsdp(AttentionDefault::kFlash2, false);
@@ -82,6 +85,12 @@ constexpr FrameworkDefaults OldTorch(FrameworkDefaults d) {
   return d;
 }
 constexpr FrameworkRecipe kFsdpRecipe = {.sharding = Sharding::kZero3, .gpt_dropout = 0};
+// Its run_train.sh sets expandable segments, its log prints the peak of reserved memory
+// (components/metrics.py).
+constexpr FrameworkRecipe kTorchtitan = {.sharding = Sharding::kZero3,
+                                         .gpt_dropout = 0,
+                                         .allocator = "expandable_segments:True",
+                                         .meter = "torch_reserved"};
 
 // ZeRO with overlap_comm and, in ZeRO-3, prefetch on; 16-bit reduction.
 constexpr FrameworkDefaults DeepSpeed(AttentionDefault attention) {
@@ -164,7 +173,7 @@ constexpr std::array<Framework, 23> kFrameworks = {{
      .description = "PyTorch FSDP2 (fully_shard): layers gathered one ahead, reduced in fp32; set "
                     "sharding: zero3",
      .defaults = Fsdp2(),
-     .recipe = kFsdpRecipe,
+     .recipe = kTorchtitan,
      .source = "torch/distributed/fsdp/_fully_shard; pytorch/torchtitan",
      .assumes =
          "A layer a unit, embedding, norm and output in the root. fp32 shards of parameters, "
@@ -205,6 +214,7 @@ constexpr std::array<Framework, 23> kFrameworks = {{
      .defaults = {.attention = AttentionDefault::kFlash2,
                   .dp_overlap = true,
                   .ddp = true,
+                  .torch_loss = true,
                   .host = HostEra::kFsdp},
      .recipe = {},
      .source = "Li et al. 2020; torch/csrc/distributed/c10d/reducer.cpp",
@@ -269,8 +279,13 @@ constexpr std::array<Framework, 23> kFrameworks = {{
                   .dp_overlap = true,
                   .grad_reduce_fp32 = false,
                   .fused_weight_gradient = WeightGradientFusion::kNone,
-                  .owns_tensors = true},
-     .recipe = {.sharding = Sharding::kZero1, .gpt_dropout = 0, .uneven_stages = true},
+                  .owns_tensors = true,
+                  .flat_step = true},
+     // Its log names no memory.
+     .recipe = {.sharding = Sharding::kZero1,
+                .gpt_dropout = 0,
+                .uneven_stages = true,
+                .meter = "nvidia_smi"},
      .source = "Chen et al. 2024, InternEvo; InternLM/InternEvo (hybrid_zero_optim.py)",
      .assumes =
          "Set sharding: zero1 and parallel.shard_group. After the step each owner broadcasts its "
@@ -364,6 +379,10 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
     plan->overlap_param_gather = false;
     plan->bucket_elements = 500'000'000;  // reduce_bucket_size
   }
+  plan->contiguous_gradients = d.tensor_buckets && plan->sharding == Sharding::kZero3;
+  if (plan->contiguous_gradients) plan->bucket_elements = 500'000'000;
+  plan->torch_loss = d.torch_loss;
+  plan->flat_step = d.flat_step;
   if (!d.ddp) return;
   plan->reducer = workload::Reducer::kDdp;
   plan->fused_softmax = plan->fused_adam = plan->clip_gradients = false;

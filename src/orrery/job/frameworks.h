@@ -46,6 +46,8 @@ struct FrameworkDefaults {
   bool flat_parameters = true;        // ZeRO-2 and -3
   bool tensor_buckets = false;        // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
   bool ddp = false;                   // DistributedDataParallel and torch.optim.AdamW, no clipping
+  bool torch_loss = false;            // PyTorch's own cross entropy, eager
+  bool flat_step = false;             // torch.optim.AdamW on flat copies
   bool moe_fused_permute = false, moe_fused_router = false;
   workload::HostEra host = workload::HostEra::kCore;  // its Python beside kernel launches
   memory::Libraries libraries = {};
@@ -63,6 +65,9 @@ struct FrameworkRecipe {
   // Its records say which of dp_overlap, moe_fused_permute and moe_fused_router were on: flags that
   // are off by default.
   bool says_switches = false;
+  std::string_view allocator = {};  // PYTORCH_CUDA_ALLOC_CONF of its launcher
+  // What it logs where a record does not name its meter; empty: torch_allocated.
+  std::string_view meter = {};
 };
 
 struct Framework {

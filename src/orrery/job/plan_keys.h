@@ -110,6 +110,12 @@ inline bool WhenUnfused(const workload::Plan& plan) {
 }
 inline bool WhenChunked(const workload::Plan& plan) { return plan.chunked_loss; }
 inline bool WhenConverted(const workload::Plan& plan) { return plan.converted_gradients; }
+inline bool WithTorchLoss(const workload::Plan& plan) { return plan.torch_loss; }
+inline bool WithInPlaceKernels(const workload::Plan& plan) { return plan.in_place_kernels; }
+inline bool WithFlatStep(const workload::Plan& plan) { return plan.flat_step; }
+inline bool WithContiguousGradients(const workload::Plan& plan) {
+  return plan.gathers_units() && plan.contiguous_gradients;
+}
 inline bool WhenSet(const workload::Plan& plan) { return plan.fused_cross_entropy; }
 inline bool WithFusedExperts(const workload::Plan& plan) {
   return plan.moe_fused_router || plan.moe_fused_permute;
@@ -135,6 +141,10 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"fused_adam", &workload::Plan::fused_adam},
     {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
     {"chunked_loss", &workload::Plan::chunked_loss, WhenChunked},
+    {"torch_loss", &workload::Plan::torch_loss, WithTorchLoss},
+    {"in_place_kernels", &workload::Plan::in_place_kernels, WithInPlaceKernels},
+    {"flat_step", &workload::Plan::flat_step, WithFlatStep},
+    {"contiguous_gradients", &workload::Plan::contiguous_gradients, WithContiguousGradients},
     {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
     {"moe_fused_router", &workload::Plan::moe_fused_router, WithFusedExperts},
     {"moe_fused_permute", &workload::Plan::moe_fused_permute, WithFusedExperts},

@@ -427,6 +427,21 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "Output layer and loss a chunk of tokens after the other (Liger's fused linear cross "
             "entropy); tp 1."},
+    {.name = "torch_loss",
+     .type = kBool,
+     .doc =
+         "PyTorch's own cross entropy: fp32 logits, log-softmax and gradients beside each other."},
+    {.name = "in_place_kernels",
+     .type = kBool,
+     .doc = "Rotary embedding and a gated activation's backward write over their inputs (Liger "
+            "Kernel)."},
+    {.name = "flat_step",
+     .type = kBool,
+     .doc = "The step makes flat copies of gradients, and torch.optim.AdamW's intermediate results "
+            "(InternEvo)."},
+    {.name = "contiguous_gradients",
+     .type = kBool,
+     .doc = "zero3: gradients pass through a buffer of bucket_elements that stays (DeepSpeed)."},
     {.name = "keeps_scores",
      .type = kBool,
      .doc =

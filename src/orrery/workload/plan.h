@@ -197,6 +197,17 @@ struct Plan {
   // Output layer and loss a chunk of tokens after the other (Liger Kernel): no logits of all
   // tokens.
   bool chunked_loss = false;
+  // PyTorch's own cross entropy on fp32 logits that the caller holds: its log-softmax is kept, and
+  // their gradients are tensors of their own.
+  bool torch_loss = false;
+  // Rotary embedding and the backward pass of a gated activation write over what they read (Liger
+  // Kernel).
+  bool in_place_kernels = false;
+  // The step flattens a rank's gradients, casts the flat copy to fp32 and runs torch.optim.AdamW on
+  // one tensor, whose intermediate results are tensors, too (InternEvo).
+  bool flat_step = false;
+  // zero3: gradients pass through a buffer of bucket_elements that stays (DeepSpeed).
+  bool contiguous_gradients = false;
   // Unfused attention writes its scores to one buffer that stays (Megatron Core's own layers:
   // parallel_state.get_global_memory_buffer), instead of a temporary.
   bool keeps_scores = false;

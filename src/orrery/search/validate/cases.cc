@@ -56,8 +56,13 @@ Prediction Blank(const CsvTable& table, std::size_t row, const Configuration& co
   return p;
 }
 
-Status SetMeter(const Configuration& row, Case* item, std::vector<std::string>* assumed) {
-  const std::string_view kind = row.text("mem_kind");
+Status SetMeter(const Configuration& row, std::string_view logged, Case* item,
+                std::vector<std::string>* assumed) {
+  std::string_view kind = row.text("mem_kind");
+  if ((kind.empty() || kind == "unknown") && !logged.empty()) {
+    kind = logged;
+    assumed->push_back(fmt::format("mem_kind={} (not stated: what the framework logs)", kind));
+  }
   if (kind == "torch_reserved") {
     item->meter = Meter::kReserved;
   } else if (kind == "nvidia_smi") {
@@ -96,7 +101,8 @@ Status AddTraining(const CsvTable& table, std::size_t row, Report* report, std::
     p.measured = memory;
     p.stratum = MemoryStratum(configuration);
     if (mapped.ok()) {
-      if (const Status meter = SetMeter(configuration, &item, &p.assumed); !meter.ok()) {
+      if (const Status meter = SetMeter(configuration, mapped->meter, &item, &p.assumed);
+          !meter.ok()) {
         p.reason = meter.message();
       }
     }
@@ -156,7 +162,8 @@ void PredictTraining(const Case& item, const constants::Set& constants, Runner* 
       p.reason = loaded.message();
     } else if (p.quantity == Quantity::kPeakMemory) {
       Set(runner->PeakMemoryGib(item.meter, item.rank), 1, &p);
-      p.width = constants::MemoryWidth();
+      p.outside = item.meter != Meter::kAllocated;
+      p.width = constants::MemoryWidth(p.outside);
     } else {
       Set(runner->StepTime(&p.assumed, &p.shares), 1, &p);
       p.width = constants::StepWidth(p.shares);

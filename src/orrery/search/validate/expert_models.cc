@@ -153,6 +153,16 @@ Status MapDispatcher(const Configuration& row, const FrameworkMatch& rule, Plan*
                       Printable(cell, 40));
 }
 
+// etpN in the name of a test case; 0: it does not say.
+int StatedEtp(std::string_view extra) {
+  const std::size_t at = extra.find("etp");
+  if (at == std::string_view::npos) return 0;
+  const std::string_view digits = extra.substr(at + 3);
+  const std::size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
+  const auto value = ParseInteger(digits.substr(0, end));
+  return value.ok() && *value >= 1 && *value <= 4096 ? static_cast<int>(*value) : 0;
+}
+
 }  // namespace
 
 bool HasExperts(const Configuration& row) { return row.text("arch") == "moe"; }
@@ -182,6 +192,7 @@ Result<std::optional<Model>> MapKnownModel(const Configuration& row, Assumed* as
 }
 
 Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
+  MapMtp(row, {}, model, assumed);
   ORRERY_ASSIGN_OR_RETURN(model->experts.count, row.Needed("experts", 2, 1 << 16));
   ORRERY_ASSIGN_OR_RETURN(model->experts.top_k, row.Needed("topk", 1, 1 << 16));
   if (row.text("layer_kind") == "mla") {
@@ -190,6 +201,16 @@ Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
     model->head_dim = 192;
     model->kv_heads = model->heads;
     assumed->push_back("layer_kind=mla: latent ranks and head sizes are Megatron's defaults");
+    // Latent attention comes with fine-grained experts (DeepSeekMoE, 2024, section 3): a token's
+    // experts are together as wide as the dense layer, one more is shared.
+    model->experts.ffn_hidden = model->ffn_hidden / model->experts.top_k;
+    model->experts.shared_ffn_hidden = model->experts.ffn_hidden;
+    model->experts.first_dense = 1;
+    assumed->push_back(
+        fmt::format("layer_kind=mla: experts of width {} (ffn_hidden / topk), one shared, behind "
+                    "one dense layer, as DeepSeek's",
+                    model->experts.ffn_hidden));
+    return {};
   }
   model->experts.ffn_hidden = model->ffn_hidden;
   assumed->push_back(
@@ -208,9 +229,9 @@ Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Mo
   const bool fits =
       ranks % (std::int64_t{plan->tp} * ep) == 0 && model.experts.ffn_hidden % plan->tp == 0;
   const bool bridge = row.text("framework").find("Bridge") != std::string_view::npos;
-  const bool one = extra.find("etp1") != std::string_view::npos;
-  plan->etp = fits && !bridge && !one ? plan->tp : 1;
-  if (plan->tp > 1 && !one) {
+  const int stated = StatedEtp(extra);
+  plan->etp = stated > 0 ? stated : fits && !bridge ? plan->tp : 1;
+  if (plan->tp > 1 && stated == 0) {
     assumed->push_back(
         fmt::format("etp={} ({})", plan->etp,
                     bridge ? "blank: the recipes' value" : "blank: tp where the ranks allow it"));

@@ -50,6 +50,9 @@ constexpr Architecture Like(Architecture base, std::string_view label, std::stri
   return base;
 }
 
+// Of models with latent attention; the vocabulary is that of Megatron's test data.
+constexpr Architecture kDeepSeek = Like(kLlama, "DeepSeek", "deepseek", 50257);
+
 constexpr Architecture kNemotron = {"Nemotron",
                                     "nemotron",
                                     Norm::kLayerNorm,
@@ -92,6 +95,7 @@ std::string Lower(std::string_view text) {
 const Architecture& ArchitectureOf(const Configuration& row, std::int64_t hidden, std::int64_t ffn,
                                    std::vector<std::string>* assumed) {
   const std::string name = Lower(row.text("model"));
+  if (row.text("layer_kind") == "mla") return kDeepSeek;
   for (const Architecture& a : kArchitectures) {
     if (name.starts_with(a.prefix)) return a;
   }

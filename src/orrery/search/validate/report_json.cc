@@ -36,6 +36,8 @@ Json RowJson(const Prediction& p) {
                      {"experts", p.shares.experts ? 1 : 0}};
   } else if (p.predicted && p.quantity == Quantity::kCollectiveTime) {
     row["shares"] = {{"fixed", p.fixed_share}};
+  } else if (p.predicted) {
+    row["shares"] = {{"memory_tensors", 1}, {"memory_outside", p.outside ? 1 : 0}};
   }
   row["stratum"] = p.stratum;
   row["status"] = p.refused() ? "refused" : "ok";

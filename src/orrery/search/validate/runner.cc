@@ -52,6 +52,7 @@ Status Runner::Load(const TrainingCase& c, const constants::Set& constants) {
   }
   graph_ = graph::Graph();
   memory_.libraries = {c.libraries};
+  memory_.allocator = c.allocator;
   return generator_.AddJob(c.model, plan, "row", &graph_);
 }
 

@@ -5,6 +5,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
+#include "orrery/memory/allocator_conf.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
@@ -36,7 +37,8 @@ constexpr std::array kScope = {
     ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
     ScopeRule{"sharding", "none|zero1|zero2|zero3", "this sharding is not modelled"},
     ScopeRule{"task", "pretrain|proxy-pretrain|sft|lora", "this task is not modelled"},
-    ScopeRule{"attention_kernel", "unfused|flash|flash2|flash3|cudnn", "no model of this kernel"},
+    ScopeRule{"attention_kernel", "unfused|flash|flash2|flash3|flash4|cudnn",
+              "no model of this kernel"},
 };
 
 bool IsOneOf(std::string_view text, std::string_view choices) {
@@ -161,6 +163,22 @@ void AssumeChunks(const Mapping& m) {
   m.AssumeDefault("vpp", std::to_string(plan.vpp));
 }
 
+// Uneven stages, not stated: the ends, which have embedding and loss besides, have as many layers
+// fewer as lets the middle share the rest evenly (--decoder-first-pipeline-num-layers, -last-).
+void SpareEnds(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const std::int64_t layers = m.out->model.layers;
+  for (std::int64_t end = layers / plan.pp - 1; plan.pp > 2 && plan.vpp == 1 && end > 0; --end) {
+    if ((layers - 2 * end) % (plan.pp - 2) != 0) continue;
+    const auto middle = static_cast<int>((layers - 2 * end) / (plan.pp - 2));
+    plan.layers_per_stage.assign(static_cast<std::size_t>(plan.pp), middle);
+    plan.layers_per_stage.front() = plan.layers_per_stage.back() = static_cast<int>(end);
+    return m.Assume("config_extra: uneven stages not stated, taken as {} at the ends, {} between",
+                    end, middle);
+  }
+  m.Assume("config_extra: uneven stages not stated, taken as even");
+}
+
 // After degrees and batch, which say what interleaving they allow.
 void MapSchedule(const Mapping& m) {
   Plan& plan = m.out->plan;
@@ -175,7 +193,7 @@ void MapSchedule(const Mapping& m) {
     m.Assume("layers per stage {} to {}: {} balances what pp does not divide", layers / stages,
              layers / stages + 1, m.rule.label);
   }
-  if (HasToken(m.row, "uneven")) m.Assume("config_extra: uneven stages not stated, taken as even");
+  if (HasToken(m.row, "uneven")) SpareEnds(m);
   plan.schedule = plan.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
   if (plan.vpp == 1) return;
   // Groups of pp micro-batches do not always divide them; a run that exists chose one that fits.
@@ -393,6 +411,9 @@ void MapAttention(const Mapping& m) {
     *attention = AttentionBackend::kFlash2;
   } else if (cell == "flash3") {
     *attention = AttentionBackend::kFlash3;
+  } else if (cell == "flash4") {  // keeps what flash 3 keeps
+    *attention = AttentionBackend::kFlash3;
+    m.out->time_refusal = "attention_kernel=flash4: no cost model of this kernel";
   } else if (cell == "cudnn") {
     *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
     if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
@@ -442,7 +463,11 @@ Status MapOverlap(const Mapping& m) {
   plan.recompute_flash = d.recompute_flash;
   plan.align_grad_reduce = plan.align_param_gather = d.align_stages;
   plan.bucket_elements = d.bucket_elements;
-  if (plan.reducer == workload::Reducer::kDeepSpeed) plan.bucket_elements = 500'000'000;
+  plan.contiguous_gradients = plan.gathers_units() && d.tensor_buckets;
+  if (plan.reducer == workload::Reducer::kDeepSpeed || plan.contiguous_gradients) {
+    plan.bucket_elements = 500'000'000;
+  }
+  plan.flat_step = d.flat_step;
   if (!d.ddp) return {};
   plan.reducer = workload::Reducer::kDdp;
   plan.fused_adam = plan.fused_softmax = plan.clip_gradients = false;
@@ -460,6 +485,12 @@ Status MapLibraries(const Mapping& m) {
   m.out->plan.keeps_scores = own_layers;
   if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
   m.out->plan.chunked_loss = HasToken(m.row, "liger") && m.out->plan.tp == 1;
+  m.out->plan.in_place_kernels = HasToken(m.row, "liger");
+  m.out->plan.torch_loss =
+      m.defaults().torch_loss && !m.out->plan.chunked_loss && !HasToken(m.row, "compile");
+  ORRERY_ASSIGN_OR_RETURN(m.out->allocator, memory::ParseAllocatorConf(m.recipe().allocator));
+  if (!m.recipe().allocator.empty()) m.AssumeDefault("allocator", m.recipe().allocator);
+  m.out->meter = m.recipe().meter;
   m.out->plan.fused_cross_entropy = HasToken(m.row, "cross_entropy_loss_fusion");
   return {};
 }
@@ -503,6 +534,10 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   if (out.plan.moe_comm_overlap && out.plan.offload_activations) {
     out.plan.moe_comm_overlap = false;
     m.Assume("ep_overlap=1: not built with offloading, dispatch and combine stand alone");
+  }
+  if (out.model.mtp_layers > 0 && (out.plan.offload_activations || out.plan.gathers_units())) {
+    out.model.mtp_layers = 0;
+    m.Assume("prediction of further tokens: not built with this plan, left out");
   }
   MapUserbuffers(m);
   ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));

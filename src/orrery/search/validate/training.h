@@ -24,7 +24,9 @@ struct TrainingCase {
   workload::Plan plan;
   cluster::Spec cluster;
   memory::Libraries libraries;
-  std::string time_refusal;                           // not empty: why only memory is predicted
+  memory::AllocatorSettings allocator;
+  std::string_view meter;    // mem_kind of the framework's own log; empty: torch_allocated
+  std::string time_refusal;  // not empty: why only memory is predicted
   workload::HostEra host = workload::HostEra::kNone;  // plan.host, by era
 };
 

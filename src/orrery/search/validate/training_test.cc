@@ -103,7 +103,7 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
       {"cp", "5", "tp·pp·cp·dp"},
       {"task", "rl", "task=rl: "},
       {"offload", "parameters", "offload=parameters: "},
-      {"attention_kernel", "flash4", "attention_kernel=flash4: "},
+      {"attention_kernel", "flash5", "attention_kernel=flash5: "},
       {"framework_family", "ddp", "replicates the model whole"},
       {"framework_family", "megatorn", "did you mean 'megatron'"},
       {"gpu", "K80", "gpu=K80: "},
@@ -118,6 +118,26 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
   for (const auto& [column, value, expected] : cases) {
     EXPECT_THAT(Map(kGpt175, {{column, value}}).error, HasSubstr(expected)) << column;
   }
+}
+
+// A kernel without a cost model keeps what its predecessor keeps: memory is predicted, time is not.
+TEST(Training, KernelsWithoutACostModelStillHaveMemory) {
+  const Mapped m = Map(kGpt175, {{"attention_kernel", "flash4"}});
+  EXPECT_EQ(m.error, "");
+  EXPECT_EQ(m.run.plan.attention, workload::AttentionBackend::kFlash3);
+  EXPECT_THAT(m.run.time_refusal, HasSubstr("attention_kernel=flash4"));
+}
+
+// 24 layers on 4 stages, uneven: one fewer at the ends leaves 14 for two.
+TEST(Training, UnevenStagesSpareTheEnds) {
+  const Mapped m = Map(kGpt175, {{"layers", "24"},
+                                 {"params_b", ""},
+                                 {"pp", "4"},
+                                 {"vpp", "1"},
+                                 {"dp", ""},
+                                 {"config_extra", "case=uneven_pipeline"}});
+  EXPECT_EQ(m.error, "");
+  EXPECT_THAT(m.run.plan.layers_per_stage, testing::ElementsAre(5, 7, 7, 5));
 }
 
 TEST(Training, ShardGroupsAndRankOrder) {

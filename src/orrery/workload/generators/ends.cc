@@ -27,7 +27,8 @@ enum : std::uint32_t {
   kLogits,
   kEmbeddingInput = 52,  // behind those of chunked_loss.cc
   kTransformInput,
-  kTransformOutput
+  kTransformOutput,
+  kHeldLogits
 };
 
 Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
@@ -65,7 +66,11 @@ Buffer Statistics(const Shape& s, BlockWriter* w) {
 Buffer Normed(const Shape& s, BlockWriter* w) {
   return Saved(w, kNormed, "final_norm.output", s.local_bytes());
 }
-// The fp32 logits become the softmax in place.
+// PyTorch's own loss reads fp32 logits that its caller holds until backward is over.
+Buffer HeldLogits(const Shape& s, BlockWriter* w) {
+  return Saved(w, kHeldLogits, "logits.fp32", s.torch_loss ? s.tokens() * s.vocab * 4 : 0);
+}
+// The fp32 logits become the softmax in place; PyTorch's own log-softmax is a tensor beside them.
 Buffer Softmax(const Shape& s, BlockWriter* w) {
   return Saved(w, kLogits, "cross_entropy.softmax", s.tokens() * s.vocab * 4);
 }
@@ -94,15 +99,24 @@ void LossBackward(const Shape& s, BlockWriter* w) {
   w->Module("loss");
   w->Kernel("mean", OverTokens(s, 4, 4, Pass::kBackward));
   w->Kernel("one_hot", OverTokens(s, 12, 4, Pass::kBackward));
+  // Gradients of the log-softmax and of the fp32 logits; in place without PyTorch's own loss.
+  const std::int64_t wide = s.torch_loss ? s.tokens() * s.vocab * 4 : 0;
+  const Buffer of_softmax = w->Temporary("log_softmax.gradient", wide);
+  const Buffer of_logits = w->Temporary("logits.fp32.gradient", wide);
+  w->Alloc(of_softmax);
+  w->Alloc(of_logits);
   w->Kernel("scale", OverLogits(s, 4, 4, Pass::kBackward));
+  w->Free(of_softmax);
   const Buffer logits = w->Temporary("logits.gradient", s.tokens() * s.vocab * e);
   w->Alloc(logits);
   w->Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, 4, e, Pass::kBackward));
+  w->Free(of_logits);
   w->Free(Softmax(s, w));
   w->Module("output_layer");
   if (s.encoder) BiasGradient(s, w, s.tokens(), s.vocab);
   ColumnBackward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab, false);
   w->Free(logits);
+  w->Free(HeldLogits(s, w));
 }
 
 }  // namespace
@@ -244,6 +258,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   w.Alloc(logits);
   ColumnForward(InPlanPrecision(s), &w, "logits", s.hidden, s.vocab);
   w.Module("loss");
+  w.Alloc(HeldLogits(s, &w));
   const Buffer softmax = Softmax(s, &w);
   w.Alloc(softmax);
   w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, e, 4, Pass::kForward));

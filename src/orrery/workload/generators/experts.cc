@@ -109,6 +109,12 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   latent_ = make("experts.latent", e_.latent ? s.local_tokens() * e_.width * b : 0, again);
   permuted_ = make("experts.input", LinearBytes(s, load_.rows * e_.width), again);
   fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b, again);
+  // Only gated and squared functions are fused with the weighting of their rows; another's output
+  // is kept beside the weighted one.
+  const bool separate =
+      s.activation == workload::Activation::kGelu || s.activation == workload::Activation::kRelu;
+  unweighted_ =
+      make("experts.activation.unweighted", separate ? load_.rows * e_.ffn * b : 0, function);
   activated_ = make("experts.activation.output", LinearBytes(s, load_.rows * e_.ffn), function);
   shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b, again);
   shared_act_ = make("shared.activation.output", LinearBytes(s, s.tokens() * e_.shared), again);
@@ -295,15 +301,18 @@ void ExpertWriter::ExpertsForward(bool keep) {
   if (!keep) w_->Free(permuted_);
   Enter("layers.mlp.experts.activation", Pass::kForward);
   ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
+  w_->Alloc(unweighted_);
   w_->Alloc(activated_);
   Activation(Pass::kForward, load_.rows, e_.ffn);
+  const bool keep_function = keep && !s_.recomputes(kRecomputeMoeAct);
   if (!keep) w_->Free(fc1_out_);
+  if (!keep_function) w_->Free(unweighted_);
   Enter("layers.mlp.experts.fc2", Pass::kForward);
   CastOperand(s_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
   GroupedHost(s_, w_, Calls(s_, 1));
   w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
   if (s_.mlp_bias) OutputBias(Pass::kForward);
-  if (!keep || s_.recomputes(kRecomputeMoeAct)) w_->Free(activated_);
+  if (!keep_function) w_->Free(activated_);
 }
 
 void ExpertWriter::Forward(bool keep) {
@@ -397,6 +406,7 @@ void ExpertWriter::ExpertsBackward() {
   if (s_.recomputes(kRecomputeMoeAct)) {
     Enter("layers.mlp.experts.activation", Pass::kForward);
     ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
+    w_->Alloc(unweighted_);
     w_->Alloc(activated_);
     Activation(Pass::kForward, load_.rows, e_.ffn);
   }
@@ -415,6 +425,7 @@ void ExpertWriter::ExpertsBackward() {
   w_->Alloc(fc);
   Activation(Pass::kBackward, load_.rows, e_.ffn);
   w_->Free(act);
+  w_->Free(unweighted_);
   w_->Free(fc1_out_);
   Enter("layers.mlp.experts.fc1", Pass::kBackward);
   GroupedHost(s_, w_, Calls(s_, 2));

@@ -27,7 +27,6 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   if (s.net != nullptr) return WriteUnitForward(s, w);
   const bool keep = s.recompute != Recompute::kFull;
   LayerWriter layer(s, w);
-  layer.BeginForward();
   Mixer(s, keep, keep && !layer.recomputes_core(), &layer);
   FeedForward(s, keep, &layer);
 }
@@ -35,12 +34,13 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
 void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   if (s.net != nullptr) return WriteUnitBackward(s, w);
   LayerWriter layer(s, w);
+  layer.BeginBackward();
   if (s.recompute == Recompute::kFull) {
+    layer.BeginRecompute();
     w->Host("checkpoint", s.host.checkpoint);
     Mixer(s, true, true, &layer);
     FeedForward(s, true, &layer);
   }
-  layer.BeginBackward();
   if (s.experts.count > 0) {
     layer.ExpertsBackward();
   } else if (s.feeds_forward) {

@@ -18,7 +18,8 @@ void LayerWriter::BeginBackward() {
 void LayerWriter::EndBackward() {
   w_->Free(gradient_);
   w_->Free(adapters_);
-  w_->Free(input_);
+  if (again_) w_->Free(recomputed_);
+  w_->Free(output_);
 }
 
 void LayerWriter::MlpBackward() {
@@ -30,7 +31,8 @@ void LayerWriter::MlpBackward() {
   if (s_.recomputes(kRecomputeMlp)) w_->Free(MlpCore(true, true));
   EnterBackward("layers.mlp.fc2");
   const Buffer activated = w_->Temporary("activation.gradient", s_.tokens() * s_.ffn * e);
-  const Buffer fc1 = w_->Temporary("fc1.gradient", s_.tokens() * s_.fc1() * e);
+  const bool in_place = s_.in_place_kernels && s_.activation == workload::Activation::kSwiglu;
+  const Buffer fc1 = w_->Temporary("fc1.gradient", in_place ? 0 : s_.tokens() * s_.fc1() * e);
   w_->Alloc(activated);
   RowBackward(s_, w_, "fc2", s_.ffn, s_.hidden);
   w_->Free(activated_);
@@ -38,11 +40,12 @@ void LayerWriter::MlpBackward() {
   w_->Alloc(fc1);
   Activation(Pass::kBackward);
   w_->Free(activated);
-  w_->Free(fc1_out_);
+  if (!in_place) w_->Free(fc1_out_);
   if (s_.mlp_bias) BiasGradient(s_, w_, s_.tokens(), s_.fc1());
   EnterBackward("layers.mlp.fc1");
   ColumnBackward(s_, w_, "fc1", s_.hidden, s_.fc1(), false);
   w_->Free(fc1);
+  if (in_place) w_->Free(fc1_out_);
   w_->Free(norm2_out_);
   if (s_.shared_norm) return ResidualGradient(s_, w_);  // of the shared norm's output
   EnterBackward("layers.mlp_norm");

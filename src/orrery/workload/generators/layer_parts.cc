@@ -36,7 +36,10 @@ void LayerWriter::Qkv(Pass pass) {
 
 // A layer of one part: what stands between its halves is its input, or its output.
 void LayerWriter::SkipMixer() { w_->Alloc(middle_); }
-void LayerWriter::SkipFeedForward() { w_->Free(middle_); }
+void LayerWriter::SkipFeedForward() {
+  w_->Free(middle_);
+  w_->Alloc(again_ ? recomputed_ : output_);
+}
 
 void LayerWriter::MambaForward(bool keep) {
   Enter("layers.input_norm");
@@ -77,18 +80,16 @@ void LayerWriter::ExpertsForward(bool keep) {
   const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
   Drop(keep_norm, norm2_stats_);
   const Buffer projected = w_->Temporary("projected", s_.local_bytes());
-  const Buffer output = w_->Temporary("output", s_.local_bytes());
   w_->Alloc(projected);
   ExpertWriter(s_, w_).Forward(keep && !s_.recomputes(kRecomputeMoe));
   Drop(keep_norm, norm2_out_);
   Enter("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
-  w_->Alloc(output);
+  w_->Alloc(again_ ? recomputed_ : output_);
   BiasDropoutAdd();
   Drop(keep, mask2_);
   Drop(keep, middle_);
   w_->Free(projected);
-  w_->Free(output);
 }
 
 void LayerWriter::ExpertsBackward() {

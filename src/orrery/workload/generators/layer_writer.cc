@@ -31,14 +31,17 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   const bool core = full || recomputes_core();
   const bool norms = full || s.recomputes(kRecomputeNorms);
   const bool mlp = full || s.recomputes(kRecomputeMlp);
-  input_ = make("input", s.local_bytes(), false);
+  output_ = make("output", s.local_bytes(), false);
+  recomputed_ = w->Temporary("output", s.local_bytes());
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
   const std::int64_t operand = LinearBytes(s, local * s.hidden);
   norm1_out_ = make("input_norm.output", operand, norms);
   qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e, full);
-  rotated_ = make(
-      "rotated", rotates() ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1) : 0,
-      full);
+  rotated_ = make("rotated",
+                  rotates() && !s.in_place_kernels
+                      ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1)
+                      : 0,
+                  full);
   attention_stats_ = make("attention.statistics", s.flash() ? s.tokens() * s.heads * 4 : 0, core);
   // PyTorch's own softmax runs and is saved in fp32.
   probabilities_ = make("attention.probabilities", square * (s.fused_softmax ? e : 4), core);
@@ -70,8 +73,6 @@ void LayerWriter::EnterBackward(std::string_view module) {
   w_->Host("module", s_.host.module_backward);
 }
 
-void LayerWriter::BeginForward() { w_->Alloc(input_); }
-
 void LayerWriter::BiasDropoutAdd() {
   const std::int64_t e = s_.element_bytes;
   w_->Kernel("bias_dropout_add", Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(),
@@ -86,6 +87,15 @@ void LayerWriter::BiasDropoutAddBackward(bool bias) {
                                                s_.hidden, e + 1, e, Pass::kBackward));
   }
   if (bias) BiasGradient(s_, w_, s_.local_tokens(), s_.hidden);
+}
+
+// A row-parallel product over all tokens is given back once its sum is scattered.
+Buffer LayerWriter::Scattered(const Buffer& product) {
+  if (!s_.sequence_parallel || s_.tp_overlap) return product;
+  const Buffer scattered = w_->Temporary("scattered", s_.local_bytes());
+  w_->Alloc(scattered);
+  w_->Free(product);
+  return scattered;
 }
 
 void LayerWriter::AttentionForward(bool keep, bool keep_core) {
@@ -116,10 +126,10 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Drop(keep && !s_.recomputes(kRecomputeMlaUp), latent_up_);
   Drop(keep, rotated_);
   Enter("layers.self_attention.projection");
-  const Buffer projected =
-      w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
+  Buffer projected = w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "projection", s_.context(), s_.hidden);
+  projected = Scattered(projected);
   Drop(keep, context_);
   Enter("layers.self_attention.bias_dropout_add");
   w_->Alloc(mask1_);
@@ -140,10 +150,10 @@ Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
   Activation(Pass::kForward);
   Drop(keep, fc1_out_);
   Enter("layers.mlp.fc2");
-  const Buffer projected =
-      w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
+  Buffer projected = w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "fc2", s_.ffn, s_.hidden);
+  projected = Scattered(projected);
   Drop(keep, activated_);
   return projected;
 }
@@ -158,16 +168,14 @@ void LayerWriter::MlpForward(bool keep) {
     Drop(keep_norm, norm2_stats_);
   }
   const Buffer projected = MlpCore(keep && !s_.recomputes(kRecomputeMlp), keep_norm);
-  const Buffer output = w_->Temporary("output", s_.local_bytes());
   Enter("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
-  w_->Alloc(output);
+  w_->Alloc(again_ ? recomputed_ : output_);
   BiasDropoutAdd();
   Drop(keep, mask2_);
   Drop(keep && !s_.parallel_block, middle_);
   Drop(keep, adapters_);
   w_->Free(projected);
-  w_->Free(output);
 }
 
 // A norm whose output forward did not keep.

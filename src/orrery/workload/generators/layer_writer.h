@@ -17,7 +17,6 @@ class LayerWriter {
   // Core attention runs again in backward although the layer as a whole does not.
   bool recomputes_core() const;
 
-  void BeginForward();
   // `keep`: tensors stay for the backward pass; `keep_core`: those inside core attention too.
   void AttentionForward(bool keep, bool keep_core);
   void MambaForward(bool keep);  // in its place where the layer's mixer is Mamba's
@@ -27,6 +26,8 @@ class LayerWriter {
   void ExpertsForward(bool keep);  // in its place where the layer has experts
 
   void BeginBackward();
+  // Forward runs again: its output stays until the layer's backward pass is over.
+  void BeginRecompute() { again_ = true; }
   void MlpBackward();
   void ExpertsBackward();
   void AttentionBackward();
@@ -38,6 +39,7 @@ class LayerWriter {
   void Enter(std::string_view module);
   void EnterBackward(std::string_view module);
   void NormAndResidualBackward(std::initializer_list<graph::Buffer> inputs);
+  graph::Buffer Scattered(const graph::Buffer& product);
   graph::Buffer MlpCore(bool keep, bool keep_norm);
   void NormAgain(std::string_view module, const graph::Buffer& statistics,
                  const graph::Buffer& output);
@@ -59,9 +61,12 @@ class LayerWriter {
 
   const Shape& s_;
   BlockWriter* w_;
-  graph::Buffer input_, norm1_stats_, norm1_out_, qkv_, rotated_, attention_stats_, probabilities_,
-      probability_mask_, dropped_, context_, mask1_, middle_, norm2_stats_, norm2_out_, fc1_out_,
-      activated_, mask2_, latent_up_, gradient_, adapters_;
+  bool again_ = false;
+  // What a layer hands on is made while its temporaries live, and is the next one's input: counted
+  // here from the end of forward to the end of backward.
+  graph::Buffer output_, recomputed_, norm1_stats_, norm1_out_, qkv_, rotated_, attention_stats_,
+      probabilities_, probability_mask_, dropped_, context_, mask1_, middle_, norm2_stats_,
+      norm2_out_, fc1_out_, activated_, mask2_, latent_up_, gradient_, adapters_;
 };
 
 }  // namespace orrery::workload

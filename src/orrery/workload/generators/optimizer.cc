@@ -151,6 +151,11 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
   }
 }
 
+std::int64_t AdamTemporaries(const Shape& s, std::int64_t n) {
+  const bool all = s.flat_step || (!s.fused_adam && !s.adam_loop);
+  return s.optimizer == Optimizer::kAdam && !s.offload_optimizer && all ? n * 4 : 0;
+}
+
 void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w) {
   if (s.offload_optimizer) return OnTheCpu(s, shard, w);
   switch (s.optimizer) {

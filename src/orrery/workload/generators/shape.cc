@@ -94,6 +94,9 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.fused_adam = plan.fused_adam;
   s.fused_cross_entropy = plan.fused_cross_entropy;
   s.chunked_loss = plan.chunked_loss;
+  s.torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.chunked_loss;
+  s.in_place_kernels = plan.in_place_kernels;
+  s.flat_step = plan.flat_step && plan.optimizer == Optimizer::kAdam && !plan.offload_optimizer;
   s.keeps_scores = plan.keeps_scores && !s.flash();
   s.recompute_flash = plan.recompute_flash;
   s.scatter_gather_p2p = plan.scatter_gather_p2p;
@@ -118,6 +121,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   if (plan.reducer == Reducer::kDeepSpeed) {
     s.bucket_elements = plan.bucket_elements * (plan.overlap_grad_reduce ? 2 : 1);
   }
+  if (plan.gathers_units() && plan.contiguous_gradients) s.bucket_elements = plan.bucket_elements;
   s.clips = plan.clip_gradients;
   s.adam_loop = plan.adam_loop && !plan.fused_adam;
   s.offload_optimizer = plan.offload_optimizer;
@@ -166,7 +170,12 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.attention_bias).Add(s.mlp_bias).Add(s.dropout).Add(s.recompute).Add(s.attention);
   h.Add(s.fused_weight_gradient).Add(s.converted_gradients);
   h.Add(s.fused_bias_activation).Add(s.fused_softmax).Add(s.fused_adam).Add(s.recompute_flash);
-  h.Add(s.fused_cross_entropy).Add(s.chunked_loss).Add(s.keeps_scores);
+  h.Add(s.fused_cross_entropy)
+      .Add(s.chunked_loss)
+      .Add(s.torch_loss)
+      .Add(s.keeps_scores)
+      .Add(s.flat_step)
+      .Add(s.in_place_kernels);
   const ExpertShape& e = s.experts;
   h.Add(e.count).Add(e.top_k).Add(e.local).Add(e.ffn).Add(e.shared).Add(e.ep).Add(e.etp);
   h.Add(e.load_permille)

@@ -56,7 +56,8 @@ struct Shape {
   AttentionBackend attention = AttentionBackend::kFlash2;
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
   bool fused_weight_gradient = true, converted_gradients = false;
-  bool fused_cross_entropy = false, chunked_loss = false, keeps_scores = false;
+  bool fused_cross_entropy = false, chunked_loss = false, torch_loss = false, keeps_scores = false;
+  bool flat_step = false, in_place_kernels = false;
   bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
   std::int64_t cp = 1;  // `seq` is this rank's part
   CpExchange cp_exchange = CpExchange::kRing;

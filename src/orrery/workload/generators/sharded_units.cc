@@ -211,6 +211,10 @@ graph::Block ShardedMemory(const Shape& s, std::int64_t shard, std::int64_t laye
     forever(1, "parameter_shards", MemoryKind::kParameter,
             s.offload_optimizer ? s.element_bytes : 4);
   }
+  if (s.bucket_elements > 0) {
+    w.Alloc(w.Named(7, "gradient_buckets", s.bucket_elements * s.gradient_bytes,
+                    MemoryKind::kGradient, Lifetime::kForever));
+  }
   if (!s.offload_optimizer) forever(2, "gradient_shards", MemoryKind::kGradient, 4);
   WriteOptimizerState(s, shard, 0, &w);
   return w.Finish();

@@ -186,8 +186,11 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
                   .bytes = {.value = 4}});
   };
   const bool casts = s.gradient_dtype != fp32 && !s.sharded;  // shards are fp32
-  const graph::Buffer main = w.Temporary("main_gradients", casts ? n * 4 : 0);
+  const graph::Buffer flat = w.Temporary("flat_gradients", s.flat_step ? n * s.element_bytes : 0);
+  const graph::Buffer main = w.Temporary("main_gradients", casts || s.flat_step ? n * 4 : 0);
+  w.Alloc(flat);
   w.Alloc(main);
+  w.Free(flat);
   w.Module("optimizer.gradients");
   if (casts) w.Kernel("cast", Flat(MemoryOp::kCast, n, s.gradient_bytes, 4, fp32));
   if (sizes.fp16) {  // loss scaling: unscale, look for infinities, everyone must agree
@@ -203,7 +206,14 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
     w.Kernel("clip", Flat(MemoryOp::kGradScale, n, 4, 4, fp32));
   }
   w.Module("optimizer.adam");
+  const std::int64_t results = AdamTemporaries(s, n);
+  const graph::Buffer root = w.Temporary("exp_avg_sq.sqrt", results);
+  const graph::Buffer quotient = w.Temporary("denominator", s.flat_step ? results : 0);
+  w.Alloc(root);
+  w.Alloc(quotient);
   WriteUpdate(s, n, sizes.number, &w);
+  w.Free(root);
+  w.Free(quotient);
   if (s.dtype != fp32 && !s.sharded && !s.autocasts() && !s.offload_optimizer) {
     const std::int64_t copied = s.optimizer == Optimizer::kMuon ? sizes.number : n;
     w.Kernel("copy_to_model", Flat(MemoryOp::kCast, copied, 4, s.element_bytes, s.dtype));
