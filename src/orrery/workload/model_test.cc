@@ -61,6 +61,13 @@ TEST(Model, ParameterCountsArePublished) {
       {"qwen2-7b", 7'615'616'512},
       {"qwen2-72b", 72'706'203'648},
       {"gpt-oss-120b", 116'829'156'672},
+      {"llama3.2-1b", 1'235'814'400},
+      {"llama3.2-3b", 3'212'749'824},
+      {"qwen2-0.5b", 494'032'768},
+      {"qwen2-1.5b", 1'543'714'304},
+      {"qwen3-14b", 14'768'307'200},
+      {"qwen3-32b", 32'762'123'264},
+      {"falcon-180b", 179'522'565'120},
   };
   for (const auto& [name, count] : published) EXPECT_EQ(Preset(name).parameters(), count) << name;
 }
@@ -69,8 +76,9 @@ TEST(Model, ParameterCountsArePublished) {
 // routing biases a layer, which no gradient reaches; Grok's its two further norms.
 TEST(Model, ExpertCountsNearPublished) {
   const std::pair<std::string_view, double> published[] = {
-      {"deepseek-v3", 671.026419e9}, {"kimi-k2", 1026.408e9},    {"grok-1", 315.684e9},
-      {"mpt-7b", 6.649286656e9},     {"llama4-scout", 107.77e9}, {"llama4-maverick", 400.71e9}};
+      {"deepseek-v3", 671.026419e9}, {"kimi-k2", 1026.408e9},     {"grok-1", 315.684e9},
+      {"mpt-7b", 6.649286656e9},     {"mpt-30b", 29.957200896e9}, {"llama4-scout", 107.77e9},
+      {"llama4-maverick", 400.71e9}};
   for (const auto& [name, count] : published) {
     EXPECT_NEAR(static_cast<double>(Preset(name).parameters()) / count, 1, 0.001) << name;
   }
@@ -103,6 +111,30 @@ TEST(Model, MoyeTable9CountsFollowFromItsShapes) {
               12 * row.layers * h * h + 13 * row.layers * h + (50257 + 2048) * h + 2 * h);
     EXPECT_NEAR(static_cast<double>(m.parameters()) * 1e-9 / row.printed_billion, 1, row.tolerance);
   }
+}
+
+// OPT's own formula at the sizes that have no checkpoint of one file: V·h + (2,048 + 2)·h + L·(12
+// h² + 13 h) + 2 h, V = 50,272. Nemotron-4: V·h·2 + L·(2 h² + 2 h·kv·d + 2 h·f + 4 h) + 2 h, norms
+// with bias.
+TEST(Model, CountsFromShapesWhereNoneIsPublished) {
+  const auto opt = [](std::int64_t layers, std::int64_t h) {
+    return 50272 * h + 2050 * h + layers * (12 * h * h + 13 * h) + 2 * h;
+  };
+  EXPECT_EQ(Preset("opt-66b").parameters(), opt(64, 9216));
+  EXPECT_EQ(Preset("opt-175b").parameters(), opt(96, 12288));
+  const auto nemotron = [](std::int64_t layers, std::int64_t h, std::int64_t kv, std::int64_t f) {
+    return 2 * 256000 * h + layers * (2 * h * h + 2 * h * kv + 2 * h * f + 4 * h) + 2 * h;
+  };
+  EXPECT_EQ(Preset("nemotron4-15b").parameters(), nemotron(32, 6144, 8 * 128, 24576));
+  // Nemotron-4's papers print 15.6 and 341 billion.
+  EXPECT_NEAR(static_cast<double>(Preset("nemotron4-15b").parameters()), 15.6e9, 0.05e9);
+  EXPECT_EQ(Preset("nemotron4-340b").parameters(), nemotron(96, 18432, 8 * 192, 73728));
+  EXPECT_NEAR(static_cast<double>(Preset("nemotron4-340b").parameters()), 341e9, 0.5e9);
+  const std::int64_t mixtral = Preset("mixtral-8x7b").parameters();
+  const std::int64_t ends = 2 * 32000 * 4096 + 4096, expert = 3 * 4096 * 14336 + 4096;
+  EXPECT_EQ(Preset("mixtral-8x1.75b").parameters(), (mixtral - ends) / 4 + ends);
+  EXPECT_EQ(Preset("mixtral-16x7b").parameters(), mixtral + 32 * 8 * expert);
+  EXPECT_EQ(Preset("mixtral-32x7b").parameters(), mixtral + 32 * 24 * expert);
 }
 
 TEST(Model, EveryPresetIsValid) {

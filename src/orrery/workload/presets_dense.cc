@@ -38,6 +38,10 @@ void Falcon7b(Model* m) {
   Falcon(m);
   m->shared_norm = true;
 }
+void Falcon180b(Model* m) {
+  Falcon(m);
+  m->tied_embeddings = false;
+}
 void Bloom(Model* m) {
   m->position = Position::kNone;  // ALiBi: a bias inside the attention kernel
   m->embedding_norm = true;
@@ -53,6 +57,10 @@ void Llama(Model* m) {
   m->tied_embeddings = false;
   m->attention_bias = m->mlp_bias = false;
 }
+void LlamaTied(Model* m) {
+  Llama(m);
+  m->tied_embeddings = true;
+}
 void Mistral(Model* m) {
   Llama(m);
   m->window = 4096;
@@ -61,6 +69,10 @@ void Qwen2(Model* m) {
   Llama(m);
   m->attention_bias = true;
   m->projection_bias = false;
+}
+void Qwen2Tied(Model* m) {
+  Qwen2(m);
+  m->tied_embeddings = true;
 }
 void Nemotron4(Model* m) {
   m->activation = Activation::kSquaredRelu;
@@ -80,6 +92,8 @@ constexpr std::string_view kGpt3 =
     "Moye, Table 9 (heads, layers, hidden); ffn 4h, GPT-2 vocabulary, no dropout";
 constexpr std::string_view kLlama2 = "Touvron et al. 2023, meta-llama/Llama-2 config.json";
 constexpr std::string_view kLlama3 = "Grattafiori et al. 2024, Table 3; config.json";
+constexpr std::string_view kLlama32 = "meta-llama/Llama-3.2 config.json";
+constexpr std::string_view kQwen2 = "Yang et al. 2024; Qwen/Qwen2 config.json";
 constexpr std::string_view kBert = "Devlin et al. 2019; google-bert config.json";
 constexpr std::string_view kOpt = "Zhang et al. 2022; facebook/opt config.json (2 spare positions)";
 constexpr std::string_view kNeo = "Black et al. 2021; EleutherAI/gpt-neo config.json";
@@ -105,6 +119,8 @@ constexpr std::array kRows = {
     Row{{"llama3.1-8b", "Llama 3.1 8B"}, Llama, 32, 4096, 32, 8, 14336, 128256, 131072, kLlama3},
     Row{{"llama3.1-70b", "Llama 3.1 70B"}, Llama, 80, 8192, 64, 8, 28672, 128256, 131072, kLlama3},
     Row{{"llama3.1-405b", "Llama 3.1 405B"}, Llama, 126, 16384, 128, 8, 53248, 128256, 131072, kLlama3},
+    Row{{"llama3.2-1b", "Llama 3.2 1B"}, LlamaTied, 16, 2048, 32, 8, 8192, 128256, 131072, kLlama32},
+    Row{{"llama3.2-3b", "Llama 3.2 3B"}, LlamaTied, 28, 3072, 24, 8, 8192, 128256, 131072, kLlama32},
     Row{{"bert-base", "BERT base, encoder, 110M"}, Bert, 12, 768, 12, 12, 3072, 30522, 512, kBert},
     Row{{"bert-large", "BERT large, encoder, 335M"}, Bert, 24, 1024, 16, 16, 4096, 30522, 512, kBert},
     Row{{"opt-125m", "OPT 125M"}, Opt, 12, 768, 12, 12, 3072, 50272, 2050, kOpt},
@@ -120,13 +136,17 @@ constexpr std::array kRows = {
     Row{{"gpt-neox-20b", "GPT-NeoX 20B, parallel blocks"}, NeoX, 44, 6144, 64, 64, 24576, 50432, 2048, "Black et al. 2022; EleutherAI/gpt-neox-20b config.json"},
     Row{{"falcon-7b", "Falcon 7B, parallel blocks, one norm, one key and value head"}, Falcon7b, 32, 4544, 71, 1, 18176, 65024, 2048, "Almazrouei et al. 2023; tiiuae/falcon-7b config.json"},
     Row{{"falcon-40b", "Falcon 40B, parallel blocks"}, Falcon, 60, 8192, 128, 8, 32768, 65024, 2048, "Almazrouei et al. 2023; tiiuae/falcon-40b config.json"},
+    Row{{"falcon-180b", "Falcon 180B, parallel blocks"}, Falcon180b, 80, 14848, 232, 8, 59392, 65024, 2048, "Almazrouei et al. 2023; tiiuae/falcon-180B config.json"},
     Row{{"bloom-176b", "BLOOM 176B"}, Bloom, 70, 14336, 112, 112, 57344, 250880, 2048, "Le Scao et al. 2022; bigscience/bloom config.json"},
     Row{{"mpt-7b", "MPT 7B"}, Mpt, 32, 4096, 32, 32, 16384, 50432, 2048, "MosaicML 2023; mosaicml/mpt-7b config.json"},
+    Row{{"mpt-30b", "MPT 30B"}, Mpt, 48, 7168, 64, 64, 28672, 50432, 8192, "MosaicML 2023; mosaicml/mpt-30b config.json"},
     Row{{"llama-7b", "Llama 7B"}, Llama, 32, 4096, 32, 32, 11008, 32000, 2048, kLlama1},
     Row{{"llama-13b", "Llama 13B"}, Llama, 40, 5120, 40, 40, 13824, 32000, 2048, kLlama1},
     Row{{"llama-30b", "Llama 33B"}, Llama, 60, 6656, 52, 52, 17920, 32000, 2048, kLlama1},
     Row{{"llama-65b", "Llama 65B"}, Llama, 80, 8192, 64, 64, 22016, 32000, 2048, kLlama1},
     Row{{"mistral-7b", "Mistral 7B v0.1, window of 4,096"}, Mistral, 32, 4096, 32, 8, 14336, 32000, 32768, "Jiang et al. 2023; mistralai/Mistral-7B-v0.1 config.json"},
+    Row{{"qwen2-0.5b", "Qwen2 0.5B"}, Qwen2Tied, 24, 896, 14, 2, 4864, 151936, 131072, kQwen2},
+    Row{{"qwen2-1.5b", "Qwen2 1.5B"}, Qwen2Tied, 28, 1536, 12, 2, 8960, 151936, 131072, kQwen2},
     Row{{"qwen2-7b", "Qwen2 7B"}, Qwen2, 28, 3584, 28, 4, 18944, 152064, 131072, "Yang et al. 2024; Qwen/Qwen2-7B config.json"},
     Row{{"qwen2-72b", "Qwen2 72B"}, Qwen2, 80, 8192, 64, 8, 29568, 152064, 131072, "Yang et al. 2024; Qwen/Qwen2-72B config.json"},
     Row{{"nemotron4-15b", "Nemotron-4 15B"}, Nemotron4, 32, 6144, 48, 8, 24576, 256000, 4096, "Parmar et al. 2024, Table 1"},
