@@ -41,12 +41,30 @@ std::int64_t HostNs(const graph::Graph& g, std::string_view block) {
 // Forward, operators: router 40, counts 18, permutation and its reverse 12 each, two exchanges of
 // 4, sorting twice 6, activation 6: 108 at 8 us. Two grouped GEMMs over 4 experts at 5 us.
 // Backward: 24 + 2·5 + 2·3 + 2·4 + 5 = 53 at 6 us; four grouped GEMMs. The bias behind fc2: three
-// operators an expert forward, four backward.
-constexpr std::int64_t kBiasForward = 4 * 3 * 8'000, kBiasBackward = 4 * 4 * 6'000;
+// operators an expert forward; backward a conversion, two products, their sums, and a cut.
+constexpr std::int64_t kBiasForward = 4 * 3 * 8'000, kBiasBackward = 4 * 6 * 6'000;
 TEST(ExpertHost, OperatorsAndGroupedCalls) {
   const graph::Graph g = Make(SmallExperts(), WithHost());
   EXPECT_EQ(HostNs(g, "layer.forward"), 108 * 8'000 + 2 * 4 * 5'000 + kBiasForward);
   EXPECT_EQ(HostNs(g, "layer.backward"), 53 * 6'000 + 4 * 4 * 5'000 + kBiasBackward);
+}
+
+// Bytes an element behind fc2 in bf16: the scaled bias 4 written; the sum 2 and 4 read, 4 written;
+// pieces together 4 and 4; converted 4 and 2.
+TEST(ExpertHost, OutputBiasesAreAddedInFp32) {
+  const auto moved = [](bool biases) {
+    Model m = SmallExperts();
+    m.mlp_bias = biases;
+    const graph::Graph g = Make(m, WithHost());
+    std::int64_t sum = 0;
+    for (const graph::Kernel& kernel : FindBlock(g, "layer.forward").kernels) {
+      const auto* k = std::get_if<graph::MemoryBound>(&kernel);
+      if (k != nullptr) sum += k->bytes_read + k->bytes_written;
+    }
+    return sum;
+  };
+  const std::int64_t rows = 512 * 2;
+  EXPECT_EQ(moved(true) - moved(false), 28 * rows * SmallExperts().hidden);
 }
 
 // Fused: router 14 and 8; permutation 4 and 2, sorting 3 and 2.

@@ -280,16 +280,30 @@ void ExpertWriter::SharedForward(bool first_half) {
   RowForward(s_, w_, "shared_fc2", e_.shared, s_.hidden);
 }
 
-// Biases behind fc2, weighted as their rows are: expert by expert a piece is cut out, scaled bias
-// added, and all pieces are put together again.
+// Biases behind fc2, weighted as their rows are by the router's fp32 weights: expert by expert a
+// piece is cut out, the scaled bias added in fp32, and all pieces are put together and converted
+// (Megatron's TEGroupedMLP._apply_bias). Backward: gradients of pieces, biases and weights.
 void ExpertWriter::OutputBias(Pass pass) {
   const std::int64_t b = s_.element_bytes;
-  const bool forward = pass == Pass::kForward;
-  w_->Host("bias",
-           e_.local * (forward ? 3 * s_.host.operator_forward : 4 * s_.host.operator_backward));
-  w_->Kernel("output_bias",
-             Elementwise(s_, MemoryOp::kAdd, load_.rows, e_.width, b, forward ? b : 0, pass));
-  w_->Kernel("concatenate", Elementwise(s_, MemoryOp::kCopy, load_.rows, e_.width, b, b, pass));
+  const auto kernel = [&](std::string_view name, MemoryOp op, std::int64_t read,
+                          std::int64_t written) {
+    w_->Kernel(name, Elementwise(s_, op, load_.rows, e_.width, read, written, pass));
+  };
+  if (pass == Pass::kForward) {
+    w_->Host("bias", e_.local * 3 * s_.host.operator_forward);
+    kernel("scale", MemoryOp::kGradScale, 0, 4);
+    kernel("output_bias", MemoryOp::kAdd, b + 4, 4);
+    kernel("concatenate", MemoryOp::kCopy, 4, 4);
+    return kernel("cast", MemoryOp::kCast, 4, b);
+  }
+  w_->Host("bias", e_.local * 6 * s_.host.operator_backward);
+  kernel("cast", MemoryOp::kCast, b, 4);
+  kernel("cast", MemoryOp::kCast, 4, b);
+  for (int i = 0; i < 2; ++i) {
+    kernel("scale", MemoryOp::kGradScale, 4, 4);
+    kernel("bias_sum", MemoryOp::kAdd, 4, 0);
+  }
+  kernel("concatenate", MemoryOp::kCopy, b, b);
 }
 
 void ExpertWriter::ExpertsForward(bool keep) {
