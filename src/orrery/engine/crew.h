@@ -32,7 +32,7 @@ class Crew {
 
   void Add(std::uint32_t task) {
     const std::uint32_t at = added_.load(std::memory_order_relaxed);
-    tasks_[at % tasks_.size()] = task;
+    tasks_[at % tasks_.size()].store(task, std::memory_order_relaxed);
     added_.store(at + 1, std::memory_order_release);
     if (!threads_.empty()) Signal();
   }
@@ -48,11 +48,14 @@ class Crew {
   }
   // Runs a task that nobody has taken; false if there is none.
   bool RunOne() {
-    std::uint32_t at = taken_.load(std::memory_order_relaxed);
+    std::uint32_t at = taken_.load(std::memory_order_relaxed), task = 0;
     do {
       if (at == added_.load(std::memory_order_acquire)) return false;
+      // Read first: as long as `at` is not taken, no later task is in its place; once it is, others
+      // may come round while this thread sleeps.
+      task = tasks_[at % tasks_.size()].load(std::memory_order_relaxed);
     } while (!taken_.compare_exchange_weak(at, at + 1, std::memory_order_acq_rel));
-    run_(tasks_[at % tasks_.size()]);
+    run_(task);
     done_.fetch_add(1, std::memory_order_release);
     if (!threads_.empty()) done_.notify_all();
     return true;
@@ -85,7 +88,7 @@ class Crew {
   }
 
   std::function<void(std::uint32_t)> run_;
-  std::vector<std::uint32_t> tasks_;  // a ring
+  std::vector<std::atomic<std::uint32_t>> tasks_;  // a ring
   alignas(64) std::atomic<std::uint32_t> added_{0};
   alignas(64) std::atomic<std::uint32_t> taken_{0};
   alignas(64) std::atomic<std::uint32_t> done_{0};
