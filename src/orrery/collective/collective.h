@@ -52,10 +52,10 @@ struct StepCosts {
   std::int64_t channel_Bps = 0;  // ORRERY_CHANNEL_GBPS: data through a channel
 };
 
+inline constexpr int kLaterThanTables = 23100;  // NCCL 2.31: the tables end with 2.30
+
 // What the environment variables that a user sets change; the names are NCCL's. Defaults are
 // NCCL's.
-inline constexpr int kLaterThanTables = 23100;  // 2.31: the tables end with 2.30
-
 struct Environment {
   int version = 22203;  // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
   // By graph::Collective up to kBroadcast, then Algorithm or Protocol.

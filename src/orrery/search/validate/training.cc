@@ -260,13 +260,11 @@ Status MapPrecision(const Mapping& m) {
     m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
                                     : plan.precision == Precision::kFp16 ? "fp16"
                                                                          : "bf16");
-    job::ApplyGradientSums(d, &plan);
-    return {};
-  }
-  if (!IsOneOf(reduce, "fp32|bf16|fp16")) {
+  } else if (IsOneOf(reduce, "fp32|bf16|fp16")) {
+    plan.grad_reduce_fp32 = reduce == "fp32";
+  } else {
     return InvalidInput("reduce_dtype={}: must be fp32, bf16 or fp16", Printable(reduce, 40));
   }
-  plan.grad_reduce_fp32 = reduce == "fp32";
   job::ApplyGradientSums(d, &plan);
   return {};
 }

@@ -34,15 +34,12 @@ std::int64_t DistinctPermille(const ExpertShape& e, std::int64_t places) {
 
 // C[m, n] of every expert on this rank.
 Gemm Grouped(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
-  const bool weights = layout == GemmLayout::kTN;
   return {.m = m,
           .n = n,
           .k = k,
           .batch = s.experts.local,
           .dtype = LinearType(s),
           .layout = layout,
-          .accumulate = weights && !s.kernel_adds(),
-          .out_dtype = weights && !s.kernel_adds() ? s.gradient_dtype : s.dtype,
           .kind = graph::GemmKind::kGrouped};
 }
 
@@ -144,15 +141,7 @@ void ExpertWriter::Router(Pass pass) {
   Enter("layers.mlp.router", pass);
   ExpertHost(s_, w_, ExpertPiece::kRouter, pass);
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
-    w_->Kernel("router",
-               Gemm{.m = m,
-                    .n = n,
-                    .k = k,
-                    .dtype = s_.dtype,
-                    .layout = layout,
-                    .accumulate = layout == GemmLayout::kTN && !s_.kernel_adds(),
-                    .out_dtype = layout == GemmLayout::kTN && !s_.kernel_adds() ? s_.gradient_dtype
-                                                                                : s_.dtype});
+    WriteGemm(s_, w_, "router", {.m = m, .n = n, .k = k, .dtype = s_.dtype, .layout = layout});
   };
   if (pass == Pass::kForward) {
     gemm(tokens, e_.count, s_.hidden, GemmLayout::kNT);
@@ -164,7 +153,6 @@ void ExpertWriter::Router(Pass pass) {
   w_->Kernel("top_k", Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, 9, 4, pass));
   gemm(tokens, s_.hidden, e_.count, GemmLayout::kNN);
   gemm(e_.count, s_.hidden, tokens, GemmLayout::kTN);
-  AddWritten(s_, w_, e_.count * s_.hidden);
   if (e_.router_bias) AccumulateGradient(s_, w_, "bias_gradient", e_.count);
 }
 
@@ -173,16 +161,7 @@ void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t 
   const std::int64_t tokens = s_.local_tokens();
   Enter("layers.mlp.latent", pass);
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
-    const bool weights = layout == GemmLayout::kTN;
-    w_->Kernel(name,
-               Gemm{.m = m,
-                    .n = n,
-                    .k = k,
-                    .dtype = LinearType(s_),
-                    .layout = layout,
-                    .accumulate = weights && !s_.kernel_adds(),
-                    .out_dtype = weights && !s_.kernel_adds() ? s_.gradient_dtype : s_.dtype});
-    if (weights) AddWritten(s_, w_, m * n);
+    WriteGemm(s_, w_, name, {.m = m, .n = n, .k = k, .dtype = LinearType(s_), .layout = layout});
   };
   if (pass == Pass::kForward) {
     CastOperand(s_, w_, "cast", tokens, in, pass);
@@ -311,7 +290,7 @@ void ExpertWriter::ExpertsForward(bool keep) {
   w_->Alloc(fc1_out_);
   CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kForward);
   GroupedHost(s_, w_, Calls(s_, 1));
-  w_->Kernel("grouped_fc1", Grouped(s_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
+  WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
   if (!keep) w_->Free(permuted_);
   Enter("layers.mlp.experts.activation", Pass::kForward);
   ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
@@ -324,7 +303,7 @@ void ExpertWriter::ExpertsForward(bool keep) {
   Enter("layers.mlp.experts.fc2", Pass::kForward);
   CastOperand(s_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
   GroupedHost(s_, w_, Calls(s_, 1));
-  w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(s_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
   if (s_.mlp_bias) OutputBias(Pass::kForward);
   if (!keep_function) w_->Free(activated_);
 }
@@ -429,9 +408,8 @@ void ExpertWriter::ExpertsBackward() {
   w_->Alloc(act);
   if (s_.mlp_bias) OutputBias(Pass::kBackward);
   CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
-  w_->Kernel("grouped_fc2", Grouped(s_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
-  w_->Kernel("grouped_fc2", Grouped(s_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
-  AddWritten(s_, w_, e_.local * e_.width * e_.ffn);
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(s_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(s_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, e_.width);
   w_->Free(activated_);
   Enter("layers.mlp.experts.activation", Pass::kBackward);
@@ -445,9 +423,8 @@ void ExpertWriter::ExpertsBackward() {
   GroupedHost(s_, w_, Calls(s_, 2));
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, fc1(e_.ffn));
   CastOperand(s_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
-  w_->Kernel("grouped_fc1", Grouped(s_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
-  w_->Kernel("grouped_fc1", Grouped(s_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
-  AddWritten(s_, w_, e_.local * e_.width * fc1(e_.ffn));
+  WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
+  WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
   w_->Free(fc);
   w_->Free(permuted_);
 }

@@ -32,15 +32,7 @@ namespace {
 void Down(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t out, Pass pass) {
   const std::int64_t rows = s.local_tokens();
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
-    const bool weights = layout == GemmLayout::kTN;
-    w->Kernel(name, Gemm{.m = m,
-                         .n = n,
-                         .k = k,
-                         .dtype = s.dtype,
-                         .layout = layout,
-                         .accumulate = weights && !s.kernel_adds(),
-                         .out_dtype = weights && !s.kernel_adds() ? s.gradient_dtype : s.dtype});
-    if (weights) AddWritten(s, w, m * n);
+    WriteGemm(s, w, name, {.m = m, .n = n, .k = k, .dtype = s.dtype, .layout = layout});
   };
   if (pass == Pass::kForward) return gemm(rows, out, s.hidden, GemmLayout::kNT);
   gemm(rows, s.hidden, out, GemmLayout::kNN);

@@ -72,9 +72,7 @@ Gemm WeightGradient(const Shape& s, std::int64_t in, std::int64_t out) {
           .n = in,
           .k = s.tokens(),
           .dtype = LinearType(s),
-          .layout = GemmLayout::kTN,
-          .accumulate = s.gemm_adds(),
-          .out_dtype = s.gemm_adds() ? s.gradient_dtype : s.dtype};
+          .layout = GemmLayout::kTN};
 }
 
 // Autocast's copy of a weight, made where it is first used in a micro-batch.
@@ -86,9 +84,7 @@ void CastWeight(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t ou
 
 void WriteWeightGradient(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                          std::int64_t out) {
-  if (s.frozen()) return;
-  w->Kernel(name, WeightGradient(s, in, out));
-  if (!s.gemm_adds()) AccumulateGradient(s, w, "weight_gradient", in * out);
+  WriteGemm(s, w, name, WeightGradient(s, in, out));
 }
 
 }  // namespace
@@ -118,8 +114,14 @@ void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
   kernel(MemoryOp::kAdd, 2 * g, g);
 }
 
-void AddWritten(const Shape& s, BlockWriter* w, std::int64_t elements) {
-  if (s.kernel_adds()) AccumulateGradient(s, w, "weight_gradient", elements);
+void WriteGemm(const Shape& s, BlockWriter* w, std::string_view name, Gemm gemm) {
+  const bool weights = gemm.layout == GemmLayout::kTN;
+  if (weights && s.frozen()) return;
+  gemm.accumulate = weights && s.gemm_adds();
+  gemm.out_dtype = gemm.accumulate ? s.gradient_dtype : s.dtype;
+  w->Kernel(name, gemm);
+  if (!weights || s.gemm_adds()) return;
+  AccumulateGradient(s, w, "weight_gradient", gemm.batch * gemm.m * gemm.n);
 }
 
 void BiasGradient(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols) {

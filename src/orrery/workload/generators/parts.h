@@ -37,8 +37,10 @@ void NormBackward(const Shape& s, BlockWriter* w);
 // BLOOM's first readings leave no room for it, its last ones do.
 void AccumulateGradient(const Shape& s, BlockWriter* w, std::string_view name,
                         std::int64_t elements);
-// The same for what a weight-gradient GEMM wrote, where it does not add to the buffer itself.
-void AddWritten(const Shape& s, BlockWriter* w, std::int64_t elements);
+// A GEMM of a linear layer. A weight gradient (kTN) adds to the gradient buffer itself, or a kernel
+// adds what it wrote, or there is none (frozen weights), as the shape says; the caller leaves
+// `accumulate` and `out_dtype` alone.
+void WriteGemm(const Shape& s, BlockWriter* w, std::string_view name, graph::Gemm gemm);
 // Column sum of a rows × cols gradient, then the accumulation.
 void BiasGradient(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols);
 // Autograd's sum of the two gradients that meet at a residual.

@@ -102,8 +102,6 @@ struct Shape {
   bool separate_gradients() const { return sharded || reducer != Reducer::kBuffer; }
   // Weight-gradient GEMMs add to the buffer.
   bool gemm_adds() const { return fused_weight_gradient && !separate_gradients(); }
-  // A kernel adds what they wrote to it.
-  bool kernel_adds() const { return !fused_weight_gradient && !separate_gradients(); }
   // Parameters in fp32, cast where they are used (torch.autocast).
   bool autocasts() const { return reducer == Reducer::kDdp && dtype != graph::DType::kFp32; }
   std::int64_t tokens() const { return seq * batch; }
