@@ -166,6 +166,9 @@ Json FrameworkJson(const Plan& plan) {
   for (const PlanFlag& flag : kPlanFlags) {
     if (flag.matters(plan)) json[std::string(flag.key)] = plan.*flag.member;
   }
+  if (plan.recompute_keeps != workload::RecomputeKeeps::kNothing) {
+    json["recompute_keeps"] = NameOf(kRecomputeKeeps, plan.recompute_keeps);
+  }
   if (plan.cp > 1) json["cp_exchange"] = NameOf(kCpExchanges, plan.cp_exchange);
   if (plan.cuda_graphs != workload::CudaGraphs::kNone) {
     json["cuda_graphs"] = NameOf(kCudaGraphs, plan.cuda_graphs);

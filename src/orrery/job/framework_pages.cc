@@ -34,6 +34,13 @@ std::string AttentionText(const Framework& framework) {
   return std::string(NameOf(kAttentions, Defaults(framework).attention));
 }
 
+std::string KeepsText(const Framework& framework) {
+  const FrameworkDefaults& d = framework.defaults;
+  const std::string full(NameOf(kRecomputeKeeps, d.full_keeps));
+  if (d.selective_keeps == workload::RecomputeKeeps::kNothing) return full;
+  return fmt::format("{}; selective: {}", full, NameOf(kRecomputeKeeps, d.selective_keeps));
+}
+
 std::string RecipeText(const Framework& framework) {
   const FrameworkRecipe& recipe = framework.recipe;
   std::string text;
@@ -97,6 +104,7 @@ class Page {
       Row(flag.key,
           [&](const Framework& f) { return std::string(Defaults(f).*flag.member ? "yes" : "no"); });
     }
+    Row("recompute_keeps", KeepsText);
     Row("host", [](const Framework& f) { return std::string(HostText(f.defaults.host)); });
     Row("cuBLAS workspaces in torch", [](const Framework& f) {
       return std::string(f.defaults.libraries.cublas_in_torch ? "yes" : "no");

@@ -15,6 +15,7 @@ using workload::HostEra;
 using workload::LowPrecision;
 using workload::Plan;
 using workload::Recompute;
+using workload::RecomputeKeeps;
 using workload::Sharding;
 
 // 2020: DistributedDataParallel of its own after the backward pass, fp16 gradients reduced as they
@@ -75,8 +76,11 @@ constexpr FrameworkDefaults Fsdp(AttentionDefault attention, bool flat) {
           .torch_loss = true,
           .host = HostEra::kFsdp};
 }
+// torch's checkpoint as torchtitan calls it: not reentrant, with its early stop.
 constexpr FrameworkDefaults Fsdp2() {
   FrameworkDefaults d = Fsdp(AttentionDefault::kFlash2, false);
+  d.full_keeps = RecomputeKeeps::kLast;
+  d.selective_keeps = RecomputeKeeps::kEveryOther;
   d.fp8_recipe = LowPrecision::kCurrent;
   return d;
 }
@@ -87,7 +91,8 @@ constexpr FrameworkDefaults OldTorch(FrameworkDefaults d) {
 constexpr FrameworkRecipe kFsdpRecipe = {.sharding = Sharding::kZero3, .gpt_dropout = 0};
 // Its run_train.sh sets expandable segments, its log prints the peak of reserved memory
 // (components/metrics.py).
-constexpr FrameworkRecipe kTorchtitan = {.sharding = Sharding::kZero3,
+constexpr FrameworkRecipe kTorchtitan = {.recompute = Recompute::kSelective,
+                                         .sharding = Sharding::kZero3,
                                          .gpt_dropout = 0,
                                          .allocator = "expandable_segments:True",
                                          .meter = "torch_reserved"};
@@ -177,7 +182,8 @@ constexpr std::array<Framework, 23> kFrameworks = {{
      .source = "torch/distributed/fsdp/_fully_shard; pytorch/torchtitan",
      .assumes =
          "A layer a unit, embedding, norm and output in the root. fp32 shards of parameters, "
-         "cast before a gather. torch.compile is not modelled."},
+         "cast before a gather. Selective recompute is torchtitan's, by operator. torch.compile is "
+         "not modelled."},
     {.name = "fsdp1@torch2.1",
      .description =
          "PyTorch FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer",
@@ -295,13 +301,15 @@ constexpr std::array<Framework, 23> kFrameworks = {{
      .defaults = {.attention = AttentionDefault::kLibrary,
                   .dp_overlap = true,
                   .grad_reduce_fp32 = false,
+                  .full_keeps = RecomputeKeeps::kQkv,
                   .flat_parameters = false,
                   .host = HostEra::kNone},
      .recipe = {.recompute = Recompute::kFull, .sharding = Sharding::kZero3, .gpt_dropout = 0},
      .source = "AI-Hypercomputer/maxtext; NVIDIA/JAX-Toolbox",
      .assumes =
          "Set sharding: zero3. No host work: one program a step. XLA's fusions are those of the "
-         "eager fused kernels; a layer is scanned, its recompute as the job says."},
+         "eager fused kernels; a layer is scanned. Full recompute keeps queries, keys and values "
+         "(MaxText's save_qkv_proj, which NVIDIA's recipes set)."},
 }};
 
 // Other names of a row: the newest of a family that has versions of another name.
@@ -344,6 +352,13 @@ workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault atte
   return arch >= cluster::Arch::kHopper ? AttentionBackend::kCudnn : AttentionBackend::kFlash2;
 }
 
+void ApplyRecompute(const FrameworkDefaults& d, Plan* plan) {
+  plan->recompute_flash = d.recompute_flash;
+  plan->recompute_keeps = plan->recompute == Recompute::kFull        ? d.full_keeps
+                          : plan->recompute == Recompute::kSelective ? d.selective_keeps
+                                                                     : RecomputeKeeps::kNothing;
+}
+
 void ApplyGradientSums(const FrameworkDefaults& d, Plan* plan) {
   plan->fused_weight_gradient =
       d.fused_weight_gradient == WeightGradientFusion::kAny ||
@@ -365,7 +380,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   ApplyGradientSums(d, plan);
   plan->scatter_gather_p2p = d.scatter_gather_p2p;
   plan->batch_p2p_sync = d.batch_p2p_sync;
-  plan->recompute_flash = d.recompute_flash;
+  ApplyRecompute(d, plan);
   plan->align_grad_reduce = plan->align_param_gather = d.align_stages;
   plan->reduce_whole = d.owns_tensors;
   plan->broadcast_parameters = d.owns_tensors && plan->sharding == Sharding::kZero1;

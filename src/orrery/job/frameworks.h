@@ -38,7 +38,10 @@ struct FrameworkDefaults {
   bool scatter_gather_p2p = false;
   bool batch_p2p_sync = false;
   bool recompute_flash = false;  // selective recompute runs fused attention again
-  bool align_stages = false;     // stages launch their DP communication together
+  // Of full recompute, and of selective where that is not Megatron's (kEveryOther).
+  workload::RecomputeKeeps full_keeps = workload::RecomputeKeeps::kNothing;
+  workload::RecomputeKeeps selective_keeps = workload::RecomputeKeeps::kNothing;
+  bool align_stages = false;  // stages launch their DP communication together
   bool owns_tensors = false;  // ZeRO-1 by whole tensors: gradients reduced whole, owners broadcast
   std::int64_t bucket_elements = 40'000'000;
   workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;
@@ -84,6 +87,8 @@ std::span<const Framework> Frameworks();
 Result<const Framework*> FindFramework(std::string_view name);
 // The defaults as the plan has them, for its precision, sharding and the GPU's architecture.
 void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch, workload::Plan* plan);
+// What a recomputed layer keeps, once the plan says what is recomputed.
+void ApplyRecompute(const FrameworkDefaults& defaults, workload::Plan* plan);
 // How gradients get into their buffer, once the plan's types are known.
 void ApplyGradientSums(const FrameworkDefaults& defaults, workload::Plan* plan);
 // docs/frameworks.md's part that follows from the table: a page a family.

@@ -50,6 +50,13 @@ inline constexpr std::array<Named<workload::Recompute>, 3> kRecomputes = {
     {{"none", workload::Recompute::kNone},
      {"selective", workload::Recompute::kSelective},
      {"full", workload::Recompute::kFull}}};
+inline constexpr std::array<Named<workload::RecomputeKeeps>, 6> kRecomputeKeeps = {
+    {{"nothing", workload::RecomputeKeeps::kNothing},
+     {"last", workload::RecomputeKeeps::kLast},
+     {"qkv", workload::RecomputeKeeps::kQkv},
+     {"qkv_out", workload::RecomputeKeeps::kQkvOut},
+     {"products", workload::RecomputeKeeps::kProducts},
+     {"every_other", workload::RecomputeKeeps::kEveryOther}}};
 inline constexpr std::array<Named<workload::Sharding>, 4> kShardings = {
     {{"none", workload::Sharding::kNone},
      {"zero1", workload::Sharding::kZero1},

@@ -142,6 +142,9 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
   if (model.experts.count == 0) plan->moe_fused_router = plan->moe_fused_permute = false;
   // A default of those who can: their frameworks turn it off for the others.
   if (!workload::CheckTpOverlap(model, *plan).ok()) plan->tp_comm_overlap = false;
+  if (section.Has("recompute_keeps")) {
+    plan->recompute_keeps = Choose(kRecomputeKeeps, section.Text("recompute_keeps"));
+  }
   if (section.Has("attention")) {
     plan->attention = Choose(kAttentions, section.Text("attention"));
   } else {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "orrery/base/text.h"
+#include "orrery/job/frameworks.h"
 #include "orrery/workload/generator.h"
 #include "orrery/workload/generators/tp_overlap.h"
 
@@ -53,6 +54,16 @@ constexpr std::array<Remedy, 5> kRemedies = {{
      }},
 }};
 
+// A layer that is recomputed now keeps what the job's framework keeps.
+bool Apply(const Remedy& remedy, const Workload& w, Plan* plan) {
+  if (!remedy.apply(plan)) return false;
+  const auto framework = FindFramework(w.framework);
+  if (plan->recompute != w.plan.recompute && framework.ok()) {
+    ApplyRecompute((*framework)->defaults, plan);
+  }
+  return true;
+}
+
 class Trial {
  public:
   Trial(const Job& job, const memory::Libraries& libraries) : job_(job), options_(job.memory) {
@@ -95,14 +106,14 @@ std::string MemoryRemedy(const Job& job, std::size_t workload, const graph::Grap
   }
   for (const Remedy& remedy : kRemedies) {
     Plan plan = w.plan;
-    if (remedy.apply(&plan) && trial.Fits(w.model, plan)) {
+    if (Apply(remedy, w, &plan) && trial.Fits(w.model, plan)) {
       return fmt::format("it fits with {}", remedy.text);
     }
   }
   Plan plan = w.plan;
   std::string texts;
   for (const Remedy& remedy : kRemedies) {
-    if (!remedy.apply(&plan)) continue;
+    if (!Apply(remedy, w, &plan)) continue;
     texts += fmt::format("{}{}", texts.empty() ? "" : ", ", remedy.text);
     if (trial.Fits(w.model, plan)) return fmt::format("it fits with {} together", texts);
   }

@@ -458,6 +458,14 @@ constexpr Option kFramework[] = {
     {.name = "align_param_gather",
      .type = kBool,
      .doc = "Stages gather parameters together, a chunk ahead (interleaved schedule only)."},
+    {.name = "recompute_keeps",
+     .type = kChoice,
+     .choices = "nothing|last|qkv|qkv_out|products|every_other",
+     .doc =
+         "What a layer that is recomputed keeps all the same: nothing; last: its last product is "
+         "not run again (torch's early stop); qkv, qkv_out, products: those as well (JAX's "
+         "policies); every_other: core attention and every second product (torchtitan's "
+         "selective)."},
     {.name = "recompute_flash",
      .type = kBool,
      .doc = "Selective recompute runs flash attention again."},

@@ -42,6 +42,15 @@ struct GivenSchedule {
 // Megatron's default, kPpDp its --use-tp-pp-dp-mapping ("dp last").
 enum class RankOrder : std::uint8_t { kDpPp, kPpDp };
 enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
+// What of a layer that runs again as a whole is kept all the same. kNothing: all of it runs again
+// (Megatron, DeepSpeed, torch's reentrant checkpoint). Every other one leaves out the last product
+// and the residual behind it, whose outputs backward does not read, where no dropout follows.
+// kLast: that alone (torch's non-reentrant checkpoint with its early stop, 2.1). kQkv, kQkvOut:
+// queries, keys and values, and attention's projection (MaxText's save_qkv_proj, Praxis's
+// SAVE_QKV_OUT_PROJ); kProducts: every product of a weight (SAVE_DOT_ONLY); kEveryOther: core
+// attention and every second product that is not in 8 or 4 bits (torchtitan's selective
+// checkpoint by operator: _scaled_mm is not on its list).
+enum class RecomputeKeeps : std::uint8_t { kNothing, kLast, kQkv, kQkvOut, kProducts, kEveryOther };
 // What selective recompute runs again, as bits (Megatron's recompute_modules).
 enum RecomputeModule : std::uint8_t {
   kRecomputeCore = 1,    // core attention
@@ -131,6 +140,8 @@ struct Plan {
   LowPrecision low_precision = LowPrecision::kNone;
   Recompute recompute = Recompute::kNone;
   std::uint8_t recompute_modules = kRecomputeCore;  // with kSelective; bits of RecomputeModule
+  // With kFull; and where it is kEveryOther, kSelective means a whole layer with that.
+  RecomputeKeeps recompute_keeps = RecomputeKeeps::kNothing;
   Sharding sharding = Sharding::kNone;
   Schedule schedule = Schedule::k1f1b;
   std::shared_ptr<const GivenSchedule> given;  // of Schedule::kGiven

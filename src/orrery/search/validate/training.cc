@@ -328,18 +328,20 @@ Status MapRecompute(const Mapping& m) {
   if (!modules.empty() && cell != "full") {
     plan.recompute = Recompute::kSelective;
     ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules, workload::ParseRecomputeModules(modules));
+    plan.recompute_flash = m.defaults().recompute_flash;
     return {};
   }
   if (cell.empty()) {
     plan.recompute = m.recipe().recompute;
     m.AssumeDefault("recompute", kNames[static_cast<std::size_t>(plan.recompute)]);
-    return {};
+  } else {
+    const auto at = std::find(kNames.begin(), kNames.end(), cell);
+    if (at == kNames.end()) {
+      return InvalidInput("recompute={}: must be none, selective or full", Printable(cell, 40));
+    }
+    plan.recompute = static_cast<Recompute>(at - kNames.begin());
   }
-  const auto at = std::find(kNames.begin(), kNames.end(), cell);
-  if (at == kNames.end()) {
-    return InvalidInput("recompute={}: must be none, selective or full", Printable(cell, 40));
-  }
-  plan.recompute = static_cast<Recompute>(at - kNames.begin());
+  job::ApplyRecompute(m.defaults(), &plan);
   return {};
 }
 
@@ -458,7 +460,6 @@ Status MapOverlap(const Mapping& m) {
   plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
   plan.scatter_gather_p2p = d.scatter_gather_p2p;
   plan.batch_p2p_sync = d.batch_p2p_sync;
-  plan.recompute_flash = d.recompute_flash;
   plan.align_grad_reduce = plan.align_param_gather = d.align_stages;
   plan.bucket_elements = d.bucket_elements;
   plan.contiguous_gradients = plan.gathers_units() && d.tensor_buckets;

@@ -68,6 +68,74 @@ TEST(TorchLoss, FourTensorsOfFp32Logits) {
   EXPECT_LT(saved(Make(m, plan)), logits);
 }
 
+// The kernels of a gated layer that its backward pass runs again, and that what is kept is given
+// back.
+TEST(RecomputeKeeps, WhatRunsAgain) {
+  const std::string attention = "flash_attention ", projection = "projection bias_dropout_add ";
+  const std::string qkv = "qkv ", rotary = "rotary_q rotary_k ", mlp = "rms_norm fc1 swiglu ";
+  const struct {
+    RecomputeKeeps keeps;
+    std::string again;
+  } kCases[] = {
+      {RecomputeKeeps::kNothing,
+       qkv + rotary + attention + projection + mlp + "fc2 bias_dropout_add "},
+      {RecomputeKeeps::kLast, qkv + rotary + attention + projection + mlp},
+      {RecomputeKeeps::kQkv, rotary + attention + projection + mlp},
+      {RecomputeKeeps::kQkvOut, rotary + attention + mlp},
+      {RecomputeKeeps::kProducts, rotary + attention + "rms_norm swiglu "},
+      {RecomputeKeeps::kEveryOther, qkv + rotary + projection + mlp},
+  };
+  for (const auto& c : kCases) {
+    Plan plan{.seq_len = 512};
+    plan.recompute =
+        c.keeps == RecomputeKeeps::kEveryOther ? Recompute::kSelective : Recompute::kFull;
+    plan.recompute_keeps = c.keeps;
+    const graph::Graph g = Make(SmallLlama(1), plan);
+    EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
+    const graph::Block& backward = FindBlock(g, "layer.backward");
+    EXPECT_TRUE(Operations(g, backward).starts_with("rms_norm " + c.again + "fc2 fc2 "))
+        << Operations(g, backward);
+    EXPECT_EQ(SavedBytes(backward), -SavedBytes(FindBlock(g, "layer.forward")));
+  }
+}
+
+// 512 tokens of 256 values, 4 heads, ffn of so many in 2 bytes: what stays besides a layer's
+// output.
+TEST(RecomputeKeeps, BytesAndHalfAnFc1) {
+  const Model m = SmallLlama(1);
+  const auto saved = [&](RecomputeKeeps keeps, LowPrecision low = LowPrecision::kNone) {
+    Plan plan{.seq_len = 512};
+    plan.recompute = Recompute::kFull;
+    plan.recompute_keeps = keeps;
+    plan.low_precision = low;
+    return SavedBytes(FindBlock(Make(m, plan), "layer.forward"));
+  };
+  const std::int64_t nothing = saved(RecomputeKeeps::kNothing), qkv = 512 * 3 * m.hidden * 2;
+  const std::int64_t core = 512 * m.hidden * 2 + 512 * m.heads * 4;  // and its statistics
+  const std::int64_t fc1 = 512 * 2 * m.ffn_hidden * 2;
+  EXPECT_EQ(saved(RecomputeKeeps::kLast), nothing);
+  EXPECT_EQ(saved(RecomputeKeeps::kQkv) - nothing, qkv);
+  EXPECT_EQ(saved(RecomputeKeeps::kQkvOut) - nothing, qkv + 512 * m.hidden * 2);
+  EXPECT_EQ(saved(RecomputeKeeps::kProducts) - nothing, qkv + 512 * m.hidden * 2 + fc1);
+  EXPECT_EQ(saved(RecomputeKeeps::kEveryOther) - nothing, qkv + core + fc1 / 2);
+  EXPECT_EQ(saved(RecomputeKeeps::kEveryOther, LowPrecision::kCurrent) - nothing, core);
+}
+
+// Keys alone, and one half of fc1.
+TEST(RecomputeKeeps, EveryOtherProductByItsShape) {
+  Plan plan{.seq_len = 512};
+  plan.recompute = Recompute::kSelective;
+  plan.recompute_keeps = RecomputeKeeps::kEveryOther;
+  const Model m = SmallLlama(1);
+  const graph::Graph g = Make(m, plan);
+  std::vector<std::int64_t> columns;
+  for (const graph::Kernel& kernel : FindBlock(g, "layer.backward").kernels) {
+    const graph::Gemm* gemm = std::get_if<graph::Gemm>(&kernel);
+    if (gemm != nullptr && gemm->layout == graph::GemmLayout::kNT) columns.push_back(gemm->n);
+  }
+  EXPECT_EQ(columns, (std::vector<std::int64_t>{m.hidden, m.hidden, m.ffn_hidden}));
+}
+
 // 512 tokens, 2 experts each, on one rank: 1,024 rows of 128 values in 2 bytes.
 TEST(Experts, UnfusedActivationIsKeptBesideTheWeightedOne) {
   Model m = SmallLlama(1);

@@ -18,7 +18,7 @@ void LayerWriter::BeginBackward() {
 void LayerWriter::EndBackward() {
   w_->Free(gradient_);
   w_->Free(adapters_);
-  if (again_) w_->Free(recomputed_);
+  if (again_ && !stops_early()) w_->Free(recomputed_);
   w_->Free(output_);
 }
 
@@ -40,12 +40,12 @@ void LayerWriter::MlpBackward() {
   w_->Alloc(fc1);
   Activation(Pass::kBackward);
   w_->Free(activated);
-  if (!in_place) w_->Free(fc1_out_);
+  if (!in_place) FreeFc1();
   if (s_.mlp_bias) BiasGradient(s_, w_, s_.tokens(), s_.fc1());
   EnterBackward("layers.mlp.fc1");
   ColumnBackward(s_, w_, "fc1", s_.hidden, s_.fc1(), false);
   w_->Free(fc1);
-  if (in_place) w_->Free(fc1_out_);
+  if (in_place) FreeFc1();
   w_->Free(norm2_out_);
   if (s_.shared_norm) return ResidualGradient(s_, w_);  // of the shared norm's output
   EnterBackward("layers.mlp_norm");

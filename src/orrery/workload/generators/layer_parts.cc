@@ -88,7 +88,7 @@ void LayerWriter::ExpertsForward(bool keep) {
   w_->Alloc(again_ ? recomputed_ : output_);
   BiasDropoutAdd();
   Drop(keep, mask2_);
-  Drop(keep, middle_);
+  Drop(keep || s_.kept.projection, middle_);
   w_->Free(projected);
 }
 

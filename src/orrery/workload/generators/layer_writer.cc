@@ -28,7 +28,8 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   const std::int64_t statistics = local * 4 * (s.norm == Norm::kLayerNorm ? 2 : 1);
   const std::int64_t mask = s.dropout ? local * s.hidden : 0;
   const std::int64_t square = s.flash() ? 0 : s.batch * s.heads * s.seq * s.seq;
-  const bool core = full || recomputes_core();
+  const KeptProducts& kept = s.kept;
+  const bool core = (full && !kept.core) || recomputes_core();
   const bool norms = full || s.recomputes(kRecomputeNorms);
   const bool mlp = full || s.recomputes(kRecomputeMlp);
   output_ = make("output", s.local_bytes(), false);
@@ -36,7 +37,8 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
   const std::int64_t operand = LinearBytes(s, local * s.hidden);
   norm1_out_ = make("input_norm.output", operand, norms);
-  qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e, full);
+  qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e,
+              full && !kept.qkv);
   rotated_ = make("rotated",
                   rotates() && !s.in_place_kernels
                       ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1)
@@ -47,17 +49,21 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   probabilities_ = make("attention.probabilities", square * (s.fused_softmax ? e : 4), core);
   probability_mask_ = make("attention.mask", s.dropout ? square : 0, core);
   dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
-  context_ = make("attention.context", s.tokens() * s.context() * e, full);
-  mask1_ = make("projection.mask", mask, full);
+  context_ = make("attention.context", s.tokens() * s.context() * e, full && !kept.core);
+  mask1_ = make("projection.mask", mask, full && !kept.projection);
   // Side by side, attention's output is only added at the end; a shared norm is norm1.
-  middle_ = make("middle", s.mixes() ? s.local_bytes() : 0, full || s.parallel_block);
+  middle_ = make("middle", s.mixes() ? s.local_bytes() : 0,
+                 (full && !kept.projection) || s.parallel_block);
   norm2_stats_ = make("mlp_norm.statistics", s.shared_norm ? 0 : statistics, norms);
   norm2_out_ = make("mlp_norm.output", s.shared_norm ? 0 : operand, norms);
-  fc1_out_ = make("fc1.output", s.tokens() * s.fc1() * e, mlp);
+  const std::int64_t fc1 = s.tokens() * s.fc1() * e;
+  const bool half = kept.halves && !kept.fc1;
+  fc1_out_ = make("fc1.output", half ? fc1 / 2 : fc1, mlp && !kept.fc1);
   activated_ = make("activation.output", LinearBytes(s, s.tokens() * s.ffn), mlp);
   mask2_ = make("fc2.mask", mask, full);
   latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
   adapters_ = make("adapters", AdapterSavedBytes(s), full);
+  fc1_half_ = make("fc1.half", half ? fc1 / 2 : 0, false);
 }
 
 bool LayerWriter::recomputes_core() const {
@@ -108,9 +114,13 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
   Drop(keep_norm, norm1_stats_);
   Enter("layers.self_attention.qkv");
-  w_->Alloc(qkv_);
+  Hold(s_.kept.qkv, qkv_);
   w_->Alloc(latent_up_);
-  Qkv(Pass::kForward);
+  if (Runs(s_.kept.qkv)) {
+    Qkv(Pass::kForward);
+  } else if (s_.kept.halves) {
+    ColumnForward(s_, w_, "qkv", s_.hidden, s_.key_value());
+  }
   if (!s_.shared_norm) Drop(keep_norm, norm1_out_);
   if (rotates()) {
     Enter("layers.self_attention.rotary");
@@ -120,35 +130,42 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
     w_->Kernel("rotary_k", Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.key_value(), e, e,
                                        Pass::kForward));
   }
-  w_->Alloc(context_);
-  CoreForward(keep_core);
-  Drop(keep, qkv_);
+  Hold(s_.kept.core, context_);
+  if (Runs(s_.kept.core)) CoreForward(keep_core || s_.kept.core);
+  Drop(keep || s_.kept.qkv, qkv_);
   Drop(keep && !s_.recomputes(kRecomputeMlaUp), latent_up_);
   Drop(keep, rotated_);
+  if (!Runs(s_.kept.projection)) return;
   Enter("layers.self_attention.projection");
   Buffer projected = w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
   RowForward(s_, w_, "projection", s_.context(), s_.hidden);
   projected = Scattered(projected);
-  Drop(keep, context_);
+  Drop(keep || s_.kept.core, context_);
   Enter("layers.self_attention.bias_dropout_add");
   w_->Alloc(mask1_);
   w_->Alloc(middle_);
   if (!s_.parallel_block) BiasDropoutAdd();
-  Drop(keep, mask1_);
+  Drop(keep || s_.kept.projection, mask1_);
   w_->Free(projected);
 }
 
-// Between the norm and the residual; returns what it put out, allocated.
-Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
+void LayerWriter::Fc1AndFunction(bool keep, bool keep_norm) {
   Enter("layers.mlp.fc1");
-  w_->Alloc(fc1_out_);
-  ColumnForward(s_, w_, "fc1", s_.hidden, s_.fc1());
+  const bool half = again_ && s_.kept.halves;  // the other half of a gated one is kept
+  Hold(s_.kept.fc1, fc1_out_);
+  if (!half) Hold(s_.kept.fc1, fc1_half_);
+  if (Runs(s_.kept.fc1)) ColumnForward(s_, w_, "fc1", s_.hidden, half ? s_.ffn : s_.fc1());
   Drop(keep_norm, s_.shared_norm ? norm1_out_ : norm2_out_);
   Enter("layers.mlp.activation");
   w_->Alloc(activated_);
   Activation(Pass::kForward);
-  Drop(keep, fc1_out_);
+  Drop(keep || s_.kept.fc1, fc1_out_);
+}
+
+// Between the norm and the residual; returns what it put out, allocated.
+Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
+  Fc1AndFunction(keep, keep_norm);
   Enter("layers.mlp.fc2");
   Buffer projected = w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
@@ -167,13 +184,17 @@ void LayerWriter::MlpForward(bool keep) {
     NormForward(s_, w_);
     Drop(keep_norm, norm2_stats_);
   }
+  if (stops_early()) {
+    if (s_.parallel_block) w_->Free(middle_);
+    return Fc1AndFunction(keep, keep_norm);
+  }
   const Buffer projected = MlpCore(keep && !s_.recomputes(kRecomputeMlp), keep_norm);
   Enter("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
   w_->Alloc(again_ ? recomputed_ : output_);
   BiasDropoutAdd();
   Drop(keep, mask2_);
-  Drop(keep && !s_.parallel_block, middle_);
+  Drop((keep || s_.kept.projection) && !s_.parallel_block, middle_);
   Drop(keep, adapters_);
   w_->Free(projected);
 }

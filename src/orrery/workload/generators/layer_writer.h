@@ -40,6 +40,7 @@ class LayerWriter {
   void EnterBackward(std::string_view module);
   void NormAndResidualBackward(std::initializer_list<graph::Buffer> inputs);
   graph::Buffer Scattered(const graph::Buffer& product);
+  void Fc1AndFunction(bool keep, bool keep_norm);
   graph::Buffer MlpCore(bool keep, bool keep_norm);
   void NormAgain(std::string_view module, const graph::Buffer& statistics,
                  const graph::Buffer& output);
@@ -58,6 +59,19 @@ class LayerWriter {
   void Drop(bool keep, const graph::Buffer& buffer) {
     if (!keep) w_->Free(buffer);
   }
+  void FreeFc1() {
+    w_->Free(fc1_out_);
+    w_->Free(fc1_half_);
+  }
+  // Run again, the layer ends with its activation function.
+  bool stops_early() const {
+    return again_ && s_.kept.stops && s_.feeds_forward && s_.experts.count == 0;
+  }
+  // What a recomputed layer finds `kept` stays from its first run.
+  bool Runs(bool kept) const { return !again_ || !kept; }
+  void Hold(bool kept, const graph::Buffer& buffer) {
+    if (Runs(kept)) w_->Alloc(buffer);
+  }
 
   const Shape& s_;
   BlockWriter* w_;
@@ -66,7 +80,7 @@ class LayerWriter {
   // here from the end of forward to the end of backward.
   graph::Buffer output_, recomputed_, norm1_stats_, norm1_out_, qkv_, rotated_, attention_stats_,
       probabilities_, probability_mask_, dropped_, context_, mask1_, middle_, norm2_stats_,
-      norm2_out_, fc1_out_, activated_, mask2_, latent_up_, gradient_, adapters_;
+      norm2_out_, fc1_out_, fc1_half_, activated_, mask2_, latent_up_, gradient_, adapters_;
 };
 
 }  // namespace orrery::workload

@@ -68,11 +68,7 @@ Gemm DataGradient(const Shape& s, std::int64_t in, std::int64_t out) {
           .out_dtype = s.dtype};
 }
 Gemm WeightGradient(const Shape& s, std::int64_t in, std::int64_t out) {
-  return {.m = out,
-          .n = in,
-          .k = s.tokens(),
-          .dtype = LinearType(s),
-          .layout = GemmLayout::kTN};
+  return {.m = out, .n = in, .k = s.tokens(), .dtype = LinearType(s), .layout = GemmLayout::kTN};
 }
 
 // Autocast's copy of a weight, made where it is first used in a micro-batch.

@@ -43,6 +43,23 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->width = e->latent ? model.experts.latent : model.hidden;
 }
 
+// Latent attention runs its projections again whole.
+KeptProducts KeptBy(const Plan& plan, const Shape& s) {
+  const RecomputeKeeps keeps = plan.recompute_keeps;
+  if (keeps == RecomputeKeeps::kNothing) return {};
+  const bool latent = s.latent.kv_rank > 0;
+  const bool saves = keeps == RecomputeKeeps::kProducts;
+  const bool by_operator = keeps == RecomputeKeeps::kEveryOther;
+  const bool every_other = by_operator && plan.low_precision == LowPrecision::kNone;
+  const bool out = saves || keeps == RecomputeKeeps::kQkvOut;
+  return {.stops = !s.dropout,
+          .qkv = !latent && (every_other || out || keeps == RecomputeKeeps::kQkv),
+          .core = by_operator,
+          .projection = out,
+          .fc1 = saves || (every_other && s.activation != Activation::kSwiglu),
+          .halves = every_other && !latent};
+}
+
 }  // namespace
 
 Shape OfKind(const Shape& shape, std::int64_t kind) {
@@ -56,6 +73,7 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
   if ((kind & kMambaLayer) == 0) s.mamba = {};
   s.attends = (kind & (kMambaLayer | kNoMixer)) == 0;
   s.feeds_forward = (kind & kNoFeedForward) == 0;
+  if (!s.attends || !s.feeds_forward) s.kept.projection = false;
   return s;
 }
 
@@ -87,7 +105,11 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.mlp_bias = model.mlp_bias;
   s.dropout = model.dropout > 0;
   s.recompute = plan.recompute;
-  if (plan.recompute == Recompute::kSelective) s.recompute_modules = plan.recompute_modules;
+  if (plan.recompute == Recompute::kSelective) {
+    const bool layers = plan.recompute_keeps == RecomputeKeeps::kEveryOther;
+    s.recompute = layers ? Recompute::kFull : Recompute::kSelective;
+    s.recompute_modules = layers ? std::uint8_t{0} : plan.recompute_modules;
+  }
   s.attention = plan.attention;
   s.fused_bias_activation = plan.fused_bias_activation;
   s.fused_softmax = plan.fused_softmax;
@@ -154,6 +176,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.mamba.heads /= plan.tp;
   s.mamba.groups /= plan.tp;
   if (model.experts.count > 0) SetExperts(model, plan, &s.experts);
+  if (s.recompute == Recompute::kFull) s.kept = KeptBy(plan, s);
   return s;
 }
 
@@ -168,6 +191,8 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.position)
       .Add(s.tied);
   h.Add(s.attention_bias).Add(s.mlp_bias).Add(s.dropout).Add(s.recompute).Add(s.attention);
+  h.Add(s.kept.stops).Add(s.kept.qkv).Add(s.kept.core).Add(s.kept.projection);
+  h.Add(s.kept.fc1).Add(s.kept.halves);
   h.Add(s.fused_weight_gradient).Add(s.converted_gradients);
   h.Add(s.fused_bias_activation).Add(s.fused_softmax).Add(s.fused_adam).Add(s.recompute_flash);
   h.Add(s.fused_cross_entropy)

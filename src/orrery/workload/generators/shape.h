@@ -35,6 +35,14 @@ struct ExpertShape {
   friend bool operator==(const ExpertShape&, const ExpertShape&) = default;
 };
 
+// Products and attention that a recomputed layer need not run again (RecomputeKeeps).
+struct KeptProducts {
+  bool stops = false;  // before the last product
+  bool qkv = false, core = false, projection = false, fc1 = false;
+  bool halves = false;  // of qkv the keys are run again, of a gated fc1 one half
+  friend bool operator==(const KeptProducts&, const KeptProducts&) = default;
+};
+
 struct Shape {
   std::int64_t tp = 1;
   std::int64_t seq = 0, batch = 0;  // of one micro-batch
@@ -53,6 +61,7 @@ struct Shape {
   bool tied = false, attention_bias = false, mlp_bias = false, dropout = false;
   Recompute recompute = Recompute::kNone;
   std::uint8_t recompute_modules = 0;  // 0 unless selective
+  KeptProducts kept;                   // of a layer that is recomputed whole
   AttentionBackend attention = AttentionBackend::kFlash2;
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
   bool fused_weight_gradient = true, converted_gradients = false;
