@@ -143,12 +143,9 @@ class Agreement {
   std::map<std::string, Tally> tallies_;
 };
 
-// 3 %, but for what docs/collectives.md names: rings over an odd number of domains, messages of
-// exchanges that come to a NIC at nearly the same time, one round of half-full slices in rings on
-// B200 (2 x 4: a third wait at a NIC that no walk counts).
+// 3 %, but for what docs/collectives.md names: messages of exchanges that come to a NIC at nearly
+// the same time.
 double Bound(const std::string& name) {
-  if (name.find("broadcast") != std::string::npos) return 3;
-  if (name.find(" Ring ") != std::string::npos) return 8;
   if (name.find("NVLSTree") != std::string::npos) return 4;  // one, 5 x 3
   return name.find("gather P2P") != std::string::npos       ? 9
          : name.find("scatter P2P") != std::string::npos    ? 7

@@ -105,6 +105,8 @@ struct GroupShape {
   bool uniform = true;       // every domain holds ranks_per_domain ranks
   int network_hops = 0;      // switches between its farthest members: 0 none (one domain), 1 leaf,
                              // 3 leaf-spine-leaf
+  int wrap_hops = 0;  // the same on the edge that closes a ring, where rings leave their rail there
+                      // (an odd number of domains, a GPU a NIC: ring_order.h); 0: they do not
   friend auto operator<=>(const GroupShape&, const GroupShape&) = default;
 };
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members);

@@ -32,6 +32,8 @@ inline double CeilDiv(double a, double b) {
                              static_cast<std::int64_t>(b));
 }
 
+inline double Whole(double a) { return static_cast<double>(static_cast<std::int64_t>(a)); }
+
 // Trees in one domain: channels begin at its GPUs in turn, a chain's head sends nothing up and its
 // tail, the GPU before the head, nothing down. Of all GPUs the fewest such ends at one.
 constexpr int FewestEnds(int channels, int gpus) {
@@ -110,6 +112,9 @@ class Formula {
     return static_cast<double>(last / plan_.credits + 1) * turn - back() +
            static_cast<double>(last % plan_.credits) * step;
   }
+  double Sends() const {
+    return static_cast<double>(model::RingSteps(plan_)) - 1;
+  }  // a round of a ring
   int ppn() const { return plan_.shape.ranks_per_domain; }
   bool net() const { return plan_.shape.domains > 1; }
   // Channels that the busiest GPU sends over NVLink, and those of the busiest NIC.
@@ -131,12 +136,18 @@ class Formula {
   Walk WalkOf(const model::Chunk& chunk, double rounds) const;
   double Longest(const Walk& walk, double skew, double offset) const;
   double Longest(const Walk& full, const Walk& tail, double skew) const;
-  double Passed(const model::Chunk& chunk, const model::Edge& e, double channels,
-                double hops) const;
-  bool InPhase(const model::Chunk& chunk, const model::Edge& e, double channels) const;
-  double Dry(const model::Chunk& chunk, const model::Edge& e, double channels, double hops) const;
-  double AtPort(const model::Chunk& chunk, double rounds, const model::Edge& e, double channels,
-                double hops) const;
+  double Wrap(const model::Chunk& chunk) const;
+  double Wraps(double crossings) const;
+  struct Port;
+  bool InPhase(const model::Chunk& chunk, const Port& port) const;
+  double First(const model::Chunk& chunk, const Port& port) const;
+  double Passed(const model::Chunk& chunk, const Port& port) const;
+  double Dry(const model::Chunk& chunk, const Port& port, double more, bool first) const;
+  double Dries(const model::Chunk& chunk, double rounds, const Port& port) const;
+  double Circle(const model::Chunk& chunk, const Port& port) const;
+  double Late(const model::Chunk& chunk, double rounds, const Port& port) const;
+  double AtPort(const model::Chunk& chunk, double rounds, const Port& port) const;
+  double WalkAndCredits(const Walk& full, const Walk& tail, double step) const;
   template <class Way>
   Terms Stream(double nvlink_channels, double nic_channels, double together, double hops,
                Way way_of, double saved) const;

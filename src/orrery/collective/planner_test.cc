@@ -76,6 +76,26 @@ TEST(Shape, CountsDomainsNicsAndSwitches) {
   EXPECT_EQ(shape({DeviceId(0), DeviceId(1), DeviceId(8)}), (GroupShape{3, 2, 2, 1, false, 1}));
 }
 
+// Rings enter a domain on one rail and leave it on the next one, in turn: only of an odd number of
+// domains does the last one's ring come to another rail than it began on, over leaf, spine, leaf.
+TEST(Shape, ARingOfOddDomainsLeavesItsRailOnce) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 8);
+  const auto wrap = [&](std::size_t nodes, std::size_t ranks) {
+    std::vector<DeviceId> members;
+    for (std::size_t n = 0; n < nodes; ++n) {
+      for (std::size_t i = 0; i < ranks; ++i) members.emplace_back(8 * n + i);
+    }
+    const GroupShape shape = ShapeOf(cluster, members);
+    EXPECT_EQ(shape.network_hops, nodes > 1 ? 1 : 0);
+    return shape.wrap_hops;
+  };
+  EXPECT_EQ(wrap(3, 2), 3);
+  EXPECT_EQ(wrap(5, 8), 3);
+  EXPECT_EQ(wrap(4, 2), 0);
+  EXPECT_EQ(wrap(3, 1), 0);  // one rail
+  EXPECT_EQ(wrap(1, 8), 0);
+}
+
 // 8 H100, all-reduce of 1 GiB, NCCL 2.27, NVLS off: busBw 12 * 30 = 360. Ring Simple: 8.4 + 14
 // * 3.4 + 2^30 / (360e3 * 8/14) = 5,275 us; Ring LL128: 0.92 * 360 = 331.2 -> 5,715; LL: 141 ->
 // 13,328; Tree Simple (level 23+: no correction): 0.92 * 360 / 2 = 165.6 -> 6,540. Ring Simple it

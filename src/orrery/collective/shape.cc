@@ -59,6 +59,23 @@ int NetworkHops(const cluster::Cluster& cluster, const Domains& domains) {
   return hops;
 }
 
+// Most switches on the edge that closes a channel's ring, where it goes from a NIC of the last
+// domain to its neighbour's rail in the first one: domains of an even number pair off
+// (ring_order.h).
+int WrapHops(const cluster::Cluster& cluster, const Domains& domains) {
+  const std::span<const NicId> last = domains.NicsOf(domains.size() - 1);
+  const std::span<const NicId> first = domains.NicsOf(0);
+  const auto alone = [&](std::size_t d) {
+    return domains.list[d].ranks == static_cast<int>(domains.NicsOf(d).size());
+  };
+  if (domains.size() % 2 == 0 || last.size() < 2 || !alone(domains.size() - 1)) return 0;
+  int hops = 0;
+  for (std::size_t i = 0; i < std::min(last.size(), first.size()); ++i) {
+    hops = std::max(hops, cluster.switches_between(last[(i + 1) % last.size()], first[i]));
+  }
+  return hops;
+}
+
 }  // namespace
 
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
@@ -74,6 +91,7 @@ GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> me
     if (domains.list[d].ranks != domains.list[0].ranks) shape.uniform = false;
   }
   if (shape.domains > 1) shape.network_hops = NetworkHops(cluster, domains);
+  if (shape.domains > 1) shape.wrap_hops = WrapHops(cluster, domains);
   return shape;
 }
 

@@ -169,6 +169,10 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
 WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   WhiteBox box = NcclsBox(plan, spec);
   Replace(plan.steps, &box);
+  box.wrap = box.inter;
+  if (plan.shape.wrap_hops > plan.shape.network_hops) {
+    SetInter(spec, plan.shape.wrap_hops, &box.wrap);
+  }
   return box;
 }
 
