@@ -143,16 +143,6 @@ class Agreement {
   std::map<std::string, Tally> tallies_;
 };
 
-// 3 %, but for what docs/collectives.md names: messages of exchanges that come to a NIC at nearly
-// the same time.
-double Bound(const std::string& name) {
-  if (name.find("NVLSTree") != std::string::npos) return 4;  // one, 5 x 3
-  return name.find("gather P2P") != std::string::npos       ? 9
-         : name.find("scatter P2P") != std::string::npos    ? 7
-         : name.find("all-to-all P2P") != std::string::npos ? 4
-                                                            : 3;
-}
-
 // ORRERY_AGREEMENT_STEPS: runs of up to so many steps; 1e12: all, which takes hours.
 TEST(Agreement, ClosedFormAndLowering) {
   const char* steps = std::getenv("ORRERY_AGREEMENT_STEPS");
@@ -164,12 +154,12 @@ TEST(Agreement, ClosedFormAndLowering) {
     cases += t.cases;
     within += t.within;
     skipped += t.skipped;
-    EXPECT_LE(std::abs(t.worst), Bound(name)) << name << ": " << t.where;
+    EXPECT_LE(std::abs(t.worst), 3) << name << ": " << t.where;
   }
   std::printf("%d left out\n", skipped);
   std::printf("%d of %d cases within 3 %%\n", within, cases);
   EXPECT_GT(cases, 25000);
-  EXPECT_GT(within, 0.99 * cases);
+  EXPECT_EQ(within, cases);
 }
 
 // What RunPeriodic leaves out repeats to the picosecond.

@@ -6,6 +6,7 @@
 #include "orrery/collective/formula.h"
 #include "orrery/collective/moye.h"
 #include "orrery/collective/nvls.h"
+#include "orrery/collective/pat.h"
 #include "orrery/collective/rehearsal.h"
 #include "orrery/collective/rooted.h"
 
@@ -65,9 +66,14 @@ constexpr double kQuiet = 0.7;
 
 SimTime PhasesOf(const Plan& plan, const cluster::Spec& spec) {
   if (plan.shape.ranks < 2 || plan.bytes == 0) return 0;
-  const bool nvls = model::IsNvls(plan);
-  if (!nvls && plan.algorithm != Algorithm::kTree) return 0;
+  const bool nvls = model::IsNvls(plan), tree = plan.algorithm == Algorithm::kTree;
+  const bool pat = plan.algorithm == Algorithm::kPat;
+  const bool rooted =
+      plan.collective == Collective::kGather || plan.collective == Collective::kScatter;
+  if (!nvls && !tree && !pat && !rooted) return 0;
   const model::WhiteBox box = model::MakeWhiteBox(plan, spec);
+  if (pat) return pat::Rehearse(plan, box);
+  if (rooted) return RehearseRooted(plan, box);
   if (Formula(plan, box).PortsOverLanes() < kQuiet) return 0;
   const Rehearsed played = nvls ? RehearseNvls(plan, box) : RehearseTree(plan, box);
   if (played.time == 0) return 0;

@@ -135,7 +135,7 @@ struct Plan {
   int credits = 8;                    // slices in flight per connection
   int lanes = 0;                      // all-to-all: channels over which its messages are spread
   int heads = 0;                      // NVLS: GPUs of a domain that each reduce a part
-  SimTime phases = 0;        // trees, NVLS: how messages of the first rounds meet (rehearsal.h)
+  SimTime phases = 0;        // trees, NVLS, PAT, gather, scatter: what is played once (PhasesOf)
   bool copy_engine = false;  // a message that no CTA moves (CopyPlan)
   // What NCCL would have taken where that is not modelled yet ("NVLSTree"); empty
   // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
@@ -186,7 +186,7 @@ class Planner {
   // `channels`: at most so many, where a tuner says so; -1: NCCL's own number.
   Plan Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,
              std::int64_t bytes, const GroupShape& shape, std::int64_t channels = -1) const;
-  // O(1): no loop over ranks, channels or chunks, below 1 us; PAT: O(ranks * channels) (pat.h).
+  // O(channels) of an all-to-all, else O(1): no loop over ranks or chunks; below 1 us.
   Cost ClosedForm(const Plan& plan) const;
 
   const cluster::Cluster& cluster() const { return *cluster_; }

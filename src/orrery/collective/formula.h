@@ -158,7 +158,7 @@ class Formula {
 };
 
 // Trees and NVLS: the first rounds as they were played (rehearsal.h), less what the terms above
-// make of them. Plan::phases.
+// make of them. PAT, gather and scatter: all of their time (pat.h, rooted.h). Plan::phases.
 SimTime PhasesOf(const Plan& plan, const cluster::Spec& spec);
 
 }  // namespace orrery::collective

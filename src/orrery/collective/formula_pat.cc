@@ -111,29 +111,32 @@ class Course {
 
 }  // namespace
 
-Terms Price(const Plan& plan, const model::WhiteBox& box) {
+SimTime Rehearse(const Plan& plan, const model::WhiteBox& box) {
   const Pattern pattern(plan);
   const model::Pieces pieces = model::Cut(plan);
   Course course(pattern, plan, box);
   constexpr std::int64_t kLoops = 4;
   const std::int64_t loops = std::min(pieces.rounds, kLoops);
   course.Run(loops, pieces.full.bytes, pieces.tail.bytes);
-  Terms terms;
-  terms.total = course.end();
+  double total = course.end();
   if (pieces.rounds > kLoops) {
-    terms.total += static_cast<double>(pieces.rounds - kLoops) *
-                   (course.end_of(kLoops - 1) - course.end_of(kLoops - 2));
+    total += static_cast<double>(pieces.rounds - kLoops) *
+             (course.end_of(kLoops - 1) - course.end_of(kLoops - 2));
   }
-  const double channels = CeilDiv(plan.channels, std::max(1, plan.shape.nics));
-  const auto sent = static_cast<double>(pieces.share) * (plan.shape.ranks - 1);
-  terms.transfer =
-      std::min(terms.total, std::max(channels * box.inter.Serial(static_cast<std::int64_t>(sent)),
-                                     sent * box.per_byte * model::kStreams));
-  return terms;
+  return RoundToPs(total);
 }
 
 }  // namespace pat
 
-Terms Formula::Pat() const { return pat::Price(plan_, box_); }
+Terms Formula::Pat() const {
+  const double channels = NicChannels();
+  const auto sent = static_cast<double>(pieces_.share) * (plan_.shape.ranks - 1);
+  Terms terms;
+  terms.total = static_cast<double>(plan_.phases);
+  terms.transfer =
+      std::min(terms.total, std::max(channels * box_.inter.Serial(static_cast<std::int64_t>(sent)),
+                                     sent * box_.per_byte * model::kStreams));
+  return terms;
+}
 
 }  // namespace orrery::collective

@@ -61,7 +61,8 @@ struct Pattern {
 
 // The plan's time without set-up, by one member's lanes: all members do the same at the same times,
 // so what it sends is what it receives. Four loops and the last, smaller one are gone through, what
-// lies between grows by the fourth one's time. O(ranks * channels squared).
-Terms Price(const Plan& plan, const model::WhiteBox& box);
+// lies between grows by the fourth one's time. Once a plan (Plan::phases). O(ranks * channels
+// squared).
+SimTime Rehearse(const Plan& plan, const model::WhiteBox& box);
 
 }  // namespace orrery::collective::pat

@@ -361,6 +361,7 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
     Plan plan = PointToPointPlan(q, shape);
     plan.collective = collective;
     plan.bytes = bytes;
+    if (pricing_.model == PriceModel::kOrrery) plan.phases = PhasesOf(plan, cluster_->spec());
     return plan;
   }
   if (shape.ranks == 1) {

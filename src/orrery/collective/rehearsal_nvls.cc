@@ -8,12 +8,14 @@ namespace orrery::collective {
 namespace rehearsal {
 namespace {
 
-// In one domain, and over several, where so many rounds of all channels must fit; what does not is
-// played in batches of channels.
-constexpr std::int64_t kMostMessages = 400, kMostMessagesOfTrees = 1000;
-constexpr std::int64_t kRoundsOfAll = 8;
-// What begins and ends is little beside so many rounds: the formula alone is within 3 %.
-constexpr std::int64_t kManyRounds = 32;
+// In one domain, and over several: more where fewer rounds of one batch would fit. So many rounds
+// of all channels must fit; what does not is played in batches of channels.
+constexpr std::int64_t kMostMessages = 400, kOfTrees = 2600, kMostOfTrees = 4000;
+constexpr std::int64_t kFewestRoundsOfTrees = 34;
+constexpr std::int64_t kRoundsOfAll = 8, kRoundsOfTrees = 48;
+// In one domain what begins and ends is little beside so many rounds: the formula alone is within
+// 3 %. Trees go at another pace until all their windows are full.
+constexpr std::int64_t kManyRounds = 32, kWindowsOfTrees = 6;
 
 // Place 0 of a domain: a head's reducing and broadcasting lanes; place 1: scatter and gather.
 class NvlsStage final : public Stage {
@@ -186,19 +188,25 @@ void NvlsStage::Prepare() {
 Rehearsed RehearseNvls(const Plan& plan, const model::WhiteBox& box) {
   const GroupShape& shape = plan.shape;
   if (plan.heads != shape.ranks_per_domain || !shape.uniform) return {};
-  if (model::Cut(plan).rounds >= rehearsal::kManyRounds) return {};
-  const bool all = rehearsal::PlaysAll(shape.domains);
-  const int levels = all ? shape.domains : rehearsal::LevelsOf(shape.domains);
-  const int trees = shape.domains == 1 ? 1 : 2;
-  const int channels = std::max(1, plan.channels / trees);
   const std::int64_t rounds = std::max<std::int64_t>(1, model::Cut(plan).rounds);
-  const std::int64_t most =
-      shape.domains == 1 ? rehearsal::kMostMessages : rehearsal::kMostMessagesOfTrees;
-  const std::int64_t messages = shape.domains == 1 ? 4 : 17 * levels;  // of a batch
-  const std::int64_t batches = std::clamp<std::int64_t>(
-      most / (messages * std::min(rounds, rehearsal::kRoundsOfAll)), 1, channels);
+  if (shape.domains == 1) {
+    if (rounds >= rehearsal::kManyRounds) return {};
+    const std::int64_t batches = std::clamp<std::int64_t>(
+        rehearsal::kMostMessages / (4 * std::min(rounds, rehearsal::kRoundsOfAll)), 1,
+        plan.channels);
+    return rehearsal::NvlsStage(plan, box, static_cast<int>(batches), false)
+        .Play(plan, {.messages = rehearsal::kMostMessages});
+  }
+  const bool all = rehearsal::PlaysAll(shape.domains);
+  const std::int64_t levels = all ? shape.domains : rehearsal::LevelsOf(shape.domains);
+  const std::int64_t messages = 17 * levels;  // of a batch
+  const std::int64_t most = std::clamp(rehearsal::kFewestRoundsOfTrees * messages,
+                                       rehearsal::kOfTrees, rehearsal::kMostOfTrees);
+  const std::int64_t batches =
+      std::clamp<std::int64_t>(most / (messages * std::min(rounds, rehearsal::kRoundsOfTrees)), 1,
+                               std::max(1, plan.channels / 2));
   return rehearsal::NvlsStage(plan, box, static_cast<int>(batches), all)
-      .Play(plan, {.messages = most});
+      .Play(plan, {.messages = most, .windows = rehearsal::kWindowsOfTrees});
 }
 
 }  // namespace orrery::collective
