@@ -31,6 +31,20 @@ void PathCache::Grow() {
   }
 }
 
+// The route by rail with another hash of what follows its NVLink hop.
+std::uint32_t PathCache::FindByRail(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
+                                    std::uint64_t which) {
+  const auto [at, fresh] = by_rail_.try_emplace({from, to, which}, 0);
+  if (!fresh) return at->second;
+  cluster.Route(from, to, cluster::kByRail, &route_);
+  const bool hops = !cluster.direct() && route_.size() > 2 && route_[0] == cluster.nvlink_out(from);
+  if (!hops) return at->second = Find(cluster, from, to, which);
+  const LinkId way[] = {route_[0], route_[1]};
+  cluster.Route(DeviceId(way[1].index() / 2), to, which, &route_);
+  route_.insert(route_.begin(), std::begin(way), std::end(way));
+  return at->second = Add(route_);
+}
+
 std::uint32_t PathCache::Find(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
                               std::uint64_t salt) {
   if (2 * (entries_.size() + 1) > table_.size()) Grow();

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "orrery/cluster/cluster.h"
+#include "orrery/cluster/salts.h"
 
 namespace orrery::network {
 
@@ -24,15 +27,18 @@ class PathCache {
     return static_cast<std::uint32_t>(entries_.size() - 1);
   }
   // Adaptive routing: of kCandidates paths, by as many salts, the one of least cost; the first of
-  // equals, counted from the transfer's own. O(kCandidates · cost).
+  // equals, counted from the transfer's own. Half routes of the NVLink switch (cluster.h) have one
+  // path; what goes by rail (salts.h) begins as its own route does, over NVLink to the GPU beside
+  // the rail's NIC, and chooses from there. O(kCandidates · cost).
   static constexpr std::uint64_t kCandidates = 16;
   template <class Cost>
   std::uint32_t FindLeast(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
                           std::uint64_t salt, Cost cost) {
-    std::uint32_t best = Find(cluster, from, to, salt % kCandidates);
+    if (salt >= cluster::kThroughSwitch) return Find(cluster, from, to, salt);
+    std::uint32_t best = Candidate(cluster, from, to, salt, 0);
     auto least = cost(path(best));
     for (std::uint64_t k = 1; k < kCandidates; ++k) {
-      const std::uint32_t other = Find(cluster, from, to, (salt + k) % kCandidates);
+      const std::uint32_t other = Candidate(cluster, from, to, salt, k);
       const auto c = cost(path(other));
       if (c < least) {
         least = c;
@@ -54,11 +60,20 @@ class PathCache {
     DeviceId from, to;
     std::uint32_t first = 0, count = 0;  // in links_
   };
+  std::uint32_t Candidate(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
+                          std::uint64_t salt, std::uint64_t k) {
+    const std::uint64_t which = (salt + k) % kCandidates;
+    if (salt != cluster::kByRail) return Find(cluster, from, to, which);
+    return FindByRail(cluster, from, to, which);
+  }
+  std::uint32_t FindByRail(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
+                           std::uint64_t which);
   void Grow();
   std::size_t Slot(DeviceId from, DeviceId to, std::uint64_t salt) const;
 
   std::vector<Entry> entries_;
   std::vector<LinkId> links_;
+  std::map<std::tuple<DeviceId, DeviceId, std::uint64_t>, std::uint32_t> by_rail_;
   std::vector<std::uint32_t> table_;  // numbers of entries, a power of two of them
   std::vector<LinkId> route_;         // scratch
 };
