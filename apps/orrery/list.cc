@@ -51,10 +51,11 @@ struct Kind {
   std::string_view name;
   std::vector<Entry> (*entries)();
 };
-constexpr std::array<Kind, 7> kKinds = {{
+constexpr std::array<Kind, 8> kKinds = {{
     {"models", [] { return Entries(workload::ModelPresets()); }},
     {"clusters", [] { return Entries(cluster::Presets()); }},
     {"topologies", [] { return Entries(cluster::Topologies()); }},
+    {"pcie-trees", [] { return Entries(cluster::PcieTrees()); }},
     {"networks", [] { return Entries(network::Backends()); }},
     {"schedules", [] { return Entries(workload::Schedules()); }},
     {"frameworks", [] { return Entries(job::Frameworks()); }},
@@ -65,11 +66,12 @@ class ListVerb final : public Verb {
  public:
   std::string_view name() const override { return "list"; }
   std::string_view description() const override {
-    return "every model, cluster, topology, network, schedule, framework, format";
+    return "every model, cluster, topology, PCIe tree, network, schedule, framework, format";
   }
   void Declare(CLI::App* app) override {
-    app->add_option("KIND", kind_,
-                    "models, clusters, topologies, networks, schedules, frameworks or formats")
+    app->add_option(
+           "KIND", kind_,
+           "models, clusters, topologies, pcie-trees, networks, schedules, frameworks or formats")
         ->required();
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }

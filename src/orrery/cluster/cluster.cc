@@ -18,6 +18,9 @@ constexpr int kMaxNodes = 1 << 20;
 constexpr std::int64_t kMaxDevices = 1 << 23;
 constexpr std::int64_t kMaxLinks = 1 << 28;
 
+// Of the line rate, eight connections at once: 3.75 of 4 GB/s (NVIDIA/nccl issue 209, 32 Gb/s).
+constexpr double kTcpRate = 0.94;
+
 template <class T>
 Status Positive(const char* field, T value, const char* remedy) {
   if (value > 0) return {};
@@ -59,6 +62,8 @@ Status ValidateFabric(const Spec& spec) {
   ORRERY_RETURN_IF_ERROR(
       Positive("pcie_bandwidth", spec.pcie_Bps, "give the rate from GPU to NIC"));
   ORRERY_RETURN_IF_ERROR(
+      Positive("stream_bandwidth", spec.stream_Bps, "give what one TCP connection moves"));
+  ORRERY_RETURN_IF_ERROR(
       Positive("nic_mtu_bytes", spec.nic_mtu_bytes, "give the payload of a packet"));
   ORRERY_RETURN_IF_ERROR(
       Positive("nodes_per_leaf", spec.nodes_per_leaf, "count the hosts under a leaf"));
@@ -78,6 +83,7 @@ Status Validate(const Spec& spec) {
   ORRERY_RETURN_IF_ERROR(ValidateShape(spec));
   ORRERY_RETURN_IF_ERROR(CheckTopologyName(spec.topology.name));
   ORRERY_RETURN_IF_ERROR(ValidateFabric(spec));
+  if (const Result<PcieTree> tree = PcieTree::Make(spec); !tree.ok()) return tree.status();
   if (spec.gpus_per_nvlink_domain > 1) {
     ORRERY_RETURN_IF_ERROR(
         Positive("nvlink_bandwidth", spec.nvlink_Bps,
@@ -125,6 +131,10 @@ std::string_view Name(LinkKind kind) {
       return "router";
     case LinkKind::kGlobal:
       return "global";
+    case LinkKind::kPcieUp:
+      return "pcie-up";
+    case LinkKind::kSocket:
+      return "socket";
   }
   return "?";
 }
@@ -141,6 +151,10 @@ std::string_view Name(Fabric fabric) {
       return "efa";
     case Fabric::kOmniPath:
       return "omnipath";
+    case Fabric::kSlingshot:
+      return "slingshot";
+    case Fabric::kTcp:
+      return "tcp";
   }
   return "?";
 }
@@ -166,6 +180,7 @@ void Calibrate(const constants::Set& constants, Spec* spec) {
       spec->nic_efficiency = constants[constants::kNicRateIb];
       break;
     case Fabric::kRoce:
+    case Fabric::kSlingshot:  // Ethernet; nothing of it was measured apart
       spec->nic_efficiency = constants[constants::kNicRateRoce];
       break;
     case Fabric::kEfa:
@@ -173,6 +188,9 @@ void Calibrate(const constants::Set& constants, Spec* spec) {
       break;
     case Fabric::kOmniPath:
       spec->nic_efficiency = constants[constants::kNicRateOmnipath];
+      break;
+    case Fabric::kTcp:
+      spec->nic_efficiency = kTcpRate;
       break;
   }
 }
@@ -183,7 +201,7 @@ void AddScope(const Spec& spec, constants::Scope* scope) {
   const int gpus = spec.nodes * spec.gpus_per_node;
   if (gpus > 1) scope->Add("gpus");
   if (gpus <= spec.gpus_per_nvlink_domain) return;
-  constexpr std::string_view kFabrics[] = {"none", "ib", "roce", "efa", "omnipath"};
+  constexpr std::string_view kFabrics[] = {"none", "ib", "roce", "efa", "omnipath", "roce", "tcp"};
   scope->Add("nics");
   scope->Add(kFabrics[static_cast<std::size_t>(spec.fabric)]);
 }
@@ -245,12 +263,93 @@ void Cluster::AddDeviceLinks() {
   link.bandwidth_Bps = spec_.pcie_Bps;
   link.latency = spec_.pcie_latency;
   link.mtu_bytes = spec_.nic_mtu_bytes + spec_.nic_header_bytes;
+  const bool tree = pcie_tree_.any();
+  if (tree) link.latency = spec_.pcie_latency / 2;  // the NIC's link has the rest
   for (std::uint32_t d = 0; d < gpus; ++d) {
-    const std::uint32_t card = gpus + domains + nic(DeviceId(d)).value;
-    link.from = d, link.to = card;
+    std::uint32_t above = gpus + domains + nic(DeviceId(d)).value;
+    if (tree) {
+      const auto gpu = static_cast<std::size_t>(local_index(DeviceId(d)));
+      above = pcie_node(node(DeviceId(d)), pcie_tree_.node_of_gpu(gpu));
+      link.bandwidth_Bps = pcie_tree_.gpu_Bps(gpu);
+    }
+    link.from = d, link.to = above;
     links_.push_back(link);
-    link.from = card, link.to = d;
+    link.from = above, link.to = d;
     links_.push_back(link);
+  }
+}
+
+// What of the hosts' trees is not a GPU's own link.
+void Cluster::AddPcieLinks() {
+  if (!pcie_tree_.any()) return;
+  for (int n = 0; n < spec_.nodes; ++n) {
+    const auto nic = origin_.first_end + static_cast<std::uint32_t>(n * spec_.nics_per_node);
+    pcie_tree_.AddLinks(nic, pcie_node(NodeId(static_cast<std::size_t>(n)), 0), &links_);
+  }
+}
+
+std::uint32_t Cluster::pcie_node(NodeId node, std::size_t number) const {
+  return static_cast<std::uint32_t>(devices() + nvlink_domains() + nics() +
+                                    node.index() * pcie_tree_.nodes() + number);
+}
+
+PcieDistance Cluster::peer_distance(DeviceId a, DeviceId b) const {
+  return pcie_tree_.gpu_to_gpu(static_cast<std::size_t>(local_index(a)),
+                               static_cast<std::size_t>(local_index(b)));
+}
+
+PcieDistance Cluster::nic_distance(DeviceId d) const {
+  const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
+  return pcie_tree_.gpu_to_nic(static_cast<std::size_t>(local_index(d)), nic(d).index() % per_node);
+}
+
+// The worst ways through a host, by how far apart their ends are, into the spec.
+void Cluster::MeasureHost() {
+  if (!pcie_tree_.any() || direct()) return;
+  PcieTreeSpec& t = spec_.pcie_tree;
+  const auto measure = [&](PcieDistance distance, std::array<HostPath, kPcieDistances>* paths,
+                           const std::vector<LinkId>& path) {
+    HostPath& worst = (*paths)[static_cast<std::size_t>(distance)];
+    SimTime latency = 0;
+    double ps_per_byte = 0;
+    for (const LinkId id : path) {
+      const Link& link = links_[id.index()];
+      if (worst.least_Bps == 0) worst.least_Bps = link.bandwidth_Bps;
+      worst.least_Bps = std::min(worst.least_Bps, link.bandwidth_Bps);
+      latency += link.latency;
+      ps_per_byte += 1e12 / static_cast<double>(link.bandwidth_Bps);
+    }
+    worst.latency = std::max(worst.latency, latency);
+    worst.ps_per_byte = std::max(worst.ps_per_byte, ps_per_byte);
+  };
+  std::vector<LinkId> path;
+  const auto gpus = static_cast<std::size_t>(spec_.gpus_per_node);
+  for (std::size_t a = 0; a < gpus; ++a) {
+    const DeviceId gpu(a);
+    const std::int64_t own = pcie_tree_.gpu_Bps(a);
+    t.gpu_Bps = a == 0 ? own : std::min(t.gpu_Bps, own);
+    path.assign(1, pcie_out(gpu));
+    pcie_tree_.ToNic(a, nic(gpu).index(), tree_link(NodeId(0)), &path);
+    measure(nic_distance(gpu), &t.nic, path);
+    for (std::size_t b = 0; b < gpus; ++b) {
+      if (a == b) continue;
+      path.assign(1, pcie_out(gpu));
+      pcie_tree_.Between(a, b, tree_link(NodeId(0)), &path);
+      path.push_back(pcie_in(DeviceId(b)));
+      measure(peer_distance(gpu, DeviceId(b)), &t.peer, path);
+    }
+  }
+  for (auto* paths : {&t.peer, &t.nic}) {  // what is nearer is no worse than what is farther
+    for (std::size_t d = 1; d < kPcieDistances; ++d) {
+      const HostPath& nearer = (*paths)[d - 1];
+      HostPath& far = (*paths)[d];
+      if (nearer.least_Bps > 0) {
+        far.least_Bps =
+            far.least_Bps > 0 ? std::min(far.least_Bps, nearer.least_Bps) : nearer.least_Bps;
+      }
+      far.latency = std::max(far.latency, nearer.latency);
+      far.ps_per_byte = std::max(far.ps_per_byte, nearer.ps_per_byte);
+    }
   }
 }
 
@@ -273,8 +372,17 @@ Result<Cluster> Cluster::Build(const Spec& spec) {
   cluster.spec_.topology.graph = {};  // the fabric holds it
   cluster.PlaceNics();
   const bool direct = cluster.direct();
-  const std::int64_t links = (direct ? 0 : 4 * static_cast<std::int64_t>(cluster.devices())) +
-                             std::visit([](const auto& f) { return f.links(); }, cluster.fabric_);
+  if (!direct) {
+    ORRERY_ASSIGN_OR_RETURN(cluster.pcie_tree_, PcieTree::Make(spec));
+  } else if (spec.pcie_tree.any()) {
+    return InvalidInput(
+        "pcie_tree: topology '{}' joins GPUs without hosts and NICs between; leave it out",
+        spec.topology.name);
+  }
+  const std::int64_t in_hosts =
+      direct ? 0 : static_cast<std::int64_t>(2 * cluster.devices() + cluster.pcie_links());
+  const std::int64_t links =
+      in_hosts + std::visit([](const auto& f) { return f.links(); }, cluster.fabric_);
   if (links > kMaxLinks) {
     return InvalidInput(
         "nodes_per_leaf = {} with nodes = {}: {} links are more than {}; raise one or "
@@ -286,20 +394,22 @@ Result<Cluster> Cluster::Build(const Spec& spec) {
   if (direct) {
     origin.first_switch = static_cast<std::uint32_t>(cluster.devices());
   } else {
-    cluster.AddDeviceLinks();
     origin.first_end = static_cast<std::uint32_t>(cluster.devices() + cluster.nvlink_domains());
-    origin.first_switch = origin.first_end + static_cast<std::uint32_t>(cluster.nics());
+    origin.first_switch = cluster.pcie_node(NodeId(static_cast<std::size_t>(spec.nodes)), 0);
+    cluster.AddDeviceLinks();
+    cluster.AddPcieLinks();
     origin.first_link = static_cast<std::uint32_t>(cluster.links_.size());
   }
   std::visit([&](const auto& f) { f.AddLinks(origin, &cluster.links_); }, cluster.fabric_);
   if (spec.nic_efficiency != 1 && !cluster.direct()) {
     for (Link& link : cluster.links_) {
-      if (link.kind == LinkKind::kNvlink || link.kind == LinkKind::kPcie) continue;
+      if (IsLocal(link.kind)) continue;
       link.bandwidth_Bps = std::max<std::int64_t>(
           1,
           static_cast<std::int64_t>(static_cast<double>(link.bandwidth_Bps) * spec.nic_efficiency));
     }
   }
+  cluster.MeasureHost();
   return cluster;
 }
 
@@ -310,8 +420,8 @@ DeviceId Cluster::RailPeer(DeviceId from, DeviceId to) const {
   if (nic(from).index() % per_node == rail) return from;
   const auto gpus = static_cast<std::size_t>(spec_.gpus_per_node);
   const DeviceId peer(from.index() / gpus * gpus + rail * (gpus / per_node));
-  const bool joined =
-      spec_.gpus_per_nvlink_domain > 1 && nvlink_domain(peer) == nvlink_domain(from);
+  const bool joined = spec_.gpus_per_nvlink_domain > 1 && !peers_over_pcie() &&
+                      nvlink_domain(peer) == nvlink_domain(from);
   return joined ? peer : from;
 }
 
@@ -331,7 +441,14 @@ void Cluster::Route(DeviceId from, DeviceId to, std::uint64_t salt,
                fabric_);
     return;
   }
+  const auto local = [this](DeviceId d) { return static_cast<std::size_t>(local_index(d)); };
   if (spec_.gpus_per_nvlink_domain > 1 && nvlink_domain(from) == nvlink_domain(to)) {
+    if (peers_over_pcie()) {
+      path->push_back(pcie_out(from));
+      pcie_tree_.Between(local(from), local(to), tree_link(node(from)), path);
+      path->push_back(pcie_in(to));
+      return;
+    }
     path->push_back(nvlink_out(from));
     path->push_back(nvlink_in(to));
     return;
@@ -346,10 +463,17 @@ void Cluster::Route(DeviceId from, DeviceId to, std::uint64_t salt,
   }
   const NicId out = nic(from);
   const NicId in = nic(to);
+  const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
   path->push_back(pcie_out(from));
+  if (pcie_tree_.any()) {
+    pcie_tree_.ToNic(local(from), out.index() % per_node, tree_link(node(from)), path);
+  }
   if (out != in) {
     std::visit([&](const auto& f) { f.Route(origin_, out.index(), in.index(), choice, path); },
                fabric_);
+  }
+  if (pcie_tree_.any()) {
+    pcie_tree_.FromNic(in.index() % per_node, local(to), tree_link(node(to)), path);
   }
   path->push_back(pcie_in(to));
 }
@@ -367,6 +491,11 @@ std::string Cluster::vertex_name(std::uint32_t vertex) const {
   v -= devices();
   if (v < nvlink_domains()) return fmt::format("nvswitch{}", v);
   v -= nvlink_domains();
+  if (v >= nics()) {
+    v -= nics();
+    return fmt::format("node{}/{}", v / pcie_tree_.nodes(),
+                       pcie_tree_.NodeName(v % pcie_tree_.nodes()));
+  }
   const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
   return fmt::format("node{}/nic{}", v / per_node, v % per_node);
 }

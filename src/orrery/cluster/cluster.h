@@ -16,6 +16,7 @@
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
 #include "orrery/cluster/fabric.h"
+#include "orrery/cluster/pcie.h"
 #include "orrery/cluster/topology.h"
 #include "orrery/constants/set.h"
 
@@ -41,7 +42,8 @@ struct DeviceSpec {
   constants::Set constants;       // what of these peaks is reached, and what hosts cost
 };
 
-enum class Fabric : std::uint8_t { kNone, kInfiniBand, kRoce, kEfa, kOmniPath };
+// kTcp: NCCL's socket transport.
+enum class Fabric : std::uint8_t { kNone, kInfiniBand, kRoce, kEfa, kOmniPath, kSlingshot, kTcp };
 std::string_view Name(Fabric fabric);
 
 // A machine of nodes of equal shape under the fabric that `topology` names; without a name rails
@@ -60,7 +62,9 @@ struct Spec {
   int nvlink_header_bytes = 0;
   std::int64_t pcie_Bps = 0;  // GPU to its NIC, per direction
   SimTime pcie_latency = 0;
-  std::int64_t nic_Bps = 0;  // line rate per NIC and direction
+  PcieTreeSpec pcie_tree;                   // what stands between them; nothing: a link
+  std::int64_t nic_Bps = 0;                 // line rate per NIC and direction
+  std::int64_t stream_Bps = 2'000'000'000;  // TCP: what one connection moves at most
   // What long transfers reach of the two line rates, beside headers.
   double nvlink_efficiency = 1, nic_efficiency = 1;
   SimTime nic_latency = 0;  // one hop NIC to switch, switch to switch
@@ -75,6 +79,10 @@ struct Spec {
   TopologySpec topology;
   std::vector<std::string> sources;
 
+  // GPUs of an NVLink domain reach each other over the host's PCIe tree.
+  bool peers_over_pcie() const {
+    return pcie_tree.any() && pcie_tree.peers && gpus_per_nvlink_domain > 1;
+  }
   std::int64_t nvlink_reached_Bps() const {
     return static_cast<std::int64_t>(static_cast<double>(nvlink_Bps) * nvlink_efficiency);
   }
@@ -106,9 +114,10 @@ Result<Spec> FindPreset(std::string_view name);
 // What Build() checks, for a definition read from a file: names field, value, rule and remedy.
 Status Validate(const Spec& spec);
 
-// The vertices of a cluster are numbered: GPUs, NVLink switches (one a domain), NICs, then the
-// fabric's switches. The links: per GPU NVLink out and in, then per GPU PCIe to and from its NIC,
-// then the fabric's (fabric.h). Latency of an NVLink hop is half of nvlink_latency, so that GPU to
+// The vertices of a cluster are numbered: GPUs, NVLink switches (one a domain), NICs, the nodes of
+// PCIe trees host by host, then the fabric's switches. The links: per GPU NVLink out and in, then
+// per GPU PCIe to and from its NIC or its tree, the rest of the trees host by host (pcie.h), then
+// the fabric's (fabric.h). Latency of an NVLink hop is half of nvlink_latency, so that GPU to
 // GPU takes it once. A link's mtu_bytes is a full packet, header included. Where the fabric is
 // direct (astra-sim, file) there are only GPUs, the fabric's switches and the fabric's links.
 //
@@ -136,10 +145,10 @@ class Cluster {
   bool direct() const;           // GPUs are wired without NICs
   const AnyFabric& fabric() const { return fabric_; }
 
-  // The directed links from one GPU to another, in order: NVLink in a domain; else PCIe, NIC,
-  // fabric, NIC, PCIe. `salt` names the connection and picks among equal paths (fabric.h). With
-  // rail-local routing a path between rails begins with NVLink to the GPU on the destination's
-  // rail. Clears and fills `path`; nothing else is allocated. O(path).
+  // The directed links from one GPU to another, in order: NVLink in a domain, or PCIe where peers
+  // go over it; else PCIe, NIC, fabric, NIC, PCIe. `salt` names the connection and picks among
+  // equal paths (fabric.h). With rail-local routing a path between rails begins with NVLink to the
+  // GPU on the destination's rail. Clears and fills `path`; nothing else is allocated. O(path).
   void Route(DeviceId from, DeviceId to, std::uint64_t salt, std::vector<LinkId>* path) const;
   std::string vertex_name(std::uint32_t vertex) const;
   std::string link_name(LinkId link) const;
@@ -156,6 +165,17 @@ class Cluster {
   // the nearest vertex. REQUIRES: 0 <= bandwidth <= 1, from < until.
   Status ChangeLinks(std::string_view name, double bandwidth, SimTime from, SimTime until);
 
+  const PcieTree& pcie_tree() const { return pcie_tree_; }
+  bool peers_over_pcie() const { return !direct() && spec_.peers_over_pcie(); }
+  // REQUIRES: pcie_tree().any(); of one host.
+  PcieDistance peer_distance(DeviceId a, DeviceId b) const;
+  PcieDistance nic_distance(DeviceId d) const;
+  // Links of the host's PCIe, GPUs' own included, from first_pcie_link() on.
+  std::size_t first_pcie_link() const { return 2 * devices(); }
+  std::size_t pcie_links() const {
+    return 2 * devices() + pcie_tree_.links() * static_cast<std::size_t>(spec_.nodes);
+  }
+
   // Where links stand in links(). REQUIRES: !direct().
   LinkId nvlink_out(DeviceId d) const { return LinkId(2 * d.index()); }
   LinkId nvlink_in(DeviceId d) const { return LinkId(2 * d.index() + 1); }
@@ -165,6 +185,12 @@ class Cluster {
  private:
   void PlaceNics();
   void AddDeviceLinks();
+  void AddPcieLinks();
+  std::uint32_t pcie_node(NodeId node, std::size_t number) const;  // its vertex
+  std::size_t tree_link(NodeId node) const {                       // the host's first
+    return 4 * devices() + node.index() * pcie_tree_.links();
+  }
+  void MeasureHost();
   DeviceId RailPeer(DeviceId from, DeviceId to) const;
 
   Spec spec_;
@@ -173,6 +199,7 @@ class Cluster {
   std::vector<Link> links_;
   std::vector<LinkChange> link_changes_;
   AnyFabric fabric_;
+  PcieTree pcie_tree_;
   Origin origin_;
 };
 

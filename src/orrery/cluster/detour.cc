@@ -35,6 +35,17 @@ bool Detours::Passes(std::uint32_t vertex) const {
   return cluster_->direct() || vertex >= cluster_->vertices() - cluster_->switches();
 }
 
+// With a PCIe tree: of what stands between GPUs and the fabric, trees pass everything on, a NIC
+// what goes to its own GPUs or comes from them.
+bool Detours::OwnHost(std::uint32_t v, std::uint32_t from, DeviceId to) const {
+  const std::size_t first_nic = cluster_->devices() + cluster_->nvlink_domains();
+  if (v < first_nic) return false;
+  if (v >= first_nic + cluster_->nics()) return true;
+  const NicId nic(v - first_nic);
+  return nic == cluster_->nic(to) ||
+         (from < cluster_->devices() && nic == cluster_->nic(DeviceId(from)));
+}
+
 bool Detours::Find(DeviceId from, DeviceId to, std::uint64_t salt, const std::vector<bool>& down,
                    std::vector<LinkId>* path) {
   cluster_->Route(from, to, salt, path);
@@ -57,6 +68,7 @@ bool Detours::FindFrom(std::uint32_t vertex, DeviceId to, std::uint64_t salt,
   const auto may_pass = [&](std::uint32_t v) {
     if (v == vertex || Passes(v)) return true;
     if (v < cluster_->devices()) return false;
+    if (cluster_->pcie_tree().any()) return OwnHost(v, vertex, to);
     for (std::uint32_t i = first_out_[v]; i < first_out_[v + 1]; ++i) {
       const std::uint32_t next = links[out_[i]].to;
       if (next < cluster_->devices() && (next == to.value || next == vertex)) return true;

@@ -32,6 +32,7 @@ class Detours {
 
  private:
   bool Passes(std::uint32_t vertex) const;
+  bool OwnHost(std::uint32_t v, std::uint32_t from, DeviceId to) const;
 
   const Cluster* cluster_ = nullptr;
   std::vector<std::uint32_t> first_in_, in_;    // links by the vertex that they end at

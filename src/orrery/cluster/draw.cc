@@ -37,17 +37,61 @@ struct Picture {
   double width = 0, height = 0;
 };
 
+// One host with a PCIe tree: the picture shows the inside of it.
+bool HostAlone(const Cluster& cluster) {
+  return cluster.spec().nodes == 1 && cluster.pcie_tree().any();
+}
+
+// Inside a host: GPUs and NICs in the order of what they hang under, switches, root complexes.
+std::vector<std::uint32_t> MarksInside(const Cluster& cluster, Picture* picture) {
+  const std::size_t local = cluster.vertices() - cluster.switches();
+  std::vector<std::uint32_t> above(local, 0);  // of a GPU or NIC
+  for (const Link& l : cluster.links()) {
+    if (l.kind == LinkKind::kPcie && l.from < l.to) above[l.from] = l.to;
+  }
+  std::vector<std::uint32_t> order;
+  const std::size_t ends = cluster.devices() + cluster.nvlink_domains() + cluster.nics();
+  for (std::uint32_t v = 0; v < ends; ++v) {
+    if (above[v] != 0) order.push_back(v);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return above[a] < above[b]; });
+  for (std::uint32_t v = 0; v < local; ++v) {
+    const bool hub = v >= cluster.devices() && v < cluster.devices() + cluster.nvlink_domains();
+    if (hub && !cluster.peers_over_pcie()) order.push_back(v);
+  }
+  const PcieTree& tree = cluster.pcie_tree();
+  for (const bool roots : {false, true}) {  // root complexes above switches
+    for (std::size_t n = 0; n < tree.nodes(); ++n) {
+      const bool root = tree.NodeName(n).starts_with("root");
+      if (root == roots) order.push_back(static_cast<std::uint32_t>(ends + n));
+    }
+  }
+  std::vector<std::uint32_t> mark(cluster.vertices(), kNobody);
+  for (const std::uint32_t v : order) {
+    mark[v] = static_cast<std::uint32_t>(picture->marks.size());
+    std::string name = cluster.vertex_name(v);
+    if (const std::size_t slash = name.find('/'); slash != std::string::npos) {
+      name = name.substr(slash + 1);
+    }
+    picture->marks.push_back({.name = name, .host = v < ends && above[v] != 0});
+  }
+  return mark;
+}
+
 // Which mark a vertex belongs to: its host's, or its own.
 std::vector<std::uint32_t> MarksOf(const Cluster& cluster, Picture* picture) {
+  if (HostAlone(cluster)) return MarksInside(cluster, picture);
   const auto hosts = static_cast<std::uint32_t>(cluster.spec().nodes);
   const auto per_node = static_cast<std::uint32_t>(cluster.spec().gpus_per_node);
   const auto first_switch = static_cast<std::uint32_t>(cluster.vertices() - cluster.switches());
-  const auto first_nic = static_cast<std::uint32_t>(first_switch - cluster.nics());
+  const auto first_nic = static_cast<std::uint32_t>(cluster.devices() + cluster.nvlink_domains());
+  const auto nics = static_cast<std::uint32_t>(cluster.nics());
   const auto devices = static_cast<std::uint32_t>(cluster.devices());
   std::vector<std::uint32_t> mark(cluster.vertices(), kNobody);
   for (std::uint32_t d = 0; d < devices; ++d) mark[d] = d / per_node;
   if (!cluster.direct()) {
-    for (std::uint32_t n = first_nic; n < first_switch; ++n) {
+    for (std::uint32_t n = first_nic; n < first_nic + nics; ++n) {
       mark[n] = (n - first_nic) / static_cast<std::uint32_t>(cluster.spec().nics_per_node);
     }
   }
@@ -71,7 +115,9 @@ Picture Collect(const Cluster& cluster, std::span<const double> used = {}) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Line> lines;
   for (std::size_t i = 0; i < cluster.links().size(); ++i) {
     const Link& l = cluster.links()[i];
-    if (l.kind == LinkKind::kNvlink || l.kind == LinkKind::kPcie) continue;
+    const bool inside = HostAlone(cluster);
+    if (IsLocal(l.kind) != inside) continue;
+    if (l.kind == LinkKind::kNvlink && cluster.peers_over_pcie()) continue;
     const std::uint32_t a = mark[l.from], b = mark[l.to];
     if (a == b || a == kNobody || b == kNobody) continue;
     Line& line = lines[{std::min(a, b), std::max(a, b)}];
@@ -207,7 +253,12 @@ std::string_view Colour(LinkKind kind) {
     case LinkKind::kRouter:
       return "#0072b2";
     case LinkKind::kGlobal:
+    case LinkKind::kSocket:
       return "#d55e00";
+    case LinkKind::kPcieUp:
+      return "#0072b2";
+    case LinkKind::kNvlink:
+      return "#cc79a7";
     default:
       return "#009e73";
   }
@@ -242,7 +293,9 @@ const Heat& HeatOf(double used) {
 
 Picture Place(const Cluster& cluster, std::span<const double> used) {
   Picture picture = Collect(cluster, used);
-  if (const auto* lattice = std::get_if<Lattice>(&cluster.fabric())) {
+  if (HostAlone(cluster)) {
+    PlaceLayers(&picture);
+  } else if (const auto* lattice = std::get_if<Lattice>(&cluster.fabric())) {
     PlaceGrid(*lattice, &picture);
   } else if (const auto* dragonfly = std::get_if<Dragonfly>(&cluster.fabric())) {
     PlaceGroups(*dragonfly, &picture);

@@ -73,8 +73,13 @@ constexpr Option kCluster[] = {
      .doc = "Header beside that payload."},
     {.name = "fabric",
      .type = kChoice,
-     .choices = "none|infiniband|roce|efa|omnipath",
-     .doc = "What connects the NICs."},
+     .choices = "none|infiniband|roce|efa|omnipath|slingshot|tcp",
+     .doc = "What connects the NICs; tcp: NCCL's socket transport."},
+    {.name = "stream_bandwidth",
+     .type = kBandwidth,
+     .unit = "Gb/s",
+     .max = 1e6,
+     .doc = "tcp: what one connection moves at most; 16 Gb/s when left out."},
     {.name = "rail_optimised",
      .type = kBool,
      .doc = "NIC i of every node meets leaf switches of rail i; else all NICs of a node one leaf."},
@@ -97,6 +102,39 @@ constexpr Option kCluster[] = {
      .type = kChoice,
      .choices = "intel|amd",
      .doc = "CPU vendor: NCCL's tables depend on it."},
+};
+
+constexpr Option kPcieTree[] = {
+    {.name = "name", .type = kText, .doc = "As 'orrery list pcie-trees' names it."},
+    {.name = "tree",
+     .type = kText,
+     .doc =
+         "The tree: sockets parted by bars, a switch in parentheses, g a GPU, n a NIC; :12 behind "
+         "one is its link's rate in GB/s."},
+    {.name = "peers",
+     .type = kChoice,
+     .choices = "pcie|nvlink",
+     .doc = "How GPUs of an NVLink domain reach each other; pcie on presets without NVLink."},
+    {.name = "uplink_bandwidth",
+     .type = kBandwidth,
+     .unit = "GB/s",
+     .max = 1e6,
+     .doc = "Switch to what is above it; pcie_bandwidth when left out."},
+    {.name = "uplink_latency",
+     .type = kTime,
+     .unit = "us",
+     .max = 1e6,
+     .doc = "A switch's link upwards; 150 ns when left out."},
+    {.name = "socket_bandwidth",
+     .type = kBandwidth,
+     .unit = "GB/s",
+     .max = 1e6,
+     .doc = "Between sockets; NCCL's rate of the CPU (AMD 16, Intel 10 or 22) when left out."},
+    {.name = "socket_latency",
+     .type = kTime,
+     .unit = "us",
+     .max = 1e6,
+     .doc = "Between sockets; 200 ns when left out."},
 };
 
 constexpr Option kTopology[] = {
@@ -208,6 +246,12 @@ constexpr OptionTable kTopologyTable{
     .path = "cluster.topology",
     .doc = "What stands between the NICs. A topology's name, a topology file, or these keys.",
     .options = kTopology};
+constexpr OptionTable kPcieTreeTable{
+    .path = "cluster.pcie_tree",
+    .doc =
+        "What stands between a host's GPUs and NICs. A tree's name, or these keys; left out, a "
+        "GPU has a link to its NIC.",
+    .options = kPcieTree};
 constexpr OptionTable kDeviceTable{.path = "cluster.device",
                                    .doc = "The GPU, where the preset's is not meant.",
                                    .options = kDevice};
@@ -216,6 +260,7 @@ constexpr OptionTable kDeviceTable{.path = "cluster.device",
 
 const OptionTable& ClusterOptions() { return kClusterTable; }
 const OptionTable& TopologyOptions() { return kTopologyTable; }
+const OptionTable& PcieTreeOptions() { return kPcieTreeTable; }
 const OptionTable& DeviceOptions() { return kDeviceTable; }
 
 }  // namespace orrery::cluster

@@ -9,6 +9,8 @@ namespace orrery::cluster {
 const OptionTable& ClusterOptions();
 // Section `cluster.topology`: the fabric, by name, file and parameters.
 const OptionTable& TopologyOptions();
+// Section `cluster.pcie_tree`: the host.
+const OptionTable& PcieTreeOptions();
 // Section `cluster.device`: the GPU.
 const OptionTable& DeviceOptions();
 

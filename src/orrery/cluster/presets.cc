@@ -27,6 +27,7 @@
 //   al. 2015:
 //           65-bit flits, 16 and a CRC a packet of the link
 //   [AWS]   AWS EC2 user guide: EFA of p4d (4 cards of 100 Gb/s), p5 (32 cards, 3,200 Gb/s)
+//   [GCP]   Google Cloud, "GPU machine types" and "MTU": a2-highgpu-8g, 100 Gb/s, up to 8,896 B
 //   [SMI]   memory size that nvidia-smi prints
 //   [est.]  an estimate, said to be one
 #include <fmt/format.h>
@@ -74,6 +75,25 @@ DeviceSpec A100(int gigabytes) {
   d.l2_bytes = 40 * kMiB;
   d.power_w = 400;  // [A100]
   d.source = "NVIDIA A100 data sheet";
+  return d;
+}
+
+DeviceSpec A100Pcie() {
+  DeviceSpec d = A100(80);
+  d.name = "A100-PCIe-80GB";
+  d.memory_bandwidth_Bps = 1935 * kGiga;  // [A100]
+  d.power_w = 300;
+  d.source = "NVIDIA A100 data sheet, PCIe";
+  return d;
+}
+
+DeviceSpec V100Pcie() {
+  DeviceSpec d = V100(16);
+  d.name = "V100-PCIe-16GB";
+  d.fp32_flops = 14e12;  // [V100]
+  d.fp16_flops = 112e12;
+  d.power_w = 250;
+  d.source = "NVIDIA V100 data sheet, PCIe";
   return d;
 }
 
@@ -314,6 +334,7 @@ void SetEfa(Spec* spec, int gigabits) {
 // Ethernet with a transport of its own; what NCCL's steps cost over it is RoCE's.
 void SetSlingshot(Spec* spec, int gigabits) {
   SetRoce(spec, gigabits);
+  spec->fabric = Fabric::kSlingshot;
   spec->nic_latency = 450 * kNanosecond;  // [SS] 350 in the switch; [est.] 100 of cable and NIC
   spec->nic_mtu_bytes = 2048;             // [SS]
   spec->nic_header_bytes = 62;            // [est.] RoCE's less preamble and gap, which it drops
@@ -329,6 +350,16 @@ void SetOmniPath(Spec* spec, int gigabits) {
   // headers.
   spec->nic_header_bytes = 8192 / 32 + 24;
   spec->sources.back() = "Omni-Path: line rate; flits and headers";
+}
+
+// NCCL's socket transport: Ethernet, IP and TCP headers in the packets; what a connection moves and
+// a step costs more stand in Spec::stream_Bps and white_box.cc.
+void SetTcp(Spec* spec, int gigabits) {
+  SetRoce(spec, gigabits);
+  spec->fabric = Fabric::kTcp;
+  spec->nic_mtu_bytes = 8896 - 52;  // [GCP] jumbo frames less IP, TCP and time stamps
+  spec->nic_header_bytes = 38 + 52;
+  spec->sources.back() = "TCP: line rate; Ethernet, IP and TCP headers of jumbo frames";
 }
 
 void SetPcie(Spec* spec, int effective_GBps) {
@@ -423,7 +454,15 @@ Spec OverPcie(const DeviceSpec& device, int effective_GBps) {
   spec.nvlink_latency = 1000 * kNanosecond;  // [est.] two hops of PCIe's 500 ns
   spec.nvlink_header_bytes = 0;
   spec.nics_per_node = 2;
+  spec.pcie_tree.peers = true;  // where a tree is named
   spec.sources.emplace_back("no NVLink: peers over PCIe switches");
+  return spec;
+}
+
+// The same with the host's tree: contention and the socket link count.
+Spec UnderSwitches(const DeviceSpec& device, int effective_GBps) {
+  Spec spec = OverPcie(device, effective_GBps);
+  spec.pcie_tree.name = "switch-per-four";
   return spec;
 }
 
@@ -537,6 +576,15 @@ constexpr std::array kSystems = {
            [] { return WithNics(Base(A100(40)), 4, 4); }, SetSlingshot, 200},
     System{"gh200-slingshot-200g", "Alps: 4 x GH200 96GB, 4 Slingshot of 200 Gb/s",
            [] { return WithNics(Base(Gh200()), 4, 4); }, SetSlingshot, 200},
+    System{"a100-40g-tcp-100g",
+           "Google a2-highgpu-8g: 8 x A100 40GB, NVSwitch, one NIC of 100 Gb/s, TCP",
+           [] { return WithNics(Base(A100(40)), 8, 1); }, SetTcp, 100},
+    System{"a100-pcie-80g-ib-200g",
+           "8 x A100 PCIe 80GB under two PCIe Gen4 switches, a socket each, 2 NICs of 200 Gb/s",
+           [] { return UnderSwitches(A100Pcie(), 24); }, SetInfiniBand, 200},
+    System{"v100-pcie-16g-ib-100g",
+           "8 x V100 PCIe 16GB under two PCIe Gen3 switches, a socket each, 2 NICs of 100 Gb/s",
+           [] { return UnderSwitches(V100Pcie(), 12); }, SetInfiniBand, 100},
     System{"tpu-v3-torus", "TPU v3 chips in a 2D torus of 4 x 4", TpuTorus, nullptr, 0},
 };
 

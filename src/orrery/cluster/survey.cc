@@ -7,9 +7,7 @@
 namespace orrery::cluster {
 namespace {
 
-bool InNetwork(const Link& link) {
-  return link.kind != LinkKind::kNvlink && link.kind != LinkKind::kPcie;
-}
+bool InNetwork(const Link& link) { return !IsLocal(link.kind); }
 
 // Network links by sending vertex.
 class Adjacency {
@@ -161,9 +159,10 @@ void Bisect(const Cluster& cluster, Survey* survey) {
 }
 
 void CountKinds(const Cluster& cluster, Survey* survey) {
-  std::array<Survey::Kind, 8> kinds;
+  std::array<Survey::Kind, kLinkKinds> kinds;
   for (const Link& l : cluster.links()) {
-    if (l.kind == LinkKind::kNvlink && cluster.spec().gpus_per_nvlink_domain < 2) continue;
+    const bool no_nvlink = cluster.spec().gpus_per_nvlink_domain < 2 || cluster.peers_over_pcie();
+    if (l.kind == LinkKind::kNvlink && no_nvlink) continue;
     Survey::Kind& kind = kinds[static_cast<std::size_t>(l.kind)];
     kind.kind = l.kind;
     kind.least_Bps = kind.links == 0 ? l.bandwidth_Bps : std::min(kind.least_Bps, l.bandwidth_Bps);

@@ -16,7 +16,9 @@
 
 namespace orrery::cluster {
 
-// kRouter joins two routers of a group or lattice, kGlobal two groups of a dragonfly.
+// kRouter joins two routers of a group or lattice, kGlobal two groups of a dragonfly. kPcie is the
+// link of a GPU or a NIC, kPcieUp that of a PCIe switch to what is above it, kSocket joins two root
+// complexes (pcie.h).
 enum class LinkKind : std::uint8_t {
   kNvlink,
   kPcie,
@@ -25,9 +27,17 @@ enum class LinkKind : std::uint8_t {
   kLeafSpine,
   kSpineCore,
   kRouter,
-  kGlobal
+  kGlobal,
+  kPcieUp,
+  kSocket
 };
+inline constexpr std::size_t kLinkKinds = 10;
 std::string_view Name(LinkKind kind);
+// Inside a host or an NVLink domain, not between NICs.
+constexpr bool IsLocal(LinkKind kind) {
+  return kind == LinkKind::kNvlink || kind == LinkKind::kPcie || kind == LinkKind::kPcieUp ||
+         kind == LinkKind::kSocket;
+}
 
 struct Link {
   LinkKind kind = LinkKind::kNvlink;

@@ -23,7 +23,7 @@ Traffic TrafficOf(const GroupShape& shape) {
   // full.
   t.remote = std::min(shape.ranks - 1.0, (shape.domains - 1) * p);
   // A rail's NIC is beside one GPU of the domain: the others hand their messages over.
-  if (shape.domains > 1 && p > 1) t.hops = t.remote * (p - 1) / p;
+  if (shape.domains > 1 && p > 1 && shape.peer_path == 0) t.hops = t.remote * (p - 1) / p;
   return t;
 }
 

@@ -85,6 +85,8 @@ struct Environment {
   int min_p2p_channels = 1, max_p2p_channels = 64;  // NCCL_MIN/MAX_P2P_NCHANNELS
   int channels_per_net_peer = -1;                   // NCCL_NCHANNELS_PER_NET_PEER
   int queue_pairs = 1;                              // NCCL_IB_QPS_PER_CONNECTION
+  // NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD: of a channel's connection over TCP.
+  int socket_threads = 1, sockets_per_thread = 1;
   StepCosts steps;
   int ring_slices = 2;          // ORRERY_RING_SLICES: of a chunk of a ring, Simple
   std::vector<TunerRow> tuner;  // NCCL_TUNER_CONFIG_FILE
@@ -107,6 +109,11 @@ struct GroupShape {
                              // 3 leaf-spine-leaf
   int wrap_hops = 0;  // the same on the edge that closes a ring, where rings leave their rail there
                       // (an odd number of domains, a GPU a NIC: ring_order.h); 0: they do not
+  // Where the host has a PCIe tree (cluster/pcie.h): 1 + the farthest cluster::PcieDistance between
+  // neighbours in a domain, if peers go over it, and from a member to its NIC; 0: neither.
+  std::uint8_t peer_path = 0, nic_path = 0;
+  std::array<std::uint16_t, cluster::kPcieDistances> peers{};  // neighbours that are so far apart
+  std::uint32_t exchange = 1024;  // PcieTree::ExchangeStretch of a domain's members
   friend auto operator<=>(const GroupShape&, const GroupShape&) = default;
 };
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members);
@@ -127,6 +134,8 @@ struct Plan {
   int threads = 512;
   int version = 22203;           // of NCCL, as in Environment
   int queue_pairs = 1;           // of a connection between nodes, which take its messages in turn
+  int sockets = 1;               // TCP: of a channel's connection
+  int socket_threads = 1;        // and the threads that serve them
   StepCosts steps;               // as in Environment
   std::int64_t bytes = 0;        // nccl-tests size
   std::int64_t chunk_bytes = 0;  // data per chunk

@@ -111,7 +111,6 @@ constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
                                         "NCCL_NET_PLUGIN",
                                         "NCCL_NET_SHARED_BUFFERS",
                                         "NCCL_NET_SHARED_COMMS",
-                                        "NCCL_NSOCKS_PERTHREAD",
                                         "NCCL_NVB_DISABLE",
                                         "NCCL_NVLSTREE_MAX_CHUNKSIZE",
                                         "NCCL_P2P_DIRECT_DISABLE",
@@ -125,7 +124,6 @@ constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
                                         "NCCL_PXN_C2C",
                                         "NCCL_PXN_DISABLE",
                                         "NCCL_SHM_DISABLE",
-                                        "NCCL_SOCKET_NTHREADS",
                                         "NCCL_SYM_GIN_KERNELS_ENABLE",
                                         "NCCL_THREAD_THRESHOLDS",
                                         "NCCL_TOPO_FILE",
@@ -133,6 +131,7 @@ constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
                                         "NCCL_WIN_ENABLE"};
 
 constexpr std::int64_t kMostTunerBytes = 16 << 20;
+constexpr int kMostSockets = 64;  // of a connection: NCCL's net_socket.cc
 
 constexpr string_view kAlgorithms[] = {"Tree",     "Ring", "CollNetDirect", "CollNetChain", "NVLS",
                                        "NVLSTree", "PAT"};
@@ -306,6 +305,10 @@ constexpr Number kNumbers[] = {
     {"NCCL_NVLS_NCHANNELS", 1, 64,
      [](Environment* e, std::int64_t v) { e->nvls_channels = static_cast<int>(v); }},
     {"NCCL_NVLS_ENABLE", 0, 2, [](Environment* e, std::int64_t v) { e->nvls = e->nvls && v != 0; }},
+    {"NCCL_NSOCKS_PERTHREAD", 1, 64,
+     [](Environment* e, std::int64_t v) { e->sockets_per_thread = static_cast<int>(v); }},
+    {"NCCL_SOCKET_NTHREADS", 1, 16,
+     [](Environment* e, std::int64_t v) { e->socket_threads = static_cast<int>(v); }},
     {"NCCL_P2P_LL_THRESHOLD", 0, kMany,
      [](Environment* e, std::int64_t v) { e->p2p_ll_threshold_bytes = v; }},
     {"NCCL_P2P_NET_CHUNKSIZE", 4096, kMany,
@@ -379,6 +382,12 @@ Result<Environment> ParseEnvironment(
   if (environment.min_channels > environment.max_channels) {
     return InvalidInput("NCCL_MIN_CTAS: {} is above NCCL_MAX_CTAS = {}", environment.min_channels,
                         environment.max_channels);
+  }
+  if (environment.socket_threads * environment.sockets_per_thread > kMostSockets) {
+    return InvalidInput(
+        "NCCL_NSOCKS_PERTHREAD: {} for each of NCCL_SOCKET_NTHREADS = {} threads are more than {} "
+        "sockets; lower one",
+        environment.sockets_per_thread, environment.socket_threads, kMostSockets);
   }
   if (environment.min_p2p_channels > environment.max_p2p_channels) {
     return InvalidInput("NCCL_MIN_P2P_NCHANNELS: {} is above NCCL_MAX_P2P_NCHANNELS = {}",

@@ -31,7 +31,8 @@ double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
   const auto a = static_cast<std::size_t>(algorithm);
   const auto p = static_cast<std::size_t>(protocol);
   const int ppn = q.shape->ranks_per_domain;
-  const double intra = (q.spec->gpus_per_nvlink_domain > 1 ? table.nvlink : table.pci)[a][p];
+  const bool nvlink = q.spec->gpus_per_nvlink_domain > 1 && !q.spec->peers_over_pcie();
+  const double intra = (nvlink ? table.nvlink : table.pci)[a][p];
   const double inter = table.net[ppn == 1 ? 0 : a][p];
   const double base = table.base[a][p];
   if (algorithm == Algorithm::kTree) {
@@ -80,14 +81,21 @@ double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
   return 0.5 * bus;
 }
 
+// NCCL's default for LL128: peers over NVLink, and between domains nothing through a root complex.
+bool HasLL128(const Question& q) {
+  if (q.spec->gpus_per_nvlink_domain < 2 || q.spec->peers_over_pcie()) return false;
+  if (q.domains() == 1) return true;
+  const bool root = q.shape->nic_path > static_cast<int>(cluster::PcieDistance::kPhb);
+  return !root && q.spec->fabric != cluster::Fabric::kTcp;
+}
+
 bool Allowed(const Question& q, Algorithm algorithm, int protocol) {
   const auto c = static_cast<std::size_t>(q.collective);
   const Environment& e = *q.environment;
   if (!e.algorithm_allowed[c][static_cast<std::size_t>(algorithm)]) return false;
   if (!e.protocol_allowed[c][static_cast<std::size_t>(protocol)]) return false;
   if (algorithm == Algorithm::kTree && q.collective != Collective::kAllReduce) return false;
-  if (protocol == 1 && !e.protocol_forced && q.spec->gpus_per_nvlink_domain < 2) return false;
-  return true;
+  return protocol != 1 || e.protocol_forced || HasLL128(q);
 }
 
 double TimeUs(const Question& q, Algorithm algorithm, int protocol) {
@@ -123,6 +131,7 @@ double NvlsTimeUs(const Question& q, bool tree) {
   // Two GPUs that are bridged have no switch that multicasts.
   if (table.nvls_efficiency == 0 || !q.environment->nvls || ppn < 2) return kNotAvailable;
   if (q.spec->gpus_per_nvlink_domain < 4 || !q.shape->uniform) return kNotAvailable;
+  if (q.spec->pcie_tree.peers) return kNotAvailable;  // PCIe, whether or not its tree is modelled
   if (q.collective == Collective::kBroadcast) return kNotAvailable;
   if (tree != (q.domains() > 1) || (tree && !all_reduce)) return kNotAvailable;
   const Algorithm algorithm = tree ? Algorithm::kNvlsTree : Algorithm::kNvls;
@@ -136,8 +145,8 @@ double NvlsTimeUs(const Question& q, bool tree) {
   // domains the search tries what NICs carry.
   const Arch arch = q.spec->device.arch;
   const double heads = std::min(ppn, kMostHeads);
-  const double share = nccl::NvlinkGBps(*q.spec) * 1.01 / (heads + 1);
-  const double nic = nccl::NicGBps(*q.spec) * q.shape->nics / heads;
+  const double share = nccl::NvlinkGBps(*q.spec, *q.shape) * 1.01 / (heads + 1);
+  const double nic = nccl::NicGBps(*q.spec, *q.shape) * q.shape->nics / heads;
   const double step = nccl::SearchStep(arch, tree, tree ? std::min(share, nic) : share);
   double each = step * table.nvls_efficiency * (heads - 1) / heads;
   each *= all_reduce ? 2 : (ppn - 1.0) / ppn;

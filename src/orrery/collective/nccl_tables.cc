@@ -129,21 +129,28 @@ double SearchStep(Arch arch, bool inter, double limit_GBps) {
   return FirstStep(Steps(arch, inter), limit_GBps);
 }
 
-double NvlinkGBps(const cluster::Spec& spec) {
+double NvlinkGBps(const cluster::Spec& spec, const GroupShape& shape) {
   if (spec.gpus_per_nvlink_domain < 2) return 0;
+  if (spec.peers_over_pcie()) {
+    const std::size_t path = std::max<std::size_t>(shape.peer_path, 1) - 1;
+    const std::int64_t tree = spec.pcie_tree.peer[path].least_Bps;
+    return static_cast<double>(tree > 0 ? std::min(tree, spec.nvlink_Bps) : spec.nvlink_Bps) * 1e-9;
+  }
   return static_cast<double>(spec.nvlink_Bps) * 1e-9 * spec.nvlink_packet_bytes /
          (spec.nvlink_packet_bytes + spec.nvlink_header_bytes);
 }
 
-double NicGBps(const cluster::Spec& spec) {
-  return static_cast<double>(std::min(spec.nic_Bps, spec.pcie_Bps)) * 1e-9;
+double NicGBps(const cluster::Spec& spec, const GroupShape& shape) {
+  std::int64_t host = spec.pcie_Bps;
+  if (shape.nic_path > 0) host = spec.pcie_tree.nic[shape.nic_path - 1u].least_Bps;
+  return static_cast<double>(std::min(spec.nic_Bps, host)) * 1e-9;
 }
 
 Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
                         const Environment& environment) {
   const Arch arch = spec.device.arch;
   const bool old = arch == Arch::kVolta || arch == Arch::kAmpere;
-  const double nvlink = NvlinkGBps(spec);
+  const double nvlink = NvlinkGBps(spec, shape);
   // The effective rates carry a share of a percent from the packet model: 1 % keeps 240 above 6
   // * 40.
   const auto through = [](double rate, double step) { return static_cast<int>(rate / step); };
@@ -152,7 +159,7 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
     found = BestStep(Steps(arch, false), nvlink,
                      [&](double step) { return through(nvlink * 1.01, step); });
   } else {
-    const double nic = NicGBps(spec);
+    const double nic = NicGBps(spec, shape);
     const int gpus = shape.ranks_per_domain;
     found = BestStep(Steps(arch, true), gpus > 1 ? nvlink : nic * shape.nics, [&](double step) {
       const int by_nic = shape.nics * through(nic, step);

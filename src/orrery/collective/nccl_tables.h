@@ -50,8 +50,9 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
 // carries.
 double SearchStep(cluster::Arch arch, bool inter, double limit_GBps);
 
-// Effective rate of a GPU's NVLinks and of its NIC, as NCCL's topology has them.
-double NvlinkGBps(const cluster::Spec& spec);
-double NicGBps(const cluster::Spec& spec);
+// Effective rate of a GPU's NVLinks and of its NIC, as NCCL's topology has them. The first is of
+// PCIe where peers go over it; both are then those of the farthest ways that `shape` takes.
+double NvlinkGBps(const cluster::Spec& spec, const GroupShape& shape);
+double NicGBps(const cluster::Spec& spec, const GroupShape& shape);
 
 }  // namespace orrery::collective::nccl

@@ -16,8 +16,9 @@ namespace {
 using cluster::Arch;
 using graph::Collective;
 
-constexpr std::int64_t kCellBytes = 32 << 10;  // NCCL: no channel gets less traffic than this
-constexpr int kSteps = 8;                      // NCCL_STEPS: slots of a connection's buffer
+constexpr std::int64_t kCellBytes = 32 << 10;      // NCCL: no channel gets less traffic than this
+constexpr int kSteps = 8;                          // NCCL_STEPS: slots of a connection's buffer
+constexpr std::int64_t kP2pPcieChunk = 128 << 10;  // NCCL_P2P_PCI_CHUNKSIZE's default
 
 int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
   if (protocol == 1) return q.environment->ll128_threads;
@@ -33,7 +34,7 @@ int NvlsChannels(const Question& q) {
   int channels = 16;
   if (q.spec->device.arch == Arch::kBlackwell) {
     channels = q.domains() == 1 ? 24 : 32;
-    const double nic = nccl::NicGBps(*q.spec);
+    const double nic = nccl::NicGBps(*q.spec, *q.shape);
     if (q.domains() > 2 && e.version >= 22700) {
       if (nic >= 96)
         channels = q.shape->ranks_per_domain <= 8 ? 24 : 32;
@@ -169,15 +170,19 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   plan.bytes = q.bytes;
   plan.shape = pair;
   plan.queue_pairs = e.queue_pairs;
+  plan.sockets = e.socket_threads * e.sockets_per_thread;
+  plan.socket_threads = e.socket_threads;
   plan.steps = e.steps;
   const int pool = std::clamp(PowerOfTwo(q.found.channels), e.min_p2p_channels, e.max_p2p_channels);
   // To the peer with the fewest: one behind a NIC, if the communicator has such.
   int per_peer = 2;
   if (spans) {
-    const int by_rate = static_cast<int>((nccl::NicGBps(*q.spec) + 13.999) / 14);
+    const int by_rate = static_cast<int>((nccl::NicGBps(*q.spec, *q.shape) + 13.999) / 14);
     per_peer = e.channels_per_net_peer > 0 ? e.channels_per_net_peer : std::max(1, by_rate);
   } else {
-    const int links = q.spec->device.arch == Arch::kAmpere ? 12 : 18;
+    const int links = q.spec->peers_over_pcie()              ? 1
+                      : q.spec->device.arch == Arch::kAmpere ? 12
+                                                             : 18;
     per_peer = 2 * links;
   }
   int most = std::min(PowerOfTwo(per_peer), pool);
@@ -185,8 +190,10 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   int least = most;
   while (least > 1 && least * q.ranks() > pool) least /= 2;
   const std::int64_t nominal =
-      std::clamp<std::int64_t>(spans ? e.p2p_net_chunk_bytes : e.p2p_nvl_chunk_bytes, 4096,
-                               std::max<std::int64_t>(4096, e.buffer_bytes / kSteps));
+      std::clamp<std::int64_t>(spans                       ? e.p2p_net_chunk_bytes
+                               : q.spec->peers_over_pcie() ? kP2pPcieChunk
+                                                           : e.p2p_nvl_chunk_bytes,
+                               4096, std::max<std::int64_t>(4096, e.buffer_bytes / kSteps));
   const std::int64_t min_part = nominal / (spans ? 2 : 8);
   const std::int64_t max_part = nominal * (spans ? 1 : 32);
   int channels =
@@ -292,6 +299,8 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   plan.shape = shape;
   plan.version = environment_.version;
   plan.queue_pairs = environment_.queue_pairs;
+  plan.sockets = environment_.socket_threads * environment_.sockets_per_thread;
+  plan.socket_threads = environment_.socket_threads;
   plan.steps = environment_.steps;
   if (model::IsNvls(plan)) plan.heads = std::min(shape.ranks_per_domain, kMostHeads);
   ShrinkChannels(q, channels, &plan);

@@ -76,6 +76,42 @@ int WrapHops(const cluster::Cluster& cluster, const Domains& domains) {
   return hops;
 }
 
+// What of the hosts' PCIe trees the group feels: neighbours in the order of their numbers, which is
+// that of the tree, and the way round from the last to the first.
+void SetHostPaths(const cluster::Cluster& cluster, std::span<const DeviceId> members,
+                  GroupShape* shape) {
+  if (!cluster.pcie_tree().any()) return;
+  if (shape->domains > 1) {
+    for (const DeviceId d : members) {
+      const auto distance = static_cast<std::uint8_t>(cluster.nic_distance(d));
+      shape->nic_path = std::max<std::uint8_t>(shape->nic_path, distance + 1);
+    }
+  }
+  if (!cluster.peers_over_pcie()) return;
+  std::vector<DeviceId> sorted(members.begin(), members.end());
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::uint32_t> gpus;
+  for (std::size_t first = 0, i = 0; i <= sorted.size(); ++i) {
+    const bool ends = i == sorted.size() ||
+                      cluster.nvlink_domain(sorted[i]) != cluster.nvlink_domain(sorted[first]);
+    if (!ends) {
+      gpus.push_back(static_cast<std::uint32_t>(cluster.local_index(sorted[i])));
+      continue;
+    }
+    for (std::size_t k = first; k < i && i - first > 1; ++k) {
+      const DeviceId next = sorted[k + 1 < i ? k + 1 : first];
+      const auto distance = static_cast<std::uint8_t>(cluster.peer_distance(sorted[k], next));
+      shape->peer_path = std::max<std::uint8_t>(shape->peer_path, distance + 1);
+      std::uint16_t& pairs = shape->peers[distance];
+      if (pairs < 0xFFFF) ++pairs;
+    }
+    shape->exchange = std::max(shape->exchange, cluster.pcie_tree().ExchangeStretch(gpus));
+    if (i == sorted.size()) break;
+    first = i--;
+    gpus.clear();
+  }
+}
+
 }  // namespace
 
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
@@ -92,6 +128,7 @@ GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> me
   }
   if (shape.domains > 1) shape.network_hops = NetworkHops(cluster, domains);
   if (shape.domains > 1) shape.wrap_hops = WrapHops(cluster, domains);
+  SetHostPaths(cluster, members, &shape);
   return shape;
 }
 

@@ -37,25 +37,81 @@ constexpr double kSync[3] = {0.1 * kUs, 0.2 * kUs, 1.0 * kUs};
 // InfiniBand); the rest of the entry is proxy and flags. Longer routes add their links' latency.
 constexpr double kNetLinks = 1.6 * kUs;
 
+// NCCL's socket transport. A step goes through the kernels' stacks, wakes nobody (the proxy polls),
+// and is copied from and to host memory: 8-byte broadcasts between two hosts take 38 to 46 us
+// (NVIDIA/nccl-tests issue 82, virtual machines of 25 Gb/s), of which 11 are NCCL's own tables.
+constexpr double kTcpStep = 25 * kUs;
+// A thread copies into its sockets: eight rings of one proxy thread filled 3.75 GB/s
+// (NVIDIA/nccl issue 209); estimate of where it ends.
+constexpr double kTcpThreadRate = 5e9;
+
 double PerByte(std::int64_t bandwidth_Bps) { return 1e12 / static_cast<double>(bandwidth_Bps); }
+
+// What the slowest of the host's links works for a byte of the plan, beside a GPU's own link.
+double SharedPerByte(const cluster::PcieTreeSpec& tree, const Plan& plan, double farthest) {
+  const GroupShape& shape = plan.shape;
+  // All pairs: what crosses the busiest link.
+  if (IsExchange(plan.collective)) return PerByte(tree.gpu_Bps) * (shape.exchange / 1024.0);
+  if (plan.algorithm != Algorithm::kTree) return farthest;  // a ring crosses it once each way
+  // A tree's chain has a byte up and one down through a GPU's link, which count two here. It
+  // crosses from subtree to subtree once, each way one byte; one that begins inside a subtree
+  // twice.
+  const double channels = plan.channels;
+  return farthest * (shape.domains > 1 ? 0.5 : 1 - 0.5 / channels);
+}
+
+// Over the host's PCIe tree: latency and a chunk's time as of the mean way between neighbours, the
+// pace as of the slowest link.
+void SetIntraOverPcie(const cluster::Spec& spec, const Plan& plan, Edge* edge) {
+  const cluster::PcieTreeSpec& tree = spec.pcie_tree;
+  const GroupShape& shape = plan.shape;
+  if (shape.peer_path == 0) return;  // one member a domain
+  const auto rate = [&](const cluster::HostPath& path) {
+    return PerByte(std::min(path.least_Bps, spec.nvlink_Bps));
+  };
+  double count = 0;
+  for (std::size_t d = 0; d < shape.peers.size(); ++d) {
+    const cluster::HostPath& path = tree.peer[d];
+    const double pairs = shape.peers[d];
+    if (pairs == 0) continue;
+    count += pairs;
+    edge->latency += pairs * static_cast<double>(path.latency);
+    edge->mean_per_byte += pairs * rate(path);
+    edge->other_per_byte += pairs * std::max(0.0, path.ps_per_byte - PerByte(path.least_Bps));
+  }
+  edge->latency /= count;
+  edge->mean_per_byte /= count;
+  edge->other_per_byte /= count;
+  const double own = PerByte(std::min(tree.gpu_Bps, spec.nvlink_Bps));
+  edge->per_byte = std::max(own, SharedPerByte(tree, plan, rate(tree.peer[shape.peer_path - 1u])));
+  edge->mtu = spec.nic_mtu_bytes + spec.nic_header_bytes;
+  edge->payload = spec.nvlink_packet_bytes;
+  edge->header = spec.nvlink_header_bytes;
+}
 
 void SetIntra(const cluster::Spec& spec, Edge* edge) {
   edge->latency = static_cast<double>(spec.nvlink_latency);
   edge->per_byte = PerByte(spec.nvlink_reached_Bps());
-  edge->other_per_byte = edge->per_byte;
+  edge->mean_per_byte = edge->other_per_byte = edge->per_byte;
   edge->mtu = spec.nvlink_packet_bytes + spec.nvlink_header_bytes;
   edge->payload = spec.nvlink_packet_bytes;
   edge->header = spec.nvlink_header_bytes;
 }
 
-void SetInter(const cluster::Spec& spec, int switches, Edge* edge) {
-  const double pcie = PerByte(spec.pcie_Bps);
+void SetInter(const cluster::Spec& spec, const GroupShape& shape, int switches, Edge* edge) {
+  double pcie = PerByte(spec.pcie_Bps), through = pcie;  // slowest link, and all of them in turn
+  auto latency = static_cast<double>(spec.pcie_latency);
+  if (shape.nic_path > 0) {
+    const cluster::HostPath& path = spec.pcie_tree.nic[shape.nic_path - 1u];
+    pcie = PerByte(path.least_Bps);
+    through = path.ps_per_byte;
+    latency = static_cast<double>(path.latency);
+  }
   const double nic = PerByte(spec.nic_reached_Bps());
   const double hops = switches + 1;  // links between the two NICs, at the NIC's rate
-  edge->latency =
-      2 * static_cast<double>(spec.pcie_latency) + hops * static_cast<double>(spec.nic_latency);
-  edge->per_byte = std::max(pcie, nic);
-  edge->other_per_byte = 2 * pcie + hops * nic - edge->per_byte;
+  edge->latency = 2 * latency + hops * static_cast<double>(spec.nic_latency);
+  edge->per_byte = edge->mean_per_byte = std::max(pcie, nic);
+  edge->other_per_byte = 2 * through + hops * nic - edge->per_byte;
   edge->mtu = spec.nic_mtu_bytes + spec.nic_header_bytes;
   edge->payload = spec.nic_mtu_bytes;
   edge->header = spec.nic_header_bytes;
@@ -70,7 +126,10 @@ double FabricStep(const cluster::Spec& spec) {
     case cluster::Fabric::kInfiniBand:
       break;
     case cluster::Fabric::kRoce:
+    case cluster::Fabric::kSlingshot:  // Ethernet; nothing of it was measured apart
       return known[constants::kNetExtraRoce] * 1e12;
+    case cluster::Fabric::kTcp:
+      return kTcpStep;
     case cluster::Fabric::kEfa:
       return known[constants::kNetExtraEfa] * 1e12;
     case cluster::Fabric::kOmniPath:
@@ -133,8 +192,19 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   rate *= known[plan.protocol == Protocol::kSimple ? constants::kChannelRateSimple
                                                    : constants::kChannelRateLL];
   box.per_byte = 1e12 / rate / kStreams;
-  if (spec.gpus_per_nvlink_domain > 1) SetIntra(spec, &box.intra);
-  SetInter(spec, std::max(1, plan.shape.network_hops), &box.inter);
+  if (spec.peers_over_pcie()) {
+    SetIntraOverPcie(spec, plan, &box.intra);
+  } else if (spec.gpus_per_nvlink_domain > 1) {
+    SetIntra(spec, &box.intra);
+  }
+  SetInter(spec, plan.shape, std::max(1, plan.shape.network_hops), &box.inter);
+  if (spec.fabric == cluster::Fabric::kTcp && plan.shape.domains > 1) {
+    // A channel moves at the pace of its connection: sockets that threads serve.
+    const double sockets =
+        std::min(static_cast<double>(plan.sockets) * static_cast<double>(spec.stream_Bps),
+                 plan.socket_threads * kTcpThreadRate);
+    box.per_byte = std::max(box.per_byte, 1e12 / sockets / kStreams);
+  }
   const double nvlink = (kStepNvlink[p] + (blackwell ? kStepBlackwell : 0)) * step_nvlink;
   box.intra.post = nvlink - box.sync - box.intra.latency;
   box.inter.post = std::max(0.0, NetStep(spec, plan.protocol, kStepNet[p]) - box.sync - kNetLinks);
@@ -171,7 +241,7 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   Replace(plan.steps, &box);
   box.wrap = box.inter;
   if (plan.shape.wrap_hops > plan.shape.network_hops) {
-    SetInter(spec, plan.shape.wrap_hops, &box.wrap);
+    SetInter(spec, plan.shape, plan.shape.wrap_hops, &box.wrap);
   }
   return box;
 }

@@ -18,6 +18,7 @@ namespace orrery::collective::model {
 struct Edge {
   double latency = 0;         // Σ of the links' latencies
   double per_byte = 0;        // of the slowest link
+  double mean_per_byte = 0;   // of a connection's own slowest link, where they differ (PCIe)
   double other_per_byte = 0;  // Σ over the other links, for the head that is cut through
   double mtu = 0;             // bytes of that head at most
   std::int64_t payload = 1, header = 0;
@@ -31,7 +32,7 @@ struct Edge {
   // From the end of work to the arrival.
   double Delay(std::int64_t bytes) const {
     const auto wire = static_cast<double>(Wire(bytes));
-    return post + latency + wire * per_byte + std::min(mtu, wire) * other_per_byte;
+    return post + latency + wire * mean_per_byte + std::min(mtu, wire) * other_per_byte;
   }
 };
 

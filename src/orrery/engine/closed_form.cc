@@ -4,6 +4,7 @@
 
 #include "orrery/des/event_queue.h"
 #include "orrery/engine/deadlock.h"
+#include "orrery/engine/host_ports.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/machine.h"
 
@@ -43,7 +44,9 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
                  network::Network* network)
       : Machine(*in.inputs->graph, *in.layout, options, tracer),
         network_(network),
-        meets_(in.layout->meets.size()) {}
+        meets_(in.layout->meets.size()) {
+    if (in.layout->first_pcie_port != kNobody) host_ = std::make_unique<HostPorts>(in);
+  }
 
   Status Run() {
     const auto ranks = static_cast<std::uint32_t>(layout_.ranks.size());
@@ -160,6 +163,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   // No member can do anything else meanwhile, and no one else uses their ports: NVLink ports are a
   // rank's own.
   bool Untouchable(std::uint32_t id) const {
+    if (host_ != nullptr) return false;  // ranks share their host's PCIe
     const MeetInfo& info = layout_.meets[id];
     const Meet& meet = meets_[id];
     if (info.pair ? !OwnPorts(info, meet) : meet.price->nic) return false;
@@ -228,6 +232,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
       }
       StartMembers(id);
     }
+    if (host_ != nullptr) host_->AddLoads(id, meet.price->plan, &loads_);
     const network::Fluid fluid{id, meet.price->cost.fixed, meet.price->cost.transfer, 0,
                                static_cast<std::uint32_t>(loads_.size())};
     network_->Start(now_, {&fluid, 1}, loads_);
@@ -256,6 +261,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   }
 
   network::Network* network_;
+  std::unique_ptr<HostPorts> host_;  // where ranks share a PCIe tree
   des::EventQueue<Event> queue_;
   std::vector<Meet> meets_;
   std::vector<std::uint32_t> complete_;  // meets whose members have all come

@@ -156,7 +156,8 @@ void FillProvenance(const graph::Graph& graph, const Layout& layout, Record* rec
   record->compute_spread = spread / total;
 }
 
-void FillPorts(const Layout& layout, const LoopResult& run, Record* record) {
+void FillPorts(const cluster::Cluster& cluster, const Layout& layout, const LoopResult& run,
+               Record* record) {
   struct Sum {
     std::int64_t bytes = 0;
     double busy = 0, ports = 0;
@@ -177,8 +178,21 @@ void FillPorts(const Layout& layout, const LoopResult& run, Record* record) {
     }
   }
   const double finish = static_cast<double>(std::max<SimTime>(run.finish_time, 1));
-  record->network.push_back({"nvlink", nvlink.bytes, nvlink.busy / nvlink.ports / finish});
+  if (!cluster.peers_over_pcie()) {
+    record->network.push_back({"nvlink", nvlink.bytes, nvlink.busy / nvlink.ports / finish});
+  }
   record->network.push_back({"nic", nic.bytes, nic.busy / nic.ports / finish});
+  if (layout.first_pcie_port == kNobody) return;
+  std::array<Sum, cluster::kLinkKinds> sums{};
+  const auto links = cluster.links().subspan(cluster.first_pcie_link(), cluster.pcie_links());
+  for (std::size_t l = 0; l < links.size(); ++l) {
+    sums[static_cast<std::size_t>(links[l].kind)].Add(run.traffic[layout.first_pcie_port + l], 1);
+  }
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    if (sums[k].ports == 0) continue;
+    record->network.push_back({std::string(cluster::Name(static_cast<cluster::LinkKind>(k))),
+                               sums[k].bytes, sums[k].busy / sums[k].ports / finish});
+  }
 }
 
 void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* record) {
@@ -186,7 +200,7 @@ void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* r
     std::int64_t bytes = 0;
     double busy = 0, links = 0;
   };
-  std::array<Sum, 8> sums{};
+  std::array<Sum, cluster::kLinkKinds> sums{};
   const auto links = cluster.links();
   record->links.resize(links.size());
   for (std::size_t l = 0; l < links.size() && l < run.traffic.size(); ++l) {
@@ -288,6 +302,8 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   } else if (!backend->fluids) {
     record.not_folded_because = fmt::format(
         "'{}' serves messages in order of arrival, which folding could change", backend->name);
+  } else if (inputs.cluster->pcie_tree().any() && record.not_folded_because.empty()) {
+    record.not_folded_because = "ranks share their hosts' PCIe trees";
   }
   record.folded = record.not_folded_because.empty();
   LoopInputs in;
@@ -322,7 +338,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   FillClasses(in, run, &record);
   FillProvenance(*inputs.graph, layout, &record);
   if (backend->fluids) {
-    FillPorts(layout, run, &record);
+    FillPorts(*inputs.cluster, layout, run, &record);
   } else {
     FillLinks(*inputs.cluster, run, &record);
     record.use = std::move(run.use);

@@ -220,7 +220,8 @@ class FlowLoop : public Machine<FlowLoop> {
           std::all_of(devices.begin(), devices.end(), [&](DeviceId device) {
             return cluster.nvlink_domain(device) == cluster.nvlink_domain(devices[0]);
           });
-      if (inside && !layout_.meets[id].pair) meets_[id].domain = d;
+      // Over PCIe, groups of one host share its switches.
+      if (inside && !layout_.meets[id].pair && !cluster.peers_over_pcie()) meets_[id].domain = d;
     }
   }
 

@@ -98,11 +98,21 @@ class Builder {
 
   std::uint16_t PairShape(RankId a, RankId b) {
     const DeviceId da = device_[a.index()], db = device_[b.index()];
-    // Pairs over the same two leaves are alike; 0: inside a domain, which no two leaves give.
+    // Pairs over the same two leaves are alike; 0: inside a domain, which no two leaves give. With
+    // PCIe trees their ends are as far from their NICs, or from each other.
     const std::uint64_t leaf_a = cluster_.leaf(NicId(nic_[a.index()])) + 1;
     const std::uint64_t leaf_b = cluster_.leaf(NicId(nic_[b.index()])) + 1;
     const bool near = cluster_.nvlink_domain(da) == cluster_.nvlink_domain(db);
-    const std::uint64_t leaves = near ? 0 : leaf_a << 32 | leaf_b;
+    std::uint64_t leaves = near ? 0 : leaf_a << 32 | leaf_b;
+    if (cluster_.pcie_tree().any()) {
+      const auto at = [](cluster::PcieDistance d) { return static_cast<std::uint64_t>(d); };
+      if (!near) {
+        leaves =
+            leaves << 2 | std::max(at(cluster_.nic_distance(da)), at(cluster_.nic_distance(db)));
+      } else if (cluster_.peers_over_pcie()) {
+        leaves = at(cluster_.peer_distance(da, db));
+      }
+    }
     if (leaves == last_leaves_) return last_pair_shape_;  // ranks in a row mostly repeat it
     std::uint16_t& shape = pair_shape_[leaves];
     if (shape == 0) {
@@ -225,7 +235,10 @@ class Builder {
   void MakePorts() {
     const cluster::Spec& spec = cluster_.spec();
     auto& capacity = layout_.port_capacity_Bps;
-    capacity.assign(2 * layout_.ranks.size(), std::max<std::int64_t>(spec.nvlink_reached_Bps(), 1));
+    // Over PCIe a GPU's own links bound it, as the host's do (below).
+    const std::int64_t peer = spec.peers_over_pcie() ? std::max(spec.nvlink_Bps, spec.pcie_Bps)
+                                                     : spec.nvlink_reached_Bps();
+    capacity.assign(2 * layout_.ranks.size(), std::max<std::int64_t>(peer, 1));
     layout_.first_nic_port = static_cast<std::uint32_t>(capacity.size());
     std::vector<std::uint32_t> port(cluster_.nics(), kNobody);
     for (std::size_t i = 0; i < layout_.ranks.size(); ++i) {
@@ -238,6 +251,7 @@ class Builder {
       }
       s.nic_port = p;
     }
+    AddHostPorts();
     for (SimRank& s : layout_.ranks) s.private_nic = nic_users_[nic_[s.rank.index()]] == 1;
     if (layout_.class_of.empty() || !nics_shared_) return;
     // Another class of the same kind of NIC must meet its copies at one port: give every class the
@@ -249,6 +263,14 @@ class Builder {
       if (nic_[r] == nic_[s.rank.index()]) ++s.nic_copies;
     }
     ShareNicPorts(&port);
+  }
+
+  void AddHostPorts() {
+    if (!cluster_.pcie_tree().any() || !layout_.class_of.empty()) return;
+    auto& capacity = layout_.port_capacity_Bps;
+    layout_.first_pcie_port = static_cast<std::uint32_t>(capacity.size());
+    const auto links = cluster_.links().subspan(cluster_.first_pcie_link(), cluster_.pcie_links());
+    for (const cluster::Link& link : links) capacity.push_back(link.bandwidth_Bps);
   }
 
   // Representatives of classes that share a NIC need not sit at the same one: the lowest class of

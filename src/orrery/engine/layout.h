@@ -61,6 +61,9 @@ struct Layout {
   std::vector<std::int64_t> port_capacity_Bps;
   int streams = 1;  // of a rank, compute (0) among them
   std::uint32_t first_nic_port = 0;
+  // Where GPUs share a PCIe tree: a port for each of its links from first_pcie_port on, in the
+  // order of the cluster's (Cluster::first_pcie_link()).
+  std::uint32_t first_pcie_port = kNobody;
 
   std::span<const std::uint32_t> members(std::uint32_t meet) const {
     return {participants.data() + meets[meet].first, meets[meet].count};

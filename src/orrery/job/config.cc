@@ -109,6 +109,20 @@ Json TopologyJson(const cluster::TopologySpec& t) {
   return json;
 }
 
+Json PcieTreeJson(const cluster::PcieTreeSpec& t) {
+  Json json = {{"peers", t.peers ? "pcie" : "nvlink"},
+               {"uplink_latency", Time(t.uplink_latency)},
+               {"socket_latency", Time(t.socket_latency)}};
+  if (t.tree.empty()) {
+    json["name"] = t.name;
+  } else {
+    json["tree"] = t.tree;
+  }
+  if (t.uplink_Bps > 0) json["uplink_bandwidth"] = Bandwidth(t.uplink_Bps);
+  if (t.socket_Bps > 0) json["socket_bandwidth"] = Bandwidth(t.socket_Bps);
+  return json;
+}
+
 Json ClusterJson(const cluster::Spec& s) {
   Json json = {{"name", s.name},
                {"gpus_per_node", s.gpus_per_node},
@@ -131,6 +145,8 @@ Json ClusterJson(const cluster::Spec& s) {
                {"cpu_relative_speed", s.cpu_relative_speed},
                {"cpu", s.cpu_is_amd ? "amd" : "intel"},
                {"device", DeviceJson(s.device)}};
+  if (s.fabric == cluster::Fabric::kTcp) json["stream_bandwidth"] = Bandwidth(s.stream_Bps);
+  if (s.pcie_tree.any()) json["pcie_tree"] = PcieTreeJson(s.pcie_tree);
   const cluster::TopologySpec& t = s.topology;
   if (!t.name.empty() || !t.file.empty() || t.routing != cluster::Routing::kEcmp) {
     json["topology"] = TopologyJson(t);

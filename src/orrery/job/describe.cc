@@ -68,6 +68,11 @@ std::string MachineText(const Job& job) {
                       d.fp8_flops, d.fp4_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes,
                       d.power_w);
   text += fmt::format("{} {}|", cluster::HashOf(s.topology), d.constants.hash());
+  if (s.fabric == cluster::Fabric::kTcp) text += fmt::format("{}|", s.stream_Bps);
+  if (const cluster::PcieTreeSpec& t = s.pcie_tree; t.any()) {
+    text += fmt::format("{} {} {} {} {} {} {}|", t.name, t.tree, t.peers, t.uplink_Bps,
+                        t.socket_Bps, t.uplink_latency, t.socket_latency);
+  }
   for (const LinkPerturbation& p : job.links) {
     text += fmt::format("{} {} {} {}|", p.link, p.bandwidth, p.from, p.until);
   }

@@ -37,10 +37,43 @@ void AddCluster(const cluster::Spec& spec, bool sized, Facts* facts) {
       fmt::format("{} × {} ({} memory), {} NICs of {:.0f} Gb/s {}", spec.gpus_per_node,
                   spec.device.name, HumanBytes(spec.device.memory_bytes), spec.nics_per_node,
                   static_cast<double>(spec.nic_Bps) * 8e-9, cluster::Name(spec.fabric)));
+  if (spec.peers_over_pcie()) {
+    facts->emplace_back("peers", fmt::format("{} GPUs over PCIe, {:.0f} GB/s a GPU and direction",
+                                             spec.gpus_per_nvlink_domain,
+                                             static_cast<double>(spec.pcie_Bps) * 1e-9));
+    for (const std::string& source : spec.sources) facts->emplace_back("source", source);
+    return;
+  }
   facts->emplace_back("NVLink", fmt::format("domains of {}, {:.0f} GB/s a GPU and direction",
                                             spec.gpus_per_nvlink_domain,
                                             static_cast<double>(spec.nvlink_Bps) * 1e-9));
   for (const std::string& source : spec.sources) facts->emplace_back("source", source);
+}
+
+// Which GPU is how far from its NIC, and from the next GPU: "PIX, PXB", each once.
+void AddPcieTree(const cluster::Cluster& cluster, Facts* facts) {
+  const cluster::PcieTree& tree = cluster.pcie_tree();
+  if (!tree.any()) return;
+  facts->emplace_back("PCIe tree", tree.text());
+  const cluster::Spec& spec = cluster.spec();
+  std::string nic, peer;
+  const auto add = [](std::string_view what, std::string* list) {
+    if (list->find(what) == std::string::npos)
+      *list += (list->empty() ? "" : ", ") + std::string(what);
+  };
+  for (int g = 0; g < spec.gpus_per_node; ++g) {
+    const DeviceId gpu(static_cast<std::size_t>(g));
+    add(cluster::Name(cluster.nic_distance(gpu)), &nic);
+    if (g == 0) continue;
+    add(cluster::Name(cluster.peer_distance(DeviceId(static_cast<std::size_t>(g - 1)), gpu)),
+        &peer);
+  }
+  facts->emplace_back("GPU to its NIC", nic);
+  if (!peer.empty()) {
+    facts->emplace_back(
+        "GPU to the next",
+        peer + (cluster.peers_over_pcie() ? "; peers go over PCIe" : "; peers go over NVLink"));
+  }
 }
 
 }  // namespace
@@ -127,6 +160,7 @@ Facts ClusterFacts(const cluster::Cluster& cluster) {
   };
   Facts facts;
   AddCluster(spec, true, &facts);
+  AddPcieTree(cluster, &facts);
   const cluster::Survey survey = cluster::SurveyOf(cluster);
   facts.emplace_back("topology", spec.topology.name.empty()
                                      ? (spec.rail_optimised ? "rail-optimised" : "fat-tree-2")

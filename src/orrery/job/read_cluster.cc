@@ -33,19 +33,22 @@ struct WholeField {
   std::string_view key;
   std::int64_t Spec::*member;
 };
-constexpr std::array<WholeField, 6> kWholes = {{{"nvlink_bandwidth", &Spec::nvlink_Bps},
+constexpr std::array<WholeField, 7> kWholes = {{{"nvlink_bandwidth", &Spec::nvlink_Bps},
                                                 {"nvlink_latency", &Spec::nvlink_latency},
                                                 {"pcie_bandwidth", &Spec::pcie_Bps},
                                                 {"pcie_latency", &Spec::pcie_latency},
                                                 {"nic_bandwidth", &Spec::nic_Bps},
-                                                {"nic_latency", &Spec::nic_latency}}};
+                                                {"nic_latency", &Spec::nic_latency},
+                                                {"stream_bandwidth", &Spec::stream_Bps}}};
 
-constexpr std::array<std::pair<std::string_view, cluster::Fabric>, 5> kFabrics = {
+constexpr std::array<std::pair<std::string_view, cluster::Fabric>, 7> kFabrics = {
     {{"none", cluster::Fabric::kNone},
      {"infiniband", cluster::Fabric::kInfiniBand},
      {"roce", cluster::Fabric::kRoce},
      {"efa", cluster::Fabric::kEfa},
-     {"omnipath", cluster::Fabric::kOmniPath}}};
+     {"omnipath", cluster::Fabric::kOmniPath},
+     {"slingshot", cluster::Fabric::kSlingshot},
+     {"tcp", cluster::Fabric::kTcp}}};
 constexpr std::array<std::pair<std::string_view, cluster::Arch>, 4> kArchs = {
     {{"volta", cluster::Arch::kVolta},
      {"ampere", cluster::Arch::kAmpere},
@@ -214,8 +217,44 @@ Status ApplyTopology(const Source& source, const Node& node, Spec* spec) {
   return ApplyTopologyKeys(section, &spec->topology);
 }
 
+// `pcie_tree`: a name ("none" takes a preset's away), or a section.
+Status ApplyPcieTree(const Source& source, const Node& node, cluster::PcieTreeSpec* tree) {
+  if (node.kind == Node::Kind::kNull) return {};
+  if (node.kind == Node::Kind::kScalar) {
+    tree->name = tree->tree = "";
+    if (node.text == "none") return {};
+    tree->name = node.text;
+    return cluster::CheckPcieTreeName(Printable(node.text)).In(source.Where(node));
+  }
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(*source.document, node, cluster::PcieTreeOptions()));
+  if (section.Has("name") && section.Has("tree")) {
+    return InvalidInput("{}: name and tree: give one of them", section.Where("tree"));
+  }
+  if (section.Has("name")) {
+    tree->name = section.Text("name");
+    tree->tree = "";
+    ORRERY_RETURN_IF_ERROR(
+        cluster::CheckPcieTreeName(Printable(tree->name)).In(section.Where("name")));
+  }
+  if (section.Has("tree")) {
+    tree->tree = section.Text("tree");
+    tree->name = "";
+  }
+  if (!tree->any()) {
+    return InvalidInput("{}: pcie_tree names no tree; give name ('orrery list pcie-trees') or tree",
+                        source.Where(node));
+  }
+  if (section.Has("peers")) tree->peers = section.Text("peers") == "pcie";
+  if (section.Has("uplink_bandwidth")) tree->uplink_Bps = section.Integer("uplink_bandwidth");
+  if (section.Has("uplink_latency")) tree->uplink_latency = section.Integer("uplink_latency");
+  if (section.Has("socket_bandwidth")) tree->socket_Bps = section.Integer("socket_bandwidth");
+  if (section.Has("socket_latency")) tree->socket_latency = section.Integer("socket_latency");
+  return {};
+}
+
 Result<Spec> ReadFields(const Source& source, const Node& node, std::vector<std::string>* assumed) {
-  constexpr std::array<std::string_view, 2> kOthers = {"device", "topology"};
+  constexpr std::array<std::string_view, 3> kOthers = {"device", "topology", "pcie_tree"};
   ORRERY_ASSIGN_OR_RETURN(const Section section, Section::Read(*source.document, node,
                                                                cluster::ClusterOptions(), kOthers));
   Section device(cluster::DeviceOptions());
@@ -245,6 +284,9 @@ Result<Spec> ReadFields(const Source& source, const Node& node, std::vector<std:
   }
   if (const Node* topology = node.Find("topology")) {
     ORRERY_RETURN_IF_ERROR(ApplyTopology(source, *topology, &spec));
+  }
+  if (const Node* tree = node.Find("pcie_tree")) {
+    ORRERY_RETURN_IF_ERROR(ApplyPcieTree(source, *tree, &spec.pcie_tree));
   }
   ApplyCluster(section, &spec);
   ApplyDevice(device, &spec.device);

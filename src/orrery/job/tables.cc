@@ -121,6 +121,7 @@ std::vector<const OptionTable*> Tables() {
           &workload::ModelOptions(),
           &cluster::ClusterOptions(),
           &cluster::TopologyOptions(),
+          &cluster::PcieTreeOptions(),
           &cluster::DeviceOptions(),
           &workload::ParallelOptions(),
           &workload::TrainingOptions(),
@@ -138,6 +139,7 @@ std::vector<const OptionTable*> Tables() {
 std::string JobSchema() {
   Json cluster = Object(cluster::ClusterOptions());
   cluster["properties"]["topology"] = NameOr(Object(cluster::TopologyOptions()));
+  cluster["properties"]["pcie_tree"] = NameOr(Object(cluster::PcieTreeOptions()));
   cluster["properties"]["device"] = Object(cluster::DeviceOptions());
   Json perturb = Object(engine::PerturbOptions());
   perturb["properties"]["ranks"] = {{"type", "array"},

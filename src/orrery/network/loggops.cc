@@ -75,7 +75,7 @@ std::uint32_t LogGopsNetwork::NewMessage(const Transfer& transfer, std::uint64_t
 }
 
 // Ports: the first and the last link of the path that are not PCIe, nor NVLink of a path that
-// leaves the domain.
+// leaves the domain. Of a path inside a host over PCIe the GPUs' own links.
 void LogGopsNetwork::MakePath(const Transfer& transfer, std::uint32_t number) {
   if (number >= path_.size()) path_.resize(std::size_t{number} + 1);
   Path& path = path_[number];
@@ -86,7 +86,8 @@ void LogGopsNetwork::MakePath(const Transfer& transfer, std::uint32_t number) {
   for (const LinkId id : paths_.path(number)) {
     const cluster::Link& link = cluster_->links()[id.index()];
     path.least_Bps = std::min(path.least_Bps, link.bandwidth_Bps);
-    if (link.kind == cluster::LinkKind::kPcie) continue;
+    const bool pcie = cluster::IsLocal(link.kind) && link.kind != cluster::LinkKind::kNvlink;
+    if (pcie && (leaves || link.kind != cluster::LinkKind::kPcie)) continue;
     if (leaves && link.kind == cluster::LinkKind::kNvlink && !cluster_->direct()) continue;
     if (path.out == kNone) path.out = id.value;
     path.in = id.value;

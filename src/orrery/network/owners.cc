@@ -34,8 +34,17 @@ Result<Owners> FindOwners(const cluster::Cluster& cluster,
     cluster.Route(DeviceId(d), DeviceId((d + 1) % devices), 0, &path);
     if (!path.empty()) owner[links[path.front().index()].from] = partition_of_domain[domain];
   }
-  // From GPUs to their NVLink switches and NICs, from NICs to leaves.
-  for (const LinkKind kind : {LinkKind::kNvlink, LinkKind::kPcie, LinkKind::kNicUp}) {
+  // From GPUs to their NVLink switches, through PCIe to NICs, from NICs to leaves. Every pass
+  // climbs or descends one PCIe switch; eight stand in each other at most.
+  std::vector<LinkKind> order = {LinkKind::kNvlink, LinkKind::kPcie};
+  if (cluster.pcie_tree().any()) {
+    order.insert(order.end(), 9, LinkKind::kPcieUp);
+    order.push_back(LinkKind::kSocket);
+    order.insert(order.end(), 8, LinkKind::kPcieUp);
+    order.push_back(LinkKind::kPcie);
+  }
+  order.push_back(LinkKind::kNicUp);
+  for (const LinkKind kind : order) {
     const std::vector<std::uint32_t> before = owner;
     for (const cluster::Link& l : links) {
       if (l.kind == kind && before[l.to] == kNobody) Inherit(&owner, l.to, l.from);

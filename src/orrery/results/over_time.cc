@@ -56,7 +56,7 @@ UseOverTime OverTime(const engine::Record& record, const cluster::Cluster& clust
   if (!record.use.on()) return use;
   use.step = record.use.width();
   const std::size_t steps = StepsOf(record);
-  std::array<std::vector<std::size_t>, 8> of_kind;
+  std::array<std::vector<std::size_t>, cluster::kLinkKinds> of_kind;
   for (std::size_t l = 0; l < cluster.links().size(); ++l) {
     of_kind[static_cast<std::size_t>(cluster.links()[l].kind)].push_back(l);
   }

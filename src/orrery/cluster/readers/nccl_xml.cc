@@ -1,4 +1,5 @@
-// NCCL's topology XML: one host.
+// NCCL's topology XML: one host, its PCIe tree included. A PCI element with PCI elements in it is a
+// switch, a CPU a socket.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -62,21 +63,47 @@ class Reader {
     if (e.name == "cpu") {
       const std::string* vendor = e.Find("vendor");
       if (vendor != nullptr) spec_->cpu_is_amd = *vendor == "AuthenticAMD";
+      if (tree_.find_first_of("gn") != std::string::npos) tree_ += " |";
     } else if (e.name == "pci") {
-      ORRERY_ASSIGN_OR_RETURN(
-          pcie, PcieRate(e, pcie > 0 ? pcie : std::numeric_limits<std::int64_t>::max()));
+      const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+      ORRERY_ASSIGN_OR_RETURN(rate_, PcieRate(e, most));
+      pcie = pcie > 0 ? std::min(pcie, rate_) : rate_;
     } else if (e.name == "gpu") {
       ORRERY_RETURN_IF_ERROR(Gpu(e, pcie));
     } else if (e.name == "net") {
       ORRERY_ASSIGN_OR_RETURN(const std::int64_t megabits, Integer(e, "speed", 100'000'000, 0));
       nics_.push_back(megabits > 0 ? megabits * 125'000 : 10 * kGiga / 8);  // as NCCL: 10 Gb/s
+      tree_ += " n";
+      if (rate_ > 0) tree_ += RateText(rate_);
     }
+    const bool bridge = e.name == "pci" && std::ranges::any_of(e.children, [](const auto& child) {
+                          return child.name == "pci";
+                        });
+    const std::int64_t own = rate_;
+    const std::size_t before = tree_.size();
+    if (bridge) tree_ += " (";
     for (const XmlElement& child : e.children) ORRERY_RETURN_IF_ERROR(Walk(child, pcie));
+    if (!bridge) return {};
+    if (tree_.find_first_of("gn", before) == std::string::npos) {
+      tree_.resize(before);  // nothing that counts below it
+    } else {
+      tree_ += ')';
+      tree_ += RateText(own);
+    }
     return {};
+  }
+
+  // ":24" in GB/s, to the MB/s.
+  static std::string RateText(std::int64_t Bps) {
+    const std::int64_t mega = Bps / 1'000'000;
+    if (mega % 1000 == 0) return fmt::format(":{}", mega / 1000);
+    return fmt::format(":{}.{:03}", mega / 1000, mega % 1000);
   }
 
   Status Gpu(const XmlElement& gpu, std::int64_t pcie) {
     ++gpus_;
+    tree_ += " g";
+    if (rate_ > 0) tree_ += RateText(rate_);
     if (pcie > 0) pcie_ = pcie_ == 0 ? pcie : std::min(pcie_, pcie);
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t sm, Integer(gpu, "sm", 1000, 0));
     if (sm_ != 0 && sm != sm_) {
@@ -132,14 +159,37 @@ class Reader {
     if (pcie_ > 0) spec_->pcie_Bps = pcie_;
     // 50 GB/s a link since Blackwell, 25 before (data sheets); the header makes NCCL's rate of it.
     spec_->nvlink_Bps = nvlinks_ * (sm_ >= 100 ? 50 : 25) * kGiga;
-    spec_->gpus_per_nvlink_domain = nvlinks_ > 0 ? spec_->gpus_per_node : 1;
+    spec_->gpus_per_nvlink_domain = spec_->gpus_per_node;
+    SetTree();
     return {};
+  }
+
+  // NICs that the file leaves out hang where they are not known to: no tree then.
+  void SetTree() {
+    if (nics_.empty() || rate_ == 0) {
+      if (nvlinks_ == 0) spec_->gpus_per_nvlink_domain = 1;
+      return;
+    }
+    PcieTreeSpec& tree = spec_->pcie_tree;
+    tree.name = "";
+    tree.tree = tree_.substr(tree_.find_first_not_of(" |"));
+    for (std::size_t at = 0; (at = tree.tree.find("( ", at)) != std::string::npos;) {
+      tree.tree.erase(at + 1, 1);
+    }
+    tree.peers = nvlinks_ == 0;
+    if (nvlinks_ > 0) return;
+    spec_->nvlink_Bps = spec_->pcie_Bps;  // peers: as PCIe carries it, without headers beside
+    spec_->nvlink_packet_bytes = 128;
+    spec_->nvlink_header_bytes = 0;
+    spec_->nvlink_latency = 0;
   }
 
   const std::string& name_;
   Spec* spec_;
   std::int64_t gpus_ = 0, sm_ = 0, nvlinks_ = 0, pcie_ = 0;
   std::vector<std::int64_t> nics_;  // rates
+  std::int64_t rate_ = 0;           // of the innermost PCI element's own link
+  std::string tree_;                // as PcieTreeSpec::tree
 };
 
 }  // namespace

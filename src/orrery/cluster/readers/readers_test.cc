@@ -118,6 +118,41 @@ TEST(Readers, NcclXml) {
   EXPECT_TRUE(spec.cpu_is_amd);
 }
 
+// Two sockets; below the first a switch with a GPU and a NIC, and a GPU at the root complex.
+constexpr char kNcclTree[] = R"(<system version="1">
+<cpu numaid="0" vendor="GenuineIntel">
+ <pci busid="0000:01:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+  <pci busid="0000:02:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+   <gpu dev="0" sm="80"/></pci>
+  <pci busid="0000:03:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="8">
+   <nic><net name="mlx5_0" dev="0" speed="100000"/></nic></pci>
+ </pci>
+ <pci busid="0000:04:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+  <pci busid="0000:05:00.0" class="0x010802" link_speed="8.0 GT/s PCIe" link_width="4"/></pci>
+ <pci busid="0000:06:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+  <gpu dev="1" sm="80"/></pci>
+</cpu>
+<cpu numaid="1" vendor="GenuineIntel">
+ <pci busid="0000:82:00.0" class="0x030200" link_speed="8.0 GT/s PCIe" link_width="16">
+  <gpu dev="2" sm="80"/></pci>
+ <pci busid="0000:83:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+  <gpu dev="3" sm="80"/></pci>
+</cpu></system>)";
+
+TEST(Readers, NcclXmlsPcieTree) {
+  Spec spec = *FindPreset("a100-80g-ib-200g");
+  ASSERT_TRUE(ApplyTopology(kNcclTree, "x.xml", &spec).ok());
+  EXPECT_EQ(spec.pcie_tree.tree, "(g:24 n:12):24 g:24 | g:12 g:24");  // the NVMe's switch left out
+  EXPECT_TRUE(spec.pcie_tree.peers);
+  EXPECT_EQ(spec.gpus_per_nvlink_domain, 4);
+  spec.nodes = 2;
+  const Result<Cluster> cluster = Cluster::Build(spec);
+  ASSERT_TRUE(cluster.ok()) << cluster.status().message();
+  EXPECT_EQ(cluster->nic_distance(DeviceId(0)), PcieDistance::kPix);
+  EXPECT_EQ(cluster->nic_distance(DeviceId(1)), PcieDistance::kPhb);
+  EXPECT_EQ(cluster->nic_distance(DeviceId(2)), PcieDistance::kSys);
+}
+
 TEST(Readers, ErrorsNameLineFieldValueAndRemedy) {
   EXPECT_EQ(ErrorOf("4 1 3\n0\n1 0 fast 1us 0\n").substr(0, 20), "x.topo:3: bandwidth:");
   EXPECT_EQ(ErrorOf("4 1 3\n0\n1 9 1Gbps 1us 0\n"),
