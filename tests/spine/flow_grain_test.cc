@@ -39,7 +39,7 @@ struct Worst {
 class Agreement {
  public:
   void Run(const char* preset, int nodes, std::span<const Shape> shapes) {
-    const Scenario s(preset, nodes);
+    const Scenario s(preset, nodes, true);
     preset_ = preset;
     for (const Shape shape : shapes) Group(s, shape);
   }
@@ -75,6 +75,14 @@ class Agreement {
       };
       chosen(Collective::kAllToAll);
       if (members.size() == 2) chosen(Collective::kSend);
+      const auto collnet = [&](Algorithm a) {
+        compare(s.planner().Shape(Collective::kAllReduce, a, Protocol::kSimple, bytes, group));
+      };
+      if (group.domains > 1 && group.uniform && s.cluster().spec().sharp) {
+        collnet(Algorithm::kCollNetChain);
+        if (group.ranks_per_domain <= 8) collnet(Algorithm::kCollNetDirect);
+        if (switches) collnet(Algorithm::kNvls);
+      }
       if (!switches) continue;
       const auto nvls = [&](Collective c, Algorithm a) {
         compare(s.planner().Shape(c, a, Protocol::kSimple, bytes, group));

@@ -23,10 +23,12 @@ namespace orrery::testing {
 class Scenario {
  public:
   // Fails the process on a bad preset: tests and benchmarks name their own.
-  Scenario(std::string_view preset, int nodes)
-      : cluster_(MakeCluster(preset, nodes)),
+  // `sharp`: switches reduce, where the fabric is InfiniBand.
+  Scenario(std::string_view preset, int nodes, bool sharp = false,
+           const collective::Environment& environment = {})
+      : cluster_(MakeCluster(preset, nodes, sharp)),
         compute_(Take(compute::CostModel::Create(cluster_.spec().device, {}))),
-        planner_(cluster_, collective::Environment{}),
+        planner_(cluster_, environment),
         prices_(compute_, planner_) {}
   Scenario(const Scenario&) = delete;
   Scenario& operator=(const Scenario&) = delete;
@@ -64,9 +66,10 @@ class Scenario {
   }
 
  private:
-  static cluster::Cluster MakeCluster(std::string_view preset, int nodes) {
+  static cluster::Cluster MakeCluster(std::string_view preset, int nodes, bool sharp) {
     cluster::Spec spec = Take(cluster::FindPreset(preset));
     spec.nodes = nodes;
+    spec.sharp = sharp && spec.fabric == cluster::Fabric::kInfiniBand;
     return Take(cluster::Cluster::Build(spec));
   }
 

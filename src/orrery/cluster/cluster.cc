@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <variant>
 
 #include "orrery/base/rng.h"
 #include "orrery/base/text.h"
@@ -69,6 +70,10 @@ Status ValidateFabric(const Spec& spec) {
       Positive("nodes_per_leaf", spec.nodes_per_leaf, "count the hosts under a leaf"));
   if (spec.nic_header_bytes < 0) {
     return InvalidInput("nic_header_bytes = {}: must not be negative", spec.nic_header_bytes);
+  }
+  if (spec.sharp && spec.fabric != Fabric::kInfiniBand) {
+    return InvalidInput("sharp = true: only InfiniBand switches reduce, the fabric is {}",
+                        Name(spec.fabric));
   }
   if (!(spec.oversubscription >= 1 && spec.oversubscription <= 1024)) {
     return InvalidInput("oversubscription = {}: must be 1 to 1024 (leaf down / up bandwidth)",
@@ -370,6 +375,14 @@ Result<Cluster> Cluster::Build(const Spec& spec) {
   cluster.spec_ = spec;
   ORRERY_ASSIGN_OR_RETURN(cluster.fabric_, MakeFabric(spec));
   cluster.spec_.topology.graph = {};  // the fabric holds it
+  if (spec.sharp) {
+    const auto* clos = std::get_if<Clos>(&cluster.fabric_);
+    if (clos == nullptr || clos->shape().ports != 1) {
+      return InvalidInput(
+          "sharp = true: reduction trees are known of leaves under spines with NICs of one port, "
+          "not of this topology; leave sharp out, or take another topology");
+    }
+  }
   cluster.PlaceNics();
   const bool direct = cluster.direct();
   if (!direct) {
@@ -425,9 +438,30 @@ DeviceId Cluster::RailPeer(DeviceId from, DeviceId to) const {
   return joined ? peer : from;
 }
 
+// Up: PCIe, NIC, and of the fabric's way the first half or only its first link. Down: the same
+// backwards. A cable is two links, the one up before the one down (Clos::AddLinks).
+void Cluster::RoutePart(DeviceId from, DeviceId to, std::uint64_t salt,
+                        std::vector<LinkId>* path) const {
+  const bool down = salt == kOutOfLeaf || salt == kOutOfTop;
+  const DeviceId member = down ? to : from;
+  const std::size_t own = nic(member).index(), other = nic(down ? from : to).index();
+  path->push_back(pcie_out(member));
+  path->push_back(LinkId(origin_.first_link + 2 * own));
+  if ((salt == kIntoTop || salt == kOutOfTop) && own != other) {
+    path->pop_back();
+    const std::size_t begin = path->size();
+    std::get<Clos>(fabric_).Route(origin_, own, other, {.fixed = true}, path);
+    path->resize(begin + (path->size() - begin) / 2);
+  }
+  if (!down) return;
+  std::reverse(path->begin(), path->end());
+  for (LinkId& link : *path) link = LinkId(link.index() + 1);
+}
+
 void Cluster::Route(DeviceId from, DeviceId to, std::uint64_t salt,
                     std::vector<LinkId>* path) const {
   path->clear();
+  if (InFabric(salt)) return RoutePart(from, to, salt, path);
   if (salt >= kThroughSwitch) {
     if (salt != kOutOfSwitch) path->push_back(nvlink_out(from));
     if (salt != kIntoSwitch) path->push_back(nvlink_in(to));

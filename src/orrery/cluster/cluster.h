@@ -71,6 +71,7 @@ struct Spec {
   int nic_mtu_bytes = 4096;
   int nic_header_bytes = 0;
   Fabric fabric = Fabric::kInfiniBand;
+  bool sharp = false;  // switches reduce and multicast: NCCL's CollNet can run
   bool rail_optimised = true;
   int nodes_per_leaf = 32;        // hosts under one leaf (group) before traffic needs a spine
   double oversubscription = 1;    // leaf down / up bandwidth
@@ -183,6 +184,7 @@ class Cluster {
   LinkId pcie_in(DeviceId d) const { return LinkId(2 * devices() + 2 * d.index() + 1); }
 
  private:
+  void RoutePart(DeviceId from, DeviceId to, std::uint64_t salt, std::vector<LinkId>* path) const;
   void PlaceNics();
   void AddDeviceLinks();
   void AddPcieLinks();

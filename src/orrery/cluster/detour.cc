@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "orrery/base/rng.h"
+#include "orrery/cluster/salts.h"
 
 namespace orrery::cluster {
 namespace {
@@ -50,7 +51,7 @@ bool Detours::Find(DeviceId from, DeviceId to, std::uint64_t salt, const std::ve
                    std::vector<LinkId>* path) {
   cluster_->Route(from, to, salt, path);
   if (Clean(*path, down)) return true;
-  if (salt >= kThroughSwitch) return false;  // multicast and reduction know one switch
+  if (HasOneWay(salt)) return false;  // multicast and reduction know one switch
   for (std::uint64_t k = 1; k < kTries; ++k) {
     cluster_->Route(from, to, HashCombine(salt, k) >> 1, path);
     if (Clean(*path, down)) return true;
@@ -63,6 +64,7 @@ bool Detours::Find(DeviceId from, DeviceId to, std::uint64_t salt, const std::ve
 
 bool Detours::FindFrom(std::uint32_t vertex, DeviceId to, std::uint64_t salt,
                        const std::vector<bool>& down, std::vector<LinkId>* path) {
+  if (HasOneWay(salt)) return false;
   const auto links = cluster_->links();
   // What stands between a GPU and the fabric passes on that GPU's traffic alone.
   const auto may_pass = [&](std::uint32_t v) {

@@ -34,6 +34,9 @@ double Steps(const Plan& plan) {
     const double actions = static_cast<double>(pat::Pattern(plan).Actions().size());
     return slices * actions * plan.channels * plan.shape.ranks;
   }
+  if (model::IsCollNet(plan)) {
+    return slices * 4 * std::max(2, plan.heads) * plan.channels * plan.shape.ranks;
+  }
   if (model::IsNvls(plan)) return slices * 4 * plan.heads * plan.channels * plan.shape.ranks;
   const double per_slice =
       plan.algorithm == Algorithm::kTree ? 4
@@ -43,6 +46,7 @@ double Steps(const Plan& plan) {
   return slices * per_slice * plan.channels * plan.shape.ranks;
 }
 
+// ORRERY_AGREEMENT_ONLY: what the name of a row holds, to look at a part.
 class Agreement {
  public:
   explicit Agreement(double most_steps) : most_steps_(most_steps) {}
@@ -68,6 +72,7 @@ class Agreement {
   void Group(const char* preset, int nodes, int ranks) {
     cluster::Spec spec = *cluster::FindPreset(preset);
     spec.nodes = nodes;
+    spec.sharp = true;
     const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
     std::vector<DeviceId> members;
     for (int n = 0; n < nodes; ++n) {
@@ -88,6 +93,7 @@ class Agreement {
         one(Collective::kBroadcast, Algorithm::kRing);
       }
       Nvls(planner, members, bytes, shape, where);
+      if (nodes > 1) CollNet(planner, members, bytes, shape, where);
       if (ranks == 1) {
         for (Collective c : {Collective::kAllGather, Collective::kReduceScatter}) {
           Compare(planner, planner.Shape(c, Algorithm::kPat, Protocol::kSimple, bytes, shape),
@@ -119,10 +125,27 @@ class Agreement {
     one(Collective::kReduceScatter, Algorithm::kNvls);
   }
 
+  void CollNet(const Planner& planner, std::span<const DeviceId> members, std::int64_t bytes,
+               const GroupShape& shape, const std::string& where) {
+    const bool multicasts = planner.cluster().spec().device.arch >= cluster::Arch::kHopper;
+    for (Algorithm a : {Algorithm::kCollNetDirect, Algorithm::kCollNetChain, Algorithm::kNvls}) {
+      if (a == Algorithm::kNvls && (!multicasts || shape.ranks_per_domain < 2)) continue;
+      Compare(planner, planner.Shape(Collective::kAllReduce, a, Protocol::kSimple, bytes, shape),
+              members, where);
+    }
+  }
+
   void Compare(const Planner& planner, const Plan& plan, std::span<const DeviceId> members,
                const std::string& where) {
-    Tally& tally = tallies_[fmt::format("{} {} {}", graph::Name(plan.collective),
-                                        Name(plan.algorithm), Name(plan.protocol))];
+    Tally& tally =
+        tallies_[fmt::format("{} {}{} {}", graph::Name(plan.collective), Name(plan.algorithm),
+                             model::IsCollNet(plan) ? " over SHARP" : "", Name(plan.protocol))];
+    const char* only = std::getenv("ORRERY_AGREEMENT_ONLY");
+    if (only != nullptr && std::string(only) != "all" &&
+        fmt::format("{} {}", Name(plan.algorithm), model::IsCollNet(plan) ? "SHARP" : "")
+                .find(only) == std::string::npos) {
+      return;
+    }
     if (Steps(plan) > most_steps_) {
       ++tally.skipped;
       return;

@@ -15,7 +15,7 @@ struct Traffic {
   double hops = 0;               // of the remote ones, those that PXN carries over NVLink first
 };
 
-Traffic TrafficOf(const GroupShape& shape) {
+Traffic TrafficOf(const GroupShape& shape, bool pxn) {
   Traffic t;
   const double p = shape.ranks_per_domain;
   t.local = p - 1;
@@ -23,7 +23,7 @@ Traffic TrafficOf(const GroupShape& shape) {
   // full.
   t.remote = std::min(shape.ranks - 1.0, (shape.domains - 1) * p);
   // A rail's NIC is beside one GPU of the domain: the others hand their messages over.
-  if (shape.domains > 1 && p > 1 && shape.peer_path == 0) t.hops = t.remote * (p - 1) / p;
+  if (pxn && shape.domains > 1 && p > 1 && shape.peer_path == 0) t.hops = t.remote * (p - 1) / p;
   return t;
 }
 
@@ -141,7 +141,7 @@ Cost AllToAllCost(const Plan& plan, const cluster::Spec& spec) {
     cost.fixed = RoundToPs(box.setup);
     return cost;
   }
-  const Traffic t = TrafficOf(shape);
+  const Traffic t = TrafficOf(shape, plan.pxn);
   const bool net = shape.domains > 1;
   const p2p::Rounds rounds(plan);
   const model::Pieces pieces = model::Cut(plan);

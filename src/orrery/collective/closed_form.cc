@@ -38,6 +38,15 @@ PortBytes Formula::Ports() const {
     ports.nic_out = ports.nic_in = static_cast<std::int64_t>(nic * 2 * (domains - 1) / ranks);
     return ports;
   }
+  if (model::IsCollNet(plan_)) {
+    const bool through_switch = plan_.algorithm == Algorithm::kNvls;
+    const std::int64_t near = through_switch ? model::OnSwitch(box_, pieces_.share) : pieces_.share;
+    const double parts = static_cast<double>(box_.intra.Wire(near)) * plan_.channels;
+    const double each = through_switch ? 1 + 1.0 / ppn() : 2.0 * (ppn() - 1) / ppn();
+    ports.nvlink_out = ports.nvlink_in = static_cast<std::int64_t>(parts * each);
+    ports.nic_out = ports.nic_in = static_cast<std::int64_t>(nic / ppn());
+    return ports;
+  }
   if (plan_.algorithm == Algorithm::kPat) {
     ports.nic_out = ports.nic_in = static_cast<std::int64_t>(nic * (ranks - 1));
     return ports;
@@ -64,8 +73,23 @@ PortBytes Formula::Ports() const {
 // the ideal executor, within 3 % of it: trees up to 0.9, NVLS up to 0.7.
 constexpr double kQuiet = 0.7;
 
+namespace {
+
+// What is not played goes at the pace of the slowest lane, port or window.
+SimTime PhasesOfCollNet(const Plan& plan, const cluster::Spec& spec) {
+  const model::WhiteBox box = model::MakeWhiteBox(plan, spec);
+  const Formula formula(plan, box);
+  const Rehearsed played = RehearseCollNet(plan, box);
+  const auto rest = static_cast<double>(model::Cut(plan).rounds - played.rounds);
+  return played.time + RoundToPs(rest * formula.PaceOfCollNet()) -
+         RoundToPs(formula.CollNet().total);
+}
+
+}  // namespace
+
 SimTime PhasesOf(const Plan& plan, const cluster::Spec& spec) {
   if (plan.shape.ranks < 2 || plan.bytes == 0) return 0;
+  if (model::IsCollNet(plan)) return PhasesOfCollNet(plan, spec);
   const bool nvls = model::IsNvls(plan), tree = plan.algorithm == Algorithm::kTree;
   const bool pat = plan.algorithm == Algorithm::kPat;
   const bool rooted =
@@ -109,6 +133,7 @@ Cost Planner::ClosedForm(const Plan& plan) const {
   const Terms terms = plan.algorithm == Algorithm::kTree           ? formula.Tree()
                       : plan.algorithm == Algorithm::kPat          ? formula.Pat()
                       : model::IsNvls(plan)                        ? formula.Nvls()
+                      : model::IsCollNet(plan)                     ? formula.CollNet()
                       : plan.algorithm == Algorithm::kPointToPoint ? formula.PointToPoint()
                       : rotating                                   ? formula.Ring()
                                                                    : formula.Chain();

@@ -19,14 +19,25 @@
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
 #include "orrery/cluster/cluster.h"
+#include "orrery/collective/graph_file.h"
 #include "orrery/graph/graph.h"
 
 namespace orrery::collective {
 
-// kNvls: the NVLink switch reduces and multicasts, one domain. kNvlsTree: that in each domain, and
-// trees between its heads. kPat: pat.h.
-enum class Algorithm : std::uint8_t { kTree, kRing, kPointToPoint, kNvls, kNvlsTree, kPat };
-inline constexpr std::size_t kAlgorithms = 6;
+// kNvls: the NVLink switch reduces and multicasts; over several domains the network's switches do
+// the rest. kNvlsTree: that in each domain, and trees between its heads. kPat: pat.h. kCollNet*:
+// collnet.h.
+enum class Algorithm : std::uint8_t {
+  kTree,
+  kRing,
+  kPointToPoint,
+  kNvls,
+  kNvlsTree,
+  kPat,
+  kCollNetDirect,
+  kCollNetChain
+};
+inline constexpr std::size_t kAlgorithms = 8;
 enum class Protocol : std::uint8_t { kLL, kLL128, kSimple };
 std::string_view Name(Algorithm algorithm);
 std::string_view Name(Protocol protocol);
@@ -60,28 +71,38 @@ struct Environment {
   int version = 22203;  // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
   // By graph::Collective up to kBroadcast, then Algorithm or Protocol.
   std::array<std::array<bool, kAlgorithms>, 4> algorithm_allowed{
-      {{true, true, true, true, true, true},
-       {true, true, true, true, true, true},
-       {true, true, true, true, true, true},
-       {true, true, true, true, true, true}}};
+      {{true, true, true, true, true, true, true, true},
+       {true, true, true, true, true, true, true, true},
+       {true, true, true, true, true, true, true, true},
+       {true, true, true, true, true, true, true, true}}};
   std::array<std::array<bool, 3>, 4> protocol_allowed{
       {{true, true, true}, {true, true, true}, {true, true, true}, {true, true, true}}};
   bool protocol_forced = false;  // NCCL_PROTO was given: LL128 is not vetoed by the hardware
   bool nvls = true;              // NCCL_NVLS_ENABLE
   bool pat = true;               // NCCL_PAT_ENABLE
+  bool collnet = false;          // NCCL_COLLNET_ENABLE
+  int collnet_domains = 2;       // NCCL_COLLNET_NODE_THRESHOLD: at least so many
   int nvls_channels = 0;         // NCCL_NVLS_NCHANNELS; 0: by architecture
   std::int64_t nvls_chunk_bytes = 128 << 10;  // NCCL_NVLS_CHUNKSIZE
+  std::int64_t nvls_tree_chunk_bytes = 0;     // NCCL_NVLSTREE_MAX_CHUNKSIZE; 0: by domains
   int min_channels = 0, max_channels = 64;    // NCCL_MIN/MAX_CTAS, NCCL_MIN/MAX_NCHANNELS
   std::int64_t buffer_bytes = 4 << 20;        // NCCL_BUFFSIZE: Simple, per connection and channel
   std::int64_t ll_buffer_bytes = 8 * 512 * 8 * 16;      // NCCL_LL_BUFFSIZE
   std::int64_t ll128_buffer_bytes = 120 * 640 * 8 * 8;  // NCCL_LL128_BUFFSIZE
   int threads = 512;                                    // NCCL_NTHREADS: LL and Simple
   int ll128_threads = 640;                              // NCCL_LL128_NTHREADS
+  // NCCL_THREAD_THRESHOLDS: bytes a thread, of trees and rings by protocol; -1: NCCL's own.
+  std::array<std::array<std::int64_t, 3>, 2> thread_thresholds{{{-1, -1, -1}, {-1, -1, -1}}};
   int net_overhead_ns = -1;                      // NCCL_NET_OVERHEAD; -1: 1000 (2000 on AMD CPUs)
   std::int64_t p2p_net_chunk_bytes = 128 << 10;  // NCCL_P2P_NET_CHUNKSIZE
   std::int64_t p2p_nvl_chunk_bytes = 512 << 10;  // NCCL_P2P_NVL_CHUNKSIZE
-  std::int64_t p2p_ll_threshold_bytes = 16384;   // NCCL_P2P_LL_THRESHOLD
-  bool p2p_net_ll = false;                       // NCCL_ALLOC_P2P_NET_LL_BUFFERS
+  std::int64_t p2p_chunk_bytes = 0;  // NCCL_CHUNK_SIZE: of sends, whatever the way; 0: as above
+  std::int64_t p2p_ll_threshold_bytes = 16384;  // NCCL_P2P_LL_THRESHOLD
+  int p2p_group = 8;                            // NCCL_P2P_SCHEDULE_GROUP_SIZE
+  int p2p_channel_GBps = 14;                    // NCCL_P2P_PER_CHANNEL_NET_BW
+  bool pxn = true;                              // NCCL_PXN_DISABLE, NCCL_P2P_PXN_LEVEL
+  bool domains_of_hosts = true;  // NCCL_MNNVL_ENABLE: NVLink domains may be larger than a host
+  bool p2p_net_ll = false;       // NCCL_ALLOC_P2P_NET_LL_BUFFERS
   int min_p2p_channels = 1, max_p2p_channels = 64;  // NCCL_MIN/MAX_P2P_NCHANNELS
   int channels_per_net_peer = -1;                   // NCCL_NCHANNELS_PER_NET_PEER
   int queue_pairs = 1;                              // NCCL_IB_QPS_PER_CONNECTION
@@ -90,11 +111,12 @@ struct Environment {
   StepCosts steps;
   int ring_slices = 2;          // ORRERY_RING_SLICES: of a chunk of a ring, Simple
   std::vector<TunerRow> tuner;  // NCCL_TUNER_CONFIG_FILE
+  Graphs graphs;                // NCCL_GRAPH_FILE
   std::vector<std::string>
       not_modelled;  // variables set that matter to NCCL and change nothing here
 };
-// Unknown variables, malformed values and choices not yet modelled (CollNet) are refused
-// by name. Variables that only log, bootstrap or register are accepted without a word.
+// Unknown variables and malformed values are refused by name. Variables that only log, bootstrap or
+// register are accepted without a word.
 Result<Environment> ParseEnvironment(
     std::span<const std::pair<std::string, std::string>> variables);
 
@@ -143,13 +165,16 @@ struct Plan {
   std::int64_t nccl_chunk_bytes = 0;  // NCCL's chunk: a tree passes it on in pieces of chunk_bytes
   int credits = 8;                    // slices in flight per connection
   int lanes = 0;                      // all-to-all: channels over which its messages are spread
-  int heads = 0;                      // NVLS: GPUs of a domain that each reduce a part
-  SimTime phases = 0;        // trees, NVLS, PAT, gather, scatter: what is played once (PhasesOf)
+  int p2p_group = 8;                  // as in Environment
+  bool pxn = true;     // messages of an exchange leave a domain on their receiver's rail
+  int heads = 0;       // NVLS, CollNet: GPUs of a domain that each reduce a part; else 0
+  SimTime phases = 0;  // trees, NVLS, PAT, CollNet, gather, scatter: what is played (PhasesOf)
   bool copy_engine = false;  // a message that no CTA moves (CopyPlan)
   // What NCCL would have taken where that is not modelled yet ("NVLSTree"); empty
   // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
   std::string_view instead_of;
   bool restricted() const { return !instead_of.empty(); }
+  const Graphs* graphs = nullptr;  // the planner's, where this group takes them
   PriceModel priced_by = PriceModel::kOrrery;
   std::string_view note;  // what a result that rests on this price must say; empty: nothing
   GroupShape shape;

@@ -81,10 +81,8 @@ constexpr string_view kIrrelevant[] = {"NCCL_CHECKS_DISABLE",
 
 // They matter to NCCL and change nothing here yet: accepted, and named in the result.
 constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
-                                        "NCCL_CHUNK_SIZE",
                                         "NCCL_CROSS_NIC",
                                         "NCCL_CTA_POLICY",
-                                        "NCCL_GRAPH_FILE",
                                         "NCCL_IB_ADAPTIVE_ROUTING",
                                         "NCCL_IB_AR_THRESHOLD",
                                         "NCCL_IB_DISABLE",
@@ -98,7 +96,6 @@ constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
                                         "NCCL_IB_TC",
                                         "NCCL_LL128_C2C",
                                         "NCCL_MNNVL_CLIQUE_ID",
-                                        "NCCL_MNNVL_ENABLE",
                                         "NCCL_MNNVL_UUID",
                                         "NCCL_NET",
                                         "NCCL_NETDEVS_POLICY",
@@ -112,26 +109,21 @@ constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
                                         "NCCL_NET_SHARED_BUFFERS",
                                         "NCCL_NET_SHARED_COMMS",
                                         "NCCL_NVB_DISABLE",
-                                        "NCCL_NVLSTREE_MAX_CHUNKSIZE",
                                         "NCCL_P2P_DIRECT_DISABLE",
                                         "NCCL_P2P_DISABLE",
                                         "NCCL_P2P_LEVEL",
                                         "NCCL_P2P_MAX_PEERS",
                                         "NCCL_P2P_PCI_CHUNKSIZE",
-                                        "NCCL_P2P_PER_CHANNEL_NET_BW",
-                                        "NCCL_P2P_PXN_LEVEL",
-                                        "NCCL_P2P_SCHEDULE_GROUP_SIZE",
                                         "NCCL_PXN_C2C",
-                                        "NCCL_PXN_DISABLE",
                                         "NCCL_SHM_DISABLE",
                                         "NCCL_SYM_GIN_KERNELS_ENABLE",
-                                        "NCCL_THREAD_THRESHOLDS",
                                         "NCCL_TOPO_FILE",
                                         "NCCL_TUNER_PLUGIN",
                                         "NCCL_WIN_ENABLE"};
 
 constexpr std::int64_t kMostTunerBytes = 16 << 20;
 constexpr int kMostSockets = 64;  // of a connection: NCCL's net_socket.cc
+constexpr std::int64_t kMostGraphBytes = 4 << 20;
 
 constexpr string_view kAlgorithms[] = {"Tree",     "Ring", "CollNetDirect", "CollNetChain", "NVLS",
                                        "NVLSTree", "PAT"};
@@ -210,18 +202,16 @@ Status ParsePerFunction(const char* kind, string_view text, std::span<const stri
 Status ParseAlgorithms(string_view text, Environment* e) {
   return ParsePerFunction(
       "algorithm", text, kAlgorithms,
-      [&](const std::vector<bool>& chosen, bool negated, std::size_t from, std::size_t to) {
-        for (const std::size_t i : {kCollNetDirect, kCollNetChain}) {
-          if (chosen[i] && !negated) {
-            return InvalidInput(
-                "{} is not modelled yet; leave it out (Ring, Tree, NVLS, NVLSTree and PAT are "
-                "modelled)",
-                kAlgorithms[i]);
-          }
-        }
+      [&](const std::vector<bool>& chosen, bool, std::size_t from, std::size_t to) {
         for (std::size_t c = from; c < to; ++c) {
-          e->algorithm_allowed[c] = {chosen[0],     chosen[1],         true,
-                                     chosen[kNvls], chosen[kNvlsTree], chosen[kPat]};
+          e->algorithm_allowed[c] = {chosen[0],
+                                     chosen[1],
+                                     true,
+                                     chosen[kNvls],
+                                     chosen[kNvlsTree],
+                                     chosen[kPat],
+                                     chosen[kCollNetDirect],
+                                     chosen[kCollNetChain]};
         }
         return Status();
       });
@@ -273,6 +263,10 @@ constexpr std::int64_t kMany = std::int64_t{1} << 40;
 constexpr Number kNumbers[] = {
     {"NCCL_ALLOC_P2P_NET_LL_BUFFERS", 0, 1,
      [](Environment* e, std::int64_t v) { e->p2p_net_ll = v != 0; }},
+    {"NCCL_CHUNK_SIZE", 0, kMany, [](Environment* e, std::int64_t v) { e->p2p_chunk_bytes = v; }},
+    {"NCCL_COLLNET_ENABLE", 0, 1, [](Environment* e, std::int64_t v) { e->collnet = v != 0; }},
+    {"NCCL_COLLNET_NODE_THRESHOLD", 0, 1 << 20,
+     [](Environment* e, std::int64_t v) { e->collnet_domains = static_cast<int>(v); }},
     {"NCCL_BUFFSIZE", 1024, kMany, [](Environment* e, std::int64_t v) { e->buffer_bytes = v; }},
     {"NCCL_IB_QPS_PER_CONNECTION", 1, 128,
      [](Environment* e, std::int64_t v) { e->queue_pairs = static_cast<int>(v); }},
@@ -294,12 +288,16 @@ constexpr Number kNumbers[] = {
      [](Environment* e, std::int64_t v) { e->min_channels = static_cast<int>(v); }},
     {"NCCL_MIN_P2P_NCHANNELS", 1, 64,
      [](Environment* e, std::int64_t v) { e->min_p2p_channels = static_cast<int>(v); }},
+    {"NCCL_MNNVL_ENABLE", 0, 2,
+     [](Environment* e, std::int64_t v) { e->domains_of_hosts = v != 0; }},
     {"NCCL_NCHANNELS_PER_NET_PEER", -1, 64,
      [](Environment* e, std::int64_t v) { e->channels_per_net_peer = static_cast<int>(v); }},
     {"NCCL_NET_OVERHEAD", -1, 1'000'000'000,
      [](Environment* e, std::int64_t v) { e->net_overhead_ns = static_cast<int>(v); }},
     {"NCCL_NTHREADS", 64, 512,
      [](Environment* e, std::int64_t v) { e->threads = static_cast<int>(v) / 32 * 32; }},
+    {"NCCL_NVLSTREE_MAX_CHUNKSIZE", 4096, kMany,
+     [](Environment* e, std::int64_t v) { e->nvls_tree_chunk_bytes = v; }},
     {"NCCL_NVLS_CHUNKSIZE", 4096, kMany,
      [](Environment* e, std::int64_t v) { e->nvls_chunk_bytes = v; }},
     {"NCCL_NVLS_NCHANNELS", 1, 64,
@@ -315,6 +313,13 @@ constexpr Number kNumbers[] = {
      [](Environment* e, std::int64_t v) { e->p2p_net_chunk_bytes = v; }},
     {"NCCL_P2P_NVL_CHUNKSIZE", 4096, kMany,
      [](Environment* e, std::int64_t v) { e->p2p_nvl_chunk_bytes = v; }},
+    {"NCCL_P2P_PER_CHANNEL_NET_BW", 1, 1000,
+     [](Environment* e, std::int64_t v) { e->p2p_channel_GBps = static_cast<int>(v); }},
+    // Level 1 is for NICs that a GPU does not reach itself: here it reaches its own.
+    {"NCCL_P2P_PXN_LEVEL", 0, 2, [](Environment* e, std::int64_t v) { e->pxn = e->pxn && v == 2; }},
+    {"NCCL_P2P_SCHEDULE_GROUP_SIZE", 1, 1024,
+     [](Environment* e, std::int64_t v) { e->p2p_group = static_cast<int>(v); }},
+    {"NCCL_PXN_DISABLE", 0, 1, [](Environment* e, std::int64_t v) { e->pxn = e->pxn && v == 0; }},
     {"ORRERY_CHANNEL_GBPS", 1, 1'000'000,
      [](Environment* e, std::int64_t v) { e->steps.channel_Bps = v * 1'000'000'000; }},
     {"ORRERY_POST_NETWORK_NS", 0, 1'000'000'000,
@@ -330,6 +335,20 @@ constexpr Number kNumbers[] = {
     {"NCCL_PAT_ENABLE", 0, 2, [](Environment* e, std::int64_t v) { e->pat = e->pat && v != 0; }},
 };
 
+// Up to six numbers with blanks between: trees by protocol, then rings; what is left out, or below
+// 0, stays NCCL's.
+Status ParseThresholds(string_view text, Environment* e) {
+  std::size_t count = 0;
+  for (string_view number : Split(text, ' ')) {
+    if (number.empty()) continue;
+    if (count == 6) return InvalidInput("'{}': more than 6 numbers", text);
+    ORRERY_ASSIGN_OR_RETURN(const std::int64_t value, ParseNumber(number, -2, 1 << 30));
+    if (value >= 0) e->thread_thresholds[count / 3][count % 3] = value;
+    ++count;
+  }
+  return {};
+}
+
 Status ParseOne(string_view name, string_view value, Environment* e) {
   if (name == "NCCL_ALGO") return ParseAlgorithms(value, e);
   if (name == "NCCL_PROTO") return ParseProtocols(value, e);
@@ -340,10 +359,13 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
     ORRERY_ASSIGN_OR_RETURN(e->tuner, ParseTunerFile(text, path));
     return {};
   }
-  if (name == "NCCL_COLLNET_ENABLE" || name == "NCCL_COLLNET_NODE_THRESHOLD") {
-    if (value == "0" || name == "NCCL_COLLNET_NODE_THRESHOLD") return {};
-    return InvalidInput("CollNet is not modelled yet; leave it out or set it to 0");
+  if (name == "NCCL_GRAPH_FILE") {
+    const std::string path(value);
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostGraphBytes));
+    ORRERY_ASSIGN_OR_RETURN(e->graphs, ParseGraphFile(text, path));
+    return {};
   }
+  if (name == "NCCL_THREAD_THRESHOLDS") return ParseThresholds(value, e);
   for (const Number& number : kNumbers) {
     if (number.name != name) continue;
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t parsed,
@@ -356,8 +378,12 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
     e->not_modelled.emplace_back(name);
     return {};
   }
-  std::vector<string_view> valid = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_VERSION",
-                                    "NCCL_COLLNET_ENABLE", "NCCL_TUNER_CONFIG_FILE"};
+  std::vector<string_view> valid = {"NCCL_ALGO",
+                                    "NCCL_PROTO",
+                                    "NCCL_VERSION",
+                                    "NCCL_GRAPH_FILE",
+                                    "NCCL_THREAD_THRESHOLDS",
+                                    "NCCL_TUNER_CONFIG_FILE"};
   for (const Number& number : kNumbers) valid.push_back(number.name);
   const std::vector<string_view> modelled = valid;
   valid.insert(valid.end(), std::begin(kNotModelled), std::end(kNotModelled));

@@ -16,9 +16,9 @@ std::string Refusal(const Variables& variables) {
 TEST(Environment, ListsPerFunction) {
   const Environment e =
       *ParseEnvironment(Variables{{"NCCL_ALGO", "Tree;AllGather:ring"}, {"NCCL_PROTO", "^LL128"}});
-  using Six = std::array<bool, 6>;  // the third is point-to-point
-  EXPECT_EQ(e.algorithm_allowed[0], (Six{true, false, true, false, false, false}));  // all-reduce
-  EXPECT_EQ(e.algorithm_allowed[1], (Six{false, true, true, false, false, false}));  // all-gather
+  using Allowed = std::array<bool, kAlgorithms>;                    // the third is point-to-point
+  EXPECT_EQ(e.algorithm_allowed[0], (Allowed{true, false, true}));  // all-reduce
+  EXPECT_EQ(e.algorithm_allowed[1], (Allowed{false, true, true}));  // all-gather
   EXPECT_EQ(e.protocol_allowed[2], (std::array<bool, 3>{true, false, true}));
   EXPECT_TRUE(e.protocol_forced);
   EXPECT_TRUE(e.nvls);  // NCCL_NVLS_ENABLE alone decides
@@ -26,9 +26,11 @@ TEST(Environment, ListsPerFunction) {
 
 TEST(Environment, NegationKeepsTheRest) {
   const Environment e = *ParseEnvironment(Variables{{"NCCL_ALGO", "^NVLS,NVLSTree,PAT"}});
-  EXPECT_EQ(e.algorithm_allowed[0], (std::array<bool, 6>{true, true, true, false, false, false}));
+  EXPECT_EQ(e.algorithm_allowed[0],
+            (std::array<bool, kAlgorithms>{true, true, true, false, false, false, true, true}));
   EXPECT_TRUE(ParseEnvironment(Variables{{"NCCL_ALGO", "Ring,PAT"}})->algorithm_allowed[1][5]);
   EXPECT_FALSE(ParseEnvironment(Variables{{"NCCL_PAT_ENABLE", "0"}})->pat);
+  EXPECT_TRUE(ParseEnvironment(Variables{{"NCCL_ALGO", "CollNetChain"}})->algorithm_allowed[0][7]);
 }
 
 TEST(Environment, NumbersAndVersion) {
@@ -45,12 +47,22 @@ TEST(Environment, NumbersAndVersion) {
   EXPECT_THAT(e.not_modelled, ::testing::ElementsAre("NCCL_IB_TC"));
 }
 
+TEST(Environment, ThresholdsAndWays) {
+  const Environment e = *ParseEnvironment(Variables{{"NCCL_THREAD_THRESHOLDS", "8 -2 128 16"},
+                                                    {"NCCL_P2P_PXN_LEVEL", "1"},
+                                                    {"NCCL_MNNVL_ENABLE", "0"}});
+  EXPECT_EQ(e.thread_thresholds[0], (std::array<std::int64_t, 3>{8, -1, 128}));
+  EXPECT_EQ(e.thread_thresholds[1], (std::array<std::int64_t, 3>{16, -1, -1}));
+  EXPECT_FALSE(e.pxn);
+  EXPECT_FALSE(e.domains_of_hosts);
+  EXPECT_FALSE(ParseEnvironment(Variables{{"NCCL_PXN_DISABLE", "1"}})->pxn);
+  EXPECT_TRUE(ParseEnvironment(Variables{{"NCCL_PXN_DISABLE", "0"}})->pxn);
+}
+
 TEST(Environment, RefusesByName) {
-  EXPECT_EQ(Refusal({{"NCCL_ALGO", "CollNetChain"}}),
-            "NCCL_ALGO: CollNetChain is not modelled yet; leave it out (Ring, Tree, NVLS, "
-            "NVLSTree and PAT are modelled)");
-  EXPECT_EQ(Refusal({{"NCCL_COLLNET_ENABLE", "1"}}),
-            "NCCL_COLLNET_ENABLE: CollNet is not modelled yet; leave it out or set it to 0");
+  EXPECT_EQ(Refusal({{"NCCL_COLLNET_ENABLE", "2"}}), "NCCL_COLLNET_ENABLE: 2 is not in 0 to 1");
+  EXPECT_EQ(Refusal({{"NCCL_THREAD_THRESHOLDS", "8 x"}}),
+            "NCCL_THREAD_THRESHOLDS: 'x' is not a whole number");
   EXPECT_EQ(Refusal({{"NCCL_ALG", "Ring"}}), "NCCL_ALG: unknown variable; did you mean NCCL_ALGO?");
   EXPECT_EQ(Refusal({{"NCCL_BUFFSIZE", "4M"}}), "NCCL_BUFFSIZE: '4M' is not a whole number");
   EXPECT_EQ(Refusal({{"NCCL_MAX_CTAS", "65"}}), "NCCL_MAX_CTAS: 65 is not in 1 to 64");

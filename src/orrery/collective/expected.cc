@@ -1,5 +1,6 @@
 // NCCL's expectations (expected.h).
 #include "orrery/collective/expected.h"
+#include "orrery/collective/collnet.h"
 
 namespace orrery::collective {
 namespace {
@@ -31,9 +32,11 @@ double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
   const auto a = static_cast<std::size_t>(algorithm);
   const auto p = static_cast<std::size_t>(protocol);
   const int ppn = q.shape->ranks_per_domain;
-  const bool nvlink = q.spec->gpus_per_nvlink_domain > 1 && !q.spec->peers_over_pcie();
+  const bool nvlink =
+      q.spec->gpus_per_nvlink_domain > 1 && !q.spec->peers_over_pcie() && q.found.near_nvlink;
   const double intra = (nvlink ? table.nvlink : table.pci)[a][p];
-  const double inter = table.net[ppn == 1 ? 0 : a][p];
+  const double inter =
+      table.net[ppn == 1 ? 0 : a][p] + q.found.latency_us * (protocol == 2 ? 2 : 1);
   const double base = table.base[a][p];
   if (algorithm == Algorithm::kTree) {
     return base + 2 * ((ppn - 1) * intra + Log2(q.domains()) * inter);
@@ -56,6 +59,12 @@ double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
   return us;
 }
 
+bool AllowsSimple(const Question& q, Algorithm algorithm) {
+  const auto c = static_cast<std::size_t>(q.collective);
+  return q.environment->algorithm_allowed[c][static_cast<std::size_t>(algorithm)] &&
+         q.environment->protocol_allowed[c][2];
+}
+
 // Algorithm bandwidth in GB/s.
 double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
   const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch);
@@ -68,7 +77,7 @@ double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
     if (protocol == 1) bus = std::min(0.92 * bus, graph * table.ring_ll128[q.span()]);
     return bus * q.ranks() / Steps(q);
   }
-  bus = std::min(0.92 * bus, graph * table.tree_simple[q.span()]);
+  bus = std::min(0.92 * graph * q.found.tree_GBps, graph * table.tree_simple[q.span()]);
   if (protocol == 0) bus = std::min(bus / 3.8, max_ll);
   if (protocol == 1) {
     bus = std::min(bus * (q.domains() == 1 ? 7.0 / 9 : 120.0 / 128),
@@ -95,7 +104,7 @@ bool Allowed(const Question& q, Algorithm algorithm, int protocol) {
   if (!e.algorithm_allowed[c][static_cast<std::size_t>(algorithm)]) return false;
   if (!e.protocol_allowed[c][static_cast<std::size_t>(protocol)]) return false;
   if (algorithm == Algorithm::kTree && q.collective != Collective::kAllReduce) return false;
-  return protocol != 1 || e.protocol_forced || HasLL128(q);
+  return protocol != 1 || e.protocol_forced || (HasLL128(q) && q.found.ll128);
 }
 
 double TimeUs(const Question& q, Algorithm algorithm, int protocol) {
@@ -109,11 +118,7 @@ double PatTimeUs(const Question& q) {
       q.collective == Collective::kAllGather || q.collective == Collective::kReduceScatter;
   if (!fits || q.environment->version < 22300 || !q.environment->pat) return kNotAvailable;
   if (q.shape->ranks_per_domain != 1 || q.domains() < 2) return kNotAvailable;
-  const auto c = static_cast<std::size_t>(q.collective);
-  if (!q.environment->algorithm_allowed[c][static_cast<std::size_t>(Algorithm::kPat)] ||
-      !q.environment->protocol_allowed[c][2]) {
-    return kNotAvailable;
-  }
+  if (!AllowsSimple(q, Algorithm::kPat)) return kNotAvailable;
   // Not turned from bus into algorithm bandwidth: NCCL does that for rings alone.
   const double bus = 0.75 * q.found.graph * q.found.bandwidth_GBps;
   const double net = nccl::LatenciesOf(q.environment->version).net[0][2];
@@ -134,11 +139,7 @@ double NvlsTimeUs(const Question& q, bool tree) {
   if (q.spec->pcie_tree.peers) return kNotAvailable;  // PCIe, whether or not its tree is modelled
   if (q.collective == Collective::kBroadcast) return kNotAvailable;
   if (tree != (q.domains() > 1) || (tree && !all_reduce)) return kNotAvailable;
-  const Algorithm algorithm = tree ? Algorithm::kNvlsTree : Algorithm::kNvls;
-  const auto c = static_cast<std::size_t>(q.collective);
-  if (!q.environment->algorithm_allowed[c][static_cast<std::size_t>(algorithm)])
-    return kNotAvailable;
-  if (!q.environment->protocol_allowed[c][2]) return kNotAvailable;
+  if (!AllowsSimple(q, tree ? Algorithm::kNvlsTree : Algorithm::kNvls)) return kNotAvailable;
   // An all-gather's or reduce-scatter's parts are one a GPU: each must be a head.
   if (!all_reduce && ppn > kMostHeads) return kNotAvailable;
   // A head's channel takes its bandwidth from every GPU's NVLinks once, from its own twice; between
@@ -163,6 +164,94 @@ double NvlsTimeUs(const Question& q, bool tree) {
   return us + static_cast<double>(q.bytes) / (1000 * bus);
 }
 
+bool HasCollNet(const Question& q) {
+  const Environment& e = *q.environment;
+  return e.collnet && q.spec->sharp && q.shape->uniform && q.domains() > 1 &&
+         q.domains() >= e.collnet_domains;
+}
+
+namespace {
+
+// The search's graph of CollNetDirect: a star from each head, its bandwidth shared by all ways to
+// the other GPUs, so that a GPU's links carry its own star and its part in the others.
+struct Stars {
+  double count = 1, GBps = 0;
+};
+Stars StarsOf(const Question& q) {
+  const cluster::Spec& spec = *q.spec;
+  const int ppn = q.shape->ranks_per_domain;
+  Stars stars{.count = static_cast<double>(CollNetHeads(*q.shape))};
+  double limit = nccl::NicGBps(spec, *q.shape);
+  if (ppn > 1) {
+    const double at_gpu = 1 + (stars.count - 1) / (ppn - 1);
+    limit = std::min(limit, nccl::NvlinkGBps(spec, *q.shape) * 1.01 / at_gpu);
+  }
+  stars.GBps = nccl::SearchStep(spec.device.arch, true, limit);
+  const bool old = spec.device.arch == Arch::kVolta || spec.device.arch == Arch::kAmpere;
+  if (stars.GBps >= 25 && (old || stars.GBps >= 50 || stars.count <= 4)) {
+    stars.count *= 2;
+    stars.GBps /= 2;
+  }
+  return stars;
+}
+
+double CollNetGBps(const Question& q, Algorithm algorithm, double ppn, bool all_reduce) {
+  const bool hopper = q.spec->device.arch >= Arch::kHopper;
+  if (algorithm == Algorithm::kCollNetChain) {
+    return 0.5 * q.found.graph * q.found.bandwidth_GBps;
+  }
+  const Stars stars = StarsOf(q);
+  if (algorithm == Algorithm::kCollNetDirect) {
+    if (!all_reduce) return ppn * 0.9 * stars.GBps;
+    double factor = ppn / stars.count;
+    factor -= (factor - 1) / 2;
+    return 0.5 * stars.count * stars.GBps / factor * (hopper ? 0.85 : 1);
+  }
+  // NVLS: between domains what a head's NIC carries, inside as in one domain.
+  const double heads = CollNetHeads(*q.shape);
+  const double share = nccl::NvlinkGBps(*q.spec, *q.shape) * 1.01 / (heads + 1);
+  const double nic = nccl::SearchStep(q.spec->device.arch, true, nccl::NicGBps(*q.spec, *q.shape));
+  double each = nccl::SearchStep(q.spec->device.arch, true, std::min(share, nic)) *
+                nccl::BandwidthsOf(q.spec->device.arch).nvls_efficiency * (heads - 1) / heads;
+  each *= all_reduce ? 2 : (ppn - 1) / ppn;
+  return heads * std::min(each, nic) * (all_reduce ? q.ranks() / Steps(q) : 1);
+}
+
+}  // namespace
+
+double CollNetAllReduceGBps(const Question& q) {
+  return CollNetGBps(q, Algorithm::kNvls, q.shape->ranks_per_domain, true);
+}
+
+double CollNetTimeUs(const Question& q, Algorithm algorithm) {
+  const int ppn = q.shape->ranks_per_domain;
+  const bool all_reduce = q.collective == Collective::kAllReduce;
+  if (!HasCollNet(q) || !AllowsSimple(q, algorithm)) return kNotAvailable;
+  if (q.collective == Collective::kBroadcast) return kNotAvailable;
+  const bool nvls = algorithm == Algorithm::kNvls;
+  const bool chain = algorithm == Algorithm::kCollNetChain;
+  const bool nvswitch = q.spec->gpus_per_nvlink_domain >= 4;
+  if (!chain && ppn > 1 && !nvswitch) return kNotAvailable;
+  if (chain ? !all_reduce : !all_reduce && ppn > CollNetHeads(*q.shape)) return kNotAvailable;
+  if (nvls) {
+    const bool multicasts = nccl::BandwidthsOf(q.spec->device.arch).nvls_efficiency > 0;
+    if (!multicasts || !q.environment->nvls || CollNetHeads(*q.shape) < 2) return kNotAvailable;
+  } else if (ppn > collnet::kMostRanks) {
+    return kNotAvailable;
+  }
+  const nccl::Latencies& table = nccl::LatenciesOf(q.environment->version);
+  const double near =
+      nvls    ? table.nvls_nvlink
+      : chain ? 2 * (ppn - 1) * table.collnet_chain_nvlink
+              : 2 * (std::min(1, ppn - 1) * table.collnet_direct_nvlink + (ppn - 1) * 0.4);
+  const double net = ppn == 1 ? table.net[0][2]
+                     : nvls   ? table.nvls_net
+                     : chain  ? table.collnet_chain_net
+                              : table.collnet_direct_net;
+  return near + net +
+         static_cast<double>(q.bytes) / (1000 * CollNetGBps(q, algorithm, ppn, all_reduce));
+}
+
 double ExpectedUs(const Question& q, Algorithm algorithm, Protocol protocol, bool direct) {
   const int p = static_cast<int>(protocol);
   const bool tree = algorithm == Algorithm::kNvlsTree;
@@ -170,6 +259,12 @@ double ExpectedUs(const Question& q, Algorithm algorithm, Protocol protocol, boo
     return Allowed(q, algorithm, p) ? TimeUs(q, algorithm, p) : kNotAvailable;
   }
   if (algorithm == Algorithm::kPat && protocol == Protocol::kSimple) return PatTimeUs(q);
+  const bool collnet = algorithm == Algorithm::kCollNetDirect ||
+                       algorithm == Algorithm::kCollNetChain ||
+                       (algorithm == Algorithm::kNvls && q.domains() > 1);
+  if (collnet && protocol == Protocol::kSimple && !direct) {
+    return q.collective == Collective::kAllReduce ? CollNetTimeUs(q, algorithm) : kNotAvailable;
+  }
   if ((algorithm != Algorithm::kNvls && !tree) || protocol != Protocol::kSimple || direct) {
     return kNotAvailable;
   }

@@ -37,5 +37,16 @@ struct Question {
 double ExpectedUs(const Question& q, Algorithm algorithm, Protocol protocol, bool direct);
 // NVLS in one domain, NVLSTree over several, whether or not this version runs it.
 double NvlsTimeUs(const Question& q, bool tree);
+// CollNetDirect, CollNetChain, and NVLS over several domains. All-gathers and reduce-scatters have
+// a time, too, but nothing here runs them.
+double CollNetTimeUs(const Question& q, Algorithm algorithm);
+// What NCCL expects of an all-reduce by NVLS over several domains.
+double CollNetAllReduceGBps(const Question& q);
+// Switches reduce, NCCL may use them, and the group is one for which it does.
+bool HasCollNet(const Question& q);
+// GPUs of a domain that stand beside NICs.
+inline int CollNetHeads(const GroupShape& shape) {
+  return std::max(1, std::min(shape.ranks_per_domain, shape.nics));
+}
 
 }  // namespace orrery::collective

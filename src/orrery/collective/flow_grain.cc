@@ -57,7 +57,7 @@ void AddExchange(const Plan& plan, const cluster::Cluster& cluster,
       if (cluster.nvlink_domain(members[from]) == cluster.nvlink_domain(members[to])) {
         grain->edges.push_back({from, to, box.intra.Wire(wire)});
       } else {
-        grain->edges.push_back({from, to, box.inter.Wire(wire), cluster::kByRail});
+        grain->edges.push_back({from, to, box.inter.Wire(wire), plan.pxn ? cluster::kByRail : 0});
       }
     }
   }
@@ -97,6 +97,33 @@ void AddPat(const Plan& plan, const cluster::Cluster& cluster, const Schedule& s
   grain->first.push_back(static_cast<std::uint32_t>(grain->edges.size()));
 }
 
+// Every way of a channel carries one head's part, or, in a chain, all of the channel's.
+void AddCollNet(const Plan& plan, const cluster::Cluster& cluster,
+                std::span<const DeviceId> members, const model::WhiteBox& box, FlowGrain* grain) {
+  const model::Pieces pieces = model::Cut(plan);
+  const auto wire = [&](bool near) -> std::int64_t {
+    const auto of = [&](const Chunk& chunk) -> std::int64_t {
+      if (chunk.slices == 0) return 0;
+      if (!near) return box.inter.Wire(chunk.bytes);
+      return box.intra.Wire(plan.algorithm == Algorithm::kNvls ? model::OnSwitch(box, chunk.bytes)
+                                                               : chunk.bytes);
+    };
+    return pieces.rounds * of(pieces.full) + of(pieces.tail);
+  };
+  const std::int64_t intra = wire(true), inter = wire(false);
+  const Schedule schedule(plan, cluster, members);
+  grain->first.assign(1, 0);
+  int channel = 0;
+  for (const Connection& c : schedule.connections()) {
+    if (c.channel != channel) {
+      grain->first.push_back(static_cast<std::uint32_t>(grain->edges.size()));
+      channel = c.channel;
+    }
+    grain->edges.push_back({c.from, c.to, cluster::InFabric(c.salt) ? inter : intra, c.salt});
+  }
+  grain->first.push_back(static_cast<std::uint32_t>(grain->edges.size()));
+}
+
 }  // namespace
 
 FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
@@ -109,6 +136,10 @@ FlowGrain MakeFlowGrain(const Plan& plan, const cluster::Cluster& cluster,
   }
   const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
   const bool nvls = model::IsNvls(plan);
+  if (model::IsCollNet(plan)) {
+    AddCollNet(plan, cluster, members, box, &grain);
+    return grain;
+  }
   const std::int64_t intra = nvls ? NvlsWire(plan, box, true) : EdgeWire(plan, box.intra);
   const std::int64_t inter = nvls ? NvlsWire(plan, box, false) : EdgeWire(plan, box.inter);
   const bool chain = plan.algorithm != Algorithm::kTree && !nvls &&

@@ -53,6 +53,8 @@ class Formula {
   Terms Tree() const;
   Terms Nvls() const;
   Terms Pat() const;
+  Terms CollNet() const;
+  double PaceOfCollNet() const;  // a full round among many
   // Trees and NVLS: how long the busiest port works while a lane works for 1.
   double PortsOverLanes() const {
     return model::IsNvls(plan_) ? PortsOfNvlsOverLanes() : PortsOfTreeOverLanes();
@@ -125,6 +127,8 @@ class Formula {
   double PortsOfNvlsOverLanes() const;
   struct NvlsRound;
   struct Between;
+  struct CollNetRound;
+  CollNetRound CollNetRoundOf(const model::Chunk& chunk) const;
   Between TreesOfHeads() const;
   NvlsRound RoundOf(const model::Chunk& chunk) const;
   struct TreePorts;

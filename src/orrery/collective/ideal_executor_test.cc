@@ -137,9 +137,9 @@ void IdealExecutor::FindRounds() {
   if (rounds < 3 || model::IsExchange(shorter.collective)) return;
   const bool rotating =
       shorter.algorithm == Algorithm::kRing && model::IsRotating(shorter.collective);
-  const std::int64_t parts = rotating || shorter.algorithm == Algorithm::kPat ? shorter.shape.ranks
-                             : model::IsNvls(shorter)                         ? shorter.heads
-                                                                              : 1;
+  const std::int64_t parts = rotating || shorter.algorithm == Algorithm::kPat
+                                 ? shorter.shape.ranks
+                                 : std::max(1, shorter.heads);
   shorter.bytes -= shorter.channels * parts * shorter.chunk_bytes;
   ORRERY_CHECK(model::Cut(shorter).rounds == rounds - 1, "a round less");
   const Schedule less(shorter, cluster_, members_);

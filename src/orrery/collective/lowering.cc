@@ -1,5 +1,6 @@
 #include "orrery/collective/lowering.h"
 
+#include "orrery/cluster/salts.h"
 #include "orrery/collective/ring_order.h"
 
 namespace orrery::collective {
@@ -25,6 +26,8 @@ Schedule::Schedule(const Plan& plan, const cluster::Cluster& cluster,
     BuildRooted(cluster, members);
   } else if (model::IsNvls(plan)) {
     BuildNvls(cluster, members);
+  } else if (model::IsCollNet(plan)) {
+    BuildCollNet(cluster, members);
   } else if (plan.algorithm == Algorithm::kPat) {
     BuildPat();
   } else if (plan.algorithm == Algorithm::kTree) {
@@ -35,7 +38,8 @@ Schedule::Schedule(const Plan& plan, const cluster::Cluster& cluster,
   crosses_.reserve(connections_.size());
   for (const Connection& c : connections_) {
     crosses_.push_back(cluster.nvlink_domain(members[c.from]) !=
-                       cluster.nvlink_domain(members[c.to]));
+                           cluster.nvlink_domain(members[c.to]) ||
+                       cluster::InFabric(c.salt));
   }
 }
 
@@ -44,7 +48,7 @@ void Schedule::BuildRings(const cluster::Cluster& cluster, std::span<const Devic
   const auto channels = static_cast<std::size_t>(plan_.channels);
   connections_.reserve(channels * ranks_);
   position_.resize(channels * ranks_);
-  const RingOrder layout(cluster, members);
+  const RingOrder layout(cluster, members, plan_.graphs);
   std::vector<std::uint32_t> order;
   for (std::size_t c = 0; c < channels; ++c) {
     if (plan_.algorithm == Algorithm::kPointToPoint) {
@@ -53,8 +57,13 @@ void Schedule::BuildRings(const cluster::Cluster& cluster, std::span<const Devic
       layout.Ring(static_cast<int>(c), &order);
     }
     for (std::uint32_t q = 0; q < ranks_; ++q) {
-      position_[c * ranks_ + order[q]] = q;
-      connections_.push_back({static_cast<std::uint16_t>(c), order[q], order[(q + 1) % ranks_]});
+      const std::uint32_t from = order[q], to = order[(q + 1) % ranks_];
+      position_[c * ranks_ + from] = q;
+      // A file's ring leaves by the NIC that it names, whichever GPU is its last there.
+      const bool named = plan_.graphs != nullptr && plan_.graphs->ring.given &&
+                         cluster.nvlink_domain(members[from]) != cluster.nvlink_domain(members[to]);
+      connections_.push_back(
+          {static_cast<std::uint16_t>(c), from, to, named ? cluster::kByRail : 0});
     }
   }
 }
@@ -74,7 +83,7 @@ void Schedule::ConnectTree(int channel, std::uint32_t parent, std::uint32_t chil
 }
 
 void Schedule::BuildTrees(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
-  const RingOrder layout(cluster, members);
+  const RingOrder layout(cluster, members, plan_.graphs);
   const auto domains = static_cast<int>(layout.domains());
   nodes_.resize(static_cast<std::size_t>(plan_.channels) * ranks_);
   std::vector<std::vector<std::uint32_t>> chains(layout.domains());
@@ -122,6 +131,7 @@ Step Schedule::At(std::uint32_t member, int lane, std::uint64_t index) const {
   if (plan_.algorithm == Algorithm::kTree) return TreeStep(member, lane, index);
   if (plan_.algorithm == Algorithm::kPat) return PatStep(member, lane, index);
   if (model::IsNvls(plan_)) return NvlsStep(member, lane, index);
+  if (model::IsCollNet(plan_)) return CollNetStep(member, lane, index);
   if (plan_.algorithm == Algorithm::kRing && model::IsRotating(plan_.collective)) {
     return RingStep(member, lane, index);
   }

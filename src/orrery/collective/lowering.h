@@ -53,7 +53,7 @@ struct TreeNode {
   std::int32_t to_child[3] = {-1, -1, -1};    // in the same order
 };
 
-// NVLS: where a member stands. Heads are the first `heads` places of a domain.
+// NVLS, CollNet: where a member stands. Heads are the first `heads` places of a domain.
 struct NvlsPlace {
   std::uint32_t domain = 0, place = 0;
   std::uint32_t size = 0;  // of the domain
@@ -73,11 +73,14 @@ class Schedule {
 
   int channels() const { return plan_.channels; }
   // Step sequences per member over all channels: channels for rings, twice that for trees (the up
-  // and the down lane of channel c are 2c and 2c + 1), four times for NVLS (nvls.h); all-to-all,
-  // gather and scatter: lowering_all_to_all.cc.
+  // and the down lane of channel c are 2c and 2c + 1), four times for NVLS (nvls.h), 5 or 3
+  // times for CollNet (collnet.h); all-to-all, gather and scatter: lowering_all_to_all.cc.
   int lanes() const {
     if (model::IsExchange(plan_.collective)) return pair_lanes_;
     if (model::IsNvls(plan_)) return 4 * plan_.channels;
+    if (model::IsCollNet(plan_)) {
+      return (plan_.algorithm == Algorithm::kCollNetChain ? 3 : 5) * plan_.channels;
+    }
     return plan_.algorithm == Algorithm::kTree ? 2 * plan_.channels : plan_.channels;
   }
   std::span<const Connection> connections() const { return connections_; }
@@ -113,6 +116,22 @@ class Schedule {
   std::uint64_t NvlsSlots(const NvlsPlace& place, int channel, int lane) const;
   std::int32_t NvlsConnection(int channel, std::uint32_t domain, std::uint32_t head,
                               std::uint32_t place, bool down) const;
+  void PlaceHeads(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  void ConnectFabric(const cluster::Cluster& cluster, std::span<const DeviceId> members,
+                     int channel, std::span<const std::uint32_t> heads);
+  void BuildCollNet(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  void BuildCollNetChain(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  std::int32_t FabricConnection(int channel, std::uint32_t head, std::uint32_t domain,
+                                bool down) const;
+  std::int32_t HeadConnection(int channel, const NvlsPlace& place, std::uint32_t head,
+                              std::uint32_t other, bool down) const;
+  std::uint64_t CollNetSlots(const NvlsPlace& place, int lane) const;
+  Step CollNetStep(std::uint32_t member, int lane, std::uint64_t index) const;
+  void SumStep(int channel, std::uint32_t head, std::uint64_t slot, Step* step) const;
+  void CollNetChainStep(const NvlsPlace& place, int channel, int kind, std::uint64_t slot,
+                        std::int64_t data, Step* step) const;
+  void HeadsStep(const NvlsPlace& place, int channel, int kind, std::uint64_t slot,
+                 std::int64_t data, Step* step) const;
   void BuildPat();
   Step PatStep(std::uint32_t member, int channel, std::uint64_t index) const;
   std::vector<std::uint32_t> BuildRounds(const cluster::Cluster& cluster,
@@ -140,10 +159,11 @@ class Schedule {
   std::vector<std::uint32_t>
       position_;                   // rings: by channel * ranks + member; all-to-all: by member
   std::vector<TreeNode> nodes_;    // trees: by channel * ranks + member
-  std::vector<NvlsPlace> places_;  // NVLS: by member
+  std::vector<NvlsPlace> places_;  // NVLS, CollNet: by member; CollNetChain: by channel, too
   std::vector<std::vector<std::uint32_t>> domains_;  // NVLS: members by place
   std::vector<std::int32_t> first_of_domain_;        // NVLS: connections, within a channel
-  std::int32_t channel_connections_ = 0;             // NVLS: of one channel
+  std::int32_t channel_connections_ = 0;             // NVLS, CollNet: of one channel
+  std::int32_t fabric_connections_ = 0;              // CollNet: the first, within a channel
   struct Shift {
     std::uint32_t groups = 0, place = 0;  // ranks further, and places further within a group
   };

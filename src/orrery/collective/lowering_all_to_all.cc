@@ -53,8 +53,8 @@ void Schedule::BuildAllToAll(const cluster::Cluster& cluster, std::span<const De
         const std::uint32_t from = order[q], to = order[PeerOf(q, static_cast<std::uint32_t>(r))];
         const bool near =
             cluster.nvlink_domain(members[from]) == cluster.nvlink_domain(members[to]);
-        connections_.push_back(
-            {static_cast<std::uint16_t>(channel), from, to, near ? 0 : cluster::kByRail});
+        connections_.push_back({static_cast<std::uint16_t>(channel), from, to,
+                                near || !plan_.pxn ? 0 : cluster::kByRail});
       }
     }
   }

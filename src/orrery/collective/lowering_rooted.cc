@@ -24,8 +24,8 @@ void Schedule::BuildRooted(const cluster::Cluster& cluster, std::span<const Devi
     const bool near = cluster.nvlink_domain(members[0]) == cluster.nvlink_domain(members[peer]);
     for (std::size_t part = 0; part < parts_; ++part) {
       const auto channel = static_cast<std::uint16_t>((round_base_[r] + part) % works_.size());
-      connections_.push_back(
-          {channel, gather ? peer : 0, gather ? 0 : peer, near ? 0 : cluster::kByRail});
+      connections_.push_back({channel, gather ? peer : 0, gather ? 0 : peer,
+                              near || !plan_.pxn ? 0 : cluster::kByRail});
     }
   }
 }

@@ -146,6 +146,33 @@ double NicGBps(const cluster::Spec& spec, const GroupShape& shape) {
   return static_cast<double>(std::min(spec.nic_Bps, host)) * 1e-9;
 }
 
+bool Takes(const Graphs& graphs, const GroupShape& shape) {
+  return graphs.given() && shape.uniform &&
+         static_cast<std::size_t>(shape.ranks_per_domain) == graphs.gpus();
+}
+
+namespace {
+
+// As NCCL reads them: not searched for, not duplicated. LL128 goes by NVLink inside, and through no
+// more than the bridges of a host (since Hopper: or a GPU beside the NIC) outside.
+void Apply(const Graphs& graphs, Arch arch, int domains, Channels* channels) {
+  const Graph& ring = graphs.ring.given ? graphs.ring : graphs.tree;
+  const auto speed = [&](const Graph& g) { return domains <= 2 ? g.intra_GBps : g.inter_GBps; };
+  channels->graph = static_cast<int>(ring.channels.size());
+  if (graphs.ring.given && graphs.tree.given) {
+    channels->graph =
+        static_cast<int>(std::min(graphs.ring.channels.size(), graphs.tree.channels.size()));
+  }
+  channels->bandwidth_GBps = speed(ring);
+  channels->tree_GBps = graphs.tree.given ? speed(graphs.tree) : channels->bandwidth_GBps;
+  channels->latency_us = domains > 1 ? ring.latency_us : 0;
+  channels->near_nvlink = ring.intra <= PathType::kNvlink;
+  const PathType worst = arch >= Arch::kHopper ? PathType::kPxn : PathType::kBridges;
+  channels->ll128 = ring.intra <= PathType::kNvlinkThroughGpu && ring.inter <= worst;
+}
+
+}  // namespace
+
 Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
                         const Environment& environment) {
   const Arch arch = spec.device.arch;
@@ -179,6 +206,8 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
     result.bandwidth_GBps = result.bandwidth_GBps * result.graph / doubled;
     result.graph = doubled;
   }
+  result.tree_GBps = result.bandwidth_GBps;
+  if (Takes(environment.graphs, shape)) Apply(environment.graphs, arch, shape.domains, &result);
   result.channels = std::min(64, 2 * result.graph);
   if (!old && shape.domains > 1 && result.bandwidth_GBps > 45 && result.channels < 16)
     result.channels *= 2;

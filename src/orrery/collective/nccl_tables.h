@@ -19,7 +19,9 @@ struct Latencies {
   ByProtocol nvlink[2];
   ByProtocol pci[2];
   ByProtocol net[2];
-  double nvls_nvlink, nvls_net, nvls_tree_net;  // Simple only
+  double nvls_nvlink, nvls_net, nvls_tree_net;                     // Simple only
+  double collnet_direct_nvlink = 3.7, collnet_chain_nvlink = 2.8;  // the same in all of them
+  double collnet_direct_net = 31, collnet_chain_net = 30;
 };
 // By release: up to 2.18, up to 2.22 (and 2.26), 2.27 and later.
 const Latencies& LatenciesOf(int version);
@@ -42,7 +44,14 @@ struct Channels {
   int graph = 1;              // channels of the graph, after duplication
   double bandwidth_GBps = 0;  // of each
   int channels = 1;           // of the communicator
+  double tree_GBps = 0;       // of a channel of the trees' graph
+  // What a file of graphs says beside (graph_file.h).
+  double latency_us = 0;    // of a crossing more
+  bool near_nvlink = true;  // GPUs of a domain reach each other by NVLink
+  bool ll128 = true;        // no path is worse than it allows
 };
+// Whether a communicator takes the graphs of a file: its domains are the file's GPUs.
+bool Takes(const Graphs& graphs, const GroupShape& shape);
 Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
                         const Environment& environment);
 

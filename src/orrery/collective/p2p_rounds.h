@@ -1,12 +1,12 @@
 // In which order NCCL runs the sends and receives of an all-to-all, and on which channels.
 //
-// Ranks stand in groups of at most 8 of one NVLink domain (of all its ranks where there is but one
-// domain). A round is a group's distance d and a place's distance l: rank x of group i sends to
-// rank x + l of group i + d and receives from rank x - l of group i - d, so that each round is a
-// permutation; d runs through 0, 1, 3, 6, 10 … modulo the next power of two. A round's message is
-// cut over `parts` neighbouring channels, the first of which is the round's (of several domains:
-// the group's) number with its bits reversed. A channel runs up to 8 messages, a batch, at a time.
-// Source: NVIDIA/nccl src/init.cc, src/include/channel.h, src/enqueue.cc.
+// Ranks stand in groups of at most 8 (Plan::p2p_group) of one NVLink domain (of all its ranks where
+// there is but one domain). A round is a group's distance d and a place's distance l: rank x of
+// group i sends to rank x + l of group i + d and receives from rank x - l of group i - d, so that
+// each round is a permutation; d runs through 0, 1, 3, 6, 10 … modulo the next power of two. A
+// round's message is cut over `parts` neighbouring channels, the first of which is the round's (of
+// several domains: the group's) number with its bits reversed. A channel runs up to 8 messages, a
+// batch, at a time. Source: NVIDIA/nccl src/init.cc, src/include/channel.h, src/enqueue.cc.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,7 @@ struct Rounds {
         spans(plan.shape.domains > 1) {
     // An uneven group's common divisor is not in its shape: of what every domain may hold.
     const int p = plan.shape.ranks_per_domain;
-    group = !spans ? ranks : plan.shape.uniform ? std::gcd(kBatch, p) : 1;
+    group = !spans ? ranks : plan.shape.uniform ? std::gcd(plan.p2p_group, p) : 1;
   }
   int groups() const { return ranks / group; }
   // Rounds that begin on one channel one after the other.

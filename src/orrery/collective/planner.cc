@@ -27,6 +27,19 @@ int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
   return narrow ? std::min(256, q.environment->threads) : q.environment->threads;
 }
 
+// Where a file's channels of the algorithm come into a host.
+int NicsOf(const Graphs& graphs, Algorithm algorithm) {
+  const Graph& graph =
+      algorithm == Algorithm::kTree && graphs.tree.given ? graphs.tree : graphs.ring;
+  std::vector<int> nets;
+  for (const GraphChannel& channel : graph.channels) {
+    nets.push_back(channel.nets.empty() ? channel.gpus[0] : channel.nets[0]);
+  }
+  std::sort(nets.begin(), nets.end());
+  nets.erase(std::unique(nets.begin(), nets.end()), nets.end());
+  return std::max<int>(1, static_cast<int>(nets.size()));
+}
+
 // NCCL's nvls.cc: by architecture and release; the tuning of several nodes on Blackwell came with
 // 2.27.
 int NvlsChannels(const Question& q) {
@@ -46,15 +59,48 @@ int NvlsChannels(const Question& q) {
   return std::clamp(channels, std::max(1, e.min_channels), std::max(1, e.max_channels));
 }
 
+// NCCL's own loops (topoGetAlgoInfo), and no cells: a CollNet's channels share the data as they
+// are.
+void CollNetChannels(const Question& q, std::int64_t most, Plan* plan) {
+  std::int64_t channels = q.found.channels, threads = 640, threshold = 512;
+  if (plan->algorithm == Algorithm::kNvls) {
+    channels = std::min<std::int64_t>(channels, NvlsChannels(q));
+  } else if (plan->algorithm == Algorithm::kCollNetDirect) {
+    bool few = true;
+    for (std::int64_t plateau = 16; plateau >= 1 && few; plateau /= 2) {
+      for (;;) {
+        few = q.bytes < channels * threads * plan->heads * threshold;
+        if (!few || channels <= plateau) break;
+        if (channels == plateau + plateau / 2) threshold /= 2;
+        --channels;
+      }
+    }
+  } else {
+    while (q.bytes < channels * threads * threshold && channels >= 2) --channels;
+    while (q.bytes < channels * threads * threshold && threads % 128 == 0) threads /= 2;
+  }
+  if (most > 0) channels = std::min(channels, most);
+  plan->channels = static_cast<int>(channels);
+  plan->threads = static_cast<int>(std::max<std::int64_t>(threads, 96));
+}
+
 // `most`: a tuner's channels; -1: none.
 void ShrinkChannels(const Question& q, std::int64_t most, Plan* plan) {
+  if (model::IsCollNet(*plan)) return CollNetChannels(q, most, plan);
   const int p = static_cast<int>(plan->protocol);
   std::int64_t threshold = p == 2 ? 64 : 8;
   if (p == 0 && plan->algorithm == Algorithm::kRing) threshold *= q.ranks();
+  if (plan->algorithm == Algorithm::kTree || plan->algorithm == Algorithm::kRing) {
+    const auto a = static_cast<std::size_t>(plan->algorithm);
+    const std::int64_t said = q.environment->thread_thresholds[a][static_cast<std::size_t>(p)];
+    if (said >= 0) threshold = said;
+  }
   std::int64_t channels = q.found.channels;
   std::int64_t threads = MaxThreads(q, plan->algorithm, p);
   // while bytes < channels * threads * threshold: --channels, down to 1.
-  channels = std::clamp<std::int64_t>(q.bytes / (threads * threshold), 1, channels);
+  if (threshold > 0) {
+    channels = std::clamp<std::int64_t>(q.bytes / (threads * threshold), 1, channels);
+  }
   if (model::IsNvls(*plan)) {
     channels = NvlsChannels(q);
     threads = 640;
@@ -104,12 +150,41 @@ std::int64_t NvlsChunk(const Environment& environment, const Plan& plan) {
     below(8, 32 << 10);
     below(2, 16 << 10);
   } else {
-    if (plan.shape.domains >= 4) chunk = std::min<std::int64_t>(chunk, 64 << 10);
+    const std::int64_t most = environment.nvls_tree_chunk_bytes > 0
+                                  ? environment.nvls_tree_chunk_bytes
+                              : plan.shape.domains >= 4 ? 64 << 10
+                                                        : chunk;
+    chunk = std::min(chunk, most);
     below(32, 256 << 10);
     below(16, 128 << 10);
     below(4, 64 << 10);
     below(1, 32 << 10);
   }
+  return std::max<std::int64_t>(16, chunk / 16 * 16);
+}
+
+// NCCL's calcCollChunking: smaller the fewer there are.
+std::int64_t CollNetChunk(const Environment& environment, const Plan& plan, double expected_GBps,
+                          std::int64_t step) {
+  if (plan.algorithm == Algorithm::kNvls) {
+    Environment e = environment;
+    if (expected_GBps < 150) e.nvls_chunk_bytes = std::min<std::int64_t>(e.nvls_chunk_bytes, 32768);
+    return NvlsChunk(e, plan);
+  }
+  const bool chain = plan.algorithm == Algorithm::kCollNetChain;
+  std::int64_t chunk = chain ? std::min<std::int64_t>(256 << 10, step) : step;
+  const std::int64_t depth = chain ? plan.shape.ranks / plan.shape.domains
+                             : plan.shape.ranks_per_domain > 1 ? 2
+                                                               : 1;
+  const auto halve = [&](std::int64_t rounds, std::int64_t least) {
+    while (plan.bytes / (plan.channels * std::max(1, plan.heads) * chunk) < rounds &&
+           chunk > least) {
+      chunk /= 2;
+    }
+  };
+  halve(64 * depth, 128 << 10);
+  halve(8 * depth, 64 << 10);
+  halve(chain ? depth : 8 * depth, 32 << 10);
   return std::max<std::int64_t>(16, chunk / 16 * 16);
 }
 
@@ -119,7 +194,8 @@ std::int64_t PassBytes(const Plan& plan) {
   return plan.protocol == Protocol::kLL ? threads * 8 : threads / 32 * 1920;
 }
 
-void SetChunks(const Environment& environment, Plan* plan) {
+// `expected_GBps`: of NVLS over several domains, what NCCL expects of it.
+void SetChunks(const Environment& environment, double expected_GBps, Plan* plan) {
   const std::int64_t step =
       std::max<std::int64_t>(16, StepBytes(environment, plan->protocol) / 16 * 16);
   const bool rotating = plan->algorithm == Algorithm::kRing && model::IsRotating(plan->collective);
@@ -127,6 +203,8 @@ void SetChunks(const Environment& environment, Plan* plan) {
   plan->credits = kSteps;
   if (model::IsNvls(*plan)) {
     plan->chunk_bytes = plan->slice_bytes = NvlsChunk(environment, *plan);
+  } else if (model::IsCollNet(*plan)) {
+    plan->chunk_bytes = plan->slice_bytes = CollNetChunk(environment, *plan, expected_GBps, step);
   } else if (plan->algorithm == Algorithm::kPat) {
     const std::int64_t times = plan->collective == Collective::kAllGather ? 32 : 16;
     while (plan->chunk_bytes * plan->channels * times > plan->bytes &&
@@ -173,11 +251,14 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   plan.sockets = e.socket_threads * e.sockets_per_thread;
   plan.socket_threads = e.socket_threads;
   plan.steps = e.steps;
+  plan.p2p_group = e.p2p_group;
+  plan.pxn = e.pxn;
   const int pool = std::clamp(PowerOfTwo(q.found.channels), e.min_p2p_channels, e.max_p2p_channels);
   // To the peer with the fewest: one behind a NIC, if the communicator has such.
   int per_peer = 2;
   if (spans) {
-    const int by_rate = static_cast<int>((nccl::NicGBps(*q.spec, *q.shape) + 13.999) / 14);
+    const int by_rate = static_cast<int>(
+        (nccl::NicGBps(*q.spec, *q.shape) + e.p2p_channel_GBps - 0.001) / e.p2p_channel_GBps);
     per_peer = e.channels_per_net_peer > 0 ? e.channels_per_net_peer : std::max(1, by_rate);
   } else {
     const int links = q.spec->peers_over_pcie()              ? 1
@@ -206,7 +287,11 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   std::int64_t chunk = nominal;
   if (ll) chunk = std::min(chunk, StepBytes(e, Protocol::kLL));
   const std::int64_t part = (q.bytes + plan.channels - 1) / plan.channels;
-  if (crosses && !ll) chunk /= part < chunk ? 4 : part < 8 * chunk ? 2 : 1;
+  if (e.p2p_chunk_bytes > 0) {
+    chunk = e.p2p_chunk_bytes;
+  } else if (crosses && !ll) {
+    chunk /= part < chunk ? 4 : part < 8 * chunk ? 2 : 1;
+  }
   plan.chunk_bytes = plan.slice_bytes = std::max<std::int64_t>(512, chunk / 16 * 16);
   plan.credits = kSteps;
   return plan;
@@ -224,10 +309,16 @@ struct Choice {
 
 // All that NCCL has to choose from, in the order in which it looks.
 constexpr std::pair<Algorithm, Protocol> kChoices[] = {
-    {Algorithm::kTree, Protocol::kLL},     {Algorithm::kTree, Protocol::kLL128},
-    {Algorithm::kTree, Protocol::kSimple}, {Algorithm::kRing, Protocol::kLL},
-    {Algorithm::kRing, Protocol::kLL128},  {Algorithm::kRing, Protocol::kSimple},
-    {Algorithm::kNvls, Protocol::kSimple}, {Algorithm::kNvlsTree, Protocol::kSimple},
+    {Algorithm::kTree, Protocol::kLL},
+    {Algorithm::kTree, Protocol::kLL128},
+    {Algorithm::kTree, Protocol::kSimple},
+    {Algorithm::kRing, Protocol::kLL},
+    {Algorithm::kRing, Protocol::kLL128},
+    {Algorithm::kRing, Protocol::kSimple},
+    {Algorithm::kCollNetDirect, Protocol::kSimple},
+    {Algorithm::kCollNetChain, Protocol::kSimple},
+    {Algorithm::kNvls, Protocol::kSimple},
+    {Algorithm::kNvlsTree, Protocol::kSimple},
     {Algorithm::kPat, Protocol::kSimple},
 };
 
@@ -267,6 +358,10 @@ std::string_view Name(Algorithm algorithm) {
       return "NVLSTree";
     case Algorithm::kPat:
       return "PAT";
+    case Algorithm::kCollNetDirect:
+      return "CollNetDirect";
+    case Algorithm::kCollNetChain:
+      return "CollNetChain";
   }
   return "?";
 }
@@ -302,9 +397,16 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   plan.sockets = environment_.socket_threads * environment_.sockets_per_thread;
   plan.socket_threads = environment_.socket_threads;
   plan.steps = environment_.steps;
+  if (nccl::Takes(environment_.graphs, shape)) {
+    plan.graphs = &environment_.graphs;
+    plan.shape.nics = std::min(shape.nics, NicsOf(environment_.graphs, algorithm));
+  }
   if (model::IsNvls(plan)) plan.heads = std::min(shape.ranks_per_domain, kMostHeads);
+  if (model::IsCollNet(plan) && algorithm != Algorithm::kCollNetChain) {
+    plan.heads = CollNetHeads(shape);
+  }
   ShrinkChannels(q, channels, &plan);
-  SetChunks(environment_, &plan);
+  SetChunks(environment_, model::IsCollNet(plan) ? CollNetAllReduceGBps(q) : 0, &plan);
   // Moye's equations know no phases.
   if (pricing_.model == PriceModel::kOrrery) plan.phases = PhasesOf(plan, cluster_->spec());
   return plan;
@@ -379,6 +481,15 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
     return plan;
   }
   std::string_view note;
+  if (environment_.collnet && shape.domains > 1 && !cluster_->spec().sharp) {
+    note = "NCCL_COLLNET_ENABLE: no switch of this cluster reduces (cluster.sharp): no CollNet";
+  }
+  if (environment_.graphs.given() && !nccl::Takes(environment_.graphs, shape)) {
+    note =
+        "NCCL_GRAPH_FILE: this group does not hold the file's GPUs in each domain, where NCCL "
+        "would "
+        "stop: searched for";
+  }
   for (const TunerRow& row : environment_.tuner) {
     if (!Fits(row, collective, bytes, shape.domains, shape.ranks)) continue;
     if (row.algorithm &&
@@ -397,16 +508,32 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
         "an all-reduce)";
   }
   if (best.us >= kNotAvailable) {
+    const auto& allowed = environment_.algorithm_allowed[static_cast<std::size_t>(collective)];
+    const bool wants_collnet = allowed[static_cast<std::size_t>(Algorithm::kCollNetDirect)] ||
+                               allowed[static_cast<std::size_t>(Algorithm::kCollNetChain)];
     return InvalidInput(
         "NCCL_ALGO and NCCL_PROTO leave no algorithm for {} over {} ranks (NCCL before 2.24 would "
-        "take Ring); allow Ring",
-        graph::Name(collective), shape.ranks);
+        "take Ring){}; allow Ring",
+        graph::Name(collective), shape.ranks,
+        wants_collnet && !HasCollNet(q)
+            ? "; CollNet needs NCCL_COLLNET_ENABLE=1, cluster.sharp and "
+              "several domains of equally many GPUs"
+            : "");
   }
   Plan plan = Shape(collective, best.algorithm, best.protocol, bytes, shape);
   plan.note = note;
   // NVLSTree over domains of more GPUs than heads: where its heads stand beside NICs is not known
   // here (and two racks of 64 GB200 that were measured did without it): the best of the others, and
   // said so.
+  // All-gathers and reduce-scatters by CollNet are not modelled either.
+  if (collective != Collective::kAllReduce && shape.domains > 1) {
+    for (const Algorithm a : {Algorithm::kCollNetDirect, Algorithm::kNvls}) {
+      const double us = CollNetTimeUs(q, a);
+      if (us >= best.us) continue;
+      best.us = us;
+      plan.instead_of = Name(a);
+    }
+  }
   const bool unknown = shape.domains > 1 && shape.ranks_per_domain > kMostHeads;
   if (unknown && !cluster_->direct() && NvlsTimeUs(q, true) < best.us) {
     plan.instead_of = Name(Algorithm::kNvlsTree);

@@ -43,5 +43,6 @@ struct Rehearsed {
 };
 Rehearsed RehearseTree(const Plan& plan, const model::WhiteBox& box);
 Rehearsed RehearseNvls(const Plan& plan, const model::WhiteBox& box);
+Rehearsed RehearseCollNet(const Plan& plan, const model::WhiteBox& box);
 
 }  // namespace orrery::collective

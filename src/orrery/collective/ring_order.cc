@@ -6,7 +6,10 @@
 
 namespace orrery::collective {
 
-RingOrder::RingOrder(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
+RingOrder::RingOrder(const cluster::Cluster& cluster, std::span<const DeviceId> members,
+                     const Graphs* graphs)
+    : graphs_(graphs) {
+  for (const DeviceId d : members) local_.push_back(cluster.local_index(d));
   // Domains in the order of their first member, as NCCL numbers nodes.
   std::unordered_map<std::size_t, std::size_t> index;
   std::vector<std::vector<std::uint32_t>> of_domain;
@@ -30,8 +33,24 @@ RingOrder::RingOrder(const cluster::Cluster& cluster, std::span<const DeviceId> 
   }
 }
 
+bool RingOrder::FromFile(const Graph& graph, const Domain& domain, int channel,
+                         std::vector<std::uint32_t>* order) const {
+  if (!graph.given) return false;
+  const auto number = static_cast<std::size_t>(channel) % graph.channels.size();
+  const std::size_t before = order->size();
+  for (const int gpu : graph.channels[number].gpus) {
+    const auto member =
+        std::ranges::find_if(domain.members, [&](std::uint32_t m) { return local_[m] == gpu; });
+    if (member != domain.members.end()) order->push_back(*member);
+  }
+  if (order->size() - before == domain.members.size()) return true;
+  order->resize(before);  // the same number of GPUs, but others
+  return false;
+}
+
 void RingOrder::ChainOf(std::size_t number, int channel, std::vector<std::uint32_t>* order) const {
   const Domain& domain = domains_[number];
+  if (graphs_ != nullptr && FromFile(graphs_->tree, domain, channel, order)) return;
   const std::size_t nic = static_cast<std::size_t>(channel) % domain.nics();
   const std::size_t size = domain.members.size();
   for (std::size_t i = 0; i < size; ++i) {
@@ -43,6 +62,16 @@ void RingOrder::Ring(int channel, std::vector<std::uint32_t>* order) const {
   order->clear();
   for (std::size_t number = 0; number < domains_.size(); ++number) {
     const Domain& domain = domains_[number];
+    if (graphs_ != nullptr && graphs_->ring.given) {
+      // Where a ring leaves by another NIC than it comes in, the two of a pair change places on
+      // every second host: each crossing stays on a rail.
+      const auto& channels = graphs_->ring.channels;
+      const auto at = static_cast<std::size_t>(channel) % channels.size();
+      const auto& nets = channels[at].nets;
+      const bool crosses = nets.size() == 2 && nets[0] != nets[1] && channels.size() % 2 == 0;
+      const int one = crosses && number % 2 == 1 ? static_cast<int>(at ^ 1) : channel;
+      if (FromFile(graphs_->ring, domain, one, order)) continue;
+    }
     const std::size_t size = domain.members.size();
     const std::size_t nic = static_cast<std::size_t>(channel) % domain.nics();
     std::size_t entry = domain.first_of_nic[nic];

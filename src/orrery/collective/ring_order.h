@@ -12,12 +12,15 @@
 #include <vector>
 
 #include "orrery/cluster/cluster.h"
+#include "orrery/collective/graph_file.h"
 
 namespace orrery::collective {
 
 class RingOrder {
  public:
-  RingOrder(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+  // `graphs`: channels visit GPUs as a file says (graph_file.h); null: as above.
+  RingOrder(const cluster::Cluster& cluster, std::span<const DeviceId> members,
+            const Graphs* graphs = nullptr);
 
   std::size_t domains() const { return domains_.size(); }
   // Member indices in the order of the channel's ring, domain by domain.
@@ -31,7 +34,13 @@ class RingOrder {
     std::vector<std::uint32_t> first_of_nic;  // index into members; one past the end at last
     std::size_t nics() const { return first_of_nic.size() - 1; }
   };
+  // In the file's order; false: it has none of the kind.
+  bool FromFile(const Graph& graph, const Domain& domain, int channel,
+                std::vector<std::uint32_t>* order) const;
+
   std::vector<Domain> domains_;
+  const Graphs* graphs_ = nullptr;
+  std::vector<int> local_;  // by member: its number in its host
 };
 
 // NCCL's binary tree over `count` nodes, root 0. Children: -1 for none.

@@ -145,12 +145,13 @@ class Course {
     const auto nic = [&](int of) {
       return of * std::max(1, shape.nics) / std::max(1, shape.ranks_per_domain);
     };
-    const int rail = nic(group % here * rounds.group + other);
+    const int rail = plan_.pxn ? nic(group % here * rounds.group + other) : 0;
     Flow flow;
     flow.near = shape.domains == 1 || group < here;
     flow.hop = !flow.near && rail != 0;
     flow.over_nvlink = flow.near || (!gather_ && flow.hop);
-    // A receiver's place in its domain is its rail; a gather's receiver is the root.
+    // A receiver's place in its domain is its rail; a gather's receiver is the root. Without PXN a
+    // scatter leaves by the root's own.
     flow.nic = gather_ ? group / here : rail;
     flow.order = place;
     if (gather_) flow.order += (group * rounds.group + other) * rounds.channels * p2p::kBatch;

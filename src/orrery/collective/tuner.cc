@@ -44,6 +44,10 @@ std::optional<Algorithm> AlgorithmOf(std::size_t name) {
       return Algorithm::kTree;
     case 1:
       return Algorithm::kRing;
+    case 2:
+      return Algorithm::kCollNetDirect;
+    case 3:
+      return Algorithm::kCollNetChain;
     case 4:
       return Algorithm::kNvls;
     case 5:

@@ -147,6 +147,23 @@ double NetStep(const cluster::Spec& spec, Protocol protocol, double table) {
   return table * relative + FabricStep(spec);
 }
 
+// CollNet: `inter` is a way into the fabric or out of it, half of one through it. NCCL's latency is
+// of both.
+void SetFabric(const Plan& plan, const cluster::Spec& spec, WhiteBox* box) {
+  const int links = (std::max(1, plan.shape.network_hops) + 1) / 2;
+  const double pcie = PerByte(spec.pcie_Bps), nic = PerByte(spec.nic_reached_Bps());
+  Edge& edge = box->inter;
+  edge.latency =
+      static_cast<double>(spec.pcie_latency) + links * static_cast<double>(spec.nic_latency);
+  edge.other_per_byte = pcie + links * nic - edge.per_byte;
+  const nccl::Latencies& table = nccl::LatenciesOf(plan.version);
+  const double us = plan.algorithm == Algorithm::kNvls            ? table.nvls_net
+                    : plan.algorithm == Algorithm::kCollNetDirect ? table.collnet_direct_net
+                                                                  : table.collnet_chain_net;
+  const double step = NetStep(spec, Protocol::kSimple, us * kUs);
+  edge.post = std::max(0.0, (step - box->sync - kNetLinks) / 2);
+}
+
 Chunk Slice(const Plan& plan, std::int64_t bytes) {
   Chunk chunk;
   chunk.bytes = bytes;
@@ -197,7 +214,10 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   } else if (spec.gpus_per_nvlink_domain > 1) {
     SetIntra(spec, &box.intra);
   }
-  SetInter(spec, plan.shape, std::max(1, plan.shape.network_hops), &box.inter);
+  // What does not keep to rails meets their spines.
+  const bool across = IsExchange(plan.collective) && !plan.pxn && plan.shape.nics > 1;
+  const int switches = across && spec.rail_optimised ? 3 : 1;
+  SetInter(spec, plan.shape, std::max(switches, plan.shape.network_hops), &box.inter);
   if (spec.fabric == cluster::Fabric::kTcp && plan.shape.domains > 1) {
     // A channel moves at the pace of its connection: sockets that threads serve.
     const double sockets =
@@ -218,7 +238,7 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   }
   box.intra.post = std::max(0.0, box.intra.post);
   if (plan.copy_engine) box.setup = box.per_byte = 0;  // no kernel to start, no CTA to go through
-  if (IsNvls(plan)) {
+  if (plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree) {
     // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
     // out of it.
     const double whole = nccl::LatenciesOf(plan.version).nvls_nvlink * kUs * step_nvlink;
@@ -231,6 +251,9 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
     box.per_byte =
         1e12 / (kNvlsWarpRate * known[constants::kChannelRateSimple]) / nvls::kCopyStreams;
   }
+  if (IsCollNet(plan)) SetFabric(plan, spec, &box);
+  // A CTA's 16 warps at the channel's rate.
+  if (plan.algorithm == Algorithm::kCollNetDirect) box.per_byte *= 16;
   return box;
 }
 
@@ -255,7 +278,7 @@ Pieces Cut(const Plan& plan) {
   }
   pieces.share = (bytes + plan.channels - 1) / plan.channels;
   const bool rotating = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
-  const std::int64_t parts = rotating ? plan.shape.ranks : IsNvls(plan) ? plan.heads : 1;
+  const std::int64_t parts = rotating ? plan.shape.ranks : std::max(1, plan.heads);
   pieces.rounds = pieces.share / (parts * plan.chunk_bytes);
   const std::int64_t left = pieces.share - pieces.rounds * parts * plan.chunk_bytes;
   const std::int64_t tail = (left + parts - 1) / parts;

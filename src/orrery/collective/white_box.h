@@ -74,8 +74,15 @@ constexpr bool IsExchange(graph::Collective c) {
   return c == graph::Collective::kAllToAll || c == graph::Collective::kGather ||
          c == graph::Collective::kScatter;
 }
+// With the network's switches (collnet.h); NVLS over several domains, too.
+constexpr bool IsCollNet(const Plan& plan) {
+  return plan.algorithm == Algorithm::kCollNetDirect ||
+         plan.algorithm == Algorithm::kCollNetChain ||
+         (plan.algorithm == Algorithm::kNvls && plan.shape.domains > 1);
+}
 constexpr bool IsNvls(const Plan& plan) {
-  return plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree;
+  return (plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree) &&
+         !IsCollNet(plan);
 }
 // Chains and trees of LL and LL128: a member passes lines on as they come, what its CTA's threads
 // read at once, not a whole chunk.

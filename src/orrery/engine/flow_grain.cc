@@ -77,7 +77,7 @@ void FlowGrain::MapChannel(std::span<const collective::ChannelEdge> edges,
   std::int64_t connection = 0;
   for (std::size_t e = 0; e < edges.size(); ++e) {
     const collective::ChannelEdge& edge = edges[e];
-    const bool queue_pair = edge.salt > 0xFFFF && edge.salt < cluster::kByRail;  // not the first
+    const bool queue_pair = edge.salt > 0xFFFF && edge.salt < cluster::kFirstName;  // not the first
     connection = (queue_pair ? connection : 0) + edge.wire_bytes;
     Route(members[edge.from], members[edge.to], edge.salt != 0 ? edge.salt : channel);
     for (const LinkId link : route_) link_bytes_.emplace_back(link, edge.wire_bytes);
@@ -99,7 +99,7 @@ void FlowGrain::MapChannel(std::span<const collective::ChannelEdge> edges,
 
 // A connection's path, into route_.
 void FlowGrain::Route(DeviceId from, DeviceId to, std::uint64_t salt) {
-  if (adaptive_ && salt < cluster::kThroughSwitch) return RouteByLoad(from, to, salt);
+  if (adaptive_ && !cluster::HasOneWay(salt)) return RouteByLoad(from, to, salt);
   if (!failures_.any()) return in_.inputs->cluster->Route(from, to, salt, &route_);
   Status found = failures_.Route(from, to, salt, &route_);
   if (status_.ok()) status_ = std::move(found);

@@ -345,6 +345,13 @@ class Driver {
     const std::size_t domains = (cluster.devices() + per_domain - 1) / per_domain;
     const std::size_t n =
         std::clamp<std::size_t>(static_cast<std::size_t>(in_.options->threads), 1, domains);
+    const bool reduces =
+        std::ranges::any_of(wiring_.wires, [](const Wire& w) { return cluster::InFabric(w.salt); });
+    if (n > 1 && reduces) {
+      return InvalidInput(
+          "what switches of the fabric reduce (CollNet) comes from no partition: one partition "
+          "(--threads 1)");
+    }
     domain_owner_.resize(domains);
     for (std::size_t d = 0; d < domains; ++d) {
       domain_owner_[d] = static_cast<std::uint32_t>(d * n / domains);

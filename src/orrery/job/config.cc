@@ -139,6 +139,7 @@ Json ClusterJson(const cluster::Spec& s) {
                {"nic_mtu_bytes", Bytes(s.nic_mtu_bytes)},
                {"nic_header_bytes", Bytes(s.nic_header_bytes)},
                {"fabric", cluster::Name(s.fabric)},
+               {"sharp", s.sharp},
                {"rail_optimised", s.rail_optimised},
                {"nodes_per_leaf", s.nodes_per_leaf},
                {"oversubscription", s.oversubscription},

@@ -57,12 +57,13 @@ results::JobFacts FactsOf(const Job& job, const Workload& workload) {
 std::string MachineText(const Job& job) {
   const cluster::Spec& s = job.cluster;
   const cluster::DeviceSpec& d = s.device;
-  std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}|", s.nodes, s.gpus_per_node,
-      s.gpus_per_nvlink_domain, s.nics_per_node, s.nvlink_Bps, s.nvlink_latency,
-      s.nvlink_packet_bytes, s.nvlink_header_bytes, s.pcie_Bps, s.pcie_latency, s.nic_Bps,
-      s.nic_latency, s.nic_mtu_bytes, s.nic_header_bytes, static_cast<int>(s.fabric),
-      s.rail_optimised, s.nodes_per_leaf, s.oversubscription, s.cpu_relative_speed, s.cpu_is_amd);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}|", s.nodes,
+                  s.gpus_per_node, s.gpus_per_nvlink_domain, s.nics_per_node, s.nvlink_Bps,
+                  s.nvlink_latency, s.nvlink_packet_bytes, s.nvlink_header_bytes, s.pcie_Bps,
+                  s.pcie_latency, s.nic_Bps, s.nic_latency, s.nic_mtu_bytes, s.nic_header_bytes,
+                  static_cast<int>(s.fabric), s.rail_optimised, s.nodes_per_leaf,
+                  s.oversubscription, s.cpu_relative_speed, s.cpu_is_amd, s.sharp);
   text += fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}|", d.name, d.table,
                       static_cast<int>(d.arch), d.sms, d.fp32_flops, d.tf32_flops, d.fp16_flops,
                       d.fp8_flops, d.fp4_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes,

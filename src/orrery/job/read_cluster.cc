@@ -67,6 +67,7 @@ void ApplyCluster(const Section& section, Spec* spec) {
       if (section.Text("fabric") == name) spec->fabric = fabric;
     }
   }
+  if (section.Has("sharp")) spec->sharp = section.Bool("sharp");
   if (section.Has("rail_optimised")) spec->rail_optimised = section.Bool("rail_optimised");
   if (section.Has("nodes_per_leaf")) {
     spec->nodes_per_leaf = static_cast<int>(section.Integer("nodes_per_leaf"));

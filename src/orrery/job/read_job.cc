@@ -416,7 +416,21 @@ Status ReadCollective(const Source& source, const Node* node, Job* job) {
 
 namespace {
 
-constexpr std::string_view kTunerFile = "NCCL_TUNER_CONFIG_FILE";
+constexpr std::string_view kTunerFile = "NCCL_TUNER_CONFIG_FILE", kGraphFile = "NCCL_GRAPH_FILE";
+
+// Variables that are only noted, and what says the same here.
+struct Instead {
+  std::string_view variable, say;
+};
+constexpr Instead kInstead[] = {
+    {"NCCL_IB_ADAPTIVE_ROUTING", "cluster.topology.routing: adaptive routes by load"},
+    {"NCCL_IB_DISABLE", "cluster.nic_bandwidth and nccl's ORRERY_POST_NETWORK_NS say what is left"},
+    {"NCCL_IB_HCA", "cluster.nics_per_node says how many NICs there are"},
+    {"NCCL_NETDEVS_POLICY", "cluster.nics_per_node says how many NICs there are"},
+    {"NCCL_P2P_DISABLE", "cluster.gpus_per_nvlink_domain: 1 leaves NVLink out"},
+    {"NCCL_P2P_LEVEL", "cluster.gpus_per_nvlink_domain: 1 leaves NVLink out"},
+    {"NCCL_TOPO_FILE", "cluster.topology.file reads it"},
+};
 
 // What the file holds is part of the job.
 std::uint64_t HashOf(std::span<const collective::TunerRow> rows) {
@@ -452,7 +466,7 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
       }
       job->nccl.emplace_back(field.key, field.value.text);
       std::string& value = job->nccl.back().second;
-      if (field.key == kTunerFile) value = source.Path(value);
+      if (field.key == kTunerFile || field.key == kGraphFile) value = source.Path(value);
       const std::span<const std::pair<std::string, std::string>> one(&job->nccl.back(), 1);
       Result<collective::Environment> parsed = collective::ParseEnvironment(one);
       if (!parsed.ok()) {
@@ -472,15 +486,31 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
   if (all->version >= collective::kLaterThanTables) {
     job->assumed.push_back("nccl.NCCL_VERSION: later than the tables, those of 2.30 stand for it");
   }
-  job->tuner_hash = HashOf(all->tuner);
+  job->tuner_hash = HashOf(all->tuner) ^ all->graphs.hash;
+  if (all->graphs.given()) {
+    job->assumed.push_back(fmt::format(
+        "nccl.{}: {} rings, {} trees of {} GPUs, in domains that hold them{}", kGraphFile,
+        all->graphs.ring.channels.size(), all->graphs.tree.channels.size(), all->graphs.gpus(),
+        all->graphs.others ? "; its graphs of CollNet and NVLS are not used" : ""));
+  }
   if (!all->tuner.empty()) {
     job->assumed.push_back(
         fmt::format("nccl.{}: {} rows; buffers not registered, one collective at a time (regBuff "
                     "0, numPipeOps 1)",
                     kTunerFile, all->tuner.size()));
   }
+  cluster::Spec& spec = job->cluster;
+  if (!all->domains_of_hosts && spec.gpus_per_nvlink_domain > spec.gpus_per_node) {
+    spec.gpus_per_nvlink_domain = spec.gpus_per_node;
+    job->assumed.push_back(
+        fmt::format("nccl.NCCL_MNNVL_ENABLE: NVLink domains are hosts of {} GPUs, for everything",
+                    spec.gpus_per_node));
+  }
   for (const std::string& name : all->not_modelled) {
-    job->assumed.push_back(fmt::format("nccl.{}: noted, but not modelled", name));
+    const auto hint = std::ranges::find(kInstead, name, &Instead::variable);
+    job->assumed.push_back(
+        fmt::format("nccl.{}: noted, but not modelled{}", name,
+                    hint == std::end(kInstead) ? "" : fmt::format("; {}", hint->say)));
   }
   return {};
 }

@@ -79,7 +79,8 @@ void Flow::Start(SimTime now, std::span<const Transfer> transfers) {
   Advance(now);
   for (const Transfer& transfer : transfers) {
     ORRERY_CHECK(transfer.bytes >= 0, "a transfer moves bytes >= 0");
-    const std::int64_t wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes);
+    const std::int64_t wire =
+        WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes, transfer.salt);
     const std::uint32_t number = PathOf(transfer);
     SetFixedTime(number, wire);
     const Path& path = path_[number];

@@ -72,7 +72,7 @@ std::uint32_t Links::PathOf(const Transfer& transfer) {
 std::uint32_t Links::NewMessage(const Transfer& transfer, std::uint64_t sequence) {
   const std::uint32_t id = messages_.Add(transfer, sequence);
   Message& m = messages_[id];
-  m.wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes);
+  m.wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes, transfer.salt);
   m.path = PathOf(transfer);
   m.hop = 0;
   return id;

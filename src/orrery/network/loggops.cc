@@ -68,7 +68,7 @@ Status LogGopsNetwork::CheckPorts() const {
 std::uint32_t LogGopsNetwork::NewMessage(const Transfer& transfer, std::uint64_t sequence) {
   const std::uint32_t id = messages_.Add(transfer, sequence);
   Message& m = messages_[id];
-  m.wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes);
+  m.wire = WireBytes(*cluster_, transfer.from, transfer.to, transfer.bytes, transfer.salt);
   m.path = paths_.Find(*cluster_, transfer.from, transfer.to, transfer.salt);
   if (m.path >= path_.size() || path_[m.path].least_Bps == 0) MakePath(transfer, m.path);
   return id;

@@ -34,7 +34,7 @@ class PathCache {
   template <class Cost>
   std::uint32_t FindLeast(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
                           std::uint64_t salt, Cost cost) {
-    if (salt >= cluster::kThroughSwitch) return Find(cluster, from, to, salt);
+    if (cluster::HasOneWay(salt)) return Find(cluster, from, to, salt);
     std::uint32_t best = Candidate(cluster, from, to, salt, 0);
     auto least = cost(path(best));
     for (std::uint64_t k = 1; k < kCandidates; ++k) {

@@ -21,7 +21,8 @@ SimTime PathTime(const cluster::Cluster& cluster, std::span<const LinkId> path, 
 SimTime Uncontended(const cluster::Cluster& cluster, const Transfer& transfer) {
   std::vector<LinkId> path;
   cluster.Route(transfer.from, transfer.to, transfer.salt, &path);
-  return PathTime(cluster, path, WireBytes(cluster, transfer.from, transfer.to, transfer.bytes));
+  return PathTime(cluster, path,
+                  WireBytes(cluster, transfer.from, transfer.to, transfer.bytes, transfer.salt));
 }
 
 }  // namespace orrery::network

@@ -9,14 +9,16 @@
 #include <span>
 
 #include "orrery/cluster/cluster.h"
+#include "orrery/cluster/salts.h"
 
 namespace orrery::network {
 
-// Wire bytes of a message from one GPU to another.
+// Wire bytes of a message from one GPU to another, by the way that `salt` names.
 inline std::int64_t WireBytes(const cluster::Cluster& cluster, DeviceId from, DeviceId to,
-                              std::int64_t bytes) {
+                              std::int64_t bytes, std::uint64_t salt = 0) {
   const cluster::Spec& spec = cluster.spec();
-  const bool nvlink = cluster.nvlink_domain(from) == cluster.nvlink_domain(to);
+  const bool nvlink =
+      cluster.nvlink_domain(from) == cluster.nvlink_domain(to) && !cluster::InFabric(salt);
   const std::int64_t payload = nvlink ? spec.nvlink_packet_bytes : spec.nic_mtu_bytes;
   const std::int64_t header = nvlink ? spec.nvlink_header_bytes : spec.nic_header_bytes;
   if (payload <= 0) return bytes;
