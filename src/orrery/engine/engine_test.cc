@@ -97,6 +97,44 @@ TEST_F(EngineTest, OneRankRunsItsKernels) {
   EXPECT_EQ(r->classes[0].breakdown[static_cast<std::size_t>(Part::kCompute)], 3 * kMillisecond);
 }
 
+// Ten short kernels behind 0.9 ms of host work each, then ten of 1 ms: the host needs 9 ms for the
+// first ten and is done with the others at once. A free host starts the next iteration's host work
+// then, beside the long kernels: 10 + 0.01 ms a step, once it is ahead. Held back to one block
+// ahead of the GPU it begins when the last block but one is done: the first 0.9 ms run beside the
+// last block, then it waits for that one, and the GPU for nine times 0.9 ms.
+TEST_F(EngineTest, APacedHostStaysABlockAhead) {
+  const auto block = [&](SimTime kernel, SimTime host, bool paced) {
+    graph::Block b;
+    b.name = graph_.Intern("block");
+    b.host_ps.push_back(host);
+    b.kernels.push_back(graph::Timed{kernel});
+    b.ops.push_back({graph::OpKind::kHost, graph::kNoEvent, 0, graph_.Intern("host"), {}});
+    b.ops.push_back({graph::OpKind::kKernel, graph::kNoEvent, 0, graph_.Intern("kernel"), {}});
+    if (paced) {
+      b.ops.push_back({graph::OpKind::kHostPace, graph::kNoEvent, 0, graph_.Intern("pace"), {}});
+    }
+    b.Seal();
+    graph_.blocks.push_back(std::move(b));
+    return BlockId(graph_.blocks.size() - 1);
+  };
+  SimTime step[2] = {};
+  for (const bool paced : {false, true}) {
+    graph_.programs.clear();
+    graph_.bindings.clear();
+    placement_.device.clear();
+    graph_.jobs[0].ranks = 0;
+    std::vector<BlockId> blocks(10, block(kMillisecond / 1000, 9 * kMillisecond / 10, paced));
+    blocks.insert(blocks.end(), 10, block(kMillisecond, 0, paced));
+    AddRank(blocks);
+    const auto r = Run();
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    step[paced ? 1 : 0] = r->jobs[0].step_time;
+  }
+  const double ms = static_cast<double>(kMillisecond);
+  EXPECT_NEAR(static_cast<double>(step[0]), 10.01 * ms, 0.1 * ms);
+  EXPECT_NEAR(static_cast<double>(step[1]), (10.01 + 8.1) * ms, 0.25 * ms);
+}
+
 TEST_F(EngineTest, AReceiverWaitsForItsSender) {
   AddRank({Block(kMillisecond, {Message(Collective::kSend, graph::PeerSlot::kNext, 1 << 20)})});
   AddRank({Block(0, {Message(Collective::kRecv, graph::PeerSlot::kPrevious, 1 << 20)})});

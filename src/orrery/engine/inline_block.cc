@@ -34,6 +34,7 @@ class Course {
           if (!Wait(item)) return false;
           break;
         case ItemKind::kHostSync:
+        case ItemKind::kHostPace:
           return false;
       }
     }

@@ -138,6 +138,7 @@ class Machine {
         streams_(layout.ranks.size() * stream_count_),
         parts_(layout.ranks.size()),
         inlined_(layout.ranks.size()),
+        paces_(layout.ranks.size()),
         ends_(layout.ranks.size() * static_cast<std::size_t>(options.iterations)),
         compute_ends_(ends_.size()),
         queued_(layout.ranks.size()) {
@@ -325,6 +326,7 @@ class Machine {
   std::vector<Stretch> stretch_;  // jitter only
   std::vector<Breakdown> parts_;  // of the last counted iteration
   std::vector<InlinedTraffic> inlined_;
+  std::vector<SimTime> paces_;         // of the compute stream at the last kHostPace, by rank
   std::vector<SimTime> ends_;          // last completion, by rank and iteration
   std::vector<SimTime> compute_ends_;  // of the compute stream
   std::vector<EventState> events_;

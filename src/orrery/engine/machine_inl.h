@@ -42,6 +42,10 @@ void Machine<Loop>::Step(std::uint32_t r) {
         s.host = std::max(s.host, s.t) + item.host;
         EndStretch(r);
         break;
+      case ItemKind::kHostPace:
+        s.host = std::max(s.host + item.host, paces_[r]);
+        paces_[r] = s.t;
+        break;
     }
     if (next) NextItem(s, block, call.repeat);
   }

@@ -193,8 +193,10 @@ Status PriceCache::PriceKernels(const graph::Block& block, const View& view, Blo
       case graph::OpKind::kWait:
         add_item(ItemKind::kWait).event = op.event;
         break;
-      case graph::OpKind::kHostSync: {
-        add_item(ItemKind::kHostSync).host = pending_host;
+      case graph::OpKind::kHostSync:
+      case graph::OpKind::kHostPace: {
+        const bool paces = op.kind == graph::OpKind::kHostPace;
+        add_item(paces ? ItemKind::kHostPace : ItemKind::kHostSync).host = pending_host;
         pending_host = 0;
         break;
       }

@@ -2,9 +2,9 @@
 //
 // A BlockPrice is a block as one kind of rank meets it: same kernels at the rank's speed, same
 // shapes of the groups behind its slots. It is a list of items (work, communication, wait, host
-// sync). Where every communication of a block meets nobody else (all members in one class, over
-// NVLink alone, on one stream, waited for inside the block), the whole block is `inlinable`: its
-// course relative to its start is fixed, and a run of n such calls costs O(1).
+// sync or pace). Where every communication of a block meets nobody else (all members in one class,
+// over NVLink alone, on one stream, waited for inside the block), the whole block is `inlinable`:
+// its course relative to its start is fixed, and a run of n such calls costs O(1).
 //
 // Fingerprint: each item adds K·(m·t + o) modulo 2^64 for its start t, with K an odd number made
 // from (call, layer) and (m, o) the item's own. The form is linear in t, so that a whole run of
@@ -43,7 +43,7 @@ struct CommPrice {
   int plan = -1;  // PriceCache::plan; -1: a group of one
 };
 
-enum class ItemKind : std::uint8_t { kWork, kComm, kWait, kHostSync };
+enum class ItemKind : std::uint8_t { kWork, kComm, kWait, kHostSync, kHostPace };
 struct Item {
   ItemKind kind = ItemKind::kWork;
   bool blocking = false;                 // kComm

@@ -20,6 +20,8 @@ inline std::string_view Name(Lifetime lifetime) {
       return "microbatch";
     case Lifetime::kForever:
       return "forever";
+    case Lifetime::kLingering:
+      return "lingering";
   }
   return "?";
 }
@@ -29,14 +31,14 @@ constexpr int Count(Collective) { return 11; }
 constexpr int Count(GroupSlot) { return static_cast<int>(kGroupSlots); }
 constexpr int Count(PeerSlot) { return static_cast<int>(kPeerSlots); }
 constexpr int Count(MemoryKind) { return static_cast<int>(MemoryKind::kCount); }
-constexpr int Count(Lifetime) { return 3; }
-constexpr int Count(OpKind) { return 7; }
+constexpr int Count(Lifetime) { return 4; }
+constexpr int Count(OpKind) { return 8; }
 constexpr int Count(DType) { return 7; }
 constexpr int Count(Pass) { return 3; }
 constexpr int Count(Launch) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
 constexpr int Count(GemmKind) { return 3; }
-constexpr int Count(AttentionKernel) { return 4; }
+constexpr int Count(AttentionKernel) { return 5; }
 constexpr int Count(MemoryOp) { return 23; }
 
 // An event number, told apart from other numbers: the text form writes kCallEvent as `call`.

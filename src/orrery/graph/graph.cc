@@ -145,6 +145,7 @@ void Block::Seal() {
       }
       case OpKind::kWait:
       case OpKind::kHostSync:
+      case OpKind::kHostPace:
         break;
     }
   }

@@ -20,6 +20,9 @@
 //   - Copies between device and host are communications that meet nobody. Their streams hold copies
 //     only.
 //   - kHostSync stops the host until the compute stream has drained.
+//   - kHostPace stops the host until the compute stream has done what it had queued at the
+//   kHostPace
+//     before it (nothing, at the first).
 //   - kAlloc/kFree act in host order on the device's allocator and take no time.
 // Invariants are checked by Verify (graph/verify.h).
 #pragma once
@@ -131,8 +134,9 @@ enum class MemoryKind : std::uint8_t {
 };
 std::string_view Name(MemoryKind kind);
 // How long a buffer lives: until freed within its call; until the matching call of the same
-// micro-batch, chunk and layer frees it; for ever.
-enum class Lifetime : std::uint8_t { kCall, kMicrobatch, kForever };
+// micro-batch, chunk and layer frees it; for ever. kLingering is kCall, but another stream still
+// uses the buffer: the allocator gets its bytes back once the GPU has come to the free, not before.
+enum class Lifetime : std::uint8_t { kCall, kMicrobatch, kForever, kLingering };
 struct Buffer {
   std::uint32_t id = 0;  // unique per (program, lifetime, layer, micro-batch, chunk)
   MemoryKind kind = MemoryKind::kActivation;
@@ -142,7 +146,16 @@ struct Buffer {
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
-enum class OpKind : std::uint8_t { kKernel, kComm, kWait, kHost, kHostSync, kAlloc, kFree };
+enum class OpKind : std::uint8_t {
+  kKernel,
+  kComm,
+  kWait,
+  kHost,
+  kHostSync,
+  kAlloc,
+  kFree,
+  kHostPace
+};
 
 // One operation: `index` selects kernels, comms, buffers or host durations of its block.
 struct Op {

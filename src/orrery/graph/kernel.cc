@@ -70,6 +70,8 @@ std::string_view Name(AttentionKernel kernel) {
       return "cudnn";
     case AttentionKernel::kFlash1:
       return "flash1";
+    case AttentionKernel::kFlash4:
+      return "flash4";
   }
   return "?";
 }

@@ -52,7 +52,7 @@ struct Gemm {
 
 // Fused attention over [batch, heads, seq, head_dim]; unfused attention is two batched Gemms around
 // softmax kernels instead.
-enum class AttentionKernel : std::uint8_t { kFlash2, kFlash3, kCudnn, kFlash1 };
+enum class AttentionKernel : std::uint8_t { kFlash2, kFlash3, kCudnn, kFlash1, kFlash4 };
 struct Attention {
   std::int64_t batch = 0, heads = 0, kv_heads = 0;
   std::int64_t seq_q = 0, seq_kv = 0, head_dim = 0;

@@ -16,6 +16,7 @@ struct SampleShape {
   int layers = 3, microbatches = 4;
   bool ring = false;  // the last stage sends on to the first (two stages: one peer in both slots)
   bool numbers = false;  // sizes of data-parallel collectives stand in numeric slots
+  bool paces = false;    // layers end with a kHostPace
   std::size_t ops = 12;  // kernels in a layer
 };
 
@@ -111,7 +112,7 @@ class SampleBuilder {
                          Any(DType::kInt64),
                          rng_.Below(2) == 0,
                          Any(Pass::kOptimizer),
-                         Any(AttentionKernel::kFlash1),
+                         Any(AttentionKernel::kFlash4),
                          Size(),
                          Size()};
       case 2:
@@ -158,6 +159,7 @@ class SampleBuilder {
     }
     Add(&b, OpKind::kFree, 3, "");
     if (rng_.Below(2) == 0) Add(&b, OpKind::kHostSync, 0, "synchronise");
+    if (shape_.paces) Add(&b, OpKind::kHostPace, 0, "rate_limiter");
     return Last();
   }
 
@@ -267,6 +269,7 @@ inline SampleShape AnyShape(std::uint64_t seed) {
   shape.tp = 2;
   shape.ring = shape.stages > 1 && rng.Below(3) == 0;
   shape.numbers = rng.Below(3) == 0;
+  shape.paces = shape.numbers;
   return shape;
 }
 

@@ -174,6 +174,9 @@ class Writer {
         case OpKind::kHostSync:
           Put("  host-sync");
           break;
+        case OpKind::kHostPace:
+          Put("  host-pace");
+          break;
       }
       (*this)("name", op.name, NameId());
       (*this)("module", op.module, NameId());

@@ -261,6 +261,8 @@ class Reader {
       (*this)("event", EventField{op.event}, kNoEvent);
     } else if (word == "host-sync") {
       op.kind = OpKind::kHostSync;
+    } else if (word == "host-pace") {
+      op.kind = OpKind::kHostPace;
     } else if (word == "comm" || Value(word, Collective())) {
       op.kind = OpKind::kComm;
       table = tables[1];
@@ -273,7 +275,8 @@ class Reader {
     }
     if (reference != nullptr) {
       ORRERY_ASSIGN_OR_RETURN(op.index, Reference(*reference, table));
-    } else if (op.kind != OpKind::kWait && op.kind != OpKind::kHostSync) {
+    } else if (op.kind != OpKind::kWait && op.kind != OpKind::kHostSync &&
+               op.kind != OpKind::kHostPace) {
       const bool buffer = op.kind == OpKind::kAlloc || op.kind == OpKind::kFree;
       if (!Descriptor(buffer ? "buffer" : word)) {
         return InvalidInput("unknown operation '{}'", word.substr(0, 40));

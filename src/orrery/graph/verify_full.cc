@@ -24,7 +24,7 @@ struct KernelFault {
     }
     if (a.dtype > DType::kInt64) return "unknown element type";
     if (a.pass > Pass::kOptimizer) return "unknown pass";
-    return a.kernel > AttentionKernel::kFlash1 ? "unknown attention kernel" : nullptr;
+    return a.kernel > AttentionKernel::kFlash4 ? "unknown attention kernel" : nullptr;
   }
   const char* operator()(const MemoryBound& m) const {
     if (std::min({m.rows, m.cols, m.bytes_read, m.bytes_written}) < 0) {
@@ -47,7 +47,7 @@ Status CheckTables(const Graph& graph, const Block& block) {
   }
   for (std::size_t i = 0; i < block.buffers.size(); ++i) {
     const Buffer& b = block.buffers[i];
-    if (b.bytes < 0 || b.kind >= MemoryKind::kCount || b.lifetime > Lifetime::kForever ||
+    if (b.bytes < 0 || b.kind >= MemoryKind::kCount || b.lifetime > Lifetime::kLingering ||
         (b.name.valid() && b.name.index() >= graph.names().size())) {
       return InvalidInput("buffer {}: bytes {}, or a kind, lifetime or name out of range", i,
                           b.bytes);
@@ -117,6 +117,7 @@ Status RunCall(const Graph& graph, const Call& call, Lifetimes* lifetimes) {
       }
     }
     ORRERY_RETURN_IF_ERROR(lifetimes->Gone(Lifetime::kCall));
+    ORRERY_RETURN_IF_ERROR(lifetimes->Gone(Lifetime::kLingering));
   }
   return {};
 }

@@ -93,20 +93,70 @@ class LiveMap {
   std::size_t size_ = 0;
 };
 
-// An alloc or a free of a block, ready to run.
+// An alloc or a free of a block, or where the host waits for the GPU, ready to run.
 struct Event {
   std::int64_t bytes = 0;
-  std::uint32_t id = 0;  // of the buffer; of a kCall buffer its place among the block's
+  std::int64_t launches = 0;  // of the block before it
+  std::uint32_t id = 0;       // of the buffer; of a kCall buffer its place among the block's
   std::uint32_t op = 0;
   std::uint32_t module = 0;  // index into the names; kNoModule without one
   graph::MemoryKind kind = graph::MemoryKind::kActivation;
   Lifetime lifetime = Lifetime::kCall;
-  bool is_alloc = false;
+  bool is_alloc = false, is_sync = false;
+  bool within() const { return lifetime == Lifetime::kCall || lifetime == Lifetime::kLingering; }
 };
 struct BlockEvents {
   bool known = false;
   std::uint32_t call_buffers = 0;
+  std::int64_t launches = 0;
   std::vector<Event> events;
+};
+
+bool Lingers(const graph::Graph& graph, const graph::Program& program) {
+  return std::any_of(program.calls.begin(), program.calls.end(), [&](const Call& call) {
+    const auto& buffers = graph.blocks[call.block.index()].buffers;
+    return std::any_of(buffers.begin(), buffers.end(),
+                       [](const graph::Buffer& b) { return b.lifetime == Lifetime::kLingering; });
+  });
+}
+
+// Lingering frees. Nobody knows here how far the host is ahead of the GPU when it frees: as far as
+// it can, by what the driver queues, until it waits. Frees of one span of launches come back
+// together: each span is a stream of the allocator that is busy until then.
+class HostLead {
+ public:
+  explicit HostLead(CachingAllocator* allocator) : allocator_(allocator) {}
+
+  // Before a free at this number of launches.
+  void Linger(Handle h, std::int64_t launches) {
+    const std::int64_t span = launches / kSpan;
+    if (busy_.empty() || busy_.back() != span) {
+      busy_.push_back(span);
+      allocator_->SetBusy(Stream(span), true);
+    }
+    allocator_->RecordStream(h, Stream(span));
+  }
+  // The host has issued so many launches; those that no longer fit the queue have run.
+  void Issue(std::int64_t launches) {
+    while (!busy_.empty() && (busy_.front() + 1) * kSpan + kQueued <= launches) Reach();
+  }
+  void Sync() {
+    while (!busy_.empty()) Reach();
+  }
+
+ private:
+  // CUDA's launch queue: a launch blocks the host while some 1,024 stand before it.
+  static constexpr std::int64_t kQueued = 1024, kSpan = 64;
+  static int Stream(std::int64_t span) {
+    return static_cast<int>(1 + span % (CachingAllocator::kMaxStreams - 1));
+  }
+  void Reach() {
+    allocator_->SetBusy(Stream(busy_.front()), false);
+    busy_.erase(busy_.begin());
+  }
+
+  CachingAllocator* allocator_;
+  std::vector<std::int64_t> busy_;  // spans, oldest first; fewer than kMaxStreams - 1
 };
 
 class Replayer {
@@ -115,7 +165,9 @@ class Replayer {
       : graph_(graph),
         program_(program),
         options_(options),
+        lingers_(Lingers(graph, program)),
         allocator_(options.settings, options.device_bytes, options.capacity),
+        lead_(&allocator_),
         blocks_(graph.blocks.size()),
         module_bytes_(graph.names().size() + 2) {}
 
@@ -128,7 +180,7 @@ class Replayer {
              .is_alloc = true},
             {.call = nullptr});
     }
-    const std::vector<RepeatedRun> runs = options_.skip && !options_.timeline
+    const std::vector<RepeatedRun> runs = options_.skip && !options_.timeline && !lingers_
                                               ? FindRepeats(program_.calls)
                                               : std::vector<RepeatedRun>();
     std::vector<std::uint64_t> before, after;
@@ -165,9 +217,12 @@ class Replayer {
     std::vector<std::uint32_t> call_ids;
     for (std::size_t i = 0; i < block.ops.size(); ++i) {
       const graph::Op& op = block.ops[i];
+      if (op.kind == OpKind::kKernel || op.kind == OpKind::kComm) ++known.launches;
+      if (lingers_ && op.kind == OpKind::kHostSync) known.events.push_back({.is_sync = true});
       if (op.kind != OpKind::kAlloc && op.kind != OpKind::kFree) continue;
       const graph::Buffer& buffer = block.buffers[op.index];
       Event event{.bytes = buffer.bytes,
+                  .launches = known.launches,
                   .id = buffer.id,
                   .op = static_cast<std::uint32_t>(i),
                   .module = op.module.valid() ? op.module.value
@@ -175,7 +230,7 @@ class Replayer {
                   .kind = buffer.kind,
                   .lifetime = buffer.lifetime,
                   .is_alloc = op.kind == OpKind::kAlloc};
-      if (event.lifetime == Lifetime::kCall) {
+      if (event.within()) {
         const auto at = std::find(call_ids.begin(), call_ids.end(), event.id);
         event.id = static_cast<std::uint32_t>(at - call_ids.begin());
         if (at == call_ids.end()) call_ids.push_back(buffer.id);
@@ -195,6 +250,8 @@ class Replayer {
       for (std::int32_t i = 0; i < call.repeat; ++i) {
         RunLayer(block, call, call.first_layer + (down ? -i : i));
       }
+    } else {
+      launches_ += call.repeat * block.launches;
     }
     if (options_.timeline) {
       out_.timeline.push_back(
@@ -205,8 +262,11 @@ class Replayer {
   void RunLayer(const BlockEvents& block, const Call& call, std::int32_t layer) {
     out_.events += static_cast<std::int64_t>(block.events.size());
     for (const Event& event : block.events) {
-      if (event.is_alloc) {
-        if (event.lifetime == Lifetime::kCall) {
+      if (lingers_) lead_.Issue(launches_ + event.launches);
+      if (event.is_sync) {
+        lead_.Sync();
+      } else if (event.is_alloc) {
+        if (event.within()) {
           call_handles_[event.id] = Alloc(event, {&call, layer, event.op});
           continue;
         }
@@ -214,10 +274,15 @@ class Replayer {
         if (event.lifetime == Lifetime::kForever && live_.Find(key) != nullptr) continue;
         live_.Insert(key, Alloc(event, {&call, layer, event.op}));
       } else {
-        Free(event.lifetime == Lifetime::kCall ? call_handles_[event.id]
-                                               : live_.Take(KeyOf(event, call, layer)));
+        const Handle h =
+            event.within() ? call_handles_[event.id] : live_.Take(KeyOf(event, call, layer));
+        if (event.lifetime == Lifetime::kLingering && h != kEmpty) {
+          lead_.Linger(h, launches_ + event.launches);
+        }
+        Free(h);
       }
     }
+    launches_ += block.launches;
   }
 
   Handle Alloc(const Event& event, const CallPlace& place) {
@@ -369,7 +434,10 @@ class Replayer {
   const graph::Graph& graph_;
   const graph::Program& program_;
   const ReplayOptions& options_;
+  const bool lingers_;  // whether any buffer does
   CachingAllocator allocator_;
+  HostLead lead_;
+  std::int64_t launches_ = 0;
   std::vector<BlockEvents> blocks_;
   LiveMap live_;
   std::vector<Handle> call_handles_;  // kCall buffers of the call in hand

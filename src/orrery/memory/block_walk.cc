@@ -34,7 +34,7 @@ StateId LiveSets::Intern(const LiveSet& set) {
 
 Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, StateId micro,
                        StateId lasting, LiveSets* sets) {
-  LiveSet live[3];  // by Lifetime
+  LiveSet live[4];  // by Lifetime
   live[static_cast<std::size_t>(Lifetime::kMicrobatch)] = (*sets)[micro];
   live[static_cast<std::size_t>(Lifetime::kForever)] = (*sets)[lasting];
   Walk walk;
@@ -72,8 +72,9 @@ Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, Sta
       set.erase(at);
     }
   }
-  const LiveSet& leaked = live[static_cast<std::size_t>(Lifetime::kCall)];
-  if (!leaked.empty()) {
+  for (const Lifetime within : {Lifetime::kCall, Lifetime::kLingering}) {
+    const LiveSet& leaked = live[static_cast<std::size_t>(within)];
+    if (leaked.empty()) continue;
     return InvalidInput(
         "buffer {} lives for a call but is not freed in it; free it, or let it live "
         "for the micro-batch",

@@ -94,6 +94,9 @@ inline std::string Operations(const graph::Graph& graph, const graph::Block& blo
       case graph::OpKind::kHostSync:
         words.push_back("sync");
         break;
+      case graph::OpKind::kHostPace:
+        words.push_back("pace");
+        break;
       case graph::OpKind::kHost:
         words.push_back("host");
         break;

@@ -46,6 +46,10 @@ void BlockWriter::HostSync(std::string_view name) {
   block_.ops.push_back(Make(OpKind::kHostSync, 0, names_->Intern(name)));
 }
 
+void BlockWriter::HostPace(std::string_view name) {
+  block_.ops.push_back(Make(OpKind::kHostPace, 0, names_->Intern(name)));
+}
+
 void BlockWriter::Host(std::string_view name, std::int64_t ns) {
   if (ns == 0) return;
   block_.ops.push_back(Make(OpKind::kHost, block_.host_ps.size(), names_->Intern(name)));

@@ -55,6 +55,7 @@ class BlockWriter {
   std::uint8_t NextBatch() { return ++batches_; }
   void Wait(std::string_view name, std::int16_t event);
   void HostSync(std::string_view name);
+  void HostPace(std::string_view name);
   void Host(std::string_view name, std::int64_t ns);  // nothing when 0
   void Alloc(const graph::Buffer& buffer) { Memory(graph::OpKind::kAlloc, buffer); }
   void Free(const graph::Buffer& buffer) { Memory(graph::OpKind::kFree, buffer); }
