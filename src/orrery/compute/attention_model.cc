@@ -21,7 +21,9 @@ AttentionRate Moved(AttentionRate rate, double forward) {
 }
 
 AttentionRate RateOf(AttentionKernel kernel, Arch arch, const constants::Set& known) {
-  if (kernel == AttentionKernel::kFlash3 && arch == Arch::kHopper) {
+  if (kernel == AttentionKernel::kFlash4 && arch == Arch::kBlackwell) return kFlash4Rate;
+  if ((kernel == AttentionKernel::kFlash3 || kernel == AttentionKernel::kFlash4) &&
+      arch == Arch::kHopper) {
     return Moved(kFlash3Rate, known[constants::kFlash3Hopper]);
   }
   if (kernel == AttentionKernel::kCudnn && arch == Arch::kHopper) {

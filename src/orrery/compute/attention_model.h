@@ -9,7 +9,8 @@
 // blocks). Waves: one item is a block of 128 queries (backward: of keys) of one head; without a
 // mask the busiest SM does ceil(items/sms), with it the longer of the mean and the longest item
 // (heaviest first). Backward adds two small kernels (row sums of dO·O, conversion of dQ). A kernel
-// that an architecture does not have (flash3 elsewhere than Hopper) is priced as flash2. Assumes
+// that an architecture does not have (flash3 elsewhere than on Hopper, flash4 before) is priced as
+// flash2; flash4 on Hopper as flash3, from whose design its kernels there are. Assumes
 // dropout off, no bias, contiguous [b, s, h, d]. Cost about 50 ns.
 #pragma once
 

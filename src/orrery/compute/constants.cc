@@ -36,6 +36,8 @@ constexpr Constant kConstants[] = {
     {"kFlash2Rate[blackwell].backward", kModel, kFlash2Rate[3].backward, 0.10, 0.20, "of peak", "flash2 backward, on the older matrix instructions", "flash2 keeps about its H100 rate"},
     {"kFlash1OverFlash2.backward", kModel, kFlash1OverFlash2.backward, 0.33, 0.60, "of flash2", "flash1 backward", "FlashAttention-2 paper, section 1: flash1 reaches 25 to 35 % of A100's peak, flash2 up to 63 %"},
     {"kFlash3Rate.backward", kModel, kFlash3Rate.backward, 0.48, 0.58, "of peak", "flash3 backward on Hopper", "FlashAttention-3 paper, H100, d = 128: up to 560 TFLOP/s"},
+    {"kFlash4Rate.forward", kModel, kFlash4Rate.forward, 0.60, 0.75, "of peak", "flash4 forward on Blackwell", "FlashAttention-4 paper (arXiv 2603.05451), B200, d = 128: up to 1,613 TFLOP/s; Dao-AILab/flash-attention #2280: 1,535 at 8k"},
+    {"kFlash4Rate.backward", kModel, kFlash4Rate.backward, 0.50, 0.64, "of peak", "flash4 backward on Blackwell", "Dao-AILab/flash-attention #2280, B200, d = 128, 8k: 1,360 TFLOP/s"},
     {"kCudnnHopperRate.backward", kModel, kCudnnHopperRate.backward, 0.45, 0.58, "of peak", "cuDNN fused attention backward", "FlashAttention-3 paper, cuDNN curves; cuDNN 9 notes"},
     {"kCudnnBlackwellRate.backward", kModel, kCudnnBlackwellRate.backward, 0.35, 0.55, "of peak", "cuDNN fused attention backward", "cuDNN on B200: 850 to 1,200 TFLOP/s"},
     {"kExpStall", kModel, kExpStall, 0.40, 1.00, "", "part of the exponentials not hidden behind products", "FlashAttention-2/-3 papers: d = 64 reaches 0.84 (A100), 0.77 (H100) of d = 128"},

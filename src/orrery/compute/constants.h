@@ -45,6 +45,7 @@ inline constexpr std::array<AttentionRate, kArchs> kFlash2Rate = {
     {{0.40, 0.30}, {0.72, 0.60}, {0.38, 0.31}, {0.18, 0.15}}};
 inline constexpr AttentionRate kFlash1OverFlash2 = {0.57, 0.52};
 inline constexpr AttentionRate kFlash3Rate = {0.66, 0.55};
+inline constexpr AttentionRate kFlash4Rate = {0.70, 0.60};  // on Blackwell
 inline constexpr AttentionRate kCudnnHopperRate = {0.63, 0.53};
 inline constexpr AttentionRate kCudnnBlackwellRate = {0.60, 0.45};
 inline constexpr double kExpStall = 0.84;
