@@ -32,7 +32,8 @@ constexpr std::size_t kMostBlocks = 50'000;
 
 // Ranks and groups of one job; tp fastest, then cp, then dp and pp in the plan's order. Ranks that
 // differ in cp and dp only hold the same parameters: the gradient group spans both, and a "replica"
-// below is one of them. Blocks of `shard` replicas in a row are a shard group.
+// below is one of them. Blocks of `shard` replicas in a row are a shard group, or hold a layer's
+// parts between forward and backward.
 class Layout {
  public:
   Layout(const JobContext& job, graph::Graph* graph)
@@ -42,7 +43,9 @@ class Layout {
         dp_(static_cast<std::size_t>(plan_.replicas())),
         cp_(static_cast<std::size_t>(plan_.cp)),
         pp_(static_cast<std::size_t>(plan_.pp)),
-        shard_(plan_.hybrid() ? static_cast<std::size_t>(plan_.shard_ranks()) : dp_),
+        shard_(plan_.hybrid()      ? static_cast<std::size_t>(plan_.shard_ranks())
+               : plan_.reshard > 0 ? static_cast<std::size_t>(plan_.reshard)
+                                   : dp_),
         base_(graph->bindings.size()),
         graph_(graph) {
     const bool stages_within = plan_.rank_order == RankOrder::kPpDp;
@@ -83,7 +86,7 @@ class Layout {
     }
     Start(kModel);
     for (std::size_t d = 0; job_.norm_group > 1 && d < dp_; d += norm_replicas()) AddModelGroup(d);
-    if (plan_.hybrid()) AddShardGroups();
+    if (shard_ < dp_) AddShardGroups();
     if (plan_.dual()) AddMirrors();
   }
 
@@ -123,7 +126,9 @@ class Layout {
   }
 
   // Replicas whose gradients' norm is one sum.
-  std::size_t norm_replicas() const { return job_.distributed() ? shard_ : 1; }
+  std::size_t norm_replicas() const {
+    return !job_.distributed() ? 1 : plan_.hybrid() ? shard_ : dp_;
+  }
 
   // Of replicas d … d + norm_replicas() - 1, all stages, in rank order.
   void AddModelGroup(std::size_t d) {
@@ -145,6 +150,7 @@ class Layout {
             [&](std::size_t s) { return Rank(i % tp_, d + s, i / tp_); });
       }
     }
+    if (!plan_.hybrid()) return;  // parts of layers that backward gathers
     Start(kReplica);
     for (std::size_t i = 0; i < pp_ * tp_; ++i) {
       for (std::size_t s = 0; s < shard_; ++s) {
@@ -170,8 +176,10 @@ class Layout {
     const bool wraps = plan_.schedule == Schedule::k1f1bInterleaved;
     const std::size_t column = p * tp_ + t;
     if (dp_ > 1) Slot(b, GroupSlot::kDp) = GroupId(first_[kDp] + column);
-    if (plan_.hybrid()) {
+    if (shard_ < dp_) {
       Slot(b, GroupSlot::kShard) = GroupId(first_[kShard] + column * (dp_ / shard_) + d / shard_);
+    }
+    if (plan_.hybrid()) {
       Slot(b, GroupSlot::kReplica) = GroupId(first_[kReplica] + column * shard_ + d % shard_);
     }
     if (plan_.dual()) {
@@ -249,7 +257,7 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
     graph::Program& program = graph->programs.emplace_back();
     program.name = variants == 1 ? fmt::format("stage {}", stage)
                                  : fmt::format("stage {}, experts of rank {}", stage, i % variants);
-    if (plan.gathers_units()) {
+    if (plan.gathers_units() && !plan.keeps_units()) {
       WriteShardedProgram(job, &program);
       continue;
     }

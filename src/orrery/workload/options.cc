@@ -377,8 +377,8 @@ constexpr Option kTraining[] = {
 constexpr Option kFramework[] = {
     {.name = "attention",
      .type = kChoice,
-     .choices = "unfused|flash1|flash2|flash3|cudnn",
-     .doc = "Attention kernels."},
+     .choices = "unfused|flash1|flash2|flash3|flash4|cudnn",
+     .doc = "Attention kernels; flash3 on Hopper only, flash4 on Hopper and Blackwell."},
     {.name = "overlap_grad_reduce",
      .type = kBool,
      .doc = "Gradients are reduced in buckets beside the last micro-batch's backward."},
@@ -494,6 +494,16 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc =
          "zero2, zero3: a layer is one flat parameter (FSDP1); else tensors are copied (FSDP2)."},
+    {.name = "limit_all_gathers",
+     .type = kBool,
+     .doc = "zero3 with flat_parameters: the host waits for the GPU before it gathers further than "
+            "a layer ahead (FSDP1's rate limiter); without it memory of gathered layers comes back "
+            "late."},
+    {.name = "reshard",
+     .type = kText,
+     .doc = "zero3: what becomes of a gathered layer after its forward pass (fully_shard's "
+            "reshard_after_forward): true, it is given back; false, kept for backward; a number, "
+            "one part of so many is kept. true unless there are stages."},
     {.name = "adam_loop",
      .type = kBool,
      .doc = "Without fused_adam: tensor by tensor, else all tensors a kernel (foreach)."},

@@ -251,15 +251,86 @@ Status CheckRankOrder(const Model& model, const Plan& plan) {
       plan.tp, plan.cp, plan.tp * plan.cp, plan.expert_tp(), plan.ep, plan.expert_tp() * plan.ep);
 }
 
-Status CheckSharding(const Plan& plan) {
+// ZeRO-2 and -3 over stages are FSDP2's under torch.distributed.pipelining.
+Status CheckUnitsOverStages(const Model& model, const Plan& plan, std::string_view name) {
+  if (!plan.gathers_units() || plan.contiguous_gradients) {
+    return InvalidInput(
+        "training.sharding: {} over stages (pp {}): DeepSpeed's PipelineModule takes ZeRO-1 at "
+        "most, since a micro-batch's gradients would be reduced while others still add to them; "
+        "use zero1, or framework: fsdp2",
+        name, plan.pp);
+  }
+  if (plan.flat_parameters) {
+    return InvalidInput(
+        "training.sharding: {} over stages (pp {}): torch.distributed.pipelining holds gathers and "
+        "reductions back until the last micro-batch for FSDP2's modules only; use framework: fsdp2 "
+        "(framework_options.flat_parameters: false) or zero1",
+        name, plan.pp);
+  }
+  if (plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered) {
+    return InvalidInput(
+        "framework_options.reshard: {} with stages (pp {}) is not built: every micro-batch would "
+        "gather "
+        "every layer again, and torchtitan keeps them gathered over stages: use false",
+        plan.reshard == kReshardAll ? "true" : std::to_string(plan.reshard), plan.pp);
+  }
+  if (model.tied_embeddings) {
+    return InvalidInput(
+        "training.sharding: {} over stages (pp {}) with the tied table of {}: modules of two "
+        "stages share no parameter in torch.distributed.pipelining; set model.tied_embeddings: "
+        "false, or use zero1",
+        name, plan.pp, model.name);
+  }
+  if (plan.schedule >= Schedule::kZbH1) {
+    return InvalidInput(
+        "training.sharding: {} with the schedule {}: split backward passes are built of GEMMs that "
+        "add to a buffer of gradients, which FSDP has none of; use 1f1b, 1f1b-interleaved or gpipe",
+        name, Schedules()[static_cast<std::size_t>(plan.schedule)].name);
+  }
+  if (plan.offload_parameters) {
+    return InvalidInput(
+        "training.offload: shards in host memory are copied before every gather, and stages gather "
+        "once a step; with pp {} use optimizer",
+        plan.pp);
+  }
+  return {};
+}
+
+Status CheckReshard(const Model& model, const Plan& plan) {
+  if (plan.reshard == kReshardAll || (plan.reshard == kKeepGathered && plan.gathers_units())) {
+    return {};
+  }
+  const auto refuse = [&](std::string_view why, std::string_view remedy) {
+    return InvalidInput("framework_options.reshard: {} {}; {}",
+                        plan.reshard == kKeepGathered ? "false" : std::to_string(plan.reshard), why,
+                        remedy);
+  };
+  if (plan.sharding != Sharding::kZero3) {
+    return refuse("says what ZeRO-3 does with a layer after its forward pass",
+                  "set training.sharding: zero3 or leave it out");
+  }
+  const int ranks = plan.shard_ranks();
+  if (plan.reshard < 2 || plan.reshard >= ranks || ranks % plan.reshard != 0) {
+    return refuse(fmt::format("is no divisor of the {} ranks that share a layer, between 1 and all "
+                              "of them",
+                              ranks),
+                  fmt::format("use true, false or such a divisor: {}",
+                              NearestDivisors(ranks, std::max(2, plan.reshard))));
+  }
+  if (plan.flat_parameters || plan.hybrid() || model.experts.count > 0 || plan.offload_parameters) {
+    return refuse(
+        "is built for FSDP2's fully_shard over one group, without experts and shards in "
+        "host memory",
+        "use true or false");
+  }
+  return {};
+}
+
+Status CheckSharding(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckReshard(model, plan));
   if (plan.sharding < Sharding::kZero2) return {};
   const std::string_view name = plan.sharding == Sharding::kZero2 ? "zero2" : "zero3";
-  if (plan.pp > 1) {
-    return InvalidInput(
-        "training.sharding: {} {} for every micro-batch, which is not built with pipeline stages "
-        "(pp {}); use pp: 1 or zero1",
-        name, plan.gathers_units() ? "gathers parameters" : "reduces gradients", plan.pp);
-  }
+  if (plan.pp > 1) ORRERY_RETURN_IF_ERROR(CheckUnitsOverStages(model, plan, name));
   if (plan.replicas() == 1) {
     return InvalidInput(
         "training.sharding: {} needs at least 2 data-parallel ranks to shard over, not 1; use none",
@@ -403,7 +474,7 @@ Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckInterleaving(plan));
   ORRERY_RETURN_IF_ERROR(CheckKernels(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckContextParallel(model, plan));
-  ORRERY_RETURN_IF_ERROR(CheckSharding(plan));
+  ORRERY_RETURN_IF_ERROR(CheckSharding(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckShardGroup(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckLowPrecision(plan));
   ORRERY_RETURN_IF_ERROR(CheckExperts(model, plan));

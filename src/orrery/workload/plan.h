@@ -64,6 +64,13 @@ enum RecomputeModule : std::uint8_t {
 // gathered in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and
 // gathered again for backward (FSDP's FULL_SHARD, ZeRO-3).
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3 };
+// What bounds how far ahead gathers and their memory may be (generators/sharded_units.h): the GPU's
+// order, memory being handed on there (FSDP2, Megatron-FSDP, XLA); the host, which waits for the
+// GPU (FSDP1's limit_all_gathers, DeepSpeed); nothing (FSDP1 without it).
+enum class GatherLimit : std::uint8_t { kOrder, kHost, kNone };
+// Plan::reshard: what becomes of a gathered layer after its forward pass. Above 0: every rank keeps
+// a part of it for backward, so many of which make the whole.
+inline constexpr int kReshardAll = 0, kKeepGathered = -1;
 // How gradients come to their reduction: GEMMs add them to a buffer that is reduced in place
 // (Megatron); tensors copied into buckets, as DistributedDataParallel or DeepSpeed's ZeRO-2 does
 // (generators/tensor_gradients.h). FSDP's own way: generators/sharded_units.h.
@@ -91,7 +98,7 @@ struct GivenRouting {
 enum class LowPrecision : std::uint8_t { kNone, kDelayed, kCurrent, kBlockwise, kMxfp8, kNvfp4 };
 // How attention sees the sequence that lies on cp ranks (generators/context_parallel.h).
 enum class CpExchange : std::uint8_t { kRing, kAllGather, kAllToAll };
-enum class AttentionBackend : std::uint8_t { kUnfused, kFlash2, kFlash3, kCudnn, kFlash1 };
+enum class AttentionBackend : std::uint8_t { kUnfused, kFlash2, kFlash3, kCudnn, kFlash1, kFlash4 };
 
 // Host time that eager Python spends beside issuing kernels, in ns; zero where the framework has
 // none of it (compiled, or replayed as CUDA graphs). Which framework has which:
@@ -241,6 +248,9 @@ struct Plan {
   // concatenates its gradients. Else tensors are copied out of and into the gathered buffer
   // (FSDP2).
   bool flat_parameters = true;
+  // ZeRO-3: fully_shard's reshard_after_forward; true is kReshardAll, false kKeepGathered.
+  int reshard = kReshardAll;
+  GatherLimit gather_limit = GatherLimit::kOrder;  // ZeRO-3
   bool adam_loop = false;  // without fused_adam: tensor by tensor, else all tensors a kernel
   CudaGraphs cuda_graphs = CudaGraphs::kNone;
   HostWork host;
@@ -256,6 +266,8 @@ struct Plan {
   bool gathers_units() const {
     return sharding >= Sharding::kZero2 && reducer != Reducer::kDeepSpeed;
   }
+  // Whether those units stay gathered for the whole step: over stages.
+  bool keeps_units() const { return gathers_units() && pp > 1; }
   int ranks() const { return tp * cp * pp * dp; }
   // Ranks that hold the same parameters.
   int replicas() const { return dp * cp; }

@@ -50,9 +50,13 @@ Status CheckMamba(const Model& model, const Plan& plan) {
         "divisor of both",
         plan.tp, m.heads, m.groups, model.name);
   }
-  if (plan.cp > 1) {
-    return InvalidInput("parallel.cp: {} for {}, whose Mamba layers it is not built for; use 1",
-                        plan.cp, model.name);
+  const std::int64_t heads = m.heads / plan.tp, groups = m.groups / plan.tp;
+  if (heads % plan.cp != 0 || (groups % plan.cp != 0 && plan.cp % groups != 0)) {
+    return InvalidInput(
+        "parallel.cp: {} for the {} heads and {} groups of a rank's Mamba layers in {}; "
+        "context-parallel ranks take equal shares of the heads, and of the groups or of their "
+        "copies: use a divisor of both",
+        plan.cp, heads, groups, model.name);
   }
   return {};
 }

@@ -166,15 +166,18 @@ Status CheckPacked(const Plan& plan) {
 }
 
 Status CheckOffload(const Plan& plan) {
-  if (plan.offload_activations && SplitsUnits(plan)) {
+  if (plan.offload_activations && plan.reducer == Reducer::kDeepSpeed) {
     return InvalidInput(
-        "training.offload: activations in host memory are not built with zero2 and zero3; use "
-        "optimizer or another sharding");
+        "training.offload: DeepSpeed keeps activations in host memory only where they are "
+        "recomputed from (cpu_checkpointing), which is not built; use optimizer, or zero3");
   }
   if (plan.offload_parameters && (plan.sharding != Sharding::kZero3 || !plan.offload_optimizer)) {
     return InvalidInput(
         "training.offload: parameters are copied from host memory where they are gathered layer by "
-        "layer; set training.sharding: zero3, or use optimizer");
+        "layer, by FSDP's CPUOffload and DeepSpeed's offload_param; whole weights no framework "
+        "keeps there any more (Transformer Engine's offload_weights is deprecated and without "
+        "effect): "
+        "set training.sharding: zero3, or use optimizer");
   }
   if (plan.offload_optimizer && plan.optimizer != Optimizer::kAdam) {
     return InvalidInput("training.offload: the CPU runs Adam only; set training.optimizer: adam");
@@ -188,11 +191,20 @@ Status CheckOffload(const Plan& plan) {
 Status CheckOptimizer(const Model& model, const Plan& plan) {
   if (plan.optimizer == Optimizer::kAdam || plan.optimizer == Optimizer::kSgd) return {};
   const std::string_view name = plan.optimizer == Optimizer::kMuon ? "muon" : "adafactor";
-  if (plan.sharding != Sharding::kNone) {
+  const bool muon = plan.optimizer == Optimizer::kMuon;
+  const bool layer_wise = muon && plan.sharding == Sharding::kZero1 && !plan.hybrid();
+  if (plan.sharding != Sharding::kNone && !layer_wise) {
     return InvalidInput(
-        "training.optimizer: {} needs whole matrices, which sharding splits; set sharding: none or "
+        "training.optimizer: {} needs whole matrices, which {} splits; set sharding: none{} or "
         "optimizer: adam",
-        name);
+        name, plan.hybrid() ? "a shard group" : "this sharding",
+        muon ? ", zero1 over all replicas (Megatron's layer-wise optimizer)" : "");
+  }
+  if (layer_wise && (plan.offload_optimizer || plan.broadcast_parameters)) {
+    return InvalidInput(
+        "training.optimizer: muon under zero1 is Megatron's layer-wise optimizer, which keeps its "
+        "state on the GPU and gathers parameters; leave training.offload and "
+        "framework_options.broadcast_parameters out");
   }
   const bool plain = Ordinary(model);
   if (plan.optimizer == Optimizer::kMuon && (!plain || plan.lora_rank > 0)) {
@@ -395,7 +407,6 @@ Status CheckGiven(const Plan& plan) {
 
 Status CheckPasses(const Plan& plan) {
   if (plan.schedule < Schedule::kZbH1) return {};
-  if (plan.sharding >= Sharding::kZero2) return {};  // refused for its stages
   if (plan.schedule == Schedule::kGiven) ORRERY_RETURN_IF_ERROR(CheckGiven(plan));
   return CheckZeroBubble(plan);
 }

@@ -149,6 +149,18 @@ Shape OfLayer(const Shape& shape, const BlockKey& key) {
   return s;
 }
 
+// Units of a sharded layer's call.
+UnitCall UnitsOf(const Shape& s, const BlockKey& key) {
+  const auto unit = [&](std::int64_t kind) {
+    return UnitOf(OfKind(s, kind), key.numbers[1], key.numbers[3]);
+  };
+  const std::int64_t next = (key.numbers[0] >> 8 & 255) - 1, after = (key.numbers[0] >> 16) - 1;
+  return {.own = unit(key.numbers[0] & 255),
+          .next = next < 0 ? Unit{} : unit(next),
+          .after = after < 0 ? Unit{} : unit(after),
+          .accumulates = (key.numbers[2] & 2) != 0};
+}
+
 }  // namespace
 
 graph::Block BlockCache::BuildPlain(const BlockKey& key) {
@@ -160,11 +172,6 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
                         .distributed = (d & 1) != 0,
                         .fp16 = (d & 2) != 0,
                         .number = d >> 2};
-  const Unit unit{.elements = a,
-                  .ranks = b,
-                  .prefetches = (c & 1) != 0,
-                  .accumulates = (c & 2) != 0,
-                  .copies = (c & 4) != 0};
   switch (key.kind) {
     case BlockKind::kLayerForward:
       if (s.offload_activations && !s.sharded) {
@@ -211,7 +218,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kFrozenMemory:
       return FrozenMemory(s, a, &names_);
     case BlockKind::kOrthogonalise:
-      return OrthogonaliseLayer(s, &names_);
+      return OrthogonaliseLayer(s, a, &names_);
     case BlockKind::kEmbeddingForward:
       return EmbeddingForward(s, &names_);
     case BlockKind::kEmbeddingBackward:
@@ -240,13 +247,13 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
                            .experts = (b & 8) != 0},
                           &names_);
     case BlockKind::kGatherBucket:
-      return GatherBucket(s, a, static_cast<GatherMode>(b), c != 0, &names_);
+      return GatherBucket(s, a, static_cast<GatherMode>(b), c != 0, d, &names_);
     case BlockKind::kBroadcastShards:
       return BroadcastShards(s, a, b, &names_);
     case BlockKind::kWaitGradients:
       return WaitEvent("gradients.wait", kGradientEvent, &names_);
     case BlockKind::kWaitParameters:
-      return WaitEvent("parameters.wait", graph::kCallEvent, &names_);
+      return WaitParameters(s, a, &names_);
     case BlockKind::kReduceTp:
       return ReduceSequenceParallelGradients(s, a, &names_);
     case BlockKind::kReduceEmbedding:
@@ -263,16 +270,23 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return LowPrecisionMemory(s, a, &names_);
     case BlockKind::kShardedMemory:
       return ShardedMemory(s, a, b, &names_);
-    case BlockKind::kShardedForward:
-      return ShardedLayerForward(s, unit, &names_);
-    case BlockKind::kShardedBackward:
-      return ShardedLayerBackward(s, unit, &names_);
+    case BlockKind::kShardedForward: {
+      graph::Block block = ShardedLayerForward(OfKind(s, a & 255), UnitsOf(s, key), &names_);
+      return s.offload_activations ? MoveOut(block, (c & 16) != 0, &names_) : block;
+    }
+    case BlockKind::kShardedBackward: {
+      graph::Block block = ShardedLayerBackward(OfKind(s, a & 255), UnitsOf(s, key), &names_);
+      if (!s.offload_activations) return block;
+      return BringBack(block, KeptBytes(LayerForward(OfKind(s, a & 255), &names_)), (c & 16) != 0,
+                       &names_);
+    }
     case BlockKind::kStartUnit:
-      return StartUnit(s, unit, &names_);
+      return StartUnit(s, UnitsOf(s, key),
+                       (c & 8) != 0 ? graph::Pass::kBackward : graph::Pass::kForward, &names_);
     case BlockKind::kGatherRoot:
-      return GatherRoot(s, unit, &names_);
+      return GatherRoot(s, {.elements = a, .ranks = b}, &names_);
     case BlockKind::kReduceRoot:
-      return ReduceRoot(s, unit, d != 0, &names_);
+      return ReduceRoot(s, {.elements = a, .ranks = b}, c != 0, d != 0, &names_);
   }
   ORRERY_CHECK(false, "every kind of block is built");
 }

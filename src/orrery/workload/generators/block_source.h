@@ -28,11 +28,11 @@ enum class BlockKind : std::uint8_t {
   kStatic,           // elements, shard, norm group, PackStepFlags
   kZeroGradients,    // elements
   kReduceBucket,     // elements, distributed + 2·blocking + 4·last + 8·experts
-  kGatherBucket,     // elements, GatherMode, experts
+  kGatherBucket,     // elements, GatherMode, experts, elements to cast before (FSDP2)
   kBroadcastShards,  // elements, owners
   kWaitGradients,
-  kWaitParameters,
-  kReduceTp,  // elements
+  kWaitParameters,  // elements to copy out
+  kReduceTp,        // elements
   kReduceEmbedding,
   kReduceMirror,        // elements
   kOptimizer,           // as kStatic
@@ -40,15 +40,15 @@ enum class BlockKind : std::uint8_t {
   kCastWeights,         // elements, norm group, layers of the model
   kLowPrecisionMemory,  // elements
   kShardedMemory,       // shard, of a layer
-  kShardedForward,      // unit's elements, ranks, prefetches + 2·accumulates + 4·copies
+  kShardedForward,      // PackKinds, ranks, 2·accumulates + 16·linked (offload), ranks of experts
   kShardedBackward,     // the same
-  kStartUnit,           // the same
-  kGatherRoot,          // the same
-  kReduceRoot,          // the same, last
+  kStartUnit,           // the same; 8: for a backward pass
+  kGatherRoot,          // elements, ranks
+  kReduceRoot,          // the same, accumulates, last
   kReload,              // kind
   kFrozenMemory,        // elements
-  kOrthogonalise,
-  kLayerData,  // kind
+  kOrthogonalise,       // matrices of a layer; 0: all
+  kLayerData,           // kind
   kLayerWeight,
   kHeadData,
   kHeadWeight,
@@ -64,6 +64,11 @@ enum class BlockKind : std::uint8_t {
 // Of a layer whose experts are loaded by a drawn routing; 0: as its shape says.
 constexpr std::int64_t PackLoad(std::int64_t received, std::int64_t busiest) {
   return received << 32 | busiest;
+}
+
+// Kinds of the layer at hand and of those behind it in its pass, where these count; -1: none.
+constexpr std::int64_t PackKinds(std::int64_t own, std::int64_t next, std::int64_t after) {
+  return own + ((next + 1) << 8) + ((after + 1) << 16);
 }
 
 struct BlockKey {

@@ -44,6 +44,28 @@ class Layout {
 
 }  // namespace
 
+std::vector<Bucket> MakeUnits(const Shape& s, const ChunkParts& parts, std::int64_t ranks,
+                              std::int64_t expert_ranks) {
+  std::vector<Bucket> units;
+  const auto add = [&](const std::vector<std::int64_t>& tensors, int unit, bool experts) {
+    const std::int64_t shards = experts ? expert_ranks : ranks;
+    const std::int64_t sum = std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
+    if (sum == 0) return;
+    units.push_back({.elements = (sum + shards - 1) / shards * shards,
+                     .unit = unit,
+                     .tensors = static_cast<std::int64_t>(tensors.size()),
+                     .experts = experts});
+  };
+  if (parts.head) add(HeadParameters(s, true), parts.layers + 1, false);
+  for (int unit = parts.layers; unit >= 1; --unit) {
+    const Shape layer = OfKind(s, parts.kind(unit));
+    add(LayerParameters(layer), unit, false);
+    add(ExpertParameters(layer), unit, true);
+  }
+  if (parts.embedding) add(EmbeddingParameters(s), 0, false);
+  return units;
+}
+
 std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const BucketRule& rule) {
   std::vector<Bucket> buckets;
   Layout layout(rule, &buckets);

@@ -40,6 +40,10 @@ struct Bucket {
   bool experts = false;  // parameters of experts, replicated over their own group
 };
 
+// FSDP's units over stages: embedding, each layer, head; each layer's experts. Padded so that
+// `ranks`, and those that hold the same experts, have equal shards.
+std::vector<Bucket> MakeUnits(const Shape& s, const ChunkParts& parts, std::int64_t ranks,
+                              std::int64_t expert_ranks);
 // In the order in which backward completes them.
 std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const BucketRule& rule);
 // The experts' parameters, which lie in buffers of their own.

@@ -56,16 +56,31 @@ void MambaWriter::States(std::string_view name, Pass pass) {
                                m_.head_dim * m_.state, 4, 4, pass));
 }
 
+void MambaWriter::Exchange(std::string_view name, std::int64_t cols, Pass pass) {
+  if (s_.cp == 1) return;
+  const std::int64_t bytes = s_.tokens() * cols * s_.element_bytes;
+  const Buffer dealt = w_->Temporary(name, bytes, MemoryKind::kCommunication);
+  w_->Alloc(dealt);
+  w_->Host("communication", s_.host.communication);
+  w_->Comm("all_to_all", {.collective = graph::Collective::kAllToAll,
+                          .group = graph::GroupSlot::kCp,
+                          .stream = kCpStream,
+                          .dtype = s_.dtype,
+                          .bytes = {.value = bytes}});
+  Stream("reorder", MemoryOp::kCopy, cols, s_.element_bytes, s_.element_bytes, pass);
+  w_->Free(dealt);
+}
+
 // Convolution and everything up to the output of the scan.
 void MambaWriter::Scan(Pass pass) {
   const std::int64_t e = s_.element_bytes, q = m_.chunk;
   Module("layers.mamba.convolution", pass);
-  Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved(), e, e, pass);
+  Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved() + copied(), e, e, pass);
   Module("layers.mamba.scan", pass);
   Stream("chunk_sums", MemoryOp::kStateScan, m_.heads, e, 8, pass);
   Product("chunk_state", m_.heads, m_.head_dim, m_.state, q);
   States("state_passing", pass);
-  Product("chunk_products", m_.groups, q, q, m_.state);
+  Product("chunk_products", groups(), q, q, m_.state);
 }
 
 void MambaWriter::Forward(bool keep) {
@@ -73,12 +88,15 @@ void MambaWriter::Forward(bool keep) {
   Module("layers.mamba.in_projection", Pass::kForward);
   w_->Alloc(projected_);
   ColumnForward(s_, w_, "in_projection", s_.hidden, m_.projected());
+  Exchange("projected.dealt", m_.projected() + copied(), Pass::kForward);
   const Buffer convolved = w_->Temporary("convolved", s_.tokens() * m_.convolved() * e);
   w_->Alloc(convolved);
   w_->Alloc(scanned_);
   Scan(Pass::kForward);
   Product("chunk_scan", m_.heads, m_.chunk, m_.head_dim, m_.state + m_.chunk);
   w_->Free(convolved);
+  Exchange("scanned.dealt", m_.inner(), Pass::kForward);
+  Exchange("gate.dealt", m_.inner(), Pass::kForward);
   Module("layers.mamba.norm", Pass::kForward);
   w_->Alloc(gated_);
   Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 2 * e, e, Pass::kForward);
@@ -99,11 +117,11 @@ void MambaWriter::ScanBackward() {
   Product("chunk_state.b", m_.heads, q, n, p);
   Product("chunk_scan.c", m_.heads, q, n, p);
   Product("chunk_scan.products", m_.heads, q, q, p);
-  Product("chunk_products.c", m_.groups, q, n, q);
-  Product("chunk_products.b", m_.groups, q, n, q);
+  Product("chunk_products.c", groups(), q, n, q);
+  Product("chunk_products.b", groups(), q, n, q);
   Stream("chunk_sums", MemoryOp::kStateScan, m_.heads, 12, 8, pass);
   Module("layers.mamba.convolution", pass);
-  Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved(), 2 * e, e, pass);
+  Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved() + copied(), 2 * e, e, pass);
   for (const auto& [name, elements] :
        {std::pair{"convolution", m_.convolved() * (m_.conv + 1)}, std::pair{"dt_bias", m_.heads},
         std::pair{"a", m_.heads}, std::pair{"d", m_.heads}}) {
@@ -128,6 +146,8 @@ void MambaWriter::Backward() {
   Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 3 * e, 2 * e, pass);
   AccumulateGradient(s_, w_, "weight_gradient", m_.inner());
   w_->Free(gated);
+  Exchange("gate.dealt", m_.inner(), pass);
+  Exchange("scanned.dealt", m_.inner(), pass);
   const Buffer convolved = w_->Temporary("convolved", s_.tokens() * m_.convolved() * e);
   w_->Alloc(convolved);
   ScanBackward();
@@ -135,6 +155,7 @@ void MambaWriter::Backward() {
   w_->Free(scanned);
   w_->Free(scanned_);
   w_->Free(projected_);
+  Exchange("projected.dealt", m_.projected() + copied(), pass);
   Module("layers.mamba.in_projection", pass);
   ColumnBackward(s_, w_, "in_projection", s_.hidden, m_.projected(), false);
   w_->Free(projected);

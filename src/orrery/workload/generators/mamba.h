@@ -12,8 +12,13 @@
 // Backward computes all of this again but the output, as the memory-efficient path of mamba_ssm
 // does, then a product for each operand of each GEMM. Kept from forward: the first projection's
 // output, the scan's output and the gated norm's. The causal half of C·Bᵀ is computed whole.
+// Context parallelism deals heads and groups out over the cp ranks, each of which scans the whole
+// sequence: an all-to-all of the projection's output before the convolution, two of the scan's
+// output and of z behind it, the reverse in backward, each with a copy that brings the parts of the
+// sequence in order (they lie as attention wants them). Groups fewer than cp are repeated, B and C
+// with them. Kernels do what they do without it: cp times the chunks of a cp-th of the heads.
 // Sources: the paper, section 6; state-spaces/mamba ops/triton (ssd_combined.py) and
-// megatron/core/ssm/mamba_mixer.py, read for their behaviour.
+// megatron/core/ssm (mamba_mixer.py, mamba_context_parallel.py), read for their behaviour.
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"
@@ -42,6 +47,12 @@ class MambaWriter {
   void States(std::string_view name, graph::Pass pass);
   void Scan(graph::Pass pass);
   void ScanBackward();
+  // So many columns of this rank's tokens against all tokens of a cp-th of them, or back.
+  void Exchange(std::string_view name, std::int64_t cols, graph::Pass pass);
+  // Groups as the ranks of a context-parallel group hold them together, repeated ones included.
+  std::int64_t groups() const { return m_.groups < s_.cp ? s_.cp : m_.groups; }
+  // Columns of B and C that are copies.
+  std::int64_t copied() const { return 2 * (groups() - m_.groups) * m_.state; }
 
   const Shape& s_;
   const Mamba& m_;

@@ -57,6 +57,42 @@ TEST(Hybrid, ParametersArePublished) {
               0.2e9);
 }
 
+// Two ranks share a sequence of 1,024: each exchanges its 512 tokens' z, x, B, C and dt (2·512 +
+// 2·4·32 + 8 columns), then the scan's output and z (512 each), in 16 bits; backward the reverse.
+// The scan's products are those of a rank with 512 tokens of its own, until there are more ranks
+// than groups: then a group's B and C are copied, and its products computed once a rank.
+TEST(Hybrid, ContextParallelScansDealOutHeads) {
+  Model model = SmallHybrid("MM");
+  Plan plan = One();
+  const double alone = GemmFlops(FindBlock(Make(model, plan), "layer.forward"));
+  plan.cp = 2;
+  plan.seq_len = 1024;
+  graph::Graph g = Make(model, plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  for (const std::string_view name : {"layer.forward", "layer.backward"}) {
+    const graph::Block& block = FindBlock(g, name);
+    EXPECT_EQ(Bytes(block, graph::Collective::kAllToAll),
+              512 * 2 * (2 * 512 + 2 * 4 * 32 + 8 + 2 * 512));
+  }
+  EXPECT_DOUBLE_EQ(GemmFlops(FindBlock(g, "layer.forward")), alone);
+  model.mamba.groups = 1;
+  plan.cp = 1;
+  plan.seq_len = 512;
+  const double one = GemmFlops(FindBlock(Make(model, plan), "layer.forward"));
+  plan.cp = 2;
+  plan.seq_len = 1024;
+  g = Make(model, plan);
+  // C·Bᵀ of four chunks of 128: 2·128·128·32 operations each, once more.
+  EXPECT_DOUBLE_EQ(GemmFlops(FindBlock(g, "layer.forward")) - one, 4.0 * 2 * 128 * 128 * 32);
+  EXPECT_EQ(Bytes(FindBlock(g, "layer.forward"), graph::Collective::kAllToAll),
+            512 * 2 * (2 * 512 + 2 * 2 * 32 + 8 + 2 * 512));
+  model.mamba.groups = 4;
+  plan.cp = 16;
+  plan.seq_len = 4096;
+  EXPECT_TRUE(Validate(model, plan).message().starts_with("parallel.cp: 16 for the 8 heads"));
+}
+
 TEST(Hybrid, TensorsAddUpToTheModel) {
   Model m = SmallHybrid("ME*-M");
   m.vocab = 1024;

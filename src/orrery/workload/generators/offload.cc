@@ -27,6 +27,11 @@ graph::Comm Started(Collective direction, std::int64_t bytes) {
   return copy;
 }
 
+// What a layer keeps, but not what FSDP keeps of its parameters.
+bool Moves(const Buffer& b) {
+  return b.lifetime == Lifetime::kMicrobatch && b.kind != MemoryKind::kParameter;
+}
+
 // Operations are added in front of and behind those of a block.
 class Wrapper {
  public:
@@ -35,7 +40,7 @@ class Wrapper {
     out_.ops.clear();
     // What was kept from call to call lives within this one.
     for (Buffer& b : out_.buffers) {
-      if (b.lifetime == Lifetime::kMicrobatch) b.lifetime = Lifetime::kCall;
+      if (Moves(b)) b.lifetime = Lifetime::kCall;
     }
   }
   void Body() { out_.ops.insert(out_.ops.end(), body_.begin(), body_.end()); }
@@ -81,7 +86,7 @@ std::vector<Buffer> Kept(const graph::Block& block, OpKind kind) {
   for (const Op& op : block.ops) {
     if (op.kind != OpKind::kAlloc && op.kind != OpKind::kFree) continue;
     const Buffer& b = block.buffers[op.index];
-    if (b.lifetime != Lifetime::kMicrobatch) continue;
+    if (!Moves(b)) continue;
     const auto same =
         std::find_if(kept.begin(), kept.end(), [&](const Buffer& k) { return k.id == b.id; });
     if (op.kind == kind) {

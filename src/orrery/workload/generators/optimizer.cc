@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/optimizer.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "orrery/workload/generators/offload.h"
@@ -31,7 +32,7 @@ MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read, std::int
 }
 
 // The matrices of a layer that is not made of experts, as rows × columns on this rank.
-std::array<std::pair<std::int64_t, std::int64_t>, 4> Matrices(const Shape& s) {
+std::array<std::pair<std::int64_t, std::int64_t>, kLayerMatrices> Matrices(const Shape& s) {
   return {{{s.qkv(), s.hidden}, {s.hidden, s.context()}, {s.fc1(), s.hidden}, {s.hidden, s.ffn}}};
 }
 
@@ -136,7 +137,8 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
     w->Alloc(w->Named(id, name, bytes, MemoryKind::kOptimizer, Lifetime::kForever));
   };
   if (s.offload_optimizer) return;
-  if (s.dtype != DType::kFp32 && !s.sharded) forever(3, "main_parameters", shard * 4);
+  if ((s.dtype != DType::kFp32 || s.keeps_units) && !s.sharded)
+    forever(3, "main_parameters", shard * 4);
   switch (s.optimizer) {
     case Optimizer::kAdam:
       forever(4, "exp_avg", shard * 4);
@@ -171,7 +173,7 @@ void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockW
   }
 }
 
-graph::Block OrthogonaliseLayer(const Shape& s, Names* names) {
+graph::Block OrthogonaliseLayer(const Shape& s, std::int64_t matrices, Names* names) {
   BlockWriter w(names, "optimizer.muon", Pass::kOptimizer);
   const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
     return Gemm{
@@ -179,7 +181,14 @@ graph::Block OrthogonaliseLayer(const Shape& s, Names* names) {
   };
   constexpr int kIterations = 5;
   w.Module("optimizer.muon");
-  for (const auto& [rows, columns] : Matrices(s)) {
+  auto all = Matrices(s);
+  const auto size = [](const auto& matrix) { return matrix.first * matrix.second; };
+  if (matrices > 0) {
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const auto& a, const auto& b) { return size(a) > size(b); });
+  }
+  const auto count = matrices > 0 ? static_cast<std::size_t>(matrices) : all.size();
+  for (const auto& [rows, columns] : std::span(all).first(count)) {
     const std::int64_t m = std::min(rows, columns), n = std::max(rows, columns);
     // Nesterov's momentum to bf16, divided by its norm.
     w.Kernel("nesterov", Flat(MemoryOp::kCast, m * n, 8, 2));

@@ -9,7 +9,11 @@
 //   muon        Jordan et al. 2024: momentum of the layers' matrices, made orthogonal by five
 //               Newton-Schulz iterations in bf16; Adam for tables, norms and biases. For a matrix
 //               of m × n, m ≤ n, an iteration is three GEMMs: 2m²n + 2m³ + 2m²n operations. Under
-//               tp each rank orthogonalises its part. Not sharded.
+//               tp each rank orthogonalises its part. Under ZeRO-1 as Megatron's layer-wise
+//               distributed optimizer (dist_muon): gradients are all-reduced, each rank keeps the
+//               state of whole matrices and updates them, all are gathered. Of a layer's four
+//               matrices the n ranks get 4·layers/n; all run as the one with most, and of a layer
+//               it has in part as the largest ones.
 //   sgd         with momentum and weight decay: one fp32 moment. Fused: one kernel; else four for
 //   all
 //               (foreach).
@@ -52,7 +56,8 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
 // Bytes of what Adam's unfused kernels hand on: of all tensors at once (foreach, one flat tensor).
 std::int64_t AdamTemporaries(const Shape& s, std::int64_t n);
 void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w);
-// Newton-Schulz of one layer's matrices, and their update.
-graph::Block OrthogonaliseLayer(const Shape& s, Names* names);
+// Newton-Schulz of one layer's matrices, or of so many, the largest ones, and their update.
+inline constexpr std::int64_t kLayerMatrices = 4;
+graph::Block OrthogonaliseLayer(const Shape& s, std::int64_t matrices, Names* names);
 
 }  // namespace orrery::workload

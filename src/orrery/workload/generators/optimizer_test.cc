@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "orrery/graph/verify.h"
 #include "orrery/workload/test_support.h"
 
 namespace orrery::workload {
@@ -72,13 +73,48 @@ TEST(Optimizers, AdamTensorByTensor) {
 }
 
 TEST(Optimizers, Refusals) {
-  Plan plan{.dp = 2, .global_batch = 2, .seq_len = 128, .sharding = Sharding::kZero1};
+  Plan plan{.dp = 2, .global_batch = 2, .seq_len = 128, .sharding = Sharding::kZero3};
   plan.optimizer = Optimizer::kMuon;
   EXPECT_TRUE(Validate(SmallGpt(1), plan).message().starts_with("training.optimizer: muon needs"));
   plan.sharding = Sharding::kNone;
   plan.optimizer = Optimizer::kAdafactor;
   plan.offload_optimizer = true;
   EXPECT_TRUE(Validate(SmallGpt(1), plan).message().starts_with("training.offload: the CPU"));
+}
+
+// Three layers over eight ranks: twelve matrices, two on the busiest, a layer's largest (fc1 and
+// fc2 of 256 × 1,024). Gradients are all-reduced, everybody's parameters gathered after; a rank has
+// an eighth of 8 bytes of state a matrix element, and of 12 elsewhere.
+TEST(Optimizers, MuonByWholeMatrices) {
+  Plan plan{.dp = 8, .global_batch = 8, .seq_len = 128, .sharding = Sharding::kZero1};
+  plan.optimizer = Optimizer::kMuon;
+  const graph::Graph g = Make(SmallGpt(3), plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  const graph::Block& muon = FindBlock(g, "optimizer.muon");
+  const double m = 256, n = 1024;
+  EXPECT_DOUBLE_EQ(GemmFlops(muon), 2 * 5 * (4 * m * m * n + 2 * m * m * m));
+  std::int64_t reduced = 0, gathered = 0, calls = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    reduced += Bytes(block, graph::Collective::kReduceScatter);
+    gathered += Bytes(block, graph::Collective::kAllGather);
+    calls += g.name(block.name) == "optimizer.muon" ? call.repeat : 0;
+  }
+  EXPECT_EQ(reduced, 0);
+  EXPECT_EQ(calls, 1);
+  std::int64_t momentum = 0, elements = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) {
+    if (g.name(b.name) == "momentum") momentum = b.bytes;
+    if (g.name(b.name) == "parameters") elements = b.bytes / 2;
+  }
+  EXPECT_EQ(gathered, 2 * elements);
+  EXPECT_EQ(momentum, 4 * elements / 8);
+  plan.sharding = Sharding::kZero3;
+  EXPECT_TRUE(Validate(SmallGpt(3), plan).message().starts_with("training.optimizer: muon"));
+  plan.sharding = Sharding::kZero1;
+  plan.optimizer = Optimizer::kAdafactor;
+  EXPECT_TRUE(Validate(SmallGpt(3), plan).message().starts_with("training.optimizer: adafactor"));
 }
 
 }  // namespace

@@ -72,12 +72,18 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
     }
     return r;
   };
-  chunk.buckets =
-      MakeBuckets(*job_.shape, chunk.parts, rule(plan().replicas(), plan().shard_ranks()));
+  if (plan().keeps_units()) {
+    chunk.buckets = MakeUnits(*job_.shape, chunk.parts, plan().shard_ranks(), plan().expert_dp());
+  } else {
+    chunk.buckets =
+        MakeBuckets(*job_.shape, chunk.parts, rule(plan().replicas(), plan().shard_ranks()));
+  }
   if (!experts) return;
-  const auto more =
-      MakeExpertBuckets(*job_.shape, chunk.parts, rule(plan().expert_dp(), plan().expert_dp()));
-  chunk.buckets.insert(chunk.buckets.end(), more.begin(), more.end());
+  if (!plan().keeps_units()) {
+    const auto more =
+        MakeExpertBuckets(*job_.shape, chunk.parts, rule(plan().expert_dp(), plan().expert_dp()));
+    chunk.buckets.insert(chunk.buckets.end(), more.begin(), more.end());
+  }
   // In the order in which backward completes them; what nobody else holds is not reduced.
   std::stable_sort(chunk.buckets.begin(), chunk.buckets.end(),
                    [](const Bucket& a, const Bucket& b) { return a.unit > b.unit; });
@@ -193,6 +199,8 @@ void ProgramWriter::OffloadedLayers(bool forward, const Chunk& chunk, int index,
 }
 
 bool ProgramWriter::overlaps_gather() const {
+  if (plan().keeps_units()) return plan().prefetch;
+  if (job_.layer_wise()) return false;
   return job_.distributed() && reduces() && plan().overlap_param_gather &&
          plan().overlap_grad_reduce && !plan().broadcast_parameters;
 }
@@ -299,8 +307,9 @@ void ProgramWriter::Reduce(const Bucket& bucket, bool last, bool blocking, int m
          0, microbatch);
     return;
   }
+  const bool scatters = job_.distributed() && !job_.layer_wise();
   const std::int64_t mode =
-      (job_.distributed() ? 1 : 0) + (blocking ? 2 : 0) + (last ? 4 : 0) + (bucket.experts ? 8 : 0);
+      (scatters ? 1 : 0) + (blocking ? 2 : 0) + (last ? 4 : 0) + (bucket.experts ? 8 : 0);
   Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements, mode), 0, -1);
 }
 
@@ -358,15 +367,20 @@ void ProgramWriter::Gather(Chunk* chunk, std::size_t upto) {
     const Bucket& bucket = chunk->buckets[chunk->buckets.size() - 1 - chunk->gathered];
     const bool recorded = chunk->gathered + 1 == upto;
     const auto mode = recorded ? GatherMode::kRecorded : GatherMode::kStarted;
-    Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,
-                          static_cast<std::int64_t>(mode), bucket.experts ? 1 : 0),
-         0, -1, 0, 1, recorded ? chunk->gather_event : kNoEvent);
+    Call(
+        job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements, static_cast<std::int64_t>(mode),
+                         bucket.experts ? 1 : 0, CastBefore(bucket)),
+        0, -1, 0, 1, recorded ? chunk->gather_event : kNoEvent);
   }
 }
 
 void ProgramWriter::WaitGather(Chunk* chunk) {
   if (chunk->gather_event == kNoEvent) return;
-  Call(job_.blocks->Get(BlockKind::kWaitParameters), 0, -1, 0, 1, chunk->gather_event);
+  std::int64_t copied = 0;  // FSDP2 copies the tensors of a unit out of what was gathered
+  for (; chunk->copied < chunk->gathered && plan().keeps_units(); ++chunk->copied) {
+    copied += chunk->buckets[chunk->buckets.size() - 1 - chunk->copied].elements;
+  }
+  Call(job_.blocks->Get(BlockKind::kWaitParameters, copied), 0, -1, 0, 1, chunk->gather_event);
   free_events_.push_back(chunk->gather_event);
   chunk->gather_event = kNoEvent;
 }
@@ -435,6 +449,10 @@ std::int64_t ProgramWriter::StepFlags() const {
                    &counts);
     }
   }
+  if (job_.layer_wise()) {  // dealt out as the matrices are
+    const std::int64_t ranks = plan().shard_ranks();
+    counts.outside = (counts.outside + ranks - 1) / ranks;
+  }
   return PackStepFlags(job_.distributed(), fp16, OptimizerNumber(*job_.shape, counts));
 }
 
@@ -448,7 +466,7 @@ void ProgramWriter::Begin() {
   }
   // zero_grad(set_to_none=True) runs no kernel.
   if (plan().reducer == Reducer::kBuffer) {
-    Call(job_.blocks->Get(BlockKind::kZeroGradients, total), 0, -1);
+    Call(job_.blocks->Get(BlockKind::kZeroGradients, plan().keeps_units() ? 0 : total), 0, -1);
   }
   if (plan().low_precision != LowPrecision::kNone) {
     std::int64_t weights = 0;
@@ -515,18 +533,32 @@ void ProgramWriter::End() {
   out_->events = next_event_;
 }
 
+// All layers' matrices, or those of the rank that has most of them.
+void ProgramWriter::Orthogonalise() {
+  std::int64_t layers = 0;
+  for (int c = 0; c < chunks(); ++c) {
+    const Chunk& chunk = chunks_[static_cast<std::size_t>(c)];
+    layers += chunk.parts.layers;
+    if (chunk.parts.layers == 0 || job_.layer_wise()) continue;
+    Call(job_.blocks->Get(BlockKind::kOrthogonalise), c, -1, chunk.first_layer, chunk.parts.layers);
+  }
+  if (!job_.layer_wise()) return;
+  const std::int64_t ranks = plan().shard_ranks();
+  const std::int64_t matrices = (kLayerMatrices * layers + ranks - 1) / ranks;
+  const int first = chunks_.front().first_layer;
+  if (const auto whole = static_cast<int>(matrices / kLayerMatrices); whole > 0) {
+    Call(job_.blocks->Get(BlockKind::kOrthogonalise), 0, -1, first, whole);
+  }
+  if (const std::int64_t rest = matrices % kLayerMatrices; rest > 0) {
+    Call(job_.blocks->Get(BlockKind::kOrthogonalise, rest), 0, -1, first, 1);
+  }
+}
+
 void ProgramWriter::Optimizer() {
   const std::int64_t total = elements();
   const std::int64_t flags = StepFlags();
   Call(job_.blocks->Get(BlockKind::kOptimizer, total, shard(), job_.norm_group, flags), 0, -1);
-  if (plan().optimizer == Optimizer::kMuon) {
-    for (int c = 0; c < chunks(); ++c) {
-      const Chunk& chunk = chunks_[static_cast<std::size_t>(c)];
-      if (chunk.parts.layers == 0) continue;
-      Call(job_.blocks->Get(BlockKind::kOrthogonalise), c, -1, chunk.first_layer,
-           chunk.parts.layers);
-    }
-  }
+  if (plan().optimizer == Optimizer::kMuon) Orthogonalise();
   if (!job_.distributed() || !reduces() || overlaps_gather()) return;
   if (plan().broadcast_parameters) {
     std::int64_t tensors = 0;
@@ -541,7 +573,7 @@ void ProgramWriter::Optimizer() {
     for (const Bucket& bucket : chunk.buckets) {
       Call(job_.blocks->Get(BlockKind::kGatherBucket, bucket.elements,
                             static_cast<std::int64_t>(GatherMode::kBlocking),
-                            bucket.experts ? 1 : 0),
+                            bucket.experts ? 1 : 0, CastBefore(bucket)),
            0, -1);
     }
   }

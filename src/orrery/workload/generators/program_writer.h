@@ -29,6 +29,9 @@ struct JobContext {
   std::span<const LayerLoad> loads = {};  // by layer, where a routing is drawn; else empty
 
   bool distributed() const { return plan->sharding != Sharding::kNone; }
+  // Muon under ZeRO-1: Megatron's layer-wise distributed optimizer. Every rank has all gradients,
+  // and state of whole matrices.
+  bool layer_wise() const { return distributed() && plan->optimizer == Optimizer::kMuon; }
   // Whether two stages hold, and sum the gradients of, one table.
   bool ties_across_stages() const {
     return model->tied_embeddings && plan->pp > 1 && plan->lora_rank == 0 && !plan->v_shape() &&
@@ -100,6 +103,7 @@ class ProgramWriter {
     std::int64_t alone = 0;                // elements of what no other rank holds
     int first_layer = 0;
     std::size_t gathered = 0;  // buckets whose gather has started, in forward order
+    std::size_t copied = 0;    // of those, copied out (FSDP2)
     std::int16_t gather_event = graph::kNoEvent;  // of the last one
     bool reduced = false, forwarded = false;
   };
@@ -128,6 +132,7 @@ class ProgramWriter {
   BlockId EndBackward(bool head, int microbatch);
   void FinishReduction();
   void Optimizer();
+  void Orthogonalise();
   std::int16_t TakeEvent();
   std::int64_t elements() const;
   std::int64_t shard() const;  // elements whose optimizer state lies here
@@ -137,6 +142,10 @@ class ProgramWriter {
   }
   std::int64_t shards_of(const Bucket& bucket) const {
     return bucket.experts ? plan().expert_dp() : plan().shard_ranks();
+  }
+  // Elements of a shard that FSDP2 casts before it gathers.
+  std::int64_t CastBefore(const Bucket& bucket) const {
+    return plan().keeps_units() ? bucket.elements / shards_of(bucket) : 0;
   }
   void MakeChunk(std::size_t position, int first_layer);
   // Whether gradients are reduced at all.

@@ -68,6 +68,7 @@ void WriteSchedule(Schedule schedule, ProgramWriter* w) {
 
 bool ReducesInBackward(const ProgramWriter& w) {
   if (w.reduces_each()) return true;
+  if (w.plan().keeps_units()) return false;  // torch's schedules reduce behind the last pass
   return w.plan().overlap_grad_reduce && (w.first() || !w.plan().align_grad_reduce);
 }
 

@@ -127,16 +127,21 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.cp_exchange = plan.cp_exchange;
   s.low_precision = plan.low_precision;
   s.low_precision_gather = plan.low_precision_gather;
-  s.sharded = plan.gathers_units();
-  s.reshards = plan.sharding == Sharding::kZero3;
+  s.keeps_units = plan.keeps_units();
+  s.sharded = plan.gathers_units() && !s.keeps_units;
+  s.reshards = plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered;
   s.prefetch = plan.prefetch;
   s.flat_parameters = plan.flat_parameters;
+  s.reshard_ranks = s.sharded && s.reshards ? plan.reshard : 0;
+  const bool ahead = s.sharded && s.reshards && s.prefetch;
+  s.limits_gathers = ahead && plan.gather_limit == GatherLimit::kHost;
+  s.gathers_linger = ahead && plan.gather_limit == GatherLimit::kNone;
   s.lora_rank = plan.lora_rank;
   s.lora_targets = plan.lora_rank > 0 ? plan.lora_targets : std::uint8_t{0};
   s.packed_len = plan.packed_len < plan.seq_len ? plan.packed_len : 0;
   s.optimizer = plan.optimizer;
   s.reducer = plan.reducer;
-  s.fused_weight_gradient = plan.fused_weight_gradient;
+  s.fused_weight_gradient = plan.fused_weight_gradient && !s.keeps_units;
   s.converted_gradients =
       plan.converted_gradients && !s.separate_gradients() && s.gradient_dtype != s.dtype;
   s.bucket_views = plan.reducer == Reducer::kDdp && plan.bucket_views;
@@ -218,6 +223,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.embedding_norm).Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);
   h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).Add(s.cp).Add(s.cp_exchange);
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
+  h.Add(s.reshard_ranks).Add(s.limits_gathers).Add(s.gathers_linger).Add(s.keeps_units);
   h.Add(s.shard_ranks).Add(s.reduce_whole).Add(s.lora_rank).Add(s.lora_targets);
   h.Add(s.packed_len).Add(s.optimizer).Add(s.adam_loop).Add(s.offload_optimizer);
   h.Add(s.offload_activations)

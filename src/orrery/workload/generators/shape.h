@@ -74,6 +74,12 @@ struct Shape {
   bool low_precision_gather = false;
   // ZeRO-2 and -3: gradients are tensors of their own in `dtype`, reduced in `gradient_dtype`.
   bool sharded = false, reshards = false, prefetch = true, flat_parameters = true;
+  std::int64_t reshard_ranks = 0;  // backward gathers over so many of them; 0: over all
+  // FSDP1: the host waits for the unit before, or frees what it gathered far ahead of the GPU.
+  bool limits_gathers = false, gathers_linger = false;
+  // Over stages (FSDP2 under torch.distributed.pipelining): units are gathered once a step and
+  // reduced once; meanwhile gradients lie in the buffer.
+  bool keeps_units = false;
   std::int64_t lora_rank = 0;  // above 0: the model itself is frozen
   std::uint8_t lora_targets = 0;
   std::int64_t packed_len = 0;
@@ -134,6 +140,7 @@ struct Shape {
     return attention == AttentionBackend::kCudnn    ? graph::AttentionKernel::kCudnn
            : attention == AttentionBackend::kFlash3 ? graph::AttentionKernel::kFlash3
            : attention == AttentionBackend::kFlash1 ? graph::AttentionKernel::kFlash1
+           : attention == AttentionBackend::kFlash4 ? graph::AttentionKernel::kFlash4
                                                     : graph::AttentionKernel::kFlash2;
   }
   // Bytes of the residual stream on this rank, and gathered over tp.

@@ -20,7 +20,21 @@ using graph::Pass;
 namespace {
 
 // Buffer ids beside those of layers (1 to 17) and ends (40 to 46).
-enum : std::uint32_t { kUnitParameters = 60, kRootParameters };
+enum : std::uint32_t { kUnitParameters = 60, kRootParameters, kUnitExperts, kUnitPart };
+
+// What one all-gather or reduce-scatter moves: so many elements over so many ranks (one: nothing).
+struct Part {
+  std::int64_t elements = 0, ranks = 1;
+  bool experts = false;
+  std::int64_t shard() const { return elements / ranks; }
+};
+
+std::vector<Part> PartsOf(const Unit& unit) {
+  std::vector<Part> parts;
+  if (unit.elements > 0) parts.push_back({unit.elements, unit.ranks, false});
+  if (unit.expert_elements > 0) parts.push_back({unit.expert_elements, unit.expert_ranks, true});
+  return parts;
+}
 
 MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read, std::int64_t written,
                  DType dtype, Pass pass) {
@@ -34,140 +48,228 @@ MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read, std::int
 }
 
 // On the wire: weights of linear layers in low precision where the framework gathers them so.
-std::int64_t GatherBytes(const Shape& s, const Unit& unit) {
+std::int64_t GatherBytes(const Shape& s, const Part& part) {
   const bool low = IsLow(s) && s.low_precision_gather;
-  return low ? LinearBytes(s, unit.elements) / unit.ranks * unit.ranks
-             : unit.elements * s.element_bytes;
+  return low ? LinearBytes(s, part.elements) / part.ranks * part.ranks
+             : part.elements * s.element_bytes;
 }
 
-// A unit's shard on its way from host memory.
+// A unit's shards on their way from host memory.
 void Fetch(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking) {
-  graph::Comm copy = HostCopy(Collective::kCopyToDevice, GatherBytes(s, unit) / unit.ranks);
+  std::int64_t bytes = 0;
+  for (const Part& part : PartsOf(unit)) bytes += GatherBytes(s, part) / part.ranks;
+  if (bytes == 0) return;
+  graph::Comm copy = HostCopy(Collective::kCopyToDevice, bytes);
   copy.blocking = blocking;
   if (!blocking) copy.event = kShardEvent;
   w->Comm("shard.to_device", copy);
 }
 
-// Of shards in host memory the copy has been started, or is made here where all blocks.
-void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pass pass) {
-  if (s.offload_parameters && blocking) Fetch(s, w, unit, true);
-  if (s.offload_parameters && !blocking) w->Wait("shard", kShardEvent);
-  if (s.dtype != DType::kFp32 && !s.offload_optimizer) {
-    w->Kernel("shard.cast",
-              Flat(MemoryOp::kCast, unit.elements / unit.ranks, 4, s.element_bytes, s.dtype, pass));
-  }
-  w->Comm("all_gather", {.collective = Collective::kAllGather,
-                         .group = s.shard_ranks > 0 ? GroupSlot::kShard : GroupSlot::kDp,
-                         .stream = kDpStream,
-                         .blocking = blocking,
-                         .event = blocking ? graph::kNoEvent : kUnitEvent,
-                         .dtype = IsLow(s) && s.low_precision_gather ? DType::kFp8 : s.dtype,
-                         .bytes = {.value = GatherBytes(s, unit)}});
+// Whether backward gathers what forward left on this rank, over fewer ranks.
+bool GathersPart(const Shape& s, Pass pass) {
+  return s.reshard_ranks > 0 && pass == Pass::kBackward;
 }
 
-void Reduce(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, std::int16_t event) {
+// Of shards in host memory the copy has been started, or is made here where all blocks.
+void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pass pass) {
+  const std::vector<Part> parts = PartsOf(unit);
+  if (parts.empty()) return;
+  const bool part_only = GathersPart(s, pass);
+  if (s.offload_parameters && blocking) Fetch(s, w, unit, true);
+  if (s.offload_parameters && !blocking) w->Wait("shard", kShardEvent);
+  for (const Part& part : parts) {
+    if (s.dtype != DType::kFp32 && !s.offload_optimizer && !part_only) {
+      w->Kernel("shard.cast",
+                Flat(MemoryOp::kCast, part.shard(), 4, s.element_bytes, s.dtype, pass));
+    }
+    if (part.ranks == 1) continue;
+    const bool last = &part == &parts.back() || (&part)[1].ranks == 1;
+    GroupSlot group = part.experts        ? GroupSlot::kExpertDp
+                      : s.shard_ranks > 0 ? GroupSlot::kShard
+                                          : GroupSlot::kDp;
+    if (part_only) group = GroupSlot::kShard;
+    w->Comm(part.experts ? "all_gather.experts" : "all_gather",
+            {.collective = Collective::kAllGather,
+             .group = group,
+             .stream = kDpStream,
+             .blocking = blocking,
+             .event = blocking || !last ? graph::kNoEvent : kUnitEvent,
+             .dtype = IsLow(s) && s.low_precision_gather ? DType::kFp8 : s.dtype,
+             .bytes = {.value = GatherBytes(s, part)}});
+  }
+}
+
+void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulates, bool blocking,
+                std::int16_t event) {
   const std::int64_t e = s.element_bytes, g = s.gradient_bytes;
   const Pass pass = Pass::kBackward;
-  const Buffer flat = w->Temporary("gradients.flat", unit.elements * g, MemoryKind::kGradient);
+  const Buffer flat = w->Temporary("gradients.flat", part.elements * g, MemoryKind::kGradient);
   w->Alloc(flat);
   if (s.flat_parameters) {
-    w->Kernel("concatenate", Flat(MemoryOp::kCopy, unit.elements, e, e, s.dtype, pass));
+    w->Kernel("concatenate", Flat(MemoryOp::kCopy, part.elements, e, e, s.dtype, pass));
     // Divides by the number of ranks before the sum, in the type of the reduction.
-    w->Kernel("scale", Flat(MemoryOp::kGradScale, unit.elements, e, g, s.dtype, pass));
+    w->Kernel("scale", Flat(MemoryOp::kGradScale, part.elements, e, g, s.dtype, pass));
   } else {
-    w->Kernel("copy_in", Flat(MemoryOp::kCopy, unit.elements, e, g, s.dtype, pass));
+    w->Kernel("copy_in", Flat(MemoryOp::kCopy, part.elements, e, g, s.dtype, pass));
   }
   graph::Comm comm{.collective = Collective::kReduceScatter,
-                   .group = GroupSlot::kDp,
+                   .group = part.experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
                    .stream = kDpStream,
                    .blocking = blocking,
                    .dtype = s.gradient_dtype,
-                   .bytes = {.value = unit.elements * g}};
-  if (s.shard_ranks > 0) {  // HSDP: within the group, then each shard over its copies
+                   .bytes = {.value = part.elements * g}};
+  const bool hybrid = s.shard_ranks > 0 && !part.experts;
+  if (part.ranks == 1) {
+    // Nobody else has them.
+  } else if (hybrid) {  // HSDP: within the group, then each shard over its copies
     comm.group = GroupSlot::kShard;
     w->Comm("reduce_scatter", comm);
     comm.collective = Collective::kAllReduce;
     comm.group = GroupSlot::kReplica;
-    comm.bytes.value = unit.elements / unit.ranks * g;
+    comm.bytes.value = part.shard() * g;
+    comm.event = event;
+    w->Comm("all_reduce", comm);
+  } else {
+    comm.event = event;
+    w->Comm(part.experts ? "reduce_scatter.experts" : "reduce_scatter", comm);
   }
-  comm.event = event;
-  w->Comm(s.shard_ranks > 0 ? "all_reduce" : "reduce_scatter", comm);
   // On the reduction's own stream in the framework; here it does not wait for the reduction.
-  const std::int64_t read = g + (unit.accumulates ? 4 : 0);
-  w->Kernel("shard.add", Flat(unit.accumulates ? MemoryOp::kAdd : MemoryOp::kCast,
-                              unit.elements / unit.ranks, read, 4, DType::kFp32, pass));
+  const std::int64_t read = g + (accumulates ? 4 : 0);
+  w->Kernel("shard.add", Flat(accumulates ? MemoryOp::kAdd : MemoryOp::kCast, part.shard(), read, 4,
+                              DType::kFp32, pass));
   w->Free(flat);
 }
 
-Buffer Gathered(const Shape& s, BlockWriter* w, const Unit& unit) {
-  const std::int64_t bytes = unit.elements * s.element_bytes;
-  if (s.reshards) return w->Temporary("parameters.gathered", bytes, MemoryKind::kParameter);
-  return w->Named(kUnitParameters, "parameters.gathered", bytes, MemoryKind::kParameter,
-                  Lifetime::kMicrobatch);
+void Reduce(const Shape& s, BlockWriter* w, const Unit& unit, bool accumulates, bool blocking,
+            std::int16_t event) {
+  for (const Part& part : PartsOf(unit)) {
+    ReducePart(s, w, part, accumulates, blocking, event);
+  }
 }
 
-// The unit's own parameters are there, its neighbour's are on their way.
-Buffer BeginUnit(const Shape& s, BlockWriter* w, const Unit& unit, bool gathers, Pass pass) {
+// The gathered parameters of a unit, and what is kept of them after forward. Gathered layers that
+// FSDP1's host frees far ahead of the GPU linger.
+class Parameters {
+ public:
+  Parameters(const Shape& s, BlockWriter* w, const Unit& unit) : s_(s), w_(w) {
+    const std::int64_t e = s.element_bytes;
+    const auto add = [&](std::uint32_t id, std::string_view name, std::int64_t elements) {
+      if (elements == 0) return;
+      if (!s.reshards) {
+        buffers_.push_back(
+            w->Named(id, name, elements * e, MemoryKind::kParameter, Lifetime::kMicrobatch));
+        return;
+      }
+      buffers_.push_back(w->Temporary(name, elements * e, MemoryKind::kParameter));
+      if (s.gathers_linger) buffers_.back().lifetime = Lifetime::kLingering;
+    };
+    add(kUnitParameters, "parameters.gathered", unit.elements);
+    add(kUnitExperts, "experts.gathered", unit.expert_elements);
+    if (s.reshard_ranks == 0) return;
+    part_ = w->Named(kUnitPart, "parameters.resharded", unit.elements / s.reshard_ranks * e,
+                     MemoryKind::kParameter, Lifetime::kMicrobatch);
+  }
+  void Alloc() {
+    for (const Buffer& b : buffers_) w_->Alloc(b);
+  }
+  void Free() {
+    for (const Buffer& b : buffers_) w_->Free(b);
+  }
+  // fully_shard's reshard to fewer ranks: this rank's part is copied, the rest given back.
+  void Reshard() {
+    if (s_.reshard_ranks == 0) return;
+    w_->Alloc(part_);
+    const std::int64_t e = s_.element_bytes;
+    w_->Kernel("reshard", Flat(MemoryOp::kCopy, part_.bytes / e, e, e, s_.dtype, Pass::kForward));
+  }
+  void FreePart() {
+    if (s_.reshard_ranks > 0) w_->Free(part_);
+  }
+
+ private:
+  const Shape& s_;
+  BlockWriter* w_;
+  std::vector<Buffer> buffers_;
+  Buffer part_;
+};
+
+// The unit's own parameters are there, its neighbour's are on their way. Returns what they take.
+Buffer BeginUnit(const Shape& s, BlockWriter* w, const UnitCall& call, bool gathers, Pass pass,
+                 Parameters* parameters) {
   w->Module("fsdp");
   w->Host("fsdp", s.host.unit);
+  const std::int64_t ahead = call.next.elements + call.next.expert_elements;
   const Buffer next =
-      w->Temporary("parameters.prefetched",
-                   gathers && s.prefetch && unit.prefetches ? unit.elements * s.element_bytes : 0,
+      w->Temporary("parameters.prefetched", gathers && s.prefetch ? ahead * s.element_bytes : 0,
                    MemoryKind::kParameter);
   if (!gathers) return next;
   if (s.prefetch) {
     w->Wait("all_gather", kUnitEvent);
   } else {
-    Gather(s, w, unit, true, pass);
+    Gather(s, w, call.own, true, pass);
   }
+  if (pass == Pass::kBackward) parameters->FreePart();
   if (!s.flat_parameters) {
-    w->Kernel("copy_out", Flat(MemoryOp::kCopy, unit.elements, s.element_bytes, s.element_bytes,
-                               s.dtype, pass));
+    for (const Part& part : PartsOf(call.own)) {
+      w->Kernel("copy_out", Flat(MemoryOp::kCopy, part.elements, s.element_bytes, s.element_bytes,
+                                 s.dtype, pass));
+    }
   }
   CastWeights(s, w, LinearWeights(s), pass);
   w->Alloc(next);
-  if (!s.prefetch || !unit.prefetches) return next;
-  Gather(s, w, unit, false, pass);
-  if (unit.copies) Fetch(s, w, unit, false);
+  if (!s.prefetch) return next;
+  Gather(s, w, call.next, false, pass);
+  Fetch(s, w, call.after, false);
   return next;
+}
+
+void EndUnit(const Shape& s, BlockWriter* w) {
+  if (s.limits_gathers) w->HostPace("rate_limiter");
 }
 
 }  // namespace
 
-graph::Block ShardedLayerForward(const Shape& s, const Unit& unit, Names* names) {
+graph::Block ShardedLayerForward(const Shape& s, const UnitCall& call, Names* names) {
   BlockWriter w(names, "layer.forward", Pass::kForward);
-  const Buffer own = Gathered(s, &w, unit);
-  w.Alloc(own);
-  const Buffer next = BeginUnit(s, &w, unit, true, Pass::kForward);
+  Parameters own(s, &w, call.own);
+  own.Alloc();
+  const Buffer next = BeginUnit(s, &w, call, true, Pass::kForward, &own);
   WriteLayerForward(s, &w);
   w.Free(next);
-  if (s.reshards) w.Free(own);
+  if (s.reshards) {
+    w.Module("fsdp");
+    own.Reshard();
+    own.Free();
+  }
+  EndUnit(s, &w);
   return w.Finish();
 }
 
-graph::Block ShardedLayerBackward(const Shape& s, const Unit& unit, Names* names) {
+graph::Block ShardedLayerBackward(const Shape& s, const UnitCall& call, Names* names) {
   BlockWriter w(names, "layer.backward", Pass::kBackward);
-  const Buffer own = Gathered(s, &w, unit);
-  if (s.reshards) w.Alloc(own);
-  const Buffer next = BeginUnit(s, &w, unit, s.reshards, Pass::kBackward);
+  Parameters own(s, &w, call.own);
+  if (s.reshards) own.Alloc();
+  const Buffer next = BeginUnit(s, &w, call, s.reshards, Pass::kBackward, &own);
+  const std::int64_t elements = call.own.elements + call.own.expert_elements;
   const Buffer gradients =
-      w.Temporary("gradients", unit.elements * s.element_bytes, MemoryKind::kGradient);
+      w.Temporary("gradients", elements * s.element_bytes, MemoryKind::kGradient);
   w.Alloc(gradients);
   WriteLayerBackward(s, &w);
   w.Module("fsdp");
-  w.Free(own);
-  Reduce(s, &w, unit, !s.prefetch, graph::kNoEvent);
+  own.Free();
+  Reduce(s, &w, call.own, call.accumulates, !s.prefetch, graph::kNoEvent);
   w.Free(gradients);
   w.Free(next);
+  EndUnit(s, &w);
   return w.Finish();
 }
 
-graph::Block StartUnit(const Shape& s, const Unit& unit, Names* names) {
+graph::Block StartUnit(const Shape& s, const UnitCall& call, Pass pass, Names* names) {
   BlockWriter w(names, "parameters.gather", Pass::kForward);
   if (!s.prefetch) return w.Finish();
-  if (s.offload_parameters) Fetch(s, &w, unit, false);
-  Gather(s, &w, unit, false, Pass::kForward);
-  if (unit.copies) Fetch(s, &w, unit, false);
+  if (s.offload_parameters) Fetch(s, &w, call.own, false);
+  Gather(s, &w, call.own, false, pass);
+  Fetch(s, &w, call.next, false);
   return w.Finish();
 }
 
@@ -182,13 +284,15 @@ graph::Block GatherRoot(const Shape& s, const Unit& root, Names* names) {
   return w.Finish();
 }
 
-graph::Block ReduceRoot(const Shape& s, const Unit& root, bool last, Names* names) {
+graph::Block ReduceRoot(const Shape& s, const Unit& root, bool accumulates, bool last,
+                        Names* names) {
   BlockWriter w(names, "root.reduce", Pass::kBackward);
   w.Host("fsdp", s.host.unit);
   const Buffer gradients =
       w.Temporary("gradients", root.elements * s.element_bytes, MemoryKind::kGradient);
   w.Alloc(gradients);
-  Reduce(s, &w, root, !s.prefetch, s.prefetch && last ? kGradientEvent : graph::kNoEvent);
+  Reduce(s, &w, root, accumulates, !s.prefetch,
+         s.prefetch && last ? kGradientEvent : graph::kNoEvent);
   w.Free(gradients);
   w.Free(w.Named(kRootParameters, "root.parameters", root.elements * s.element_bytes,
                  MemoryKind::kParameter, Lifetime::kMicrobatch));
@@ -230,8 +334,11 @@ std::int64_t Padded(const std::vector<std::int64_t>& tensors, std::int64_t ranks
 
 }  // namespace
 
-std::int64_t LayerUnit(const Shape& s, std::int64_t ranks) {
-  return Padded(LayerParameters(s), ranks);
+Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks) {
+  return {.elements = Padded(LayerParameters(layer), ranks),
+          .ranks = ranks,
+          .expert_elements = Padded(ExpertParameters(layer), expert_ranks),
+          .expert_ranks = expert_ranks};
 }
 
 std::int64_t RootUnit(const Shape& s, std::int64_t ranks) {

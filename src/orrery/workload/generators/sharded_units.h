@@ -4,10 +4,19 @@
 // lie in fp32 shards of 1/n over the n data-parallel ranks (cp ranks hold the same parameters and
 // count among them); a gather casts the shard to the compute type and all-gathers it; a reduction
 // brings the unit's gradients to the reduce type and reduce-scatters them into fp32 shards.
+//   - Experts on this rank are a unit of their own, sharded over the ranks that hold the same ones
+//     (expert_dp; with one such rank they are whole, and cast). Their gather follows that of the
+//     layer's rest, their reduction too. Source: torchtitan's MoE models, Megatron-FSDP.
 //   - Prefetch: a unit's gather is issued before the unit before it computes and waited for at its
 //     own start, in backward too (FSDP1's BACKWARD_PRE, FSDP2's implicit prefetch): never more than
-//     two gathered units beside the root. This is what FSDP's rate limiter allows; the host's own
-//     wait for it is not modelled.
+//     two gathered units beside the root.
+//   - FSDP1's rate limiter (limit_all_gathers) has the host wait, before it gathers a unit, until
+//     the GPU is done with the unit but one before: at a unit's end until the one before is done.
+//     Without it the host runs ahead, and memory of gathered units that it has freed comes back
+//     only when the GPU has come so far (record_stream). On the GPU gathers are one ahead in both.
+//   - Resharding to a part (fully_shard's reshard_after_forward: an integer n): after forward a
+//   rank
+//     keeps 1/n of a unit in the compute type, and backward gathers over n neighbouring ranks.
 //   - One process group, hence one communicator: gathers and reductions run in order of issue.
 //   - Every micro-batch reduces its gradients (no `no_sync`).
 //   - Flat parameters (FSDP1): views of the gathered buffer; autograd concatenates their gradients.
@@ -19,6 +28,7 @@
 //     before it. A gather waits for its copy; so does the unit that computes beside it, by which a
 //     period is the longer of copy and unit either way. The CPU runs the optimizer on what lies
 //     there.
+//   - Activations in host memory (offload.h): as without sharding.
 // Memory: a gathered layer lives within the call that uses it, the prefetched one beside it; under
 // ZeRO-2 it lives from its forward to its backward; the root from the micro-batch's start to its
 // end.
@@ -32,29 +42,41 @@
 namespace orrery::workload {
 
 struct Unit {
-  std::int64_t elements = 0;  // of one layer, padded
-  std::int64_t ranks = 1;     // that hold a shard each
-  // A neighbour of equal size is gathered while this one computes.
-  bool prefetches = false;
+  std::int64_t elements = 0;                           // of one layer but its experts, padded
+  std::int64_t ranks = 1;                              // that hold a shard each
+  std::int64_t expert_elements = 0, expert_ranks = 1;  // of its experts on this rank
+};
+// A layer's unit. `expert_ranks`: that hold the same experts.
+Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks);
+// Elements of a unit that lie here.
+inline std::int64_t ShardOf(const Unit& u) {
+  return u.elements / u.ranks + u.expert_elements / u.expert_ranks;
+}
+
+// A layer's unit and those that come after it, in the pass's order.
+struct UnitCall {
+  Unit own;
+  Unit next;                 // gathered while this one computes; none: no elements
+  Unit after;                // shards in host memory: copied meanwhile; none: no elements
   bool accumulates = false;  // gradient shards of earlier micro-batches are added to
-  bool copies = false;       // shards in host memory: and the one behind that neighbour comes
 };
 
-graph::Block ShardedLayerForward(const Shape& s, const Unit& unit, Names* names);
-graph::Block ShardedLayerBackward(const Shape& s, const Unit& unit, Names* names);
-// Starts a layer's gather; its end in kUnitEvent. Without prefetch: nothing, the layer gathers.
-graph::Block StartUnit(const Shape& s, const Unit& unit, Names* names);
+graph::Block ShardedLayerForward(const Shape& s, const UnitCall& call, Names* names);
+graph::Block ShardedLayerBackward(const Shape& s, const UnitCall& call, Names* names);
+// Starts the gather of `own`; its end in kUnitEvent. Without prefetch: nothing, the layer gathers.
+// `next`: shards in host memory, copied meanwhile.
+graph::Block StartUnit(const Shape& s, const UnitCall& call, graph::Pass pass, Names* names);
 // The root unit at either end of a micro-batch. `last`: the iteration's last reduction, recorded in
 // kGradientEvent.
 graph::Block GatherRoot(const Shape& s, const Unit& root, Names* names);
-graph::Block ReduceRoot(const Shape& s, const Unit& root, bool last, Names* names);
+graph::Block ReduceRoot(const Shape& s, const Unit& root, bool accumulates, bool last,
+                        Names* names);
 // Shards for ever: parameters, gradients, optimizer state. Of parameters in host memory the shards
-// of two layers, of `layer_shard` elements each.
+// of two layers, of `layer_shard` elements at most.
 graph::Block ShardedMemory(const Shape& s, std::int64_t shard, std::int64_t layer_shard,
                            Names* names);
 
-// Elements of a unit, padded so that `ranks` have equal shards.
-std::int64_t LayerUnit(const Shape& s, std::int64_t ranks);
+// Elements of the root unit, padded so that `ranks` have equal shards.
 std::int64_t RootUnit(const Shape& s, std::int64_t ranks);
 
 }  // namespace orrery::workload

@@ -88,6 +88,172 @@ TEST(Sharded, ParametersInHostMemory) {
   EXPECT_EQ(order.substr(0, order.find("layer_norm")), "?4 ?6 all_gather+4 shard.to_device+6 ");
 }
 
+// Bytes of one group's communications over one iteration.
+std::int64_t GroupBytes(const graph::Graph& g, Collective kind, graph::GroupSlot slot) {
+  std::int64_t sum = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
+      if (comm.collective == kind && comm.group == slot) sum += call.repeat * comm.bytes.value;
+    }
+  }
+  return sum;
+}
+
+// Three layers, the first dense, then two with 8 experts of 256 -> 128 over ep 2 of 4 ranks. An
+// expert has 2·256·128 weights, and their biases 128 + 256; four lie on a rank, two ranks share
+// them. A router has 8·256.
+TEST(Sharded, ExpertsAreUnitsOfTheirOwn) {
+  Model model = SmallGpt(3);
+  model.experts.count = 8;
+  model.experts.top_k = 2;
+  model.experts.ffn_hidden = 128;
+  model.experts.first_dense = 1;
+  Plan plan = Sharded(Sharding::kZero3, 2);
+  plan.ep = 2;
+  const graph::Graph g = Make(model, plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  constexpr std::int64_t kExperts = 4 * (2 * 256 * 128 + 128 + 256);
+  constexpr std::int64_t kMlp = 2 * 256 * 1024 + 1024 + 256, kRouter = 8 * 256;
+  constexpr std::int64_t kRest = kLayer - kMlp + kRouter;
+  constexpr std::int64_t kDense = kLayer + 2 * kRest;
+  EXPECT_EQ(DpBytes(g, Collective::kAllGather), 2 * 2 * (2 * kDense + kRoot));
+  EXPECT_EQ(DpBytes(g, Collective::kReduceScatter), 2 * 4 * (kDense + kRoot));
+  const auto slot = graph::GroupSlot::kExpertDp;
+  EXPECT_EQ(GroupBytes(g, Collective::kAllGather, slot), 2 * 2 * 2 * 2 * kExperts);
+  EXPECT_EQ(GroupBytes(g, Collective::kReduceScatter, slot), 2 * 4 * 2 * kExperts);
+  std::int64_t bytes = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) bytes += b.bytes;
+  EXPECT_EQ(bytes, 16 * ((kDense + kRoot) / 4 + 2 * kExperts / 2));
+  // All of the data-parallel ranks' experts on one: nobody shares them.
+  plan.ep = 4;
+  const graph::Graph alone = Make(model, plan);
+  EXPECT_EQ(GroupBytes(alone, Collective::kAllGather, slot), 0);
+  bytes = 0;
+  for (const graph::Buffer& b : FindBlock(alone, "static").buffers) bytes += b.bytes;
+  EXPECT_EQ(bytes, 16 * ((kDense + kRoot) / 4 + 2 * kExperts / 2));
+}
+
+// Layers of a hybrid have units of their own sizes: what is gathered is what they hold.
+TEST(Sharded, LayersOfDifferentKinds) {
+  Model model = SmallGpt(4);
+  model.window = 64;
+  model.full_every = 2;
+  model.pattern.clear();
+  graph::Graph g = Make(model, Sharded(Sharding::kZero3, 1));
+  EXPECT_EQ(DpBytes(g, Collective::kAllGather), 2 * (8 * kLayer + kRoot));
+  model = SmallGpt(4);
+  model.pattern = "*-*-";
+  g = Make(model, Sharded(Sharding::kZero3, 1));
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  // An attention layer and a feed-forward are a layer: their norms are two there, too.
+  EXPECT_EQ(DpBytes(g, Collective::kAllGather), 2 * (2 * 2 * kLayer + kRoot));
+}
+
+// fully_shard's reshard_after_forward: 2 of four ranks. Forward gathers over all and keeps half;
+// backward gathers over pairs; the half is given back there.
+TEST(Sharded, ReshardToAPart) {
+  Plan plan = Sharded(Sharding::kZero3, 1);
+  plan.flat_parameters = false;
+  plan.reshard = 2;
+  const graph::Graph g = Make(SmallGpt(3), plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(DpBytes(g, Collective::kAllGather), 2 * (3 * kLayer + kRoot));
+  EXPECT_EQ(GroupBytes(g, Collective::kAllGather, graph::GroupSlot::kShard), 2 * 3 * kLayer);
+  for (std::size_t i = 0; i < g.groups.size(); ++i) {
+    if (g.groups.slot(GroupId(i)) != graph::GroupSlot::kShard) continue;
+    EXPECT_EQ(g.groups.members(GroupId(i)).size(), 2u);
+  }
+  plan.reshard = kReshardAll;
+  const graph::Graph all = Make(SmallGpt(3), plan);
+  EXPECT_EQ(SavedBytes(FindBlock(g, "layer.forward")) - SavedBytes(FindBlock(all, "layer.forward")),
+            2 * kLayer / 2);
+  EXPECT_EQ(SavedBytes(FindBlock(g, "layer.backward")), -SavedBytes(FindBlock(g, "layer.forward")));
+  // The part is in the compute type: nothing is cast again.
+  const std::string backward = Operations(g, FindBlock(g, "layer.backward"));
+  EXPECT_TRUE(backward.starts_with("?4 copy_out all_gather+4 ")) << backward;
+  EXPECT_NE(Operations(g, FindBlock(g, "layer.forward")).find(" reshard"), std::string::npos);
+  // false is ZeRO-2, communication for communication.
+  plan.reshard = kKeepGathered;
+  const graph::Graph kept = Make(SmallGpt(3), plan);
+  plan.sharding = Sharding::kZero2;
+  plan.reshard = kReshardAll;
+  const graph::Graph zero2 = Make(SmallGpt(3), plan);
+  ASSERT_EQ(kept.blocks.size(), zero2.blocks.size());
+  for (std::size_t i = 0; i < kept.blocks.size(); ++i) {
+    EXPECT_EQ(kept.blocks[i].content_hash, zero2.blocks[i].content_hash);
+  }
+}
+
+TEST(Sharded, ReshardIsADivisorOfFsdp2sRanks) {
+  Plan plan = Sharded(Sharding::kZero3, 1);
+  plan.flat_parameters = false;
+  for (const int ranks : {1, 3, 4, 8}) {
+    plan.reshard = ranks;
+    EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("framework_options.reshard"));
+  }
+  plan.reshard = 2;
+  EXPECT_TRUE(Validate(SmallGpt(2), plan).ok());
+  plan.flat_parameters = true;
+  EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("framework_options.reshard"));
+  plan.flat_parameters = false;
+  plan.sharding = Sharding::kZero1;
+  EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("framework_options.reshard"));
+}
+
+// FSDP1's limiter: the host waits at the end of every layer. Without it what layers gather lingers.
+TEST(Sharded, RateLimiter) {
+  Plan plan = Sharded(Sharding::kZero3, 1);
+  const auto lingering = [](const graph::Block& block) {
+    std::int64_t bytes = 0;
+    for (const graph::Buffer& b : block.buffers) {
+      if (b.lifetime == graph::Lifetime::kLingering) bytes += b.bytes;
+    }
+    return bytes;
+  };
+  for (const bool limited : {false, true}) {
+    plan.gather_limit = limited ? GatherLimit::kHost : GatherLimit::kNone;
+    const graph::Graph g = Make(SmallGpt(3), plan);
+    const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+    EXPECT_TRUE(status.ok()) << status.message();
+    for (const std::string_view name : {"layer.forward", "layer.backward"}) {
+      const graph::Block& block = FindBlock(g, name);
+      EXPECT_EQ(Operations(g, block).ends_with(" pace"), limited) << name;
+      // Allocated and freed: the table holds it twice.
+      EXPECT_EQ(lingering(block), limited ? 0 : 2 * 2 * kLayer) << name;
+    }
+  }
+  plan.gather_limit = GatherLimit::kOrder;  // FSDP2 has neither
+  const graph::Graph g = Make(SmallGpt(3), plan);
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.forward")).find("pace"), std::string::npos);
+  EXPECT_EQ(lingering(FindBlock(g, "layer.forward")), 0);
+}
+
+// What a layer keeps goes to the host and comes back, but not the parameters it keeps; gathers and
+// reductions are those without.
+TEST(Sharded, ActivationsInHostMemory) {
+  for (const bool keeps : {false, true}) {
+    Plan plan = Sharded(Sharding::kZero3, 2);
+    plan.reshard = keeps ? kKeepGathered : kReshardAll;
+    const graph::Graph plain = Make(SmallGpt(4), plan);
+    const std::int64_t gathered = keeps ? 2 * kLayer : 0;
+    const std::int64_t kept = SavedBytes(FindBlock(plain, "layer.forward")) - gathered;
+    plan.offload_activations = true;
+    const graph::Graph g = Make(SmallGpt(4), plan);
+    const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+    EXPECT_TRUE(status.ok()) << status.message();
+    const auto slot = graph::GroupSlot::kOffload;
+    EXPECT_EQ(GroupBytes(g, Collective::kCopyToHost, slot), 2 * 4 * kept);
+    EXPECT_EQ(GroupBytes(g, Collective::kCopyToDevice, slot), 2 * 4 * kept);
+    EXPECT_EQ(SavedBytes(FindBlock(g, "layer.forward")), gathered);
+    for (const Collective kind : {Collective::kAllGather, Collective::kReduceScatter}) {
+      EXPECT_EQ(DpBytes(g, kind), DpBytes(plain, kind));
+    }
+  }
+}
+
 TEST(Sharded, ShardsForEver) {
   const graph::Graph g = Make(SmallGpt(2), Sharded(Sharding::kZero3, 1));
   const std::int64_t shard = (2 * kLayer + kRoot) / 4;
@@ -141,10 +307,51 @@ TEST(Sharded, GraphsAreValid) {
   }
 }
 
+// Over two stages, four micro-batches each: every unit is gathered once and reduced once a step; a
+// rank holds its stage's gathered parameters and accumulated gradients, and 16 bytes of shards.
+TEST(Sharded, OverStagesOnceAStep) {
+  Model model = SmallGpt(4);
+  model.tied_embeddings = false;
+  Plan plan = Sharded(Sharding::kZero3, 4);
+  plan.pp = 2;
+  plan.flat_parameters = false;
+  plan.reshard = kKeepGathered;
+  plan.align_grad_reduce = plan.align_param_gather = false;
+  const graph::Graph g = Make(model, plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  constexpr std::int64_t kFirst = 2 * kLayer + 256 * (1024 + 512);  // stage 0: the tables
+  EXPECT_EQ(DpBytes(g, Collective::kAllGather), 2 * kFirst);
+  EXPECT_EQ(DpBytes(g, Collective::kReduceScatter), 4 * kFirst);
+  std::int64_t bytes = 0;
+  for (const graph::Buffer& b : g.blocks[g.programs[0].prologue[0].block.index()].buffers) {
+    bytes += b.bytes;
+  }
+  EXPECT_EQ(bytes, (2 + 4) * kFirst + 16 * kFirst / 4);
+  // A layer's weight gradients are added by a kernel, not by the GEMM; reductions stand behind the
+  // last pass.
+  const std::string backward = Operations(g, FindBlock(g, "layer.backward"));
+  EXPECT_NE(backward.find("weight_gradient"), std::string::npos) << backward;
+  const std::string order = Pipeline(g, g.programs[0]);
+  EXPECT_LT(order.rfind("B3"), order.find("R")) << order;
+  EXPECT_EQ(order.find("R"), order.size() - 5) << order;  // two layers and the tables
+}
+
 TEST(Sharded, RefusesStagesAndLoneRanks) {
   Plan plan = Sharded(Sharding::kZero3, 2);
   plan.pp = 2;
   EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("training.sharding: zero3"));
+  plan.flat_parameters = false;
+  EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("framework_options.reshard: true"));
+  plan.reshard = kKeepGathered;
+  EXPECT_NE(Validate(SmallGpt(2), plan).message().find("tied table"), std::string::npos);
+  plan.schedule = Schedule::kZbH1;
+  Model untied = SmallGpt(2);
+  untied.tied_embeddings = false;
+  EXPECT_NE(Validate(untied, plan).message().find("split backward"), std::string::npos);
+  plan.schedule = Schedule::k1f1b;
+  EXPECT_TRUE(Validate(untied, plan).ok());
+  plan.reshard = kReshardAll;
   plan.pp = 1;
   plan.dp = 1;
   EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("training.sharding: zero3"));

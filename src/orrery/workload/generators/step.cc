@@ -40,6 +40,8 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
   const bool part = s.reducer == Reducer::kDeepSpeed;
   forever(2, "gradients", MemoryKind::kGradient,
           (part ? sizes.shard : sizes.elements) * s.gradient_bytes);
+  // FSDP's shards are fp32, and beside what is gathered and accumulated between the two.
+  if (s.keeps_units) forever(8, "gradient_shards", MemoryKind::kGradient, sizes.shard * 4);
   if (part) {
     forever(7, "gradient_buckets", MemoryKind::kGradient, s.bucket_elements * s.gradient_bytes);
   }
@@ -57,6 +59,7 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
 graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names) {
   BlockWriter w(names, "zero_gradients", Pass::kOptimizer);
   w.Host("training_loop", s.host.step);
+  if (elements == 0) return w.Finish();
   w.Kernel("zero", Flat(MemoryOp::kZero, elements, 0, s.gradient_bytes, s.gradient_dtype));
   return w.Finish();
 }
@@ -96,9 +99,14 @@ graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode
 }
 
 graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, bool experts,
-                          Names* names) {
+                          std::int64_t cast, Names* names) {
   const bool blocking = mode == GatherMode::kBlocking;
   BlockWriter w(names, "parameters.gather", blocking ? Pass::kOptimizer : Pass::kForward);
+  if (cast > 0 && s.dtype != DType::kFp32 && !s.offload_optimizer) {
+    MemoryBound kernel = Flat(MemoryOp::kCast, cast, 4, s.element_bytes, s.dtype);
+    kernel.pass = Pass::kForward;
+    w.Kernel("shard.cast", kernel);
+  }
   w.Comm("all_gather",
          {.collective = Collective::kAllGather,
           .group = experts             ? GroupSlot::kExpertDp
@@ -122,6 +130,17 @@ graph::Block BroadcastShards(const Shape& s, std::int64_t elements, std::int64_t
                          .stream = kDpStream,
                          .dtype = s.dtype,
                          .bytes = {.value = part * s.element_bytes}});
+  }
+  return w.Finish();
+}
+
+graph::Block WaitParameters(const Shape& s, std::int64_t elements, Names* names) {
+  BlockWriter w(names, "parameters.wait", Pass::kForward);
+  w.Wait("wait", graph::kCallEvent);
+  if (elements > 0) {
+    MemoryBound copy = Flat(MemoryOp::kCopy, elements, s.element_bytes, s.element_bytes, s.dtype);
+    copy.pass = Pass::kForward;
+    w.Kernel("copy_out", copy);
   }
   return w.Finish();
 }
@@ -187,7 +206,8 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
   };
   const bool casts = s.gradient_dtype != fp32 && !s.sharded;  // shards are fp32
   const graph::Buffer flat = w.Temporary("flat_gradients", s.flat_step ? n * s.element_bytes : 0);
-  const graph::Buffer main = w.Temporary("main_gradients", casts || s.flat_step ? n * 4 : 0);
+  const graph::Buffer main =
+      w.Temporary("main_gradients", (casts && !s.keeps_units) || s.flat_step ? n * 4 : 0);
   w.Alloc(flat);
   w.Alloc(main);
   w.Free(flat);
@@ -214,7 +234,7 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
   WriteUpdate(s, n, sizes.number, &w);
   w.Free(root);
   w.Free(quotient);
-  if (s.dtype != fp32 && !s.sharded && !s.autocasts() && !s.offload_optimizer) {
+  if (s.dtype != fp32 && !s.sharded && !s.keeps_units && !s.autocasts() && !s.offload_optimizer) {
     const std::int64_t copied = s.optimizer == Optimizer::kMuon ? sizes.number : n;
     w.Kernel("copy_to_model", Flat(MemoryOp::kCast, copied, 4, s.element_bytes, s.dtype));
   }

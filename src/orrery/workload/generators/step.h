@@ -29,13 +29,16 @@ struct BucketMode {
 };
 graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode, Names* names);
 // Parameters of a bucket after the optimizer. kRecorded: started, its end in the call's event.
+// `cast`: fp32 elements that FSDP2 brings to the parameters' type before; 0: the optimizer did.
 enum class GatherMode : std::uint8_t { kBlocking, kStarted, kRecorded };
 graph::Block GatherBucket(const Shape& s, std::int64_t elements, GatherMode mode, bool experts,
-                          Names* names);
+                          std::int64_t cast, Names* names);
 // Parameters after the optimizer, from each of so many owners to all of the shard group, one owner
 // after the other.
 graph::Block BroadcastShards(const Shape& s, std::int64_t elements, std::int64_t owners,
                              Names* names);
+// Waits for the call's event; FSDP2 copies so many elements out of what was gathered.
+graph::Block WaitParameters(const Shape& s, std::int64_t elements, Names* names);
 graph::Block WaitEvent(std::string_view name, std::int16_t event, Names* names);
 // Under SP the gradients of norms and of some biases are partial sums: one flat all-reduce over tp.
 graph::Block ReduceSequenceParallelGradients(const Shape& s, std::int64_t elements, Names* names);

@@ -134,7 +134,7 @@ TEST(DeepSpeedZero2, ReducesEachMicrobatchAndKeepsAPart) {
   }
   EXPECT_EQ(kept, gathered / 4);
   p.pp = 2;
-  EXPECT_THAT(Validate(m, p).message(), testing::HasSubstr("reduces gradients"));
+  EXPECT_THAT(Validate(m, p).message(), testing::HasSubstr("PipelineModule"));
 }
 
 }  // namespace
