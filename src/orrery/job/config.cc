@@ -186,6 +186,15 @@ Json FrameworkJson(const Plan& plan) {
   if (plan.recompute_keeps != workload::RecomputeKeeps::kNothing) {
     json["recompute_keeps"] = NameOf(kRecomputeKeeps, plan.recompute_keeps);
   }
+  if (plan.gathers_units() && plan.flat_parameters && plan.prefetch &&
+      plan.sharding == workload::Sharding::kZero3 &&
+      plan.gather_limit != workload::GatherLimit::kOrder) {
+    json["limit_all_gathers"] = plan.gather_limit == workload::GatherLimit::kHost;
+  }
+  if (plan.gathers_units() && plan.reshard != workload::kReshardAll) {
+    if (plan.reshard == workload::kKeepGathered) json["reshard"] = false;
+    if (plan.reshard > 0) json["reshard"] = plan.reshard;
+  }
   if (plan.cp > 1) json["cp_exchange"] = NameOf(kCpExchanges, plan.cp_exchange);
   if (plan.cuda_graphs != workload::CudaGraphs::kNone) {
     json["cuda_graphs"] = NameOf(kCudaGraphs, plan.cuda_graphs);

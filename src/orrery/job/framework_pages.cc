@@ -105,6 +105,12 @@ class Page {
           [&](const Framework& f) { return std::string(Defaults(f).*flag.member ? "yes" : "no"); });
     }
     Row("recompute_keeps", KeepsText);
+    Row("limit_all_gathers", [](const Framework& f) {
+      const auto limit = f.defaults.gather_limit;
+      return std::string(limit == workload::GatherLimit::kHost   ? "yes"
+                         : limit == workload::GatherLimit::kNone ? "no"
+                                                                 : "-");
+    });
     Row("host", [](const Framework& f) { return std::string(HostText(f.defaults.host)); });
     Row("cuBLAS workspaces in torch", [](const Framework& f) {
       return std::string(f.defaults.libraries.cublas_in_torch ? "yes" : "no");
@@ -144,6 +150,9 @@ std::string FrameworkPages() {
     const Option* option = FindOption(workload::FrameworkOptions().options, flag.key);
     text += fmt::format("- `{}`: {}\n", flag.key, option->doc);
   }
+  text += fmt::format(
+      "- `limit_all_gathers`: {} -: gathers are bounded by the order of the GPU's own work.\n",
+      FindOption(workload::FrameworkOptions().options, "limit_all_gathers")->doc);
   text +=
       "- a measured run that is silent: what a record of a run is taken to have where it says "
       "nothing (`orrery validate`); switches as said: gradients and experts' fused kernels are "

@@ -11,6 +11,7 @@
 namespace orrery::job {
 namespace {
 
+using workload::GatherLimit;
 using workload::HostEra;
 using workload::LowPrecision;
 using workload::Plan;
@@ -84,11 +85,25 @@ constexpr FrameworkDefaults Fsdp2() {
   d.fp8_recipe = LowPrecision::kCurrent;
   return d;
 }
+// limit_all_gathers is on from 2.1 on (pytorch/pytorch #104900).
+constexpr FrameworkDefaults Fsdp1() {
+  FrameworkDefaults d = Fsdp(AttentionDefault::kFlash2, true);
+  d.gather_limit = GatherLimit::kHost;
+  return d;
+}
 constexpr FrameworkDefaults OldTorch(FrameworkDefaults d) {
   d.libraries.cublas_in_torch = false;
   return d;
 }
+constexpr FrameworkDefaults OldFsdp1() {
+  FrameworkDefaults d = OldTorch(Fsdp(AttentionDefault::kFlash1, true));
+  d.gather_limit = GatherLimit::kNone;
+  return d;
+}
 constexpr FrameworkRecipe kFsdpRecipe = {.sharding = Sharding::kZero3, .gpt_dropout = 0};
+// Composer's FSDPConfig turns the limiter on.
+constexpr FrameworkRecipe kComposer = {
+    .sharding = Sharding::kZero3, .gpt_dropout = 0, .limit_all_gathers = true};
 // Its run_train.sh sets expandable segments, its log prints the peak of reserved memory
 // (components/metrics.py).
 constexpr FrameworkRecipe kTorchtitan = {.recompute = Recompute::kSelective,
@@ -97,11 +112,13 @@ constexpr FrameworkRecipe kTorchtitan = {.recompute = Recompute::kSelective,
                                          .allocator = "expandable_segments:True",
                                          .meter = "torch_reserved"};
 
-// ZeRO with overlap_comm and, in ZeRO-3, prefetch on; 16-bit reduction.
+// ZeRO with overlap_comm and, in ZeRO-3, prefetch on; 16-bit reduction. The host waits when more
+// than two fetches are under way (PartitionedParameterCoordinator).
 constexpr FrameworkDefaults DeepSpeed(AttentionDefault attention) {
   FrameworkDefaults d = Fsdp(attention, true);
   d.grad_reduce_fp32 = false;
   d.tensor_buckets = true;
+  d.gather_limit = GatherLimit::kHost;
   return d;
 }
 
@@ -181,24 +198,27 @@ constexpr std::array<Framework, 23> kFrameworks = {{
      .recipe = kTorchtitan,
      .source = "torch/distributed/fsdp/_fully_shard; pytorch/torchtitan",
      .assumes =
-         "A layer a unit, embedding, norm and output in the root. fp32 shards of parameters, "
-         "cast before a gather. Selective recompute is torchtitan's, by operator. torch.compile is "
-         "not modelled."},
+         "A layer a unit, its experts another, embedding, norm and output in the root. fp32 shards "
+         "of parameters, cast before a gather. Over stages a layer stays gathered for the step "
+         "(reshard: false) and its gradients are reduced behind the last pass, as torchtitan has "
+         "torch.distributed.pipelining do it. Selective recompute is torchtitan's, by operator. "
+         "torch.compile is not modelled."},
     {.name = "fsdp1@torch2.1",
      .description =
          "PyTorch FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer",
-     .defaults = Fsdp(AttentionDefault::kFlash2, true),
+     .defaults = Fsdp1(),
      .recipe = kFsdpRecipe,
-     .source = "Zhao et al. 2023; torch/distributed/fsdp",
-     .assumes =
-         "As FSDP2; autograd concatenates a unit's gradients. The rate limiter's wait of the "
-         "host is not modelled."},
+     .source = "Zhao et al. 2023; torch/distributed/fsdp; pytorch/pytorch #104900",
+     .assumes = "As FSDP2; autograd concatenates a unit's gradients. The rate limiter is on "
+                "(limit_all_gathers)."},
     {.name = "fsdp1@torch1.13",
      .description = "As fsdp1@torch2.1 with flash attention of the first generation",
-     .defaults = OldTorch(Fsdp(AttentionDefault::kFlash1, true)),
-     .recipe = kFsdpRecipe,
-     .source = "Zhao et al. 2023; torch/distributed/fsdp; mosaicml/llm-foundry",
-     .assumes = "cuBLAS's workspaces lie outside PyTorch's allocator. Else as fsdp1@torch2.1."},
+     .defaults = OldFsdp1(),
+     .recipe = kComposer,
+     .source = "Zhao et al. 2023; torch/distributed/fsdp; mosaicml/llm-foundry; Composer's "
+               "FSDPConfig",
+     .assumes = "cuBLAS's workspaces lie outside PyTorch's allocator. The rate limiter is off in "
+                "PyTorch before 2.1, on in Composer. Else as fsdp1@torch2.1."},
     {.name = "deepspeed@2023",
      .description = "DeepSpeed ZeRO with overlapped communication and 16-bit reduction",
      .defaults = DeepSpeed(AttentionDefault::kFlash2),
@@ -387,6 +407,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   plan->bucket_elements = d.bucket_elements;
   plan->low_precision_gather = d.low_precision_gather && low && !fp4;
   plan->flat_parameters = d.flat_parameters;
+  plan->gather_limit = d.gather_limit;
   plan->moe_fused_permute = d.moe_fused_permute;
   plan->moe_fused_router = d.moe_fused_router;
   if (d.tensor_buckets && plan->sharding == Sharding::kZero2) {

@@ -47,10 +47,11 @@ struct FrameworkDefaults {
   workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;
   bool low_precision_gather = false;  // of fp8 and mxfp8 parameters over data-parallel ranks
   bool flat_parameters = true;        // ZeRO-2 and -3
-  bool tensor_buckets = false;        // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
-  bool ddp = false;                   // DistributedDataParallel and torch.optim.AdamW, no clipping
-  bool torch_loss = false;            // PyTorch's own cross entropy, eager
-  bool flat_step = false;             // torch.optim.AdamW on flat copies
+  workload::GatherLimit gather_limit = workload::GatherLimit::kOrder;  // ZeRO-3
+  bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
+  bool ddp = false;             // DistributedDataParallel and torch.optim.AdamW, no clipping
+  bool torch_loss = false;      // PyTorch's own cross entropy, eager
+  bool flat_step = false;       // torch.optim.AdamW on flat copies
   bool moe_fused_permute = false, moe_fused_router = false;
   workload::HostEra host = workload::HostEra::kCore;  // its Python beside kernel launches
   memory::Libraries libraries = {};
@@ -62,9 +63,10 @@ struct FrameworkRecipe {
   bool sequence_parallel = false;  // with tensor parallelism
   workload::Recompute recompute = workload::Recompute::kNone;
   workload::Sharding sharding = workload::Sharding::kNone;
-  double gpt_dropout = 0.1;    // of GPT-style models; Llama-style ones have none
-  bool interleaved = false;    // stages cut into chunks of one layer
-  bool uneven_stages = false;  // layers that pp does not divide are spread, not refused
+  double gpt_dropout = 0.1;        // of GPT-style models; Llama-style ones have none
+  bool interleaved = false;        // stages cut into chunks of one layer
+  bool uneven_stages = false;      // layers that pp does not divide are spread, not refused
+  bool limit_all_gathers = false;  // FSDP1's rate limiter is turned on
   // Its records say which of dp_overlap, moe_fused_permute and moe_fused_router were on: flags that
   // are off by default.
   bool says_switches = false;

@@ -62,11 +62,12 @@ inline constexpr std::array<Named<workload::Sharding>, 4> kShardings = {
      {"zero1", workload::Sharding::kZero1},
      {"zero2", workload::Sharding::kZero2},
      {"zero3", workload::Sharding::kZero3}}};
-inline constexpr std::array<Named<workload::AttentionBackend>, 5> kAttentions = {
+inline constexpr std::array<Named<workload::AttentionBackend>, 6> kAttentions = {
     {{"unfused", workload::AttentionBackend::kUnfused},
      {"flash1", workload::AttentionBackend::kFlash1},
      {"flash2", workload::AttentionBackend::kFlash2},
      {"flash3", workload::AttentionBackend::kFlash3},
+     {"flash4", workload::AttentionBackend::kFlash4},
      {"cudnn", workload::AttentionBackend::kCudnn}}};
 
 // REQUIRES: the option table let only these names pass.

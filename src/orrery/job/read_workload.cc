@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -129,10 +130,66 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   return {};
 }
 
+// What becomes of gathered layers: as said, or as torchtitan does, which keeps them over stages.
+Status ReadReshard(const Section& section, Plan* plan, std::vector<std::string>* defaults) {
+  if (!section.Has("reshard")) {
+    if (plan->sharding != workload::Sharding::kZero3 || !plan->keeps_units()) return {};
+    plan->reshard = workload::kKeepGathered;
+    defaults->emplace_back("reshard false (stages)");
+    return {};
+  }
+  const std::string text = section.Text("reshard");
+  if (text == "true" || text == "false") {
+    plan->reshard = text == "true" ? workload::kReshardAll : workload::kKeepGathered;
+    return {};
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), plan->reshard);
+  if (error == std::errc() && end == text.data() + text.size() && plan->reshard > 0) return {};
+  return InvalidInput("'{}' is neither true nor false nor a number of ranks above 1",
+                      Printable(text, 40))
+      .In(section.Where("reshard"));
+}
+
+// FSDP1's rate limiter; said where it is somebody's choice.
+Status ReadGatherLimit(const Section& section, Plan* plan, std::vector<std::string>* defaults) {
+  using workload::GatherLimit;
+  const bool zero3 = plan->gathers_units() && plan->sharding == workload::Sharding::kZero3;
+  if (section.Has("limit_all_gathers")) {
+    if (!zero3 || !plan->flat_parameters || !plan->prefetch) {
+      return InvalidInput(
+                 "FSDP1's rate limiter is of zero3 with flat_parameters and prefetch; others bound "
+                 "their gathers on the GPU: leave it out")
+          .In(section.Where("limit_all_gathers"));
+    }
+    plan->gather_limit =
+        section.Bool("limit_all_gathers") ? GatherLimit::kHost : GatherLimit::kNone;
+  } else if (zero3 && plan->gather_limit != GatherLimit::kOrder) {
+    const bool on = plan->gather_limit == GatherLimit::kHost;
+    defaults->emplace_back(on ? "limit_all_gathers" : "no limit_all_gathers");
+  }
+  return {};
+}
+
+// A kernel that the GPU does not have.
+Status CheckAttention(const Section& section, cluster::Arch arch,
+                      workload::AttentionBackend attention) {
+  using workload::AttentionBackend;
+  const bool flash3 = attention == AttentionBackend::kFlash3;
+  if (flash3 ? arch == cluster::Arch::kHopper
+             : attention != AttentionBackend::kFlash4 || arch >= cluster::Arch::kHopper) {
+    return {};
+  }
+  return InvalidInput("{} has no kernels for this GPU, {}; use {}flash2",
+                      flash3 ? "flash3" : "flash4",
+                      flash3 ? "only for Hopper" : "only for Hopper and Blackwell",
+                      arch == cluster::Arch::kBlackwell ? "flash4, cudnn or " : "")
+      .In(section.Where("attention"));
+}
+
 // The framework's defaults, then what the user set; what is left of the defaults is said.
-void ReadFramework(const Section& section, const Framework& framework, bool versioned,
-                   cluster::Arch arch, const workload::Model& model, Plan* plan,
-                   std::vector<std::string>* assumed) {
+Status ReadFramework(const Section& section, const Framework& framework, bool versioned,
+                     cluster::Arch arch, const workload::Model& model, Plan* plan,
+                     std::vector<std::string>* assumed) {
   std::vector<std::string> defaults;
   if (NameOf(kFp8Recipes, plan->low_precision) != "?" && !section.Has("fp8_recipe")) {
     plan->low_precision = framework.defaults.fp8_recipe;
@@ -147,6 +204,7 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
   }
   if (section.Has("attention")) {
     plan->attention = Choose(kAttentions, section.Text("attention"));
+    ORRERY_RETURN_IF_ERROR(CheckAttention(section, arch, plan->attention));
   } else {
     // Flash kernels exist for 16-bit types only.
     if (plan->precision == workload::Precision::kFp32) {
@@ -173,10 +231,13 @@ void ReadFramework(const Section& section, const Framework& framework, bool vers
   }
   if (section.Has("bucket_bytes")) plan->bucket_bytes = section.Integer("bucket_bytes");
   if (section.Has("bucket_elements")) plan->bucket_elements = section.Integer("bucket_elements");
-  if (defaults.empty()) return;
+  ORRERY_RETURN_IF_ERROR(ReadReshard(section, plan, &defaults));
+  ORRERY_RETURN_IF_ERROR(ReadGatherLimit(section, plan, &defaults));
+  if (defaults.empty()) return {};
   assumed->push_back(fmt::format("framework: {}{}, whose defaults are: {}", framework.name,
                                  versioned ? "" : " (no version was given)",
                                  fmt::join(defaults, ", ")));
+  return {};
 }
 
 // How tokens are spread over experts: by name, or a file.
@@ -308,8 +369,9 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root, cluster::A
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
   ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
-  ReadFramework(sections.framework, **framework, name.find('@') != std::string::npos, arch,
-                workload.model, &plan, assumed);
+  ORRERY_RETURN_IF_ERROR(ReadFramework(sections.framework, **framework,
+                                       name.find('@') != std::string::npos, arch, workload.model,
+                                       &plan, assumed));
   workload.libraries.userbuffers =
       workload.libraries.transformer_engine && plan.tp_comm_overlap && plan.tp > 1;
   ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));

@@ -94,7 +94,6 @@ Status AddTraining(const CsvTable& table, std::size_t row, Report* report, std::
     report->rows.push_back(p);
     report->rows.back().measured = step;
     report->rows.back().stratum = TrainingStratum(configuration);
-    if (mapped.ok()) report->rows.back().reason = mapped->time_refusal;
   }
   if (memory || !step || configuration.has("mem_kind")) {
     p.quantity = Quantity::kPeakMemory;

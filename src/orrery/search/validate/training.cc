@@ -293,6 +293,11 @@ Status MapSharding(const Mapping& m) {
   if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
     plan.flat_parameters = m.defaults().flat_parameters;
+    plan.gather_limit =
+        m.recipe().limit_all_gathers ? workload::GatherLimit::kHost : m.defaults().gather_limit;
+    if (plan.keeps_units() && plan.sharding == Sharding::kZero3) {
+      plan.reshard = workload::kKeepGathered;
+    }
   }
   if (plan.replicas() == 1) {
     plan.sharding = Sharding::kNone;
@@ -411,9 +416,8 @@ void MapAttention(const Mapping& m) {
     *attention = AttentionBackend::kFlash2;
   } else if (cell == "flash3") {
     *attention = AttentionBackend::kFlash3;
-  } else if (cell == "flash4") {  // keeps what flash 3 keeps
-    *attention = AttentionBackend::kFlash3;
-    m.out->time_refusal = "attention_kernel=flash4: no cost model of this kernel";
+  } else if (cell == "flash4") {
+    *attention = AttentionBackend::kFlash4;
   } else if (cell == "cudnn") {
     *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
     if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
@@ -438,7 +442,9 @@ Status MapOverlap(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const auto sequence, m.row.Flag("seq_parallel"));
   ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
   ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
-  const bool dp_overlap = overlap.value_or(d.dp_overlap && !m.recipe().says_switches);
+  // Megatron-FSDP's own default is to overlap both (megatron_fsdp/fully_shard.py).
+  const bool dp_overlap = overlap.value_or(HasToken(m.row, "megatron_fsdp") ||
+                                           (d.dp_overlap && !m.recipe().says_switches));
   if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
   plan.overlap_grad_reduce = dp_overlap;
   plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;

@@ -25,8 +25,7 @@ struct TrainingCase {
   cluster::Spec cluster;
   memory::Libraries libraries;
   memory::AllocatorSettings allocator;
-  std::string_view meter;    // mem_kind of the framework's own log; empty: torch_allocated
-  std::string time_refusal;  // not empty: why only memory is predicted
+  std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
   workload::HostEra host = workload::HostEra::kNone;  // plan.host, by era
 };
 

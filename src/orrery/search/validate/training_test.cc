@@ -120,12 +120,10 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
   }
 }
 
-// A kernel without a cost model keeps what its predecessor keeps: memory is predicted, time is not.
-TEST(Training, KernelsWithoutACostModelStillHaveMemory) {
+TEST(Training, FlashAttentionByVersion) {
   const Mapped m = Map(kGpt175, {{"attention_kernel", "flash4"}});
   EXPECT_EQ(m.error, "");
-  EXPECT_EQ(m.run.plan.attention, workload::AttentionBackend::kFlash3);
-  EXPECT_THAT(m.run.time_refusal, HasSubstr("attention_kernel=flash4"));
+  EXPECT_EQ(m.run.plan.attention, workload::AttentionBackend::kFlash4);
 }
 
 // 24 layers on 4 stages, uneven: one fewer at the ends leaves 14 for two.
