@@ -181,7 +181,9 @@ TEST(Agreement, ClosedFormAndLowering) {
   }
   std::printf("%d left out\n", skipped);
   std::printf("%d of %d cases within 3 %%\n", within, cases);
-  EXPECT_GT(cases, 25000);
+  if (std::getenv("ORRERY_AGREEMENT_ONLY") == nullptr) {
+    EXPECT_GT(cases, 25000);
+  }
   EXPECT_EQ(within, cases);
 }
 

@@ -230,7 +230,7 @@ double CollNetTimeUs(const Question& q, Algorithm algorithm) {
   if (q.collective == Collective::kBroadcast) return kNotAvailable;
   const bool nvls = algorithm == Algorithm::kNvls;
   const bool chain = algorithm == Algorithm::kCollNetChain;
-  const bool nvswitch = q.spec->gpus_per_nvlink_domain >= 4;
+  const bool nvswitch = q.spec->gpus_per_nvlink_domain >= 4 && !q.spec->pcie_tree.peers;
   if (!chain && ppn > 1 && !nvswitch) return kNotAvailable;
   if (chain ? !all_reduce : !all_reduce && ppn > CollNetHeads(*q.shape)) return kNotAvailable;
   if (nvls) {

@@ -7,6 +7,7 @@
 // order of ranks is immaterial, and a rank's own events have stable keys. So the result is the same
 // for any number of partitions.
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "orrery/des/event_queue.h"
@@ -309,7 +310,8 @@ class LoweredLoop : public Machine<LoweredLoop> {
   std::uint64_t events_ = 0;
 };
 
-// Runs the partitions window by window; one thread each.
+// Runs the partitions window by window. There are some for each thread: who is done with its own
+// takes another's, since what happens in a window is seldom spread evenly over the hosts.
 class Driver {
  public:
   explicit Driver(const LoopInputs& in) : in_(in), wiring_(in) {}
@@ -343,8 +345,8 @@ class Driver {
     const cluster::Cluster& cluster = *in_.inputs->cluster;
     const std::size_t per_domain = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
     const std::size_t domains = (cluster.devices() + per_domain - 1) / per_domain;
-    const std::size_t n =
-        std::clamp<std::size_t>(static_cast<std::size_t>(in_.options->threads), 1, domains);
+    threads_ = std::clamp<std::size_t>(static_cast<std::size_t>(in_.options->threads), 1, domains);
+    const std::size_t n = threads_ == 1 ? 1 : std::min(threads_ * kPartitionsEach, domains);
     const bool reduces =
         std::ranges::any_of(wiring_.wires, [](const Wire& w) { return cluster::InFabric(w.salt); });
     if (n > 1 && reduces) {
@@ -386,14 +388,24 @@ class Driver {
     const std::size_t n = loops_.size();
     SimTime end = 0;
     bool more = true;
-    Meeting meeting(static_cast<std::uint32_t>(n));
+    Meeting meeting(static_cast<std::uint32_t>(threads_));
+    // By partition, the last window that somebody has taken it for.
+    std::vector<std::atomic<std::uint64_t>> taken(n);
+    std::uint64_t window = 0;
+    const auto run = [&](std::size_t thread) {
+      for (std::size_t k = 0; k < n; ++k) {
+        const std::size_t p = (thread * n / threads_ + k) % n;
+        if (taken[p].exchange(window, std::memory_order_relaxed) == window) continue;
+        loops_[p]->RunUntil(end);
+      }
+    };
     std::vector<std::jthread> threads;
-    for (std::size_t p = 1; p < n; ++p) {
-      threads.emplace_back([&, p] {
+    for (std::size_t t = 1; t < threads_; ++t) {
+      threads.emplace_back([&, t] {
         for (;;) {
           meeting.Arrive();
           if (!more) return;
-          loops_[p]->RunUntil(end);
+          run(t);
           meeting.Arrive();
         }
       });
@@ -413,8 +425,9 @@ class Driver {
       end = lookahead_ == kNever ? kNever : next + lookahead_;
       if (so_far - events >= worth) {
         meeting.TakeSlept();
+        ++window;
         meeting.Arrive();
-        loops_[0]->RunUntil(end);
+        run(0);
         meeting.Arrive();
         worth = meeting.TakeSlept() ? std::min(2 * worth, kWorthWaking)
                                     : std::max(worth - worth / 64, kWorthMeeting);
@@ -471,7 +484,7 @@ class Driver {
   LoopResult Collect() {
     LoopResult result;
     result.iterations = in_.iterations;
-    result.threads_used = static_cast<int>(loops_.size());
+    result.threads_used = static_cast<int>(threads_);
     for (std::uint32_t r = 0; r < owner_.size(); ++r) {
       LoweredLoop& loop = *loops_[owner_[r]];
       for (int k = 0; k < in_.iterations; ++k) {
@@ -501,8 +514,11 @@ class Driver {
     return result;
   }
 
+  static constexpr std::size_t kPartitionsEach = 2;
+
   const LoopInputs& in_;
   Wiring wiring_;
+  std::size_t threads_ = 1;
   std::vector<std::uint32_t> domain_owner_, owner_;
   std::vector<std::unique_ptr<Tracer>> tracers_;
   std::vector<std::unique_ptr<LoweredLoop>> loops_;
