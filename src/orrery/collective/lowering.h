@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -104,6 +105,13 @@ class Schedule {
   Step TreeStep(std::uint32_t member, int lane, std::uint64_t index) const;
   void BuildNvls(const cluster::Cluster& cluster, std::span<const DeviceId> members);
   void ConnectHeads(int channel);
+  // Where a lane of `slots` steps a round stands: the step's place in its round and the round's
+  // bytes; nothing when its rounds are over.
+  struct InRound {
+    std::uint64_t slot = 0;
+    std::int64_t data = 0;
+  };
+  std::optional<InRound> RoundAt(std::uint64_t index, std::uint64_t slots) const;
   Step NvlsStep(std::uint32_t member, int lane, std::uint64_t index) const;
   void ScatterStep(const NvlsPlace& place, int channel, std::uint64_t slot, std::int64_t data,
                    Step* step) const;

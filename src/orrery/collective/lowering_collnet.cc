@@ -170,13 +170,12 @@ Step Schedule::CollNetStep(std::uint32_t member, int lane, std::uint64_t index) 
                               : kind != collnet::kChainSum ? 1
                               : sums                       ? 2 * first_of_domain_.size() - 1
                                                            : 0;
-  const auto rounds = static_cast<std::uint64_t>(pieces_.rounds);
-  if (slots == 0 || index / slots >= rounds + (pieces_.tail.slices > 0 ? 1 : 0)) {
+  const std::optional<InRound> at = RoundAt(index, slots);
+  if (!at) {
     step.done = true;
     return step;
   }
-  const std::int64_t data = (index / slots < rounds ? pieces_.full : pieces_.tail).bytes;
-  const std::uint64_t slot = index % slots;
+  const auto [slot, data] = *at;
   if (chain) {
     CollNetChainStep(place, channel, kind, slot, data, &step);
   } else {

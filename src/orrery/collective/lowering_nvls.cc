@@ -83,19 +83,24 @@ std::uint64_t Schedule::NvlsSlots(const NvlsPlace& place, int channel, int lane)
   return root ? 2 * all - 1 : all;
 }
 
+std::optional<Schedule::InRound> Schedule::RoundAt(std::uint64_t index, std::uint64_t slots) const {
+  const auto rounds = static_cast<std::uint64_t>(pieces_.rounds);
+  if (slots == 0 || index / slots >= rounds + (pieces_.tail.slices > 0 ? 1 : 0)) return {};
+  return InRound{index % slots, (index / slots < rounds ? pieces_.full : pieces_.tail).bytes};
+}
+
 Step Schedule::NvlsStep(std::uint32_t member, int lane, std::uint64_t index) const {
   Step step;
   const int channel = lane / nvls::kLanes;
   const int kind = lane % nvls::kLanes;
   const NvlsPlace& place = places_[member];
   const std::uint64_t slots = NvlsSlots(place, channel, kind);
-  const auto rounds = static_cast<std::uint64_t>(pieces_.rounds);
-  if (slots == 0 || index / slots >= rounds + (pieces_.tail.slices > 0 ? 1 : 0)) {
+  const std::optional<InRound> at = RoundAt(index, slots);
+  if (!at) {
     step.done = true;
     return step;
   }
-  const std::int64_t data = (index / slots < rounds ? pieces_.full : pieces_.tail).bytes;
-  const std::uint64_t slot = index % slots;
+  const auto [slot, data] = *at;
   switch (kind) {
     case nvls::kScatter:
       ScatterStep(place, channel, slot, data, &step);

@@ -114,7 +114,7 @@ class Writer {
       Byte(static_cast<std::uint8_t>(op.kind));
       if (op.kind == OpKind::kWait) {
         Signed(op.event);
-      } else if (op.kind != OpKind::kHostSync && op.kind != OpKind::kHostPace) {
+      } else if (HasIndex(op.kind)) {
         Varint(op.index);
       }
       (*this)("name", op.name, NameId());
@@ -313,7 +313,7 @@ class Reader {
     if (op.kind == OpKind::kAlloc || op.kind == OpKind::kFree) table = block->buffers.size();
     if (op.kind == OpKind::kWait) {
       op.event = Fit<std::int16_t>(in_.Signed());
-    } else if (op.kind != OpKind::kHostSync && op.kind != OpKind::kHostPace) {
+    } else if (HasIndex(op.kind)) {
       const std::uint64_t index = in_.Varint();
       if (index >= table) in_.Fail("an operation whose table has no such entry");
       op.index = static_cast<std::uint32_t>(index);

@@ -20,9 +20,8 @@
 //   - Copies between device and host are communications that meet nobody. Their streams hold copies
 //     only.
 //   - kHostSync stops the host until the compute stream has drained.
-//   - kHostPace stops the host until the compute stream has done what it had queued at the
-//   kHostPace
-//     before it (nothing, at the first).
+//   - kHostPace stops the host until the compute stream has done what it had queued at the last
+//     kHostPace before it (nothing, at the first).
 //   - kAlloc/kFree act in host order on the device's allocator and take no time.
 // Invariants are checked by Verify (graph/verify.h).
 #pragma once
@@ -156,6 +155,10 @@ enum class OpKind : std::uint8_t {
   kFree,
   kHostPace
 };
+// Its index selects an entry of one of its block's tables.
+constexpr bool HasIndex(OpKind kind) {
+  return kind != OpKind::kWait && kind != OpKind::kHostSync && kind != OpKind::kHostPace;
+}
 
 // One operation: `index` selects kernels, comms, buffers or host durations of its block.
 struct Op {

@@ -275,8 +275,7 @@ class Reader {
     }
     if (reference != nullptr) {
       ORRERY_ASSIGN_OR_RETURN(op.index, Reference(*reference, table));
-    } else if (op.kind != OpKind::kWait && op.kind != OpKind::kHostSync &&
-               op.kind != OpKind::kHostPace) {
+    } else if (HasIndex(op.kind)) {
       const bool buffer = op.kind == OpKind::kAlloc || op.kind == OpKind::kFree;
       if (!Descriptor(buffer ? "buffer" : word)) {
         return InvalidInput("unknown operation '{}'", word.substr(0, 40));

@@ -52,8 +52,9 @@ std::size_t TableOf(const Block& block, OpKind kind) {
 }
 
 Status CheckOp(const Graph& graph, const Block& block, const Op& op) {
-  if (op.kind > OpKind::kHostPace)
+  if (op.kind > OpKind::kHostPace) {
     return InvalidInput("unknown kind {}", static_cast<int>(op.kind));
+  }
   if (!NameFits(graph, op.name) || !NameFits(graph, op.module)) {
     return InvalidInput("a name beyond the {} names", graph.names().size());
   }
@@ -62,7 +63,7 @@ Status CheckOp(const Graph& graph, const Block& block, const Op& op) {
     return {};
   }
   if (op.event != kNoEvent) return InvalidInput("an event on an operation that is no wait");
-  if (op.kind == OpKind::kHostSync || op.kind == OpKind::kHostPace) return {};
+  if (!HasIndex(op.kind)) return {};
   if (op.index >= TableOf(block, op.kind)) {
     return InvalidInput("index {} of {}", op.index, TableOf(block, op.kind));
   }
