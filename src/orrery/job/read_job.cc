@@ -424,7 +424,7 @@ struct Instead {
 };
 constexpr Instead kInstead[] = {
     {"NCCL_IB_ADAPTIVE_ROUTING", "cluster.topology.routing: adaptive routes by load"},
-    {"NCCL_IB_DISABLE", "cluster.nic_bandwidth and nccl's ORRERY_POST_NETWORK_NS say what is left"},
+    {"NCCL_IB_DISABLE", "cluster.fabric: tcp is NCCL's socket transport"},
     {"NCCL_IB_HCA", "cluster.nics_per_node says how many NICs there are"},
     {"NCCL_NETDEVS_POLICY", "cluster.nics_per_node says how many NICs there are"},
     {"NCCL_P2P_DISABLE", "cluster.gpus_per_nvlink_domain: 1 leaves NVLink out"},

@@ -170,6 +170,28 @@ Status ReadGatherLimit(const Section& section, Plan* plan, std::vector<std::stri
   return {};
 }
 
+// Of layers that are recomputed whole: full recompute, or selective by operator.
+Status ReadRecomputeKeeps(const Section& section, Plan* plan) {
+  using workload::Recompute;
+  using workload::RecomputeKeeps;
+  if (!section.Has("recompute_keeps")) return {};
+  const std::string text = section.Text("recompute_keeps");
+  plan->recompute_keeps = Choose(kRecomputeKeeps, text);
+  // Megatron's selective recompute, by modules.
+  const bool by_module =
+      plan->recompute == Recompute::kSelective && plan->recompute_keeps == RecomputeKeeps::kNothing;
+  const bool whole =
+      plan->recompute == Recompute::kFull || (plan->recompute == Recompute::kSelective &&
+                                              plan->recompute_keeps == RecomputeKeeps::kEveryOther);
+  if (whole || by_module) return {};
+  return InvalidInput(
+             "'{}' is of layers that are recomputed whole; set training.recompute: full "
+             "(every_other: "
+             "or selective), or leave it out",
+             text)
+      .In(section.Where("recompute_keeps"));
+}
+
 // A kernel that the GPU does not have.
 Status CheckAttention(const Section& section, cluster::Arch arch,
                       workload::AttentionBackend attention) {
@@ -199,9 +221,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
   if (model.experts.count == 0) plan->moe_fused_router = plan->moe_fused_permute = false;
   // A default of those who can: their frameworks turn it off for the others.
   if (!workload::CheckTpOverlap(model, *plan).ok()) plan->tp_comm_overlap = false;
-  if (section.Has("recompute_keeps")) {
-    plan->recompute_keeps = Choose(kRecomputeKeeps, section.Text("recompute_keeps"));
-  }
+  ORRERY_RETURN_IF_ERROR(ReadRecomputeKeeps(section, plan));
   if (section.Has("attention")) {
     plan->attention = Choose(kAttentions, section.Text("attention"));
     ORRERY_RETURN_IF_ERROR(CheckAttention(section, arch, plan->attention));
