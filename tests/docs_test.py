@@ -14,6 +14,7 @@ import sys
 PARTS = [
     ("formats/job.md", "job-keys", "keys"),
     ("frameworks.md", "framework-pages", "frameworks"),
+    ("collectives.md", "nccl-variables", "variables"),
 ]
 
 

@@ -3,6 +3,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/collective/noted_variables.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/tables.h"
 #include "orrery/results/schema.h"
@@ -31,6 +32,8 @@ class SchemaVerb final : public Verb {
       text = job::KeyTable();  // the table of docs/formats/job.md
     } else if (schema_ == "framework-pages") {
       text = job::FrameworkPages();  // of docs/frameworks.md
+    } else if (schema_ == "nccl-variables") {
+      text = collective::NotedTable();  // of docs/collectives.md
     } else {
       constexpr std::array<std::string_view, 3> kNames = {"job", "result", "error"};
       return InvalidInput("{}", UnknownName("schema", Printable(schema_), kNames));

@@ -96,6 +96,7 @@ struct Environment {
   int net_overhead_ns = -1;                      // NCCL_NET_OVERHEAD; -1: 1000 (2000 on AMD CPUs)
   std::int64_t p2p_net_chunk_bytes = 128 << 10;  // NCCL_P2P_NET_CHUNKSIZE
   std::int64_t p2p_nvl_chunk_bytes = 512 << 10;  // NCCL_P2P_NVL_CHUNKSIZE
+  std::int64_t p2p_pci_chunk_bytes = 128 << 10;  // NCCL_P2P_PCI_CHUNKSIZE
   std::int64_t p2p_chunk_bytes = 0;  // NCCL_CHUNK_SIZE: of sends, whatever the way; 0: as above
   std::int64_t p2p_ll_threshold_bytes = 16384;  // NCCL_P2P_LL_THRESHOLD
   int p2p_group = 8;                            // NCCL_P2P_SCHEDULE_GROUP_SIZE
@@ -109,11 +110,13 @@ struct Environment {
   // NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD: of a channel's connection over TCP.
   int socket_threads = 1, sockets_per_thread = 1;
   StepCosts steps;
-  int ring_slices = 2;          // ORRERY_RING_SLICES: of a chunk of a ring, Simple
-  std::vector<TunerRow> tuner;  // NCCL_TUNER_CONFIG_FILE
-  Graphs graphs;                // NCCL_GRAPH_FILE
-  std::vector<std::string>
-      not_modelled;  // variables set that matter to NCCL and change nothing here
+  int ring_slices = 2;             // ORRERY_RING_SLICES: of a chunk of a ring, Simple
+  std::vector<TunerRow> tuner;     // NCCL_TUNER_CONFIG_FILE
+  Graphs graphs;                   // NCCL_GRAPH_FILE
+  std::vector<std::string> noted;  // set, and without effect here (noted_variables.h)
+  // NCCL_NET and NCCL_IB_DISABLE ask for NCCL's own transport; NCCL_P2P_LEVEL and a tuner's code
+  // were given: what a cluster must agree with.
+  bool sockets = false, verbs = false, peer_level = false, tuner_plugin = false;
 };
 // Unknown variables and malformed values are refused by name. Variables that only log, bootstrap or
 // register are accepted without a word.

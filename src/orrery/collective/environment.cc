@@ -1,5 +1,5 @@
-// NCCL's environment variables: what is modelled, what is only noted, what changes nothing here.
-// Names and meanings: NCCL user guide of 2.30 (env.rst) and src/ for the undocumented ones.
+// NCCL's environment variables that have an effect. Names and meanings: NCCL user guide of 2.30
+// (env.rst) and src/ for the undocumented ones; those without effect: noted_variables.h.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -9,117 +9,13 @@
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/collective/collective.h"
+#include "orrery/collective/noted_variables.h"
 #include "orrery/collective/tuner.h"
 
 namespace orrery::collective {
 namespace {
 
 using std::string_view;
-
-// Logging, bootstrap, registration, launch: no effect on a collective's steady time here.
-constexpr string_view kIrrelevant[] = {"NCCL_CHECKS_DISABLE",
-                                       "NCCL_CHECK_MODE",
-                                       "NCCL_CHECK_POINTERS",
-                                       "NCCL_COMM_BLOCKING",
-                                       "NCCL_COMM_ID",
-                                       "NCCL_CONF_FILE",
-                                       "NCCL_CUMEM_ENABLE",
-                                       "NCCL_CUMEM_HOST_ENABLE",
-                                       "NCCL_DEBUG",
-                                       "NCCL_DEBUG_FILE",
-                                       "NCCL_DEBUG_SUBSYS",
-                                       "NCCL_DEBUG_TIMESTAMP_FORMAT",
-                                       "NCCL_DEBUG_TIMESTAMP_LEVELS",
-                                       "NCCL_DMABUF_ENABLE",
-                                       "NCCL_ENV_PLUGIN",
-                                       "NCCL_GRAPH_DUMP_FILE",
-                                       "NCCL_GRAPH_MIXING_SUPPORT",
-                                       "NCCL_GRAPH_REGISTER",
-                                       "NCCL_GRAPH_STREAM_ORDERING",
-                                       "NCCL_HOSTID",
-                                       "NCCL_IB_ADDR_FAMILY",
-                                       "NCCL_IB_ADDR_RANGE",
-                                       "NCCL_IB_CUDA_SUPPORT",
-                                       "NCCL_IB_ECE_ENABLE",
-                                       "NCCL_IB_GID_INDEX",
-                                       "NCCL_IB_RETRY_CNT",
-                                       "NCCL_IB_RETURN_ASYNC_EVENTS",
-                                       "NCCL_IB_ROCE_VERSION_NUM",
-                                       "NCCL_IB_TIMEOUT",
-                                       "NCCL_IGNORE_COLLNET_MISMATCH",
-                                       "NCCL_IGNORE_CPU_AFFINITY",
-                                       "NCCL_IGNORE_NET_MISMATCH",
-                                       "NCCL_IPC_USE_ABSTRACT_SOCKET",
-                                       "NCCL_LAUNCH_MODE",
-                                       "NCCL_LAUNCH_ORDER_IMPLICIT",
-                                       "NCCL_LAUNCH_RACE_FATAL",
-                                       "NCCL_LEGACY_CUDA_REGISTER",
-                                       "NCCL_LL_THRESHOLD",
-                                       "NCCL_LOCAL_REGISTER",
-                                       "NCCL_MEM_SYNC_DOMAIN",
-                                       "NCCL_MULTI_RANK_GPU_ENABLE",
-                                       "NCCL_OOB_NET_ENABLE",
-                                       "NCCL_OOB_NET_IFNAME",
-                                       "NCCL_PROFILER_PLUGIN",
-                                       "NCCL_RAS_ADDR",
-                                       "NCCL_RAS_ENABLE",
-                                       "NCCL_RAS_TIMEOUT_FACTOR",
-                                       "NCCL_RUNTIME_CONNECT",
-                                       "NCCL_SET_STACK_SIZE",
-                                       "NCCL_SET_THREAD_NAME",
-                                       "NCCL_SINGLE_RING_THRESHOLD",
-                                       "NCCL_SOCKET_FAMILY",
-                                       "NCCL_SOCKET_IFNAME",
-                                       "NCCL_SOCKET_MAGIC",
-                                       "NCCL_SOCKET_POLL_TIMEOUT_MSEC",
-                                       "NCCL_SOCKET_RETRY_CNT",
-                                       "NCCL_SOCKET_RETRY_SLEEP_MSEC",
-                                       "NCCL_TOPO_DUMP_FILE",
-                                       "NCCL_TREE_THRESHOLD",
-                                       "NCCL_UID_STAGGER_RATE",
-                                       "NCCL_UID_STAGGER_THRESHOLD"};
-
-// They matter to NCCL and change nothing here yet: accepted, and named in the result.
-constexpr string_view kNotModelled[] = {"NCCL_CGA_CLUSTER_SIZE",
-                                        "NCCL_CROSS_NIC",
-                                        "NCCL_CTA_POLICY",
-                                        "NCCL_IB_ADAPTIVE_ROUTING",
-                                        "NCCL_IB_AR_THRESHOLD",
-                                        "NCCL_IB_DISABLE",
-                                        "NCCL_IB_FIFO_TC",
-                                        "NCCL_IB_HCA",
-                                        "NCCL_IB_MERGE_NICS",
-                                        "NCCL_IB_OOO_RQ",
-                                        "NCCL_IB_PCI_RELAXED_ORDERING",
-                                        "NCCL_IB_SL",
-                                        "NCCL_IB_SPLIT_DATA_ON_QPS",
-                                        "NCCL_IB_TC",
-                                        "NCCL_LL128_C2C",
-                                        "NCCL_MNNVL_CLIQUE_ID",
-                                        "NCCL_MNNVL_UUID",
-                                        "NCCL_NET",
-                                        "NCCL_NETDEVS_POLICY",
-                                        "NCCL_NET_DISABLE_INTRA",
-                                        "NCCL_NET_FORCE_FLUSH",
-                                        "NCCL_NET_GDR_C2C",
-                                        "NCCL_NET_GDR_LEVEL",
-                                        "NCCL_NET_GDR_READ",
-                                        "NCCL_NET_MERGE_POLICY",
-                                        "NCCL_NET_PLUGIN",
-                                        "NCCL_NET_SHARED_BUFFERS",
-                                        "NCCL_NET_SHARED_COMMS",
-                                        "NCCL_NVB_DISABLE",
-                                        "NCCL_P2P_DIRECT_DISABLE",
-                                        "NCCL_P2P_DISABLE",
-                                        "NCCL_P2P_LEVEL",
-                                        "NCCL_P2P_MAX_PEERS",
-                                        "NCCL_P2P_PCI_CHUNKSIZE",
-                                        "NCCL_PXN_C2C",
-                                        "NCCL_SHM_DISABLE",
-                                        "NCCL_SYM_GIN_KERNELS_ENABLE",
-                                        "NCCL_TOPO_FILE",
-                                        "NCCL_TUNER_PLUGIN",
-                                        "NCCL_WIN_ENABLE"};
 
 constexpr std::int64_t kMostTunerBytes = 16 << 20;
 constexpr int kMostSockets = 64;  // of a connection: NCCL's net_socket.cc
@@ -313,6 +209,8 @@ constexpr Number kNumbers[] = {
      [](Environment* e, std::int64_t v) { e->p2p_net_chunk_bytes = v; }},
     {"NCCL_P2P_NVL_CHUNKSIZE", 4096, kMany,
      [](Environment* e, std::int64_t v) { e->p2p_nvl_chunk_bytes = v; }},
+    {"NCCL_P2P_PCI_CHUNKSIZE", 4096, kMany,
+     [](Environment* e, std::int64_t v) { e->p2p_pci_chunk_bytes = v; }},
     {"NCCL_P2P_PER_CHANNEL_NET_BW", 1, 1000,
      [](Environment* e, std::int64_t v) { e->p2p_channel_GBps = static_cast<int>(v); }},
     // Level 1 is for NICs that a GPU does not reach itself: here it reaches its own.
@@ -349,6 +247,17 @@ Status ParseThresholds(string_view text, Environment* e) {
   return {};
 }
 
+// What a job's cluster must agree with (job: ReadNccl).
+void ReadTransport(string_view name, string_view value, Environment* e) {
+  if (name == "NCCL_IB_DISABLE") e->sockets |= value == "1";
+  if (name == "NCCL_NET") {
+    e->sockets |= SameText(value, "Socket");
+    e->verbs |= SameText(value, "IB");
+  }
+  if (name == "NCCL_P2P_LEVEL") e->peer_level = true;
+  if (name == "NCCL_TUNER_PLUGIN") e->tuner_plugin = !SameText(value, "none");
+}
+
 Status ParseOne(string_view name, string_view value, Environment* e) {
   if (name == "NCCL_ALGO") return ParseAlgorithms(value, e);
   if (name == "NCCL_PROTO") return ParseProtocols(value, e);
@@ -373,9 +282,11 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
     number.set(e, parsed);
     return {};
   }
-  if (std::ranges::find(kIrrelevant, name) != std::end(kIrrelevant)) return {};
-  if (std::ranges::find(kNotModelled, name) != std::end(kNotModelled)) {
-    e->not_modelled.emplace_back(name);
+  if (std::ranges::find(IrrelevantVariables(), name) != IrrelevantVariables().end()) return {};
+  if (const NotedVariable* noted = FindNoted(name)) {
+    ORRERY_RETURN_IF_ERROR(CheckNoted(*noted, value));
+    e->noted.emplace_back(name);
+    ReadTransport(name, value, e);
     return {};
   }
   std::vector<string_view> valid = {"NCCL_ALGO",
@@ -386,8 +297,8 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
                                     "NCCL_TUNER_CONFIG_FILE"};
   for (const Number& number : kNumbers) valid.push_back(number.name);
   const std::vector<string_view> modelled = valid;
-  valid.insert(valid.end(), std::begin(kNotModelled), std::end(kNotModelled));
-  valid.insert(valid.end(), std::begin(kIrrelevant), std::end(kIrrelevant));
+  for (const NotedVariable& noted : NotedVariables()) valid.push_back(noted.name);
+  valid.insert(valid.end(), IrrelevantVariables().begin(), IrrelevantVariables().end());
   const std::vector<std::string> near = Nearest(name, valid, 1);
   if (!near.empty()) return InvalidInput("unknown variable; did you mean {}?", near[0]);
   std::string list;
@@ -403,8 +314,8 @@ Result<Environment> ParseEnvironment(
   for (const auto& [name, value] : variables) {
     ORRERY_RETURN_IF_ERROR(ParseOne(name, Trim(value), &environment).In(name));
   }
-  if (!environment.tuner.empty()) std::erase(environment.not_modelled, "NCCL_TUNER_PLUGIN");
-  std::sort(environment.not_modelled.begin(), environment.not_modelled.end());
+  if (!environment.tuner.empty()) std::erase(environment.noted, "NCCL_TUNER_PLUGIN");
+  std::sort(environment.noted.begin(), environment.noted.end());
   if (environment.min_channels > environment.max_channels) {
     return InvalidInput("NCCL_MIN_CTAS: {} is above NCCL_MAX_CTAS = {}", environment.min_channels,
                         environment.max_channels);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "orrery/collective/collective.h"
+#include "orrery/collective/noted_variables.h"
 
 namespace orrery::collective {
 namespace {
@@ -44,7 +45,7 @@ TEST(Environment, NumbersAndVersion) {
   EXPECT_EQ(e.min_channels, 24);
   EXPECT_EQ(e.buffer_bytes, 8 << 20);
   EXPECT_EQ(e.threads, 288);  // whole warps
-  EXPECT_THAT(e.not_modelled, ::testing::ElementsAre("NCCL_IB_TC"));
+  EXPECT_THAT(e.noted, ::testing::ElementsAre("NCCL_IB_TC"));
 }
 
 TEST(Environment, ThresholdsAndWays) {
@@ -57,6 +58,28 @@ TEST(Environment, ThresholdsAndWays) {
   EXPECT_FALSE(e.domains_of_hosts);
   EXPECT_FALSE(ParseEnvironment(Variables{{"NCCL_PXN_DISABLE", "1"}})->pxn);
   EXPECT_TRUE(ParseEnvironment(Variables{{"NCCL_PXN_DISABLE", "0"}})->pxn);
+}
+
+// Without effect, each for a stated reason; refused where there would be one.
+TEST(Environment, NotedVariablesHaveReasons) {
+  for (const NotedVariable& noted : NotedVariables()) {
+    EXPECT_FALSE(noted.why.empty()) << noted.name;
+    EXPECT_EQ(noted.only.empty(), noted.otherwise.empty()) << noted.name;
+    for (const std::string_view irrelevant : IrrelevantVariables()) {
+      EXPECT_NE(noted.name, irrelevant);
+    }
+  }
+  EXPECT_TRUE(ParseEnvironment(Variables{{"NCCL_NET_GDR_LEVEL", "sys"}}).ok());
+  EXPECT_TRUE(ParseEnvironment(Variables{{"NCCL_SYM_CTAS", "4"}}).ok());
+  EXPECT_EQ(Refusal({{"NCCL_NET_GDR_READ", "0"}}),
+            "NCCL_NET_GDR_READ: '0' sends through host memory, which is not built; leave it out");
+  EXPECT_EQ(Refusal({{"NCCL_CROSS_NIC", "1"}}),
+            "NCCL_CROSS_NIC: '1' lets rings change rails freely, which is not built; use 2, NCCL's "
+            "default, or leave it out");
+  const Environment e = *ParseEnvironment(
+      Variables{{"NCCL_IB_DISABLE", "1"}, {"NCCL_P2P_LEVEL", "NVL"}, {"NCCL_NET", "socket"}});
+  EXPECT_TRUE(e.sockets && e.peer_level && !e.verbs);
+  EXPECT_FALSE(ParseEnvironment(Variables{{"NCCL_IB_DISABLE", "0"}})->sockets);
 }
 
 TEST(Environment, RefusesByName) {

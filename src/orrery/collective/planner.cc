@@ -16,9 +16,8 @@ namespace {
 using cluster::Arch;
 using graph::Collective;
 
-constexpr std::int64_t kCellBytes = 32 << 10;      // NCCL: no channel gets less traffic than this
-constexpr int kSteps = 8;                          // NCCL_STEPS: slots of a connection's buffer
-constexpr std::int64_t kP2pPcieChunk = 128 << 10;  // NCCL_P2P_PCI_CHUNKSIZE's default
+constexpr std::int64_t kCellBytes = 32 << 10;  // NCCL: no channel gets less traffic than this
+constexpr int kSteps = 8;                      // NCCL_STEPS: slots of a connection's buffer
 
 int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
   if (protocol == 1) return q.environment->ll128_threads;
@@ -272,7 +271,7 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   while (least > 1 && least * q.ranks() > pool) least /= 2;
   const std::int64_t nominal =
       std::clamp<std::int64_t>(spans                       ? e.p2p_net_chunk_bytes
-                               : q.spec->peers_over_pcie() ? kP2pPcieChunk
+                               : q.spec->peers_over_pcie() ? e.p2p_pci_chunk_bytes
                                                            : e.p2p_nvl_chunk_bytes,
                                4096, std::max<std::int64_t>(4096, e.buffer_bytes / kSteps));
   const std::int64_t min_part = nominal / (spans ? 2 : 8);

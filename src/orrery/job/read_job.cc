@@ -11,6 +11,7 @@
 #include "orrery/base/text.h"
 #include "orrery/collective/collective.h"
 #include "orrery/collective/moye.h"
+#include "orrery/collective/noted_variables.h"
 #include "orrery/constants/constants.h"
 #include "orrery/engine/options.h"
 #include "orrery/job/job.h"
@@ -281,7 +282,7 @@ class EntryReader {
       assumed.push_back(fmt::format("{} of its own file are not used, the outer file's are",
                                     fmt::join(ignored, ", ")));
     }
-    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, job_->cluster.device.arch,
+    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, job_->cluster.device,
                                                             std::nullopt, &assumed));
     for (const std::string& line : assumed) {
       job_->assumed.push_back(fmt::format("job {}: {}", name, line));
@@ -361,8 +362,8 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
       gpus = static_cast<std::size_t>(top.Integer("nodes")) *
              static_cast<std::size_t>(job.cluster.gpus_per_node);
     }
-    ORRERY_ASSIGN_OR_RETURN(
-        Workload workload, ReadWorkload(source, root, job.cluster.device.arch, gpus, &job.assumed));
+    ORRERY_ASSIGN_OR_RETURN(Workload workload,
+                            ReadWorkload(source, root, job.cluster.device, gpus, &job.assumed));
     job.workloads.push_back(std::move(workload));
   }
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
@@ -418,20 +419,6 @@ namespace {
 
 constexpr std::string_view kTunerFile = "NCCL_TUNER_CONFIG_FILE", kGraphFile = "NCCL_GRAPH_FILE";
 
-// Variables that are only noted, and what says the same here.
-struct Instead {
-  std::string_view variable, say;
-};
-constexpr Instead kInstead[] = {
-    {"NCCL_IB_ADAPTIVE_ROUTING", "cluster.topology.routing: adaptive routes by load"},
-    {"NCCL_IB_DISABLE", "cluster.fabric: tcp is NCCL's socket transport"},
-    {"NCCL_IB_HCA", "cluster.nics_per_node says how many NICs there are"},
-    {"NCCL_NETDEVS_POLICY", "cluster.nics_per_node says how many NICs there are"},
-    {"NCCL_P2P_DISABLE", "cluster.gpus_per_nvlink_domain: 1 leaves NVLink out"},
-    {"NCCL_P2P_LEVEL", "cluster.gpus_per_nvlink_domain: 1 leaves NVLink out"},
-    {"NCCL_TOPO_FILE", "cluster.topology.file reads it"},
-};
-
 // What the file holds is part of the job.
 std::uint64_t HashOf(std::span<const collective::TunerRow> rows) {
   Hasher hash;
@@ -449,6 +436,48 @@ std::uint64_t HashOf(std::span<const collective::TunerRow> rows) {
         .Add(row.registered);
   }
   return rows.empty() ? 0 : hash.value();
+}
+
+}  // namespace
+
+namespace {
+
+// Variables that choose a way which the cluster must have.
+Status CheckWays(const Job& job, const collective::Environment& nccl) {
+  const cluster::Spec& spec = job.cluster;
+  const bool peers_off =
+      std::ranges::find(job.nccl, std::pair<std::string, std::string>("NCCL_P2P_DISABLE", "1")) !=
+      job.nccl.end();
+  if (peers_off && spec.gpus_per_nvlink_domain > 1) {
+    return InvalidInput(
+        "NCCL_P2P_DISABLE: 1 sends through host memory what the GPUs of {} send each other, which "
+        "is not built (but for GPUs that have no other way, as RTX 3090's, where that is what runs "
+        "without the variable): leave it out",
+        spec.name);
+  }
+  const bool tcp = spec.fabric == cluster::Fabric::kTcp;
+  if (nccl.sockets && !tcp) {
+    return InvalidInput(
+        "NCCL_NET, NCCL_IB_DISABLE: NCCL's socket transport, but cluster.fabric is {}; set "
+        "cluster.fabric: tcp, or leave them out",
+        cluster::Name(spec.fabric));
+  }
+  if (nccl.verbs && tcp) {
+    return InvalidInput(
+        "NCCL_NET: IB, but cluster.fabric: tcp is NCCL's socket transport; leave one of them out");
+  }
+  if (nccl.peer_level && (spec.pcie_tree.peers || spec.peers_over_pcie())) {
+    return InvalidInput(
+        "NCCL_P2P_LEVEL: GPUs of {} meet over PCIe at NCCL's own level; others would send through "
+        "host memory, which is not built: leave it out",
+        spec.name);
+  }
+  if (nccl.tuner_plugin && nccl.tuner.empty()) {
+    return InvalidInput(
+        "NCCL_TUNER_PLUGIN: a plugin's code is not run; give its choices as "
+        "NCCL_TUNER_CONFIG_FILE, or leave it out");
+  }
+  return {};
 }
 
 }  // namespace
@@ -476,6 +505,9 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
   }
   Result<collective::Environment> all = collective::ParseEnvironment(job->nccl);
   if (!all.ok()) return std::move(all).TakeStatus().In(source.name() + ": nccl");
+  if (Status ways = CheckWays(*job, *all); !ways.ok()) {
+    return std::move(ways).In(source.name() + ": nccl");
+  }
   const bool versioned = std::any_of(job->nccl.begin(), job->nccl.end(), [](const auto& variable) {
     return variable.first == "NCCL_VERSION";
   });
@@ -506,11 +538,9 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
         fmt::format("nccl.NCCL_MNNVL_ENABLE: NVLink domains are hosts of {} GPUs, for everything",
                     spec.gpus_per_node));
   }
-  for (const std::string& name : all->not_modelled) {
-    const auto hint = std::ranges::find(kInstead, name, &Instead::variable);
+  for (const std::string& name : all->noted) {
     job->assumed.push_back(
-        fmt::format("nccl.{}: noted, but not modelled{}", name,
-                    hint == std::end(kInstead) ? "" : fmt::format("; {}", hint->say)));
+        fmt::format("nccl.{}: without effect: {}", name, collective::FindNoted(name)->why));
   }
   return {};
 }

@@ -368,10 +368,46 @@ Status Located(const Source& source, const Sections& sections, const Status& sta
   return Status(status).In(source.name());
 }
 
+// DeepSpeed's ZeRO-1 wraps any optimizer, Megatron's distributed one knows Adam's state alone.
+Status CheckSharded(const Framework& framework, const Plan& plan) {
+  if (plan.optimizer != workload::Optimizer::kAdafactor ||
+      plan.sharding != workload::Sharding::kZero1 || framework.defaults.tensor_buckets) {
+    return {};
+  }
+  return InvalidInput(
+      "training.optimizer: {}'s zero1 takes no adafactor; use sharding: none, optimizer: adam, or "
+      "framework: deepspeed",
+      framework.name);
+}
+
+// Number formats that the GPU does not compute in: they would run at another's rate.
+Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
+  using workload::LowPrecision;
+  const auto refuse = [&](std::string_view format, std::string_view since, std::string_view use) {
+    return InvalidInput("training.precision: {} does not compute in {} ({}); use {}", device.name,
+                        format, since, use);
+  };
+  const LowPrecision low = plan.low_precision;
+  if (low == LowPrecision::kMxfp8 || low == LowPrecision::kNvfp4) {
+    if (device.arch == cluster::Arch::kBlackwell) return {};
+    const bool fp8 = device.fp8_flops > 0;
+    return refuse(low == LowPrecision::kMxfp8 ? "mxfp8" : "nvfp4", "from Blackwell on",
+                  fp8 ? "fp8 or bf16" : "bf16");
+  }
+  if (low != LowPrecision::kNone && device.fp8_flops <= 0) {
+    return refuse("fp8", "from Hopper on", "bf16");
+  }
+  if (plan.precision == workload::Precision::kBf16 && device.table == "v100") {
+    return refuse("bf16", "from Ampere on", "fp16");
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<Workload> ReadWorkload(const Source& source, const Node& root, cluster::Arch arch,
-                              std::optional<std::size_t> gpus, std::vector<std::string>* assumed) {
+Result<Workload> ReadWorkload(const Source& source, const Node& root,
+                              const cluster::DeviceSpec& device, std::optional<std::size_t> gpus,
+                              std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(const Sections sections, ReadSections(source, root));
   Workload workload;
   ORRERY_ASSIGN_OR_RETURN(workload.model, ReadModel(source, root.Find("model"), assumed));
@@ -390,12 +426,15 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root, cluster::A
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
   ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
   ORRERY_RETURN_IF_ERROR(ReadFramework(sections.framework, **framework,
-                                       name.find('@') != std::string::npos, arch, workload.model,
-                                       &plan, assumed));
+                                       name.find('@') != std::string::npos, device.arch,
+                                       workload.model, &plan, assumed));
   workload.libraries.userbuffers =
       workload.libraries.transformer_engine && plan.tp_comm_overlap && plan.tp > 1;
   ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));
-  if (Status status = workload::Validate(workload.model, plan); !status.ok()) {
+  Status status = CheckSharded(**framework, plan);
+  if (status.ok()) status = CheckArithmetic(device, plan);
+  if (status.ok()) status = workload::Validate(workload.model, plan);
+  if (!status.ok()) {
     return Located(source, sections, status);
   }
   if (workload.libraries.userbuffers) {

@@ -35,9 +35,10 @@ Result<workload::Model> ReadModel(const Source& source, const formats::Node* nod
 Result<cluster::Spec> ReadCluster(const Source& source, const formats::Node* node,
                                   std::vector<std::string>* assumed);
 // Model, framework, parallel, training, schedule. `gpus` is what the cluster offers when that is
-// known: it gives dp when the file does not; `arch` is of its GPUs.
-Result<Workload> ReadWorkload(const Source& source, const formats::Node& root, cluster::Arch arch,
-                              std::optional<std::size_t> gpus, std::vector<std::string>* assumed);
+// known: it gives dp when the file does not; `device` is its GPU.
+Result<Workload> ReadWorkload(const Source& source, const formats::Node& root,
+                              const cluster::DeviceSpec& device, std::optional<std::size_t> gpus,
+                              std::vector<std::string>* assumed);
 // Whose formula prices collectives; job->network and job->cluster are set.
 Status ReadCollective(const Source& source, const formats::Node* node, Job* job);
 // NCCL's environment variables.
