@@ -68,6 +68,8 @@ TEST(Model, ParameterCountsArePublished) {
       {"qwen3-14b", 14'768'307'200},
       {"qwen3-32b", 32'762'123'264},
       {"falcon-180b", 179'522'565'120},
+      {"nemotron-h-8b", 8'100'852'736},
+      {"nemotron-3-nano", 31'577'937'344},
   };
   for (const auto& [name, count] : published) EXPECT_EQ(Preset(name).parameters(), count) << name;
 }
@@ -78,19 +80,24 @@ TEST(Model, ExpertCountsNearPublished) {
   const std::pair<std::string_view, double> published[] = {
       {"deepseek-v3", 671.026419e9}, {"kimi-k2", 1026.408e9},     {"grok-1", 315.684e9},
       {"mpt-7b", 6.649286656e9},     {"mpt-30b", 29.957200896e9}, {"llama4-scout", 107.77e9},
-      {"llama4-maverick", 400.71e9}};
+      {"llama4-maverick", 400.71e9}, {"qwen2-57b-a14b", 57.41e9}};
   for (const auto& [name, count] : published) {
     EXPECT_NEAR(static_cast<double>(Preset(name).parameters()) / count, 1, 0.001) << name;
   }
   const std::pair<std::string_view, double> active[] = {
-      {"mixtral-8x7b", 12.9e9}, {"qwen3-235b-a22b", 22e9}, {"deepseek-v3", 37e9}};
+      {"mixtral-8x7b", 12.9e9},
+      {"qwen3-235b-a22b", 22e9},
+      {"deepseek-v3", 37e9},
+      {"nemotron-3-nano", 3.6e9},  // with embeddings, as the next
+      {"nemotron-3-super", 12.7e9}};
   for (const auto& [name, count] : active) {
     EXPECT_NEAR(static_cast<double>(Preset(name).active_parameters()) / count, 1, 0.02) << name;
   }
 }
 
-// Moye's Table 9 prints nominal sizes for given heads, layers and hidden; the count follows from
-// those: 12·L·h² + 13·L·h for the layers, (V + s)·h for the embeddings, 2·h for the last norm.
+// Moye's Table 9 and SimAI's suite print nominal sizes for given heads, layers and hidden; the
+// count follows from those: 12·L·h² + 13·L·h for the layers, (V + s)·h for the embeddings, 2·h for
+// the last norm.
 TEST(Model, MoyeTable9CountsFollowFromItsShapes) {
   struct Row {
     std::string_view name;
@@ -98,6 +105,7 @@ TEST(Model, MoyeTable9CountsFollowFromItsShapes) {
     double printed_billion, tolerance;  // the table rounds, v2 and v4 generously
   };
   const Row rows[] = {
+      {"gpt3-6.7b", 32, 4096, 32, 6.7, 0.01},   {"gpt3-22b", 48, 6144, 64, 22, 0.005},
       {"gpt3-13b", 40, 5120, 32, 13, 0.02},     {"gpt3-30b", 40, 7680, 48, 30, 0.05},
       {"gpt3-40b", 40, 9216, 72, 40, 0.04},     {"gpt3-70b", 80, 8192, 64, 70, 0.08},
       {"gpt3-175b", 96, 12288, 96, 175, 0.003}, {"gpt3-485b", 96, 20480, 160, 485, 0.002}};
@@ -155,6 +163,61 @@ TEST(Model, FlopsAreNarayanansWithCausalAttention) {
   const double s = 2048, h = 12288, layers = 96, v = 50257;
   const double expected = 72 * s * layers * h * h * (1 + s / (12 * h) + v / (12 * layers * h));
   EXPECT_NEAR(m.flops_per_sequence(2048) / expected, 1, 1e-12);
+}
+
+// Multiply-adds of a token, three passes of two operations each.
+double Flops(double s, double products) { return 6 * s * products; }
+
+// Mixtral: queries and projection h² each, keys and values h·1,024 each, causal scores and context
+// s/2·h each; router 8 h, two experts of three matrices; the output layer.
+TEST(Model, FlopsOfExpertsCountThoseOfAToken) {
+  const double s = 4096, h = 4096;
+  const double layer = 2 * h * h + 2 * h * 1024 + s / 2 * 2 * h + 8 * h + 2 * 3 * h * 14336;
+  EXPECT_DOUBLE_EQ(Preset("mixtral-8x7b").flops_per_sequence(4096),
+                   Flops(s, 32 * layer + 32000 * h));
+}
+
+// DeepSeek-V3: queries over rank 1,536 to 128 heads of 192, keys and values over 512 (and 64 of
+// rotary) to 128 + 128 a head, values of 128 back; three dense layers, then 256 experts of which 8
+// and a shared one run.
+TEST(Model, FlopsOfLatentAttention) {
+  const double s = 4096, h = 7168;
+  const double attention = h * 1536 + 1536.0 * 128 * 192 + h * (512 + 64) + 512.0 * 128 * 256 +
+                           128.0 * 128 * h + s / 2 * 128 * (192 + 128);
+  const double dense = 3 * h * 18432, experts = 3 * h * 2048 * 9 + 256 * h;
+  EXPECT_NEAR(Preset("deepseek-v3").flops_per_sequence(4096) /
+                  Flops(s, 61 * attention + 3 * dense + 58 * experts + 129280 * h),
+              1, 1e-12);
+}
+
+// GPT-OSS 20B: in half of the layers a token sees 128 keys, in the first 128 tokens those before
+// it: 128 − 128²/2s on average.
+TEST(Model, FlopsOfSlidingWindows) {
+  const double s = 4096, h = 2880, q = 64 * 64, kv = 8 * 64;
+  const double matrices = 2 * h * q + 2 * h * kv + 32 * h + 4 * 3 * h * 2880;
+  const double keys = 12 * (s / 2) + 12 * (128 - 128 * 128 / (2 * s));
+  EXPECT_NEAR(Preset("gpt-oss-20b").flops_per_sequence(4096) /
+                  Flops(s, 24 * matrices + keys * 2 * q + 201088 * h),
+              1, 1e-12);
+}
+
+// BERT sees the whole sequence; before its output layer stands one of h².
+TEST(Model, FlopsOfAnEncoder) {
+  const double s = 512, h = 1024;
+  EXPECT_DOUBLE_EQ(Preset("bert-large").flops_per_sequence(512),
+                   Flops(s, 24 * (12 * h * h + s * 2 * h) + h * h + 30522 * h));
+}
+
+// Nemotron-H 8B: 24 Mamba-2 layers of inner width 8,192 (128 heads of 64, 8 groups of 128 states,
+// chunks of 128), 24 feed-forwards of two matrices, four attention layers of 32 heads and 8 kv.
+TEST(Model, FlopsOfAHybrid) {
+  const double s = 4096, h = 4096, inner = 8192, groups = 8 * 128;
+  const double scan = 128 * groups + inner * (64 + 2 * 128);
+  const double mamba = h * (2 * inner + 2 * groups + 128) + inner * h + scan;
+  const double attention = 2 * h * h + 2 * h * 1024 + s / 2 * 2 * h;
+  EXPECT_NEAR(Preset("nemotron-h-8b").flops_per_sequence(4096) /
+                  Flops(s, 24 * (mamba + 2 * h * 21504) + 4 * attention + 131072 * h),
+              1, 1e-12);
 }
 
 TEST(Model, UnknownNameNamesTheNearest) {

@@ -36,6 +36,9 @@ struct PipelinePass {
 struct GivenSchedule {
   std::string name;
   bool v_shape = false;  // odd chunks run backwards through the stages
+  // A pass takes the message of its own micro-batch; else the next one of its kind, as NCCL matches
+  // them, and neighbours must list their passes in the same order.
+  bool by_microbatch = false;
   std::vector<std::vector<PipelinePass>> stages;
 };
 // Which degree varies faster from rank to rank; tp, then cp, are fastest in both. kDpPp is
@@ -265,6 +268,11 @@ struct Plan {
   // Whether parameters are gathered unit by unit (FSDP). DeepSpeed's ZeRO-2 keeps them whole.
   bool gathers_units() const {
     return sharding >= Sharding::kZero2 && reducer != Reducer::kDeepSpeed;
+  }
+  // Whether a rank's shard is a piece of one flat tensor, not a part of each tensor.
+  bool shards_are_flat() const {
+    return sharding != Sharding::kNone &&
+           (sharding == Sharding::kZero1 || reducer == Reducer::kDeepSpeed || flat_parameters);
   }
   // Whether those units stay gathered for the whole step: over stages.
   bool keeps_units() const { return gathers_units() && pp > 1; }

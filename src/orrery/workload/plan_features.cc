@@ -1,5 +1,7 @@
 #include "orrery/workload/plan_features.h"
 
+#include <algorithm>
+
 #include "orrery/workload/generators/tp_overlap.h"
 
 namespace orrery::workload {
@@ -43,6 +45,34 @@ Status CheckConvNet(const Model& model, const Plan& plan) {
 
 bool SplitsUnits(const Plan& plan) { return plan.sharding >= Sharding::kZero2; }
 
+// Frozen parameters and adapters in one unit: each must be sharded by itself.
+Status CheckShardedLora(const Plan& plan) {
+  if (!SplitsUnits(plan)) return {};
+  if (plan.reducer == Reducer::kDeepSpeed) {
+    return InvalidInput(
+        "training.sharding: adapters are not built with DeepSpeed's zero2, whose buckets are of "
+        "all parameters; use zero3, or framework: fsdp2");
+  }
+  if (plan.flat_parameters && !plan.contiguous_gradients) {
+    return InvalidInput(
+        "framework_options.flat_parameters: FSDP1 freezes or trains a flat parameter as a whole, "
+        "so that PEFT and torchtune wrap each adapter as a unit of its own, whose gathers are not "
+        "built; use framework: fsdp2 or deepspeed with training.lora_rank");
+  }
+  if (plan.pp > 1) {
+    return InvalidInput(
+        "parallel.pp: {} under training.lora_rank and this sharding: units that stay gathered over "
+        "stages are built without adapters; use pp: 1 or sharding: zero1",
+        plan.pp);
+  }
+  if (plan.low_precision != LowPrecision::kNone) {
+    return InvalidInput(
+        "training.precision: frozen shards are gathered in 16 bits; 8 and 4 bits are not built "
+        "with adapters and this sharding: use bf16, or sharding: zero1");
+  }
+  return {};
+}
+
 Status CheckLora(const Model& model, const Plan& plan) {
   if (plan.lora_rank == 0) return {};
   if (plan.lora_rank < 0 || plan.lora_rank > 65536) {
@@ -68,11 +98,7 @@ Status CheckLora(const Model& model, const Plan& plan) {
         "for all of {}; leave it out",
         model.name);
   }
-  if (SplitsUnits(plan)) {
-    return InvalidInput(
-        "training.sharding: adapters are not built with parameters gathered layer by layer; use "
-        "zero1 or none, or leave out training.lora_rank");
-  }
+  ORRERY_RETURN_IF_ERROR(CheckShardedLora(plan));
   ORRERY_ASSIGN_OR_RETURN(const std::vector<int> layers, LayersPerChunk(model, plan));
   for (const int n : layers) {
     if (n > 0) continue;
@@ -188,17 +214,35 @@ Status CheckOffload(const Plan& plan) {
   return {};
 }
 
+// Sharded by flat pieces, or each tensor by rows.
+Status CheckAdafactor(const Model& model, const Plan& plan) {
+  if (plan.sharding == Sharding::kNone) return {};
+  if (plan.sharding == Sharding::kZero1 && plan.broadcast_parameters) {
+    return InvalidInput(
+        "training.optimizer: adafactor is not built with framework_options.broadcast_parameters, "
+        "whose owners keep whole tensors; turn that off or use adam");
+  }
+  if (plan.shards_are_flat()) return {};
+  if (!Ordinary(model) || plan.lora_rank > 0 || plan.pp > 1) {
+    return InvalidInput(
+        "training.optimizer: adafactor with tensors sharded by rows (FSDP2) is built for ordinary "
+        "layers on one stage, not for {}; use adam",
+        plan.lora_rank > 0 ? "adapters"
+        : plan.pp > 1      ? fmt::format("pp {}", plan.pp)
+                           : model.name);
+  }
+  return {};
+}
+
 Status CheckOptimizer(const Model& model, const Plan& plan) {
   if (plan.optimizer == Optimizer::kAdam || plan.optimizer == Optimizer::kSgd) return {};
-  const std::string_view name = plan.optimizer == Optimizer::kMuon ? "muon" : "adafactor";
-  const bool muon = plan.optimizer == Optimizer::kMuon;
-  const bool layer_wise = muon && plan.sharding == Sharding::kZero1 && !plan.hybrid();
+  if (plan.optimizer == Optimizer::kAdafactor) return CheckAdafactor(model, plan);
+  const bool layer_wise = plan.sharding == Sharding::kZero1 && !plan.hybrid();
   if (plan.sharding != Sharding::kNone && !layer_wise) {
     return InvalidInput(
-        "training.optimizer: {} needs whole matrices, which {} splits; set sharding: none{} or "
-        "optimizer: adam",
-        name, plan.hybrid() ? "a shard group" : "this sharding",
-        muon ? ", zero1 over all replicas (Megatron's layer-wise optimizer)" : "");
+        "training.optimizer: muon needs whole matrices, which {} splits; set sharding: none, zero1 "
+        "over all replicas (Megatron's layer-wise optimizer) or optimizer: adam",
+        plan.hybrid() ? "a shard group" : "this sharding");
   }
   if (layer_wise && (plan.offload_optimizer || plan.broadcast_parameters)) {
     return InvalidInput(
@@ -207,7 +251,7 @@ Status CheckOptimizer(const Model& model, const Plan& plan) {
         "framework_options.broadcast_parameters out");
   }
   const bool plain = Ordinary(model);
-  if (plan.optimizer == Optimizer::kMuon && (!plain || plan.lora_rank > 0)) {
+  if (!plain || plan.lora_rank > 0) {
     return InvalidInput(
         "training.optimizer: muon is built for the matrices of ordinary layers, not for {}; use "
         "adam",
@@ -231,10 +275,9 @@ Status CheckDdp(const Model& model, const Plan& plan) {
     return refuse("training.sharding", "shards nothing",
                   "set sharding: none, or use framework: fsdp");
   }
-  if (!Ordinary(model) || plan.lora_rank > 0) {
+  if (!Ordinary(model)) {
     return refuse("model",
-                  "is built for ordinary layers, not for experts, latent attention, Mamba or "
-                  "adapters",
+                  "is built for ordinary layers, not for experts, latent attention and Mamba",
                   "use framework: fsdp or megatron");
   }
   if (plan.low_precision != LowPrecision::kNone) {
@@ -378,6 +421,38 @@ Status CheckStage(const Plan& plan, std::size_t stage) {
   return {};
 }
 
+// Micro-batches in the order in which a stage runs their forward or backward passes of a chunk.
+std::vector<int> OrderOf(const std::vector<PipelinePass>& passes, int chunk, bool gradient) {
+  using Kind = PipelinePass::Kind;
+  std::vector<int> order;
+  for (const PipelinePass& pass : passes) {
+    if (pass.chunk != chunk || pass.kind == Kind::kWeight) continue;
+    if ((pass.kind != Kind::kForward) == gradient) order.push_back(pass.microbatch);
+  }
+  return order;
+}
+
+// NCCL matches messages in order: neighbours must run micro-batches alike.
+Status CheckMatching(const Plan& plan) {
+  const GivenSchedule& given = *plan.given;
+  if (given.by_microbatch) return {};
+  for (std::size_t s = 0; s + 1 < given.stages.size(); ++s) {
+    for (int chunk = 0; chunk < plan.vpp; ++chunk) {
+      for (const bool gradient : {false, true}) {
+        const std::vector<int> here = OrderOf(given.stages[s], chunk, gradient);
+        const std::vector<int> next = OrderOf(given.stages[s + 1], chunk, gradient);
+        const auto [a, b] = std::ranges::mismatch(here, next);
+        if (a == here.end() || b == next.end()) continue;
+        return InvalidInput(
+            "{}: stage {} runs {}{}/{} where stage {} runs micro-batch {}: messages match in "
+            "order, so that it would get the other's; list both alike, or say 'match microbatch'",
+            given.name, s + 1, gradient ? "the backward of " : "F", *b, chunk, s, *a);
+      }
+    }
+  }
+  return {};
+}
+
 Status CheckGiven(const Plan& plan) {
   if (plan.given == nullptr) {
     return InvalidInput("schedule: given needs a file; name it: schedule: my.schedule");
@@ -402,7 +477,7 @@ Status CheckGiven(const Plan& plan) {
   for (std::size_t s = 0; s < plan.given->stages.size(); ++s) {
     ORRERY_RETURN_IF_ERROR(CheckStage(plan, s));
   }
-  return {};
+  return CheckMatching(plan);
 }
 
 Status CheckPasses(const Plan& plan) {

@@ -90,6 +90,8 @@ struct Row {
 constexpr std::string_view kGpt2 = "Radford et al. 2019; openai-community/gpt2 config.json";
 constexpr std::string_view kGpt3 =
     "Moye, Table 9 (heads, layers, hidden); ffn 4h, GPT-2 vocabulary, no dropout";
+constexpr std::string_view kSimAi =
+    "AICB's benchmark suite v1.1 (layers, hidden, heads, ffn); GPT-2 vocabulary, no dropout";
 constexpr std::string_view kLlama2 = "Touvron et al. 2023, meta-llama/Llama-2 config.json";
 constexpr std::string_view kLlama3 = "Grattafiori et al. 2024, Table 3; config.json";
 constexpr std::string_view kLlama32 = "meta-llama/Llama-3.2 config.json";
@@ -105,6 +107,8 @@ constexpr std::array kRows = {
     Row{{"gpt2-medium", "GPT-2 355M"}, Gpt2, 24, 1024, 16, 16, 4096, 50257, 1024, kGpt2},
     Row{{"gpt2-large", "GPT-2 774M"}, Gpt2, 36, 1280, 20, 20, 5120, 50257, 1024, kGpt2},
     Row{{"gpt2-xl", "GPT-2 1.5B"}, Gpt2, 48, 1600, 25, 25, 6400, 50257, 1024, kGpt2},
+    Row{{"gpt3-6.7b", "GPT-3 6.7B (Brown et al. 2020), SimAI's LLaMA-7B under Megatron"}, Gpt3, 32, 4096, 32, 32, 16384, 50257, 2048, kSimAi},
+    Row{{"gpt3-22b", "GPT 22B (Korthikanti et al. 2022), of SimAI's suite"}, Gpt3, 48, 6144, 64, 64, 24576, 50257, 2048, kSimAi},
     Row{{"gpt3-13b", "GPT-3 v1 of Moye's Table 9"}, Gpt3, 40, 5120, 32, 32, 20480, 50257, 2048, kGpt3},
     Row{{"gpt3-30b", "GPT-3 v2 of Moye's Table 9"}, Gpt3, 40, 7680, 48, 48, 30720, 50257, 2048, kGpt3},
     Row{{"gpt3-40b", "GPT-3 v3 of Moye's Table 9"}, Gpt3, 40, 9216, 72, 72, 36864, 50257, 2048, kGpt3},

@@ -56,6 +56,12 @@ constexpr std::array kRows = {
         kNone,
         false,
         "Moye, Table 10; else as Mixtral 8x7B"},
+    Row{{"qwen2-57b-a14b", "Qwen2 57B, 14B active"},
+        {28, 3584, 28, 4, 128, 18944, 151936, 131072},
+        {.count = 64, .top_k = 8, .ffn_hidden = 2560, .shared_ffn_hidden = 20480},
+        kNone,
+        false,
+        "Yang et al. 2024; Qwen/Qwen2-57B-A14B config.json (a gate of the shared expert there)"},
     Row{{"qwen3-8b", "Qwen3 8B, dense"},
         {36, 4096, 32, 8, 128, 12288, 151936, 40960},
         {},
@@ -170,7 +176,10 @@ Model BuildExpertPreset(std::string_view name) {
     m.position = Position::kRotary;
     m.tied_embeddings = name == "grok-1";
     const bool gpt_oss = name.starts_with("gpt-oss");
-    m.attention_bias = m.mlp_bias = m.sinks = gpt_oss;
+    const bool qwen2 = name.starts_with("qwen2");
+    m.mlp_bias = m.sinks = gpt_oss;
+    m.attention_bias = gpt_oss || qwen2;
+    m.projection_bias = !qwen2;
     m.window = gpt_oss ? 128 : 0;
     m.full_every = gpt_oss ? 2 : 0;
     m.qk_norm = row.qk_norm;

@@ -31,11 +31,13 @@ class Reader {
         versioned = true;
       } else if (word == "shape") {
         ORRERY_RETURN_IF_ERROR(Shape(NextWord(&line)));
+      } else if (word == "match") {
+        ORRERY_RETURN_IF_ERROR(Match(NextWord(&line)));
       } else if (word == "stage") {
         ORRERY_RETURN_IF_ERROR(Stage(line));
       } else {
-        return InvalidInput("{}, line {}: '{}'; a line begins with shape or stage", name_, line_,
-                            Printable(word, 40));
+        return InvalidInput("{}, line {}: '{}'; a line begins with shape, match or stage", name_,
+                            line_, Printable(word, 40));
       }
     }
     if (out_.stages.empty()) {
@@ -68,6 +70,15 @@ class Reader {
                           Printable(shape, 40));
     }
     out_.v_shape = shape == "v";
+    return {};
+  }
+
+  Status Match(std::string_view rule) {
+    if (rule != "order" && rule != "microbatch") {
+      return InvalidInput("{}, line {}: match '{}'; must be order or microbatch", name_, line_,
+                          Printable(rule, 40));
+    }
+    out_.by_microbatch = rule == "microbatch";
     return {};
   }
 

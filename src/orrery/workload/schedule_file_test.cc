@@ -54,5 +54,33 @@ TEST(GivenSchedule, RulesOfAStage) {
                   .starts_with("parallel.pp: 2 for my.schedule of 1 stages"));
 }
 
+// Stage 1 takes micro-batch 1 before 0, stage 0 sends them as 0, 1.
+TEST(GivenSchedule, MatchesInOrderOrByMicrobatch) {
+  const std::string stages = "stage 0: F0 F1 B1 B0\nstage 1: F1 B1 F0 B0\n";
+  EXPECT_EQ(Refusal("orrery.schedule/1\n" + stages),
+            "my.schedule: stage 1 runs F1/0 where stage 0 runs micro-batch 0: messages match in "
+            "order, so that it would get the other's; list both alike, or say 'match microbatch'");
+  EXPECT_EQ(Refusal("orrery.schedule/1\nmatch order\nstage 0: F0 F1 B0 B1\n"
+                    "stage 1: F0 F1 B1 B0\n"),
+            "my.schedule: stage 1 runs the backward of 1/0 where stage 0 runs micro-batch 0: "
+            "messages match in order, so that it would get the other's; list both alike, or say "
+            "'match microbatch'");
+  const graph::Graph g = Make(SmallGpt(2), Given("orrery.schedule/1\nmatch microbatch\n" + stages));
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  // Both receives are posted, in the sender's order, before the pass that takes the second.
+  std::string taken;
+  for (const graph::Call& call : g.programs[1].calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    if (!block.comms.empty() && block.comms[0].collective == graph::Collective::kRecv) {
+      taken += 'r' + std::to_string(call.microbatch);
+    }
+    if (g.name(block.name) == "layer.forward") taken += 'F' + std::to_string(call.microbatch);
+  }
+  EXPECT_EQ(taken, "r0r1F1F0");
+  EXPECT_EQ(ParseSchedule("a", "orrery.schedule/1\nmatch tag\n").status().message(),
+            "a, line 2: match 'tag'; must be order or microbatch");
+}
+
 }  // namespace
 }  // namespace orrery::workload

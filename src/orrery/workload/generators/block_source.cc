@@ -149,6 +149,10 @@ Shape OfLayer(const Shape& shape, const BlockKey& key) {
   return s;
 }
 
+Unit RootOf(const Shape& s, std::int64_t elements, std::int64_t ranks) {
+  return {.elements = elements, .trained = s.frozen() ? 0 : elements, .ranks = ranks};
+}
+
 // Units of a sharded layer's call.
 UnitCall UnitsOf(const Shape& s, const BlockKey& key) {
   const auto unit = [&](std::int64_t kind) {
@@ -158,7 +162,8 @@ UnitCall UnitsOf(const Shape& s, const BlockKey& key) {
   return {.own = unit(key.numbers[0] & 255),
           .next = next < 0 ? Unit{} : unit(next),
           .after = after < 0 ? Unit{} : unit(after),
-          .accumulates = (key.numbers[2] & 2) != 0};
+          .accumulates = (key.numbers[2] & 2) != 0,
+          .records = (key.numbers[2] & 4) != 0};
 }
 
 }  // namespace
@@ -219,6 +224,8 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return FrozenMemory(s, a, &names_);
     case BlockKind::kOrthogonalise:
       return OrthogonaliseLayer(s, a, &names_);
+    case BlockKind::kFactorMeans:
+      return FactorMeans(a < 0 ? s : OfKind(s, a), a < 0, &names_);
     case BlockKind::kEmbeddingForward:
       return EmbeddingForward(s, &names_);
     case BlockKind::kEmbeddingBackward:
@@ -269,7 +276,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kLowPrecisionMemory:
       return LowPrecisionMemory(s, a, &names_);
     case BlockKind::kShardedMemory:
-      return ShardedMemory(s, a, b, &names_);
+      return ShardedMemory(s, {.trained = a, .frozen = c, .layer = b, .number = d}, &names_);
     case BlockKind::kShardedForward: {
       graph::Block block = ShardedLayerForward(OfKind(s, a & 255), UnitsOf(s, key), &names_);
       return s.offload_activations ? MoveOut(block, (c & 16) != 0, &names_) : block;
@@ -284,9 +291,9 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return StartUnit(s, UnitsOf(s, key),
                        (c & 8) != 0 ? graph::Pass::kBackward : graph::Pass::kForward, &names_);
     case BlockKind::kGatherRoot:
-      return GatherRoot(s, {.elements = a, .ranks = b}, &names_);
+      return GatherRoot(s, RootOf(s, a, b), &names_);
     case BlockKind::kReduceRoot:
-      return ReduceRoot(s, {.elements = a, .ranks = b}, c != 0, d != 0, &names_);
+      return ReduceRoot(s, RootOf(s, a, b), c != 0, d != 0, &names_);
   }
   ORRERY_CHECK(false, "every kind of block is built");
 }

@@ -39,7 +39,7 @@ enum class BlockKind : std::uint8_t {
   kLoss,                // dp, sync
   kCastWeights,         // elements, norm group, layers of the model
   kLowPrecisionMemory,  // elements
-  kShardedMemory,       // shard, of a layer
+  kShardedMemory,       // shard, of a layer, frozen, number of its optimizer
   kShardedForward,      // PackKinds, ranks, 2·accumulates + 16·linked (offload), ranks of experts
   kShardedBackward,     // the same
   kStartUnit,           // the same; 8: for a backward pass
@@ -48,6 +48,7 @@ enum class BlockKind : std::uint8_t {
   kReload,              // kind
   kFrozenMemory,        // elements
   kOrthogonalise,       // matrices of a layer; 0: all
+  kFactorMeans,         // layer kind; -1: the root unit's
   kLayerData,           // kind
   kLayerWeight,
   kHeadData,

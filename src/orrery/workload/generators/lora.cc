@@ -3,6 +3,7 @@
 #include <array>
 
 #include "orrery/workload/generators/parts.h"
+#include "orrery/workload/generators/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -32,9 +33,10 @@ constexpr std::array<Target, 4> kTargets = {{
 Gemm Product(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
   return {.m = m, .n = n, .k = k, .dtype = s.dtype, .layout = layout, .out_dtype = s.dtype};
 }
-// Into the gradient buffer.
+// Into the gradient buffer, or a tensor of its own.
 Gemm Gradient(const Shape& s, std::int64_t m, std::int64_t n) {
   Gemm g = Product(s, m, n, s.tokens(), GemmLayout::kTN);
+  if (s.separate_gradients()) return g;
   g.accumulate = true;
   g.out_dtype = s.gradient_dtype;
   return g;
@@ -61,6 +63,12 @@ bool Adapts(const Shape& s, std::string_view layer) {
 void AdapterForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out,
                     bool by_rows) {
   const std::int64_t e = s.element_bytes;
+  if (s.autocasts()) {  // adapters are in fp32
+    for (const std::int64_t n :
+         {RankPart(s, by_rows) * in, OutPart(s, out, by_rows) * s.lora_rank}) {
+      w->Kernel("weight.cast", Elementwise(s, MemoryOp::kCast, 1, n, 4, e, Pass::kForward));
+    }
+  }
   w->Kernel("lora_a", Product(s, s.tokens(), RankPart(s, by_rows), in, GemmLayout::kNT));
   TpCollective(s, w, by_rows ? "all_reduce" : "all_gather",
                by_rows ? Collective::kAllReduce : Collective::kAllGather, InnerBytes(s), s.dtype);
@@ -80,12 +88,16 @@ void AdapterBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64
   const std::int64_t rank = RankPart(s, by_rows);
   w->Kernel("lora_scale",
             Elementwise(s, MemoryOp::kGradScale, s.tokens(), columns, e, e, Pass::kBackward));
-  w->Kernel("lora_b", Gradient(s, columns, s.lora_rank));
+  const auto gradient = [&](std::string_view name, std::int64_t m, std::int64_t n) {
+    w->Kernel(name, Gradient(s, m, n));
+    if (s.separate_gradients()) AddTensorGradient(s, w, "weight_gradient", m * n);
+  };
+  gradient("lora_b", columns, s.lora_rank);
   w->Kernel("lora_b", Product(s, s.tokens(), s.lora_rank, columns, GemmLayout::kNN));
   TpCollective(s, w, by_rows ? "all_reduce" : "reduce_scatter",
                by_rows ? Collective::kAllReduce : Collective::kReduceScatter, InnerBytes(s),
                s.dtype);
-  w->Kernel("lora_a", Gradient(s, rank, in));
+  gradient("lora_a", rank, in);
   w->Kernel("lora_a", Product(s, s.tokens(), in, rank, GemmLayout::kNN));
   w->Kernel("lora_add", Elementwise(s, MemoryOp::kAdd, s.tokens(), in, 2 * e, e, Pass::kBackward));
 }

@@ -57,6 +57,99 @@ TEST(Lora, OnlyAdaptersAreReducedAndKept) {
   EXPECT_EQ(frozen, 2 * (2 * 789'760 + 256 * (1024 + 512) + 512));
 }
 
+// FSDP2 over four ranks, three layers, two micro-batches: layers with their adapters are gathered
+// twice a micro-batch in bf16, the root once; adapters alone are reduced, in fp32.
+TEST(Lora, ShardedByUnits) {
+  constexpr std::int64_t kLayer = 789'760, kRoot = 256 * (1024 + 512) + 512;
+  Plan plan = {.dp = 4, .global_batch = 8, .seq_len = 256, .sharding = Sharding::kZero3};
+  plan.lora_rank = 8;
+  plan.flat_parameters = false;
+  const auto bytes = [&](const graph::Graph& g, graph::Collective kind) {
+    std::int64_t sum = 0;
+    for (const graph::Call& call : g.programs[0].calls) {
+      for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
+        const bool counts = comm.collective == kind && comm.group == graph::GroupSlot::kDp;
+        if (counts) sum += call.repeat * comm.bytes.value;
+      }
+    }
+    return sum;
+  };
+  graph::Graph g = Make(SmallGpt(3), plan);
+  const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  EXPECT_EQ(bytes(g, graph::Collective::kAllGather),
+            2 * 2 * (kRoot + 2 * 3 * (kLayer + kAdapters)));
+  EXPECT_EQ(bytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
+  // 16 bytes of each adapter's shard, 2 of each frozen one.
+  std::int64_t kept = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) kept += b.bytes;
+  EXPECT_EQ(kept, 16 * 3 * kAdapters / 4 + 2 * (3 * kLayer + kRoot) / 4);
+  // Only adapters are cast before a gather; the optimizer waits for the last layer's reduction.
+  EXPECT_EQ(Operations(g, FindBlock(g, "root.gather")), "all_gather!");
+  const std::string backward = Operations(g, FindBlock(g, "layer.backward"));
+  EXPECT_EQ(backward.find("bias_sum"), std::string::npos) << backward;
+  // ZeRO-2 keeps what it gathered.
+  plan.sharding = Sharding::kZero2;
+  g = Make(SmallGpt(3), plan);
+  EXPECT_EQ(bytes(g, graph::Collective::kAllGather), 2 * 2 * (kRoot + 3 * (kLayer + kAdapters)));
+  EXPECT_EQ(bytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
+}
+
+// DistributedDataParallel, as PEFT runs it: frozen weights in 16 bits, adapters in fp32, cast where
+// they are used; only their gradients are reduced.
+TEST(Lora, Replicated) {
+  Plan plan = Ddp(2, 2);
+  plan.precision = Precision::kBf16;
+  plan.lora_rank = 8;
+  const graph::Graph g = Make(SmallGpt(2), plan);
+  const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  std::int64_t reduced = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    if (g.name(block.name) != "gradients.reduce") continue;
+    reduced += call.repeat * Bytes(block, graph::Collective::kAllReduce);
+  }
+  EXPECT_EQ(reduced, 4 * 2 * kAdapters);
+  std::int64_t cast = 0;
+  const graph::Block& forward = FindBlock(g, "layer.forward");
+  for (const graph::Op& op : forward.ops) {
+    if (op.kind != graph::OpKind::kKernel || g.name(op.name) != "weight.cast") continue;
+    cast += std::get<graph::MemoryBound>(forward.kernels[op.index]).cols;
+  }
+  EXPECT_EQ(cast, kAdapters);
+  std::int64_t frozen = 0;
+  for (const graph::Buffer& b : FindBlock(g, "frozen").buffers) frozen += b.bytes;
+  EXPECT_EQ(frozen, 2 * (2 * 789'760 + 256 * (1024 + 512) + 512));
+}
+
+TEST(Lora, ShardedRefusals) {
+  const auto refusal = [](auto change) {
+    Plan plan = {.dp = 4, .global_batch = 8, .seq_len = 256, .sharding = Sharding::kZero3};
+    plan.lora_rank = 8;
+    plan.flat_parameters = false;
+    change(&plan);
+    Model model = SmallGpt(4);
+    model.tied_embeddings = false;
+    return Validate(model, plan).message();
+  };
+  EXPECT_EQ(refusal([](Plan*) {}), "");
+  EXPECT_NE(refusal([](Plan* p) {
+              p->flat_parameters = true;
+            }).find("framework_options.flat_parameters: FSDP1 freezes or trains"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Plan* p) {
+              p->pp = 2;
+              p->dp = 2;
+              p->reshard = kKeepGathered;
+            }).find("parallel.pp: 2 under training.lora_rank"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Plan* p) {
+              p->low_precision = LowPrecision::kCurrent;
+            }).find("training.precision: frozen shards"),
+            std::string::npos);
+}
+
 // x·Aᵀ of four targets: 4·128·8 elements more than the model keeps.
 TEST(Lora, KeepsTheInnerProducts) {
   const auto saved = [](int rank) {
@@ -85,9 +178,6 @@ TEST(Lora, Refusals) {
   Plan plan = Tuned(9);
   plan.tp = 2;
   EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("training.lora_rank: 9 is not"));
-  plan = Tuned(8);
-  plan.sharding = Sharding::kZero3;
-  EXPECT_TRUE(Validate(SmallGpt(2), plan).message().starts_with("training.sharding: adapters"));
 }
 
 // Four sequences of 128 in one of 512: attention works on a fourth of the square.

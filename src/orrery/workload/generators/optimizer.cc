@@ -88,6 +88,18 @@ void Adafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
   });
 }
 
+// Of flat shards, which have no rows and columns.
+void FlatAdafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
+  ForEachTensor(n, tensors, [w](std::int64_t each) {
+    w->Kernel("square", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("exp_avg_sq", Flat(MemoryOp::kAdam, each, 8, 4));
+    w->Kernel("update", Flat(MemoryOp::kAdam, each, 8, 4));
+    w->Kernel("update.norm", Flat(MemoryOp::kAdam, each, 4, 0));
+    w->Kernel("update.scale", Flat(MemoryOp::kAdam, each, 4, 4));
+    w->Kernel("parameter", Flat(MemoryOp::kAdam, each, 8, 4));
+  });
+}
+
 // Adafactor's number holds tensors and factors.
 constexpr std::int64_t kTensorBits = 20;
 
@@ -118,6 +130,73 @@ void CountLayer(const Shape& s, OptimizerCounts* counts) {
   for (const auto& [rows, columns] : Matrices(s)) counts->outside -= rows * columns;
 }
 
+namespace {
+
+std::int64_t PartOf(std::int64_t n, std::int64_t ranks) { return (n + ranks - 1) / ranks; }
+
+// A matrix by its rows and columns; what else a unit has are vectors.
+struct Factors {
+  std::int64_t rows, columns;
+};
+std::vector<Factors> FactorsOf(const Shape& s, bool root) {
+  std::vector<Factors> all;
+  if (!root) {
+    for (const auto& [rows, columns] : Matrices(s)) all.push_back({rows, columns});
+    return all;
+  }
+  all.push_back({s.vocab, s.hidden});
+  if (s.positions > 0) all.push_back({s.positions, s.hidden});
+  if (!s.tied) all.push_back({s.vocab, s.hidden});
+  return all;
+}
+std::vector<std::int64_t> TensorsOf(const Shape& s, bool root) {
+  if (!root) return LayerParameters(s);
+  std::vector<std::int64_t> all = EmbeddingParameters(s);
+  for (const std::int64_t n : HeadParameters(s, !s.tied)) all.push_back(n);
+  return all;
+}
+
+void CountSharded(const Shape& s, bool root, std::int64_t ranks, OptimizerCounts* counts) {
+  std::int64_t vectors = 0;
+  for (const std::int64_t n : TensorsOf(s, root)) vectors += n;
+  counts->tensors += static_cast<std::int64_t>(TensorsOf(s, root).size());
+  for (const Factors& matrix : FactorsOf(s, root)) {
+    vectors -= matrix.rows * matrix.columns;
+    counts->factors += PartOf(matrix.rows, ranks) + matrix.columns;
+  }
+  counts->factors += PartOf(vectors, ranks);
+}
+
+}  // namespace
+
+void CountShardedLayer(const Shape& s, std::int64_t ranks, OptimizerCounts* counts) {
+  CountSharded(s, false, ranks, counts);
+}
+
+void CountShardedRoot(const Shape& s, std::int64_t ranks, OptimizerCounts* counts) {
+  CountSharded(s, true, ranks, counts);
+}
+
+graph::Block FactorMeans(const Shape& s, bool root, Names* names) {
+  BlockWriter w(names, "optimizer.adafactor", Pass::kOptimizer);
+  w.Module("optimizer.adafactor");
+  const auto sum = [&](std::string_view name, std::int64_t elements) {
+    w.Comm(name, {.collective = graph::Collective::kAllReduce,
+                  .group = s.shard_ranks > 0 ? graph::GroupSlot::kShard : graph::GroupSlot::kDp,
+                  .stream = kDpStream,
+                  .dtype = DType::kFp32,
+                  .bytes = {.value = elements * 4}});
+  };
+  const std::vector<Factors> matrices = FactorsOf(s, root);
+  for (const Factors& matrix : matrices) {
+    sum("column_means", matrix.columns);
+    sum("row_mean", 1);
+    sum("update.norm", 1);
+  }
+  for (std::size_t i = matrices.size(); i < TensorsOf(s, root).size(); ++i) sum("update.norm", 1);
+  return w.Finish();
+}
+
 std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts) {
   switch (s.optimizer) {
     case Optimizer::kAdam:
@@ -144,6 +223,7 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
       forever(4, "exp_avg", shard * 4);
       return forever(5, "exp_avg_sq", shard * 4);
     case Optimizer::kAdafactor:
+      if (s.whole_moments) return forever(5, "exp_avg_sq", shard * 4);
       return forever(5, "exp_avg_sq.factors", (number >> kTensorBits) * 4);
     case Optimizer::kMuon:
       forever(4, "momentum", shard * 4);
@@ -164,7 +244,8 @@ void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockW
     case Optimizer::kAdam:
       return Adam(s, shard, number, w);
     case Optimizer::kAdafactor:
-      return Adafactor(shard, number & ((std::int64_t{1} << kTensorBits) - 1), w);
+      number &= (std::int64_t{1} << kTensorBits) - 1;
+      return s.whole_moments ? FlatAdafactor(shard, number, w) : Adafactor(shard, number, w);
     case Optimizer::kMuon:  // the matrices' update follows their orthogonalisation
       w->Kernel("momentum", Flat(MemoryOp::kAdam, shard - number, 8, 4));
       return w->Kernel("adam", Flat(MemoryOp::kAdam, number, 16, 12));

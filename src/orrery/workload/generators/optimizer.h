@@ -4,8 +4,11 @@
 //   for
 //               all (foreach), or eight for each tensor (loop), the AdamW step of torch.optim.
 //   adafactor   Shazeer & Stern 2018 without momentum: the second moment of a matrix is a row and a
-//               column of means; eight kernels a tensor, as Hugging Face's implementation. Not
-//               sharded: the means need whole matrices.
+//               column of means; eight kernels a tensor, as Hugging Face's implementation. A flat
+//               shard (FSDP1, DeepSpeed) is no matrix: its second moment is kept whole, six kernels
+//               a shard. Tensors sharded by rows (FSDP2): a rank has its rows' means and all
+//               columns', which are summed over the ranks, as are the mean of the rows' and the
+//               update's norm: pytorch/pytorch #109581.
 //   muon        Jordan et al. 2024: momentum of the layers' matrices, made orthogonal by five
 //               Newton-Schulz iterations in bf16; Adam for tables, norms and biases. For a matrix
 //               of m × n, m ≤ n, an iteration is three GEMMs: 2m²n + 2m³ + 2m²n operations. Under
@@ -36,6 +39,9 @@ struct OptimizerCounts {
   std::int64_t outside = 0;  // elements that are no layer's matrix (muon)
 };
 void CountLayer(const Shape& s, OptimizerCounts* counts);
+// Adafactor's, where each tensor is sharded by its rows over `ranks`: of a layer; of the root unit.
+void CountShardedLayer(const Shape& s, std::int64_t ranks, OptimizerCounts* counts);
+void CountShardedRoot(const Shape& s, std::int64_t ranks, OptimizerCounts* counts);
 void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
                   OptimizerCounts* counts);
 
@@ -56,6 +62,9 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
 // Bytes of what Adam's unfused kernels hand on: of all tensors at once (foreach, one flat tensor).
 std::int64_t AdamTemporaries(const Shape& s, std::int64_t n);
 void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w);
+// Adafactor's sums over ranks, where tensors are sharded by rows: of a layer's tensors, or the
+// root's.
+graph::Block FactorMeans(const Shape& s, bool root, Names* names);
 // Newton-Schulz of one layer's matrices, or of so many, the largest ones, and their update.
 inline constexpr std::int64_t kLayerMatrices = 4;
 graph::Block OrthogonaliseLayer(const Shape& s, std::int64_t matrices, Names* names);

@@ -112,9 +112,67 @@ TEST(Optimizers, MuonByWholeMatrices) {
   EXPECT_EQ(momentum, 4 * elements / 8);
   plan.sharding = Sharding::kZero3;
   EXPECT_TRUE(Validate(SmallGpt(3), plan).message().starts_with("training.optimizer: muon"));
-  plan.sharding = Sharding::kZero1;
+}
+
+std::int64_t SecondMoment(const graph::Graph& g) {
+  std::int64_t bytes = 0;
+  for (const graph::Buffer& b : FindBlock(g, "static").buffers) {
+    if (g.name(b.name).starts_with("exp_avg_sq")) bytes += b.bytes;
+  }
+  return bytes;
+}
+
+// Tensors sharded by rows over four ranks. Of a layer's matrices (rows × columns) 768 × 256,
+// 256 × 256, 1,024 × 256, 256 × 1,024 a rank has a quarter of the rows' means and all columns', of
+// 3,328 elements in vectors a quarter; of the root's tables of 1,024 and 512 rows and the norm of
+// 512 likewise. The columns' means, one mean of the rows' and every tensor's norm are summed.
+TEST(Optimizers, AdafactorOfTensorsShardedByRows) {
+  Plan plan{.dp = 4, .global_batch = 4, .seq_len = 128, .sharding = Sharding::kZero3};
   plan.optimizer = Optimizer::kAdafactor;
+  plan.flat_parameters = false;
+  const graph::Graph g = Make(SmallGpt(3), plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  const std::int64_t layer = 192 + 256 + 64 + 256 + 256 + 256 + 64 + 1024 + 3328 / 4;
+  const std::int64_t root = 256 + 256 + 128 + 256 + 512 / 4;
+  EXPECT_EQ(SecondMoment(g), 4 * (3 * layer + root));
+  std::int64_t summed = 0, sums = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    if (g.name(block.name) != "optimizer.adafactor") continue;
+    summed += call.repeat * Bytes(block, graph::Collective::kAllReduce);
+    sums += call.repeat * static_cast<std::int64_t>(block.comms.size());
+  }
+  EXPECT_EQ(sums, 3 * (4 * 3 + 8) + 2 * 3 + 2);
+  EXPECT_EQ(summed, 4 * (3 * (3 * 256 + 1024 + 2 * 4 + 8) + 2 * 256 + 2 * 2 + 2));
+}
+
+// A piece of a flat tensor has no rows: its second moment is whole.
+TEST(Optimizers, AdafactorOfFlatShards) {
+  Plan plan{.dp = 4, .global_batch = 4, .seq_len = 128, .sharding = Sharding::kZero3};
+  plan.optimizer = Optimizer::kAdafactor;
+  const std::int64_t shard = (3 * (kMatrices + 2'304 + 1'024) + 256 * (1024 + 512) + 512) / 4;
+  EXPECT_EQ(SecondMoment(Make(SmallGpt(3), plan)), 4 * shard);
+  plan.sharding = Sharding::kZero1;
+  const graph::Graph g = Make(SmallGpt(3), plan);
+  EXPECT_NEAR(static_cast<double>(SecondMoment(g)), 4.0 * shard, 4096);  // parameters are aligned
+  std::int64_t kernels = 0;
+  for (const graph::Kernel& k : FindBlock(g, "optimizer").kernels) {
+    const auto* memory = std::get_if<graph::MemoryBound>(&k);
+    kernels += memory != nullptr && memory->op == graph::MemoryOp::kAdam ? 1 : 0;
+  }
+  EXPECT_EQ(kernels, 6);
+  plan.broadcast_parameters = true;
   EXPECT_TRUE(Validate(SmallGpt(3), plan).message().starts_with("training.optimizer: adafactor"));
+  plan.broadcast_parameters = false;
+  plan.sharding = Sharding::kZero3;
+  plan.flat_parameters = false;
+  plan.pp = 2;
+  plan.dp = 2;
+  plan.reshard = kKeepGathered;
+  Model untied = SmallGpt(4);
+  untied.tied_embeddings = false;
+  EXPECT_TRUE(Validate(untied, plan).message().starts_with("training.optimizer: adafactor"));
 }
 
 }  // namespace

@@ -71,9 +71,10 @@ Gemm WeightGradient(const Shape& s, std::int64_t in, std::int64_t out) {
   return {.m = out, .n = in, .k = s.tokens(), .dtype = LinearType(s), .layout = GemmLayout::kTN};
 }
 
-// Autocast's copy of a weight, made where it is first used in a micro-batch.
+// Autocast's copy of a weight, made where it is first used in a micro-batch. Frozen ones are loaded
+// in 16 bits.
 void CastWeight(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out) {
-  if (!s.autocasts()) return;
+  if (!s.autocasts() || s.frozen()) return;
   w->Kernel("weight.cast",
             Elementwise(s, MemoryOp::kCast, out, in, 4, s.element_bytes, Pass::kForward));
 }

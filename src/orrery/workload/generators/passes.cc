@@ -1,7 +1,9 @@
 #include "orrery/workload/generators/passes.h"
 
+#include <algorithm>
 #include <array>
 #include <deque>
+#include <vector>
 
 namespace orrery::workload {
 
@@ -18,12 +20,16 @@ struct Route {
 
 class Passes {
  public:
-  Passes(std::span<const PipelinePass> passes, ProgramWriter* w) : passes_(passes), w_(*w) {
+  Passes(std::span<const PipelinePass> passes, ProgramWriter* w)
+      : passes_(passes), w_(*w), events_(passes.size(), graph::kNoEvent) {
     for (std::size_t i = 0; i < passes.size(); ++i) {
       const Route route = Input(passes[i]);
       if (route.crosses) takers_[Index(route)].push_back(i);
       last_[static_cast<std::size_t>(passes[i].chunk)] = i;
     }
+    const Plan& plan = w_.plan();
+    if (plan.schedule != Schedule::kGiven || !plan.given->by_microbatch) return;
+    for (std::size_t k = 0; k < takers_.size(); ++k) OrderAsMade(*plan.given, k);
   }
 
   void Write() {
@@ -32,8 +38,9 @@ class Passes {
       const PipelinePass& pass = passes_[i];
       if (const Route route = Input(pass); route.crosses) {
         const std::size_t k = Index(route);
-        w_.Wait(posted_[k]);
-        Post(k);
+        while (events_[i] == graph::kNoEvent) Post(k);
+        w_.Wait(events_[i]);
+        if (--under_way_[k] == 0) Post(k);
       }
       Run(pass);
       if (const Route route = Output(pass); route.crosses) {
@@ -79,9 +86,32 @@ class Passes {
   // Posts the next receive of a kind, if there is one.
   void Post(std::size_t k) {
     if (takers_[k].empty()) return;
-    const PipelinePass& pass = passes_[takers_[k].front()];
+    const std::size_t taker = takers_[k].front();
+    const PipelinePass& pass = passes_[taker];
     takers_[k].pop_front();
-    posted_[k] = w_.StartMessage(false, (k & 1) != 0, (k & 2) != 0, pass.chunk, pass.microbatch);
+    events_[taker] =
+        w_.StartMessage(false, (k & 1) != 0, (k & 2) != 0, pass.chunk, pass.microbatch);
+    ++under_way_[k];
+  }
+
+  // Receives of a kind in the order in which the neighbour sends. All of a kind are of one chunk:
+  // in V shape the other chunk's come from the other side.
+  void OrderAsMade(const GivenSchedule& given, std::size_t k) {
+    if (takers_[k].empty()) return;
+    const bool gradient = (k & 2) != 0;
+    const int chunk = passes_[takers_[k].front()].chunk;
+    std::vector<std::size_t> place(static_cast<std::size_t>(w_.plan().microbatches()));
+    std::size_t made = 0;
+    for (const PipelinePass& pass :
+         given.stages[static_cast<std::size_t>(w_.stage() + ((k & 1) != 0 ? 1 : -1))]) {
+      const bool makes = pass.kind != Kind::kWeight && pass.chunk == chunk;
+      if (makes && (pass.kind != Kind::kForward) == gradient) {
+        place[static_cast<std::size_t>(pass.microbatch)] = made++;
+      }
+    }
+    std::ranges::sort(takers_[k], {}, [&](std::size_t taker) {
+      return place[static_cast<std::size_t>(passes_[taker].microbatch)];
+    });
   }
 
   // The engine counts a rank's messages under way in 8 bits.
@@ -109,8 +139,9 @@ class Passes {
   std::span<const PipelinePass> passes_;
   ProgramWriter& w_;
   std::array<std::deque<std::size_t>, 4> takers_;  // passes that wait for a message, by kind
-  std::array<std::int16_t, 4> posted_{};
-  std::array<std::size_t, 2> last_{};              // last pass of each chunk
+  std::vector<std::int16_t> events_;   // of the messages that passes wait for, once posted
+  std::array<int, 4> under_way_{};     // of those posted, by kind
+  std::array<std::size_t, 2> last_{};  // last pass of each chunk
   std::array<std::deque<std::int16_t>, 4> sends_;  // under way, by kind
 };
 

@@ -11,7 +11,9 @@
 // chunks run backwards through the stages, so that the last chunk ends where the first begins.
 // What must hold (else the engine's report names who waits for whom): each stage runs every forward
 // once, every backward once, whole or as data and weight half in this order, after its forward; and
-// of one kind of message the maker's passes come in the order of the taker's.
+// of one kind of message the maker's passes come in the order of the taker's, unless the schedule
+// matches by micro-batch: then receives are posted in the maker's order, and a pass waits for its
+// own.
 #pragma once
 
 #include <span>

@@ -437,6 +437,9 @@ std::int64_t ProgramWriter::StepFlags() const {
   const bool fp16 = plan().precision == Precision::kFp16;
   if (!AsksForNumber(*job_.shape)) return PackStepFlags(job_.distributed(), fp16, 0);
   OptimizerCounts counts;
+  if (job_.shape->whole_moments) {  // the shard is one tensor
+    return PackStepFlags(job_.distributed(), fp16, OptimizerNumber(*job_.shape, {.tensors = 1}));
+  }
   for (const Chunk& chunk : chunks_) {
     for (const std::uint8_t kind : chunk.parts.kinds) {
       CountLayer(OfKind(*job_.shape, kind), &counts);

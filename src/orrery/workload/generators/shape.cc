@@ -140,6 +140,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.lora_targets = plan.lora_rank > 0 ? plan.lora_targets : std::uint8_t{0};
   s.packed_len = plan.packed_len < plan.seq_len ? plan.packed_len : 0;
   s.optimizer = plan.optimizer;
+  s.whole_moments = plan.optimizer == Optimizer::kAdafactor && plan.shards_are_flat();
   s.reducer = plan.reducer;
   s.fused_weight_gradient = plan.fused_weight_gradient && !s.keeps_units;
   s.converted_gradients =
@@ -225,7 +226,11 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
   h.Add(s.reshard_ranks).Add(s.limits_gathers).Add(s.gathers_linger).Add(s.keeps_units);
   h.Add(s.shard_ranks).Add(s.reduce_whole).Add(s.lora_rank).Add(s.lora_targets);
-  h.Add(s.packed_len).Add(s.optimizer).Add(s.adam_loop).Add(s.offload_optimizer);
+  h.Add(s.packed_len)
+      .Add(s.optimizer)
+      .Add(s.whole_moments)
+      .Add(s.adam_loop)
+      .Add(s.offload_optimizer);
   h.Add(s.offload_activations)
       .Add(s.offload_parameters)
       .Add(s.cpu_adam_ps)

@@ -84,6 +84,7 @@ struct Shape {
   std::uint8_t lora_targets = 0;
   std::int64_t packed_len = 0;
   Optimizer optimizer = Optimizer::kAdam;
+  bool whole_moments = false;  // Adafactor's, of flat shards
   Reducer reducer = Reducer::kBuffer;
   std::int64_t bucket_elements = 0;  // of DeepSpeed's contiguous buffers, all of them together
   bool bucket_views = false, clips = true;

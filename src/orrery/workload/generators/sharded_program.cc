@@ -19,7 +19,8 @@ class ShardedLayers {
     for (int l = 0; l < job.chunk_layers.front(); ++l) kinds_.push_back(job.model->layer_kind(l));
     for (const std::uint8_t kind : kinds_) {
       const Unit unit = UnitOf(OfKind(*job.shape, kind), ranks(), expert_ranks());
-      shard_ += ShardOf(unit);
+      shard_ += TrainedShardOf(unit);
+      frozen_ += ShardOf(unit) - TrainedShardOf(unit);
       largest_ = std::max(largest_, ShardOf(unit));
     }
   }
@@ -28,7 +29,9 @@ class ShardedLayers {
   std::int64_t expert_ranks() const {
     return job_.model->experts.count > 0 ? job_.plan->expert_dp() : 1;
   }
-  std::int64_t shard() const { return shard_; }      // elements of all layers that lie here
+  // Elements of all layers that lie here, trained and frozen.
+  std::int64_t shard() const { return shard_; }
+  std::int64_t frozen() const { return frozen_; }
   std::int64_t largest() const { return largest_; }  // of a layer
   const std::vector<std::uint8_t>& kinds() const { return kinds_; }
 
@@ -40,8 +43,9 @@ class ShardedLayers {
          microbatch, graph::kNoEvent);
   }
 
-  // `adds`: gradient shards of earlier micro-batches are added to.
-  void Pass(bool forward, bool adds, int microbatch) {
+  // `adds`: gradient shards of earlier micro-batches are added to; `records`: reductions are
+  // recorded, the last of them for the optimizer.
+  void Pass(bool forward, bool adds, bool records, int microbatch) {
     const int step = Step(forward);
     int l = forward ? 0 : last();
     while (l >= 0 && l <= last()) {
@@ -53,7 +57,7 @@ class ShardedLayers {
         ++count;
       }
       Call(forward ? BlockKind::kShardedForward : BlockKind::kShardedBackward, kinds,
-           link + (adds ? 2 : 0), l, count, microbatch, EventOf(forward));
+           link + (adds ? 2 : 0) + (records ? 4 : 0), l, count, microbatch, EventOf(forward));
       if (forward) moved_out_ = true;
       l += count * step;
     }
@@ -109,8 +113,34 @@ class ShardedLayers {
   graph::Program* out_;
   bool copies_ = false, moved_out_ = false;
   std::vector<std::uint8_t> kinds_;
-  std::int64_t shard_ = 0, largest_ = 0;
+  std::int64_t shard_ = 0, frozen_ = 0, largest_ = 0;
 };
+
+// Adafactor's means of tensors that are sharded by rows.
+bool SumsFactors(const Plan& plan) {
+  return plan.optimizer == Optimizer::kAdafactor && !plan.shards_are_flat();
+}
+
+// Flat parameters are one tensor a unit. Under adapters the root unit is frozen whole.
+OptimizerCounts CountsOf(const JobContext& job, const std::vector<std::uint8_t>& kinds,
+                         std::int64_t ranks) {
+  const Plan& plan = *job.plan;
+  OptimizerCounts counts;
+  if (plan.flat_parameters) {
+    counts.tensors = job.chunk_layers.front() + (job.shape->frozen() ? 0 : 1);
+    return counts;
+  }
+  for (const std::uint8_t kind : kinds) {
+    const Shape layer = OfKind(*job.shape, kind);
+    SumsFactors(plan) ? CountShardedLayer(layer, ranks, &counts) : CountLayer(layer, &counts);
+  }
+  if (SumsFactors(plan)) {
+    CountShardedRoot(*job.shape, ranks, &counts);
+  } else if (!job.shape->frozen()) {
+    counts.tensors += 3;  // tables and norm
+  }
+  return counts;
+}
 
 }  // namespace
 
@@ -118,40 +148,41 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
   const Plan& plan = *job.plan;
   ShardedLayers layers(job, out);
   const std::int64_t ranks = layers.ranks(), root = RootUnit(*job.shape, ranks);
-  const std::int64_t shard = layers.shard() + root / ranks;
+  const bool adapts = job.shape->frozen();  // the root unit is frozen whole
+  const std::int64_t shard = layers.shard() + (adapts ? 0 : root / ranks);
+  const std::int64_t frozen = layers.frozen() + (adapts ? root / ranks : 0);
   int microbatch = -1;
   const auto call = [&](BlockKind kind, std::int64_t a = 0, std::int64_t b = 0, std::int64_t c = 0,
                         std::int64_t d = 0) {
     out->calls.push_back({.block = job.blocks->Get(kind, a, b, c, d), .microbatch = microbatch});
   };
-  // Flat parameters are one tensor a unit.
-  OptimizerCounts counts;
-  for (const std::uint8_t kind : layers.kinds()) {
-    if (!plan.flat_parameters) CountLayer(OfKind(*job.shape, kind), &counts);
-  }
-  counts.tensors += plan.flat_parameters ? job.chunk_layers.front() + 1 : 3;  // tables and norm
-  const std::int64_t flags =
-      PackStepFlags(true, plan.precision == Precision::kFp16, OptimizerNumber(*job.shape, counts));
+  const OptimizerCounts counts = CountsOf(job, layers.kinds(), ranks);
+  const std::int64_t number = OptimizerNumber(*job.shape, counts);
+  const std::int64_t flags = PackStepFlags(true, plan.precision == Precision::kFp16, number);
   out->stage = 0;
-  out->prologue.push_back(
-      {.block = job.blocks->Get(BlockKind::kShardedMemory, shard, layers.largest())});
+  out->prologue.push_back({.block = job.blocks->Get(BlockKind::kShardedMemory, shard,
+                                                    layers.largest(), frozen, number)});
   const auto m = static_cast<int>(plan.microbatches());
   for (int i = 0; i < m; ++i) {
     microbatch = i;
     call(BlockKind::kGatherRoot, root, ranks);
     layers.Start(true, i);
     call(BlockKind::kEmbeddingForward);
-    layers.Pass(true, false, i);
+    layers.Pass(true, false, false, i);
     call(BlockKind::kHeadForward);
     if (job.shape->reshards) layers.Start(false, i);
     call(BlockKind::kHeadBackward);
-    layers.Pass(false, i > 0, i);
+    layers.Pass(false, i > 0, adapts && i + 1 == m, i);
     call(BlockKind::kEmbeddingBackward);
     call(BlockKind::kReduceRoot, root, ranks, i > 0 ? 1 : 0, i + 1 == m ? 1 : 0);
   }
   microbatch = -1;
   if (plan.prefetch) call(BlockKind::kWaitGradients);
   call(BlockKind::kOptimizer, shard * ranks, shard, job.norm_group, flags);
+  if (SumsFactors(plan)) {
+    for (const std::uint8_t kind : layers.kinds()) call(BlockKind::kFactorMeans, kind);
+    call(BlockKind::kFactorMeans, -1);
+  }
   call(BlockKind::kLoss, plan.replicas(), plan.log_every_step ? 1 : 0);
   out->events = layers.events();
 }

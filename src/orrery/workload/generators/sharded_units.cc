@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/sharded_units.h"
 
 #include "orrery/workload/generators/layer.h"
+#include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/offload.h"
 #include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/precision.h"
@@ -24,15 +25,15 @@ enum : std::uint32_t { kUnitParameters = 60, kRootParameters, kUnitExperts, kUni
 
 // What one all-gather or reduce-scatter moves: so many elements over so many ranks (one: nothing).
 struct Part {
-  std::int64_t elements = 0, ranks = 1;
+  std::int64_t elements = 0, trained = 0, ranks = 1;
   bool experts = false;
-  std::int64_t shard() const { return elements / ranks; }
 };
 
 std::vector<Part> PartsOf(const Unit& unit) {
   std::vector<Part> parts;
-  if (unit.elements > 0) parts.push_back({unit.elements, unit.ranks, false});
-  if (unit.expert_elements > 0) parts.push_back({unit.expert_elements, unit.expert_ranks, true});
+  if (unit.elements > 0) parts.push_back({unit.elements, unit.trained, unit.ranks, false});
+  if (unit.expert_elements > 0)
+    parts.push_back({unit.expert_elements, unit.expert_elements, unit.expert_ranks, true});
   return parts;
 }
 
@@ -78,9 +79,9 @@ void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pas
   if (s.offload_parameters && blocking) Fetch(s, w, unit, true);
   if (s.offload_parameters && !blocking) w->Wait("shard", kShardEvent);
   for (const Part& part : parts) {
-    if (s.dtype != DType::kFp32 && !s.offload_optimizer && !part_only) {
-      w->Kernel("shard.cast",
-                Flat(MemoryOp::kCast, part.shard(), 4, s.element_bytes, s.dtype, pass));
+    if (s.dtype != DType::kFp32 && !s.offload_optimizer && !part_only && part.trained > 0) {
+      w->Kernel("shard.cast", Flat(MemoryOp::kCast, part.trained / part.ranks, 4, s.element_bytes,
+                                   s.dtype, pass));
     }
     if (part.ranks == 1) continue;
     const bool last = &part == &parts.back() || (&part)[1].ranks == 1;
@@ -102,22 +103,23 @@ void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pas
 void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulates, bool blocking,
                 std::int16_t event) {
   const std::int64_t e = s.element_bytes, g = s.gradient_bytes;
+  const std::int64_t shard = part.trained / part.ranks;
   const Pass pass = Pass::kBackward;
-  const Buffer flat = w->Temporary("gradients.flat", part.elements * g, MemoryKind::kGradient);
+  const Buffer flat = w->Temporary("gradients.flat", part.trained * g, MemoryKind::kGradient);
   w->Alloc(flat);
   if (s.flat_parameters) {
-    w->Kernel("concatenate", Flat(MemoryOp::kCopy, part.elements, e, e, s.dtype, pass));
+    w->Kernel("concatenate", Flat(MemoryOp::kCopy, part.trained, e, e, s.dtype, pass));
     // Divides by the number of ranks before the sum, in the type of the reduction.
-    w->Kernel("scale", Flat(MemoryOp::kGradScale, part.elements, e, g, s.dtype, pass));
+    w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, e, g, s.dtype, pass));
   } else {
-    w->Kernel("copy_in", Flat(MemoryOp::kCopy, part.elements, e, g, s.dtype, pass));
+    w->Kernel("copy_in", Flat(MemoryOp::kCopy, part.trained, e, g, s.dtype, pass));
   }
   graph::Comm comm{.collective = Collective::kReduceScatter,
                    .group = part.experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
                    .stream = kDpStream,
                    .blocking = blocking,
                    .dtype = s.gradient_dtype,
-                   .bytes = {.value = part.elements * g}};
+                   .bytes = {.value = part.trained * g}};
   const bool hybrid = s.shard_ranks > 0 && !part.experts;
   if (part.ranks == 1) {
     // Nobody else has them.
@@ -126,7 +128,7 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
     w->Comm("reduce_scatter", comm);
     comm.collective = Collective::kAllReduce;
     comm.group = GroupSlot::kReplica;
-    comm.bytes.value = part.shard() * g;
+    comm.bytes.value = shard * g;
     comm.event = event;
     w->Comm("all_reduce", comm);
   } else {
@@ -135,7 +137,7 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
   }
   // On the reduction's own stream in the framework; here it does not wait for the reduction.
   const std::int64_t read = g + (accumulates ? 4 : 0);
-  w->Kernel("shard.add", Flat(accumulates ? MemoryOp::kAdd : MemoryOp::kCast, part.shard(), read, 4,
+  w->Kernel("shard.add", Flat(accumulates ? MemoryOp::kAdd : MemoryOp::kCast, shard, read, 4,
                               DType::kFp32, pass));
   w->Free(flat);
 }
@@ -143,7 +145,7 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
 void Reduce(const Shape& s, BlockWriter* w, const Unit& unit, bool accumulates, bool blocking,
             std::int16_t event) {
   for (const Part& part : PartsOf(unit)) {
-    ReducePart(s, w, part, accumulates, blocking, event);
+    if (part.trained > 0) ReducePart(s, w, part, accumulates, blocking, event);
   }
 }
 
@@ -250,14 +252,15 @@ graph::Block ShardedLayerBackward(const Shape& s, const UnitCall& call, Names* n
   Parameters own(s, &w, call.own);
   if (s.reshards) own.Alloc();
   const Buffer next = BeginUnit(s, &w, call, s.reshards, Pass::kBackward, &own);
-  const std::int64_t elements = call.own.elements + call.own.expert_elements;
+  const std::int64_t trained = call.own.trained + call.own.expert_elements;
   const Buffer gradients =
-      w.Temporary("gradients", elements * s.element_bytes, MemoryKind::kGradient);
+      w.Temporary("gradients", trained * s.element_bytes, MemoryKind::kGradient);
   w.Alloc(gradients);
   WriteLayerBackward(s, &w);
   w.Module("fsdp");
   own.Free();
-  Reduce(s, &w, call.own, call.accumulates, !s.prefetch, graph::kNoEvent);
+  Reduce(s, &w, call.own, call.accumulates, !s.prefetch,
+         s.prefetch && call.records ? kGradientEvent : graph::kNoEvent);
   w.Free(gradients);
   w.Free(next);
   EndUnit(s, &w);
@@ -289,7 +292,7 @@ graph::Block ReduceRoot(const Shape& s, const Unit& root, bool accumulates, bool
   BlockWriter w(names, "root.reduce", Pass::kBackward);
   w.Host("fsdp", s.host.unit);
   const Buffer gradients =
-      w.Temporary("gradients", root.elements * s.element_bytes, MemoryKind::kGradient);
+      w.Temporary("gradients", root.trained * s.element_bytes, MemoryKind::kGradient);
   w.Alloc(gradients);
   Reduce(s, &w, root, accumulates, !s.prefetch,
          s.prefetch && last ? kGradientEvent : graph::kNoEvent);
@@ -299,28 +302,31 @@ graph::Block ReduceRoot(const Shape& s, const Unit& root, bool accumulates, bool
   return w.Finish();
 }
 
-graph::Block ShardedMemory(const Shape& s, std::int64_t shard, std::int64_t layer_shard,
-                           Names* names) {
+graph::Block ShardedMemory(const Shape& s, const ShardSizes& sizes, Names* names) {
   BlockWriter w(names, "static", Pass::kOptimizer);
   const auto forever = [&](std::uint32_t id, std::string_view name, MemoryKind kind,
                            std::int64_t bytes) {
-    w.Alloc(w.Named(id, name, shard * bytes, kind, Lifetime::kForever));
+    w.Alloc(w.Named(id, name, sizes.trained * bytes, kind, Lifetime::kForever));
   };
   // With the optimizer on the CPU the GPU holds what it gathers; gradients pass through.
   if (s.offload_parameters) {
     // Two layers' shards on their way to be gathered.
-    w.Alloc(w.Named(1, "parameter_shards.staged", 2 * layer_shard * s.element_bytes,
+    w.Alloc(w.Named(1, "parameter_shards.staged", 2 * sizes.layer * s.element_bytes,
                     MemoryKind::kParameter, Lifetime::kForever));
   } else {
     forever(1, "parameter_shards", MemoryKind::kParameter,
             s.offload_optimizer ? s.element_bytes : 4);
+    if (sizes.frozen > 0) {
+      w.Alloc(w.Named(20, "frozen_shards", sizes.frozen * s.element_bytes, MemoryKind::kParameter,
+                      Lifetime::kForever));
+    }
   }
   if (s.bucket_elements > 0) {
     w.Alloc(w.Named(7, "gradient_buckets", s.bucket_elements * s.gradient_bytes,
                     MemoryKind::kGradient, Lifetime::kForever));
   }
   if (!s.offload_optimizer) forever(2, "gradient_shards", MemoryKind::kGradient, 4);
-  WriteOptimizerState(s, shard, 0, &w);
+  WriteOptimizerState(s, sizes.trained, sizes.number, &w);
   return w.Finish();
 }
 
@@ -335,7 +341,10 @@ std::int64_t Padded(const std::vector<std::int64_t>& tensors, std::int64_t ranks
 }  // namespace
 
 Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks) {
-  return {.elements = Padded(LayerParameters(layer), ranks),
+  const std::int64_t own = Padded(LayerParameters(layer), ranks);
+  const std::int64_t adapters = layer.frozen() ? Padded(AdapterParameters(layer), ranks) : 0;
+  return {.elements = own + adapters,
+          .trained = layer.frozen() ? adapters : own,
           .ranks = ranks,
           .expert_elements = Padded(ExpertParameters(layer), expert_ranks),
           .expert_ranks = expert_ranks};

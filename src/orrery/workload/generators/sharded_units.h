@@ -29,6 +29,9 @@
 //     period is the longer of copy and unit either way. The CPU runs the optimizer on what lies
 //     there.
 //   - Activations in host memory (offload.h): as without sharding.
+//   - Adapters (lora.h): frozen parameters lie in shards of the compute type, gathered with the
+//     adapters of their unit and never cast or reduced; the root unit is frozen whole. Parameters
+//     of one unit may be frozen or not where each is sharded by itself (FSDP2, DeepSpeed).
 // Memory: a gathered layer lives within the call that uses it, the prefetched one beside it; under
 // ZeRO-2 it lives from its forward to its backward; the root from the micro-batch's start to its
 // end.
@@ -43,14 +46,18 @@ namespace orrery::workload {
 
 struct Unit {
   std::int64_t elements = 0;                           // of one layer but its experts, padded
+  std::int64_t trained = 0;                            // of them; the rest is frozen
   std::int64_t ranks = 1;                              // that hold a shard each
   std::int64_t expert_elements = 0, expert_ranks = 1;  // of its experts on this rank
 };
 // A layer's unit. `expert_ranks`: that hold the same experts.
 Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks);
-// Elements of a unit that lie here.
+// Elements of a unit that lie here, and those of them that are trained.
 inline std::int64_t ShardOf(const Unit& u) {
   return u.elements / u.ranks + u.expert_elements / u.expert_ranks;
+}
+inline std::int64_t TrainedShardOf(const Unit& u) {
+  return u.trained / u.ranks + u.expert_elements / u.expert_ranks;
 }
 
 // A layer's unit and those that come after it, in the pass's order.
@@ -59,6 +66,7 @@ struct UnitCall {
   Unit next;                 // gathered while this one computes; none: no elements
   Unit after;                // shards in host memory: copied meanwhile; none: no elements
   bool accumulates = false;  // gradient shards of earlier micro-batches are added to
+  bool records = false;      // its reduction is recorded in kGradientEvent
 };
 
 graph::Block ShardedLayerForward(const Shape& s, const UnitCall& call, Names* names);
@@ -71,10 +79,14 @@ graph::Block StartUnit(const Shape& s, const UnitCall& call, graph::Pass pass, N
 graph::Block GatherRoot(const Shape& s, const Unit& root, Names* names);
 graph::Block ReduceRoot(const Shape& s, const Unit& root, bool accumulates, bool last,
                         Names* names);
-// Shards for ever: parameters, gradients, optimizer state. Of parameters in host memory the shards
-// of two layers, of `layer_shard` elements at most.
-graph::Block ShardedMemory(const Shape& s, std::int64_t shard, std::int64_t layer_shard,
-                           Names* names);
+// Shards for ever: parameters, gradients, optimizer state of the trained elements, and the frozen
+// ones. Of parameters in host memory the shards of two layers.
+struct ShardSizes {
+  std::int64_t trained = 0, frozen = 0;  // elements of this rank
+  std::int64_t layer = 0;                // of the largest layer
+  std::int64_t number = 0;               // OptimizerNumber
+};
+graph::Block ShardedMemory(const Shape& s, const ShardSizes& sizes, Names* names);
 
 // Elements of the root unit, padded so that `ranks` have equal shards.
 std::int64_t RootUnit(const Shape& s, std::int64_t ranks);
