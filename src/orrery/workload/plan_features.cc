@@ -45,7 +45,6 @@ Status CheckConvNet(const Model& model, const Plan& plan) {
 
 bool SplitsUnits(const Plan& plan) { return plan.sharding >= Sharding::kZero2; }
 
-// Frozen parameters and adapters in one unit: each must be sharded by itself.
 Status CheckShardedLora(const Plan& plan) {
   if (!SplitsUnits(plan)) return {};
   if (plan.reducer == Reducer::kDeepSpeed) {
@@ -53,11 +52,11 @@ Status CheckShardedLora(const Plan& plan) {
         "training.sharding: adapters are not built with DeepSpeed's zero2, whose buckets are of "
         "all parameters; use zero3, or framework: fsdp2");
   }
-  if (plan.flat_parameters && !plan.contiguous_gradients) {
+  if (plan.flat_parameters && !plan.contiguous_gradients &&
+      plan.gather_limit == GatherLimit::kOrder) {
     return InvalidInput(
-        "framework_options.flat_parameters: FSDP1 freezes or trains a flat parameter as a whole, "
-        "so that PEFT and torchtune wrap each adapter as a unit of its own, whose gathers are not "
-        "built; use framework: fsdp2 or deepspeed with training.lora_rank");
+        "training.lora_rank: adapters under ZeRO-2 and -3 are built for FSDP1, FSDP2 and "
+        "DeepSpeed, not for Megatron-FSDP; use framework: fsdp2, or sharding: zero1");
   }
   if (plan.pp > 1) {
     return InvalidInput(
@@ -91,11 +90,15 @@ Status CheckLora(const Model& model, const Plan& plan) {
   if (plan.lora_targets == 0 || plan.lora_targets > kLoraAll) {
     return InvalidInput("training.lora_targets: no layer is named; use all");
   }
-  if (!Ordinary(model)) {
+  if (model.latent.kv_rank > 0 || model.mamba.heads > 0 || !model.pattern.empty()) {
     return InvalidInput(
-        "training.lora_rank: adapters are built for ordinary attention and feed-forward layers, "
-        "not "
-        "for all of {}; leave it out",
+        "training.lora_rank: adapters are built for ordinary attention, not for the layers of {}; "
+        "leave it out",
+        model.name);
+  }
+  if (model.experts.count > 0 && (plan.lora_targets & (kLoraFc1 | kLoraFc2)) != 0) {
+    return InvalidInput(
+        "training.lora_targets: adapters of experts are not built; use attention or qkv for {}",
         model.name);
   }
   ORRERY_RETURN_IF_ERROR(CheckShardedLora(plan));
@@ -250,12 +253,9 @@ Status CheckOptimizer(const Model& model, const Plan& plan) {
         "state on the GPU and gathers parameters; leave training.offload and "
         "framework_options.broadcast_parameters out");
   }
-  const bool plain = Ordinary(model);
-  if (!plain || plan.lora_rank > 0) {
+  if (plan.lora_rank > 0) {
     return InvalidInput(
-        "training.optimizer: muon is built for the matrices of ordinary layers, not for {}; use "
-        "adam",
-        plain ? "adapters" : "experts, latent attention and Mamba");
+        "training.optimizer: muon is built for the matrices of layers, not for adapters; use adam");
   }
   return {};
 }

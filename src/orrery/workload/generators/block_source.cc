@@ -223,7 +223,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kFrozenMemory:
       return FrozenMemory(s, a, &names_);
     case BlockKind::kOrthogonalise:
-      return OrthogonaliseLayer(s, a, &names_);
+      return OrthogonaliseLayer(OfKind(s, a), {.own = b, .experts = c}, &names_);
     case BlockKind::kFactorMeans:
       return FactorMeans(a < 0 ? s : OfKind(s, a), a < 0, &names_);
     case BlockKind::kEmbeddingForward:

@@ -47,7 +47,7 @@ enum class BlockKind : std::uint8_t {
   kReduceRoot,          // the same, accumulates, last
   kReload,              // kind
   kFrozenMemory,        // elements
-  kOrthogonalise,       // matrices of a layer; 0: all
+  kOrthogonalise,       // layer kind; of its matrices, of its experts': how many; -1: all
   kFactorMeans,         // layer kind; -1: the root unit's
   kLayerData,           // kind
   kLayerWeight,

@@ -96,6 +96,7 @@ std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const B
 std::vector<Bucket> MakeExpertBuckets(const Shape& s, const ChunkParts& parts,
                                       const BucketRule& rule) {
   std::vector<Bucket> buckets;
+  if (s.frozen()) return buckets;
   Layout layout(rule, &buckets);
   const auto layer = ExpertParameters(s);
   for (int unit = parts.layers; unit >= 1; --unit) {

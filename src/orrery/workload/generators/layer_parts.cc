@@ -89,6 +89,7 @@ void LayerWriter::ExpertsForward(bool keep) {
   BiasDropoutAdd();
   Drop(keep, mask2_);
   Drop(keep || s_.kept.projection, middle_);
+  Drop(keep, adapters_);
   w_->Free(projected);
 }
 

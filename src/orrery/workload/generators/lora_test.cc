@@ -88,6 +88,24 @@ TEST(Lora, ShardedByUnits) {
   EXPECT_EQ(Operations(g, FindBlock(g, "root.gather")), "all_gather!");
   const std::string backward = Operations(g, FindBlock(g, "layer.backward"));
   EXPECT_EQ(backward.find("bias_sum"), std::string::npos) << backward;
+  // FSDP1: each of the eight As and Bs is gathered and reduced by itself, the last of them ends it.
+  plan.flat_parameters = true;
+  plan.gather_limit = GatherLimit::kHost;
+  g = Make(SmallGpt(3), plan);
+  EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
+  EXPECT_EQ(bytes(g, graph::Collective::kAllGather),
+            2 * 2 * (kRoot + 2 * 3 * (kLayer + kAdapters)));
+  EXPECT_EQ(bytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
+  int gathers = 0, reductions = 0, recorded = 0;
+  for (const graph::Comm& comm : FindBlock(g, "layer.backward").comms) {
+    gathers += comm.collective == graph::Collective::kAllGather ? 1 : 0;
+    reductions += comm.collective == graph::Collective::kReduceScatter ? 1 : 0;
+    recorded += comm.event != graph::kNoEvent ? 1 : 0;
+  }
+  EXPECT_EQ(gathers, 9);
+  EXPECT_EQ(reductions, 8);
+  EXPECT_EQ(recorded, 1);
+  plan.flat_parameters = false;
   // ZeRO-2 keeps what it gathered.
   plan.sharding = Sharding::kZero2;
   g = Make(SmallGpt(3), plan);
@@ -123,6 +141,57 @@ TEST(Lora, Replicated) {
   EXPECT_EQ(frozen, 2 * (2 * 789'760 + 256 * (1024 + 512) + 512));
 }
 
+// Eight experts of 256 × 128, four on a rank, are frozen: adapters of attention alone (qkv 8·256 +
+// 768·8, projection 8·256 + 256·8) have weight gradients.
+TEST(Lora, BesideFrozenExperts) {
+  Model model = SmallGpt(2);
+  model.experts.count = 8;
+  model.experts.top_k = 2;
+  model.experts.ffn_hidden = 128;
+  Plan plan = {.dp = 4, .global_batch = 4, .seq_len = 128, .sharding = Sharding::kZero1};
+  plan.ep = 2;
+  plan.lora_rank = 8;
+  EXPECT_TRUE(Validate(model, plan).message().starts_with("training.lora_targets: adapters of"));
+  plan.lora_targets = kLoraQkv | kLoraProjection;
+  constexpr std::int64_t kAttention = 8'192 + 4'096;
+  constexpr std::int64_t kExperts = 4 * (2 * 256 * 128 + 128 + 256);
+  constexpr std::int64_t kRest = 789'760 - (2 * 256 * 1024 + 1024 + 256) + 8 * 256;
+  constexpr std::int64_t kRoot = 256 * (1024 + 512) + 512;
+  const graph::Graph g = Make(model, plan);
+  Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  EXPECT_EQ(GemmFlops(FindBlock(g, "layer.backward")) - GemmFlops(FindBlock(g, "layer.forward")),
+            2 * 128.0 * kAttention);
+  std::int64_t frozen = 0;
+  for (const graph::Buffer& b : FindBlock(g, "frozen").buffers) frozen += b.bytes;
+  EXPECT_EQ(frozen, 2 * (2 * (kRest + kExperts) + kRoot));
+  std::int64_t reduced = 0;
+  for (const graph::Block& b : g.blocks) {
+    if (g.name(b.name) == "gradients.reduce")
+      reduced += Bytes(b, graph::Collective::kReduceScatter);
+  }
+  EXPECT_EQ(reduced, 4 * 2 * kAttention);
+  // What attention's adapters keep is given back with the rest of a layer that runs again.
+  plan.recompute = Recompute::kFull;
+  EXPECT_TRUE(graph::Verify(Make(model, plan), graph::VerifyLevel::kFull).ok());
+  plan.recompute = Recompute::kNone;
+  // FSDP2: experts are gathered, not reduced.
+  plan.sharding = Sharding::kZero3;
+  plan.flat_parameters = false;
+  const graph::Graph sharded = Make(model, plan);
+  verified = graph::Verify(sharded, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  std::int64_t kept = 0;
+  for (const graph::Buffer& b : FindBlock(sharded, "static").buffers) kept += b.bytes;
+  EXPECT_EQ(kept, 16 * 2 * kAttention / 4 + 2 * ((2 * kRest + kRoot) / 4 + 2 * kExperts / 2));
+  for (const graph::Block& b : sharded.blocks) {
+    for (const graph::Comm& comm : b.comms) {
+      const bool experts = comm.group == graph::GroupSlot::kExpertDp;
+      EXPECT_FALSE(experts && comm.collective == graph::Collective::kReduceScatter);
+    }
+  }
+}
+
 TEST(Lora, ShardedRefusals) {
   const auto refusal = [](auto change) {
     Plan plan = {.dp = 4, .global_batch = 8, .seq_len = 256, .sharding = Sharding::kZero3};
@@ -136,7 +205,7 @@ TEST(Lora, ShardedRefusals) {
   EXPECT_EQ(refusal([](Plan*) {}), "");
   EXPECT_NE(refusal([](Plan* p) {
               p->flat_parameters = true;
-            }).find("framework_options.flat_parameters: FSDP1 freezes or trains"),
+            }).find("training.lora_rank: adapters under ZeRO-2 and -3 are built"),
             std::string::npos);
   EXPECT_NE(refusal([](Plan* p) {
               p->pp = 2;

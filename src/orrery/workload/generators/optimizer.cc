@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/optimizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -31,9 +32,52 @@ MemoryBound Flat(MemoryOp op, std::int64_t elements, std::int64_t read, std::int
           .pass = Pass::kOptimizer};
 }
 
-// The matrices of a layer that is not made of experts, as rows × columns on this rank.
-std::array<std::pair<std::int64_t, std::int64_t>, kLayerMatrices> Matrices(const Shape& s) {
-  return {{{s.qkv(), s.hidden}, {s.hidden, s.context()}, {s.fc1(), s.hidden}, {s.hidden, s.ffn}}};
+// A matrix by its rows and columns on this rank.
+struct Matrix {
+  std::int64_t rows, columns;
+  std::int64_t elements() const { return rows * columns; }
+};
+
+void AddFeedForward(const Shape& s, std::vector<Matrix>* all) {
+  const ExpertShape& e = s.experts;
+  if (e.count == 0) {
+    all->insert(all->end(), {{s.fc1(), s.hidden}, {s.hidden, s.ffn}});
+    return;
+  }
+  all->push_back({e.count, s.hidden});
+  if (e.latent) all->insert(all->end(), {{e.width, s.hidden}, {s.hidden, e.width}});
+  const std::int64_t gates = s.activation == Activation::kSwiglu ? 2 : 1;
+  if (e.shared > 0) {
+    all->insert(all->end(), {{gates * e.shared, s.hidden}, {s.hidden, e.shared}});
+  }
+}
+
+// Of a layer, but for its experts'.
+std::vector<Matrix> Matrices(const Shape& s) {
+  std::vector<Matrix> all;
+  if (s.mamba.heads > 0) {
+    all = {{s.mamba.projected(), s.hidden}, {s.hidden, s.mamba.inner()}};
+  } else if (s.attends) {
+    const Latent& l = s.latent;
+    if (l.kv_rank == 0) {
+      all.push_back({s.qkv(), s.hidden});
+    } else {
+      if (l.q_rank > 0) all.push_back({l.q_rank, s.hidden});
+      all.push_back({s.query(), l.q_rank > 0 ? l.q_rank : s.hidden});
+      all.push_back({l.kv_rank + l.rope_dim, s.hidden});
+      all.push_back({s.heads * (l.nope_dim + l.v_dim), l.kv_rank});
+    }
+    all.push_back({s.hidden, s.context()});
+  }
+  if (s.feeds_forward) AddFeedForward(s, &all);
+  return all;
+}
+
+// Of an expert on this rank.
+std::array<Matrix, 2> ExpertMatrices(const Shape& s) {
+  const ExpertShape& e = s.experts;
+  const std::int64_t gates = s.activation == Activation::kSwiglu ? 2 : 1;
+  return {{{gates * e.ffn, e.width}, {e.width, e.ffn}}};
 }
 
 // n elements spread over so many tensors, one by one.
@@ -127,24 +171,17 @@ void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
 void CountLayer(const Shape& s, OptimizerCounts* counts) {
   CountTensors(s, TrainedParameters(s), counts);
   if (s.optimizer != Optimizer::kMuon) return;
-  for (const auto& [rows, columns] : Matrices(s)) counts->outside -= rows * columns;
+  for (const Matrix& matrix : Matrices(s)) counts->outside -= matrix.elements();
 }
 
 namespace {
 
 std::int64_t PartOf(std::int64_t n, std::int64_t ranks) { return (n + ranks - 1) / ranks; }
 
-// A matrix by its rows and columns; what else a unit has are vectors.
-struct Factors {
-  std::int64_t rows, columns;
-};
-std::vector<Factors> FactorsOf(const Shape& s, bool root) {
-  std::vector<Factors> all;
-  if (!root) {
-    for (const auto& [rows, columns] : Matrices(s)) all.push_back({rows, columns});
-    return all;
-  }
-  all.push_back({s.vocab, s.hidden});
+// What else a unit has are vectors.
+std::vector<Matrix> FactorsOf(const Shape& s, bool root) {
+  if (!root) return Matrices(s);
+  std::vector<Matrix> all = {{s.vocab, s.hidden}};
   if (s.positions > 0) all.push_back({s.positions, s.hidden});
   if (!s.tied) all.push_back({s.vocab, s.hidden});
   return all;
@@ -160,7 +197,7 @@ void CountSharded(const Shape& s, bool root, std::int64_t ranks, OptimizerCounts
   std::int64_t vectors = 0;
   for (const std::int64_t n : TensorsOf(s, root)) vectors += n;
   counts->tensors += static_cast<std::int64_t>(TensorsOf(s, root).size());
-  for (const Factors& matrix : FactorsOf(s, root)) {
+  for (const Matrix& matrix : FactorsOf(s, root)) {
     vectors -= matrix.rows * matrix.columns;
     counts->factors += PartOf(matrix.rows, ranks) + matrix.columns;
   }
@@ -187,8 +224,8 @@ graph::Block FactorMeans(const Shape& s, bool root, Names* names) {
                   .dtype = DType::kFp32,
                   .bytes = {.value = elements * 4}});
   };
-  const std::vector<Factors> matrices = FactorsOf(s, root);
-  for (const Factors& matrix : matrices) {
+  const std::vector<Matrix> matrices = FactorsOf(s, root);
+  for (const Matrix& matrix : matrices) {
     sum("column_means", matrix.columns);
     sum("row_mean", 1);
     sum("update.norm", 1);
@@ -254,36 +291,50 @@ void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockW
   }
 }
 
-graph::Block OrthogonaliseLayer(const Shape& s, std::int64_t matrices, Names* names) {
-  BlockWriter w(names, "optimizer.muon", Pass::kOptimizer);
+namespace {
+
+void Orthogonalise(const Shape& s, const Matrix& matrix, BlockWriter* w) {
   const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
     return Gemm{
         .m = m, .n = n, .k = k, .dtype = DType::kBf16, .layout = layout, .out_dtype = DType::kBf16};
   };
   constexpr int kIterations = 5;
-  w.Module("optimizer.muon");
-  auto all = Matrices(s);
-  const auto size = [](const auto& matrix) { return matrix.first * matrix.second; };
-  if (matrices > 0) {
-    std::stable_sort(all.begin(), all.end(),
-                     [&](const auto& a, const auto& b) { return size(a) > size(b); });
+  const std::int64_t m = std::min(matrix.rows, matrix.columns);
+  const std::int64_t n = std::max(matrix.rows, matrix.columns);
+  // Nesterov's momentum to bf16, divided by its norm.
+  w->Kernel("nesterov", Flat(MemoryOp::kCast, m * n, 8, 2));
+  w->Kernel("norm", Flat(MemoryOp::kGradNorm, m * n, 2, 0, DType::kBf16));
+  w->Kernel("scale", Flat(MemoryOp::kGradScale, m * n, 2, 2, DType::kBf16));
+  for (int i = 0; i < kIterations; ++i) {
+    w->Kernel("gram", product(m, m, n, GemmLayout::kNT));
+    w->Kernel("gram.square", product(m, m, m, GemmLayout::kNN));
+    w->Kernel("newton_schulz", product(m, n, m, GemmLayout::kNN));
   }
-  const auto count = matrices > 0 ? static_cast<std::size_t>(matrices) : all.size();
-  for (const auto& [rows, columns] : std::span(all).first(count)) {
-    const std::int64_t m = std::min(rows, columns), n = std::max(rows, columns);
-    // Nesterov's momentum to bf16, divided by its norm.
-    w.Kernel("nesterov", Flat(MemoryOp::kCast, m * n, 8, 2));
-    w.Kernel("norm", Flat(MemoryOp::kGradNorm, m * n, 2, 0, DType::kBf16));
-    w.Kernel("scale", Flat(MemoryOp::kGradScale, m * n, 2, 2, DType::kBf16));
-    for (int i = 0; i < kIterations; ++i) {
-      w.Kernel("gram", product(m, m, n, GemmLayout::kNT));
-      w.Kernel("gram.square", product(m, m, m, GemmLayout::kNN));
-      w.Kernel("newton_schulz", product(m, n, m, GemmLayout::kNN));
-    }
-    w.Kernel("update", Flat(MemoryOp::kAdam, m * n, 6, 4));
-    if (s.dtype != DType::kFp32) {
-      w.Kernel("copy_to_model", Flat(MemoryOp::kCast, m * n, 4, s.element_bytes, s.dtype));
-    }
+  w->Kernel("update", Flat(MemoryOp::kAdam, m * n, 6, 4));
+  if (s.dtype != DType::kFp32) {
+    w->Kernel("copy_to_model", Flat(MemoryOp::kCast, m * n, 4, s.element_bytes, s.dtype));
+  }
+}
+
+}  // namespace
+
+MatrixCounts CountMatrices(const Shape& layer) {
+  return {.own = static_cast<std::int64_t>(Matrices(layer).size()),
+          .experts = layer.experts.count > 0 ? 2 * layer.experts.local : 0};
+}
+
+graph::Block OrthogonaliseLayer(const Shape& layer, const MatrixCounts& counts, Names* names) {
+  BlockWriter w(names, "optimizer.muon", Pass::kOptimizer);
+  w.Module("optimizer.muon");
+  std::vector<Matrix> own = Matrices(layer);
+  if (counts.own >= 0) {
+    std::ranges::stable_sort(own, std::ranges::greater(), &Matrix::elements);
+    own.resize(static_cast<std::size_t>(counts.own), Matrix{});
+  }
+  for (const Matrix& matrix : own) Orthogonalise(layer, matrix, &w);
+  const std::int64_t experts = counts.experts < 0 ? CountMatrices(layer).experts : counts.experts;
+  for (std::int64_t i = 0; i < experts; ++i) {
+    Orthogonalise(layer, ExpertMatrices(layer)[static_cast<std::size_t>(i % 2)], &w);
   }
   return w.Finish();
 }

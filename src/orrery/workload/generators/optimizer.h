@@ -14,9 +14,10 @@
 //               of m × n, m ≤ n, an iteration is three GEMMs: 2m²n + 2m³ + 2m²n operations. Under
 //               tp each rank orthogonalises its part. Under ZeRO-1 as Megatron's layer-wise
 //               distributed optimizer (dist_muon): gradients are all-reduced, each rank keeps the
-//               state of whole matrices and updates them, all are gathered. Of a layer's four
-//               matrices the n ranks get 4·layers/n; all run as the one with most, and of a layer
-//               it has in part as the largest ones.
+//               state of whole matrices and updates them, all are gathered. Of a layer's m matrices
+//               (an ordinary one has four; router and shared experts count) the n ranks get
+//               m·layers/n, of its experts' those that hold the same ones; all run as the one with
+//               most, and of a layer it has in part as the largest ones.
 //   sgd         with momentum and weight decay: one fp32 moment. Fused: one kernel; else four for
 //   all
 //               (foreach).
@@ -65,8 +66,12 @@ void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockW
 // Adafactor's sums over ranks, where tensors are sharded by rows: of a layer's tensors, or the
 // root's.
 graph::Block FactorMeans(const Shape& s, bool root, Names* names);
-// Newton-Schulz of one layer's matrices, or of so many, the largest ones, and their update.
-inline constexpr std::int64_t kLayerMatrices = 4;
-graph::Block OrthogonaliseLayer(const Shape& s, std::int64_t matrices, Names* names);
+// Newton-Schulz of a layer's matrices and their update: of so many, the largest ones, and of so
+// many of its experts' on this rank (two an expert); -1: all.
+struct MatrixCounts {
+  std::int64_t own = 0, experts = 0;
+};
+MatrixCounts CountMatrices(const Shape& layer);
+graph::Block OrthogonaliseLayer(const Shape& layer, const MatrixCounts& counts, Names* names);
 
 }  // namespace orrery::workload

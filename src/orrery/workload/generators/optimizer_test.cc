@@ -114,6 +114,55 @@ TEST(Optimizers, MuonByWholeMatrices) {
   EXPECT_TRUE(Validate(SmallGpt(3), plan).message().starts_with("training.optimizer: muon"));
 }
 
+// Five iterations of 4m²n + 2m³ for a matrix of m × n, m ≤ n.
+double NewtonSchulz(double m, double n) { return 5 * (4 * m * m * n + 2 * m * m * m); }
+
+double MuonFlops(const graph::Graph& g) {
+  double sum = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    if (g.name(block.name) == "optimizer.muon") sum += call.repeat * GemmFlops(block);
+  }
+  return sum;
+}
+
+// Two layers of qkv 768 × 256, projection 256 × 256, a router of 8 × 256 and, on a rank, four of
+// eight experts of 256 × 128 and back. Dealt out over four ranks the first six make two, the
+// largest; over the two ranks that hold the same experts their sixteen make eight.
+TEST(Optimizers, MuonOfExperts) {
+  Model model = SmallGpt(2);
+  model.experts.count = 8;
+  model.experts.top_k = 2;
+  model.experts.ffn_hidden = 128;
+  Plan plan{.dp = 4, .global_batch = 4, .seq_len = 128};
+  plan.ep = 2;
+  plan.optimizer = Optimizer::kMuon;
+  const double large = NewtonSchulz(256, 768) + NewtonSchulz(256, 256);
+  const double experts = 8 * NewtonSchulz(128, 256);
+  graph::Graph g = Make(model, plan);
+  EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
+  EXPECT_DOUBLE_EQ(MuonFlops(g), 2 * (large + NewtonSchulz(8, 256) + experts));
+  plan.sharding = Sharding::kZero1;
+  g = Make(model, plan);
+  EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
+  EXPECT_DOUBLE_EQ(MuonFlops(g), large + experts);
+}
+
+// Latent attention: queries over rank 96 to 8 heads of 48, keys and values over 64 (and 16 of
+// rotary) to 8 · (32 + 32), values of 8 · 32 back.
+TEST(Optimizers, MuonOfLatentAttention) {
+  Model model = SmallGpt(1);
+  model.latent = {.q_rank = 96, .kv_rank = 64, .nope_dim = 32, .rope_dim = 16, .v_dim = 32};
+  model.head_dim = 48;
+  model.position = Position::kRotary;
+  Plan plan{.global_batch = 1, .seq_len = 128};
+  plan.optimizer = Optimizer::kMuon;
+  EXPECT_DOUBLE_EQ(MuonFlops(Make(model, plan)), NewtonSchulz(96, 256) + NewtonSchulz(96, 384) +
+                                                     NewtonSchulz(80, 256) + NewtonSchulz(64, 512) +
+                                                     NewtonSchulz(256, 256) +
+                                                     2 * NewtonSchulz(256, 1024));
+}
+
 std::int64_t SecondMoment(const graph::Graph& g) {
   std::int64_t bytes = 0;
   for (const graph::Buffer& b : FindBlock(g, "static").buffers) {

@@ -426,7 +426,10 @@ std::int64_t ProgramWriter::Frozen() const {
     for (const std::int64_t n : tensors) sum += n;
   };
   for (const Chunk& chunk : chunks_) {
-    for (const std::uint8_t kind : chunk.parts.kinds) add(LayerParameters(OfKind(s, kind)));
+    for (const std::uint8_t kind : chunk.parts.kinds) {
+      add(LayerParameters(OfKind(s, kind)));
+      add(ExpertParameters(OfKind(s, kind)));
+    }
     if (chunk.parts.embedding) add(EmbeddingParameters(s));
     if (chunk.parts.head) add(HeadParameters(s, !s.tied || chunk.parts.copies_embedding));
   }
@@ -534,27 +537,6 @@ void ProgramWriter::End() {
          -1);
   }
   out_->events = next_event_;
-}
-
-// All layers' matrices, or those of the rank that has most of them.
-void ProgramWriter::Orthogonalise() {
-  std::int64_t layers = 0;
-  for (int c = 0; c < chunks(); ++c) {
-    const Chunk& chunk = chunks_[static_cast<std::size_t>(c)];
-    layers += chunk.parts.layers;
-    if (chunk.parts.layers == 0 || job_.layer_wise()) continue;
-    Call(job_.blocks->Get(BlockKind::kOrthogonalise), c, -1, chunk.first_layer, chunk.parts.layers);
-  }
-  if (!job_.layer_wise()) return;
-  const std::int64_t ranks = plan().shard_ranks();
-  const std::int64_t matrices = (kLayerMatrices * layers + ranks - 1) / ranks;
-  const int first = chunks_.front().first_layer;
-  if (const auto whole = static_cast<int>(matrices / kLayerMatrices); whole > 0) {
-    Call(job_.blocks->Get(BlockKind::kOrthogonalise), 0, -1, first, whole);
-  }
-  if (const std::int64_t rest = matrices % kLayerMatrices; rest > 0) {
-    Call(job_.blocks->Get(BlockKind::kOrthogonalise, rest), 0, -1, first, 1);
-  }
 }
 
 void ProgramWriter::Optimizer() {

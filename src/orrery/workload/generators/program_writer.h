@@ -133,6 +133,7 @@ class ProgramWriter {
   void FinishReduction();
   void Optimizer();
   void Orthogonalise();
+  void OrthogonalisePart(std::int64_t kind, std::int64_t layers);
   std::int16_t TakeEvent();
   std::int64_t elements() const;
   std::int64_t shard() const;  // elements whose optimizer state lies here

@@ -27,13 +27,19 @@ enum : std::uint32_t { kUnitParameters = 60, kRootParameters, kUnitExperts, kUni
 struct Part {
   std::int64_t elements = 0, trained = 0, ranks = 1;
   bool experts = false;
+  std::int64_t pieces = 1;  // adapters, each by itself
 };
 
 std::vector<Part> PartsOf(const Unit& unit) {
   std::vector<Part> parts;
-  if (unit.elements > 0) parts.push_back({unit.elements, unit.trained, unit.ranks, false});
+  if (unit.adapters > 0) {
+    parts.push_back({unit.elements - unit.trained, 0, unit.ranks});
+    parts.push_back({unit.trained, unit.trained, unit.ranks, false, unit.adapters});
+  } else if (unit.elements > 0) {
+    parts.push_back({unit.elements, unit.trained, unit.ranks});
+  }
   if (unit.expert_elements > 0)
-    parts.push_back({unit.expert_elements, unit.expert_elements, unit.expert_ranks, true});
+    parts.push_back({unit.expert_elements, unit.expert_trained, unit.expert_ranks, true});
   return parts;
 }
 
@@ -89,14 +95,17 @@ void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pas
                       : s.shard_ranks > 0 ? GroupSlot::kShard
                                           : GroupSlot::kDp;
     if (part_only) group = GroupSlot::kShard;
-    w->Comm(part.experts ? "all_gather.experts" : "all_gather",
-            {.collective = Collective::kAllGather,
-             .group = group,
-             .stream = kDpStream,
-             .blocking = blocking,
-             .event = blocking || !last ? graph::kNoEvent : kUnitEvent,
-             .dtype = IsLow(s) && s.low_precision_gather ? DType::kFp8 : s.dtype,
-             .bytes = {.value = GatherBytes(s, part)}});
+    const auto whole = static_cast<std::size_t>(part.pieces);
+    for (std::size_t i = 0; i < whole; ++i) {
+      w->Comm(part.experts ? "all_gather.experts" : "all_gather",
+              {.collective = Collective::kAllGather,
+               .group = group,
+               .stream = kDpStream,
+               .blocking = blocking,
+               .event = blocking || !last || i + 1 < whole ? graph::kNoEvent : kUnitEvent,
+               .dtype = IsLow(s) && s.low_precision_gather ? DType::kFp8 : s.dtype,
+               .bytes = {.value = GatherBytes(s, part) / part.pieces}});
+    }
   }
 }
 
@@ -144,8 +153,11 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
 
 void Reduce(const Shape& s, BlockWriter* w, const Unit& unit, bool accumulates, bool blocking,
             std::int16_t event) {
-  for (const Part& part : PartsOf(unit)) {
-    if (part.trained > 0) ReducePart(s, w, part, accumulates, blocking, event);
+  for (Part part : PartsOf(unit)) {
+    part.trained /= part.pieces;
+    for (std::int64_t i = 0; part.trained > 0 && i < part.pieces; ++i) {
+      ReducePart(s, w, part, accumulates, blocking, event);
+    }
   }
 }
 
@@ -199,7 +211,7 @@ class Parameters {
 Buffer BeginUnit(const Shape& s, BlockWriter* w, const UnitCall& call, bool gathers, Pass pass,
                  Parameters* parameters) {
   w->Module("fsdp");
-  w->Host("fsdp", s.host.unit);
+  w->Host("fsdp", s.host.unit * (1 + call.own.adapters));
   const std::int64_t ahead = call.next.elements + call.next.expert_elements;
   const Buffer next =
       w->Temporary("parameters.prefetched", gathers && s.prefetch ? ahead * s.element_bytes : 0,
@@ -252,7 +264,7 @@ graph::Block ShardedLayerBackward(const Shape& s, const UnitCall& call, Names* n
   Parameters own(s, &w, call.own);
   if (s.reshards) own.Alloc();
   const Buffer next = BeginUnit(s, &w, call, s.reshards, Pass::kBackward, &own);
-  const std::int64_t trained = call.own.trained + call.own.expert_elements;
+  const std::int64_t trained = call.own.trained + call.own.expert_trained;
   const Buffer gradients =
       w.Temporary("gradients", trained * s.element_bytes, MemoryKind::kGradient);
   w.Alloc(gradients);
@@ -342,12 +354,23 @@ std::int64_t Padded(const std::vector<std::int64_t>& tensors, std::int64_t ranks
 
 Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks) {
   const std::int64_t own = Padded(LayerParameters(layer), ranks);
-  const std::int64_t adapters = layer.frozen() ? Padded(AdapterParameters(layer), ranks) : 0;
-  return {.elements = own + adapters,
-          .trained = layer.frozen() ? adapters : own,
-          .ranks = ranks,
-          .expert_elements = Padded(ExpertParameters(layer), expert_ranks),
-          .expert_ranks = expert_ranks};
+  const std::int64_t experts = Padded(ExpertParameters(layer), expert_ranks);
+  Unit unit{.elements = own,
+            .trained = own,
+            .ranks = ranks,
+            .expert_elements = experts,
+            .expert_ranks = expert_ranks,
+            .expert_trained = experts};
+  if (!layer.frozen()) return unit;
+  const std::vector<std::int64_t> tensors = AdapterParameters(layer);
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  // DeepSpeed gathers several parameters at once (contiguous buffers).
+  const bool apart = layer.flat_parameters && layer.bucket_elements == 0;
+  unit.trained = Padded(tensors, apart ? ranks * count : ranks);
+  unit.elements += unit.trained;
+  unit.expert_trained = 0;
+  unit.adapters = apart ? count : 0;
+  return unit;
 }
 
 std::int64_t RootUnit(const Shape& s, std::int64_t ranks) {

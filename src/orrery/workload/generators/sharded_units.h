@@ -31,7 +31,10 @@
 //   - Activations in host memory (offload.h): as without sharding.
 //   - Adapters (lora.h): frozen parameters lie in shards of the compute type, gathered with the
 //     adapters of their unit and never cast or reduced; the root unit is frozen whole. Parameters
-//     of one unit may be frozen or not where each is sharded by itself (FSDP2, DeepSpeed).
+//     of one unit may be frozen or not where each is sharded by itself (FSDP2, DeepSpeed). A flat
+//     parameter is frozen or trained as a whole: under FSDP1 each A and B is a unit of its own
+//     (torchtune's lora_fsdp_wrap_policy, PEFT's fsdp_auto_wrap_policy), gathered and reduced
+//     apart, behind the layer's on the same stream, with a unit's hooks.
 // Memory: a gathered layer lives within the call that uses it, the prefetched one beside it; under
 // ZeRO-2 it lives from its forward to its backward; the root from the micro-batch's start to its
 // end.
@@ -47,8 +50,10 @@ namespace orrery::workload {
 struct Unit {
   std::int64_t elements = 0;                           // of one layer but its experts, padded
   std::int64_t trained = 0;                            // of them; the rest is frozen
+  std::int64_t adapters = 0;                           // that are units of their own (FSDP1)
   std::int64_t ranks = 1;                              // that hold a shard each
   std::int64_t expert_elements = 0, expert_ranks = 1;  // of its experts on this rank
+  std::int64_t expert_trained = 0;
 };
 // A layer's unit. `expert_ranks`: that hold the same experts.
 Unit UnitOf(const Shape& layer, std::int64_t ranks, std::int64_t expert_ranks);
@@ -57,7 +62,7 @@ inline std::int64_t ShardOf(const Unit& u) {
   return u.elements / u.ranks + u.expert_elements / u.expert_ranks;
 }
 inline std::int64_t TrainedShardOf(const Unit& u) {
-  return u.trained / u.ranks + u.expert_elements / u.expert_ranks;
+  return u.trained / u.ranks + u.expert_trained / u.expert_ranks;
 }
 
 // A layer's unit and those that come after it, in the pass's order.
