@@ -9,21 +9,87 @@
 namespace orrery::collective {
 namespace {
 
-// Messages of one rank, and what of them takes a way round.
-struct Traffic {
-  double local = 0, remote = 0;  // messages to ranks of the own domain, and to others
-  double hops = 0;               // of the remote ones, those that PXN carries over NVLink first
+// Messages of one size, a part of each, as one kind of port sees them: NVLink those that stay in a
+// domain, the NIC those that leave it.
+struct Flow {
+  model::Pieces pieces;
+  double load = 0;     // through the busiest port: as many as these would make it as busy
+  double at_once = 0;  // as many as are under way with the last one
+  double handed = 0;   // of `load`, what PXN hands over
 };
 
-Traffic TrafficOf(const GroupShape& shape, bool pxn) {
-  Traffic t;
+// What goes through the busiest ports. Uneven messages are taken twice, which is right where one
+// bounds them: as the largest, under way with as many as are like them, and as their mean; and each
+// once more in full chunks only, since a little more does not make a message sooner.
+struct Traffic {
+  std::array<Flow, 4> near, far;
+  int sizes = 1;
+  double stays = 0, handed = 0;  // over NVLink: near[0] or, between domains, far[0]; and by PXN
+  double channel = 0;            // bytes that the busiest channel runs
+  double mean_local = 0, mean_handed = 0, mean_remote = 0;  // of a member, in near[0] and far[0]
+};
+
+Traffic EvenTraffic(const Plan& plan, double parts) {
+  const GroupShape& shape = plan.shape;
   const double p = shape.ranks_per_domain;
-  t.local = p - 1;
+  const auto sharers =
+      static_cast<double>(std::max(1, shape.ranks_per_domain / std::max(1, shape.nics)));
+  Traffic t;
+  t.stays = t.mean_local = p - 1;
   // The smallest domain has most to send and to receive; of uneven ones all but one are taken to be
   // full.
-  t.remote = std::min(shape.ranks - 1.0, (shape.domains - 1) * p);
+  t.mean_remote = std::min(shape.ranks - 1.0, (shape.domains - 1) * p);
   // A rail's NIC is beside one GPU of the domain: the others hand their messages over.
-  if (pxn && shape.domains > 1 && p > 1 && shape.peer_path == 0) t.hops = t.remote * (p - 1) / p;
+  if (plan.pxn && shape.domains > 1 && p > 1 && shape.peer_path == 0) {
+    t.handed = t.mean_handed = t.mean_remote * (p - 1) / p;
+  }
+  const model::Pieces pieces = model::Cut(plan);
+  const double near = t.stays * parts, far = t.mean_remote * parts * sharers;
+  t.near[0] = {pieces, near, near, 0};
+  t.far[0] = {pieces, far, far, t.handed * parts * sharers};
+  return t;
+}
+
+Flow InFullChunks(Flow flow) {
+  if (flow.pieces.rounds > 0) flow.pieces.tail = {};
+  return flow;
+}
+
+Traffic UnevenTraffic(const Plan& plan, double parts, int batches) {
+  const Uneven& u = plan.uneven;
+  const bool net = plan.shape.domains > 1;
+  const auto over = [](double bytes, double unit) { return unit > 0 ? bytes / unit : 0; };
+  const auto flow = [&](double size, double bytes, double handed, double count) {
+    Flow f;
+    f.pieces = model::CutMessage(plan, static_cast<std::int64_t>(size * parts + 0.5));
+    f.load = over(bytes, size) * parts;
+    f.at_once = std::min(f.load, count * parts);
+    f.handed = over(handed, size) * parts;
+    return f;
+  };
+  // Where places run several batches, one of them.
+  const double near = net ? u.largest_local : u.place / batches;
+  const double far = u.place_remote / batches;
+  Traffic t;
+  t.sizes = 4;
+  t.near = {flow(near, u.local, 0, u.local_large),
+            flow(over(u.local, u.local_count), u.local, 0, u.local_count),
+            {},
+            {}};
+  t.far = {flow(far, u.remote, u.hops, u.remote_large),
+           flow(over(u.remote, u.remote_count), u.remote, u.hops, u.remote_count),
+           {},
+           {}};
+  for (std::size_t i = 0; i < 2; ++i) {
+    t.near[i + 2] = InFullChunks(t.near[i]);
+    t.far[i + 2] = InFullChunks(t.far[i]);
+  }
+  t.stays = over(u.stays, net ? far : near);
+  t.handed = over(u.handed, far);
+  t.channel = u.channel;
+  t.mean_local = over(u.mean_local, near);
+  t.mean_handed = over(u.mean_handed, far);
+  t.mean_remote = over(u.mean_remote, far);
   return t;
 }
 
@@ -61,7 +127,8 @@ struct Batch {
   const model::Pieces& pieces;
   const model::WhiteBox& box;
   double share = 1;    // messages of the busiest CTA
-  double at_once = 0;  // messages at the port
+  double load = 0;     // messages at the port
+  double at_once = 0;  // with the last one
   double credits = 1;
   double handed = 0;                   // of the messages at the port, those that PXN hands to it
   double hop = 0;                      // how much later
@@ -82,16 +149,16 @@ struct Batch {
   // least so many, which come later: `work` is that of the busiest. Those that PXN hands to it come
   // a hop later, which is in every message's own way.
   template <class Wait>
-  double Longest(Wait wait, double work) const {
+  double Longest(Wait wait, double work, double count) const {
     const auto with_hop = [&](double messages) {
-      return std::max(wait(messages) - hop, handed > 0 ? wait(messages * handed / at_once) : 0);
+      return std::max(wait(messages) - hop, handed > 0 ? wait(messages * handed / load) : 0);
     };
-    if (channels == nullptr) return with_hop(at_once);
+    if (channels == nullptr) return with_hop(count);
     double longest = 0, part = 0;
     for (int s = p2p::kBatch; s > 0; --s) {
       const double with = channels->with[static_cast<std::size_t>(s)];
       part += with;
-      if (with > 0) longest = std::max(longest, with_hop(at_once * part) - work * (1 - s / share));
+      if (with > 0) longest = std::max(longest, with_hop(count * part) - work * (1 - s / share));
     }
     return longest;
   }
@@ -112,11 +179,11 @@ struct Batch {
     };
     const double each = rounds * full_serial + (pieces.tail.slices > 0 ? last_serial : 0);
     const double port =
-        Longest([&](double messages) { return messages * each; }, bytes(first, Work(first)));
+        Longest([&](double messages) { return messages * each; }, bytes(first, Work(first)), load);
     const double first_serial = pieces.rounds > 0 ? full_serial : last_serial;
     const double waits =
         Longest([&](double messages) { return Queue(messages, tail, full_serial, last_serial); },
-                rounds * bytes(pieces.full, full) + bytes(pieces.tail, tail));
+                rounds * bytes(pieces.full, full) + bytes(pieces.tail, tail), at_once);
     double time = lanes + std::max(delay + waits, (ahead - 1) * box.sync) + receive;
     time = std::max(time, Work(first) + delay + port - last_serial + receive);
     // A chunk leaves when the one a buffer before it has come from the other side.
@@ -131,90 +198,139 @@ struct Batch {
   }
 };
 
+// A plan's times over one kind of port or the other.
+class Reading {
+ public:
+  Reading(const Plan& plan, const model::WhiteBox& box)
+      : plan_(plan),
+        box_(box),
+        rounds_(plan),
+        channels_(ChannelsOf(rounds_)),
+        batches_((channels_.most + p2p::kBatch - 1) / p2p::kBatch),
+        share_(std::min(channels_.most, p2p::kBatch)) {}
+
+  int batches() const { return batches_; }
+  int most() const { return channels_.most; }
+  double parts() const { return rounds_.parts; }
+
+  std::int64_t Wire(const model::Chunk& chunk) const {
+    return model::OnWire(plan_.protocol, chunk.bytes);
+  }
+  double Serial(const model::Edge& edge, const model::Chunk& chunk) const {
+    return chunk.slices > 0 ? edge.Serial(Wire(chunk)) : 0;
+  }
+  // What PXN hands over is in the NIC's packets on NVLink too.
+  double HopSerial(const model::Chunk& chunk) const {
+    return chunk.slices > 0
+               ? static_cast<double>(box_.inter.Wire(Wire(chunk))) * box_.intra.per_byte
+               : 0;
+  }
+  static const model::Chunk& Last(const model::Pieces& pieces) {
+    return pieces.tail.slices > 0 ? pieces.tail : pieces.full;
+  }
+  double Delay(const model::Edge& edge, const Flow& flow) const {
+    return edge.Delay(Wire(Last(flow.pieces)));
+  }
+
+  // In so many batches, one behind the other. `hop`: later comes what PXN hands over.
+  double Time(const Flow& flow, double delay, bool copies, const model::Edge& edge, int count,
+              double hop) const {
+    const model::Pieces& pieces = flow.pieces;
+    const double full = Serial(edge, pieces.full), last = Serial(edge, Last(pieces));
+    Batch one{.pieces = pieces,
+              .box = box_,
+              .share = share_,
+              .load = flow.load / count,
+              .at_once = flow.at_once / count,
+              .credits = static_cast<double>(plan_.credits),
+              .handed = flow.handed / count,
+              .hop = hop,
+              .channels = batches_ == 1 ? &channels_ : nullptr};
+    double time = 0;
+    if (count > 1) time = (count - 1) * one.Time(delay, copies, full, last);
+    one.share = channels_.most - (batches_ - 1) * p2p::kBatch;
+    return time + one.Time(delay, copies, full, last);
+  }
+
+  // Where NVLink carries so much to other rails that it is the slower port.
+  double HandedOver(const Flow& far, double nvlink, double delay) const {
+    const model::Pieces& pieces = far.pieces;
+    const Batch batch{.pieces = pieces, .box = box_, .share = share_};
+    return batch.Work(pieces.rounds > 0 ? pieces.full : pieces.tail) + nvlink + delay +
+           batch.Work(Last(pieces));
+  }
+
+  // Bytes of one message, all its parts, on a port.
+  double PortBytes(const model::Pieces& pieces, const model::Edge& edge) const {
+    const auto of = [&](const model::Chunk& chunk) {
+      return chunk.slices > 0 ? static_cast<double>(edge.Wire(Wire(chunk))) : 0;
+    };
+    return parts() * (static_cast<double>(pieces.rounds) * of(pieces.full) + of(pieces.tail));
+  }
+
+ private:
+  const Plan& plan_;
+  const model::WhiteBox& box_;
+  p2p::Rounds rounds_;
+  Channels channels_;
+  int batches_;
+  double share_;
+};
+
 }  // namespace
 
 Cost AllToAllCost(const Plan& plan, const cluster::Spec& spec) {
-  const GroupShape& shape = plan.shape;
+  if (plan.uneven.priced_even > 0) {
+    Plan even = plan;
+    even.bytes = plan.uneven.priced_even;
+    even.uneven = {};
+    return AllToAllCost(even, spec);
+  }
   const model::WhiteBox box = model::MakeWhiteBox(plan, spec);
   Cost cost;
   if (plan.bytes == 0) {
     cost.fixed = RoundToPs(box.setup);
     return cost;
   }
-  const Traffic t = TrafficOf(shape, plan.pxn);
-  const bool net = shape.domains > 1;
-  const p2p::Rounds rounds(plan);
-  const model::Pieces pieces = model::Cut(plan);
-  const model::Chunk& last = pieces.tail.slices > 0 ? pieces.tail : pieces.full;
-  const auto wire = [&](const model::Chunk& chunk) {
-    return model::OnWire(plan.protocol, chunk.bytes);
-  };
-  const auto serial = [&](const model::Edge& edge, const model::Chunk& chunk) {
-    return chunk.slices > 0 ? edge.Serial(wire(chunk)) : 0;
-  };
-  const double parts = rounds.parts;
-  const auto sharers =
-      static_cast<double>(std::max(1, shape.ranks_per_domain / std::max(1, shape.nics)));
-  const Channels channels = ChannelsOf(rounds);
-  const int messages = channels.most;
-  const int batches = (messages + p2p::kBatch - 1) / p2p::kBatch;
-  // What PXN hands over is in the NIC's packets on NVLink too.
-  const auto hop_serial = [&](const model::Chunk& chunk) {
-    return chunk.slices > 0 ? static_cast<double>(box.inter.Wire(wire(chunk))) * box.intra.per_byte
-                            : 0;
-  };
+  const bool net = plan.shape.domains > 1;
+  const bool uneven = plan.uneven.shares != nullptr;
+  const Reading reading(plan, box);
+  const double parts = reading.parts();
+  const Traffic t =
+      uneven ? UnevenTraffic(plan, parts, reading.batches()) : EvenTraffic(plan, parts);
+  const model::Pieces& pieces = (net ? t.far : t.near)[0].pieces;
+  const auto rounds = static_cast<double>(pieces.rounds);
   const auto over_nvlink = [&](const model::Chunk& chunk) {
-    return parts * (t.local * serial(box.intra, chunk) + t.hops * hop_serial(chunk));
+    return parts *
+           (t.stays * reading.Serial(box.intra, chunk) + t.handed * reading.HopSerial(chunk));
   };
-  const auto rounds_count = static_cast<double>(pieces.rounds);
-  const double nvlink = rounds_count * over_nvlink(pieces.full) + over_nvlink(pieces.tail);
-  const double nic =
-      t.remote * parts * sharers *
-      (rounds_count * serial(box.inter, pieces.full) + serial(box.inter, pieces.tail));
-  Batch batch{pieces, box, static_cast<double>(std::min(messages, p2p::kBatch)),
-              1,      0,   static_cast<double>(plan.credits)};
-  if (batches == 1) batch.channels = &channels;
-  const double share_last = messages - (batches - 1) * p2p::kBatch;
+  const double nvlink = rounds * over_nvlink(pieces.full) + over_nvlink(pieces.tail);
+  const double nic = t.far[0].load * (rounds * reading.Serial(box.inter, pieces.full) +
+                                      reading.Serial(box.inter, pieces.tail));
   double total = 0;
-  const auto add = [&](double at_port, double delay, bool copies, const model::Edge& edge,
-                       int count, double handed, double hop) {
-    double time = 0;
-    Batch one = batch;
-    one.at_once = at_port / count;
-    one.handed = handed / count;
-    one.hop = hop;
-    if (count > 1) {
-      time = (count - 1) * one.Time(delay, copies, serial(edge, pieces.full), serial(edge, last));
+  for (int i = 0; i < t.sizes; ++i) {
+    const Flow& near = t.near[static_cast<std::size_t>(i)];
+    const Flow& far = t.far[static_cast<std::size_t>(i)];
+    if (near.load > 0) {
+      total = std::max(total, reading.Time(near, reading.Delay(box.intra, near), false, box.intra,
+                                           net ? 1 : reading.batches(), 0));
     }
-    one.share = share_last;
-    time += one.Time(delay, copies, serial(edge, pieces.full), serial(edge, last));
-    total = std::max(total, time);
-  };
-  if (t.local > 0) {
-    add(t.local * parts, box.intra.Delay(wire(last)), false, box.intra, net ? 1 : batches, 0, 0);
+    if (far.load > 0) {
+      const double hop = far.handed > 0 ? box.intra.latency : 0;
+      const double delay = reading.Delay(box.inter, far) + hop;
+      total = std::max(total, reading.Time(far, delay, true, box.inter, reading.batches(), hop));
+      total = std::max(total, reading.HandedOver(far, nvlink, delay));
+    }
   }
-  if (t.remote > 0) {
-    const double hop = t.hops > 0 ? box.intra.latency : 0;
-    add(t.remote * parts * sharers, box.inter.Delay(wire(last)) + hop, true, box.inter, batches,
-        t.hops * parts * sharers, hop);
-    // Where NVLink carries so much to other rails that it is the slower port.
-    total = std::max(total, batch.Work(pieces.rounds > 0 ? pieces.full : pieces.tail) + nvlink +
-                                box.inter.Delay(wire(last)) + hop + batch.Work(last));
-  }
-  const double bytes =
-      static_cast<double>(pieces.share) * messages * box.per_byte * model::kStreams;
+  const double channel = uneven ? t.channel : static_cast<double>(pieces.share) * reading.most();
+  const double bytes = channel * box.per_byte * model::kStreams;
   cost.transfer = RoundToPs(std::min(total, std::max({bytes, nvlink, nic})));
   cost.fixed = RoundToPs(box.setup + total) - cost.transfer;
-  const auto port_bytes = [&](const model::Edge& edge) {
-    const auto of = [&](const model::Chunk& chunk) {
-      return chunk.slices > 0 ? static_cast<double>(edge.Wire(wire(chunk))) : 0;
-    };
-    return parts * (rounds_count * of(pieces.full) + of(pieces.tail));
-  };
   cost.member.nvlink_out = cost.member.nvlink_in = static_cast<std::int64_t>(
-      t.local * port_bytes(box.intra) + (net ? t.hops * port_bytes(box.inter) : 0));
-  cost.member.nic_out = cost.member.nic_in =
-      static_cast<std::int64_t>(net ? t.remote * port_bytes(box.inter) : 0);
+      t.mean_local * reading.PortBytes(t.near[0].pieces, box.intra) +
+      (net ? t.mean_handed * reading.PortBytes(t.far[0].pieces, box.inter) : 0));
+  cost.member.nic_out = cost.member.nic_in = static_cast<std::int64_t>(
+      net ? t.mean_remote * reading.PortBytes(t.far[0].pieces, box.inter) : 0);
   return cost;
 }
 

@@ -9,8 +9,8 @@
 //   window  a chunk leaves when the one a buffer's length before it has come
 //   batches ceil(messages / (8 · C)), each begun with one step's latency
 // An analysis of the steps of lowering_all_to_all.cc, within 3 % of them when uncontended. Assumes
-// equal parts (a drawn routing scales S by its largest rank), all ranks there at once, no
-// congestion in the fabric. Times in picoseconds. Sources: NCCL's p2p schedule and batching
+// equal parts, all ranks there at once, no congestion in the fabric. Uneven ones (Plan::uneven):
+// docs/collectives.md. Times in picoseconds. Sources: NCCL's p2p schedule and batching
 // (src/init.cc, src/enqueue.cc), PXN (src/graph/paths.cc); docs/collectives.md has the constants
 // of a step.
 #pragma once

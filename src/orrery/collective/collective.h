@@ -139,6 +139,7 @@ struct GroupShape {
   std::uint8_t peer_path = 0, nic_path = 0;
   std::array<std::uint16_t, cluster::kPcieDistances> peers{};  // neighbours that are so far apart
   std::uint32_t exchange = 1024;  // PcieTree::ExchangeStretch of a domain's members
+  bool in_order = true;           // members stand domain by domain
   friend auto operator<=>(const GroupShape&, const GroupShape&) = default;
 };
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members);
@@ -149,6 +150,27 @@ struct Pricing {
   PriceModel model = PriceModel::kOrrery;
   bool otherwise_orrery = false;  // what kMoye has no equation for; else it is refused
   SimTime setup = 0;              // kMoye: α
+};
+
+// An all-to-all whose members do not all send each other the same: whose shares, and what they come
+// to (all_to_all_uneven.cc), in bytes of one of the parts that messages are cut into.
+struct Uneven {
+  const graph::Shares* shares = nullptr;  // outlives the plan; null: all messages are alike
+  bool returned = false;
+  // What a channel's place runs one after the other, at most; of those with a message that leaves
+  // its domain; all that a channel runs, at most.
+  double place = 0, place_remote = 0, channel = 0;
+  double largest_local = 0, largest_remote = 0;  // message inside a domain, and between two
+  // Through one port of NVLink inside a domain, at most, and how many messages; how many of those
+  // that are as large as the largest, to a twentieth, some port has.
+  double local = 0, local_count = 0, local_large = 0;
+  double stays = 0, handed = 0;  // through the busiest one, and what PXN hands over there
+  // The same of a NIC; what of it was handed over.
+  double remote = 0, remote_count = 0, remote_large = 0, hops = 0;
+  double mean_local = 0, mean_handed = 0, mean_remote = 0;  // of a member
+  std::int64_t priced_even = 0;  // else: the even all-to-all of this size is its price
+  // Bytes that one member sends another. REQUIRES: shares != nullptr.
+  std::int64_t Message(std::int64_t bytes, std::size_t from, std::size_t to) const;
 };
 
 struct Plan {
@@ -173,6 +195,7 @@ struct Plan {
   int heads = 0;       // NVLS, CollNet: GPUs of a domain that each reduce a part; else 0
   SimTime phases = 0;  // trees, NVLS, PAT, CollNet, gather, scatter: what is played (PhasesOf)
   bool copy_engine = false;  // a message that no CTA moves (CopyPlan)
+  Uneven uneven;             // all-to-all
   // What NCCL would have taken where that is not modelled yet ("NVLSTree"); empty
   // when this plan is NCCL's own choice. A result that rests on such a plan must say so.
   std::string_view instead_of;
@@ -216,6 +239,11 @@ class Planner {
   // (Transformer Engine's userbuffers, not NCCL): a step's latency over NVLink, then the links'
   // rate. REQUIRES: pair.domains == 1, bytes >= 0.
   Plan CopyPlan(std::int64_t bytes, const GroupShape& pair) const;
+  // An all-to-all of these shares: each message has its own size. `bytes` over the ranks is an even
+  // one's; `shares` outlive the plan. Channels, protocol and chunk are those of the largest message
+  // (NCCL chooses them for each). O(ranks^2 * channels of a message); even shares are MakePlan's.
+  Result<Plan> UnevenPlan(graph::DType dtype, std::int64_t bytes, const GroupShape& shape,
+                          const graph::Shares& shares, bool returned) const;
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,
   // credits. REQUIRES: NCCL has the algorithm for the collective; not point-to-point; shape.ranks
   // > 1. Trees and NVLS with busy ports are played (rehearsal.h): 0.15 us without, some 30 ns a

@@ -47,13 +47,17 @@ void AddExchange(const Plan& plan, const cluster::Cluster& cluster,
                  std::span<const DeviceId> members, FlowGrain* grain) {
   const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
   const std::int64_t part = std::max<std::int64_t>(1, plan.bytes / plan.shape.ranks);
-  const std::int64_t wire = model::OnWire(plan.protocol, part);
+  std::int64_t wire = model::OnWire(plan.protocol, part);
   const auto count = static_cast<std::uint32_t>(members.size());
   for (std::uint32_t from = 0; from < count; ++from) {
     for (std::uint32_t to = 0; to < count; ++to) {
       // A gather's messages go to member 0, a scatter's come from there.
       if (to == from || (plan.collective == graph::Collective::kGather && to != 0)) continue;
       if (plan.collective == graph::Collective::kScatter && from != 0) continue;
+      if (plan.uneven.shares != nullptr) {
+        wire = model::OnWire(plan.protocol, plan.uneven.Message(plan.bytes, from, to));
+        if (wire == 0) continue;
+      }
       if (cluster.nvlink_domain(members[from]) == cluster.nvlink_domain(members[to])) {
         grain->edges.push_back({from, to, box.intra.Wire(wire)});
       } else {

@@ -93,7 +93,8 @@ class Schedule {
   }
   const Plan& plan() const { return plan_; }
 
-  // The step number `index` (from 0) of a member on a lane. O(1), no state.
+  // The step number `index` (from 0) of a member on a lane. O(1), no state; of an uneven all-to-all
+  // O(messages of the lane).
   Step At(std::uint32_t member, int lane, std::uint64_t index) const;
 
  private:
@@ -154,6 +155,7 @@ class Schedule {
   std::uint32_t PeerOf(std::uint32_t place, std::uint32_t round) const;
   std::uint32_t SourceOf(std::uint32_t place, std::uint32_t round) const;
   Step AllToAllStep(std::uint32_t member, int lane, std::uint64_t index) const;
+  Step UnevenStep(std::uint32_t member, int lane, std::uint64_t index) const;
   std::int64_t MessageBytes(std::int64_t data) const;
   SimTime Work(std::int64_t data, int streams, bool sync) const;
   SimTime Post(std::int32_t connection) const;

@@ -74,6 +74,7 @@ std::uint32_t Schedule::SourceOf(std::uint32_t q, std::uint32_t round) const {
 
 Step Schedule::AllToAllStep(std::uint32_t member, int lane, std::uint64_t index) const {
   Step step;
+  if (plan_.uneven.shares != nullptr) return UnevenStep(member, lane, index);
   const auto& works = works_[static_cast<std::size_t>(lane / p2p::kBatch)];
   std::size_t work = static_cast<std::size_t>(lane % p2p::kBatch);
   const auto share = [&] {
@@ -119,6 +120,81 @@ Step Schedule::AllToAllStep(std::uint32_t member, int lane, std::uint64_t index)
     step.work =
         std::max(step.work, Work(copies ? data(at - ahead) : 0, model::kStreams * share(), true));
   }
+  return step;
+}
+
+namespace {
+
+// The chunks of one part of one message.
+struct Message {
+  std::uint64_t chunks = 0;
+  std::int64_t chunk = 0, last = 0;
+
+  Message(const Plan& plan, std::int64_t bytes) {
+    const model::Pieces pieces = model::CutMessage(plan, bytes);
+    const std::uint64_t rest = pieces.tail.slices > 0 ? 1 : 0;
+    chunks = static_cast<std::uint64_t>(pieces.rounds) + rest;
+    chunk = pieces.full.bytes;
+    last = (rest > 0 ? pieces.tail : pieces.full).bytes;
+  }
+  std::int64_t data(std::uint64_t number) const { return number + 1 < chunks ? chunk : last; }
+  // The chunk whose turn it is at one of `beats`, over which all are spread.
+  std::optional<std::uint64_t> At(std::uint64_t beat, std::uint64_t beats) const {
+    const std::uint64_t number = (beat * chunks + beats - 1) / beats;
+    if (number < chunks && number * beats / chunks == beat) return number;
+    return std::nullopt;
+  }
+};
+
+}  // namespace
+
+// As above, where a place sends so much and receives so much else: the two advance in proportion,
+// as do then all messages of a round (flow_grain.cc takes them as one fluid).
+Step Schedule::UnevenStep(std::uint32_t member, int lane, std::uint64_t index) const {
+  Step step;
+  const auto& works = works_[static_cast<std::size_t>(lane / p2p::kBatch)];
+  const auto message = [&](const Connection& c) {
+    return Message(plan_, plan_.uneven.Message(plan_.bytes, c.from, c.to));
+  };
+  const std::uint32_t q = position_[member];
+  for (std::size_t work = static_cast<std::size_t>(lane % p2p::kBatch); work < works.size();
+       work += p2p::kBatch) {
+    const std::size_t first = work / p2p::kBatch * p2p::kBatch;
+    const int streams = model::kStreams * static_cast<int>(std::min<std::size_t>(
+                                              p2p::kBatch, works.size() - first));
+    const auto [round, part] = works[work];
+    if (round == 0) {  // its own part: one copy
+      if (index-- > 0) continue;
+      const std::int64_t own = plan_.uneven.Message(plan_.bytes, member, member);
+      step.work = Work(model::CutMessage(plan_, own).share, streams, false);
+      return step;
+    }
+    const auto base =
+        static_cast<std::uint32_t>((static_cast<std::size_t>(round - 1) * parts_ + part) * ranks_);
+    const std::uint32_t sends = base + q, receives = base + SourceOf(q, round);
+    const Message out = message(connections_[sends]), in = message(connections_[receives]);
+    const std::uint64_t beats = std::max(out.chunks, in.chunks);
+    const std::uint64_t ahead = std::min(beats, static_cast<std::uint64_t>(plan_.credits));
+    if (index >= beats + ahead) {
+      index -= beats + ahead;
+      continue;
+    }
+    const auto chunk = out.At(index, beats);
+    if (chunk) {
+      step.send_connection = static_cast<std::int32_t>(sends);
+      step.bytes = MessageBytes(out.data(*chunk));
+      step.post = Post(step.send_connection);
+      step.work = Work(out.data(*chunk), streams, true);
+    }
+    if (index < ahead) return step;
+    if (const auto taken = in.At(index - ahead, beats)) {
+      step.recv_connection = static_cast<std::int32_t>(receives);
+      const bool copies = crosses_[receives] != 0 && (index < beats || *taken + 1 == in.chunks);
+      step.work = std::max(step.work, Work(copies ? in.data(*taken) : 0, streams, true));
+    }
+    return step;
+  }
+  step.done = true;
   return step;
 }
 

@@ -14,6 +14,7 @@ struct Domain {
 struct Domains {
   std::vector<NicId> nics;
   std::vector<Domain> list;  // and one more, that ends the last
+  bool in_order = true;      // members come domain by domain, NIC by NIC
 
   std::size_t size() const { return list.size() - 1; }
   std::span<const NicId> NicsOf(std::size_t i) const {
@@ -25,8 +26,9 @@ Domains DomainsOf(const cluster::Cluster& cluster, std::span<const DeviceId> mem
   std::vector<std::pair<std::size_t, NicId>> places;
   places.reserve(members.size());
   for (DeviceId d : members) places.emplace_back(cluster.nvlink_domain(d), cluster.nic(d));
-  if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
   Domains domains;
+  domains.in_order = std::is_sorted(places.begin(), places.end());
+  if (!domains.in_order) std::sort(places.begin(), places.end());
   domains.nics.reserve(members.size());
   domains.list.reserve(members.size() + 1);
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -119,6 +121,7 @@ GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> me
   shape.ranks = static_cast<int>(members.size());
   const Domains domains = DomainsOf(cluster, members);
   shape.domains = static_cast<int>(domains.size());
+  shape.in_order = domains.in_order;
   shape.ranks_per_domain = 0;
   shape.nics = members.empty() ? 1 : static_cast<int>(domains.NicsOf(0).size());
   for (std::size_t d = 0; d < domains.size(); ++d) {

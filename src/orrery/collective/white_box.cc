@@ -269,22 +269,32 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   return box;
 }
 
-Pieces Cut(const Plan& plan) {
+namespace {
+
+// `bytes` over the channels, each a loop of `parts` at a time.
+Pieces CutInto(const Plan& plan, std::int64_t bytes, std::int64_t parts) {
   Pieces pieces;
-  std::int64_t bytes = plan.bytes;
-  // One message, or one rank's part.
-  if (IsExchange(plan.collective) || plan.algorithm == Algorithm::kPat) {
-    bytes = (bytes + plan.shape.ranks - 1) / plan.shape.ranks;
-  }
   pieces.share = (bytes + plan.channels - 1) / plan.channels;
-  const bool rotating = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
-  const std::int64_t parts = rotating ? plan.shape.ranks : std::max(1, plan.heads);
   pieces.rounds = pieces.share / (parts * plan.chunk_bytes);
   const std::int64_t left = pieces.share - pieces.rounds * parts * plan.chunk_bytes;
   const std::int64_t tail = (left + parts - 1) / parts;
   pieces.full = Slice(plan, plan.chunk_bytes);
   pieces.tail = Slice(plan, (tail + 15) / 16 * 16);
   return pieces;
+}
+
+}  // namespace
+
+Pieces CutMessage(const Plan& plan, std::int64_t bytes) { return CutInto(plan, bytes, 1); }
+
+Pieces Cut(const Plan& plan) {
+  std::int64_t bytes = plan.bytes;
+  // One message, or one rank's part.
+  if (IsExchange(plan.collective) || plan.algorithm == Algorithm::kPat) {
+    bytes = (bytes + plan.shape.ranks - 1) / plan.shape.ranks;
+  }
+  const bool rotating = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
+  return CutInto(plan, bytes, rotating ? plan.shape.ranks : std::max(1, plan.heads));
 }
 
 }  // namespace orrery::collective::model

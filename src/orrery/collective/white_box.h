@@ -110,6 +110,8 @@ struct Pieces {
   Chunk full, tail;         // tail.slices == 0: none
 };
 Pieces Cut(const Plan& plan);
+// Of one message of an exchange. O(1).
+Pieces CutMessage(const Plan& plan, std::int64_t bytes);
 
 // Steps of one member in a round of a ring, and messages it sends: 2R - 1 and 2R - 2 for
 // all-reduce, R and R - 1 for all-gather and reduce-scatter.

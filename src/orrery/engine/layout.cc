@@ -382,7 +382,8 @@ class Builder {
       for (const graph::Call& call : graph_.programs[b.program.index()].calls) {
         const BlockPrice*& price = v.blocks[call.block.index()];
         if (price != nullptr) continue;
-        ORRERY_ASSIGN_OR_RETURN(price, prices_->Find(graph_.blocks[call.block.index()], view));
+        ORRERY_ASSIGN_OR_RETURN(
+            price, prices_->Find(graph_.blocks[call.block.index()], view, graph_.shares));
         for (const Item& item : price->items) {
           layout_.streams = std::max(layout_.streams, item.stream + 1);
         }

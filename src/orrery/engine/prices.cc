@@ -56,6 +56,10 @@ Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype,
     ORRERY_ASSIGN_OR_RETURN(
         plan, planner_->MakePlan(collective, dtype, bytes, shapes_[shape], shapes_[communicator]));
   }
+  return AddPlan(key, plan);
+}
+
+int PriceCache::AddPlan(std::uint64_t key, const collective::Plan& plan) {
   costs_.push_back(planner_->ClosedForm(plan));
   plans_.push_back(plan);
   const int id = static_cast<int>(plans_.size()) - 1;
@@ -63,7 +67,26 @@ Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype,
   return id;
 }
 
-Status PriceCache::PriceComms(const graph::Block& block, const View& view, BlockPrice* price) {
+Result<int> PriceCache::UnevenPlanId(const graph::Comm& comm, std::uint16_t shape,
+                                     const graph::Shares& shares) {
+  const std::uint64_t key = Hasher()
+                                .Add(comm.dtype)
+                                .Add(comm.bytes.value)
+                                .Add(shape)
+                                .Add(shares.content_hash)
+                                .Add(comm.returned)
+                                .value();
+  if (const auto it = plan_ids_.find(key); it != plan_ids_.end()) return it->second;
+  auto& kept = shares_[shares.content_hash];
+  if (kept == nullptr) kept = std::make_unique<const graph::Shares>(shares);
+  ORRERY_ASSIGN_OR_RETURN(
+      const collective::Plan plan,
+      planner_->UnevenPlan(comm.dtype, comm.bytes.value, shapes_[shape], *kept, comm.returned));
+  return AddPlan(key, plan);
+}
+
+Status PriceCache::PriceComms(const graph::Block& block, const View& view,
+                              std::span<const graph::Shares> shares, BlockPrice* price) {
   price->comms.resize(block.comms.size());
   for (std::size_t i = 0; i < block.comms.size(); ++i) {
     const graph::Comm& comm = block.comms[i];
@@ -81,6 +104,10 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view, Block
                    .Add(comm.bytes.value)
                    .Add(comm.tag)
                    .value();
+    const graph::Shares* own = comm.shares.valid() ? &shares[comm.shares.index()] : nullptr;
+    if (own != nullptr) {
+      p.digest = Hasher().Add(p.digest).Add(own->content_hash).Add(comm.returned).value();
+    }
     if (graph::IsCopy(comm.collective)) {
       const cluster::Spec& spec = planner_->cluster().spec();
       p.cost.fixed = spec.pcie_latency;
@@ -93,9 +120,13 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view, Block
     // A message that names no group goes through a communicator of its pair.
     const std::uint16_t communicator = group_shape == 0 ? shape : group_shape;
     const bool copies = p2p && comm.group == graph::GroupSlot::kTp && shapes_[shape].domains == 1;
-    ORRERY_ASSIGN_OR_RETURN(p.plan,
-                            PlanId(p2p ? graph::Collective::kSend : comm.collective, comm.dtype,
-                                   comm.bytes.value, shape, communicator, copies));
+    if (own != nullptr) {
+      ORRERY_ASSIGN_OR_RETURN(p.plan, UnevenPlanId(comm, shape, *own));
+    } else {
+      ORRERY_ASSIGN_OR_RETURN(p.plan,
+                              PlanId(p2p ? graph::Collective::kSend : comm.collective, comm.dtype,
+                                     comm.bytes.value, shape, communicator, copies));
+    }
     p.cost = costs_[static_cast<std::size_t>(p.plan)];
     // A port with nothing else on it never bounds a communication below its closed form.
     const collective::PortBytes& m = p.cost.member;
@@ -240,11 +271,17 @@ void CloseComm(const BlockPrice& price, Item* item) {
 
 }  // namespace
 
-Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View& view) {
-  const std::uint64_t key = HashCombine(block.content_hash, view.Key());
+Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View& view,
+                                           std::span<const graph::Shares> shares) {
+  std::uint64_t key = HashCombine(block.content_hash, view.Key());
+  // Blocks name shares by their number, which another graph uses for others.
+  for (std::size_t i = 0; !shares.empty() && i < block.comms.size(); ++i) {
+    const SharesId id = block.comms[i].shares;
+    if (id.valid()) key = HashCombine(key, shares[id.index()].content_hash);
+  }
   if (const auto it = blocks_.find(key); it != blocks_.end()) return it->second.get();
   auto price = std::make_unique<BlockPrice>();
-  ORRERY_RETURN_IF_ERROR(PriceComms(block, view, price.get()));
+  ORRERY_RETURN_IF_ERROR(PriceComms(block, view, shares, price.get()));
   ORRERY_RETURN_IF_ERROR(PriceKernels(block, view, price.get()));
   for (Item& item : price->items) {
     if (item.kind == ItemKind::kWork) CloseWork(*price, compute_->launch_latency(), &item);

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -105,15 +106,20 @@ class PriceCache {
 
   std::uint16_t ShapeId(const collective::GroupShape& shape);
   const collective::GroupShape& shape(std::uint16_t id) const { return shapes_[id]; }
-  // The price of a block in a view; stable address.
-  Result<const BlockPrice*> Find(const graph::Block& block, const View& view);
+  // The price of a block in a view; stable address. `shares`: of its graph.
+  Result<const BlockPrice*> Find(const graph::Block& block, const View& view,
+                                 std::span<const graph::Shares> shares);
   const collective::Plan& plan(int id) const { return plans_[static_cast<std::size_t>(id)]; }
 
  private:
   Result<int> PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
                      std::uint16_t shape, std::uint16_t communicator, bool copies = false);
+  Result<int> UnevenPlanId(const graph::Comm& comm, std::uint16_t shape,
+                           const graph::Shares& shares);
+  int AddPlan(std::uint64_t key, const collective::Plan& plan);
   Status PriceKernels(const graph::Block& block, const View& view, BlockPrice* price);
-  Status PriceComms(const graph::Block& block, const View& view, BlockPrice* price);
+  Status PriceComms(const graph::Block& block, const View& view,
+                    std::span<const graph::Shares> shares, BlockPrice* price);
 
   const compute::CostModel* compute_;
   const collective::Planner* planner_;
@@ -121,6 +127,8 @@ class PriceCache {
   std::vector<collective::GroupShape> shapes_;
   std::vector<collective::Plan> plans_;
   std::vector<collective::Cost> costs_;  // by plan id
+  // Those of plans, by content: graphs come and go.
+  std::unordered_map<std::uint64_t, std::unique_ptr<const graph::Shares>> shares_;
   std::unordered_map<std::uint64_t, int> plan_ids_;
   std::unordered_map<std::uint64_t, std::unique_ptr<BlockPrice>> blocks_;
 };

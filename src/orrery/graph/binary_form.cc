@@ -46,6 +46,12 @@ class Writer {
     for (std::size_t g = 0; g < graph_.groups.size(); ++g) WriteGroup(GroupId(g));
     Varint(graph_.numbers.size());
     for (const std::int64_t number : graph_.numbers) Signed(number);
+    Varint(graph_.shares.size());
+    for (const Shares& shares : graph_.shares) {
+      Varint(shares.ranks);
+      Varint(shares.parts.size());
+      for (const std::int64_t part : shares.parts) Signed(part);
+    }
     Fixed64(BinaryChecksum(bytes_));
     return std::move(bytes_);
   }
@@ -198,6 +204,7 @@ class Reader {
     ReadGroups();
     const std::size_t numbers = in_.Count(sizeof(std::int64_t));
     for (std::size_t i = 0; i < numbers && in_.ok(); ++i) graph_.numbers.push_back(in_.Signed());
+    ReadShares();
     if (in_.ok() && in_.left() > 0) in_.Fail("the graph ends here, and bytes follow");
     if (!in_.ok()) return in_.status();
     for (Block& block : graph_.blocks) block.Seal();
@@ -370,6 +377,19 @@ class Reader {
         members.push_back(RankId(static_cast<std::size_t>(rank)));
       }
       if (in_.ok()) graph_.groups.Add(slot, members);
+    }
+  }
+
+  void ReadShares() {
+    const std::size_t count = in_.Count(sizeof(Shares));
+    for (std::size_t s = 0; s < count && in_.ok(); ++s) {
+      Shares& shares = graph_.shares.emplace_back();
+      const std::uint64_t ranks = in_.Varint();
+      if (ranks > graph_.bindings.size()) in_.Fail("shares of more members than there are ranks");
+      shares.ranks = static_cast<std::uint32_t>(ranks);
+      const std::size_t parts = in_.Count(sizeof(std::int64_t));
+      for (std::size_t i = 0; i < parts && in_.ok(); ++i) shares.parts.push_back(in_.Signed());
+      shares.Seal();
     }
   }
 

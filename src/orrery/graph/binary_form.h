@@ -17,7 +17,7 @@
 namespace orrery::graph {
 
 inline constexpr std::string_view kBinaryMagic = "orrgraph";
-inline constexpr std::uint8_t kBinaryVersion = 5;
+inline constexpr std::uint8_t kBinaryVersion = 6;
 
 struct BinaryLimits {
   std::size_t memory_bytes = std::size_t{8} << 30;  // of the graph in memory, about

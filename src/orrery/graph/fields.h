@@ -93,6 +93,7 @@ void Visit(V& visit, T& c) {
   visit("stream", c.stream, d.stream), visit("tag", c.tag, d.tag), visit("batch", c.batch, d.batch);
   visit("blocking", c.blocking, d.blocking), visit("event", EventField{c.event}, d.event);
   visit("dtype", c.dtype, d.dtype), visit("bytes", c.bytes, d.bytes);
+  visit("shares", c.shares, d.shares), visit("returned", c.returned, d.returned);
 }
 
 template <class V, MaybeConst<Buffer> T>

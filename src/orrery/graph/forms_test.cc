@@ -46,6 +46,7 @@ class Same {
       EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end()));
     }
     EXPECT_EQ(a_.numbers, b_.numbers);
+    EXPECT_EQ(a_.shares, b_.shares);
     ASSERT_EQ(a_.jobs.size(), b_.jobs.size());
     for (std::size_t i = 0; i < a_.jobs.size(); ++i) {
       EXPECT_EQ(a_.jobs[i].name, b_.jobs[i].name);
@@ -152,6 +153,42 @@ TEST(Forms, TextIsReadable) {
   EXPECT_EQ(graph->bindings[1].first_number, 1u);
   EXPECT_EQ(graph->jobs[0].model_flops_per_step, 1.5e12);
   EXPECT_EQ(ToText(*FromText(ToText(*graph))), ToText(*graph));
+}
+
+// Both forms carry who sends how much to whom, by receiver and by pair.
+TEST(Forms, SharesOfAnAllToAll) {
+  std::string text(kHandWritten);
+  const std::string_view before = "  free @0\n";
+  text.insert(text.find(before),
+              "  all-to-all group=dp bytes=64 shares=0\n"
+              "  all-to-all group=dp bytes=64 shares=1 returned=1\n");
+  text += "shares 0 1500000 500000\nshares 1 0 1000000\nshares 1 2000000 1000000\n";
+  const Result<Graph> graph = FromText(text);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  ASSERT_EQ(graph->shares.size(), 2u);
+  EXPECT_EQ(graph->shares[0].part(1, 0, false), 1500000);
+  EXPECT_EQ(graph->shares[0].part(1, 0, true), 500000);
+  EXPECT_EQ(graph->shares[1].part(1, 0, false), 2000000);
+  EXPECT_EQ(graph->shares[1].part(1, 0, true), 1000000);
+  EXPECT_TRUE(graph->blocks[0].comms[2].returned);
+  EXPECT_EQ(ToText(*FromText(ToText(*graph))), ToText(*graph));
+  const Result<Graph> binary = FromBinary(ToBinary(*graph));
+  ASSERT_TRUE(binary.ok()) << binary.status().message();
+  EXPECT_EQ(ToText(*binary), ToText(*graph));
+  EXPECT_EQ(binary->shares, graph->shares);
+  const auto fails = [&](std::string_view from, std::string_view to) {
+    std::string wrong = text;
+    wrong.replace(wrong.find(from), from.size(), to);
+    return FromText(wrong).status().message();
+  };
+  EXPECT_EQ(fails("shares 0 1500000 500000", "shares 0 1500000 500000 1"),
+            "graph text: program 0 'only': shares 0 and 1 of one group are of 3 and 2 members");
+  EXPECT_EQ(fails("shares 1 2000000 1000000\n", ""), "");  // one line: by receiver
+  EXPECT_EQ(fails("shares 1 2000000 1000000", "shares 1 2000000"),
+            "graph text, line 25: 1 parts: a sender has one for every member");
+  EXPECT_EQ(fails("shares=1", "shares=2"), "graph text: block 0 'work': shares 2 of 2");
+  EXPECT_EQ(fails("all-to-all group=dp bytes=64 shares=0", "all-gather group=dp bytes=64 shares=0"),
+            "graph text: block 0 'work': op 4 '': shares of what is no all-to-all");
 }
 
 // The example of docs/formats/graph.md is a graph.

@@ -119,6 +119,13 @@ std::string_view Name(Launch launch) {
   return "?";
 }
 
+void Shares::Seal() {
+  Hasher hash;
+  hash.Add(ranks);
+  for (const std::int64_t part : parts) hash.Add(part);
+  content_hash = hash.value();
+}
+
 void Block::Seal() {
   Hasher hash;
   hash.Add(pass).Add(ops.size()).Add(launch);
@@ -132,6 +139,7 @@ void Block::Seal() {
         const Comm& c = comms[op.index];
         hash.Add(c.collective).Add(c.group).Add(c.peer).Add(c.stream).Add(c.tag).Add(c.batch);
         hash.Add(c.blocking).Add(c.event).Add(c.dtype).Add(c.bytes.value).Add(c.bytes.slot);
+        if (c.shares.valid()) hash.Add(c.shares.value).Add(c.returned);
         break;
       }
       case OpKind::kHost:

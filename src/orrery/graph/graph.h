@@ -31,6 +31,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/ids.h"
@@ -105,9 +106,30 @@ struct Quantity {
 inline constexpr std::int16_t kNoEvent = -1;
 inline constexpr std::int16_t kCallEvent = -2;  // the event of the call (Call::event)
 
+// Who sends how much to whom in an all-to-all whose members do not all send each other the same.
+// `parts` are millionths of what each would send each if they did (Comm::bytes over `ranks`): by
+// receiver, the same from every sender, or all of them, sender by sender. Members count in the
+// order of their group; a member's own part is one of them.
+struct Shares {
+  static constexpr std::int64_t kEven = 1000000;
+  static constexpr std::int64_t kMostPart = 1000000000000;  // a million times an even one
+  std::uint32_t ranks = 0;
+  std::vector<std::int64_t> parts;  // `ranks` of them, or their square
+  std::uint64_t content_hash = 0;   // set by Seal
+
+  // Computes content_hash; call once after the last change.
+  void Seal();
+  // `returned`: each member sends what it would have received. REQUIRES: from, to < ranks.
+  std::int64_t part(std::size_t from, std::size_t to, bool returned) const {
+    if (returned) std::swap(from, to);
+    return parts[parts.size() == ranks ? to : from * ranks + to];
+  }
+  friend bool operator==(const Shares&, const Shares&) = default;
+};
+
 // One communication. `bytes` is nccl-tests' size column: the whole buffer (for all-gather and
 // reduce-scatter the gathered side, group size times the shard; for all-to-all what one rank sends,
-// its own part included). Point-to-point: the message.
+// its own part included, with `shares` on average if these are 1). Point-to-point: the message.
 struct Comm {
   Collective collective = Collective::kAllReduce;
   GroupSlot group = GroupSlot::kTp;  // point-to-point: kPp, kCp or kTp, for the breakdown
@@ -119,6 +141,8 @@ struct Comm {
   std::int16_t event = kNoEvent;  // recorded at its end; nonblocking only
   DType dtype = DType::kBf16;
   Quantity bytes;
+  SharesId shares;        // all-to-all: none: all members send all others the same
+  bool returned = false;  // with shares: they are sent back
   friend bool operator==(const Comm&, const Comm&) = default;
 };
 
@@ -251,6 +275,7 @@ class Graph {
   Groups groups;
   std::vector<std::int64_t> numbers;
   std::vector<JobInfo> jobs;
+  std::vector<Shares> shares;  // by SharesId
 
   NameId Intern(std::string_view name);  // O(log n)
   const std::string& name(NameId id) const { return names_[id.index()]; }

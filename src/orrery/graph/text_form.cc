@@ -38,6 +38,7 @@ class Writer {
           graph_.numbers[n]);
     }
     if (!graph_.numbers.empty()) Put("\n");
+    for (std::size_t s = 0; s < graph_.shares.size(); ++s) WriteShares(s);
     return std::move(text_);
   }
 
@@ -229,6 +230,16 @@ class Writer {
       if (step != 1) Put("/{}", step);
     } else {
       for (const RankId rank : members) Put(" {}", rank.value);
+    }
+    Put("\n");
+  }
+
+  // A line for all senders, or one a sender.
+  void WriteShares(std::size_t number) {
+    const Shares& shares = graph_.shares[number];
+    for (std::size_t i = 0; i < shares.parts.size(); ++i) {
+      if (i % shares.ranks == 0) Put("{}shares {}", i == 0 ? "" : "\n", number);
+      Put(" {}", shares.parts[i]);
     }
     Put("\n");
   }

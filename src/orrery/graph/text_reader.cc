@@ -46,6 +46,7 @@ class Reader {
       if (!status.ok()) return std::move(status).In(fmt::format("graph text, line {}", number));
     }
     for (Block& block : graph_.blocks) block.Seal();
+    for (Shares& shares : graph_.shares) shares.Seal();
     ORRERY_RETURN_IF_ERROR(Verify(graph_, VerifyLevel::kFull).In("graph text"));
     return std::move(graph_);
   }
@@ -150,6 +151,7 @@ class Reader {
     }
     if (word == "group") return Group();
     if (word == "numbers") return Numbers();
+    if (word == "shares") return ReadShares();
     if (word == "prologue" || word == "call") {
       if (!in_program_) return InvalidInput("a call outside a program");
       Program& program = graph_.programs.back();
@@ -338,6 +340,30 @@ class Reader {
       const auto number = Number<std::int64_t>(token->value);
       if (!number) return InvalidInput("'{}' is no number", token->value.substr(0, 40));
       graph_.numbers.push_back(*number);
+    }
+    return {};
+  }
+
+  // The number of a table: the next one, or the last one's, whose next sender's parts follow.
+  Status ReadShares() {
+    const TextLine::Token* token = line_.Next();
+    const auto number = token == nullptr ? std::nullopt : Number<std::size_t>(token->value);
+    const std::size_t count = graph_.shares.size();
+    if (!number || (*number != count && *number + 1 != count)) {
+      return InvalidInput("its number is {}: they count from 0", count);
+    }
+    const bool opens = *number == count;
+    Shares& shares = opens ? graph_.shares.emplace_back() : graph_.shares.back();
+    const std::size_t before = shares.parts.size();
+    while (const TextLine::Token* part = line_.Next()) {
+      const auto value = Number<std::int64_t>(part->value);
+      if (!value) return InvalidInput("'{}' is no number", part->value.substr(0, 40));
+      shares.parts.push_back(*value);
+    }
+    const std::size_t parts = shares.parts.size() - before;
+    if (opens) shares.ranks = static_cast<std::uint32_t>(parts);
+    if (parts == 0 || parts != shares.ranks) {
+      return InvalidInput("{} parts: a sender has one for every member", parts);
     }
     return {};
   }

@@ -28,6 +28,10 @@ const char* Fault(const Comm& comm) {
   if (comm.event < kCallEvent) return "an event number below -2";
   if (comm.bytes.value < 0) return "negative bytes";
   if (comm.bytes.slot < -1) return "a numeric slot below -1";
+  if (comm.shares.valid() && comm.collective != Collective::kAllToAll) {
+    return "shares of what is no all-to-all";
+  }
+  if (comm.returned && !comm.shares.valid()) return "returned, and no shares";
   return nullptr;
 }
 
@@ -195,9 +199,62 @@ Status CheckBindings(const Graph& graph, std::span<const ProgramFacts> facts) {
   return {};
 }
 
+Status CheckShares(const Graph& graph) {
+  for (std::size_t s = 0; s < graph.shares.size(); ++s) {
+    const Shares& shares = graph.shares[s];
+    const std::size_t parts = shares.parts.size();
+    const std::size_t all = std::size_t{shares.ranks} * shares.ranks;
+    if (shares.ranks == 0 || (parts != shares.ranks && parts != all)) {
+      return InvalidInput("shares {}: {} parts of {} members; one for each, or {}", s, parts,
+                          shares.ranks, all);
+    }
+    if (shares.content_hash == 0) return InvalidInput("shares {}: not sealed", s);
+    for (const std::int64_t part : shares.parts) {
+      if (part >= 0 && part <= Shares::kMostPart) continue;
+      return InvalidInput("shares {}: a part of {} is outside 0 … {}", s, part, Shares::kMostPart);
+    }
+  }
+  return {};
+}
+
+// Shares are of as many members as the group has that takes them.
+Status CheckGroupsOfShares(const Graph& graph) {
+  using Needs = std::array<SharesId, kGroupSlots>;  // one of each number of ranks
+  std::vector<Needs> programs(graph.programs.size());
+  const auto ranks = [&](SharesId id) { return graph.shares[id.index()].ranks; };
+  for (std::size_t p = 0; p < programs.size(); ++p) {
+    for (const Call& call : graph.programs[p].calls) {
+      const Block& block = graph.blocks[call.block.index()];
+      for (const Comm& comm : block.comms) {
+        if (!comm.shares.valid() || comm.group >= GroupSlot::kCount) continue;
+        SharesId& need = programs[p][static_cast<std::size_t>(comm.group)];
+        if (need.valid() && ranks(need) != ranks(comm.shares)) {
+          return InvalidInput("{}: shares {} and {} of one group are of {} and {} members",
+                              Where(graph, ProgramId(p)), need.value, comm.shares.value,
+                              ranks(need), ranks(comm.shares));
+        }
+        need = comm.shares;
+      }
+    }
+  }
+  for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
+    const Binding& b = graph.bindings[r];
+    for (std::size_t s = 0; s < kGroupSlots; ++s) {
+      const SharesId need = programs[b.program.index()][s];
+      if (!need.valid() || !b.groups[s].valid()) continue;
+      const std::size_t members = graph.groups.members(b.groups[s]).size();
+      if (members == ranks(need)) continue;
+      return InvalidInput("rank {}: shares {} are of {} members, its group '{}' has {}", r,
+                          need.value, ranks(need), Name(static_cast<GroupSlot>(s)), members);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status Verify(const Graph& graph, VerifyLevel level) {
+  ORRERY_RETURN_IF_ERROR(CheckShares(graph));
   bool sized_by_slots = false;
   std::size_t tags = 0;
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
@@ -206,6 +263,10 @@ Status Verify(const Graph& graph, VerifyLevel level) {
     }
     for (const Comm& comm : graph.blocks[b].comms) {
       sized_by_slots = sized_by_slots || comm.bytes.slot >= 0;
+      if (comm.shares.valid() && comm.shares.index() >= graph.shares.size()) {
+        return InvalidInput("{}: shares {} of {}", Where(graph, BlockId(b)), comm.shares.value,
+                            graph.shares.size());
+      }
       if (IsPointToPoint(comm.collective)) tags = std::max(tags, std::size_t{comm.tag} + 1);
     }
   }
@@ -221,6 +282,7 @@ Status Verify(const Graph& graph, VerifyLevel level) {
     facts.push_back(verify::FactsOf(graph.programs[p], blocks, tags));
   }
   ORRERY_RETURN_IF_ERROR(CheckBindings(graph, facts));
+  if (!graph.shares.empty()) ORRERY_RETURN_IF_ERROR(CheckGroupsOfShares(graph));
   const verify::Matching matching{graph, facts, false, tags};
   ORRERY_RETURN_IF_ERROR(verify::MatchGroups(matching));
   ORRERY_RETURN_IF_ERROR(verify::MatchPeers(matching));

@@ -16,6 +16,7 @@ Sequence ElementOf(const Comm& comm, const Sizes& sizes) {
     (void)Resolve(comm.bytes, sizes.numbers, &bytes);
     hash.Add(bytes);
   }
+  if (comm.shares.valid()) hash.Add(comm.shares.value).Add(comm.returned);
   return Sequence::Of(hash.value());
 }
 

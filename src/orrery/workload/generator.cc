@@ -223,6 +223,21 @@ class Layout {
   std::vector<RankId> members_;
 };
 
+// What every rank sends each of a layer's expert-parallel ranks: the tokens of all have the same
+// shares.
+SharesId SharesOf(const LayerLoad& load, graph::Graph* graph) {
+  graph::Shares shares;
+  shares.ranks = static_cast<std::uint32_t>(load.received.size());
+  for (const std::int64_t permille : load.received) {
+    shares.parts.push_back(permille * (graph::Shares::kEven / 1000));
+  }
+  shares.Seal();
+  const auto at = std::find(graph->shares.begin(), graph->shares.end(), shares);
+  const SharesId id(static_cast<std::size_t>(at - graph->shares.begin()));
+  if (at == graph->shares.end()) graph->shares.push_back(std::move(shares));
+  return id;
+}
+
 }  // namespace
 
 Status Generator::AddJob(const Model& model, const Plan& plan, const std::string& job_name,
@@ -239,7 +254,10 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
       plan.tp * plan.pp * (plan.sharding == Sharding::kNone ? 1 : plan.shard_ranks());
   std::vector<LayerLoad> loads;
   if (model.experts.count > 0 && DrawsRouting(plan)) {
-    for (int l = 0; l < model.layers; ++l) loads.push_back(LoadOfLayer(model, plan, l));
+    for (int l = 0; l < model.layers; ++l) {
+      loads.push_back(LoadOfLayer(model, plan, l));
+      if (plan.ep > 1) loads.back().shares = SharesOf(loads.back(), graph);
+    }
   }
   const JobContext job{.model = &model,
                        .plan = &plan,

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "orrery/base/ids.h"
 #include "orrery/base/status.h"
 #include "orrery/workload/plan.h"
 
@@ -28,6 +29,7 @@ namespace orrery::workload {
 struct LayerLoad {
   std::vector<std::int64_t> received;  // by expert-parallel rank
   std::int64_t busiest = 1000;         // the largest of these
+  SharesId shares;                     // that say the same in a graph; of one rank none
   std::int64_t sent = 1000;            // those that are not dropped
 };
 

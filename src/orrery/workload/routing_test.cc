@@ -117,10 +117,13 @@ TEST(Routing, EachRankRunsItsOwnRows) {
   const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
   ASSERT_TRUE(verified.ok()) << verified.message();
   ASSERT_EQ(g.programs.size(), 4u);
+  ASSERT_EQ(g.shares.size(), 1u);  // both layers have the same
+  EXPECT_EQ(g.shares[0].parts, (std::vector<std::int64_t>{2000000, 667000, 667000, 667000}));
   for (std::size_t r = 0; r < 4; ++r) {
     EXPECT_EQ(g.bindings[r].program.index(), r);
     EXPECT_EQ(g.programs[r].stage, 0);
-    std::int64_t rows = 0, wire = 0;
+    std::int64_t rows = 0;
+    std::vector<graph::Comm> exchanges;
     for (const graph::Call& call : g.programs[r].calls) {
       const graph::Block& block = g.blocks[call.block.index()];
       if (g.name(block.name) != "layer.forward") continue;
@@ -129,13 +132,17 @@ TEST(Routing, EachRankRunsItsOwnRows) {
         if (gemm != nullptr && gemm->batch == 4) rows = gemm->m;
       }
       for (const graph::Comm& c : block.comms) {
-        if (c.collective == graph::Collective::kAllToAll) wire = std::max(wire, c.bytes.value);
+        if (c.collective == graph::Collective::kAllToAll) exchanges.push_back(c);
       }
     }
     // 128 tokens, 2 experts each: 256 rows a rank if even, on four experts. Rank 0 has twice that,
-    // the others two thirds (667 thousandths); every rank's exchange waits for the busiest.
+    // the others two thirds (667 thousandths); what went to rank 0 comes back from it.
     EXPECT_EQ(rows, r == 0 ? 128 : 43) << r;
-    EXPECT_EQ(wire, 512 * 256 * 2) << r;
+    ASSERT_EQ(exchanges.size(), 3u);  // the router's weights, tokens there and back
+    for (const graph::Comm& c : exchanges) ASSERT_EQ(c.shares, SharesId(0));
+    EXPECT_EQ(exchanges[1].bytes.value, 256 * 256 * 2) << r;
+    EXPECT_FALSE(exchanges[1].returned);
+    EXPECT_TRUE(exchanges[2].returned);
   }
 }
 

@@ -139,12 +139,14 @@ Shape Adding(Shape s, bool adds) {
 
 namespace {
 
-// The shape of a layer of kind numbers[0], with the loads of numbers[2] and what its routers send.
+// The shape of a layer of kind numbers[0], with the load and the shares of numbers[2] and what its
+// routers send.
 Shape OfLayer(const Shape& shape, const BlockKey& key) {
   Shape s = OfKind(shape, key.numbers[0]);
   if (key.numbers[2] == 0) return s;
   s.experts.load_permille = key.numbers[2] >> 32;
-  s.experts.wire_permille = key.numbers[2] & 0xFFFFFFFF;
+  s.experts.wire_permille = 1000;
+  s.experts.shares = SharesId(static_cast<std::size_t>(key.numbers[2] & 0xFFFFFFFF) - 1);
   s.experts.sent_permille = key.numbers[3];
   return s;
 }

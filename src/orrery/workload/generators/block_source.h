@@ -63,8 +63,8 @@ enum class BlockKind : std::uint8_t {
 };
 
 // Of a layer whose experts are loaded by a drawn routing; 0: as its shape says.
-constexpr std::int64_t PackLoad(std::int64_t received, std::int64_t busiest) {
-  return received << 32 | busiest;
+constexpr std::int64_t PackLoad(std::int64_t received, SharesId shares) {
+  return received << 32 | (shares.valid() ? std::int64_t{shares.value} + 1 : 0);
 }
 
 // Kinds of the layer at hand and of those behind it in its pass, where these count; -1: none.

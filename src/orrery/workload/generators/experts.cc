@@ -56,8 +56,15 @@ MemoryBound Moved(const Shape& s, MemoryOp op, std::int64_t read_rows, std::int6
 // Calls over the experts of a pass with `gemms` grouped GEMMs, the casts of its operand included.
 std::int64_t Calls(const Shape& s, std::int64_t gemms) { return gemms + (IsLow(s) ? 1 : 0); }
 
+// Who sends how much, where it is not the same to all; what was received goes back.
+struct Shared {
+  SharesId shares;
+  bool returned = false;
+};
+
 void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective kind,
-             GroupSlot group, std::int64_t bytes, graph::DType dtype, bool blocking = true) {
+             GroupSlot group, std::int64_t bytes, graph::DType dtype, bool blocking = true,
+             const Shared& shared = {}) {
   w->Host("communication", s.host.communication);
   w->Comm(name, {.collective = kind,
                  .group = group,
@@ -65,7 +72,9 @@ void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective k
                  .blocking = blocking,
                  .event = blocking ? graph::kNoEvent : kExpertEvent,
                  .dtype = dtype,
-                 .bytes = {.value = bytes}});
+                 .bytes = {.value = bytes},
+                 .shares = shared.shares,
+                 .returned = shared.shares.valid() && shared.returned});
 }
 
 }  // namespace
@@ -226,6 +235,7 @@ void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
     return;
   }
   const std::string_view name = there ? "dispatch" : "combine";
+  const Shared shared{e_.shares, !there};
   const std::int64_t gathered = load_.rows * token;
   if (!there && e_.etp > 1) {
     Collect(s_, w_, "reduce_scatter.tokens", Collective::kReduceScatter, GroupSlot::kExpertTp,
@@ -234,10 +244,10 @@ void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
   if (e_.ep > 1) {
     if (way == Way::kThere && e_.dispatcher == Dispatcher::kAllToAll) {
       Collect(s_, w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * 4,
-              graph::DType::kFp32);
+              graph::DType::kFp32, true, shared);
     }
     Collect(s_, w_, name, Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * token, s_.dtype,
-            blocking);
+            blocking, shared);
   }
   if (there && e_.etp > 1) {
     Collect(s_, w_, "all_gather.tokens", Collective::kAllGather, GroupSlot::kExpertTp, gathered,

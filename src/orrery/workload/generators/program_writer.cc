@@ -154,7 +154,7 @@ void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from
 std::array<std::int64_t, 2> ProgramWriter::LoadNumbers(std::uint8_t kind, int layer) const {
   if (!draws(kind)) return {};
   const LayerLoad& load = job_.loads[static_cast<std::size_t>(layer) % job_.loads.size()];
-  return {PackLoad(load.received[static_cast<std::size_t>(expert_rank_)], load.busiest), load.sent};
+  return {PackLoad(load.received[static_cast<std::size_t>(expert_rank_)], load.shares), load.sent};
 }
 
 BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer) {

@@ -24,10 +24,11 @@ struct ExpertShape {
   std::int64_t ep = 1, etp = 1;
   std::int64_t width = 0;  // of a token as experts see it
   bool latent = false;     // projected to that width before the dispatch
-  // Copies of tokens over T·k, in thousandths: that the experts here get, that the busiest rank
-  // gets (which the exchange waits for), that the router of a rank sends.
+  // Copies of tokens over T·k, in thousandths: that the experts here get, that an exchange sends
+  // (where all ranks get the same: as many), that the router of a rank sends.
   std::int64_t load_permille = 1000, wire_permille = 1000, sent_permille = 1000;
   Dispatcher dispatcher = Dispatcher::kAllToAll;
+  SharesId shares;  // of the layer's exchanges, where a routing is drawn
   bool shared_overlap = false, router_bias = false;
   bool fused_router = false, fused_permute = false;
   bool host_reads = true;    // how many tokens every expert has
