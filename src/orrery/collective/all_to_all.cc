@@ -319,7 +319,7 @@ Cost AllToAllCost(const Plan& plan, const cluster::Spec& spec) {
       const double hop = far.handed > 0 ? box.intra.latency : 0;
       const double delay = reading.Delay(box.inter, far) + hop;
       total = std::max(total, reading.Time(far, delay, true, box.inter, reading.batches(), hop));
-      total = std::max(total, reading.HandedOver(far, nvlink, delay));
+      if (i == 0) total = std::max(total, reading.HandedOver(far, nvlink, delay));
     }
   }
   const double channel = uneven ? t.channel : static_cast<double>(pieces.share) * reading.most();

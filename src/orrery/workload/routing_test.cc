@@ -138,7 +138,7 @@ TEST(Routing, EachRankRunsItsOwnRows) {
     // 128 tokens, 2 experts each: 256 rows a rank if even, on four experts. Rank 0 has twice that,
     // the others two thirds (667 thousandths); what went to rank 0 comes back from it.
     EXPECT_EQ(rows, r == 0 ? 128 : 43) << r;
-    ASSERT_EQ(exchanges.size(), 3u);  // the router's weights, tokens there and back
+    ASSERT_EQ(exchanges.size(), 6u);  // of two layers: weights, tokens there and back
     for (const graph::Comm& c : exchanges) ASSERT_EQ(c.shares, SharesId(0));
     EXPECT_EQ(exchanges[1].bytes.value, 256 * 256 * 2) << r;
     EXPECT_FALSE(exchanges[1].returned);
