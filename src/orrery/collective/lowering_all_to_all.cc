@@ -160,8 +160,8 @@ Step Schedule::UnevenStep(std::uint32_t member, int lane, std::uint64_t index) c
   for (std::size_t work = static_cast<std::size_t>(lane % p2p::kBatch); work < works.size();
        work += p2p::kBatch) {
     const std::size_t first = work / p2p::kBatch * p2p::kBatch;
-    const int streams = model::kStreams * static_cast<int>(std::min<std::size_t>(
-                                              p2p::kBatch, works.size() - first));
+    const int streams = model::kStreams *
+                        static_cast<int>(std::min<std::size_t>(p2p::kBatch, works.size() - first));
     const auto [round, part] = works[work];
     if (round == 0) {  // its own part: one copy
       if (index-- > 0) continue;
