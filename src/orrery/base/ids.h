@@ -28,8 +28,8 @@ using JobId = Id<struct JobTag>;
 using DeviceId = Id<struct DeviceTag>;  // a GPU of the cluster
 using NodeId = Id<struct NodeTag>;
 using NicId = Id<struct NicTag>;
-using LinkId = Id<struct LinkTag>;  // one direction of a link
-using NameId = Id<struct NameTag>;  // an interned string of a graph
+using LinkId = Id<struct LinkTag>;      // one direction of a link
+using NameId = Id<struct NameTag>;      // an interned string of a graph
 using SharesId = Id<struct SharesTag>;  // who sends how much to whom in an uneven all-to-all
 
 }  // namespace orrery
