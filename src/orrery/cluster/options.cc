@@ -238,6 +238,10 @@ constexpr Option kDevice[] = {
      .type = kNumber,
      .max = 1e5,
      .doc = "W: the board's limit, under which tensor cores lower their clock; 0 means not known."},
+    {.name = "exp_per_clock",
+     .type = kNumber,
+     .max = 1e4,
+     .doc = "Exponentials a clock and SM, for attention's softmax; 16 when left out."},
     {.name = "price_per_hour", .type = kNumber, .max = 1e6, .doc = "USD; 0 means not known."},
 };
 

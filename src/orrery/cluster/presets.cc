@@ -7,6 +7,8 @@
 //   [H200]  NVIDIA H200 Tensor Core GPU data sheet (2023)
 //   [HGX]   NVIDIA HGX and Blackwell architecture briefs (2024, 2025): HGX B200 and B300, GB200 and
 //           GB300 NVL72
+//   [Ultra] NVIDIA technical blog (2026), "Making Softmax More Efficient with NVIDIA Blackwell
+//           Ultra": B300's special-function units have twice B200's rate of exponentials
 //   [NCCL]  NCCL's bandwidth table: per NVLink and direction 20.0 (V100, A100), 20.6 (H100), 40.1
 //   GB/s (B200);
 //           PCIe x16 12 (Gen3), 24 (Gen4), 48 (Gen5), 96 GB/s (Gen6); latency table: an LL step
@@ -204,6 +206,7 @@ DeviceSpec B300() {
   d.name = "B300-SXM-270GB";
   d.table = "b300";
   d.fp4_flops = 13500e12;          // [HGX], 108 PFLOP/s over eight GPUs, dense
+  d.exp_per_clock = 32;            // [Ultra]
   d.memory_bytes = 275040 * kMiB;  // [SMI]
   d.memory_bandwidth_Bps = 8000 * kGiga;
   d.power_w = 1100;  // [HGX]
@@ -216,6 +219,7 @@ DeviceSpec Gb300() {
   d.name = "GB300-279GB";
   d.table = "gb300";
   d.fp4_flops = 15000e12;          // [HGX], 1,080 PFLOP/s over 72 GPUs, dense
+  d.exp_per_clock = 32;            // [Ultra]
   d.memory_bytes = 284208 * kMiB;  // [SMI]
   d.power_w = 1400;                // [HGX]
   d.source = "NVIDIA GB300 NVL72 data sheet";

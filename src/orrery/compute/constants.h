@@ -23,7 +23,10 @@ using ByArch = std::array<double, kArchs>;  // Volta, Ampere, Hopper, Blackwell
 // Facts. Dense 16-bit multiply-adds per clock and SM; bytes an SM reads from L2 per clock; the
 // special-function unit's exponentials per clock and SM.
 inline constexpr ByArch kMacsPerClock = {512, 1024, 2048, 4096};
-inline constexpr ByArch kReferencePower_W = {300, 400, 700, 1000};  // SXM boards
+// The SXM boards to which sustained rates belong: power limit, SMs, dense 16-bit peak.
+inline constexpr ByArch kReferencePower_W = {300, 400, 700, 1000};
+inline constexpr ByArch kReferenceSms = {80, 108, 132, 148};
+inline constexpr ByArch kReferenceFp16_flops = {125e12, 312e12, 989.4e12, 2250e12};
 inline constexpr double kL2BytesPerClock = 64;
 inline constexpr double kExpPerClock = 16;
 inline constexpr double kFp4PerFp8 = 2;

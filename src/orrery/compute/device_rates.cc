@@ -8,21 +8,23 @@
 namespace orrery::compute {
 namespace {
 
-using graph::DType;
-
 Status Positive(const cluster::DeviceSpec& device, const char* field, double value) {
   if (value > 0 && value < 1e30) return {};
   return InvalidInput("device '{}': {} = {} must be a positive number; give the data-sheet value",
                       device.name, field, value);
 }
 
-// Rates are those of the architecture's reference board. Tensor cores run into the board's power
-// limit, where the clock goes with a power of it between the cube root (the voltage follows the
-// clock) and the first (the voltage is at its floor): its square root here.
+// What tensor cores sustain is set by the board's power, not by the clock behind its printed peak:
+// that of the architecture's reference board, for as many SMs and watts. At the limit a clock goes
+// with a power of the watts per SM between the cube root (the voltage follows the clock) and the
+// first (the voltage is at its floor): their square root here. In fractions of the device's peak.
 double AtItsPower(const cluster::DeviceSpec& device, double rate) {
   if (device.power_w <= 0) return rate;
+  const std::size_t arch = Index(device.arch);
+  const double boards =
+      device.power_w * device.sms / (kReferencePower_W[arch] * kReferenceSms[arch]);
   return std::min(kMostOfPeak,
-                  rate * std::sqrt(device.power_w / kReferencePower_W[Index(device.arch)]));
+                  rate * kReferenceFp16_flops[arch] / device.fp16_flops * std::sqrt(boards));
 }
 
 }  // namespace
@@ -42,6 +44,7 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   r.sms = device.sms;
   r.clock_Hz = device.fp16_flops / (2 * r.sms * kMacsPerClock[arch]);
   r.hbm_Bps = static_cast<double>(device.memory_bandwidth_Bps);
+  r.exp_per_clock = device.exp_per_clock > 0 ? device.exp_per_clock : kExpPerClock;
   r.l2_usable_bytes = kL2Usable * static_cast<double>(device.l2_bytes);
   r.l2_Bps = std::max(kL2Rate * kL2BytesPerClock * r.clock_Hz * r.sms, r.hbm_Bps);
 

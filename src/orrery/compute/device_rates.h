@@ -25,8 +25,9 @@ struct DeviceRates {
   double hbm_Bps = 0;  // printed
   double l2_Bps = 0;   // all SMs together, achieved
   double l2_usable_bytes = 0;
-  std::array<double, kDTypes> peak_flops{};      // by DType
-  std::array<double, kDTypes> gemm_flops{};      // sustained by a large GEMM
+  double exp_per_clock = 0;                  // per SM, exponentials of the special-function units
+  std::array<double, kDTypes> peak_flops{};  // by DType
+  std::array<double, kDTypes> gemm_flops{};  // sustained by a large GEMM
   std::array<double, kDTypes> macs_per_clock{};  // per SM
   double peak(graph::DType type) const { return peak_flops[static_cast<std::size_t>(type)]; }
 

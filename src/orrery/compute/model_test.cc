@@ -8,6 +8,7 @@
 #include "orrery/compute/constants.h"
 #include "orrery/compute/gemm_model.h"
 #include "orrery/compute/memory_bound_model.h"
+#include "orrery/compute/test_devices.h"
 
 namespace orrery::compute {
 namespace {
@@ -47,6 +48,21 @@ TEST(DeviceRates, ClockFollowsFromThePrintedPeak) {
   // Ampere has no fp8: it runs at the 16-bit rate.
   EXPECT_EQ(r.peak(DType::kFp8), r.peak(DType::kFp16));
   EXPECT_EQ(r.peak(DType::kTf32), 102.4e12);
+}
+
+// A board of as many SMs and watts sustains as much, whatever clock its printed peak assumes; 1.44
+// times the watts 1.2 times as much; never more than 0.93 of its own peak.
+TEST(DeviceRates, PowerNotThePrintedClockSetsWhatTensorCoresSustain) {
+  constexpr auto kBf16 = static_cast<std::size_t>(graph::DType::kBf16);
+  cluster::DeviceSpec device = TestB200();
+  device.power_w = 1000;
+  const double reference = Rates(device).gemm_flops[kBf16];
+  device.fp16_flops *= 1.1;
+  EXPECT_NEAR(Rates(device).gemm_flops[kBf16], reference, 1e-9 * reference);
+  device.power_w = 1440;
+  EXPECT_NEAR(Rates(device).gemm_flops[kBf16], 1.2 * reference, 1e-9 * reference);
+  device.power_w = 4000;
+  EXPECT_NEAR(Rates(device).gemm_flops[kBf16], 0.93 * device.fp16_flops, 1e-9 * reference);
 }
 
 TEST(DeviceRates, MissingRateNamesDeviceAndField) {
@@ -210,6 +226,23 @@ TEST(AttentionModel, SmallHeadsPayForTheirExponentials) {
   const double odd = AttentionTime(a, r).compute_s;
   a.head_dim = 96;
   EXPECT_DOUBLE_EQ(odd, AttentionTime(a, r).compute_s);
+}
+
+// x = 0.84 / 16 · 4096 / 256 = 0.84 clocks of exponentials beside a clock of products, backward 2/5
+// of that: with twice as many a clock 1.84 / 1.42 and 1.336 / 1.168 times faster.
+TEST(AttentionModel, TwiceTheExponentialsHelpForwardMost) {
+  Attention a{
+      .batch = 8, .heads = 64, .kv_heads = 64, .seq_q = 8192, .seq_kv = 8192, .head_dim = 128};
+  a.kernel = graph::AttentionKernel::kCudnn;
+  cluster::DeviceSpec ultra = TestB200();
+  ultra.exp_per_clock = 32;
+  const auto faster = [&] {
+    return (AttentionTime(a, Rates(TestB200())).compute_s - kMemoryLatency_s) /
+           (AttentionTime(a, Rates(ultra)).compute_s - kMemoryLatency_s);
+  };
+  EXPECT_NEAR(faster(), 1.84 / 1.42, 1e-6);
+  a.pass = graph::Pass::kBackward;
+  EXPECT_NEAR(faster(), 1.336 / 1.168, 1e-6);
 }
 
 TEST(AttentionModel, Flash3OnlyOnHopper) {

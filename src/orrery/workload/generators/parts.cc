@@ -236,15 +236,19 @@ void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int
                  std::int64_t out) {
   const std::int64_t bytes = LinearBytes(s, s.tokens() * out);
   const bool pipelines = Pipelines(s, name);
+  const bool both = s.tp > 1 && s.sequence_parallel && GathersBothDirections(s);
   const graph::Buffer gathered =
-      w->Temporary("gathered", s.sequence_parallel && !pipelines ? bytes : 0);
+      w->Temporary("gathered", s.sequence_parallel && !pipelines ? (both ? 2 : 1) * bytes : 0);
   w->Alloc(gathered);
   CastOperand(s, w, "cast", s.local_tokens(), out, Pass::kBackward);
   if (pipelines) {
+    if (both)
+      w->Comm("all_gather", Async(Collective::kAllGather, bytes, WireType(s), kGatherEvent));
     GatherAndMultiply(s, w, name, bytes, WireType(s), DataGradient(s, in, out));
+    if (both) w->Wait("all_gather", kGatherEvent);
   } else {
     if (s.sequence_parallel) {
-      TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
+      TpCollective(s, w, "all_gather", Collective::kAllGather, (both ? 2 : 1) * bytes, WireType(s));
     }
     w->Kernel(name, DataGradient(s, in, out));
   }

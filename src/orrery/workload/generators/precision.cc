@@ -18,14 +18,16 @@ struct Recipe {
   std::int64_t bytes_per_32 = 64;  // elements, their scales included
   bool finds_maximum = false;      // in a pass of its own
   bool scale_known = false;        // before the operand is: a producer can write it cast
+  bool block_scales = false;     // each direction has its own: one cannot be turned into the other
+  bool rotates_columns = false;  // a Hadamard transform along tokens, in a kernel of its own
 };
 constexpr std::array<Recipe, 6> kRecipes = {{
     {},
-    {DType::kFp8, 32, false, true},   // delayed
-    {DType::kFp8, 32, true, false},   // current
-    {DType::kFp8, 33, false, false},  // blockwise: 4 bytes per 128
-    {DType::kFp8, 33, false, false},  // mxfp8
-    {DType::kFp4, 18, true, false},   // nvfp4: half a byte each and 1 byte per 16
+    {DType::kFp8, 32, false, true},              // delayed
+    {DType::kFp8, 32, true, false},              // current
+    {DType::kFp8, 33, false, false, true},       // blockwise: 4 bytes per 128
+    {DType::kFp8, 33, false, false, true},       // mxfp8
+    {DType::kFp4, 18, true, false, true, true},  // nvfp4: half a byte each and 1 byte per 16
 }};
 const Recipe& RecipeOf(const Shape& s) {
   return kRecipes[static_cast<std::size_t>(s.low_precision)];
@@ -53,8 +55,13 @@ void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int
     w->Kernel("maximum", Elementwise(s, MemoryOp::kGradNorm, rows, cols, s.element_bytes, 0, pass));
   }
   MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, s.element_bytes, 0, pass);
-  cast.bytes_written = Directions(s) * LinearBytes(s, rows * cols);
-  w->Kernel(name, cast);
+  const int kernels = recipe.rotates_columns ? Directions(s) : 1;
+  cast.bytes_written = Directions(s) * LinearBytes(s, rows * cols) / kernels;
+  for (int i = 0; i < kernels; ++i) w->Kernel(name, cast);
+}
+
+bool GathersBothDirections(const Shape& s) {
+  return IsLow(s) && RecipeOf(s).block_scales && Directions(s) == 2;
 }
 
 void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, Pass pass) {

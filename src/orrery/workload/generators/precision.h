@@ -15,8 +15,11 @@
 //   mxfp8      fp8, 1 byte per 32        nothing                MXFP8BlockScaling; OCP MX 1.0
 //   nvfp4      fp4, 1 byte per 16        a pass for the maximum NVFP4BlockScaling
 //
-// Under sequence parallelism operands are gathered as cast. Left out: stochastic rounding and
-// Hadamard transforms of nvfp4 (in the cast's kernel), re-ordering of scales, layers kept in bf16.
+// Under sequence parallelism operands are gathered as cast, gradients of outputs with block scales
+// (blockwise, mxfp8, nvfp4) in both directions (Transformer Engine, gather_along_first_dim; beside
+// the data gradient under userbuffers, pull request 1982). nvfp4 casts along columns in a kernel of
+// its own, which rotates (its random Hadamard transform). Left out: stochastic rounding,
+// re-ordering of scales, layers kept in bf16.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +39,9 @@ std::int64_t LinearBytes(const Shape& s, std::int64_t elements);
 // low precision where the recipe knows its scale beforehand.
 void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
                  std::int64_t cols, graph::Pass pass, bool fused = false);
+// Under sequence parallelism a gradient of the output is gathered once a direction: with scales a
+// block what was gathered for the data gradient cannot be turned for that of the weights.
+bool GathersBothDirections(const Shape& s);
 // Weights in two directions.
 void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, graph::Pass pass);
 

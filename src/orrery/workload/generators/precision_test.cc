@@ -63,7 +63,7 @@ TEST(Precision, CastsByRecipe) {
   EXPECT_EQ(casts(LowPrecision::kCurrent, "layer.forward"), "mcmcmcmc");
   EXPECT_EQ(casts(LowPrecision::kBlockwise, "layer.forward"), "cccc");
   EXPECT_EQ(casts(LowPrecision::kMxfp8, "layer.backward"), "cccc");
-  EXPECT_EQ(casts(LowPrecision::kNvfp4, "layer.backward"), "mcmcmcmc");
+  EXPECT_EQ(casts(LowPrecision::kNvfp4, "layer.backward"), "mccmccmccmcc");
 }
 
 // 1,024 elements: fp8 a byte each; one scale byte per 32 (mxfp8), fp32 per 128 (blockwise); fp4
@@ -89,6 +89,18 @@ TEST(Precision, GathersWhatWasCast) {
     EXPECT_EQ(Bytes(FindBlock(low, block), Collective::kReduceScatter),
               Bytes(FindBlock(plain, block), Collective::kReduceScatter));
   }
+}
+
+// An input of qkv and fc1 (2·h) and a gradient of projection and fc2 (2·h) are gathered as cast,
+// the gradient twice where each direction has its scales.
+TEST(Precision, BlockScalesGatherGradientsInBothDirections) {
+  const graph::Graph delayed = Make(SmallGpt(1), Low(LowPrecision::kDelayed, 4));
+  const graph::Graph mx = Make(SmallGpt(1), Low(LowPrecision::kMxfp8, 4));
+  const auto gathered = [](const graph::Graph& g, std::string_view block) {
+    return Bytes(FindBlock(g, block), Collective::kAllGather);
+  };
+  EXPECT_EQ(gathered(mx, "layer.forward") * 32, gathered(delayed, "layer.forward") * 33);
+  EXPECT_EQ(gathered(mx, "layer.backward") * 32, gathered(delayed, "layer.backward") * 33 * 6 / 4);
 }
 
 TEST(Precision, WeightsAreCastOncePerStep) {
