@@ -6,6 +6,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
+#include "orrery/search/validate/bridge_recipes.h"
 
 namespace orrery::search {
 namespace {
@@ -94,37 +95,22 @@ void MapMtp(const Configuration& row, const Family& family, Model* model, Assume
   assumed->push_back(fmt::format("mtp_layers={} (the public recipes')", model->mtp_layers));
 }
 
-// The release of Megatron Bridge's container as year and month, 2606; 0: it does not say.
-int BridgeRelease(const Configuration& row) {
-  constexpr std::string_view kKey = "container ";
-  const std::string_view version = row.text("framework_version");
-  const std::size_t at = version.find(kKey);
-  if (at == std::string_view::npos || row.text("framework").find("Bridge") == version.npos)
-    return 0;
-  const std::string_view number = version.substr(at + kKey.size());
-  if (number.size() < 5 || number[2] != '.') return 0;
-  const auto year = ParseInteger(number.substr(0, 2)), month = ParseInteger(number.substr(3, 2));
-  return year.ok() && month.ok() ? static_cast<int>(*year * 100 + *month) : 0;
-}
-
 // A job on few of its GPUs runs as on all of them.
 bool OnNvl72(const Configuration& row) { return row.text("gpu").starts_with("GB"); }
 
-// Where a row leaves dispatcher, overlap and graphs blank, what Megatron Bridge's own performance
-// recipes of that release set (scripts/performance, later perf_recipes, by release tag): HybridEP
-// on NVL72 from 25.11 on; from 26.06 on attention models in mxfp8 there run as one graph an
-// iteration with exchanges overlapped.
-void MapRecipe(const Configuration& row, const Model& model, Plan* plan, Assumed* assumed) {
-  const int release = BridgeRelease(row);
-  if (!OnNvl72(row) || release < 2606 || row.text("compute_dtype") != "mxfp8" ||
-      !model.pattern.empty() || row.has("cuda_graphs") || row.has("ep_overlap")) {
-    return;
-  }
-  plan->cuda_graphs = workload::CudaGraphs::kIteration;
-  plan->moe_comm_overlap = true;
-  assumed->push_back(
-      "cuda_graphs and ep_overlap blank: one graph an iteration and overlap, as the release's "
-      "recipes for mxfp8 on NVL72");
+// Overlap and graphs that the row leaves blank.
+void MapRecipe(const Configuration& row, Plan* plan, Assumed* assumed) {
+  const BridgeRecipe* recipe = FindBridgeRecipe(row);
+  if (recipe == nullptr || row.has("cuda_graphs") || row.has("ep_overlap")) return;
+  if (recipe->graphs == workload::CudaGraphs::kNone && !recipe->overlap) return;
+  plan->cuda_graphs = recipe->graphs;
+  plan->moe_comm_overlap = recipe->overlap;
+  assumed->push_back(fmt::format(
+      "cuda_graphs and ep_overlap blank: {} graphs, {} overlap, as the release's recipes",
+      recipe->graphs == workload::CudaGraphs::kIteration ? "one an iteration"
+      : recipe->graphs == workload::CudaGraphs::kLayers  ? "a graph a layer and pass"
+                                                         : "no",
+      recipe->overlap ? "with" : "no"));
 }
 
 Status MapDispatcher(const Configuration& row, const FrameworkMatch& rule, Plan* plan,
@@ -252,7 +238,7 @@ Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Mo
     assumed->push_back("seq_parallel=1: experts under tensor parallelism need it");
   }
   BalanceLayers(model, plan, assumed);
-  MapRecipe(row, model, plan, assumed);
+  MapRecipe(row, plan, assumed);
   if (overlap.value_or(false)) {
     plan->moe_comm_overlap = true;
     if (!workload::Validate(model, *plan).ok()) {

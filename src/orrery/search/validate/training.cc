@@ -6,6 +6,7 @@
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
 #include "orrery/memory/allocator_conf.h"
+#include "orrery/search/validate/bridge_recipes.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
@@ -256,7 +257,10 @@ Status MapPrecision(const Mapping& m) {
   plan.grad_reduce_fp32 =
       plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
   if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
-  if (reduce.empty()) {
+  if (reduce.empty() && BridgeRelease(m.row) > 0) {
+    plan.grad_reduce_fp32 = false;
+    m.Assume("reduce_dtype=bf16 (blank: the release's recipes)");
+  } else if (reduce.empty()) {
     m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
                                     : plan.precision == Precision::kFp16 ? "fp16"
                                                                          : "bf16");
@@ -334,6 +338,16 @@ Status MapRecompute(const Mapping& m) {
     plan.recompute = Recompute::kSelective;
     ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules, workload::ParseRecomputeModules(modules));
     plan.recompute_flash = m.defaults().recompute_flash;
+    return {};
+  }
+  const BridgeRecipe* recipe = FindBridgeRecipe(m.row);
+  if (cell.empty() && recipe != nullptr && !recipe->recompute.empty() &&
+      m.row.text("config_extra").find("recompute=") == std::string_view::npos) {
+    plan.recompute = Recompute::kSelective;
+    ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules,
+                            workload::ParseRecomputeModules(recipe->recompute));
+    plan.recompute_flash = m.defaults().recompute_flash;
+    m.Assume("recompute={} (blank: the release's recipes)", recipe->recompute);
     return {};
   }
   if (cell.empty()) {

@@ -297,6 +297,11 @@ TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
             Dispatcher::kAllToAll);
   EXPECT_EQ(plan({{"gpu", "B200"}, {"gpus_per_node", "8"}}).dispatcher, Dispatcher::kAllToAll);
   EXPECT_FALSE(plan({{"ep_overlap", "1"}, {"offload", "activation"}}).moe_comm_overlap);
+  const workload::Plan first = plan(
+      {{"framework_version", "NeMo container 25.09"}, {"gpu", "B200"}, {"gpus_per_node", "8"}});
+  EXPECT_EQ(first.cuda_graphs, CudaGraphs::kLayers);
+  EXPECT_FALSE(first.grad_reduce_fp32);
+  EXPECT_TRUE(plan({{"reduce_dtype", "fp32"}}).grad_reduce_fp32);
 }
 
 TEST(Training, Strata) {

@@ -1,0 +1,68 @@
+#include "orrery/search/validate/bridge_recipes.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "orrery/base/units.h"
+
+namespace orrery::search {
+namespace {
+
+using workload::CudaGraphs;
+
+// Graphs of parts of a layer (router and preprocessing, attention) are taken for all of it.
+constexpr std::array kRecipes = {
+    BridgeRecipe{2509, 2510, "DeepSeek-V3", "H100", "", "mla_up_proj+mlp"},
+    BridgeRecipe{2509, 2510, "DeepSeek-V3", "B200|GB200", "", "mla_up_proj"},
+    BridgeRecipe{2509, 2510, "Qwen3-30B", "B200|GB200", "", "", CudaGraphs::kLayers},
+    BridgeRecipe{2509, 2510, "Qwen3-235B", "GB200", "", "", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "DeepSeek-V3", "GB300", "", "moe_act", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "DeepSeek-V3", "GB200", "", "mla_up_proj", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "DeepSeek-V3", "B200", "", "mla_up_proj"},
+    BridgeRecipe{2511, 2601, "DeepSeek-V3", "H100", "", "mla_up_proj+mlp", CudaGraphs::kNone, true},
+    BridgeRecipe{2511, 2601, "Qwen3-30B", "GB|B200", "", "", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "Qwen3-235B", "GB", "", "", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "Qwen3-235B", "B200|H100", "", "", CudaGraphs::kNone, true},
+    BridgeRecipe{2511, 2601, "GPT-OSS", "GB300", "", "", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "GPT-OSS", "GB200|B200|H100", "", "layernorm+moe_act"},
+    // On attention models; hybrids keep graphs of parts.
+    BridgeRecipe{2606, 9999, "DeepSeek-V3", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
+    BridgeRecipe{2606, 9999, "Qwen3", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
+    BridgeRecipe{2606, 9999, "GPT-OSS", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
+    BridgeRecipe{2606, 9999, "Kimi", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
+};
+
+}  // namespace
+
+int BridgeRelease(const Configuration& row) {
+  constexpr std::string_view kKey = "container ";
+  const std::string_view version = row.text("framework_version");
+  const std::size_t at = version.find(kKey);
+  if (at == std::string_view::npos || row.text("framework").find("Bridge") == version.npos)
+    return 0;
+  const std::string_view number = version.substr(at + kKey.size());
+  if (number.size() < 5 || number[2] != '.') return 0;
+  const auto year = ParseInteger(number.substr(0, 2)), month = ParseInteger(number.substr(3, 2));
+  return year.ok() && month.ok() ? static_cast<int>(*year * 100 + *month) : 0;
+}
+
+const BridgeRecipe* FindBridgeRecipe(const Configuration& row) {
+  const int release = BridgeRelease(row);
+  const auto begins = [](std::string_view text, std::string_view alternatives) {
+    for (std::size_t at = 0; at <= alternatives.size();) {
+      const std::size_t end = std::min(alternatives.find('|', at), alternatives.size());
+      if (text.starts_with(alternatives.substr(at, end - at))) return true;
+      at = end + 1;
+    }
+    return false;
+  };
+  const auto found = std::find_if(kRecipes.begin(), kRecipes.end(), [&](const BridgeRecipe& r) {
+    return r.from <= release && release <= r.to && row.text("model").starts_with(r.model) &&
+           begins(row.text("gpu"), r.gpus) &&
+           (r.precision.empty() || row.text("compute_dtype") == r.precision);
+  });
+  return found == kRecipes.end() ? nullptr : &*found;
+}
+
+}  // namespace orrery::search
