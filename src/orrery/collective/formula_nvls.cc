@@ -7,7 +7,6 @@
 
 namespace orrery::collective {
 
-using graph::Collective;
 using model::Chunk;
 
 // One round of a piece.

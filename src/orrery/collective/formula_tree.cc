@@ -27,7 +27,6 @@ constexpr double kOneWay = 1.9;
 }  // namespace
 
 using model::Chunk;
-using model::Edge;
 
 // Messages per chunk through the busiest ports.
 struct Formula::TreePorts {

@@ -152,8 +152,8 @@ class Schedule {
     return static_cast<std::uint64_t>(pieces_.rounds) + (pieces_.tail.slices > 0 ? 1 : 0);
   }
   void BuildAllToAll(const cluster::Cluster& cluster, std::span<const DeviceId> members);
-  std::uint32_t PeerOf(std::uint32_t place, std::uint32_t round) const;
-  std::uint32_t SourceOf(std::uint32_t place, std::uint32_t round) const;
+  std::uint32_t PeerOf(std::uint32_t q, std::uint32_t round) const;
+  std::uint32_t SourceOf(std::uint32_t q, std::uint32_t round) const;
   Step AllToAllStep(std::uint32_t member, int lane, std::uint64_t index) const;
   Step UnevenStep(std::uint32_t member, int lane, std::uint64_t index) const;
   std::int64_t MessageBytes(std::int64_t data) const;

@@ -6,7 +6,6 @@
 namespace orrery::collective {
 
 using graph::Collective;
-using model::Chunk;
 
 // Per channel: for each domain, head and place the way up into the switch and the way down out of
 // it; then the trees between heads.

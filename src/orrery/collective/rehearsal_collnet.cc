@@ -79,8 +79,8 @@ class Stage {
     events_.push_back({time, sequence_++, kind, index, chunk});
     std::push_heap(events_.begin(), events_.end(), std::greater<>());
   }
-  void TryStart(std::int32_t lane);
-  void EndStep(std::int32_t lane);
+  void TryStart(std::int32_t id);
+  void EndStep(std::int32_t id);
   SimTime Through(std::int32_t port, const Times& times, Way way);
 
   const Plan& plan_;

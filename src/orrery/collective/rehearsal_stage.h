@@ -170,13 +170,13 @@ class Stage {
  private:
   bool TakeStep(std::int32_t id);
   void Run(std::int32_t id);
-  void Deliver(std::int32_t slot, Span time);
+  void Deliver(std::int32_t number, Span time);
   void Leave(std::size_t number, SimTime time);
   void Enter(std::size_t number, SimTime time);
   // A batch through a port.
   static Span Through(Port* port, const Span& comes, SimTime size, SimTime each);
   // A heap of four children a node.
-  void Push(SimTime time, std::size_t event);
+  void Push(SimTime time, std::size_t number);
   Event Pop();
   Span& Cell(std::int32_t slot, std::int32_t round) {
     return cells_[static_cast<std::size_t>(slot * rounds_ + round)];

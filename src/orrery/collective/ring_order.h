@@ -25,8 +25,8 @@ class RingOrder {
   std::size_t domains() const { return domains_.size(); }
   // Member indices in the order of the channel's ring, domain by domain.
   void Ring(int channel, std::vector<std::uint32_t>* order) const;
-  // Members of one domain, the channel's head first.
-  void ChainOf(std::size_t domain, int channel, std::vector<std::uint32_t>* order) const;
+  // Members of domain `number`, the channel's head first.
+  void ChainOf(std::size_t number, int channel, std::vector<std::uint32_t>* order) const;
 
  private:
   struct Domain {

@@ -102,15 +102,15 @@ void Sustain(std::vector<Sample>* samples) {
   };
   std::map<std::uint64_t, std::pair<double, double>> both;  // series: Σ hot, Σ sustained
   std::vector<Sample> kept;
-  for (Sample& sample : *samples) {
+  for (const Sample& sample : *samples) {
     if (kept.empty() || !same(kept.back(), sample)) {
-      kept.push_back(std::move(sample));
+      kept.push_back(sample);
       continue;
     }
     if (sample.sustained && !kept.back().sustained) {
       both[sample.series].first += kept.back().time_s;
       both[sample.series].second += sample.time_s;
-      kept.back() = std::move(sample);
+      kept.back() = sample;
     }
   }
   for (Sample& sample : kept) {

@@ -1,5 +1,6 @@
 #include "orrery/compute/measured_table.h"
 
+#include <fmt/format.h>
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -113,7 +114,7 @@ Status InsertFile(sqlite3* db, const std::string& path, const MeasuredFile& file
   ORRERY_ASSIGN_OR_RETURN(const Statement source,
                           Prepare(db, path, "INSERT INTO source VALUES (?, ?, ?)"));
   std::string header;
-  for (const auto& [key, value] : file.header) header += key + ": " + value + "\n";
+  for (const auto& [key, value] : file.header) header += fmt::format("{}: {}\n", key, value);
   Bind(source.get(), 1, id);
   Bind(source.get(), 2, file.path);
   Bind(source.get(), 3, header);
@@ -280,7 +281,7 @@ Status ReadTable(sqlite3* db, const std::string& path, std::string_view gpu,
     const double quartiles = (row.Float(time + 2) - row.Float(time + 1)) / row.Float(time);
     sample.spread = std::max(quartiles / 1.349, 0.01);
     sample.sustained = row.Text(time + 3) == "sustained";
-    samples->push_back(std::move(sample));
+    samples->push_back(sample);
   }
   if (rc != SQLITE_DONE) return SqlError(db, path, "cannot read");
   return {};

@@ -122,7 +122,7 @@ class Course {
                                 [&](const InFlight& x) { return x.event == item.event; });
     if (f == flights_.end()) return false;  // recorded elsewhere
     if (f->end > t_) {
-      price_->parts[static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(group_)] +=
+      price_->parts[static_cast<std::size_t>(Part::kExposed) + static_cast<std::size_t>(group)] +=
           f->end - t_;
       t_ = f->end;
     }
@@ -135,7 +135,7 @@ class Course {
   }
 
  public:
-  graph::GroupSlot group_ = graph::GroupSlot::kTp;
+  graph::GroupSlot group = graph::GroupSlot::kTp;
 
  private:
   SimTime launch_;
@@ -179,7 +179,7 @@ bool MayInline(const View& view, const BlockPrice& price, graph::GroupSlot* slot
 
 void InlineBlock(const View& view, SimTime launch, BlockPrice* price) {
   Course course(launch, price);
-  price->inlinable = MayInline(view, *price, &course.group_) && course.Run();
+  price->inlinable = MayInline(view, *price, &course.group) && course.Run();
   if (!price->inlinable) {
     price->m = price->o = 0;
     price->parts = {};

@@ -9,7 +9,6 @@
 namespace orrery::engine {
 namespace {
 
-using graph::GroupSlot;
 using graph::kGroupSlots;
 using graph::kPeerSlots;
 

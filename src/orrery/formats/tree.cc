@@ -21,7 +21,7 @@ Node* Node::Find(std::string_view key) {
 namespace {
 
 std::string Place(const std::string& source, std::int32_t line, std::int32_t column) {
-  const std::string name = Printable(source, 400);
+  std::string name = Printable(source, 400);
   if (line == 0) return name;
   if (column == 0) return fmt::format("{}:{}", name, line);
   return fmt::format("{}:{}:{}", name, line, column);

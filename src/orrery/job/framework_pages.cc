@@ -36,7 +36,7 @@ std::string AttentionText(const Framework& framework) {
 
 std::string KeepsText(const Framework& framework) {
   const FrameworkDefaults& d = framework.defaults;
-  const std::string full(NameOf(kRecomputeKeeps, d.full_keeps));
+  std::string full(NameOf(kRecomputeKeeps, d.full_keeps));
   if (d.selective_keeps == workload::RecomputeKeeps::kNothing) return full;
   return fmt::format("{}; selective: {}", full, NameOf(kRecomputeKeeps, d.selective_keeps));
 }
@@ -77,7 +77,7 @@ std::string ReducerText(const Framework& framework) {
   if (plan.reducer == Reducer::kDdp) {
     return fmt::format("tensors, buckets of {} MiB", plan.bucket_bytes >> 20);
   }
-  const std::string buffer =
+  std::string buffer =
       fmt::format("buffer, buckets of {} million", plan.bucket_elements / 1'000'000);
   if (Defaults(framework, Sharding::kZero2).reducer != Reducer::kDeepSpeed) return buffer;
   return buffer + "; zero2: tensors, buckets of 500 million";

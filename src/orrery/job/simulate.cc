@@ -56,8 +56,7 @@ Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOpti
                           compute::CostModel::Create(job.cluster.device, compute_options));
   ORRERY_ASSIGN_OR_RETURN(const collective::Environment environment,
                           collective::ParseEnvironment(job.nccl));
-  auto machine =
-      std::unique_ptr<Machine>(new Machine{std::move(cluster), std::move(compute), {}, {}});
+  auto machine = std::make_unique<Machine>(Machine{std::move(cluster), std::move(compute), {}, {}});
   machine->planner.emplace(machine->cluster, environment, job.pricing);
   machine->prices.emplace(machine->compute, *machine->planner);
   return machine;

@@ -136,11 +136,11 @@ class Flow final : public Network {
   Uint128 TakeOut(FlightId id);
   void Enter(FlightId id);
   void Join(FlightId id, Uint128 left);
-  void Leave(std::uint32_t group);
+  void Leave(std::uint32_t id);
   void Serve(std::uint32_t id);
   void MarkStale(std::uint32_t group);
   void Settle();
-  void SetEnd(std::uint32_t group);
+  void SetEnd(std::uint32_t id);
   bool TakeInstant(std::vector<Completion>* done);
 
   const cluster::Cluster* cluster_ = nullptr;

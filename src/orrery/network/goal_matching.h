@@ -62,7 +62,7 @@ class GoalMatching {
     const std::uint64_t key = (std::uint64_t{source} << 32) | tag;
     return static_cast<std::size_t>(HashCombine(rank, key)) & (slots_.size() - 1);
   }
-  void Erase(std::size_t slot);
+  void Erase(std::size_t gap);
   void Grow();
 
   std::vector<std::uint32_t> wild_;  // by rank: number among ranks with wildcards, or kNone
