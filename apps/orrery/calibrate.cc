@@ -85,9 +85,9 @@ class CalibrateVerb final : public Verb {
       const std::string_view rows = csv;
       all += all.empty() ? rows : rows.substr(std::min(rows.size(), rows.find('\n') + 1));
     }
-    ORRERY_ASSIGN_OR_RETURN(search::CsvTable table,
+    ORRERY_ASSIGN_OR_RETURN(const search::CsvTable table,
                             search::CsvTable::Parse(all, Printable(files_.front())));
-    return search::ObserveCollectives(std::move(table));
+    return search::ObserveCollectives(table);
   }
 
   CLI::App *nccl_ = nullptr, *kernels_ = nullptr, *run_ = nullptr;

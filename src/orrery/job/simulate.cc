@@ -167,8 +167,8 @@ Result<results::RunResult> Simulation::Run() {
       ORRERY_ASSIGN_OR_RETURN(
           ranks, results::ParseRanks(s.options.timeline_ranks, s.graph.bindings.size()));
     }
-    ORRERY_ASSIGN_OR_RETURN(
-        timeline, results::Timeline::Create(s.options.timeline, s.graph, std::move(ranks)));
+    ORRERY_ASSIGN_OR_RETURN(timeline,
+                            results::Timeline::Create(s.options.timeline, s.graph, ranks));
   }
   const engine::Inputs inputs{.graph = &s.graph,
                               .cluster = &s.machine->cluster,

@@ -80,7 +80,7 @@ Json JobProperties() {
           {"memory", Array(MemoryRowSchema())}};
 }
 
-Json Schema(const char* title, Json body) {
+Json Schema(const char* title, const Json& body) {
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", title}};
   schema.update(body);
   return schema;

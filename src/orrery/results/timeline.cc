@@ -119,7 +119,7 @@ std::vector<RankId> DefaultRanks(const graph::Graph& graph) {
   return ranks;
 }
 
-Timeline::Timeline(FileWriter writer, const graph::Graph& graph, std::vector<RankId> ranks)
+Timeline::Timeline(FileWriter writer, const graph::Graph& graph, const std::vector<RankId>& ranks)
     : writer_(std::move(writer)),
       graph_(&graph),
       wanted_(graph.bindings.size()),
@@ -143,9 +143,9 @@ Timeline::Timeline(FileWriter writer, const graph::Graph& graph, std::vector<Ran
 }
 
 Result<Timeline> Timeline::Create(const std::string& path, const graph::Graph& graph,
-                                  std::vector<RankId> ranks) {
+                                  const std::vector<RankId>& ranks) {
   ORRERY_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(path));
-  return Timeline(std::move(writer), graph, std::move(ranks));
+  return Timeline(std::move(writer), graph, ranks);
 }
 
 void Timeline::Emit(const ProtoWriter& body) {

@@ -35,7 +35,7 @@ class Timeline final : public engine::Sink {
  public:
   // `graph` must outlive the writer.
   static Result<Timeline> Create(const std::string& path, const graph::Graph& graph,
-                                 std::vector<RankId> ranks);
+                                 const std::vector<RankId>& ranks);
 
   bool wants(RankId rank) const override { return wanted_[rank.index()]; }
   void Add(const Interval& interval) override;
@@ -46,7 +46,7 @@ class Timeline final : public engine::Sink {
   Status Finish();
 
  private:
-  Timeline(FileWriter writer, const graph::Graph& graph, std::vector<RankId> ranks);
+  Timeline(FileWriter writer, const graph::Graph& graph, const std::vector<RankId>& ranks);
   void Describe(RankId rank);
   std::uint64_t Track(RankId rank, std::uint8_t stream);
   void Annotate(ProtoWriter* event, std::uint32_t name, std::int64_t value);

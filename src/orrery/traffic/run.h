@@ -42,7 +42,7 @@ struct FlowRun {
 };
 
 // `progress` is called with (done, all) every now and then.
-Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view network,
+Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view name,
                          std::vector<Flow> flows, std::uint64_t seed,
                          const std::function<void(std::size_t, std::size_t)>& progress);
 

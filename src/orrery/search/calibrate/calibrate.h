@@ -55,14 +55,14 @@ Result<constants::Set> ReadCalibration(const std::string& path);
 struct NcclLogOptions {
   std::string collective, network;
 };
-Result<std::string> NcclLogToCsv(std::string_view log, const std::string& name,
+Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
                                  const NcclLogOptions& options);
 
-Result<Observations> ObserveCollectives(CsvTable table);
+Result<Observations> ObserveCollectives(const CsvTable& table);
 // CSV files in the format of docs/formats/measured-kernels.md.
 Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths);
 // A job file and its measured step time.
-Result<Observations> ObserveRun(const std::string& job, double step_time_s,
+Result<Observations> ObserveRun(const std::string& path, double step_time_s,
                                 const std::string& measured_database);
 
 }  // namespace orrery::search

@@ -65,7 +65,7 @@ TEST(Calibrate, FindsTheConstantThatMadeTheMeasurements) {
   }
   auto table = CsvTable::Parse(text, "t.csv");
   ASSERT_TRUE(table.ok());
-  auto observed = ObserveCollectives(*std::move(table));
+  auto observed = ObserveCollectives(*table);
   ASSERT_TRUE(observed.ok()) << observed.status().message();
   const constants::Set start = constants::Set::Fitted();
   constants::Set truth = start;
@@ -105,7 +105,7 @@ TEST(Calibrate, NothingToLearnFromIsAnError) {
   auto table =
       CsvTable::Parse(std::string(kHeader) + "s,P100,1,8,2.21.5,,all_reduce,8,float,1\n", "t.csv");
   ASSERT_TRUE(table.ok());
-  const auto observed = ObserveCollectives(*std::move(table));
+  const auto observed = ObserveCollectives(*table);
   ASSERT_FALSE(observed.ok());
   EXPECT_THAT(observed.status().message(), HasSubstr("P100"));
 }

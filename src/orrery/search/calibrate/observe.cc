@@ -29,7 +29,7 @@ struct Scratch {
 
 }  // namespace
 
-Result<Observations> ObserveCollectives(CsvTable table) {
+Result<Observations> ObserveCollectives(const CsvTable& table) {
   Report report;
   ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
   if (report.kind != TableKind::kCollectives) {

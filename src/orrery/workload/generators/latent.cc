@@ -7,8 +7,6 @@
 
 namespace orrery::workload {
 
-using graph::Buffer;
-using graph::Gemm;
 using graph::GemmLayout;
 using graph::MemoryOp;
 using graph::Pass;

@@ -9,7 +9,6 @@ using graph::Buffer;
 using graph::Gemm;
 using graph::GemmLayout;
 using graph::Lifetime;
-using graph::MemoryBound;
 using graph::MemoryKind;
 using graph::MemoryOp;
 using graph::Pass;
