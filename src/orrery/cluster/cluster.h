@@ -78,6 +78,7 @@ struct Spec {
   double oversubscription = 1;    // leaf down / up bandwidth
   double cpu_relative_speed = 1;  // host launch cost relative to the reference host of compute
   bool cpu_is_amd = false;        // NCCL's tables and net overhead depend on the CPU vendor
+  bool cpu_is_grace = false;      // NICs behind the CPU, GPUs reach it over NVLink-C2C
   TopologySpec topology;
   std::vector<std::string> sources;
 

@@ -103,7 +103,7 @@ constexpr Option kCluster[] = {
      .doc = "Speed of the host at launching kernels, relative to the reference host."},
     {.name = "cpu",
      .type = kChoice,
-     .choices = "intel|amd",
+     .choices = "intel|amd|grace",
      .doc = "CPU vendor: NCCL's tables depend on it."},
 };
 

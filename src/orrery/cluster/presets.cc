@@ -379,6 +379,9 @@ void SetPcie(Spec* spec, int effective_GBps) {
 // linear layer's forward call (13.5 us on DGX H100, 33.2 us on GH200, 37.1 us on GB200:
 // TransformerEngine issue 2053). Between the two.
 constexpr double kGrace = 0.6;
+bool IsGrace(const DeviceSpec& device) {
+  return device.name.starts_with("GH") || device.name.starts_with("GB");
+}
 double HostSpeed(const DeviceSpec& device) {
   switch (device.arch) {
     case Arch::kVolta:
@@ -386,9 +389,9 @@ double HostSpeed(const DeviceSpec& device) {
     case Arch::kAmpere:
       return 0.72;  // EPYC 7742
     case Arch::kHopper:
-      return device.name.starts_with("GH") ? kGrace : 1.0;  // Xeon 8480C
+      return IsGrace(device) ? kGrace : 1.0;  // Xeon 8480C
     case Arch::kBlackwell:
-      return device.name.starts_with("GB") ? kGrace : 1.05;  // Xeon 8570
+      return IsGrace(device) ? kGrace : 1.05;  // Xeon 8570
   }
   return 1;
 }
@@ -396,6 +399,7 @@ double HostSpeed(const DeviceSpec& device) {
 Spec Base(const DeviceSpec& device) {
   Spec spec;
   spec.cpu_relative_speed = HostSpeed(device);
+  spec.cpu_is_grace = IsGrace(device);
   spec.device = device;
   spec.sources.push_back(device.source);
   switch (device.arch) {

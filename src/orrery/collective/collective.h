@@ -68,7 +68,8 @@ inline constexpr int kLaterThanTables = 23100;  // NCCL 2.31: the tables end wit
 // What the environment variables that a user sets change; the names are NCCL's. Defaults are
 // NCCL's.
 struct Environment {
-  int version = 22203;  // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
+  int version = 22203;          // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
+  bool version_stated = false;  // else ReleaseOn
   // By graph::Collective up to kBroadcast, then Algorithm or Protocol.
   std::array<std::array<bool, kAlgorithms>, 4> algorithm_allowed{
       {{true, true, true, true, true, true, true, true},
@@ -217,6 +218,10 @@ struct Cost {
   PortBytes member;      // per member on average; point-to-point: sender's out, receiver's in
   SimTime total() const { return fixed + transfer; }
 };
+
+// The release whose rules hold: as stated; else 2.22.3, or 2.27.7 on Blackwell, which NCCL knows
+// from 2.25 on (the last of the releases that kept the tables it came with).
+int ReleaseOn(cluster::Arch arch, const Environment& environment);
 
 // Plans and prices on one cluster under one environment. Stateless: safe to share between threads.
 class Planner {

@@ -146,6 +146,7 @@ Status ParseVersion(string_view text, Environment* e) {
   if (number[0] != 2 || number[1] < 9)
     return InvalidInput("'{}' is not modelled; give 2.9 or later", text);
   e->version = static_cast<int>(number[0] * 10000 + number[1] * 100 + number[2]);
+  e->version_stated = true;
   return {};
 }
 

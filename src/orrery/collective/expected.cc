@@ -20,8 +20,9 @@ double Steps(const Question& q) {
   }
 }
 
+// From 2.18 on.
 double NetOverheadUs(const Question& q, int protocol) {
-  if (q.domains() == 1) return 0;
+  if (q.domains() == 1 || q.environment->version < 21800) return 0;
   double us = q.spec->cpu_is_amd ? 2 : 1;
   if (q.environment->net_overhead_ns >= 0) us = q.environment->net_overhead_ns * 1e-3;
   return protocol == 2 ? 3 * us : us;
@@ -34,9 +35,12 @@ double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
   const int ppn = q.shape->ranks_per_domain;
   const bool nvlink =
       q.spec->gpus_per_nvlink_domain > 1 && !q.spec->peers_over_pcie() && q.found.near_nvlink;
-  const double intra = (nvlink ? table.nvlink : table.pci)[a][p];
-  const double inter =
-      table.net[ppn == 1 ? 0 : a][p] + q.found.latency_us * (protocol == 2 ? 2 : 1);
+  const int version = q.environment->version;
+  double intra = (nvlink ? table.nvlink : table.pci)[a][p];
+  if (version < 21800 && p == 0 && q.domains() > 1) intra *= 1.8;
+  // One GPU a domain: the tree's latency from 2.23 on.
+  const double inter = table.net[ppn == 1 && version >= 22300 ? 0 : a][p] +
+                       q.found.latency_us * (protocol == 2 ? 2 : 1);
   const double base = table.base[a][p];
   if (algorithm == Algorithm::kTree) {
     return base + 2 * ((ppn - 1) * intra + Log2(q.domains()) * inter);
@@ -53,7 +57,7 @@ double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
   const bool plateau = protocol == 2 && q.domains() > 1 && q.collective == Collective::kAllReduce &&
                        q.bytes / (static_cast<std::int64_t>(q.found.channels) * q.ranks()) >= 64;
   if (plateau) {
-    const bool old = q.spec->device.arch == Arch::kVolta;
+    const bool old = q.spec->device.arch == Arch::kVolta || version < 21800;
     us *= old ? 1.9 : 1.4;
   }
   return us;
@@ -67,14 +71,22 @@ bool AllowsSimple(const Question& q, Algorithm algorithm) {
 
 // Algorithm bandwidth in GB/s.
 double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
-  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch);
+  const int version = q.environment->version;
+  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch, version);
   const double graph = q.found.graph;
   double bus = graph * q.found.bandwidth_GBps;
+  // NCCL up to 2.14 expects no more of eight A100.
+  if (version < 21600 && q.spec->device.arch == Arch::kAmpere) bus = std::min(bus, 235.0);
   const double max_ll =
       nccl::MaxLL(q.spec->device.arch, q.spec->cpu_is_amd, q.domains(), q.environment->version);
   if (algorithm == Algorithm::kRing) {
-    if (protocol == 0) bus = std::min(max_ll, 0.5 * bus);
-    if (protocol == 1) bus = std::min(0.92 * bus, graph * table.ring_ll128[q.span()]);
+    if (protocol == 0) {
+      bus = std::min(max_ll, nccl::RingShareOfLL(q.collective, q.domains(), version) * bus);
+    }
+    if (protocol == 1) {
+      const bool alone = q.shape->ranks_per_domain < 2 && version < 22300;
+      bus = std::min((alone ? 0.7 : 0.92) * bus, graph * table.ring_ll128[q.span()]);
+    }
     return bus * q.ranks() / Steps(q);
   }
   bus = std::min(0.92 * graph * q.found.tree_GBps, graph * table.tree_simple[q.span()]);
@@ -91,9 +103,12 @@ double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
 }
 
 // NCCL's default for LL128: peers over NVLink, and between domains nothing through a root complex.
+// A Grace's NICs stand behind the CPU: that way, over NVLink-C2C, is let through from 2.27.3 on
+// (path type P2C, NCCL_LL128_C2C).
 bool HasLL128(const Question& q) {
   if (q.spec->gpus_per_nvlink_domain < 2 || q.spec->peers_over_pcie()) return false;
   if (q.domains() == 1) return true;
+  if (q.spec->cpu_is_grace && q.environment->version < 22703) return false;
   const bool root = q.shape->nic_path > static_cast<int>(cluster::PcieDistance::kPhb);
   return !root && q.spec->fabric != cluster::Fabric::kTcp;
 }
@@ -126,10 +141,54 @@ double PatTimeUs(const Question& q) {
          static_cast<double>(q.bytes) / (1000 * bus);
 }
 
+// A head's channel takes its bandwidth from every GPU's NVLinks once, from its own twice; between
+// domains the search tries what NICs carry.
+struct HeadsOfNvls {
+  double count = 1, step_GBps = 0, nic_GBps = 0;
+};
+HeadsOfNvls HeadsOf(const Question& q, bool tree) {
+  HeadsOfNvls heads;
+  heads.count = std::min(q.shape->ranks_per_domain, kMostHeads);
+  const Arch arch = q.spec->device.arch;
+  const double share = nccl::NvlinkGBps(*q.spec, *q.shape) * 1.01 / (heads.count + 1);
+  const double nic = nccl::NicGBps(*q.spec, *q.shape) * q.shape->nics / heads.count;
+  heads.step_GBps = nccl::SearchStep(arch, tree, tree ? std::min(share, nic) : share);
+  heads.nic_GBps = tree ? nccl::SearchStep(arch, true, nic) : heads.step_GBps;
+  return heads;
+}
+
+// Algorithm bandwidths. Up to 2.27 what the search finds, of which 5/6 are expected.
+double NvlsBusBefore228(const Question& q, bool tree) {
+  const HeadsOfNvls heads = HeadsOf(q, tree);
+  const int version = q.environment->version;
+  const bool two = q.domains() <= 2;
+  const bool all_reduce = q.collective == Collective::kAllReduce;
+  if (!tree) return heads.count * heads.step_GBps * (all_reduce || version < 22000 ? 5.0 / 6 : 1);
+  if (version < 21900) {  // 2.18
+    const double nodes = q.domains();
+    return heads.count * (two ? heads.step_GBps : heads.nic_GBps) * 0.7 * nodes / (2 * (nodes - 1));
+  }
+  return heads.count * std::min(heads.step_GBps, heads.nic_GBps / (two ? 1 : 2)) * 5 / 6;
+}
+
+double NvlsBus(const Question& q, const nccl::Bandwidths& table, bool tree) {
+  const HeadsOfNvls heads = HeadsOf(q, tree);
+  const double ppn = q.shape->ranks_per_domain;
+  const bool all_reduce = q.collective == Collective::kAllReduce;
+  double each = heads.step_GBps * table.nvls_efficiency * (heads.count - 1) / heads.count;
+  each *= all_reduce ? 2 : (ppn - 1) / ppn;
+  if (tree) {
+    each = std::min(each, heads.nic_GBps * (q.domains() <= 2 ? 2 : 1));
+    const double cap = table.nvls_tree[q.span()];
+    if (cap > 0) each = std::min(each, cap);
+  }
+  return heads.count * each * (all_reduce ? q.ranks() / Steps(q) : 1);
+}
+
 }  // namespace
 
 double NvlsTimeUs(const Question& q, bool tree) {
-  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch);
+  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch, q.environment->version);
   const nccl::Latencies& latency = nccl::LatenciesOf(q.environment->version);
   const int ppn = q.shape->ranks_per_domain;
   const bool all_reduce = q.collective == Collective::kAllReduce;
@@ -142,25 +201,16 @@ double NvlsTimeUs(const Question& q, bool tree) {
   if (!AllowsSimple(q, tree ? Algorithm::kNvlsTree : Algorithm::kNvls)) return kNotAvailable;
   // An all-gather's or reduce-scatter's parts are one a GPU: each must be a head.
   if (!all_reduce && ppn > kMostHeads) return kNotAvailable;
-  // A head's channel takes its bandwidth from every GPU's NVLinks once, from its own twice; between
-  // domains the search tries what NICs carry.
-  const Arch arch = q.spec->device.arch;
-  const double heads = std::min(ppn, kMostHeads);
-  const double share = nccl::NvlinkGBps(*q.spec, *q.shape) * 1.01 / (heads + 1);
-  const double nic = nccl::NicGBps(*q.spec, *q.shape) * q.shape->nics / heads;
-  const double step = nccl::SearchStep(arch, tree, tree ? std::min(share, nic) : share);
-  double each = step * table.nvls_efficiency * (heads - 1) / heads;
-  each *= all_reduce ? 2 : (ppn - 1.0) / ppn;
+  const int version = q.environment->version;
+  if (version < (tree ? 21800 : 21700)) return kNotAvailable;
   double us = latency.nvls_nvlink;
-  if (tree) {
-    const double network = nccl::SearchStep(arch, true, nic) * (q.domains() <= 2 ? 2 : 1);
-    each = std::min(each, network);
-    const double cap = table.nvls_tree[q.span()];
-    if (cap > 0 && q.environment->version >= 22900) each = std::min(each, cap);
-    us += 2.0 * Log2(q.domains()) * latency.nvls_tree_net;
-  }
-  double bus = heads * each;
-  if (all_reduce) bus *= q.ranks() / Steps(q);
+  if (tree) us += 2.0 * Log2(q.domains()) * latency.nvls_tree_net;
+  double bus = version < 22800 ? NvlsBusBefore228(q, tree) : NvlsBus(q, table, tree);
+  // What trees do at medium sizes, from 2.29.2 on where a Blackwell's host is an x86.
+  const int log_size = Log2(q.bytes / 64);
+  const bool corrected = version >= 22902 && q.spec->device.arch == Arch::kBlackwell &&
+                         !q.spec->cpu_is_grace && log_size >= 0;
+  if (tree && corrected) bus *= nccl::TreeCorrection(Protocol::kSimple, log_size);
   return us + static_cast<double>(q.bytes) / (1000 * bus);
 }
 
@@ -212,7 +262,8 @@ double CollNetGBps(const Question& q, Algorithm algorithm, double ppn, bool all_
   const double share = nccl::NvlinkGBps(*q.spec, *q.shape) * 1.01 / (heads + 1);
   const double nic = nccl::SearchStep(q.spec->device.arch, true, nccl::NicGBps(*q.spec, *q.shape));
   double each = nccl::SearchStep(q.spec->device.arch, true, std::min(share, nic)) *
-                nccl::BandwidthsOf(q.spec->device.arch).nvls_efficiency * (heads - 1) / heads;
+                nccl::BandwidthsOf(q.spec->device.arch, q.environment->version).nvls_efficiency *
+                (heads - 1) / heads;
   each *= all_reduce ? 2 : (ppn - 1) / ppn;
   return heads * std::min(each, nic) * (all_reduce ? q.ranks() / Steps(q) : 1);
 }
@@ -234,7 +285,8 @@ double CollNetTimeUs(const Question& q, Algorithm algorithm) {
   if (!chain && ppn > 1 && !nvswitch) return kNotAvailable;
   if (chain ? !all_reduce : !all_reduce && ppn > CollNetHeads(*q.shape)) return kNotAvailable;
   if (nvls) {
-    const bool multicasts = nccl::BandwidthsOf(q.spec->device.arch).nvls_efficiency > 0;
+    const bool multicasts =
+        nccl::BandwidthsOf(q.spec->device.arch, q.environment->version).nvls_efficiency > 0;
     if (!multicasts || !q.environment->nvls || CollNetHeads(*q.shape) < 2) return kNotAvailable;
   } else if (ppn > collnet::kMostRanks) {
     return kNotAvailable;

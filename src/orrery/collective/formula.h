@@ -15,6 +15,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "orrery/collective/collective.h"
@@ -33,6 +34,19 @@ inline double CeilDiv(double a, double b) {
 }
 
 inline double Whole(double a) { return static_cast<double>(static_cast<std::int64_t>(a)); }
+
+// Two bounds of nearly the same size hinder each other: messages that find the port taken come late
+// to lanes that have no slack. The 16-norm adds 4 % where they are equal and nothing where one is
+// far below.
+inline double Together(double a, double b) {
+  const double larger = std::max(a, b);
+  if (larger == 0) return 0;
+  double power = std::min(a, b) / larger;
+  for (int i = 0; i < 4; ++i) power *= power;
+  double root = 1 + power;
+  for (int i = 0; i < 4; ++i) root = std::sqrt(root);
+  return larger * root;
+}
 
 // Trees in one domain: channels begin at its GPUs in turn, a chain's head sends nothing up and its
 // tail, the GPU before the head, nothing down. Of all GPUs the fewest such ends at one.

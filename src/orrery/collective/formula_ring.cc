@@ -276,6 +276,11 @@ Terms Formula::Ring() const {
   if (net() && full.hops + tail.hops > ppn()) {
     total = std::max(total, WalkAndCredits(full, tail, step));
   }
+  // In one domain, from the second round on.
+  if (!net() && rounds > 1) {
+    const double apart = std::max(full.lane, full.nvlink);
+    total += (Together(full.lane, full.nvlink) - apart) * (rounds - 1) / rounds;
+  }
   Terms terms;
   terms.total = total;
   terms.transfer =

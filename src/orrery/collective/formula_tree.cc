@@ -8,19 +8,6 @@
 namespace orrery::collective {
 namespace {
 
-// Two bounds of nearly the same size hinder each other: messages that find the port taken come late
-// to lanes that have no slack. The 16-norm adds 4 % where they are equal and nothing where one is
-// far below.
-double Together(double a, double b) {
-  const double larger = std::max(a, b);
-  const double ratio = std::min(a, b) / larger;
-  double power = ratio;
-  for (int i = 0; i < 4; ++i) power *= power;
-  double root = 1 + power;
-  for (int i = 0; i < 4; ++i) root = std::sqrt(root);
-  return larger * root;
-}
-
 // Of a NIC's time half is one way's. Fitted to the ideal executor: a little less counts as half.
 constexpr double kOneWay = 1.9;
 

@@ -9,6 +9,13 @@ namespace {
 using cluster::Arch;
 
 // {tree, ring}, each {LL, LL128, Simple}.
+constexpr Latencies k217 = {{{4.4, 4.4, 0}, {3.6, 10.0, 8.4}},
+                            {{0.52, 1.25, 28.0}, {0.47, 1.9, 3.4}},
+                            {{1.0, 1.9, 28.0}, {1.0, 2.5, 5.7}},
+                            {{5.0, 8.5, 28.0}, {2.7, 4.0, 9.6}},
+                            23.0,
+                            18.0,
+                            19.0};
 constexpr Latencies k218 = {{{6.8, 14.0, 0}, {6.6, 14.0, 8.4}},
                             {{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}},
                             {{1.0, 1.9, 6.0}, {1.0, 2.5, 5.7}},
@@ -16,26 +23,51 @@ constexpr Latencies k218 = {{{6.8, 14.0, 0}, {6.6, 14.0, 8.4}},
                             23.0,
                             18.0,
                             19.0};
-constexpr Latencies k222 = {{{6.8, 14.0, 0}, {6.6, 14.0, 8.4}},
+// The latency of Tree Simple stands for a chunk of 256 KiB, until 2.23 prices its steps.
+constexpr Latencies k219 = {{{6.8, 14.0, 0}, {6.6, 14.0, 8.4}},
                             {{0.6, 1.25, 28.0}, {0.6, 1.9, 3.4}},
                             {{1.0, 1.9, 28.0}, {1.0, 2.5, 5.7}},
                             {{5.0, 8.5, 28.0}, {2.7, 4.0, 14.0}},
-                            25.0,
+                            23.0,
                             18.0,
                             14.0};
-constexpr Latencies k227 = {{{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}},
+constexpr Latencies With(Latencies table, double nvls_nvlink) {
+  table.nvls_nvlink = nvls_nvlink;
+  return table;
+}
+constexpr Latencies k221 = With(k219, 25.0);
+constexpr Latencies k223 = {{{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}},
                             {{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}},
                             {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}},
                             {{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}},
                             25.0,
                             18.0,
-                            20.9};
+                            14.0};
+constexpr Latencies WithTreeNet(Latencies table, double nvls_tree_net) {
+  table.nvls_tree_net = nvls_tree_net;
+  return table;
+}
+constexpr Latencies k2289 = WithTreeNet(k223, 20.9);
 
-constexpr std::array<Bandwidths, 4> kBandwidths = {{
+constexpr std::array<Bandwidths, 3> kBandwidths = {{
     {{20, 20, 20}, {20, 20, 20}, {26.5, 18.5, 10}, {26.5, 18.5, 10}, 0},              // Volta
     {{20, 20, 20}, {20, 20, 20}, {24, 23.6, 17.8}, {24, 23.6, 17.8}, 0},              // Ampere
     {{36.7, 36.7, 36.7}, {36.7, 36.7, 29}, {38.7, 41.4, 36}, {0, 57.7, 45.5}, 0.85},  // Hopper
-    {{40, 40, 40}, {55.6, 31.67, 20}, {70, 42.8, 24}, {0, 96, 80}, 0.74},             // Blackwell
+}};
+// Blackwell, up to the release named.
+struct Until {
+  int version;
+  Bandwidths table;
+};
+constexpr BySpan kTreeLL128 = {55.6, 31.67, 20}, kTree = {70, 42.8, 24};
+constexpr std::array<Until, 7> kBlackwell = {{
+    {22800, {{73.4, 73.4, 73.4}, {73.4, 73.4, 58}, {77.4, 82.8, 72}, {0, 0, 0}, 0.74}},
+    {22807, {{73.4, 73.4, 73.4}, kTreeLL128, kTree, {0, 96, 43.1}, 0.74}},
+    {22809, {{73.4, 34.6, 73.4}, kTreeLL128, kTree, {0, 96, 43.1}, 0.74}},
+    {22902, {{73.4, 34.6, 73.4}, kTreeLL128, kTree, {0, 96, 43.8}, 0.74}},
+    {22907, {{34.5, 34.6, 34.5}, kTreeLL128, kTree, {0, 96, 43.8}, 0.74}},
+    {23000, {{40, 40, 40}, kTreeLL128, kTree, {0, 96, 43.8}, 0.74}},
+    {1 << 30, {{40, 40, 40}, kTreeLL128, kTree, {0, 96, 80}, 0.74}},
 }};
 
 constexpr std::array<BySpan, 4> kMaxLL = {
@@ -104,19 +136,32 @@ Found BestStep(std::span<const double> steps, double full_GBps, RingsAt rings_at
 }  // namespace
 
 const Latencies& LatenciesOf(int version) {
+  if (version < 21800) return k217;
   if (version < 21900) return k218;
-  return version < 22700 ? k222 : k227;
+  if (version < 22100) return k219;
+  if (version < 22300) return k221;
+  return version < 22809 ? k223 : k2289;
 }
 
-const Bandwidths& BandwidthsOf(Arch arch) { return kBandwidths[static_cast<std::size_t>(arch)]; }
+const Bandwidths& BandwidthsOf(Arch arch, int version) {
+  if (arch != Arch::kBlackwell) return kBandwidths[static_cast<std::size_t>(arch)];
+  std::size_t row = 0;
+  while (version >= kBlackwell[row].version) ++row;
+  return kBlackwell[row].table;
+}
 
 double MaxLL(Arch arch, bool cpu_is_amd, int domains, int version) {
   auto row = static_cast<std::size_t>(arch);
   if (domains > 1)
     row = cpu_is_amd ? 1 : 0;
-  else if (version < 21900 && arch == Arch::kHopper)
+  else if (version < 22100 && arch == Arch::kHopper)
     row = static_cast<std::size_t>(Arch::kAmpere);
   return kMaxLL[row][static_cast<std::size_t>(std::min(domains, 3) - 1)];
+}
+
+double RingShareOfLL(graph::Collective collective, int domains, int version) {
+  if (version >= 22100) return 0.5;
+  return domains > 1 || collective == graph::Collective::kAllReduce ? 0.25 : 1.0 / 3;
 }
 
 double TreeCorrection(Protocol protocol, int log_size) {
@@ -136,7 +181,10 @@ double NvlinkGBps(const cluster::Spec& spec, const GroupShape& shape) {
     const std::int64_t tree = spec.pcie_tree.peer[path].least_Bps;
     return static_cast<double>(tree > 0 ? std::min(tree, spec.nvlink_Bps) : spec.nvlink_Bps) * 1e-9;
   }
-  return static_cast<double>(spec.nvlink_Bps) * 1e-9 * spec.nvlink_packet_bytes /
+  // The packets' share of 50 GB/s a link is 40.0, NCCL writes 40.1: 16 rings of 45.1 fit, not 15 of
+  // 48.
+  const double written = spec.device.arch == Arch::kBlackwell ? 40.1 / 40 : 1;
+  return written * static_cast<double>(spec.nvlink_Bps) * 1e-9 * spec.nvlink_packet_bytes /
          (spec.nvlink_packet_bytes + spec.nvlink_header_bytes);
 }
 
@@ -217,3 +265,12 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
 }
 
 }  // namespace orrery::collective::nccl
+
+namespace orrery::collective {
+
+int ReleaseOn(cluster::Arch arch, const Environment& environment) {
+  const bool newer = arch == cluster::Arch::kBlackwell && !environment.version_stated;
+  return newer ? std::max(environment.version, 22707) : environment.version;
+}
+
+}  // namespace orrery::collective

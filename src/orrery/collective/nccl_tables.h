@@ -1,8 +1,9 @@
 // NCCL's own tuning tables: what its choice of algorithm and protocol is made from. They decide,
 // they do not price (white_box.h prices).
 //
-// Sources: NVIDIA/nccl src/graph/tuning.cc, src/graph/search.cc, releases 2.18.3, 2.22.3, 2.27.7
-// and 2.30.7. Latencies in microseconds, bandwidths in GB/s = 1e9 byte/s, both as NCCL writes them.
+// Sources: NVIDIA/nccl src/graph/tuning.cc, src/graph/search.cc, one tag of each release from 2.10
+// to 2.30 and every tag from 2.27.3 on. Latencies in microseconds, bandwidths in GB/s = 1e9 byte/s,
+// both as NCCL writes them.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ struct Latencies {
   double collnet_direct_nvlink = 3.7, collnet_chain_nvlink = 2.8;  // the same in all of them
   double collnet_direct_net = 31, collnet_chain_net = 30;
 };
-// By release: up to 2.18, up to 2.22 (and 2.26), 2.27 and later.
+// By release: up to 2.17, 2.18, to 2.20, to 2.22, to 2.28.8, later.
 const Latencies& LatenciesOf(int version);
 
 // Columns: one domain, two, more.
@@ -32,7 +33,10 @@ struct Bandwidths {
   BySpan ring_ll128, tree_ll128, tree_simple, nvls_tree;  // per channel
   double nvls_efficiency;
 };
-const Bandwidths& BandwidthsOf(cluster::Arch arch);
+// By release for Blackwell alone: twice Hopper's when it came (2.25), measured ones from 2.28 on.
+const Bandwidths& BandwidthsOf(cluster::Arch arch, int version);
+// What a ring's LL gets of all channels at most, beside MaxLL.
+double RingShareOfLL(graph::Collective collective, int domains, int version);
 // All channels together. One domain: by GPU; several: by CPU vendor.
 double MaxLL(cluster::Arch arch, bool cpu_is_amd, int domains, int version);
 

@@ -149,10 +149,13 @@ std::int64_t NvlsChunk(const Environment& environment, const Plan& plan) {
     below(8, 32 << 10);
     below(2, 16 << 10);
   } else {
+    // NCCL up to 2.20 begins with a whole step, 2.18 over many nodes, too.
+    if (plan.version < 22100) chunk = environment.buffer_bytes / kSteps;
+    const bool many = plan.shape.domains >= 4 && plan.version >= 21900;
     const std::int64_t most = environment.nvls_tree_chunk_bytes > 0
                                   ? environment.nvls_tree_chunk_bytes
-                              : plan.shape.domains >= 4 ? 64 << 10
-                                                        : chunk;
+                              : many ? 64 << 10
+                                     : chunk;
     chunk = std::min(chunk, most);
     below(32, 256 << 10);
     below(16, 128 << 10);
@@ -187,12 +190,6 @@ std::int64_t CollNetChunk(const Environment& environment, const Plan& plan, doub
   return std::max<std::int64_t>(16, chunk / 16 * 16);
 }
 
-// What the threads of a CTA read or write at once: 8 B of data each (LL), 1,920 B a warp (LL128).
-std::int64_t PassBytes(const Plan& plan) {
-  const std::int64_t threads = plan.threads;
-  return plan.protocol == Protocol::kLL ? threads * 8 : threads / 32 * 1920;
-}
-
 // `expected_GBps`: of NVLS over several domains, what NCCL expects of it.
 void SetChunks(const Environment& environment, double expected_GBps, Plan* plan) {
   const std::int64_t step =
@@ -216,7 +213,7 @@ void SetChunks(const Environment& environment, double expected_GBps, Plan* plan)
     if (plan->algorithm == Algorithm::kTree && plan->protocol == Protocol::kLL128) {
       chunk = TreeLL128Chunk(plan->shape, plan->bytes / plan->channels, step) / 16 * 16;
     }
-    plan->chunk_bytes = plan->slice_bytes = std::min(chunk, PassBytes(*plan));
+    plan->chunk_bytes = plan->slice_bytes = std::min(chunk, model::PassBytes(*plan));
     plan->credits = static_cast<int>(kSteps * chunk / plan->chunk_bytes);
     plan->nccl_chunk_bytes = chunk;
   } else if (rotating && plan->protocol == Protocol::kSimple) {
@@ -379,7 +376,9 @@ std::string_view Name(Protocol protocol) {
 
 Planner::Planner(const cluster::Cluster& cluster, const Environment& environment,
                  const Pricing& pricing)
-    : cluster_(&cluster), environment_(environment), pricing_(pricing) {}
+    : cluster_(&cluster), environment_(environment), pricing_(pricing) {
+  environment_.version = ReleaseOn(cluster.spec().device.arch, environment);
+}
 
 Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,
                     std::int64_t bytes, const GroupShape& shape, std::int64_t channels) const {

@@ -207,6 +207,72 @@ TEST(Planner, PatWithOneGpuANode) {
   EXPECT_EQ(chosen(22304, true, two), Algorithm::kRing);
 }
 
+// Two racks of 72 GB200, all-reduce of 32 MiB, over 64 NICs: rings of 45.1 GB/s, 16 of which fill
+// 18 links of 40.1. Grace's NICs stand behind the CPU, where LL128 goes from 2.27.3 on. 2.27.7:
+// Tree LL128 14 + 2 (71 * 1.25 + 8.5) = 208.5 us and 2^25 B at 0.92 * 721.6 * 120/128 * .9 / 2 =
+// 280 GB/s (two Hopper's 73.4 a channel are more), 328; Tree Simple 8.4 + 2 (71 * 4 + 14) = 604,
+// Tree LL 107.2 and 2^25 / (39 * .9 / 2) = 1,912.
+TEST(Planner, LL128BehindGraceByRelease) {
+  const cluster::Cluster cluster = Machine("gb200-nvl72-ib-400g", 36);
+  const auto plan = [&](int version) {
+    Environment environment;
+    environment.version = version;
+    environment.version_stated = true;
+    return *Planner(cluster, environment)
+                .MakePlan(Collective::kAllReduce, DType::kBf16, 32 << 20, Whole(cluster));
+  };
+  EXPECT_EQ(plan(22602).protocol, Protocol::kSimple);
+  EXPECT_EQ(plan(22703).protocol, Protocol::kLL128);
+  EXPECT_EQ(plan(22703).channels, 32);
+  EXPECT_EQ(Planner(cluster, {}).environment().version, 22707);
+}
+
+// 2 x 8 B200, reduce-scatter of 64 MiB, an Intel host; 8 rings of 48 GB/s: Ring Simple 8.4 + 14
+// * 3.4
+// + 14 = 70 us and 2^26 B at 384 * 16/15 = 409.6 GB/s: 233.8. LL128 14 + 14 * 1.9 + 4 = 44.6;
+// by 2.27 at 0.92 * 384 * 16/15 = 376.8: 222.7; by 2.29.2 34.6 a channel, 295.3: 271.9.
+TEST(Planner, BlackwellsTablesByRelease) {
+  const cluster::Cluster cluster = Machine("b200-ib-400g", 2);
+  const auto protocol = [&](int version) {
+    Environment environment;
+    environment.version = version;
+    environment.version_stated = true;
+    return Planner(cluster, environment)
+        .MakePlan(Collective::kReduceScatter, DType::kFp32, 64 << 20, Whole(cluster))
+        ->protocol;
+  };
+  EXPECT_EQ(protocol(22703), Protocol::kLL128);
+  EXPECT_EQ(protocol(22902), Protocol::kSimple);
+}
+
+// 4 x 8 H100, all-reduce of 256 MiB. 2.26: NVLSTree 25 + 4 * 14 = 81 us and 2^28 B at 8 * 48/2 *
+// 5/6 = 160 GB/s: 1,759; Ring Simple (8.4 + 56 * 3.4 + 6 * 14) 1.4 = 396 and 384 * 32/62 = 198.2:
+// 1,751. 2.28: NVLSTree at 8 * min(40 * .85 * 7/8 * 2, 48, 45.5) * 32/62 = 187.9: 1,510.
+TEST(Planner, NvlsTreeByRelease) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 4);
+  const auto algorithm = [&](int version) {
+    Environment environment;
+    environment.version = version;
+    return Planner(cluster, environment)
+        .MakePlan(Collective::kAllReduce, DType::kFp32, 256 << 20, Whole(cluster))
+        ->algorithm;
+  };
+  EXPECT_EQ(algorithm(22602), Algorithm::kRing);
+  EXPECT_EQ(algorithm(22803), Algorithm::kNvlsTree);
+}
+
+// What all threads read at once hides behind the latency of a line. 8 B200, reduce-scatter of 32
+// KiB by LL: 4 KiB a block, 512 threads of 8 B, in two halves; 1.1 us a step, of which 0.1 hold the
+// CTA, 0.35 are the links', and 2,048 B at 8.8 GB/s, 0.233, are work: 0.417 are left.
+TEST(WhiteBox, FirstPassIsInTheLatencyOfAStep) {
+  const cluster::Cluster cluster = Machine("b200-ib-400g", 1);
+  const Plan plan = Planner(cluster, {})
+                        .Shape(Collective::kReduceScatter, Algorithm::kRing, Protocol::kLL,
+                               32 << 10, Whole(cluster));
+  const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
+  EXPECT_NEAR(box.intra.post, 0.4173e6, 100);
+}
+
 TEST(Planner, NvlsNeedsAMulticastingSwitch) {
   const auto algorithm = [](const char* preset, int nodes, Collective c) {
     const cluster::Cluster cluster = Machine(preset, nodes);
@@ -219,9 +285,9 @@ TEST(Planner, NvlsNeedsAMulticastingSwitch) {
   EXPECT_EQ(algorithm("h100-ib-400g", 1, Collective::kBroadcast), Algorithm::kRing);
 }
 
-// One slice over NVLink, H100, Simple, 64 KiB in one channel: set-up 6.6 us, send 1 us + 65536 / 21
-// GB/s = 4.121, post 2.05, latency 0.35, wire 65536 * 155/128 / 450 GB/s = 0.176 (its head passes
-// the second link in 0.0003), and the receiver's look at the flag 1: 14.297 us.
+// One slice over NVLink, H100, Simple, 64 KiB in one channel: set-up 6.6 us, send 1 us + 65536
+// / 20.7 GB/s = 4.166, post 2.05, latency 0.35, wire 65536 * 155/128 / 450 GB/s = 0.176 (its head
+// passes the second link in 0.0003), and the receiver's look at the flag 1: 14.342 us.
 TEST(ClosedForm, OneSliceByHand) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
   Environment environment;
@@ -230,7 +296,7 @@ TEST(ClosedForm, OneSliceByHand) {
   const Planner planner(cluster, environment);
   const Plan plan =
       *planner.MakePlan(Collective::kSend, DType::kBf16, 65536, {2, 1, 2, 2, true, 0});
-  EXPECT_NEAR(static_cast<double>(planner.ClosedForm(plan).total()), 14.297e6, 0.002e6);
+  EXPECT_NEAR(static_cast<double>(planner.ClosedForm(plan).total()), 14.342e6, 0.002e6);
 }
 
 // A ring as a packet simulator runs it: no set-up, no CTA, whole chunks, 3 us a step. 8 GPUs, one

@@ -13,11 +13,15 @@ constexpr double kUs = 1e6;  // picoseconds
 
 // Rate of one channel's CTA, bytes/s of data, by arch (Volta, Ampere, Hopper, Blackwell). LL:
 // NCCL's cap on all channels of one node over its channels (39/24, 87.7/24, 141/24, 282/32 GB/s).
-// LL128 and Simple: NCCL's caps per channel (perChMaxRingLL128, perChMaxTree of one node), but for
-// Simple on Blackwell, and send/recv: docs/collectives.md.
+// LL128 and Simple: NCCL's caps per channel (perChMaxRingLL128, perChMaxTree). Its channels there
+// are the graph's, of which a communicator has two each (graph/connect.cc): Hopper and Blackwell
+// have half (Simple: of two nodes). Rings of A100 move more than half: 12.3 GB/s by Simple, 13 by
+// LL128, at their NICs' limit. Send/recv: docs/collectives.md.
 constexpr double kPointToPointRate = 21e9;
-constexpr double kRate[4][3] = {
-    {1.6e9, 20e9, 26.5e9}, {3.65e9, 20e9, 24e9}, {5.9e9, 36.7e9, 38.7e9}, {8.8e9, 40e9, 22e9}};
+constexpr double kRate[4][3] = {{1.6e9, 20e9, 26.5e9},
+                                {3.65e9, 20e9, 24e9},
+                                {5.9e9, 18.35e9, 20.7e9},
+                                {8.8e9, 17.25e9, 21.4e9}};
 // A warp that copies in an NVLS lane: a hunk in 1.17 us, docs/collectives.md.
 constexpr double kNvlsWarpRate = 3.5e9;
 
@@ -191,6 +195,34 @@ void Replace(const StepCosts& said, WhiteBox* box) {
   if (said.channel_Bps > 0) box->per_byte = PerByte(said.channel_Bps) / kStreams;
 }
 
+// LL, LL128: NCCL's latency of a step is of a line, through a CTA and to the next one. All lines
+// that its threads take at once are that fast; the time by the channel's rate is when the CTA takes
+// the next ones.
+void HideFirstPass(const Plan& plan, WhiteBox* box) {
+  const double per_byte = box->per_byte * kStreams;
+  std::int64_t pass = std::min(PassBytes(plan), plan.bytes / plan.channels);
+  std::int64_t rest = 0;
+  if (PassesLines(plan)) {
+    pass = std::min(pass, plan.chunk_bytes);
+    // The proxy waits for NCCL's chunk.
+    rest = std::min(plan.chunk_bytes * plan.credits / 8, plan.bytes / plan.channels) - pass;
+  } else {
+    const Pieces pieces = Cut(plan);
+    pass = std::min(pass, pieces.rounds > 0 ? pieces.full.slice : pieces.tail.slice);
+  }
+  const double work = static_cast<double>(pass) * per_byte;
+  // Unless the channels' lines wait for a port.
+  const double port = plan.channels * box->intra.Serial(OnWire(plan.protocol, pass));
+  // The receiver finds a line when it looks the next time.
+  const double least = kSync[static_cast<std::size_t>(plan.protocol)];
+  if (PassesLines(plan)) {
+    box->intra.post -= work;
+  } else if (port < work) {
+    box->intra.post = std::max(least, box->intra.post - work);
+  }
+  box->inter.post = std::max(least, box->inter.post - work) + static_cast<double>(rest) * per_byte;
+}
+
 WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   const auto p = static_cast<std::size_t>(plan.protocol);
   const bool blackwell = spec.device.arch == Arch::kBlackwell;
@@ -228,14 +260,7 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   const double nvlink = (kStepNvlink[p] + (blackwell ? kStepBlackwell : 0)) * step_nvlink;
   box.intra.post = nvlink - box.sync - box.intra.latency;
   box.inter.post = std::max(0.0, NetStep(spec, plan.protocol, kStepNet[p]) - box.sync - kNetLinks);
-  if (passes) {
-    // Over NVLink lines cross while those behind them are worked on; the proxy waits for the chunk.
-    const std::int64_t share = plan.bytes / plan.channels;
-    const std::int64_t pass = std::min(plan.chunk_bytes, share);
-    const std::int64_t chunk = std::min(plan.chunk_bytes * plan.credits / 8, share);
-    box.intra.post -= static_cast<double>(pass) * box.per_byte * kStreams;
-    box.inter.post += static_cast<double>(chunk - pass) * box.per_byte * kStreams;
-  }
+  if (plan.protocol != Protocol::kSimple) HideFirstPass(plan, &box);
   box.intra.post = std::max(0.0, box.intra.post);
   if (plan.copy_engine) box.setup = box.per_byte = 0;  // no kernel to start, no CTA to go through
   if (plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree) {
@@ -246,7 +271,7 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
     const double net =
         NetStep(spec, Protocol::kSimple, nccl::LatenciesOf(plan.version).nvls_tree_net * kUs);
     box.inter.post = std::max(0.0, net - box.sync - kNetLinks);
-    const double efficiency = nccl::BandwidthsOf(spec.device.arch).nvls_efficiency;
+    const double efficiency = nccl::BandwidthsOf(spec.device.arch, plan.version).nvls_efficiency;
     box.switch_extra = static_cast<std::int64_t>(1000 / efficiency + 0.5) - 1000;
     box.per_byte =
         1e12 / (kNvlsWarpRate * known[constants::kChannelRateSimple]) / nvls::kCopyStreams;

@@ -65,6 +65,14 @@ constexpr std::int64_t OnWire(Protocol protocol, std::int64_t data) {
   return data;
 }
 
+// LL, LL128: what the threads of a CTA read or write at once, 8 B of data each or 1,920 B a warp.
+// In an NVLink domain warps do not wait for each other: two halves stand for all of them.
+constexpr std::int64_t PassBytes(const Plan& plan) {
+  const std::int64_t threads = plan.threads;
+  const std::int64_t all = plan.protocol == Protocol::kLL ? threads * 8 : threads / 32 * 1920;
+  return plan.shape.ranks_per_domain > 1 ? all / 2 : all;
+}
+
 constexpr bool IsRotating(graph::Collective c) {
   return c == graph::Collective::kAllReduce || c == graph::Collective::kAllGather ||
          c == graph::Collective::kReduceScatter;

@@ -145,7 +145,9 @@ Json ClusterJson(const cluster::Spec& s) {
                {"nodes_per_leaf", s.nodes_per_leaf},
                {"oversubscription", s.oversubscription},
                {"cpu_relative_speed", s.cpu_relative_speed},
-               {"cpu", s.cpu_is_amd ? "amd" : "intel"},
+               {"cpu", s.cpu_is_amd     ? "amd"
+                       : s.cpu_is_grace ? "grace"
+                                        : "intel"},
                {"device", DeviceJson(s.device)}};
   if (s.fabric == cluster::Fabric::kTcp) json["stream_bandwidth"] = Bandwidth(s.stream_Bps);
   if (s.pcie_tree.any()) json["pcie_tree"] = PcieTreeJson(s.pcie_tree);

@@ -76,7 +76,10 @@ void ApplyCluster(const Section& section, Spec* spec) {
   if (section.Has("cpu_relative_speed")) {
     spec->cpu_relative_speed = section.Real("cpu_relative_speed");
   }
-  if (section.Has("cpu")) spec->cpu_is_amd = section.Text("cpu") == "amd";
+  if (section.Has("cpu")) {
+    spec->cpu_is_amd = section.Text("cpu") == "amd";
+    spec->cpu_is_grace = section.Text("cpu") == "grace";
+  }
   if (section.Has("name")) spec->name = section.Text("name");
 }
 

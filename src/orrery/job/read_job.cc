@@ -512,8 +512,9 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
     return variable.first == "NCCL_VERSION";
   });
   if (!versioned) {
-    job->assumed.push_back(fmt::format("nccl: version {}.{}.{}", all->version / 10000,
-                                       all->version / 100 % 100, all->version % 100));
+    const int release = collective::ReleaseOn(job->cluster.device.arch, *all);
+    job->assumed.push_back(
+        fmt::format("nccl: version {}.{}.{}", release / 10000, release / 100 % 100, release % 100));
   }
   if (all->version >= collective::kLaterThanTables) {
     job->assumed.push_back("nccl.NCCL_VERSION: later than the tables, those of 2.30 stand for it");

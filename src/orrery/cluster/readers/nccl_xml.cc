@@ -63,6 +63,8 @@ class Reader {
     if (e.name == "cpu") {
       const std::string* vendor = e.Find("vendor");
       if (vendor != nullptr) spec_->cpu_is_amd = *vendor == "AuthenticAMD";
+      const std::string* arch = e.Find("arch");  // Arm hosts of NVIDIA's GPUs: Grace
+      if (arch != nullptr) spec_->cpu_is_grace = *arch == "arm64";
       if (tree_.find_first_of("gn") != std::string::npos) tree_ += " |";
     } else if (e.name == "pci") {
       const std::int64_t most = std::numeric_limits<std::int64_t>::max();

@@ -71,8 +71,7 @@ Result<Environment> EnvironmentOf(const Configuration& row, Assumed* assumed) {
   const int version = VersionOf(row.text("nccl_version"));
   if (version > 0) {
     environment.version = version;
-  } else {
-    assumed->push_back(fmt::format("nccl_version={} (not stated)", environment.version));
+    environment.version_stated = true;
   }
   return environment;
 }
@@ -115,6 +114,10 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
   ORRERY_ASSIGN_OR_RETURN(out.bytes, row.Needed("size_bytes", 1, std::int64_t{1} << 50));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, assumed));
   ORRERY_ASSIGN_OR_RETURN(out.environment, EnvironmentOf(row, assumed));
+  if (!out.environment.version_stated) {
+    const int release = collective::ReleaseOn(out.cluster.device.arch, out.environment);
+    assumed->push_back(fmt::format("nccl_version={} (not stated)", release));
+  }
   if (static_cast<std::int64_t>(out.cluster.nodes) * out.cluster.gpus_per_node < 2) {
     return InvalidInput("nodes·gpus_per_node = 1: a collective needs two GPUs");
   }
