@@ -171,7 +171,8 @@ Facts ClusterFacts(const cluster::Cluster& cluster) {
                                  Count(cluster.devices()), Count(cluster.switches())));
   for (const cluster::Survey::Kind& kind : survey.kinds) {
     std::string rate = gigabits(kind.most_Bps);
-    if (kind.least_Bps != kind.most_Bps) rate = fmt::format("{} to {}", gigabits(kind.least_Bps), rate);
+    if (kind.least_Bps != kind.most_Bps)
+      rate = fmt::format("{} to {}", gigabits(kind.least_Bps), rate);
     facts.emplace_back(fmt::format("links, {}", cluster::Name(kind.kind)),
                        fmt::format("{} directions of {}", Count(kind.links), rate));
   }
