@@ -112,7 +112,7 @@ std::string ResultSchema() {
                             {"ranks", Array({{"type", "object"}})}});
   schema["anyOf"] = Json::array(
       {Object(JobProperties()), Object({{"jobs", Array(job)}}), Object({{"goal", goal}})});
-  return Schema("Orrery result", std::move(schema)).dump(2) + "\n";
+  return Schema("Orrery result", schema).dump(2) + "\n";
 }
 
 std::string ErrorSchema() {

@@ -23,6 +23,6 @@ enum class HostEra : std::uint8_t {
 };
 // Under a graph of the iteration only its launch and the training loop are left. Graphs of layers
 // take their share away when they are captured (generators/block_source.cc).
-HostWork HostOf(HostEra era, CudaGraphs graphs, const constants::Set& constants);
+HostWork HostOf(HostEra era, CudaGraphs graphs, const constants::Set& known);
 
 }  // namespace orrery::workload

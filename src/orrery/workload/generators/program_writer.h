@@ -68,15 +68,16 @@ class ProgramWriter {
 
   // Static memory, zeroed gradients, the first parameter gathers.
   void Begin();
-  void Forward(int chunk, int microbatch);
+  // Passes and exchanges of the chunk `index`.
+  void Forward(int index, int microbatch);
   // `reduce`: this is the chunk's last micro-batch and its buckets are reduced as they complete.
-  void Backward(int chunk, int microbatch, bool reduce);
+  void Backward(int index, int microbatch, bool reduce);
   // A forward and a backward pass of two micro-batches; with Plan::moe_comm_overlap layer by layer,
   // exchanges of tokens of one beside compute of the other (generators/expert_parts.h).
   void ForwardAndBackward(int forward, int forward_microbatch, int backward,
                           int backward_microbatch, bool reduce);
   // One half of a backward pass (generators/split_backward.h).
-  void BackwardHalf(int chunk, int microbatch, bool weights);
+  void BackwardHalf(int index, int microbatch, bool weights);
   bool v_shape() const { return plan().v_shape(); }
   // Whether odd chunks run backwards through the stages.
   bool folds() const { return v_shape() || plan().dual(); }
@@ -89,9 +90,9 @@ class ProgramWriter {
   std::int16_t Start(Direction direction, int chunk, int microbatch);
   void Wait(std::int16_t event);
   // Starts the reduction of all buckets of a chunk, once. For schedules with reduction overlapped.
-  void ReduceChunk(int chunk);
+  void ReduceChunk(int index);
   // Starts gathering all parameters of a chunk, once. For schedules with aligned gathers.
-  void GatherChunk(int chunk);
+  void GatherChunk(int index);
   // Whatever reductions are left, gradients over tp and the embedding group, optimizer, loss.
   void End();
 
