@@ -36,11 +36,11 @@ if ! sed -E 's/ -Winvalid-pch -include [^ ]*cmake_pch\.hxx//' build/release/comp
   echo "0 passed, 1 failed"
   exit 1
 fi
-if printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy-14 --quiet -p build/tidy 2>/dev/null >build/tidy/log; then
+if printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy-14 --quiet -p build/tidy >build/tidy/log 2>&1; then
   echo "${#files[@]} of ${#every[@]} files"
   echo "1 passed, 0 failed"
 else
-  grep -E 'error:|warning:' build/tidy/log | sort -u
+  grep -E 'error:|warning:|Error ' build/tidy/log | sort -u
   echo "0 passed, 1 failed"
   exit 1
 fi

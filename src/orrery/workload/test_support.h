@@ -158,6 +158,17 @@ inline std::int64_t Bytes(const graph::Block& block, graph::Collective kind) {
   }
   return sum;
 }
+// Bytes of the data-parallel group's communications over one iteration of the first program.
+inline std::int64_t DpBytes(const graph::Graph& g, graph::Collective kind) {
+  std::int64_t sum = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
+      const bool counts = comm.collective == kind && comm.group == graph::GroupSlot::kDp;
+      if (counts) sum += call.repeat * comm.bytes.value;
+    }
+  }
+  return sum;
+}
 
 inline double BlockFlops(const graph::Block& block) {
   double sum = 0;

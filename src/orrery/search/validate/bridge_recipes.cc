@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "orrery/base/units.h"
+#include "orrery/search/validate/frameworks.h"
 
 namespace orrery::search {
 namespace {
@@ -49,17 +50,9 @@ int BridgeRelease(const Configuration& row) {
 
 const BridgeRecipe* FindBridgeRecipe(const Configuration& row) {
   const int release = BridgeRelease(row);
-  const auto begins = [](std::string_view text, std::string_view alternatives) {
-    for (std::size_t at = 0; at <= alternatives.size();) {
-      const std::size_t end = std::min(alternatives.find('|', at), alternatives.size());
-      if (text.starts_with(alternatives.substr(at, end - at))) return true;
-      at = end + 1;
-    }
-    return false;
-  };
   const auto found = std::find_if(kRecipes.begin(), kRecipes.end(), [&](const BridgeRecipe& r) {
     return r.from <= release && release <= r.to && row.text("model").starts_with(r.model) &&
-           begins(row.text("gpu"), r.gpus) &&
+           BeginsWithOneOf(row.text("gpu"), r.gpus) &&
            (r.precision.empty() || row.text("compute_dtype") == r.precision);
   });
   return found == kRecipes.end() ? nullptr : &*found;

@@ -32,16 +32,6 @@ constexpr std::array<FrameworkRule, 20> kRules = {{
     {"PyTorch DDP", "ddp", "", "", "ddp@torch2.1"},
 }};
 
-bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
-  if (choices.empty()) return true;
-  while (!choices.empty()) {
-    const std::size_t bar = std::min(choices.find('|'), choices.size());
-    if (text.starts_with(choices.substr(0, bar))) return true;
-    choices.remove_prefix(std::min(bar + 1, choices.size()));
-  }
-  return false;
-}
-
 // A container's name may be left from an older submission: a release of ngcYY.MM two calendar years
 // before the measurement says nothing about what ran.
 std::string_view VersionOf(const Configuration& row) {
@@ -53,6 +43,16 @@ std::string_view VersionOf(const Configuration& row) {
 }
 
 }  // namespace
+
+bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
+  if (choices.empty()) return true;
+  while (!choices.empty()) {
+    const std::size_t bar = std::min(choices.find('|'), choices.size());
+    if (text.starts_with(choices.substr(0, bar))) return true;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return false;
+}
 
 std::span<const FrameworkRule> FrameworkRules() { return kRules; }
 

@@ -64,22 +64,12 @@ TEST(Lora, ShardedByUnits) {
   Plan plan = {.dp = 4, .global_batch = 8, .seq_len = 256, .sharding = Sharding::kZero3};
   plan.lora_rank = 8;
   plan.flat_parameters = false;
-  const auto bytes = [&](const graph::Graph& g, graph::Collective kind) {
-    std::int64_t sum = 0;
-    for (const graph::Call& call : g.programs[0].calls) {
-      for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
-        const bool counts = comm.collective == kind && comm.group == graph::GroupSlot::kDp;
-        if (counts) sum += call.repeat * comm.bytes.value;
-      }
-    }
-    return sum;
-  };
   graph::Graph g = Make(SmallGpt(3), plan);
   const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
   EXPECT_TRUE(verified.ok()) << verified.message();
-  EXPECT_EQ(bytes(g, graph::Collective::kAllGather),
+  EXPECT_EQ(DpBytes(g, graph::Collective::kAllGather),
             2 * 2 * (kRoot + 2 * 3 * (kLayer + kAdapters)));
-  EXPECT_EQ(bytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
+  EXPECT_EQ(DpBytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
   // 16 bytes of each adapter's shard, 2 of each frozen one.
   std::int64_t kept = 0;
   for (const graph::Buffer& b : FindBlock(g, "static").buffers) kept += b.bytes;
@@ -93,9 +83,9 @@ TEST(Lora, ShardedByUnits) {
   plan.gather_limit = GatherLimit::kHost;
   g = Make(SmallGpt(3), plan);
   EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
-  EXPECT_EQ(bytes(g, graph::Collective::kAllGather),
+  EXPECT_EQ(DpBytes(g, graph::Collective::kAllGather),
             2 * 2 * (kRoot + 2 * 3 * (kLayer + kAdapters)));
-  EXPECT_EQ(bytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
+  EXPECT_EQ(DpBytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
   int gathers = 0, reductions = 0, recorded = 0;
   for (const graph::Comm& comm : FindBlock(g, "layer.backward").comms) {
     gathers += comm.collective == graph::Collective::kAllGather ? 1 : 0;
@@ -109,8 +99,8 @@ TEST(Lora, ShardedByUnits) {
   // ZeRO-2 keeps what it gathered.
   plan.sharding = Sharding::kZero2;
   g = Make(SmallGpt(3), plan);
-  EXPECT_EQ(bytes(g, graph::Collective::kAllGather), 2 * 2 * (kRoot + 3 * (kLayer + kAdapters)));
-  EXPECT_EQ(bytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
+  EXPECT_EQ(DpBytes(g, graph::Collective::kAllGather), 2 * 2 * (kRoot + 3 * (kLayer + kAdapters)));
+  EXPECT_EQ(DpBytes(g, graph::Collective::kReduceScatter), 2 * 4 * 3 * kAdapters);
 }
 
 // DistributedDataParallel, as PEFT runs it: frozen weights in 16 bits, adapters in fp32, cast where

@@ -119,16 +119,21 @@ void Sgd(const Shape& s, std::int64_t n, BlockWriter* w) {
   w->Kernel("update", Flat(MemoryOp::kAdam, n, 8, 4));
 }
 
+// Adafactor's update: clipped by its own norm.
+void ClippedUpdate(std::int64_t n, BlockWriter* w) {
+  w->Kernel("update", Flat(MemoryOp::kAdam, n, 8, 4));
+  w->Kernel("update.norm", Flat(MemoryOp::kAdam, n, 4, 0));
+  w->Kernel("update.scale", Flat(MemoryOp::kAdam, n, 4, 4));
+  w->Kernel("parameter", Flat(MemoryOp::kAdam, n, 8, 4));
+}
+
 void Adafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
   ForEachTensor(n, tensors, [w](std::int64_t each) {
     w->Kernel("square", Flat(MemoryOp::kAdam, each, 4, 4));
     w->Kernel("row_means", Flat(MemoryOp::kAdam, each, 4, 0));
     w->Kernel("column_means", Flat(MemoryOp::kAdam, each, 4, 0));
     w->Kernel("outer", Flat(MemoryOp::kAdam, each, 0, 4));
-    w->Kernel("update", Flat(MemoryOp::kAdam, each, 8, 4));
-    w->Kernel("update.norm", Flat(MemoryOp::kAdam, each, 4, 0));
-    w->Kernel("update.scale", Flat(MemoryOp::kAdam, each, 4, 4));
-    w->Kernel("parameter", Flat(MemoryOp::kAdam, each, 8, 4));
+    ClippedUpdate(each, w);
   });
 }
 
@@ -137,10 +142,7 @@ void FlatAdafactor(std::int64_t n, std::int64_t tensors, BlockWriter* w) {
   ForEachTensor(n, tensors, [w](std::int64_t each) {
     w->Kernel("square", Flat(MemoryOp::kAdam, each, 4, 4));
     w->Kernel("exp_avg_sq", Flat(MemoryOp::kAdam, each, 8, 4));
-    w->Kernel("update", Flat(MemoryOp::kAdam, each, 8, 4));
-    w->Kernel("update.norm", Flat(MemoryOp::kAdam, each, 4, 0));
-    w->Kernel("update.scale", Flat(MemoryOp::kAdam, each, 4, 4));
-    w->Kernel("parameter", Flat(MemoryOp::kAdam, each, 8, 4));
+    ClippedUpdate(each, w);
   });
 }
 

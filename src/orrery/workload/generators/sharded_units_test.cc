@@ -23,18 +23,6 @@ Plan Sharded(Sharding sharding, std::int64_t microbatches) {
           .sharding = sharding};
 }
 
-// Bytes of the data-parallel group's communications over one iteration.
-std::int64_t DpBytes(const graph::Graph& g, Collective kind) {
-  std::int64_t sum = 0;
-  for (const graph::Call& call : g.programs[0].calls) {
-    for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
-      const bool counts = comm.collective == kind && comm.group == graph::GroupSlot::kDp;
-      if (counts) sum += call.repeat * comm.bytes.value;
-    }
-  }
-  return sum;
-}
-
 TEST(Sharded, TrafficOfAStep) {
   // Three layers, two micro-batches, bf16 gathered, fp32 reduced. ZeRO-3 gathers layers twice, the
   // root once; ZeRO-2 all of them once.
