@@ -77,6 +77,9 @@ class Agreement {
       if (members.size() == 2) chosen(Collective::kSend);
       const auto collnet = [&](Algorithm a) {
         compare(s.planner().Shape(Collective::kAllReduce, a, Protocol::kSimple, bytes, group));
+        if (a == Algorithm::kCollNetChain || group.nics < group.ranks_per_domain) return;
+        compare(s.planner().Shape(Collective::kAllGather, a, Protocol::kSimple, bytes, group));
+        compare(s.planner().Shape(Collective::kReduceScatter, a, Protocol::kSimple, bytes, group));
       };
       if (group.domains > 1 && group.uniform && s.cluster().spec().sharp) {
         collnet(Algorithm::kCollNetChain);

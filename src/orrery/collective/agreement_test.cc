@@ -130,8 +130,13 @@ class Agreement {
     const bool multicasts = planner.cluster().spec().device.arch >= cluster::Arch::kHopper;
     for (Algorithm a : {Algorithm::kCollNetDirect, Algorithm::kCollNetChain, Algorithm::kNvls}) {
       if (a == Algorithm::kNvls && (!multicasts || shape.ranks_per_domain < 2)) continue;
-      Compare(planner, planner.Shape(Collective::kAllReduce, a, Protocol::kSimple, bytes, shape),
-              members, where);
+      const auto one = [&](Collective c) {
+        Compare(planner, planner.Shape(c, a, Protocol::kSimple, bytes, shape), members, where);
+      };
+      one(Collective::kAllReduce);
+      if (a == Algorithm::kCollNetChain) continue;
+      one(Collective::kAllGather);
+      one(Collective::kReduceScatter);
     }
   }
 

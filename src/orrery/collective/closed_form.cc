@@ -42,9 +42,17 @@ PortBytes Formula::Ports() const {
     const bool through_switch = plan_.algorithm == Algorithm::kNvls;
     const std::int64_t near = through_switch ? model::OnSwitch(box_, pieces_.share) : pieces_.share;
     const double parts = static_cast<double>(box_.intra.Wire(near)) * plan_.channels;
-    const double each = through_switch ? 1 + 1.0 / ppn() : 2.0 * (ppn() - 1) / ppn();
-    ports.nvlink_out = ports.nvlink_in = static_cast<std::int64_t>(parts * each);
-    ports.nic_out = ports.nic_in = static_cast<std::int64_t>(nic / ppn());
+    // Towards the heads, and from them.
+    const bool scatters = nvls::Scatters(plan_.collective);
+    const bool gathers = nvls::Gathers(plan_.collective);
+    const double some = through_switch ? 1 : 1 - 1.0 / ppn();
+    const double up = scatters ? some : 0, down = gathers ? some : 0;
+    const double turns = through_switch ? 1.0 / ppn() : 1;
+    ports.nvlink_out = static_cast<std::int64_t>(parts * (up + down * turns));
+    ports.nvlink_in = static_cast<std::int64_t>(parts * (down + up * turns));
+    const double rail = nic / ppn();
+    ports.nic_out = static_cast<std::int64_t>(rail / (scatters ? 1 : domains));
+    ports.nic_in = static_cast<std::int64_t>(rail / (gathers ? 1 : domains));
     return ports;
   }
   if (plan_.algorithm == Algorithm::kPat) {

@@ -284,6 +284,8 @@ double CollNetTimeUs(const Question& q, Algorithm algorithm) {
   const bool nvswitch = q.spec->gpus_per_nvlink_domain >= 4 && !q.spec->pcie_tree.peers;
   if (!chain && ppn > 1 && !nvswitch) return kNotAvailable;
   if (chain ? !all_reduce : !all_reduce && ppn > CollNetHeads(*q.shape)) return kNotAvailable;
+  // Gathers and reduce-scatters came with 2.20, through both kinds of switches with 2.27.
+  if (!all_reduce && q.environment->version < (nvls ? 22700 : 22000)) return kNotAvailable;
   if (nvls) {
     const bool multicasts =
         nccl::BandwidthsOf(q.spec->device.arch, q.environment->version).nvls_efficiency > 0;
@@ -315,7 +317,7 @@ double ExpectedUs(const Question& q, Algorithm algorithm, Protocol protocol, boo
                        algorithm == Algorithm::kCollNetChain ||
                        (algorithm == Algorithm::kNvls && q.domains() > 1);
   if (collnet && protocol == Protocol::kSimple && !direct) {
-    return q.collective == Collective::kAllReduce ? CollNetTimeUs(q, algorithm) : kNotAvailable;
+    return CollNetTimeUs(q, algorithm);
   }
   if ((algorithm != Algorithm::kNvls && !tree) || protocol != Protocol::kSimple || direct) {
     return kNotAvailable;

@@ -37,8 +37,7 @@ struct Question {
 double ExpectedUs(const Question& q, Algorithm algorithm, Protocol protocol, bool direct);
 // NVLS in one domain, NVLSTree over several, whether or not this version runs it.
 double NvlsTimeUs(const Question& q, bool tree);
-// CollNetDirect, CollNetChain, and NVLS over several domains. All-gathers and reduce-scatters have
-// a time, too, but nothing here runs them.
+// CollNetDirect, CollNetChain, and NVLS over several domains.
 double CollNetTimeUs(const Question& q, Algorithm algorithm);
 // What NCCL expects of an all-reduce by NVLS over several domains.
 double CollNetAllReduceGBps(const Question& q);

@@ -101,7 +101,13 @@ void AddPat(const Plan& plan, const cluster::Cluster& cluster, const Schedule& s
   grain->first.push_back(static_cast<std::uint32_t>(grain->edges.size()));
 }
 
-// Every way of a channel carries one head's part, or, in a chain, all of the channel's.
+bool TowardsHead(std::uint64_t salt) {
+  return salt == cluster::kIntoSwitch || salt == cluster::kThroughSwitch ||
+         salt == cluster::kToHead || salt == cluster::kIntoLeaf || salt == cluster::kIntoTop;
+}
+
+// Every way of a channel carries one head's part, or, in a chain, all of the channel's. What a
+// domain alone has of a gather, or gets of a scattered sum, is its part of that.
 void AddCollNet(const Plan& plan, const cluster::Cluster& cluster,
                 std::span<const DeviceId> members, const model::WhiteBox& box, FlowGrain* grain) {
   const model::Pieces pieces = model::Cut(plan);
@@ -123,7 +129,13 @@ void AddCollNet(const Plan& plan, const cluster::Cluster& cluster,
       grain->first.push_back(static_cast<std::uint32_t>(grain->edges.size()));
       channel = c.channel;
     }
-    grain->edges.push_back({c.from, c.to, cluster::InFabric(c.salt) ? inter : intra, c.salt});
+    const bool up = TowardsHead(c.salt);
+    const bool whole = up ? nvls::Scatters(plan.collective) : nvls::Gathers(plan.collective);
+    if (cluster::InFabric(c.salt)) {
+      grain->edges.push_back({c.from, c.to, whole ? inter : inter / plan.shape.domains, c.salt});
+    } else if (whole) {
+      grain->edges.push_back({c.from, c.to, intra, c.salt});
+    }
   }
   grain->first.push_back(static_cast<std::uint32_t>(grain->edges.size()));
 }

@@ -45,20 +45,22 @@ Formula::CollNetRound Formula::CollNetRoundOf(const Chunk& chunk) const {
   };
   const int parts = collnet::Parts(plan_, true);
   const bool alone = ppn() == 1;
-  const double scatter = parts > 0 ? box_.sync + parts * work(collnet::kScatter) : 0;
-  const double gather = parts > 0 ? box_.sync + parts * work(collnet::kGather) : 0;
+  const bool scatters = nvls::Scatters(plan_.collective), gathers = nvls::Gathers(plan_.collective);
+  const double scatter = parts > 0 && scatters ? box_.sync + parts * work(collnet::kScatter) : 0;
+  const double gather = parts > 0 && gathers ? box_.sync + parts * work(collnet::kGather) : 0;
   const double reduce = box_.sync + work(collnet::kReduce);
   const double broadcast = box_.sync + work(collnet::kBroadcast);
   const double hop = alone ? 0 : box_.intra.Delay(near);
   round.lane = std::max({scatter, gather, reduce, broadcast});
-  round.way = scatter + hop + reduce + 2 * net + broadcast + hop + gather;
+  const double up = scatters ? scatter + hop : 0, down = gathers ? hop + gather : 0;
+  round.way = up + reduce + 2 * net + broadcast + down;
   const double serial = box_.intra.Serial(near);
-  const double out = through_switch ? plan_.heads : parts + ppn() - 1;
-  const double in = through_switch ? plan_.heads + 1 : parts + ppn() - 1;
-  round.ports = plan_.channels * std::max(std::max(out, in) * serial * (alone ? 0 : 1),
-                                          box_.inter.Serial(chunk.bytes));
-  round.credit =
-      (std::max(alone ? 0 : scatter + hop + reduce, reduce + net) + back()) / plan_.credits;
+  const double both = scatters && gathers ? 1 : 0;
+  const double near_messages = through_switch ? plan_.heads + both : (1 + both) * (ppn() - 1);
+  round.ports = plan_.channels *
+                std::max(near_messages * serial * (alone ? 0 : 1), box_.inter.Serial(chunk.bytes));
+  const double turn = scatters ? up + reduce : broadcast + down;
+  round.credit = (std::max(alone ? 0 : turn, reduce + net) + back()) / plan_.credits;
   return round;
 }
 

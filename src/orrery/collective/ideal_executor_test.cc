@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "orrery/collective/collnet.h"
+
 namespace orrery::collective {
 
 IdealExecutor::IdealExecutor(const Schedule& schedule, const cluster::Cluster& cluster,
@@ -153,7 +155,7 @@ void IdealExecutor::FindRounds() {
     }
     return high;
   };
-  full_rounds_ = static_cast<std::uint64_t>(rounds);
+  FindAlike(shorter.collective, static_cast<std::uint64_t>(rounds));
   for (const Lane& lane : lanes_) {
     per_round_.push_back(steps(schedule_, lane) - steps(less, lane));
     if (per_round_.back() > 0) teller_ = static_cast<std::uint32_t>(per_round_.size() - 1);
@@ -163,6 +165,32 @@ void IdealExecutor::FindRounds() {
   }
   std::sort(used_links_.begin(), used_links_.end());
   used_links_.erase(std::unique(used_links_.begin(), used_links_.end()), used_links_.end());
+}
+
+// Rounds between which messages do not change: all, or where one domain's part of a rail follows
+// another's (collnet.h) those that are one domain's.
+void IdealExecutor::FindAlike(graph::Collective collective, std::uint64_t rounds) {
+  const Plan& plan = schedule_.plan();
+  alike_.clear();
+  if (!model::IsCollNet(plan) || collective == graph::Collective::kAllReduce) {
+    alike_.emplace_back(0, rounds);
+    return;
+  }
+  const model::Pieces pieces = model::Cut(plan);
+  const auto owner = [&](std::uint64_t round) -> std::int64_t {
+    const auto chunk = [&](int channel) {
+      return collnet::ChunkOnRail(plan, pieces, channel, static_cast<std::int64_t>(round));
+    };
+    const std::int64_t first = chunk(0).first();
+    return chunk(plan.channels - 1).last() == first ? first : -1;
+  };
+  std::int64_t before = -1;
+  for (std::uint64_t r = 0; r < rounds; ++r) {
+    const std::int64_t now = owner(r);
+    if (now >= 0 && now != before) alike_.emplace_back(r, r);
+    if (now >= 0) alike_.back().second = r + 1;
+    before = now;
+  }
 }
 
 namespace {
@@ -210,19 +238,29 @@ constexpr std::uint64_t kLooks = 128;  // from each power of two rounds on
 void IdealExecutor::Recur() {
   at_round_ = false;
   const std::uint64_t round = lanes_[teller_].index / per_round_[teller_];
+  std::uint64_t behind = round, ahead = 0;
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    if (per_round_[l] == 0) continue;
+    behind = std::min(behind, lanes_[l].index / per_round_[l]);
+    ahead = std::max(ahead, lanes_[l].index / per_round_[l] + 1);
+  }
+  // The lane that is furthest ahead must not come to the tail, or to another kind of rounds.
+  while (!alike_.empty() && ahead >= alike_.front().second) {
+    alike_.erase(alike_.begin());
+    seen_.clear();
+  }
+  if (alike_.empty()) return per_round_.clear();
+  const auto [first, full_rounds] = alike_.front();
+  if (behind < first) return;
   // Rarer the longer it takes.
-  if (round - std::bit_floor(round) >= kLooks) return;
+  const std::uint64_t since = round - first;
+  if (since - std::bit_floor(since) >= kLooks) return;
   const auto [it, is_new] = seen_.try_emplace(State(round), std::pair(round, now_));
   if (is_new) return;
   const std::uint64_t rounds = round - it->second.first;
   const SimTime period = now_ - it->second.second;
-  // The lane that is furthest ahead must not come to the tail.
-  std::uint64_t ahead = 0;
-  for (std::size_t l = 0; l < lanes_.size(); ++l) {
-    if (per_round_[l] > 0) ahead = std::max(ahead, lanes_[l].index / per_round_[l] + 1);
-  }
-  if (ahead >= full_rounds_) return;
-  const std::uint64_t periods = (full_rounds_ - ahead) / rounds;
+  const std::uint64_t periods = (full_rounds - ahead) / rounds;
+  if (periods == 0) return;
   const SimTime time = static_cast<SimTime>(periods) * period;
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     lanes_[l].index += periods * rounds * per_round_[l];
@@ -235,7 +273,9 @@ void IdealExecutor::Recur() {
   }
   now_ += time;
   skipped_ += periods * rounds;
-  per_round_.clear();  // what is left is less than a period
+  alike_.erase(alike_.begin());  // what is left of them is less than a period
+  seen_.clear();
+  if (alike_.empty()) per_round_.clear();
 }
 
 // The head of the message stands before the link of its next hop.

@@ -64,6 +64,7 @@ class IdealExecutor {
   SimTime Execute();
   void TryStart(std::uint32_t lane);
   void FindRounds();
+  void FindAlike(graph::Collective collective, std::uint64_t rounds);
   void Recur();
   std::uint64_t State(std::uint64_t round) const;
   std::uint64_t EventState(std::uint64_t hash, const Event& event) const;
@@ -87,7 +88,8 @@ class IdealExecutor {
   // states that have been, with round and time.
   std::vector<std::uint64_t> per_round_;
   std::uint32_t teller_ = 0;
-  std::uint64_t full_rounds_ = 0, skipped_ = 0;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> alike_;  // those still to come, from and to
+  std::uint64_t skipped_ = 0;
   bool at_round_ = false;
   std::unordered_map<std::uint64_t, std::pair<std::uint64_t, SimTime>> seen_;
   std::vector<std::size_t> used_links_;

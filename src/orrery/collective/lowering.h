@@ -135,6 +135,8 @@ class Schedule {
   std::int32_t HeadConnection(int channel, const NvlsPlace& place, std::uint32_t head,
                               std::uint32_t other, bool down) const;
   std::uint64_t CollNetSlots(const NvlsPlace& place, int lane) const;
+  void TurnStep(const NvlsPlace& place, int channel, int kind, const InRound& at,
+                std::int64_t round, Step* step) const;
   Step CollNetStep(std::uint32_t member, int lane, std::uint64_t index) const;
   void SumStep(int channel, std::uint32_t head, std::uint64_t slot, Step* step) const;
   void CollNetChainStep(const NvlsPlace& place, int channel, int kind, std::uint64_t slot,

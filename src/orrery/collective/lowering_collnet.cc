@@ -146,46 +146,88 @@ void Schedule::SumStep(int channel, std::uint32_t head, std::uint64_t slot, Step
 std::uint64_t Schedule::CollNetSlots(const NvlsPlace& place, int lane) const {
   const bool head = static_cast<int>(place.place) < plan_.heads;
   const std::uint64_t others = place.size - (collnet::Direct(plan_) ? 1 : 0);
+  const auto parts = static_cast<std::uint64_t>(collnet::Parts(plan_, head));
+  const bool scatters = nvls::Scatters(plan_.collective);
+  const bool gathers = nvls::Gathers(plan_.collective);
   switch (lane) {
     case collnet::kScatter:
+      return scatters ? parts : 0;
     case collnet::kGather:
-      return static_cast<std::uint64_t>(collnet::Parts(plan_, head));
+      return gathers ? parts : 0;
     case collnet::kReduce:
-    case collnet::kBroadcast:
-      return head ? std::max<std::uint64_t>(1, others) : 0;
+    case collnet::kBroadcast: {
+      const bool fans = lane == collnet::kReduce ? scatters : gathers;
+      return !head ? 0 : fans ? std::max<std::uint64_t>(1, others) : 1;
+    }
     default:
       return head && place.domain == 0 ? 2 * first_of_domain_.size() - 1 : 0;
   }
+}
+
+// Of an all-gather or a reduce-scatter: a step moves only the part of the domain whose turn it is.
+// Who has none sends no part to a gather; to a sum all have one, and hear when it has gone.
+void Schedule::TurnStep(const NvlsPlace& place, int channel, int kind, const InRound& at,
+                        std::int64_t round, Step* step) const {
+  const collnet::OnRail chunk = collnet::ChunkOnRail(plan_, pieces_, channel, round);
+  const auto slot = static_cast<std::int64_t>(at.slot);
+  const auto domains = static_cast<std::int64_t>(first_of_domain_.size());
+  if (nvls::Scatters(plan_.collective)) {
+    const bool gets = kind == collnet::kBroadcast, answers = kind == collnet::kSum;
+    HeadsStep(place, channel, kind, at.slot, gets ? chunk.Of(place.domain) : at.data, step);
+    if (answers && slot + 1 >= domains) step->bytes = chunk.Of(slot + 1 - domains);
+    return;
+  }
+  const bool sends = kind == collnet::kReduce;
+  HeadsStep(place, channel, kind, at.slot, sends ? chunk.Of(place.domain) : at.data, step);
+  if (sends) step->bytes = chunk.Of(place.domain);
+  if (sends && step->bytes == 0) step->send_connection = -1;
+  const bool waits = kind == collnet::kSum && slot < domains;
+  if (waits && chunk.Of(slot) == 0) step->recv_connection = -1;
 }
 
 Step Schedule::CollNetStep(std::uint32_t member, int lane, std::uint64_t index) const {
   Step step;
   const bool chain = plan_.algorithm == Algorithm::kCollNetChain;
   const int lanes = chain ? int{collnet::kChainLanes} : int{collnet::kLanes};
-  const int channel = lane / lanes, kind = lane % lanes;
+  const int kind = lane % lanes;
+  int channel = lane / lanes;
+  const bool turns = plan_.collective != graph::Collective::kAllReduce;
   const NvlsPlace& place =
       places_[chain ? static_cast<std::size_t>(channel) * ranks_ + member : member];
   const bool sums = place.domain == 0 && place.place == 0;
-  const std::uint64_t slots = !chain                       ? CollNetSlots(place, kind)
-                              : kind != collnet::kChainSum ? 1
-                              : sums                       ? 2 * first_of_domain_.size() - 1
-                                                           : 0;
-  const std::optional<InRound> at = RoundAt(index, slots);
+  std::uint64_t slots = !chain                       ? CollNetSlots(place, kind)
+                        : kind != collnet::kChainSum ? 1
+                        : sums                       ? 2 * first_of_domain_.size() - 1
+                                                     : 0;
+  // NCCL's proxy sends the chunks of a round channel by channel: one lane for all.
+  const bool in_order = turns && kind == collnet::kSum;
+  const std::uint64_t of_channel = std::max<std::uint64_t>(1, slots);
+  if (in_order) slots *= channel == 0 ? static_cast<std::uint64_t>(plan_.channels) : 0;
+  std::optional<InRound> at = RoundAt(index, slots);
   if (!at) {
     step.done = true;
     return step;
   }
-  const auto [slot, data] = *at;
+  if (in_order) {
+    channel = static_cast<int>(at->slot / of_channel);
+    at->slot %= of_channel;
+  }
+  step.bytes = at->data;
   if (chain) {
-    CollNetChainStep(place, channel, kind, slot, data, &step);
+    CollNetChainStep(place, channel, kind, at->slot, at->data, &step);
+  } else if (turns) {
+    const auto round = static_cast<std::int64_t>(index / slots);
+    TurnStep(place, channel, kind, *at, round, &step);
   } else {
-    HeadsStep(place, channel, kind, slot, data, &step);
+    HeadsStep(place, channel, kind, at->slot, at->data, &step);
   }
   if (step.send_connection >= 0) {
     const bool net = crosses_[static_cast<std::size_t>(step.send_connection)] != 0;
     const bool through_switch = !net && plan_.algorithm == Algorithm::kNvls;
-    step.bytes = through_switch ? model::OnSwitch(box_, data) : MessageBytes(data);
+    step.bytes = through_switch ? model::OnSwitch(box_, step.bytes) : MessageBytes(step.bytes);
     step.post = Post(step.send_connection);
+  } else {
+    step.bytes = 0;
   }
   return step;
 }
@@ -235,7 +277,9 @@ void Schedule::HeadsStep(const NvlsPlace& place, int channel, int kind, std::uin
     step->recv_connection = HeadConnection(channel, place, from, place.place, true);
     return;
   }
-  const std::uint64_t others = place.size - (direct ? 1 : 0);
+  const bool fans =
+      lane == collnet::kReduce ? nvls::Scatters(plan_.collective) : nvls::Gathers(plan_.collective);
+  const std::uint64_t others = fans ? place.size - (direct ? 1 : 0) : 0;
   const auto other = [&](std::uint64_t number) {
     // In the order in which they come (up) or go (down): the neighbour's first.
     const std::uint64_t at = !direct ? number

@@ -523,15 +523,6 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
   // NVLSTree over domains of more GPUs than heads: where its heads stand beside NICs is not known
   // here (and two racks of 64 GB200 that were measured did without it): the best of the others, and
   // said so.
-  // All-gathers and reduce-scatters by CollNet are not modelled either.
-  if (collective != Collective::kAllReduce && shape.domains > 1) {
-    for (const Algorithm a : {Algorithm::kCollNetDirect, Algorithm::kNvls}) {
-      const double us = CollNetTimeUs(q, a);
-      if (us >= best.us) continue;
-      best.us = us;
-      plan.instead_of = Name(a);
-    }
-  }
   const bool unknown = shape.domains > 1 && shape.ranks_per_domain > kMostHeads;
   if (unknown && !cluster_->direct() && NvlsTimeUs(q, true) < best.us) {
     plan.instead_of = Name(Algorithm::kNvlsTree);

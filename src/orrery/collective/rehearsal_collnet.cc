@@ -1,5 +1,7 @@
 // CollNet (collnet.h), message by message. All domains do the same at the same time, and each has
 // ways of its own into the fabric: one stands for all, and so does one GPU where each is a head.
+// Where domains take turns, those whose turn is played have the lanes and ways of their turn apart:
+// a gather's into the fabric, a reduce-scatter's out of it. Who has no turn holds nobody up.
 //
 // What is played are the steps of lowering_collnet.cc through FIFO ports, as the ideal executor of
 // the tests has them: a lane's step begins when the one before it has ended, its message has come
@@ -21,8 +23,8 @@ enum Way : std::int8_t { kBetween, kIntoNvSwitch, kOutOfNvSwitch, kUpFabric, kDo
 
 class Stage {
  public:
-  Stage(const Plan& plan, const model::WhiteBox& box);
-  Rehearsed Play(std::int64_t most_messages);
+  Stage(const Plan& plan, const model::WhiteBox& box, std::int64_t most_messages);
+  Rehearsed Play();
 
  private:
   struct Wire {
@@ -30,10 +32,12 @@ class Stage {
     std::int32_t out = -1, in = -1;  // ports
     std::int32_t credits = 0, arrived = 0;
     std::int32_t sender = -1, receiver = -1;  // lanes that wait
+    std::int32_t owner = -1, channel = 0;     // the domain whose part it carries; -1: all
   };
   struct Step {
     std::int32_t recv = -1, send = -1;
-    std::int8_t work = 0;  // of Times
+    std::int8_t work = 0;  // of Times; kOwned
+    std::int32_t owner = -1, channel = 0;
   };
   struct Player {
     std::int32_t first = 0, steps = 0, at = 0, round = 0;
@@ -43,16 +47,12 @@ class Stage {
     SimTime work[18] = {};
     SimTime serial[kWays] = {}, head[kWays] = {}, rest[kWays] = {};
   };
-  struct Message {
-    std::int32_t wire = 0;
-    std::int32_t chunk = 0;
-  };
   enum Kind : std::uint8_t { kEnd, kLeave, kEnter, kArrive, kCredit };
   struct Event {
     SimTime time = 0;
     std::uint32_t sequence = 0;
     Kind kind = kEnd;
-    std::int32_t index = 0, chunk = 0;  // lane or wire
+    std::int32_t index = 0, round = 0;  // lane or wire
     bool operator>(const Event& o) const {
       return time != o.time ? time > o.time : sequence > o.sequence;
     }
@@ -63,7 +63,7 @@ class Stage {
   std::int32_t NicOut(int nic) const { return 2 * (gpus_ + nic); }
   std::int32_t NicIn(int nic) const { return 2 * (gpus_ + nic) + 1; }
   std::int32_t AddWire(Way way, std::int32_t out, std::int32_t in) {
-    wires_.push_back({way, out, in, plan_.credits, 0, -1, -1});
+    wires_.push_back({way, out, in, plan_.credits, 0, -1, -1, -1, 0});
     return static_cast<std::int32_t>(wires_.size() - 1);
   }
   void AddLane(std::span<const Step> steps) {
@@ -75,13 +75,27 @@ class Stage {
   void BuildHeadsOf(int channel, int place, std::vector<Step>* steps);
   void BuildChain();
   void SetTimes(const model::Chunk& chunk, Times* times) const;
-  void Push(SimTime time, Kind kind, std::int32_t index, std::int32_t chunk) {
-    events_.push_back({time, sequence_++, kind, index, chunk});
+  void Push(SimTime time, Kind kind, std::int32_t index, std::int32_t round) {
+    events_.push_back({time, sequence_++, kind, index, round});
     std::push_heap(events_.begin(), events_.end(), std::greater<>());
   }
   void TryStart(std::int32_t id);
   void EndStep(std::int32_t id);
-  SimTime Through(std::int32_t port, const Times& times, Way way);
+  SimTime Through(std::int32_t port, SimTime serial);
+  // Of a message on its wire, and of a step.
+  struct Passage {
+    SimTime serial = 0, head = 0, rest = 0;
+  };
+  Passage PassageOf(const Wire& wire, std::int32_t round) const;
+  Step StepOf(const Player& lane) const;
+  SimTime WorkOf(const Step& step, std::int32_t round) const;
+  void SetRounds(std::int64_t messages, std::int64_t most_messages);
+  void BuildTurns();
+  std::vector<std::int64_t> OwnersOf(int channel) const;
+  std::int64_t OwnedBytes(int channel, std::int32_t round, std::int32_t owner) const {
+    const std::int64_t number = round < full_ ? round : pieces_.rounds;
+    return collnet::ChunkOnRail(plan_, pieces_, channel, number).Of(owner);
+  }
 
   const Plan& plan_;
   const model::WhiteBox& box_;
@@ -103,9 +117,9 @@ class Stage {
 };
 
 // Works: by Lane with and without the wait before it, of heads and of others; the chain's.
-constexpr int kNone = 0, kFirst = 1, kNext = 5, kOthers = 8, kChain = 17;
+constexpr int kNone = 0, kFirst = 1, kNext = 5, kOthers = 8, kChain = 17, kOwned = 18;
 
-Stage::Stage(const Plan& plan, const model::WhiteBox& box)
+Stage::Stage(const Plan& plan, const model::WhiteBox& box, std::int64_t most_messages)
     : plan_(plan), box_(box), pieces_(model::Cut(plan)), group_(plan.shape.ranks_per_domain) {
   const bool chain = plan.algorithm == Algorithm::kCollNetChain;
   // Chains begin at each GPU in turn: with as many at each, each has all places of some.
@@ -122,11 +136,99 @@ Stage::Stage(const Plan& plan, const model::WhiteBox& box)
   }
   const int nics = alike ? 1 : chain ? std::max(1, plan.shape.nics) : plan.heads;
   ports_.resize(static_cast<std::size_t>(2 * (gpus_ + nics)));
+  const bool turns = plan.collective != graph::Collective::kAllReduce;
+  if (turns) {
+    SetRounds(std::int64_t{plan.channels} * (group_ + 1), most_messages);
+    BuildTurns();
+    return;
+  }
   if (chain) {
     BuildChain();
   } else {
     BuildHeads();
   }
+  std::int64_t messages = 0;  // of a round
+  for (const Step& step : steps_) messages += step.send >= 0 ? 1 : 0;
+  SetRounds(messages, most_messages);
+}
+
+void Stage::SetRounds(std::int64_t messages, std::int64_t most_messages) {
+  const std::int64_t rounds =
+      std::clamp<std::int64_t>(most_messages / std::max<std::int64_t>(1, messages), 1,
+                               std::max<std::int64_t>(1, pieces_.rounds));
+  full_ = static_cast<std::int32_t>(std::min(rounds, pieces_.rounds));
+  rounds_ = full_ + (pieces_.tail.slices > 0 ? 1 : 0);
+}
+
+// The domains whose turn it is in one of the rounds that are played.
+std::vector<std::int64_t> Stage::OwnersOf(int channel) const {
+  std::vector<std::int64_t> owners;
+  for (std::int32_t r = 0; r < rounds_; ++r) {
+    const collnet::OnRail chunk =
+        collnet::ChunkOnRail(plan_, pieces_, channel, r < full_ ? r : pieces_.rounds);
+    for (std::int64_t d = chunk.first(); d <= chunk.last() && d < plan_.shape.domains; ++d) {
+      if (owners.empty() || owners.back() < d) owners.push_back(d);
+    }
+  }
+  return owners;
+}
+
+// One GPU for all of the domains' and all domains, as each is a head, and the ways of the turns.
+void Stage::BuildTurns() {
+  const bool direct = collnet::Direct(plan_), gathers = nvls::Gathers(plan_.collective);
+  const int others = group_ - (direct ? 1 : 0);
+  const int parts = collnet::Parts(plan_, true);
+  ports_.resize(static_cast<std::size_t>(4 + plan_.shape.domains));
+  std::vector<std::int32_t> near(static_cast<std::size_t>(group_));
+  std::vector<Step> fan, copies, sum;
+  for (int c = 0; c < plan_.channels; ++c) {
+    // Of a gather: what the fabric sends is handed on to all and copied by all; else backwards.
+    for (int p = 0; p < group_; ++p) {
+      const bool through = !direct && (gathers || p != 0);
+      near[static_cast<std::size_t>(p)] = !through  ? AddWire(kBetween, NvOut(0), NvIn(0))
+                                          : gathers ? AddWire(kOutOfNvSwitch, -1, NvIn(0))
+                                                    : AddWire(kIntoNvSwitch, NvOut(0), NvIn(0));
+    }
+    const std::int32_t common =
+        gathers ? AddWire(kDownFabric, -1, NicIn(0)) : AddWire(kUpFabric, NicOut(0), -1);
+    const Lane lane = gathers ? collnet::kBroadcast : collnet::kReduce;
+    const auto of = [&](Lane l, bool first) {
+      return static_cast<std::int8_t>((first ? kFirst : kNext) + l);
+    };
+    fan.clear();
+    for (int s = 0; s < std::max(1, others); ++s) {
+      const bool works = gathers ? s == 0 : s + 1 >= others;
+      const std::int32_t way = others > 0 ? near[static_cast<std::size_t>(s)] : -1;
+      const std::int32_t net = works ? common : -1;
+      fan.push_back({gathers ? net : way, gathers ? way : net,
+                     works ? of(lane, true) : std::int8_t{kNone}, -1, 0});
+    }
+    AddLane(fan);
+    copies.clear();
+    for (int s = 0; s < parts; ++s) {
+      const std::int32_t way = near[static_cast<std::size_t>(s)];
+      copies.push_back({gathers ? way : -1, gathers ? -1 : way,
+                        of(gathers ? collnet::kGather : collnet::kScatter, s == 0), -1, 0});
+    }
+    AddLane(copies);
+    const std::size_t first = sum.size();
+    for (const std::int64_t d : OwnersOf(c)) {
+      const auto owner = static_cast<std::int32_t>(d);
+      const std::int32_t port = 4 + owner;
+      const std::int32_t wire =
+          gathers ? AddWire(kUpFabric, port, -1) : AddWire(kDownFabric, -1, port);
+      wires_.back().owner = owner;
+      wires_.back().channel = c;
+      AddLane(std::vector<Step>{{gathers ? -1 : wire, gathers ? wire : -1, kOwned, owner, c}});
+      sum.push_back({gathers ? wire : -1, gathers ? -1 : wire, kNone, owner, c});
+    }
+    if (gathers) {
+      sum.back().send = common;
+    } else {
+      sum[first].recv = common;
+    }
+  }
+  AddLane(sum);  // channel by channel
 }
 
 // A GPU's wires are those that it sends on, and those that it hears on are their images on the
@@ -267,10 +369,22 @@ void Stage::SetTimes(const model::Chunk& chunk, Times* times) const {
   }
 }
 
+// A domain without a turn in the round gathers nothing.
+Stage::Step Stage::StepOf(const Player& lane) const {
+  Step step = steps_[static_cast<std::size_t>(lane.first + lane.at)];
+  if (step.owner < 0 || !nvls::Gathers(plan_.collective)) return step;
+  if (OwnedBytes(step.channel, lane.round, step.owner) > 0) return step;
+  if (step.work == kOwned)
+    step.send = -1;
+  else
+    step.recv = -1;
+  return step;
+}
+
 void Stage::TryStart(std::int32_t id) {
   Player& lane = lanes_[static_cast<std::size_t>(id)];
   if (lane.busy || lane.round == rounds_ || lane.steps == 0) return;
-  const Step& step = steps_[static_cast<std::size_t>(lane.first + lane.at)];
+  const Step step = StepOf(lane);
   if (step.recv >= 0) {
     Wire& wire = wires_[static_cast<std::size_t>(step.recv)];
     wire.receiver = id;
@@ -283,16 +397,16 @@ void Stage::TryStart(std::int32_t id) {
     --wire.credits;
   }
   if (step.recv >= 0) --wires_[static_cast<std::size_t>(step.recv)].arrived;
-  const Times& times = times_[lane.round < full_ ? 0 : 1];
-  if (times.work[step.work] == 0) return EndStep(id);
+  const SimTime work = WorkOf(step, lane.round);
+  if (work == 0) return EndStep(id);
   lane.busy = true;
-  Push(now_ + times.work[step.work], kEnd, id, 0);
+  Push(now_ + work, kEnd, id, 0);
 }
 
 void Stage::EndStep(std::int32_t id) {
   Player& lane = lanes_[static_cast<std::size_t>(id)];
-  const Step step = steps_[static_cast<std::size_t>(lane.first + lane.at)];
-  const std::int32_t chunk = lane.round < full_ ? 0 : 1;
+  const Step step = StepOf(lane);
+  const std::int32_t round = lane.round;
   end_ = now_;
   lane.busy = false;
   if (++lane.at == lane.steps) {
@@ -301,7 +415,7 @@ void Stage::EndStep(std::int32_t id) {
   }
   if (step.send >= 0) {
     const Wire& wire = wires_[static_cast<std::size_t>(step.send)];
-    Push(now_ + post_[wire.way], wire.out >= 0 ? kLeave : kEnter, step.send, chunk);
+    Push(now_ + post_[wire.way], wire.out >= 0 ? kLeave : kEnter, step.send, round);
   }
   if (step.recv >= 0) {
     Push(now_ + back_[wires_[static_cast<std::size_t>(step.recv)].way], kCredit, step.recv, 0);
@@ -310,22 +424,34 @@ void Stage::EndStep(std::int32_t id) {
 }
 
 // When the message begins to pass.
-SimTime Stage::Through(std::int32_t port, const Times& times, Way way) {
+SimTime Stage::Through(std::int32_t port, SimTime serial) {
   SimTime& free = ports_[static_cast<std::size_t>(port)];
   const SimTime begin = std::max(now_, free);
-  free = begin + times.serial[way];
+  free = begin + serial;
   return begin;
 }
 
-Rehearsed Stage::Play(std::int64_t most_messages) {
-  std::int64_t messages = 0;  // of a round
-  for (const Step& step : steps_) messages += step.send >= 0 ? 1 : 0;
+Stage::Passage Stage::PassageOf(const Wire& wire, std::int32_t round) const {
+  if (wire.owner >= 0) {
+    const std::int64_t bytes = OwnedBytes(wire.channel, round, wire.owner);
+    const SimTime serial = RoundToPs(box_.inter.Serial(bytes));
+    return {serial, 0, RoundToPs(box_.inter.Delay(bytes) - box_.inter.post) - serial};
+  }
+  const Times& times = times_[round < full_ ? 0 : 1];
+  return {times.serial[wire.way], times.head[wire.way], times.rest[wire.way]};
+}
+
+SimTime Stage::WorkOf(const Step& step, std::int32_t round) const {
+  if (step.work != kOwned) return times_[round < full_ ? 0 : 1].work[step.work];
+  const Lane lane = nvls::Gathers(plan_.collective) ? collnet::kReduce : collnet::kBroadcast;
+  const std::int64_t bytes = OwnedBytes(step.channel, round, step.owner);
+  return RoundToPs(box_.sync + static_cast<double>(collnet::OfWarp(plan_, lane, true, bytes)) *
+                                   box_.per_byte * collnet::Streams(plan_, lane));
+}
+
+Rehearsed Stage::Play() {
   Rehearsed result;
-  result.rounds = std::clamp<std::int64_t>(most_messages / std::max<std::int64_t>(1, messages), 1,
-                                           std::max<std::int64_t>(1, pieces_.rounds));
-  result.rounds = std::min(result.rounds, pieces_.rounds);
-  full_ = static_cast<std::int32_t>(result.rounds);
-  rounds_ = full_ + (pieces_.tail.slices > 0 ? 1 : 0);
+  result.rounds = full_;
   SetTimes(pieces_.full, &times_[0]);
   SetTimes(pieces_.tail, &times_[1]);
   for (std::size_t l = 0; l < lanes_.size(); ++l) TryStart(static_cast<std::int32_t>(l));
@@ -339,20 +465,20 @@ Rehearsed Stage::Play(std::int64_t most_messages) {
       continue;
     }
     Wire& wire = wires_[static_cast<std::size_t>(event.index)];
-    const Times& times = times_[event.chunk];
+    const Passage passage = PassageOf(wire, event.round);
     switch (event.kind) {
       case kLeave: {
-        const SimTime begin = Through(wire.out, times, wire.way);
+        const SimTime begin = Through(wire.out, passage.serial);
         if (wire.way == kBetween) {
-          Push(begin + times.head[wire.way], kEnter, event.index, event.chunk);
+          Push(begin + passage.head, kEnter, event.index, event.round);
         } else {
-          Push(begin + times.serial[wire.way] + times.rest[wire.way], kArrive, event.index, 0);
+          Push(begin + passage.serial + passage.rest, kArrive, event.index, 0);
         }
         break;
       }
       case kEnter: {
-        const SimTime begin = Through(wire.in, times, wire.way);
-        Push(begin + times.serial[wire.way] + times.rest[wire.way], kArrive, event.index, 0);
+        const SimTime begin = Through(wire.in, passage.serial);
+        Push(begin + passage.serial + passage.rest, kArrive, event.index, 0);
         break;
       }
       case kArrive:
@@ -375,7 +501,7 @@ constexpr std::int64_t kMostMessages = 2000;
 }  // namespace
 
 Rehearsed RehearseCollNet(const Plan& plan, const model::WhiteBox& box) {
-  return Stage(plan, box).Play(kMostMessages);
+  return Stage(plan, box, kMostMessages).Play();
 }
 
 }  // namespace orrery::collective
