@@ -4,135 +4,27 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
-#include "orrery/base/text.h"
-#include "orrery/formats/tree.h"
-#include "orrery/workload/model.h"
+#include "orrery/workload/hugging_face_reader.h"
 
 namespace orrery::workload {
 
-namespace {
-
 using formats::Document;
 using formats::Node;
+using hugging_face::Reader;
+
+namespace {
 
 constexpr std::int64_t kMostBytes = 1 << 20;
-constexpr std::array<std::string_view, 12> kTypes = {
-    "gpt2",      "llama",       "mistral",     "qwen2",   "qwen3",   "mixtral",
-    "qwen3_moe", "deepseek_v2", "deepseek_v3", "kimi_k2", "gpt_oss", "nemotron_h"};
 
-// Reads typed fields of one document; the first error stays.
-class Reader {
- public:
-  Reader(const Document& document, std::string path)
-      : document_(document), path_(std::move(path)) {}
-
-  std::int64_t Integer(std::string_view key) {
-    const Node* node = Present(key);
-    if (node == nullptr) {
-      Fail(InvalidInput("{}: {} is missing; add it, or take the model's whole config.json", path_,
-                        key));
-      return 0;
-    }
-    return Parse(key, *node);
-  }
-  std::int64_t IntegerOr(std::string_view key, std::int64_t fallback) {
-    const Node* node = Present(key);
-    return node == nullptr ? fallback : Parse(key, *node);
-  }
-  bool BoolOr(std::string_view key, bool fallback) {
-    const Node* node = Present(key);
-    if (node == nullptr) return fallback;
-    if (!node->quoted && node->text == "true") return true;
-    if (!node->quoted && node->text == "false") return false;
-    Fail(Wrong(key, *node, "true or false"));
-    return fallback;
-  }
-  double FractionOr(std::string_view key, double fallback) {
-    const Node* node = Present(key);
-    if (node == nullptr) return fallback;
-    double value = 0;
-    const char* end = node->text.data() + node->text.size();
-    const auto [at, error] = std::from_chars(node->text.data(), end, value);
-    if (!node->quoted && error == std::errc() && at == end && value >= 0 && value < 1) return value;
-    Fail(Wrong(key, *node, "a number from 0 to 1"));
-    return fallback;
-  }
-  std::string Text(std::string_view key) {
-    const Node* node = Present(key);
-    return node == nullptr ? "" : node->text;
-  }
-  // Refuses a field whose value would change the computation.
-  void Require(std::string_view key, bool holds, std::string_view remedy) {
-    const Node* node = Present(key);
-    if (holds || node == nullptr) return;
-    Fail(InvalidInput("{}: {} '{}' is not supported; {}", Where(*node), key, Printable(node->text),
-                      remedy));
-  }
-  // Null and missing are the same.
-  const Node* Present(std::string_view key) const {
-    const Node* node = document_.root.Find(key);
-    return node == nullptr || node->kind == Node::Kind::kNull ? nullptr : node;
-  }
-  const std::string& path() const { return path_; }
-  std::string Where(const Node& node) const { return document_.Where(node); }
-  void Fail(Status status) {
-    if (status_.ok()) status_ = std::move(status);
-  }
-  const Status& status() const { return status_; }
-
- private:
-  std::int64_t Parse(std::string_view key, const Node& node) {
-    std::int64_t value = 0;
-    const char* end = node.text.data() + node.text.size();
-    const auto [at, error] = std::from_chars(node.text.data(), end, value);
-    if (node.kind == Node::Kind::kScalar && !node.quoted && error == std::errc() && at == end &&
-        value >= 1) {
-      return value;
-    }
-    Fail(Wrong(key, node, "a whole number from 1"));
-    return 1;
-  }
-  Status Wrong(std::string_view key, const Node& node, std::string_view expected) const {
-    if (node.kind != Node::Kind::kScalar) {
-      return InvalidInput("{}: {} is a {}; write {}", Where(node), key,
-                          node.kind == Node::Kind::kList ? "list" : "map", expected);
-    }
-    return InvalidInput("{}: {} is {}{}{}; write {}", Where(node), key, node.quoted ? "'" : "",
-                        Printable(node.text), node.quoted ? "'" : "", expected);
-  }
-
-  const Document& document_;
-  std::string path_;
-  Status status_;
-};
-
-void ReadGpt2(Reader* r, Model* m) {
-  m->layers = r->Integer("n_layer");
-  m->hidden = r->Integer("n_embd");
-  m->heads = r->Integer("n_head");
-  m->kv_heads = m->heads;
-  m->ffn_hidden = r->IntegerOr("n_inner", 4 * m->hidden);
-  m->vocab = r->Integer("vocab_size");
-  m->max_position = r->Integer("n_positions");
-  m->tied_embeddings = r->BoolOr("tie_word_embeddings", true);
-  m->dropout = std::max({r->FractionOr("resid_pdrop", 0.1), r->FractionOr("embd_pdrop", 0.1),
-                         r->FractionOr("attn_pdrop", 0.1)});
-  r->Require("activation_function", r->Text("activation_function").starts_with("gelu"),
-             "valid: gelu, gelu_new, gelu_pytorch_tanh");
-}
-
-void ReadLlama(Reader* r, bool mistral, Model* m) {
+// Llama's layout, which many families share.
+void ReadLlama(Reader* r, Model* m) {
   m->layers = r->Integer("num_hidden_layers");
   m->hidden = r->Integer("hidden_size");
   m->heads = r->Integer("num_attention_heads");
-  m->kv_heads = r->IntegerOr("num_key_value_heads", mistral ? 8 : m->heads);
+  m->kv_heads = r->IntegerOr("num_key_value_heads", m->heads);
   m->head_dim = r->IntegerOr("head_dim", 0);
   m->ffn_hidden = r->Integer("intermediate_size");
   m->vocab = r->Integer("vocab_size");
@@ -141,15 +33,68 @@ void ReadLlama(Reader* r, bool mistral, Model* m) {
   m->activation = Activation::kSwiglu;
   m->position = Position::kRotary;
   m->tied_embeddings = r->BoolOr("tie_word_embeddings", false);
-  m->attention_bias = !mistral && r->BoolOr("attention_bias", false);
-  m->mlp_bias = !mistral && r->BoolOr("mlp_bias", false);
+  m->attention_bias = r->BoolOr("attention_bias", false);
+  m->mlp_bias = r->BoolOr("mlp_bias", false);
   r->Require("hidden_act", r->Text("hidden_act") == "silu", "valid: silu");
   r->Require("attention_dropout", r->FractionOr("attention_dropout", 0) == 0,
              "set it to 0: these models train without");
-  if (mistral) {
-    r->Require("sliding_window", false,
-               "sliding-window attention is not modelled yet; set it to null for full attention");
-  }
+}
+
+void ReadMistral(Reader* r, Model* m) {
+  ReadLlama(r, m);
+  m->kv_heads = r->IntegerOr("num_key_value_heads", 8);
+  m->attention_bias = m->mlp_bias = false;
+  hugging_face::ReadWindows(r, m);
+}
+
+void ReadPhi3(Reader* r, Model* m) {
+  ReadLlama(r, m);
+  hugging_face::ReadWindows(r, m);
+  m->dropout = std::max(r->FractionOr("resid_pdrop", 0), r->FractionOr("embd_pdrop", 0));
+}
+
+// Gated GeLU, priced as SwiGLU. Gemma 2 and 3 have four norms a layer and are other types.
+void ReadGemma(Reader* r, Model* m) {
+  m->layers = r->Integer("num_hidden_layers");
+  m->hidden = r->Integer("hidden_size");
+  m->heads = r->Integer("num_attention_heads");
+  m->kv_heads = r->IntegerOr("num_key_value_heads", m->heads);
+  m->head_dim = r->IntegerOr("head_dim", 256);
+  m->ffn_hidden = r->Integer("intermediate_size");
+  m->vocab = r->Integer("vocab_size");
+  m->max_position = r->IntegerOr("max_position_embeddings", 8192);
+  m->norm = Norm::kRmsNorm;
+  m->activation = Activation::kSwiglu;
+  m->position = Position::kRotary;
+  m->tied_embeddings = r->BoolOr("tie_word_embeddings", true);
+  m->attention_bias = r->BoolOr("attention_bias", false);
+  m->mlp_bias = false;
+}
+
+// Qwen's windows are those of the layers from max_window_layers on, where they are used at all.
+void ReadQwenWindows(Reader* r, Model* m) {
+  if (r->Present("layer_types") != nullptr) return hugging_face::ReadWindows(r, m);
+  if (!r->BoolOr("use_sliding_window", false)) return;
+  const Node* from = r->Present("max_window_layers");
+  const bool all = from != nullptr && from->text == "0";
+  if (!all && r->IntegerOr("max_window_layers", 28) >= m->layers) return;
+  r->Require("max_window_layers", all,
+             "windows in the last layers alone are not modelled; set use_sliding_window to false, "
+             "or max_window_layers to 0 for windows in all layers");
+  hugging_face::ReadWindows(r, m);
+}
+
+void ReadQwen2(Reader* r, Model* m) {
+  ReadLlama(r, m);
+  m->attention_bias = true;
+  m->projection_bias = false;
+  ReadQwenWindows(r, m);
+}
+
+void ReadQwen3(Reader* r, Model* m) {
+  ReadLlama(r, m);
+  m->qk_norm = true;
+  ReadQwenWindows(r, m);
 }
 
 // Experts as Mixtral, Qwen3 and GPT-OSS name them.
@@ -159,7 +104,37 @@ void ReadExperts(Reader* r, std::string_view count, std::string_view width, Mode
   m->experts.ffn_hidden = r->Integer(width);
 }
 
-void ReadDeepSeek(Reader* r, Model* m) {
+void ReadMixtral(Reader* r, Model* m) {
+  ReadMistral(r, m);
+  ReadExperts(r, "num_local_experts", "intermediate_size", m);
+}
+
+void ReadQwenExperts(Reader* r, Model* m) {
+  ReadExperts(r, "num_experts", "moe_intermediate_size", m);
+  m->experts.every = r->IntegerOr("decoder_sparse_step", 1);
+  const Node* dense = r->Present("mlp_only_layers");
+  if (dense != nullptr && !dense->items.empty()) {
+    r->Fail(
+        InvalidInput("{}: mlp_only_layers: layers without experts are modelled at the front "
+                     "or every so many (decoder_sparse_step); leave it empty",
+                     r->Where(*dense)));
+  }
+}
+
+// The gate of the shared expert, hidden_size weights a layer, is not counted.
+void ReadQwen2Moe(Reader* r, Model* m) {
+  ReadQwen2(r, m);
+  ReadQwenExperts(r, m);
+  m->experts.shared_ffn_hidden = r->Integer("shared_expert_intermediate_size");
+}
+
+void ReadQwen3Moe(Reader* r, Model* m) {
+  ReadQwen3(r, m);
+  ReadQwenExperts(r, m);
+}
+
+// Fine-grained experts beside shared ones, dense layers at the front (DeepSeek, GLM-4.5).
+void ReadSharedExperts(Reader* r, Model* m) {
   ReadExperts(r, "n_routed_experts", "moe_intermediate_size", m);
   m->experts.shared_ffn_hidden = r->Present("n_shared_experts") == nullptr
                                      ? 0
@@ -168,6 +143,11 @@ void ReadDeepSeek(Reader* r, Model* m) {
   const Node* dense = r->Present("first_k_dense_replace");
   m->experts.first_dense =
       dense == nullptr || dense->text == "0" ? 0 : r->Integer("first_k_dense_replace");
+}
+
+void ReadDeepSeek(Reader* r, Model* m) {
+  ReadLlama(r, m);
+  ReadSharedExperts(r, m);
   r->Require("moe_layer_freq", r->Text("moe_layer_freq") == "1", "valid: 1");
   Latent& l = m->latent;
   l.q_rank = r->IntegerOr("q_lora_rank", 0);
@@ -178,29 +158,21 @@ void ReadDeepSeek(Reader* r, Model* m) {
   m->head_dim = l.nope_dim + l.rope_dim;
 }
 
-// What differs from Llama in the families that share its layout.
-void ReadFamily(Reader* r, std::string_view type, Model* m) {
-  if (type == "qwen2") {
-    m->attention_bias = true;
-    m->projection_bias = false;
-    r->Require("use_sliding_window", !r->BoolOr("use_sliding_window", false), "set it to false");
-  }
-  if (type == "qwen3" || type == "qwen3_moe") m->qk_norm = true;
-  if (type == "qwen3_moe") {
-    ReadExperts(r, "num_experts", "moe_intermediate_size", m);
-    r->Require("decoder_sparse_step", r->IntegerOr("decoder_sparse_step", 1) == 1, "valid: 1");
-  }
-  if (type == "mixtral") {
-    ReadExperts(r, "num_local_experts", "intermediate_size", m);
-    r->Require("sliding_window", false, "sliding windows in all layers: set it to null");
-  }
-  if (type == "gpt_oss") {
-    ReadExperts(r, "num_local_experts", "intermediate_size", m);
-    m->attention_bias = m->mlp_bias = m->sinks = m->experts.router_bias = true;
-    m->window = r->IntegerOr("sliding_window", 128);
-    m->full_every = 2;
-  }
-  if (type.starts_with("deepseek") || type == "kimi_k2") ReadDeepSeek(r, m);
+// GLM-4.5; what predicts further tokens is set by mtp_layers, as for DeepSeek-V3.
+void ReadGlm4Moe(Reader* r, Model* m) {
+  ReadLlama(r, m);
+  m->projection_bias = false;
+  m->qk_norm = r->BoolOr("use_qk_norm", false);
+  ReadSharedExperts(r, m);
+}
+
+void ReadGptOss(Reader* r, Model* m) {
+  ReadLlama(r, m);
+  ReadExperts(r, "num_local_experts", "intermediate_size", m);
+  m->attention_bias = m->mlp_bias = m->sinks = m->experts.router_bias = true;
+  m->window = r->IntegerOr("sliding_window", 128);
+  m->full_every = 2;
+  if (r->Present("layer_types") != nullptr) hugging_face::ReadWindows(r, m);
 }
 
 // Nemotron-H and Nemotron 3. Attention has no positions.
@@ -237,7 +209,84 @@ void ReadNemotronH(Reader* r, Model* m) {
   m->experts.latent = r->IntegerOr("moe_latent_size", 0);
 }
 
+struct Family {
+  std::string_view type;
+  void (*read)(Reader*, Model*);
+};
+constexpr Family kFamilies[] = {{"gpt2", hugging_face::ReadGpt2},
+                                {"gpt_neox", hugging_face::ReadGptNeoX},
+                                {"opt", hugging_face::ReadOpt},
+                                {"bloom", hugging_face::ReadBloom},
+                                {"falcon", hugging_face::ReadFalcon},
+                                {"mpt", hugging_face::ReadMpt},
+                                {"bert", hugging_face::ReadBert},
+                                {"nemotron", hugging_face::ReadNemotron},
+                                {"starcoder2", hugging_face::ReadStarCoder2},
+                                {"llama", ReadLlama},
+                                {"mistral", ReadMistral},
+                                {"phi3", ReadPhi3},
+                                {"gemma", ReadGemma},
+                                {"qwen2", ReadQwen2},
+                                {"qwen3", ReadQwen3},
+                                {"mixtral", ReadMixtral},
+                                {"qwen2_moe", ReadQwen2Moe},
+                                {"qwen3_moe", ReadQwen3Moe},
+                                {"deepseek_v2", ReadDeepSeek},
+                                {"deepseek_v3", ReadDeepSeek},
+                                {"kimi_k2", ReadDeepSeek},
+                                {"glm4_moe", ReadGlm4Moe},
+                                {"gpt_oss", ReadGptOss},
+                                {"nemotron_h", ReadNemotronH}};
+constexpr auto kTypes = [] {
+  std::array<std::string_view, std::size(kFamilies)> out{};
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = kFamilies[i].type;
+  return out;
+}();
+
 }  // namespace
+
+namespace hugging_face {
+
+void ReadWindows(Reader* r, Model* m) {
+  const Node* types = r->Present("layer_types");
+  m->window = 0;
+  m->full_every = 0;
+  if (types == nullptr) {
+    if (r->Present("sliding_window") != nullptr) m->window = r->Integer("sliding_window");
+    return;
+  }
+  if (static_cast<std::int64_t>(types->items.size()) != m->layers) {
+    return r->Fail(InvalidInput("{}: layer_types names {} layers of {}; name each",
+                                r->Where(*types), types->items.size(), m->layers));
+  }
+  std::int64_t first_full = 0;  // from 1; 0: none
+  bool windows = false;
+  for (std::size_t l = 0; l < types->items.size(); ++l) {
+    const Node& type = types->items[l];
+    const bool full = type.text == "full_attention";
+    if (!full && type.text != "sliding_attention") {
+      return r->Fail(InvalidInput(
+          "{}: layer_types: '{}' is not modelled; valid: full_attention, sliding_attention",
+          r->Where(type), Printable(type.text)));
+    }
+    if (full && first_full == 0) first_full = static_cast<std::int64_t>(l) + 1;
+    windows = windows || !full;
+  }
+  if (!windows) return;
+  for (std::size_t l = 0; l < types->items.size(); ++l) {
+    const auto number = static_cast<std::int64_t>(l) + 1;
+    const bool full = first_full > 0 && number % first_full == 0;
+    if (full == (types->items[l].text == "full_attention")) continue;
+    return r->Fail(
+        InvalidInput("{}: layer_types: layer {} of {}; windows are modelled in all "
+                     "layers, or in all but the last of every so many",
+                     r->Where(types->items[l]), number, types->items.size()));
+  }
+  m->window = r->Integer("sliding_window");
+  m->full_every = first_full;
+}
+
+}  // namespace hugging_face
 
 Result<Model> ReadHuggingFaceConfig(const std::string& path) {
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
@@ -258,17 +307,12 @@ Result<Model> ReadHuggingFaceConfig(const std::string& path) {
   Model m;
   m.name = r.Text("_name_or_path").empty() ? path : r.Text("_name_or_path");
   m.source = path;
-  if (type == "gpt2") {
-    ReadGpt2(&r, &m);
-  } else if (type == "nemotron_h") {
-    ReadNemotronH(&r, &m);
-  } else if (std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end()) {
-    ReadLlama(&r, type == "mistral", &m);
-    ReadFamily(&r, type, &m);
-  } else {
+  const auto* family = std::ranges::find(kFamilies, type, &Family::type);
+  if (family == std::end(kFamilies)) {
     return InvalidInput("{}: {}", r.Where(*r.Present("model_type")),
                         UnknownName("model_type", Printable(type), kTypes));
   }
+  family->read(&r, &m);
   if (!r.status().ok()) return r.status();
   if (m.head_dim == 0) {
     if (m.hidden % m.heads != 0) {

@@ -125,8 +125,7 @@ struct ModelPreset {
 };
 std::span<const ModelPreset> ModelPresets();
 Result<Model> FindModel(std::string_view name);  // unknown: nearest valid names
-// Reads a Hugging Face config.json (gpt2, llama, mistral without sliding window, qwen2, qwen3,
-// mixtral, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, nemotron_h). Errors name the
+// Reads a Hugging Face config.json, by its model_type (hugging_face.cc lists them). Errors name the
 // file, the field, the value and the remedy; unsupported model types are refused by name.
 Result<Model> ReadHuggingFaceConfig(const std::string& path);
 Status Validate(const Model& model);

@@ -1,0 +1,120 @@
+// Fields of a Hugging Face config.json, and the families that are read apart. Internal to
+// hugging_face*.cc.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "orrery/base/text.h"
+#include "orrery/formats/tree.h"
+#include "orrery/workload/model.h"
+
+namespace orrery::workload::hugging_face {
+
+using formats::Document;
+using formats::Node;
+
+// Reads typed fields of one document; the first error stays.
+class Reader {
+ public:
+  Reader(const Document& document, std::string path)
+      : document_(document), path_(std::move(path)) {}
+
+  std::int64_t Integer(std::string_view key) {
+    const Node* node = Present(key);
+    if (node == nullptr) {
+      Fail(InvalidInput("{}: {} is missing; add it, or take the model's whole config.json", path_,
+                        key));
+      return 0;
+    }
+    return Parse(key, *node);
+  }
+  std::int64_t IntegerOr(std::string_view key, std::int64_t fallback) {
+    const Node* node = Present(key);
+    return node == nullptr ? fallback : Parse(key, *node);
+  }
+  bool BoolOr(std::string_view key, bool fallback) {
+    const Node* node = Present(key);
+    if (node == nullptr) return fallback;
+    if (!node->quoted && node->text == "true") return true;
+    if (!node->quoted && node->text == "false") return false;
+    Fail(Wrong(key, *node, "true or false"));
+    return fallback;
+  }
+  double FractionOr(std::string_view key, double fallback) {
+    const Node* node = Present(key);
+    if (node == nullptr) return fallback;
+    double value = 0;
+    const char* end = node->text.data() + node->text.size();
+    const auto [at, error] = std::from_chars(node->text.data(), end, value);
+    if (!node->quoted && error == std::errc() && at == end && value >= 0 && value < 1) return value;
+    Fail(Wrong(key, *node, "a number from 0 to 1"));
+    return fallback;
+  }
+  std::string Text(std::string_view key) const {
+    const Node* node = Present(key);
+    return node == nullptr ? "" : node->text;
+  }
+  // Refuses a field whose value would change the computation.
+  void Require(std::string_view key, bool holds, std::string_view remedy) {
+    const Node* node = Present(key);
+    if (holds || node == nullptr) return;
+    Fail(InvalidInput("{}: {} '{}' is not supported; {}", Where(*node), key, Printable(node->text),
+                      remedy));
+  }
+  // Null and missing are the same.
+  const Node* Present(std::string_view key) const {
+    const Node* node = document_.root.Find(key);
+    return node == nullptr || node->kind == Node::Kind::kNull ? nullptr : node;
+  }
+  const std::string& path() const { return path_; }
+  std::string Where(const Node& node) const { return document_.Where(node); }
+  void Fail(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  std::int64_t Parse(std::string_view key, const Node& node) {
+    std::int64_t value = 0;
+    const char* end = node.text.data() + node.text.size();
+    const auto [at, error] = std::from_chars(node.text.data(), end, value);
+    if (node.kind == Node::Kind::kScalar && !node.quoted && error == std::errc() && at == end &&
+        value >= 1) {
+      return value;
+    }
+    Fail(Wrong(key, node, "a whole number from 1"));
+    return 1;
+  }
+  Status Wrong(std::string_view key, const Node& node, std::string_view expected) const {
+    if (node.kind != Node::Kind::kScalar) {
+      return InvalidInput("{}: {} is a {}; write {}", Where(node), key,
+                          node.kind == Node::Kind::kList ? "list" : "map", expected);
+    }
+    return InvalidInput("{}: {} is {}{}{}; write {}", Where(node), key, node.quoted ? "'" : "",
+                        Printable(node.text), node.quoted ? "'" : "", expected);
+  }
+
+  const Document& document_;
+  std::string path_;
+  Status status_;
+};
+
+// hugging_face_dense.cc: families with a layout of their own.
+void ReadGpt2(Reader* r, Model* m);
+void ReadGptNeoX(Reader* r, Model* m);
+void ReadOpt(Reader* r, Model* m);
+void ReadBloom(Reader* r, Model* m);
+void ReadFalcon(Reader* r, Model* m);
+void ReadMpt(Reader* r, Model* m);
+void ReadBert(Reader* r, Model* m);
+void ReadNemotron(Reader* r, Model* m);
+void ReadStarCoder2(Reader* r, Model* m);
+
+// A window in every layer, or, where layer_types names the layers, in all but the last of every so
+// many. What the model cannot say is refused.
+void ReadWindows(Reader* r, Model* m);
+
+}  // namespace orrery::workload::hugging_face
