@@ -42,6 +42,32 @@ constexpr std::array kVariables = {
     std::pair{std::string_view("PROTO="), std::string_view("NCCL_PROTO")},
 };
 
+// GPUDirect-TCPXO, hosts of 8 H100: what Google's nccl-env-profile.sh sets and its checker enforces
+// (GoogleCloudPlatform/container-engine-accelerators, gpudirect-tcpxo; from 2025 on the profile
+// "simple", beside ones that allow LL128 and NVLSTree).
+constexpr std::array kTcpxo = {
+    std::pair{std::string_view("NCCL_ALGO"), std::string_view("Ring,Tree")},
+    std::pair{std::string_view("NCCL_PROTO"), std::string_view("Simple")},
+    std::pair{std::string_view("NCCL_NVLS_ENABLE"), std::string_view("0")},
+    std::pair{std::string_view("NCCL_MIN_NCHANNELS"), std::string_view("4")},
+    std::pair{std::string_view("NCCL_BUFFSIZE"), std::string_view("8388608")},
+    std::pair{std::string_view("NCCL_P2P_NET_CHUNKSIZE"), std::string_view("524288")},
+    std::pair{std::string_view("NCCL_P2P_NVL_CHUNKSIZE"), std::string_view("1048576")},
+};
+
+// The file of its tuner for these hosts (a3plus_tuner_config.textproto; a copy is in
+// apple/axlearn): two of them with all their GPUs take the tree at every size.
+collective::TunerRow TreeOfTwoHosts() {
+  collective::TunerRow row;
+  row.collective = Collective::kAllReduce;
+  row.max_bytes = std::int64_t{1} << 62;
+  row.algorithm = collective::Algorithm::kTree;
+  row.name = "tree";
+  row.nodes = 2;
+  row.ranks = 16;
+  return row;
+}
+
 // 2.26.2 → 22602.
 int VersionOf(std::string_view text) {
   std::array<int, 3> parts{};
@@ -58,6 +84,11 @@ int VersionOf(std::string_view text) {
 Result<Environment> EnvironmentOf(const Configuration& row, Assumed* assumed) {
   std::vector<std::pair<std::string, std::string>> variables;
   const std::string_view system = row.text("system");
+  const bool tcpxo = row.text("network").find("TCPXO") != std::string_view::npos;
+  if (tcpxo) {
+    for (const auto& [variable, value] : kTcpxo) variables.emplace_back(variable, value);
+    assumed->push_back("TCPXO: NCCL's variables and tuner as Google's profile sets them");
+  }
   for (const auto& [token, variable] : kVariables) {
     const std::size_t at = system.find(token);
     if (at == std::string_view::npos) continue;
@@ -68,6 +99,7 @@ Result<Environment> EnvironmentOf(const Configuration& row, Assumed* assumed) {
     assumed->push_back("system: queue pairs per connection are not modelled");
   }
   ORRERY_ASSIGN_OR_RETURN(Environment environment, collective::ParseEnvironment(variables));
+  if (tcpxo) environment.tuner.push_back(TreeOfTwoHosts());
   const int version = VersionOf(row.text("nccl_version"));
   if (version > 0) {
     environment.version = version;

@@ -86,8 +86,15 @@ Status SetFabric(std::string_view text, std::vector<std::string>* assumed, Spec*
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (Contains(lower, "tcpxo")) {
+    ORRERY_RETURN_IF_ERROR(as_roce());
+    assumed->push_back("TCPXO: latency and headers of RoCE");
+    return {};
+  }
   if (Contains(lower, "tcpx")) {
-    return InvalidInput("network={}: collectives over TCP are not modelled", Printable(text, 60));
+    return InvalidInput(
+        "network={}: GPUDirect over kernel TCP is not modelled; TCPXO and cluster.fabric=tcp are",
+        Printable(text, 60));
   }
   if (Contains(lower, "efa")) {
     ORRERY_RETURN_IF_ERROR(as_roce());

@@ -142,13 +142,16 @@ constexpr std::string_view kNccl =
     "s,HGX,H100-SXM5-80GB,2,8,2.22.3,IB 8x NDR 400Gbps,alltoall,1024,float,40,0,0\n"
     "s,HGX (ALGO=Ring PROTO=Simple),H100-SXM5-80GB,2,8,unknown,IB 8x NDR 400Gbps,all_reduce,1024,"
     "float,40,0,0\n"
-    "s,a3,H100-SXM5-80GB,2,8,unknown,GPUDirect-TCPXO 8x200Gbps,all_gather,1024,float,40,0,0\n";
+    "s,a3,H100-SXM5-80GB,2,8,unknown,GPUDirect-TCPX 4x200Gbps,all_gather,1024,float,40,0,0\n"
+    "s,a3,H100-SXM5-80GB,2,8,unknown,GPUDirect-TCPXO 8x200Gbps,all_reduce,16777216,float,40,0,0\n"
+    "s,a3,H100-SXM5-80GB,4,8,unknown,GPUDirect-TCPXO "
+    "8x200Gbps,all_reduce,17179869184,float,40,0,0\n";
 
 TEST(Validate, Collectives) {
   const auto table = CsvTable::Parse(kNccl, "n.csv");
   ASSERT_TRUE(table.ok());
   const Report report = Predict(*table);
-  ASSERT_EQ(report.rows.size(), 4U);
+  ASSERT_EQ(report.rows.size(), 6U);
   EXPECT_EQ(report.rows[0].quantity, Quantity::kCollectiveTime);
   EXPECT_EQ(report.rows[0].stratum, "collectives >= 1 MB");
   // NVLSTree: each of 8 NICs of 50 GB/s carries an eighth of the buffer each way, 2,684 us at
@@ -158,7 +161,20 @@ TEST(Validate, Collectives) {
   EXPECT_THAT(report.rows[1].reason, HasSubstr("collective=alltoall"));
   EXPECT_THAT(report.rows[2].assumed, Contains(HasSubstr("planned Ring, Simple")));
   EXPECT_EQ(report.rows[2].stratum, "collectives < 1 MB");
-  EXPECT_THAT(report.rows[3].reason, HasSubstr("collectives over TCP"));
+  EXPECT_THAT(report.rows[3].reason, HasSubstr("GPUDirect over kernel TCP"));
+}
+
+// Google's profile: no LL128, no NVLS, steps of 1 MiB, and on two hosts the tree at every size. 16
+// MiB are one step of 16 channels, which goes down the chain of 8, over and back: 14 hops of NVLink
+// and 2 of the network, each at least a step's copy at 20.7 GB/s. With NCCL's own 512 KiB two
+// steps would be under way at a time.
+TEST(Validate, TcpxoIsNcclAsGoogleSetsIt) {
+  const Report report = Predict(*CsvTable::Parse(kNccl, "n.csv"));
+  ASSERT_EQ(report.rows.size(), 6U);
+  EXPECT_THAT(report.rows[4].assumed, Contains(HasSubstr("planned Tree, Simple, 16 channels")));
+  EXPECT_THAT(report.rows[4].assumed, Contains(HasSubstr("Google's profile")));
+  EXPECT_GT(*report.rows[4].predicted, 16 * (1 << 20) / 20.7e3);
+  EXPECT_THAT(report.rows[5].assumed, Contains(HasSubstr("planned Ring, Simple")));
 }
 
 TEST(Report, JsonHoldsTheContract) {
