@@ -78,16 +78,16 @@ struct Environment {
        {true, true, true, true, true, true, true, true}}};
   std::array<std::array<bool, 3>, 4> protocol_allowed{
       {{true, true, true}, {true, true, true}, {true, true, true}, {true, true, true}}};
-  bool protocol_forced = false;  // NCCL_PROTO was given: LL128 is not vetoed by the hardware
-  bool nvls = true;              // NCCL_NVLS_ENABLE
-  bool pat = true;               // NCCL_PAT_ENABLE
-  bool collnet = false;          // NCCL_COLLNET_ENABLE
-  int collnet_domains = 2;       // NCCL_COLLNET_NODE_THRESHOLD: at least so many
-  int nvls_channels = 0;         // NCCL_NVLS_NCHANNELS; 0: by architecture
-  std::int64_t nvls_chunk_bytes = 128 << 10;  // NCCL_NVLS_CHUNKSIZE
-  std::int64_t nvls_tree_chunk_bytes = 0;     // NCCL_NVLSTREE_MAX_CHUNKSIZE; 0: by domains
-  int min_channels = 0, max_channels = 64;    // NCCL_MIN/MAX_CTAS, NCCL_MIN/MAX_NCHANNELS
-  std::int64_t buffer_bytes = 4 << 20;        // NCCL_BUFFSIZE: Simple, per connection and channel
+  bool protocol_forced = false;       // NCCL_PROTO was given: LL128 is not vetoed by the hardware
+  bool nvls = true;                   // NCCL_NVLS_ENABLE
+  bool pat = true;                    // NCCL_PAT_ENABLE
+  bool collnet = false;               // NCCL_COLLNET_ENABLE
+  int collnet_domains = 2;            // NCCL_COLLNET_NODE_THRESHOLD: at least so many
+  int nvls_channels = 0;              // NCCL_NVLS_NCHANNELS; 0: by architecture
+  std::int64_t nvls_chunk_bytes = 0;  // NCCL_NVLS_CHUNKSIZE; 0: by fabric
+  std::int64_t nvls_tree_chunk_bytes = 0;   // NCCL_NVLSTREE_MAX_CHUNKSIZE; 0: by fabric and domains
+  int min_channels = 0, max_channels = 64;  // NCCL_MIN/MAX_CTAS, NCCL_MIN/MAX_NCHANNELS
+  std::int64_t buffer_bytes = 4 << 20;      // NCCL_BUFFSIZE: Simple, per connection and channel
   std::int64_t ll_buffer_bytes = 8 * 512 * 8 * 16;      // NCCL_LL_BUFFSIZE
   std::int64_t ll128_buffer_bytes = 120 * 640 * 8 * 8;  // NCCL_LL128_BUFFSIZE
   int threads = 512;                                    // NCCL_NTHREADS: LL and Simple
@@ -219,8 +219,8 @@ struct Cost {
   SimTime total() const { return fixed + transfer; }
 };
 
-// The release whose rules hold: as stated; else 2.22.3, or 2.27.7 on Blackwell, which NCCL knows
-// from 2.25 on (the last of the releases that kept the tables it came with).
+// The release whose rules hold: as stated; else 2.22.3, or 2.28.7 on Blackwell, which NCCL knows
+// from 2.25 on (the middle one of those up to 2.30).
 int ReleaseOn(cluster::Arch arch, const Environment& environment);
 
 // Plans and prices on one cluster under one environment. Stateless: safe to share between threads.

@@ -136,7 +136,7 @@ double PatTimeUs(const Question& q) {
   if (!AllowsSimple(q, Algorithm::kPat)) return kNotAvailable;
   // Not turned from bus into algorithm bandwidth: NCCL does that for rings alone.
   const double bus = 0.75 * q.found.graph * q.found.bandwidth_GBps;
-  const double net = nccl::LatenciesOf(q.environment->version).net[0][2];
+  const double net = nccl::LatenciesOf(q.environment->version).net[0][2] + 2 * q.found.latency_us;
   return 8 + Log2(q.domains()) * net / 3.5 + 2.8 * q.ranks() +
          static_cast<double>(q.bytes) / (1000 * bus);
 }
@@ -204,7 +204,9 @@ double NvlsTimeUs(const Question& q, bool tree) {
   const int version = q.environment->version;
   if (version < (tree ? 21800 : 21700)) return kNotAvailable;
   double us = latency.nvls_nvlink;
-  if (tree) us += 2.0 * Log2(q.domains()) * latency.nvls_tree_net;
+  // Up to 2.18 without what the network says of itself.
+  const double said = version < 21900 ? 0 : 2 * q.found.latency_us;
+  if (tree) us += 2.0 * Log2(q.domains()) * (latency.nvls_tree_net + said);
   double bus = version < 22800 ? NvlsBusBefore228(q, tree) : NvlsBus(q, table, tree);
   // What trees do at medium sizes, from 2.29.2 on where a Blackwell's host is an x86.
   const int log_size = Log2(q.bytes / 64);

@@ -110,6 +110,10 @@ double FirstStep(std::span<const double> steps, double limit) {
   return limit;
 }
 
+// What AWS's plugin tells NCCL of a crossing (aws-ofi-nccl, platform-aws.cpp): p3dn, p4d, p5, p6.
+// P5en, which says 35 as p6 does, is taken for a p5. It decides, the price has EFA's own constant.
+constexpr std::array<double, 4> kEfaLatency = {150, 75, 75, 35};
+
 constexpr int kMaxRingChannels = 32;  // half of MAXCHANNELS
 
 struct Found {
@@ -194,12 +198,51 @@ double NicGBps(const cluster::Spec& spec, const GroupShape& shape) {
   return static_cast<double>(std::min(spec.nic_Bps, host)) * 1e-9;
 }
 
+int NvlsChannels(const cluster::Spec& spec, const GroupShape& shape,
+                 const Environment& environment) {
+  int channels = 16;
+  if (spec.device.arch == Arch::kBlackwell) {
+    channels = shape.domains == 1 ? 24 : 32;
+    const double nic = NicGBps(spec, shape);
+    if (shape.domains > 2 && environment.version >= 22700) {
+      if (nic >= 96)
+        channels = shape.ranks_per_domain <= 8 ? 24 : 32;
+      else if (nic >= 48)
+        channels = 24;
+    }
+  }
+  if (environment.nvls_channels > 0) channels = environment.nvls_channels;
+  return std::clamp(channels, std::max(1, environment.min_channels),
+                    std::max(1, environment.max_channels));
+}
+
 bool Takes(const Graphs& graphs, const GroupShape& shape) {
   return graphs.given() && shape.uniform &&
          static_cast<std::size_t>(shape.ranks_per_domain) == graphs.gpus();
 }
 
 namespace {
+
+// NCCL's connect.cc, by release: what a communicator makes of its two channels a ring.
+int ChannelsOf(const cluster::Spec& spec, const GroupShape& shape, const Environment& environment,
+               const Channels& found) {
+  const int version = environment.version;
+  const bool hopper = spec.device.arch >= Arch::kHopper;
+  int channels = std::min(64, 2 * found.graph);
+  // Up to 2.19 as long as 32 allow it.
+  const int fewer = version < 22000 ? 17 : 16;
+  if (hopper && shape.domains > 1 && found.bandwidth_GBps > 45 && channels < fewer) channels *= 2;
+  channels = std::min(channels, environment.max_channels);
+  channels = std::max(channels, std::min(environment.min_channels, 64));
+  // From 2.22 to 2.27 rings and trees have no fewer than NVLS. Whole hosts of Hopper have its 16;
+  // their parts are left as they are, 16 channels over 3 NICs are more than the formula knows.
+  const bool nvls = spec.device.arch == Arch::kBlackwell && environment.nvls &&
+                    shape.ranks_per_domain > 2 && shape.uniform && !spec.peers_over_pcie();
+  if (nvls && version >= 22200 && version < 22800) {
+    channels = std::max(channels, NvlsChannels(spec, shape, environment));
+  }
+  return channels;
+}
 
 // As NCCL reads them: not searched for, not duplicated. LL128 goes by NVLink inside, and through no
 // more than the bridges of a host (since Hopper: or a GPU beside the NIC) outside.
@@ -255,12 +298,11 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
     result.graph = doubled;
   }
   result.tree_GBps = result.bandwidth_GBps;
+  if (shape.domains > 1 && spec.fabric == cluster::Fabric::kEfa) {
+    result.latency_us = kEfaLatency[static_cast<std::size_t>(arch)];
+  }
   if (Takes(environment.graphs, shape)) Apply(environment.graphs, arch, shape.domains, &result);
-  result.channels = std::min(64, 2 * result.graph);
-  if (!old && shape.domains > 1 && result.bandwidth_GBps > 45 && result.channels < 16)
-    result.channels *= 2;
-  result.channels = std::min(result.channels, environment.max_channels);
-  result.channels = std::max(result.channels, std::min(environment.min_channels, 64));
+  result.channels = ChannelsOf(spec, shape, environment, result);
   return result;
 }
 
@@ -270,7 +312,7 @@ namespace orrery::collective {
 
 int ReleaseOn(cluster::Arch arch, const Environment& environment) {
   const bool newer = arch == cluster::Arch::kBlackwell && !environment.version_stated;
-  return newer ? std::max(environment.version, 22707) : environment.version;
+  return newer ? std::max(environment.version, 22807) : environment.version;
 }
 
 }  // namespace orrery::collective

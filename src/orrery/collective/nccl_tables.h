@@ -59,6 +59,11 @@ bool Takes(const Graphs& graphs, const GroupShape& shape);
 Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
                         const Environment& environment);
 
+// Channels of NVLS and NVLSTree: by architecture and release; the tuning of several nodes on
+// Blackwell came with 2.27.
+int NvlsChannels(const cluster::Spec& spec, const GroupShape& shape,
+                 const Environment& environment);
+
 // The highest bandwidth step of a search, inside one domain or between several, that `limit`
 // carries.
 double SearchStep(cluster::Arch arch, bool inter, double limit_GBps);

@@ -39,31 +39,13 @@ int NicsOf(const Graphs& graphs, Algorithm algorithm) {
   return std::max<int>(1, static_cast<int>(nets.size()));
 }
 
-// NCCL's nvls.cc: by architecture and release; the tuning of several nodes on Blackwell came with
-// 2.27.
-int NvlsChannels(const Question& q) {
-  const Environment& e = *q.environment;
-  int channels = 16;
-  if (q.spec->device.arch == Arch::kBlackwell) {
-    channels = q.domains() == 1 ? 24 : 32;
-    const double nic = nccl::NicGBps(*q.spec, *q.shape);
-    if (q.domains() > 2 && e.version >= 22700) {
-      if (nic >= 96)
-        channels = q.shape->ranks_per_domain <= 8 ? 24 : 32;
-      else if (nic >= 48)
-        channels = 24;
-    }
-  }
-  if (e.nvls_channels > 0) channels = e.nvls_channels;
-  return std::clamp(channels, std::max(1, e.min_channels), std::max(1, e.max_channels));
-}
-
 // NCCL's own loops (topoGetAlgoInfo), and no cells: a CollNet's channels share the data as they
 // are.
 void CollNetChannels(const Question& q, std::int64_t most, Plan* plan) {
   std::int64_t channels = q.found.channels, threads = 640, threshold = 512;
   if (plan->algorithm == Algorithm::kNvls) {
-    channels = std::min<std::int64_t>(channels, NvlsChannels(q));
+    channels =
+        std::min<std::int64_t>(channels, nccl::NvlsChannels(*q.spec, *q.shape, *q.environment));
   } else if (plan->algorithm == Algorithm::kCollNetDirect) {
     bool few = true;
     for (std::int64_t plateau = 16; plateau >= 1 && few; plateau /= 2) {
@@ -101,7 +83,7 @@ void ShrinkChannels(const Question& q, std::int64_t most, Plan* plan) {
     channels = std::clamp<std::int64_t>(q.bytes / (threads * threshold), 1, channels);
   }
   if (model::IsNvls(*plan)) {
-    channels = NvlsChannels(q);
+    channels = nccl::NvlsChannels(*q.spec, *q.shape, *q.environment);
     threads = 640;
   }
   while (!model::IsNvls(*plan) && q.bytes < channels * threads * threshold && threads % 128 == 0) {
@@ -135,6 +117,18 @@ std::int64_t TreeLL128Chunk(const GroupShape& shape, std::int64_t share, std::in
   while (rounds() < 64 * depth / shape.ranks_per_domain && chunk > (128 << 10)) chunk /= 2;
   while (rounds() < 16 * depth / shape.ranks_per_domain && chunk > (32 << 10)) chunk /= 2;
   return chunk;
+}
+
+// NCCL's defaults, and what AWS's plugin (aws-ofi-nccl, platform-aws.cpp) sets in their place, of
+// which NCCL takes notice from 2.20 on.
+void SetNvlsChunks(const cluster::Spec& spec, Environment* environment) {
+  const bool efa = spec.fabric == cluster::Fabric::kEfa && environment->version >= 22000;
+  if (environment->nvls_chunk_bytes == 0) {
+    environment->nvls_chunk_bytes = efa ? 512 << 10 : 128 << 10;
+  }
+  if (efa && environment->nvls_tree_chunk_bytes == 0) {
+    environment->nvls_tree_chunk_bytes = 512 << 10;
+  }
 }
 
 // The bytes of a chunk fall with what all heads and channels move at once.
@@ -378,6 +372,7 @@ Planner::Planner(const cluster::Cluster& cluster, const Environment& environment
                  const Pricing& pricing)
     : cluster_(&cluster), environment_(environment), pricing_(pricing) {
   environment_.version = ReleaseOn(cluster.spec().device.arch, environment);
+  SetNvlsChunks(cluster.spec(), &environment_);
 }
 
 Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,

@@ -50,7 +50,9 @@ TEST(Channels, OfWholeNodes) {
     spec.nodes = row.nodes;
     spec.nics_per_node = row.nics_per_node;
     const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
-    const nccl::Channels found = nccl::SearchChannels(spec, Whole(cluster), Environment());
+    Environment environment;
+    environment.version = ReleaseOn(spec.device.arch, environment);
+    const nccl::Channels found = nccl::SearchChannels(spec, Whole(cluster), environment);
     EXPECT_EQ(found.graph, row.graph) << row.preset << " x " << row.nodes;
     EXPECT_EQ(found.channels, row.channels) << row.preset << " x " << row.nodes;
     EXPECT_DOUBLE_EQ(found.bandwidth_GBps, row.each) << row.preset << " x " << row.nodes;
@@ -64,6 +66,28 @@ TEST(Channels, LimitsOfTheEnvironment) {
   EXPECT_EQ(nccl::SearchChannels(cluster.spec(), Whole(cluster), environment).channels, 8);
   environment.min_channels = environment.max_channels = 32;
   EXPECT_EQ(nccl::SearchChannels(cluster.spec(), Whole(cluster), environment).channels, 32);
+}
+
+// NCCL's connect.cc: the four CTAs a ring that are for few NICs were for all of Hopper up to 2.19;
+// from 2.22 to 2.27 a communicator has at least NVLS's channels (Blackwell 32, over three hosts and
+// more 24 from 2.27 on), which counts for rings and trees, too.
+TEST(Channels, ByRelease) {
+  const auto channels = [](const char* preset, int nodes, int version, bool nvls = true) {
+    const cluster::Cluster cluster = Machine(preset, nodes);
+    Environment environment;
+    environment.version = version;
+    environment.nvls = nvls;
+    return nccl::SearchChannels(cluster.spec(), Whole(cluster), environment).channels;
+  };
+  EXPECT_EQ(channels("h100-ib-400g", 2, 21903), 32);
+  EXPECT_EQ(channels("h100-ib-400g", 2, 22003), 16);
+  EXPECT_EQ(channels("h100-ib-400g", 1, 21903), 24);
+  EXPECT_EQ(channels("a100-80g-ib-200g", 2, 21903), 16);
+  EXPECT_EQ(channels("b200-ib-400g", 2, 22707), 32);
+  EXPECT_EQ(channels("b200-ib-400g", 4, 22707), 24);
+  EXPECT_EQ(channels("b200-ib-400g", 4, 22602), 32);
+  EXPECT_EQ(channels("b200-ib-400g", 2, 22707, false), 16);
+  EXPECT_EQ(channels("b200-ib-400g", 2, 22803), 16);
 }
 
 TEST(Shape, CountsDomainsNicsAndSwitches) {
@@ -224,7 +248,7 @@ TEST(Planner, LL128BehindGraceByRelease) {
   EXPECT_EQ(plan(22602).protocol, Protocol::kSimple);
   EXPECT_EQ(plan(22703).protocol, Protocol::kLL128);
   EXPECT_EQ(plan(22703).channels, 32);
-  EXPECT_EQ(Planner(cluster, {}).environment().version, 22707);
+  EXPECT_EQ(Planner(cluster, {}).environment().version, 22807);
 }
 
 // 2 x 8 B200, reduce-scatter of 64 MiB, an Intel host; 8 rings of 48 GB/s: Ring Simple 8.4 + 14
@@ -243,6 +267,43 @@ TEST(Planner, BlackwellsTablesByRelease) {
   };
   EXPECT_EQ(protocol(22703), Protocol::kLL128);
   EXPECT_EQ(protocol(22902), Protocol::kSimple);
+}
+
+// 2 x 8 H100, all-reduce of 16 MiB, 2.22.3. InfiniBand: NVLSTree 25 + 2 * 14 = 53 us and 2^24 B at
+// 8 * 40 * 5/6 = 266.7 GB/s: 115.9. On EFA its plugin says 75 us a crossing, twice for Simple: 353
+// + 62.9 = 415.9; Tree LL128 14 + 2 (7 * 1.25 + 8.5 + 75) = 198.5 and 293.6 * .9 / 2: 325.5. It has
+// NVLS's chunks at 512 KiB where NCCL's own are 128, as far as 8 * 16 heads' chunks go into 1 GiB.
+TEST(Planner, EfaSaysItsLatency) {
+  const auto plan = [](const char* preset, std::int64_t bytes, int version) {
+    const cluster::Cluster cluster = Machine(preset, 2);
+    Environment environment;
+    environment.version = version;
+    return *Planner(cluster, environment)
+                .MakePlan(Collective::kAllReduce, DType::kBf16, bytes, Whole(cluster));
+  };
+  EXPECT_EQ(plan("h100-ib-400g", 16 << 20, 22203).algorithm, Algorithm::kNvlsTree);
+  EXPECT_EQ(plan("h100-efa-400g", 16 << 20, 22203).algorithm, Algorithm::kTree);
+  EXPECT_EQ(plan("h100-efa-400g", 16 << 20, 22203).protocol, Protocol::kLL128);
+  const std::int64_t large = std::int64_t{4} << 30;
+  EXPECT_EQ(plan("h100-ib-400g", large, 22203).nccl_chunk_bytes, 128 << 10);
+  EXPECT_EQ(plan("h100-efa-400g", large, 22203).algorithm, Algorithm::kNvlsTree);
+  EXPECT_EQ(plan("h100-efa-400g", large, 22203).nccl_chunk_bytes, 512 << 10);
+}
+
+// 8 B200, reduce-scatter of 1 GiB by 32 rings: 8 steps of 4 MiB a CTA, which at the 21.4 GB/s of
+// two domains would be 1,568 us; inside one NCCL's cap is 35. 7/8 GiB over 900 GB/s of NVLink:
+// 1,044.
+TEST(Planner, BlackwellsChannelsInOneDomain) {
+  const cluster::Cluster cluster = Machine("b200-ib-400g", 1);
+  Environment environment;
+  environment.nvls = false;
+  const Planner planner(cluster, environment);
+  const Plan plan =
+      *planner.MakePlan(Collective::kReduceScatter, DType::kBf16, 1 << 30, Whole(cluster));
+  EXPECT_EQ(plan.channels, 32);
+  const double us = static_cast<double>(planner.ClosedForm(plan).total()) * 1e-6;
+  EXPECT_GT(us, 1044);
+  EXPECT_LT(us, 1568);
 }
 
 // 4 x 8 H100, all-reduce of 256 MiB. 2.26: NVLSTree 25 + 4 * 14 = 81 us and 2^28 B at 8 * 48/2 *

@@ -24,7 +24,7 @@
 // not fit, and of NVLS beyond what a plan may take, are played as fewer, larger ones; where
 // channels do not divide by heads and rounds are many, one GPU is the busiest one.
 //
-// Cost: some 30 ns a message; at most 2,600 of a tree, 400 of NVLS, 4,000 of NVLSTree. Plans whose
+// Cost: some 30 ns a message; at most 3,000 of a tree, 400 of NVLS, 4,000 of NVLSTree. Plans whose
 // ports are busy for less than 0.7 of a lane's time are not played (PhasesOf).
 #pragma once
 

@@ -6,7 +6,7 @@ namespace orrery::collective {
 namespace rehearsal {
 namespace {
 
-constexpr std::int64_t kMostMessages = 2600;
+constexpr std::int64_t kMostMessages = 3000;
 // Rounds that go through as one: of a window's credits at most one in so many.
 constexpr int kOfWindow = 2;
 

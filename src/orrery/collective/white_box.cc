@@ -18,10 +18,10 @@ constexpr double kUs = 1e6;  // picoseconds
 // have half (Simple: of two nodes). Rings of A100 move more than half: 12.3 GB/s by Simple, 13 by
 // LL128, at their NICs' limit. Send/recv: docs/collectives.md.
 constexpr double kPointToPointRate = 21e9;
-constexpr double kRate[4][3] = {{1.6e9, 20e9, 26.5e9},
-                                {3.65e9, 20e9, 24e9},
-                                {5.9e9, 18.35e9, 20.7e9},
-                                {8.8e9, 17.25e9, 21.4e9}};
+constexpr double kRate[4][3] = {
+    {1.6e9, 20e9, 26.5e9}, {3.65e9, 20e9, 24e9}, {5.9e9, 18.35e9, 20.7e9}, {8.8e9, 20e9, 21.4e9}};
+// Simple inside one domain, where NCCL's cap is far from that of two (Hopper's: 38.7 and 41.4).
+constexpr double kSimpleInBlackwellDomain = 35e9;
 // A warp that copies in an NVLS lane: a hunk in 1.17 us, docs/collectives.md.
 constexpr double kNvlsWarpRate = 3.5e9;
 
@@ -237,7 +237,11 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   box.sync = kSync[p] * (passes ? 8.0 / plan.credits : 1);
   const bool p2p = plan.algorithm == Algorithm::kPointToPoint;
   double rate = kRate[static_cast<std::size_t>(spec.device.arch)][p];
-  if (p2p) rate = std::min(rate, kPointToPointRate);
+  if (p2p) {
+    rate = std::min(rate, kPointToPointRate);
+  } else if (blackwell && plan.protocol == Protocol::kSimple && plan.shape.domains == 1) {
+    rate = kSimpleInBlackwellDomain;
+  }
   rate *= known[plan.protocol == Protocol::kSimple ? constants::kChannelRateSimple
                                                    : constants::kChannelRateLL];
   box.per_byte = 1e12 / rate / kStreams;
