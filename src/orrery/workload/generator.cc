@@ -173,7 +173,7 @@ class Layout {
 
   // The rest of what rank (t, d, p) is bound to.
   void Bind(std::size_t t, std::size_t d, std::size_t p, graph::Binding* b) {
-    const bool wraps = plan_.schedule == Schedule::k1f1bInterleaved;
+    const bool wraps = plan_.vpp > 1 && !plan_.v_shape() && !plan_.dual();
     const std::size_t column = p * tp_ + t;
     if (dp_ > 1) Slot(b, GroupSlot::kDp) = GroupId(first_[kDp] + column);
     if (shard_ < dp_) {

@@ -467,6 +467,18 @@ Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
       NearestLists(model.layers, chunks), NearestDivisors(model.layers, chunks));
 }
 
+Neighbour NeighbourOf(const Plan& plan, int stage, int chunk, bool before) {
+  const bool folds = plan.v_shape() || plan.dual();
+  const bool descends = !folds || chunk % 2 == 0;
+  const bool next = descends != before;
+  const int to = stage + (next ? 1 : -1);
+  if (to >= 0 && to < plan.pp) return {true, next, to, chunk};
+  // The model's end, or the turn, which stays on this stage; straight chunks go round.
+  const int beyond = chunk + (before ? -1 : 1);
+  if (folds || beyond < 0 || beyond >= plan.vpp || plan.pp == 1) return {};
+  return {true, next, (to + plan.pp) % plan.pp, beyond};
+}
+
 Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckBounds(plan));
   ORRERY_RETURN_IF_ERROR(CheckTensorParallel(model, plan));

@@ -288,6 +288,14 @@ struct Plan {
   std::int64_t microbatches() const { return global_batch / (micro_batch * dp); }
 };
 
+// Where the part of the model before, or behind, a stage's chunk lies (generators/passes.h).
+struct Neighbour {
+  bool crosses = false;  // on another stage; else it is the model's end, or a V's turn
+  bool next = false;     // the stage that follows, the first behind the last
+  int stage = 0, chunk = 0;
+};
+Neighbour NeighbourOf(const Plan& plan, int stage, int chunk, bool before);
+
 // The list of layers on every chunk, pp·vpp entries in chunk order (chunk c of stage s at c·pp +
 // s), after `auto` is resolved; refused with the rule broken and the nearest valid lists.
 Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan);

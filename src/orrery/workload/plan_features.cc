@@ -421,32 +421,43 @@ Status CheckStage(const Plan& plan, std::size_t stage) {
   return {};
 }
 
-// Micro-batches in the order in which a stage runs their forward or backward passes of a chunk.
-std::vector<int> OrderOf(const std::vector<PipelinePass>& passes, int chunk, bool gradient) {
-  using Kind = PipelinePass::Kind;
-  std::vector<int> order;
-  for (const PipelinePass& pass : passes) {
-    if (pass.chunk != chunk || pass.kind == Kind::kWeight) continue;
-    if ((pass.kind != Kind::kForward) == gradient) order.push_back(pass.microbatch);
+// A pass and the chunk and micro-batch of its message, as its sender calls them.
+struct Carried {
+  const PipelinePass* pass = nullptr;
+  int chunk = 0;
+};
+// A stage's passes that take messages of a kind from one neighbour, or make them for it, in order.
+std::vector<Carried> CarriedBy(const Plan& plan, int stage, bool takes, bool next, bool gradient) {
+  std::vector<Carried> carried;
+  for (const PipelinePass& pass : plan.given->stages[static_cast<std::size_t>(stage)]) {
+    if (pass.kind == PipelinePass::Kind::kWeight) continue;
+    if ((pass.kind != PipelinePass::Kind::kForward) != gradient) continue;
+    const Neighbour n = NeighbourOf(plan, stage, pass.chunk, takes != gradient);
+    if (n.crosses && n.next == next) carried.push_back({&pass, takes ? n.chunk : pass.chunk});
   }
-  return order;
+  return carried;
 }
 
 // NCCL matches messages in order: neighbours must run micro-batches alike.
 Status CheckMatching(const Plan& plan) {
   const GivenSchedule& given = *plan.given;
   if (given.by_microbatch) return {};
-  for (std::size_t s = 0; s + 1 < given.stages.size(); ++s) {
-    for (int chunk = 0; chunk < plan.vpp; ++chunk) {
-      for (const bool gradient : {false, true}) {
-        const std::vector<int> here = OrderOf(given.stages[s], chunk, gradient);
-        const std::vector<int> next = OrderOf(given.stages[s + 1], chunk, gradient);
-        const auto [a, b] = std::ranges::mismatch(here, next);
-        if (a == here.end() || b == next.end()) continue;
+  for (int s = 0; s < plan.pp; ++s) {
+    for (const bool gradient : {false, true}) {
+      for (const bool next : {false, true}) {
+        const int sender = (s + (next ? 1 : plan.pp - 1)) % plan.pp;
+        const auto takes = CarriedBy(plan, s, true, next, gradient);
+        const auto makes = CarriedBy(plan, sender, false, !next, gradient);
+        const auto [a, b] = std::ranges::mismatch(takes, makes, [](const auto& l, const auto& r) {
+          return l.chunk == r.chunk && l.pass->microbatch == r.pass->microbatch;
+        });
+        if (a == takes.end() || b == makes.end()) continue;
+        const std::string_view kind = gradient ? "the backward of " : "F";
         return InvalidInput(
-            "{}: stage {} runs {}{}/{} where stage {} runs micro-batch {}: messages match in "
-            "order, so that it would get the other's; list both alike, or say 'match microbatch'",
-            given.name, s + 1, gradient ? "the backward of " : "F", *b, chunk, s, *a);
+            "{}: stage {} runs {}{}/{} where stage {} runs {}{}/{}: messages match in order, so "
+            "that it would get the other's; list both alike, or say 'match microbatch'",
+            given.name, s, kind, a->pass->microbatch, a->pass->chunk, sender, kind,
+            b->pass->microbatch, b->pass->chunk);
       }
     }
   }
@@ -457,18 +468,10 @@ Status CheckGiven(const Plan& plan) {
   if (plan.given == nullptr) {
     return InvalidInput("schedule: given needs a file; name it: schedule: my.schedule");
   }
-  if (plan.vpp > 2) {
-    return InvalidInput("parallel.vpp: a given schedule has 1 or 2 chunks a stage, not {}",
-                        plan.vpp);
-  }
-  if (plan.given->v_shape && plan.vpp != 2) {
-    return InvalidInput("parallel.vpp: {} is in V shape, which has 2 chunks a stage, not {}",
-                        plan.given->name, plan.vpp);
-  }
-  if (!plan.given->v_shape && plan.vpp != 1) {
+  if (plan.given->v_shape && plan.vpp % 2 != 0) {
     return InvalidInput(
-        "parallel.vpp: {} chunks a stage are read in V shape only; say 'shape v' in {} or use 1",
-        plan.vpp, plan.given->name);
+        "parallel.vpp: {} is in V shape, which has an even number of chunks a stage, not {}",
+        plan.given->name, plan.vpp);
   }
   if (plan.given->stages.size() != static_cast<std::size_t>(plan.pp)) {
     return InvalidInput("parallel.pp: {} for {} of {} stages; use {}", plan.pp, plan.given->name,

@@ -96,7 +96,7 @@ class Reader {
       if (!Pass(word, &pass)) {
         return InvalidInput(
             "{}, line {}: '{}'; a pass is F (forward), B (backward), D (data gradients) or W "
-            "(weight gradients) with a micro-batch, and /chunk for the second chunk: F3, D0/1",
+            "(weight gradients) with a micro-batch, and /chunk for all but the first: F3, D0/1",
             name_, line_, Printable(word, 40));
       }
       passes.push_back(pass);

@@ -58,11 +58,11 @@ TEST(GivenSchedule, RulesOfAStage) {
 TEST(GivenSchedule, MatchesInOrderOrByMicrobatch) {
   const std::string stages = "stage 0: F0 F1 B1 B0\nstage 1: F1 B1 F0 B0\n";
   EXPECT_EQ(Refusal("orrery.schedule/1\n" + stages),
-            "my.schedule: stage 1 runs F1/0 where stage 0 runs micro-batch 0: messages match in "
+            "my.schedule: stage 1 runs F1/0 where stage 0 runs F0/0: messages match in "
             "order, so that it would get the other's; list both alike, or say 'match microbatch'");
   EXPECT_EQ(Refusal("orrery.schedule/1\nmatch order\nstage 0: F0 F1 B0 B1\n"
                     "stage 1: F0 F1 B1 B0\n"),
-            "my.schedule: stage 1 runs the backward of 1/0 where stage 0 runs micro-batch 0: "
+            "my.schedule: stage 0 runs the backward of 0/0 where stage 1 runs the backward of 1/0: "
             "messages match in order, so that it would get the other's; list both alike, or say "
             "'match microbatch'");
   const graph::Graph g = Make(SmallGpt(2), Given("orrery.schedule/1\nmatch microbatch\n" + stages));
@@ -80,6 +80,58 @@ TEST(GivenSchedule, MatchesInOrderOrByMicrobatch) {
   EXPECT_EQ(taken, "r0r1F1F0");
   EXPECT_EQ(ParseSchedule("a", "orrery.schedule/1\nmatch tag\n").status().message(),
             "a, line 2: match 'tag'; must be order or microbatch");
+}
+
+// Interleaved 1F1B written out: the passes of the built-in schedule of two stages and three chunks,
+// in its order, are the same program but for when receives are posted.
+TEST(GivenSchedule, ThreeChunksGoRoundTheStages) {
+  Plan built{.pp = 2, .vpp = 3, .global_batch = 4, .seq_len = 128};
+  built.schedule = Schedule::k1f1bInterleaved;
+  built.overlap_p2p = true;
+  const graph::Graph as = Make(SmallGpt(6), built);
+  std::string text = "orrery.schedule/1\n";
+  for (int stage = 0; stage < 2; ++stage) {
+    text += fmt::format("stage {}: {}\n", stage,
+                        Passes(as, as.programs[static_cast<std::size_t>(stage)]));
+  }
+  Plan plan = Given(text);
+  plan.vpp = 3;
+  plan.global_batch = 4;
+  const graph::Graph g = Make(SmallGpt(6), plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(Passes(g, g.programs[stage]), Passes(as, as.programs[stage]));
+  }
+  // Between two stages go the 4 micro-batches of 5 boundaries, down and back.
+  int sends = 0;
+  for (const graph::Program& program : g.programs) {
+    for (const graph::Call& call : program.calls) {
+      for (const graph::Comm& comm : g.blocks[call.block.index()].comms) {
+        sends += comm.collective == graph::Collective::kSend ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_EQ(sends, 2 * 5 * 4);
+}
+
+// Four chunks in V shape, by micro-batch: down, up, down, up; a turn sends nothing.
+TEST(GivenSchedule, FourChunksInVShape) {
+  const auto stage = [](int number) {
+    std::string line = fmt::format("stage {}:", number);
+    for (int c = 0; c < 4; ++c) line += fmt::format(" F0/{} F1/{}", c, c);
+    for (int c = 3; c >= 0; --c) line += fmt::format(" B1/{} D0/{} W0/{}", c, c, c);
+    return line + "\n";
+  };
+  Plan plan = Given("orrery.schedule/1\nshape v\nmatch microbatch\n" + stage(0) + stage(1));
+  plan.vpp = 4;
+  const graph::Graph g = Make(SmallGpt(8), plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  plan.vpp = 3;
+  EXPECT_EQ(Validate(SmallGpt(6), plan).message(),
+            "parallel.vpp: my.schedule is in V shape, which has an even number of chunks a stage, "
+            "not 3");
 }
 
 }  // namespace

@@ -12,16 +12,17 @@ namespace {
 using Kind = PipelinePass::Kind;
 
 // Of a message: what it carries and which neighbour it comes from or goes to.
-struct Route {
-  bool crosses = false;  // to another stage at all
-  bool next = false;     // the neighbour is the next stage
+struct Route : Neighbour {
   bool gradient = false;
 };
 
 class Passes {
  public:
   Passes(std::span<const PipelinePass> passes, ProgramWriter* w)
-      : passes_(passes), w_(*w), events_(passes.size(), graph::kNoEvent) {
+      : passes_(passes),
+        w_(*w),
+        events_(passes.size(), graph::kNoEvent),
+        last_(static_cast<std::size_t>(w->plan().vpp)) {
     for (std::size_t i = 0; i < passes.size(); ++i) {
       const Route route = Input(passes[i]);
       if (route.crosses) takers_[Index(route)].push_back(i);
@@ -59,28 +60,12 @@ class Passes {
  private:
   static std::size_t Index(const Route& r) { return (r.next ? 1u : 0u) + (r.gradient ? 2u : 0u); }
 
-  bool Descends(int chunk) const { return !w_.folds() || chunk % 2 == 0; }
-  // Where the part of the model before (or behind) a chunk lies.
-  Route Neighbour(int chunk, bool before) const {
-    const bool descends = Descends(chunk);
-    const int step = descends != before ? 1 : -1;  // towards higher stages?
-    const int stage = w_.stage() + step;
-    if (stage >= 0 && stage < w_.stages()) return {.crosses = true, .next = step > 0};
-    return {};  // the model's end, or the V's turn, which stays on this stage
-  }
-  Route Input(const PipelinePass& pass) const {
+  Route Input(const PipelinePass& pass) const { return RouteOf(w_.stage(), pass, true); }
+  Route Output(const PipelinePass& pass) const { return RouteOf(w_.stage(), pass, false); }
+  Route RouteOf(int stage, const PipelinePass& pass, bool input) const {
     if (pass.kind == Kind::kWeight) return {};
     const bool gradient = pass.kind != Kind::kForward;
-    Route route = Neighbour(pass.chunk, !gradient);
-    route.gradient = gradient;
-    return route;
-  }
-  Route Output(const PipelinePass& pass) const {
-    if (pass.kind == Kind::kWeight) return {};
-    const bool gradient = pass.kind != Kind::kForward;
-    Route route = Neighbour(pass.chunk, gradient);
-    route.gradient = gradient;
-    return route;
+    return {NeighbourOf(w_.plan(), stage, pass.chunk, input != gradient), gradient};
   }
 
   // Posts the next receive of a kind, if there is one.
@@ -94,23 +79,24 @@ class Passes {
     ++under_way_[k];
   }
 
-  // Receives of a kind in the order in which the neighbour sends. All of a kind are of one chunk:
-  // in V shape the other chunk's come from the other side.
+  // Receives of a kind in the order in which the neighbour sends.
   void OrderAsMade(const GivenSchedule& given, std::size_t k) {
     if (takers_[k].empty()) return;
-    const bool gradient = (k & 2) != 0;
-    const int chunk = passes_[takers_[k].front()].chunk;
-    std::vector<std::size_t> place(static_cast<std::size_t>(w_.plan().microbatches()));
+    const int sender = Input(passes_[takers_[k].front()]).stage;
+    const auto microbatches = static_cast<std::size_t>(w_.plan().microbatches());
+    const auto at = [&](int chunk, int microbatch) {
+      return static_cast<std::size_t>(chunk) * microbatches + static_cast<std::size_t>(microbatch);
+    };
+    std::vector<std::size_t> place(static_cast<std::size_t>(w_.plan().vpp) * microbatches);
     std::size_t made = 0;
-    for (const PipelinePass& pass :
-         given.stages[static_cast<std::size_t>(w_.stage() + ((k & 1) != 0 ? 1 : -1))]) {
-      const bool makes = pass.kind != Kind::kWeight && pass.chunk == chunk;
-      if (makes && (pass.kind != Kind::kForward) == gradient) {
-        place[static_cast<std::size_t>(pass.microbatch)] = made++;
-      }
+    for (const PipelinePass& pass : given.stages[static_cast<std::size_t>(sender)]) {
+      Route route = RouteOf(sender, pass, false);
+      route.next = !route.next;  // as it is seen here
+      if (route.crosses && Index(route) == k) place[at(pass.chunk, pass.microbatch)] = made++;
     }
     std::ranges::sort(takers_[k], {}, [&](std::size_t taker) {
-      return place[static_cast<std::size_t>(passes_[taker].microbatch)];
+      const PipelinePass& pass = passes_[taker];
+      return place[at(Input(pass).chunk, pass.microbatch)];
     });
   }
 
@@ -139,9 +125,9 @@ class Passes {
   std::span<const PipelinePass> passes_;
   ProgramWriter& w_;
   std::array<std::deque<std::size_t>, 4> takers_;  // passes that wait for a message, by kind
-  std::vector<std::int16_t> events_;   // of the messages that passes wait for, once posted
-  std::array<int, 4> under_way_{};     // of those posted, by kind
-  std::array<std::size_t, 2> last_{};  // last pass of each chunk
+  std::vector<std::int16_t> events_;  // of the messages that passes wait for, once posted
+  std::array<int, 4> under_way_{};    // of those posted, by kind
+  std::vector<std::size_t> last_;     // last pass of each chunk
   std::array<std::deque<std::int16_t>, 4> sends_;  // under way, by kind
 };
 

@@ -7,13 +7,13 @@
 // the pass before it of its kind begins; sends are waited for at the end, or when 60 of a kind are
 // under way. A chunk's gradients are reduced after its last pass.
 //
-// Placement: chunk c of stage s is the (c·pp + s)-th part of the model in depth; in V shape odd
-// chunks run backwards through the stages, so that the last chunk ends where the first begins.
-// What must hold (else the engine's report names who waits for whom): each stage runs every forward
-// once, every backward once, whole or as data and weight half in this order, after its forward; and
-// of one kind of message the maker's passes come in the order of the taker's, unless the schedule
-// matches by micro-batch: then receives are posted in the maker's order, and a pass waits for its
-// own.
+// Placement: chunk c of stage s is the (c·pp + s)-th part of the model in depth, so that the last
+// stage sends to the first one's next chunk; in V shape odd chunks run backwards through the
+// stages, so that the last chunk ends where the first begins. What must hold (else the engine's
+// report names who waits for whom): each stage runs every forward once, every backward once, whole
+// or as data and weight half in this order, after its forward; and of one kind of message the
+// maker's passes come in the order of the taker's, unless the schedule matches by micro-batch: then
+// receives are posted in the maker's order, and a pass waits for its own.
 #pragma once
 
 #include <span>
