@@ -72,6 +72,13 @@ Status CheckShardedLora(const Plan& plan) {
   return {};
 }
 
+bool HasAdapters(const Plan& plan, std::uint8_t kind) {
+  const bool mixes = (kind & kNoMixer) == 0;
+  const bool dense = (kind & (kNoFeedForward | kExpertLayer)) == 0;
+  return (mixes && (plan.lora_targets & (kLoraQkv | kLoraProjection)) != 0) ||
+         (dense && (plan.lora_targets & (kLoraFc1 | kLoraFc2)) != 0);
+}
+
 Status CheckLora(const Model& model, const Plan& plan) {
   if (plan.lora_rank == 0) return {};
   if (plan.lora_rank < 0 || plan.lora_rank > 65536) {
@@ -90,12 +97,6 @@ Status CheckLora(const Model& model, const Plan& plan) {
   if (plan.lora_targets == 0 || plan.lora_targets > kLoraAll) {
     return InvalidInput("training.lora_targets: no layer is named; use all");
   }
-  if (model.latent.kv_rank > 0 || model.mamba.heads > 0 || !model.pattern.empty()) {
-    return InvalidInput(
-        "training.lora_rank: adapters are built for ordinary attention, not for the layers of {}; "
-        "leave it out",
-        model.name);
-  }
   if (model.experts.count > 0 && (plan.lora_targets & (kLoraFc1 | kLoraFc2)) != 0) {
     return InvalidInput(
         "training.lora_targets: adapters of experts are not built; use attention or qkv for {}",
@@ -103,11 +104,16 @@ Status CheckLora(const Model& model, const Plan& plan) {
   }
   ORRERY_RETURN_IF_ERROR(CheckShardedLora(plan));
   ORRERY_ASSIGN_OR_RETURN(const std::vector<int> layers, LayersPerChunk(model, plan));
+  std::int64_t layer = 0;
   for (const int n : layers) {
-    if (n > 0) continue;
+    bool trains = false;
+    for (const std::int64_t end = layer + n; layer < end; ++layer) {
+      trains = trains || HasAdapters(plan, model.layer_kind(layer));
+    }
+    if (trains) continue;
     return InvalidInput(
-        "parallel.layers_per_stage: a chunk without layers has nothing to train under "
-        "training.lora_rank; give every chunk a layer");
+        "parallel.layers_per_stage: a chunk without layers of training.lora_targets has nothing to "
+        "train; give every chunk one, or name more targets");
   }
   return {};
 }

@@ -5,6 +5,8 @@
 // megatron/core/transformer/multi_latent_attention.py, read for its behaviour.
 #include "orrery/workload/generators/latent.h"
 
+#include "orrery/workload/generators/lora.h"
+
 namespace orrery::workload {
 
 using graph::GemmLayout;
@@ -32,8 +34,13 @@ void Down(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t ou
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
     WriteGemm(s, w, name, {.m = m, .n = n, .k = k, .dtype = s.dtype, .layout = layout});
   };
-  if (pass == Pass::kForward) return gemm(rows, out, s.hidden, GemmLayout::kNT);
+  if (pass == Pass::kForward) {
+    gemm(rows, out, s.hidden, GemmLayout::kNT);
+    if (Adapts(s, name)) AdapterForward(s, w, s.hidden, out, Split::kWhole);
+    return;
+  }
   gemm(rows, s.hidden, out, GemmLayout::kNN);
+  if (Adapts(s, name)) AdapterBackward(s, w, s.hidden, out, Split::kWhole);
   gemm(out, s.hidden, rows, GemmLayout::kTN);
 }
 

@@ -16,7 +16,7 @@ void Mixer(const Shape& s, bool keep, bool keep_core, LayerWriter* layer) {
 }
 
 void FeedForward(const Shape& s, bool keep, LayerWriter* layer) {
-  if (!s.feeds_forward) return layer->SkipFeedForward();
+  if (!s.feeds_forward) return layer->SkipFeedForward(keep);
   if (s.experts.count > 0) return layer->ExpertsForward(keep);
   layer->MlpForward(keep);
 }

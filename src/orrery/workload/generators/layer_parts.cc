@@ -35,14 +35,19 @@ void LayerWriter::Qkv(Pass pass) {
 }
 
 // A layer of one part: what stands between its halves is its input, or its output.
-void LayerWriter::SkipMixer() { w_->Alloc(middle_); }
-void LayerWriter::SkipFeedForward() {
+void LayerWriter::SkipMixer() {
+  w_->Alloc(adapters_);
+  w_->Alloc(middle_);
+}
+void LayerWriter::SkipFeedForward(bool keep) {
   w_->Free(middle_);
   w_->Alloc(again_ ? recomputed_ : output_);
+  Drop(keep, adapters_);
 }
 
 void LayerWriter::MambaForward(bool keep) {
   Enter("layers.input_norm");
+  w_->Alloc(adapters_);
   w_->Alloc(norm1_stats_);
   w_->Alloc(norm1_out_);
   NormForward(s_, w_);

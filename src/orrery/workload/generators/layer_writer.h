@@ -19,9 +19,9 @@ class LayerWriter {
 
   // `keep`: tensors stay for the backward pass; `keep_core`: those inside core attention too.
   void AttentionForward(bool keep, bool keep_core);
-  void MambaForward(bool keep);  // in its place where the layer's mixer is Mamba's
-  void SkipMixer();              // the layer is a feed-forward alone
-  void SkipFeedForward();        // or has none
+  void MambaForward(bool keep);     // in its place where the layer's mixer is Mamba's
+  void SkipMixer();                 // the layer is a feed-forward alone
+  void SkipFeedForward(bool keep);  // or has none
   void MlpForward(bool keep);
   void ExpertsForward(bool keep);  // in its place where the layer has experts
 

@@ -7,6 +7,9 @@
 // out. Over tp, as NeMo's ParallelLinearAdapter: beside a layer split by columns A is split by rank
 // and its output gathered, B split by columns; beside one split by rows A is split by its input and
 // its output summed, B split by columns and the adapter's output gathered. Backward in reverse.
+// Beside a layer that every rank has whole (the down-projections of latent attention) A and B are
+// whole, too: under sequence parallelism each rank adds up gradients of its own tokens, which are
+// summed over tp at the end of the step.
 // Kept for backward besides the layer's own: x·Aᵀ, s·b·r elements a target.
 #pragma once
 
@@ -18,17 +21,21 @@
 
 namespace orrery::workload {
 
-// Which linear layer, by the name that its kernels have; 0: none of the targets.
+// How tensor parallelism splits a linear layer.
+enum class Split : std::uint8_t { kColumns, kRows, kWhole };
+
+// Whether the linear layer, by the name that its kernels have, is one of the targets.
 bool Adapts(const Shape& s, std::string_view layer);
 
-// `in` and `out` are the sizes on this rank; `by_rows`: the layer is split by rows.
-void AdapterForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out,
-                    bool by_rows);
+// `in` and `out` are the sizes on this rank.
+void AdapterForward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out, Split split);
 void AdapterBackward(const Shape& s, BlockWriter* w, std::int64_t in, std::int64_t out,
-                     bool by_rows);
+                     Split split);
 
 // Elements of the adapters of one layer on this rank: A, then B of each target.
 std::vector<std::int64_t> AdapterParameters(const Shape& s);
+// Of those, what every rank has whole.
+std::int64_t WholeAdapterParameters(const Shape& s);
 std::int64_t AdapterSavedBytes(const Shape& s);
 
 // Memory of what is frozen.

@@ -257,5 +257,89 @@ TEST(Packing, SequencesDoNotSeeEachOther) {
   EXPECT_TRUE(Validate(SmallGpt(1), plan).message().starts_with("training.packed_len: 100 does"));
 }
 
+// Latent attention of 4 heads of 32 + 16 and values of 32, queries over rank 64, keys and values
+// over 32: A and B of rank 8 beside q_down (256 → 64), q_up (64 → 192), kv_down (256 → 48), kv_up
+// (32 → 256) and the projection (128 → 256).
+constexpr std::int64_t kLatentDown = 8 * (256 + 64) + 8 * (256 + 48);
+constexpr std::int64_t kLatentAdapters =
+    kLatentDown + 8 * (64 + 192) + 8 * (32 + 256) + 8 * (128 + 256);
+
+Model Latent256() {
+  Model m = SmallGpt(2);
+  m.latent = {.q_rank = 64, .kv_rank = 32, .nope_dim = 32, .rope_dim = 16, .v_dim = 32};
+  m.heads = m.kv_heads = 4;
+  m.head_dim = 48;
+  m.position = Position::kRotary;
+  m.attention_bias = false;
+  return m;
+}
+
+TEST(Lora, LatentAttention) {
+  Plan plan = Tuned(8);
+  plan.lora_targets = kLoraQkv | kLoraProjection;
+  const graph::Graph g = Make(Latent256(), plan);
+  const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  plan.lora_rank = 0;
+  const graph::Graph whole = Make(Latent256(), plan);
+  const double forward = GemmFlops(FindBlock(whole, "layer.forward"));
+  EXPECT_EQ(GemmFlops(FindBlock(g, "layer.forward")) - forward, 2.0 * 128 * kLatentAdapters);
+  // A frozen layer has half of a backward pass; the adapters twice their forward.
+  EXPECT_EQ(GemmFlops(FindBlock(g, "layer.backward")), forward + 4.0 * 128 * kLatentAdapters);
+  const std::string names = Operations(g, FindBlock(g, "layer.forward"));
+  EXPECT_NE(names.find("q_down lora_a lora_b lora_scale lora_add"), std::string::npos) << names;
+  std::int64_t reduced = 0;
+  for (const graph::Block& b : g.blocks) {
+    if (g.name(b.name) == "gradients.reduce") reduced += Bytes(b, graph::Collective::kAllReduce);
+  }
+  EXPECT_EQ(reduced, 4 * 2 * kLatentAdapters);
+}
+
+// Over two tensor-parallel ranks the adapters of the up-projections are split (A by rank, B by
+// columns), those of the down-projections whole: without a collective of their own, their gradients
+// of half of the tokens each summed at the end.
+TEST(Lora, LatentAttentionOverTensorParallelRanks) {
+  Plan plan = Tuned(8);
+  plan.tp = 2;
+  plan.sequence_parallel = true;
+  plan.lora_targets = kLoraQkv;
+  const graph::Graph g = Make(Latent256(), plan);
+  const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  const std::string names = Operations(g, FindBlock(g, "layer.forward"));
+  EXPECT_NE(names.find("q_down lora_a lora_b"), std::string::npos) << names;
+  EXPECT_NE(names.find("q_up lora_a all_gather! lora_b"), std::string::npos) << names;
+  std::int64_t summed = 0;
+  for (const graph::Block& b : g.blocks) {
+    if (g.name(b.name) != "gradients.reduce_tp") continue;
+    summed += Bytes(b, graph::Collective::kAllReduce);
+  }
+  EXPECT_EQ(summed, 4 * 2 * kLatentDown);
+}
+
+// A hybrid of a Mamba layer (8 heads of 32, 2 groups of 16 states: 256 → 584 and 256 → 256), a
+// feed-forward and an attention layer: each has the adapters of its own linear layers.
+TEST(Lora, MambaLayers) {
+  Model m = SmallGpt(3);
+  m.pattern = "M-*";
+  m.mamba = {.heads = 8, .head_dim = 32, .state = 16, .groups = 2};
+  m.tied_embeddings = false;
+  Plan plan = Tuned(8);
+  const graph::Graph g = Make(m, plan);
+  const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(verified.ok()) << verified.message();
+  constexpr std::int64_t kMixer = 8 * (256 + 584) + 8 * (256 + 256);
+  std::int64_t reduced = 0;
+  for (const graph::Block& b : g.blocks) {
+    if (g.name(b.name) == "gradients.reduce") reduced += Bytes(b, graph::Collective::kAllReduce);
+  }
+  EXPECT_EQ(reduced, 4 * (kMixer + kAdapters));
+  plan.lora_targets = kLoraFc1 | kLoraFc2;
+  plan.pp = 3;
+  plan.dp = 1;
+  EXPECT_TRUE(Validate(m, plan).message().starts_with(
+      "parallel.layers_per_stage: a chunk without layers of training.lora_targets"));
+}
+
 }  // namespace
 }  // namespace orrery::workload

@@ -160,7 +160,7 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
   }
   CastWeight(s, w, in, out);
   w->Kernel(name, Forward(s, in, out));
-  if (Adapts(s, name)) AdapterForward(s, w, in, out, false);
+  if (Adapts(s, name)) AdapterForward(s, w, in, out, Split::kColumns);
   w->Free(gathered);
 }
 
@@ -183,7 +183,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   w->Alloc(gradient);
   w->Kernel(name, DataGradient(s, in, out));
   if (gathers) w->Wait("all_gather", kGatherEvent);
-  if (Adapts(s, name)) AdapterBackward(s, w, in, out, false);
+  if (Adapts(s, name)) AdapterBackward(s, w, in, out, Split::kColumns);
   const graph::Buffer scattered = w->Temporary("scattered", s.sequence_parallel ? bytes / s.tp : 0);
   w->Alloc(scattered);
   if (s.tp > 1) {
@@ -229,7 +229,7 @@ void RowForward(const Shape& s, BlockWriter* w, std::string_view name, std::int6
   TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
                s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
                s.tokens() * out * s.element_bytes, s.dtype);
-  if (Adapts(s, name)) AdapterForward(s, w, in, out, true);
+  if (Adapts(s, name)) AdapterForward(s, w, in, out, Split::kRows);
 }
 
 void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
@@ -253,7 +253,7 @@ void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int
     w->Kernel(name, DataGradient(s, in, out));
   }
   WriteWeightGradient(s, w, name, in, out);
-  if (Adapts(s, name)) AdapterBackward(s, w, in, out, true);
+  if (Adapts(s, name)) AdapterBackward(s, w, in, out, Split::kRows);
   w->Free(gathered);
 }
 

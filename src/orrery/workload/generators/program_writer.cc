@@ -514,7 +514,7 @@ void ProgramWriter::FinishReduction() {
 void ProgramWriter::End() {
   FinishReduction();
   const Shape& s = *job_.shape;
-  if (s.sequence_parallel && !s.frozen()) {
+  if (s.sequence_parallel) {
     std::int64_t partial = 0;
     std::array<std::int64_t, kLayerKinds> known{};
     const auto partial_of = [&](std::uint8_t kind) {
@@ -523,9 +523,11 @@ void ProgramWriter::End() {
     };
     for (const Chunk& chunk : chunks_) {
       for (const std::uint8_t kind : chunk.parts.kinds) partial += partial_of(kind);
-      if (chunk.parts.head) partial += s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
+      if (chunk.parts.head && !s.frozen()) {
+        partial += s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
+      }
     }
-    Call(job_.blocks->Get(BlockKind::kReduceTp, partial), 0, -1);
+    if (partial > 0) Call(job_.blocks->Get(BlockKind::kReduceTp, partial), 0, -1);
   }
   if (plan().dual()) Call(job_.blocks->Get(BlockKind::kReduceMirror, shard()), 0, -1);
   if (job_.ties_across_stages() && (first() || last())) {

@@ -358,6 +358,7 @@ std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
 }
 
 std::int64_t SequenceParallelParameters(const Shape& s) {
+  if (s.frozen()) return WholeAdapterParameters(s);
   const std::int64_t norm = s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
   std::int64_t n = (s.mixes() ? norm : 0) + (s.feeds_forward && !s.shared_norm ? norm : 0);
   if (s.attends) {
