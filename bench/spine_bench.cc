@@ -76,6 +76,49 @@ void MakePlan(benchmark::State& state) {
 }
 BENCHMARK(MakePlan);
 
+// An all-to-all over domains of eight, of shares drawn by receiver as experts have them: ranks, and
+// KiB that an even one's members would send each other.
+struct UnevenCase {
+  Scenario scenario{"h100-ib-400g", 128};
+  collective::GroupShape shape;
+  graph::Shares shares;
+  std::int64_t bytes = 0;
+
+  explicit UnevenCase(const benchmark::State& state) {
+    shape.ranks = static_cast<int>(state.range(0));
+    shape.domains = shape.ranks / 8;
+    shape.ranks_per_domain = shape.nics = 8;
+    shape.network_hops = shape.domains > 1 ? 1 : 0;
+    shares.ranks = static_cast<std::uint32_t>(shape.ranks);
+    CounterRng rng(1);
+    for (int i = 0; i < shape.ranks; ++i) {
+      shares.parts.push_back(graph::Shares::kEven / 2 +
+                             static_cast<std::int64_t>(rng.Below(graph::Shares::kEven)));
+    }
+    shares.Seal();
+    bytes = state.range(0) * state.range(1) << 10;
+  }
+  collective::Plan Plan() {
+    return Scenario::Take(
+        scenario.planner().UnevenPlan(graph::DType::kBf16, bytes, shape, shares, false));
+  }
+};
+
+void PlanUneven(benchmark::State& state) {
+  UnevenCase c(state);
+  for (auto _ : state) benchmark::DoNotOptimize(c.Plan());
+}
+BENCHMARK(PlanUneven)
+    ->ArgsProduct({{8, 16, 32, 64, 128, 256, 1024}, {16, 128, 8192}})
+    ->Unit(benchmark::kMicrosecond);
+
+void ClosedFormUneven(benchmark::State& state) {
+  UnevenCase c(state);
+  const collective::Plan plan = c.Plan();
+  for (auto _ : state) benchmark::DoNotOptimize(c.scenario.planner().ClosedForm(plan));
+}
+BENCHMARK(ClosedFormUneven)->ArgsProduct({{8, 64, 256, 1024}, {128}});
+
 // GPT-3 175B TP8 PP16, VPP 2, two iterations: ranks × fold.
 void Simulate(benchmark::State& state) {
   const auto ranks = static_cast<int>(state.range(0));

@@ -162,9 +162,11 @@ struct Batch {
     }
     return longest;
   }
-  // `delay`: of the last chunk from the end of its work to its arrival, alone; `copies`: what is
-  // received is copied; serials: of a full chunk and of the last one at the port.
-  double Time(double delay, bool copies, double full_serial, double last_serial) const {
+  // `delay`: of the last chunk from the end of its work to its arrival, alone; `full_more`: of a
+  // full one, so much more; `copies`: what is received is copied; serials: of a full chunk and of
+  // the last one at the port.
+  double Time(double delay, double full_more, bool copies, double full_serial,
+              double last_serial) const {
     const model::Chunk& last = pieces.tail.slices > 0 ? pieces.tail : pieces.full;
     const model::Chunk& first = pieces.rounds > 0 ? pieces.full : pieces.tail;
     const double rounds = static_cast<double>(pieces.rounds);
@@ -186,6 +188,13 @@ struct Batch {
                 rounds * bytes(pieces.full, full) + bytes(pieces.tail, tail), at_once);
     double time = lanes + std::max(delay + waits, (ahead - 1) * box.sync) + receive;
     time = std::max(time, Work(first) + delay + port - last_serial + receive);
+    // A small last chunk comes with the full one before it.
+    if (rounds > 0 && tail > 0) {
+      const double queues =
+          Longest([&](double messages) { return std::max(0.0, messages - 1) * full_serial; },
+                  rounds * bytes(pieces.full, full), at_once);
+      time = std::max(time, rounds * full + delay + full_more + queues + box.sync + receive);
+    }
     // A chunk leaves when the one a buffer before it has come from the other side.
     const auto turns = static_cast<double>(static_cast<std::int64_t>((chunks() - 1) / credits));
     if (turns > 0) {
@@ -237,6 +246,7 @@ class Reading {
               double hop) const {
     const model::Pieces& pieces = flow.pieces;
     const double full = Serial(edge, pieces.full), last = Serial(edge, Last(pieces));
+    const double more = edge.Delay(Wire(pieces.full)) - edge.Delay(Wire(Last(pieces)));
     Batch one{.pieces = pieces,
               .box = box_,
               .share = share_,
@@ -247,9 +257,9 @@ class Reading {
               .hop = hop,
               .channels = batches_ == 1 ? &channels_ : nullptr};
     double time = 0;
-    if (count > 1) time = (count - 1) * one.Time(delay, copies, full, last);
+    if (count > 1) time = (count - 1) * one.Time(delay, more, copies, full, last);
     one.share = channels_.most - (batches_ - 1) * p2p::kBatch;
-    return time + one.Time(delay, copies, full, last);
+    return time + one.Time(delay, more, copies, full, last);
   }
 
   // Where NVLink carries so much to other rails that it is the slower port.
@@ -307,8 +317,8 @@ Cost AllToAllCost(const Plan& plan, const cluster::Spec& spec) {
   const double nvlink = rounds * over_nvlink(pieces.full) + over_nvlink(pieces.tail);
   const double nic = t.far[0].load * (rounds * reading.Serial(box.inter, pieces.full) +
                                       reading.Serial(box.inter, pieces.tail));
-  double total = 0;
-  for (int i = 0; i < t.sizes; ++i) {
+  auto total = static_cast<double>(plan.uneven.played);
+  for (int i = 0; i < t.sizes && plan.uneven.played == 0; ++i) {
     const Flow& near = t.near[static_cast<std::size_t>(i)];
     const Flow& far = t.far[static_cast<std::size_t>(i)];
     if (near.load > 0) {

@@ -1,5 +1,6 @@
 // What an all-to-all of uneven shares comes to: the sums that its closed form needs, from all
-// pairs' messages in NCCL's rounds (p2p_rounds.h). Planned once; all_to_all.cc reads them.
+// pairs' messages in NCCL's rounds (p2p_rounds.h), and how long it takes as played
+// (rehearsal_uneven.h). Planned once; all_to_all.cc reads them.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "orrery/base/int128.h"
 #include "orrery/collective/collective.h"
 #include "orrery/collective/p2p_rounds.h"
+#include "orrery/collective/rehearsal_uneven.h"
 #include "orrery/collective/white_box.h"
 
 namespace orrery::collective {
@@ -137,11 +139,12 @@ class Sums {
     for (const Nic& nic : nic_out_) uneven->mean_remote += nic.all / ranks;
   }
 
-  // A place's message lasts as long as the larger of what it sends and what it receives.
+  // What a place sends in turn, and what it receives: neither waits for the other.
   void Lanes(Uneven* uneven) const {
     struct Place {
-      double bytes = 0;
+      double out = 0, in = 0;
       bool leaves = false;
+      double most() const { return std::max(out, in); }
     };
     std::vector<Place> places(ranks_ * channels_ * p2p::kBatch);
     std::vector<std::size_t> on(channels_);  // messages of a channel
@@ -159,7 +162,8 @@ class Sums {
             const std::size_t from =
                 (q / group * group + ranks_ - d) % ranks_ + (q % group + group - l) % group;
             Place& place = places[q * channels_ * p2p::kBatch + at];
-            place.bytes += std::max(Part(q, to), Part(from, q));
+            place.out += Part(q, to);
+            place.in += Part(from, q);
             place.leaves = place.leaves || to / per_domain_ != q / per_domain_ ||
                            from / per_domain_ != q / per_domain_;
           }
@@ -167,15 +171,16 @@ class Sums {
       }
     }
     for (std::size_t first = 0; first < places.size(); first += p2p::kBatch) {
-      double channel = 0;
+      double out = 0, in = 0;
       for (std::size_t i = first; i < first + p2p::kBatch; ++i) {
-        channel += places[i].bytes;
-        uneven->place = std::max(uneven->place, places[i].bytes);
+        out += places[i].out;
+        in += places[i].in;
+        uneven->place = std::max(uneven->place, places[i].most());
         if (places[i].leaves) {
-          uneven->place_remote = std::max(uneven->place_remote, places[i].bytes);
+          uneven->place_remote = std::max(uneven->place_remote, places[i].most());
         }
       }
-      uneven->channel = std::max(uneven->channel, channel);
+      uneven->channel = std::max({uneven->channel, out, in});
     }
   }
 
@@ -223,7 +228,9 @@ Result<Plan> Planner::UnevenPlan(graph::DType dtype, std::int64_t bytes, const G
         "if all messages were as large as the largest";
   }
   plan.bytes = bytes;
-  if (plan.uneven.priced_even == 0) Sums(plan).AddTo(&plan.uneven);
+  if (plan.uneven.priced_even > 0) return plan;
+  Sums(plan).AddTo(&plan.uneven);
+  plan.uneven.played = RehearseUneven(plan, cluster_->spec());
   return plan;
 }
 

@@ -158,6 +158,7 @@ struct Pricing {
 struct Uneven {
   const graph::Shares* shares = nullptr;  // outlives the plan; null: all messages are alike
   bool returned = false;
+  SimTime played = 0;  // its time from the first step on (rehearsal_uneven.h); 0: not played
   // What a channel's place runs one after the other, at most; of those with a message that leaves
   // its domain; all that a channel runs, at most.
   double place = 0, place_remote = 0, channel = 0;
@@ -246,7 +247,8 @@ class Planner {
   Plan CopyPlan(std::int64_t bytes, const GroupShape& pair) const;
   // An all-to-all of these shares: each message has its own size. `bytes` over the ranks is an even
   // one's; `shares` outlive the plan. Channels, protocol and chunk are those of the largest message
-  // (NCCL chooses them for each). O(ranks^2 * channels of a message); even shares are MakePlan's.
+  // (NCCL chooses them for each). Played (rehearsal_uneven.h), so O(ranks^2 * channels of a
+  // message); even shares are MakePlan's.
   Result<Plan> UnevenPlan(graph::DType dtype, std::int64_t bytes, const GroupShape& shape,
                           const graph::Shares& shares, bool returned) const;
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,

@@ -86,10 +86,12 @@ class Schedule {
   }
   std::span<const Connection> connections() const { return connections_; }
   SimTime setup() const { return setup_; }  // from arrival to the first step
-  // All-to-all: the order of its steps keeps the window (lowering_all_to_all.cc), twice as many
-  // never run out.
+  // Even all-to-all: the order of its steps keeps the window (lowering_all_to_all.cc), twice as
+  // many never run out.
   int credits() const {
-    return plan_.collective == graph::Collective::kAllToAll ? 2 * plan_.credits : plan_.credits;
+    const bool even =
+        plan_.collective == graph::Collective::kAllToAll && plan_.uneven.shares == nullptr;
+    return even ? 2 * plan_.credits : plan_.credits;
   }
   const Plan& plan() const { return plan_; }
 

@@ -32,7 +32,7 @@ std::vector<std::uint32_t> Schedule::BuildRounds(const cluster::Cluster& cluster
   group_ = group;
   parts_ = static_cast<std::size_t>(rounds.parts);
   works_.resize(static_cast<std::size_t>(rounds.channels));
-  pair_lanes_ = p2p::kBatch * rounds.channels;
+  pair_lanes_ = p2p::kBatch * rounds.channels * (plan_.uneven.shares != nullptr ? 2 : 1);
   for (int r = 0; r < rounds.ranks; ++r) {
     for (int part = 0; part < rounds.parts; ++part) {
       const int channel = (rounds.Base(r) + part) % rounds.channels;
@@ -138,24 +138,18 @@ struct Message {
     last = (rest > 0 ? pieces.tail : pieces.full).bytes;
   }
   std::int64_t data(std::uint64_t number) const { return number + 1 < chunks ? chunk : last; }
-  // The chunk whose turn it is at one of `beats`, over which all are spread.
-  std::optional<std::uint64_t> At(std::uint64_t beat, std::uint64_t beats) const {
-    const std::uint64_t number = (beat * chunks + beats - 1) / beats;
-    if (number < chunks && number * beats / chunks == beat) return number;
-    return std::nullopt;
-  }
 };
 
 }  // namespace
 
-// As above, where a place sends so much and receives so much else: the two advance in proportion,
-// as do then all messages of a round (flow_grain.cc takes them as one fluid).
+// As above, where a place sends so much and receives so much else: as different warps do both,
+// neither waits for the other. A lane of a place sends, another one receives; the window is the
+// connection's credits.
 Step Schedule::UnevenStep(std::uint32_t member, int lane, std::uint64_t index) const {
   Step step;
+  const bool receives = lane >= pair_lanes_ / 2;
+  if (receives) lane -= pair_lanes_ / 2;
   const auto& works = works_[static_cast<std::size_t>(lane / p2p::kBatch)];
-  const auto message = [&](const Connection& c) {
-    return Message(plan_, plan_.uneven.Message(plan_.bytes, c.from, c.to));
-  };
   const std::uint32_t q = position_[member];
   for (std::size_t work = static_cast<std::size_t>(lane % p2p::kBatch); work < works.size();
        work += p2p::kBatch) {
@@ -164,33 +158,30 @@ Step Schedule::UnevenStep(std::uint32_t member, int lane, std::uint64_t index) c
                         static_cast<int>(std::min<std::size_t>(p2p::kBatch, works.size() - first));
     const auto [round, part] = works[work];
     if (round == 0) {  // its own part: one copy
-      if (index-- > 0) continue;
+      if (receives || index-- > 0) continue;
       const std::int64_t own = plan_.uneven.Message(plan_.bytes, member, member);
       step.work = Work(model::CutMessage(plan_, own).share, streams, false);
       return step;
     }
     const auto base =
         static_cast<std::uint32_t>((static_cast<std::size_t>(round - 1) * parts_ + part) * ranks_);
-    const std::uint32_t sends = base + q, receives = base + SourceOf(q, round);
-    const Message out = message(connections_[sends]), in = message(connections_[receives]);
-    const std::uint64_t beats = std::max(out.chunks, in.chunks);
-    const std::uint64_t ahead = std::min(beats, static_cast<std::uint64_t>(plan_.credits));
-    if (index >= beats + ahead) {
-      index -= beats + ahead;
+    const std::uint32_t connection = base + (receives ? SourceOf(q, round) : q);
+    const Connection& c = connections_[connection];
+    const Message message(plan_, plan_.uneven.Message(plan_.bytes, c.from, c.to));
+    if (index >= message.chunks) {
+      index -= message.chunks;
       continue;
     }
-    const auto chunk = out.At(index, beats);
-    if (chunk) {
-      step.send_connection = static_cast<std::int32_t>(sends);
-      step.bytes = MessageBytes(out.data(*chunk));
+    const std::int64_t data = message.data(index);
+    if (receives) {
+      step.recv_connection = static_cast<std::int32_t>(connection);
+      // Over NVLink the sender has written into the receiver's buffer.
+      step.work = Work(crosses_[connection] != 0 ? data : 0, streams, true);
+    } else {
+      step.send_connection = static_cast<std::int32_t>(connection);
+      step.bytes = MessageBytes(data);
       step.post = Post(step.send_connection);
-      step.work = Work(out.data(*chunk), streams, true);
-    }
-    if (index < ahead) return step;
-    if (const auto taken = in.At(index - ahead, beats)) {
-      step.recv_connection = static_cast<std::int32_t>(receives);
-      const bool copies = crosses_[receives] != 0 && (index < beats || *taken + 1 == in.chunks);
-      step.work = std::max(step.work, Work(copies ? in.data(*taken) : 0, streams, true));
+      step.work = Work(data, streams, true);
     }
     return step;
   }
