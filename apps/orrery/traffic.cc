@@ -62,6 +62,9 @@ class TrafficVerb final : public Verb {
     app->add_option("--max", max_, "Collectives: largest size; default 1GiB");
     app->add_option("--factor", factor_, "Collectives: from size to size; default 4")
         ->check(CLI::Range(2, 1 << 20));
+    app->add_option(
+        "--shares", shares_,
+        "alltoall: CSV, a line a GPU (or one for all): what it sends each, in proportion");
     app->add_option("--compare", compare_, "Collectives: output of nccl-tests; its sizes are run");
     app->add_option("--calibration", calibration_,
                     "Collectives: constants from 'orrery calibrate'");
@@ -90,6 +93,9 @@ class TrafficVerb final : public Verb {
     const bool collective = traffic::IsCollective(pattern_);
     if (collective && !heat_map_.empty()) {
       return InvalidInput("--heat-map is for patterns of flows, not for '{}'", pattern_);
+    }
+    if (!shares_.empty() && pattern_ != "alltoall") {
+      return InvalidInput("--shares is for alltoall, not for '{}'", Printable(pattern_));
     }
     if (network_.empty()) network_ = collective ? "analytic" : "flow";
     if (!collective && (!compare_.empty() || !svg_.empty())) {
@@ -177,6 +183,12 @@ class TrafficVerb final : public Verb {
     options.gpus = static_cast<std::size_t>(gpus_);
     options.network = network_;
     options.progress = Progress("sizes");
+    if (!shares_.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(shares_, kLargestText));
+      ORRERY_ASSIGN_OR_RETURN(
+          options.shares, traffic::ParseShares(text, Printable(shares_),
+                                               gpus_ > 0 ? options.gpus : setup.cluster.devices()));
+    }
     formats::NcclTestsLog log;
     if (!compare_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(compare_, kLargestText));
@@ -209,8 +221,8 @@ class TrafficVerb final : public Verb {
   }
 
   std::string pattern_, cluster_ = "h100-ib-400g", network_, size_ = "1MiB", sizes_ = "web-search",
-                        duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", compare_, calibration_,
-                        svg_, heat_map_, json_;
+                        duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", shares_, compare_,
+                        calibration_, svg_, heat_map_, json_;
   std::vector<std::string> set_;
   int nodes_ = 4, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1;
   double load_ = 0.5;

@@ -56,6 +56,10 @@ graph::Graph OneCollective(const SweepOptions& options, std::size_t ranks, std::
   comm.group = graph::GroupSlot::kDp;
   comm.dtype = options.dtype;
   comm.bytes = {bytes, -1};
+  if (options.shares.ranks > 0) {
+    comm.shares = SharesId(0);
+    graph.shares.push_back(options.shares);
+  }
   block.comms.push_back(comm);
   block.ops.push_back({graph::OpKind::kComm,
                        graph::kNoEvent,
@@ -129,8 +133,11 @@ Result<Sweep> RunSweep(const cluster::Cluster& cluster, const collective::Enviro
   for (const std::int64_t bytes : options.sizes) {
     SweepRow row;
     row.bytes = bytes;
-    ORRERY_ASSIGN_OR_RETURN(const collective::Plan plan,
-                            planner.MakePlan(options.collective, options.dtype, bytes, shape));
+    ORRERY_ASSIGN_OR_RETURN(
+        const collective::Plan plan,
+        options.shares.ranks > 0
+            ? planner.UnevenPlan(options.dtype, bytes, shape, options.shares, false)
+            : planner.MakePlan(options.collective, options.dtype, bytes, shape));
     row.plan = fmt::format("{} {}, {} channels", collective::Name(plan.algorithm),
                            collective::Name(plan.protocol), plan.channels);
     row.instead_of = plan.instead_of;

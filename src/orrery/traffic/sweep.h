@@ -28,6 +28,7 @@ struct SweepOptions {
   graph::DType dtype = graph::DType::kFp32;
   std::vector<std::int64_t> sizes;
   std::size_t gpus = 0;  // the first so many; 0: all
+  graph::Shares shares;  // alltoall: of all GPUs; of none: all messages are alike
   std::string network = "analytic";
   collective::Pricing pricing;
   std::function<void(std::size_t, std::size_t)> progress;
@@ -58,6 +59,10 @@ Result<graph::Collective> FindCollective(std::string_view name);
 // From `least` to `most` bytes by `factor`.
 Result<std::vector<std::int64_t>> SweepSizes(std::int64_t least, std::int64_t most,
                                              std::int64_t factor);
+// Shares for an all-to-all of so many: lines of `ranks` numbers from 0 with commas between, '#'
+// begins a comment. Line i is what GPU i sends each, its own part included; one line: what everyone
+// sends each. Only proportions count: sizes are the mean GPU's whole buffer. REQUIRES: ranks > 0.
+Result<graph::Shares> ParseShares(std::string_view text, std::string_view name, std::size_t ranks);
 Result<Sweep> RunSweep(const cluster::Cluster& cluster, const collective::Environment& environment,
                        const SweepOptions& options);
 // Puts the measured times beside the rows; every size of the log has its row.

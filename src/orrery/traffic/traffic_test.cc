@@ -177,6 +177,30 @@ TEST(RunFlows, CountsEveryByteOnce) {
   }
 }
 
+// 1 GiB a GPU over NVLink between eight: all give 8 times as much to GPU 2 as to another, so 8 x
+// 8/15 GiB x 7/8 come in through one port, where even shares bring 7/8 GiB: 4.27 times as much.
+TEST(Sweep, SharesOfAnAllToAll) {
+  const cluster::Cluster cluster = Build(1);
+  SweepOptions options;
+  options.collective = graph::Collective::kAllToAll;
+  options.sizes = {1 << 30};
+  const auto even = RunSweep(cluster, {}, options);
+  ASSERT_TRUE(even.ok());
+  options.shares = *ParseShares("# to GPU 2\n1, 1, 8,1,1,1,1,1\n", "shares.csv", 8);
+  for (const char* network : {"analytic", "flow", "links"}) {
+    options.network = network;
+    const auto uneven = RunSweep(cluster, {}, options);
+    ASSERT_TRUE(uneven.ok()) << uneven.status().message();
+    const double ratio =
+        static_cast<double>(uneven->rows[0].time) / static_cast<double>(even->rows[0].time);
+    EXPECT_NEAR(ratio, 64.0 / 15, 0.2) << network;
+  }
+  for (const char* wrong : {"", "1,1,1", "1,1,1,1,1,1,1,x", "0,0,0,0,0,0,0,0",
+                            "1,1,1,1,1,1,1,1\n1,1,1,1,1,1,1,1\n", "1,1,1,1,1,1,1,-1"}) {
+    EXPECT_FALSE(ParseShares(wrong, "shares.csv", 8).ok()) << wrong;
+  }
+}
+
 TEST(Sweep, AgreesWithTheClosedFormAlone) {
   const cluster::Cluster cluster = Build(4);
   const collective::Environment environment;
