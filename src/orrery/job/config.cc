@@ -201,6 +201,9 @@ Json FrameworkJson(const Plan& plan) {
   if (plan.cp > 1) json["cp_exchange"] = NameOf(kCpExchanges, plan.cp_exchange);
   if (plan.cuda_graphs != workload::CudaGraphs::kNone) {
     json["cuda_graphs"] = NameOf(kCudaGraphs, plan.cuda_graphs);
+    if (plan.graph_scope != workload::kGraphAll) {
+      json["cuda_graph_scope"] = workload::GraphScopeText(plan.graph_scope);
+    }
   }
   const std::string_view recipe = NameOf(kFp8Recipes, plan.low_precision);
   if (recipe != "?") json["fp8_recipe"] = recipe;
@@ -248,6 +251,7 @@ void AddWorkload(const Workload& w, Json* json) {
       out["training"]["moe_zipf"] = plan.routing_exponent;
     }
     if (workload::DrawsRouting(plan)) out["training"]["moe_seed"] = plan.routing_seed;
+    if (plan.pad_to_capacity) out["training"]["moe_pad_to_capacity"] = true;
     if (plan.expert_capacity > 0) {
       out["training"]["moe_capacity_factor"] = plan.expert_capacity;
     }

@@ -64,6 +64,8 @@ inline constexpr ModelSwitch kModelSwitches[] = {
     {"qk_norm", &workload::Model::qk_norm, false},
     {"mtp_repeats", &workload::Model::mtp_repeats, false},
     {"sinks", &workload::Model::sinks, false},
+    {"scaled_rotary", &workload::Model::scaled_rotary, false},
+    {"clamped_activation", &workload::Model::clamped_activation, false},
     {"qkv_bias", &workload::Model::qkv_bias, true},
     {"projection_bias", &workload::Model::projection_bias, true},
     {"encoder", &workload::Model::encoder, false},

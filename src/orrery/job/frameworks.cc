@@ -47,13 +47,15 @@ constexpr FrameworkDefaults MegatronCore(AttentionDefault attention, bool permut
           .align_stages = true,
           .moe_fused_permute = permute,
           .moe_fused_router = router,
+          .moe_separate_padding = true,
           .libraries = {.transformer_engine = true}};
 }
 
 // NeMo's GPT and Llama recipes on Megatron Core: gradients reduced in 16 bits, parameters gathered
 // in fp8 where layers run in it, tensor-parallel communication overlapped.
-constexpr FrameworkDefaults Nemo(bool permute) {
+constexpr FrameworkDefaults Nemo(bool permute, LossDefault loss) {
   FrameworkDefaults d = MegatronCore(AttentionDefault::kLibrary, permute);
+  d.loss = loss;
   d.tp_comm_overlap = d.low_precision_gather = true;
   d.grad_reduce_fp32 = false;
   return d;
@@ -66,6 +68,7 @@ constexpr FrameworkDefaults Bridge() {
   d.tp_comm_overlap = d.low_precision_gather = true;
   d.fp8_recipe = LowPrecision::kCurrent;
   d.flat_parameters = false;
+  d.loss = LossDefault::kOnline;
   return d;
 }
 
@@ -74,7 +77,7 @@ constexpr FrameworkDefaults Fsdp(AttentionDefault attention, bool flat) {
   return {.attention = attention,
           .dp_overlap = true,
           .flat_parameters = flat,
-          .torch_loss = true,
+          .loss = LossDefault::kTorch,
           .host = HostEra::kFsdp};
 }
 // torch's checkpoint as torchtitan calls it: not reentrant, with its early stop.
@@ -122,7 +125,7 @@ constexpr FrameworkDefaults DeepSpeed(AttentionDefault attention) {
   return d;
 }
 
-constexpr std::array<Framework, 23> kFrameworks = {{
+constexpr std::array<Framework, 24> kFrameworks = {{
     {.name = "megatron@2026.08",
      .description = "Megatron Core 0.19: as megatron@2025.10",
      .defaults = MegatronCore(AttentionDefault::kLibrary, true, true),
@@ -240,23 +243,29 @@ constexpr std::array<Framework, 23> kFrameworks = {{
      .defaults = {.attention = AttentionDefault::kFlash2,
                   .dp_overlap = true,
                   .ddp = true,
-                  .torch_loss = true,
+                  .loss = LossDefault::kTorch,
                   .host = HostEra::kFsdp},
      .recipe = {},
      .source = "Li et al. 2020; torch/csrc/distributed/c10d/reducer.cpp",
      .assumes =
          "no_sync before the last micro-batch; autocast under bf16 and fp16. No communication "
          "hooks, no find_unused_parameters, no broadcast of buffers."},
+    {.name = "nemo@2025.04",
+     .description = "NeMo 25.04 to 25.09: as nemo@2024.11, Transformer Engine's cross entropy",
+     .defaults = Nemo(true, LossDefault::kOnline),
+     .recipe = kNemoRecipe,
+     .source = "NVIDIA/NeMo v2.3.0: scripts/performance/utils.py (cross_entropy_fusion_impl te)",
+     .assumes = "As nemo@2024.07."},
     {.name = "nemo@2024.11",
-     .description = "NeMo 24.11 to 25.09: as nemo@2024.07, tokens permuted by fused kernels",
-     .defaults = Nemo(true),
+     .description = "NeMo 24.11 to 25.02: as nemo@2024.07, tokens permuted by fused kernels",
+     .defaults = Nemo(true, LossDefault::kFused),
      .recipe = kNemoRecipe,
      .source = "NVIDIA/NeMo 2.0 performance recipes",
      .assumes = "As nemo@2024.07."},
     {.name = "nemo@2024.07",
      .description =
          "NeMo 24.07 on Megatron Core: as megatron@2024.09, gradients reduced in 16 bits",
-     .defaults = Nemo(false),
+     .defaults = Nemo(false, LossDefault::kFused),
      .recipe = kNemoRecipe,
      .source = "NVIDIA/NeMo 2.0 performance recipes",
      .assumes = "The recipes use sequence parallelism with tp and ZeRO-1: say both in the job."},
@@ -323,6 +332,7 @@ constexpr std::array<Framework, 23> kFrameworks = {{
                   .grad_reduce_fp32 = false,
                   .full_keeps = RecomputeKeeps::kQkv,
                   .flat_parameters = false,
+                  .loss = LossDefault::kOnline,
                   .host = HostEra::kNone},
      .recipe = {.recompute = Recompute::kFull, .sharding = Sharding::kZero3, .gpt_dropout = 0},
      .source = "AI-Hypercomputer/maxtext; NVIDIA/JAX-Toolbox",
@@ -410,6 +420,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   plan->gather_limit = d.gather_limit;
   plan->moe_fused_permute = d.moe_fused_permute;
   plan->moe_fused_router = d.moe_fused_router;
+  plan->moe_separate_padding = d.moe_separate_padding;
   if (d.tensor_buckets && plan->sharding == Sharding::kZero2) {
     plan->reducer = workload::Reducer::kDeepSpeed;
     plan->overlap_param_gather = false;
@@ -417,7 +428,9 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   }
   plan->contiguous_gradients = d.tensor_buckets && plan->sharding == Sharding::kZero3;
   if (plan->contiguous_gradients) plan->bucket_elements = 500'000'000;
-  plan->torch_loss = d.torch_loss;
+  plan->fused_cross_entropy = d.loss == LossDefault::kFused;
+  plan->online_cross_entropy = d.loss == LossDefault::kOnline;
+  plan->torch_loss = d.loss == LossDefault::kTorch;
   plan->flat_step = d.flat_step;
   if (!d.ddp) return;
   plan->reducer = workload::Reducer::kDdp;

@@ -23,6 +23,10 @@ namespace orrery::job {
 enum class AttentionDefault : std::uint8_t { kUnfused, kFlash1, kFlash2, kLibrary };
 workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault attention);
 
+// kEager: Megatron's own operators on fp32 logits; kFused: the same, compiled; kOnline: on 16-bit
+// logits, gradients over them; kTorch: PyTorch's own.
+enum class LossDefault : std::uint8_t { kEager, kFused, kOnline, kTorch };
+
 // Buffers to which weight-gradient GEMMs add.
 enum class WeightGradientFusion : std::uint8_t { kNone, kFp32, kAny };
 
@@ -50,9 +54,9 @@ struct FrameworkDefaults {
   workload::GatherLimit gather_limit = workload::GatherLimit::kOrder;  // ZeRO-3
   bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
   bool ddp = false;             // DistributedDataParallel and torch.optim.AdamW, no clipping
-  bool torch_loss = false;      // PyTorch's own cross entropy, eager
-  bool flat_step = false;       // torch.optim.AdamW on flat copies
-  bool moe_fused_permute = false, moe_fused_router = false;
+  LossDefault loss = LossDefault::kEager;
+  bool flat_step = false;  // torch.optim.AdamW on flat copies
+  bool moe_fused_permute = false, moe_fused_router = false, moe_separate_padding = false;
   workload::HostEra host = workload::HostEra::kCore;  // its Python beside kernel launches
   memory::Libraries libraries = {};
 };

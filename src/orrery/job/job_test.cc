@@ -136,6 +136,30 @@ TEST(Job, FrameworkVersionsDiffer) {
   EXPECT_EQ(set.workloads.front().plan.attention, workload::AttentionBackend::kFlash2);
 }
 
+// There is one loss: the user's takes the place of the framework's, two of them are refused.
+TEST(Job, OneLoss) {
+  const std::string bridge = std::string(kSmall) + "framework: megatron-bridge\n";
+  EXPECT_TRUE(Read(bridge).workloads.front().plan.online_cross_entropy);
+  const Job job = Read(bridge + "framework_options: {fused_cross_entropy: true}\n");
+  const workload::Plan& plan = job.workloads.front().plan;
+  EXPECT_TRUE(plan.fused_cross_entropy);
+  EXPECT_FALSE(plan.online_cross_entropy);
+  EXPECT_EQ(Read(job.config_json).config_hash, job.config_hash);
+  EXPECT_EQ(Error(bridge + "framework_options: {torch_loss: true, chunked_loss: true}\n"),
+            "job.yaml:8:33: framework_options.torch_loss: chunked_loss is another way to the same "
+            "loss; leave one of them out");
+}
+
+TEST(Job, GraphScopeNeedsGraphsOfLayers) {
+  const std::string text = std::string(kSmall) + "framework_options: ";
+  const Job job = Read(text + "{cuda_graphs: layers, cuda_graph_scope: attn}\n");
+  EXPECT_EQ(job.workloads.front().plan.graph_scope, workload::kGraphAttention);
+  EXPECT_EQ(Read(job.config_json).config_hash, job.config_hash);
+  EXPECT_EQ(Error(text + "{cuda_graph_scope: attn}\n"),
+            "job.yaml:7:39: framework_options.cuda_graph_scope: there are no graphs of layers; set "
+            "cuda_graphs: layers or leave it out");
+}
+
 TEST(Job, SeveralJobsShareACluster) {
   const std::string text =
       "cluster: h100-ib-400g\nnodes: 2\njobs:\n"

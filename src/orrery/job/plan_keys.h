@@ -124,12 +124,20 @@ inline bool WithFlatStep(const workload::Plan& plan) { return plan.flat_step; }
 inline bool WithContiguousGradients(const workload::Plan& plan) {
   return plan.gathers_units() && plan.contiguous_gradients;
 }
-inline bool WhenSet(const workload::Plan& plan) { return plan.fused_cross_entropy; }
+inline bool WithFusedLoss(const workload::Plan& plan) { return plan.fused_cross_entropy; }
+inline bool WithOnlineLoss(const workload::Plan& plan) { return plan.online_cross_entropy; }
 inline bool WithFusedExperts(const workload::Plan& plan) {
   return plan.moe_fused_router || plan.moe_fused_permute;
 }
 
 inline bool WithPieces(const workload::Plan& plan) { return plan.tp > 1 && plan.sequence_parallel; }
+
+inline bool WithPadding(const workload::Plan& plan) {
+  return plan.moe_separate_padding && plan.low_precision != workload::LowPrecision::kNone &&
+         plan.dispatcher != workload::Dispatcher::kHybridEp;
+}
+
+inline bool WithFusedMlp(const workload::Plan& plan) { return plan.moe_fused_mlp; }
 
 struct PlanFlag {
   std::string_view key;
@@ -147,7 +155,8 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"fused_weight_gradient", &workload::Plan::fused_weight_gradient},
     {"converted_gradients", &workload::Plan::converted_gradients, WhenConverted},
     {"fused_adam", &workload::Plan::fused_adam},
-    {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WhenSet},
+    {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WithFusedLoss},
+    {"online_cross_entropy", &workload::Plan::online_cross_entropy, WithOnlineLoss},
     {"chunked_loss", &workload::Plan::chunked_loss, WhenChunked},
     {"torch_loss", &workload::Plan::torch_loss, WithTorchLoss},
     {"in_place_kernels", &workload::Plan::in_place_kernels, WithInPlaceKernels},
@@ -156,6 +165,8 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
     {"moe_fused_router", &workload::Plan::moe_fused_router, WithFusedExperts},
     {"moe_fused_permute", &workload::Plan::moe_fused_permute, WithFusedExperts},
+    {"moe_separate_padding", &workload::Plan::moe_separate_padding, WithPadding},
+    {"moe_fused_mlp", &workload::Plan::moe_fused_mlp, WithFusedMlp},
     {"align_grad_reduce", &workload::Plan::align_grad_reduce},
     {"align_param_gather", &workload::Plan::align_param_gather},
     {"recompute_flash", &workload::Plan::recompute_flash},

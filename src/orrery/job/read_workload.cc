@@ -208,6 +208,27 @@ Status CheckAttention(const Section& section, cluster::Arch arch,
       .In(section.Where("attention"));
 }
 
+// There is one loss: what the user turns on takes the place of the framework's.
+Status ReadLoss(const Section& section, Plan* plan) {
+  constexpr std::array<std::pair<std::string_view, bool Plan::*>, 4> kLosses = {
+      {{"fused_cross_entropy", &Plan::fused_cross_entropy},
+       {"online_cross_entropy", &Plan::online_cross_entropy},
+       {"chunked_loss", &Plan::chunked_loss},
+       {"torch_loss", &Plan::torch_loss}}};
+  std::string_view on;
+  for (const auto& [key, member] : kLosses) {
+    if (!section.Has(key) || !section.Bool(key)) continue;
+    if (!on.empty()) {
+      return InvalidInput("{} is another way to the same loss; leave one of them out", on)
+          .In(section.Where(key));
+    }
+    on = key;
+  }
+  if (on.empty()) return {};
+  for (const auto& [key, member] : kLosses) plan->*member = key == on;
+  return {};
+}
+
 // The framework's defaults, then what the user set; what is left of the defaults is said.
 Status ReadFramework(const Section& section, const Framework& framework, bool versioned,
                      cluster::Arch arch, const workload::Model& model, Plan* plan,
@@ -218,7 +239,9 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     defaults.push_back(fmt::format("fp8_recipe {}", NameOf(kFp8Recipes, plan->low_precision)));
   }
   ApplyDefaults(framework.defaults, arch, plan);
-  if (model.experts.count == 0) plan->moe_fused_router = plan->moe_fused_permute = false;
+  if (model.experts.count == 0) {
+    plan->moe_fused_router = plan->moe_fused_permute = plan->moe_separate_padding = false;
+  }
   // A default of those who can: their frameworks turn it off for the others.
   if (!workload::CheckTpOverlap(model, *plan).ok()) plan->tp_comm_overlap = false;
   ORRERY_RETURN_IF_ERROR(ReadRecomputeKeeps(section, plan));
@@ -232,6 +255,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     }
     defaults.push_back(fmt::format("attention {}", NameOf(kAttentions, plan->attention)));
   }
+  ORRERY_RETURN_IF_ERROR(ReadLoss(section, plan));
   for (const PlanFlag& flag : kPlanFlags) {
     if (!section.Has(flag.key) && !flag.matters(*plan)) continue;
     if (section.Has(flag.key)) {
@@ -248,6 +272,15 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
   }
   if (section.Has("cuda_graphs")) {
     plan->cuda_graphs = Choose(kCudaGraphs, section.Text("cuda_graphs"));
+  }
+  if (section.Has("cuda_graph_scope")) {
+    Result<std::uint8_t> scope = workload::ParseGraphScope(section.Text("cuda_graph_scope"));
+    if (!scope.ok()) return std::move(scope).TakeStatus().In(section.Where("cuda_graph_scope"));
+    if (plan->cuda_graphs != workload::CudaGraphs::kLayers) {
+      return InvalidInput("there are no graphs of layers; set cuda_graphs: layers or leave it out")
+          .In(section.Where("cuda_graph_scope"));
+    }
+    plan->graph_scope = *scope;
   }
   if (section.Has("bucket_bytes")) plan->bucket_bytes = section.Integer("bucket_bytes");
   if (section.Has("bucket_elements")) plan->bucket_elements = section.Integer("bucket_elements");
@@ -267,6 +300,9 @@ Status ReadRouting(const Source& source, const Section& training, Plan* plan) {
   plan->routing_seed = static_cast<std::uint64_t>(training.Integer("moe_seed"));
   if (training.Has("moe_capacity_factor")) {
     plan->expert_capacity = training.Real("moe_capacity_factor");
+  }
+  if (training.Has("moe_pad_to_capacity")) {
+    plan->pad_to_capacity = training.Bool("moe_pad_to_capacity");
   }
   const std::string name = training.Text("moe_routing");
   for (const auto& [known, routing] : kRoutings) {

@@ -170,6 +170,7 @@ void ReadGptOss(Reader* r, Model* m) {
   ReadLlama(r, m);
   ReadExperts(r, "num_local_experts", "intermediate_size", m);
   m->attention_bias = m->mlp_bias = m->sinks = m->experts.router_bias = true;
+  m->scaled_rotary = m->clamped_activation = true;
   m->window = r->IntegerOr("sliding_window", 128);
   m->full_every = 2;
   if (r->Present("layer_types") != nullptr) hugging_face::ReadWindows(r, m);

@@ -89,6 +89,9 @@ struct Model {
   bool embedding_norm = false;  // of the embeddings' sum
   bool qk_norm = false;         // queries and keys are normalised head by head
   bool sinks = false;           // a learned logit a head in the softmax
+  // Rotary angles are times a factor (YaRN's), which Transformer Engine's fused kernel does not
+  // take; a gated activation's halves are clamped before it (GPT-OSS).
+  bool scaled_rotary = false, clamped_activation = false;
   std::int64_t window = 0;      // sliding window; 0: none
   std::int64_t full_every = 0;  // with a window: the last of every so many layers sees everything
   Experts experts;

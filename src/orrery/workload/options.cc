@@ -85,6 +85,13 @@ constexpr Option kModel[] = {
     {.name = "router_bias", .type = kBool, .doc = "The router has a bias."},
     {.name = "qk_norm", .type = kBool, .doc = "Queries and keys are normalised by head."},
     {.name = "sinks", .type = kBool, .doc = "A learned logit a head in the softmax."},
+    {.name = "scaled_rotary",
+     .type = kBool,
+     .doc = "Rotary embedding times a factor (YaRN): operator by operator, no fused kernel."},
+    {.name = "clamped_activation",
+     .type = kBool,
+     .doc = "Experts' gated activation clamps its halves first (GPT-OSS), in operators of their "
+            "own."},
     {.name = "qkv_bias",
      .type = kBool,
      .doc = "With attention_bias: query, key and value have biases; true unless said."},
@@ -319,6 +326,10 @@ constexpr Option kTraining[] = {
      .max = 1000,
      .doc = "An expert takes so many times the mean at most, the rest is dropped; with a drawn or "
             "given moe_routing."},
+    {.name = "moe_pad_to_capacity",
+     .type = kBool,
+     .doc = "Every expert gets exactly its capacity, tokens dropped or rows padded: the host reads "
+            "no counts, and graphs of layers capture experts as well."},
     {.name = "moe_imbalance",
      .type = kNumber,
      .fallback = "1",
@@ -422,7 +433,13 @@ constexpr Option kFramework[] = {
     {.name = "fused_adam", .type = kBool, .doc = "One kernel for many parameters."},
     {.name = "fused_cross_entropy",
      .type = kBool,
-     .doc = "Megatron's native fused loss: an fp32 copy of the logits lives beside it."},
+     .doc = "Megatron's native fused loss, four compiled kernels: an fp32 copy of the logits lives "
+            "beside it."},
+    {.name = "online_cross_entropy",
+     .type = kBool,
+     .doc = "The loss reads 16-bit logits twice and writes their gradients over them (Transformer "
+            "Engine's parallel cross entropy, compiled losses): nothing of 32 bits, an all-gather "
+            "over tp."},
     {.name = "chunked_loss",
      .type = kBool,
      .doc = "Output layer and loss a chunk of tokens after the other (Liger's fused linear cross "
@@ -452,6 +469,14 @@ constexpr Option kFramework[] = {
     {.name = "moe_fused_permute",
      .type = kBool,
      .doc = "Tokens are permuted by fused kernels, not by chains of operators."},
+    {.name = "moe_separate_padding",
+     .type = kBool,
+     .doc = "With fp8 or fp4, each expert's rows are padded by a copy of their own (Megatron "
+            "without --moe-router-padding-for-quantization); not with hybridep."},
+    {.name = "moe_fused_mlp",
+     .type = kBool,
+     .doc = "mxfp8: grouped GEMMs apply the gated activation, its gradient and the casts "
+            "(Transformer Engine's NVTE_CUTEDSL_FUSED_GROUPED_MLP)."},
     {.name = "align_grad_reduce",
      .type = kBool,
      .doc = "Stages launch gradient reductions together, in the bubble."},
@@ -513,6 +538,10 @@ constexpr Option kFramework[] = {
      .doc =
          "What is launched as CUDA graphs: each layer's passes, or the iteration up to the first "
          "point where the host must read."},
+    {.name = "cuda_graph_scope",
+     .type = kText,
+     .doc = "With cuda_graphs: layers, the parts captured, + between: attn, mlp, moe_router, "
+            "moe_preprocess, mamba; all unless said. Dispatch, experts and combine run eagerly."},
     {.name = "reduce_whole",
      .type = kBool,
      .doc = "zero1 with shard_group: gradients all-reduced over all replicas (InternEvo), else "

@@ -403,33 +403,45 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kModuleNames = {"core_attn", "layernorm", "moe_act",
                                                           "moe",       "mlp",       "mla_up_proj"};
+constexpr std::array<std::string_view, 5> kScopeNames = {"attn", "mlp", "moe_router",
+                                                         "moe_preprocess", "mamba"};
+
+// Names with '+' between, each a bit in their order.
+Result<std::uint8_t> ParseBits(std::string_view text, std::string_view what,
+                               std::span<const std::string_view> names) {
+  std::uint8_t bits = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('+'), text.size());
+    const std::string_view name = text.substr(0, end);
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) return InvalidInput("{}", UnknownName(what, name, names));
+    bits |= static_cast<std::uint8_t>(1 << (at - names.begin()));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return bits;
+}
+
+std::string BitsText(std::uint8_t bits, std::span<const std::string_view> names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if ((bits >> i & 1) == 0) continue;
+    if (!text.empty()) text += '+';
+    text += names[i];
+  }
+  return text;
+}
 
 }  // namespace
 
 Result<std::uint8_t> ParseRecomputeModules(std::string_view text) {
-  std::uint8_t modules = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('+'), text.size());
-    const std::string_view name = text.substr(0, end);
-    const auto at = std::find(kModuleNames.begin(), kModuleNames.end(), name);
-    if (at == kModuleNames.end()) {
-      return InvalidInput("{}", UnknownName("module to recompute", name, kModuleNames));
-    }
-    modules |= static_cast<std::uint8_t>(1 << (at - kModuleNames.begin()));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return modules;
+  return ParseBits(text, "module to recompute", kModuleNames);
 }
+std::string RecomputeModulesText(std::uint8_t modules) { return BitsText(modules, kModuleNames); }
 
-std::string RecomputeModulesText(std::uint8_t modules) {
-  std::string text;
-  for (std::size_t i = 0; i < kModuleNames.size(); ++i) {
-    if ((modules >> i & 1) == 0) continue;
-    if (!text.empty()) text += '+';
-    text += kModuleNames[i];
-  }
-  return text;
+Result<std::uint8_t> ParseGraphScope(std::string_view text) {
+  return ParseBits(text, "part of a layer", kScopeNames);
 }
+std::string GraphScopeText(std::uint8_t scope) { return BitsText(scope, kScopeNames); }
 
 Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
   if (plan.dual()) {  // the model twice

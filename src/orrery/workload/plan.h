@@ -83,6 +83,15 @@ enum class Reducer : std::uint8_t { kBuffer, kDdp, kDeepSpeed };
 enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon, kSgd };
 // What is captured as CUDA graphs: nothing; each layer's forward and backward; the iteration.
 enum class CudaGraphs : std::uint8_t { kNone, kLayers, kIteration };
+// With kLayers, the parts of a layer that are captured, as bits (Megatron's cuda_graph_scope).
+enum GraphPart : std::uint8_t {
+  kGraphAttention = 1,   // the norm before it included, as below
+  kGraphMlp = 2,         // of dense layers
+  kGraphRouter = 4,      // and the latent projections and norm around experts
+  kGraphPreprocess = 8,  // counts of tokens
+  kGraphMamba = 16,
+  kGraphAll = 31,
+};
 // Linear layers that have adapters beside them (generators/lora.h); a set.
 enum LoraTarget : std::uint8_t { kLoraQkv = 1, kLoraProjection = 2, kLoraFc1 = 4, kLoraFc2 = 8 };
 inline constexpr std::uint8_t kLoraAll = 15;
@@ -127,6 +136,9 @@ struct HostWork {
 // "core_attn+moe": bits of RecomputeModule. An unknown name lists the valid ones.
 Result<std::uint8_t> ParseRecomputeModules(std::string_view text);
 std::string RecomputeModulesText(std::uint8_t modules);
+// What graphs of layers capture, as bits: "attn+moe_router".
+Result<std::uint8_t> ParseGraphScope(std::string_view text);
+std::string GraphScopeText(std::uint8_t scope);
 
 struct Plan {
   int tp = 1, pp = 1, vpp = 1, dp = 1;
@@ -181,6 +193,9 @@ struct Plan {
   std::shared_ptr<const GivenRouting> given_routing;  // of Routing::kGiven
   // Above 0: an expert takes so many times the mean at most, the rest is dropped.
   double expert_capacity = 0;
+  // Every expert gets as many rows as its capacity (Megatron's moe_pad_expert_input_to_capacity):
+  // the host reads no counts, and graphs capture experts as well.
+  bool pad_to_capacity = false;
   // Exchanges of one micro-batch's forward beside the compute of another's backward, and the
   // reverse (generators/expert_parts.h); 1f1b without stages, or interleaved.
   bool moe_comm_overlap = false;
@@ -188,6 +203,12 @@ struct Plan {
   int nvlink_ranks = 0;
   // Transformer Engine's fused kernels in place of chains of operators (generators/expert_host.h).
   bool moe_fused_router = false, moe_fused_permute = false;
+  // fp8 and fp4: rows of every expert are padded by a copy of their own, and taken out again; else
+  // the router pads. HybridEP pads by itself.
+  bool moe_separate_padding = false;
+  // Experts' activation and the casts around it are in the grouped GEMMs (Transformer Engine's
+  // NVTE_CUTEDSL_FUSED_GROUPED_MLP, mxfp8).
+  bool moe_fused_mlp = false;
 
   // Framework behaviour, resolved from `framework` before the generator runs.
   AttentionBackend attention = AttentionBackend::kFlash2;
@@ -215,6 +236,9 @@ struct Plan {
   // Megatron's native --cross-entropy-loss-fusion: an fp32 copy of the logits lives beside the
   // loss.
   bool fused_cross_entropy = false;
+  // The loss reads the 16-bit logits twice and writes their gradients over them in its forward
+  // pass: Transformer Engine's parallel cross entropy, and what compilers make of the plain one.
+  bool online_cross_entropy = false;
   // Output layer and loss a chunk of tokens after the other (Liger Kernel): no logits of all
   // tokens.
   bool chunked_loss = false;
@@ -256,6 +280,7 @@ struct Plan {
   GatherLimit gather_limit = GatherLimit::kOrder;  // ZeRO-3
   bool adam_loop = false;  // without fused_adam: tensor by tensor, else all tensors a kernel
   CudaGraphs cuda_graphs = CudaGraphs::kNone;
+  std::uint8_t graph_scope = kGraphAll;
   HostWork host;
 
   // Whether chunks lie in V shape, the model's end on the first stage.

@@ -177,7 +177,7 @@ Model BuildExpertPreset(std::string_view name) {
     m.tied_embeddings = name == "grok-1";
     const bool gpt_oss = name.starts_with("gpt-oss");
     const bool qwen2 = name.starts_with("qwen2");
-    m.mlp_bias = m.sinks = gpt_oss;
+    m.mlp_bias = m.sinks = m.scaled_rotary = m.clamped_activation = gpt_oss;
     m.attention_bias = gpt_oss || qwen2;
     m.projection_bias = !qwen2;
     m.window = gpt_oss ? 128 : 0;

@@ -169,6 +169,12 @@ Status CheckRouting(const Model& model, const Plan& plan) {
         "training.moe_capacity_factor: tokens are dropped by the shares of experts, which this "
         "moe_routing does not say; use dirichlet, drawn-zipf or a file");
   }
+  if (plan.pad_to_capacity && (drawn || plan.dispatcher != Dispatcher::kAllToAll)) {
+    return InvalidInput(
+        "training.moe_pad_to_capacity: built for the alltoall dispatcher and moe_routing: "
+        "balanced, "
+        "every expert having the same rows; moe_imbalance says how many more than the mean");
+  }
   if (!drawn) return {};
   if (plan.moe_imbalance != 1) {
     return InvalidInput(

@@ -12,25 +12,32 @@ namespace {
 
 using workload::CudaGraphs;
 
-// Graphs of parts of a layer (router and preprocessing, attention) are taken for all of it.
+constexpr std::uint8_t kRouter = workload::kGraphRouter | workload::kGraphPreprocess;
 constexpr std::array kRecipes = {
     BridgeRecipe{2509, 2510, "DeepSeek-V3", "H100", "", "mla_up_proj+mlp"},
     BridgeRecipe{2509, 2510, "DeepSeek-V3", "B200|GB200", "", "mla_up_proj"},
     BridgeRecipe{2509, 2510, "Qwen3-30B", "B200|GB200", "", "", CudaGraphs::kLayers},
     BridgeRecipe{2509, 2510, "Qwen3-235B", "GB200", "", "", CudaGraphs::kLayers},
     BridgeRecipe{2511, 2601, "DeepSeek-V3", "GB300", "", "moe_act", CudaGraphs::kLayers},
-    BridgeRecipe{2511, 2601, "DeepSeek-V3", "GB200", "", "mla_up_proj", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "DeepSeek-V3", "GB200", "", "mla_up_proj", CudaGraphs::kLayers, false,
+                 kRouter},
     BridgeRecipe{2511, 2601, "DeepSeek-V3", "B200", "", "mla_up_proj"},
     BridgeRecipe{2511, 2601, "DeepSeek-V3", "H100", "", "mla_up_proj+mlp", CudaGraphs::kNone, true},
-    BridgeRecipe{2511, 2601, "Qwen3-30B", "GB|B200", "", "", CudaGraphs::kLayers},
-    BridgeRecipe{2511, 2601, "Qwen3-235B", "GB", "", "", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "Qwen3-30B", "GB200", "bf16|fp8", "", CudaGraphs::kLayers},
+    BridgeRecipe{2511, 2601, "Qwen3-30B", "GB|B200", "", "", CudaGraphs::kLayers, false, kRouter},
+    BridgeRecipe{2511, 2601, "Qwen3-30B", "H100", "bf16", "", CudaGraphs::kLayers, false, kRouter},
+    BridgeRecipe{2511, 2601, "Qwen3-235B", "GB300", "", "", CudaGraphs::kLayers, false, kRouter},
+    BridgeRecipe{2511, 2601, "Qwen3-235B", "GB200", "", "", CudaGraphs::kLayers},
     BridgeRecipe{2511, 2601, "Qwen3-235B", "B200|H100", "", "", CudaGraphs::kNone, true},
     BridgeRecipe{2511, 2601, "GPT-OSS", "GB300", "", "", CudaGraphs::kLayers},
     BridgeRecipe{2511, 2601, "GPT-OSS", "GB200|B200|H100", "", "layernorm+moe_act"},
     // On attention models; hybrids keep graphs of parts.
-    BridgeRecipe{2606, 9999, "DeepSeek-V3", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
-    BridgeRecipe{2606, 9999, "Qwen3", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
-    BridgeRecipe{2606, 9999, "GPT-OSS", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
+    BridgeRecipe{2606, 9999, "DeepSeek-V3", "GB", "mxfp8", "", CudaGraphs::kIteration, true,
+                 workload::kGraphAll, true},
+    BridgeRecipe{2606, 9999, "Qwen3", "GB", "mxfp8", "", CudaGraphs::kIteration, true,
+                 workload::kGraphAll, true},
+    BridgeRecipe{2606, 9999, "GPT-OSS", "GB", "mxfp8", "", CudaGraphs::kIteration, true,
+                 workload::kGraphAll, true},
     BridgeRecipe{2606, 9999, "Kimi", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
 };
 
@@ -53,7 +60,7 @@ const BridgeRecipe* FindBridgeRecipe(const Configuration& row) {
   const auto found = std::find_if(kRecipes.begin(), kRecipes.end(), [&](const BridgeRecipe& r) {
     return r.from <= release && release <= r.to && row.text("model").starts_with(r.model) &&
            BeginsWithOneOf(row.text("gpu"), r.gpus) &&
-           (r.precision.empty() || row.text("compute_dtype") == r.precision);
+           BeginsWithOneOf(row.text("compute_dtype"), r.precision);
   });
   return found == kRecipes.end() ? nullptr : &*found;
 }

@@ -7,6 +7,7 @@
 // gradients in 16 bits.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "orrery/search/validate/configuration.h"
@@ -22,10 +23,12 @@ struct BridgeRecipe {
   int from = 0, to = 0;        // releases
   std::string_view model;      // begins the row's
   std::string_view gpus;       // "a|b": one of them begins the row's
-  std::string_view precision;  // the row's compute type; empty: any
+  std::string_view precision;  // "a|b": one of them begins the row's compute type; empty: any
   std::string_view recompute;  // modules of selective recompute; empty: none
   workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
   bool overlap = false;  // exchanges of experts beside another micro-batch
+  std::uint8_t scope = workload::kGraphAll;
+  bool fused_mlp = false;  // experts' activation and casts in their GEMMs
 };
 // The row's recipe; null where none is known.
 const BridgeRecipe* FindBridgeRecipe(const Configuration& row);

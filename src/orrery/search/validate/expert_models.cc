@@ -101,9 +101,11 @@ bool OnNvl72(const Configuration& row) { return row.text("gpu").starts_with("GB"
 // Overlap and graphs that the row leaves blank.
 void MapRecipe(const Configuration& row, Plan* plan, Assumed* assumed) {
   const BridgeRecipe* recipe = FindBridgeRecipe(row);
+  plan->moe_fused_mlp = recipe != nullptr && recipe->fused_mlp;
   if (recipe == nullptr || row.has("cuda_graphs") || row.has("ep_overlap")) return;
   if (recipe->graphs == workload::CudaGraphs::kNone && !recipe->overlap) return;
   plan->cuda_graphs = recipe->graphs;
+  plan->graph_scope = recipe->scope;
   plan->moe_comm_overlap = recipe->overlap;
   assumed->push_back(fmt::format(
       "cuda_graphs and ep_overlap blank: {} graphs, {} overlap, as the release's recipes",
@@ -226,12 +228,14 @@ Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Mo
   const job::Framework& framework = *rule.framework;
   plan->moe_fused_permute = framework.defaults.moe_fused_permute && !framework.recipe.says_switches;
   plan->moe_fused_router = framework.defaults.moe_fused_router && !framework.recipe.says_switches;
+  plan->moe_separate_padding = framework.defaults.moe_separate_padding;
   if (row.text("moe_routing") != "forced-balanced") {
     assumed->push_back(fmt::format("moe_routing={}: taken as balanced",
                                    row.has("moe_routing") ? row.text("moe_routing") : "(blank)"));
   }
   if (extra.find("tokendrop") != std::string_view::npos) {
-    assumed->push_back("config_extra=tokendrop: no token is dropped here");
+    plan->pad_to_capacity = plan->dispatcher == workload::Dispatcher::kAllToAll;
+    assumed->push_back("config_extra=tokendrop: every expert padded to the mean");
   }
   if (plan->tp > 1 && !plan->sequence_parallel) {
     plan->sequence_parallel = true;

@@ -9,7 +9,7 @@
 namespace orrery::search {
 namespace {
 
-constexpr std::array<FrameworkRule, 20> kRules = {{
+constexpr std::array<FrameworkRule, 21> kRules = {{
     {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
     {"Megatron-LM 2020", "megatron", "", "2020", "megatron@2020"},
     {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "megatron@2021.01"},
@@ -21,7 +21,8 @@ constexpr std::array<FrameworkRule, 20> kRules = {{
     {"NeMo 2023", "nemo", "", "7.|22.|23.|ngc23.", "nemo@2023"},
     {"Megatron Bridge", "nemo", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
     {"NeMo", "nemo", "", "24.0|ngc24.0", "nemo@2024.07"},
-    {"NeMo", "nemo", "", "", "nemo@2024.11"},
+    {"NeMo", "nemo", "", "24.1|v24.|25.02|v25.02|v25.04|ngc", "nemo@2024.11"},
+    {"NeMo", "nemo", "", "", "nemo@2025.04"},
     {"InternEvo", "other", "InternEvo", "", "internevo@2024"},
     {"FSDP1 of torch 1.13", "fsdp1", "", "torch 1.", "fsdp1@torch1.13"},
     {"FSDP1", "fsdp1", "", "", "fsdp1@torch2.1"},

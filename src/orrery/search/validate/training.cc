@@ -393,7 +393,25 @@ Status MapOffload(const Mapping& m) {
   return {};
 }
 
-// How far graphs reach stands in config_extra; parts of a layer are taken for all of it.
+// "cuda_graph=HOW:attn+moe_router+…" of config_extra; all parts where it names none.
+std::uint8_t GraphScope(const Configuration& row) {
+  std::string_view extra = row.text("config_extra");
+  const std::size_t key = extra.find("cuda_graph=");
+  if (key == std::string_view::npos) return workload::kGraphAll;
+  extra.remove_prefix(key);
+  extra.remove_prefix(std::min(extra.find(':') + 1, extra.size()));
+  std::uint8_t scope = 0;
+  while (!extra.empty()) {
+    const std::size_t end = std::min(extra.find('+'), extra.size());
+    const auto part = workload::ParseGraphScope(extra.substr(0, end));
+    if (!part.ok()) break;
+    scope |= *part;
+    extra.remove_prefix(std::min(end + 1, extra.size()));
+  }
+  return scope == 0 ? std::uint8_t{workload::kGraphAll} : scope;
+}
+
+// How far graphs reach stands in config_extra.
 void MapGraphs(const Mapping& m, bool graphs) {
   Plan& plan = m.out->plan;
   if (!graphs) {
@@ -406,9 +424,11 @@ void MapGraphs(const Mapping& m, bool graphs) {
   }
   const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration");
   plan.cuda_graphs = whole ? workload::CudaGraphs::kIteration : workload::CudaGraphs::kLayers;
+  plan.graph_scope = whole ? std::uint8_t{workload::kGraphAll} : GraphScope(m.row);
   m.out->host = m.defaults().host;
   m.Assume("cuda_graphs=1: {}",
-           whole ? "the iteration is one graph" : "a graph a layer and pass, no other host work");
+           whole ? "the iteration is one graph"
+                 : "a graph a layer and pass of " + workload::GraphScopeText(plan.graph_scope));
 }
 
 void MapAttention(const Mapping& m) {
@@ -494,6 +514,20 @@ Status MapOverlap(const Mapping& m) {
   return {};
 }
 
+// torch.compile makes PyTorch's own loss one that works in place, as Megatron's does.
+void MapLoss(const Mapping& m) {
+  using job::LossDefault;
+  Plan& plan = m.out->plan;
+  plan.chunked_loss = HasToken(m.row, "liger") && plan.tp == 1;
+  LossDefault loss = m.defaults().loss;
+  if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
+  if (loss == LossDefault::kTorch && HasToken(m.row, "compile")) loss = LossDefault::kEager;
+  if (plan.chunked_loss) return;
+  plan.fused_cross_entropy = loss == LossDefault::kFused;
+  plan.online_cross_entropy = loss == LossDefault::kOnline;
+  plan.torch_loss = loss == LossDefault::kTorch;
+}
+
 // What libraries and layers keep on the device.
 Status MapLibraries(const Mapping& m) {
   memory::Libraries* libraries = &m.out->libraries;
@@ -503,14 +537,11 @@ Status MapLibraries(const Mapping& m) {
   libraries->deterministic = HasToken(m.row, "+deterministic");
   m.out->plan.keeps_scores = own_layers;
   if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
-  m.out->plan.chunked_loss = HasToken(m.row, "liger") && m.out->plan.tp == 1;
   m.out->plan.in_place_kernels = HasToken(m.row, "liger");
-  m.out->plan.torch_loss =
-      m.defaults().torch_loss && !m.out->plan.chunked_loss && !HasToken(m.row, "compile");
+  MapLoss(m);
   ORRERY_ASSIGN_OR_RETURN(m.out->allocator, memory::ParseAllocatorConf(m.recipe().allocator));
   if (!m.recipe().allocator.empty()) m.AssumeDefault("allocator", m.recipe().allocator);
   m.out->meter = m.recipe().meter;
-  m.out->plan.fused_cross_entropy = HasToken(m.row, "cross_entropy_loss_fusion");
   return {};
 }
 

@@ -190,6 +190,13 @@ TEST(Training, LowPrecisionContextAndSharding) {
   EXPECT_GT(fsdp.run.plan.host.unit, 0);
   const workload::Plan graphs = Map(kGpt175, {{"cuda_graphs", "1"}}).run.plan;
   EXPECT_EQ(graphs.cuda_graphs, workload::CudaGraphs::kLayers);
+  EXPECT_EQ(graphs.graph_scope, workload::kGraphAll);
+  const workload::Plan parts =
+      Map(kGpt175,
+          {{"cuda_graphs", "1"},
+           {"config_extra", "cuda_graph=transformer_engine:mlp+moe_router+recompute=none"}})
+          .run.plan;
+  EXPECT_EQ(parts.graph_scope, workload::kGraphMlp | workload::kGraphRouter);
   const workload::Plan whole =
       Map(kGpt175, {{"cuda_graphs", "1"}, {"config_extra", "full_cuda_graph"}}).run.plan;
   EXPECT_EQ(whole.cuda_graphs, workload::CudaGraphs::kIteration);
@@ -289,10 +296,13 @@ TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
   EXPECT_EQ(graph.dispatcher, Dispatcher::kHybridEp);
   EXPECT_EQ(graph.cuda_graphs, CudaGraphs::kIteration);
   EXPECT_TRUE(graph.moe_comm_overlap);
+  EXPECT_TRUE(graph.moe_fused_mlp);
+  EXPECT_TRUE(graph.online_cross_entropy);
   const workload::Plan before = plan({{"framework_version", "NeMo container 26.04"}});
   EXPECT_EQ(before.dispatcher, Dispatcher::kHybridEp);
   EXPECT_EQ(before.cuda_graphs, CudaGraphs::kNone);
   EXPECT_FALSE(before.moe_comm_overlap);
+  EXPECT_FALSE(before.moe_fused_mlp);
   EXPECT_EQ(plan({{"framework_version", "NeMo container 25.09"}}).dispatcher,
             Dispatcher::kAllToAll);
   EXPECT_EQ(plan({{"gpu", "B200"}, {"gpus_per_node", "8"}}).dispatcher, Dispatcher::kAllToAll);

@@ -1,5 +1,6 @@
 #include "orrery/workload/generators/block_source.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "orrery/base/check.h"
@@ -63,11 +64,25 @@ bool IsLayer(BlockKind kind) {
          kind == BlockKind::kForwardPart || kind == BlockKind::kBackwardPart;
 }
 
-// A layer with experts is captured up to what the router needs; what follows keeps its host work.
-// Kernels of the captured part are counted one by one all the same: a block has one way of launch.
-void CaptureInPart(const Shape& s, bool launches, Names* names, graph::Block* block) {
+// Of an operation in this module. Megatron captures a layer up to what the router needs: dispatch,
+// experts and combine run eagerly, unless every expert has a fixed number of rows.
+bool IsCaptured(const Shape& s, bool experts, std::string_view module) {
+  const auto in = [&](std::string_view prefix) { return module.starts_with(prefix); };
+  const auto part = in("layers.mamba")                                       ? kGraphMamba
+                    : in("layers.input_norm") || in("layers.self_attention") ? kGraphAttention
+                    : !experts                                               ? kGraphMlp
+                    : in("layers.mlp.preprocess")                            ? kGraphPreprocess
+                                                                             : kGraphRouter;
+  const bool eager = experts && !s.experts.fixed_rows && RunsEagerly(module);
+  return (s.graph_scope & part) != 0 && !eager;
+}
+
+// What is not captured keeps its host work. Kernels of the captured part are counted one by one
+// all the same: a block has one way of launch.
+void CaptureInPart(const Shape& s, bool experts, bool launches, Names* names, graph::Block* block) {
   std::erase_if(block->ops, [&](const graph::Op& op) {
-    return op.kind == graph::OpKind::kHost && !RunsEagerly(names->all()[op.module.index()]);
+    return op.kind == graph::OpKind::kHost &&
+           IsCaptured(s, experts, names->all()[op.module.index()]);
   });
   if (launches && s.host.graph > 0) {
     block->ops.insert(block->ops.begin(),
@@ -85,11 +100,22 @@ void Capture(const Shape& s, const BlockKey& key, Names* names, graph::Block* bl
   const BlockKind kind = key.kind;
   const bool layers = s.cuda_graphs == CudaGraphs::kLayers;
   if (s.cuda_graphs == CudaGraphs::kNone || (layers && !IsLayer(kind))) return;
-  if (layers && (key.numbers[0] & kExpertLayer) != 0) {
+  if (layers) {
+    const bool experts = (key.numbers[0] & kExpertLayer) != 0;
+    // What belongs to no module goes with the rest.
+    const auto lies = [&](bool inside) {
+      return std::any_of(block->ops.begin(), block->ops.end(), [&](const graph::Op& op) {
+        return op.module.valid() &&
+               IsCaptured(s, experts, names->all()[op.module.index()]) == inside;
+      });
+    };
+    if (!lies(true)) return;
     const bool launches = kind == BlockKind::kForwardPart    ? key.numbers[1] == 0
                           : kind == BlockKind::kBackwardPart ? key.numbers[1] == 2
                                                              : true;
-    return CaptureInPart(s, launches, names, block);
+    if ((experts && !s.experts.fixed_rows) || lies(false)) {
+      return CaptureInPart(s, experts, launches, names, block);
+    }
   }
   for (const graph::Op& op : block->ops) {
     if (op.kind == graph::OpKind::kHostSync) return;

@@ -71,8 +71,12 @@ Buffer HeldLogits(const Shape& s, BlockWriter* w) {
   return Saved(w, kHeldLogits, "logits.fp32", s.torch_loss ? s.tokens() * s.vocab * 4 : 0);
 }
 // The fp32 logits become the softmax in place; PyTorch's own log-softmax is a tensor beside them.
+// The online loss makes the 16-bit logits their gradients.
 Buffer Softmax(const Shape& s, BlockWriter* w) {
-  return Saved(w, kLogits, "cross_entropy.softmax", s.tokens() * s.vocab * 4);
+  const std::int64_t logits = s.tokens() * s.vocab;
+  return s.online_cross_entropy
+             ? Saved(w, kLogits, "cross_entropy.gradient", logits * s.element_bytes)
+             : Saved(w, kLogits, "cross_entropy.softmax", logits * 4);
 }
 
 // Recipes leave the output layer in bf16.
@@ -93,19 +97,52 @@ MemoryBound OverTokens(const Shape& s, std::int64_t read, std::int64_t written, 
   return k;
 }
 
+// A pass over the 16-bit logits.
+MemoryBound OverShortLogits(const Shape& s, std::int64_t read, std::int64_t written, Pass pass) {
+  return Elementwise(s, MemoryOp::kCrossEntropy, s.tokens(), s.vocab, read, written, pass);
+}
+
+// Maxima and sums in one pass, gathered over tp with the predicted logits; then the gradients,
+// written over the logits; backward multiplies them by the loss's own gradient (Transformer Engine,
+// triton/cross_entropy.py).
+void OnlineLossForward(const Shape& s, BlockWriter* w) {
+  const std::int64_t e = s.element_bytes;
+  w->Module("output_layer");
+  w->Alloc(Softmax(s, w));
+  ColumnForward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab);
+  w->Module("loss");
+  w->Kernel("online_softmax", OverShortLogits(s, e, 0, Pass::kForward));
+  TpCollective(s, w, "all_gather.softmax", Collective::kAllGather, s.tokens() * 3 * 4 * s.tp,
+               DType::kFp32);
+  w->Kernel("cross_entropy", OverShortLogits(s, e, e, Pass::kForward));
+  w->Kernel("mean", OverTokens(s, 8, 0, Pass::kForward));
+}
+void OnlineLossBackward(const Shape& s, BlockWriter* w) {
+  const std::int64_t e = s.element_bytes;
+  w->Module("loss");
+  w->Kernel("mean", OverTokens(s, 4, 4, Pass::kBackward));
+  w->Kernel("scale", OverShortLogits(s, e, e, Pass::kBackward));
+  w->Module("output_layer");
+  if (s.encoder) BiasGradient(s, w, s.tokens(), s.vocab);
+  ColumnBackward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab, false);
+  w->Free(Softmax(s, w));
+}
+
 // From the loss to the gradient of the output layer's input.
 void LossBackward(const Shape& s, BlockWriter* w) {
+  if (s.online_cross_entropy) return OnlineLossBackward(s, w);
   const std::int64_t e = s.element_bytes;
   w->Module("loss");
   w->Kernel("mean", OverTokens(s, 4, 4, Pass::kBackward));
   w->Kernel("one_hot", OverTokens(s, 12, 4, Pass::kBackward));
-  // Gradients of the log-softmax and of the fp32 logits; in place without PyTorch's own loss.
+  // Compiled, scaling and cast are one kernel. Gradients of the log-softmax and of the fp32 logits;
+  // in place without PyTorch's own loss.
   const std::int64_t wide = s.torch_loss ? s.tokens() * s.vocab * 4 : 0;
   const Buffer of_softmax = w->Temporary("log_softmax.gradient", wide);
   const Buffer of_logits = w->Temporary("logits.fp32.gradient", wide);
   w->Alloc(of_softmax);
   w->Alloc(of_logits);
-  w->Kernel("scale", OverLogits(s, 4, 4, Pass::kBackward));
+  if (!s.fused_cross_entropy) w->Kernel("scale", OverLogits(s, 4, 4, Pass::kBackward));
   w->Free(of_softmax);
   const Buffer logits = w->Temporary("logits.gradient", s.tokens() * s.vocab * e);
   w->Alloc(logits);
@@ -253,6 +290,10 @@ graph::Block HeadForward(const Shape& s, Names* names) {
     ChunkedLossForward(s, &w);
     return w.Finish();
   }
+  if (s.online_cross_entropy) {
+    OnlineLossForward(s, &w);
+    return w.Finish();
+  }
   w.Module("output_layer");
   const Buffer logits = w.Temporary("logits", s.tokens() * s.vocab * e);
   w.Alloc(logits);
@@ -262,17 +303,20 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   const Buffer softmax = Softmax(s, &w);
   w.Alloc(softmax);
   w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, e, 4, Pass::kForward));
-  // The fused loss makes the exponentials of a tensor that lives on; else they are made in place.
+  // Compiled, the maximum is found beside the cast, and one kernel subtracts, exponentiates and
+  // sums; it makes the exponentials of a tensor that lives on, else they are made in place.
+  const bool fused = s.fused_cross_entropy;
   const Buffer shifted = w.Temporary("logits.fp32", s.tokens() * s.vocab * 4);
-  if (s.fused_cross_entropy) w.Alloc(shifted);
-  w.Kernel("maximum", OverLogits(s, 4, 0, Pass::kForward));
+  if (fused) w.Alloc(shifted);
+  if (!fused) w.Kernel("maximum", OverLogits(s, 4, 0, Pass::kForward));
   TpCollective(s, &w, "all_reduce.maximum", Collective::kAllReduce, per_token, fp32);
-  w.Kernel("subtract", OverLogits(s, 4, 4, Pass::kForward));
+  if (!fused) w.Kernel("subtract", OverLogits(s, 4, 4, Pass::kForward));
   w.Kernel("predicted", OverTokens(s, 12, 4, Pass::kForward));
   w.Kernel("exponential", OverLogits(s, 4, 4, Pass::kForward));
-  w.Kernel("sum", OverLogits(s, 4, 0, Pass::kForward));
-  TpCollective(s, &w, "all_reduce.predicted", Collective::kAllReduce, per_token, fp32);
-  TpCollective(s, &w, "all_reduce.sum", Collective::kAllReduce, per_token, fp32);
+  if (!fused) w.Kernel("sum", OverLogits(s, 4, 0, Pass::kForward));
+  TpCollective(s, &w, fused ? "all_reduce.predicted_and_sum" : "all_reduce.predicted",
+               Collective::kAllReduce, fused ? 2 * per_token : per_token, fp32);
+  if (!fused) TpCollective(s, &w, "all_reduce.sum", Collective::kAllReduce, per_token, fp32);
   w.Kernel("loss", OverTokens(s, 8, 4, Pass::kForward));
   w.Kernel("normalise", OverLogits(s, 4, 4, Pass::kForward));
   w.Kernel("mean", OverTokens(s, 8, 0, Pass::kForward));

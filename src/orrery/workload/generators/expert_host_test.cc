@@ -78,7 +78,7 @@ TEST(ExpertHost, FusedKernelsLeaveFewerOperators) {
             (8 + 4 + 6 + 4 + 5) * 6'000 + 4 * 4 * 5'000 + kBiasBackward);
 }
 
-// With graphs of layers attention and router cost the host one call; experts run eagerly.
+// With graphs of layers attention, router and counts cost the host one call; experts run eagerly.
 TEST(ExpertHost, GraphsOfLayersEndBeforeTheDispatch) {
   Plan p = WithHost();
   p.cuda_graphs = CudaGraphs::kLayers;
@@ -87,8 +87,36 @@ TEST(ExpertHost, GraphsOfLayersEndBeforeTheDispatch) {
   const graph::Graph g = Make(SmallExperts(), p);
   // Modules of the eager part: dispatch, fc1, activation, fc2, combine.
   EXPECT_EQ(HostNs(g, "layer.forward"),
-            30'000 + 5 * 50'000 + (108 - 40) * 8'000 + 2 * 4 * 5'000 + kBiasForward);
+            30'000 + 5 * 50'000 + (108 - 40 - 18) * 8'000 + 2 * 4 * 5'000 + kBiasForward);
   EXPECT_EQ(FindBlock(g, "layer.forward").launch, graph::Launch::kEach);
+}
+
+// Of a layer, only what the scope names is captured: the modules of attention (norm, qkv, core,
+// projection, residual) stay eager when the router alone is.
+TEST(ExpertHost, GraphScope) {
+  Plan p = WithHost();
+  p.cuda_graphs = CudaGraphs::kLayers;
+  p.host.module_forward = 50'000;
+  p.host.graph = 30'000;
+  const auto host = [&](std::string_view scope) {
+    p.graph_scope = *ParseGraphScope(scope);
+    return HostNs(Make(SmallExperts(), p), "layer.forward");
+  };
+  const std::int64_t all = host("attn+moe_router+moe_preprocess");
+  EXPECT_EQ(host("attn+moe_router") - all, 18 * 8'000);
+  EXPECT_EQ(host("moe_router+moe_preprocess") - all, 5 * 50'000);
+  Plan eager = p;
+  eager.cuda_graphs = CudaGraphs::kNone;
+  EXPECT_EQ(host("mamba"), HostNs(Make(SmallExperts(), eager), "layer.forward"));
+  // Padded to its capacity all of the layer is one graph.
+  p.pad_to_capacity = true;
+  p.graph_scope = kGraphAll;
+  const graph::Graph g = Make(SmallExperts(), p);
+  EXPECT_EQ(HostNs(g, "layer.forward"), 30'000);
+  EXPECT_EQ(FindBlock(g, "layer.forward").launch, graph::Launch::kGraph);
+  EXPECT_EQ(ParseGraphScope("attn+moe_ruter").status().message(),
+            "unknown part of a layer 'moe_ruter'; did you mean 'moe_router'? valid: attn, mlp, "
+            "moe_router, moe_preprocess, mamba");
 }
 
 // HybridEP needs no number from the device where one graph is the whole iteration.

@@ -116,11 +116,13 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   permuted_ = make("experts.input", LinearBytes(s, load_.rows * e_.width), again);
   fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b, again);
   // Only gated and squared functions are fused with the weighting of their rows; another's output
-  // is kept beside the weighted one.
+  // is kept beside the weighted one. Clamped halves are a tensor of their own.
   const bool separate =
       s.activation == workload::Activation::kGelu || s.activation == workload::Activation::kRelu;
+  const std::int64_t before = s.clamped_activation ? fc1(e_.ffn) : separate ? e_.ffn : 0;
   unweighted_ =
-      make("experts.activation.unweighted", separate ? load_.rows * e_.ffn * b : 0, function);
+      make(s.clamped_activation ? "experts.activation.clamped" : "experts.activation.unweighted",
+           load_.rows * before * b, function);
   activated_ = make("experts.activation.output", LinearBytes(s, load_.rows * e_.ffn), function);
   shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b, again);
   shared_act_ = make("shared.activation.output", LinearBytes(s, s.tokens() * e_.shared), again);
@@ -140,9 +142,23 @@ void ExpertWriter::Activation(Pass pass, std::int64_t rows, std::int64_t cols) {
   const std::int64_t b = s_.element_bytes;
   const std::int64_t inputs = gated ? 2 : 1;
   const bool forward = pass == Pass::kForward;
+  if (forward) Clamp(pass, rows, inputs * cols);
   w_->Kernel(ActivationName(s_),
              Elementwise(s_, gated ? MemoryOp::kSwiglu : MemoryOp::kGelu, rows, cols,
                          (forward ? inputs : inputs + 1) * b, (forward ? 1 : inputs) * b, pass));
+  if (!forward) Clamp(pass, rows, inputs * cols);
+}
+
+// Two halves, each by itself, put together again for the fused kernel (Megatron's
+// weighted_bias_quick_geglu_impl). Backward: gradients where the input was within, put together.
+void ExpertWriter::Clamp(Pass pass, std::int64_t rows, std::int64_t cols) {
+  if (!s_.clamped_activation || e_.fused_mlp) return;
+  const std::int64_t b = s_.element_bytes;
+  const bool forward = pass == Pass::kForward;
+  w_->Host("clamp", 4 * (forward ? s_.host.operator_forward : s_.host.operator_backward));
+  w_->Kernel("clamp",
+             Elementwise(s_, MemoryOp::kGradScale, rows, cols, forward ? b : 2 * b, b, pass));
+  w_->Kernel("concatenate", Elementwise(s_, MemoryOp::kCopy, rows, cols, b, b, pass));
 }
 
 void ExpertWriter::Router(Pass pass) {
@@ -185,11 +201,18 @@ void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t 
 void ExpertWriter::Permute(Way way, Pass pass) {
   const bool there = (way == Way::kThere) == (pass == Pass::kForward);
   const std::int64_t tokens = s_.local_tokens();
-  ExpertHost(s_, w_, ExpertPiece::kPermute, pass);
+  // HybridEP launches its own kernel (hybrid_ep/executor.cu), behind the exchange.
+  if (e_.dispatcher != Dispatcher::kHybridEp) ExpertHost(s_, w_, ExpertPiece::kPermute, pass);
   if (e_.dispatcher == Dispatcher::kAllToAll) {
     w_->Kernel(there ? "permute" : "unpermute",
                there ? Moved(s_, MemoryOp::kPermute, load_.sent, load_.sent, pass)
                      : Moved(s_, MemoryOp::kUnpermute, load_.sent, tokens, pass));
+  }
+  if (e_.dispatcher == Dispatcher::kHybridEp) {
+    const std::int64_t once = std::min(load_.arrived, load_.rows);
+    w_->Kernel(there ? "permute" : "unpermute",
+               there ? Moved(s_, MemoryOp::kPermute, once, load_.rows, pass)
+                     : Moved(s_, MemoryOp::kUnpermute, load_.rows, once, pass));
   }
   if (e_.dispatcher == Dispatcher::kAllGather) {
     const std::int64_t all = tokens * e_.ep * e_.etp;
@@ -197,6 +220,14 @@ void ExpertWriter::Permute(Way way, Pass pass) {
                there ? Moved(s_, MemoryOp::kPermute, load_.rows, load_.rows, pass)
                      : Moved(s_, MemoryOp::kUnpermute, load_.rows, all, pass));
   }
+}
+
+// Copies between an expert's rows and as many as low precision can multiply (Transformer Engine's
+// Fp8Padding and its reverse).
+void ExpertWriter::Pad(std::string_view name, Pass pass) {
+  if (!e_.pads) return;
+  ExpertHost(s_, w_, ExpertPiece::kSort, pass);
+  w_->Kernel(name, Moved(s_, MemoryOp::kCopy, load_.rows, load_.rows, pass));
 }
 
 // Rows in order of their expert, or back; only some dispatchers leave this to do.
@@ -298,6 +329,7 @@ void ExpertWriter::OutputBias(Pass pass) {
 void ExpertWriter::ExpertsForward(bool keep) {
   Enter("layers.mlp.experts.fc1", Pass::kForward);
   w_->Alloc(fc1_out_);
+  Pad("pad", Pass::kForward);
   CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kForward);
   GroupedHost(s_, w_, Calls(s_, 1));
   WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
@@ -306,15 +338,16 @@ void ExpertWriter::ExpertsForward(bool keep) {
   ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
   w_->Alloc(unweighted_);
   w_->Alloc(activated_);
-  Activation(Pass::kForward, load_.rows, e_.ffn);
+  if (!e_.fused_mlp) Activation(Pass::kForward, load_.rows, e_.ffn);
   const bool keep_function = keep && !s_.recomputes(kRecomputeMoeAct);
   if (!keep) w_->Free(fc1_out_);
   if (!keep_function) w_->Free(unweighted_);
   Enter("layers.mlp.experts.fc2", Pass::kForward);
-  CastOperand(s_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
+  if (!e_.fused_mlp) CastOperand(s_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
   GroupedHost(s_, w_, Calls(s_, 1));
   WriteGemm(s_, w_, "grouped_fc2", Grouped(s_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
   if (s_.mlp_bias) OutputBias(Pass::kForward);
+  Pad("unpad", Pass::kForward);
   if (!keep_function) w_->Free(activated_);
 }
 
@@ -327,8 +360,9 @@ void ExpertWriter::Forward(bool keep) {
     w_->Alloc(latent_);
     Latent("down", e_.width, s_.hidden, pass);
   }
-  Enter("layers.mlp.dispatch", pass);
+  w_->Module("layers.mlp.preprocess");
   ExpertHost(s_, w_, ExpertPiece::kPreprocess, pass);
+  Enter("layers.mlp.dispatch", pass);
   // The host must know how many tokens every expert has before it can launch the grouped GEMMs.
   if (e_.host_reads) {
     if (e_.ep > 1 && e_.dispatcher == Dispatcher::kAllToAll) {
@@ -348,7 +382,7 @@ void ExpertWriter::Forward(bool keep) {
     w_->Module("layers.mlp.dispatch");
   }
   w_->Alloc(permuted_);
-  if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kThere, pass);
+  if (permutes_received()) Permute(Way::kThere, pass);
   Sort(pass);
   w_->Free(sent);
   ExpertsForward(keep);
@@ -359,7 +393,7 @@ void ExpertWriter::Forward(bool keep) {
   w_->Alloc(back);
   Enter("layers.mlp.combine", pass);
   Sort(pass);
-  if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kBack, pass);
+  if (permutes_received()) Permute(Way::kBack, pass);
   Exchange(Way::kBack, pass, !overlaps());
   if (overlaps()) {
     SharedForward(false);
@@ -416,6 +450,7 @@ void ExpertWriter::ExpertsBackward() {
   Enter("layers.mlp.experts.fc2", Pass::kBackward);
   GroupedHost(s_, w_, Calls(s_, 2));
   w_->Alloc(act);
+  Pad("pad", Pass::kBackward);
   if (s_.mlp_bias) OutputBias(Pass::kBackward);
   CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
   WriteGemm(s_, w_, "grouped_fc2", Grouped(s_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
@@ -425,16 +460,17 @@ void ExpertWriter::ExpertsBackward() {
   Enter("layers.mlp.experts.activation", Pass::kBackward);
   ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kBackward);
   w_->Alloc(fc);
-  Activation(Pass::kBackward, load_.rows, e_.ffn);
+  if (!e_.fused_mlp) Activation(Pass::kBackward, load_.rows, e_.ffn);
   w_->Free(act);
   w_->Free(unweighted_);
   w_->Free(fc1_out_);
   Enter("layers.mlp.experts.fc1", Pass::kBackward);
   GroupedHost(s_, w_, Calls(s_, 2));
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, fc1(e_.ffn));
-  CastOperand(s_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
+  if (!e_.fused_mlp) CastOperand(s_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
   WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
   WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
+  Pad("unpad", Pass::kBackward);
   w_->Free(fc);
   w_->Free(permuted_);
 }
@@ -456,13 +492,13 @@ void ExpertWriter::Backward() {
     w_->Module("layers.mlp.combine");
   }
   w_->Alloc(rows);
-  if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kBack, pass);
+  if (permutes_received()) Permute(Way::kBack, pass);
   Sort(pass);
   w_->Free(wire);
   ExpertsBackward();
   Enter("layers.mlp.dispatch", pass);
   Sort(pass);
-  if (e_.dispatcher == Dispatcher::kAllGather) Permute(Way::kThere, pass);
+  if (permutes_received()) Permute(Way::kThere, pass);
   Exchange(Way::kThere, pass, true);
   w_->Free(rows);
   if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kThere, pass);

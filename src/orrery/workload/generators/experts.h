@@ -17,9 +17,8 @@
 //               NICs (d counts domains) and is handed on over NVLink, in one pipeline that tokens
 //               of the own domain pass as well: DeepEP's README gives 43 to 58 GB/s over 400 Gb/s
 //               NICs with these counted, so that all T·d·h·e bytes go at the NICs' rate
-//   HybridEP    as DeepEP, the permutation fused into the exchange; where the iteration is one
-//   graph
-//               its buffers have fixed sizes and the host reads nothing
+//   HybridEP    as DeepEP, its own kernel permutes and pads; where the iteration is one graph its
+//               buffers have fixed sizes and the host reads nothing
 // Experts that work on a narrower width (Nemotron 3's LatentMoE) get tokens projected before the
 // dispatch, and their results are projected back behind the combine. In 8 or 4 bits the grouped
 // GEMMs and these projections run in low precision, casts of precision.h before them; tokens travel
@@ -69,14 +68,20 @@ class ExpertWriter {
   void Permute(Way way, graph::Pass pass);
   void Exchange(Way way, graph::Pass pass, bool blocking);
   void Sort(graph::Pass pass);
+  void Pad(std::string_view name, graph::Pass pass);
   void SharedForward(bool first_half);
   void SharedBackward();
   void ExpertsForward(bool keep);
   void ExpertsBackward();
   void OutputBias(graph::Pass pass);
   void Activation(graph::Pass pass, std::int64_t rows, std::int64_t cols);
+  void Clamp(graph::Pass pass, std::int64_t rows, std::int64_t cols);
   bool overlaps() const {
     return e_.shared_overlap && e_.ep > 1 && e_.dispatcher != Dispatcher::kAllGather;
+  }
+  // Rows are ordered on arrival, not before they leave.
+  bool permutes_received() const {
+    return e_.dispatcher == Dispatcher::kAllGather || e_.dispatcher == Dispatcher::kHybridEp;
   }
   std::int64_t fc1(std::int64_t width) const;
 

@@ -120,6 +120,73 @@ TEST(Experts, OrderOfOperations) {
                                 "shared_fc2 ?5 unpermute add_shared bias_dropout_add"));
 }
 
+// Bytes that memory-bound kernels of a layer move, both passes.
+std::int64_t Moved(const Model& m, const Plan& p) {
+  const graph::Graph g = Make(m, p);
+  std::int64_t sum = 0;
+  for (const std::string_view block : {"layer.forward", "layer.backward"}) {
+    for (const graph::Kernel& kernel : FindBlock(g, block).kernels) {
+      const auto* k = std::get_if<graph::MemoryBound>(&kernel);
+      if (k != nullptr) sum += k->bytes_read + k->bytes_written;
+    }
+  }
+  return sum;
+}
+
+// HybridEP's tokens arrive once a rank (1.8 of 512, as DeepEP's) and are copied to 1,024 rows by
+// its own kernel, back to as many behind the experts; so in backward.
+TEST(Experts, HybridEpPermutesWhatArrived) {
+  Plan p = Even();
+  p.dispatcher = Dispatcher::kHybridEp;
+  const graph::Graph g = Make(SmallExperts(1), p);
+  EXPECT_THAT(Operations(g, FindBlock(g, "layer.forward")),
+              testing::EndsWith("sync dispatch! permute grouped_fc1 swiglu grouped_fc2 unpermute "
+                                "combine! bias_dropout_add"));
+  Plan deep = p;
+  deep.dispatcher = Dispatcher::kDeepEp;  // sorts 1,024 rows into 1,024 instead
+  const std::int64_t arrived = 512 * 1800 / 1000;
+  EXPECT_EQ(Moved(SmallExperts(1), deep) - Moved(SmallExperts(1), p),
+            4 * (1024 - arrived) * 256 * 2);
+}
+
+// Each expert's rows are padded before the first GEMM and cut behind the second, in backward too:
+// four copies of 1,024 rows, read and written. HybridEP pads in its permutation.
+TEST(Experts, LowPrecisionPadsByCopies) {
+  Plan p = Even();
+  p.low_precision = LowPrecision::kCurrent;
+  Plan pads = p;
+  pads.moe_separate_padding = true;
+  EXPECT_EQ(Moved(SmallExperts(1), pads) - Moved(SmallExperts(1), p), 4 * 2 * 1024 * 256 * 2);
+  p.dispatcher = pads.dispatcher = Dispatcher::kHybridEp;
+  EXPECT_EQ(Moved(SmallExperts(1), pads), Moved(SmallExperts(1), p));
+}
+
+// GEMMs that apply SwiGLU leave its kernels out, 3 and 5 elements a value, and the casts of what it
+// made: 2 bytes read, 33/32 written twice, forward 128 wide, backward 256.
+TEST(Experts, FusedMlpLeavesActivationAndCastsToTheGemms) {
+  Plan p = Even();
+  p.low_precision = LowPrecision::kMxfp8;
+  Plan fused = p;
+  fused.moe_fused_mlp = true;
+  const std::int64_t rows = 1024, cast = 2 * 32 + 2 * 33;  // of 32 elements
+  EXPECT_EQ(Moved(SmallExperts(1), p) - Moved(SmallExperts(1), fused),
+            rows * 128 * (3 + 5) * 2 + rows * (128 + 256) * cast / 32);
+}
+
+// GPT-OSS: both halves of fc1's output clamped, 2 and 2 bytes, and put together; backward reads the
+// input as well. Rotated queries and keys by operators: 24 bytes an element forward instead of 4,
+// 20 backward.
+TEST(Experts, ClampAndScaledRotaryAreOperators) {
+  Model m = SmallExperts(1);
+  const std::int64_t plain = Moved(m, Even());
+  m.clamped_activation = true;
+  EXPECT_EQ(Moved(m, Even()) - plain, 1024 * 256 * ((2 + 2 + 2 + 2) + (4 + 2 + 2 + 2)));
+  m.clamped_activation = false;
+  m.scaled_rotary = true;
+  const std::int64_t elements = 512 * 2 * 256;  // queries and keys of all heads
+  EXPECT_EQ(Moved(m, Even()) - plain, elements * (24 - 4 + 20 - 4));
+}
+
 // Zipf over 16 experts, 4 on a rank: (1 + 1/2 + 1/3 + 1/4) / H(16) · 4 = 2.465 times the mean.
 TEST(Experts, UnevenRoutingLoadsTheBusiestRank) {
   Plan p = Even();

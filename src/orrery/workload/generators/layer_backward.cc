@@ -87,10 +87,8 @@ void LayerWriter::AttentionBackward() {
   w_->Free(rotated_);
   if (rotates()) {
     EnterBackward("layers.self_attention.rotary");
-    w_->Kernel("rotary_q",
-               Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.query(), e, e, Pass::kBackward));
-    w_->Kernel("rotary_k", Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.key_value(), e, e,
-                                       Pass::kBackward));
+    Rotary(s_, w_, "rotary_q", s_.query(), Pass::kBackward);
+    Rotary(s_, w_, "rotary_k", s_.key_value(), Pass::kBackward);
   }
   w_->Free(qkv_);
   w_->Free(latent_up_);

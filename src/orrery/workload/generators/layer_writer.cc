@@ -105,7 +105,6 @@ Buffer LayerWriter::Scattered(const Buffer& product) {
 }
 
 void LayerWriter::AttentionForward(bool keep, bool keep_core) {
-  const std::int64_t e = s_.element_bytes;
   Enter("layers.input_norm");
   w_->Alloc(adapters_);
   w_->Alloc(norm1_stats_);
@@ -125,10 +124,8 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   if (rotates()) {
     Enter("layers.self_attention.rotary");
     w_->Alloc(rotated_);
-    w_->Kernel("rotary_q",
-               Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.query(), e, e, Pass::kForward));
-    w_->Kernel("rotary_k", Elementwise(s_, MemoryOp::kRotary, s_.tokens(), s_.key_value(), e, e,
-                                       Pass::kForward));
+    Rotary(s_, w_, "rotary_q", s_.query(), Pass::kForward);
+    Rotary(s_, w_, "rotary_k", s_.key_value(), Pass::kForward);
   }
   Hold(s_.kept.core, context_);
   if (Runs(s_.kept.core)) CoreForward(keep_core || s_.kept.core);

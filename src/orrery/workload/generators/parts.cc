@@ -86,6 +86,22 @@ void WriteWeightGradient(const Shape& s, BlockWriter* w, std::string_view name, 
 
 }  // namespace
 
+void Rotary(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t width, Pass pass) {
+  const std::int64_t e = s.element_bytes;
+  const auto kernel = [&](std::string_view part, MemoryOp op, std::int64_t read,
+                          std::int64_t written) {
+    w->Kernel(part, Elementwise(s, op, s.tokens(), width, read, written, pass));
+  };
+  if (!s.scaled_rotary) return kernel(name, MemoryOp::kRotary, e, e);
+  const bool forward = pass == Pass::kForward;
+  w->Host("rotary", forward ? 8 * s.host.operator_forward : 8 * s.host.operator_backward);
+  kernel("rotate", MemoryOp::kCopy, e + e / 2, e + e / 2);  // a half negated, then both together
+  kernel("cosine", MemoryOp::kGradScale, e, e);
+  kernel("sine", MemoryOp::kGradScale, e, e);
+  kernel(name, MemoryOp::kAdd, 2 * e, e);
+  if (forward) kernel("concatenate", MemoryOp::kCopy, e, e);
+}
+
 void NormForward(const Shape& s, BlockWriter* w) {
   w->Kernel(NormName(s), Elementwise(s, NormOp(s), s.local_tokens(), s.hidden, s.element_bytes,
                                      s.element_bytes, Pass::kForward));

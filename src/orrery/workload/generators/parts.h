@@ -30,6 +30,11 @@ inline std::string_view ActivationName(const Shape& s) {
                                              : "squared_relu";
 }
 
+// Rotary embedding of all tokens' queries or keys: one kernel, or with scaled angles Megatron's
+// operators one by one (rope_utils.py: halves swapped, two products, their sum, put together
+// again).
+void Rotary(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t width,
+            graph::Pass pass);
 void NormForward(const Shape& s, BlockWriter* w);
 void NormBackward(const Shape& s, BlockWriter* w);
 // Adds a gradient to the gradient buffer (Megatron's backward hook of parameters whose GEMMs do

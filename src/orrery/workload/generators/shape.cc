@@ -34,8 +34,12 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->router_bias = model.experts.router_bias;
   e->fused_router = plan.moe_fused_router;
   e->fused_permute = plan.moe_fused_permute;
-  e->host_reads =
-      plan.dispatcher != Dispatcher::kHybridEp || plan.cuda_graphs != CudaGraphs::kIteration;
+  e->fused_mlp = plan.moe_fused_mlp;
+  e->pads = plan.moe_separate_padding && plan.low_precision != LowPrecision::kNone &&
+            plan.dispatcher != Dispatcher::kHybridEp;
+  e->fixed_rows = plan.pad_to_capacity;
+  e->host_reads = !e->fixed_rows && (plan.dispatcher != Dispatcher::kHybridEp ||
+                                     plan.cuda_graphs != CudaGraphs::kIteration);
   // Ranks over ep are etp apart and lie together (expert_groups.h).
   const int each = plan.nvlink_ranks > 0 ? plan.nvlink_ranks / plan.expert_tp() : plan.ep;
   e->domains = each > 0 && each < plan.ep ? (plan.ep + each - 1) / each : each > 0 ? 1 : plan.ep;
@@ -115,8 +119,10 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.fused_softmax = plan.fused_softmax;
   s.fused_adam = plan.fused_adam;
   s.fused_cross_entropy = plan.fused_cross_entropy;
+  s.online_cross_entropy = plan.online_cross_entropy;
   s.chunked_loss = plan.chunked_loss;
-  s.torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.chunked_loss;
+  s.torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
+                 !plan.chunked_loss;
   s.in_place_kernels = plan.in_place_kernels;
   s.flat_step = plan.flat_step && plan.optimizer == Optimizer::kAdam && !plan.offload_optimizer;
   s.keeps_scores = plan.keeps_scores && !s.flash();
@@ -157,6 +163,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.offload_activations = plan.offload_activations;
   s.cpu_adam_ps = plan.offload_optimizer ? kCpuAdamPs * plan.ranks_per_host : 0;
   s.cuda_graphs = plan.cuda_graphs;
+  s.graph_scope = plan.graph_scope;
   if (plan.hybrid()) {
     s.shard_ranks = plan.shard_ranks();
     s.reduce_whole = plan.reduce_whole;
@@ -172,6 +179,8 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.embedding_norm = model.embedding_norm || model.encoder;
   s.qk_norm = model.qk_norm;
   s.sinks = model.sinks;
+  s.scaled_rotary = model.scaled_rotary;
+  s.clamped_activation = model.clamped_activation;
   s.window = model.window;
   s.latent = model.latent;
   if (s.latent.kv_rank > 0) {
@@ -202,6 +211,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.fused_weight_gradient).Add(s.converted_gradients);
   h.Add(s.fused_bias_activation).Add(s.fused_softmax).Add(s.fused_adam).Add(s.recompute_flash);
   h.Add(s.fused_cross_entropy)
+      .Add(s.online_cross_entropy)
       .Add(s.chunked_loss)
       .Add(s.torch_loss)
       .Add(s.keeps_scores)
@@ -222,6 +232,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.net != nullptr ? s.net->order.size() : std::size_t{0}).Add(s.unit);
   h.Add(s.qkv_bias).Add(s.encoder).Add(s.parallel_block).Add(s.shared_norm);
   h.Add(s.embedding_norm).Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);
+  h.Add(s.scaled_rotary).Add(s.clamped_activation);
   h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).Add(s.cp).Add(s.cp_exchange);
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
   h.Add(s.reshard_ranks).Add(s.limits_gathers).Add(s.gathers_linger).Add(s.keeps_units);
@@ -235,12 +246,19 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.offload_parameters)
       .Add(s.cpu_adam_ps)
       .Add(s.cuda_graphs)
+      .Add(s.graph_scope)
       .Add(s.host.graph);
   h.Add(s.reducer).Add(s.bucket_elements).Add(s.bucket_views).Add(s.clips).Add(s.adds_gradients);
   h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
   h.Add(s.host.operator_forward).Add(s.host.operator_backward).Add(s.host.grouped_expert);
-  h.Add(s.host.step).Add(s.host.core).Add(s.experts.fused_router).Add(s.experts.fused_permute);
+  h.Add(s.host.step)
+      .Add(s.host.core)
+      .Add(s.experts.fused_router)
+      .Add(s.experts.fused_permute)
+      .Add(s.experts.pads)
+      .Add(s.experts.fused_mlp);
+  h.Add(s.experts.fixed_rows);
   h.Add(s.experts.host_reads).Add(s.experts.domains).Add(s.mtp_modules);
   return h.Add(s.host.communication).Add(s.host.unit).value();
 }

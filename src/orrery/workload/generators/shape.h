@@ -31,6 +31,9 @@ struct ExpertShape {
   SharesId shares;  // of the layer's exchanges, where a routing is drawn
   bool shared_overlap = false, router_bias = false;
   bool fused_router = false, fused_permute = false;
+  bool fixed_rows = false;   // known beforehand: padded to capacity
+  bool pads = false;         // by copies of their own
+  bool fused_mlp = false;    // GEMMs apply the activation and cast
   bool host_reads = true;    // how many tokens every expert has
   std::int64_t domains = 1;  // of NVLink that the ranks over ep lie in
   friend bool operator==(const ExpertShape&, const ExpertShape&) = default;
@@ -66,7 +69,8 @@ struct Shape {
   AttentionBackend attention = AttentionBackend::kFlash2;
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
   bool fused_weight_gradient = true, converted_gradients = false;
-  bool fused_cross_entropy = false, chunked_loss = false, torch_loss = false, keeps_scores = false;
+  bool fused_cross_entropy = false, online_cross_entropy = false, chunked_loss = false,
+       torch_loss = false, keeps_scores = false;
   bool flat_step = false, in_place_kernels = false;
   bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
   std::int64_t cp = 1;  // `seq` is this rank's part
@@ -94,6 +98,7 @@ struct Shape {
   bool offload_parameters = false;
   std::int64_t cpu_adam_ps = 0;  // CPU time per parameter, where the CPU runs the optimizer
   CudaGraphs cuda_graphs = CudaGraphs::kNone;
+  std::uint8_t graph_scope = kGraphAll;
   // Ranks of a shard group; 0: all replicas.
   std::int64_t shard_ranks = 0;
   bool reduce_whole = false;
@@ -104,6 +109,7 @@ struct Shape {
   bool attends = true,
        feeds_forward = true;  // what the layer has; with mamba.heads it is no attention
   bool qkv_bias = true, projection_bias = true, qk_norm = false, sinks = false;
+  bool scaled_rotary = false, clamped_activation = false;
   bool encoder = false, parallel_block = false, shared_norm = false, embedding_norm = false;
   std::int64_t window = 0;
   std::int64_t mtp_modules = 0;  // whose projection and norms the last stage holds
