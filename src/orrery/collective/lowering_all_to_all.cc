@@ -4,7 +4,8 @@
 // the other: a chunk leaves with the receipt of the one a buffer's length before it; a message
 // begins when the one before it has been sent and received, as a CTA begins its next batch. The
 // messages of a batch share the CTA's rate. A message that leaves the domain goes over NVLink to
-// the GPU beside the receiver's rail first, where there is one (PXN).
+// the GPU beside the receiver's rail first, where there is one (PXN). Uneven shares have two lanes
+// a place, one that sends and one that receives.
 #include "orrery/cluster/salts.h"
 #include "orrery/collective/lowering.h"
 #include "orrery/collective/p2p_rounds.h"
