@@ -65,4 +65,21 @@ const BridgeRecipe* FindBridgeRecipe(const Configuration& row) {
   return found == kRecipes.end() ? nullptr : &*found;
 }
 
+std::uint8_t GraphScope(const Configuration& row) {
+  std::string_view extra = row.text("config_extra");
+  const std::size_t key = extra.find("cuda_graph=");
+  if (key == std::string_view::npos) return workload::kGraphAll;
+  extra.remove_prefix(key);
+  extra.remove_prefix(std::min(extra.find(':') + 1, extra.size()));
+  std::uint8_t scope = 0;
+  while (!extra.empty()) {
+    const std::size_t end = std::min(extra.find('+'), extra.size());
+    const auto part = workload::ParseGraphScope(extra.substr(0, end));
+    if (!part.ok()) break;
+    scope |= *part;
+    extra.remove_prefix(std::min(end + 1, extra.size()));
+  }
+  return scope == 0 ? std::uint8_t{workload::kGraphAll} : scope;
+}
+
 }  // namespace orrery::search

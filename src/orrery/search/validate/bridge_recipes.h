@@ -32,5 +32,8 @@ struct BridgeRecipe {
 };
 // The row's recipe; null where none is known.
 const BridgeRecipe* FindBridgeRecipe(const Configuration& row);
+// What graphs of layers capture, as config_extra has it: "cuda_graph=HOW:attn+moe_router+…"; all
+// parts where it names none.
+std::uint8_t GraphScope(const Configuration& row);
 
 }  // namespace orrery::search

@@ -393,24 +393,6 @@ Status MapOffload(const Mapping& m) {
   return {};
 }
 
-// "cuda_graph=HOW:attn+moe_router+…" of config_extra; all parts where it names none.
-std::uint8_t GraphScope(const Configuration& row) {
-  std::string_view extra = row.text("config_extra");
-  const std::size_t key = extra.find("cuda_graph=");
-  if (key == std::string_view::npos) return workload::kGraphAll;
-  extra.remove_prefix(key);
-  extra.remove_prefix(std::min(extra.find(':') + 1, extra.size()));
-  std::uint8_t scope = 0;
-  while (!extra.empty()) {
-    const std::size_t end = std::min(extra.find('+'), extra.size());
-    const auto part = workload::ParseGraphScope(extra.substr(0, end));
-    if (!part.ok()) break;
-    scope |= *part;
-    extra.remove_prefix(std::min(end + 1, extra.size()));
-  }
-  return scope == 0 ? std::uint8_t{workload::kGraphAll} : scope;
-}
-
 // How far graphs reach stands in config_extra.
 void MapGraphs(const Mapping& m, bool graphs) {
   Plan& plan = m.out->plan;
