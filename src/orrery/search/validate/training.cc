@@ -8,6 +8,7 @@
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/search/validate/bridge_recipes.h"
 #include "orrery/search/validate/expert_models.h"
+#include "orrery/search/validate/fine_tuning.h"
 #include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
 #include "orrery/search/validate/models.h"
@@ -101,7 +102,7 @@ Status MapDegrees(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const auto vpp, m.row.Whole("vpp", 1, 1024));
   ORRERY_ASSIGN_OR_RETURN(const auto cp, m.row.Whole("cp", 1, 4096));
   plan.cp = static_cast<int>(cp.value_or(1));
-  if (plan.cp > 1) m.Assume("context parallelism: ring (Transformer Engine's default)");
+  MapCpExchange(m.row, &plan, m.assumed);
   const std::int64_t model_ranks = static_cast<std::int64_t>(plan.tp) * plan.pp * plan.cp;
   plan.dp = static_cast<int>(dp.value_or(std::max<std::int64_t>(1, gpus / model_ranks)));
   if (!dp) m.Assume("dp={} (blank: gpus / (tp·pp·cp))", plan.dp);
@@ -364,16 +365,6 @@ Status MapRecompute(const Mapping& m) {
   return {};
 }
 
-// Adapters as NeMo 24.07's default and the performance recipes after it set them: beside qkv.
-void MapTask(const Mapping& m) {
-  const std::string_view task = m.row.text("task");
-  if (task == "sft") m.Assume("task=sft: full sequences, as pretraining");
-  if (task != "lora") return;
-  m.out->plan.lora_rank = 32;
-  m.out->plan.lora_targets = workload::kLoraQkv;
-  m.Assume("task=lora: adapters of rank 32 beside qkv (NeMo's performance recipes)");
-}
-
 Status MapOffload(const Mapping& m) {
   Plan& plan = m.out->plan;
   const std::string_view cell = m.row.text("offload");
@@ -561,7 +552,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   if (HasExperts(row)) {
     ORRERY_RETURN_IF_ERROR(MapExperts(row, rule, out.model, &out.plan, assumed));
   }
-  MapTask(m);
+  MapTask(m.row, m.rule, &m.out->plan, m.assumed);
   ORRERY_RETURN_IF_ERROR(MapOffload(m));
   if (out.plan.moe_comm_overlap && out.plan.offload_activations) {
     out.plan.moe_comm_overlap = false;

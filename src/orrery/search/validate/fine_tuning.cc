@@ -1,0 +1,59 @@
+#include "orrery/search/validate/fine_tuning.h"
+
+#include <cstdint>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace orrery::search {
+namespace {
+
+constexpr std::int64_t kSquadTokens = 256;
+
+bool PacksSquad(const Configuration& row, const FrameworkMatch& rule) {
+  const std::string_view framework = rule.framework->name;
+  return !IsSubmittedLora(row) && framework != "nemo@2023" &&
+         (framework.starts_with("nemo@") || framework.starts_with("megatron-bridge@"));
+}
+
+}  // namespace
+
+bool IsSubmittedLora(const Configuration& row) {
+  return row.text("task") == "lora" && row.text("framework_version").starts_with("ngc");
+}
+
+void MapCpExchange(const Configuration& row, workload::Plan* plan,
+                   std::vector<std::string>* assumed) {
+  if (plan->cp == 1) return;
+  const bool submitted = IsSubmittedLora(row);
+  if (submitted) plan->cp_exchange = workload::CpExchange::kAllToAll;
+  assumed->push_back(submitted ? "context parallelism: all-to-all (the submission's cp_comm_type)"
+                               : "context parallelism: ring (Transformer Engine's default)");
+}
+
+void MapTask(const Configuration& row, const FrameworkMatch& rule, workload::Plan* plan,
+             std::vector<std::string>* assumed) {
+  const std::string_view task = row.text("task");
+  if (task != "sft" && task != "lora") return;
+  const bool packs = PacksSquad(row, rule) && plan->cp == 1 && plan->seq_len > kSquadTokens &&
+                     plan->seq_len % kSquadTokens == 0 &&
+                     plan->attention != workload::AttentionBackend::kUnfused;
+  if (packs) plan->packed_len = kSquadTokens;
+  assumed->push_back(packs ? fmt::format("task={}: samples of {} tokens packed (SQuAD, as the "
+                                         "recipes)",
+                                         task, kSquadTokens)
+                           : fmt::format("task={}: full sequences, as pretraining", task));
+  if (task != "lora") return;
+  const bool submitted = IsSubmittedLora(row);
+  plan->lora_rank = submitted ? 16 : 32;
+  plan->lora_targets = workload::kLoraQkv;
+  if (submitted) {
+    plan->lora_targets |= workload::kLoraProjection;
+    plan->fused_cross_entropy = false;
+  }
+  assumed->push_back(
+      fmt::format("task=lora: adapters of rank {} beside {}", plan->lora_rank,
+                  submitted ? "qkv and projection (MLPerf)" : "qkv (NeMo's performance recipes)"));
+}
+
+}  // namespace orrery::search

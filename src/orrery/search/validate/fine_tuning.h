@@ -1,0 +1,31 @@
+// What a row of fine-tuning (`task` sft or lora) trains and sees, where its columns do not say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/search/validate/configuration.h"
+#include "orrery/search/validate/frameworks.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::search {
+
+// Fine-tuning as NVIDIA submits it to MLPerf, from a container "ngcYY.MM"
+// (mlcommons/training_results_v5.1, llama2_70b_lora; v5.0's train.py).
+bool IsSubmittedLora(const Configuration& row);
+
+// How context-parallel ranks see each other's keys: a ring, but in such a submission
+// (cp_comm_type).
+void MapCpExchange(const Configuration& row, workload::Plan* plan,
+                   std::vector<std::string>* assumed);
+
+// Adapters, packed sequences and loss. REQUIRES: degrees, batch, attention and loss are mapped.
+//
+// NeMo's and Megatron Bridge's fine-tuning recipes pack SQuAD's samples to the sequence length
+// (packed_sequence follows performance_mode; scripts/performance), so that attention sees a sample.
+// A passage has some 120 words (Rajpurkar et al. 2016), with its question 160 to 200 tokens: 256
+// is the power of two above. MLPerf's samples are packed without such bounds (return_cu_seqlen).
+void MapTask(const Configuration& row, const FrameworkMatch& rule, workload::Plan* plan,
+             std::vector<std::string>* assumed);
+
+}  // namespace orrery::search
