@@ -206,6 +206,36 @@ TEST(Training, LowPrecisionContextAndSharding) {
   EXPECT_TRUE(Map(kGpt175, {{"offload", "activation"}}).run.plan.offload_activations);
 }
 
+// NeMo's recipes pack samples, Megatron's own runs say nothing of it; MLPerf's have other adapters,
+// whole sequences and all-to-alls.
+TEST(Training, FineTuningRunsAsItsRecipes) {
+  const auto plan = [](const Cells& changes) {
+    const Mapped mapped = Map(kGpt175, changes);
+    EXPECT_EQ(mapped.error, "");
+    return mapped.run.plan;
+  };
+  const Cells nemo = {{"task", "sft"},
+                      {"framework_family", "nemo"},
+                      {"framework_version", "v25.02.02"},
+                      {"vpp", "1"}};
+  EXPECT_EQ(plan(nemo).packed_len, 256);
+  EXPECT_EQ(plan({{"task", "sft"}}).packed_len, 0);
+  Cells lora = nemo;
+  lora["task"] = "lora";
+  EXPECT_EQ(plan(lora).packed_len, 256);
+  EXPECT_EQ(plan(lora).lora_targets, workload::kLoraQkv);
+  EXPECT_TRUE(plan(lora).fused_cross_entropy);
+  lora["framework_version"] = "ngc25.09";
+  lora["cp"] = "2";
+  lora["dp"] = "24";
+  const workload::Plan submitted = plan(lora);
+  EXPECT_EQ(submitted.packed_len, 0);
+  EXPECT_EQ(submitted.lora_rank, 16);
+  EXPECT_EQ(submitted.lora_targets, workload::kLoraQkv | workload::kLoraProjection);
+  EXPECT_EQ(submitted.cp_exchange, workload::CpExchange::kAllToAll);
+  EXPECT_FALSE(submitted.fused_cross_entropy);
+}
+
 TEST(Training, BatchSizesFollowFromEachOther) {
   const Mapped micro = Map(kGpt175, {{"micro_batch", ""}, {"grad_accum", "12"}});
   EXPECT_EQ(micro.run.plan.micro_batch, 2);  // 1152 / (48 · 12)
