@@ -91,7 +91,20 @@ Status CheckOverlap(const Plan& plan) {
 
 }  // namespace
 
+// The fused kernels are of mxfp8 and of gated activations.
+Status CheckFusedMlp(const Model& model, const Plan& plan) {
+  if (!plan.moe_fused_mlp) return {};
+  const auto refuse = [](std::string_view why) {
+    return InvalidInput("framework_options.moe_fused_mlp: {}; leave it out", why);
+  };
+  if (model.experts.count == 0) return refuse("the model has no experts");
+  if (plan.low_precision != LowPrecision::kMxfp8) return refuse("only for precision mxfp8");
+  if (model.activation != Activation::kSwiglu) return refuse("only for a gated activation");
+  return {};
+}
+
 Status CheckExperts(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckFusedMlp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckMamba(model, plan));
   if (model.experts.count == 0) {
     if (plan.ep == 1 && plan.etp <= 1) return {};

@@ -239,6 +239,14 @@ TEST(Experts, RulesNameFieldValueAndRemedy) {
               testing::HasSubstr("experts under tensor parallelism (tp 2) need it"));
   p = Even();
   EXPECT_EQ(error(SmallGpt(1), p), "parallel.ep: 4 for small, which has no experts; use 1");
+  p.moe_fused_mlp = true;
+  EXPECT_EQ(error(SmallExperts(1), p),
+            "framework_options.moe_fused_mlp: only for precision mxfp8; leave it out");
+  p.moe_fused_mlp = false;
+  p.pad_to_capacity = true;
+  p.dispatcher = Dispatcher::kHybridEp;
+  EXPECT_THAT(error(SmallExperts(1), p),
+              testing::HasSubstr("moe_pad_to_capacity: built for the alltoall dispatcher"));
 }
 
 // The kinds of layers: three dense ones in front, every other one with experts, windows.
