@@ -125,6 +125,14 @@ constexpr FrameworkDefaults DeepSpeed(AttentionDefault attention) {
   return d;
 }
 
+// Its gathers wait for the host, and nothing runs beside them.
+constexpr FrameworkDefaults DeepSpeed2021() {
+  FrameworkDefaults d = OldTorch(DeepSpeed(AttentionDefault::kUnfused));
+  d.dp_overlap = false;
+  d.list_gathers = true;
+  return d;
+}
+
 constexpr std::array<Framework, 24> kFrameworks = {{
     {.name = "megatron@2026.08",
      .description = "Megatron Core 0.19: as megatron@2025.10",
@@ -232,11 +240,16 @@ constexpr std::array<Framework, 24> kFrameworks = {{
          "threshold and live-parameter limit. ZeRO-2 keeps parameters whole and all-reduces "
          "every micro-batch in buckets of 5e8 elements."},
     {.name = "deepspeed@2021",
-     .description = "DeepSpeed ZeRO of 2021: as deepspeed@2023 with unfused attention",
-     .defaults = OldTorch(DeepSpeed(AttentionDefault::kUnfused)),
+     .description =
+         "DeepSpeed ZeRO of 2021: unfused attention, gathers tensor by tensor into lists",
+     .defaults = DeepSpeed2021(),
      .recipe = {.sharding = Sharding::kZero3},
-     .source = "Rajbhandari et al. 2021 (ZeRO-Infinity); deepspeed/runtime/zero",
-     .assumes = "Flash attention came in 2022. Else as deepspeed@2023."},
+     .source = "Rajbhandari et al. 2021 (ZeRO-Infinity); deepspeed/runtime/zero of v0.5 "
+               "(partition_parameters.py, _allgather_param)",
+     .assumes =
+         "Flash attention came in 2022. ZeRO-3 synchronises the device before it gathers a "
+         "tensor, and a view and a copy a rank cost the host; nothing overlaps. Tensors of up "
+         "to 100,000 elements stay. Else as deepspeed@2023."},
     {.name = "ddp@torch2.1",
      .description = "PyTorch DistributedDataParallel: 25 MiB buckets all-reduced beside backward, "
                     "AdamW (foreach)",
@@ -417,6 +430,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   plan->bucket_elements = d.bucket_elements;
   plan->low_precision_gather = d.low_precision_gather && low && !fp4;
   plan->flat_parameters = d.flat_parameters;
+  plan->list_gathers = d.list_gathers && plan->sharding == Sharding::kZero3;
   plan->gather_limit = d.gather_limit;
   plan->moe_fused_permute = d.moe_fused_permute;
   plan->moe_fused_router = d.moe_fused_router;

@@ -52,6 +52,7 @@ struct FrameworkDefaults {
   bool low_precision_gather = false;  // of fp8 and mxfp8 parameters over data-parallel ranks
   bool flat_parameters = true;        // ZeRO-2 and -3
   workload::GatherLimit gather_limit = workload::GatherLimit::kOrder;  // ZeRO-3
+  bool list_gathers = false;                                           // ZeRO-3 of 2021
   bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
   bool ddp = false;             // DistributedDataParallel and torch.optim.AdamW, no clipping
   LossDefault loss = LossDefault::kEager;

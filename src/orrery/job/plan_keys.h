@@ -139,6 +139,10 @@ inline bool WithPadding(const workload::Plan& plan) {
 
 inline bool WithFusedMlp(const workload::Plan& plan) { return plan.moe_fused_mlp; }
 
+inline bool WithListGathers(const workload::Plan& plan) {
+  return plan.gathers_units() && plan.list_gathers;
+}
+
 struct PlanFlag {
   std::string_view key;
   bool workload::Plan::*member;
@@ -175,6 +179,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"low_precision_gather", &workload::Plan::low_precision_gather, WhenLowPrecision},
     {"prefetch", &workload::Plan::prefetch, WhenSharded},
     {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
+    {"list_gathers", &workload::Plan::list_gathers, WithListGathers},
     {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
     {"reduce_whole", &workload::Plan::reduce_whole, WhenHybridZero1},
     {"broadcast_parameters", &workload::Plan::broadcast_parameters, WhenBroadcasting},

@@ -515,6 +515,10 @@ constexpr Option kFramework[] = {
     {.name = "prefetch",
      .type = kBool,
      .doc = "zero2, zero3: a layer's parameters are gathered while the one before computes."},
+    {.name = "list_gathers",
+     .type = kBool,
+     .doc = "zero3 without prefetch: a tensor at a time, the device synchronised before, into a "
+            "list of every rank's part (DeepSpeed of 2021)."},
     {.name = "flat_parameters",
      .type = kBool,
      .doc =

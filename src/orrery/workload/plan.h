@@ -275,6 +275,9 @@ struct Plan {
   // concatenates its gradients. Else tensors are copied out of and into the gathered buffer
   // (FSDP2).
   bool flat_parameters = true;
+  // ZeRO-3, without prefetch: a tensor at a time into a list of every rank's part (DeepSpeed of
+  // 2021).
+  bool list_gathers = false;
   // ZeRO-3: fully_shard's reshard_after_forward; true is kReshardAll, false kKeepGathered.
   int reshard = kReshardAll;
   GatherLimit gather_limit = GatherLimit::kOrder;  // ZeRO-3

@@ -341,6 +341,17 @@ Status CheckGraphs(const Plan& plan) {
       "framework_options.cuda_graphs: gathers of zero2 and zero3 are not captured; use none");
 }
 
+Status CheckListGathers(const Plan& plan) {
+  if (!plan.list_gathers) return {};
+  if (plan.sharding == Sharding::kZero3 && !plan.prefetch && plan.shard_group == 0 &&
+      !plan.offload_parameters && plan.lora_rank == 0) {
+    return {};
+  }
+  return InvalidInput(
+      "framework_options.list_gathers: of zero3 with prefetch: false, without shard_group, "
+      "parameters in host memory and adapters; change these or leave it out");
+}
+
 Status CheckZeroBubble(const Plan& plan) {
   const std::string_view name = Schedules()[static_cast<std::size_t>(plan.schedule)].name;
   if (plan.pp < 2) {
@@ -509,6 +520,7 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckDdp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckDeepSpeed(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckListGathers(plan));
   return CheckGraphs(plan);
 }
 

@@ -298,6 +298,7 @@ Status MapSharding(const Mapping& m) {
   if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
     plan.flat_parameters = m.defaults().flat_parameters;
+    plan.list_gathers = m.defaults().list_gathers && plan.sharding == Sharding::kZero3;
     plan.gather_limit =
         m.recipe().limit_all_gathers ? workload::GatherLimit::kHost : m.defaults().gather_limit;
     if (plan.keeps_units() && plan.sharding == Sharding::kZero3) {

@@ -138,6 +138,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.reshards = plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered;
   s.prefetch = plan.prefetch;
   s.flat_parameters = plan.flat_parameters;
+  s.list_gathers = plan.list_gathers && plan.gathers_units();
   s.reshard_ranks = s.sharded && s.reshards ? plan.reshard : 0;
   const bool ahead = s.sharded && s.reshards && s.prefetch;
   s.limits_gathers = ahead && plan.gather_limit == GatherLimit::kHost;
@@ -249,6 +250,7 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.graph_scope)
       .Add(s.host.graph);
   h.Add(s.reducer).Add(s.bucket_elements).Add(s.bucket_views).Add(s.clips).Add(s.adds_gradients);
+  h.Add(s.list_gathers);
   h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
   h.Add(s.host.operator_forward).Add(s.host.operator_backward).Add(s.host.grouped_expert);

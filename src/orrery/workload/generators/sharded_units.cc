@@ -77,6 +77,33 @@ bool GathersPart(const Shape& s, Pass pass) {
   return s.reshard_ranks > 0 && pass == Pass::kBackward;
 }
 
+// DeepSpeed of 2021 (_allgather_param): a tensor at a time is cleared, the device synchronised, and
+// the parts are gathered into a list, out of which PyTorch copies them: a view and a copy for each
+// rank, each an operator of the host's.
+void GatherLists(const Shape& s, BlockWriter* w, const Part& part, std::int64_t tensors,
+                 Pass pass) {
+  const std::int64_t e = s.element_bytes, elements = part.elements / tensors;
+  for (std::int64_t i = 0; i < tensors; ++i) {
+    w->Kernel("zero", Flat(MemoryOp::kZero, elements, 0, e, s.dtype, pass));
+    w->HostSync("gather");
+    w->Host("views", 2 * part.ranks * s.host.operator_forward);
+    w->Comm("all_gather", {.collective = Collective::kAllGather,
+                           .group = GroupSlot::kDp,
+                           .stream = kDpStream,
+                           .dtype = s.dtype,
+                           .bytes = {.value = elements * e}});
+    w->Kernel("copy_out", Flat(MemoryOp::kCopy, elements, e, e, s.dtype, pass));
+  }
+}
+
+// Tensors that are gathered: smaller ones stay (stage3_param_persistence_threshold).
+std::int64_t GatheredTensors(const Shape& s) {
+  const std::vector<std::int64_t> sizes = LayerParameters(s);
+  const auto large = std::count_if(sizes.begin(), sizes.end(),
+                                   [](std::int64_t elements) { return elements > 100'000; });
+  return std::max<std::int64_t>(1, large);
+}
+
 // Of shards in host memory the copy has been started, or is made here where all blocks.
 void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pass pass) {
   const std::vector<Part> parts = PartsOf(unit);
@@ -90,6 +117,10 @@ void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pas
                                    s.dtype, pass));
     }
     if (part.ranks == 1) continue;
+    if (s.list_gathers) {
+      GatherLists(s, w, part, GatheredTensors(s), pass);
+      continue;
+    }
     const bool last = &part == &parts.back() || (&part)[1].ranks == 1;
     GroupSlot group = part.experts        ? GroupSlot::kExpertDp
                       : s.shard_ranks > 0 ? GroupSlot::kShard

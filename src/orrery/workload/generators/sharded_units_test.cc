@@ -242,6 +242,28 @@ TEST(Sharded, ActivationsInHostMemory) {
   }
 }
 
+// DeepSpeed of 2021: three matrices of more than 100,000 elements, each cleared, waited for and
+// gathered, with a view and a copy for each of 4 ranks.
+TEST(Sharded, GathersIntoLists) {
+  Plan plan = Sharded(Sharding::kZero3, 1);
+  plan.list_gathers = true;
+  EXPECT_EQ(Validate(SmallGpt(2), plan).message(),
+            "framework_options.list_gathers: of zero3 with prefetch: false, without shard_group, "
+            "parameters in host memory and adapters; change these or leave it out");
+  plan.prefetch = plan.overlap_grad_reduce = false;
+  plan.host.operator_forward = 8'000;
+  const graph::Graph g = Make(SmallGpt(2), plan);
+  const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+  ASSERT_TRUE(verified.ok()) << verified.message();
+  const graph::Block& layer = FindBlock(g, "layer.forward");
+  const std::string one = "zero sync host all_gather! copy_out ";
+  EXPECT_NE(Operations(g, layer).find(one + one + one), std::string::npos) << Operations(g, layer);
+  EXPECT_NEAR(static_cast<double>(Bytes(layer, Collective::kAllGather)), 2 * kLayer, 6);
+  std::int64_t host = 0;
+  for (const std::int64_t ps : layer.host_ps) host += ps;
+  EXPECT_EQ(host, 3 * 2 * 4 * 8'000'000);
+}
+
 TEST(Sharded, ShardsForEver) {
   const graph::Graph g = Make(SmallGpt(2), Sharded(Sharding::kZero3, 1));
   const std::int64_t shard = (2 * kLayer + kRoot) / 4;
