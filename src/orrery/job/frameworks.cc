@@ -140,7 +140,7 @@ constexpr std::array<Framework, 24> kFrameworks = {{
      .recipe = {.says_switches = true},
      .source = "NVIDIA/Megatron-LM core_v0.19.0: megatron/training, core/transformer/moe/README.md",
      .assumes = "No difference from 0.14 in what is modelled here; sends that overlap warm-up and "
-                "flush, and graphs of parts of a layer, are not."},
+                "flush are not."},
     {.name = "megatron@2025.10",
      .description = "Megatron Core 0.14: the router's fused kernels of Transformer Engine 2.7",
      .defaults = MegatronCore(AttentionDefault::kLibrary, true, true),
@@ -395,6 +395,12 @@ workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault atte
   return arch >= cluster::Arch::kHopper ? AttentionBackend::kCudnn : AttentionBackend::kFlash2;
 }
 
+void ApplyLoss(LossDefault loss, Plan* plan) {
+  plan->fused_cross_entropy = loss == LossDefault::kFused;
+  plan->online_cross_entropy = loss == LossDefault::kOnline;
+  plan->torch_loss = loss == LossDefault::kTorch;
+}
+
 void ApplyRecompute(const FrameworkDefaults& d, Plan* plan) {
   plan->recompute_flash = d.recompute_flash;
   plan->recompute_keeps = plan->recompute == Recompute::kFull        ? d.full_keeps
@@ -442,9 +448,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   }
   plan->contiguous_gradients = d.tensor_buckets && plan->sharding == Sharding::kZero3;
   if (plan->contiguous_gradients) plan->bucket_elements = 500'000'000;
-  plan->fused_cross_entropy = d.loss == LossDefault::kFused;
-  plan->online_cross_entropy = d.loss == LossDefault::kOnline;
-  plan->torch_loss = d.loss == LossDefault::kTorch;
+  ApplyLoss(d.loss, plan);
   plan->flat_step = d.flat_step;
   if (!d.ddp) return;
   plan->reducer = workload::Reducer::kDdp;

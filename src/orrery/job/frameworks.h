@@ -94,6 +94,7 @@ std::span<const Framework> Frameworks();
 Result<const Framework*> FindFramework(std::string_view name);
 // The defaults as the plan has them, for its precision, sharding and the GPU's architecture.
 void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch, workload::Plan* plan);
+void ApplyLoss(LossDefault loss, workload::Plan* plan);
 // What a recomputed layer keeps, once the plan says what is recomputed.
 void ApplyRecompute(const FrameworkDefaults& defaults, workload::Plan* plan);
 // How gradients get into their buffer, once the plan's types are known.

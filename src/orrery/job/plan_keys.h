@@ -132,10 +132,7 @@ inline bool WithFusedExperts(const workload::Plan& plan) {
 
 inline bool WithPieces(const workload::Plan& plan) { return plan.tp > 1 && plan.sequence_parallel; }
 
-inline bool WithPadding(const workload::Plan& plan) {
-  return plan.moe_separate_padding && plan.low_precision != workload::LowPrecision::kNone &&
-         plan.dispatcher != workload::Dispatcher::kHybridEp;
-}
+inline bool WithPadding(const workload::Plan& plan) { return plan.pads_experts(); }
 
 inline bool WithFusedMlp(const workload::Plan& plan) { return plan.moe_fused_mlp; }
 

@@ -1,58 +1,23 @@
 // Who sends how much to whom in an all-to-all, from a file.
-#include <algorithm>
-#include <charconv>
 #include <numeric>
+#include <vector>
 
-#include "orrery/base/text.h"
+#include "orrery/base/number_lines.h"
 #include "orrery/traffic/sweep.h"
 
 namespace orrery::traffic {
-namespace {
-
-std::string_view Trimmed(std::string_view cell) {
-  const std::size_t first = std::min(cell.find_first_not_of(" \t\r"), cell.size());
-  return cell.substr(first, cell.find_last_not_of(" \t\r") + 1 - first);
-}
-
-// One line's numbers, added to `weights`.
-Status ReadLine(std::string_view name, int number, std::string_view line,
-                std::vector<double>* weights) {
-  for (bool more = true; more;) {
-    const std::size_t comma = std::min(line.find(','), line.size());
-    more = comma < line.size();
-    const std::string_view cell = Trimmed(line.substr(0, comma));
-    line.remove_prefix(std::min(comma + 1, line.size()));
-    double value = 0;
-    const auto [at, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (cell.empty() || error != std::errc() || at != cell.data() + cell.size() ||
-        !(value >= 0 && value < 1e15)) {
-      return InvalidInput("{}, line {}: '{}'; a line is numbers from 0 with commas between", name,
-                          number, Printable(cell, 40));
-    }
-    weights->push_back(value);
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<graph::Shares> ParseShares(std::string_view text, std::string_view name, std::size_t ranks) {
   std::vector<double> weights;
   std::size_t lines = 0;
-  for (int number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    line = line.substr(0, line.find('#'));
-    if (Trimmed(line).empty()) continue;
-    ORRERY_RETURN_IF_ERROR(ReadLine(name, number, line, &weights));
-    if (weights.size() != ++lines * ranks || lines > ranks) {
-      return InvalidInput(
-          "{}, line {}: of {} GPUs a line has {} numbers, what one GPU sends each; one line for "
-          "all, or {} of them",
-          name, number, ranks, ranks, ranks);
-    }
-  }
+  ORRERY_RETURN_IF_ERROR(ReadNumberLines(
+      text, name, "numbers", [&](int line, const std::vector<double>& numbers) -> Status {
+        weights.insert(weights.end(), numbers.begin(), numbers.end());
+        if (weights.size() == ++lines * ranks && lines <= ranks) return {};
+        return InvalidInput(
+            "{}, line {}: of {} GPUs a line has {} numbers, what one GPU sends each; one line for "
+            "all, or {} of them",
+            name, line, ranks, ranks, ranks);
+      }));
   if (lines != 1 && lines != ranks) {
     return InvalidInput("{}: {} lines; one for all GPUs, or one for each of the {}", name, lines,
                         ranks);

@@ -297,6 +297,11 @@ struct Plan {
   bool gathers_units() const {
     return sharding >= Sharding::kZero2 && reducer != Reducer::kDeepSpeed;
   }
+  // Whether rows of experts are padded by copies of their own.
+  bool pads_experts() const {
+    return moe_separate_padding && low_precision != LowPrecision::kNone &&
+           dispatcher != Dispatcher::kHybridEp;
+  }
   // Whether a rank's shard is a piece of one flat tensor, not a part of each tensor.
   bool shards_are_flat() const {
     return sharding != Sharding::kNone &&

@@ -89,8 +89,6 @@ Status CheckOverlap(const Plan& plan) {
   return {};
 }
 
-}  // namespace
-
 // The fused kernels are of mxfp8 and of gated activations.
 Status CheckFusedMlp(const Model& model, const Plan& plan) {
   if (!plan.moe_fused_mlp) return {};
@@ -102,6 +100,8 @@ Status CheckFusedMlp(const Model& model, const Plan& plan) {
   if (model.activation != Activation::kSwiglu) return refuse("only for a gated activation");
   return {};
 }
+
+}  // namespace
 
 Status CheckExperts(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckFusedMlp(model, plan));

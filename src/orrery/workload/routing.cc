@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "orrery/base/check.h"
+#include "orrery/base/number_lines.h"
 #include "orrery/base/rng.h"
-#include "orrery/base/text.h"
 
 namespace orrery::workload {
 namespace {
@@ -172,8 +172,8 @@ Status CheckRouting(const Model& model, const Plan& plan) {
   if (plan.pad_to_capacity && (drawn || plan.dispatcher != Dispatcher::kAllToAll)) {
     return InvalidInput(
         "training.moe_pad_to_capacity: built for the alltoall dispatcher and moe_routing: "
-        "balanced, "
-        "every expert having the same rows; moe_imbalance says how many more than the mean");
+        "balanced, every expert having the same rows; moe_imbalance says how many more than the "
+        "mean");
   }
   if (!drawn) return {};
   if (plan.moe_imbalance != 1) {
@@ -216,39 +216,15 @@ Status CheckRouting(const Model& model, const Plan& plan) {
 
 Result<GivenRouting> ParseRouting(std::string_view name, std::string_view text) {
   GivenRouting out{.name = std::string(name)};
-  int number = 0;
-  while (!text.empty()) {
-    ++number;
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    line = line.substr(0, line.find('#'));
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    std::vector<double>& shares = out.layers.emplace_back();
-    double sum = 0;
-    for (bool more = true; more;) {
-      const std::size_t comma = std::min(line.find(','), line.size());
-      more = comma < line.size();
-      std::string_view cell = line.substr(0, comma);
-      line.remove_prefix(std::min(comma + 1, line.size()));
-      const std::size_t first = std::min(cell.find_first_not_of(" \t\r"), cell.size());
-      cell = cell.substr(first, cell.find_last_not_of(" \t\r") + 1 - first);
-      double value = 0;
-      const auto [at, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-      if (cell.empty() || error != std::errc() || at != cell.data() + cell.size() ||
-          !(value >= 0 && value < 1e15)) {
-        return InvalidInput(
-            "{}, line {}: '{}'; a line is an expert's share or tokens after the other, numbers "
-            "from 0 with commas between",
-            name, number, Printable(cell, 40));
-      }
-      shares.push_back(value);
-      sum += value;
-    }
-    if (!(sum > 0)) {
-      return InvalidInput("{}, line {}: no expert gets anything", name, number);
-    }
-  }
+  ORRERY_RETURN_IF_ERROR(
+      ReadNumberLines(text, name, "an expert's share or tokens after the other, numbers",
+                      [&](int line, std::vector<double> shares) -> Status {
+                        if (!(std::accumulate(shares.begin(), shares.end(), 0.0) > 0)) {
+                          return InvalidInput("{}, line {}: no expert gets anything", name, line);
+                        }
+                        out.layers.push_back(std::move(shares));
+                        return {};
+                      }));
   if (out.layers.empty()) {
     return InvalidInput("{}: empty; a line a layer, or one for all, the experts' shares on it",
                         name);

@@ -10,6 +10,12 @@ namespace {
 
 constexpr std::int64_t kSquadTokens = 256;
 
+// Fine-tuning as NVIDIA submits it to MLPerf, from a container "ngcYY.MM"
+// (mlcommons/training_results_v5.1, llama2_70b_lora; v5.0's train.py: cp_comm_type, LoRA).
+bool IsSubmittedLora(const Configuration& row) {
+  return row.text("task") == "lora" && row.text("framework_version").starts_with("ngc");
+}
+
 bool PacksSquad(const Configuration& row, const FrameworkMatch& rule) {
   const std::string_view framework = rule.framework->name;
   return !IsSubmittedLora(row) && framework != "nemo@2023" &&
@@ -17,10 +23,6 @@ bool PacksSquad(const Configuration& row, const FrameworkMatch& rule) {
 }
 
 }  // namespace
-
-bool IsSubmittedLora(const Configuration& row) {
-  return row.text("task") == "lora" && row.text("framework_version").starts_with("ngc");
-}
 
 void MapCpExchange(const Configuration& row, workload::Plan* plan,
                    std::vector<std::string>* assumed) {

@@ -10,12 +10,7 @@
 
 namespace orrery::search {
 
-// Fine-tuning as NVIDIA submits it to MLPerf, from a container "ngcYY.MM"
-// (mlcommons/training_results_v5.1, llama2_70b_lora; v5.0's train.py).
-bool IsSubmittedLora(const Configuration& row);
-
-// How context-parallel ranks see each other's keys: a ring, but in such a submission
-// (cp_comm_type).
+// How context-parallel ranks see each other's keys: a ring, but in MLPerf's submissions of LoRA.
 void MapCpExchange(const Configuration& row, workload::Plan* plan,
                    std::vector<std::string>* assumed);
 

@@ -496,10 +496,7 @@ void MapLoss(const Mapping& m) {
   LossDefault loss = m.defaults().loss;
   if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
   if (loss == LossDefault::kTorch && HasToken(m.row, "compile")) loss = LossDefault::kEager;
-  if (plan.chunked_loss) return;
-  plan.fused_cross_entropy = loss == LossDefault::kFused;
-  plan.online_cross_entropy = loss == LossDefault::kOnline;
-  plan.torch_loss = loss == LossDefault::kTorch;
+  if (!plan.chunked_loss) job::ApplyLoss(loss, &plan);
 }
 
 // What libraries and layers keep on the device.

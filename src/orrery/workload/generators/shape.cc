@@ -35,8 +35,7 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->fused_router = plan.moe_fused_router;
   e->fused_permute = plan.moe_fused_permute;
   e->fused_mlp = plan.moe_fused_mlp;
-  e->pads = plan.moe_separate_padding && plan.low_precision != LowPrecision::kNone &&
-            plan.dispatcher != Dispatcher::kHybridEp;
+  e->pads = plan.pads_experts();
   e->fixed_rows = plan.pad_to_capacity;
   e->host_reads = !e->fixed_rows && (plan.dispatcher != Dispatcher::kHybridEp ||
                                      plan.cuda_graphs != CudaGraphs::kIteration);

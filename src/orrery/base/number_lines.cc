@@ -1,0 +1,47 @@
+#include "orrery/base/number_lines.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "orrery/base/text.h"
+
+namespace orrery {
+namespace {
+
+std::string_view Trimmed(std::string_view cell) {
+  const std::size_t first = std::min(cell.find_first_not_of(" \t\r"), cell.size());
+  return cell.substr(first, cell.find_last_not_of(" \t\r") + 1 - first);
+}
+
+}  // namespace
+
+Status ReadNumberLines(std::string_view text, std::string_view name, std::string_view what,
+                       const TakeNumbers& take) {
+  for (int number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    if (Trimmed(line).empty()) continue;
+    std::vector<double> numbers;
+    for (bool more = true; more;) {
+      const std::size_t comma = std::min(line.find(','), line.size());
+      more = comma < line.size();
+      const std::string_view cell = Trimmed(line.substr(0, comma));
+      line.remove_prefix(std::min(comma + 1, line.size()));
+      double value = 0;
+      const auto [at, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+      if (cell.empty() || error != std::errc() || at != cell.data() + cell.size() ||
+          !(value >= 0 && value < 1e15)) {
+        return InvalidInput("{}, line {}: '{}'; a line is {} from 0 with commas between", name,
+                            number, Printable(cell, 40), what);
+      }
+      numbers.push_back(value);
+    }
+    ORRERY_RETURN_IF_ERROR(take(number, std::move(numbers)));
+  }
+  return {};
+}
+
+}  // namespace orrery
