@@ -60,6 +60,9 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
                                                ? known[constants::kGemmRate16Ampere]
                                            : blackwell ? known[constants::kGemmRate16Blackwell]
                                                        : known[constants::kGemmRate16Hopper]);
+  const double rate_fp16 = device.arch == cluster::Arch::kAmpere
+                               ? AtItsPower(device, known[constants::kGemmRateFp16Ampere])
+                               : rate16;
   const double rate8 =
       device.fp8_flops <= 0
           ? rate16
@@ -68,7 +71,7 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
                 known[blackwell ? constants::kGemmRate8Blackwell : constants::kGemmRate8Hopper]);
   const double rate4 = has_fp4 ? AtItsPower(device, known[constants::kGemmRate4Blackwell]) : rate8;
   const double rate_tf32 = device.tf32_flops > 0 ? rate16 : kGemmRateFp32;
-  const std::array<double, kDTypes> rates = {kGemmRateFp32, rate_tf32, rate16,       rate16,
+  const std::array<double, kDTypes> rates = {kGemmRateFp32, rate_tf32, rate16,       rate_fp16,
                                              rate8,         rate4,     kGemmRateFp32};
   for (std::size_t i = 0; i < kDTypes; ++i) {
     r.gemm_flops[i] = rates[i] * r.peak_flops[i];

@@ -47,7 +47,7 @@ struct Shape {
   double reference;     // 1 / g of a 256x128 tile
   double l2_Bps_per_sm;
   double c_bytes;  // per element of C, read and written
-  bool persistent;
+  cluster::Arch arch;
 };
 
 // Seconds for the busiest SM with `tile` and `splits`, without memory bound.
@@ -61,8 +61,9 @@ double ComputeTime(const Gemm& g, const DeviceRates& d, const Shape& s, Tile til
   const double main = 2 * area * depth / s.flops_per_sm * slowness;
   const double epilogue = area * (splits > 1 ? 4 : s.c_bytes) / s.l2_Bps_per_sm;
   const double count = std::ceil(tiles * static_cast<double>(splits) / d.sms);
-  double time = s.persistent ? count * main + epilogue + kMemoryLatency_s
-                             : count * (main + epilogue + kMemoryLatency_s);
+  double time = s.arch >= cluster::Arch::kBlackwell ? count * main + epilogue + kMemoryLatency_s
+                : s.arch == cluster::Arch::kHopper  ? count * (main + epilogue) + kMemoryLatency_s
+                                                    : count * (main + epilogue + kMemoryLatency_s);
   if (splits > 1) {
     const double partials = static_cast<double>(g.batch) * static_cast<double>(g.m) *
                             static_cast<double>(g.n) * 4 * static_cast<double>(splits);
@@ -102,7 +103,7 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   s.reference = 1 + s.stall * (256.0 + 128.0) / (256.0 * 128.0);
   s.l2_Bps_per_sm = kL2BytesPerClock * d.clock_Hz;
   s.c_bytes = static_cast<double>(graph::SizeOf(g.out_dtype)) * (g.accumulate ? 2 : 1);
-  s.persistent = d.arch >= cluster::Arch::kHopper;
+  s.arch = d.arch;
   Tile chosen = kTiles[0];
   double chosen_tiles = 1;
   best.compute_s = 1e30;

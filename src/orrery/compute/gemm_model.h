@@ -7,16 +7,17 @@
 //             multiply-adds per clock do not hide; it is what makes small tiles slow
 //   fill      one memory latency before the first multiply-add
 //   epilogue  the tile of C to L2, twice when C is read and added to
-// Volta and Ampere pay fill and epilogue for every tile, Hopper and Blackwell (persistent kernels
-// with a producer warp) once. Deep K with few tiles is split; partial sums in fp32 go through L2
-// and cost a second kernel. The fastest tile and split is taken, as a tuned heuristic would.
-// Memory: A, B and C once, or what each wave of tiles re-reads when the operands do not fit in L2.
-// Rows whose length is no multiple of 128 bytes run at kPartLineRate, and where it is none of 16 at
-// kMisalignedRate. Batches pay neither, but those of the latter (the attention products of a head
-// size that 8 does not divide) leave the tensor cores and run at the fp32 rate (BLOOM's tuning
-// chronicles: head sizes 108 and 150 against 104, 112 and 144).
-// Assumes hot clocks under sustained load, cuBLAS-class kernels. Layout only decides alignment.
-// Cost: 8 tiles × up to 3 splits, about 200 ns; no libm but sqrt.
+// Volta and Ampere pay fill and epilogue for every tile. Hopper's producer warp fills ahead, but
+// its accumulators are registers, so the epilogue stops the products (CUTLASS, cooperative
+// kernels); Blackwell's lie in tensor memory, where one is stored while the next is summed. Deep K
+// with few tiles is split; partial sums in fp32 go through L2 and cost a second kernel. The fastest
+// tile and split is taken, as a tuned heuristic would. Memory: A, B and C once, or what each wave
+// of tiles re-reads when the operands do not fit in L2. Rows whose length is no multiple of 128
+// bytes run at kPartLineRate, and where it is none of 16 at kMisalignedRate. Batches pay neither,
+// but those of the latter (the attention products of a head size that 8 does not divide) leave the
+// tensor cores and run at the fp32 rate (BLOOM's tuning chronicles: head sizes 108 and 150 against
+// 104, 112 and 144). Assumes hot clocks under sustained load, cuBLAS-class kernels. Layout only
+// decides alignment. Cost: 8 tiles × up to 3 splits, about 200 ns; no libm but sqrt.
 #pragma once
 
 #include "orrery/compute/device_rates.h"

@@ -3,6 +3,7 @@
 #include "orrery/compute/model.h"
 
 #include <gtest/gtest.h>
+#include <tuple>
 
 #include "orrery/compute/attention_model.h"
 #include "orrery/compute/constants.h"
@@ -50,6 +51,19 @@ TEST(DeviceRates, ClockFollowsFromThePrintedPeak) {
   EXPECT_EQ(r.peak(DType::kTf32), 102.4e12);
 }
 
+// Ampere's two 16-bit rates are constants of their own; the others' is one.
+TEST(DeviceRates, Ampere16BitRates) {
+  const auto rate = [](const cluster::DeviceSpec& device, graph::DType type) {
+    return Rates(device).gemm_flops[static_cast<std::size_t>(type)];
+  };
+  cluster::DeviceSpec a100 = TestA100();
+  EXPECT_EQ(rate(a100, graph::DType::kFp16), rate(a100, graph::DType::kBf16));
+  const double prior = a100.constants[constants::kGemmRateFp16Ampere];
+  a100.constants.set(constants::kGemmRateFp16Ampere, 1.05 * prior);
+  EXPECT_NEAR(rate(a100, graph::DType::kFp16), 1.05 * rate(a100, graph::DType::kBf16), 1);
+  EXPECT_EQ(rate(TestB200(), graph::DType::kFp16), rate(TestB200(), graph::DType::kBf16));
+}
+
 // A board of as many SMs and watts sustains as much, whatever clock its printed peak assumes; 1.44
 // times the watts 1.2 times as much; never more than 0.93 of its own peak.
 TEST(DeviceRates, PowerNotThePrintedClockSetsWhatTensorCoresSustain) {
@@ -95,17 +109,20 @@ TEST(GemmModel, OneTileTooManyIsCutFiner) {
   EXPECT_LT(t.compute_s, 62.82e-6);
 }
 
-// Hopper pays fill and epilogue once however many tiles an SM does.
-TEST(GemmModel, PersistentKernelsHideTheEpilogue) {
-  cluster::DeviceSpec h = Round();
-  h.arch = cluster::Arch::kHopper;
-  h.fp16_flops *= 2;  // so that the clock stays
-  const DeviceRates r = Rates(h);
-  EXPECT_DOUBLE_EQ(r.clock_Hz, 1e9);
-  const ModelTime one = GemmTime({.m = 2560, .n = 1280, .k = 4096}, r);
-  const ModelTime ten = GemmTime({.m = 25600, .n = 1280, .k = 4096}, r);
-  const double once = 1.024e-6 + 0.6e-6;
-  EXPECT_NEAR(ten.compute_s - once, 10 * (one.compute_s - once), 1e-10);
+// Hopper pays the fill once however many tiles an SM does, Blackwell the epilogue, too.
+TEST(GemmModel, PersistentKernelsHideFillAndEpilogue) {
+  for (const auto& [arch, times, once] :
+       {std::tuple{cluster::Arch::kHopper, 2.0, 0.6e-6},
+        std::tuple{cluster::Arch::kBlackwell, 4.0, 1.024e-6 + 0.6e-6}}) {
+    cluster::DeviceSpec device = Round();
+    device.arch = arch;
+    device.fp16_flops *= times;  // so that the clock stays
+    const DeviceRates r = Rates(device);
+    EXPECT_DOUBLE_EQ(r.clock_Hz, 1e9);
+    const ModelTime one = GemmTime({.m = 2560, .n = 1280, .k = 4096}, r);
+    const ModelTime ten = GemmTime({.m = 25600, .n = 1280, .k = 4096}, r);
+    EXPECT_NEAR(ten.compute_s - once, 10 * (one.compute_s - once), 1e-10);
+  }
 }
 
 // m = n = 128 and k = 65,536 is one tile of 128x128 alone, or 64 parts of k = 1,024 on 64 SMs.

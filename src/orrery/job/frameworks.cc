@@ -20,9 +20,11 @@ using workload::RecomputeKeeps;
 using workload::Sharding;
 
 // 2020: DistributedDataParallel of its own after the backward pass, fp16 gradients reduced as they
-// are, unfused attention with the fused softmax kernel. GEMMs add to gradients from February 2022
-// on, to 16-bit ones from September.
+// are, unfused attention with the fused softmax kernel. Tensor-parallel gradients are reduced
+// beside a GEMM from September 2021 on; GEMMs add to gradients from February 2022 on, to 16-bit
+// ones from September.
 constexpr FrameworkDefaults kMegatron2020 = {.fused_weight_gradient = WeightGradientFusion::kNone,
+                                             .overlap_tp_all_reduce = false,
                                              .host = HostEra::k2021,
                                              .libraries = {.cublas_in_torch = false}};
 constexpr FrameworkDefaults With2021Sends(FrameworkDefaults d, bool scatter_gather) {
@@ -32,8 +34,9 @@ constexpr FrameworkDefaults With2021Sends(FrameworkDefaults d, bool scatter_gath
   return d;
 }
 
-constexpr FrameworkDefaults With2022Fusion(FrameworkDefaults d) {
+constexpr FrameworkDefaults With2022(FrameworkDefaults d) {
   d.fused_weight_gradient = WeightGradientFusion::kFp32;
+  d.overlap_tp_all_reduce = true;
   return d;
 }
 
@@ -101,6 +104,7 @@ constexpr FrameworkDefaults OldTorch(FrameworkDefaults d) {
 constexpr FrameworkDefaults OldFsdp1() {
   FrameworkDefaults d = OldTorch(Fsdp(AttentionDefault::kFlash1, true));
   d.gather_limit = GatherLimit::kNone;
+  d.loss = LossDefault::kOnline;
   return d;
 }
 constexpr FrameworkRecipe kFsdpRecipe = {.sharding = Sharding::kZero3, .gpt_dropout = 0};
@@ -176,7 +180,7 @@ constexpr std::array<Framework, 24> kFrameworks = {{
                 "together (--no-delay-grad-reduce turns that off)."},
     {.name = "megatron@2022.05",
      .description = "Megatron-LM of Korthikanti et al. 2022: unfused attention, nothing overlapped",
-     .defaults = With2022Fusion(With2021Sends(kMegatron2020, true)),
+     .defaults = With2022(With2021Sends(kMegatron2020, true)),
      .recipe = {},
      .source = "Korthikanti et al. 2022; NVIDIA/Megatron-LM v3.0",
      .assumes = "Sequence parallelism and selective recompute as the job says; sends and receives "
@@ -223,7 +227,8 @@ constexpr std::array<Framework, 24> kFrameworks = {{
      .assumes = "As FSDP2; autograd concatenates a unit's gradients. The rate limiter is on "
                 "(limit_all_gathers)."},
     {.name = "fsdp1@torch1.13",
-     .description = "As fsdp1@torch2.1 with flash attention of the first generation",
+     .description = "As fsdp1@torch2.1 with flash attention of the first generation and its cross "
+                    "entropy on 16-bit logits, as LLM Foundry has them",
      .defaults = OldFsdp1(),
      .recipe = kComposer,
      .source = "Zhao et al. 2023; torch/distributed/fsdp; mosaicml/llm-foundry; Composer's "
@@ -310,8 +315,10 @@ constexpr std::array<Framework, 24> kFrameworks = {{
      .defaults = {.overlap_p2p = false,
                   .fused_weight_gradient = WeightGradientFusion::kNone,
                   .converted_gradients = true,
+                  .overlap_tp_all_reduce = false,
                   .scatter_gather_p2p = true,
                   .batch_p2p_sync = true,
+                  .reduce_whole = true,
                   .bucket_elements = 500'000'000,
                   .host = HostEra::k2021,
                   .libraries = {.cublas_in_torch = false}},
@@ -345,6 +352,7 @@ constexpr std::array<Framework, 24> kFrameworks = {{
                   .grad_reduce_fp32 = false,
                   .full_keeps = RecomputeKeeps::kQkv,
                   .flat_parameters = false,
+                  .copies_units = false,
                   .loss = LossDefault::kOnline,
                   .host = HostEra::kNone},
      .recipe = {.recompute = Recompute::kFull, .sharding = Sharding::kZero3, .gpt_dropout = 0},
@@ -427,15 +435,18 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
                            : plan->precision == workload::Precision::kFp16 ? d.fp16_grad_reduce_fp32
                                                                            : d.grad_reduce_fp32;
   ApplyGradientSums(d, plan);
+  plan->overlap_tp_all_reduce = d.overlap_tp_all_reduce;
   plan->scatter_gather_p2p = d.scatter_gather_p2p;
   plan->batch_p2p_sync = d.batch_p2p_sync;
   ApplyRecompute(d, plan);
   plan->align_grad_reduce = plan->align_param_gather = d.align_stages;
-  plan->reduce_whole = d.owns_tensors;
+  plan->reduce_whole = d.owns_tensors || (d.reduce_whole && plan->sharding == Sharding::kZero1 &&
+                                          plan->precision == workload::Precision::kBf16);
   plan->broadcast_parameters = d.owns_tensors && plan->sharding == Sharding::kZero1;
   plan->bucket_elements = d.bucket_elements;
   plan->low_precision_gather = d.low_precision_gather && low && !fp4;
   plan->flat_parameters = d.flat_parameters;
+  plan->copies_units = d.copies_units;
   plan->list_gathers = d.list_gathers && plan->sharding == Sharding::kZero3;
   plan->gather_limit = d.gather_limit;
   plan->moe_fused_permute = d.moe_fused_permute;

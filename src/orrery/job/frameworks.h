@@ -38,7 +38,8 @@ struct FrameworkDefaults {
   bool grad_reduce_fp32 = true;  // of bf16 runs
   bool fp16_grad_reduce_fp32 = false;
   WeightGradientFusion fused_weight_gradient = WeightGradientFusion::kAny;
-  bool converted_gradients = false;  // of bf16 runs
+  bool converted_gradients = false;   // of bf16 runs
+  bool overlap_tp_all_reduce = true;  // without sequence parallelism
   bool scatter_gather_p2p = false;
   bool batch_p2p_sync = false;
   bool recompute_flash = false;  // selective recompute runs fused attention again
@@ -47,10 +48,12 @@ struct FrameworkDefaults {
   workload::RecomputeKeeps selective_keeps = workload::RecomputeKeeps::kNothing;
   bool align_stages = false;  // stages launch their DP communication together
   bool owns_tensors = false;  // ZeRO-1 by whole tensors: gradients reduced whole, owners broadcast
+  bool reduce_whole = false;  // ZeRO-1 of bf16 runs: gradients reduced whole, shards gathered
   std::int64_t bucket_elements = 40'000'000;
   workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;
   bool low_precision_gather = false;  // of fp8 and mxfp8 parameters over data-parallel ranks
   bool flat_parameters = true;        // ZeRO-2 and -3
+  bool copies_units = true;           // without flat parameters
   workload::GatherLimit gather_limit = workload::GatherLimit::kOrder;  // ZeRO-3
   bool list_gathers = false;                                           // ZeRO-3 of 2021
   bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors

@@ -97,13 +97,16 @@ inline std::string_view PrecisionName(const workload::Plan& plan) {
 
 // When a switch changes anything: what `assumed` and the configuration leave out otherwise.
 inline bool Always(const workload::Plan&) { return true; }
+inline bool WhenUnitsAreTensors(const workload::Plan& plan) {
+  return plan.gathers_units() && !plan.flat_parameters;
+}
 inline bool WhenSharded(const workload::Plan& plan) { return plan.gathers_units(); }
 inline bool WhenLowPrecision(const workload::Plan& plan) {
   return plan.low_precision != workload::LowPrecision::kNone;
 }
 
-inline bool WhenHybridZero1(const workload::Plan& plan) {
-  return plan.sharding == workload::Sharding::kZero1 && plan.hybrid();
+inline bool WhenZero1(const workload::Plan& plan) {
+  return plan.sharding == workload::Sharding::kZero1;
 }
 
 inline bool WhenBroadcasting(const workload::Plan& plan) { return plan.broadcast_parameters; }
@@ -171,14 +174,16 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"align_grad_reduce", &workload::Plan::align_grad_reduce},
     {"align_param_gather", &workload::Plan::align_param_gather},
     {"recompute_flash", &workload::Plan::recompute_flash},
+    {"overlap_tp_all_reduce", &workload::Plan::overlap_tp_all_reduce},
     {"scatter_gather_p2p", &workload::Plan::scatter_gather_p2p},
     {"batch_p2p_sync", &workload::Plan::batch_p2p_sync},
     {"low_precision_gather", &workload::Plan::low_precision_gather, WhenLowPrecision},
     {"prefetch", &workload::Plan::prefetch, WhenSharded},
     {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
+    {"copies_units", &workload::Plan::copies_units, WhenUnitsAreTensors},
     {"list_gathers", &workload::Plan::list_gathers, WithListGathers},
     {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
-    {"reduce_whole", &workload::Plan::reduce_whole, WhenHybridZero1},
+    {"reduce_whole", &workload::Plan::reduce_whole, WhenZero1},
     {"broadcast_parameters", &workload::Plan::broadcast_parameters, WhenBroadcasting},
     {"bucket_views", &workload::Plan::bucket_views, WhenDdp},
     {"clip_gradients", &workload::Plan::clip_gradients, WhenNotClipping},

@@ -187,6 +187,8 @@ Plan RandomPlan(CounterRng* rng) {
   p.align_grad_reduce = coin();
   p.align_param_gather = coin();
   p.recompute_flash = coin();
+  p.overlap_tp_all_reduce = coin();
+  p.copies_units = coin();
   p.scatter_gather_p2p = coin();
   p.batch_p2p_sync = coin();
   p.log_every_step = coin();

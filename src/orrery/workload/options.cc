@@ -494,6 +494,10 @@ constexpr Option kFramework[] = {
     {.name = "recompute_flash",
      .type = kBool,
      .doc = "Selective recompute runs flash attention again."},
+    {.name = "overlap_tp_all_reduce",
+     .type = kBool,
+     .doc = "Without sequence parallelism, a column-parallel layer's input gradient is reduced "
+            "beside its weight gradient."},
     {.name = "scatter_gather_p2p",
      .type = kBool,
      .doc = "Without sequence parallelism, send a tp-th of the activations and gather it."},
@@ -523,6 +527,10 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc =
          "zero2, zero3: a layer is one flat parameter (FSDP1); else tensors are copied (FSDP2)."},
+    {.name = "copies_units",
+     .type = kBool,
+     .doc = "zero2, zero3 without flat_parameters: tensors are copied into and out of the gathered "
+            "and reduced buffers (FSDP2); else they lie there (XLA)."},
     {.name = "limit_all_gathers",
      .type = kBool,
      .doc = "zero3 with flat_parameters: the host waits for the GPU before it gathers further than "
@@ -548,8 +556,9 @@ constexpr Option kFramework[] = {
             "moe_preprocess, mamba; all unless said. Dispatch, experts and combine run eagerly."},
     {.name = "reduce_whole",
      .type = kBool,
-     .doc = "zero1 with shard_group: gradients all-reduced over all replicas (InternEvo), else "
-            "reduce-scattered in the group, shards all-reduced between groups."},
+     .doc = "zero1: gradients all-reduced over all replicas (InternEvo, DeepSpeed's "
+            "BF16_Optimizer), else reduce-scattered; with shard_group the shards all-reduced "
+            "between groups then."},
     {.name = "broadcast_parameters",
      .type = kBool,
      .doc =

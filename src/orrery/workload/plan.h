@@ -148,8 +148,8 @@ struct Plan {
   // Replicas that share one set of shards (ZeRO-1 to -3); 0: all. Fewer than all: the sets are
   // copies of one another (HSDP, Megatron's optimizer instances, InternEvo's zero1 groups).
   int shard_group = 0;
-  // ZeRO-1 in shard groups: gradients are all-reduced over all replicas (InternEvo); else
-  // reduce-scattered in the group and the shards all-reduced between groups.
+  // ZeRO-1: gradients are all-reduced over all replicas (InternEvo, DeepSpeed's BF16_Optimizer);
+  // else reduce-scattered, in shard groups the shards all-reduced between groups then.
   bool reduce_whole = false;
   // ZeRO-1 by whole tensors: after the step each owner broadcasts its own (InternEvo); else the
   // shards are gathered.
@@ -261,6 +261,9 @@ struct Plan {
   // Selective recompute runs flash attention again, as Megatron Core does when told to recompute
   // it.
   bool recompute_flash = false;
+  // Without SP: a column-parallel layer's input gradient is reduced beside its weight gradient
+  // (Megatron from September 2021 on); else after both, blocking.
+  bool overlap_tp_all_reduce = true;
   // Without SP: send a tp-th and all-gather it, as Megatron before Core.
   bool scatter_gather_p2p = false;
   bool batch_p2p_sync = false;  // the host synchronises after batched p2p, as Megatron before 2024
@@ -275,6 +278,9 @@ struct Plan {
   // concatenates its gradients. Else tensors are copied out of and into the gathered buffer
   // (FSDP2).
   bool flat_parameters = true;
+  // Without flat parameters: false where tensors are gathered and reduced where they lie (XLA's
+  // combined collectives).
+  bool copies_units = true;
   // ZeRO-3, without prefetch: a tensor at a time into a list of every rank's part (DeepSpeed of
   // 2021).
   bool list_gathers = false;

@@ -7,6 +7,7 @@
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
 #include "orrery/search/validate/bridge_recipes.h"
+#include "orrery/search/validate/cloud_recipes.h"
 
 namespace orrery::search {
 namespace {
@@ -217,12 +218,14 @@ Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Mo
   const bool fits =
       ranks % (std::int64_t{plan->tp} * ep) == 0 && model.experts.ffn_hidden % plan->tp == 0;
   const bool bridge = row.text("framework").find("Bridge") != std::string_view::npos;
-  const int stated = StatedEtp(extra);
+  const CloudRecipe* cloud = FindCloudRecipe(row);
+  const int scripted = cloud == nullptr ? 0 : cloud->etp;
+  const int stated = StatedEtp(extra) > 0 ? StatedEtp(extra) : scripted;
   plan->etp = stated > 0 ? stated : fits && !bridge ? plan->tp : 1;
-  if (plan->tp > 1 && stated == 0) {
+  if (plan->tp > 1 && StatedEtp(extra) == 0) {
     assumed->push_back(
-        fmt::format("etp={} ({})", plan->etp,
-                    bridge ? "blank: the recipes' value" : "blank: tp where the ranks allow it"));
+        fmt::format("etp={} (blank: {})", plan->etp,
+                    bridge || stated > 0 ? "the recipes' value" : "tp where the ranks allow it"));
   }
   ORRERY_RETURN_IF_ERROR(MapDispatcher(row, rule, plan, assumed));
   const job::Framework& framework = *rule.framework;
@@ -233,9 +236,12 @@ Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Mo
     assumed->push_back(fmt::format("moe_routing={}: taken as balanced",
                                    row.has("moe_routing") ? row.text("moe_routing") : "(blank)"));
   }
-  if (extra.find("tokendrop") != std::string_view::npos) {
+  const bool drops = extra.find("tokendrop") != std::string_view::npos;
+  if (drops || (cloud != nullptr && cloud->drops)) {
     plan->pad_to_capacity = plan->dispatcher == workload::Dispatcher::kAllToAll;
-    assumed->push_back("config_extra=tokendrop: every expert padded to the mean");
+    assumed->push_back(fmt::format(
+        "{}: every expert padded to the mean",
+        drops ? "config_extra=tokendrop" : "capacity factor 1 (the release's scripts)"));
   }
   if (plan->tp > 1 && !plan->sequence_parallel) {
     plan->sequence_parallel = true;

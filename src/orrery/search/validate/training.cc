@@ -7,6 +7,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/search/validate/bridge_recipes.h"
+#include "orrery/search/validate/cloud_recipes.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/fine_tuning.h"
 #include "orrery/search/validate/frameworks.h"
@@ -79,6 +80,7 @@ struct Mapping {
 
   const job::FrameworkDefaults& defaults() const { return rule.framework->defaults; }
   const job::FrameworkRecipe& recipe() const { return rule.framework->recipe; }
+  const CloudRecipe* cloud() const { return FindCloudRecipe(row); }
   template <class... Args>
   void Assume(fmt::format_string<Args...> format, Args&&... args) const {
     assumed->push_back(fmt::format(format, std::forward<Args>(args)...));
@@ -276,7 +278,13 @@ Status MapPrecision(const Mapping& m) {
 
 Status MapSharding(const Mapping& m) {
   Plan& plan = m.out->plan;
-  ORRERY_ASSIGN_OR_RETURN(const auto group, m.row.Whole("zero_group", 1, 1 << 22));
+  ORRERY_ASSIGN_OR_RETURN(auto group, m.row.Whole("zero_group", 1, 1 << 22));
+  const int host = m.out->cluster.gpus_per_node;
+  if (const CloudRecipe* cloud = m.cloud(); !group && cloud != nullptr && cloud->shard_hosts > 0 &&
+                                            plan.ranks() >= cloud->shard_from * host) {
+    group = std::min(cloud->shard_hosts * host, plan.replicas());
+    m.Assume("zero_group={} (blank: the release's scripts)", *group);
+  }
   const std::string_view sharding = m.row.text("sharding");
   constexpr std::array<std::string_view, 4> kNames = {"none", "zero1", "zero2", "zero3"};
   plan.sharding = m.recipe().sharding;
@@ -289,15 +297,18 @@ Status MapSharding(const Mapping& m) {
     plan.reducer = workload::Reducer::kDeepSpeed;
   }
   plan.broadcast_parameters = plan.sharding == Sharding::kZero1 && m.defaults().owns_tensors;
+  plan.reduce_whole = plan.sharding == Sharding::kZero1 &&
+                      (m.defaults().owns_tensors ||
+                       (m.defaults().reduce_whole && plan.precision == Precision::kBf16));
   if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group < plan.replicas()) {
     plan.shard_group = static_cast<int>(*group);
-    plan.reduce_whole = m.defaults().owns_tensors;
     m.Assume("zero_group={}: shards in groups of neighbouring ranks, gradients {}", *group,
              plan.reduce_whole ? "all-reduced over all" : "reduced in the group, then between");
   }
   if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
     plan.flat_parameters = m.defaults().flat_parameters;
+    plan.copies_units = m.defaults().copies_units;
     plan.list_gathers = m.defaults().list_gathers && plan.sharding == Sharding::kZero3;
     plan.gather_limit =
         m.recipe().limit_all_gathers ? workload::GatherLimit::kHost : m.defaults().gather_limit;
@@ -342,14 +353,17 @@ Status MapRecompute(const Mapping& m) {
     plan.recompute_flash = m.defaults().recompute_flash;
     return {};
   }
-  const BridgeRecipe* recipe = FindBridgeRecipe(m.row);
-  if (cell.empty() && recipe != nullptr && !recipe->recompute.empty() &&
+  const BridgeRecipe* bridge = FindBridgeRecipe(m.row);
+  const CloudRecipe* cloud = m.cloud();
+  const std::string_view recipe = bridge != nullptr  ? bridge->recompute
+                                  : cloud != nullptr ? cloud->recompute
+                                                     : std::string_view();
+  if (cell.empty() && !recipe.empty() &&
       m.row.text("config_extra").find("recompute=") == std::string_view::npos) {
     plan.recompute = Recompute::kSelective;
-    ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules,
-                            workload::ParseRecomputeModules(recipe->recompute));
+    ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules, workload::ParseRecomputeModules(recipe));
     plan.recompute_flash = m.defaults().recompute_flash;
-    m.Assume("recompute={} (blank: the release's recipes)", recipe->recompute);
+    m.Assume("recompute={} (blank: the release's recipes)", recipe);
     return {};
   }
   if (cell.empty()) {
@@ -363,6 +377,11 @@ Status MapRecompute(const Mapping& m) {
     plan.recompute = static_cast<Recompute>(at - kNames.begin());
   }
   job::ApplyRecompute(m.defaults(), &plan);
+  if (cloud != nullptr && cloud->keeps != workload::RecomputeKeeps::kNothing &&
+      plan.recompute == Recompute::kFull) {
+    plan.recompute_keeps = cloud->keeps;
+    m.Assume("recompute keeps what the release's scripts say");
+  }
   return {};
 }
 
@@ -429,6 +448,9 @@ void MapAttention(const Mapping& m) {
   } else if (cell == "cudnn") {
     *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
     if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
+  } else if (m.cloud() != nullptr && !m.cloud()->fused_attention) {
+    *attention = AttentionBackend::kFlash2;
+    m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
   } else {
     *attention = job::AttentionOn(arch, preset);
     // Megatron Bridge brought GPT-OSS with cuDNN's kernel for sinks (Transformer Engine 2.8).
@@ -467,11 +489,13 @@ Status MapOverlap(const Mapping& m) {
   if (!tp_overlap && plan.sequence_parallel) {
     m.AssumeDefault("tp_comm_overlap", plan.tp_comm_overlap ? "1" : "0");
   }
-  MapGraphs(m, graphs.value_or(false));
+  const bool scripted = m.cloud() != nullptr && m.cloud()->graphs != workload::CudaGraphs::kNone;
+  MapGraphs(m, graphs.value_or(scripted));
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
   plan.host = workload::HostOf(m.out->host, plan.cuda_graphs, constants::Set());
   plan.prefetch = dp_overlap;
   plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
+  plan.overlap_tp_all_reduce = d.overlap_tp_all_reduce;
   plan.scatter_gather_p2p = d.scatter_gather_p2p;
   plan.batch_p2p_sync = d.batch_p2p_sync;
   plan.align_grad_reduce = plan.align_param_gather = d.align_stages;

@@ -150,6 +150,44 @@ TEST(Training, ShardGroupsAndRankOrder) {
             workload::RankOrder::kPpDp);
 }
 
+// What NVIDIA's DGX Cloud scripts of a release set fills blanks, no more.
+TEST(Training, BlanksOfTheReleasesScripts) {
+  const Cells gpt = {{"framework", "NeMo (Megatron-Core)"},
+                     {"framework_family", "nemo"},
+                     {"framework_version", "v24.11.1"},
+                     {"model", "GPT3-175B"}};
+  const auto attention = [&](const Cells& changes) {
+    Cells cells = kGpt175;
+    for (const auto& [column, value] : gpt) cells[column] = value;
+    return Map(cells, changes).run.plan.attention;
+  };
+  EXPECT_EQ(attention({}), workload::AttentionBackend::kFlash2);
+  EXPECT_EQ(attention({{"framework_version", "v25.02.02"}}), workload::AttentionBackend::kCudnn);
+  EXPECT_EQ(attention({{"attention_kernel", "cudnn"}}), workload::AttentionBackend::kCudnn);
+  EXPECT_EQ(attention({{"model", "Llama3-70B"}}), workload::AttentionBackend::kCudnn);
+
+  const Cells maxtext = {{"framework", "MaxText (JAX)"},
+                         {"framework_family", "jax-fsdp"},
+                         {"framework_version", "v24.11.1"},
+                         {"tp", "1"},
+                         {"pp", "1"},
+                         {"dp", "512"},
+                         {"gpus", "512"},
+                         {"sharding", "zero3"},
+                         {"global_batch", "512"},
+                         {"seq_parallel", ""}};
+  const Mapped many = Map(kGpt175, maxtext);
+  EXPECT_EQ(many.error, "");
+  EXPECT_EQ(many.run.plan.shard_group, 128);  // 16 hosts from 64 on
+  EXPECT_EQ(many.run.plan.recompute_keeps, workload::RecomputeKeeps::kQkvOut);
+  EXPECT_FALSE(many.run.plan.copies_units);
+  Cells few = maxtext;
+  few["gpus"] = few["dp"] = few["global_batch"] = "256";
+  EXPECT_EQ(Map(kGpt175, few).run.plan.shard_group, 0);
+  few["framework_version"] = "v25.02.02";
+  EXPECT_EQ(Map(kGpt175, few).run.plan.recompute_keeps, workload::RecomputeKeeps::kQkv);
+}
+
 TEST(Training, LibrariesOnTheDevice) {
   EXPECT_TRUE(Map(kGpt175).run.libraries.cublas_in_torch);
   EXPECT_FALSE(Map(kGpt175, {{"framework_version", "PTD-P"}}).run.libraries.cublas_in_torch);

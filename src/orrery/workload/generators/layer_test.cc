@@ -60,6 +60,26 @@ TEST(Layer, BackwardOverlapsTheReductionWithTheWeightGradient) {
             "residual_gradient");
 }
 
+// Before September 2021 Megatron reduced after both products, and waited.
+TEST(Layer, BackwardReducesAfterTheWeightGradient) {
+  Model m = *FindModel("llama3-8b");
+  m.layers = 1;
+  Plan p = One(4, false);
+  p.overlap_tp_all_reduce = false;
+  graph::Graph g = Make(m, p);
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.backward")),
+            "fc2 fc2 swiglu fc1 fc1 all_reduce! "
+            "rms_norm weight_gradient residual_gradient "
+            "projection projection flash_attention rotary_q rotary_k concatenate "
+            "qkv qkv all_reduce! rms_norm weight_gradient residual_gradient");
+  p.sequence_parallel = true;  // which has nothing of the kind
+  g = Make(m, p);
+  const std::string blocking = Operations(g, FindBlock(g, "layer.backward"));
+  p.overlap_tp_all_reduce = true;
+  g = Make(m, p);
+  EXPECT_EQ(blocking, Operations(g, FindBlock(g, "layer.backward")));
+}
+
 TEST(Layer, UnfusedAttentionAndDropout) {
   Model m = SmallGpt(1);
   m.dropout = 0.1;

@@ -202,7 +202,8 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   if (Adapts(s, name)) AdapterBackward(s, w, in, out, Split::kColumns);
   const graph::Buffer scattered = w->Temporary("scattered", s.sequence_parallel ? bytes / s.tp : 0);
   w->Alloc(scattered);
-  if (s.tp > 1) {
+  const bool beside = s.tp > 1 && (s.sequence_parallel || s.overlap_tp_all_reduce);
+  if (beside) {
     const auto kind = s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce;
     if (!in_userbuffers) w->Host("communication", s.host.communication);
     w->Comm(s.sequence_parallel ? "reduce_scatter" : "all_reduce",
@@ -210,7 +211,11 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   }
   WriteWeightGradient(s, w, name, in, out);
   if (fused_bias) AccumulateGradient(s, w, "bias_gradient", out);
-  if (s.tp > 1) w->Wait(s.sequence_parallel ? "reduce_scatter" : "all_reduce", kDgradEvent);
+  if (beside) {
+    w->Wait(s.sequence_parallel ? "reduce_scatter" : "all_reduce", kDgradEvent);
+  } else {
+    TpCollective(s, w, "all_reduce", Collective::kAllReduce, bytes, s.dtype);
+  }
   w->Free(gathered);
   w->Free(gradient);
   w->Free(scattered);

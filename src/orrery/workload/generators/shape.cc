@@ -126,6 +126,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.flat_step = plan.flat_step && plan.optimizer == Optimizer::kAdam && !plan.offload_optimizer;
   s.keeps_scores = plan.keeps_scores && !s.flash();
   s.recompute_flash = plan.recompute_flash;
+  s.overlap_tp_all_reduce = plan.overlap_tp_all_reduce;
   s.scatter_gather_p2p = plan.scatter_gather_p2p;
   s.batch_p2p_sync = plan.batch_p2p_sync;
   s.cp = plan.cp;
@@ -137,6 +138,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.reshards = plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered;
   s.prefetch = plan.prefetch;
   s.flat_parameters = plan.flat_parameters;
+  s.copies_units = plan.copies_units;
   s.list_gathers = plan.list_gathers && plan.gathers_units();
   s.reshard_ranks = s.sharded && s.reshards ? plan.reshard : 0;
   const bool ahead = s.sharded && s.reshards && s.prefetch;
@@ -164,10 +166,8 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.cpu_adam_ps = plan.offload_optimizer ? kCpuAdamPs * plan.ranks_per_host : 0;
   s.cuda_graphs = plan.cuda_graphs;
   s.graph_scope = plan.graph_scope;
-  if (plan.hybrid()) {
-    s.shard_ranks = plan.shard_ranks();
-    s.reduce_whole = plan.reduce_whole;
-  }
+  if (plan.hybrid()) s.shard_ranks = plan.shard_ranks();
+  s.reduce_whole = plan.reduce_whole && plan.sharding == Sharding::kZero1;
   s.host = plan.host;
   s.mtp_modules = model.mtp_modules();
   s.net = model.net;
@@ -233,7 +233,11 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.qkv_bias).Add(s.encoder).Add(s.parallel_block).Add(s.shared_norm);
   h.Add(s.embedding_norm).Add(s.projection_bias).Add(s.qk_norm).Add(s.sinks).Add(s.window);
   h.Add(s.scaled_rotary).Add(s.clamped_activation);
-  h.Add(s.scatter_gather_p2p).Add(s.batch_p2p_sync).Add(s.cp).Add(s.cp_exchange);
+  h.Add(s.overlap_tp_all_reduce)
+      .Add(s.scatter_gather_p2p)
+      .Add(s.batch_p2p_sync)
+      .Add(s.cp)
+      .Add(s.cp_exchange);
   h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
   h.Add(s.reshard_ranks).Add(s.limits_gathers).Add(s.gathers_linger).Add(s.keeps_units);
   h.Add(s.shard_ranks).Add(s.reduce_whole).Add(s.lora_rank).Add(s.lora_targets);
@@ -250,7 +254,11 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.host.graph);
   h.Add(s.reducer).Add(s.bucket_elements).Add(s.bucket_views).Add(s.clips).Add(s.adds_gradients);
   h.Add(s.list_gathers);
-  h.Add(s.prefetch).Add(s.flat_parameters).Add(s.host.module_forward).Add(s.host.module_backward);
+  h.Add(s.prefetch)
+      .Add(s.flat_parameters)
+      .Add(s.copies_units)
+      .Add(s.host.module_forward)
+      .Add(s.host.module_backward);
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
   h.Add(s.host.operator_forward).Add(s.host.operator_backward).Add(s.host.grouped_expert);
   h.Add(s.host.step)

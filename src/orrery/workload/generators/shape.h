@@ -72,6 +72,7 @@ struct Shape {
   bool fused_cross_entropy = false, online_cross_entropy = false, chunked_loss = false,
        torch_loss = false, keeps_scores = false;
   bool flat_step = false, in_place_kernels = false;
+  bool overlap_tp_all_reduce = true;
   bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
   std::int64_t cp = 1;  // `seq` is this rank's part
   CpExchange cp_exchange = CpExchange::kRing;
@@ -79,7 +80,7 @@ struct Shape {
   bool low_precision_gather = false;
   // ZeRO-2 and -3: gradients are tensors of their own in `dtype`, reduced in `gradient_dtype`.
   bool sharded = false, reshards = false, prefetch = true, flat_parameters = true,
-       list_gathers = false;
+       copies_units = true, list_gathers = false;
   std::int64_t reshard_ranks = 0;  // backward gathers over so many of them; 0: over all
   // FSDP1: the host waits for the unit before, or frees what it gathered far ahead of the GPU.
   bool limits_gathers = false, gathers_linger = false;

@@ -151,7 +151,7 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
     w->Kernel("concatenate", Flat(MemoryOp::kCopy, part.trained, e, e, s.dtype, pass));
     // Divides by the number of ranks before the sum, in the type of the reduction.
     w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, e, g, s.dtype, pass));
-  } else {
+  } else if (s.copies_units || e != g) {
     w->Kernel("copy_in", Flat(MemoryOp::kCopy, part.trained, e, g, s.dtype, pass));
   }
   graph::Comm comm{.collective = Collective::kReduceScatter,
@@ -254,7 +254,7 @@ Buffer BeginUnit(const Shape& s, BlockWriter* w, const UnitCall& call, bool gath
     Gather(s, w, call.own, true, pass);
   }
   if (pass == Pass::kBackward) parameters->FreePart();
-  if (!s.flat_parameters) {
+  if (!s.flat_parameters && s.copies_units) {
     for (const Part& part : PartsOf(call.own)) {
       w->Kernel("copy_out", Flat(MemoryOp::kCopy, part.elements, s.element_bytes, s.element_bytes,
                                  s.dtype, pass));

@@ -175,6 +175,25 @@ TEST(Sharded, ReshardToAPart) {
   }
 }
 
+// XLA gathers and reduces tensors where they lie; FSDP2 copies them out of and into its buffers. A
+// reduction in another type has to be written anyway.
+TEST(Sharded, UnitsWithoutCopies) {
+  Plan plan = Sharded(Sharding::kZero3, 1);
+  plan.flat_parameters = plan.grad_reduce_fp32 = false;
+  const auto kernels = [&](std::string_view block) {
+    const graph::Graph g = Make(SmallGpt(3), plan);
+    const std::string all = Operations(g, FindBlock(g, block));
+    return std::pair(all.find("copy_out") != all.npos, all.find("copy_in") != all.npos);
+  };
+  EXPECT_EQ(kernels("layer.forward"), std::pair(true, false));
+  EXPECT_EQ(kernels("layer.backward"), std::pair(true, true));
+  plan.copies_units = false;
+  EXPECT_EQ(kernels("layer.forward"), std::pair(false, false));
+  EXPECT_EQ(kernels("layer.backward"), std::pair(false, false));
+  plan.grad_reduce_fp32 = true;
+  EXPECT_EQ(kernels("layer.backward"), std::pair(false, true));
+}
+
 TEST(Sharded, ReshardIsADivisorOfFsdp2sRanks) {
   Plan plan = Sharded(Sharding::kZero3, 1);
   plan.flat_parameters = false;

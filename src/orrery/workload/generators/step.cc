@@ -83,7 +83,7 @@ graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode
             .bytes = {.value = bytes}};
   const std::int16_t event = mode.last && !mode.blocking ? kGradientEvent : graph::kNoEvent;
   const bool hybrid = mode.distributed && !mode.experts && s.shard_ranks > 0;
-  if (mode.distributed && !(hybrid && s.reduce_whole)) {
+  if (mode.distributed && (mode.experts || !s.reduce_whole)) {
     comm.collective = Collective::kReduceScatter;
     if (hybrid) {  // within the shard group, then each shard over its copies
       comm.group = GroupSlot::kShard;

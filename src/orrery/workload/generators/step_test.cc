@@ -171,17 +171,24 @@ TEST(Step, DataParallelBytes) {
   Plan p{.dp = 4, .global_batch = 4, .seq_len = 128};
   p.sharding = Sharding::kZero1;
   const Model m = SmallGpt(2);
+  const auto total = [](const graph::Graph& g, graph::Collective collective) {
+    std::int64_t bytes = 0;
+    for (const graph::Call& call : g.programs[0].calls) {
+      bytes += Bytes(g.blocks[call.block.index()], collective);
+    }
+    return bytes;
+  };
   const graph::Graph g = Make(m, p);
   const std::int64_t n = StaticBytes(g, g.programs[0], graph::MemoryKind::kParameter) / 2;
-  std::int64_t reduced = 0, gathered = 0;
-  for (const graph::Call& call : g.programs[0].calls) {
-    const graph::Block& block = g.blocks[call.block.index()];
-    const std::string& name = g.name(block.name);
-    if (name == "gradients.reduce") reduced += Bytes(block, graph::Collective::kReduceScatter);
-    if (name == "parameters.gather") gathered += Bytes(block, graph::Collective::kAllGather);
-  }
-  EXPECT_EQ(reduced, 4 * n);
-  EXPECT_EQ(gathered, 2 * n);
+  EXPECT_EQ(total(g, graph::Collective::kReduceScatter), 4 * n);
+  EXPECT_EQ(total(g, graph::Collective::kAllGather), 2 * n);
+  p.reduce_whole =
+      true;  // DeepSpeed's BF16_Optimizer; the sums of losses and norms are a few bytes
+  const graph::Graph whole = Make(m, p);
+  EXPECT_EQ(total(whole, graph::Collective::kReduceScatter), 0);
+  EXPECT_EQ(total(whole, graph::Collective::kAllGather), 2 * n);
+  EXPECT_EQ(total(whole, graph::Collective::kAllReduce) - total(g, graph::Collective::kAllReduce),
+            4 * n);
 }
 
 // Every parameter gather is waited for before the units that need it, one ahead of use.

@@ -1,0 +1,37 @@
+// What a row of NVIDIA's DGX Cloud benchmarking leaves blank: what that release's own scripts set,
+// by framework, model and GPU.
+//
+// Source: github.com/NVIDIA/dgxc-benchmarking, tags v24.11.1 to v25.05.05: launch.sh, configure.sh
+// and the YAML files of each model (NVTE_FUSED_ATTN, activations_checkpoint_granularity,
+// moe_pad_expert_input_to_capacity, CUDA_GRAPH, RM, ET), MaxText's remat_policy and
+// dcn_fsdp_parallelism. Paxml's (CHECKPOINT_POLICY, DCN_MESH_SHAPE) are left out: with them its
+// rows are 10 points faster still, so something else of Paxml is not known.
+#pragma once
+
+#include <string_view>
+
+#include "orrery/search/validate/configuration.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::search {
+
+struct CloudRecipe {
+  int from = 0, to = 0;             // releases as year and month, 2411
+  std::string_view framework;       // begins the row's
+  std::string_view model;           // begins the row's
+  std::string_view gpus;            // "a|b": one of them begins the row's
+  std::string_view precision;       // begins the row's compute type; empty: any
+  bool fused_attention = true;      // Transformer Engine may take cuDNN's; else flash attention 2
+  std::string_view recompute = {};  // modules of selective recompute; empty: none
+  workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
+  int etp = 0;         // 0: not set
+  bool drops = false;  // every expert padded to its mean (capacity factor 1)
+  // Of full recompute; kNothing: the framework's own.
+  workload::RecomputeKeeps keeps = workload::RecomputeKeeps::kNothing;
+  int shard_hosts = 0;  // FSDP over so many neighbouring hosts; 0: over all
+  int shard_from = 0;   // from so many hosts on
+};
+// The row's recipe; null where none is known.
+const CloudRecipe* FindCloudRecipe(const Configuration& row);
+
+}  // namespace orrery::search
