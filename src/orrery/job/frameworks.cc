@@ -25,6 +25,7 @@ using workload::Sharding;
 // ones from September.
 constexpr FrameworkDefaults kMegatron2020 = {.fused_weight_gradient = WeightGradientFusion::kNone,
                                              .overlap_tp_all_reduce = false,
+                                             .batch_sync = true,
                                              .host = HostEra::k2021,
                                              .libraries = {.cublas_in_torch = false}};
 constexpr FrameworkDefaults With2021Sends(FrameworkDefaults d, bool scatter_gather) {
@@ -318,6 +319,7 @@ constexpr std::array<Framework, 24> kFrameworks = {{
                   .overlap_tp_all_reduce = false,
                   .scatter_gather_p2p = true,
                   .batch_p2p_sync = true,
+                  .batch_sync = true,
                   .reduce_whole = true,
                   .bucket_elements = 500'000'000,
                   .host = HostEra::k2021,
@@ -438,6 +440,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   plan->overlap_tp_all_reduce = d.overlap_tp_all_reduce;
   plan->scatter_gather_p2p = d.scatter_gather_p2p;
   plan->batch_p2p_sync = d.batch_p2p_sync;
+  plan->batch_sync = d.batch_sync;
   ApplyRecompute(d, plan);
   plan->align_grad_reduce = plan->align_param_gather = d.align_stages;
   plan->reduce_whole = d.owns_tensors || (d.reduce_whole && plan->sharding == Sharding::kZero1 &&

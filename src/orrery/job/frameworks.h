@@ -42,6 +42,7 @@ struct FrameworkDefaults {
   bool overlap_tp_all_reduce = true;  // without sequence parallelism
   bool scatter_gather_p2p = false;
   bool batch_p2p_sync = false;
+  bool batch_sync = false;
   bool recompute_flash = false;  // selective recompute runs fused attention again
   // Of full recompute, and of selective where that is not Megatron's (kEveryOther).
   workload::RecomputeKeeps full_keeps = workload::RecomputeKeeps::kNothing;

@@ -187,6 +187,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"broadcast_parameters", &workload::Plan::broadcast_parameters, WhenBroadcasting},
     {"bucket_views", &workload::Plan::bucket_views, WhenDdp},
     {"clip_gradients", &workload::Plan::clip_gradients, WhenNotClipping},
+    {"batch_sync", &workload::Plan::batch_sync},
     {"log_every_step", &workload::Plan::log_every_step}};
 
 // Keys at the top of a job file that have a section of their own.

@@ -191,6 +191,7 @@ Plan RandomPlan(CounterRng* rng) {
   p.copies_units = coin();
   p.scatter_gather_p2p = coin();
   p.batch_p2p_sync = coin();
+  p.batch_sync = coin();
   p.log_every_step = coin();
   p.tp_comm_overlap = p.sequence_parallel && coin();
   return p;

@@ -22,6 +22,10 @@ namespace {
 //                    workspaces and quantizers and calls cuBLASLt, expert by expert
 //   core             200 [100 … 500]: Transformer Engine's DotProductAttention looks its backend
 //                    up anew
+//   ring_step        200 [100 … 500]: some 25 operators, views and stream calls around a step of
+//                    Transformer Engine's AttnFuncWithCPAndKVP2P
+//   batch            1,500 [500 … 4,000]: the data loader's queue, tensors to the GPU and over tp,
+//                    masks and positions, the loss function and its mean
 //   step             8,000 [3,000 … 50,000]: batch, timers, loops over parameters, logging
 constexpr HostWork k2021 = {.module_forward = 60'000,
                             .module_backward = 25'000,
@@ -29,7 +33,8 @@ constexpr HostWork k2021 = {.module_forward = 60'000,
                             .rng_fork = 90'000,
                             .checkpoint = 350'000,
                             .communication = 25'000,
-                            .graph = 30'000};
+                            .graph = 30'000,
+                            .batch = 1'500'000};
 constexpr HostWork kCore = {.module_forward = 50'000,
                             .module_backward = 35'000,
                             .low_precision = 15'000,
@@ -41,6 +46,8 @@ constexpr HostWork kCore = {.module_forward = 50'000,
                             .operator_backward = 6'000,
                             .grouped_expert = 15'000,
                             .core = 200'000,
+                            .ring_step = 200'000,
+                            .batch = 1'500'000,
                             .step = 8'000'000};
 constexpr HostWork kFsdp = {.module_forward = 25'000,
                             .module_backward = 20'000,
@@ -58,7 +65,7 @@ HostWork Times(HostWork host, double factor) {
   for (std::int64_t* ns :
        {&host.module_forward, &host.module_backward, &host.low_precision, &host.rng_fork,
         &host.checkpoint, &host.communication, &host.unit, &host.graph, &host.operator_forward,
-        &host.operator_backward, &host.grouped_expert, &host.core, &host.step}) {
+        &host.operator_backward, &host.grouped_expert, &host.core, &host.ring_step, &host.batch, &host.step}) {
     *ns = static_cast<std::int64_t>(static_cast<double>(*ns) * factor + 0.5);
   }
   return host;

@@ -129,7 +129,9 @@ struct HostWork {
   // expert's share of a grouped GEMM's or a grouped cast's call.
   std::int64_t operator_forward = 0, operator_backward = 0, grouped_expert = 0;
   std::int64_t core = 0;  // core attention, forward: choosing a backend, its arguments and checks
-  std::int64_t step = 0;  // the training loop around an iteration: data, timers, logging
+  std::int64_t ring_step = 0;  // a step of ring attention, each pass: streams, views, corrections
+  std::int64_t batch = 0;  // a micro-batch on a stage at the model's ends: fetched, sent, masks, loss
+  std::int64_t step = 0;   // the training loop around an iteration: timers, logging
   friend bool operator==(const HostWork&, const HostWork&) = default;
 };
 
@@ -267,6 +269,8 @@ struct Plan {
   // Without SP: send a tp-th and all-gather it, as Megatron before Core.
   bool scatter_gather_p2p = false;
   bool batch_p2p_sync = false;  // the host synchronises after batched p2p, as Megatron before 2024
+  // The host reads the sizes of each micro-batch back (Megatron's broadcast_data, until 2023).
+  bool batch_sync = false;
   bool log_every_step = false;  // the host reads the loss after every step
   // Parameters are gathered in the GEMMs' low precision (ZeRO-1: fp8 primary weights; ZeRO-3: fp8
   // all-gather). Only with low_precision.

@@ -498,6 +498,7 @@ Status MapOverlap(const Mapping& m) {
   plan.overlap_tp_all_reduce = d.overlap_tp_all_reduce;
   plan.scatter_gather_p2p = d.scatter_gather_p2p;
   plan.batch_p2p_sync = d.batch_p2p_sync;
+  plan.batch_sync = d.batch_sync;
   plan.align_grad_reduce = plan.align_param_gather = d.align_stages;
   plan.bucket_elements = d.bucket_elements;
   plan.contiguous_gradients = plan.gathers_units() && d.tensor_buckets;

@@ -65,6 +65,7 @@ void RingForward(const Shape& s, BlockWriter* w) {
   w->Alloc(buffers);
   w->Alloc(partial);
   for (std::int64_t step = 0; step < s.cp; ++step) {
+    w->Host("ring", s.host.ring_step);
     const bool more = step + 1 < s.cp;
     if (more) Step(s, w, bytes, false);
     const std::int64_t seen = step == 0 ? s.seq : s.seq / 2;
@@ -85,6 +86,7 @@ void RingBackward(const Shape& s, BlockWriter* w) {
   const Buffer buffers = w->Temporary("ring.key_value", 4 * bytes, MemoryKind::kCommunication);
   w->Alloc(buffers);
   for (std::int64_t step = 0; step < s.cp; ++step) {
+    w->Host("ring", s.host.ring_step);
     const std::int64_t moved = (step + 1 < s.cp ? bytes : 0) + (step > 0 ? bytes : 0);
     if (moved > 0) Step(s, w, moved, false);
     const std::int64_t seen = step == 0 ? s.seq : s.seq / 2;

@@ -156,10 +156,18 @@ void LossBackward(const Shape& s, BlockWriter* w) {
   w->Free(HeldLogits(s, w));
 }
 
+// A micro-batch's tensors. Where their sizes are read back the GPU has run dry by then.
+void FetchBatch(const Shape& s, BlockWriter* w) {
+  w->Host("batch", s.host.batch / 2);
+  if (s.batch_sync) w->HostSync("sizes");
+  w->Host("batch", s.host.batch - s.host.batch / 2);
+}
+
 }  // namespace
 
 graph::Block EmbeddingForward(const Shape& s, Names* names) {
   BlockWriter w(names, "embedding.forward", Pass::kForward);
+  FetchBatch(s, &w);
   const std::int64_t e = s.element_bytes;
   w.Module("embedding.word");
   w.Alloc(Tokens(s, &w));
@@ -270,6 +278,7 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
 graph::Block HeadForward(const Shape& s, Names* names) {
   if (s.net != nullptr) return ImageLossForward(s, names);
   BlockWriter w(names, "head.forward", Pass::kForward);
+  if (s.pipelined) FetchBatch(s, &w);
   const std::int64_t e = s.element_bytes;
   const DType fp32 = DType::kFp32;
   const std::int64_t per_token = s.tokens() * 4;

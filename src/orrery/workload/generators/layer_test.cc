@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "orrery/workload/generators/ends.h"
 #include "orrery/workload/test_support.h"
 
@@ -257,6 +259,25 @@ TEST(Embedding, LearnedPositionsAreAddedAfterTheAllReduce) {
   g = Make(m, One(4, true));
   EXPECT_EQ(Operations(g, FindBlock(g, "embedding.forward")),
             "vocab_mask embedding zero_masked transpose reduce_scatter!");
+}
+
+// A micro-batch is fetched where the model begins and, on other stages, where it ends. Until 2023
+// Megatron read sizes back in between.
+TEST(Ends, TheHostFetchesEachMicrobatch) {
+  Plan p = One(1, false);
+  p.host.batch = 1001;
+  const auto host = [&](std::string_view name) {
+    const graph::Graph g = Make(SmallGpt(2), p);
+    const graph::Block& block = FindBlock(g, name);
+    const std::int64_t ps = std::accumulate(block.host_ps.begin(), block.host_ps.end(), std::int64_t{0});
+    return std::pair(ps, Operations(g, block).starts_with("host sync host "));
+  };
+  EXPECT_EQ(host("embedding.forward"), std::pair(std::int64_t{1'001'000}, false));
+  EXPECT_EQ(host("head.forward"), std::pair(std::int64_t{0}, false));
+  p.pp = 2;
+  p.batch_sync = true;
+  EXPECT_EQ(host("embedding.forward"), std::pair(std::int64_t{1'001'000}, true));
+  EXPECT_EQ(host("head.forward"), std::pair(std::int64_t{1'001'000}, true));
 }
 
 TEST(Head, CrossEntropyHasThreeAllReduces) {

@@ -127,6 +127,8 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.keeps_scores = plan.keeps_scores && !s.flash();
   s.recompute_flash = plan.recompute_flash;
   s.overlap_tp_all_reduce = plan.overlap_tp_all_reduce;
+  s.pipelined = plan.pp > 1;
+  s.batch_sync = plan.batch_sync;
   s.scatter_gather_p2p = plan.scatter_gather_p2p;
   s.batch_p2p_sync = plan.batch_p2p_sync;
   s.cp = plan.cp;
@@ -262,6 +264,10 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
   h.Add(s.host.operator_forward).Add(s.host.operator_backward).Add(s.host.grouped_expert);
   h.Add(s.host.step)
+      .Add(s.host.ring_step)
+      .Add(s.host.batch)
+      .Add(s.pipelined)
+      .Add(s.batch_sync)
       .Add(s.host.core)
       .Add(s.experts.fused_router)
       .Add(s.experts.fused_permute)

@@ -73,6 +73,8 @@ struct Shape {
        torch_loss = false, keeps_scores = false;
   bool flat_step = false, in_place_kernels = false;
   bool overlap_tp_all_reduce = true;
+  bool pipelined = false;  // the model's ends lie on different stages
+  bool batch_sync = false;
   bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
   std::int64_t cp = 1;  // `seq` is this rank's part
   CpExchange cp_exchange = CpExchange::kRing;
