@@ -506,7 +506,8 @@ constexpr Option kFramework[] = {
      .doc = "The host waits for the GPU after batched sends and receives."},
     {.name = "batch_sync",
      .type = kBool,
-     .doc = "The host reads the sizes of each micro-batch back from the GPU (Megatron until 2023)."},
+     .doc =
+         "The host reads the sizes of each micro-batch back from the GPU (Megatron until 2023)."},
     {.name = "cp_exchange",
      .type = kChoice,
      .fallback = "ring",

@@ -129,9 +129,12 @@ struct HostWork {
   // expert's share of a grouped GEMM's or a grouped cast's call.
   std::int64_t operator_forward = 0, operator_backward = 0, grouped_expert = 0;
   std::int64_t core = 0;  // core attention, forward: choosing a backend, its arguments and checks
+  std::int64_t view =
+      0;  // a view or a copy of it, by PyTorch's dispatcher: not scaled by host_python
   std::int64_t ring_step = 0;  // a step of ring attention, each pass: streams, views, corrections
-  std::int64_t batch = 0;  // a micro-batch on a stage at the model's ends: fetched, sent, masks, loss
-  std::int64_t step = 0;   // the training loop around an iteration: timers, logging
+  std::int64_t batch =
+      0;  // a micro-batch on a stage at the model's ends: fetched, sent, masks, loss
+  std::int64_t step = 0;  // the training loop around an iteration: timers, logging
   friend bool operator==(const HostWork&, const HostWork&) = default;
 };
 

@@ -82,4 +82,22 @@ std::uint8_t GraphScope(const Configuration& row) {
   return scope == 0 ? std::uint8_t{workload::kGraphAll} : scope;
 }
 
+std::string RecomputeModules(const Configuration& row) {
+  constexpr std::string_view kKey = "recompute=";
+  const std::string_view extra = row.text("config_extra");
+  const std::size_t key = extra.find(kKey);
+  std::string modules;
+  if (key == std::string_view::npos) return modules;
+  for (std::size_t at = key + kKey.size(), end = 0; at < extra.size(); at = end + 1) {
+    end = std::min(extra.find('+', at), extra.size());
+    std::string_view name = extra.substr(at, end - at);
+    if (name == "norm") name = "layernorm";
+    if (name == "act") name = "moe_act";
+    if (!workload::ParseRecomputeModules(name).ok()) break;
+    modules += modules.empty() ? "" : "+";
+    modules += name;
+  }
+  return modules;
+}
+
 }  // namespace orrery::search

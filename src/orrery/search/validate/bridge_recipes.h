@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "orrery/search/validate/configuration.h"
@@ -35,5 +36,7 @@ const BridgeRecipe* FindBridgeRecipe(const Configuration& row);
 // What graphs of layers capture, as config_extra has it: "cuda_graph=HOW:attn+moe_router+…"; all
 // parts where it names none.
 std::uint8_t GraphScope(const Configuration& row);
+// What config_extra says in "…recompute=a+b", of names that stand for modules: "a+b".
+std::string RecomputeModules(const Configuration& row);
 
 }  // namespace orrery::search

@@ -12,24 +12,29 @@ namespace {
 using workload::CudaGraphs;
 using workload::RecomputeKeeps;
 
+constexpr std::string_view kMlperf = "NeMo/Megatron-Core (";
 constexpr std::array kRecipes = {
-    CloudRecipe{2411, 2501, "NeMo", "GPT3-175B", "H100", "", false},
-    CloudRecipe{2411, 2502, "NeMo", "Nemotron4-340B", "H100", "", false, "core_attn"},
+    CloudRecipe{2511, 2511, kMlperf, "Llama3-8B", "B|GB|H200", "", true, "",
+                CudaGraphs::kIteration},
+    CloudRecipe{2411, 2501, "NeMo (", "GPT3-175B", "H100", "", false},
+    CloudRecipe{2411, 2502, "NeMo (", "Nemotron4-340B", "H100", "", false, "core_attn"},
     CloudRecipe{.from = 2411,
                 .to = 2504,
-                .framework = "NeMo",
+                .framework = "NeMo (",
                 .model = "Grok",
                 .gpus = "H100",
                 .fused_attention = false,
                 .drops = true},
-    CloudRecipe{2505, 2505, "NeMo", "Grok", "GB200|B200", "", true, "", CudaGraphs::kLayers},
-    CloudRecipe{2505, 2505, "NeMo", "Grok", "H100", "", true, "", CudaGraphs::kNone, 1},
-    CloudRecipe{2505, 2505, "NeMo", "Nemotron4", "GB200", "", true, "", CudaGraphs::kLayers},
-    CloudRecipe{2505, 2505, "NeMo", "Llama4", "H100", "fp8", true, "", CudaGraphs::kLayers},
-    CloudRecipe{2505, 2505, "NeMo", "DeepSeek-V3", "GB200", "", true, "core_attn",
+    CloudRecipe{2505, 2505, "NeMo (", "Grok", "GB200|B200", "", true, "", CudaGraphs::kLayers},
+    CloudRecipe{2505, 2505, "NeMo (", "Grok", "H100", "", true, "", CudaGraphs::kNone, 1},
+    CloudRecipe{2505, 2505, "NeMo (", "Nemotron4", "GB200", "", true, "", CudaGraphs::kLayers},
+    CloudRecipe{2505, 2505, "NeMo (", "Llama4", "H100", "fp8", true, "", CudaGraphs::kLayers},
+    CloudRecipe{2505, 2505, "NeMo (", "DeepSeek-V3", "GB200", "", true, "core_attn",
                 CudaGraphs::kNone, 1},
-    CloudRecipe{2505, 2505, "NeMo", "DeepSeek-V3", "H100", "", true, "mla_up_proj",
+    CloudRecipe{2505, 2505, "NeMo (", "DeepSeek-V3", "H100", "", true, "mla_up_proj",
                 CudaGraphs::kNone, 1},
+    CloudRecipe{
+        .to = 9999, .framework = "Megatron-Core (dev)", .etp = 1, .overlaps_and_fuses = true},
     CloudRecipe{.from = 2411,
                 .to = 2411,
                 .framework = "MaxText",
@@ -46,11 +51,15 @@ constexpr std::array kRecipes = {
                 .shard_from = 64},
 };
 
-// Releases are called vYY.MM, with a patch behind; 0: the row's is none.
+// DGX Cloud's releases are called vYY.MM, with a patch behind; rounds of MLPerf have a date. 0: the
+// row is of neither.
 int Release(const Configuration& row) {
-  const std::string_view version = row.text("framework_version");
-  if (version.size() < 6 || version[0] != 'v' || version[3] != '.') return 0;
-  const auto year = ParseInteger(version.substr(1, 2)), month = ParseInteger(version.substr(4, 2));
+  const bool mlperf = row.text("framework").starts_with(kMlperf);
+  std::string_view text = row.text(mlperf ? "measured_date" : "framework_version");
+  const std::string_view prefix = mlperf ? "20" : "v";
+  if (!text.starts_with(prefix) || text.size() < prefix.size() + 5) return 0;
+  text.remove_prefix(prefix.size());
+  const auto year = ParseInteger(text.substr(0, 2)), month = ParseInteger(text.substr(3, 2));
   return year.ok() && month.ok() ? static_cast<int>(*year * 100 + *month) : 0;
 }
 

@@ -1,11 +1,14 @@
-// What a row of NVIDIA's DGX Cloud benchmarking leaves blank: what that release's own scripts set,
-// by framework, model and GPU.
+// What a row of NVIDIA's DGX Cloud benchmarking, of MLPerf or of Megatron's MoE model zoo leaves
+// blank: what that release's own scripts set, by framework, model and GPU.
 //
 // Source: github.com/NVIDIA/dgxc-benchmarking, tags v24.11.1 to v25.05.05: launch.sh, configure.sh
 // and the YAML files of each model (NVTE_FUSED_ATTN, activations_checkpoint_granularity,
 // moe_pad_expert_input_to_capacity, CUDA_GRAPH, RM, ET), MaxText's remat_policy and
 // dcn_fsdp_parallelism. Paxml's (CHECKPOINT_POLICY, DCN_MESH_SHAPE) are left out: with them its
 // rows are 10 points faster still, so something else of Paxml is not known.
+// github.com/mlcommons/training_results_v5.1: configurations of 8B take in config_common_cg.sh.
+// github.com/yanring/Megatron-MoE-ModelZoo: every one sets
+// --expert-tensor-parallel-size 1, --overlap-grad-reduce, --cross-entropy-fusion-impl te.
 #pragma once
 
 #include <string_view>
@@ -30,6 +33,9 @@ struct CloudRecipe {
   workload::RecomputeKeeps keeps = workload::RecomputeKeeps::kNothing;
   int shard_hosts = 0;  // FSDP over so many neighbouring hosts; 0: over all
   int shard_from = 0;   // from so many hosts on
+  // Gradients reduced and parameters gathered beside the passes, Transformer Engine's cross
+  // entropy.
+  bool overlaps_and_fuses = false;
 };
 // The row's recipe; null where none is known.
 const CloudRecipe* FindCloudRecipe(const Configuration& row);

@@ -323,30 +323,11 @@ Status MapSharding(const Mapping& m) {
   return {};
 }
 
-// What config_extra says in "…recompute=a+b", of names that stand for modules.
-std::string ModulesText(const Configuration& row) {
-  constexpr std::string_view kKey = "recompute=";
-  const std::string_view extra = row.text("config_extra");
-  const std::size_t key = extra.find(kKey);
-  std::string modules;
-  if (key == std::string_view::npos) return modules;
-  for (std::size_t at = key + kKey.size(), end = 0; at < extra.size(); at = end + 1) {
-    end = std::min(extra.find('+', at), extra.size());
-    std::string_view name = extra.substr(at, end - at);
-    if (name == "norm") name = "layernorm";
-    if (name == "act") name = "moe_act";
-    if (!workload::ParseRecomputeModules(name).ok()) break;
-    modules += modules.empty() ? "" : "+";
-    modules += name;
-  }
-  return modules;
-}
-
 Status MapRecompute(const Mapping& m) {
   Plan& plan = m.out->plan;
   constexpr std::array<std::string_view, 3> kNames = {"none", "selective", "full"};
   const std::string_view cell = m.row.text("recompute");
-  const std::string modules = ModulesText(m.row);
+  const std::string modules = RecomputeModules(m.row);
   if (!modules.empty() && cell != "full") {
     plan.recompute = Recompute::kSelective;
     ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules, workload::ParseRecomputeModules(modules));
@@ -405,7 +386,7 @@ Status MapOffload(const Mapping& m) {
 }
 
 // How far graphs reach stands in config_extra.
-void MapGraphs(const Mapping& m, bool graphs) {
+void MapGraphs(const Mapping& m, bool graphs, bool whole) {
   Plan& plan = m.out->plan;
   if (!graphs) {
     m.out->host = m.defaults().host;
@@ -415,7 +396,6 @@ void MapGraphs(const Mapping& m, bool graphs) {
     m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
     return;
   }
-  const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration");
   plan.cuda_graphs = whole ? workload::CudaGraphs::kIteration : workload::CudaGraphs::kLayers;
   plan.graph_scope = whole ? std::uint8_t{workload::kGraphAll} : GraphScope(m.row);
   m.out->host = m.defaults().host;
@@ -473,7 +453,8 @@ Status MapOverlap(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
   ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
   // Megatron-FSDP's own default is to overlap both (megatron_fsdp/fully_shard.py).
-  const bool dp_overlap = overlap.value_or(HasToken(m.row, "megatron_fsdp") ||
+  const bool scripted_overlap = m.cloud() != nullptr && m.cloud()->overlaps_and_fuses;
+  const bool dp_overlap = overlap.value_or(scripted_overlap || HasToken(m.row, "megatron_fsdp") ||
                                            (d.dp_overlap && !m.recipe().says_switches));
   if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
   plan.overlap_grad_reduce = dp_overlap;
@@ -489,8 +470,11 @@ Status MapOverlap(const Mapping& m) {
   if (!tp_overlap && plan.sequence_parallel) {
     m.AssumeDefault("tp_comm_overlap", plan.tp_comm_overlap ? "1" : "0");
   }
-  const bool scripted = m.cloud() != nullptr && m.cloud()->graphs != workload::CudaGraphs::kNone;
-  MapGraphs(m, graphs.value_or(scripted));
+  using workload::CudaGraphs;
+  const CudaGraphs scripted = m.cloud() != nullptr ? m.cloud()->graphs : CudaGraphs::kNone;
+  const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration") ||
+                     (!graphs && scripted == CudaGraphs::kIteration);
+  MapGraphs(m, graphs.value_or(scripted != CudaGraphs::kNone), whole);
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
   plan.host = workload::HostOf(m.out->host, plan.cuda_graphs, constants::Set());
   plan.prefetch = dp_overlap;
@@ -519,6 +503,7 @@ void MapLoss(const Mapping& m) {
   Plan& plan = m.out->plan;
   plan.chunked_loss = HasToken(m.row, "liger") && plan.tp == 1;
   LossDefault loss = m.defaults().loss;
+  if (m.cloud() != nullptr && m.cloud()->overlaps_and_fuses) loss = LossDefault::kOnline;
   if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
   if (loss == LossDefault::kTorch && HasToken(m.row, "compile")) loss = LossDefault::kEager;
   if (!plan.chunked_loss) job::ApplyLoss(loss, &plan);

@@ -188,6 +188,26 @@ TEST(Training, BlanksOfTheReleasesScripts) {
   EXPECT_EQ(Map(kGpt175, few).run.plan.recompute_keeps, workload::RecomputeKeeps::kQkv);
 }
 
+// A round of MLPerf is known by its date; its 8B configurations graph the whole iteration.
+TEST(Training, BlanksOfMlperfsRound) {
+  Cells cells = {{"framework", "NeMo/Megatron-Core (ngc25.09_nemo)"},
+                 {"framework_family", "nemo"},
+                 {"framework_version", "ngc25.09"},
+                 {"measured_date", "2025-11"},
+                 {"model", "Llama3-8B"},
+                 {"gpu", "B200"},
+                 {"gpu_mem_gb", "180"}};
+  const auto graphs = [&](std::string column, std::string value) {
+    cells[column] = std::move(value);
+    return Map(kGpt175, cells).run.plan.cuda_graphs;
+  };
+  EXPECT_EQ(graphs("gpu", "B200"), workload::CudaGraphs::kIteration);
+  EXPECT_EQ(graphs("cuda_graphs", "0"), workload::CudaGraphs::kNone);
+  EXPECT_EQ(graphs("cuda_graphs", "1"), workload::CudaGraphs::kLayers);
+  cells["cuda_graphs"] = "";
+  EXPECT_EQ(graphs("measured_date", "2024-11"), workload::CudaGraphs::kNone);
+}
+
 TEST(Training, LibrariesOnTheDevice) {
   EXPECT_TRUE(Map(kGpt175).run.libraries.cublas_in_torch);
   EXPECT_FALSE(Map(kGpt175, {{"framework_version", "PTD-P"}}).run.libraries.cublas_in_torch);

@@ -269,7 +269,8 @@ TEST(Ends, TheHostFetchesEachMicrobatch) {
   const auto host = [&](std::string_view name) {
     const graph::Graph g = Make(SmallGpt(2), p);
     const graph::Block& block = FindBlock(g, name);
-    const std::int64_t ps = std::accumulate(block.host_ps.begin(), block.host_ps.end(), std::int64_t{0});
+    const std::int64_t ps =
+        std::accumulate(block.host_ps.begin(), block.host_ps.end(), std::int64_t{0});
     return std::pair(ps, Operations(g, block).starts_with("host sync host "));
   };
   EXPECT_EQ(host("embedding.forward"), std::pair(std::int64_t{1'001'000}, false));

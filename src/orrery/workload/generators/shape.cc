@@ -264,6 +264,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.host.low_precision).Add(s.host.rng_fork).Add(s.host.checkpoint);
   h.Add(s.host.operator_forward).Add(s.host.operator_backward).Add(s.host.grouped_expert);
   h.Add(s.host.step)
+      .Add(s.host.view)
       .Add(s.host.ring_step)
       .Add(s.host.batch)
       .Add(s.pipelined)

@@ -86,7 +86,7 @@ void GatherLists(const Shape& s, BlockWriter* w, const Part& part, std::int64_t 
   for (std::int64_t i = 0; i < tensors; ++i) {
     w->Kernel("zero", Flat(MemoryOp::kZero, elements, 0, e, s.dtype, pass));
     w->HostSync("gather");
-    w->Host("views", 2 * part.ranks * s.host.operator_forward);
+    w->Host("views", 2 * part.ranks * s.host.view);
     w->Comm("all_gather", {.collective = Collective::kAllGather,
                            .group = GroupSlot::kDp,
                            .stream = kDpStream,

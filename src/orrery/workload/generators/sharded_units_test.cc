@@ -270,7 +270,7 @@ TEST(Sharded, GathersIntoLists) {
             "framework_options.list_gathers: of zero3 with prefetch: false, without shard_group, "
             "parameters in host memory and adapters; change these or leave it out");
   plan.prefetch = plan.overlap_grad_reduce = false;
-  plan.host.operator_forward = 8'000;
+  plan.host.view = 8'000;
   const graph::Graph g = Make(SmallGpt(2), plan);
   const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
   ASSERT_TRUE(verified.ok()) << verified.message();
