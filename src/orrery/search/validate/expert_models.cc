@@ -120,16 +120,17 @@ Status MapDispatcher(const Configuration& row, const FrameworkMatch& rule, Plan*
                      Assumed* assumed) {
   const std::string_view cell = row.text("moe_dispatcher");
   if (cell.empty()) {
-    const bool bridge =
-        rule.label == "NeMo" || row.text("framework").find("Bridge") != std::string_view::npos;
+    // Megatron's command line alone gathers; torchtitan's ExpertParallel has no other way.
+    const bool exchanges = rule.label == "NeMo" || rule.label == "FSDP2" ||
+                           row.text("framework").find("Bridge") != std::string_view::npos;
     const bool hybrid = OnNvl72(row) && BridgeRelease(row) >= 2511;
-    plan->dispatcher = hybrid   ? Dispatcher::kHybridEp
-                       : bridge ? Dispatcher::kAllToAll
-                                : Dispatcher::kAllGather;
+    plan->dispatcher = hybrid      ? Dispatcher::kHybridEp
+                       : exchanges ? Dispatcher::kAllToAll
+                                   : Dispatcher::kAllGather;
     assumed->push_back(fmt::format("moe_dispatcher={} (blank: {}'s {})",
-                                   hybrid   ? "hybridep"
-                                   : bridge ? "alltoall"
-                                            : "allgather",
+                                   hybrid      ? "hybridep"
+                                   : exchanges ? "alltoall"
+                                               : "allgather",
                                    rule.label, hybrid ? "recipes for NVL72" : "default"));
     return {};
   }

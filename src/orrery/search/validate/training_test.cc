@@ -371,6 +371,36 @@ const Cells kQwen3 = {{"framework_family", "nemo"},
                       {"nic_gbps_per_gpu", "800"},
                       {"fabric", "ib"}};
 
+// Who has said nothing gathers tokens (Megatron's command line), exchanges them (NeMo, torchtitan);
+// the model zoo splits no expert over tp.
+TEST(Training, BlanksOfExperts) {
+  const auto plan = [](const Cells& changes) {
+    const Mapped mapped = Map(kQwen3, changes);
+    EXPECT_EQ(mapped.error, "");
+    return mapped.run.plan;
+  };
+  const Cells core = {{"framework_family", "megatron"},
+                      {"framework", "Megatron-LM"},
+                      {"framework_version", "HEAD"}};
+  EXPECT_EQ(plan(core).dispatcher, workload::Dispatcher::kAllGather);
+  const Cells titan = {{"framework", "torchtitan"},
+                       {"framework_family", "fsdp2"},
+                       {"framework_version", "torch 2.8"},
+                       {"sharding", "zero3"},
+                       {"compute_dtype", "bf16"}};
+  EXPECT_EQ(plan(titan).dispatcher, workload::Dispatcher::kAllToAll);
+  Cells split = {{"framework_family", "megatron"},
+                 {"framework", "Megatron-LM"},
+                 {"framework_version", "HEAD"},
+                 {"tp", "2"},
+                 {"dp", "4"},
+                 {"ep", "4"}};
+  EXPECT_EQ(plan(split).etp, 2);
+  split["framework"] = "Megatron-Core (dev)";
+  EXPECT_EQ(plan(split).etp, 1);
+  EXPECT_TRUE(plan(split).online_cross_entropy);
+}
+
 // What a release's recipes set where the row is blank: by release, GPU and type, also on few GPUs.
 TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
   using workload::CudaGraphs;
