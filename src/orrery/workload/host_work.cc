@@ -6,8 +6,8 @@ namespace orrery::workload {
 namespace {
 
 // In ns, range in brackets, in us. Read off PyTorch profiler traces of eager runs, but for
-// grouped_expert, core and step, and 2021's backward and communication: estimates that were set
-// with the errors of eager validation rows in sight.
+// grouped_expert, core, ring_step, batch and step, and 2021's backward and communication: estimates
+// that were set with the errors of eager validation rows in sight.
 //   module_forward   2021: 60 [30 … 90]; Core: 50 [30 … 80]; FSDP: 25 [15 … 40], few wrappers
 //   module_backward  25 [15 … 40], C++ but for Python autograd functions; Core: 35 [20 … 60],
 //                    Transformer Engine's are Python; FSDP: 20 [10 … 30]

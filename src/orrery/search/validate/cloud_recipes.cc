@@ -12,43 +12,58 @@ namespace {
 using workload::CudaGraphs;
 using workload::RecomputeKeeps;
 
-constexpr std::string_view kMlperf = "NeMo/Megatron-Core (";
+constexpr std::string_view kNemo = "NeMo (", kMlperf = "NeMo/Megatron-Core (";
+
+// What NeMo's scripts of DGX Cloud set of a model on a GPU; the rest is filled in below.
+constexpr CloudRecipe Nemo(int from, int to, std::string_view model, std::string_view gpus) {
+  return {.from = from, .to = to, .framework = kNemo, .model = model, .gpus = gpus};
+}
+constexpr CloudRecipe WithoutFusedAttention(CloudRecipe r, std::string_view recompute, bool drops) {
+  r.fused_attention = false;
+  r.recompute = recompute;
+  r.drops = drops;
+  return r;
+}
+constexpr CloudRecipe WithGraphs(CloudRecipe r, std::string_view precision) {
+  r.graphs = CudaGraphs::kLayers;
+  r.precision = precision;
+  return r;
+}
+constexpr CloudRecipe WithWholeExperts(CloudRecipe r, std::string_view recompute) {
+  r.etp = 1;
+  r.recompute = recompute;
+  return r;
+}
+constexpr CloudRecipe MaxText(int from, int to, RecomputeKeeps keeps) {
+  return {.from = from,
+          .to = to,
+          .framework = "MaxText",
+          .gpus = "H100",
+          .keeps = keeps,
+          .shard_hosts = 16,
+          .shard_from = 64};
+}
+
 constexpr std::array kRecipes = {
-    CloudRecipe{2511, 2511, kMlperf, "Llama3-8B", "B|GB|H200", "", true, "",
-                CudaGraphs::kIteration},
-    CloudRecipe{2411, 2501, "NeMo (", "GPT3-175B", "H100", "", false},
-    CloudRecipe{2411, 2502, "NeMo (", "Nemotron4-340B", "H100", "", false, "core_attn"},
-    CloudRecipe{.from = 2411,
-                .to = 2504,
-                .framework = "NeMo (",
-                .model = "Grok",
-                .gpus = "H100",
-                .fused_attention = false,
-                .drops = true},
-    CloudRecipe{2505, 2505, "NeMo (", "Grok", "GB200|B200", "", true, "", CudaGraphs::kLayers},
-    CloudRecipe{2505, 2505, "NeMo (", "Grok", "H100", "", true, "", CudaGraphs::kNone, 1},
-    CloudRecipe{2505, 2505, "NeMo (", "Nemotron4", "GB200", "", true, "", CudaGraphs::kLayers},
-    CloudRecipe{2505, 2505, "NeMo (", "Llama4", "H100", "fp8", true, "", CudaGraphs::kLayers},
-    CloudRecipe{2505, 2505, "NeMo (", "DeepSeek-V3", "GB200", "", true, "core_attn",
-                CudaGraphs::kNone, 1},
-    CloudRecipe{2505, 2505, "NeMo (", "DeepSeek-V3", "H100", "", true, "mla_up_proj",
-                CudaGraphs::kNone, 1},
+    WithoutFusedAttention(Nemo(2411, 2501, "GPT3-175B", "H100"), "", false),
+    WithoutFusedAttention(Nemo(2411, 2502, "Nemotron4-340B", "H100"), "core_attn", false),
+    WithoutFusedAttention(Nemo(2411, 2504, "Grok", "H100"), "", true),
+    WithGraphs(Nemo(2505, 2505, "Grok", "GB200|B200"), ""),
+    WithWholeExperts(Nemo(2505, 2505, "Grok", "H100"), ""),
+    WithGraphs(Nemo(2505, 2505, "Nemotron4", "GB200"), ""),
+    WithGraphs(Nemo(2505, 2505, "Llama4", "H100"), "fp8"),
+    WithWholeExperts(Nemo(2505, 2505, "DeepSeek-V3", "GB200"), "core_attn"),
+    WithWholeExperts(Nemo(2505, 2505, "DeepSeek-V3", "H100"), "mla_up_proj"),
+    MaxText(2411, 2411, RecomputeKeeps::kQkvOut),
+    MaxText(2501, 2502, RecomputeKeeps::kQkv),
+    CloudRecipe{.from = 2511,
+                .to = 2511,
+                .framework = kMlperf,
+                .model = "Llama3-8B",
+                .gpus = "B|GB|H200",
+                .graphs = CudaGraphs::kIteration},
     CloudRecipe{
         .to = 9999, .framework = "Megatron-Core (dev)", .etp = 1, .overlaps_and_fuses = true},
-    CloudRecipe{.from = 2411,
-                .to = 2411,
-                .framework = "MaxText",
-                .gpus = "H100",
-                .keeps = RecomputeKeeps::kQkvOut,
-                .shard_hosts = 16,
-                .shard_from = 64},
-    CloudRecipe{.from = 2501,
-                .to = 2502,
-                .framework = "MaxText",
-                .gpus = "H100",
-                .keeps = RecomputeKeeps::kQkv,
-                .shard_hosts = 16,
-                .shard_from = 64},
 };
 
 // DGX Cloud's releases are called vYY.MM, with a patch behind; rounds of MLPerf have a date. 0: the
