@@ -3,6 +3,7 @@
 #include "orrery/compute/model.h"
 
 #include <gtest/gtest.h>
+
 #include <tuple>
 
 #include "orrery/compute/attention_model.h"

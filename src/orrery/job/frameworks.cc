@@ -327,7 +327,8 @@ constexpr std::array<Framework, 24> kFrameworks = {{
      .recipe = {.uneven_stages = true},
      .source = "bigscience-workshop/Megatron-DeepSpeed; deepspeed/runtime/pipe "
                "(is_pipe_partitioned where there is model parallelism)",
-     .assumes = "bf16 keeps and reduces fp32 gradients, fp16 16-bit ones. PipelineModule balances "
+     .assumes = "bf16 keeps and reduces fp32 gradients, under ZeRO-1 whole, fp16 16-bit ones. "
+                "PipelineModule balances "
                 "layers by itself: give layers_per_stage where pp does not divide them."},
     {.name = "internevo@2024",
      .description =
@@ -344,9 +345,9 @@ constexpr std::array<Framework, 24> kFrameworks = {{
                 .uneven_stages = true,
                 .meter = "nvidia_smi"},
      .source = "Chen et al. 2024, InternEvo; InternLM/InternEvo (hybrid_zero_optim.py)",
-     .assumes =
-         "Set sharding: zero1 and parallel.shard_group. After the step each owner broadcasts its "
-         "tensors. Its environment of 2023 pins flash attention 1."},
+     .assumes = "Set sharding: zero1 and parallel.shard_group. Gradients are reduced whole. After "
+                "the step each owner broadcasts its "
+                "tensors. Its environment of 2023 pins flash attention 1."},
     {.name = "jax-fsdp@2024",
      .description = "MaxText on GPUs: compiled, gathers moved ahead, 16-bit reduction",
      .defaults = {.attention = AttentionDefault::kLibrary,
@@ -426,6 +427,13 @@ void ApplyGradientSums(const FrameworkDefaults& d, Plan* plan) {
                               plan->precision == workload::Precision::kBf16;
 }
 
+void ApplyZero1(const FrameworkDefaults& d, Plan* plan) {
+  const bool zero1 = plan->sharding == Sharding::kZero1;
+  plan->broadcast_parameters = zero1 && d.owns_tensors;
+  plan->reduce_whole = zero1 && (d.owns_tensors ||
+                                 (d.reduce_whole && plan->precision == workload::Precision::kBf16));
+}
+
 void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   const bool low = plan->low_precision != LowPrecision::kNone;
   const bool fp4 = plan->low_precision == LowPrecision::kNvfp4;
@@ -443,9 +451,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   plan->batch_sync = d.batch_sync;
   ApplyRecompute(d, plan);
   plan->align_grad_reduce = plan->align_param_gather = d.align_stages;
-  plan->reduce_whole = d.owns_tensors || (d.reduce_whole && plan->sharding == Sharding::kZero1 &&
-                                          plan->precision == workload::Precision::kBf16);
-  plan->broadcast_parameters = d.owns_tensors && plan->sharding == Sharding::kZero1;
+  ApplyZero1(d, plan);
   plan->bucket_elements = d.bucket_elements;
   plan->low_precision_gather = d.low_precision_gather && low && !fp4;
   plan->flat_parameters = d.flat_parameters;

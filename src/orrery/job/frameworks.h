@@ -103,6 +103,8 @@ void ApplyLoss(LossDefault loss, workload::Plan* plan);
 void ApplyRecompute(const FrameworkDefaults& defaults, workload::Plan* plan);
 // How gradients get into their buffer, once the plan's types are known.
 void ApplyGradientSums(const FrameworkDefaults& defaults, workload::Plan* plan);
+// Whether ZeRO-1 reduces gradients whole and owners broadcast, once sharding and types are known.
+void ApplyZero1(const FrameworkDefaults& defaults, workload::Plan* plan);
 // docs/frameworks.md's part that follows from the table: a page a family.
 std::string FrameworkPages();
 

@@ -80,14 +80,15 @@ int Release(const Configuration& row) {
 
 }  // namespace
 
-const CloudRecipe* FindCloudRecipe(const Configuration& row) {
+const CloudRecipe& FindCloudRecipe(const Configuration& row) {
   const int release = Release(row);
   const auto found = std::find_if(kRecipes.begin(), kRecipes.end(), [&](const CloudRecipe& r) {
     return r.from <= release && release <= r.to && row.text("framework").starts_with(r.framework) &&
            row.text("model").starts_with(r.model) && BeginsWithOneOf(row.text("gpu"), r.gpus) &&
            row.text("compute_dtype").starts_with(r.precision);
   });
-  return found == kRecipes.end() ? nullptr : &*found;
+  static constexpr CloudRecipe kNothing;
+  return found == kRecipes.end() ? kNothing : *found;
 }
 
 }  // namespace orrery::search

@@ -219,14 +219,13 @@ Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Mo
   const bool fits =
       ranks % (std::int64_t{plan->tp} * ep) == 0 && model.experts.ffn_hidden % plan->tp == 0;
   const bool bridge = row.text("framework").find("Bridge") != std::string_view::npos;
-  const CloudRecipe* cloud = FindCloudRecipe(row);
-  const int scripted = cloud == nullptr ? 0 : cloud->etp;
-  const int stated = StatedEtp(extra) > 0 ? StatedEtp(extra) : scripted;
-  plan->etp = stated > 0 ? stated : fits && !bridge ? plan->tp : 1;
-  if (plan->tp > 1 && StatedEtp(extra) == 0) {
-    assumed->push_back(
-        fmt::format("etp={} (blank: {})", plan->etp,
-                    bridge || stated > 0 ? "the recipes' value" : "tp where the ranks allow it"));
+  const CloudRecipe& cloud = FindCloudRecipe(row);
+  const int stated = StatedEtp(extra);
+  plan->etp = stated > 0 ? stated : cloud.etp > 0 ? cloud.etp : fits && !bridge ? plan->tp : 1;
+  if (plan->tp > 1 && stated == 0) {
+    assumed->push_back(fmt::format(
+        "etp={} (blank: {})", plan->etp,
+        bridge || cloud.etp > 0 ? "the recipes' value" : "tp where the ranks allow it"));
   }
   ORRERY_RETURN_IF_ERROR(MapDispatcher(row, rule, plan, assumed));
   const job::Framework& framework = *rule.framework;
@@ -238,7 +237,7 @@ Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Mo
                                    row.has("moe_routing") ? row.text("moe_routing") : "(blank)"));
   }
   const bool drops = extra.find("tokendrop") != std::string_view::npos;
-  if (drops || (cloud != nullptr && cloud->drops)) {
+  if (drops || cloud.drops) {
     plan->pad_to_capacity = plan->dispatcher == workload::Dispatcher::kAllToAll;
     assumed->push_back(fmt::format(
         "{}: every expert padded to the mean",

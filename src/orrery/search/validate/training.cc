@@ -77,10 +77,10 @@ struct Mapping {
   FrameworkMatch rule;
   Assumed* assumed;
   TrainingCase* out;
+  const CloudRecipe& cloud;
 
   const job::FrameworkDefaults& defaults() const { return rule.framework->defaults; }
   const job::FrameworkRecipe& recipe() const { return rule.framework->recipe; }
-  const CloudRecipe* cloud() const { return FindCloudRecipe(row); }
   template <class... Args>
   void Assume(fmt::format_string<Args...> format, Args&&... args) const {
     assumed->push_back(fmt::format(format, std::forward<Args>(args)...));
@@ -279,10 +279,9 @@ Status MapPrecision(const Mapping& m) {
 Status MapSharding(const Mapping& m) {
   Plan& plan = m.out->plan;
   ORRERY_ASSIGN_OR_RETURN(auto group, m.row.Whole("zero_group", 1, 1 << 22));
-  const int host = m.out->cluster.gpus_per_node;
-  if (const CloudRecipe* cloud = m.cloud(); !group && cloud != nullptr && cloud->shard_hosts > 0 &&
-                                            plan.ranks() >= cloud->shard_from * host) {
-    group = std::min(cloud->shard_hosts * host, plan.replicas());
+  const int per_host = m.out->cluster.gpus_per_node;
+  if (!group && m.cloud.shard_hosts > 0 && plan.ranks() >= m.cloud.shard_from * per_host) {
+    group = std::min(m.cloud.shard_hosts * per_host, plan.replicas());
     m.Assume("zero_group={} (blank: the release's scripts)", *group);
   }
   const std::string_view sharding = m.row.text("sharding");
@@ -296,10 +295,7 @@ Status MapSharding(const Mapping& m) {
   if (plan.sharding == Sharding::kZero2 && m.defaults().tensor_buckets) {
     plan.reducer = workload::Reducer::kDeepSpeed;
   }
-  plan.broadcast_parameters = plan.sharding == Sharding::kZero1 && m.defaults().owns_tensors;
-  plan.reduce_whole = plan.sharding == Sharding::kZero1 &&
-                      (m.defaults().owns_tensors ||
-                       (m.defaults().reduce_whole && plan.precision == Precision::kBf16));
+  job::ApplyZero1(m.defaults(), &plan);
   if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group < plan.replicas()) {
     plan.shard_group = static_cast<int>(*group);
     m.Assume("zero_group={}: shards in groups of neighbouring ranks, gradients {}", *group,
@@ -335,10 +331,7 @@ Status MapRecompute(const Mapping& m) {
     return {};
   }
   const BridgeRecipe* bridge = FindBridgeRecipe(m.row);
-  const CloudRecipe* cloud = m.cloud();
-  const std::string_view recipe = bridge != nullptr  ? bridge->recompute
-                                  : cloud != nullptr ? cloud->recompute
-                                                     : std::string_view();
+  const std::string_view recipe = bridge != nullptr ? bridge->recompute : m.cloud.recompute;
   if (cell.empty() && !recipe.empty() &&
       m.row.text("config_extra").find("recompute=") == std::string_view::npos) {
     plan.recompute = Recompute::kSelective;
@@ -358,9 +351,8 @@ Status MapRecompute(const Mapping& m) {
     plan.recompute = static_cast<Recompute>(at - kNames.begin());
   }
   job::ApplyRecompute(m.defaults(), &plan);
-  if (cloud != nullptr && cloud->keeps != workload::RecomputeKeeps::kNothing &&
-      plan.recompute == Recompute::kFull) {
-    plan.recompute_keeps = cloud->keeps;
+  if (m.cloud.keeps != workload::RecomputeKeeps::kNothing && plan.recompute == Recompute::kFull) {
+    plan.recompute_keeps = m.cloud.keeps;
     m.Assume("recompute keeps what the release's scripts say");
   }
   return {};
@@ -428,7 +420,7 @@ void MapAttention(const Mapping& m) {
   } else if (cell == "cudnn") {
     *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
     if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
-  } else if (m.cloud() != nullptr && !m.cloud()->fused_attention) {
+  } else if (!m.cloud.fused_attention) {
     *attention = AttentionBackend::kFlash2;
     m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
   } else {
@@ -453,9 +445,9 @@ Status MapOverlap(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
   ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
   // Megatron-FSDP's own default is to overlap both (megatron_fsdp/fully_shard.py).
-  const bool scripted_overlap = m.cloud() != nullptr && m.cloud()->overlaps_and_fuses;
-  const bool dp_overlap = overlap.value_or(scripted_overlap || HasToken(m.row, "megatron_fsdp") ||
-                                           (d.dp_overlap && !m.recipe().says_switches));
+  const bool dp_overlap =
+      overlap.value_or(m.cloud.overlaps_and_fuses || HasToken(m.row, "megatron_fsdp") ||
+                       (d.dp_overlap && !m.recipe().says_switches));
   if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
   plan.overlap_grad_reduce = dp_overlap;
   plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;
@@ -471,10 +463,9 @@ Status MapOverlap(const Mapping& m) {
     m.AssumeDefault("tp_comm_overlap", plan.tp_comm_overlap ? "1" : "0");
   }
   using workload::CudaGraphs;
-  const CudaGraphs scripted = m.cloud() != nullptr ? m.cloud()->graphs : CudaGraphs::kNone;
   const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration") ||
-                     (!graphs && scripted == CudaGraphs::kIteration);
-  MapGraphs(m, graphs.value_or(scripted != CudaGraphs::kNone), whole);
+                     (!graphs && m.cloud.graphs == CudaGraphs::kIteration);
+  MapGraphs(m, graphs.value_or(m.cloud.graphs != CudaGraphs::kNone), whole);
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
   plan.host = workload::HostOf(m.out->host, plan.cuda_graphs, constants::Set());
   plan.prefetch = dp_overlap;
@@ -503,7 +494,7 @@ void MapLoss(const Mapping& m) {
   Plan& plan = m.out->plan;
   plan.chunked_loss = HasToken(m.row, "liger") && plan.tp == 1;
   LossDefault loss = m.defaults().loss;
-  if (m.cloud() != nullptr && m.cloud()->overlaps_and_fuses) loss = LossDefault::kOnline;
+  if (m.cloud.overlaps_and_fuses) loss = LossDefault::kOnline;
   if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
   if (loss == LossDefault::kTorch && HasToken(m.row, "compile")) loss = LossDefault::kEager;
   if (!plan.chunked_loss) job::ApplyLoss(loss, &plan);
@@ -544,7 +535,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(CheckScope(row));
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule, MatchFramework(row));
   TrainingCase out;
-  const Mapping m{row, rule, assumed, &out};
+  const Mapping m{row, rule, assumed, &out, FindCloudRecipe(row)};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m));
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));

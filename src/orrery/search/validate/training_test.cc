@@ -72,6 +72,13 @@ Mapped Map(Cells cells, const Cells& changes = {}) {
   return out;
 }
 
+// Of a row that maps.
+workload::Plan PlanOf(const Cells& cells, const Cells& changes) {
+  const Mapped mapped = Map(cells, changes);
+  EXPECT_EQ(mapped.error, "");
+  return mapped.run.plan;
+}
+
 TEST(Training, MegatronCoreRow) {
   const Mapped m = Map(kGpt175);
   ASSERT_EQ(m.error, "");
@@ -267,11 +274,7 @@ TEST(Training, LowPrecisionContextAndSharding) {
 // NeMo's recipes pack samples, Megatron's own runs say nothing of it; MLPerf's have other adapters,
 // whole sequences and all-to-alls.
 TEST(Training, FineTuningRunsAsItsRecipes) {
-  const auto plan = [](const Cells& changes) {
-    const Mapped mapped = Map(kGpt175, changes);
-    EXPECT_EQ(mapped.error, "");
-    return mapped.run.plan;
-  };
+  const auto plan = [](const Cells& changes) { return PlanOf(kGpt175, changes); };
   const Cells nemo = {{"task", "sft"},
                       {"framework_family", "nemo"},
                       {"framework_version", "v25.02.02"},
@@ -374,11 +377,7 @@ const Cells kQwen3 = {{"framework_family", "nemo"},
 // Who has said nothing gathers tokens (Megatron's command line), exchanges them (NeMo, torchtitan);
 // the model zoo splits no expert over tp.
 TEST(Training, BlanksOfExperts) {
-  const auto plan = [](const Cells& changes) {
-    const Mapped mapped = Map(kQwen3, changes);
-    EXPECT_EQ(mapped.error, "");
-    return mapped.run.plan;
-  };
+  const auto plan = [](const Cells& changes) { return PlanOf(kQwen3, changes); };
   const Cells core = {{"framework_family", "megatron"},
                       {"framework", "Megatron-LM"},
                       {"framework_version", "HEAD"}};
@@ -405,11 +404,7 @@ TEST(Training, BlanksOfExperts) {
 TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
   using workload::CudaGraphs;
   using workload::Dispatcher;
-  const auto plan = [](const Cells& changes) {
-    const Mapped mapped = Map(kQwen3, changes);
-    EXPECT_EQ(mapped.error, "");
-    return mapped.run.plan;
-  };
+  const auto plan = [](const Cells& changes) { return PlanOf(kQwen3, changes); };
   const workload::Plan graph = plan({});
   EXPECT_EQ(graph.dispatcher, Dispatcher::kHybridEp);
   EXPECT_EQ(graph.cuda_graphs, CudaGraphs::kIteration);

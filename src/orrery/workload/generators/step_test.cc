@@ -182,8 +182,7 @@ TEST(Step, DataParallelBytes) {
   const std::int64_t n = StaticBytes(g, g.programs[0], graph::MemoryKind::kParameter) / 2;
   EXPECT_EQ(total(g, graph::Collective::kReduceScatter), 4 * n);
   EXPECT_EQ(total(g, graph::Collective::kAllGather), 2 * n);
-  p.reduce_whole =
-      true;  // DeepSpeed's BF16_Optimizer; the sums of losses and norms are a few bytes
+  p.reduce_whole = true;  // DeepSpeed's BF16_Optimizer
   const graph::Graph whole = Make(m, p);
   EXPECT_EQ(total(whole, graph::Collective::kReduceScatter), 0);
   EXPECT_EQ(total(whole, graph::Collective::kAllGather), 2 * n);
