@@ -108,6 +108,18 @@ constexpr FrameworkDefaults OldFsdp1() {
   d.loss = LossDefault::kOnline;
   return d;
 }
+// LLM Foundry on Composer: the limiter on, flash-attn's cross entropy on 16-bit logits, two metrics
+// over them (LanguageCrossEntropy, LanguagePerplexity), DecoupledAdamW's loop over flat parameters,
+// and the loss read after every step.
+constexpr FrameworkDefaults Composer(FrameworkDefaults d, AttentionDefault attention,
+                                     RecomputeKeeps keeps) {
+  d.attention = attention;
+  d.gather_limit = GatherLimit::kHost;
+  d.full_keeps = keeps;
+  d.loss = LossDefault::kOnline;
+  d.adam_loop = d.loss_metrics = d.log_every_step = true;
+  return d;
+}
 constexpr FrameworkRecipe kFsdpRecipe = {.sharding = Sharding::kZero3, .gpt_dropout = 0};
 // Composer's FSDPConfig turns the limiter on.
 constexpr FrameworkRecipe kComposer = {
@@ -138,7 +150,7 @@ constexpr FrameworkDefaults DeepSpeed2021() {
   return d;
 }
 
-constexpr std::array<Framework, 24> kFrameworks = {{
+constexpr std::array<Framework, 27> kFrameworks = {{
     {.name = "megatron@2026.08",
      .description = "Megatron Core 0.19: as megatron@2025.10",
      .defaults = MegatronCore(AttentionDefault::kLibrary, true, true),
@@ -236,6 +248,29 @@ constexpr std::array<Framework, 24> kFrameworks = {{
                "FSDPConfig",
      .assumes = "cuBLAS's workspaces lie outside PyTorch's allocator. The rate limiter is off in "
                 "PyTorch before 2.1, on in Composer. Else as fsdp1@torch2.1."},
+    {.name = "composer@2024.01",
+     .description = "LLM Foundry on Composer in January 2024: as 2023.10, flash attention 2",
+     .defaults = Composer(Fsdp1(), AttentionDefault::kFlash2, RecomputeKeeps::kLast),
+     .recipe = kFsdpRecipe,
+     .source = "mosaicml/llm-foundry 5e85bd6: scripts/train/benchmarking/submit_benchmarks.py, "
+               "sweep.py (attn_impl flash, gpu-flash2)",
+     .assumes = "As 2023.10."},
+    {.name = "composer@2023.10",
+     .description = "LLM Foundry v0.3 on Composer 0.16 and PyTorch 2.1: checkpoints stop early",
+     .defaults = Composer(Fsdp1(), AttentionDefault::kFlash1, RecomputeKeeps::kLast),
+     .recipe = kFsdpRecipe,
+     .source = "mosaicml/llm-foundry b2a43a1: scripts/train/benchmarking, v0.3.0: "
+               "llmfoundry/models/mpt/modeling_mpt.py; mosaicml/composer v0.16.4: "
+               "trainer/trainer.py, metrics/nlp.py, optim/decoupled_weight_decay.py",
+     .assumes = "Attention is Triton's kernel of the first generation (attn_impl triton), "
+                "checkpoints are not reentrant. torch.compile is not modelled."},
+    {.name = "composer@2023.05",
+     .description = "LLM Foundry v0.1 on Composer 0.14 and PyTorch 1.13",
+     .defaults = Composer(OldTorch(Fsdp1()), AttentionDefault::kFlash1, RecomputeKeeps::kNothing),
+     .recipe = kFsdpRecipe,
+     .source = "mosaicml/llm-foundry v0.1.0: scripts/train/benchmarking, "
+               "llmfoundry/models/mpt/modeling_mpt.py; mosaicml/composer v0.14.0",
+     .assumes = "As 2023.10, but PyTorch 1.13's checkpoints run a whole layer again."},
     {.name = "deepspeed@2023",
      .description = "DeepSpeed ZeRO with overlapped communication and 16-bit reduction",
      .defaults = DeepSpeed(AttentionDefault::kFlash2),
@@ -412,6 +447,14 @@ void ApplyLoss(LossDefault loss, Plan* plan) {
   plan->torch_loss = loss == LossDefault::kTorch;
 }
 
+void ApplyStep(const FrameworkDefaults& d, Plan* plan) {
+  plan->flat_step = d.flat_step;
+  plan->adam_loop = d.adam_loop;
+  if (d.adam_loop) plan->fused_adam = false;
+  plan->loss_metrics = d.loss_metrics;
+  plan->log_every_step = d.log_every_step;
+}
+
 void ApplyRecompute(const FrameworkDefaults& d, Plan* plan) {
   plan->recompute_flash = d.recompute_flash;
   plan->recompute_keeps = plan->recompute == Recompute::kFull        ? d.full_keeps
@@ -469,7 +512,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
   plan->contiguous_gradients = d.tensor_buckets && plan->sharding == Sharding::kZero3;
   if (plan->contiguous_gradients) plan->bucket_elements = 500'000'000;
   ApplyLoss(d.loss, plan);
-  plan->flat_step = d.flat_step;
+  ApplyStep(d, plan);
   if (!d.ddp) return;
   plan->reducer = workload::Reducer::kDdp;
   plan->fused_softmax = plan->fused_adam = plan->clip_gradients = false;

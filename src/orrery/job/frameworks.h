@@ -60,7 +60,10 @@ struct FrameworkDefaults {
   bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
   bool ddp = false;             // DistributedDataParallel and torch.optim.AdamW, no clipping
   LossDefault loss = LossDefault::kEager;
-  bool flat_step = false;  // torch.optim.AdamW on flat copies
+  bool flat_step = false;       // torch.optim.AdamW on flat copies
+  bool adam_loop = false;       // Adam tensor by tensor, an operator a kernel
+  bool loss_metrics = false;    // training metrics over the logits
+  bool log_every_step = false;  // the host reads the loss after every step
   bool moe_fused_permute = false, moe_fused_router = false, moe_separate_padding = false;
   workload::HostEra host = workload::HostEra::kCore;  // its Python beside kernel launches
   memory::Libraries libraries = {};
@@ -99,6 +102,8 @@ Result<const Framework*> FindFramework(std::string_view name);
 // The defaults as the plan has them, for its precision, sharding and the GPU's architecture.
 void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch, workload::Plan* plan);
 void ApplyLoss(LossDefault loss, workload::Plan* plan);
+// The optimizer's kernels and what a training loop computes and reads beside them.
+void ApplyStep(const FrameworkDefaults& defaults, workload::Plan* plan);
 // What a recomputed layer keeps, once the plan says what is recomputed.
 void ApplyRecompute(const FrameworkDefaults& defaults, workload::Plan* plan);
 // How gradients get into their buffer, once the plan's types are known.

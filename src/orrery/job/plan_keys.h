@@ -122,6 +122,7 @@ inline bool WhenUnfused(const workload::Plan& plan) {
 inline bool WhenChunked(const workload::Plan& plan) { return plan.chunked_loss; }
 inline bool WhenConverted(const workload::Plan& plan) { return plan.converted_gradients; }
 inline bool WithTorchLoss(const workload::Plan& plan) { return plan.torch_loss; }
+inline bool WithLossMetrics(const workload::Plan& plan) { return plan.loss_metrics; }
 inline bool WithInPlaceKernels(const workload::Plan& plan) { return plan.in_place_kernels; }
 inline bool WithFlatStep(const workload::Plan& plan) { return plan.flat_step; }
 inline bool WithContiguousGradients(const workload::Plan& plan) {
@@ -163,6 +164,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"online_cross_entropy", &workload::Plan::online_cross_entropy, WithOnlineLoss},
     {"chunked_loss", &workload::Plan::chunked_loss, WhenChunked},
     {"torch_loss", &workload::Plan::torch_loss, WithTorchLoss},
+    {"loss_metrics", &workload::Plan::loss_metrics, WithLossMetrics},
     {"in_place_kernels", &workload::Plan::in_place_kernels, WithInPlaceKernels},
     {"flat_step", &workload::Plan::flat_step, WithFlatStep},
     {"contiguous_gradients", &workload::Plan::contiguous_gradients, WithContiguousGradients},

@@ -448,6 +448,10 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc =
          "PyTorch's own cross entropy: fp32 logits, log-softmax and gradients beside each other."},
+    {.name = "loss_metrics",
+     .type = kBool,
+     .doc = "Two training metrics compute the cross entropy of a micro-batch's logits again "
+            "(Composer's), gathered over ranks after a step; tp 1."},
     {.name = "in_place_kernels",
      .type = kBool,
      .doc = "Rotary embedding and a gated activation's backward write over their inputs (Liger "

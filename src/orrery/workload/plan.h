@@ -250,6 +250,8 @@ struct Plan {
   // PyTorch's own cross entropy on fp32 logits that the caller holds: its log-softmax is kept, and
   // their gradients are tensors of their own.
   bool torch_loss = false;
+  // Two training metrics compute the cross entropy of a micro-batch's logits again (Composer).
+  bool loss_metrics = false;
   // Rotary embedding and the backward pass of a gated activation write over what they read (Liger
   // Kernel).
   bool in_place_kernels = false;

@@ -160,6 +160,12 @@ Status CheckTpOverlap(const Model& model, const Plan& plan) {
 namespace {
 
 Status CheckLoss(const Model& model, const Plan& plan) {
+  if (plan.loss_metrics && (plan.tp > 1 || plan.chunked_loss)) {
+    return InvalidInput(
+        "framework_options.loss_metrics: the metrics read all logits of a token, which {}; turn it "
+        "off",
+        plan.tp > 1 ? "tp splits" : "chunked_loss never has");
+  }
   if (!plan.chunked_loss) return {};
   if (model.encoder || model.net != nullptr) {
     return InvalidInput(

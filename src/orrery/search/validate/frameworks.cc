@@ -9,7 +9,7 @@
 namespace orrery::search {
 namespace {
 
-constexpr std::array<FrameworkRule, 21> kRules = {{
+constexpr std::array<FrameworkRule, 24> kRules = {{
     {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
     {"Megatron-LM 2020", "megatron", "", "2020", "megatron@2020"},
     {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "megatron@2021.01"},
@@ -24,6 +24,9 @@ constexpr std::array<FrameworkRule, 21> kRules = {{
     {"NeMo", "nemo", "", "24.1|v24.|25.02|v25.02|v25.04|ngc", "nemo@2024.11"},
     {"NeMo", "nemo", "", "", "nemo@2025.04"},
     {"InternEvo", "other", "InternEvo", "", "internevo@2024"},
+    {"LLM Foundry of 2024", "fsdp1", "llm-foundry", "2024.01", "composer@2024.01"},
+    {"LLM Foundry of 2023", "fsdp1", "llm-foundry", "2023.10", "composer@2023.10"},
+    {"LLM Foundry v0.1", "fsdp1", "llm-foundry", "", "composer@2023.05"},
     {"FSDP1 of torch 1.13", "fsdp1", "", "torch 1.", "fsdp1@torch1.13"},
     {"FSDP1", "fsdp1", "", "", "fsdp1@torch2.1"},
     {"FSDP2", "fsdp2", "", "", "fsdp2@torch2.6"},
@@ -33,11 +36,26 @@ constexpr std::array<FrameworkRule, 21> kRules = {{
     {"PyTorch DDP", "ddp", "", "", "ddp@torch2.1"},
 }};
 
+// LLM Foundry's sweeps (scripts/train/benchmarking) say nothing of their release, but differ in
+// what they ran. The first had precision bf16, which is called amp_bf16 from October 2023 on; then
+// H100 up to 64 GPUs. January 2024's has 128 to 512, with flash-attn 2 but for 13B and 30B
+// (sweep.py).
+std::string_view FoundryRelease(const Configuration& row) {
+  if (!row.text("precision").starts_with("amp_")) return "2023.05";
+  const auto gpus = row.Whole("gpus", 1, 1 << 22);
+  const bool large = row.text("gpu").starts_with("H100") && gpus.ok() && gpus->value_or(0) >= 128;
+  const std::string_view model = row.text("model");
+  return large && model != "MPT-13B" && model != "MPT-30B" ? "2024.01" : "2023.10";
+}
+
 // A container's name may be left from an older submission: a release of ngcYY.MM two calendar years
 // before the measurement says nothing about what ran.
 std::string_view VersionOf(const Configuration& row) {
   const std::string_view version = row.text("framework_version");
   const std::string_view date = row.text("measured_date");
+  if (row.text("framework").find("llm-foundry") != std::string_view::npos) {
+    return FoundryRelease(row);
+  }
   if (!version.starts_with("ngc") || version.size() < 5 || !date.starts_with("20")) return version;
   const auto year = [](std::string_view digits) { return digits[0] * 10 + digits[1]; };
   return date.size() >= 4 && year(date.substr(2)) - year(version.substr(3)) >= 2 ? "" : version;

@@ -480,7 +480,7 @@ Status MapOverlap(const Mapping& m) {
   if (plan.reducer == workload::Reducer::kDeepSpeed || plan.contiguous_gradients) {
     plan.bucket_elements = 500'000'000;
   }
-  plan.flat_step = d.flat_step;
+  job::ApplyStep(d, &plan);
   if (!d.ddp) return {};
   plan.reducer = workload::Reducer::kDdp;
   plan.fused_adam = plan.fused_softmax = plan.clip_gradients = false;

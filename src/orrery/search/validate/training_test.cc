@@ -297,6 +297,47 @@ TEST(Training, FineTuningRunsAsItsRecipes) {
   EXPECT_FALSE(submitted.fused_cross_entropy);
 }
 
+// LLM Foundry's three sweeps: what of a row tells them apart, and what PyTorch 2.1, flash-attn 2
+// and Composer do.
+TEST(Training, FoundryRowsRunAsTheirSweep) {
+  const Cells foundry = {{"framework", "Composer/FSDP1 (llm-foundry)"},
+                         {"framework_family", "fsdp1"},
+                         {"framework_version", "torch 1.13/2.x"},
+                         {"model", "MPT-177B"},
+                         {"sharding", "zero3"},
+                         {"recompute", "full"},
+                         {"attention_kernel", "flash"},
+                         {"precision", "bf16"},
+                         {"tp", "1"},
+                         {"pp", "1"},
+                         {"gpus", "64"},
+                         {"dp", "64"},
+                         {"global_batch", "64"}};
+  const auto plan = [&](const Cells& changes) {
+    Cells cells = foundry;
+    for (const auto& [column, value] : changes) cells[column] = value;
+    return PlanOf(kGpt175, cells);
+  };
+  using workload::AttentionBackend;
+  using workload::RecomputeKeeps;
+  const workload::Plan first = plan({});
+  EXPECT_EQ(first.recompute_keeps, RecomputeKeeps::kNothing);
+  EXPECT_EQ(first.attention, AttentionBackend::kFlash1);
+  EXPECT_TRUE(first.loss_metrics && first.online_cross_entropy && first.log_every_step);
+  EXPECT_TRUE(first.adam_loop && !first.fused_adam);
+  const workload::Plan second = plan({{"precision", "amp_bf16"}});
+  EXPECT_EQ(second.recompute_keeps, RecomputeKeeps::kLast);
+  EXPECT_EQ(second.attention, AttentionBackend::kFlash1);
+  const Cells large = {
+      {"precision", "amp_bf16"}, {"gpus", "128"}, {"dp", "128"}, {"global_batch", "128"}};
+  EXPECT_EQ(plan(large).attention, AttentionBackend::kFlash2);
+  Cells triton = large;
+  triton["model"] = "MPT-13B";
+  EXPECT_EQ(plan(triton).attention, AttentionBackend::kFlash1);
+  const workload::Plan other = plan({{"framework", "PyTorch"}});
+  EXPECT_FALSE(other.loss_metrics || other.log_every_step || other.adam_loop);
+}
+
 TEST(Training, BatchSizesFollowFromEachOther) {
   const Mapped micro = Map(kGpt175, {{"micro_batch", ""}, {"grad_accum", "12"}});
   EXPECT_EQ(micro.run.plan.micro_batch, 2);  // 1152 / (48 · 12)

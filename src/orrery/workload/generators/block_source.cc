@@ -298,7 +298,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kOptimizer:
       return OptimizerStep(s, sizes, &names_);
     case BlockKind::kLoss:
-      return ReduceLoss(a, b != 0, &names_);
+      return ReduceLoss(s, a, b != 0, &names_);
     case BlockKind::kCastWeights:
       return CastAllWeights(s, a, b, c, &names_);
     case BlockKind::kLowPrecisionMemory:

@@ -28,7 +28,8 @@ enum : std::uint32_t {
   kEmbeddingInput = 52,  // behind those of chunked_loss.cc
   kTransformInput,
   kTransformOutput,
-  kHeldLogits
+  kHeldLogits,
+  kMetricLogits
 };
 
 Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
@@ -69,6 +70,11 @@ Buffer Normed(const Shape& s, BlockWriter* w) {
 // PyTorch's own loss reads fp32 logits that its caller holds until backward is over.
 Buffer HeldLogits(const Shape& s, BlockWriter* w) {
   return Saved(w, kHeldLogits, "logits.fp32", s.torch_loss ? s.tokens() * s.vocab * 4 : 0);
+}
+// Metrics read the 16-bit logits after the loss, which writes its gradients beside them.
+Buffer MetricLogits(const Shape& s, BlockWriter* w) {
+  return Saved(w, kMetricLogits, "metrics.logits",
+               s.loss_metrics ? s.tokens() * s.vocab * s.element_bytes : 0);
 }
 // The fp32 logits become the softmax in place; PyTorch's own log-softmax is a tensor beside them.
 // The online loss makes the 16-bit logits their gradients.
@@ -154,6 +160,24 @@ void LossBackward(const Shape& s, BlockWriter* w) {
   ColumnBackward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab, false);
   w->Free(logits);
   w->Free(HeldLogits(s, w));
+}
+
+// Composer updates LanguageCrossEntropy and LanguagePerplexity behind each micro-batch's backward
+// pass: torch's cross entropy of the logits. Autocast leaves its log-softmax in their type, which
+// it is given, and makes the log-probabilities fp32 for nll_loss. By then the layers have given
+// back more than these temporaries take.
+void LossMetrics(const Shape& s, BlockWriter* w) {
+  if (!s.loss_metrics) return;
+  const std::int64_t e = s.element_bytes;
+  w->Module("metrics");
+  for (const std::string_view metric : {"cross_entropy", "perplexity"}) {
+    const std::string name(metric);
+    w->Kernel(name + ".log_softmax", OverShortLogits(s, e, e, Pass::kBackward));
+    w->Kernel(name + ".cast",
+              Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, e, 4, Pass::kBackward));
+    w->Kernel(name + ".sum", OverTokens(s, 12, 0, Pass::kBackward));
+  }
+  w->Free(MetricLogits(s, w));
 }
 
 // A micro-batch's tensors. Where their sizes are read back the GPU has run dry by then.
@@ -295,6 +319,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   w.Alloc(Statistics(s, &w));
   w.Alloc(Normed(s, &w));
   NormForward(s, &w);
+  if (s.loss_metrics) w.Alloc(MetricLogits(s, &w));
   if (s.chunked_loss) {
     ChunkedLossForward(s, &w);
     return w.Finish();
@@ -360,6 +385,7 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   w.Free(gradient);
   w.Free(Statistics(s, &w));
   w.Free(Input(s, &w));
+  LossMetrics(s, &w);
   return w.Finish();
 }
 

@@ -68,6 +68,49 @@ TEST(TorchLoss, FourTensorsOfFp32Logits) {
   EXPECT_LT(saved(Make(m, plan)), logits);
 }
 
+// 512 tokens, 1,024 logits each in 16 bits: every metric reads them and writes log-probabilities of
+// their type, reads those and writes them in fp32, 2 + 2 + 2 + 4 bytes a logit. The logits outlive
+// the loss. Two sums and two counts are gathered over four ranks.
+TEST(LossMetrics, ReadTheLogitsAgain) {
+  Plan plan{.dp = 4, .global_batch = 4, .seq_len = 512};
+  plan.online_cross_entropy = true;
+  plan.host.view = 8'000;
+  const Model m = SmallGpt(1);
+  const std::int64_t logits = 512 * PaddedVocab(m.vocab, 1);
+  const graph::Graph without = Make(m, plan);
+  plan.loss_metrics = true;
+  const graph::Graph with = Make(m, plan);
+  EXPECT_TRUE(graph::Verify(with, graph::VerifyLevel::kFull).ok());
+  const auto traffic = [](const graph::Graph& g) {
+    std::int64_t sum = 0;
+    for (const graph::Kernel& k : FindBlock(g, "head.backward").kernels) {
+      const auto* pass = std::get_if<graph::MemoryBound>(&k);
+      if (pass != nullptr && pass->cols > 1) sum += pass->bytes_read + pass->bytes_written;
+    }
+    return sum;
+  };
+  EXPECT_EQ(traffic(with) - traffic(without), 2 * 10 * logits);
+  const auto saved = [](const graph::Graph& g) { return SavedBytes(FindBlock(g, "head.forward")); };
+  EXPECT_EQ(saved(with) - saved(without), 2 * logits);
+  EXPECT_EQ(SavedBytes(FindBlock(with, "head.backward")), -saved(with));
+  const std::string gather = "sync host metrics.all_gather! ";
+  EXPECT_EQ(Operations(without, FindBlock(without, "loss.reduce")), "all_reduce!");
+  EXPECT_EQ(Operations(with, FindBlock(with, "loss.reduce")),
+            "all_reduce! " + gather + gather + gather + gather + "sync");
+  for (const std::int64_t ps : FindBlock(with, "loss.reduce").host_ps) {
+    EXPECT_EQ(ps, 3 * 4 * 8'000'000);  // a clear, a view and a copy a rank
+  }
+}
+
+TEST(LossMetrics, NeedAllLogitsOfAToken) {
+  const Plan split{.tp = 2, .seq_len = 128, .loss_metrics = true};
+  EXPECT_NE(Validate(SmallGpt(1), split).message().find("loss_metrics: the metrics read all"),
+            std::string::npos);
+  const Plan chunks{.seq_len = 128, .chunked_loss = true, .loss_metrics = true};
+  EXPECT_NE(Validate(SmallGpt(1), chunks).message().find("which chunked_loss never has"),
+            std::string::npos);
+}
+
 // The kernels of a gated layer that its backward pass runs again, and that what is kept is given
 // back.
 TEST(RecomputeKeeps, WhatRunsAgain) {

@@ -120,6 +120,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.fused_cross_entropy = plan.fused_cross_entropy;
   s.online_cross_entropy = plan.online_cross_entropy;
   s.chunked_loss = plan.chunked_loss;
+  s.loss_metrics = plan.loss_metrics;
   s.torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
                  !plan.chunked_loss;
   s.in_place_kernels = plan.in_place_kernels;
@@ -216,6 +217,7 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.online_cross_entropy)
       .Add(s.chunked_loss)
       .Add(s.torch_loss)
+      .Add(s.loss_metrics)
       .Add(s.keeps_scores)
       .Add(s.flat_step)
       .Add(s.in_place_kernels);

@@ -242,7 +242,27 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
   return w.Finish();
 }
 
-graph::Block ReduceLoss(std::int64_t dp, bool sync, Names* names) {
+namespace {
+
+// torchmetrics' gather_all_tensors: each of two metrics has a sum and a count, which it gathers
+// over the ranks behind a barrier into a list of cleared tensors: a clear, a view and a copy a
+// rank, each an operator of the host's.
+void GatherMetrics(const Shape& s, std::int64_t dp, BlockWriter* w) {
+  for (int state = 0; state < 4 && dp > 1; ++state) {
+    w->HostSync("metrics.barrier");
+    w->Host("metrics.views", 3 * dp * s.host.view);
+    w->Comm("metrics.all_gather", {.collective = Collective::kAllGather,
+                                   .group = GroupSlot::kDp,
+                                   .stream = kDpStream,
+                                   .dtype = DType::kFp32,
+                                   .bytes = {.value = dp * 4}});
+  }
+  w->HostSync("metrics.item");
+}
+
+}  // namespace
+
+graph::Block ReduceLoss(const Shape& s, std::int64_t dp, bool sync, Names* names) {
   BlockWriter w(names, "loss.reduce", Pass::kForward);
   if (dp > 1) {
     w.Comm("all_reduce", {.collective = Collective::kAllReduce,
@@ -252,6 +272,7 @@ graph::Block ReduceLoss(std::int64_t dp, bool sync, Names* names) {
                           .bytes = {.value = 8}});
   }
   if (sync) w.HostSync("loss.item");
+  if (s.loss_metrics) GatherMetrics(s, dp, &w);
   return w.Finish();
 }
 

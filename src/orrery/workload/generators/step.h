@@ -47,6 +47,7 @@ graph::Block ReduceEmbeddingGradient(const Shape& s, Names* names);
 // DualPipe: the two stages that hold the same parts of the model sum their gradients.
 graph::Block ReduceMirror(const Shape& s, std::int64_t elements, Names* names);
 graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names);
-graph::Block ReduceLoss(std::int64_t dp, bool sync, Names* names);
+// The loss summed over dp ranks for the log, which the host reads (`sync`), and metrics.
+graph::Block ReduceLoss(const Shape& s, std::int64_t dp, bool sync, Names* names);
 
 }  // namespace orrery::workload
