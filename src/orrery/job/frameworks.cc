@@ -289,8 +289,9 @@ constexpr std::array<Framework, 27> kFrameworks = {{
                "(partition_parameters.py, _allgather_param)",
      .assumes =
          "Flash attention came in 2022. ZeRO-3 synchronises the device before it gathers a "
-         "tensor, and a view and a copy a rank cost the host; nothing overlaps. Tensors of up "
-         "to 100,000 elements stay. Else as deepspeed@2023."},
+         "tensor, and a view and a copy a rank cost the host, for each reduced tensor too; "
+         "nothing overlaps. Tensors of up to 100,000 elements stay, what is needed again within "
+         "10^9 elements stays between recomputation and backward pass. Else as deepspeed@2023."},
     {.name = "ddp@torch2.1",
      .description = "PyTorch DistributedDataParallel: 25 MiB buckets all-reduced beside backward, "
                     "AdamW (foreach)",

@@ -77,16 +77,21 @@ bool GathersPart(const Shape& s, Pass pass) {
   return s.reshard_ranks > 0 && pass == Pass::kBackward;
 }
 
+struct Tensors {
+  std::int64_t elements = 0, count = 0;
+};
+
 // DeepSpeed of 2021 (_allgather_param): a tensor at a time is cleared, the device synchronised, and
 // the parts are gathered into a list, out of which PyTorch copies them: a view and a copy for each
 // rank, each an operator of the host's.
-void GatherLists(const Shape& s, BlockWriter* w, const Part& part, std::int64_t tensors,
+void GatherLists(const Shape& s, BlockWriter* w, const Tensors& tensors, std::int64_t ranks,
                  Pass pass) {
-  const std::int64_t e = s.element_bytes, elements = part.elements / tensors;
-  for (std::int64_t i = 0; i < tensors; ++i) {
+  if (tensors.count == 0) return;
+  const std::int64_t e = s.element_bytes, elements = tensors.elements / tensors.count;
+  for (std::int64_t i = 0; i < tensors.count; ++i) {
     w->Kernel("zero", Flat(MemoryOp::kZero, elements, 0, e, s.dtype, pass));
     w->HostSync("gather");
-    w->Host("views", 2 * part.ranks * s.host.view);
+    w->Host("views", 2 * ranks * s.host.view);
     w->Comm("all_gather", {.collective = Collective::kAllGather,
                            .group = GroupSlot::kDp,
                            .stream = kDpStream,
@@ -104,6 +109,35 @@ std::int64_t GatheredTensors(const Shape& s) {
   return std::max<std::int64_t>(1, large);
 }
 
+// Weights of a layer that are given back between its recomputation and its backward pass: those not
+// needed again within 10^9 elements (stage3_max_reuse_distance), counted over the weights between.
+Tensors ReleasedAfterRecompute(const Shape& s) {
+  Tensors released;
+  if (s.recompute != Recompute::kFull || !s.attends || !s.feeds_forward || s.experts.count > 0) {
+    return released;
+  }
+  std::int64_t behind = 0;
+  for (const std::int64_t weight :
+       {s.ffn * s.hidden, s.hidden * s.fc1(), s.context() * s.hidden, s.hidden * s.qkv()}) {
+    if (2 * behind >= 1'000'000'000) {
+      released.elements += weight;
+      ++released.count;
+    }
+    behind += weight;
+  }
+  return released;
+}
+
+// Its gradients are reduced a tensor at a time as well, all of them, from lists of every rank's
+// part
+// (_reduce_scatter_gradient), which PyTorch copies into one tensor.
+void ReduceLists(const Shape& s, BlockWriter* w, const Unit& unit, std::size_t tensors) {
+  if (!s.list_gathers || unit.ranks == 1) return;
+  w->Host("views", static_cast<std::int64_t>(tensors) * 2 * unit.ranks * s.host.view);
+  w->Kernel("lists.copy_in", Flat(MemoryOp::kCopy, unit.trained, s.element_bytes, s.element_bytes,
+                                  s.dtype, Pass::kBackward));
+}
+
 // Of shards in host memory the copy has been started, or is made here where all blocks.
 void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pass pass) {
   const std::vector<Part> parts = PartsOf(unit);
@@ -118,7 +152,7 @@ void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pas
     }
     if (part.ranks == 1) continue;
     if (s.list_gathers) {
-      GatherLists(s, w, part, GatheredTensors(s), pass);
+      GatherLists(s, w, {part.elements, GatheredTensors(s)}, part.ranks, pass);
       continue;
     }
     const bool last = &part == &parts.back() || (&part)[1].ranks == 1;
@@ -299,9 +333,14 @@ graph::Block ShardedLayerBackward(const Shape& s, const UnitCall& call, Names* n
   const Buffer gradients =
       w.Temporary("gradients", trained * s.element_bytes, MemoryKind::kGradient);
   w.Alloc(gradients);
+  // Behind the recomputation in truth; the host and the GPU wait for it wherever it stands.
+  if (s.list_gathers && call.own.ranks > 1) {
+    GatherLists(s, &w, ReleasedAfterRecompute(s), call.own.ranks, Pass::kBackward);
+  }
   WriteLayerBackward(s, &w);
   w.Module("fsdp");
   own.Free();
+  ReduceLists(s, &w, call.own, LayerParameters(s).size());
   Reduce(s, &w, call.own, call.accumulates, !s.prefetch,
          s.prefetch && call.records ? kGradientEvent : graph::kNoEvent);
   w.Free(gradients);
@@ -337,6 +376,7 @@ graph::Block ReduceRoot(const Shape& s, const Unit& root, bool accumulates, bool
   const Buffer gradients =
       w.Temporary("gradients", root.trained * s.element_bytes, MemoryKind::kGradient);
   w.Alloc(gradients);
+  ReduceLists(s, &w, root, EmbeddingParameters(s).size() + HeadParameters(s, !s.tied).size());
   Reduce(s, &w, root, accumulates, !s.prefetch,
          s.prefetch && last ? kGradientEvent : graph::kNoEvent);
   w.Free(gradients);
