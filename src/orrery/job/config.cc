@@ -208,6 +208,7 @@ Json FrameworkJson(const Plan& plan) {
   const std::string_view recipe = NameOf(kFp8Recipes, plan.low_precision);
   if (recipe != "?") json["fp8_recipe"] = recipe;
   json["bucket_elements"] = plan.bucket_elements;
+  if (plan.deferred_head > 0) json["deferred_head"] = plan.deferred_head;
   if (WhenDdp(plan)) json["bucket_bytes"] = plan.bucket_bytes;
   return json;
 }

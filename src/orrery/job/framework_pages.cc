@@ -23,13 +23,17 @@ std::string_view Family(const Framework& framework) {
 Plan Defaults(const Framework& framework, Sharding sharding = Sharding::kNone) {
   Plan plan;
   plan.sharding = sharding;
-  ApplyDefaults(framework.defaults, cluster::Arch::kHopper, &plan);
+  ApplyDefaults(framework.defaults, cluster::Arch::kHopper, workload::Model(), &plan);
   return plan;
 }
 
 std::string AttentionText(const Framework& framework) {
   if (framework.defaults.attention == AttentionDefault::kLibrary) {
-    return "cudnn; before Hopper flash2";
+    const FrameworkDefaults& d = framework.defaults;
+    std::string text = "cudnn; before Hopper flash2";
+    if (d.libraries.transformer_engine) text += "; on Blackwell flash2 for heads of more than 128";
+    if (d.libraries.transformer_engine && !d.fused_latent_blackwell) text += ", unfused for latent";
+    return text;
   }
   return std::string(NameOf(kAttentions, Defaults(framework).attention));
 }

@@ -45,7 +45,9 @@ constexpr FrameworkDefaults With2022(FrameworkDefaults d) {
 // --overlap-param-gather, --use-distributed-optimizer where sharding says so).
 constexpr FrameworkDefaults MegatronCore(AttentionDefault attention, bool permute = false,
                                          bool router = false) {
+  // Transformer Engine 2.7 brought the router's kernels.
   return {.attention = attention,
+          .fused_latent_blackwell = router,
           .dp_overlap = true,
           .recompute_flash = true,
           .align_stages = true,
@@ -62,6 +64,11 @@ constexpr FrameworkDefaults Nemo(bool permute, LossDefault loss) {
   d.loss = loss;
   d.tp_comm_overlap = d.low_precision_gather = true;
   d.grad_reduce_fp32 = false;
+  return d;
+}
+constexpr FrameworkDefaults Nemo2() {
+  FrameworkDefaults d = Nemo(true, LossDefault::kOnline);
+  d.squared_relu_operators = true;
   return d;
 }
 constexpr FrameworkRecipe kNemoRecipe = {
@@ -307,10 +314,12 @@ constexpr std::array<Framework, 27> kFrameworks = {{
          "hooks, no find_unused_parameters, no broadcast of buffers."},
     {.name = "nemo@2025.04",
      .description = "NeMo 25.04 to 25.09: as nemo@2024.11, Transformer Engine's cross entropy",
-     .defaults = Nemo(true, LossDefault::kOnline),
+     .defaults = Nemo2(),
      .recipe = kNemoRecipe,
-     .source = "NVIDIA/NeMo v2.3.0: scripts/performance/utils.py (cross_entropy_fusion_impl te)",
-     .assumes = "As nemo@2024.07."},
+     .source = "NVIDIA/NeMo v2.3.0: scripts/performance/utils.py (cross_entropy_fusion_impl te), "
+               "collections/llm/fn/activation.py",
+     .assumes = "As nemo@2024.07. Squared ReLU runs as PyTorch's operators "
+                "(fused_bias_activation)."},
     {.name = "nemo@2024.11",
      .description = "NeMo 24.11 to 25.02: as nemo@2024.07, tokens permuted by fused kernels",
      .defaults = Nemo(true, LossDefault::kFused),
@@ -442,6 +451,21 @@ workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault atte
   return arch >= cluster::Arch::kHopper ? AttentionBackend::kCudnn : AttentionBackend::kFlash2;
 }
 
+workload::AttentionBackend AttentionFor(const FrameworkDefaults& d, cluster::Arch arch,
+                                        const workload::Model& model) {
+  using workload::AttentionBackend;
+  const AttentionBackend kernel = AttentionOn(arch, d.attention);
+  const bool limited = d.libraries.transformer_engine && arch == cluster::Arch::kBlackwell;
+  if (kernel != AttentionBackend::kCudnn || !limited) return kernel;
+  constexpr std::int64_t kWidest = 128;
+  const workload::Latent& l = model.latent;
+  if (l.kv_rank == 0) {
+    return model.head_dim > kWidest ? AttentionBackend::kFlash2 : AttentionBackend::kCudnn;
+  }
+  const bool narrow = l.nope_dim + l.rope_dim <= kWidest && l.v_dim <= kWidest;
+  return narrow || d.fused_latent_blackwell ? AttentionBackend::kCudnn : AttentionBackend::kUnfused;
+}
+
 void ApplyLoss(LossDefault loss, Plan* plan) {
   plan->fused_cross_entropy = loss == LossDefault::kFused;
   plan->online_cross_entropy = loss == LossDefault::kOnline;
@@ -478,10 +502,13 @@ void ApplyZero1(const FrameworkDefaults& d, Plan* plan) {
                                  (d.reduce_whole && plan->precision == workload::Precision::kBf16));
 }
 
-void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, Plan* plan) {
+void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workload::Model& model,
+                   Plan* plan) {
   const bool low = plan->low_precision != LowPrecision::kNone;
   const bool fp4 = plan->low_precision == LowPrecision::kNvfp4;
-  plan->attention = AttentionOn(arch, d.attention);
+  plan->attention = AttentionFor(d, arch, model);
+  plan->fused_bias_activation =
+      !d.squared_relu_operators || model.activation != workload::Activation::kSquaredRelu;
   plan->overlap_grad_reduce = plan->overlap_param_gather = plan->prefetch = d.dp_overlap;
   plan->overlap_p2p = d.overlap_p2p;
   plan->tp_comm_overlap = d.tp_comm_overlap && !fp4;

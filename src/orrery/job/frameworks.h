@@ -22,6 +22,13 @@ namespace orrery::job {
 // and flash attention 2 before.
 enum class AttentionDefault : std::uint8_t { kUnfused, kFlash1, kFlash2, kLibrary };
 workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault attention);
+struct FrameworkDefaults;
+// The same for a model's heads. cuDNN trains heads of at most 128 on Blackwell, and DeepSeek's 192
+// and 128 from Transformer Engine 2.5 on; else Transformer Engine takes flash attention 2, or,
+// where queries and values differ in width, PyTorch's operators (TransformerEngine v2.3 and v2.13:
+// fused_attn.cpp, nvte_get_fused_attn_backend; dot_product_attention/utils.py).
+workload::AttentionBackend AttentionFor(const FrameworkDefaults& defaults, cluster::Arch arch,
+                                        const workload::Model& model);
 
 // kEager: Megatron's own operators on fp32 logits; kFused: the same, compiled; kOnline: on 16-bit
 // logits, gradients over them; kTorch: PyTorch's own.
@@ -32,10 +39,12 @@ enum class WeightGradientFusion : std::uint8_t { kNone, kFp32, kAny };
 
 struct FrameworkDefaults {
   AttentionDefault attention = AttentionDefault::kUnfused;
-  bool dp_overlap = false;       // gradient reduction, and parameter gathering of ZeRO-1
-  bool overlap_p2p = true;       // interleaved schedule only
-  bool tp_comm_overlap = false;  // with sequence parallelism, where it can; not with nvfp4
-  bool grad_reduce_fp32 = true;  // of bf16 runs
+  bool fused_latent_blackwell = false;  // Transformer Engine 2.5 and later
+  bool squared_relu_operators = false;  // squared ReLU as PyTorch's operators, not compiled
+  bool dp_overlap = false;              // gradient reduction, and parameter gathering of ZeRO-1
+  bool overlap_p2p = true;              // interleaved schedule only
+  bool tp_comm_overlap = false;         // with sequence parallelism, where it can; not with nvfp4
+  bool grad_reduce_fp32 = true;         // of bf16 runs
   bool fp16_grad_reduce_fp32 = false;
   WeightGradientFusion fused_weight_gradient = WeightGradientFusion::kAny;
   bool converted_gradients = false;   // of bf16 runs
@@ -99,8 +108,10 @@ struct Framework {
 // Newest version of a framework first: a name without version means that one.
 std::span<const Framework> Frameworks();
 Result<const Framework*> FindFramework(std::string_view name);
-// The defaults as the plan has them, for its precision, sharding and the GPU's architecture.
-void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch, workload::Plan* plan);
+// The defaults as the plan has them, for its precision, sharding, the model and the GPU's
+// architecture.
+void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch,
+                   const workload::Model& model, workload::Plan* plan);
 void ApplyLoss(LossDefault loss, workload::Plan* plan);
 // The optimizer's kernels and what a training loop computes and reads beside them.
 void ApplyStep(const FrameworkDefaults& defaults, workload::Plan* plan);

@@ -134,6 +134,9 @@ TEST(Job, FrameworkVersionsDiffer) {
   const Job set = Read(std::string(kSmall) +
                        "framework: megatron@2022.05\nframework_options: {attention: flash2}\n");
   EXPECT_EQ(set.workloads.front().plan.attention, workload::AttentionBackend::kFlash2);
+  const Job late = Read(std::string(kSmall) + "framework_options: {deferred_head: 4}\n");
+  EXPECT_EQ(late.workloads.front().plan.deferred_head, 4);
+  EXPECT_EQ(Read(late.config_json).config_hash, late.config_hash);
 }
 
 // There is one loss: the user's takes the place of the framework's, two of them are refused.

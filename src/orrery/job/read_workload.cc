@@ -238,7 +238,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     plan->low_precision = framework.defaults.fp8_recipe;
     defaults.push_back(fmt::format("fp8_recipe {}", NameOf(kFp8Recipes, plan->low_precision)));
   }
-  ApplyDefaults(framework.defaults, arch, plan);
+  ApplyDefaults(framework.defaults, arch, model, plan);
   if (model.experts.count == 0) {
     plan->moe_fused_router = plan->moe_fused_permute = plan->moe_separate_padding = false;
   }
@@ -284,6 +284,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
   }
   if (section.Has("bucket_bytes")) plan->bucket_bytes = section.Integer("bucket_bytes");
   if (section.Has("bucket_elements")) plan->bucket_elements = section.Integer("bucket_elements");
+  if (section.Has("deferred_head")) plan->deferred_head = section.Integer("deferred_head");
   ORRERY_RETURN_IF_ERROR(ReadReshard(section, plan, &defaults));
   ORRERY_RETURN_IF_ERROR(ReadGatherLimit(section, plan, &defaults));
   if (defaults.empty()) return {};

@@ -409,6 +409,12 @@ constexpr Option kFramework[] = {
      .min = 1,
      .max = 1099511627776.0,
      .doc = "Gradient elements a bucket, at least 1,000,000 · dp."},
+    {.name = "deferred_head",
+     .type = kInteger,
+     .min = 0,
+     .max = 1048576,
+     .doc = "Weight gradients of the output layer of so many micro-batches run behind the last "
+            "stage's passes (Megatron's defer_embedding_wgrad_compute, wgrad_deferral_limit)."},
     {.name = "bucket_bytes",
      .type = kInteger,
      .min = 1,

@@ -55,6 +55,7 @@ Status CheckBounds(const Plan& plan) {
       {"training.micro_batch", plan.micro_batch, 1, 1 << 16},
       {"training.seq_len", plan.seq_len, 1, 1 << 26},
       {"framework_options.bucket_elements", plan.bucket_elements, 1, std::int64_t{1} << 40},
+      {"framework_options.deferred_head", plan.deferred_head, 0, 1 << 20},
   };
   for (const Bound& b : bounds) {
     if (b.value < b.least || b.value > b.most) {

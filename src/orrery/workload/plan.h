@@ -233,6 +233,10 @@ struct Plan {
   bool bucket_views = false;
   bool clip_gradients = true;  // by their norm, which the host reads
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
+  // The output layer's weight gradients of so many micro-batches run behind the last stage's
+  // passes, where it would wait for the others (Megatron's defer_embedding_wgrad_compute and
+  // wgrad_deferral_limit). 0: all run in their backward pass.
+  std::int64_t deferred_head = 0;
   // Weight-gradient GEMMs add to the gradient buffer; else a kernel adds what they wrote.
   bool fused_weight_gradient = true;
   // What kernels wrote in the parameters' type is converted, then added to the fp32 buffer, in a

@@ -347,6 +347,21 @@ Status CheckGraphs(const Plan& plan) {
       "framework_options.cuda_graphs: gathers of zero2 and zero3 are not captured; use none");
 }
 
+// Megatron asserts stages and GEMMs that add to the gradient buffer. Its buffer of output
+// gradients counts one head a micro-batch.
+Status CheckDeferredHead(const Model& model, const Plan& plan) {
+  if (plan.deferred_head == 0) return {};
+  const bool trains = plan.lora_rank == 0 && plan.fused_weight_gradient;
+  const bool whole = plan.schedule < Schedule::kZbH1 && model.mtp_layers == 0 && !plan.chunked_loss;
+  const bool buffer = plan.reducer == Reducer::kBuffer && !plan.gathers_units();
+  if (plan.pp > 1 && trains && whole && buffer) return {};
+  return InvalidInput(
+      "framework_options.deferred_head: the output layer's weight gradients wait behind the passes "
+      "of the last of several stages, whole ones whose GEMMs add to the gradient buffer; not with "
+      "pp 1, zero2 and zero3, adapters, split backward passes, further tokens or a chunked loss: "
+      "leave it out");
+}
+
 Status CheckListGathers(const Plan& plan) {
   if (!plan.list_gathers) return {};
   if (plan.sharding == Sharding::kZero3 && !plan.prefetch && plan.shard_group == 0 &&
@@ -527,6 +542,7 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckDdp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckDeepSpeed(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckListGathers(plan));
+  ORRERY_RETURN_IF_ERROR(CheckDeferredHead(model, plan));
   return CheckGraphs(plan);
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "orrery/base/units.h"
+#include "orrery/search/validate/bridge_recipes.h"
 #include "orrery/search/validate/frameworks.h"
 
 namespace orrery::search {
@@ -29,6 +30,10 @@ constexpr CloudRecipe WithGraphs(CloudRecipe r, std::string_view precision) {
   r.precision = precision;
   return r;
 }
+constexpr CloudRecipe WithOperators(CloudRecipe r) {
+  r.squared_relu_operators = true;
+  return r;
+}
 constexpr CloudRecipe WithWholeExperts(CloudRecipe r, std::string_view recompute) {
   r.etp = 1;
   r.recompute = recompute;
@@ -51,6 +56,8 @@ constexpr std::array kRecipes = {
     WithGraphs(Nemo(2505, 2505, "Grok", "GB200|B200"), ""),
     WithWholeExperts(Nemo(2505, 2505, "Grok", "H100"), ""),
     WithGraphs(Nemo(2505, 2505, "Nemotron4", "GB200"), ""),
+    WithoutFusedAttention(Nemo(2505, 2505, "Nemotron-H", "H100"), "", false),
+    WithOperators(Nemo(2504, 2504, "Nemotron4", "H100")),
     WithGraphs(Nemo(2505, 2505, "Llama4", "H100"), "fp8"),
     WithWholeExperts(Nemo(2505, 2505, "DeepSeek-V3", "GB200"), "core_attn"),
     WithWholeExperts(Nemo(2505, 2505, "DeepSeek-V3", "H100"), "mla_up_proj"),
@@ -78,7 +85,30 @@ int Release(const Configuration& row) {
   return year.ok() && month.ok() ? static_cast<int>(*year * 100 + *month) : 0;
 }
 
+struct Deferral {
+  int from, to;
+  std::string_view framework, model;
+  std::int64_t microbatches;
+};
+constexpr std::array kDeferrals = {
+    Deferral{2411, 2505, kNemo, "Llama3-70B", 22},
+    Deferral{2411, 2505, kNemo, "Llama3.1-405B", 50},
+    Deferral{2411, 2505, kNemo, "Nemotron4-340B", 22},
+    Deferral{2406, 2511, kMlperf, "Llama3.1-405B", 50},
+    Deferral{2509, 2510, "Megatron-Bridge", "Llama3-70B", 22},
+};
+
 }  // namespace
+
+std::int64_t DeferredHead(const Configuration& row) {
+  const int bridge = BridgeRelease(row);
+  const int release = bridge > 0 ? bridge : Release(row);
+  const auto found = std::find_if(kDeferrals.begin(), kDeferrals.end(), [&](const Deferral& d) {
+    return d.from <= release && release <= d.to && row.text("framework").starts_with(d.framework) &&
+           row.text("model").starts_with(d.model);
+  });
+  return found == kDeferrals.end() ? 0 : found->microbatches;
+}
 
 const CloudRecipe& FindCloudRecipe(const Configuration& row) {
   const int release = Release(row);

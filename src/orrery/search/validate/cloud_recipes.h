@@ -11,6 +11,7 @@
 // --expert-tensor-parallel-size 1, --overlap-grad-reduce, --cross-entropy-fusion-impl te.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "orrery/search/validate/configuration.h"
@@ -27,8 +28,9 @@ struct CloudRecipe {
   bool fused_attention = true;      // Transformer Engine may take cuDNN's; else flash attention 2
   std::string_view recompute = {};  // modules of selective recompute; empty: none
   workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
-  int etp = 0;         // 0: not set
-  bool drops = false;  // every expert padded to its mean (capacity factor 1)
+  int etp = 0;                          // 0: not set
+  bool squared_relu_operators = false;  // not compiled
+  bool drops = false;                   // every expert padded to its mean (capacity factor 1)
   // Of full recompute; kNothing: the framework's own.
   workload::RecomputeKeeps keeps = workload::RecomputeKeeps::kNothing;
   int shard_hosts = 0;  // FSDP over so many neighbouring hosts; 0: over all
@@ -39,5 +41,11 @@ struct CloudRecipe {
 };
 // The row's recipe; one that sets nothing where none is known.
 const CloudRecipe& FindCloudRecipe(const Configuration& row);
+// Micro-batches whose weight gradients of the output layer wait for the end of the last stage's
+// passes (defer_embedding_wgrad_compute with wgrad_deferral_limit), as the recipes of NeMo, MLPerf
+// and Megatron Bridge set them by model; 0: none. Sources: the same YAML files; NVIDIA/NeMo v2.3.1,
+// nemo/collections/llm/recipes; training_results_v5.1, llama31_405b's config_common.sh; Megatron
+// Bridge v0.1.0rc4, recipes/llama (later releases defer in fine-tuning only).
+std::int64_t DeferredHead(const Configuration& row);
 
 }  // namespace orrery::search

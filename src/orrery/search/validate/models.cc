@@ -56,14 +56,14 @@ constexpr Architecture kDeepSeek = Like(kLlama, "DeepSeek", "deepseek", 50257);
 constexpr Architecture kNemotron = {"Nemotron",
                                     "nemotron",
                                     Norm::kLayerNorm,
-                                    Activation::kGelu,
+                                    Activation::kSquaredRelu,
                                     Position::kRotary,
                                     false,
                                     false,
                                     false,
                                     false,
                                     256000,
-                                    "squared ReLU priced as GeLU; rotary on all of a head"};
+                                    "rotary on all of a head"};
 
 constexpr std::array kArchitectures = {
     kGpt,

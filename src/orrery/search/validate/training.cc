@@ -424,7 +424,7 @@ void MapAttention(const Mapping& m) {
     *attention = AttentionBackend::kFlash2;
     m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
   } else {
-    *attention = job::AttentionOn(arch, preset);
+    *attention = job::AttentionFor(m.defaults(), arch, m.out->model);
     // Megatron Bridge brought GPT-OSS with cuDNN's kernel for sinks (Transformer Engine 2.8).
     if (m.out->model.sinks && *attention != AttentionBackend::kCudnn) {
       *attention = AttentionBackend::kUnfused;
@@ -510,6 +510,11 @@ Status MapLibraries(const Mapping& m) {
   m.out->plan.keeps_scores = own_layers;
   if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
   m.out->plan.in_place_kernels = HasToken(m.row, "liger");
+  if ((m.defaults().squared_relu_operators || m.cloud.squared_relu_operators) &&
+      m.out->model.activation == workload::Activation::kSquaredRelu) {
+    m.out->plan.fused_bias_activation = false;
+    m.Assume("squared ReLU as PyTorch's operators, not compiled (NeMo 2)");
+  }
   MapLoss(m);
   ORRERY_ASSIGN_OR_RETURN(m.out->allocator, memory::ParseAllocatorConf(m.recipe().allocator));
   if (!m.recipe().allocator.empty()) m.AssumeDefault("allocator", m.recipe().allocator);
@@ -552,6 +557,10 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
     ORRERY_RETURN_IF_ERROR(MapExperts(row, rule, out.model, &out.plan, assumed));
   }
   MapTask(m.row, m.rule, &m.out->plan, m.assumed);
+  if (out.plan.pp > 1 && out.plan.lora_rank == 0) out.plan.deferred_head = DeferredHead(row);
+  if (out.plan.deferred_head > 0) {
+    m.Assume("deferred_head={} (blank: the release's recipes)", out.plan.deferred_head);
+  }
   ORRERY_RETURN_IF_ERROR(MapOffload(m));
   if (out.plan.moe_comm_overlap && out.plan.offload_activations) {
     out.plan.moe_comm_overlap = false;

@@ -195,6 +195,44 @@ TEST(Training, BlanksOfTheReleasesScripts) {
   EXPECT_EQ(Map(kGpt175, few).run.plan.recompute_keeps, workload::RecomputeKeeps::kQkv);
 }
 
+// What Transformer Engine has no fused kernel for on Blackwell; Nemotron in NeMo 2, whose squared
+// ReLU is not compiled and whose stages leave the head's weight gradients to the end.
+TEST(Training, NemotronInNemo2) {
+  const Cells nemotron = {{"framework", "NeMo (Megatron-Core)"},
+                          {"framework_family", "nemo"},
+                          {"framework_version", "v25.05.05"},
+                          {"model", "Nemotron4-340B"},
+                          {"layers", "96"},
+                          {"hidden", "18432"},
+                          {"heads", "96"},
+                          {"kv_heads", "8"},
+                          {"ffn_hidden", "73728"},
+                          {"vocab", "256000"},
+                          {"gpu", "GB200"},
+                          {"gpus_per_node", "4"}};
+  Cells cells = kGpt175;
+  for (const auto& [column, value] : nemotron) cells[column] = value;
+  const Mapped wide = Map(cells, {});
+  EXPECT_EQ(wide.error, "");
+  EXPECT_EQ(wide.run.plan.attention, workload::AttentionBackend::kFlash2);  // 192 a head
+  EXPECT_FALSE(wide.run.plan.fused_bias_activation);
+  EXPECT_EQ(wide.run.plan.deferred_head, 22);
+  EXPECT_EQ(Map(cells, {{"heads", "144"}, {"kv_heads", "8"}}).run.plan.attention,
+            workload::AttentionBackend::kCudnn);  // 128
+  const Cells hopper = {{"gpu", "H100-SXM5"}, {"gpus_per_node", "8"}};
+  EXPECT_EQ(Map(cells, hopper).run.plan.attention, workload::AttentionBackend::kCudnn);
+  Cells first = hopper;
+  first["framework_version"] = "v25.02.02";  // NeMo 1 compiles it
+  EXPECT_TRUE(Map(cells, first).run.plan.fused_bias_activation);
+
+  const auto latent = [](std::string_view framework) {
+    return job::AttentionFor((*job::FindFramework(framework))->defaults, cluster::Arch::kBlackwell,
+                             *workload::FindModel("deepseek-v3"));
+  };
+  EXPECT_EQ(latent("nemo@2025.04"), workload::AttentionBackend::kUnfused);
+  EXPECT_EQ(latent("megatron-bridge"), workload::AttentionBackend::kCudnn);
+}
+
 // A round of MLPerf is known by its date; its 8B configurations graph the whole iteration.
 TEST(Training, BlanksOfMlperfsRound) {
   Cells cells = {{"framework", "NeMo/Megatron-Core (ngc25.09_nemo)"},

@@ -209,6 +209,29 @@ TEST(Layer, UnfusedGroupedQueriesRepeatTheirHeads) {
       "projection bias_dropout_add layer_norm fc1 bias gelu fc2 bias_dropout_add");
 }
 
+// Bytes by hand, 2 each: relu and pow read and write a tensor each; backward pow copies (2
+// tensors), doubles (2), multiplies by the gradient (3), and relu masks (3). Compiled: 2 and 3.
+TEST(Layer, SquaredReluByOperators) {
+  Model m = SmallGpt(1);
+  m.activation = Activation::kSquaredRelu;
+  m.mlp_bias = false;
+  Plan p = One(1, false);
+  const auto bytes = [&](std::string_view block) {
+    const graph::Graph g = Make(m, p);
+    std::int64_t sum = 0;
+    for (const graph::Kernel& kernel : FindBlock(g, block).kernels) {
+      const auto* k = std::get_if<graph::MemoryBound>(&kernel);
+      if (k != nullptr) sum += k->bytes_read + k->bytes_written;
+    }
+    return sum;
+  };
+  const std::int64_t forward = bytes("layer.forward"), backward = bytes("layer.backward");
+  p.fused_bias_activation = false;
+  const std::int64_t tensor = p.seq_len * p.micro_batch * m.ffn_hidden * 2;
+  EXPECT_EQ(bytes("layer.forward") - forward, (4 - 2) * tensor);
+  EXPECT_EQ(bytes("layer.backward") - backward, (10 - 3) * tensor);
+}
+
 // fp32 trains without main parameters and keeps fp32 everywhere.
 TEST(Layer, Fp32GemmsAccumulateInFp32) {
   Plan p = One(1, false);

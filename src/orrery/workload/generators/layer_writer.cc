@@ -218,6 +218,9 @@ void LayerWriter::Activation(Pass pass) {
     w_->Kernel(name, Elementwise(s_, op, s_.tokens(), s_.ffn, read, written, pass));
     return;
   }
+  if (s_.activation == workload::Activation::kSquaredRelu) {
+    return SquaredReluOperators(s_, w_, pass);
+  }
   // Unfused: bias, then the function, then the gate's product; backward in reverse.
   if (pass == Pass::kForward && s_.mlp_bias) {
     w_->Kernel("bias", Elementwise(s_, MemoryOp::kAdd, s_.tokens(), s_.fc1(), e, e, pass));

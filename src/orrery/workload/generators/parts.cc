@@ -151,6 +151,22 @@ void ResidualGradient(const Shape& s, BlockWriter* w) {
                         s.element_bytes, Pass::kBackward));
 }
 
+void SquaredReluOperators(const Shape& s, BlockWriter* w, Pass pass) {
+  const std::int64_t e = s.element_bytes;
+  const auto run = [&](std::string_view name, MemoryOp op, std::int64_t tensors_read) {
+    w->Kernel(name, Elementwise(s, op, s.tokens(), s.ffn, tensors_read * e, e, pass));
+  };
+  if (pass == Pass::kForward) {
+    if (s.mlp_bias) run("bias", MemoryOp::kAdd, 1);
+    run("relu", MemoryOp::kGelu, 1);
+    return run("pow", MemoryOp::kGelu, 1);
+  }
+  run("pow", MemoryOp::kCopy, 1);
+  run("double", MemoryOp::kGradScale, 1);
+  run("multiply", MemoryOp::kAdd, 2);
+  run("threshold", MemoryOp::kGelu, 2);
+}
+
 void TpCollective(const Shape& s, BlockWriter* w, std::string_view name, Collective kind,
                   std::int64_t bytes, graph::DType dtype) {
   if (s.tp == 1) return;

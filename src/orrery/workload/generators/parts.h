@@ -51,6 +51,10 @@ void BiasGradient(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_
 // Autograd's sum of the two gradients that meet at a residual.
 void ResidualGradient(const Shape& s, BlockWriter* w);
 
+// torch.pow(relu(x), 2) of tokens × ffn, operator by operator. Autograd's pow_backward copies its
+// input (a power of 1), doubles it and multiplies by the gradient; threshold_backward masks that.
+void SquaredReluOperators(const Shape& s, BlockWriter* w, graph::Pass pass);
+
 // y[tokens, out] = x[tokens, in] · Wᵀ with W split by columns of y: gathers x under SP.
 void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t in,
                    std::int64_t out);

@@ -1,5 +1,7 @@
 // What a program runs beside plain passes: heads that predict further tokens, and layers with
 // experts of two micro-batches in step.
+#include <algorithm>
+
 #include "orrery/workload/generators/expert_parts.h"
 #include "orrery/workload/generators/program_writer.h"
 
@@ -14,6 +16,9 @@ void ProgramWriter::HeadUnit(bool forward, const Chunk& chunk, int index, int mi
   const auto kinds = depths > 0 ? job_.model->mtp_kinds() : std::vector<std::uint8_t>();
   const int own = static_cast<int>(kinds.size());
   const int behind = chunk.first_layer + chunk.parts.layers;  // places of what runs again
+  if (!forward && defers_head(microbatch)) {
+    return Call(job_.blocks->Get(BlockKind::kHeadData), index, microbatch);
+  }
   const auto output = [&](int depth) {
     Call(forward ? Known(&head_forward_, BlockKind::kHeadForward) : EndBackward(true, microbatch),
          index, microbatch, depth);
@@ -34,6 +39,14 @@ void ProgramWriter::HeadUnit(bool forward, const Chunk& chunk, int index, int mi
     if (!forward) Call(job_.blocks->Get(join), index, microbatch, depth);
   }
   if (!forward) output(0);
+}
+
+void ProgramWriter::DeferredHead() {
+  const auto deferred =
+      static_cast<int>(std::min<std::int64_t>(plan().deferred_head, microbatches()));
+  for (int i = 0; holds_head() && i < deferred; ++i) {
+    Call(job_.blocks->Get(BlockKind::kHeadWeight), chunks() - 1, i);
+  }
 }
 
 // One layer of a forward and one of a backward pass, both with experts, in step.

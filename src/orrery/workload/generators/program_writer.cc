@@ -498,7 +498,6 @@ void ProgramWriter::FinishReduction() {
   if (!reduces()) return;
   if (reduces_each() && !plan().overlap_grad_reduce) return;
   if (plan().overlap_grad_reduce) {
-    for (int c = 0; c < chunks(); ++c) ReduceChunk(c);
     Call(job_.blocks->Get(BlockKind::kWaitGradients), 0, -1);
   } else {
     for (const Chunk& chunk : chunks_) {
@@ -512,6 +511,9 @@ void ProgramWriter::FinishReduction() {
 }
 
 void ProgramWriter::End() {
+  for (int c = 0; plan().overlap_grad_reduce && c < chunks(); ++c) ReduceChunk(c);
+  // Behind the start of the last reductions, as Megatron's schedules have it.
+  DeferredHead();
   FinishReduction();
   const Shape& s = *job_.shape;
   if (s.sequence_parallel) {

@@ -93,6 +93,8 @@ class ProgramWriter {
   void ReduceChunk(int index);
   // Starts gathering all parameters of a chunk, once. For schedules with aligned gathers.
   void GatherChunk(int index);
+  // Weight gradients of the output layer that backward passes left out (Plan::deferred_head).
+  void DeferredHead();
   // Whatever reductions are left, gradients over tp and the embedding group, optimizer, loss.
   void End();
 
@@ -137,6 +139,8 @@ class ProgramWriter {
   void OrthogonalisePart(std::int64_t kind, std::int64_t layers);
   std::int16_t TakeEvent();
   std::int64_t elements() const;
+  // Whether a micro-batch's output layer leaves its weight gradient out.
+  bool defers_head(int microbatch) const { return microbatch < plan().deferred_head; }
   std::int64_t shard() const;  // elements whose optimizer state lies here
   // Ranks that hold the same parameters, and those among them that share their optimizer state.
   std::int64_t replicas_of(const Bucket& bucket) const {

@@ -70,8 +70,12 @@ graph::Block WeightHalf(const Shape& s, const graph::Block& backward, Names* nam
     const Gemm* gemm = WeightGradient(backward, op);
     if (gemm == nullptr) continue;
     if (Splits(s, *gemm)) {
+      // The output layer stays in the plan's precision.
+      const bool low = IsLow(s) && gemm->dtype == LinearType(s);
+      const std::int64_t gathered = s.tokens() * s.hidden;
       TpCollective(s, &w, "all_gather", graph::Collective::kAllGather,
-                   LinearBytes(s, s.tokens() * s.hidden), IsLow(s) ? graph::DType::kFp8 : s.dtype);
+                   low ? LinearBytes(s, gathered) : gathered * s.element_bytes,
+                   low ? graph::DType::kFp8 : s.dtype);
     }
     w.Kernel(names->all()[op.name.index()], *gemm);
   }

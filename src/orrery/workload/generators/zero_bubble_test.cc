@@ -263,6 +263,51 @@ TEST(ZeroBubble, HalvesMakeTheWhole) {
   }
 }
 
+// The last stage leaves the head's weight gradients of two micro-batches to the end, behind its
+// last send and before the optimizer; nothing is done twice or lost.
+TEST(DeferredHead, RunsBehindThePasses) {
+  for (const Schedule schedule : {Schedule::k1f1b, Schedule::k1f1bInterleaved}) {
+    Plan plan = Zb(schedule, 2, 4);
+    plan.vpp = schedule == Schedule::k1f1b ? 1 : 2;
+    plan.dp = 2;
+    plan.global_batch = 8;
+    const graph::Graph whole = Make(SmallGpt(4), plan);
+    plan.deferred_head = 2;
+    const graph::Graph g = Make(SmallGpt(4), plan);
+    const auto flops = [](const graph::Graph& of, std::size_t program) {
+      double sum = 0;
+      for (const graph::Call& call : of.programs[program].calls) {
+        const graph::Block& block = of.blocks[call.block.index()];
+        for (const graph::Op& op : block.ops) {
+          if (op.kind != graph::OpKind::kKernel) continue;
+          const auto* gemm = std::get_if<graph::Gemm>(&block.kernels[op.index]);
+          if (gemm != nullptr) sum += 2.0 * gemm->m * gemm->n * gemm->k * call.repeat;
+        }
+      }
+      return sum;
+    };
+    EXPECT_EQ(flops(g, 0), flops(whole, 0));
+    EXPECT_EQ(flops(g, 1), flops(whole, 1));
+    std::vector<std::string> late;
+    for (const graph::Call& call : g.programs[1].calls) {
+      const std::string& name = g.name(g.blocks[call.block.index()].name);
+      if (name == "weight.backward") late.push_back(fmt::format("W{}", call.microbatch));
+      if (name == "layer.backward" || name == "optimizer") late.push_back(name.substr(0, 1));
+    }
+    const std::string order = Join(late);
+    EXPECT_TRUE(order.ends_with("l W0 W1 o")) << order;
+    // Hidden 256, 128 tokens and half of the padded vocabulary: SmallGpt's output layer.
+    EXPECT_EQ(BlockFlops(FindBlock(g, "weight.backward")),
+              GemmFlops(FindBlock(whole, "head.forward")));
+    EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
+    plan.pp = plan.vpp = 1;
+    plan.schedule = Schedule::k1f1b;
+    EXPECT_TRUE(Validate(SmallGpt(4), plan)
+                    .message()
+                    .starts_with("framework_options.deferred_head: the output layer's weight"));
+  }
+}
+
 // Chunk 1 of the first stage ends the model: embedding and loss on one rank, nothing tied across.
 TEST(ZeroBubble, VShape) {
   Plan plan = Zb(Schedule::kZbV, 2, 4);
