@@ -185,7 +185,7 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
   const graph::Buffer gathered = w->Temporary(
       "gathered", s.sequence_parallel && !pipelines ? bytes : 0, MemoryKind::kCommunication);
   w->Alloc(gathered);
-  CastOperand(s, w, "cast", s.local_tokens(), in, Pass::kForward, true);
+  CastOperand(s, w, "cast", s.local_tokens(), in, Pass::kForward, true, true);
   if (pipelines) return GatherAndMultiply(s, w, name, bytes, WireType(s), Forward(s, in, out));
   if (s.sequence_parallel) {
     TpCollective(s, w, "all_gather", Collective::kAllGather, bytes, WireType(s));
@@ -277,7 +277,7 @@ void RowBackward(const Shape& s, BlockWriter* w, std::string_view name, std::int
   const graph::Buffer gathered =
       w->Temporary("gathered", s.sequence_parallel && !pipelines ? (both ? 2 : 1) * bytes : 0);
   w->Alloc(gathered);
-  CastOperand(s, w, "cast", s.local_tokens(), out, Pass::kBackward);
+  CastOperand(s, w, "cast", s.local_tokens(), out, Pass::kBackward, false, true);
   if (pipelines) {
     if (both)
       w->Comm("all_gather", Async(Collective::kAllGather, bytes, WireType(s), kGatherEvent));

@@ -46,13 +46,21 @@ std::int64_t LinearBytes(const Shape& s, std::int64_t elements) {
 }
 
 void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
-                 std::int64_t cols, Pass pass, bool fused) {
+                 std::int64_t cols, Pass pass, bool fused, bool split) {
   if (!IsLow(s)) return;
   w->Host("scales", s.host.low_precision);
   const Recipe& recipe = RecipeOf(s);
   if (fused && recipe.scale_known) return;
   if (recipe.finds_maximum) {
     w->Kernel("maximum", Elementwise(s, MemoryOp::kGradNorm, rows, cols, s.element_bytes, 0, pass));
+    // Called from C++: no torch.distributed Python around it.
+    if (split && s.sequence_parallel && s.tp > 1) {
+      w->Comm("all_reduce.maximum", {.collective = graph::Collective::kAllReduce,
+                                     .group = graph::GroupSlot::kTp,
+                                     .stream = kTpStream,
+                                     .dtype = DType::kFp32,
+                                     .bytes = {.value = recipe.rotates_columns ? 8 : 4}});
+    }
   }
   MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, s.element_bytes, 0, pass);
   const int kernels = recipe.rotates_columns ? Directions(s) : 1;

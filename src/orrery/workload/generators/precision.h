@@ -15,11 +15,13 @@
 //   mxfp8      fp8, 1 byte per 32        nothing                MXFP8BlockScaling; OCP MX 1.0
 //   nvfp4      fp4, 1 byte per 16        a pass for the maximum NVFP4BlockScaling
 //
-// Under sequence parallelism operands are gathered as cast, gradients of outputs with block scales
-// (blockwise, mxfp8, nvfp4) in both directions (Transformer Engine, gather_along_first_dim; beside
-// the data gradient under userbuffers, pull request 1982). nvfp4 casts along columns in a kernel of
-// its own, which rotates (its random Hadamard transform). Left out: stochastic rounding,
-// re-ordering of scales, layers kept in bf16.
+// Under sequence parallelism an operand with one scale that is found in a pass is cast with the
+// maximum over the ranks that hold its parts, an all-reduce the cast waits for (Transformer Engine,
+// with_amax_reduction; nvfp4 two numbers, of rows and of rotated columns). Operands are gathered as
+// cast, gradients of outputs with block scales (blockwise, mxfp8, nvfp4) in both directions
+// (Transformer Engine, gather_along_first_dim; beside the data gradient under userbuffers, pull
+// request 1982). nvfp4 casts along columns in a kernel of its own, which rotates (its random
+// Hadamard transform). Left out: stochastic rounding, re-ordering of scales, layers kept in bf16.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +38,10 @@ graph::DType LinearType(const Shape& s);  // of the operands of a linear layer's
 std::int64_t LinearBytes(const Shape& s, std::int64_t elements);
 
 // The kernels that cast a rows × cols operand; none without a recipe. `fused`: a norm wrote it in
-// low precision where the recipe knows its scale beforehand.
+// low precision where the recipe knows its scale beforehand. `split`: over the tensor-parallel
+// ranks under sequence parallelism, who agree on its maximum first.
 void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
-                 std::int64_t cols, graph::Pass pass, bool fused = false);
+                 std::int64_t cols, graph::Pass pass, bool fused = false, bool split = false);
 // Under sequence parallelism a gradient of the output is gathered once a direction: with scales a
 // block what was gathered for the data gradient cannot be turned for that of the weights.
 bool GathersBothDirections(const Shape& s);

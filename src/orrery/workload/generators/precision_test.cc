@@ -66,6 +66,29 @@ TEST(Precision, CastsByRecipe) {
   EXPECT_EQ(casts(LowPrecision::kNvfp4, "layer.backward"), "mccmccmccmcc");
 }
 
+// Operands whose parts lie on tensor-parallel ranks share a maximum: the inputs of qkv and fc1, the
+// incoming gradients of projection and fc2. Scales that need no pass over the operand have none.
+TEST(Precision, SplitOperandsShareTheirMaximum) {
+  const auto bytes = [](LowPrecision recipe, int tp, std::string_view block) {
+    const graph::Graph g = Make(SmallGpt(1), Low(recipe, tp));
+    const graph::Block& b = FindBlock(g, block);
+    std::vector<std::int64_t> sizes;
+    for (const graph::Op& op : b.ops) {
+      if (op.kind != graph::OpKind::kComm || g.name(op.name) != "all_reduce.maximum") continue;
+      sizes.push_back(b.comms[op.index].bytes.value);
+    }
+    return sizes;
+  };
+  using Sizes = std::vector<std::int64_t>;
+  for (const std::string_view block : {"layer.forward", "layer.backward"}) {
+    EXPECT_EQ(bytes(LowPrecision::kCurrent, 2, block), (Sizes{4, 4}));
+    EXPECT_EQ(bytes(LowPrecision::kNvfp4, 2, block), (Sizes{8, 8}));
+    EXPECT_EQ(bytes(LowPrecision::kCurrent, 1, block), Sizes{});
+    EXPECT_EQ(bytes(LowPrecision::kDelayed, 2, block), Sizes{});
+    EXPECT_EQ(bytes(LowPrecision::kMxfp8, 2, block), Sizes{});
+  }
+}
+
 // 1,024 elements: fp8 a byte each; one scale byte per 32 (mxfp8), fp32 per 128 (blockwise); fp4
 // half a byte and one scale byte per 16.
 TEST(Precision, BytesOfAnOperand) {
