@@ -95,6 +95,7 @@ double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
     bus = std::min(bus * (q.domains() == 1 ? 7.0 / 9 : 120.0 / 128),
                    graph * table.tree_ll128[q.span()]);
   }
+  if (q.found.plain_trees) bus *= 0.85;  // NCCL's own discount
   const int log_size = Log2(q.bytes / 64);
   if (log_size >= 0 && log_size < 23) {
     bus *= nccl::TreeCorrection(static_cast<Protocol>(protocol), log_size);
@@ -150,10 +151,13 @@ HeadsOfNvls HeadsOf(const Question& q, bool tree) {
   HeadsOfNvls heads;
   heads.count = std::min(q.shape->ranks_per_domain, kMostHeads);
   const Arch arch = q.spec->device.arch;
-  const double share = nccl::NvlinkGBps(*q.spec, *q.shape) * 1.01 / (heads.count + 1);
+  const double share =
+      nccl::NvlinkGBps(*q.spec, *q.shape, q.environment->version) * 1.01 / (heads.count + 1);
   const double nic = nccl::NicGBps(*q.spec, *q.shape) * q.shape->nics / heads.count;
-  heads.step_GBps = nccl::SearchStep(arch, tree, tree ? std::min(share, nic) : share);
-  heads.nic_GBps = tree ? nccl::SearchStep(arch, true, nic) : heads.step_GBps;
+  heads.step_GBps =
+      nccl::SearchStep(arch, tree, q.environment->version, tree ? std::min(share, nic) : share);
+  heads.nic_GBps =
+      tree ? nccl::SearchStep(arch, true, q.environment->version, nic) : heads.step_GBps;
   return heads;
 }
 
@@ -236,9 +240,10 @@ Stars StarsOf(const Question& q) {
   double limit = nccl::NicGBps(spec, *q.shape);
   if (ppn > 1) {
     const double at_gpu = 1 + (stars.count - 1) / (ppn - 1);
-    limit = std::min(limit, nccl::NvlinkGBps(spec, *q.shape) * 1.01 / at_gpu);
+    limit =
+        std::min(limit, nccl::NvlinkGBps(spec, *q.shape, q.environment->version) * 1.01 / at_gpu);
   }
-  stars.GBps = nccl::SearchStep(spec.device.arch, true, limit);
+  stars.GBps = nccl::SearchStep(spec.device.arch, true, q.environment->version, limit);
   const bool old = spec.device.arch == Arch::kVolta || spec.device.arch == Arch::kAmpere;
   if (stars.GBps >= 25 && (old || stars.GBps >= 50 || stars.count <= 4)) {
     stars.count *= 2;
@@ -261,11 +266,14 @@ double CollNetGBps(const Question& q, Algorithm algorithm, double ppn, bool all_
   }
   // NVLS: between domains what a head's NIC carries, inside as in one domain.
   const double heads = CollNetHeads(*q.shape);
-  const double share = nccl::NvlinkGBps(*q.spec, *q.shape) * 1.01 / (heads + 1);
-  const double nic = nccl::SearchStep(q.spec->device.arch, true, nccl::NicGBps(*q.spec, *q.shape));
-  double each = nccl::SearchStep(q.spec->device.arch, true, std::min(share, nic)) *
-                nccl::BandwidthsOf(q.spec->device.arch, q.environment->version).nvls_efficiency *
-                (heads - 1) / heads;
+  const double share =
+      nccl::NvlinkGBps(*q.spec, *q.shape, q.environment->version) * 1.01 / (heads + 1);
+  const double nic = nccl::SearchStep(q.spec->device.arch, true, q.environment->version,
+                                      nccl::NicGBps(*q.spec, *q.shape));
+  double each =
+      nccl::SearchStep(q.spec->device.arch, true, q.environment->version, std::min(share, nic)) *
+      nccl::BandwidthsOf(q.spec->device.arch, q.environment->version).nvls_efficiency *
+      (heads - 1) / heads;
   each *= all_reduce ? 2 : (ppn - 1) / ppn;
   return heads * std::min(each, nic) * (all_reduce ? q.ranks() / Steps(q) : 1);
 }

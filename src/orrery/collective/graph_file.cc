@@ -105,6 +105,8 @@ class Reader {
   Status ReadGraph(const XmlElement& e, Graph* graph) {
     graph->given = true;
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t channels, Integer(e, "nchannels", 1, kMostChannels));
+    ORRERY_ASSIGN_OR_RETURN(const std::int64_t pattern, Integer(e, "pattern", 1, 6));
+    graph->plain = pattern == 3;
     ORRERY_ASSIGN_OR_RETURN(graph->intra_GBps, Number(e, "speedintra", 1e5));
     ORRERY_ASSIGN_OR_RETURN(graph->inter_GBps, Number(e, "speedinter", 1e5));
     ORRERY_ASSIGN_OR_RETURN(graph->latency_us, Number(e, "latencyinter", 1e6));

@@ -48,6 +48,7 @@ struct Graph {
   bool given = false;
   double intra_GBps = 0, inter_GBps = 0, latency_us = 0;
   PathType intra = PathType::kNvlink, inter = PathType::kOneBridge;
+  bool plain = false;  // trees: a chain from one NIC's GPU, not spread over two (pattern 3)
   std::vector<GraphChannel> channels;
 };
 struct Graphs {

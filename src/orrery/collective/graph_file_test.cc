@@ -122,6 +122,24 @@ TEST(GraphFile, PathsRuleLL128Out) {
   }
 }
 
+// Of trees that begin and end at one GPU (pattern 3) NCCL expects 0.85, from 2.18.3 on.
+TEST(GraphFile, SaysWhetherTreesAreSpread) {
+  const Hosts h(2);
+  std::string text = File(4);
+  const auto plain = [&](int version) {
+    Environment e;
+    e.version = version;
+    e.graphs = *ParseGraphFile(text, "graph.xml");
+    return nccl::SearchChannels(h.cluster.spec(), h.shape, e).plain_trees;
+  };
+  EXPECT_FALSE(plain(22203));
+  text.replace(text.find("pattern=\"1\""), 11, "pattern=\"3\"");
+  EXPECT_TRUE(plain(22203));
+  EXPECT_FALSE(plain(21801));
+  text.replace(text.find("pattern=\"3\""), 11, "pattern=\"9\"");
+  EXPECT_THAT(Refusal(text), HasSubstr("pattern = '9'"));
+}
+
 // A ring visits GPUs as its channel says, on every host: 1, 0, 3, 2 and on.
 TEST(GraphFile, RingsRunInItsOrder) {
   const Hosts h(3);

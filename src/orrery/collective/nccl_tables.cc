@@ -83,14 +83,30 @@ constexpr double kTreeCorrection[3][24] = {
 constexpr double kIntraOld[] = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
 constexpr double kIntra90[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
 constexpr double kIntra100[] = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
+constexpr double kIntra100To228[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
 constexpr double kInterOld[] = {48, 30, 28, 24, 20, 18,  15,  12,  10, 9,
                                 7,  6,  5,  4,  3,  2.4, 1.2, .24, .12};
 constexpr double kInter90[] = {48, 45, 42, 40, 30,  24,  22,  20, 17.5,
                                15, 12, 6,  3,  2.4, 1.2, .24, .12};
+// Blackwell's to 2.27.2 are Hopper's; at the end of each list stand Hopper's from 42 on.
 constexpr double kInter100[] = {96, 86,   80, 48, 45.1, 42, 40,  30,  24,  22,
                                 20, 17.5, 15, 12, 6,    3,  2.4, 1.2, .24, .12};
+constexpr double kInter2297[] = {96,   80, 48, 45.1, 42, 40,  30,  24,  22, 20,
+                                 17.5, 15, 12, 6,    3,  2.4, 1.2, .24, .12};
+constexpr double kInter2276[] = {96,   48, 45.1, 42, 40, 30,  24,  22,  20,
+                                 17.5, 15, 12,   6,  3,  2.4, 1.2, .24, .12};
+constexpr double kInter2273[] = {47.9, 45, 42, 40, 30,  24,  22,  20, 17.5,
+                                 15,   12, 6,  3,  2.4, 1.2, .24, .12};
 
-std::span<const double> Steps(Arch arch, bool inter) {
+std::span<const double> Inter100(int version) {
+  if (version < 22703) return kInter90;
+  if (version < 22705) return kInter2273;
+  if (version < 22706) return std::span<const double>(kInter2276).subspan(1);
+  if (version < 22907) return kInter2276;
+  return version < 23000 ? std::span<const double>(kInter2297) : kInter100;
+}
+
+std::span<const double> Steps(Arch arch, bool inter, int version) {
   switch (arch) {
     case Arch::kVolta:
     case Arch::kAmpere:
@@ -98,7 +114,8 @@ std::span<const double> Steps(Arch arch, bool inter) {
     case Arch::kHopper:
       return inter ? std::span<const double>(kInter90) : kIntra90;
     case Arch::kBlackwell:
-      return inter ? std::span<const double>(kInter100) : kIntra100;
+      if (inter) return Inter100(version);
+      return version < 22900 ? std::span<const double>(kIntra100To228) : kIntra100;
   }
   return kInterOld;
 }
@@ -114,7 +131,8 @@ double FirstStep(std::span<const double> steps, double limit) {
 // P5en, which says 35 as p6 does, is taken for a p5. It decides, the price has EFA's own constant.
 constexpr std::array<double, 4> kEfaLatency = {150, 75, 75, 35};
 
-constexpr int kMaxRingChannels = 32;  // half of MAXCHANNELS
+constexpr int kPlainTreesFrom = 21803;  // NCCL expects less of trees that are not spread
+constexpr int kMaxRingChannels = 32;    // half of MAXCHANNELS
 
 struct Found {
   int rings = 0;
@@ -174,20 +192,21 @@ double TreeCorrection(Protocol protocol, int log_size) {
              : kTreeCorrection[static_cast<std::size_t>(protocol)][log_size];
 }
 
-double SearchStep(Arch arch, bool inter, double limit_GBps) {
-  return FirstStep(Steps(arch, inter), limit_GBps);
+double SearchStep(Arch arch, bool inter, int version, double limit_GBps) {
+  return FirstStep(Steps(arch, inter, version), limit_GBps);
 }
 
-double NvlinkGBps(const cluster::Spec& spec, const GroupShape& shape) {
+double NvlinkGBps(const cluster::Spec& spec, const GroupShape& shape, int version) {
   if (spec.gpus_per_nvlink_domain < 2) return 0;
   if (spec.peers_over_pcie()) {
     const std::size_t path = std::max<std::size_t>(shape.peer_path, 1) - 1;
     const std::int64_t tree = spec.pcie_tree.peer[path].least_Bps;
     return static_cast<double>(tree > 0 ? std::min(tree, spec.nvlink_Bps) : spec.nvlink_Bps) * 1e-9;
   }
-  // The packets' share of 50 GB/s a link is 40.0, NCCL writes 40.1: 16 rings of 45.1 fit, not 15 of
-  // 48.
-  const double written = spec.device.arch == Arch::kBlackwell ? 40.1 / 40 : 1;
+  // The packets' share of 50 GB/s a link is 40.0, NCCL from 2.27.5 on writes 40.1: 16 rings of 45.1
+  // fit, not 15 of 48.
+  const bool blackwell = spec.device.arch == Arch::kBlackwell;
+  const double written = blackwell && version >= 22705 ? 40.1 / 40 : 1;
   return written * static_cast<double>(spec.nvlink_Bps) * 1e-9 * spec.nvlink_packet_bytes /
          (spec.nvlink_packet_bytes + spec.nvlink_header_bytes);
 }
@@ -246,7 +265,7 @@ int ChannelsOf(const cluster::Spec& spec, const GroupShape& shape, const Environ
 
 // As NCCL reads them: not searched for, not duplicated. LL128 goes by NVLink inside, and through no
 // more than the bridges of a host (since Hopper: or a GPU beside the NIC) outside.
-void Apply(const Graphs& graphs, Arch arch, int domains, Channels* channels) {
+void Apply(const Graphs& graphs, Arch arch, int domains, int version, Channels* channels) {
   const Graph& ring = graphs.ring.given ? graphs.ring : graphs.tree;
   const auto speed = [&](const Graph& g) { return domains <= 2 ? g.intra_GBps : g.inter_GBps; };
   channels->graph = static_cast<int>(ring.channels.size());
@@ -256,10 +275,35 @@ void Apply(const Graphs& graphs, Arch arch, int domains, Channels* channels) {
   }
   channels->bandwidth_GBps = speed(ring);
   channels->tree_GBps = graphs.tree.given ? speed(graphs.tree) : channels->bandwidth_GBps;
+  if (graphs.tree.given) channels->plain_trees = version >= kPlainTreesFrom && graphs.tree.plain;
   channels->latency_us = domains > 1 ? ring.latency_us : 0;
   channels->near_nvlink = ring.intra <= PathType::kNvlink;
   const PathType worst = arch >= Arch::kHopper ? PathType::kPxn : PathType::kBridges;
   channels->ll128 = ring.intra <= PathType::kNvlinkThroughGpu && ring.inter <= worst;
+}
+
+// The trees' own search, over several domains, for as many channels as the rings have. NCCL spreads
+// a tree's NIC over the first two GPUs of its chain; where the second one does not reach that NIC
+// as the first one does, Hopper and Blackwell take chains that begin and end at one GPU instead
+// (from 2.18.3 on), of which NCCL expects less. What is left of NVLink then makes the channels
+// faster inside a domain, as long as that is less than twice a NIC's step: what two domains count
+// with.
+void SearchTrees(const cluster::Spec& spec, const GroupShape& shape, const Environment& environment,
+                 double nvlink, Channels* found) {
+  const Arch arch = spec.device.arch;
+  const int gpus = shape.ranks_per_domain;
+  const bool own_nic = shape.nics >= gpus && !spec.cpu_is_grace;
+  found->plain_trees =
+      environment.version >= kPlainTreesFrom && (gpus == 1 || (arch >= Arch::kHopper && own_nic));
+  if (shape.domains != 2) return;
+  const std::span<const double> steps = Steps(arch, true, environment.version);
+  const double inter = found->bandwidth_GBps;
+  auto at = std::find_if(steps.begin(), steps.end(), [&](double step) { return step <= inter; });
+  while (at != steps.begin() && found->tree_GBps < 2 * inter) {
+    const double faster = *--at;
+    if (gpus > 1 && found->graph * faster * (gpus - 1) > gpus * nvlink) break;
+    found->tree_GBps = faster;
+  }
 }
 
 }  // namespace
@@ -268,23 +312,26 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
                         const Environment& environment) {
   const Arch arch = spec.device.arch;
   const bool old = arch == Arch::kVolta || arch == Arch::kAmpere;
-  const double nvlink = NvlinkGBps(spec, shape);
+  const int version = environment.version;
+  const double nvlink = NvlinkGBps(spec, shape, version);
   // The effective rates carry a share of a percent from the packet model: 1 % keeps 240 above 6
   // * 40.
   const auto through = [](double rate, double step) { return static_cast<int>(rate / step); };
   Found found;
   if (shape.domains == 1) {
-    found = BestStep(Steps(arch, false), nvlink,
+    found = BestStep(Steps(arch, false, version), nvlink,
                      [&](double step) { return through(nvlink * 1.01, step); });
   } else {
     const double nic = NicGBps(spec, shape);
     const int gpus = shape.ranks_per_domain;
-    found = BestStep(Steps(arch, true), gpus > 1 ? nvlink : nic * shape.nics, [&](double step) {
-      const int by_nic = shape.nics * through(nic, step);
-      // Each ring leaves over NVLink from all of a domain's GPUs but the one at its NIC.
-      if (gpus == 1) return by_nic;
-      return std::min(by_nic, gpus * through(nvlink * 1.01, step) / (gpus - 1));
-    });
+    found = BestStep(Steps(arch, true, version), gpus > 1 ? nvlink : nic * shape.nics,
+                     [&](double step) {
+                       const int by_nic = shape.nics * through(nic, step);
+                       // Each ring leaves over NVLink from all of a domain's GPUs but the one at
+                       // its NIC.
+                       if (gpus == 1) return by_nic;
+                       return std::min(by_nic, gpus * through(nvlink * 1.01, step) / (gpus - 1));
+                     });
     // No step that the NIC or the links between GPUs carry: one ring at what there is.
     if (found.rings == 0) found = {shape.nics, nic};
   }
@@ -298,10 +345,12 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
     result.graph = doubled;
   }
   result.tree_GBps = result.bandwidth_GBps;
+  if (shape.domains > 1) SearchTrees(spec, shape, environment, nvlink * 1.01, &result);
   if (shape.domains > 1 && spec.fabric == cluster::Fabric::kEfa) {
     result.latency_us = kEfaLatency[static_cast<std::size_t>(arch)];
   }
-  if (Takes(environment.graphs, shape)) Apply(environment.graphs, arch, shape.domains, &result);
+  if (Takes(environment.graphs, shape))
+    Apply(environment.graphs, arch, shape.domains, version, &result);
   result.channels = ChannelsOf(spec, shape, environment, result);
   return result;
 }

@@ -49,6 +49,7 @@ struct Channels {
   double bandwidth_GBps = 0;  // of each
   int channels = 1;           // of the communicator
   double tree_GBps = 0;       // of a channel of the trees' graph
+  bool plain_trees = false;   // each of one NIC and GPU, not spread over the first two
   // What a file of graphs says beside (graph_file.h).
   double latency_us = 0;    // of a crossing more
   bool near_nvlink = true;  // GPUs of a domain reach each other by NVLink
@@ -66,11 +67,11 @@ int NvlsChannels(const cluster::Spec& spec, const GroupShape& shape,
 
 // The highest bandwidth step of a search, inside one domain or between several, that `limit`
 // carries.
-double SearchStep(cluster::Arch arch, bool inter, double limit_GBps);
+double SearchStep(cluster::Arch arch, bool inter, int version, double limit_GBps);
 
 // Effective rate of a GPU's NVLinks and of its NIC, as NCCL's topology has them. The first is of
 // PCIe where peers go over it; both are then those of the farthest ways that `shape` takes.
-double NvlinkGBps(const cluster::Spec& spec, const GroupShape& shape);
+double NvlinkGBps(const cluster::Spec& spec, const GroupShape& shape, int version);
 double NicGBps(const cluster::Spec& spec, const GroupShape& shape);
 
 }  // namespace orrery::collective::nccl

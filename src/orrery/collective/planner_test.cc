@@ -90,6 +90,59 @@ TEST(Channels, ByRelease) {
   EXPECT_EQ(channels("b200-ib-400g", 2, 22803), 16);
 }
 
+// The trees' own search. A second GPU reaches a NIC as the first one does only where two share it,
+// or a Grace: else Hopper and Blackwell take plain chains, and so does a host's single GPU. In two
+// domains channels become faster inside while NVLink carries them: 8 A100, 8 chains of 30 from 7 of
+// 8 GPUs each, 210 of 240; not 48. 8 B200: 672 of 721.8, where the list has 96 (from 2.27.6 on).
+TEST(Channels, OfTrees) {
+  struct Row {
+    const char* preset;
+    int nodes, nics_per_node, version;
+    double each;
+    bool plain;
+  };
+  const Row rows[] = {
+      {"h100-ib-400g", 2, 8, 22203, 48, true},
+      {"h100-ib-400g", 2, 8, 21801, 48, false},
+      {"h100-ib-400g", 2, 4, 22203, 48, false},
+      {"h100-ib-400g", 4, 4, 22203, 24, false},
+      {"a100-80g-ib-200g", 2, 8, 22203, 30, false},
+      {"a100-80g-ib-200g", 3, 8, 22203, 24, false},
+      {"b200-ib-400g", 2, 8, 22602, 48, true},
+      {"b200-ib-400g", 2, 8, 22706, 96, true},
+      {"b200-ib-400g", 4, 8, 22706, 48, true},
+      {"gb200-nvl72-ib-400g", 36, 4, 22902, 45.1, false},
+  };
+  for (const Row& row : rows) {
+    cluster::Spec spec = *cluster::FindPreset(row.preset);
+    spec.nodes = row.nodes;
+    spec.nics_per_node = row.nics_per_node;
+    const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+    Environment environment;
+    environment.version = row.version;
+    const nccl::Channels found = nccl::SearchChannels(spec, Whole(cluster), environment);
+    EXPECT_DOUBLE_EQ(found.tree_GBps, row.each) << row.preset << " x " << row.nodes;
+    EXPECT_EQ(found.plain_trees, row.plain) << row.preset << " x " << row.nodes;
+  }
+}
+
+// Two racks of GB200. To 2.27.3 18 links are 720 GB/s to NCCL, and 15 rings of 48 fill them; then
+// the list begins at 47.9, of which 15 do not.
+TEST(Channels, BlackwellsStepsByRelease) {
+  const cluster::Cluster cluster = Machine("gb200-nvl72-ib-400g", 36);
+  const auto found = [&](int version) {
+    Environment environment;
+    environment.version = version;
+    const nccl::Channels channels =
+        nccl::SearchChannels(cluster.spec(), Whole(cluster), environment);
+    return std::pair{channels.graph, channels.bandwidth_GBps};
+  };
+  EXPECT_EQ(found(22602), (std::pair{15, 48.0}));
+  EXPECT_EQ(found(22703), (std::pair{16, 45.0}));
+  EXPECT_EQ(found(22705), (std::pair{16, 45.1}));
+  EXPECT_EQ(found(22902), (std::pair{16, 45.1}));
+}
+
 TEST(Shape, CountsDomainsNicsAndSwitches) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 64);
   const auto shape = [&](std::vector<DeviceId> members) { return ShapeOf(cluster, members); };
@@ -269,10 +322,27 @@ TEST(Planner, BlackwellsTablesByRelease) {
   EXPECT_EQ(protocol(22902), Protocol::kSimple);
 }
 
-// 2 x 8 H100, all-reduce of 16 MiB, 2.22.3. InfiniBand: NVLSTree 25 + 2 * 14 = 53 us and 2^24 B at
-// 8 * 40 * 5/6 = 266.7 GB/s: 115.9. On EFA its plugin says 75 us a crossing, twice for Simple: 353
-// + 62.9 = 415.9; Tree LL128 14 + 2 (7 * 1.25 + 8.5 + 75) = 198.5 and 293.6 * .9 / 2: 325.5. It has
-// NVLS's chunks at 512 KiB where NCCL's own are 128, as far as 8 * 16 heads' chunks go into 1 GiB.
+// 2 x 8 H100, all-reduce, 2.22.3. 512 KiB: Tree LL128 14 + 2 (7 * 1.25 + 8.5) = 48.5 us and 2^19 B
+// at 8 * 36.7 * .85 * .6 / 2 = 74.9 GB/s: 55.5; NVLSTree 25 + 2 * 14 = 53 and at 8 * 40 * 5/6 =
+// 266.7 GB/s: 55.0. 256 KiB: 52.0 and 54.0. Trees of 0.85 are those that are not spread over two
+// GPUs.
+TEST(Planner, PlainTreesOnHopper) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 2);
+  const auto algorithm = [&](std::int64_t bytes) {
+    return Planner(cluster, {})
+        .MakePlan(Collective::kAllReduce, DType::kBf16, bytes, Whole(cluster))
+        ->algorithm;
+  };
+  EXPECT_EQ(algorithm(512 << 10), Algorithm::kNvlsTree);
+  EXPECT_EQ(algorithm(256 << 10), Algorithm::kTree);
+}
+
+// 2 x 8 H100, all-reduce of 8 MiB, 2.22.3. InfiniBand: NVLSTree 53 us and 2^23 B at 266.7 GB/s:
+// 84.5. On EFA its plugin says 75 us a crossing, twice for Simple: 353 + 31.5 = 384.5; Tree LL128
+// 14
+// + 2 (7 * 1.25 + 8.5 + 75) = 198.5 and 249.6 * .9 / 2: 273.2; Ring LL128 14 + 28 * 1.9 + 2 (4 +
+// 75) = 225.2 and 293.6 * 16/30: 278.8. It has NVLS's chunks at 512 KiB where NCCL's own are 128,
+// as far as 8 * 16 heads' chunks go into 1 GiB.
 TEST(Planner, EfaSaysItsLatency) {
   const auto plan = [](const char* preset, std::int64_t bytes, int version) {
     const cluster::Cluster cluster = Machine(preset, 2);
@@ -281,9 +351,10 @@ TEST(Planner, EfaSaysItsLatency) {
     return *Planner(cluster, environment)
                 .MakePlan(Collective::kAllReduce, DType::kBf16, bytes, Whole(cluster));
   };
-  EXPECT_EQ(plan("h100-ib-400g", 16 << 20, 22203).algorithm, Algorithm::kNvlsTree);
-  EXPECT_EQ(plan("h100-efa-400g", 16 << 20, 22203).algorithm, Algorithm::kTree);
-  EXPECT_EQ(plan("h100-efa-400g", 16 << 20, 22203).protocol, Protocol::kLL128);
+  EXPECT_EQ(plan("h100-ib-400g", 8 << 20, 22203).algorithm, Algorithm::kNvlsTree);
+  EXPECT_EQ(plan("h100-efa-400g", 8 << 20, 22203).algorithm, Algorithm::kTree);
+  EXPECT_EQ(plan("h100-efa-400g", 8 << 20, 22203).protocol, Protocol::kLL128);
+  EXPECT_EQ(plan("h100-efa-400g", 16 << 20, 22203).algorithm, Algorithm::kRing);
   const std::int64_t large = std::int64_t{4} << 30;
   EXPECT_EQ(plan("h100-ib-400g", large, 22203).nccl_chunk_bytes, 128 << 10);
   EXPECT_EQ(plan("h100-efa-400g", large, 22203).algorithm, Algorithm::kNvlsTree);

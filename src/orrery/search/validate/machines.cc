@@ -215,9 +215,15 @@ Result<Spec> MapTrainingMachine(const Configuration& row, std::vector<std::strin
   const NicText text = ReadNics(row.text("network"), spec.gpus_per_node);
   const bool agree = text.nics > 0 &&
                      std::abs(static_cast<double>(text.nics * text.gigabits) - node_gigabits) < 0.5;
-  SetNics(agree ? text.nics : spec.gpus_per_node,
+  // 800 Gb/s beside 8 A100 are 4 NICs of 200, not 8 of 100.
+  const double fit = node_gigabits / static_cast<double>(spec.nic_Bps / kGigabit);
+  const int as_preset = static_cast<int>(std::clamp(fit, 1.0, 64.0));
+  SetNics(agree ? text.nics : as_preset,
           static_cast<std::int64_t>(node_gigabits * static_cast<double>(kGigabit)), &spec);
-  if (!agree) assumed->push_back("one NIC a GPU (network states no count)");
+  if (!agree) {
+    assumed->push_back(fmt::format("{} NICs a host (network states no count: {}'s rate)",
+                                   spec.nics_per_node, spec.name));
+  }
   return spec;
 }
 

@@ -539,6 +539,14 @@ TEST(Machines, OmniPathAndRacks) {
                                     {"network", "4x100 Gb/s Omni-Path per 8-GPU node"}});
   EXPECT_EQ(omni.run.cluster.nics_per_node, 4);
   EXPECT_EQ(omni.run.cluster.nic_Bps, 12'500'000'000);
+  // No count: NICs of the preset's 200 Gb/s.
+  const Mapped hdr = Map(kGpt175, {{"gpu", "A100-SXM4"},
+                                   {"fabric", "ib"},
+                                   {"nic_gbps_per_gpu", "100"},
+                                   {"network", "800 Gb/s IB per node"}});
+  EXPECT_EQ(hdr.run.cluster.nics_per_node, 4);
+  EXPECT_EQ(hdr.run.cluster.nic_Bps, 25'000'000'000);
+  EXPECT_THAT(hdr.assumed, Contains(StartsWith("4 NICs a host")));
   // 128 GPUs are 32 hosts of 4, on two racks: 16 hosts, 64 GPUs of each.
   const Mapped racks = Map(kGpt175, {{"gpu", "GB200"},
                                      {"gpus_per_node", "4"},
