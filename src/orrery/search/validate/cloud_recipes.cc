@@ -30,6 +30,10 @@ constexpr CloudRecipe WithGraphs(CloudRecipe r, std::string_view precision) {
   r.precision = precision;
   return r;
 }
+constexpr CloudRecipe WithDropout(CloudRecipe r) {
+  r.gpt_dropout = 0.1;
+  return r;
+}
 constexpr CloudRecipe WithOperators(CloudRecipe r) {
   r.squared_relu_operators = true;
   return r;
@@ -50,7 +54,8 @@ constexpr CloudRecipe MaxText(int from, int to, RecomputeKeeps keeps) {
 }
 
 constexpr std::array kRecipes = {
-    WithoutFusedAttention(Nemo(2411, 2501, "GPT3-175B", "H100"), "", false),
+    WithDropout(WithoutFusedAttention(Nemo(2411, 2501, "GPT3-175B", "H100"), "", false)),
+    WithDropout(Nemo(2502, 2502, "GPT3-175B", "H100")),
     WithoutFusedAttention(Nemo(2411, 2502, "Nemotron4-340B", "H100"), "core_attn", false),
     WithoutFusedAttention(Nemo(2411, 2504, "Grok", "H100"), "", true),
     WithGraphs(Nemo(2505, 2505, "Grok", "GB200|B200"), ""),

@@ -3,7 +3,7 @@
 //
 // Source: github.com/NVIDIA/dgxc-benchmarking, tags v24.11.1 to v25.05.05: launch.sh, configure.sh
 // and the YAML files of each model (NVTE_FUSED_ATTN, activations_checkpoint_granularity,
-// moe_pad_expert_input_to_capacity, CUDA_GRAPH, RM, ET), MaxText's remat_policy and
+// moe_pad_expert_input_to_capacity, hidden_dropout, CUDA_GRAPH, RM, ET), MaxText's remat_policy and
 // dcn_fsdp_parallelism. Paxml's (CHECKPOINT_POLICY, DCN_MESH_SHAPE) are left out: with them its
 // rows, too fast already, are 1 to 6 points faster still, so something else of it is not known.
 // github.com/mlcommons/training_results_v5.1: configurations of 8B take in config_common_cg.sh.
@@ -28,6 +28,7 @@ struct CloudRecipe {
   bool fused_attention = true;      // Transformer Engine may take cuDNN's; else flash attention 2
   std::string_view recompute = {};  // modules of selective recompute; empty: none
   workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
+  double gpt_dropout = 0;               // hidden and of attention; 0: the framework's
   int etp = 0;                          // 0: not set
   bool squared_relu_operators = false;  // not compiled
   bool drops = false;                   // every expert padded to its mean (capacity factor 1)

@@ -544,7 +544,9 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m));
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
-  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, m.recipe(), assumed));
+  job::FrameworkRecipe recipe = m.recipe();
+  if (m.cloud.gpt_dropout > 0) recipe.gpt_dropout = m.cloud.gpt_dropout;
+  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, assumed));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
   out.plan.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
   MapSchedule(m);

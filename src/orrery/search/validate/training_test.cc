@@ -172,6 +172,13 @@ TEST(Training, BlanksOfTheReleasesScripts) {
   EXPECT_EQ(attention({{"framework_version", "v25.02.02"}}), workload::AttentionBackend::kCudnn);
   EXPECT_EQ(attention({{"attention_kernel", "cudnn"}}), workload::AttentionBackend::kCudnn);
   EXPECT_EQ(attention({{"model", "Llama3-70B"}}), workload::AttentionBackend::kCudnn);
+  const auto dropout = [&](std::string_view version) {
+    Cells cells = kGpt175;
+    for (const auto& [column, value] : gpt) cells[column] = value;
+    return Map(cells, {{"framework_version", std::string(version)}}).run.model.dropout;
+  };
+  EXPECT_EQ(dropout("v25.02.02"), 0.1);  // gpt3_175b_hydra.yaml
+  EXPECT_EQ(dropout("v25.04.02"), 0);
 
   const Cells maxtext = {{"framework", "MaxText (JAX)"},
                          {"framework_family", "jax-fsdp"},
