@@ -74,6 +74,13 @@ constexpr std::array kRecipes = {
                 .model = "Llama3-8B",
                 .gpus = "B|GB|H200",
                 .graphs = CudaGraphs::kIteration},
+    CloudRecipe{.from = 2511,
+                .to = 2511,
+                .framework = kMlperf,
+                .model = "Llama3.1-405B",
+                .gpus = "B|GB",
+                .dp_last = true,
+                .current = true},
     CloudRecipe{
         .to = 9999, .framework = "Megatron-Core (dev)", .etp = 1, .overlaps_and_fuses = true},
 };

@@ -6,7 +6,8 @@
 // moe_pad_expert_input_to_capacity, hidden_dropout, CUDA_GRAPH, RM, ET), MaxText's remat_policy and
 // dcn_fsdp_parallelism. Paxml's (CHECKPOINT_POLICY, DCN_MESH_SHAPE) are left out: with them its
 // rows, too fast already, are 1 to 6 points faster still, so something else of it is not known.
-// github.com/mlcommons/training_results_v5.1: configurations of 8B take in config_common_cg.sh.
+// github.com/mlcommons/training_results_v5.1: configurations of 8B take in config_common_cg.sh,
+// 405B's config_common.sh has TP_PP_DP_MAPPING=True and FP8_RECIPE=tensorwise.
 // github.com/yanring/Megatron-MoE-ModelZoo: every one sets
 // --expert-tensor-parallel-size 1, --overlap-grad-reduce, --cross-entropy-fusion-impl te.
 #pragma once
@@ -28,6 +29,8 @@ struct CloudRecipe {
   bool fused_attention = true;      // Transformer Engine may take cuDNN's; else flash attention 2
   std::string_view recompute = {};  // modules of selective recompute; empty: none
   workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
+  bool dp_last = false;                 // ranks of a replica side by side (use_tp_pp_dp_mapping)
+  bool current = false;                 // fp8 by current scaling
   double gpt_dropout = 0;               // hidden and of attention; 0: the framework's
   int etp = 0;                          // 0: not set
   bool squared_relu_operators = false;  // not compiled

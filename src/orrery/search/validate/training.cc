@@ -112,7 +112,7 @@ Status MapDegrees(const Mapping& m) {
     return InvalidInput("gpus={}: tp·pp·cp·dp = {}·{}·{}·{} is another number", gpus, plan.tp,
                         plan.pp, plan.cp, plan.dp);
   }
-  if (HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
+  if (m.cloud.dp_last || HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
     plan.rank_order = workload::RankOrder::kPpDp;
   }
   plan.vpp = static_cast<int>(vpp.value_or(1));
@@ -220,7 +220,7 @@ void MapRecipe(const Mapping& m, std::string_view dtype) {
   if (dtype == "mxfp8" || dtype == "nvfp4") {
     plan.low_precision = dtype == "mxfp8" ? LowPrecision::kMxfp8 : LowPrecision::kNvfp4;
   } else if (HasToken(m.row, "fp8-cs") || HasToken(m.row, "current_scaling") ||
-             HasToken(m.row, "tensorwise")) {
+             HasToken(m.row, "tensorwise") || m.cloud.current) {
     plan.low_precision = LowPrecision::kCurrent;
   } else if (HasToken(m.row, "rowwise")) {
     plan.low_precision = LowPrecision::kCurrent;

@@ -240,8 +240,26 @@ TEST(Training, NemotronInNemo2) {
   EXPECT_EQ(latent("megatron-bridge"), workload::AttentionBackend::kCudnn);
 }
 
-// A round of MLPerf is known by its date; its 8B configurations graph the whole iteration.
+// A round of MLPerf is known by its date; its 8B configurations graph the whole iteration, its 405B
+// lays out replicas one after the other and scales by the current maximum.
 TEST(Training, BlanksOfMlperfsRound) {
+  Cells large = kGpt175;
+  for (const auto& [column, value] : Cells{{"framework", "NeMo/Megatron-Core (ngc25.09_nemo)"},
+                                           {"framework_family", "nemo"},
+                                           {"framework_version", "ngc25.09"},
+                                           {"measured_date", "2025-11"},
+                                           {"model", "Llama3.1-405B"},
+                                           {"compute_dtype", "fp8"},
+                                           {"gpu", "B200"}}) {
+    large[column] = value;
+  }
+  const workload::Plan now = PlanOf(large, {});
+  EXPECT_EQ(now.rank_order, workload::RankOrder::kPpDp);
+  EXPECT_EQ(now.low_precision, workload::LowPrecision::kCurrent);
+  const workload::Plan before = PlanOf(large, {{"measured_date", "2025-06"}});
+  EXPECT_NE(before.rank_order, workload::RankOrder::kPpDp);
+  EXPECT_EQ(before.low_precision, workload::LowPrecision::kDelayed);
+  EXPECT_EQ(before.deferred_head, 50);
   Cells cells = {{"framework", "NeMo/Megatron-Core (ngc25.09_nemo)"},
                  {"framework_family", "nemo"},
                  {"framework_version", "ngc25.09"},
