@@ -7,7 +7,7 @@
 // dcn_fsdp_parallelism. Paxml's (CHECKPOINT_POLICY, DCN_MESH_SHAPE) are left out: with them its
 // rows, too fast already, are 1 to 6 points faster still, so something else of it is not known.
 // github.com/mlcommons/training_results_v5.1: configurations of 8B take in config_common_cg.sh,
-// 405B's config_common.sh has TP_PP_DP_MAPPING=True and FP8_RECIPE=tensorwise.
+// and of 405B TP_PP_DP_MAPPING=True and of both FP8_RECIPE=tensorwise in config_common.sh.
 // github.com/yanring/Megatron-MoE-ModelZoo: every one sets
 // --expert-tensor-parallel-size 1, --overlap-grad-reduce, --cross-entropy-fusion-impl te.
 #pragma once

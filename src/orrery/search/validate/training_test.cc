@@ -272,6 +272,8 @@ TEST(Training, BlanksOfMlperfsRound) {
     return Map(kGpt175, cells).run.plan.cuda_graphs;
   };
   EXPECT_EQ(graphs("gpu", "B200"), workload::CudaGraphs::kIteration);
+  cells["compute_dtype"] = "fp8";
+  EXPECT_EQ(PlanOf(kGpt175, cells).low_precision, workload::LowPrecision::kCurrent);
   EXPECT_EQ(graphs("cuda_graphs", "0"), workload::CudaGraphs::kNone);
   EXPECT_EQ(graphs("cuda_graphs", "1"), workload::CudaGraphs::kLayers);
   cells["cuda_graphs"] = "";
