@@ -265,14 +265,21 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
                                : q.spec->peers_over_pcie() ? e.p2p_pci_chunk_bytes
                                                            : e.p2p_nvl_chunk_bytes,
                                4096, std::max<std::int64_t>(4096, e.buffer_bytes / kSteps));
-  const std::int64_t min_part = nominal / (spans ? 2 : 8);
-  const std::int64_t max_part = nominal * (spans ? 1 : 32);
-  int channels =
-      static_cast<int>(std::clamp<std::int64_t>((q.bytes + min_part - 1) / min_part, 1, least));
-  while (channels < most && (q.bytes + channels - 1) / channels > max_part) channels *= 2;
-  plan.channels = std::min(channels, most);
+  const auto channels = [&](std::int64_t step) {
+    const std::int64_t min_part = step / (spans ? 2 : 8), max_part = step * (spans ? 1 : 32);
+    int count =
+        static_cast<int>(std::clamp<std::int64_t>((q.bytes + min_part - 1) / min_part, 1, least));
+    while (count < most && (q.bytes + count - 1) / count > max_part) count *= 2;
+    return std::min(count, most);
+  };
+  // From 2.22 to 2.28 LL's limit is of all channels that a peer may have, and its parts are of its
+  // own step; before and after it is of those that Simple would take.
+  const bool may = !crosses || e.p2p_net_ll;
+  const bool of_all = e.version >= 22200 && e.version < 22902;
+  bool ll = of_all && may && q.bytes <= most * e.p2p_ll_threshold_bytes;
+  plan.channels = channels(ll ? 2 * StepBytes(e, Protocol::kLL) : nominal);
+  if (!of_all) ll = may && q.bytes <= plan.channels * e.p2p_ll_threshold_bytes;
   plan.lanes = pool;
-  const bool ll = q.bytes <= plan.channels * e.p2p_ll_threshold_bytes && (!crosses || e.p2p_net_ll);
   plan.protocol = ll ? Protocol::kLL : Protocol::kSimple;
   std::int64_t chunk = nominal;
   if (ll) chunk = std::min(chunk, StepBytes(e, Protocol::kLL));

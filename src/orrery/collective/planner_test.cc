@@ -242,6 +242,31 @@ TEST(Planner, PointToPointDoublesChannels) {
   EXPECT_EQ(plan.chunk_bytes, 128 << 10);
 }
 
+// 8 B200, a pair. From 2.22 to 2.28 LL takes 16 KiB for each of 32 channels, 512 KiB, in parts of 8
+// KiB at least, over no more than 32 / 8. Before and after 16 KiB for each channel of Simple, whose
+// parts are 64 KiB at least.
+TEST(Planner, PointToPointLLByRelease) {
+  const cluster::Cluster cluster = Machine("b200-ib-400g", 1);
+  const GroupShape pair{2, 1, 2, 2, true, 0};
+  const auto plan = [&](std::int64_t bytes, int version) {
+    Environment environment;
+    environment.version = version;
+    environment.version_stated = true;
+    const Plan p = *Planner(cluster, environment)
+                        .MakePlan(Collective::kSend, DType::kBf16, bytes, pair, Whole(cluster));
+    return std::pair{p.protocol, p.channels};
+  };
+  EXPECT_EQ(plan(8 << 10, 22807), (std::pair{Protocol::kLL, 1}));
+  EXPECT_EQ(plan(32 << 10, 22807), (std::pair{Protocol::kLL, 4}));
+  EXPECT_EQ(plan(512 << 10, 22807), (std::pair{Protocol::kLL, 4}));
+  EXPECT_EQ(plan((512 << 10) + 16, 22807), (std::pair{Protocol::kSimple, 4}));
+  for (const int version : {22105, 22902}) {
+    EXPECT_EQ(plan(16 << 10, version), (std::pair{Protocol::kLL, 1}));
+    EXPECT_EQ(plan(32 << 10, version), (std::pair{Protocol::kSimple, 1}));
+    EXPECT_EQ(plan(256 << 10, version), (std::pair{Protocol::kSimple, 4}));
+  }
+}
+
 TEST(Planner, ForcedChoiceThatDoesNotExistIsRefused) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
   const auto plan = [&](const char* version) {
