@@ -51,6 +51,7 @@ constexpr FrameworkDefaults MegatronCore(AttentionDefault attention, bool permut
           .dp_overlap = true,
           .recompute_flash = true,
           .align_stages = true,
+          .unit_buffers = true,
           .moe_fused_permute = permute,
           .moe_fused_router = router,
           .moe_separate_padding = true,
@@ -527,6 +528,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workloa
   plan->low_precision_gather = d.low_precision_gather && low && !fp4;
   plan->flat_parameters = d.flat_parameters;
   plan->copies_units = d.copies_units;
+  plan->unit_buffers = d.unit_buffers;
   plan->list_gathers = d.list_gathers && plan->sharding == Sharding::kZero3;
   plan->gather_limit = d.gather_limit;
   plan->moe_fused_permute = d.moe_fused_permute;

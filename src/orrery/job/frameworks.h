@@ -65,6 +65,7 @@ struct FrameworkDefaults {
   bool flat_parameters = true;        // ZeRO-2 and -3
   bool copies_units = true;           // without flat parameters
   workload::GatherLimit gather_limit = workload::GatherLimit::kOrder;  // ZeRO-3
+  bool unit_buffers = false;                                           // Megatron-FSDP's
   bool list_gathers = false;                                           // ZeRO-3 of 2021
   bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
   bool ddp = false;             // DistributedDataParallel and torch.optim.AdamW, no clipping

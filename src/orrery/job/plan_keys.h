@@ -144,6 +144,10 @@ inline bool WithListGathers(const workload::Plan& plan) {
   return plan.gathers_units() && plan.list_gathers;
 }
 
+inline bool WithUnitBuffers(const workload::Plan& plan) {
+  return plan.gathers_units() && plan.unit_buffers;
+}
+
 struct PlanFlag {
   std::string_view key;
   bool workload::Plan::*member;
@@ -183,6 +187,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"prefetch", &workload::Plan::prefetch, WhenSharded},
     {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
     {"copies_units", &workload::Plan::copies_units, WhenUnitsAreTensors},
+    {"unit_buffers", &workload::Plan::unit_buffers, WithUnitBuffers},
     {"list_gathers", &workload::Plan::list_gathers, WithListGathers},
     {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
     {"reduce_whole", &workload::Plan::reduce_whole, WhenZero1},

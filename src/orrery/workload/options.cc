@@ -537,6 +537,11 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "zero3 without prefetch: a tensor at a time, the device synchronised before, into a "
             "list of every rank's part (DeepSpeed of 2021)."},
+    {.name = "unit_buffers",
+     .type = kBool,
+     .doc =
+         "zero2, zero3: parameters and gradients live in what is gathered and reduced, shards of "
+         "their type are made once a step (Megatron-FSDP)."},
     {.name = "flat_parameters",
      .type = kBool,
      .doc =

@@ -294,6 +294,10 @@ struct Plan {
   // Without flat parameters: false where tensors are gathered and reduced where they lie (XLA's
   // combined collectives).
   bool copies_units = true;
+  // ZeRO-2 and -3: parameters and gradients live in a unit's communication buffers, beside fp32
+  // shards in the model's type, which a step makes once (Megatron-FSDP). No copies but of gradients
+  // that GEMMs do not write there.
+  bool unit_buffers = false;
   // ZeRO-3, without prefetch: a tensor at a time into a list of every rank's part (DeepSpeed of
   // 2021).
   bool list_gathers = false;

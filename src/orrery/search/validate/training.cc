@@ -305,6 +305,7 @@ Status MapSharding(const Mapping& m) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
     plan.flat_parameters = m.defaults().flat_parameters;
     plan.copies_units = m.defaults().copies_units;
+    plan.unit_buffers = m.defaults().unit_buffers && HasToken(m.row, "megatron_fsdp");
     plan.list_gathers = m.defaults().list_gathers && plan.sharding == Sharding::kZero3;
     plan.gather_limit =
         m.recipe().limit_all_gathers ? workload::GatherLimit::kHost : m.defaults().gather_limit;

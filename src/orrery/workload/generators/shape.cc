@@ -142,6 +142,7 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.prefetch = plan.prefetch;
   s.flat_parameters = plan.flat_parameters;
   s.copies_units = plan.copies_units;
+  s.unit_buffers = plan.unit_buffers && plan.gathers_units();
   s.list_gathers = plan.list_gathers && plan.gathers_units();
   s.reshard_ranks = s.sharded && s.reshards ? plan.reshard : 0;
   const bool ahead = s.sharded && s.reshards && s.prefetch;
@@ -257,7 +258,7 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.graph_scope)
       .Add(s.host.graph);
   h.Add(s.reducer).Add(s.bucket_elements).Add(s.bucket_views).Add(s.clips).Add(s.adds_gradients);
-  h.Add(s.list_gathers);
+  h.Add(s.list_gathers).Add(s.unit_buffers);
   h.Add(s.prefetch)
       .Add(s.flat_parameters)
       .Add(s.copies_units)

@@ -82,7 +82,7 @@ struct Shape {
   bool low_precision_gather = false;
   // ZeRO-2 and -3: gradients are tensors of their own in `dtype`, reduced in `gradient_dtype`.
   bool sharded = false, reshards = false, prefetch = true, flat_parameters = true,
-       copies_units = true, list_gathers = false;
+       copies_units = true, list_gathers = false, unit_buffers = false;
   std::int64_t reshard_ranks = 0;  // backward gathers over so many of them; 0: over all
   // FSDP1: the host waits for the unit before, or frees what it gathered far ahead of the GPU.
   bool limits_gathers = false, gathers_linger = false;

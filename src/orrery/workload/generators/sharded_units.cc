@@ -146,7 +146,8 @@ void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pas
   if (s.offload_parameters && blocking) Fetch(s, w, unit, true);
   if (s.offload_parameters && !blocking) w->Wait("shard", kShardEvent);
   for (const Part& part : parts) {
-    if (s.dtype != DType::kFp32 && !s.offload_optimizer && !part_only && part.trained > 0) {
+    if (s.dtype != DType::kFp32 && !s.offload_optimizer && !part_only && part.trained > 0 &&
+        !s.unit_buffers) {
       w->Kernel("shard.cast", Flat(MemoryOp::kCast, part.trained / part.ranks, 4, s.element_bytes,
                                    s.dtype, pass));
     }
@@ -181,7 +182,13 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
   const Pass pass = Pass::kBackward;
   const Buffer flat = w->Temporary("gradients.flat", part.trained * g, MemoryKind::kGradient);
   w->Alloc(flat);
-  if (s.flat_parameters) {
+  if (s.unit_buffers) {
+    // NCCL scales wider sums itself (gradient_reduce_div_fusion).
+    if (!s.fused_weight_gradient) {
+      w->Kernel("copy_in", Flat(MemoryOp::kCopy, part.trained, e, g, s.dtype, pass));
+    }
+    if (g < 4) w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, g, g, s.dtype, pass));
+  } else if (s.flat_parameters) {
     w->Kernel("concatenate", Flat(MemoryOp::kCopy, part.trained, e, e, s.dtype, pass));
     // Divides by the number of ranks before the sum, in the type of the reduction.
     w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, e, g, s.dtype, pass));
@@ -288,7 +295,7 @@ Buffer BeginUnit(const Shape& s, BlockWriter* w, const UnitCall& call, bool gath
     Gather(s, w, call.own, true, pass);
   }
   if (pass == Pass::kBackward) parameters->FreePart();
-  if (!s.flat_parameters && s.copies_units) {
+  if (!s.flat_parameters && s.copies_units && !s.unit_buffers) {
     for (const Part& part : PartsOf(call.own)) {
       w->Kernel("copy_out", Flat(MemoryOp::kCopy, part.elements, s.element_bytes, s.element_bytes,
                                  s.dtype, pass));
@@ -404,11 +411,16 @@ graph::Block ShardedMemory(const Shape& s, const ShardSizes& sizes, Names* names
                       Lifetime::kForever));
     }
   }
+  if (s.unit_buffers && !s.offload_parameters && !s.offload_optimizer) {
+    forever(8, "model_shards", MemoryKind::kParameter, s.element_bytes);
+  }
   if (s.bucket_elements > 0) {
     w.Alloc(w.Named(7, "gradient_buckets", s.bucket_elements * s.gradient_bytes,
                     MemoryKind::kGradient, Lifetime::kForever));
   }
-  if (!s.offload_optimizer) forever(2, "gradient_shards", MemoryKind::kGradient, 4);
+  if (!s.offload_optimizer) {
+    forever(2, "gradient_shards", MemoryKind::kGradient, s.unit_buffers ? s.gradient_bytes : 4);
+  }
   WriteOptimizerState(s, sizes.trained, sizes.number, &w);
   return w.Finish();
 }

@@ -194,6 +194,34 @@ TEST(Sharded, UnitsWithoutCopies) {
   EXPECT_EQ(kernels("layer.backward"), std::pair(false, true));
 }
 
+// Megatron-FSDP gathers and reduces what parameters and gradients are stored in. Gradients that
+// GEMMs do not write there are copied, 16-bit sums scaled by a kernel; shards of the model's type
+// lie beside the fp32 ones and are made once a step.
+TEST(Sharded, UnitsInTheirBuffers) {
+  Plan plan = Sharded(Sharding::kZero3, 1);
+  plan.unit_buffers = true;
+  for (const bool fused : {false, true}) {
+    for (const bool wide : {false, true}) {
+      plan.fused_weight_gradient = fused;
+      plan.grad_reduce_fp32 = wide;
+      const graph::Graph g = Make(SmallGpt(3), plan);
+      const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
+      ASSERT_TRUE(verified.ok()) << verified.message();
+      const auto has = [&](std::string_view block, std::string_view kernel) {
+        return Operations(g, FindBlock(g, block)).find(kernel) != std::string::npos;
+      };
+      EXPECT_FALSE(has("layer.forward", "copy_out") || has("layer.forward", "shard.cast"));
+      EXPECT_FALSE(has("layer.backward", "copy_out"));
+      EXPECT_EQ(has("layer.backward", "copy_in"), !fused);
+      EXPECT_EQ(has("layer.backward", "scale"), !wide);
+      EXPECT_TRUE(has("optimizer", "copy_to_model"));
+      std::int64_t bytes = 0;
+      for (const graph::Buffer& b : FindBlock(g, "static").buffers) bytes += b.bytes;
+      EXPECT_EQ(bytes, (wide ? 18 : 16) * (3 * kLayer + kRoot) / 4);
+    }
+  }
+}
+
 TEST(Sharded, ReshardIsADivisorOfFsdp2sRanks) {
   Plan plan = Sharded(Sharding::kZero3, 1);
   plan.flat_parameters = false;

@@ -234,7 +234,8 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
   WriteUpdate(s, n, sizes.number, &w);
   w.Free(root);
   w.Free(quotient);
-  if (s.dtype != fp32 && !s.sharded && !s.keeps_units && !s.autocasts() && !s.offload_optimizer) {
+  if (s.dtype != fp32 && (!s.sharded || s.unit_buffers) && !s.keeps_units && !s.autocasts() &&
+      !s.offload_optimizer) {
     const std::int64_t copied = s.optimizer == Optimizer::kMuon ? sizes.number : n;
     w.Kernel("copy_to_model", Flat(MemoryOp::kCast, copied, 4, s.element_bytes, s.dtype));
   }
