@@ -7,13 +7,14 @@
 // x)/(1 + x·128/d): each score also needs an exponential, of which kExpStall is not hidden behind
 // the products; x is their ratio at d = 128. A device with more exponentials a clock (Blackwell
 // Ultra) is faster by (1 + x)/(1 + x') (backward 2/5 of x: one exponential beside five products).
-// Causal runs at kCausalRate of that (masks, uneven blocks). Waves: one item is a block of 128
-// queries (backward: of keys) of one head; without a mask the busiest SM does ceil(items/sms), with
-// it the longer of the mean and the longest item (heaviest first). Backward adds two small kernels
-// (row sums of dO·O, conversion of dQ). A kernel that an architecture does not have (flash3
-// elsewhere than on Hopper, flash4 before) is priced as flash2; flash4 on Hopper as flash3, from
-// whose design its kernels there are. Assumes dropout off, no bias, contiguous [b, s, h, d]. Cost
-// about 50 ns.
+// Products in 8 bits take half as long, exponentials as long as ever: (1 + x)/(1 + x8) beside the
+// peak's ratio. Causal runs at kCausalRate of that (masks, uneven blocks). Waves: one item is a
+// block of 128 queries (backward: of keys) of one head; without a mask the busiest SM does
+// ceil(items/sms), with it the longer of the mean and the longest item (heaviest first). Backward
+// adds two small kernels (row sums of dO·O, conversion of dQ). A kernel that an architecture does
+// not have (flash3 elsewhere than on Hopper, flash4 before) is priced as flash2; flash4 on Hopper
+// as flash3, from whose design its kernels there are. Assumes dropout off, no bias, contiguous [b,
+// s, h, d]. Cost about 50 ns.
 #pragma once
 
 #include "orrery/compute/device_rates.h"

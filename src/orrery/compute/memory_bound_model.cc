@@ -16,6 +16,7 @@ constants::Id RateOf(const graph::MemoryBound& k) {
     case MemoryOp::kScaledMaskSoftmax:
     case MemoryOp::kCrossEntropy:
     case MemoryOp::kRouterTopk:
+    case MemoryOp::kStateDecay:
     case MemoryOp::kStateScan:  // relative to which kScanRate is
       return constants::kRowReductionRate;
     case MemoryOp::kPermute:
@@ -48,7 +49,14 @@ ModelTime MemoryBoundTime(const graph::MemoryBound& k, const DeviceRates& device
   time.fixed_s = device.constants[constants::kKernelFloor];
   const double bytes = static_cast<double>(k.bytes_read) + static_cast<double>(k.bytes_written);
   if (bytes > 0) time.memory_s = StreamTime(device, bytes, device.constants[RateOf(k)]);
-  if (k.op == MemoryOp::kStateScan) time.memory_s /= device.constants[constants::kScanRate];
+  if (k.op == MemoryOp::kStateDecay) {
+    const double decays = static_cast<double>(k.rows) * static_cast<double>(k.cols);
+    time.compute_s = decays * kDecayClocks / (device.sms * device.clock_Hz);
+  }
+  if (k.op == MemoryOp::kStateDecay || k.op == MemoryOp::kStateScan) {
+    const double part = device.constants[constants::kScanRate];
+    time.compute_s /= part, time.memory_s /= part;
+  }
   return time;
 }
 

@@ -263,6 +263,27 @@ TEST(AttentionModel, TwiceTheExponentialsHelpForwardMost) {
   EXPECT_NEAR(faster(), 1.336 / 1.168, 1e-6);
 }
 
+// Products in 8 bits take half the time, the exponentials beside them theirs: x = 0.84/16 ·
+// 4,096/256 = 0.84 of the 16-bit ones on Blackwell, half of it with Ultra's.
+TEST(AttentionModel, EightBitsSpeedProductsOnly) {
+  Attention a{
+      .batch = 8, .heads = 64, .kv_heads = 64, .seq_q = 8192, .seq_kv = 8192, .head_dim = 128};
+  a.kernel = graph::AttentionKernel::kCudnn;
+  const auto faster = [&](const cluster::DeviceSpec& device) {
+    const DeviceRates rates = Rates(device);
+    a.dtype = DType::kBf16;
+    const double wide = AttentionTime(a, rates).compute_s - kMemoryLatency_s;
+    a.dtype = DType::kFp8;
+    return wide / (AttentionTime(a, rates).compute_s - kMemoryLatency_s);
+  };
+  cluster::DeviceSpec ultra = TestB200();
+  ultra.exp_per_clock = 32;
+  EXPECT_NEAR(faster(TestB200()), 2 * 1.84 / 2.68, 1e-6);
+  EXPECT_NEAR(faster(ultra), 2 * 1.42 / 1.84, 1e-6);
+  a.pass = graph::Pass::kBackward;
+  EXPECT_NEAR(faster(TestB200()), 2 * 1.336 / 1.672, 1e-6);
+}
+
 TEST(AttentionModel, Flash3OnlyOnHopper) {
   Attention a{
       .batch = 8, .heads = 32, .kv_heads = 32, .seq_q = 4096, .seq_kv = 4096, .head_dim = 128};
@@ -270,6 +291,21 @@ TEST(AttentionModel, Flash3OnlyOnHopper) {
   const double flash3 = AttentionTime(a, Rates(Round())).total_s();
   a.kernel = graph::AttentionKernel::kFlash2;
   EXPECT_EQ(AttentionTime(a, Rates(Round())).total_s(), flash3);
+}
+
+// tilelang's benchmark (benchmark/mamba2): 8 sequences of 32,768 tokens, 80 heads of 64, states of
+// 128, chunks of 256, 687 GFLOP: mamba_ssm's chunk scan runs at 90 to 110 TFLOP/s on H800.
+TEST(MemoryBoundModel, DecaysTakeWhatWasMeasured) {
+  const MemoryBound scan{
+      .op = MemoryOp::kStateDecay, .rows = 8 * 32768 * 80, .cols = (256 + 64) / 2};
+  const DeviceRates h100 = Rates(TestH100());
+  const double ideal_s =
+      MemoryBoundTime(scan, h100).compute_s * h100.constants[constants::kScanRate];
+  EXPECT_GT(687e9 / ideal_s, 90e12);
+  EXPECT_LT(687e9 / ideal_s, 110e12);
+  EXPECT_NEAR(MemoryBoundTime(scan, Rates(TestB200())).compute_s *
+                  h100.constants[constants::kScanRate] / ideal_s,
+              132.0 / 148 * h100.clock_Hz / Rates(TestB200()).clock_Hz, 1e-9);
 }
 
 // 880 MB at 0.88 TB/s: 1 ms and the floor.

@@ -39,7 +39,7 @@ constexpr int Count(Launch) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
 constexpr int Count(GemmKind) { return 3; }
 constexpr int Count(AttentionKernel) { return 5; }
-constexpr int Count(MemoryOp) { return 23; }
+constexpr int Count(MemoryOp) { return 24; }
 
 // An event number, told apart from other numbers: the text form writes kCallEvent as `call`.
 template <class Int>

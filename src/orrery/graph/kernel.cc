@@ -124,6 +124,8 @@ std::string_view Name(MemoryOp op) {
       return "causal_conv";
     case MemoryOp::kStateScan:
       return "state_scan";
+    case MemoryOp::kStateDecay:
+      return "state_decay";
   }
   return "?";
 }

@@ -90,7 +90,8 @@ enum class MemoryOp : std::uint8_t {
   kPermute,
   kUnpermute,
   kCausalConv,  // depthwise, over tokens
-  kStateScan,   // what a state-space scan does beside its GEMMs
+  kStateScan,   // of a state-space scan: states of chunks, sums
+  kStateDecay,  // of a state-space scan: rows x cols decays, each an exponential and a product
 };
 struct MemoryBound {
   MemoryOp op = MemoryOp::kCopy;

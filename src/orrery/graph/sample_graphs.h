@@ -117,7 +117,7 @@ class SampleBuilder {
                          Size()};
       case 2:
         return MemoryBound{
-            Any(MemoryOp::kStateScan), Size(), Size(), Size(), Size(), Any(DType::kInt64),
+            Any(MemoryOp::kStateDecay), Size(), Size(), Size(), Size(), Any(DType::kInt64),
             Any(Pass::kOptimizer)};
       default:
         return Timed{Size()};

@@ -32,7 +32,7 @@ struct KernelFault {
     }
     if (m.dtype > DType::kInt64) return "unknown element type";
     if (m.pass > Pass::kOptimizer) return "unknown pass";
-    return m.op > MemoryOp::kStateScan ? "unknown memory-bound kernel" : nullptr;
+    return m.op > MemoryOp::kStateDecay ? "unknown memory-bound kernel" : nullptr;
   }
   const char* operator()(const Timed& t) const {
     return t.duration_ps < 0 ? "a kernel with a negative duration" : nullptr;

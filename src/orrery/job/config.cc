@@ -229,6 +229,11 @@ void AddWorkload(const Workload& w, Json* json) {
   if (plan.recompute == workload::Recompute::kSelective) {
     out["training"]["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
   }
+  if (plan.bf16_first_layers > 0) out["training"]["bf16_first_layers"] = plan.bf16_first_layers;
+  if (plan.bf16_last_layers > 0) out["training"]["bf16_last_layers"] = plan.bf16_last_layers;
+  if (plan.bf16_modules != 0) {
+    out["training"]["bf16_modules"] = workload::Bf16ModulesText(plan.bf16_modules);
+  }
   if (plan.offload_optimizer || plan.offload_activations) {
     out["training"]["offload"] = plan.offload_parameters     ? "parameters"
                                  : !plan.offload_activations ? "optimizer"

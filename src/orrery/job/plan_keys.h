@@ -138,6 +138,8 @@ inline bool WithPieces(const workload::Plan& plan) { return plan.tp > 1 && plan.
 
 inline bool WithPadding(const workload::Plan& plan) { return plan.pads_experts(); }
 
+inline bool WithFp8Attention(const workload::Plan& plan) { return plan.fp8_attention; }
+inline bool WithFp8OutputLayer(const workload::Plan& plan) { return plan.fp8_output_layer; }
 inline bool WithFusedMlp(const workload::Plan& plan) { return plan.moe_fused_mlp; }
 
 inline bool WithListGathers(const workload::Plan& plan) {
@@ -177,6 +179,8 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"moe_fused_permute", &workload::Plan::moe_fused_permute, WithFusedExperts},
     {"moe_separate_padding", &workload::Plan::moe_separate_padding, WithPadding},
     {"moe_fused_mlp", &workload::Plan::moe_fused_mlp, WithFusedMlp},
+    {"fp8_attention", &workload::Plan::fp8_attention, WithFp8Attention},
+    {"fp8_output_layer", &workload::Plan::fp8_output_layer, WithFp8OutputLayer},
     {"align_grad_reduce", &workload::Plan::align_grad_reduce},
     {"align_param_gather", &workload::Plan::align_param_gather},
     {"recompute_flash", &workload::Plan::recompute_flash},

@@ -127,6 +127,11 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
     return std::move(modules).TakeStatus().In(training.Where("recompute_modules"));
   }
   plan->recompute_modules = *modules;
+  plan->bf16_first_layers = training.Integer("bf16_first_layers");
+  plan->bf16_last_layers = training.Integer("bf16_last_layers");
+  Result<std::uint8_t> plain = workload::ParseBf16Modules(training.Text("bf16_modules"));
+  if (!plain.ok()) return std::move(plain).TakeStatus().In(training.Where("bf16_modules"));
+  plan->bf16_modules = *plain;
   return {};
 }
 

@@ -67,8 +67,9 @@ enum LayerKind : std::uint8_t {
   kMambaLayer = 4,      // in place of attention
   kNoMixer = 8,         // a feed-forward alone
   kNoFeedForward = 16,  // attention or Mamba alone
+  kBf16Layer = 32,      // linear layers in bf16 though the plan has a low precision
 };
-inline constexpr std::size_t kLayerKinds = 32;
+inline constexpr std::size_t kLayerKinds = 64;
 
 struct Model {
   std::string name;

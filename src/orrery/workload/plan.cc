@@ -11,6 +11,7 @@
 #include "orrery/base/suggest.h"
 #include "orrery/workload/plan_experts.h"
 #include "orrery/workload/plan_features.h"
+#include "orrery/workload/plan_precision.h"
 
 namespace orrery::workload {
 
@@ -340,20 +341,6 @@ Status CheckSharding(const Model& model, const Plan& plan) {
   return {};
 }
 
-Status CheckLowPrecision(const Plan& plan) {
-  if (plan.low_precision == LowPrecision::kNone) {
-    if (!plan.low_precision_gather) return {};
-    return InvalidInput(
-        "framework_options.low_precision_gather: parameters in {} have no lower precision to be "
-        "gathered in; set training.precision: fp8 or turn it off",
-        plan.precision == Precision::kFp32 ? "fp32" : "16 bits");
-  }
-  if (plan.precision == Precision::kBf16) return {};
-  return InvalidInput(
-      "training.precision: fp8, mxfp8 and nvfp4 recipes keep bf16 beside them, not fp16 or fp32; "
-      "use bf16");
-}
-
 // Up to two legal lists near an uneven division: the spare layers in the middle, then in front.
 std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
   const std::int64_t base = layers / chunks;
@@ -404,6 +391,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kModuleNames = {"core_attn", "layernorm", "moe_act",
                                                           "moe",       "mlp",       "mla_up_proj"};
+constexpr std::array<std::string_view, 3> kBf16Names = {"attention", "expert_latent", "mtp"};
 constexpr std::array<std::string_view, 5> kScopeNames = {"attn", "mlp", "moe_router",
                                                          "moe_preprocess", "mamba"};
 
@@ -438,6 +426,12 @@ Result<std::uint8_t> ParseRecomputeModules(std::string_view text) {
   return ParseBits(text, "module to recompute", kModuleNames);
 }
 std::string RecomputeModulesText(std::uint8_t modules) { return BitsText(modules, kModuleNames); }
+
+Result<std::uint8_t> ParseBf16Modules(std::string_view text) {
+  if (text == "none") return std::uint8_t{0};
+  return ParseBits(text, "module kept in bf16", kBf16Names);
+}
+std::string Bf16ModulesText(std::uint8_t modules) { return BitsText(modules, kBf16Names); }
 
 Result<std::uint8_t> ParseGraphScope(std::string_view text) {
   return ParseBits(text, "part of a layer", kScopeNames);
@@ -501,7 +495,7 @@ Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckContextParallel(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckSharding(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckShardGroup(model, plan));
-  ORRERY_RETURN_IF_ERROR(CheckLowPrecision(plan));
+  ORRERY_RETURN_IF_ERROR(CheckPrecision(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckExperts(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckRankOrder(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckFeatures(model, plan));

@@ -63,6 +63,12 @@ enum RecomputeModule : std::uint8_t {
   kRecomputeMlp = 16,    // feed-forwards of dense layers whole
   kRecomputeMlaUp = 32,  // up-projections of latent attention
 };
+// Parts of every layer that stay in bf16 beside a low precision, as bits.
+enum Bf16Module : std::uint8_t {
+  kBf16Attention = 1,     // queries', keys' and values' products and the projection
+  kBf16ExpertLatent = 2,  // projections to the experts' width and back
+  kBf16Mtp = 4,           // modules that predict further tokens
+};
 // Over data-parallel ranks: nothing; the optimizer's state; gradients too, parameters being
 // gathered in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and
 // gathered again for backward (FSDP's FULL_SHARD, ZeRO-3).
@@ -141,6 +147,9 @@ struct HostWork {
 // "core_attn+moe": bits of RecomputeModule. An unknown name lists the valid ones.
 Result<std::uint8_t> ParseRecomputeModules(std::string_view text);
 std::string RecomputeModulesText(std::uint8_t modules);
+// "attention+mtp", or "none": bits of Bf16Module.
+Result<std::uint8_t> ParseBf16Modules(std::string_view text);
+std::string Bf16ModulesText(std::uint8_t modules);
 // What graphs of layers capture, as bits: "attn+moe_router".
 Result<std::uint8_t> ParseGraphScope(std::string_view text);
 std::string GraphScopeText(std::uint8_t scope);
@@ -165,6 +174,11 @@ struct Plan {
   std::int64_t global_batch = 1, micro_batch = 1, seq_len = 2048;
   Precision precision = Precision::kBf16;
   LowPrecision low_precision = LowPrecision::kNone;
+  // Linear layers that stay in bf16 beside low_precision: those of the first and last so many
+  // layers (Megatron's num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16), and bits of
+  // Bf16Module.
+  std::int64_t bf16_first_layers = 0, bf16_last_layers = 0;
+  std::uint8_t bf16_modules = 0;
   Recompute recompute = Recompute::kNone;
   std::uint8_t recompute_modules = kRecomputeCore;  // with kSelective; bits of RecomputeModule
   // With kFull; and where it is kEveryOther, kSelective means a whole layer with that.
@@ -214,6 +228,9 @@ struct Plan {
   // Experts' activation and the casts around it are in the grouped GEMMs (Transformer Engine's
   // NVTE_CUTEDSL_FUSED_GROUPED_MLP, mxfp8).
   bool moe_fused_mlp = false;
+  // In 8 bits beside low_precision: attention's products (Transformer Engine's fp8_dpa), the output
+  // layer's (Megatron's fp8_output_proj). Else bf16.
+  bool fp8_attention = false, fp8_output_layer = false;
 
   // Framework behaviour, resolved from `framework` before the generator runs.
   AttentionBackend attention = AttentionBackend::kFlash2;

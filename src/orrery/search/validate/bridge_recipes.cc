@@ -13,6 +13,7 @@ namespace {
 using workload::CudaGraphs;
 
 constexpr std::uint8_t kRouter = workload::kGraphRouter | workload::kGraphPreprocess;
+constexpr std::uint8_t kHybrid = workload::kGraphAttention | workload::kGraphMamba;
 constexpr std::array kRecipes = {
     BridgeRecipe{2509, 2510, "DeepSeek-V3", "H100", "", "mla_up_proj+mlp"},
     BridgeRecipe{2509, 2510, "DeepSeek-V3", "B200|GB200", "", "mla_up_proj"},
@@ -32,13 +33,34 @@ constexpr std::array kRecipes = {
     BridgeRecipe{2511, 2601, "GPT-OSS", "GB300", "", "", CudaGraphs::kLayers},
     BridgeRecipe{2511, 2601, "GPT-OSS", "GB200|B200|H100", "", "layernorm+moe_act"},
     // On attention models; hybrids keep graphs of parts.
-    BridgeRecipe{2606, 9999, "DeepSeek-V3", "GB", "mxfp8", "", CudaGraphs::kIteration, true,
-                 workload::kGraphAll, true},
+    BridgeRecipe{2606, 9999, "DeepSeek-V3", "GB300", "mxfp8", "", CudaGraphs::kIteration, true,
+                 workload::kGraphAll, true, true, true},
+    BridgeRecipe{2606, 9999, "DeepSeek-V3", "GB200", "mxfp8", "", CudaGraphs::kIteration, true,
+                 workload::kGraphAll, true, false, true},
     BridgeRecipe{2606, 9999, "Qwen3", "GB", "mxfp8", "", CudaGraphs::kIteration, true,
-                 workload::kGraphAll, true},
+                 workload::kGraphAll, true, true, false},
     BridgeRecipe{2606, 9999, "GPT-OSS", "GB", "mxfp8", "", CudaGraphs::kIteration, true,
-                 workload::kGraphAll, true},
+                 workload::kGraphAll, true, true, true},
     BridgeRecipe{2606, 9999, "Kimi", "GB", "mxfp8", "", CudaGraphs::kIteration, true},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Super", "GB", "", "", CudaGraphs::kLayers, false,
+                 kRouter | kHybrid},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Super", "B300", "mxfp8", "", CudaGraphs::kLayers, false,
+                 kRouter | kHybrid},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Super", "B300", "", "layernorm+moe_act",
+                 CudaGraphs::kLayers, false, kRouter | kHybrid},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Super", "B200", "nvfp4", "", CudaGraphs::kLayers, false,
+                 kRouter | kHybrid},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Super", "B200", "mxfp8", "layernorm+moe_act"},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Super", "B200", "", "layernorm+core_attn+moe+moe_act"},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Nano", "B|GB", "", "", CudaGraphs::kLayers, false,
+                 kRouter | kHybrid},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Nano", "H100", "bf16", "layernorm+moe",
+                 CudaGraphs::kLayers, false, kHybrid},
+    BridgeRecipe{2608, 9999, "Nemotron-3-Nano", "H100", "fp8", "layernorm+core_attn+moe+moe_act",
+                 CudaGraphs::kLayers, false, workload::kGraphMamba},
+    BridgeRecipe{2608, 9999, "Nemotron-H", "B|GB", "fp8", "", CudaGraphs::kLayers, false, kHybrid},
+    BridgeRecipe{2608, 9999, "Nemotron-H", "H100", "fp8", "", CudaGraphs::kLayers, false,
+                 workload::kGraphMamba},
 };
 
 }  // namespace
@@ -63,6 +85,24 @@ const BridgeRecipe* FindBridgeRecipe(const Configuration& row) {
            BeginsWithOneOf(row.text("compute_dtype"), r.precision);
   });
   return found == kRecipes.end() ? nullptr : &*found;
+}
+
+const BridgeBf16* FindBridgeBf16(const Configuration& row) {
+  // configs/nemotronh/te_quant.cfg (v0.4.0 and later), which also has mxfp8 for Mamba's projection
+  // out; gpt_oss_llm_pretrain.py.
+  static constexpr std::array kKept = {
+      BridgeBf16{"Nemotron-3-Super", "nvfp4", 14,
+                 workload::kBf16Attention | workload::kBf16ExpertLatent | workload::kBf16Mtp},
+      BridgeBf16{"Nemotron-3-Super", "mxfp8", 0, workload::kBf16Mtp},  // keep_mtp_spec_in_bf16
+      BridgeBf16{"Nemotron-3-Super", "fp8", 0, workload::kBf16Mtp},
+      BridgeBf16{"GPT-OSS-20B", "nvfp4", 4, 0},
+  };
+  if (BridgeRelease(row) == 0) return nullptr;
+  const auto found = std::find_if(kKept.begin(), kKept.end(), [&](const BridgeBf16& kept) {
+    return row.text("model").starts_with(kept.model) &&
+           row.text("compute_dtype").starts_with(kept.precision);
+  });
+  return found == kKept.end() ? nullptr : &*found;
 }
 
 std::uint8_t GraphScope(const Configuration& row) {

@@ -30,9 +30,18 @@ struct BridgeRecipe {
   bool overlap = false;  // exchanges of experts beside another micro-batch
   std::uint8_t scope = workload::kGraphAll;
   bool fused_mlp = false;  // experts' activation and casts in their GEMMs
+  bool fp8_attention = false, fp8_output_layer = false;
 };
 // The row's recipe; null where none is known.
 const BridgeRecipe* FindBridgeRecipe(const Configuration& row);
+// What a release's recipes of a model keep in bf16 beside its low precision.
+struct BridgeBf16 {
+  std::string_view model, precision;  // begin the row's
+  std::int64_t last_layers = 0;
+  std::uint8_t modules = 0;  // bits of workload::Bf16Module
+};
+// Null where nothing stays so.
+const BridgeBf16* FindBridgeBf16(const Configuration& row);
 // What graphs of layers capture, as config_extra has it: "cuda_graph=HOW:attn+moe_router+…"; all
 // parts where it names none.
 std::uint8_t GraphScope(const Configuration& row);

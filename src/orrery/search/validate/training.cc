@@ -233,6 +233,12 @@ void MapRecipe(const Mapping& m, std::string_view dtype) {
   if (HasToken(m.row, "fp8_allgather")) plan.low_precision_gather = true;
   if (HasToken(m.row, "bf16_allgather")) plan.low_precision_gather = false;
   m.Assume("parameters gathered in {}", plan.low_precision_gather ? dtype : "bf16");
+  if (const BridgeBf16* kept = FindBridgeBf16(m.row); kept != nullptr) {
+    plan.bf16_last_layers = kept->last_layers;
+    plan.bf16_modules = kept->modules;
+    m.Assume("in bf16, as Megatron Bridge's recipes have it: the last {} layers; modules: {}",
+             kept->last_layers, workload::Bf16ModulesText(kept->modules));
+  }
   if (HasToken(m.row, "fp8_attention")) m.Assume("fp8_attention is not modelled: bf16 attention");
 }
 

@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/chunked_loss.h"
 #include "orrery/workload/generators/conv_unit.h"
+#include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
 
@@ -85,12 +86,6 @@ Buffer Softmax(const Shape& s, BlockWriter* w) {
              : Saved(w, kLogits, "cross_entropy.softmax", logits * 4);
 }
 
-// Recipes leave the output layer in bf16.
-Shape InPlanPrecision(Shape s) {
-  s.low_precision = LowPrecision::kNone;
-  return s;
-}
-
 // A pass over the fp32 logits.
 MemoryBound OverLogits(const Shape& s, std::int64_t read, std::int64_t written, Pass pass) {
   MemoryBound k = Elementwise(s, MemoryOp::kCrossEntropy, s.tokens(), s.vocab, read, written, pass);
@@ -115,7 +110,7 @@ void OnlineLossForward(const Shape& s, BlockWriter* w) {
   const std::int64_t e = s.element_bytes;
   w->Module("output_layer");
   w->Alloc(Softmax(s, w));
-  ColumnForward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab);
+  ColumnForward(OutputShape(s), w, "logits", s.hidden, s.vocab);
   w->Module("loss");
   w->Kernel("online_softmax", OverShortLogits(s, e, 0, Pass::kForward));
   TpCollective(s, w, "all_gather.softmax", Collective::kAllGather, s.tokens() * 3 * 4 * s.tp,
@@ -130,7 +125,7 @@ void OnlineLossBackward(const Shape& s, BlockWriter* w) {
   w->Kernel("scale", OverShortLogits(s, e, e, Pass::kBackward));
   w->Module("output_layer");
   if (s.encoder) BiasGradient(s, w, s.tokens(), s.vocab);
-  ColumnBackward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab, false);
+  ColumnBackward(OutputShape(s), w, "logits", s.hidden, s.vocab, false);
   w->Free(Softmax(s, w));
 }
 
@@ -157,7 +152,7 @@ void LossBackward(const Shape& s, BlockWriter* w) {
   w->Free(Softmax(s, w));
   w->Module("output_layer");
   if (s.encoder) BiasGradient(s, w, s.tokens(), s.vocab);
-  ColumnBackward(InPlanPrecision(s), w, "logits", s.hidden, s.vocab, false);
+  ColumnBackward(OutputShape(s), w, "logits", s.hidden, s.vocab, false);
   w->Free(logits);
   w->Free(HeldLogits(s, w));
 }
@@ -311,7 +306,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
     w.Module("head.transform");
     w.Alloc(TransformInput(s, &w));
     w.Alloc(TransformOutput(s, &w));
-    DenseForward(InPlanPrecision(s), &w, "transform", s.hidden, s.hidden);
+    DenseForward(InBf16(s), &w, "transform", s.hidden, s.hidden);
     w.Kernel("gelu",
              Elementwise(s, MemoryOp::kGelu, s.local_tokens(), s.hidden, e, e, Pass::kForward));
   }
@@ -331,7 +326,7 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   w.Module("output_layer");
   const Buffer logits = w.Temporary("logits", s.tokens() * s.vocab * e);
   w.Alloc(logits);
-  ColumnForward(InPlanPrecision(s), &w, "logits", s.hidden, s.vocab);
+  ColumnForward(OutputShape(s), &w, "logits", s.hidden, s.vocab);
   w.Module("loss");
   w.Alloc(HeldLogits(s, &w));
   const Buffer softmax = Softmax(s, &w);
@@ -377,7 +372,7 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
     w.Module("head.transform");
     w.Kernel("gelu", Elementwise(s, MemoryOp::kGelu, s.local_tokens(), s.hidden, 2 * e, e,
                                  Pass::kBackward));
-    DenseBackward(InPlanPrecision(s), &w, "transform", s.hidden, s.hidden);
+    DenseBackward(InBf16(s), &w, "transform", s.hidden, s.hidden);
     BiasGradient(s, &w, s.local_tokens(), s.hidden);
     w.Free(TransformOutput(s, &w));
     w.Free(TransformInput(s, &w));

@@ -185,14 +185,15 @@ void ExpertWriter::Router(Pass pass) {
 void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t in, Pass pass) {
   const std::int64_t tokens = s_.local_tokens();
   Enter("layers.mlp.latent", pass);
+  const Shape s = PartShape(s_, kBf16ExpertLatent);
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
-    WriteGemm(s_, w_, name, {.m = m, .n = n, .k = k, .dtype = LinearType(s_), .layout = layout});
+    WriteGemm(s, w_, name, {.m = m, .n = n, .k = k, .dtype = LinearType(s), .layout = layout});
   };
   if (pass == Pass::kForward) {
-    CastOperand(s_, w_, "cast", tokens, in, pass);
+    CastOperand(s, w_, "cast", tokens, in, pass);
     return gemm(tokens, out, in, GemmLayout::kNT);
   }
-  CastOperand(s_, w_, "cast", tokens, out, pass);
+  CastOperand(s, w_, "cast", tokens, out, pass);
   gemm(tokens, in, out, GemmLayout::kNN);
   gemm(out, in, tokens, GemmLayout::kTN);
 }

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/context_parallel.h"
 #include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/layer_writer.h"
+#include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
 
@@ -73,12 +74,12 @@ void LayerWriter::AttentionBackward() {
   const Buffer parts = w_->Temporary("qkv.parts.gradient", s_.tokens() * s_.qkv() * e);
   const Buffer qkv = w_->Temporary("qkv.gradient", s_.tokens() * s_.qkv() * e);
   w_->Alloc(context);
-  RowBackward(s_, w_, "projection", s_.context(), s_.hidden);
+  RowBackward(attention_, w_, "projection", s_.context(), s_.hidden);
   w_->Alloc(parts);
   NormAgain("layers.input_norm", norm1_stats_, norm1_out_);
   if (s_.latent.kv_rank > 0 && s_.recomputes(kRecomputeMlaUp)) {
     w_->Alloc(latent_up_);
-    LatentUp(s_, w_);
+    LatentUp(attention_, w_);
   }
   if (recomputes_core()) CoreForward(true);
   CoreBackward();
@@ -110,6 +111,9 @@ void LayerWriter::CoreBackward() {
   if (s_.cp > 1) {
     ContextBackward(s_, w_);
     return w_->Free(attention_stats_);
+  }
+  if (s_.fp8_attention) {
+    CastOperand(s_, w_, "attention.cast", s_.tokens(), s_.context(), Pass::kBackward);
   }
   w_->Kernel("flash_attention", FlashAttention(s_, Pass::kBackward));
   w_->Free(attention_stats_);

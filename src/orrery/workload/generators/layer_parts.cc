@@ -24,13 +24,13 @@ void LayerWriter::QkNorm(Pass pass) {
 
 void LayerWriter::Qkv(Pass pass) {
   if (s_.latent.kv_rank > 0) {
-    return pass == Pass::kForward ? LatentForward(s_, w_) : LatentBackward(s_, w_);
+    return pass == Pass::kForward ? LatentForward(attention_, w_) : LatentBackward(attention_, w_);
   }
   if (pass == Pass::kBackward) {
     QkNorm(pass);
-    return ColumnBackward(s_, w_, "qkv", s_.hidden, s_.qkv(), s_.qkv_bias);
+    return ColumnBackward(attention_, w_, "qkv", s_.hidden, s_.qkv(), s_.qkv_bias);
   }
-  ColumnForward(s_, w_, "qkv", s_.hidden, s_.qkv());
+  ColumnForward(attention_, w_, "qkv", s_.hidden, s_.qkv());
   QkNorm(pass);
 }
 

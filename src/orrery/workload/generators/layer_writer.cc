@@ -16,7 +16,8 @@ using graph::MemoryKind;
 using graph::MemoryOp;
 using graph::Pass;
 
-LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
+LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
+    : s_(s), attention_(PartShape(s, kBf16Attention)), w_(w) {
   const bool full = s.recompute == Recompute::kFull;
   std::uint32_t id = 0;
   const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
@@ -36,7 +37,7 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w) : s_(s), w_(w) {
   recomputed_ = w->Temporary("output", s.local_bytes());
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
   const std::int64_t operand = LinearBytes(s, local * s.hidden);
-  norm1_out_ = make("input_norm.output", operand, norms);
+  norm1_out_ = make("input_norm.output", LinearBytes(attention_, local * s.hidden), norms);
   qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e,
               full && !kept.qkv);
   rotated_ = make("rotated",
@@ -118,7 +119,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   if (Runs(s_.kept.qkv)) {
     Qkv(Pass::kForward);
   } else if (s_.kept.halves) {
-    ColumnForward(s_, w_, "qkv", s_.hidden, s_.key_value());
+    ColumnForward(attention_, w_, "qkv", s_.hidden, s_.key_value());
   }
   if (!s_.shared_norm) Drop(keep_norm, norm1_out_);
   if (rotates()) {
@@ -136,7 +137,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Enter("layers.self_attention.projection");
   Buffer projected = w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
-  RowForward(s_, w_, "projection", s_.context(), s_.hidden);
+  RowForward(attention_, w_, "projection", s_.context(), s_.hidden);
   projected = Scattered(projected);
   Drop(keep || s_.kept.core, context_);
   Enter("layers.self_attention.bias_dropout_add");
@@ -247,7 +248,7 @@ Attention FlashAttention(const Shape& s, Pass pass) {
           .seq_q = len,
           .seq_kv = len,
           .head_dim = s.head_dim,
-          .dtype = s.dtype,
+          .dtype = s.fp8_attention && IsLow(s) ? graph::DType::kFp8 : s.dtype,
           .causal = !s.encoder,
           .pass = pass,
           .kernel = s.fused_attention(),
@@ -264,6 +265,10 @@ void LayerWriter::CoreForward(bool keep_core) {
   if (s_.cp > 1) {
     ContextForward(s_, w_);
     return Drop(keep_core, attention_stats_);
+  }
+  if (s_.fp8_attention) {
+    const std::int64_t cols = s_.query() + s_.kv_heads * (s_.head_dim + s_.v_head_dim());
+    CastOperand(s_, w_, "attention.cast", s_.tokens(), cols, Pass::kForward);
   }
   w_->Kernel("flash_attention", FlashAttention(s_, Pass::kForward));
   Drop(keep_core, attention_stats_);

@@ -74,6 +74,7 @@ class LayerWriter {
   }
 
   const Shape& s_;
+  const Shape attention_;  // of its linear layers
   BlockWriter* w_;
   bool again_ = false;
   // What a layer hands on is made while its temporaries live, and is the next one's input: counted

@@ -36,23 +36,31 @@ void MambaWriter::Stream(std::string_view name, MemoryOp op, std::int64_t cols, 
   w_->Kernel(name, Elementwise(s_, op, s_.tokens(), cols, read, written, pass));
 }
 
-void MambaWriter::Product(std::string_view name, std::int64_t each, std::int64_t m, std::int64_t n,
-                          std::int64_t k) {
-  const std::int64_t chunks = (s_.seq + m_.chunk - 1) / m_.chunk;
-  w_->Kernel(name, Gemm{.m = m,
+void MambaWriter::Product(std::string_view name, std::int64_t n, std::int64_t k, graph::DType out) {
+  w_->Kernel(name, Gemm{.m = m_.chunk,
                         .n = n,
                         .k = k,
-                        .batch = s_.batch * chunks * each,
+                        .batch = s_.batch * chunks() * groups(),
                         .dtype = s_.dtype,
                         .layout = GemmLayout::kNT,
-                        .out_dtype = s_.dtype,
+                        .out_dtype = out,
                         .kind = graph::GemmKind::kScan});
 }
 
-void MambaWriter::States(std::string_view name, Pass pass) {
-  const std::int64_t chunks = (s_.seq + m_.chunk - 1) / m_.chunk;
-  w_->Kernel(name, Elementwise(s_, MemoryOp::kStateScan, s_.batch * chunks * m_.heads,
-                               m_.head_dim * m_.state, 4, 4, pass));
+void MambaWriter::Fused(std::string_view name, Bytes read, Bytes written, std::int64_t evaluations,
+                        Pass pass) {
+  const MemoryOp op = evaluations > 0 ? MemoryOp::kStateDecay : MemoryOp::kStateScan;
+  const std::int64_t q = m_.chunk, e = s_.element_bytes, tokens = s_.batch * s_.seq;
+  const auto bytes = [&](const Bytes& b) {
+    return tokens * m_.heads * (b.values * m_.head_dim * e + b.scalars * 4) +
+           s_.batch * chunks() * m_.heads * m_.head_dim * m_.state * b.state_bytes +
+           tokens * groups() * (b.shared * m_.state * e + b.products * q * 4);
+  };
+  graph::MemoryBound kernel =
+      Elementwise(s_, op, tokens * m_.heads, evaluations * Decays(), 0, 0, pass);
+  kernel.bytes_read = bytes(read);
+  kernel.bytes_written = bytes(written);
+  w_->Kernel(name, kernel);
 }
 
 void MambaWriter::Exchange(std::string_view name, std::int64_t cols, Pass pass) {
@@ -70,16 +78,23 @@ void MambaWriter::Exchange(std::string_view name, std::int64_t cols, Pass pass) 
   w_->Free(dealt);
 }
 
+// mamba_ssm wants a sequence's tokens together, Megatron Core keeps those of a position together.
+void MambaWriter::Reorder(std::int64_t cols, Pass pass) {
+  const std::int64_t e = s_.element_bytes;
+  if (s_.batch > 1) Stream("batch_first", MemoryOp::kCopy, cols, e, e, pass);
+}
+
 // Convolution and everything up to the output of the scan.
 void MambaWriter::Scan(Pass pass) {
-  const std::int64_t e = s_.element_bytes, q = m_.chunk;
+  const std::int64_t e = s_.element_bytes;
   Module("layers.mamba.convolution", pass);
   Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved() + copied(), e, e, pass);
   Module("layers.mamba.scan", pass);
   Stream("chunk_sums", MemoryOp::kStateScan, m_.heads, e, 8, pass);
-  Product("chunk_state", m_.heads, m_.head_dim, m_.state, q);
-  States("state_passing", pass);
-  Product("chunk_products", groups(), q, q, m_.state);
+  Fused("chunk_state", {.values = 1, .scalars = 2, .shared = 1}, {.state_bytes = 4}, 0, pass);
+  Fused("state_passing", {.state_bytes = 4}, {.state_bytes = pass == Pass::kForward ? e : 4}, 0,
+        pass);
+  Product("chunk_products", m_.chunk, m_.state, graph::DType::kFp32);
 }
 
 void MambaWriter::Forward(bool keep) {
@@ -88,17 +103,20 @@ void MambaWriter::Forward(bool keep) {
   w_->Alloc(projected_);
   ColumnForward(s_, w_, "in_projection", s_.hidden, m_.projected());
   Exchange("projected.dealt", m_.projected() + copied(), Pass::kForward);
+  Reorder(m_.projected(), Pass::kForward);
   const Buffer convolved = w_->Temporary("convolved", s_.tokens() * m_.convolved() * e);
   w_->Alloc(convolved);
   w_->Alloc(scanned_);
   Scan(Pass::kForward);
-  Product("chunk_scan", m_.heads, m_.chunk, m_.head_dim, m_.state + m_.chunk);
+  Fused("chunk_scan", {.values = 1, .scalars = 2, .state_bytes = e, .shared = 1, .products = 1},
+        {.values = 1}, 1, Pass::kForward);
   w_->Free(convolved);
   Exchange("scanned.dealt", m_.inner(), Pass::kForward);
   Exchange("gate.dealt", m_.inner(), Pass::kForward);
   Module("layers.mamba.norm", Pass::kForward);
   w_->Alloc(gated_);
   Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 2 * e, e, Pass::kForward);
+  Reorder(m_.inner(), Pass::kForward);
   if (!keep) w_->Free(projected_);
   if (!keep) w_->Free(scanned_);
   Module("layers.mamba.out_projection", Pass::kForward);
@@ -107,17 +125,22 @@ void MambaWriter::Forward(bool keep) {
 }
 
 void MambaWriter::ScanBackward() {
-  const std::int64_t e = s_.element_bytes, q = m_.chunk, p = m_.head_dim, n = m_.state;
+  const std::int64_t e = s_.element_bytes;
   const Pass pass = Pass::kBackward;
   Scan(pass);
-  Product("chunk_scan.states", m_.heads, p, n, q);
-  States("state_passing", pass);
-  Product("chunk_scan.input", m_.heads, q, p, n + q);
-  Product("chunk_state.b", m_.heads, q, n, p);
-  Product("chunk_scan.c", m_.heads, q, n, p);
-  Product("chunk_scan.products", m_.heads, q, q, p);
-  Product("chunk_products.c", groups(), q, n, q);
-  Product("chunk_products.b", groups(), q, n, q);
+  Fused("chunk_scan.states", {.values = 1, .scalars = 2, .shared = 1}, {.state_bytes = 4}, 0, pass);
+  Fused("state_passing", {.state_bytes = 8}, {.state_bytes = 2 * e}, 0, pass);
+  Fused("chunk_scan.input",
+        {.values = 2, .scalars = 2, .state_bytes = e, .shared = 1, .products = 1},
+        {.values = 1, .scalars = 1}, 1, pass);
+  const Bytes operands = {.values = 1, .scalars = 2, .state_bytes = e, .shared = 1};
+  Fused("chunk_state.b", operands, {.scalars = 1, .shared = 2}, 0, pass);
+  Fused("chunk_scan.c", operands, {.scalars = 1, .shared = 2}, 0, pass);
+  Fused("chunk_scan.products", {.values = 2, .scalars = 2}, {.products = 1}, 1, pass);
+  Product("chunk_products.c", m_.state, m_.chunk, s_.dtype);
+  Product("chunk_products.b", m_.state, m_.chunk, s_.dtype);
+  Fused("chunk_scan.sums", {.values = 2, .scalars = 2, .products = 1}, {.scalars = 1}, 2, pass);
+  Stream("chunk_sums.reversed", MemoryOp::kAdd, m_.heads, 24, 24, pass);
   Stream("chunk_sums", MemoryOp::kStateScan, m_.heads, 12, 8, pass);
   Module("layers.mamba.convolution", pass);
   Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved() + copied(), 2 * e, e, pass);
@@ -140,6 +163,7 @@ void MambaWriter::Backward() {
   RowBackward(s_, w_, "out_projection", m_.inner(), s_.hidden);
   w_->Free(gated_);
   Module("layers.mamba.norm", pass);
+  Reorder(m_.inner(), pass);
   w_->Alloc(scanned);
   w_->Alloc(projected);
   Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 3 * e, 2 * e, pass);
@@ -156,6 +180,7 @@ void MambaWriter::Backward() {
   w_->Free(projected_);
   Exchange("projected.dealt", m_.projected() + copied(), pass);
   Module("layers.mamba.in_projection", pass);
+  Reorder(m_.projected(), pass);
   ColumnBackward(s_, w_, "in_projection", s_.hidden, m_.projected(), false);
   w_->Free(projected);
 }

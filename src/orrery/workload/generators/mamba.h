@@ -3,22 +3,28 @@
 // scan in chunks of Q tokens; a norm gated by z; the projection back. Heads and groups are split
 // over the tensor-parallel ranks.
 //
-// The scan of b sequences of s tokens, h heads of width p, g groups of state n, chunk by chunk:
-//   cumulative sums of dt·A              memory-bound, fp32
-//   state of a chunk, xᵀ·B               GEMM p × n × Q, once a head and chunk
-//   states handed from chunk to chunk    memory-bound, fp32 p × n, once a head and chunk
-//   C·Bᵀ                                 GEMM Q × Q × n, once a group and chunk
-//   output: C·state and (C·Bᵀ)·x         GEMM Q × p × (n + Q), once a head and chunk
-// Backward computes all of this again but the output, as the memory-efficient path of mamba_ssm
-// does, then a product for each operand of each GEMM. Kept from forward: the first projection's
-// output, the scan's output and the gated norm's. The causal half of C·Bᵀ is computed whole.
-// Context parallelism deals heads and groups out over the cp ranks, each of which scans the whole
-// sequence: an all-to-all of the projection's output before the convolution, two of the scan's
-// output and of z behind it, the reverse in backward, each with a copy that brings the parts of the
-// sequence in order (they lie as attention wants them). Groups fewer than cp are repeated, B and C
-// with them. Kernels do what they do without it: cp times the chunks of a cp-th of the heads.
-// Sources: the paper, section 6; state-spaces/mamba ops/triton (ssd_combined.py) and
-// megatron/core/ssm (mamba_mixer.py, mamba_context_parallel.py), read for their behaviour.
+// The scan of b sequences of s tokens, h heads of width p, g groups of state n, chunk by chunk, a
+// Triton kernel each:
+//   cumulative sums of dt·A              fp32
+//   state of a chunk, xᵀ·B               reads x, writes fp32 p × n a head and chunk
+//   states handed from chunk to chunk    p × n a head and chunk, fp32 to 16 bits
+//   C·Bᵀ                                 GEMM Q × Q × n, once a group and chunk, fp32
+//   output: C·state and (C·Bᵀ ∘ L)·x     reads x and states, writes y
+// L holds the decays exp(sum_i - sum_j) of a head and chunk, j <= i; a kernel evaluates them tile
+// by tile where it needs them, in fp32 outside the tensor cores, which takes longer than the
+// products of width p. Forward does so once; backward for x, for C·Bᵀ and, with a scan along the
+// rows, for the sums (counted twice). It also computes all of forward again but the output, as the
+// memory-efficient path of mamba_ssm does. Kept from forward: the first projection's output, the
+// scan's output and the gated norm's. Megatron Core keeps a position's sequences together,
+// mamba_ssm a sequence's tokens: with more than one sequence, copies at the first projection's
+// output and the scan's, in both passes. Context parallelism deals heads and groups out over the cp
+// ranks, each of which scans the whole sequence: an all-to-all of the projection's output before
+// the convolution, two of the scan's output and of z behind it, the reverse in backward, each with
+// a copy that brings the parts of the sequence in order (they lie as attention wants them). Groups
+// fewer than cp are repeated, B and C with them. Kernels do what they do without it: cp times the
+// chunks of a cp-th of the heads. Sources: the paper, section 6; state-spaces/mamba ops/triton
+// (ssd_combined.py) and megatron/core/ssm (mamba_mixer.py, mamba_context_parallel.py), read for
+// their behaviour.
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"
@@ -41,14 +47,25 @@ class MambaWriter {
   // Rows of tokens × `cols`, so many bytes an element.
   void Stream(std::string_view name, graph::MemoryOp op, std::int64_t cols, std::int64_t read,
               std::int64_t written, graph::Pass pass);
-  // C[m, n] once for each of `each` heads or groups and each chunk.
-  void Product(std::string_view name, std::int64_t each, std::int64_t m, std::int64_t n,
-               std::int64_t k);
-  void States(std::string_view name, graph::Pass pass);
+  // C[Q, n] of every group and chunk.
+  void Product(std::string_view name, std::int64_t n, std::int64_t k, graph::DType out);
+  // What a fused kernel moves: so many tensors of x's width a token; fp32 numbers a token and head;
+  // bytes an element of the chunks' states; tensors of B's width; fp32 C·Bᵀ.
+  struct Bytes {
+    std::int64_t values = 0, scalars = 0, state_bytes = 0, shared = 0, products = 0;
+  };
+  // `evaluations`: how often it evaluates every decay.
+  void Fused(std::string_view name, Bytes read, Bytes written, std::int64_t evaluations,
+             graph::Pass pass);
+  void Reorder(std::int64_t cols, graph::Pass pass);
   void Scan(graph::Pass pass);
   void ScanBackward();
   // So many columns of this rank's tokens against all tokens of a cp-th of them, or back.
   void Exchange(std::string_view name, std::int64_t cols, graph::Pass pass);
+  std::int64_t chunks() const { return (s_.seq + m_.chunk - 1) / m_.chunk; }
+  // Decays exp(sum_i - sum_j), j <= i, of a chunk for each of its tokens: tiles of 64 x 64, whole
+  // on the diagonal.
+  std::int64_t Decays() const { return (m_.chunk + 64) / 2; }
   // Groups as the ranks of a context-parallel group hold them together, repeated ones included.
   std::int64_t groups() const { return m_.groups < s_.cp ? s_.cp : m_.groups; }
   // Columns of B and C that are copies.

@@ -102,19 +102,66 @@ TEST(Hybrid, TensorsAddUpToTheModel) {
 }
 
 // One Mamba layer of 512 tokens, hidden 256, inner 512, 4 groups of state 32, 8 heads, chunks of
-// 128. Projections: 2·512·256·(2·512 + 2·4·32 + 8 + 512). Scan, each chunk of 4 in 2·Q·…: states
-// 8·64·32, products 4·128·32, output 8·64·(32 + 128).
-TEST(Hybrid, FlopsOfAMambaLayer) {
+// 128. Projections: 2·512·256·(2·512 + 2·4·32 + 8 + 512); C·Bᵀ of four chunks and groups.
+TEST(Hybrid, GemmsOfAMambaLayer) {
   const graph::Graph with = Make(SmallHybrid("M"), One());
   const double projections = 2.0 * 512 * 256 * (2 * 512 + 2 * 4 * 32 + 8 + 512);
-  const double states = 2.0 * 512 * 8 * 64 * 32, products = 2.0 * 512 * 4 * 128 * 32;
-  const double output = 2.0 * 512 * 8 * 64 * (32 + 128);
-  EXPECT_EQ(BlockFlops(FindBlock(with, "layer.forward")), projections + states + products + output);
-  // Again without the output; then two products for each of the four, those of C·Bᵀ a head wide
-  // where its gradient comes from.
-  const double again = states + products;
-  const double gradients = states + output + 2 * states + 2.0 * 512 * 8 * 64 * 128 + 2 * products;
-  EXPECT_EQ(BlockFlops(FindBlock(with, "layer.backward")), 2 * projections + again + gradients);
+  const double products = 2.0 * 512 * 4 * 128 * 32;
+  EXPECT_EQ(BlockFlops(FindBlock(with, "layer.forward")), projections + products);
+  EXPECT_EQ(BlockFlops(FindBlock(with, "layer.backward")), 2 * projections + 3 * products);
+}
+
+struct ScanTraffic {
+  std::int64_t decays = 0, read = 0, written = 0;
+};
+ScanTraffic TrafficOf(const graph::Graph& g, std::string_view of, std::string_view name) {
+  const graph::Block& block = FindBlock(g, of);
+  ScanTraffic t;
+  for (const graph::Op& op : block.ops) {
+    if (op.kind != graph::OpKind::kKernel || g.name(op.name) != name) continue;
+    const auto& k = std::get<graph::MemoryBound>(block.kernels[op.index]);
+    if (k.op == graph::MemoryOp::kStateDecay) t.decays += k.rows * k.cols;
+    t.read += k.bytes_read, t.written += k.bytes_written;
+  }
+  return t;
+}
+
+// The same layer: x and y 512·8·64 numbers in 16 bits, two fp32 sums a token and head, states
+// 4·8·64·32, B or C 512·4·32 in 16 bits, C·Bᵀ 512·4·128 in fp32. Decays: of a chunk of 128 three
+// tiles of 64 x 64, 96 a token and head; forward once, backward for x, C·Bᵀ and twice for the sums.
+TEST(Hybrid, ScanMovesStatesAndEvaluatesDecays) {
+  constexpr std::int64_t x = 512 * 8 * 64 * 2, sums = 512 * 8 * 2 * 4, states = 4 * 8 * 64 * 32;
+  constexpr std::int64_t b = 512 * 4 * 32 * 2, products = 512 * 4 * 128 * 4, decays = 512 * 8 * 96;
+  const graph::Graph g = Make(SmallHybrid("M"), One());
+  const std::string_view forward = "layer.forward", backward = "layer.backward";
+  const auto expect = [](const ScanTraffic& t, std::int64_t evaluated, std::int64_t read,
+                         std::int64_t written) {
+    EXPECT_EQ(t.decays, evaluated);
+    EXPECT_EQ(t.read, read);
+    EXPECT_EQ(t.written, written);
+  };
+  expect(TrafficOf(g, forward, "chunk_state"), 0, x + sums + b, states * 4);
+  expect(TrafficOf(g, forward, "state_passing"), 0, states * 4, states * 2);
+  expect(TrafficOf(g, forward, "chunk_scan"), decays, x + sums + states * 2 + b + products, x);
+  expect(TrafficOf(g, backward, "state_passing"), 0, states * (4 + 8), states * (4 + 4));
+  expect(TrafficOf(g, backward, "chunk_scan.input"), decays,
+         2 * x + sums + states * 2 + b + products, x + sums / 2);
+  expect(TrafficOf(g, backward, "chunk_scan.products"), decays, 2 * x + sums, products);
+  expect(TrafficOf(g, backward, "chunk_scan.sums"), 2 * decays, 2 * x + sums + products, sums / 2);
+}
+
+// A micro-batch of two sequences is brought in order before the scan and back behind it.
+TEST(Hybrid, SequencesOfAMicroBatchAreCopied) {
+  Plan plan = One();
+  const auto copies = [&](std::string_view block) {
+    return TrafficOf(Make(SmallHybrid("M"), plan), block, "batch_first");
+  };
+  EXPECT_EQ(copies("layer.forward").read, 0);
+  plan.micro_batch = plan.global_batch = 2;
+  for (const std::string_view block : {"layer.forward", "layer.backward"}) {
+    EXPECT_EQ(copies(block).read, 2 * 512 * 2 * (2 * 512 + 2 * 4 * 32 + 8 + 512));
+    EXPECT_EQ(copies(block).written, copies(block).read);
+  }
 }
 
 TEST(Hybrid, EveryKindOfLayerVerifies) {

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/mtp.h"
 
 #include "orrery/workload/generators/parts.h"
+#include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
 
@@ -49,7 +50,7 @@ graph::Block MtpForward(const Shape& s, Names* names) {
   NormForward(s, &w);
   Join(s, &w, Pass::kForward);
   Enter(s, &w, "mtp.projection", Pass::kForward);
-  ColumnForward(s, &w, "mtp_projection", 2 * s.hidden, s.hidden / s.tp);
+  ColumnForward(PartShape(s, kBf16Mtp), &w, "mtp_projection", 2 * s.hidden, s.hidden / s.tp);
   TpCollective(s, &w, "all_gather", Collective::kAllGather, s.full_bytes(), s.dtype);
   return w.Finish();
 }
@@ -58,7 +59,8 @@ graph::Block MtpBackward(const Shape& s, Names* names) {
   BlockWriter w(names, "mtp.backward", Pass::kBackward);
   const std::int64_t b = s.element_bytes;
   Enter(s, &w, "mtp.projection", Pass::kBackward);
-  ColumnBackward(s, &w, "mtp_projection", 2 * s.hidden, s.hidden / s.tp, false);
+  ColumnBackward(PartShape(s, kBf16Mtp), &w, "mtp_projection", 2 * s.hidden, s.hidden / s.tp,
+                 false);
   Join(s, &w, Pass::kBackward);
   Enter(s, &w, "mtp.norms", Pass::kBackward);
   NormBackward(s, &w);

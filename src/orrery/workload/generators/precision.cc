@@ -109,14 +109,15 @@ std::int64_t AttentionWeights(const Shape& s) {
 }  // namespace
 
 std::int64_t LinearWeights(const Shape& s) {
+  if (!IsLow(s)) return 0;
   std::int64_t n = s.hidden * (s.mamba.projected() + s.mamba.inner());
-  if (s.attends) n += AttentionWeights(s);
+  if (s.attends && (s.bf16_modules & kBf16Attention) == 0) n += AttentionWeights(s);
   if (!s.feeds_forward) return n;
   const ExpertShape& e = s.experts;
   if (e.count == 0) return n + s.hidden * (s.fc1() + s.ffn);
   const std::int64_t matrices = s.activation == Activation::kSwiglu ? 3 : 2;
   return n + matrices * (e.local * e.width * e.ffn + s.hidden * e.shared) +
-         (e.latent ? 2 * e.width * s.hidden : 0);
+         (e.latent && (s.bf16_modules & kBf16ExpertLatent) == 0 ? 2 * e.width * s.hidden : 0);
 }
 
 graph::Block CastAllWeights(const Shape& s, std::int64_t weights, std::int64_t norm_group,

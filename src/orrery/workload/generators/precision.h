@@ -1,10 +1,10 @@
 // Linear layers in 8 and 4 bits: which GEMMs, which casts, how many bytes.
 //
 // Model: the three GEMMs of qkv, projection, fc1 and fc2 run in low precision; attention, norms,
-// embedding, logits and residuals stay in bf16, gradients leave the GEMM as without it. Before a
-// GEMM its bf16 operand is cast, once along rows and once along columns, since the weight gradient
-// contracts over tokens (under LoRA it does not exist). Weights are cast once an iteration, under
-// ZeRO-3 whenever gathered.
+// embedding, logits and residuals stay in bf16 unless told, gradients leave the GEMM as without it.
+// Before a GEMM its bf16 operand is cast, once along rows and once along columns, since the weight
+// gradient contracts over tokens (under LoRA it does not exist). Weights are cast once an
+// iteration, under ZeRO-3 whenever gathered.
 //
 //   recipe     element and scale         before the cast        source
 //   delayed    fp8, one per tensor       nothing: yesterday's   Transformer Engine, DelayedScaling;
@@ -15,6 +15,7 @@
 //   mxfp8      fp8, 1 byte per 32        nothing                MXFP8BlockScaling; OCP MX 1.0
 //   nvfp4      fp4, 1 byte per 16        a pass for the maximum NVFP4BlockScaling
 //
+<<<<<<< HEAD
 // Under sequence parallelism an operand with one scale that is found in a pass is cast with the
 // maximum over the ranks that hold its parts, an all-reduce the cast waits for (Transformer Engine,
 // with_amax_reduction; nvfp4 two numbers, of rows and of rotated columns). Operands are gathered as
@@ -22,6 +23,20 @@
 // (Transformer Engine, gather_along_first_dim; beside the data gradient under userbuffers, pull
 // request 1982). nvfp4 casts along columns in a kernel of its own, which rotates (its random
 // Hadamard transform). Left out: stochastic rounding, re-ordering of scales, layers kept in bf16.
+=======
+// Attention in 8 bits casts queries, keys and values before its kernel and the gradient of its
+// output before the backward one, whose products then run at twice the rate and whose exponentials
+// do not; the output layer in 8 bits is a linear layer like the others.
+//
+// Layers at the ends and parts of all layers may stay in bf16 (Plan::bf16_first_layers,
+// bf16_last_layers, bf16_modules); what is gathered in low precision is counted whole.
+//
+// Under sequence parallelism operands are gathered as cast, gradients of outputs with block scales
+// (blockwise, mxfp8, nvfp4) in both directions (Transformer Engine, gather_along_first_dim; beside
+// the data gradient under userbuffers, pull request 1982). nvfp4 casts along columns in a kernel of
+// its own, which rotates (its random Hadamard transform). Left out: stochastic rounding,
+// re-ordering of scales.
+>>>>>>> bfa29af (compute, workload, job, search: a state-space scan's kernels as mamba_ssm runs them, layers and modules in bf16 beside low precision, attention and output layer in 8 bits, blanks of Megatron Bridge's hybrids)
 #pragma once
 
 #include <cstdint>
@@ -32,6 +47,15 @@
 
 namespace orrery::workload {
 
+// The same without a recipe; where the plan keeps a part in bf16.
+inline Shape InBf16(Shape s) {
+  s.low_precision = LowPrecision::kNone;
+  return s;
+}
+inline Shape PartShape(const Shape& s, Bf16Module part) {
+  return (s.bf16_modules & part) != 0 ? InBf16(s) : s;
+}
+inline Shape OutputShape(const Shape& s) { return s.fp8_output_layer ? s : InBf16(s); }
 inline bool IsLow(const Shape& s) { return s.low_precision != LowPrecision::kNone; }
 graph::DType LinearType(const Shape& s);  // of the operands of a linear layer's GEMMs
 // Bytes of an operand once cast, scales included; of `elements` in Shape::dtype without a recipe.
@@ -48,7 +72,7 @@ bool GathersBothDirections(const Shape& s);
 // Weights in two directions.
 void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, graph::Pass pass);
 
-// Elements of the weights of the linear layers of a layer of this shape, experts among them.
+// Elements of the weights that a layer of this shape casts, experts' among them.
 std::int64_t LinearWeights(const Shape& s);
 // Casts a stage's `weights` and, with delayed scaling, sums the maxima of all `model_layers` over
 // the model group.

@@ -160,6 +160,110 @@ TEST(Precision, GraphsAreValidAndRefusals) {
   }
 }
 
+std::int64_t WeightsCast(const graph::Graph& g) {
+  for (const graph::Kernel& kernel : FindBlock(g, "weights.cast").kernels) {
+    const auto& cast = std::get<graph::MemoryBound>(kernel);
+    if (cast.op == graph::MemoryOp::kCast) return cast.cols;
+  }
+  return 0;
+}
+
+// GEMMs of a layer's forward pass by their operands: in the plan's low precision, in bf16.
+std::pair<int, int> GemmsByType(const graph::Block& block) {
+  std::pair<int, int> out;
+  for (const graph::Kernel& kernel : block.kernels) {
+    const auto* gemm = std::get_if<graph::Gemm>(&kernel);
+    if (gemm != nullptr) ++(gemm->dtype == DType::kBf16 ? out.second : out.first);
+  }
+  return out;
+}
+
+TEST(Precision, FirstAndLastLayersInBf16) {
+  const Model model = SmallGpt(4);
+  Plan plan = Low(LowPrecision::kMxfp8);
+  const std::int64_t all = WeightsCast(Make(model, plan));
+  plan.bf16_first_layers = 1;
+  plan.bf16_last_layers = 2;
+  EXPECT_EQ(KindOf(model, plan, 0), kBf16Layer);
+  EXPECT_EQ(KindOf(model, plan, 1), kDenseLayer);
+  EXPECT_EQ(KindOf(model, plan, 3), kBf16Layer);
+  const graph::Graph g = Make(model, plan);
+  EXPECT_TRUE(graph::Verify(g, graph::VerifyLevel::kFull).ok());
+  EXPECT_EQ(WeightsCast(g) * 4, all);
+  int low = 0, plain = 0;
+  for (const graph::Call& call : g.programs.front().calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    if (g.name(block.name) != "layer.forward") continue;
+    const auto [in_low, in_bf16] = GemmsByType(block);
+    low += in_low * call.repeat, plain += in_bf16 * call.repeat;
+  }
+  EXPECT_EQ(low, 4);
+  EXPECT_EQ(plain, 12);
+}
+
+TEST(Precision, ModulesInBf16) {
+  Plan plan = Low(LowPrecision::kMxfp8);
+  const std::int64_t all = WeightsCast(Make(SmallGpt(1), plan));
+  plan.bf16_modules = kBf16Attention;
+  const graph::Graph g = Make(SmallGpt(1), plan);
+  EXPECT_EQ(GemmsByType(FindBlock(g, "layer.forward")), (std::pair{2, 2}));
+  EXPECT_EQ(GemmsByType(FindBlock(g, "layer.backward")), (std::pair{4, 4}));
+  EXPECT_EQ(CastsIn(FindBlock(g, "layer.forward"), g), "cc");
+  const Model m = SmallGpt(1);  // attention's 4 h² of 12
+  EXPECT_EQ(all - WeightsCast(g), 4 * m.hidden * m.hidden);
+}
+
+TEST(Precision, AttentionAndOutputLayerIn8Bits) {
+  Plan plan = Low(LowPrecision::kMxfp8);
+  plan.attention = AttentionBackend::kCudnn;
+  const Model model = SmallGpt(1);
+  const auto type_of_attention = [](const graph::Block& block) {
+    for (const graph::Kernel& kernel : block.kernels) {
+      if (const auto* a = std::get_if<graph::Attention>(&kernel)) return a->dtype;
+    }
+    return DType::kFp32;
+  };
+  const graph::Graph without = Make(model, plan);
+  plan.fp8_attention = plan.fp8_output_layer = true;
+  const graph::Graph with = Make(model, plan);
+  for (const std::string_view block : {"layer.forward", "layer.backward"}) {
+    EXPECT_EQ(type_of_attention(FindBlock(without, block)), DType::kBf16);
+    EXPECT_EQ(type_of_attention(FindBlock(with, block)), DType::kFp8);
+    // Queries, keys and values are cast, or the gradient of the output.
+    EXPECT_EQ(FindBlock(with, block).kernels.size(), FindBlock(without, block).kernels.size() + 1);
+  }
+  EXPECT_EQ(GemmsByType(FindBlock(without, "head.forward")), (std::pair{0, 1}));
+  EXPECT_EQ(GemmsByType(FindBlock(with, "head.forward")), (std::pair{1, 0}));
+  EXPECT_EQ(GemmsByType(FindBlock(with, "head.backward")), (std::pair{2, 0}));
+  EXPECT_EQ(WeightsCast(with) - WeightsCast(without), MakeShape(model, plan).vocab * model.hidden);
+}
+
+TEST(Precision, MixturesThatMakeNoSenseAreRefused) {
+  const auto says = [](Plan plan, std::string_view text) {
+    const std::string message = Validate(SmallGpt(2), plan).message();
+    EXPECT_NE(message.find(text), std::string::npos) << message;
+  };
+  Plan plan = Low(LowPrecision::kNone);
+  plan.bf16_last_layers = 1;
+  says(plan, "training.bf16_last_layers: without precision fp8, mxfp8 or nvfp4");
+  plan = Low(LowPrecision::kMxfp8);
+  plan.bf16_first_layers = plan.bf16_last_layers = 2;
+  says(plan, "2 layers in bf16 at the start and 2 at the end");
+  plan = Low(LowPrecision::kMxfp8);
+  plan.bf16_modules = kBf16Mtp;
+  says(plan, "training.bf16_modules");
+  plan = Low(LowPrecision::kNvfp4);
+  plan.fp8_attention = true;
+  says(plan, "framework_options.fp8_attention");
+  plan = Low(LowPrecision::kMxfp8);
+  plan.fp8_attention = true;
+  plan.attention = AttentionBackend::kFlash2;
+  says(plan, "use attention: cudnn");
+  plan = Low(LowPrecision::kNone);
+  plan.fp8_output_layer = true;
+  says(plan, "framework_options.fp8_output_layer");
+}
+
 // Host work of a layer: 10 modules each way, two collectives' Python each way (tp), the random
 // state.
 TEST(HostWorkOfALayer, CountsItsPieces) {

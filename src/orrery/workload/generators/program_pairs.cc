@@ -13,7 +13,7 @@ using graph::kNoEvent;
 // layers are among the chunk's; where one module repeats, they run again here.
 void ProgramWriter::HeadUnit(bool forward, const Chunk& chunk, int index, int microbatch) {
   const auto depths = static_cast<int>(job_.model->mtp_layers);
-  const auto kinds = depths > 0 ? job_.model->mtp_kinds() : std::vector<std::uint8_t>();
+  const auto kinds = depths > 0 ? MtpKindsOf(*job_.model, plan()) : std::vector<std::uint8_t>();
   const int own = static_cast<int>(kinds.size());
   const int behind = chunk.first_layer + chunk.parts.layers;  // places of what runs again
   if (!forward && defers_head(microbatch)) {

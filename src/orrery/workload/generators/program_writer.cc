@@ -42,10 +42,10 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
       .copies_embedding = head && job_.model->tied_embeddings && plan().pp > 1 && !folds()};
   std::vector<std::uint8_t>& kinds = chunk.parts.kinds;
   for (int l = 0; l < chunk.parts.layers; ++l) {
-    kinds.push_back(job_.model->layer_kind(first_layer + l));
+    kinds.push_back(KindOf(*job_.model, plan(), first_layer + l));
   }
   for (std::int64_t i = 0; head && i < job_.model->mtp_modules(); ++i) {
-    for (const std::uint8_t kind : job_.model->mtp_kinds()) kinds.push_back(kind);
+    for (const std::uint8_t kind : MtpKindsOf(*job_.model, plan())) kinds.push_back(kind);
   }
   chunk.parts.layers = static_cast<int>(kinds.size());
   bool experts = false;
@@ -479,6 +479,9 @@ void ProgramWriter::Begin() {
     for (const Chunk& chunk : chunks_) {
       for (const std::uint8_t kind : chunk.parts.kinds) {
         weights += LinearWeights(OfKind(*job_.shape, kind));
+      }
+      if (chunk.parts.head && plan().fp8_output_layer) {
+        weights += job_.shape->hidden * job_.shape->vocab;
       }
     }
     out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kLowPrecisionMemory, weights)});

@@ -77,7 +77,22 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
   s.attends = (kind & (kMambaLayer | kNoMixer)) == 0;
   s.feeds_forward = (kind & kNoFeedForward) == 0;
   if (!s.attends || !s.feeds_forward) s.kept.projection = false;
+  if ((kind & kBf16Layer) != 0) s.low_precision = LowPrecision::kNone;
   return s;
+}
+
+std::uint8_t KindOf(const Model& model, const Plan& plan, std::int64_t layer) {
+  const bool plain =
+      layer < plan.bf16_first_layers || layer >= model.layers - plan.bf16_last_layers;
+  return static_cast<std::uint8_t>(model.layer_kind(layer) | (plain ? kBf16Layer : 0));
+}
+
+std::vector<std::uint8_t> MtpKindsOf(const Model& model, const Plan& plan) {
+  std::vector<std::uint8_t> kinds = model.mtp_kinds();
+  for (std::uint8_t& kind : kinds) {
+    if ((plan.bf16_modules & kBf16Mtp) != 0) kind |= kBf16Layer;
+  }
+  return kinds;
 }
 
 Shape MakeShape(const Model& model, const Plan& plan) {
@@ -136,6 +151,9 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.cp_exchange = plan.cp_exchange;
   s.low_precision = plan.low_precision;
   s.low_precision_gather = plan.low_precision_gather;
+  s.bf16_modules = plan.bf16_modules;
+  s.fp8_attention = plan.fp8_attention;
+  s.fp8_output_layer = plan.fp8_output_layer;
   s.keeps_units = plan.keeps_units();
   s.sharded = plan.gathers_units() && !s.keeps_units;
   s.reshards = plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered;
@@ -243,7 +261,13 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.batch_p2p_sync)
       .Add(s.cp)
       .Add(s.cp_exchange);
-  h.Add(s.low_precision).Add(s.low_precision_gather).Add(s.sharded).Add(s.reshards);
+  h.Add(s.low_precision)
+      .Add(s.bf16_modules)
+      .Add(s.fp8_attention)
+      .Add(s.fp8_output_layer)
+      .Add(s.low_precision_gather)
+      .Add(s.sharded)
+      .Add(s.reshards);
   h.Add(s.reshard_ranks).Add(s.limits_gathers).Add(s.gathers_linger).Add(s.keeps_units);
   h.Add(s.shard_ranks).Add(s.reduce_whole).Add(s.lora_rank).Add(s.lora_targets);
   h.Add(s.packed_len)

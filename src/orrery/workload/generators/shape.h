@@ -79,6 +79,8 @@ struct Shape {
   std::int64_t cp = 1;  // `seq` is this rank's part
   CpExchange cp_exchange = CpExchange::kRing;
   LowPrecision low_precision = LowPrecision::kNone;
+  std::uint8_t bf16_modules = 0;
+  bool fp8_attention = false, fp8_output_layer = false;
   bool low_precision_gather = false;
   // ZeRO-2 and -3: gradients are tensors of their own in `dtype`, reduced in `gradient_dtype`.
   bool sharded = false, reshards = false, prefetch = true, flat_parameters = true,
@@ -171,6 +173,9 @@ struct Shape {
 // REQUIRES: Validate(model, plan) is ok.
 Shape MakeShape(const Model& model, const Plan& plan);
 std::uint64_t Hash(const Shape& shape);
+// Bits of LayerKind: the model's, and whether the plan keeps the layer in bf16.
+std::uint8_t KindOf(const Model& model, const Plan& plan, std::int64_t layer);
+std::vector<std::uint8_t> MtpKindsOf(const Model& model, const Plan& plan);
 // The shape of a layer of one kind (bits of LayerKind).
 Shape OfKind(const Shape& shape, std::int64_t kind);
 // Megatron pads the vocabulary to a multiple of 128·tp.

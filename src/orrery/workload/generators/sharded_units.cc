@@ -370,9 +370,7 @@ graph::Block GatherRoot(const Shape& s, const Unit& root, Names* names) {
   w.Host("fsdp", s.host.unit);
   w.Alloc(w.Named(kRootParameters, "root.parameters", root.elements * s.element_bytes,
                   MemoryKind::kParameter, Lifetime::kMicrobatch));
-  Shape plain = s;
-  plain.low_precision = LowPrecision::kNone;  // nothing in the root is a low-precision layer
-  Gather(plain, &w, root, true, Pass::kForward);
+  Gather(InBf16(s), &w, root, true, Pass::kForward);  // no linear layer is in the root
   return w.Finish();
 }
 

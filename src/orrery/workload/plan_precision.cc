@@ -1,0 +1,89 @@
+#include "orrery/workload/plan_precision.h"
+
+#include <string_view>
+
+namespace orrery::workload {
+namespace {
+
+Status CheckLowPrecision(const Plan& plan) {
+  if (plan.low_precision == LowPrecision::kNone) {
+    if (!plan.low_precision_gather) return {};
+    return InvalidInput(
+        "framework_options.low_precision_gather: parameters in {} have no lower precision to be "
+        "gathered in; set training.precision: fp8 or turn it off",
+        plan.precision == Precision::kFp32 ? "fp32" : "16 bits");
+  }
+  if (plan.precision == Precision::kBf16) return {};
+  return InvalidInput(
+      "training.precision: fp8, mxfp8 and nvfp4 recipes keep bf16 beside them, not fp16 or fp32; "
+      "use bf16");
+}
+
+Status CheckBf16Parts(const Model& model, const Plan& plan) {
+  const std::int64_t layers = plan.bf16_first_layers + plan.bf16_last_layers;
+  if (layers == 0 && plan.bf16_modules == 0) return {};
+  const std::string_view field = plan.bf16_last_layers > 0    ? "bf16_last_layers"
+                                 : plan.bf16_first_layers > 0 ? "bf16_first_layers"
+                                                              : "bf16_modules";
+  if (plan.low_precision == LowPrecision::kNone) {
+    return InvalidInput(
+        "training.{}: without precision fp8, mxfp8 or nvfp4 nothing is in another type; leave it "
+        "out",
+        field);
+  }
+  if (model.net != nullptr) {
+    return InvalidInput("training.{}: is built for transformers, not for {}; leave it out", field,
+                        model.name);
+  }
+  if (layers > model.layers) {
+    return InvalidInput(
+        "training.{}: {} layers in bf16 at the start and {} at the end, but {} has {}; use fewer, "
+        "or precision: bf16",
+        field, plan.bf16_first_layers, plan.bf16_last_layers, model.name, model.layers);
+  }
+  const auto missing = [&](Bf16Module module, bool there, std::string_view what) -> Status {
+    if ((plan.bf16_modules & module) == 0 || there) return {};
+    return InvalidInput("training.bf16_modules: {} has no {}; leave it out", model.name, what);
+  };
+  ORRERY_RETURN_IF_ERROR(missing(kBf16ExpertLatent, model.experts.latent > 0,
+                                 "projections to its experts' width (expert_latent)"));
+  return missing(kBf16Mtp, model.mtp_layers > 0, "modules that predict further tokens (mtp)");
+}
+
+// Attention and the output layer in 8 bits, which recipes leave in bf16 unless told.
+Status CheckMore8Bit(const Model& model, const Plan& plan) {
+  const std::string_view option = plan.fp8_attention ? "fp8_attention" : "fp8_output_layer";
+  if (!plan.fp8_attention && !plan.fp8_output_layer) return {};
+  const auto refuse = [&](std::string_view what, std::string_view remedy) {
+    return InvalidInput("framework_options.{}: {}; {}", option, what, remedy);
+  };
+  if (plan.low_precision == LowPrecision::kNone) {
+    return refuse("without precision fp8, mxfp8 or nvfp4 nothing is cast", "leave it out");
+  }
+  if (model.net != nullptr) return refuse("is built for transformers", "leave it out");
+  if (!plan.fp8_attention) {
+    return plan.chunked_loss
+               ? refuse("a chunked loss multiplies in 16 bits", "turn one of them off")
+               : Status();
+  }
+  if (plan.low_precision == LowPrecision::kBlockwise ||
+      plan.low_precision == LowPrecision::kNvfp4) {
+    return refuse("Transformer Engine's attention has tensors' scales and mxfp8's, no others",
+                  "use fp8_recipe: current or delayed, or precision: mxfp8");
+  }
+  if (plan.attention != AttentionBackend::kCudnn && plan.attention != AttentionBackend::kFlash3) {
+    return refuse("only cuDNN's kernel and FlashAttention 3 have it", "use attention: cudnn");
+  }
+  if (plan.cp == 1) return {};
+  return refuse("is not built with context parallelism", "use cp: 1, or leave it out");
+}
+
+}  // namespace
+
+Status CheckPrecision(const Model& model, const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckLowPrecision(plan));
+  ORRERY_RETURN_IF_ERROR(CheckBf16Parts(model, plan));
+  return CheckMore8Bit(model, plan);
+}
+
+}  // namespace orrery::workload
