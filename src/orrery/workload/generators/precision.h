@@ -15,15 +15,6 @@
 //   mxfp8      fp8, 1 byte per 32        nothing                MXFP8BlockScaling; OCP MX 1.0
 //   nvfp4      fp4, 1 byte per 16        a pass for the maximum NVFP4BlockScaling
 //
-<<<<<<< HEAD
-// Under sequence parallelism an operand with one scale that is found in a pass is cast with the
-// maximum over the ranks that hold its parts, an all-reduce the cast waits for (Transformer Engine,
-// with_amax_reduction; nvfp4 two numbers, of rows and of rotated columns). Operands are gathered as
-// cast, gradients of outputs with block scales (blockwise, mxfp8, nvfp4) in both directions
-// (Transformer Engine, gather_along_first_dim; beside the data gradient under userbuffers, pull
-// request 1982). nvfp4 casts along columns in a kernel of its own, which rotates (its random
-// Hadamard transform). Left out: stochastic rounding, re-ordering of scales, layers kept in bf16.
-=======
 // Attention in 8 bits casts queries, keys and values before its kernel and the gradient of its
 // output before the backward one, whose products then run at twice the rate and whose exponentials
 // do not; the output layer in 8 bits is a linear layer like the others.
@@ -31,12 +22,13 @@
 // Layers at the ends and parts of all layers may stay in bf16 (Plan::bf16_first_layers,
 // bf16_last_layers, bf16_modules); what is gathered in low precision is counted whole.
 //
-// Under sequence parallelism operands are gathered as cast, gradients of outputs with block scales
-// (blockwise, mxfp8, nvfp4) in both directions (Transformer Engine, gather_along_first_dim; beside
-// the data gradient under userbuffers, pull request 1982). nvfp4 casts along columns in a kernel of
-// its own, which rotates (its random Hadamard transform). Left out: stochastic rounding,
-// re-ordering of scales.
->>>>>>> bfa29af (compute, workload, job, search: a state-space scan's kernels as mamba_ssm runs them, layers and modules in bf16 beside low precision, attention and output layer in 8 bits, blanks of Megatron Bridge's hybrids)
+// Under sequence parallelism an operand with one scale that is found in a pass is cast with the
+// maximum over the ranks that hold its parts, an all-reduce the cast waits for (Transformer Engine,
+// with_amax_reduction; nvfp4 two numbers, of rows and of rotated columns). Operands are gathered as
+// cast, gradients of outputs with block scales (blockwise, mxfp8, nvfp4) in both directions
+// (Transformer Engine, gather_along_first_dim; beside the data gradient under userbuffers, pull
+// request 1982). nvfp4 casts along columns in a kernel of its own, which rotates (its random
+// Hadamard transform). Left out: stochastic rounding, re-ordering of scales.
 #pragma once
 
 #include <cstdint>
