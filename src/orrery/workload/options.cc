@@ -507,7 +507,8 @@ constexpr Option kFramework[] = {
             "(Transformer Engine's NVTE_CUTEDSL_FUSED_GROUPED_MLP)."},
     {.name = "fp8_attention",
      .type = kBool,
-     .doc = "fp8 or mxfp8: attention's products are in 8 bits too (Transformer Engine's fp8_dpa)."},
+     .doc =
+         "fp8, mxfp8 or nvfp4: attention's products are in 8 bits (Transformer Engine's fp8_dpa)."},
     {.name = "fp8_output_layer",
      .type = kBool,
      .doc = "fp8, mxfp8 or nvfp4: so are the output layer's (Megatron's fp8_output_proj)."},

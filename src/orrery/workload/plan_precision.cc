@@ -66,16 +66,16 @@ Status CheckMore8Bit(const Model& model, const Plan& plan) {
                ? refuse("a chunked loss multiplies in 16 bits", "turn one of them off")
                : Status();
   }
-  if (plan.low_precision == LowPrecision::kBlockwise ||
-      plan.low_precision == LowPrecision::kNvfp4) {
-    return refuse("Transformer Engine's attention has tensors' scales and mxfp8's, no others",
-                  "use fp8_recipe: current or delayed, or precision: mxfp8");
+  if (plan.low_precision == LowPrecision::kBlockwise) {
+    return refuse("Transformer Engine's attention has scales of tensors and mxfp8's, no others",
+                  "use fp8_recipe: current or delayed, or precision: mxfp8 or nvfp4");
   }
   if (plan.attention != AttentionBackend::kCudnn && plan.attention != AttentionBackend::kFlash3) {
     return refuse("only cuDNN's kernel and FlashAttention 3 have it", "use attention: cudnn");
   }
-  if (plan.cp == 1) return {};
-  return refuse("is not built with context parallelism", "use cp: 1, or leave it out");
+  if (plan.cp == 1 || plan.cp_exchange != CpExchange::kAllGather) return {};
+  return refuse("gathered keys and values stay in 16 bits",
+                "use parallel.cp_exchange: ring or all-to-all");
 }
 
 }  // namespace

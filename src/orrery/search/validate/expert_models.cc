@@ -103,9 +103,9 @@ bool OnNvl72(const Configuration& row) { return row.text("gpu").starts_with("GB"
 void MapRecipe(const Configuration& row, Plan* plan, Assumed* assumed) {
   const BridgeRecipe* recipe = FindBridgeRecipe(row);
   plan->moe_fused_mlp = recipe != nullptr && recipe->fused_mlp;
-  plan->fp8_attention = recipe != nullptr && recipe->fp8_attention;
-  plan->fp8_output_layer = recipe != nullptr && recipe->fp8_output_layer;
-  if (plan->fp8_attention || plan->fp8_output_layer) {
+  if (recipe != nullptr && (recipe->fp8_attention || recipe->fp8_output_layer)) {
+    plan->fp8_attention = recipe->fp8_attention;
+    plan->fp8_output_layer = recipe->fp8_output_layer;
     assumed->push_back(fmt::format("in 8 bits, as the release's recipes: {}{}{}",
                                    plan->fp8_attention ? "attention" : "",
                                    plan->fp8_attention && plan->fp8_output_layer ? ", " : "",

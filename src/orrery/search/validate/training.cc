@@ -239,7 +239,7 @@ void MapRecipe(const Mapping& m, std::string_view dtype) {
     m.Assume("in bf16, as Megatron Bridge's recipes have it: the last {} layers; modules: {}",
              kept->last_layers, workload::Bf16ModulesText(kept->modules));
   }
-  if (HasToken(m.row, "fp8_attention")) m.Assume("fp8_attention is not modelled: bf16 attention");
+  plan.fp8_attention = HasToken(m.row, "fp8_attention");
 }
 
 Status MapPrecision(const Mapping& m) {

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/context_parallel.h"
 
 #include "orrery/workload/generators/parts.h"
+#include "orrery/workload/generators/precision.h"
 
 namespace orrery::workload {
 
@@ -23,7 +24,7 @@ Attention Kernel(const Shape& s, std::int64_t seq_kv, bool causal, Pass pass) {
           .seq_q = s.seq,
           .seq_kv = seq_kv,
           .head_dim = s.head_dim,
-          .dtype = s.dtype,
+          .dtype = AttentionType(s),
           .causal = causal,
           .pass = pass,
           .kernel = s.fused_attention()};
@@ -57,9 +58,14 @@ void Step(const Shape& s, BlockWriter* w, std::int64_t bytes, bool blocking) {
   w->Comm("ring.receive", comm);
 }
 
+// As they travel before the kernel; their gradients do in 16 bits.
+std::int64_t CastKeyValueBytes(const Shape& s) {
+  return KeyValueBytes(s) / s.element_bytes * graph::SizeOf(AttentionType(s));
+}
+
 void RingForward(const Shape& s, BlockWriter* w) {
   const std::int64_t e = s.element_bytes;
-  const std::int64_t bytes = KeyValueBytes(s);
+  const std::int64_t bytes = CastKeyValueBytes(s);
   const Buffer buffers = w->Temporary("ring.key_value", 2 * bytes, MemoryKind::kCommunication);
   const Buffer partial = w->Temporary("ring.partial", s.tokens() * s.query() * e);
   w->Alloc(buffers);
@@ -87,7 +93,8 @@ void RingBackward(const Shape& s, BlockWriter* w) {
   w->Alloc(buffers);
   for (std::int64_t step = 0; step < s.cp; ++step) {
     w->Host("ring", s.host.ring_step);
-    const std::int64_t moved = (step + 1 < s.cp ? bytes : 0) + (step > 0 ? bytes : 0);
+    const std::int64_t moved =
+        (step + 1 < s.cp ? CastKeyValueBytes(s) : 0) + (step > 0 ? bytes : 0);
     if (moved > 0) Step(s, w, moved, false);
     const std::int64_t seen = step == 0 ? s.seq : s.seq / 2;
     w->Kernel("flash_attention", Kernel(s, seen, step == 0, Pass::kBackward));
@@ -117,11 +124,12 @@ void GatherKeyValue(const Shape& s, BlockWriter* w, Pass pass) {
 
 void DealOut(const Shape& s, BlockWriter* w, Pass pass) {
   const std::int64_t row = s.tokens() * s.element_bytes;
+  const std::int64_t cast = s.tokens() * graph::SizeOf(AttentionType(s));
   const bool backward = pass == Pass::kBackward;
   const Buffer dealt =
       w->Temporary("heads", row * (s.qkv() + s.query()), MemoryKind::kCommunication);
   w->Alloc(dealt);
-  Collect(s, w, "all_to_all", Collective::kAllToAll, row * (backward ? s.query() : s.qkv()));
+  Collect(s, w, "all_to_all", Collective::kAllToAll, cast * (backward ? s.query() : s.qkv()));
   Attention kernel = Kernel(s, s.seq * s.cp, true, pass);
   kernel.seq_q = s.seq * s.cp;
   kernel.heads = s.heads / s.cp;

@@ -108,12 +108,10 @@ void LayerWriter::AttentionBackward() {
 void LayerWriter::CoreBackward() {
   EnterBackward("layers.self_attention.core");
   if (!s_.flash()) return UnfusedBackward();
+  CastAttention(s_, w_, s_.context(), Pass::kBackward);
   if (s_.cp > 1) {
     ContextBackward(s_, w_);
     return w_->Free(attention_stats_);
-  }
-  if (s_.fp8_attention) {
-    CastOperand(s_, w_, "attention.cast", s_.tokens(), s_.context(), Pass::kBackward);
   }
   w_->Kernel("flash_attention", FlashAttention(s_, Pass::kBackward));
   w_->Free(attention_stats_);

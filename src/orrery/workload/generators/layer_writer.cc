@@ -248,7 +248,7 @@ Attention FlashAttention(const Shape& s, Pass pass) {
           .seq_q = len,
           .seq_kv = len,
           .head_dim = s.head_dim,
-          .dtype = s.fp8_attention && IsLow(s) ? graph::DType::kFp8 : s.dtype,
+          .dtype = AttentionType(s),
           .causal = !s.encoder,
           .pass = pass,
           .kernel = s.fused_attention(),
@@ -262,13 +262,10 @@ void LayerWriter::CoreForward(bool keep_core) {
   w_->Host("attention", s_.host.core);
   if (!s_.flash()) return UnfusedForward(keep_core);
   w_->Alloc(attention_stats_);
+  CastAttention(s_, w_, s_.query() + s_.kv_heads * (s_.head_dim + s_.v_head_dim()), Pass::kForward);
   if (s_.cp > 1) {
     ContextForward(s_, w_);
     return Drop(keep_core, attention_stats_);
-  }
-  if (s_.fp8_attention) {
-    const std::int64_t cols = s_.query() + s_.kv_heads * (s_.head_dim + s_.v_head_dim());
-    CastOperand(s_, w_, "attention.cast", s_.tokens(), cols, Pass::kForward);
   }
   w_->Kernel("flash_attention", FlashAttention(s_, Pass::kForward));
   Drop(keep_core, attention_stats_);

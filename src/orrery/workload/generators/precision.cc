@@ -68,6 +68,20 @@ void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int
   for (int i = 0; i < kernels; ++i) w->Kernel(name, cast);
 }
 
+void CastAttention(const Shape& s, BlockWriter* w, std::int64_t cols, Pass pass) {
+  if (!AttendsIn8Bits(s)) return;
+  w->Host("scales", s.host.low_precision);
+  const std::int64_t rows = s.tokens(), e = s.element_bytes;
+  if (RecipeOf(s).finds_maximum) {
+    w->Kernel("attention.maximum", Elementwise(s, MemoryOp::kGradNorm, rows, cols, e, 0, pass));
+  }
+  MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, e, 1, pass);
+  if (RecipeOf(s).block_scales && s.low_precision != LowPrecision::kNvfp4) {
+    cast.bytes_written = 2 * LinearBytes(s, rows * cols);
+  }
+  w->Kernel("attention.cast", cast);
+}
+
 bool GathersBothDirections(const Shape& s) {
   return IsLow(s) && RecipeOf(s).block_scales && Directions(s) == 2;
 }

@@ -17,7 +17,9 @@
 //
 // Attention in 8 bits casts queries, keys and values before its kernel and the gradient of its
 // output before the backward one, whose products then run at twice the rate and whose exponentials
-// do not; the output layer in 8 bits is a linear layer like the others.
+// do not; a context-parallel group exchanges them as cast, what comes out in 16 bits. Beside nvfp4
+// its scales are those of tensors (NVTE_DPA_FP8_RECIPE). The output layer in 8 bits is a linear
+// layer like the others.
 //
 // Layers at the ends and parts of all layers may stay in bf16 (Plan::bf16_first_layers,
 // bf16_last_layers, bf16_modules); what is gathered in low precision is counted whole.
@@ -47,6 +49,12 @@ inline Shape InBf16(Shape s) {
 inline Shape PartShape(const Shape& s, Bf16Module part) {
   return (s.bf16_modules & part) != 0 ? InBf16(s) : s;
 }
+inline bool AttendsIn8Bits(const Shape& s) {
+  return s.fp8_attention && s.low_precision != LowPrecision::kNone;
+}
+inline graph::DType AttentionType(const Shape& s) {
+  return AttendsIn8Bits(s) ? graph::DType::kFp8 : s.dtype;
+}
 inline Shape OutputShape(const Shape& s) { return s.fp8_output_layer ? s : InBf16(s); }
 inline bool IsLow(const Shape& s) { return s.low_precision != LowPrecision::kNone; }
 graph::DType LinearType(const Shape& s);  // of the operands of a linear layer's GEMMs
@@ -58,6 +66,8 @@ std::int64_t LinearBytes(const Shape& s, std::int64_t elements);
 // ranks under sequence parallelism, who agree on its maximum first.
 void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
                  std::int64_t cols, graph::Pass pass, bool fused = false, bool split = false);
+// What attention in 8 bits casts before its kernel, a column a token of `cols`; else nothing.
+void CastAttention(const Shape& s, BlockWriter* w, std::int64_t cols, graph::Pass pass);
 // Under sequence parallelism a gradient of the output is gathered once a direction: with scales a
 // block what was gathered for the data gradient cannot be turned for that of the weights.
 bool GathersBothDirections(const Shape& s);

@@ -232,6 +232,16 @@ TEST(Precision, AttentionAndOutputLayerIn8Bits) {
     // Queries, keys and values are cast, or the gradient of the output.
     EXPECT_EQ(FindBlock(with, block).kernels.size(), FindBlock(without, block).kernels.size() + 1);
   }
+  // An all-to-all deals out what is cast, and what the kernel gives in 16 bits.
+  Plan dealt = plan;
+  dealt.cp = 2;
+  dealt.cp_exchange = CpExchange::kAllToAll;
+  const Shape s = MakeShape(model, dealt);
+  const graph::Graph over = Make(model, dealt);
+  EXPECT_EQ(Bytes(FindBlock(over, "layer.forward"), Collective::kAllToAll),
+            s.tokens() * (s.qkv() + 2 * s.query()));
+  EXPECT_EQ(Bytes(FindBlock(over, "layer.backward"), Collective::kAllToAll),
+            s.tokens() * (s.query() + 2 * s.qkv()));
   EXPECT_EQ(GemmsByType(FindBlock(without, "head.forward")), (std::pair{0, 1}));
   EXPECT_EQ(GemmsByType(FindBlock(with, "head.forward")), (std::pair{1, 0}));
   EXPECT_EQ(GemmsByType(FindBlock(with, "head.backward")), (std::pair{2, 0}));
@@ -252,9 +262,15 @@ TEST(Precision, MixturesThatMakeNoSenseAreRefused) {
   plan = Low(LowPrecision::kMxfp8);
   plan.bf16_modules = kBf16Mtp;
   says(plan, "training.bf16_modules");
-  plan = Low(LowPrecision::kNvfp4);
+  plan = Low(LowPrecision::kBlockwise);
   plan.fp8_attention = true;
   says(plan, "framework_options.fp8_attention");
+  plan = Low(LowPrecision::kNvfp4);
+  plan.attention = AttentionBackend::kCudnn;
+  plan.fp8_attention = true;
+  plan.cp = 2;
+  plan.cp_exchange = CpExchange::kAllGather;
+  says(plan, "use parallel.cp_exchange: ring or all-to-all");
   plan = Low(LowPrecision::kMxfp8);
   plan.fp8_attention = true;
   plan.attention = AttentionBackend::kFlash2;
