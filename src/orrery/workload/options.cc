@@ -297,7 +297,9 @@ constexpr Option kTraining[] = {
     {.name = "bf16_modules",
      .type = kText,
      .fallback = "none",
-     .doc = "Parts that do in all layers, joined by +: attention, expert_latent, mtp; none."},
+     .doc = "Parts that do in all layers, joined by +: attention, expert_latent, mtp, experts, mlp "
+            "(shared experts' "
+            "too); none."},
     {.name = "recompute_modules",
      .type = kText,
      .fallback = "core_attn",

@@ -391,7 +391,8 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kModuleNames = {"core_attn", "layernorm", "moe_act",
                                                           "moe",       "mlp",       "mla_up_proj"};
-constexpr std::array<std::string_view, 3> kBf16Names = {"attention", "expert_latent", "mtp"};
+constexpr std::array<std::string_view, 5> kBf16Names = {"attention", "expert_latent", "mtp",
+                                                        "experts", "mlp"};
 constexpr std::array<std::string_view, 5> kScopeNames = {"attn", "mlp", "moe_router",
                                                          "moe_preprocess", "mamba"};
 

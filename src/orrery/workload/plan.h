@@ -68,6 +68,8 @@ enum Bf16Module : std::uint8_t {
   kBf16Attention = 1,     // queries', keys' and values' products and the projection
   kBf16ExpertLatent = 2,  // projections to the experts' width and back
   kBf16Mtp = 4,           // modules that predict further tokens
+  kBf16Experts = 8,       // routed experts
+  kBf16Mlp = 16,          // feed-forwards of dense layers and shared experts
 };
 // Over data-parallel ranks: nothing; the optimizer's state; gradients too, parameters being
 // gathered in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and
@@ -340,6 +342,7 @@ struct Plan {
   // Whether rows of experts are padded by copies of their own.
   bool pads_experts() const {
     return moe_separate_padding && low_precision != LowPrecision::kNone &&
+           (bf16_modules & kBf16Experts) == 0 &&
            dispatcher != Dispatcher::kHybridEp;
   }
   // Whether a rank's shard is a piece of one flat tensor, not a part of each tensor.

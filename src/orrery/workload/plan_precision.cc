@@ -47,6 +47,13 @@ Status CheckBf16Parts(const Model& model, const Plan& plan) {
   };
   ORRERY_RETURN_IF_ERROR(missing(kBf16ExpertLatent, model.experts.latent > 0,
                                  "projections to its experts' width (expert_latent)"));
+  ORRERY_RETURN_IF_ERROR(missing(kBf16Experts, model.experts.count > 0, "experts"));
+  if ((plan.bf16_modules & kBf16Experts) != 0 && plan.moe_fused_mlp) {
+    return InvalidInput(
+        "training.bf16_modules: framework_options.moe_fused_mlp casts inside the experts' "
+        "products; "
+        "turn it off, or leave experts out");
+  }
   return missing(kBf16Mtp, model.mtp_layers > 0, "modules that predict further tokens (mtp)");
 }
 

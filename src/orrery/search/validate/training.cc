@@ -240,6 +240,13 @@ void MapRecipe(const Mapping& m, std::string_view dtype) {
              kept->last_layers, workload::Bf16ModulesText(kept->modules));
   }
   plan.fp8_attention = HasToken(m.row, "fp8_attention");
+  // torchtitan converts linear layers and grouped products apart.
+  if (m.row.text("arch") == "moe" && HasToken(m.row, "prec=linears")) {
+    plan.bf16_modules |= workload::kBf16Experts;
+  }
+  if (HasToken(m.row, "prec=grouped_GEMM")) {
+    plan.bf16_modules |= workload::kBf16Attention | workload::kBf16Mlp;
+  }
 }
 
 Status MapPrecision(const Mapping& m) {

@@ -101,7 +101,12 @@ ExpertLoad LoadOf(const Shape& s) {
 }
 
 ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
-    : s_(s), e_(s.experts), w_(w), load_(LoadOf(s)) {
+    : s_(s),
+      routed_(PartShape(s, kBf16Experts)),
+      dense_(PartShape(s, kBf16Mlp)),
+      e_(s.experts),
+      w_(w),
+      load_(LoadOf(s)) {
   std::uint32_t id = 70;  // behind those of layers and of the ends
   const bool again = s.recompute == Recompute::kFull || s.recomputes(kRecomputeMoe);
   const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
@@ -113,7 +118,7 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   // Scores in fp32, the map of choices in bytes.
   logits_ = make("router.scores", s.local_tokens() * e_.count * 5, again);
   latent_ = make("experts.latent", e_.latent ? s.local_tokens() * e_.width * b : 0, again);
-  permuted_ = make("experts.input", LinearBytes(s, load_.rows * e_.width), again);
+  permuted_ = make("experts.input", LinearBytes(routed_, load_.rows * e_.width), again);
   fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b, again);
   // Only gated and squared functions are fused with the weighting of their rows; another's output
   // is kept beside the weighted one. Clamped halves are a tensor of their own.
@@ -123,9 +128,11 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   unweighted_ =
       make(s.clamped_activation ? "experts.activation.clamped" : "experts.activation.unweighted",
            load_.rows * before * b, function);
-  activated_ = make("experts.activation.output", LinearBytes(s, load_.rows * e_.ffn), function);
+  activated_ =
+      make("experts.activation.output", LinearBytes(routed_, load_.rows * e_.ffn), function);
   shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b, again);
-  shared_act_ = make("shared.activation.output", LinearBytes(s, s.tokens() * e_.shared), again);
+  shared_act_ =
+      make("shared.activation.output", LinearBytes(dense_, s.tokens() * e_.shared), again);
 }
 
 void ExpertWriter::Enter(std::string_view module, Pass pass) {
@@ -292,13 +299,13 @@ void ExpertWriter::SharedForward(bool first_half) {
   if (first_half) {
     Enter("layers.mlp.shared_experts.fc1", Pass::kForward);
     w_->Alloc(shared_fc1_);
-    ColumnForward(s_, w_, "shared_fc1", s_.hidden, fc1(e_.shared));
+    ColumnForward(dense_, w_, "shared_fc1", s_.hidden, fc1(e_.shared));
     w_->Alloc(shared_act_);
     Activation(Pass::kForward, s_.tokens(), e_.shared);
     return;
   }
   Enter("layers.mlp.shared_experts.fc2", Pass::kForward);
-  RowForward(s_, w_, "shared_fc2", e_.shared, s_.hidden);
+  RowForward(dense_, w_, "shared_fc2", e_.shared, s_.hidden);
 }
 
 // Biases behind fc2, weighted as their rows are by the router's fp32 weights: expert by expert a
@@ -331,9 +338,10 @@ void ExpertWriter::ExpertsForward(bool keep) {
   Enter("layers.mlp.experts.fc1", Pass::kForward);
   w_->Alloc(fc1_out_);
   Pad("pad", Pass::kForward);
-  CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kForward);
-  GroupedHost(s_, w_, Calls(s_, 1));
-  WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
+  CastOperand(routed_, w_, "cast", load_.rows, e_.width, Pass::kForward);
+  GroupedHost(s_, w_, Calls(routed_, 1));
+  WriteGemm(s_, w_, "grouped_fc1",
+            Grouped(routed_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
   if (!keep) w_->Free(permuted_);
   Enter("layers.mlp.experts.activation", Pass::kForward);
   ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
@@ -344,9 +352,9 @@ void ExpertWriter::ExpertsForward(bool keep) {
   if (!keep) w_->Free(fc1_out_);
   if (!keep_function) w_->Free(unweighted_);
   Enter("layers.mlp.experts.fc2", Pass::kForward);
-  if (!e_.fused_mlp) CastOperand(s_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
-  GroupedHost(s_, w_, Calls(s_, 1));
-  WriteGemm(s_, w_, "grouped_fc2", Grouped(s_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
+  if (!e_.fused_mlp) CastOperand(routed_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
+  GroupedHost(s_, w_, Calls(routed_, 1));
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
   if (s_.mlp_bias) OutputBias(Pass::kForward);
   Pad("unpad", Pass::kForward);
   if (!keep_function) w_->Free(activated_);
@@ -426,14 +434,14 @@ void ExpertWriter::SharedBackward() {
   const Buffer act = w_->Temporary("shared.activation.gradient", s_.tokens() * e_.shared * b);
   const Buffer fc = w_->Temporary("shared.fc1.gradient", s_.tokens() * fc1(e_.shared) * b);
   w_->Alloc(act);
-  RowBackward(s_, w_, "shared_fc2", e_.shared, s_.hidden);
+  RowBackward(dense_, w_, "shared_fc2", e_.shared, s_.hidden);
   w_->Free(shared_act_);
   w_->Alloc(fc);
   Activation(Pass::kBackward, s_.tokens(), e_.shared);
   w_->Free(act);
   w_->Free(shared_fc1_);
   Enter("layers.mlp.shared_experts.fc1", Pass::kBackward);
-  ColumnBackward(s_, w_, "shared_fc1", s_.hidden, fc1(e_.shared), false);
+  ColumnBackward(dense_, w_, "shared_fc1", s_.hidden, fc1(e_.shared), false);
   w_->Free(fc);
 }
 
@@ -449,13 +457,13 @@ void ExpertWriter::ExpertsBackward() {
     Activation(Pass::kForward, load_.rows, e_.ffn);
   }
   Enter("layers.mlp.experts.fc2", Pass::kBackward);
-  GroupedHost(s_, w_, Calls(s_, 2));
+  GroupedHost(s_, w_, Calls(routed_, 2));
   w_->Alloc(act);
   Pad("pad", Pass::kBackward);
   if (s_.mlp_bias) OutputBias(Pass::kBackward);
-  CastOperand(s_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
-  WriteGemm(s_, w_, "grouped_fc2", Grouped(s_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
-  WriteGemm(s_, w_, "grouped_fc2", Grouped(s_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
+  CastOperand(routed_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, e_.width);
   w_->Free(activated_);
   Enter("layers.mlp.experts.activation", Pass::kBackward);
@@ -466,11 +474,13 @@ void ExpertWriter::ExpertsBackward() {
   w_->Free(unweighted_);
   w_->Free(fc1_out_);
   Enter("layers.mlp.experts.fc1", Pass::kBackward);
-  GroupedHost(s_, w_, Calls(s_, 2));
+  GroupedHost(s_, w_, Calls(routed_, 2));
   if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, fc1(e_.ffn));
-  if (!e_.fused_mlp) CastOperand(s_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
-  WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
-  WriteGemm(s_, w_, "grouped_fc1", Grouped(s_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
+  if (!e_.fused_mlp) CastOperand(routed_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
+  WriteGemm(s_, w_, "grouped_fc1",
+            Grouped(routed_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
+  WriteGemm(s_, w_, "grouped_fc1",
+            Grouped(routed_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
   Pad("unpad", Pass::kBackward);
   w_->Free(fc);
   w_->Free(permuted_);

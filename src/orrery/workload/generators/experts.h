@@ -86,6 +86,7 @@ class ExpertWriter {
   std::int64_t fc1(std::int64_t width) const;
 
   const Shape& s_;
+  const Shape routed_, dense_;  // of the experts' and the shared ones' linear layers
   const ExpertShape& e_;
   BlockWriter* w_;
   ExpertLoad load_;

@@ -35,7 +35,7 @@ void LayerWriter::MlpBackward() {
   const bool in_place = s_.in_place_kernels && s_.activation == workload::Activation::kSwiglu;
   const Buffer fc1 = w_->Temporary("fc1.gradient", in_place ? 0 : s_.tokens() * s_.fc1() * e);
   w_->Alloc(activated);
-  RowBackward(s_, w_, "fc2", s_.ffn, s_.hidden);
+  RowBackward(mlp_, w_, "fc2", s_.ffn, s_.hidden);
   w_->Free(activated_);
   EnterBackward("layers.mlp.activation");
   w_->Alloc(fc1);
@@ -44,7 +44,7 @@ void LayerWriter::MlpBackward() {
   if (!in_place) FreeFc1();
   if (s_.mlp_bias) BiasGradient(s_, w_, s_.tokens(), s_.fc1());
   EnterBackward("layers.mlp.fc1");
-  ColumnBackward(s_, w_, "fc1", s_.hidden, s_.fc1(), false);
+  ColumnBackward(mlp_, w_, "fc1", s_.hidden, s_.fc1(), false);
   w_->Free(fc1);
   if (in_place) FreeFc1();
   w_->Free(norm2_out_);

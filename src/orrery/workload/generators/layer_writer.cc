@@ -17,7 +17,7 @@ using graph::MemoryOp;
 using graph::Pass;
 
 LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
-    : s_(s), attention_(PartShape(s, kBf16Attention)), w_(w) {
+    : s_(s), attention_(PartShape(s, kBf16Attention)), mlp_(PartShape(s, kBf16Mlp)), w_(w) {
   const bool full = s.recompute == Recompute::kFull;
   std::uint32_t id = 0;
   const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
@@ -36,7 +36,7 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   output_ = make("output", s.local_bytes(), false);
   recomputed_ = w->Temporary("output", s.local_bytes());
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
-  const std::int64_t operand = LinearBytes(s, local * s.hidden);
+  const std::int64_t operand = LinearBytes(mlp_, local * s.hidden);
   norm1_out_ = make("input_norm.output", LinearBytes(attention_, local * s.hidden), norms);
   qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e,
               full && !kept.qkv);
@@ -60,7 +60,7 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   const std::int64_t fc1 = s.tokens() * s.fc1() * e;
   const bool half = kept.halves && !kept.fc1;
   fc1_out_ = make("fc1.output", half ? fc1 / 2 : fc1, mlp && !kept.fc1);
-  activated_ = make("activation.output", LinearBytes(s, s.tokens() * s.ffn), mlp);
+  activated_ = make("activation.output", LinearBytes(mlp_, s.tokens() * s.ffn), mlp);
   mask2_ = make("fc2.mask", mask, full);
   latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
   adapters_ = make("adapters", AdapterSavedBytes(s), full);
@@ -153,7 +153,7 @@ void LayerWriter::Fc1AndFunction(bool keep, bool keep_norm) {
   const bool half = again_ && s_.kept.halves;  // the other half of a gated one is kept
   Hold(s_.kept.fc1, fc1_out_);
   if (!half) Hold(s_.kept.fc1, fc1_half_);
-  if (Runs(s_.kept.fc1)) ColumnForward(s_, w_, "fc1", s_.hidden, half ? s_.ffn : s_.fc1());
+  if (Runs(s_.kept.fc1)) ColumnForward(mlp_, w_, "fc1", s_.hidden, half ? s_.ffn : s_.fc1());
   Drop(keep_norm, s_.shared_norm ? norm1_out_ : norm2_out_);
   Enter("layers.mlp.activation");
   w_->Alloc(activated_);
@@ -167,7 +167,7 @@ Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
   Enter("layers.mlp.fc2");
   Buffer projected = w_->Temporary("projected", s_.tp_overlap ? s_.local_bytes() : s_.full_bytes());
   w_->Alloc(projected);
-  RowForward(s_, w_, "fc2", s_.ffn, s_.hidden);
+  RowForward(mlp_, w_, "fc2", s_.ffn, s_.hidden);
   projected = Scattered(projected);
   Drop(keep, activated_);
   return projected;

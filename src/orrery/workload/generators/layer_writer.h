@@ -74,7 +74,7 @@ class LayerWriter {
   }
 
   const Shape& s_;
-  const Shape attention_;  // of its linear layers
+  const Shape attention_, mlp_;  // of their linear layers
   BlockWriter* w_;
   bool again_ = false;
   // What a layer hands on is made while its temporaries live, and is the next one's input: counted

@@ -124,14 +124,16 @@ std::int64_t AttentionWeights(const Shape& s) {
 
 std::int64_t LinearWeights(const Shape& s) {
   if (!IsLow(s)) return 0;
+  const auto low = [&](Bf16Module part) { return (s.bf16_modules & part) == 0; };
   std::int64_t n = s.hidden * (s.mamba.projected() + s.mamba.inner());
-  if (s.attends && (s.bf16_modules & kBf16Attention) == 0) n += AttentionWeights(s);
+  if (s.attends && low(kBf16Attention)) n += AttentionWeights(s);
   if (!s.feeds_forward) return n;
   const ExpertShape& e = s.experts;
-  if (e.count == 0) return n + s.hidden * (s.fc1() + s.ffn);
+  if (e.count == 0) return n + (low(kBf16Mlp) ? s.hidden * (s.fc1() + s.ffn) : 0);
   const std::int64_t matrices = s.activation == Activation::kSwiglu ? 3 : 2;
-  return n + matrices * (e.local * e.width * e.ffn + s.hidden * e.shared) +
-         (e.latent && (s.bf16_modules & kBf16ExpertLatent) == 0 ? 2 * e.width * s.hidden : 0);
+  return n + (low(kBf16Experts) ? matrices * e.local * e.width * e.ffn : 0) +
+         (low(kBf16Mlp) ? matrices * s.hidden * e.shared : 0) +
+         (e.latent && low(kBf16ExpertLatent) ? 2 * e.width * s.hidden : 0);
 }
 
 graph::Block CastAllWeights(const Shape& s, std::int64_t weights, std::int64_t norm_group,

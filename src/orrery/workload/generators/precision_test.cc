@@ -213,6 +213,28 @@ TEST(Precision, ModulesInBf16) {
   EXPECT_EQ(all - WeightsCast(g), 4 * m.hidden * m.hidden);
 }
 
+// Experts or all but the experts; what is not cast is multiplied in bf16.
+TEST(Precision, ExpertsAndFeedForwardsInBf16) {
+  Model model = SmallGpt(1);
+  model.experts = {.count = 4, .top_k = 2, .ffn_hidden = 256, .shared_ffn_hidden = 256};
+  Plan plan = Low(LowPrecision::kMxfp8);
+  plan.dispatcher = Dispatcher::kAllToAll;
+  const auto gemms = [&](std::uint8_t modules) {
+    plan.bf16_modules = modules;
+    return GemmsByType(FindBlock(Make(model, plan), "layer.forward"));
+  };
+  const auto weights = [&](std::uint8_t modules) {
+    plan.bf16_modules = modules;
+    return WeightsCast(Make(model, plan));
+  };
+  EXPECT_EQ(gemms(0), (std::pair{6, 1}));  // the router stays in bf16
+  EXPECT_EQ(gemms(kBf16Experts), (std::pair{4, 3}));
+  EXPECT_EQ(gemms(kBf16Attention | kBf16Mlp), (std::pair{2, 5}));
+  EXPECT_EQ(weights(0) - weights(kBf16Experts), 4 * 2 * model.hidden * 256);
+  EXPECT_EQ(weights(kBf16Attention | kBf16Mlp), 4 * 2 * model.hidden * 256);
+  EXPECT_EQ(weights(kBf16Experts), 4 * model.hidden * model.hidden + 2 * model.hidden * 256);
+}
+
 TEST(Precision, AttentionAndOutputLayerIn8Bits) {
   Plan plan = Low(LowPrecision::kMxfp8);
   plan.attention = AttentionBackend::kCudnn;
