@@ -342,8 +342,7 @@ struct Plan {
   // Whether rows of experts are padded by copies of their own.
   bool pads_experts() const {
     return moe_separate_padding && low_precision != LowPrecision::kNone &&
-           (bf16_modules & kBf16Experts) == 0 &&
-           dispatcher != Dispatcher::kHybridEp;
+           (bf16_modules & kBf16Experts) == 0 && dispatcher != Dispatcher::kHybridEp;
   }
   // Whether a rank's shard is a piece of one flat tensor, not a part of each tensor.
   bool shards_are_flat() const {
