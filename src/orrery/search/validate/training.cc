@@ -548,6 +548,23 @@ void MapUserbuffers(const Mapping& m) {
   m.out->libraries.userbuffers = plan.tp_comm_overlap;
 }
 
+// What recipes keep in bf16 or run in 8 bits, without the parts that this row's run lacks.
+void KeepToWhatIsThere(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const workload::Model& model = m.out->model;
+  const auto drop = [&](workload::Bf16Module part, bool there) {
+    if (!there) plan.bf16_modules &= static_cast<std::uint8_t>(~part);
+  };
+  drop(workload::kBf16Mtp, model.mtp_layers > 0);
+  drop(workload::kBf16ExpertLatent, model.experts.latent > 0);
+  drop(workload::kBf16Experts, model.experts.count > 0);
+  const bool has = plan.attention == workload::AttentionBackend::kCudnn ||
+                   plan.attention == workload::AttentionBackend::kFlash3;
+  if (!plan.fp8_attention || (has && plan.cp_exchange != workload::CpExchange::kAllGather)) return;
+  plan.fp8_attention = false;
+  m.Assume("attention in 8 bits: not with this kernel or exchange, bf16 attention");
+}
+
 }  // namespace
 
 Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
@@ -586,6 +603,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
     out.model.mtp_layers = 0;
     m.Assume("prediction of further tokens: not built with this plan, left out");
   }
+  KeepToWhatIsThere(m);
   MapUserbuffers(m);
   ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));
   out.libraries.userbuffer_bytes = workload::UserbufferBytes(out.model, out.plan);

@@ -533,6 +533,29 @@ TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
   EXPECT_TRUE(plan({{"reduce_dtype", "fp32"}}).grad_reduce_fp32);
 }
 
+// Attention in 8 bits: by a release's recipes, or where the row says so and its kernel has it. What
+// torchtitan converts: linear layers or grouped products.
+TEST(Training, PartsInEightBitsAndInBf16) {
+  const auto plan = [](const Cells& changes) { return PlanOf(kQwen3, changes); };
+  EXPECT_TRUE(plan({}).fp8_attention);
+  EXPECT_FALSE(plan({}).fp8_output_layer);
+  const Cells before = {{"framework_version", "NeMo container 26.04"}};
+  EXPECT_FALSE(plan(before).fp8_attention);
+  Cells said = before;
+  said["config_extra"] = "fp8_attention";
+  EXPECT_TRUE(plan(said).fp8_attention);
+  said["attention_kernel"] = "flash2";
+  EXPECT_FALSE(plan(said).fp8_attention);
+  const auto kept = [&](std::string_view extra) {
+    Cells cells = before;
+    cells["config_extra"] = std::string(extra);
+    return plan(cells).bf16_modules;
+  };
+  EXPECT_EQ(kept(""), 0);
+  EXPECT_EQ(kept("prec=linears"), workload::kBf16Experts);
+  EXPECT_EQ(kept("prec=grouped_GEMM"), workload::kBf16Attention | workload::kBf16Mlp);
+}
+
 TEST(Training, Strata) {
   EXPECT_EQ(Map(kGpt175, {{"arch", "moe"}, {"gpus", "8"}}).stratum, "moe");
   EXPECT_EQ(Map(kGpt175, {{"sharding", "zero3"}, {"gpus", "8"}}).stratum, "fsdp/zero3");
