@@ -271,7 +271,7 @@ TEST(Precision, AttentionAndOutputLayerIn8Bits) {
 }
 
 TEST(Precision, MixturesThatMakeNoSenseAreRefused) {
-  const auto says = [](Plan plan, std::string_view text) {
+  const auto says = [](const Plan& plan, std::string_view text) {
     const std::string message = Validate(SmallGpt(2), plan).message();
     EXPECT_NE(message.find(text), std::string::npos) << message;
   };
