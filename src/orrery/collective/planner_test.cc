@@ -22,6 +22,17 @@ GroupShape Whole(const cluster::Cluster& cluster) {
   return ShapeOf(cluster, members);
 }
 
+// What NCCL finds over all of a preset's hosts; by default the release for its GPUs.
+nccl::Channels ChannelsOf(const char* preset, int nodes, int nics_per_node, int version = 0) {
+  cluster::Spec spec = *cluster::FindPreset(preset);
+  spec.nodes = nodes;
+  spec.nics_per_node = nics_per_node;
+  const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+  Environment environment;
+  environment.version = version > 0 ? version : ReleaseOn(spec.device.arch, environment);
+  return nccl::SearchChannels(spec, Whole(cluster), environment);
+}
+
 // Channel counts of NCCL for whole nodes: the search's steps, duplication and doubling by hand.
 TEST(Channels, OfWholeNodes) {
   struct Row {
@@ -46,13 +57,7 @@ TEST(Channels, OfWholeNodes) {
       {"v100-32g-ib-100g", 1, 8, 6, 12, 20},  // 120 = 3 x 40
   };
   for (const Row& row : rows) {
-    cluster::Spec spec = *cluster::FindPreset(row.preset);
-    spec.nodes = row.nodes;
-    spec.nics_per_node = row.nics_per_node;
-    const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
-    Environment environment;
-    environment.version = ReleaseOn(spec.device.arch, environment);
-    const nccl::Channels found = nccl::SearchChannels(spec, Whole(cluster), environment);
+    const nccl::Channels found = ChannelsOf(row.preset, row.nodes, row.nics_per_node);
     EXPECT_EQ(found.graph, row.graph) << row.preset << " x " << row.nodes;
     EXPECT_EQ(found.channels, row.channels) << row.preset << " x " << row.nodes;
     EXPECT_DOUBLE_EQ(found.bandwidth_GBps, row.each) << row.preset << " x " << row.nodes;
@@ -114,13 +119,7 @@ TEST(Channels, OfTrees) {
       {"gb200-nvl72-ib-400g", 36, 4, 22902, 45.1, false},
   };
   for (const Row& row : rows) {
-    cluster::Spec spec = *cluster::FindPreset(row.preset);
-    spec.nodes = row.nodes;
-    spec.nics_per_node = row.nics_per_node;
-    const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
-    Environment environment;
-    environment.version = row.version;
-    const nccl::Channels found = nccl::SearchChannels(spec, Whole(cluster), environment);
+    const nccl::Channels found = ChannelsOf(row.preset, row.nodes, row.nics_per_node, row.version);
     EXPECT_DOUBLE_EQ(found.tree_GBps, row.each) << row.preset << " x " << row.nodes;
     EXPECT_EQ(found.plain_trees, row.plain) << row.preset << " x " << row.nodes;
   }

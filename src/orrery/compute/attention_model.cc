@@ -90,15 +90,14 @@ double FasterExp(const DeviceRates& device, double exp_share) {
   return (1 + exp_share) / (1 + exp_share * kExpPerClock / device.exp_per_clock);
 }
 
-// The rates are those of 16 bits: narrower products leave the exponentials what they are. `part` of
-// a clock of products has one exponential in forward.
-double Narrower(const DeviceRates& device, graph::DType type, double part) {
-  const auto share = [&](graph::DType t) {
-    return part * kExpStall / kExpPerClock * device.macs_per_clock[static_cast<std::size_t>(t)] /
-           (2.0 * 128.0);
-  };
+// The rates are those of 16 bits: beside narrower products `exp_share` is larger, for the
+// exponentials take what they took.
+double Narrower(const DeviceRates& device, graph::DType type, double exp_share) {
   if (graph::SizeOf(type) > 1) return 1;
-  return (1 + share(graph::DType::kBf16)) / (1 + share(type));
+  const auto macs = [&](graph::DType t) {
+    return device.macs_per_clock[static_cast<std::size_t>(t)];
+  };
+  return (1 + exp_share * macs(graph::DType::kBf16) / macs(type)) / (1 + exp_share);
 }
 
 }  // namespace
@@ -115,10 +114,11 @@ ModelTime AttentionTime(const Attention& a, const DeviceRates& device) {
   // Clocks per score: products 2·d/F, exponentials not hidden kExpStall/16.
   const double exp_share = kExpStall / kExpPerClock * device.macs_per_clock[type] / (2.0 * 128.0);
   const double head = (1 + exp_share) / (1 + exp_share * 128.0 / d);
-  const double rate =
-      device.peak(a.dtype) / device.sms * (forward ? rates.forward : rates.backward) * head *
-      FasterExp(device, forward ? exp_share : exp_share * 2 / 5) *
-      Narrower(device, a.dtype, forward ? 1.0 : 0.4) * (a.causal ? kCausalRate : 1.0);
+  const double beside = forward ? exp_share : exp_share * 2 / 5;
+  const double rate = device.peak(a.dtype) / device.sms *
+                      (forward ? rates.forward : rates.backward) * head *
+                      FasterExp(device, beside) * Narrower(device, a.dtype, beside) *
+                      (a.causal ? kCausalRate : 1.0);
   const double block_s = static_cast<double>(kBlock * kBlock) * d * (forward ? 4 : 10) / rate;
   const double heads = static_cast<double>(a.batch) * static_cast<double>(a.heads);
   // Items run over queries forward, over keys backward; the longest sees the whole other side.

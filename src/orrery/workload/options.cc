@@ -298,8 +298,7 @@ constexpr Option kTraining[] = {
      .type = kText,
      .fallback = "none",
      .doc = "Parts that do in all layers, joined by +: attention, expert_latent, mtp, experts, mlp "
-            "(shared experts' "
-            "too); none."},
+            "(shared experts' too); none."},
     {.name = "recompute_modules",
      .type = kText,
      .fallback = "core_attn",

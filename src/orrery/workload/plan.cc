@@ -212,7 +212,7 @@ Status CheckContextParallel(const Model& model, const Plan& plan) {
   if (plan.cp_exchange == CpExchange::kAllToAll && heads % plan.cp != 0) {
     return InvalidInput(
         "parallel.cp: {} does not divide the {} key and value heads of a rank ({} / tp {}), which "
-        "the all-to-all exchange deals out; use cp {} or parallel.cp_exchange: ring",
+        "the all-to-all exchange deals out; use cp {} or framework_options.cp_exchange: ring",
         plan.cp, heads, model.kv_heads, plan.tp, NearestDivisors(heads, plan.cp));
   }
   return {};

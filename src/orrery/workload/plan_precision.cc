@@ -50,9 +50,8 @@ Status CheckBf16Parts(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(missing(kBf16Experts, model.experts.count > 0, "experts"));
   if ((plan.bf16_modules & kBf16Experts) != 0 && plan.moe_fused_mlp) {
     return InvalidInput(
-        "training.bf16_modules: framework_options.moe_fused_mlp casts inside the experts' "
-        "products; "
-        "turn it off, or leave experts out");
+        "training.bf16_modules: framework_options.moe_fused_mlp casts inside the products of "
+        "experts; turn it off, or leave experts out");
   }
   return missing(kBf16Mtp, model.mtp_layers > 0, "modules that predict further tokens (mtp)");
 }
@@ -82,7 +81,7 @@ Status CheckMore8Bit(const Model& model, const Plan& plan) {
   }
   if (plan.cp == 1 || plan.cp_exchange != CpExchange::kAllGather) return {};
   return refuse("gathered keys and values stay in 16 bits",
-                "use parallel.cp_exchange: ring or all-to-all");
+                "use framework_options.cp_exchange: ring or all-to-all");
 }
 
 }  // namespace

@@ -51,8 +51,13 @@ struct Mapped {
   std::string stratum;
 };
 
-Mapped Map(Cells cells, const Cells& changes = {}) {
+Cells With(Cells cells, const Cells& changes) {
   for (const auto& [column, value] : changes) cells[column] = value;
+  return cells;
+}
+
+Mapped Map(const Cells& row_cells, const Cells& changes = {}) {
+  const Cells cells = With(row_cells, changes);
   std::string header, row;
   for (const auto& [column, value] : cells) {
     header += fmt::format("{}{}", header.empty() ? "" : ",", column);
@@ -164,18 +169,14 @@ TEST(Training, BlanksOfTheReleasesScripts) {
                      {"framework_version", "v24.11.1"},
                      {"model", "GPT3-175B"}};
   const auto attention = [&](const Cells& changes) {
-    Cells cells = kGpt175;
-    for (const auto& [column, value] : gpt) cells[column] = value;
-    return Map(cells, changes).run.plan.attention;
+    return Map(With(kGpt175, gpt), changes).run.plan.attention;
   };
   EXPECT_EQ(attention({}), workload::AttentionBackend::kFlash2);
   EXPECT_EQ(attention({{"framework_version", "v25.02.02"}}), workload::AttentionBackend::kCudnn);
   EXPECT_EQ(attention({{"attention_kernel", "cudnn"}}), workload::AttentionBackend::kCudnn);
   EXPECT_EQ(attention({{"model", "Llama3-70B"}}), workload::AttentionBackend::kCudnn);
   const auto dropout = [&](std::string_view version) {
-    Cells cells = kGpt175;
-    for (const auto& [column, value] : gpt) cells[column] = value;
-    return Map(cells, {{"framework_version", std::string(version)}}).run.model.dropout;
+    return Map(With(kGpt175, gpt), {{"framework_version", std::string(version)}}).run.model.dropout;
   };
   EXPECT_EQ(dropout("v25.02.02"), 0.1);  // gpt3_175b_hydra.yaml
   EXPECT_EQ(dropout("v25.04.02"), 0);
@@ -217,8 +218,7 @@ TEST(Training, NemotronInNemo2) {
                           {"vocab", "256000"},
                           {"gpu", "GB200"},
                           {"gpus_per_node", "4"}};
-  Cells cells = kGpt175;
-  for (const auto& [column, value] : nemotron) cells[column] = value;
+  Cells cells = With(kGpt175, nemotron);
   const Mapped wide = Map(cells, {});
   EXPECT_EQ(wide.error, "");
   EXPECT_EQ(wide.run.plan.attention, workload::AttentionBackend::kFlash2);  // 192 a head
@@ -378,11 +378,7 @@ TEST(Training, FoundryRowsRunAsTheirSweep) {
                          {"gpus", "64"},
                          {"dp", "64"},
                          {"global_batch", "64"}};
-  const auto plan = [&](const Cells& changes) {
-    Cells cells = foundry;
-    for (const auto& [column, value] : changes) cells[column] = value;
-    return PlanOf(kGpt175, cells);
-  };
+  const auto plan = [&](const Cells& changes) { return PlanOf(kGpt175, With(foundry, changes)); };
   using workload::AttentionBackend;
   using workload::RecomputeKeeps;
   const workload::Plan first = plan({});

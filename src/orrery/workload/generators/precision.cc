@@ -76,7 +76,7 @@ void CastAttention(const Shape& s, BlockWriter* w, std::int64_t cols, Pass pass)
     w->Kernel("attention.maximum", Elementwise(s, MemoryOp::kGradNorm, rows, cols, e, 0, pass));
   }
   MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, e, 1, pass);
-  if (RecipeOf(s).block_scales && s.low_precision != LowPrecision::kNvfp4) {
+  if (s.low_precision == LowPrecision::kMxfp8) {  // along rows and columns
     cast.bytes_written = 2 * LinearBytes(s, rows * cols);
   }
   w->Kernel("attention.cast", cast);

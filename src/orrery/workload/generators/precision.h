@@ -66,7 +66,7 @@ std::int64_t LinearBytes(const Shape& s, std::int64_t elements);
 // ranks under sequence parallelism, who agree on its maximum first.
 void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
                  std::int64_t cols, graph::Pass pass, bool fused = false, bool split = false);
-// What attention in 8 bits casts before its kernel, a column a token of `cols`; else nothing.
+// What attention in 8 bits casts before its kernel: this rank's tokens × cols; else nothing.
 void CastAttention(const Shape& s, BlockWriter* w, std::int64_t cols, graph::Pass pass);
 // Under sequence parallelism a gradient of the output is gathered once a direction: with scales a
 // block what was gathered for the data gradient cannot be turned for that of the weights.

@@ -292,7 +292,7 @@ TEST(Precision, MixturesThatMakeNoSenseAreRefused) {
   plan.fp8_attention = true;
   plan.cp = 2;
   plan.cp_exchange = CpExchange::kAllGather;
-  says(plan, "use parallel.cp_exchange: ring or all-to-all");
+  says(plan, "use framework_options.cp_exchange: ring or all-to-all");
   plan = Low(LowPrecision::kMxfp8);
   plan.fp8_attention = true;
   plan.attention = AttentionBackend::kFlash2;

@@ -129,8 +129,7 @@ Tensors ReleasedAfterRecompute(const Shape& s) {
 }
 
 // Its gradients are reduced a tensor at a time as well, all of them, from lists of every rank's
-// part
-// (_reduce_scatter_gradient), which PyTorch copies into one tensor.
+// part (_reduce_scatter_gradient), which PyTorch copies into one tensor.
 void ReduceLists(const Shape& s, BlockWriter* w, const Unit& unit, std::size_t tensors) {
   if (!s.list_gathers || unit.ranks == 1) return;
   w->Host("views", static_cast<std::int64_t>(tensors) * 2 * unit.ranks * s.host.view);

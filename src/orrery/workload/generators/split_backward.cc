@@ -70,7 +70,7 @@ graph::Block WeightHalf(const Shape& s, const graph::Block& backward, Names* nam
     const Gemm* gemm = WeightGradient(backward, op);
     if (gemm == nullptr) continue;
     if (Splits(s, *gemm)) {
-      // The output layer stays in the plan's precision.
+      // The output layer's may be in the plan's precision.
       const bool low = IsLow(s) && gemm->dtype == LinearType(s);
       const std::int64_t gathered = s.tokens() * s.hidden;
       TpCollective(s, &w, "all_gather", graph::Collective::kAllGather,
