@@ -143,6 +143,25 @@ Result<std::int64_t> Configuration::Needed(std::string_view column, std::int64_t
   return *value;
 }
 
+bool IsOneOf(std::string_view text, std::string_view choices) {
+  while (!choices.empty()) {
+    const std::size_t bar = std::min(choices.find('|'), choices.size());
+    if (choices.substr(0, bar) == text) return true;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return false;
+}
+
+bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
+  if (choices.empty()) return true;
+  while (!choices.empty()) {
+    const std::size_t bar = std::min(choices.find('|'), choices.size());
+    if (text.starts_with(choices.substr(0, bar))) return true;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return false;
+}
+
 Result<std::optional<double>> ReadOutcome(const CsvTable& table, std::size_t row,
                                           std::string_view column) {
   const auto at = table.Find(column);

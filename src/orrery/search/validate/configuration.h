@@ -54,6 +54,10 @@ class Configuration {
   std::vector<std::string_view> cells_;  // in the order of ConfigurationColumns
 };
 
+// Of "a|b". No choices at all: no text is one of them, and any text begins with one.
+bool IsOneOf(std::string_view text, std::string_view choices);
+bool BeginsWithOneOf(std::string_view text, std::string_view choices);
+
 // A cell of an outcome column: blank is nullopt, anything but a positive number an error.
 Result<std::optional<double>> ReadOutcome(const CsvTable& table, std::size_t row,
                                           std::string_view column);

@@ -5,9 +5,7 @@
 #include <optional>
 
 #include "orrery/base/text.h"
-#include "orrery/base/units.h"
-#include "orrery/search/validate/bridge_recipes.h"
-#include "orrery/search/validate/cloud_recipes.h"
+#include "orrery/search/validate/config_extra.h"
 
 namespace orrery::search {
 namespace {
@@ -87,78 +85,66 @@ void BalanceLayers(const Model& model, Plan* plan, Assumed* assumed) {
 
 // Modules that predict further tokens: as the model's recipes have them.
 void MapMtp(const Configuration& row, const Family& family, Model* model, Assumed* assumed) {
-  const std::string_view extra = row.text("config_extra");
   model->mtp_layers = family.mtp;
   model->mtp_repeats = family.mtp_repeats;
-  if (extra.find("w/o MTP") != std::string_view::npos) model->mtp_layers = 0;
-  if (extra.find("+mtp") != std::string_view::npos && family.mtp == 0) model->mtp_layers = 1;
+  if (HasToken(row, "w/o MTP")) model->mtp_layers = 0;
+  if (HasToken(row, "+mtp") && family.mtp == 0) model->mtp_layers = 1;
   if (model->mtp_layers == 0) return;
   assumed->push_back(fmt::format("mtp_layers={} (the public recipes')", model->mtp_layers));
 }
 
-// A job on few of its GPUs runs as on all of them.
-bool OnNvl72(const Configuration& row) { return row.text("gpu").starts_with("GB"); }
-
 // Overlap and graphs that the row leaves blank.
-void MapRecipe(const Configuration& row, Plan* plan, Assumed* assumed) {
-  const BridgeRecipe* recipe = FindBridgeRecipe(row);
-  plan->moe_fused_mlp = recipe != nullptr && recipe->fused_mlp;
-  if (recipe != nullptr && (recipe->fp8_attention || recipe->fp8_output_layer)) {
-    plan->fp8_attention = recipe->fp8_attention;
-    plan->fp8_output_layer = recipe->fp8_output_layer;
-    assumed->push_back(fmt::format("in 8 bits, as the release's recipes: {}{}{}",
-                                   plan->fp8_attention ? "attention" : "",
-                                   plan->fp8_attention && plan->fp8_output_layer ? ", " : "",
-                                   plan->fp8_output_layer ? "the output layer" : ""));
+void MapRecipe(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const ReleaseRecipe& recipe = m.release;
+  plan.moe_fused_mlp = recipe.fused_mlp;
+  if (recipe.fp8_attention || recipe.fp8_output_layer) {
+    plan.fp8_attention = recipe.fp8_attention;
+    plan.fp8_output_layer = recipe.fp8_output_layer;
+    m.Assume("in 8 bits, as the release's recipes: {}{}{}", plan.fp8_attention ? "attention" : "",
+             plan.fp8_attention && plan.fp8_output_layer ? ", " : "",
+             plan.fp8_output_layer ? "the output layer" : "");
   }
-  if (recipe == nullptr || row.has("cuda_graphs") || row.has("ep_overlap")) return;
-  if (recipe->graphs == workload::CudaGraphs::kNone && !recipe->overlap) return;
-  plan->cuda_graphs = recipe->graphs;
-  plan->graph_scope = recipe->scope;
-  plan->moe_comm_overlap = recipe->overlap;
-  assumed->push_back(fmt::format(
-      "cuda_graphs and ep_overlap blank: {} graphs, {} overlap, as the release's recipes",
-      recipe->graphs == workload::CudaGraphs::kIteration ? "one an iteration"
-      : recipe->graphs == workload::CudaGraphs::kLayers  ? "a graph a layer and pass"
-                                                         : "no",
-      recipe->overlap ? "with" : "no"));
+  if (m.row.has("cuda_graphs") || m.row.has("ep_overlap")) return;
+  if (recipe.expert_graphs == workload::CudaGraphs::kNone && !recipe.ep_overlap) return;
+  plan.cuda_graphs = recipe.expert_graphs;
+  plan.graph_scope = recipe.graph_scope;
+  plan.moe_comm_overlap = recipe.ep_overlap;
+  m.Assume("cuda_graphs and ep_overlap blank: {} graphs, {} overlap, as the release's recipes",
+           recipe.expert_graphs == workload::CudaGraphs::kIteration ? "one an iteration"
+           : recipe.expert_graphs == workload::CudaGraphs::kLayers  ? "a graph a layer and pass"
+                                                                    : "no",
+           recipe.ep_overlap ? "with" : "no");
 }
 
-Status MapDispatcher(const Configuration& row, const FrameworkMatch& rule, Plan* plan,
-                     Assumed* assumed) {
-  const std::string_view cell = row.text("moe_dispatcher");
+bool IsBridge(const Configuration& row) {
+  return row.text("framework").find("Bridge") != std::string_view::npos;
+}
+
+Status MapDispatcher(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const std::string_view cell = m.row.text("moe_dispatcher");
   if (cell.empty()) {
     // Megatron's command line alone gathers; torchtitan's ExpertParallel has no other way.
-    const bool exchanges = rule.label == "NeMo" || rule.label == "FSDP2" ||
-                           row.text("framework").find("Bridge") != std::string_view::npos;
-    const bool hybrid = OnNvl72(row) && BridgeRelease(row) >= 2511;
-    plan->dispatcher = hybrid      ? Dispatcher::kHybridEp
-                       : exchanges ? Dispatcher::kAllToAll
-                                   : Dispatcher::kAllGather;
-    assumed->push_back(fmt::format("moe_dispatcher={} (blank: {}'s {})",
-                                   hybrid      ? "hybridep"
-                                   : exchanges ? "alltoall"
-                                               : "allgather",
-                                   rule.label, hybrid ? "recipes for NVL72" : "default"));
+    const bool exchanges = m.rule.label == "NeMo" || m.rule.label == "FSDP2" || IsBridge(m.row);
+    const bool hybrid = m.release.hybrid_ep;
+    plan.dispatcher = hybrid      ? Dispatcher::kHybridEp
+                      : exchanges ? Dispatcher::kAllToAll
+                                  : Dispatcher::kAllGather;
+    m.Assume("moe_dispatcher={} (blank: {}'s {})",
+             hybrid      ? "hybridep"
+             : exchanges ? "alltoall"
+                         : "allgather",
+             m.rule.label, hybrid ? "recipes for NVL72" : "default");
     return {};
   }
   for (const auto& [name, dispatcher] : kDispatchers) {
     if (name != cell) continue;
-    plan->dispatcher = dispatcher;
+    plan.dispatcher = dispatcher;
     return {};
   }
   return InvalidInput("moe_dispatcher={}: must be allgather, alltoall, deepep or hybridep",
                       Printable(cell, 40));
-}
-
-// etpN in the name of a test case; 0: it does not say.
-int StatedEtp(std::string_view extra) {
-  const std::size_t at = extra.find("etp");
-  if (at == std::string_view::npos) return 0;
-  const std::string_view digits = extra.substr(at + 3);
-  const std::size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
-  const auto value = ParseInteger(digits.substr(0, end));
-  return value.ok() && *value >= 1 && *value <= 4096 ? static_cast<int>(*value) : 0;
 }
 
 }  // namespace
@@ -216,52 +202,49 @@ Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
   return {};
 }
 
-Status MapExperts(const Configuration& row, const FrameworkMatch& rule, const Model& model,
-                  Plan* plan, Assumed* assumed) {
+Status MapExperts(const Mapping& m) {
+  const Configuration& row = m.row;
+  const Model& model = m.out->model;
+  Plan& plan = m.out->plan;
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, row.Needed("ep", 1, 4096));
   ORRERY_ASSIGN_OR_RETURN(const auto overlap, row.Flag("ep_overlap"));
-  plan->ep = static_cast<int>(ep);
-  // Stated in the name of a test case only.
-  const std::string_view extra = row.text("config_extra");
-  const std::int64_t ranks = plan->stage_ranks();
+  plan.ep = static_cast<int>(ep);
+  const std::int64_t ranks = plan.stage_ranks();
   const bool fits =
-      ranks % (std::int64_t{plan->tp} * ep) == 0 && model.experts.ffn_hidden % plan->tp == 0;
-  const bool bridge = row.text("framework").find("Bridge") != std::string_view::npos;
-  const CloudRecipe& cloud = FindCloudRecipe(row);
-  const int stated = StatedEtp(extra);
-  plan->etp = stated > 0 ? stated : cloud.etp > 0 ? cloud.etp : fits && !bridge ? plan->tp : 1;
-  if (plan->tp > 1 && stated == 0) {
-    assumed->push_back(fmt::format(
-        "etp={} (blank: {})", plan->etp,
-        bridge || cloud.etp > 0 ? "the recipes' value" : "tp where the ranks allow it"));
+      ranks % (std::int64_t{plan.tp} * ep) == 0 && model.experts.ffn_hidden % plan.tp == 0;
+  const bool bridge = IsBridge(row);
+  const int stated = StatedEtp(row), recipes = m.release.etp;
+  plan.etp = stated > 0 ? stated : recipes > 0 ? recipes : fits && !bridge ? plan.tp : 1;
+  if (plan.tp > 1 && stated == 0) {
+    m.Assume("etp={} (blank: {})", plan.etp,
+             bridge || recipes > 0 ? "the recipes' value" : "tp where the ranks allow it");
   }
-  ORRERY_RETURN_IF_ERROR(MapDispatcher(row, rule, plan, assumed));
-  const job::Framework& framework = *rule.framework;
-  plan->moe_fused_permute = framework.defaults.moe_fused_permute && !framework.recipe.says_switches;
-  plan->moe_fused_router = framework.defaults.moe_fused_router && !framework.recipe.says_switches;
-  plan->moe_separate_padding = framework.defaults.moe_separate_padding;
+  ORRERY_RETURN_IF_ERROR(MapDispatcher(m));
+  const bool fused = !m.recipe().says_switches;
+  plan.moe_fused_permute = m.defaults().moe_fused_permute && fused;
+  plan.moe_fused_router = m.defaults().moe_fused_router && fused;
+  plan.moe_separate_padding = m.defaults().moe_separate_padding;
   if (row.text("moe_routing") != "forced-balanced") {
-    assumed->push_back(fmt::format("moe_routing={}: taken as balanced",
-                                   row.has("moe_routing") ? row.text("moe_routing") : "(blank)"));
+    m.Assume("moe_routing={}: taken as balanced",
+             row.has("moe_routing") ? row.text("moe_routing") : "(blank)");
   }
-  const bool drops = extra.find("tokendrop") != std::string_view::npos;
-  if (drops || cloud.drops) {
-    plan->pad_to_capacity = plan->dispatcher == workload::Dispatcher::kAllToAll;
-    assumed->push_back(fmt::format(
-        "{}: every expert padded to the mean",
-        drops ? "config_extra=tokendrop" : "capacity factor 1 (the release's scripts)"));
+  const bool drops = HasToken(row, "tokendrop");
+  if (drops || m.release.drops) {
+    plan.pad_to_capacity = plan.dispatcher == workload::Dispatcher::kAllToAll;
+    m.Assume("{}: every expert padded to the mean",
+             drops ? "config_extra=tokendrop" : "capacity factor 1 (the release's scripts)");
   }
-  if (plan->tp > 1 && !plan->sequence_parallel) {
-    plan->sequence_parallel = true;
-    assumed->push_back("seq_parallel=1: experts under tensor parallelism need it");
+  if (plan.tp > 1 && !plan.sequence_parallel) {
+    plan.sequence_parallel = true;
+    m.Assume("seq_parallel=1: experts under tensor parallelism need it");
   }
-  BalanceLayers(model, plan, assumed);
-  MapRecipe(row, plan, assumed);
+  BalanceLayers(model, &plan, m.assumed);
+  MapRecipe(m);
   if (overlap.value_or(false)) {
-    plan->moe_comm_overlap = true;
-    if (!workload::Validate(model, *plan).ok()) {
-      plan->moe_comm_overlap = false;
-      assumed->push_back("ep_overlap=1: not with this plan, dispatch and combine stand alone");
+    plan.moe_comm_overlap = true;
+    if (!workload::Validate(model, plan).ok()) {
+      plan.moe_comm_overlap = false;
+      m.Assume("ep_overlap=1: not with this plan, dispatch and combine stand alone");
     }
   }
   return {};

@@ -9,10 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "orrery/search/validate/configuration.h"
-#include "orrery/search/validate/frameworks.h"
+#include "orrery/search/validate/mapping.h"
 #include "orrery/workload/model.h"
-#include "orrery/workload/plan.h"
 
 namespace orrery::search {
 
@@ -26,8 +24,6 @@ Status AddExperts(const Configuration& row, workload::Model* model,
                   std::vector<std::string>* assumed);
 // ep, etp, dispatcher, routing; sequence parallelism, which experts need; stages that layers do not
 // divide. REQUIRES: degrees, batch and sequence parallelism are mapped.
-Status MapExperts(const Configuration& row, const FrameworkMatch& rule,
-                  const workload::Model& model, workload::Plan* plan,
-                  std::vector<std::string>* assumed);
+Status MapExperts(const Mapping& m);
 
 }  // namespace orrery::search

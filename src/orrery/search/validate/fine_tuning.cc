@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include <fmt/format.h>
-
 namespace orrery::search {
 namespace {
 
@@ -24,38 +22,39 @@ bool PacksSquad(const Configuration& row, const FrameworkMatch& rule) {
 
 }  // namespace
 
-void MapCpExchange(const Configuration& row, workload::Plan* plan,
-                   std::vector<std::string>* assumed) {
-  if (plan->cp == 1) return;
-  const bool submitted = IsSubmittedLora(row);
-  if (submitted) plan->cp_exchange = workload::CpExchange::kAllToAll;
-  assumed->push_back(submitted ? "context parallelism: all-to-all (the submission's cp_comm_type)"
-                               : "context parallelism: ring (Transformer Engine's default)");
+void MapCpExchange(const Mapping& m) {
+  workload::Plan& plan = m.out->plan;
+  if (plan.cp == 1) return;
+  const bool submitted = IsSubmittedLora(m.row);
+  if (submitted) plan.cp_exchange = workload::CpExchange::kAllToAll;
+  m.Assume("context parallelism: {}", submitted ? "all-to-all (the submission's cp_comm_type)"
+                                                : "ring (Transformer Engine's default)");
 }
 
-void MapTask(const Configuration& row, const FrameworkMatch& rule, workload::Plan* plan,
-             std::vector<std::string>* assumed) {
+void MapTask(const Mapping& m) {
+  const Configuration& row = m.row;
+  workload::Plan& plan = m.out->plan;
   const std::string_view task = row.text("task");
   if (task != "sft" && task != "lora") return;
-  const bool packs = PacksSquad(row, rule) && plan->cp == 1 && plan->seq_len > kSquadTokens &&
-                     plan->seq_len % kSquadTokens == 0 &&
-                     plan->attention != workload::AttentionBackend::kUnfused;
-  if (packs) plan->packed_len = kSquadTokens;
-  assumed->push_back(packs ? fmt::format("task={}: samples of {} tokens packed (SQuAD, as the "
-                                         "recipes)",
-                                         task, kSquadTokens)
-                           : fmt::format("task={}: full sequences, as pretraining", task));
+  const bool packs = PacksSquad(row, m.rule) && plan.cp == 1 && plan.seq_len > kSquadTokens &&
+                     plan.seq_len % kSquadTokens == 0 &&
+                     plan.attention != workload::AttentionBackend::kUnfused;
+  if (packs) {
+    plan.packed_len = kSquadTokens;
+    m.Assume("task={}: samples of {} tokens packed (SQuAD, as the recipes)", task, kSquadTokens);
+  } else {
+    m.Assume("task={}: full sequences, as pretraining", task);
+  }
   if (task != "lora") return;
   const bool submitted = IsSubmittedLora(row);
-  plan->lora_rank = submitted ? 16 : 32;
-  plan->lora_targets = workload::kLoraQkv;
+  plan.lora_rank = submitted ? 16 : 32;
+  plan.lora_targets = workload::kLoraQkv;
   if (submitted) {
-    plan->lora_targets |= workload::kLoraProjection;
-    plan->fused_cross_entropy = false;
+    plan.lora_targets |= workload::kLoraProjection;
+    plan.fused_cross_entropy = false;
   }
-  assumed->push_back(
-      fmt::format("task=lora: adapters of rank {} beside {}", plan->lora_rank,
-                  submitted ? "qkv and projection (MLPerf)" : "qkv (NeMo's performance recipes)"));
+  m.Assume("task=lora: adapters of rank {} beside {}", plan.lora_rank,
+           submitted ? "qkv and projection (MLPerf)" : "qkv (NeMo's performance recipes)");
 }
 
 }  // namespace orrery::search

@@ -1,18 +1,12 @@
 // What a row of fine-tuning (`task` sft or lora) trains and sees, where its columns do not say.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "orrery/search/validate/configuration.h"
-#include "orrery/search/validate/frameworks.h"
-#include "orrery/workload/plan.h"
+#include "orrery/search/validate/mapping.h"
 
 namespace orrery::search {
 
 // How context-parallel ranks see each other's keys: a ring, but in MLPerf's submissions of LoRA.
-void MapCpExchange(const Configuration& row, workload::Plan* plan,
-                   std::vector<std::string>* assumed);
+void MapCpExchange(const Mapping& m);
 
 // Adapters, packed sequences and loss. REQUIRES: degrees, batch, attention and loss are mapped.
 //
@@ -20,7 +14,6 @@ void MapCpExchange(const Configuration& row, workload::Plan* plan,
 // (packed_sequence follows performance_mode; scripts/performance), so that attention sees a sample.
 // A passage has some 120 words (Rajpurkar et al. 2016), with its question 160 to 200 tokens: 256
 // is the power of two above. MLPerf's samples are packed without such bounds (return_cu_seqlen).
-void MapTask(const Configuration& row, const FrameworkMatch& rule, workload::Plan* plan,
-             std::vector<std::string>* assumed);
+void MapTask(const Mapping& m);
 
 }  // namespace orrery::search

@@ -63,16 +63,6 @@ std::string_view VersionOf(const Configuration& row) {
 
 }  // namespace
 
-bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
-  if (choices.empty()) return true;
-  while (!choices.empty()) {
-    const std::size_t bar = std::min(choices.find('|'), choices.size());
-    if (text.starts_with(choices.substr(0, bar))) return true;
-    choices.remove_prefix(std::min(bar + 1, choices.size()));
-  }
-  return false;
-}
-
 std::span<const FrameworkRule> FrameworkRules() { return kRules; }
 
 Result<FrameworkMatch> MatchFramework(const Configuration& row) {

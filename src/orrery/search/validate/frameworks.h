@@ -21,9 +21,6 @@ struct FrameworkRule {
 };
 std::span<const FrameworkRule> FrameworkRules();
 
-// Of "a|b"; no choices at all: any text does.
-bool BeginsWithOneOf(std::string_view text, std::string_view choices);
-
 struct FrameworkMatch {
   std::string_view label;
   const job::Framework* framework = nullptr;

@@ -4,24 +4,20 @@
 #include <array>
 
 #include "orrery/base/text.h"
-#include "orrery/constants/constants.h"
-#include "orrery/memory/allocator_conf.h"
-#include "orrery/search/validate/bridge_recipes.h"
-#include "orrery/search/validate/cloud_recipes.h"
+#include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/fine_tuning.h"
-#include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
+#include "orrery/search/validate/mapping.h"
 #include "orrery/search/validate/models.h"
+#include "orrery/search/validate/precision.h"
+#include "orrery/search/validate/software.h"
 #include "orrery/workload/generators/tp_overlap.h"
-#include "orrery/workload/plan_features.h"
 
 namespace orrery::search {
 namespace {
 
-using workload::AttentionBackend;
 using workload::Plan;
-using workload::Precision;
 using workload::Recompute;
 using workload::Schedule;
 using workload::Sharding;
@@ -44,25 +40,6 @@ constexpr std::array kScope = {
               "no model of this kernel"},
 };
 
-bool IsOneOf(std::string_view text, std::string_view choices) {
-  while (!choices.empty()) {
-    const std::size_t bar = std::min(choices.find('|'), choices.size());
-    if (choices.substr(0, bar) == text) return true;
-    choices.remove_prefix(std::min(bar + 1, choices.size()));
-  }
-  return false;
-}
-
-bool HasToken(const Configuration& row, std::string_view token) {
-  return row.text("config_extra").find(token) != std::string_view::npos;
-}
-
-// Megatron Core's own layers, without Transformer Engine.
-bool OwnLayers(const Configuration& row) {
-  return HasToken(row, "uninstall_te") ||
-         (HasToken(row, "case=gpt3_mcore_tp") && !HasToken(row, "_te_"));
-}
-
 Status CheckScope(const Configuration& row) {
   for (const ScopeRule& rule : kScope) {
     const std::string_view cell = row.text(rule.column);
@@ -71,24 +48,6 @@ Status CheckScope(const Configuration& row) {
   }
   return {};
 }
-
-struct Mapping {
-  const Configuration& row;
-  FrameworkMatch rule;
-  Assumed* assumed;
-  TrainingCase* out;
-  const CloudRecipe& cloud;
-
-  const job::FrameworkDefaults& defaults() const { return rule.framework->defaults; }
-  const job::FrameworkRecipe& recipe() const { return rule.framework->recipe; }
-  template <class... Args>
-  void Assume(fmt::format_string<Args...> format, Args&&... args) const {
-    assumed->push_back(fmt::format(format, std::forward<Args>(args)...));
-  }
-  void AssumeDefault(std::string_view column, std::string_view value) const {
-    Assume("{}={} (blank: {}'s default)", column, value, rule.label);
-  }
-};
 
 Result<int> Degree(const Mapping& m, std::string_view column) {
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t degree, m.row.Needed(column, 1, 1 << 20));
@@ -104,7 +63,7 @@ Status MapDegrees(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const auto vpp, m.row.Whole("vpp", 1, 1024));
   ORRERY_ASSIGN_OR_RETURN(const auto cp, m.row.Whole("cp", 1, 4096));
   plan.cp = static_cast<int>(cp.value_or(1));
-  MapCpExchange(m.row, &plan, m.assumed);
+  MapCpExchange(m);
   const std::int64_t model_ranks = static_cast<std::int64_t>(plan.tp) * plan.pp * plan.cp;
   plan.dp = static_cast<int>(dp.value_or(std::max<std::int64_t>(1, gpus / model_ranks)));
   if (!dp) m.Assume("dp={} (blank: gpus / (tp·pp·cp))", plan.dp);
@@ -112,7 +71,7 @@ Status MapDegrees(const Mapping& m) {
     return InvalidInput("gpus={}: tp·pp·cp·dp = {}·{}·{}·{} is another number", gpus, plan.tp,
                         plan.pp, plan.cp, plan.dp);
   }
-  if (m.cloud.dp_last || HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
+  if (m.release.dp_last || HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
     plan.rank_order = workload::RankOrder::kPpDp;
   }
   plan.vpp = static_cast<int>(vpp.value_or(1));
@@ -212,89 +171,12 @@ void MapSchedule(const Mapping& m) {
   }
 }
 
-// fp8 without more is one scale a tensor: which kind, config_extra or the framework says.
-void MapRecipe(const Mapping& m, std::string_view dtype) {
-  using workload::LowPrecision;
-  Plan& plan = m.out->plan;
-  const job::FrameworkDefaults& d = m.defaults();
-  if (dtype == "mxfp8" || dtype == "nvfp4") {
-    plan.low_precision = dtype == "mxfp8" ? LowPrecision::kMxfp8 : LowPrecision::kNvfp4;
-  } else if (HasToken(m.row, "fp8-cs") || HasToken(m.row, "current_scaling") ||
-             HasToken(m.row, "tensorwise") || m.cloud.current) {
-    plan.low_precision = LowPrecision::kCurrent;
-  } else if (HasToken(m.row, "rowwise")) {
-    plan.low_precision = LowPrecision::kCurrent;
-    m.Assume("prec=rowwise: a scale a row, priced as current scaling");
-  } else {
-    plan.low_precision = d.fp8_recipe;
-    m.AssumeDefault("fp8 recipe", d.fp8_recipe == LowPrecision::kDelayed ? "delayed" : "current");
-  }
-  plan.low_precision_gather = dtype != "nvfp4" && d.low_precision_gather;
-  if (HasToken(m.row, "fp8_allgather")) plan.low_precision_gather = true;
-  if (HasToken(m.row, "bf16_allgather")) plan.low_precision_gather = false;
-  m.Assume("parameters gathered in {}", plan.low_precision_gather ? dtype : "bf16");
-  if (const BridgeBf16* kept = FindBridgeBf16(m.row); kept != nullptr) {
-    plan.bf16_last_layers = kept->last_layers;
-    plan.bf16_modules = kept->modules;
-    m.Assume("in bf16, as Megatron Bridge's recipes have it: the last {} layers; modules: {}",
-             kept->last_layers, workload::Bf16ModulesText(kept->modules));
-  }
-  plan.fp8_attention = HasToken(m.row, "fp8_attention");
-  // torchtitan converts linear layers and grouped products apart.
-  if (m.row.text("arch") == "moe" && HasToken(m.row, "prec=linears")) {
-    plan.bf16_modules |= workload::kBf16Experts;
-  }
-  if (HasToken(m.row, "prec=grouped_GEMM")) {
-    plan.bf16_modules |= workload::kBf16Attention | workload::kBf16Mlp;
-  }
-}
-
-Status MapPrecision(const Mapping& m) {
-  Plan& plan = m.out->plan;
-  std::string_view dtype = m.row.text("compute_dtype");
-  if (dtype.empty()) {
-    const std::string_view text = m.row.text("precision");
-    for (const std::string_view known : {"bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"}) {
-      if (text.starts_with(known)) dtype = known;
-    }
-    if (dtype.empty() && !text.empty()) {
-      return InvalidInput("precision={}: must begin with bf16, fp16, fp32, fp8, mxfp8 or nvfp4",
-                          Printable(text, 40));
-    }
-    if (dtype.empty()) return InvalidInput("compute_dtype is blank: name it");
-    m.Assume("compute_dtype={} (blank: from precision)", dtype);
-  }
-  plan.precision = dtype == "fp16"   ? Precision::kFp16
-                   : dtype == "fp32" ? Precision::kFp32
-                                     : Precision::kBf16;
-  if (IsOneOf(dtype, "fp8|mxfp8|nvfp4")) MapRecipe(m, dtype);
-  const std::string_view reduce = m.row.text("reduce_dtype");
-  const job::FrameworkDefaults& d = m.defaults();
-  plan.grad_reduce_fp32 =
-      plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
-  if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
-  if (reduce.empty() && BridgeRelease(m.row) > 0) {
-    plan.grad_reduce_fp32 = false;
-    m.Assume("reduce_dtype=bf16 (blank: the release's recipes)");
-  } else if (reduce.empty()) {
-    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
-                                    : plan.precision == Precision::kFp16 ? "fp16"
-                                                                         : "bf16");
-  } else if (IsOneOf(reduce, "fp32|bf16|fp16")) {
-    plan.grad_reduce_fp32 = reduce == "fp32";
-  } else {
-    return InvalidInput("reduce_dtype={}: must be fp32, bf16 or fp16", Printable(reduce, 40));
-  }
-  job::ApplyGradientSums(d, &plan);
-  return {};
-}
-
 Status MapSharding(const Mapping& m) {
   Plan& plan = m.out->plan;
   ORRERY_ASSIGN_OR_RETURN(auto group, m.row.Whole("zero_group", 1, 1 << 22));
   const int per_host = m.out->cluster.gpus_per_node;
-  if (!group && m.cloud.shard_hosts > 0 && plan.ranks() >= m.cloud.shard_from * per_host) {
-    group = std::min(m.cloud.shard_hosts * per_host, plan.replicas());
+  if (!group && m.release.shard_hosts > 0 && plan.ranks() >= m.release.shard_from * per_host) {
+    group = std::min(m.release.shard_hosts * per_host, plan.replicas());
     m.Assume("zero_group={} (blank: the release's scripts)", *group);
   }
   const std::string_view sharding = m.row.text("sharding");
@@ -344,10 +226,8 @@ Status MapRecompute(const Mapping& m) {
     plan.recompute_flash = m.defaults().recompute_flash;
     return {};
   }
-  const BridgeRecipe* bridge = FindBridgeRecipe(m.row);
-  const std::string_view recipe = bridge != nullptr ? bridge->recompute : m.cloud.recompute;
-  if (cell.empty() && !recipe.empty() &&
-      m.row.text("config_extra").find("recompute=") == std::string_view::npos) {
+  const std::string_view recipe = m.release.recompute;
+  if (cell.empty() && !recipe.empty() && !HasToken(m.row, "recompute=")) {
     plan.recompute = Recompute::kSelective;
     ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules, workload::ParseRecomputeModules(recipe));
     plan.recompute_flash = m.defaults().recompute_flash;
@@ -365,8 +245,8 @@ Status MapRecompute(const Mapping& m) {
     plan.recompute = static_cast<Recompute>(at - kNames.begin());
   }
   job::ApplyRecompute(m.defaults(), &plan);
-  if (m.cloud.keeps != workload::RecomputeKeeps::kNothing && plan.recompute == Recompute::kFull) {
-    plan.recompute_keeps = m.cloud.keeps;
+  if (m.release.keeps != workload::RecomputeKeeps::kNothing && plan.recompute == Recompute::kFull) {
+    plan.recompute_keeps = m.release.keeps;
     m.Assume("recompute keeps what the release's scripts say");
   }
   return {};
@@ -391,192 +271,18 @@ Status MapOffload(const Mapping& m) {
   return {};
 }
 
-// How far graphs reach stands in config_extra.
-void MapGraphs(const Mapping& m, bool graphs, bool whole) {
-  Plan& plan = m.out->plan;
-  if (!graphs) {
-    m.out->host = m.defaults().host;
-    return;
-  }
-  if (plan.gathers_units()) {
-    m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
-    return;
-  }
-  plan.cuda_graphs = whole ? workload::CudaGraphs::kIteration : workload::CudaGraphs::kLayers;
-  plan.graph_scope = whole ? std::uint8_t{workload::kGraphAll} : GraphScope(m.row);
-  m.out->host = m.defaults().host;
-  m.Assume("cuda_graphs=1: {}",
-           whole ? "the iteration is one graph"
-                 : "a graph a layer and pass of " + workload::GraphScopeText(plan.graph_scope));
-}
-
-void MapAttention(const Mapping& m) {
-  using job::AttentionDefault;
-  const cluster::Arch arch = m.out->cluster.device.arch;
-  AttentionBackend* attention = &m.out->plan.attention;
-  const std::string_view cell = m.row.text("attention_kernel");
-  // Megatron's own layers, without Transformer Engine, know no fused attention.
-  const bool own_layers = OwnLayers(m.row);
-  const AttentionDefault preset = m.defaults().attention;
-  if (cell == "unfused" || (cell.empty() && own_layers)) {
-    if (own_layers) m.Assume("attention_kernel=unfused (config_extra: no Transformer Engine)");
-    *attention = AttentionBackend::kUnfused;
-  } else if (cell == "flash") {
-    const bool first = preset == AttentionDefault::kFlash1;
-    *attention = first ? AttentionBackend::kFlash1 : AttentionBackend::kFlash2;
-    m.Assume("attention_kernel=flash{} (version not stated: {}'s)", first ? 1 : 2, m.rule.label);
-  } else if (cell == "flash2") {
-    *attention = AttentionBackend::kFlash2;
-  } else if (cell == "flash3") {
-    *attention = AttentionBackend::kFlash3;
-  } else if (cell == "flash4") {
-    *attention = AttentionBackend::kFlash4;
-  } else if (cell == "cudnn") {
-    *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
-    if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
-  } else if (!m.cloud.fused_attention) {
-    *attention = AttentionBackend::kFlash2;
-    m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
-  } else {
-    *attention = job::AttentionFor(m.defaults(), arch, m.out->model);
-    // Megatron Bridge brought GPT-OSS with cuDNN's kernel for sinks (Transformer Engine 2.8).
-    if (m.out->model.sinks && *attention != AttentionBackend::kCudnn) {
-      *attention = AttentionBackend::kUnfused;
-      return m.Assume("attention_kernel=unfused (blank: this fused kernel knows no sinks)");
-    }
-    m.AssumeDefault("attention_kernel", *attention == AttentionBackend::kUnfused  ? "unfused"
-                                        : *attention == AttentionBackend::kFlash1 ? "flash1"
-                                        : *attention == AttentionBackend::kCudnn  ? "cudnn"
-                                                                                  : "flash2");
-  }
-}
-
-Status MapOverlap(const Mapping& m) {
-  Plan& plan = m.out->plan;
-  const job::FrameworkDefaults& d = m.defaults();
-  ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("dp_overlap"));
-  ORRERY_ASSIGN_OR_RETURN(const auto sequence, m.row.Flag("seq_parallel"));
-  ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
-  ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
-  // Megatron-FSDP's own default is to overlap both (megatron_fsdp/fully_shard.py).
-  const bool dp_overlap =
-      overlap.value_or(m.cloud.overlaps_and_fuses || HasToken(m.row, "megatron_fsdp") ||
-                       (d.dp_overlap && !m.recipe().says_switches));
-  if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
-  plan.overlap_grad_reduce = dp_overlap;
-  plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;
-  const bool with_tp = m.recipe().sequence_parallel && plan.tp > 1;
-  // Overlap of tensor-parallel communication needs it.
-  const bool splits = with_tp || (tp_overlap.value_or(false) && plan.tp > 1);
-  plan.sequence_parallel = sequence.value_or(splits) && plan.tp > 1;
-  if (!sequence && plan.tp > 1) m.AssumeDefault("seq_parallel", splits ? "1" : "0");
-  // Recipes leave it off with nvfp4.
-  const bool recipe = d.tp_comm_overlap && plan.low_precision != workload::LowPrecision::kNvfp4;
-  plan.tp_comm_overlap = tp_overlap.value_or(recipe) && plan.sequence_parallel;
-  if (!tp_overlap && plan.sequence_parallel) {
-    m.AssumeDefault("tp_comm_overlap", plan.tp_comm_overlap ? "1" : "0");
-  }
-  using workload::CudaGraphs;
-  const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration") ||
-                     (!graphs && m.cloud.graphs == CudaGraphs::kIteration);
-  MapGraphs(m, graphs.value_or(m.cloud.graphs != CudaGraphs::kNone), whole);
-  if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
-  plan.host = workload::HostOf(m.out->host, plan.cuda_graphs, constants::Set());
-  plan.prefetch = dp_overlap;
-  plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
-  plan.overlap_tp_all_reduce = d.overlap_tp_all_reduce;
-  plan.scatter_gather_p2p = d.scatter_gather_p2p;
-  plan.batch_p2p_sync = d.batch_p2p_sync;
-  plan.batch_sync = d.batch_sync;
-  plan.align_grad_reduce = plan.align_param_gather = d.align_stages;
-  plan.bucket_elements = d.bucket_elements;
-  plan.contiguous_gradients = plan.gathers_units() && d.tensor_buckets;
-  if (plan.reducer == workload::Reducer::kDeepSpeed || plan.contiguous_gradients) {
-    plan.bucket_elements = 500'000'000;
-  }
-  job::ApplyStep(d, &plan);
-  if (!d.ddp) return {};
-  plan.reducer = workload::Reducer::kDdp;
-  plan.fused_adam = plan.fused_softmax = plan.clip_gradients = false;
-  plan.grad_reduce_fp32 = true;
-  return {};
-}
-
-// torch.compile makes PyTorch's own loss one that works in place, as Megatron's does.
-void MapLoss(const Mapping& m) {
-  using job::LossDefault;
-  Plan& plan = m.out->plan;
-  plan.chunked_loss = HasToken(m.row, "liger") && plan.tp == 1;
-  LossDefault loss = m.defaults().loss;
-  if (m.cloud.overlaps_and_fuses) loss = LossDefault::kOnline;
-  if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
-  if (loss == LossDefault::kTorch && HasToken(m.row, "compile")) loss = LossDefault::kEager;
-  if (!plan.chunked_loss) job::ApplyLoss(loss, &plan);
-}
-
-// What libraries and layers keep on the device.
-Status MapLibraries(const Mapping& m) {
-  memory::Libraries* libraries = &m.out->libraries;
-  *libraries = m.defaults().libraries;
-  const bool own_layers = libraries->transformer_engine && OwnLayers(m.row);
-  if (own_layers) libraries->transformer_engine = false;
-  libraries->deterministic = HasToken(m.row, "+deterministic");
-  m.out->plan.keeps_scores = own_layers;
-  if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
-  m.out->plan.in_place_kernels = HasToken(m.row, "liger");
-  if ((m.defaults().squared_relu_operators || m.cloud.squared_relu_operators) &&
-      m.out->model.activation == workload::Activation::kSquaredRelu) {
-    m.out->plan.fused_bias_activation = false;
-    m.Assume("squared ReLU as PyTorch's operators, not compiled (NeMo 2)");
-  }
-  MapLoss(m);
-  ORRERY_ASSIGN_OR_RETURN(m.out->allocator, memory::ParseAllocatorConf(m.recipe().allocator));
-  if (!m.recipe().allocator.empty()) m.AssumeDefault("allocator", m.recipe().allocator);
-  m.out->meter = m.recipe().meter;
-  return {};
-}
-
-// Where tensor-parallel communication cannot run in pieces it stands alone.
-void MapUserbuffers(const Mapping& m) {
-  Plan& plan = m.out->plan;
-  const bool layers = m.out->libraries.transformer_engine;
-  if (plan.tp_comm_overlap && (!layers || !CheckTpOverlap(m.out->model, plan).ok())) {
-    plan.tp_comm_overlap = false;
-    m.Assume(
-        "tp_comm_overlap=1: not with these layers, tensor-parallel communication stands alone");
-  }
-  m.out->libraries.userbuffers = plan.tp_comm_overlap;
-}
-
-// What recipes keep in bf16 or run in 8 bits, without the parts that this row's run lacks.
-void KeepToWhatIsThere(const Mapping& m) {
-  Plan& plan = m.out->plan;
-  const workload::Model& model = m.out->model;
-  const auto drop = [&](workload::Bf16Module part, bool there) {
-    if (!there) plan.bf16_modules &= static_cast<std::uint8_t>(~part);
-  };
-  drop(workload::kBf16Mtp, model.mtp_layers > 0);
-  drop(workload::kBf16ExpertLatent, model.experts.latent > 0);
-  drop(workload::kBf16Experts, model.experts.count > 0);
-  const bool has = plan.attention == workload::AttentionBackend::kCudnn ||
-                   plan.attention == workload::AttentionBackend::kFlash3;
-  if (!plan.fp8_attention || (has && plan.cp_exchange != workload::CpExchange::kAllGather)) return;
-  plan.fp8_attention = false;
-  m.Assume("attention in 8 bits: not with this kernel or exchange, bf16 attention");
-}
-
 }  // namespace
 
 Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_RETURN_IF_ERROR(CheckScope(row));
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule, MatchFramework(row));
   TrainingCase out;
-  const Mapping m{row, rule, assumed, &out, FindCloudRecipe(row)};
+  const Mapping m{row, rule, assumed, &out};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m));
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
   job::FrameworkRecipe recipe = m.recipe();
-  if (m.cloud.gpt_dropout > 0) recipe.gpt_dropout = m.cloud.gpt_dropout;
+  if (m.release.gpt_dropout > 0) recipe.gpt_dropout = m.release.gpt_dropout;
   ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, assumed));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
   out.plan.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
@@ -586,11 +292,9 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   MapAttention(m);
   ORRERY_RETURN_IF_ERROR(MapOverlap(m));
   ORRERY_RETURN_IF_ERROR(MapLibraries(m));
-  if (HasExperts(row)) {
-    ORRERY_RETURN_IF_ERROR(MapExperts(row, rule, out.model, &out.plan, assumed));
-  }
-  MapTask(m.row, m.rule, &m.out->plan, m.assumed);
-  if (out.plan.pp > 1 && out.plan.lora_rank == 0) out.plan.deferred_head = DeferredHead(row);
+  if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(MapExperts(m));
+  MapTask(m);
+  if (out.plan.pp > 1 && out.plan.lora_rank == 0) out.plan.deferred_head = m.release.deferred_head;
   if (out.plan.deferred_head > 0) {
     m.Assume("deferred_head={} (blank: the release's recipes)", out.plan.deferred_head);
   }

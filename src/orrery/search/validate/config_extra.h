@@ -1,0 +1,22 @@
+// What the column config_extra says: tokens that fit no column of their own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "orrery/search/validate/configuration.h"
+
+namespace orrery::search {
+
+bool HasToken(const Configuration& row, std::string_view token);
+// Megatron Core's own layers, without Transformer Engine.
+bool OwnLayers(const Configuration& row);
+// etpN in the name of a test case; 0: it does not say.
+int StatedEtp(const Configuration& row);
+// What graphs of layers capture, "cuda_graph=HOW:attn+moe_router+…"; all parts where it names none.
+std::uint8_t GraphScope(const Configuration& row);
+// What "…recompute=a+b" says, of names that stand for modules: "a+b".
+std::string RecomputeModules(const Configuration& row);
+
+}  // namespace orrery::search

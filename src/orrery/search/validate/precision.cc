@@ -1,0 +1,113 @@
+#include "orrery/search/validate/precision.h"
+
+#include "orrery/base/text.h"
+#include "orrery/search/validate/config_extra.h"
+
+namespace orrery::search {
+namespace {
+
+using workload::Plan;
+using workload::Precision;
+
+// fp8 without more is one scale a tensor: which kind, config_extra or the framework says.
+void MapLowPrecision(const Mapping& m, std::string_view dtype) {
+  using workload::LowPrecision;
+  Plan& plan = m.out->plan;
+  const job::FrameworkDefaults& d = m.defaults();
+  if (dtype == "mxfp8" || dtype == "nvfp4") {
+    plan.low_precision = dtype == "mxfp8" ? LowPrecision::kMxfp8 : LowPrecision::kNvfp4;
+  } else if (HasToken(m.row, "fp8-cs") || HasToken(m.row, "current_scaling") ||
+             HasToken(m.row, "tensorwise") || m.release.current) {
+    plan.low_precision = LowPrecision::kCurrent;
+  } else if (HasToken(m.row, "rowwise")) {
+    plan.low_precision = LowPrecision::kCurrent;
+    m.Assume("prec=rowwise: a scale a row, priced as current scaling");
+  } else {
+    plan.low_precision = d.fp8_recipe;
+    m.AssumeDefault("fp8 recipe", d.fp8_recipe == LowPrecision::kDelayed ? "delayed" : "current");
+  }
+  plan.low_precision_gather = dtype != "nvfp4" && d.low_precision_gather;
+  if (HasToken(m.row, "fp8_allgather")) plan.low_precision_gather = true;
+  if (HasToken(m.row, "bf16_allgather")) plan.low_precision_gather = false;
+  m.Assume("parameters gathered in {}", plan.low_precision_gather ? dtype : "bf16");
+  plan.bf16_last_layers = m.release.bf16_last_layers;
+  plan.bf16_modules = m.release.bf16_modules;
+  if (plan.bf16_last_layers > 0 || plan.bf16_modules != 0) {
+    m.Assume("in bf16, as Megatron Bridge's recipes have it: the last {} layers; modules: {}",
+             plan.bf16_last_layers, workload::Bf16ModulesText(plan.bf16_modules));
+  }
+  plan.fp8_attention = HasToken(m.row, "fp8_attention");
+  // torchtitan converts linear layers and grouped products apart.
+  if (m.row.text("arch") == "moe" && HasToken(m.row, "prec=linears")) {
+    plan.bf16_modules |= workload::kBf16Experts;
+  }
+  if (HasToken(m.row, "prec=grouped_GEMM")) {
+    plan.bf16_modules |= workload::kBf16Attention | workload::kBf16Mlp;
+  }
+}
+
+// After the precision, which the default may depend on.
+Status MapReduction(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const std::string_view reduce = m.row.text("reduce_dtype");
+  const job::FrameworkDefaults& d = m.defaults();
+  plan.grad_reduce_fp32 =
+      plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
+  if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
+  if (reduce.empty() && m.release.reduces_16_bits) {
+    plan.grad_reduce_fp32 = false;
+    m.Assume("reduce_dtype=bf16 (blank: the release's recipes)");
+  } else if (reduce.empty()) {
+    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
+                                    : plan.precision == Precision::kFp16 ? "fp16"
+                                                                         : "bf16");
+  } else if (IsOneOf(reduce, "fp32|bf16|fp16")) {
+    plan.grad_reduce_fp32 = reduce == "fp32";
+  } else {
+    return InvalidInput("reduce_dtype={}: must be fp32, bf16 or fp16", Printable(reduce, 40));
+  }
+  job::ApplyGradientSums(d, &plan);
+  return {};
+}
+
+}  // namespace
+
+Status MapPrecision(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  std::string_view dtype = m.row.text("compute_dtype");
+  if (dtype.empty()) {
+    const std::string_view text = m.row.text("precision");
+    for (const std::string_view known : {"bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"}) {
+      if (text.starts_with(known)) dtype = known;
+    }
+    if (dtype.empty() && !text.empty()) {
+      return InvalidInput("precision={}: must begin with bf16, fp16, fp32, fp8, mxfp8 or nvfp4",
+                          Printable(text, 40));
+    }
+    if (dtype.empty()) return InvalidInput("compute_dtype is blank: name it");
+    m.Assume("compute_dtype={} (blank: from precision)", dtype);
+  }
+  plan.precision = dtype == "fp16"   ? Precision::kFp16
+                   : dtype == "fp32" ? Precision::kFp32
+                                     : Precision::kBf16;
+  if (IsOneOf(dtype, "fp8|mxfp8|nvfp4")) MapLowPrecision(m, dtype);
+  return MapReduction(m);
+}
+
+void KeepToWhatIsThere(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const workload::Model& model = m.out->model;
+  const auto drop = [&](workload::Bf16Module part, bool there) {
+    if (!there) plan.bf16_modules &= static_cast<std::uint8_t>(~part);
+  };
+  drop(workload::kBf16Mtp, model.mtp_layers > 0);
+  drop(workload::kBf16ExpertLatent, model.experts.latent > 0);
+  drop(workload::kBf16Experts, model.experts.count > 0);
+  const bool has = plan.attention == workload::AttentionBackend::kCudnn ||
+                   plan.attention == workload::AttentionBackend::kFlash3;
+  if (!plan.fp8_attention || (has && plan.cp_exchange != workload::CpExchange::kAllGather)) return;
+  plan.fp8_attention = false;
+  m.Assume("attention in 8 bits: not with this kernel or exchange, bf16 attention");
+}
+
+}  // namespace orrery::search

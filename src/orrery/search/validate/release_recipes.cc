@@ -1,0 +1,187 @@
+#include "orrery/search/validate/release_recipes.h"
+
+#include <algorithm>
+#include <span>
+
+#include "orrery/base/units.h"
+
+namespace orrery::search {
+namespace {
+
+using workload::CudaGraphs;
+using workload::RecomputeKeeps;
+
+// Whose scripts.
+enum class Scripts : std::uint8_t { kUnknown, kNemo, kMaxText, kMlperf, kModelZoo, kBridge };
+using enum Scripts;
+
+struct Release {
+  Scripts scripts = kUnknown;
+  int month = 0;  // year and month, 2411; 0: not said
+};
+
+// A line of a table: its recipe is that of every row that fits the key.
+struct Line {
+  Scripts scripts = kUnknown;
+  int from = 0, to = 0;               // months
+  std::string_view models;            // "a|b": one of them begins the row's; empty: any
+  std::string_view gpus, precisions;  // likewise, of gpu and compute_dtype
+  ReleaseRecipe recipe;
+};
+
+constexpr int kEver = 9999;
+constexpr std::uint8_t kRouter = workload::kGraphRouter | workload::kGraphPreprocess;
+constexpr std::uint8_t kHybrid = workload::kGraphAttention | workload::kGraphMamba;
+
+constexpr ReleaseRecipe LayerGraphs(std::uint8_t scope = workload::kGraphAll,
+                                    std::string_view recompute = {}) {
+  return {.recompute = recompute, .expert_graphs = CudaGraphs::kLayers, .graph_scope = scope};
+}
+// On attention models from v0.5.0 on; hybrids keep graphs of parts. In 8 bits: attention, the
+// output layer.
+constexpr ReleaseRecipe IterationGraph(bool fused_mlp, bool attention, bool output_layer) {
+  return {.fused_mlp = fused_mlp,
+          .expert_graphs = CudaGraphs::kIteration,
+          .ep_overlap = true,
+          .fp8_attention = attention,
+          .fp8_output_layer = output_layer};
+}
+constexpr ReleaseRecipe MaxText(RecomputeKeeps keeps) {
+  return {.keeps = keeps, .shard_hosts = 16, .shard_from = 64};
+}
+
+// How a model's passes run. The first line that fits holds, as in each table below.
+constexpr Line kRuns[] = {
+    {kNemo, 2411, 2501, "GPT3-175B", "H100", "", {.fused_attention = false, .gpt_dropout = 0.1}},
+    {kNemo, 2502, 2502, "GPT3-175B", "H100", "", {.gpt_dropout = 0.1}},
+    {kNemo, 2411, 2502, "Nemotron4-340B", "H100", "",
+     ReleaseRecipe{.recompute = "core_attn", .fused_attention = false}},
+    {kNemo, 2411, 2504, "Grok", "H100", "", {.fused_attention = false, .drops = true}},
+    {kNemo, 2505, 2505, "Grok", "GB200|B200", "", {.graphs = CudaGraphs::kLayers}},
+    {kNemo, 2505, 2505, "Grok", "H100", "", {.etp = 1}},
+    {kNemo, 2505, 2505, "Nemotron4", "GB200", "", {.graphs = CudaGraphs::kLayers}},
+    {kNemo, 2505, 2505, "Nemotron-H", "H100", "", {.fused_attention = false}},
+    {kNemo, 2504, 2504, "Nemotron4", "H100", "", {.squared_relu_operators = true}},
+    {kNemo, 2505, 2505, "Llama4", "H100", "fp8", {.graphs = CudaGraphs::kLayers}},
+    {kNemo, 2505, 2505, "DeepSeek-V3", "GB200", "", {.recompute = "core_attn", .etp = 1}},
+    {kNemo, 2505, 2505, "DeepSeek-V3", "H100", "", {.recompute = "mla_up_proj", .etp = 1}},
+    {kMaxText, 2411, 2411, "", "H100", "", MaxText(RecomputeKeeps::kQkvOut)},
+    {kMaxText, 2501, 2502, "", "H100", "", MaxText(RecomputeKeeps::kQkv)},
+    {kMlperf, 2511, 2511, "Llama3-8B", "B|GB|H200", "",
+     ReleaseRecipe{.graphs = CudaGraphs::kIteration, .current = true}},
+    {kMlperf, 2511, 2511, "Llama3.1-405B", "B|GB", "", {.dp_last = true, .current = true}},
+    {kModelZoo, 0, kEver, "", "", "", {.overlaps_and_fuses = true, .etp = 1}},
+    {kBridge, 2509, 2510, "DeepSeek-V3", "H100", "", {.recompute = "mla_up_proj+mlp"}},
+    {kBridge, 2509, 2510, "DeepSeek-V3", "B200|GB200", "", {.recompute = "mla_up_proj"}},
+    {kBridge, 2509, 2510, "Qwen3-30B", "B200|GB200", "", LayerGraphs()},
+    {kBridge, 2509, 2510, "Qwen3-235B", "GB200", "", LayerGraphs()},
+    {kBridge, 2511, 2601, "DeepSeek-V3", "GB300", "", LayerGraphs(workload::kGraphAll, "moe_act")},
+    {kBridge, 2511, 2601, "DeepSeek-V3", "GB200", "", LayerGraphs(kRouter, "mla_up_proj")},
+    {kBridge, 2511, 2601, "DeepSeek-V3", "B200", "", {.recompute = "mla_up_proj"}},
+    {kBridge, 2511, 2601, "DeepSeek-V3", "H100", "",
+     ReleaseRecipe{.recompute = "mla_up_proj+mlp", .ep_overlap = true}},
+    {kBridge, 2511, 2601, "Qwen3-30B", "GB200", "bf16|fp8", LayerGraphs()},
+    {kBridge, 2511, 2601, "Qwen3-30B", "GB|B200", "", LayerGraphs(kRouter)},
+    {kBridge, 2511, 2601, "Qwen3-30B", "H100", "bf16", LayerGraphs(kRouter)},
+    {kBridge, 2511, 2601, "Qwen3-235B", "GB300", "", LayerGraphs(kRouter)},
+    {kBridge, 2511, 2601, "Qwen3-235B", "GB200", "", LayerGraphs()},
+    {kBridge, 2511, 2601, "Qwen3-235B", "B200|H100", "", {.ep_overlap = true}},
+    {kBridge, 2511, 2601, "GPT-OSS", "GB300", "", LayerGraphs()},
+    {kBridge, 2511, 2601, "GPT-OSS", "GB200|B200|H100", "", {.recompute = "layernorm+moe_act"}},
+    {kBridge, 2606, kEver, "DeepSeek-V3", "GB300", "mxfp8", IterationGraph(true, true, true)},
+    {kBridge, 2606, kEver, "DeepSeek-V3", "GB200", "mxfp8", IterationGraph(true, false, true)},
+    {kBridge, 2606, kEver, "Qwen3", "GB", "mxfp8", IterationGraph(true, true, false)},
+    {kBridge, 2606, kEver, "GPT-OSS", "GB", "mxfp8", IterationGraph(true, true, true)},
+    {kBridge, 2606, kEver, "Kimi", "GB", "mxfp8", IterationGraph(false, false, false)},
+    {kBridge, 2608, kEver, "Nemotron-3-Super", "GB", "", LayerGraphs(kRouter | kHybrid)},
+    {kBridge, 2608, kEver, "Nemotron-3-Super", "B300", "mxfp8", LayerGraphs(kRouter | kHybrid)},
+    {kBridge, 2608, kEver, "Nemotron-3-Super", "B300", "",
+     LayerGraphs(kRouter | kHybrid, "layernorm+moe_act")},
+    {kBridge, 2608, kEver, "Nemotron-3-Super", "B200", "nvfp4", LayerGraphs(kRouter | kHybrid)},
+    {kBridge, 2608, kEver, "Nemotron-3-Super", "B200", "mxfp8", {.recompute = "layernorm+moe_act"}},
+    {kBridge, 2608, kEver, "Nemotron-3-Super", "B200", "",
+     ReleaseRecipe{.recompute = "layernorm+core_attn+moe+moe_act"}},
+    {kBridge, 2608, kEver, "Nemotron-3-Nano", "B|GB", "", LayerGraphs(kRouter | kHybrid)},
+    {kBridge, 2608, kEver, "Nemotron-3-Nano", "H100", "bf16",
+     LayerGraphs(kHybrid, "layernorm+moe")},
+    {kBridge, 2608, kEver, "Nemotron-3-Nano", "H100", "fp8",
+     LayerGraphs(workload::kGraphMamba, "layernorm+core_attn+moe+moe_act")},
+    {kBridge, 2608, kEver, "Nemotron-H", "B|GB", "fp8", LayerGraphs(kHybrid)},
+    {kBridge, 2608, kEver, "Nemotron-H", "H100", "fp8", LayerGraphs(workload::kGraphMamba)},
+};
+
+constexpr Line kDeferrals[] = {
+    {kNemo, 2411, 2505, "Llama3-70B|Nemotron4-340B", "", "", {.deferred_head = 22}},
+    {kNemo, 2411, 2505, "Llama3.1-405B", "", "", {.deferred_head = 50}},
+    {kMlperf, 2406, 2511, "Llama3.1-405B", "", "", {.deferred_head = 50}},
+    {kBridge, 2509, 2510, "Llama3-70B", "", "", {.deferred_head = 22}},
+};
+
+// What stays in bf16 beside the model's low precision.
+constexpr Line kBf16[] = {
+    {kBridge, 1, kEver, "Nemotron-3-Super", "", "nvfp4",
+     ReleaseRecipe{.bf16_last_layers = 14,
+                   .bf16_modules = workload::kBf16Attention | workload::kBf16ExpertLatent |
+                                   workload::kBf16Mtp}},
+    {kBridge, 1, kEver, "Nemotron-3-Super", "", "mxfp8|fp8",
+     ReleaseRecipe{.bf16_modules = workload::kBf16Mtp}},  // keep_mtp_spec_in_bf16
+    {kBridge, 1, kEver, "GPT-OSS-20B", "", "nvfp4", {.bf16_last_layers = 4}},
+};
+
+constexpr Line kDispatchers[] = {{kBridge, 2511, kEver, "", "GB", "", {.hybrid_ep = true}}};
+constexpr Line kReductions[] = {{kBridge, 1, kEver, "", "", "", {.reduces_16_bits = true}}};
+
+// "YY.MM…" or "YY-MM…" as a number; 0: it is not.
+int Month(std::string_view text) {
+  if (text.size() < 5) return 0;
+  const auto year = ParseInteger(text.substr(0, 2)), month = ParseInteger(text.substr(3, 2));
+  return year.ok() && month.ok() ? static_cast<int>(*year * 100 + *month) : 0;
+}
+
+// DGX Cloud's releases are called vYY.MM, with a patch behind; rounds of MLPerf have a date; rows
+// of Megatron Bridge name their container.
+Release ReleaseOf(const Configuration& row) {
+  const std::string_view framework = row.text("framework");
+  const std::string_view version = row.text("framework_version");
+  constexpr std::string_view kContainer = "container ";
+  const std::size_t container = version.find(kContainer);
+  if (container != std::string_view::npos && framework.find("Bridge") != std::string_view::npos) {
+    const std::string_view number = version.substr(container + kContainer.size());
+    const bool dotted = number.size() >= 5 && number[2] == '.';
+    return {kBridge, dotted ? Month(number) : 0};
+  }
+  if (framework.starts_with("NeMo/Megatron-Core (")) {
+    const std::string_view date = row.text("measured_date");
+    return {kMlperf, date.starts_with("20") ? Month(date.substr(2)) : 0};
+  }
+  const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo
+                          : framework.starts_with("MaxText")             ? kMaxText
+                          : framework.starts_with("Megatron-Core (dev)") ? kModelZoo
+                                                                         : kUnknown;
+  return {scripts, version.starts_with("v") ? Month(version.substr(1)) : 0};
+}
+
+}  // namespace
+
+ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
+  const Release release = ReleaseOf(row);
+  const auto in = [&](std::span<const Line> table) {
+    const auto found = std::find_if(table.begin(), table.end(), [&](const Line& line) {
+      return line.scripts == release.scripts && line.from <= release.month &&
+             release.month <= line.to && BeginsWithOneOf(row.text("model"), line.models) &&
+             BeginsWithOneOf(row.text("gpu"), line.gpus) &&
+             BeginsWithOneOf(row.text("compute_dtype"), line.precisions);
+    });
+    return found == table.end() ? ReleaseRecipe() : found->recipe;
+  };
+  ReleaseRecipe recipe = in(kRuns);
+  recipe.deferred_head = in(kDeferrals).deferred_head;
+  const ReleaseRecipe bf16 = in(kBf16);
+  recipe.bf16_last_layers = bf16.bf16_last_layers;
+  recipe.bf16_modules = bf16.bf16_modules;
+  recipe.hybrid_ep = in(kDispatchers).hybrid_ep;
+  recipe.reduces_16_bits = in(kReductions).reduces_16_bits;
+  return recipe;
+}
+
+}  // namespace orrery::search

@@ -1,0 +1,78 @@
+// What a row of measured runs leaves blank, as the scripts of its own release set it: by whose
+// scripts they are, release, model, GPU and precision.
+//
+// Sources, by Scripts:
+//   kNemo, kMaxText: github.com/NVIDIA/dgxc-benchmarking, tags v24.11.1 to v25.05.05: launch.sh,
+//     configure.sh and the YAML files of each model (NVTE_FUSED_ATTN,
+//     activations_checkpoint_granularity, moe_pad_expert_input_to_capacity, hidden_dropout,
+//     CUDA_GRAPH, RM, ET, defer_embedding_wgrad_compute with wgrad_deferral_limit), MaxText's
+//     remat_policy and dcn_fsdp_parallelism; NVIDIA/NeMo v2.3.1, nemo/collections/llm/recipes.
+//     Paxml's (CHECKPOINT_POLICY, DCN_MESH_SHAPE) are left out: with them its rows, too fast
+//     already, are 1 to 6 points faster still, so something else of it is not known.
+//   kMlperf: github.com/mlcommons/training_results_v5.1: configurations of 8B take in
+//     config_common_cg.sh, and of 405B TP_PP_DP_MAPPING=True and of both FP8_RECIPE=tensorwise in
+//     config_common.sh, which also defers.
+//   kModelZoo: github.com/yanring/Megatron-MoE-ModelZoo: every one sets
+//     --expert-tensor-parallel-size 1, --overlap-grad-reduce, --cross-entropy-fusion-impl te.
+//   kBridge: github.com/NVIDIA-NeMo/Megatron-Bridge, scripts/performance (run_script.py and the
+//     YAML files of v0.1.0rc4 for container 25.09, workload_base_configs.py of v0.2.0 for 25.11),
+//     later src/megatron/bridge/perf_recipes (v0.5.0 and v0.6.0 for 26.06 and 26.08);
+//     configs/nemotronh/te_quant.cfg (v0.4.0 and later), which also has mxfp8 for Mamba's
+//     projection out; gpt_oss_llm_pretrain.py; recipes/llama of v0.1.0rc4, which defers (later
+//     releases in fine-tuning only). All of them reduce gradients in 16 bits.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "orrery/search/validate/configuration.h"
+#include "orrery/workload/plan.h"
+
+namespace orrery::search {
+
+// A member counts where the row's columns do not say; as it stands here, the release sets nothing
+// and the framework's default holds.
+struct ReleaseRecipe {
+  // Passes.
+  std::string_view recompute = {};  // modules of selective recompute
+  // Of full recompute; kNothing: the framework's own.
+  workload::RecomputeKeeps keeps = workload::RecomputeKeeps::kNothing;
+  bool fused_attention = true;  // Transformer Engine may take cuDNN's; else flash attention 2
+  workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
+  bool squared_relu_operators = false;  // not compiled
+  double gpt_dropout = 0;               // hidden and of attention
+  // Gradients reduced and parameters gathered beside the passes, Transformer Engine's cross
+  // entropy.
+  bool overlaps_and_fuses = false;
+  // Micro-batches whose weight gradients of the output layer wait for the end of the last stage's
+  // passes.
+  std::int64_t deferred_head = 0;
+
+  // Ranks.
+  bool dp_last = false;  // ranks of a replica side by side (use_tp_pp_dp_mapping)
+  int shard_hosts = 0;   // FSDP over so many neighbouring hosts; 0: over all
+  int shard_from = 0;    // from so many hosts on
+
+  // Experts.
+  int etp = 0;
+  bool drops = false;      // every expert padded to its mean (capacity factor 1)
+  bool hybrid_ep = false;  // the dispatcher
+  bool fused_mlp = false;  // experts' activation and casts in their GEMMs
+  // Where cuda_graphs and ep_overlap are both blank: graphs of parts, and exchanges beside another
+  // micro-batch.
+  workload::CudaGraphs expert_graphs = workload::CudaGraphs::kNone;
+  bool ep_overlap = false;
+  std::uint8_t graph_scope = workload::kGraphAll;
+
+  // Precision.
+  bool reduces_16_bits = false;  // gradients
+  bool current = false;          // fp8 by current scaling
+  bool fp8_attention = false, fp8_output_layer = false;
+  std::int64_t bf16_last_layers = 0;
+  std::uint8_t bf16_modules = 0;  // bits of workload::Bf16Module
+};
+
+// What the row's release sets; the members' defaults where none is known.
+ReleaseRecipe FindReleaseRecipe(const Configuration& row);
+
+}  // namespace orrery::search

@@ -1,0 +1,54 @@
+// Is a blank of a row what the scripts of its own release set, and of no other?
+#include "orrery/search/validate/release_recipes.h"
+
+#include <gtest/gtest.h>
+
+namespace orrery::search {
+namespace {
+
+ReleaseRecipe Recipe(const std::string& cells) {
+  const auto table = CsvTable::Parse(
+      "framework,framework_version,measured_date,model,gpu,compute_dtype\n" + cells + "\n",
+      "t.csv");
+  EXPECT_TRUE(table.ok()) << table.status().message();
+  return FindReleaseRecipe(Configuration(TableKind::kTraining, *table, 0));
+}
+
+TEST(ReleaseRecipes, NameTheirReleases) {
+  EXPECT_EQ(Recipe("NeMo (Megatron-Core),v24.11.1,,Nemotron4-340B,H100-SXM5,fp8").recompute,
+            "core_attn");
+  EXPECT_EQ(Recipe("NeMo (Megatron-Core),v25.04.02,,Nemotron4-340B,H100-SXM5,fp8").recompute, "");
+  // A round of MLPerf is known by its date.
+  EXPECT_TRUE(Recipe("NeMo/Megatron-Core (x),ngc25.09,2025-11,Llama3-8B,B200,fp8").current);
+  EXPECT_FALSE(Recipe("NeMo/Megatron-Core (x),ngc25.09,2025-06,Llama3-8B,B200,fp8").current);
+  // Megatron Bridge by its container.
+  EXPECT_EQ(Recipe("Megatron-Bridge,v0.1 (container 25.09),,DeepSeek-V3,H100,fp8").recompute,
+            "mla_up_proj+mlp");
+  EXPECT_EQ(Recipe("Megatron-Bridge,v0.1,,DeepSeek-V3,H100,fp8").recompute, "");
+}
+
+TEST(ReleaseRecipes, FirstLineOfATableHolds) {
+  const std::string qwen = "Megatron-Bridge,container 25.11,,Qwen3-30B-A3B,GB200,";
+  EXPECT_EQ(Recipe(qwen + "bf16").graph_scope, workload::kGraphAll);
+  EXPECT_EQ(Recipe(qwen + "mxfp8").graph_scope,
+            workload::kGraphRouter | workload::kGraphPreprocess);
+}
+
+TEST(ReleaseRecipes, JoinTheTables) {
+  const ReleaseRecipe r =
+      Recipe("Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4");
+  EXPECT_EQ(r.expert_graphs, workload::CudaGraphs::kLayers);
+  EXPECT_EQ(r.bf16_last_layers, 14);
+  EXPECT_TRUE(r.hybrid_ep && r.reduces_16_bits);
+  EXPECT_EQ(r.deferred_head, 0);
+  EXPECT_EQ(Recipe("NeMo (Megatron-Core),v25.05.05,,Llama3-70B,GB200,bf16").deferred_head, 22);
+}
+
+TEST(ReleaseRecipes, UnknownScriptsSetNothing) {
+  const ReleaseRecipe r = Recipe("torchtitan,,,Llama3.1-405B,H100,fp8");
+  EXPECT_TRUE(r.fused_attention && !r.reduces_16_bits && r.recompute.empty());
+  EXPECT_EQ(r.deferred_head, 0);
+}
+
+}  // namespace
+}  // namespace orrery::search

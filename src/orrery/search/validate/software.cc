@@ -1,0 +1,179 @@
+#include "orrery/search/validate/software.h"
+
+#include "orrery/constants/constants.h"
+#include "orrery/memory/allocator_conf.h"
+#include "orrery/search/validate/config_extra.h"
+#include "orrery/workload/generators/tp_overlap.h"
+#include "orrery/workload/plan_features.h"
+
+namespace orrery::search {
+namespace {
+
+using workload::AttentionBackend;
+using workload::CudaGraphs;
+using workload::Plan;
+using workload::Sharding;
+
+// How far graphs reach stands in config_extra.
+void MapGraphs(const Mapping& m, bool graphs, bool whole) {
+  Plan& plan = m.out->plan;
+  if (!graphs) {
+    m.out->host = m.defaults().host;
+    return;
+  }
+  if (plan.gathers_units()) {
+    m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
+    return;
+  }
+  plan.cuda_graphs = whole ? CudaGraphs::kIteration : CudaGraphs::kLayers;
+  plan.graph_scope = whole ? std::uint8_t{workload::kGraphAll} : GraphScope(m.row);
+  m.out->host = m.defaults().host;
+  m.Assume("cuda_graphs=1: {}",
+           whole ? "the iteration is one graph"
+                 : "a graph a layer and pass of " + workload::GraphScopeText(plan.graph_scope));
+}
+
+// What the framework does whatever the row says.
+void ApplySwitches(const job::FrameworkDefaults& d, Plan* out) {
+  Plan& plan = *out;
+  plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
+  plan.overlap_tp_all_reduce = d.overlap_tp_all_reduce;
+  plan.scatter_gather_p2p = d.scatter_gather_p2p;
+  plan.batch_p2p_sync = d.batch_p2p_sync;
+  plan.batch_sync = d.batch_sync;
+  plan.align_grad_reduce = plan.align_param_gather = d.align_stages;
+  plan.bucket_elements = d.bucket_elements;
+  plan.contiguous_gradients = plan.gathers_units() && d.tensor_buckets;
+  if (plan.reducer == workload::Reducer::kDeepSpeed || plan.contiguous_gradients) {
+    plan.bucket_elements = 500'000'000;
+  }
+  job::ApplyStep(d, out);
+  if (!d.ddp) return;
+  plan.reducer = workload::Reducer::kDdp;
+  plan.fused_adam = plan.fused_softmax = plan.clip_gradients = false;
+  plan.grad_reduce_fp32 = true;
+}
+
+// torch.compile makes PyTorch's own loss one that works in place, as Megatron's does.
+void MapLoss(const Mapping& m) {
+  using job::LossDefault;
+  Plan& plan = m.out->plan;
+  plan.chunked_loss = HasToken(m.row, "liger") && plan.tp == 1;
+  LossDefault loss = m.defaults().loss;
+  if (m.release.overlaps_and_fuses) loss = LossDefault::kOnline;
+  if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
+  if (loss == LossDefault::kTorch && HasToken(m.row, "compile")) loss = LossDefault::kEager;
+  if (!plan.chunked_loss) job::ApplyLoss(loss, &plan);
+}
+
+}  // namespace
+
+void MapAttention(const Mapping& m) {
+  using job::AttentionDefault;
+  const cluster::Arch arch = m.out->cluster.device.arch;
+  AttentionBackend* attention = &m.out->plan.attention;
+  const std::string_view cell = m.row.text("attention_kernel");
+  // Megatron's own layers, without Transformer Engine, know no fused attention.
+  const bool own_layers = OwnLayers(m.row);
+  const AttentionDefault preset = m.defaults().attention;
+  if (cell == "unfused" || (cell.empty() && own_layers)) {
+    if (own_layers) m.Assume("attention_kernel=unfused (config_extra: no Transformer Engine)");
+    *attention = AttentionBackend::kUnfused;
+  } else if (cell == "flash") {
+    const bool first = preset == AttentionDefault::kFlash1;
+    *attention = first ? AttentionBackend::kFlash1 : AttentionBackend::kFlash2;
+    m.Assume("attention_kernel=flash{} (version not stated: {}'s)", first ? 1 : 2, m.rule.label);
+  } else if (cell == "flash2") {
+    *attention = AttentionBackend::kFlash2;
+  } else if (cell == "flash3") {
+    *attention = AttentionBackend::kFlash3;
+  } else if (cell == "flash4") {
+    *attention = AttentionBackend::kFlash4;
+  } else if (cell == "cudnn") {
+    *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
+    if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
+  } else if (!m.release.fused_attention) {
+    *attention = AttentionBackend::kFlash2;
+    m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
+  } else {
+    *attention = job::AttentionFor(m.defaults(), arch, m.out->model);
+    // Megatron Bridge brought GPT-OSS with cuDNN's kernel for sinks (Transformer Engine 2.8).
+    if (m.out->model.sinks && *attention != AttentionBackend::kCudnn) {
+      *attention = AttentionBackend::kUnfused;
+      return m.Assume("attention_kernel=unfused (blank: this fused kernel knows no sinks)");
+    }
+    m.AssumeDefault("attention_kernel", *attention == AttentionBackend::kUnfused  ? "unfused"
+                                        : *attention == AttentionBackend::kFlash1 ? "flash1"
+                                        : *attention == AttentionBackend::kCudnn  ? "cudnn"
+                                                                                  : "flash2");
+  }
+}
+
+Status MapOverlap(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const job::FrameworkDefaults& d = m.defaults();
+  ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("dp_overlap"));
+  ORRERY_ASSIGN_OR_RETURN(const auto sequence, m.row.Flag("seq_parallel"));
+  ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
+  ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
+  // Megatron-FSDP's own default is to overlap both (megatron_fsdp/fully_shard.py).
+  const bool dp_overlap =
+      overlap.value_or(m.release.overlaps_and_fuses || HasToken(m.row, "megatron_fsdp") ||
+                       (d.dp_overlap && !m.recipe().says_switches));
+  if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
+  plan.overlap_grad_reduce = dp_overlap;
+  plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;
+  const bool with_tp = m.recipe().sequence_parallel && plan.tp > 1;
+  // Overlap of tensor-parallel communication needs it.
+  const bool splits = with_tp || (tp_overlap.value_or(false) && plan.tp > 1);
+  plan.sequence_parallel = sequence.value_or(splits) && plan.tp > 1;
+  if (!sequence && plan.tp > 1) m.AssumeDefault("seq_parallel", splits ? "1" : "0");
+  // Recipes leave it off with nvfp4.
+  const bool recipe = d.tp_comm_overlap && plan.low_precision != workload::LowPrecision::kNvfp4;
+  plan.tp_comm_overlap = tp_overlap.value_or(recipe) && plan.sequence_parallel;
+  if (!tp_overlap && plan.sequence_parallel) {
+    m.AssumeDefault("tp_comm_overlap", plan.tp_comm_overlap ? "1" : "0");
+  }
+  const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration") ||
+                     (!graphs && m.release.graphs == CudaGraphs::kIteration);
+  MapGraphs(m, graphs.value_or(m.release.graphs != CudaGraphs::kNone), whole);
+  if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
+  plan.host = workload::HostOf(m.out->host, plan.cuda_graphs, constants::Set());
+  plan.prefetch = dp_overlap;
+  ApplySwitches(d, &plan);
+  return {};
+}
+
+Status MapLibraries(const Mapping& m) {
+  memory::Libraries* libraries = &m.out->libraries;
+  *libraries = m.defaults().libraries;
+  const bool own_layers = libraries->transformer_engine && OwnLayers(m.row);
+  if (own_layers) libraries->transformer_engine = false;
+  libraries->deterministic = HasToken(m.row, "+deterministic");
+  m.out->plan.keeps_scores = own_layers;
+  if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
+  m.out->plan.in_place_kernels = HasToken(m.row, "liger");
+  if ((m.defaults().squared_relu_operators || m.release.squared_relu_operators) &&
+      m.out->model.activation == workload::Activation::kSquaredRelu) {
+    m.out->plan.fused_bias_activation = false;
+    m.Assume("squared ReLU as PyTorch's operators, not compiled (NeMo 2)");
+  }
+  MapLoss(m);
+  ORRERY_ASSIGN_OR_RETURN(m.out->allocator, memory::ParseAllocatorConf(m.recipe().allocator));
+  if (!m.recipe().allocator.empty()) m.AssumeDefault("allocator", m.recipe().allocator);
+  m.out->meter = m.recipe().meter;
+  return {};
+}
+
+void MapUserbuffers(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const bool layers = m.out->libraries.transformer_engine;
+  if (plan.tp_comm_overlap && (!layers || !CheckTpOverlap(m.out->model, plan).ok())) {
+    plan.tp_comm_overlap = false;
+    m.Assume(
+        "tp_comm_overlap=1: not with these layers, tensor-parallel communication stands alone");
+  }
+  m.out->libraries.userbuffers = plan.tp_comm_overlap;
+}
+
+}  // namespace orrery::search
