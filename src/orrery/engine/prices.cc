@@ -151,6 +151,26 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view,
   return {};
 }
 
+namespace {
+
+// A kernel's time alone, and beside each class of communication.
+void SetDurations(const graph::Kernel& kernel, const cluster::DeviceSpec& device, double alone,
+                  KernelPrice* price) {
+  for (int c = 0; c < kClasses; ++c) {
+    const auto factors =
+        interference::Slowdown(kernel, static_cast<interference::Class>(c), device);
+    price->duration[static_cast<std::size_t>(c)] = RoundToPs(alone * factors.compute);
+  }
+}
+
+// Is `comm` one more of the batch that the last item began?
+bool Joins(const graph::Block& block, const graph::Comm& comm, const BlockPrice& price) {
+  return comm.batch != 0 && !price.items.empty() && price.items.back().kind == ItemKind::kComm &&
+         block.comms[price.items.back().first].batch == comm.batch;
+}
+
+}  // namespace
+
 Status PriceCache::PriceKernels(const graph::Block& block, const View& view, BlockPrice* price) {
   const cluster::DeviceSpec& device = planner_->cluster().spec().device;
   SimTime pending_host = 0;
@@ -185,16 +205,11 @@ Status PriceCache::PriceKernels(const graph::Block& block, const View& view, Blo
         }
         const graph::Kernel& kernel = block.kernels[op.index];
         const compute::KernelTime time = compute_->Price(kernel);
-        const double alone = static_cast<double>(time.duration) / view.speed;
         KernelPrice k;
         k.op = static_cast<std::uint32_t>(i);
         k.host = pending_host + issue(compute_->host_issue(kernel));
         pending_host = 0;
-        for (int c = 0; c < kClasses; ++c) {
-          const auto factors =
-              interference::Slowdown(kernel, static_cast<interference::Class>(c), device);
-          k.duration[static_cast<std::size_t>(c)] = RoundToPs(alone * factors.compute);
-        }
+        SetDurations(kernel, device, static_cast<double>(time.duration) / view.speed, &k);
         price->kernels.push_back(k);
         price->items.back().count += 1;
         price->provenance[static_cast<std::size_t>(time.provenance)] += k.duration[0];
@@ -204,10 +219,7 @@ Status PriceCache::PriceKernels(const graph::Block& block, const View& view, Blo
       case graph::OpKind::kComm: {
         const graph::Comm& comm = block.comms[op.index];
         price->comms[op.index].op = static_cast<std::uint32_t>(i);
-        const bool joins = comm.batch != 0 && !price->items.empty() &&
-                           price->items.back().kind == ItemKind::kComm &&
-                           block.comms[price->items.back().first].batch == comm.batch;
-        if (!joins) {
+        if (!Joins(block, comm, *price)) {
           Item& item = add_item(ItemKind::kComm);
           item.first = op.index;
           item.blocking = comm.blocking;

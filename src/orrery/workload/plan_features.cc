@@ -177,11 +177,6 @@ Status CheckLoss(const Model& model, const Plan& plan) {
         "use tp 1 or leave it out",
         plan.tp);
   }
-  if (plan.fused_cross_entropy) {
-    return InvalidInput(
-        "framework_options.chunked_loss: fused_cross_entropy is another way to the same loss; "
-        "leave one of them out");
-  }
   return {};
 }
 

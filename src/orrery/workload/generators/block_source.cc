@@ -196,15 +196,9 @@ UnitCall UnitsOf(const Shape& s, const BlockKey& key) {
 
 }  // namespace
 
-graph::Block BlockCache::BuildPlain(const BlockKey& key) {
+graph::Block BlockCache::BuildLayer(const BlockKey& key) {
   const Shape& s = shapes_[key.shape];
   const auto& [a, b, c, d] = key.numbers;
-  const StepSizes sizes{.elements = a,
-                        .shard = b,
-                        .norm_group = c,
-                        .distributed = (d & 1) != 0,
-                        .fp16 = (d & 2) != 0,
-                        .number = d >> 2};
   switch (key.kind) {
     case BlockKind::kLayerForward:
       if (s.offload_activations && !s.sharded) {
@@ -221,20 +215,29 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return DataHalf(OfKind(s, a), LayerBackward(OfKind(s, a), &names_), &names_);
     case BlockKind::kLayerWeight:
       return WeightHalf(OfKind(s, a), LayerBackward(OfKind(s, a), &names_), &names_);
-    case BlockKind::kHeadData:
-      return DataHalf(s, HeadBackward(s, &names_), &names_);
-    case BlockKind::kHeadWeight:
-      return WeightHalf(s, HeadBackward(s, &names_), &names_);
     case BlockKind::kForwardPart:
       return PartOf(LayerForward(OfLayer(s, key), &names_), static_cast<int>(b), &names_);
     case BlockKind::kBackwardPart:
       return PartOf(LayerBackward(OfLayer(s, key), &names_), static_cast<int>(b), &names_);
-    case BlockKind::kMtpForward:
-      return MtpForward(s, &names_);
-    case BlockKind::kMtpBackward:
-      return MtpBackward(s, &names_);
-    case BlockKind::kMessage:
-      return StartMessage(s, a != 0, b != 0, c != 0, &names_);
+    case BlockKind::kReload:
+      return Reload(KeptBytes(LayerForward(OfKind(s, a), &names_)), &names_);
+    case BlockKind::kOrthogonalise:
+      return OrthogonaliseLayer(OfKind(s, a), {.own = b, .experts = c}, &names_);
+    default:
+      ORRERY_CHECK(false, "a kind of another group");
+  }
+}
+
+graph::Block BlockCache::BuildStep(const BlockKey& key) {
+  const Shape& s = shapes_[key.shape];
+  const auto& [a, b, c, d] = key.numbers;
+  const StepSizes sizes{.elements = a,
+                        .shard = b,
+                        .norm_group = c,
+                        .distributed = (d & 1) != 0,
+                        .fp16 = (d & 2) != 0,
+                        .number = d >> 2};
+  switch (key.kind) {
     case BlockKind::kReduceTensors:
       return ReduceTensors(s,
                            {.elements = a,
@@ -246,30 +249,10 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
                            &names_);
     case BlockKind::kCopyOutTensors:
       return CopyOutTensors(s, a, b, &names_);
-    case BlockKind::kReload:
-      return Reload(KeptBytes(LayerForward(OfKind(s, a), &names_)), &names_);
     case BlockKind::kFrozenMemory:
       return FrozenMemory(s, a, &names_);
-    case BlockKind::kOrthogonalise:
-      return OrthogonaliseLayer(OfKind(s, a), {.own = b, .experts = c}, &names_);
     case BlockKind::kFactorMeans:
       return FactorMeans(a < 0 ? s : OfKind(s, a), a < 0, &names_);
-    case BlockKind::kEmbeddingForward:
-      return EmbeddingForward(s, &names_);
-    case BlockKind::kEmbeddingBackward:
-      return EmbeddingBackward(Adding(s, a != 0), &names_);
-    case BlockKind::kHeadForward:
-      return HeadForward(s, &names_);
-    case BlockKind::kHeadBackward:
-      return HeadBackward(Adding(s, a != 0), &names_);
-    case BlockKind::kBatchedExchange:
-      return BatchedExchange(Between(s, b, c), static_cast<Directions>(a), &names_);
-    case BlockKind::kUnbatchedExchange:
-      return UnbatchedExchange(Between(s, c, d), static_cast<Directions>(a), b != 0, &names_);
-    case BlockKind::kStartExchange:
-      return StartExchange(s, static_cast<Direction>(a), &names_);
-    case BlockKind::kWaitExchange:
-      return WaitEvent("pipeline.wait", graph::kCallEvent, &names_);
     case BlockKind::kStatic:
       return StaticMemory(s, sizes, &names_);
     case BlockKind::kZeroGradients:
@@ -297,12 +280,19 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return ReduceMirror(s, a, &names_);
     case BlockKind::kOptimizer:
       return OptimizerStep(s, sizes, &names_);
-    case BlockKind::kLoss:
-      return ReduceLoss(s, a, b != 0, &names_);
     case BlockKind::kCastWeights:
       return CastAllWeights(s, a, b, c, &names_);
     case BlockKind::kLowPrecisionMemory:
       return LowPrecisionMemory(s, a, &names_);
+    default:
+      ORRERY_CHECK(false, "a kind of another group");
+  }
+}
+
+graph::Block BlockCache::BuildSharded(const BlockKey& key) {
+  const Shape& s = shapes_[key.shape];
+  const auto& [a, b, c, d] = key.numbers;
+  switch (key.kind) {
     case BlockKind::kShardedMemory:
       return ShardedMemory(s, {.trained = a, .frozen = c, .layer = b, .number = d}, &names_);
     case BlockKind::kShardedForward: {
@@ -322,6 +312,77 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return GatherRoot(s, RootOf(s, a, b), &names_);
     case BlockKind::kReduceRoot:
       return ReduceRoot(s, RootOf(s, a, b), c != 0, d != 0, &names_);
+    default:
+      ORRERY_CHECK(false, "a kind of another group");
+  }
+}
+
+graph::Block BlockCache::BuildPlain(const BlockKey& key) {
+  const Shape& s = shapes_[key.shape];
+  const auto& [a, b, c, d] = key.numbers;
+  switch (key.kind) {
+    case BlockKind::kHeadData:
+      return DataHalf(s, HeadBackward(s, &names_), &names_);
+    case BlockKind::kHeadWeight:
+      return WeightHalf(s, HeadBackward(s, &names_), &names_);
+    case BlockKind::kMtpForward:
+      return MtpForward(s, &names_);
+    case BlockKind::kMtpBackward:
+      return MtpBackward(s, &names_);
+    case BlockKind::kEmbeddingForward:
+      return EmbeddingForward(s, &names_);
+    case BlockKind::kEmbeddingBackward:
+      return EmbeddingBackward(Adding(s, a != 0), &names_);
+    case BlockKind::kHeadForward:
+      return HeadForward(s, &names_);
+    case BlockKind::kHeadBackward:
+      return HeadBackward(Adding(s, a != 0), &names_);
+    case BlockKind::kLoss:
+      return ReduceLoss(s, a, b != 0, &names_);
+    case BlockKind::kMessage:
+      return StartMessage(s, a != 0, b != 0, c != 0, &names_);
+    case BlockKind::kBatchedExchange:
+      return BatchedExchange(Between(s, b, c), static_cast<Directions>(a), &names_);
+    case BlockKind::kUnbatchedExchange:
+      return UnbatchedExchange(Between(s, c, d), static_cast<Directions>(a), b != 0, &names_);
+    case BlockKind::kStartExchange:
+      return StartExchange(s, static_cast<Direction>(a), &names_);
+    case BlockKind::kWaitExchange:
+      return WaitEvent("pipeline.wait", graph::kCallEvent, &names_);
+    case BlockKind::kLayerForward:
+    case BlockKind::kLayerBackward:
+    case BlockKind::kLayerData:
+    case BlockKind::kLayerWeight:
+    case BlockKind::kForwardPart:
+    case BlockKind::kBackwardPart:
+    case BlockKind::kReload:
+    case BlockKind::kOrthogonalise:
+      return BuildLayer(key);
+    case BlockKind::kShardedMemory:
+    case BlockKind::kShardedForward:
+    case BlockKind::kShardedBackward:
+    case BlockKind::kStartUnit:
+    case BlockKind::kGatherRoot:
+    case BlockKind::kReduceRoot:
+      return BuildSharded(key);
+    case BlockKind::kReduceTensors:
+    case BlockKind::kCopyOutTensors:
+    case BlockKind::kFrozenMemory:
+    case BlockKind::kFactorMeans:
+    case BlockKind::kStatic:
+    case BlockKind::kZeroGradients:
+    case BlockKind::kReduceBucket:
+    case BlockKind::kGatherBucket:
+    case BlockKind::kBroadcastShards:
+    case BlockKind::kWaitGradients:
+    case BlockKind::kWaitParameters:
+    case BlockKind::kReduceTp:
+    case BlockKind::kReduceEmbedding:
+    case BlockKind::kReduceMirror:
+    case BlockKind::kOptimizer:
+    case BlockKind::kCastWeights:
+    case BlockKind::kLowPrecisionMemory:
+      return BuildStep(key);
   }
   ORRERY_CHECK(false, "every kind of block is built");
 }

@@ -95,6 +95,10 @@ class BlockCache {
   };
   graph::Block Build(const BlockKey& key);
   graph::Block BuildPlain(const BlockKey& key);
+  // Of its kinds: one layer; gradients, parameters and the optimizer's step; sharded units.
+  graph::Block BuildLayer(const BlockKey& key);
+  graph::Block BuildStep(const BlockKey& key);
+  graph::Block BuildSharded(const BlockKey& key);
 
   Names names_;
   std::vector<Shape> shapes_;

@@ -36,6 +36,13 @@ const Recipe& RecipeOf(const Shape& s) {
 // Frozen weights have no gradient, whose GEMM would contract over tokens.
 int Directions(const Shape& s) { return s.lora_rank > 0 ? 1 : 2; }
 
+// The pass that a scale needs before the cast, where it takes one.
+void FindMaximum(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t rows,
+                 std::int64_t cols, Pass pass) {
+  if (!RecipeOf(s).finds_maximum) return;
+  w->Kernel(name, Elementwise(s, MemoryOp::kGradNorm, rows, cols, s.element_bytes, 0, pass));
+}
+
 }  // namespace
 
 DType LinearType(const Shape& s) { return IsLow(s) ? RecipeOf(s).type : s.dtype; }
@@ -51,16 +58,14 @@ void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int
   w->Host("scales", s.host.low_precision);
   const Recipe& recipe = RecipeOf(s);
   if (fused && recipe.scale_known) return;
-  if (recipe.finds_maximum) {
-    w->Kernel("maximum", Elementwise(s, MemoryOp::kGradNorm, rows, cols, s.element_bytes, 0, pass));
-    // Called from C++: no torch.distributed Python around it.
-    if (split && s.sequence_parallel && s.tp > 1) {
-      w->Comm("all_reduce.maximum", {.collective = graph::Collective::kAllReduce,
-                                     .group = graph::GroupSlot::kTp,
-                                     .stream = kTpStream,
-                                     .dtype = DType::kFp32,
-                                     .bytes = {.value = recipe.rotates_columns ? 8 : 4}});
-    }
+  FindMaximum(s, w, "maximum", rows, cols, pass);
+  // Called from C++: no torch.distributed Python around it.
+  if (recipe.finds_maximum && split && s.sequence_parallel && s.tp > 1) {
+    w->Comm("all_reduce.maximum", {.collective = graph::Collective::kAllReduce,
+                                   .group = graph::GroupSlot::kTp,
+                                   .stream = kTpStream,
+                                   .dtype = DType::kFp32,
+                                   .bytes = {.value = recipe.rotates_columns ? 8 : 4}});
   }
   MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, s.element_bytes, 0, pass);
   const int kernels = recipe.rotates_columns ? Directions(s) : 1;
@@ -71,11 +76,9 @@ void CastOperand(const Shape& s, BlockWriter* w, std::string_view name, std::int
 void CastAttention(const Shape& s, BlockWriter* w, std::int64_t cols, Pass pass) {
   if (!AttendsIn8Bits(s)) return;
   w->Host("scales", s.host.low_precision);
-  const std::int64_t rows = s.tokens(), e = s.element_bytes;
-  if (RecipeOf(s).finds_maximum) {
-    w->Kernel("attention.maximum", Elementwise(s, MemoryOp::kGradNorm, rows, cols, e, 0, pass));
-  }
-  MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, e, 1, pass);
+  const std::int64_t rows = s.tokens();
+  FindMaximum(s, w, "attention.maximum", rows, cols, pass);
+  MemoryBound cast = Elementwise(s, MemoryOp::kCast, rows, cols, s.element_bytes, 1, pass);
   if (s.low_precision == LowPrecision::kMxfp8) {  // along rows and columns
     cast.bytes_written = 2 * LinearBytes(s, rows * cols);
   }
@@ -88,17 +91,9 @@ bool GathersBothDirections(const Shape& s) {
 
 void CastWeights(const Shape& s, BlockWriter* w, std::int64_t elements, Pass pass) {
   if (!IsLow(s)) return;
-  const Recipe& recipe = RecipeOf(s);
   // Gathered in low precision a weight is only turned.
   const std::int64_t cast = LinearBytes(s, elements);
-  if (recipe.finds_maximum && !s.low_precision_gather) {
-    w->Kernel("weights.maximum", MemoryBound{.op = MemoryOp::kGradNorm,
-                                             .rows = 1,
-                                             .cols = elements,
-                                             .bytes_read = elements * s.element_bytes,
-                                             .dtype = s.dtype,
-                                             .pass = pass});
-  }
+  if (!s.low_precision_gather) FindMaximum(s, w, "weights.maximum", 1, elements, pass);
   w->Kernel("weights.cast",
             MemoryBound{.op = MemoryOp::kCast,
                         .rows = 1,

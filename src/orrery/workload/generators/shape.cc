@@ -63,6 +63,124 @@ KeptProducts KeptBy(const Plan& plan, const Shape& s) {
           .halves = every_other && !latent};
 }
 
+// What the model says; tp's share of it.
+void SetModel(const Model& model, const Plan& plan, Shape* s) {
+  s->hidden = model.hidden;
+  s->head_dim = model.head_dim;
+  s->positions = model.position == Position::kLearned ? model.max_position : 0;
+  s->heads = model.heads / plan.tp;
+  s->kv_heads = model.kv_heads / plan.tp;
+  s->ffn = model.ffn_hidden / plan.tp;
+  s->vocab = PaddedVocab(model.vocab, plan.tp) / plan.tp;
+  s->norm = model.norm;
+  s->activation = model.activation;
+  s->position = model.position;
+  s->tied = model.tied_embeddings;
+  s->attention_bias = model.attention_bias;
+  s->mlp_bias = model.mlp_bias;
+  s->dropout = model.dropout > 0;
+  s->mtp_modules = model.mtp_modules();
+  s->net = model.net;
+  s->qkv_bias = model.attention_bias && model.qkv_bias;
+  s->projection_bias = model.projection_bias;
+  s->encoder = model.encoder;
+  s->parallel_block = model.parallel_block;
+  s->shared_norm = model.shared_norm;
+  s->embedding_norm = model.embedding_norm || model.encoder;
+  s->qk_norm = model.qk_norm;
+  s->sinks = model.sinks;
+  s->scaled_rotary = model.scaled_rotary;
+  s->clamped_activation = model.clamped_activation;
+  s->window = model.window;
+  s->latent = model.latent;
+  if (s->latent.kv_rank > 0) {
+    s->head_dim = s->latent.nope_dim + s->latent.rope_dim;
+    s->kv_heads = s->heads;
+  }
+  s->mamba = model.mamba;
+  s->mamba.heads /= plan.tp;
+  s->mamba.groups /= plan.tp;
+  if (model.experts.count > 0) SetExperts(model, plan, &s->experts);
+}
+
+// Types of activations and gradients, low precision.
+void SetPrecision(const Plan& plan, Shape* s) {
+  s->dtype = plan.precision == Precision::kBf16   ? DType::kBf16
+             : plan.precision == Precision::kFp16 ? DType::kFp16
+                                                  : DType::kFp32;
+  s->element_bytes = graph::SizeOf(s->dtype);
+  s->gradient_dtype = plan.grad_reduce_fp32 ? DType::kFp32 : s->dtype;
+  s->gradient_bytes = graph::SizeOf(s->gradient_dtype);
+  s->low_precision = plan.low_precision;
+  s->low_precision_gather = plan.low_precision_gather;
+  s->bf16_modules = plan.bf16_modules;
+  s->fp8_attention = plan.fp8_attention;
+  s->fp8_output_layer = plan.fp8_output_layer;
+}
+
+// Recompute and kernels.
+void SetKernels(const Plan& plan, Shape* s) {
+  s->recompute = plan.recompute;
+  if (plan.recompute == Recompute::kSelective) {
+    const bool layers = plan.recompute_keeps == RecomputeKeeps::kEveryOther;
+    s->recompute = layers ? Recompute::kFull : Recompute::kSelective;
+    s->recompute_modules = layers ? std::uint8_t{0} : plan.recompute_modules;
+  }
+  s->attention = plan.attention;
+  s->fused_bias_activation = plan.fused_bias_activation;
+  s->fused_softmax = plan.fused_softmax;
+  s->fused_adam = plan.fused_adam;
+  s->fused_cross_entropy = plan.fused_cross_entropy;
+  s->online_cross_entropy = plan.online_cross_entropy;
+  s->chunked_loss = plan.chunked_loss;
+  s->loss_metrics = plan.loss_metrics;
+  s->torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
+                  !plan.chunked_loss;
+  s->in_place_kernels = plan.in_place_kernels;
+  s->flat_step = plan.flat_step && plan.optimizer == Optimizer::kAdam && !plan.offload_optimizer;
+  s->keeps_scores = plan.keeps_scores && !s->flash();
+  s->recompute_flash = plan.recompute_flash;
+}
+
+// Sharded units and their gathers.
+void SetSharding(const Plan& plan, Shape* s) {
+  s->keeps_units = plan.keeps_units();
+  s->sharded = plan.gathers_units() && !s->keeps_units;
+  s->reshards = plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered;
+  s->prefetch = plan.prefetch;
+  s->flat_parameters = plan.flat_parameters;
+  s->copies_units = plan.copies_units;
+  s->unit_buffers = plan.unit_buffers && plan.gathers_units();
+  s->list_gathers = plan.list_gathers && plan.gathers_units();
+  s->reshard_ranks = s->sharded && s->reshards ? plan.reshard : 0;
+  const bool ahead = s->sharded && s->reshards && s->prefetch;
+  s->limits_gathers = ahead && plan.gather_limit == GatherLimit::kHost;
+  s->gathers_linger = ahead && plan.gather_limit == GatherLimit::kNone;
+  if (plan.hybrid()) s->shard_ranks = plan.shard_ranks();
+  s->reduce_whole = plan.reduce_whole && plan.sharding == Sharding::kZero1;
+}
+
+// Optimizer, gradients and offloading. REQUIRES: precision and sharding are set.
+void SetStep(const Plan& plan, Shape* s) {
+  s->optimizer = plan.optimizer;
+  s->whole_moments = plan.optimizer == Optimizer::kAdafactor && plan.shards_are_flat();
+  s->reducer = plan.reducer;
+  s->fused_weight_gradient = plan.fused_weight_gradient && !s->keeps_units;
+  s->converted_gradients =
+      plan.converted_gradients && !s->separate_gradients() && s->gradient_dtype != s->dtype;
+  s->bucket_views = plan.reducer == Reducer::kDdp && plan.bucket_views;
+  if (plan.reducer == Reducer::kDeepSpeed) {
+    s->bucket_elements = plan.bucket_elements * (plan.overlap_grad_reduce ? 2 : 1);
+  }
+  if (plan.gathers_units() && plan.contiguous_gradients) s->bucket_elements = plan.bucket_elements;
+  s->clips = plan.clip_gradients;
+  s->adam_loop = plan.adam_loop && !plan.fused_adam;
+  s->offload_optimizer = plan.offload_optimizer;
+  s->offload_parameters = plan.offload_parameters;
+  s->offload_activations = plan.offload_activations;
+  s->cpu_adam_ps = plan.offload_optimizer ? kCpuAdamPs * plan.ranks_per_host : 0;
+}
+
 }  // namespace
 
 Shape OfKind(const Shape& shape, std::int64_t kind) {
@@ -100,48 +218,8 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.tp = plan.tp;
   s.seq = plan.seq_len / plan.cp;
   s.batch = plan.micro_batch;
-  s.hidden = model.hidden;
-  s.head_dim = model.head_dim;
-  s.positions = model.position == Position::kLearned ? model.max_position : 0;
-  s.heads = model.heads / plan.tp;
-  s.kv_heads = model.kv_heads / plan.tp;
-  s.ffn = model.ffn_hidden / plan.tp;
-  s.vocab = PaddedVocab(model.vocab, plan.tp) / plan.tp;
-  s.dtype = plan.precision == Precision::kBf16   ? DType::kBf16
-            : plan.precision == Precision::kFp16 ? DType::kFp16
-                                                 : DType::kFp32;
-  s.element_bytes = graph::SizeOf(s.dtype);
-  s.gradient_dtype = plan.grad_reduce_fp32 ? DType::kFp32 : s.dtype;
-  s.gradient_bytes = graph::SizeOf(s.gradient_dtype);
   s.sequence_parallel = plan.sequence_parallel && plan.tp > 1;
   s.tp_overlap = plan.tp_comm_overlap && s.sequence_parallel;
-  s.norm = model.norm;
-  s.activation = model.activation;
-  s.position = model.position;
-  s.tied = model.tied_embeddings;
-  s.attention_bias = model.attention_bias;
-  s.mlp_bias = model.mlp_bias;
-  s.dropout = model.dropout > 0;
-  s.recompute = plan.recompute;
-  if (plan.recompute == Recompute::kSelective) {
-    const bool layers = plan.recompute_keeps == RecomputeKeeps::kEveryOther;
-    s.recompute = layers ? Recompute::kFull : Recompute::kSelective;
-    s.recompute_modules = layers ? std::uint8_t{0} : plan.recompute_modules;
-  }
-  s.attention = plan.attention;
-  s.fused_bias_activation = plan.fused_bias_activation;
-  s.fused_softmax = plan.fused_softmax;
-  s.fused_adam = plan.fused_adam;
-  s.fused_cross_entropy = plan.fused_cross_entropy;
-  s.online_cross_entropy = plan.online_cross_entropy;
-  s.chunked_loss = plan.chunked_loss;
-  s.loss_metrics = plan.loss_metrics;
-  s.torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
-                 !plan.chunked_loss;
-  s.in_place_kernels = plan.in_place_kernels;
-  s.flat_step = plan.flat_step && plan.optimizer == Optimizer::kAdam && !plan.offload_optimizer;
-  s.keeps_scores = plan.keeps_scores && !s.flash();
-  s.recompute_flash = plan.recompute_flash;
   s.overlap_tp_all_reduce = plan.overlap_tp_all_reduce;
   s.pipelined = plan.pp > 1;
   s.batch_sync = plan.batch_sync;
@@ -149,70 +227,17 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.batch_p2p_sync = plan.batch_p2p_sync;
   s.cp = plan.cp;
   s.cp_exchange = plan.cp_exchange;
-  s.low_precision = plan.low_precision;
-  s.low_precision_gather = plan.low_precision_gather;
-  s.bf16_modules = plan.bf16_modules;
-  s.fp8_attention = plan.fp8_attention;
-  s.fp8_output_layer = plan.fp8_output_layer;
-  s.keeps_units = plan.keeps_units();
-  s.sharded = plan.gathers_units() && !s.keeps_units;
-  s.reshards = plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered;
-  s.prefetch = plan.prefetch;
-  s.flat_parameters = plan.flat_parameters;
-  s.copies_units = plan.copies_units;
-  s.unit_buffers = plan.unit_buffers && plan.gathers_units();
-  s.list_gathers = plan.list_gathers && plan.gathers_units();
-  s.reshard_ranks = s.sharded && s.reshards ? plan.reshard : 0;
-  const bool ahead = s.sharded && s.reshards && s.prefetch;
-  s.limits_gathers = ahead && plan.gather_limit == GatherLimit::kHost;
-  s.gathers_linger = ahead && plan.gather_limit == GatherLimit::kNone;
+  SetModel(model, plan, &s);
+  SetPrecision(plan, &s);
+  SetKernels(plan, &s);
+  SetSharding(plan, &s);
+  SetStep(plan, &s);
   s.lora_rank = plan.lora_rank;
   s.lora_targets = plan.lora_rank > 0 ? plan.lora_targets : std::uint8_t{0};
   s.packed_len = plan.packed_len < plan.seq_len ? plan.packed_len : 0;
-  s.optimizer = plan.optimizer;
-  s.whole_moments = plan.optimizer == Optimizer::kAdafactor && plan.shards_are_flat();
-  s.reducer = plan.reducer;
-  s.fused_weight_gradient = plan.fused_weight_gradient && !s.keeps_units;
-  s.converted_gradients =
-      plan.converted_gradients && !s.separate_gradients() && s.gradient_dtype != s.dtype;
-  s.bucket_views = plan.reducer == Reducer::kDdp && plan.bucket_views;
-  if (plan.reducer == Reducer::kDeepSpeed) {
-    s.bucket_elements = plan.bucket_elements * (plan.overlap_grad_reduce ? 2 : 1);
-  }
-  if (plan.gathers_units() && plan.contiguous_gradients) s.bucket_elements = plan.bucket_elements;
-  s.clips = plan.clip_gradients;
-  s.adam_loop = plan.adam_loop && !plan.fused_adam;
-  s.offload_optimizer = plan.offload_optimizer;
-  s.offload_parameters = plan.offload_parameters;
-  s.offload_activations = plan.offload_activations;
-  s.cpu_adam_ps = plan.offload_optimizer ? kCpuAdamPs * plan.ranks_per_host : 0;
   s.cuda_graphs = plan.cuda_graphs;
   s.graph_scope = plan.graph_scope;
-  if (plan.hybrid()) s.shard_ranks = plan.shard_ranks();
-  s.reduce_whole = plan.reduce_whole && plan.sharding == Sharding::kZero1;
   s.host = plan.host;
-  s.mtp_modules = model.mtp_modules();
-  s.net = model.net;
-  s.qkv_bias = model.attention_bias && model.qkv_bias;
-  s.projection_bias = model.projection_bias;
-  s.encoder = model.encoder;
-  s.parallel_block = model.parallel_block;
-  s.shared_norm = model.shared_norm;
-  s.embedding_norm = model.embedding_norm || model.encoder;
-  s.qk_norm = model.qk_norm;
-  s.sinks = model.sinks;
-  s.scaled_rotary = model.scaled_rotary;
-  s.clamped_activation = model.clamped_activation;
-  s.window = model.window;
-  s.latent = model.latent;
-  if (s.latent.kv_rank > 0) {
-    s.head_dim = s.latent.nope_dim + s.latent.rope_dim;
-    s.kv_heads = s.heads;
-  }
-  s.mamba = model.mamba;
-  s.mamba.heads /= plan.tp;
-  s.mamba.groups /= plan.tp;
-  if (model.experts.count > 0) SetExperts(model, plan, &s.experts);
   if (s.recompute == Recompute::kFull) s.kept = KeptBy(plan, s);
   return s;
 }
