@@ -3,7 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <optional>
+#include <vector>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -13,62 +14,34 @@ namespace orrery::workload {
 
 using formats::Document;
 using formats::Node;
+using hugging_face::Family;
+using hugging_face::Flag;
+using hugging_face::Layout;
 using hugging_face::Reader;
+using hugging_face::Whole;
 
 namespace {
 
 constexpr std::int64_t kMostBytes = 1 << 20;
 
-// Llama's layout, which many families share.
-void ReadLlama(Reader* r, Model* m) {
-  m->layers = r->Integer("num_hidden_layers");
-  m->hidden = r->Integer("hidden_size");
-  m->heads = r->Integer("num_attention_heads");
-  m->kv_heads = r->IntegerOr("num_key_value_heads", m->heads);
-  m->head_dim = r->IntegerOr("head_dim", 0);
-  m->ffn_hidden = r->Integer("intermediate_size");
-  m->vocab = r->Integer("vocab_size");
-  m->max_position = r->IntegerOr("max_position_embeddings", 2048);
-  m->norm = Norm::kRmsNorm;
-  m->activation = Activation::kSwiglu;
-  m->position = Position::kRotary;
-  m->tied_embeddings = r->BoolOr("tie_word_embeddings", false);
-  m->attention_bias = r->BoolOr("attention_bias", false);
-  m->mlp_bias = r->BoolOr("mlp_bias", false);
+// What Llama's kin must say alike.
+void RequireLlama(Reader* r) {
   r->Require("hidden_act", r->Text("hidden_act") == "silu", "valid: silu");
   r->Require("attention_dropout", r->FractionOr("attention_dropout", 0) == 0,
              "set it to 0: these models train without");
 }
 
+void ReadLlama(Reader* r, Model* /*m*/) { RequireLlama(r); }
+
 void ReadMistral(Reader* r, Model* m) {
-  ReadLlama(r, m);
-  m->kv_heads = r->IntegerOr("num_key_value_heads", 8);
-  m->attention_bias = m->mlp_bias = false;
+  RequireLlama(r);
   hugging_face::ReadWindows(r, m);
 }
 
 void ReadPhi3(Reader* r, Model* m) {
-  ReadLlama(r, m);
+  RequireLlama(r);
   hugging_face::ReadWindows(r, m);
   m->dropout = std::max(r->FractionOr("resid_pdrop", 0), r->FractionOr("embd_pdrop", 0));
-}
-
-// Gated GeLU, priced as SwiGLU. Gemma 2 and 3 have four norms a layer and are other types.
-void ReadGemma(Reader* r, Model* m) {
-  m->layers = r->Integer("num_hidden_layers");
-  m->hidden = r->Integer("hidden_size");
-  m->heads = r->Integer("num_attention_heads");
-  m->kv_heads = r->IntegerOr("num_key_value_heads", m->heads);
-  m->head_dim = r->IntegerOr("head_dim", 256);
-  m->ffn_hidden = r->Integer("intermediate_size");
-  m->vocab = r->Integer("vocab_size");
-  m->max_position = r->IntegerOr("max_position_embeddings", 8192);
-  m->norm = Norm::kRmsNorm;
-  m->activation = Activation::kSwiglu;
-  m->position = Position::kRotary;
-  m->tied_embeddings = r->BoolOr("tie_word_embeddings", true);
-  m->attention_bias = r->BoolOr("attention_bias", false);
-  m->mlp_bias = false;
 }
 
 // Qwen's windows are those of the layers from max_window_layers on, where they are used at all.
@@ -85,14 +58,13 @@ void ReadQwenWindows(Reader* r, Model* m) {
 }
 
 void ReadQwen2(Reader* r, Model* m) {
-  ReadLlama(r, m);
-  m->attention_bias = true;
+  RequireLlama(r);
   m->projection_bias = false;
   ReadQwenWindows(r, m);
 }
 
 void ReadQwen3(Reader* r, Model* m) {
-  ReadLlama(r, m);
+  RequireLlama(r);
   m->qk_norm = true;
   ReadQwenWindows(r, m);
 }
@@ -146,7 +118,7 @@ void ReadSharedExperts(Reader* r, Model* m) {
 }
 
 void ReadDeepSeek(Reader* r, Model* m) {
-  ReadLlama(r, m);
+  RequireLlama(r);
   ReadSharedExperts(r, m);
   r->Require("moe_layer_freq", r->Text("moe_layer_freq") == "1", "valid: 1");
   Latent& l = m->latent;
@@ -160,16 +132,16 @@ void ReadDeepSeek(Reader* r, Model* m) {
 
 // GLM-4.5; what predicts further tokens is set by mtp_layers, as for DeepSeek-V3.
 void ReadGlm4Moe(Reader* r, Model* m) {
-  ReadLlama(r, m);
+  RequireLlama(r);
   m->projection_bias = false;
   m->qk_norm = r->BoolOr("use_qk_norm", false);
   ReadSharedExperts(r, m);
 }
 
 void ReadGptOss(Reader* r, Model* m) {
-  ReadLlama(r, m);
+  RequireLlama(r);
   ReadExperts(r, "num_local_experts", "intermediate_size", m);
-  m->attention_bias = m->mlp_bias = m->sinks = m->experts.router_bias = true;
+  m->sinks = m->experts.router_bias = true;
   m->scaled_rotary = m->clamped_activation = true;
   m->window = r->IntegerOr("sliding_window", 128);
   m->full_every = 2;
@@ -179,20 +151,6 @@ void ReadGptOss(Reader* r, Model* m) {
 // Nemotron-H and Nemotron 3. Attention has no positions.
 void ReadNemotronH(Reader* r, Model* m) {
   m->pattern = r->Text("hybrid_override_pattern");
-  m->layers = r->Integer("num_hidden_layers");
-  m->hidden = r->Integer("hidden_size");
-  m->heads = r->Integer("num_attention_heads");
-  m->kv_heads = r->IntegerOr("num_key_value_heads", m->heads);
-  m->head_dim = r->IntegerOr("head_dim", r->IntegerOr("attention_head_dim", 128));
-  m->ffn_hidden = r->Integer("intermediate_size");
-  m->vocab = r->Integer("vocab_size");
-  m->max_position = r->IntegerOr("max_position_embeddings", 8192);
-  m->norm = Norm::kRmsNorm;
-  m->activation = Activation::kSquaredRelu;
-  m->position = Position::kNone;
-  m->tied_embeddings = r->BoolOr("tie_word_embeddings", false);
-  m->attention_bias = r->BoolOr("attention_bias", false);
-  m->mlp_bias = r->BoolOr("mlp_bias", false);
   m->mamba = {.heads = r->Integer("mamba_num_heads"),
               .head_dim = r->Integer("mamba_head_dim"),
               .state = r->Integer("ssm_state_size"),
@@ -210,39 +168,72 @@ void ReadNemotronH(Reader* r, Model* m) {
   m->experts.latent = r->IntegerOr("moe_latent_size", 0);
 }
 
-struct Family {
-  std::string_view type;
-  void (*read)(Reader*, Model*);
-};
-constexpr Family kFamilies[] = {{"gpt2", hugging_face::ReadGpt2},
-                                {"gpt_neox", hugging_face::ReadGptNeoX},
-                                {"opt", hugging_face::ReadOpt},
-                                {"bloom", hugging_face::ReadBloom},
-                                {"falcon", hugging_face::ReadFalcon},
-                                {"mpt", hugging_face::ReadMpt},
-                                {"bert", hugging_face::ReadBert},
-                                {"nemotron", hugging_face::ReadNemotron},
-                                {"starcoder2", hugging_face::ReadStarCoder2},
-                                {"llama", ReadLlama},
-                                {"mistral", ReadMistral},
-                                {"phi3", ReadPhi3},
-                                {"gemma", ReadGemma},
-                                {"qwen2", ReadQwen2},
-                                {"qwen3", ReadQwen3},
-                                {"mixtral", ReadMixtral},
-                                {"qwen2_moe", ReadQwen2Moe},
-                                {"qwen3_moe", ReadQwen3Moe},
-                                {"deepseek_v2", ReadDeepSeek},
-                                {"deepseek_v3", ReadDeepSeek},
-                                {"kimi_k2", ReadDeepSeek},
-                                {"glm4_moe", ReadGlm4Moe},
-                                {"gpt_oss", ReadGptOss},
-                                {"nemotron_h", ReadNemotronH}};
-constexpr auto kTypes = [] {
-  std::array<std::string_view, std::size(kFamilies)> out{};
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = kFamilies[i].type;
-  return out;
-}();
+constexpr Flag kNever = {}, kAlways = {"", true};
+constexpr Layout kLlama = {};
+constexpr Layout kMistral = {
+    .kv_heads = {"num_key_value_heads", 8}, .attention_bias = kNever, .mlp_bias = kNever};
+constexpr Layout kQwen2 = {.attention_bias = kAlways};
+
+constexpr Family kFamilies[] = {
+    {"llama", kLlama, ReadLlama},
+    {"mistral", kMistral, ReadMistral},
+    {"phi3", kLlama, ReadPhi3},
+    // Gated GeLU, priced as SwiGLU. Gemma 2 and 3 have four norms a layer and are other types.
+    {"gemma",
+     {.head_dim = {"head_dim", 256},
+      .positions = {"max_position_embeddings", 8192},
+      .tied = {"tie_word_embeddings", true},
+      .mlp_bias = kNever},
+     nullptr},
+    {"qwen2", kQwen2, ReadQwen2},
+    {"qwen3", kLlama, ReadQwen3},
+    {"mixtral", kMistral, ReadMixtral},
+    {"qwen2_moe", kQwen2, ReadQwen2Moe},
+    {"qwen3_moe", kLlama, ReadQwen3Moe},
+    {"deepseek_v2", kLlama, ReadDeepSeek},
+    {"deepseek_v3", kLlama, ReadDeepSeek},
+    {"kimi_k2", kLlama, ReadDeepSeek},
+    {"glm4_moe", kLlama, ReadGlm4Moe},
+    {"gpt_oss", {.attention_bias = kAlways, .mlp_bias = kAlways}, ReadGptOss},
+    {"nemotron_h",
+     {.head_dim = {"head_dim|attention_head_dim", 128},
+      .positions = {"max_position_embeddings", 8192},
+      .activation = Activation::kSquaredRelu,
+      .position = Position::kNone},
+     ReadNemotronH}};
+
+std::vector<Family> Families() {
+  const auto dense = hugging_face::DenseFamilies();
+  std::vector<Family> all(dense.begin(), dense.end());
+  all.insert(all.end(), std::begin(kFamilies), std::end(kFamilies));
+  return all;
+}
+
+void ReadLayout(Reader* r, const Layout& f, Model* m) {
+  const auto whole = [&](const Whole& w, std::optional<std::int64_t> fallback) {
+    const std::string_view key = r->OneOf(w.key);
+    if (key.empty()) return fallback.value_or(0);
+    return fallback ? r->IntegerOr(key, *fallback) : r->Integer(key);
+  };
+  const auto flag = [&](const Flag& b) {
+    return b.key.empty() ? b.fallback : r->BoolOr(b.key, b.fallback);
+  };
+  m->layers = whole(f.layers, {});
+  m->hidden = whole(f.hidden, {});
+  m->heads = whole(f.heads, {});
+  m->kv_heads = whole(f.kv_heads, f.kv_heads.fallback.value_or(m->heads));
+  m->head_dim = whole(f.head_dim, f.head_dim.fallback);
+  using Fallback = std::optional<std::int64_t>;
+  m->ffn_hidden = whole(f.ffn, f.ffn_times > 0 ? Fallback(f.ffn_times * m->hidden) : Fallback());
+  m->vocab = whole(f.vocab, {});
+  m->max_position = whole(f.positions, f.positions.fallback);
+  m->tied_embeddings = flag(f.tied);
+  m->attention_bias = flag(f.attention_bias);
+  m->mlp_bias = flag(f.mlp_bias);
+  m->norm = f.norm;
+  m->activation = f.activation;
+  m->position = f.position;
+}
 
 }  // namespace
 
@@ -302,18 +293,22 @@ Result<Model> ReadHuggingFaceConfig(const std::string& path) {
   }
   Reader r(document, path);
   const std::string type = r.Text("model_type");
+  const std::vector<Family> families = Families();
+  std::vector<std::string_view> types;
+  for (const Family& f : families) types.push_back(f.type);
   if (type.empty()) {
-    return InvalidInput("{}: model_type is missing; valid: {}", path, fmt::join(kTypes, ", "));
+    return InvalidInput("{}: model_type is missing; valid: {}", path, fmt::join(types, ", "));
+  }
+  const auto family = std::ranges::find(families, type, &Family::type);
+  if (family == families.end()) {
+    return InvalidInput("{}: {}", r.Where(*r.Present("model_type")),
+                        UnknownName("model_type", Printable(type), types));
   }
   Model m;
   m.name = r.Text("_name_or_path").empty() ? path : r.Text("_name_or_path");
   m.source = path;
-  const auto* family = std::ranges::find(kFamilies, type, &Family::type);
-  if (family == std::end(kFamilies)) {
-    return InvalidInput("{}: {}", r.Where(*r.Present("model_type")),
-                        UnknownName("model_type", Printable(type), kTypes));
-  }
-  family->read(&r, &m);
+  ReadLayout(&r, family->layout, &m);
+  if (family->more != nullptr) family->more(&r, &m);
   if (!r.status().ok()) return r.status();
   if (m.head_dim == 0) {
     if (m.hidden % m.heads != 0) {

@@ -4,6 +4,8 @@
 
 #include <charconv>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -69,6 +71,13 @@ class Reader {
     const Node* node = document_.root.Find(key);
     return node == nullptr || node->kind == Node::Kind::kNull ? nullptr : node;
   }
+  // Of "a|b": b where only b is present, else a.
+  std::string_view OneOf(std::string_view keys) const {
+    const std::size_t bar = keys.find('|');
+    if (bar == std::string_view::npos) return keys;
+    const std::string_view first = keys.substr(0, bar), second = keys.substr(bar + 1);
+    return Present(first) == nullptr && Present(second) != nullptr ? second : first;
+  }
   const std::string& path() const { return path_; }
   std::string Where(const Node& node) const { return document_.Where(node); }
   void Fail(Status status) {
@@ -102,16 +111,40 @@ class Reader {
   Status status_;
 };
 
-// hugging_face_dense.cc: families with a layout of their own.
-void ReadGpt2(Reader* r, Model* m);
-void ReadGptNeoX(Reader* r, Model* m);
-void ReadOpt(Reader* r, Model* m);
-void ReadBloom(Reader* r, Model* m);
-void ReadFalcon(Reader* r, Model* m);
-void ReadMpt(Reader* r, Model* m);
-void ReadBert(Reader* r, Model* m);
-void ReadNemotron(Reader* r, Model* m);
-void ReadStarCoder2(Reader* r, Model* m);
+// One field: its key, and what it is where the file leaves it out. "a|b": either name; no key at
+// all: the fallback, whatever the file says.
+struct Whole {
+  std::string_view key;
+  std::optional<std::int64_t> fallback = {};  // none: the file must have it
+};
+struct Flag {
+  std::string_view key;
+  bool fallback = false;
+};
+
+// The fields that every family has, under one name or another. As it stands here: Llama's.
+struct Layout {
+  Whole layers = {"num_hidden_layers"}, hidden = {"hidden_size"}, heads = {"num_attention_heads"};
+  Whole kv_heads = {"num_key_value_heads"};  // no fallback: as many as heads
+  Whole head_dim = {"head_dim", 0};          // 0: hidden / heads
+  Whole ffn = {"intermediate_size"};
+  std::int64_t ffn_times = 0;  // above 0: ffn's fallback in hidden sizes
+  Whole vocab = {"vocab_size"};
+  Whole positions = {"max_position_embeddings", 2048};
+  Flag tied = {"tie_word_embeddings"};
+  Flag attention_bias = {"attention_bias"}, mlp_bias = {"mlp_bias"};
+  Norm norm = Norm::kRmsNorm;
+  Activation activation = Activation::kSwiglu;
+  Position position = Position::kRotary;
+};
+
+struct Family {
+  std::string_view type;  // model_type
+  Layout layout;
+  void (*more)(Reader*, Model*);  // what it has besides, once the layout is read; may be null
+};
+// hugging_face_dense.cc: dense families with a layout of their own.
+std::span<const Family> DenseFamilies();
 
 // A window in every layer, or, where layer_types names the layers, in all but the last of every so
 // many. What the model cannot say is refused.
