@@ -205,6 +205,28 @@ void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t 
   gemm(out, in, tokens, GemmLayout::kTN);
 }
 
+// HybridEP knows where tokens go from every rank's map of choices, a byte an expert: it gathers the
+// maps of all tokens and counts them twice (hybrid_ep/executor.cu, allgather_routing_map and scan).
+void ExpertWriter::RoutingMap() {
+  if (e_.dispatcher != Dispatcher::kHybridEp || e_.ep == 1) return;
+  const std::int64_t tokens = s_.local_tokens() * e_.ep;
+  w_->Comm("all_gather.routing_map", {.collective = Collective::kAllGather,
+                                      .group = GroupSlot::kEp,
+                                      .stream = kEpStream,
+                                      .blocking = true,
+                                      .dtype = graph::DType::kFp8,
+                                      .bytes = {.value = tokens * e_.count}});
+  w_->Kernel("scan_routing_map", Elementwise(s_, MemoryOp::kRouterTopk, tokens,
+                                             e_.count / e_.domains, 2, 0, Pass::kForward));
+}
+
+// What HybridEP sends with a token on its way to the experts, and back with its gradient: fp32
+// probabilities of all experts in the NVLink domain that it goes to, zeros included.
+std::int64_t ExpertWriter::ProbabilityBytes(Way way) const {
+  if (e_.dispatcher != Dispatcher::kHybridEp || way != Way::kThere) return 0;
+  return e_.count / e_.domains * 4;
+}
+
 // A pass in reverse turns a way round: its permutation spreads gradients where forward gathered.
 void ExpertWriter::Permute(Way way, Pass pass) {
   const bool there = (way == Way::kThere) == (pass == Pass::kForward);
@@ -218,9 +240,11 @@ void ExpertWriter::Permute(Way way, Pass pass) {
   }
   if (e_.dispatcher == Dispatcher::kHybridEp) {
     const std::int64_t once = std::min(load_.arrived, load_.rows);
-    w_->Kernel(there ? "permute" : "unpermute",
-               there ? Moved(s_, MemoryOp::kPermute, once, load_.rows, pass)
-                     : Moved(s_, MemoryOp::kUnpermute, load_.rows, once, pass));
+    MemoryBound moved = there ? Moved(s_, MemoryOp::kPermute, once, load_.rows, pass)
+                              : Moved(s_, MemoryOp::kUnpermute, load_.rows, once, pass);
+    // Gradients of probabilities go back as whole rows, zeros of other ranks' experts included.
+    if (!there) moved.bytes_written += once * ProbabilityBytes(way);
+    w_->Kernel(there ? "permute" : "unpermute", moved);
   }
   if (e_.dispatcher == Dispatcher::kAllGather) {
     const std::int64_t all = tokens * e_.ep * e_.etp;
@@ -285,8 +309,8 @@ void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
       Collect(s_, w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * 4,
               graph::DType::kFp32, true, shared);
     }
-    Collect(s_, w_, name, Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * token, s_.dtype,
-            blocking, shared);
+    Collect(s_, w_, name, Collective::kAllToAll, GroupSlot::kEp,
+            load_.on_wire * (token + ProbabilityBytes(way)), s_.dtype, blocking, shared);
   }
   if (there && e_.etp > 1) {
     Collect(s_, w_, "all_gather.tokens", Collective::kAllGather, GroupSlot::kExpertTp, gathered,
@@ -372,6 +396,7 @@ void ExpertWriter::Forward(bool keep) {
   w_->Module("layers.mlp.preprocess");
   ExpertHost(s_, w_, ExpertPiece::kPreprocess, pass);
   Enter("layers.mlp.dispatch", pass);
+  RoutingMap();
   // The host must know how many tokens every expert has before it can launch the grouped GEMMs.
   if (e_.host_reads) {
     if (e_.ep > 1 && e_.dispatcher == Dispatcher::kAllToAll) {

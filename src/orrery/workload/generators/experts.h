@@ -17,8 +17,10 @@
 //               NICs (d counts domains) and is handed on over NVLink, in one pipeline that tokens
 //               of the own domain pass as well: DeepEP's README gives 43 to 58 GB/s over 400 Gb/s
 //               NICs with these counted, so that all T·d·h·e bytes go at the NICs' rate
-//   HybridEP    as DeepEP, its own kernel permutes and pads; where the iteration is one graph its
-//               buffers have fixed sizes and the host reads nothing
+//   HybridEP    as DeepEP, with the maps of all ranks' choices gathered first and each token's
+//               probabilities for all experts of a domain beside it; its own kernel permutes and
+//               pads; where the iteration is one graph its buffers have fixed sizes and the host
+//               reads nothing
 // Experts that work on a narrower width (Nemotron 3's LatentMoE) get tokens projected before the
 // dispatch, and their results are projected back behind the combine. In 8 or 4 bits the grouped
 // GEMMs and these projections run in low precision, casts of precision.h before them; tokens travel
@@ -67,6 +69,8 @@ class ExpertWriter {
   // Tokens to their experts (there) or results to their tokens (back); backward runs them swapped.
   void Permute(Way way, graph::Pass pass);
   void Exchange(Way way, graph::Pass pass, bool blocking);
+  void RoutingMap();
+  std::int64_t ProbabilityBytes(Way way) const;
   void Sort(graph::Pass pass);
   void Pad(std::string_view name, graph::Pass pass);
   void SharedForward(bool first_half);
