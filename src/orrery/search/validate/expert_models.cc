@@ -127,15 +127,13 @@ Status MapDispatcher(const Mapping& m) {
   if (cell.empty()) {
     // Megatron's command line alone gathers; torchtitan's ExpertParallel has no other way.
     const bool exchanges = m.rule.label == "NeMo" || m.rule.label == "FSDP2" || IsBridge(m.row);
-    const bool hybrid = m.release.hybrid_ep;
-    plan.dispatcher = hybrid      ? Dispatcher::kHybridEp
-                      : exchanges ? Dispatcher::kAllToAll
-                                  : Dispatcher::kAllGather;
-    m.Assume("moe_dispatcher={} (blank: {}'s {})",
-             hybrid      ? "hybridep"
-             : exchanges ? "alltoall"
-                         : "allgather",
-             m.rule.label, hybrid ? "recipes for NVL72" : "default");
+    const bool said = m.release.dispatcher.has_value();
+    plan.dispatcher =
+        m.release.dispatcher.value_or(exchanges ? Dispatcher::kAllToAll : Dispatcher::kAllGather);
+    const auto named = std::find_if(kDispatchers.begin(), kDispatchers.end(),
+                                    [&](const auto& d) { return d.second == plan.dispatcher; });
+    m.Assume("moe_dispatcher={} (blank: {})", named->first,
+             said ? "the release's recipes" : fmt::format("{}'s default", m.rule.label));
     return {};
   }
   for (const auto& [name, dispatcher] : kDispatchers) {
@@ -222,7 +220,7 @@ Status MapExperts(const Mapping& m) {
   ORRERY_RETURN_IF_ERROR(MapDispatcher(m));
   const bool fused = !m.recipe().says_switches;
   plan.moe_fused_permute = m.defaults().moe_fused_permute && fused;
-  plan.moe_fused_router = m.defaults().moe_fused_router && fused;
+  plan.moe_fused_router = m.defaults().moe_fused_router && fused && !m.release.router_operators;
   plan.moe_separate_padding = m.defaults().moe_separate_padding;
   if (row.text("moe_routing") != "forced-balanced") {
     m.Assume("moe_routing={}: taken as balanced",

@@ -9,6 +9,7 @@ namespace orrery::search {
 namespace {
 
 using workload::CudaGraphs;
+using workload::Dispatcher;
 using workload::RecomputeKeeps;
 
 // Whose scripts.
@@ -128,7 +129,24 @@ constexpr Line kBf16[] = {
     {kBridge, 1, kEver, "GPT-OSS-20B", "", "nvfp4", {.bf16_last_layers = 4}},
 };
 
-constexpr Line kDispatchers[] = {{kBridge, 2511, kEver, "", "GB", "", {.hybrid_ep = true}}};
+constexpr ReleaseRecipe By(Dispatcher dispatcher) { return {.dispatcher = dispatcher}; }
+// Where the recipes name none, or type it alltoall (Qwen3-235B on B200 and H100), tokens go by
+// all-to-all, NeMo's default.
+constexpr Line kDispatchers[] = {
+    {kBridge, 2511, 2601, "DeepSeek-V3", "H100", "", By(Dispatcher::kDeepEp)},
+    {kBridge, 2602, kEver, "DeepSeek-V3", "", "", By(Dispatcher::kHybridEp)},
+    {kBridge, 2602, 2603, "Qwen3-30B", "H100", "", By(Dispatcher::kDeepEp)},
+    {kBridge, 2602, kEver, "Qwen3-30B", "B300", "", By(Dispatcher::kHybridEp)},
+    {kBridge, 2604, kEver, "Qwen3-30B", "", "", By(Dispatcher::kHybridEp)},
+    {kBridge, 2606, kEver, "Qwen3-235B", "B300", "", By(Dispatcher::kHybridEp)},
+    {kBridge, 2606, kEver, "Qwen3-235B", "B200", "mxfp8", By(Dispatcher::kHybridEp)},
+    {kBridge, 2511, 2603, "GPT-OSS", "GB", "", By(Dispatcher::kAllToAll)},
+    {kBridge, 2604, kEver, "GPT-OSS-120B", "B300", "", By(Dispatcher::kHybridEp)},
+    {kBridge, 2602, kEver, "Nemotron-3", "", "", By(Dispatcher::kHybridEp)},
+    {kBridge, 2511, kEver, "", "GB", "", By(Dispatcher::kHybridEp)},
+};
+constexpr Line kRouters[] = {
+    {kBridge, 0, kEver, "Nemotron-3-Nano|Nemotron-3-Super", "", "", {.router_operators = true}}};
 constexpr Line kReductions[] = {{kBridge, 1, kEver, "", "", "", {.reduces_16_bits = true}}};
 
 // "YY.MM…" or "YY-MM…" as a number; 0: it is not.
@@ -179,7 +197,8 @@ ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
   const ReleaseRecipe bf16 = in(kBf16);
   recipe.bf16_last_layers = bf16.bf16_last_layers;
   recipe.bf16_modules = bf16.bf16_modules;
-  recipe.hybrid_ep = in(kDispatchers).hybrid_ep;
+  recipe.dispatcher = in(kDispatchers).dispatcher;
+  recipe.router_operators = in(kRouters).router_operators;
   recipe.reduces_16_bits = in(kReductions).reduces_16_bits;
   return recipe;
 }

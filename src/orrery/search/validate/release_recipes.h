@@ -18,11 +18,13 @@
 //     YAML files of v0.1.0rc4 for container 25.09, workload_base_configs.py of v0.2.0 for 25.11),
 //     later src/megatron/bridge/perf_recipes (v0.5.0 and v0.6.0 for 26.06 and 26.08);
 //     configs/nemotronh/te_quant.cfg (v0.4.0 and later), which also has mxfp8 for Mamba's
-//     projection out; gpt_oss_llm_pretrain.py; recipes/llama of v0.1.0rc4, which defers (later
+//     projection out; gpt_oss_llm_pretrain.py; moe_flex_dispatcher_backend of v0.2.0, v0.3.0,
+//     v0.3.1, v0.4.0, v0.5.1 and v0.6.0; recipes/llama of v0.1.0rc4, which defers (later
 //     releases in fine-tuning only). All of them reduce gradients in 16 bits.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "orrery/search/validate/configuration.h"
@@ -55,9 +57,10 @@ struct ReleaseRecipe {
 
   // Experts.
   int etp = 0;
-  bool drops = false;      // every expert padded to its mean (capacity factor 1)
-  bool hybrid_ep = false;  // the dispatcher
-  bool fused_mlp = false;  // experts' activation and casts in their GEMMs
+  bool drops = false;  // every expert padded to its mean (capacity factor 1)
+  std::optional<workload::Dispatcher> dispatcher = {};
+  bool router_operators = false;  // moe_router_fusion left off
+  bool fused_mlp = false;         // experts' activation and casts in their GEMMs
   // Where cuda_graphs and ep_overlap are both blank: graphs of parts, and exchanges beside another
   // micro-batch.
   workload::CudaGraphs expert_graphs = workload::CudaGraphs::kNone;

@@ -520,7 +520,15 @@ TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
   EXPECT_FALSE(before.moe_fused_mlp);
   EXPECT_EQ(plan({{"framework_version", "NeMo container 25.09"}}).dispatcher,
             Dispatcher::kAllToAll);
-  EXPECT_EQ(plan({{"gpu", "B200"}, {"gpus_per_node", "8"}}).dispatcher, Dispatcher::kAllToAll);
+  const auto on = [&](std::string_view release, std::string_view gpu) {
+    return plan({{"framework_version", "NeMo container " + std::string(release)},
+                 {"gpu", std::string(gpu)},
+                 {"gpus_per_node", "8"}})
+        .dispatcher;
+  };
+  EXPECT_EQ(on("25.11", "B200"), Dispatcher::kAllToAll);
+  EXPECT_EQ(on("26.02", "H100-SXM5"), Dispatcher::kDeepEp);
+  EXPECT_EQ(on("26.08", "B200"), Dispatcher::kHybridEp);
   EXPECT_FALSE(plan({{"ep_overlap", "1"}, {"offload", "activation"}}).moe_comm_overlap);
   const workload::Plan first = plan(
       {{"framework_version", "NeMo container 25.09"}, {"gpu", "B200"}, {"gpus_per_node", "8"}});

@@ -175,14 +175,21 @@ void ExpertWriter::Router(Pass pass) {
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
     WriteGemm(s_, w_, "router", {.m = m, .n = n, .k = k, .dtype = s_.dtype, .layout = layout});
   };
+  // Bytes of a score. Without moe_router_fusion each of PyTorch's operators reads and writes fp32
+  // tensors of all scores: function, bias, top-k, zeros, scatter (which copies), and the map of
+  // choices as fp32, integers, scattered and as bytes; the auxiliary loss the same again and its
+  // division and sums; backward the gradients of divisions, sums and functions (moe_utils.py).
+  const auto kernel = [&](std::string_view name, std::int64_t read, std::int64_t written) {
+    w_->Kernel(name, Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, read, written, pass));
+  };
+  const bool fused = e_.fused_router;
   if (pass == Pass::kForward) {
     gemm(tokens, e_.count, s_.hidden, GemmLayout::kNT);
-    w_->Kernel("top_k", Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, 4, 5, pass));
-    w_->Kernel("auxiliary_loss",
-               Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, 5, 0, pass));
+    kernel("top_k", fused ? 4 : 28, fused ? 5 : 29);
+    kernel("auxiliary_loss", fused ? 5 : 33, fused ? 0 : 21);
     return;
   }
-  w_->Kernel("top_k", Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, 9, 4, pass));
+  kernel("top_k", fused ? 9 : 52, fused ? 4 : 36);
   gemm(tokens, s_.hidden, e_.count, GemmLayout::kNN);
   gemm(e_.count, s_.hidden, tokens, GemmLayout::kTN);
   if (e_.router_bias) AccumulateGradient(s_, w_, "bias_gradient", e_.count);

@@ -140,13 +140,45 @@ TEST(Experts, HybridEpPermutesWhatArrived) {
   p.dispatcher = Dispatcher::kHybridEp;
   const graph::Graph g = Make(SmallExperts(1), p);
   EXPECT_THAT(Operations(g, FindBlock(g, "layer.forward")),
-              testing::EndsWith("sync dispatch! permute grouped_fc1 swiglu grouped_fc2 unpermute "
-                                "combine! bias_dropout_add"));
+              testing::EndsWith("all_gather.routing_map! scan_routing_map sync dispatch! permute "
+                                "grouped_fc1 swiglu grouped_fc2 unpermute combine! "
+                                "bias_dropout_add"));
   Plan deep = p;
   deep.dispatcher = Dispatcher::kDeepEp;  // sorts 1,024 rows into 1,024 instead
   const std::int64_t arrived = 512 * 1800 / 1000;
+  // Beside that the maps of 4 · 512 tokens are read twice, and backward writes what arrived with
+  // the gradients of 16 probabilities.
   EXPECT_EQ(Moved(SmallExperts(1), deep) - Moved(SmallExperts(1), p),
-            4 * (1024 - arrived) * 256 * 2);
+            4 * (1024 - arrived) * 256 * 2 - 2 * 4 * 512 * 16 - arrived * 16 * 4);
+}
+
+// A byte an expert of all 4 · 512 tokens is gathered, and a token of 256 · 2 bytes takes its fp32
+// probabilities for all 16 experts along; results come back without. Two domains have 8 each.
+TEST(Experts, HybridEpSendsProbabilitiesBesideTokens) {
+  Plan p = Even();
+  p.dispatcher = Dispatcher::kHybridEp;
+  const std::int64_t arrived = 512 * 1800 / 1000, token = 256 * 2;
+  const graph::Graph g = Make(SmallExperts(1), p);
+  const graph::Block& forward = FindBlock(g, "layer.forward");
+  EXPECT_EQ(Bytes(forward, Collective::kAllGather), 4 * 512 * 16);
+  EXPECT_EQ(Bytes(forward, Collective::kAllToAll), arrived * (2 * token + 16 * 4));
+  const graph::Block& backward = FindBlock(g, "layer.backward");
+  EXPECT_EQ(Bytes(backward, Collective::kAllGather), 0);
+  EXPECT_EQ(Bytes(backward, Collective::kAllToAll), arrived * (2 * token + 16 * 4));
+  p.nvlink_ranks = 2;
+  const graph::Graph two = Make(SmallExperts(1), p);
+  const std::int64_t sent = Bytes(FindBlock(two, "layer.forward"), Collective::kAllToAll);
+  EXPECT_EQ(sent % (2 * token + 8 * 4), 0);
+}
+
+// PyTorch's operators read and write fp32 tensors of all 512 · 16 scores: 28 and 29 bytes a score
+// to choose, 33 and 21 for the auxiliary loss, 52 and 36 backward; fused 9, 5 and 13.
+TEST(Experts, OperatorsOfTheRouterReadAllScores) {
+  const Plan plain = Even();
+  Plan fused = plain;
+  fused.moe_fused_router = true;
+  EXPECT_EQ(Moved(SmallExperts(1), plain) - Moved(SmallExperts(1), fused),
+            512 * 16 * ((57 + 54 + 88) - (9 + 5 + 13)));
 }
 
 // Each expert's rows are padded before the first GEMM and cut behind the second, in backward too:
