@@ -163,7 +163,8 @@ Release ReleaseOf(const Configuration& row) {
   const std::string_view version = row.text("framework_version");
   constexpr std::string_view kContainer = "container ";
   const std::size_t container = version.find(kContainer);
-  if (container != std::string_view::npos && framework.find("Bridge") != std::string_view::npos) {
+  if (framework.find("Bridge") != std::string_view::npos) {
+    if (container == std::string_view::npos) return {kBridge, 0};
     const std::string_view number = version.substr(container + kContainer.size());
     const bool dotted = number.size() >= 5 && number[2] == '.';
     return {kBridge, dotted ? Month(number) : 0};

@@ -39,7 +39,8 @@ TEST(ReleaseRecipes, JoinTheTables) {
       Recipe("Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4");
   EXPECT_EQ(r.expert_graphs, workload::CudaGraphs::kLayers);
   EXPECT_EQ(r.bf16_last_layers, 14);
-  EXPECT_TRUE(r.hybrid_ep && r.reduces_16_bits);
+  EXPECT_TRUE(r.reduces_16_bits);
+  EXPECT_EQ(r.dispatcher, workload::Dispatcher::kHybridEp);
   EXPECT_EQ(r.deferred_head, 0);
   EXPECT_EQ(Recipe("NeMo (Megatron-Core),v25.05.05,,Llama3-70B,GB200,bf16").deferred_head, 22);
 }
