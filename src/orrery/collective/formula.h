@@ -82,7 +82,7 @@ class Formula {
   PortBytes Ports() const;
 
  private:
-  double Work(std::int64_t data, int streams) const {
+  double Work(std::int64_t data, double streams) const {
     return box_.sync + static_cast<double>(data) * box_.per_byte * streams;
   }
   double LaneWork(const model::Chunk& chunk) const {

@@ -58,13 +58,17 @@ Formula::TreeSums Formula::SumsOfTree() const {
   const int domains = plan_.shape.domains;
   const int local = ppn() > 1 ? 1 : 0;
   const int root = local + (net() ? 1 : 0);
-  const int children = domains >= 4 ? 2 : domains >= 2 ? 1 : 0;  // of an inner head, through NICs
-  const double extra = std::max({0, 2 * (root - 1), local + children - 1});
+  // Of a head that is not the root, through NICs.
+  const int children = domains >= 4 ? 2 : domains == 3 ? 1 : 0;
+  const int more = std::max(0, local + children - 1);
   const TreePorts ports = PortsOfTree();
   TreeSums sums;
   const auto add = [&](const Chunk& chunk, double times) {
     const double stream = static_cast<double>(chunk.bytes) * box_.per_byte;
-    const double work = Work(chunk.bytes, model::kStreams) + extra * stream;
+    const double turning = Work(chunk.bytes, model::kStreams) + 2 * (root - 1) * stream;
+    const double head =
+        net() ? box_.sync + model::TreeHeadShare(plan_) * (model::kStreams + more) * stream : 0;
+    const double work = std::max(turning, head);
     const double slowest = net() ? Delay(box_.inter, chunk.bytes) : Delay(box_.intra, chunk.bytes);
     const double nic_serial = net() ? Serial(box_.inter, chunk) : 0;
     const double step = std::max(work, ports.nic_one_way * nic_serial);
@@ -156,10 +160,11 @@ double Formula::TreeFill(const Chunk& chunk) const {
   double fill = step + 2 * intra;
   if (net()) {
     const int levels = std::bit_width(static_cast<unsigned>(plan_.shape.domains - 1));
-    const double edge = Delay(box_.inter, chunk.bytes) + step;
+    const double share = model::TreeHeadShare(plan_);
+    const double edge = Delay(box_.inter, chunk.bytes) + Work(chunk.bytes, share * model::kStreams);
     int pairs = 0;  // heads of two children, on the longest way
     for (int half = 1; 2 * half + 1 < plan_.shape.domains; half *= 2) ++pairs;
-    fill += 2 * (levels * edge + pairs * stream);
+    fill += 2 * (levels * edge + pairs * share * stream);
     // Two children's messages meet at their parent's NIC: all channels' at the first level, spread
     // out from then on, up and down.
     if (plan_.shape.domains >= 4) {

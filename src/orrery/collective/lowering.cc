@@ -111,7 +111,7 @@ std::int64_t Schedule::MessageBytes(std::int64_t data) const {
   return model::OnWire(plan_.protocol, data);
 }
 
-SimTime Schedule::Work(std::int64_t data, int streams, bool sync) const {
+SimTime Schedule::Work(std::int64_t data, double streams, bool sync) const {
   return RoundToPs((sync ? box_.sync : 0) + static_cast<double>(data) * box_.per_byte * streams);
 }
 
@@ -220,7 +220,9 @@ Step Schedule::TreeStep(std::uint32_t member, int lane, std::uint64_t index) con
   }
   const std::int64_t data = (number < rounds ? pieces_.full : pieces_.tail).bytes;
   const std::uint64_t main = down ? 0 : extra;  // the step that has all it needs
-  step.work = at == main ? Work(data, model::kStreams, true) : Work(data, 1, false);
+  const bool head = !root && crosses_[static_cast<std::size_t>(node.to_parent)] != 0;
+  const double share = head ? model::TreeHeadShare(plan_) : 1;
+  step.work = at == main ? Work(data, share * model::kStreams, true) : Work(data, share, false);
   if (!down && at <= main && fan > 0) step.recv_connection = node.from_child[at];
   if (down && at == 0) step.recv_connection = node.from_parent;
   if (at >= main) {

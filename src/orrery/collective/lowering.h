@@ -161,7 +161,7 @@ class Schedule {
   Step AllToAllStep(std::uint32_t member, int lane, std::uint64_t index) const;
   Step UnevenStep(std::uint32_t member, int lane, std::uint64_t index) const;
   std::int64_t MessageBytes(std::int64_t data) const;
-  SimTime Work(std::int64_t data, int streams, bool sync) const;
+  SimTime Work(std::int64_t data, double streams, bool sync) const;
   SimTime Post(std::int32_t connection) const;
 
   Plan plan_;

@@ -21,7 +21,7 @@ inline int LevelsOf(int domains) {
   return domains == 1 ? 1 : std::bit_width(static_cast<unsigned>(domains - 1));
 }
 
-// kPass, kPassOn: NVLS, kMain and kStream of what comes down.
+// kPass, kPassOn: kMain and kStream of what comes down (NVLS), of heads but the root's (trees).
 enum Work : std::int8_t {
   kNothing,
   kMain,

@@ -139,7 +139,8 @@ void TreeStage::BuildHead(int level, int tree, int batch) {
   const int far = Far(level, tree);
   const int extra = std::max(0, local + far - 1);
   Step* up = AddSteps(id, top ? 1 + 2 * extra : 1 + extra);
-  for (int i = 0; i < 1 + (top ? 2 : 1) * extra; ++i) up[i].work = i == extra ? kMain : kStream;
+  const Work main = top ? kMain : kPass, stream = top ? kStream : kPassOn;
+  for (int i = 0; i < 1 + (top ? 2 : 1) * extra; ++i) up[i].work = i == extra ? main : stream;
   for (int i = 0; i < local + far; ++i) {
     const int kind = local == 1 ? i : i + 1;
     if (kind > 0 || HasChain(level)) up[i].source = id * kSlots + kind;
@@ -147,7 +148,7 @@ void TreeStage::BuildHead(int level, int tree, int batch) {
   if (!top) {
     SendUp(level, tree, batch, extra);
     Step* down = AddSteps(id + 1, 1 + extra);
-    for (int i = 0; i <= extra; ++i) down[i].work = i == 0 ? kMain : kStream;
+    for (int i = 0; i <= extra; ++i) down[i].work = i == 0 ? main : stream;
     down[0].source = (id + 1) * kSlots;
   }
   const std::int32_t sender = top ? id : id + 1;
@@ -190,6 +191,9 @@ void TreeStage::SetTimes(const model::Chunk& chunk, Times* times) {
   const std::int64_t wire = model::OnWire(plan_.protocol, chunk.bytes);
   times->work[kStream] = RoundToPs(stream);
   times->work[kMain] = RoundToPs(box_.sync + model::kStreams * stream);
+  const double of_head = model::TreeHeadShare(plan_) * stream;
+  times->work[kPassOn] = RoundToPs(of_head);
+  times->work[kPass] = RoundToPs(box_.sync + model::kStreams * of_head);
   for (const Kind kind : {kNvlink, kNet}) {
     if (kind == kNvlink ? places_ == 1 : domains_ == 1) continue;
     const model::Edge& edge = kind == kNvlink ? box_.intra : box_.inter;

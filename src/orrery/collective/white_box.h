@@ -49,6 +49,13 @@ struct WhiteBox {
 // A ring step reads its own buffer and the received slice and writes one: the rate that NCCL's
 // tables give is of such a step. Each further source or destination adds one stream.
 inline constexpr int kStreams = 3;
+// The head of a domain passes up and down all the time, each with half of its CTA, whose 18 warps
+// work where a ring's CTA has 16 (NCCL's runTreeSplit: 384 and 256 threads, a warp of each posts).
+// So a stream takes so many times what it takes a ring. Members of the chain wait for the head, and
+// the root turns round in one go. What LL and LL128 take is in their rate.
+constexpr double TreeHeadShare(const Plan& plan) {
+  return plan.protocol == Protocol::kSimple ? 16.0 / 9 : 1;
+}
 
 WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec);
 
