@@ -300,7 +300,8 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
   const std::vector<string_view> modelled = valid;
   for (const NotedVariable& noted : NotedVariables()) valid.push_back(noted.name);
   valid.insert(valid.end(), IrrelevantVariables().begin(), IrrelevantVariables().end());
-  const std::vector<std::string> near = Nearest(name, valid, 1);
+  std::vector<std::string> near = Nearest(name, valid, 1);
+  if (near.empty()) near = Nearest("NCCL_" + std::string(name), valid, 1);  // as docs/ writes them
   if (!near.empty()) return InvalidInput("unknown variable; did you mean {}?", near[0]);
   std::string list;
   for (string_view m : modelled) list += list.empty() ? std::string(m) : ", " + std::string(m);

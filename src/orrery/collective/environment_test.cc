@@ -87,6 +87,8 @@ TEST(Environment, RefusesByName) {
   EXPECT_EQ(Refusal({{"NCCL_THREAD_THRESHOLDS", "8 x"}}),
             "NCCL_THREAD_THRESHOLDS: 'x' is not a whole number");
   EXPECT_EQ(Refusal({{"NCCL_ALG", "Ring"}}), "NCCL_ALG: unknown variable; did you mean NCCL_ALGO?");
+  EXPECT_EQ(Refusal({{"ALGO", "Ring"}}), "ALGO: unknown variable; did you mean NCCL_ALGO?");
+  EXPECT_THAT(Refusal({{"COLOUR", "red"}}), ::testing::HasSubstr("; modelled: NCCL_ALGO, "));
   EXPECT_EQ(Refusal({{"NCCL_BUFFSIZE", "4M"}}), "NCCL_BUFFSIZE: '4M' is not a whole number");
   EXPECT_EQ(Refusal({{"NCCL_MAX_CTAS", "65"}}), "NCCL_MAX_CTAS: 65 is not in 1 to 64");
   EXPECT_EQ(Refusal({{"NCCL_MIN_CTAS", "8"}, {"NCCL_MAX_CTAS", "4"}}),
