@@ -46,7 +46,9 @@ void LinkSymmetry::Bind(const LoopInputs& in) {
       for (const CommPrice& comm : block->comms) {
         if (comm.plan < 0) continue;
         const std::uint32_t id = MeetOf(rank, comm.comm);
-        if (id == kNobody || layout.members(id)[0] != r) continue;
+        if (id == kNobody) continue;
+        // A pair starts by the plan of whoever comes last: sender and receiver may have priced it.
+        if (!layout.meets[id].pair && layout.members(id)[0] != r) continue;
         const auto number = static_cast<std::uint32_t>(bounds_.size());
         if (!bound_of_.emplace(Key(layout.meets[id], comm.plan), number).second) continue;
         bindings.push_back(grain_.Bind(id, comm.plan));

@@ -388,6 +388,28 @@ TEST(Simulate, LinkUseOverTimeAddsUp) {
   EXPECT_THAT(Error(kSmall, analytic), HasSubstr("does not see single links"));
 }
 
+// What a sender and its receiver have priced apart is one meeting: a pipeline beside a ring.
+TEST(Simulate, FlowFoldsPairsOfTwoJobs) {
+  constexpr std::string_view kTwo = R"(
+cluster: {preset: h100-ib-400g, topology: fat-tree-2, nodes_per_leaf: 2}
+nodes: 8
+network: flow
+jobs:
+- name: pipeline
+  placement: explicit
+  devices: [0, 1, 2, 3, 4, 5, 6, 7, 32, 33, 34, 35, 36, 37, 38, 39]
+  job: {model: gpt2, parallel: {tp: 4, pp: 2, dp: 2}, training: {global_batch: 16, seq_len: 1024}}
+- name: ring
+  placement: explicit
+  devices: [8, 9, 10, 11, 12, 13, 14, 15, 40, 41, 42, 43, 44, 45, 46, 47]
+  job: {model: gpt2, parallel: {dp: 16}, training: {global_batch: 16, seq_len: 1024, sharding: zero1}}
+)";
+  const results::RunResult folded = Predict(Read(kTwo));
+  const results::RunResult all = Predict(Read(kTwo, {.fold = false}));
+  EXPECT_TRUE(folded.simulation.folded);
+  EXPECT_EQ(folded.simulation.fingerprint, all.simulation.fingerprint);
+}
+
 // Folded by ranks and links or not, `flow` gives one answer to the picosecond and loads links
 // alike.
 TEST(Simulate, FlowFoldedIsUnfolded) {
