@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Every job file under examples/ runs to its end. Usage: examples_test.py PROGRAM"""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def main():
+    program = sys.argv[1]
+    jobs = sorted((ROOT / "examples").rglob("*.yaml"))
+    broken = 0
+    for job in jobs:
+        run = subprocess.run([program, "simulate", job], capture_output=True, text=True, check=False)
+        if run.returncode != 0:
+            broken += 1
+            print(f"{job.relative_to(ROOT)}: exit status {run.returncode}\n{run.stderr}")
+    print(f"{len(jobs) - broken} of {len(jobs)} examples run")
+    return 1 if broken or not jobs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
