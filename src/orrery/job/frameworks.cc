@@ -400,16 +400,20 @@ constexpr std::array<Framework, 27> kFrameworks = {{
                   .dp_overlap = true,
                   .grad_reduce_fp32 = false,
                   .full_keeps = RecomputeKeeps::kQkv,
+                  .low_precision_gather = true,
                   .flat_parameters = false,
                   .copies_units = false,
                   .loss = LossDefault::kOnline,
+                  .embedding_product = true,
+                  .stacked_layers = true,
                   .host = HostEra::kNone},
      .recipe = {.recompute = Recompute::kFull, .sharding = Sharding::kZero3, .gpt_dropout = 0},
      .source = "AI-Hypercomputer/maxtext; NVIDIA/JAX-Toolbox",
      .assumes =
          "Set sharding: zero3. No host work: one program a step. XLA's fusions are those of the "
-         "eager fused kernels; a layer is scanned. Full recompute keeps queries, keys and values "
-         "(MaxText's save_qkv_proj, which NVIDIA's recipes set)."},
+         "eager fused kernels. Layers are scanned, which copies what they keep (stacked_layers); "
+         "embeddings are products (use_iota_embed) and full recompute keeps queries, keys and "
+         "values (save_qkv_proj), as NVIDIA's recipes set. 8-bit weights are gathered as such."},
 }};
 
 // Other names of a row: the newest of a family that has versions of another name.
@@ -478,6 +482,8 @@ void ApplyStep(const FrameworkDefaults& d, Plan* plan) {
   plan->adam_loop = d.adam_loop;
   if (d.adam_loop) plan->fused_adam = false;
   plan->loss_metrics = d.loss_metrics;
+  plan->embedding_product = d.embedding_product;
+  plan->stacked_layers = d.stacked_layers;
   plan->log_every_step = d.log_every_step;
 }
 

@@ -70,10 +70,12 @@ struct FrameworkDefaults {
   bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
   bool ddp = false;             // DistributedDataParallel and torch.optim.AdamW, no clipping
   LossDefault loss = LossDefault::kEager;
-  bool flat_step = false;       // torch.optim.AdamW on flat copies
-  bool adam_loop = false;       // Adam tensor by tensor, an operator a kernel
-  bool loss_metrics = false;    // training metrics over the logits
-  bool log_every_step = false;  // the host reads the loss after every step
+  bool flat_step = false;          // torch.optim.AdamW on flat copies
+  bool adam_loop = false;          // Adam tensor by tensor, an operator a kernel
+  bool loss_metrics = false;       // training metrics over the logits
+  bool embedding_product = false;  // embeddings by a one-hot product
+  bool stacked_layers = false;     // what layers keep lies in stacks
+  bool log_every_step = false;     // the host reads the loss after every step
   bool moe_fused_permute = false, moe_fused_router = false, moe_separate_padding = false;
   workload::HostEra host = workload::HostEra::kCore;  // its Python beside kernel launches
   memory::Libraries libraries = {};

@@ -122,6 +122,9 @@ inline bool WhenUnfused(const workload::Plan& plan) {
 inline bool WhenChunked(const workload::Plan& plan) { return plan.chunked_loss; }
 inline bool WhenConverted(const workload::Plan& plan) { return plan.converted_gradients; }
 inline bool WithTorchLoss(const workload::Plan& plan) { return plan.torch_loss; }
+inline bool WithEmbeddingProduct(const workload::Plan& plan) { return plan.embedding_product; }
+inline bool WithStackedLayers(const workload::Plan& plan) { return plan.stacked_layers; }
+inline bool WithQkvBiasKernel(const workload::Plan& plan) { return plan.qkv_bias_kernel; }
 inline bool WithLossMetrics(const workload::Plan& plan) { return plan.loss_metrics; }
 inline bool WithInPlaceKernels(const workload::Plan& plan) { return plan.in_place_kernels; }
 inline bool WithFlatStep(const workload::Plan& plan) { return plan.flat_step; }
@@ -171,6 +174,9 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"chunked_loss", &workload::Plan::chunked_loss, WhenChunked},
     {"torch_loss", &workload::Plan::torch_loss, WithTorchLoss},
     {"loss_metrics", &workload::Plan::loss_metrics, WithLossMetrics},
+    {"embedding_product", &workload::Plan::embedding_product, WithEmbeddingProduct},
+    {"stacked_layers", &workload::Plan::stacked_layers, WithStackedLayers},
+    {"qkv_bias_kernel", &workload::Plan::qkv_bias_kernel, WithQkvBiasKernel},
     {"in_place_kernels", &workload::Plan::in_place_kernels, WithInPlaceKernels},
     {"flat_step", &workload::Plan::flat_step, WithFlatStep},
     {"contiguous_gradients", &workload::Plan::contiguous_gradients, WithContiguousGradients},

@@ -78,6 +78,19 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "Two training metrics compute the cross entropy of a micro-batch's logits again "
             "(Composer's), gathered over ranks after a step; tp 1."},
+    {.name = "embedding_product",
+     .type = kBool,
+     .doc = "Word embeddings and their gradient are products of one-hot rows (MaxText's "
+            "use_iota_embed, Praxis)."},
+    {.name = "stacked_layers",
+     .type = kBool,
+     .doc = "Layers are one scanned loop: what a layer keeps is copied into a stack over the "
+            "layers, and out of it where a product or another library's kernel reads it (XLA "
+            "without dynamic-slice fusion)."},
+    {.name = "qkv_bias_kernel",
+     .type = kBool,
+     .doc = "The bias of queries, keys and values is added by a kernel of its own (XLA's cuBLAS "
+            "calls)."},
     {.name = "in_place_kernels",
      .type = kBool,
      .doc = "Rotary embedding and a gated activation's backward write over their inputs (Liger "

@@ -275,6 +275,14 @@ struct Plan {
   bool torch_loss = false;
   // Two training metrics compute the cross entropy of a micro-batch's logits again (Composer).
   bool loss_metrics = false;
+  // Embeddings are products of one-hot rows and the table (JAX: MaxText's use_iota_embed, Praxis's
+  // lookup_style of matmul).
+  bool embedding_product = false;
+  // Layers are one scanned loop: what they keep for backward lies in stacks, into and out of which
+  // what libraries' kernels write and read is copied (XLA without its fusion of dynamic slices).
+  bool stacked_layers = false;
+  // The bias of queries, keys and values is no epilogue of their product (XLA's cuBLAS calls).
+  bool qkv_bias_kernel = false;
   // Rotary embedding and the backward pass of a gated activation write over what they read (Liger
   // Kernel).
   bool in_place_kernels = false;

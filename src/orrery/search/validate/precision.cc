@@ -27,6 +27,7 @@ void MapLowPrecision(const Mapping& m, std::string_view dtype) {
     m.AssumeDefault("fp8 recipe", d.fp8_recipe == LowPrecision::kDelayed ? "delayed" : "current");
   }
   plan.low_precision_gather = dtype != "nvfp4" && d.low_precision_gather;
+  if (m.release.gathers_16_bits) plan.low_precision_gather = false;
   if (HasToken(m.row, "fp8_allgather")) plan.low_precision_gather = true;
   if (HasToken(m.row, "bf16_allgather")) plan.low_precision_gather = false;
   m.Assume("parameters gathered in {}", plan.low_precision_gather ? dtype : "bf16");

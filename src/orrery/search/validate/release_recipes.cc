@@ -13,7 +13,16 @@ using workload::Dispatcher;
 using workload::RecomputeKeeps;
 
 // Whose scripts.
-enum class Scripts : std::uint8_t { kUnknown, kNemo, kMaxText, kMlperf, kModelZoo, kBridge };
+enum class Scripts : std::uint8_t {
+  kUnknown,
+  kNemo,
+  kMaxText,
+  kPaxml,       // DGX Cloud's
+  kJaxToolbox,  // Paxml as JAX-Toolbox runs it
+  kMlperf,
+  kModelZoo,
+  kBridge
+};
 using enum Scripts;
 
 struct Release {
@@ -68,6 +77,24 @@ constexpr Line kRuns[] = {
     {kNemo, 2505, 2505, "DeepSeek-V3", "H100", "", {.recompute = "mla_up_proj", .etp = 1}},
     {kMaxText, 2411, 2411, "", "H100", "", MaxText(RecomputeKeeps::kQkvOut)},
     {kMaxText, 2501, 2502, "", "H100", "", MaxText(RecomputeKeeps::kQkv)},
+    {kPaxml, 2411, 2501, "GPT3-5B", "H100", "",
+     ReleaseRecipe{.keeps = RecomputeKeeps::kProducts,
+                   .bias_kernels = true,
+                   .copies_carried = true,
+                   .shard_hosts = 1,
+                   .gathers_16_bits = true}},
+    {kPaxml, 2411, 2501, "GPT3-175B", "H100", "",
+     ReleaseRecipe{.keeps = RecomputeKeeps::kQkvOut,
+                   .copies_carried = true,
+                   .shard_hosts = 16,
+                   .gathers_16_bits = true}},
+    {kJaxToolbox, 0, kEver, "GPT3-5B", "A100", "", {.keeps = RecomputeKeeps::kProducts}},
+    {kJaxToolbox, 0, kEver, "GPT3-5B", "", "",
+     ReleaseRecipe{.keeps = RecomputeKeeps::kProducts, .bias_kernels = true}},
+    {kJaxToolbox, 0, kEver, "GPT3-175B", "", "",
+     ReleaseRecipe{.keeps = RecomputeKeeps::kLast, .bias_kernels = true}},
+    {kJaxToolbox, 0, kEver, "GPT-126M", "", "",
+     ReleaseRecipe{.recomputes = false, .scans = false, .bias_kernels = true}},
     {kMlperf, 2511, 2511, "Llama3-8B", "B|GB|H200", "",
      ReleaseRecipe{.graphs = CudaGraphs::kIteration, .current = true}},
     {kMlperf, 2511, 2511, "Llama3.1-405B", "B|GB", "", {.dp_last = true, .current = true}},
@@ -173,8 +200,10 @@ Release ReleaseOf(const Configuration& row) {
     const std::string_view date = row.text("measured_date");
     return {kMlperf, date.starts_with("20") ? Month(date.substr(2)) : 0};
   }
+  if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox")) return {kJaxToolbox, 0};
   const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo
                           : framework.starts_with("MaxText")             ? kMaxText
+                          : framework.starts_with("Paxml")               ? kPaxml
                           : framework.starts_with("Megatron-Core (dev)") ? kModelZoo
                                                                          : kUnknown;
   return {scripts, version.starts_with("v") ? Month(version.substr(1)) : 0};

@@ -7,8 +7,14 @@
 //     activations_checkpoint_granularity, moe_pad_expert_input_to_capacity, hidden_dropout,
 //     CUDA_GRAPH, RM, ET, defer_embedding_wgrad_compute with wgrad_deferral_limit), MaxText's
 //     remat_policy and dcn_fsdp_parallelism; NVIDIA/NeMo v2.3.1, nemo/collections/llm/recipes.
-//     Paxml's (CHECKPOINT_POLICY, DCN_MESH_SHAPE) are left out: with them its rows, too fast
-//     already, are 1 to 6 points faster still, so something else of it is not known.
+//   kPaxml: the same repository's paxml/configure.sh and paxml_mod_configs.py (CHECKPOINT_POLICY,
+//     DCN_MESH_SHAPE, xla_gpu_enable_while_loop_double_buffering=false, ENABLE_TE). Transformer
+//     Engine 1.4, jax/flax/module.py, adds biases apart from its products, whose outputs are kept
+//     as they are (SAVE_DOT_ONLY); 175B keeps them with their bias, an epilogue in 8 bits. It casts
+//     weights that have been gathered.
+//   kJaxToolbox: google/paxml, contrib/gpu/scripts_gpu/configs.py (CHECKPOINT_POLICY; layers that
+//     are not repeated are neither scanned nor recomputed); "(TE)" in `precision` is Transformer
+//     Engine, the other row is XLA's own kernels, which add biases where they read.
 //   kMlperf: github.com/mlcommons/training_results_v5.1: configurations of 8B take in
 //     config_common_cg.sh, and of 405B TP_PP_DP_MAPPING=True and of both FP8_RECIPE=tensorwise in
 //     config_common.sh, which also defers.
@@ -39,6 +45,11 @@ struct ReleaseRecipe {
   std::string_view recompute = {};  // modules of selective recompute
   // Of full recompute; kNothing: the framework's own.
   workload::RecomputeKeeps keeps = workload::RecomputeKeeps::kNothing;
+  bool recomputes = true;     // false: layers keep everything
+  bool scans = true;          // JAX: layers are a loop
+  bool bias_kernels = false;  // biases of products are kernels of their own
+  // JAX: what a loop's pipelined collectives carry to the next layer is copied.
+  bool copies_carried = false;
   bool fused_attention = true;  // Transformer Engine may take cuDNN's; else flash attention 2
   workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
   bool squared_relu_operators = false;  // not compiled
@@ -69,6 +80,7 @@ struct ReleaseRecipe {
 
   // Precision.
   bool reduces_16_bits = false;  // gradients
+  bool gathers_16_bits = false;  // parameters, beside fp8
   bool current = false;          // fp8 by current scaling
   bool fp8_attention = false, fp8_output_layer = false;
   std::int64_t bf16_last_layers = 0;

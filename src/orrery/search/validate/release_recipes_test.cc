@@ -45,6 +45,20 @@ TEST(ReleaseRecipes, JoinTheTables) {
   EXPECT_EQ(Recipe("NeMo (Megatron-Core),v25.05.05,,Llama3-70B,GB200,bf16").deferred_head, 22);
 }
 
+// DGX Cloud's and JAX-Toolbox's runs of the same model.
+TEST(ReleaseRecipes, PaxmlByWhoRanIt) {
+  using workload::RecomputeKeeps;
+  const ReleaseRecipe cloud = Recipe("Paxml (JAX),v24.11.1,,GPT3-5B,H100-SXM5,bf16");
+  EXPECT_EQ(cloud.keeps, RecomputeKeeps::kProducts);
+  EXPECT_EQ(cloud.shard_hosts, 1);
+  EXPECT_TRUE(cloud.copies_carried && cloud.bias_kernels && cloud.gathers_16_bits);
+  const ReleaseRecipe toolbox = Recipe("Paxml (JAX),JAX-Toolbox @x,,GPT3-5B,H100-SXM5,bf16");
+  EXPECT_EQ(toolbox.keeps, RecomputeKeeps::kProducts);
+  EXPECT_TRUE(toolbox.bias_kernels && toolbox.scans && toolbox.shard_hosts == 0);
+  EXPECT_FALSE(toolbox.copies_carried);
+  EXPECT_FALSE(Recipe("Paxml (JAX),JAX-Toolbox @x,,GPT-126M,A100-SXM4,bf16").recomputes);
+}
+
 TEST(ReleaseRecipes, UnknownScriptsSetNothing) {
   const ReleaseRecipe r = Recipe("torchtitan,,,Llama3.1-405B,H100,fp8");
   EXPECT_TRUE(r.fused_attention && !r.reduces_16_bits && r.recompute.empty());

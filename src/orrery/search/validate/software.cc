@@ -158,6 +158,12 @@ Status MapLibraries(const Mapping& m) {
     m.out->plan.fused_bias_activation = false;
     m.Assume("squared ReLU as PyTorch's operators, not compiled (NeMo 2)");
   }
+  if (!m.release.scans) m.out->plan.stacked_layers = false;
+  if (m.release.bias_kernels) {
+    m.out->plan.qkv_bias_kernel = true;
+    m.out->plan.fused_bias_activation = false;
+    m.Assume("biases of products are kernels of their own (XLA's cuBLAS calls)");
+  }
   MapLoss(m);
   ORRERY_ASSIGN_OR_RETURN(m.out->allocator, memory::ParseAllocatorConf(m.recipe().allocator));
   if (!m.recipe().allocator.empty()) m.AssumeDefault("allocator", m.recipe().allocator);

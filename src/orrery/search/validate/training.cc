@@ -199,7 +199,7 @@ Status MapSharding(const Mapping& m) {
   if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
     plan.flat_parameters = m.defaults().flat_parameters;
-    plan.copies_units = m.defaults().copies_units;
+    plan.copies_units = m.defaults().copies_units || m.release.copies_carried;
     plan.unit_buffers = m.defaults().unit_buffers && HasToken(m.row, "megatron_fsdp");
     plan.list_gathers = m.defaults().list_gathers && plan.sharding == Sharding::kZero3;
     plan.gather_limit =
@@ -234,7 +234,10 @@ Status MapRecompute(const Mapping& m) {
     m.Assume("recompute={} (blank: the release's recipes)", recipe);
     return {};
   }
-  if (cell.empty()) {
+  if (cell.empty() && !m.release.recomputes) {
+    plan.recompute = Recompute::kNone;
+    m.Assume("recompute=none (blank: the release's scripts)");
+  } else if (cell.empty()) {
     plan.recompute = m.recipe().recompute;
     m.AssumeDefault("recompute", kNames[static_cast<std::size_t>(plan.recompute)]);
   } else {

@@ -201,6 +201,19 @@ TEST(Training, BlanksOfTheReleasesScripts) {
   EXPECT_EQ(Map(kGpt175, few).run.plan.shard_group, 0);
   few["framework_version"] = "v25.02.02";
   EXPECT_EQ(Map(kGpt175, few).run.plan.recompute_keeps, workload::RecomputeKeeps::kQkv);
+  EXPECT_TRUE(many.run.plan.embedding_product && many.run.plan.stacked_layers);
+  Cells paxml = maxtext;
+  paxml["framework"] = "Paxml (JAX)";
+  paxml["compute_dtype"] = "fp8";
+  paxml["model"] = "GPT3-175B";
+  paxml["gpu"] = "H100-SXM5";
+  EXPECT_TRUE(Map(kGpt175, paxml).run.plan.copies_units);
+  EXPECT_FALSE(Map(kGpt175, paxml).run.plan.low_precision_gather);
+  paxml["model"] = "GPT-126M";
+  paxml["framework_version"] = "JAX-Toolbox @x";
+  const workload::Plan small = Map(kGpt175, paxml).run.plan;
+  EXPECT_EQ(small.recompute, workload::Recompute::kNone);
+  EXPECT_TRUE(small.qkv_bias_kernel && !small.stacked_layers && !small.fused_bias_activation);
 }
 
 // What Transformer Engine has no fused kernel for on Blackwell; Nemotron in NeMo 2, whose squared

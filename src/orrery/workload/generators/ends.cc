@@ -30,7 +30,8 @@ enum : std::uint32_t {
   kTransformInput,
   kTransformOutput,
   kHeldLogits,
-  kMetricLogits
+  kMetricLogits,
+  kOneHot
 };
 
 Buffer Saved(BlockWriter* w, std::uint32_t id, std::string_view name, std::int64_t bytes) {
@@ -46,6 +47,11 @@ Buffer EmbeddingMask(const Shape& s, BlockWriter* w) {
 Buffer DropoutMask(const Shape& s, BlockWriter* w) {
   return Saved(w, kDropoutMask, "embedding.dropout_mask",
                s.dropout ? s.local_tokens() * s.hidden : 0);
+}
+// A row a token, which the table's gradient reads again.
+Buffer OneHot(const Shape& s, BlockWriter* w) {
+  return Saved(w, kOneHot, "embedding.one_hot",
+               s.embedding_product ? s.tokens() * s.vocab * s.element_bytes : 0);
 }
 // What a norm of the embeddings keeps: its input and statistics.
 Buffer EmbeddingInput(const Shape& s, BlockWriter* w) {
@@ -182,6 +188,32 @@ void FetchBatch(const Shape& s, BlockWriter* w) {
   w->Host("batch", s.host.batch - s.host.batch / 2);
 }
 
+// Words are looked up, or chosen by a product with one-hot rows, which needs no masks.
+void LookUp(const Shape& s, BlockWriter* w) {
+  const std::int64_t e = s.element_bytes;
+  w->Alloc(OneHot(s, w));
+  if (s.embedding_product) {
+    w->Kernel("one_hot",
+              Elementwise(s, MemoryOp::kZero, s.tokens(), s.vocab, 0, e, Pass::kForward));
+    w->Kernel("embedding", graph::Gemm{.m = s.tokens(),
+                                       .n = s.hidden,
+                                       .k = s.vocab,
+                                       .dtype = s.dtype,
+                                       .layout = graph::GemmLayout::kNN,
+                                       .out_dtype = s.dtype});
+    return;
+  }
+  if (s.tp > 1) {
+    w->Kernel("vocab_mask", Elementwise(s, MemoryOp::kCopy, s.tokens(), 1, 8, 9, Pass::kForward));
+  }
+  w->Kernel("embedding",
+            Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
+  if (s.tp > 1) {
+    w->Kernel("zero_masked",
+              Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kForward));
+  }
+}
+
 }  // namespace
 
 graph::Block EmbeddingForward(const Shape& s, Names* names) {
@@ -193,15 +225,7 @@ graph::Block EmbeddingForward(const Shape& s, Names* names) {
   w.Alloc(EmbeddingMask(s, &w));
   const Buffer looked_up = w.Temporary("embedding.output", s.full_bytes());
   w.Alloc(looked_up);
-  if (s.tp > 1) {
-    w.Kernel("vocab_mask", Elementwise(s, MemoryOp::kCopy, s.tokens(), 1, 8, 9, Pass::kForward));
-  }
-  w.Kernel("embedding",
-           Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
-  if (s.tp > 1) {
-    w.Kernel("zero_masked",
-             Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kForward));
-  }
+  LookUp(s, &w);
   if (s.position == Position::kRotary) {
     w.Kernel("transpose",
              Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kForward));
@@ -283,11 +307,21 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
     table(s.positions, 2 * e);
     w.Module("embedding.word");
   }
-  if (s.tp > 1) {
+  if (s.tp > 1 && !s.embedding_product) {
     w.Kernel("zero_masked",
              Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kBackward));
   }
-  table(s.vocab, 2 * e);
+  if (s.embedding_product) {
+    WriteGemm(s, &w, "embedding",
+              {.m = s.vocab,
+               .n = s.hidden,
+               .k = s.tokens(),
+               .dtype = s.dtype,
+               .layout = graph::GemmLayout::kTN});
+    w.Free(OneHot(s, &w));
+  } else {
+    table(s.vocab, 2 * e);
+  }
   w.Free(gathered);
   w.Free(EmbeddingMask(s, &w));
   w.Free(Tokens(s, &w));

@@ -29,12 +29,14 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   LayerWriter layer(s, w);
   Mixer(s, keep, keep && !layer.recomputes_core(), &layer);
   FeedForward(s, keep, &layer);
+  layer.Stack(Pass::kForward);
 }
 
 void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   if (s.net != nullptr) return WriteUnitBackward(s, w);
   LayerWriter layer(s, w);
   layer.BeginBackward();
+  layer.Stack(Pass::kBackward);
   if (s.recompute == Recompute::kFull) {
     layer.BeginRecompute();
     w->Host("checkpoint", s.host.checkpoint);

@@ -22,6 +22,32 @@ void LayerWriter::QkNorm(Pass pass) {
   }
 }
 
+// Run again with its product kept, the bias is added to the kept one.
+void LayerWriter::QkvBias() {
+  if (!s_.qkv_bias_kernel || !s_.qkv_bias) return;
+  w_->Kernel("bias", Elementwise(s_, MemoryOp::kAdd, s_.tokens(), s_.qkv(), s_.element_bytes,
+                                 s_.element_bytes, Pass::kForward));
+}
+
+// XLA's own kernels read a slice of a stack where it lies: those that rotate queries and keys or
+// add biases, and activation functions.
+void LayerWriter::Stack(Pass pass) {
+  if (!s_.stacked_layers) return;
+  const std::int64_t e = s_.element_bytes;
+  std::int64_t bytes = kept_bytes_;
+  if (pass == Pass::kBackward) {
+    if (fc1_out_.lifetime == graph::Lifetime::kMicrobatch) bytes -= fc1_out_.bytes;
+    if (qkv_.lifetime == graph::Lifetime::kMicrobatch) {
+      bytes -= s_.qkv_bias_kernel ? qkv_.bytes
+               : rotates()        ? s_.tokens() * (s_.query() + s_.key_value() / 2) * e
+                                  : 0;
+    }
+  }
+  w_->Module("layers.stack");
+  w_->Kernel(pass == Pass::kForward ? "copy_in" : "copy_out",
+             Elementwise(s_, MemoryOp::kCopy, 1, bytes / e, e, e, pass));
+}
+
 void LayerWriter::Qkv(Pass pass) {
   if (s_.latent.kv_rank > 0) {
     return pass == Pass::kForward ? LatentForward(attention_, w_) : LatentBackward(attention_, w_);

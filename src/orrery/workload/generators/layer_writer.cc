@@ -21,6 +21,7 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   const bool full = s.recompute == Recompute::kFull;
   std::uint32_t id = 0;
   const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
+    if (!within_call) kept_bytes_ += bytes;
     return w->Named(++id, name, bytes, MemoryKind::kActivation,
                     within_call ? Lifetime::kCall : Lifetime::kMicrobatch);
   };
@@ -121,6 +122,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   } else if (s_.kept.halves) {
     ColumnForward(attention_, w_, "qkv", s_.hidden, s_.key_value());
   }
+  QkvBias();
   if (!s_.shared_norm) Drop(keep_norm, norm1_out_);
   if (rotates()) {
     Enter("layers.self_attention.rotary");

@@ -33,6 +33,8 @@ class LayerWriter {
   void AttentionBackward();
   void MambaBackward();
   void EndBackward();
+  // Kept tensors into their stacks, and out of them again.
+  void Stack(graph::Pass pass);
 
  private:
   // A module's operations follow; its host work.
@@ -47,6 +49,7 @@ class LayerWriter {
   // From the norm's output to queries, keys and values, or their gradients back to it.
   void Qkv(graph::Pass pass);
   void QkNorm(graph::Pass pass);
+  void QkvBias();
   bool rotates() const { return s_.position == Position::kRotary && s_.latent.kv_rank == 0; }
   void CoreForward(bool keep_core);
   void UnfusedForward(bool keep_core);
@@ -77,6 +80,7 @@ class LayerWriter {
   const Shape attention_, mlp_;  // of their linear layers
   BlockWriter* w_;
   bool again_ = false;
+  std::int64_t kept_bytes_ = 0;  // of tensors that wait for the backward pass
   // What a layer hands on is made while its temporaries live, and is the next one's input: counted
   // here from the end of forward to the end of backward.
   graph::Buffer output_, recomputed_, norm1_stats_, norm1_out_, qkv_, rotated_, attention_stats_,

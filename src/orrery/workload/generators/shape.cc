@@ -134,6 +134,9 @@ void SetKernels(const Plan& plan, Shape* s) {
   s->online_cross_entropy = plan.online_cross_entropy;
   s->chunked_loss = plan.chunked_loss;
   s->loss_metrics = plan.loss_metrics;
+  s->embedding_product = plan.embedding_product;
+  s->stacked_layers = plan.stacked_layers;
+  s->qkv_bias_kernel = plan.qkv_bias_kernel;
   s->torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
                   !plan.chunked_loss;
   s->in_place_kernels = plan.in_place_kernels;
@@ -262,6 +265,9 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.chunked_loss)
       .Add(s.torch_loss)
       .Add(s.loss_metrics)
+      .Add(s.embedding_product)
+      .Add(s.stacked_layers)
+      .Add(s.qkv_bias_kernel)
       .Add(s.keeps_scores)
       .Add(s.flat_step)
       .Add(s.in_place_kernels);
