@@ -264,6 +264,7 @@ void AddWorkload(const Workload& w, Json* json) {
     out["training"]["moe_imbalance"] = plan.moe_imbalance;
     out["training"]["moe_shared_overlap"] = plan.shared_expert_overlap;
     if (plan.moe_comm_overlap) out["training"]["moe_comm_overlap"] = true;
+    if (plan.moe_delayed_weights) out["training"]["moe_delayed_weights"] = true;
   }
   out["framework_options"] = FrameworkJson(plan);
   out["schedule"] = plan.given != nullptr

@@ -113,6 +113,7 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->moe_imbalance = training.Real("moe_imbalance");
   plan->shared_expert_overlap = training.Bool("moe_shared_overlap");
   plan->moe_comm_overlap = training.Bool("moe_comm_overlap");
+  plan->moe_delayed_weights = training.Bool("moe_delayed_weights");
   plan->optimizer = Choose(kOptimizers, training.Text("optimizer"));
   const std::string offload = training.Text("offload");
   plan->offload_parameters = offload == "parameters";

@@ -185,6 +185,11 @@ constexpr Option kTraining[] = {
      .type = kBool,
      .fallback = "false",
      .doc = "Exchanges of tokens of one micro-batch run beside compute of another."},
+    {.name = "moe_delayed_weights",
+     .type = kBool,
+     .fallback = "false",
+     .doc = "With moe_comm_overlap: a layer's weight gradients run behind the launch of the "
+            "exchange that its data gradients allow (Megatron's delay_wgrad_compute)."},
     {.name = "optimizer",
      .type = kChoice,
      .fallback = "adam",

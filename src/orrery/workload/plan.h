@@ -220,6 +220,9 @@ struct Plan {
   // Exchanges of one micro-batch's forward beside the compute of another's backward, and the
   // reverse (generators/expert_parts.h); 1f1b without stages, or interleaved.
   bool moe_comm_overlap = false;
+  // With it: weight gradients behind the exchanges that need none of them (Megatron's
+  // delay_wgrad_compute).
+  bool moe_delayed_weights = false;
   // GPUs of an NVLink domain; 0: all. DeepEP and HybridEP send a token once to each over NICs.
   int nvlink_ranks = 0;
   // Transformer Engine's fused kernels in place of chains of operators (generators/expert_host.h).

@@ -63,7 +63,12 @@ Status CheckMamba(const Model& model, const Plan& plan) {
 
 // Megatron's rules for overlap_moe_expert_parallel_comm, and what is built of it.
 Status CheckOverlap(const Plan& plan) {
-  if (!plan.moe_comm_overlap) return {};
+  if (!plan.moe_comm_overlap) {
+    if (!plan.moe_delayed_weights) return {};
+    return InvalidInput(
+        "training.moe_delayed_weights: only with moe_comm_overlap, as in Megatron; set it or leave "
+        "this out");
+  }
   if (plan.ep == 1) {
     return InvalidInput(
         "training.moe_comm_overlap: with ep 1 no tokens are exchanged; leave it out");

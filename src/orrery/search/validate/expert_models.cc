@@ -245,6 +245,8 @@ Status MapExperts(const Mapping& m) {
       m.Assume("ep_overlap=1: not with this plan, dispatch and combine stand alone");
     }
   }
+  plan.moe_delayed_weights =
+      plan.moe_comm_overlap && (m.release.delays_weights || HasToken(row, "delay_wgrad"));
   return {};
 }
 

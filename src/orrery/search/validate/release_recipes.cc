@@ -67,14 +67,27 @@ constexpr Line kRuns[] = {
     {kNemo, 2411, 2502, "Nemotron4-340B", "H100", "",
      ReleaseRecipe{.recompute = "core_attn", .fused_attention = false}},
     {kNemo, 2411, 2504, "Grok", "H100", "", {.fused_attention = false, .drops = true}},
-    {kNemo, 2505, 2505, "Grok", "GB200|B200", "", {.graphs = CudaGraphs::kLayers}},
-    {kNemo, 2505, 2505, "Grok", "H100", "", {.etp = 1}},
+    {kNemo, 2505, 2505, "Grok", "GB200|B200", "", {.graphs = CudaGraphs::kLayers, .drops = true}},
+    {kNemo, 2505, 2505, "Grok", "H100", "", {.etp = 1, .drops = true}},
     {kNemo, 2505, 2505, "Nemotron4", "GB200", "", {.graphs = CudaGraphs::kLayers}},
     {kNemo, 2505, 2505, "Nemotron-H", "H100", "", {.fused_attention = false}},
     {kNemo, 2504, 2504, "Nemotron4", "H100", "", {.squared_relu_operators = true}},
-    {kNemo, 2505, 2505, "Llama4", "H100", "fp8", {.graphs = CudaGraphs::kLayers}},
-    {kNemo, 2505, 2505, "DeepSeek-V3", "GB200", "", {.recompute = "core_attn", .etp = 1}},
-    {kNemo, 2505, 2505, "DeepSeek-V3", "H100", "", {.recompute = "mla_up_proj", .etp = 1}},
+    {kNemo, 2505, 2505, "Llama4", "H100", "fp8", {.graphs = CudaGraphs::kLayers, .drops = true}},
+    {kNemo, 2505, 2505, "Llama4", "", "", {.drops = true}},
+    {kNemo,
+     2505,
+     2505,
+     "DeepSeek-V3",
+     "GB200",
+     "",
+     {.recompute = "core_attn", .etp = 1, .drops = true}},
+    {kNemo,
+     2505,
+     2505,
+     "DeepSeek-V3",
+     "H100",
+     "",
+     {.recompute = "mla_up_proj", .etp = 1, .drops = true}},
     {kMaxText, 2411, 2411, "", "H100", "", MaxText(RecomputeKeeps::kQkvOut)},
     {kMaxText, 2501, 2502, "", "H100", "", MaxText(RecomputeKeeps::kQkv)},
     {kPaxml, 2411, 2501, "GPT3-5B", "H100", "",
@@ -174,6 +187,7 @@ constexpr Line kDispatchers[] = {
 };
 constexpr Line kRouters[] = {
     {kBridge, 0, kEver, "Nemotron-3-Nano|Nemotron-3-Super", "", "", {.router_operators = true}}};
+constexpr Line kDelays[] = {{kBridge, 1, kEver, "", "", "", {.delays_weights = true}}};
 constexpr Line kReductions[] = {{kBridge, 1, kEver, "", "", "", {.reduces_16_bits = true}}};
 
 // "YY.MM…" or "YY-MM…" as a number; 0: it is not.
@@ -229,6 +243,7 @@ ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
   recipe.bf16_modules = bf16.bf16_modules;
   recipe.dispatcher = in(kDispatchers).dispatcher;
   recipe.router_operators = in(kRouters).router_operators;
+  recipe.delays_weights = in(kDelays).delays_weights;
   recipe.reduces_16_bits = in(kReductions).reduces_16_bits;
   return recipe;
 }

@@ -6,7 +6,9 @@
 //     configure.sh and the YAML files of each model (NVTE_FUSED_ATTN,
 //     activations_checkpoint_granularity, moe_pad_expert_input_to_capacity, hidden_dropout,
 //     CUDA_GRAPH, RM, ET, defer_embedding_wgrad_compute with wgrad_deferral_limit), MaxText's
-//     remat_policy and dcn_fsdp_parallelism; NVIDIA/NeMo v2.3.1, nemo/collections/llm/recipes.
+//     remat_policy and dcn_fsdp_parallelism; NVIDIA/NeMo v2.3.1, nemo/collections/llm/recipes, and
+//     its scripts/performance/llm at the commits that v25.05.05 installs
+//     (MegatronTokenDropCallback).
 //   kPaxml: the same repository's paxml/configure.sh and paxml_mod_configs.py (CHECKPOINT_POLICY,
 //     DCN_MESH_SHAPE, xla_gpu_enable_while_loop_double_buffering=false, ENABLE_TE). Transformer
 //     Engine 1.4, jax/flax/module.py, adds biases apart from its products, whose outputs are kept
@@ -76,6 +78,7 @@ struct ReleaseRecipe {
   // micro-batch.
   workload::CudaGraphs expert_graphs = workload::CudaGraphs::kNone;
   bool ep_overlap = false;
+  bool delays_weights = false;  // with ep_overlap (delay_wgrad_compute)
   std::uint8_t graph_scope = workload::kGraphAll;
 
   // Precision.

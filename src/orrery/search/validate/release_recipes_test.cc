@@ -42,6 +42,8 @@ TEST(ReleaseRecipes, JoinTheTables) {
   EXPECT_TRUE(r.reduces_16_bits);
   EXPECT_EQ(r.dispatcher, workload::Dispatcher::kHybridEp);
   EXPECT_EQ(r.deferred_head, 0);
+  EXPECT_TRUE(r.delays_weights);
+  EXPECT_TRUE(Recipe("NeMo (Megatron-Core),v25.05.05,,Grok-1-314B,GB200,fp8").drops);
   EXPECT_EQ(Recipe("NeMo (Megatron-Core),v25.05.05,,Llama3-70B,GB200,bf16").deferred_head, 22);
 }
 

@@ -303,7 +303,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   }
   ORRERY_RETURN_IF_ERROR(MapOffload(m));
   if (out.plan.moe_comm_overlap && out.plan.offload_activations) {
-    out.plan.moe_comm_overlap = false;
+    out.plan.moe_comm_overlap = out.plan.moe_delayed_weights = false;
     m.Assume("ep_overlap=1: not built with offloading, dispatch and combine stand alone");
   }
   if (out.model.mtp_layers > 0 && (out.plan.offload_activations || out.plan.gathers_units())) {

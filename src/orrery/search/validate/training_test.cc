@@ -523,13 +523,13 @@ TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
   const workload::Plan graph = plan({});
   EXPECT_EQ(graph.dispatcher, Dispatcher::kHybridEp);
   EXPECT_EQ(graph.cuda_graphs, CudaGraphs::kIteration);
-  EXPECT_TRUE(graph.moe_comm_overlap);
+  EXPECT_TRUE(graph.moe_comm_overlap && graph.moe_delayed_weights);
   EXPECT_TRUE(graph.moe_fused_mlp);
   EXPECT_TRUE(graph.online_cross_entropy);
   const workload::Plan before = plan({{"framework_version", "NeMo container 26.04"}});
   EXPECT_EQ(before.dispatcher, Dispatcher::kHybridEp);
   EXPECT_EQ(before.cuda_graphs, CudaGraphs::kNone);
-  EXPECT_FALSE(before.moe_comm_overlap);
+  EXPECT_FALSE(before.moe_comm_overlap || before.moe_delayed_weights);
   EXPECT_FALSE(before.moe_fused_mlp);
   EXPECT_EQ(plan({{"framework_version", "NeMo container 25.09"}}).dispatcher,
             Dispatcher::kAllToAll);

@@ -61,7 +61,8 @@ namespace {
 bool IsLayer(BlockKind kind) {
   return kind == BlockKind::kLayerForward || kind == BlockKind::kLayerBackward ||
          kind == BlockKind::kLayerData || kind == BlockKind::kLayerWeight ||
-         kind == BlockKind::kForwardPart || kind == BlockKind::kBackwardPart;
+         kind == BlockKind::kForwardPart || kind == BlockKind::kBackwardPart ||
+         kind == BlockKind::kWeightPart;
 }
 
 // Of an operation in this module. Megatron captures a layer up to what the router needs: dispatch,
@@ -112,7 +113,7 @@ void Capture(const Shape& s, const BlockKey& key, Names* names, graph::Block* bl
     if (!lies(true)) return;
     const bool launches = kind == BlockKind::kForwardPart    ? key.numbers[1] == 0
                           : kind == BlockKind::kBackwardPart ? key.numbers[1] == 2
-                                                             : true;
+                                                             : kind != BlockKind::kWeightPart;
     if ((experts && !s.experts.fixed_rows) || lies(false)) {
       return CaptureInPart(s, experts, launches, names, block);
     }
@@ -218,7 +219,9 @@ graph::Block BlockCache::BuildLayer(const BlockKey& key) {
     case BlockKind::kForwardPart:
       return PartOf(LayerForward(OfLayer(s, key), &names_), static_cast<int>(b), &names_);
     case BlockKind::kBackwardPart:
-      return PartOf(LayerBackward(OfLayer(s, key), &names_), static_cast<int>(b), &names_);
+      return BackwardPart(OfLayer(s, key), static_cast<int>(b), &names_);
+    case BlockKind::kWeightPart:
+      return WeightPart(OfLayer(s, key), static_cast<int>(b), &names_);
     case BlockKind::kReload:
       return Reload(KeptBytes(LayerForward(OfKind(s, a), &names_)), &names_);
     case BlockKind::kOrthogonalise:
@@ -355,6 +358,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kLayerWeight:
     case BlockKind::kForwardPart:
     case BlockKind::kBackwardPart:
+    case BlockKind::kWeightPart:
     case BlockKind::kReload:
     case BlockKind::kOrthogonalise:
       return BuildLayer(key);

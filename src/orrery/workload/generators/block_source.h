@@ -58,6 +58,7 @@ enum class BlockKind : std::uint8_t {
   kCopyOutTensors,  // elements, tensors
   kForwardPart,     // kind, part: of a layer with experts; PackLoad
   kBackwardPart,    // the same
+  kWeightPart,      // the same: what a backward part leaves out with delayed weight gradients
   kMtpForward,
   kMtpBackward,
 };

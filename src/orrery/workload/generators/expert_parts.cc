@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "orrery/base/check.h"
+#include "orrery/workload/generators/layer.h"
+#include "orrery/workload/generators/split_backward.h"
 
 namespace orrery::workload {
 namespace {
@@ -69,6 +71,16 @@ graph::Block PartOf(const graph::Block& layer, int part, Names* names) {
   }
   out.Seal();
   return out;
+}
+
+graph::Block BackwardPart(const Shape& s, int part, Names* names) {
+  const graph::Block whole = PartOf(LayerBackward(s, names), part, names);
+  const bool delays = s.experts.delays_weights && part > 0;
+  return delays ? DataHalf(s, whole, names, OperandGather::kInData) : whole;
+}
+
+graph::Block WeightPart(const Shape& s, int part, Names* names) {
+  return WeightHalf(s, PartOf(LayerBackward(s, names), part, names), names, OperandGather::kInData);
 }
 
 }  // namespace orrery::workload

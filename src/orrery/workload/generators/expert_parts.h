@@ -16,6 +16,7 @@
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
 
 namespace orrery::workload {
 
@@ -24,5 +25,16 @@ inline constexpr int kExpertParts = 3;
 // REQUIRES: `layer` is a layer with experts over ep > 1 ranks, forward or backward, exchanges
 // blocking; part is 0 to 2.
 graph::Block PartOf(const graph::Block& layer, int part, Names* names);
+
+// Part of a layer's backward pass. With delayed weight gradients parts 1 and 2 leave theirs to
+// blocks of their own, of experts and of what stands before the dispatch: the order is then
+//
+//   B1, (the rest of the pair before), F1, B2, weights of B2, F2, B3, F3, and its weights of B3
+//   behind the next pair's B1
+//
+// so that the dispatch's gradient travels beside the experts' weight gradients as well, and the
+// next layer's combine beside those of attention.
+graph::Block BackwardPart(const Shape& s, int part, Names* names);
+graph::Block WeightPart(const Shape& s, int part, Names* names);
 
 }  // namespace orrery::workload

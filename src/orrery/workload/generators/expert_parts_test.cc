@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "orrery/graph/verify.h"
 #include "orrery/workload/test_support.h"
 
@@ -88,6 +90,44 @@ TEST(ExpertParts, PartsAddUpToTheLayer) {
   }
 }
 
+// Delayed weight gradients run in blocks of their own ("W"): the experts' behind the launch of the
+// dispatch's gradient, the others' behind the next pair's first exchange, or behind the last pair.
+TEST(ExpertParts, DelayedWeightGradients) {
+  Plan p = Overlapped();
+  p.moe_delayed_weights = true;
+  const graph::Graph g = Make(SmallExperts(2), p);
+  EXPECT_TRUE(graph::Verify(g).ok());
+  std::string order;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const std::string& name = g.name(g.blocks[call.block.index()].name);
+    if (name == "weight.backward") order += "W ";
+    if (name.starts_with("layer.forward.")) order += fmt::format("F{} ", name.substr(14));
+    if (name.starts_with("layer.backward.")) order += fmt::format("B{} ", name.substr(15));
+  }
+  EXPECT_EQ(order,
+            "B1 F1 B2 W F2 B3 F3 B1 W F1 B2 W F2 B3 F3 W "
+            "B1 F1 B2 W F2 B3 F3 B1 W F1 B2 W F2 B3 F3 W ");
+  const auto flops_of = [](const graph::Block& block) {  // of operations that are left
+    double sum = 0;
+    for (const graph::Op& op : block.ops) {
+      if (op.kind == graph::OpKind::kKernel) sum += graph::Flops(block.kernels[op.index]);
+    }
+    return sum;
+  };
+  double flops = 0;
+  for (int part = 1; part <= kExpertParts; ++part) {
+    flops += flops_of(FindBlock(g, fmt::format("layer.backward.{}", part)));
+  }
+  std::set<std::uint32_t> seen;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    if (g.name(block.name) == "weight.backward" && seen.insert(call.block.value).second) {
+      flops += flops_of(block);
+    }
+  }
+  EXPECT_DOUBLE_EQ(flops, flops_of(FindBlock(g, "layer.backward")));
+}
+
 // Interleaved: every layer of every micro-batch once each way, whatever runs in step.
 TEST(ExpertParts, InterleavedScheduleRunsEverythingOnce) {
   Plan p = Overlapped();
@@ -118,6 +158,9 @@ TEST(ExpertParts, RefusedWhereMegatronRefuses) {
   Plan p = Overlapped();
   p.shared_expert_overlap = true;
   EXPECT_THAT(Validate(SmallExperts(1), p).message(), testing::HasSubstr("moe_shared_overlap"));
+  p.shared_expert_overlap = p.moe_comm_overlap = false;
+  p.moe_delayed_weights = true;
+  EXPECT_THAT(Validate(SmallExperts(1), p).message(), testing::HasSubstr("moe_comm_overlap"));
   p = Overlapped();
   p.pp = 2;
   p.dp = 4;

@@ -52,28 +52,45 @@ void ProgramWriter::DeferredHead() {
 // One layer of a forward and one of a backward pass, both with experts, in step.
 void ProgramWriter::Pair(const Chunk& f, int forward, int forward_microbatch, int forward_unit,
                          const Chunk& b, int backward, int backward_microbatch, int backward_unit) {
-  const auto part = [&](bool is_forward, int i) {
+  const auto part = [&](BlockKind kind, int i) {
+    const bool is_forward = kind == BlockKind::kForwardPart;
     const Chunk& chunk = is_forward ? f : b;
     const int unit = is_forward ? forward_unit : backward_unit;
-    const std::int16_t event = i + 1 < kExpertParts ? TakeEvent() : kNoEvent;
+    const bool exchanges = kind != BlockKind::kWeightPart && i + 1 < kExpertParts;
+    const std::int16_t event = exchanges ? TakeEvent() : kNoEvent;
     const int layer = chunk.first_layer + unit - 1;
     const auto [load, sent] = LoadNumbers(chunk.parts.kind(unit), layer);
-    Call(job_.blocks->Get(is_forward ? BlockKind::kForwardPart : BlockKind::kBackwardPart,
-                          chunk.parts.kind(unit), i, load, sent),
+    Call(job_.blocks->Get(kind, chunk.parts.kind(unit), i, load, sent),
          is_forward ? forward : backward, is_forward ? forward_microbatch : backward_microbatch,
          layer, 1, event);
     return event;
   };
-  const std::int16_t combined = part(false, 0);
-  const std::int16_t tokens = part(true, 0);
+  const std::int16_t combined = part(BlockKind::kBackwardPart, 0);
+  DelayedWeights();
+  const std::int16_t tokens = part(BlockKind::kForwardPart, 0);
   Wait(combined);
-  const std::int16_t gradients = part(false, 1);
+  const std::int16_t gradients = part(BlockKind::kBackwardPart, 1);
+  if (plan().moe_delayed_weights) part(BlockKind::kWeightPart, 1);
   Wait(tokens);
-  const std::int16_t results = part(true, 1);
+  const std::int16_t results = part(BlockKind::kForwardPart, 1);
   Wait(gradients);
-  part(false, 2);
+  part(BlockKind::kBackwardPart, 2);
   Wait(results);
-  part(true, 2);
+  part(BlockKind::kForwardPart, 2);
+  if (plan().moe_delayed_weights) {
+    const int layer = b.first_layer + backward_unit - 1;
+    const std::uint8_t kind = b.parts.kind(backward_unit);
+    const auto [load, sent] = LoadNumbers(kind, layer);
+    delayed_ = DelayedCall{job_.blocks->Get(BlockKind::kWeightPart, kind, 2, load, sent), backward,
+                           backward_microbatch, layer};
+  }
+}
+
+// Of the pair before, if any.
+void ProgramWriter::DelayedWeights() {
+  if (!delayed_) return;
+  Call(delayed_->block, delayed_->chunk, delayed_->microbatch, delayed_->layer);
+  delayed_.reset();
 }
 
 void ProgramWriter::ForwardAndBackward(int forward, int forward_microbatch, int backward,
@@ -92,6 +109,7 @@ void ProgramWriter::ForwardAndBackward(int forward, int forward_microbatch, int 
   for (int l = 1; l <= nf; ++l) {
     const bool routed = (f.parts.kind(l) & kExpertLayer) != 0;
     while (unit >= 1 && routed && (b.parts.kind(unit) & kExpertLayer) == 0) {
+      DelayedWeights();
       Layers(false, b, backward, unit, unit, backward_microbatch);
       --unit;
     }
@@ -99,9 +117,11 @@ void ProgramWriter::ForwardAndBackward(int forward, int forward_microbatch, int 
       Pair(f, forward, forward_microbatch, l, b, backward, backward_microbatch, unit);
       --unit;
     } else {
+      DelayedWeights();
       Layers(true, f, forward, l, l, forward_microbatch);
     }
   }
+  DelayedWeights();
   if (unit >= 1) Layers(false, b, backward, unit, 1, backward_microbatch);
   if (f.parts.head) HeadUnit(true, f, forward, forward_microbatch);
   if (b.parts.embedding) BackwardUnits(b, backward, 0, 0, backward_microbatch);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -118,6 +119,7 @@ class ProgramWriter {
   void HeadUnit(bool forward, const Chunk& chunk, int index, int microbatch);
   void Pair(const Chunk& f, int forward, int forward_microbatch, int forward_unit, const Chunk& b,
             int backward, int backward_microbatch, int backward_unit);
+  void DelayedWeights();
   void ForwardGathering(Chunk* chunk, int index, int microbatch);
   void Gather(Chunk* chunk, std::size_t upto);
   void WaitGather(Chunk* chunk);
@@ -164,6 +166,12 @@ class ProgramWriter {
     return plan().reducer == Reducer::kDdp && microbatch > 0;
   }
 
+  // Weight gradients that run behind the first exchange of the next pair of layers.
+  struct DelayedCall {
+    BlockId block;
+    int chunk, microbatch, layer;
+  };
+
   const JobContext& job_;
   int stage_;
   int expert_rank_;
@@ -182,6 +190,7 @@ class ProgramWriter {
   std::vector<std::int16_t> free_events_;
   std::int16_t next_event_ = kFirstCallEvent;
   bool reduces_ = false;
+  std::optional<DelayedCall> delayed_;
   // Activations in host memory: the copies out and back that are under way.
   std::int16_t offload_event_ = graph::kNoEvent, reload_event_ = graph::kNoEvent;
   bool offloaded_ = false;

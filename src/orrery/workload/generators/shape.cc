@@ -31,6 +31,7 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->wire_permille = e->load_permille;
   e->dispatcher = plan.dispatcher;
   e->shared_overlap = plan.shared_expert_overlap && e->shared > 0;
+  e->delays_weights = plan.moe_delayed_weights;
   e->router_bias = model.experts.router_bias;
   e->fused_router = plan.moe_fused_router;
   e->fused_permute = plan.moe_fused_permute;

@@ -30,6 +30,7 @@ struct ExpertShape {
   Dispatcher dispatcher = Dispatcher::kAllToAll;
   SharesId shares;  // of the layer's exchanges, where a routing is drawn
   bool shared_overlap = false, router_bias = false;
+  bool delays_weights = false;  // layers that run in step (expert_parts.h)
   bool fused_router = false, fused_permute = false;
   bool fixed_rows = false;   // known beforehand: padded to capacity
   bool pads = false;         // by copies of their own

@@ -25,13 +25,14 @@ bool Splits(const Shape& s, const Gemm& gemm) {
   return s.sequence_parallel && gemm.k == s.tokens() && (gemm.m == s.hidden || gemm.n == s.hidden);
 }
 
-graph::Buffer Operands(const Shape& s, const graph::Block& block, Names* names) {
+graph::Buffer Operands(const Shape& s, const graph::Block& block, OperandGather gather,
+                       Names* names) {
   std::int64_t bytes = 0;
   for (const Op& op : block.ops) {
     const Gemm* g = WeightGradient(block, op);
     if (g == nullptr) continue;
     std::int64_t sides = g->m + g->n;
-    if (Splits(s, *g)) sides -= s.hidden - s.hidden / s.tp;
+    if (gather == OperandGather::kInWeights && Splits(s, *g)) sides -= s.hidden - s.hidden / s.tp;
     bytes += sides * g->k * g->batch * s.element_bytes;
   }
   return {.id = 91,  // beside those of layers, ends and copies
@@ -43,15 +44,17 @@ graph::Buffer Operands(const Shape& s, const graph::Block& block, Names* names) 
 
 }  // namespace
 
-graph::Block DataHalf(const Shape& s, const graph::Block& backward, Names* names) {
+graph::Block DataHalf(const Shape& s, const graph::Block& backward, Names* names,
+                      OperandGather gather) {
   graph::Block half = backward;
   std::erase_if(half.ops, [&](const Op& op) {
     if (WeightGradient(backward, op) != nullptr) return true;
+    if (gather == OperandGather::kInData) return false;
     // The saved input is gathered for weight gradients only.
     if (op.kind == OpKind::kWait) return op.event == kGatherEvent;
     return op.kind == OpKind::kComm && backward.comms[op.index].event == kGatherEvent;
   });
-  const graph::Buffer operands = Operands(s, backward, names);
+  const graph::Buffer operands = Operands(s, backward, gather, names);
   if (operands.bytes > 0) {
     Op keep;
     keep.kind = OpKind::kAlloc;
@@ -64,12 +67,13 @@ graph::Block DataHalf(const Shape& s, const graph::Block& backward, Names* names
   return half;
 }
 
-graph::Block WeightHalf(const Shape& s, const graph::Block& backward, Names* names) {
+graph::Block WeightHalf(const Shape& s, const graph::Block& backward, Names* names,
+                        OperandGather gather) {
   BlockWriter w(names, "weight.backward", graph::Pass::kBackward);
   for (const Op& op : backward.ops) {
     const Gemm* gemm = WeightGradient(backward, op);
     if (gemm == nullptr) continue;
-    if (Splits(s, *gemm)) {
+    if (gather == OperandGather::kInWeights && Splits(s, *gemm)) {
       // The output layer's may be in the plan's precision.
       const bool low = IsLow(s) && gemm->dtype == LinearType(s);
       const std::int64_t gathered = s.tokens() * s.hidden;
@@ -79,7 +83,8 @@ graph::Block WeightHalf(const Shape& s, const graph::Block& backward, Names* nam
     }
     w.Kernel(names->all()[op.name.index()], *gemm);
   }
-  w.Free(Operands(s, backward, names));
+  const graph::Buffer operands = Operands(s, backward, gather, names);
+  if (operands.bytes > 0) w.Free(operands);
   return w.Finish();
 }
 

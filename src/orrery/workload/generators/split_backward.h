@@ -12,7 +12,12 @@
 
 namespace orrery::workload {
 
-graph::Block DataHalf(const Shape& s, const graph::Block& backward, Names* names);
-graph::Block WeightHalf(const Shape& s, const graph::Block& backward, Names* names);
+// Megatron's delay_wgrad_compute keeps the gathered operand instead (kInData).
+enum class OperandGather : std::uint8_t { kInWeights, kInData };
+
+graph::Block DataHalf(const Shape& s, const graph::Block& backward, Names* names,
+                      OperandGather gather = OperandGather::kInWeights);
+graph::Block WeightHalf(const Shape& s, const graph::Block& backward, Names* names,
+                        OperandGather gather = OperandGather::kInWeights);
 
 }  // namespace orrery::workload
