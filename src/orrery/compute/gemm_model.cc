@@ -127,7 +127,10 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   }
   best.memory_s = StreamTime(d, Traffic(g, d, chosen, chosen_tiles, s.c_bytes),
                              d.constants[constants::kStreamRate]);
-  if (g.kind == graph::GemmKind::kGrouped) best.compute_s /= d.constants[constants::kGroupedRate];
+  // One expert alone is a plain product.
+  if (g.kind == graph::GemmKind::kGrouped && g.batch > 1) {
+    best.compute_s /= d.constants[constants::kGroupedRate];
+  }
   if (g.kind == graph::GemmKind::kScan) {
     best.compute_s /= d.constants[constants::kScanRate];
     best.memory_s /= d.constants[constants::kScanRate];

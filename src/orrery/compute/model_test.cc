@@ -184,6 +184,19 @@ TEST(GemmModel, BatchIsMoreTiles) {
   EXPECT_NEAR(four, 4 * one, 1e-12);
 }
 
+// Several experts' products run at a part of the dense rate; one alone is a plain product.
+TEST(GemmModel, OneExpertIsAPlainProduct) {
+  const DeviceRates r = Rates(Round());
+  const auto over_plain = [&](std::int64_t experts) {
+    Gemm g{.m = 4096, .n = 4096, .k = 4096, .batch = experts};
+    const double plain = GemmTime(g, r).compute_s;
+    g.kind = graph::GemmKind::kGrouped;
+    return GemmTime(g, r).compute_s / plain;
+  };
+  EXPECT_DOUBLE_EQ(over_plain(1), 1);
+  EXPECT_NEAR(over_plain(4), 1 / r.constants[constants::kGroupedRate], 1e-9);
+}
+
 // 100 heads of one block each: every SM has one item of one block pair. d = 128 and no mask:
 //   4 · 128 · 128 · 128 / (0.72 · 2.048e12) = 5.689 us, + 0.6 us latency
 TEST(AttentionModel, OneBlockPerSm) {
