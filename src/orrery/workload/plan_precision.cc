@@ -13,9 +13,9 @@ Status CheckLowPrecision(const Plan& plan) {
         "gathered in; set training.precision: fp8 or turn it off",
         plan.precision == Precision::kFp32 ? "fp32" : "16 bits");
   }
-  if (plan.precision == Precision::kBf16) return {};
+  if (plan.precision != Precision::kFp16) return {};
   return InvalidInput(
-      "training.precision: fp8, mxfp8 and nvfp4 recipes keep bf16 beside them, not fp16 or fp32; "
+      "training.precision: fp8, mxfp8 and nvfp4 recipes keep bf16 or fp32 beside them, not fp16; "
       "use bf16");
 }
 

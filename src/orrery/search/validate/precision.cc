@@ -30,7 +30,8 @@ void MapLowPrecision(const Mapping& m, std::string_view dtype) {
   if (m.release.gathers_16_bits) plan.low_precision_gather = false;
   if (HasToken(m.row, "fp8_allgather")) plan.low_precision_gather = true;
   if (HasToken(m.row, "bf16_allgather")) plan.low_precision_gather = false;
-  m.Assume("parameters gathered in {}", plan.low_precision_gather ? dtype : "bf16");
+  const std::string_view kept = plan.precision == Precision::kFp32 ? "fp32" : "bf16";
+  m.Assume("parameters gathered in {}", plan.low_precision_gather ? dtype : kept);
   plan.bf16_last_layers = m.release.bf16_last_layers;
   plan.bf16_modules = m.release.bf16_modules;
   if (plan.bf16_last_layers > 0 || plan.bf16_modules != 0) {
@@ -88,10 +89,13 @@ Status MapPrecision(const Mapping& m) {
     if (dtype.empty()) return InvalidInput("compute_dtype is blank: name it");
     m.Assume("compute_dtype={} (blank: from precision)", dtype);
   }
-  plan.precision = dtype == "fp16"   ? Precision::kFp16
-                   : dtype == "fp32" ? Precision::kFp32
-                                     : Precision::kBf16;
-  if (IsOneOf(dtype, "fp8|mxfp8|nvfp4")) MapLowPrecision(m, dtype);
+  const bool low = IsOneOf(dtype, "fp8|mxfp8|nvfp4");
+  // What an 8-bit recipe leaves alone has the type of the parameters.
+  const std::string_view kept = low ? m.row.text("param_dtype") : dtype;
+  plan.precision = kept == "fp16"   ? Precision::kFp16
+                   : kept == "fp32" ? Precision::kFp32
+                                    : Precision::kBf16;
+  if (low) MapLowPrecision(m, dtype);
   return MapReduction(m);
 }
 

@@ -287,6 +287,11 @@ TEST(Training, BlanksOfMlperfsRound) {
   EXPECT_EQ(graphs("gpu", "B200"), workload::CudaGraphs::kIteration);
   cells["compute_dtype"] = "fp8";
   EXPECT_EQ(PlanOf(kGpt175, cells).low_precision, workload::LowPrecision::kCurrent);
+  // What it leaves alone has the parameters' type.
+  EXPECT_EQ(PlanOf(kGpt175, cells).precision, workload::Precision::kBf16);
+  const workload::Plan kept =
+      PlanOf(kGpt175, With(cells, {{"param_dtype", "fp32"}, {"attention_kernel", "unfused"}}));
+  EXPECT_EQ(kept.precision, workload::Precision::kFp32);
   EXPECT_EQ(graphs("cuda_graphs", "0"), workload::CudaGraphs::kNone);
   EXPECT_EQ(graphs("cuda_graphs", "1"), workload::CudaGraphs::kLayers);
   cells["cuda_graphs"] = "";
