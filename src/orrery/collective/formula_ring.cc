@@ -235,6 +235,16 @@ double Formula::WalkAndCredits(const Walk& full, const Walk& tail, double step) 
   return longest;
 }
 
+// Lanes and a port of nearly the same time, as Together: of rings that send in every step 6 % more
+// where they are equal. Fitted to the ideal executor.
+static double InLine(double lane, double port) {
+  const double larger = std::max(lane, port);
+  if (larger == 0) return 0;
+  const double ratio = std::min(lane, port) / larger;
+  const double fourth = ratio * ratio * ratio * ratio;
+  return larger * (1 + 0.06 * fourth * fourth * fourth);
+}
+
 Terms Formula::Ring() const {
   const Chunk& first = pieces_.rounds > 0 ? pieces_.full : pieces_.tail;
   const Chunk& final = pieces_.tail.slices > 0 ? pieces_.tail : pieces_.full;
@@ -279,7 +289,9 @@ Terms Formula::Ring() const {
   // In one domain, from the second round on.
   if (!net() && rounds > 1) {
     const double apart = std::max(full.lane, full.nvlink);
-    total += (Together(full.lane, full.nvlink) - apart) * (rounds - 1) / rounds;
+    const double together = ppn() > 2 ? InLine(full.lane, full.nvlink)
+                                      : Together(full.lane, full.nvlink);  // sends every other step
+    total += (together - apart) * (rounds - 1) / rounds;
   }
   Terms terms;
   terms.total = total;

@@ -31,8 +31,9 @@ constexpr double kSetup[3] = {6.6 * kUs, 6.6 * kUs, 8.4 * kUs};
 constexpr double kSetupBlackwell = 1.4 * kUs;
 
 // One step's latency for no bytes, GPU to GPU, as NCCL's latency table has it (LL, LL128, Simple):
-// over NVLink and over one leaf of the network.
+// over NVLink and over one leaf of the network. A ring's step by LL128 is longer than a tree's.
 constexpr double kStepNvlink[3] = {0.6 * kUs, 1.25 * kUs, 3.4 * kUs};
+constexpr double kRingStepLL128 = 1.9 * kUs;
 constexpr double kStepNet[3] = {5.0 * kUs, 8.5 * kUs, 14.0 * kUs};
 constexpr double kStepBlackwell = 0.5 * kUs;  // more over NVLink, docs/collectives.md
 // The part of it that holds the CTA: barrier and poll before a slice.
@@ -261,7 +262,9 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
                  plan.socket_threads * kTcpThreadRate);
     box.per_byte = std::max(box.per_byte, 1e12 / sockets / kStreams);
   }
-  const double nvlink = (kStepNvlink[p] + (blackwell ? kStepBlackwell : 0)) * step_nvlink;
+  const bool ring_ll128 = plan.algorithm == Algorithm::kRing && plan.protocol == Protocol::kLL128;
+  const double step = ring_ll128 ? kRingStepLL128 : kStepNvlink[p];
+  const double nvlink = (step + (blackwell ? kStepBlackwell : 0)) * step_nvlink;
   box.intra.post = nvlink - box.sync - box.intra.latency;
   box.inter.post = std::max(0.0, NetStep(spec, plan.protocol, kStepNet[p]) - box.sync - kNetLinks);
   if (plan.protocol != Protocol::kSimple) HideFirstPass(plan, &box);
