@@ -128,6 +128,12 @@ constexpr FrameworkDefaults Composer(FrameworkDefaults d, AttentionDefault atten
   d.adam_loop = d.loss_metrics = d.log_every_step = true;
   return d;
 }
+// With attn_impl flash every sequence is unpadded, though none is padded.
+constexpr FrameworkDefaults FlashComposer() {
+  FrameworkDefaults d = Composer(Fsdp1(), AttentionDefault::kFlash2, RecomputeKeeps::kLast);
+  d.unpads_attention = true;
+  return d;
+}
 constexpr FrameworkRecipe kFsdpRecipe = {.sharding = Sharding::kZero3, .gpt_dropout = 0};
 // Composer's FSDPConfig turns the limiter on.
 constexpr FrameworkRecipe kComposer = {
@@ -258,11 +264,12 @@ constexpr std::array<Framework, 27> kFrameworks = {{
                 "PyTorch before 2.1, on in Composer. Else as fsdp1@torch2.1."},
     {.name = "composer@2024.01",
      .description = "LLM Foundry on Composer in January 2024: as 2023.10, flash attention 2",
-     .defaults = Composer(Fsdp1(), AttentionDefault::kFlash2, RecomputeKeeps::kLast),
+     .defaults = FlashComposer(),
      .recipe = kFsdpRecipe,
      .source = "mosaicml/llm-foundry 5e85bd6: scripts/train/benchmarking/submit_benchmarks.py, "
-               "sweep.py (attn_impl flash, gpu-flash2)",
-     .assumes = "As 2023.10."},
+               "sweep.py (attn_impl flash, gpu-flash2), llmfoundry/models/layers/attention.py",
+     .assumes = "As 2023.10, but each layer unpads queries, keys and values, with two reads by the "
+                "host each (unpads_attention)."},
     {.name = "composer@2023.10",
      .description = "LLM Foundry v0.3 on Composer 0.16 and PyTorch 2.1: checkpoints stop early",
      .defaults = Composer(Fsdp1(), AttentionDefault::kFlash1, RecomputeKeeps::kLast),
@@ -482,6 +489,7 @@ void ApplyStep(const FrameworkDefaults& d, Plan* plan) {
   plan->adam_loop = d.adam_loop;
   if (d.adam_loop) plan->fused_adam = false;
   plan->loss_metrics = d.loss_metrics;
+  plan->unpads_attention = d.unpads_attention;
   plan->embedding_product = d.embedding_product;
   plan->stacked_layers = d.stacked_layers;
   plan->log_every_step = d.log_every_step;

@@ -73,6 +73,7 @@ struct FrameworkDefaults {
   bool flat_step = false;          // torch.optim.AdamW on flat copies
   bool adam_loop = false;          // Adam tensor by tensor, an operator a kernel
   bool loss_metrics = false;       // training metrics over the logits
+  bool unpads_attention = false;   // flash-attn's unpad_input around attention
   bool embedding_product = false;  // embeddings by a one-hot product
   bool stacked_layers = false;     // what layers keep lies in stacks
   bool log_every_step = false;     // the host reads the loss after every step

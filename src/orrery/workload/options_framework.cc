@@ -78,6 +78,10 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "Two training metrics compute the cross entropy of a micro-batch's logits again "
             "(Composer's), gathered over ranks after a step; tp 1."},
+    {.name = "unpads_attention",
+     .type = kBool,
+     .doc = "Fused attention stands between flash-attn's unpad_input and pad_input, whose indices "
+            "the host reads (LLM Foundry's attn_impl flash); cp 1."},
     {.name = "embedding_product",
      .type = kBool,
      .doc = "Word embeddings and their gradient are products of one-hot rows (MaxText's "

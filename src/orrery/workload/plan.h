@@ -51,8 +51,8 @@ enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
 // kLast: that alone (torch's non-reentrant checkpoint with its early stop, 2.1). kQkv, kQkvOut:
 // queries, keys and values, and attention's projection (MaxText's save_qkv_proj, Praxis's
 // SAVE_QKV_OUT_PROJ); kProducts: every product of a weight (SAVE_DOT_ONLY); kEveryOther: core
-// attention and every second product that is not in 8 or 4 bits (torchtitan's selective
-// checkpoint by operator: _scaled_mm is not on its list).
+// attention and every second product (torchtitan's selective checkpoint by operator; torchao
+// calls 8-bit ones as the others).
 enum class RecomputeKeeps : std::uint8_t { kNothing, kLast, kQkv, kQkvOut, kProducts, kEveryOther };
 // What selective recompute runs again, as bits (Megatron's recompute_modules).
 enum RecomputeModule : std::uint8_t {
@@ -278,6 +278,8 @@ struct Plan {
   bool torch_loss = false;
   // Two training metrics compute the cross entropy of a micro-batch's logits again (Composer).
   bool loss_metrics = false;
+  // flash-attn's unpad_input and pad_input stand around every attention kernel (LLM Foundry).
+  bool unpads_attention = false;
   // Embeddings are products of one-hot rows and the table (JAX: MaxText's use_iota_embed, Praxis's
   // lookup_style of matmul).
   bool embedding_product = false;

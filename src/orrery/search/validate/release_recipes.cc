@@ -21,7 +21,8 @@ enum class Scripts : std::uint8_t {
   kJaxToolbox,  // Paxml as JAX-Toolbox runs it
   kMlperf,
   kModelZoo,
-  kBridge
+  kBridge,
+  kTorchtitan
 };
 using enum Scripts;
 
@@ -108,6 +109,7 @@ constexpr Line kRuns[] = {
      ReleaseRecipe{.keeps = RecomputeKeeps::kLast, .bias_kernels = true}},
     {kJaxToolbox, 0, kEver, "GPT-126M", "", "",
      ReleaseRecipe{.recomputes = false, .scans = false, .bias_kernels = true}},
+    {kTorchtitan, 0, 0, "", "H100", "", {.compiles_loss = false}},
     {kMlperf, 2511, 2511, "Llama3-8B", "B|GB|H200", "",
      ReleaseRecipe{.graphs = CudaGraphs::kIteration, .current = true}},
     {kMlperf, 2511, 2511, "Llama3.1-405B", "B|GB", "", {.dp_last = true, .current = true}},
@@ -218,6 +220,7 @@ Release ReleaseOf(const Configuration& row) {
   const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo
                           : framework.starts_with("MaxText")             ? kMaxText
                           : framework.starts_with("Paxml")               ? kPaxml
+                          : framework.starts_with("torchtitan")          ? kTorchtitan
                           : framework.starts_with("Megatron-Core (dev)") ? kModelZoo
                                                                          : kUnknown;
   return {scripts, version.starts_with("v") ? Month(version.substr(1)) : 0};

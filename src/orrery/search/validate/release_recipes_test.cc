@@ -61,6 +61,13 @@ TEST(ReleaseRecipes, PaxmlByWhoRanIt) {
   EXPECT_FALSE(Recipe("Paxml (JAX),JAX-Toolbox @x,,GPT-126M,A100-SXM4,bf16").recomputes);
 }
 
+// torchao's runs on H100 compiled layers alone.
+TEST(ReleaseRecipes, TorchtitanWithoutAVersion) {
+  EXPECT_FALSE(Recipe("torchtitan FSDP2 + compile,,,Llama3-8B,H100-SXM5,fp8").compiles_loss);
+  EXPECT_TRUE(Recipe("torchtitan FSDP2 + compile,,,Llama3-8B,B200,fp8").compiles_loss);
+  EXPECT_TRUE(Recipe("torchtitan FSDP2,v25.10,,Llama3-8B,H100-SXM5,fp8").compiles_loss);
+}
+
 TEST(ReleaseRecipes, UnknownScriptsSetNothing) {
   const ReleaseRecipe r = Recipe("torchtitan,,,Llama3.1-405B,H100,fp8");
   EXPECT_TRUE(r.fused_attention && !r.reduces_16_bits && r.recompute.empty());

@@ -410,6 +410,7 @@ TEST(Training, FoundryRowsRunAsTheirSweep) {
   const Cells large = {
       {"precision", "amp_bf16"}, {"gpus", "128"}, {"dp", "128"}, {"global_batch", "128"}};
   EXPECT_EQ(plan(large).attention, AttentionBackend::kFlash2);
+  EXPECT_TRUE(plan(large).unpads_attention && !second.unpads_attention);
   Cells triton = large;
   triton["model"] = "MPT-13B";
   EXPECT_EQ(plan(triton).attention, AttentionBackend::kFlash1);

@@ -2,6 +2,7 @@
 #include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/layer_writer.h"
 #include "orrery/workload/generators/precision.h"
+#include "orrery/workload/generators/unpadding.h"
 
 namespace orrery::workload {
 
@@ -113,7 +114,9 @@ void LayerWriter::CoreBackward() {
     ContextBackward(s_, w_);
     return w_->Free(attention_stats_);
   }
+  BeforeAttention(s_, w_, Pass::kBackward);
   w_->Kernel("flash_attention", FlashAttention(s_, Pass::kBackward));
+  BehindAttention(s_, w_, Pass::kBackward);
   w_->Free(attention_stats_);
 }
 

@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/precision.h"
+#include "orrery/workload/generators/unpadding.h"
 
 namespace orrery::workload {
 
@@ -51,7 +52,9 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   probabilities_ = make("attention.probabilities", square * (s.fused_softmax ? e : 4), core);
   probability_mask_ = make("attention.mask", s.dropout ? square : 0, core);
   dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
-  context_ = make("attention.context", s.tokens() * s.context() * e, full && !kept.core);
+  // Unpadded, the kernel keeps its own output beside the one with its padding back.
+  context_ = make("attention.context", s.tokens() * s.context() * e * (s.unpads_attention ? 2 : 1),
+                  full && !kept.core);
   mask1_ = make("projection.mask", mask, full && !kept.projection);
   // Side by side, attention's output is only added at the end; a shared norm is norm1.
   middle_ = make("middle", s.mixes() ? s.local_bytes() : 0,
@@ -269,7 +272,9 @@ void LayerWriter::CoreForward(bool keep_core) {
     ContextForward(s_, w_);
     return Drop(keep_core, attention_stats_);
   }
+  BeforeAttention(s_, w_, Pass::kForward);
   w_->Kernel("flash_attention", FlashAttention(s_, Pass::kForward));
+  BehindAttention(s_, w_, Pass::kForward);
   Drop(keep_core, attention_stats_);
 }
 

@@ -53,12 +53,11 @@ KeptProducts KeptBy(const Plan& plan, const Shape& s) {
   if (keeps == RecomputeKeeps::kNothing) return {};
   const bool latent = s.latent.kv_rank > 0;
   const bool saves = keeps == RecomputeKeeps::kProducts;
-  const bool by_operator = keeps == RecomputeKeeps::kEveryOther;
-  const bool every_other = by_operator && plan.low_precision == LowPrecision::kNone;
+  const bool every_other = keeps == RecomputeKeeps::kEveryOther;
   const bool out = saves || keeps == RecomputeKeeps::kQkvOut;
   return {.stops = !s.dropout,
           .qkv = !latent && (every_other || out || keeps == RecomputeKeeps::kQkv),
-          .core = by_operator,
+          .core = every_other,
           .projection = out,
           .fc1 = saves || (every_other && s.activation != Activation::kSwiglu),
           .halves = every_other && !latent};
@@ -137,6 +136,7 @@ void SetKernels(const Plan& plan, Shape* s) {
   s->loss_metrics = plan.loss_metrics;
   s->embedding_product = plan.embedding_product;
   s->stacked_layers = plan.stacked_layers;
+  s->unpads_attention = plan.unpads_attention && s->flash() && plan.cp == 1;
   s->qkv_bias_kernel = plan.qkv_bias_kernel;
   s->torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
                   !plan.chunked_loss;
@@ -268,6 +268,7 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.loss_metrics)
       .Add(s.embedding_product)
       .Add(s.stacked_layers)
+      .Add(s.unpads_attention)
       .Add(s.qkv_bias_kernel)
       .Add(s.keeps_scores)
       .Add(s.flat_step)
