@@ -189,8 +189,10 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
     if (g < 4) w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, g, g, s.dtype, pass));
   } else if (s.flat_parameters) {
     w->Kernel("concatenate", Flat(MemoryOp::kCopy, part.trained, e, e, s.dtype, pass));
-    // Divides by the number of ranks before the sum, in the type of the reduction.
-    w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, e, g, s.dtype, pass));
+    // Cast to the type of the reduction, then divided by ranks before the sum (_post_backward_hook,
+    // _reduce_grad).
+    if (e != g) w->Kernel("cast", Flat(MemoryOp::kCast, part.trained, e, g, s.dtype, pass));
+    w->Kernel("scale", Flat(MemoryOp::kGradScale, part.trained, g, g, s.dtype, pass));
   } else if (s.copies_units || e != g) {
     w->Kernel("copy_in", Flat(MemoryOp::kCopy, part.trained, e, g, s.dtype, pass));
   }

@@ -361,7 +361,7 @@ TEST(Sharded, OneAheadAndReducedBeside) {
   EXPECT_TRUE(forward.starts_with("?4 shard.cast all_gather+4 layer_norm qkv")) << forward;
   const std::string backward = Operations(g, FindBlock(g, "layer.backward"));
   EXPECT_TRUE(backward.starts_with("?4 shard.cast all_gather+4 ")) << backward;
-  EXPECT_TRUE(backward.ends_with("concatenate scale reduce_scatter+-1 shard.add")) << backward;
+  EXPECT_TRUE(backward.ends_with("concatenate cast scale reduce_scatter+-1 shard.add")) << backward;
   EXPECT_EQ(backward.find("weight_gradient"), std::string::npos);  // nothing is accumulated
   std::vector<std::string> names;
   for (const graph::Call& call : g.programs[0].calls) {
