@@ -119,6 +119,18 @@ std::int64_t TreeLL128Chunk(const GroupShape& shape, std::int64_t share, std::in
   return chunk;
 }
 
+// NCCL up to 2.19: fewer bytes over deeper trees go in smaller chunks.
+std::int64_t TreeSimpleChunk(const Plan& plan, std::int64_t chunk) {
+  const std::int64_t depth = plan.shape.ranks_per_domain - 1 + Log2(plan.shape.domains);
+  const auto halve = [&](std::int64_t rounds, std::int64_t least) {
+    while (plan.bytes / (plan.channels * chunk) < rounds && chunk > least) chunk /= 2;
+  };
+  halve(8 * depth, 128 << 10);
+  halve(4 * depth, 64 << 10);
+  halve(depth, 32 << 10);
+  return std::max<std::int64_t>(16, chunk / 16 * 16);
+}
+
 // NCCL's defaults, and what AWS's plugin (aws-ofi-nccl, platform-aws.cpp) sets in their place, of
 // which NCCL takes notice from 2.20 on.
 void SetNvlsChunks(const cluster::Spec& spec, Environment* environment) {
@@ -202,6 +214,9 @@ void SetChunks(const Environment& environment, double expected_GBps, Plan* plan)
       plan->chunk_bytes /= 2;
     }
     plan->slice_bytes = plan->chunk_bytes;
+  } else if (plan->algorithm == Algorithm::kTree && plan->protocol == Protocol::kSimple &&
+             plan->version < 22000) {
+    plan->chunk_bytes = plan->slice_bytes = TreeSimpleChunk(*plan, step);
   } else if (model::PassesLines(*plan)) {
     std::int64_t chunk = step;
     if (plan->algorithm == Algorithm::kTree && plan->protocol == Protocol::kLL128) {

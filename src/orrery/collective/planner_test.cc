@@ -417,6 +417,26 @@ TEST(Planner, NvlsTreeByRelease) {
   EXPECT_EQ(algorithm(22803), Algorithm::kNvlsTree);
 }
 
+// Two nodes of 8, depth 8, 16 channels. 1 GiB: 128 steps of 512 KiB a channel; 64 MiB: 8, halved
+// until 32 of 128 KiB; 16 MiB: 8 of those, halved again to 16 of 64 KiB; 2 MiB: 4 of 32.
+TEST(Planner, TreeChunksBySizeUpTo219) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 2);
+  const auto chunk_KiB = [&](int version, std::int64_t bytes) {
+    Environment environment;
+    environment.version = version;
+    return Planner(cluster, environment)
+               .Shape(Collective::kAllReduce, Algorithm::kTree, Protocol::kSimple, bytes,
+                      Whole(cluster), 16)
+               .chunk_bytes >>
+           10;
+  };
+  EXPECT_EQ(chunk_KiB(22000, 16 << 20), 512);
+  EXPECT_EQ(chunk_KiB(21903, 1 << 30), 512);
+  EXPECT_EQ(chunk_KiB(21903, 64 << 20), 128);
+  EXPECT_EQ(chunk_KiB(21805, 16 << 20), 64);
+  EXPECT_EQ(chunk_KiB(21212, 2 << 20), 32);
+}
+
 // What all threads read at once hides behind the latency of a line. 8 B200, reduce-scatter of 32
 // KiB by LL: 4 KiB a block, 512 threads of 8 B, in two halves; 1.1 us a step, of which 0.1 hold the
 // CTA, 0.35 are the links', and 2,048 B at 8.8 GB/s, 0.233, are work: 0.417 are left.
