@@ -127,9 +127,11 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
   }
   best.memory_s = StreamTime(d, Traffic(g, d, chosen, chosen_tiles, s.c_bytes),
                              d.constants[constants::kStreamRate]);
-  // One expert alone is a plain product.
   if (g.kind == graph::GemmKind::kGrouped && g.batch > 1) {
-    best.compute_s /= d.constants[constants::kGroupedRate];
+    Gemm one = g;
+    one.batch = 1;  // a plain product
+    best.compute_s = GemmTime(one, d).compute_s * static_cast<double>(g.batch) /
+                     d.constants[constants::kGroupedRate];
   }
   if (g.kind == graph::GemmKind::kScan) {
     best.compute_s /= d.constants[constants::kScanRate];

@@ -184,17 +184,18 @@ TEST(GemmModel, BatchIsMoreTiles) {
   EXPECT_NEAR(four, 4 * one, 1e-12);
 }
 
-// Several experts' products run at a part of the dense rate; one alone is a plain product.
-TEST(GemmModel, OneExpertIsAPlainProduct) {
+// Several experts' products come one after the other at a part of the rate; one alone is plain.
+TEST(GemmModel, ExpertsComeOneAfterTheOther) {
   const DeviceRates r = Rates(Round());
-  const auto over_plain = [&](std::int64_t experts) {
-    Gemm g{.m = 4096, .n = 4096, .k = 4096, .batch = experts};
-    const double plain = GemmTime(g, r).compute_s;
-    g.kind = graph::GemmKind::kGrouped;
-    return GemmTime(g, r).compute_s / plain;
+  const auto time = [&](std::int64_t experts, graph::GemmKind kind) {
+    return GemmTime({.m = 2560, .n = 1400, .k = 1024, .batch = experts, .kind = kind}, r).compute_s;
   };
-  EXPECT_DOUBLE_EQ(over_plain(1), 1);
-  EXPECT_NEAR(over_plain(4), 1 / r.constants[constants::kGroupedRate], 1e-9);
+  const double one = time(1, graph::GemmKind::kPlain);
+  EXPECT_EQ(time(1, graph::GemmKind::kGrouped), one);
+  EXPECT_NEAR(time(4, graph::GemmKind::kGrouped), 4 * one / r.constants[constants::kGroupedRate],
+              1e-12);
+  // One product of all tiles fills its waves better.
+  EXPECT_LT(time(4, graph::GemmKind::kPlain), 4 * one);
 }
 
 // 100 heads of one block each: every SM has one item of one block pair. d = 128 and no mask:
