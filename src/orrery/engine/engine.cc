@@ -218,6 +218,22 @@ void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* r
   }
 }
 
+// What was asked for and not done, and what did not settle.
+void WarnOfRun(const Inputs& inputs, const Options& options, const network::BackendInfo& backend,
+               Record* record) {
+  if (options.threads > 1 && record->threads_used == 1) {
+    record->warnings.push_back(fmt::format(
+        "{} threads were asked for: network '{}' runs this on one", options.threads, backend.name));
+  }
+  for (std::size_t j = 0; j < record->jobs.size(); ++j) {
+    if (record->jobs[j].settled) continue;
+    record->warnings.push_back(fmt::format(
+        "job '{}' had not settled after {} iterations: ranks still drift by more than 0.01 % of "
+        "the step",
+        inputs.graph->jobs[j].name, record->iterations));
+  }
+}
+
 // What a price does not say by itself is told, once for each kind: choices that NCCL would make and
 // this version cannot, and a plan's note.
 void WarnOfRestrictions(const Layout& layout, const PriceCache& prices, Record* record) {
@@ -257,8 +273,18 @@ void WarnOfRestrictions(const Layout& layout, const PriceCache& prices, Record* 
   }
 }
 
-// Why a run over links is not even looked at; empty: it may fold.
-std::string WhyNotOverLinks(const Inputs& inputs, const Options& options) {
+// Why folding is not even tried; empty: it is.
+std::string WhyNotFolded(const Inputs& inputs, const Options& options,
+                         const network::BackendInfo& backend) {
+  if (!backend.link_fluids && !backend.fluids) {
+    return fmt::format("'{}' serves messages in order of arrival, which folding could change",
+                       backend.name);
+  }
+  if (options.jitter > 0) return "jitter is drawn for every rank";
+  if (!options.fold) return "folding was switched off";
+  if (!backend.link_fluids) {
+    return inputs.cluster->pcie_tree().any() ? "ranks share their hosts' PCIe trees" : "";
+  }
   if (!inputs.cluster->link_changes().empty()) return "links change during the run";
   if (inputs.cluster->spec().topology.routing == cluster::Routing::kAdaptive) {
     return "adaptive routing goes by what is under way";
@@ -294,17 +320,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   PriceCache own(*inputs.compute, *inputs.planner);
   PriceCache* prices = cache != nullptr ? cache : &own;
   Record record;
-  if (!options.fold) record.not_folded_because = "folding was switched off";
-  if (options.jitter > 0) record.not_folded_because = "jitter is drawn for every rank";
-  if (backend->link_fluids) {
-    if (record.not_folded_because.empty())
-      record.not_folded_because = WhyNotOverLinks(inputs, options);
-  } else if (!backend->fluids) {
-    record.not_folded_because = fmt::format(
-        "'{}' serves messages in order of arrival, which folding could change", backend->name);
-  } else if (inputs.cluster->pcie_tree().any() && record.not_folded_because.empty()) {
-    record.not_folded_because = "ranks share their hosts' PCIe trees";
-  }
+  record.not_folded_because = WhyNotFolded(inputs, options, *backend);
   record.folded = record.not_folded_because.empty();
   LoopInputs in;
   in.inputs = &inputs;
@@ -344,18 +360,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
     record.use = std::move(run.use);
   }
   WarnOfRestrictions(layout, *prices, &record);
-  if (options.threads > 1 && run.threads_used == 1) {
-    record.warnings.push_back(
-        fmt::format("{} threads were asked for: network '{}' runs this on one", options.threads,
-                    backend->name));
-  }
-  for (std::size_t j = 0; j < record.jobs.size(); ++j) {
-    if (record.jobs[j].settled) continue;
-    record.warnings.push_back(fmt::format(
-        "job '{}' had not settled after {} iterations: ranks still drift by more than 0.01 % of "
-        "the step",
-        inputs.graph->jobs[j].name, run.iterations));
-  }
+  WarnOfRun(inputs, options, *backend, &record);
   return record;
 }
 

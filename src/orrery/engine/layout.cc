@@ -95,7 +95,9 @@ class Builder {
     nic_users_ = std::move(users);
   }
 
+  // Of both ends: they name one plan.
   std::uint16_t PairShape(RankId a, RankId b) {
+    if (device_[b.index()] < device_[a.index()]) std::swap(a, b);
     const DeviceId da = device_[a.index()], db = device_[b.index()];
     // Pairs over the same two leaves are alike; 0: inside a domain, which no two leaves give. With
     // PCIe trees their ends are as far from their NICs, or from each other.

@@ -29,9 +29,7 @@ std::uint64_t View::Key() const {
 }
 
 PriceCache::PriceCache(const compute::CostModel& compute, const collective::Planner& planner)
-    : compute_(&compute), planner_(&planner), shapes_(1) {
-  host_scale_ = 1.0 / planner.cluster().spec().cpu_relative_speed;
-}
+    : compute_(&compute), planner_(&planner), shapes_(1) {}
 
 std::uint16_t PriceCache::ShapeId(const collective::GroupShape& shape) {
   for (std::size_t i = 1; i < shapes_.size(); ++i) {
@@ -163,93 +161,116 @@ void SetDurations(const graph::Kernel& kernel, const cluster::DeviceSpec& device
   }
 }
 
-// Is `comm` one more of the batch that the last item began?
-bool Joins(const graph::Block& block, const graph::Comm& comm, const BlockPrice& price) {
-  return comm.batch != 0 && !price.items.empty() && price.items.back().kind == ItemKind::kComm &&
-         block.comms[price.items.back().first].batch == comm.batch;
-}
+// Turns a block's operations into items, in their order. What the host does before a launch falls
+// to the item that it launches.
+class ItemWriter {
+ public:
+  ItemWriter(const graph::Block& block, const compute::CostModel& compute,
+             const cluster::Spec& spec, double speed, BlockPrice* price)
+      : block_(block),
+        compute_(compute),
+        device_(spec.device),
+        host_scale_(1.0 / spec.cpu_relative_speed),
+        speed_(speed),
+        price_(*price),
+        in_graph_(block.launch == graph::Launch::kInGraph) {}
 
-}  // namespace
-
-Status PriceCache::PriceKernels(const graph::Block& block, const View& view, BlockPrice* price) {
-  const cluster::DeviceSpec& device = planner_->cluster().spec().device;
-  SimTime pending_host = 0;
-  const auto host = [&](SimTime t) { return RoundToPs(static_cast<double>(t) * host_scale_); };
-  bool in_graph = block.launch == graph::Launch::kInGraph;
-  const auto issue = [&](SimTime t) -> SimTime {
-    if (block.launch == graph::Launch::kEach) return host(t);
-    if (in_graph) return 0;
-    in_graph = true;
-    return host(compute_->host_issue_graph());
-  };
-  const auto add_item = [&](ItemKind kind) -> Item& {
-    Item item;
-    item.kind = kind;
-    item.key = Mix64(price->items.size() + 0xfeed) | 1;
-    item.optimizer = block.pass == graph::Pass::kOptimizer;
-    price->items.push_back(item);
-    return price->items.back();
-  };
-  for (std::size_t i = 0; i < block.ops.size(); ++i) {
-    const graph::Op& op = block.ops[i];
-    switch (op.kind) {
-      case graph::OpKind::kAlloc:
-      case graph::OpKind::kFree:
-        break;
-      case graph::OpKind::kHost:
-        pending_host += host(block.host_ps[op.index]);
-        break;
-      case graph::OpKind::kKernel: {
-        if (price->items.empty() || price->items.back().kind != ItemKind::kWork) {
-          add_item(ItemKind::kWork).first = static_cast<std::uint32_t>(price->kernels.size());
-        }
-        const graph::Kernel& kernel = block.kernels[op.index];
-        const compute::KernelTime time = compute_->Price(kernel);
-        KernelPrice k;
-        k.op = static_cast<std::uint32_t>(i);
-        k.host = pending_host + issue(compute_->host_issue(kernel));
-        pending_host = 0;
-        SetDurations(kernel, device, static_cast<double>(time.duration) / view.speed, &k);
-        price->kernels.push_back(k);
-        price->items.back().count += 1;
-        price->provenance[static_cast<std::size_t>(time.provenance)] += k.duration[0];
-        price->spread_ps += static_cast<double>(k.duration[0]) * static_cast<double>(time.spread);
-        break;
-      }
-      case graph::OpKind::kComm: {
-        const graph::Comm& comm = block.comms[op.index];
-        price->comms[op.index].op = static_cast<std::uint32_t>(i);
-        if (!Joins(block, comm, *price)) {
-          Item& item = add_item(ItemKind::kComm);
-          item.first = op.index;
-          item.blocking = comm.blocking;
-          item.stream = comm.stream;
-          item.local = graph::IsCopy(comm.collective);
-          if (item.local) item.duration[0] = price->comms[op.index].cost.total();
-          item.event = comm.event;
-          item.host = pending_host + issue(compute_->host_issue_comm());
-          pending_host = 0;
-        }
-        ++price->items.back().count;
-        break;
-      }
-      case graph::OpKind::kWait:
-        add_item(ItemKind::kWait).event = op.event;
-        break;
-      case graph::OpKind::kHostSync:
-      case graph::OpKind::kHostPace: {
-        const bool paces = op.kind == graph::OpKind::kHostPace;
-        add_item(paces ? ItemKind::kHostPace : ItemKind::kHostSync).host = pending_host;
-        pending_host = 0;
-        break;
+  void Write() {
+    for (std::size_t i = 0; i < block_.ops.size(); ++i) {
+      const graph::Op& op = block_.ops[i];
+      switch (op.kind) {
+        case graph::OpKind::kAlloc:
+        case graph::OpKind::kFree:
+          break;
+        case graph::OpKind::kHost:
+          pending_host_ += Host(block_.host_ps[op.index]);
+          break;
+        case graph::OpKind::kKernel:
+          AddKernel(op, static_cast<std::uint32_t>(i));
+          break;
+        case graph::OpKind::kComm:
+          AddComm(op, static_cast<std::uint32_t>(i));
+          break;
+        case graph::OpKind::kWait:
+          Add(ItemKind::kWait).event = op.event;
+          break;
+        case graph::OpKind::kHostSync:
+          Add(ItemKind::kHostSync).host = TakeHost();
+          break;
+        case graph::OpKind::kHostPace:
+          Add(ItemKind::kHostPace).host = TakeHost();
+          break;
       }
     }
+    if (pending_host_ > 0) Add(ItemKind::kWork).host = TakeHost();
   }
-  if (pending_host > 0) add_item(ItemKind::kWork).host = pending_host;
-  return {};
-}
 
-namespace {
+ private:
+  SimTime Host(SimTime t) const { return RoundToPs(static_cast<double>(t) * host_scale_); }
+  SimTime TakeHost() { return std::exchange(pending_host_, 0); }
+
+  // Launching by itself takes `alone`; of a graph the first launch is the only one.
+  SimTime Launch(SimTime alone) {
+    if (block_.launch == graph::Launch::kEach) return TakeHost() + Host(alone);
+    if (std::exchange(in_graph_, true)) return TakeHost();
+    return TakeHost() + Host(compute_.host_issue_graph());
+  }
+
+  Item& Add(ItemKind kind) {
+    Item item;
+    item.kind = kind;
+    item.key = Mix64(price_.items.size() + 0xfeed) | 1;
+    item.optimizer = block_.pass == graph::Pass::kOptimizer;
+    return price_.items.emplace_back(item);
+  }
+
+  void AddKernel(const graph::Op& op, std::uint32_t number) {
+    if (price_.items.empty() || price_.items.back().kind != ItemKind::kWork) {
+      Add(ItemKind::kWork).first = static_cast<std::uint32_t>(price_.kernels.size());
+    }
+    const graph::Kernel& kernel = block_.kernels[op.index];
+    const compute::KernelTime time = compute_.Price(kernel);
+    KernelPrice k;
+    k.op = number;
+    k.host = Launch(compute_.host_issue(kernel));
+    SetDurations(kernel, device_, static_cast<double>(time.duration) / speed_, &k);
+    price_.kernels.push_back(k);
+    price_.items.back().count += 1;
+    price_.provenance[static_cast<std::size_t>(time.provenance)] += k.duration[0];
+    price_.spread_ps += static_cast<double>(k.duration[0]) * static_cast<double>(time.spread);
+  }
+
+  void AddComm(const graph::Op& op, std::uint32_t number) {
+    const graph::Comm& comm = block_.comms[op.index];
+    price_.comms[op.index].op = number;
+    if (!Joins(comm)) {
+      Item& item = Add(ItemKind::kComm);
+      item.first = op.index;
+      item.blocking = comm.blocking;
+      item.stream = comm.stream;
+      item.local = graph::IsCopy(comm.collective);
+      if (item.local) item.duration[0] = price_.comms[op.index].cost.total();
+      item.event = comm.event;
+      item.host = Launch(compute_.host_issue_comm());
+    }
+    ++price_.items.back().count;
+  }
+
+  // Is it one more of the batch that the last item began?
+  bool Joins(const graph::Comm& comm) const {
+    return comm.batch != 0 && !price_.items.empty() &&
+           price_.items.back().kind == ItemKind::kComm &&
+           block_.comms[price_.items.back().first].batch == comm.batch;
+  }
+
+  const graph::Block& block_;
+  const compute::CostModel& compute_;
+  const cluster::DeviceSpec& device_;
+  const double host_scale_, speed_;
+  BlockPrice& price_;
+  bool in_graph_;
+  SimTime pending_host_ = 0;
+};
 
 // Sums, lag and digest of a work item.
 void CloseWork(const BlockPrice& price, SimTime launch, Item* item) {
@@ -294,7 +315,7 @@ Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View
   if (const auto it = blocks_.find(key); it != blocks_.end()) return it->second.get();
   auto price = std::make_unique<BlockPrice>();
   ORRERY_RETURN_IF_ERROR(PriceComms(block, view, shares, price.get()));
-  ORRERY_RETURN_IF_ERROR(PriceKernels(block, view, price.get()));
+  ItemWriter(block, *compute_, planner_->cluster().spec(), view.speed, price.get()).Write();
   for (Item& item : price->items) {
     if (item.kind == ItemKind::kWork) CloseWork(*price, compute_->launch_latency(), &item);
     if (item.kind == ItemKind::kComm) CloseComm(*price, &item);

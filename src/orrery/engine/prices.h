@@ -117,13 +117,11 @@ class PriceCache {
   Result<int> UnevenPlanId(const graph::Comm& comm, std::uint16_t shape,
                            const graph::Shares& shares);
   int AddPlan(std::uint64_t key, const collective::Plan& plan);
-  Status PriceKernels(const graph::Block& block, const View& view, BlockPrice* price);
   Status PriceComms(const graph::Block& block, const View& view,
                     std::span<const graph::Shares> shares, BlockPrice* price);
 
   const compute::CostModel* compute_;
   const collective::Planner* planner_;
-  double host_scale_ = 1;
   std::vector<collective::GroupShape> shapes_;
   std::vector<collective::Plan> plans_;
   std::vector<collective::Cost> costs_;  // by plan id

@@ -1,6 +1,7 @@
 #include "orrery/engine/symmetry.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "orrery/base/check.h"
 #include "orrery/base/hash.h"
@@ -47,7 +48,7 @@ void LinkSymmetry::Bind(const LoopInputs& in) {
         if (comm.plan < 0) continue;
         const std::uint32_t id = MeetOf(rank, comm.comm);
         if (id == kNobody) continue;
-        // A pair starts by the plan of whoever comes last: sender and receiver may have priced it.
+        // A pair starts by the plan of whoever comes last, and its ends may name two communicators.
         if (!layout.meets[id].pair && layout.members(id)[0] != r) continue;
         const auto number = static_cast<std::uint32_t>(bounds_.size());
         if (!bound_of_.emplace(Key(layout.meets[id], comm.plan), number).second) continue;
@@ -66,76 +67,96 @@ void LinkSymmetry::Bind(const LoopInputs& in) {
   }
 }
 
+// Colours that a round of refinement makes anew from those of the round before.
+struct LinkSymmetry::Round {
+  std::vector<std::uint64_t> rank;     // kept from round to round
+  std::vector<std::uint64_t> slots;    // by meeting: behind which a group stands; never changes
+  std::vector<std::uint64_t> meet;     // by meeting: from its ranks
+  std::vector<std::uint64_t> crossed;  // by meeting: with the fluids that it starts
+  std::vector<std::uint64_t> on_link;  // by link: sum over the fluids that cross it
+};
+
+void LinkSymmetry::ColourMeets(const Layout& layout, Round* round) const {
+  for (std::size_t id = 0; id < layout.meets.size(); ++id) {
+    const MeetInfo& info = layout.meets[id];
+    Hasher hasher;
+    std::uint64_t sum = 0;
+    for (const std::uint32_t m : layout.members(static_cast<std::uint32_t>(id))) {
+      if (info.pair) hasher.Add(round->rank[m]);
+      sum += Mix64(round->rank[m]);
+    }
+    hasher.Add(sum).Add(round->slots[id]).Add(info.pair).Add(info.slot).Add(info.tag);
+    round->meet[id] = hasher.value();
+  }
+}
+
+void LinkSymmetry::ColourFluids(Round* round) {
+  std::ranges::fill(round->on_link, 0u);
+  round->crossed = round->meet;
+  for (Bound& b : bounds_) {
+    std::uint64_t all = 0;
+    for (Fluid& f : std::span(fluids_).subspan(b.first, b.count)) {
+      std::uint64_t sum = 0;
+      for (const network::LinkLoad& load : f.loads) {
+        sum += Mix64(HashCombine(link_colour_[load.link.index()], load.share));
+      }
+      Hasher hasher;
+      hasher.Add(round->meet[b.meet]).Add(b.plan).Add(f.bytes).Add(f.weight).Add(sum);
+      f.colour = hasher.value();
+      for (const network::LinkLoad& load : f.loads) {
+        round->on_link[load.link.index()] += Mix64(HashCombine(f.colour, load.share));
+      }
+      all += Mix64(f.colour);
+    }
+    b.colour = Hasher().Add(round->meet[b.meet]).Add(b.plan).Add(all).value();
+    round->crossed[b.meet] += Mix64(b.colour);
+  }
+  for (std::size_t l = 0; l < link_colour_.size(); ++l) {
+    link_colour_[l] = HashCombine(link_colour_[l], round->on_link[l]);
+  }
+}
+
+void LinkSymmetry::ColourRanks(const Layout& layout, Round* round) {
+  for (std::size_t r = 0; r < layout.ranks.size(); ++r) {
+    const SimRank& rank = layout.ranks[r];
+    Hasher hasher;
+    hasher.Add(round->rank[r]);
+    const auto add = [&](std::uint32_t id) { hasher.Add(id == kNobody ? 0 : round->crossed[id]); };
+    std::ranges::for_each(rank.meet, add);
+    for (const auto& tags : rank.send) std::ranges::for_each(tags, add);
+    for (const auto& tags : rank.receive) std::ranges::for_each(tags, add);
+    round->rank[r] = hasher.value();
+  }
+}
+
 void LinkSymmetry::Refine(const LoopInputs& in) {
   const Layout& layout = *in.layout;
   const auto links = in.inputs->cluster->links();
-  std::vector<std::uint64_t> rank_colour(class_of_.begin(), class_of_.end());
+  Round round;
+  round.rank.assign(class_of_.begin(), class_of_.end());
   for (const cluster::Link& link : links) {
     Hasher hasher;
     link_colour_.push_back(hasher.Add(link.kind).Add(link.bandwidth_Bps).Add(link.latency).value());
   }
-  std::vector<std::uint64_t> meet(layout.meets.size()), done(layout.meets.size());
-  // The slots behind which a group stands: what starts together is named by slot.
-  std::vector<std::uint64_t> slots(layout.meets.size());
+  round.slots.resize(layout.meets.size());
   for (const SimRank& rank : layout.ranks) {
     for (std::size_t s = 0; s < rank.meet.size(); ++s) {
-      if (rank.meet[s] != kNobody) slots[rank.meet[s]] |= std::uint64_t{1} << s;
+      if (rank.meet[s] != kNobody) round.slots[rank.meet[s]] |= std::uint64_t{1} << s;
     }
   }
-  std::vector<std::uint64_t> on_link(links.size());
+  round.meet.resize(layout.meets.size());
+  round.on_link.resize(links.size());
   std::vector<std::uint32_t> link_class;
-  classes_ = Number(rank_colour, &class_of_);
+  classes_ = Number(round.rank, &class_of_);
   std::uint32_t link_classes = Number(link_colour_, &link_class);
-  for (;;) {
-    for (std::size_t id = 0; id < meet.size(); ++id) {
-      const MeetInfo& info = layout.meets[id];
-      Hasher hasher;
-      std::uint64_t sum = 0;
-      for (const std::uint32_t m : layout.members(static_cast<std::uint32_t>(id))) {
-        if (info.pair) hasher.Add(rank_colour[m]);
-        sum += Mix64(rank_colour[m]);
-      }
-      meet[id] = hasher.Add(sum).Add(slots[id]).Add(info.pair).Add(info.slot).Add(info.tag).value();
-    }
-    std::ranges::fill(on_link, 0u);
-    done = meet;
-    for (Bound& b : bounds_) {
-      std::uint64_t all = 0;
-      for (Fluid& f : std::span(fluids_).subspan(b.first, b.count)) {
-        std::uint64_t sum = 0;
-        for (const network::LinkLoad& load : f.loads) {
-          sum += Mix64(HashCombine(link_colour_[load.link.index()], load.share));
-        }
-        Hasher hasher;
-        f.colour = hasher.Add(meet[b.meet]).Add(b.plan).Add(f.bytes).Add(f.weight).Add(sum).value();
-        for (const network::LinkLoad& load : f.loads) {
-          on_link[load.link.index()] += Mix64(HashCombine(f.colour, load.share));
-        }
-        all += Mix64(f.colour);
-      }
-      Hasher hasher;
-      b.colour = hasher.Add(meet[b.meet]).Add(b.plan).Add(all).value();
-      done[b.meet] += Mix64(b.colour);
-    }
-    for (std::size_t l = 0; l < links.size(); ++l) {
-      link_colour_[l] = HashCombine(link_colour_[l], on_link[l]);
-    }
-    for (std::size_t r = 0; r < rank_colour.size(); ++r) {
-      const SimRank& rank = layout.ranks[r];
-      Hasher hasher;
-      hasher.Add(rank_colour[r]);
-      const auto add = [&](std::uint32_t id) { hasher.Add(id == kNobody ? 0 : done[id]); };
-      std::ranges::for_each(rank.meet, add);
-      for (const auto& tags : rank.send) std::ranges::for_each(tags, add);
-      for (const auto& tags : rank.receive) std::ranges::for_each(tags, add);
-      rank_colour[r] = hasher.value();
-    }
-    const std::uint32_t now = Number(rank_colour, &class_of_);
-    const std::uint32_t links_now = Number(link_colour_, &link_class);
-    if (now == classes_ && links_now == link_classes) break;
-    classes_ = now;
-    link_classes = links_now;
-    if (classes_ == rank_colour.size()) break;
+  for (bool finer = true; finer && classes_ < round.rank.size();) {
+    ColourMeets(layout, &round);
+    ColourFluids(&round);
+    ColourRanks(layout, &round);
+    const std::uint32_t ranks_before = std::exchange(classes_, Number(round.rank, &class_of_));
+    const std::uint32_t links_before =
+        std::exchange(link_classes, Number(link_colour_, &link_class));
+    finer = classes_ != ranks_before || link_classes != links_before;
   }
   std::vector<LinkId> first(link_classes);
   for (std::size_t l = 0; l < links.size(); ++l) {

@@ -57,6 +57,10 @@ class LinkSymmetry {
   static std::uint64_t Key(const MeetInfo& meet, int plan);
   void Bind(const LoopInputs& in);
   void Refine(const LoopInputs& in);
+  struct Round;
+  void ColourMeets(const Layout& layout, Round* round) const;
+  void ColourFluids(Round* round);
+  void ColourRanks(const Layout& layout, Round* round);
   void Sum();
 
   FlowGrain grain_;

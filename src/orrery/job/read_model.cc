@@ -125,7 +125,7 @@ Result<Model> ReadInline(const Source& source, const Node& node,
   for (const ModelSize& size : kModelSizes) {
     if (section.Has(size.key)) size.of(model) = section.Integer(size.key);
   }
-  if (!preset && !section.Has("max_position")) model.max_position = 1 << 20;
+  if (!preset && !section.Has("max_position")) model.max_position = kUnstatedPositions;
   ApplyKinds(section, &model);
   Derive(section, preset, &model);
   if (section.Has("name")) model.name = section.Text("name");

@@ -467,6 +467,12 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
+  if (workload.model.max_position == kUnstatedPositions) {
+    workload.model.max_position = plan.seq_len;
+    if (workload.model.position == workload::Position::kLearned) {
+      assumed->push_back(fmt::format("model: max_position {}, as training.seq_len", plan.seq_len));
+    }
+  }
   ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
   ORRERY_RETURN_IF_ERROR(ReadFramework(sections.framework, **framework,
                                        name.find('@') != std::string::npos, device.arch,

@@ -28,6 +28,9 @@ struct Source {
 // True for "a.yaml", "dir/config.json", "./x": a file, not a preset's name.
 bool LooksLikeFile(std::string_view text);
 
+// Longest sequence of an inline model that states none: ReadWorkload takes training.seq_len.
+inline constexpr std::int64_t kUnstatedPositions = 1 << 26;
+
 // The preset, file or inline fields under `model`; `node` is null when the key is missing.
 Result<workload::Model> ReadModel(const Source& source, const formats::Node* node,
                                   std::vector<std::string>* assumed);

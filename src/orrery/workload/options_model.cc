@@ -33,7 +33,7 @@ constexpr Option kModel[] = {
      .type = kInteger,
      .min = 1,
      .max = 1 << 26,
-     .doc = "Longest sequence of learned positions."},
+     .doc = "Longest sequence of learned positions; training.seq_len when left out."},
     {.name = "norm", .type = kChoice, .choices = "layernorm|rmsnorm", .doc = "Normalisation."},
     {.name = "activation",
      .type = kChoice,

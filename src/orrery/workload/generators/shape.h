@@ -174,6 +174,8 @@ struct Shape {
 
 // REQUIRES: Validate(model, plan) is ok.
 Shape MakeShape(const Model& model, const Plan& plan);
+// Of what layers of a model and plans of a search differ in: enough to find a shape's bucket, where
+// == decides.
 std::uint64_t Hash(const Shape& shape);
 // Bits of LayerKind: the model's, and whether the plan keeps the layer in bf16.
 std::uint8_t KindOf(const Model& model, const Plan& plan, std::int64_t layer);
