@@ -54,8 +54,9 @@ struct Options {
   std::uint64_t seed = 1;
   int link_steps = 0;  // of every link's use over time, at most; even; 0: not kept
   double jitter = 0;   // relative standard deviation added at the end of each stretch
-  // Relative standard deviation of equal ranks' kernel times over a step. All of a job's ranks run
-  // as the slowest of them is expected to, sqrt(2 ln n) above the mean: what they would wait for.
+  // Relative standard deviation of equal ranks' kernel times over a step. Ranks run as the slowest
+  // of their stage is expected to, the stage that bounds the step as the slowest of all that it
+  // waits for (rank_noise.h).
   double rank_noise = 0;
   std::vector<RankPerturbation> ranks;
 };

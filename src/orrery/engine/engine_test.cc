@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include "orrery/collective/collective.h"
+#include "orrery/constants/constants.h"
+#include "orrery/engine/rank_noise.h"
 
 namespace orrery::engine {
 namespace {
 
 using graph::Collective;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A machine of eight H100 and a graph that a test fills by hand.
@@ -86,6 +90,34 @@ class EngineTest : public ::testing::Test {
   graph::Graph graph_;
   cluster::Placement placement_;
 };
+
+// A stage waits for the slowest of its ranks, all for the most loaded stage, unless a slower rank
+// of the others takes longer.
+TEST_F(EngineTest, RanksWaitForTheSlowest) {
+  constexpr double kDeviation = 0.03;
+  const auto slowest_of = [](std::size_t n) { return 1 + kDeviation * constants::SlowestOf(n); };
+  const auto paces = [&](std::vector<SimTime> loads) {  // two ranks a stage
+    graph_.programs.clear();
+    graph_.bindings.clear();
+    for (std::size_t i = 0; i < 2 * loads.size(); ++i) {
+      AddRank({Block(loads[i / 2], {})});
+      graph_.programs.back().stage = static_cast<std::int32_t>(i / 2);
+    }
+    PriceCache prices(compute_, planner_);
+    return RankPaces(graph_, kDeviation, &prices);
+  };
+  constexpr SimTime kLoad = 10 * kMillisecond;
+  const double own = slowest_of(2);
+  EXPECT_THAT(paces({kLoad}), ElementsAre(own, own));
+  EXPECT_THAT(paces({kLoad, kLoad}), ElementsAre(slowest_of(4), slowest_of(4), own, own));
+  // Twice as much to do: nobody else comes near.
+  EXPECT_THAT(paces({kLoad, 2 * kLoad}), ElementsAre(own, own, own, own));
+  // A hundredth more: the slowest of all four, of whom two have that much less to do.
+  const double all = slowest_of(4) / 1.01;
+  EXPECT_GT(all, own);
+  EXPECT_THAT(paces({kLoad, kLoad / 100 * 101}),
+              ElementsAre(own, own, DoubleNear(all, 1e-12), DoubleNear(all, 1e-12)));
+}
 
 TEST_F(EngineTest, OneRankRunsItsKernels) {
   // 3 ms of kernels: the host is far ahead of all but the first, so the period is the kernels'

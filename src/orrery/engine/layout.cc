@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "orrery/base/hash.h"
-#include "orrery/constants/constants.h"
+#include "orrery/engine/rank_noise.h"
 
 namespace orrery::engine {
 namespace {
@@ -30,11 +30,9 @@ class Builder {
       perturbed_[p.rank.index()] = {p.speed, p.delay};
     }
     if (options.rank_noise == 0) return;
-    std::vector<std::size_t> members(graph_.jobs.size());
-    for (const graph::Binding& b : graph_.bindings) ++members[b.job.index()];
+    const std::vector<double> paces = RankPaces(graph_, options.rank_noise, prices);
     for (std::size_t r = 0; r < ranks(); ++r) {
-      const std::size_t n = members[graph_.bindings[r].job.index()];
-      perturbed_[r].speed /= 1 + options.rank_noise * constants::SlowestOf(n);
+      perturbed_[r].speed /= paces[graph_.bindings[r].program.index()];
     }
   }
 

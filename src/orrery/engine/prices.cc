@@ -304,6 +304,15 @@ void CloseComm(const BlockPrice& price, Item* item) {
 
 }  // namespace
 
+SimTime PriceCache::KernelTime(const graph::Block& block) {
+  const auto [at, added] = kernel_times_.try_emplace(block.content_hash);
+  if (added) {
+    for (const graph::Kernel& kernel : block.kernels)
+      at->second += compute_->Price(kernel).duration;
+  }
+  return at->second;
+}
+
 Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View& view,
                                            std::span<const graph::Shares> shares) {
   std::uint64_t key = HashCombine(block.content_hash, view.Key());

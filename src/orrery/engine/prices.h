@@ -109,6 +109,8 @@ class PriceCache {
   // The price of a block in a view; stable address. `shares`: of its graph.
   Result<const BlockPrice*> Find(const graph::Block& block, const View& view,
                                  std::span<const graph::Shares> shares);
+  // Of a rank of speed 1, nothing beside them.
+  SimTime KernelTime(const graph::Block& block);
   const collective::Plan& plan(int id) const { return plans_[static_cast<std::size_t>(id)]; }
 
  private:
@@ -129,6 +131,7 @@ class PriceCache {
   std::unordered_map<std::uint64_t, std::unique_ptr<const graph::Shares>> shares_;
   std::unordered_map<std::uint64_t, int> plan_ids_;
   std::unordered_map<std::uint64_t, std::unique_ptr<BlockPrice>> blocks_;
+  std::unordered_map<std::uint64_t, SimTime> kernel_times_;  // by content
 };
 
 }  // namespace orrery::engine

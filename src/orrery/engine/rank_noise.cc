@@ -1,0 +1,65 @@
+#include "orrery/engine/rank_noise.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "orrery/constants/constants.h"
+
+namespace orrery::engine {
+namespace {
+
+struct Stage {
+  std::size_t ranks = 0;
+  SimTime load = 0;  // kernels of an iteration
+  double pace = 1;
+};
+
+// Of one job's stages.
+void SetPaces(double deviation, std::vector<Stage*> stages) {
+  std::ranges::stable_sort(stages, std::ranges::greater{}, &Stage::load);
+  const auto pace = [&](std::size_t n) { return 1 + deviation * constants::SlowestOf(n); };
+  const auto most = static_cast<double>(std::max<SimTime>(stages.front()->load, 1));
+  double slowest = 0;
+  std::size_t ranks = 0;
+  for (Stage* stage : stages) {
+    ranks += stage->ranks;
+    stage->pace = pace(stage->ranks);
+    slowest = std::max(slowest, static_cast<double>(stage->load) / most * pace(ranks));
+  }
+  stages.front()->pace = slowest;
+}
+
+}  // namespace
+
+std::vector<double> RankPaces(const graph::Graph& graph, double deviation, PriceCache* prices) {
+  std::vector<SimTime> kernels;  // by block
+  for (const graph::Block& block : graph.blocks) kernels.push_back(prices->KernelTime(block));
+  std::map<std::pair<std::size_t, int>, Stage> stages;  // by job and number
+  std::vector<Stage*> stage_of(graph.programs.size());
+  for (const graph::Binding& binding : graph.bindings) {
+    Stage*& stage = stage_of[binding.program.index()];
+    if (stage == nullptr) {
+      const graph::Program& program = graph.programs[binding.program.index()];
+      stage = &stages[{binding.job.index(), program.stage}];
+      SimTime load = 0;
+      for (const graph::Call& call : program.calls) {
+        load += call.repeat * kernels[call.block.index()];
+      }
+      stage->load = std::max(stage->load, load);
+    }
+    ++stage->ranks;
+  }
+  std::vector<Stage*> of_job;
+  for (auto at = stages.begin(); at != stages.end();) {
+    const std::size_t job = at->first.first;
+    of_job.clear();
+    for (; at != stages.end() && at->first.first == job; ++at) of_job.push_back(&at->second);
+    SetPaces(deviation, of_job);
+  }
+  std::vector<double> paces;
+  for (const Stage* stage : stage_of) paces.push_back(stage == nullptr ? 1 : stage->pace);
+  return paces;
+}
+
+}  // namespace orrery::engine
