@@ -36,12 +36,12 @@ except ImportError:  # --check does without
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DATA = os.path.join(ROOT, "data", "constants")
 TABLES = [os.path.join(ROOT, "validation", name) for name in ("training_measured.csv", "nccl_measured.csv")]
-SIGMA = {"collectives >= 1 MB": 0.12, "collectives < 1 MB": 0.20, "moe": 0.12}
+SIGMA = {"collectives >= 1 MB": 0.08, "collectives < 1 MB": 0.12, "moe": 0.12}
 SIGMA_TRAINING = 0.06
 CORRELATION = 0.1
 CAUCHY = 3.0  # in sigmas: a row that far off pulls hardest, one farther off less again
 LOW_TRUST = 0.05  # weight of rows whose `trust` says low
-ROWS_PER_SOURCE = 30
+ROWS_PER_SOURCE = 120
 SEEN = 0.004  # a row depends on a constant if a spread of it moves the row by as much
 REUSE = 0.3  # largest step, in spreads, after which derivatives are kept
 OBJECTIVE_TOLERANCE = 0.1  # of --check: how much worse, relative

@@ -17,10 +17,10 @@
 //   kJaxToolbox: google/paxml, contrib/gpu/scripts_gpu/configs.py (CHECKPOINT_POLICY; layers that
 //     are not repeated are neither scanned nor recomputed); "(TE)" in `precision` is Transformer
 //     Engine, the other row is XLA's own kernels, which add biases where they read.
-//   kTorchtitan: rows without a version are torchao's (docs/source/workflows/training.md), whose
-//   H100
-//     ran torchtitan 0.0.2 with torchao of February 2025 (890e0ac): pytorch/torchtitan d1f62be to
-//     bbb1b61, 20 February to 2 April 2025, compile layers, not the loss (components/loss.py).
+//   kTorchtitan: rows without a version are torchao's (docs/source/workflows/training.md). On H100
+//     those ran torchtitan 0.0.2 with torchao of February 2025 (890e0ac): pytorch/torchtitan
+//     d1f62be to bbb1b61, 20 February to 2 April 2025, compile layers, not the loss
+//     (components/loss.py).
 //   kMlperf: github.com/mlcommons/training_results_v5.1: configurations of 8B take in
 //     config_common_cg.sh, and of 405B TP_PP_DP_MAPPING=True and of both FP8_RECIPE=tensorwise in
 //     config_common.sh, which also defers.
