@@ -42,7 +42,7 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
   const constants::Set fitted = constants::Set::Fitted();
   PredictCases(*cases, std::span(&fitted, 1), once, &report.rows);
   Observations out;
-  out.sigma = 0.12;
+  out.sigma = 0.08;  // as tools/fit/fit.py has it from 1 MB on
   auto kept = std::make_shared<std::vector<Case>>();
   std::string reason;
   for (const Case& item : *cases) {
