@@ -46,6 +46,11 @@ training: {global_batch: 16, seq_len: 1024}
   EXPECT_THAT(rotary.assumed, Not(Contains(HasSubstr("max_position"))));
 }
 
+TEST(Job, ExpertsKeysNeedExperts) {
+  EXPECT_THAT(Error(kSmall, {.set = {"training.moe_comm_overlap=true"}}),
+              HasSubstr("training.moe_comm_overlap: gpt2 has no experts; leave it out"));
+}
+
 TEST(Job, AllocatorSettings) {
   const Job job = Read(std::string(kSmall) +
                        "memory: {allocator: 'expandable_segments:True', timeline: true}\n");

@@ -423,6 +423,17 @@ Status CheckSharded(const Framework& framework, const Plan& plan) {
       framework.name);
 }
 
+// Keys that would do nothing are mistakes.
+Status CheckExpertKeys(const Section& training, const workload::Model& model) {
+  if (model.experts.count > 0) return {};
+  for (const Option& option : workload::TrainingOptions().options) {
+    if (!option.name.starts_with("moe_") || !training.Has(option.name)) continue;
+    return InvalidInput("{}: {} has no experts; leave it out", training.Where(option.name),
+                        model.name);
+  }
+  return {};
+}
+
 // Number formats that the GPU does not compute in: they would run at another's rate.
 Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
   using workload::LowPrecision;
@@ -473,6 +484,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
       assumed->push_back(fmt::format("model: max_position {}, as training.seq_len", plan.seq_len));
     }
   }
+  ORRERY_RETURN_IF_ERROR(CheckExpertKeys(sections.training, workload.model));
   ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
   ORRERY_RETURN_IF_ERROR(ReadFramework(sections.framework, **framework,
                                        name.find('@') != std::string::npos, device.arch,
