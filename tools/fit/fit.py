@@ -98,8 +98,8 @@ class Rows:
 
 
 def thinned(table, most):
-    """Text of a table with at most `most` rows of each source, evenly spaced in file order: more of one source
-    add next to nothing (CORRELATION) and cost time."""
+    """Text of a table with at most `most` rows of each source, evenly spaced in file order: the time of a
+    refit goes with its rows, what more of one source add falls (CORRELATION)."""
     with open(table, newline="") as f:
         lines = list(csv.reader(f))
     header, lines = lines[0], lines[1:]

@@ -48,6 +48,16 @@ inline double Together(double a, double b) {
   return larger * root;
 }
 
+// Lanes and a port of nearly the same time, as Together: of rings that send in every step 6 % more
+// where they are equal. Fitted to the ideal executor.
+inline double InLine(double lane, double port) {
+  const double larger = std::max(lane, port);
+  if (larger == 0) return 0;
+  const double ratio = std::min(lane, port) / larger;
+  const double fourth = ratio * ratio * ratio * ratio;
+  return larger * (1 + 0.06 * fourth * fourth * fourth);
+}
+
 // Trees in one domain: channels begin at its GPUs in turn, a chain's head sends nothing up and its
 // tail, the GPU before the head, nothing down. Of all GPUs the fewest such ends at one.
 constexpr int FewestEnds(int channels, int gpus) {

@@ -235,16 +235,6 @@ double Formula::WalkAndCredits(const Walk& full, const Walk& tail, double step) 
   return longest;
 }
 
-// Lanes and a port of nearly the same time, as Together: of rings that send in every step 6 % more
-// where they are equal. Fitted to the ideal executor.
-static double InLine(double lane, double port) {
-  const double larger = std::max(lane, port);
-  if (larger == 0) return 0;
-  const double ratio = std::min(lane, port) / larger;
-  const double fourth = ratio * ratio * ratio * ratio;
-  return larger * (1 + 0.06 * fourth * fourth * fourth);
-}
-
 Terms Formula::Ring() const {
   const Chunk& first = pieces_.rounds > 0 ? pieces_.full : pieces_.tail;
   const Chunk& final = pieces_.tail.slices > 0 ? pieces_.tail : pieces_.full;

@@ -307,10 +307,6 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
     table(s.positions, 2 * e);
     w.Module("embedding.word");
   }
-  if (s.tp > 1 && !s.embedding_product) {
-    w.Kernel("zero_masked",
-             Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kBackward));
-  }
   if (s.embedding_product) {
     WriteGemm(s, &w, "embedding",
               {.m = s.vocab,
@@ -320,6 +316,10 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
                .layout = graph::GemmLayout::kTN});
     w.Free(OneHot(s, &w));
   } else {
+    if (s.tp > 1) {
+      w.Kernel("zero_masked",
+               Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kBackward));
+    }
     table(s.vocab, 2 * e);
   }
   w.Free(gathered);
