@@ -309,7 +309,7 @@ struct Plan {
   bool overlap_tp_all_reduce = true;
   // Without SP: send a tp-th and all-gather it, as Megatron before Core.
   bool scatter_gather_p2p = false;
-  bool batch_p2p_sync = false;  // the host synchronises after batched p2p, as Megatron before 2024
+  bool batch_p2p_sync = false;  // the host synchronises after batched p2p, as Megatron does
   // The host reads the sizes of each micro-batch back (Megatron's broadcast_data, until 2023).
   bool batch_sync = false;
   bool log_every_step = false;  // the host reads the loss after every step

@@ -312,6 +312,7 @@ TEST(Training, LibrariesOnTheDevice) {
   EXPECT_TRUE(own.libraries.deterministic);
   EXPECT_TRUE(own.plan.keeps_scores);
   EXPECT_TRUE(libraries("case=gpt3_te_cross_entropy_loss_fusion", "").plan.fused_cross_entropy);
+  EXPECT_TRUE(own.plan.batch_p2p_sync);
 }
 
 TEST(Training, LowPrecisionContextAndSharding) {

@@ -228,7 +228,8 @@ Shape MakeShape(const Model& model, const Plan& plan) {
   s.pipelined = plan.pp > 1;
   s.batch_sync = plan.batch_sync;
   s.scatter_gather_p2p = plan.scatter_gather_p2p;
-  s.batch_p2p_sync = plan.batch_p2p_sync;
+  // Not while an iteration is captured.
+  s.batch_p2p_sync = plan.batch_p2p_sync && plan.cuda_graphs != CudaGraphs::kIteration;
   s.cp = plan.cp;
   s.cp_exchange = plan.cp_exchange;
   SetModel(model, plan, &s);
