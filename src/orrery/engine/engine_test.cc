@@ -91,32 +91,48 @@ class EngineTest : public ::testing::Test {
   cluster::Placement placement_;
 };
 
-// A stage waits for the slowest of its ranks, all for the most loaded stage, unless a slower rank
-// of the others takes longer.
+// A stage's passes wait for the slowest of the ranks that meet in them, the step for the most
+// loaded stage of any replica, unless a slower rank of the others takes longer.
 TEST_F(EngineTest, RanksWaitForTheSlowest) {
   constexpr double kDeviation = 0.03;
   const auto slowest_of = [](std::size_t n) { return 1 + kDeviation * constants::SlowestOf(n); };
-  const auto paces = [&](std::vector<SimTime> loads) {  // two ranks a stage
+  // Two ranks a stage, which meet in each of two micro-batches or in the last alone.
+  const auto paces = [&](std::vector<SimTime> loads, bool together) {
     graph_.programs.clear();
     graph_.bindings.clear();
+    graph::Comm sum;
+    sum.group = graph::GroupSlot::kTp;
+    sum.bytes.value = 1 << 20;
     for (std::size_t i = 0; i < 2 * loads.size(); ++i) {
-      AddRank({Block(loads[i / 2], {})});
-      graph_.programs.back().stage = static_cast<std::int32_t>(i / 2);
+      const SimTime half = loads[i / 2] / 2;
+      AddRank({Block(half, together ? std::vector{sum} : std::vector<graph::Comm>{}),
+               Block(half, {sum})});
+      graph::Program& program = graph_.programs.back();
+      program.stage = static_cast<std::int32_t>(i / 2);
+      for (std::size_t c = 0; c < 2; ++c) {
+        program.calls[c].microbatch = static_cast<std::int32_t>(c);
+      }
+      if (i % 2 == 0) continue;
+      const std::array members = {RankId(i - 1), RankId(i)};
+      const GroupId pair = graph_.groups.Add(graph::GroupSlot::kTp, members);
+      for (RankId r : members) graph_.bindings[r.index()].groups[0] = pair;
     }
     PriceCache prices(compute_, planner_);
     return RankPaces(graph_, kDeviation, &prices);
   };
   constexpr SimTime kLoad = 10 * kMillisecond;
   const double own = slowest_of(2);
-  EXPECT_THAT(paces({kLoad}), ElementsAre(own, own));
-  EXPECT_THAT(paces({kLoad, kLoad}), ElementsAre(slowest_of(4), slowest_of(4), own, own));
+  EXPECT_THAT(paces({kLoad}, true), ElementsAre(own, own));
+  EXPECT_THAT(paces({kLoad, kLoad}, true), ElementsAre(slowest_of(4), slowest_of(4), own, own));
   // Twice as much to do: nobody else comes near.
-  EXPECT_THAT(paces({kLoad, 2 * kLoad}), ElementsAre(own, own, own, own));
+  EXPECT_THAT(paces({kLoad, 2 * kLoad}, true), ElementsAre(own, own, own, own));
   // A hundredth more: the slowest of all four, of whom two have that much less to do.
   const double all = slowest_of(4) / 1.01;
   EXPECT_GT(all, own);
-  EXPECT_THAT(paces({kLoad, kLoad / 100 * 101}),
+  EXPECT_THAT(paces({kLoad, kLoad / 100 * 101}, true),
               ElementsAre(own, own, DoubleNear(all, 1e-12), DoubleNear(all, 1e-12)));
+  // Replicas: the slowest of all four on the first stage, the mean on the other.
+  EXPECT_THAT(paces({kLoad, kLoad}, false), ElementsAre(slowest_of(4), slowest_of(4), 1, 1));
 }
 
 TEST_F(EngineTest, OneRankRunsItsKernels) {

@@ -1,6 +1,7 @@
 #include "orrery/engine/rank_noise.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -11,9 +12,32 @@ namespace {
 
 struct Stage {
   std::size_t ranks = 0;
-  SimTime load = 0;  // kernels of an iteration
+  std::size_t together = 1;  // of these, those that meet in every pass
+  SimTime load = 0;          // kernels of an iteration
   double pace = 1;
 };
+
+// How many ranks go through a stage's passes together: the groups whose communications more than
+// one micro-batch has. With one micro-batch a pass is the step.
+std::size_t RanksTogether(const graph::Graph& graph, const graph::Program& program,
+                          const graph::Binding& binding) {
+  std::array<std::int32_t, graph::kGroupSlots> first;
+  first.fill(-1);
+  std::size_t product = 1;
+  std::array<bool, graph::kGroupSlots> counted{};
+  for (const graph::Call& call : program.calls) {
+    if (call.microbatch < 0) continue;
+    for (const graph::Comm& comm : graph.blocks[call.block.index()].comms) {
+      if (graph::IsPointToPoint(comm.collective) || graph::IsCopy(comm.collective)) continue;
+      const auto slot = static_cast<std::size_t>(comm.group);
+      if (first[slot] < 0) first[slot] = call.microbatch;
+      if (counted[slot] || first[slot] == call.microbatch) continue;
+      counted[slot] = true;
+      product *= graph.groups.members(binding.groups[slot]).size();
+    }
+  }
+  return product;
+}
 
 // Of one job's stages.
 void SetPaces(double deviation, std::vector<Stage*> stages) {
@@ -24,7 +48,7 @@ void SetPaces(double deviation, std::vector<Stage*> stages) {
   std::size_t ranks = 0;
   for (Stage* stage : stages) {
     ranks += stage->ranks;
-    stage->pace = pace(stage->ranks);
+    stage->pace = pace(std::min(stage->ranks, stage->together));
     slowest = std::max(slowest, static_cast<double>(stage->load) / most * pace(ranks));
   }
   stages.front()->pace = slowest;
@@ -47,6 +71,7 @@ std::vector<double> RankPaces(const graph::Graph& graph, double deviation, Price
         load += call.repeat * kernels[call.block.index()];
       }
       stage->load = std::max(stage->load, load);
+      stage->together = std::max(stage->together, RanksTogether(graph, program, binding));
     }
     ++stage->ranks;
   }
