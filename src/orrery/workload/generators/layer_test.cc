@@ -209,6 +209,23 @@ TEST(Layer, UnfusedGroupedQueriesRepeatTheirHeads) {
       "projection bias_dropout_add layer_norm fc1 bias gelu fc2 bias_dropout_add");
 }
 
+// Two heads of one sequence a rank: no multiple of four, so Megatron's fused kernel does not run.
+TEST(Layer, TheFusedSoftmaxNeedsFourHeads) {
+  const Model m = SmallGpt(1);
+  Plan p = One(m.heads / 2, false);
+  p.attention = AttentionBackend::kUnfused;
+  for (const std::int64_t sequences : {1, 2}) {
+    p.micro_batch = sequences;
+    p.global_batch = sequences * p.dp;
+    const graph::Graph g = Make(m, p);
+    const std::string forward = Operations(g, FindBlock(g, "layer.forward"));
+    const bool fused = forward.find("scores scaled_mask_softmax ") != std::string::npos;
+    const bool torch = forward.find("scores cast scale mask softmax cast ") != std::string::npos;
+    EXPECT_EQ(fused, sequences == 2) << forward;
+    EXPECT_EQ(torch, sequences == 1) << forward;
+  }
+}
+
 // Bytes by hand, 2 each: relu and pow read and write a tensor each; backward pow copies (2
 // tensors), doubles (2), multiplies by the gradient (3), and relu masks (3). Compiled: 2 and 3.
 TEST(Layer, SquaredReluByOperators) {

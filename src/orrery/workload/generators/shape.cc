@@ -128,7 +128,9 @@ void SetKernels(const Plan& plan, Shape* s) {
   }
   s->attention = plan.attention;
   s->fused_bias_activation = plan.fused_bias_activation;
-  s->fused_softmax = plan.fused_softmax;
+  // Megatron's kernel takes four rows of different heads or sequences a block (fused_softmax.py,
+  // is_kernel_available: attn_batches % 4).
+  s->fused_softmax = plan.fused_softmax && s->batch * s->heads % 4 == 0;
   s->fused_adam = plan.fused_adam;
   s->fused_cross_entropy = plan.fused_cross_entropy;
   s->online_cross_entropy = plan.online_cross_entropy;
