@@ -57,7 +57,8 @@ std::string RecipeText(const Framework& framework) {
   add(recipe.sharding != Sharding::kNone, NameOf(kShardings, recipe.sharding));
   add(recipe.gpt_dropout == 0, "no dropout");
   add(recipe.interleaved, "chunks of a layer");
-  add(recipe.uneven_stages, "uneven stages");
+  add(recipe.uneven_stages == UnevenStages::kSpread, "uneven stages");
+  add(recipe.uneven_stages == UnevenStages::kFilled, "uneven stages, filled from the first");
   add(recipe.says_switches, "switches as said");
   return text.empty() ? "nothing" : text;
 }

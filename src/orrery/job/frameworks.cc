@@ -379,12 +379,12 @@ constexpr std::array<Framework, 27> kFrameworks = {{
                   .bucket_elements = 500'000'000,
                   .host = HostEra::k2021,
                   .libraries = {.cublas_in_torch = false}},
-     .recipe = {.uneven_stages = true},
+     .recipe = {.uneven_stages = UnevenStages::kFilled},
      .source = "bigscience-workshop/Megatron-DeepSpeed; deepspeed/runtime/pipe "
                "(is_pipe_partitioned where there is model parallelism)",
      .assumes = "bf16 keeps and reduces fp32 gradients, under ZeRO-1 whole, fp16 16-bit ones. "
-                "PipelineModule balances "
-                "layers by itself: give layers_per_stage where pp does not divide them."},
+                "PipelineModule filled stages from the first (type:transformer, until December "
+                "2023): give layers_per_stage where pp does not divide layers."},
     {.name = "internevo@2024",
      .description =
          "InternEvo with hybrid ZeRO: gradients all-reduced whole, optimizer state in shard groups",
@@ -397,7 +397,7 @@ constexpr std::array<Framework, 27> kFrameworks = {{
      // Its log names no memory.
      .recipe = {.sharding = Sharding::kZero1,
                 .gpt_dropout = 0,
-                .uneven_stages = true,
+                .uneven_stages = UnevenStages::kSpread,
                 .meter = "nvidia_smi"},
      .source = "Chen et al. 2024, InternEvo; InternLM/InternEvo (hybrid_zero_optim.py)",
      .assumes = "Set sharding: zero1 and parallel.shard_group. Gradients are reduced whole. After "

@@ -82,15 +82,22 @@ struct FrameworkDefaults {
   memory::Libraries libraries = {};
 };
 
+// Layers that pp does not divide.
+enum class UnevenStages : std::uint8_t {
+  kRefused,
+  kSpread,  // the first stages have one more
+  kFilled,  // every stage has as many as the largest must, the last what is left
+};
+
 // What its published runs set beside that. A job file says these itself (`parallel`, `training`); a
 // measured run whose record does not gets them.
 struct FrameworkRecipe {
   bool sequence_parallel = false;  // with tensor parallelism
   workload::Recompute recompute = workload::Recompute::kNone;
   workload::Sharding sharding = workload::Sharding::kNone;
-  double gpt_dropout = 0.1;        // of GPT-style models; Llama-style ones have none
-  bool interleaved = false;        // stages cut into chunks of one layer
-  bool uneven_stages = false;      // layers that pp does not divide are spread, not refused
+  double gpt_dropout = 0.1;  // of GPT-style models; Llama-style ones have none
+  bool interleaved = false;  // stages cut into chunks of one layer
+  UnevenStages uneven_stages = UnevenStages::kRefused;
   bool limit_all_gathers = false;  // FSDP1's rate limiter is turned on
   // Its records say which of dp_overlap, moe_fused_permute and moe_fused_router were on: flags that
   // are off by default.

@@ -22,7 +22,8 @@ enum class Scripts : std::uint8_t {
   kMlperf,
   kModelZoo,
   kBridge,
-  kTorchtitan
+  kTorchtitan,
+  kSc21
 };
 using enum Scripts;
 
@@ -100,6 +101,14 @@ constexpr Line kRuns[] = {
     {kJaxToolbox, 0, kEver, "GPT-126M", "", "",
      ReleaseRecipe{.recomputes = false, .scans = false, .bias_kernels = true}},
     {kTorchtitan, 0, 0, "", "H100", "", {.compiles_loss = false}},
+    {kSc21, 2104, 2104, "GPT-1.7B|GPT-3.6B|GPT-7.5B", "A100", "",
+     ReleaseRecipe{.micro_batch = 16, .torch_ddp = true}},
+    {kSc21, 2104, 2104, "GPT-18B", "A100", "", {.micro_batch = 8, .torch_ddp = true}},
+    {kSc21, 2101, 2101, "GPT-1.7B|GPT-3.6B|GPT-7.5B", "A100", "", {.micro_batch = 16}},
+    {kSc21, 2101, 2101, "GPT-18B", "A100", "", {.micro_batch = 8}},
+    {kSc21, 2101, 2104, "GPT-39B", "A100", "", {.micro_batch = 4}},
+    {kSc21, 2101, 2104, "GPT-76B|GPT-145B", "A100", "", {.micro_batch = 2}},
+    {kSc21, 2101, 2104, "", "A100", "", {.micro_batch = 1}},
     {kMlperf, 2511, 2511, "Llama3-8B", "B|GB|H200", "",
      ReleaseRecipe{.graphs = CudaGraphs::kIteration, .current = true}},
     {kMlperf, 2511, 2511, "Llama3.1-405B", "B|GB", "", {.dp_last = true, .current = true}},
@@ -205,6 +214,10 @@ Release ReleaseOf(const Configuration& row) {
   if (framework.starts_with("NeMo/Megatron-Core (")) {
     const std::string_view date = row.text("measured_date");
     return {kMlperf, date.starts_with("20") ? Month(date.substr(2)) : 0};
+  }
+  if (framework.starts_with("Megatron-LM")) {
+    if (version == "Jan-2021") return {kSc21, 2101};
+    if (version.starts_with("PTD-P")) return {kSc21, 2104};
   }
   if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox")) return {kJaxToolbox, 0};
   const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo

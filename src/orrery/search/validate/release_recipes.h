@@ -21,6 +21,9 @@
 //     those ran torchtitan 0.0.2 with torchao of February 2025 (890e0ac): pytorch/torchtitan
 //     d1f62be to bbb1b61, 20 February to 2 April 2025, compile layers, not the loss
 //     (components/loss.py).
+//   kSc21: NVIDIA/Megatron-LM, examples/sc21/run_table_1.sh (August 2021: MBS, DDP), the runs of
+//     Narayanan et al.'s Table 1. Its README of January 2021 has the same models on as many GPUs
+//     with the same batches and no scripts: taken to have had the same micro-batches.
 //   kMlperf: github.com/mlcommons/training_results_v5.1: configurations of 8B take in
 //     config_common_cg.sh, and of 405B TP_PP_DP_MAPPING=True and of both FP8_RECIPE=tensorwise in
 //     config_common.sh, which also defers.
@@ -67,6 +70,9 @@ struct ReleaseRecipe {
   // Micro-batches whose weight gradients of the output layer wait for the end of the last stage's
   // passes.
   std::int64_t deferred_head = 0;
+
+  std::int64_t micro_batch = 0;
+  bool torch_ddp = false;  // gradients reduced beside the last backward pass (--DDP-impl torch)
 
   // Ranks.
   bool dp_last = false;  // ranks of a replica side by side (use_tp_pp_dp_mapping)

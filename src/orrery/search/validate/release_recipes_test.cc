@@ -27,6 +27,14 @@ TEST(ReleaseRecipes, NameTheirReleases) {
   EXPECT_EQ(Recipe("Megatron-Bridge,v0.1,,DeepSeek-V3,H100,fp8").recompute, "");
 }
 
+TEST(ReleaseRecipes, MicroBatchesOfTable1) {
+  EXPECT_EQ(Recipe("Megatron-LM 2021 (PTD-P),PTD-P 2021,,GPT-18B,A100-SXM4,fp16").micro_batch, 8);
+  EXPECT_TRUE(Recipe("Megatron-LM 2021 (PTD-P),PTD-P 2021,,GPT-18B,A100-SXM4,fp16").torch_ddp);
+  EXPECT_EQ(Recipe("Megatron-LM Jan-2021,Jan-2021,,GPT-39B,A100-SXM4,fp16").micro_batch, 4);
+  EXPECT_EQ(Recipe("Megatron-LM Jan-2021,Jan-2021,,GPT-530B,A100-SXM4,fp16").micro_batch, 1);
+  EXPECT_EQ(Recipe("Megatron-LM Aug-2020,2020,,GPT-1B,A100-SXM4,fp16").micro_batch, 0);
+}
+
 TEST(ReleaseRecipes, FirstLineOfATableHolds) {
   const std::string qwen = "Megatron-Bridge,container 25.11,,Qwen3-30B-A3B,GB200,";
   EXPECT_EQ(Recipe(qwen + "bf16").graph_scope, workload::kGraphAll);

@@ -118,9 +118,9 @@ Status MapOverlap(const Mapping& m) {
   ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
   ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
   // Megatron-FSDP's own default is to overlap both (megatron_fsdp/fully_shard.py).
-  const bool dp_overlap =
-      overlap.value_or(m.release.overlaps_and_fuses || HasToken(m.row, "megatron_fsdp") ||
-                       (d.dp_overlap && !m.recipe().says_switches));
+  const bool dp_overlap = overlap.value_or(m.release.overlaps_and_fuses || m.release.torch_ddp ||
+                                           HasToken(m.row, "megatron_fsdp") ||
+                                           (d.dp_overlap && !m.recipe().says_switches));
   if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
   plan.overlap_grad_reduce = dp_overlap;
   plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;

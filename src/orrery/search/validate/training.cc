@@ -93,6 +93,9 @@ Status MapBatch(const Mapping& m) {
   if (!micro && global && steps && *global % (plan.dp * *steps) == 0) {
     plan.micro_batch = *global / (plan.dp * *steps);
     m.Assume("micro_batch={} (blank: global_batch / (dp·grad_accum))", plan.micro_batch);
+  } else if (!micro && m.release.micro_batch > 0) {
+    plan.micro_batch = m.release.micro_batch;
+    m.Assume("micro_batch={} (blank: the release's scripts)", plan.micro_batch);
   } else if (!micro) {
     m.Assume("micro_batch=1 (blank)");
   }
@@ -142,20 +145,37 @@ void SpareEnds(const Mapping& m) {
   m.Assume("config_extra: uneven stages not stated, taken as even");
 }
 
+// Layers that pp does not divide. PipelineModule's type:transformer of DeepSpeed before 0.12.5
+// probes a bound from the first stage on (runtime/utils.py, _lprobe), so that the last has what is
+// left; where embedding and head make it divide, type:transformer|embedding counts them.
+void SplitUnevenly(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  const std::int64_t layers = m.out->model.layers;
+  const auto stages = static_cast<std::int64_t>(plan.pp);
+  const job::UnevenStages how = m.recipe().uneven_stages;
+  if (how == job::UnevenStages::kRefused) return;
+  if (how == job::UnevenStages::kFilled && (layers + 2) % stages == 0) {
+    m.Assume("embedding and loss counted as a layer each: {} divides {} so", plan.pp, layers + 2);
+    return;  // which LayersPerChunk does by itself
+  }
+  const std::int64_t most = (layers + stages - 1) / stages;
+  for (std::int64_t s = 0; s < stages; ++s) {
+    const std::int64_t spread = layers / stages + (s < layers % stages ? 1 : 0);
+    const std::int64_t left = std::clamp<std::int64_t>(layers - s * most, 0, most);
+    plan.layers_per_stage.push_back(
+        static_cast<int>(how == job::UnevenStages::kFilled ? left : spread));
+  }
+  m.Assume("layers per stage {} to {}: {} balances what pp does not divide",
+           plan.layers_per_stage.back(), most, m.rule.label);
+}
+
 // After degrees and batch, which say what interleaving they allow.
 void MapSchedule(const Mapping& m) {
   Plan& plan = m.out->plan;
   if (!m.row.has("vpp") && plan.pp > 1) AssumeChunks(m);
   if (plan.pp == 1) plan.vpp = 1;
   const std::int64_t layers = m.out->model.layers;
-  if (m.recipe().uneven_stages && layers % plan.pp != 0 && layers > plan.pp) {
-    const auto stages = static_cast<std::int64_t>(plan.pp);
-    for (std::int64_t s = 0; s < stages; ++s) {
-      plan.layers_per_stage.push_back(static_cast<int>(layers / stages + (s < layers % stages)));
-    }
-    m.Assume("layers per stage {} to {}: {} balances what pp does not divide", layers / stages,
-             layers / stages + 1, m.rule.label);
-  }
+  if (layers % plan.pp != 0 && layers > plan.pp) SplitUnevenly(m);
   if (HasToken(m.row, "uneven")) SpareEnds(m);
   plan.schedule = plan.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
   if (plan.vpp == 1) return;

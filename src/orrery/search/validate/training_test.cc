@@ -462,14 +462,46 @@ TEST(Training, ReleasesLeftFromOlderSubmissionsSayNothing) {
   EXPECT_EQ(attention("2025-11"), workload::AttentionBackend::kCudnn);
 }
 
-TEST(Training, DeepSpeedSpreadsLayers) {
-  const Mapped m = Map(kGpt175, {{"framework_family", "megatron-deepspeed"},
-                                 {"layers", "78"},
-                                 {"pp", "12"},
-                                 {"gpus", "4608"}});
-  ASSERT_EQ(m.error, "");
-  // 78 = 6·7 + 6·6
-  EXPECT_EQ(m.run.plan.layers_per_stage, (std::vector<int>{7, 7, 7, 7, 7, 7, 6, 6, 6, 6, 6, 6}));
+// partition_balanced([1] * 78, 12) of DeepSpeed 0.6 gives [0, 7, 14, ... 77, 78], and pull request
+// 4312's example [1] * 5 over 4 is 2, 2, 1, 0. 82 layers are 84 with embedding and loss.
+TEST(Training, DeepSpeedFillsStagesFromTheFirst) {
+  const auto stages = [](const char* layers, const char* params) {
+    const Mapped m = Map(kGpt175, {{"framework_family", "megatron-deepspeed"},
+                                   {"layers", layers},
+                                   {"params_b", params},
+                                   {"pp", "12"},
+                                   {"gpus", "4608"}});
+    EXPECT_EQ(m.error, "");
+    return *workload::LayersPerChunk(m.run.model, m.run.plan);
+  };
+  EXPECT_THAT(stages("78", "142"), testing::ElementsAre(7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1));
+  EXPECT_THAT(stages("82", "150"), testing::ElementsAre(6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 6));
+}
+
+// 96 layers of 12288 are 174 billion parameters; a fifth off is another model.
+TEST(Training, SizesThatColumnsDoNotGiveAreRefused) {
+  EXPECT_EQ(Map(kGpt175, {{"params_b", "150"}}).error, "");
+  EXPECT_THAT(Map(kGpt175, {{"params_b", "140"}}).error, HasSubstr("params_b=140"));
+}
+
+// Four heads times sequences a rank, or Megatron-DeepSpeed's run would have ended: 96 heads of 128
+// over tp 8 do, 112 of 128 with one sequence do not.
+TEST(Training, BlankHeadsAreSuchAsTheFusedSoftmaxTakes) {
+  const auto heads = [](const char* family, const char* micro_batch) {
+    const Mapped m = Map(kGpt175, {{"framework_family", family},
+                                   {"framework_version", ""},
+                                   {"hidden", "14336"},
+                                   {"heads", ""},
+                                   {"kv_heads", ""},
+                                   {"ffn_hidden", ""},
+                                   {"params_b", ""},
+                                   {"micro_batch", micro_batch}});
+    EXPECT_EQ(m.error, "");
+    return m.run.model.heads;
+  };
+  EXPECT_EQ(heads("megatron-deepspeed", "1"), 128);
+  EXPECT_EQ(heads("megatron-deepspeed", "2"), 112);
+  EXPECT_EQ(heads("megatron", "1"), 112);
 }
 
 const Cells kQwen3 = {{"framework_family", "nemo"},
