@@ -105,6 +105,15 @@ Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::Backen
   }
 }
 
+// Samples are read ahead by workers beside the step: the slower of the two sets the pace.
+void WaitForInput(const Options& options, std::vector<JobRecord>* jobs) {
+  for (std::size_t j = 0; j < std::min(jobs->size(), options.input_times.size()); ++j) {
+    JobRecord& job = (*jobs)[j];
+    job.input_wait = std::max<SimTime>(options.input_times[j] - job.step_time, 0);
+    job.step_time += job.input_wait;
+  }
+}
+
 void FillClasses(const LoopInputs& in, const LoopResult& run, Record* record) {
   const Layout& layout = *in.layout;
   const auto n = static_cast<std::size_t>(run.iterations);
@@ -121,7 +130,9 @@ void FillClasses(const LoopInputs& in, const LoopResult& run, Record* record) {
     // The rank's own period may differ from the job's by what had not settled: that is waiting.
     const SimTime own = run.compute_ends[r * n + n - 1] - run.compute_ends[r * n + n - 2];
     const SimTime step = record->jobs[v.job.index()].step_time;
-    c.breakdown[static_cast<std::size_t>(Part::kWaiting)] += step - own;
+    const SimTime input = record->jobs[v.job.index()].input_wait;
+    c.breakdown[static_cast<std::size_t>(Part::kWaiting)] += step - input - own;
+    c.breakdown[static_cast<std::size_t>(Part::kHost)] += input;
     c.iteration_time = step;
     record->classes.push_back(c);
     record->fingerprint += s.size * Mix64(run.hashes[r] + 0x0bbe7a1e);
@@ -226,6 +237,12 @@ void WarnOfRun(const Inputs& inputs, const Options& options, const network::Back
         "{} threads were asked for: network '{}' runs this on one", options.threads, backend.name));
   }
   for (std::size_t j = 0; j < record->jobs.size(); ++j) {
+    if (record->jobs[j].input_wait > 0) {
+      record->warnings.push_back(fmt::format(
+          "job '{}' waits for its data loader {:.0f} % of a step (training.sample_read)",
+          inputs.graph->jobs[j].name,
+          100 * ToSeconds(record->jobs[j].input_wait) / ToSeconds(record->jobs[j].step_time)));
+    }
     if (record->jobs[j].settled) continue;
     record->warnings.push_back(fmt::format(
         "job '{}' had not settled after {} iterations: ranks still drift by more than 0.01 % of "
@@ -346,6 +363,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   const bool fixed = options.iterations != 0 || options.jitter > 0;
   ORRERY_ASSIGN_OR_RETURN(LoopResult run,
                           RunUntilSettled(in, *backend, fixed, &record.events, &record.jobs));
+  WaitForInput(options, &record.jobs);
   record.finish_time = run.finish_time;
   record.ranks = static_cast<std::uint32_t>(inputs.graph->bindings.size());
   record.ranks_simulated = static_cast<std::uint32_t>(layout.ranks.size());

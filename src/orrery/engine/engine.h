@@ -59,6 +59,8 @@ struct Options {
   // waits for (rank_noise.h).
   double rank_noise = 0;
   std::vector<RankPerturbation> ranks;
+  // By job, empty for none: what reading a step's samples takes. It runs ahead, beside the step.
+  std::vector<SimTime> input_times;
 };
 
 // Receives the intervals of selected ranks, in time order per rank and stream.
@@ -93,7 +95,10 @@ struct RankClass {
 
 struct JobRecord {
   std::vector<SimTime> iteration_end;  // end(k), k = 0 …
-  SimTime step_time = 0;               // end(last) - end(last - 1)
+  // end(last) - end(last - 1); where reading its samples takes longer, that, and then the host's
+  // wait for them is `input_wait`.
+  SimTime step_time = 0;
+  SimTime input_wait = 0;
   bool settled = true;
 };
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "orrery/collective/collective.h"
 #include "orrery/constants/constants.h"
 #include "orrery/engine/rank_noise.h"
@@ -90,6 +93,25 @@ class EngineTest : public ::testing::Test {
   graph::Graph graph_;
   cluster::Placement placement_;
 };
+
+// Workers of a data loader read the next step's samples beside this one: the slower sets the pace.
+TEST_F(EngineTest, StepsWaitForTheirSamples) {
+  AddRank({Block(10 * kMillisecond, {})});
+  const Result<Record> alone = Run();
+  ASSERT_TRUE(alone.ok());
+  const SimTime step = alone->jobs[0].step_time;
+  for (const SimTime input : {step - 1, step, step + kMillisecond}) {
+    const Result<Record> run = Run({.input_times = {input}});
+    ASSERT_TRUE(run.ok());
+    EXPECT_EQ(run->jobs[0].step_time, std::max(step, input));
+    const Breakdown& parts = run->classes[0].breakdown;
+    EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), SimTime{0}), run->jobs[0].step_time);
+    EXPECT_EQ(parts[static_cast<std::size_t>(Part::kHost)] -
+                  alone->classes[0].breakdown[static_cast<std::size_t>(Part::kHost)],
+              std::max<SimTime>(input - step, 0));
+    EXPECT_EQ(run->warnings.size(), input > step ? 1 : 0);
+  }
+}
 
 // A stage's passes wait for the slowest of the ranks that meet in them, the step for the most
 // loaded stage of any replica, unless a slower rank of the others takes longer.

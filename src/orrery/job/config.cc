@@ -245,6 +245,10 @@ void AddWorkload(const Workload& w, Json* json) {
     out["training"]["lora_targets"] = NameOf(kLoraTargets, plan.lora_targets);
   }
   if (plan.packed_len > 0) out["training"]["packed_len"] = plan.packed_len;
+  if (plan.sample_read > 0) {
+    out["training"]["sample_read"] = Time(plan.sample_read);
+    out["training"]["data_workers"] = plan.data_workers;
+  }
   if (w.model.experts.count > 0) {
     out["training"]["moe_dispatcher"] = NameOf(kDispatchers, plan.dispatcher);
     out["training"]["moe_routing"] = plan.given_routing != nullptr

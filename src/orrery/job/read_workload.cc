@@ -122,6 +122,8 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   if (training.Has("lora_rank")) plan->lora_rank = static_cast<int>(training.Integer("lora_rank"));
   plan->lora_targets = Choose(kLoraTargets, training.Text("lora_targets"));
   if (training.Has("packed_len")) plan->packed_len = training.Integer("packed_len");
+  plan->sample_read = training.Integer("sample_read");
+  plan->data_workers = static_cast<int>(training.Integer("data_workers"));
   Result<std::uint8_t> modules =
       workload::ParseRecomputeModules(training.Text("recompute_modules"));
   if (!modules.ok()) {

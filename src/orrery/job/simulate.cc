@@ -178,6 +178,7 @@ Result<results::RunResult> Simulation::Run() {
                               .network = job.network,
                               .network_parameters = {job.loggops}};
   engine::Options options = job.engine;
+  for (const Workload& w : job.workloads) options.input_times.push_back(w.plan.input_time());
   if (timeline && options.link_steps == 0 && SeesLinks(job.network)) {
     options.link_steps = kTimelineSteps;
   }

@@ -221,6 +221,20 @@ constexpr Option kTraining[] = {
      .doc =
          "Tokens of the sequences that one of seq_len is packed from; they do not attend to each "
          "other."},
+    {.name = "sample_read",
+     .type = kTime,
+     .unit = "ms",
+     .fallback = "0ms",
+     .max = 60'000,
+     .doc = "What a worker of a rank's data loader needs for a sample (a sequence): reading and "
+            "tokens together. Workers read ahead, so a step takes no less than they need for its "
+            "samples, and nothing more where they need less."},
+    {.name = "data_workers",
+     .type = kInteger,
+     .fallback = "2",
+     .min = 1,
+     .max = 1024,
+     .doc = "Workers of a rank's data loader (Megatron: --num-workers, 2)."},
     {.name = "sharding",
      .type = kChoice,
      .fallback = "none",

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/base/time.h"
 #include "orrery/graph/kernel.h"
 #include "orrery/workload/model.h"
 
@@ -196,6 +197,10 @@ struct Plan {
   std::uint8_t lora_targets = kLoraAll;
   std::int64_t packed_len = 0;
 
+  // A rank's data loader: what one of its workers needs for a sample, beside the step.
+  SimTime sample_read = 0;
+  int data_workers = 2;
+
   Optimizer optimizer = Optimizer::kAdam;
   // Kept in host memory: optimizer's state, updated by the CPU; what a layer keeps for backward.
   bool offload_optimizer = false, offload_activations = false;
@@ -374,6 +379,10 @@ struct Plan {
   int expert_tp() const { return etp > 0 ? etp : tp; }
   int expert_dp() const { return stage_ranks() / (expert_tp() * ep); }  // replicas of an expert
   std::int64_t microbatches() const { return global_batch / (micro_batch * dp); }
+  // What a rank's data loader needs for the samples of a step.
+  SimTime input_time() const {
+    return (global_batch / dp * sample_read + data_workers - 1) / data_workers;
+  }
 };
 
 // Where the part of the model before, or behind, a stage's chunk lies (generators/passes.h).

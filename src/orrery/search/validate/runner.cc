@@ -45,6 +45,7 @@ Status Runner::Load(const TrainingCase& c, const constants::Set& constants) {
   plan.host = workload::HostOf(c.host, plan.cuda_graphs, constants);
   experts_ = c.model.experts.count > 0;
   rank_noise_ = constants[constants::kRankNoise];
+  input_time_ = plan.input_time();
   ORRERY_ASSIGN_OR_RETURN(const Machine* const machine, pool_->Find(spec));
   if (machine != machine_) {
     machine_ = machine;
@@ -63,8 +64,10 @@ Result<double> Runner::StepTime(std::vector<std::string>* assumed, constants::St
   const engine::Inputs inputs{
       &graph_,   &machine_->cluster(), &placement, &machine_->compute(), &machine_->planner(),
       "analytic"};
-  ORRERY_ASSIGN_OR_RETURN(const engine::Record record,
-                          engine::Run(inputs, {.rank_noise = rank_noise_}, prices_.get()));
+  ORRERY_ASSIGN_OR_RETURN(
+      const engine::Record record,
+      engine::Run(inputs, {.rank_noise = rank_noise_, .input_times = {input_time_}},
+                  prices_.get()));
   assumed->insert(assumed->end(), record.warnings.begin(), record.warnings.end());
   engine::Breakdown sums{};
   for (const engine::RankClass& c : record.classes) {

@@ -77,6 +77,7 @@ class Runner {
   memory::Options memory_;
   graph::Graph graph_;
   double rank_noise_ = 0;
+  SimTime input_time_ = 0;
   bool experts_ = false;
 };
 

@@ -315,6 +315,25 @@ TEST(Training, LibrariesOnTheDevice) {
   EXPECT_TRUE(own.plan.batch_p2p_sync);
 }
 
+// On one host of GB200 Megatron's CI runs by GitHub's runners, which mount the data.
+TEST(Training, InputOfTheContinuousIntegration) {
+  const auto plan = [](const std::string& gpus, const std::string& extra) {
+    return PlanOf(kGpt175, {{"gpu", "GB200"},
+                            {"gpus", gpus},
+                            {"gpus_per_node", "4"},
+                            {"tp", "1"},
+                            {"pp", "4"},
+                            {"dp", gpus == "4" ? "1" : "2"},
+                            {"micro_batch", "4"},
+                            {"global_batch", "32"},
+                            {"config_extra", extra}});
+  };
+  // 32 samples of one replica, by two workers.
+  EXPECT_EQ(plan("4", "case=gpt3_1node+deterministic").input_time(), 1600 * kMillisecond);
+  EXPECT_EQ(plan("8", "case=gpt3+deterministic").input_time(), 0);
+  EXPECT_EQ(plan("4", "").input_time(), 0);
+}
+
 TEST(Training, LowPrecisionContextAndSharding) {
   const Mapped fp8 = Map(kGpt175, {{"compute_dtype", "fp8"}});
   EXPECT_EQ(fp8.run.plan.low_precision, workload::LowPrecision::kDelayed);
