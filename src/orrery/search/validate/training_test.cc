@@ -497,6 +497,29 @@ TEST(Training, DeepSpeedFillsStagesFromTheFirst) {
   EXPECT_THAT(stages("82", "150"), testing::ElementsAre(6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 6));
 }
 
+// 200 billion parameters of 14400 are 79 layers beside 250,112 tokens' embedding; ten stages make
+// it 80, 202.6 billion. 194 are 76, where six stages would make 78 of 197.6.
+TEST(Training, BlankLayersAreEvenOverStages) {
+  const auto layers = [](const char* params, const char* pp, const char* gpus) {
+    const Mapped m = Map(kGpt175, {{"framework_family", "megatron-deepspeed"},
+                                   {"params_b", params},
+                                   {"layers", ""},
+                                   {"hidden", "14400"},
+                                   {"heads", "96"},
+                                   {"kv_heads", ""},
+                                   {"ffn_hidden", ""},
+                                   {"vocab", "250112"},
+                                   {"pp", pp},
+                                   {"dp", "4"},
+                                   {"gpus", gpus}});
+    EXPECT_EQ(m.error, "");
+    return m.run.model.layers;
+  };
+  EXPECT_EQ(layers("200", "10", "320"), 80);
+  EXPECT_EQ(layers("200", "1", "32"), 79);
+  EXPECT_EQ(layers("194", "6", "192"), 76);
+}
+
 // 96 layers of 12288 are 174 billion parameters; a fifth off is another model.
 TEST(Training, SizesThatColumnsDoNotGiveAreRefused) {
   EXPECT_EQ(Map(kGpt175, {{"params_b", "150"}}).error, "");
