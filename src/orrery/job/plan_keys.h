@@ -125,6 +125,7 @@ inline bool WithTorchLoss(const workload::Plan& plan) { return plan.torch_loss; 
 inline bool WithEmbeddingProduct(const workload::Plan& plan) { return plan.embedding_product; }
 inline bool WithStackedLayers(const workload::Plan& plan) { return plan.stacked_layers; }
 inline bool WithQkvBiasKernel(const workload::Plan& plan) { return plan.qkv_bias_kernel; }
+inline bool WhenDeterministic(const workload::Plan& plan) { return plan.deterministic; }
 inline bool WithUnpadding(const workload::Plan& plan) { return plan.unpads_attention; }
 inline bool WithLossMetrics(const workload::Plan& plan) { return plan.loss_metrics; }
 inline bool WithInPlaceKernels(const workload::Plan& plan) { return plan.in_place_kernels; }
@@ -175,6 +176,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"chunked_loss", &workload::Plan::chunked_loss, WhenChunked},
     {"torch_loss", &workload::Plan::torch_loss, WithTorchLoss},
     {"loss_metrics", &workload::Plan::loss_metrics, WithLossMetrics},
+    {"deterministic", &workload::Plan::deterministic, WhenDeterministic},
     {"unpads_attention", &workload::Plan::unpads_attention, WithUnpadding},
     {"embedding_product", &workload::Plan::embedding_product, WithEmbeddingProduct},
     {"stacked_layers", &workload::Plan::stacked_layers, WithStackedLayers},

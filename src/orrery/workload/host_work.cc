@@ -12,7 +12,8 @@ namespace {
 //   module_backward  25 [15 … 40], C++ but for Python autograd functions; Core: 35 [20 … 60],
 //                    Transformer Engine's are Python; FSDP: 20 [10 … 30]
 //   low_precision    15 [8 … 30] per cast operand: scale tensors and quantizer objects
-//   rng_fork         2021: 90 [50 … 150]: three reads or writes of a CUDA random state
+//   rng_fork         90 [50 … 150]: four reads or writes of a CUDA random state, around core
+//                    attention without sequence parallelism
 //   checkpoint       350 [200 … 600]: six states and a nested backward; FSDP: 150 [80 … 300]
 //   communication    25 [15 … 40]: the wrapper; compute's model has the enqueueing
 //   graph            30 [15 … 60] a layer's CUDA graph: module hooks, inputs copied, autograd
@@ -39,7 +40,7 @@ constexpr HostWork k2021 = {.module_forward = 60'000,
 constexpr HostWork kCore = {.module_forward = 50'000,
                             .module_backward = 35'000,
                             .low_precision = 15'000,
-                            .rng_fork = 0,
+                            .rng_fork = 90'000,
                             .checkpoint = 350'000,
                             .communication = 25'000,
                             .graph = 30'000,

@@ -78,6 +78,10 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "Two training metrics compute the cross entropy of a micro-batch's logits again "
             "(Composer's), gathered over ranks after a step; tp 1."},
+    {.name = "deterministic",
+     .type = kBool,
+     .doc = "torch.use_deterministic_algorithms: every tensor is filled when it is allocated "
+            "(Megatron's --deterministic-mode)."},
     {.name = "unpads_attention",
      .type = kBool,
      .doc = "Fused attention stands between flash-attn's unpad_input and pad_input, whose indices "

@@ -283,6 +283,8 @@ struct Plan {
   bool torch_loss = false;
   // Two training metrics compute the cross entropy of a micro-batch's logits again (Composer).
   bool loss_metrics = false;
+  // PyTorch's deterministic mode: every tensor is filled when it is allocated (fills.h).
+  bool deterministic = false;
   // flash-attn's unpad_input and pad_input stand around every attention kernel (LLM Foundry).
   bool unpads_attention = false;
   // Embeddings are products of one-hot rows and the table (JAX: MaxText's use_iota_embed, Praxis's

@@ -151,6 +151,11 @@ Status MapLibraries(const Mapping& m) {
   const bool own_layers = libraries->transformer_engine && OwnLayers(m.row);
   if (own_layers) libraries->transformer_engine = false;
   libraries->deterministic = HasToken(m.row, "+deterministic");
+  m.out->plan.deterministic = libraries->deterministic;
+  if (HasToken(m.row, "case=") && HasToken(m.row, "deterministic")) {
+    m.out->plan.fused_weight_gradient = false;
+    m.Assume("--no-gradient-accumulation-fusion (the CI's test cases of either determinism)");
+  }
   m.out->plan.keeps_scores = own_layers;
   if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
   m.out->plan.in_place_kernels = HasToken(m.row, "liger");

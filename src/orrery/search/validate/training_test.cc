@@ -313,6 +313,10 @@ TEST(Training, LibrariesOnTheDevice) {
   EXPECT_TRUE(own.plan.keeps_scores);
   EXPECT_TRUE(libraries("case=gpt3_te_cross_entropy_loss_fusion", "").plan.fused_cross_entropy);
   EXPECT_TRUE(own.plan.batch_p2p_sync);
+  EXPECT_TRUE(own.plan.deterministic && !own.plan.fused_weight_gradient);
+  const workload::Plan free = libraries("case=gpt3_mcore_te_cp2_nondeterministic", "0").plan;
+  EXPECT_TRUE(!free.deterministic && !free.fused_weight_gradient);
+  EXPECT_TRUE(libraries("", "0").plan.fused_weight_gradient);
 }
 
 // On one host of GB200 Megatron's CI runs by GitHub's runners, which mount the data.

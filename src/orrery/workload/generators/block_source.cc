@@ -9,6 +9,7 @@
 #include "orrery/workload/generators/exchange.h"
 #include "orrery/workload/generators/expert_host.h"
 #include "orrery/workload/generators/expert_parts.h"
+#include "orrery/workload/generators/fills.h"
 #include "orrery/workload/generators/layer.h"
 #include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/mtp.h"
@@ -143,6 +144,7 @@ void Capture(const Shape& s, const BlockKey& key, Names* names, graph::Block* bl
 
 graph::Block BlockCache::Build(const BlockKey& key) {
   graph::Block block = BuildPlain(key);
+  if (shapes_[key.shape].deterministic) block = WithFills(std::move(block), &names_);
   Capture(shapes_[key.shape], key, &names_, &block);
   return block;
 }

@@ -321,6 +321,19 @@ TEST(Ends, TheHostFetchesEachMicrobatch) {
   EXPECT_EQ(host("head.forward"), std::pair(std::int64_t{1'001'000}, true));
 }
 
+// Core attention takes a random state of its own where ranks hold different heads of equal tokens.
+TEST(Layer, RandomStatesWithoutSequenceParallelism) {
+  const auto host = [](bool sequence_parallel) {
+    Plan p = One(4, sequence_parallel);
+    p.host.rng_fork = 1001;
+    const graph::Graph g = Make(SmallGpt(1), p);
+    const graph::Block& block = FindBlock(g, "layer.forward");
+    return std::accumulate(block.host_ps.begin(), block.host_ps.end(), std::int64_t{0});
+  };
+  EXPECT_EQ(host(false), 1'001'000);
+  EXPECT_EQ(host(true), 0);
+}
+
 TEST(Head, CrossEntropyHasThreeAllReduces) {
   const graph::Graph g = Make(SmallGpt(1), One(4, true));
   const graph::Block& head = FindBlock(g, "head.forward");

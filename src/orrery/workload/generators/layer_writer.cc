@@ -263,7 +263,7 @@ Attention FlashAttention(const Shape& s, Pass pass) {
 
 void LayerWriter::CoreForward(bool keep_core) {
   Enter("layers.self_attention.core");
-  w_->Host("random_state", s_.host.rng_fork);
+  if (!s_.sequence_parallel) w_->Host("random_state", s_.host.rng_fork);
   w_->Host("attention", s_.host.core);
   if (!s_.flash()) return UnfusedForward(keep_core);
   w_->Alloc(attention_stats_);

@@ -140,6 +140,7 @@ void SetKernels(const Plan& plan, Shape* s) {
   s->stacked_layers = plan.stacked_layers;
   s->unpads_attention = plan.unpads_attention && s->flash() && plan.cp == 1;
   s->qkv_bias_kernel = plan.qkv_bias_kernel;
+  s->deterministic = plan.deterministic;
   s->torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
                   !plan.chunked_loss;
   s->in_place_kernels = plan.in_place_kernels;

@@ -72,7 +72,8 @@ struct Shape {
   bool fused_weight_gradient = true, converted_gradients = false;
   bool fused_cross_entropy = false, online_cross_entropy = false, chunked_loss = false,
        torch_loss = false, loss_metrics = false, embedding_product = false, keeps_scores = false,
-       stacked_layers = false, qkv_bias_kernel = false, unpads_attention = false;
+       stacked_layers = false, qkv_bias_kernel = false, unpads_attention = false,
+       deterministic = false;
   bool flat_step = false, in_place_kernels = false;
   bool overlap_tp_all_reduce = true;
   bool pipelined = false;  // the model's ends lie on different stages
