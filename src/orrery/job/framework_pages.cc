@@ -35,6 +35,7 @@ std::string AttentionText(const Framework& framework) {
     if (d.libraries.transformer_engine && !d.fused_latent_blackwell) text += ", unfused for latent";
     return text;
   }
+  if (framework.defaults.attention == AttentionDefault::kTorch) return "flash2; on Blackwell cudnn";
   return std::string(NameOf(kAttentions, Defaults(framework).attention));
 }
 
@@ -110,6 +111,12 @@ class Page {
           [&](const Framework& f) { return std::string(Defaults(f).*flag.member ? "yes" : "no"); });
     }
     Row("recompute_keeps", KeepsText);
+    Row("cp_exchange", [](const Framework& f) {
+      return std::string(NameOf(kCpExchanges, f.defaults.cp_exchange));
+    });
+    Row("torch_layers", [](const Framework& f) {
+      return std::string(NameOf(kTorchLayers, f.defaults.torch_layers));
+    });
     Row("limit_all_gathers", [](const Framework& f) {
       const auto limit = f.defaults.gather_limit;
       return std::string(limit == workload::GatherLimit::kHost   ? "yes"

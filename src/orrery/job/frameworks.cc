@@ -95,10 +95,12 @@ constexpr FrameworkDefaults Fsdp(AttentionDefault attention, bool flat) {
 }
 // torch's checkpoint as torchtitan calls it: not reentrant, with its early stop.
 constexpr FrameworkDefaults Fsdp2() {
-  FrameworkDefaults d = Fsdp(AttentionDefault::kFlash2, false);
+  FrameworkDefaults d = Fsdp(AttentionDefault::kTorch, false);
+  d.cp_exchange = workload::CpExchange::kAllGather;
   d.full_keeps = RecomputeKeeps::kLast;
   d.selective_keeps = RecomputeKeeps::kEveryOther;
   d.fp8_recipe = LowPrecision::kCurrent;
+  d.torch_layers = workload::TorchLayers::kEager;
   return d;
 }
 // limit_all_gathers is on from 2.1 on (pytorch/pytorch #104900).
@@ -459,6 +461,9 @@ workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault atte
       return AttentionBackend::kFlash1;
     case AttentionDefault::kFlash2:
       return AttentionBackend::kFlash2;
+    case AttentionDefault::kTorch:
+      return arch == cluster::Arch::kBlackwell ? AttentionBackend::kCudnn
+                                               : AttentionBackend::kFlash2;
     case AttentionDefault::kLibrary:
       break;
   }
@@ -557,6 +562,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workloa
   }
   plan->contiguous_gradients = d.tensor_buckets && plan->sharding == Sharding::kZero3;
   if (plan->contiguous_gradients) plan->bucket_elements = 500'000'000;
+  plan->torch_layers = d.torch_layers;
   ApplyLoss(d.loss, plan);
   ApplyStep(d, plan);
   if (!d.ddp) return;

@@ -18,9 +18,10 @@
 
 namespace orrery::job {
 
-// kLibrary: Transformer Engine's choice on the device, cuDNN's fused attention on Hopper and later
-// and flash attention 2 before.
-enum class AttentionDefault : std::uint8_t { kUnfused, kFlash1, kFlash2, kLibrary };
+// kTorch: scaled_dot_product_attention as torchtitan sets it, flash attention 2 and, on Blackwell,
+// cuDNN's (its models/attention.py). kLibrary: Transformer Engine's choice on the device, cuDNN's
+// fused attention on Hopper and later and flash attention 2 before.
+enum class AttentionDefault : std::uint8_t { kUnfused, kFlash1, kFlash2, kTorch, kLibrary };
 workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault attention);
 struct FrameworkDefaults;
 // The same for a model's heads. cuDNN trains heads of at most 128 on Blackwell, and DeepSeek's 192
@@ -50,6 +51,7 @@ struct FrameworkDefaults {
   bool converted_gradients = false;   // of bf16 runs
   bool overlap_tp_all_reduce = true;  // without sequence parallelism
   bool scatter_gather_p2p = false;
+  workload::CpExchange cp_exchange = workload::CpExchange::kRing;
   bool batch_p2p_sync = false;
   bool batch_sync = false;
   bool recompute_flash = false;  // selective recompute runs fused attention again
@@ -78,6 +80,7 @@ struct FrameworkDefaults {
   bool stacked_layers = false;     // what layers keep lies in stacks
   bool log_every_step = false;     // the host reads the loss after every step
   bool moe_fused_permute = false, moe_fused_router = false, moe_separate_padding = false;
+  workload::TorchLayers torch_layers = workload::TorchLayers::kFused;
   workload::HostEra host = workload::HostEra::kCore;  // its Python beside kernel launches
   memory::Libraries libraries = {};
 };

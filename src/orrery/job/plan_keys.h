@@ -50,6 +50,10 @@ inline constexpr std::array<Named<workload::Recompute>, 3> kRecomputes = {
     {{"none", workload::Recompute::kNone},
      {"selective", workload::Recompute::kSelective},
      {"full", workload::Recompute::kFull}}};
+inline constexpr std::array<Named<workload::TorchLayers>, 3> kTorchLayers = {
+    {{"fused", workload::TorchLayers::kFused},
+     {"compiled", workload::TorchLayers::kCompiled},
+     {"eager", workload::TorchLayers::kEager}}};
 inline constexpr std::array<Named<workload::RecomputeKeeps>, 6> kRecomputeKeeps = {
     {{"nothing", workload::RecomputeKeeps::kNothing},
      {"last", workload::RecomputeKeeps::kLast},

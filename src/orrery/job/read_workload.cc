@@ -274,9 +274,16 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
       defaults.push_back(fmt::format("no {}", flag.key));
     }
   }
-  if (section.Has("cp_exchange") || plan->cp > 1) {
+  if (section.Has("torch_layers")) {
+    plan->torch_layers = Choose(kTorchLayers, section.Text("torch_layers"));
+  } else if (plan->torch_layers != workload::TorchLayers::kFused) {
+    defaults.push_back(fmt::format("torch_layers {}", NameOf(kTorchLayers, plan->torch_layers)));
+  }
+  if (section.Has("cp_exchange")) {
     plan->cp_exchange = Choose(kCpExchanges, section.Text("cp_exchange"));
-    if (!section.Has("cp_exchange")) defaults.emplace_back("cp_exchange ring");
+  } else if (plan->cp > 1) {
+    plan->cp_exchange = framework.defaults.cp_exchange;
+    defaults.push_back(fmt::format("cp_exchange {}", NameOf(kCpExchanges, plan->cp_exchange)));
   }
   if (section.Has("cuda_graphs")) {
     plan->cuda_graphs = Choose(kCudaGraphs, section.Text("cuda_graphs"));
@@ -500,7 +507,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   if (!status.ok()) {
     return Located(source, sections, status);
   }
-  if (workload.libraries.userbuffers) {
+  if (plan.tp_comm_overlap) {
     workload.libraries.userbuffer_bytes = workload::UserbufferBytes(workload.model, plan);
   }
   SayAssumed(sections, workload, assumed);

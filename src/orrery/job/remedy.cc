@@ -76,9 +76,7 @@ class Trial {
     graph::Graph graph;
     if (!generator_.AddJob(model, plan, "remedy", &graph).ok()) return false;
     memory::Libraries& libraries = options_.libraries.front();
-    if (libraries.userbuffers) {
-      libraries.userbuffer_bytes = workload::UserbufferBytes(model, plan);
-    }
+    libraries.userbuffer_bytes = workload::UserbufferBytes(model, plan);
     return Fits(graph, options_);
   }
   bool Fits(const graph::Graph& graph, const memory::Options& options) const {

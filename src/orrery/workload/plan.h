@@ -55,6 +55,12 @@ enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
 // attention and every second product (torchtitan's selective checkpoint by operator; torchao
 // calls 8-bit ones as the others).
 enum class RecomputeKeeps : std::uint8_t { kNothing, kLast, kQkv, kQkvOut, kProducts, kEveryOther };
+// What norms, rotation and gates run. kFused: kernels that a framework brings (Megatron,
+// Transformer Engine, Liger, XLA). Else the model is written in plain PyTorch (torchtitan; rotation
+// in fp32 complex numbers, keys and values repeated for their queries): kEager, operator by
+// operator, or kCompiled, block by block with torch.compile, which leaves the rotation and the
+// repetition as they are.
+enum class TorchLayers : std::uint8_t { kFused, kCompiled, kEager };
 // What selective recompute runs again, as bits (Megatron's recompute_modules).
 enum RecomputeModule : std::uint8_t {
   kRecomputeCore = 1,    // core attention
@@ -295,6 +301,7 @@ struct Plan {
   bool stacked_layers = false;
   // The bias of queries, keys and values is no epilogue of their product (XLA's cuBLAS calls).
   bool qkv_bias_kernel = false;
+  TorchLayers torch_layers = TorchLayers::kFused;
   // Rotary embedding and the backward pass of a gated activation write over what they read (Liger
   // Kernel).
   bool in_place_kernels = false;

@@ -135,6 +135,10 @@ Status CheckTpOverlap(const Model& model, const Plan& plan) {
                                                  : "the projections of " + model.name),
                   "turn it off");
   }
+  if (plan.torch_layers == TorchLayers::kEager) {
+    return refuse("async tensor parallelism is a pass of torch.compile",
+                  "set framework_options.torch_layers: compiled or turn it off");
+  }
   if (plan.precision == Precision::kFp32) {
     return refuse("its buffers are of 16 bits, or of 8", "use training.precision: bf16");
   }

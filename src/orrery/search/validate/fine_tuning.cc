@@ -26,9 +26,12 @@ void MapCpExchange(const Mapping& m) {
   workload::Plan& plan = m.out->plan;
   if (plan.cp == 1) return;
   const bool submitted = IsSubmittedLora(m.row);
-  if (submitted) plan.cp_exchange = workload::CpExchange::kAllToAll;
-  m.Assume("context parallelism: {}", submitted ? "all-to-all (the submission's cp_comm_type)"
-                                                : "ring (Transformer Engine's default)");
+  plan.cp_exchange = submitted ? workload::CpExchange::kAllToAll : m.defaults().cp_exchange;
+  m.Assume("context parallelism: {}",
+           submitted ? "all-to-all (the submission's cp_comm_type)"
+           : plan.cp_exchange == workload::CpExchange::kAllGather
+               ? "all-gather (PyTorch's default rotation)"
+               : "ring (Transformer Engine's default)");
 }
 
 void MapTask(const Mapping& m) {

@@ -109,6 +109,8 @@ constexpr Line kRuns[] = {
     {kSc21, 2101, 2104, "GPT-39B", "A100", "", {.micro_batch = 4}},
     {kSc21, 2101, 2104, "GPT-76B|GPT-145B", "A100", "", {.micro_batch = 2}},
     {kSc21, 2101, 2104, "", "A100", "", {.micro_batch = 1}},
+    {kTorchtitan, 1, 2501, "", "", "", {.adam_operators = true}},
+    {kTorchtitan, 2502, 2503, "", "", "", {.compiles_loss = false}},
     {kMlperf, 2511, 2511, "Llama3-8B", "B|GB|H200", "",
      ReleaseRecipe{.graphs = CudaGraphs::kIteration, .current = true}},
     {kMlperf, 2511, 2511, "Llama3.1-405B", "B|GB", "", {.dp_last = true, .current = true}},
@@ -203,6 +205,7 @@ int Month(std::string_view text) {
 Release ReleaseOf(const Configuration& row) {
   const std::string_view framework = row.text("framework");
   const std::string_view version = row.text("framework_version");
+  const std::string_view date = row.text("measured_date");
   constexpr std::string_view kContainer = "container ";
   const std::size_t container = version.find(kContainer);
   if (framework.find("Bridge") != std::string_view::npos) {
@@ -212,18 +215,19 @@ Release ReleaseOf(const Configuration& row) {
     return {kBridge, dotted ? Month(number) : 0};
   }
   if (framework.starts_with("NeMo/Megatron-Core (")) {
-    const std::string_view date = row.text("measured_date");
     return {kMlperf, date.starts_with("20") ? Month(date.substr(2)) : 0};
   }
   if (framework.starts_with("Megatron-LM")) {
     if (version == "Jan-2021") return {kSc21, 2101};
     if (version.starts_with("PTD-P")) return {kSc21, 2104};
   }
+  if (framework.starts_with("torchtitan")) {
+    return {kTorchtitan, date.starts_with("20") ? Month(date.substr(2)) : 0};
+  }
   if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox")) return {kJaxToolbox, 0};
   const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo
                           : framework.starts_with("MaxText")             ? kMaxText
                           : framework.starts_with("Paxml")               ? kPaxml
-                          : framework.starts_with("torchtitan")          ? kTorchtitan
                           : framework.starts_with("Megatron-Core (dev)") ? kModelZoo
                                                                          : kUnknown;
   return {scripts, version.starts_with("v") ? Month(version.substr(1)) : 0};

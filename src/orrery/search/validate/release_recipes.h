@@ -20,7 +20,8 @@
 //   kTorchtitan: rows without a version are torchao's (docs/source/workflows/training.md). On H100
 //     those ran torchtitan 0.0.2 with torchao of February 2025 (890e0ac): pytorch/torchtitan
 //     d1f62be to bbb1b61, 20 February to 2 April 2025, compile layers, not the loss
-//     (components/loss.py).
+//     (components/loss.py). Others go by measured_date; before 6e49885 (24 February 2025) AdamW was
+//     not fused.
 //   kSc21: NVIDIA/Megatron-LM, examples/sc21/run_table_1.sh (August 2021: MBS, DDP), the runs of
 //     Narayanan et al.'s Table 1. Its README of January 2021 has the same models on as many GPUs
 //     with the same batches and no scripts: taken to have had the same micro-batches.
@@ -63,6 +64,7 @@ struct ReleaseRecipe {
   workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
   bool squared_relu_operators = false;  // not compiled
   bool compiles_loss = true;            // where layers are compiled
+  bool adam_operators = false;          // torch.optim.AdamW's foreach, an operator a kernel
   double gpt_dropout = 0;               // hidden and of attention
   // Gradients reduced and parameters gathered beside the passes, Transformer Engine's cross
   // entropy.

@@ -69,11 +69,15 @@ TEST(ReleaseRecipes, PaxmlByWhoRanIt) {
   EXPECT_FALSE(Recipe("Paxml (JAX),JAX-Toolbox @x,,GPT-126M,A100-SXM4,bf16").recomputes);
 }
 
-// torchao's runs on H100 compiled layers alone.
-TEST(ReleaseRecipes, TorchtitanWithoutAVersion) {
+// torchao's runs on H100, which have no date, compiled layers alone; others go by their date.
+TEST(ReleaseRecipes, TorchtitanByDate) {
   EXPECT_FALSE(Recipe("torchtitan FSDP2 + compile,,,Llama3-8B,H100-SXM5,fp8").compiles_loss);
   EXPECT_TRUE(Recipe("torchtitan FSDP2 + compile,,,Llama3-8B,B200,fp8").compiles_loss);
-  EXPECT_TRUE(Recipe("torchtitan FSDP2,v25.10,,Llama3-8B,H100-SXM5,fp8").compiles_loss);
+  EXPECT_FALSE(Recipe("torchtitan,,2025-03,Llama3-8B,H100-SXM5,bf16").compiles_loss);
+  const ReleaseRecipe first = Recipe("torchtitan,,2024-12,Llama3-8B,H100-SXM5,bf16");
+  EXPECT_TRUE(first.compiles_loss && first.adam_operators);
+  const ReleaseRecipe later = Recipe("torchtitan,,2025-06,Llama3-8B,H100-SXM5,fp8");
+  EXPECT_TRUE(later.compiles_loss && !later.adam_operators);
 }
 
 TEST(ReleaseRecipes, UnknownScriptsSetNothing) {

@@ -3,6 +3,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/search/validate/config_extra.h"
+#include "orrery/search/validate/torch_native.h"
 #include "orrery/workload/generators/tp_overlap.h"
 #include "orrery/workload/plan_features.h"
 
@@ -98,6 +99,10 @@ void MapAttention(const Mapping& m) {
     m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
   } else {
     *attention = job::AttentionFor(m.defaults(), arch, m.out->model);
+    if (m.out->model.sinks && PlainTorch(m)) {
+      *attention = AttentionBackend::kFlash2;
+      return m.Assume("attention_kernel=flash2 (blank: FlexAttention for sinks, priced as it)");
+    }
     // Megatron Bridge brought GPT-OSS with cuDNN's kernel for sinks (Transformer Engine 2.8).
     if (m.out->model.sinks && *attention != AttentionBackend::kCudnn) {
       *attention = AttentionBackend::kUnfused;
@@ -115,7 +120,8 @@ Status MapOverlap(const Mapping& m) {
   const job::FrameworkDefaults& d = m.defaults();
   ORRERY_ASSIGN_OR_RETURN(const auto overlap, m.row.Flag("dp_overlap"));
   ORRERY_ASSIGN_OR_RETURN(const auto sequence, m.row.Flag("seq_parallel"));
-  ORRERY_ASSIGN_OR_RETURN(const auto tp_overlap, m.row.Flag("tp_comm_overlap"));
+  ORRERY_ASSIGN_OR_RETURN(auto tp_overlap, m.row.Flag("tp_comm_overlap"));
+  if (!tp_overlap && AsyncTp(m)) tp_overlap = true;
   ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
   // Megatron-FSDP's own default is to overlap both (megatron_fsdp/fully_shard.py).
   const bool dp_overlap = overlap.value_or(m.release.overlaps_and_fuses || m.release.torch_ddp ||
@@ -159,6 +165,7 @@ Status MapLibraries(const Mapping& m) {
   m.out->plan.keeps_scores = own_layers;
   if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
   m.out->plan.in_place_kernels = HasToken(m.row, "liger");
+  MapTorchLayers(m);
   if ((m.defaults().squared_relu_operators || m.release.squared_relu_operators) &&
       m.out->model.activation == workload::Activation::kSquaredRelu) {
     m.out->plan.fused_bias_activation = false;
@@ -170,6 +177,10 @@ Status MapLibraries(const Mapping& m) {
     m.out->plan.fused_bias_activation = false;
     m.Assume("biases of products are kernels of their own (XLA's cuBLAS calls)");
   }
+  if (m.release.adam_operators) {
+    m.out->plan.fused_adam = false;
+    m.Assume("AdamW operator by operator (torchtitan before 24 February 2025)");
+  }
   MapLoss(m);
   ORRERY_ASSIGN_OR_RETURN(m.out->allocator, memory::ParseAllocatorConf(m.recipe().allocator));
   if (!m.recipe().allocator.empty()) m.AssumeDefault("allocator", m.recipe().allocator);
@@ -179,13 +190,14 @@ Status MapLibraries(const Mapping& m) {
 
 void MapUserbuffers(const Mapping& m) {
   Plan& plan = m.out->plan;
-  const bool layers = m.out->libraries.transformer_engine;
+  const bool engine = m.out->libraries.transformer_engine;
+  const bool layers = engine || plan.torch_layers == workload::TorchLayers::kCompiled;
   if (plan.tp_comm_overlap && (!layers || !CheckTpOverlap(m.out->model, plan).ok())) {
     plan.tp_comm_overlap = false;
     m.Assume(
         "tp_comm_overlap=1: not with these layers, tensor-parallel communication stands alone");
   }
-  m.out->libraries.userbuffers = plan.tp_comm_overlap;
+  m.out->libraries.userbuffers = plan.tp_comm_overlap && engine;
 }
 
 }  // namespace orrery::search

@@ -12,6 +12,7 @@
 #include "orrery/search/validate/models.h"
 #include "orrery/search/validate/precision.h"
 #include "orrery/search/validate/software.h"
+#include "orrery/search/validate/torch_native.h"
 #include "orrery/workload/generators/tp_overlap.h"
 
 namespace orrery::search {
@@ -65,11 +66,14 @@ Status MapDegrees(const Mapping& m) {
   plan.cp = static_cast<int>(cp.value_or(1));
   MapCpExchange(m);
   const std::int64_t model_ranks = static_cast<std::int64_t>(plan.tp) * plan.pp * plan.cp;
-  plan.dp = static_cast<int>(dp.value_or(std::max<std::int64_t>(1, gpus / model_ranks)));
-  if (!dp) m.Assume("dp={} (blank: gpus / (tp·pp·cp))", plan.dp);
-  if (model_ranks * plan.dp != gpus) {
-    return InvalidInput("gpus={}: tp·pp·cp·dp = {}·{}·{}·{} is another number", gpus, plan.tp,
-                        plan.pp, plan.cp, plan.dp);
+  if (gpus % model_ranks != 0) {
+    return InvalidInput("gpus={}: not a multiple of tp·pp·cp = {}·{}·{}", gpus, plan.tp, plan.pp,
+                        plan.cp);
+  }
+  plan.dp = static_cast<int>(gpus / model_ranks);
+  if (dp != plan.dp) {  // what the others leave
+    m.Assume("dp={} ({}: gpus / (tp·pp·cp))", plan.dp,
+             dp ? fmt::format("{} contradicts gpus", *dp) : "blank");
   }
   if (m.release.dp_last || HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
     plan.rank_order = workload::RankOrder::kPpDp;
@@ -104,6 +108,7 @@ Status MapBatch(const Mapping& m) {
   }
   plan.global_batch = global ? *global : plan.micro_batch * plan.dp * *steps;
   if (!global) m.Assume("global_batch={} (blank: micro_batch·dp·grad_accum)", plan.global_batch);
+  CutLocalBatch(m, steps.value_or(1));
   if (global && steps && plan.micro_batch * plan.dp * *steps != *global) {
     m.Assume("grad_accum={} contradicts global_batch; the batch sizes hold", *steps);
   }
@@ -177,6 +182,7 @@ void MapSchedule(const Mapping& m) {
   const std::int64_t layers = m.out->model.layers;
   if (layers % plan.pp != 0 && layers > plan.pp) SplitUnevenly(m);
   if (HasToken(m.row, "uneven")) SpareEnds(m);
+  CutStages(m);
   plan.schedule = plan.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
   if (plan.vpp == 1) return;
   // Groups of pp micro-batches do not always divide them; a run that exists chose one that fits.

@@ -4,10 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "orrery/search/validate/frameworks.h"
 #include "orrery/search/validate/machines.h"
+#include "orrery/search/validate/test_support.h"
 
 namespace orrery::search {
 namespace {
@@ -15,75 +14,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using Cells = std::map<std::string, std::string>;
-
-const Cells kGpt175 = {{"framework_family", "megatron"},
-                       {"framework_version", "r0.8.0"},
-                       {"arch", "dense"},
-                       {"model", "GPT-177B"},
-                       {"layers", "96"},
-                       {"hidden", "12288"},
-                       {"heads", "96"},
-                       {"ffn_hidden", "49152"},
-                       {"vocab", "131072"},
-                       {"seq_len", "4096"},
-                       {"gpu", "H100-SXM5"},
-                       {"gpu_mem_gb", "80"},
-                       {"gpus", "2304"},
-                       {"gpus_per_node", "8"},
-                       {"fabric", "ib"},
-                       {"nic_gbps_per_gpu", "400"},
-                       {"network", "8x400 Gb/s NDR IB per node"},
-                       {"tp", "8"},
-                       {"pp", "6"},
-                       {"dp", "48"},
-                       {"sharding", "zero1"},
-                       {"seq_parallel", "1"},
-                       {"micro_batch", "1"},
-                       {"global_batch", "1152"},
-                       {"compute_dtype", "bf16"},
-                       {"dp_overlap", "1"}};
-
-struct Mapped {
-  std::string error;
-  TrainingCase run;
-  std::vector<std::string> assumed;
-  std::string stratum;
-};
-
-Cells With(Cells cells, const Cells& changes) {
-  for (const auto& [column, value] : changes) cells[column] = value;
-  return cells;
-}
-
-Mapped Map(const Cells& row_cells, const Cells& changes = {}) {
-  const Cells cells = With(row_cells, changes);
-  std::string header, row;
-  for (const auto& [column, value] : cells) {
-    header += fmt::format("{}{}", header.empty() ? "" : ",", column);
-    row += fmt::format("{}\"{}\"", row.empty() ? "" : ",", value);
-  }
-  const auto table = CsvTable::Parse(header + "\n" + row + "\n", "t.csv");
-  EXPECT_TRUE(table.ok()) << table.status().message();
-  const Configuration configuration(TableKind::kTraining, *table, 0);
-  Mapped out;
-  auto run = MapTraining(configuration, &out.assumed);
-  out.stratum = std::string(TrainingStratum(configuration));
-  if (run.ok()) {
-    out.run = *std::move(run);
-  } else {
-    out.error = run.status().message();
-  }
-  return out;
-}
-
-// Of a row that maps.
-workload::Plan PlanOf(const Cells& cells, const Cells& changes) {
-  const Mapped mapped = Map(cells, changes);
-  EXPECT_EQ(mapped.error, "");
-  return mapped.run.plan;
-}
-
 TEST(Training, MegatronCoreRow) {
   const Mapped m = Map(kGpt175);
   ASSERT_EQ(m.error, "");
@@ -112,14 +42,14 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
       {"compute_dtype", "int8", "compute_dtype=int8: "},
       {"sharding", "zero3", "training.sharding: zero3"},
       {"sharding", "zero4", "sharding=zero4: "},
-      {"cp", "5", "tp·pp·cp·dp"},
+      {"cp", "5", "gpus=2304: not a multiple of tp·pp·cp = 8·6·5"},
       {"task", "rl", "task=rl: "},
       {"offload", "parameters", "offload=parameters: "},
       {"attention_kernel", "flash5", "attention_kernel=flash5: "},
       {"framework_family", "ddp", "replicates the model whole"},
       {"framework_family", "megatorn", "did you mean 'megatron'"},
       {"gpu", "K80", "gpu=K80: "},
-      {"gpus", "2305", "gpus=2305: tp·pp·cp·dp"},
+      {"gpus", "2305", "gpus=2305: not a multiple"},
       {"tp", "", "tp is blank"},
       {"layers", "", "layers is blank"},
       {"tp", "eight", "tp=eight: not a whole number"},

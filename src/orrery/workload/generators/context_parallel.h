@@ -22,9 +22,9 @@ namespace orrery::workload {
 void ContextForward(const Shape& s, BlockWriter* w);
 void ContextBackward(const Shape& s, BlockWriter* w);
 
-// Bytes of the keys and values of this rank's part.
+// Bytes of the keys and values of this rank's part, as they travel.
 inline std::int64_t KeyValueBytes(const Shape& s) {
-  return 2 * s.tokens() * s.key_value() * s.element_bytes;
+  return 2 * s.tokens() * (s.repeats_heads() ? s.query() : s.key_value()) * s.element_bytes;
 }
 
 }  // namespace orrery::workload

@@ -2,6 +2,7 @@
 #include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/layer_writer.h"
 #include "orrery/workload/generators/precision.h"
+#include "orrery/workload/generators/torch_layers.h"
 #include "orrery/workload/generators/unpadding.h"
 
 namespace orrery::workload {
@@ -84,6 +85,8 @@ void LayerWriter::AttentionBackward() {
   }
   if (recomputes_core()) CoreForward(true);
   CoreBackward();
+  RepeatHeads(s_, w_, Pass::kBackward);
+  w_->Free(repeated_);
   w_->Free(context);
   w_->Free(context_);
   w_->Free(rotated_);

@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/layer_writer.h"
 #include "orrery/workload/generators/mamba.h"
+#include "orrery/workload/generators/torch_layers.h"
 
 namespace orrery::workload {
 
@@ -16,8 +17,12 @@ void LayerWriter::QkNorm(Pass pass) {
   const std::int64_t read = pass == Pass::kForward ? s_.element_bytes : 2 * s_.element_bytes;
   for (const auto& [name, heads] :
        {std::pair{"q_norm", s_.heads}, std::pair{"k_norm", s_.kv_heads}}) {
-    w_->Kernel(name, Elementwise(s_, MemoryOp::kRmsNorm, s_.tokens() * heads, s_.head_dim, read,
-                                 s_.element_bytes, pass));
+    if (EagerNorms(s_)) {
+      EagerRmsNorm(s_, w_, s_.tokens() * heads, s_.head_dim, pass);
+    } else {
+      w_->Kernel(name, Elementwise(s_, MemoryOp::kRmsNorm, s_.tokens() * heads, s_.head_dim, read,
+                                   s_.element_bytes, pass));
+    }
     if (pass == Pass::kBackward) AccumulateGradient(s_, w_, "weight_gradient", s_.head_dim);
   }
 }

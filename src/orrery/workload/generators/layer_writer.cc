@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/latent.h"
 #include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/precision.h"
+#include "orrery/workload/generators/torch_layers.h"
 #include "orrery/workload/generators/unpadding.h"
 
 namespace orrery::workload {
@@ -28,7 +29,9 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   };
   const std::int64_t e = s.element_bytes;
   const std::int64_t local = s.local_tokens();
-  const std::int64_t statistics = local * 4 * (s.norm == Norm::kLayerNorm ? 2 : 1);
+  const std::int64_t statistics = EagerNorms(s) ? EagerNormBytes(s, local * s.hidden)
+                                                : local * 4 * (s.norm == Norm::kLayerNorm ? 2 : 1);
+  const std::int64_t inputs = s.keeps_gathered() ? s.tokens() : local;  // of qkv's and fc1's rows
   const std::int64_t mask = s.dropout ? local * s.hidden : 0;
   const std::int64_t square = s.flash() ? 0 : s.batch * s.heads * s.seq * s.seq;
   const KeptProducts& kept = s.kept;
@@ -38,8 +41,8 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   output_ = make("output", s.local_bytes(), false);
   recomputed_ = w->Temporary("output", s.local_bytes());
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
-  const std::int64_t operand = LinearBytes(mlp_, local * s.hidden);
-  norm1_out_ = make("input_norm.output", LinearBytes(attention_, local * s.hidden), norms);
+  const std::int64_t operand = LinearBytes(mlp_, inputs * s.hidden);
+  norm1_out_ = make("input_norm.output", LinearBytes(attention_, inputs * s.hidden), norms);
   qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e,
               full && !kept.qkv);
   rotated_ = make("rotated",
@@ -47,6 +50,8 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
                       ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1)
                       : 0,
                   full);
+  repeated_ =
+      make("attention.repeated", s.repeats_heads() ? 2 * s.tokens() * s.query() * e : 0, full);
   attention_stats_ = make("attention.statistics", s.flash() ? s.tokens() * s.heads * 4 : 0, core);
   // PyTorch's own softmax runs and is saved in fp32.
   probabilities_ = make("attention.probabilities", square * (s.fused_softmax ? e : 4), core);
@@ -64,7 +69,8 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   const std::int64_t fc1 = s.tokens() * s.fc1() * e;
   const bool half = kept.halves && !kept.fc1;
   fc1_out_ = make("fc1.output", half ? fc1 / 2 : fc1, mlp && !kept.fc1);
-  activated_ = make("activation.output", LinearBytes(mlp_, s.tokens() * s.ffn), mlp);
+  const std::int64_t silu = EagerGates(s) ? s.tokens() * s.ffn * e : 0;
+  activated_ = make("activation.output", LinearBytes(mlp_, s.tokens() * s.ffn) + silu, mlp);
   mask2_ = make("fc2.mask", mask, full);
   latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
   adapters_ = make("adapters", AdapterSavedBytes(s), full);
@@ -133,8 +139,11 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
     Rotary(s_, w_, "rotary_q", s_.query(), Pass::kForward);
     Rotary(s_, w_, "rotary_k", s_.key_value(), Pass::kForward);
   }
+  w_->Alloc(repeated_);
+  RepeatHeads(s_, w_, Pass::kForward);
   Hold(s_.kept.core, context_);
   if (Runs(s_.kept.core)) CoreForward(keep_core || s_.kept.core);
+  Drop(keep, repeated_);
   Drop(keep || s_.kept.qkv, qkv_);
   Drop(keep && !s_.recomputes(kRecomputeMlaUp), latent_up_);
   Drop(keep, rotated_);
@@ -218,6 +227,7 @@ void LayerWriter::Activation(Pass pass) {
   const std::string_view name = ActivationName(s_);
   const std::int64_t e = s_.element_bytes;
   const std::int64_t inputs = gated ? 2 : 1;  // per output element
+  if (EagerGates(s_)) return EagerGate(s_, w_, pass);
   if (s_.fused_bias_activation) {
     const std::int64_t read = pass == Pass::kForward ? inputs * e : (inputs + 1) * e;
     const std::int64_t written = pass == Pass::kForward ? e : inputs * e;

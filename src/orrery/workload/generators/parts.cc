@@ -3,6 +3,7 @@
 #include "orrery/workload/generators/lora.h"
 #include "orrery/workload/generators/precision.h"
 #include "orrery/workload/generators/tensor_gradients.h"
+#include "orrery/workload/generators/torch_layers.h"
 #include "orrery/workload/generators/tp_overlap.h"
 
 namespace orrery::workload {
@@ -92,6 +93,7 @@ void Rotary(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t 
                           std::int64_t written) {
     w->Kernel(part, Elementwise(s, op, s.tokens(), width, read, written, pass));
   };
+  if (s.plain_torch()) return ComplexRotary(s, w, name, width, pass);
   if (!s.scaled_rotary) return kernel(name, MemoryOp::kRotary, e, e);
   const bool forward = pass == Pass::kForward;
   w->Host("rotary", forward ? 8 * s.host.operator_forward : 8 * s.host.operator_backward);
@@ -103,13 +105,18 @@ void Rotary(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t 
 }
 
 void NormForward(const Shape& s, BlockWriter* w) {
+  if (EagerNorms(s)) return EagerRmsNorm(s, w, s.local_tokens(), s.hidden, Pass::kForward);
   w->Kernel(NormName(s), Elementwise(s, NormOp(s), s.local_tokens(), s.hidden, s.element_bytes,
                                      s.element_bytes, Pass::kForward));
 }
 
 void NormBackward(const Shape& s, BlockWriter* w) {
-  w->Kernel(NormName(s), Elementwise(s, NormOp(s), s.local_tokens(), s.hidden, 2 * s.element_bytes,
-                                     s.element_bytes, Pass::kBackward));
+  if (EagerNorms(s)) {
+    EagerRmsNorm(s, w, s.local_tokens(), s.hidden, Pass::kBackward);
+  } else {
+    w->Kernel(NormName(s), Elementwise(s, NormOp(s), s.local_tokens(), s.hidden,
+                                       2 * s.element_bytes, s.element_bytes, Pass::kBackward));
+  }
   AccumulateGradient(s, w, "weight_gradient", s.hidden);
   if (s.norm == Norm::kLayerNorm) AccumulateGradient(s, w, "bias_gradient", s.hidden);
 }
@@ -182,8 +189,9 @@ void ColumnForward(const Shape& s, BlockWriter* w, std::string_view name, std::i
                    std::int64_t out) {
   const std::int64_t bytes = LinearBytes(s, s.tokens() * in);
   const bool pipelines = Pipelines(s, name);  // into userbuffers
-  const graph::Buffer gathered = w->Temporary(
-      "gathered", s.sequence_parallel && !pipelines ? bytes : 0, MemoryKind::kCommunication);
+  const bool temporary = s.sequence_parallel && !pipelines && !s.keeps_gathered();
+  const graph::Buffer gathered =
+      w->Temporary("gathered", temporary ? bytes : 0, MemoryKind::kCommunication);
   w->Alloc(gathered);
   CastOperand(s, w, "cast", s.local_tokens(), in, Pass::kForward, true, true);
   if (pipelines) return GatherAndMultiply(s, w, name, bytes, WireType(s), Forward(s, in, out));
@@ -201,7 +209,8 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   const std::int64_t bytes = s.tokens() * in * s.element_bytes;
   const std::int64_t saved = LinearBytes(s, s.tokens() * in);
   // Only gradients of weights need the layer's input again.
-  const bool gathers = s.sequence_parallel && (!s.frozen() || Adapts(s, name));
+  const bool gathers =
+      s.sequence_parallel && !s.keeps_gathered() && (!s.frozen() || Adapts(s, name));
   const bool in_userbuffers = Pipelines(s, name);
   const graph::Buffer gathered =
       w->Temporary("gathered", gathers && !in_userbuffers ? saved : 0, MemoryKind::kCommunication);
@@ -218,19 +227,21 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   if (Adapts(s, name)) AdapterBackward(s, w, in, out, Split::kColumns);
   const graph::Buffer scattered = w->Temporary("scattered", s.sequence_parallel ? bytes / s.tp : 0);
   w->Alloc(scattered);
-  const bool beside = s.tp > 1 && (s.sequence_parallel || s.overlap_tp_all_reduce);
+  // Autograd hands a plain linear layer's gradient on once it has that of the weight, too.
+  const bool beside =
+      s.tp > 1 && (s.sequence_parallel ? !s.plain_torch() : s.overlap_tp_all_reduce);
+  const auto kind = s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce;
+  const std::string_view reduction = s.sequence_parallel ? "reduce_scatter" : "all_reduce";
   if (beside) {
-    const auto kind = s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce;
     if (!in_userbuffers) w->Host("communication", s.host.communication);
-    w->Comm(s.sequence_parallel ? "reduce_scatter" : "all_reduce",
-            Async(kind, bytes, s.dtype, kDgradEvent));
+    w->Comm(reduction, Async(kind, bytes, s.dtype, kDgradEvent));
   }
   WriteWeightGradient(s, w, name, in, out);
   if (fused_bias) AccumulateGradient(s, w, "bias_gradient", out);
   if (beside) {
-    w->Wait(s.sequence_parallel ? "reduce_scatter" : "all_reduce", kDgradEvent);
+    w->Wait(reduction, kDgradEvent);
   } else {
-    TpCollective(s, w, "all_reduce", Collective::kAllReduce, bytes, s.dtype);
+    TpCollective(s, w, reduction, kind, bytes, s.dtype);
   }
   w->Free(gathered);
   w->Free(gradient);

@@ -144,6 +144,7 @@ void SetKernels(const Plan& plan, Shape* s) {
   s->torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
                   !plan.chunked_loss;
   s->in_place_kernels = plan.in_place_kernels;
+  s->torch_layers = plan.torch_layers;
   s->flat_step = plan.flat_step && plan.optimizer == Optimizer::kAdam && !plan.offload_optimizer;
   s->keeps_scores = plan.keeps_scores && !s->flash();
   s->recompute_flash = plan.recompute_flash;

@@ -80,7 +80,7 @@ void GatherAndMultiply(const Shape& s, BlockWriter* w, std::string_view name, st
 }
 
 void MultiplyAndReduce(const Shape& s, BlockWriter* w, std::string_view name, const Gemm& product) {
-  if (IsLow(s)) return ReduceInRing(s, w, name, product);
+  if (IsLow(s) || s.plain_torch()) return ReduceInRing(s, w, name, product);
   Gemm piece = product;
   piece.n = product.n / kReducePieces;
   for (std::int64_t i = 0; i < kReducePieces; ++i) {
@@ -98,6 +98,8 @@ std::int64_t UserbufferBytes(const Shape& s) {
   if (!s.tp_overlap) return 0;
   const std::int64_t elements = s.tokens() * s.hidden;
   const std::int64_t reduced = elements * s.element_bytes;
+  // torch.distributed._symmetric_memory has one workspace: two parts on their way to their owner.
+  if (s.plain_torch()) return 2 * reduced / s.tp;
   const std::int64_t gathered = IsLow(s) ? elements : reduced;
   // Gathered: qkv, fc1 forward; projection, fc2 data gradient; the inputs of qkv and fc1 backward.
   // Reduced in a ring: a part of its own for what comes from each other rank, too.

@@ -11,6 +11,11 @@
 //                             sent to its owner, who sums what came
 //   qkv, fc1 backward         bulk: as without it, a collective beside a whole GEMM (parts.cc)
 //
+// Of compiled plain PyTorch it is Inductor's micro-pipelined tensor parallelism (async TP,
+// torch/_inductor/fx_passes/micro_pipeline_tp.py): gathers as above, reduce-scatters as with 8 bits
+// whatever the type, and nothing of qkv's and fc1's backward, where sums stand between product and
+// reduce-scatter.
+//
 // What is beside what is the engine's to find; pieces are priced as the small GEMMs and messages
 // that they are. Copy engines move a ring's messages, so that they take no SMs; a piece's
 // reduce-scatter takes those of a collective. GEMM pieces run one after the other: Transformer

@@ -1,0 +1,85 @@
+#include "orrery/search/validate/torch_native.h"
+
+#include <algorithm>
+#include <array>
+
+#include "orrery/search/validate/config_extra.h"
+
+namespace orrery::search {
+
+using workload::Plan;
+using workload::TorchLayers;
+
+namespace {
+
+// Whether a row was measured on `day` or later ("2025-04-15"; a row may name the month alone).
+bool Since(const Mapping& m, std::string_view day) {
+  const std::string_view date = m.row.text("measured_date");
+  return date.empty() || date >= day.substr(0, date.size());
+}
+
+}  // namespace
+
+void MapTorchLayers(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  if (!PlainTorch(m)) return;
+  const std::string_view framework = m.row.text("framework");
+  const bool automodel = framework.find("Automodel") != std::string_view::npos;
+  if (plan.in_place_kernels || automodel) {
+    return m.Assume("norms, rotation and gates are fused kernels ({})",
+                    automodel ? "NeMo Automodel: Transformer Engine's, Liger's" : "config_extra=liger");
+  }
+  const bool compiled =
+      HasToken(m.row, "compile") || framework.find("compile") != std::string_view::npos;
+  plan.torch_layers = compiled ? TorchLayers::kCompiled : TorchLayers::kEager;
+  m.Assume("norms, rotation and gates: plain PyTorch, {}", compiled ? "compiled" : "eager");
+}
+
+void CutLocalBatch(const Mapping& m, std::int64_t stated) {
+  Plan& plan = m.out->plan;
+  if (!PlainTorch(m) || plan.pp == 1 || plan.microbatches() > 1) return;
+  const std::int64_t parts = stated > 1                ? stated
+                             : Since(m, "2025-04-07") ? plan.micro_batch
+                                                       : static_cast<std::int64_t>(plan.pp);
+  if (parts < 2 || plan.micro_batch % parts != 0) return;
+  m.Assume("micro_batch={}: a replica's batch, cut into {} (torch.distributed.pipelining)",
+           plan.micro_batch, parts);
+  plan.micro_batch /= parts;
+}
+
+void CutStages(const Mapping& m) {
+  Plan& plan = m.out->plan;
+  if (!PlainTorch(m) || plan.pp == 1) return;
+  if (!m.row.has("vpp") && HasToken(m.row, "nterleaved")) {
+    plan.vpp = 2;
+    m.Assume("vpp=2 (blank: torchtitan's default for interleaved schedules)");
+  }
+  const std::int64_t layers = m.out->model.layers;
+  const std::int64_t chunks = static_cast<std::int64_t>(plan.pp) * plan.vpp;
+  const std::int64_t ends = Since(m, "2025-04-15") ? 1 : 0;
+  const std::int64_t each = (layers + 2 * ends) / chunks, more = (layers + 2 * ends) % chunks;
+  if (each - ends < 1 || (ends == 0 && more > chunks - 2)) return;
+  std::vector<int> cut;
+  for (std::int64_t i = 0; i + 1 < chunks; ++i) {
+    const bool longer = ends == 1 ? i < more : i > 0 && i <= more;
+    cut.push_back(static_cast<int>(each + (longer ? 1 : 0) - (i == 0 ? ends : 0)));
+  }
+  std::int64_t rest = layers;
+  for (const int chunk : cut) rest -= chunk;
+  cut.push_back(static_cast<int>(rest));
+  const auto [fewest, most] = std::minmax_element(cut.begin(), cut.end());
+  if (*fewest == *most) return;
+  m.Assume("layers per chunk {} to {}, {} in the last (as torchtitan cuts them)", *fewest, *most,
+           rest);
+  plan.layers_per_stage = std::move(cut);
+}
+
+bool AsyncTp(const Mapping& m) {
+  constexpr std::array<std::string_view, 5> kNames = {"async_tp", "async-tp", "asyncTP", "AsyncTP",
+                                                      "asynctp"};
+  return PlainTorch(m) && std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) {
+           return HasToken(m.row, name);
+         });
+}
+
+}  // namespace orrery::search

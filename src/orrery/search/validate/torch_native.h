@@ -1,0 +1,30 @@
+// Rows of models in plain PyTorch (torchtitan, FSDP2): what torch.compile does, and what their
+// columns mean where torch.distributed.pipelining runs the stages.
+//
+// Source: pytorch/torchtitan: models/llama3, parallelisms/pipelining_utils.py (later
+// distributed/pipeline.py), config_manager.py, at the dates named.
+#pragma once
+
+#include "orrery/search/validate/mapping.h"
+
+namespace orrery::search {
+
+inline bool PlainTorch(const Mapping& m) {
+  return m.defaults().torch_layers != workload::TorchLayers::kFused;
+}
+
+// Compiled where config_extra or the framework's name says so, else eager; Liger brings kernels,
+// and NeMo Automodel does (its BackendConfig, use_liger_kernel).
+void MapTorchLayers(const Mapping& m);
+// One pass a step over several stages: micro_batch is the batch of a replica, which
+// torch.distributed.pipelining cuts: into `stated` parts, or as many as stages (torchtitan until 7
+// April 2025), or samples. REQUIRES: the degrees and the batch are mapped.
+void CutLocalBatch(const Mapping& m, std::int64_t stated);
+// Two chunks a stage for an interleaved schedule whose vpp is blank; chunks as torchtitan cuts
+// them: from 15 April 2025 on embedding and output layer count as a layer each and the first
+// chunks have one more, before that neither the first nor the last has.
+void CutStages(const Mapping& m);
+// tp_comm_overlap, or async tensor parallelism named in config_extra.
+bool AsyncTp(const Mapping& m);
+
+}  // namespace orrery::search

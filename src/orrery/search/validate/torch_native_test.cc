@@ -1,0 +1,97 @@
+// Rows of torchtitan: what is compiled, how a replica's batch and the layers are cut.
+#include "orrery/search/validate/torch_native.h"
+
+#include <gmock/gmock.h>
+
+#include "orrery/search/validate/test_support.h"
+
+namespace orrery::search {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+using workload::TorchLayers;
+
+const Cells kLlama405 = {{"framework_family", "fsdp2"},
+                         {"framework", "torchtitan"},
+                         {"measured_date", "2024-12"},
+                         {"arch", "dense"},
+                         {"model", "Llama3.1-405B"},
+                         {"layers", "126"},
+                         {"hidden", "16384"},
+                         {"heads", "128"},
+                         {"kv_heads", "8"},
+                         {"ffn_hidden", "53248"},
+                         {"vocab", "128256"},
+                         {"seq_len", "8192"},
+                         {"gpu", "H100-SXM5"},
+                         {"gpu_mem_gb", "80"},
+                         {"gpus", "512"},
+                         {"gpus_per_node", "8"},
+                         {"fabric", "ib"},
+                         {"tp", "8"},
+                         {"pp", "8"},
+                         {"dp", "8"},
+                         {"sharding", "zero3"},
+                         {"seq_parallel", "1"},
+                         {"recompute", "full"},
+                         {"micro_batch", "32"},
+                         {"global_batch", "256"},
+                         {"compute_dtype", "bf16"}};
+
+TEST(TorchNative, CompiledWhereTheRowSaysSo) {
+  const auto layers = [](const Cells& changes) { return PlanOf(kLlama405, changes).torch_layers; };
+  EXPECT_EQ(layers({}), TorchLayers::kEager);
+  EXPECT_EQ(layers({{"config_extra", "compile+float8"}}), TorchLayers::kCompiled);
+  EXPECT_EQ(layers({{"framework", "torchtitan FSDP2 + compile"}}), TorchLayers::kCompiled);
+  EXPECT_EQ(layers({{"framework", "NeMo Automodel"}}), TorchLayers::kFused);
+  EXPECT_EQ(layers({{"config_extra", "liger"}}), TorchLayers::kFused);
+  EXPECT_EQ(PlanOf(kGpt175, {}).torch_layers, TorchLayers::kFused);
+}
+
+TEST(TorchNative, AsyncTensorParallelismNeedsTheCompiler) {
+  EXPECT_FALSE(PlanOf(kLlama405, {{"tp_comm_overlap", "1"}}).tp_comm_overlap);
+  EXPECT_TRUE(PlanOf(kLlama405, {{"config_extra", "compile+asyncTP"}}).tp_comm_overlap);
+}
+
+// One pass of 32 sequences over eight stages would leave them idle most of the time.
+TEST(TorchNative, AReplicasBatchIsCut) {
+  EXPECT_EQ(PlanOf(kLlama405, {}).micro_batch, 4);                                // as many as stages
+  EXPECT_EQ(PlanOf(kLlama405, {{"measured_date", "2025-06"}}).micro_batch, 1);    // samples
+  EXPECT_EQ(PlanOf(kLlama405, {{"grad_accum", "16"}}).micro_batch, 2);            // as stated
+  const workload::Plan passes = PlanOf(kLlama405, {{"micro_batch", "4"}, {"grad_accum", "8"}});
+  EXPECT_EQ(passes.micro_batch, 4);
+  EXPECT_EQ(passes.microbatches(), 8);
+}
+
+TEST(TorchNative, StagesAsTorchtitanCutsThem) {
+  EXPECT_THAT(PlanOf(kLlama405, {}).layers_per_stage, ElementsAre(15, 16, 16, 16, 16, 16, 16, 15));
+  const Cells small = {{"layers", "30"}, {"pp", "4"}, {"dp", "16"}, {"micro_batch", "16"}};
+  const auto stages = [&](std::string date) {
+    return PlanOf(With(kLlama405, small), {{"measured_date", std::move(date)}}).layers_per_stage;
+  };
+  EXPECT_THAT(stages("2024-12"), ElementsAre(7, 8, 8, 7));
+  EXPECT_TRUE(PlanOf(kLlama405, {{"layers", "128"}}).layers_per_stage.empty());
+  EXPECT_THAT(PlanOf(kLlama405, {{"layers", "32"}, {"measured_date", "2025-06"}}).layers_per_stage,
+              ElementsAre(4, 5, 4, 4, 4, 4, 4, 3));
+  const Mapped m = Map(kLlama405, {{"vpp", ""}, {"config_extra", "Interleaved1F1B"}});
+  EXPECT_EQ(m.run.plan.vpp, 2);
+  EXPECT_EQ(m.run.plan.layers_per_stage.size(), 16U);
+}
+
+TEST(TorchNative, ContextParallelRanksGatherKeys) {
+  EXPECT_EQ(PlanOf(kLlama405, {{"cp", "8"}, {"dp", "1"}, {"global_batch", "32"}}).cp_exchange,
+            workload::CpExchange::kAllGather);
+}
+
+// Printed degrees that do not multiply: what the GPUs leave holds.
+TEST(TorchNative, DataParallelRanksFollowTheGpus) {
+  const Mapped m = Map(kGpt175, {{"dp", "96"}});
+  EXPECT_EQ(m.error, "");
+  EXPECT_EQ(m.run.plan.dp, 48);
+  EXPECT_THAT(m.assumed, Contains(StartsWith("dp=48 (96 contradicts gpus")));
+}
+
+}  // namespace
+}  // namespace orrery::search
