@@ -134,8 +134,8 @@ Status CheckParameters(const Configuration& row, const Model& model) {
 }
 
 // Blank: the size nearest to 128 that hidden and tp allow. BLOOM's scripts set
-// --abort-on-unmet-fused-kernel-constraints (tr11-200B-ml.slurm, February 2022): heads times
-// sequences of a rank are a multiple of four.
+// --abort-on-unmet-fused-kernel-constraints (tr11-200B-ml.slurm, February 2022, beside its NHEADS:
+// "(HEADS/TP)*MBS % 4 = 0").
 Result<std::int64_t> HeadsOf(const Configuration& row, std::int64_t hidden,
                              std::vector<std::string>* assumed) {
   if (row.has("heads")) return row.Needed("heads", 1, 1 << 24);
