@@ -154,9 +154,10 @@ Result<std::int64_t> HeadsOf(const Configuration& row, std::int64_t hidden,
   return best;
 }
 
-// Blank: as many as params_b leaves beside embeddings, or the number next to it that pp divides
-// where that is another name for the same size: BigScience's 200B has 80 layers of 14400, 202.7
-// billion (tr11-200B-ml.slurm of 21 February 2022). `m` is complete but for its layers.
+// Blank: as many as params_b leaves beside embeddings, or the number next to it that pp divides if
+// params_b may stand for that, with embeddings or without: BigScience's 200B has 80 layers of 14400
+// (tr11-200B-ml.slurm of 21 February 2022), 199.1 billion and 202.7 with embeddings. `m` is complete
+// but for its layers.
 Result<std::int64_t> LayersOf(const Configuration& row, Model m,
                               std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(const auto billions, row.Number("params_b", 1e-6, 1e6));
@@ -169,12 +170,15 @@ Result<std::int64_t> LayersOf(const Configuration& row, Model m,
   const double exact = left / static_cast<double>(layer);
   auto layers = static_cast<std::int64_t>(exact + 0.5);
   if (layers < 1) return row.Needed("layers", 1, 100'000);
-  constexpr double kSameName = 0.015;
+  constexpr double kRounded = 0.005;
   ORRERY_ASSIGN_OR_RETURN(const auto stages, row.Whole("pp", 1, 1 << 20));
   const std::int64_t pp = stages.value_or(1);
   const auto even = static_cast<std::int64_t>(exact / static_cast<double>(pp) + 0.5) * pp;
-  const double off = (static_cast<double>(even) - exact) * static_cast<double>(layer);
-  if (even > 0 && std::abs(off) < kSameName * *billions * 1e9) layers = even;
+  const double alone = static_cast<double>(even) * static_cast<double>(layer);
+  const double whole = alone + *billions * 1e9 - left;
+  if (alone * (1 - kRounded) < *billions * 1e9 && *billions * 1e9 < whole * (1 + kRounded)) {
+    layers = even;
+  }
   assumed->push_back(fmt::format("layers={} (blank: from params_b={:g})", layers, *billions));
   return layers;
 }
