@@ -1,7 +1,8 @@
 // The two readings of a plan against each other: closed form and uncontended lowering, for every
-// algorithm, protocol and group shape, 1 KiB to 4 GiB in steps of 4. No case is estimated: of a
-// long one the periods that repeat to the picosecond are left out (IdealExecutor::RunPeriodic), and
-// a case of more steps than a bound is not run, which the counts say.
+// algorithm, protocol and group shape, 1 KiB to 4 GiB in steps of 4: within 3 %, rings that wait
+// for acknowledgements within 4 %. No case is estimated: of a long one the periods that repeat to
+// the picosecond are left out (IdealExecutor::RunPeriodic), and a case of more steps than a bound
+// is not run, which the counts say.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ using graph::Collective;
 
 struct Tally {
   int cases = 0, within = 0, skipped = 0;
-  double worst = 0;
+  double bound = 3, worst = 0;  // per cent
   std::string where;
 };
 
@@ -61,9 +62,10 @@ class Agreement {
   void Print() const {
     for (const auto& [name, t] : tallies_) {
       std::printf(
-          "%-24s %5d cases, %5d within 3 %%, %4d left out (above %.0f steps), worst %+.2f %% "
+          "%-24s %5d cases, %5d within %.0f %%, %4d left out (above %.0f steps), worst %+.2f %% "
           "(%s)\n",
-          name.c_str(), t.cases, t.within, t.skipped, most_steps_, t.worst, t.where.c_str());
+          name.c_str(), t.cases, t.within, t.bound, t.skipped, most_steps_, t.worst,
+          t.where.c_str());
     }
   }
   const std::map<std::string, Tally>& tallies() const { return tallies_; }
@@ -142,9 +144,12 @@ class Agreement {
 
   void Compare(const Planner& planner, const Plan& plan, std::span<const DeviceId> members,
                const std::string& where) {
-    Tally& tally =
-        tallies_[fmt::format("{} {}{} {}", graph::Name(plan.collective), Name(plan.algorithm),
-                             model::IsCollNet(plan) ? " over SHARP" : "", Name(plan.protocol))];
+    // Rings over adaptive routes.
+    const bool waits = model::MakeWhiteBox(plan, planner.cluster().spec()).inter.unsent > 0;
+    Tally& tally = tallies_[fmt::format(
+        "{} {}{} {}{}", graph::Name(plan.collective), Name(plan.algorithm),
+        model::IsCollNet(plan) ? " over SHARP" : "", Name(plan.protocol), waits ? ", waits" : "")];
+    if (waits) tally.bound = 4;
     const char* only = std::getenv("ORRERY_AGREEMENT_ONLY");
     if (only != nullptr && std::string(only) != "all" &&
         fmt::format("{} {}", Name(plan.algorithm), model::IsCollNet(plan) ? "SHARP" : "")
@@ -160,7 +165,7 @@ class Agreement {
     ASSERT_GT(run, 0) << "deadlock: " << where;
     const double error = 100 * (static_cast<double>(planner.ClosedForm(plan).total()) / run - 1);
     ++tally.cases;
-    tally.within += error <= 3 && error >= -3;
+    tally.within += std::abs(error) <= tally.bound;
     if (std::abs(error) > std::abs(tally.worst)) {
       tally.worst = error;
       tally.where = fmt::format("{}, {} B, {} channels", where, plan.bytes, plan.channels);
@@ -182,10 +187,10 @@ TEST(Agreement, ClosedFormAndLowering) {
     cases += t.cases;
     within += t.within;
     skipped += t.skipped;
-    EXPECT_LE(std::abs(t.worst), 3) << name << ": " << t.where;
+    EXPECT_LE(std::abs(t.worst), t.bound) << name << ": " << t.where;
   }
   std::printf("%d left out\n", skipped);
-  std::printf("%d of %d cases within 3 %%\n", within, cases);
+  std::printf("%d of %d cases within their bounds\n", within, cases);
   if (std::getenv("ORRERY_AGREEMENT_ONLY") == nullptr) {
     EXPECT_GT(cases, 25000);
   }

@@ -19,7 +19,7 @@ PortBytes Formula::Ports() const {
   const double domains = plan_.shape.domains;
   const std::int64_t message = model::OnWire(plan_.protocol, pieces_.share);
   const double nvlink = static_cast<double>(box_.intra.Wire(message)) * plan_.channels;
-  const double nic = net() ? static_cast<double>(box_.inter.Wire(message)) * plan_.channels : 0;
+  const double nic = net() ? static_cast<double>(box_.inter.Packed(message)) * plan_.channels : 0;
   PortBytes ports;
   if (plan_.algorithm == Algorithm::kPointToPoint) {
     ports.nvlink_out = ports.nvlink_in = net() ? 0 : static_cast<std::int64_t>(nvlink);

@@ -108,6 +108,8 @@ struct Environment {
   int min_p2p_channels = 1, max_p2p_channels = 64;  // NCCL_MIN/MAX_P2P_NCHANNELS
   int channels_per_net_peer = -1;                   // NCCL_NCHANNELS_PER_NET_PEER
   int queue_pairs = 1;                              // NCCL_IB_QPS_PER_CONNECTION
+  int adaptive_routing = -1;                        // NCCL_IB_ADAPTIVE_ROUTING; -1: on InfiniBand
+  std::int64_t adaptive_above = 8192;               // NCCL_IB_AR_THRESHOLD
   // NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD: of a channel's connection over TCP.
   int socket_threads = 1, sockets_per_thread = 1;
   StepCosts steps;
@@ -181,14 +183,17 @@ struct Plan {
   Protocol protocol = Protocol::kSimple;
   int channels = 1;
   int threads = 512;
-  int version = 22203;           // of NCCL, as in Environment
-  int queue_pairs = 1;           // of a connection between nodes, which take its messages in turn
-  int sockets = 1;               // TCP: of a channel's connection
-  int socket_threads = 1;        // and the threads that serve them
-  StepCosts steps;               // as in Environment
-  std::int64_t bytes = 0;        // nccl-tests size
-  std::int64_t chunk_bytes = 0;  // data per chunk
-  std::int64_t slice_bytes = 0;  // one credit, one message
+  int version = 22203;  // of NCCL, as in Environment
+  int queue_pairs = 1;  // of a connection between nodes, which take its messages in turn
+  // Messages between nodes of more bytes than this go by adaptive routes, the notice of each behind
+  // it; -1: none do.
+  std::int64_t adaptive_above = -1;
+  int sockets = 1;                    // TCP: of a channel's connection
+  int socket_threads = 1;             // and the threads that serve them
+  StepCosts steps;                    // as in Environment
+  std::int64_t bytes = 0;             // nccl-tests size
+  std::int64_t chunk_bytes = 0;       // data per chunk
+  std::int64_t slice_bytes = 0;       // one credit, one message
   std::int64_t nccl_chunk_bytes = 0;  // NCCL's chunk: a tree passes it on in pieces of chunk_bytes
   int credits = 8;                    // slices in flight per connection
   int lanes = 0;                      // all-to-all: channels over which its messages are spread

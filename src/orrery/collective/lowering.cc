@@ -163,6 +163,9 @@ Step Schedule::RingStep(std::uint32_t member, int channel, std::uint64_t index) 
   if (number + 1 < steps) {
     step.send_connection = static_cast<std::int32_t>(base + q);
     step.bytes = MessageBytes(data);
+    if (crosses_[static_cast<std::size_t>(step.send_connection)] != 0) {
+      step.bytes += box_.inter.Unsent(step.bytes);
+    }
     step.post = Post(step.send_connection);
   }
   return step;

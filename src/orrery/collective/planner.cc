@@ -409,6 +409,10 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   plan.shape = shape;
   plan.version = environment_.version;
   plan.queue_pairs = environment_.queue_pairs;
+  const bool infiniband = cluster_->spec().fabric == cluster::Fabric::kInfiniBand;
+  if (environment_.adaptive_routing < 0 ? infiniband : environment_.adaptive_routing > 0) {
+    plan.adaptive_above = environment_.adaptive_above;
+  }
   plan.sockets = environment_.socket_threads * environment_.sockets_per_thread;
   plan.socket_threads = environment_.socket_threads;
   plan.steps = environment_.steps;

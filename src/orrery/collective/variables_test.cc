@@ -101,5 +101,24 @@ TEST(Variables, NvlsTreeChunks) {
   EXPECT_EQ(chunk({{"NCCL_NVLSTREE_MAX_CHUNKSIZE", "131072"}}), 128 << 10);
 }
 
+// Over adaptive routes a queue pair waits for the acknowledgement of each message of more than 8
+// KiB: 16 ranks send 15 chunks in two messages, and both channels of an A100's NIC wait at once.
+TEST(Variables, AdaptiveRouting) {
+  cluster::Spec spec = *cluster::FindPreset("a100-80g-ib-200g");
+  spec.nodes = 2;
+  const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+  const GroupShape shape = ShapeOf(cluster, Members(2, 8));
+  const auto us = [&](const Variables& v) {
+    const Planner planner(cluster, *ParseEnvironment(v));
+    const Plan plan = planner.Shape(Collective::kReduceScatter, Algorithm::kRing, Protocol::kSimple,
+                                    256 << 20, shape);
+    return static_cast<double>(planner.ClosedForm(plan).total()) * 1e-6;
+  };
+  const double off = us({{"NCCL_IB_ADAPTIVE_ROUTING", "0"}});
+  EXPECT_NEAR(us({}), off + 30 * 3.2, 10);  // there and back over one leaf: 1.6 us each
+  EXPECT_DOUBLE_EQ(us({{"NCCL_IB_QPS_PER_CONNECTION", "2"}}), off);
+  EXPECT_DOUBLE_EQ(us({{"NCCL_IB_AR_THRESHOLD", "1000000"}}), off);
+}
+
 }  // namespace
 }  // namespace orrery::collective

@@ -289,10 +289,33 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   return box;
 }
 
+// Behind data that went by adaptive routes a NIC holds back the notice until the data is
+// acknowledged, and with it the queue pair's next message. Channels of a ring are in step and share
+// a NIC fairly, so all of a NIC's wait at once, and it idles. Alone on their domains they drift
+// apart.
+void AwaitAcknowledgement(const Plan& plan, const cluster::Spec& spec, WhiteBox* box) {
+  const bool ring = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
+  const GroupShape& shape = plan.shape;
+  const bool adaptive = plan.adaptive_above >= 0 && plan.queue_pairs == 1;
+  if (!ring || !adaptive || shape.domains == 1 || shape.ranks_per_domain == 1) return;
+  const Pieces pieces = Cut(plan);
+  // A step of LL and LL128 is one message, whatever its slices here.
+  const int slices = std::max(1, (pieces.rounds > 0 ? pieces.full : pieces.tail).slices);
+  const int parts = plan.protocol == Protocol::kSimple ? 1 : slices;
+  const int nics = std::max(1, shape.nics);
+  const int channels = (plan.channels + nics - 1) / nics;
+  Edge& edge = box->inter;
+  const double wait = 2 * edge.latency * spec.device.constants[constants::kNetStepSimple];
+  const double packed = 1 + static_cast<double>(edge.header) / static_cast<double>(edge.payload);
+  edge.unsent = static_cast<std::int64_t>(wait / (channels * parts) / (edge.per_byte * packed));
+  edge.unsent_above = plan.adaptive_above / parts;
+}
+
 }  // namespace
 
 WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   WhiteBox box = NcclsBox(plan, spec);
+  AwaitAcknowledgement(plan, spec, &box);
   Replace(plan.steps, &box);
   box.wrap = box.inter;
   if (plan.shape.wrap_hops > plan.shape.network_hops) {

@@ -23,6 +23,12 @@ constexpr std::array kCollectives = {
     std::pair{std::string_view("reduce_scatter"), Collective::kReduceScatter},
     std::pair{std::string_view("broadcast"), Collective::kBroadcast},
     std::pair{std::string_view("sendrecv"), Collective::kSend},
+    std::pair{std::string_view("alltoall"), Collective::kAllToAll},
+    std::pair{std::string_view("all_to_all"), Collective::kAllToAll},
+    std::pair{std::string_view("gather"), Collective::kGather},
+    std::pair{std::string_view("scatter"), Collective::kScatter},
+    // The same chain the other way round, whose members add what they pass on.
+    std::pair{std::string_view("reduce"), Collective::kBroadcast},
 };
 // nccl-tests' names; what is not here has no element type of that size in the graph.
 constexpr std::array kTypes = {
@@ -38,6 +44,7 @@ constexpr std::array kTypes = {
 constexpr std::array kVariables = {
     std::pair{std::string_view("MIN_NCHANNELS="), std::string_view("NCCL_MIN_NCHANNELS")},
     std::pair{std::string_view("MIN_CTAS="), std::string_view("NCCL_MIN_CTAS")},
+    std::pair{std::string_view("QPS="), std::string_view("NCCL_IB_QPS_PER_CONNECTION")},
     std::pair{std::string_view("ALGO="), std::string_view("NCCL_ALGO")},
     std::pair{std::string_view("PROTO="), std::string_view("NCCL_PROTO")},
 };
@@ -95,9 +102,6 @@ Result<Environment> EnvironmentOf(const Configuration& row, Assumed* assumed) {
     const std::string_view value = system.substr(at + token.size());
     variables.emplace_back(variable, value.substr(0, value.find_first_of(" ;,)")));
   }
-  if (system.find("QPS=") != std::string_view::npos) {
-    assumed->push_back("system: queue pairs per connection are not modelled");
-  }
   ORRERY_ASSIGN_OR_RETURN(Environment environment, collective::ParseEnvironment(variables));
   if (tcpxo) environment.tuner.push_back(TreeOfTwoHosts());
   const int version = VersionOf(row.text("nccl_version"));
@@ -133,6 +137,7 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
     return InvalidInput("collective={}: no model of this collective", Printable(name, 40));
   }
   out.collective = kind->second;
+  if (name == "reduce") assumed->push_back("reduce: as a broadcast from its root");
   const std::string_view type = row.text("dtype");
   const auto dtype = std::find_if(kTypes.begin(), kTypes.end(),
                                   [&](const auto& entry) { return entry.first == type; });

@@ -125,6 +125,26 @@ void SetNics(int nics, std::int64_t node_Bps, Spec* spec) {
   spec->nic_Bps = node_Bps / nics;
 }
 
+// Clouds' hosts whose CPUs are not of the preset's vendor, by their own specifications: NCCL weighs
+// protocols by it.
+struct Host {
+  std::string_view part;  // of the system column
+  bool amd;
+};
+constexpr std::array kHosts = {
+    Host{"p5.48xlarge", true},     // AWS: EPYC 7R13
+    Host{"p5e.48xlarge", true},    // the same
+    Host{"Vultr HGX B200", true},  // vbm-256c-3072gb-8-b200-gpu: two EPYC 9575F
+    Host{"p4d", false},            // AWS: Xeon Platinum 8275CL; a DGX A100 has EPYCs
+    Host{"a2-", false},            // Google: Cascade Lake
+};
+
+void SetCpu(std::string_view system, Spec* spec) {
+  for (const Host& host : kHosts) {
+    if (Contains(system, host.part)) spec->cpu_is_amd = host.amd;
+  }
+}
+
 // NVL72 jobs that need several racks take an equal number of hosts of each.
 void SetDomains(Spec* spec, std::vector<std::string>* assumed) {
   if (spec->gpus_per_nvlink_domain <= spec->gpus_per_node) {
@@ -232,6 +252,7 @@ Result<Spec> MapCollectiveMachine(const Configuration& row, std::vector<std::str
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, row.Needed("nodes", 1, 1 << 20));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t per_node, row.Needed("gpus_per_node", 1, 64));
   SetHostShape(per_node, &spec);
+  SetCpu(row.text("system"), &spec);
   spec.nodes = static_cast<int>(nodes);
   SetDomains(&spec, assumed);
   if (spec.gpus_per_nvlink_domain >= spec.nodes * spec.gpus_per_node) return spec;

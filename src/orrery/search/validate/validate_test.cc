@@ -158,10 +158,31 @@ TEST(Validate, Collectives) {
   // least; a ring would take 5,033.
   EXPECT_GT(*report.rows[0].predicted, 2684);
   EXPECT_LT(*report.rows[0].predicted, 5033);
-  EXPECT_THAT(report.rows[1].reason, HasSubstr("collective=alltoall"));
+  EXPECT_THAT(report.rows[1].assumed, Contains(HasSubstr("planned P2P")));
   EXPECT_THAT(report.rows[2].assumed, Contains(HasSubstr("planned Ring, Simple")));
   EXPECT_EQ(report.rows[2].stratum, "collectives < 1 MB");
   EXPECT_THAT(report.rows[3].reason, HasSubstr("GPUDirect over kernel TCP"));
+}
+
+TEST(Validate, CollectivesByName) {
+  const std::string header(kNccl.substr(0, kNccl.find('\n') + 1));
+  const auto predict = [&](std::string_view system, std::string_view gpu, std::string_view rest) {
+    const std::string row =
+        fmt::format("s,{},{},2,8,unknown,IB 8x400Gbps,{},float,40,0,0\n", system, gpu, rest);
+    return Predict(*CsvTable::Parse(header + row, "n.csv")).rows[0];
+  };
+  EXPECT_THAT(predict("HGX", "B200", "hypercube,1024").reason, HasSubstr("collective=hypercube"));
+  EXPECT_THAT(predict("HGX", "B200", "reduce,1024").assumed, Contains(HasSubstr("broadcast")));
+  EXPECT_TRUE(predict("HGX", "B200", "gather,1048576").predicted.has_value());
+  // NCCL expects twice the overhead of AMD's CPUs for each step of LL, and half the rate.
+  EXPECT_THAT(predict("HGX B200", "B200", "reduce_scatter,262144").assumed,
+              Contains(HasSubstr("planned Ring, LL,")));
+  EXPECT_THAT(predict("Vultr HGX B200", "B200", "reduce_scatter,262144").assumed,
+              Contains(HasSubstr("planned Ring, LL128,")));
+  // Queue pairs take turns to wait for acknowledgements.
+  const auto one = predict("HGX (ALGO=Ring)", "H100", "reduce_scatter,67108864");
+  const auto two = predict("HGX (ALGO=Ring QPS=2)", "H100", "reduce_scatter,67108864");
+  EXPECT_LT(*two.predicted, 0.95 * *one.predicted);
 }
 
 // Google's profile: no LL128, no NVLS, steps of 1 MiB, and on two hosts the tree at every size. 16
