@@ -17,6 +17,9 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64},
                            {64, 256},  {128, 64},  {64, 128},  {64, 64}};
+// Pieces of a product that run side by side (Transformer Engine's comm_gemm_overlap,
+// NVTE_COMM_OVERLAP_MAX_STREAMS).
+constexpr double kPieceStreams = 3;
 constexpr std::int64_t kLeastSplitDepth = 512;  // shallower parts would be all prologue
 
 // fp4 is packed in pairs.
@@ -60,7 +63,8 @@ double ComputeTime(const Gemm& g, const DeviceRates& d, const Shape& s, Tile til
   const double slowness = (1 + s.stall * (tm + tn) / area) / s.reference;
   const double main = 2 * area * depth / s.flops_per_sm * slowness;
   const double epilogue = area * (splits > 1 ? 4 : s.c_bytes) / s.l2_Bps_per_sm;
-  const double count = std::ceil(tiles * static_cast<double>(splits) / d.sms);
+  const double beside = g.kind == graph::GemmKind::kPiece ? kPieceStreams : 1;
+  const double count = std::ceil(beside * tiles * static_cast<double>(splits) / d.sms) / beside;
   double time = s.arch >= cluster::Arch::kBlackwell ? count * main + epilogue + kMemoryLatency_s
                 : s.arch == cluster::Arch::kHopper  ? count * (main + epilogue) + kMemoryLatency_s
                                                     : count * (main + epilogue + kMemoryLatency_s);

@@ -198,6 +198,19 @@ TEST(GemmModel, ExpertsComeOneAfterTheOther) {
   EXPECT_LT(time(4, graph::GemmKind::kPlain), 4 * one);
 }
 
+// A piece of few tiles leaves SMs idle, which three side by side fill: a third of the three each.
+TEST(GemmModel, PiecesFillEachOthersLastWave) {
+  const DeviceRates r = Rates(Round());
+  const auto time = [&](std::int64_t m, graph::GemmKind kind) {
+    return GemmTime({.m = m, .n = 1280, .k = 512, .kind = kind}, r).compute_s;
+  };
+  EXPECT_LT(time(512, graph::GemmKind::kPiece), time(512, graph::GemmKind::kPlain));
+  EXPECT_NEAR(3 * time(512, graph::GemmKind::kPiece), time(3 * 512, graph::GemmKind::kPlain),
+              0.2 * time(512, graph::GemmKind::kPlain));
+  // Where waves are full there is nothing to fill.
+  EXPECT_NEAR(time(25600, graph::GemmKind::kPiece) / time(25600, graph::GemmKind::kPlain), 1, 0.03);
+}
+
 // 100 heads of one block each: every SM has one item of one block pair. d = 128 and no mask:
 //   4 · 128 · 128 · 128 / (0.72 · 2.048e12) = 5.689 us, + 0.6 us latency
 TEST(AttentionModel, OneBlockPerSm) {

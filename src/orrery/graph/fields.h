@@ -37,7 +37,7 @@ constexpr int Count(DType) { return 7; }
 constexpr int Count(Pass) { return 3; }
 constexpr int Count(Launch) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
-constexpr int Count(GemmKind) { return 3; }
+constexpr int Count(GemmKind) { return 4; }
 constexpr int Count(AttentionKernel) { return 5; }
 constexpr int Count(MemoryOp) { return 24; }
 

@@ -42,6 +42,8 @@ std::string_view Name(GemmKind kind) {
       return "plain";
     case GemmKind::kGrouped:
       return "grouped";
+    case GemmKind::kPiece:
+      return "piece";
     case GemmKind::kScan:
       return "scan";
   }

@@ -37,8 +37,9 @@ std::string_view Name(Pass pass);
 // gradient kTN.
 enum class GemmLayout : std::uint8_t { kNN, kNT, kTN };
 // Who computes a batch: cuBLAS, in one launch; experts' products expert by expert, on a few streams
-// (Transformer Engine's GroupedLinear); the Triton kernels of a state-space scan.
-enum class GemmKind : std::uint8_t { kPlain, kGrouped, kScan };
+// (Transformer Engine's GroupedLinear); the Triton kernels of a state-space scan; a piece of a
+// product on a stream of its own, where the next pieces fill its last wave (userbuffers).
+enum class GemmKind : std::uint8_t { kPlain, kGrouped, kScan, kPiece };
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;

@@ -101,7 +101,7 @@ class SampleBuilder {
                     Any(GemmLayout::kTN),
                     rng_.Below(2) == 0,
                     Any(DType::kInt64),
-                    Any(GemmKind::kScan)};
+                    Any(GemmKind::kPiece)};
       case 1:
         return Attention{Size(),
                          Size(),

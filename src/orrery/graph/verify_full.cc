@@ -14,7 +14,7 @@ struct KernelFault {
   const char* operator()(const Gemm& g) const {
     if (std::min({g.m, g.n, g.k, g.batch}) < 0) return "a GEMM with a negative size";
     if (g.dtype > DType::kInt64 || g.out_dtype > DType::kInt64) return "unknown element type";
-    if (g.kind > GemmKind::kScan) return "unknown kind of GEMM";
+    if (g.kind > GemmKind::kPiece) return "unknown kind of GEMM";
     return g.layout > GemmLayout::kTN ? "unknown GEMM layout" : nullptr;
   }
   const char* operator()(const Attention& a) const {

@@ -39,9 +39,8 @@ std::int64_t Traffic(const graph::Graph& g, std::string_view block) {
   return bytes;
 }
 bool Blocks(const graph::Block& block, graph::Collective kind) {
-  return std::any_of(block.comms.begin(), block.comms.end(), [&](const graph::Comm& c) {
-    return c.collective == kind && c.blocking;
-  });
+  return std::any_of(block.comms.begin(), block.comms.end(),
+                     [&](const graph::Comm& c) { return c.collective == kind && c.blocking; });
 }
 bool Has(const graph::Block& block, graph::Collective kind) {
   return std::any_of(block.comms.begin(), block.comms.end(),
@@ -102,10 +101,9 @@ TEST(TorchLayers, TensorParallelism) {
   const graph::Block& after = FindBlock(torch, "layer.backward");
   EXPECT_FALSE(Blocks(before, graph::Collective::kReduceScatter));
   EXPECT_TRUE(Blocks(after, graph::Collective::kReduceScatter));
-  EXPECT_EQ(std::count_if(after.comms.begin(), after.comms.end(),
-                          [](const graph::Comm& c) {
-                            return c.collective == graph::Collective::kAllGather;
-                          }),
+  EXPECT_EQ(std::count_if(
+                after.comms.begin(), after.comms.end(),
+                [](const graph::Comm& c) { return c.collective == graph::Collective::kAllGather; }),
             2);  // of the projection's and fc2's gradients
   plan.tp_comm_overlap = true;
   const graph::Graph async = Make(SmallLlama(), plan);

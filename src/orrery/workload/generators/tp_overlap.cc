@@ -46,6 +46,7 @@ void ReduceInRing(const Shape& s, BlockWriter* w, std::string_view name, Gemm pi
   const std::int64_t out = piece.n;
   const std::int64_t bytes = s.tokens() * out * s.element_bytes;
   piece.m = s.tokens() / s.tp;
+  piece.kind = graph::GemmKind::kPiece;
   for (std::int64_t i = 0; i < s.tp; ++i) {
     w->Kernel(name, piece);
     const bool last = i + 2 == s.tp;  // the last piece is the rank's own
@@ -71,6 +72,7 @@ void GatherAndMultiply(const Shape& s, BlockWriter* w, std::string_view name, st
                        DType wire, const Gemm& product) {
   Gemm piece = product;
   piece.m = product.m / s.tp;
+  piece.kind = graph::GemmKind::kPiece;
   for (std::int64_t i = 0; i < s.tp; ++i) {
     const bool more = i + 1 < s.tp;
     if (more) Exchange(w, Part(bytes, i, s.tp), wire, kDgradEvent);
@@ -83,6 +85,7 @@ void MultiplyAndReduce(const Shape& s, BlockWriter* w, std::string_view name, co
   if (IsLow(s) || s.plain_torch()) return ReduceInRing(s, w, name, product);
   Gemm piece = product;
   piece.n = product.n / kReducePieces;
+  piece.kind = graph::GemmKind::kPiece;
   for (std::int64_t i = 0; i < kReducePieces; ++i) {
     w->Kernel(name, piece);
     w->Comm("reduce_scatter", {.collective = Collective::kReduceScatter,

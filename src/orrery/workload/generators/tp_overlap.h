@@ -18,9 +18,8 @@
 //
 // What is beside what is the engine's to find; pieces are priced as the small GEMMs and messages
 // that they are. Copy engines move a ring's messages, so that they take no SMs; a piece's
-// reduce-scatter takes those of a collective. GEMM pieces run one after the other: Transformer
-// Engine deals them out to three streams, where the next fills the SMs that a last wave leaves
-// idle.
+// reduce-scatter takes those of a collective. Pieces of a GEMM are dealt out to three streams,
+// where the next ones fill the SMs that a last wave leaves idle (GemmKind::kPiece).
 #pragma once
 
 #include <string_view>
