@@ -27,11 +27,10 @@ void MapCpExchange(const Mapping& m) {
   if (plan.cp == 1) return;
   const bool submitted = IsSubmittedLora(m.row);
   plan.cp_exchange = submitted ? workload::CpExchange::kAllToAll : m.defaults().cp_exchange;
-  m.Assume("context parallelism: {}",
-           submitted ? "all-to-all (the submission's cp_comm_type)"
-           : plan.cp_exchange == workload::CpExchange::kAllGather
-               ? "all-gather (PyTorch's default rotation)"
-               : "ring (Transformer Engine's default)");
+  m.Assume("context parallelism: {}", submitted ? "all-to-all (the submission's cp_comm_type)"
+                                      : plan.cp_exchange == workload::CpExchange::kAllGather
+                                          ? "all-gather (PyTorch's default rotation)"
+                                          : "ring (Transformer Engine's default)");
 }
 
 void MapTask(const Mapping& m) {

@@ -26,8 +26,9 @@ void MapTorchLayers(const Mapping& m) {
   const std::string_view framework = m.row.text("framework");
   const bool automodel = framework.find("Automodel") != std::string_view::npos;
   if (plan.in_place_kernels || automodel) {
-    return m.Assume("norms, rotation and gates are fused kernels ({})",
-                    automodel ? "NeMo Automodel: Transformer Engine's, Liger's" : "config_extra=liger");
+    return m.Assume(
+        "norms, rotation and gates are fused kernels ({})",
+        automodel ? "NeMo Automodel: Transformer Engine's, Liger's" : "config_extra=liger");
   }
   const bool compiled =
       HasToken(m.row, "compile") || framework.find("compile") != std::string_view::npos;
@@ -38,9 +39,9 @@ void MapTorchLayers(const Mapping& m) {
 void CutLocalBatch(const Mapping& m, std::int64_t stated) {
   Plan& plan = m.out->plan;
   if (!PlainTorch(m) || plan.pp == 1 || plan.microbatches() > 1) return;
-  const std::int64_t parts = stated > 1                ? stated
+  const std::int64_t parts = stated > 1               ? stated
                              : Since(m, "2025-04-07") ? plan.micro_batch
-                                                       : static_cast<std::int64_t>(plan.pp);
+                                                      : static_cast<std::int64_t>(plan.pp);
   if (parts < 2 || plan.micro_batch % parts != 0) return;
   m.Assume("micro_batch={}: a replica's batch, cut into {} (torch.distributed.pipelining)",
            plan.micro_batch, parts);
@@ -77,9 +78,8 @@ void CutStages(const Mapping& m) {
 bool AsyncTp(const Mapping& m) {
   constexpr std::array<std::string_view, 5> kNames = {"async_tp", "async-tp", "asyncTP", "AsyncTP",
                                                       "asynctp"};
-  return PlainTorch(m) && std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) {
-           return HasToken(m.row, name);
-         });
+  return PlainTorch(m) && std::any_of(kNames.begin(), kNames.end(),
+                                      [&](std::string_view name) { return HasToken(m.row, name); });
 }
 
 }  // namespace orrery::search

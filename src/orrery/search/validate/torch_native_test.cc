@@ -57,9 +57,9 @@ TEST(TorchNative, AsyncTensorParallelismNeedsTheCompiler) {
 
 // One pass of 32 sequences over eight stages would leave them idle most of the time.
 TEST(TorchNative, AReplicasBatchIsCut) {
-  EXPECT_EQ(PlanOf(kLlama405, {}).micro_batch, 4);                                // as many as stages
-  EXPECT_EQ(PlanOf(kLlama405, {{"measured_date", "2025-06"}}).micro_batch, 1);    // samples
-  EXPECT_EQ(PlanOf(kLlama405, {{"grad_accum", "16"}}).micro_batch, 2);            // as stated
+  EXPECT_EQ(PlanOf(kLlama405, {}).micro_batch, 4);                              // as many as stages
+  EXPECT_EQ(PlanOf(kLlama405, {{"measured_date", "2025-06"}}).micro_batch, 1);  // samples
+  EXPECT_EQ(PlanOf(kLlama405, {{"grad_accum", "16"}}).micro_batch, 2);          // as stated
   const workload::Plan passes = PlanOf(kLlama405, {{"micro_batch", "4"}, {"grad_accum", "8"}});
   EXPECT_EQ(passes.micro_batch, 4);
   EXPECT_EQ(passes.microbatches(), 8);

@@ -83,9 +83,10 @@ class LayerWriter {
   std::int64_t kept_bytes_ = 0;  // of tensors that wait for the backward pass
   // What a layer hands on is made while its temporaries live, and is the next one's input: counted
   // here from the end of forward to the end of backward.
-  graph::Buffer output_, recomputed_, norm1_stats_, norm1_out_, qkv_, rotated_, repeated_, attention_stats_,
-      probabilities_, probability_mask_, dropped_, context_, mask1_, middle_, norm2_stats_,
-      norm2_out_, fc1_out_, fc1_half_, activated_, mask2_, latent_up_, gradient_, adapters_;
+  graph::Buffer output_, recomputed_, norm1_stats_, norm1_out_, qkv_, rotated_, repeated_,
+      attention_stats_, probabilities_, probability_mask_, dropped_, context_, mask1_, middle_,
+      norm2_stats_, norm2_out_, fc1_out_, fc1_half_, activated_, mask2_, latent_up_, gradient_,
+      adapters_;
 };
 
 }  // namespace orrery::workload
