@@ -431,9 +431,9 @@ TEST(Training, DeepSpeedFillsStagesFromTheFirst) {
   EXPECT_THAT(stages("82", "150"), testing::ElementsAre(6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 6));
 }
 
-// 200 billion parameters of 14400 are 79 layers beside 250,112 tokens' embedding; ten stages make it
-// 80, 199.1 billion and 202.7 with it. 194 are 78 on six stages, 194.1 without it. 190 lies between
-// 72 (182.8 with it) and 78: 75.
+// 200 billion parameters of 14400 are 79 layers beside 250,112 tokens' embedding; ten stages make
+// it 80, 199.1 billion and 202.7 with it. 194 are 78 on six stages, 194.1 without it. 190 lies
+// between 72 (182.8 with it) and 78: 75.
 TEST(Training, BlankLayersAreEvenOverStages) {
   const auto layers = [](const char* params, const char* pp, const char* gpus) {
     const Mapped m = Map(kGpt175, {{"framework_family", "megatron-deepspeed"},
