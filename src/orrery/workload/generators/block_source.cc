@@ -352,6 +352,8 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
       return UnbatchedExchange(Between(s, c, d), static_cast<Directions>(a), b != 0, &names_);
     case BlockKind::kStartExchange:
       return StartExchange(s, static_cast<Direction>(a), &names_);
+    case BlockKind::kEnterChunk:
+      return EnterChunk(s, &names_);
     case BlockKind::kWaitExchange:
       return WaitEvent("pipeline.wait", graph::kCallEvent, &names_);
     case BlockKind::kLayerForward:

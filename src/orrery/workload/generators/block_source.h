@@ -17,6 +17,7 @@ namespace orrery::workload {
 enum class BlockKind : std::uint8_t {
   kLayerForward,   // kind: bits of LayerKind; with offload: waits; PackLoad
   kLayerBackward,  // kind; with offload: prefetches; under DDP: adds to gradients; PackLoad
+  kEnterChunk,
   kEmbeddingForward,
   kEmbeddingBackward,  // under DDP: 1 adds to gradients
   kHeadForward,

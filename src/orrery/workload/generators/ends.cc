@@ -188,6 +188,17 @@ void FetchBatch(const Shape& s, BlockWriter* w) {
   w->Host("batch", s.host.batch - s.host.batch / 2);
 }
 
+}  // namespace
+
+graph::Block EnterChunk(const Shape& s, Names* names) {
+  constexpr std::int64_t kAround = 4;  // data-parallel and 16-bit wrappers, model, stack of layers
+  BlockWriter w(names, "chunk.enter", Pass::kForward);
+  w.Host("modules", kAround * s.host.module_forward);
+  return w.Finish();
+}
+
+namespace {
+
 // Words are looked up, or chosen by a product with one-hot rows, which needs no masks.
 void LookUp(const Shape& s, BlockWriter* w) {
   const std::int64_t e = s.element_bytes;

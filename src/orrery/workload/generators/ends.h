@@ -10,6 +10,9 @@
 
 namespace orrery::workload {
 
+// The modules around a chunk's layers, where neither end of the model is: what fetches a
+// micro-batch has them.
+graph::Block EnterChunk(const Shape& s, Names* names);
 graph::Block EmbeddingForward(const Shape& s, Names* names);
 graph::Block EmbeddingBackward(const Shape& s, Names* names);
 graph::Block HeadForward(const Shape& s, Names* names);

@@ -110,6 +110,7 @@ graph::Block UnbatchedExchange(const Shape& s, Directions directions, bool odd_s
     Comm comm = Message(s, order[i]);
     comm.blocking = false;
     comm.event = static_cast<std::int16_t>(kBlockP2pEvent + static_cast<std::int16_t>(i));
+    w.Host("communication", s.host.communication);
     w.Comm(NameOf(order[i]), comm);
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -127,6 +128,7 @@ graph::Block StartMessage(const Shape& s, bool send, bool to_next, bool gradient
                                      : (gradient ? "receive_backward" : "receive_forward");
   BlockWriter w(names, name, Pass::kForward);
   const int kind = (send ? 1 : 0) + (to_next ? 2 : 0) + (gradient ? 4 : 0);
+  w.Host("communication", s.host.communication);
   w.Comm(name, {.collective = send ? Collective::kSend : Collective::kRecv,
                 .group = GroupSlot::kPp,
                 .peer = to_next ? PeerSlot::kNext : PeerSlot::kPrevious,
@@ -144,6 +146,7 @@ graph::Block StartExchange(const Shape& s, Direction direction, Names* names) {
   Comm comm = Message(s, direction);
   comm.blocking = false;
   comm.event = graph::kCallEvent;
+  w.Host("communication", s.host.communication);
   w.Comm(NameOf(direction), comm);
   return w.Finish();
 }

@@ -59,6 +59,18 @@ TEST(Exchange, UnbatchedOrderFollowsParity) {
   }
 }
 
+// torch.distributed's Python stands around each message of its own, and once around a batch.
+TEST(Exchange, PythonAroundMessages) {
+  Plan p{.micro_batch = 1, .seq_len = 128};
+  p.host.communication = 1001;
+  const Shape s = MakeShape(SmallGpt(2), p);
+  Names names;
+  EXPECT_EQ(UnbatchedExchange(s, kSendNext | kRecvPrevious, false, &names).host_ps.size(), 2u);
+  EXPECT_EQ(BatchedExchange(s, kSendNext | kRecvPrevious, &names).host_ps.size(), 1u);
+  EXPECT_EQ(StartExchange(s, kSendNext, &names).host_ps.size(), 1u);
+  EXPECT_EQ(StartMessage(s, true, true, false, &names).host_ps.size(), 1u);
+}
+
 TEST(Exchange, MegatronSynchronisesTheHost) {
   Plan p{.micro_batch = 1, .seq_len = 128};
   p.batch_p2p_sync = true;

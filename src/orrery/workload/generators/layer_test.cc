@@ -321,6 +321,25 @@ TEST(Ends, TheHostFetchesEachMicrobatch) {
   EXPECT_EQ(host("head.forward"), std::pair(std::int64_t{1'001'000}, true));
 }
 
+// Chunks between the model's ends go through the modules around their layers.
+TEST(Ends, ChunksInBetweenAreEntered) {
+  Plan p = One(1, false);
+  p.pp = 2;
+  p.vpp = 2;
+  p.schedule = Schedule::k1f1bInterleaved;
+  p.global_batch = 2 * p.micro_batch;
+  p.host.module_forward = 1001;
+  const graph::Graph g = Make(SmallGpt(4), p);
+  EXPECT_EQ(FindBlock(g, "chunk.enter").host_ps, (std::vector<std::int64_t>{4 * 1'001'000}));
+  int entered = 0;  // the second chunk of the first stage and the first of the second
+  for (const graph::Program& program : g.programs) {
+    for (const graph::Call& call : program.calls) {
+      entered += g.name(g.blocks[call.block.index()].name) == "chunk.enter" ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(entered, 2 * 2);
+}
+
 // Core attention takes a random state of its own where ranks hold different heads of equal tokens.
 TEST(Layer, RandomStatesWithoutSequenceParallelism) {
   const auto host = [](bool sequence_parallel) {

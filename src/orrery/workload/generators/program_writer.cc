@@ -209,6 +209,8 @@ void ProgramWriter::ForwardUnits(const Chunk& chunk, int index, int from, int to
   if (from == 0) {
     if (chunk.parts.embedding) {
       Call(Known(&embedding_forward_, BlockKind::kEmbeddingForward), index, microbatch);
+    } else if (!chunk.parts.head && job_.shape->host.module_forward > 0) {
+      Call(Known(&enter_chunk_, BlockKind::kEnterChunk), index, microbatch);
     }
     from = 1;
   }

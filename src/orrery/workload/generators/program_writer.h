@@ -183,7 +183,7 @@ class ProgramWriter {
     return *slot;
   }
   std::array<BlockId, 2 * kLayerKinds> layer_forward_, layer_backward_;
-  BlockId embedding_forward_, head_forward_, wait_exchange_;
+  BlockId embedding_forward_, head_forward_, enter_chunk_, wait_exchange_;
   std::array<BlockId, 2> embedding_backward_, head_backward_;  // plain, and adding to gradients
   std::array<BlockId, 16> batched_, unbatched_, start_;
   std::vector<Chunk> chunks_;
