@@ -105,6 +105,27 @@ TEST(Lowering, BytesAreThoseOfTheClosedForm) {
   }
 }
 
+// The half of a head's CTA that sends up has all of it until the first chunk comes down: one edge
+// up, one down, one turn between two nodes.
+TEST(Lowering, HeadsShareTheirCtaWhileBothWaysAreBusy) {
+  cluster::Spec spec = *cluster::FindPreset("h100-ib-400g");
+  spec.nodes = 2;
+  const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+  std::vector<DeviceId> members;
+  for (std::size_t i = 0; i < cluster.devices(); ++i) members.emplace_back(i);
+  const GroupShape shape = ShapeOf(cluster, members);
+  const auto share = [&](std::int64_t chunks) {
+    return model::TreeHeadShare(Planner(cluster, {})
+                                    .Shape(Collective::kAllReduce, Algorithm::kTree,
+                                           Protocol::kSimple, chunks * (8 << 20),
+                                           shape));  // 16 channels of 512 KiB
+  };
+  EXPECT_DOUBLE_EQ(share(1), 1);
+  EXPECT_DOUBLE_EQ(share(3), 1);
+  EXPECT_DOUBLE_EQ(share(6), 1 + 7.0 / 18);
+  EXPECT_NEAR(share(1024), 16.0 / 9, 0.01);
+}
+
 TEST(Lowering, StepsOfARingByHand) {
   // 2 ranks, all-reduce of 64 KiB, Simple, one channel: chunk 32 KiB = one slice (the least is 32
   // KiB); send, receive and send, receive.

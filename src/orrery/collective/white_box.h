@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "orrery/cluster/cluster.h"
@@ -60,8 +61,15 @@ inline constexpr int kStreams = 3;
 // work where a ring's CTA has 16 (NCCL's runTreeSplit: 384 and 256 threads, a warp of each posts).
 // So a stream takes so many times what it takes a ring. Members of the chain wait for the head, and
 // the root turns round in one go. What LL and LL128 take is in their rate.
+// A half whose other way idles is not slowed by it: before the first chunk comes down, which is a
+// chunk's time for each edge up and down the tree and one to turn, and as long at the end.
 constexpr double TreeHeadShare(const Plan& plan) {
-  return plan.protocol == Protocol::kSimple ? 16.0 / 9 : 1;
+  if (plan.protocol != Protocol::kSimple) return 1;
+  const double chunks = std::max(
+      1.0, static_cast<double>(plan.bytes) / plan.channels / static_cast<double>(plan.chunk_bytes));
+  const int levels = std::bit_width(static_cast<unsigned>(std::max(0, plan.shape.domains - 1)));
+  const double both = std::max(0.0, 1 - (2 * levels + 1) / chunks);
+  return 1 + both * (16.0 / 9 - 1);
 }
 
 WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec);
