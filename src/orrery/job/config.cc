@@ -189,9 +189,7 @@ Json FrameworkJson(const Plan& plan) {
   if (plan.recompute_keeps != workload::RecomputeKeeps::kNothing) {
     json["recompute_keeps"] = NameOf(kRecomputeKeeps, plan.recompute_keeps);
   }
-  if (plan.torch_layers != workload::TorchLayers::kFused) {
-    json["torch_layers"] = NameOf(kTorchLayers, plan.torch_layers);
-  }
+  json["torch_layers"] = NameOf(kTorchLayers, plan.torch_layers);
   if (plan.gathers_units() && plan.flat_parameters && plan.prefetch &&
       plan.sharding == workload::Sharding::kZero3 &&
       plan.gather_limit != workload::GatherLimit::kOrder) {

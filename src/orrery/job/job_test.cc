@@ -151,6 +151,22 @@ TEST(Job, OneLoss) {
             "loss; leave one of them out");
 }
 
+// FSDP2's layers are plain PyTorch, eager; the configuration says so whatever was chosen.
+TEST(Job, LayersInPlainPyTorch) {
+  using workload::TorchLayers;
+  const std::string fsdp2 = std::string(kSmall) + "framework: fsdp2\n";
+  for (const auto& [text, layers] :
+       {std::pair{"", TorchLayers::kEager},
+        {"framework_options: {torch_layers: compiled}\n", TorchLayers::kCompiled},
+        {"framework_options: {torch_layers: fused}\n", TorchLayers::kFused}}) {
+    const Job job = Read(fsdp2 + text);
+    EXPECT_EQ(job.workloads.front().plan.torch_layers, layers);
+    const Job again = Read(job.config_json);
+    EXPECT_EQ(again.workloads.front().plan.torch_layers, layers) << text;
+    EXPECT_EQ(again.config_hash, job.config_hash) << text;
+  }
+}
+
 TEST(Job, GraphScopeNeedsGraphsOfLayers) {
   const std::string text = std::string(kSmall) + "framework_options: ";
   const Job job = Read(text + "{cuda_graphs: layers, cuda_graph_scope: attn}\n");
