@@ -17,10 +17,10 @@ using model::Edge;
 std::int64_t ChunkWire(const Plan& plan, const Edge& edge, const Chunk& chunk) {
   if (chunk.slices == 0) return 0;
   if (plan.algorithm == Algorithm::kTree) {
-    return edge.Wire(model::OnWire(plan.protocol, chunk.bytes));
+    return edge.Packed(model::OnWire(plan.protocol, chunk.bytes));
   }
-  return (chunk.slices - 1) * edge.Wire(model::OnWire(plan.protocol, chunk.slice)) +
-         edge.Wire(model::OnWire(plan.protocol, chunk.last()));
+  return (chunk.slices - 1) * edge.Packed(model::OnWire(plan.protocol, chunk.slice)) +
+         edge.Packed(model::OnWire(plan.protocol, chunk.last()));
 }
 
 // A part of one head over NVLink, or its sum through NICs.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "orrery/collective/flow_grain.h"
 #include "orrery/collective/ideal_executor_test.h"
 #include "orrery/collective/p2p_rounds.h"
 
@@ -118,6 +119,18 @@ TEST(Variables, AdaptiveRouting) {
   EXPECT_NEAR(us({}), off + 30 * 3.2, 10);  // there and back over one leaf: 1.6 us each
   EXPECT_DOUBLE_EQ(us({{"NCCL_IB_QPS_PER_CONNECTION", "2"}}), off);
   EXPECT_DOUBLE_EQ(us({{"NCCL_IB_AR_THRESHOLD", "1000000"}}), off);
+  // Fluids move the bytes alone.
+  const auto moved = [&](const Variables& v) {
+    const Plan plan = Planner(cluster, *ParseEnvironment(v))
+                          .Shape(Collective::kReduceScatter, Algorithm::kRing, Protocol::kSimple,
+                                 256 << 20, shape);
+    std::int64_t bytes = 0;
+    for (const ChannelEdge& edge : MakeFlowGrain(plan, cluster, Members(2, 8)).edges) {
+      bytes += edge.wire_bytes;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(moved({}), moved({{"NCCL_IB_ADAPTIVE_ROUTING", "0"}}));
 }
 
 }  // namespace
