@@ -119,7 +119,7 @@ def nic_bandwidth():
 
 def tp_by_host():
     hosts, widths = [8, 16, 32, 64], [4, 8, 16, 32]
-    plot = Plot("Step time by GPUs a host, for each tensor parallelism", "s", 12, [f"{h} GPUs" for h in hosts])
+    plot = Plot("Step time by GPUs a host, for each tensor parallelism", "s", 14, [f"{h} GPUs" for h in hosts])
     plot.legend([f"TP {tp}" for tp in widths])
     for k, tp in enumerate(widths):
         steps = []
