@@ -156,8 +156,8 @@ Result<std::int64_t> HeadsOf(const Configuration& row, std::int64_t hidden,
 
 // Blank: as many as params_b leaves beside embeddings, or the number next to it that pp divides if
 // params_b may stand for that, with embeddings or without: BigScience's 200B has 80 layers of 14400
-// (tr11-200B-ml.slurm of 21 February 2022), 199.1 billion and 202.7 with embeddings. `m` is complete
-// but for its layers.
+// (tr11-200B-ml.slurm of 21 February 2022), 199.1 billion and 202.7 with embeddings. `m` is
+// complete but for its layers.
 Result<std::int64_t> LayersOf(const Configuration& row, Model m,
                               std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(const auto billions, row.Number("params_b", 1e-6, 1e6));
