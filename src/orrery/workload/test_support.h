@@ -176,6 +176,16 @@ inline double BlockFlops(const graph::Block& block) {
   return sum;
 }
 
+// What a block's memory-bound kernels read and write, but for those of single columns (statistics).
+inline std::int64_t Traffic(const graph::Graph& g, std::string_view block) {
+  std::int64_t bytes = 0;
+  for (const graph::Kernel& kernel : FindBlock(g, block).kernels) {
+    const auto* k = std::get_if<graph::MemoryBound>(&kernel);
+    if (k != nullptr && k->cols > 1) bytes += k->bytes_read + k->bytes_written;
+  }
+  return bytes;
+}
+
 // What a block leaves allocated for its micro-batch.
 inline std::int64_t SavedBytes(const graph::Block& block) {
   std::int64_t sum = 0;

@@ -30,14 +30,6 @@ Plan With(TorchLayers layers) {
   return plan;
 }
 
-std::int64_t Traffic(const graph::Graph& g, std::string_view block) {
-  std::int64_t bytes = 0;
-  for (const graph::Kernel& kernel : FindBlock(g, block).kernels) {
-    const auto* k = std::get_if<graph::MemoryBound>(&kernel);
-    if (k != nullptr) bytes += k->bytes_read + k->bytes_written;
-  }
-  return bytes;
-}
 bool Blocks(const graph::Block& block, graph::Collective kind) {
   return std::any_of(block.comms.begin(), block.comms.end(),
                      [&](const graph::Comm& c) { return c.collective == kind && c.blocking; });

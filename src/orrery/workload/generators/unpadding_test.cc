@@ -9,14 +9,6 @@
 namespace orrery::workload {
 namespace {
 
-std::int64_t Traffic(const graph::Graph& g, std::string_view block) {
-  std::int64_t bytes = 0;
-  for (const graph::Kernel& kernel : FindBlock(g, block).kernels) {
-    const auto* k = std::get_if<graph::MemoryBound>(&kernel);
-    if (k != nullptr && k->cols > 1) bytes += k->bytes_read + k->bytes_written;
-  }
-  return bytes;
-}
 std::int64_t Syncs(const graph::Graph& g, std::string_view block) {
   const auto& ops = FindBlock(g, block).ops;
   return std::count_if(ops.begin(), ops.end(),
