@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "orrery/search/validate/frameworks.h"
-#include "orrery/search/validate/machines.h"
 #include "orrery/search/validate/test_support.h"
 
 namespace orrery::search {
@@ -482,114 +481,6 @@ TEST(Training, BlankHeadsAreSuchAsTheFusedSoftmaxTakes) {
   EXPECT_EQ(heads("megatron", "1"), 112);
 }
 
-const Cells kQwen3 = {{"framework_family", "nemo"},
-                      {"framework", "Megatron-Bridge"},
-                      {"framework_version", "NeMo container 26.08"},
-                      {"arch", "moe"},
-                      {"model", "Qwen3-30B-A3B"},
-                      {"compute_dtype", "mxfp8"},
-                      {"layers", "48"},
-                      {"hidden", "2048"},
-                      {"heads", "32"},
-                      {"seq_len", "4096"},
-                      {"gpu", "GB300"},
-                      {"gpus", "8"},
-                      {"gpus_per_node", "4"},
-                      {"tp", "1"},
-                      {"pp", "1"},
-                      {"cp", "1"},
-                      {"ep", "8"},
-                      {"dp", "8"},
-                      {"micro_batch", "8"},
-                      {"global_batch", "512"},
-                      {"gpu_mem_gb", "279"},
-                      {"nic_gbps_per_gpu", "800"},
-                      {"fabric", "ib"}};
-
-// Who has said nothing gathers tokens (Megatron's command line), exchanges them (NeMo, torchtitan);
-// the model zoo splits no expert over tp.
-TEST(Training, BlanksOfExperts) {
-  const auto plan = [](const Cells& changes) { return PlanOf(kQwen3, changes); };
-  const Cells core = {{"framework_family", "megatron"},
-                      {"framework", "Megatron-LM"},
-                      {"framework_version", "HEAD"}};
-  EXPECT_EQ(plan(core).dispatcher, workload::Dispatcher::kAllGather);
-  const Cells titan = {{"framework", "torchtitan"},
-                       {"framework_family", "fsdp2"},
-                       {"framework_version", "torch 2.8"},
-                       {"sharding", "zero3"},
-                       {"compute_dtype", "bf16"}};
-  EXPECT_EQ(plan(titan).dispatcher, workload::Dispatcher::kAllToAll);
-  Cells split = {{"framework_family", "megatron"},
-                 {"framework", "Megatron-LM"},
-                 {"framework_version", "HEAD"},
-                 {"tp", "2"},
-                 {"dp", "4"},
-                 {"ep", "4"}};
-  EXPECT_EQ(plan(split).etp, 2);
-  split["framework"] = "Megatron-Core (dev)";
-  EXPECT_EQ(plan(split).etp, 1);
-  EXPECT_TRUE(plan(split).online_cross_entropy);
-}
-
-// What a release's recipes set where the row is blank: by release, GPU and type, also on few GPUs.
-TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
-  using workload::CudaGraphs;
-  using workload::Dispatcher;
-  const auto plan = [](const Cells& changes) { return PlanOf(kQwen3, changes); };
-  const workload::Plan graph = plan({});
-  EXPECT_EQ(graph.dispatcher, Dispatcher::kHybridEp);
-  EXPECT_EQ(graph.cuda_graphs, CudaGraphs::kIteration);
-  EXPECT_TRUE(graph.moe_comm_overlap && graph.moe_delayed_weights);
-  EXPECT_TRUE(graph.moe_fused_mlp);
-  EXPECT_TRUE(graph.online_cross_entropy);
-  const workload::Plan before = plan({{"framework_version", "NeMo container 26.04"}});
-  EXPECT_EQ(before.dispatcher, Dispatcher::kHybridEp);
-  EXPECT_EQ(before.cuda_graphs, CudaGraphs::kNone);
-  EXPECT_FALSE(before.moe_comm_overlap || before.moe_delayed_weights);
-  EXPECT_FALSE(before.moe_fused_mlp);
-  EXPECT_EQ(plan({{"framework_version", "NeMo container 25.09"}}).dispatcher,
-            Dispatcher::kAllToAll);
-  const auto on = [&](std::string_view release, std::string_view gpu) {
-    return plan({{"framework_version", "NeMo container " + std::string(release)},
-                 {"gpu", std::string(gpu)},
-                 {"gpus_per_node", "8"}})
-        .dispatcher;
-  };
-  EXPECT_EQ(on("25.11", "B200"), Dispatcher::kAllToAll);
-  EXPECT_EQ(on("26.02", "H100-SXM5"), Dispatcher::kDeepEp);
-  EXPECT_EQ(on("26.08", "B200"), Dispatcher::kHybridEp);
-  EXPECT_FALSE(plan({{"ep_overlap", "1"}, {"offload", "activation"}}).moe_comm_overlap);
-  const workload::Plan first = plan(
-      {{"framework_version", "NeMo container 25.09"}, {"gpu", "B200"}, {"gpus_per_node", "8"}});
-  EXPECT_EQ(first.cuda_graphs, CudaGraphs::kLayers);
-  EXPECT_FALSE(first.grad_reduce_fp32);
-  EXPECT_TRUE(plan({{"reduce_dtype", "fp32"}}).grad_reduce_fp32);
-}
-
-// Attention in 8 bits: by a release's recipes, or where the row says so and its kernel has it. What
-// torchtitan converts: linear layers or grouped products.
-TEST(Training, PartsInEightBitsAndInBf16) {
-  const auto plan = [](const Cells& changes) { return PlanOf(kQwen3, changes); };
-  EXPECT_TRUE(plan({}).fp8_attention);
-  EXPECT_FALSE(plan({}).fp8_output_layer);
-  const Cells before = {{"framework_version", "NeMo container 26.04"}};
-  EXPECT_FALSE(plan(before).fp8_attention);
-  Cells said = before;
-  said["config_extra"] = "fp8_attention";
-  EXPECT_TRUE(plan(said).fp8_attention);
-  said["attention_kernel"] = "flash2";
-  EXPECT_FALSE(plan(said).fp8_attention);
-  const auto kept = [&](std::string_view extra) {
-    Cells cells = before;
-    cells["config_extra"] = std::string(extra);
-    return plan(cells).bf16_modules;
-  };
-  EXPECT_EQ(kept(""), 0);
-  EXPECT_EQ(kept("prec=linears"), workload::kBf16Experts);
-  EXPECT_EQ(kept("prec=grouped_GEMM"), workload::kBf16Attention | workload::kBf16Mlp);
-}
-
 TEST(Training, Strata) {
   EXPECT_EQ(Map(kGpt175, {{"arch", "moe"}, {"gpus", "8"}}).stratum, "moe");
   EXPECT_EQ(Map(kGpt175, {{"sharding", "zero3"}, {"gpus", "8"}}).stratum, "fsdp/zero3");
@@ -597,51 +488,6 @@ TEST(Training, Strata) {
   EXPECT_EQ(Map(kGpt175, {{"gpus", "16"}}).stratum, "dense Hopper+");
   EXPECT_EQ(Map(kGpt175, {{"gpu", "A100-SXM4"}}).stratum, "dense A100");
   EXPECT_EQ(Map(kGpt175, {{"gpu", "K80"}}).stratum, "dense, other GPUs");
-}
-
-TEST(Machines, NicsOfATextInAllTheirSpellings) {
-  const auto is = [](std::string_view text, int nics, std::int64_t gigabits) {
-    const NicText read = ReadNics(text, 8);
-    EXPECT_EQ(read.nics, nics) << text;
-    EXPECT_EQ(read.gigabits, gigabits) << text;
-  };
-  is("8x400 Gb/s IB", 8, 400);
-  is("IB 8x NDR 400Gbps (ib_write_bw 40-45 GB/s/HCA)", 8, 400);
-  is("IB 8x CX-7 400Gbps", 8, 400);
-  is("RoCE 16x100Gbps", 16, 100);
-  is("4x100 Gb/s Omni-Path per 8-GPU node", 4, 100);
-  is("EFA 3200Gbps/node", 0, 3200);
-  is("RoCE 400Gbps/GPU cluster network", 8, 400);
-  is("NVSwitch (NVLink5)", 0, 0);
-  is("", 0, 0);
-}
-
-TEST(Machines, OmniPathAndRacks) {
-  const Mapped omni = Map(kGpt175, {{"gpu", "A100-SXM4"},
-                                    {"fabric", "omnipath"},
-                                    {"nic_gbps_per_gpu", "50"},
-                                    {"network", "4x100 Gb/s Omni-Path per 8-GPU node"}});
-  EXPECT_EQ(omni.run.cluster.nics_per_node, 4);
-  EXPECT_EQ(omni.run.cluster.nic_Bps, 12'500'000'000);
-  // No count: NICs of the preset's 200 Gb/s.
-  const Mapped hdr = Map(kGpt175, {{"gpu", "A100-SXM4"},
-                                   {"fabric", "ib"},
-                                   {"nic_gbps_per_gpu", "100"},
-                                   {"network", "800 Gb/s IB per node"}});
-  EXPECT_EQ(hdr.run.cluster.nics_per_node, 4);
-  EXPECT_EQ(hdr.run.cluster.nic_Bps, 25'000'000'000);
-  EXPECT_THAT(hdr.assumed, Contains(StartsWith("4 NICs a host")));
-  // 128 GPUs are 32 hosts of 4, on two racks: 16 hosts, 64 GPUs of each.
-  const Mapped racks = Map(kGpt175, {{"gpu", "GB200"},
-                                     {"gpus_per_node", "4"},
-                                     {"gpus", "128"},
-                                     {"tp", "8"},
-                                     {"pp", "4"},
-                                     {"dp", "4"},
-                                     {"global_batch", "64"},
-                                     {"gpu_mem_gb", "192"}});
-  ASSERT_EQ(racks.error, "");
-  EXPECT_EQ(racks.run.cluster.gpus_per_nvlink_domain, 64);
 }
 
 TEST(Frameworks, RulesAreReachable) {

@@ -1,0 +1,61 @@
+// NICs, hosts and racks out of the columns of a row.
+#include "orrery/search/validate/machines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "orrery/search/validate/test_support.h"
+
+namespace orrery::search {
+namespace {
+
+using ::testing::Contains;
+using ::testing::StartsWith;
+
+TEST(Machines, NicsOfATextInAllTheirSpellings) {
+  const auto is = [](std::string_view text, int nics, std::int64_t gigabits) {
+    const NicText read = ReadNics(text, 8);
+    EXPECT_EQ(read.nics, nics) << text;
+    EXPECT_EQ(read.gigabits, gigabits) << text;
+  };
+  is("8x400 Gb/s IB", 8, 400);
+  is("IB 8x NDR 400Gbps (ib_write_bw 40-45 GB/s/HCA)", 8, 400);
+  is("IB 8x CX-7 400Gbps", 8, 400);
+  is("RoCE 16x100Gbps", 16, 100);
+  is("4x100 Gb/s Omni-Path per 8-GPU node", 4, 100);
+  is("EFA 3200Gbps/node", 0, 3200);
+  is("RoCE 400Gbps/GPU cluster network", 8, 400);
+  is("NVSwitch (NVLink5)", 0, 0);
+  is("", 0, 0);
+}
+
+TEST(Machines, OmniPathAndRacks) {
+  const Mapped omni = Map(kGpt175, {{"gpu", "A100-SXM4"},
+                                    {"fabric", "omnipath"},
+                                    {"nic_gbps_per_gpu", "50"},
+                                    {"network", "4x100 Gb/s Omni-Path per 8-GPU node"}});
+  EXPECT_EQ(omni.run.cluster.nics_per_node, 4);
+  EXPECT_EQ(omni.run.cluster.nic_Bps, 12'500'000'000);
+  // No count: NICs of the preset's 200 Gb/s.
+  const Mapped hdr = Map(kGpt175, {{"gpu", "A100-SXM4"},
+                                   {"fabric", "ib"},
+                                   {"nic_gbps_per_gpu", "100"},
+                                   {"network", "800 Gb/s IB per node"}});
+  EXPECT_EQ(hdr.run.cluster.nics_per_node, 4);
+  EXPECT_EQ(hdr.run.cluster.nic_Bps, 25'000'000'000);
+  EXPECT_THAT(hdr.assumed, Contains(StartsWith("4 NICs a host")));
+  // 128 GPUs are 32 hosts of 4, on two racks: 16 hosts, 64 GPUs of each.
+  const Mapped racks = Map(kGpt175, {{"gpu", "GB200"},
+                                     {"gpus_per_node", "4"},
+                                     {"gpus", "128"},
+                                     {"tp", "8"},
+                                     {"pp", "4"},
+                                     {"dp", "4"},
+                                     {"global_batch", "64"},
+                                     {"gpu_mem_gb", "192"}});
+  ASSERT_EQ(racks.error, "");
+  EXPECT_EQ(racks.run.cluster.gpus_per_nvlink_domain, 64);
+}
+
+}  // namespace
+}  // namespace orrery::search
