@@ -17,7 +17,8 @@ namespace {
 //   checkpoint       350 [200 … 600]: six states and a nested backward; FSDP: 150 [80 … 300]
 //   communication    25 [15 … 40]: the wrapper; compute's model has the enqueueing
 //   graph            30 [15 … 60] a layer's CUDA graph: module hooks, inputs copied, autograd
-//   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit
+//   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit;
+//                    Megatron-FSDP's, which walk parameters and buckets, are taken to be no cheaper
 //   operator         8 [4 … 12] forward, 6 [3 … 10] backward: compute's host time of an operator
 //   grouped_expert   15 [6 … 30]: Transformer Engine's GroupedLinear makes lists of weights,
 //                    workspaces and quantizers and calls cuBLASLt, expert by expert
@@ -43,6 +44,7 @@ constexpr HostWork kCore = {.module_forward = 50'000,
                             .rng_fork = 90'000,
                             .checkpoint = 350'000,
                             .communication = 25'000,
+                            .unit = 250'000,
                             .graph = 30'000,
                             .operator_forward = 8'000,
                             .operator_backward = 6'000,
