@@ -229,7 +229,7 @@ void ColumnBackward(const Shape& s, BlockWriter* w, std::string_view name, std::
   w->Alloc(scattered);
   // Autograd hands a plain linear layer's gradient on once it has that of the weight, too.
   const bool beside =
-      s.tp > 1 && (s.sequence_parallel ? !s.plain_torch() : s.overlap_tp_all_reduce);
+      s.tp > 1 && !s.plain_torch() && (s.sequence_parallel || s.overlap_tp_all_reduce);
   const auto kind = s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce;
   const std::string_view reduction = s.sequence_parallel ? "reduce_scatter" : "all_reduce";
   if (beside) {

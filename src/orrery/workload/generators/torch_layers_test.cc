@@ -97,6 +97,10 @@ TEST(TorchLayers, TensorParallelism) {
                 after.comms.begin(), after.comms.end(),
                 [](const graph::Comm& c) { return c.collective == graph::Collective::kAllGather; }),
             2);  // of the projection's and fc2's gradients
+  Plan whole = plan;
+  whole.sequence_parallel = false;
+  EXPECT_TRUE(Blocks(FindBlock(Make(SmallLlama(), whole), "layer.backward"),
+                     graph::Collective::kAllReduce));
   plan.tp_comm_overlap = true;
   const graph::Graph async = Make(SmallLlama(), plan);
   EXPECT_FALSE(Has(FindBlock(async, "layer.forward"), graph::Collective::kReduceScatter));
