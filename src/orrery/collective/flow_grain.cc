@@ -28,7 +28,8 @@ std::int64_t NvlsWire(const Plan& plan, const model::WhiteBox& box, bool near) {
   const model::Pieces pieces = model::Cut(plan);
   const auto wire = [&](const Chunk& chunk) -> std::int64_t {
     if (chunk.slices == 0) return 0;
-    return near ? box.intra.Wire(model::OnSwitch(box, chunk.bytes)) : box.inter.Wire(chunk.bytes);
+    return near ? box.intra.Packed(model::OnSwitch(box, chunk.bytes))
+                : box.inter.Packed(chunk.bytes);
   };
   return pieces.rounds * wire(pieces.full) + wire(pieces.tail);
 }
@@ -59,9 +60,9 @@ void AddExchange(const Plan& plan, const cluster::Cluster& cluster,
         if (wire == 0) continue;
       }
       if (cluster.nvlink_domain(members[from]) == cluster.nvlink_domain(members[to])) {
-        grain->edges.push_back({from, to, box.intra.Wire(wire)});
+        grain->edges.push_back({from, to, box.intra.Packed(wire)});
       } else {
-        grain->edges.push_back({from, to, box.inter.Wire(wire), plan.pxn ? cluster::kByRail : 0});
+        grain->edges.push_back({from, to, box.inter.Packed(wire), plan.pxn ? cluster::kByRail : 0});
       }
     }
   }
@@ -87,8 +88,8 @@ void AddPat(const Plan& plan, const cluster::Cluster& cluster, const Schedule& s
   for (const pat::Action& action : pattern.Actions()) {
     if (action.send < 0) continue;
     carries[static_cast<std::size_t>(action.send)] +=
-        pieces.rounds * box.inter.Wire(action.send_blocks * pieces.full.bytes) +
-        (pieces.tail.slices > 0 ? box.inter.Wire(action.send_blocks * pieces.tail.bytes) : 0);
+        pieces.rounds * box.inter.Packed(action.send_blocks * pieces.full.bytes) +
+        (pieces.tail.slices > 0 ? box.inter.Packed(action.send_blocks * pieces.tail.bytes) : 0);
   }
   const auto ranks = static_cast<std::size_t>(plan.shape.ranks);
   const std::size_t per_channel = ranks * carries.size();
@@ -114,9 +115,9 @@ void AddCollNet(const Plan& plan, const cluster::Cluster& cluster,
   const auto wire = [&](bool near) -> std::int64_t {
     const auto of = [&](const Chunk& chunk) -> std::int64_t {
       if (chunk.slices == 0) return 0;
-      if (!near) return box.inter.Wire(chunk.bytes);
-      return box.intra.Wire(plan.algorithm == Algorithm::kNvls ? model::OnSwitch(box, chunk.bytes)
-                                                               : chunk.bytes);
+      if (!near) return box.inter.Packed(chunk.bytes);
+      return box.intra.Packed(plan.algorithm == Algorithm::kNvls ? model::OnSwitch(box, chunk.bytes)
+                                                                 : chunk.bytes);
     };
     return pieces.rounds * of(pieces.full) + of(pieces.tail);
   };

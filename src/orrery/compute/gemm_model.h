@@ -18,9 +18,10 @@
 // tensor cores and run at the fp32 rate (BLOOM's tuning chronicles: head sizes 108 and 150 against
 // 104, 112 and 144). Experts' products come one after the other, each with its own last wave
 // (Transformer Engine calls cuBLASLt expert by expert, on four streams; what that hides and what
-// it costs is kGroupedRate); one expert alone is a plain product. Assumes hot clocks under
-// sustained load, cuBLAS-class kernels. Layout only decides alignment. Cost: 8 tiles × up to 3
-// splits, about 200 ns; no libm but sqrt.
+// it costs is kGroupedRate); one expert alone is a plain product. A piece of a product beside
+// communication takes a third of the waves that it and two more fill (kPiece). Assumes hot clocks
+// under sustained load, cuBLAS-class kernels. Layout only decides alignment. Cost: 8 tiles × up to
+// 3 splits, about 200 ns; no libm but sqrt.
 #pragma once
 
 #include "orrery/compute/device_rates.h"

@@ -247,9 +247,9 @@ constexpr std::array<Framework, 27> kFrameworks = {{
          "of parameters, cast before a gather. Over stages a layer stays gathered for the step "
          "(reshard: false) and its gradients are reduced behind the last pass, as torchtitan has "
          "torch.distributed.pipelining do it. Selective recompute is torchtitan's, by operator. "
-         "Layers are plain PyTorch, eager; torch_layers: compiled is torch.compile a block, fused "
-         "a "
-         "model with kernels of its own (Transformer Engine, Liger)."},
+         "Layers are plain PyTorch, eager: torch_layers has torch.compile, and models with kernels "
+         "of "
+         "their own (Transformer Engine's, Liger's)."},
     {.name = "fsdp1@torch2.1",
      .description =
          "PyTorch FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer",

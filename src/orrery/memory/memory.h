@@ -101,9 +101,10 @@ struct Footprint {
 struct Libraries {
   bool cublas_in_torch = true;  // PyTorch 2.0 and later give cuBLAS its workspaces
   bool transformer_engine = false;
-  bool userbuffers = false;           // Transformer Engine overlaps tensor-parallel communication
-  std::int64_t userbuffer_bytes = 0;  // of its buffers, outside PyTorch's allocator
-  bool deterministic = false;         // CUBLAS_WORKSPACE_CONFIG=:4096:8
+  bool userbuffers = false;  // Transformer Engine overlaps tensor-parallel communication
+  // Of its buffers, or of async tensor parallelism's workspace, outside PyTorch's allocator.
+  std::int64_t userbuffer_bytes = 0;
+  bool deterministic = false;  // CUBLAS_WORKSPACE_CONFIG=:4096:8
   friend bool operator==(const Libraries&, const Libraries&) = default;
 };
 

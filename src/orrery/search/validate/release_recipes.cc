@@ -206,6 +206,7 @@ Release ReleaseOf(const Configuration& row) {
   const std::string_view framework = row.text("framework");
   const std::string_view version = row.text("framework_version");
   const std::string_view date = row.text("measured_date");
+  const int measured = date.starts_with("20") ? Month(date.substr(2)) : 0;
   constexpr std::string_view kContainer = "container ";
   const std::size_t container = version.find(kContainer);
   if (framework.find("Bridge") != std::string_view::npos) {
@@ -214,16 +215,12 @@ Release ReleaseOf(const Configuration& row) {
     const bool dotted = number.size() >= 5 && number[2] == '.';
     return {kBridge, dotted ? Month(number) : 0};
   }
-  if (framework.starts_with("NeMo/Megatron-Core (")) {
-    return {kMlperf, date.starts_with("20") ? Month(date.substr(2)) : 0};
-  }
+  if (framework.starts_with("NeMo/Megatron-Core (")) return {kMlperf, measured};
   if (framework.starts_with("Megatron-LM")) {
     if (version == "Jan-2021") return {kSc21, 2101};
     if (version.starts_with("PTD-P")) return {kSc21, 2104};
   }
-  if (framework.starts_with("torchtitan")) {
-    return {kTorchtitan, date.starts_with("20") ? Month(date.substr(2)) : 0};
-  }
+  if (framework.starts_with("torchtitan")) return {kTorchtitan, measured};
   if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox")) return {kJaxToolbox, 0};
   const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo
                           : framework.starts_with("MaxText")             ? kMaxText

@@ -63,7 +63,7 @@ void MapLoss(const Mapping& m) {
   LossDefault loss = m.defaults().loss;
   if (m.release.overlaps_and_fuses) loss = LossDefault::kOnline;
   if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
-  const bool compiled = HasToken(m.row, "compile") && m.release.compiles_loss;
+  const bool compiled = SaysCompiled(m.row) && m.release.compiles_loss;
   if (loss == LossDefault::kTorch && compiled) loss = LossDefault::kEager;
   if (!plan.chunked_loss) job::ApplyLoss(loss, &plan);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "orrery/search/validate/config_extra.h"
 
@@ -12,7 +13,8 @@ using workload::TorchLayers;
 
 namespace {
 
-// Whether a row was measured on `day` or later ("2025-04-15"; a row may name the month alone).
+// Whether a row was measured on `day` or later ("2025-04-15"; a row may name the month alone), or
+// has no date.
 bool Since(const Mapping& m, std::string_view day) {
   const std::string_view date = m.row.text("measured_date");
   return date.empty() || date >= day.substr(0, date.size());
@@ -20,18 +22,21 @@ bool Since(const Mapping& m, std::string_view day) {
 
 }  // namespace
 
+bool SaysCompiled(const Configuration& row) {
+  return HasToken(row, "compile") ||
+         row.text("framework").find("compile") != std::string_view::npos;
+}
+
 void MapTorchLayers(const Mapping& m) {
   Plan& plan = m.out->plan;
   if (!PlainTorch(m)) return;
-  const std::string_view framework = m.row.text("framework");
-  const bool automodel = framework.find("Automodel") != std::string_view::npos;
+  const bool automodel = m.row.text("framework").find("Automodel") != std::string_view::npos;
   if (plan.in_place_kernels || automodel) {
     return m.Assume(
         "norms, rotation and gates are fused kernels ({})",
         automodel ? "NeMo Automodel: Transformer Engine's, Liger's" : "config_extra=liger");
   }
-  const bool compiled =
-      HasToken(m.row, "compile") || framework.find("compile") != std::string_view::npos;
+  const bool compiled = SaysCompiled(m.row);
   plan.torch_layers = compiled ? TorchLayers::kCompiled : TorchLayers::kEager;
   m.Assume("norms, rotation and gates: plain PyTorch, {}", compiled ? "compiled" : "eager");
 }
@@ -61,12 +66,13 @@ void CutStages(const Mapping& m) {
   const std::int64_t each = (layers + 2 * ends) / chunks, more = (layers + 2 * ends) % chunks;
   if (each - ends < 1 || (ends == 0 && more > chunks - 2)) return;
   std::vector<int> cut;
+  std::int64_t rest = layers;
   for (std::int64_t i = 0; i + 1 < chunks; ++i) {
     const bool longer = ends == 1 ? i < more : i > 0 && i <= more;
-    cut.push_back(static_cast<int>(each + (longer ? 1 : 0) - (i == 0 ? ends : 0)));
+    const std::int64_t chunk = each + (longer ? 1 : 0) - (i == 0 ? ends : 0);
+    cut.push_back(static_cast<int>(chunk));
+    rest -= chunk;
   }
-  std::int64_t rest = layers;
-  for (const int chunk : cut) rest -= chunk;
   cut.push_back(static_cast<int>(rest));
   const auto [fewest, most] = std::minmax_element(cut.begin(), cut.end());
   if (*fewest == *most) return;

@@ -13,8 +13,10 @@ inline bool PlainTorch(const Mapping& m) {
   return m.defaults().torch_layers != workload::TorchLayers::kFused;
 }
 
-// Compiled where config_extra or the framework's name says so, else eager; Liger brings kernels,
-// and NeMo Automodel does (its BackendConfig, use_liger_kernel).
+// config_extra or the framework's name says torch.compile.
+bool SaysCompiled(const Configuration& row);
+// Compiled where the row says so, else eager; Liger brings kernels, and NeMo Automodel does (its
+// BackendConfig, use_liger_kernel).
 void MapTorchLayers(const Mapping& m);
 // One pass a step over several stages: micro_batch is the batch of a replica, which
 // torch.distributed.pipelining cuts: into `stated` parts, or as many as stages (torchtitan until 7
@@ -24,7 +26,7 @@ void CutLocalBatch(const Mapping& m, std::int64_t stated);
 // them: from 15 April 2025 on embedding and output layer count as a layer each and the first
 // chunks have one more, before that neither the first nor the last has.
 void CutStages(const Mapping& m);
-// tp_comm_overlap, or async tensor parallelism named in config_extra.
+// config_extra names async tensor parallelism.
 bool AsyncTp(const Mapping& m);
 
 }  // namespace orrery::search
