@@ -91,6 +91,7 @@ constexpr FrameworkDefaults Fsdp(AttentionDefault attention, bool flat) {
           .dp_overlap = true,
           .flat_parameters = flat,
           .loss = LossDefault::kTorch,
+          .torch_layers = workload::TorchLayers::kEager,
           .host = HostEra::kFsdp};
 }
 // torch's checkpoint as torchtitan calls it: not reentrant, with its early stop.
@@ -100,7 +101,7 @@ constexpr FrameworkDefaults Fsdp2() {
   d.full_keeps = RecomputeKeeps::kLast;
   d.selective_keeps = RecomputeKeeps::kEveryOther;
   d.fp8_recipe = LowPrecision::kCurrent;
-  d.torch_layers = workload::TorchLayers::kEager;
+  d.repeats_kv = true;
   return d;
 }
 // limit_all_gathers is on from 2.1 on (pytorch/pytorch #104900).
@@ -257,7 +258,7 @@ constexpr std::array<Framework, 27> kFrameworks = {{
      .recipe = kFsdpRecipe,
      .source = "Zhao et al. 2023; torch/distributed/fsdp; pytorch/pytorch #104900",
      .assumes = "As FSDP2; autograd concatenates a unit's gradients. The rate limiter is on "
-                "(limit_all_gathers)."},
+                "(limit_all_gathers). flash-attn's kernel needs no repeat_kv."},
     {.name = "fsdp1@torch1.13",
      .description = "As fsdp1@torch2.1 with flash attention of the first generation and its cross "
                     "entropy on 16-bit logits, as LLM Foundry has them",
@@ -299,7 +300,8 @@ constexpr std::array<Framework, 27> kFrameworks = {{
      .assumes =
          "overlap_comm is on. ZeRO-3 gathers a layer ahead, as FSDP1, without its persistence "
          "threshold and live-parameter limit. ZeRO-2 keeps parameters whole and all-reduces "
-         "every micro-batch in buckets of 5e8 elements."},
+         "every micro-batch in buckets of 5e8 elements. Layers are plain PyTorch, eager (Hugging "
+         "Face's): torch_layers: fused has Liger's kernels."},
     {.name = "deepspeed@2021",
      .description =
          "DeepSpeed ZeRO of 2021: unfused attention, gathers tensor by tensor into lists",
@@ -565,6 +567,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workloa
   plan->contiguous_gradients = d.tensor_buckets && plan->sharding == Sharding::kZero3;
   if (plan->contiguous_gradients) plan->bucket_elements = 500'000'000;
   plan->torch_layers = d.torch_layers;
+  plan->repeats_kv = d.repeats_kv;
   ApplyLoss(d.loss, plan);
   ApplyStep(d, plan);
   if (!d.ddp) return;

@@ -81,6 +81,7 @@ struct FrameworkDefaults {
   bool log_every_step = false;     // the host reads the loss after every step
   bool moe_fused_permute = false, moe_fused_router = false, moe_separate_padding = false;
   workload::TorchLayers torch_layers = workload::TorchLayers::kFused;
+  bool repeats_kv = false;                            // for their query heads, before attention
   workload::HostEra host = workload::HostEra::kCore;  // its Python beside kernel launches
   memory::Libraries libraries = {};
 };

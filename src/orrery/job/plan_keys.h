@@ -131,6 +131,9 @@ inline bool WithStackedLayers(const workload::Plan& plan) { return plan.stacked_
 inline bool WithQkvBiasKernel(const workload::Plan& plan) { return plan.qkv_bias_kernel; }
 inline bool WhenDeterministic(const workload::Plan& plan) { return plan.deterministic; }
 inline bool WithUnpadding(const workload::Plan& plan) { return plan.unpads_attention; }
+inline bool WithPlainLayers(const workload::Plan& plan) {
+  return plan.torch_layers != workload::TorchLayers::kFused;
+}
 inline bool WithLossMetrics(const workload::Plan& plan) { return plan.loss_metrics; }
 inline bool WithInPlaceKernels(const workload::Plan& plan) { return plan.in_place_kernels; }
 inline bool WithFlatStep(const workload::Plan& plan) { return plan.flat_step; }
@@ -182,6 +185,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"loss_metrics", &workload::Plan::loss_metrics, WithLossMetrics},
     {"deterministic", &workload::Plan::deterministic, WhenDeterministic},
     {"unpads_attention", &workload::Plan::unpads_attention, WithUnpadding},
+    {"repeats_kv", &workload::Plan::repeats_kv, WithPlainLayers},
     {"embedding_product", &workload::Plan::embedding_product, WithEmbeddingProduct},
     {"stacked_layers", &workload::Plan::stacked_layers, WithStackedLayers},
     {"qkv_bias_kernel", &workload::Plan::qkv_bias_kernel, WithQkvBiasKernel},

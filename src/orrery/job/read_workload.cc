@@ -264,6 +264,11 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     defaults.push_back(fmt::format("attention {}", NameOf(kAttentions, plan->attention)));
   }
   ORRERY_RETURN_IF_ERROR(ReadLoss(section, plan));
+  if (section.Has("torch_layers")) {
+    plan->torch_layers = Choose(kTorchLayers, section.Text("torch_layers"));
+  } else if (plan->torch_layers != workload::TorchLayers::kFused) {
+    defaults.push_back(fmt::format("torch_layers {}", NameOf(kTorchLayers, plan->torch_layers)));
+  }
   for (const PlanFlag& flag : kPlanFlags) {
     if (!section.Has(flag.key) && !flag.matters(*plan)) continue;
     if (section.Has(flag.key)) {
@@ -273,11 +278,6 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     } else {
       defaults.push_back(fmt::format("no {}", flag.key));
     }
-  }
-  if (section.Has("torch_layers")) {
-    plan->torch_layers = Choose(kTorchLayers, section.Text("torch_layers"));
-  } else if (plan->torch_layers != workload::TorchLayers::kFused) {
-    defaults.push_back(fmt::format("torch_layers {}", NameOf(kTorchLayers, plan->torch_layers)));
   }
   if (section.Has("cp_exchange")) {
     plan->cp_exchange = Choose(kCpExchanges, section.Text("cp_exchange"));

@@ -72,8 +72,8 @@ constexpr Option kFramework[] = {
             "entropy); tp 1."},
     {.name = "torch_loss",
      .type = kBool,
-     .doc =
-         "PyTorch's own cross entropy: fp32 logits, log-softmax and gradients beside each other."},
+     .doc = "PyTorch's own cross entropy on fp32 logits: log-softmax and gradients beside each "
+            "other."},
     {.name = "loss_metrics",
      .type = kBool,
      .doc = "Two training metrics compute the cross entropy of a micro-batch's logits again "
@@ -86,6 +86,10 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "Fused attention stands between flash-attn's unpad_input and pad_input, whose indices "
             "the host reads (LLM Foundry's attn_impl flash); cp 1."},
+    {.name = "repeats_kv",
+     .type = kBool,
+     .doc = "Layers in plain PyTorch write keys and values once for each query head that reads "
+            "them (repeat_kv before PyTorch's attention; flash-attn's needs none)."},
     {.name = "embedding_product",
      .type = kBool,
      .doc = "Word embeddings and their gradient are products of one-hot rows (MaxText's "

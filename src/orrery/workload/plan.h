@@ -284,8 +284,8 @@ struct Plan {
   // Output layer and loss a chunk of tokens after the other (Liger Kernel): no logits of all
   // tokens.
   bool chunked_loss = false;
-  // PyTorch's own cross entropy on fp32 logits that the caller holds: its log-softmax is kept, and
-  // their gradients are tensors of their own.
+  // PyTorch's own cross entropy on fp32 logits, whose 16-bit ones the caller holds: the log-softmax
+  // is kept, and their gradients are tensors of their own.
   bool torch_loss = false;
   // Two training metrics compute the cross entropy of a micro-batch's logits again (Composer).
   bool loss_metrics = false;
@@ -302,6 +302,9 @@ struct Plan {
   // The bias of queries, keys and values is no epilogue of their product (XLA's cuBLAS calls).
   bool qkv_bias_kernel = false;
   TorchLayers torch_layers = TorchLayers::kFused;
+  // Without kFused: keys and values are written once for each query head that reads them
+  // (repeat_kv before PyTorch's scaled_dot_product_attention; flash-attn takes them as they are).
+  bool repeats_kv = false;
   // Rotary embedding and the backward pass of a gated activation write over what they read (Liger
   // Kernel).
   bool in_place_kernels = false;

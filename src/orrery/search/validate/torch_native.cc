@@ -20,6 +20,9 @@ bool Since(const Mapping& m, std::string_view day) {
   return date.empty() || date >= day.substr(0, date.size());
 }
 
+// Stages run by torch.distributed.pipelining; DeepSpeed brings a pipeline of its own.
+bool TorchPipelining(const Mapping& m) { return m.row.text("framework_family") == "fsdp2"; }
+
 }  // namespace
 
 bool SaysCompiled(const Configuration& row) {
@@ -39,11 +42,14 @@ void MapTorchLayers(const Mapping& m) {
   const bool compiled = SaysCompiled(m.row);
   plan.torch_layers = compiled ? TorchLayers::kCompiled : TorchLayers::kEager;
   m.Assume("norms, rotation and gates: plain PyTorch, {}", compiled ? "compiled" : "eager");
+  // torchtitan's attention takes keys and values as they are from that day on.
+  plan.repeats_kv =
+      m.defaults().repeats_kv && !(m.row.has("measured_date") && Since(m, "2026-01-27"));
 }
 
 void CutLocalBatch(const Mapping& m, std::int64_t stated) {
   Plan& plan = m.out->plan;
-  if (!PlainTorch(m) || plan.pp == 1 || plan.microbatches() > 1) return;
+  if (!TorchPipelining(m) || plan.pp == 1 || plan.microbatches() > 1) return;
   const std::int64_t parts = stated > 1               ? stated
                              : Since(m, "2025-04-07") ? plan.micro_batch
                                                       : static_cast<std::int64_t>(plan.pp);
@@ -55,7 +61,7 @@ void CutLocalBatch(const Mapping& m, std::int64_t stated) {
 
 void CutStages(const Mapping& m) {
   Plan& plan = m.out->plan;
-  if (!PlainTorch(m) || plan.pp == 1) return;
+  if (!TorchPipelining(m) || plan.pp == 1) return;
   if (!m.row.has("vpp") && HasToken(m.row, "nterleaved")) {
     plan.vpp = 2;
     m.Assume("vpp=2 (blank: torchtitan's default for interleaved schedules)");

@@ -1,5 +1,5 @@
-// Rows of models in plain PyTorch (torchtitan, FSDP2): what torch.compile does, and what their
-// columns mean where torch.distributed.pipelining runs the stages.
+// Rows of models in plain PyTorch (FSDP, DDP, DeepSpeed): what torch.compile does, and what the
+// columns of FSDP2's mean where torch.distributed.pipelining runs the stages.
 //
 // Source: pytorch/torchtitan: models/llama3, parallelisms/pipelining_utils.py (later
 // distributed/pipeline.py), config_manager.py, at the dates named.

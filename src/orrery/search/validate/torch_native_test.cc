@@ -50,6 +50,27 @@ TEST(TorchNative, CompiledWhereTheRowSaysSo) {
   EXPECT_EQ(PlanOf(kGpt175, {}).torch_layers, TorchLayers::kFused);
 }
 
+// Hugging Face's layers under DeepSpeed; flash-attn's kernel takes shared keys and values.
+TEST(TorchNative, DeepSpeedBringsNoLayers) {
+  const Cells deepspeed = {{"framework_family", "deepspeed"},
+                           {"framework", "DeepSpeed ZeRO-3"},
+                           {"tp", "1"},
+                           {"pp", "1"},
+                           {"dp", "512"},
+                           {"seq_parallel", "0"},
+                           {"micro_batch", "1"},
+                           {"global_batch", "512"}};
+  EXPECT_EQ(PlanOf(kLlama405, deepspeed).torch_layers, TorchLayers::kEager);
+  EXPECT_FALSE(PlanOf(kLlama405, deepspeed).repeats_kv);
+  EXPECT_EQ(PlanOf(With(kLlama405, deepspeed), {{"config_extra", "liger"}}).torch_layers,
+            TorchLayers::kFused);
+}
+
+TEST(TorchNative, RepeatsKeysUntilTorchtitanStopped) {
+  EXPECT_TRUE(PlanOf(kLlama405, {}).repeats_kv);
+  EXPECT_FALSE(PlanOf(kLlama405, {{"measured_date", "2026-02"}}).repeats_kv);
+}
+
 TEST(TorchNative, AsyncTensorParallelismNeedsTheCompiler) {
   EXPECT_FALSE(PlanOf(kLlama405, {{"tp_comm_overlap", "1"}}).tp_comm_overlap);
   EXPECT_TRUE(PlanOf(kLlama405, {{"config_extra", "compile+asyncTP"}}).tp_comm_overlap);

@@ -74,9 +74,11 @@ Buffer Statistics(const Shape& s, BlockWriter* w) {
 Buffer Normed(const Shape& s, BlockWriter* w) {
   return Saved(w, kNormed, "final_norm.output", s.local_bytes());
 }
-// PyTorch's own loss reads fp32 logits that its caller holds until backward is over.
-Buffer HeldLogits(const Shape& s, BlockWriter* w) {
-  return Saved(w, kHeldLogits, "logits.fp32", s.torch_loss ? s.tokens() * s.vocab * 4 : 0);
+// The 16-bit logits, which the caller of PyTorch's own loss holds until backward is over, that of
+// Megatron's until the loss returns.
+Buffer Logits(const Shape& s, BlockWriter* w) {
+  const std::int64_t bytes = s.tokens() * s.vocab * s.element_bytes;
+  return s.torch_loss ? Saved(w, kHeldLogits, "logits", bytes) : w->Temporary("logits", bytes);
 }
 // Metrics read the 16-bit logits after the loss, which writes its gradients beside them.
 Buffer MetricLogits(const Shape& s, BlockWriter* w) {
@@ -160,7 +162,7 @@ void LossBackward(const Shape& s, BlockWriter* w) {
   if (s.encoder) BiasGradient(s, w, s.tokens(), s.vocab);
   ColumnBackward(OutputShape(s), w, "logits", s.hidden, s.vocab, false);
   w->Free(logits);
-  w->Free(HeldLogits(s, w));
+  if (s.torch_loss) w->Free(Logits(s, w));
 }
 
 // Composer updates LanguageCrossEntropy and LanguagePerplexity behind each micro-batch's backward
@@ -369,19 +371,19 @@ graph::Block HeadForward(const Shape& s, Names* names) {
     return w.Finish();
   }
   w.Module("output_layer");
-  const Buffer logits = w.Temporary("logits", s.tokens() * s.vocab * e);
+  const Buffer logits = Logits(s, &w);
   w.Alloc(logits);
   ColumnForward(OutputShape(s), &w, "logits", s.hidden, s.vocab);
   w.Module("loss");
-  w.Alloc(HeldLogits(s, &w));
   const Buffer softmax = Softmax(s, &w);
   w.Alloc(softmax);
   w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, e, 4, Pass::kForward));
   // Compiled, the maximum is found beside the cast, and one kernel subtracts, exponentiates and
   // sums; it makes the exponentials of a tensor that lives on, else they are made in place.
   const bool fused = s.fused_cross_entropy;
-  const Buffer shifted = w.Temporary("logits.fp32", s.tokens() * s.vocab * 4);
-  if (fused) w.Alloc(shifted);
+  const bool beside = fused || s.torch_loss;  // fp32 logits beside what becomes of them
+  const Buffer wide = w.Temporary("logits.fp32", s.tokens() * s.vocab * 4);
+  if (beside) w.Alloc(wide);
   if (!fused) w.Kernel("maximum", OverLogits(s, 4, 0, Pass::kForward));
   TpCollective(s, &w, "all_reduce.maximum", Collective::kAllReduce, per_token, fp32);
   if (!fused) w.Kernel("subtract", OverLogits(s, 4, 4, Pass::kForward));
@@ -394,8 +396,8 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   w.Kernel("loss", OverTokens(s, 8, 4, Pass::kForward));
   w.Kernel("normalise", OverLogits(s, 4, 4, Pass::kForward));
   w.Kernel("mean", OverTokens(s, 8, 0, Pass::kForward));
-  if (s.fused_cross_entropy) w.Free(shifted);
-  w.Free(logits);  // the caller holds the 16-bit logits until the loss returns
+  if (beside) w.Free(wide);
+  if (!s.torch_loss) w.Free(logits);
   return w.Finish();
 }
 

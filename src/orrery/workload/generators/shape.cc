@@ -145,6 +145,7 @@ void SetKernels(const Plan& plan, Shape* s) {
                   !plan.chunked_loss;
   s->in_place_kernels = plan.in_place_kernels;
   s->torch_layers = plan.torch_layers;
+  s->repeats_kv = plan.repeats_kv;
   s->flat_step = plan.flat_step && plan.optimizer == Optimizer::kAdam && !plan.offload_optimizer;
   s->keeps_scores = plan.keeps_scores && !s->flash();
   s->recompute_flash = plan.recompute_flash;

@@ -76,6 +76,7 @@ struct Shape {
        deterministic = false;
   bool flat_step = false, in_place_kernels = false;
   TorchLayers torch_layers = TorchLayers::kFused;
+  bool repeats_kv = false;
   bool overlap_tp_all_reduce = true;
   bool pipelined = false;  // the model's ends lie on different stages
   bool batch_sync = false;
@@ -143,10 +144,9 @@ struct Shape {
   std::int64_t query() const { return heads * head_dim; }
   std::int64_t key_value() const { return kv_heads * head_dim; }
   std::int64_t qkv() const { return query() + 2 * key_value(); }
-  // Modules in plain PyTorch repeat keys and values for the queries that share them, and keep the
-  // gathered input of a linear layer for its gradient.
   bool plain_torch() const { return torch_layers != TorchLayers::kFused; }
-  bool repeats_heads() const { return plain_torch() && flash() && kv_heads < heads; }
+  bool repeats_heads() const { return plain_torch() && repeats_kv && flash() && kv_heads < heads; }
+  // The gathered input of a linear layer in plain PyTorch, for its gradient.
   bool keeps_gathered() const { return plain_torch() && sequence_parallel; }
   // Width of what attention puts out.
   std::int64_t v_head_dim() const { return latent.kv_rank > 0 ? latent.v_dim : head_dim; }

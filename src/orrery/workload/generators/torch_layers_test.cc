@@ -27,6 +27,7 @@ Model SmallLlama() {
 Plan With(TorchLayers layers) {
   Plan plan{.seq_len = kTokens};
   plan.torch_layers = layers;
+  plan.repeats_kv = true;
   return plan;
 }
 
@@ -54,6 +55,10 @@ TEST(TorchLayers, CompiledLeavesRotationAndRepetition) {
   EXPECT_EQ(SavedBytes(FindBlock(compiled, "layer.forward")) -
                 SavedBytes(FindBlock(fused, "layer.forward")),
             2 * 2 * query);
+  Plan shared = With(TorchLayers::kCompiled);
+  shared.repeats_kv = false;
+  EXPECT_EQ(SavedBytes(FindBlock(Make(m, shared), "layer.forward")),
+            SavedBytes(FindBlock(fused, "layer.forward")));
 }
 
 // Beside the above: two norms of 36 and 92 bytes in place of 4 and 6, a gate of 10 and 18 in place
