@@ -160,6 +160,7 @@ class Formula {
   TreePorts PortsOfTree() const;
   TreeSums SumsOfTree() const;
   double TreePort(const model::Chunk& chunk, const TreeSums& sums) const;
+  Terms RingApart() const;
   struct Walk;
   Walk WalkOf(const model::Chunk& chunk, double rounds) const;
   double Longest(const Walk& walk, double skew, double offset) const;
@@ -183,6 +184,7 @@ class Formula {
   const Plan& plan_;
   model::WhiteBox box_;
   model::Pieces pieces_;
+  double receives_ = 1;  // rings: of a step's bytes, what the last one, which sends none, takes
 };
 
 // Trees and NVLS: the first rounds as they were played (rehearsal.h), less what the terms above

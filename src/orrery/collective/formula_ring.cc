@@ -27,6 +27,7 @@ struct Formula::Walk {
   double nvlink = 0, nic = 0;  // busy time of the ports
   double turns = 0, slices = 0;
   double bytes = 0;
+  double last = 0;  // the same as `local`, of the last hop: its step receives only
 };
 
 Formula::Walk Formula::WalkOf(const Chunk& chunk, double rounds) const {
@@ -35,9 +36,14 @@ Formula::Walk Formula::WalkOf(const Chunk& chunk, double rounds) const {
   const auto steps = static_cast<double>(model::RingSteps(plan_));
   const double own = LaneWork(chunk);
   const double work = Work(chunk.slice, model::kStreams);
-  walk.lane = rounds * steps * own;
+  walk.lane = rounds * (steps * own - (1 - receives_) * Bytes(chunk));
   walk.hops = rounds * (steps - 1);
   walk.local = work + Delay(box_.intra, chunk.slice) - own;
+  walk.last = walk.local;
+  if (receives_ < 1) {
+    walk.last = Delay(box_.intra, chunk.last()) -
+                (chunk.slices - 1) * Work(chunk.slice, receives_ * model::kStreams);
+  }
   walk.crossing = net() ? work + Delay(box_.inter, chunk.slice) - own : walk.local;
   walk.wrap = Wrap(chunk);
   walk.nvlink = walk.hops * NvlinkChannels() * Serial(box_.intra, chunk);
@@ -78,7 +84,7 @@ double Formula::Longest(const Walk& walk, double skew, double offset) const {
   }
   if (ppn() > 1 || !net()) {
     const double most = net() ? std::min(walk.hops, ppn() - 1.0) : walk.hops;
-    more = std::max(more, walk.local > 0 ? most * local : walk.local);
+    more = std::max(more, walk.local > 0 ? most * local : walk.last);
   }
   return walk.lane + std::max(0.0, more + skew);
 }
@@ -235,14 +241,37 @@ double Formula::WalkAndCredits(const Walk& full, const Walk& tail, double step) 
   return longest;
 }
 
+// While channels are in step (WhiteBox::in_step), their first round takes what it takes alone by
+// the slower lanes.
 Terms Formula::Ring() const {
+  Terms terms = RingApart();
+  if (box_.in_step <= 1 || pieces_.share == 0) return terms;
+  Formula first = *this;
+  if (pieces_.rounds > 0) {
+    first.pieces_.rounds = 1;
+    first.pieces_.tail = {};
+  }
+  const double apart = first.RingApart().total;
+  first.box_.per_byte *= box_.in_step;
+  first.receives_ = 1 / box_.in_step;
+  terms.total += std::max(0.0, first.RingApart().total - apart);
+  // Then the links wait for the next round's first slices.
+  const Chunk& next = pieces_.rounds > 1 ? pieces_.full : pieces_.tail;
+  if (pieces_.rounds > 0 && next.slices > 0) {
+    const double wait = Work(next.slice, model::kStreams) + box_.intra.post + box_.intra.latency;
+    terms.total += ppn() > 2 ? wait : wait / 2;  // sends every other step
+  }
+  return terms;
+}
+
+Terms Formula::RingApart() const {
   const Chunk& first = pieces_.rounds > 0 ? pieces_.full : pieces_.tail;
   const Chunk& final = pieces_.tail.slices > 0 ? pieces_.tail : pieces_.full;
   const double rounds = static_cast<double>(pieces_.rounds);
   const Walk full = WalkOf(pieces_.full, rounds);
   const Walk tail = WalkOf(pieces_.tail, 1);
   const double enter = Work(first.slice, model::kStreams);
-  const double leave = Work(final.last(), model::kStreams);
+  const double leave = Work(final.last(), receives_ * model::kStreams);
   const double skew = Skew(first);
   const bool both = full.hops > 0 && tail.hops > 0;
   double total = Longest(full, tail, skew);

@@ -146,6 +146,7 @@ Step Schedule::RingStep(std::uint32_t member, int channel, std::uint64_t index) 
   const auto full = static_cast<std::uint64_t>(pieces_.rounds) * steps *
                     static_cast<std::uint64_t>(pieces_.full.slices);
   const Chunk& chunk = index < full ? pieces_.full : pieces_.tail;
+  const bool first = index < steps * static_cast<std::uint64_t>(chunk.slices);
   if (index >= full) index -= full;
   if (chunk.slices == 0 ||
       (&chunk == &pieces_.tail && index >= steps * static_cast<std::uint64_t>(chunk.slices))) {
@@ -157,10 +158,11 @@ Step Schedule::RingStep(std::uint32_t member, int channel, std::uint64_t index) 
   const std::int64_t data = index % slices + 1 == slices ? chunk.last() : chunk.slice;
   const std::uint32_t base = static_cast<std::uint32_t>(channel) * ranks_;
   const std::uint32_t q = position_[base + member];
-  step.work = Work(data, model::kStreams, true);
+  const bool sends = number + 1 < steps;
+  step.work = Work(data, model::kStreams * (first && sends ? box_.in_step : 1), true);
   if (number > 0)
     step.recv_connection = static_cast<std::int32_t>(base + (q + ranks_ - 1) % ranks_);
-  if (number + 1 < steps) {
+  if (sends) {
     step.send_connection = static_cast<std::int32_t>(base + q);
     step.bytes = MessageBytes(data);
     if (crosses_[static_cast<std::size_t>(step.send_connection)] != 0) {

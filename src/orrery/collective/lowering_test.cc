@@ -65,6 +65,31 @@ TEST(RingOrder, CrossingsStayOnTheirRail) {
   }
 }
 
+// 8 B200 gather 1 GiB on 32 channels in two rounds of 2 MiB chunks, two slices each. In the first
+// round a slice of 1 MiB takes 32 * 1 MiB * 160 / 128 / 900 GB/s = 46.6 us to send beside the
+// barrier of 1 us; what only receives, and all of the second round, goes at the CTA's own rate of
+// 35 GB/s.
+TEST(Lowering, SendsOfARingsFirstRoundWaitForTheLinks) {
+  cluster::Spec spec = *cluster::FindPreset("b200-ib-400g");
+  spec.nodes = 1;
+  spec.nvlink_efficiency = 1;
+  const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+  std::vector<DeviceId> members;
+  for (std::size_t i = 0; i < 8; ++i) members.emplace_back(i);
+  const Planner planner(cluster, {});
+  const Plan plan = planner.Shape(Collective::kAllGather, Algorithm::kRing, Protocol::kSimple,
+                                  1 << 30, ShapeOf(cluster, members));
+  ASSERT_EQ(plan.channels, 32);
+  const Schedule schedule(plan, cluster, members);
+  const SimTime shared = 47'603'378;  // ps
+  for (std::uint64_t step = 0; step < 14; ++step) {
+    EXPECT_NEAR(static_cast<double>(schedule.At(3, 5, step).work), shared, 2) << step;
+  }
+  const SimTime own = schedule.At(3, 5, 14).work;
+  EXPECT_NEAR(static_cast<double>(own), 1e6 + 1048576 / 0.035, 0.03e6);
+  for (std::uint64_t step = 15; step < 32; ++step) EXPECT_EQ(schedule.At(3, 5, step).work, own);
+}
+
 // What a run puts on the links is what the closed form says a member sends.
 TEST(Lowering, BytesAreThoseOfTheClosedForm) {
   Environment environment;

@@ -224,6 +224,18 @@ void HideFirstPass(const Plan& plan, WhiteBox* box) {
   box->inter.post = std::max(least, box->inter.post - work) + static_cast<double>(rest) * per_byte;
 }
 
+// Stores over NVLink wait for the links: as long as its channels are in step, a CTA of a ring sends
+// no faster than its share of them, and while all wait at barriers or receive only, links idle.
+void ShareLinks(const Plan& plan, const cluster::Spec& spec, WhiteBox* box) {
+  const bool ring = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
+  if (!ring || plan.protocol != Protocol::kSimple || plan.shape.domains > 1) return;
+  if (spec.peers_over_pcie() || plan.steps.channel_Bps > 0) return;
+  const double packed =
+      1 + static_cast<double>(box->intra.header) / static_cast<double>(box->intra.payload);
+  const double share = plan.channels * box->intra.per_byte * packed / kStreams;
+  box->in_step = std::max(1.0, share / box->per_byte);
+}
+
 WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   const auto p = static_cast<std::size_t>(plan.protocol);
   const bool blackwell = spec.device.arch == Arch::kBlackwell;
@@ -317,6 +329,7 @@ WhiteBox MakeWhiteBox(const Plan& plan, const cluster::Spec& spec) {
   WhiteBox box = NcclsBox(plan, spec);
   AwaitAcknowledgement(plan, spec, &box);
   Replace(plan.steps, &box);
+  ShareLinks(plan, spec, &box);
   box.wrap = box.inter;
   if (plan.shape.wrap_hops > plan.shape.network_hops) {
     SetInter(spec, plan.shape, plan.shape.wrap_hops, &box.wrap);

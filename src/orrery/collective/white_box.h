@@ -49,6 +49,7 @@ struct WhiteBox {
   double sync = 0;      // per slice, holds the lane
   double per_byte = 0;  // one stream (a read or a write) of a CTA; a copy or a reduction has
                         // kStreams of them at the channel's rate
+  double in_step = 1;   // a ring's first round: a send's bytes take so many times `per_byte`
   Edge intra, inter;
   Edge wrap;  // the crossing that closes a ring; `inter` unless it leaves its rail there
   std::int64_t switch_extra = 0;  // NVLS: bytes more on NVLink for 1000 of data
