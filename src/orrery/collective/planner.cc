@@ -171,6 +171,18 @@ std::int64_t NvlsChunk(const Environment& environment, const Plan& plan) {
   return std::max<std::int64_t>(16, chunk / 16 * 16);
 }
 
+// From 2.23 on heads of one domain share what is less than a loop in multiples of 16 KiB: where
+// little moves the last of them have nothing (all_reduce.h, lastChunkSize).
+int HeadsWithData(const Plan& plan) {
+  const bool one = plan.algorithm == Algorithm::kNvls && plan.shape.domains == 1;
+  if (!one || plan.version < 22300 || plan.collective != Collective::kAllReduce) return plan.heads;
+  const std::int64_t share = (plan.bytes + plan.channels - 1) / plan.channels;
+  if (share == 0 || share >= plan.heads * plan.chunk_bytes) return plan.heads;
+  constexpr std::int64_t kPart = 16 << 10;
+  const std::int64_t each = (share + plan.heads * kPart - 1) / (plan.heads * kPart) * kPart;
+  return static_cast<int>((share + each - 1) / each);
+}
+
 // NCCL's calcCollChunking: smaller the fewer there are.
 std::int64_t CollNetChunk(const Environment& environment, const Plan& plan, double expected_GBps,
                           std::int64_t step) {
@@ -426,6 +438,7 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   }
   ShrinkChannels(q, channels, &plan);
   SetChunks(environment_, model::IsCollNet(plan) ? CollNetAllReduceGBps(q) : 0, &plan);
+  plan.heads = HeadsWithData(plan);
   // Moye's equations know no phases.
   if (pricing_.model == PriceModel::kOrrery) plan.phases = PhasesOf(plan, cluster_->spec());
   return plan;

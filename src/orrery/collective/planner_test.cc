@@ -449,6 +449,26 @@ TEST(WhiteBox, FirstPassIsInTheLatencyOfAStep) {
   EXPECT_NEAR(box.intra.post, 0.4173e6, 100);
 }
 
+// A rack of 72: what a channel has, cut among 32 heads in parts of 16 KiB (release 2.23 on). 24
+// channels of 5 MiB: 213 KiB each, 14 heads; of 12 MiB: 512 KiB, all of them. Gathers have all.
+TEST(Planner, NvlsHeadsOfLittle) {
+  const cluster::Cluster rack = Machine("gb200-nvl72-ib-400g", 18);
+  const GroupShape shape = Whole(rack);
+  const auto heads = [&](int version, Collective collective, std::int64_t bytes) {
+    Environment environment;
+    environment.version = version;
+    environment.version_stated = true;
+    const Planner planner(rack, environment);
+    return planner.Shape(collective, Algorithm::kNvls, Protocol::kSimple, bytes, shape).heads;
+  };
+  EXPECT_EQ(heads(22807, Collective::kAllReduce, 8), 1);
+  EXPECT_EQ(heads(22807, Collective::kAllReduce, 5 << 20), 14);
+  EXPECT_EQ(heads(22807, Collective::kAllReduce, 12 << 20), 32);
+  EXPECT_EQ(heads(22807, Collective::kAllReduce, 1 << 30), 32);
+  EXPECT_EQ(heads(22203, Collective::kAllReduce, 8), 32);
+  EXPECT_EQ(heads(22807, Collective::kAllGather, 8), 32);
+}
+
 TEST(Planner, NvlsNeedsAMulticastingSwitch) {
   const auto algorithm = [](const char* preset, int nodes, Collective c) {
     const cluster::Cluster cluster = Machine(preset, nodes);
