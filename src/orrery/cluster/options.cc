@@ -238,6 +238,10 @@ constexpr Option kDevice[] = {
      .type = kNumber,
      .max = 1e5,
      .doc = "W: the board's limit, under which tensor cores lower their clock; 0 means not known."},
+    {.name = "vboost",
+     .type = kBool,
+     .doc = "Power is steered from the L2 cache to the SMs (nvidia-smi boost-slider --vboost 1): "
+            "tensor cores of Hopper clock higher under the same limit."},
     {.name = "exp_per_clock",
      .type = kNumber,
      .max = 1e4,

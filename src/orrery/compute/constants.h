@@ -38,6 +38,7 @@ inline constexpr double kMemoryLatency_s = 0.6e-6;
 inline constexpr double kMisalignedRate = 0.5;
 inline constexpr double kPartLineRate = 0.9;
 inline constexpr double kMostOfPeak = 0.93;
+inline constexpr double kVboost = 1.05;  // attention, too
 
 // Attention, head size 128, long sequences, fraction of the dense peak. Of those whose forward rate
 // the fit may move, backward keeps its ratio to it.

@@ -80,6 +80,24 @@ TEST(DeviceRates, PowerNotThePrintedClockSetsWhatTensorCoresSustain) {
   EXPECT_NEAR(Rates(device).gemm_flops[kBf16], 0.93 * device.fp16_flops, 1e-9 * reference);
 }
 
+// Of Hopper's tensor cores alone: CUDA cores and Blackwell keep their rates.
+TEST(DeviceRates, PowerFromTheL2SpeedsUpTensorCores) {
+  constexpr auto kFp8 = static_cast<std::size_t>(graph::DType::kFp8);
+  constexpr auto kFp32 = static_cast<std::size_t>(graph::DType::kFp32);
+  cluster::DeviceSpec device = TestH100();
+  const DeviceRates plain = Rates(device);
+  device.vboost = true;
+  const DeviceRates boosted = Rates(device);
+  EXPECT_NEAR(boosted.gemm_flops[kFp8], 1.05 * plain.gemm_flops[kFp8], 1e-9 * plain.hbm_Bps);
+  EXPECT_EQ(boosted.gemm_flops[kFp32], plain.gemm_flops[kFp32]);
+  const Attention attention{.batch = 1, .heads = 132, .seq_q = 8192, .seq_kv = 8192};
+  EXPECT_NEAR(AttentionTime(attention, plain).compute_s,
+              1.05 * AttentionTime(attention, boosted).compute_s, 1e-6);
+  device = TestB200();
+  device.vboost = true;
+  EXPECT_EQ(Rates(device).gemm_flops[kFp8], Rates(TestB200()).gemm_flops[kFp8]);
+}
+
 TEST(DeviceRates, MissingRateNamesDeviceAndField) {
   cluster::DeviceSpec d = Round();
   d.memory_bandwidth_Bps = 0;

@@ -39,6 +39,7 @@ struct Line {
   std::string_view models;            // "a|b": one of them begins the row's; empty: any
   std::string_view gpus, precisions;  // likewise, of gpu and compute_dtype
   ReleaseRecipe recipe;
+  std::string_view tasks = {}, counts = {};  // likewise, of task and gpus
 };
 
 constexpr int kEver = 9999;
@@ -161,6 +162,13 @@ constexpr Line kDeferrals[] = {
     {kBridge, 2509, 2510, "Llama3-70B", "", "", {.deferred_head = 22}},
 };
 
+constexpr Line kPower[] = {
+    {kNemo, 2502, 2502, "Llama3", "H100", "", {.vboost = true}, "sft|lora"},
+    {kNemo, 2504, 2504, "Llama|Nemotron", "H100", "", {.vboost = true}},
+    {kNemo, 2505, 2505, "", "H100", "", {.vboost = true}},
+    {kMlperf, 2406, 2411, "GPT3-175B", "H100", "", {.vboost = true}, "", "512"},
+};
+
 // What stays in bf16 beside the model's low precision.
 constexpr Line kBf16[] = {
     {kBridge, 1, kEver, "Nemotron-3-Super", "", "nvfp4",
@@ -239,12 +247,15 @@ ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
       return line.scripts == release.scripts && line.from <= release.month &&
              release.month <= line.to && BeginsWithOneOf(row.text("model"), line.models) &&
              BeginsWithOneOf(row.text("gpu"), line.gpus) &&
-             BeginsWithOneOf(row.text("compute_dtype"), line.precisions);
+             BeginsWithOneOf(row.text("compute_dtype"), line.precisions) &&
+             BeginsWithOneOf(row.text("task"), line.tasks) &&
+             BeginsWithOneOf(row.text("gpus"), line.counts);
     });
     return found == table.end() ? ReleaseRecipe() : found->recipe;
   };
   ReleaseRecipe recipe = in(kRuns);
   recipe.deferred_head = in(kDeferrals).deferred_head;
+  recipe.vboost = in(kPower).vboost;
   const ReleaseRecipe bf16 = in(kBf16);
   recipe.bf16_last_layers = bf16.bf16_last_layers;
   recipe.bf16_modules = bf16.bf16_modules;

@@ -8,7 +8,8 @@
 //     CUDA_GRAPH, RM, ET, defer_embedding_wgrad_compute with wgrad_deferral_limit), MaxText's
 //     remat_policy and dcn_fsdp_parallelism; NVIDIA/NeMo v2.3.1, nemo/collections/llm/recipes, and
 //     its scripts/performance/llm at the commits that v25.05.05 installs
-//     (MegatronTokenDropCallback).
+//     (MegatronTokenDropCallback). enable_vboost=True: llama3/finetuning of v25.02.02, all of NeMo
+//     2 in v25.04.02 (Llama, Nemotron; Grok there is NeMo 1) and in v25.05.05's commits of NeMo.
 //   kPaxml: the same repository's paxml/configure.sh and paxml_mod_configs.py (CHECKPOINT_POLICY,
 //     DCN_MESH_SHAPE, xla_gpu_enable_while_loop_double_buffering=false, ENABLE_TE). Transformer
 //     Engine 1.4, jax/flax/module.py, adds biases apart from its products, whose outputs are kept
@@ -27,7 +28,8 @@
 //     with the same batches and no scripts: taken to have had the same micro-batches.
 //   kMlperf: github.com/mlcommons/training_results_v5.1: configurations of 8B take in
 //     config_common_cg.sh, and of 405B TP_PP_DP_MAPPING=True and of both FP8_RECIPE=tensorwise in
-//     config_common.sh, which also defers.
+//     config_common.sh, which also defers. VBOOST_VALUE of v4.0 and v4.1: 1 in NVIDIA's GPT-3 on
+//     512 H100 (config_DGXH100_64x8x128x4x8_mbs2.sh and NVIDIA's blog on v4.0), else 0 or not set.
 //   kModelZoo: github.com/yanring/Megatron-MoE-ModelZoo: every one sets
 //     --expert-tensor-parallel-size 1, --overlap-grad-reduce, --cross-entropy-fusion-impl te.
 //   kBridge: github.com/NVIDIA-NeMo/Megatron-Bridge, scripts/performance (run_script.py and the
@@ -72,6 +74,9 @@ struct ReleaseRecipe {
   // Micro-batches whose weight gradients of the output layer wait for the end of the last stage's
   // passes.
   std::int64_t deferred_head = 0;
+
+  // The machine.
+  bool vboost = false;  // power steered to the SMs (enable_vboost, VBOOST_VALUE)
 
   std::int64_t micro_batch = 0;
   bool torch_ddp = false;  // gradients reduced beside the last backward pass (--DDP-impl torch)

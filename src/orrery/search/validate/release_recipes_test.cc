@@ -80,6 +80,22 @@ TEST(ReleaseRecipes, TorchtitanByDate) {
   EXPECT_TRUE(later.compiles_loss && !later.adam_operators);
 }
 
+TEST(ReleaseRecipes, PowerSteeredByTaskAndNumberOfGpus) {
+  const auto steers = [](const std::string& cells) {
+    const auto table = CsvTable::Parse(
+        "framework,framework_version,measured_date,model,gpu,task,gpus\n" + cells + "\n", "t.csv");
+    EXPECT_TRUE(table.ok()) << table.status().message();
+    return FindReleaseRecipe(Configuration(TableKind::kTraining, *table, 0)).vboost;
+  };
+  EXPECT_FALSE(steers("NeMo (x),v25.02.02,,Llama3-8B,H100-SXM5,pretrain,32"));
+  EXPECT_TRUE(steers("NeMo (x),v25.02.02,,Llama3-8B,H100-SXM5,sft,32"));
+  EXPECT_TRUE(steers("NeMo (x),v25.04.02,,Llama3-8B,H100-SXM5,pretrain,32"));
+  EXPECT_FALSE(steers("NeMo (x),v25.04.02,,Grok-1-314B,H100-SXM5,pretrain,512"));
+  EXPECT_FALSE(steers("NeMo (x),v25.05.05,,Llama3.1-405B,GB200,pretrain,512"));
+  EXPECT_TRUE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,512"));
+  EXPECT_FALSE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,10752"));
+}
+
 TEST(ReleaseRecipes, UnknownScriptsSetNothing) {
   const ReleaseRecipe r = Recipe("torchtitan,,,Llama3.1-405B,H100,fp8");
   EXPECT_TRUE(r.fused_attention && !r.reduces_16_bits && r.recompute.empty());

@@ -327,6 +327,10 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
   ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, assumed));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
   out.plan.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
+  if (m.release.vboost) {
+    out.cluster.device.vboost = true;
+    m.Assume("vboost: power steered to the SMs, as the release's scripts do");
+  }
   MapSchedule(m);
   ORRERY_RETURN_IF_ERROR(MapSharding(m));
   ORRERY_RETURN_IF_ERROR(MapRecompute(m));
