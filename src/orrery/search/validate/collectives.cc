@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
+#include <span>
 #include <utility>
 
 #include "orrery/base/suggest.h"
@@ -40,13 +42,10 @@ constexpr std::array kTypes = {
     std::pair{std::string_view("uint8"), DType::kFp8},
 };
 
-// Variables that a system's name may carry after its own words: "(ALGO=Ring PROTO=LL128)".
-constexpr std::array kVariables = {
-    std::pair{std::string_view("MIN_NCHANNELS="), std::string_view("NCCL_MIN_NCHANNELS")},
-    std::pair{std::string_view("MIN_CTAS="), std::string_view("NCCL_MIN_CTAS")},
-    std::pair{std::string_view("QPS="), std::string_view("NCCL_IB_QPS_PER_CONNECTION")},
-    std::pair{std::string_view("ALGO="), std::string_view("NCCL_ALGO")},
-    std::pair{std::string_view("PROTO="), std::string_view("NCCL_PROTO")},
+// Short for a variable's name; others only lack NCCL_.
+constexpr std::array kShort = {
+    std::pair{std::string_view("QPS"), std::string_view("NCCL_IB_QPS_PER_CONNECTION")},
+    std::pair{std::string_view("CHANNELS"), std::string_view("NCCL_MIN_NCHANNELS")},
 };
 
 // GPUDirect-TCPXO, hosts of 8 H100: what Google's nccl-env-profile.sh sets and its checker enforces
@@ -75,8 +74,68 @@ collective::TunerRow TreeOfTwoHosts() {
   return row;
 }
 
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+bool IsOfName(char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+// Variables that a column's words carry, "(ALGO=Ring PROTO=LL128)" or "NCCL_MIN_CTAS=24"; one that
+// NCCL or its model here does not know is passed over, and said.
+void ReadVariables(std::string_view text, Variables* variables, Assumed* assumed) {
+  for (std::size_t at = text.find('='); at != std::string_view::npos; at = text.find('=', at + 1)) {
+    std::size_t from = at;
+    while (from > 0 && IsOfName(text[from - 1])) --from;
+    if (from == at) continue;
+    const std::string_view word = text.substr(from, at - from);
+    std::string name(word);
+    if (!word.starts_with("NCCL_")) name.insert(0, "NCCL_");
+    for (const auto& [brief, whole] : kShort) {
+      if (word == brief) name = whole;
+    }
+    std::string_view value = text.substr(at + 1);
+    value = value.substr(0, value.find_first_of(" ;,)"));
+    const std::pair one{name, std::string(value)};
+    if (collective::ParseEnvironment(std::span(&one, 1)).ok()) {
+      variables->push_back(one);
+    } else {
+      assumed->push_back(
+          fmt::format("{}={} passed over", Printable(name, 40), Printable(value, 40)));
+    }
+  }
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+// Whether words name something and do not say that it is left out.
+enum class Named { kNot, kOn, kOff };
+Named NamedIn(std::string_view text, std::string_view name) {
+  const std::size_t at = text.find(name);
+  if (at == std::string_view::npos) return Named::kNot;
+  const std::string_view before = text.substr(0, at), behind = text.substr(at + name.size());
+  const bool off = before.ends_with("no ") || before.ends_with("without ") ||
+                   before.ends_with("w/o ") || behind.starts_with(" off") ||
+                   behind.starts_with(" disabled");
+  return off ? Named::kOff : Named::kOn;
+}
+
+// Switches that reduce, which NCCL must be told to use.
+void SetSharp(std::string_view words, CollectiveCase* out, Variables* variables, Assumed* assumed) {
+  cluster::Spec& spec = out->cluster;
+  if (NamedIn(words, "sharp") != Named::kOn || spec.fabric != cluster::Fabric::kInfiniBand) return;
+  spec.sharp = true;
+  variables->emplace_back("NCCL_COLLNET_ENABLE", "1");
+  assumed->push_back("SHARP: NCCL_COLLNET_ENABLE=1");
+}
+
 // 2.26.2 → 22602.
 int VersionOf(std::string_view text) {
+  for (std::string_view before : {"NCCL ", "v"}) {
+    if (text.starts_with(before)) text.remove_prefix(before.size());
+  }
   std::array<int, 3> parts{};
   const char* at = text.data();
   const char* const end = text.data() + text.size();
@@ -88,20 +147,19 @@ int VersionOf(std::string_view text) {
   return parts[0] * 10'000 + parts[1] * 100 + parts[2];
 }
 
-Result<Environment> EnvironmentOf(const Configuration& row, Assumed* assumed) {
-  std::vector<std::pair<std::string, std::string>> variables;
-  const std::string_view system = row.text("system");
-  const bool tcpxo = row.text("network").find("TCPXO") != std::string_view::npos;
+Result<Environment> EnvironmentOf(const Configuration& row, CollectiveCase* out, Assumed* assumed) {
+  Variables variables;
+  const std::string_view network = row.text("network");
+  const bool tcpxo = network.find("TCPXO") != std::string_view::npos;
   if (tcpxo) {
     for (const auto& [variable, value] : kTcpxo) variables.emplace_back(variable, value);
     assumed->push_back("TCPXO: NCCL's variables and tuner as Google's profile sets them");
   }
-  for (const auto& [token, variable] : kVariables) {
-    const std::size_t at = system.find(token);
-    if (at == std::string_view::npos) continue;
-    const std::string_view value = system.substr(at + token.size());
-    variables.emplace_back(variable, value.substr(0, value.find_first_of(" ;,)")));
-  }
+  const std::string words = Lower(row.text("system")) + "; " + Lower(network);
+  SetSharp(words, out, &variables, assumed);
+  if (NamedIn(words, "nvls") == Named::kOff) variables.emplace_back("NCCL_NVLS_ENABLE", "0");
+  ReadVariables(row.text("system"), &variables, assumed);
+  ReadVariables(network, &variables, assumed);
   ORRERY_ASSIGN_OR_RETURN(Environment environment, collective::ParseEnvironment(variables));
   if (tcpxo) environment.tuner.push_back(TreeOfTwoHosts());
   const int version = VersionOf(row.text("nccl_version"));
@@ -150,7 +208,7 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
   }
   ORRERY_ASSIGN_OR_RETURN(out.bytes, row.Needed("size_bytes", 1, std::int64_t{1} << 50));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, assumed));
-  ORRERY_ASSIGN_OR_RETURN(out.environment, EnvironmentOf(row, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.environment, EnvironmentOf(row, &out, assumed));
   if (!out.environment.version_stated) {
     const int release = collective::ReleaseOn(out.cluster.device.arch, out.environment);
     assumed->push_back(fmt::format("nccl_version={} (not stated)", release));

@@ -185,6 +185,30 @@ TEST(Validate, CollectivesByName) {
   EXPECT_LT(*two.predicted, 0.95 * *one.predicted);
 }
 
+// Switches that reduce, NVLS and NCCL's variables, where a column's words name them.
+TEST(Validate, CollectivesByWords) {
+  const std::string header(kNccl.substr(0, kNccl.find('\n') + 1));
+  const auto predict = [&](std::string_view system, std::string_view version,
+                           std::string_view network) {
+    const std::string row = fmt::format("s,{},H100,8,8,{},{},all_reduce,268435456,float,40,0,0\n",
+                                        system, version, network);
+    return Predict(*CsvTable::Parse(header + row, "n.csv")).rows[0];
+  };
+  EXPECT_THAT(predict("HGX", "2.22.3", "IB 8x400Gbps").assumed,
+              Contains("planned NVLSTree, Simple, 16 channels"));
+  EXPECT_THAT(predict("HGX", "2.22.3", "IB 8x400Gbps + SHARP").assumed,
+              Contains("planned NVLS, Simple, 16 channels"));
+  EXPECT_THAT(predict("HGX (no SHARP)", "2.22.3", "IB 8x400Gbps").assumed,
+              Contains("planned NVLSTree, Simple, 16 channels"));
+  const auto without = predict("HGX (NVLS off NCCL_MIN_CTAS=32 GDR=1)", "v2.22.3", "IB 8x400Gbps");
+  EXPECT_THAT(without.assumed, Contains(HasSubstr(", 32 channels")));
+  EXPECT_THAT(without.assumed, Contains("NCCL_GDR=1 passed over"));
+  for (const std::string& said : without.assumed) {
+    EXPECT_THAT(said, Not(HasSubstr("NVLS")));
+    EXPECT_THAT(said, Not(HasSubstr("not stated")));
+  }
+}
+
 // Google's profile: no LL128, no NVLS, steps of 1 MiB, and on two hosts the tree at every size. 16
 // MiB are one step of 16 channels, which goes down the chain of 8, over and back: 14 hops of NVLink
 // and 2 of the network, each at least a step's copy at 20.7 GB/s. With NCCL's own 512 KiB two
