@@ -88,8 +88,9 @@ inline constexpr std::array<Named<workload::Position>, 3> kPositions = {
     {{"learned", workload::Position::kLearned},
      {"rotary", workload::Position::kRotary},
      {"none", workload::Position::kNone}}};
-inline constexpr std::array<Named<workload::Routing>, 4> kRoutings = {
+inline constexpr std::array<Named<workload::Routing>, 5> kRoutings = {
     {{"balanced", workload::Routing::kBalanced},
+     {"round-robin", workload::Routing::kRoundRobin},
      {"zipf", workload::Routing::kZipf},
      {"dirichlet", workload::Routing::kDirichlet},
      {"drawn-zipf", workload::Routing::kDrawnZipf}}};

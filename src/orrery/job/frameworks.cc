@@ -104,6 +104,20 @@ constexpr FrameworkDefaults Fsdp2() {
   d.repeats_kv = true;
   return d;
 }
+// FSDP2 around models of its own with experts: Transformer Engine's attention, norms and rotation,
+// fused permutations, units that stay gathered for the step.
+constexpr FrameworkDefaults Automodel() {
+  FrameworkDefaults d = Fsdp2();
+  d.attention = AttentionDefault::kLibrary;
+  d.fused_latent_blackwell = true;
+  d.moe_fused_permute = true;
+  d.hold_units = true;
+  d.selective_keeps = RecomputeKeeps::kNothing;
+  d.torch_layers = workload::TorchLayers::kFused;
+  d.repeats_kv = false;
+  d.libraries.transformer_engine = true;
+  return d;
+}
 // limit_all_gathers is on from 2.1 on (pytorch/pytorch #104900).
 constexpr FrameworkDefaults Fsdp1() {
   FrameworkDefaults d = Fsdp(AttentionDefault::kFlash2, true);
@@ -150,6 +164,10 @@ constexpr FrameworkRecipe kTorchtitan = {.recompute = Recompute::kSelective,
                                          .allocator = "expandable_segments:True",
                                          .meter = "torch_reserved"};
 
+// Its benchmark recipes checkpoint whole blocks.
+constexpr FrameworkRecipe kAutomodel = {
+    .recompute = Recompute::kFull, .sharding = Sharding::kZero3, .gpt_dropout = 0};
+
 // ZeRO with overlap_comm and, in ZeRO-3, prefetch on; 16-bit reduction. The host waits when more
 // than two fetches are under way (PartitionedParameterCoordinator).
 constexpr FrameworkDefaults DeepSpeed(AttentionDefault attention) {
@@ -168,7 +186,7 @@ constexpr FrameworkDefaults DeepSpeed2021() {
   return d;
 }
 
-constexpr std::array<Framework, 27> kFrameworks = {{
+constexpr std::array<Framework, 28> kFrameworks = {{
     {.name = "megatron@2026.08",
      .description = "Megatron Core 0.19: as megatron@2025.10",
      .defaults = MegatronCore(AttentionDefault::kLibrary, true, true),
@@ -251,6 +269,21 @@ constexpr std::array<Framework, 27> kFrameworks = {{
          "Layers are plain PyTorch, eager: torch_layers has torch.compile, and models with kernels "
          "of "
          "their own (Transformer Engine's, Liger's)."},
+    {.name = "automodel@2025.10",
+     .description =
+         "NeMo Automodel's models with experts: FSDP2 whose layers stay gathered for the "
+         "step, Transformer Engine's attention; set sharding: zero3",
+     .defaults = Automodel(),
+     .recipe = kAutomodel,
+     .source = "NVIDIA-NeMo/Automodel, October 2025 to August 2026: components/moe "
+               "(parallelizer.py, fsdp_mixin.py, experts.py, megatron/token_dispatcher.py), "
+               "examples/llm_benchmark",
+     .assumes =
+         "As fsdp2@torch2.6. enable_fsdp_optimizations: without stages, too, layers are gathered "
+         "once a step and gradients reduced in the last micro-batch's backward (hold_units; models "
+         "with experts, not with adapters). DeepEP's exchange unless told: set moe_dispatcher. "
+         "fp32 shards, where its recipes keep parameters and Adam's state in bf16; experts that "
+         "nobody else holds are not sharded there, nor here."},
     {.name = "fsdp1@torch2.1",
      .description =
          "PyTorch FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer",
@@ -521,6 +554,10 @@ void ApplyGradientSums(const FrameworkDefaults& d, Plan* plan) {
                               plan->precision == workload::Precision::kBf16;
 }
 
+bool HoldsUnits(const FrameworkDefaults& d, const workload::Model& model, const Plan& plan) {
+  return d.hold_units && model.experts.count > 0 && plan.gathers_units() && plan.lora_rank == 0;
+}
+
 void ApplyZero1(const FrameworkDefaults& d, Plan* plan) {
   const bool zero1 = plan->sharding == Sharding::kZero1;
   plan->broadcast_parameters = zero1 && d.owns_tensors;
@@ -554,6 +591,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workloa
   plan->flat_parameters = d.flat_parameters;
   plan->copies_units = d.copies_units;
   plan->unit_buffers = d.unit_buffers;
+  plan->hold_units = HoldsUnits(d, model, *plan);
   plan->list_gathers = d.list_gathers && plan->sharding == Sharding::kZero3;
   plan->gather_limit = d.gather_limit;
   plan->moe_fused_permute = d.moe_fused_permute;

@@ -68,7 +68,8 @@ struct FrameworkDefaults {
   bool copies_units = true;           // without flat parameters
   workload::GatherLimit gather_limit = workload::GatherLimit::kOrder;  // ZeRO-3
   bool unit_buffers = false;                                           // Megatron-FSDP's
-  bool list_gathers = false;                                           // ZeRO-3 of 2021
+  bool hold_units = false;      // units stay gathered without stages, too; of models with experts
+  bool list_gathers = false;    // ZeRO-3 of 2021
   bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors
   bool ddp = false;             // DistributedDataParallel and torch.optim.AdamW, no clipping
   LossDefault loss = LossDefault::kEager;
@@ -134,6 +135,9 @@ void ApplyStep(const FrameworkDefaults& defaults, workload::Plan* plan);
 void ApplyRecompute(const FrameworkDefaults& defaults, workload::Plan* plan);
 // How gradients get into their buffer, once the plan's types are known.
 void ApplyGradientSums(const FrameworkDefaults& defaults, workload::Plan* plan);
+// Whether FSDP2's units stay for the step without stages, once sharding and adapters are known.
+bool HoldsUnits(const FrameworkDefaults& defaults, const workload::Model& model,
+                const workload::Plan& plan);
 // Whether ZeRO-1 reduces gradients whole and owners broadcast, once sharding and types are known.
 void ApplyZero1(const FrameworkDefaults& defaults, workload::Plan* plan);
 // docs/frameworks.md's part that follows from the table: a page a family.

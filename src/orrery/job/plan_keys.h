@@ -158,6 +158,10 @@ inline bool WithListGathers(const workload::Plan& plan) {
   return plan.gathers_units() && plan.list_gathers;
 }
 
+inline bool WithHeldUnits(const workload::Plan& plan) {
+  return plan.gathers_units() && plan.hold_units;
+}
+
 inline bool WithUnitBuffers(const workload::Plan& plan) {
   return plan.gathers_units() && plan.unit_buffers;
 }
@@ -210,6 +214,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
     {"copies_units", &workload::Plan::copies_units, WhenUnitsAreTensors},
     {"unit_buffers", &workload::Plan::unit_buffers, WithUnitBuffers},
+    {"hold_units", &workload::Plan::hold_units, WithHeldUnits},
     {"list_gathers", &workload::Plan::list_gathers, WithListGathers},
     {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
     {"reduce_whole", &workload::Plan::reduce_whole, WhenZero1},

@@ -198,6 +198,11 @@ constexpr Option kFramework[] = {
      .doc =
          "zero2, zero3: parameters and gradients live in what is gathered and reduced, shards of "
          "their type are made once a step (Megatron-FSDP)."},
+    {.name = "hold_units",
+     .type = kBool,
+     .doc = "zero2, zero3 without stages: layers are gathered once a step and kept, gradients are "
+            "summed unsharded and reduced in the last micro-batch's backward (NeMo Automodel's "
+            "enable_fsdp_optimizations); over stages it is always so."},
     {.name = "flat_parameters",
      .type = kBool,
      .doc =

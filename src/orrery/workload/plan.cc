@@ -298,6 +298,27 @@ Status CheckUnitsOverStages(const Model& model, const Plan& plan, std::string_vi
   return {};
 }
 
+// Units that are told to stay for the step.
+Status CheckHeldUnits(const Plan& plan) {
+  if (!plan.hold_units || !plan.gathers_units() || plan.pp > 1) return {};
+  const auto refuse = [](std::string_view why, std::string_view remedy) {
+    return InvalidInput("framework_options.hold_units: {}; {}", why, remedy);
+  };
+  if (plan.flat_parameters || plan.contiguous_gradients) {
+    return refuse("only FSDP2's modules are told to stay gathered and to sum gradients unsharded",
+                  "use framework: fsdp2 or leave it out");
+  }
+  if (plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered) {
+    return refuse("layers stay gathered for the whole step",
+                  "leave framework_options.reshard out or set it to false");
+  }
+  if (plan.lora_rank > 0 || plan.offload_parameters || plan.unit_buffers) {
+    return refuse("not built with adapters, shards in host memory or Megatron-FSDP's buffers",
+                  "leave it out");
+  }
+  return {};
+}
+
 Status CheckReshard(const Model& model, const Plan& plan) {
   if (plan.reshard == kReshardAll || (plan.reshard == kKeepGathered && plan.gathers_units())) {
     return {};
@@ -333,6 +354,7 @@ Status CheckSharding(const Model& model, const Plan& plan) {
   if (plan.sharding < Sharding::kZero2) return {};
   const std::string_view name = plan.sharding == Sharding::kZero2 ? "zero2" : "zero3";
   if (plan.pp > 1) ORRERY_RETURN_IF_ERROR(CheckUnitsOverStages(model, plan, name));
+  ORRERY_RETURN_IF_ERROR(CheckHeldUnits(plan));
   if (plan.replicas() == 1) {
     return InvalidInput(
         "training.sharding: {} needs at least 2 data-parallel ranks to shard over, not 1; use none",

@@ -113,8 +113,10 @@ inline constexpr std::uint8_t kLoraAll = 15;
 enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
 // How tokens come to the ranks of their experts (generators/experts.h).
 enum class Dispatcher : std::uint8_t { kAllGather, kAllToAll, kDeepEp, kHybridEp };
-// Even; all ranks as the busiest of a Zipf distribution; the rest by layer and rank (routing.h).
-enum class Routing : std::uint8_t { kBalanced, kZipf, kDirichlet, kDrawnZipf, kGiven };
+// Even, a token's experts chosen independently; even, dealt out in turn, so that a token's experts
+// are neighbours; all ranks as the busiest of a Zipf distribution; the rest by layer and rank
+// (routing.h).
+enum class Routing : std::uint8_t { kBalanced, kRoundRobin, kZipf, kDirichlet, kDrawnZipf, kGiven };
 // A user's own: the experts' shares or tokens, layer by layer, or once for all layers.
 struct GivenRouting {
   std::string name;
@@ -347,6 +349,10 @@ struct Plan {
   // shards in the model's type, which a step makes once (Megatron-FSDP). No copies but of gradients
   // that GEMMs do not write there.
   bool unit_buffers = false;
+  // ZeRO-2 and -3 without stages: units are gathered once a step and stay, gradients are summed
+  // unsharded and reduced in the last micro-batch's backward (fully_shard with
+  // set_requires_gradient_sync and set_reshard_after_backward off until then).
+  bool hold_units = false;
   // ZeRO-3, without prefetch: a tensor at a time into a list of every rank's part (DeepSpeed of
   // 2021).
   bool list_gathers = false;
@@ -379,8 +385,8 @@ struct Plan {
     return sharding != Sharding::kNone &&
            (sharding == Sharding::kZero1 || reducer == Reducer::kDeepSpeed || flat_parameters);
   }
-  // Whether those units stay gathered for the whole step: over stages.
-  bool keeps_units() const { return gathers_units() && pp > 1; }
+  // Whether those units stay gathered for the whole step: over stages, or as told.
+  bool keeps_units() const { return gathers_units() && (pp > 1 || hold_units); }
   int ranks() const { return tp * cp * pp * dp; }
   // Ranks that hold the same parameters.
   int replicas() const { return dp * cp; }

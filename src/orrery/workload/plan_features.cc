@@ -237,13 +237,14 @@ Status CheckAdafactor(const Model& model, const Plan& plan) {
         "whose owners keep whole tensors; turn that off or use adam");
   }
   if (plan.shards_are_flat()) return {};
-  if (!Ordinary(model) || plan.lora_rank > 0 || plan.pp > 1) {
+  if (!Ordinary(model) || plan.lora_rank > 0 || plan.keeps_units()) {
     return InvalidInput(
         "training.optimizer: adafactor with tensors sharded by rows (FSDP2) is built for ordinary "
         "layers on one stage, not for {}; use adam",
-        plan.lora_rank > 0 ? "adapters"
-        : plan.pp > 1      ? fmt::format("pp {}", plan.pp)
-                           : model.name);
+        plan.lora_rank > 0   ? "adapters"
+        : plan.pp > 1        ? fmt::format("pp {}", plan.pp)
+        : plan.keeps_units() ? "hold_units"
+                             : model.name);
   }
   return {};
 }

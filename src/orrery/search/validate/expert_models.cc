@@ -6,6 +6,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/search/validate/config_extra.h"
+#include "orrery/search/validate/torch_native.h"
 
 namespace orrery::search {
 namespace {
@@ -222,7 +223,9 @@ Status MapExperts(const Mapping& m) {
   plan.moe_fused_permute = m.defaults().moe_fused_permute && fused;
   plan.moe_fused_router = m.defaults().moe_fused_router && fused && !m.release.router_operators;
   plan.moe_separate_padding = m.defaults().moe_separate_padding;
-  if (row.text("moe_routing") != "forced-balanced") {
+  MapForcedRouting(m);
+  if (row.text("moe_routing") != "forced-balanced" &&
+      plan.routing == workload::Routing::kBalanced) {
     m.Assume("moe_routing={}: taken as balanced",
              row.has("moe_routing") ? row.text("moe_routing") : "(blank)");
   }

@@ -1,5 +1,7 @@
 #include "orrery/search/validate/fine_tuning.h"
 
+#include "orrery/search/validate/torch_native.h"
+
 #include <cstdint>
 #include <string_view>
 
@@ -49,6 +51,11 @@ void MapTask(const Mapping& m) {
   }
   if (task != "lora") return;
   const bool submitted = IsSubmittedLora(row);
+  if (Automodel(m)) {
+    plan.lora_rank = 16;
+    plan.lora_targets = workload::kLoraAll;
+    return m.Assume("task=lora: adapters of rank 16 beside all projections (the recipes')");
+  }
   plan.lora_rank = submitted ? 16 : 32;
   plan.lora_targets = workload::kLoraQkv;
   if (submitted) {

@@ -9,7 +9,7 @@
 namespace orrery::search {
 namespace {
 
-constexpr std::array<FrameworkRule, 28> kRules = {{
+constexpr std::array<FrameworkRule, 29> kRules = {{
     {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
     {"Megatron-LM 2020", "megatron", "", "2020", "megatron@2020"},
     {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "megatron@2021.01"},
@@ -20,19 +20,20 @@ constexpr std::array<FrameworkRule, 28> kRules = {{
     {"Megatron-DeepSpeed", "megatron-deepspeed", "", "", "megatron-deepspeed@2022"},
     {"NeMo 2023", "nemo", "", "7.|22.|23.|ngc23.", "nemo@2023"},
     {"Megatron Bridge", "nemo", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
-    {"FSDP2", "nemo", "Automodel", "", "fsdp2@torch2.6"},
+    {"NeMo Automodel", "nemo", "Automodel", "", "automodel@2025.10"},
     {"NeMo", "nemo", "", "24.0|ngc24.0", "nemo@2024.07"},
     {"NeMo", "nemo", "", "24.1|v24.|25.02|v25.02|v25.04|ngc", "nemo@2024.11"},
     {"NeMo", "nemo", "", "", "nemo@2025.04"},
     {"InternEvo", "other", "InternEvo", "", "internevo@2024"},
     {"FSDP2", "other", "torchtitan", "", "fsdp2@torch2.6"},
     {"FSDP2", "other", "TorchTitan", "", "fsdp2@torch2.6"},
-    {"FSDP2", "other", "Automodel", "", "fsdp2@torch2.6"},
+    {"NeMo Automodel", "other", "Automodel", "", "automodel@2025.10"},
     {"LLM Foundry of 2024", "fsdp1", "llm-foundry", "2024.01", "composer@2024.01"},
     {"LLM Foundry of 2023", "fsdp1", "llm-foundry", "2023.10", "composer@2023.10"},
     {"LLM Foundry v0.1", "fsdp1", "llm-foundry", "", "composer@2023.05"},
     {"FSDP1 of torch 1.13", "fsdp1", "", "torch 1.", "fsdp1@torch1.13"},
     {"FSDP1", "fsdp1", "", "", "fsdp1@torch2.1"},
+    {"NeMo Automodel", "fsdp2", "Automodel", "", "automodel@2025.10"},
     {"FSDP2", "fsdp2", "", "", "fsdp2@torch2.6"},
     {"DeepSpeed of 2021", "deepspeed", "", "ZeRO-3 2021", "deepspeed@2021"},
     {"DeepSpeed", "deepspeed", "", "", "deepspeed@2023"},

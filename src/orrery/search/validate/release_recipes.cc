@@ -23,6 +23,7 @@ enum class Scripts : std::uint8_t {
   kModelZoo,
   kBridge,
   kTorchtitan,
+  kAutomodel,
   kSc21
 };
 using enum Scripts;
@@ -112,6 +113,8 @@ constexpr Line kRuns[] = {
     {kSc21, 2101, 2104, "", "A100", "", {.micro_batch = 1}},
     {kTorchtitan, 1, 2501, "", "", "", {.adam_operators = true}},
     {kTorchtitan, 2502, 2503, "", "", "", {.compiles_loss = false}},
+    {kAutomodel, 0, kEver, "GPT-OSS|Moonlight|Llama3.1-8B|Qwen2.5-7B", "", "",
+     ReleaseRecipe{.recomputes = false}},
     {kMlperf, 2511, 2511, "Llama3-8B", "B|GB|H200", "",
      ReleaseRecipe{.graphs = CudaGraphs::kIteration, .current = true}},
     {kMlperf, 2511, 2511, "Llama3.1-405B", "B|GB", "", {.dp_last = true, .current = true}},
@@ -196,6 +199,13 @@ constexpr Line kDispatchers[] = {
     {kBridge, 2602, kEver, "Nemotron-3", "", "", By(Dispatcher::kHybridEp)},
     {kBridge, 2511, kEver, "", "GB", "", By(Dispatcher::kHybridEp)},
 };
+// GB200's recipes, those of others of June 2026 on, and what blank ones take.
+constexpr Line kAutomodelDispatchers[] = {
+    {kAutomodel, 0, kEver, "", "GB", "", By(Dispatcher::kHybridEp)},
+    {kAutomodel, 2606, kEver, "DeepSeek-V3|GLM|Nemotron-3-Super|GPT-OSS-120B", "", "",
+     By(Dispatcher::kHybridEp)},
+    {kAutomodel, 0, kEver, "", "", "", By(Dispatcher::kDeepEp)},
+};
 constexpr Line kRouters[] = {
     {kBridge, 0, kEver, "Nemotron-3-Nano|Nemotron-3-Super", "", "", {.router_operators = true}}};
 constexpr Line kDelays[] = {{kBridge, 1, kEver, "", "", "", {.delays_weights = true}}};
@@ -229,6 +239,9 @@ Release ReleaseOf(const Configuration& row) {
     if (version.starts_with("PTD-P")) return {kSc21, 2104};
   }
   if (framework.starts_with("torchtitan")) return {kTorchtitan, measured};
+  if (framework.find("Automodel") != std::string_view::npos) {
+    return {kAutomodel, measured > 0 ? measured : Month(version)};
+  }
   if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox")) return {kJaxToolbox, 0};
   const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo
                           : framework.starts_with("MaxText")             ? kMaxText
@@ -260,6 +273,7 @@ ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
   recipe.bf16_last_layers = bf16.bf16_last_layers;
   recipe.bf16_modules = bf16.bf16_modules;
   recipe.dispatcher = in(kDispatchers).dispatcher;
+  if (release.scripts == kAutomodel) recipe.dispatcher = in(kAutomodelDispatchers).dispatcher;
   recipe.router_operators = in(kRouters).router_operators;
   recipe.delays_weights = in(kDelays).delays_weights;
   recipe.reduces_16_bits = in(kReductions).reduces_16_bits;

@@ -3,6 +3,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/search/validate/config_extra.h"
+#include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/torch_native.h"
 #include "orrery/workload/generators/tp_overlap.h"
 #include "orrery/workload/plan_features.h"
@@ -99,7 +100,11 @@ void MapAttention(const Mapping& m) {
     m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
   } else {
     *attention = job::AttentionFor(m.defaults(), arch, m.out->model);
-    if (m.out->model.sinks && PlainTorch(m)) {
+    if (Automodel(m) && !HasExperts(m.row)) {
+      *attention = AttentionBackend::kFlash2;
+      return m.Assume("attention_kernel=flash2 (blank: Hugging Face's model, flash-attn)");
+    }
+    if (m.out->model.sinks && (PlainTorch(m) || Automodel(m))) {
       *attention = AttentionBackend::kFlash2;
       return m.Assume("attention_kernel=flash2 (blank: FlexAttention for sinks, priced as it)");
     }

@@ -21,7 +21,9 @@ bool Since(const Mapping& m, std::string_view day) {
 }
 
 // Stages run by torch.distributed.pipelining; DeepSpeed brings a pipeline of its own.
-bool TorchPipelining(const Mapping& m) { return m.row.text("framework_family") == "fsdp2"; }
+bool TorchPipelining(const Mapping& m) {
+  return m.rule.framework->name.starts_with("fsdp2@") || Automodel(m);
+}
 
 }  // namespace
 
@@ -33,11 +35,8 @@ bool SaysCompiled(const Configuration& row) {
 void MapTorchLayers(const Mapping& m) {
   Plan& plan = m.out->plan;
   if (!PlainTorch(m)) return;
-  const bool automodel = m.row.text("framework").find("Automodel") != std::string_view::npos;
-  if (plan.in_place_kernels || automodel) {
-    return m.Assume(
-        "norms, rotation and gates are fused kernels ({})",
-        automodel ? "NeMo Automodel: Transformer Engine's, Liger's" : "config_extra=liger");
+  if (plan.in_place_kernels) {
+    return m.Assume("norms, rotation and gates are fused kernels (config_extra=liger)");
   }
   const bool compiled = SaysCompiled(m.row);
   plan.torch_layers = compiled ? TorchLayers::kCompiled : TorchLayers::kEager;
@@ -61,20 +60,25 @@ void CutLocalBatch(const Mapping& m, std::int64_t stated) {
 
 void CutStages(const Mapping& m) {
   Plan& plan = m.out->plan;
+  const bool automodel = Automodel(m);
   if (!TorchPipelining(m) || plan.pp == 1) return;
-  if (!m.row.has("vpp") && HasToken(m.row, "nterleaved")) {
+  if (!m.row.has("vpp") && automodel) {
+    const std::int64_t stages = (m.out->model.layers + 1) / 2;
+    plan.vpp = std::max(1, static_cast<int>(stages / plan.pp));
+    m.Assume("vpp={} (blank: chunks of two layers, the recipes')", plan.vpp);
+  } else if (!m.row.has("vpp") && HasToken(m.row, "nterleaved")) {
     plan.vpp = 2;
     m.Assume("vpp=2 (blank: torchtitan's default for interleaved schedules)");
   }
   const std::int64_t layers = m.out->model.layers;
   const std::int64_t chunks = static_cast<std::int64_t>(plan.pp) * plan.vpp;
-  const std::int64_t ends = Since(m, "2025-04-15") ? 1 : 0;
+  const std::int64_t ends = !automodel && Since(m, "2025-04-15") ? 1 : 0;
   const std::int64_t each = (layers + 2 * ends) / chunks, more = (layers + 2 * ends) % chunks;
-  if (each - ends < 1 || (ends == 0 && more > chunks - 2)) return;
+  if (each - ends < 1 || (ends == 0 && !automodel && more > chunks - 2)) return;
   std::vector<int> cut;
   std::int64_t rest = layers;
   for (std::int64_t i = 0; i + 1 < chunks; ++i) {
-    const bool longer = ends == 1 ? i < more : i > 0 && i <= more;
+    const bool longer = automodel || ends == 1 ? i < more : i > 0 && i <= more;
     const std::int64_t chunk = each + (longer ? 1 : 0) - (i == 0 ? ends : 0);
     cut.push_back(static_cast<int>(chunk));
     rest -= chunk;
@@ -82,9 +86,19 @@ void CutStages(const Mapping& m) {
   cut.push_back(static_cast<int>(rest));
   const auto [fewest, most] = std::minmax_element(cut.begin(), cut.end());
   if (*fewest == *most) return;
-  m.Assume("layers per chunk {} to {}, {} in the last (as torchtitan cuts them)", *fewest, *most,
-           rest);
+  m.Assume("layers per chunk {} to {}, {} in the last (as {} cuts them)", *fewest, *most, rest,
+           automodel ? "Automodel" : "torchtitan");
   plan.layers_per_stage = std::move(cut);
+}
+
+void MapForcedRouting(const Mapping& m) {
+  const bool forced = m.row.text("moe_routing") == "forced-balanced";
+  const bool recipes = Automodel(m) && !m.row.has("moe_routing");
+  if (!recipes && !(forced && TorchPipelining(m))) return;
+  m.out->plan.routing = workload::Routing::kRoundRobin;
+  m.Assume("moe_routing={}: experts dealt out in turn, a token's are neighbours ({})",
+           forced ? "forced-balanced" : "(blank)",
+           Automodel(m) ? "fake_balanced_gate" : "moe_force_load_balance");
 }
 
 bool AsyncTp(const Mapping& m) {

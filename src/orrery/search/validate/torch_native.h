@@ -12,11 +12,13 @@ namespace orrery::search {
 inline bool PlainTorch(const Mapping& m) {
   return m.defaults().torch_layers != workload::TorchLayers::kFused;
 }
+inline bool Automodel(const Mapping& m) { return m.rule.framework->name.starts_with("automodel@"); }
 
 // config_extra or the framework's name says torch.compile.
 bool SaysCompiled(const Configuration& row);
 // Compiled where the row says so, else eager; Liger brings kernels, and NeMo Automodel does (its
-// BackendConfig, use_liger_kernel).
+// BackendConfig, use_liger_kernel). What else Automodel's recipes set (its examples/llm_benchmark):
+// an exchange by DeepEP, and a gate that deals experts out in turn (fake_balanced_gate).
 void MapTorchLayers(const Mapping& m);
 // One pass a step over several stages: micro_batch is the batch of a replica, which
 // torch.distributed.pipelining cuts: into `stated` parts, or as many as stages (torchtitan until 7
@@ -24,8 +26,12 @@ void MapTorchLayers(const Mapping& m);
 void CutLocalBatch(const Mapping& m, std::int64_t stated);
 // Two chunks a stage for an interleaved schedule whose vpp is blank; chunks as torchtitan cuts
 // them: from 15 April 2025 on embedding and output layer count as a layer each and the first
-// chunks have one more, before that neither the first nor the last has.
+// chunks have one more, before that neither the first nor the last has. Automodel: chunks of two
+// layers (layers_per_stage), their number rounded down to a multiple of pp, the first with one
+// more.
 void CutStages(const Mapping& m);
+// A token's experts are neighbours where the run deals them out in turn.
+void MapForcedRouting(const Mapping& m);
 // config_extra names async tensor parallelism.
 bool AsyncTp(const Mapping& m);
 

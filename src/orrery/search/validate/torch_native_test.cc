@@ -101,6 +101,61 @@ TEST(TorchNative, StagesAsTorchtitanCutsThem) {
   EXPECT_EQ(m.run.plan.layers_per_stage.size(), 16U);
 }
 
+const Cells kQwen30 = {{"framework_family", "fsdp2"},
+                       {"framework", "NeMo Automodel"},
+                       {"arch", "moe"},
+                       {"model", "Qwen3-30B-A3B"},
+                       {"layers", "48"},
+                       {"hidden", "2048"},
+                       {"heads", "32"},
+                       {"kv_heads", "4"},
+                       {"experts", "128"},
+                       {"topk", "8"},
+                       {"seq_len", "4096"},
+                       {"gpu", "H100-SXM5"},
+                       {"gpu_mem_gb", "80"},
+                       {"gpus", "8"},
+                       {"gpus_per_node", "8"},
+                       {"tp", "1"},
+                       {"pp", "1"},
+                       {"ep", "8"},
+                       {"dp", "8"},
+                       {"sharding", "zero3"},
+                       {"micro_batch", "4"},
+                       {"global_batch", "512"},
+                       {"compute_dtype", "bf16"}};
+
+// Its benchmark recipes: units held for the step, Transformer Engine's attention, DeepEP and a gate
+// that deals experts out in turn, whole blocks checkpointed but for some models.
+TEST(TorchNative, AutomodelsModelsWithExperts) {
+  const workload::Plan plan = PlanOf(kQwen30, {});
+  EXPECT_TRUE(plan.hold_units);
+  EXPECT_EQ(plan.torch_layers, TorchLayers::kFused);
+  EXPECT_EQ(plan.attention, workload::AttentionBackend::kCudnn);
+  EXPECT_EQ(plan.dispatcher, workload::Dispatcher::kDeepEp);
+  EXPECT_EQ(plan.routing, workload::Routing::kRoundRobin);
+  EXPECT_EQ(plan.recompute, workload::Recompute::kFull);
+  EXPECT_EQ(PlanOf(kQwen30, {{"gpu", "GB200"}, {"gpus_per_node", "4"}}).dispatcher,
+            workload::Dispatcher::kHybridEp);
+  EXPECT_EQ(PlanOf(kQwen30, {{"moe_routing", "learned"}}).routing, workload::Routing::kBalanced);
+  // 48 layers in chunks of two over four stages: six a stage.
+  const Mapped stages = Map(kQwen30, {{"pp", "4"}, {"gpus", "32"}, {"micro_batch", "1"}});
+  EXPECT_EQ(stages.error, "");
+  EXPECT_EQ(stages.run.plan.vpp, 6);
+}
+
+TEST(TorchNative, AutomodelsDenseModelsAreHuggingFaces) {
+  const workload::Plan plan = PlanOf(kLlama405, {{"framework", "NeMo Automodel"},
+                                                 {"task", "lora"},
+                                                 {"pp", "1"},
+                                                 {"dp", "64"},
+                                                 {"micro_batch", "1"}});
+  EXPECT_FALSE(plan.hold_units);
+  EXPECT_EQ(plan.attention, workload::AttentionBackend::kFlash2);
+  EXPECT_EQ(plan.lora_rank, 16);
+  EXPECT_EQ(plan.lora_targets, workload::kLoraAll);
+}
+
 TEST(TorchNative, ContextParallelRanksGatherKeys) {
   EXPECT_EQ(PlanOf(kLlama405, {{"cp", "8"}, {"dp", "1"}, {"global_batch", "32"}}).cp_exchange,
             workload::CpExchange::kAllGather);

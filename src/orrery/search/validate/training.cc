@@ -227,6 +227,8 @@ Status MapSharding(const Mapping& m) {
     plan.flat_parameters = m.defaults().flat_parameters;
     plan.copies_units = m.defaults().copies_units || m.release.copies_carried;
     plan.unit_buffers = m.defaults().unit_buffers && HasToken(m.row, "megatron_fsdp");
+    plan.hold_units =
+        m.row.text("task") != "lora" && job::HoldsUnits(m.defaults(), m.out->model, plan);
     plan.list_gathers = m.defaults().list_gathers && plan.sharding == Sharding::kZero3;
     plan.gather_limit =
         m.recipe().limit_all_gathers ? workload::GatherLimit::kHost : m.defaults().gather_limit;

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/experts.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "orrery/workload/generators/expert_host.h"
 #include "orrery/workload/generators/parts.h"
@@ -23,7 +24,18 @@ namespace {
 
 // Of `places` that share the experts equally, those that have one of a token's experts, expected,
 // in thousandths: k different experts of E, each as likely.
+// Dealt out in turn, token i has the k experts from i·k on, modulo E.
 std::int64_t DistinctPermille(const ExpertShape& e, std::int64_t places) {
+  if (e.in_turn) {
+    const std::int64_t each = e.count / places;
+    const std::int64_t tokens = e.count / std::gcd(e.count, e.top_k);  // then it repeats
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      const std::int64_t first = i * e.top_k % e.count;
+      sum += std::min(places, (first + e.top_k - 1) / each - first / each + 1);
+    }
+    return (sum * 1000 + tokens / 2) / tokens;
+  }
   double none = 1;
   for (std::int64_t i = 0; i < e.top_k; ++i) {
     none *= static_cast<double>(std::max<std::int64_t>(0, e.count - e.count / places - i)) /
@@ -98,6 +110,9 @@ ExpertLoad LoadOf(const Shape& s) {
   };
   load.on_wire = counted(e.wire_permille);
   load.arrived = counted(e.load_permille);
+  const std::int64_t tokens =
+      s.local_tokens() * DistinctPermille(e, e.ep) / 1000 * e.load_permille / 1000;
+  load.once = once ? std::min(tokens, load.rows) : load.rows;
   return load;
 }
 
@@ -247,11 +262,10 @@ void ExpertWriter::Permute(Way way, Pass pass) {
                      : Moved(s_, MemoryOp::kUnpermute, load_.sent, tokens, pass));
   }
   if (e_.dispatcher == Dispatcher::kHybridEp) {
-    const std::int64_t once = std::min(load_.arrived, load_.rows);
-    MemoryBound moved = there ? Moved(s_, MemoryOp::kPermute, once, load_.rows, pass)
-                              : Moved(s_, MemoryOp::kUnpermute, load_.rows, once, pass);
+    MemoryBound moved = there ? Moved(s_, MemoryOp::kPermute, load_.once, load_.rows, pass)
+                              : Moved(s_, MemoryOp::kUnpermute, load_.rows, load_.once, pass);
     // Gradients of probabilities go back as whole rows, zeros of other ranks' experts included.
-    if (!there) moved.bytes_written += once * ProbabilityBytes(way);
+    if (!there) moved.bytes_written += load_.once * ProbabilityBytes(way);
     w_->Kernel(there ? "permute" : "unpermute", moved);
   }
   if (e_.dispatcher == Dispatcher::kAllGather) {
@@ -270,14 +284,17 @@ void ExpertWriter::Pad(std::string_view name, Pass pass) {
   w_->Kernel(name, Moved(s_, MemoryOp::kCopy, load_.rows, load_.rows, pass));
 }
 
-// Rows in order of their expert, or back; only some dispatchers leave this to do.
-void ExpertWriter::Sort(Pass pass) {
+// Rows in order of their expert, or back; only some dispatchers leave this to do. DeepEP's tokens
+// arrive once a rank and are copied to each of their experts here, or summed up.
+void ExpertWriter::Sort(Way way, Pass pass) {
+  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
   const bool needed =
       e_.dispatcher == Dispatcher::kDeepEp ||
       (e_.dispatcher == Dispatcher::kAllToAll && e_.local > 1 && (e_.ep > 1 || e_.etp > 1));
   if (needed) {
     ExpertHost(s_, w_, ExpertPiece::kSort, pass);
-    w_->Kernel("sort_by_expert", Moved(s_, MemoryOp::kPermute, load_.rows, load_.rows, pass));
+    w_->Kernel("sort_by_expert", Moved(s_, MemoryOp::kPermute, there ? load_.once : load_.rows,
+                                       there ? load_.rows : load_.once, pass));
   }
 }
 
@@ -425,7 +442,7 @@ void ExpertWriter::Forward(bool keep) {
   }
   w_->Alloc(permuted_);
   if (permutes_received()) Permute(Way::kThere, pass);
-  Sort(pass);
+  Sort(Way::kThere, pass);
   w_->Free(sent);
   ExpertsForward(keep);
   const Buffer out = w_->Temporary("experts.output", load_.rows * token);
@@ -434,7 +451,7 @@ void ExpertWriter::Forward(bool keep) {
   w_->Alloc(out);
   w_->Alloc(back);
   Enter("layers.mlp.combine", pass);
-  Sort(pass);
+  Sort(Way::kBack, pass);
   if (permutes_received()) Permute(Way::kBack, pass);
   Exchange(Way::kBack, pass, !overlaps());
   if (overlaps()) {
@@ -537,11 +554,11 @@ void ExpertWriter::Backward() {
   }
   w_->Alloc(rows);
   if (permutes_received()) Permute(Way::kBack, pass);
-  Sort(pass);
+  Sort(Way::kBack, pass);
   w_->Free(wire);
   ExpertsBackward();
   Enter("layers.mlp.dispatch", pass);
-  Sort(pass);
+  Sort(Way::kThere, pass);
   if (permutes_received()) Permute(Way::kThere, pass);
   Exchange(Way::kThere, pass, true);
   w_->Free(rows);

@@ -46,6 +46,7 @@ struct ExpertLoad {
   std::int64_t each = 0;      // rows of one expert, rounded up
   std::int64_t on_wire = 0;   // tokens that the exchange counts for the busiest rank
   std::int64_t arrived = 0;   // and for this one
+  std::int64_t once = 0;      // of those, a token once: before copies for each expert are made
 };
 ExpertLoad LoadOf(const Shape& s);
 
@@ -71,7 +72,7 @@ class ExpertWriter {
   void Exchange(Way way, graph::Pass pass, bool blocking);
   void RoutingMap();
   std::int64_t ProbabilityBytes(Way way) const;
-  void Sort(graph::Pass pass);
+  void Sort(Way way, graph::Pass pass);
   void Pad(std::string_view name, graph::Pass pass);
   void SharedForward(bool first_half);
   void SharedBackward();

@@ -145,12 +145,37 @@ TEST(Experts, HybridEpPermutesWhatArrived) {
                                 "grouped_fc1 swiglu grouped_fc2 unpermute combine! "
                                 "bias_dropout_add"));
   Plan deep = p;
-  deep.dispatcher = Dispatcher::kDeepEp;  // sorts 1,024 rows into 1,024 instead
+  deep.dispatcher = Dispatcher::kDeepEp;  // copies as many, in PyTorch
   const std::int64_t arrived = 512 * 1800 / 1000;
   // Beside that the maps of 4 · 512 tokens are read twice, and backward writes what arrived with
   // the gradients of 16 probabilities.
   EXPECT_EQ(Moved(SmallExperts(1), deep) - Moved(SmallExperts(1), p),
-            4 * (1024 - arrived) * 256 * 2 - 2 * 4 * 512 * 16 - arrived * 16 * 4);
+            -2 * 4 * 512 * 16 - arrived * 16 * 4);
+}
+
+// Two experts of 16 dealt out in turn, four on a rank: a token's are neighbours and share a rank,
+// so that every token goes to one. By choice it would go to 1.8, 1,024 copies by all-to-all in
+// either case. Three a token meet 1.5 ranks: tokens 0, 3, 4 and so on one, the others two.
+TEST(Experts, DealtOutInTurnATokensExpertsAreNeighbours) {
+  const auto dispatched = [](const Model& m, Dispatcher dispatcher, Routing routing) {
+    Plan p = Even();
+    p.dispatcher = dispatcher;
+    p.routing = routing;
+    const graph::Graph g = Make(m, p);
+    std::int64_t most = 0;  // tokens, not their weights
+    for (const graph::Comm& comm : FindBlock(g, "layer.forward").comms) {
+      if (comm.collective == Collective::kAllToAll) most = std::max(most, comm.bytes.value);
+    }
+    return most;
+  };
+  const Model two = SmallExperts(1);
+  constexpr std::int64_t kToken = 256 * 2;
+  EXPECT_EQ(dispatched(two, Dispatcher::kDeepEp, Routing::kRoundRobin), 512 * kToken);
+  EXPECT_EQ(dispatched(two, Dispatcher::kDeepEp, Routing::kBalanced), 512 * 1800 / 1000 * kToken);
+  EXPECT_EQ(dispatched(two, Dispatcher::kAllToAll, Routing::kRoundRobin), 1024 * kToken);
+  Model three = two;
+  three.experts.top_k = 3;
+  EXPECT_EQ(dispatched(three, Dispatcher::kDeepEp, Routing::kRoundRobin), 512 * 3 / 2 * kToken);
 }
 
 // A byte an expert of all 4 · 512 tokens is gathered, and a token of 256 · 2 bytes takes its fp32

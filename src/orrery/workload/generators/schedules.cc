@@ -68,7 +68,8 @@ void WriteSchedule(Schedule schedule, ProgramWriter* w) {
 
 bool ReducesInBackward(const ProgramWriter& w) {
   if (w.reduces_each()) return true;
-  if (w.plan().keeps_units()) return false;  // torch's schedules reduce behind the last pass
+  // torch's schedules reduce behind the last pass; without stages FSDP's hooks do, in it.
+  if (w.plan().keeps_units()) return w.plan().pp == 1 && w.plan().prefetch;
   return w.plan().overlap_grad_reduce && (w.first() || !w.plan().align_grad_reduce);
 }
 

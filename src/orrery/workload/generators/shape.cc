@@ -22,6 +22,7 @@ constexpr std::int64_t kCpuAdamPs = 250;
 void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->count = model.experts.count;
   e->top_k = model.experts.top_k;
+  e->in_turn = plan.routing == Routing::kRoundRobin;
   e->local = model.experts.count / plan.ep;
   e->ffn = model.experts.ffn_hidden / plan.expert_tp();
   e->shared = model.experts.shared_ffn_hidden / plan.tp;

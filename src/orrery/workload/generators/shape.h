@@ -28,7 +28,8 @@ struct ExpertShape {
   // (where all ranks get the same: as many), that the router of a rank sends.
   std::int64_t load_permille = 1000, wire_permille = 1000, sent_permille = 1000;
   Dispatcher dispatcher = Dispatcher::kAllToAll;
-  SharesId shares;  // of the layer's exchanges, where a routing is drawn
+  SharesId shares;       // of the layer's exchanges, where a routing is drawn
+  bool in_turn = false;  // a token's experts are neighbours (Routing::kRoundRobin)
   bool shared_overlap = false, router_bias = false;
   bool delays_weights = false;  // layers that run in step (expert_parts.h)
   bool fused_router = false, fused_permute = false;

@@ -421,6 +421,28 @@ TEST(Sharded, OverStagesOnceAStep) {
   EXPECT_EQ(order.find("R"), order.size() - 5) << order;  // two layers and the tables
 }
 
+// Told to hold its units, one stage gathers them once a step, too, and reduces them in the last
+// micro-batch's backward: the first reduction follows the head.
+TEST(Sharded, HeldUnitsOnceAStep) {
+  Model model = SmallGpt(3);
+  model.tied_embeddings = false;
+  Plan plan = Sharded(Sharding::kZero3, 4);
+  plan.flat_parameters = false;
+  plan.hold_units = true;
+  EXPECT_TRUE(Validate(model, plan).message().starts_with("framework_options.hold_units"));
+  plan.reshard = kKeepGathered;
+  const graph::Graph g = Make(model, plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  constexpr std::int64_t kAll = 3 * kLayer + 256 * (1024 + 512) + 1024 * 256 + 512;
+  EXPECT_EQ(DpBytes(g, Collective::kAllGather), 2 * kAll);
+  EXPECT_EQ(DpBytes(g, Collective::kReduceScatter), 4 * kAll);
+  const std::string order = Pipeline(g, g.programs[0]);
+  EXPECT_LT(order.find("R"), order.rfind("B3")) << order;
+  plan.flat_parameters = true;
+  EXPECT_TRUE(Validate(model, plan).message().starts_with("framework_options.hold_units"));
+}
+
 TEST(Sharded, RefusesStagesAndLoneRanks) {
   Plan plan = Sharded(Sharding::kZero3, 2);
   plan.pp = 2;
