@@ -49,7 +49,7 @@ struct Shape {
   double stall;         // kOperandStall·e·F/64: divided by AI
   double reference;     // 1 / g of a 256x128 tile
   double l2_Bps_per_sm;
-  double c_bytes;  // per element of C, read and written
+  double write_s, read_s;  // an element of C by one SM of all; read where it is added to
   cluster::Arch arch;
 };
 
@@ -62,16 +62,17 @@ double ComputeTime(const Gemm& g, const DeviceRates& d, const Shape& s, Tile til
   const double depth = static_cast<double>(CeilDiv(g.k, splits));
   const double slowness = (1 + s.stall * (tm + tn) / area) / s.reference;
   const double main = 2 * area * depth / s.flops_per_sm * slowness;
-  const double epilogue = area * (splits > 1 ? 4 : s.c_bytes) / s.l2_Bps_per_sm;
+  const double epilogue = area * (splits > 1 ? 4 / s.l2_Bps_per_sm : s.write_s + s.read_s);
   const double beside = g.kind == graph::GemmKind::kPiece ? kPieceStreams : 1;
   const double count = std::ceil(beside * tiles * static_cast<double>(splits) / d.sms) / beside;
   double time = s.arch >= cluster::Arch::kBlackwell ? count * main + epilogue + kMemoryLatency_s
                 : s.arch == cluster::Arch::kHopper  ? count * (main + epilogue) + kMemoryLatency_s
                                                     : count * (main + epilogue + kMemoryLatency_s);
   if (splits > 1) {
-    const double partials = static_cast<double>(g.batch) * static_cast<double>(g.m) *
-                            static_cast<double>(g.n) * 4 * static_cast<double>(splits);
-    time += d.constants[constants::kKernelFloor] + partials / d.l2_Bps;
+    const double elements =
+        static_cast<double>(g.batch) * static_cast<double>(g.m) * static_cast<double>(g.n);
+    time += d.constants[constants::kKernelFloor] +
+            elements * 4 * static_cast<double>(splits) / d.l2_Bps + elements * s.read_s / d.sms;
   }
   return time;
 }
@@ -106,7 +107,10 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
             kL2BytesPerClock;
   s.reference = 1 + s.stall * (256.0 + 128.0) / (256.0 * 128.0);
   s.l2_Bps_per_sm = kL2BytesPerClock * d.clock_Hz;
-  s.c_bytes = static_cast<double>(graph::SizeOf(g.out_dtype)) * (g.accumulate ? 2 : 1);
+  const double c_bytes = static_cast<double>(graph::SizeOf(g.out_dtype));
+  s.write_s = c_bytes / s.l2_Bps_per_sm;
+  const double hbm_Bps_per_sm = d.hbm_Bps * d.constants[constants::kStreamRate] / d.sms;
+  s.read_s = g.accumulate ? c_bytes / std::min(s.l2_Bps_per_sm, hbm_Bps_per_sm) : 0;
   s.arch = d.arch;
   Tile chosen = kTiles[0];
   double chosen_tiles = 1;
@@ -129,8 +133,9 @@ ModelTime GemmTime(const Gemm& g, const DeviceRates& d) {
     const std::int64_t fit = std::min(most, static_cast<std::int64_t>(d.sms / tiles));
     if (fit > 2) offer(fit);
   }
-  best.memory_s = StreamTime(d, Traffic(g, d, chosen, chosen_tiles, s.c_bytes),
-                             d.constants[constants::kStreamRate]);
+  best.memory_s =
+      StreamTime(d, Traffic(g, d, chosen, chosen_tiles, g.accumulate ? 2 * c_bytes : c_bytes),
+                 d.constants[constants::kStreamRate]);
   if (g.kind == graph::GemmKind::kGrouped && g.batch > 1) {
     Gemm one = g;
     one.batch = 1;  // a plain product

@@ -6,7 +6,9 @@
 //             256x128: the part of the operand traffic from L2 (64 B per clock and SM) that F
 //             multiply-adds per clock do not hide; it is what makes small tiles slow
 //   fill      one memory latency before the first multiply-add
-//   epilogue  the tile of C to L2, twice when C is read and added to
+//   epilogue  the tile of C to L2; where C is added to, its reading before: the tiles of a wave end
+//             together, and C lies in HBM since the last micro-batch, so an SM has its part of
+//             HBM's bandwidth (what is written the L2 takes and drains beside the next tiles)
 // Volta and Ampere pay fill and epilogue for every tile. Hopper's producer warp fills ahead, but
 // its accumulators are registers, so the epilogue stops the products (CUTLASS, cooperative
 // kernels); Blackwell's lie in tensor memory, where one is stored while the next is summed. Deep K
