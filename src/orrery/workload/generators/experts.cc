@@ -6,6 +6,8 @@
 #include "orrery/workload/generators/expert_host.h"
 #include "orrery/workload/generators/parts.h"
 #include "orrery/workload/generators/precision.h"
+#include "orrery/workload/generators/torch_experts.h"
+#include "orrery/workload/generators/torch_layers.h"
 
 namespace orrery::workload {
 
@@ -138,8 +140,8 @@ ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
   fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b, again);
   // Only gated and squared functions are fused with the weighting of their rows; another's output
   // is kept beside the weighted one. Clamped halves are a tensor of their own.
-  const bool separate =
-      s.activation == workload::Activation::kGelu || s.activation == workload::Activation::kRelu;
+  const bool separate = s.activation == workload::Activation::kGelu ||
+                        s.activation == workload::Activation::kRelu || EagerGates(s);
   const std::int64_t before = s.clamped_activation ? fc1(e_.ffn) : separate ? e_.ffn : 0;
   unweighted_ =
       make(s.clamped_activation ? "experts.activation.clamped" : "experts.activation.unweighted",
@@ -165,6 +167,7 @@ void ExpertWriter::Activation(Pass pass, std::int64_t rows, std::int64_t cols) {
   const std::int64_t b = s_.element_bytes;
   const std::int64_t inputs = gated ? 2 : 1;
   const bool forward = pass == Pass::kForward;
+  if (EagerGates(s_)) return EagerGate(s_, w_, rows, cols, pass);
   if (forward) Clamp(pass, rows, inputs * cols);
   w_->Kernel(ActivationName(s_),
              Elementwise(s_, gated ? MemoryOp::kSwiglu : MemoryOp::kGelu, rows, cols,
@@ -202,6 +205,7 @@ void ExpertWriter::Router(Pass pass) {
   if (pass == Pass::kForward) {
     gemm(tokens, e_.count, s_.hidden, GemmLayout::kNT);
     kernel("top_k", fused ? 4 : 28, fused ? 5 : 29);
+    if (TorchExperts(s_)) return;
     kernel("auxiliary_loss", fused ? 5 : 33, fused ? 0 : 21);
     return;
   }
@@ -256,6 +260,7 @@ void ExpertWriter::Permute(Way way, Pass pass) {
   const std::int64_t tokens = s_.local_tokens();
   // HybridEP launches its own kernel (hybrid_ep/executor.cu), behind the exchange.
   if (e_.dispatcher != Dispatcher::kHybridEp) ExpertHost(s_, w_, ExpertPiece::kPermute, pass);
+  if (TorchExperts(s_)) return TorchPermute(s_, w_, load_.sent, way == Way::kThere, pass);
   if (e_.dispatcher == Dispatcher::kAllToAll) {
     w_->Kernel(there ? "permute" : "unpermute",
                there ? Moved(s_, MemoryOp::kPermute, load_.sent, load_.sent, pass)
@@ -288,6 +293,10 @@ void ExpertWriter::Pad(std::string_view name, Pass pass) {
 // arrive once a rank and are copied to each of their experts here, or summed up.
 void ExpertWriter::Sort(Way way, Pass pass) {
   const bool there = (way == Way::kThere) == (pass == Pass::kForward);
+  if (TorchExperts(s_)) {
+    ExpertHost(s_, w_, ExpertPiece::kSort, pass);
+    return TorchSort(s_, w_, load_.rows, way == Way::kThere, pass);
+  }
   const bool needed =
       e_.dispatcher == Dispatcher::kDeepEp ||
       (e_.dispatcher == Dispatcher::kAllToAll && e_.local > 1 && (e_.ep > 1 || e_.etp > 1));
@@ -330,7 +339,7 @@ void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
             gathered, s_.dtype);
   }
   if (e_.ep > 1) {
-    if (way == Way::kThere && e_.dispatcher == Dispatcher::kAllToAll) {
+    if (way == Way::kThere && e_.dispatcher == Dispatcher::kAllToAll && !TorchExperts(s_)) {
       Collect(s_, w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * 4,
               graph::DType::kFp32, true, shared);
     }

@@ -153,6 +153,47 @@ TEST(Experts, HybridEpPermutesWhatArrived) {
             -2 * 4 * 512 * 16 - arrived * 16 * 4);
 }
 
+// torchtitan's rows are gathered, copied below a row of zeros, gathered again in order of the four
+// local experts, and written back; those that came back are added to a copy of what the shared
+// experts gave. Bytes an element of 1,024 rows of 256 in bf16: gathers and moves 4, sums into what
+// is there 6. Backward both gathers become sums.
+TEST(Experts, PlainTorchMovesRowsByOperators) {
+  Model m = SmallExperts(1);
+  Plan p = Even();
+  p.flat_parameters = false;
+  p.torch_layers = TorchLayers::kCompiled;
+  const graph::Graph g = Make(m, p);
+  EXPECT_THAT(
+      Operations(g, FindBlock(g, "layer.forward")),
+      testing::EndsWith("top_k all_gather.counts! sync permute dispatch! pad sort_by_expert "
+                        "grouped_fc1 swiglu grouped_fc2 sort_by_expert combine! "
+                        "scatter.copy unpermute bias_dropout_add"));
+  const auto moved = [&](std::string_view block) {
+    std::int64_t sum = 0;
+    for (const graph::Kernel& kernel : FindBlock(g, block).kernels) {
+      const auto* k = std::get_if<graph::MemoryBound>(&kernel);
+      if (k == nullptr ||
+          (k->op != graph::MemoryOp::kPermute && k->op != graph::MemoryOp::kUnpermute)) {
+        continue;
+      }
+      sum += k->bytes_read + k->bytes_written;
+    }
+    return sum;
+  };
+  constexpr std::int64_t kRows = 1024 * 256;
+  EXPECT_EQ(moved("layer.forward"), kRows * (4 + 4 + 4 + 6));
+  EXPECT_EQ(moved("layer.backward"), kRows * (4 + 4 + 6 + 6));
+  // Eager: scores in fp32 (6 + 8 + 6), and the gate's two operators in place of one.
+  Plan eager = p;
+  eager.torch_layers = TorchLayers::kEager;
+  const std::string forward =
+      Operations(Make(m, eager), FindBlock(Make(m, eager), "layer.forward"));
+  EXPECT_NE(forward.find("permute scores.cast scores.scale scores.cast dispatch!"),
+            std::string::npos)
+      << forward;
+  EXPECT_NE(forward.find("grouped_fc1 silu gate grouped_fc2"), std::string::npos) << forward;
+}
+
 // Two experts of 16 dealt out in turn, four on a rank: a token's are neighbours and share a rank,
 // so that every token goes to one. By choice it would go to 1.8, 1,024 copies by all-to-all in
 // either case. Three a token meet 1.5 ranks: tokens 0, 3, 4 and so on one, the others two.

@@ -55,14 +55,14 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
 
 graph::Block LayerForward(const Shape& s, Names* names) {
   BlockWriter w(names, "layer.forward", Pass::kForward);
-  if (s.keeps_units) w.Host("fsdp", s.host.unit);
+  if (s.keeps_units) w.Host("fsdp", s.units() * s.host.unit);
   WriteLayerForward(s, &w);
   return w.Finish();
 }
 
 graph::Block LayerBackward(const Shape& s, Names* names) {
   BlockWriter w(names, "layer.backward", Pass::kBackward);
-  if (s.keeps_units) w.Host("fsdp", s.host.unit);
+  if (s.keeps_units) w.Host("fsdp", s.units() * s.host.unit);
   WriteLayerBackward(s, &w);
   return w.Finish();
 }

@@ -227,7 +227,7 @@ void LayerWriter::Activation(Pass pass) {
   const std::string_view name = ActivationName(s_);
   const std::int64_t e = s_.element_bytes;
   const std::int64_t inputs = gated ? 2 : 1;  // per output element
-  if (EagerGates(s_)) return EagerGate(s_, w_, pass);
+  if (EagerGates(s_)) return EagerGate(s_, w_, s_.tokens(), s_.ffn, pass);
   if (s_.fused_bias_activation) {
     const std::int64_t read = pass == Pass::kForward ? inputs * e : (inputs + 1) * e;
     const std::int64_t written = pass == Pass::kForward ? e : inputs * e;

@@ -148,6 +148,10 @@ struct Shape {
   bool plain_torch() const { return torch_layers != TorchLayers::kFused; }
   bool repeats_heads() const { return plain_torch() && repeats_kv && flash() && kv_heads < heads; }
   // The gathered input of a linear layer in plain PyTorch, for its gradient.
+  // FSDP's units in a layer: torchtitan wraps experts that ranks share by themselves.
+  std::int64_t units() const {
+    return plain_torch() && !flat_parameters && experts.count > 0 && experts.ep > 1 ? 2 : 1;
+  }
   bool keeps_gathered() const { return plain_torch() && sequence_parallel; }
   // Width of what attention puts out.
   std::int64_t v_head_dim() const { return latent.kv_rank > 0 ? latent.v_dim : head_dim; }

@@ -284,7 +284,7 @@ class Parameters {
 Buffer BeginUnit(const Shape& s, BlockWriter* w, const UnitCall& call, bool gathers, Pass pass,
                  Parameters* parameters) {
   w->Module("fsdp");
-  w->Host("fsdp", s.host.unit * (1 + call.own.adapters));
+  w->Host("fsdp", s.host.unit * (s.units() + call.own.adapters));
   const std::int64_t ahead = call.next.elements + call.next.expert_elements;
   const Buffer next =
       w->Temporary("parameters.prefetched", gathers && s.prefetch ? ahead * s.element_bytes : 0,

@@ -46,11 +46,10 @@ std::int64_t EagerNormBytes(const Shape& s, std::int64_t elements) {
   return elements * (kFp32 + s.element_bytes);
 }
 
-void EagerGate(const Shape& s, BlockWriter* w, Pass pass) {
+void EagerGate(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols, Pass pass) {
   const std::int64_t e = s.element_bytes;
   const auto run = [&](std::string_view name, std::int64_t tensors_read) {
-    w->Kernel(name,
-              Elementwise(s, MemoryOp::kSwiglu, s.tokens(), s.ffn, tensors_read * e, e, pass));
+    w->Kernel(name, Elementwise(s, MemoryOp::kSwiglu, rows, cols, tensors_read * e, e, pass));
   };
   if (pass == Pass::kForward) {
     run("silu", 1);

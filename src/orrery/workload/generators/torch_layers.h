@@ -34,8 +34,9 @@ void EagerRmsNorm(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_
                   graph::Pass pass);
 // Bytes that it keeps.
 std::int64_t EagerNormBytes(const Shape& s, std::int64_t elements);
-// silu(gate) · up over tokens × ffn. REQUIRES: EagerGates(s).
-void EagerGate(const Shape& s, BlockWriter* w, graph::Pass pass);
+// silu(gate) · up over rows × cols. REQUIRES: EagerGates(s).
+void EagerGate(const Shape& s, BlockWriter* w, std::int64_t rows, std::int64_t cols,
+               graph::Pass pass);
 // Queries or keys of all tokens, `width` wide. REQUIRES: s.plain_torch().
 void ComplexRotary(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t width,
                    graph::Pass pass);
