@@ -28,7 +28,9 @@ Priced Price(int nodes, std::int64_t bytes, std::vector<std::size_t> ranks = {})
   std::vector<DeviceId> members;
   for (std::size_t i = 0; ranks.empty() && i < cluster.devices(); ++i) members.emplace_back(i);
   for (std::size_t r : ranks) members.emplace_back(r);
-  const Planner planner(cluster, {});
+  Environment environment;  // 2.29.2: four channels through a NIC, which they fill
+  environment.version = 22902;
+  const Planner planner(cluster, environment);
   const auto plan =
       planner.MakePlan(Collective::kAllToAll, DType::kBf16, bytes, ShapeOf(cluster, members));
   EXPECT_TRUE(plan.ok()) << plan.status().message();
@@ -59,6 +61,19 @@ TEST(AllToAll, TwoNodesAreBoundByTheNic) {
   const double gib = 1 << 30;
   EXPECT_NEAR(static_cast<double>(p.cost.member.nic_out) / gib, 0.5, 0.03);
   EXPECT_NEAR(static_cast<double>(p.cost.member.nvlink_out) / gib, 7.0 / 16 * (1.21 + 1.015), 0.02);
+}
+
+// Before 2.29.2 a node's 8 messages go on two channels, 256 MiB each at 21 GB/s and less: 12.78 ms.
+TEST(AllToAll, TwoNodesAreBoundByTwoChannelsBefore2292) {
+  cluster::Spec spec = *cluster::FindPreset("h100-ib-400g");
+  spec.nodes = 2;
+  const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+  std::vector<DeviceId> members;
+  for (std::size_t i = 0; i < 16; ++i) members.emplace_back(i);
+  const Planner planner(cluster, {});
+  const auto plan =
+      planner.MakePlan(Collective::kAllToAll, DType::kBf16, 1 << 30, ShapeOf(cluster, members));
+  EXPECT_NEAR(ToSeconds(planner.ClosedForm(*plan).transfer) * 1e3, 12.78, 0.05 * 12.78);
 }
 
 // More ranks, more of the buffer leaves the node: (R - 8) / R of it.

@@ -49,9 +49,16 @@ Group MakeGroup(const char* preset, int nodes, int ranks, int nics = 8) {
   return g;
 }
 
+// 2.29.2: as many channels a peer as its NIC needs.
+Environment ByRate() {
+  Environment environment;
+  environment.version = 22902;
+  return environment;
+}
+
 Plan PlanOf(const Group& g, const Shares& shares, std::int64_t bytes, bool returned = false) {
   const auto plan =
-      Planner(g.cluster, {}).UnevenPlan(DType::kBf16, bytes, g.shape, shares, returned);
+      Planner(g.cluster, ByRate()).UnevenPlan(DType::kBf16, bytes, g.shape, shares, returned);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   return *plan;
 }
@@ -62,7 +69,7 @@ double Lowered(const Group& g, const Plan& plan) {
 }
 
 double Priced(const Group& g, const Plan& plan) {
-  return static_cast<double>(Planner(g.cluster, {}).ClosedForm(plan).total());
+  return static_cast<double>(Planner(g.cluster, ByRate()).ClosedForm(plan).total());
 }
 
 // Shares of one are an all-to-all, to the picosecond, and so nearly are those of almost one.
@@ -70,7 +77,7 @@ TEST(UnevenAllToAll, EvenSharesAreEven) {
   for (const int nodes : {1, 2}) {
     const Group g = MakeGroup("h100-ib-400g", nodes, 8);
     const std::size_t n = g.members.size();
-    const Planner planner(g.cluster, {});
+    const Planner planner(g.cluster, ByRate());
     for (const std::int64_t bytes :
          {std::int64_t{1000}, std::int64_t{1} << 20, std::int64_t{3} << 28}) {
       const Plan even = *planner.MakePlan(Collective::kAllToAll, DType::kBf16, bytes, g.shape);
@@ -99,7 +106,7 @@ TEST(UnevenAllToAll, HotMemberByHand) {
   std::vector<std::int64_t> parts(16, kEven * 4 / 5);
   parts[0] = 4 * kEven;
   const Shares shares = Sealed(parts, 16);
-  const Planner planner(g.cluster, {});
+  const Planner planner(g.cluster, ByRate());
   const auto ms = [&](bool returned) {
     const Plan plan = PlanOf(g, shares, std::int64_t{1} << 30, returned);
     return ToSeconds(planner.ClosedForm(plan).transfer) * 1e3;
@@ -158,7 +165,7 @@ TEST(UnevenAllToAll, OutOfOrderIsSaid) {
   const Shares shares = Sealed({2 * kEven, kEven, kEven, 0}, 4);
   const Plan plan = PlanOf(g, shares, 1 << 22);
   EXPECT_NE(plan.note, "");
-  const Planner planner(g.cluster, {});
+  const Planner planner(g.cluster, ByRate());
   EXPECT_EQ(
       planner.ClosedForm(plan).total(),
       planner.ClosedForm(*planner.MakePlan(Collective::kAllToAll, DType::kBf16, 1 << 23, g.shape))

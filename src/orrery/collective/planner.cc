@@ -18,6 +18,7 @@ using graph::Collective;
 
 constexpr std::int64_t kCellBytes = 32 << 10;  // NCCL: no channel gets less traffic than this
 constexpr int kSteps = 8;                      // NCCL_STEPS: slots of a connection's buffer
+constexpr int kChannelsByRateFrom = 22902;     // NCCL_P2P_PER_CHANNEL_NET_BW
 
 int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
   if (protocol == 1) return q.environment->ll128_threads;
@@ -253,6 +254,37 @@ int PowerOfTwo(int value) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(1, value))));
 }
 
+// Through NICs, by release (paths.cc, ncclTopoGetNchannels): two; from 2.20 on one where more than
+// 4 peers would share a channel, but as many as a GPU beside its CPU has NICs to drive (Grace:
+// two); from 2.29.2 on as many as the NIC's rate needs.
+int ChannelsThroughNics(const Question& q) {
+  const Environment& e = *q.environment;
+  if (e.channels_per_net_peer > 0) return e.channels_per_net_peer;
+  if (e.version >= kChannelsByRateFrom) {
+    const double nic = nccl::NicGBps(*q.spec, *q.shape);
+    return std::max(1, static_cast<int>((nic + e.p2p_channel_GBps - 0.001) / e.p2p_channel_GBps));
+  }
+  const bool many = e.version >= 22000 && 2 * q.ranks() > 4 * q.found.channels;
+  return many && !q.spec->cpu_is_grace ? 1 : 2;
+}
+
+// Fewest and most channels of a message, of the communicator's `pool`: those to the peer with the
+// fewest, one behind a NIC, if the communicator has such.
+std::pair<int, int> ChannelsAPeer(const Question& q, int pool) {
+  const Environment& e = *q.environment;
+  const bool spans = q.domains() > 1;
+  const int links = q.spec->peers_over_pcie() ? 1 : q.spec->device.arch == Arch::kAmpere ? 12 : 18;
+  int most = std::min(PowerOfTwo(spans ? ChannelsThroughNics(q) : 2 * links), pool);
+  if (spans && e.version >= kChannelsByRateFrom) {
+    while (most > 1 && most * ((q.ranks() + 7) / 8) > pool) most /= 2;
+  }
+  int least = most;
+  const bool old = e.version < 22000;  // which shares channels out in one domain only
+  while (!(old && spans) && least > 1 && least * q.ranks() > pool) least /= 2;
+  while (old && !spans && most > 1 && most * q.ranks() > 4 * pool) most /= 2;
+  return {std::min(least, most), most};
+}
+
 // `q` asks for the communicator: its size and span decide the channels and the chunk. `pair` is
 // the way this message takes: what of it goes through NICs uses smaller chunks and no LL buffers.
 Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
@@ -271,22 +303,8 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   plan.p2p_group = e.p2p_group;
   plan.pxn = e.pxn;
   const int pool = std::clamp(PowerOfTwo(q.found.channels), e.min_p2p_channels, e.max_p2p_channels);
-  // To the peer with the fewest: one behind a NIC, if the communicator has such.
-  int per_peer = 2;
-  if (spans) {
-    const int by_rate = static_cast<int>(
-        (nccl::NicGBps(*q.spec, *q.shape) + e.p2p_channel_GBps - 0.001) / e.p2p_channel_GBps);
-    per_peer = e.channels_per_net_peer > 0 ? e.channels_per_net_peer : std::max(1, by_rate);
-  } else {
-    const int links = q.spec->peers_over_pcie()              ? 1
-                      : q.spec->device.arch == Arch::kAmpere ? 12
-                                                             : 18;
-    per_peer = 2 * links;
-  }
-  int most = std::min(PowerOfTwo(per_peer), pool);
-  while (spans && most > 1 && most * ((q.ranks() + 7) / 8) > pool) most /= 2;
-  int least = most;
-  while (least > 1 && least * q.ranks() > pool) least /= 2;
+  const std::pair<int, int> range = ChannelsAPeer(q, pool);
+  const int least = range.first, most = range.second;
   const std::int64_t nominal =
       std::clamp<std::int64_t>(spans                       ? e.p2p_net_chunk_bytes
                                : q.spec->peers_over_pcie() ? e.p2p_pci_chunk_bytes

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "orrery/collective/collective.h"
 #include "orrery/collective/nccl_tables.h"
 #include "orrery/collective/white_box.h"
@@ -227,23 +229,34 @@ TEST(Planner, OneRankPerNodeHasOneNicsRings) {
 }
 
 TEST(Planner, PointToPointDoublesChannels) {
-  // Two ranks on NVLink: pool 32, per peer 32, at least 16. 1 MiB: parts of 64 KiB: 16. Network: 48
-  // / 14 -> 4.
+  // Two ranks on NVLink: pool 32, per peer 32, at least 16. 1 MiB: parts of 64 KiB: 16.
   const cluster::Cluster one = Machine("h100-ib-400g", 1);
   const GroupShape near{2, 1, 2, 2, true, 0};
   const Planner planner(one, {});
   EXPECT_EQ(planner.MakePlan(Collective::kSend, DType::kBf16, 1 << 20, near)->channels, 16);
   EXPECT_EQ(planner.MakePlan(Collective::kSend, DType::kBf16, 1 << 30, near)->channels, 32);
-  const cluster::Cluster two = Machine("h100-ib-400g", 2);
-  const GroupShape far{2, 2, 1, 1, true, 1};
-  const Plan plan = *Planner(two, {}).MakePlan(Collective::kSend, DType::kBf16, 1 << 26, far);
-  EXPECT_EQ(plan.channels, 4);
-  EXPECT_EQ(plan.chunk_bytes, 128 << 10);
 }
 
-// 8 B200, a pair. From 2.22 to 2.28 LL takes 16 KiB for each of 32 channels, 512 KiB, in parts of 8
-// KiB at least, over no more than 32 / 8. Before and after 16 KiB for each channel of Simple, whose
-// parts are 64 KiB at least.
+// Over NICs: 2 of the pool of 16 (a pair alone: 4), 1 from 2.20 on where 64 ranks would be 8 a
+// channel; from 2.29.2 on 48 / 14 -> 4, and of 64 ranks 2: 8 at a time on 16 channels.
+TEST(Planner, PointToPointOverNicsByRelease) {
+  const cluster::Cluster cluster = Machine("h100-ib-400g", 8);
+  const auto plan = [&](int version, const GroupShape& all) {
+    Environment environment;
+    environment.version = version;
+    environment.version_stated = true;
+    return *Planner(cluster, environment)
+                .MakePlan(Collective::kSend, DType::kBf16, 1 << 26, {2, 2, 1, 1, true, 1}, all);
+  };
+  const GroupShape pair{2, 2, 1, 1, true, 1};
+  for (const auto& [version, alone, everyone] :
+       {std::tuple{21903, 2, 2}, {22203, 2, 1}, {22807, 2, 1}, {22902, 4, 2}}) {
+    EXPECT_EQ(plan(version, pair).channels, alone) << version;
+    EXPECT_EQ(plan(version, pair).chunk_bytes, 128 << 10);
+    EXPECT_EQ(plan(version, Whole(cluster)).channels, everyone) << version;
+  }
+}
+
 TEST(Planner, PointToPointLLByRelease) {
   const cluster::Cluster cluster = Machine("b200-ib-400g", 1);
   const GroupShape pair{2, 1, 2, 2, true, 0};

@@ -57,8 +57,9 @@ TEST(Variables, SendsAndReceives) {
   const cluster::Cluster cluster = Machine(2);
   const GroupShape far{2, 2, 1, 1, true, 1};
   const auto plan = [&](const Variables& v) {
-    return *Planner(cluster, *ParseEnvironment(v))
-                .MakePlan(Collective::kSend, DType::kBf16, 1 << 26, far);
+    Environment environment = *ParseEnvironment(v);
+    environment.version = 22902;
+    return *Planner(cluster, environment).MakePlan(Collective::kSend, DType::kBf16, 1 << 26, far);
   };
   EXPECT_EQ(plan({}).channels, 4);  // 400 Gb/s: 50 GB/s over 14, rounded up
   EXPECT_EQ(plan({{"NCCL_P2P_PER_CHANNEL_NET_BW", "30"}}).channels, 2);
