@@ -25,6 +25,7 @@ constexpr std::array kCollectives = {
     std::pair{std::string_view("reduce_scatter"), Collective::kReduceScatter},
     std::pair{std::string_view("broadcast"), Collective::kBroadcast},
     std::pair{std::string_view("sendrecv"), Collective::kSend},
+    std::pair{std::string_view("hypercube"), Collective::kSend},
     std::pair{std::string_view("alltoall"), Collective::kAllToAll},
     std::pair{std::string_view("all_to_all"), Collective::kAllToAll},
     std::pair{std::string_view("gather"), Collective::kGather},
@@ -177,11 +178,34 @@ collective::GroupShape Everyone(const cluster::Cluster& cluster) {
 }
 
 // nccl-tests' sendrecv: the pair that crosses a boundary, if there is one.
-collective::GroupShape SlowestPair(const cluster::Cluster& cluster) {
+std::size_t LastOfFirstDomain(const cluster::Cluster& cluster) {
   const auto domain = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
-  const std::size_t first = domain < cluster.devices() ? domain - 1 : 0;
-  const DeviceId pair[2] = {DeviceId(first), DeviceId(first + 1)};
+  return domain < cluster.devices() ? domain - 1 : 0;
+}
+
+collective::GroupShape Pair(const cluster::Cluster& cluster, std::size_t from, std::size_t to) {
+  const DeviceId pair[2] = {DeviceId(from), DeviceId(to)};
   return collective::ShapeOf(cluster, pair);
+}
+
+// Each rank sends what it has to the one whose number differs by a bit, and has twice as much.
+Result<double> PriceHypercube(const CollectiveCase& c, const cluster::Cluster& cluster,
+                              double* fixed_share) {
+  const collective::Planner planner(cluster, c.environment);
+  const collective::GroupShape everyone = Everyone(cluster);
+  const auto ranks = static_cast<std::int64_t>(cluster.devices());
+  SimTime total = 0, fixed = 0;
+  for (std::int64_t bit = 1; bit < ranks; bit *= 2) {
+    ORRERY_ASSIGN_OR_RETURN(
+        const collective::Plan plan,
+        planner.MakePlan(c.collective, c.dtype, c.bytes / ranks * bit,
+                         Pair(cluster, 0, static_cast<std::size_t>(bit)), everyone));
+    const collective::Cost cost = planner.ClosedForm(plan);
+    total += cost.total();
+    fixed += cost.fixed;
+  }
+  *fixed_share = static_cast<double>(fixed) / static_cast<double>(std::max<SimTime>(1, total));
+  return ToSeconds(total);
 }
 
 }  // namespace
@@ -195,6 +219,7 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
     return InvalidInput("collective={}: no model of this collective", Printable(name, 40));
   }
   out.collective = kind->second;
+  out.hypercube = name == "hypercube";
   if (name == "reduce") assumed->push_back("reduce: as a broadcast from its root");
   const std::string_view type = row.text("dtype");
   const auto dtype = std::find_if(kTypes.begin(), kTypes.end(),
@@ -221,12 +246,15 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
 
 Result<double> PriceCollective(const CollectiveCase& c, const cluster::Cluster& cluster,
                                double* fixed_share, Assumed* assumed) {
+  if (c.hypercube) return PriceHypercube(c, cluster, fixed_share);
   const collective::Planner planner(cluster, c.environment);
   const collective::GroupShape everyone = Everyone(cluster);
   const bool pair = c.collective == Collective::kSend;
-  ORRERY_ASSIGN_OR_RETURN(const collective::Plan plan,
-                          planner.MakePlan(c.collective, c.dtype, c.bytes,
-                                           pair ? SlowestPair(cluster) : everyone, everyone));
+  const std::size_t first = LastOfFirstDomain(cluster);
+  ORRERY_ASSIGN_OR_RETURN(
+      const collective::Plan plan,
+      planner.MakePlan(c.collective, c.dtype, c.bytes,
+                       pair ? Pair(cluster, first, first + 1) : everyone, everyone));
   assumed->push_back(fmt::format("planned {}, {}, {} channels", collective::Name(plan.algorithm),
                                  collective::Name(plan.protocol), plan.channels));
   if (plan.restricted()) {

@@ -22,6 +22,7 @@ struct CollectiveCase {
   graph::Collective collective = graph::Collective::kAllReduce;
   graph::DType dtype = graph::DType::kFp32;
   std::int64_t bytes = 0;
+  bool hypercube = false;  // nccl-tests' all-gather in log2(ranks) exchanges, one kernel each
 };
 
 Result<CollectiveCase> MapCollective(const Configuration& row, std::vector<std::string>* assumed);

@@ -171,7 +171,13 @@ TEST(Validate, CollectivesByName) {
         fmt::format("s,{},{},2,8,unknown,IB 8x400Gbps,{},float,40,0,0\n", system, gpu, rest);
     return Predict(*CsvTable::Parse(header + row, "n.csv")).rows[0];
   };
-  EXPECT_THAT(predict("HGX", "B200", "hypercube,1024").reason, HasSubstr("collective=hypercube"));
+  EXPECT_THAT(predict("HGX", "B200", "barrier,1024").reason, HasSubstr("collective=barrier"));
+  // Four exchanges of 1, 2, 4 and 8 parts of 16, the last of them over NICs; a peer has two
+  // channels in the domain, too.
+  const auto cube = predict("HGX", "B200", "hypercube,1073741824");
+  const auto pair = predict("HGX", "B200", "sendrecv,536870912");
+  EXPECT_GT(*cube.predicted, *pair.predicted);
+  EXPECT_LT(*cube.predicted, 15.0 / 8 * *pair.predicted);
   EXPECT_THAT(predict("HGX", "B200", "reduce,1024").assumed, Contains(HasSubstr("broadcast")));
   EXPECT_TRUE(predict("HGX", "B200", "gather,1048576").predicted.has_value());
   // NCCL expects twice the overhead of AMD's CPUs for each step of LL, and half the rate.
