@@ -8,7 +8,7 @@ namespace orrery::compute {
 inline cluster::DeviceSpec TestDevice(const char* table, cluster::Arch arch, int sms,
                                       double fp16_flops, double tf32_flops, double fp8_flops,
                                       double fp32_flops, std::int64_t memory_GBps,
-                                      std::int64_t l2_MiB) {
+                                      std::int64_t l2_mib) {
   cluster::DeviceSpec d;
   d.name = table;
   d.table = table;
@@ -19,7 +19,7 @@ inline cluster::DeviceSpec TestDevice(const char* table, cluster::Arch arch, int
   d.fp8_flops = fp8_flops;
   d.fp32_flops = fp32_flops;
   d.memory_bandwidth_Bps = memory_GBps * 1'000'000'000;
-  d.l2_bytes = l2_MiB << 20;
+  d.l2_bytes = l2_mib << 20;
   return d;
 }
 inline cluster::DeviceSpec TestV100() {
