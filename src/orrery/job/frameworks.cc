@@ -111,7 +111,7 @@ constexpr FrameworkDefaults Automodel() {
   d.attention = AttentionDefault::kLibrary;
   d.fused_latent_blackwell = true;
   d.moe_fused_permute = true;
-  d.hold_units = true;
+  d.hold_units = d.model_type_states = true;
   d.selective_keeps = RecomputeKeeps::kNothing;
   d.torch_layers = workload::TorchLayers::kFused;
   d.repeats_kv = false;
@@ -282,8 +282,8 @@ constexpr std::array<Framework, 28> kFrameworks = {{
          "As fsdp2@torch2.6. enable_fsdp_optimizations: without stages, too, layers are gathered "
          "once a step and gradients reduced in the last micro-batch's backward (hold_units; models "
          "with experts, not with adapters). DeepEP's exchange unless told: set moe_dispatcher. "
-         "fp32 shards, where its recipes keep parameters and Adam's state in bf16; experts that "
-         "nobody else holds are not sharded there, nor here."},
+         "Models are loaded in bf16: shards and Adam's state have that type (model_type_states). "
+         "Experts that nobody else holds are not sharded."},
     {.name = "fsdp1@torch2.1",
      .description =
          "PyTorch FSDP1 (FullyShardedDataParallel, BACKWARD_PRE): one flat parameter a layer",
@@ -592,6 +592,7 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workloa
   plan->copies_units = d.copies_units;
   plan->unit_buffers = d.unit_buffers;
   plan->hold_units = HoldsUnits(d, model, *plan);
+  plan->model_type_states = d.model_type_states && plan->gathers_units();
   plan->list_gathers = d.list_gathers && plan->sharding == Sharding::kZero3;
   plan->gather_limit = d.gather_limit;
   plan->moe_fused_permute = d.moe_fused_permute;

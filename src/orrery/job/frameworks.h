@@ -68,6 +68,7 @@ struct FrameworkDefaults {
   bool copies_units = true;           // without flat parameters
   workload::GatherLimit gather_limit = workload::GatherLimit::kOrder;  // ZeRO-3
   bool unit_buffers = false;                                           // Megatron-FSDP's
+  bool model_type_states = false;  // FSDP2's shards and Adam's state
   bool hold_units = false;      // units stay gathered without stages, too; of models with experts
   bool list_gathers = false;    // ZeRO-3 of 2021
   bool tensor_buckets = false;  // DeepSpeed: ZeRO-2 keeps parameters and gradients as tensors

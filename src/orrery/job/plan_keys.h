@@ -162,6 +162,10 @@ inline bool WithHeldUnits(const workload::Plan& plan) {
   return plan.gathers_units() && plan.hold_units;
 }
 
+inline bool WithModelTypeStates(const workload::Plan& plan) {
+  return plan.gathers_units() && plan.model_type_states;
+}
+
 inline bool WithUnitBuffers(const workload::Plan& plan) {
   return plan.gathers_units() && plan.unit_buffers;
 }
@@ -215,6 +219,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"copies_units", &workload::Plan::copies_units, WhenUnitsAreTensors},
     {"unit_buffers", &workload::Plan::unit_buffers, WithUnitBuffers},
     {"hold_units", &workload::Plan::hold_units, WithHeldUnits},
+    {"model_type_states", &workload::Plan::model_type_states, WithModelTypeStates},
     {"list_gathers", &workload::Plan::list_gathers, WithListGathers},
     {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
     {"reduce_whole", &workload::Plan::reduce_whole, WhenZero1},

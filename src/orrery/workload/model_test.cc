@@ -78,7 +78,8 @@ TEST(Model, ExpertCountsNearPublished) {
   const std::pair<std::string_view, double> published[] = {
       {"deepseek-v3", 671.026419e9}, {"kimi-k2", 1026.408e9},     {"grok-1", 315.684e9},
       {"mpt-7b", 6.649286656e9},     {"mpt-30b", 29.957200896e9}, {"llama4-scout", 107.77e9},
-      {"llama4-maverick", 400.71e9}, {"qwen2-57b-a14b", 57.41e9}};
+      {"llama4-maverick", 400.71e9}, {"qwen2-57b-a14b", 57.41e9}, {"moonlight-16b-a3b", 15.96e9},
+      {"glm-4.5-air", 106.85e9}};
   for (const auto& [name, count] : published) {
     EXPECT_NEAR(static_cast<double>(Preset(name).parameters()) / count, 1, 0.001) << name;
   }

@@ -203,6 +203,12 @@ constexpr Option kFramework[] = {
      .doc = "zero2, zero3 without stages: layers are gathered once a step and kept, gradients are "
             "summed unsharded and reduced in the last micro-batch's backward (NeMo Automodel's "
             "enable_fsdp_optimizations); over stages it is always so."},
+    {.name = "model_type_states",
+     .type = kBool,
+     .doc =
+         "zero2, zero3 without flat_parameters, adam: shards of parameters and gradients and the "
+         "optimizer's state have the parameters' type, without fp32 copies (a model loaded in "
+         "bf16, NeMo Automodel)."},
     {.name = "flat_parameters",
      .type = kBool,
      .doc =

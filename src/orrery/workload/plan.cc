@@ -319,6 +319,17 @@ Status CheckHeldUnits(const Plan& plan) {
   return {};
 }
 
+Status CheckModelTypeStates(const Plan& plan) {
+  if (!plan.model_type_states || !plan.gathers_units()) return {};
+  if (plan.flat_parameters || plan.unit_buffers || plan.optimizer != Optimizer::kAdam ||
+      plan.offload_optimizer || plan.offload_parameters) {
+    return InvalidInput(
+        "framework_options.model_type_states: built for FSDP2's shards on the device and Adam; "
+        "leave it out");
+  }
+  return {};
+}
+
 Status CheckReshard(const Model& model, const Plan& plan) {
   if (plan.reshard == kReshardAll || (plan.reshard == kKeepGathered && plan.gathers_units())) {
     return {};
@@ -355,6 +366,7 @@ Status CheckSharding(const Model& model, const Plan& plan) {
   const std::string_view name = plan.sharding == Sharding::kZero2 ? "zero2" : "zero3";
   if (plan.pp > 1) ORRERY_RETURN_IF_ERROR(CheckUnitsOverStages(model, plan, name));
   ORRERY_RETURN_IF_ERROR(CheckHeldUnits(plan));
+  ORRERY_RETURN_IF_ERROR(CheckModelTypeStates(plan));
   if (plan.replicas() == 1) {
     return InvalidInput(
         "training.sharding: {} needs at least 2 data-parallel ranks to shard over, not 1; use none",

@@ -353,6 +353,9 @@ struct Plan {
   // unsharded and reduced in the last micro-batch's backward (fully_shard with
   // set_requires_gradient_sync and set_reshard_after_backward off until then).
   bool hold_units = false;
+  // FSDP2: shards of parameters and gradients and Adam's state have the model's type, and no fp32
+  // copy is kept (torch.optim on a model that was loaded in bf16).
+  bool model_type_states = false;
   // ZeRO-3, without prefetch: a tensor at a time into a list of every rank's part (DeepSpeed of
   // 2021).
   bool list_gathers = false;

@@ -116,6 +116,24 @@ constexpr std::array kRows = {
         kDeepSeek,
         false,
         "Moonshot 2025; moonshotai/Kimi-K2-Base config.json"},
+    Row{{"moonlight-16b-a3b", "Moonlight 16B, 3B active"},
+        {27, 2048, 16, 16, 192, 11264, 163840, 8192},
+        {.count = 64, .top_k = 6, .ffn_hidden = 1408, .shared_ffn_hidden = 2816, .first_dense = 1},
+        kDeepSeekLite,
+        false,
+        "Moonshot 2025; moonshotai/Moonlight-16B-A3B config.json"},
+    Row{{"glm-4.5-air", "GLM-4.5-Air 106B, 12B active"},
+        {46, 4096, 96, 8, 128, 10944, 151552, 131072},
+        {.count = 128, .top_k = 8, .ffn_hidden = 1408, .shared_ffn_hidden = 1408, .first_dense = 1},
+        kNone,
+        false,
+        "Zhipu 2025; zai-org/GLM-4.5-Air config.json (rotary on half a head there)"},
+    Row{{"glm-4.5", "GLM-4.5 355B, 32B active, without the prediction of further tokens"},
+        {92, 5120, 96, 8, 128, 12288, 151552, 131072},
+        {.count = 160, .top_k = 8, .ffn_hidden = 1536, .shared_ffn_hidden = 1536, .first_dense = 3},
+        kNone,
+        true,
+        "Zhipu 2025; zai-org/GLM-4.5 config.json (rotary on half a head there)"},
     Row{{"gpt-oss-20b", "GPT-OSS 20B: sinks, every other layer a window of 128"},
         {24, 2880, 64, 8, 64, 2880, 201088, 131072},
         {.count = 32, .top_k = 4, .ffn_hidden = 2880, .router_bias = true},
@@ -176,10 +194,10 @@ Model BuildExpertPreset(std::string_view name) {
     m.position = Position::kRotary;
     m.tied_embeddings = name == "grok-1";
     const bool gpt_oss = name.starts_with("gpt-oss");
-    const bool qwen2 = name.starts_with("qwen2");
+    const bool qkv_bias = name.starts_with("qwen2") || name.starts_with("glm");
     m.mlp_bias = m.sinks = m.scaled_rotary = m.clamped_activation = gpt_oss;
-    m.attention_bias = gpt_oss || qwen2;
-    m.projection_bias = !qwen2;
+    m.attention_bias = gpt_oss || qkv_bias;
+    m.projection_bias = !qkv_bias;
     m.window = gpt_oss ? 128 : 0;
     m.full_every = gpt_oss ? 2 : 0;
     m.qk_norm = row.qk_norm;

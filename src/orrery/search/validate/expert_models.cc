@@ -29,9 +29,13 @@ constexpr std::array kFamilies = {
     Family{"Qwen3-30B-A3B", "qwen3-30b-a3b"},
     Family{"Qwen3-235B-A22B", "qwen3-235b-a22b"},
     Family{"DeepSeek-V2-Lite", "deepseek-v2-lite"},
+    Family{"DeepSeek-V3-16B", "deepseek-v2-lite"},  // torchtitan's flavour
     Family{"DeepSeek-V3", "deepseek-v3", 1},
     Family{"CI-release deepseekv3_proxy", "deepseek-v3", 1},
     Family{"Kimi-K2", "kimi-k2"},
+    Family{"Moonlight-16B", "moonlight-16b-a3b"},
+    Family{"GLM-4.5-Air", "glm-4.5-air"},
+    Family{"GLM-4.5", "glm-4.5"},
     Family{"GPT-OSS-20B", "gpt-oss-20b"},
     Family{"GPT-OSS-120B", "gpt-oss-120b"},
     Family{"Grok-1", "grok-1"},

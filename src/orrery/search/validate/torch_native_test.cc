@@ -130,6 +130,7 @@ const Cells kQwen30 = {{"framework_family", "fsdp2"},
 TEST(TorchNative, AutomodelsModelsWithExperts) {
   const workload::Plan plan = PlanOf(kQwen30, {});
   EXPECT_TRUE(plan.hold_units);
+  EXPECT_TRUE(plan.model_type_states);
   EXPECT_EQ(plan.torch_layers, TorchLayers::kFused);
   EXPECT_EQ(plan.attention, workload::AttentionBackend::kCudnn);
   EXPECT_EQ(plan.dispatcher, workload::Dispatcher::kDeepEp);
@@ -142,6 +143,13 @@ TEST(TorchNative, AutomodelsModelsWithExperts) {
   const Mapped stages = Map(kQwen30, {{"pp", "4"}, {"gpus", "32"}, {"micro_batch", "1"}});
   EXPECT_EQ(stages.error, "");
   EXPECT_EQ(stages.run.plan.vpp, 6);
+}
+
+TEST(TorchNative, HybridShardingIsZero3InGroups) {
+  const workload::Plan plan =
+      PlanOf(kLlama405, {{"sharding", "hsdp"}, {"pp", "1"}, {"dp", "64"}, {"micro_batch", "1"}});
+  EXPECT_EQ(plan.sharding, workload::Sharding::kZero3);
+  EXPECT_EQ(plan.shard_group, 8);
 }
 
 TEST(TorchNative, AutomodelsDenseModelsAreHuggingFaces) {

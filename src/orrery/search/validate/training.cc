@@ -35,7 +35,7 @@ constexpr std::array kScope = {
     ScopeRule{"layer_kind", "dense-attn|mla|dense-attn+sliding-window|mamba2-hybrid|bert|cnn",
               "no model of these layers"},
     ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
-    ScopeRule{"sharding", "none|zero1|zero2|zero3", "this sharding is not modelled"},
+    ScopeRule{"sharding", "none|zero1|zero2|zero3|hsdp", "this sharding is not modelled"},
     ScopeRule{"task", "pretrain|proxy-pretrain|sft|lora", "this task is not modelled"},
     ScopeRule{"attention_kernel", "unfused|flash|flash2|flash3|flash4|cudnn",
               "no model of this kernel"},
@@ -210,6 +210,11 @@ Status MapSharding(const Mapping& m) {
   plan.sharding = m.recipe().sharding;
   const auto at = std::find(kNames.begin(), kNames.end(), sharding);
   if (at != kNames.end()) plan.sharding = static_cast<Sharding>(at - kNames.begin());
+  if (sharding == "hsdp") {
+    plan.sharding = Sharding::kZero3;
+    if (!group) group = std::min(per_host, plan.replicas());
+    m.Assume("sharding=hsdp: zero3 in groups of {}", *group);
+  }
   if (sharding.empty()) {
     m.AssumeDefault("sharding", kNames[static_cast<std::size_t>(plan.sharding)]);
   }
@@ -229,6 +234,7 @@ Status MapSharding(const Mapping& m) {
     plan.unit_buffers = m.defaults().unit_buffers && HasToken(m.row, "megatron_fsdp");
     plan.hold_units =
         m.row.text("task") != "lora" && job::HoldsUnits(m.defaults(), m.out->model, plan);
+    plan.model_type_states = m.defaults().model_type_states;
     plan.list_gathers = m.defaults().list_gathers && plan.sharding == Sharding::kZero3;
     plan.gather_limit =
         m.recipe().limit_all_gathers ? workload::GatherLimit::kHost : m.defaults().gather_limit;

@@ -87,27 +87,28 @@ void ForEachTensor(std::int64_t n, std::int64_t tensors, F kernels) {
 }
 
 void Adam(const Shape& s, std::int64_t n, std::int64_t tensors, BlockWriter* w) {
+  const std::int64_t b = s.state_bytes;
   if (s.fused_adam) {  // reads parameter, gradient, two moments; writes all but the gradient
-    w->Kernel("adam", Flat(MemoryOp::kAdam, n, 16, 12));
+    w->Kernel("adam", Flat(MemoryOp::kAdam, n, 4 * b, 3 * b));
     return;
   }
   if (!s.adam_loop) {
-    w->Kernel("exp_avg", Flat(MemoryOp::kAdam, n, 8, 4));
-    w->Kernel("exp_avg_sq", Flat(MemoryOp::kAdam, n, 8, 4));
-    w->Kernel("denominator.sqrt", Flat(MemoryOp::kAdam, n, 4, 4));
-    w->Kernel("denominator.add", Flat(MemoryOp::kAdam, n, 4, 4));
-    w->Kernel("update", Flat(MemoryOp::kAdam, n, 12, 4));
+    w->Kernel("exp_avg", Flat(MemoryOp::kAdam, n, 2 * b, b));
+    w->Kernel("exp_avg_sq", Flat(MemoryOp::kAdam, n, 2 * b, b));
+    w->Kernel("denominator.sqrt", Flat(MemoryOp::kAdam, n, b, b));
+    w->Kernel("denominator.add", Flat(MemoryOp::kAdam, n, b, b));
+    w->Kernel("update", Flat(MemoryOp::kAdam, n, 3 * b, b));
     return;
   }
-  ForEachTensor(n, tensors, [w](std::int64_t each) {
-    w->Kernel("decay", Flat(MemoryOp::kAdam, each, 4, 4));
-    w->Kernel("exp_avg", Flat(MemoryOp::kAdam, each, 8, 4));
-    w->Kernel("exp_avg_sq.scale", Flat(MemoryOp::kAdam, each, 4, 4));
-    w->Kernel("exp_avg_sq.add", Flat(MemoryOp::kAdam, each, 8, 4));
-    w->Kernel("denominator.sqrt", Flat(MemoryOp::kAdam, each, 4, 4));
-    w->Kernel("denominator.scale", Flat(MemoryOp::kAdam, each, 4, 4));
-    w->Kernel("denominator.add", Flat(MemoryOp::kAdam, each, 4, 4));
-    w->Kernel("update", Flat(MemoryOp::kAdam, each, 12, 4));
+  ForEachTensor(n, tensors, [w, b](std::int64_t each) {
+    w->Kernel("decay", Flat(MemoryOp::kAdam, each, b, b));
+    w->Kernel("exp_avg", Flat(MemoryOp::kAdam, each, 2 * b, b));
+    w->Kernel("exp_avg_sq.scale", Flat(MemoryOp::kAdam, each, b, b));
+    w->Kernel("exp_avg_sq.add", Flat(MemoryOp::kAdam, each, 2 * b, b));
+    w->Kernel("denominator.sqrt", Flat(MemoryOp::kAdam, each, b, b));
+    w->Kernel("denominator.scale", Flat(MemoryOp::kAdam, each, b, b));
+    w->Kernel("denominator.add", Flat(MemoryOp::kAdam, each, b, b));
+    w->Kernel("update", Flat(MemoryOp::kAdam, each, 3 * b, b));
   });
 }
 
@@ -256,11 +257,11 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
   };
   if (s.offload_optimizer) return;
   if ((s.dtype != DType::kFp32 || s.keeps_units) && !s.sharded)
-    forever(3, "main_parameters", shard * 4);
+    forever(3, "main_parameters", shard * s.state_bytes);
   switch (s.optimizer) {
     case Optimizer::kAdam:
-      forever(4, "exp_avg", shard * 4);
-      return forever(5, "exp_avg_sq", shard * 4);
+      forever(4, "exp_avg", shard * s.state_bytes);
+      return forever(5, "exp_avg_sq", shard * s.state_bytes);
     case Optimizer::kAdafactor:
       if (s.whole_moments) return forever(5, "exp_avg_sq", shard * 4);
       return forever(5, "exp_avg_sq.factors", (number >> kTensorBits) * 4);
@@ -274,7 +275,7 @@ void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number
 
 std::int64_t AdamTemporaries(const Shape& s, std::int64_t n) {
   const bool all = s.flat_step || (!s.fused_adam && !s.adam_loop);
-  return s.optimizer == Optimizer::kAdam && !s.offload_optimizer && all ? n * 4 : 0;
+  return s.optimizer == Optimizer::kAdam && !s.offload_optimizer && all ? n * s.state_bytes : 0;
 }
 
 void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w) {

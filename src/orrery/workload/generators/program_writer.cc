@@ -467,8 +467,11 @@ std::int64_t ProgramWriter::StepFlags() const {
 void ProgramWriter::Begin() {
   const std::int64_t total = elements();
   const std::int64_t flags = StepFlags();
-  out_->prologue.push_back(
-      {.block = job_.blocks->Get(BlockKind::kStatic, total, shard(), job_.norm_group, flags)});
+  // In the model's type what nobody else holds is its own shard, and gathered nowhere.
+  std::int64_t alone = 0;
+  for (const Chunk& chunk : chunks_) alone += plan().model_type_states ? chunk.alone : 0;
+  out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kStatic, total - alone, shard(),
+                                                      job_.norm_group, flags)});
   if (job_.shape->frozen()) {
     out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kFrozenMemory, Frozen())});
   }

@@ -153,7 +153,8 @@ class ProgramWriter {
   }
   // Elements of a shard that FSDP2 casts before it gathers.
   std::int64_t CastBefore(const Bucket& bucket) const {
-    return plan().keeps_units() ? bucket.elements / shards_of(bucket) : 0;
+    return plan().keeps_units() && !plan().model_type_states ? bucket.elements / shards_of(bucket)
+                                                             : 0;
   }
   void MakeChunk(std::size_t position, int first_layer);
   // Whether gradients are reduced at all.

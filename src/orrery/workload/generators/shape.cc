@@ -160,6 +160,7 @@ void SetSharding(const Plan& plan, Shape* s) {
   s->prefetch = plan.prefetch;
   s->flat_parameters = plan.flat_parameters;
   s->copies_units = plan.copies_units;
+  if (plan.model_type_states && plan.gathers_units()) s->state_bytes = s->element_bytes;
   s->unit_buffers = plan.unit_buffers && plan.gathers_units();
   s->list_gathers = plan.list_gathers && plan.gathers_units();
   s->reshard_ranks = s->sharded && s->reshards ? plan.reshard : 0;

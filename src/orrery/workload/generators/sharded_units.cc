@@ -146,7 +146,7 @@ void Gather(const Shape& s, BlockWriter* w, const Unit& unit, bool blocking, Pas
   if (s.offload_parameters && !blocking) w->Wait("shard", kShardEvent);
   for (const Part& part : parts) {
     if (s.dtype != DType::kFp32 && !s.offload_optimizer && !part_only && part.trained > 0 &&
-        !s.unit_buffers) {
+        !s.unit_buffers && s.state_bytes == 4) {
       w->Kernel("shard.cast", Flat(MemoryOp::kCast, part.trained / part.ranks, 4, s.element_bytes,
                                    s.dtype, pass));
     }
@@ -218,9 +218,9 @@ void ReducePart(const Shape& s, BlockWriter* w, const Part& part, bool accumulat
     w->Comm(part.experts ? "reduce_scatter.experts" : "reduce_scatter", comm);
   }
   // On the reduction's own stream in the framework; here it does not wait for the reduction.
-  const std::int64_t read = g + (accumulates ? 4 : 0);
-  w->Kernel("shard.add", Flat(accumulates ? MemoryOp::kAdd : MemoryOp::kCast, shard, read, 4,
-                              DType::kFp32, pass));
+  const std::int64_t b = s.state_bytes;
+  w->Kernel("shard.add", Flat(accumulates ? MemoryOp::kAdd : MemoryOp::kCast, shard,
+                              g + (accumulates ? b : 0), b, DType::kFp32, pass));
   w->Free(flat);
 }
 
@@ -404,7 +404,7 @@ graph::Block ShardedMemory(const Shape& s, const ShardSizes& sizes, Names* names
                     MemoryKind::kParameter, Lifetime::kForever));
   } else {
     forever(1, "parameter_shards", MemoryKind::kParameter,
-            s.offload_optimizer ? s.element_bytes : 4);
+            s.offload_optimizer ? s.element_bytes : s.state_bytes);
     if (sizes.frozen > 0) {
       w.Alloc(w.Named(20, "frozen_shards", sizes.frozen * s.element_bytes, MemoryKind::kParameter,
                       Lifetime::kForever));
@@ -418,7 +418,8 @@ graph::Block ShardedMemory(const Shape& s, const ShardSizes& sizes, Names* names
                     MemoryKind::kGradient, Lifetime::kForever));
   }
   if (!s.offload_optimizer) {
-    forever(2, "gradient_shards", MemoryKind::kGradient, s.unit_buffers ? s.gradient_bytes : 4);
+    forever(2, "gradient_shards", MemoryKind::kGradient,
+            s.unit_buffers ? s.gradient_bytes : s.state_bytes);
   }
   WriteOptimizerState(s, sizes.trained, sizes.number, &w);
   return w.Finish();

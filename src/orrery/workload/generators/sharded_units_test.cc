@@ -443,6 +443,30 @@ TEST(Sharded, HeldUnitsOnceAStep) {
   EXPECT_TRUE(Validate(model, plan).message().starts_with("framework_options.hold_units"));
 }
 
+// In the model's type: shards of parameters and gradients and two moments of 2 bytes in place of 4,
+// nothing cast before a gather.
+TEST(Sharded, StatesInTheModelsType) {
+  Plan plan = Sharded(Sharding::kZero3, 2);
+  plan.flat_parameters = false;
+  const auto states = [&](bool model_type) {
+    plan.model_type_states = model_type;
+    const graph::Graph g = Make(SmallGpt(3), plan);
+    std::int64_t bytes = 0;
+    for (const graph::Buffer& b : g.blocks[g.programs[0].prologue[0].block.index()].buffers) {
+      bytes += b.bytes;
+    }
+    const bool casts =
+        Operations(g, FindBlock(g, "layer.forward")).find("shard.cast") != std::string::npos;
+    EXPECT_EQ(casts, !model_type);
+    return bytes;
+  };
+  const std::int64_t shard = (3 * kLayer + kRoot) / 4;
+  EXPECT_EQ(states(false), 16 * shard);
+  EXPECT_EQ(states(true), 8 * shard);
+  plan.flat_parameters = true;
+  EXPECT_TRUE(Validate(SmallGpt(3), plan).message().starts_with("framework_options.model_type"));
+}
+
 TEST(Sharded, RefusesStagesAndLoneRanks) {
   Plan plan = Sharded(Sharding::kZero3, 2);
   plan.pp = 2;

@@ -40,8 +40,10 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
   const bool part = s.reducer == Reducer::kDeepSpeed;
   forever(2, "gradients", MemoryKind::kGradient,
           (part ? sizes.shard : sizes.elements) * s.gradient_bytes);
-  // FSDP's shards are fp32, and beside what is gathered and accumulated between the two.
-  if (s.keeps_units) forever(8, "gradient_shards", MemoryKind::kGradient, sizes.shard * 4);
+  // FSDP's shards are beside what is gathered and accumulated between the two.
+  if (s.keeps_units) {
+    forever(8, "gradient_shards", MemoryKind::kGradient, sizes.shard * s.state_bytes);
+  }
   if (part) {
     forever(7, "gradient_buckets", MemoryKind::kGradient, s.bucket_elements * s.gradient_bytes);
   }
@@ -220,10 +222,10 @@ graph::Block OptimizerStep(const Shape& s, const StepSizes& sizes, Names* names)
   }
   if (s.clips) {
     w.Module("optimizer.norm");
-    w.Kernel("l2_norm", Flat(MemoryOp::kGradNorm, n, 4, 0, fp32));
+    w.Kernel("l2_norm", Flat(MemoryOp::kGradNorm, n, s.state_bytes, 0, fp32));
     sum("all_reduce.norm");
     w.HostSync("norm.item");
-    w.Kernel("clip", Flat(MemoryOp::kGradScale, n, 4, 4, fp32));
+    w.Kernel("clip", Flat(MemoryOp::kGradScale, n, s.state_bytes, s.state_bytes, fp32));
   }
   w.Module("optimizer.adam");
   const std::int64_t results = AdamTemporaries(s, n);
