@@ -48,8 +48,11 @@ void MapTorchLayers(const Mapping& m) {
 
 void CutLocalBatch(const Mapping& m, std::int64_t stated) {
   Plan& plan = m.out->plan;
-  if (!TorchPipelining(m) || plan.pp == 1 || plan.microbatches() > 1) return;
-  const std::int64_t parts = stated > 1               ? stated
+  // Several passes a step that are fewer than stages: local batches, cut into samples each.
+  const bool several = plan.microbatches() > 1;
+  if (!TorchPipelining(m) || plan.pp == 1 || (several && plan.microbatches() >= plan.pp)) return;
+  const std::int64_t parts = several                  ? plan.micro_batch
+                             : stated > 1             ? stated
                              : Since(m, "2025-04-07") ? plan.micro_batch
                                                       : static_cast<std::int64_t>(plan.pp);
   if (parts < 2 || plan.micro_batch % parts != 0) return;

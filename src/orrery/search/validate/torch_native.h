@@ -20,9 +20,10 @@ bool SaysCompiled(const Configuration& row);
 // BackendConfig, use_liger_kernel). What else Automodel's recipes set (its examples/llm_benchmark):
 // an exchange by DeepEP, and a gate that deals experts out in turn (fake_balanced_gate).
 void MapTorchLayers(const Mapping& m);
-// One pass a step over several stages: micro_batch is the batch of a replica, which
+// One pass a step over several stages, or fewer than stages: micro_batch is the local batch, which
 // torch.distributed.pipelining cuts: into `stated` parts, or as many as stages (torchtitan until 7
-// April 2025), or samples. REQUIRES: the degrees and the batch are mapped.
+// April 2025), or samples; passes of one step follow each other as one here. REQUIRES: the degrees
+// and the batch are mapped.
 void CutLocalBatch(const Mapping& m, std::int64_t stated);
 // Two chunks a stage for an interleaved schedule whose vpp is blank; chunks as torchtitan cuts
 // them: from 15 April 2025 on embedding and output layer count as a layer each and the first

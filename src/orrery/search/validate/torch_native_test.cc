@@ -84,6 +84,8 @@ TEST(TorchNative, AReplicasBatchIsCut) {
   const workload::Plan passes = PlanOf(kLlama405, {{"micro_batch", "4"}, {"grad_accum", "8"}});
   EXPECT_EQ(passes.micro_batch, 4);
   EXPECT_EQ(passes.microbatches(), 8);
+  // Two local batches of 16 on eight stages: samples.
+  EXPECT_EQ(PlanOf(kLlama405, {{"micro_batch", "16"}, {"grad_accum", "2"}}).micro_batch, 1);
 }
 
 TEST(TorchNative, StagesAsTorchtitanCutsThem) {
