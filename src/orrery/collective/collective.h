@@ -96,6 +96,7 @@ struct Environment {
   std::array<std::array<std::int64_t, 3>, 2> thread_thresholds{{{-1, -1, -1}, {-1, -1, -1}}};
   int net_overhead_ns = -1;                      // NCCL_NET_OVERHEAD; -1: 1000 (2000 on AMD CPUs)
   std::int64_t p2p_net_chunk_bytes = 128 << 10;  // NCCL_P2P_NET_CHUNKSIZE
+  double efa_latency_us = 0;                     // what AWS's plugin says of a crossing; 0: by GPU
   std::int64_t p2p_nvl_chunk_bytes = 512 << 10;  // NCCL_P2P_NVL_CHUNKSIZE
   std::int64_t p2p_pci_chunk_bytes = 128 << 10;  // NCCL_P2P_PCI_CHUNKSIZE
   std::int64_t p2p_chunk_bytes = 0;  // NCCL_CHUNK_SIZE: of sends, whatever the way; 0: as above

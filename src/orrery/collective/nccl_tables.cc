@@ -128,7 +128,8 @@ double FirstStep(std::span<const double> steps, double limit) {
 }
 
 // What AWS's plugin tells NCCL of a crossing (aws-ofi-nccl, platform-aws.cpp): p3dn, p4d, p5, p6.
-// P5en, which says 35 as p6 does, is taken for a p5. It decides, the price has EFA's own constant.
+// P5en, which says 35 as p6 does, is taken for a p5 unless the environment says otherwise. It
+// decides, the price has EFA's own constant.
 constexpr std::array<double, 4> kEfaLatency = {150, 75, 75, 35};
 
 constexpr int kPlainTreesFrom = 21803;  // NCCL expects less of trees that are not spread
@@ -347,7 +348,9 @@ Channels SearchChannels(const cluster::Spec& spec, const GroupShape& shape,
   result.tree_GBps = result.bandwidth_GBps;
   if (shape.domains > 1) SearchTrees(spec, shape, environment, nvlink * 1.01, &result);
   if (shape.domains > 1 && spec.fabric == cluster::Fabric::kEfa) {
-    result.latency_us = kEfaLatency[static_cast<std::size_t>(arch)];
+    result.latency_us = environment.efa_latency_us > 0
+                            ? environment.efa_latency_us
+                            : kEfaLatency[static_cast<std::size_t>(arch)];
   }
   if (Takes(environment.graphs, shape))
     Apply(environment.graphs, arch, shape.domains, version, &result);

@@ -132,15 +132,23 @@ std::int64_t TreeSimpleChunk(const Plan& plan, std::int64_t chunk) {
   return std::max<std::int64_t>(16, chunk / 16 * 16);
 }
 
-// NCCL's defaults, and what AWS's plugin (aws-ofi-nccl, platform-aws.cpp) sets in their place, of
-// which NCCL takes notice from 2.20 on.
-void SetNvlsChunks(const cluster::Spec& spec, Environment* environment) {
-  const bool efa = spec.fabric == cluster::Fabric::kEfa && environment->version >= 22000;
+// What AWS's plugin (aws-ofi-nccl, platform-aws.cpp) sets where nobody else does. NCCL takes notice
+// of NVLS's chunks from 2.20 on. Buffers and chunks of sends came with the plugin's releases of
+// June 2025, as 2.27 did.
+void SetPluginsDefaults(const cluster::Spec& spec, Environment* environment) {
+  const Environment defaults;
+  const bool efa = spec.fabric == cluster::Fabric::kEfa && spec.device.arch != Arch::kVolta;
+  const bool nvls = efa && environment->version >= 22000;
   if (environment->nvls_chunk_bytes == 0) {
-    environment->nvls_chunk_bytes = efa ? 512 << 10 : 128 << 10;
+    environment->nvls_chunk_bytes = nvls ? 512 << 10 : 128 << 10;
   }
-  if (efa && environment->nvls_tree_chunk_bytes == 0) {
+  if (nvls && environment->nvls_tree_chunk_bytes == 0) {
     environment->nvls_tree_chunk_bytes = 512 << 10;
+  }
+  if (!efa || environment->version < 22700) return;
+  if (environment->buffer_bytes == defaults.buffer_bytes) environment->buffer_bytes = 8 << 20;
+  if (environment->p2p_net_chunk_bytes == defaults.p2p_net_chunk_bytes) {
+    environment->p2p_net_chunk_bytes = 512 << 10;
   }
 }
 
@@ -424,7 +432,7 @@ Planner::Planner(const cluster::Cluster& cluster, const Environment& environment
                  const Pricing& pricing)
     : cluster_(&cluster), environment_(environment), pricing_(pricing) {
   environment_.version = ReleaseOn(cluster.spec().device.arch, environment);
-  SetNvlsChunks(cluster.spec(), &environment_);
+  SetPluginsDefaults(cluster.spec(), &environment_);
 }
 
 Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,

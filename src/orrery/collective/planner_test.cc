@@ -398,6 +398,24 @@ TEST(Planner, EfaSaysItsLatency) {
   EXPECT_EQ(plan("h100-efa-400g", large, 22203).nccl_chunk_bytes, 512 << 10);
 }
 
+// AWS's plugin of June 2025 on doubles buffers and has chunks of 512 KiB for sends: taken from 2.27
+// on, where nobody else says so.
+TEST(Planner, EfaSetsBuffers) {
+  const cluster::Cluster hosts = Machine("h100-efa-400g", 2);
+  const auto chunk = [&](int version, std::int64_t buffer) {
+    Environment environment;
+    environment.version = version;
+    environment.buffer_bytes = buffer;
+    const Planner planner(hosts, environment);
+    return planner
+        .Shape(Collective::kAllReduce, Algorithm::kTree, Protocol::kSimple, 1 << 30, Whole(hosts))
+        .chunk_bytes;
+  };
+  EXPECT_EQ(chunk(22603, 4 << 20), 512 << 10);
+  EXPECT_EQ(chunk(22707, 4 << 20), 1 << 20);
+  EXPECT_EQ(chunk(22707, 2 << 20), 256 << 10);
+}
+
 // 8 B200, reduce-scatter of 1 GiB by 32 rings: 8 steps of 4 MiB a CTA, which at the 21.4 GB/s of
 // two domains would be 1,568 us; inside one NCCL's cap is 35. 7/8 GiB over 900 GB/s of NVLink:
 // 1,044.

@@ -163,6 +163,8 @@ Result<Environment> EnvironmentOf(const Configuration& row, CollectiveCase* out,
   ReadVariables(network, &variables, assumed);
   ORRERY_ASSIGN_OR_RETURN(Environment environment, collective::ParseEnvironment(variables));
   if (tcpxo) environment.tuner.push_back(TreeOfTwoHosts());
+  // Of AWS's hosts with Hopper the one whose plugin says what it says on p6 (platform-aws.cpp).
+  if (NamedIn(words, "p5en") == Named::kOn) environment.efa_latency_us = 35;
   const int version = VersionOf(row.text("nccl_version"));
   if (version > 0) {
     environment.version = version;
