@@ -33,7 +33,7 @@ constexpr Constant kConstants[] = {
     {"kGemmRateFp32", kModel, kGemmRateFp32, 0.80, 0.95, "of peak", "fp32 rate a large GEMM sustains on CUDA cores", "cuBLAS SGEMM on V100 and A100: 14 of 15.7, 18 of 19.5 TFLOP/s"},
     {"kMemoryLatency_s", kModel, kMemoryLatency_s, 0.4e-6, 0.9e-6, "s", "load to first use from HBM", "microbenchmarks: A100 about 470 ns, H100 about 600 ns"},
     {"kMostOfPeak", kModel, kMostOfPeak, 0.85, 1, "of peak", "rate that no GEMM exceeds, whatever the power", "cuBLAS at low power density: up to 0.93 of peak on A100 and H100"},
-    {"kVboost", kModel, kVboost, 1.02, 1.08, "", "rate of Hopper's tensor cores with power steered from the L2 to the SMs (vboost), relative to without", "NVIDIA's blog on MLPerf Training v4.0: 4 % of GPT-3's step on 512 H100, of which products and attention are some four fifths"},
+    {"kVboost", kModel, kVboost, 1.02, 1.08, "", "rate of Hopper's tensor cores with power steered from the L2 to the SMs (vboost), relative to without", "NVIDIA's blog on MLPerf Training v4.0, from memory, the post could not be read again: 4 % of GPT-3's step on 512 H100, of which products and attention are some four fifths"},
     {"kMisalignedRate", kModel, kMisalignedRate, 0.30, 0.80, "", "GEMM rate when a row is no multiple of 16 bytes", "NVIDIA deep learning performance guide, alignment figure"},
     {"kPartLineRate", kModel, kPartLineRate, 0.75, 1, "", "GEMM rate when a row of an operand is no multiple of a line of 128 bytes", "NVIDIA deep learning performance guide: from A100 on best at multiples of 128 bytes; the value is an estimate, made with BLOOM's tuning in sight"},
 

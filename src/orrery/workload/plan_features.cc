@@ -130,10 +130,13 @@ Status CheckTpOverlap(const Model& model, const Plan& plan) {
                   "set parallel.sequence_parallel: true or turn it off");
   }
   if (model.net != nullptr || model.latent.kv_rank > 0 || plan.lora_rank > 0) {
-    return refuse(fmt::format("Transformer Engine has no buffers for {}",
-                              plan.lora_rank > 0 ? "layers with adapters"
-                                                 : "the projections of " + model.name),
-                  "turn it off");
+    return refuse(
+        fmt::format(
+            "{} for {}",
+            plan.torch_layers == TorchLayers::kFused ? "Transformer Engine has no buffers"
+                                                     : "async tensor parallelism is not modelled",
+            plan.lora_rank > 0 ? "layers with adapters" : "the projections of " + model.name),
+        "turn it off");
   }
   if (plan.torch_layers == TorchLayers::kEager) {
     return refuse("async tensor parallelism is a pass of torch.compile",
