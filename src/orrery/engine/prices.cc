@@ -115,8 +115,10 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view,
     const std::uint16_t group_shape = view.shape[static_cast<std::size_t>(comm.group)];
     const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer)] : group_shape;
     if (shape == 0) continue;  // no partner: the binding leaves the slot empty
-    // A message that names no group goes through a communicator of its pair.
-    const std::uint16_t communicator = group_shape == 0 ? shape : group_shape;
+    // A message that names no group goes through a communicator of its pair, and so do those of
+    // context parallelism, which Transformer Engine does not batch.
+    const bool of_pair = group_shape == 0 || (p2p && comm.group == graph::GroupSlot::kCp);
+    const std::uint16_t communicator = of_pair ? shape : group_shape;
     const bool copies = p2p && comm.group == graph::GroupSlot::kTp && shapes_[shape].domains == 1;
     if (own != nullptr) {
       ORRERY_ASSIGN_OR_RETURN(p.plan, UnevenPlanId(comm, shape, *own));
