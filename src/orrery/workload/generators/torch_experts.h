@@ -3,8 +3,7 @@
 // said:
 //
 //   gather       rows by their expert 2e, times their scores in fp32 (fused; eager a cast, a
-//   product
-//                and a cast, 16 + 4e)
+//                product and a cast, 16 + 4e)
 //   padding      behind the exchange all rows are copied below a row of zeros (vstack) and gathered
 //                in order of local experts 4e, whatever their number; back they are written where
 //                they came from 2e

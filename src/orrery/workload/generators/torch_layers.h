@@ -6,8 +6,7 @@
 //                    the same operators' gradients, pow's by a copy, a doubling and a product
 //                    (derivatives of aten::pow and mean): 80 + 6e
 //   gate, eager      silu and product 5e; backward 9e. No gradients are concatenated: the halves
-//   are
-//                    layers of their own
+//                    are layers of their own
 //   rotation         to fp32, a product of complex numbers, back: 16 + 2e each way; Inductor has no
 //                    complex operators and leaves it as it is
 //   repeated heads   keys and values written once for each query head that reads them (repeat_kv),
