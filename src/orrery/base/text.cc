@@ -94,6 +94,12 @@ std::string HumanSeconds(double seconds) {
   return "0 s";
 }
 
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
 std::string HumanTime(SimTime ps) { return HumanSeconds(ToSeconds(ps)); }
 
 std::string HumanBytes(std::int64_t bytes) {

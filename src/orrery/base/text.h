@@ -18,6 +18,8 @@ std::size_t FindInvalidUtf8(std::string_view text);
 // \x1b or \u202e, cut after `limit` bytes with "…". Safe for a terminal or a log.
 std::string Printable(std::string_view text, std::size_t limit = 160);
 
+std::string Lower(std::string_view text);  // ASCII letters
+
 std::string HumanTime(SimTime ps);           // "12.34 s", "3.200 ms", "41.0 us"
 std::string HumanSeconds(double seconds);    // the same of seconds
 std::string HumanBytes(std::int64_t bytes);  // "79.1 GiB"

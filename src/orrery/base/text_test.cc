@@ -28,6 +28,8 @@ TEST(Text, ShowsNothingThatActs) {
   EXPECT_EQ(Printable("abcdef", 3), "abc…");
 }
 
+TEST(Text, LowersLettersAlone) { EXPECT_EQ(Lower("TCPXO 8x\xc3\x89"), "tcpxo 8x\xc3\x89"); }
+
 TEST(Text, NumbersForPeople) {
   EXPECT_EQ(HumanTime(12'340 * kMillisecond), "12.34 s");
   EXPECT_EQ(HumanTime(999'999 * kMicrosecond), "1.000 s");

@@ -87,7 +87,7 @@ struct Environment {
   std::int64_t nvls_chunk_bytes = 0;  // NCCL_NVLS_CHUNKSIZE; 0: by fabric
   std::int64_t nvls_tree_chunk_bytes = 0;   // NCCL_NVLSTREE_MAX_CHUNKSIZE; 0: by fabric and domains
   int min_channels = 0, max_channels = 64;  // NCCL_MIN/MAX_CTAS, NCCL_MIN/MAX_NCHANNELS
-  std::int64_t buffer_bytes = 4 << 20;      // NCCL_BUFFSIZE: Simple, per connection and channel
+  std::int64_t buffer_bytes = 0;  // NCCL_BUFFSIZE: Simple, a connection and channel; 0: by fabric
   std::int64_t ll_buffer_bytes = 8 * 512 * 8 * 16;      // NCCL_LL_BUFFSIZE
   std::int64_t ll128_buffer_bytes = 120 * 640 * 8 * 8;  // NCCL_LL128_BUFFSIZE
   int threads = 512;                                    // NCCL_NTHREADS: LL and Simple
@@ -95,7 +95,7 @@ struct Environment {
   // NCCL_THREAD_THRESHOLDS: bytes a thread, of trees and rings by protocol; -1: NCCL's own.
   std::array<std::array<std::int64_t, 3>, 2> thread_thresholds{{{-1, -1, -1}, {-1, -1, -1}}};
   int net_overhead_ns = -1;                      // NCCL_NET_OVERHEAD; -1: 1000 (2000 on AMD CPUs)
-  std::int64_t p2p_net_chunk_bytes = 128 << 10;  // NCCL_P2P_NET_CHUNKSIZE
+  std::int64_t p2p_net_chunk_bytes = 0;          // NCCL_P2P_NET_CHUNKSIZE; 0: by fabric
   double efa_latency_us = 0;                     // what AWS's plugin says of a crossing; 0: by GPU
   std::int64_t p2p_nvl_chunk_bytes = 512 << 10;  // NCCL_P2P_NVL_CHUNKSIZE
   std::int64_t p2p_pci_chunk_bytes = 128 << 10;  // NCCL_P2P_PCI_CHUNKSIZE

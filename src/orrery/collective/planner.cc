@@ -132,24 +132,16 @@ std::int64_t TreeSimpleChunk(const Plan& plan, std::int64_t chunk) {
   return std::max<std::int64_t>(16, chunk / 16 * 16);
 }
 
-// What AWS's plugin (aws-ofi-nccl, platform-aws.cpp) sets where nobody else does. NCCL takes notice
-// of NVLS's chunks from 2.20 on. Buffers and chunks of sends came with the plugin's releases of
-// June 2025, as 2.27 did.
-void SetPluginsDefaults(const cluster::Spec& spec, Environment* environment) {
-  const Environment defaults;
+// What nobody set: NCCL's defaults, on EFA those of AWS's plugin (aws-ofi-nccl, platform-aws.cpp),
+// of which NCCL takes notice of NVLS's chunks from 2.20 on. Buffers and chunks of sends came with
+// the plugin's releases of June 2025, as 2.27 did.
+void SetDefaults(const cluster::Spec& spec, Environment* e) {
   const bool efa = spec.fabric == cluster::Fabric::kEfa && spec.device.arch != Arch::kVolta;
-  const bool nvls = efa && environment->version >= 22000;
-  if (environment->nvls_chunk_bytes == 0) {
-    environment->nvls_chunk_bytes = nvls ? 512 << 10 : 128 << 10;
-  }
-  if (nvls && environment->nvls_tree_chunk_bytes == 0) {
-    environment->nvls_tree_chunk_bytes = 512 << 10;
-  }
-  if (!efa || environment->version < 22700) return;
-  if (environment->buffer_bytes == defaults.buffer_bytes) environment->buffer_bytes = 8 << 20;
-  if (environment->p2p_net_chunk_bytes == defaults.p2p_net_chunk_bytes) {
-    environment->p2p_net_chunk_bytes = 512 << 10;
-  }
+  const bool nvls = efa && e->version >= 22000, sends = efa && e->version >= 22700;
+  if (e->nvls_chunk_bytes == 0) e->nvls_chunk_bytes = nvls ? 512 << 10 : 128 << 10;
+  if (nvls && e->nvls_tree_chunk_bytes == 0) e->nvls_tree_chunk_bytes = 512 << 10;
+  if (e->buffer_bytes == 0) e->buffer_bytes = sends ? 8 << 20 : 4 << 20;
+  if (e->p2p_net_chunk_bytes == 0) e->p2p_net_chunk_bytes = sends ? 512 << 10 : 128 << 10;
 }
 
 // The bytes of a chunk fall with what all heads and channels move at once.
@@ -432,7 +424,7 @@ Planner::Planner(const cluster::Cluster& cluster, const Environment& environment
                  const Pricing& pricing)
     : cluster_(&cluster), environment_(environment), pricing_(pricing) {
   environment_.version = ReleaseOn(cluster.spec().device.arch, environment);
-  SetPluginsDefaults(cluster.spec(), &environment_);
+  SetDefaults(cluster.spec(), &environment_);
 }
 
 Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,

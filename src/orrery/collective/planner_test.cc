@@ -411,8 +411,10 @@ TEST(Planner, EfaSetsBuffers) {
         .Shape(Collective::kAllReduce, Algorithm::kTree, Protocol::kSimple, 1 << 30, Whole(hosts))
         .chunk_bytes;
   };
-  EXPECT_EQ(chunk(22603, 4 << 20), 512 << 10);
-  EXPECT_EQ(chunk(22707, 4 << 20), 1 << 20);
+  constexpr std::int64_t kUnset = 0;
+  EXPECT_EQ(chunk(22603, kUnset), 512 << 10);
+  EXPECT_EQ(chunk(22707, kUnset), 1 << 20);
+  EXPECT_EQ(chunk(22707, 4 << 20), 512 << 10);
   EXPECT_EQ(chunk(22707, 2 << 20), 256 << 10);
 }
 

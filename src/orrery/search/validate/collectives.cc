@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <span>
 #include <utility>
@@ -102,13 +101,6 @@ void ReadVariables(std::string_view text, Variables* variables, Assumed* assumed
           fmt::format("{}={} passed over", Printable(name, 40), Printable(value, 40)));
     }
   }
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
 }
 
 // Whether words name something and do not say that it is left out.

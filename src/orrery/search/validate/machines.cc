@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -83,9 +82,7 @@ Status SetFabric(std::string_view text, std::vector<std::string>* assumed, Spec*
     spec->nic_header_bytes = roce.nic_header_bytes;
     return {};
   };
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = Lower(text);
   if (Contains(lower, "tcpxo")) {
     ORRERY_RETURN_IF_ERROR(as_roce());
     assumed->push_back("TCPXO: latency and headers of RoCE");

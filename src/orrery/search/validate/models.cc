@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 
 #include "orrery/base/text.h"
@@ -84,13 +83,6 @@ constexpr std::array kArchitectures = {
     Like(kLlama, "Mistral", "mistral", 32000),
     kNemotron,
 };
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 const Architecture& ArchitectureOf(const Configuration& row, std::int64_t hidden, std::int64_t ffn,
                                    std::vector<std::string>* assumed) {

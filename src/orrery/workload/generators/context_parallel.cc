@@ -40,7 +40,8 @@ void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective k
                  .bytes = {.value = bytes}});
 }
 
-// One step round the ring: sends to the next, receives from the previous, as one group call.
+// One step round the ring: sends to the next, receives from the previous. One group call, so that
+// both start together; the communicator is the pair's (engine/prices.cc).
 void Step(const Shape& s, BlockWriter* w, std::int64_t bytes, bool blocking) {
   w->Host("communication", s.host.communication);
   Comm comm{.collective = Collective::kSend,

@@ -11,15 +11,24 @@ namespace {
 
 constexpr std::int64_t kFp32 = 4;
 
+// Kernels over rows of the experts' width.
+struct Rows {
+  const Shape& s;
+  BlockWriter* w;
+  std::int64_t rows;
+  Pass pass;
+  void operator()(std::string_view name, MemoryOp op, std::int64_t read,
+                  std::int64_t written) const {
+    w->Kernel(name, Elementwise(s, op, rows, s.experts.width, read, written, pass));
+  }
+};
+
 // Eager rows times their scores: in fp32, and back. Backward the same of their gradients, and the
 // scores' own, sums of products.
 void Weigh(const Shape& s, BlockWriter* w, std::int64_t rows, Pass pass) {
   if (s.torch_layers != TorchLayers::kEager) return;
   const std::int64_t e = s.element_bytes;
-  const auto run = [&](std::string_view name, MemoryOp op, std::int64_t read,
-                       std::int64_t written) {
-    w->Kernel(name, Elementwise(s, op, rows, s.experts.width, read, written, pass));
-  };
+  const Rows run{s, w, rows, pass};
   run("scores.cast", MemoryOp::kCast, e, kFp32);
   run("scores.scale", MemoryOp::kGradScale, kFp32, kFp32);
   if (pass == Pass::kBackward) {
@@ -34,12 +43,9 @@ void Weigh(const Shape& s, BlockWriter* w, std::int64_t rows, Pass pass) {
 void TorchPermute(const Shape& s, BlockWriter* w, std::int64_t sent, bool to_experts, Pass pass) {
   const std::int64_t e = s.element_bytes;
   const bool forward = pass == Pass::kForward;
-  const auto rows = [&](std::string_view name, MemoryOp op, std::int64_t read,
-                        std::int64_t written) {
-    w->Kernel(name, Elementwise(s, op, sent, s.experts.width, read, written, pass));
-  };
+  const Rows run{s, w, sent, pass};
   if (to_experts == forward) {  // gathered
-    rows("permute", MemoryOp::kPermute, e, e);
+    run("permute", MemoryOp::kPermute, e, e);
     if (forward) Weigh(s, w, sent, pass);
     return;
   }
@@ -47,16 +53,13 @@ void TorchPermute(const Shape& s, BlockWriter* w, std::int64_t sent, bool to_exp
   w->Kernel(forward ? "scatter.copy" : "scatter.zero",
             Elementwise(s, forward ? MemoryOp::kCopy : MemoryOp::kZero, s.local_tokens(),
                         s.experts.width, forward ? e : 0, e, pass));
-  rows("unpermute", MemoryOp::kUnpermute, 2 * e, e);
+  run("unpermute", MemoryOp::kUnpermute, 2 * e, e);
 }
 
 void TorchSort(const Shape& s, BlockWriter* w, std::int64_t rows, bool to_experts, Pass pass) {
   const std::int64_t e = s.element_bytes;
   const bool forward = pass == Pass::kForward;
-  const auto run = [&](std::string_view name, MemoryOp op, std::int64_t read,
-                       std::int64_t written) {
-    w->Kernel(name, Elementwise(s, op, rows, s.experts.width, read, written, pass));
-  };
+  const Rows run{s, w, rows, pass};
   if (to_experts && forward) run("pad", MemoryOp::kCopy, e, e);
   if (to_experts && !forward) {
     run("sum_of_gate_and_up", MemoryOp::kAdd, 2 * e, e);
