@@ -16,11 +16,11 @@ using model::Edge;
 // One message a slice; trees send a chunk as one.
 std::int64_t ChunkWire(const Plan& plan, const Edge& edge, const Chunk& chunk) {
   if (chunk.slices == 0) return 0;
-  if (plan.algorithm == Algorithm::kTree) {
-    return edge.Packed(model::OnWire(plan.protocol, chunk.bytes));
-  }
-  return (chunk.slices - 1) * edge.Packed(model::OnWire(plan.protocol, chunk.slice)) +
-         edge.Packed(model::OnWire(plan.protocol, chunk.last()));
+  const auto wire = [&](std::int64_t data) {
+    return edge.Packed(edge.Message(model::OnWire(plan.protocol, data)));
+  };
+  if (plan.algorithm == Algorithm::kTree) return wire(chunk.bytes);
+  return (chunk.slices - 1) * wire(chunk.slice) + wire(chunk.last());
 }
 
 // A part of one head over NVLink, or its sum through NICs.

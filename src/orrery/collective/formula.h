@@ -118,9 +118,10 @@ class Formula {
   }
   double Skew(const model::Chunk& chunk, const model::Edge& e, double channels) const {
     const double serial = e.Serial(model::OnWire(plan_.protocol, chunk.slice));
+    const double second = e.Serial(model::OnWire(plan_.protocol, chunk.last()));
     return (channels - 1) * serial +
-           (chunk.slices - 1) *
-               std::max(0.0, channels * serial - Work(chunk.slice, model::kStreams));
+           (chunk.slices - 1) * std::max(0.0, serial + (channels - 1) * second -
+                                                  Work(chunk.last(), model::kStreams));
   }
   // A broadcast's root inside its domain sends round the ring and back into the domain.
   double ChainCrossings() const {

@@ -107,8 +107,11 @@ void Schedule::BuildTrees(const cluster::Cluster& cluster, std::span<const Devic
   }
 }
 
-std::int64_t Schedule::MessageBytes(std::int64_t data) const {
-  return model::OnWire(plan_.protocol, data);
+std::int64_t Schedule::MessageBytes(std::int64_t data, std::int32_t connection) const {
+  const bool crosses = crosses_[static_cast<std::size_t>(connection)] != 0;
+  const model::Edge& edge = crosses ? box_.inter : box_.intra;
+  const std::int64_t bytes = model::OnWire(plan_.protocol, data);
+  return edge.Message(bytes) + edge.Unsent(bytes);
 }
 
 SimTime Schedule::Work(std::int64_t data, double streams, bool sync) const {
@@ -164,10 +167,7 @@ Step Schedule::RingStep(std::uint32_t member, int channel, std::uint64_t index) 
     step.recv_connection = static_cast<std::int32_t>(base + (q + ranks_ - 1) % ranks_);
   if (sends) {
     step.send_connection = static_cast<std::int32_t>(base + q);
-    step.bytes = MessageBytes(data);
-    if (crosses_[static_cast<std::size_t>(step.send_connection)] != 0) {
-      step.bytes += box_.inter.Unsent(step.bytes);
-    }
+    step.bytes = MessageBytes(data, step.send_connection);
     step.post = Post(step.send_connection);
   }
   return step;
@@ -198,7 +198,7 @@ Step Schedule::ChainStep(std::uint32_t member, int channel, std::uint64_t index)
     step.recv_connection = static_cast<std::int32_t>(base + (q + ranks_ - 1) % ranks_);
   if (distance + 1 < ranks_) {
     step.send_connection = static_cast<std::int32_t>(base + q);
-    step.bytes = MessageBytes(data);
+    step.bytes = MessageBytes(data, step.send_connection);
     step.post = Post(step.send_connection);
   }
   return step;
@@ -239,7 +239,7 @@ Step Schedule::TreeStep(std::uint32_t member, int lane, std::uint64_t index) con
       step.send_connection = node.to_parent;
   }
   if (step.send_connection >= 0) {
-    step.bytes = MessageBytes(data);
+    step.bytes = MessageBytes(data, step.send_connection);
     step.post = Post(step.send_connection);
   }
   return step;

@@ -160,7 +160,8 @@ class Schedule {
   std::uint32_t SourceOf(std::uint32_t q, std::uint32_t round) const;
   Step AllToAllStep(std::uint32_t member, int lane, std::uint64_t index) const;
   Step UnevenStep(std::uint32_t member, int lane, std::uint64_t index) const;
-  std::int64_t MessageBytes(std::int64_t data) const;
+  // Of a ring, chain or tree.
+  std::int64_t MessageBytes(std::int64_t data, std::int32_t connection) const;
   SimTime Work(std::int64_t data, double streams, bool sync) const;
   SimTime Post(std::int32_t connection) const;
 

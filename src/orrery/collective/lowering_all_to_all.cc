@@ -108,7 +108,7 @@ Step Schedule::AllToAllStep(std::uint32_t member, int lane, std::uint64_t index)
   };
   if (at < chunks) {
     step.send_connection = static_cast<std::int32_t>(base + q);
-    step.bytes = MessageBytes(data(at));
+    step.bytes = model::OnWire(plan_.protocol, data(at));
     step.post = Post(step.send_connection);
     step.work = Work(data(at), model::kStreams * share(), true);
   }
@@ -180,7 +180,7 @@ Step Schedule::UnevenStep(std::uint32_t member, int lane, std::uint64_t index) c
       step.work = Work(crosses_[connection] != 0 ? data : 0, streams, true);
     } else {
       step.send_connection = static_cast<std::int32_t>(connection);
-      step.bytes = MessageBytes(data);
+      step.bytes = model::OnWire(plan_.protocol, data);
       step.post = Post(step.send_connection);
       step.work = Work(data, streams, true);
     }

@@ -115,7 +115,7 @@ Step Schedule::NvlsStep(std::uint32_t member, int lane, std::uint64_t index) con
   }
   if (step.send_connection >= 0) {
     const bool net = crosses_[static_cast<std::size_t>(step.send_connection)] != 0;
-    step.bytes = net ? MessageBytes(data) : model::OnSwitch(box_, data);
+    step.bytes = net ? model::OnWire(plan_.protocol, data) : model::OnSwitch(box_, data);
     step.post = Post(step.send_connection);
   }
   return step;

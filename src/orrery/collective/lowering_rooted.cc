@@ -80,7 +80,7 @@ Step Schedule::RootedChunk(bool sends, std::size_t connection, std::uint64_t ind
       (index < static_cast<std::uint64_t>(pieces_.rounds) ? pieces_.full : pieces_.tail).bytes;
   if (sends) {
     step.send_connection = c;
-    step.bytes = MessageBytes(data);
+    step.bytes = model::OnWire(plan_.protocol, data);
     step.post = Post(c);
     step.work = Work(data, model::kStreams * share, true);
   } else {

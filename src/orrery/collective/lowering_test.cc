@@ -151,6 +151,32 @@ TEST(Lowering, HeadsShareTheirCtaWhileBothWaysAreBusy) {
   EXPECT_NEAR(share(1024), 16.0 / 9, 0.01);
 }
 
+// A100's NVLinks are busy for a third more bytes of LL128 than messages have, NICs and Hopper's
+// NVLinks are not.
+TEST(Lowering, LL128IsDilutedOverA100sNvlinks) {
+  for (const char* preset : {"a100-80g-roce-200g", "h100-roce-400g"}) {
+    cluster::Spec spec = *cluster::FindPreset(preset);
+    spec.nodes = 2;
+    const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+    std::vector<DeviceId> members;
+    for (std::size_t i = 0; i < cluster.devices(); ++i) members.emplace_back(i);
+    const Plan plan =
+        Planner(cluster, {})
+            .Shape(Collective::kAllReduce, Algorithm::kRing, Protocol::kLL128, 16 * 16 * 12000,
+                   ShapeOf(cluster, members));  // 16 channels: chunks of 12,000 B, slices of 9,000
+    const Schedule schedule(plan, cluster, members);
+    const std::int64_t near = spec.device.arch < cluster::Arch::kHopper ? 12800 : 9600;
+    std::set<std::int64_t> inside, between;
+    for (std::uint32_t member = 0; member < members.size(); ++member) {
+      const Step step = schedule.At(member, 0, 0);
+      const Connection& c = schedule.connections()[static_cast<std::size_t>(step.send_connection)];
+      (c.from / 8 == c.to / 8 ? inside : between).insert(step.bytes);
+    }
+    EXPECT_EQ(inside, std::set<std::int64_t>{near}) << preset;
+    EXPECT_EQ(between, std::set<std::int64_t>{9600}) << preset;
+  }
+}
+
 TEST(Lowering, StepsOfARingByHand) {
   // 2 ranks, all-reduce of 64 KiB, Simple, one channel: chunk 32 KiB = one slice (the least is 32
   // KiB); send, receive and send, receive.

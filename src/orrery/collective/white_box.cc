@@ -20,6 +20,9 @@ constexpr double kUs = 1e6;  // picoseconds
 constexpr double kPointToPointRate = 21e9;
 constexpr double kRate[4][3] = {
     {1.6e9, 20e9, 26.5e9}, {3.65e9, 20e9, 24e9}, {5.9e9, 18.35e9, 20.7e9}, {8.8e9, 20e9, 21.4e9}};
+// V100's and A100's NVLinks carry LL128's lines at three quarters of what they carry of Simple's
+// stores: docs/collectives.md.
+constexpr double kLL128Diluted = 4.0 / 3;
 // Simple inside one domain, where NCCL's cap is far from that of two (Hopper's: 38.7 and 41.4).
 constexpr double kSimpleInBlackwellDomain = 35e9;
 // A warp that copies in an NVLS lane: a hunk in 1.17 us, docs/collectives.md.
@@ -262,6 +265,8 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
     SetIntraOverPcie(spec, plan, &box.intra);
   } else if (spec.gpus_per_nvlink_domain > 1) {
     SetIntra(spec, &box.intra);
+    const bool before_hopper = spec.device.arch < Arch::kHopper;
+    if (plan.protocol == Protocol::kLL128 && before_hopper) box.intra.diluted = kLL128Diluted;
   }
   // What does not keep to rails meets their spines.
   const bool across = IsExchange(plan.collective) && !plan.pxn && plan.shape.nics > 1;

@@ -24,17 +24,22 @@ struct Edge {
   double mtu = 0;             // bytes of that head at most
   std::int64_t payload = 1, header = 0;
   double post = 0;
+  double diluted = 1;  // LL128's stores over some NVLinks: bytes that the link is busy for, a byte
   // Behind a message of more than `unsent_above` bytes: what the link would have sent while it
   // idles.
   std::int64_t unsent = 0, unsent_above = 0;
 
   std::int64_t Unsent(std::int64_t bytes) const { return bytes > unsent_above ? unsent : 0; }
+  // As messages and flows of the network have it.
+  std::int64_t Message(std::int64_t bytes) const {
+    return static_cast<std::int64_t>(static_cast<double>(bytes) * diluted);
+  }
   // With packet headers.
   std::int64_t Packed(std::int64_t bytes) const {
     return bytes + (bytes + payload - 1) / payload * header;
   }
   // What of the link a message takes.
-  std::int64_t Wire(std::int64_t bytes) const { return Packed(bytes + Unsent(bytes)); }
+  std::int64_t Wire(std::int64_t bytes) const { return Packed(Message(bytes) + Unsent(bytes)); }
   // On the slowest link.
   double Serial(std::int64_t bytes) const { return static_cast<double>(Wire(bytes)) * per_byte; }
   // From the end of work to the arrival.

@@ -9,6 +9,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
+#include "orrery/search/validate/micro_batch.h"
 
 namespace orrery::search {
 namespace {
@@ -81,14 +82,15 @@ Status SetMeter(const Configuration& row, std::string_view logged, Case* item,
   return {};
 }
 
-Status AddTraining(const CsvTable& table, std::size_t row, Report* report, std::vector<Case>* all) {
+Status AddTraining(const CsvTable& table, std::size_t row, MachinePool* pool, Report* report,
+                   std::vector<Case>* all) {
   const Configuration configuration(TableKind::kTraining, table, row);
   ORRERY_ASSIGN_OR_RETURN(const auto step, ReadOutcome(table, row, "step_time_s"));
   ORRERY_ASSIGN_OR_RETURN(const auto memory, ReadOutcome(table, row, "peak_mem_gib"));
   Case item;
   item.first = report->rows.size();
   Prediction p = Blank(table, row, configuration);
-  auto mapped = MapTraining(configuration, &p.assumed);
+  auto mapped = MapTuned(configuration, pool, &p.assumed);
   if (!mapped.ok()) p.reason = mapped.status().message();
   if (step || !memory) {
     report->rows.push_back(p);
@@ -190,9 +192,10 @@ constexpr std::size_t kStretch = 16;
 }  // namespace
 
 Status MapCases(const CsvTable& table, Report* report, std::vector<Case>* cases) {
+  MachinePool pool("");
   for (std::size_t row = 0; row < table.rows(); ++row) {
     ORRERY_RETURN_IF_ERROR(report->kind == TableKind::kTraining
-                               ? AddTraining(table, row, report, cases)
+                               ? AddTraining(table, row, &pool, report, cases)
                                : AddCollective(table, row, report, cases));
   }
   return {};

@@ -16,13 +16,14 @@ bool IsSubmittedLora(const Configuration& row) {
   return row.text("task") == "lora" && row.text("framework_version").starts_with("ngc");
 }
 
-bool PacksSquad(const Configuration& row, const FrameworkMatch& rule) {
-  const std::string_view framework = rule.framework->name;
-  return !IsSubmittedLora(row) && framework != "nemo@2023" &&
+}  // namespace
+
+bool PacksSamples(const Mapping& m) {
+  const std::string_view task = m.row.text("task"), framework = m.rule.framework->name;
+  if ((task != "sft" && task != "lora") || IsSubmittedLora(m.row)) return false;
+  return framework != "nemo@2023" &&
          (framework.starts_with("nemo@") || framework.starts_with("megatron-bridge@"));
 }
-
-}  // namespace
 
 void MapCpExchange(const Mapping& m) {
   workload::Plan& plan = m.out->plan;
@@ -40,7 +41,7 @@ void MapTask(const Mapping& m) {
   workload::Plan& plan = m.out->plan;
   const std::string_view task = row.text("task");
   if (task != "sft" && task != "lora") return;
-  const bool packs = PacksSquad(row, m.rule) && plan.cp == 1 && plan.seq_len > kSquadTokens &&
+  const bool packs = PacksSamples(m) && plan.cp == 1 && plan.seq_len > kSquadTokens &&
                      plan.seq_len % kSquadTokens == 0 &&
                      plan.attention != workload::AttentionBackend::kUnfused;
   if (packs) {

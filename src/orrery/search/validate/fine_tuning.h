@@ -8,6 +8,9 @@ namespace orrery::search {
 // How context-parallel ranks see each other's keys: a ring, but in MLPerf's submissions of LoRA.
 void MapCpExchange(const Mapping& m);
 
+// Whether samples are packed into sequences, of which a micro-batch then has one (NeMo's rule).
+bool PacksSamples(const Mapping& m);
+
 // Adapters, packed sequences and loss. REQUIRES: degrees, batch, attention and loss are mapped.
 //
 // NeMo's and Megatron Bridge's fine-tuning recipes pack SQuAD's samples to the sequence length

@@ -82,7 +82,7 @@ Status MapDegrees(const Mapping& m) {
   return {};
 }
 
-Status MapBatch(const Mapping& m) {
+Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
   constexpr std::int64_t kMost = 1 << 30;
   Plan& plan = m.out->plan;
   if (m.row.text("layer_kind") == "cnn") {
@@ -100,8 +100,11 @@ Status MapBatch(const Mapping& m) {
   } else if (!micro && m.release.micro_batch > 0) {
     plan.micro_batch = m.release.micro_batch;
     m.Assume("micro_batch={} (blank: the release's scripts)", plan.micro_batch);
+  } else if (!micro && PacksSamples(m)) {
+    m.Assume("micro_batch=1 (blank: NeMo packs samples into one sequence)");
   } else if (!micro) {
-    m.Assume("micro_batch=1 (blank)");
+    plan.micro_batch = open_micro_batch;
+    m.out->open_micro_batch = true;
   }
   if (!global && !steps) {
     return InvalidInput("global_batch is blank: the run cannot be set up without it");
@@ -322,13 +325,14 @@ void MapInput(const Mapping& m) {
 
 }  // namespace
 
-Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed) {
+Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
+                                 std::int64_t micro_batch) {
   ORRERY_RETURN_IF_ERROR(CheckScope(row));
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule, MatchFramework(row));
   TrainingCase out;
   const Mapping m{row, rule, assumed, &out};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
-  ORRERY_RETURN_IF_ERROR(MapBatch(m));
+  ORRERY_RETURN_IF_ERROR(MapBatch(m, micro_batch));
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
   job::FrameworkRecipe recipe = m.recipe();
   if (m.release.gpt_dropout > 0) recipe.gpt_dropout = m.release.gpt_dropout;

@@ -27,10 +27,12 @@ struct TrainingCase {
   memory::AllocatorSettings allocator;
   std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
   workload::HostEra host = workload::HostEra::kNone;  // plan.host, by era
+  bool open_micro_batch = false;  // nothing says how a replica's batch is cut
 };
 
-// Fills `assumed` also when it fails.
-Result<TrainingCase> MapTraining(const Configuration& row, std::vector<std::string>* assumed);
+// Fills `assumed` also when it fails. `micro_batch`: where nothing says it (micro_batch.h).
+Result<TrainingCase> MapTraining(const Configuration& row, std::vector<std::string>* assumed,
+                                 std::int64_t micro_batch = 1);
 
 // From the configuration alone, for rows that are refused too. In this order: "moe" (arch);
 // "fsdp/zero3" (an FSDP family, or sharding zero2 or zero3); "one node, small" (at most 8 GPUs); by

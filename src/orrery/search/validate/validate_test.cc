@@ -56,6 +56,28 @@ Report Predict(const CsvTable& table, int threads = 1) {
   return report.ok() ? *std::move(report) : Report{};
 }
 
+// Sixteen sequences of a replica: small layers go fastest all at once, of long sequences only one
+// has room.
+TEST(Validate, ABlankMicroBatchIsTheFastestThatFits) {
+  for (const bool large : {false, true}) {
+    std::string text(kHeader);
+    for (const char* cut : {"1", "2", "4", "8", "16", ""}) {
+      text += fmt::format(
+          "lab-1,L,,,megatron,HEAD,dense,GPT-1,24,{},16,{},H100-SXM5,8,8,1,1,8,{},128,none,bf16,,"
+          "zero1,,1,,,,\n",
+          large ? 2048 : 1024, large ? 32768 : 512, cut);
+    }
+    const auto table = CsvTable::Parse(text, "t.csv");
+    ASSERT_TRUE(table.ok());
+    const Report report = Predict(*table);
+    const auto seconds = [&](std::size_t row) { return report.rows[row].predicted.value_or(0); };
+    EXPECT_EQ(seconds(5), seconds(large ? 0 : 4));
+    EXPECT_EQ(seconds(4) < seconds(3), true);
+    EXPECT_THAT(report.rows[5].assumed,
+                Contains(HasSubstr(large ? "micro_batch=1 (blank" : "micro_batch=16 (blank")));
+  }
+}
+
 TEST(Validate, QuantitiesOfARow) {
   const Report report = Predict(Table(false));
   // A step time; a memory alone, as its meter is named; a refusal.
