@@ -129,6 +129,7 @@ inline bool WithTorchLoss(const workload::Plan& plan) { return plan.torch_loss; 
 inline bool WithEmbeddingProduct(const workload::Plan& plan) { return plan.embedding_product; }
 inline bool WithStackedLayers(const workload::Plan& plan) { return plan.stacked_layers; }
 inline bool WithQkvBiasKernel(const workload::Plan& plan) { return plan.qkv_bias_kernel; }
+inline bool WhenQuiet(const workload::Plan& plan) { return plan.quiet_loop; }
 inline bool WhenDeterministic(const workload::Plan& plan) { return plan.deterministic; }
 inline bool WithUnpadding(const workload::Plan& plan) { return plan.unpads_attention; }
 inline bool WithPlainLayers(const workload::Plan& plan) {
@@ -192,6 +193,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"torch_loss", &workload::Plan::torch_loss, WithTorchLoss},
     {"loss_metrics", &workload::Plan::loss_metrics, WithLossMetrics},
     {"deterministic", &workload::Plan::deterministic, WhenDeterministic},
+    {"quiet_loop", &workload::Plan::quiet_loop, WhenQuiet},
     {"unpads_attention", &workload::Plan::unpads_attention, WithUnpadding},
     {"repeats_kv", &workload::Plan::repeats_kv, WithPlainLayers},
     {"embedding_product", &workload::Plan::embedding_product, WithEmbeddingProduct},

@@ -331,7 +331,7 @@ void ApplyConstants(const constants::Set& constants, Job* job) {
   cluster::Calibrate(constants, &job->cluster);
   job->engine.rank_noise = constants[constants::kRankNoise];
   for (Workload& workload : job->workloads) {
-    workload.plan.host = workload::HostOf(workload.host, workload.plan.cuda_graphs, constants);
+    workload.plan.host = workload::HostOf(workload.host, workload.plan, constants);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "orrery/workload/host_work.h"
 
+#include <algorithm>
+
 #include "orrery/constants/constants.h"
 
 namespace orrery::workload {
@@ -30,6 +32,8 @@ namespace {
 //   batch            1,500 [500 … 4,000]: the data loader's queue, tensors to the GPU and over tp,
 //                    masks and positions, the loss function and its mean
 //   step             8,000 [3,000 … 50,000]: batch, timers, loops over parameters, logging
+//                    3,000 of a quiet loop, the range's lower end: batch and loops over parameters
+constexpr std::int64_t kQuietStep = 3'000'000;
 constexpr HostWork k2021 = {.module_forward = 60'000,
                             .module_backward = 25'000,
                             .low_precision = 15'000,
@@ -79,24 +83,17 @@ HostWork Times(HostWork host, double factor) {
 
 }  // namespace
 
-HostWork HostOf(HostEra era, CudaGraphs graphs, const constants::Set& known) {
-  if (graphs == CudaGraphs::kIteration) {
-    const HostWork eager = HostOf(era, CudaGraphs::kNone, known);
-    return {.graph = eager.graph, .step = eager.step};
-  }
+HostWork HostOf(HostEra era, const Plan& plan, const constants::Set& known) {
   const double python =
       known[era == HostEra::kCore ? constants::kHostPythonCore : constants::kHostPython];
-  switch (era) {
-    case HostEra::kNone:
-      break;
-    case HostEra::k2021:
-      return Times(k2021, python);
-    case HostEra::kCore:
-      return Times(kCore, python);
-    case HostEra::kFsdp:
-      return Times(kFsdp, python);
-  }
-  return {};
+  HostWork host = era == HostEra::k2021   ? k2021
+                  : era == HostEra::kCore ? kCore
+                  : era == HostEra::kFsdp ? kFsdp
+                                          : HostWork();
+  if (plan.quiet_loop) host.step = std::min(host.step, kQuietStep);
+  host = Times(host, python);
+  if (plan.cuda_graphs == CudaGraphs::kIteration) return {.graph = host.graph, .step = host.step};
+  return host;
 }
 
 }  // namespace orrery::workload

@@ -22,7 +22,8 @@ enum class HostEra : std::uint8_t {
   kFsdp,  // PyTorch FSDP and DeepSpeed ZeRO-3 around plain modules
 };
 // Under a graph of the iteration only its launch and the training loop are left. Graphs of layers
-// take their share away when they are captured (generators/block_source.cc).
-HostWork HostOf(HostEra era, CudaGraphs graphs, const constants::Set& known);
+// take their share away when they are captured (generators/block_source.cc). Reads cuda_graphs and
+// quiet_loop.
+HostWork HostOf(HostEra era, const Plan& plan, const constants::Set& known);
 
 }  // namespace orrery::workload

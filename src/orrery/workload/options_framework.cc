@@ -78,6 +78,10 @@ constexpr Option kFramework[] = {
      .type = kBool,
      .doc = "Two training metrics compute the cross entropy of a micro-batch's logits again "
             "(Composer's), gathered over ranks after a step; tp 1."},
+    {.name = "quiet_loop",
+     .type = kBool,
+     .doc = "Between steps nothing is logged or read, as in submissions to MLPerf: 3 of the "
+            "training loop's 8 ms."},
     {.name = "deterministic",
      .type = kBool,
      .doc = "torch.use_deterministic_algorithms: every tensor is filled when it is allocated "

@@ -291,6 +291,7 @@ struct Plan {
   bool torch_loss = false;
   // Two training metrics compute the cross entropy of a micro-batch's logits again (Composer).
   bool loss_metrics = false;
+  bool quiet_loop = false;  // between steps nothing is logged or read (host_work.h)
   // PyTorch's deterministic mode: every tensor is filled when it is allocated (fills.h).
   bool deterministic = false;
   // flash-attn's unpad_input and pad_input stand around every attention kernel (LLM Foundry).

@@ -116,8 +116,10 @@ constexpr Line kRuns[] = {
     {kAutomodel, 0, kEver, "GPT-OSS|Moonlight|Llama3.1-8B|Qwen2.5-7B", "", "",
      ReleaseRecipe{.recomputes = false}},
     {kMlperf, 2511, 2511, "Llama3-8B", "B|GB|H200", "",
-     ReleaseRecipe{.graphs = CudaGraphs::kIteration, .current = true}},
+     ReleaseRecipe{.graphs = CudaGraphs::kIteration, .quiet_loop = true, .current = true}},
     {kMlperf, 2511, 2511, "Llama3.1-405B", "B|GB", "", {.dp_last = true, .current = true}},
+    {kMlperf, 2506, 2506, "Llama2-70B", "B|GB", "", {.quiet_loop = true}},
+    {kMlperf, 2511, 2511, "Llama2-70B", "B|GB", "", {.quiet_loop = true, .whole_graphs = true}},
     {kModelZoo, 0, kEver, "", "", "", {.overlaps_and_fuses = true, .etp = 1}},
     {kBridge, 2509, 2510, "DeepSeek-V3", "H100", "", {.recompute = "mla_up_proj+mlp"}},
     {kBridge, 2509, 2510, "DeepSeek-V3", "B200|GB200", "", {.recompute = "mla_up_proj"}},
@@ -161,7 +163,8 @@ constexpr Line kRuns[] = {
 constexpr Line kDeferrals[] = {
     {kNemo, 2411, 2505, "Llama3-70B|Nemotron4-340B", "", "", {.deferred_head = 22}},
     {kNemo, 2411, 2505, "Llama3.1-405B", "", "", {.deferred_head = 50}},
-    {kMlperf, 2406, 2511, "Llama3.1-405B", "", "", {.deferred_head = 50}},
+    {kMlperf, 2406, 2506, "Llama3.1-405B", "", "", {.deferred_head = 50}},
+    {kMlperf, 2511, 2511, "Llama3.1-405B", "H", "", {.deferred_head = 50}},
     {kBridge, 2509, 2510, "Llama3-70B", "", "", {.deferred_head = 22}},
 };
 

@@ -43,7 +43,7 @@ Status Runner::Load(const TrainingCase& c, const constants::Set& constants) {
   cluster::Spec spec = c.cluster;
   cluster::Calibrate(constants, &spec);
   workload::Plan plan = c.plan;
-  plan.host = workload::HostOf(c.host, plan.cuda_graphs, constants);
+  plan.host = workload::HostOf(c.host, plan, constants);
   experts_ = c.model.experts.count > 0;
   rank_noise_ = constants[constants::kRankNoise];
   input_time_ = plan.input_time();

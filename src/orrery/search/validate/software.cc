@@ -147,10 +147,13 @@ Status MapOverlap(const Mapping& m) {
     m.AssumeDefault("tp_comm_overlap", plan.tp_comm_overlap ? "1" : "0");
   }
   const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration") ||
+                     m.release.whole_graphs ||
                      (!graphs && m.release.graphs == CudaGraphs::kIteration);
   MapGraphs(m, graphs.value_or(m.release.graphs != CudaGraphs::kNone), whole);
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
-  plan.host = workload::HostOf(m.out->host, plan.cuda_graphs, constants::Set());
+  plan.quiet_loop = m.release.quiet_loop;
+  if (plan.quiet_loop) m.Assume("quiet_loop: nothing is logged between steps, as the release's scripts");
+  plan.host = workload::HostOf(m.out->host, plan, constants::Set());
   plan.prefetch = dp_overlap;
   ApplySwitches(d, &plan);
   return {};

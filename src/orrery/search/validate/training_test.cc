@@ -197,6 +197,8 @@ TEST(Training, BlanksOfMlperfsRound) {
   }
   const workload::Plan now = PlanOf(large, {});
   EXPECT_EQ(now.rank_order, workload::RankOrder::kPpDp);
+  EXPECT_EQ(now.deferred_head, 0);  // config_common_cg.sh
+  EXPECT_EQ(PlanOf(large, {{"gpu", "H100-SXM5"}}).deferred_head, 50);
   EXPECT_EQ(now.low_precision, workload::LowPrecision::kCurrent);
   const workload::Plan before = PlanOf(large, {{"measured_date", "2025-06"}});
   EXPECT_NE(before.rank_order, workload::RankOrder::kPpDp);
@@ -331,6 +333,19 @@ TEST(Training, FineTuningRunsAsItsRecipes) {
   EXPECT_EQ(submitted.lora_targets, workload::kLoraQkv | workload::kLoraProjection);
   EXPECT_EQ(submitted.cp_exchange, workload::CpExchange::kAllToAll);
   EXPECT_FALSE(submitted.fused_cross_entropy);
+  // Its graphs reach over the iteration from v5.1 on.
+  for (const auto& [column, value] : Cells{{"framework", "NeMo/Megatron-Core (ngc25.09_nemo)"},
+                                           {"measured_date", "2025-11"},
+                                           {"model", "Llama2-70B"},
+                                           {"gpu", "B200"},
+                                           {"cuda_graphs", "1"}}) {
+    lora[column] = value;
+  }
+  EXPECT_EQ(plan(lora).cuda_graphs, workload::CudaGraphs::kIteration);
+  EXPECT_TRUE(plan(lora).quiet_loop && !submitted.quiet_loop);
+  lora["measured_date"] = "2025-06";
+  EXPECT_EQ(plan(lora).cuda_graphs, workload::CudaGraphs::kLayers);
+  EXPECT_TRUE(plan(lora).quiet_loop);
 }
 
 // LLM Foundry's three sweeps: what of a row tells them apart, and what PyTorch 2.1, flash-attn 2

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "orrery/graph/verify.h"
+#include "orrery/workload/host_work.h"
 #include "orrery/workload/test_support.h"
 
 namespace orrery::workload {
@@ -316,6 +317,20 @@ TEST(HostWorkOfALayer, CountsItsPieces) {
   };
   EXPECT_EQ(host("layer.forward"), 10 * 7 + 3 + 2 * 11);
   EXPECT_EQ(host("layer.backward"), 10 * 5 + 2 * 11);
+}
+
+// A quiet loop takes three of a loop's eight milliseconds, with a graph of the iteration, too.
+TEST(HostWorkOfALoop, IsLessWhereNothingIsLogged) {
+  Plan plan = Low(LowPrecision::kNone);
+  const constants::Set known;
+  for (const CudaGraphs graphs : {CudaGraphs::kNone, CudaGraphs::kIteration}) {
+    plan.cuda_graphs = graphs;
+    plan.quiet_loop = false;
+    EXPECT_EQ(HostOf(HostEra::kCore, plan, known).step, 8'000'000);
+    plan.quiet_loop = true;
+    EXPECT_EQ(HostOf(HostEra::kCore, plan, known).step, 3'000'000);
+    EXPECT_EQ(HostOf(HostEra::kFsdp, plan, known).step, 0);
+  }
 }
 
 }  // namespace
