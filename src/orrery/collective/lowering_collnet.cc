@@ -224,7 +224,8 @@ Step Schedule::CollNetStep(std::uint32_t member, int lane, std::uint64_t index) 
   if (step.send_connection >= 0) {
     const bool net = crosses_[static_cast<std::size_t>(step.send_connection)] != 0;
     const bool through_switch = !net && plan_.algorithm == Algorithm::kNvls;
-    step.bytes = through_switch ? model::OnSwitch(box_, step.bytes) : model::OnWire(plan_.protocol, step.bytes);
+    step.bytes = through_switch ? model::OnSwitch(box_, step.bytes)
+                                : model::OnWire(plan_.protocol, step.bytes);
     step.post = Post(step.send_connection);
   } else {
     step.bytes = 0;

@@ -28,11 +28,12 @@
 //     with the same batches and no scripts: taken to have had the same micro-batches.
 //   kMlperf: github.com/mlcommons/training_results_v5.1: configurations of 8B take in
 //     config_common_cg.sh, and of 405B TP_PP_DP_MAPPING=True and of both FP8_RECIPE=tensorwise in
-//     config_common.sh, which also defers but where config_common_cg.sh says not (Blackwell's 405B).
-//     LoRA's graphs reach over the iteration unless told (megatron_gpt_peft_tuning_config.yaml; a
-//     layer in v5.0's). Neither logs each step: LOG_EVERY_N_STEPS=32 (8B), log_every_n_steps=0
-//     (LoRA's train.py, v5.0 and v5.1). VBOOST_VALUE of v4.0 and v4.1: 1 in NVIDIA's GPT-3 on
-//     512 H100 (config_DGXH100_64x8x128x4x8_mbs2.sh and NVIDIA's blog on v4.0), else 0 or not set.
+//     config_common.sh, which also defers but where config_common_cg.sh says not (Blackwell's
+//     405B). LoRA's graphs reach over the iteration unless told
+//     (megatron_gpt_peft_tuning_config.yaml; a layer in v5.0's). Neither logs each step:
+//     LOG_EVERY_N_STEPS=32 (8B), log_every_n_steps=0 (LoRA's train.py, v5.0 and v5.1). VBOOST_VALUE
+//     of v4.0 and v4.1: 1 in NVIDIA's GPT-3 on 512 H100 (config_DGXH100_64x8x128x4x8_mbs2.sh and
+//     NVIDIA's blog on v4.0), else 0 or not set.
 //   kModelZoo: github.com/yanring/Megatron-MoE-ModelZoo: every one sets
 //     --expert-tensor-parallel-size 1, --overlap-grad-reduce, --cross-entropy-fusion-impl te.
 //   kBridge: github.com/NVIDIA-NeMo/Megatron-Bridge, scripts/performance (run_script.py and the
@@ -67,8 +68,8 @@ struct ReleaseRecipe {
   bool copies_carried = false;
   bool fused_attention = true;  // Transformer Engine may take cuDNN's; else flash attention 2
   workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
-  bool quiet_loop = false;    // workload::Plan::quiet_loop
-  bool whole_graphs = false;  // graphs whose reach is not said are of the iteration
+  bool quiet_loop = false;              // workload::Plan::quiet_loop
+  bool whole_graphs = false;            // graphs whose reach is not said are of the iteration
   bool squared_relu_operators = false;  // not compiled
   bool compiles_loss = true;            // where layers are compiled
   bool adam_operators = false;          // torch.optim.AdamW's foreach, an operator a kernel
