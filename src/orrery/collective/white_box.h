@@ -24,7 +24,7 @@ struct Edge {
   double mtu = 0;             // bytes of that head at most
   std::int64_t payload = 1, header = 0;
   double post = 0;
-  double diluted = 1;  // LL128's stores over some NVLinks: bytes that the link is busy for, a byte
+  double diluted = 1;  // bytes that the link is busy for, for a byte of message (LL128, NVLink)
   // Behind a message of more than `unsent_above` bytes: what the link would have sent while it
   // idles.
   std::int64_t unsent = 0, unsent_above = 0;

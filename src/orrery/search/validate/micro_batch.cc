@@ -39,8 +39,9 @@ Result<TrainingCase> MapTuned(const Configuration& row, MachinePool* pool,
     best = std::move(cut);
     *assumed = std::move(said);
   }
-  assumed->push_back(fmt::format("micro_batch={} (blank: the fastest up to 16 that fits)",
-                                 best->plan.micro_batch));
+  const bool fits = least < std::numeric_limits<double>::infinity();
+  assumed->push_back(fmt::format("micro_batch={} (blank: {})", best->plan.micro_batch,
+                                 fits ? "the fastest up to 16 that fits" : "none fits"));
   return best;
 }
 

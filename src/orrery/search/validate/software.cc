@@ -152,8 +152,7 @@ Status MapOverlap(const Mapping& m) {
   MapGraphs(m, graphs.value_or(m.release.graphs != CudaGraphs::kNone), whole);
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
   plan.quiet_loop = m.release.quiet_loop;
-  if (plan.quiet_loop)
-    m.Assume("quiet_loop: nothing is logged between steps, as the release's scripts");
+  if (plan.quiet_loop) m.Assume("quiet_loop=1 (blank: the release's scripts log nothing a step)");
   plan.host = workload::HostOf(m.out->host, plan, constants::Set());
   plan.prefetch = dp_overlap;
   ApplySwitches(d, &plan);
