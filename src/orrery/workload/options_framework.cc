@@ -80,8 +80,8 @@ constexpr Option kFramework[] = {
             "(Composer's), gathered over ranks after a step; tp 1."},
     {.name = "quiet_loop",
      .type = kBool,
-     .doc = "Between steps nothing is logged or read, as in submissions to MLPerf: 3 of the "
-            "training loop's 8 ms."},
+     .doc = "Between steps nothing is logged or read, as in submissions to MLPerf: 3 of the 8 ms "
+            "of the training loop of Megatron Core, NeMo and Megatron Bridge; others have none."},
     {.name = "deterministic",
      .type = kBool,
      .doc = "torch.use_deterministic_algorithms: every tensor is filled when it is allocated "

@@ -102,9 +102,11 @@ Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
     m.Assume("micro_batch={} (blank: the release's scripts)", plan.micro_batch);
   } else if (!micro && PacksSamples(m)) {
     m.Assume("micro_batch=1 (blank: NeMo packs samples into one sequence)");
-  } else if (!micro) {
+  } else if (!micro && global) {
     plan.micro_batch = open_micro_batch;
     m.out->open_micro_batch = true;
+  } else if (!micro) {
+    m.Assume("micro_batch=1 (blank)");
   }
   if (!global && !steps) {
     return InvalidInput("global_batch is blank: the run cannot be set up without it");

@@ -27,7 +27,7 @@ struct TrainingCase {
   memory::AllocatorSettings allocator;
   std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
   workload::HostEra host = workload::HostEra::kNone;  // plan.host, by era
-  bool open_micro_batch = false;                      // nothing says how a replica's batch is cut
+  bool open_micro_batch = false;                      // nothing says how a known batch is cut
 };
 
 // Fills `assumed` also when it fails. `micro_batch`: where nothing says it (micro_batch.h).

@@ -394,6 +394,11 @@ TEST(Training, BatchSizesFollowFromEachOther) {
   const Mapped neither = Map(kGpt175, {{"micro_batch", ""}});
   EXPECT_EQ(neither.run.plan.micro_batch, 1);
   EXPECT_TRUE(neither.run.open_micro_batch && !micro.run.open_micro_batch);
+  // Steps of different batches are not to be compared.
+  const Mapped steps =
+      Map(kGpt175, {{"micro_batch", ""}, {"global_batch", ""}, {"grad_accum", "24"}});
+  EXPECT_FALSE(steps.run.open_micro_batch);
+  EXPECT_THAT(steps.assumed, Contains(StartsWith("micro_batch=1 (blank)")));
 }
 
 TEST(Training, VersionsDiffer) {
