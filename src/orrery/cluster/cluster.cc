@@ -203,6 +203,7 @@ void Calibrate(const constants::Set& constants, Spec* spec) {
 void AddScope(const Spec& spec, constants::Scope* scope) {
   constexpr std::string_view kArchs[] = {"volta", "ampere", "hopper", "blackwell"};
   scope->Add(kArchs[static_cast<std::size_t>(spec.device.arch)]);
+  if (spec.device.cuda <= 12) scope->Add("cuda12");
   const int gpus = spec.nodes * spec.gpus_per_node;
   if (gpus > 1) scope->Add("gpus");
   if (gpus <= spec.gpus_per_nvlink_domain) return;

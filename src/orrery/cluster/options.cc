@@ -242,6 +242,12 @@ constexpr Option kDevice[] = {
      .type = kBool,
      .doc = "Power is steered from the L2 cache to the SMs (nvidia-smi boost-slider --vboost 1): "
             "tensor cores of Hopper clock higher under the same limit."},
+    {.name = "cuda",
+     .type = kInteger,
+     .min = 11,
+     .max = 99,
+     .doc = "CUDA's major version; 13 when left out. On Blackwell cuBLAS and cuDNN of CUDA 12 were "
+            "slower."},
     {.name = "exp_per_clock",
      .type = kNumber,
      .max = 1e4,

@@ -177,6 +177,27 @@ TEST(Lowering, LL128IsDilutedOverA100sNvlinks) {
   }
 }
 
+// A chunk of 4 KiB fills a CTA's 512 lines. One of 16 B (the least; two halves of a pass) is sooner
+// through each step by 4,064 B of data in 8,128 B of lines, written and polled at 108.8 GB/s.
+TEST(Lowering, FewLinesOfLLPassSooner) {
+  cluster::Spec spec = *cluster::FindPreset("h100-ib-400g");
+  spec.nodes = 1;
+  const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
+  std::vector<DeviceId> members;
+  for (std::size_t i = 0; i < cluster.devices(); ++i) members.emplace_back(i);
+  Environment environment;
+  environment.max_channels = 1;
+  // A step's post and the work on its lines that is part of NCCL's latency.
+  const auto step = [&](std::int64_t chunk, std::int64_t pass) {
+    const Plan plan = Planner(cluster, environment)
+                          .Shape(Collective::kReduceScatter, Algorithm::kRing, Protocol::kLL,
+                                 8 * chunk, ShapeOf(cluster, members));
+    const model::WhiteBox box = model::MakeWhiteBox(plan, cluster.spec());
+    return box.inter.post + static_cast<double>(pass) * box.per_byte * model::kStreams;
+  };
+  EXPECT_NEAR(step(4096, 2048) - step(16, 16), 4 * 4064 / 108.8e9 * 1e12, 1);
+}
+
 TEST(Lowering, StepsOfARingByHand) {
   // 2 ranks, all-reduce of 64 KiB, Simple, one channel: chunk 32 KiB = one slice (the least is 32
   // KiB); send, receive and send, receive.

@@ -41,6 +41,9 @@ constexpr double kStepNet[3] = {5.0 * kUs, 8.5 * kUs, 14.0 * kUs};
 constexpr double kStepBlackwell = 0.5 * kUs;  // more over NVLink, docs/collectives.md
 // The part of it that holds the CTA: barrier and poll before a slice.
 constexpr double kSync[3] = {0.1 * kUs, 0.2 * kUs, 1.0 * kUs};
+// What an SM writes to its L2 or reads from it: 64 B a clock.
+constexpr double kToL2Rate = 64 * 1.7e9;
+constexpr std::int64_t kWholePassLL = 512 * 8;  // bytes of data: NCCL's most threads, a line each
 // The links' part of the network's table entry: PCIe twice and two hops (cluster presets with
 // InfiniBand); the rest of the entry is proxy and flags. Longer routes add their links' latency.
 constexpr double kNetLinks = 1.6 * kUs;
@@ -199,9 +202,17 @@ void Replace(const StepCosts& said, WhiteBox* box) {
   if (said.channel_Bps > 0) box->per_byte = PerByte(said.channel_Bps) / kStreams;
 }
 
-// LL, LL128: NCCL's latency of a step is of a line, through a CTA and to the next one. All lines
-// that its threads take at once are that fast; the time by the channel's rate is when the CTA takes
-// the next ones.
+// LL: NCCL's latency of a step is of all lines that the threads of a whole CTA take at once. Fewer
+// pass the SM's way to its L2 sooner, when they are written and when they are polled.
+double LinesSaved(const Plan& plan, std::int64_t pass) {
+  if (plan.protocol != Protocol::kLL) return 0;
+  if (plan.shape.ranks_per_domain > 1) pass *= 2;  // one of two halves (PassBytes)
+  const std::int64_t saved = std::max<std::int64_t>(0, kWholePassLL - pass);
+  return static_cast<double>(2 * OnWire(Protocol::kLL, saved)) * 1e12 / kToL2Rate;
+}
+
+// LL, LL128: the work on what a CTA's threads take at once is part of NCCL's latency of a step; the
+// time by the channel's rate is when the CTA takes the next lines.
 void HideFirstPass(const Plan& plan, WhiteBox* box) {
   const double per_byte = box->per_byte * kStreams;
   std::int64_t pass = std::min(PassBytes(plan), plan.bytes / plan.channels);
@@ -224,6 +235,9 @@ void HideFirstPass(const Plan& plan, WhiteBox* box) {
   } else if (port < work) {
     box->intra.post = std::max(least, box->intra.post - work);
   }
+  const double saved = LinesSaved(plan, pass);
+  box->intra.post -= saved;
+  box->inter.post -= saved;
   box->inter.post = std::max(least, box->inter.post - work) + static_cast<double>(rest) * per_byte;
 }
 

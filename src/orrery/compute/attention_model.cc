@@ -115,7 +115,7 @@ ModelTime AttentionTime(const Attention& a, const DeviceRates& device) {
   const double exp_share = kExpStall / kExpPerClock * device.macs_per_clock[type] / (2.0 * 128.0);
   const double head = (1 + exp_share) / (1 + exp_share * 128.0 / d);
   const double beside = forward ? exp_share : exp_share * 2 / 5;
-  const double rate = device.peak(a.dtype) / device.sms * device.vboost *
+  const double rate = device.peak(a.dtype) / device.sms * device.tensor_cores *
                       (forward ? rates.forward : rates.backward) * head *
                       FasterExp(device, beside) * Narrower(device, a.dtype, beside) *
                       (a.causal ? kCausalRate : 1.0);

@@ -19,12 +19,18 @@ double Vboost(const cluster::DeviceSpec& device) {
   return device.vboost && device.arch == cluster::Arch::kHopper ? kVboost : 1;
 }
 
+// cuBLAS and cuDNN of CUDA 12 were the first for Blackwell.
+double Libraries(const cluster::DeviceSpec& device) {
+  const bool early = device.arch == cluster::Arch::kBlackwell && device.cuda <= 12;
+  return early ? device.constants[constants::kLibraryRateBlackwell12] : 1;
+}
+
 // What tensor cores sustain is set by the board's power, not by the clock behind its printed peak:
 // that of the architecture's reference board, for as many SMs and watts. At the limit a clock goes
 // with a power of the watts per SM between the cube root (the voltage follows the clock) and the
 // first (the voltage is at its floor): their square root here. In fractions of the device's peak.
 double AtItsPower(const cluster::DeviceSpec& device, double rate) {
-  rate *= Vboost(device);
+  rate *= Vboost(device) * Libraries(device);
   if (device.power_w <= 0) return rate;
   const std::size_t arch = Index(device.arch);
   const double boards =
@@ -50,7 +56,7 @@ Result<DeviceRates> DeviceRates::Make(const cluster::DeviceSpec& device) {
   r.sms = device.sms;
   r.clock_Hz = device.fp16_flops / (2 * r.sms * kMacsPerClock[arch]);
   r.hbm_Bps = static_cast<double>(device.memory_bandwidth_Bps);
-  r.vboost = Vboost(device);
+  r.tensor_cores = Vboost(device) * Libraries(device);
   r.exp_per_clock = device.exp_per_clock > 0 ? device.exp_per_clock : kExpPerClock;
   r.l2_usable_bytes = kL2Usable * static_cast<double>(device.l2_bytes);
   r.l2_Bps = std::max(kL2Rate * kL2BytesPerClock * r.clock_Hz * r.sms, r.hbm_Bps);

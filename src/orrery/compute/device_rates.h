@@ -26,7 +26,7 @@ struct DeviceRates {
   double l2_Bps = 0;   // all SMs together, achieved
   double l2_usable_bytes = 0;
   double exp_per_clock = 0;                  // per SM, exponentials of the special-function units
-  double vboost = 1;                         // what power from the L2 adds to tensor cores' rates
+  double tensor_cores = 1;                   // their rate by vboost and CUDA's version
   std::array<double, kDTypes> peak_flops{};  // by DType
   std::array<double, kDTypes> gemm_flops{};  // sustained by a large GEMM
   std::array<double, kDTypes> macs_per_clock{};  // per SM

@@ -98,6 +98,24 @@ TEST(DeviceRates, PowerFromTheL2SpeedsUpTensorCores) {
   EXPECT_EQ(Rates(device).gemm_flops[kFp8], Rates(TestB200()).gemm_flops[kFp8]);
 }
 
+// Blackwell's products and attention alone depend on the release of CUDA.
+TEST(DeviceRates, Cuda12HadBlackwellsFirstLibraries) {
+  constexpr auto kFp8 = static_cast<std::size_t>(graph::DType::kFp8);
+  cluster::DeviceSpec device = TestB200();
+  device.constants.set(constants::kLibraryRateBlackwell12, 0.9);
+  const DeviceRates now = Rates(device);
+  device.cuda = 12;
+  const DeviceRates then = Rates(device);
+  EXPECT_NEAR(then.gemm_flops[kFp8], 0.9 * now.gemm_flops[kFp8], 1e-9 * now.gemm_flops[kFp8]);
+  const Attention attention{.batch = 1, .heads = 148, .seq_q = 8192, .seq_kv = 8192};
+  EXPECT_NEAR(AttentionTime(attention, now).compute_s,
+              0.9 * AttentionTime(attention, then).compute_s, 1e-6);
+  cluster::DeviceSpec hopper = TestH100();
+  hopper.constants = device.constants;
+  hopper.cuda = 12;
+  EXPECT_EQ(Rates(hopper).gemm_flops[kFp8], Rates(TestH100()).gemm_flops[kFp8]);
+}
+
 TEST(DeviceRates, MissingRateNamesDeviceAndField) {
   cluster::DeviceSpec d = Round();
   d.memory_bandwidth_Bps = 0;

@@ -77,6 +77,7 @@ Json DeviceJson(const cluster::DeviceSpec& d) {
   json["memory_bandwidth"] = Bandwidth(d.memory_bandwidth_Bps);
   json["l2"] = Bytes(d.l2_bytes);
   if (d.power_w > 0) json["power"] = d.power_w;
+  if (d.cuda != cluster::DeviceSpec().cuda) json["cuda"] = d.cuda;
   if (d.vboost) json["vboost"] = true;
   if (d.exp_per_clock > 0) json["exp_per_clock"] = d.exp_per_clock;
   json["price_per_hour"] = d.price_per_hour_usd;

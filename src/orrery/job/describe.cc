@@ -68,6 +68,7 @@ std::string MachineText(const Job& job) {
                       static_cast<int>(d.arch), d.sms, d.fp32_flops, d.tf32_flops, d.fp16_flops,
                       d.fp8_flops, d.fp4_flops, d.memory_bytes, d.memory_bandwidth_Bps, d.l2_bytes,
                       d.power_w);
+  if (d.cuda != cluster::DeviceSpec().cuda) text += fmt::format("cuda {}|", d.cuda);
   if (d.vboost) text += "vboost|";
   if (d.exp_per_clock > 0) text += fmt::format("{}|", d.exp_per_clock);
   text += fmt::format("{} {}|", cluster::HashOf(s.topology), d.constants.hash());

@@ -103,6 +103,7 @@ void ApplyDevice(const Section& section, DeviceSpec* device) {
   }
   if (section.Has("l2")) device->l2_bytes = section.Integer("l2");
   if (section.Has("power")) device->power_w = section.Real("power");
+  if (section.Has("cuda")) device->cuda = static_cast<int>(section.Integer("cuda"));
   if (section.Has("vboost")) device->vboost = section.Bool("vboost");
   if (section.Has("exp_per_clock")) device->exp_per_clock = section.Real("exp_per_clock");
   if (section.Has("price_per_hour")) device->price_per_hour_usd = section.Real("price_per_hour");

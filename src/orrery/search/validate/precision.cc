@@ -56,9 +56,10 @@ Status MapReduction(const Mapping& m) {
   plan.grad_reduce_fp32 =
       plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
   if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
-  if (reduce.empty() && m.release.reduces_16_bits) {
-    plan.grad_reduce_fp32 = false;
-    m.Assume("reduce_dtype=bf16 (blank: the release's recipes)");
+  if (reduce.empty() && m.release.reduces_fp32.has_value()) {
+    plan.grad_reduce_fp32 = *m.release.reduces_fp32;
+    m.Assume("reduce_dtype={} (blank: the release's recipes)",
+             plan.grad_reduce_fp32 ? "fp32" : "bf16");
   } else if (reduce.empty()) {
     m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
                                     : plan.precision == Precision::kFp16 ? "fp16"

@@ -16,6 +16,7 @@ using workload::RecomputeKeeps;
 enum class Scripts : std::uint8_t {
   kUnknown,
   kNemo,
+  kLauncher,
   kMaxText,
   kPaxml,       // DGX Cloud's
   kJaxToolbox,  // Paxml as JAX-Toolbox runs it
@@ -74,7 +75,8 @@ constexpr Line kRuns[] = {
     {kNemo, 2505, 2505, "Grok", "GB200|B200", "", {.graphs = CudaGraphs::kLayers, .drops = true}},
     {kNemo, 2505, 2505, "Grok", "H100", "", {.etp = 1, .drops = true}},
     {kNemo, 2505, 2505, "Nemotron4", "GB200", "", {.graphs = CudaGraphs::kLayers}},
-    {kNemo, 2505, 2505, "Nemotron-H", "H100", "", {.fused_attention = false}},
+    {kNemo, 2505, 2505, "Nemotron-H", "H100", "",
+     ReleaseRecipe{.fused_attention = false, .adds_weight_gradients = true}},
     {kNemo, 2504, 2504, "Nemotron4", "H100", "", {.squared_relu_operators = true}},
     {kNemo, 2505, 2505, "Llama4", "H100", "fp8", {.graphs = CudaGraphs::kLayers, .drops = true}},
     {kNemo, 2505, 2505, "Llama4", "", "", {.drops = true}},
@@ -82,19 +84,16 @@ constexpr Line kRuns[] = {
      ReleaseRecipe{.recompute = "core_attn", .etp = 1, .drops = true}},
     {kNemo, 2505, 2505, "DeepSeek-V3", "H100", "",
      ReleaseRecipe{.recompute = "mla_up_proj", .etp = 1, .drops = true}},
+    {kLauncher, 2407, 2407, "GPT3-5B", "H100", "", {.gpt_dropout = 0.1}},
     {kMaxText, 2411, 2411, "", "H100", "", MaxText(RecomputeKeeps::kQkvOut)},
     {kMaxText, 2501, 2502, "", "H100", "", MaxText(RecomputeKeeps::kQkv)},
     {kPaxml, 2411, 2501, "GPT3-5B", "H100", "",
      ReleaseRecipe{.keeps = RecomputeKeeps::kProducts,
                    .bias_kernels = true,
                    .copies_carried = true,
-                   .shard_hosts = 1,
-                   .gathers_16_bits = true}},
+                   .shard_hosts = 1}},
     {kPaxml, 2411, 2501, "GPT3-175B", "H100", "",
-     ReleaseRecipe{.keeps = RecomputeKeeps::kQkvOut,
-                   .copies_carried = true,
-                   .shard_hosts = 16,
-                   .gathers_16_bits = true}},
+     ReleaseRecipe{.keeps = RecomputeKeeps::kQkvOut, .copies_carried = true, .shard_hosts = 16}},
     {kJaxToolbox, 0, kEver, "GPT3-5B", "A100", "", {.keeps = RecomputeKeeps::kProducts}},
     {kJaxToolbox, 0, kEver, "GPT3-5B", "", "",
      ReleaseRecipe{.keeps = RecomputeKeeps::kProducts, .bias_kernels = true}},
@@ -175,6 +174,13 @@ constexpr Line kPower[] = {
     {kMlperf, 2406, 2411, "GPT3-175B", "H100", "", {.vboost = true}, "", "512"},
 };
 
+// Of containers that ran on Blackwell.
+constexpr Line kCuda[] = {
+    {kNemo, 2411, 2505, "", "B|GB", "", {.cuda = 12}},
+    {kMlperf, 2411, 2506, "", "B|GB", "", {.cuda = 12}},
+    {kBridge, 2509, 2510, "", "B|GB", "", {.cuda = 12}},
+};
+
 // What stays in bf16 beside the model's low precision.
 constexpr Line kBf16[] = {
     {kBridge, 1, kEver, "Nemotron-3-Super", "", "nvfp4",
@@ -212,7 +218,20 @@ constexpr Line kAutomodelDispatchers[] = {
 constexpr Line kRouters[] = {
     {kBridge, 0, kEver, "Nemotron-3-Nano|Nemotron-3-Super", "", "", {.router_operators = true}}};
 constexpr Line kDelays[] = {{kBridge, 1, kEver, "", "", "", {.delays_weights = true}}};
-constexpr Line kReductions[] = {{kBridge, 1, kEver, "", "", "", {.reduces_16_bits = true}}};
+constexpr Line kReductions[] = {
+    {kBridge, 1, kEver, "", "", "", {.reduces_fp32 = false}},
+    {kNemo, 2502, 2502, "Nemotron4-15B", "", "", {.reduces_fp32 = true}},
+    {kLauncher, 2407, 2407, "Nemotron", "H100", "", {.reduces_fp32 = true}, "pretrain"},
+};
+constexpr Line kGathers[] = {
+    {kPaxml, 2411, 2501, "", "H100", "", {.gathers_16_bits = true}},
+    {kLauncher, 2407, 2407, "", "H100", "", {.gathers_16_bits = true}, "pretrain"},
+};
+constexpr Line kLosses[] = {
+    {kNemo, 2411, 2502, "GPT3-175B|Grok", "H100", "", {.plain_loss = true}},
+    {kNemo, 2504, 2504, "Grok", "H100", "", {.plain_loss = true}},
+    {kLauncher, 2407, 2407, "Llama2|GPT3", "H100", "", {.plain_loss = true}, "pretrain"},
+};
 
 // "YY.MM…" or "YY-MM…" as a number; 0: it is not.
 int Month(std::string_view text) {
@@ -246,6 +265,7 @@ Release ReleaseOf(const Configuration& row) {
     return {kAutomodel, measured > 0 ? measured : Month(version)};
   }
   if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox")) return {kJaxToolbox, 0};
+  if (framework.starts_with("NeMo 24.")) return {kLauncher, Month(version)};
   const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo
                           : framework.starts_with("MaxText")             ? kMaxText
                           : framework.starts_with("Paxml")               ? kPaxml
@@ -272,6 +292,7 @@ ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
   ReleaseRecipe recipe = in(kRuns);
   recipe.deferred_head = in(kDeferrals).deferred_head;
   recipe.vboost = in(kPower).vboost;
+  recipe.cuda = in(kCuda).cuda;
   const ReleaseRecipe bf16 = in(kBf16);
   recipe.bf16_last_layers = bf16.bf16_last_layers;
   recipe.bf16_modules = bf16.bf16_modules;
@@ -279,7 +300,9 @@ ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
   if (release.scripts == kAutomodel) recipe.dispatcher = in(kAutomodelDispatchers).dispatcher;
   recipe.router_operators = in(kRouters).router_operators;
   recipe.delays_weights = in(kDelays).delays_weights;
-  recipe.reduces_16_bits = in(kReductions).reduces_16_bits;
+  recipe.reduces_fp32 = in(kReductions).reduces_fp32;
+  recipe.gathers_16_bits = in(kGathers).gathers_16_bits;
+  recipe.plain_loss = in(kLosses).plain_loss;
   return recipe;
 }
 

@@ -8,9 +8,18 @@
 //     CUDA_GRAPH, RM, ET, defer_embedding_wgrad_compute with wgrad_deferral_limit), MaxText's
 //     remat_policy and dcn_fsdp_parallelism; NVIDIA/NeMo v2.3.1, nemo/collections/llm/recipes, and
 //     its scripts/performance/llm at the commits that v25.05.05 installs
-//     (MegatronTokenDropCallback). enable_vboost=True: llama3/finetuning of v25.02.02, all of NeMo
-//     2 in v25.04.02 (Llama, Nemotron; Grok there is NeMo 1) and in v25.05.05's commits of NeMo.
-//   kPaxml: the same repository's paxml/configure.sh and paxml_mod_configs.py (CHECKPOINT_POLICY,
+//     (MegatronTokenDropCallback; collections/llm/gpt/model/ssm.py, whose SSMConfig leaves
+//     gradient_accumulation_fusion off). enable_vboost=True: llama3/finetuning of v25.02.02, all of
+//     NeMo 2 in v25.04.02 (Llama, Nemotron; Grok there is NeMo 1) and in v25.05.05's commits of
+//     NeMo. FW_VERSION there is NeMo's container 25.04.01 (CUDA 12).
+//     GPT-3's and Grok's YAML files of NeMo 1 leave cross_entropy_loss_fusion off, Nemotron4-15B's
+//     of v25.02 grad_sync_dtype (then fp32: NeMo r2.0.0rc1, megatron_gpt_model.py).
+//   kLauncher: github.com/NVIDIA/NeMo-Framework-Launcher, tag 24.07, examples/training/*/h100/
+//     *_fp8.sh and launcher_scripts/conf/training: none sets fp8_params (those of examples/peft
+//     do), Nemotron's leave grad_sync_dtype out, Llama 2's and GPT-3's cross_entropy_loss_fusion
+//     off; gpt3/5b.yaml has dropout. GPT3-175B's row has another plan than gpt3/175b.yaml, whose
+//     dropout is not taken to hold for it.
+//   kPaxml: dgxc-benchmarking's paxml/configure.sh and paxml_mod_configs.py (CHECKPOINT_POLICY,
 //     DCN_MESH_SHAPE, xla_gpu_enable_while_loop_double_buffering=false, ENABLE_TE). Transformer
 //     Engine 1.4, jax/flax/module.py, adds biases apart from its products, whose outputs are kept
 //     as they are (SAVE_DOT_ONLY); 175B keeps them with their bias, an epilogue in 8 bits. It casts
@@ -71,7 +80,9 @@ struct ReleaseRecipe {
   bool quiet_loop = false;              // workload::Plan::quiet_loop
   bool whole_graphs = false;            // graphs whose reach is not said are of the iteration
   bool squared_relu_operators = false;  // not compiled
+  bool adds_weight_gradients = false;   // by kernels of their own: gradient_accumulation_fusion off
   bool compiles_loss = true;            // where layers are compiled
+  bool plain_loss = false;              // cross_entropy_loss_fusion left off
   bool adam_operators = false;          // torch.optim.AdamW's foreach, an operator a kernel
   double gpt_dropout = 0;               // hidden and of attention
   // Gradients reduced and parameters gathered beside the passes, Transformer Engine's cross
@@ -83,6 +94,7 @@ struct ReleaseRecipe {
 
   // The machine.
   bool vboost = false;  // power steered to the SMs (enable_vboost, VBOOST_VALUE)
+  int cuda = 0;         // major version of its container's CUDA; 0: not known
 
   std::int64_t micro_batch = 0;
   bool torch_ddp = false;  // gradients reduced beside the last backward pass (--DDP-impl torch)
@@ -106,9 +118,9 @@ struct ReleaseRecipe {
   std::uint8_t graph_scope = workload::kGraphAll;
 
   // Precision.
-  bool reduces_16_bits = false;  // gradients
-  bool gathers_16_bits = false;  // parameters, beside fp8
-  bool current = false;          // fp8 by current scaling
+  std::optional<bool> reduces_fp32 = {};  // gradients
+  bool gathers_16_bits = false;           // parameters, beside fp8
+  bool current = false;                   // fp8 by current scaling
   bool fp8_attention = false, fp8_output_layer = false;
   std::int64_t bf16_last_layers = 0;
   std::uint8_t bf16_modules = 0;  // bits of workload::Bf16Module

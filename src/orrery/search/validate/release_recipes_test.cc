@@ -47,7 +47,7 @@ TEST(ReleaseRecipes, JoinTheTables) {
       Recipe("Megatron-Bridge,container 26.08,,Nemotron-3-Super-120B,GB200,nvfp4");
   EXPECT_EQ(r.expert_graphs, workload::CudaGraphs::kLayers);
   EXPECT_EQ(r.bf16_last_layers, 14);
-  EXPECT_TRUE(r.reduces_16_bits);
+  EXPECT_EQ(r.reduces_fp32, false);
   EXPECT_EQ(r.dispatcher, workload::Dispatcher::kHybridEp);
   EXPECT_EQ(r.deferred_head, 0);
   EXPECT_TRUE(r.delays_weights);
@@ -96,9 +96,42 @@ TEST(ReleaseRecipes, PowerSteeredByTaskAndNumberOfGpus) {
   EXPECT_FALSE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,10752"));
 }
 
+TEST(ReleaseRecipes, ContainersOfBlackwell) {
+  EXPECT_EQ(Recipe("NeMo (x),v25.05.05,,Llama3.1-405B,GB200,fp8").cuda, 12);
+  EXPECT_EQ(Recipe("NeMo (x),v25.05.05,,Llama3.1-405B,H100-SXM5,fp8").cuda, 0);
+  EXPECT_EQ(Recipe("NeMo/Megatron-Core (x),ngc25.04,2025-06,Llama2-70B,GB200,fp8").cuda, 12);
+  EXPECT_EQ(Recipe("NeMo/Megatron-Core (x),ngc25.09,2025-11,Llama2-70B,GB200,fp8").cuda, 0);
+  EXPECT_EQ(Recipe("Megatron-Bridge,v0.1 (container 25.09),,Qwen3-30B-A3B,B200,fp8").cuda, 12);
+  EXPECT_EQ(Recipe("Megatron-Bridge,v0.2 (container 25.11),,Qwen3-30B-A3B,B200,fp8").cuda, 0);
+}
+
+TEST(ReleaseRecipes, WhatNemo1LeavesOff) {
+  const auto launcher = [](const std::string& cells) {
+    const auto table =
+        CsvTable::Parse("framework,framework_version,model,gpu,task\n" + cells + "\n", "t.csv");
+    EXPECT_TRUE(table.ok()) << table.status().message();
+    return FindReleaseRecipe(Configuration(TableKind::kTraining, *table, 0));
+  };
+  const ReleaseRecipe nemotron =
+      launcher("NeMo 24.07 (Megatron-Core),24.07,Nemotron3-8B,H100-SXM5,pretrain");
+  EXPECT_EQ(nemotron.reduces_fp32, true);
+  EXPECT_TRUE(nemotron.gathers_16_bits && !nemotron.plain_loss);
+  const ReleaseRecipe llama =
+      launcher("NeMo 24.07 (Megatron-Core),24.07,Llama2-70B,H100-SXM5,pretrain");
+  EXPECT_FALSE(llama.reduces_fp32.has_value());
+  EXPECT_TRUE(llama.gathers_16_bits && llama.plain_loss);
+  const ReleaseRecipe lora = launcher("NeMo 24.07 (Megatron-Core),24.07,Llama2-70B,H100-SXM5,lora");
+  EXPECT_FALSE(lora.gathers_16_bits || lora.plain_loss);
+  // DGX Cloud's scripts set fp8_params.
+  EXPECT_FALSE(Recipe("NeMo (x),v24.11.1,,GPT3-175B,H100-SXM5,fp8").gathers_16_bits);
+  EXPECT_TRUE(Recipe("NeMo (x),v24.11.1,,GPT3-175B,H100-SXM5,fp8").plain_loss);
+  EXPECT_EQ(Recipe("NeMo (x),v25.02.02,,Nemotron4-15B,H100-SXM5,fp8").reduces_fp32, true);
+  EXPECT_TRUE(Recipe("NeMo (x),v25.05.05,,Nemotron-H-56B,H100-SXM5,fp8").adds_weight_gradients);
+}
+
 TEST(ReleaseRecipes, UnknownScriptsSetNothing) {
   const ReleaseRecipe r = Recipe("torchtitan,,,Llama3.1-405B,H100,fp8");
-  EXPECT_TRUE(r.fused_attention && !r.reduces_16_bits && r.recompute.empty());
+  EXPECT_TRUE(r.fused_attention && !r.reduces_fp32.has_value() && r.recompute.empty());
   EXPECT_EQ(r.deferred_head, 0);
 }
 

@@ -12,11 +12,11 @@
 namespace orrery::search {
 
 std::string MachineKey(const cluster::Spec& s) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.name, s.nodes,
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.name, s.nodes,
                      s.gpus_per_node, s.gpus_per_nvlink_domain, s.nics_per_node, s.nvlink_Bps,
                      s.nic_Bps, s.nic_latency, static_cast<int>(s.fabric), s.oversubscription,
                      s.device.constants.hash(), s.pcie_tree.name, s.pcie_tree.tree,
-                     s.device.power_w, s.device.vboost, s.cpu_is_amd, s.sharp);
+                     s.device.power_w, s.device.vboost, s.device.cuda, s.cpu_is_amd, s.sharp);
 }
 
 Result<std::unique_ptr<Machine>> Machine::Create(const cluster::Spec& spec,

@@ -63,6 +63,10 @@ void MapLoss(const Mapping& m) {
   plan.chunked_loss = HasToken(m.row, "liger") && plan.tp == 1;
   LossDefault loss = m.defaults().loss;
   if (m.release.overlaps_and_fuses) loss = LossDefault::kOnline;
+  if (m.release.plain_loss) {
+    loss = LossDefault::kEager;
+    m.Assume("cross_entropy_loss_fusion off (the release's recipes)");
+  }
   if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
   const bool compiled = SaysCompiled(m.row) && m.release.compiles_loss;
   if (loss == LossDefault::kTorch && compiled) loss = LossDefault::kEager;
@@ -169,6 +173,10 @@ Status MapLibraries(const Mapping& m) {
   if (HasToken(m.row, "case=") && HasToken(m.row, "deterministic")) {
     m.out->plan.fused_weight_gradient = false;
     m.Assume("--no-gradient-accumulation-fusion (the CI's test cases of either determinism)");
+  }
+  if (m.release.adds_weight_gradients) {
+    m.out->plan.fused_weight_gradient = false;
+    m.Assume("weight gradients are added by kernels of their own (the release's model)");
   }
   m.out->plan.keeps_scores = own_layers;
   if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;

@@ -345,6 +345,10 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
     out.cluster.device.vboost = true;
     m.Assume("vboost: power steered to the SMs, as the release's scripts do");
   }
+  if (m.release.cuda > 0) {
+    out.cluster.device.cuda = m.release.cuda;
+    m.Assume("CUDA {}: the release's container", m.release.cuda);
+  }
   MapSchedule(m);
   ORRERY_RETURN_IF_ERROR(MapSharding(m));
   ORRERY_RETURN_IF_ERROR(MapRecompute(m));
