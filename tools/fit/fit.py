@@ -9,7 +9,8 @@ What is minimised, over u = (value - prior) / spread of every constant inside it
 
     sum over rows of weight * Cauchy(ln(predicted / measured) / sigma)  +  sum of u^2 / 2,   Cauchy(z) = k^2/2 ln(1 + (z/k)^2)
 
-sigma is how far a right model may be off a row (SIGMA). Rows of one source and stratum err together, so n of them
+sigma is how far a right model may be off a row (SIGMA). Tables of one log are one source.
+Rows of one source and stratum err together, so n of them
 count as n / (1 + CORRELATION (n - 1)). Gauss-Newton: the program gives each row's derivatives (validate --sensitivities),
 Cauchy's weights are iterated, a step is halved until the true objective falls. A constant that rows of one source alone depend
 on stays at its prior. Left-out constants come from the same normal equations without that source's rows, linearised at
@@ -83,7 +84,7 @@ class Rows:
         for text in table_texts:
             for r in csv.DictReader(io.StringIO(text)):
                 self.id.append(r["id"])
-                self.source.append(r["source"])
+                self.source.append(r["log"])
                 self.stratum.append(r["stratum"])
                 self.log_error.append(np.log(float(r["predicted"]) / float(r["measured"])))
                 self.jacobian.append([float(r[n]) for n in names])
@@ -259,7 +260,7 @@ def write_files(constants, u, covariance, left_out, facts):
     with open(os.path.join(DATA, "left_out.csv"), "w") as f:
         f.write('"source",' + header + "\n")
         for source, vector in left_out.items():
-            f.write(quoted(source.replace('"', "'")) + "," + ",".join(number(x) for x in constants.value(vector)) + "\n")
+            f.write(quoted(source) + "," + ",".join(number(x) for x in constants.value(vector)) + "\n")
     with open(os.path.join(DATA, "covariance.csv"), "w") as f:
         f.write('"constant",' + header + "\n")
         for name, line in zip(constants.names, covariance):
@@ -299,6 +300,9 @@ def fit(program, constants, passes):
         if seen is None:  # which constants may move is settled once, where the fit begins
             seen = sources_seeing(rows)
             free = np.array([len(s) >= 2 for s in seen])
+            if np.any(u[~free]):  # what an earlier fit had more sources for
+                u = np.where(free, u, 0.0)
+                continue
         now = objective(rows, rows.log_error, u)
         target = solve(constants, rows, u, rows.log_error, everything, free)
         step, best = 1.0, now
@@ -378,7 +382,7 @@ def fit_spreads(program):
                 line[SPREAD_PARTS.index("collective_transfer")] = 1 - part["fixed"]
             shares.append(line)
             strata.append(r["stratum"])
-            sources.append((r["source"], strata[-1]))
+            sources.append((r["log"], strata[-1]))
     errors, shares = np.array(errors), np.array(shares)
     count = {k: sources.count(k) for k in set(sources)}
     weight = np.array([1 / (1 + CORRELATION * (count[k] - 1)) for k in sources])
@@ -426,12 +430,12 @@ def objective_of_shipped(program, constants):
                 rows.append(r)
     count = {}
     for r in rows:
-        count[(r["source"], r["stratum"])] = count.get((r["source"], r["stratum"]), 0) + 1
+        count[(r["log"], r["stratum"])] = count.get((r["log"], r["stratum"]), 0) + 1
     total = 0.0
     for r in rows:
         z = abs(math.log(r["predicted"] / r["measured"])) / SIGMA.get(r["stratum"], SIGMA_TRAINING)
         weight = LOW_TRUST if trust.get(r["id"]) == "low" else 1.0
-        weight /= 1 + CORRELATION * (count[(r["source"], r["stratum"])] - 1)
+        weight /= 1 + CORRELATION * (count[(r["log"], r["stratum"])] - 1)
         total += weight * 0.5 * CAUCHY**2 * math.log1p((z / CAUCHY) ** 2)
     for r in constants.rows:
         total += 0.5 * ((float(r["fitted"]) - float(r["prior"])) / float(r["spread"])) ** 2

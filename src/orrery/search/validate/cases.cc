@@ -29,6 +29,19 @@ std::string SourceOfId(std::string_view id) {
   return std::string(id.substr(0, dash + 1 + digits));
 }
 
+// "….log; reduce_scatter ranks=8" → "….log", "comment X (4 nodes)" → "comment X": tables of one
+// log, one person's runs on a cluster. Quotes as data/constants/left_out.csv has them.
+std::string LogOf(std::string_view source) {
+  if (source.ends_with(')')) {
+    source = source.substr(0, source.rfind(" ("));
+  } else if (const std::size_t at = source.rfind("; "); at != std::string_view::npos) {
+    if (source.find(" ranks=", at) != std::string_view::npos) source = source.substr(0, at);
+  }
+  std::string log(source);
+  std::replace(log.begin(), log.end(), '"', '\'');
+  return log;
+}
+
 std::string_view CellOf(const CsvTable& table, std::size_t row, std::string_view column) {
   const auto at = table.Find(column);
   return at ? table.cell(row, *at) : std::string_view();
@@ -41,12 +54,14 @@ Prediction Blank(const CsvTable& table, std::size_t row, const Configuration& co
   const std::string_view source = CellOf(table, row, "source");
   if (!id.empty() && configuration.kind() == TableKind::kTraining) {
     p.source = SourceOfId(id);
+    p.log = p.source;
   } else if (!source.empty()) {
     p.source = std::string(source);
   } else if (configuration.kind() == TableKind::kCollectives) {
     p.source = std::string(configuration.text("system"));
   }
   if (p.source.empty()) p.source = "unnamed";
+  if (p.log.empty()) p.log = LogOf(p.source);
   p.duplicate_group = CellOf(table, row, "duplicate_group");
   p.label = p.source;
   if (configuration.kind() == TableKind::kCollectives && configuration.has("system")) {

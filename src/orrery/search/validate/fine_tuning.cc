@@ -57,7 +57,10 @@ void MapTask(const Mapping& m) {
     plan.lora_targets = workload::kLoraAll;
     return m.Assume("task=lora: adapters of rank 16 beside all projections (the recipes')");
   }
-  plan.lora_rank = submitted ? 16 : 32;
+  // Recipes of Llama 3 in NeMo 2 and Megatron Bridge; NeMo-Framework-Launcher 24.07, and LoRA's own
+  // default in both.
+  const bool llama3 = row.text("model").starts_with("Llama3");
+  plan.lora_rank = submitted ? 16 : !llama3 ? 32 : m.out->model.hidden > 4096 ? 16 : 8;
   plan.lora_targets = workload::kLoraQkv;
   if (submitted) {
     plan.lora_targets |= workload::kLoraProjection;

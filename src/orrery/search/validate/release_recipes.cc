@@ -230,6 +230,8 @@ constexpr Line kGathers[] = {
 constexpr Line kLosses[] = {
     {kNemo, 2411, 2502, "GPT3-175B|Grok", "H100", "", {.plain_loss = true}},
     {kNemo, 2504, 2504, "Grok", "H100", "", {.plain_loss = true}},
+    {kNemo, 2411, 2505, "Llama3", "", "", {.plain_loss = true}, "lora"},
+    {kBridge, 2511, 2603, "Llama3", "", "", {.plain_loss = true}, "lora"},
     {kLauncher, 2407, 2407, "Llama2|GPT3", "H100", "", {.plain_loss = true}, "pretrain"},
 };
 

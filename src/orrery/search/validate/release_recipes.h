@@ -12,7 +12,8 @@
 //     gradient_accumulation_fusion off). enable_vboost=True: llama3/finetuning of v25.02.02, all of
 //     NeMo 2 in v25.04.02 (Llama, Nemotron; Grok there is NeMo 1) and in v25.05.05's commits of
 //     NeMo. FW_VERSION there is NeMo's container 25.04.01 (CUDA 12).
-//     GPT-3's and Grok's YAML files of NeMo 1 leave cross_entropy_loss_fusion off, Nemotron4-15B's
+//     NeMo 2's recipes of LoRA turn cross_entropy_loss_fusion off, as Megatron Bridge's before v0.4
+//     and MLPerf's do; GPT-3's and Grok's YAML files of NeMo 1 leave it off, Nemotron4-15B's
 //     of v25.02 grad_sync_dtype (then fp32: NeMo r2.0.0rc1, megatron_gpt_model.py).
 //   kLauncher: github.com/NVIDIA/NeMo-Framework-Launcher, tag 24.07, examples/training/*/h100/
 //     *_fp8.sh and launcher_scripts/conf/training: none sets fp8_params (those of examples/peft

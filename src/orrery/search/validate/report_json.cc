@@ -13,6 +13,7 @@ Json RowJson(const Prediction& p) {
   Json row;
   row["id"] = p.id;
   row["source"] = p.source;
+  row["log"] = p.log;
   row["quantity"] = Name(p.quantity);
   row["measured"] = Value(p.measured);
   row["predicted"] = Value(p.predicted);

@@ -58,14 +58,14 @@ Result<std::string> Sensitivities(const CsvTable& table, const ValidateOptions& 
     }
   }
   PredictCases(all, sets, options, &rows);
-  std::string out = "id,source,stratum,quantity,measured,predicted";
+  std::string out = "id,log,stratum,quantity,measured,predicted";
   for (const constants::Definition& d : definitions) out += fmt::format(",{}", d.name);
   out += "\n";
   for (std::size_t i = 0; i < timed.size(); ++i) {
     const Prediction& p = report.rows[timed[i].first];
     if (!rows[i].predicted || !p.measured) continue;
     const double base = *rows[i].predicted;
-    out += fmt::format("{},{},{},{},{},{}", Cell(p.id), Cell(p.source), Cell(p.stratum),
+    out += fmt::format("{},{},{},{},{},{}", Cell(p.id), Cell(p.log), Cell(p.stratum),
                        Name(p.quantity), *p.measured, base);
     for (std::size_t c = 0; c < definitions.size(); ++c) {
       const std::size_t at = where[i * definitions.size() + c];

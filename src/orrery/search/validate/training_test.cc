@@ -324,6 +324,12 @@ TEST(Training, FineTuningRunsAsItsRecipes) {
   EXPECT_EQ(plan(lora).packed_len, 256);
   EXPECT_EQ(plan(lora).lora_targets, workload::kLoraQkv);
   EXPECT_TRUE(plan(lora).fused_cross_entropy);
+  lora["model"] = "Llama3-70B";
+  EXPECT_EQ(plan(lora).lora_rank, 16);
+  lora["hidden"] = "3072";
+  EXPECT_EQ(plan(lora).lora_rank, 8);
+  lora.erase("model");
+  lora.erase("hidden");
   lora["framework_version"] = "ngc25.09";
   lora["cp"] = "2";
   lora["dp"] = "24";

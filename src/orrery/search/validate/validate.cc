@@ -26,14 +26,14 @@ void WarnOfMistypedColumns(const CsvTable& table, TableKind kind, Report* report
   }
 }
 
-// Every row gets the constants that were fitted without its source.
+// Every row gets the constants that were fitted without its log.
 void ChooseSets(const Report& report, std::vector<Case>* cases, std::vector<constants::Set>* sets) {
-  std::map<std::string, std::size_t> of_source;
+  std::map<std::string, std::size_t> of_log;
   for (Case& item : *cases) {
-    const std::string& source = report.rows[item.first].source;
-    const auto [at, fresh] = of_source.try_emplace(source, 0);
+    const std::string& log = report.rows[item.first].log;
+    const auto [at, fresh] = of_log.try_emplace(log, 0);
     constants::Set set;
-    if (fresh && constants::Set::LeftOut(source, &set)) {
+    if (fresh && constants::Set::LeftOut(log, &set)) {
       at->second = sets->size();
       sets->push_back(set);
     }

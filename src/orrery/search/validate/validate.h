@@ -42,6 +42,7 @@ std::string_view Name(Quantity quantity);  // "step_time_s", "peak_mem_gib", "ti
 struct Prediction {
   std::string id;      // the row's number, from 1, where the table has no id
   std::string source;  // what the summary groups by
+  std::string log;     // sources of one log are left out together
   std::string label;   // the source as tables show it: short
   std::string stratum;
   Quantity quantity = Quantity::kStepTime;
@@ -51,7 +52,7 @@ struct Prediction {
   constants::StepShares shares;  // of a step
   bool outside = false;          // of memory: its meter sees more than tensors
   double fixed_share = 0;        // of a collective: latencies and set-up
-  // The same with constants that were fitted without the row's source; only with leave_out.
+  // The same with constants that were fitted without the row's log; only with leave_out.
   std::optional<double> left_out;
   double left_out_width = 0;
   std::string duplicate_group;  // rows that share one differ in outcome only; empty: none known

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "orrery/base/file.h"
+#include "orrery/constants/set.h"
 #include "orrery/search/validate/report.h"
 
 namespace orrery::search {
@@ -187,6 +190,25 @@ TEST(Validate, Collectives) {
   EXPECT_THAT(report.rows[2].assumed, Contains(HasSubstr("planned Ring, Simple")));
   EXPECT_EQ(report.rows[2].stratum, "collectives < 1 MB");
   EXPECT_THAT(report.rows[3].reason, HasSubstr("GPUDirect over kernel TCP"));
+}
+
+// Tables of one log are left out together.
+TEST(Validate, LogsAreLeftOut) {
+  const auto text = ReadFile(ORRERY_SOURCE_DIR "/validation/nccl_measured.csv", 1 << 20);
+  ASSERT_TRUE(text.ok());
+  const auto table = CsvTable::Parse(*text, "nccl_measured.csv");
+  ASSERT_TRUE(table.ok());
+  const Report report = Predict(*table);
+  std::set<std::string> sources, logs;
+  for (const Prediction& p : report.rows) {
+    sources.insert(p.source);
+    logs.insert(p.log);
+    constants::Set set;
+    EXPECT_TRUE(constants::Set::LeftOut(p.log, &set)) << p.log;
+  }
+  EXPECT_EQ(sources.size(), 23U);
+  EXPECT_EQ(logs.size(), 19U);
+  EXPECT_EQ(Predict(Table(false)).rows[0].log, "lab");
 }
 
 TEST(Validate, CollectivesByName) {
