@@ -28,9 +28,9 @@ constexpr std::array kBackends = {
     BackendInfo{
         .name = "flow",
         .description =
-            "Weighted max-min fair rates over the links of each path, in whole byte/s, solved "
-            "again at each start and end; alone a flow takes its path's latencies + wire bytes / "
-            "least bandwidth + min(MTU, wire bytes) / bandwidth on every other hop.",
+            "Weighted max-min fair rates over the links of each path, in 256ths of a byte/s, "
+            "solved again at each start and end; alone a flow takes its path's latencies + wire "
+            "bytes / least bandwidth + min(MTU, wire bytes) / bandwidth on every other hop.",
         .transfers = true,
         .link_fluids = true,
         .sees_links = true},
