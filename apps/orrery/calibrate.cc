@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arguments.h"
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
@@ -52,6 +53,11 @@ class CalibrateVerb final : public Verb {
       return InvalidInput(
           "calibrate: say from what: nccl-tests LOG…, kernels CSV…, or run JOB --step-time TIME");
     }
+    std::vector<NamedFile> inputs = {{"--start", start_}};
+    for (const std::string& file : files_) {
+      inputs.push_back({kernels_->parsed() ? "CSV" : run_->parsed() ? "JOB" : "LOG", file});
+    }
+    ORRERY_RETURN_IF_ERROR(CheckFiles(inputs, {{"--out", out_}, {"--json", json_}}));
     constants::Set start = constants::Set::Fitted();
     if (!start_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(start, search::ReadCalibration(start_));

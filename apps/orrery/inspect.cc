@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "arguments.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/draw.h"
@@ -39,6 +40,8 @@ class InspectVerb final : public Verb {
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }
   Status Run(Session* session) override {
+    ORRERY_RETURN_IF_ERROR(CheckFiles({{"FILE", IsPreset() ? "" : path_}},
+                                      {{"--json", json_}, {"--svg", svg_}, {"--dot", dot_}}));
     std::string text;
     FileKind kind = FileKind::kCluster;
     if (!IsPreset()) {

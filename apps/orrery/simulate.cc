@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
@@ -51,6 +52,9 @@ class SimulateVerb final : public Verb {
   }
 
   Status Run(Session* session) override {
+    ORRERY_RETURN_IF_ERROR(
+        CheckFiles({{"JOB", input_}, {"--calibration", calibration_}},
+                   {{"--json", json_}, {"--timeline", timeline_}, {"--heat-map", heat_map_}}));
     job::ReadOptions read;
     read.set = set_;
     read.network = network_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -89,6 +90,15 @@ class TrafficVerb final : public Verb {
     if (!(load_ >= 0.001 && load_ <= 1.5)) {  // NaN too, which CLI::Range lets pass
       return InvalidInput("--load {}: give 0.001 to 1.5", load_);
     }
+    const bool matrix = !traffic::IsCollective(pattern_) && !traffic::IsPattern(pattern_);
+    ORRERY_RETURN_IF_ERROR(
+        CheckFiles({{"PATTERN", matrix ? pattern_ : ""},
+                    {"--cluster", cluster_},
+                    {"--sizes", sizes_},
+                    {"--shares", shares_},
+                    {"--compare", compare_},
+                    {"--calibration", calibration_}},
+                   {{"--json", json_}, {"--svg", svg_}, {"--heat-map", heat_map_}}));
     WatchOutput(json_);
     WatchOutput(svg_);
     WatchOutput(heat_map_);

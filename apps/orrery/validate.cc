@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "arguments.h"
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/constants/constants.h"
@@ -39,6 +40,9 @@ class ValidateVerb final : public Verb {
   }
 
   Status Run(Session* session) override {
+    ORRERY_RETURN_IF_ERROR(CheckFiles(
+        {{"TABLE", table_}, {"--constants", constants_}, {"--calibration", calibration_}},
+        {{"--json", json_}, {"--plot", plot_}, {"--sensitivities", sensitivities_}}));
     if (threads_ < 0 || threads_ > 1024) {
       return InvalidInput("--threads {}: give 1 to 1,024", threads_);
     }

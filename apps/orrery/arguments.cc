@@ -1,0 +1,46 @@
+#include "arguments.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "orrery/base/text.h"
+
+namespace orrery::app {
+namespace {
+
+bool SameFile(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(a, error) && fs::exists(b, error)) {
+    return fs::is_regular_file(a, error) && fs::equivalent(a, b, error);
+  }
+  const fs::path whole_a = fs::weakly_canonical(fs::absolute(a, error), error);
+  const fs::path whole_b = fs::weakly_canonical(fs::absolute(b, error), error);
+  return !whole_a.empty() && whole_a == whole_b;
+}
+
+Status CheckPair(const NamedFile& output, const NamedFile& other) {
+  if (output.path.empty() || other.path.empty() || output.path == "-" || other.path == "-") {
+    return {};
+  }
+  if (!SameFile(output.path, other.path)) return {};
+  return InvalidInput("{} {}: is the same file as {} {}; name another", output.option,
+                      Printable(output.path), other.option, Printable(other.path));
+}
+
+}  // namespace
+
+Status CheckFiles(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const NamedFile& output = outputs[i];
+    if (output.path == "-" && output.option != "--json") {
+      return InvalidInput("{} -: only --json goes to stdout; name a file (./- is one)",
+                          output.option);
+    }
+    for (const NamedFile& input : inputs) ORRERY_RETURN_IF_ERROR(CheckPair(output, input));
+    for (std::size_t k = 0; k < i; ++k) ORRERY_RETURN_IF_ERROR(CheckPair(output, outputs[k]));
+  }
+  return {};
+}
+
+}  // namespace orrery::app
