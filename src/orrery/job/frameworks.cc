@@ -558,6 +558,18 @@ bool HoldsUnits(const FrameworkDefaults& d, const workload::Model& model, const 
   return d.hold_units && model.experts.count > 0 && plan.gathers_units() && plan.lora_rank == 0;
 }
 
+// DeepSpeed's ZeRO-1 wraps any optimizer, Megatron's distributed one knows Adam's state alone.
+Status CheckSharded(const Framework& framework, const Plan& plan) {
+  if (plan.optimizer != workload::Optimizer::kAdafactor || plan.sharding != Sharding::kZero1 ||
+      framework.defaults.tensor_buckets) {
+    return {};
+  }
+  return InvalidInput(
+      "training.optimizer: {}'s zero1 takes no adafactor; use sharding: none, optimizer: adam, or "
+      "framework: deepspeed",
+      framework.name);
+}
+
 void ApplyZero1(const FrameworkDefaults& d, Plan* plan) {
   const bool zero1 = plan->sharding == Sharding::kZero1;
   plan->broadcast_parameters = zero1 && d.owns_tensors;

@@ -141,6 +141,8 @@ bool HoldsUnits(const FrameworkDefaults& defaults, const workload::Model& model,
                 const workload::Plan& plan);
 // Whether ZeRO-1 reduces gradients whole and owners broadcast, once sharding and types are known.
 void ApplyZero1(const FrameworkDefaults& defaults, workload::Plan* plan);
+// Whether the framework's sharding takes the plan's optimizer.
+Status CheckSharded(const Framework& framework, const workload::Plan& plan);
 // docs/frameworks.md's part that follows from the table: a page a family.
 std::string FrameworkPages();
 

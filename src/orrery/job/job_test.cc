@@ -88,6 +88,22 @@ TEST(Job, RemedyForAJobThatDoesNotFit) {
   EXPECT_THAT(at(1 << 30).memory_remedy, HasSubstr("use more pipeline or tensor parallelism"));
 }
 
+// Megatron's zero1 takes no adafactor: it was recommended and then refused.
+TEST(Job, RemedyIsAJobThatIsNotRefused) {
+  constexpr std::string_view kLarge = R"(
+model: llama2-70b
+cluster: h100-ib-400g
+nodes: 4
+parallel: {tp: 8, pp: 1, dp: 4}
+training: {global_batch: 64, seq_len: 4096, optimizer: adafactor, recompute: full}
+)";
+  const results::JobResult result = Predict(Read(kLarge)).jobs.front();
+  ASSERT_TRUE(result.out_of_memory());
+  EXPECT_THAT(result.memory_remedy, HasSubstr("neither zero1"));
+  EXPECT_THAT(result.memory_remedy, HasSubstr("zero2 or zero3"));
+  EXPECT_THAT(Error(kLarge, {.set = {"training.sharding=zero1"}}), HasSubstr("takes no adafactor"));
+}
+
 TEST(Job, ResolvedConfigurationReadsBackTheSame) {
   const std::string text = std::string(kSmall) +
                            "perturb: {jitter: 1%, ranks: [{rank: 3, speed: 0.9, delay: 5us}]}\n"

@@ -420,18 +420,6 @@ Status Located(const Source& source, const Sections& sections, const Status& sta
   return Status(status).In(source.name());
 }
 
-// DeepSpeed's ZeRO-1 wraps any optimizer, Megatron's distributed one knows Adam's state alone.
-Status CheckSharded(const Framework& framework, const Plan& plan) {
-  if (plan.optimizer != workload::Optimizer::kAdafactor ||
-      plan.sharding != workload::Sharding::kZero1 || framework.defaults.tensor_buckets) {
-    return {};
-  }
-  return InvalidInput(
-      "training.optimizer: {}'s zero1 takes no adafactor; use sharding: none, optimizer: adam, or "
-      "framework: deepspeed",
-      framework.name);
-}
-
 // Keys that would do nothing are mistakes.
 Status CheckExpertKeys(const Section& training, const workload::Model& model) {
   if (model.experts.count > 0) return {};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/text.h"
@@ -54,14 +56,16 @@ constexpr std::array<Remedy, 5> kRemedies = {{
      }},
 }};
 
-// A layer that is recomputed now keeps what the job's framework keeps.
-bool Apply(const Remedy& remedy, const Workload& w, Plan* plan) {
-  if (!remedy.apply(plan)) return false;
+// The plan with the change and what the framework makes of it; none where it changes nothing or the
+// framework refuses it.
+std::optional<Plan> Changed(const Remedy& remedy, const Workload& w, Plan plan) {
+  if (!remedy.apply(&plan)) return {};
   const auto framework = FindFramework(w.framework);
-  if (plan->recompute != w.plan.recompute && framework.ok()) {
-    ApplyRecompute((*framework)->defaults, plan);
-  }
-  return true;
+  if (!framework.ok()) return plan;
+  if (plan.recompute != w.plan.recompute) ApplyRecompute((*framework)->defaults, &plan);
+  if (plan.sharding != w.plan.sharding) ApplyZero1((*framework)->defaults, &plan);
+  if (!CheckSharded(**framework, plan).ok()) return {};
+  return plan;
 }
 
 class Trial {
@@ -103,22 +107,26 @@ std::string MemoryRemedy(const Job& job, std::size_t workload, const graph::Grap
     return "it fits with memory.allocator: expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF)";
   }
   for (const Remedy& remedy : kRemedies) {
-    Plan plan = w.plan;
-    if (Apply(remedy, w, &plan) && trial.Fits(w.model, plan)) {
+    const std::optional<Plan> plan = Changed(remedy, w, w.plan);
+    if (plan && trial.Fits(w.model, *plan)) {
       return fmt::format("it fits with {}", remedy.text);
     }
   }
   Plan plan = w.plan;
   std::string texts;
   for (const Remedy& remedy : kRemedies) {
-    if (!Apply(remedy, w, &plan)) continue;
+    std::optional<Plan> changed = Changed(remedy, w, plan);
+    if (!changed) continue;
+    plan = *std::move(changed);
     texts += fmt::format("{}{}", texts.empty() ? "" : ", ", remedy.text);
     if (trial.Fits(w.model, plan)) return fmt::format("it fits with {} together", texts);
   }
+  const bool shards_more = w.plan.replicas() > 1 && w.plan.sharding < workload::Sharding::kZero2;
   return fmt::format(
-      "it needs {} of {}; no sharding, recompute or micro-batch makes it fit: use more pipeline or "
-      "tensor parallelism, or a larger GPU",
-      HumanBytes(worst.total()), HumanBytes(job.cluster.device.memory_bytes));
+      "it needs {} of {}; neither zero1 nor sequence parallelism, recompute or a micro-batch of 1 "
+      "makes it fit: use more pipeline or tensor parallelism, {}or a larger GPU",
+      HumanBytes(worst.total()), HumanBytes(job.cluster.device.memory_bytes),
+      shards_more ? "training.sharding: zero2 or zero3, " : "");
 }
 
 }  // namespace orrery::job
