@@ -34,6 +34,17 @@ Status CheckExtras(const CLI::App& app, const Verb& verb) {
   return InvalidInput("{}", UnknownName("option", Printable(name), valid));
 }
 
+// An empty text is a variable that the shell did not know; verbs take it for "not given".
+void RefuseEmpty(CLI::App* app) {
+  for (CLI::Option* option : app->get_options()) {
+    if (option->get_type_size() == 0) continue;  // a flag
+    option->check([](const std::string& text) {
+      return text.empty() ? std::string("is empty; give a value or leave the option out") : "";
+    });
+  }
+  for (CLI::App* sub : app->get_subcommands({})) RefuseEmpty(sub);
+}
+
 Status Dispatch(CLI::App* app, const std::vector<std::unique_ptr<Verb>>& verbs, Session* session) {
   for (const std::unique_ptr<Verb>& verb : verbs) {
     const CLI::App* chosen = app->get_subcommand(std::string(verb->name()));
@@ -68,6 +79,7 @@ int Main(int argc, char** argv) {
     CLI::App* sub = app.add_subcommand(std::string(verb->name()), std::string(verb->description()));
     sub->allow_extras();
     verb->Declare(sub);
+    RefuseEmpty(sub);
   }
   try {
     app.parse(argc, argv);

@@ -127,8 +127,12 @@ Status ApplySet(std::string_view assignment, Document* document) {
   if (equals == std::string_view::npos || equals == 0) {
     return InvalidInput("{}: write key.path=value, for example --set parallel.tp=4", source);
   }
-  ORRERY_ASSIGN_OR_RETURN(Document value,
-                          formats::ParseYaml(assignment.substr(equals + 1), source));
+  const std::string_view text = assignment.substr(equals + 1);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || text[first] == '#') {
+    return InvalidInput("{}: no value; write key.path=value (null leaves the key out)", source);
+  }
+  ORRERY_ASSIGN_OR_RETURN(Document value, formats::ParseYaml(text, source));
   const auto index = static_cast<std::uint32_t>(document->sources.size());
   document->sources.push_back(source);
   Mark(&value.root, index);
