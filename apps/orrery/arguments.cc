@@ -37,7 +37,11 @@ Status CheckFiles(const std::vector<NamedFile>& inputs, const std::vector<NamedF
       return InvalidInput("{} -: only --json goes to stdout; name a file (./- is one)",
                           output.option);
     }
-    for (const NamedFile& input : inputs) ORRERY_RETURN_IF_ERROR(CheckPair(output, input));
+    for (const NamedFile& input : inputs) {
+      std::error_code error;  // a preset's name is no file
+      if (!std::filesystem::exists(input.path, error)) continue;
+      ORRERY_RETURN_IF_ERROR(CheckPair(output, input));
+    }
     for (std::size_t k = 0; k < i; ++k) ORRERY_RETURN_IF_ERROR(CheckPair(output, outputs[k]));
   }
   return {};

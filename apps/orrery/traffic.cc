@@ -33,6 +33,51 @@ Result<std::int64_t> Whole(std::string_view option, const std::string& text, Dim
   return value;
 }
 
+// What traffic is made of, as far as options differ.
+enum Kind : unsigned {
+  kEqualFlows = 1,
+  kCast = 2,
+  kPoisson = 4,
+  kMatrix = 8,
+  kCollective = 16,
+  kAlltoall = 32,
+};
+constexpr unsigned kCollectives = kCollective | kAlltoall;
+constexpr unsigned kFlows = kEqualFlows | kCast | kPoisson | kMatrix;
+
+Kind KindOf(const std::string& pattern) {
+  if (pattern == "alltoall") return kAlltoall;
+  if (traffic::IsCollective(pattern)) return kCollective;
+  if (pattern == "incast" || pattern == "outcast") return kCast;
+  if (pattern == "poisson") return kPoisson;
+  return traffic::IsPattern(pattern) ? kEqualFlows : kMatrix;
+}
+
+// Options that not every kind takes.
+struct TakenBy {
+  const char* option;
+  unsigned kinds;
+  std::string_view text;
+};
+constexpr TakenBy kTakenBy[] = {
+    {"--size", kEqualFlows | kCast,
+     "permutation, incast, outcast and all-to-all (poisson: --sizes; collectives: --min, --max)"},
+    {"--degree", kCast, "incast and outcast"},
+    {"--sizes", kPoisson, "poisson"},
+    {"--load", kPoisson, "poisson"},
+    {"--duration", kPoisson, "poisson"},
+    {"--heat-map", kFlows, "flows"},
+    {"--seed", kFlows, "flows"},
+    {"--gpus", kFlows - kMatrix + kCollectives, "patterns of flows and collectives"},
+    {"--min", kCollectives, "collectives"},
+    {"--max", kCollectives, "collectives"},
+    {"--factor", kCollectives, "collectives"},
+    {"--compare", kCollectives, "collectives"},
+    {"--svg", kCollectives, "collectives"},
+    {"--calibration", kCollectives, "collectives; flows have line rates"},
+    {"--shares", kAlltoall, "alltoall"},
+};
+
 class TrafficVerb final : public Verb {
  public:
   std::string_view name() const override { return "traffic"; }
@@ -41,6 +86,7 @@ class TrafficVerb final : public Verb {
   }
 
   void Declare(CLI::App* app) override {
+    app_ = app;
     app->add_option("PATTERN", pattern_,
                     "permutation, incast, outcast, all-to-all, poisson; a connection matrix; or "
                     "all-reduce, all-gather, reduce-scatter, broadcast, alltoall, gather, scatter")
@@ -52,7 +98,7 @@ class TrafficVerb final : public Verb {
     app->add_option("--network", network_, "flow, links or loggops; collectives also analytic");
     app->add_option("--set", set_, "cluster.KEY=…, nccl.VARIABLE=… or perturb.links=[…]")
         ->allow_extra_args(false);
-    app->add_option("--size", size_, "Bytes of a flow; default 1MiB");
+    app->add_option("--size", size_, "Flows, but of poisson: bytes of each; default 1MiB");
     app->add_option("--degree", degree_, "incast, outcast: flows; default 8")
         ->check(CLI::Range(1, 1 << 24));
     app->add_option("--sizes", sizes_, "poisson: web-search, hadoop or a file; default web-search");
@@ -72,7 +118,7 @@ class TrafficVerb final : public Verb {
     app->add_option(
         "--heat-map", heat_map_,
         "Flows: draw the cluster's links by the share of their capacity that was used (SVG)");
-    app->add_option("--seed", seed_, "Of random patterns and of the paths taken; default 1")
+    app->add_option("--seed", seed_, "Flows: of random patterns and of the paths taken; default 1")
         ->check(CLI::Range(0, 1 << 30));
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
     std::string footer = "Patterns:\n";
@@ -87,10 +133,10 @@ class TrafficVerb final : public Verb {
   }
 
   Status Run(Session* session) override {
-    if (!(load_ >= 0.001 && load_ <= 1.5)) {  // NaN too, which CLI::Range lets pass
-      return InvalidInput("--load {}: give 0.001 to 1.5", load_);
-    }
-    const bool matrix = !traffic::IsCollective(pattern_) && !traffic::IsPattern(pattern_);
+    const Kind kind = KindOf(pattern_);
+    const bool matrix = kind == kMatrix;
+    if (matrix) ORRERY_RETURN_IF_ERROR(CheckMatrix());
+    ORRERY_RETURN_IF_ERROR(CheckOptions(kind));
     ORRERY_RETURN_IF_ERROR(
         CheckFiles({{"PATTERN", matrix ? pattern_ : ""},
                     {"--cluster", cluster_},
@@ -102,21 +148,8 @@ class TrafficVerb final : public Verb {
     WatchOutput(json_);
     WatchOutput(svg_);
     WatchOutput(heat_map_);
-    const bool collective = traffic::IsCollective(pattern_);
-    if (collective && !heat_map_.empty()) {
-      return InvalidInput("--heat-map is for patterns of flows, not for '{}'", pattern_);
-    }
-    if (!shares_.empty() && pattern_ != "alltoall") {
-      return InvalidInput("--shares is for alltoall, not for '{}'", Printable(pattern_));
-    }
+    const bool collective = (kind & kCollectives) != 0;
     if (network_.empty()) network_ = collective ? "analytic" : "flow";
-    if (!collective && (!compare_.empty() || !svg_.empty())) {
-      return InvalidInput("--compare and --svg are for collectives, not for '{}'",
-                          Printable(pattern_));
-    }
-    if (!collective && !calibration_.empty()) {
-      return InvalidInput("--calibration is for collectives; flows have line rates");
-    }
     constants::Set constants = constants::Set::Fitted();
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(constants, search::ReadCalibration(calibration_));
@@ -134,6 +167,33 @@ class TrafficVerb final : public Verb {
   }
 
  private:
+  Status CheckOptions(Kind kind) const {
+    for (const TakenBy& row : kTakenBy) {
+      if (app_->count(row.option) == 0 || (row.kinds & kind) != 0) continue;
+      return InvalidInput("{} is not for '{}' but for {}", row.option, Printable(pattern_),
+                          row.text);
+    }
+    if (!compare_.empty()) {
+      for (const char* option : {"--min", "--max", "--factor"}) {
+        if (app_->count(option) == 0) continue;
+        return InvalidInput("{}: --compare brings its own sizes; give one of the two", option);
+      }
+    }
+    if (!(load_ >= 0.001 && load_ <= 1.5)) {  // NaN too, which CLI::Range lets pass
+      return InvalidInput("--load {}: give 0.001 to 1.5", load_);
+    }
+    return {};
+  }
+
+  Status CheckMatrix() const {
+    if (access(pattern_.c_str(), F_OK) == 0) return {};
+    std::vector<std::string_view> names = {
+        "all-reduce", "all-gather", "reduce-scatter", "broadcast", "alltoall", "gather", "scatter"};
+    for (const traffic::Pattern& p : traffic::Patterns()) names.push_back(p.name);
+    return InvalidInput("{}; or name a connection matrix",
+                        UnknownName("pattern", Printable(pattern_), names));
+  }
+
   static std::function<void(std::size_t, std::size_t)> Progress(std::string_view what) {
     if (isatty(STDERR_FILENO) != 1) return {};
     return [what](std::size_t done, std::size_t all) {
@@ -171,14 +231,6 @@ class TrafficVerb final : public Verb {
     options.sizes = sizes_;
     options.load = load_;
     if (traffic::IsPattern(pattern_)) return traffic::MakeFlows(pattern_, cluster, options);
-    if (access(pattern_.c_str(), F_OK) != 0) {
-      std::vector<std::string_view> names = {"all-reduce", "all-gather", "reduce-scatter",
-                                             "broadcast",  "alltoall",   "gather",
-                                             "scatter"};
-      for (const traffic::Pattern& p : traffic::Patterns()) names.push_back(p.name);
-      return InvalidInput("{}; or name a connection matrix",
-                          UnknownName("pattern", Printable(pattern_), names));
-    }
     ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(pattern_, kLargestText));
     return traffic::ParseConnectionMatrix(text, pattern_, cluster);
   }
@@ -232,6 +284,7 @@ class TrafficVerb final : public Verb {
                            traffic::ReportText(heading, sweep));
   }
 
+  CLI::App* app_ = nullptr;
   std::string pattern_, cluster_ = "h100-ib-400g", network_, size_ = "1MiB", sizes_ = "web-search",
                         duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", shares_, compare_,
                         calibration_, svg_, heat_map_, json_;
