@@ -1,6 +1,8 @@
 // Distributions of flow sizes. Sources: web-search: Alizadeh et al., DCTCP, SIGCOMM'10, figure 4;
 // hadoop: Roy et al., "Inside the Social Network's (Datacenter) Network", SIGCOMM'15, figure 6;
 // both with the points at which the HPCC artefact (SIGCOMM'19) reads the curves.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 
@@ -33,7 +35,7 @@ std::span<const Pattern> SizeDistributions() { return kDistributions; }
 Result<SizeDistribution> SizeDistribution::Find(const std::string& name) {
   if (name == "web-search") return Parse(kWebSearch, name);
   if (name == "hadoop") return Parse(kHadoop, name);
-  if (name.find_first_of("./") == std::string::npos) {
+  if (name.find_first_of("./") == std::string::npos && access(name.c_str(), F_OK) != 0) {
     std::array<std::string_view, kDistributions.size()> names;
     for (std::size_t i = 0; i < names.size(); ++i) names[i] = kDistributions[i].name;
     return InvalidInput("--sizes: {}; or give a file of lines 'BYTES PERCENT'",
