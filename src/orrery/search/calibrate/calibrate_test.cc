@@ -110,6 +110,26 @@ TEST(Calibrate, NothingToLearnFromIsAnError) {
   EXPECT_THAT(observed.status().message(), HasSubstr("P100"));
 }
 
+// A run with experts or Mamba layers never moved their constants.
+TEST(Calibrate, ARunMovesTheConstantsOfItsLayers) {
+  const auto scope = [](std::string_view model) {
+    const std::string path = testing::TempDir() + "calibrated.yaml";
+    const std::string job =
+        "model: " + std::string(model) +
+        "\ncluster: h100-ib-400g\nnodes: 1\nparallel: {tp: 8, sequence_parallel: true}\n"
+        "training: {global_batch: 8, seq_len: 4096, precision: fp8}\n";
+    EXPECT_TRUE(WriteFile(path, job).ok());
+    const auto observed = ObserveRun(path, 1, "");
+    EXPECT_TRUE(observed.ok()) << observed.status().message();
+    return observed.ok() ? observed->scope : constants::Scope{};
+  };
+  const constants::Scope experts = scope("mixtral-8x7b"), hybrid = scope("nemotron-h-8b");
+  EXPECT_TRUE(experts.Covers("experts") && experts.Covers("fp8") && experts.Covers("core"));
+  EXPECT_FALSE(experts.Covers("mamba"));
+  EXPECT_TRUE(hybrid.Covers("mamba"));
+  EXPECT_FALSE(hybrid.Covers("experts"));
+}
+
 TEST(Calibration, ADamagedFileIsRefusedByName) {
   const std::string path = testing::TempDir() + "bad.json";
   const auto message = [&](std::string_view text) {

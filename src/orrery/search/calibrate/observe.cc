@@ -10,6 +10,7 @@
 #include "orrery/job/simulate.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/cases.h"
+#include "orrery/workload/scope.h"
 
 namespace orrery::search {
 namespace {
@@ -137,11 +138,7 @@ Result<Observations> ObserveRun(const std::string& path, double step_time_s,
   out.measured = {step_time_s};
   cluster::AddScope(job.cluster, &out.scope);
   const job::Workload& workload = job.workloads.front();
-  if (workload.host != workload::HostEra::kNone) {
-    out.scope.Add(workload.host == workload::HostEra::kCore ? "core" : "python");
-  }
-  if (workload.plan.low_precision != workload::LowPrecision::kNone) out.scope.Add("fp8");
-  if (workload.plan.attention == workload::AttentionBackend::kFlash1) out.scope.Add("flash1");
+  workload::AddScope(workload.model, workload.plan, workload.host, &out.scope);
   job::SimulateOptions options;
   options.measured_database = measured_database;
   out.predict = [path, options](const constants::Set& set) -> Result<std::vector<double>> {

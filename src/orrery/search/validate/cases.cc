@@ -10,6 +10,7 @@
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
 #include "orrery/search/validate/micro_batch.h"
+#include "orrery/workload/scope.h"
 
 namespace orrery::search {
 namespace {
@@ -128,13 +129,7 @@ Status AddTraining(const CsvTable& table, std::size_t row, MachinePool* pool, Re
   if (!mapped.ok()) return {};
   item.machine = MachineKey(mapped->cluster);
   cluster::AddScope(mapped->cluster, &item.scope);
-  if (mapped->host != workload::HostEra::kNone) {
-    item.scope.Add(mapped->host == workload::HostEra::kCore ? "core" : "python");
-  }
-  if (mapped->plan.low_precision != workload::LowPrecision::kNone) item.scope.Add("fp8");
-  if (mapped->plan.attention == workload::AttentionBackend::kFlash1) item.scope.Add("flash1");
-  if (mapped->model.experts.count > 0) item.scope.Add("experts");
-  if (mapped->model.mamba.heads > 0) item.scope.Add("mamba");
+  workload::AddScope(mapped->model, mapped->plan, mapped->host, &item.scope);
   item.training = *std::move(mapped);
   all->push_back(std::move(item));
   return {};
