@@ -68,7 +68,7 @@ class Solver {
     precision_ = Inverse(std::move(covariance), n);
     x_.assign(n, 0.0);
     const auto rows = static_cast<double>(o.measured.size());
-    weight_ = 1 / (1 + kCorrelation * (rows - 1)) / (o.sigma * o.sigma);
+    weight_ = 1 / (1 + kCorrelation * (rows - 1));
   }
 
   constants::Set At(const std::vector<double>& x) const {
@@ -120,8 +120,9 @@ class Solver {
           here += j[i] * (x[i] - x_[i]);
           target += j[i] * x_[i];
         }
-        const double z = std::abs(here) / o_.sigma;
-        const double w = weight_ * (z <= kHuber ? 1 : kHuber / z);
+        const double sigma = o_.sigma[r];
+        const double z = std::abs(here) / sigma;
+        const double w = weight_ / (sigma * sigma) * (z <= kHuber ? 1 : kHuber / z);
         for (std::size_t i = 0; i < n; ++i) {
           b[i] += w * j[i] * target;
           for (std::size_t k = 0; k < n; ++k) a[i * n + k] += w * j[i] * j[k];
@@ -174,6 +175,7 @@ bool Moved(const Calibration& c, std::size_t i) {
 
 Result<Calibration> Calibrate(const Observations& o, const constants::Set& start) {
   if (o.measured.empty()) return InvalidInput("nothing was measured: no row to calibrate with");
+  ORRERY_CHECK(o.sigma.size() == o.measured.size(), "every observation has its sigma");
   Solver solver(o, start);
   Calibration out;
   out.before = start;

@@ -25,7 +25,7 @@ namespace orrery::search {
 struct Observations {
   std::vector<std::string> what;  // "all_reduce 1 MiB", for the report
   std::vector<double> measured;   // seconds
-  double sigma = 0.1;             // how far a right model may be off one of them
+  std::vector<double> sigma;      // how far a right model may be off each of them
   constants::Scope scope;         // which constants they may move
   // Predictions in the same order and unit, under these constants.
   std::function<Result<std::vector<double>>(const constants::Set&)> predict;

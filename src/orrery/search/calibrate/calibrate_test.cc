@@ -101,6 +101,17 @@ TEST(Calibrate, FindsTheConstantThatMadeTheMeasurements) {
   EXPECT_THAT(ToText(*found), HasSubstr("what remains"));
 }
 
+// The fit's own deviations: small collectives are mostly latency, of which less is known.
+TEST(Calibrate, SmallCollectivesMayBeFartherOff) {
+  const std::string row = "s,A100-SXM4-80GB,1,8,2.21.5,,all_reduce,";
+  auto table = CsvTable::Parse(
+      std::string(kHeader) + row + "1048575,float,50\n" + row + "1048576,float,50\n", "t.csv");
+  ASSERT_TRUE(table.ok());
+  const auto observed = ObserveCollectives(*table);
+  ASSERT_TRUE(observed.ok()) << observed.status().message();
+  EXPECT_EQ(observed->sigma, (std::vector<double>{0.12, 0.08}));
+}
+
 TEST(Calibrate, NothingToLearnFromIsAnError) {
   auto table =
       CsvTable::Parse(std::string(kHeader) + "s,P100,1,8,2.21.5,,all_reduce,8,float,1\n", "t.csv");

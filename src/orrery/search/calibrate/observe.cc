@@ -19,6 +19,11 @@ void Join(const constants::Scope& from, constants::Scope* to) {
   for (const std::string_view word : from.words) to->Add(word);
 }
 
+// As tools/fit/fit.py has it.
+double CollectiveSigma(std::string_view stratum) {
+  return stratum == "collectives < 1 MB" ? 0.12 : 0.08;
+}
+
 // A file that lives as long as this value.
 struct Scratch {
   std::string path;
@@ -43,7 +48,6 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
   const constants::Set fitted = constants::Set::Fitted();
   PredictCases(*cases, std::span(&fitted, 1), once, &report.rows);
   Observations out;
-  out.sigma = 0.08;  // as tools/fit/fit.py has it from 1 MB on
   auto kept = std::make_shared<std::vector<Case>>();
   std::string reason;
   for (const Case& item : *cases) {
@@ -52,6 +56,7 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
     kept->push_back(item);
     kept->back().first = out.measured.size();
     out.measured.push_back(*p.measured * 1e-6);
+    out.sigma.push_back(CollectiveSigma(p.stratum));
     out.what.push_back(fmt::format("{} {}", graph::Name(item.collective->collective),
                                    HumanBytes(item.collective->bytes)));
     Join(item.scope, &out.scope);
@@ -81,7 +86,6 @@ Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths) {
   const Scratch scratch;
   ORRERY_RETURN_IF_ERROR(compute::BuildDatabase(csv_paths, scratch.path).status());
   Observations out;
-  out.sigma = 0.1;
   struct Device {
     cluster::DeviceSpec spec;
     std::vector<compute::Sample> samples;
@@ -102,6 +106,7 @@ Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths) {
     out.scope.Add("flash1");
     for (const compute::Sample& sample : samples) {
       out.measured.push_back(sample.time_s);
+      out.sigma.push_back(0.1);
       out.what.push_back(fmt::format("{} kernel {}x{}x{}", spec.device.table, sample.shape[0],
                                      sample.shape[1], sample.shape[2]));
     }
@@ -133,7 +138,7 @@ Result<Observations> ObserveRun(const std::string& path, double step_time_s,
     return InvalidInput("{}: {} jobs; calibrate with a file of one", path, job.workloads.size());
   }
   Observations out;
-  out.sigma = 0.03;
+  out.sigma = {0.03};
   out.what = {path};
   out.measured = {step_time_s};
   cluster::AddScope(job.cluster, &out.scope);
