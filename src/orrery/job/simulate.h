@@ -45,7 +45,8 @@ class Simulation {
   ~Simulation();
 
   const graph::Graph& graph() const;
-  // Code::kInfeasible for a deadlock; a plan that does not fit the GPU is a result that says so.
+  // Code::kInfeasible for a deadlock or a buffer above 4 TiB; a plan that does not fit the GPU is a
+  // result that says so.
   Result<results::RunResult> Run();
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "orrery/base/text.h"
+
 namespace orrery::memory {
 namespace {
 
@@ -21,6 +23,17 @@ LiveSet::iterator Find(LiveSet& set, std::uint32_t id) {
 std::string BufferName(const graph::Graph& graph, const Buffer& buffer) {
   if (buffer.name.valid()) return fmt::format("'{}' (id {})", graph.name(buffer.name), buffer.id);
   return fmt::format("{}", buffer.id);
+}
+
+Status CheckSize(const graph::Graph& graph, const Buffer& buffer) {
+  if (buffer.bytes < 0) {
+    return InvalidInput("buffer {} has {} bytes", BufferName(graph, buffer), buffer.bytes);
+  }
+  if (buffer.bytes <= kMaxBuffer) return {};
+  return Infeasible(
+      "buffer {} takes {}, more than any device has; lower micro_batch, seq_len or "
+      "hidden",
+      BufferName(graph, buffer), HumanBytes(buffer.bytes));
 }
 
 }  // namespace
@@ -52,10 +65,7 @@ Result<Walk> WalkBlock(const graph::Graph& graph, const graph::Block& block, Sta
             "alloc of buffer {} that still lives; free it first, or give the buffer its own id",
             BufferName(graph, buffer));
       }
-      if (buffer.bytes < 0 || buffer.bytes > kMaxBuffer) {
-        return InvalidInput("buffer {} has {} bytes; sizes are from 0 to 4 TiB",
-                            BufferName(graph, buffer), buffer.bytes);
-      }
+      ORRERY_RETURN_IF_ERROR(CheckSize(graph, buffer));
       const std::int64_t bytes = RoundUp(buffer.bytes, kRounding);
       set.insert(at, {.id = buffer.id, .bytes = bytes});
       walk.net += bytes;

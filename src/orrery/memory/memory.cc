@@ -116,9 +116,13 @@ class Summer {
       }
       std::int32_t layer = call.first_layer;
       if (Status status = RunCall(call, &layer); !status.ok()) {
-        return std::move(status).In(fmt::format("program '{}', {}, call {} ({})", program_.name,
-                                                where, i,
-                                                CallName(graph_, call, layer, chunks_ > 1)));
+        const std::string name = CallName(graph_, call, layer, chunks_ > 1);
+        if (status.code() == Code::kInfeasible) {
+          return std::move(status).In(
+              fmt::format("out of device memory: {}, {}", program_.name, name));
+        }
+        return std::move(status).In(
+            fmt::format("program '{}', {}, call {} ({})", program_.name, where, i, name));
       }
     }
     return {};

@@ -194,6 +194,17 @@ TEST(Memory, DamagedNumbersAreErrors) {
   }
 }
 
+// Once "buffer has 4398046511105 bytes; sizes are from 0 to 4 TiB", as if the graph were broken.
+TEST(Memory, MoreThanAnyDeviceHasDoesNotFit) {
+  graph::Graph g = TwoLayers();
+  g.blocks[1].buffers[0].bytes = (std::int64_t{1} << 42) + 1;
+  const auto f = Replay(g, ProgramId(0), Device(), kBare);
+  ASSERT_FALSE(f.ok());
+  EXPECT_EQ(f.status().code(), Code::kInfeasible);
+  EXPECT_NE(f.status().message().find("out of device memory: stage 0, layer.forward, layer 0, "),
+            std::string::npos);
+}
+
 // State created at first use (Adam's moments, gradients) counts once, from then on.
 TEST(Memory, LastingStateIsCreatedOnce) {
   graph::Graph g = TwoLayers();
