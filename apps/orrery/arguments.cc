@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "orrery/base/text.h"
+#include "orrery/base/units.h"
 
 namespace orrery::app {
 namespace {
@@ -45,6 +46,19 @@ Status CheckFiles(const std::vector<NamedFile>& inputs, const std::vector<NamedF
     for (std::size_t k = 0; k < i; ++k) ORRERY_RETURN_IF_ERROR(CheckPair(output, outputs[k]));
   }
   return {};
+}
+
+Result<std::int64_t> WholeNumber(std::string_view option, const std::string& text,
+                                 std::int64_t least, std::int64_t most) {
+  const Result<std::int64_t> value = ParseInteger(text);
+  if (!value.ok()) {
+    return InvalidInput("{}: {}; give {} to {}", option, value.status().message(), least,
+                        HumanCount(most));
+  }
+  if (*value < least || *value > most) {
+    return InvalidInput("{} {}: give {} to {}", option, *value, least, HumanCount(most));
+  }
+  return value;
 }
 
 }  // namespace orrery::app

@@ -1,6 +1,7 @@
 // What verbs check of their command line alike, before any work is done.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,5 +18,9 @@ struct NamedFile {
 // Refuses an output that is also an input or another output, links followed, and stdout ("-") for
 // anything but --json. Devices (/dev/null) may be named twice.
 Status CheckFiles(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs);
+
+// A whole number in range; the error says which.
+Result<std::int64_t> WholeNumber(std::string_view option, const std::string& text,
+                                 std::int64_t least, std::int64_t most);
 
 }  // namespace orrery::app

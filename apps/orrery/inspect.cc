@@ -1,11 +1,14 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "arguments.h"
 #include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/draw.h"
 #include "orrery/formats/goal.h"
@@ -45,6 +48,7 @@ class InspectVerb final : public Verb {
     std::string text;
     FileKind kind = FileKind::kCluster;
     if (!IsPreset()) {
+      ORRERY_RETURN_IF_ERROR(CheckName());
       ORRERY_ASSIGN_OR_RETURN(text, ReadFile(path_, kLargestFile));
       kind = Sniff(text);
     }
@@ -117,6 +121,16 @@ class InspectVerb final : public Verb {
     const auto presets = cluster::Presets();
     return std::any_of(presets.begin(), presets.end(),
                        [&](const cluster::Preset& preset) { return preset.name == path_; });
+  }
+
+  // A word that is no file was meant as a cluster.
+  Status CheckName() const {
+    if (path_.find_first_of("./") != std::string::npos || access(path_.c_str(), F_OK) == 0) {
+      return {};
+    }
+    std::vector<std::string_view> names;
+    for (const cluster::Preset& preset : cluster::Presets()) names.push_back(preset.name);
+    return InvalidInput("no such file, and {}", UnknownName("cluster", Printable(path_), names));
   }
 
   Result<job::Facts> Network() const {

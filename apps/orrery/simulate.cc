@@ -8,7 +8,6 @@
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
-#include "orrery/base/units.h"
 #include "orrery/job/goal.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
@@ -59,11 +58,13 @@ class SimulateVerb final : public Verb {
     read.set = set_;
     read.network = network_;
     read.fold = !no_fold_;
-    ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads, Number("--threads", threads_, 1, 1024));
+    ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
+                            WholeNumber("--threads", threads_, 1, 1024));
     read.threads = static_cast<int>(threads);
     if (seed_) {
       constexpr std::int64_t kLargestSeed = std::int64_t{1} << 62;
-      ORRERY_ASSIGN_OR_RETURN(const std::int64_t seed, Number("--seed", *seed_, 0, kLargestSeed));
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t seed,
+                              WholeNumber("--seed", *seed_, 0, kLargestSeed));
       read.seed = static_cast<std::uint64_t>(seed);
     }
     if (!timeline_ranks_.empty() && timeline_.empty()) {
@@ -117,15 +118,6 @@ class SimulateVerb final : public Verb {
     return session->Answer(json_, results::ToJson(result), results::Report(result));
   }
 
-  static Result<std::int64_t> Number(std::string_view option, const std::string& text,
-                                     std::int64_t least, std::int64_t most) {
-    Result<std::int64_t> value = ParseInteger(text);
-    if (!value.ok()) return std::move(value).TakeStatus().In(std::string(option));
-    if (*value < least || *value > most) {
-      return InvalidInput("{} {}: give {} to {}", option, *value, least, HumanCount(most));
-    }
-    return value;
-  }
   static Status CheckWritable(const std::string& path) {
     if (path.empty() || path == "-") return {};
     return FileWriter::Create(path).status();

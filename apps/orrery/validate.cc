@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 
 #include "arguments.h"
@@ -43,11 +44,12 @@ class ValidateVerb final : public Verb {
     ORRERY_RETURN_IF_ERROR(CheckFiles(
         {{"TABLE", table_}, {"--constants", constants_}, {"--calibration", calibration_}},
         {{"--json", json_}, {"--plot", plot_}, {"--sensitivities", sensitivities_}}));
-    if (threads_ < 0 || threads_ > 1024) {
-      return InvalidInput("--threads {}: give 1 to 1,024", threads_);
-    }
     search::ValidateOptions options;
-    options.threads = threads_;
+    if (threads_) {
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
+                              WholeNumber("--threads", *threads_, 1, 1024));
+      options.threads = static_cast<int>(threads);
+    }
     options.measured_database = Session::MeasuredDatabase();
     options.leave_out = leave_out_;
     if (!calibration_.empty()) {
@@ -84,7 +86,7 @@ class ValidateVerb final : public Verb {
  private:
   std::string table_, json_, plot_, constants_, calibration_, sensitivities_;
   bool leave_out_ = false;
-  int threads_ = 0;
+  std::optional<std::string> threads_;
 };
 
 }  // namespace
