@@ -20,6 +20,28 @@ namespace {
 
 constexpr std::int64_t kLargestLog = std::int64_t{64} << 20;
 
+// What the constants in their ranges leave this far off is no matter of constants.
+constexpr double kExplained = 2;
+
+// Empty where all is explained.
+std::string Unexplained(const search::Calibration& c) {
+  std::size_t worst = 0, count = 0;
+  double most = kExplained;
+  for (std::size_t i = 0; i < c.measured.size(); ++i) {
+    const double ratio = c.predicted_after[i] / c.measured[i];
+    const double off = std::max(ratio, 1 / ratio);
+    if (off > kExplained) ++count;
+    if (off <= most) continue;
+    most = off;
+    worst = i;
+  }
+  if (count == 0) return "";
+  return fmt::format(
+      "warning: {} of {} observations stay off by more than a factor of {:.0f}, most '{}' ({:.3g} "
+      "times); constants cannot explain that: check unit, job and log",
+      count, c.measured.size(), kExplained, Printable(c.what[worst], 60), most);
+}
+
 class CalibrateVerb final : public Verb {
  public:
   std::string_view name() const override { return "calibrate"; }
@@ -70,6 +92,8 @@ class CalibrateVerb final : public Verb {
     calibration.from = fmt::format("{}", fmt::join(files_, ", "));
     const std::string json = search::ToJson(calibration);
     if (!out_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(out_, json));
+    const std::string warning = Unexplained(calibration);
+    if (!warning.empty()) session->Note("orrery: " + warning);
     return session->Answer(json_, json, search::ToText(calibration));
   }
 
