@@ -179,6 +179,7 @@ Result<Calibration> Calibrate(const Observations& o, const constants::Set& start
   Solver solver(o, start);
   Calibration out;
   out.before = start;
+  out.assumed = o.assumed;
   out.what = o.what;
   out.measured = o.measured;
   ORRERY_ASSIGN_OR_RETURN(out.predicted_before, o.predict(start));
@@ -199,6 +200,7 @@ std::string ToJson(const Calibration& c) {
   nlohmann::ordered_json document;
   document["schema"] = "orrery.calibration/1";
   document["from"] = c.from;
+  document["assumed"] = c.assumed;
   document["observations"] = c.measured.size();
   document["mean_abs_error_pct"] = {{"before", MeanAbsolute(c.predicted_before, c.measured)},
                                     {"after", MeanAbsolute(c.predicted_after, c.measured)}};
@@ -216,6 +218,8 @@ std::string ToJson(const Calibration& c) {
 std::string ToText(const Calibration& c) {
   std::string out = fmt::format("calibrated from {}: {} observations\n", Printable(c.from, 120),
                                 c.measured.size());
+  for (const std::string& text : c.assumed)
+    out += fmt::format("assumed: {}\n", Printable(text, 120));
   out += fmt::format("mean |error| {:.1f} % before, {:.1f} % after\n\n",
                      MeanAbsolute(c.predicted_before, c.measured),
                      MeanAbsolute(c.predicted_after, c.measured));

@@ -23,16 +23,18 @@
 namespace orrery::search {
 
 struct Observations {
-  std::vector<std::string> what;  // "all_reduce 1 MiB", for the report
-  std::vector<double> measured;   // seconds
-  std::vector<double> sigma;      // how far a right model may be off each of them
-  constants::Scope scope;         // which constants they may move
+  std::vector<std::string> what;     // "all_reduce 1 MiB", for the report
+  std::vector<double> measured;      // seconds
+  std::vector<double> sigma;         // how far a right model may be off each of them
+  constants::Scope scope;            // which constants they may move
+  std::vector<std::string> assumed;  // the fabric, and what was not stated
   // Predictions in the same order and unit, under these constants.
   std::function<Result<std::vector<double>>(const constants::Set&)> predict;
 };
 
 struct Calibration {
   std::string from;  // what it was made from, for the file
+  std::vector<std::string> assumed;
   constants::Set before, after;
   std::vector<double> spread_before, spread_after;  // of each constant, in its unit
   std::vector<std::string> what;

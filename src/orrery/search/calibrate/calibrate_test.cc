@@ -10,6 +10,7 @@
 namespace orrery::search {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 constexpr std::string_view kLog =
@@ -51,6 +52,30 @@ TEST(NcclLog, WhatIsMissingIsNamedWithTheRemedy) {
   EXPECT_THAT(LogError("12 on      node1", "12 on      node2"), HasSubstr("--fabric"));
   EXPECT_THAT(LogError("[0x0b] NVIDIA A100", "[0x0b] NVIDIA H100"), HasSubstr("different GPUs"));
   EXPECT_THAT(NcclLogToCsv("hello\n", "b.log", {}).status().message(), HasSubstr("b.log"));
+}
+
+TEST(NcclLog, AFabricThatIsNotUnderstoodIsRefused) {
+  EXPECT_THAT(LogError("24.10", "24.1", {.network = "8x400Gb/s InfniBand"}),
+              HasSubstr("--fabric: '8x400Gb/s InfniBand' is no fabric"));
+  EXPECT_EQ(LogError("12 on      node1", "12 on      node2", {.network = "8x400Gb/s IB"}), "");
+}
+
+// The fabric that rows were taken to have run on is said.
+TEST(Calibrate, SaysTheFabric) {
+  const auto assumed = [](std::string_view network) {
+    auto table = CsvTable::Parse(
+        "source,gpu,nodes,gpus_per_node,nccl_version,network,collective,"
+        "size_bytes,dtype,time_us_oop\n"
+        "s,H100,2,8,2.21.5," +
+            std::string(network) + ",all_reduce,1048576,float,50\n",
+        "t.csv");
+    EXPECT_TRUE(table.ok());
+    const auto observed = ObserveCollectives(*table);
+    EXPECT_TRUE(observed.ok()) << observed.status().message();
+    return observed.ok() ? observed->assumed : std::vector<std::string>();
+  };
+  EXPECT_THAT(assumed("8x200Gb/s RoCE"), Contains("8 NICs of 200 Gb/s a host, RoCE"));
+  EXPECT_THAT(assumed("8x200Gb/s"), Contains("fabric=ib (not stated)"));
 }
 
 constexpr std::string_view kHeader =

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <utility>
 
 #include "orrery/base/text.h"
 #include "orrery/formats/nccl_log.h"
 #include "orrery/search/calibrate/calibrate.h"
+#include "orrery/search/validate/machines.h"
 
 namespace orrery::search {
 namespace {
@@ -27,6 +29,11 @@ Result<std::string> GpuOf(const NcclTestsLog& log, const std::string& name) {
 
 Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
                                  const NcclLogOptions& options) {
+  if (!options.network.empty()) {
+    if (Status fabric = CheckFabricText(options.network); !fabric.ok()) {
+      return std::move(fabric).In("--fabric");
+    }
+  }
   ORRERY_ASSIGN_OR_RETURN(const NcclTestsLog log, formats::ParseNcclTestsLog(text, name));
   const std::string& collective = options.collective.empty() ? log.test : options.collective;
   if (collective.empty()) {

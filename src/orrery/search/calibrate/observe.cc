@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "orrery/job/simulate.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/cases.h"
+#include "orrery/search/validate/machines.h"
 #include "orrery/workload/scope.h"
 
 namespace orrery::search {
@@ -17,6 +19,20 @@ namespace {
 
 void Join(const constants::Scope& from, constants::Scope* to) {
   for (const std::string_view word : from.words) to->Add(word);
+}
+
+// Once each: what rows were taken to have run on. REQUIRES: nothing is predicted yet.
+std::vector<std::string> AssumedOf(const std::vector<Case>& cases, const Report& report) {
+  std::vector<std::string> assumed;
+  const auto add = [&](const std::string& text) {
+    if (std::find(assumed.begin(), assumed.end(), text) == assumed.end()) assumed.push_back(text);
+  };
+  for (const Case& item : cases) {
+    const cluster::Spec& spec = item.collective->cluster;
+    if (spec.nodes * spec.gpus_per_node > spec.gpus_per_nvlink_domain) add(DescribeFabric(spec));
+    for (const std::string& text : report.rows[item.first].assumed) add(text);
+  }
+  return assumed;
 }
 
 // As tools/fit/fit.py has it.
@@ -43,11 +59,12 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
   }
   auto cases = std::make_shared<std::vector<Case>>();
   ORRERY_RETURN_IF_ERROR(MapCases(table, &report, cases.get()));
+  Observations out;
+  out.assumed = AssumedOf(*cases, report);
   ValidateOptions once;
   once.threads = 1;
   const constants::Set fitted = constants::Set::Fitted();
   PredictCases(*cases, std::span(&fitted, 1), once, &report.rows);
-  Observations out;
   auto kept = std::make_shared<std::vector<Case>>();
   std::string reason;
   for (const Case& item : *cases) {

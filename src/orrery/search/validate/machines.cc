@@ -173,7 +173,74 @@ void SetMemory(std::optional<double> gigabytes, Spec* spec, std::vector<std::str
                                  preset, *gigabytes));
 }
 
+bool IsFabricName(std::string_view word) {
+  constexpr std::array<std::string_view, 7> kNames = {"infiniband", "ib",        "roce",    "efa",
+                                                      "omnipath",   "omni-path", "ethernet"};
+  return word == "TCPXO" || std::find(kNames.begin(), kNames.end(), Lower(word)) != kNames.end();
+}
+
+bool Take(std::string_view part, std::string_view* text) {
+  if (!text->starts_with(part)) return false;
+  text->remove_prefix(part.size());
+  return true;
+}
+
+void SkipSpaces(std::string_view* text) {
+  while (Take(" ", text)) continue;
+}
+
+bool TakeWhole(std::string_view* text) {
+  std::size_t at = 0;
+  const bool some = TakeNumber(*text, &at) > 0;
+  text->remove_prefix(at);
+  SkipSpaces(text);
+  return some;
+}
+
+// "8x400Gb/s", "3200 Gb/s/node" or "400Gbps/GPU" at the front of `text`.
+bool TakeRate(std::string_view* text) {
+  if (!TakeWhole(text)) return false;
+  const bool counted = Take("x", text);
+  if (counted) {
+    SkipSpaces(text);
+    if (!TakeWhole(text)) return false;
+  }
+  if (!Take("Gb/s", text) && !Take("Gbps", text)) return false;
+  if (!counted && !Take("/node", text) && !Take("/GPU", text)) return false;
+  return text->empty() || text->front() == ' ';
+}
+
 }  // namespace
+
+Status CheckFabricText(std::string_view text) {
+  int names = 0, rates = 0;
+  bool known = true;
+  std::string_view rest = text;
+  for (SkipSpaces(&rest); known && !rest.empty(); SkipSpaces(&rest)) {
+    if (IsDigit(rest.front())) {
+      known = TakeRate(&rest) && ++rates == 1;
+      continue;
+    }
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    known = IsFabricName(word) && ++names == 1;
+    rest.remove_prefix(word.size());
+  }
+  if (rates == 1) known = known && ReadNics(text, 8).gigabits > 0;
+  if (known && names + rates > 0) return {};
+  return InvalidInput(
+      "'{}' is no fabric; give a host's NICs and their rate, then what connects them, such as "
+      "'8x400Gb/s InfiniBand', '3200Gb/s/node EFA' or '400Gb/s/GPU RoCE'; known are InfiniBand "
+      "(IB), RoCE, EFA, Omni-Path, Ethernet and TCPXO",
+      Printable(text, 60));
+}
+
+std::string DescribeFabric(const Spec& spec) {
+  constexpr std::array<std::string_view, 7> kNames = {"no fabric", "InfiniBand", "RoCE", "EFA",
+                                                      "Omni-Path", "Slingshot",  "TCP"};
+  return fmt::format("{} NIC{} of {} Gb/s a host, {}", spec.nics_per_node,
+                     spec.nics_per_node == 1 ? "" : "s", spec.nic_Bps / kGigabit,
+                     kNames.at(static_cast<std::size_t>(spec.fabric)));
+}
 
 NicText ReadNics(std::string_view network, int gpus_per_node) {
   std::int64_t count = 0;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "orrery/base/status.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/search/validate/configuration.h"
 
@@ -26,5 +27,10 @@ struct NicText {
   std::int64_t gigabits = 0;
 };
 NicText ReadNics(std::string_view network, int gpus_per_node);
+// Refuses a fabric that a person types where anything but a name and such a rate stands in it;
+// columns of tables may say more.
+Status CheckFabricText(std::string_view text);
+// "8 NICs of 400 Gb/s a host, InfiniBand".
+std::string DescribeFabric(const cluster::Spec& spec);
 
 }  // namespace orrery::search

@@ -10,6 +10,7 @@ namespace orrery::search {
 namespace {
 
 using ::testing::Contains;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(Machines, NicsOfATextInAllTheirSpellings) {
@@ -27,6 +28,21 @@ TEST(Machines, NicsOfATextInAllTheirSpellings) {
   is("RoCE 400Gbps/GPU cluster network", 8, 400);
   is("NVSwitch (NVLink5)", 0, 0);
   is("", 0, 0);
+}
+
+// What was no fabric fell back to the preset's without a word.
+TEST(Machines, FabricsThatAPersonTypes) {
+  for (const char* text :
+       {"8x400Gb/s InfiniBand", "8x 400 Gbps IB", "IB", "roce 16x100Gbps", "3200Gb/s/node EFA",
+        "400Gbps/GPU Ethernet", " 4x100Gb/s  Omni-Path", "8x200Gb/s TCPXO"}) {
+    EXPECT_TRUE(CheckFabricText(text).ok()) << text;
+  }
+  for (const char* text :
+       {"foo", "", " ", "8x400Gb/s InfniBand", "400Gb/s", "8x400", "0x400Gb/s IB", "99x400Gb/s IB",
+        "IB RoCE", "8x400Gb/s, IB", "8x400GB/s IB", "IB 8", "8x400Gb/sIB", "-8x400Gb/s",
+        "8x400Gb/s 8x400Gb/s"}) {
+    EXPECT_THAT(CheckFabricText(text).message(), HasSubstr("8x400Gb/s InfiniBand")) << text;
+  }
 }
 
 TEST(Machines, OmniPathAndRacks) {
