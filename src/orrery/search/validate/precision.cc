@@ -9,6 +9,23 @@ namespace {
 using workload::Plan;
 using workload::Precision;
 
+// What "prec=WORD+…" says; empty: nothing.
+std::string_view StatedPrecision(const Configuration& row) {
+  constexpr std::string_view kKey = "prec=";
+  const std::string_view extra = row.text("config_extra");
+  const std::size_t at = extra.find(kKey);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = extra.substr(at + kKey.size());
+  return rest.substr(0, rest.find_first_of("+,; "));
+}
+
+// TE: Transformer Engine's, whichever; linears and grouped_GEMM: what is converted.
+bool IsKnownPrecision(std::string_view word) {
+  return word.empty() ||
+         IsOneOf(word,
+                 "fp8-cs|current_scaling|tensorwise|rowwise|blockwise|TE|linears|grouped_GEMM");
+}
+
 // fp8 without more is one scale a tensor: which kind, config_extra or the framework says.
 void MapLowPrecision(const Mapping& m, std::string_view dtype) {
   using workload::LowPrecision;
@@ -19,12 +36,17 @@ void MapLowPrecision(const Mapping& m, std::string_view dtype) {
   } else if (HasToken(m.row, "fp8-cs") || HasToken(m.row, "current_scaling") ||
              HasToken(m.row, "tensorwise") || m.release.current) {
     plan.low_precision = LowPrecision::kCurrent;
+  } else if (HasToken(m.row, "prec=blockwise")) {
+    plan.low_precision = LowPrecision::kBlockwise;
   } else if (HasToken(m.row, "rowwise")) {
     plan.low_precision = LowPrecision::kCurrent;
     m.Assume("prec=rowwise: a scale a row, priced as current scaling");
   } else {
     plan.low_precision = d.fp8_recipe;
     m.AssumeDefault("fp8 recipe", d.fp8_recipe == LowPrecision::kDelayed ? "delayed" : "current");
+  }
+  if (const std::string_view word = StatedPrecision(m.row); !IsKnownPrecision(word)) {
+    m.Assume("prec={} not understood", Printable(word, 40));
   }
   plan.low_precision_gather = dtype != "nvfp4" && d.low_precision_gather;
   if (m.release.gathers_16_bits) plan.low_precision_gather = false;

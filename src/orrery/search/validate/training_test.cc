@@ -277,6 +277,14 @@ TEST(Training, LowPrecisionContextAndSharding) {
   EXPECT_EQ(current.run.plan.low_precision, workload::LowPrecision::kCurrent);
   EXPECT_EQ(Map(kGpt175, {{"compute_dtype", "nvfp4"}}).run.plan.low_precision,
             workload::LowPrecision::kNvfp4);
+  const auto stated = [](const char* extra) {
+    return Map(kGpt175, {{"compute_dtype", "fp8"}, {"config_extra", extra}});
+  };
+  const Mapped blocks = stated("prec=blockwise+recompute=moe_act");
+  EXPECT_EQ(blocks.run.plan.low_precision, workload::LowPrecision::kBlockwise);
+  EXPECT_THAT(blocks.assumed, Not(Contains(HasSubstr("not understood"))));
+  EXPECT_THAT(blocks.assumed, Not(Contains(StartsWith("fp8 recipe"))));
+  EXPECT_THAT(stated("prec=hybrid").assumed, Contains("prec=hybrid not understood"));
   const Mapped cp = Map(kGpt175, {{"cp", "2"}, {"dp", "24"}});
   EXPECT_EQ(cp.error, "");
   EXPECT_EQ(cp.run.plan.cp, 2);
