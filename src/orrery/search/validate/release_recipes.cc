@@ -41,7 +41,8 @@ struct Line {
   std::string_view models;            // "a|b": one of them begins the row's; empty: any
   std::string_view gpus, precisions;  // likewise, of gpu and compute_dtype
   ReleaseRecipe recipe;
-  std::string_view tasks = {}, counts = {};  // likewise, of task and gpus
+  std::string_view tasks = {};   // likewise, of task
+  std::string_view counts = {};  // "a|b": gpus is one of them; empty: any
 };
 
 constexpr int kEver = 9999;
@@ -287,7 +288,7 @@ ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
              BeginsWithOneOf(row.text("gpu"), line.gpus) &&
              BeginsWithOneOf(row.text("compute_dtype"), line.precisions) &&
              BeginsWithOneOf(row.text("task"), line.tasks) &&
-             BeginsWithOneOf(row.text("gpus"), line.counts);
+             (line.counts.empty() || IsOneOf(row.text("gpus"), line.counts));
     });
     return found == table.end() ? ReleaseRecipe() : found->recipe;
   };

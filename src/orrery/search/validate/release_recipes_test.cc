@@ -94,6 +94,7 @@ TEST(ReleaseRecipes, PowerSteeredByTaskAndNumberOfGpus) {
   EXPECT_FALSE(steers("NeMo (x),v25.05.05,,Llama3.1-405B,GB200,pretrain,512"));
   EXPECT_TRUE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,512"));
   EXPECT_FALSE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,10752"));
+  EXPECT_FALSE(steers("NeMo/Megatron-Core (x),,2024-06,GPT3-175B,H100-SXM5,pretrain,5120"));
 }
 
 TEST(ReleaseRecipes, ContainersOfBlackwell) {
