@@ -36,6 +36,8 @@ constexpr Constant kConstants[] = {
     {"kVboost", kModel, kVboost, 1.02, 1.08, "", "rate of Hopper's tensor cores with power steered from the L2 to the SMs (vboost), relative to without", "NVIDIA's blog on MLPerf Training v4.0, from memory, the post could not be read again: 4 % of GPT-3's step on 512 H100, of which products and attention are some four fifths"},
     {"kMisalignedRate", kModel, kMisalignedRate, 0.30, 0.80, "", "GEMM rate when a row is no multiple of 16 bytes", "NVIDIA deep learning performance guide, alignment figure"},
     {"kPartLineRate", kModel, kPartLineRate, 0.75, 1, "", "GEMM rate when a row of an operand is no multiple of a line of 128 bytes", "NVIDIA deep learning performance guide: from A100 on best at multiples of 128 bytes; the value is an estimate, made with BLOOM's tuning in sight"},
+    {"kPieceStreams", kModel, kPieceStreams, 1, 4, "", "pieces of a GEMM, cut for communication beside it, that run side by side", "Transformer Engine's comm_gemm_overlap, NVTE_COMM_OVERLAP_MAX_STREAMS: 3"},
+    {"kLeastSplitDepth", kModel, kLeastSplitDepth, 128, 2048, "", "least depth of a part of a GEMM that is split along k; shallower parts would be all prologue", "estimate"},
 
     {"kFlash2Rate[volta].forward", kModel, kFlash2Rate[0].forward, 0.25, 0.50, "of peak", "memory-efficient attention where flash2 does not exist", "xFormers/CUTLASS attention on V100"},
     {"kFlash2Rate[volta].backward", kModel, kFlash2Rate[0].backward, 0.20, 0.40, "of peak", "the same, backward", "xFormers/CUTLASS attention on V100"},
@@ -51,6 +53,8 @@ constexpr Constant kConstants[] = {
     {"kCudnnBlackwellRate.backward", kModel, kCudnnBlackwellRate.backward, 0.35, 0.55, "of peak", "cuDNN fused attention backward", "cuDNN on B200: 850 to 1,200 TFLOP/s"},
     {"kExpStall", kModel, kExpStall, 0.40, 1.00, "", "part of the exponentials not hidden behind products", "FlashAttention-2/-3 papers: d = 64 reaches 0.84 (A100), 0.77 (H100) of d = 128"},
     {"kCausalRate", kModel, kCausalRate, 0.85, 0.98, "", "rate with a causal mask relative to without, same visited blocks", "FlashAttention-2/-3 papers at 16k"},
+
+    {"kDecayClocks", kModel, kDecayClocks, 0.45, 0.55, "clocks of an SM", "a decay of a state-space scan with its product, in mamba_ssm's Triton kernels", "tilelang's benchmark/mamba2: mamba_ssm 2.2.6's chunk scan at 90 to 110 TFLOP/s on H800"},
 
     {"kL2Rate", kModel, kL2Rate, 0.30, 0.65, "of L2 ports", "achieved L2 bandwidth of a streaming kernel", "microbenchmarks: A100 about 4, H100 about 5.5 TB/s"},
     {"kL2Usable", kModel, kL2Usable, 0.30, 0.80, "of L2", "part of the L2 that keeps a kernel's operands for the next one", "two partitions; A100 and H100 cache-residency tests"},

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -39,6 +40,10 @@ inline constexpr double kMisalignedRate = 0.5;
 inline constexpr double kPartLineRate = 0.9;
 inline constexpr double kMostOfPeak = 0.93;
 inline constexpr double kVboost = 1.05;  // attention, too
+// Pieces of a product that run side by side (Transformer Engine's comm_gemm_overlap,
+// NVTE_COMM_OVERLAP_MAX_STREAMS).
+inline constexpr double kPieceStreams = 3;
+inline constexpr std::int64_t kLeastSplitDepth = 512;  // shallower parts would be all prologue
 
 // Attention, head size 128, long sequences, fraction of the dense peak. Of those whose forward rate
 // the fit may move, backward keeps its ratio to it.

@@ -17,10 +17,6 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64},
                            {64, 256},  {128, 64},  {64, 128},  {64, 64}};
-// Pieces of a product that run side by side (Transformer Engine's comm_gemm_overlap,
-// NVTE_COMM_OVERLAP_MAX_STREAMS).
-constexpr double kPieceStreams = 3;
-constexpr std::int64_t kLeastSplitDepth = 512;  // shallower parts would be all prologue
 
 // fp4 is packed in pairs.
 double ElementBytes(graph::DType type) {
