@@ -51,7 +51,9 @@ bool Usable(std::initializer_list<std::int64_t> sizes) {
 
 struct KeyVisitor {
   std::optional<SampleKey> operator()(const graph::Gemm& g) const {
-    if (g.kind == graph::GemmKind::kScan) return {};  // not measured
+    // What is measured is one launch alone: no scan, no experts one after the other, no piece.
+    const bool one = g.kind == graph::GemmKind::kGrouped && g.batch == 1;
+    if (g.kind != graph::GemmKind::kPlain && !one) return {};
     if (!Usable({g.m, g.n, g.k, g.batch})) return {};
     // fp8 operands are always read along k, so every layout runs as kNT. Accumulation and the type
     // of C are details: the model brings their difference to a neighbour without them.

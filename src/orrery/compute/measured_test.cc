@@ -158,6 +158,21 @@ TEST_F(Measured, GroupedGemmIsABatch) {
   EXPECT_EQ(t.provenance, Provenance::kMeasured);
 }
 
+// Experts' products one after the other and pieces beside each other are other kernels than the
+// measured one: what the fit knows of them was lost.
+TEST_F(Measured, OtherKindsOfGemmAreModelled) {
+  const CostModel model = Build(TestA100(),
+                                "gemm,bf16,nt,4096,2048,1024,8,100,99,101,hot,40\n"
+                                "gemm,bf16,nt,512,2048,1024,1,20,19,21,hot,40\n");
+  const auto provenance = [&](graph::GemmKind kind, std::int64_t batch) {
+    return model.Price(Gemm{.m = 512, .n = 2048, .k = 1024, .batch = batch, .kind = kind})
+        .provenance;
+  };
+  EXPECT_EQ(provenance(graph::GemmKind::kGrouped, 8), Provenance::kModelled);
+  EXPECT_EQ(provenance(graph::GemmKind::kPiece, 1), Provenance::kModelled);
+  EXPECT_EQ(provenance(graph::GemmKind::kGrouped, 1), Provenance::kMeasured);
+}
+
 // The power limit: one shape measured in both modes takes 1.25 times as long; so do its siblings.
 TEST_F(Measured, HotTimesAreBroughtToSustainedLoad) {
   const CostModel model = Build(TestA100(),
