@@ -218,6 +218,26 @@ TEST(Job, RefusesWithPlaceAndRemedy) {
               HasSubstr("there is no rank 8; the run has ranks 0 to 7"));
 }
 
+// Keys that another key must give a meaning: they did nothing, without a word.
+TEST(Job, RefusesKeysThatDoNothing) {
+  const auto says = [](const char* set, const char* with, std::string_view model = "gpt2") {
+    std::vector<std::string> sets = {fmt::format("model={}", model), set};
+    const std::string alone = Error(kSmall, {.set = sets});
+    EXPECT_THAT(alone, HasSubstr("does nothing without")) << set;
+    EXPECT_THAT(alone, HasSubstr("leave it out")) << set;
+    sets.emplace_back(with);
+    EXPECT_THAT(Error(kSmall, {.set = sets}), Not(HasSubstr("does nothing"))) << set;
+  };
+  says("training.recompute_modules=core_attn", "training.recompute=selective");
+  says("training.lora_targets=qkv", "training.lora_rank=16");
+  says("training.data_workers=4", "training.sample_read=1ms");
+  says("framework_options.cp_exchange=ring", "parallel.cp=2");
+  says("framework_options.fp8_recipe=current", "training.precision=fp8");
+  says("training.moe_alpha=2", "training.moe_routing=dirichlet", "mixtral-8x7b");
+  says("training.moe_zipf=2", "training.moe_routing=drawn-zipf", "mixtral-8x7b");
+  says("training.moe_seed=2", "training.moe_routing=dirichlet", "mixtral-8x7b");
+}
+
 TEST(Simulate, WarmCachesChangeNothing) {
   Caches caches;
   const Job job = Read(kSmall);

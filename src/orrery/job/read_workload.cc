@@ -431,6 +431,41 @@ Status CheckExpertKeys(const Section& training, const workload::Model& model) {
   return {};
 }
 
+// A key that another must give a meaning.
+struct Dependent {
+  Section Sections::*section;
+  std::string_view key, needs;
+  bool (*matters)(const Plan&);
+};
+constexpr Dependent kDependents[] = {
+    {&Sections::training, "recompute_modules", "training.recompute: selective",
+     [](const Plan& p) { return p.recompute == workload::Recompute::kSelective; }},
+    {&Sections::training, "moe_alpha", "training.moe_routing: dirichlet",
+     [](const Plan& p) { return p.routing == workload::Routing::kDirichlet; }},
+    {&Sections::training, "moe_zipf", "training.moe_routing: drawn-zipf",
+     [](const Plan& p) { return p.routing == workload::Routing::kDrawnZipf; }},
+    {&Sections::training, "moe_seed", "training.moe_routing: dirichlet, drawn-zipf or a file",
+     [](const Plan& p) { return workload::DrawsRouting(p); }},
+    {&Sections::training, "lora_targets", "training.lora_rank",
+     [](const Plan& p) { return p.lora_rank > 0; }},
+    {&Sections::training, "data_workers", "training.sample_read",
+     [](const Plan& p) { return p.sample_read > 0; }},
+    {&Sections::framework, "cp_exchange", "parallel.cp above 1",
+     [](const Plan& p) { return p.cp > 1; }},
+    {&Sections::framework, "fp8_recipe", "training.precision: fp8",
+     [](const Plan& p) { return NameOf(kFp8Recipes, p.low_precision) != "?"; }},
+};
+
+Status CheckDependents(const Sections& sections, const Plan& plan) {
+  for (const Dependent& d : kDependents) {
+    const Section& section = sections.*d.section;
+    if (!section.Has(d.key) || d.matters(plan)) continue;
+    return InvalidInput("does nothing without {}; set that or leave it out", d.needs)
+        .In(section.Where(d.key));
+  }
+  return {};
+}
+
 // Number formats that the GPU does not compute in: they would run at another's rate.
 Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
   using workload::LowPrecision;
@@ -483,6 +518,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   }
   ORRERY_RETURN_IF_ERROR(CheckExpertKeys(sections.training, workload.model));
   ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
+  ORRERY_RETURN_IF_ERROR(CheckDependents(sections, plan));
   ORRERY_RETURN_IF_ERROR(ReadFramework(sections.framework, **framework,
                                        name.find('@') != std::string::npos, device.arch,
                                        workload.model, &plan, assumed));

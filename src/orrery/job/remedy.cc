@@ -68,6 +68,14 @@ std::optional<Plan> Changed(const Remedy& remedy, const Workload& w, Plan plan) 
   return plan;
 }
 
+// As a user writes it: modules are of selective recompute alone.
+std::string TextOf(const Remedy& remedy, const Workload& w, const Plan& plan) {
+  const bool drops = w.plan.recompute == workload::Recompute::kSelective &&
+                     plan.recompute == workload::Recompute::kFull &&
+                     w.plan.recompute_modules != workload::kRecomputeCore;
+  return fmt::format("{}{}", remedy.text, drops ? " (without recompute_modules)" : "");
+}
+
 class Trial {
  public:
   Trial(const Job& job, const memory::Libraries& libraries) : job_(job), options_(job.memory) {
@@ -109,7 +117,7 @@ std::string MemoryRemedy(const Job& job, std::size_t workload, const graph::Grap
   for (const Remedy& remedy : kRemedies) {
     const std::optional<Plan> plan = Changed(remedy, w, w.plan);
     if (plan && trial.Fits(w.model, *plan)) {
-      return fmt::format("it fits with {}", remedy.text);
+      return fmt::format("it fits with {}", TextOf(remedy, w, *plan));
     }
   }
   Plan plan = w.plan;
@@ -118,7 +126,7 @@ std::string MemoryRemedy(const Job& job, std::size_t workload, const graph::Grap
     std::optional<Plan> changed = Changed(remedy, w, plan);
     if (!changed) continue;
     plan = *std::move(changed);
-    texts += fmt::format("{}{}", texts.empty() ? "" : ", ", remedy.text);
+    texts += fmt::format("{}{}", texts.empty() ? "" : ", ", TextOf(remedy, w, plan));
     if (trial.Fits(w.model, plan)) return fmt::format("it fits with {} together", texts);
   }
   const bool shards_more = w.plan.replicas() > 1 && w.plan.sharding < workload::Sharding::kZero2;
