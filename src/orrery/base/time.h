@@ -22,23 +22,26 @@ inline constexpr SimTime kNever = std::numeric_limits<SimTime>::max();
 // Longest duration that arithmetic here accepts: sums of two stay far from the end of the type.
 inline constexpr SimTime kMaxDuration = 4'000'000 * kSecond;
 
-// Rounds to nearest, ties away from zero. REQUIRES: 0 <= ps <= kMaxDuration.
+// Rounds to nearest, ties away from zero; at most kMaxDuration, so that a rate of next to nothing
+// ends there, where whoever prices refuses it (engine/prices.h). REQUIRES: 0 <= ps.
 constexpr SimTime RoundToPs(double ps) {
-  ORRERY_CHECK(ps >= 0 && ps <= static_cast<double>(kMaxDuration), "duration out of range");
-  return static_cast<SimTime>(ps + 0.5);
+  ORRERY_CHECK(ps >= 0, "duration out of range");
+  return ps < static_cast<double>(kMaxDuration) ? static_cast<SimTime>(ps + 0.5) : kMaxDuration;
 }
 
 constexpr SimTime FromSeconds(double seconds) { return RoundToPs(seconds * 1e12); }
 constexpr SimTime FromMicroseconds(double us) { return RoundToPs(us * 1e6); }
 constexpr double ToSeconds(SimTime ps) { return static_cast<double>(ps) * 1e-12; }
 
-// Time to move `bytes` at `bandwidth_Bps`, rounded up to a whole picosecond; exact in 128 bits.
+// Time to move `bytes` at `bandwidth_Bps`, rounded up to a whole picosecond; exact in 128 bits, at
+// most kMaxDuration.
 // REQUIRES: bytes >= 0, bandwidth_Bps > 0.
 constexpr SimTime TransferTime(std::int64_t bytes, std::int64_t bandwidth_Bps) {
   ORRERY_CHECK(bytes >= 0 && bandwidth_Bps > 0, "transfer needs bytes >= 0 and a bandwidth > 0");
   const auto work = static_cast<Uint128>(bytes) * static_cast<Uint128>(kSecond);
   const auto rate = static_cast<Uint128>(bandwidth_Bps);
-  return static_cast<SimTime>((work + rate - 1) / rate);
+  const Uint128 time = (work + rate - 1) / rate;
+  return time < static_cast<Uint128>(kMaxDuration) ? static_cast<SimTime>(time) : kMaxDuration;
 }
 
 }  // namespace orrery

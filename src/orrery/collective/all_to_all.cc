@@ -32,8 +32,8 @@ struct Traffic {
 Traffic EvenTraffic(const Plan& plan, double parts) {
   const GroupShape& shape = plan.shape;
   const double p = shape.ranks_per_domain;
-  const auto sharers =
-      static_cast<double>(std::max(1, shape.ranks_per_domain / std::max(1, shape.nics)));
+  const int nics = std::max(1, shape.nics);
+  const auto sharers = static_cast<double>(std::max(1, (shape.ranks_per_domain + nics - 1) / nics));
   Traffic t;
   t.stays = t.mean_local = p - 1;
   // The smallest domain has most to send and to receive; of uneven ones all but one are taken to be

@@ -40,7 +40,7 @@ class Sums {
       const std::int64_t bytes = MessageOf(plan.bytes, part, plan.uneven.shares->ranks);
       bytes_.push_back(static_cast<double>((bytes + rounds_.parts - 1) / rounds_.parts));
     }
-    // A GPU hands over where NCCL does so (TrafficOf in all_to_all.cc).
+    // A GPU hands over where NCCL does so (EvenTraffic in all_to_all.cc).
     hands_over_ = plan.pxn && plan.shape.domains > 1 && plan.shape.peer_path == 0;
   }
 

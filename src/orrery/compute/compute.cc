@@ -15,9 +15,7 @@
 namespace orrery::compute {
 namespace {
 
-SimTime ToPs(double seconds) {
-  return RoundToPs(std::min(seconds * 1e12, static_cast<double>(kMaxDuration)));
-}
+SimTime ToPs(double seconds) { return RoundToPs(seconds * 1e12); }
 
 }  // namespace
 

@@ -109,21 +109,4 @@ class EventQueue {
   std::uint64_t occupied_ = 0;  // bit b - 1: bucket b holds events
 };
 
-// The total order of a partitioned run. creator is a stable id from the input (a rank, a link),
-// sequence the creator's own count, so that the order does not depend on which thread made an event
-// when.
-struct EventKey {
-  SimTime time = 0;
-  std::uint32_t microstep = 0;  // a zero-delay event takes its cause's microstep + 1
-  std::uint32_t creator = 0;
-  std::uint64_t sequence = 0;
-
-  friend bool operator<(const EventKey& a, const EventKey& b) {
-    if (a.time != b.time) return a.time < b.time;
-    if (a.microstep != b.microstep) return a.microstep < b.microstep;
-    if (a.creator != b.creator) return a.creator < b.creator;
-    return a.sequence < b.sequence;
-  }
-};
-
 }  // namespace orrery::des

@@ -4,7 +4,7 @@ namespace orrery::engine {
 
 Status DeadlockReport(const graph::Graph& graph, const Layout& layout,
                       const std::vector<Waiting>& waiting) {
-  constexpr std::size_t kShown = 8;
+  constexpr std::size_t kShown = kShownInDeadlock;
   std::string text = fmt::format("deadlock: {} ranks wait for each other", waiting.size());
   for (std::size_t i = 0; i < waiting.size() && i < kShown; ++i) {
     const Waiting& w = waiting[i];

@@ -7,11 +7,13 @@
 
 namespace orrery::engine {
 
+inline constexpr std::size_t kShownInDeadlock = 8;
+
 struct Waiting {
   std::uint32_t rank = 0;             // simulated
   const BlockPrice* block = nullptr;  // of the communication it stands in; null: see `why`
   std::uint32_t item = 0, call = 0;
-  std::vector<std::uint32_t> missing;  // ranks that have not come
+  std::vector<std::uint32_t> missing;  // ranks that have not come; of the first kShownInDeadlock
 };
 
 // Names up to eight ranks with the operation each stands in and the ranks that it waits for.
@@ -40,7 +42,7 @@ class Missing {
         w.block = q.block;
         w.item = q.block_item;
         w.call = q.call;
-        AddMissing(r, q, &w.missing);
+        if (waiting.size() < kShownInDeadlock) AddMissing(r, q, &w.missing);
         break;
       }
       waiting.push_back(std::move(w));

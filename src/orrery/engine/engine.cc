@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "orrery/base/text.h"
 #include "orrery/engine/layout.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/prices.h"
@@ -47,7 +48,8 @@ Status CheckInputs(const Inputs& inputs, const Options& options) {
                           p.rank.value);
     }
     if (p.delay < 0 || p.delay > kMaxDuration) {
-      return InvalidInput("perturb.ranks: delay of rank {} must not be negative", p.rank.value);
+      return InvalidInput("perturb.ranks: delay of rank {} is outside 0 to {}", p.rank.value,
+                          HumanTime(kMaxDuration));
     }
   }
   return {};
@@ -69,7 +71,6 @@ std::vector<JobRecord> JobRecords(const graph::Graph& graph, const Layout& layou
     }
   }
   for (JobRecord& job : jobs) job.step_time = job.iteration_end[n - 1] - job.iteration_end[n - 2];
-  if (n < 2) return jobs;
   for (std::size_t r = 0; r < layout.ranks.size(); ++r) {
     JobRecord& job = job_of(r);
     const SimTime drift = (job.iteration_end[n - 1] - run.ends[r * n + n - 1]) -
@@ -81,26 +82,32 @@ std::vector<JobRecord> JobRecords(const graph::Graph& graph, const Layout& layou
   return jobs;
 }
 
-// Runs until the step has settled, or for the number of iterations asked for.
+Result<LoopResult> RunOnce(const LoopInputs& in, const network::BackendInfo& backend) {
+  if (!backend.fluids && !backend.link_fluids) return RunLowered(in);
+  ORRERY_ASSIGN_OR_RETURN(auto network,
+                          network::Create(backend.name, in.inputs->network_parameters));
+  return backend.fluids ? RunClosedForm(in, network.get()) : RunFlow(in, network.get());
+}
+
+// Runs until the step has settled, or for the number of iterations asked for. What
+// a sink gets is that run over again, for those before it are no part of the picture.
 Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::BackendInfo& backend,
                                    bool fixed, std::uint64_t* events,
                                    std::vector<JobRecord>* jobs) {
   LoopInputs in = base;
+  if (!fixed) in.sink = nullptr;
   for (;;) {
-    Result<LoopResult> run = Status(Code::kResource, "unset");
-    if (backend.fluids || backend.link_fluids) {
-      ORRERY_ASSIGN_OR_RETURN(auto network,
-                              network::Create(backend.name, in.inputs->network_parameters));
-      run = backend.fluids ? RunClosedForm(in, network.get()) : RunFlow(in, network.get());
-    } else {
-      run = RunLowered(in);
-    }
+    Result<LoopResult> run = RunOnce(in, backend);
     if (!run.ok()) return run;
     *events += run->events;
     *jobs = JobRecords(*in.inputs->graph, *in.layout, *run);
     const bool settled =
         std::all_of(jobs->begin(), jobs->end(), [](const JobRecord& j) { return j.settled; });
-    if (fixed || settled || in.iterations >= kMaxIterations) return run;
+    if (fixed || settled || in.iterations >= kMaxIterations) {
+      if (in.sink == base.sink) return run;
+      in.sink = base.sink;
+      return RunOnce(in, backend);
+    }
     ++in.iterations;
   }
 }

@@ -341,7 +341,7 @@ class Builder {
       const std::size_t back = SlotBack(rank, slot);
       if (back == kPeerSlots) continue;  // nobody receives: the first send reports it
       const std::uint32_t peer = layout_.sim_of(b.peers[slot]);
-      for (int tag = 0; tag < kTags; ++tag) {
+      for (int tag = 0; tag < graph::kTags; ++tag) {
         MeetInfo info;
         info.first = static_cast<std::uint32_t>(layout_.participants.size());
         info.count = 2;
@@ -378,14 +378,25 @@ class Builder {
       v.job = b.job;
       v.view = view;
       v.blocks.assign(graph_.blocks.size(), nullptr);
+      double seconds = 0;
       for (const graph::Call& call : graph_.programs[b.program.index()].calls) {
         const BlockPrice*& price = v.blocks[call.block.index()];
-        if (price != nullptr) continue;
+        if (price != nullptr) {
+          seconds += call.repeat * price->seconds;
+          continue;
+        }
         ORRERY_ASSIGN_OR_RETURN(
             price, prices_->Find(graph_.blocks[call.block.index()], view, graph_.shares));
         for (const Item& item : price->items) {
           layout_.streams = std::max(layout_.streams, item.stream + 1);
         }
+        seconds += call.repeat * price->seconds;
+      }
+      if (seconds > kLongest_s) {
+        return InvalidInput(
+            "'{}' has work for {:.2g} s an iteration, where {:.0f} s (28 h) are the most: see "
+            "cluster.device, the cluster's bandwidths and the sizes of model and training",
+            graph_.programs[b.program.index()].name, seconds, kLongest_s);
       }
       layout_.variants.push_back(std::move(v));
     }

@@ -19,7 +19,6 @@
 
 namespace orrery::engine {
 
-inline constexpr int kTags = 2;  // point-to-point tags: forward and backward
 inline constexpr std::uint32_t kNobody = 0xFFFFFFFFu;
 
 struct alignas(128) SimRank {  // what the main loop reads comes first: one cache line
@@ -32,7 +31,8 @@ struct alignas(128) SimRank {  // what the main loop reads comes first: one cach
   std::uint32_t size = 1;
   std::uint32_t logical_rank = 0;
   SimTime delay = 0;
-  std::array<std::array<std::uint32_t, kTags>, graph::kPeerSlots> send{}, receive{};  // meets
+  std::array<std::array<std::uint32_t, graph::kTags>, graph::kPeerSlots> send{},
+      receive{};  // meets
 };
 
 // A program as one kind of rank runs it.

@@ -345,7 +345,10 @@ class Driver {
     const cluster::Cluster& cluster = *in_.inputs->cluster;
     const std::size_t per_domain = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
     const std::size_t domains = (cluster.devices() + per_domain - 1) / per_domain;
-    threads_ = std::clamp<std::size_t>(static_cast<std::size_t>(in_.options->threads), 1, domains);
+    // A sink has one writer, and several jobs end at one instant, not with a window.
+    const bool alone = in_.sink != nullptr || repeats();
+    const auto threads = static_cast<std::size_t>(alone ? 1 : in_.options->threads);
+    threads_ = std::clamp<std::size_t>(threads, 1, domains);
     const std::size_t n = threads_ == 1 ? 1 : std::min(threads_ * kPartitionsEach, domains);
     const bool reduces =
         std::ranges::any_of(wiring_.wires, [](const Wire& w) { return cluster::InFabric(w.salt); });
@@ -470,7 +473,7 @@ class Driver {
             MeetOf(in_.layout->ranks[r], q.block->comms[loop.head(q).first].comm);
         if (meet == kNobody) break;
         const MeetInfo& info = in_.layout->meets[meet];
-        for (std::uint32_t i = 0; i < info.count; ++i) {
+        for (std::uint32_t i = 0; waiting.size() < kShownInDeadlock && i < info.count; ++i) {
           const std::uint32_t other = in_.layout->participants[info.first + i];
           if (other != r) w.missing.push_back(other);
         }

@@ -217,7 +217,7 @@ class Machine {
     if (const auto c = q.block->comms[item.first].beside; c != 0) ChangeClass(r, now, c, +1);
   }
 
-  // A part of the communication at the head of a stream ended; `digest` names the part.
+  // A part of the communication at the head of a stream ended; `part_key` names the part.
   void OnPartEnd(std::uint32_t r, int stream_index, SimTime start, SimTime end,
                  std::uint64_t part_key) {
     StreamState& q = stream(r, stream_index);

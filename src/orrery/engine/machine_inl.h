@@ -400,7 +400,8 @@ void Machine<Loop>::EndIteration(std::uint32_t r) {
     compute_ends_[at] = s.t;
     if (s.iteration + 1 == options_.iterations) running_.fetch_sub(1, std::memory_order_relaxed);
   }
-  ++s.iteration;
+  // A short job beside a long one goes on without end; how often does not matter.
+  if (s.iteration < std::numeric_limits<decltype(s.iteration)>::max()) ++s.iteration;
   s.call = 0;
   if (s.iteration < options_.iterations) return;
   if (!options_.repeat_until_stopped) {

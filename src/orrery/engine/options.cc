@@ -29,7 +29,7 @@ constexpr Option kPerturb[] = {
     {.name = "jitter",
      .type = kFraction,
      .fallback = "0",
-     .max = 1,
+     .max = 0.2,
      .doc = "Relative standard deviation of a rank's compute between two meetings."},
 };
 

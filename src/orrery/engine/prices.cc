@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "orrery/base/hash.h"
+#include "orrery/base/text.h"
 #include "orrery/engine/inline_block.h"
 
 namespace orrery::engine {
@@ -132,7 +133,8 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view,
     const collective::PortBytes& m = p.cost.member;
     const cluster::Spec& spec = planner_->cluster().spec();
     const collective::GroupShape& group = shapes_[shape];
-    const std::int64_t sharers = std::max(1, group.ranks_per_domain / std::max(1, group.nics));
+    const int nics = std::max(1, group.nics);
+    const std::int64_t sharers = std::max(1, (group.ranks_per_domain + nics - 1) / nics);
     if (const auto bytes = std::max(m.nvlink_out, m.nvlink_in); bytes > 0) {
       p.cost.transfer = std::max(p.cost.transfer, TransferTime(bytes, spec.nvlink_reached_Bps()));
     }
@@ -304,13 +306,38 @@ void CloseComm(const BlockPrice& price, Item* item) {
   item->one_way = sends <= 1 && receives <= 1;
 }
 
+// Adds the block up; refuses what takes longer than any run.
+Status AddUp(const graph::Block& block, const cluster::DeviceSpec& device, BlockPrice* price) {
+  for (const KernelPrice& kernel : price->kernels) {
+    const double seconds = ToSeconds(kernel.duration[0]);
+    price->seconds += seconds;
+    if (seconds < kLongest_s) continue;
+    return InvalidInput(
+        "a kernel ({}) would take {:.2g} s or more on {}, where {:.0f} s (28 h) are the most: see "
+        "cluster.device (fp16, fp8, memory_bandwidth) and the sizes of model and training",
+        graph::Name(block.pass), seconds, device.name, kLongest_s);
+  }
+  for (const CommPrice& comm : price->comms) {
+    const double seconds = ToSeconds(comm.cost.fixed) + ToSeconds(comm.cost.transfer);
+    price->seconds += seconds;
+    if (seconds < kLongest_s) continue;
+    return InvalidInput(
+        "{} of {} would take {:.2g} s or more, where {:.0f} s (28 h) are the most: see the "
+        "cluster's "
+        "bandwidths (nic_bandwidth, nvlink_bandwidth, pcie_bandwidth) and latencies",
+        graph::Name(comm.comm.collective), HumanBytes(comm.comm.bytes.value), seconds, kLongest_s);
+  }
+  return {};
+}
+
 }  // namespace
 
 SimTime PriceCache::KernelTime(const graph::Block& block) {
   const auto [at, added] = kernel_times_.try_emplace(block.content_hash);
   if (added) {
-    for (const graph::Kernel& kernel : block.kernels)
-      at->second += compute_->Price(kernel).duration;
+    for (const graph::Kernel& kernel : block.kernels) {
+      at->second = std::min(at->second + compute_->Price(kernel).duration, kMaxDuration);
+    }
   }
   return at->second;
 }
@@ -327,6 +354,7 @@ Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View
   auto price = std::make_unique<BlockPrice>();
   ORRERY_RETURN_IF_ERROR(PriceComms(block, view, shares, price.get()));
   ItemWriter(block, *compute_, planner_->cluster().spec(), view.speed, price.get()).Write();
+  ORRERY_RETURN_IF_ERROR(AddUp(block, planner_->cluster().spec().device, price.get()));
   for (Item& item : price->items) {
     if (item.kind == ItemKind::kWork) CloseWork(*price, compute_->launch_latency(), &item);
     if (item.kind == ItemKind::kComm) CloseComm(*price, &item);

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -63,7 +64,12 @@ struct Item {
   std::uint64_t digest = 0;
 };
 
+// No kernel, communication or iteration of a rank may take longer (28 hours): what does comes from
+// a rate or a size that is none, and sums of it would leave SimTime.
+inline constexpr double kLongest_s = 1e5;
+
 struct BlockPrice {
+  double seconds = 0;  // kernels and communications one after another
   std::vector<Item> items;
   std::vector<KernelPrice> kernels;
   std::vector<CommPrice> comms;  // by index into Block::comms
@@ -83,7 +89,8 @@ struct BlockPrice {
 struct LayerWeights {
   LayerWeights();
   std::uint64_t weight(std::size_t l) const { return sum[l + 1] - sum[l]; }
-  static constexpr std::size_t kMax = 4096;
+  // As often as a call can repeat its block.
+  static constexpr std::size_t kMax = std::numeric_limits<decltype(graph::Call::repeat)>::max();
   std::array<std::uint64_t, kMax + 1> sum{}, moment{};
 };
 const LayerWeights& Weights();

@@ -68,7 +68,8 @@ std::vector<double> RankPaces(const graph::Graph& graph, double deviation, Price
       stage = &stages[{binding.job.index(), program.stage}];
       SimTime load = 0;
       for (const graph::Call& call : program.calls) {
-        load += call.repeat * kernels[call.block.index()];
+        const SimTime each = std::min(kernels[call.block.index()], kMaxDuration / call.repeat);
+        load = std::min(load + call.repeat * each, kMaxDuration);
       }
       stage->load = std::max(stage->load, load);
       stage->together = std::max(stage->together, RanksTogether(graph, program, binding));

@@ -53,6 +53,7 @@ enum class Collective : std::uint8_t {
   kGather,        // to the group's first member
   kScatter,       // from the group's first member
 };
+inline constexpr int kTags = 2;  // of sends and receives: forward and backward
 std::string_view Name(Collective collective);
 constexpr bool IsPointToPoint(Collective c) {
   return c == Collective::kSend || c == Collective::kRecv;

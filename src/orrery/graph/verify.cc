@@ -26,6 +26,7 @@ const char* Fault(const Comm& comm) {
   if (comm.blocking && comm.event != kNoEvent) return "a blocking communication records an event";
   if (IsCopy(comm.collective) && comm.batch != 0) return "a copy in a group call";
   if (comm.event < kCallEvent) return "an event number below -2";
+  if (comm.tag >= kTags) return "a tag above 1";
   if (comm.bytes.value < 0) return "negative bytes";
   if (comm.bytes.slot < -1) return "a numeric slot below -1";
   if (comm.shares.valid() && comm.collective != Collective::kAllToAll) {

@@ -1,6 +1,6 @@
 // A network is a few calls: batches of transfers and fluids go in, completions come out.
 //
-// A Transfer moves bytes from one device to another. A Fluid moves `units` through a weighted set
+// A Transfer moves bytes from one device to another. A Fluid moves bytes through a weighted set
 // of ports; a closed-form collective is one fluid. A LinkFluid moves bytes over a set of links; a
 // channel of a collective is one. Back ends say which of the three they serve.
 //
@@ -37,7 +37,6 @@ struct Transfer {
 };
 
 // A port is one direction of a GPU's NVLink or of a NIC: what fluids share.
-enum class PortKind : std::uint8_t { kNvlinkOut, kNvlinkIn, kNicOut, kNicIn };
 struct PortLoad {
   std::uint32_t port = 0;    // index into the port table given to Setup
   std::uint32_t copies = 1;  // how many equal flows of this fluid's class use the port (folding)
