@@ -41,7 +41,8 @@
 //     config_common.sh, which also defers but where config_common_cg.sh says not (Blackwell's
 //     405B). LoRA's graphs reach over the iteration unless told
 //     (megatron_gpt_peft_tuning_config.yaml; a layer in v5.0's). Neither logs each step:
-//     LOG_EVERY_N_STEPS=32 (8B), log_every_n_steps=0 (LoRA's train.py, v5.0 and v5.1). VBOOST_VALUE
+//     LOG_EVERY_N_STEPS=32 (8B), log_every_n_steps=0 (LoRA's train.py, v5.0 and v5.1). Cisco's 8B
+//     on H100 has an older config_common.sh, with neither, and MCORE_CUDA_GRAPH=False. VBOOST_VALUE
 //     of v4.0 and v4.1: 1 in NVIDIA's GPT-3 on 512 H100 (config_DGXH100_64x8x128x4x8_mbs2.sh and
 //     NVIDIA's blog on v4.0), else 0 or not set.
 //   kModelZoo: github.com/yanring/Megatron-MoE-ModelZoo: every one sets
