@@ -44,7 +44,8 @@ class SimulateVerb final : public Verb {
     app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
     app->add_flag("--no-fold", no_fold_, "Simulate every rank, also those that behave alike");
     app->add_option("--threads", threads_,
-                    "Threads for runs over links (--network flow, links, loggops)");
+                    "Threads for runs over links (--network flow, links, loggops); one with a "
+                    "timeline, and for several jobs over links or loggops");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
     app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
                 "Keys of --set for a GOAL schedule:\n" + job::KeyList(network::LogGopsOptions()));

@@ -89,8 +89,8 @@ Result<LoopResult> RunOnce(const LoopInputs& in, const network::BackendInfo& bac
   return backend.fluids ? RunClosedForm(in, network.get()) : RunFlow(in, network.get());
 }
 
-// Runs until the step has settled, or for the number of iterations asked for. What
-// a sink gets is that run over again, for those before it are no part of the picture.
+// Runs until the step has settled, or for the number of iterations asked for. A sink gets the last
+// run over again: those before it are no part of the picture.
 Result<LoopResult> RunUntilSettled(const LoopInputs& base, const network::BackendInfo& backend,
                                    bool fixed, std::uint64_t* events,
                                    std::vector<JobRecord>* jobs) {

@@ -322,9 +322,8 @@ Status AddUp(const graph::Block& block, const cluster::DeviceSpec& device, Block
     price->seconds += seconds;
     if (seconds < kLongest_s) continue;
     return InvalidInput(
-        "{} of {} would take {:.2g} s or more, where {:.0f} s (28 h) are the most: see the "
-        "cluster's "
-        "bandwidths (nic_bandwidth, nvlink_bandwidth, pcie_bandwidth) and latencies",
+        "{} of {} would take {:.2g} s or more, where {:.0f} s (28 h) are the most: see "
+        "cluster.nic_bandwidth, nvlink_bandwidth, pcie_bandwidth and the latencies",
         graph::Name(comm.comm.collective), HumanBytes(comm.comm.bytes.value), seconds, kLongest_s);
   }
   return {};
