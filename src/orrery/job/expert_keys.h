@@ -88,10 +88,11 @@ inline constexpr std::array<Named<workload::Position>, 3> kPositions = {
     {{"learned", workload::Position::kLearned},
      {"rotary", workload::Position::kRotary},
      {"none", workload::Position::kNone}}};
-inline constexpr std::array<Named<workload::Routing>, 5> kRoutings = {
+inline constexpr std::array<Named<workload::Routing>, 6> kRoutings = {
     {{"balanced", workload::Routing::kBalanced},
      {"round-robin", workload::Routing::kRoundRobin},
      {"zipf", workload::Routing::kZipf},
+     {"natural", workload::Routing::kNatural},
      {"dirichlet", workload::Routing::kDirichlet},
      {"drawn-zipf", workload::Routing::kDrawnZipf}}};
 

@@ -114,9 +114,17 @@ enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
 // How tokens come to the ranks of their experts (generators/experts.h).
 enum class Dispatcher : std::uint8_t { kAllGather, kAllToAll, kDeepEp, kHybridEp };
 // Even, a token's experts chosen independently; even, dealt out in turn, so that a token's experts
-// are neighbours; all ranks as the busiest of a Zipf distribution; the rest by layer and rank
-// (routing.h).
-enum class Routing : std::uint8_t { kBalanced, kRoundRobin, kZipf, kDirichlet, kDrawnZipf, kGiven };
+// are neighbours; all ranks as the busiest of a Zipf distribution, or of a router that nothing has
+// evened out yet; the rest by layer and rank (routing.h).
+enum class Routing : std::uint8_t {
+  kBalanced,
+  kRoundRobin,
+  kZipf,
+  kNatural,
+  kDirichlet,
+  kDrawnZipf,
+  kGiven
+};
 // A user's own: the experts' shares or tokens, layer by layer, or once for all layers.
 struct GivenRouting {
   std::string name;

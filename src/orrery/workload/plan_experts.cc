@@ -132,8 +132,14 @@ Status CheckExperts(const Model& model, const Plan& plan) {
 }
 
 double BusiestLoad(const Model& model, const Plan& plan) {
-  if (plan.routing != Routing::kZipf || plan.ep == 1) return plan.moe_imbalance;
+  const bool zipf = plan.routing == Routing::kZipf;
+  if ((!zipf && plan.routing != Routing::kNatural) || plan.ep == 1) return plan.moe_imbalance;
   const std::int64_t each = model.experts.count / plan.ep;
+  // A token meets an expert once at most.
+  const double most = static_cast<double>(plan.ep) *
+                      static_cast<double>(std::min(each, model.experts.top_k)) /
+                      static_cast<double>(model.experts.top_k);
+  if (!zipf) return std::min(BusiestOfAnyDivision(each, plan.ep), most) * plan.moe_imbalance;
   double sum = 0, busiest = 0, rank = 0;
   for (std::int64_t i = 0; i < model.experts.count; ++i) {
     const double load = 1.0 / static_cast<double>(i + 1);
@@ -141,10 +147,6 @@ double BusiestLoad(const Model& model, const Plan& plan) {
     rank = i % each == 0 ? load : rank + load;
     busiest = std::max(busiest, rank);
   }
-  // A token meets an expert once at most.
-  const double most = static_cast<double>(plan.ep) *
-                      static_cast<double>(std::min(each, model.experts.top_k)) /
-                      static_cast<double>(model.experts.top_k);
   return std::min(busiest / sum * plan.ep, most) * plan.moe_imbalance;
 }
 

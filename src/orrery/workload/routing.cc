@@ -118,7 +118,47 @@ void Normalise(double most, std::vector<double>* share) {
   }
 }
 
+// Of a gamma variate of shape n, the size of `ln_factorial`, whole: that it is at most x. One less
+// the Poisson terms below n, from the largest on.
+double GammaAtMost(const std::vector<double>& ln_factorial, double x) {
+  const auto n = static_cast<std::int64_t>(ln_factorial.size());
+  const auto largest = std::min(n - 1, static_cast<std::int64_t>(x));
+  const double peak = Exp(std::min(0.0, static_cast<double>(largest) * Ln(x) - x -
+                                            ln_factorial[static_cast<std::size_t>(largest)]));
+  double sum = peak, term = peak;
+  for (std::int64_t i = largest; i > 0 && term > 1e-18; --i) {
+    term *= static_cast<double>(i) / x;
+    sum += term;
+  }
+  term = peak;
+  for (std::int64_t i = largest + 1; i < n && term > 1e-18; ++i) {
+    term *= x / static_cast<double>(i);
+    sum += term;
+  }
+  return std::clamp(1 - sum, 0.0, 1.0);
+}
+
 }  // namespace
+
+double BusiestOfAnyDivision(std::int64_t experts, std::int64_t ranks) {
+  std::vector<double> ln_factorial(static_cast<std::size_t>(experts), 0.0);
+  for (std::size_t i = 2; i < ln_factorial.size(); ++i) {
+    ln_factorial[i] = ln_factorial[i - 1] + Ln(static_cast<double>(i));
+  }
+  const double deviation = std::sqrt(static_cast<double>(experts)), step = deviation / 32;
+  const double last = static_cast<double>(experts) + 10 * deviation + 45;
+  double mean = step / 2;  // trapezoids under one less the distribution of the largest
+  for (std::int64_t i = 1; static_cast<double>(i) * step < last; ++i) {
+    const double one = GammaAtMost(ln_factorial, static_cast<double>(i) * step);
+    double all = 1, power = one;
+    for (std::int64_t n = ranks; n > 0; n >>= 1) {
+      if (n & 1) all *= power;
+      power *= power;
+    }
+    mean += step * (1 - all);
+  }
+  return mean / static_cast<double>(experts);
+}
 
 std::vector<double> ExpertShares(const Model& model, const Plan& plan, int layer) {
   const auto experts = static_cast<std::size_t>(model.experts.count);
@@ -169,7 +209,8 @@ Status CheckRouting(const Model& model, const Plan& plan) {
         "training.moe_capacity_factor: tokens are dropped by the shares of experts, which this "
         "moe_routing does not say; use dirichlet, drawn-zipf or a file");
   }
-  if (plan.pad_to_capacity && (drawn || plan.dispatcher != Dispatcher::kAllToAll)) {
+  if (plan.pad_to_capacity &&
+      (plan.routing > Routing::kRoundRobin || plan.dispatcher != Dispatcher::kAllToAll)) {
     return InvalidInput(
         "training.moe_pad_to_capacity: built for the alltoall dispatcher and moe_routing: "
         "balanced, every expert having the same rows; moe_imbalance says how many more than the "

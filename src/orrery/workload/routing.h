@@ -33,6 +33,12 @@ struct LayerLoad {
   std::int64_t sent = 1000;            // those that are not dropped
 };
 
+// Tokens of the busiest of `ranks` with `experts` each over the mean, if every division of tokens
+// among experts is as likely as the others (Dirichlet with 1 for each): the mean of the largest of
+// `ranks` gamma variates of shape `experts`, since shares do not depend on what their sum was. Some
+// 1,000 steps of integration with up to `experts` terms.
+double BusiestOfAnyDivision(std::int64_t experts, std::int64_t ranks);
+
 // Whether ranks and layers differ.
 inline bool DrawsRouting(const Plan& plan) { return plan.routing >= Routing::kDirichlet; }
 

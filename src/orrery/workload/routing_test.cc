@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "orrery/graph/verify.h"
+#include "orrery/workload/plan_experts.h"
 #include "orrery/workload/test_support.h"
 
 namespace orrery::workload {
@@ -69,6 +70,23 @@ TEST(Routing, ZipfIsAPermutationOfItsWeights) {
 }
 
 // A token's two experts are different ones: none has more than half of the copies.
+// Of exponential variates the largest of n has the mean 1 + 1/2 + … + 1/n; of two of shape 2, 2.75.
+TEST(Routing, BusiestOfAnyDivision) {
+  EXPECT_NEAR(BusiestOfAnyDivision(1, 16), 3.380729, 2e-4);
+  EXPECT_NEAR(BusiestOfAnyDivision(2, 2), 1.375, 2e-4);
+  EXPECT_NEAR(BusiestOfAnyDivision(8, 1), 1, 2e-4);
+  // Many experts: normal variates, 1 + 1.4236/sqrt(n) for the largest of eight, and the skew.
+  EXPECT_NEAR(BusiestOfAnyDivision(2000, 8), 1.032, 5e-4);
+  Model m = Experts16(2);
+  Plan p = Drawn(Routing::kNatural);
+  p.ep = 1;
+  EXPECT_EQ(BusiestLoad(m, p), 1);
+  p.ep = 16;
+  EXPECT_NEAR(BusiestLoad(m, p), 3.3807, 1e-3);
+  m.experts.top_k = 8;  // an expert meets every token at most
+  EXPECT_EQ(BusiestLoad(m, p), 2);
+}
+
 TEST(Routing, NoExpertMeetsATokenTwice) {
   Plan p = Drawn(Routing::kDirichlet);
   p.routing_alpha = 0.01;

@@ -116,5 +116,22 @@ TEST(Training, PartsInEightBitsAndInBf16) {
   EXPECT_EQ(kept("prec=grouped_GEMM"), workload::kBf16Attention | workload::kBf16Mlp);
 }
 
+// Nemotron 3 in Megatron's CI: a module behind the last layer run twice, on GPT-2's vocabulary.
+TEST(Training, ModelsOfTestCases) {
+  const Mapped mapped = Map(kQwen3, {{"model", "CI nemotron3_5_lightning_nightly_tp1"},
+                                     {"framework_family", "megatron"},
+                                     {"framework", "Megatron-LM CI (HEAD Aug-2026)"},
+                                     {"framework_version", "HEAD"},
+                                     {"compute_dtype", "bf16"},
+                                     {"layers", "52"},
+                                     {"hidden", "2688"},
+                                     {"heads", "32"},
+                                     {"topk", "6"}});
+  ASSERT_EQ(mapped.error, "");
+  EXPECT_EQ(mapped.run.model.mtp_layers, 2);
+  EXPECT_EQ(mapped.run.model.mtp_modules(), 1);
+  EXPECT_EQ(mapped.run.model.vocab, 50257);
+}
+
 }  // namespace
 }  // namespace orrery::search

@@ -20,11 +20,6 @@ bool Since(const Mapping& m, std::string_view day) {
   return date.empty() || date >= day.substr(0, date.size());
 }
 
-// Stages run by torch.distributed.pipelining; DeepSpeed brings a pipeline of its own.
-bool TorchPipelining(const Mapping& m) {
-  return m.rule.framework->name.starts_with("fsdp2@") || Automodel(m);
-}
-
 }  // namespace
 
 bool SaysCompiled(const Configuration& row) {

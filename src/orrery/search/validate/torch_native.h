@@ -13,6 +13,10 @@ inline bool PlainTorch(const Mapping& m) {
   return m.defaults().torch_layers != workload::TorchLayers::kFused;
 }
 inline bool Automodel(const Mapping& m) { return m.rule.framework->name.starts_with("automodel@"); }
+// Stages run by torch.distributed.pipelining; DeepSpeed brings a pipeline of its own.
+inline bool TorchPipelining(const Mapping& m) {
+  return m.rule.framework->name.starts_with("fsdp2@") || Automodel(m);
+}
 
 // config_extra or the framework's name says torch.compile.
 bool SaysCompiled(const Configuration& row);

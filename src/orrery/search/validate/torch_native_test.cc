@@ -141,6 +141,13 @@ TEST(TorchNative, AutomodelsModelsWithExperts) {
   EXPECT_EQ(PlanOf(kQwen30, {{"gpu", "GB200"}, {"gpus_per_node", "4"}}).dispatcher,
             workload::Dispatcher::kHybridEp);
   EXPECT_EQ(PlanOf(kQwen30, {{"moe_routing", "learned"}}).routing, workload::Routing::kBalanced);
+  // Left to itself, as in torchtitan's runs from scratch, unless tokens are dropped.
+  const Cells natural = {{"moe_routing", "natural"}};
+  EXPECT_EQ(PlanOf(kQwen30, natural).routing, workload::Routing::kNatural);
+  EXPECT_EQ(PlanOf(With(kQwen30, natural), {{"config_extra", "tokendrop"}}).routing,
+            workload::Routing::kBalanced);
+  const Cells titan = {{"framework", "torchtitan"}, {"framework_version", "torch 2.8"}};
+  EXPECT_EQ(PlanOf(kQwen30, titan).routing, workload::Routing::kNatural);
   // 48 layers in chunks of two over four stages: six a stage.
   const Mapped stages = Map(kQwen30, {{"pp", "4"}, {"gpus", "32"}, {"micro_batch", "1"}});
   EXPECT_EQ(stages.error, "");
