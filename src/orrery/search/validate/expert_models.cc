@@ -6,6 +6,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/search/validate/config_extra.h"
+#include "orrery/search/validate/test_cases.h"
 #include "orrery/search/validate/torch_native.h"
 
 namespace orrery::search {
@@ -21,7 +22,6 @@ struct Family {
   std::string_view preset;
   std::int64_t mtp = 0;  // modules that predict further tokens, in the public recipes
   bool mtp_repeats = false;
-  std::int64_t vocab = 0;  // of the tokenizer that runs under this name train with, 0: the model's
 };
 constexpr std::array kFamilies = {
     Family{"Mixtral-8x7B", "mixtral-8x7b"},
@@ -45,8 +45,7 @@ constexpr std::array kFamilies = {
     Family{"Nemotron-3-Nano", "nemotron-3-nano"},
     Family{"Nemotron-3-Super", "nemotron-3-super", 2, true},
     Family{"Nemotron-H-56B", "nemotron-h-56b"},
-    // Megatron-LM's tests/functional_tests/test_cases/nemotron, August 2026: its own test data.
-    Family{"CI nemotron3_5_lightning_nightly", "nemotron-3-nano", 2, true, 50257},
+    Family{"CI nemotron3_5_lightning", "nemotron-3-nano", 2, true},
 };
 
 constexpr std::array kDispatchers = {
@@ -174,6 +173,7 @@ Result<std::optional<Model>> MapKnownModel(const Configuration& row, Assumed* as
   for (const Family& family : kFamilies) {
     if (!name.starts_with(family.prefix)) continue;
     ORRERY_ASSIGN_OR_RETURN(Model m, workload::FindModel(family.preset));
+    ApplyTestCase(row, &m, assumed);
     ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
     ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
     ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
@@ -187,10 +187,6 @@ Result<std::optional<Model>> MapKnownModel(const Configuration& row, Assumed* as
     m.experts.count = experts.value_or(m.experts.count);
     m.name = std::string(name);
     assumed->push_back(fmt::format("shapes of {}: {}", family.preset, m.source));
-    if (family.vocab > 0) {
-      m.vocab = family.vocab;
-      assumed->push_back(fmt::format("vocab={} (the test case's tokenizer)", m.vocab));
-    }
     MapMtp(row, family, &m, assumed);
     return std::optional<Model>(std::move(m));
   }

@@ -116,9 +116,11 @@ TEST(Training, PartsInEightBitsAndInBf16) {
   EXPECT_EQ(kept("prec=grouped_GEMM"), workload::kBf16Attention | workload::kBf16Mlp);
 }
 
-// Nemotron 3 in Megatron's CI: a module behind the last layer run twice, on GPT-2's vocabulary.
+// What YAML files of Megatron's test cases say beside the columns. Nemotron 3: a module behind the
+// last layer run twice, on GPT-2's vocabulary.
 TEST(Training, ModelsOfTestCases) {
   const Mapped mapped = Map(kQwen3, {{"model", "CI nemotron3_5_lightning_nightly_tp1"},
+                                     {"config_extra", "case=nemotron3_5_lightning_nightly+mtp"},
                                      {"framework_family", "megatron"},
                                      {"framework", "Megatron-LM CI (HEAD Aug-2026)"},
                                      {"framework_version", "HEAD"},
@@ -131,6 +133,29 @@ TEST(Training, ModelsOfTestCases) {
   EXPECT_EQ(mapped.run.model.mtp_layers, 2);
   EXPECT_EQ(mapped.run.model.mtp_modules(), 1);
   EXPECT_EQ(mapped.run.model.vocab, 50257);
+
+  const auto model = [](std::string_view name, const Cells& changes = {}) {
+    Cells cells = {{"model", "CI " + std::string(name)},
+                   {"framework_family", "megatron"},
+                   {"framework", "Megatron-LM CI (HEAD Aug-2026)"},
+                   {"framework_version", "HEAD"},
+                   {"compute_dtype", "bf16"},
+                   {"arch", "dense"},
+                   {"ep", "1"},
+                   {"config_extra", "case=" + std::string(name) + "+deterministic"}};
+    const Mapped of_case = Map(With(kQwen3, cells), changes);
+    EXPECT_EQ(of_case.error, "");
+    return of_case.run.model;
+  };
+  EXPECT_EQ(model("gpt3_7b_tp4_pp1_memory_speed").vocab, 131073);
+  EXPECT_FALSE(model("gpt3_7b_tp4_pp1_memory_speed").tied_embeddings);
+  EXPECT_EQ(model("gpt3_7b_tp4_pp1_memory_speed", {{"vocab", "4096"}}).vocab, 4096);
+  EXPECT_TRUE(model("gpt3_mcore_te_tp1_pp4").tied_embeddings);
+  EXPECT_EQ(model("gpt3_mcore_te_tp1_pp4_swiglu").ffn_hidden, 5440);
+  EXPECT_EQ(model("gpt3_mcore_te_tp2_pp2_cp2").dropout, 0);
+  EXPECT_EQ(model("gpt3_mcore_te_tp2_pp2_mla", {{"layer_kind", "mla"}}).latent.v_dim, 16);
+  const Cells experts = {{"layer_kind", "mla"}, {"arch", "moe"}, {"experts", "8"}, {"topk", "4"}};
+  EXPECT_EQ(model("deepseek_proxy_fsdp_ep2_fsdp2", experts).experts.ffn_hidden, 1024);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/search/validate/expert_models.h"
+#include "orrery/search/validate/test_cases.h"
 
 namespace orrery::search {
 namespace {
@@ -226,6 +227,7 @@ Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& rec
   m.source = "validation table";
   ORRERY_ASSIGN_OR_RETURN(m.layers, LayersOf(row, m, assumed));
   if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(AddExperts(row, &m, assumed));
+  ApplyTestCase(row, &m, assumed);
   ORRERY_RETURN_IF_ERROR(workload::Validate(m));
   ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));
   return m;
