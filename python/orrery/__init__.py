@@ -12,9 +12,10 @@ True
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _core
@@ -47,6 +48,12 @@ class Error(Exception):
         super().__init__(message)
         self.code = code
 
+    def __reduce__(self) -> tuple[type[Error], tuple[str, str]]:
+        return type(self), (self.code, str(self))  # pickled by a pool of processes
+
+
+_PathLike = str | os.PathLike[str]
+
 
 def _measured() -> str:
     named = os.environ.get("ORRERY_MEASURED", "")
@@ -56,48 +63,148 @@ def _measured() -> str:
     return str(beside) if beside.is_file() else ""
 
 
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _is_text_of_a_job(text: str) -> bool:
+    return "\n" in text or text.lstrip().startswith("{")
+
+
+def _plain(value: object, where: str) -> object:
+    """`value` as JSON can say it: numbers and arrays of NumPy, tuples and paths too."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"{where}: the key {key!r} is no text")
+        dot = where + "." if where != "job" else ""
+        return {key: _plain(below, dot + key) for key, below in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(below, f"{where}[{i}]") for i, below in enumerate(value)]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):  # NumPy's scalars and arrays
+        return _plain(value.tolist(), where)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Error("invalid_input", f"{where}: {value} is no number that a job can hold")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    kind = type(value).__name__
+    raise TypeError(f"{where}: {kind} is no text, number, list, mapping or path")
+
+
+def _value(key: object, value: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"set: the key {key!r} is no text")
+    plain = _plain(value, f"set {key}")
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def _assignments(given: str | Iterable[str] | Mapping[str, object] | None) -> list[str]:
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, Mapping):
+        return [f"{key}={_value(key, value)}" for key, value in given.items()]
+    if not isinstance(given, Iterable):
+        raise TypeError(f"set: {type(given).__name__} is no text, list of texts or mapping")
+    listed = list(given)
+    for one in listed:
+        if not isinstance(one, str):
+            raise TypeError(f'set: {one!r} is no text; write "key.path=value", or give a mapping')
+    return listed
+
+
+def _whole(name: str, value: object, least: int, most: int, range_in_words: str) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: {value!r} is no whole number; give {range_in_words}")
+    number = value.__index__()
+    if not least <= number <= most:
+        raise Error("invalid_input", f"{name} {number}: give {range_in_words}")
+    return number
+
+
+def _utf8(name: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Error("invalid_input", f"{name}: {text[:80]!a} is not UTF-8") from None
+    return text
+
+
+def _file(name: str, path: object) -> str:
+    if path is None:
+        return ""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise TypeError(f"{name}: {type(path).__name__} is no path")
+    if not text:
+        raise Error("invalid_input", f"{name}: is empty; give a path, or None")
+    return _utf8(name, text)
 
 
 def simulate(
-    job: str | os.PathLike[str] | Mapping[str, Any],
+    job: _PathLike | Mapping[str, Any],
     *,
-    set: Sequence[str] | Mapping[str, object] | None = None,  # noqa: A002 (as --set)
+    set: str | Iterable[str] | Mapping[str, object] | None = None,  # noqa: A002 (as --set)
     network: str | None = None,
     fold: bool = True,
     threads: int = 1,
     seed: int | None = None,
+    calibration: _PathLike | None = None,
+    timeline: _PathLike | None = None,
+    timeline_ranks: str | None = None,
+    heat_map: _PathLike | None = None,
 ) -> Result:
     """Predicts step time, memory and network use of a training job.
 
-    job: a path of a job file; or its text (a string with a line break); or a mapping with the keys of
-        a job file. Relative files named inside a text or mapping start from the working directory.
+    job: a path of a job file; or its text (a string with a line break, or that begins with a
+        brace); or a mapping with the keys of a job file, NumPy's numbers and arrays allowed.
+        Relative files named inside a text or mapping start from the working directory.
     set: ``{"parallel.tp": 4}`` or ``["parallel.tp=4"]``: as if the job file said so.
     network: name of a network back end, such as ``"analytic"``.
     fold: simulate ranks that provably behave alike once; the answer is the same.
-    threads: for runs at chunk grain (``network="links"``).
+    threads: for runs over links (``network="flow"``, ``"links"``, ``"loggops"``).
     seed: of jitter and random placement.
+    calibration: a file of ``orrery calibrate``: its constants in place of the shipped ones.
+    timeline: a file to write, for ui.perfetto.dev; ``timeline_ranks`` says which ranks it shows, as
+        ``"0,8,16-19"`` (one a pipeline stage when left out).
+    heat_map: an SVG to write: the cluster's links by the share of their capacity that was used.
 
-    Times are in seconds, sizes in bytes. Other threads run meanwhile. Raises Error.
+    Times are in seconds, sizes in bytes. Other threads run meanwhile; Ctrl-C ends the wait at once
+    (the run itself goes on unseen until it is done). Raises Error for what a job file could say
+    wrong, TypeError for a value of a wrong type.
     """
     if isinstance(job, Mapping):
-        text, is_path = json.dumps(job), False
+        text, is_path = json.dumps(_plain(job, "job")), False
+    elif isinstance(job, str):
+        text, is_path = _utf8("job", job), not _is_text_of_a_job(job)
+    elif isinstance(job, os.PathLike):
+        text, is_path = _file("job", job), True
     else:
-        text = os.fspath(job)
-        is_path = "\n" not in text
-    if set is None:
-        assignments = []
-    elif isinstance(set, Mapping):
-        assignments = [f"{key}={_value(value)}" for key, value in set.items()]
-    else:
-        assignments = list(set)
-    if not 1 <= threads <= 1024:
-        raise Error("invalid_input", f"threads {threads}: give 1 to 1,024")
-    if seed is not None and not 0 <= seed < 2**62:
-        raise Error("invalid_input", f"seed {seed}: give 0 to 2**62 - 1")
+        kind = type(job).__name__
+        raise TypeError(f"job: {kind} is no path, text of a job file or mapping")
+    if network is not None and not isinstance(network, str):
+        raise TypeError(f"network: {network!r} is no text; give a name, such as 'flow'")
+    if not isinstance(fold, bool):
+        raise TypeError(f"fold: {fold!r}; give True or False")
+    threads = _whole("threads", threads, 1, 1024, "1 to 1,024")
+    if seed is not None:
+        seed = _whole("seed", seed, 0, 2**62, "0 to 2**62")
+    if timeline_ranks is not None and not isinstance(timeline_ranks, str):
+        raise TypeError(f'timeline_ranks: {timeline_ranks!r} is no text; write "0,8,16-19"')
+    if timeline_ranks is not None and timeline is None:
+        raise Error("invalid_input", "timeline_ranks: needs timeline=FILE")
     status, answer = _core.simulate(
-        text, is_path, assignments, network, fold, threads, seed, _measured()
+        text,
+        is_path,
+        [_utf8("set", one) for one in _assignments(set)],
+        network,
+        fold,
+        threads,
+        seed,
+        _measured(),
+        _file("calibration", calibration),
+        _file("timeline", timeline),
+        timeline_ranks or "",
+        _file("heat_map", heat_map),
     )
     if status != "ok":
         raise Error(status, answer)

@@ -11,4 +11,8 @@ def simulate(
     threads: int,
     seed: int | None,
     measured: str,
+    calibration: str,
+    timeline: str,
+    timeline_ranks: str,
+    heat_map: str,
 ) -> tuple[str, str]: ...

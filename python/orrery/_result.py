@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -79,6 +80,7 @@ class JobResult:
     mfu: float | None
     breakdown: Breakdown
     memory: tuple[MemoryRow, ...]
+    memory_remedy: str | None = None  # for a job that does not fit: the cheapest change that helps
 
     @property
     def out_of_memory(self) -> bool:
@@ -98,6 +100,7 @@ class JobResult:
                 stages=tuple(BreakdownRow.from_dict(row) for row in data["breakdown"]["stages"]),
             ),
             memory=tuple(MemoryRow(**row) for row in data["memory"]),
+            memory_remedy=data.get("memory_remedy"),
             **{key: data[key] for key in fields},
         )
 
@@ -106,14 +109,14 @@ class JobResult:
 class Simulation:
     """How the run was made. Equal inputs give equal ``fingerprint`` and ``config_hash``."""
 
-    wall_s: float
+    wall_s: float = dataclasses.field(compare=False)
     events: int
     ranks: int
     ranks_simulated: int
     iterations: int
     threads_used: int
     folded: bool
-    peak_rss_bytes: int
+    peak_rss_bytes: int = dataclasses.field(compare=False)
     version: str
     config_hash: str
     seed: int
@@ -121,7 +124,7 @@ class Simulation:
     not_folded_because: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Result:
     """The answer: one job or several on one cluster."""
 
@@ -139,13 +142,26 @@ class Result:
 
     @property
     def job(self) -> JobResult:
-        """The only job. REQUIRES: there is one."""
-        (job,) = self.jobs
-        return job
+        """The only job. Of several, look at ``jobs``."""
+        if len(self.jobs) != 1:
+            raise ValueError(f"{len(self.jobs)} jobs ran; each has its own, in Result.jobs")
+        return self.jobs[0]
+
+    def __repr__(self) -> str:
+        steps = "; ".join(
+            f"{job.name or job.description}: {job.step_time_s:.4g} s a step"
+            + (", out of memory" if job.out_of_memory else "")
+            for job in self.jobs
+        )
+        return f"<Result on {self.cluster}: {steps}>"
 
     @property
     def step_time_s(self) -> float:
         return self.job.step_time_s
+
+    @property
+    def step_time_interval_s(self) -> tuple[float, float]:
+        return self.job.step_time_interval_s
 
     @property
     def tokens_per_s(self) -> float:
@@ -173,10 +189,13 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The document that ``orrery simulate --json`` writes (orrery.result/1)."""
-        return dict(self._raw)
+        return copy.deepcopy(dict(self._raw))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Result:
+        """Of a document that ``orrery simulate --json`` wrote."""
+        if data.get("schema") != "orrery.result/1":
+            raise ValueError(f"schema {data.get('schema')!r} is not orrery.result/1")
         jobs = data["jobs"] if "jobs" in data else [data]
         return cls(
             jobs=tuple(JobResult.from_dict(job) for job in jobs),

@@ -2,9 +2,14 @@
 """Tests of the Python package. Needs nothing but the package on PYTHONPATH."""
 
 import doctest
+import json
 import pathlib
+import pickle
+import signal
 import tempfile
 import threading
+import time
+import typing
 import unittest
 
 import orrery
@@ -66,6 +71,108 @@ class SimulateTest(unittest.TestCase):
         with self.assertRaises(orrery.Error):
             orrery.simulate(JOB, threads=0)
 
+    def test_wrong_types_are_named(self):
+        for options, word in (
+            ({"job": 5}, "job: int"),
+            ({"job": b"a.yaml"}, "job: bytes"),
+            ({"job": {5: 1}}, "key 5"),
+            ({"set": 5}, "set: int"),
+            ({"set": [5]}, "set: 5"),
+            ({"set": {"nodes": object()}}, "set nodes: object"),
+            ({"network": 5}, "network: 5"),
+            ({"fold": "no"}, "fold: 'no'"),
+            ({"threads": "2"}, "threads: '2'"),
+            ({"seed": 1.5}, "seed: 1.5"),
+            ({"calibration": 5}, "calibration: int"),
+        ):
+            with self.assertRaises(TypeError) as caught:
+                orrery.simulate(**{"job": JOB, **options})
+            self.assertIn(word, str(caught.exception))
+        for options in (
+            {"set": {"perturb.jitter": float("nan")}},
+            {"job": "\udcff.yaml"},
+            {"timeline_ranks": "0"},
+        ):
+            with self.assertRaises(orrery.Error) as caught:
+                orrery.simulate(**{"job": JOB, **options})
+            self.assertEqual(caught.exception.code, "invalid_input")
+
+    def test_values_of_numpy_paths_and_tuples(self):
+        class Array:  # what NumPy's arrays and scalars have
+            def __init__(self, value):
+                self.value = value
+
+            def tolist(self):
+                return self.value
+
+        result = orrery.simulate(
+            JOB, set={"parallel.layers_per_stage": Array([5, 7]), "nodes": Array(1)}
+        )
+        self.assertEqual(result.config["parallel"]["layers_per_stage"], [5, 7])
+        orrery.simulate({**JOB, "perturb": {"ranks": ({"rank": 1, "speed": 0.9},)}})
+        with self.assertRaises(orrery.Error) as caught:
+            orrery.simulate({**JOB, "cluster": pathlib.Path("nowhere.yaml")})
+        self.assertIn("nowhere.yaml", str(caught.exception))
+        one = orrery.simulate(JOB, set="parallel.layers_per_stage=[5, 7]")
+        self.assertEqual(one.step_time_s, result.step_time_s)
+
+    def test_json_in_one_line_is_a_job(self):
+        first = orrery.simulate(JOB)
+        again = orrery.simulate(json.dumps(first.config))
+        self.assertEqual(again.simulation, first.simulation)
+
+    def test_errors_and_results_are_pickled(self):
+        error = pickle.loads(pickle.dumps(orrery.Error("infeasible", "why")))
+        self.assertEqual((error.code, str(error)), ("infeasible", "why"))
+        result = orrery.simulate(JOB)
+        self.assertEqual(pickle.loads(pickle.dumps(result)), result)
+
+    def test_document_is_a_copy(self):
+        result = orrery.simulate(JOB)
+        result.to_dict()["config"].clear()
+        self.assertTrue(result.config)
+        self.assertLess(len(repr(result)), 300)
+        with self.assertRaises(ValueError):
+            orrery.Result.from_dict({"schema": "orrery.error/1"})
+
+    def test_types_can_be_asked_for(self):
+        for kind in (orrery.MemoryRow, orrery.JobResult, orrery.Simulation, orrery.Result):
+            self.assertTrue(typing.get_type_hints(kind))
+
+    def test_several_jobs(self):
+        jobs = [{"name": name, "job": JOB} for name in ("a", "b")]
+        both = orrery.simulate({"cluster": "h100-ib-400g", "nodes": 2, "jobs": jobs})
+        self.assertEqual([job.name for job in both.jobs], ["a", "b"])
+        with self.assertRaisesRegex(ValueError, "2 jobs ran"):
+            _ = both.step_time_s
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            timeline = pathlib.Path(folder) / "t.pftrace"
+            heat_map = pathlib.Path(folder) / "h.svg"
+            orrery.simulate(
+                JOB, network="flow", timeline=timeline, timeline_ranks="0-3", heat_map=heat_map
+            )
+            self.assertGreater(timeline.stat().st_size, 1000)
+            self.assertIn("<svg", heat_map.read_text(encoding="utf-8"))
+            with self.assertRaises(orrery.Error) as caught:
+                orrery.simulate(JOB, calibration=heat_map)
+            self.assertIn("h.svg", str(caught.exception))
+
+    def test_interrupt_ends_the_wait(self):
+        big = {
+            **JOB,
+            "model": "gpt3-175b",
+            "nodes": 1024,
+            "parallel": {"tp": 8, "pp": 16, "dp": 64},
+            "training": {"global_batch": 65536, "seq_len": 2048, "sharding": "zero1"},
+        }
+        threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
+        began = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            orrery.simulate(big, fold=False)
+        self.assertLess(time.monotonic() - began, 10)
+
     def test_out_of_memory_is_a_result(self):
         big = {
             **JOB,
@@ -73,7 +180,9 @@ class SimulateTest(unittest.TestCase):
             "parallel": {"tp": 8},
             "training": {"global_batch": 1, "seq_len": 2048},
         }
-        self.assertTrue(orrery.simulate(big).out_of_memory)
+        result = orrery.simulate(big)
+        self.assertTrue(result.out_of_memory)
+        self.assertEqual(result.job.memory_remedy, result.to_dict()["memory_remedy"])
 
     def test_threads_side_by_side(self):
         prints = []
