@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
 
@@ -18,6 +19,12 @@ bool SameFile(const std::string& a, const std::string& b) {
   const fs::path whole_a = fs::weakly_canonical(fs::absolute(a, error), error);
   const fs::path whole_b = fs::weakly_canonical(fs::absolute(b, error), error);
   return !whole_a.empty() && whole_a == whole_b;
+}
+
+Status CheckWritable(const std::string& path) {
+  std::error_code error;
+  if (path.empty() || path == "-" || std::filesystem::is_other(path, error)) return {};
+  return FileWriter::Create(path).status();
 }
 
 Status CheckPair(const NamedFile& output, const NamedFile& other) {
@@ -45,12 +52,13 @@ Status CheckFiles(const std::vector<NamedFile>& inputs, const std::vector<NamedF
     }
     for (std::size_t k = 0; k < i; ++k) ORRERY_RETURN_IF_ERROR(CheckPair(output, outputs[k]));
   }
+  for (const NamedFile& output : outputs) ORRERY_RETURN_IF_ERROR(CheckWritable(output.path));
   return {};
 }
 
 Result<std::int64_t> WholeNumber(std::string_view option, const std::string& text,
                                  std::int64_t least, std::int64_t most) {
-  const Result<std::int64_t> value = ParseInteger(text);
+  Result<std::int64_t> value = ParseInteger(text);
   if (!value.ok()) {
     return InvalidInput("{}: {}; give {} to {}", option, value.status().message(), least,
                         HumanCount(most));
@@ -59,6 +67,18 @@ Result<std::int64_t> WholeNumber(std::string_view option, const std::string& tex
     return InvalidInput("{} {}: give {} to {}", option, *value, least, HumanCount(most));
   }
   return value;
+}
+
+CLI::Validator WholeIn(std::int64_t least, std::int64_t most) {
+  const auto check = [least, most](std::string& text) -> std::string {
+    const Result<std::int64_t> value = ParseInteger(text);
+    const std::string range = fmt::format("give {} to {}", least, HumanCount(most));
+    if (!value.ok()) return fmt::format("{}; {}", value.status().message(), range);
+    if (*value < least || *value > most) return fmt::format("{}, not {}", range, *value);
+    text = std::to_string(*value);
+    return "";
+  };
+  return {check, ""};
 }
 
 }  // namespace orrery::app

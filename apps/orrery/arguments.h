@@ -1,6 +1,7 @@
 // What verbs check of their command line alike, before any work is done.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,12 +16,16 @@ struct NamedFile {
   std::string path;         // empty: not given
 };
 
-// Refuses an output that is also an input or another output, links followed, and stdout ("-") for
-// anything but --json. Devices (/dev/null) may be named twice.
+// Refuses an output that is also an input or another output, links followed, stdout ("-") for
+// anything but --json, and a file that cannot be written: its result would be lost at the very end.
+// Devices (/dev/null) may be named twice; pipes are not opened here, for they open once.
 Status CheckFiles(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs);
 
 // A whole number in range; the error says which.
 Result<std::int64_t> WholeNumber(std::string_view option, const std::string& text,
                                  std::int64_t least, std::int64_t most);
+
+// The same for options that CLI11 holds as numbers: `option->transform(WholeIn(1, 1024))`.
+CLI::Validator WholeIn(std::int64_t least, std::int64_t most);
 
 }  // namespace orrery::app

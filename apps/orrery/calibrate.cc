@@ -61,7 +61,7 @@ class CalibrateVerb final : public Verb {
     kernels_->add_option("CSV", files_, "Files as docs/formats/measured-kernels.md has them")
         ->required();
     run_ = app->add_subcommand("run", "From the measured step time of a job");
-    run_->add_option("JOB", files_, "The job file")->required()->expected(1);
+    run_->add_option("JOB", job_, "The job file")->required();
     run_->add_option("--step-time", step_time_, "What a step took, such as 1.83s")->required();
     for (CLI::App* one : {nccl_, kernels_, run_}) {
       one->add_option("--start", start_, "A calibration file to go on from");
@@ -75,6 +75,7 @@ class CalibrateVerb final : public Verb {
       return InvalidInput(
           "calibrate: say from what: nccl-tests LOG…, kernels CSV…, or run JOB --step-time TIME");
     }
+    if (run_->parsed()) files_ = {job_};
     std::vector<NamedFile> inputs = {{"--start", start_}};
     for (const std::string& file : files_) {
       inputs.push_back({kernels_->parsed() ? "CSV" : run_->parsed() ? "JOB" : "LOG", file});
@@ -123,7 +124,7 @@ class CalibrateVerb final : public Verb {
   CLI::App *nccl_ = nullptr, *kernels_ = nullptr, *run_ = nullptr;
   std::vector<std::string> files_;
   search::NcclLogOptions nccl_options_;
-  std::string step_time_, start_, out_, json_;
+  std::string job_, step_time_, start_, out_, json_;
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ class InspectVerb final : public Verb {
            "Job, cluster, topology, model, graph, GOAL schedule or result; or a cluster's name")
         ->required();
     app->add_option("--nodes", nodes_, "Hosts of a cluster whose definition leaves them open")
-        ->check(CLI::Range(1, 1 << 20));
+        ->transform(WholeIn(1, 1 << 20));
     app->add_option("--svg", svg_, "Draw the cluster's network to FILE");
     app->add_option("--dot", dot_, "The same for Graphviz");
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");

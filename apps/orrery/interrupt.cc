@@ -57,7 +57,12 @@ void InstallSignalHandlers(bool json) {
   answer_in_json = json ? 1 : 0;
   Handle(SIGINT, OnInterrupt);
   Handle(SIGTERM, OnInterrupt);
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {  // nohup
+    Handle(SIGHUP, OnInterrupt);
+  }
   Handle(SIGABRT, OnAbort);
+  Handle(SIGXFSZ, SIG_IGN);  // ulimit -f: the write fails and says so
   Handle(SIGPIPE, SIG_IGN);
 }
 

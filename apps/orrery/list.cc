@@ -31,7 +31,7 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 13> kFormats = {{
+constexpr std::array<FormatRow, 19> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
     {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
@@ -39,11 +39,18 @@ constexpr std::array<FormatRow, 13> kFormats = {{
     {"astra-network", "ASTRA-sim's analytical network, YAML: read as cluster.topology, inspect"},
     {"htsim-topo", "htsim's .topo, fat trees of 2 and 3 tiers: read as cluster.topology, inspect"},
     {"nccl-xml", "NCCL's topology of one host, XML: read as cluster.topology, inspect"},
-    {"config.json", "Hugging Face model configuration (GPT-2, Llama, Mistral): read"},
+    {"config.json",
+     "Hugging Face model configuration, as 'model' of a job (docs/experts.md): read, inspect"},
     {"graph", "Orrery's graph as text, orrery.graph/1 (docs/formats/graph.md): inspect"},
     {"graph-binary", "Orrery's graph in compact form (docs/formats/graph.md): inspect"},
     {"goal", "GOAL schedule, text or binary (docs/formats/goal.md): simulate, inspect"},
     {"result", "Orrery's result, JSON, orrery.result/1 (docs/formats/result.md): write, inspect"},
+    {"schedule", "A pipeline schedule of one's own (docs/formats/schedule.md): read"},
+    {"connection-matrix", "htsim's .cm, flows of 'orrery traffic' (docs/traffic.md): read"},
+    {"nccl-tests", "Output of nccl-tests: calibrate, traffic --compare"},
+    {"measured-kernels", "CSV of the measuring kit (docs/formats/measured-kernels.md): calibrate"},
+    {"calibration", "Constants of 'orrery calibrate', JSON (docs/calibration.md): write, read"},
+    {"measured-runs", "CSV of training runs or collectives (docs/validation.md): validate"},
     {"pftrace", "Perfetto timeline, open at ui.perfetto.dev: write"},
 }};
 

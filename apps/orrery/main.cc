@@ -17,13 +17,31 @@
 namespace orrery::app {
 namespace {
 
+// The command that was given: the verb, or what it has below (calibrate run).
+CLI::App* Given(CLI::App* app) {
+  const std::vector<CLI::App*> parsed = app->get_subcommands();
+  return parsed.empty() ? app : Given(parsed.front());
+}
+
+std::vector<std::string> Subcommands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+  return names;
+}
+
 // Options are checked here rather than by CLI11, whose message knows no neighbours.
-Status CheckExtras(const CLI::App& app, const Verb& verb) {
+Status CheckExtras(const CLI::App& app, const std::string& command) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return {};
   const std::string& word = extras.front();
   if (!word.starts_with("-")) {
-    return InvalidInput("'orrery {}' takes no further argument '{}'", verb.name(), Printable(word));
+    const std::vector<std::string> subcommands = Subcommands(app);
+    if (!subcommands.empty()) {
+      const std::vector<std::string_view> valid(subcommands.begin(), subcommands.end());
+      return InvalidInput("{}",
+                          UnknownName("command of '" + command + "'", Printable(word), valid));
+    }
+    return InvalidInput("'{}' takes no further argument '{}'", command, Printable(word));
   }
   const std::string name = word.substr(0, word.find('='));
   std::vector<std::string> texts;
@@ -34,10 +52,41 @@ Status CheckExtras(const CLI::App& app, const Verb& verb) {
   return InvalidInput("{}", UnknownName("option", Printable(name), valid));
 }
 
+// CLI11's complaint in our words. What stands behind a mistyped option is taken for an argument too
+// many, so the option comes first.
+Status Misuse(CLI::App* app, const CLI::ParseError& error) {
+  CLI::App* given = Given(app);
+  const std::string command =
+      given == app ? "orrery"
+      : given->get_parent() == app
+          ? "orrery " + given->get_name()
+          : "orrery " + given->get_parent()->get_name() + " " + given->get_name();
+  const std::vector<std::string> extras = given->remaining();
+  if (given != app && !extras.empty() && extras.front().starts_with("-")) {
+    ORRERY_RETURN_IF_ERROR(CheckExtras(*given, command));
+  }
+  std::string text = error.what();
+  const auto replace = [&text](std::string_view ending, std::string_view by) {
+    if (text.ends_with(ending)) text.replace(text.size() - ending.size(), ending.size(), by);
+  };
+  replace(": 1 required TEXT missing", " needs a value");
+  if (text.ends_with(" was given a disallowed flag override")) {
+    text = "--" + text.substr(0, text.find(' ')) + " takes no value";
+  }
+  if (const auto at = text.find(": At Most 1 required but received"); at != std::string::npos) {
+    text.replace(at, std::string::npos, ": given more than once; give it once");
+  }
+  replace(" is required", fmt::format(" is missing; '{} --help' says what it is", command));
+  return InvalidInput("{}", Printable(text, 400));
+}
+
 // An empty text is a variable that the shell did not know; verbs take it for "not given".
 void RefuseEmpty(CLI::App* app) {
   for (CLI::Option* option : app->get_options()) {
-    if (option->get_type_size() == 0) continue;  // a flag
+    if (option->get_items_expected_max() == 0) {  // a flag: --no-fold=1 would be one too
+      option->disable_flag_override();
+      continue;
+    }
     option->check([](const std::string& text) {
       return text.empty() ? std::string("is empty; give a value or leave the option out") : "";
     });
@@ -49,7 +98,19 @@ Status Dispatch(CLI::App* app, const std::vector<std::unique_ptr<Verb>>& verbs, 
   for (const std::unique_ptr<Verb>& verb : verbs) {
     const CLI::App* chosen = app->get_subcommand(std::string(verb->name()));
     if (!chosen->parsed()) continue;
-    if (!chosen->get_prefix_command()) ORRERY_RETURN_IF_ERROR(CheckExtras(*chosen, *verb));
+    const std::vector<std::string> before = app->remaining();
+    if (!before.empty()) {
+      return InvalidInput("'{}' stands before the command; write 'orrery {} … {}'",
+                          Printable(before.front()), verb->name(), Printable(before.front()));
+    }
+    if (!chosen->get_prefix_command()) {
+      ORRERY_RETURN_IF_ERROR(CheckExtras(*chosen, fmt::format("orrery {}", verb->name())));
+      const CLI::App* given = Given(app);
+      if (given != chosen) {
+        ORRERY_RETURN_IF_ERROR(
+            CheckExtras(*given, fmt::format("orrery {} {}", verb->name(), given->get_name())));
+      }
+    }
     return verb->Run(session);
   }
   const std::vector<std::string> extras = app->remaining();
@@ -57,6 +118,11 @@ Status Dispatch(CLI::App* app, const std::vector<std::unique_ptr<Verb>>& verbs, 
     return InvalidInput(
         "which command? 'orrery --help' lists them; start with 'orrery simulate "
         "examples/llama3.1-405b-16k-h100.yaml'");
+  }
+  if (extras.front().starts_with("-")) {
+    return InvalidInput("{}; the options of a command stand behind it",
+                        UnknownName("option", Printable(extras.front()),
+                                    std::vector<std::string_view>{"--help", "--version"}));
   }
   std::vector<std::string_view> names;
   for (const std::unique_ptr<Verb>& verb : verbs) names.push_back(verb->name());
@@ -86,22 +152,19 @@ int Main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
-    return session.Finish(InvalidInput("{}", Printable(error.what(), 400)));
+    return session.Finish(Misuse(&app, error));
   }
-  return session.Finish(Dispatch(&app, verbs, &session));
+  try {
+    return session.Finish(Dispatch(&app, verbs, &session));
+  } catch (const std::bad_alloc&) {
+    return session.Finish(
+        ResourceError("out of memory; try fewer ranks, folding, or a machine with more memory"));
+  } catch (const std::exception& error) {
+    return session.Finish(ResourceError("internal error: {}", Printable(error.what(), 400)));
+  }
 }
 
 }  // namespace
 }  // namespace orrery::app
 
-int main(int argc, char** argv) {
-  try {
-    return orrery::app::Main(argc, argv);
-  } catch (const std::bad_alloc&) {
-    std::fputs("orrery: out of memory; try fewer ranks, folding, or a machine with more memory\n",
-               stderr);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "orrery: internal error: %s\n", error.what());
-  }
-  return 3;
-}
+int main(int argc, char** argv) { return orrery::app::Main(argc, argv); }

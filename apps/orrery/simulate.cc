@@ -6,7 +6,6 @@
 
 #include "arguments.h"
 #include "interrupt.h"
-#include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/job/goal.h"
 #include "orrery/job/job.h"
@@ -73,10 +72,6 @@ class SimulateVerb final : public Verb {
     }
     ORRERY_ASSIGN_OR_RETURN(const FileKind kind, SniffInput(input_));
     if (kind == FileKind::kGoal) return RunGoal(session);
-    // A result that could not be written would be lost at the very end: ask for the files first.
-    ORRERY_RETURN_IF_ERROR(CheckWritable(json_));
-    ORRERY_RETURN_IF_ERROR(CheckWritable(timeline_));
-    ORRERY_RETURN_IF_ERROR(CheckWritable(heat_map_));
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
@@ -113,15 +108,9 @@ class SimulateVerb final : public Verb {
     if (!timeline_.empty() || !heat_map_.empty()) {
       return InvalidInput("--timeline and --heat-map are for job files, not for a GOAL schedule");
     }
-    ORRERY_RETURN_IF_ERROR(CheckWritable(json_));
     WatchOutput(json_);
     ORRERY_ASSIGN_OR_RETURN(const results::GoalResult result, job::SimulateGoal(input_, set_));
     return session->Answer(json_, results::ToJson(result), results::Report(result));
-  }
-
-  static Status CheckWritable(const std::string& path) {
-    if (path.empty() || path == "-") return {};
-    return FileWriter::Create(path).status();
   }
 
   std::string input_, calibration_, json_, timeline_, timeline_ranks_, heat_map_;

@@ -1,6 +1,8 @@
 #include "sniff.h"
 
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "orrery/base/text.h"
 #include "orrery/cluster/readers/readers.h"
@@ -72,6 +74,8 @@ FileKind Sniff(std::string_view text) {
 }
 
 Result<FileKind> SniffInput(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_other(path, error)) return FileKind::kJob;  // a pipe is read once
   std::ifstream file(path, std::ios::binary);
   std::string start(4096, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));

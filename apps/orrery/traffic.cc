@@ -92,22 +92,24 @@ class TrafficVerb final : public Verb {
                     "all-reduce, all-gather, reduce-scatter, broadcast, alltoall, gather, scatter")
         ->required();
     app->add_option("--cluster", cluster_, "Preset or file; default h100-ib-400g");
-    app->add_option("--nodes", nodes_, "Hosts; default 4")->check(CLI::Range(1, 1 << 20));
+    app->add_option("--nodes", nodes_, "Hosts; default 4")->transform(WholeIn(1, 1 << 20));
     app->add_option("--gpus", gpus_, "The first so many GPUs; default all")
-        ->check(CLI::Range(2, 1 << 24));
-    app->add_option("--network", network_, "flow, links or loggops; collectives also analytic");
+        ->transform(WholeIn(2, 1 << 24));
+    app->add_option(
+        "--network", network_,
+        "flow (default), links or loggops; collectives also analytic (their default), flow-chunks");
     app->add_option("--set", set_, "cluster.KEY=…, nccl.VARIABLE=… or perturb.links=[…]")
         ->allow_extra_args(false);
     app->add_option("--size", size_, "Flows, but of poisson: bytes of each; default 1MiB");
     app->add_option("--degree", degree_, "incast, outcast: flows; default 8")
-        ->check(CLI::Range(1, 1 << 24));
+        ->transform(WholeIn(1, 1 << 24));
     app->add_option("--sizes", sizes_, "poisson: web-search, hadoop or a file; default web-search");
     app->add_option("--load", load_, "poisson: share of the NICs' bandwidth; default 0.5");
     app->add_option("--duration", duration_, "poisson: time in which flows start; default 10ms");
     app->add_option("--min", min_, "Collectives: smallest size; default 1KiB");
     app->add_option("--max", max_, "Collectives: largest size; default 1GiB");
     app->add_option("--factor", factor_, "Collectives: from size to size; default 4")
-        ->check(CLI::Range(2, 1 << 20));
+        ->transform(WholeIn(2, 1 << 20));
     app->add_option(
         "--shares", shares_,
         "alltoall: CSV, a line a GPU (or one for all): what it sends each, in proportion");
@@ -119,7 +121,7 @@ class TrafficVerb final : public Verb {
         "--heat-map", heat_map_,
         "Flows: draw the cluster's links by the share of their capacity that was used (SVG)");
     app->add_option("--seed", seed_, "Flows: of random patterns and of the paths taken; default 1")
-        ->check(CLI::Range(0, 1 << 30));
+        ->transform(WholeIn(0, 1 << 30));
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
     std::string footer = "Patterns:\n";
     for (const traffic::Pattern& p : traffic::Patterns()) {
@@ -179,7 +181,7 @@ class TrafficVerb final : public Verb {
         return InvalidInput("{}: --compare brings its own sizes; give one of the two", option);
       }
     }
-    if (!(load_ >= 0.001 && load_ <= 1.5)) {  // NaN too, which CLI::Range lets pass
+    if (!(load_ >= 0.001 && load_ <= 1.5)) {  // NaN too
       return InvalidInput("--load {}: give 0.001 to 1.5", load_);
     }
     return {};

@@ -44,6 +44,10 @@ class ValidateVerb final : public Verb {
     ORRERY_RETURN_IF_ERROR(CheckFiles(
         {{"TABLE", table_}, {"--constants", constants_}, {"--calibration", calibration_}},
         {{"--json", json_}, {"--plot", plot_}, {"--sensitivities", sensitivities_}}));
+    if (!sensitivities_.empty() && (leave_out_ || !json_.empty() || !plot_.empty())) {
+      return InvalidInput(
+          "--sensitivities: writes its file and stops; leave --json, --plot and --leave-out out");
+    }
     search::ValidateOptions options;
     if (threads_) {
       ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
