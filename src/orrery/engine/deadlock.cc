@@ -30,6 +30,16 @@ Status DeadlockReport(const graph::Graph& graph, const Layout& layout,
   return {Code::kInfeasible, std::move(text)};
 }
 
+Status OverfullReport(const graph::Graph& graph, const Layout& layout, std::uint32_t rank) {
+  const SimRank& r = layout.ranks[rank];
+  return Infeasible(
+      "rank {} ({}) has {} communications under way that do not block and issues another, more "
+      "than "
+      "can be told apart: wait for some of them before",
+      r.rank.value, graph.programs[layout.variants[r.variant].program.index()].name,
+      kMostOutstanding);
+}
+
 Status MismatchReport(RankId rank, const CommPrice& comm, const CommPrice* other) {
   const auto say = [](const CommPrice& c) {
     return fmt::format("{} of {} bytes ({})", graph::Name(c.comm.collective), c.comm.bytes.value,

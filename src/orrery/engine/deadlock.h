@@ -20,6 +20,9 @@ struct Waiting {
 Status DeadlockReport(const graph::Graph& graph, const Layout& layout,
                       const std::vector<Waiting>& waiting);
 
+// A rank issued more communications without waiting for them than the engine counts.
+Status OverfullReport(const graph::Graph& graph, const Layout& layout, std::uint32_t rank);
+
 // Members of a meeting came to different communications; null: nobody is bound to the slot.
 Status MismatchReport(RankId rank, const CommPrice& comm, const CommPrice* other);
 
@@ -89,6 +92,9 @@ class Missing {
 template <class Machine, class Meets>
 Status Deadlock(Machine& machine, const graph::Graph& graph, const Layout& layout,
                 const Meets& meets) {
+  if (const std::uint32_t r = machine.overfull(); r != kNobody) {
+    return OverfullReport(graph, layout, r);
+  }
   return DeadlockReport(graph, layout, Missing(machine, layout, meets).All());
 }
 

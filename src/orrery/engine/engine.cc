@@ -84,9 +84,21 @@ std::vector<JobRecord> JobRecords(const graph::Graph& graph, const Layout& layou
 
 Result<LoopResult> RunOnce(const LoopInputs& in, const network::BackendInfo& backend) {
   if (!backend.fluids && !backend.link_fluids) return RunLowered(in);
-  ORRERY_ASSIGN_OR_RETURN(auto network,
-                          network::Create(backend.name, in.inputs->network_parameters));
-  return backend.fluids ? RunClosedForm(in, network.get()) : RunFlow(in, network.get());
+  const auto make = [&] { return network::Create(backend.name, in.inputs->network_parameters); };
+  if (backend.link_fluids) return RunFlow(in, make);
+  ORRERY_ASSIGN_OR_RETURN(const auto network, make());
+  return RunClosedForm(in, network.get());
+}
+
+// Whether every job comes to an end: beside one that does not, others would go on for ever. Who
+// waits for whom does not depend on how long communications take, so the quickest network tells.
+Status CheckThatAllEnd(const LoopInputs& base) {
+  if (!base.repeats) return {};
+  LoopInputs in = base;
+  in.repeats = false;
+  in.sink = nullptr;
+  ORRERY_ASSIGN_OR_RETURN(auto network, network::Create("analytic"));
+  return RunClosedForm(in, network.get()).status();
 }
 
 // Runs until the step has settled, or for the number of iterations asked for. A sink gets the last
@@ -353,6 +365,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   in.launch = inputs.compute->launch_latency();
   in.iterations = options.iterations == 0 ? 2 : options.iterations;
   in.sink = sink;
+  in.repeats = inputs.graph->jobs.size() > 1;
   ORRERY_ASSIGN_OR_RETURN(
       Layout layout, BuildLayout(inputs, options, record.folded && !backend->link_fluids, prices));
   in.layout = &layout;
@@ -367,6 +380,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
           backend->name);
     }
   }
+  ORRERY_RETURN_IF_ERROR(CheckThatAllEnd(in));
   const bool fixed = options.iterations != 0 || options.jitter > 0;
   ORRERY_ASSIGN_OR_RETURN(LoopResult run,
                           RunUntilSettled(in, *backend, fixed, &record.events, &record.jobs));

@@ -18,14 +18,20 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A machine of eight H100 and a graph that a test fills by hand.
+// Eight hosts of eight H100 and a graph that a test fills by hand.
 class EngineTest : public ::testing::Test {
  protected:
   EngineTest()
-      : cluster_(*cluster::Cluster::Build(*cluster::FindPreset("h100-ib-400g"))),
+      : cluster_(*cluster::Cluster::Build(EightHosts())),
         compute_(*compute::CostModel::Create(cluster_.spec().device, {})),
         planner_(cluster_, collective::Environment{}) {
     graph_.jobs.push_back({"job", 0, 0, 0});
+  }
+
+  static cluster::Spec EightHosts() {
+    cluster::Spec spec = *cluster::FindPreset("h100-ib-400g");
+    spec.nodes = 8;
+    return spec;
   }
 
   // A block of one timed kernel and the given communications, in this order.
@@ -50,7 +56,7 @@ class EngineTest : public ::testing::Test {
   }
 
   // A program of these blocks for one rank.
-  void AddRank(std::vector<BlockId> blocks) {
+  void AddRank(const std::vector<BlockId>& blocks) {
     graph::Program p;
     p.name = fmt::format("program {}", graph_.programs.size());
     for (BlockId b : blocks) {
@@ -251,6 +257,81 @@ TEST_F(EngineTest, MembersMustAgreeOnACollective) {
   ASSERT_FALSE(r.ok());
   EXPECT_THAT(r.status().message(), HasSubstr("all-reduce of 8192 bytes"));
   EXPECT_THAT(r.status().message(), HasSubstr("its partner is in all-reduce of 4096 bytes"));
+}
+
+// Groups of eight hosts disagree: whichever thread meets one first, the report is
+// one thread's.
+TEST_F(EngineTest, OneOfSeveralMismatchesIsReported) {
+  graph::Comm reduce;
+  reduce.bytes.value = 4096;
+  graph::Comm larger = reduce;
+  larger.bytes.value = 8192;
+  const BlockId blocks[2] = {Block(kMicrosecond, {reduce}), Block(kMicrosecond, {larger})};
+  const std::size_t domain = static_cast<std::size_t>(cluster_.spec().gpus_per_nvlink_domain);
+  for (std::size_t pair = 0; pair < 8; ++pair) {
+    AddRank({blocks[0]});
+    AddRank({blocks[1]});
+    const RankId members[2] = {RankId(2 * pair), RankId(2 * pair + 1)};
+    const GroupId tp = graph_.groups.Add(graph::GroupSlot::kTp, members);
+    for (const RankId r : members) {
+      graph_.bindings[r.index()].groups[0] = tp;
+      placement_.device[r.index()] = DeviceId(pair * domain + r.index() % 2);
+    }
+  }
+  const Status one = Run({.threads = 1}, "flow").status();
+  EXPECT_THAT(one.message(), HasSubstr("its partner is in"));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(Run({.threads = 4}, "flow").status().message(), one.message());
+  }
+}
+
+// A rank may post receives for a whole step before it waits for one.
+TEST_F(EngineTest, ManyMessagesAreOutstanding) {
+  constexpr std::size_t kMessages = 300;
+  graph::Comm send = Message(Collective::kSend, graph::PeerSlot::kNext, 1 << 20);
+  graph::Comm receive = Message(Collective::kRecv, graph::PeerSlot::kPrevious, 1 << 20);
+  send.blocking = receive.blocking = false;
+  AddRank({Block(kMillisecond, std::vector(kMessages, send))});
+  AddRank({Block(kMillisecond, std::vector(kMessages, receive))});
+  Pair();
+  placement_.device[1] = DeviceId(static_cast<std::size_t>(cluster_.spec().gpus_per_nvlink_domain));
+  for (std::string_view network : {"analytic", "flow", "links"}) {
+    EXPECT_TRUE(Run({}, network).ok()) << network;
+  }
+  // More than are counted are refused.
+  for (graph::Program& program : graph_.programs) program.calls[0].repeat = 250;
+  for (std::string_view network : {"analytic", "flow", "links"}) {
+    EXPECT_THAT(Run({}, network).status().message(),
+                HasSubstr("has 65535 communications under way"))
+        << network;
+  }
+}
+
+TEST_F(EngineTest, ABlockOfTooManyPiecesIsRefused) {
+  graph::Comm copy;
+  copy.collective = Collective::kCopyToHost;
+  copy.group = graph::GroupSlot::kOffload;
+  copy.bytes.value = 8;
+  AddRank({Block(0, std::vector(0xFFFF, copy))});
+  EXPECT_TRUE(Run().ok());
+  graph_.programs[0].calls[0].block = Block(0, std::vector(0x10000, copy));
+  EXPECT_THAT(Run().status().message(), HasSubstr("of 65536 pieces, where 65535 are the most"));
+}
+
+// Beside a job that waits for itself the other repeated its step for ever.
+TEST_F(EngineTest, AJobThatNeverEndsStopsTheOthers) {
+  AddRank({Block(0, {Message(Collective::kRecv, graph::PeerSlot::kNext, 1024)})});
+  AddRank({Block(0, {Message(Collective::kRecv, graph::PeerSlot::kPrevious, 1024)})});
+  Pair();
+  AddRank({Block(kMillisecond, {})});
+  graph_.jobs[0].ranks = 2;
+  graph_.jobs.push_back({"other", 1, 0, 0});
+  graph_.bindings[2].job = JobId(std::size_t{1});
+  graph_.bindings[2].logical_rank = 0;
+  for (std::string_view network : {"analytic", "flow", "links"}) {
+    EXPECT_THAT(Run({}, network).status().message(), HasSubstr("deadlock: 2 ranks wait"))
+        << network;
+  }
 }
 
 TEST_F(EngineTest, ACopyTakesItsTimeOverPcie) {

@@ -570,9 +570,7 @@ class FlowLoop : public Machine<FlowLoop> {
   Status error_;
 };
 
-}  // namespace
-
-Result<LoopResult> RunFlow(const LoopInputs& in, network::Network* network) {
+Result<LoopResult> RunOn(int threads, const LoopInputs& in, network::Network* network) {
   ORRERY_RETURN_IF_ERROR(network->SetupLinks(*in.inputs->cluster, {}, 0));
   if (in.options->link_steps > 0) {
     network->KeepUseLog(static_cast<std::size_t>(in.options->link_steps));
@@ -580,9 +578,8 @@ Result<LoopResult> RunFlow(const LoopInputs& in, network::Network* network) {
   FlowGrain flow(in, network);
   Tracer tracer(*in.inputs->graph, *in.layout, *in.prices, in.sink);
   FlowLoop loop(in, &tracer, network, &flow);
-  // A sink takes the intervals of all ranks from one thread.
   const auto most = static_cast<int>(std::min<std::size_t>(loop.domains(), 1024));
-  const int threads = in.sink != nullptr ? 1 : std::clamp(in.options->threads, 1, most);
+  threads = std::clamp(threads, 1, most);
   ORRERY_RETURN_IF_ERROR(loop.Run(threads));
 
   LoopResult result = loop.Collect();
@@ -593,6 +590,19 @@ Result<LoopResult> RunFlow(const LoopInputs& in, network::Network* network) {
   flow.AddSettledTraffic(&result.traffic);
   result.use = std::move(*network->use_log());
   return result;
+}
+
+}  // namespace
+
+Result<LoopResult> RunFlow(const LoopInputs& in, const MakeNetwork& make) {
+  // A sink takes the intervals of all ranks from one thread.
+  const int threads = in.sink != nullptr ? 1 : in.options->threads;
+  ORRERY_ASSIGN_OR_RETURN(auto network, make());
+  Result<LoopResult> run = RunOn(threads, in, network.get());
+  if (run.ok() || threads <= 1) return run;
+  // Which of several faults threads meet first is chance; one thread meets the same one always.
+  ORRERY_ASSIGN_OR_RETURN(network, make());
+  return RunOn(1, in, network.get());
 }
 
 }  // namespace orrery::engine

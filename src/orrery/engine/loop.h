@@ -1,6 +1,7 @@
 // The loops behind Run: collectives as fluids, over ports or over links, or lowered to chunks.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "orrery/engine/layout.h"
@@ -32,11 +33,14 @@ struct LoopInputs {
   SimTime launch = 0;
   int iterations = 2;
   Sink* sink = nullptr;
+  bool repeats = false;  // of several jobs those that have ended go on until the last one has
   const LinkSymmetry* symmetry = nullptr;  // of a folded run over links
 };
 
 Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network);
-Result<LoopResult> RunFlow(const LoopInputs& in, network::Network* network);
+// Makes the network anew to say what is wrong: of several faults the same one for any threads.
+using MakeNetwork = std::function<Result<std::unique_ptr<network::Network>>()>;
+Result<LoopResult> RunFlow(const LoopInputs& in, const MakeNetwork& make);
 Result<LoopResult> RunLowered(const LoopInputs& in);
 
 }  // namespace orrery::engine

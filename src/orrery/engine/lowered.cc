@@ -335,7 +335,7 @@ class Driver {
   }
 
  private:
-  bool repeats() const { return in_.inputs->graph->jobs.size() > 1; }
+  bool repeats() const { return in_.repeats; }
   bool Finished() const {
     return std::all_of(loops_.begin(), loops_.end(), [](const auto& l) { return l->finished(); });
   }
@@ -460,6 +460,7 @@ class Driver {
     std::vector<Waiting> waiting;
     for (std::uint32_t r = 0; r < owner_.size(); ++r) {
       LoweredLoop& loop = *loops_[owner_[r]];
+      if (loop.overfull() == r) return OverfullReport(*in_.inputs->graph, *in_.layout, r);
       if (loop.state(r).status == RankStatus::kDone) continue;
       Waiting w;
       w.rank = r;

@@ -26,6 +26,7 @@
 
 namespace orrery::engine {
 
+inline constexpr std::uint16_t kMostOutstanding = 0xFFFF;  // of a rank's communications of a kind
 inline constexpr SimTime kPending = -1;  // an event whose communication has not ended
 
 enum class RankStatus : std::uint8_t { kRunning, kWorking, kBlocked, kWaiting, kResting, kDone };
@@ -50,13 +51,13 @@ struct alignas(64) RankState {
   std::uint32_t version = 0;  // of the wake in the queue; older ones are void
   std::uint16_t layer = 0, item = 0;
   std::uint16_t iteration = 0;
-  std::uint16_t busy = 0;  // communications outstanding that share the GPU with kernels
+  std::uint16_t busy = 0;          // communications outstanding that share the GPU with kernels
+  std::uint16_t nic_messages = 0;  // outstanding on a NIC that do not block, and not in `busy`
   std::int16_t waits_for = graph::kNoEvent;
+  std::uint8_t in_flight[2] = {0, 0};  // by class bit; of a stream one at a time
   RankStatus status = RankStatus::kRunning;
-  interference::Class beside = 0;
-  std::uint8_t in_flight[2] = {0, 0};  // by class bit
-  bool wake_set = false;
-  std::uint8_t nic_messages = 0;  // outstanding on a NIC that do not block, and not in `busy`
+  interference::Class beside : 7 = 0;
+  bool wake_set : 1 = false;
 };
 static_assert(sizeof(RankState) == 64);
 
@@ -117,7 +118,7 @@ inline MachineOptions OptionsOf(const LoopInputs& in) {
   MachineOptions options;
   options.launch = in.launch;
   options.iterations = in.iterations;
-  options.repeat_until_stopped = in.inputs->graph->jobs.size() > 1;
+  options.repeat_until_stopped = in.repeats;
   options.jitter = in.options->jitter;
   options.seed = in.options->seed;
   return options;
@@ -248,6 +249,8 @@ class Machine {
     return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
   }
 
+  // A rank that has more outstanding than can be counted, where it stands; kNobody: none has.
+  std::uint32_t overfull() const { return overfull_.load(std::memory_order_relaxed); }
   bool finished() const { return running_.load(std::memory_order_relaxed) == 0; }
   void SetRunning(std::uint32_t ranks) { running_.store(ranks, std::memory_order_relaxed); }
 
@@ -272,6 +275,7 @@ class Machine {
   bool TakeCopy(std::uint32_t r, const BlockPrice& block, const Item& item, SimTime issued);
   bool TakeWait(std::uint32_t r, const Item& item);
   void EndIteration(std::uint32_t r);
+  bool CountOutstanding(std::uint32_t r, const Item& item);
   void Enqueue(std::uint32_t r, StreamState* q, const Queued& entry);
   void PostHead(std::uint32_t r, int stream_index, const Queued& entry);
   void PostQueued(std::uint32_t r, int stream_index);
@@ -333,6 +337,7 @@ class Machine {
   std::vector<std::size_t> first_event_;
   std::vector<QueuedPool> queued_;         // by rank
   std::atomic<std::uint32_t> running_{0};  // ranks may be stepped by several threads, each by one
+  std::atomic<std::uint32_t> overfull_{kNobody};  // the lowest
 };
 
 }  // namespace orrery::engine

@@ -196,12 +196,7 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
   if (item.parts == 0) return true;  // a group of one has nothing to say
   const std::int16_t e = item.blocking ? graph::kNoEvent : EventOf(r, item);
   if (e >= 0) event(r, e).end = kPending;
-  if (item.shares) {
-    ++s.busy;
-  } else if (!item.blocking) {
-    ++s.nic_messages;
-    ORRERY_CHECK(s.nic_messages != 0, "fewer than 256 messages of a rank are outstanding");
-  }
+  if (!item.blocking && !CountOutstanding(r, item)) return false;
   StreamState& q = stream(r, item.stream);
   const auto index = static_cast<std::uint32_t>(&item - block.items.data());
   const Queued entry{issued, &block, s.weight, index, s.call, kNobody, s.layer, s.iteration, e};
@@ -215,6 +210,23 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
     PostHead(r, item.stream, entry);
   } else {
     Enqueue(r, &q, entry);
+  }
+  return false;
+}
+
+// False where there are more than can be counted: the rank stands still, which its loop reports
+// once all others do.
+template <class Loop>
+bool Machine<Loop>::CountOutstanding(std::uint32_t r, const Item& item) {
+  RankState& s = ranks_[r];
+  std::uint16_t& count = item.shares ? s.busy : s.nic_messages;
+  if (count < kMostOutstanding) {
+    ++count;
+    return true;
+  }
+  s.status = RankStatus::kBlocked;
+  std::uint32_t lowest = overfull();
+  while (r < lowest && !overfull_.compare_exchange_weak(lowest, r, std::memory_order_relaxed)) {
   }
   return false;
 }

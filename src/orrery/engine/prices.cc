@@ -353,6 +353,11 @@ Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View
   auto price = std::make_unique<BlockPrice>();
   ORRERY_RETURN_IF_ERROR(PriceComms(block, view, shares, price.get()));
   ItemWriter(block, *compute_, planner_->cluster().spec(), view.speed, price.get()).Write();
+  // A rank counts pieces in 16 bits.
+  if (price->items.size() > kMostItems) {
+    return InvalidInput("a block ({}) of {} pieces, where {} are the most: cut it in several",
+                        graph::Name(block.pass), price->items.size(), kMostItems);
+  }
   ORRERY_RETURN_IF_ERROR(AddUp(block, planner_->cluster().spec().device, price.get()));
   for (Item& item : price->items) {
     if (item.kind == ItemKind::kWork) CloseWork(*price, compute_->launch_latency(), &item);

@@ -68,6 +68,9 @@ struct Item {
 // a rate or a size that is none, and sums of it would leave SimTime.
 inline constexpr double kLongest_s = 1e5;
 
+// Kernels between communications and waits are one piece, as is each of those.
+inline constexpr std::size_t kMostItems = 0xFFFF;
+
 struct BlockPrice {
   double seconds = 0;  // kernels and communications one after another
   std::vector<Item> items;

@@ -13,7 +13,7 @@
 //     there, and after all that the compute stream had queued when it was issued (as PyTorch's
 //     ProcessGroupNCCL does). `blocking` makes the compute stream wait for its end at once;
 //     otherwise a later kWait on its `event` does.
-//   - Communications of one block with equal nonzero `batch` are one NCCL group call: they are
+//   - Messages of one block with equal nonzero `batch` are one NCCL group call: they are
 //   issued
 //     together and end together. They stand next to each other.
 //   - Send and receive of a pair match in order per (sender, receiver, tag).

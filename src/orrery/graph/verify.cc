@@ -24,7 +24,9 @@ const char* Fault(const Comm& comm) {
   if (comm.dtype > DType::kInt64) return "unknown element type";
   if (comm.stream == 0) return "a communication on stream 0, the compute stream";
   if (comm.blocking && comm.event != kNoEvent) return "a blocking communication records an event";
-  if (IsCopy(comm.collective) && comm.batch != 0) return "a copy in a group call";
+  if (!IsPointToPoint(comm.collective) && comm.batch != 0) {
+    return "a group call of what is no message";
+  }
   if (comm.event < kCallEvent) return "an event number below -2";
   if (comm.tag >= kTags) return "a tag above 1";
   if (comm.bytes.value < 0) return "negative bytes";
@@ -80,6 +82,15 @@ Status CheckOp(const Graph& graph, const Block& block, const Op& op) {
   return {};
 }
 
+// A group call is issued and ends as one: its members are entries in a row, alike in what the
+// stream sees of them.
+bool JoinsGroupCall(const Block& block, const Op& before, const Op& op) {
+  const Comm& a = block.comms[before.index];
+  const Comm& b = block.comms[op.index];
+  return op.index == before.index + 1 && a.stream == b.stream && a.blocking == b.blocking &&
+         a.event == b.event;
+}
+
 Status CheckBlock(const Graph& graph, const Block& block) {
   if (block.content_hash == 0) return InvalidInput("not sealed: call Seal after the last change");
   if (!NameFits(graph, block.name)) return InvalidInput("a name beyond the names");
@@ -92,6 +103,12 @@ Status CheckBlock(const Graph& graph, const Block& block) {
       return std::move(status).In(fmt::format("op {} '{}'", o, verify::NameOf(graph, op.name)));
     }
     const std::uint8_t b = op.kind == OpKind::kComm ? block.comms[op.index].batch : 0;
+    if (b != 0 && b == batch && !JoinsGroupCall(block, block.ops[o - 1], op)) {
+      return InvalidInput(
+          "op {}: members of batch {} differ in stream, event or blocking, or are no entries in a "
+          "row",
+          o, b);
+    }
     if (b == batch) continue;
     batch_ended[batch] = true;
     batch = b;

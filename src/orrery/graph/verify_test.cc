@@ -1,11 +1,14 @@
 #include "orrery/graph/verify.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "orrery/graph/sample_graphs.h"
 
 namespace orrery::graph {
 namespace {
+
+using ::testing::HasSubstr;
 
 // The message of a failed check; seals all blocks first.
 std::string Fails(Graph graph, VerifyLevel level = VerifyLevel::kQuick) {
@@ -99,6 +102,25 @@ TEST(Verify, CommunicationsKeepTheRules) {
   exchange.ops.insert(exchange.ops.begin() + 1, Op{OpKind::kHostSync, kNoEvent, 0, {}, {}});
   EXPECT_NE(Fails(graph).find("op 2: members of batch 7 do not stand next to each other"),
             std::string::npos);
+}
+
+// The engine takes stream, event and blocking of a group call from its first member.
+TEST(Verify, MembersOfAGroupCallAreAlike) {
+  const auto fails = [](const auto& change) {
+    Graph graph = SampleGraph(1);
+    change(&graph.blocks[4]);
+    graph.blocks[4].Seal();
+    return Fails(graph);
+  };
+  const std::string unlike =
+      "op 1: members of batch 7 differ in stream, event or blocking, or are no entries in a row";
+  EXPECT_THAT(fails([](Block* b) { ++b->comms[1].stream; }), HasSubstr(unlike));
+  EXPECT_THAT(fails([](Block* b) { b->comms[1].blocking = !b->comms[1].blocking; }),
+              HasSubstr("op 1"));
+  EXPECT_THAT(fails([](Block* b) { std::swap(b->ops[0].index, b->ops[1].index); }),
+              HasSubstr(unlike));
+  EXPECT_THAT(fails([](Block* b) { b->comms[0].collective = Collective::kAllReduce; }),
+              HasSubstr("a group call of what is no message"));
 }
 
 TEST(Verify, EventsAreRecordedBeforeTheyAreWaitedFor) {

@@ -357,6 +357,8 @@ class Replayer {
     std::vector<std::pair<std::uint64_t, std::size_t>> layouts;  // hash, period
     bool skipped = false;
     std::size_t quiet_since = 0;
+    std::uint64_t live_before = 0;  // after the period before, if that was quiet
+    bool was_quiet = false;
     AllocatorStats last = allocator_.stats();
     for (std::size_t k = 0; k < run.count; ++k) {
       for (std::size_t i = 0; i < run.period; ++i) {
@@ -370,10 +372,17 @@ class Replayer {
       }
       last = stats;
       if (k >= kMaxPeriods && k - quiet_since >= kMaxPeriods / 2) {
-        Skip(run, run.count - 1 - k, &k);
-        out_.bounded = skipped = true;
+        // A run that only fills or only empties (GPipe's two halves) repeats nothing.
+        const std::uint64_t live = LiveAt(k, run);
+        if (was_quiet && live == live_before) {
+          Skip(run, run.count - 1 - k, &k);
+          out_.bounded = true;
+        }
+        skipped = std::exchange(was_quiet, true);
+        live_before = live;
         continue;
       }
+      was_quiet = false;
       if (layouts.empty()) {
         free_lists.push_back(allocator_.FreeListHash());
         const auto before = free_lists.end() - 1;
@@ -398,6 +407,18 @@ class Replayer {
     MoveOn(static_cast<std::int32_t>(periods) * run.shift);
     out_.skipped_calls += static_cast<std::int64_t>(periods * run.period);
     *at += periods;
+  }
+
+  // Which buffers live after period k, with micro-batches counted from it.
+  std::uint64_t LiveAt(std::size_t k, const RepeatedRun& run) const {
+    const auto now = static_cast<std::uint64_t>(k) * static_cast<std::uint64_t>(run.shift);
+    std::uint64_t sum = 0;
+    live_.ForEach([&](const Key& key, Handle) {
+      std::uint64_t buffer = key.buffer;
+      if ((buffer >> 32) != 0) buffer -= now << 32;
+      sum += Mix64(HashCombine(key.place, buffer));
+    });
+    return sum;
   }
 
   // All that decides what the allocator does next, with micro-batches counted from `now`.
