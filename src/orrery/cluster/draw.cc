@@ -305,6 +305,24 @@ Picture Place(const Cluster& cluster, std::span<const double> used) {
   return picture;
 }
 
+// "rail-optimised: 32 GPUs in 4 hosts, 12 switches", "inside a host: 8 GPUs, 2 NICs".
+std::string Title(const Cluster& cluster) {
+  const std::string& named = cluster.spec().topology.name;
+  const std::string_view unnamed = cluster.spec().rail_optimised ? "rail-optimised" : "fat-tree-2";
+  const auto count = [](std::int64_t n, std::string_view what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : what.ends_with("h") ? "es" : "s");
+  };
+  if (HostAlone(cluster)) {
+    return fmt::format("inside a host: {}, {}",
+                       count(static_cast<std::int64_t>(cluster.devices()), "GPU"),
+                       count(static_cast<std::int64_t>(cluster.nics()), "NIC"));
+  }
+  return fmt::format("{}: {} in {}, {}", named.empty() ? unnamed : named,
+                     count(static_cast<std::int64_t>(cluster.devices()), "GPU"),
+                     count(cluster.spec().nodes, "host"),
+                     count(static_cast<std::int64_t>(cluster.switches()), "switch"));
+}
+
 void AddLegend(const Picture& picture, std::string* svg) {
   std::map<std::string_view, std::string_view> kinds;
   for (const Line& line : picture.lines) {
@@ -345,16 +363,14 @@ std::string DrawSvg(const Cluster& cluster, std::span<const double> used) {
                    [](const Line& a, const Line& b) { return a.used < b.used; });
   constexpr double kTop = 50;
   const double width = std::max(picture.width, heated ? 560.0 : 420.0);
+  for (Mark& mark : picture.marks) mark.x += (width - picture.width) / 2;
+  for (Gap& gap : picture.gaps) gap.x += (width - picture.width) / 2;
   std::string svg = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0:.0f} {1:.0f}' width='{0:.0f}' "
       "height='{1:.0f}' font-family='sans-serif' text-anchor='middle'>\n"
       "<rect width='100%' height='100%' fill='white'/>\n"
-      "<text x='12' y='22' font-size='14' text-anchor='start'>{2}: {3} GPUs in {4} hosts, {5} "
-      "switches{6}</text>\n",
-      width, picture.height + kTop,
-      cluster.spec().topology.name.empty() ? "network" : cluster.spec().topology.name,
-      cluster.devices(), cluster.spec().nodes, cluster.switches(),
-      heated ? "; share of capacity used" : "");
+      "<text x='12' y='22' font-size='14' text-anchor='start'>{2}{3}</text>\n",
+      width, picture.height + kTop, Title(cluster), heated ? "; share of capacity used" : "");
   if (heated) {
     AddHeatLegend(&svg);
   } else {
@@ -382,9 +398,10 @@ std::string DrawSvg(const Cluster& cluster, std::span<const double> used) {
     const double half = mark.host ? 22 : 7;
     svg += fmt::format(
         "<rect x='{:.1f}' y='{:.1f}' width='{:.0f}' height='{:.0f}' rx='3' fill='{}' "
-        "stroke='#444'/><text x='{:.1f}' y='{:.1f}' font-size='9'>{}</text>\n",
+        "stroke='#444'/><text x='{:.1f}' y='{:.1f}' font-size='9'{}>{}</text>\n",
         mark.x - half, mark.y + kTop - (mark.host ? 9 : 7), 2 * half, mark.host ? 18 : 14.0,
-        mark.host ? "#f0e4c2" : "#cfe3f2", mark.x, mark.y + kTop + (mark.host ? 3 : 17), mark.name);
+        mark.host ? "#f0e4c2" : "#cfe3f2", mark.x, mark.y + kTop + (mark.host ? 3 : 17),
+        mark.host ? "" : " stroke='white' stroke-width='3' paint-order='stroke'", mark.name);
   }
   for (const Gap& gap : picture.gaps) {
     svg += fmt::format("<text x='{:.1f}' y='{:.1f}' font-size='10'>… {} more …</text>\n", gap.x,

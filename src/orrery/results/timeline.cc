@@ -255,12 +255,15 @@ void Timeline::Slice(std::uint64_t track, std::uint64_t name, std::uint64_t cate
 void Timeline::Add(const Interval& interval) {
   const std::uint64_t track = Track(interval.rank, interval.stream);
   const bool communication = interval.stream != 0;
+  SimTime start = interval.start;
   if (communication && interval.waited > 0) {
-    Slice(track, InternText("waiting for partners"), 3, interval.start - interval.waited,
-          interval.start, nullptr);
+    start += interval.waited;
+    SimTime& told = waited_until_[track];
+    if (told != start)
+      Slice(track, InternText("waiting for partners"), 3, interval.start, start, nullptr);
+    told = start;
   }
-  Slice(track, InternName(interval.name), communication ? 2 : 1, interval.start, interval.end,
-        &interval);
+  Slice(track, InternName(interval.name), communication ? 2 : 1, start, interval.end, &interval);
 }
 
 void Timeline::AddCounters(const UseOverTime& use) {

@@ -2,7 +2,8 @@
 // replays the selected ranks.
 //
 // A rank is a process with one track for its compute stream and one for each communicator's stream.
-// A communication that waited for its partners shows the wait as a slice of its own before it.
+// A communication that waited for its partners (its interval begins when the rank came) shows the
+// wait as a slice of its own before it; those of one call, which wait together, one for all.
 // The network is a process of its own with one counter for each class of links and each worst link.
 // Perfetto counts nanoseconds: slices are rounded down to these, the exact duration stands in
 // `duration_ps`. Names are interned, so that a slice takes some 40 bytes. Memory: one bit for each
@@ -63,6 +64,7 @@ class Timeline final : public engine::Sink {
   std::vector<bool> interned_;  // by NameId
   std::unordered_map<std::string, std::uint64_t> texts_;
   std::unordered_set<std::uint64_t> tracks_;
+  std::unordered_map<std::uint64_t, SimTime> waited_until_;  // by track: end of its last wait
   ProtoWriter fresh_;  // interned data that the next packet brings
   Status failure_;     // the first one; later writes are dropped
 };
