@@ -3,6 +3,7 @@
 
 #include "orrery/base/hash.h"
 #include "orrery/job/expert_keys.h"
+#include "orrery/job/frameworks.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/workload/conv_net.h"
@@ -183,12 +184,22 @@ Json ParallelJson(const Workload& w) {
   return json;
 }
 
-Json FrameworkJson(const Plan& plan) {
+// What is as the framework has it is left out: where recompute is changed, so is what it keeps.
+bool KeepsAsFrameworkHasIt(const Workload& w) {
+  const auto framework = FindFramework(w.framework);
+  if (!framework.ok()) return w.plan.recompute_keeps == workload::RecomputeKeeps::kNothing;
+  Plan standard = w.plan;
+  ApplyRecompute((*framework)->defaults, &standard);
+  return w.plan.recompute_keeps == standard.recompute_keeps;
+}
+
+Json FrameworkJson(const Workload& w) {
+  const Plan& plan = w.plan;
   Json json = {{"attention", NameOf(kAttentions, plan.attention)}};
   for (const PlanFlag& flag : kPlanFlags) {
     if (flag.matters(plan)) json[std::string(flag.key)] = plan.*flag.member;
   }
-  if (plan.recompute_keeps != workload::RecomputeKeeps::kNothing) {
+  if (!KeepsAsFrameworkHasIt(w)) {
     json["recompute_keeps"] = NameOf(kRecomputeKeeps, plan.recompute_keeps);
   }
   json["torch_layers"] = NameOf(kTorchLayers, plan.torch_layers);
@@ -229,7 +240,8 @@ void AddWorkload(const Workload& w, Json* json) {
                      {"recompute", NameOf(kRecomputes, plan.recompute)},
                      {"optimizer", w.optimizer},
                      {"sharding", NameOf(kShardings, plan.sharding)}};
-  if (plan.recompute == workload::Recompute::kSelective) {
+  if (plan.recompute == workload::Recompute::kSelective &&
+      plan.recompute_modules != workload::kRecomputeCore) {
     out["training"]["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
   }
   if (plan.bf16_first_layers > 0) out["training"]["bf16_first_layers"] = plan.bf16_first_layers;
@@ -273,7 +285,7 @@ void AddWorkload(const Workload& w, Json* json) {
     if (plan.moe_comm_overlap) out["training"]["moe_comm_overlap"] = true;
     if (plan.moe_delayed_weights) out["training"]["moe_delayed_weights"] = true;
   }
-  out["framework_options"] = FrameworkJson(plan);
+  out["framework_options"] = FrameworkJson(w);
   out["schedule"] = plan.given != nullptr
                         ? std::string_view(plan.given->name)
                         : workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name;

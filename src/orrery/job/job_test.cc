@@ -104,6 +104,42 @@ training: {global_batch: 64, seq_len: 4096, optimizer: adafactor, recompute: ful
   EXPECT_THAT(Error(kLarge, {.set = {"training.sharding=zero1"}}), HasSubstr("takes no adafactor"));
 }
 
+// What follows from training.recompute is not written beside it: a resolved job takes another.
+TEST(Job, RecomputeOfAResolvedConfigurationCanBeChanged) {
+  const std::string selective = Read(kSmall, {.set = {"training.recompute=selective"}}).config_json;
+  EXPECT_EQ(Read(selective, {.set = {"training.recompute=full"}}).config_json,
+            Read(kSmall, {.set = {"training.recompute=full"}}).config_json);
+  std::vector<std::string> fsdp = {"framework=fsdp2", "training.sharding=zero3",
+                                   "training.recompute=full", "parallel.pp=1", "parallel.dp=4"};
+  const std::string kept = Read(kSmall, {.set = fsdp}).config_json;
+  EXPECT_EQ(Read(kept, {.set = {"training.recompute=none"}}).workloads.front().plan.recompute,
+            workload::Recompute::kNone);
+  // Said otherwise than the framework has it, it stays.
+  fsdp.emplace_back("framework_options.recompute_keeps=nothing");
+  const Job said = Read(Read(kSmall, {.set = fsdp}).config_json);
+  EXPECT_EQ(said.workloads.front().plan.recompute_keeps, workload::RecomputeKeeps::kNothing);
+}
+
+// What the job says recomputed layers keep, they keep in the remedy, too.
+TEST(Job, RemedyKeepsWhatTheJobSays) {
+  const std::vector<std::string> said = {"framework_options.recompute_keeps=every_other",
+                                         "training.micro_batch=1", "training.sharding=zero1"};
+  const auto at = [&](std::string_view recompute, std::int64_t bytes) {
+    std::vector<std::string> set = said;
+    set.push_back(fmt::format("training.recompute={}", recompute));
+    set.push_back(fmt::format("cluster.device.memory={}B", bytes));
+    return Predict(Read(kSmall, {.set = set})).jobs.front();
+  };
+  std::int64_t full = 0;
+  for (const results::MemoryRow& row : at("full", std::int64_t{80} << 30).memory) {
+    full = std::max(full, row.total());
+  }
+  ASSERT_TRUE(at("full", full - (32 << 20)).out_of_memory());
+  const results::JobResult tight = at("selective", full - (32 << 20));
+  ASSERT_TRUE(tight.out_of_memory());
+  EXPECT_THAT(tight.memory_remedy, Not(HasSubstr("it fits with training.recompute: full")));
+}
+
 TEST(Job, ResolvedConfigurationReadsBackTheSame) {
   const std::string text = std::string(kSmall) +
                            "perturb: {jitter: 1%, ranks: [{rank: 3, speed: 0.9, delay: 5us}]}\n"

@@ -56,13 +56,22 @@ constexpr std::array<Remedy, 5> kRemedies = {{
      }},
 }};
 
+// What recomputed layers keep goes with recompute, unless the job says it.
+void ChangeRecompute(const FrameworkDefaults& defaults, const Plan& job, Plan* plan) {
+  Plan standard = job;
+  ApplyRecompute(defaults, &standard);
+  ApplyRecompute(defaults, plan);
+  plan->recompute_flash = job.recompute_flash;
+  if (job.recompute_keeps != standard.recompute_keeps) plan->recompute_keeps = job.recompute_keeps;
+}
+
 // The plan with the change and what the framework makes of it; none where it changes nothing or the
 // framework refuses it.
 std::optional<Plan> Changed(const Remedy& remedy, const Workload& w, Plan plan) {
   if (!remedy.apply(&plan)) return {};
   const auto framework = FindFramework(w.framework);
   if (!framework.ok()) return plan;
-  if (plan.recompute != w.plan.recompute) ApplyRecompute((*framework)->defaults, &plan);
+  if (plan.recompute != w.plan.recompute) ChangeRecompute((*framework)->defaults, w.plan, &plan);
   if (plan.sharding != w.plan.sharding) ApplyZero1((*framework)->defaults, &plan);
   if (!CheckSharded(**framework, plan).ok()) return {};
   return plan;
