@@ -30,6 +30,7 @@ class SimulateVerb final : public Verb {
   }
 
   void Declare(CLI::App* app) override {
+    app_ = app;
     app->add_option("JOB", input_, "Job file (YAML or JSON), or a GOAL schedule")->required();
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
     app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
@@ -105,14 +106,17 @@ class SimulateVerb final : public Verb {
     if (network_ && *network_ != "loggops") {
       return InvalidInput("--network {}: a GOAL schedule runs on loggops", Printable(*network_));
     }
-    if (!timeline_.empty() || !heat_map_.empty()) {
-      return InvalidInput("--timeline and --heat-map are for job files, not for a GOAL schedule");
+    for (const char* option :
+         {"--timeline", "--heat-map", "--calibration", "--no-fold", "--threads", "--seed"}) {
+      if (app_->count(option) == 0) continue;
+      return InvalidInput("{}: is for job files, not for a GOAL schedule", option);
     }
     WatchOutput(json_);
     ORRERY_ASSIGN_OR_RETURN(const results::GoalResult result, job::SimulateGoal(input_, set_));
     return session->Answer(json_, results::ToJson(result), results::Report(result));
   }
 
+  CLI::App* app_ = nullptr;
   std::string input_, calibration_, json_, timeline_, timeline_ranks_, heat_map_;
   std::vector<std::string> set_;
   std::optional<std::string> network_;

@@ -14,6 +14,11 @@
 namespace orrery::app {
 namespace {
 
+// Of any version: the reader says which it takes.
+bool IsGraphText(std::string_view text) {
+  return text.starts_with(graph::kTextVersion.substr(0, graph::kTextVersion.find('/') + 1));
+}
+
 FileKind SniffTree(const formats::Node& root) {
   if (const formats::Node* schema = root.Find("schema")) {
     if (schema->text.starts_with("orrery.result/")) return FileKind::kResult;
@@ -58,7 +63,7 @@ std::string_view Name(FileKind kind) {
 
 FileKind Sniff(std::string_view text) {
   if (text.starts_with(graph::kBinaryMagic)) return FileKind::kGraphBinary;
-  if (text.starts_with(graph::kTextVersion)) return FileKind::kGraphText;
+  if (IsGraphText(text)) return FileKind::kGraphText;
   if (text.starts_with("\x0a") && FindInvalidUtf8(text.substr(0, 256)) != std::string_view::npos) {
     return FileKind::kTimeline;
   }
@@ -80,9 +85,9 @@ Result<FileKind> SniffInput(const std::string& path) {
   std::string start(4096, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(file.gcount()));
-  if (formats::SniffGoal(start) != formats::GoalForm::kNone) return FileKind::kGoal;
-  const bool graph =
-      start.starts_with(graph::kBinaryMagic) || start.starts_with(graph::kTextVersion);
+  const bool named_goal = path.ends_with(".goal") && file.is_open();
+  if (named_goal || formats::SniffGoal(start) != formats::GoalForm::kNone) return FileKind::kGoal;
+  const bool graph = start.starts_with(graph::kBinaryMagic) || IsGraphText(start);
   if (graph) {
     return InvalidInput(
         "'{}' is a graph; simulating one without a job file is not built yet "

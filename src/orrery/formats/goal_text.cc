@@ -93,7 +93,9 @@ class TextReader {
       return Error(fmt::format("{} must be a whole number, not {}", what, Here()));
     }
     if (error != std::errc() || value < least || value > most) {
-      return Error(fmt::format("{}: {} is outside {} to {}", what, Here(), least, most));
+      const auto digits = static_cast<std::size_t>(stop - text_.data()) - at_;
+      return Error(fmt::format("{}: '{}' is outside {} to {}", what,
+                               Printable(text_.substr(at_, digits), 40), least, most));
     }
     at_ = static_cast<std::size_t>(stop - text_.data());
     return value;
@@ -109,6 +111,9 @@ class TextReader {
   }
 
   Status ReadRank(std::uint32_t rank) {
+    if (at_ >= text_.size()) {
+      return Error(fmt::format("the file ends before the block of rank {}; is it cut off?", rank));
+    }
     ORRERY_RETURN_IF_ERROR(Expect("rank"));
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t number, Number("rank", 0, kMaxGoalRanks));
     if (number != rank) {

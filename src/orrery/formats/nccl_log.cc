@@ -74,8 +74,10 @@ Result<std::optional<NcclTestsLog::Row>> ReadRow(Words words) {
   if (words.end() - at < 3) return none;
   const Result<double> time = ParseReal(at[0], Dimension::kNone, "");
   const Result<double> busbw = ParseReal(at[2], Dimension::kNone, "");
-  if (!time.ok() || !(*time > 0)) {
-    return InvalidInput("time '{}' is no positive number", Printable(at[0], 40));
+  constexpr double kLongest = 1e12;  // us: eleven days
+  if (!time.ok() || !(*time > 0 && *time <= kLongest)) {
+    return InvalidInput("time '{}' is no positive number{}", Printable(at[0], 40),
+                        time.ok() && *time > kLongest ? " below 1e12 us" : "");
   }
   if (!busbw.ok() || *bytes <= 0 || *count <= 0) return none;
   return std::optional(NcclTestsLog::Row{*bytes, std::string(*type), *time, *busbw});

@@ -150,8 +150,8 @@ std::string ReportText(const Heading& heading, const Sweep& sweep) {
   }
   text += table.Render("  ");
   if (rows > 0) {
-    text += fmt::format("\n  mean absolute error {:.1f} % over {} sizes\n",
-                        100 * sum / static_cast<double>(rows), rows);
+    text += fmt::format("\n  mean absolute error {:.1f} % over {} size{}\n",
+                        100 * sum / static_cast<double>(rows), rows, rows == 1 ? "" : "s");
   }
   return text + Assumed(heading) + fmt::format("\n  fingerprint {:016x}\n", sweep.fingerprint);
 }

@@ -171,6 +171,21 @@ bool Moved(const Calibration& c, std::size_t i) {
   return std::abs(c.after.at(i) - c.before.at(i)) > 0.01 * Definitions()[i].spread;
 }
 
+// "The same" is of the constant above in the table, which may not stand in the report: named.
+std::string Explains(std::size_t i) {
+  constexpr std::string_view kSame = "the same";
+  const std::string_view text = Definitions()[i].explains;
+  if (!text.starts_with(kSame)) return std::string(text);
+  std::size_t above = i;
+  while (above > 0 && Definitions()[above].explains.starts_with(kSame)) --above;
+  return fmt::format("as {}{}", Definitions()[above].name, text.substr(kSame.size()));
+}
+
+std::string Microseconds(double seconds) {
+  const double us = seconds * 1e6;
+  return us < 1e4 ? fmt::format("{:.4g}", us) : HumanCount(std::llround(us));
+}
+
 }  // namespace
 
 Result<Calibration> Calibrate(const Observations& o, const constants::Set& start) {
@@ -235,7 +250,7 @@ std::string ToText(const Calibration& c) {
     moved.Row({std::string(d.name),
                fmt::format("{:.4g} ± {:.2g}", c.before.at(i), c.spread_before[i]),
                fmt::format("{:.4g} ± {:.2g}", c.after.at(i), c.spread_after[i]),
-               std::string(d.unit), Printable(d.explains, 70)});
+               std::string(d.unit), Printable(Explains(i), 70)});
   }
   out += any ? moved.Render("  ")
              : "  no constant moved: the observations are explained as they are\n";
@@ -251,7 +266,7 @@ std::string ToText(const Calibration& c) {
   rest.Row({"what remains, largest first", "measured us", "before %", "after %"});
   for (std::size_t column = 1; column <= 3; ++column) rest.AlignRight(column);
   for (const std::size_t i : order) {
-    rest.Row({Printable(c.what[i], 60), fmt::format("{:.4g}", c.measured[i] * 1e6),
+    rest.Row({Printable(c.what[i], 60), Microseconds(c.measured[i]),
               fmt::format("{:+.1f}", (c.predicted_before[i] / c.measured[i] - 1) * 100),
               fmt::format("{:+.1f}", (c.predicted_after[i] / c.measured[i] - 1) * 100)});
   }
@@ -283,8 +298,8 @@ Result<constants::Set> ReadCalibration(const std::string& path) {
     }
     const double value = entry["value"].get<double>();
     if (!(value >= d.low && value <= d.high)) {
-      return InvalidInput("{}: constants.{}: {} is outside {} to {} {}", Printable(path), name,
-                          value, d.low, d.high, d.unit);
+      return InvalidInput("{}: constants.{}: {} is outside {} to {}{}{}", Printable(path), name,
+                          value, d.low, d.high, d.unit.empty() ? "" : " ", d.unit);
     }
     set.set(id, value);
   }

@@ -41,7 +41,10 @@ Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
                         name);
   }
   if (log.ranks.empty()) {
-    return InvalidInput("{}: no '#  Rank' lines: the log does not say on which GPUs it ran", name);
+    return InvalidInput(
+        "{}: no '#  Rank' lines: the log does not say on which GPUs it ran; "
+        "give the test's whole output",
+        name);
   }
   ORRERY_ASSIGN_OR_RETURN(const std::string gpu, GpuOf(log, name));
   std::set<std::string_view> hosts;
