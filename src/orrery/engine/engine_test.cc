@@ -318,6 +318,33 @@ TEST_F(EngineTest, ABlockOfTooManyPiecesIsRefused) {
   EXPECT_THAT(Run().status().message(), HasSubstr("of 65536 pieces, where 65535 are the most"));
 }
 
+// A block whose group lies in one class needs no events, whatever the group is for: those of the
+// slots beyond the eighth did.
+TEST_F(EngineTest, GroupsOfEverySlotAreTakenWhole) {
+  std::vector<std::uint64_t> events;
+  for (const graph::GroupSlot slot : {graph::GroupSlot::kTp, graph::GroupSlot::kReplica}) {
+    graph_ = {};
+    graph_.jobs.push_back({"job", 0, 0, 0});
+    placement_.device.clear();
+    graph::Comm reduce;
+    reduce.group = slot;
+    reduce.bytes.value = 4096;
+    AddRank({Block(kMillisecond, {reduce})});
+    graph_.bindings.push_back(graph_.bindings[0]);
+    graph_.bindings[1].logical_rank = 1;
+    placement_.device.emplace_back(std::size_t{1});
+    ++graph_.jobs[0].ranks;
+    const RankId members[2] = {RankId(std::size_t{0}), RankId(std::size_t{1})};
+    const GroupId group = graph_.groups.Add(slot, members);
+    for (graph::Binding& b : graph_.bindings) b.groups[static_cast<std::size_t>(slot)] = group;
+    const auto r = Run();
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    EXPECT_EQ(r->ranks_simulated, 1u);
+    events.push_back(r->events);
+  }
+  EXPECT_EQ(events[0], events[1]);
+}
+
 // Beside a job that waits for itself the other repeated its step for ever.
 TEST_F(EngineTest, AJobThatNeverEndsStopsTheOthers) {
   AddRank({Block(0, {Message(Collective::kRecv, graph::PeerSlot::kNext, 1024)})});

@@ -135,7 +135,7 @@ class Builder {
       const bool alone = std::all_of(members.begin(), members.end(), [&](RankId m) {
         return (*class_of)[m.index()] == (*class_of)[r];
       });
-      if (alone) view.alone |= static_cast<std::uint8_t>(1u << s);
+      if (alone) view.alone |= static_cast<std::uint16_t>(1u << s);
     }
     view.peer = peer_shape_[r];
     for (std::size_t p = 0; class_of != nullptr && p < kPeerSlots; ++p) {

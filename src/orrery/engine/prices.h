@@ -104,7 +104,8 @@ struct View {
   double speed = 1;
   std::array<std::uint16_t, graph::kGroupSlots> shape{};  // PriceCache::shape ids; 0: no group
   std::array<std::uint16_t, graph::kPeerSlots> peer{};    // shape of the pair
-  std::uint8_t alone = 0;                                 // slots whose group lies in one class
+  std::uint16_t alone = 0;                                // slots whose group lies in one class
+  static_assert(graph::kGroupSlots <= 16);
   std::uint8_t own_peers = 0;  // peer slots behind which is the rank's own class
   std::uint64_t Key() const;
   friend bool operator==(const View&, const View&) = default;
