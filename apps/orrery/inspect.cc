@@ -149,8 +149,9 @@ class InspectVerb final : public Verb {
           (text[first] == '{' ? formats::ParseJson(text, path_) : formats::ParseYaml(text, path_))
               .status());
     }
-    return InvalidInput("'{}' is no file that Orrery knows; 'orrery list formats' lists those",
-                        Printable(path_));
+    return InvalidInput(
+        "'{}' is no file that inspect knows; 'orrery list formats' lists those that are",
+        Printable(path_));
   }
 
   std::string path_, json_, svg_, dot_;

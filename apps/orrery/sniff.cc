@@ -94,6 +94,10 @@ Result<FileKind> SniffInput(const std::string& path) {
         "('orrery inspect' says what it holds)",
         Printable(path));
   }
+  if (start.find("\"orrery.result/") != std::string::npos) {
+    return InvalidInput("'{}' is a result; what it holds as 'config' is the job file of it",
+                        Printable(path));
+  }
   return FileKind::kJob;
 }
 

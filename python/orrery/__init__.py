@@ -15,10 +15,18 @@ import json
 import math
 import os
 import pathlib
+import platform
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _core
+try:
+    from . import _core
+except ImportError as error:
+    _built = ", ".join(path.name for path in pathlib.Path(__file__).parent.glob("_core*.so"))
+    raise ImportError(
+        f"orrery's native half ({_built or 'missing'}) does not fit this Python "
+        f"{platform.python_version()}: run './run --python' with it first on the PATH"
+    ) from error
 from ._result import Breakdown, BreakdownRow, JobResult, MemoryRow, Result, Simulation
 
 __all__ = [
@@ -52,7 +60,8 @@ class Error(Exception):
         return type(self), (self.code, str(self))  # pickled by a pool of processes
 
 
-_PathLike = str | os.PathLike[str]
+if TYPE_CHECKING:
+    _PathLike = str | os.PathLike[str]
 
 
 def _measured() -> str:
@@ -75,7 +84,7 @@ def _plain(value: object, where: str) -> object:
                 raise TypeError(f"{where}: the key {key!r} is no text")
         dot = where + "." if where != "job" else ""
         return {key: _plain(below, dot + key) for key, below in value.items()}
-    if isinstance(value, list | tuple | range):
+    if isinstance(value, (list, tuple, range)):
         return [_plain(below, f"{where}[{i}]") for i, below in enumerate(value)]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -83,7 +92,7 @@ def _plain(value: object, where: str) -> object:
         return _plain(value.tolist(), where)
     if isinstance(value, float) and not math.isfinite(value):
         raise Error("invalid_input", f"{where}: {value} is no number that a job can hold")
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, (str, int, float)):
         return value
     kind = type(value).__name__
     raise TypeError(f"{where}: {kind} is no text, number, list, mapping or path")
@@ -115,7 +124,7 @@ def _assignments(given: str | Iterable[str] | Mapping[str, object] | None) -> li
 def _whole(name: str, value: object, least: int, most: int, range_in_words: str) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: {value!r} is no whole number; give {range_in_words}")
-    number = value.__index__()
+    number: int = value.__index__()
     if not least <= number <= most:
         raise Error("invalid_input", f"{name} {number}: give {range_in_words}")
     return number
@@ -132,7 +141,7 @@ def _utf8(name: str, text: str) -> str:
 def _file(name: str, path: object) -> str:
     if path is None:
         return ""
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str):
         raise TypeError(f"{name}: {type(path).__name__} is no path")
     if not text:
@@ -181,6 +190,8 @@ def simulate(
     else:
         kind = type(job).__name__
         raise TypeError(f"job: {kind} is no path, text of a job file or mapping")
+    if is_path and text.endswith(".goal"):
+        raise Error("invalid_input", f"{text}: a GOAL schedule: run 'orrery simulate' on it")
     if network is not None and not isinstance(network, str):
         raise TypeError(f"network: {network!r} is no text; give a name, such as 'flow'")
     if not isinstance(fold, bool):

@@ -116,7 +116,11 @@ Result<Cell> ParseCell(const Place& place, const CsvColumn& column, const std::s
     const bool known =
         column.choices.empty() || column.choices.find("|" + text + "|") != std::string_view::npos;
     if (!known) {
-      return place.Error(column.name, text, "is unknown", fmt::format("valid: {}", column.choices));
+      std::string valid;  // "a, b" of "|a|b|"
+      for (const char c : column.choices.substr(1, column.choices.size() - 2)) {
+        valid += c == '|' ? std::string(", ") : std::string(1, c);
+      }
+      return place.Error(column.name, text, "is unknown", "valid: " + valid);
     }
     return Cell(text);
   }

@@ -261,7 +261,7 @@ TEST(MeasuredCsv, DamageNamesLineFieldValueAndRemedy) {
   EXPECT_EQ(Message(head + "gemm,bf16,nt,64,64,64,1,nan,5,5,hot,9\n"),
             "bad.csv:7: time_us = 'nan': must be from 0.0001 to 1e15; measure it again");
   EXPECT_EQ(Message(head + "gemm,bf17,nt,64,64,64,1,5,5,5,hot,9\n"),
-            "bad.csv:7: dtype = 'bf17': is unknown; valid: |bf16|fp16|fp32|tf32|fp8|fp8_split|");
+            "bad.csv:7: dtype = 'bf17': is unknown; valid: bf16, fp16, fp32, tf32, fp8, fp8_split");
   EXPECT_EQ(
       Message(head + "gemm,bf16,nt,64,64,64,1,5,5\n"),
       "bad.csv:7: row = 'gemm,bf16,nt,64,64,64,1,5,5': has 9 cells, not 12; restore the line or "

@@ -138,8 +138,9 @@ Result<Sweep> RunSweep(const cluster::Cluster& cluster, const collective::Enviro
         options.shares.ranks > 0
             ? planner.UnevenPlan(options.dtype, bytes, shape, options.shares, false)
             : planner.MakePlan(options.collective, options.dtype, bytes, shape));
-    row.plan = fmt::format("{} {}, {} channels", collective::Name(plan.algorithm),
-                           collective::Name(plan.protocol), plan.channels);
+    row.plan =
+        fmt::format("{} {}, {} channel{}", collective::Name(plan.algorithm),
+                    collective::Name(plan.protocol), plan.channels, plan.channels == 1 ? "" : "s");
     row.instead_of = plan.instead_of;
     row.note = plan.note;
     const graph::Graph graph = OneCollective(options, sweep.gpus, bytes);

@@ -1,8 +1,10 @@
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "orrery/base/text.h"
 #include "orrery/compute/compute.h"
@@ -108,11 +110,10 @@ Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths) {
     std::vector<compute::Sample> samples;
   };
   auto devices = std::make_shared<std::vector<Device>>();
+  std::set<std::string> tables;
   for (const cluster::Preset& preset : cluster::Presets()) {
     ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec, cluster::FindPreset(preset.name));
-    bool known = false;
-    for (const Device& d : *devices) known |= d.spec.table == spec.device.table;
-    if (known) continue;
+    if (!tables.insert(spec.device.table).second) continue;
     ORRERY_ASSIGN_OR_RETURN(std::vector<compute::Sample> samples,
                             compute::ReadSamples(scratch.path, spec.device.table));
     if (samples.empty()) continue;
@@ -130,7 +131,10 @@ Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths) {
     devices->push_back({spec.device, std::move(samples)});
   }
   if (out.measured.empty()) {
-    return InvalidInput("{}: no measured kernel of a GPU that a preset has", csv_paths.front());
+    tables.erase("");
+    return InvalidInput(
+        "{}: no measured kernel of a GPU that a preset has; 'gpu' of a file is one of {}",
+        Printable(csv_paths.front()), fmt::join(tables, ", "));
   }
   out.predict = [devices](const constants::Set& set) -> Result<std::vector<double>> {
     std::vector<double> times;
