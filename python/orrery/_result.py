@@ -196,6 +196,8 @@ class Result:
         """Of a document that ``orrery simulate --json`` wrote."""
         if data.get("schema") != "orrery.result/1":
             raise ValueError(f"schema {data.get('schema')!r} is not orrery.result/1")
+        if "goal" in data:
+            raise ValueError("the result of a GOAL schedule has no job; read it as JSON")
         jobs = data["jobs"] if "jobs" in data else [data]
         return cls(
             jobs=tuple(JobResult.from_dict(job) for job in jobs),

@@ -134,6 +134,8 @@ class SimulateTest(unittest.TestCase):
         self.assertLess(len(repr(result)), 300)
         with self.assertRaises(ValueError):
             orrery.Result.from_dict({"schema": "orrery.error/1"})
+        with self.assertRaisesRegex(ValueError, "GOAL"):
+            orrery.Result.from_dict({"schema": "orrery.result/1", "goal": {}})
 
     def test_types_can_be_asked_for(self):
         for kind in (orrery.MemoryRow, orrery.JobResult, orrery.Simulation, orrery.Result):

@@ -221,7 +221,7 @@ TEST_F(Measured, OrderOfRowsAndFilesChangesNothing) {
     const std::string row =
         fmt::format("gemm,bf16,nt,{},4096,4096,1,{}.5,{},{},hot,9\n", m, m / 8, m / 8, m / 8 + 1);
     forward += row;
-    backward = row + backward;
+    backward.insert(0, row);
   }
   const CostModel a = Build(TestA100(), forward);
   const CostModel b = Build(TestA100(), backward);

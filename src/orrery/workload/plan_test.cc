@@ -172,8 +172,8 @@ TEST(Layers, GivenListsAreChecked) {
 TEST(Schedules, AreFoundByName) {
   for (const ScheduleInfo& info : Schedules()) EXPECT_TRUE(FindSchedule(info.name).ok());
   EXPECT_EQ(FindSchedule("zb").status().message(),
-            "unknown schedule 'zb'; valid: gpipe, 1f1b, 1f1b-interleaved, zb-h1, zb-v, dualpipe, "
-            "dualpipe-v, given");
+            "unknown schedule 'zb'; did you mean 'zb-v' or 'zb-h1'? valid: gpipe, 1f1b, "
+            "1f1b-interleaved, zb-h1, zb-v, dualpipe, dualpipe-v, given");
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "orrery/workload/generators/schedules.h"
 
 #include <array>
+#include <vector>
 
 #include "orrery/base/check.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
 #include "orrery/workload/generators/passes.h"
 
 namespace orrery::workload {
@@ -36,12 +39,12 @@ constexpr std::array<ScheduleInfo, 8> kSchedules = {{
 std::span<const ScheduleInfo> Schedules() { return kSchedules; }
 
 Result<Schedule> FindSchedule(std::string_view name) {
-  std::string valid;
+  std::vector<std::string_view> valid;
   for (std::size_t i = 0; i < kSchedules.size(); ++i) {
     if (kSchedules[i].name == name) return static_cast<Schedule>(i);
-    valid += (i == 0 ? "" : ", ") + std::string(kSchedules[i].name);
+    valid.push_back(kSchedules[i].name);
   }
-  return InvalidInput("unknown schedule '{}'; valid: {}", name, valid);
+  return InvalidInput("{}", UnknownName("schedule", Printable(name), valid));
 }
 
 void WriteSchedule(Schedule schedule, ProgramWriter* w) {
