@@ -213,6 +213,10 @@ void Timeline::Annotate(ProtoWriter* event, std::uint32_t name, std::int64_t val
 
 void Timeline::Slice(std::uint64_t track, std::uint64_t name, std::uint64_t category, SimTime start,
                      SimTime end, const Interval* details) {
+  // Perfetto ends the innermost slice: two that cross would change their ends.
+  SimTime& last = ended_[track];
+  if (start < last && last < end) start = last;
+  last = std::max(last, end);
   ProtoWriter begin;
   begin.Varint(event::kType, event::kBegin);
   begin.Varint(event::kTrackUuid, track);

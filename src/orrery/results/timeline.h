@@ -4,6 +4,8 @@
 // A rank is a process with one track for its compute stream and one for each communicator's stream.
 // A communication that waited for its partners (its interval begins when the rank came) shows the
 // wait as a slice of its own before it; those of one call, which wait together, one for all.
+// Jitter is added to a stretch as a whole, so that a kernel may begin before the end of the stretch
+// before; it is drawn from there on.
 // The network is a process of its own with one counter for each class of links and each worst link.
 // Perfetto counts nanoseconds: slices are rounded down to these, the exact duration stands in
 // `duration_ps`. Names are interned, so that a slice takes some 40 bytes. Memory: one bit for each
@@ -65,6 +67,7 @@ class Timeline final : public engine::Sink {
   std::unordered_map<std::string, std::uint64_t> texts_;
   std::unordered_set<std::uint64_t> tracks_;
   std::unordered_map<std::uint64_t, SimTime> waited_until_;  // by track: end of its last wait
+  std::unordered_map<std::uint64_t, SimTime> ended_;         // by track: end of its last slice
   ProtoWriter fresh_;  // interned data that the next packet brings
   Status failure_;     // the first one; later writes are dropped
 };

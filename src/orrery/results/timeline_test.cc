@@ -96,6 +96,11 @@ TEST(Timeline, SlicesBeginAndEnd) {
   interval.end = 9'250;
   interval.name = gemm;
   timeline->Add(interval);
+  interval.start = 9'000;  // jitter: it would cross the one before
+  interval.end = 11'000;
+  timeline->Add(interval);
+  interval.start = 5'500;
+  interval.end = 9'250;
   interval.stream = 1;
   interval.waited = 2'000;
   interval.bytes = 64;
@@ -120,10 +125,10 @@ TEST(Timeline, SlicesBeginAndEnd) {
     types.push_back(Parse(packet.text(11)).number(9));
     times.push_back(packet.number(8));
   }
-  // Compute slice; the wait from the rank's arrival on; the communications, whose wait was drawn
+  // Compute slices; the wait from the rank's arrival on; the communications, whose wait was drawn
   // before the arrival once, and so before the start of the run. Nanoseconds, rounded down.
-  EXPECT_THAT(types, ElementsAre(1, 2, 1, 2, 1, 2, 1, 2));
-  EXPECT_THAT(times, ElementsAre(5, 9, 5, 7, 7, 9, 7, 9));
+  EXPECT_THAT(types, ElementsAre(1, 2, 1, 2, 1, 2, 1, 2, 1, 2));
+  EXPECT_THAT(times, ElementsAre(5, 9, 9, 11, 5, 7, 7, 9, 7, 9));
   EXPECT_THAT(names, ElementsAre("gemm\\x1b", "waiting for partners"));
 }
 
