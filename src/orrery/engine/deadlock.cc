@@ -34,8 +34,7 @@ Status OverfullReport(const graph::Graph& graph, const Layout& layout, std::uint
   const SimRank& r = layout.ranks[rank];
   return Infeasible(
       "rank {} ({}) has {} communications under way that do not block and issues another, more "
-      "than "
-      "can be told apart: wait for some of them before",
+      "than can be told apart: wait for some of them before",
       r.rank.value, graph.programs[layout.variants[r.variant].program.index()].name,
       kMostOutstanding);
 }

@@ -68,14 +68,14 @@ class Sink {
  public:
   struct Interval {
     RankId rank;
-    std::uint8_t stream = 0;  // 0 compute; a communicator's stream otherwise
-    SimTime start = 0, end = 0;
-    NameId name;  // of the graph
+    std::uint8_t stream = 0;     // 0 compute; a communicator's stream otherwise
+    SimTime start = 0, end = 0;  // a communication's from this rank's arrival on
+    NameId name;                 // of the graph
     NameId module;
     std::int32_t microbatch = -1;
     std::int16_t layer = -1;
     std::int32_t iteration = 0;
-    SimTime waited = 0;       // communication: from this rank's arrival to the start
+    SimTime waited = 0;       // communication: from `start` until its partners had come
     std::int64_t bytes = 0;   // communication
     std::string_view detail;  // algorithm and protocol, or provenance
   };

@@ -143,8 +143,7 @@ constexpr Option kTraining[] = {
      .doc = "Load of the experts: balanced; round-robin, balanced by dealing experts out in turn "
             "(a token's are neighbours); zipf, in proportion to 1/i, or natural, a router's first "
             "hundreds of steps, all ranks running as the busiest; dirichlet or drawn-zipf, drawn "
-            "layer by layer; or a file NAME.csv, a line a "
-            "layer."},
+            "layer by layer; or a file NAME.csv, a line a layer."},
     {.name = "moe_alpha",
      .type = kNumber,
      .fallback = "1",

@@ -11,6 +11,10 @@ namespace {
 
 using workload::Model;
 
+void Untied(Model* m) { m->tied_embeddings = false; }
+void NoBiases(Model* m) { m->attention_bias = m->mlp_bias = false; }
+void NoDropout(Model* m) { m->dropout = 0; }
+
 // The default of --swiglu: two thirds of 4·hidden, in steps of 64.
 void GatedWidth(Model* m) {
   m->activation = workload::Activation::kSwiglu;
@@ -33,22 +37,22 @@ constexpr Fact kFacts[] = {
     {"gpt3_7b_", "vocab 131073, untied",
      [](Model* m) {
        m->vocab = 131073;
-       m->tied_embeddings = false;
+       Untied(m);
      }},
-    {"unti", "untied embeddings", [](Model* m) { m->tied_embeddings = false; }},
-    {"uneven_pipeline", "untied embeddings", [](Model* m) { m->tied_embeddings = false; }},
-    {"embedding_loss_in", "untied embeddings", [](Model* m) { m->tied_embeddings = false; }},
+    {"unti", "untied embeddings", Untied},
+    {"uneven_pipeline", "untied embeddings", Untied},
+    {"embedding_loss_in", "untied embeddings", Untied},
     {"rope_embeddings", "rotary positions",
      [](Model* m) { m->position = workload::Position::kRotary; }},
-    {"disable_bias_linear", "no biases", [](Model* m) { m->attention_bias = m->mlp_bias = false; }},
-    {"expert", "no biases", [](Model* m) { m->attention_bias = m->mlp_bias = false; }},
+    {"disable_bias_linear", "no biases", NoBiases},
+    {"expert", "no biases", NoBiases},
     {"_swiglu", "swiglu", GatedWidth},
     {"op_fuser", "swiglu", GatedWidth},
-    {"mcore_cp2", "no dropout", [](Model* m) { m->dropout = 0; }},
-    {"_pp1_cp2", "no dropout", [](Model* m) { m->dropout = 0; }},
-    {"_pp2_cp2", "no dropout", [](Model* m) { m->dropout = 0; }},
-    {"dist_cp2", "no dropout", [](Model* m) { m->dropout = 0; }},
-    {"cp4_a2a", "no dropout", [](Model* m) { m->dropout = 0; }},
+    {"mcore_cp2", "no dropout", NoDropout},
+    {"_pp1_cp2", "no dropout", NoDropout},
+    {"_pp2_cp2", "no dropout", NoDropout},
+    {"dist_cp2", "no dropout", NoDropout},
+    {"cp4_a2a", "no dropout", NoDropout},
     {"gpt3_weekly", "RMSNorm", [](Model* m) { m->norm = workload::Norm::kRmsNorm; }},
     {"_pp2_mla", "latent ranks 192 and 64, heads of 16 + 8, GPT's layers",
      [](Model* m) {
@@ -76,19 +80,19 @@ constexpr Fact kFacts[] = {
      }},
     {"te_ep8_", "experts of 1024, no biases",
      [](Model* m) {
-       m->attention_bias = m->mlp_bias = false;
+       NoBiases(m);
        ExpertWidths(m, 1024, 0, 0);
      }},
     {"tp4_ep2_etp2", "experts of 1024, a shared one of 512, no biases",
      [](Model* m) {
-       m->attention_bias = m->mlp_bias = false;
+       NoBiases(m);
        ExpertWidths(m, 1024, 512, 0);
      }},
     {"scoped_cudagraph", "rotary positions, untied, no dropout, four dense layers",
      [](Model* m) {
        m->position = workload::Position::kRotary;
-       m->tied_embeddings = false;
-       m->dropout = 0;
+       Untied(m);
+       NoDropout(m);
        m->experts.first_dense = 4;
      }},
     {"nemotron3_5", "vocab 50257", [](Model* m) { m->vocab = 50257; }},
