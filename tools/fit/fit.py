@@ -43,6 +43,7 @@ CORRELATION = 0.1
 CAUCHY = 3.0  # in sigmas: a row that far off pulls hardest, one farther off less again
 LOW_TRUST = 0.05  # weight of rows whose `trust` says low
 ROWS_PER_SOURCE = 120
+SIMULATED = ["vtrain-s"]  # sources that another simulator's output was published for (docs/validation.md): no part of a fit
 SEEN = 0.004  # a row depends on a constant if a spread of it moves the row by as much
 REUSE = 0.3  # largest step, in spreads, after which derivatives are kept
 OBJECTIVE_TOLERANCE = 0.1  # of --check: how much worse, relative
@@ -99,8 +100,8 @@ class Rows:
 
 
 def thinned(table, most):
-    """Text of a table with at most `most` rows of each source, evenly spaced in file order: the time of a
-    refit goes with its rows, what more of one source add falls (CORRELATION)."""
+    """Text of a table without what is not measured and with at most `most` rows of each source, evenly spaced in
+    file order: the time of a refit goes with its rows, what more of one source add falls (CORRELATION)."""
     with open(table, newline="") as f:
         lines = list(csv.reader(f))
     header, lines = lines[0], lines[1:]
@@ -108,7 +109,9 @@ def thinned(table, most):
         return None
     groups = {}
     for line in lines:
-        groups.setdefault(re.sub(r"[0-9].*", "", line[header.index("id")]), []).append(line)
+        source = re.sub(r"[0-9].*", "", line[header.index("id")])
+        if source not in SIMULATED:
+            groups.setdefault(source, []).append(line)
     kept = io.StringIO()
     writer = csv.writer(kept, lineterminator="\n")
     writer.writerow(header)
@@ -241,7 +244,7 @@ def inputs_hash(constants):
                 path = os.path.join(folder, name)
                 h[os.path.relpath(path, ROOT)] = hashlib.sha256(open(path, "rb").read()).hexdigest()
     h["a_priori"] = constants.a_priori_hash()
-    settings = [SIGMA, SIGMA_TRAINING, CORRELATION, CAUCHY, LOW_TRUST, ROWS_PER_SOURCE, SEEN]
+    settings = [SIGMA, SIGMA_TRAINING, CORRELATION, CAUCHY, LOW_TRUST, ROWS_PER_SOURCE, SIMULATED, SEEN]
     h["settings"] = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     return h
 
@@ -335,6 +338,7 @@ def fit(program, constants, passes):
         # Relative to the linearised fit with all rows, so that leaving nothing out gives the fit itself.
         without = solve(constants, rows, u, rows.log_error, keep, others)
         left_out[source] = np.clip(np.where(others, u + (without - anchor), 0.0), constants.lower(), constants.upper())
+    left_out.update({source: u for source in SIMULATED})
     facts = {
         "inputs": inputs_hash(constants),
         "rows": len(rows.log_error),
@@ -355,7 +359,7 @@ def fit(program, constants, passes):
 
 
 SPREAD_PARTS = ["kernels", "host", "communication", "waiting", "experts", "base", "collective_fixed", "collective_transfer", "memory_tensors",
-                "memory_outside"]
+                "memory_allocator", "memory_outside"]
 SPREAD_RANGE = (0.005, 1.5)
 COVERAGE_PULL = 4.0  # weight of (coverage of a stratum - 0.8)^2, in rows
 

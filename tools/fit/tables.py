@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tables of errors in docs/validation.md and README.md anew, between their markers.
+"""Writes the tables of errors in docs/validation.md and README.md anew, between their markers, and the worst rows with
+validation/diagnoses.csv.
 
     tools/fit/tables.py --orrery build/release/orrery
 """
@@ -9,9 +10,13 @@ import csv
 import functools
 import json
 import os
+import statistics
 import subprocess
 import sys
 
+from fit import SIMULATED
+
+ONE_NODE = "one node, small"
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -48,7 +53,54 @@ def strata(program):
             lines.append(f"| {g['stratum']} | {g['rows']} | {100 * g['coverage']:.0f} % | {number(left_out)} | "
                          f"{number(g['mean_abs_error_pct'])} | {number(g['bias_pct'], True)} | {number(g['median_abs_error_pct'])} | "
                          f"{number(before)} | {inside} | {floor} |")
+            if g["stratum"] == ONE_NODE:
+                lines.append(measured_nodes(program))
     return "\n".join(lines) + "\n"
+
+
+def measured_nodes(program):
+    """The stratum of one node without the rows that a simulator wrote: a line of strata()."""
+    group = [p for p in whole_report(program, "training_measured.csv", "--leave-out")["rows"]
+             if p["stratum"] == ONE_NODE and p["source"] not in SIMULATED]
+    known = [p for p in group if p["error_pct"] is not None]
+    prior = {p["id"]: p for p in whole_report(program, "training_measured.csv", "--constants", "prior")["rows"]}
+    mean = lambda errors: sum(map(abs, errors)) / len(known)
+    errors = [p["error_pct"] for p in known]
+    inside = sum(p["left_out"]["interval"][0] <= p["measured"] <= p["left_out"]["interval"][1] for p in known)
+    return (f"| - of these measured | {len(group)} | {100 * len(known) / len(group):.0f} % | "
+            f"{number(mean(p['left_out']['error_pct'] for p in known))} | {number(mean(errors))} | "
+            f"{number(sum(errors) / len(known), True)} | {number(statistics.median(map(abs, errors)))} | "
+            f"{number(mean(prior[p['id']]['error_pct'] for p in known))} | {100 * inside / len(known):.0f} % | - |")
+
+
+def diagnoses():
+    """Row to (cause, what is known): validation/diagnoses.csv, "coll-7..9" for rows 7 to 9 of the collectives."""
+    known = {}
+    with open(os.path.join(ROOT, "validation", "diagnoses.csv"), newline="") as f:
+        for r in csv.DictReader(f):
+            for name in r["rows"].split():
+                table, _, numbers = name.rpartition("-")
+                first, _, last = numbers.partition("..")
+                names = [f"{table}-{i}" for i in range(int(first), int(last) + 1)] if last else [name]
+                known.update({n: (r["cause"], r["what is known"]) for n in names})
+    return known
+
+
+def worst(program, table, prefix, most=30):
+    """The rows farthest off in sample, those with one diagnosis on one line."""
+    known, lines = diagnoses(), {}
+    everything = {prefix + p["id"] for p in whole_report(program, table, "--leave-out")["rows"]}
+    unknown = [n for n in known if n.startswith("coll-") == (prefix == "coll-") and n not in everything]
+    if unknown:
+        sys.exit(f"validation/diagnoses.csv: {unknown[0]}: no row of {table}")
+    rows = [p for p in whole_report(program, table, "--leave-out")["rows"]
+            if p["error_pct"] is not None and p["source"] not in SIMULATED]
+    for p in sorted(rows, key=lambda p: -abs(p["error_pct"]))[:most]:
+        at = known.get(prefix + p["id"], ("open", f"not known ({p['id']})"))
+        name = f"`{prefix}{p['id']}`" + (" memory" if p["quantity"] == "peak_mem_gib" else "")
+        lines.setdefault(at, []).append(f"{name} {p['error_pct']:+.0f}")
+    body = [f"| {', '.join(names)} | {cause} | {text} |" for (cause, text), names in lines.items()]
+    return "\n".join(["| rows, error in % | cause | what is known |", "|---|---|---|", *body]) + "\n"
 
 
 def sources(program):
@@ -79,7 +131,8 @@ def ranking(program):
         groups = [g for g in groups.values() if len(g) >= 3]
         loss = lambda at: [min(g, key=lambda x: x[at])[0] / min(x[0] for x in g) - 1 for g in groups]
         within = lambda at: 100 * sum(x <= 0.03 for x in loss(at)) / len(groups)
-        lines.append(f"| {source} | {len(groups)} | {within(2):.0f} % | {within(1):.0f} % | {100 * sum(loss(2)) / len(groups):.1f} % |")
+        kind = " (a simulator's)" if source in SIMULATED else ""
+        lines.append(f"| {source}{kind} | {len(groups)} | {within(2):.0f} % | {within(1):.0f} % | {100 * sum(loss(2)) / len(groups):.1f} % |")
     return "\n".join(lines) + "\n"
 
 
@@ -105,6 +158,8 @@ def main():
     replace("README.md", "errors", table)
     replace("docs/validation.md", "sources", sources(program))
     replace("docs/validation.md", "ranking", ranking(program))
+    replace("docs/validation.md", "worst", worst(program, "training_measured.csv", ""))
+    replace("docs/validation.md", "worst collectives", worst(program, "nccl_measured.csv", "coll-"))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ inline constexpr double kMemoryLatency_s = 0.6e-6;
 inline constexpr double kMisalignedRate = 0.5;
 inline constexpr double kPartLineRate = 0.9;
 inline constexpr double kMostOfPeak = 0.93;
+inline constexpr double kMxfp8Rate = 0.95;
 inline constexpr double kVboost = 1.05;  // attention, too
 // Pieces of a product that run side by side (Transformer Engine's comm_gemm_overlap,
 // NVTE_COMM_OVERLAP_MAX_STREAMS).

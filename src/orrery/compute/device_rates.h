@@ -15,7 +15,7 @@
 
 namespace orrery::compute {
 
-inline constexpr std::size_t kDTypes = 7;
+inline constexpr std::size_t kDTypes = static_cast<std::size_t>(graph::kLastDType) + 1;
 
 struct DeviceRates {
   constants::Set constants;

@@ -31,9 +31,10 @@ double CollectiveWidth(double fixed_share) {
                            Square((1 - fixed_share) * kFitted.collective_transfer)));
 }
 
-double MemoryWidth(bool outside) {
-  return Width80(
-      std::sqrt(Square(kFitted.memory_tensors) + Square(outside ? kFitted.memory_outside : 0)));
+double MemoryWidth(const MemoryShares& shares) {
+  return Width80(std::sqrt(Square(kFitted.memory_tensors) +
+                           Square(shares.allocator ? kFitted.memory_allocator : 0) +
+                           Square(shares.outside ? kFitted.memory_outside : 0)));
 }
 
 }  // namespace orrery::constants

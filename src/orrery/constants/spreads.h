@@ -13,7 +13,7 @@ namespace orrery::constants {
 struct Spreads {
   double kernels = 0, host = 0, communication = 0, waiting = 0, experts = 0, base = 0;
   double collective_fixed = 0, collective_transfer = 0;
-  double memory_tensors = 0, memory_outside = 0;
+  double memory_tensors = 0, memory_allocator = 0, memory_outside = 0;
 };
 Spreads FittedSpreads();
 
@@ -23,10 +23,15 @@ struct StepShares {
   bool experts = false;
 };
 
+// What a meter of memory sees beside tensors.
+struct MemoryShares {
+  bool allocator = false;  // what the allocator keeps unused
+  bool outside = false;    // what lives outside it: contexts, libraries' buffers
+};
+
 // w: 80 % of measurements lie between prediction / (1 + w) and prediction · (1 + w).
 double StepWidth(const StepShares& shares);
 double CollectiveWidth(double fixed_share);  // the rest is transfer
-// What tensors hold; `outside`: with what the allocator keeps beside them, or lives outside it.
-double MemoryWidth(bool outside);
+double MemoryWidth(const MemoryShares& shares);
 
 }  // namespace orrery::constants

@@ -33,7 +33,7 @@ constexpr int Count(PeerSlot) { return static_cast<int>(kPeerSlots); }
 constexpr int Count(MemoryKind) { return static_cast<int>(MemoryKind::kCount); }
 constexpr int Count(Lifetime) { return 4; }
 constexpr int Count(OpKind) { return 8; }
-constexpr int Count(DType) { return 7; }
+constexpr int Count(DType) { return static_cast<int>(kLastDType) + 1; }
 constexpr int Count(Pass) { return 3; }
 constexpr int Count(Launch) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }

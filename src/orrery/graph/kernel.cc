@@ -16,6 +16,8 @@ std::string_view Name(DType type) {
       return "fp16";
     case DType::kFp8:
       return "fp8";
+    case DType::kMxfp8:
+      return "mxfp8";
     case DType::kFp4:
       return "fp4";
     case DType::kInt64:

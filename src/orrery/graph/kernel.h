@@ -10,7 +10,9 @@
 
 namespace orrery::graph {
 
-enum class DType : std::uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8, kFp4, kInt64 };
+// kMxfp8: fp8 whose elements share a scale by blocks (OCP MX), beside kFp8's one scale a tensor.
+enum class DType : std::uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8, kFp4, kInt64, kMxfp8 };
+inline constexpr DType kLastDType = DType::kMxfp8;
 enum class Pass : std::uint8_t { kForward, kBackward, kOptimizer };
 
 constexpr std::int64_t SizeOf(DType type) {
@@ -22,6 +24,7 @@ constexpr std::int64_t SizeOf(DType type) {
     case DType::kFp16:
       return 2;
     case DType::kFp8:
+    case DType::kMxfp8:
     case DType::kFp4:
       return 1;  // fp4 is packed in pairs: kernels count half
     case DType::kInt64:

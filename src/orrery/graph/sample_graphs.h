@@ -97,10 +97,10 @@ class SampleBuilder {
                     Size(),
                     Size(),
                     1 + Size() % 4,
-                    Any(DType::kInt64),
+                    Any(kLastDType),
                     Any(GemmLayout::kTN),
                     rng_.Below(2) == 0,
-                    Any(DType::kInt64),
+                    Any(kLastDType),
                     Any(GemmKind::kPiece)};
       case 1:
         return Attention{Size(),
@@ -109,7 +109,7 @@ class SampleBuilder {
                          Size(),
                          Size(),
                          128,
-                         Any(DType::kInt64),
+                         Any(kLastDType),
                          rng_.Below(2) == 0,
                          Any(Pass::kOptimizer),
                          Any(AttentionKernel::kFlash4),
@@ -117,7 +117,7 @@ class SampleBuilder {
                          Size()};
       case 2:
         return MemoryBound{
-            Any(MemoryOp::kStateDecay), Size(), Size(), Size(), Size(), Any(DType::kInt64),
+            Any(MemoryOp::kStateDecay), Size(), Size(), Size(), Size(), Any(kLastDType),
             Any(Pass::kOptimizer)};
       default:
         return Timed{Size()};
@@ -152,7 +152,7 @@ class SampleBuilder {
                          .group = GroupSlot::kTp,
                          .blocking = blocking,
                          .event = blocking ? kNoEvent : std::int16_t{0},
-                         .dtype = Any(DType::kInt64),
+                         .dtype = Any(kLastDType),
                          .bytes = {.value = Size()}});
       Add(&b, OpKind::kComm, b.comms.size() - 1, "collective");
       if (!blocking) Add(&b, OpKind::kWait, 0, "wait", 0);

@@ -21,7 +21,7 @@ const char* Fault(const Comm& comm) {
   if (comm.collective > Collective::kScatter) return "unknown collective";
   if (comm.group >= GroupSlot::kCount) return "unknown group slot";
   if (comm.peer >= PeerSlot::kCount) return "unknown peer slot";
-  if (comm.dtype > DType::kInt64) return "unknown element type";
+  if (comm.dtype > kLastDType) return "unknown element type";
   if (comm.stream == 0) return "a communication on stream 0, the compute stream";
   if (comm.blocking && comm.event != kNoEvent) return "a blocking communication records an event";
   if (!IsPointToPoint(comm.collective) && comm.batch != 0) {

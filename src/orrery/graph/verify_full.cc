@@ -13,7 +13,7 @@ namespace {
 struct KernelFault {
   const char* operator()(const Gemm& g) const {
     if (std::min({g.m, g.n, g.k, g.batch}) < 0) return "a GEMM with a negative size";
-    if (g.dtype > DType::kInt64 || g.out_dtype > DType::kInt64) return "unknown element type";
+    if (g.dtype > kLastDType || g.out_dtype > kLastDType) return "unknown element type";
     if (g.kind > GemmKind::kPiece) return "unknown kind of GEMM";
     return g.layout > GemmLayout::kTN ? "unknown GEMM layout" : nullptr;
   }
@@ -22,7 +22,7 @@ struct KernelFault {
                   a.window}) < 0) {
       return "attention with a negative size";
     }
-    if (a.dtype > DType::kInt64) return "unknown element type";
+    if (a.dtype > kLastDType) return "unknown element type";
     if (a.pass > Pass::kOptimizer) return "unknown pass";
     return a.kernel > AttentionKernel::kFlash4 ? "unknown attention kernel" : nullptr;
   }
@@ -30,7 +30,7 @@ struct KernelFault {
     if (std::min({m.rows, m.cols, m.bytes_read, m.bytes_written}) < 0) {
       return "a memory-bound kernel with a negative size";
     }
-    if (m.dtype > DType::kInt64) return "unknown element type";
+    if (m.dtype > kLastDType) return "unknown element type";
     if (m.pass > Pass::kOptimizer) return "unknown pass";
     return m.op > MemoryOp::kStateDecay ? "unknown memory-bound kernel" : nullptr;
   }

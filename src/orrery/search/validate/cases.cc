@@ -173,8 +173,9 @@ void PredictTraining(const Case& item, const constants::Set& constants, Runner* 
       p.reason = loaded.message();
     } else if (p.quantity == Quantity::kPeakMemory) {
       Set(runner->PeakMemoryGib(item.meter, item.rank), 1, &p);
-      p.outside = item.meter != Meter::kAllocated;
-      p.width = constants::MemoryWidth(p.outside);
+      p.memory = {.allocator = item.meter != Meter::kAllocated,
+                  .outside = item.meter == Meter::kDevice};
+      p.width = constants::MemoryWidth(p.memory);
     } else {
       Set(runner->StepTime(&p.assumed, &p.shares), 1, &p);
       p.width = constants::StepWidth(p.shares);

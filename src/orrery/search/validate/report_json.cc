@@ -38,7 +38,9 @@ Json RowJson(const Prediction& p) {
   } else if (p.predicted && p.quantity == Quantity::kCollectiveTime) {
     row["shares"] = {{"fixed", p.fixed_share}};
   } else if (p.predicted) {
-    row["shares"] = {{"memory_tensors", 1}, {"memory_outside", p.outside ? 1 : 0}};
+    row["shares"] = {{"memory_tensors", 1},
+                     {"memory_allocator", p.memory.allocator ? 1 : 0},
+                     {"memory_outside", p.memory.outside ? 1 : 0}};
   }
   row["stratum"] = p.stratum;
   row["status"] = p.refused() ? "refused" : "ok";

@@ -50,8 +50,8 @@ struct Prediction {
   // 80 % of measurements lie between predicted / (1 + width) and predicted · (1 + width).
   double width = 0;
   constants::StepShares shares;  // of a step
-  bool outside = false;          // of memory: its meter sees more than tensors
-  double fixed_share = 0;        // of a collective: latencies and set-up
+  constants::MemoryShares memory;
+  double fixed_share = 0;  // of a collective: latencies and set-up
   // The same with constants that were fitted without the row's log; only with leave_out.
   std::optional<double> left_out;
   double left_out_width = 0;

@@ -26,7 +26,7 @@ constexpr std::array<Recipe, 6> kRecipes = {{
     {DType::kFp8, 32, false, true},              // delayed
     {DType::kFp8, 32, true, false},              // current
     {DType::kFp8, 33, false, false, true},       // blockwise: 4 bytes per 128
-    {DType::kFp8, 33, false, false, true},       // mxfp8
+    {DType::kMxfp8, 33, false, false, true},     // mxfp8
     {DType::kFp4, 18, true, false, true, true},  // nvfp4: half a byte each and 1 byte per 16
 }};
 const Recipe& RecipeOf(const Shape& s) {
