@@ -54,7 +54,7 @@ graph::Graph OneCollective(const SweepOptions& options, std::size_t ranks, std::
   graph::Comm comm;
   comm.collective = options.collective;
   comm.group = graph::GroupSlot::kDp;
-  comm.dtype = options.dtype;
+  comm.dtype = graph::DType::kFp32;  // nccl-tests' default
   comm.bytes = {bytes, -1};
   if (options.shares.ranks > 0) {
     comm.shares = SharesId(0);
@@ -133,11 +133,10 @@ Result<Sweep> RunSweep(const cluster::Cluster& cluster, const collective::Enviro
   for (const std::int64_t bytes : options.sizes) {
     SweepRow row;
     row.bytes = bytes;
-    ORRERY_ASSIGN_OR_RETURN(
-        const collective::Plan plan,
-        options.shares.ranks > 0
-            ? planner.UnevenPlan(options.dtype, bytes, shape, options.shares, false)
-            : planner.MakePlan(options.collective, options.dtype, bytes, shape));
+    ORRERY_ASSIGN_OR_RETURN(const collective::Plan plan,
+                            options.shares.ranks > 0
+                                ? planner.UnevenPlan(bytes, shape, options.shares, false)
+                                : planner.MakePlan(options.collective, bytes, shape));
     row.plan =
         fmt::format("{} {}, {} channel{}", collective::Name(plan.algorithm),
                     collective::Name(plan.protocol), plan.channels, plan.channels == 1 ? "" : "s");

@@ -25,7 +25,6 @@ namespace orrery::traffic {
 
 struct SweepOptions {
   graph::Collective collective = graph::Collective::kAllReduce;
-  graph::DType dtype = graph::DType::kFp32;
   std::vector<std::int64_t> sizes;
   std::size_t gpus = 0;  // the first so many; 0: all
   graph::Shares shares;  // alltoall: of all GPUs; of none: all messages are alike
