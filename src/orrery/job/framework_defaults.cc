@@ -9,6 +9,37 @@ using workload::Recompute;
 using workload::RecomputeKeeps;
 using workload::Sharding;
 
+namespace {
+
+// DeepSpeed's reduce_bucket_size, elements.
+constexpr std::int64_t kDeepSpeedBucket = 500'000'000;
+
+// How gradients are gathered for their reduction.
+void ApplyBuckets(const FrameworkDefaults& d, Plan* plan) {
+  plan->bucket_elements = d.bucket_elements;
+  if (d.tensor_buckets && plan->sharding == Sharding::kZero2) {
+    plan->reducer = workload::Reducer::kDeepSpeed;
+    plan->overlap_param_gather = false;
+    plan->bucket_elements = kDeepSpeedBucket;
+  }
+  plan->contiguous_gradients = d.tensor_buckets && plan->sharding == Sharding::kZero3;
+  if (plan->contiguous_gradients) plan->bucket_elements = kDeepSpeedBucket;
+}
+
+// The optimizer's kernels and what a training loop computes and reads beside them.
+void ApplyStep(const FrameworkDefaults& d, Plan* plan) {
+  plan->flat_step = d.flat_step;
+  plan->adam_loop = d.adam_loop;
+  if (d.adam_loop) plan->fused_adam = false;
+  plan->loss_metrics = d.loss_metrics;
+  plan->unpads_attention = d.unpads_attention;
+  plan->embedding_product = d.embedding_product;
+  plan->stacked_layers = d.stacked_layers;
+  plan->log_every_step = d.log_every_step;
+}
+
+}  // namespace
+
 workload::AttentionBackend AttentionOn(cluster::Arch arch, AttentionDefault attention) {
   using workload::AttentionBackend;
   switch (attention) {
@@ -46,17 +77,6 @@ void ApplyLoss(LossDefault loss, Plan* plan) {
   plan->fused_cross_entropy = loss == LossDefault::kFused;
   plan->online_cross_entropy = loss == LossDefault::kOnline;
   plan->torch_loss = loss == LossDefault::kTorch;
-}
-
-void ApplyStep(const FrameworkDefaults& d, Plan* plan) {
-  plan->flat_step = d.flat_step;
-  plan->adam_loop = d.adam_loop;
-  if (d.adam_loop) plan->fused_adam = false;
-  plan->loss_metrics = d.loss_metrics;
-  plan->unpads_attention = d.unpads_attention;
-  plan->embedding_product = d.embedding_product;
-  plan->stacked_layers = d.stacked_layers;
-  plan->log_every_step = d.log_every_step;
 }
 
 void ApplyRecompute(const FrameworkDefaults& d, Plan* plan) {
@@ -97,6 +117,20 @@ void ApplyZero1(const FrameworkDefaults& d, Plan* plan) {
                                  (d.reduce_whole && plan->precision == workload::Precision::kBf16));
 }
 
+void ApplySwitches(const FrameworkDefaults& d, Plan* plan) {
+  plan->overlap_tp_all_reduce = d.overlap_tp_all_reduce;
+  plan->scatter_gather_p2p = d.scatter_gather_p2p;
+  plan->batch_p2p_sync = d.batch_p2p_sync;
+  plan->batch_sync = d.batch_sync;
+  plan->align_grad_reduce = plan->align_param_gather = d.align_stages;
+  ApplyBuckets(d, plan);
+  ApplyStep(d, plan);
+  if (!d.ddp) return;
+  plan->reducer = workload::Reducer::kDdp;
+  plan->fused_softmax = plan->fused_adam = plan->clip_gradients = false;
+  plan->grad_reduce_fp32 = true;
+}
+
 void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workload::Model& model,
                    Plan* plan) {
   const bool low = plan->low_precision != LowPrecision::kNone;
@@ -111,14 +145,8 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workloa
                            : plan->precision == workload::Precision::kFp16 ? d.fp16_grad_reduce_fp32
                                                                            : d.grad_reduce_fp32;
   ApplyGradientSums(d, plan);
-  plan->overlap_tp_all_reduce = d.overlap_tp_all_reduce;
-  plan->scatter_gather_p2p = d.scatter_gather_p2p;
-  plan->batch_p2p_sync = d.batch_p2p_sync;
-  plan->batch_sync = d.batch_sync;
   ApplyRecompute(d, plan);
-  plan->align_grad_reduce = plan->align_param_gather = d.align_stages;
   ApplyZero1(d, plan);
-  plan->bucket_elements = d.bucket_elements;
   plan->low_precision_gather = d.low_precision_gather && low && !fp4;
   plan->flat_parameters = d.flat_parameters;
   plan->copies_units = d.copies_units;
@@ -130,21 +158,10 @@ void ApplyDefaults(const FrameworkDefaults& d, cluster::Arch arch, const workloa
   plan->moe_fused_permute = d.moe_fused_permute;
   plan->moe_fused_router = d.moe_fused_router;
   plan->moe_separate_padding = d.moe_separate_padding;
-  if (d.tensor_buckets && plan->sharding == Sharding::kZero2) {
-    plan->reducer = workload::Reducer::kDeepSpeed;
-    plan->overlap_param_gather = false;
-    plan->bucket_elements = 500'000'000;  // reduce_bucket_size
-  }
-  plan->contiguous_gradients = d.tensor_buckets && plan->sharding == Sharding::kZero3;
-  if (plan->contiguous_gradients) plan->bucket_elements = 500'000'000;
   plan->torch_layers = d.torch_layers;
   plan->repeats_kv = d.repeats_kv;
   ApplyLoss(d.loss, plan);
-  ApplyStep(d, plan);
-  if (!d.ddp) return;
-  plan->reducer = workload::Reducer::kDdp;
-  plan->fused_softmax = plan->fused_adam = plan->clip_gradients = false;
-  plan->grad_reduce_fp32 = true;
+  ApplySwitches(d, plan);
 }
 
 }  // namespace orrery::job
