@@ -1,6 +1,7 @@
 #include "orrery/search/validate/software.h"
 
 #include "orrery/constants/constants.h"
+#include "orrery/job/plan_keys.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/expert_models.h"
@@ -96,10 +97,7 @@ void MapAttention(const Mapping& m) {
       *attention = AttentionBackend::kUnfused;
       return m.Assume("attention_kernel=unfused (blank: this fused kernel knows no sinks)");
     }
-    m.AssumeDefault("attention_kernel", *attention == AttentionBackend::kUnfused  ? "unfused"
-                                        : *attention == AttentionBackend::kFlash1 ? "flash1"
-                                        : *attention == AttentionBackend::kCudnn  ? "cudnn"
-                                                                                  : "flash2");
+    m.AssumeDefault("attention_kernel", job::NameOf(job::kAttentions, *attention));
   }
 }
 
