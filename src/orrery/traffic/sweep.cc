@@ -21,10 +21,10 @@ struct Named {
   Collective collective;
 };
 constexpr std::array kCollectives = {Named{"all-reduce", Collective::kAllReduce},
-                                     Named{"alltoall", Collective::kAllToAll},
                                      Named{"all-gather", Collective::kAllGather},
                                      Named{"reduce-scatter", Collective::kReduceScatter},
                                      Named{"broadcast", Collective::kBroadcast},
+                                     Named{"alltoall", Collective::kAllToAll},
                                      Named{"gather", Collective::kGather},
                                      Named{"scatter", Collective::kScatter}};
 
@@ -89,15 +89,19 @@ graph::Graph OneCollective(const SweepOptions& options, std::size_t ranks, std::
 
 }  // namespace
 
+std::vector<std::string_view> CollectiveNames() {
+  std::vector<std::string_view> names;
+  for (const Named& one : kCollectives) names.push_back(one.name);
+  return names;
+}
+
 bool IsCollective(std::string_view name) { return FindCollective(name).ok(); }
 
 Result<Collective> FindCollective(std::string_view name) {
-  std::array<std::string_view, kCollectives.size()> names;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (kCollectives[i].name == name) return kCollectives[i].collective;
-    names[i] = kCollectives[i].name;
+  for (const Named& one : kCollectives) {
+    if (one.name == name) return one.collective;
   }
-  return InvalidInput("{}", UnknownName("collective", name, names));
+  return InvalidInput("{}", UnknownName("collective", name, CollectiveNames()));
 }
 
 Result<std::vector<std::int64_t>> SweepSizes(std::int64_t least, std::int64_t most,

@@ -51,6 +51,7 @@ struct Sweep {
   std::uint64_t fingerprint = 0;
 };
 
+std::vector<std::string_view> CollectiveNames();
 bool IsCollective(std::string_view name);
 // "all-reduce" to the collective. An unknown name lists the nearest valid ones.
 Result<graph::Collective> FindCollective(std::string_view name);
