@@ -53,8 +53,8 @@ void ClosedForm(benchmark::State& state) {
   shape.ranks_per_domain = 8;
   shape.nics = 8;
   shape.network_hops = 1;
-  const auto plan = Scenario::Take(
-      s.planner().MakePlan(graph::Collective::kAllReduce, graph::DType::kBf16, 256 << 20, shape));
+  const auto plan =
+      Scenario::Take(s.planner().MakePlan(graph::Collective::kAllReduce, 256 << 20, shape));
   for (auto _ : state) benchmark::DoNotOptimize(s.planner().ClosedForm(plan));
 }
 BENCHMARK(ClosedForm);
@@ -69,8 +69,7 @@ void MakePlan(benchmark::State& state) {
   shape.network_hops = 1;
   std::int64_t bytes = 1 << 10;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        s.planner().MakePlan(graph::Collective::kAllReduce, graph::DType::kBf16, bytes, shape));
+    benchmark::DoNotOptimize(s.planner().MakePlan(graph::Collective::kAllReduce, bytes, shape));
     bytes = bytes < (1 << 30) ? bytes * 4 : 1 << 10;
   }
 }
@@ -99,8 +98,7 @@ struct UnevenCase {
     bytes = state.range(0) * state.range(1) << 10;
   }
   collective::Plan Plan() {
-    return Scenario::Take(
-        scenario.planner().UnevenPlan(graph::DType::kBf16, bytes, shape, shares, false));
+    return Scenario::Take(scenario.planner().UnevenPlan(bytes, shape, shares, false));
   }
 };
 

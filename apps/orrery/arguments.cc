@@ -5,7 +5,6 @@
 
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
-#include "orrery/base/units.h"
 
 namespace orrery::app {
 namespace {
@@ -66,6 +65,13 @@ Result<std::int64_t> WholeNumber(std::string_view option, const std::string& tex
   if (*value < least || *value > most) {
     return InvalidInput("{} {}: give {} to {}", option, *value, least, HumanCount(most));
   }
+  return value;
+}
+
+Result<std::int64_t> Quantity(std::string_view option, const std::string& text, Dimension dimension,
+                              std::string_view unit) {
+  Result<std::int64_t> value = ParseWhole(text, dimension, unit);
+  if (!value.ok()) return std::move(value).TakeStatus().In(std::string(option));
   return value;
 }
 

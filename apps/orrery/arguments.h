@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/base/units.h"
 
 namespace orrery::app {
 
@@ -25,7 +26,12 @@ Status CheckFiles(const std::vector<NamedFile>& inputs, const std::vector<NamedF
 Result<std::int64_t> WholeNumber(std::string_view option, const std::string& text,
                                  std::int64_t least, std::int64_t most);
 
-// The same for options that CLI11 holds as numbers: `option->transform(WholeIn(1, 1024))`.
+// A size or a time ("1MiB", "1.83s") in bytes or picoseconds; `unit` is that of a bare number.
+// Errors name the option.
+Result<std::int64_t> Quantity(std::string_view option, const std::string& text, Dimension dimension,
+                              std::string_view unit);
+
+// Like WholeNumber, for options that CLI11 holds as numbers: `option->transform(WholeIn(1, 1024))`.
 CLI::Validator WholeIn(std::int64_t least, std::int64_t most);
 
 }  // namespace orrery::app

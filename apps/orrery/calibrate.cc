@@ -12,7 +12,6 @@
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
-#include "orrery/base/units.h"
 #include "verb.h"
 
 namespace orrery::app {
@@ -102,10 +101,10 @@ class CalibrateVerb final : public Verb {
   Result<search::Observations> Observe() const {
     if (kernels_->parsed()) return search::ObserveKernels(files_);
     if (run_->parsed()) {
-      Result<std::int64_t> time = ParseWhole(step_time_, Dimension::kTime, "s");
-      if (!time.ok()) return std::move(time).TakeStatus().In("--step-time");
-      if (*time <= 0) return InvalidInput("--step-time {}: give a positive time", step_time_);
-      return search::ObserveRun(files_.front(), ToSeconds(*time), Session::MeasuredDatabase());
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t time,
+                              Quantity("--step-time", step_time_, Dimension::kTime, "s"));
+      if (time <= 0) return InvalidInput("--step-time {}: give a positive time", step_time_);
+      return search::ObserveRun(files_.front(), ToSeconds(time), Session::MeasuredDatabase());
     }
     std::string all;
     for (const std::string& file : files_) {

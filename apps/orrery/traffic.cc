@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,13 +26,6 @@ namespace orrery::app {
 namespace {
 
 constexpr std::int64_t kLargestText = std::int64_t{1} << 30;
-
-Result<std::int64_t> Whole(std::string_view option, const std::string& text, Dimension dimension,
-                           std::string_view unit) {
-  Result<std::int64_t> value = ParseWhole(text, dimension, unit);
-  if (!value.ok()) return std::move(value).TakeStatus().In(std::string(option));
-  return value;
-}
 
 // What traffic is made of, as far as options differ.
 enum Kind : unsigned {
@@ -88,8 +82,9 @@ class TrafficVerb final : public Verb {
   void Declare(CLI::App* app) override {
     app_ = app;
     app->add_option("PATTERN", pattern_,
-                    "permutation, incast, outcast, all-to-all, poisson; a connection matrix; or "
-                    "all-reduce, all-gather, reduce-scatter, broadcast, alltoall, gather, scatter")
+                    fmt::format("permutation, incast, outcast, all-to-all, poisson; a connection "
+                                "matrix; or {}",
+                                fmt::join(traffic::CollectiveNames(), ", ")))
         ->required();
     app->add_option("--cluster", cluster_, "Preset or file; default h100-ib-400g");
     app->add_option("--nodes", nodes_, "Hosts; default 4")->transform(WholeIn(1, 1 << 20));
@@ -189,8 +184,7 @@ class TrafficVerb final : public Verb {
 
   Status CheckMatrix() const {
     if (access(pattern_.c_str(), F_OK) == 0) return {};
-    std::vector<std::string_view> names = {
-        "all-reduce", "all-gather", "reduce-scatter", "broadcast", "alltoall", "gather", "scatter"};
+    std::vector<std::string_view> names = traffic::CollectiveNames();
     for (const traffic::Pattern& p : traffic::Patterns()) names.push_back(p.name);
     return InvalidInput("{}; or name a connection matrix",
                         UnknownName("pattern", Printable(pattern_), names));
@@ -223,9 +217,9 @@ class TrafficVerb final : public Verb {
 
   Result<std::vector<traffic::Flow>> Flows(const cluster::Cluster& cluster) const {
     traffic::PatternOptions options;
-    ORRERY_ASSIGN_OR_RETURN(options.bytes, Whole("--size", size_, Dimension::kBytes, "B"));
+    ORRERY_ASSIGN_OR_RETURN(options.bytes, Quantity("--size", size_, Dimension::kBytes, "B"));
     ORRERY_ASSIGN_OR_RETURN(options.duration,
-                            Whole("--duration", duration_, Dimension::kTime, "ms"));
+                            Quantity("--duration", duration_, Dimension::kTime, "ms"));
     if (options.bytes < 1) return InvalidInput("--size 0: a flow needs a byte or more");
     options.gpus = static_cast<std::size_t>(gpus_);
     options.degree = static_cast<std::size_t>(degree_);
@@ -247,36 +241,18 @@ class TrafficVerb final : public Verb {
           "paths; choose ecmp, static or rail-local");
     }
     options.gpus = static_cast<std::size_t>(gpus_);
+    const std::size_t gpus = gpus_ > 0 ? options.gpus : setup.cluster.devices();
     options.network = network_;
     options.progress = Progress("sizes");
     if (!shares_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(shares_, kLargestText));
-      ORRERY_ASSIGN_OR_RETURN(
-          options.shares, traffic::ParseShares(text, Printable(shares_),
-                                               gpus_ > 0 ? options.gpus : setup.cluster.devices()));
+      ORRERY_ASSIGN_OR_RETURN(options.shares, traffic::ParseShares(text, Printable(shares_), gpus));
     }
     formats::NcclTestsLog log;
     if (!compare_.empty()) {
-      ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(compare_, kLargestText));
-      ORRERY_ASSIGN_OR_RETURN(log, formats::ParseNcclTestsLog(text, compare_));
-      const std::size_t gpus = gpus_ > 0 ? options.gpus : setup.cluster.devices();
-      if (!log.ranks.empty() && log.ranks.size() != gpus) {
-        return InvalidInput("'{}' is of {} ranks, the run of {} GPUs; give --nodes or --gpus",
-                            Printable(compare_), log.ranks.size(), gpus);
-      }
-      for (const auto& row : log.rows) {
-        if (row.bytes > 0) options.sizes.push_back(row.bytes);
-      }
-      std::sort(options.sizes.begin(), options.sizes.end());
-      options.sizes.erase(std::unique(options.sizes.begin(), options.sizes.end()),
-                          options.sizes.end());
-    } else {
-      ORRERY_ASSIGN_OR_RETURN(const std::int64_t least,
-                              Whole("--min", min_, Dimension::kBytes, "B"));
-      ORRERY_ASSIGN_OR_RETURN(const std::int64_t most,
-                              Whole("--max", max_, Dimension::kBytes, "B"));
-      ORRERY_ASSIGN_OR_RETURN(options.sizes, traffic::SweepSizes(least, most, factor_));
+      ORRERY_ASSIGN_OR_RETURN(log, Measured(gpus));
     }
+    ORRERY_ASSIGN_OR_RETURN(options.sizes, Sizes(log));
     options.pricing = setup.pricing;
     ORRERY_ASSIGN_OR_RETURN(traffic::Sweep sweep,
                             traffic::RunSweep(setup.cluster, setup.environment, options));
@@ -284,6 +260,35 @@ class TrafficVerb final : public Verb {
     if (!svg_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(svg_, traffic::ReportSvg(heading, sweep)));
     return session->Answer(json_, traffic::ReportJson(heading, sweep),
                            traffic::ReportText(heading, sweep));
+  }
+
+  // The log that the run is compared with.
+  Result<formats::NcclTestsLog> Measured(std::size_t gpus) const {
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(compare_, kLargestText));
+    ORRERY_ASSIGN_OR_RETURN(formats::NcclTestsLog log, formats::ParseNcclTestsLog(text, compare_));
+    if (!log.ranks.empty() && log.ranks.size() != gpus) {
+      return InvalidInput("'{}' is of {} ranks, the run of {} GPUs; give --nodes or --gpus",
+                          Printable(compare_), log.ranks.size(), gpus);
+    }
+    return log;
+  }
+
+  // Those of the log, once each, or --min to --max.
+  Result<std::vector<std::int64_t>> Sizes(const formats::NcclTestsLog& log) const {
+    if (compare_.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t least,
+                              Quantity("--min", min_, Dimension::kBytes, "B"));
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t most,
+                              Quantity("--max", max_, Dimension::kBytes, "B"));
+      return traffic::SweepSizes(least, most, factor_);
+    }
+    std::vector<std::int64_t> sizes;
+    for (const auto& row : log.rows) {
+      if (row.bytes > 0) sizes.push_back(row.bytes);
+    }
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    return sizes;
   }
 
   CLI::App* app_ = nullptr;

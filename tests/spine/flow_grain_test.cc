@@ -71,7 +71,7 @@ class Agreement {
         compare(s.planner().Shape(Collective::kAllReduce, Algorithm::kTree, p, bytes, group));
       }
       const auto chosen = [&](Collective c) {
-        compare(Scenario::Take(s.planner().MakePlan(c, graph::DType::kBf16, bytes, group)));
+        compare(Scenario::Take(s.planner().MakePlan(c, bytes, group)));
       };
       chosen(Collective::kAllToAll);
       if (members.size() == 2) chosen(Collective::kSend);

@@ -123,7 +123,6 @@ class Dragonfly {
 
   const Shape& shape() const { return s_; }
   std::size_t groups() const { return groups_; }
-  std::size_t links_between_groups() const { return copies_; }
 
  private:
   struct Crossing {

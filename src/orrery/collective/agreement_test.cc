@@ -102,14 +102,12 @@ class Agreement {
                   members, where);
         }
       }
-      Compare(planner, *planner.MakePlan(Collective::kAllToAll, graph::DType::kBf16, bytes, shape),
-              members, where);
+      Compare(planner, *planner.MakePlan(Collective::kAllToAll, bytes, shape), members, where);
       for (Collective c : {Collective::kGather, Collective::kScatter}) {
-        Compare(planner, *planner.MakePlan(c, graph::DType::kBf16, bytes, shape), members, where);
+        Compare(planner, *planner.MakePlan(c, bytes, shape), members, where);
       }
       if (shape.ranks == 2) {
-        Compare(planner, *planner.MakePlan(Collective::kSend, graph::DType::kBf16, bytes, shape),
-                members, where);
+        Compare(planner, *planner.MakePlan(Collective::kSend, bytes, shape), members, where);
       }
     }
   }

@@ -14,7 +14,6 @@ namespace orrery::collective {
 namespace {
 
 using graph::Collective;
-using graph::DType;
 
 struct Priced {
   Plan plan;
@@ -31,8 +30,7 @@ Priced Price(int nodes, std::int64_t bytes, std::vector<std::size_t> ranks = {})
   Environment environment;  // 2.29.2: four channels through a NIC, which they fill
   environment.version = 22902;
   const Planner planner(cluster, environment);
-  const auto plan =
-      planner.MakePlan(Collective::kAllToAll, DType::kBf16, bytes, ShapeOf(cluster, members));
+  const auto plan = planner.MakePlan(Collective::kAllToAll, bytes, ShapeOf(cluster, members));
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   return {*plan, planner.ClosedForm(*plan)};
 }
@@ -71,8 +69,7 @@ TEST(AllToAll, TwoNodesAreBoundByTwoChannelsBefore2292) {
   std::vector<DeviceId> members;
   for (std::size_t i = 0; i < 16; ++i) members.emplace_back(i);
   const Planner planner(cluster, {});
-  const auto plan =
-      planner.MakePlan(Collective::kAllToAll, DType::kBf16, 1 << 30, ShapeOf(cluster, members));
+  const auto plan = planner.MakePlan(Collective::kAllToAll, 1 << 30, ShapeOf(cluster, members));
   EXPECT_NEAR(ToSeconds(planner.ClosedForm(*plan).transfer) * 1e3, 12.78, 0.05 * 12.78);
 }
 
@@ -127,8 +124,7 @@ TEST(AllToAll, ASmallLastChunkWaitsForTheFullOne) {
     std::vector<DeviceId> members;
     for (int n = 0; n < nodes; ++n) members.emplace_back(static_cast<std::size_t>(n * 8));
     const Planner planner(cluster, {});
-    const Plan plan =
-        *planner.MakePlan(Collective::kAllToAll, DType::kBf16, bytes, ShapeOf(cluster, members));
+    const Plan plan = *planner.MakePlan(Collective::kAllToAll, bytes, ShapeOf(cluster, members));
     const model::Pieces pieces = model::Cut(plan);
     EXPECT_EQ(pieces.rounds, 1);
     EXPECT_GT(pieces.tail.slices, 0);
@@ -150,8 +146,7 @@ TEST(AllToAll, EveryPairOnceInEveryShape) {
     }
     std::swap(members.front(), members.back());  // members need not stand in order
     const Planner planner(cluster, {});
-    const Plan plan =
-        *planner.MakePlan(Collective::kAllToAll, DType::kBf16, 1 << 22, ShapeOf(cluster, members));
+    const Plan plan = *planner.MakePlan(Collective::kAllToAll, 1 << 22, ShapeOf(cluster, members));
     const Schedule schedule(plan, cluster, members);
     std::set<std::pair<std::uint32_t, std::uint32_t>> pairs;
     for (const Connection& c : schedule.connections()) pairs.insert({c.from, c.to});

@@ -204,20 +204,20 @@ std::int64_t Uneven::Message(std::int64_t bytes, std::size_t from, std::size_t t
   return MessageOf(bytes, shares->part(from, to, returned), shares->ranks);
 }
 
-Result<Plan> Planner::UnevenPlan(graph::DType dtype, std::int64_t bytes, const GroupShape& shape,
+Result<Plan> Planner::UnevenPlan(std::int64_t bytes, const GroupShape& shape,
                                  const graph::Shares& shares, bool returned) const {
   constexpr auto kAllToAll = graph::Collective::kAllToAll;
   if (static_cast<int>(shares.ranks) != shape.ranks) {
     return InvalidInput("shares of {} members for an all-to-all of {}", shares.ranks, shape.ranks);
   }
-  if (shape.ranks == 1 || IsEven(shares)) return MakePlan(kAllToAll, dtype, bytes, shape);
+  if (shape.ranks == 1 || IsEven(shares)) return MakePlan(kAllToAll, bytes, shape);
   const std::int64_t most = *std::max_element(shares.parts.begin(), shares.parts.end());
   const std::int64_t largest = MessageOf(bytes, most, shares.ranks);
   constexpr std::int64_t kMost = std::int64_t{1} << 60;
   if (largest > kMost / shape.ranks) {
     return InvalidInput("an all-to-all whose largest message is {} bytes", largest);
   }
-  ORRERY_ASSIGN_OR_RETURN(Plan plan, MakePlan(kAllToAll, dtype, largest * shape.ranks, shape));
+  ORRERY_ASSIGN_OR_RETURN(Plan plan, MakePlan(kAllToAll, largest * shape.ranks, shape));
   if (largest == 0) return plan;
   plan.uneven.shares = &shares;
   plan.uneven.returned = returned;

@@ -16,7 +16,6 @@ namespace orrery::collective {
 namespace {
 
 using graph::Collective;
-using graph::DType;
 using graph::Shares;
 
 constexpr std::int64_t kEven = Shares::kEven;
@@ -57,8 +56,7 @@ Environment ByRate() {
 }
 
 Plan PlanOf(const Group& g, const Shares& shares, std::int64_t bytes, bool returned = false) {
-  const auto plan =
-      Planner(g.cluster, ByRate()).UnevenPlan(DType::kBf16, bytes, g.shape, shares, returned);
+  const auto plan = Planner(g.cluster, ByRate()).UnevenPlan(bytes, g.shape, shares, returned);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   return *plan;
 }
@@ -80,7 +78,7 @@ TEST(UnevenAllToAll, EvenSharesAreEven) {
     const Planner planner(g.cluster, ByRate());
     for (const std::int64_t bytes :
          {std::int64_t{1000}, std::int64_t{1} << 20, std::int64_t{3} << 28}) {
-      const Plan even = *planner.MakePlan(Collective::kAllToAll, DType::kBf16, bytes, g.shape);
+      const Plan even = *planner.MakePlan(Collective::kAllToAll, bytes, g.shape);
       for (const std::size_t parts : {n, n * n}) {
         const Plan plan = PlanOf(g, Sealed(std::vector<std::int64_t>(parts, kEven), n), bytes);
         EXPECT_EQ(planner.ClosedForm(plan).fixed, planner.ClosedForm(even).fixed);
@@ -166,12 +164,10 @@ TEST(UnevenAllToAll, OutOfOrderIsSaid) {
   const Plan plan = PlanOf(g, shares, 1 << 22);
   EXPECT_NE(plan.note, "");
   const Planner planner(g.cluster, ByRate());
-  EXPECT_EQ(
-      planner.ClosedForm(plan).total(),
-      planner.ClosedForm(*planner.MakePlan(Collective::kAllToAll, DType::kBf16, 1 << 23, g.shape))
-          .total());
+  EXPECT_EQ(planner.ClosedForm(plan).total(),
+            planner.ClosedForm(*planner.MakePlan(Collective::kAllToAll, 1 << 23, g.shape)).total());
   EXPECT_GT(Lowered(g, plan), 0);
-  EXPECT_FALSE(planner.UnevenPlan(DType::kBf16, 1, g.shape, Sealed({1, 1}, 2), false).ok());
+  EXPECT_FALSE(planner.UnevenPlan(1, g.shape, Sealed({1, 1}, 2), false).ok());
 }
 
 // Skews of all kinds: shares by receiver, and by pair.

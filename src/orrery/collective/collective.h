@@ -239,13 +239,13 @@ class Planner {
   // A choice that this version cannot make is an error that names it. Point-to-point: `shape` is of
   // the pair, `communicator` of the group whose communicator carries the message: NCCL spreads it
   // over the fewer channels, the more ranks that has, and cuts it into smaller chunks if that spans
-  // domains. Everything else runs on its own group: there the two are the same. O(algorithms *
-  // protocols).
-  Result<Plan> MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
-                        const GroupShape& shape, const GroupShape& communicator) const;
-  Result<Plan> MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
+  // domains. Everything else runs on its own group: there the two are the same. NCCL's formulas
+  // count bytes, whatever their type. O(algorithms * protocols).
+  Result<Plan> MakePlan(graph::Collective collective, std::int64_t bytes, const GroupShape& shape,
+                        const GroupShape& communicator) const;
+  Result<Plan> MakePlan(graph::Collective collective, std::int64_t bytes,
                         const GroupShape& shape) const {
-    return MakePlan(collective, dtype, bytes, shape, shape);
+    return MakePlan(collective, bytes, shape, shape);
   }
   // A message that a copy engine writes into the memory of a GPU of the same NVLink domain
   // (Transformer Engine's userbuffers, not NCCL): a step's latency over NVLink, then the links'
@@ -255,8 +255,8 @@ class Planner {
   // one's; `shares` outlive the plan. Channels, protocol and chunk are those of the largest message
   // (NCCL chooses them for each). Played (rehearsal_uneven.h), so O(ranks^2 * channels of a
   // message); even shares are MakePlan's.
-  Result<Plan> UnevenPlan(graph::DType dtype, std::int64_t bytes, const GroupShape& shape,
-                          const graph::Shares& shares, bool returned) const;
+  Result<Plan> UnevenPlan(std::int64_t bytes, const GroupShape& shape, const graph::Shares& shares,
+                          bool returned) const;
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,
   // credits. REQUIRES: NCCL has the algorithm for the collective; not point-to-point; shape.ranks
   // > 1. Trees and NVLS with busy ports are played (rehearsal.h): 0.15 us without, some 30 ns a

@@ -15,7 +15,6 @@ namespace {
 
 using cluster::LinkKind;
 using graph::Collective;
-using graph::DType;
 using ::testing::HasSubstr;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -56,7 +55,7 @@ TEST(CollNet, NcclsChoice) {
   const cluster::Cluster cluster = *cluster::Cluster::Build(Machine(4));
   const auto shape = ShapeOf(cluster, Everyone(cluster));
   const auto plan = [&](const Environment& e, std::int64_t bytes = 1 << 30) {
-    return *Planner(cluster, e).MakePlan(Collective::kAllReduce, DType::kBf16, bytes, shape);
+    return *Planner(cluster, e).MakePlan(Collective::kAllReduce, bytes, shape);
   };
   const Plan off = plan({});
   EXPECT_FALSE(model::IsCollNet(off));
@@ -81,8 +80,7 @@ TEST(CollNet, GathersAndReduceScatters) {
       cluster::Spec spec = Machine(8);
       spec.nics_per_node = nics;
       const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
-      return *Planner(cluster, e)
-                  .MakePlan(c, DType::kBf16, bytes, ShapeOf(cluster, Everyone(cluster)));
+      return *Planner(cluster, e).MakePlan(c, bytes, ShapeOf(cluster, Everyone(cluster)));
     };
     EXPECT_EQ(plan(Enabled(), 8, 1 << 20).algorithm, Algorithm::kCollNetDirect);
     EXPECT_TRUE(plan(Enabled(), 8, 1 << 20).instead_of.empty());
@@ -100,7 +98,7 @@ TEST(CollNet, WithoutSwitchesThatReduce) {
   const cluster::Cluster cluster = *cluster::Cluster::Build(spec);
   const auto shape = ShapeOf(cluster, Everyone(cluster));
   const auto plan = [&](const Environment& e) {
-    return Planner(cluster, e).MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 30, shape);
+    return Planner(cluster, e).MakePlan(Collective::kAllReduce, 1 << 30, shape);
   };
   EXPECT_THAT(std::string(plan(Enabled())->note), HasSubstr("cluster.sharp"));
   EXPECT_FALSE(model::IsCollNet(*plan(Enabled())));

@@ -14,7 +14,6 @@ namespace orrery::collective {
 namespace {
 
 using graph::Collective;
-using graph::DType;
 using ::testing::HasSubstr;
 
 // `channels` of 4 GPUs, each beginning one GPU further; the host's other half of the way round
@@ -98,13 +97,12 @@ TEST(GraphFile, StandsForTheSearch) {
   Environment e;
   e.graphs = *ParseGraphFile(File(2), "graph.xml");
   const Planner planner(h.cluster, e), own(h.cluster, {});
-  const Plan plan = *planner.MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 28, h.shape);
-  EXPECT_EQ(own.MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 28, h.shape)->channels, 8);
+  const Plan plan = *planner.MakePlan(Collective::kAllReduce, 1 << 28, h.shape);
+  EXPECT_EQ(own.MakePlan(Collective::kAllReduce, 1 << 28, h.shape)->channels, 8);
   EXPECT_EQ(plan.channels, 4);
   EXPECT_EQ(plan.note, "");
   const std::vector<DeviceId> pair = {DeviceId(0), DeviceId(8)};
-  const Plan other =
-      *planner.MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 28, ShapeOf(h.cluster, pair));
+  const Plan other = *planner.MakePlan(Collective::kAllReduce, 1 << 28, ShapeOf(h.cluster, pair));
   EXPECT_THAT(std::string(other.note), HasSubstr("NCCL_GRAPH_FILE"));
   EXPECT_EQ(other.graphs, nullptr);
 }

@@ -27,7 +27,7 @@ class Moye : public testing::Test {
     std::vector<DeviceId> members;
     for (int r = 0; r < ranks; ++r) members.emplace_back(r);
     planner_.emplace(*cluster_, *ParseEnvironment(variables), pricing);
-    return planner_->MakePlan(collective, graph::DType::kFp32, bytes, ShapeOf(*cluster_, members));
+    return planner_->MakePlan(collective, bytes, ShapeOf(*cluster_, members));
   }
   Result<Plan> PlanOf(Collective collective, std::int64_t bytes, const char* algorithm,
                       const char* protocol = "LL128", int ranks = 32) {

@@ -496,10 +496,8 @@ Plan Planner::CopyPlan(std::int64_t bytes, const GroupShape& pair) const {
   return plan;
 }
 
-Result<Plan> Planner::MakePlan(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
+Result<Plan> Planner::MakePlan(graph::Collective collective, std::int64_t bytes,
                                const GroupShape& shape, const GroupShape& communicator) const {
-  static_cast<void>(
-      dtype);  // NCCL's formulas count bytes; fp8 reductions on large rings come later
   Result<Plan> plan = Choose(collective, bytes, shape, communicator);
   if (pricing_.model == PriceModel::kOrrery || !plan.ok()) return plan;
   return PricedByMoye(*std::move(plan));

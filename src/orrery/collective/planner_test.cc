@@ -10,7 +10,6 @@ namespace orrery::collective {
 namespace {
 
 using graph::Collective;
-using graph::DType;
 
 cluster::Cluster Machine(const char* preset, int nodes) {
   cluster::Spec spec = *cluster::FindPreset(preset);
@@ -183,15 +182,15 @@ TEST(Planner, LargeOnOneNode) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
   Environment environment;
   environment.version = 22700;
-  const Plan nvls = *Planner(cluster, environment)
-                         .MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 30, Whole(cluster));
+  const Plan nvls =
+      *Planner(cluster, environment).MakePlan(Collective::kAllReduce, 1 << 30, Whole(cluster));
   EXPECT_EQ(nvls.algorithm, Algorithm::kNvls);
   EXPECT_EQ(nvls.channels, 16);
   EXPECT_EQ(nvls.heads, 8);
   EXPECT_EQ(nvls.chunk_bytes, 128 << 10);
   environment.nvls = false;
-  const Plan plan = *Planner(cluster, environment)
-                         .MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 30, Whole(cluster));
+  const Plan plan =
+      *Planner(cluster, environment).MakePlan(Collective::kAllReduce, 1 << 30, Whole(cluster));
   EXPECT_EQ(plan.algorithm, Algorithm::kRing);
   EXPECT_EQ(plan.protocol, Protocol::kSimple);
   EXPECT_EQ(plan.channels, 24);
@@ -207,8 +206,7 @@ TEST(Planner, LargeOnOneNode) {
 // 512) < 1.
 TEST(Planner, SmallOnOneNode) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
-  const Plan plan =
-      *Planner(cluster, {}).MakePlan(Collective::kAllReduce, DType::kBf16, 16384, Whole(cluster));
+  const Plan plan = *Planner(cluster, {}).MakePlan(Collective::kAllReduce, 16384, Whole(cluster));
   EXPECT_EQ(plan.algorithm, Algorithm::kRing);
   EXPECT_EQ(plan.protocol, Protocol::kLL);
   EXPECT_EQ(plan.channels, 1);
@@ -221,9 +219,8 @@ TEST(Planner, OneRankPerNodeHasOneNicsRings) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 16);
   std::vector<DeviceId> members;
   for (std::size_t n = 0; n < 16; ++n) members.emplace_back(8 * n);
-  const Plan plan =
-      *Planner(cluster, {})
-           .MakePlan(Collective::kReduceScatter, DType::kFp32, 1 << 30, ShapeOf(cluster, members));
+  const Plan plan = *Planner(cluster, {})
+                         .MakePlan(Collective::kReduceScatter, 1 << 30, ShapeOf(cluster, members));
   EXPECT_EQ(plan.channels, 4);
   EXPECT_EQ(plan.algorithm, Algorithm::kRing);
 }
@@ -233,8 +230,8 @@ TEST(Planner, PointToPointDoublesChannels) {
   const cluster::Cluster one = Machine("h100-ib-400g", 1);
   const GroupShape near{2, 1, 2, 2, true, 0};
   const Planner planner(one, {});
-  EXPECT_EQ(planner.MakePlan(Collective::kSend, DType::kBf16, 1 << 20, near)->channels, 16);
-  EXPECT_EQ(planner.MakePlan(Collective::kSend, DType::kBf16, 1 << 30, near)->channels, 32);
+  EXPECT_EQ(planner.MakePlan(Collective::kSend, 1 << 20, near)->channels, 16);
+  EXPECT_EQ(planner.MakePlan(Collective::kSend, 1 << 30, near)->channels, 32);
 }
 
 // Over NICs: 2 of the pool of 16 (a pair alone: 4), 1 from 2.20 on where 64 ranks would be 8 a
@@ -246,7 +243,7 @@ TEST(Planner, PointToPointOverNicsByRelease) {
     environment.version = version;
     environment.version_stated = true;
     return *Planner(cluster, environment)
-                .MakePlan(Collective::kSend, DType::kBf16, 1 << 26, {2, 2, 1, 1, true, 1}, all);
+                .MakePlan(Collective::kSend, 1 << 26, {2, 2, 1, 1, true, 1}, all);
   };
   const GroupShape pair{2, 2, 1, 1, true, 1};
   for (const auto& [version, alone, everyone] :
@@ -264,8 +261,8 @@ TEST(Planner, PointToPointLLByRelease) {
     Environment environment;
     environment.version = version;
     environment.version_stated = true;
-    const Plan p = *Planner(cluster, environment)
-                        .MakePlan(Collective::kSend, DType::kBf16, bytes, pair, Whole(cluster));
+    const Plan p =
+        *Planner(cluster, environment).MakePlan(Collective::kSend, bytes, pair, Whole(cluster));
     return std::pair{p.protocol, p.channels};
   };
   EXPECT_EQ(plan(8 << 10, 22807), (std::pair{Protocol::kLL, 1}));
@@ -284,8 +281,7 @@ TEST(Planner, ForcedChoiceThatDoesNotExistIsRefused) {
   const auto plan = [&](const char* version) {
     const Environment tree = *ParseEnvironment(std::vector<std::pair<std::string, std::string>>{
         {"NCCL_ALGO", "Tree"}, {"NCCL_VERSION", version}});
-    return Planner(cluster, tree)
-        .MakePlan(Collective::kAllGather, DType::kBf16, 1 << 20, Whole(cluster));
+    return Planner(cluster, tree).MakePlan(Collective::kAllGather, 1 << 20, Whole(cluster));
   };
   ASSERT_FALSE(plan("2.24.3").ok());
   EXPECT_EQ(plan("2.24.3").status().message(),
@@ -312,7 +308,7 @@ TEST(Planner, PatWithOneGpuANode) {
     environment.version = version;
     environment.pat = pat;
     return Planner(cluster, environment)
-        .MakePlan(Collective::kAllGather, DType::kBf16, 64 << 10, ShapeOf(cluster, members))
+        .MakePlan(Collective::kAllGather, 64 << 10, ShapeOf(cluster, members))
         ->algorithm;
   };
   EXPECT_EQ(chosen(22304, true, one), Algorithm::kPat);
@@ -333,7 +329,7 @@ TEST(Planner, LL128BehindGraceByRelease) {
     environment.version = version;
     environment.version_stated = true;
     return *Planner(cluster, environment)
-                .MakePlan(Collective::kAllReduce, DType::kBf16, 32 << 20, Whole(cluster));
+                .MakePlan(Collective::kAllReduce, 32 << 20, Whole(cluster));
   };
   EXPECT_EQ(plan(22602).protocol, Protocol::kSimple);
   EXPECT_EQ(plan(22703).protocol, Protocol::kLL128);
@@ -352,7 +348,7 @@ TEST(Planner, BlackwellsTablesByRelease) {
     environment.version = version;
     environment.version_stated = true;
     return Planner(cluster, environment)
-        .MakePlan(Collective::kReduceScatter, DType::kFp32, 64 << 20, Whole(cluster))
+        .MakePlan(Collective::kReduceScatter, 64 << 20, Whole(cluster))
         ->protocol;
   };
   EXPECT_EQ(protocol(22703), Protocol::kLL128);
@@ -366,9 +362,7 @@ TEST(Planner, BlackwellsTablesByRelease) {
 TEST(Planner, PlainTreesOnHopper) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 2);
   const auto algorithm = [&](std::int64_t bytes) {
-    return Planner(cluster, {})
-        .MakePlan(Collective::kAllReduce, DType::kBf16, bytes, Whole(cluster))
-        ->algorithm;
+    return Planner(cluster, {}).MakePlan(Collective::kAllReduce, bytes, Whole(cluster))->algorithm;
   };
   EXPECT_EQ(algorithm(512 << 10), Algorithm::kNvlsTree);
   EXPECT_EQ(algorithm(256 << 10), Algorithm::kTree);
@@ -385,8 +379,7 @@ TEST(Planner, EfaSaysItsLatency) {
     const cluster::Cluster cluster = Machine(preset, 2);
     Environment environment;
     environment.version = version;
-    return *Planner(cluster, environment)
-                .MakePlan(Collective::kAllReduce, DType::kBf16, bytes, Whole(cluster));
+    return *Planner(cluster, environment).MakePlan(Collective::kAllReduce, bytes, Whole(cluster));
   };
   EXPECT_EQ(plan("h100-ib-400g", 8 << 20, 22203).algorithm, Algorithm::kNvlsTree);
   EXPECT_EQ(plan("h100-efa-400g", 8 << 20, 22203).algorithm, Algorithm::kTree);
@@ -426,8 +419,7 @@ TEST(Planner, BlackwellsChannelsInOneDomain) {
   Environment environment;
   environment.nvls = false;
   const Planner planner(cluster, environment);
-  const Plan plan =
-      *planner.MakePlan(Collective::kReduceScatter, DType::kBf16, 1 << 30, Whole(cluster));
+  const Plan plan = *planner.MakePlan(Collective::kReduceScatter, 1 << 30, Whole(cluster));
   EXPECT_EQ(plan.channels, 32);
   const double us = static_cast<double>(planner.ClosedForm(plan).total()) * 1e-6;
   EXPECT_GT(us, 1044);
@@ -443,7 +435,7 @@ TEST(Planner, NvlsTreeByRelease) {
     Environment environment;
     environment.version = version;
     return Planner(cluster, environment)
-        .MakePlan(Collective::kAllReduce, DType::kFp32, 256 << 20, Whole(cluster))
+        .MakePlan(Collective::kAllReduce, 256 << 20, Whole(cluster))
         ->algorithm;
   };
   EXPECT_EQ(algorithm(22602), Algorithm::kRing);
@@ -505,7 +497,7 @@ TEST(Planner, NvlsHeadsOfLittle) {
 TEST(Planner, NvlsNeedsAMulticastingSwitch) {
   const auto algorithm = [](const char* preset, int nodes, Collective c) {
     const cluster::Cluster cluster = Machine(preset, nodes);
-    return Planner(cluster, {}).MakePlan(c, DType::kBf16, 1 << 30, Whole(cluster))->algorithm;
+    return Planner(cluster, {}).MakePlan(c, 1 << 30, Whole(cluster))->algorithm;
   };
   EXPECT_EQ(algorithm("a100-80g-ib-200g", 1, Collective::kAllReduce), Algorithm::kRing);
   EXPECT_EQ(algorithm("h100-ib-400g", 1, Collective::kAllReduce), Algorithm::kNvls);
@@ -523,8 +515,7 @@ TEST(ClosedForm, OneSliceByHand) {
   environment.max_p2p_channels = 1;
   environment.p2p_ll_threshold_bytes = 0;
   const Planner planner(cluster, environment);
-  const Plan plan =
-      *planner.MakePlan(Collective::kSend, DType::kBf16, 65536, {2, 1, 2, 2, true, 0});
+  const Plan plan = *planner.MakePlan(Collective::kSend, 65536, {2, 1, 2, 2, true, 0});
   EXPECT_NEAR(static_cast<double>(planner.ClosedForm(plan).total()), 14.342e6, 0.002e6);
 }
 
@@ -555,11 +546,9 @@ TEST(ClosedForm, StepsThatNcclDoesNotRun) {
 TEST(ClosedForm, EmptyAndAlone) {
   const cluster::Cluster cluster = Machine("h100-ib-400g", 1);
   const Planner planner(cluster, {});
-  const Plan empty =
-      *planner.MakePlan(Collective::kAllReduce, DType::kBf16, 0, {8, 1, 8, 8, true, 0});
+  const Plan empty = *planner.MakePlan(Collective::kAllReduce, 0, {8, 1, 8, 8, true, 0});
   EXPECT_EQ(planner.ClosedForm(empty).total(), FromMicroseconds(6.6));  // LL's launch
-  const Plan alone =
-      *planner.MakePlan(Collective::kAllReduce, DType::kBf16, 1 << 20, {1, 1, 1, 1, true, 0});
+  const Plan alone = *planner.MakePlan(Collective::kAllReduce, 1 << 20, {1, 1, 1, 1, true, 0});
   EXPECT_EQ(planner.ClosedForm(alone).total(), 0);
 }
 
@@ -573,7 +562,7 @@ TEST(ClosedForm, NoPortAboveItsRate) {
       for (Collective c :
            {Collective::kAllReduce, Collective::kAllGather, Collective::kBroadcast}) {
         for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) {
-          const Cost cost = planner.ClosedForm(*planner.MakePlan(c, DType::kBf16, bytes, shape));
+          const Cost cost = planner.ClosedForm(*planner.MakePlan(c, bytes, shape));
           const double seconds = ToSeconds(cost.transfer);
           EXPECT_GT(cost.fixed, 0);
           EXPECT_LE(static_cast<double>(cost.member.nvlink_out),

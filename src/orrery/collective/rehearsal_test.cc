@@ -114,9 +114,9 @@ TEST(Rehearsal, ExchangesWithARootAndPatAreWhollyPlayed) {
     EXPECT_NEAR(static_cast<double>(plan.phases) / g.All(plan), 1, 0.01);
   };
   for (const Collective c : {Collective::kGather, Collective::kScatter}) {
-    price(group,
-          *Planner(group.cluster, {})
-               .MakePlan(c, graph::DType::kBf16, 256 << 10, ShapeOf(group.cluster, group.members)));
+    price(
+        group,
+        *Planner(group.cluster, {}).MakePlan(c, 256 << 10, ShapeOf(group.cluster, group.members)));
   }
   price(rail, rail.Shape(Collective::kAllGather, Algorithm::kPat, Protocol::kSimple, 64 << 20));
 }

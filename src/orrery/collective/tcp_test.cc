@@ -16,7 +16,7 @@ double BusGBps(const cluster::Spec& spec, const Variables& variables, std::int64
   const Planner planner(cluster, *ParseEnvironment(variables));
   const DeviceId members[] = {DeviceId(std::size_t{0}), DeviceId(std::size_t{8})};
   const GroupShape shape = ShapeOf(cluster, members);
-  const Plan plan = *planner.MakePlan(Collective::kAllReduce, graph::DType::kBf16, bytes, shape);
+  const Plan plan = *planner.MakePlan(Collective::kAllReduce, bytes, shape);
   return static_cast<double>(bytes) / static_cast<double>(planner.ClosedForm(plan).total()) * 1e3;
 }
 
@@ -62,7 +62,7 @@ TEST(Tcp, NoLL128) {
   for (std::size_t d = 0; d < 16; ++d) members.emplace_back(d);
   const GroupShape shape = ShapeOf(cluster, members);
   for (std::int64_t bytes = 1024; bytes <= std::int64_t{1} << 32; bytes *= 2) {
-    const Plan plan = *planner.MakePlan(Collective::kAllReduce, graph::DType::kBf16, bytes, shape);
+    const Plan plan = *planner.MakePlan(Collective::kAllReduce, bytes, shape);
     EXPECT_NE(plan.protocol, Protocol::kLL128) << bytes;
   }
 }

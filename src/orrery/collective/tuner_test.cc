@@ -79,7 +79,7 @@ class TunedPlan : public testing::Test {
     if (!text.empty()) environment.tuner = *ParseTunerFile(text, "tuner.conf");
     const Planner planner(*cluster_, environment);
     const GroupShape shape = ShapeOf(*cluster_, {members_.data(), static_cast<std::size_t>(ranks)});
-    return *planner.MakePlan(collective, graph::DType::kBf16, bytes, shape);
+    return *planner.MakePlan(collective, bytes, shape);
   }
   std::optional<cluster::Cluster> cluster_;
   std::vector<DeviceId> members_;

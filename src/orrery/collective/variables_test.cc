@@ -13,7 +13,6 @@ namespace orrery::collective {
 namespace {
 
 using graph::Collective;
-using graph::DType;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 cluster::Cluster Machine(int nodes, bool rails = true) {
@@ -40,15 +39,15 @@ TEST(Variables, PxnDisable) {
   const Environment off = *ParseEnvironment(Variables{{"NCCL_PXN_DISABLE", "1"}});
   const Planner planner(cluster, off), with(cluster, {});
   for (std::int64_t bytes = 1 << 12; bytes <= 1 << 28; bytes *= 16) {
-    const Plan plan = *planner.MakePlan(Collective::kAllToAll, DType::kBf16, bytes, shape);
+    const Plan plan = *planner.MakePlan(Collective::kAllToAll, bytes, shape);
     IdealExecutor executor(Schedule(plan, cluster, members), cluster, members);
     const auto run = static_cast<double>(executor.Run());
     EXPECT_NEAR(static_cast<double>(planner.ClosedForm(plan).total()) / run, 1, 0.04) << bytes;
     const std::int64_t local = plan.bytes / 16 * 3;
     EXPECT_LT(executor.bytes_sent(cluster.nvlink_out(members[0])), local + local / 4 + 512);
   }
-  const Plan plan = *planner.MakePlan(Collective::kAllToAll, DType::kBf16, 1 << 28, shape);
-  const Plan pxn = *with.MakePlan(Collective::kAllToAll, DType::kBf16, 1 << 28, shape);
+  const Plan plan = *planner.MakePlan(Collective::kAllToAll, 1 << 28, shape);
+  const Plan pxn = *with.MakePlan(Collective::kAllToAll, 1 << 28, shape);
   // 3/16 of all, and with it 3/4 of the other 12/16 besides.
   EXPECT_GT(with.ClosedForm(pxn).member.nvlink_out, 3 * planner.ClosedForm(plan).member.nvlink_out);
 }
@@ -59,7 +58,7 @@ TEST(Variables, SendsAndReceives) {
   const auto plan = [&](const Variables& v) {
     Environment environment = *ParseEnvironment(v);
     environment.version = 22902;
-    return *Planner(cluster, environment).MakePlan(Collective::kSend, DType::kBf16, 1 << 26, far);
+    return *Planner(cluster, environment).MakePlan(Collective::kSend, 1 << 26, far);
   };
   EXPECT_EQ(plan({}).channels, 4);  // 400 Gb/s: 50 GB/s over 14, rounded up
   EXPECT_EQ(plan({{"NCCL_P2P_PER_CHANNEL_NET_BW", "30"}}).channels, 2);
@@ -71,8 +70,7 @@ TEST(Variables, ScheduleGroups) {
   const cluster::Cluster cluster = Machine(2);
   const auto shape = ShapeOf(cluster, Members(2, 8));
   const Environment four = *ParseEnvironment(Variables{{"NCCL_P2P_SCHEDULE_GROUP_SIZE", "4"}});
-  const Plan plan =
-      *Planner(cluster, four).MakePlan(Collective::kAllToAll, DType::kBf16, 1 << 20, shape);
+  const Plan plan = *Planner(cluster, four).MakePlan(Collective::kAllToAll, 1 << 20, shape);
   EXPECT_EQ(p2p::Rounds(plan).group, 4);
   EXPECT_EQ(p2p::Rounds(plan).groups(), 4);
 }

@@ -485,8 +485,7 @@ class FlowLoop : public Machine<FlowLoop> {
         if (domains_[d].runs) continue;  // told twice, and handed out
         until_ = std::min(until_, now + domains_[d].look);
         // With nothing open no more news can come.
-        if (domains_[d].runs || !domains_[d].open.empty() || options_.repeat_until_stopped)
-          continue;
+        if (!domains_[d].open.empty() || options_.repeat_until_stopped) continue;
         domains_[d].horizon = kNever;
         HandOut(crew, d);
       }

@@ -41,10 +41,10 @@ std::uint16_t PriceCache::ShapeId(const collective::GroupShape& shape) {
   return static_cast<std::uint16_t>(shapes_.size() - 1);
 }
 
-Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
+Result<int> PriceCache::PlanId(graph::Collective collective, std::int64_t bytes,
                                std::uint16_t shape, std::uint16_t communicator, bool copies) {
   Hasher hash;
-  hash.Add(collective).Add(dtype).Add(bytes).Add(shape).Add(communicator);
+  hash.Add(collective).Add(bytes).Add(shape).Add(communicator);
   if (copies) hash.Add(copies);
   const std::uint64_t key = hash.value();
   if (const auto it = plan_ids_.find(key); it != plan_ids_.end()) return it->second;
@@ -53,7 +53,7 @@ Result<int> PriceCache::PlanId(graph::Collective collective, graph::DType dtype,
     plan = planner_->CopyPlan(bytes, shapes_[shape]);
   } else {
     ORRERY_ASSIGN_OR_RETURN(
-        plan, planner_->MakePlan(collective, dtype, bytes, shapes_[shape], shapes_[communicator]));
+        plan, planner_->MakePlan(collective, bytes, shapes_[shape], shapes_[communicator]));
   }
   return AddPlan(key, plan);
 }
@@ -68,19 +68,14 @@ int PriceCache::AddPlan(std::uint64_t key, const collective::Plan& plan) {
 
 Result<int> PriceCache::UnevenPlanId(const graph::Comm& comm, std::uint16_t shape,
                                      const graph::Shares& shares) {
-  const std::uint64_t key = Hasher()
-                                .Add(comm.dtype)
-                                .Add(comm.bytes.value)
-                                .Add(shape)
-                                .Add(shares.content_hash)
-                                .Add(comm.returned)
-                                .value();
+  const std::uint64_t key =
+      Hasher().Add(comm.bytes.value).Add(shape).Add(shares.content_hash).Add(comm.returned).value();
   if (const auto it = plan_ids_.find(key); it != plan_ids_.end()) return it->second;
   auto& kept = shares_[shares.content_hash];
   if (kept == nullptr) kept = std::make_unique<const graph::Shares>(shares);
   ORRERY_ASSIGN_OR_RETURN(
       const collective::Plan plan,
-      planner_->UnevenPlan(comm.dtype, comm.bytes.value, shapes_[shape], *kept, comm.returned));
+      planner_->UnevenPlan(comm.bytes.value, shapes_[shape], *kept, comm.returned));
   return AddPlan(key, plan);
 }
 
@@ -124,9 +119,8 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view,
     if (own != nullptr) {
       ORRERY_ASSIGN_OR_RETURN(p.plan, UnevenPlanId(comm, shape, *own));
     } else {
-      ORRERY_ASSIGN_OR_RETURN(p.plan,
-                              PlanId(p2p ? graph::Collective::kSend : comm.collective, comm.dtype,
-                                     comm.bytes.value, shape, communicator, copies));
+      ORRERY_ASSIGN_OR_RETURN(p.plan, PlanId(p2p ? graph::Collective::kSend : comm.collective,
+                                             comm.bytes.value, shape, communicator, copies));
     }
     p.cost = costs_[static_cast<std::size_t>(p.plan)];
     // A port with nothing else on it never bounds a communication below its closed form.

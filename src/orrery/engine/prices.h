@@ -125,8 +125,8 @@ class PriceCache {
   const collective::Plan& plan(int id) const { return plans_[static_cast<std::size_t>(id)]; }
 
  private:
-  Result<int> PlanId(graph::Collective collective, graph::DType dtype, std::int64_t bytes,
-                     std::uint16_t shape, std::uint16_t communicator, bool copies = false);
+  Result<int> PlanId(graph::Collective collective, std::int64_t bytes, std::uint16_t shape,
+                     std::uint16_t communicator, bool copies = false);
   Result<int> UnevenPlanId(const graph::Comm& comm, std::uint16_t shape,
                            const graph::Shares& shares);
   int AddPlan(std::uint64_t key, const collective::Plan& plan);

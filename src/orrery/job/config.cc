@@ -227,64 +227,72 @@ Json FrameworkJson(const Workload& w) {
   return json;
 }
 
+void AddRouting(const Plan& plan, Json* json) {
+  (*json)["moe_dispatcher"] = NameOf(kDispatchers, plan.dispatcher);
+  (*json)["moe_routing"] = plan.given_routing != nullptr
+                               ? std::string_view(plan.given_routing->name)
+                               : NameOf(kRoutings, plan.routing);
+  if (plan.routing == workload::Routing::kDirichlet) {
+    (*json)["moe_alpha"] = plan.routing_alpha;
+  }
+  if (plan.routing == workload::Routing::kDrawnZipf) {
+    (*json)["moe_zipf"] = plan.routing_exponent;
+  }
+  if (workload::DrawsRouting(plan)) (*json)["moe_seed"] = plan.routing_seed;
+  if (plan.pad_to_capacity) (*json)["moe_pad_to_capacity"] = true;
+  if (plan.expert_capacity > 0) {
+    (*json)["moe_capacity_factor"] = plan.expert_capacity;
+  }
+  (*json)["moe_imbalance"] = plan.moe_imbalance;
+  (*json)["moe_shared_overlap"] = plan.shared_expert_overlap;
+  if (plan.moe_comm_overlap) (*json)["moe_comm_overlap"] = true;
+  if (plan.moe_delayed_weights) (*json)["moe_delayed_weights"] = true;
+}
+
+Json TrainingJson(const Workload& w) {
+  const Plan& plan = w.plan;
+  Json json = {{"global_batch", plan.global_batch},
+               {"micro_batch", plan.micro_batch},
+               {"seq_len", plan.seq_len},
+               {"precision", PrecisionName(plan)},
+               {"recompute", NameOf(kRecomputes, plan.recompute)},
+               {"optimizer", w.optimizer},
+               {"sharding", NameOf(kShardings, plan.sharding)}};
+  if (plan.recompute == workload::Recompute::kSelective &&
+      plan.recompute_modules != workload::kRecomputeCore) {
+    json["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
+  }
+  if (plan.bf16_first_layers > 0) json["bf16_first_layers"] = plan.bf16_first_layers;
+  if (plan.bf16_last_layers > 0) json["bf16_last_layers"] = plan.bf16_last_layers;
+  if (plan.bf16_modules != 0) {
+    json["bf16_modules"] = workload::Bf16ModulesText(plan.bf16_modules);
+  }
+  if (plan.offload_optimizer || plan.offload_activations) {
+    json["offload"] = plan.offload_parameters     ? "parameters"
+                      : !plan.offload_activations ? "optimizer"
+                      : plan.offload_optimizer    ? "all"
+                                                  : "activations";
+  }
+  if (plan.lora_rank > 0) {
+    json["lora_rank"] = plan.lora_rank;
+    json["lora_targets"] = NameOf(kLoraTargets, plan.lora_targets);
+  }
+  if (plan.packed_len > 0) json["packed_len"] = plan.packed_len;
+  if (plan.sample_read > 0) {
+    json["sample_read"] = Time(plan.sample_read);
+    json["data_workers"] = plan.data_workers;
+  }
+  if (w.model.experts.count > 0) AddRouting(plan, &json);
+  return json;
+}
+
 void AddWorkload(const Workload& w, Json* json) {
   const Plan& plan = w.plan;
   Json& out = *json;
   out["model"] = ModelJson(w.model);
   out["framework"] = w.framework;
   out["parallel"] = ParallelJson(w);
-  out["training"] = {{"global_batch", plan.global_batch},
-                     {"micro_batch", plan.micro_batch},
-                     {"seq_len", plan.seq_len},
-                     {"precision", PrecisionName(plan)},
-                     {"recompute", NameOf(kRecomputes, plan.recompute)},
-                     {"optimizer", w.optimizer},
-                     {"sharding", NameOf(kShardings, plan.sharding)}};
-  if (plan.recompute == workload::Recompute::kSelective &&
-      plan.recompute_modules != workload::kRecomputeCore) {
-    out["training"]["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
-  }
-  if (plan.bf16_first_layers > 0) out["training"]["bf16_first_layers"] = plan.bf16_first_layers;
-  if (plan.bf16_last_layers > 0) out["training"]["bf16_last_layers"] = plan.bf16_last_layers;
-  if (plan.bf16_modules != 0) {
-    out["training"]["bf16_modules"] = workload::Bf16ModulesText(plan.bf16_modules);
-  }
-  if (plan.offload_optimizer || plan.offload_activations) {
-    out["training"]["offload"] = plan.offload_parameters     ? "parameters"
-                                 : !plan.offload_activations ? "optimizer"
-                                 : plan.offload_optimizer    ? "all"
-                                                             : "activations";
-  }
-  if (plan.lora_rank > 0) {
-    out["training"]["lora_rank"] = plan.lora_rank;
-    out["training"]["lora_targets"] = NameOf(kLoraTargets, plan.lora_targets);
-  }
-  if (plan.packed_len > 0) out["training"]["packed_len"] = plan.packed_len;
-  if (plan.sample_read > 0) {
-    out["training"]["sample_read"] = Time(plan.sample_read);
-    out["training"]["data_workers"] = plan.data_workers;
-  }
-  if (w.model.experts.count > 0) {
-    out["training"]["moe_dispatcher"] = NameOf(kDispatchers, plan.dispatcher);
-    out["training"]["moe_routing"] = plan.given_routing != nullptr
-                                         ? std::string_view(plan.given_routing->name)
-                                         : NameOf(kRoutings, plan.routing);
-    if (plan.routing == workload::Routing::kDirichlet) {
-      out["training"]["moe_alpha"] = plan.routing_alpha;
-    }
-    if (plan.routing == workload::Routing::kDrawnZipf) {
-      out["training"]["moe_zipf"] = plan.routing_exponent;
-    }
-    if (workload::DrawsRouting(plan)) out["training"]["moe_seed"] = plan.routing_seed;
-    if (plan.pad_to_capacity) out["training"]["moe_pad_to_capacity"] = true;
-    if (plan.expert_capacity > 0) {
-      out["training"]["moe_capacity_factor"] = plan.expert_capacity;
-    }
-    out["training"]["moe_imbalance"] = plan.moe_imbalance;
-    out["training"]["moe_shared_overlap"] = plan.shared_expert_overlap;
-    if (plan.moe_comm_overlap) out["training"]["moe_comm_overlap"] = true;
-    if (plan.moe_delayed_weights) out["training"]["moe_delayed_weights"] = true;
-  }
+  out["training"] = TrainingJson(w);
   out["framework_options"] = FrameworkJson(w);
   out["schedule"] = plan.given != nullptr
                         ? std::string_view(plan.given->name)

@@ -1,4 +1,4 @@
-// Keys of models with experts, latent attention, windows and Mamba layers. Internal to `job`.
+// Keys of models with experts, latent attention, windows and Mamba layers, as plan_keys.h.
 #pragma once
 
 #include <array>

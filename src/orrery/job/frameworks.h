@@ -130,8 +130,10 @@ Result<const Framework*> FindFramework(std::string_view name);
 void ApplyDefaults(const FrameworkDefaults& defaults, cluster::Arch arch,
                    const workload::Model& model, workload::Plan* plan);
 void ApplyLoss(LossDefault loss, workload::Plan* plan);
-// The optimizer's kernels and what a training loop computes and reads beside them.
-void ApplyStep(const FrameworkDefaults& defaults, workload::Plan* plan);
+// What a framework does whatever a record of a run says: how stages send, what gradients are
+// reduced from, the optimizer's kernels. REQUIRES: sharding is known, and what DDP decides by
+// itself (grad_reduce_fp32, fused_adam) is set and may be set again.
+void ApplySwitches(const FrameworkDefaults& defaults, workload::Plan* plan);
 // What a recomputed layer keeps, once the plan says what is recomputed.
 void ApplyRecompute(const FrameworkDefaults& defaults, workload::Plan* plan);
 // How gradients get into their buffer, once the plan's types are known.

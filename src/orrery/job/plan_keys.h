@@ -1,7 +1,9 @@
-// The plan's enums and switches under the names that job files use. Internal to `job`.
+// The plan's enums and switches under the names that job files use, and most of them tables of
+// measured runs (search/validate).
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -74,14 +76,19 @@ inline constexpr std::array<Named<workload::AttentionBackend>, 6> kAttentions = 
      {"flash4", workload::AttentionBackend::kFlash4},
      {"cudnn", workload::AttentionBackend::kCudnn}}};
 
-// REQUIRES: the option table let only these names pass.
 template <class E, std::size_t N>
-E Choose(const std::array<Named<E>, N>& names, std::string_view name) {
+std::optional<E> Find(const std::array<Named<E>, N>& names, std::string_view name) {
   for (const auto& [text, value] : names) {
     if (text == name) return value;
   }
-  ORRERY_CHECK(false, "the option table and the names of an enum differ");
-  return names.front().second;
+  return std::nullopt;
+}
+// REQUIRES: the option table let only these names pass.
+template <class E, std::size_t N>
+E Choose(const std::array<Named<E>, N>& names, std::string_view name) {
+  const std::optional<E> value = Find(names, name);
+  ORRERY_CHECK(value.has_value(), "the option table and the names of an enum differ");
+  return *value;
 }
 template <class E, std::size_t N>
 std::string_view NameOf(const std::array<Named<E>, N>& names, E value) {

@@ -128,8 +128,7 @@ Status ReadSimulation(const Source& source, const Node& root, const ReadOptions&
     return InvalidInput("{}: link_steps takes an even number; {} is odd",
                         section.Where("link_steps"), job->engine.link_steps);
   }
-  for (const network::BackendInfo& backend : network::Backends()) {
-    if (job->engine.link_steps == 0 || backend.name != job->network || backend.sees_links) continue;
+  if (job->engine.link_steps > 0 && !network::SeesLinks(job->network)) {
     return InvalidInput(
         "{}: the network '{}' does not see single links; choose one that does (flow, links)",
         section.Where("link_steps"), job->network);
@@ -167,10 +166,7 @@ Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
   }
   if (!found.ok()) return std::move(found).TakeStatus().In(where);
   job->network = name;
-  const bool sees_links = std::ranges::any_of(network::Backends(), [&](const auto& backend) {
-    return backend.name == name && backend.sees_links;
-  });
-  if (job->cluster.topology.routing == cluster::Routing::kAdaptive && !sees_links) {
+  if (job->cluster.topology.routing == cluster::Routing::kAdaptive && !network::SeesLinks(name)) {
     return InvalidInput(
         "cluster.topology.routing: adaptive: the network '{}' does not see load; choose ecmp, "
         "static or rail-local, or network flow or links",

@@ -321,9 +321,8 @@ Status ReadRouting(const Source& source, const Section& training, Plan* plan) {
     plan->pad_to_capacity = training.Bool("moe_pad_to_capacity");
   }
   const std::string name = training.Text("moe_routing");
-  for (const auto& [known, routing] : kRoutings) {
-    if (known != name) continue;
-    plan->routing = routing;
+  if (const auto routing = Find(kRoutings, name)) {
+    plan->routing = *routing;
     return {};
   }
   if (!name.ends_with(".csv")) {

@@ -68,12 +68,6 @@ std::string MachineKey(const Job& job, const SimulateOptions& options) {
 
 constexpr int kTimelineSteps = 256;  // of the links' use, where nobody says otherwise
 
-bool SeesLinks(std::string_view network) {
-  return std::ranges::any_of(network::Backends(), [&](const network::BackendInfo& backend) {
-    return backend.name == network && backend.sees_links;
-  });
-}
-
 void AddRemedy(const Job& job, std::size_t index, const graph::Graph& graph,
                results::RunResult* result) {
   results::JobResult& one = result->jobs[index];
@@ -115,7 +109,7 @@ const graph::Graph& Simulation::graph() const { return state_->graph; }
 
 Result<Simulation> Simulation::Prepare(const Job& job, const SimulateOptions& options,
                                        Caches* caches) {
-  if (!options.heat_map.empty() && !SeesLinks(job.network)) {
+  if (!options.heat_map.empty() && !network::SeesLinks(job.network)) {
     return InvalidInput("--heat-map: the network '{}' sees ports, not links; choose flow or links",
                         job.network);
   }
@@ -179,7 +173,7 @@ Result<results::RunResult> Simulation::Run() {
                               .network_parameters = {job.loggops}};
   engine::Options options = job.engine;
   for (const Workload& w : job.workloads) options.input_times.push_back(w.plan.input_time());
-  if (timeline && options.link_steps == 0 && SeesLinks(job.network)) {
+  if (timeline && options.link_steps == 0 && network::SeesLinks(job.network)) {
     options.link_steps = kTimelineSteps;
   }
   ORRERY_ASSIGN_OR_RETURN(

@@ -1,5 +1,6 @@
 #include "orrery/network/network.h"
 
+#include <algorithm>
 #include <array>
 
 #include "orrery/base/check.h"
@@ -80,6 +81,12 @@ void Network::Move(SimTime, FlightId, std::span<const LinkLoad>) {
 void Network::KeepUseLog(std::size_t) { ORRERY_CHECK(false, "this network sees no single links"); }
 
 std::span<const BackendInfo> Backends() { return kBackends; }
+
+bool SeesLinks(std::string_view backend) {
+  return std::any_of(kBackends.begin(), kBackends.end(), [&](const BackendInfo& info) {
+    return info.name == backend && info.sees_links;
+  });
+}
 
 Result<std::unique_ptr<Network>> Create(std::string_view name, const Parameters& parameters) {
   std::array<std::string_view, kBackends.size()> valid;

@@ -145,6 +145,7 @@ struct BackendInfo {
   bool sees_links = false;       // statistics are of single links of the cluster
 };
 std::span<const BackendInfo> Backends();
+bool SeesLinks(std::string_view backend);  // false for a name that is none
 // An unknown name lists the nearest valid ones.
 Result<std::unique_ptr<Network>> Create(std::string_view name, const Parameters& parameters = {});
 

@@ -21,10 +21,10 @@ struct Named {
   Collective collective;
 };
 constexpr std::array kCollectives = {Named{"all-reduce", Collective::kAllReduce},
-                                     Named{"alltoall", Collective::kAllToAll},
                                      Named{"all-gather", Collective::kAllGather},
                                      Named{"reduce-scatter", Collective::kReduceScatter},
                                      Named{"broadcast", Collective::kBroadcast},
+                                     Named{"alltoall", Collective::kAllToAll},
                                      Named{"gather", Collective::kGather},
                                      Named{"scatter", Collective::kScatter}};
 
@@ -54,7 +54,7 @@ graph::Graph OneCollective(const SweepOptions& options, std::size_t ranks, std::
   graph::Comm comm;
   comm.collective = options.collective;
   comm.group = graph::GroupSlot::kDp;
-  comm.dtype = options.dtype;
+  comm.dtype = graph::DType::kFp32;  // nccl-tests' default
   comm.bytes = {bytes, -1};
   if (options.shares.ranks > 0) {
     comm.shares = SharesId(0);
@@ -89,15 +89,19 @@ graph::Graph OneCollective(const SweepOptions& options, std::size_t ranks, std::
 
 }  // namespace
 
+std::vector<std::string_view> CollectiveNames() {
+  std::vector<std::string_view> names;
+  for (const Named& one : kCollectives) names.push_back(one.name);
+  return names;
+}
+
 bool IsCollective(std::string_view name) { return FindCollective(name).ok(); }
 
 Result<Collective> FindCollective(std::string_view name) {
-  std::array<std::string_view, kCollectives.size()> names;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (kCollectives[i].name == name) return kCollectives[i].collective;
-    names[i] = kCollectives[i].name;
+  for (const Named& one : kCollectives) {
+    if (one.name == name) return one.collective;
   }
-  return InvalidInput("{}", UnknownName("collective", name, names));
+  return InvalidInput("{}", UnknownName("collective", name, CollectiveNames()));
 }
 
 Result<std::vector<std::int64_t>> SweepSizes(std::int64_t least, std::int64_t most,
@@ -133,11 +137,10 @@ Result<Sweep> RunSweep(const cluster::Cluster& cluster, const collective::Enviro
   for (const std::int64_t bytes : options.sizes) {
     SweepRow row;
     row.bytes = bytes;
-    ORRERY_ASSIGN_OR_RETURN(
-        const collective::Plan plan,
-        options.shares.ranks > 0
-            ? planner.UnevenPlan(options.dtype, bytes, shape, options.shares, false)
-            : planner.MakePlan(options.collective, options.dtype, bytes, shape));
+    ORRERY_ASSIGN_OR_RETURN(const collective::Plan plan,
+                            options.shares.ranks > 0
+                                ? planner.UnevenPlan(bytes, shape, options.shares, false)
+                                : planner.MakePlan(options.collective, bytes, shape));
     row.plan =
         fmt::format("{} {}, {} channel{}", collective::Name(plan.algorithm),
                     collective::Name(plan.protocol), plan.channels, plan.channels == 1 ? "" : "s");

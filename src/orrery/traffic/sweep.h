@@ -25,7 +25,6 @@ namespace orrery::traffic {
 
 struct SweepOptions {
   graph::Collective collective = graph::Collective::kAllReduce;
-  graph::DType dtype = graph::DType::kFp32;
   std::vector<std::int64_t> sizes;
   std::size_t gpus = 0;  // the first so many; 0: all
   graph::Shares shares;  // alltoall: of all GPUs; of none: all messages are alike
@@ -52,6 +51,7 @@ struct Sweep {
   std::uint64_t fingerprint = 0;
 };
 
+std::vector<std::string_view> CollectiveNames();
 bool IsCollective(std::string_view name);
 // "all-reduce" to the collective. An unknown name lists the nearest valid ones.
 Result<graph::Collective> FindCollective(std::string_view name);

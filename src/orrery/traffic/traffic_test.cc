@@ -217,7 +217,7 @@ TEST(Sweep, AgreesWithTheClosedFormAlone) {
   for (std::size_t d = 0; d < cluster.devices(); ++d) members.emplace_back(d);
   const auto shape = collective::ShapeOf(cluster, members);
   for (std::size_t i = 0; i < options.sizes.size(); ++i) {
-    const auto plan = planner.MakePlan(options.collective, options.dtype, options.sizes[i], shape);
+    const auto plan = planner.MakePlan(options.collective, options.sizes[i], shape);
     ASSERT_TRUE(plan.ok());
     const SweepRow& row = analytic->rows[i];
     EXPECT_EQ(row.time, planner.ClosedForm(*plan).total()) << row.bytes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -16,11 +17,17 @@ using constants::Definitions;
 using constants::kCount;
 using Matrix = std::vector<double>;  // n x n, rows one after the other
 
-constexpr double kStep = 0.5, kHuber = 1.5, kCorrelation = 0.05;
-constexpr int kPasses = 3;
-constexpr int kRounds = 10;
+constexpr double kStep = 0.5;           // of a difference, in a-priori spreads
+constexpr double kHuber = 1.5;          // sigmas up to which an error counts by its square
+constexpr double kCorrelation = 0.05;   // between the errors of two observations of one system
+constexpr int kPasses = 3;              // each predicts anew around the point of the last
+constexpr int kRounds = 10;             // of a pass: Huber's weights at the point so far
+constexpr int kSweeps = 500;            // over the coordinates of a round, at most
+constexpr double kStill = 1e-9;         // spreads: a sweep that moves none further is the last
+constexpr std::size_t kRemaining = 10;  // observations that the report names
+constexpr double kMoved = 0.01;         // spreads from which on a constant has moved
 
-// Inverse of a symmetric positive definite matrix, by Gauss-Jordan; sizes up to kMost.
+// Inverse of a symmetric positive definite matrix, by Gauss-Jordan: O(n^3), n <= kCount.
 Matrix Inverse(Matrix a, std::size_t n) {
   Matrix inverse(n * n, 0.0);
   for (std::size_t i = 0; i < n; ++i) inverse[i * n + i] = 1;
@@ -137,7 +144,7 @@ class Solver {
   // min 1/2 x'ax - b'x inside the ranges, by coordinates.
   void Project(const Matrix& a, const std::vector<double>& b, std::vector<double>* x) const {
     const std::size_t n = free_.size();
-    for (int sweep = 0; sweep < 500; ++sweep) {
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
       double moved = 0;
       for (std::size_t i = 0; i < n; ++i) {
         double gradient = b[i];
@@ -149,7 +156,7 @@ class Solver {
         moved = std::max(moved, std::abs(to - (*x)[i]));
         (*x)[i] = to;
       }
-      if (moved < 1e-9) return;
+      if (moved < kStill) return;
     }
   }
 
@@ -168,7 +175,7 @@ double MeanAbsolute(const std::vector<double>& predicted, const std::vector<doub
 }
 
 bool Moved(const Calibration& c, std::size_t i) {
-  return std::abs(c.after.at(i) - c.before.at(i)) > 0.01 * Definitions()[i].spread;
+  return std::abs(c.after.at(i) - c.before.at(i)) > kMoved * Definitions()[i].spread;
 }
 
 // "The same" is of the constant above in the table, which may not stand in the report: named.
@@ -184,6 +191,49 @@ std::string Explains(std::size_t i) {
 std::string Microseconds(double seconds) {
   const double us = seconds * 1e6;
   return us < 1e4 ? fmt::format("{:.4g}", us) : HumanCount(std::llround(us));
+}
+
+// Of each constant that moved: value and spread, before and after.
+std::string MovedConstants(const Calibration& c) {
+  results::TextTable table;
+  table.Row({"constant", "was", "is", "unit", "explains"});
+  table.AlignRight(1);
+  table.AlignRight(2);
+  bool any = false;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (!Moved(c, i)) continue;
+    any = true;
+    const constants::Definition& d = Definitions()[i];
+    table.Row({std::string(d.name),
+               fmt::format("{:.4g} ± {:.2g}", c.before.at(i), c.spread_before[i]),
+               fmt::format("{:.4g} ± {:.2g}", c.after.at(i), c.spread_after[i]),
+               std::string(d.unit), Printable(Explains(i), 70)});
+  }
+  return any ? table.Render("  ")
+             : "  no constant moved: the observations are explained as they are\n";
+}
+
+// The observations that the calibrated constants explain worst.
+std::string WhatRemains(const Calibration& c) {
+  std::vector<std::size_t> order(c.measured.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto left = [&](std::size_t i) {
+    return std::abs(std::log(c.predicted_after[i] / c.measured[i]));
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return left(a) > left(b); });
+  order.resize(std::min(order.size(), kRemaining));
+  results::TextTable table;
+  table.Row({"what remains, largest first", "measured us", "before %", "after %"});
+  for (std::size_t column = 1; column <= 3; ++column) table.AlignRight(column);
+  const auto error = [&](double predicted, std::size_t i) {
+    return fmt::format("{:+.1f}", (predicted / c.measured[i] - 1) * 100);
+  };
+  for (const std::size_t i : order) {
+    table.Row({Printable(c.what[i], 60), Microseconds(c.measured[i]),
+               error(c.predicted_before[i], i), error(c.predicted_after[i], i)});
+  }
+  return table.Render("  ");
 }
 
 }  // namespace
@@ -238,39 +288,7 @@ std::string ToText(const Calibration& c) {
   out += fmt::format("mean |error| {:.1f} % before, {:.1f} % after\n\n",
                      MeanAbsolute(c.predicted_before, c.measured),
                      MeanAbsolute(c.predicted_after, c.measured));
-  results::TextTable moved;
-  moved.Row({"constant", "was", "is", "unit", "explains"});
-  moved.AlignRight(1);
-  moved.AlignRight(2);
-  bool any = false;
-  for (std::size_t i = 0; i < kCount; ++i) {
-    if (!Moved(c, i)) continue;
-    any = true;
-    const constants::Definition& d = Definitions()[i];
-    moved.Row({std::string(d.name),
-               fmt::format("{:.4g} ± {:.2g}", c.before.at(i), c.spread_before[i]),
-               fmt::format("{:.4g} ± {:.2g}", c.after.at(i), c.spread_after[i]),
-               std::string(d.unit), Printable(Explains(i), 70)});
-  }
-  out += any ? moved.Render("  ")
-             : "  no constant moved: the observations are explained as they are\n";
-  std::vector<std::size_t> order(c.measured.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto left = [&](std::size_t i) {
-    return std::abs(std::log(c.predicted_after[i] / c.measured[i]));
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return left(a) > left(b); });
-  order.resize(std::min<std::size_t>(order.size(), 10));
-  results::TextTable rest;
-  rest.Row({"what remains, largest first", "measured us", "before %", "after %"});
-  for (std::size_t column = 1; column <= 3; ++column) rest.AlignRight(column);
-  for (const std::size_t i : order) {
-    rest.Row({Printable(c.what[i], 60), Microseconds(c.measured[i]),
-              fmt::format("{:+.1f}", (c.predicted_before[i] / c.measured[i] - 1) * 100),
-              fmt::format("{:+.1f}", (c.predicted_after[i] / c.measured[i] - 1) * 100)});
-  }
-  return out + "\n" + rest.Render("  ");
+  return out + MovedConstants(c) + "\n" + WhatRemains(c);
 }
 
 Result<constants::Set> ReadCalibration(const std::string& path) {

@@ -15,7 +15,6 @@ namespace {
 
 using collective::Environment;
 using graph::Collective;
-using graph::DType;
 using Assumed = std::vector<std::string>;
 
 constexpr std::array kCollectives = {
@@ -33,14 +32,7 @@ constexpr std::array kCollectives = {
     std::pair{std::string_view("reduce"), Collective::kBroadcast},
 };
 // nccl-tests' names; what is not here has no element type of that size in the graph.
-constexpr std::array kTypes = {
-    std::pair{std::string_view("float"), DType::kFp32},
-    std::pair{std::string_view("half"), DType::kFp16},
-    std::pair{std::string_view("bfloat16"), DType::kBf16},
-    std::pair{std::string_view("int64"), DType::kInt64},
-    std::pair{std::string_view("int8"), DType::kFp8},
-    std::pair{std::string_view("uint8"), DType::kFp8},
-};
+constexpr std::string_view kTypes = "float|half|bfloat16|int64|int8|uint8";
 
 // Short for a variable's name; others only lack NCCL_.
 constexpr std::array kShort = {
@@ -192,7 +184,7 @@ Result<double> PriceHypercube(const CollectiveCase& c, const cluster::Cluster& c
   for (std::int64_t bit = 1; bit < ranks; bit *= 2) {
     ORRERY_ASSIGN_OR_RETURN(
         const collective::Plan plan,
-        planner.MakePlan(c.collective, c.dtype, c.bytes / ranks * bit,
+        planner.MakePlan(c.collective, c.bytes / ranks * bit,
                          Pair(cluster, 0, static_cast<std::size_t>(bit)), everyone));
     const collective::Cost cost = planner.ClosedForm(plan);
     total += cost.total();
@@ -216,13 +208,9 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
   out.hypercube = name == "hypercube";
   if (name == "reduce") assumed->push_back("reduce: as a broadcast from its root");
   const std::string_view type = row.text("dtype");
-  const auto dtype = std::find_if(kTypes.begin(), kTypes.end(),
-                                  [&](const auto& entry) { return entry.first == type; });
-  if (dtype != kTypes.end()) {
-    out.dtype = dtype->second;
-  } else if (type.empty()) {
+  if (type.empty()) {
     assumed->push_back("dtype=float (blank: nccl-tests' default)");
-  } else {
+  } else if (!IsOneOf(type, kTypes)) {
     return InvalidInput("dtype={}: no such element type here", Printable(type, 40));
   }
   ORRERY_ASSIGN_OR_RETURN(out.bytes, row.Needed("size_bytes", 1, std::int64_t{1} << 50));
@@ -247,8 +235,8 @@ Result<double> PriceCollective(const CollectiveCase& c, const cluster::Cluster& 
   const std::size_t first = LastOfFirstDomain(cluster);
   ORRERY_ASSIGN_OR_RETURN(
       const collective::Plan plan,
-      planner.MakePlan(c.collective, c.dtype, c.bytes,
-                       pair ? Pair(cluster, first, first + 1) : everyone, everyone));
+      planner.MakePlan(c.collective, c.bytes, pair ? Pair(cluster, first, first + 1) : everyone,
+                       everyone));
   assumed->push_back(fmt::format("planned {}, {}, {} channels", collective::Name(plan.algorithm),
                                  collective::Name(plan.protocol), plan.channels));
   if (plan.restricted()) {

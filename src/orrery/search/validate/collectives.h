@@ -20,7 +20,6 @@ struct CollectiveCase {
   cluster::Spec cluster;
   collective::Environment environment;
   graph::Collective collective = graph::Collective::kAllReduce;
-  graph::DType dtype = graph::DType::kFp32;
   std::int64_t bytes = 0;
   bool hypercube = false;  // nccl-tests' all-gather in log2(ranks) exchanges, one kernel each
 };

@@ -11,47 +11,47 @@ bool HasToken(const Configuration& row, std::string_view token) {
   return row.text("config_extra").find(token) != std::string_view::npos;
 }
 
+std::optional<std::string_view> Behind(const Configuration& row, std::string_view key) {
+  const std::string_view extra = row.text("config_extra");
+  const std::size_t at = extra.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  return extra.substr(at + key.size());
+}
+
 bool OwnLayers(const Configuration& row) {
   return HasToken(row, "uninstall_te") ||
          (HasToken(row, "case=gpt3_mcore_tp") && !HasToken(row, "_te_"));
 }
 
 int StatedEtp(const Configuration& row) {
-  const std::string_view extra = row.text("config_extra");
-  const std::size_t at = extra.find("etp");
-  if (at == std::string_view::npos) return 0;
-  const std::string_view digits = extra.substr(at + 3);
-  const std::size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
-  const auto value = ParseInteger(digits.substr(0, end));
+  const auto digits = Behind(row, "etp");
+  if (!digits) return 0;
+  const auto value = ParseInteger(digits->substr(0, digits->find_first_not_of("0123456789")));
   return value.ok() && *value >= 1 && *value <= 4096 ? static_cast<int>(*value) : 0;
 }
 
 std::uint8_t GraphScope(const Configuration& row) {
-  std::string_view extra = row.text("config_extra");
-  const std::size_t key = extra.find("cuda_graph=");
-  if (key == std::string_view::npos) return workload::kGraphAll;
-  extra.remove_prefix(key);
-  extra.remove_prefix(std::min(extra.find(':') + 1, extra.size()));
+  const std::string_view graph = Behind(row, "cuda_graph=").value_or("");
+  const std::size_t colon = graph.find(':');
+  if (colon == std::string_view::npos) return workload::kGraphAll;
+  std::string_view parts = graph.substr(colon + 1);
   std::uint8_t scope = 0;
-  while (!extra.empty()) {
-    const std::size_t end = std::min(extra.find('+'), extra.size());
-    const auto part = workload::ParseGraphScope(extra.substr(0, end));
+  while (!parts.empty()) {
+    const std::size_t end = std::min(parts.find('+'), parts.size());
+    const auto part = workload::ParseGraphScope(parts.substr(0, end));
     if (!part.ok()) break;
     scope |= *part;
-    extra.remove_prefix(std::min(end + 1, extra.size()));
+    parts.remove_prefix(std::min(end + 1, parts.size()));
   }
   return scope == 0 ? std::uint8_t{workload::kGraphAll} : scope;
 }
 
 std::string RecomputeModules(const Configuration& row) {
-  constexpr std::string_view kKey = "recompute=";
-  const std::string_view extra = row.text("config_extra");
-  const std::size_t key = extra.find(kKey);
+  const std::string_view names = Behind(row, "recompute=").value_or("");
   std::string modules;
-  if (key == std::string_view::npos) return modules;
-  for (std::size_t at = key + kKey.size(), end = 0; at < extra.size(); at = end + 1) {
-    end = std::min(extra.find('+', at), extra.size());
-    std::string_view name = extra.substr(at, end - at);
+  for (std::size_t at = 0, end = 0; at < names.size(); at = end + 1) {
+    end = std::min(names.find('+', at), names.size());
+    std::string_view name = names.substr(at, end - at);
     if (name == "norm") name = "layernorm";
     if (name == "act") name = "moe_act";
     if (!workload::ParseRecomputeModules(name).ok()) break;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,8 @@
 namespace orrery::search {
 
 bool HasToken(const Configuration& row, std::string_view token);
+// The column behind the first `key` in it ("prec="), to its end; nullopt where it has none.
+std::optional<std::string_view> Behind(const Configuration& row, std::string_view key);
 // Megatron Core's own layers, without Transformer Engine.
 bool OwnLayers(const Configuration& row);
 // etpN in the name of a test case; 0: it does not say.

@@ -58,6 +58,17 @@ std::optional<double> ParseNumber(std::string_view text) {
   return value;
 }
 
+// Of "a|b", a choice that `fits`.
+template <class Fits>
+bool AnyChoice(std::string_view choices, const Fits& fits) {
+  while (!choices.empty()) {
+    const std::size_t bar = std::min(choices.find('|'), choices.size());
+    if (fits(choices.substr(0, bar))) return true;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return false;
+}
+
 }  // namespace
 
 std::span<const std::string_view> ConfigurationColumns(TableKind kind) {
@@ -144,22 +155,12 @@ Result<std::int64_t> Configuration::Needed(std::string_view column, std::int64_t
 }
 
 bool IsOneOf(std::string_view text, std::string_view choices) {
-  while (!choices.empty()) {
-    const std::size_t bar = std::min(choices.find('|'), choices.size());
-    if (choices.substr(0, bar) == text) return true;
-    choices.remove_prefix(std::min(bar + 1, choices.size()));
-  }
-  return false;
+  return AnyChoice(choices, [&](std::string_view choice) { return choice == text; });
 }
 
 bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
-  if (choices.empty()) return true;
-  while (!choices.empty()) {
-    const std::size_t bar = std::min(choices.find('|'), choices.size());
-    if (text.starts_with(choices.substr(0, bar))) return true;
-    choices.remove_prefix(std::min(bar + 1, choices.size()));
-  }
-  return false;
+  return choices.empty() ||
+         AnyChoice(choices, [&](std::string_view choice) { return text.starts_with(choice); });
 }
 
 Result<std::optional<double>> ReadOutcome(const CsvTable& table, std::size_t row,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "orrery/base/text.h"
+#include "orrery/job/expert_keys.h"
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/test_cases.h"
 #include "orrery/search/validate/torch_native.h"
@@ -46,13 +47,6 @@ constexpr std::array kFamilies = {
     Family{"Nemotron-3-Super", "nemotron-3-super", 2, true},
     Family{"Nemotron-H-56B", "nemotron-h-56b"},
     Family{"CI nemotron3_5_lightning", "nemotron-3-nano", 2, true},
-};
-
-constexpr std::array kDispatchers = {
-    std::pair{std::string_view("allgather"), Dispatcher::kAllGather},
-    std::pair{std::string_view("alltoall"), Dispatcher::kAllToAll},
-    std::pair{std::string_view("deepep"), Dispatcher::kDeepEp},
-    std::pair{std::string_view("hybridep"), Dispatcher::kHybridEp},
 };
 
 // A column that is given must say what the public configuration says.
@@ -149,19 +143,17 @@ Status MapDispatcher(const Mapping& m) {
     const bool said = m.release.dispatcher.has_value();
     plan.dispatcher =
         m.release.dispatcher.value_or(exchanges ? Dispatcher::kAllToAll : Dispatcher::kAllGather);
-    const auto named = std::find_if(kDispatchers.begin(), kDispatchers.end(),
-                                    [&](const auto& d) { return d.second == plan.dispatcher; });
-    m.Assume("moe_dispatcher={} (blank: {})", named->first,
+    m.Assume("moe_dispatcher={} (blank: {})", job::NameOf(job::kDispatchers, plan.dispatcher),
              said ? "the release's recipes" : fmt::format("{}'s default", m.rule.label));
     return {};
   }
-  for (const auto& [name, dispatcher] : kDispatchers) {
-    if (name != cell) continue;
-    plan.dispatcher = dispatcher;
-    return {};
+  const auto stated = job::Find(job::kDispatchers, cell);
+  if (!stated) {
+    return InvalidInput("moe_dispatcher={}: must be allgather, alltoall, deepep or hybridep",
+                        Printable(cell, 40));
   }
-  return InvalidInput("moe_dispatcher={}: must be allgather, alltoall, deepep or hybridep",
-                      Printable(cell, 40));
+  plan.dispatcher = *stated;
+  return {};
 }
 
 }  // namespace

@@ -11,12 +11,8 @@ using workload::Precision;
 
 // What "prec=WORD+…" says; empty: nothing.
 std::string_view StatedPrecision(const Configuration& row) {
-  constexpr std::string_view kKey = "prec=";
-  const std::string_view extra = row.text("config_extra");
-  const std::size_t at = extra.find(kKey);
-  if (at == std::string_view::npos) return {};
-  const std::string_view rest = extra.substr(at + kKey.size());
-  return rest.substr(0, rest.find_first_of("+,; "));
+  const std::string_view stated = Behind(row, "prec=").value_or("");
+  return stated.substr(0, stated.find_first_of("+,; "));
 }
 
 // TE: Transformer Engine's, whichever; linears and grouped_GEMM: what is converted.

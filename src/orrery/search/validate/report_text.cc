@@ -50,7 +50,7 @@ std::string GroupTable(const std::vector<Summary>& groups, std::string_view what
   return table.Render("  ");
 }
 
-// The head of a reason, up to its colon, counts alike.
+// Equal reasons counted, the most frequent ones.
 std::string ReasonTable(const Report& report) {
   std::map<std::string, std::size_t> counts;
   for (const Prediction& p : report.rows) {

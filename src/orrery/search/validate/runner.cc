@@ -10,7 +10,25 @@
 #include "orrery/results/result.h"
 
 namespace orrery::search {
+namespace {
 
+// Programs of the ranks that a meter was read on, once each. O(ranks).
+std::vector<ProgramId> ProgramsOn(const graph::Graph& graph, MeterRank rank) {
+  if (rank == MeterRank::kFirst) return {graph.bindings.front().program};
+  if (rank == MeterRank::kLast) return {graph.bindings.back().program};
+  std::vector<ProgramId> programs;
+  std::vector<bool> seen(graph.programs.size());
+  for (const graph::Binding& binding : graph.bindings) {
+    if (seen[binding.program.index()]) continue;
+    seen[binding.program.index()] = true;
+    programs.push_back(binding.program);
+  }
+  return programs;
+}
+
+}  // namespace
+
+// The preset's name, and what the mapping of a row (machines.h, training.h) may change of it.
 std::string MachineKey(const cluster::Spec& s) {
   return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.name, s.nodes,
                      s.gpus_per_node, s.gpus_per_nvlink_domain, s.nics_per_node, s.nvlink_Bps,
@@ -79,16 +97,8 @@ Result<double> Runner::StepTime(std::vector<std::string>* assumed, constants::St
 }
 
 Result<double> Runner::PeakMemoryGib(Meter meter, MeterRank rank) {
-  std::vector<ProgramId> programs;
-  for (const graph::Binding& binding : graph_.bindings) {
-    if (std::find(programs.begin(), programs.end(), binding.program) == programs.end()) {
-      programs.push_back(binding.program);
-    }
-  }
-  if (rank == MeterRank::kFirst) programs = {graph_.bindings.front().program};
-  if (rank == MeterRank::kLast) programs = {graph_.bindings.back().program};
   std::int64_t peak = 0;
-  for (const ProgramId program : programs) {
+  for (const ProgramId program : ProgramsOn(graph_, rank)) {
     ORRERY_ASSIGN_OR_RETURN(
         const memory::Footprint footprint,
         memory::Replay(graph_, program, machine_->cluster().spec().device, memory_));

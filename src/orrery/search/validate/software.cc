@@ -1,6 +1,7 @@
 #include "orrery/search/validate/software.h"
 
 #include "orrery/constants/constants.h"
+#include "orrery/job/plan_keys.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/expert_models.h"
@@ -33,27 +34,6 @@ void MapGraphs(const Mapping& m, bool graphs, bool whole) {
   m.Assume("cuda_graphs=1: {}",
            whole ? "the iteration is one graph"
                  : "a graph a layer and pass of " + workload::GraphScopeText(plan.graph_scope));
-}
-
-// What the framework does whatever the row says.
-void ApplySwitches(const job::FrameworkDefaults& d, Plan* out) {
-  Plan& plan = *out;
-  plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
-  plan.overlap_tp_all_reduce = d.overlap_tp_all_reduce;
-  plan.scatter_gather_p2p = d.scatter_gather_p2p;
-  plan.batch_p2p_sync = d.batch_p2p_sync;
-  plan.batch_sync = d.batch_sync;
-  plan.align_grad_reduce = plan.align_param_gather = d.align_stages;
-  plan.bucket_elements = d.bucket_elements;
-  plan.contiguous_gradients = plan.gathers_units() && d.tensor_buckets;
-  if (plan.reducer == workload::Reducer::kDeepSpeed || plan.contiguous_gradients) {
-    plan.bucket_elements = 500'000'000;
-  }
-  job::ApplyStep(d, out);
-  if (!d.ddp) return;
-  plan.reducer = workload::Reducer::kDdp;
-  plan.fused_adam = plan.fused_softmax = plan.clip_gradients = false;
-  plan.grad_reduce_fp32 = true;
 }
 
 // torch.compile makes PyTorch's own loss one that works in place, as Megatron's does.
@@ -117,10 +97,7 @@ void MapAttention(const Mapping& m) {
       *attention = AttentionBackend::kUnfused;
       return m.Assume("attention_kernel=unfused (blank: this fused kernel knows no sinks)");
     }
-    m.AssumeDefault("attention_kernel", *attention == AttentionBackend::kUnfused  ? "unfused"
-                                        : *attention == AttentionBackend::kFlash1 ? "flash1"
-                                        : *attention == AttentionBackend::kCudnn  ? "cudnn"
-                                                                                  : "flash2");
+    m.AssumeDefault("attention_kernel", job::NameOf(job::kAttentions, *attention));
   }
 }
 
@@ -159,7 +136,8 @@ Status MapOverlap(const Mapping& m) {
   if (plan.quiet_loop) m.Assume("quiet_loop=1 (blank: the release's scripts log nothing a step)");
   plan.host = workload::HostOf(m.out->host, plan, constants::Set());
   plan.prefetch = dp_overlap;
-  ApplySwitches(d, &plan);
+  plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
+  job::ApplySwitches(d, &plan);
   return {};
 }
 

@@ -115,10 +115,9 @@ constexpr Fact kFacts[] = {
 }  // namespace
 
 void ApplyTestCase(const Configuration& row, Model* model, std::vector<std::string>* assumed) {
-  const std::string_view extra = row.text("config_extra");
-  const std::size_t at = extra.find("case=");
-  if (at == std::string_view::npos) return;
-  const std::string_view name = extra.substr(at, extra.find('+', at) - at).substr(5);
+  const auto test_case = Behind(row, "case=");
+  if (!test_case) return;
+  const std::string_view name = test_case->substr(0, test_case->find('+'));
   const Model columns = *model;
   for (const Fact& fact : kFacts) {
     if (name.find(fact.of) == std::string_view::npos) continue;

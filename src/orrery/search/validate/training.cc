@@ -4,6 +4,7 @@
 #include <array>
 
 #include "orrery/base/text.h"
+#include "orrery/job/plan_keys.h"
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/fine_tuning.h"
@@ -211,17 +212,14 @@ Status MapSharding(const Mapping& m) {
     m.Assume("zero_group={} (blank: the release's scripts)", *group);
   }
   const std::string_view sharding = m.row.text("sharding");
-  constexpr std::array<std::string_view, 4> kNames = {"none", "zero1", "zero2", "zero3"};
-  plan.sharding = m.recipe().sharding;
-  const auto at = std::find(kNames.begin(), kNames.end(), sharding);
-  if (at != kNames.end()) plan.sharding = static_cast<Sharding>(at - kNames.begin());
+  plan.sharding = job::Find(job::kShardings, sharding).value_or(m.recipe().sharding);
   if (sharding == "hsdp") {
     plan.sharding = Sharding::kZero3;
     if (!group) group = std::min(per_host, plan.replicas());
     m.Assume("sharding=hsdp: zero3 in groups of {}", *group);
   }
   if (sharding.empty()) {
-    m.AssumeDefault("sharding", kNames[static_cast<std::size_t>(plan.sharding)]);
+    m.AssumeDefault("sharding", job::NameOf(job::kShardings, plan.sharding));
   }
   if (plan.sharding == Sharding::kZero2 && m.defaults().tensor_buckets) {
     plan.reducer = workload::Reducer::kDeepSpeed;
@@ -256,7 +254,6 @@ Status MapSharding(const Mapping& m) {
 
 Status MapRecompute(const Mapping& m) {
   Plan& plan = m.out->plan;
-  constexpr std::array<std::string_view, 3> kNames = {"none", "selective", "full"};
   const std::string_view cell = m.row.text("recompute");
   const std::string modules = RecomputeModules(m.row);
   if (!modules.empty() && cell != "full") {
@@ -278,13 +275,13 @@ Status MapRecompute(const Mapping& m) {
     m.Assume("recompute=none (blank: the release's scripts)");
   } else if (cell.empty()) {
     plan.recompute = m.recipe().recompute;
-    m.AssumeDefault("recompute", kNames[static_cast<std::size_t>(plan.recompute)]);
+    m.AssumeDefault("recompute", job::NameOf(job::kRecomputes, plan.recompute));
   } else {
-    const auto at = std::find(kNames.begin(), kNames.end(), cell);
-    if (at == kNames.end()) {
+    const auto stated = job::Find(job::kRecomputes, cell);
+    if (!stated) {
       return InvalidInput("recompute={}: must be none, selective or full", Printable(cell, 40));
     }
-    plan.recompute = static_cast<Recompute>(at - kNames.begin());
+    plan.recompute = *stated;
   }
   job::ApplyRecompute(m.defaults(), &plan);
   if (m.release.keeps != workload::RecomputeKeeps::kNothing && plan.recompute == Recompute::kFull) {

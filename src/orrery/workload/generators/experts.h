@@ -95,8 +95,8 @@ class ExpertWriter {
   const ExpertShape& e_;
   BlockWriter* w_;
   ExpertLoad load_;
-  graph::Buffer logits_, latent_, permuted_, fc1_out_, unweighted_, activated_, shared_in_,
-      shared_fc1_, shared_act_;
+  graph::Buffer logits_, latent_, permuted_, fc1_out_, unweighted_, activated_, shared_fc1_,
+      shared_act_;
 };
 
 }  // namespace orrery::workload
