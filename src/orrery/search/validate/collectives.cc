@@ -204,13 +204,19 @@ Result<double> PriceHypercube(const CollectiveCase& c, const cluster::Cluster& c
 
 }  // namespace
 
+std::vector<std::string_view> CollectiveNames() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : kCollectives) names.push_back(entry.first);
+  return names;
+}
+
 Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed) {
   CollectiveCase out;
   const std::string_view name = row.text("collective");
   const auto kind = std::find_if(kCollectives.begin(), kCollectives.end(),
                                  [&](const auto& entry) { return entry.first == name; });
   if (kind == kCollectives.end()) {
-    return InvalidInput("collective={}: no model of this collective", Printable(name, 40));
+    return InvalidInput("{}", UnknownName("collective", Printable(name, 40), CollectiveNames()));
   }
   out.collective = kind->second;
   out.hypercube = name == "hypercube";
@@ -223,7 +229,9 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
   } else if (type.empty()) {
     assumed->push_back("dtype=float (blank: nccl-tests' default)");
   } else {
-    return InvalidInput("dtype={}: no such element type here", Printable(type, 40));
+    std::vector<std::string_view> types;
+    for (const auto& entry : kTypes) types.push_back(entry.first);
+    return InvalidInput("{}", UnknownName("dtype", Printable(type, 40), types));
   }
   ORRERY_ASSIGN_OR_RETURN(out.bytes, row.Needed("size_bytes", 1, std::int64_t{1} << 50));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, assumed));
