@@ -1,4 +1,5 @@
 #include <charconv>
+#include <set>
 #include <vector>
 
 #include "orrery/base/file.h"
@@ -39,7 +40,8 @@ Result<Set> Read(const std::string& path) {
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
   Set set = Set::Fitted();
   constexpr std::string_view kMark = "\xEF\xBB\xBF";
-  std::size_t number = 0, constants = 0;
+  std::size_t number = 0;
+  std::set<std::string_view> names;
   for (std::size_t at = text.starts_with(kMark) ? kMark.size() : 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string_view line(text.data() + at, end - at);
@@ -49,9 +51,12 @@ Result<Set> Read(const std::string& path) {
     if (line.empty() || line == "name,value") continue;
     Status status = ReadLine(line, &set);
     if (!status.ok()) return std::move(status).In(fmt::format("{}:{}", path, number));
-    ++constants;
+    const std::string_view name = line.substr(0, line.find(','));
+    if (!names.insert(name).second) {
+      return InvalidInput("{}:{}: {} stands there twice; keep one", path, number, name);
+    }
   }
-  if (constants == 0) {
+  if (names.empty()) {
     return InvalidInput("{}: no constant; write lines of name,value, or 'prior' for no file", path);
   }
   return set;
