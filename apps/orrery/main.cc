@@ -136,6 +136,7 @@ int Main(int argc, char** argv) {
                "orrery");
   app.set_version_flag("--version", fmt::format("orrery {}", job::Version()));
   app.allow_extras();
+  app.require_subcommand(0, 1);  // an argument behind a command is none, whatever it is called
   app.footer(
       "Exit status: 0 success; 1 the simulation says no (out of device memory, deadlock);\n"
       "2 bad input or usage; 3 out of memory, disk or quota, or an internal error;\n"

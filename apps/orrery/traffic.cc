@@ -266,6 +266,12 @@ class TrafficVerb final : public Verb {
   Result<formats::NcclTestsLog> Measured(std::size_t gpus) const {
     ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(compare_, kLargestText));
     ORRERY_ASSIGN_OR_RETURN(formats::NcclTestsLog log, formats::ParseNcclTestsLog(text, compare_));
+    std::string test = log.test;
+    std::replace(test.begin(), test.end(), '_', '-');
+    if (!test.empty() && test != pattern_) {
+      return InvalidInput("'{}' is of {}_perf, the run of {}; compare a log of the same test",
+                          Printable(compare_), log.test, pattern_);
+    }
     if (!log.ranks.empty() && log.ranks.size() != gpus) {
       return InvalidInput("'{}' is of {} ranks, the run of {} GPUs; give --nodes or --gpus",
                           Printable(compare_), log.ranks.size(), gpus);

@@ -242,8 +242,10 @@ Result<MeasuredFile> ParseMeasured(const std::string& path, std::string_view tex
     }
     if (number == 1) {
       if (line != kMagic) {
+        const bool saved_again = line.find(kMagic) != std::string_view::npos;
         return place.Error("first line", line, fmt::format("is not '{}'", kMagic),
-                           "only this version of the format is read");
+                           saved_again ? "end lines with LF alone, without a byte order mark"
+                                       : "only this version of the format is read");
       }
     } else if (in_header && line.substr(0, 1) == "#") {
       ORRERY_RETURN_IF_ERROR(AddHeader(place, line, &file));

@@ -287,21 +287,56 @@ Status ReadTable(sqlite3* db, const std::string& path, std::string_view gpu,
   return {};
 }
 
-Status BuildInto(const std::vector<std::string>& paths, const std::string& temporary,
-                 BuildReport* report) {
-  ORRERY_ASSIGN_OR_RETURN(const Database db,
-                          Open(temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
-  ORRERY_RETURN_IF_ERROR(CreateTables(db.get(), temporary));
+Status Fill(sqlite3* db, const std::string& name, const std::vector<std::string>& paths,
+            BuildReport* report) {
+  ORRERY_RETURN_IF_ERROR(CreateTables(db, name));
   for (const std::string& path : paths) {
     ORRERY_ASSIGN_OR_RETURN(const MeasuredFile file, ReadMeasured(path));
     if (file.schema == nullptr) {
       ++report->skipped;
       continue;
     }
-    ORRERY_RETURN_IF_ERROR(InsertFile(db.get(), temporary, file, ++report->files));
+    ORRERY_RETURN_IF_ERROR(InsertFile(db, name, file, ++report->files));
     report->rows += static_cast<std::int64_t>(file.rows.size());
   }
-  return Execute(db.get(), temporary, "COMMIT;");
+  return Execute(db, name, "COMMIT;");
+}
+
+Status BuildInto(const std::vector<std::string>& paths, const std::string& temporary,
+                 BuildReport* report) {
+  ORRERY_ASSIGN_OR_RETURN(const Database db,
+                          Open(temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  return Fill(db.get(), temporary, paths, report);
+}
+
+Result<std::vector<Sample>> SamplesOf(sqlite3* db, const std::string& path, std::string_view gpu) {
+  std::vector<Sample> samples;
+  constexpr Convert kConverts[] = {GemmOf, AttentionOf, MemoryBoundOf};
+  for (std::size_t i = 0; i < MeasuredSchemas().size(); ++i) {
+    ORRERY_RETURN_IF_ERROR(ReadTable(db, path, gpu, MeasuredSchemas()[i], kConverts[i], &samples));
+  }
+  return samples;
+}
+
+// GPUs with rows in any table, by name, each with the first file that has some.
+Status ReadGpus(sqlite3* db, const std::string& path, std::vector<GpuSamples>* gpus) {
+  std::string rows;
+  for (const CsvSchema& schema : MeasuredSchemas()) {
+    rows += fmt::format("{}SELECT gpu, source FROM {}", rows.empty() ? "" : " UNION ALL ",
+                        schema.table);
+  }
+  ORRERY_ASSIGN_OR_RETURN(
+      const Statement select,
+      Prepare(db, path,
+              fmt::format("SELECT gpu, path FROM (SELECT gpu, min(source) AS first FROM ({}) GROUP "
+                          "BY gpu) JOIN source ON id = first ORDER BY gpu",
+                          rows)));
+  int rc = SQLITE_ROW;
+  while ((rc = sqlite3_step(select.get())) == SQLITE_ROW) {
+    const Row row(select.get());
+    gpus->push_back({std::string(row.Text(0)), std::string(row.Text(1)), {}});
+  }
+  return rc == SQLITE_DONE ? Status() : SqlError(db, path, "cannot read");
 }
 
 }  // namespace
@@ -336,13 +371,22 @@ Result<std::vector<Sample>> ReadSamples(const std::string& database, std::string
                           database, kDatabaseVersion);
     }
   }
-  std::vector<Sample> samples;
-  constexpr Convert kConverts[] = {GemmOf, AttentionOf, MemoryBoundOf};
-  for (std::size_t i = 0; i < MeasuredSchemas().size(); ++i) {
-    ORRERY_RETURN_IF_ERROR(
-        ReadTable(db.get(), database, gpu, MeasuredSchemas()[i], kConverts[i], &samples));
+  return SamplesOf(db.get(), database, gpu);
+}
+
+Result<std::vector<GpuSamples>> ReadSamples(std::vector<std::string> csv_paths) {
+  std::sort(csv_paths.begin(), csv_paths.end());
+  const std::string name = ":memory:";
+  ORRERY_ASSIGN_OR_RETURN(const Database db,
+                          Open(name, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  BuildReport report;
+  ORRERY_RETURN_IF_ERROR(Fill(db.get(), name, csv_paths, &report));
+  std::vector<GpuSamples> gpus;
+  ORRERY_RETURN_IF_ERROR(ReadGpus(db.get(), name, &gpus));
+  for (GpuSamples& one : gpus) {
+    ORRERY_ASSIGN_OR_RETURN(one.samples, SamplesOf(db.get(), name, one.gpu));
   }
-  return samples;
+  return gpus;
 }
 
 }  // namespace orrery::compute

@@ -30,4 +30,12 @@ Result<BuildReport> BuildDatabase(std::vector<std::string> csv_paths, const std:
 // All samples of one GPU (DeviceSpec::table), unsorted; none if the database does not know it.
 Result<std::vector<Sample>> ReadSamples(const std::string& database, std::string_view gpu);
 
+// What CSV files hold, GPU by GPU, without a database on disk. A GPU whose rows are of kernels that
+// the graph does not have comes with no sample. Errors as BuildDatabase's.
+struct GpuSamples {
+  std::string gpu, path;  // the first file of that GPU
+  std::vector<Sample> samples;
+};
+Result<std::vector<GpuSamples>> ReadSamples(std::vector<std::string> csv_paths);
+
 }  // namespace orrery::compute

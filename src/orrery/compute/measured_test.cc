@@ -243,6 +243,25 @@ TEST_F(Measured, TheSameKernelInTwoFilesNamesBoth) {
   EXPECT_FALSE(std::filesystem::exists(Database()));
 }
 
+// `orrery calibrate` read them through a file in /tmp, which stayed behind when it was interrupted.
+TEST_F(Measured, SamplesOfFilesNeedNoDatabase) {
+  const std::string b = Write("b.csv", Header("gemm", "h100") + kGemmColumns +
+                                           "gemm,bf16,nt,64,64,64,1,5,5,5,hot,9\n"
+                                           "gemm,fp8_split,nt,64,64,64,1,5,5,5,hot,9\n");
+  const std::string a = Write(
+      "a.csv", Header("gemm", "x9") + kGemmColumns + "gemm,fp8_split,nt,64,64,64,1,5,5,5,hot,9\n");
+  const auto gpus = ReadSamples({b, a});
+  ASSERT_TRUE(gpus.ok()) << gpus.status().message();
+  ASSERT_EQ(gpus->size(), 2U);
+  EXPECT_EQ((*gpus)[0].gpu, "h100");
+  EXPECT_EQ((*gpus)[0].path, b);
+  ASSERT_EQ((*gpus)[0].samples.size(), 1U);
+  EXPECT_DOUBLE_EQ((*gpus)[0].samples[0].time_s, 5e-6);
+  EXPECT_EQ((*gpus)[1].path, a);
+  EXPECT_TRUE((*gpus)[1].samples.empty());
+  EXPECT_NE(ReadSamples({b, b}).status().message().find("keep one of the two"), std::string::npos);
+}
+
 TEST_F(Measured, MissingOrForeignDatabaseIsAnError) {
   Options options{.measured_database = (folder_ / "none.sqlite").string()};
   EXPECT_FALSE(CostModel::Create(TestA100(), options).ok());

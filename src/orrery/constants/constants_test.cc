@@ -92,6 +92,12 @@ TEST(Constants, AFileIsReadOrRefusedByLine) {
   EXPECT_NE(message("rank_noise,2%\n").find("give a number"), std::string::npos);
   EXPECT_NE(message("\nrank_noise,0.9\n").find(":2"), std::string::npos);
   EXPECT_NE(message("rank_noise\n").find("name,value"), std::string::npos);
+  // A file of nothing was taken for the fitted constants.
+  EXPECT_NE(message("name,value\n").find("no constant"), std::string::npos);
+  EXPECT_TRUE(read("\xEF\xBB\xBFname,value\nrank_noise,0.02\n").ok());
+  EXPECT_NE(message("\x1b[31m,1\n").find("'\\x1b[31m'"), std::string::npos);
+  EXPECT_NE(message("rank_noise,0.02\nrank_noise,0.03\n").find(":2: rank_noise stands there twice"),
+            std::string::npos);
   EXPECT_EQ(*Read("prior"), Set());
 }
 

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <set>
 #include <vector>
 
 #include "orrery/base/file.h"
@@ -17,7 +18,7 @@ Status ReadLine(std::string_view line, Set* set) {
   if (id == kCount) {
     std::vector<std::string_view> names;
     for (const Definition& d : Definitions()) names.push_back(d.name);
-    return InvalidInput("{}", UnknownName("constant", name, names));
+    return InvalidInput("{}", UnknownName("constant", Printable(name, 40), names));
   }
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -38,8 +39,10 @@ Result<Set> Read(const std::string& path) {
   if (path == "prior") return Set();
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
   Set set = Set::Fitted();
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
   std::size_t number = 0;
-  for (std::size_t at = 0; at < text.size();) {
+  std::set<std::string_view> names;
+  for (std::size_t at = text.starts_with(kMark) ? kMark.size() : 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string_view line(text.data() + at, end - at);
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -48,6 +51,13 @@ Result<Set> Read(const std::string& path) {
     if (line.empty() || line == "name,value") continue;
     Status status = ReadLine(line, &set);
     if (!status.ok()) return std::move(status).In(fmt::format("{}:{}", path, number));
+    const std::string_view name = line.substr(0, line.find(','));
+    if (!names.insert(name).second) {
+      return InvalidInput("{}:{}: {} stands there twice; keep one", path, number, name);
+    }
+  }
+  if (names.empty()) {
+    return InvalidInput("{}: no constant; write lines of name,value, or 'prior' for no file", path);
   }
   return set;
 }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
@@ -47,6 +49,9 @@ Result<NcclTestsLog::Rank> ReadRank(Words words) {
     return InvalidInput("a line of ranks without 'on HOST' and 'device N'");
   }
   NcclTestsLog::Rank rank{.host = std::string(words[host]), .gpu = {}};
+  if (const Result<std::int64_t> number = ParseInteger(words[1]); number.ok()) {
+    rank.number = *number;
+  }
   for (const std::string_view word : words.subspan(device + 2)) {
     if (word == "NVIDIA") continue;
     if (!rank.gpu.empty()) rank.gpu += '-';
@@ -83,6 +88,14 @@ Result<std::optional<NcclTestsLog::Row>> ReadRow(Words words) {
   return std::optional(NcclTestsLog::Row{*bytes, std::string(*type), *time, *busbw});
 }
 
+// "22809" → "2.28.9"; empty where it is no code of NCCL 2.9 or later.
+std::string ReleaseOfCode(std::string_view text) {
+  const Result<std::int64_t> code =
+      ParseInteger(text.substr(0, text.find_first_not_of("0123456789")));
+  if (!code.ok() || *code < 20'900 || *code > 99'999) return "";
+  return fmt::format("{}.{}.{}", *code / 10'000, *code / 100 % 100, *code % 100);
+}
+
 void ReadNames(std::string_view line, NcclTestsLog* log) {
   if (log->test.empty()) {
     for (const std::string_view test : kTests) {  // the longer names stand first
@@ -96,15 +109,28 @@ void ReadNames(std::string_view line, NcclTestsLog* log) {
     const std::string_view rest = line.substr(at + kVersion.size());
     log->version = rest.substr(0, rest.find_first_not_of("0123456789."));
   }
+  constexpr std::string_view kLibrary = " nccl-library=";
+  if (const std::size_t at = line.find(kLibrary); at != std::string_view::npos) {
+    if (log->version.empty()) log->version = ReleaseOfCode(line.substr(at + kLibrary.size()));
+  }
 }
 
-Status ReadLine(std::string_view line, int number, NcclTestsLog* log) {
+// Lines of ranks, by number: the output of two runs would look like one on twice as many GPUs.
+using RankLines = std::map<std::int64_t, int>;
+
+Status ReadLine(std::string_view line, int number, RankLines* lines, NcclTestsLog* log) {
   ReadNames(line, log);
   const std::vector<std::string_view> words = SplitWords(line);
   const auto rank = std::find(words.begin(), words.end(), "Rank");
   if (rank != words.end() && rank != words.begin() && rank[-1].ends_with("#")) {
-    ORRERY_ASSIGN_OR_RETURN(log->ranks.emplace_back(), ReadRank({rank, words.end()}));
-    log->ranks.back().line = number;
+    ORRERY_ASSIGN_OR_RETURN(NcclTestsLog::Rank read, ReadRank({rank, words.end()}));
+    read.line = number;
+    const auto [first, fresh] = lines->try_emplace(read.number, number);
+    if (!fresh && read.number >= 0) {
+      return InvalidInput("rank {} is listed on line {} already: give each run's output a file",
+                          read.number, first->second);
+    }
+    log->ranks.push_back(std::move(read));
     return {};
   }
   ORRERY_ASSIGN_OR_RETURN(std::optional<NcclTestsLog::Row> row, ReadRow(words));
@@ -118,9 +144,10 @@ Status ReadLine(std::string_view line, int number, NcclTestsLog* log) {
 
 Result<NcclTestsLog> ParseNcclTestsLog(std::string_view text, const std::string& name) {
   NcclTestsLog log;
+  RankLines lines;
   for (int line = 1; !text.empty(); ++line) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    Status status = ReadLine(text.substr(0, end), line, &log);
+    Status status = ReadLine(text.substr(0, end), line, &lines, &log);
     if (!status.ok()) return std::move(status).In(fmt::format("{}:{}", Printable(name), line));
     text.remove_prefix(std::min(end + 1, text.size()));
   }

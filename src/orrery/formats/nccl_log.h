@@ -1,6 +1,7 @@
-// What nccl-tests prints: the version line, a line a rank, the test's name where the output or a
-// launch line says it, one row a size. All other lines (headers, warnings) are passed over, and so
-// are prefixes of launchers such as "[1,0]<stdout>:" or "0: ".
+// What nccl-tests prints: NCCL's version (its own line, or "nccl-library=22809"), a line a rank,
+// the test's name where the output or a launch line says it, one row a size. All other lines
+// (headers, warnings) are passed over, and so are prefixes of launchers such as "[1,0]<stdout>:" or
+// "0: ".
 //
 // A row: size(B) count type [redop] [root] then time(us) algbw(GB/s) busbw(GB/s) #wrong, out of
 // place and in place. Source: NVIDIA/nccl-tests, 2.10 and later.
@@ -23,7 +24,8 @@ struct NcclTestsLog {
     int line = 0;
   };
   struct Rank {
-    std::string host, gpu;  // "A100-SXM4-80GB": without the maker, words joined by '-'
+    std::string host, gpu;     // "A100-SXM4-80GB": without the maker, words joined by '-'
+    std::int64_t number = -1;  // -1: none stands there
     int line = 0;
   };
   std::vector<Row> rows;
@@ -31,7 +33,7 @@ struct NcclTestsLog {
   std::string version, test;  // "2.21.5", "all_reduce"; empty: not said
 };
 // Errors name the log and the line: a row whose time is no positive number, a rank without host or
-// device; or say that there is no row at all.
+// device, or listed twice (the output of two runs); or say that there is no row at all.
 Result<NcclTestsLog> ParseNcclTestsLog(std::string_view text, const std::string& name);
 
 }  // namespace orrery::formats

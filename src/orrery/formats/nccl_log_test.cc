@@ -39,6 +39,32 @@ TEST(NcclTestsLog, ReadsRowsOfAllKinds) {
   EXPECT_DOUBLE_EQ(log->rows[2].busbw_GBps, 84.1);
 }
 
+// From 2.17 on nccl-tests says the library's version itself; NCCL's own line needs NCCL_DEBUG.
+TEST(NcclTestsLog, TheVersionOfTheLibrary) {
+  const auto version = [](std::string_view lines) {
+    const auto log = ParseNcclTestsLog(
+        std::string(lines) + "8 2 float sum -1 51.44 0.1 0.1 0 50.9 0.1 0.1 0\n", "log");
+    EXPECT_TRUE(log.ok()) << log.status().message();
+    return log.ok() ? log->version : "";
+  };
+  const std::string header = "# nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=";
+  EXPECT_EQ(version(header + "22809\n# Collective test starting: all_reduce_perf\n"), "2.28.9");
+  EXPECT_EQ(version(header + "22809\nNCCL version 2.28.7+cuda12.9\n"), "2.28.7");
+  EXPECT_EQ(version(header + "0\n"), "");
+  EXPECT_EQ(version("# nThread 1\n"), "");
+}
+
+// "for test in …; do ./$test; done > log" was read as one test on twice as many GPUs.
+TEST(NcclTestsLog, TwoRunsInOneLogAreRefused) {
+  const std::string run =
+      "#  Rank  0 Group  0 Pid  2463 on node device  0 [0x1b] NVIDIA H100 80GB HBM3\n"
+      "#  Rank  1 Group  0 Pid  2463 on node device  1 [0x43] NVIDIA H100 80GB HBM3\n"
+      "8 2 float sum -1 51.44 0.1 0.1 0 50.9 0.1 0.1 0\n";
+  EXPECT_TRUE(ParseNcclTestsLog(run, "x.log").ok());
+  EXPECT_EQ(ParseNcclTestsLog(run + run, "x.log").status().message(),
+            "x.log:4: rank 0 is listed on line 1 already: give each run's output a file");
+}
+
 TEST(NcclTestsLog, RefusesWhatIsNone) {
   EXPECT_THAT(ParseNcclTestsLog("hello\n", "x.log").status().message(),
               ::testing::HasSubstr("'x.log' holds no row of nccl-tests"));

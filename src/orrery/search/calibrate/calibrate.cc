@@ -281,8 +281,8 @@ std::string ToJson(const Calibration& c) {
 }
 
 std::string ToText(const Calibration& c) {
-  std::string out = fmt::format("calibrated from {}: {} observations\n", Printable(c.from, 120),
-                                c.measured.size());
+  std::string out = fmt::format("calibrated from {}: {} observation{}\n", Printable(c.from, 120),
+                                c.measured.size(), c.measured.size() == 1 ? "" : "s");
   for (const std::string& text : c.assumed)
     out += fmt::format("assumed: {}\n", Printable(text, 120));
   out += fmt::format("mean |error| {:.1f} % before, {:.1f} % after\n\n",
@@ -294,9 +294,9 @@ std::string ToText(const Calibration& c) {
 Result<constants::Set> ReadCalibration(const std::string& path) {
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
   const auto document = nlohmann::json::parse(text, nullptr, false);
-  if (document.is_discarded() || !document.is_object() ||
-      document.value("schema", std::string()) != "orrery.calibration/1" ||
-      !document.contains("constants") || !document["constants"].is_object()) {
+  if (document.is_discarded() || !document.is_object() || !document.contains("schema") ||
+      document["schema"] != "orrery.calibration/1" || !document.contains("constants") ||
+      !document["constants"].is_object()) {
     return InvalidInput(
         "{}: no calibration file (schema orrery.calibration/1); orrery calibrate "
         "writes one",

@@ -60,6 +60,22 @@ TEST(NcclLog, AFabricThatIsNotUnderstoodIsRefused) {
   EXPECT_EQ(LogError("12 on      node1", "12 on      node2", {.network = "8x400Gb/s IB"}), "");
 }
 
+TEST(NcclLog, AMistypedCollectiveIsTheOptionsFault) {
+  EXPECT_THAT(LogError("24.10", "24.1", {.collective = "allreduce"}),
+              HasSubstr("--collective: unknown collective 'allreduce'; did you mean 'all_reduce'"));
+}
+
+// A comma in a GPU's name was an error of a line that no file has.
+TEST(NcclLog, CommasStayInTheirField) {
+  std::string log(kLog);
+  for (std::size_t at = 0; (at = log.find("A100-SXM4", at)) != std::string::npos; at += 10) {
+    log.replace(at, 9, "A100,SXM4");
+  }
+  const auto csv = NcclLogToCsv(log, "a.log", {});
+  ASSERT_TRUE(csv.ok());
+  EXPECT_THAT(*csv, HasSubstr("log,\"A100,SXM4-80GB\",1,2,"));
+}
+
 // The fabric that rows were taken to have run on is said.
 TEST(Calibrate, SaysTheFabric) {
   const auto assumed = [](std::string_view network) {
@@ -137,6 +153,37 @@ TEST(Calibrate, SmallCollectivesMayBeFartherOff) {
   EXPECT_EQ(observed->sigma, (std::vector<double>{0.12, 0.08}));
 }
 
+// They went without a word.
+TEST(Calibrate, RowsThatCannotBePredictedAreCounted) {
+  const std::string row = ",1,8,2.21.5,,all_reduce,1048576,float,50\n";
+  auto table =
+      CsvTable::Parse(std::string(kHeader) + "s,A100" + row + "s,P100" + row + "s,K80" + row, "t");
+  ASSERT_TRUE(table.ok());
+  const auto observed = ObserveCollectives(*table);
+  ASSERT_TRUE(observed.ok()) << observed.status().message();
+  EXPECT_THAT(observed->assumed, Contains(HasSubstr("2 of 3 rows left out: gpu=P100")));
+}
+
+// What was a list of GPUs, though the table was at fault, or nothing at all beside another file.
+TEST(Calibrate, KernelsThatSayNothingAreNamed) {
+  const auto file = [](const std::string& name, const std::string& gpu, const std::string& row) {
+    const std::string path = testing::TempDir() + name;
+    const std::string text = "# orrery.measured/1\n# table: gemm\n# device: cuda\n# gpu: " + gpu +
+                             "\nop,dtype,layout,m,n,k,groups,time_us,time_us_q1,time_us_q3,mode,"
+                             "samples\n" +
+                             row;
+    EXPECT_TRUE(WriteFile(path, text).ok());
+    return path;
+  };
+  const std::string row = "gemm,bf16,nt,4096,6144,4096,1,412.41,411.9,413.06,hot,40\n";
+  const std::string good = file("good.csv", "h100", row), bad = file("bad.csv", "h1000", row);
+  EXPECT_TRUE(ObserveKernels({good}).ok());
+  EXPECT_THAT(ObserveKernels({good, bad}).status().message(),
+              HasSubstr("bad.csv: unknown gpu 'h1000'; did you mean 'h100'"));
+  EXPECT_THAT(ObserveKernels({file("none.csv", "h100", "")}).status().message(),
+              HasSubstr("none.csv: no kernel to learn from"));
+}
+
 TEST(Calibrate, NothingToLearnFromIsAnError) {
   auto table =
       CsvTable::Parse(std::string(kHeader) + "s,P100,1,8,2.21.5,,all_reduce,8,float,1\n", "t.csv");
@@ -174,6 +221,8 @@ TEST(Calibration, ADamagedFileIsRefusedByName) {
   };
   EXPECT_THAT(message("{"), HasSubstr("orrery calibrate"));
   EXPECT_THAT(message(R"({"schema":"orrery.result/1"})"), HasSubstr("orrery.calibration/1"));
+  // Was an internal error.
+  EXPECT_THAT(message(R"({"schema":1,"constants":{}})"), HasSubstr("orrery.calibration/1"));
   const auto with = [&](std::string_view constants) {
     return message(R"({"schema":"orrery.calibration/1","constants":)" + std::string(constants) +
                    "}");

@@ -1,12 +1,15 @@
 // nccl-tests' output as a table of collectives.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
+#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/formats/nccl_log.h"
 #include "orrery/search/calibrate/calibrate.h"
+#include "orrery/search/validate/collectives.h"
 #include "orrery/search/validate/machines.h"
 
 namespace orrery::search {
@@ -33,6 +36,12 @@ Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
     if (Status fabric = CheckFabricText(options.network); !fabric.ok()) {
       return std::move(fabric).In("--fabric");
     }
+  }
+  const std::vector<std::string_view> names = CollectiveNames();
+  if (!options.collective.empty() &&
+      std::find(names.begin(), names.end(), options.collective) == names.end()) {
+    return InvalidInput("--collective: {}",
+                        UnknownName("collective", Printable(options.collective, 40), names));
   }
   ORRERY_ASSIGN_OR_RETURN(const NcclTestsLog log, formats::ParseNcclTestsLog(text, name));
   const std::string& collective = options.collective.empty() ? log.test : options.collective;
@@ -63,9 +72,9 @@ Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
       "source,gpu,nodes,gpus_per_node,nccl_version,network,collective,size_bytes,dtype,"
       "time_us_oop\n";
   for (const NcclTestsLog::Row& row : log.rows) {
-    out += fmt::format("log,{},{},{},{},{},{},{},{},{}\n", gpu, hosts.size(),
-                       log.ranks.size() / hosts.size(), log.version, options.network, collective,
-                       row.bytes, row.type, row.time_us);
+    out += fmt::format("log,{},{},{},{},{},{},{},{},{}\n", CsvField(gpu), hosts.size(),
+                       log.ranks.size() / hosts.size(), log.version, CsvField(options.network),
+                       collective, row.bytes, row.type, row.time_us);
   }
   return out;
 }

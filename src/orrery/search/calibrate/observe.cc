@@ -1,11 +1,10 @@
-#include <fmt/ranges.h>
-#include <unistd.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <set>
 
+#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/compute/compute.h"
 #include "orrery/compute/measured_table.h"
@@ -42,14 +41,19 @@ double CollectiveSigma(std::string_view stratum) {
   return stratum == "collectives < 1 MB" ? 0.12 : 0.08;
 }
 
-// A file that lives as long as this value.
-struct Scratch {
-  std::string path;
-  Scratch() : path(fmt::format("/tmp/orrery-calibrate-{}.sqlite", getpid())) {}
-  ~Scratch() { std::remove(path.c_str()); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-};
+// The first preset with that GPU.
+Result<cluster::Spec> PresetOf(const compute::GpuSamples& measured) {
+  std::set<std::string> known;
+  for (const cluster::Preset& preset : cluster::Presets()) {
+    ORRERY_ASSIGN_OR_RETURN(cluster::Spec spec, cluster::FindPreset(preset.name));
+    if (spec.device.table == measured.gpu) return spec;
+    known.insert(spec.device.table);
+  }
+  known.erase("");
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  return InvalidInput("{}: {}", Printable(measured.path),
+                      UnknownName("gpu", Printable(measured.gpu, 40), names));
+}
 
 }  // namespace
 
@@ -68,7 +72,6 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
   const constants::Set fitted = constants::Set::Fitted();
   PredictCases(*cases, std::span(&fitted, 1), once, &report.rows);
   auto kept = std::make_shared<std::vector<Case>>();
-  std::string reason;
   for (const Case& item : *cases) {
     const Prediction& p = report.rows[item.first];
     if (!p.predicted || !p.measured) continue;
@@ -80,12 +83,18 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
                                    HumanBytes(item.collective->bytes)));
     Join(item.scope, &out.scope);
   }
+  std::string reason;
+  std::size_t refused = 0;
   for (const Prediction& p : report.rows) {
-    if (p.refused()) reason = p.reason;
+    if (p.refused() && refused++ == 0) reason = p.reason;
   }
   if (kept->empty()) {
     return InvalidInput("{}: no row can be predicted{}{}", table.name(), reason.empty() ? "" : ": ",
                         reason);
+  }
+  if (refused > 0) {
+    out.assumed.push_back(
+        fmt::format("{} of {} rows left out: {}", refused, report.rows.size(), reason));
   }
   const std::size_t rows = out.measured.size();
   out.predict = [kept, rows, once](const constants::Set& set) -> Result<std::vector<double>> {
@@ -102,39 +111,34 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
 }
 
 Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths) {
-  const Scratch scratch;
-  ORRERY_RETURN_IF_ERROR(compute::BuildDatabase(csv_paths, scratch.path).status());
+  ORRERY_ASSIGN_OR_RETURN(std::vector<compute::GpuSamples> measured,
+                          compute::ReadSamples(csv_paths));
   Observations out;
   struct Device {
     cluster::DeviceSpec spec;
     std::vector<compute::Sample> samples;
   };
   auto devices = std::make_shared<std::vector<Device>>();
-  std::set<std::string> tables;
-  for (const cluster::Preset& preset : cluster::Presets()) {
-    ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec, cluster::FindPreset(preset.name));
-    if (!tables.insert(spec.device.table).second) continue;
-    ORRERY_ASSIGN_OR_RETURN(std::vector<compute::Sample> samples,
-                            compute::ReadSamples(scratch.path, spec.device.table));
-    if (samples.empty()) continue;
-    cluster::Spec one = spec;
+  for (compute::GpuSamples& gpu : measured) {
+    ORRERY_ASSIGN_OR_RETURN(cluster::Spec one, PresetOf(gpu));
+    if (gpu.samples.empty()) continue;
     one.nodes = one.gpus_per_node = 1;
     cluster::AddScope(one, &out.scope);
     out.scope.Add("fp8");
     out.scope.Add("flash1");
-    for (const compute::Sample& sample : samples) {
+    for (const compute::Sample& sample : gpu.samples) {
       out.measured.push_back(sample.time_s);
       out.sigma.push_back(0.1);
-      out.what.push_back(fmt::format("{} kernel {}x{}x{}", spec.device.table, sample.shape[0],
+      out.what.push_back(fmt::format("{} kernel {}x{}x{}", one.device.table, sample.shape[0],
                                      sample.shape[1], sample.shape[2]));
     }
-    devices->push_back({spec.device, std::move(samples)});
+    devices->push_back({one.device, std::move(gpu.samples)});
   }
   if (out.measured.empty()) {
-    tables.erase("");
     return InvalidInput(
-        "{}: no measured kernel of a GPU that a preset has; 'gpu' of a file is one of {}",
-        Printable(csv_paths.front()), fmt::join(tables, ", "));
+        "{}: no kernel to learn from; the tables gemm, attention and memory_bound of "
+        "docs/formats/measured-kernels.md are read",
+        Printable(csv_paths.front()));
   }
   out.predict = [devices](const constants::Set& set) -> Result<std::vector<double>> {
     std::vector<double> times;

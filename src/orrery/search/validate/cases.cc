@@ -53,7 +53,8 @@ Prediction Blank(const CsvTable& table, std::size_t row, const Configuration& co
   const std::string_view id = CellOf(table, row, "id");
   p.id = id.empty() ? fmt::format("{}", row + 1) : std::string(id);
   const std::string_view source = CellOf(table, row, "source");
-  if (!id.empty() && configuration.kind() == TableKind::kTraining) {
+  const bool prefixed = source.empty() || id.find('-') != std::string_view::npos;
+  if (!id.empty() && prefixed && configuration.kind() == TableKind::kTraining) {
     p.source = SourceOfId(id);
     p.log = p.source;
   } else if (!source.empty()) {

@@ -32,7 +32,7 @@ constexpr std::array kCollectives = {
     std::pair{std::string_view("reduce"), Collective::kBroadcast},
 };
 // nccl-tests' names; what is not here has no element type of that size in the graph.
-constexpr std::string_view kTypes = "float|half|bfloat16|int64|int8|uint8";
+constexpr std::string_view kTypes[] = {"float", "half", "bfloat16", "int64", "int8", "uint8"};
 
 // Short for a variable's name; others only lack NCCL_.
 constexpr std::array kShort = {
@@ -196,13 +196,19 @@ Result<double> PriceHypercube(const CollectiveCase& c, const cluster::Cluster& c
 
 }  // namespace
 
+std::vector<std::string_view> CollectiveNames() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : kCollectives) names.push_back(entry.first);
+  return names;
+}
+
 Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed) {
   CollectiveCase out;
   const std::string_view name = row.text("collective");
   const auto kind = std::find_if(kCollectives.begin(), kCollectives.end(),
                                  [&](const auto& entry) { return entry.first == name; });
   if (kind == kCollectives.end()) {
-    return InvalidInput("collective={}: no model of this collective", Printable(name, 40));
+    return InvalidInput("{}", UnknownName("collective", Printable(name, 40), CollectiveNames()));
   }
   out.collective = kind->second;
   out.hypercube = name == "hypercube";
@@ -210,8 +216,8 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
   const std::string_view type = row.text("dtype");
   if (type.empty()) {
     assumed->push_back("dtype=float (blank: nccl-tests' default)");
-  } else if (!IsOneOf(type, kTypes)) {
-    return InvalidInput("dtype={}: no such element type here", Printable(type, 40));
+  } else if (std::find(std::begin(kTypes), std::end(kTypes), type) == std::end(kTypes)) {
+    return InvalidInput("{}", UnknownName("dtype", Printable(type, 40), kTypes));
   }
   ORRERY_ASSIGN_OR_RETURN(out.bytes, row.Needed("size_bytes", 1, std::int64_t{1} << 50));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, assumed));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "orrery/cluster/cluster.h"
@@ -23,6 +24,9 @@ struct CollectiveCase {
   std::int64_t bytes = 0;
   bool hypercube = false;  // nccl-tests' all-gather in log2(ranks) exchanges, one kernel each
 };
+
+// What the column `collective` may say.
+std::vector<std::string_view> CollectiveNames();
 
 Result<CollectiveCase> MapCollective(const Configuration& row, std::vector<std::string>* assumed);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "orrery/base/check.h"
+#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 
 namespace orrery::search {
@@ -83,7 +84,48 @@ std::span<const std::string_view> RequiredColumns(TableKind kind) {
 
 std::span<const std::string_view> WithheldColumns() { return kWithheld; }
 
+namespace {
+
+// Of the columns that nothing reads, the one that was surely meant by this name.
+std::string MeantBy(const CsvTable& table, TableKind kind, std::string_view name) {
+  const auto known = ConfigurationColumns(kind);
+  std::vector<std::string_view> others;
+  for (const std::string_view column : table.header()) {
+    const auto is = [&](std::span<const std::string_view> columns) {
+      return std::find(columns.begin(), columns.end(), column) != columns.end();
+    };
+    if (!is(known) && !is(WithheldColumns())) others.push_back(column);
+  }
+  const std::vector<std::string> near = Nearest(name, others, 1);
+  return near.empty() ? "" : near.front();
+}
+
+Status MissingColumns(const CsvTable& table, TableKind kind,
+                      const std::vector<std::string_view>& missing) {
+  std::vector<std::string> remedies;
+  for (const std::string_view name : missing) {
+    const std::string column = MeantBy(table, kind, name);
+    if (column.empty()) continue;
+    remedies.push_back(fmt::format("rename '{}' to '{}'", Printable(column, 40), name));
+  }
+  const bool one = missing.size() == 1;
+  if (remedies.size() < missing.size()) {
+    remedies.push_back(fmt::format("add {} to the header", !remedies.empty() ? "the others"
+                                                           : one             ? "it"
+                                                                             : "them"));
+  }
+  return InvalidInput("{}:1: missing column{}: {}; {}", table.name(), one ? "" : "s",
+                      fmt::join(missing, ", "), fmt::join(remedies, ", "));
+}
+
+}  // namespace
+
 Result<TableKind> KindOf(const CsvTable& table) {
+  if (const std::size_t at = table.header().front().find_first_of(";\t");
+      table.columns() == 1 && at != std::string::npos) {
+    return InvalidInput("{}:1: one column, with '{}' in its name; separate fields by commas",
+                        table.name(), Printable(table.header().front().substr(at, 1)));
+  }
   const bool collectives = table.Find("collective") || table.Find("size_bytes");
   const bool training = table.Find("hidden") || table.Find("tp") || table.Find("framework_family");
   if (collectives == training) {
@@ -98,9 +140,7 @@ Result<TableKind> KindOf(const CsvTable& table) {
     if (!table.Find(column)) missing.push_back(column);
   }
   if (missing.empty()) return kind;
-  return InvalidInput("{}:1: missing column{}: {}; add {} to the header", table.name(),
-                      missing.size() > 1 ? "s" : "", fmt::join(missing, ", "),
-                      missing.size() > 1 ? "them" : "it");
+  return MissingColumns(table, kind, missing);
 }
 
 Configuration::Configuration(TableKind kind, const CsvTable& table, std::size_t row) : kind_(kind) {

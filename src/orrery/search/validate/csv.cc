@@ -180,6 +180,16 @@ Result<CsvTable> CsvTable::Parse(std::string_view text, const std::string& name)
   return table;
 }
 
+std::string CsvField(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + '"';
+}
+
 Result<CsvTable> CsvTable::Read(const std::string& path) {
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
   return Parse(text, path);

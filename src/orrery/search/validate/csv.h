@@ -54,4 +54,7 @@ class CsvTable {
   std::vector<std::size_t> lines_;
 };
 
+// `text` as a field, in quotes where it needs them.
+std::string CsvField(std::string_view text);
+
 }  // namespace orrery::search

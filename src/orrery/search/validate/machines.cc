@@ -17,7 +17,7 @@ constexpr std::int64_t kGigabit = 1'000'000'000 / 8;
 
 struct Gpu {
   std::string_view prefix;  // of the gpu column; the first that fits
-  std::string_view preset;  // + "-ib-…"; empty: refused
+  std::string_view preset;
   std::string_view note;
 };
 // A100's memory size picks one of two presets below.
@@ -36,6 +36,13 @@ constexpr std::array kGpus = {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
+// "H100-SXM5-80GB" is an H100, "H1000" is none.
+bool IsGpu(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return false;
+  const char next = name.size() > prefix.size() ? name[prefix.size()] : ' ';
+  return !IsDigit(next) && !(next >= 'A' && next <= 'Z') && !(next >= 'a' && next <= 'z');
+}
+
 // Takes a whole number from `text` at `*at`; leaves `*at` behind it.
 std::int64_t TakeNumber(std::string_view text, std::size_t* at) {
   std::int64_t value = 0;
@@ -52,9 +59,13 @@ Result<Spec> PresetOf(const Configuration& row, std::vector<std::string>* assume
   const std::string_view name = row.text("gpu");
   if (name.empty()) return InvalidInput("gpu is blank: name it");
   for (const Gpu& gpu : kGpus) {
-    if (!name.starts_with(gpu.prefix)) continue;
-    if (gpu.preset.empty()) return InvalidInput("gpu={}: {}", Printable(name, 40), gpu.note);
+    if (!IsGpu(name, gpu.prefix)) continue;
     std::string_view preset = gpu.preset;
+    // Boards with other clocks, and NVLink between pairs at most.
+    if (Contains(Lower(name), "pcie") || name.ends_with("NVL")) {
+      if (gpu.prefix != "H100" || name.ends_with("NVL")) break;
+      preset = "h100-pcie-ib-400g";
+    }
     if (gpu.prefix == "A100") {
       const bool training = row.kind() == TableKind::kTraining;
       const std::string_view size = training ? row.text("gpu_mem_gb") : std::string_view();
@@ -67,7 +78,10 @@ Result<Spec> PresetOf(const Configuration& row, std::vector<std::string>* assume
     if (Contains(name, "power")) assumed->push_back("gpu: its power limit is not modelled");
     return spec;
   }
-  return InvalidInput("gpu={}: no preset for this GPU", Printable(name, 40));
+  std::string known;
+  for (const Gpu& gpu : kGpus) known += fmt::format("{}, ", gpu.prefix);
+  return InvalidInput("gpu={}: no preset for this GPU; there is one for {}H100-PCIe",
+                      Printable(name, 40), known);
 }
 
 // Fabric's headers and latencies of the preset of that fabric with the same machine.

@@ -45,6 +45,22 @@ TEST(Machines, FabricsThatAPersonTypes) {
   }
 }
 
+// By its first letters alone an H1000 was an H100, and so was a board with a PCIe plug.
+TEST(Machines, AGpuIsKnownByItsWholeName) {
+  const auto table = [](const std::string& gpu) {
+    const Mapped mapped = Map(kGpt175, {{"gpu", gpu}});
+    return mapped.error.empty() ? mapped.run.cluster.device.table : mapped.error;
+  };
+  for (const char* gpu : {"H100", "H100-SXM5-80GB", "H100 SXM", "H100 (power limited)"}) {
+    EXPECT_EQ(table(gpu), "h100") << gpu;
+  }
+  EXPECT_EQ(table("H100-PCIe"), "h100-pcie");
+  EXPECT_EQ(table("H100 PCIE 80GB"), "h100-pcie");
+  for (const char* gpu : {"H1000", "A100X", "H100-NVL", "A100-PCIE-40GB", "h100", "B20"}) {
+    EXPECT_THAT(table(gpu), HasSubstr("no preset for this GPU; there is one for GB300, ")) << gpu;
+  }
+}
+
 TEST(Machines, OmniPathAndRacks) {
   const Mapped omni = Map(kGpt175, {{"gpu", "A100-SXM4"},
                                     {"fabric", "omnipath"},

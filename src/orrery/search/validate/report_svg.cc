@@ -117,7 +117,8 @@ void Scatter(const Report& report, std::span<const Prediction* const> points, Pi
   }
   const bool training = report.kind == TableKind::kTraining;
   const std::string_view unit = training ? "s, or GiB of memory" : "us";
-  picture->Text(kLeft + kSide / 2, kTop + kSide + 38, "middle", fmt::format("measured ({})", unit));
+  picture->Text(kLeft + kSide / 2, kTop + kSide + 38, "middle",
+                fmt::format("measured ({}); dashed: a factor of 2", unit));
   picture->Text(0, 0, "middle", fmt::format("predicted ({})", unit),
                 fmt::format("transform=\"translate(18 {:.0f}) rotate(-90)\"", kTop + kSide / 2));
 }
@@ -160,7 +161,8 @@ void Strips(const Report& report, Picture* picture) {
   }
   for (const double percent : {-100.0, -50.0, 0.0, 50.0, 100.0}) {
     picture->Line(x(percent), kTop, x(percent), at, percent == 0 ? kAxis : kGrid);
-    picture->Text(x(percent), at + 16, "middle", fmt::format("{:+g} %", percent));
+    picture->Text(x(percent), at + 16, "middle",
+                  percent == 0 ? std::string("0 %") : fmt::format("{:+g} %", percent));
   }
   picture->Text(kStrip + kStripWidth / 2, at + 36, "middle",
                 "signed error; bar: median; right: rows compared");

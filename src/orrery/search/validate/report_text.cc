@@ -50,27 +50,39 @@ std::string GroupTable(const std::vector<Summary>& groups, std::string_view what
   return table.Render("  ");
 }
 
-// Equal reasons counted, the most frequent ones.
+// How many rows, the first of them, and the reason.
 std::string ReasonTable(const Report& report) {
-  std::map<std::string, std::size_t> counts;
+  struct Rows {
+    std::size_t count = 0;
+    std::string first;
+  };
+  std::map<std::string, Rows> reasons;
   for (const Prediction& p : report.rows) {
-    if (p.refused()) ++counts[p.reason];
+    if (!p.refused()) continue;
+    Rows& rows = reasons[p.reason];
+    if (rows.count++ == 0) rows.first = p.id;
   }
-  if (counts.empty()) return "";
-  std::vector<std::pair<std::string, std::size_t>> order(counts.begin(), counts.end());
+  if (reasons.empty()) return "";
+  std::vector<std::pair<std::string, Rows>> order(reasons.begin(), reasons.end());
   std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+                   [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
   results::TextTable table;
+  table.Row({"rows", "first", "reason"});
   table.AlignRight(0);
   std::size_t rest = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (i < kReasons) {
-      table.Row({fmt::format("{}", order[i].second), Printable(order[i].first, 110)});
+      const auto& [reason, rows] = order[i];
+      table.Row({fmt::format("{}", rows.count),
+                 Printable(rows.first, 32) + (rows.count > 1 ? ", …" : ""),
+                 Printable(reason, 110)});
     } else {
-      rest += order[i].second;
+      rest += order[i].second.count;
     }
   }
-  if (rest > 0) table.Row({fmt::format("{}", rest), "for other reasons; --json lists each row's"});
+  if (rest > 0) {
+    table.Row({fmt::format("{}", rest), "", "for other reasons; --json lists each row's"});
+  }
   return "\nRefused, and why\n" + table.Render("  ");
 }
 
@@ -92,7 +104,9 @@ std::string WorstTable(const Report& report) {
                fmt::format("{:.4g}", *p->measured), fmt::format("{:.4g}", *p->predicted),
                fmt::format("{:+.1f}", *p->error_pct())});
   }
-  return fmt::format("\nThe worst {} rows\n", worst.size()) + table.Render("  ");
+  return (worst.size() == 1 ? "\nThe worst row\n"
+                            : fmt::format("\nThe worst {} rows\n", worst.size())) +
+         table.Render("  ");
 }
 
 }  // namespace

@@ -92,6 +92,8 @@ std::vector<Summary> Summarise(std::span<const Prediction> rows, GroupBy by) {
           {.source = source, .stratum = stratum, .quantity = quantity, .label = row.label});
       errors.emplace_back();
     }
+    // A part's name, such as "lab, 2x8, all_reduce", is not the whole's.
+    if (groups[index].label != row.label) groups[index].label = row.source;
     ++groups[index].rows;
     if (!row.refused()) ++groups[index].predicted;
     if (const auto error = row.error_pct()) errors[index].fitted.push_back(*error);

@@ -14,7 +14,7 @@ struct Prediction;
 // Errors are in per cent of the measured value, over rows that are both measured and predicted.
 struct Summary {
   std::string source, stratum, quantity;  // empty: all
-  std::string label;                      // of the source, as the first row gives it
+  std::string label;                      // of the source, as its rows give it
   std::size_t rows = 0, predicted = 0, compared = 0;
   double median_abs_pct = 0, mean_abs_pct = 0, bias_pct = 0;  // bias: mean of the signed errors
   // The same with constants fitted without each row's source; where rows were predicted so.

@@ -60,6 +60,17 @@ TEST(Statistics, GroupsCoverageAndErrors) {
   EXPECT_EQ(Summarise(rows, GroupBy::kBoth).size(), 3U);
 }
 
+// One log of several tests was called by the first of them.
+TEST(Statistics, ALabelHoldsForAllRowsOrIsTheSource) {
+  std::vector<Prediction> rows = {Row("a", "x", 1, 1), Row("a", "x", 1, 1), Row("b", "x", 1, 1)};
+  rows[0].label = "lab, 1x8, all_reduce";
+  rows[1].label = "lab, 2x8, all_reduce";
+  rows[2].label = "lab, 4x8, all_reduce";
+  const auto groups = Summarise(rows, GroupBy::kSource);
+  EXPECT_EQ(groups[0].label, "a");
+  EXPECT_EQ(groups[1].label, "lab, 4x8, all_reduce");
+}
+
 TEST(Statistics, QuantitiesStayApart) {
   std::vector<Prediction> rows = {Row("a", "x", 1, 1), Row("a", "x", 1, 1)};
   rows[1].quantity = Quantity::kPeakMemory;

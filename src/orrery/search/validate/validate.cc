@@ -14,11 +14,11 @@ namespace {
 
 // A column that is nearly named like one that is read was surely meant to be read.
 void WarnOfMistypedColumns(const CsvTable& table, TableKind kind, Report* report) {
-  const auto known = ConfigurationColumns(kind);
+  const auto read = ConfigurationColumns(kind), withheld = WithheldColumns();
+  std::vector<std::string_view> known(read.begin(), read.end());
+  known.insert(known.end(), withheld.begin(), withheld.end());
   for (const std::string& column : table.header()) {
-    const auto withheld = WithheldColumns();
     if (std::find(known.begin(), known.end(), column) != known.end()) continue;
-    if (std::find(withheld.begin(), withheld.end(), column) != withheld.end()) continue;
     const auto near = Nearest(column, known, 1);
     if (near.empty() || table.Find(near.front())) continue;
     report->warnings.push_back(fmt::format("{}:1: column '{}' is not read; did you mean '{}'?",

@@ -156,6 +156,44 @@ TEST(Validate, WrongTables) {
   EXPECT_THAT(error(kHeader), HasSubstr("a header and no rows"));
 }
 
+// A required column whose name is mistyped was only said to be missing.
+TEST(Validate, MissingColumnsThatStandThereByAnotherName) {
+  const auto error = [](std::string_view from, std::string_view to) {
+    std::string text(kHeader);
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    for (std::size_t at = 0; to.empty() && (at = text.find(',')) != std::string::npos;) {
+      text[at] = ';';
+    }
+    const auto table = CsvTable::Parse(text, "t.csv");
+    EXPECT_TRUE(table.ok());
+    return ValidateTable(*table, {}).status().message();
+  };
+  EXPECT_EQ(
+      error("framework_family", "framework_famly"),
+      "t.csv:1: missing column: framework_family; rename 'framework_famly' to 'framework_family'");
+  EXPECT_THAT(error("gpus,", "GPUs,"), HasSubstr("rename 'GPUs' to 'gpus'"));
+  EXPECT_THAT(error("", ""), HasSubstr("t.csv:1: one column, with ';' in its name"));
+}
+
+// Without its unit an outcome is no outcome: every row went without an error, and without a word.
+TEST(Validate, MistypedOutcomeIsWarnedAbout) {
+  std::string header(kHeader);
+  header.replace(header.find("step_time_s"), 11, "step_time_ms");
+  EXPECT_THAT(Predict(Table(false, header)).warnings,
+              ElementsAre(HasSubstr("'step_time_ms' is not read; did you mean 'step_time_s'")));
+}
+
+// Ids that count nothing made every row a source of its own.
+TEST(Validate, IdsWithoutAPrefixLeaveTheSourceToItsColumn) {
+  const auto source = [](std::string_view id) {
+    std::string text = std::string(kHeader) + std::string(kRows[0]);
+    text.replace(text.find("lab-1,L"), 7, std::string(id) + ",our cluster");
+    return Predict(*CsvTable::Parse(text, "t.csv")).rows[0].source;
+  };
+  EXPECT_EQ(source("lab-1"), "lab");
+  EXPECT_EQ(source("run7"), "our cluster");
+}
+
 TEST(Validate, MistypedColumnIsWarnedAbout) {
   std::string header(kHeader);
   header.replace(header.find("attention_kernel"), 16, "atention_kernel");
@@ -218,7 +256,8 @@ TEST(Validate, CollectivesByName) {
         fmt::format("s,{},{},2,8,unknown,IB 8x400Gbps,{},float,40,0,0\n", system, gpu, rest);
     return Predict(*CsvTable::Parse(header + row, "n.csv")).rows[0];
   };
-  EXPECT_THAT(predict("HGX", "B200", "barrier,1024").reason, HasSubstr("collective=barrier"));
+  EXPECT_THAT(predict("HGX", "B200", "barrier,1024").reason,
+              HasSubstr("unknown collective 'barrier'"));
   // Four exchanges of 1, 2, 4 and 8 parts of 16, the last of them over NICs; a peer has two
   // channels in the domain, too.
   const auto cube = predict("HGX", "B200", "hypercube,1073741824");
@@ -296,6 +335,7 @@ TEST(Report, TextAndPicture) {
   const Report report = Predict(Table(false));
   EXPECT_THAT(ReportToText(report), HasSubstr("coverage"));
   EXPECT_THAT(ReportToText(report), HasSubstr("Refused, and why"));
+  EXPECT_THAT(ReportToText(report), HasSubstr("  1  other-3  gpu=K80"));
   EXPECT_THAT(ReportToSvg(report), HasSubstr("Predicted against measured"));
   EXPECT_THAT(ReportToSvg(Predict(Table(true))),
               HasSubstr("No row is both measured and predicted"));
