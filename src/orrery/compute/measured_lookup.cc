@@ -86,6 +86,7 @@ struct KeyVisitor {
         .shape = RowsMatter(m.op) ? Shape{m.rows, m.cols, 1} : Shape{m.rows * m.cols, 1, 1}};
   }
   std::optional<SampleKey> operator()(const graph::Timed&) const { return {}; }
+  std::optional<SampleKey> operator()(const graph::Generic&) const { return {}; }
 };
 
 std::array<double, 3> Inverse(const Shape& shape) {

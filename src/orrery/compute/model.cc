@@ -20,6 +20,16 @@ struct ModelVisitor {
   ModelTime operator()(const graph::Timed& t) const {
     return {.fixed_s = 0, .compute_s = static_cast<double>(t.duration_ps) * 1e-12, .memory_s = 0};
   }
+  // The roofline of an elementwise kernel's rate and a product's.
+  ModelTime operator()(const graph::Generic& g) const {
+    ModelTime time = MemoryBoundTime({.op = graph::MemoryOp::kCopy,
+                                      .bytes_read = g.bytes_read,
+                                      .bytes_written = g.bytes_written},
+                                     device);
+    time.compute_s = static_cast<double>(g.flops) /
+                     device.gemm_flops[static_cast<std::size_t>(g.dtype)];
+    return time;
+  }
 };
 
 struct SpreadVisitor {
@@ -27,7 +37,13 @@ struct SpreadVisitor {
   double operator()(const graph::Attention&) const { return kSpreadAttention; }
   double operator()(const graph::MemoryBound&) const { return kSpreadMemory; }
   double operator()(const graph::Timed&) const { return 0; }
+  double operator()(const graph::Generic&) const { return kSpreadMemory; }
 };
+
+double HostIssue(Pass pass) {
+  if (pass == Pass::kForward) return kHostForward_s;
+  return graph::IsBackward(pass) ? kHostBackward_s : kHostOptimizer_s;
+}
 
 struct HostVisitor {
   double operator()(const graph::Gemm& g) const {
@@ -36,11 +52,8 @@ struct HostVisitor {
   double operator()(const graph::Attention& a) const {
     return a.pass == Pass::kForward ? kHostAttentionForward_s : kHostAttentionBackward_s;
   }
-  double operator()(const graph::MemoryBound& m) const {
-    return m.pass == Pass::kForward    ? kHostForward_s
-           : m.pass == Pass::kBackward ? kHostBackward_s
-                                       : kHostOptimizer_s;
-  }
+  double operator()(const graph::MemoryBound& m) const { return HostIssue(m.pass); }
+  double operator()(const graph::Generic& g) const { return HostIssue(g.pass); }
   double operator()(const graph::Timed&) const { return kHostTimed_s; }
 };
 

@@ -31,6 +31,10 @@ std::string_view Name(Collective collective) {
       return "gather";
     case Collective::kScatter:
       return "scatter";
+    case Collective::kReduce:
+      return "reduce";
+    case Collective::kBarrier:
+      return "barrier";
   }
   return "?";
 }
@@ -64,8 +68,58 @@ std::string_view Name(GroupSlot slot) {
     case GroupSlot::kCount:
       break;
   }
+  return "group";
+}
+
+std::string_view Name(PeerKind kind) {
+  switch (kind) {
+    case PeerKind::kSlot:
+      return "slot";
+    case PeerKind::kMember:
+      return "member";
+    case PeerKind::kOffset:
+      return "offset";
+    case PeerKind::kColumn:
+      return "column";
+    case PeerKind::kAny:
+      return "any";
+  }
   return "?";
 }
+
+std::string_view Name(StreamOrder order) {
+  switch (order) {
+    case StreamOrder::kInOrder:
+      return "in_order";
+    case StreamOrder::kReadiness:
+      return "readiness";
+    case StreamOrder::kLast:
+      return "last";
+    case StreamOrder::kPriority:
+      return "priority";
+  }
+  return "?";
+}
+
+std::string_view Name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kAverage:
+      return "average";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kProduct:
+      return "product";
+    case ReduceOp::kOther:
+      return "other";
+  }
+  return "?";
+}
+
+std::string_view Name(Issue issue) { return issue == Issue::kHost ? "host" : "free"; }
 
 std::string_view Name(PeerSlot slot) {
   switch (slot) {
@@ -131,32 +185,45 @@ void Block::Seal() {
   hash.Add(pass).Add(ops.size()).Add(launch);
   for (const Op& op : ops) {
     hash.Add(op.kind).Add(op.event);
+    if (op.stream != kComputeStream) hash.Add(op.stream);
+    if (op.hold != 0) hash.Add(op.hold);
+    if (op.priority != 0) hash.Add(op.priority);
     switch (op.kind) {
       case OpKind::kKernel:
         hash.Add(ContentHash(kernels[op.index]));
         break;
       case OpKind::kComm: {
         const Comm& c = comms[op.index];
-        hash.Add(c.collective).Add(c.group).Add(c.peer).Add(c.stream).Add(c.tag).Add(c.batch);
-        hash.Add(c.blocking).Add(c.event).Add(c.dtype).Add(c.bytes.value).Add(c.bytes.slot);
+        hash.Add(c.collective).Add(c.group).Add(c.peer.kind).Add(c.peer.value).Add(c.stream);
+        hash.Add(c.tag).Add(c.batch).Add(c.blocking).Add(c.event).Add(c.dtype);
+        hash.Add(c.bytes.value).Add(c.bytes.slot).Add(c.reduce).Add(c.after);
         if (c.shares.valid()) hash.Add(c.shares.value).Add(c.returned);
         break;
       }
       case OpKind::kHost:
         hash.Add(host_ps[op.index]);
         break;
+      case OpKind::kTimed:
+        hash.Add(times[op.index].value).Add(times[op.index].slot);
+        break;
       case OpKind::kAlloc:
       case OpKind::kFree: {
         const Buffer& b = buffers[op.index];
-        hash.Add(b.id).Add(b.kind).Add(b.lifetime).Add(b.bytes);
+        hash.Add(b.id).Add(b.kind).Add(b.lifetime).Add(b.bytes).Add(b.stream);
         break;
       }
       case OpKind::kWait:
       case OpKind::kHostSync:
       case OpKind::kHostPace:
+      case OpKind::kRecord:
         break;
     }
   }
+  hash.Add(issue);
+  for (const Hold& h : holds) hash.Add(h.cpu).Add(h.nic);
+  for (const std::uint32_t begin : dep_begin) hash.Add(begin);
+  for (const Dep& d : deps) hash.Add(d.op << 1 | d.on_start);
+  for (const Routed& r : routed) hash.Add(r.op).Add(r.routing);
   content_hash = hash.value();
 }
 

@@ -34,6 +34,10 @@ std::string_view Name(Pass pass) {
       return "backward";
     case Pass::kOptimizer:
       return "optimizer";
+    case Pass::kBackwardInput:
+      return "backward_input";
+    case Pass::kBackwardWeight:
+      return "backward_weight";
   }
   return "?";
 }
@@ -153,6 +157,9 @@ struct HashVisitor {
     hash.Add(m.dtype).Add(m.pass);
   }
   void operator()(const Timed& t) { hash.Add(4).Add(t.duration_ps); }
+  void operator()(const Generic& g) {
+    hash.Add(5).Add(g.bytes_read).Add(g.bytes_written).Add(g.flops).Add(g.dtype).Add(g.pass);
+  }
 };
 
 struct FlopsVisitor {
@@ -173,6 +180,7 @@ struct FlopsVisitor {
   }
   double operator()(const MemoryBound&) const { return 0; }
   double operator()(const Timed&) const { return 0; }
+  double operator()(const Generic& g) const { return static_cast<double>(g.flops); }
 };
 
 }  // namespace

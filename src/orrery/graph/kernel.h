@@ -13,7 +13,13 @@ namespace orrery::graph {
 // kMxfp8: fp8 whose elements share a scale by blocks (OCP MX), beside kFp8's one scale a tensor.
 enum class DType : std::uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8, kFp4, kInt64, kMxfp8 };
 inline constexpr DType kLastDType = DType::kMxfp8;
-enum class Pass : std::uint8_t { kForward, kBackward, kOptimizer };
+// The last two: a backward pass whose gradients of inputs and of weights are computed apart (zero
+// bubble).
+enum class Pass : std::uint8_t { kForward, kBackward, kOptimizer, kBackwardInput, kBackwardWeight };
+inline constexpr Pass kLastPass = Pass::kBackwardWeight;
+constexpr bool IsBackward(Pass pass) {
+  return pass == Pass::kBackward || pass == Pass::kBackwardInput || pass == Pass::kBackwardWeight;
+}
 
 constexpr std::int64_t SizeOf(DType type) {
   switch (type) {
@@ -112,7 +118,17 @@ struct Timed {
   friend bool operator==(const Timed&, const Timed&) = default;
 };
 
-using Kernel = std::variant<Gemm, Attention, MemoryBound, Timed>;
+// A kernel of none of these kinds, known by what it moves and computes (its name is the
+// operation's): index_put, sort, cat, a list of tensors at once.
+struct Generic {
+  std::int64_t bytes_read = 0, bytes_written = 0;
+  std::int64_t flops = 0;
+  DType dtype = DType::kBf16;
+  Pass pass = Pass::kForward;
+  friend bool operator==(const Generic&, const Generic&) = default;
+};
+
+using Kernel = std::variant<Gemm, Attention, MemoryBound, Timed, Generic>;
 
 std::string_view Name(GemmLayout layout);
 std::string_view Name(GemmKind kind);
