@@ -149,11 +149,11 @@ bool RoundOwnRing(const View& view, const BlockPrice& price, const Item& item) {
   if (item.count != 2 || item.parts != 2 || !item.one_way) return false;
   const CommPrice& a = price.comms[item.first];
   const CommPrice& b = price.comms[item.first + 1];
-  const auto opposite = static_cast<int>(a.comm.peer) ^ 1;
+  const auto opposite = static_cast<int>(a.comm.peer.slot()) ^ 1;
   return a.digest == b.digest && a.comm.group == b.comm.group && !a.nic && !b.nic &&
          graph::IsPointToPoint(a.comm.collective) && graph::IsPointToPoint(b.comm.collective) &&
-         static_cast<int>(b.comm.peer) == opposite &&
-         (view.own_peers >> static_cast<int>(a.comm.peer) & 1) != 0 &&
+         static_cast<int>(b.comm.peer.slot()) == opposite &&
+         (view.own_peers >> static_cast<int>(a.comm.peer.slot()) & 1) != 0 &&
          (view.own_peers >> opposite & 1) != 0;
 }
 

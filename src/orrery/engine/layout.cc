@@ -341,7 +341,7 @@ class Builder {
       const std::size_t back = SlotBack(rank, slot);
       if (back == kPeerSlots) continue;  // nobody receives: the first send reports it
       const std::uint32_t peer = layout_.sim_of(b.peers[slot]);
-      for (int tag = 0; tag < graph::kTags; ++tag) {
+      for (int tag = 0; tag < graph::kStraightTags; ++tag) {
         MeetInfo info;
         info.first = static_cast<std::uint32_t>(layout_.participants.size());
         info.count = 2;

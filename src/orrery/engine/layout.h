@@ -15,6 +15,7 @@
 
 #include "orrery/engine/engine.h"
 #include "orrery/engine/prices.h"
+#include "orrery/graph/straight.h"
 #include "orrery/network/network.h"
 
 namespace orrery::engine {
@@ -31,7 +32,7 @@ struct alignas(128) SimRank {  // what the main loop reads comes first: one cach
   std::uint32_t size = 1;
   std::uint32_t logical_rank = 0;
   SimTime delay = 0;
-  std::array<std::array<std::uint32_t, graph::kTags>, graph::kPeerSlots> send{},
+  std::array<std::array<std::uint32_t, graph::kStraightTags>, graph::kPeerSlots> send{},
       receive{};  // meets
 };
 
@@ -75,7 +76,7 @@ struct Layout {
 
 // Where the rank meets others for this communication; kNobody: nobody is bound to its slot.
 inline std::uint32_t MeetOf(const SimRank& rank, const graph::Comm& comm) {
-  const auto slot = static_cast<std::size_t>(comm.peer);
+  const auto slot = static_cast<std::size_t>(comm.peer.slot());
   if (comm.collective == graph::Collective::kSend) return rank.send[slot][comm.tag];
   if (comm.collective == graph::Collective::kRecv) return rank.receive[slot][comm.tag];
   return rank.meet[static_cast<std::size_t>(comm.group)];

@@ -109,7 +109,7 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view,
       continue;
     }
     const std::uint16_t group_shape = view.shape[static_cast<std::size_t>(comm.group)];
-    const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer)] : group_shape;
+    const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer.slot())] : group_shape;
     if (shape == 0) continue;  // no partner: the binding leaves the slot empty
     // A message that names no group goes through a communicator of its pair, and so do those of
     // context parallelism, which Transformer Engine does not batch.
@@ -190,7 +190,7 @@ class ItemWriter {
           AddComm(op, static_cast<std::uint32_t>(i));
           break;
         case graph::OpKind::kWait:
-          Add(ItemKind::kWait).event = op.event;
+          Add(ItemKind::kWait).event = static_cast<std::int16_t>(op.event);
           break;
         case graph::OpKind::kHostSync:
           Add(ItemKind::kHostSync).host = TakeHost();
@@ -198,6 +198,9 @@ class ItemWriter {
         case graph::OpKind::kHostPace:
           Add(ItemKind::kHostPace).host = TakeHost();
           break;
+        case graph::OpKind::kTimed:
+        case graph::OpKind::kRecord:
+          ORRERY_CHECK(false, "a straight program has none of these");
       }
     }
     if (pending_host_ > 0) Add(ItemKind::kWork).host = TakeHost();
@@ -245,10 +248,10 @@ class ItemWriter {
       Item& item = Add(ItemKind::kComm);
       item.first = op.index;
       item.blocking = comm.blocking;
-      item.stream = comm.stream;
+      item.stream = static_cast<std::uint8_t>(comm.stream);
       item.local = graph::IsCopy(comm.collective);
       if (item.local) item.duration[0] = price_.comms[op.index].cost.total();
-      item.event = comm.event;
+      item.event = static_cast<std::int16_t>(comm.event);
       item.host = Launch(compute_.host_issue_comm());
     }
     ++price_.items.back().count;

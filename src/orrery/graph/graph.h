@@ -258,7 +258,6 @@ constexpr bool HasIndex(OpKind kind) {
 // One operation: `index` selects kernels, comms, buffers or times of its block.
 struct Op {
   OpKind kind = OpKind::kKernel;
-  std::uint16_t hold = 0;  // one above its entry in Block::holds; 0: holds nothing
   // kWait: what it waits for; kRecord: what it records; kFree: the event after which the storage
   // may be used again (kNoEvent: at once).
   std::int32_t event = kNoEvent;
@@ -267,6 +266,7 @@ struct Op {
   NameId module;                          // e.g. "layers.self_attention.qkv"
   std::uint32_t stream = kComputeStream;  // of all but communications, which have their own
   std::int32_t priority = 0;              // for streams in order of priority
+  std::uint16_t hold = 0;                 // one above its entry in Block::holds; 0: holds nothing
 };
 
 // What an operation of a kFree block begins after: the end of operation `op` of its block, or its
@@ -346,11 +346,11 @@ struct Block {
 // (backward blocks count down). microbatch is -1 outside the pipeline.
 struct Call {
   BlockId block;
-  std::int32_t event = kNoEvent;
-  std::int32_t microbatch = -1;
   std::uint16_t repeat = 1;
+  std::int32_t event = kNoEvent;
   std::int16_t first_layer = 0;
   std::int16_t chunk = 0;
+  std::int32_t microbatch = -1;
   friend bool operator==(const Call&, const Call&) = default;
 };
 
@@ -407,6 +407,7 @@ struct JobInfo {
   std::uint32_t ranks = 0;
   std::int64_t tokens_per_step = 0;
   double model_flops_per_step = 0;  // forward + backward, no recompute
+  bool once = false;                // its programs run once: a trace, no step that repeats
 };
 
 class Graph {

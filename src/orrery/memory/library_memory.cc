@@ -33,7 +33,7 @@ std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
       if (graph::IsCopy(comm.collective)) continue;
       if (graph::IsPointToPoint(comm.collective)) {
         if (comm.group == graph::GroupSlot::kTp) continue;  // userbuffers have their own
-        const std::size_t slot = static_cast<std::size_t>(comm.peer);
+        const std::size_t slot = static_cast<std::size_t>(comm.peer.slot());
         peers[slot] = peers[slot] || binding == nullptr || binding->peers[slot].valid();
         continue;
       }

@@ -97,7 +97,6 @@ class Layout {
       graph::Binding b;
       b.program = ProgramId(first_program.index() + p * variants);
       b.job = job_id;
-      b.first_number = static_cast<std::uint32_t>(graph_->numbers.size());
       for (std::size_t d = 0; d < dp_; ++d) {
         if (tp_ > 1) Slot(&b, GroupSlot::kTp) = GroupId(first_[kTp] + p * dp_ + d);
         if (job_.norm_group > 1) {

@@ -76,7 +76,7 @@ class ExchangeRun {
           number = comm.batch;
           messages_.push_back({.send = comm.collective == graph::Collective::kSend,
                                .rank = rank,
-                               .peer = binding.peers[static_cast<std::size_t>(comm.peer)].index(),
+                               .peer = binding.peers[static_cast<std::size_t>(comm.peer.slot())].index(),
                                .tag = comm.tag,
                                .stream = comm.stream,
                                .bytes = comm.bytes.value,
