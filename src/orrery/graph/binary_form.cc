@@ -1,242 +1,50 @@
 #include "orrery/graph/binary_form.h"
 
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <utility>
+#include <algorithm>
+#include <cstring>
 
 #include "orrery/base/hash.h"
+#include "orrery/graph/binary_parts.h"
 #include "orrery/graph/byte_reader.h"
-#include "orrery/graph/fields.h"
+#include "orrery/graph/records.h"
 #include "orrery/graph/verify.h"
+#include "orrery/graph/verify_facts.h"
 
 namespace orrery::graph {
 namespace {
 
-using fields::EventField;
-
-constexpr std::size_t kChecksumBytes = 8;
-enum GroupForm : std::uint8_t { kListed = 0, kStepped = 1 };
-
-class Writer {
- public:
-  explicit Writer(const Graph& graph) : graph_(graph) {}
-
-  std::string Write() {
-    bytes_ = kBinaryMagic;
-    Byte(kBinaryVersion);
-    Varint(graph_.names().size());
-    for (const std::string& name : graph_.names()) Text(name);
-    Varint(graph_.jobs.size());
-    for (const JobInfo& job : graph_.jobs) {
-      Text(job.name);
-      fields::Visit(*this, job);
-    }
-    Varint(graph_.blocks.size());
-    for (const Block& block : graph_.blocks) WriteBlock(block);
-    Varint(graph_.programs.size());
-    for (const Program& program : graph_.programs) {
-      Text(program.name);
-      fields::Visit(*this, program);
-      Records(program.prologue);
-      Records(program.calls);
-    }
-    WriteBindings();
-    Varint(graph_.groups.size());
-    for (std::size_t g = 0; g < graph_.groups.size(); ++g) WriteGroup(GroupId(g));
-    Varint(graph_.numbers.size());
-    for (const std::int64_t number : graph_.numbers) Signed(number);
-    Varint(graph_.shares.size());
-    for (const Shares& shares : graph_.shares) {
-      Varint(shares.ranks);
-      Varint(shares.parts.size());
-      for (const std::int64_t part : shares.parts) Signed(part);
-    }
-    Fixed64(BinaryChecksum(bytes_));
-    return std::move(bytes_);
-  }
-
-  // The visitor of fields.h.
-  template <class T>
-  void operator()(std::string_view, const T& value, const T&) {
-    if constexpr (std::is_same_v<T, Quantity>) {
-      Signed(value.value);
-      Signed(value.slot);
-    } else if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
-      Byte(static_cast<std::uint8_t>(value));
-    } else if constexpr (std::is_floating_point_v<T>) {
-      Fixed64(std::bit_cast<std::uint64_t>(value));
-    } else if constexpr (std::is_integral_v<T>) {
-      Signed(static_cast<std::int64_t>(value));
-    } else {
-      Varint(value.valid() ? std::uint64_t{value.value} + 1 : 0);  // an id
-    }
-  }
-  void operator()(std::string_view, EventField<const std::int16_t> event, std::int16_t) {
-    Signed(event.number);
-  }
-
- private:
-  void Byte(std::uint8_t byte) { bytes_ += static_cast<char>(byte); }
-  void Varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) Byte(static_cast<std::uint8_t>(value | 0x80));
-    Byte(static_cast<std::uint8_t>(value));
-  }
-  void Signed(std::int64_t value) {
-    Varint(static_cast<std::uint64_t>(value) << 1 ^ static_cast<std::uint64_t>(value >> 63));
-  }
-  void Fixed64(std::uint64_t value) {
-    for (int shift = 0; shift < 64; shift += 8) Byte(static_cast<std::uint8_t>(value >> shift));
-  }
-  void Text(std::string_view text) {
-    Varint(text.size());
-    bytes_ += text;
-  }
-  template <class T>
-  void Records(const std::vector<T>& records) {
-    Varint(records.size());
-    for (const T& record : records) fields::Visit(*this, record);
-  }
-
-  void WriteBlock(const Block& block) {
-    (*this)("name", block.name, NameId());
-    Byte(static_cast<std::uint8_t>(block.pass));
-    Byte(static_cast<std::uint8_t>(block.launch));
-    Varint(block.kernels.size());
-    for (const Kernel& kernel : block.kernels) {
-      Byte(static_cast<std::uint8_t>(kernel.index()));
-      std::visit([this](const auto& k) { fields::Visit(*this, k); }, kernel);
-    }
-    Varint(block.comms.size());
-    for (const Comm& comm : block.comms) {
-      Byte(static_cast<std::uint8_t>(comm.collective));
-      fields::Visit(*this, comm);
-    }
-    Records(block.buffers);
-    Varint(block.host_ps.size());
-    for (const std::int64_t ps : block.host_ps) Signed(ps);
-    Varint(block.ops.size());
-    for (const Op& op : block.ops) {
-      Byte(static_cast<std::uint8_t>(op.kind));
-      if (op.kind == OpKind::kWait) {
-        Signed(op.event);
-      } else if (HasIndex(op.kind)) {
-        Varint(op.index);
-      }
-      (*this)("name", op.name, NameId());
-      (*this)("module", op.module, NameId());
-    }
-  }
-
-  // Each field as its difference to the rank before.
-  void WriteBindings() {
-    Varint(graph_.bindings.size());
-    Binding before;
-    const auto id = [this](auto now, auto then) {
-      Signed(static_cast<std::int64_t>(now.value + 1u) -
-             static_cast<std::int64_t>(then.value + 1u));
-    };
-    for (const Binding& b : graph_.bindings) {
-      id(b.program, before.program);
-      id(b.job, before.job);
-      Signed(static_cast<std::int64_t>(b.logical_rank) - before.logical_rank);
-      for (std::size_t s = 0; s < kGroupSlots; ++s) id(b.groups[s], before.groups[s]);
-      for (std::size_t s = 0; s < kPeerSlots; ++s) id(b.peers[s], before.peers[s]);
-      Signed(static_cast<std::int64_t>(b.first_number) - before.first_number);
-      before = b;
-    }
-  }
-
-  void WriteGroup(GroupId id) {
-    const auto members = graph_.groups.members(id);
-    Byte(static_cast<std::uint8_t>(graph_.groups.slot(id)));
-    const auto difference = [&](std::size_t i) {
-      return std::int64_t{members[i].value} - members[i - 1].value;
-    };
-    bool stepped = members.size() > 1;
-    for (std::size_t i = 2; stepped && i < members.size(); ++i) {
-      stepped = difference(i) == difference(1);
-    }
-    Byte(stepped ? kStepped : kListed);
-    Varint(members.size());
-    Signed(members[0].value);
-    if (stepped) {
-      Signed(difference(1));
-      return;
-    }
-    for (std::size_t i = 1; i < members.size(); ++i) Signed(difference(i));
-  }
-
-  const Graph& graph_;
-  std::string bytes_;
-};
-
 class Reader {
  public:
-  Reader(std::string_view bytes, const BinaryLimits& limits) : in_(bytes, limits.memory_bytes) {}
+  // `kept`: the codes stay where they are for as long as the graph lives.
+  Reader(std::string_view body, std::string_view codes, bool kept, const BinaryLimits& limits)
+      : in_(body, limits.memory_bytes, kBinaryHeader), codes_(codes), kept_(kept) {}
 
   Result<Graph> Read() {
-    if (in_.Bytes(kBinaryMagic.size()) != kBinaryMagic) {
-      return InvalidInput("not a binary graph: it begins with '{}'", kBinaryMagic);
-    }
-    if (const int version = in_.Byte(); version != kBinaryVersion) {
-      return InvalidInput("a binary graph of version {}; this reads version {}", version,
-                          kBinaryVersion);
-    }
     ReadNames();
-    const std::size_t jobs = in_.Count(sizeof(JobInfo));
-    for (std::size_t i = 0; i < jobs && in_.ok(); ++i) {
-      JobInfo& job = graph_.jobs.emplace_back();
-      job.name = in_.Bytes(in_.Count(1));
-      fields::Visit(*this, job);
-    }
+    ReadJobs();
+    ReadRecords(&graph_.streams);
+    ReadRecords(&graph_.routings);
+    ReadShares();
     const std::size_t blocks = in_.Count(sizeof(Block));
     for (std::size_t i = 0; i < blocks && in_.ok(); ++i) ReadBlock(&graph_.blocks.emplace_back());
     const std::size_t programs = in_.Count(sizeof(Program));
     for (std::size_t i = 0; i < programs && in_.ok(); ++i) {
       Program& program = graph_.programs.emplace_back();
       program.name = in_.Bytes(in_.Count(1));
-      fields::Visit(*this, program);
+      ReadRecord(Program(), &program);
       ReadRecords(&program.prologue);
       ReadRecords(&program.calls);
+      ReadColumns(&program.columns);
     }
-    ReadBindings();
+    ReadRecords(&graph_.bindings);
     ReadGroups();
-    const std::size_t numbers = in_.Count(sizeof(std::int64_t));
-    for (std::size_t i = 0; i < numbers && in_.ok(); ++i) graph_.numbers.push_back(in_.Signed());
-    ReadShares();
+    ReadMoreGroups();
     if (in_.ok() && in_.left() > 0) in_.Fail("the graph ends here, and bytes follow");
+    if (in_.ok() && codes_at_ != codes_.size()) in_.Fail("codes that no column has");
     if (!in_.ok()) return in_.status();
     for (Block& block : graph_.blocks) block.Seal();
     ORRERY_RETURN_IF_ERROR(Verify(graph_, VerifyLevel::kFull));
     return std::move(graph_);
-  }
-
-  // The visitor of fields.h.
-  template <class T>
-  void operator()(std::string_view, T& value, const T&) {
-    if constexpr (std::is_same_v<T, Quantity>) {
-      value.value = in_.Signed();
-      value.slot = Fit<std::int16_t>(in_.Signed());
-    } else if constexpr (std::is_enum_v<T>) {
-      value = Enum<T>();
-    } else if constexpr (std::is_same_v<T, bool>) {
-      const std::uint8_t byte = in_.Byte();
-      if (byte > 1) in_.Fail("a truth value above 1");
-      value = byte == 1;
-    } else if constexpr (std::is_floating_point_v<T>) {
-      value = std::bit_cast<double>(in_.Fixed64());
-      if (!std::isfinite(value)) in_.Fail("a number that is not finite");
-    } else if constexpr (std::is_integral_v<T>) {
-      value = Fit<T>(in_.Signed());
-    } else {
-      const std::uint64_t id = in_.Varint();  // one more than the id; 0 is none
-      if (id > std::numeric_limits<std::uint32_t>::max()) in_.Fail("an id beyond 32 bits");
-      value.value = static_cast<std::uint32_t>(id) - 1u;
-    }
-  }
-  void operator()(std::string_view, EventField<std::int16_t> event, std::int16_t) {
-    event.number = Fit<std::int16_t>(in_.Signed());
   }
 
  private:
@@ -253,6 +61,28 @@ class Reader {
     return E{};
   }
 
+  // What differs from `before`. `T` may have members that are no fields; they are left alone.
+  template <class T>
+  void ReadRecord(const T& before, T* record) {
+    Row row = Flatten::Of(before);
+    const std::uint64_t mask = in_.Varint();
+    if (row.count < 64 && mask >> row.count != 0) in_.Fail("more fields than the record has");
+    for (std::size_t i = 0; i < row.count; ++i) {
+      if (mask >> i & 1) row.numbers[i] += static_cast<std::uint64_t>(in_.Signed());
+    }
+    if (const char* fault = Restore::To(row, record)) in_.Fail(fault);
+  }
+  template <class T>
+  void ReadRecords(std::vector<T>* records) {
+    const std::size_t count = in_.Count(sizeof(T));
+    T before;
+    records->reserve(count);
+    for (std::size_t i = 0; i < count && in_.ok(); ++i) {
+      ReadRecord(before, &before);
+      records->push_back(before);
+    }
+  }
+
   void ReadNames() {
     const std::size_t names = in_.Count(2 * sizeof(std::string));
     for (std::size_t i = 0; i < names && in_.ok(); ++i) {
@@ -261,122 +91,199 @@ class Reader {
     }
   }
 
-  template <class T>
-  void ReadRecords(std::vector<T>* records) {
-    const std::size_t count = in_.Count(sizeof(T));
-    for (std::size_t i = 0; i < count && in_.ok(); ++i) {
-      fields::Visit(*this, records->emplace_back());
+  void ReadJobs() {
+    const std::size_t jobs = in_.Count(sizeof(JobInfo));
+    JobInfo before;
+    for (std::size_t i = 0; i < jobs && in_.ok(); ++i) {
+      before.name = in_.Bytes(in_.Count(1));
+      ReadRecord(before, &before);
+      graph_.jobs.push_back(before);
     }
   }
 
   template <class T>
-  void ReadKernel(std::vector<Kernel>* kernels) {
-    fields::Visit(*this, std::get<T>(kernels->emplace_back(T())));
+  void ReadKernel(KernelsBefore* before, std::vector<Kernel>* kernels) {
+    T& kernel = std::get<T>(*before);
+    ReadRecord(kernel, &kernel);
+    kernels->emplace_back(kernel);
   }
 
   void ReadBlock(Block* block) {
-    (*this)("name", block->name, NameId());
+    const std::uint64_t name = in_.Varint();
+    if (name > graph_.names().size()) in_.Fail("a name beyond the names");
+    block->name.value = static_cast<std::uint32_t>(name) - 1u;
     block->pass = Enum<Pass>();
     block->launch = Enum<Launch>();
+    block->issue = Enum<Issue>();
+    ReadKernels(block);
+    ReadComms(block);
+    ReadRecords(&block->buffers);
+    const std::size_t hosts = in_.Count(sizeof(std::int64_t));
+    std::uint64_t ps = 0;
+    for (std::size_t i = 0; i < hosts && in_.ok(); ++i) {
+      ps += static_cast<std::uint64_t>(in_.Signed());
+      block->host_ps.push_back(static_cast<std::int64_t>(ps));
+    }
+    ReadRecords(&block->times);
+    ReadRecords(&block->holds);
+    ReadOps(block);
+    ReadRecords(&block->assumed);
+    ReadRecords(&block->routed);
+  }
+
+  void ReadKernels(Block* block) {
     const std::size_t kernels = in_.Count(sizeof(Kernel));
+    block->kernels.reserve(kernels);
+    KernelsBefore before;
     for (std::size_t i = 0; i < kernels && in_.ok(); ++i) {
       switch (in_.Byte()) {
         case 0:
-          ReadKernel<Gemm>(&block->kernels);
+          ReadKernel<Gemm>(&before, &block->kernels);
           break;
         case 1:
-          ReadKernel<Attention>(&block->kernels);
+          ReadKernel<Attention>(&before, &block->kernels);
           break;
         case 2:
-          ReadKernel<MemoryBound>(&block->kernels);
+          ReadKernel<MemoryBound>(&before, &block->kernels);
           break;
         case 3:
-          ReadKernel<Timed>(&block->kernels);
+          ReadKernel<Timed>(&before, &block->kernels);
+          break;
+        case 4:
+          ReadKernel<Generic>(&before, &block->kernels);
           break;
         default:
           in_.Fail("an unknown kind of kernel");
       }
     }
+  }
+
+  void ReadComms(Block* block) {
     const std::size_t comms = in_.Count(sizeof(Comm));
+    block->comms.reserve(comms);
+    std::array<Comm, kCollectives> before;
     for (std::size_t i = 0; i < comms && in_.ok(); ++i) {
-      Comm& comm = block->comms.emplace_back();
-      comm.collective = Enum<Collective>();
-      fields::Visit(*this, comm);
+      const std::uint64_t byte = in_.Byte();
+      const std::uint64_t kind = byte & ~kDiffers;
+      if (kind >= before.size()) return in_.Fail("an unknown collective");
+      Comm& comm = before[kind];
+      if ((byte & kDiffers) != 0) ReadRecord(comm, &comm);
+      comm.collective = static_cast<Collective>(kind);
+      block->comms.push_back(comm);
     }
-    ReadRecords(&block->buffers);
-    const std::size_t hosts = in_.Count(sizeof(std::int64_t));
-    for (std::size_t i = 0; i < hosts && in_.ok(); ++i) block->host_ps.push_back(in_.Signed());
+  }
+
+  void ReadOps(Block* block) {
     const std::size_t ops = in_.Count(sizeof(Op));
-    for (std::size_t i = 0; i < ops && in_.ok(); ++i) ReadOp(block);
-  }
-
-  void ReadOp(Block* block) {
-    Op& op = block->ops.emplace_back();
-    op.kind = Enum<OpKind>();
-    std::size_t table = 0;
-    if (op.kind == OpKind::kKernel) table = block->kernels.size();
-    if (op.kind == OpKind::kComm) table = block->comms.size();
-    if (op.kind == OpKind::kHost) table = block->host_ps.size();
-    if (op.kind == OpKind::kAlloc || op.kind == OpKind::kFree) table = block->buffers.size();
-    if (op.kind == OpKind::kWait) {
-      op.event = Fit<std::int16_t>(in_.Signed());
-    } else if (HasIndex(op.kind)) {
-      const std::uint64_t index = in_.Varint();
-      if (index >= table) in_.Fail("an operation whose table has no such entry");
-      op.index = static_cast<std::uint32_t>(index);
+    const std::uint8_t depend = in_.Byte();
+    if (depend > 1) in_.Fail("a truth value above 1");
+    if (depend == 1 && !in_.Take((ops + 1) * sizeof(std::uint32_t))) return;
+    block->ops.reserve(ops);
+    OpsBefore before;
+    for (std::size_t o = 0; o < ops && in_.ok(); ++o) {
+      const std::uint64_t byte = in_.Byte();
+      const std::uint64_t kind = byte & kOpKindBits;
+      if (kind >= kOpKinds) return in_.Fail("an unknown kind of operation");
+      Op op = before.Expected(static_cast<OpKind>(kind));
+      if ((byte & kOpDiffers) != 0) ReadRecord(op, &op);
+      if (HasIndex(op.kind) && op.index >= verify::TableOf(*block, op.kind)) {
+        return in_.Fail("an operation whose table has no such entry");
+      }
+      before.Saw(op);
+      block->ops.push_back(op);
+      if (depend == 1) block->dep_begin.push_back(static_cast<std::uint32_t>(block->deps.size()));
+      const std::uint64_t few = byte >> kDepShift;
+      if (few != 0 && depend == 0) in_.Fail("dependencies where there are none");
+      ReadDeps(few, o, block);
     }
-    (*this)("name", op.name, NameId());
-    (*this)("module", op.module, NameId());
+    if (depend == 1) block->dep_begin.push_back(static_cast<std::uint32_t>(block->deps.size()));
   }
 
-  void ReadBindings() {
-    const std::size_t count = in_.Count(sizeof(Binding));
-    Binding b;
-    const auto id = [this](auto* value) {
-      const auto raw = Fit<std::uint32_t>(Sum(value->value + 1u, in_.Signed()));
-      value->value = raw - 1u;
-    };
-    for (std::size_t i = 0; i < count && in_.ok(); ++i) {
-      id(&b.program);
-      id(&b.job);
-      b.logical_rank = Fit<std::uint32_t>(Sum(b.logical_rank, in_.Signed()));
-      for (GroupId& group : b.groups) id(&group);
-      for (RankId& peer : b.peers) id(&peer);
-      b.first_number = Fit<std::uint32_t>(Sum(b.first_number, in_.Signed()));
-      graph_.bindings.push_back(b);
+  void ReadDeps(std::uint64_t few, std::size_t op, Block* block) {
+    const std::size_t count =
+        few == kManyDeps ? in_.Count(sizeof(Dep)) : static_cast<std::size_t>(few);
+    if (few != kManyDeps && !in_.Take(count * sizeof(Dep))) return;
+    for (std::size_t d = 0; d < count && in_.ok(); ++d) {
+      const std::int64_t number = in_.Signed();
+      std::int64_t on = 0;
+      if (__builtin_sub_overflow(static_cast<std::int64_t>(op), number >> 1, &on) || on < 0 ||
+          on > std::numeric_limits<std::int32_t>::max()) {
+        return in_.Fail("a dependency on no operation");
+      }
+      Dep dep;
+      dep.op = static_cast<std::uint32_t>(on) & 0x7fffffff;
+      dep.on_start = (number & 1) != 0 ? 1 : 0;
+      block->deps.push_back(dep);
+    }
+    if (block->deps.size() > std::numeric_limits<std::uint32_t>::max()) {
+      in_.Fail("more than 2^32 dependencies in a block");
     }
   }
-  // -1, out of every field's range, if the sum is beyond 64 bits.
-  static std::int64_t Sum(std::uint32_t a, std::int64_t b) {
-    std::int64_t sum = 0;
-    return __builtin_add_overflow(std::int64_t{a}, b, &sum) ? -1 : sum;
+
+  void ReadColumns(Columns* columns) {
+    const std::size_t count = in_.Count(sizeof(Columns::Column));
+    const std::uint64_t rows = in_.Varint();
+    if (rows > std::numeric_limits<std::uint32_t>::max()) in_.Fail("more rows than 2^32");
+    std::vector<Columns::Column> descriptors(count);
+    std::uint64_t base = 0, end = 0, most = 0;
+    for (std::size_t c = 0; c < count && in_.ok(); ++c) {
+      Columns::Column& column = descriptors[c];
+      base += static_cast<std::uint64_t>(in_.Signed());
+      column.base = static_cast<std::int64_t>(base);
+      column.unit = in_.Signed();
+      column.width = in_.Byte();
+      column.offset = end + static_cast<std::uint64_t>(in_.Signed());
+      if (std::popcount(column.width) > 1 || column.width > 8) in_.Fail("codes of unknown width");
+      if (column.offset > codes_.size()) in_.Fail("codes that begin behind all codes");
+      end = column.offset + column.width * rows;
+      most = std::max(most, end);
+    }
+    const std::uint64_t size = in_.Varint();
+    if (!in_.ok()) return;
+    const std::size_t from = BinaryAligned(codes_at_);
+    if (from > codes_.size() || size > codes_.size() - from || most > size) {
+      return in_.Fail("codes beyond those that there are");
+    }
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(codes_.data()) + from;  // NOLINT
+    codes_at_ = from + size;
+    if (kept_) {
+      columns->Adopt(std::move(descriptors), rows, std::span(bytes, size));
+    } else if (in_.Take(size)) {
+      columns->Own(std::move(descriptors), rows, std::vector<std::uint8_t>(bytes, bytes + size));
+    }
   }
 
-  // A rank has one group a slot: more members than that are damage.
   void ReadGroups() {
     const std::size_t count = in_.Count(sizeof(GroupSlot) + sizeof(std::size_t));
-    std::size_t room = graph_.bindings.size() * kGroupSlots;
     std::vector<RankId> members;
     for (std::size_t g = 0; g < count && in_.ok(); ++g) {
-      const auto slot = Enum<GroupSlot>();
+      const std::uint8_t slot = in_.Byte();
       const std::uint8_t form = in_.Byte();
       const std::uint64_t size = in_.Varint();
-      if (form > kStepped || size == 0 || size > room) {
-        in_.Fail("a group of unknown form, or empty, or of more members than ranks have slots");
+      if (slot >= kGroupSlots || form > kStepped || size == 0 || size > graph_.bindings.size()) {
+        in_.Fail("a group of unknown role or form, or empty, or of more members than ranks");
         return;
       }
       if (!in_.Take(size * sizeof(RankId))) return;
-      room -= size;
       members.clear();
-      std::int64_t rank = Fit<std::uint32_t>(in_.Signed());
+      std::uint64_t rank = Fit<std::uint32_t>(in_.Signed());
       members.push_back(RankId(static_cast<std::size_t>(rank)));
       const std::int64_t step = form == kStepped ? in_.Signed() : 0;
       for (std::size_t i = 1; i < size && in_.ok(); ++i) {
-        const std::int64_t difference = form == kStepped ? step : in_.Signed();
-        rank = Fit<std::uint32_t>(Sum(static_cast<std::uint32_t>(rank), difference));
-        members.push_back(RankId(static_cast<std::size_t>(rank)));
+        rank += static_cast<std::uint64_t>(form == kStepped ? step : in_.Signed());
+        members.push_back(RankId(Fit<std::uint32_t>(static_cast<std::int64_t>(rank))));
       }
-      if (in_.ok()) graph_.groups.Add(slot, members);
+      if (in_.ok()) graph_.groups.Add(static_cast<GroupSlot>(slot), members);
+    }
+  }
+
+  void ReadMoreGroups() {
+    const std::size_t count = in_.Count(sizeof(GroupId));
+    std::uint64_t number = 0;
+    for (std::size_t i = 0; i < count && in_.ok(); ++i) {
+      number += static_cast<std::uint64_t>(in_.Signed());
+      GroupId& id = graph_.more_groups.emplace_back();
+      id.value = Fit<std::uint32_t>(static_cast<std::int64_t>(number)) - 1u;
     }
   }
 
@@ -385,7 +292,7 @@ class Reader {
     for (std::size_t s = 0; s < count && in_.ok(); ++s) {
       Shares& shares = graph_.shares.emplace_back();
       const std::uint64_t ranks = in_.Varint();
-      if (ranks > graph_.bindings.size()) in_.Fail("shares of more members than there are ranks");
+      if (ranks > std::numeric_limits<std::uint32_t>::max()) in_.Fail("a number beyond its field");
       shares.ranks = static_cast<std::uint32_t>(ranks);
       const std::size_t parts = in_.Count(sizeof(std::int64_t));
       for (std::size_t i = 0; i < parts && in_.ok(); ++i) shares.parts.push_back(in_.Signed());
@@ -394,27 +301,69 @@ class Reader {
   }
 
   ByteReader in_;
+  std::string_view codes_;
+  bool kept_;
+  std::size_t codes_at_ = 0;
   Graph graph_;
 };
 
+Result<Graph> Read(std::string_view bytes, bool kept, const BinaryLimits& limits) {
+  if (!bytes.starts_with(kBinaryMagic)) {
+    return InvalidInput("not a binary graph: it begins with '{}'", kBinaryMagic);
+  }
+  ByteReader header(bytes.substr(0, kBinaryHeader), 0);
+  header.Bytes(kBinaryMagic.size());
+  if (const int version = header.Byte(); header.ok() && version != kBinaryVersion) {
+    return InvalidInput(
+        "a binary graph of version {}; this reads version {}: write it anew from its source",
+        version, kBinaryVersion);
+  }
+  for (int i = 0; i < 7; ++i) {
+    if (header.Byte() != 0) header.Fail("a byte that is not 0");
+  }
+  const std::uint64_t body = header.Fixed64(), codes = header.Fixed64();
+  const std::uint64_t body_sum = header.Fixed64(), codes_sum = header.Fixed64();
+  if (!header.ok()) return header.status();
+  const std::size_t rest = bytes.size() - kBinaryHeader;
+  const std::size_t codes_at = body > rest  ? 0
+                               : codes == 0 ? kBinaryHeader + body
+                                            : BinaryAligned(kBinaryHeader + body);
+  if (body > rest || codes_at > bytes.size() || codes != bytes.size() - codes_at) {
+    return InvalidInput("{} bytes, which is not what the header says: damaged or cut off",
+                        bytes.size());
+  }
+  const std::string_view body_bytes = bytes.substr(kBinaryHeader, body);
+  const std::string_view codes_bytes = bytes.substr(codes_at);
+  if (BinaryChecksum(body_bytes) != body_sum || BinaryChecksum(codes_bytes) != codes_sum) {
+    return InvalidInput("the checksum does not fit: damaged or cut off");
+  }
+  return Reader(body_bytes, codes_bytes, kept, limits).Read();
+}
+
 }  // namespace
 
-std::uint64_t BinaryChecksum(std::string_view bytes) { return Hasher().Add(bytes).value(); }
-
-std::string ToBinary(const Graph& graph) { return Writer(graph).Write(); }
+std::uint64_t BinaryChecksum(std::string_view bytes) {
+  Hasher hash;
+  std::size_t at = 0;
+  for (; at + 8 <= bytes.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, 8);
+    hash.Add(word);
+  }
+  return hash.Add(bytes.substr(at)).Add(bytes.size()).value();
+}
 
 Result<Graph> FromBinary(std::string_view bytes, const BinaryLimits& limits) {
-  const std::size_t body = bytes.size() - std::min(bytes.size(), kChecksumBytes);
-  ByteReader checksum(bytes.substr(body), 0);
-  const bool whole = bytes.size() >= kBinaryMagic.size() + 1 + kChecksumBytes;
-  if (whole && bytes.starts_with(kBinaryMagic) &&
-      checksum.Fixed64() != BinaryChecksum(bytes.substr(0, body))) {
-    return InvalidInput("binary graph: the checksum at offset {} does not fit: damaged or cut off",
-                        body);
-  }
-  Result<Graph> graph = Reader(bytes.substr(0, body), limits).Read();
+  Result<Graph> graph = Read(bytes, false, limits);
   if (!graph.ok()) return std::move(graph).TakeStatus().In("binary graph");
   return graph;
+}
+
+Result<MappedGraph> MapBinary(const std::string& path, const BinaryLimits& limits) {
+  ORRERY_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  Result<Graph> graph = Read(file.bytes(), true, limits);
+  if (!graph.ok()) return std::move(graph).TakeStatus().In("binary graph");
+  return MappedGraph{std::move(file), *std::move(graph)};
 }
 
 }  // namespace orrery::graph

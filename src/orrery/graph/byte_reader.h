@@ -14,17 +14,17 @@ namespace orrery::graph {
 
 class ByteReader {
  public:
-  ByteReader(std::string_view bytes, std::size_t memory_bytes)
-      : bytes_(bytes), memory_(memory_bytes) {}
+  // `first`: the offset of `bytes` in their file, for messages.
+  ByteReader(std::string_view bytes, std::size_t memory_bytes, std::size_t first = 0)
+      : bytes_(bytes), memory_(memory_bytes), first_(first) {}
 
   bool ok() const { return status_.ok(); }
   const Status& status() const { return status_; }
-  std::size_t offset() const { return at_; }
   std::size_t left() const { return bytes_.size() - at_; }
 
   void Fail(Code code, const std::string& why) {
     if (!ok()) return;
-    status_ = Status(code, fmt::format("offset {}: {}", at_, why));
+    status_ = Status(code, fmt::format("offset {}: {}", first_ + at_, why));
     at_ = bytes_.size();
   }
   void Fail(const std::string& why) { Fail(Code::kInvalidInput, why); }
@@ -96,6 +96,7 @@ class ByteReader {
   std::string_view bytes_;
   std::size_t at_ = 0;
   std::size_t memory_;
+  std::size_t first_;
   Status status_;
 };
 

@@ -48,6 +48,14 @@ void Columns::Adopt(std::vector<Column> columns, std::size_t rows,
   size_ = codes.size();
 }
 
+void Columns::Own(std::vector<Column> columns, std::size_t rows, std::vector<std::uint8_t> codes) {
+  columns_ = std::move(columns);
+  rows_ = rows;
+  owned_ = std::move(codes);
+  adopted_ = nullptr;
+  size_ = owned_.size();
+}
+
 bool operator==(const Columns& a, const Columns& b) {
   return a.rows_ == b.rows_ && a.columns_ == b.columns_ &&
          std::equal(a.codes().begin(), a.codes().end(), b.codes().begin(), b.codes().end());

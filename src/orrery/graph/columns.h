@@ -45,6 +45,7 @@ class Columns {
   std::span<const Column> descriptors() const { return columns_; }
   std::span<const std::uint8_t> codes() const { return {data(), size_}; }
   void Adopt(std::vector<Column> columns, std::size_t rows, std::span<const std::uint8_t> codes);
+  void Own(std::vector<Column> columns, std::size_t rows, std::vector<std::uint8_t> codes);
 
   friend bool operator==(const Columns& a, const Columns& b);
 

@@ -4,7 +4,11 @@
 // out fields that equal their default, the binary form writes all of them.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -26,28 +30,59 @@ inline std::string_view Name(Lifetime lifetime) {
   return "?";
 }
 
+// A role, or `#k`: the k-th slot behind the roles.
+inline std::string SlotName(GroupSlot slot) {
+  const auto s = static_cast<std::size_t>(slot);
+  if (s < kGroupSlots) return std::string(graph::Name(slot));
+  return fmt::format("#{}", s - kGroupSlots);
+}
+
 // How many values an enumeration has; they count from 0.
-constexpr int Count(Collective) { return 11; }
-constexpr int Count(GroupSlot) { return static_cast<int>(kGroupSlots); }
+constexpr int Count(Collective) { return kCollectives; }
 constexpr int Count(PeerSlot) { return static_cast<int>(kPeerSlots); }
+constexpr int Count(PeerKind) { return 5; }
+constexpr int Count(StreamOrder) { return 4; }
+constexpr int Count(ReduceOp) { return 6; }
+constexpr int Count(Issue) { return 2; }
 constexpr int Count(MemoryKind) { return static_cast<int>(MemoryKind::kCount); }
 constexpr int Count(Lifetime) { return 4; }
-constexpr int Count(OpKind) { return 8; }
+constexpr int Count(OpKind) { return kOpKinds; }
 constexpr int Count(DType) { return static_cast<int>(kLastDType) + 1; }
-constexpr int Count(Pass) { return 3; }
+constexpr int Count(Pass) { return static_cast<int>(kLastPass) + 1; }
 constexpr int Count(Launch) { return 3; }
 constexpr int Count(GemmLayout) { return 3; }
 constexpr int Count(GemmKind) { return 4; }
 constexpr int Count(AttentionKernel) { return 5; }
 constexpr int Count(MemoryOp) { return 24; }
 
-// An event number, told apart from other numbers: the text form writes kCallEvent as `call`.
-template <class Int>
-struct EventField {
+// Numbers that the text form writes by a word where they have a meaning of their own: an event
+// (`call`), a stream (`none`, `host`), a tag (`any`).
+enum class Meaning { kEvent, kStream, kTag };
+template <Meaning meaning, class Int>
+struct Field {
   Int& number;
 };
 template <class Int>
-EventField(Int&) -> EventField<Int>;
+Field<Meaning::kEvent, Int> EventField(Int& number) {
+  return {number};
+}
+template <class Int>
+Field<Meaning::kStream, Int> StreamField(Int& number) {
+  return {number};
+}
+template <class Int>
+Field<Meaning::kTag, Int> TagField(Int& number) {
+  return {number};
+}
+struct Word {
+  std::int64_t number;
+  std::string_view word;
+};
+constexpr std::array<Word, 2> Words(Meaning meaning) {
+  if (meaning == Meaning::kEvent) return {{{kCallEvent, "call"}, {kCallEvent, "call"}}};
+  if (meaning == Meaning::kTag) return {{{kAnyTag, "any"}, {kAnyTag, "any"}}};
+  return {{{kNoStream, "none"}, {kHostStream, "host"}}};
+}
 
 template <class T, class Record>
 concept MaybeConst = std::is_same_v<std::remove_const_t<T>, Record>;
@@ -85,15 +120,40 @@ void Visit(V& visit, T& t) {
   visit("ps", t.duration_ps, std::int64_t{0});
 }
 
-// The kind of communication is written by the caller.
+template <class V, MaybeConst<Generic> T>
+void Visit(V& visit, T& g) {
+  const Generic d;
+  visit("read", g.bytes_read, d.bytes_read), visit("written", g.bytes_written, d.bytes_written);
+  visit("flops", g.flops, d.flops), visit("dtype", g.dtype, d.dtype), visit("pass", g.pass, d.pass);
+}
+
+// The kind of communication is written by the caller. What changes most often from one to the next
+// stands first: the binary form then needs fewer bytes.
 template <class V, MaybeConst<Comm> T>
 void Visit(V& visit, T& c) {
   const Comm d;
-  visit("group", c.group, d.group), visit("peer", c.peer, d.peer);
-  visit("stream", c.stream, d.stream), visit("tag", c.tag, d.tag), visit("batch", c.batch, d.batch);
-  visit("blocking", c.blocking, d.blocking), visit("event", EventField{c.event}, d.event);
-  visit("dtype", c.dtype, d.dtype), visit("bytes", c.bytes, d.bytes);
-  visit("shares", c.shares, d.shares), visit("returned", c.returned, d.returned);
+  visit("bytes", c.bytes, d.bytes), visit("peer", c.peer, d.peer);
+  visit("tag", TagField(c.tag), d.tag), visit("event", EventField(c.event), d.event);
+  visit("group", c.group, d.group), visit("stream", StreamField(c.stream), d.stream);
+  visit("blocking", c.blocking, d.blocking), visit("batch", c.batch, d.batch);
+  visit("dtype", c.dtype, d.dtype), visit("shares", c.shares, d.shares);
+  visit("returned", c.returned, d.returned), visit("reduce", c.reduce, d.reduce);
+  visit("current", StreamField(c.after), d.after);
+}
+
+// Its kind, and what it depends on, are written by the caller.
+template <class V, MaybeConst<Op> T>
+void Visit(V& visit, T& o) {
+  const Op d;
+  visit("index", o.index, d.index), visit("event", EventField(o.event), d.event);
+  visit("name", o.name, d.name), visit("stream", StreamField(o.stream), d.stream);
+  visit("module", o.module, d.module), visit("hold", o.hold, d.hold);
+  visit("priority", o.priority, d.priority);
+}
+
+template <class V, MaybeConst<Quantity> T>
+void Visit(V& visit, T& q) {
+  visit("ps", q, Quantity());
 }
 
 template <class V, MaybeConst<Buffer> T>
@@ -101,13 +161,14 @@ void Visit(V& visit, T& b) {
   const Buffer d;
   visit("id", b.id, d.id), visit("kind", b.kind, d.kind), visit("life", b.lifetime, d.lifetime);
   visit("bytes", b.bytes, d.bytes), visit("buffer", b.name, d.name);
+  visit("pool", StreamField(b.stream), d.stream);
 }
 
 template <class V, MaybeConst<Call> T>
 void Visit(V& visit, T& c) {
   const Call d;
   visit("block", c.block, d.block), visit("repeat", c.repeat, d.repeat);
-  visit("event", EventField{c.event}, d.event), visit("layer", c.first_layer, d.first_layer);
+  visit("event", EventField(c.event), d.event), visit("layer", c.first_layer, d.first_layer);
   visit("chunk", c.chunk, d.chunk), visit("mb", c.microbatch, d.microbatch);
 }
 
@@ -135,11 +196,44 @@ void Visit(V& visit, T& b) {
   for (std::size_t s = 0; s < kPeerSlots; ++s) {
     visit(graph::Name(static_cast<PeerSlot>(s)), b.peers[s], RankId());
   }
-  visit("numbers", b.first_number, d.first_number);
+  visit("more", b.more_groups, d.more_groups), visit("row", b.row, d.row);
+}
+
+template <class V, MaybeConst<Stream> T>
+void Visit(V& visit, T& s) {
+  const Stream d;
+  visit("name", s.name, d.name), visit("order", s.order, d.order);
+}
+
+template <class V, MaybeConst<Hold> T>
+void Visit(V& visit, T& h) {
+  const Hold d;
+  visit("cpu", h.cpu, d.cpu), visit("nic", h.nic, d.nic);
+}
+
+template <class V, MaybeConst<Routed> T>
+void Visit(V& visit, T& r) {
+  const Routed d;
+  visit("op", r.op, d.op), visit("routing", r.routing, d.routing);
+}
+
+template <class V, MaybeConst<Assumption> T>
+void Visit(V& visit, T& a) {
+  const Assumption d;
+  visit("op", a.op, d.op), visit("text", a.text, d.text);
+}
+
+template <class V, MaybeConst<Routing> T>
+void Visit(V& visit, T& r) {
+  const Routing d;
+  visit("layer", r.layer, d.layer), visit("group", r.group, d.group);
+  visit("tokens", r.tokens, d.tokens), visit("experts", r.experts, d.experts);
+  visit("top_k", r.top_k, d.top_k), visit("capacity", r.capacity, d.capacity);
+  visit("token_bytes", r.token_bytes, d.token_bytes);
 }
 
 // One name a kind of kernel, in the order of the variant.
-inline constexpr std::array<std::string_view, 4> kKernelNames = {"gemm", "attention", "memory",
-                                                                 "timed"};
+inline constexpr std::array<std::string_view, 5> kKernelNames = {"gemm", "attention", "memory",
+                                                                 "timed", "generic"};
 
 }  // namespace orrery::graph::fields

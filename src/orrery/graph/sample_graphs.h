@@ -14,9 +14,8 @@ namespace orrery::graph {
 struct SampleShape {
   int stages = 2, dp = 2, tp = 2;
   int layers = 3, microbatches = 4;
-  bool ring = false;  // the last stage sends on to the first (two stages: one peer in both slots)
-  bool numbers = false;  // sizes of data-parallel collectives stand in numeric slots
-  bool paces = false;    // layers end with a kHostPace
+  bool ring = false;   // the last stage sends on to the first (two stages: one peer in both slots)
+  bool paces = false;  // layers end with a kHostPace
   std::size_t ops = 12;  // kernels in a layer
 };
 
@@ -60,10 +59,10 @@ class SampleBuilder {
   }
   void AddLayers(Program* p, BlockId block, std::int32_t microbatch, int first) {
     p->calls.push_back({.block = block,
+                        .microbatch = microbatch,
                         .repeat = static_cast<std::uint16_t>(shape_.layers),
                         .first_layer = static_cast<std::int16_t>(first),
-                        .chunk = 1,
-                        .microbatch = microbatch});
+                        .chunk = 1});
   }
   std::int64_t Size() { return static_cast<std::int64_t>(rng_.Below(1u << rng_.Below(28))); }
   template <class T>
@@ -79,8 +78,12 @@ class SampleBuilder {
   }
   BlockId Last() const { return BlockId(graph_.blocks.size() - 1); }
   void Add(Block* b, OpKind kind, std::size_t index, const std::string& name,
-           std::int16_t event = kNoEvent) {
-    Op op{kind, event, static_cast<std::uint32_t>(index), graph_.Intern(name), {}};
+           std::int32_t event = kNoEvent) {
+    Op op;
+    op.kind = kind;
+    op.event = event;
+    op.index = static_cast<std::uint32_t>(index);
+    op.name = graph_.Intern(name);
     if (rng_.Below(3) > 0) op.module = graph_.Intern("module." + std::to_string(rng_.Below(3)));
     b->ops.push_back(op);
   }
@@ -151,7 +154,7 @@ class SampleBuilder {
       b.comms.push_back({.collective = Any(Collective::kBroadcast),
                          .group = GroupSlot::kTp,
                          .blocking = blocking,
-                         .event = blocking ? kNoEvent : std::int16_t{0},
+                         .event = blocking ? kNoEvent : 0,
                          .dtype = Any(kLastDType),
                          .bytes = {.value = Size()}});
       Add(&b, OpKind::kComm, b.comms.size() - 1, "collective");
@@ -169,7 +172,7 @@ class SampleBuilder {
     return Last();
   }
 
-  BlockId Exchange(PeerSlot peer, bool send, std::uint8_t tag) {
+  BlockId Exchange(PeerSlot peer, bool send, std::int32_t tag) {
     Block& b = New(send ? "send" : "receive", Pass::kForward);
     for (int i = 0; i < 2; ++i) {
       b.comms.push_back({.collective = send ? Collective::kSend : Collective::kRecv,
@@ -188,8 +191,7 @@ class SampleBuilder {
   BlockId Reduce(int stage) {
     Block& b = New("reduce", Pass::kOptimizer);
     for (int i = 0; i <= stage; ++i) {
-      Quantity bytes{.value = 1 << (10 + i)};
-      if (shape_.numbers) bytes.slot = static_cast<std::int16_t>(i);
+      const Quantity bytes{.value = 1 << (10 + i)};
       b.comms.push_back({.group = GroupSlot::kDp,
                          .stream = 2,
                          .blocking = i < stage,
@@ -218,10 +220,6 @@ class SampleBuilder {
       b.program = ProgramId(r / static_cast<std::size_t>(shape_.dp * shape_.tp));
       b.job = JobId(0);
       b.logical_rank = static_cast<std::uint32_t>(ranks - 1 - r);
-      if (shape_.numbers) {
-        b.first_number = static_cast<std::uint32_t>(graph_.numbers.size());
-        for (int i = 0; i < shape_.stages; ++i) graph_.numbers.push_back(100 + i);
-      }
     }
     AddGroup(GroupSlot::kModel, all);
     for (int s = 0; s < shape_.stages; ++s) {
@@ -268,8 +266,7 @@ inline SampleShape AnyShape(std::uint64_t seed) {
   shape.dp = static_cast<int>(1 + rng.Below(4));
   shape.tp = 2;
   shape.ring = shape.stages > 1 && rng.Below(3) == 0;
-  shape.numbers = rng.Below(3) == 0;
-  shape.paces = shape.numbers;
+  shape.paces = rng.Below(3) == 0;
   return shape;
 }
 

@@ -9,8 +9,6 @@
 namespace orrery::graph {
 namespace {
 
-using fields::EventField;
-
 constexpr std::size_t kNumbersALine = 16;
 
 class Writer {
@@ -25,6 +23,16 @@ class Writer {
       fields::Visit(*this, job);
       Put("\n");
     }
+    for (std::size_t i = 0; i < graph_.streams.size(); ++i) {
+      Put("stream {}", i);
+      fields::Visit(*this, graph_.streams[i]);
+      Put("\n");
+    }
+    for (std::size_t i = 0; i < graph_.routings.size(); ++i) {
+      Put("routing {}", i);
+      fields::Visit(*this, graph_.routings[i]);
+      Put("\n");
+    }
     for (std::size_t b = 0; b < graph_.blocks.size(); ++b) WriteBlock(b);
     for (std::size_t p = 0; p < graph_.programs.size(); ++p) WriteProgram(p);
     for (const Binding& binding : graph_.bindings) {
@@ -33,11 +41,12 @@ class Writer {
       Put("\n");
     }
     for (std::size_t g = 0; g < graph_.groups.size(); ++g) WriteGroup(GroupId(g));
-    for (std::size_t n = 0; n < graph_.numbers.size(); ++n) {
-      Put("{} {}", n % kNumbersALine == 0 ? (n == 0 ? "numbers" : "\nnumbers") : "",
-          graph_.numbers[n]);
+    for (std::size_t i = 0; i < graph_.more_groups.size(); ++i) {
+      if (i % kNumbersALine == 0) Put("{}more", i == 0 ? "" : "\n");
+      const GroupId id = graph_.more_groups[i];
+      id.valid() ? Put(" {}", id.value) : Put(" -");
     }
-    if (!graph_.numbers.empty()) Put("\n");
+    if (!graph_.more_groups.empty()) Put("\n");
     for (std::size_t s = 0; s < graph_.shares.size(); ++s) WriteShares(s);
     return std::move(text_);
   }
@@ -49,14 +58,14 @@ class Writer {
     Put(" {}=", key);
     Value(value);
   }
-  void operator()(std::string_view key, EventField<const std::int16_t> event,
-                  std::int16_t standard) {
-    if (event.number == standard) return;
-    if (event.number == kCallEvent) {
-      Put(" {}=call", key);
-    } else {
-      Put(" {}={}", key, event.number);
+  template <fields::Meaning meaning, class Int>
+  void operator()(std::string_view key, fields::Field<meaning, const Int> field, Int standard) {
+    if (field.number == standard) return;
+    Put(" {}=", key);
+    for (const fields::Word& word : fields::Words(meaning)) {
+      if (field.number == word.number) return Put("{}", word.word);
     }
+    Put("{}", field.number);
   }
   void operator()(std::string_view key, NameId name, NameId) {
     if (!name.valid()) return;
@@ -78,6 +87,16 @@ class Writer {
       } else {
         Put("{}", value.value);
       }
+    } else if constexpr (std::is_same_v<T, Peer>) {
+      if (value.kind == PeerKind::kSlot) {
+        Put("{}", Name(value.slot()));
+      } else if (value.kind == PeerKind::kAny) {
+        Put("any");
+      } else {
+        Put("{}:{}", Name(value.kind), value.value);
+      }
+    } else if constexpr (std::is_same_v<T, GroupSlot>) {
+      Put("{}", fields::SlotName(value));
     } else if constexpr (std::is_enum_v<T>) {
       using fields::Name;
       using graph::Name;
@@ -124,6 +143,10 @@ class Writer {
     fields::Visit(*this, buffer);
   }
   void Descriptor(std::int64_t host_ps) { Put("host ps={}", host_ps); }
+  void Descriptor(Quantity time) {
+    Put("time ps=");
+    Value(time);
+  }
 
   // The table entry of an operation: the next one in place, earlier ones by number; entries that no
   // operation met in order come before as spares.
@@ -151,42 +174,81 @@ class Writer {
     if (block.name.valid()) String(graph_.name(block.name));
     (*this)("pass", block.pass, Pass::kForward);
     (*this)("launch", block.launch, Launch::kEach);
+    (*this)("issue", block.issue, Issue::kHost);
     Put("\n");
-    std::size_t kernels = 0, comms = 0, buffers = 0, hosts = 0;
-    for (const Op& op : block.ops) {
-      switch (op.kind) {
-        case OpKind::kKernel:
-          Entry("kernel", block.kernels, op.index, &kernels);
-          break;
-        case OpKind::kComm:
-          Entry("comm", block.comms, op.index, &comms);
-          break;
-        case OpKind::kHost:
-          Entry("host", block.host_ps, op.index, &hosts);
-          break;
-        case OpKind::kAlloc:
-        case OpKind::kFree:
-          WriteBufferOp(op.kind == OpKind::kAlloc ? "alloc" : "free", block, op.index, &buffers);
-          break;
-        case OpKind::kWait:
-          Put("  wait");
-          (*this)("event", EventField{op.event}, kNoEvent);
-          break;
-        case OpKind::kHostSync:
-          Put("  host-sync");
-          break;
-        case OpKind::kHostPace:
-          Put("  host-pace");
-          break;
-      }
-      (*this)("name", op.name, NameId());
-      (*this)("module", op.module, NameId());
+    for (const Hold& hold : block.holds) {
+      Put("  hold");
+      fields::Visit(*this, hold);
       Put("\n");
     }
-    while (kernels < block.kernels.size()) Spare(block.kernels[kernels++]);
-    while (comms < block.comms.size()) Spare(block.comms[comms++]);
-    while (buffers < block.buffers.size()) Spare(block.buffers[buffers++]);
-    while (hosts < block.host_ps.size()) Spare(block.host_ps[hosts++]);
+    Written written;
+    for (std::size_t o = 0; o < block.ops.size(); ++o) WriteOp(block, o, &written);
+    while (written.kernels < block.kernels.size()) Spare(block.kernels[written.kernels++]);
+    while (written.comms < block.comms.size()) Spare(block.comms[written.comms++]);
+    while (written.buffers < block.buffers.size()) Spare(block.buffers[written.buffers++]);
+    while (written.hosts < block.host_ps.size()) Spare(block.host_ps[written.hosts++]);
+    while (written.times < block.times.size()) Spare(block.times[written.times++]);
+    for (const Routed& routed : block.routed) {
+      Put("  routed op={} routing={}\n", routed.op, routed.routing);
+    }
+    for (const Assumption& assumption : block.assumed) {
+      Put("  assumed");
+      fields::Visit(*this, assumption);
+      Put("\n");
+    }
+  }
+
+  // How much of a block's tables is written.
+  struct Written {
+    std::size_t kernels = 0, comms = 0, buffers = 0, hosts = 0, times = 0;
+  };
+  void WriteOp(const Block& block, std::size_t o, Written* written) {
+    const Op& op = block.ops[o];
+    switch (op.kind) {
+      case OpKind::kKernel:
+        Entry("kernel", block.kernels, op.index, &written->kernels);
+        break;
+      case OpKind::kComm:
+        Entry("comm", block.comms, op.index, &written->comms);
+        break;
+      case OpKind::kHost:
+        Entry("host", block.host_ps, op.index, &written->hosts);
+        break;
+      case OpKind::kTimed:
+        Entry("time", block.times, op.index, &written->times);
+        break;
+      case OpKind::kAlloc:
+      case OpKind::kFree:
+        WriteBufferOp(op.kind == OpKind::kAlloc ? "alloc" : "free", block, op.index,
+                      &written->buffers);
+        break;
+      case OpKind::kWait:
+      case OpKind::kRecord:
+        Put("  {}", op.kind == OpKind::kWait ? "wait" : "record");
+        break;
+      case OpKind::kHostSync:
+        Put("  host-sync");
+        break;
+      case OpKind::kHostPace:
+        Put("  host-pace");
+        break;
+    }
+    (*this)("event", fields::EventField(op.event), kNoEvent);
+    if (op.kind != OpKind::kComm) (*this)("stream", fields::StreamField(op.stream), kComputeStream);
+    (*this)("priority", op.priority, std::int32_t{0});
+    if (op.hold != 0) Put(" hold={}", op.hold - 1);
+    WriteDeps(block, o);
+    (*this)("name", op.name, NameId());
+    (*this)("module", op.module, NameId());
+    Put("\n");
+  }
+  // `after=3,5,start:7`
+  void WriteDeps(const Block& block, std::size_t o) {
+    const char* before = " after=";
+    for (const Dep& dep : block.deps_of(o)) {
+      Put("{}{}{}", before, dep.on_start ? "start:" : "", std::uint32_t{dep.op});
+      before = ",";
+    }
   }
 
   void WriteBufferOp(const char* act, const Block& block, std::uint32_t index,
@@ -206,12 +268,26 @@ class Writer {
     String(program.name);
     fields::Visit(*this, program);
     Put("\n");
+    for (std::size_t c = 0; c < program.columns.size(); ++c) WriteColumn(program.columns, c);
     for (const Call& call : program.prologue) WriteCall("prologue", call);
     for (const Call& call : program.calls) WriteCall("call", call);
   }
   void WriteCall(const char* word, const Call& call) {
     Put("  {}", word);
     fields::Visit(*this, call);
+    Put("\n");
+  }
+
+  // A number a row; equal ones in a row as `number x times`, without the blanks.
+  void WriteColumn(const Columns& columns, std::size_t column) {
+    Put("  column {}", column);
+    for (std::size_t row = 0, end = 0, on_line = 0; row < columns.rows(); row = end) {
+      const std::int64_t value = columns.at(column, row);
+      for (end = row + 1; end < columns.rows() && columns.at(column, end) == value;) ++end;
+      if (on_line++ == kNumbersALine) Put("\n  column {}", column), on_line = 1;
+      Put(" {}", value);
+      if (end - row > 1) Put("x{}", end - row);
+    }
     Put("\n");
   }
 

@@ -13,8 +13,6 @@
 namespace orrery::graph {
 namespace {
 
-using fields::EventField;
-
 template <class T>
 std::optional<T> Number(std::string_view text) {
   T value{};
@@ -45,6 +43,9 @@ class Reader {
       Status status = number == 1 ? Version(line) : Line(line);
       if (!status.ok()) return std::move(status).In(fmt::format("graph text, line {}", number));
     }
+    CloseProgram();
+    CloseBlock();
+    ORRERY_RETURN_IF_ERROR(std::move(error_).In("graph text"));
     for (Block& block : graph_.blocks) block.Seal();
     for (Shares& shares : graph_.shares) shares.Seal();
     ORRERY_RETURN_IF_ERROR(Verify(graph_, VerifyLevel::kFull).In("graph text"));
@@ -60,17 +61,19 @@ class Reader {
     const bool fits = !token->quoted && Parse(token->value, &field);
     if (!fits) Wrong(key, token->value);
   }
-  void operator()(std::string_view key, EventField<std::int16_t> event, std::int16_t standard) {
-    event.number = standard;
+  template <fields::Meaning meaning, class Int>
+  void operator()(std::string_view key, fields::Field<meaning, Int> field, Int standard) {
+    field.number = standard;
     const TextLine::Token* token = line_.Field(key);
     if (token == nullptr) return;
-    if (token->value == "call") {
-      event.number = kCallEvent;
-    } else if (const auto n = Number<std::int16_t>(token->value); n && *n >= 0) {
-      event.number = *n;
-    } else {
-      Wrong(key, token->value);
+    for (const fields::Word& word : fields::Words(meaning)) {
+      if (token->value != word.word) continue;
+      field.number = static_cast<Int>(word.number);
+      return;
     }
+    const auto n = Number<std::int32_t>(token->value);
+    if (!n || *n < 0) return Wrong(key, token->value);
+    field.number = static_cast<Int>(*n);
   }
   void operator()(std::string_view key, NameId& name, NameId) {
     name = NameId();
@@ -83,7 +86,7 @@ class Reader {
  private:
   static Status Version(std::string_view line) {
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    if (line == kTextVersion) return {};
+    if (line == kTextVersion || line == kOldTextVersion) return {};
     return InvalidInput("not a graph of version '{}': the first line says so", kTextVersion);
   }
 
@@ -98,9 +101,39 @@ class Reader {
     if (!number) return false;
     *value = {*number, -1};
     if (star == std::string_view::npos) return true;
-    const auto slot = Number<std::int16_t>(text.substr(star + 2));
+    const auto slot = Number<std::int32_t>(text.substr(star + 2));
     if (!slot || *slot < 0) return false;
     value->slot = *slot;
+    return true;
+  }
+  static bool Parse(std::string_view text, GroupSlot* value) {
+    if (text.starts_with('#')) {
+      const auto behind = Number<std::uint32_t>(text.substr(1));
+      if (!behind || *behind >= (std::uint32_t{1} << 31)) return false;
+      *value = static_cast<GroupSlot>(kGroupSlots + *behind);
+      return true;
+    }
+    for (std::size_t s = 0; s < kGroupSlots; ++s) {
+      *value = static_cast<GroupSlot>(s);
+      if (Name(*value) == text) return true;
+    }
+    return false;
+  }
+  static bool Parse(std::string_view text, Peer* value) {
+    if (text == "any") {
+      *value = {PeerKind::kAny, 0};
+      return true;
+    }
+    const std::size_t colon = text.find(':');
+    if (colon == std::string_view::npos) {
+      const auto slot = Value(text, PeerSlot());
+      if (slot) *value = *slot;
+      return slot.has_value();
+    }
+    const auto kind = Value(text.substr(0, colon), PeerKind());
+    const auto number = Number<std::int32_t>(text.substr(colon + 1));
+    if (!kind || !number || *kind == PeerKind::kSlot || *kind == PeerKind::kAny) return false;
+    *value = {*kind, *number};
     return true;
   }
   template <class Tag>
@@ -150,7 +183,13 @@ class Reader {
       return {};
     }
     if (word == "group") return Group();
-    if (word == "numbers") return Numbers();
+    if (word == "stream") return OfTable(&graph_.streams);
+    if (word == "routing") return OfTable(&graph_.routings);
+    if (word == "more") return MoreGroups();
+    if (word == "column") return Column();
+    if (word == "numbers") {
+      return InvalidInput("numeric slots of version 1; they are columns of a program now");
+    }
     if (word == "shares") return ReadShares();
     if (word == "prologue" || word == "call") {
       if (!in_program_) return InvalidInput("a call outside a program");
@@ -160,7 +199,29 @@ class Reader {
       return {};
     }
     if (!in_block_) return InvalidInput("'{}' outside a block, or unknown", word.substr(0, 40));
-    return word == "spare" ? Spare() : Operation(word);
+    if (word == "spare") return Spare();
+    Block& block = graph_.blocks.back();
+    if (word == "hold") {
+      fields::Visit(*this, block.holds.emplace_back());
+    } else if (word == "routed") {
+      fields::Visit(*this, block.routed.emplace_back());
+    } else if (word == "assumed") {
+      fields::Visit(*this, block.assumed.emplace_back());
+    } else {
+      return Operation(word);
+    }
+    return {};
+  }
+
+  // `stream 3 …`: an entry of a table of the graph.
+  template <class T>
+  Status OfTable(std::vector<T>* table) {
+    const TextLine::Token* number = line_.Next();
+    if (number == nullptr || Number<std::size_t>(number->value) != table->size()) {
+      return InvalidInput("its number is {}: they count from 0", table->size());
+    }
+    fields::Visit(*this, table->emplace_back());
+    return {};
   }
 
   // The number and the quoted name after `block` and `program`.
@@ -187,6 +248,8 @@ class Reader {
   }
 
   Status OpenBlock() {
+    CloseProgram();
+    CloseBlock();
     in_block_ = true;
     in_program_ = false;
     std::string name;
@@ -196,10 +259,13 @@ class Reader {
     if (named) block.name = graph_.Intern(name);
     (*this)("pass", block.pass, Pass::kForward);
     (*this)("launch", block.launch, Launch::kEach);
+    (*this)("issue", block.issue, Issue::kHost);
     return {};
   }
 
   Status OpenProgram() {
+    CloseProgram();
+    CloseBlock();
     in_block_ = false;
     in_program_ = true;
     std::string name;
@@ -222,8 +288,12 @@ class Reader {
       fields::Visit(*this, std::get<MemoryBound>(block.kernels.emplace_back(MemoryBound())));
     } else if (word == "timed") {
       fields::Visit(*this, std::get<Timed>(block.kernels.emplace_back(Timed())));
+    } else if (word == "generic") {
+      fields::Visit(*this, std::get<Generic>(block.kernels.emplace_back(Generic())));
     } else if (word == "host") {
       (*this)("ps", block.host_ps.emplace_back(), std::int64_t{0});
+    } else if (word == "time") {
+      (*this)("ps", block.times.emplace_back(), Quantity());
     } else if (word == "buffer") {
       fields::Visit(*this, block.buffers.emplace_back());
     } else if (const auto collective = Value(word, Collective())) {
@@ -239,7 +309,7 @@ class Reader {
   Status Spare() {
     const TextLine::Token* word = line_.Next();
     if (word != nullptr && Descriptor(word->value)) return {};
-    return InvalidInput("a spare is a kernel, a collective, a buffer or host work");
+    return InvalidInput("a spare is a kernel, a collective, a buffer, host work or a time");
   }
 
   // `@3`: an earlier entry of the table.
@@ -255,25 +325,27 @@ class Reader {
     Block& block = graph_.blocks.back();
     Op op;
     const TextLine::Token* reference = line_.Next();
-    const std::size_t tables[] = {block.kernels.size(), block.comms.size(), block.host_ps.size(),
-                                  block.buffers.size()};
-    std::size_t table = tables[0];
+    std::size_t table = block.kernels.size();
     if (word == "wait") {
       op.kind = OpKind::kWait;
-      (*this)("event", EventField{op.event}, kNoEvent);
+    } else if (word == "record") {
+      op.kind = OpKind::kRecord;
     } else if (word == "host-sync") {
       op.kind = OpKind::kHostSync;
     } else if (word == "host-pace") {
       op.kind = OpKind::kHostPace;
     } else if (word == "comm" || Value(word, Collective())) {
       op.kind = OpKind::kComm;
-      table = tables[1];
+      table = block.comms.size();
     } else if (word == "host") {
       op.kind = OpKind::kHost;
-      table = tables[2];
+      table = block.host_ps.size();
+    } else if (word == "time") {
+      op.kind = OpKind::kTimed;
+      table = block.times.size();
     } else if (word == "alloc" || word == "free") {
       op.kind = word == "alloc" ? OpKind::kAlloc : OpKind::kFree;
-      table = tables[3];
+      table = block.buffers.size();
     }
     if (reference != nullptr) {
       ORRERY_ASSIGN_OR_RETURN(op.index, Reference(*reference, table));
@@ -284,10 +356,57 @@ class Reader {
       }
       op.index = static_cast<std::uint32_t>(table);
     }
+    if (op.kind != OpKind::kComm) {
+      (*this)("event", fields::EventField(op.event), kNoEvent);
+      (*this)("stream", fields::StreamField(op.stream), kComputeStream);
+    }
+    (*this)("priority", op.priority, std::int32_t{0});
+    if (const TextLine::Token* hold = line_.Field("hold")) {
+      const auto number = Number<std::uint16_t>(hold->value);
+      if (!number || *number >= block.holds.size()) {
+        return InvalidInput("'{}' is none of the block's {} holds", hold->value.substr(0, 40),
+                            block.holds.size());
+      }
+      op.hold = static_cast<std::uint16_t>(*number + 1);
+    }
+    if (const TextLine::Token* after = line_.Field("after")) {
+      ORRERY_RETURN_IF_ERROR(Dependencies(after->value, &block));
+    }
     (*this)("name", op.name, NameId());
     (*this)("module", op.module, NameId());
     block.ops.push_back(op);
     return {};
+  }
+
+  // `3,5,start:7`, of the operation that follows those that are there.
+  Status Dependencies(std::string_view text, Block* block) {
+    block->dep_begin.resize(block->ops.size(), static_cast<std::uint32_t>(block->deps.size()));
+    block->dep_begin.push_back(static_cast<std::uint32_t>(block->deps.size()));
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t comma = std::min(text.find(',', at), text.size());
+      std::string_view word = text.substr(at, comma - at);
+      at = comma + 1;
+      Dep dep;
+      if (word.starts_with("start:")) {
+        dep.on_start = 1;
+        word.remove_prefix(6);
+      }
+      const auto number = Number<std::uint32_t>(word);
+      if (!number || *number >= std::uint32_t{1} << 31) {
+        return InvalidInput("'{}' is no operation: 'after' lists numbers and start:number",
+                            word.substr(0, 40));
+      }
+      dep.op = *number & 0x7fffffff;
+      block->deps.push_back(dep);
+    }
+    return {};
+  }
+  // What operations behind the last one with dependencies leave out.
+  void CloseBlock() {
+    if (graph_.blocks.empty()) return;
+    Block& block = graph_.blocks.back();
+    if (block.deps.empty()) return;
+    block.dep_begin.resize(block.ops.size() + 1, static_cast<std::uint32_t>(block.deps.size()));
   }
 
   Status Group() {
@@ -296,15 +415,17 @@ class Reader {
       return InvalidInput("its number is {}: they count from 0", graph_.groups.size());
     }
     const TextLine::Token* word = line_.Next();
-    const auto slot = word == nullptr ? std::nullopt : Value(word->value, GroupSlot());
-    if (!slot) return InvalidInput("a group has a slot: tp, dp, …");
+    GroupSlot slot{};
+    if (word == nullptr || !Parse(word->value, &slot) || slot >= GroupSlot::kCount) {
+      return InvalidInput("a group has a slot: tp, dp, …");
+    }
     std::vector<RankId> members;
     while (const TextLine::Token* token = line_.Next()) {
       ORRERY_RETURN_IF_ERROR(Members(token->value, &members));
     }
     if (members.empty()) return InvalidInput("a group has members");
     members_ += members.size();
-    graph_.groups.Add(*slot, members);
+    graph_.groups.Add(slot, members);
     return {};
   }
 
@@ -326,20 +447,66 @@ class Reader {
       return InvalidInput("rank {} of {}: ranks stand before groups", *last,
                           graph_.bindings.size());
     }
-    // A rank has one group a slot: more is damage, and could be much more.
+    // More is damage, and could be much more.
     const std::size_t more = (*last - *first) / *step + 1;
-    if (members_ + members->size() + more > graph_.bindings.size() * kGroupSlots) {
-      return InvalidInput("groups have more members than ranks have slots");
+    if (members->size() + more > graph_.bindings.size()) {
+      return InvalidInput("the group has more members than there are ranks");
+    }
+    if (members_ + members->size() + more > kMostMembers) {
+      return InvalidInput("the groups have more than {} members", kMostMembers);
     }
     for (std::size_t i = 0; i < more; ++i) members->push_back(RankId(*first + i * *step));
     return {};
   }
 
-  Status Numbers() {
+  // `5` or `5x1024` a row, over as many lines as it takes.
+  Status Column() {
+    if (!in_program_) return InvalidInput("a column outside a program");
+    const TextLine::Token* token = line_.Next();
+    const auto number = token == nullptr ? std::nullopt : Number<std::size_t>(token->value);
+    const std::size_t columns = graph_.programs.back().columns.size();
+    const bool opens = number && *number == columns + (column_.empty() ? 0 : 1);
+    if (!opens && (!number || *number != columns || column_.empty())) {
+      return InvalidInput("its number is {}: they count from 0", columns);
+    }
+    if (opens) ORRERY_RETURN_IF_ERROR(CloseColumn());
+    while (const TextLine::Token* value = line_.Next()) {
+      const std::string_view text = value->value;
+      const std::size_t x = std::min(text.find('x'), text.size());
+      const auto first = Number<std::int64_t>(text.substr(0, x));
+      const auto times = x == text.size() ? 1 : Number<std::uint32_t>(text.substr(x + 1));
+      if (!first || !times || *times == 0) {
+        return InvalidInput("'{}' is no number", text.substr(0, 40));
+      }
+      // Without more ranks than lines could name, more rows are damage, and could be much more.
+      if (column_.size() + *times > kMostRows) return InvalidInput("more rows than {}", kMostRows);
+      column_.insert(column_.end(), *times, *first);
+    }
+    return {};
+  }
+  Status CloseColumn() {
+    if (column_.empty()) return {};
+    Columns& columns = graph_.programs.back().columns;
+    if (!columns.empty() && columns.rows() != column_.size()) {
+      return InvalidInput("column {} has {} rows, those before it {}", columns.size(),
+                          column_.size(), columns.rows());
+    }
+    columns.Add(column_);
+    column_.clear();
+    return {};
+  }
+  void CloseProgram() {
+    if (!in_program_) return;
+    if (Status status = CloseColumn(); !status.ok() && error_.ok()) error_ = std::move(status);
+  }
+
+  Status MoreGroups() {
     while (const TextLine::Token* token = line_.Next()) {
-      const auto number = Number<std::int64_t>(token->value);
-      if (!number) return InvalidInput("'{}' is no number", token->value.substr(0, 40));
-      graph_.numbers.push_back(*number);
+      const auto number = Number<std::uint32_t>(token->value);
+      if (!number && token->value != "-") {
+        return InvalidInput("'{}' is no group", token->value.substr(0, 40));
+      }
+      graph_.more_groups.push_back(number ? GroupId(*number) : GroupId());
     }
     return {};
   }
@@ -368,7 +535,11 @@ class Reader {
     return {};
   }
 
+  static constexpr std::size_t kMostRows = std::size_t{1} << 24;
+  static constexpr std::size_t kMostMembers = std::size_t{1} << 28;
+
   Graph graph_;
+  std::vector<std::int64_t> column_;  // the one being read
   TextLine line_;
   Status error_;
   bool in_block_ = false, in_program_ = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orrery/graph/straight.h"
 #include "orrery/graph/verify_facts.h"
 
 namespace orrery::graph {
@@ -12,118 +13,11 @@ using verify::EventUse;
 using verify::ProgramFacts;
 using verify::Where;
 
-bool NameFits(const Graph& graph, NameId name) {
-  return !name.valid() || name.index() < graph.names().size();
-}
-
-// Why a communication breaks the rules of graph.h; null if it does not.
-const char* Fault(const Comm& comm) {
-  if (comm.collective > Collective::kScatter) return "unknown collective";
-  if (comm.group >= GroupSlot::kCount) return "unknown group slot";
-  if (comm.peer >= PeerSlot::kCount) return "unknown peer slot";
-  if (comm.dtype > kLastDType) return "unknown element type";
-  if (comm.stream == 0) return "a communication on stream 0, the compute stream";
-  if (comm.blocking && comm.event != kNoEvent) return "a blocking communication records an event";
-  if (!IsPointToPoint(comm.collective) && comm.batch != 0) {
-    return "a group call of what is no message";
-  }
-  if (comm.event < kCallEvent) return "an event number below -2";
-  if (comm.tag >= kTags) return "a tag above 1";
-  if (comm.bytes.value < 0) return "negative bytes";
-  if (comm.bytes.slot < -1) return "a numeric slot below -1";
-  if (comm.shares.valid() && comm.collective != Collective::kAllToAll) {
-    return "shares of what is no all-to-all";
-  }
-  if (comm.returned && !comm.shares.valid()) return "returned, and no shares";
-  return nullptr;
-}
-
-// The size of the table that an operation's index points into; 0 if it needs none.
-std::size_t TableOf(const Block& block, OpKind kind) {
-  switch (kind) {
-    case OpKind::kKernel:
-      return block.kernels.size();
-    case OpKind::kComm:
-      return block.comms.size();
-    case OpKind::kHost:
-      return block.host_ps.size();
-    case OpKind::kAlloc:
-    case OpKind::kFree:
-      return block.buffers.size();
-    case OpKind::kWait:
-    case OpKind::kHostSync:
-    case OpKind::kHostPace:
-      break;
-  }
-  return 0;
-}
-
-Status CheckOp(const Graph& graph, const Block& block, const Op& op) {
-  if (op.kind > OpKind::kHostPace) {
-    return InvalidInput("unknown kind {}", static_cast<int>(op.kind));
-  }
-  if (!NameFits(graph, op.name) || !NameFits(graph, op.module)) {
-    return InvalidInput("a name beyond the {} names", graph.names().size());
-  }
-  if (op.kind == OpKind::kWait) {
-    if (op.event < kCallEvent || op.event == kNoEvent) return InvalidInput("a wait for no event");
-    return {};
-  }
-  if (op.event != kNoEvent) return InvalidInput("an event on an operation that is no wait");
-  if (!HasIndex(op.kind)) return {};
-  if (op.index >= TableOf(block, op.kind)) {
-    return InvalidInput("index {} of {}", op.index, TableOf(block, op.kind));
-  }
-  if (op.kind == OpKind::kComm) {
-    if (const char* fault = Fault(block.comms[op.index])) return InvalidInput("{}", fault);
-  } else if (op.kind == OpKind::kHost && block.host_ps[op.index] < 0) {
-    return InvalidInput("host work of {} ps", block.host_ps[op.index]);
-  }
-  return {};
-}
-
-// A group call is issued and ends as one: its members are entries in a row, alike in what the
-// stream sees of them.
-bool JoinsGroupCall(const Block& block, const Op& before, const Op& op) {
-  const Comm& a = block.comms[before.index];
-  const Comm& b = block.comms[op.index];
-  return op.index == before.index + 1 && a.stream == b.stream && a.blocking == b.blocking &&
-         a.event == b.event;
-}
-
-Status CheckBlock(const Graph& graph, const Block& block) {
-  if (block.content_hash == 0) return InvalidInput("not sealed: call Seal after the last change");
-  if (!NameFits(graph, block.name)) return InvalidInput("a name beyond the names");
-  if (block.pass > Pass::kOptimizer) return InvalidInput("unknown pass");
-  std::array<bool, 256> batch_ended{};
-  std::uint8_t batch = 0;
-  for (std::size_t o = 0; o < block.ops.size(); ++o) {
-    const Op& op = block.ops[o];
-    if (Status status = CheckOp(graph, block, op); !status.ok()) {
-      return std::move(status).In(fmt::format("op {} '{}'", o, verify::NameOf(graph, op.name)));
-    }
-    const std::uint8_t b = op.kind == OpKind::kComm ? block.comms[op.index].batch : 0;
-    if (b != 0 && b == batch && !JoinsGroupCall(block, block.ops[o - 1], op)) {
-      return InvalidInput(
-          "op {}: members of batch {} differ in stream, event or blocking, or are no entries in a "
-          "row",
-          o, b);
-    }
-    if (b == batch) continue;
-    batch_ended[batch] = true;
-    batch = b;
-    if (b != 0 && batch_ended[b]) {
-      return InvalidInput("op {}: members of batch {} do not stand next to each other", o, b);
-    }
-  }
-  return {};
-}
-
 // Every event that a call waits for was recorded before.
 Status CheckEvents(const Program& program, const Call& call, const BlockFacts& facts,
                    std::vector<bool>* recorded) {
   for (const EventUse& use : facts.events) {
-    const std::int16_t event = use.event == kCallEvent ? call.event : use.event;
+    const std::int32_t event = use.event == kCallEvent ? call.event : use.event;
     if (event < 0)
       return InvalidInput("op {}: the event of the call, and the call has none", use.op);
     if (event >= program.events) {
@@ -185,15 +79,11 @@ Status CheckBinding(const Graph& graph, std::size_t rank, const ProgramFacts& fa
                           Where(graph, b.program), Name(static_cast<PeerSlot>(s)));
     }
   }
-  const std::size_t end = std::size_t{b.first_number} + static_cast<std::size_t>(facts.numbers);
-  if (facts.numbers > 0 && end > graph.numbers.size()) {
-    return InvalidInput("{} uses numeric slots up to {}, of {} numbers", Where(graph, b.program),
-                        end, graph.numbers.size());
-  }
   return {};
 }
 
-Status CheckBindings(const Graph& graph, std::span<const ProgramFacts> facts) {
+// Programs and jobs of ranks, which all that follows relies on.
+Status CheckRanks(const Graph& graph) {
   std::vector<std::size_t> ranks(graph.jobs.size());
   for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
     const Binding& b = graph.bindings[r];
@@ -204,9 +94,12 @@ Status CheckBindings(const Graph& graph, std::span<const ProgramFacts> facts) {
       return InvalidInput("rank {}: job {} of {}", r, b.job.value, graph.jobs.size());
     }
     ++ranks[b.job.index()];
-    if (Status status = CheckBinding(graph, r, facts[b.program.index()]); !status.ok()) {
-      return std::move(status).In(fmt::format("rank {}", r));
-    }
+  }
+  for (std::size_t p = 0; p < graph.programs.size(); ++p) {
+    const std::size_t rows = graph.programs[p].columns.rows();
+    if (rows <= graph.bindings.size()) continue;
+    return InvalidInput("{}: columns of {} rows, and there are {} ranks",
+                        Where(graph, ProgramId(p)), rows, graph.bindings.size());
   }
   for (std::size_t j = 0; j < ranks.size(); ++j) {
     if (ranks[j] != graph.jobs[j].ranks) {
@@ -271,27 +164,44 @@ Status CheckGroupsOfShares(const Graph& graph) {
 
 }  // namespace
 
-Status Verify(const Graph& graph, VerifyLevel level) {
-  ORRERY_RETURN_IF_ERROR(CheckShares(graph));
-  bool sized_by_slots = false;
-  std::size_t tags = 0;
-  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
-    if (Status status = CheckBlock(graph, graph.blocks[b]); !status.ok()) {
-      return std::move(status).In(Where(graph, BlockId(b)));
+namespace {
+
+Status CheckTables(const Graph& graph) {
+  for (std::size_t s = 0; s < graph.streams.size(); ++s) {
+    const Stream& stream = graph.streams[s];
+    if (stream.order <= StreamOrder::kPriority &&
+        (!stream.name.valid() || stream.name.index() < graph.names().size())) {
+      continue;
     }
-    for (const Comm& comm : graph.blocks[b].comms) {
-      sized_by_slots = sized_by_slots || comm.bytes.slot >= 0;
-      if (comm.shares.valid() && comm.shares.index() >= graph.shares.size()) {
-        return InvalidInput("{}: shares {} of {}", Where(graph, BlockId(b)), comm.shares.value,
-                            graph.shares.size());
-      }
-      if (IsPointToPoint(comm.collective)) tags = std::max(tags, std::size_t{comm.tag} + 1);
-    }
+    return InvalidInput("stream {}: unknown order, or a name beyond the names", s);
   }
+  for (std::size_t i = 0; i < graph.routings.size(); ++i) {
+    const Routing& r = graph.routings[i];
+    const bool named = !r.layer.valid() || r.layer.index() < graph.names().size();
+    const bool sized = std::min({r.tokens, r.capacity, r.token_bytes}) >= 0 && r.experts >= 0 &&
+                       r.top_k >= 0 && r.top_k <= r.experts;
+    if (named && sized) continue;
+    return InvalidInput(
+        "routing {}: a name beyond the names, a negative size, or more experts a token than "
+        "experts",
+        i);
+  }
+  return CheckShares(graph);
+}
+
+// Straight graphs: digests of what programs do, compared by program.
+Status CheckStraight(const Graph& graph) {
+  std::size_t tags = 0;
   std::vector<BlockFacts> blocks;
   blocks.reserve(graph.blocks.size());
   for (const Block& block : graph.blocks) {
-    blocks.push_back(verify::FactsOf(block, {.counted = !sized_by_slots, .numbers = {}}));
+    for (const Op& op : block.ops) {
+      if (op.kind != OpKind::kComm) continue;
+      const Comm& comm = block.comms[op.index];
+      if (!IsPointToPoint(comm.collective)) continue;
+      tags = std::max(tags, static_cast<std::size_t>(comm.tag) + 1);
+    }
+    blocks.push_back(verify::FactsOf(block));
   }
   std::vector<ProgramFacts> facts;
   facts.reserve(graph.programs.size());
@@ -299,12 +209,30 @@ Status Verify(const Graph& graph, VerifyLevel level) {
     ORRERY_RETURN_IF_ERROR(CheckProgram(graph, ProgramId(p), blocks));
     facts.push_back(verify::FactsOf(graph.programs[p], blocks, tags));
   }
-  ORRERY_RETURN_IF_ERROR(CheckBindings(graph, facts));
+  for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
+    Status status = CheckBinding(graph, r, facts[graph.bindings[r].program.index()]);
+    if (!status.ok()) return std::move(status).In(fmt::format("rank {}", r));
+  }
   if (!graph.shares.empty()) ORRERY_RETURN_IF_ERROR(CheckGroupsOfShares(graph));
-  const verify::Matching matching{graph, facts, false, tags};
+  const verify::Matching matching{graph, facts, tags};
   ORRERY_RETURN_IF_ERROR(verify::MatchGroups(matching));
-  ORRERY_RETURN_IF_ERROR(verify::MatchPeers(matching));
-  return level == VerifyLevel::kFull ? verify::VerifyFully(graph, tags) : Status();
+  return verify::MatchPeers(matching);
+}
+
+}  // namespace
+
+Status Verify(const Graph& graph, VerifyLevel level) {
+  ORRERY_RETURN_IF_ERROR(CheckTables(graph));
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    if (Status status = verify::CheckBlock(graph, graph.blocks[b]); !status.ok()) {
+      return std::move(status).In(Where(graph, BlockId(b)));
+    }
+  }
+  ORRERY_RETURN_IF_ERROR(CheckRanks(graph));
+  const bool full = level == VerifyLevel::kFull;
+  ORRERY_RETURN_IF_ERROR(WhyNotStraight(graph).empty() ? CheckStraight(graph)
+                                                       : verify::CheckGeneral(graph, full));
+  return full ? verify::VerifyFully(graph) : Status();
 }
 
 }  // namespace orrery::graph

@@ -8,20 +8,16 @@
 namespace orrery::graph::verify {
 namespace {
 
-Sequence ElementOf(const Comm& comm, const Sizes& sizes) {
+Sequence ElementOf(const Comm& comm) {
   Hasher hash;
   if (!IsPointToPoint(comm.collective)) hash.Add(comm.collective).Add(comm.dtype);
-  if (sizes.counted) {
-    std::int64_t bytes = comm.bytes.value;
-    (void)Resolve(comm.bytes, sizes.numbers, &bytes);
-    hash.Add(bytes);
-  }
+  hash.Add(comm.bytes.value);
   if (comm.shares.valid()) hash.Add(comm.shares.value).Add(comm.returned);
   return Sequence::Of(hash.value());
 }
 
 // What the same block has waited for or recorded before tells nothing new.
-void AddEvent(std::size_t op, std::int16_t event, bool wait, BlockFacts* facts) {
+void AddEvent(std::size_t op, std::int32_t event, bool wait, BlockFacts* facts) {
   for (const EventUse& use : facts->events) {
     if (use.event == event && (wait || !use.wait)) return;
   }
@@ -42,7 +38,6 @@ void Add(const Call& call, BlockFacts* block, ProgramFacts* program) {
   if (call.repeat != block->repeat) Repeat(block, call.repeat);
   program->groups |= block->groups;
   program->peers |= block->peers;
-  program->numbers = std::max(program->numbers, block->numbers);
   for (std::uint32_t left = block->groups; left != 0; left &= left - 1) {
     const auto s = static_cast<std::size_t>(std::countr_zero(left));
     program->collectives[s].Append(block->repeated[s]);
@@ -57,8 +52,8 @@ void Add(const Call& call, BlockFacts* block, ProgramFacts* program) {
 void AddMessage(const Comm& comm, const Sequence& element, BlockFacts* facts) {
   const bool send = comm.collective == Collective::kSend;
   for (std::size_t set = 1; set < kPeerSets; ++set) {
-    if ((set >> static_cast<unsigned>(comm.peer) & 1) == 0) continue;
-    const std::size_t index = MessageIndex(send, comm.tag, set);
+    if ((set >> static_cast<unsigned>(comm.peer.value) & 1) == 0) continue;
+    const std::size_t index = MessageIndex(send, static_cast<std::size_t>(comm.tag), set);
     const auto at = std::find_if(facts->messages.begin(), facts->messages.end(),
                                  [index](const Messages& m) { return m.index == index; });
     if (at == facts->messages.end()) {
@@ -71,15 +66,7 @@ void AddMessage(const Comm& comm, const Sequence& element, BlockFacts* facts) {
 
 }  // namespace
 
-bool Resolve(Quantity quantity, std::span<const std::int64_t> numbers, std::int64_t* value) {
-  *value = quantity.value;
-  if (quantity.slot < 0) return quantity.value >= 0;
-  if (static_cast<std::size_t>(quantity.slot) >= numbers.size()) return false;
-  const std::int64_t factor = numbers[static_cast<std::size_t>(quantity.slot)];
-  return !__builtin_mul_overflow(quantity.value, factor, value) && *value >= 0;
-}
-
-BlockFacts FactsOf(const Block& block, const Sizes& sizes) {
+BlockFacts FactsOf(const Block& block) {
   BlockFacts facts;
   for (std::size_t o = 0; o < block.ops.size(); ++o) {
     const Op& op = block.ops[o];
@@ -88,10 +75,9 @@ BlockFacts FactsOf(const Block& block, const Sizes& sizes) {
     const Comm& comm = block.comms[op.index];
     if (comm.event != kNoEvent) AddEvent(o, comm.event, false, &facts);
     if (IsCopy(comm.collective)) continue;
-    facts.numbers = std::max(facts.numbers, static_cast<std::int32_t>(comm.bytes.slot) + 1);
-    const Sequence element = ElementOf(comm, sizes);
+    const Sequence element = ElementOf(comm);
     if (IsPointToPoint(comm.collective)) {
-      facts.peers |= 1u << static_cast<unsigned>(comm.peer);
+      facts.peers |= 1u << static_cast<unsigned>(comm.peer.value);
       AddMessage(comm, element, &facts);
     } else {
       facts.groups |= 1u << static_cast<unsigned>(comm.group);

@@ -42,13 +42,12 @@ struct Messages {
 };
 struct EventUse {
   std::uint32_t op = 0;
-  std::int16_t event = kNoEvent;
+  std::int32_t event = kNoEvent;
   bool wait = false;
 };
 
 struct BlockFacts {
   std::uint32_t groups = 0, peers = 0;  // slots used, as bits
-  std::int32_t numbers = 0;             // numeric slots used: 0 … numbers - 1
   GroupSequences collectives;
   std::vector<Messages> messages;  // one entry an index
   std::vector<EventUse> events;
@@ -59,40 +58,35 @@ struct BlockFacts {
 
 struct ProgramFacts {
   std::uint32_t groups = 0, peers = 0;
-  std::int32_t numbers = 0;
   GroupSequences collectives;
   std::vector<Sequence> messages;  // by MessageIndex; empty without messages
 };
 
-// How sizes enter digests: not at all, as written, or with numeric slots taken from `numbers`.
-struct Sizes {
-  bool counted = true;
-  std::span<const std::int64_t> numbers;
-};
-
-// Resolves a quantity; false if it overflows or is negative. REQUIRES: its slot is in range.
-bool Resolve(Quantity quantity, std::span<const std::int64_t> numbers, std::int64_t* value);
-
-// REQUIRES: the block's indices are in range.
-BlockFacts FactsOf(const Block& block, const Sizes& sizes);
+// REQUIRES: the block is straight (straight.h) and its indices are in range.
+BlockFacts FactsOf(const Block& block);
 ProgramFacts FactsOf(const Program& program, std::span<BlockFacts> blocks, std::size_t tags);
 
-// Members of groups, and peers, agree. `of` gives the facts of each rank: by program, or by rank
-// when `by_rank`.
+// Members of groups, and peers, agree.
 struct Matching {
   const Graph& graph;
-  std::span<const ProgramFacts> facts;
-  bool by_rank = false;
+  std::span<const ProgramFacts> facts;  // by program
   std::size_t tags = 0;
 
   const ProgramFacts& of(std::size_t rank) const {
-    return facts[by_rank ? rank : graph.bindings[rank].program.index()];
+    return facts[graph.bindings[rank].program.index()];
   }
 };
 Status MatchGroups(const Matching& matching);
 Status MatchPeers(const Matching& matching);
 
-Status VerifyFully(const Graph& graph, std::size_t tags);
+// The size of the table that the index of an operation of `kind` points into; 0: it has none.
+std::size_t TableOf(const Block& block, OpKind kind);
+
+// A block alone: indices, streams, dependencies, group calls.
+Status CheckBlock(const Graph& graph, const Block& block);
+// Whatever the blocks are: programs, bindings and groups by the rules of graph.h.
+Status CheckGeneral(const Graph& graph, bool fully);
+Status VerifyFully(const Graph& graph);
 
 // "block 3 'layer.forward'", "program 1 'stage 1'", … for messages.
 std::string NameOf(const Graph& graph, NameId name);

@@ -37,14 +37,6 @@ std::vector<Occurrence> Expand(const Graph& graph, std::size_t rank, const Wante
   return found;
 }
 
-std::int64_t BytesOf(const Graph& graph, std::size_t rank, const Comm& comm) {
-  std::int64_t bytes = comm.bytes.value;
-  const std::size_t first =
-      std::min<std::size_t>(graph.bindings[rank].first_number, graph.numbers.size());
-  (void)Resolve(comm.bytes, std::span(graph.numbers).subspan(first), &bytes);
-  return bytes;
-}
-
 std::string Describe(const Graph& graph, std::size_t rank, const std::vector<Occurrence>& list,
                      std::size_t i) {
   if (i >= list.size()) {
@@ -54,17 +46,17 @@ std::string Describe(const Graph& graph, std::size_t rank, const std::vector<Occ
   const Occurrence& o = list[i];
   return fmt::format("rank {} ({}, call {}, {}, op {}) has {} of {} bytes of {}", rank,
                      Where(graph, o.program), o.call, Where(graph, o.block), o.op,
-                     Name(o.comm->collective), BytesOf(graph, rank, *o.comm), Name(o.comm->dtype));
+                     Name(o.comm->collective), o.comm->bytes.value, Name(o.comm->dtype));
 }
 
 // First index at which the lists differ.
-std::size_t Difference(const Graph& graph, std::size_t a, const std::vector<Occurrence>& x,
-                       std::size_t b, const std::vector<Occurrence>& y, bool messages) {
+std::size_t Difference(const std::vector<Occurrence>& x, const std::vector<Occurrence>& y,
+                       bool messages) {
   std::size_t i = 0;
   while (i < x.size() && i < y.size()) {
     const Comm& c = *x[i].comm;
     const Comm& d = *y[i].comm;
-    if (BytesOf(graph, a, c) != BytesOf(graph, b, d)) break;
+    if (c.bytes.value != d.bytes.value) break;
     if (!messages && (c.collective != d.collective || c.dtype != d.dtype)) break;
     ++i;
   }
@@ -76,7 +68,7 @@ Status Disagree(const Graph& graph, GroupSlot slot, GroupId group, std::size_t a
     return !IsPointToPoint(c.collective) && c.group == slot;
   };
   const auto x = Expand(graph, a, wanted), y = Expand(graph, b, wanted);
-  const std::size_t i = Difference(graph, a, x, b, y, false);
+  const std::size_t i = Difference(x, y, false);
   return InvalidInput("group {} ({}): members disagree on collective {}: {}; {}", group.value,
                       Name(slot), i, Describe(graph, a, x, i), Describe(graph, b, y, i));
 }
@@ -93,14 +85,14 @@ std::size_t SlotsFor(const Binding& binding, std::size_t peer) {
 Status Unmatched(const Graph& graph, std::size_t from, std::size_t from_set, std::size_t to,
                  std::size_t to_set, std::size_t tag) {
   const auto sends = Expand(graph, from, [=](const Comm& c) {
-    return c.collective == Collective::kSend && c.tag == tag &&
-           (from_set >> static_cast<unsigned>(c.peer) & 1) != 0;
+    return c.collective == Collective::kSend && static_cast<std::size_t>(c.tag) == tag &&
+           (from_set >> static_cast<unsigned>(c.peer.value) & 1) != 0;
   });
   const auto receives = Expand(graph, to, [=](const Comm& c) {
-    return c.collective == Collective::kRecv && c.tag == tag &&
-           (to_set >> static_cast<unsigned>(c.peer) & 1) != 0;
+    return c.collective == Collective::kRecv && static_cast<std::size_t>(c.tag) == tag &&
+           (to_set >> static_cast<unsigned>(c.peer.value) & 1) != 0;
   });
-  const std::size_t i = Difference(graph, from, sends, to, receives, true);
+  const std::size_t i = Difference(sends, receives, true);
   return InvalidInput("messages of rank {} to rank {} with tag {}, number {}: {}; {}", from, to,
                       tag, i, Describe(graph, from, sends, i), Describe(graph, to, receives, i));
 }
@@ -132,7 +124,7 @@ Status CheckMember(const Matching& m, GroupId id, GroupSlot slot, std::size_t fi
     return InvalidInput("group {} ({}): ranks {} and {} are of different jobs", id.value,
                         Name(slot), first, member);
   }
-  if (!m.by_rank && b.program == head.program) return {};
+  if (b.program == head.program) return {};
   const auto s = static_cast<std::size_t>(slot);
   if (m.of(member).collectives[s] == m.of(first).collectives[s]) return {};
   return Disagree(graph, slot, id, first, member);
@@ -165,7 +157,7 @@ Status MatchGroups(const Matching& m) {
       }
       seen[rank.index()] = id;
       const Binding& b = graph.bindings[rank.index()];
-      const bool like_first = !m.by_rank && b.program == first->program && b.job == first->job;
+      const bool like_first = b.program == first->program && b.job == first->job;
       if (like_first && b.groups[s] == id) [[likely]]
         continue;
       ORRERY_RETURN_IF_ERROR(CheckMember(m, id, slot, list.front().index(), rank.index()));
@@ -195,7 +187,7 @@ Status MatchPeers(const Matching& m) {
   if (m.tags == 0) return {};
   // Pairs of programs with the same slots between them need one look.
   const std::size_t programs = graph.programs.size();
-  const bool remember = !m.by_rank && programs <= 64;
+  const bool remember = programs <= 64;
   std::vector<bool> known(remember ? programs * programs * kPeerSets * kPeerSets : 0);
   for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
     const Binding& b = graph.bindings[r];
