@@ -176,7 +176,7 @@ template <class V, MaybeConst<JobInfo> T>
 void Visit(V& visit, T& j) {
   const JobInfo d;
   visit("ranks", j.ranks, d.ranks), visit("tokens", j.tokens_per_step, d.tokens_per_step);
-  visit("flops", j.model_flops_per_step, d.model_flops_per_step);
+  visit("flops", j.model_flops_per_step, d.model_flops_per_step), visit("once", j.once, d.once);
 }
 
 template <class V, MaybeConst<Program> T>

@@ -6,7 +6,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "orrery/base/file.h"
 #include "orrery/graph/binary_form.h"
+#include "orrery/graph/general_samples.h"
 #include "orrery/graph/sample_graphs.h"
 #include "orrery/graph/text_form.h"
 #include "orrery/graph/verify.h"
@@ -67,6 +69,7 @@ class Same {
       EXPECT_EQ(a_.jobs[i].name, b_.jobs[i].name);
       EXPECT_EQ(a_.jobs[i].ranks, b_.jobs[i].ranks);
       EXPECT_EQ(a_.jobs[i].tokens_per_step, b_.jobs[i].tokens_per_step);
+      EXPECT_EQ(a_.jobs[i].once, b_.jobs[i].once);
       EXPECT_EQ(a_.jobs[i].model_flops_per_step, b_.jobs[i].model_flops_per_step);
     }
   }
@@ -140,6 +143,52 @@ TEST(Forms, BinaryRoundTripIsExact) {
     EXPECT_TRUE(std::ranges::equal(graph.names(), read->names()));
     EXPECT_LT(4 * bytes.size(), 3 * ToText(graph).size());
   }
+}
+
+TEST(Forms, GeneralGraphsGoRound) {
+  const std::string path = testing::TempDir() + "/orrery_general.graph";
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Graph graph = GeneralGraph(seed, AnyGeneralShape(seed));
+    const std::string text = ToText(graph), bytes = ToBinary(graph);
+    const Result<Graph> from_text = FromText(text);
+    ASSERT_TRUE(from_text.ok()) << "seed " << seed << ": " << from_text.status().message();
+    Same(graph, *from_text).Check();
+    ASSERT_EQ(ToText(*from_text), text) << "seed " << seed;
+    const Result<Graph> from_bytes = FromBinary(bytes);
+    ASSERT_TRUE(from_bytes.ok()) << "seed " << seed << ": " << from_bytes.status().message();
+    Same(graph, *from_bytes).Check();
+    ASSERT_EQ(ToBinary(*from_bytes), bytes) << "seed " << seed;
+    ASSERT_TRUE(WriteFile(path, bytes).ok());
+    const Result<MappedGraph> mapped = MapBinary(path);
+    ASSERT_TRUE(mapped.ok()) << "seed " << seed << ": " << mapped.status().message();
+    Same(graph, mapped->graph).Check();
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+// A mapped graph's numbers are the file's own bytes, also after the graph has moved.
+TEST(Forms, MappedColumnsAreNotCopied) {
+  const std::string path = testing::TempDir() + "/orrery_mapped.graph";
+  const Graph graph = GeneralGraph(1, {.phases = 20});
+  ASSERT_TRUE(WriteFile(path, ToBinary(graph)).ok());
+  Result<MappedGraph> mapped = MapBinary(path);
+  ASSERT_TRUE(mapped.ok()) << mapped.status().message();
+  const MappedGraph moved = *std::move(mapped);
+  const std::string_view file = moved.file.bytes();
+  std::size_t codes = 0;
+  for (const Program& program : moved.graph.programs) {
+    const std::span<const std::uint8_t> bytes = program.columns.codes();
+    if (bytes.empty()) continue;
+    codes += bytes.size();
+    const auto at =
+        static_cast<std::size_t>(reinterpret_cast<const char*>(bytes.data()) -  // NOLINT
+                                 file.data());
+    EXPECT_LE(at + bytes.size(), file.size());
+    EXPECT_EQ(at % kBinaryAlignment, 0u);
+  }
+  EXPECT_GT(codes, 0u);
+  EXPECT_FALSE(MapBinary(path + ".none").ok());
+  EXPECT_FALSE(MapBinary(testing::TempDir()).ok());
 }
 
 TEST(Forms, AnEmptyGraphIsAGraph) {
@@ -337,10 +386,12 @@ void DamageBytes(const std::string& bytes) {
   }
 }
 
-TEST(Forms, DamagedBytesNeverCrash) { DamageBytes(ToBinary(SampleGraph(3, AnyShape(3)))); }
+TEST(Forms, DamagedBytesNeverCrash) {
+  DamageBytes(ToBinary(SampleGraph(3, AnyShape(3))));
+  DamageBytes(ToBinary(GeneralGraph(5, {.program_ranks = 2, .segments = 2})));
+}
 
-TEST(Forms, DamagedTextNeverCrashes) {
-  const std::string text = ToText(SampleGraph(3, AnyShape(3)));
+void DamageText(const std::string& text) {
   CounterRng rng(10);
   for (int round = 0; round < 3000; ++round) {
     std::string damaged = text.substr(0, rng.Below(4) == 0 ? rng.Below(text.size()) : text.size());
@@ -355,6 +406,11 @@ TEST(Forms, DamagedTextNeverCrashes) {
     Survives(
         damaged, [](std::string_view t) { return FromText(t); }, "graph text");
   }
+}
+
+TEST(Forms, DamagedTextNeverCrashes) {
+  DamageText(ToText(SampleGraph(3, AnyShape(3))));
+  DamageText(ToText(GeneralGraph(5, {.program_ranks = 2, .segments = 2})));
 }
 
 TEST(Forms, CountsAreNotBelieved) {

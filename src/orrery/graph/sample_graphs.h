@@ -58,11 +58,13 @@ class SampleBuilder {
     p->calls.push_back({.block = block, .microbatch = microbatch});
   }
   void AddLayers(Program* p, BlockId block, std::int32_t microbatch, int first) {
-    p->calls.push_back({.block = block,
-                        .microbatch = microbatch,
-                        .repeat = static_cast<std::uint16_t>(shape_.layers),
-                        .first_layer = static_cast<std::int16_t>(first),
-                        .chunk = 1});
+    Call call;
+    call.block = block;
+    call.microbatch = microbatch;
+    call.repeat = static_cast<std::uint16_t>(shape_.layers);
+    call.first_layer = static_cast<std::int16_t>(first);
+    call.chunk = 1;
+    p->calls.push_back(call);
   }
   std::int64_t Size() { return static_cast<std::int64_t>(rng_.Below(1u << rng_.Below(28))); }
   template <class T>

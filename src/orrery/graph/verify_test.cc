@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "orrery/graph/general_samples.h"
 #include "orrery/graph/sample_graphs.h"
 #include "orrery/graph/straight.h"
 
@@ -39,6 +40,17 @@ TEST(Verify, AcceptsConsistentGraphs) {
     EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status.message();
   }
   EXPECT_TRUE(Verify(Graph(), VerifyLevel::kFull).ok());
+}
+
+TEST(Verify, AcceptsGeneralGraphs) {
+  int straight = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Graph graph = GeneralGraph(seed, AnyGeneralShape(seed));
+    const Status status = Verify(graph, VerifyLevel::kFull);
+    EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status.message();
+    straight += WhyNotStraight(graph).empty() ? 1 : 0;
+  }
+  EXPECT_EQ(straight, 0);
 }
 
 TEST(Verify, ABlockMustBeSealed) {
