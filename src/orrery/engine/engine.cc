@@ -6,10 +6,12 @@
 #include <tuple>
 
 #include "orrery/base/text.h"
+#include "orrery/engine/general/general.h"
 #include "orrery/engine/layout.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/prices.h"
 #include "orrery/engine/symmetry.h"
+#include "orrery/graph/straight.h"
 #include "orrery/network/network.h"
 
 namespace orrery::engine {
@@ -186,8 +188,10 @@ void FillProvenance(const graph::Graph& graph, const Layout& layout, Record* rec
   record->compute_spread = spread / total;
 }
 
-void FillPorts(const cluster::Cluster& cluster, const Layout& layout, const LoopResult& run,
-               Record* record) {
+}  // namespace
+
+void FillPortUse(const cluster::Cluster& cluster, const Layout& layout,
+                 std::span<const network::PortStatistics> traffic, Record* record) {
   struct Sum {
     std::int64_t bytes = 0;
     double busy = 0, ports = 0;
@@ -198,16 +202,16 @@ void FillPorts(const cluster::Cluster& cluster, const Layout& layout, const Loop
     }
   };
   Sum nvlink, nic;
-  std::vector<bool> seen(run.traffic.size(), false);
+  std::vector<bool> seen(traffic.size(), false);
   for (const SimRank& s : layout.ranks) {
     for (std::uint32_t side = 0; side < 2; ++side) {
-      nvlink.Add(run.traffic[s.nvlink_port + side], s.size);
+      nvlink.Add(traffic[s.nvlink_port + side], s.size);
       if (seen[s.nic_port + side]) continue;
       seen[s.nic_port + side] = true;
-      nic.Add(run.traffic[s.nic_port + side], static_cast<double>(s.size) / s.nic_copies);
+      nic.Add(traffic[s.nic_port + side], static_cast<double>(s.size) / s.nic_copies);
     }
   }
-  const double finish = static_cast<double>(std::max<SimTime>(run.finish_time, 1));
+  const double finish = static_cast<double>(std::max<SimTime>(record->finish_time, 1));
   if (!cluster.peers_over_pcie()) {
     record->network.push_back({"nvlink", nvlink.bytes, nvlink.busy / nvlink.ports / finish});
   }
@@ -216,7 +220,7 @@ void FillPorts(const cluster::Cluster& cluster, const Layout& layout, const Loop
   std::array<Sum, cluster::kLinkKinds> sums{};
   const auto links = cluster.links().subspan(cluster.first_pcie_link(), cluster.pcie_links());
   for (std::size_t l = 0; l < links.size(); ++l) {
-    sums[static_cast<std::size_t>(links[l].kind)].Add(run.traffic[layout.first_pcie_port + l], 1);
+    sums[static_cast<std::size_t>(links[l].kind)].Add(traffic[layout.first_pcie_port + l], 1);
   }
   for (std::size_t k = 0; k < sums.size(); ++k) {
     if (sums[k].ports == 0) continue;
@@ -225,7 +229,8 @@ void FillPorts(const cluster::Cluster& cluster, const Layout& layout, const Loop
   }
 }
 
-void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* record) {
+void FillLinkUse(const cluster::Cluster& cluster, std::span<const network::PortStatistics> traffic,
+                 Record* record) {
   struct Sum {
     std::int64_t bytes = 0;
     double busy = 0, links = 0;
@@ -233,20 +238,22 @@ void FillLinks(const cluster::Cluster& cluster, const LoopResult& run, Record* r
   std::array<Sum, cluster::kLinkKinds> sums{};
   const auto links = cluster.links();
   record->links.resize(links.size());
-  for (std::size_t l = 0; l < links.size() && l < run.traffic.size(); ++l) {
-    record->links[l] = {run.traffic[l].bytes, run.traffic[l].busy};
+  for (std::size_t l = 0; l < links.size() && l < traffic.size(); ++l) {
+    record->links[l] = {traffic[l].bytes, traffic[l].busy};
     Sum& s = sums[static_cast<std::size_t>(links[l].kind)];
-    s.bytes += run.traffic[l].bytes;
-    s.busy += static_cast<double>(run.traffic[l].busy);
+    s.bytes += traffic[l].bytes;
+    s.busy += static_cast<double>(traffic[l].busy);
     s.links += 1;
   }
-  const double finish = static_cast<double>(std::max<SimTime>(run.finish_time, 1));
+  const double finish = static_cast<double>(std::max<SimTime>(record->finish_time, 1));
   for (std::size_t k = 0; k < sums.size(); ++k) {
     if (sums[k].links == 0) continue;
     record->network.push_back({std::string(cluster::Name(static_cast<cluster::LinkKind>(k))),
                                sums[k].bytes, sums[k].busy / sums[k].links / finish});
   }
 }
+
+namespace {
 
 // What was asked for and not done, and what did not settle.
 void WarnOfRun(const Inputs& inputs, const Options& options, const network::BackendInfo& backend,
@@ -355,6 +362,11 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
 
   PriceCache own(*inputs.compute, *inputs.planner);
   PriceCache* prices = cache != nullptr ? cache : &own;
+  if (std::string why = graph::WhyNotStraight(*inputs.graph); !why.empty() || options.general) {
+    ORRERY_ASSIGN_OR_RETURN(Record record, general::Run(inputs, options, *backend, prices, sink));
+    record.not_straight_because = std::move(why);
+    return record;
+  }
   Record record;
   record.not_folded_because = WhyNotFolded(inputs, options, *backend);
   record.folded = record.not_folded_because.empty();
@@ -393,9 +405,9 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   FillClasses(in, run, &record);
   FillProvenance(*inputs.graph, layout, &record);
   if (backend->fluids) {
-    FillPorts(*inputs.cluster, layout, run, &record);
+    FillPortUse(*inputs.cluster, layout, run.traffic, &record);
   } else {
-    FillLinks(*inputs.cluster, run, &record);
+    FillLinkUse(*inputs.cluster, run.traffic, &record);
     record.use = std::move(run.use);
   }
   WarnOfRestrictions(layout, *prices, &record);

@@ -49,8 +49,9 @@ struct RankPerturbation {
 
 struct Options {
   bool fold = true;
-  int threads = 1;     // partitions of a chunk-grain run
-  int iterations = 0;  // 0: until settled (2 to 5)
+  bool general = false;  // run a straight graph on the general machine, too (tests)
+  int threads = 1;       // partitions of a chunk-grain run
+  int iterations = 0;    // 0: until settled (2 to 5)
   std::uint64_t seed = 1;
   int link_steps = 0;  // of every link's use over time, at most; even; 0: not kept
   double jitter = 0;   // relative standard deviation added at the end of each stretch
@@ -68,7 +69,7 @@ class Sink {
  public:
   struct Interval {
     RankId rank;
-    std::uint8_t stream = 0;     // 0 compute; a communicator's stream otherwise
+    std::uint32_t stream = 0;    // 0 compute; a communicator's stream otherwise
     SimTime start = 0, end = 0;  // a communication's from this rank's arrival on
     NameId name;                 // of the graph
     NameId module;
@@ -91,6 +92,9 @@ struct RankClass {
   ProgramId program;
   Breakdown breakdown{};       // of the last iteration
   SimTime iteration_time = 0;  // the breakdown's sum
+  SimTime finish_time = 0;     // end of its last operation
+  // How long its processors were held, where operations hold them (graph::Hold).
+  SimTime held_calc = 0, held_send = 0, held_receive = 0;
 };
 
 struct JobRecord {
@@ -123,6 +127,15 @@ struct Record {
   network::UseLog use;             // of the links over time; off unless asked for
   std::array<double, compute::kProvenances> provenance{};  // kernel time by origin, sums to 1
   double compute_spread = 0;  // time-weighted relative spread of kernel times
+  // Of graphs that are not straight.
+  struct Messages {
+    std::uint64_t sent = 0;
+    std::int64_t bytes = 0;
+    std::uint64_t unexpected = 0;  // came before their receive was posted
+    std::uint64_t truncated = 0;   // longer than the receive that took them
+  };
+  Messages messages;
+  std::string not_straight_because;  // empty: the fast machine ran it
   std::uint64_t fingerprint = 0;
   std::uint64_t events = 0;
   std::uint32_t ranks = 0, ranks_simulated = 0;
@@ -147,6 +160,7 @@ struct Inputs {
 class PriceCache;
 
 // A cycle or a missing partner ends with Code::kInfeasible and a report of who waits for whom.
+// A graph that is not straight (graph/straight.h) runs on the general machine (engine/general).
 Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cache = nullptr,
                    Sink* sink = nullptr);
 

@@ -66,6 +66,14 @@ class FlowGrain {
   // The fluids of a plan over its members' links, whoever meets in it.
   Binding MakeBinding(const collective::Plan& plan, std::span<const DeviceId> members);
 
+  // Appends the binding's fluids, numbered from 0, and their loads.
+  void AddFluids(const Binding& binding, const collective::Cost& cost,
+                 std::vector<network::LinkFluid>* fluids, std::vector<network::LinkLoad>* loads) {
+    MakeBatch(binding, cost);
+    *fluids = batch_;
+    *loads = batch_loads_;
+  }
+
   // The time of the binding with its links to itself: what the network would take, to the
   // picosecond.
   SimTime Alone(const Binding& binding, const collective::Cost& cost);

@@ -42,6 +42,12 @@ class Builder {
     if (fold) Refine();
     return Make();
   }
+  Layout Ports() {
+    FindNics();
+    MakeRanks();
+    MakePorts();
+    return std::move(layout_);
+  }
   Result<Layout> Build(std::vector<std::uint32_t> class_of) {
     FindNics();
     FindShapes();
@@ -426,6 +432,10 @@ class Builder {
 Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
                            PriceCache* prices) {
   return Builder(inputs, options, prices).Build(fold);
+}
+
+Layout BuildPorts(const Inputs& inputs, PriceCache* prices) {
+  return Builder(inputs, Options(), prices).Ports();
 }
 
 Result<Layout> BuildLayout(const Inputs& inputs, const Options& options,

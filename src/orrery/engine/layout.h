@@ -90,6 +90,8 @@ inline std::uint8_t EndOf(const graph::Comm& comm) {
 
 Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
                            PriceCache* prices);
+// Ranks and their ports alone, unfolded: for the general machine.
+Layout BuildPorts(const Inputs& inputs, PriceCache* prices);
 // Folded by classes that the caller found, numbered in order of their lowest rank. Nothing is
 // priced as alone in its class: a block has the price that it has unfolded.
 Result<Layout> BuildLayout(const Inputs& inputs, const Options& options,

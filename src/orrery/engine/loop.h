@@ -37,6 +37,12 @@ struct LoopInputs {
   const LinkSymmetry* symmetry = nullptr;  // of a folded run over links
 };
 
+// What ports or links carried, by class, into the record. REQUIRES: its finish time is set.
+void FillPortUse(const cluster::Cluster& cluster, const Layout& layout,
+                 std::span<const network::PortStatistics> traffic, Record* record);
+void FillLinkUse(const cluster::Cluster& cluster, std::span<const network::PortStatistics> traffic,
+                 Record* record);
+
 Result<LoopResult> RunClosedForm(const LoopInputs& in, network::Network* network);
 // Makes the network anew to say what is wrong: of several faults the same one for any threads.
 using MakeNetwork = std::function<Result<std::unique_ptr<network::Network>>()>;

@@ -79,70 +79,96 @@ Result<int> PriceCache::UnevenPlanId(const graph::Comm& comm, std::uint16_t shap
   return AddPlan(key, plan);
 }
 
+namespace {
+
+// What NCCL runs for it.
+graph::Collective AsPlanned(const graph::Comm& comm) {
+  switch (comm.collective) {
+    case graph::Collective::kRecv:
+      return graph::Collective::kSend;
+    case graph::Collective::kReduce:  // a broadcast the other way
+      return graph::Collective::kBroadcast;
+    case graph::Collective::kBarrier:  // an all-reduce of one number
+      return graph::Collective::kAllReduce;
+    default:
+      return comm.collective;
+  }
+}
+constexpr std::int64_t kBarrierBytes = 4;
+
+}  // namespace
+
+std::uint64_t PriceCache::DigestOf(const graph::Comm& comm, std::int64_t bytes,
+                                   const graph::Shares* shares) {
+  const bool p2p = graph::IsPointToPoint(comm.collective);
+  std::uint64_t digest = Hasher()
+                             .Add(p2p ? graph::Collective::kSend : comm.collective)
+                             .Add(comm.dtype)
+                             .Add(bytes)
+                             .Add(comm.tag)
+                             .value();
+  if (shares == nullptr) return digest;
+  return Hasher().Add(digest).Add(shares->content_hash).Add(comm.returned).value();
+}
+
+Status PriceCache::PriceComm(const graph::Comm& comm, std::int64_t bytes, std::uint16_t shape,
+                             std::uint16_t group_shape, const graph::Shares* shares, CommPrice* p) {
+  p->comm = comm;
+  const cluster::Spec& spec = planner_->cluster().spec();
+  if (graph::IsCopy(comm.collective)) {
+    p->cost.fixed = spec.pcie_latency;
+    p->cost.transfer = TransferTime(bytes, spec.pcie_Bps);
+    return {};
+  }
+  const bool p2p = graph::IsPointToPoint(comm.collective);
+  if (shape == 0) return {};  // no partner: the binding leaves the slot empty
+  // A message that names no group goes through a communicator of its pair, and so do those of
+  // context parallelism, which Transformer Engine does not batch.
+  const bool of_pair = group_shape == 0 || (p2p && comm.group == graph::GroupSlot::kCp);
+  const std::uint16_t communicator = of_pair ? shape : group_shape;
+  const bool copies = p2p && comm.group == graph::GroupSlot::kTp && shapes_[shape].domains == 1;
+  if (comm.collective == graph::Collective::kBarrier) bytes = kBarrierBytes;
+  if (shares != nullptr) {
+    ORRERY_ASSIGN_OR_RETURN(p->plan, UnevenPlanId(comm, shape, *shares));
+  } else {
+    ORRERY_ASSIGN_OR_RETURN(p->plan, PlanId(AsPlanned(comm), bytes, shape, communicator, copies));
+  }
+  p->cost = costs_[static_cast<std::size_t>(p->plan)];
+  // A port with nothing else on it never bounds a communication below its closed form.
+  const collective::PortBytes& m = p->cost.member;
+  const collective::GroupShape& group = shapes_[shape];
+  const int nics = std::max(1, group.nics);
+  const std::int64_t sharers = std::max(1, (group.ranks_per_domain + nics - 1) / nics);
+  if (const auto carried = std::max(m.nvlink_out, m.nvlink_in); carried > 0) {
+    p->cost.transfer = std::max(p->cost.transfer, TransferTime(carried, spec.nvlink_reached_Bps()));
+  }
+  if (const auto carried = std::max(m.nic_out, m.nic_in); carried > 0) {
+    p->cost.transfer =
+        std::max(p->cost.transfer, TransferTime(carried * sharers, spec.nic_reached_Bps()));
+  }
+  p->nic = p->cost.member.nic_out + p->cost.member.nic_in > 0;
+  p->nvlink = p->cost.member.nvlink_out + p->cost.member.nvlink_in > 0;
+  if (comm.blocking) return {};
+  p->beside = interference::ClassOf(comm.collective, p->nic);
+  const double factor = interference::CommunicationFactor(p->beside, spec.device);
+  if (factor != 1) p->cost.transfer = RoundToPs(static_cast<double>(p->cost.transfer) * factor);
+  return {};
+}
+
 Status PriceCache::PriceComms(const graph::Block& block, const View& view,
                               std::span<const graph::Shares> shares, BlockPrice* price) {
   price->comms.resize(block.comms.size());
   for (std::size_t i = 0; i < block.comms.size(); ++i) {
     const graph::Comm& comm = block.comms[i];
-    if (comm.bytes.slot >= 0) {
-      return InvalidInput("sizes that differ by rank (numeric slot {}) are not priced yet",
-                          comm.bytes.slot);
-    }
-    CommPrice& p = price->comms[i];
-    p.comm = comm;
-    const bool p2p = graph::IsPointToPoint(comm.collective);
-    // Both ends of a message agree on its bytes and tag; a collective's members on all of it.
-    p.digest = Hasher()
-                   .Add(p2p ? graph::Collective::kSend : comm.collective)
-                   .Add(comm.dtype)
-                   .Add(comm.bytes.value)
-                   .Add(comm.tag)
-                   .value();
     const graph::Shares* own = comm.shares.valid() ? &shares[comm.shares.index()] : nullptr;
-    if (own != nullptr) {
-      p.digest = Hasher().Add(p.digest).Add(own->content_hash).Add(comm.returned).value();
-    }
-    if (graph::IsCopy(comm.collective)) {
-      const cluster::Spec& spec = planner_->cluster().spec();
-      p.cost.fixed = spec.pcie_latency;
-      p.cost.transfer = TransferTime(comm.bytes.value, spec.pcie_Bps);
-      continue;
-    }
+    // Both ends of a message agree on its bytes and tag; a collective's members on all of it.
+    price->comms[i].digest = DigestOf(comm, comm.bytes.value, own);
     const std::uint16_t group_shape = view.shape[static_cast<std::size_t>(comm.group)];
-    const std::uint16_t shape = p2p ? view.peer[static_cast<std::size_t>(comm.peer.slot())] : group_shape;
-    if (shape == 0) continue;  // no partner: the binding leaves the slot empty
-    // A message that names no group goes through a communicator of its pair, and so do those of
-    // context parallelism, which Transformer Engine does not batch.
-    const bool of_pair = group_shape == 0 || (p2p && comm.group == graph::GroupSlot::kCp);
-    const std::uint16_t communicator = of_pair ? shape : group_shape;
-    const bool copies = p2p && comm.group == graph::GroupSlot::kTp && shapes_[shape].domains == 1;
-    if (own != nullptr) {
-      ORRERY_ASSIGN_OR_RETURN(p.plan, UnevenPlanId(comm, shape, *own));
-    } else {
-      ORRERY_ASSIGN_OR_RETURN(p.plan, PlanId(p2p ? graph::Collective::kSend : comm.collective,
-                                             comm.bytes.value, shape, communicator, copies));
-    }
-    p.cost = costs_[static_cast<std::size_t>(p.plan)];
-    // A port with nothing else on it never bounds a communication below its closed form.
-    const collective::PortBytes& m = p.cost.member;
-    const cluster::Spec& spec = planner_->cluster().spec();
-    const collective::GroupShape& group = shapes_[shape];
-    const int nics = std::max(1, group.nics);
-    const std::int64_t sharers = std::max(1, (group.ranks_per_domain + nics - 1) / nics);
-    if (const auto bytes = std::max(m.nvlink_out, m.nvlink_in); bytes > 0) {
-      p.cost.transfer = std::max(p.cost.transfer, TransferTime(bytes, spec.nvlink_reached_Bps()));
-    }
-    if (const auto bytes = std::max(m.nic_out, m.nic_in); bytes > 0) {
-      p.cost.transfer =
-          std::max(p.cost.transfer, TransferTime(bytes * sharers, spec.nic_reached_Bps()));
-    }
-    p.nic = p.cost.member.nic_out + p.cost.member.nic_in > 0;
-    p.nvlink = p.cost.member.nvlink_out + p.cost.member.nvlink_in > 0;
-    if (!comm.blocking) {
-      p.beside = interference::ClassOf(comm.collective, p.nic);
-      const double factor = interference::CommunicationFactor(p.beside, spec.device);
-      if (factor != 1) p.cost.transfer = RoundToPs(static_cast<double>(p.cost.transfer) * factor);
-    }
+    const std::uint16_t shape = graph::IsPointToPoint(comm.collective)
+                                    ? view.peer[static_cast<std::size_t>(comm.peer.slot())]
+                                    : group_shape;
+    ORRERY_RETURN_IF_ERROR(
+        PriceComm(comm, comm.bytes.value, shape, group_shape, own, &price->comms[i]));
   }
   return {};
 }

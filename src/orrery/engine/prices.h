@@ -120,6 +120,13 @@ class PriceCache {
   // The price of a block in a view; stable address. `shares`: of its graph.
   Result<const BlockPrice*> Find(const graph::Block& block, const View& view,
                                  std::span<const graph::Shares> shares);
+  // What one communication of `bytes` costs a group of that shape (a pair's, for a message, of a
+  // communicator of `group_shape`); all of *price but its digest. Shape 0: nobody, and no plan.
+  Status PriceComm(const graph::Comm& comm, std::int64_t bytes, std::uint16_t shape,
+                   std::uint16_t group_shape, const graph::Shares* shares, CommPrice* price);
+  // What the members of a collective, or both ends of a message, agree on.
+  static std::uint64_t DigestOf(const graph::Comm& comm, std::int64_t bytes,
+                                const graph::Shares* shares);
   // Of a rank of speed 1, nothing beside them.
   SimTime KernelTime(const graph::Block& block);
   const collective::Plan& plan(int id) const { return plans_[static_cast<std::size_t>(id)]; }

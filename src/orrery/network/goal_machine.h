@@ -40,19 +40,9 @@
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
 #include "orrery/formats/goal.h"
+#include "orrery/network/parameters.h"
 
 namespace orrery::network {
-
-// The defaults are LogGOPSim's.
-struct LogGops {
-  SimTime L = 2500 * kNanosecond;     // latency
-  SimTime o = 1500 * kNanosecond;     // processor's time for a message
-  SimTime g = 1000 * kNanosecond;     // nic's time for a message
-  std::int64_t G_as = 6'000'000'000;  // nic's time for a byte, 10⁻¹⁸ s
-  std::int64_t O_as = 0;              // processor's time for a byte, 10⁻¹⁸ s
-  std::int64_t S = 65535;             // longest message that is sent before its receive is posted
-  bool receiver_bandwidth = true;
-};
 
 struct GoalRank {
   SimTime finish = 0;

@@ -1,0 +1,131 @@
+// LogGOPS with joint endpoints: no topology, every pair of ranks alike. With s bytes of a message
+// and e = max(s - 1, 0):
+//   send     needs its cpu and nic; from its start t it holds the cpu for o + e·O and the nic for
+//            g + e·G; the message's first byte arrives at t + o + L;
+//   message  on arrival needs the cpu and nic of the sender's numbers at the receiver, whether a
+//            receive was posted or not; from t it holds the cpu for o + max(e·O, e·G) and the nic
+//            for g + e·G;
+//   receive  takes no time by itself: it is posted once it is ready and what its cpu did when it
+//            became ready is over.
+// A send of at most S bytes is done at t + o; a longer one once message and receive have met. A
+// receive is done when its message has been taken in.
+//
+// `receiver_bandwidth = false` charges no bandwidth at the receiver (as ATLAHS' copy of LogGOPSim
+// does): a message arrives whole at t + o + e·O + L + e·G, holds the nic for g, then the matched
+// receive's cpu for o + e·O; a long send is done when its receive is.
+//
+// Source: Hoefler, Schneider, Lumsdaine, "LogGOPSim", HPDC'10 (LSAP workshop); charging rules as
+// spcl/LogGOPSim applies them. Finish times equal its own where it does not deadlock.
+#include <algorithm>
+
+#include "orrery/base/int128.h"
+#include "orrery/engine/general/machine.h"
+
+namespace orrery::engine::general {
+
+// `rate_as`: 10⁻¹⁸ s a byte; a product is rounded up once.
+SimTime Machine::Bytes(std::int64_t size, std::int64_t rate_as) const {
+  if (size <= 1 || rate_as == 0) return 0;
+  const Uint128 as = static_cast<Uint128>(size - 1) * static_cast<Uint128>(rate_as);
+  const Uint128 ps = (as + 999'999) / 1'000'000;
+  return ps > static_cast<Uint128>(kMaxDuration) ? kMaxDuration : static_cast<SimTime>(ps);
+}
+
+void Machine::JointSend(const Event& event, const Node& n) {
+  Cpu& c = cpu(event.rank, n.cpu);
+  if (!TakeCpu(event, &c)) return;
+  Nic& own = nic(event.rank, n.nic);
+  if (own.send_free > event.time) {
+    LeaveQueue(event, &c, c.free);
+    return Push(event, own.send_free);
+  }
+  const std::uint32_t to = PeerOf(event.rank, n);
+  if (to == kNoPeer) return FailNoPeer(event.rank, event.node);
+  const network::LogGops& p = in_.loggops;
+  const std::int64_t size = AmountOf(event.rank, n);
+  const SimTime gap = Bytes(size, p.G_as), copy = Bytes(size, p.O_as);
+  const SimTime held = p.o + copy;
+  ranks_[event.rank].held.send += held;
+  ++messages_;
+  bytes_ += size;
+  own.send_free = event.time + p.g + gap;
+  Started(event.rank, event.node, event.time);
+  Emit(event.rank, n, event.time, event.time + held, 0, size, "loggops");
+  const SimTime whole = p.receiver_bandwidth ? 0 : copy + gap;
+  Push(Make(Step::kMessage, event.rank, event.node, to), event.time + p.o + p.L + whole);
+  LeaveQueue(event, &c, event.time + held);
+  if (size <= p.S) Finish(event.rank, event.node, event.time, event.time + p.o);
+}
+
+void Machine::JointReceive(const Event& event, const Node& n) {
+  Started(event.rank, event.node, event.time);
+  const std::uint32_t from = PeerOf(event.rank, n);
+  if (from == kNoPeer) return FailNoPeer(event.rank, event.node);
+  Matching::Item message;
+  const Matching::Item own{.ready = event.time,
+                           .node = event.node,
+                           .source = from,
+                           .tag = static_cast<std::uint32_t>(comm_of(n).tag)};
+  if (!matching_.Receive(event.rank, own, &message)) return;
+  ++unexpected_;
+  JointMeet(event.rank, event.node, message.source, message.node, event.time, message.ready);
+}
+
+// The message of `send` and `receive` have met at `now`; it is taken in at `ready`.
+void Machine::JointMeet(std::uint32_t rank, std::uint32_t receive, std::uint32_t source,
+                        std::uint32_t send, SimTime now, SimTime ready) {
+  const std::int64_t size = AmountOf(source, node_of(source, send));
+  if (AmountOf(rank, node_of(rank, receive)) < size) ++truncated_;
+  if (!in_.loggops.receiver_bandwidth) {
+    return Push(Make(Step::kTakeIn, rank, receive, send, source), std::max(now, ready));
+  }
+  if (size > in_.loggops.S) Finish(source, send, now, now);
+  Finish(rank, receive, now, std::max(now, ready));
+}
+
+void Machine::JointArrive(const Event& event) {
+  const Node& n = node_of(event.rank, event.node);
+  const std::uint32_t to = event.a;
+  const network::LogGops& p = in_.loggops;
+  Nic& own = nic(to, n.nic);
+  SimTime ready = event.time + p.g;
+  if (p.receiver_bandwidth) {
+    Cpu& c = cpu(to, n.cpu);
+    if (!TakeCpu(event, &c)) return;
+    if (own.receive_free > event.time) {
+      LeaveQueue(event, &c, c.free);
+      return Push(event, own.receive_free);
+    }
+    const std::int64_t size = AmountOf(event.rank, n);
+    const SimTime gap = Bytes(size, p.G_as);
+    const SimTime held = p.o + std::max(Bytes(size, p.O_as), gap);
+    ranks_[to].held.receive += held;
+    own.receive_free = event.time + p.g + gap;
+    ready = event.time + held;
+    LeaveQueue(event, &c, ready);
+  } else {
+    if (own.receive_free > event.time) return Push(event, own.receive_free);
+    own.receive_free = ready;
+  }
+  Matching::Item receive;
+  const Matching::Item message{.ready = ready,
+                               .node = event.node,
+                               .source = event.rank,
+                               .tag = static_cast<std::uint32_t>(comm_of(n).tag)};
+  if (!matching_.Message(to, message, &receive)) return;
+  JointMeet(to, receive.node, event.rank, event.node, event.time, ready);
+}
+
+void Machine::JointTakeIn(const Event& event) {
+  const Node& n = node_of(event.rank, event.node);
+  Cpu& c = cpu(event.rank, n.cpu);
+  if (!TakeCpu(event, &c)) return;
+  const std::int64_t size = AmountOf(event.b, node_of(event.b, event.a));
+  const SimTime held = in_.loggops.o + Bytes(size, in_.loggops.O_as);
+  ranks_[event.rank].held.receive += held;
+  LeaveQueue(event, &c, event.time + held);
+  if (size > in_.loggops.S) Finish(event.b, event.a, event.time, event.time + held);
+  Finish(event.rank, event.node, event.time, event.time + held);
+}
+
+}  // namespace orrery::engine::general

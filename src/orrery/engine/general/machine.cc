@@ -1,0 +1,436 @@
+#include "orrery/engine/general/machine.h"
+
+#include <algorithm>
+
+#include "orrery/base/rng.h"
+#include "orrery/base/text.h"
+#include "orrery/engine/inline_block.h"
+#include "orrery/engine/work.h"
+
+namespace orrery::engine::general {
+namespace {
+
+// Ranks that receive from whoever sends.
+std::vector<bool> WildRanks(const graph::Graph& graph, const std::vector<RankProgram>& programs) {
+  std::vector<bool> wild(programs.size(), false);
+  std::vector<char> known(graph.programs.size(), 2);
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    char& is = known[graph.bindings[r].program.index()];
+    if (is == 2) {
+      is = 0;
+      for (const graph::Call& call : graph.programs[graph.bindings[r].program.index()].calls) {
+        for (const graph::Comm& c : graph.blocks[call.block.index()].comms) {
+          const bool any = c.peer.kind == graph::PeerKind::kAny || c.tag == graph::kAnyTag;
+          if (c.collective == graph::Collective::kRecv && any) is = 1;
+        }
+      }
+    }
+    wild[r] = is == 1;
+  }
+  return wild;
+}
+
+// Whether communication anywhere runs beside kernels of unknown end.
+bool MaySlowKernels(const graph::Graph& graph) {
+  bool kernels = false, beside = false;
+  for (const graph::Block& block : graph.blocks) {
+    kernels = kernels || !block.kernels.empty();
+    for (const graph::Comm& c : block.comms) {
+      beside = beside || (!c.blocking && !graph::IsPointToPoint(c.collective) &&
+                          !graph::IsCopy(c.collective));
+    }
+  }
+  return kernels && beside;
+}
+
+}  // namespace
+
+Machine::Machine(const MachineInputs& in)
+    : in_(in),
+      graph_(*in.inputs->graph),
+      transport_(in.transport),
+      slowed_(MaySlowKernels(graph_)),
+      host_scale_(1.0 / in.inputs->cluster->spec().cpu_relative_speed),
+      launch_(in.inputs->compute->launch_latency()),
+      matching_(WildRanks(graph_, in.programs)) {
+  ranks_.resize(in_.programs.size());
+  std::size_t states = 0;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = ranks_[r];
+    const FlatProgram& flat = *in_.programs[r].flat;
+    rank.program = &in_.programs[r];
+    rank.first = states;
+    states += flat.size();
+    rank.ends.assign(static_cast<std::size_t>(in_.iterations), 0);
+    rank.left.assign(static_cast<std::size_t>(in_.iterations), 0);
+  }
+  states_.resize(states);
+  left_ = states;
+  const FlatProgram* last = nullptr;
+  std::vector<std::uint32_t> left(static_cast<std::size_t>(in_.iterations));
+  for (Rank& rank : ranks_) {
+    const FlatProgram& flat = *rank.program->flat;
+    if (&flat != last) left.assign(left.size(), 0);
+    for (std::size_t i = 0; i < flat.size(); ++i) {
+      const Node& n = flat.node(i);
+      states_[rank.first + i].open = n.open;
+      if (&flat == last) continue;
+      ++left[static_cast<std::size_t>(flat.instance(n).iteration)];
+      if (n.cpu != Node::kNone) cpus_each_ = std::max(cpus_each_, std::size_t{n.cpu} + 1);
+      if (n.nic != Node::kNone) nics_each_ = std::max(nics_each_, std::size_t{n.nic} + 1);
+    }
+    rank.left = left;
+    last = &flat;
+  }
+  cpus_.resize(cpus_each_ * ranks_.size());
+  nics_.resize(nics_each_ * ranks_.size());
+  MakeGroups();
+}
+
+Status Machine::Run() {
+  for (std::uint32_t r = 0; r < ranks_.size() && error_.ok(); ++r) {
+    for (const std::uint32_t node : ranks_[r].program->flat->roots()) {
+      freed_.push_back({r, node, in_.delay[r]});
+    }
+    PostFreed();
+  }
+  while (error_.ok() && !too_long_) {
+    const SimTime queued = queue_.NextTime();
+    const SimTime flying = transport_ == nullptr ? kNever : transport_->next_time();
+    if (queued == kNever && flying == kNever) break;
+    if (flying <= queued) {
+      ended_.clear();
+      const SimTime now = transport_->AdvanceUntil(flying, &ended_);
+      for (const Transport::Ended& e : ended_) EndMeeting(e, now);
+    } else {
+      const Event event = queue_.Top();
+      queue_.Pop();
+      Handle(event);
+    }
+    PostFreed();
+  }
+  ORRERY_RETURN_IF_ERROR(error_);
+  if (transport_ != nullptr) ORRERY_RETURN_IF_ERROR(transport_->status());
+  if (too_long_) {
+    return Infeasible("the run takes longer than {}; are sizes and rates in the right unit?",
+                      HumanTime(kMaxDuration));
+  }
+  Matching::Left waits;
+  if (left_ > 0 || matching_.FirstLeft(&waits)) return Stuck();
+  if (transport_ != nullptr) events_ += transport_->events();
+  const auto last = static_cast<std::size_t>(in_.iterations - 1);
+  for (Rank& rank : ranks_) {
+    Breakdown all = rank.account.Close(rank.ends[last]);
+    for (std::size_t p = 0; p < kParts; ++p) rank.parts[p] = all[p] - rank.before[p];
+  }
+  return {};
+}
+
+void Machine::Push(Event event, SimTime time) {
+  event.time = time;
+  if (time > kMaxDuration) {
+    too_long_ = true;
+    return;
+  }
+  queue_.Push(event);
+}
+
+// True if `event` may hold `c` now; else it waits. Of those that wait only the first stands in the
+// queue.
+bool Machine::TakeCpu(const Event& event, Cpu* c) {
+  if (c->free <= event.time) return true;
+  if (c->next == kNobodyWaits || c->next >= event.order()) {
+    c->next = event.order();
+    Push(event, c->free);
+  } else {
+    c->waiting.push_back(event);
+    std::push_heap(c->waiting.begin(), c->waiting.end(), Later());
+  }
+  return false;
+}
+
+// `event` waits for `c` no longer: it has it until `free`, or waits for a nic instead.
+void Machine::LeaveQueue(const Event& event, Cpu* c, SimTime free) {
+  c->free = free;
+  if (c->next != event.order()) return;
+  c->next = kNobodyWaits;
+  if (c->waiting.empty()) return;
+  std::pop_heap(c->waiting.begin(), c->waiting.end(), Later());
+  const Event first = c->waiting.back();
+  c->waiting.pop_back();
+  c->next = first.order();
+  Push(first, std::max(event.time, free));
+}
+
+void Machine::Finish(std::uint32_t r, std::uint32_t node, SimTime start, SimTime end) {
+  Rank& rank = ranks_[r];
+  const FlatProgram& flat = *rank.program->flat;
+  const Node& n = flat.node(node);
+  state(r, node).done = true;
+  --left_;
+  const auto k = static_cast<std::size_t>(flat.instance(n).iteration);
+  rank.ends[k] = std::max(rank.ends[k], end);
+  const std::uint64_t key = Mix64((std::uint64_t{n.call} << 32) + n.op + 0x0b5) | 1;
+  rank.hash += key * (kStartWeight * static_cast<std::uint64_t>(start) +
+                      kEndWeight * static_cast<std::uint64_t>(end));
+  if (end >= kMaxDuration) too_long_ = true;
+  if (--rank.left[k] == 0 && k + 2 == rank.left.size()) {
+    Push(Make(Step::kWindow, r, node), rank.ends[k]);
+  }
+  Release(r, node, end, false);
+}
+
+void Machine::Release(std::uint32_t r, std::uint32_t node, SimTime time, bool start) {
+  const FlatProgram& flat = *ranks_[r].program->flat;
+  const bool issues = flat.node(node).kind == NodeKind::kHost;
+  for (const std::uint32_t edge : flat.edges(node)) {
+    if (((edge & Node::kStartEdge) != 0) != start) continue;
+    const std::uint32_t to = edge & ~Node::kStartEdge;
+    NodeState& s = state(r, to);
+    // The host's launch reaches a kernel a little later.
+    const SimTime at = issues && flat.node(to).lagged ? time + launch_ : time;
+    s.ready = std::max(s.ready, at);
+    if (--s.open == 0) freed_.push_back({r, to, s.ready});
+  }
+}
+
+void Machine::PostFreed() {
+  if (freed_.size() > 1) {
+    std::sort(freed_.begin(), freed_.end(), [&](const Freed& a, const Freed& b) {
+      if (a.rank != b.rank) return a.rank < b.rank;
+      const NodeKind x = node_of(a.rank, a.node).kind, y = node_of(b.rank, b.node).kind;
+      return x != y ? x < y : a.node < b.node;
+    });
+  }
+  // Nodes that end at once free others, behind.
+  for (std::size_t i = 0; i < freed_.size(); ++i) PostOne(Freed(freed_[i]));
+  freed_.clear();
+}
+
+void Machine::PostOne(const Freed& f) {
+  const Node& n = node_of(f.rank, f.node);
+  const bool alone = n.cpu == Node::kNone && n.stream == graph::kNoStream;
+  switch (n.kind) {
+    case NodeKind::kJoin:
+      return Finish(f.rank, f.node, f.ready, f.ready);
+    case NodeKind::kHost: {
+      SimTime time = RoundToPs(static_cast<double>(n.amount.value) * host_scale_);
+      if (n.op != Node::kNoOp) time += CostOf(f.rank, n).host;
+      ranks_[f.rank].account.HostWorks(f.ready + time);
+      if (n.op == Node::kNoOp) Started(f.rank, f.node, f.ready);
+      return Finish(f.rank, f.node, f.ready, f.ready + time);
+    }
+    case NodeKind::kCopy: {
+      if (!alone) break;
+      CommPrice price;
+      if (Status s = in_.prices->PriceComm(comm_of(n), AmountOf(f.rank, n), 0, 0, nullptr, &price);
+          !s.ok()) {
+        return Fail(std::move(s));
+      }
+      const SimTime end = f.ready + price.cost.total();
+      Emit(f.rank, n, f.ready, end, 0, AmountOf(f.rank, n), "copy");
+      Started(f.rank, f.node, f.ready);
+      return Finish(f.rank, f.node, f.ready, end);
+    }
+    case NodeKind::kWork: {
+      if (!alone || (slowed_ && !n.timed)) break;
+      const SimTime end = f.ready + DurationOf(f.rank, n);
+      CoverKernel(f.rank, n, f.ready, end, end - f.ready);
+      Emit(f.rank, n, f.ready, end, 0, 0, {});
+      Started(f.rank, f.node, f.ready);
+      return Finish(f.rank, f.node, f.ready, end);
+    }
+    default:
+      break;
+  }
+  SimTime time = f.ready;
+  if (n.cpu != Node::kNone) time = std::max(time, cpu(f.rank, n.cpu).free);
+  if (in_.joint && n.kind == NodeKind::kSend) {
+    time = std::max(time, nic(f.rank, n.nic).send_free);
+  }
+  Push(Make(Step::kBegin, f.rank, f.node), time);
+}
+
+void Machine::Handle(const Event& event) {
+  ++events_;
+  switch (event.step()) {
+    case Step::kBegin:
+      return Begin(event);
+    case Step::kEnd:
+      return EndKernel(event);
+    case Step::kPost:
+      return PostRaw(event.rank, event.node, node_of(event.rank, event.node), event.time);
+    case Step::kMessage:
+      return in_.joint ? JointArrive(event) : ArriveRaw(event);
+    case Step::kTakeIn:
+      return in_.joint ? JointTakeIn(event) : TakeInRaw(event);
+    case Step::kWindow:
+      ranks_[event.rank].before = ranks_[event.rank].account.Close(event.time);
+      return;
+  }
+}
+
+void Machine::Begin(const Event& event) {
+  const Node& n = node_of(event.rank, event.node);
+  switch (n.kind) {
+    case NodeKind::kSend:
+      if (in_.joint) return JointSend(event, n);
+      return PostSend(event, n);
+    case NodeKind::kReceive:
+      if (in_.joint) return JointReceive(event, n);
+      return PostReceive(event, n);
+    case NodeKind::kCollective:
+      if (!EnterStream(event, n)) return;
+      return PostCollective(event.rank, event.node, n, event.time);
+    default:
+      return BeginWork(event, n);
+  }
+}
+
+void Machine::BeginWork(const Event& event, const Node& n) {
+  if (n.cpu != Node::kNone) {
+    Cpu& c = cpu(event.rank, n.cpu);
+    if (!TakeCpu(event, &c)) return;
+    const SimTime time = DurationOf(event.rank, n);
+    ranks_[event.rank].held.calc += time;
+    Started(event.rank, event.node, event.time);
+    LeaveQueue(event, &c, event.time + time);
+    CoverKernel(event.rank, n, event.time, event.time + time, time);
+    Emit(event.rank, n, event.time, event.time + time, 0, 0, {});
+    return Finish(event.rank, event.node, event.time, event.time + time);
+  }
+  if (!EnterStream(event, n)) return;
+  Started(event.rank, event.node, event.time);
+  if (slowed_ && !n.timed) return RunKernel(event.rank, event.node, event.time);
+  // On a stream that others wait for: its end is an event, so that who waits is served then.
+  ranks_[event.rank].running.push_back({event.node, 0, event.time, event.time, 0, 0});
+  Push(Make(Step::kEnd, event.rank, event.node, 0), event.time + DurationOf(event.rank, n));
+}
+
+SimTime Machine::DurationOf(std::uint32_t r, const Node& n) const {
+  if (!n.timed) return CostOf(r, n).duration[ranks_[r].beside];
+  const SimTime time = std::min<std::int64_t>(AmountOf(r, n), kMaxDuration);
+  const double speed = in_.speed[r];
+  return speed == 1 ? time : RoundToPs(static_cast<double>(time) / speed);
+}
+
+// A kernel begins whose end depends on what runs beside it.
+void Machine::RunKernel(std::uint32_t r, std::uint32_t node, SimTime now) {
+  Rank& rank = ranks_[r];
+  rank.running.push_back({node, 0, now, now, 0, rank.beside});
+  const Node& n = node_of(r, node);
+  Push(Make(Step::kEnd, r, node, 0), now + CostOf(r, n).duration[rank.beside]);
+}
+
+void Machine::EndKernel(const Event& event) {
+  Rank& rank = ranks_[event.rank];
+  const auto it = std::find_if(rank.running.begin(), rank.running.end(),
+                               [&](const Running& k) { return k.node == event.node; });
+  if (it == rank.running.end() || it->version != event.a) return;
+  const Running k = *it;
+  rank.running.erase(it);
+  const Node& n = node_of(event.rank, event.node);
+  const SimTime alone = n.timed ? event.time - k.start : CostOf(event.rank, n).duration[0];
+  CoverKernel(event.rank, n, k.start, event.time, alone);
+  Emit(event.rank, n, k.start, event.time, 0, 0, {});
+  if (n.stream != graph::kNoStream) LeaveStream(event.rank, n, event.time);
+  Finish(event.rank, event.node, k.start, event.time);
+}
+
+// A communication beside kernels begins or ends: kernels under way go on at another pace.
+void Machine::ChangeClass(std::uint32_t r, SimTime now, interference::Class bits, int delta) {
+  Rank& rank = ranks_[r];
+  interference::Class mask = 0;
+  for (int bit = 0; bit < 2; ++bit) {
+    if (bits >> bit & 1) {
+      rank.in_flight[bit] = static_cast<std::uint8_t>(rank.in_flight[bit] + delta);
+    }
+    if (rank.in_flight[bit] > 0) mask = static_cast<interference::Class>(mask | 1 << bit);
+  }
+  if (mask == rank.beside) return;
+  for (Running& k : rank.running) {
+    const Node& n = node_of(r, k.node);
+    if (n.timed) continue;
+    const OpCost& cost = CostOf(r, n);
+    const SimTime done = Convert(k.elapsed, cost.duration[k.counted], cost.duration[rank.beside]);
+    if (now >= k.time + cost.duration[rank.beside] - done) continue;  // it ends now
+    k.elapsed = done + (now - k.time);
+    k.time = now;
+    k.counted = rank.beside;
+    const SimTime left =
+        cost.duration[mask] - Convert(k.elapsed, cost.duration[k.counted], cost.duration[mask]);
+    Push(Make(Step::kEnd, r, k.node, ++k.version), now + left);
+  }
+  rank.beside = mask;
+}
+
+// True if the node has its stream now; else it waits for it.
+bool Machine::EnterStream(const Event& event, const Node& n) {
+  if (n.stream == graph::kNoStream) return true;
+  auto& queues = ranks_[event.rank].queues;
+  auto it = std::find_if(queues.begin(), queues.end(),
+                         [&](const auto& q) { return q.first == n.stream; });
+  if (it == queues.end()) it = queues.insert(queues.end(), {n.stream, Queue()});
+  if (std::exchange(it->second.busy, true)) {
+    it->second.waiting.push_back(event);
+    return false;
+  }
+  return true;
+}
+
+// The stream is free: who is next in its order begins.
+void Machine::LeaveStream(std::uint32_t r, const Node& n, SimTime now) {
+  auto& queues = ranks_[r].queues;
+  const auto it = std::find_if(queues.begin(), queues.end(),
+                               [&](const auto& q) { return q.first == n.stream; });
+  Queue& queue = it->second;
+  queue.busy = false;
+  if (queue.waiting.empty()) return;
+  const graph::StreamOrder order = graph_.order_of(n.stream);
+  const auto priority = [&](const Event& e) { return op_of(node_of(r, e.node)).priority; };
+  const auto next = std::min_element(
+      queue.waiting.begin(), queue.waiting.end(), [&](const Event& a, const Event& b) {
+        if (order == graph::StreamOrder::kLast) return b < a;
+        if (order == graph::StreamOrder::kPriority && priority(a) != priority(b)) {
+          return priority(a) > priority(b);
+        }
+        return a < b;
+      });
+  const Event event = *next;
+  queue.waiting.erase(next);
+  Push(event, now);
+}
+
+void Machine::CoverKernel(std::uint32_t r, const Node& n, SimTime start, SimTime end,
+                          SimTime alone) {
+  const bool optimizer = graph_.blocks[n.block].pass == graph::Pass::kOptimizer;
+  Account& account = ranks_[r].account;
+  const SimTime until = std::min(end, start + alone);
+  account.Cover(start, until, optimizer ? Part::kOptimizer : Part::kCompute);
+  account.Cover(until, end, Part::kInterference);
+}
+
+void Machine::Emit(std::uint32_t r, const Node& n, SimTime start, SimTime end, SimTime waited,
+                   std::int64_t bytes, std::string_view detail) {
+  if (in_.sink == nullptr || !in_.sink->wants(RankId(r)) || n.op == Node::kNoOp) return;
+  const FlatProgram::Instance& call = ranks_[r].program->flat->instance(n);
+  const graph::Block& block = graph_.blocks[n.block];
+  const graph::Op& op = block.ops[n.op];
+  Sink::Interval i;
+  i.rank = RankId(r);
+  i.stream = block.stream_of(op);
+  if (i.stream == graph::kNoStream) i.stream = n.cpu == Node::kNone ? 0 : n.cpu;
+  i.start = start;
+  i.end = end;
+  i.name = op.name;
+  i.module = op.module;
+  i.microbatch = call.call->microbatch;
+  i.layer = static_cast<std::int16_t>(call.layer);
+  i.iteration = call.iteration;
+  i.waited = waited;
+  i.bytes = bytes;
+  i.detail = detail;
+  in_.sink->Add(i);
+}
+
+}  // namespace orrery::engine::general

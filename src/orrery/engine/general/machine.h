@@ -1,0 +1,272 @@
+// The general machine: runs any program, by one rule. A node (flat_program.h) is ready when nothing
+// that leads to it is outstanding; a ready node begins when what it holds is free.
+//
+// What the rule leaves open is settled here:
+//   - Nodes that become ready at one instant are taken in the order of rank, kind (sends, receives,
+//     work, …) and place in their program. Who waits for a processor is served in the order in
+//     which it began to wait; who waits for a stream in that stream's order.
+//   - An operation whose end is known when it begins, since nothing can slow it, releases what
+//   waits
+//     for its end at once: a chain of such operations costs no event. Kernels beside communication
+//     are timed by interference class, as the fast machine does (work.h).
+//   - A collective's members meet in their order per communicator, messages by MPI's rule
+//     (matching.h). How a communication proceeds is the transport's, or LogGOPS's with joint
+//     endpoints (joint.cc).
+//
+// Cost: one event a node that must wait for its time, one a processor it waits for; 16 bytes a node
+// and rank. No allocation per event.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "orrery/des/event_queue.h"
+#include "orrery/engine/general/account.h"
+#include "orrery/engine/general/flat_program.h"
+#include "orrery/engine/general/matching.h"
+#include "orrery/engine/general/op_costs.h"
+#include "orrery/engine/general/transport.h"
+
+namespace orrery::engine::general {
+
+// What processors did on a rank.
+struct Held {
+  SimTime calc = 0, send = 0, receive = 0;
+};
+
+struct RankProgram {
+  const FlatProgram* flat = nullptr;
+  std::vector<const BlockCosts*> costs;  // by BlockId; null where not called
+};
+
+struct MachineInputs {
+  const Inputs* inputs = nullptr;
+  const Options* options = nullptr;
+  PriceCache* prices = nullptr;
+  std::vector<RankProgram> programs;  // by rank
+  std::vector<double> speed;          // by rank
+  std::vector<SimTime> delay;         // by rank
+  int iterations = 1;
+  bool joint = false;        // LogGOPS with joint endpoints, no transport
+  network::LogGops loggops;  // joint; else o, O and S for raw messages
+  Transport* transport = nullptr;
+  Sink* sink = nullptr;
+};
+
+class Machine {
+ public:
+  explicit Machine(const MachineInputs& in);
+
+  Status Run();
+
+  // After Run.
+  SimTime end(std::size_t rank, int iteration) const {
+    return ranks_[rank].ends[static_cast<std::size_t>(iteration)];
+  }
+  Breakdown breakdown(std::size_t rank) const { return ranks_[rank].parts; }
+  const Held& held(std::size_t rank) const { return ranks_[rank].held; }
+  std::uint64_t hash(std::size_t rank) const { return ranks_[rank].hash; }
+  std::int64_t processors() const { return static_cast<std::int64_t>(cpus_each_); }
+  std::uint64_t events() const { return events_; }
+  std::uint64_t messages() const { return messages_; }
+  std::uint64_t unexpected() const { return unexpected_; }
+  std::uint64_t truncated() const { return truncated_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  enum class Step : std::uint8_t {
+    kBegin,    // the node begins
+    kEnd,      // a kernel that others may slow ends
+    kPost,     // a message of a processor leaves it
+    kMessage,  // a message stands before its receiver
+    kTakeIn,   // the receive copies its message in
+    kWindow,   // the last iteration's window begins
+  };
+  struct Event {
+    SimTime time = 0;
+    std::uint64_t key = 0;   // order of its creation, kept while it waits; low 3 bits: the step
+    std::uint32_t node = 0;  // kMessage: the send
+    std::uint32_t rank = 0;  // of the node
+    std::uint32_t a = 0;     // kMessage: the receiver; kTakeIn: the send; kEnd: version
+    std::uint32_t b = 0;     // kTakeIn: the sender; kMessage: the meeting, if one is under way
+    Step step() const { return static_cast<Step>(key & 7); }
+    std::uint64_t order() const { return key >> 3; }
+    friend bool operator<(const Event& x, const Event& y) { return x.key < y.key; }
+  };
+  struct Later {
+    bool operator()(const Event& x, const Event& y) const { return y < x; }
+  };
+  static constexpr std::uint64_t kNobodyWaits = ~std::uint64_t{0};
+  struct Cpu {
+    SimTime free = 0;
+    std::uint64_t next = kNobodyWaits;  // order of the first that waits: it stands in the queue
+    std::vector<Event> waiting;         // the others, a heap
+  };
+  struct Nic {
+    SimTime send_free = 0, receive_free = 0;
+  };
+  struct NodeState {
+    SimTime ready = 0;
+    std::uint32_t open = 0;
+    bool done = false;
+  };
+  struct Freed {
+    std::uint32_t rank = 0, node = 0;
+    SimTime ready = 0;
+  };
+  // A kernel that communication may slow.
+  struct Running {
+    std::uint32_t node = 0, version = 0;
+    SimTime start = 0, time = 0, elapsed = 0;  // the position holds at `time`
+    interference::Class counted = 0;
+  };
+  // A stream that is not in order of issue.
+  struct Queue {
+    bool busy = false;
+    std::vector<Event> waiting;
+  };
+  struct Rank {
+    const RankProgram* program = nullptr;
+    std::size_t first = 0;  // of its node states
+    std::uint64_t hash = 0;
+    std::vector<SimTime> ends;           // by iteration
+    std::vector<std::uint32_t> left;     // nodes, by iteration
+    std::uint8_t in_flight[2] = {0, 0};  // by class bit
+    interference::Class beside = 0;
+    std::vector<Running> running;
+    std::vector<std::pair<std::uint32_t, Queue>> queues;  // by stream
+    Account account;
+    Breakdown before{}, parts{};
+    Held held;
+  };
+  struct GroupState {
+    bool consecutive = false;
+    std::vector<std::pair<RankId, std::uint32_t>> place;  // by rank, unless consecutive
+    std::vector<std::uint32_t> next;                      // collectives so far, by member
+    std::deque<std::uint32_t> open;                       // meetings that are not complete
+    std::uint32_t base = 0;                               // number of the first of them
+    std::uint16_t shape = 0;
+  };
+
+  // machine.cc
+  const Node& node_of(std::uint32_t rank, std::uint32_t node) const {
+    return ranks_[rank].program->flat->node(node);
+  }
+  NodeState& state(std::uint32_t rank, std::uint32_t node) {
+    return states_[ranks_[rank].first + node];
+  }
+  const graph::Op& op_of(const Node& n) const { return graph_.blocks[n.block].ops[n.op]; }
+  const graph::Comm& comm_of(const Node& n) const {
+    return graph_.blocks[n.block].comms[op_of(n).index];
+  }
+  const graph::Binding& binding(std::uint32_t rank) const { return graph_.bindings[rank]; }
+  std::int64_t AmountOf(std::uint32_t rank, const Node& n) const {
+    return n.amount.slot < 0 ? n.amount.value : graph_.number(binding(rank), n.amount);
+  }
+  const OpCost& CostOf(std::uint32_t rank, const Node& n) const {
+    return ranks_[rank].program->costs[n.block]->ops[n.op];
+  }
+  Cpu& cpu(std::uint32_t rank, std::uint16_t number) { return cpus_[rank * cpus_each_ + number]; }
+  Nic& nic(std::uint32_t rank, std::uint16_t number) { return nics_[rank * nics_each_ + number]; }
+  Event Make(Step step, std::uint32_t rank, std::uint32_t node, std::uint32_t a = 0,
+             std::uint32_t b = 0) {
+    return {0, (order_++ << 3) | static_cast<std::uint64_t>(step), node, rank, a, b};
+  }
+  void Push(Event event, SimTime time);
+  bool TakeCpu(const Event& event, Cpu* c);
+  void LeaveQueue(const Event& event, Cpu* c, SimTime free);
+  void Started(std::uint32_t rank, std::uint32_t node, SimTime time) {
+    Release(rank, node, time, true);
+  }
+  void Finish(std::uint32_t rank, std::uint32_t node, SimTime start, SimTime end);
+  void Release(std::uint32_t rank, std::uint32_t node, SimTime time, bool start);
+  void PostFreed();
+  void PostOne(const Freed& f);
+  void Handle(const Event& event);
+  void Begin(const Event& event);
+  void BeginWork(const Event& event, const Node& n);
+  void RunKernel(std::uint32_t rank, std::uint32_t node, SimTime now);
+  void EndKernel(const Event& event);
+  void ChangeClass(std::uint32_t rank, SimTime now, interference::Class bits, int delta);
+  SimTime DurationOf(std::uint32_t rank, const Node& n) const;
+  bool EnterStream(const Event& event, const Node& n);
+  void LeaveStream(std::uint32_t rank, const Node& n, SimTime now);
+  void Emit(std::uint32_t rank, const Node& n, SimTime start, SimTime end, SimTime waited,
+            std::int64_t bytes, std::string_view detail);
+  void CoverKernel(std::uint32_t rank, const Node& n, SimTime start, SimTime end, SimTime alone);
+
+  // meetings.cc
+  void MakeGroups();
+  std::uint32_t PlaceOf(std::uint32_t group, std::uint32_t rank) const;
+  static constexpr std::uint32_t kNoPeer = 0xFFFFFFFEu;
+  std::uint32_t PeerOf(std::uint32_t rank, const Node& n) const;
+  void FailNoPeer(std::uint32_t rank, std::uint32_t node);
+  std::uint16_t PairShape(std::uint32_t from, std::uint32_t to);
+  std::uint32_t NewMeeting(std::uint32_t rank, const graph::Comm& comm, std::int64_t bytes,
+                           std::uint16_t shape, std::uint16_t group_shape);
+  void PostCollective(std::uint32_t rank, std::uint32_t node, const Node& n, SimTime now);
+  std::uint32_t NewPair(std::uint32_t rank, const Node& n, std::uint32_t from, std::uint32_t to);
+  void JoinPair(std::uint32_t id, std::uint32_t member, std::uint32_t node, SimTime now);
+  void CheckPair(std::uint32_t id, std::uint32_t rank, const Node& n);
+  void PostNccl(const Event& event, const Node& n, std::uint32_t peer);
+  void PostSend(const Event& event, const Node& n);
+  void PostReceive(const Event& event, const Node& n);
+  void Join(std::uint32_t id, std::uint32_t member, SimTime now);
+  void BeginMember(std::uint32_t id, std::uint32_t member, SimTime now);
+  void EndMeeting(const Transport::Ended& ended, SimTime now);
+  void EndMember(std::uint32_t id, std::uint32_t member, SimTime now);
+  graph::GroupSlot RoleOf(const graph::Comm& comm, std::uint32_t rank) const;
+  void PostRaw(std::uint32_t rank, std::uint32_t node, const Node& n, SimTime now);
+  std::uint32_t NewRaw(std::uint32_t rank, std::uint32_t node, std::uint32_t to, std::int64_t size,
+                       SimTime now);
+  void StartRaw(std::uint32_t id, SimTime now);
+  void EndRaw(std::uint32_t id, SimTime now);
+  void ArriveRaw(const Event& event);
+  void EndReceive(std::uint32_t rank, std::uint32_t node, std::int64_t bytes, SimTime end);
+  void TakeInRaw(const Event& event);
+  bool eager(std::int64_t bytes) const { return bytes <= in_.loggops.S; }
+
+  // joint.cc
+  SimTime Bytes(std::int64_t size, std::int64_t rate_as) const;
+  void JointSend(const Event& event, const Node& n);
+  void JointReceive(const Event& event, const Node& n);
+  void JointArrive(const Event& event);
+  void JointTakeIn(const Event& event);
+  void JointMeet(std::uint32_t rank, std::uint32_t receive, std::uint32_t source,
+                 std::uint32_t send, SimTime now, SimTime ready);
+
+  // report.cc
+  std::string Describe(std::uint32_t rank, std::uint32_t node) const;
+  Status Stuck() const;
+  void Fail(Status status) {
+    if (error_.ok()) error_ = std::move(status);
+  }
+
+  const MachineInputs in_;
+  const graph::Graph& graph_;
+  Transport* const transport_;
+  bool slowed_ = false;  // communication may slow kernels
+  double host_scale_ = 1;
+  SimTime launch_ = 0;
+  std::vector<Rank> ranks_;
+  std::vector<NodeState> states_;
+  std::size_t cpus_each_ = 0, nics_each_ = 0;
+  std::vector<Cpu> cpus_;
+  std::vector<Nic> nics_;
+  Matching matching_;
+  std::vector<GroupState> groups_;
+  std::vector<Meeting> meetings_;
+  std::vector<std::uint32_t> free_meetings_;
+  std::vector<Transport::Ended> ended_;
+  std::vector<Freed> freed_;
+  des::EventQueue<Event> queue_;
+  std::uint64_t order_ = 0, left_ = 0, events_ = 0;
+  std::uint64_t messages_ = 0, unexpected_ = 0, truncated_ = 0;
+  std::int64_t bytes_ = 0;
+  bool too_long_ = false;
+  Status error_;
+};
+
+}  // namespace orrery::engine::general

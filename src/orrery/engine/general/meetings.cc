@@ -1,0 +1,433 @@
+// Communications of the general machine: who meets whom, and when they are over.
+#include <algorithm>
+
+#include "orrery/base/hash.h"
+#include "orrery/engine/deadlock.h"
+#include "orrery/engine/general/machine.h"
+
+namespace orrery::engine::general {
+
+using graph::Collective;
+using graph::Comm;
+using graph::PeerKind;
+
+void Machine::MakeGroups() {
+  groups_.resize(graph_.groups.size());
+  std::vector<DeviceId> devices;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    GroupState& group = groups_[g];
+    const auto members = graph_.groups.members(GroupId(g));
+    group.next.assign(members.size(), 0);
+    group.consecutive = true;
+    devices.clear();
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      group.consecutive = group.consecutive && members[i].value == members[0].value + i;
+      devices.push_back(in_.inputs->placement->device[members[i].index()]);
+    }
+    if (!in_.joint) {
+      group.shape = in_.prices->ShapeId(collective::ShapeOf(*in_.inputs->cluster, devices));
+    }
+    if (group.consecutive) continue;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      group.place.push_back({members[i], static_cast<std::uint32_t>(i)});
+    }
+    std::sort(group.place.begin(), group.place.end());
+  }
+}
+
+// The rank's place in a group. REQUIRES: it is a member.
+std::uint32_t Machine::PlaceOf(std::uint32_t group, std::uint32_t rank) const {
+  const GroupState& g = groups_[group];
+  if (g.consecutive) return rank - graph_.groups.members(GroupId(group))[0].value;
+  return std::lower_bound(g.place.begin(), g.place.end(), std::make_pair(RankId(rank), 0u))->second;
+}
+
+// Whom a message goes to or comes from; Matching::kAny, or kNoPeer.
+std::uint32_t Machine::PeerOf(std::uint32_t rank, const Node& n) const {
+  const Comm& comm = comm_of(n);
+  const graph::Binding& b = binding(rank);
+  switch (comm.peer.kind) {
+    case PeerKind::kAny:
+      return Matching::kAny;
+    case PeerKind::kSlot: {
+      const RankId peer = b.peers[static_cast<std::size_t>(comm.peer.slot())];
+      if (peer.valid()) return peer.value;
+      break;
+    }
+    case PeerKind::kMember:
+    case PeerKind::kOffset: {
+      const GroupId group = graph_.group(b, comm.group);
+      if (!group.valid()) break;
+      const auto members = graph_.groups.members(group);
+      const auto size = static_cast<std::int64_t>(members.size());
+      std::int64_t place = comm.peer.value;
+      if (comm.peer.kind == PeerKind::kOffset) {
+        place = (PlaceOf(group.value, rank) + place) % size;
+        if (place < 0) place += size;
+      }
+      if (place < size) return members[static_cast<std::size_t>(place)].value;
+      break;
+    }
+    case PeerKind::kColumn: {
+      const std::int64_t logical = graph_.number(b, {1, comm.peer.value});
+      const std::int64_t own = b.logical_rank;
+      // Ranks of a job stand one after the other.
+      const std::int64_t peer = rank - own + logical;
+      if (logical >= 0 && logical < graph_.jobs[b.job.index()].ranks) {
+        return static_cast<std::uint32_t>(peer);
+      }
+      if (logical == -1) return Matching::kAny;
+      break;
+    }
+  }
+  return kNoPeer;
+}
+
+void Machine::FailNoPeer(std::uint32_t rank, std::uint32_t node) {
+  Fail(InvalidInput("rank {}: the peer of {} is no rank of its job", rank, Describe(rank, node)));
+}
+
+std::uint16_t Machine::PairShape(std::uint32_t a, std::uint32_t b) {
+  if (in_.inputs->placement->device[b] < in_.inputs->placement->device[a]) std::swap(a, b);
+  const DeviceId pair[2] = {in_.inputs->placement->device[a], in_.inputs->placement->device[b]};
+  return in_.prices->ShapeId(collective::ShapeOf(*in_.inputs->cluster, pair));
+}
+
+std::uint32_t Machine::NewMeeting(std::uint32_t rank, const Comm& comm, std::int64_t bytes,
+                                  std::uint16_t shape, std::uint16_t group_shape) {
+  if (free_meetings_.empty()) {
+    free_meetings_.push_back(static_cast<std::uint32_t>(meetings_.size()));
+    meetings_.emplace_back();
+  }
+  const std::uint32_t id = free_meetings_.back();
+  free_meetings_.pop_back();
+  Meeting& m = meetings_[id];
+  m = Meeting();
+  m.bytes = bytes;
+  const graph::Shares* shares = comm.shares.valid() ? &graph_.shares[comm.shares.index()] : nullptr;
+  if (shape != 0) {
+    Status s = in_.prices->PriceComm(comm, bytes, shape, group_shape, shares, &m.price);
+    if (!s.ok()) Fail(std::move(s).In(fmt::format("rank {}", rank)));
+  }
+  m.price.comm = comm;
+  m.price.digest = PriceCache::DigestOf(comm, bytes, shares);
+  return id;
+}
+
+void Machine::PostCollective(std::uint32_t rank, std::uint32_t node, const Node& n, SimTime now) {
+  const Comm& comm = comm_of(n);
+  const GroupId id = graph_.group(binding(rank), comm.group);
+  Started(rank, node, now);
+  if (in_.joint) {
+    return Fail(InvalidInput(
+        "network 'loggops' with joint endpoints serves messages only, and rank {} has {}; use "
+        "--set loggops.endpoints=staged or another network",
+        rank, graph::Name(comm.collective)));
+  }
+  if (!id.valid() || graph_.groups.members(id).size() < 2) {
+    if (n.stream != graph::kNoStream) LeaveStream(rank, n, now);
+    return Finish(rank, node, now, now);
+  }
+  GroupState& group = groups_[id.index()];
+  const std::uint32_t place = PlaceOf(id.value, rank);
+  const std::uint32_t number = group.next[place]++ - group.base;
+  while (group.open.size() <= number) group.open.push_back(kNobody);
+  std::uint32_t& meeting = group.open[number];
+  const std::int64_t bytes = AmountOf(rank, n);
+  if (meeting == kNobody) {
+    const std::uint32_t fresh = NewMeeting(rank, comm, bytes, group.shape, group.shape);
+    meeting = fresh;
+    meetings_[fresh].group = id.value;
+    meetings_[fresh].members.resize(group.next.size());
+  }
+  const std::uint32_t at = meeting;
+  Meeting& m = meetings_[at];
+  const graph::Shares* shares = comm.shares.valid() ? &graph_.shares[comm.shares.index()] : nullptr;
+  CommPrice own;
+  own.comm = comm;
+  own.comm.bytes = {bytes, -1};
+  own.digest = PriceCache::DigestOf(comm, bytes, shares);
+  if (own.digest != m.price.digest) {
+    CommPrice other = m.price;
+    other.comm.bytes = {m.bytes, -1};
+    return Fail(MismatchReport(RankId(rank), own, &other));
+  }
+  m.members[place] = {rank, node, now};
+  if (m.arrived + 1 == m.members.size()) {
+    // The meetings of a communicator become complete in their order.
+    group.open.pop_front();
+    ++group.base;
+  }
+  Join(at, place, now);
+}
+
+void Machine::Join(std::uint32_t id, std::uint32_t member, SimTime now) {
+  if (!error_.ok()) return;
+  Meeting& m = meetings_[id];
+  ++m.arrived;
+  const bool last = m.arrived == m.members.size();
+  ranks_[m.members[member].rank].account.Post(now, m.group == kNobody);
+  if (last) m.start = now;
+  const bool own = transport_->Join(now, id, m, member, last);
+  if (own) {
+    BeginMember(id, member, now);
+  } else if (last) {
+    for (std::uint32_t i = 0; i < m.members.size(); ++i) BeginMember(id, i, now);
+  }
+}
+
+// What the time of a message counts as: its group's role, if it has one.
+graph::GroupSlot Machine::RoleOf(const Comm& comm, std::uint32_t rank) const {
+  if (static_cast<std::size_t>(comm.group) < graph::kGroupSlots) return comm.group;
+  const GroupId id = graph_.group(binding(rank), comm.group);
+  return id.valid() ? graph_.groups.slot(id) : graph::GroupSlot::kPp;
+}
+
+void Machine::BeginMember(std::uint32_t id, std::uint32_t member, SimTime now) {
+  Meeting& m = meetings_[id];
+  const Participant& p = m.members[member];
+  const auto role = static_cast<std::size_t>(
+      m.group == kNobody ? RoleOf(m.price.comm, p.rank) : graph_.groups.slot(GroupId(m.group)));
+  ranks_[p.rank].account.Begin(now, role, m.group == kNobody);
+  if (m.price.beside != 0) ChangeClass(p.rank, now, m.price.beside, +1);
+}
+
+void Machine::EndMeeting(const Transport::Ended& ended, SimTime now) {
+  const std::uint32_t id = ended.meeting;
+  if (meetings_[id].raw) return EndRaw(id, now);
+  if (ended.member != kNobody) return EndMember(id, ended.member, now);
+  const auto count = static_cast<std::uint32_t>(meetings_[id].members.size());
+  for (std::uint32_t i = 0; i < count; ++i) EndMember(id, i, now);
+}
+
+void Machine::EndMember(std::uint32_t id, std::uint32_t member, SimTime now) {
+  Meeting& m = meetings_[id];
+  const Participant p = m.members[member];
+  const Node& n = node_of(p.rank, p.node);
+  const bool pair = m.group == kNobody;
+  const auto role = static_cast<std::size_t>(pair ? RoleOf(m.price.comm, p.rank)
+                                                  : graph_.groups.slot(GroupId(m.group)));
+  const SimTime start = std::max(m.start, p.posted);
+  ranks_[p.rank].account.End(now, role);
+  if (m.price.beside != 0) ChangeClass(p.rank, now, m.price.beside, -1);
+  Emit(p.rank, n, p.posted, now, start - p.posted, m.bytes,
+       m.price.plan < 0 ? std::string_view()
+                        : collective::Name(in_.prices->plan(m.price.plan).protocol));
+  if (n.stream != graph::kNoStream) LeaveStream(p.rank, n, now);
+  if (++m.ended == m.members.size()) free_meetings_.push_back(id);
+  Finish(p.rank, p.node, start, now);
+}
+
+// The meeting of a message from `from` to `to`; `rank` is the one that comes first.
+std::uint32_t Machine::NewPair(std::uint32_t rank, const Node& n, std::uint32_t from,
+                               std::uint32_t to) {
+  const Comm& comm = comm_of(n);
+  const bool has =
+      static_cast<std::size_t>(comm.group) < graph::kGroupSlots || !graph_.more_groups.empty();
+  const GroupId group = has ? graph_.group(binding(rank), comm.group) : GroupId();
+  const std::uint16_t group_shape = group.valid() ? groups_[group.index()].shape : 0;
+  const std::uint32_t id =
+      NewMeeting(rank, comm, AmountOf(rank, n), PairShape(from, to), group_shape);
+  meetings_[id].members = {{.rank = from}, {.rank = to}};
+  return id;
+}
+
+// One end of a message comes to its meeting.
+void Machine::JoinPair(std::uint32_t id, std::uint32_t member, std::uint32_t node, SimTime now) {
+  Meeting& m = meetings_[id];
+  m.members[member].node = node;
+  m.members[member].posted = now;
+  Join(id, member, now);
+}
+
+// Both ends agree on bytes and type.
+void Machine::CheckPair(std::uint32_t id, std::uint32_t rank, const Node& n) {
+  const Meeting& m = meetings_[id];
+  CommPrice own;
+  own.comm = comm_of(n);
+  own.comm.bytes = {AmountOf(rank, n), -1};
+  if (own.comm.bytes.value == m.bytes && own.comm.dtype == m.price.comm.dtype) return;
+  CommPrice other = m.price;
+  other.comm.bytes = {m.bytes, -1};
+  Fail(MismatchReport(RankId(rank), own, &other));
+}
+
+// A send or a receive of NCCL's. Where a receive names its source the meeting is known from the
+// first that comes; with wildcards it is made once they have found each other.
+void Machine::PostNccl(const Event& event, const Node& n, std::uint32_t peer) {
+  const bool sends = n.kind == NodeKind::kSend;
+  const std::uint32_t rank = event.rank;
+  const std::uint32_t to = sends ? peer : rank;
+  const Matching::Item own{.ready = event.time,
+                           .node = event.node,
+                           .source = sends ? rank : peer,
+                           .tag = static_cast<std::uint32_t>(comm_of(n).tag)};
+  Matching::Item other;
+  const bool met = sends ? matching_.Message(to, own, &other) : matching_.Receive(to, own, &other);
+  const std::uint32_t member = sends ? 0 : 1;
+  if (!met) {
+    if (matching_.wild(to)) return;
+    const std::uint32_t id = NewPair(rank, n, sends ? rank : peer, to);
+    matching_.left_waiting().meeting = id;
+    return JoinPair(id, member, event.node, event.time);
+  }
+  if (other.meeting != Matching::kNone) {
+    CheckPair(other.meeting, rank, n);
+    return JoinPair(other.meeting, member, event.node, event.time);
+  }
+  const std::uint32_t from = sends ? rank : other.source;
+  const std::uint32_t send = sends ? event.node : other.node;
+  const std::uint32_t receive = sends ? other.node : event.node;
+  const std::uint32_t id = NewPair(from, node_of(from, send), from, to);
+  CheckPair(id, to, node_of(to, receive));
+  JoinPair(id, 0, send, event.time);
+  JoinPair(id, 1, receive, event.time);
+}
+
+void Machine::PostSend(const Event& event, const Node& n) {
+  const std::uint32_t to = PeerOf(event.rank, n);
+  if (to == kNoPeer) return FailNoPeer(event.rank, event.node);
+  const std::int64_t size = AmountOf(event.rank, n);
+  if (!n.raw) {
+    if (!EnterStream(event, n)) return;
+    Started(event.rank, event.node, event.time);
+    ++messages_;
+    bytes_ += size;
+    return PostNccl(event, n, to);
+  }
+  if (n.cpu == Node::kNone) {
+    Started(event.rank, event.node, event.time);
+    return PostRaw(event.rank, event.node, n, event.time);
+  }
+  // The processor prepares it, then the network has it.
+  Cpu& c = cpu(event.rank, n.cpu);
+  if (!TakeCpu(event, &c)) return;
+  const SimTime held = in_.loggops.o + Bytes(size, in_.loggops.O_as);
+  Started(event.rank, event.node, event.time);
+  ranks_[event.rank].held.send += held;
+  ranks_[event.rank].account.HostWorks(event.time + held);
+  LeaveQueue(event, &c, event.time + held);
+  Push(Make(Step::kPost, event.rank, event.node), event.time + held);
+}
+
+// A message of the network's own leaves: at once if it is short, else once its receive is posted.
+void Machine::PostRaw(std::uint32_t rank, std::uint32_t node, const Node& n, SimTime now) {
+  const std::uint32_t to = PeerOf(rank, n);
+  if (to == kNoPeer) return FailNoPeer(rank, node);
+  const std::int64_t size = AmountOf(rank, n);
+  ++messages_;
+  bytes_ += size;
+  const std::uint32_t id = NewRaw(rank, node, to, size, now);
+  if (eager(size)) {
+    Emit(rank, n, now, now, 0, size, "eager");
+    Finish(rank, node, now, now);
+    return StartRaw(id, now);
+  }
+  const Matching::Item own{.ready = now,
+                           .node = node,
+                           .source = rank,
+                           .tag = static_cast<std::uint32_t>(comm_of(n).tag),
+                           .meeting = id};
+  Matching::Item receive;
+  if (!matching_.Message(to, own, &receive)) return;
+  meetings_[id].members[1].node = receive.node;
+  StartRaw(id, now);
+}
+
+std::uint32_t Machine::NewRaw(std::uint32_t rank, std::uint32_t node, std::uint32_t to,
+                              std::int64_t size, SimTime now) {
+  const std::uint32_t id = NewMeeting(rank, comm_of(node_of(rank, node)), size, 0, 0);
+  Meeting& m = meetings_[id];
+  m.raw = true;
+  m.members = {{.rank = rank, .node = node, .posted = now},
+               {.rank = to, .node = Node::kNoOp, .posted = now}};
+  return id;
+}
+
+void Machine::StartRaw(std::uint32_t id, SimTime now) {
+  Meeting& m = meetings_[id];
+  m.arrived = 2;
+  m.start = now;
+  transport_->Join(now, id, m, 1, true);
+}
+
+// The network has brought a message to its receiver, whose processor takes it in.
+void Machine::EndRaw(std::uint32_t id, SimTime now) {
+  const Meeting& m = meetings_[id];
+  Push(Make(Step::kMessage, m.members[0].rank, m.members[0].node, m.members[1].rank, id), now);
+}
+
+void Machine::ArriveRaw(const Event& event) {
+  const Node& n = node_of(event.rank, event.node);
+  const std::uint32_t to = event.a;
+  SimTime ready = event.time;
+  if (n.cpu != Node::kNone) {
+    Cpu& c = cpu(to, n.cpu);
+    if (!TakeCpu(event, &c)) return;
+    const SimTime held = in_.loggops.o + Bytes(meetings_[event.b].bytes, in_.loggops.O_as);
+    ranks_[to].held.receive += held;
+    ready = event.time + held;
+    ranks_[to].account.HostWorks(ready);
+    LeaveQueue(event, &c, ready);
+  }
+  const Meeting m = meetings_[event.b];
+  free_meetings_.push_back(event.b);
+  if (!eager(m.bytes)) {
+    Emit(event.rank, n, m.members[0].posted, event.time, m.start - m.members[0].posted, m.bytes,
+         "rendezvous");
+    Finish(event.rank, event.node, m.start, event.time);
+    return EndReceive(to, m.members[1].node, m.bytes, ready);
+  }
+  Matching::Item receive;
+  const Matching::Item message{.ready = ready,
+                               .node = event.node,
+                               .source = event.rank,
+                               .tag = static_cast<std::uint32_t>(comm_of(n).tag)};
+  if (!matching_.Message(to, message, &receive)) return;
+  EndReceive(to, receive.node, m.bytes, ready);
+}
+
+void Machine::PostReceive(const Event& event, const Node& n) {
+  const std::uint32_t from = PeerOf(event.rank, n);
+  if (from == kNoPeer) return FailNoPeer(event.rank, event.node);
+  if (!n.raw) {
+    if (!EnterStream(event, n)) return;
+    Started(event.rank, event.node, event.time);
+    return PostNccl(event, n, from);
+  }
+  Started(event.rank, event.node, event.time);
+  ranks_[event.rank].account.Post(event.time, true);
+  state(event.rank, event.node).ready = event.time;
+  Matching::Item message;
+  const Matching::Item own{.ready = event.time,
+                           .node = event.node,
+                           .source = from,
+                           .tag = static_cast<std::uint32_t>(comm_of(n).tag)};
+  if (!matching_.Receive(event.rank, own, &message)) return;
+  if (message.meeting != Matching::kNone) {  // it waits at its sender for this
+    meetings_[message.meeting].members[1].node = event.node;
+    return StartRaw(message.meeting, event.time);
+  }
+  ++unexpected_;
+  const std::int64_t size = AmountOf(message.source, node_of(message.source, message.node));
+  EndReceive(event.rank, event.node, size, std::max(event.time, message.ready));
+}
+
+// A raw receive has its message at `end`, now or a little later.
+void Machine::EndReceive(std::uint32_t rank, std::uint32_t node, std::int64_t bytes, SimTime end) {
+  Push(Make(Step::kTakeIn, rank, node), end);
+  if (AmountOf(rank, node_of(rank, node)) < bytes) ++truncated_;
+}
+
+void Machine::TakeInRaw(const Event& event) {
+  const Node& n = node_of(event.rank, event.node);
+  const SimTime posted = state(event.rank, event.node).ready;
+  const auto role = static_cast<std::size_t>(RoleOf(comm_of(n), event.rank));
+  Account& account = ranks_[event.rank].account;
+  account.Begin(event.time, role, true);
+  account.End(event.time, role);
+  Emit(event.rank, n, posted, event.time, event.time - posted, AmountOf(event.rank, n), "message");
+  Finish(event.rank, event.node, posted, event.time);
+}
+
+}  // namespace orrery::engine::general
