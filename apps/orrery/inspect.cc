@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
 #include "orrery/job/inspect.h"
+#include "orrery/job/inspect_graph.h"
 #include "orrery/results/table.h"
 #include "sniff.h"
 #include "verb.h"
@@ -61,7 +63,16 @@ class InspectVerb final : public Verb {
             Printable(path_), Name(kind));
       }
     }
+    if (kind == FileKind::kGraphText || kind == FileKind::kGraphBinary) {
+      return InspectGraph(session, kind, text);
+    }
     ORRERY_ASSIGN_OR_RETURN(const job::Facts facts, FactsOf(kind, text));
+    return Answer(session, kind, facts, {});
+  }
+
+ private:
+  Status Answer(Session* session, FileKind kind, const job::Facts& facts,
+                std::span<const job::FactTable> tables) const {
     results::TextTable table;
     nlohmann::ordered_json holds = nlohmann::ordered_json::object();
     table.Row({Printable(path_, 60), std::string(Name(kind))});
@@ -69,31 +80,42 @@ class InspectVerb final : public Verb {
       table.Row({"  " + what, Printable(value, 400)});
       holds[what] = value;
     }
-    const nlohmann::ordered_json json = {{"schema", "orrery.inspect/1"},
-                                         {"file", path_},
-                                         {"kind", Name(kind)},
-                                         {"holds", std::move(holds)}};
+    std::string shown = table.Render("");
+    nlohmann::ordered_json listed = nlohmann::ordered_json::array();
+    for (const job::FactTable& t : tables) {
+      results::TextTable text;
+      text.Row(t.columns);
+      for (const std::vector<std::string>& row : t.rows) text.Row(row);
+      for (std::size_t c = 0; c < t.columns.size(); ++c) {
+        if (t.columns[c] != "operation" && t.columns[c] != "group" && t.columns[c] != "kind") {
+          text.AlignRight(c);
+        }
+      }
+      shown += fmt::format("\n{}\n{}", t.title, text.Render("  "));
+      listed.push_back({{"title", t.title}, {"columns", t.columns}, {"rows", t.rows}});
+    }
+    nlohmann::ordered_json json = {{"schema", "orrery.inspect/1"},
+                                   {"file", path_},
+                                   {"kind", Name(kind)},
+                                   {"holds", std::move(holds)}};
+    if (!tables.empty()) json["tables"] = std::move(listed);
     const std::string dumped =
         json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-    return session->Answer(json_, dumped + "\n", table.Render(""));
+    return session->Answer(json_, dumped + "\n", shown);
   }
 
- private:
+  Status InspectGraph(Session* session, FileKind kind, const std::string& text) const {
+    Result<graph::Graph> graph =
+        kind == FileKind::kGraphText ? graph::FromText(text) : graph::FromBinary(text);
+    if (!graph.ok()) {
+      return std::move(graph).TakeStatus().In(fmt::format("'{}'", Printable(path_)));
+    }
+    const job::GraphFacts found = job::FactsOfGraph(*graph);
+    return Answer(session, kind, found.facts, found.tables);
+  }
+
   Result<job::Facts> FactsOf(FileKind kind, const std::string& text) const {
-    const auto named = [&](Status status) {
-      return std::move(status).In(fmt::format("'{}'", Printable(path_)));
-    };
     switch (kind) {
-      case FileKind::kGraphText: {
-        Result<graph::Graph> graph = graph::FromText(text);
-        if (!graph.ok()) return named(std::move(graph).TakeStatus());
-        return job::GraphFacts(*graph);
-      }
-      case FileKind::kGraphBinary: {
-        Result<graph::Graph> graph = graph::FromBinary(text);
-        if (!graph.ok()) return named(std::move(graph).TakeStatus());
-        return job::GraphFacts(*graph);
-      }
       case FileKind::kJob:
         return job::JobFacts(path_);
       case FileKind::kModel:
@@ -111,6 +133,8 @@ class InspectVerb final : public Verb {
       case FileKind::kTimeline:
         return job::Facts{{"size", HumanBytes(static_cast<std::int64_t>(text.size()))},
                           {"open it at", "ui.perfetto.dev"}};
+      case FileKind::kGraphText:
+      case FileKind::kGraphBinary:
       case FileKind::kUnknown:
         break;
     }

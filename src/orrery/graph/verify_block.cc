@@ -177,17 +177,19 @@ std::vector<std::uint32_t> BeforeOnStream(const Graph& graph, const Block& block
 }
 
 // Names the operations on a circle among those that never became ready.
-Status Circle(const Graph& graph, const Block& block, std::span<const std::uint32_t> before,
-              std::span<const std::uint32_t> waits) {
+Status Circle(const Graph& graph, const Block& block, std::span<const std::uint32_t> runnable) {
+  const std::vector<std::uint32_t> before = BeforeOnStream(graph, block);
+  std::vector<bool> waits(block.ops.size(), true);
+  for (const std::uint32_t o : runnable) waits[o] = false;
   const auto blocker = [&](std::uint32_t o) {
-    if (before[o] != o && waits[before[o]] > 0) return before[o];
+    if (before[o] != o && waits[before[o]]) return before[o];
     for (const Dep& d : block.deps_of(o)) {
-      if (waits[d.op] > 0) return std::uint32_t{d.op};
+      if (waits[d.op]) return std::uint32_t{d.op};
     }
     return o;
   };
   std::uint32_t at = 0;
-  while (waits[at] == 0) ++at;
+  while (!waits[at]) ++at;
   std::vector<bool> seen(block.ops.size());
   for (; !seen[at]; at = blocker(at)) seen[at] = true;
   std::string names;
@@ -199,33 +201,6 @@ Status Circle(const Graph& graph, const Block& block, std::span<const std::uint3
   }
   return InvalidInput("operations wait for each other: {}{}", names,
                       o == at ? fmt::format("op {}", at) : "others");
-}
-
-// Streams in order and dependencies leave an order in which all may run. O(operations +
-// dependencies); nothing to do where all dependencies point backwards.
-Status CheckForCircles(const Graph& graph, const Block& block) {
-  const auto n = static_cast<std::uint32_t>(block.ops.size());
-  const std::vector<std::uint32_t> before = BeforeOnStream(graph, block);
-  std::vector<std::uint32_t> waits(n), begin(n + 1), after(block.deps.size() + n);
-  const auto each = [&](std::uint32_t o, const auto& act) {
-    if (before[o] != o) act(before[o]);
-    for (const Dep& d : block.deps_of(o)) act(std::uint32_t{d.op});
-  };
-  for (std::uint32_t o = 0; o < n; ++o) {
-    each(o, [&](std::uint32_t on) { ++waits[o], ++begin[on + 1]; });
-  }
-  for (std::uint32_t o = 0; o < n; ++o) begin[o + 1] += begin[o];
-  std::vector<std::uint32_t> at(begin.begin(), begin.end() - 1), ready;
-  for (std::uint32_t o = 0; o < n; ++o) {
-    each(o, [&](std::uint32_t on) { after[at[on]++] = o; });
-    if (waits[o] == 0) ready.push_back(o);
-  }
-  for (std::size_t i = 0; i < ready.size(); ++i) {
-    for (std::uint32_t k = begin[ready[i]]; k < begin[ready[i] + 1]; ++k) {
-      if (--waits[after[k]] == 0) ready.push_back(after[k]);
-    }
-  }
-  return ready.size() == n ? Status() : Circle(graph, block, before, waits);
 }
 
 Status CheckDependencies(const Graph& graph, const Block& block) {
@@ -250,7 +225,9 @@ Status CheckDependencies(const Graph& graph, const Block& block) {
                           d.op == o ? "itself" : "which the host issues later");
     }
   }
-  return backwards ? Status() : CheckForCircles(graph, block);
+  if (backwards) return {};
+  const std::vector<std::uint32_t> runnable = RunnableOrder(graph, block);
+  return runnable.size() == block.ops.size() ? Status() : Circle(graph, block, runnable);
 }
 
 }  // namespace
@@ -275,6 +252,31 @@ std::size_t TableOf(const Block& block, OpKind kind) {
       break;
   }
   return 0;
+}
+
+std::vector<std::uint32_t> RunnableOrder(const Graph& graph, const Block& block) {
+  const auto n = static_cast<std::uint32_t>(block.ops.size());
+  const std::vector<std::uint32_t> before = BeforeOnStream(graph, block);
+  std::vector<std::uint32_t> waits(n), begin(n + 1), after(block.deps.size() + n);
+  const auto each = [&](std::uint32_t o, const auto& act) {
+    if (before[o] != o) act(before[o]);
+    for (const Dep& d : block.deps_of(o)) act(std::uint32_t{d.op});
+  };
+  for (std::uint32_t o = 0; o < n; ++o) {
+    each(o, [&](std::uint32_t on) { ++waits[o], ++begin[on + 1]; });
+  }
+  for (std::uint32_t o = 0; o < n; ++o) begin[o + 1] += begin[o];
+  std::vector<std::uint32_t> at(begin.begin(), begin.end() - 1), ready;
+  for (std::uint32_t o = 0; o < n; ++o) {
+    each(o, [&](std::uint32_t on) { after[at[on]++] = o; });
+    if (waits[o] == 0) ready.push_back(o);
+  }
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    for (std::uint32_t k = begin[ready[i]]; k < begin[ready[i] + 1]; ++k) {
+      if (--waits[after[k]] == 0) ready.push_back(after[k]);
+    }
+  }
+  return ready;
 }
 
 Status CheckBlock(const Graph& graph, const Block& block) {

@@ -82,6 +82,10 @@ Status MatchPeers(const Matching& matching);
 // The size of the table that the index of an operation of `kind` points into; 0: it has none.
 std::size_t TableOf(const Block& block, OpKind kind);
 
+// An order in which all operations may run that streams in order and dependencies let run; shorter
+// than the block where some wait for each other. O(operations + dependencies).
+std::vector<std::uint32_t> RunnableOrder(const Graph& graph, const Block& block);
+
 // A block alone: indices, streams, dependencies, group calls.
 Status CheckBlock(const Graph& graph, const Block& block);
 // Whatever the blocks are: programs, bindings and groups by the rules of graph.h.

@@ -78,23 +78,6 @@ void AddPcieTree(const cluster::Cluster& cluster, Facts* facts) {
 
 }  // namespace
 
-Facts GraphFacts(const graph::Graph& graph) {
-  std::size_t ops = 0, calls = 0;
-  for (const graph::Block& block : graph.blocks) ops += block.ops.size();
-  for (const graph::Program& program : graph.programs) calls += program.calls.size();
-  Facts facts = {
-      {"jobs", Count(graph.jobs.size())},
-      {"ranks", Count(graph.bindings.size())},
-      {"programs", fmt::format("{}, {} calls in all", Count(graph.programs.size()), Count(calls))},
-      {"blocks", fmt::format("{}, {} operations in all", Count(graph.blocks.size()), Count(ops))},
-      {"groups", Count(graph.groups.size())}};
-  for (const graph::JobInfo& job : graph.jobs) {
-    facts.emplace_back("job", fmt::format("{}: {} ranks, {} tokens a step", Printable(job.name),
-                                          HumanCount(job.ranks), HumanCount(job.tokens_per_step)));
-  }
-  return facts;
-}
-
 Result<Facts> JobFacts(const std::string& path) {
   ORRERY_ASSIGN_OR_RETURN(const Job job, ReadJob(path, {}));
   Facts facts;

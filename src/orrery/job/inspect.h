@@ -9,13 +9,11 @@
 #include "orrery/base/status.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/formats/goal.h"
-#include "orrery/graph/graph.h"
 
 namespace orrery::job {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-Facts GraphFacts(const graph::Graph& graph);
 Result<Facts> JobFacts(const std::string& path);
 // A cluster by definition, preset, topology file or the job that it is of, on `nodes` hosts (0: as
 // many as it names, else 16). A topology file stands on the preset h100-ib-400g for what it does
