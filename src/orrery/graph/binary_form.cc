@@ -43,7 +43,7 @@ class Reader {
     if (in_.ok() && codes_at_ != codes_.size()) in_.Fail("codes that no column has");
     if (!in_.ok()) return in_.status();
     for (Block& block : graph_.blocks) block.Seal();
-    ORRERY_RETURN_IF_ERROR(Verify(graph_, VerifyLevel::kFull));
+    ORRERY_RETURN_IF_ERROR(Verify(graph_, VerifyLevel::kRead));
     return std::move(graph_);
   }
 

@@ -27,7 +27,7 @@ struct BinaryLimits {
 // REQUIRES: Verify(graph).ok().
 std::string ToBinary(const Graph& graph);
 
-// The result is sealed and verified at the full level, and keeps nothing of `bytes`.
+// The result is sealed and verified, and keeps nothing of `bytes`.
 Result<Graph> FromBinary(std::string_view bytes, const BinaryLimits& limits = {});
 
 // A graph whose columns lie in a mapped file: they are read where they are touched, and processes

@@ -21,7 +21,7 @@ inline constexpr std::string_view kOldTextVersion = "orrery.graph/1";
 // REQUIRES: Verify(graph).ok().
 std::string ToText(const Graph& graph);
 
-// Errors name the line. The result is sealed and verified at the full level.
+// Errors name the line. The result is sealed and verified.
 Result<Graph> FromText(std::string_view text);
 
 }  // namespace orrery::graph

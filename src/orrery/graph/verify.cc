@@ -229,10 +229,10 @@ Status Verify(const Graph& graph, VerifyLevel level) {
     }
   }
   ORRERY_RETURN_IF_ERROR(CheckRanks(graph));
-  const bool full = level == VerifyLevel::kFull;
+  const bool quick = level == VerifyLevel::kQuick;
   ORRERY_RETURN_IF_ERROR(WhyNotStraight(graph).empty() ? CheckStraight(graph)
-                                                       : verify::CheckGeneral(graph, full));
-  return full ? verify::VerifyFully(graph) : Status();
+                                                       : verify::CheckGeneral(graph, !quick));
+  return quick ? Status() : verify::VerifyFully(graph, level == VerifyLevel::kFull);
 }
 
 }  // namespace orrery::graph

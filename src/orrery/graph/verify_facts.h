@@ -90,7 +90,7 @@ std::vector<std::uint32_t> RunnableOrder(const Graph& graph, const Block& block)
 Status CheckBlock(const Graph& graph, const Block& block);
 // Whatever the blocks are: programs, bindings and groups by the rules of graph.h.
 Status CheckGeneral(const Graph& graph, bool fully);
-Status VerifyFully(const Graph& graph);
+Status VerifyFully(const Graph& graph, bool hashes);
 
 // "block 3 'layer.forward'", "program 1 'stage 1'", … for messages.
 std::string NameOf(const Graph& graph, NameId name);

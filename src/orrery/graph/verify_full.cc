@@ -46,7 +46,7 @@ struct KernelFault {
   }
 };
 
-Status CheckTables(const Graph& graph, const Block& block) {
+Status CheckTables(const Graph& graph, const Block& block, bool hashes) {
   for (std::size_t k = 0; k < block.kernels.size(); ++k) {
     if (const char* fault = std::visit(KernelFault{}, block.kernels[k])) {
       return InvalidInput("kernel {}: {}", k, fault);
@@ -60,6 +60,7 @@ Status CheckTables(const Graph& graph, const Block& block) {
                           b.bytes);
     }
   }
+  if (!hashes) return {};
   Block copy = block;
   copy.Seal();
   if (copy.content_hash != block.content_hash) {
@@ -165,9 +166,9 @@ Status CheckLogicalRanks(const Graph& graph) {
 
 }  // namespace
 
-Status VerifyFully(const Graph& graph) {
+Status VerifyFully(const Graph& graph, bool hashes) {
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
-    if (Status status = CheckTables(graph, graph.blocks[b]); !status.ok()) {
+    if (Status status = CheckTables(graph, graph.blocks[b], hashes); !status.ok()) {
       return std::move(status).In(Where(graph, BlockId(b)));
     }
   }

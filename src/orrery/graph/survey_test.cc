@@ -1,0 +1,103 @@
+#include "orrery/graph/survey.h"
+
+#include <gtest/gtest.h>
+
+#include "orrery/graph/general_samples.h"
+#include "orrery/graph/text_form.h"
+
+namespace orrery::graph {
+namespace {
+
+// Three ranks. Block 0 is issued: 0 (10 ps on stream 0) and 1 (30 ps on stream 1) run beside each
+// other; 2 waits for what 1 recorded; 3 runs on stream 0 behind it (5 ps); the host waits for
+// stream 0, and works for 7 ps. So the chain by time is 30 + 5 + 7 = 42 ps a call. By operations it
+// is three: one of the times, the kernel, the work of the host.
+// Block 1 is free: 0 waits for 2, which waits for 1: column 0's greatest number and 4 + 4 ps.
+constexpr std::string_view kText = R"(orrery.graph/2
+job "three" ranks=3
+block 0
+  time ps=10
+  time ps=30 stream=1
+  record event=0 stream=1
+  wait event=0
+  timed ps=5
+  host-sync
+  host ps=7
+block 1 issue=free
+  time ps=1*#0 stream=none after=2
+  send group=model peer=offset:1 tag=9 stream=none bytes=100
+  time ps=4 stream=none after=3
+  time ps=4 stream=none
+  receive group=model peer=any tag=9 stream=none bytes=100
+  all-reduce group=#0 stream=5 bytes=8*#1
+program 0 "both" events=1
+  column 0 10 20 30
+  column 1 1 2 4
+  call block=0 repeat=2
+  call block=1
+rank program=0 job=0 logical=0 model=0
+rank program=0 job=0 logical=1 model=0 row=1
+rank program=0 job=0 logical=2 model=0 row=2
+group 0 model 2 0 1
+group 1 dp 0..2
+more 1
+)";
+
+TEST(Survey, CountsWhatRanksDo) {
+  const Result<Graph> graph = FromText(kText);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const Survey survey = SurveyOf(*graph);
+  // Three ranks: twice 4 lasting operations of block 0, six of block 1.
+  EXPECT_EQ(survey.operations, 3 * (2 * 4 + 6));
+  EXPECT_EQ(survey.kinds.at("known time"), 3 * (2 * 2 + 3));
+  EXPECT_EQ(survey.kinds.at("timed"), 3 * 2);
+  EXPECT_EQ(survey.kinds.at("record"), 3 * 2);
+  const auto all_reduce = survey.traffic.at({GroupSlot::kDp, Collective::kAllReduce});
+  EXPECT_EQ(all_reduce.count, 3);
+  EXPECT_EQ(all_reduce.bytes, 8 * (1 + 2 + 4));
+  EXPECT_EQ(survey.traffic.at({GroupSlot::kModel, Collective::kSend}).bytes, 300);
+  // One place on in the order 2, 0, 1.
+  const std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> messages = {
+      {{2, 0}, 100}, {{0, 1}, 100}, {{1, 2}, 100}};
+  EXPECT_EQ(survey.messages, messages);
+  EXPECT_EQ(survey.column_numbers, 6u);
+  EXPECT_NE(survey.why_not_straight, "");
+}
+
+TEST(Survey, FindsTheLongestChain) {
+  const Result<Graph> graph = FromText(kText);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const Survey::Chain chain = SurveyOf(*graph).chain;
+  EXPECT_TRUE(chain.complete);
+  // Two calls of block 0, one after the other; block 1 does not wait for them.
+  EXPECT_EQ(chain.known_ps, 2 * 42);
+  EXPECT_EQ(chain.operations, 2 * 3);
+  std::string text(kText);
+  text.replace(text.find(" repeat=2"), 9, "");
+  const Result<Graph> once = FromText(text);
+  ASSERT_TRUE(once.ok());
+  EXPECT_EQ(SurveyOf(*once).chain.known_ps, 42);
+  text.replace(text.find("column 0 10 20 30"), 17, "column 0 10 20 90");
+  EXPECT_EQ(SurveyOf(*FromText(text)).chain.known_ps, 4 + 4 + 90);
+}
+
+// Bytes sent are bytes received, whatever the peers.
+TEST(Survey, MessagesHaveTwoEnds) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Survey survey = SurveyOf(GeneralGraph(seed, AnyGeneralShape(seed)));
+    std::int64_t sent = 0, received = 0, messages = 0;
+    for (const auto& [key, traffic] : survey.traffic) {
+      if (key.second == Collective::kSend) sent += traffic.bytes;
+      if (key.second == Collective::kRecv) received += traffic.bytes;
+    }
+    for (const auto& [pair, bytes] : survey.messages) {
+      messages += bytes;
+      EXPECT_NE(pair.first, pair.second) << "seed " << seed;
+    }
+    EXPECT_EQ(sent, received) << "seed " << seed;
+    EXPECT_EQ(sent, messages) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace orrery::graph
