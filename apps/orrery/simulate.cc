@@ -7,14 +7,14 @@
 #include "arguments.h"
 #include "interrupt.h"
 #include "orrery/base/text.h"
-#include "orrery/job/goal.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
 #include "orrery/job/tables.h"
+#include "orrery/job/trace.h"
 #include "orrery/network/options.h"
-#include "orrery/results/goal.h"
 #include "orrery/results/json.h"
 #include "orrery/results/report.h"
+#include "orrery/results/trace.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "sniff.h"
 #include "verb.h"
@@ -31,8 +31,10 @@ class SimulateVerb final : public Verb {
 
   void Declare(CLI::App* app) override {
     app_ = app;
-    app->add_option("JOB", input_, "Job file (YAML or JSON), or a GOAL schedule")->required();
+    app->add_option("JOB", input_, "Job file (YAML or JSON), a GOAL schedule or a graph")->required();
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
+    app->add_option("--cluster", cluster_, "A trace's cluster: a preset or a file");
+    app->add_option("--nodes", nodes_, "Its hosts; default: as many as the trace's ranks need");
     app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
         ->allow_extra_args(false);
     app->add_option("--json", json_, "Write the result as JSON to FILE, or to stdout (-)");
@@ -48,7 +50,8 @@ class SimulateVerb final : public Verb {
                     "timeline, and for several jobs over links or loggops");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
     app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
-                "Keys of --set for a GOAL schedule:\n" + job::KeyList(network::LogGopsOptions()));
+                "Keys of --set for a GOAL schedule:\n" + job::KeyList(network::LogGopsOptions()) +
+                job::KeyList(job::GoalOptions()));
   }
 
   Status Run(Session* session) override {
@@ -72,7 +75,13 @@ class SimulateVerb final : public Verb {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
     }
     ORRERY_ASSIGN_OR_RETURN(const FileKind kind, SniffInput(input_));
-    if (kind == FileKind::kGoal) return RunGoal(session);
+    if (kind == FileKind::kGoal || kind == FileKind::kGraphText ||
+        kind == FileKind::kGraphBinary) {
+      return RunTrace(session, kind);
+    }
+    if (!cluster_.empty() || app_->count("--nodes") > 0) {
+      return InvalidInput("--cluster and --nodes are for traces; a job file names its own (--set cluster=…, --set nodes=…)");
+    }
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
@@ -102,18 +111,34 @@ class SimulateVerb final : public Verb {
   }
 
  private:
-  Status RunGoal(Session* session) {
-    if (network_ && *network_ != "loggops") {
-      return InvalidInput("--network {}: a GOAL schedule runs on loggops", Printable(*network_));
-    }
-    for (const char* option :
-         {"--timeline", "--heat-map", "--calibration", "--no-fold", "--threads", "--seed"}) {
+  // A file that brings its own operations.
+  Status RunTrace(Session* session, FileKind kind) {
+    for (const char* option : {"--heat-map", "--calibration", "--no-fold"}) {
       if (app_->count(option) == 0) continue;
-      return InvalidInput("{}: is for job files, not for a GOAL schedule", option);
+      return InvalidInput("{}: is for job files, not for a {}", option, Name(kind));
     }
+    job::TraceOptions options;
+    options.network = network_.value_or(kind == FileKind::kGoal ? "loggops" : "analytic");
+    options.cluster = cluster_;
+    ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, WholeNumber("--nodes", nodes_, 0, 1 << 20));
+    options.nodes = static_cast<int>(nodes);
+    options.set = set_;
+    if (seed_) options.set.push_back("simulation.seed=" + *seed_);
+    options.timeline = timeline_;
+    options.timeline_ranks = timeline_ranks_;
+    const constants::Set constants = constants::Set::Fitted();
+    options.constants = &constants;
     WatchOutput(json_);
-    ORRERY_ASSIGN_OR_RETURN(const results::GoalResult result, job::SimulateGoal(input_, set_));
-    return session->Answer(json_, results::ToJson(result), results::Report(result));
+    WatchOutput(timeline_);
+    ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result,
+                            kind == FileKind::kGoal ? job::SimulateGoal(input_, options)
+                                                    : job::SimulateGraph(input_, options));
+    ORRERY_RETURN_IF_ERROR(
+        session->Answer(json_, results::ToJson(result), results::Report(result)));
+    if (!timeline_.empty()) {
+      session->Note(fmt::format("timeline: {} (open it at ui.perfetto.dev)", Printable(timeline_)));
+    }
+    return {};
   }
 
   CLI::App* app_ = nullptr;
@@ -121,6 +146,7 @@ class SimulateVerb final : public Verb {
   std::vector<std::string> set_;
   std::optional<std::string> network_;
   std::optional<std::string> seed_;
+  std::string cluster_, nodes_ = "0";
   std::string threads_ = "1";
   bool no_fold_ = false;
 };

@@ -87,13 +87,8 @@ Result<FileKind> SniffInput(const std::string& path) {
   start.resize(static_cast<std::size_t>(file.gcount()));
   const bool named_goal = path.ends_with(".goal") && file.is_open();
   if (named_goal || formats::SniffGoal(start) != formats::GoalForm::kNone) return FileKind::kGoal;
-  const bool graph = start.starts_with(graph::kBinaryMagic) || IsGraphText(start);
-  if (graph) {
-    return InvalidInput(
-        "'{}' is a graph; simulating one without a job file is not built yet "
-        "('orrery inspect' says what it holds)",
-        Printable(path));
-  }
+  if (start.starts_with(graph::kBinaryMagic)) return FileKind::kGraphBinary;
+  if (IsGraphText(start)) return FileKind::kGraphText;
   if (start.find("\"orrery.result/") != std::string::npos) {
     return InvalidInput("'{}' is a result; what it holds as 'config' is the job file of it",
                         Printable(path));

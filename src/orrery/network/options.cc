@@ -46,6 +46,11 @@ constexpr Option kLogGops[] = {
      .type = kBool,
      .fallback = "true",
      .doc = "A message holds the receiver's interface for its bytes too."},
+    {.name = "endpoints",
+     .type = kText,
+     .fallback = "auto",
+     .doc = "joint: a message takes processor and interface at once (LogGOPSim); staged: one after "
+            "the other, over a cluster's paths; auto: joint where operations name interfaces."},
 };
 
 constexpr Option kJobLogGops[] = {

@@ -60,7 +60,7 @@ enum Annotation : std::uint32_t {
 // Interned event names: the graph's come first, then texts of our own.
 constexpr std::uint64_t kFirstText = std::uint64_t{1} << 33;
 
-std::uint64_t ProcessTrack(RankId rank) { return (rank.index() + 1) << 8 | 0xFF; }
+std::uint64_t ProcessTrack(RankId rank) { return (rank.index() + 1) << 32 | 0xFFFFFFFFu; }
 
 // The network's: no rank has these.
 constexpr std::uint64_t kNetworkTrack = 0xFF, kFirstCounter = 1, kMostCounters = 0xFE;
@@ -173,8 +173,8 @@ void Timeline::Describe(RankId rank) {
   Emit(out);
 }
 
-std::uint64_t Timeline::Track(RankId rank, std::uint8_t stream) {
-  const std::uint64_t uuid = (rank.index() + 1) << 8 | stream;
+std::uint64_t Timeline::Track(RankId rank, std::uint32_t stream) {
+  const std::uint64_t uuid = (rank.index() + 1) << 32 | stream;
   if (!tracks_.insert(uuid).second) return uuid;
   ProtoWriter track;
   track.Varint(descriptor::kUuid, uuid);

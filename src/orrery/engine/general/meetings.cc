@@ -22,7 +22,7 @@ void Machine::MakeGroups() {
     devices.clear();
     for (std::size_t i = 0; i < members.size(); ++i) {
       group.consecutive = group.consecutive && members[i].value == members[0].value + i;
-      devices.push_back(in_.inputs->placement->device[members[i].index()]);
+      if (!in_.joint) devices.push_back(in_.inputs->placement->device[members[i].index()]);
     }
     if (!in_.joint) {
       group.shape = in_.prices->ShapeId(collective::ShapeOf(*in_.inputs->cluster, devices));

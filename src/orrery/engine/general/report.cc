@@ -9,9 +9,12 @@ std::string Machine::Describe(std::uint32_t rank, std::uint32_t number) const {
   if (n.op == Node::kNoOp) return "host work";
   const graph::Block& block = graph_.blocks[n.block];
   const graph::Op& op = block.ops[n.op];
-  const std::string where = fmt::format(
-      "op {}{} of block {}{}", n.op, op.name.valid() ? " '" + graph_.name(op.name) + "'" : "",
-      n.block, block.name.valid() ? " '" + graph_.name(block.name) + "'" : "");
+  const std::string where =
+      block.issue == graph::Issue::kFree
+          ? fmt::format("operation {} of rank {}", n.op, rank)
+          : fmt::format("op {}{} of block {}{}", n.op,
+                        op.name.valid() ? " '" + graph_.name(op.name) + "'" : "", n.block,
+                        block.name.valid() ? " '" + graph_.name(block.name) + "'" : "");
   if (op.kind != graph::OpKind::kComm) return where;
   const graph::Comm& comm = block.comms[op.index];
   std::string text = fmt::format("{} of {} bytes", graph::Name(comm.collective), AmountOf(rank, n));

@@ -1,0 +1,341 @@
+#include "orrery/job/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "orrery/base/file.h"
+#include "orrery/base/hash.h"
+#include "orrery/base/text.h"
+#include "orrery/engine/engine.h"
+#include "orrery/engine/options.h"
+#include "orrery/formats/goal.h"
+#include "orrery/graph/binary_form.h"
+#include "orrery/graph/text_form.h"
+#include "orrery/graph/verify.h"
+#include "orrery/job/network_setup.h"
+#include "orrery/job/settings.h"
+#include "orrery/job/simulate.h"
+#include "orrery/network/network.h"
+#include "orrery/network/options.h"
+#include "orrery/results/timeline.h"
+#include "orrery/workload/importers/goal/goal.h"
+
+namespace orrery::job {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A schedule or graph in memory takes about as much again.
+constexpr std::int64_t kLargestTrace = std::int64_t{16} << 30;
+constexpr std::size_t kWorstLinks = 20;
+
+constexpr Option kGoal[] = {
+    {.name = "rank",
+     .type = OptionType::kText,
+     .fallback = "gpu",
+     .doc = "What a rank of a GOAL schedule is on a cluster: gpu, or node (a host's first GPU)."},
+};
+constexpr OptionTable kGoalTable{
+    .path = "goal", .doc = "How a GOAL schedule is laid on a cluster.", .options = kGoal};
+
+// 10⁻¹⁸ s from ns.
+std::int64_t Attoseconds(double ns) { return static_cast<std::int64_t>(ns * 1e9 + 0.5); }
+
+std::string Nanoseconds(SimTime ps) {
+  return ps % kNanosecond == 0 ? fmt::format("{} ns", ps / kNanosecond)
+                               : fmt::format("{:.3f} ns", static_cast<double>(ps) / 1e3);
+}
+
+// What --set says, apart from the cluster's keys.
+struct Settings {
+  network::Parameters network;
+  bool whole_nodes = false;  // goal.rank=node
+  int iterations = 0;
+  std::uint64_t seed = 1;
+  std::vector<std::string> of_cluster;  // for ReadNetworkSetup
+  std::string config;                   // JSON
+};
+
+Status ReadLogGops(const Section& section, network::Parameters* p) {
+  p->joint = {.L = section.Integer("L"),
+              .o = section.Integer("o"),
+              .g = section.Integer("g"),
+              .G_as = Attoseconds(section.Real("G")),
+              .O_as = Attoseconds(section.Real("O")),
+              .S = section.Integer("S"),
+              .receiver_bandwidth = section.Bool("receiver_bandwidth")};
+  const std::string endpoints = section.Text("endpoints");
+  using network::LogGopsEndpoints;
+  if (endpoints == "staged") {
+    p->endpoints = LogGopsEndpoints::kStaged;
+  } else if (endpoints == "joint") {
+    p->endpoints = LogGopsEndpoints::kJoint;
+  } else if (endpoints != "auto") {
+    return InvalidInput("{}: '{}' is none of auto, staged, joint", section.Where("endpoints"),
+                        Printable(endpoints));
+  }
+  // Staged endpoints take what was said, and the path's otherwise.
+  if (section.Has("L")) p->loggops.L = p->joint.L;
+  if (section.Has("G")) p->loggops.G_as = p->joint.G_as;
+  if (section.Has("o")) p->loggops.o = p->joint.o;
+  if (section.Has("g")) p->loggops.g = p->joint.g;
+  if (section.Has("O")) p->loggops.O_as = p->joint.O_as;
+  return {};
+}
+
+Result<Settings> ReadSettings(const TraceOptions& options) {
+  Settings settings;
+  formats::Document document;
+  for (const std::string& assignment : options.set) {
+    const std::string_view section = std::string_view(assignment).substr(
+        0, assignment.find_first_of(".="));
+    if (section == "loggops" || section == "goal" || section == "simulation") {
+      ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
+    } else {
+      settings.of_cluster.push_back(assignment);
+    }
+  }
+  Section loggops(network::LogGopsOptions()), goal(kGoalTable);
+  Section simulation(engine::SimulationOptions());
+  for (const formats::Field& field : document.root.fields) {
+    Section& section = field.key == "loggops" ? loggops : field.key == "goal" ? goal : simulation;
+    const OptionTable& table = field.key == "loggops" ? network::LogGopsOptions()
+                               : field.key == "goal"  ? kGoalTable
+                                                      : engine::SimulationOptions();
+    ORRERY_ASSIGN_OR_RETURN(section, Section::Read(document, field.value, table));
+  }
+  ORRERY_RETURN_IF_ERROR(ReadLogGops(loggops, &settings.network));
+  const std::string rank = goal.Text("rank");
+  if (rank != "gpu" && rank != "node") {
+    return InvalidInput("{}: '{}' is none of gpu, node", goal.Where("rank"), Printable(rank));
+  }
+  settings.whole_nodes = rank == "node";
+  if (simulation.Has("iterations")) {
+    settings.iterations = static_cast<int>(simulation.Integer("iterations"));
+  }
+  settings.seed = static_cast<std::uint64_t>(simulation.Integer("seed"));
+  nlohmann::ordered_json saved;
+  saved["network"] = options.network;
+  if (!options.cluster.empty()) saved["cluster"] = options.cluster;
+  if (options.nodes > 0) saved["nodes"] = options.nodes;
+  const auto save = [&](const OptionTable& table, const Section& section) {
+    for (const Option& option : table.options) {
+      saved[std::string(table.path)][std::string(option.name)] =
+          FormatOption(option, section.Value(option.name));
+    }
+  };
+  save(network::LogGopsOptions(), loggops);
+  if (!options.cluster.empty()) save(kGoalTable, goal);
+  if (!settings.of_cluster.empty()) saved["set"] = settings.of_cluster;
+  settings.config = saved.dump();
+  return settings;
+}
+
+// Where a trace runs: its cluster, or a single GPU where no cluster plays a part.
+Result<NetworkSetup> ReadPlace(const TraceOptions& options, const Settings& settings,
+                               std::size_t ranks, bool needs_cluster) {
+  if (options.cluster.empty() && needs_cluster) {
+    return InvalidInput(
+        "network '{}' runs on a cluster: name one with --cluster (a preset of 'orrery list "
+        "clusters', or a file)",
+        options.network);
+  }
+  const bool none = options.cluster.empty();
+  const std::string name = none ? "h100-ib-400g" : options.cluster;
+  int nodes = none ? 1 : options.nodes;
+  if (nodes == 0) {
+    ORRERY_ASSIGN_OR_RETURN(const NetworkSetup one,
+                            ReadNetworkSetup(name, 1, options.network, settings.of_cluster,
+                                             options.constants));
+    const std::size_t each =
+        settings.whole_nodes ? 1 : static_cast<std::size_t>(one.cluster.spec().gpus_per_node);
+    nodes = static_cast<int>((ranks + each - 1) / each);
+  }
+  return ReadNetworkSetup(name, nodes, options.network, settings.of_cluster, options.constants);
+}
+
+Result<cluster::Placement> Place(const cluster::Cluster& cluster, std::size_t ranks,
+                                 const Settings& settings, bool none) {
+  cluster::Placement placement;
+  const std::size_t step =
+      settings.whole_nodes ? static_cast<std::size_t>(cluster.spec().gpus_per_node) : 1;
+  if (!none && ranks * step > cluster.devices()) {
+    return InvalidInput("{} ranks do not fit {} {}; --nodes says how many hosts there are", ranks,
+                        settings.whole_nodes ? cluster.devices() / step : cluster.devices(),
+                        settings.whole_nodes ? "hosts (goal.rank=node)" : "GPUs");
+  }
+  for (std::size_t r = 0; r < ranks; ++r) placement.device.emplace_back(none ? 0 : r * step);
+  return placement;
+}
+
+bool HoldsInterfaces(const graph::Graph& graph) {
+  return std::ranges::any_of(graph.blocks, [](const graph::Block& b) { return !b.holds.empty(); });
+}
+
+bool IsBinaryGraph(const std::string& path) {
+  std::array<char, 8> start{};
+  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+  return std::string_view(start.data(), start.size()) == graph::kBinaryMagic;
+}
+
+int ProcessorsOf(const graph::Graph& graph) {
+  int most = 0;
+  for (const graph::Block& b : graph.blocks) {
+    for (const graph::Hold& h : b.holds) {
+      if (h.cpu != graph::Hold::kNone) most = std::max(most, h.cpu + 1);
+    }
+  }
+  return most;
+}
+
+std::size_t OperationsOf(const graph::Graph& graph) {
+  std::vector<std::size_t> of(graph.programs.size(), 0);
+  for (std::size_t p = 0; p < of.size(); ++p) {
+    for (const graph::Call& call : graph.programs[p].calls) {
+      of[p] += call.repeat * graph.blocks[call.block.index()].ops.size();
+    }
+  }
+  std::size_t sum = 0;
+  for (const graph::Binding& b : graph.bindings) sum += of[b.program.index()];
+  return sum;
+}
+
+std::string ParametersText(const network::LogGops& p) {
+  return fmt::format("L {}, o {}, g {}, G {} ns/B, O {} ns/B, S {} B{}", Nanoseconds(p.L),
+                     Nanoseconds(p.o), Nanoseconds(p.g), static_cast<double>(p.G_as) / 1e9,
+                     static_cast<double>(p.O_as) / 1e9, p.S,
+                     p.receiver_bandwidth ? "" : ", no bandwidth at the receiver");
+}
+
+// Runs a verified graph.
+Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOptions& options,
+                                      results::TraceResult result, Clock::time_point began) {
+  ORRERY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(options));
+  const bool holds = HoldsInterfaces(graph);
+  using network::LogGopsEndpoints;
+  const LogGopsEndpoints endpoints = settings.network.endpoints;
+  const bool joint = options.network == "loggops" &&
+                     (endpoints == LogGopsEndpoints::kJoint ||
+                      (endpoints == LogGopsEndpoints::kDefault && holds));
+  const std::size_t ranks = graph.bindings.size();
+  ORRERY_ASSIGN_OR_RETURN(NetworkSetup place, ReadPlace(options, settings, ranks, !joint));
+  const bool none = options.cluster.empty();
+  ORRERY_ASSIGN_OR_RETURN(const cluster::Placement placement,
+                          Place(place.cluster, ranks, settings, none));
+  ORRERY_ASSIGN_OR_RETURN(const compute::CostModel compute,
+                          compute::CostModel::Create(place.cluster.spec().device, {}));
+  const collective::Planner planner(place.cluster, place.environment, place.pricing);
+  std::optional<results::Timeline> timeline;
+  if (!options.timeline.empty()) {
+    std::vector<RankId> shown = results::DefaultRanks(graph);
+    if (!options.timeline_ranks.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(shown, results::ParseRanks(options.timeline_ranks, ranks));
+    }
+    ORRERY_ASSIGN_OR_RETURN(timeline, results::Timeline::Create(options.timeline, graph, shown));
+  }
+  engine::Options run;
+  run.iterations = settings.iterations;
+  run.seed = settings.seed;
+  run.threads = options.threads;
+  if (timeline && network::SeesLinks(options.network)) run.link_steps = 256;
+  const engine::Inputs inputs{.graph = &graph,
+                              .cluster = &place.cluster,
+                              .placement = &placement,
+                              .compute = &compute,
+                              .planner = &planner,
+                              .network = options.network,
+                              .network_parameters = settings.network};
+  ORRERY_ASSIGN_OR_RETURN(
+      result.record, engine::Run(inputs, run, nullptr, timeline ? &*timeline : nullptr));
+  if (!none && !joint) {
+    result.cluster = place.description;
+    result.worst_links = results::WorstLinks(result.record, place.cluster, kWorstLinks);
+    result.over_time = results::OverTime(result.record, place.cluster, result.worst_links);
+    result.assumed = place.assumed;
+  }
+  if (timeline) {
+    timeline->AddCounters(result.over_time);
+    ORRERY_RETURN_IF_ERROR(timeline->Finish());
+  }
+  if (holds && (joint || options.network != "loggops")) {
+    const bool given = std::ranges::any_of(
+        options.set, [](const std::string& s) { return s.starts_with("loggops."); });
+    result.parameters = ParametersText(settings.network.joint);
+    if (!given) {
+      result.assumed.push_back(
+          joint ? "loggops: LogGOPSim's default parameters (--set loggops.L=… and others)"
+                : "loggops.o, O and S: LogGOPSim's defaults; L, g and G are the path's");
+    }
+  }
+  for (const graph::Block& block : graph.blocks) {
+    for (const graph::Assumption& a : block.assumed) {
+      const std::string& text = graph.name(a.text);
+      if (std::ranges::find(result.assumed, text) == result.assumed.end()) {
+        result.assumed.push_back(text);
+      }
+    }
+  }
+  result.network = options.network;
+  result.operations = OperationsOf(graph);
+  result.programs = graph.programs.size();
+  result.processors = ProcessorsOf(graph);
+  result.warnings = result.record.warnings;
+  result.config_json = settings.config;
+  results::Simulation& s = result.simulation;
+  results::FillSimulation(result.record, &s);
+  s.version = Version();
+  s.seed = settings.seed;
+  s.config_hash = Hasher().Add(std::string_view(result.config_json)).value();
+  s.wall_s = std::chrono::duration<double>(Clock::now() - began).count();
+  s.peak_rss_bytes = PeakResidentBytes();
+  return result;
+}
+
+}  // namespace
+
+const OptionTable& GoalOptions() { return kGoalTable; }
+
+Result<results::TraceResult> SimulateGoal(const std::string& path, const TraceOptions& options) {
+  const auto began = Clock::now();
+  results::TraceResult result;
+  result.source = path;
+  result.format = "GOAL";
+  graph::Graph graph;
+  {
+    formats::GoalSchedule schedule;
+    {
+      ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kLargestTrace));
+      ORRERY_ASSIGN_OR_RETURN(schedule, formats::ParseGoal(bytes, path));
+    }
+    ORRERY_ASSIGN_OR_RETURN(graph, workload::ImportGoal(schedule, path));
+  }
+  ORRERY_RETURN_IF_ERROR(graph::Verify(graph).In(fmt::format("'{}'", Printable(path))));
+  Result<results::TraceResult> run = RunGraph(graph, options, std::move(result), began);
+  if (!run.ok() && run.status().code() == Code::kInfeasible) {
+    return std::move(run).TakeStatus().In(fmt::format("'{}'", Printable(path)));
+  }
+  return run;
+}
+
+Result<results::TraceResult> SimulateGraph(const std::string& path, const TraceOptions& options) {
+  const auto began = Clock::now();
+  results::TraceResult result;
+  result.source = path;
+  result.format = "graph";
+  if (IsBinaryGraph(path)) {
+    ORRERY_ASSIGN_OR_RETURN(const graph::MappedGraph mapped, graph::MapBinary(path));
+    return RunGraph(mapped.graph, options, std::move(result), began);
+  }
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
+  Result<graph::Graph> graph = graph::FromText(text);
+  if (!graph.ok()) return std::move(graph).TakeStatus().In(Printable(path));
+  return RunGraph(*graph, options, std::move(result), began);
+}
+
+}  // namespace orrery::job
