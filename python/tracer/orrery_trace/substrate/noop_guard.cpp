@@ -24,7 +24,14 @@ using c10::Stream;
 using c10::StreamId;
 
 // What one entry of the log says; the numbers are the contract with guard.py.
-enum class Kind : int64_t { kSwitch = 0, kRecord = 1, kWait = 2, kSyncStream = 3, kSyncDevice = 4 };
+enum class Kind : int64_t {
+  kSwitch = 0,
+  kRecord = 1,
+  kWait = 2,
+  kSyncStream = 3,
+  kSyncDevice = 4,
+  kSyncEvent = 5
+};
 
 struct Entry {
   int64_t kind;
@@ -76,7 +83,9 @@ struct NoDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   }
   bool queryEvent(void*) const override { return true; }
   void destroyEvent(void*, const DeviceIndex) const noexcept override {}
-  void synchronizeEvent(void*) const override {}
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) Log(Kind::kSyncEvent, 0, reinterpret_cast<int64_t>(event));
+  }
   double elapsedTime(void*, void*, const DeviceIndex) const override { return 0.0; }
 
   bool queryStream(const Stream&) const override { return true; }
@@ -87,8 +96,8 @@ struct NoDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
 };
 
 // What the rest of PyTorch asks about CUDA beyond the guard. `getAccelerator`, which the autograd
-// engine consults for stream order, wants hasCUDA(); everything that would touch a device stays with
-// the base class, which throws.
+// engine consults for stream order, wants hasCUDA(); everything that would touch a device stays
+// with the base class, which throws.
 struct NoDeviceHooks final : public at::CUDAHooksInterface {
   explicit NoDeviceHooks(at::CUDAHooksArgs) {}
   void init() const override {}
@@ -122,6 +131,11 @@ int orrery_install_guard() {
       });
   return at::detail::getCUDAHooks().hasCUDA() ? 0 : 2;
 }
+
+int64_t orrery_current_stream() { return current_stream; }
+
+// What `torch.cuda.synchronize` does.
+void orrery_sync_device() { Log(Kind::kSyncDevice, 0, 0); }
 
 int64_t orrery_log_size() {
   const std::lock_guard<std::mutex> lock(log_mutex);

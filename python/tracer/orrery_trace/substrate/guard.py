@@ -14,11 +14,12 @@ import importlib.util
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from orrery_trace.errors import TraceError
+
 SOURCE = Path(__file__).with_name("noop_guard.cpp")
-KINDS = ("switch", "record", "wait", "sync_stream", "sync_device")
+KINDS = ("switch", "record", "wait", "sync_stream", "sync_device", "sync_event")
 
 _library: ctypes.CDLL | None = None
 
@@ -27,8 +28,13 @@ def torch_root() -> Path:
     """Where PyTorch lies, found without importing it."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        raise RuntimeError("PyTorch is not installed; see requirements.txt")
+        raise RuntimeError("PyTorch is not installed; pip install torch")
     return Path(spec.origin).parent
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "orrery"
 
 
 def build() -> Path:
@@ -36,7 +42,7 @@ def build() -> Path:
     root = torch_root()
     version = (root / "version.py").read_bytes()
     digest = hashlib.sha256(SOURCE.read_bytes() + version + str(root).encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME", tempfile.gettempdir())) / "orrery"
+    cache = _cache()
     library = cache / f"noop_guard-{digest}.so"
     if not library.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -44,9 +50,21 @@ def build() -> Path:
         command = [os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-O1"]
         command += [f"-I{root / 'include'}", str(SOURCE), "-o", str(unfinished)]
         command += [f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"]
-        subprocess.run(command, check=True)
+        _compile(command)
         unfinished.rename(library)
     return library
+
+
+def _compile(command: list[str]) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise TraceError(
+            f"no C++ compiler: {command[0]!r} was not found, and tracing without a GPU compiles a "
+            "small library against PyTorch's headers; install g++ or clang++, or set CXX"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        raise TraceError(f"{' '.join(command)} failed:\n{error.stderr[-2000:]}") from None
 
 
 def preload() -> int:
@@ -64,8 +82,22 @@ def preload() -> int:
             ctypes.CDLL(str(lib / name), mode=ctypes.RTLD_GLOBAL)
     _library = ctypes.CDLL(str(library))
     _library.orrery_log_size.restype = ctypes.c_int64
+    _library.orrery_current_stream.restype = ctypes.c_int64
     _library.orrery_take_log.restype = ctypes.c_int64
     return int(_library.orrery_install_guard())
+
+
+def current_stream() -> int:
+    """The id of the stream that work goes to now: 0, or what the program switched to."""
+    if _library is None:
+        return 0
+    return int(_library.orrery_current_stream())
+
+
+def sync_device() -> None:
+    """The host waits for the device."""
+    if _library is not None:
+        _library.orrery_sync_device()
 
 
 def loaded() -> bool:

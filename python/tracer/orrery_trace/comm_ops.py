@@ -16,6 +16,10 @@ import torch
 import torch.distributed  # noqa: F401 - registers Meta kernels
 from torch._C._distributed_c10d import FakeWork
 
+from orrery_trace.errors import TraceError
+from orrery_trace.signatures import bytes_of, tensors_in, type_name
+from orrery_trace.trace import Line
+
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 
 
@@ -129,7 +133,7 @@ TABLE: dict[str, CommOp | Refused] = {
 REFUSED_NAMESPACES = {"symm_mem": "symmetric-memory kernels: the peer is in a buffer, not a call"}
 
 
-class UnknownCommOp(RuntimeError):
+class UnknownCommOp(TraceError):
     """A communication op with no row in the table, or one that the table refuses."""
 
 
@@ -150,6 +154,51 @@ def lookup(name: str) -> CommOp | None:
             return None
         raise UnknownCommOp(f"{base}: refused, {row.reason}")
     return row
+
+
+def describe(row: CommOp, named: dict[str, Any], ranks: list[int]) -> Line:
+    """What one call of the op says: bytes, type, peer, tag, shares of each peer.
+
+    `named` are its arguments by name and its result as "return"; `ranks` those of its group.
+    """
+    sends, receives = named.get(row.sends), named.get(row.receives)
+    line: Line = {"kind": row.kind, "send": bytes_of(sends), "recv": bytes_of(receives)}
+    first = next(tensors_in([sends, receives]), None)
+    if first is not None:
+        line["dtype"] = type_name(first.dtype)
+    if row.coalesced:
+        line["coalesced"] = True
+        line["send_each"] = [bytes_of(t) for t in tensors_in(sends)]
+        line["recv_each"] = [bytes_of(t) for t in tensors_in(receives)]
+    if row.kind == "all_to_all":
+        splits = [named.get(name) for name in row.splits] if row.splits else [None, None]
+        for key, value, split in zip(
+            ("send_each", "recv_each"), (sends, receives), splits, strict=True
+        ):
+            line[key] = _shares(value, split, len(ranks))
+    elif row.kind in ("gather", "scatter") and not row.coalesced:
+        line["send_each"] = [bytes_of(t) for t in tensors_in(sends)]
+        line["recv_each"] = [bytes_of(t) for t in tensors_in(receives)]
+    peer, tag = named.get(row.peer), named.get(row.tag)
+    if isinstance(peer, int):
+        line["peer"] = ranks[peer]
+    elif peer is not None:
+        line["peers"] = [ranks[p] for p in peer]
+    if tag:
+        line["tag"] = tag
+    return line
+
+
+def _shares(value: Any, split: Any, peers: int) -> list[int]:
+    """Bytes for each peer: by rows of one tensor, by tensors of a list, or even."""
+    tensors = list(tensors_in(value))
+    if len(tensors) != 1 or (split is None and isinstance(value, (list, tuple))):
+        return [bytes_of(t) for t in tensors]
+    total = bytes_of(tensors)
+    if not split:
+        return [total // peers] * peers
+    rows = int(sum(split))
+    return [total * int(n) // rows if rows else 0 for n in split]
 
 
 def installed() -> dict[str, Any]:

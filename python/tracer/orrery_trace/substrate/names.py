@@ -1,6 +1,6 @@
 """The Python half of the no-device guard: what `torch.cuda` must answer without a GPU.
 
-Every name replaced is listed in `REPLACED`, so that a spike can say how many there are.
+Every name replaced is listed in `REPLACED`, so that it can be said how many there are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from orrery_trace.substrate import guard
 
 REPLACED: list[str] = []
 
@@ -142,7 +144,7 @@ def install_names() -> list[str]:
     cuda = torch.cuda
     fixed: dict[str, Any] = {
         "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0,
-        "_lazy_init": None, "init": None, "set_device": None, "synchronize": None,
+        "_lazy_init": None, "init": None, "set_device": None,
         "empty_cache": None, "memory_allocated": 0, "max_memory_allocated": 0,
         "memory_reserved": 0, "max_memory_reserved": 0, "reset_peak_memory_stats": None,
         "mem_get_info": (80 << 30, 80 << 30), "get_device_capability": (9, 0),
@@ -159,6 +161,7 @@ def install_names() -> list[str]:
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         _replace(cuda.nvtx, name, lambda *_, **__: 0)
     _replace(torch._C, "_cuda_getDevice", lambda: 0)
+    _replace(cuda, "synchronize", lambda *_, **__: guard.sync_device())
     _replace(cuda, "memory_stats", lambda *_, **__: {})
     _replace(cuda, "get_device_properties", _properties)
     _replace(cuda, "default_generators", (Generator(),))
