@@ -31,7 +31,9 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeInspect());
   verbs.push_back(MakeDoctor());
   verbs.push_back(MakeSchema());
-  verbs.push_back(MakeNotBuilt("plan", "find the best plan (not built yet)"));
+  verbs.push_back(MakePlan());
+  verbs.push_back(MakeSweep());
+  verbs.push_back(MakeMerge());
   verbs.push_back(MakeValidate());
   verbs.push_back(MakeNotBuilt("convert", "between trace formats (not built yet)"));
   verbs.push_back(MakeTraffic());
