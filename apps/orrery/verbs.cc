@@ -38,7 +38,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeNotBuilt("convert", "between trace formats (not built yet)"));
   verbs.push_back(MakeTraffic());
   verbs.push_back(MakeCalibrate());
-  verbs.push_back(MakeNotBuilt("compare", "what changed between two results (not built yet)"));
+  verbs.push_back(MakeCompare());
   verbs.push_back(MakeNotBuilt("explain", "where a number comes from (not built yet)"));
   verbs.push_back(MakeNotBuilt("serve", "HTTP API and web interface (not built yet)"));
   return verbs;

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "orrery/results/compare/compare.h"
+
 namespace orrery::search {
 namespace {
 
@@ -97,26 +99,10 @@ Status FindTurns(const OpenJob& open, Evaluator* evaluator, PlanResult* result) 
 }
 
 double TieWidth(const PlanRow& a, const PlanRow& b) {
-  const constants::Spreads spreads = constants::FittedSpreads();
-  const auto parts = [](const PlanRow& row) {
-    constants::StepShares s =
-        results::SharesOf(row.result.overall.parts, row.compute_spread, false);
-    const auto step = static_cast<double>(row.result.step_time);
-    s.kernels *= step;
-    s.host *= step;
-    s.communication *= step;
-    s.waiting *= step;
-    return s;
+  const auto step = [](const PlanRow& row) {
+    return results::StepParts{row.result.step_time, row.result.overall.parts, row.compute_spread};
   };
-  const constants::StepShares x = parts(a), y = parts(b);
-  const double kernels = (x.kernels - y.kernels) * spreads.kernels;
-  const double host = (x.host - y.host) * spreads.host;
-  const double communication = (x.communication - y.communication) * spreads.communication;
-  const double waiting = (x.waiting - y.waiting) * spreads.waiting;
-  const double scale = std::sqrt(kernels * kernels + host * host + communication * communication +
-                                 waiting * waiting) /
-                       static_cast<double>(std::max<SimTime>(a.result.step_time, 1));
-  return std::exp(scale * std::log(5.0)) - 1;  // 80 % of a Laplace distribution (spreads.h)
+  return results::DifferenceWidth(step(a), step(b));
 }
 
 }  // namespace orrery::search
