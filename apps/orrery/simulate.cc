@@ -16,6 +16,7 @@
 #include "orrery/results/json.h"
 #include "orrery/results/report.h"
 #include "orrery/search/calibrate/calibrate.h"
+#include "recipe_options.h"
 #include "sniff.h"
 #include "verb.h"
 
@@ -31,7 +32,11 @@ class SimulateVerb final : public Verb {
 
   void Declare(CLI::App* app) override {
     app_ = app;
-    app->add_option("JOB", input_, "Job file (YAML or JSON), or a GOAL schedule")->required();
+    app->add_option(
+           "JOB", input_,
+           "Job file (YAML or JSON), a launch script or a framework's configuration, or a GOAL "
+           "schedule")
+        ->required();
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
     app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
         ->allow_extra_args(false);
@@ -47,6 +52,7 @@ class SimulateVerb final : public Verb {
                     "Threads for runs over links (--network flow, links, loggops); one with a "
                     "timeline, and for several jobs over links or loggops");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
+    recipe_.Declare(app);
     app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
                 "Keys of --set for a GOAL schedule:\n" + job::KeyList(network::LogGopsOptions()));
   }
@@ -72,11 +78,21 @@ class SimulateVerb final : public Verb {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
     }
     ORRERY_ASSIGN_OR_RETURN(const FileKind kind, SniffInput(input_));
+    if (kind != FileKind::kRecipe) {
+      for (const char* option : {"--cluster", "--nodes", "--from", "--env", "--leave-out"}) {
+        if (app_->count(option) == 0) continue;
+        return InvalidInput(
+            "{}: is for recipes of training frameworks; {} is none ('--set' "
+            "changes a key of a job)",
+            option, Printable(input_));
+      }
+    }
     if (kind == FileKind::kGoal) return RunGoal(session);
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
-    ORRERY_ASSIGN_OR_RETURN(job::Job job, job::ReadJob(input_, read));
+    ORRERY_ASSIGN_OR_RETURN(job::Job job, kind == FileKind::kRecipe ? ReadRecipe(session, read)
+                                                                    : job::ReadJob(input_, read));
     if (!calibration_.empty()) {
       job.assumed.push_back(fmt::format("constants of {}", Printable(calibration_)));
     }
@@ -102,6 +118,16 @@ class SimulateVerb final : public Verb {
   }
 
  private:
+  // A launch script or a framework's configuration, by way of the job that `import` makes of it.
+  Result<job::Job> ReadRecipe(Session* session, const job::ReadOptions& read) {
+    ORRERY_ASSIGN_OR_RETURN(recipes::Options options, recipe_.Resolve());
+    options.read = read;
+    ORRERY_ASSIGN_OR_RETURN(recipes::Imported imported, recipes::Import({input_}, options));
+    session->Note(fmt::format("{}: {} arguments of a recipe; 'orrery import' shows the job",
+                              Printable(input_), imported.uses.size()));
+    return std::move(imported.job);
+  }
+
   Status RunGoal(Session* session) {
     if (network_ && *network_ != "loggops") {
       return InvalidInput("--network {}: a GOAL schedule runs on loggops", Printable(*network_));
@@ -123,6 +149,7 @@ class SimulateVerb final : public Verb {
   std::optional<std::string> seed_;
   std::string threads_ = "1";
   bool no_fold_ = false;
+  RecipeOptions recipe_;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ enum class FileKind {
   kTimeline,
   kTopology,  // of another tool: cluster/readers
   kGoal,      // text or binary
+  kRecipe,    // of a training framework: orrery/recipes
   kUnknown
 };
 std::string_view Name(FileKind kind);
@@ -25,9 +26,9 @@ std::string_view Name(FileKind kind);
 // By contents alone; `text` may be the beginning of the file.
 FileKind Sniff(std::string_view text);
 
-// What `simulate` is given: kGoal, or kJob for all that may be a job file; a named refusal for
-// inputs that cannot be simulated yet. A file that cannot be read is left to whoever reads it; a
-// pipe holds a job.
+// What `simulate` is given: kGoal, kRecipe, or kJob for all that may be a job file; a named refusal
+// for inputs that cannot be simulated yet. A file that cannot be read is left to whoever reads it;
+// a pipe holds a job.
 Result<FileKind> SniffInput(const std::string& path);
 
 }  // namespace orrery::app

@@ -21,6 +21,7 @@ class Verb {
 };
 
 std::unique_ptr<Verb> MakeSimulate();
+std::unique_ptr<Verb> MakeImport();
 std::unique_ptr<Verb> MakeList();
 std::unique_ptr<Verb> MakeInspect();
 std::unique_ptr<Verb> MakeDoctor();

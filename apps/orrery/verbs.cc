@@ -27,6 +27,7 @@ std::unique_ptr<Verb> MakeNotBuilt(std::string_view name, std::string_view descr
 std::vector<std::unique_ptr<Verb>> AllVerbs() {
   std::vector<std::unique_ptr<Verb>> verbs;
   verbs.push_back(MakeSimulate());
+  verbs.push_back(MakeImport());
   verbs.push_back(MakeList());
   verbs.push_back(MakeInspect());
   verbs.push_back(MakeDoctor());
