@@ -15,6 +15,7 @@ PARTS = [
     ("formats/job.md", "job-keys", "keys"),
     ("frameworks.md", "framework-pages", "frameworks"),
     ("collectives.md", "nccl-variables", "variables"),
+    ("recipes.md", "recipes", "recipes"),
 ]
 
 

@@ -18,6 +18,7 @@
 #include "orrery/graph/text_form.h"
 #include "orrery/job/inspect.h"
 #include "orrery/job/inspect_graph.h"
+#include "orrery/recipes/import.h"
 #include "orrery/results/table.h"
 #include "sniff.h"
 #include "verb.h"
@@ -52,7 +53,7 @@ class InspectVerb final : public Verb {
     if (!IsPreset()) {
       ORRERY_RETURN_IF_ERROR(CheckName());
       ORRERY_ASSIGN_OR_RETURN(text, ReadFile(path_, kLargestFile));
-      kind = Sniff(text);
+      kind = recipes::Sniff(text, path_) != nullptr ? FileKind::kRecipe : Sniff(text);
     }
     if (nodes_ > 0 || !svg_.empty() || !dot_.empty()) {
       if (kind == FileKind::kJob) kind = FileKind::kCluster;  // of the job
@@ -133,6 +134,10 @@ class InspectVerb final : public Verb {
       case FileKind::kTimeline:
         return job::Facts{{"size", HumanBytes(static_cast<std::int64_t>(text.size()))},
                           {"open it at", "ui.perfetto.dev"}};
+      case FileKind::kRecipe:
+        return job::Facts{
+            {"recipe", std::string(recipes::Sniff(text, path_)->description)},
+            {"as a job", fmt::format("orrery import {} --cluster NAME", Printable(path_))}};
       case FileKind::kGraphText:
       case FileKind::kGraphBinary:
       case FileKind::kUnknown:

@@ -17,19 +17,29 @@ constexpr std::size_t kMaxOutputs = 4;
 std::array<char[PATH_MAX], kMaxOutputs> temporary_files;
 volatile sig_atomic_t outputs = 0;
 volatile sig_atomic_t answer_in_json = 0;
+char kept[PATH_MAX + 200] =
+    "orrery: interrupted; nothing was written, older files are as they were\n";
+
+std::atomic<bool> stop_asked{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+volatile sig_atomic_t may_stop = 0;
 
 void Put(int descriptor, const char* text) {
   [[maybe_unused]] const ssize_t ignored = write(descriptor, text, std::strlen(text));
 }
 
 void OnInterrupt(int) {
+  if (may_stop != 0 && !stop_asked.exchange(true)) {
+    Put(STDERR_FILENO, "\norrery: ending with what is found so far; once more to end at once\n");
+    return;
+  }
   for (sig_atomic_t i = 0; i < outputs; ++i) unlink(temporary_files[static_cast<std::size_t>(i)]);
   if (answer_in_json != 0) {
     Put(STDOUT_FILENO,
         "{\"schema\": \"orrery.error/1\", \"error\": {\"code\": \"interrupted\", \"message\": "
         "\"interrupted\"}}\n");
   }
-  Put(STDERR_FILENO, "orrery: interrupted; nothing was written, older files are as they were\n");
+  Put(STDERR_FILENO, kept);
   _exit(130);
 }
 
@@ -72,6 +82,16 @@ void WatchOutput(const std::string& path) {
   if (path.empty() || path == "-" || slot >= kMaxOutputs || temporary.size() >= PATH_MAX) return;
   std::memcpy(temporary_files[slot], temporary.c_str(), temporary.size() + 1);
   outputs = static_cast<sig_atomic_t>(slot + 1);
+}
+
+const std::atomic<bool>* StopWhenInterrupted() {
+  may_stop = 1;
+  return &stop_asked;
+}
+
+void SayWhenInterrupted(const std::string& text) {
+  const std::string line = text + "\n";
+  if (line.size() < sizeof kept) std::memcpy(kept, line.c_str(), line.size() + 1);
 }
 
 }  // namespace orrery::app

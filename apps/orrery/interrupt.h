@@ -2,6 +2,7 @@
 // being written is removed; files that stood before are whole (base/file.h).
 #pragma once
 
+#include <atomic>
 #include <string>
 
 namespace orrery::app {
@@ -11,5 +12,12 @@ void InstallSignalHandlers(bool json);
 
 // A file that this call may be writing; its temporary file is removed when interrupted. At most 4.
 void WatchOutput(const std::string& path);
+
+// What stderr says in place of "nothing was written": where a verb keeps what is done so far.
+void SayWhenInterrupted(const std::string& text);
+
+// For a verb that ends by itself with what it has: the first interrupt sets the flag, a second one
+// ends the process as ever.
+const std::atomic<bool>* StopWhenInterrupted();
 
 }  // namespace orrery::app

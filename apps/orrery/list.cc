@@ -10,6 +10,7 @@
 #include "orrery/cluster/cluster.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/network/network.h"
+#include "orrery/recipes/import.h"
 #include "orrery/results/table.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
@@ -58,7 +59,7 @@ struct Kind {
   std::string_view name;
   std::vector<Entry> (*entries)();
 };
-constexpr std::array<Kind, 8> kKinds = {{
+constexpr std::array<Kind, 9> kKinds = {{
     {"models", [] { return Entries(workload::ModelPresets()); }},
     {"clusters", [] { return Entries(cluster::Presets()); }},
     {"topologies", [] { return Entries(cluster::Topologies()); }},
@@ -67,18 +68,21 @@ constexpr std::array<Kind, 8> kKinds = {{
     {"schedules", [] { return Entries(workload::Schedules()); }},
     {"frameworks", [] { return Entries(job::Frameworks()); }},
     {"formats", [] { return Entries(kFormats); }},
+    {"recipes", [] { return Entries(recipes::Dialects()); }},
 }};
 
 class ListVerb final : public Verb {
  public:
   std::string_view name() const override { return "list"; }
   std::string_view description() const override {
-    return "every model, cluster, topology, PCIe tree, network, schedule, framework, format";
+    return "every model, cluster, topology, PCIe tree, network, schedule, framework, format, "
+           "recipe";
   }
   void Declare(CLI::App* app) override {
     app->add_option(
            "KIND", kind_,
-           "models, clusters, topologies, pcie-trees, networks, schedules, frameworks or formats")
+           "models, clusters, topologies, pcie-trees, networks, schedules, frameworks, formats "
+           "or recipes")
         ->required();
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }

@@ -6,6 +6,7 @@
 #include "orrery/collective/noted_variables.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/tables.h"
+#include "orrery/recipes/import.h"
 #include "orrery/results/schema.h"
 #include "verb.h"
 
@@ -34,6 +35,8 @@ class SchemaVerb final : public Verb {
       text = job::FrameworkPages();  // of docs/frameworks.md
     } else if (schema_ == "nccl-variables") {
       text = collective::NotedTable();  // of docs/collectives.md
+    } else if (schema_ == "recipes") {
+      text = recipes::DialectTable();  // of docs/recipes.md
     } else {
       constexpr std::array<std::string_view, 3> kNames = {"job", "result", "error"};
       return InvalidInput("{}", UnknownName("schema", Printable(schema_), kNames));

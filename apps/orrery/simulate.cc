@@ -16,6 +16,7 @@
 #include "orrery/results/report.h"
 #include "orrery/results/trace.h"
 #include "orrery/search/calibrate/calibrate.h"
+#include "recipe_options.h"
 #include "sniff.h"
 #include "verb.h"
 
@@ -31,10 +32,12 @@ class SimulateVerb final : public Verb {
 
   void Declare(CLI::App* app) override {
     app_ = app;
-    app->add_option("JOB", input_, "Job file (YAML or JSON), a GOAL schedule or a graph")->required();
+    app->add_option(
+           "JOB", input_,
+           "Job file (YAML or JSON), a launch script or a framework's configuration, or a GOAL "
+           "schedule")
+        ->required();
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
-    app->add_option("--cluster", cluster_, "A trace's cluster: a preset or a file");
-    app->add_option("--nodes", nodes_, "Its hosts; default: as many as the trace's ranks need");
     app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
         ->allow_extra_args(false);
     app->add_option("--json", json_, "Write the result as JSON to FILE, or to stdout (-)");
@@ -49,6 +52,7 @@ class SimulateVerb final : public Verb {
                     "Threads for runs over links (--network flow, links, loggops); one with a "
                     "timeline, and for several jobs over links or loggops");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
+    recipe_.Declare(app);
     app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
                 "Keys of --set for a GOAL schedule:\n" + job::KeyList(network::LogGopsOptions()) +
                 job::KeyList(job::GoalOptions()));
@@ -75,17 +79,25 @@ class SimulateVerb final : public Verb {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
     }
     ORRERY_ASSIGN_OR_RETURN(const FileKind kind, SniffInput(input_));
-    if (kind == FileKind::kGoal || kind == FileKind::kGraphText ||
-        kind == FileKind::kGraphBinary) {
-      return RunTrace(session, kind);
+    const bool trace =
+        kind == FileKind::kGoal || kind == FileKind::kGraphText || kind == FileKind::kGraphBinary;
+    if (kind != FileKind::kRecipe) {
+      for (const char* option : {"--cluster", "--nodes", "--from", "--env", "--leave-out"}) {
+        const bool place =
+            option == std::string_view("--cluster") || option == std::string_view("--nodes");
+        if (app_->count(option) == 0 || (trace && place)) continue;
+        return InvalidInput(
+            "{}: is for recipes of training frameworks; {} is none ('--set' "
+            "changes a key of a job)",
+            option, Printable(input_));
+      }
     }
-    if (!cluster_.empty() || app_->count("--nodes") > 0) {
-      return InvalidInput("--cluster and --nodes are for traces; a job file names its own (--set cluster=…, --set nodes=…)");
-    }
+    if (trace) return RunTrace(session, kind);
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
-    ORRERY_ASSIGN_OR_RETURN(job::Job job, job::ReadJob(input_, read));
+    ORRERY_ASSIGN_OR_RETURN(job::Job job, kind == FileKind::kRecipe ? ReadRecipe(session, read)
+                                                                    : job::ReadJob(input_, read));
     if (!calibration_.empty()) {
       job.assumed.push_back(fmt::format("constants of {}", Printable(calibration_)));
     }
@@ -111,6 +123,16 @@ class SimulateVerb final : public Verb {
   }
 
  private:
+  // A launch script or a framework's configuration, by way of the job that `import` makes of it.
+  Result<job::Job> ReadRecipe(Session* session, const job::ReadOptions& read) {
+    ORRERY_ASSIGN_OR_RETURN(recipes::Options options, recipe_.Resolve());
+    options.read = read;
+    ORRERY_ASSIGN_OR_RETURN(recipes::Imported imported, recipes::Import({input_}, options));
+    session->Note(fmt::format("{}: {} arguments of a recipe; 'orrery import' shows the job",
+                              Printable(input_), imported.uses.size()));
+    return std::move(imported.job);
+  }
+
   // A file that brings its own operations.
   Status RunTrace(Session* session, FileKind kind) {
     for (const char* option : {"--heat-map", "--calibration", "--no-fold"}) {
@@ -119,9 +141,8 @@ class SimulateVerb final : public Verb {
     }
     job::TraceOptions options;
     options.network = network_.value_or(kind == FileKind::kGoal ? "loggops" : "analytic");
-    options.cluster = cluster_;
-    ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, WholeNumber("--nodes", nodes_, 0, 1 << 20));
-    options.nodes = static_cast<int>(nodes);
+    options.cluster = recipe_.cluster;
+    options.nodes = static_cast<int>(recipe_.nodes);
     options.set = set_;
     if (seed_) options.set.push_back("simulation.seed=" + *seed_);
     options.timeline = timeline_;
@@ -146,9 +167,9 @@ class SimulateVerb final : public Verb {
   std::vector<std::string> set_;
   std::optional<std::string> network_;
   std::optional<std::string> seed_;
-  std::string cluster_, nodes_ = "0";
   std::string threads_ = "1";
   bool no_fold_ = false;
+  RecipeOptions recipe_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "orrery/formats/tree.h"
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
+#include "orrery/recipes/import.h"
 
 namespace orrery::app {
 namespace {
@@ -55,6 +56,8 @@ std::string_view Name(FileKind kind) {
       return "topology";
     case FileKind::kGoal:
       return "GOAL schedule";
+    case FileKind::kRecipe:
+      return "recipe of a training framework";
     case FileKind::kUnknown:
       return "unknown";
   }
@@ -93,7 +96,13 @@ Result<FileKind> SniffInput(const std::string& path) {
     return InvalidInput("'{}' is a result; what it holds as 'config' is the job file of it",
                         Printable(path));
   }
-  return FileKind::kJob;
+  constexpr std::size_t kMostBytes = 4 << 20;  // a recipe's
+  start.resize(kMostBytes);
+  file.clear();
+  file.seekg(0);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  return recipes::Sniff(start, path) != nullptr ? FileKind::kRecipe : FileKind::kJob;
 }
 
 }  // namespace orrery::app

@@ -18,6 +18,7 @@ enum class FileKind {
   kTimeline,
   kTopology,  // of another tool: cluster/readers
   kGoal,      // text or binary
+  kRecipe,    // of a training framework: orrery/recipes
   kUnknown
 };
 std::string_view Name(FileKind kind);
@@ -25,8 +26,8 @@ std::string_view Name(FileKind kind);
 // By contents alone; `text` may be the beginning of the file.
 FileKind Sniff(std::string_view text);
 
-// What `simulate` is given: a trace's kind, or kJob for all that may be a job file; a named refusal
-// for what cannot be simulated. A file that cannot be read is left to whoever reads it; a
+// What `simulate` is given: a trace's kind, kRecipe, or kJob for all that may be a job file; a named
+// refusal for what cannot be simulated. A file that cannot be read is left to whoever reads it; a
 // pipe holds a job.
 Result<FileKind> SniffInput(const std::string& path);
 

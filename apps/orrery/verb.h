@@ -21,12 +21,17 @@ class Verb {
 };
 
 std::unique_ptr<Verb> MakeSimulate();
+std::unique_ptr<Verb> MakeImport();
 std::unique_ptr<Verb> MakeList();
 std::unique_ptr<Verb> MakeInspect();
 std::unique_ptr<Verb> MakeDoctor();
 std::unique_ptr<Verb> MakeSchema();
 std::unique_ptr<Verb> MakeValidate();
 std::unique_ptr<Verb> MakeTraffic();
+std::unique_ptr<Verb> MakeSweep();
+std::unique_ptr<Verb> MakeMerge();
+std::unique_ptr<Verb> MakePlan();
+std::unique_ptr<Verb> MakeCompare();
 std::unique_ptr<Verb> MakeCalibrate();
 // A verb that the design names and that does nothing yet but say so.
 std::unique_ptr<Verb> MakeNotBuilt(std::string_view name, std::string_view description);

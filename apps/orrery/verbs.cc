@@ -27,16 +27,19 @@ std::unique_ptr<Verb> MakeNotBuilt(std::string_view name, std::string_view descr
 std::vector<std::unique_ptr<Verb>> AllVerbs() {
   std::vector<std::unique_ptr<Verb>> verbs;
   verbs.push_back(MakeSimulate());
+  verbs.push_back(MakeImport());
   verbs.push_back(MakeList());
   verbs.push_back(MakeInspect());
   verbs.push_back(MakeDoctor());
   verbs.push_back(MakeSchema());
-  verbs.push_back(MakeNotBuilt("plan", "find the best plan (not built yet)"));
+  verbs.push_back(MakePlan());
+  verbs.push_back(MakeSweep());
+  verbs.push_back(MakeMerge());
   verbs.push_back(MakeValidate());
   verbs.push_back(MakeNotBuilt("convert", "between trace formats (not built yet)"));
   verbs.push_back(MakeTraffic());
   verbs.push_back(MakeCalibrate());
-  verbs.push_back(MakeNotBuilt("compare", "what changed between two results (not built yet)"));
+  verbs.push_back(MakeCompare());
   verbs.push_back(MakeNotBuilt("explain", "where a number comes from (not built yet)"));
   verbs.push_back(MakeNotBuilt("serve", "HTTP API and web interface (not built yet)"));
   return verbs;

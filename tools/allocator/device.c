@@ -1,6 +1,6 @@
 /* A device with a limit, for PyTorch's allocator on a machine without a GPU.
  *
- * Preloaded over the stub CUDA libraries (python/tracer/spikes/stubs), it answers what the caching
+ * Preloaded over the stub CUDA libraries (tools/allocator/stubs), it answers what the caching
  * allocator asks of the driver: memory with a total of ORRERY_DEVICE_BYTES at rising addresses,
  * physical pages for expandable segments, and events that are reached unless their stream is busy
  * (orrery_set_busy). Memory has no contents: addresses are numbers.

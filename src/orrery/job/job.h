@@ -17,6 +17,7 @@
 #include "orrery/collective/collective.h"
 #include "orrery/constants/set.h"
 #include "orrery/engine/engine.h"
+#include "orrery/formats/tree.h"
 #include "orrery/memory/memory.h"
 #include "orrery/workload/host_work.h"
 #include "orrery/workload/model.h"
@@ -72,12 +73,21 @@ struct ReadOptions {
   bool fold = true;
   int threads = 1;
   constants::Set constants = constants::Set::Fitted();
+  bool save_configuration = true;  // false: config_json and config_hash stay empty (searches)
 };
 
 Result<Job> ReadJob(const std::string& path, const ReadOptions& options);
 // `name` stands for the text in messages; relative files are looked up from `folder`. Text that
 // begins with '{' is JSON, all else YAML.
 Result<Job> ReadJobText(std::string_view text, const std::string& name, const std::string& folder,
+                        const ReadOptions& options);
+
+// A job file as a tree, which variants of it are made of (search/space), and the job that a tree
+// says; `options.set` is applied to it.
+Result<formats::Document> ParseJob(std::string_view text, const std::string& name);
+Result<workload::Model> ReadModelTree(const formats::Document& document, const std::string& folder);
+Result<cluster::Spec> ReadClusterTree(const formats::Document& document, const std::string& folder);
+Result<Job> ReadJobTree(formats::Document document, const std::string& folder,
                         const ReadOptions& options);
 
 // Fills config_json and config_hash from the rest; ReadJob calls it.

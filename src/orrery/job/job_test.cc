@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/suggest.h"
-#include "orrery/job/goal.h"
 #include "orrery/job/settings.h"
 #include "orrery/job/tables.h"
 #include "orrery/job/test_support.h"
+#include "orrery/job/trace.h"
 #include "orrery/results/json.h"
 #include "orrery/results/report.h"
 
@@ -437,17 +437,41 @@ TEST(Simulate, MoyePricesWhatItHasEquationsFor) {
 // 6 steps of o + L + o + (2^20 - 1) G = 5,500 + 6 · 1,048,575 ns.
 TEST(Goal, RunsAScheduleAndSavesItsParameters) {
   const std::string path = ORRERY_SOURCE_DIR "/tests/cli/inputs/ring4.goal";
-  const Result<results::GoalResult> result = SimulateGoal(path, {"loggops.S=1MiB"});
+  const auto result = SimulateGoal(path, {.set = {"loggops.S=1MiB"}});
   ASSERT_TRUE(result.ok()) << result.status().message();
   const auto json = nlohmann::json::parse(results::ToJson(*result));
   EXPECT_EQ(json["finish_time_ps"], 6ll * 6'296'950'000);
   EXPECT_EQ(json["goal"]["ranks"].size(), 4u);
+  EXPECT_EQ(json["goal"]["programs"], 1);  // a ring's ranks differ in nothing but their neighbours
   EXPECT_EQ(json["config"]["loggops"]["S"], "1048576B");
   EXPECT_THAT(results::Report(*result), HasSubstr("finish       37,781,700 ns"));
-  const Result<results::GoalResult> other = SimulateGoal(path, {"loggops.L=2500.001"});
+  const auto other = SimulateGoal(path, {.set = {"loggops.L=2500.001"}});
   ASSERT_TRUE(other.ok()) << other.status().message();
-  EXPECT_EQ(other->run.finish, 6ll * 6'296'950'001);
+  EXPECT_EQ(other->record.finish_time, 6ll * 6'296'950'001);
   EXPECT_NE(other->simulation.fingerprint, result->simulation.fingerprint);
+}
+
+// The same schedule over a cluster's network: its own latencies and rates, o and O on the
+// processor. A message of 4,194,304 bytes takes at least its bytes over the NIC's 50 GB/s.
+TEST(Goal, RunsOnEveryNetwork) {
+  const std::string path = ORRERY_SOURCE_DIR "/tests/cli/inputs/ring4.goal";
+  const auto alone = SimulateGoal(path, {.network = "flow"});
+  EXPECT_THAT(alone.status().message(), HasSubstr("--cluster"));
+  for (const char* network : {"analytic", "flow", "links", "loggops"}) {
+    TraceOptions options{.network = network,
+                         .cluster = "h100-ib-400g",
+                         .set = {"goal.rank=node", "loggops.endpoints=staged"}};
+    const auto result = SimulateGoal(path, options);
+    ASSERT_TRUE(result.ok()) << network << ": " << result.status().message();
+    // Six messages of 1 MiB one after the other, 20.97 us each at 50 GB/s and more than that with
+    // latencies and processors.
+    EXPECT_GT(result->record.finish_time, 6 * 20'970 * kNanosecond) << network;
+    EXPECT_LT(result->record.finish_time, 6 * 45'000 * kNanosecond) << network;
+    for (const engine::RankClass& rank : result->record.classes) {
+      EXPECT_EQ(std::accumulate(rank.breakdown.begin(), rank.breakdown.end(), SimTime{0}),
+                result->record.finish_time);
+    }
+  }
 }
 
 }  // namespace

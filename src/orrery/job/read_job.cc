@@ -374,7 +374,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
   }
   ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, root.Find("perturb"), &job));
   ApplyConstants(options.constants, &job);
-  SaveConfiguration(&job);
+  if (options.save_configuration) SaveConfiguration(&job);
   return job;
 }
 
@@ -548,19 +548,36 @@ std::size_t Job::ranks() const {
   return sum;
 }
 
-Result<Job> ReadJobText(std::string_view text, const std::string& name, const std::string& folder,
-                        const ReadOptions& options) {
+Result<Document> ParseJob(std::string_view text, const std::string& name) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json =
       first != std::string_view::npos && text[first] == '{' &&
       text.find_first_not_of(" \t\r\n", first + 1) != std::string_view::npos &&
       (text[text.find_first_not_of(" \t\r\n", first + 1)] == '"' || name.ends_with(".json"));
-  ORRERY_ASSIGN_OR_RETURN(Document document,
-                          json ? formats::ParseJson(text, name) : formats::ParseYaml(text, name));
+  return json ? formats::ParseJson(text, name) : formats::ParseYaml(text, name);
+}
+
+Result<workload::Model> ReadModelTree(const Document& document, const std::string& folder) {
+  std::vector<std::string> ignored;
+  return ReadModel(Source{&document, folder}, document.root.Find("model"), &ignored);
+}
+
+Result<cluster::Spec> ReadClusterTree(const Document& document, const std::string& folder) {
+  std::vector<std::string> ignored;
+  return ReadCluster(Source{&document, folder}, document.root.Find("cluster"), &ignored);
+}
+
+Result<Job> ReadJobTree(Document document, const std::string& folder, const ReadOptions& options) {
   for (const std::string& assignment : options.set) {
     ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
   }
   return ReadDocumentAsJob(document, folder, options);
+}
+
+Result<Job> ReadJobText(std::string_view text, const std::string& name, const std::string& folder,
+                        const ReadOptions& options) {
+  ORRERY_ASSIGN_OR_RETURN(Document document, ParseJob(text, name));
+  return ReadJobTree(std::move(document), folder, options);
 }
 
 Result<Job> ReadJob(const std::string& path, const ReadOptions& options) {

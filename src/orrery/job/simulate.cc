@@ -20,6 +20,7 @@
 #include "orrery/graph/verify.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/remedy.h"
+#include "orrery/memory/library_memory.h"
 #include "orrery/memory/memory.h"
 #include "orrery/network/network.h"
 #include "orrery/results/timeline.h"
@@ -82,9 +83,30 @@ void AddRemedy(const Job& job, std::size_t index, const graph::Graph& graph,
 }  // namespace
 
 struct Caches::Impl {
+  struct Kept {
+    std::string key;
+    std::unique_ptr<Machine> machine;
+  };
+  // As many as a sweep over one key of the cluster has values; memory is a few MB each.
+  static constexpr std::size_t kMostMachines = 16;
+
+  // The machine of the job, built unless it is among those used last.
+  Result<Machine*> Find(const Job& job, const SimulateOptions& options) {
+    std::string key = MachineKey(job, options);
+    const auto kept = std::find_if(machines.begin(), machines.end(),
+                                   [&](const Kept& one) { return one.key == key; });
+    if (kept != machines.end()) {
+      std::rotate(machines.begin(), kept, kept + 1);
+      return machines.front().machine.get();
+    }
+    if (machines.size() == kMostMachines) machines.pop_back();
+    ORRERY_ASSIGN_OR_RETURN(std::unique_ptr<Machine> machine, BuildMachine(job, options));
+    machines.insert(machines.begin(), Kept{std::move(key), std::move(machine)});
+    return machines.front().machine.get();
+  }
+
   workload::Generator generator;
-  std::string key;
-  std::unique_ptr<Machine> machine;
+  std::vector<Kept> machines;  // used last first
 };
 
 Caches::Caches() : impl_(std::make_unique<Impl>()) {}
@@ -118,13 +140,7 @@ Result<Simulation> Simulation::Prepare(const Job& job, const SimulateOptions& op
   state->job = &job;
   state->options = options;
   Caches::Impl& kept = *caches->impl_;
-  std::string key = MachineKey(job, options);
-  if (kept.machine == nullptr || kept.key != key) {
-    kept.machine.reset();
-    ORRERY_ASSIGN_OR_RETURN(kept.machine, BuildMachine(job, options));
-    kept.key = std::move(key);
-  }
-  state->machine = kept.machine.get();
+  ORRERY_ASSIGN_OR_RETURN(state->machine, kept.Find(job, options));
   for (const Workload& workload : job.workloads) {
     ORRERY_RETURN_IF_ERROR(
         kept.generator.AddJob(workload.model, workload.plan, workload.name, &state->graph));
@@ -151,6 +167,74 @@ Status Simulation::WriteHeatMap(const State& state, const engine::Record& record
   return WriteFile(state.options.heat_map, cluster::DrawSvg(state.machine->cluster, used));
 }
 
+// `link_steps`: where the job keeps no use of links over time.
+Result<engine::Record> Simulation::RunEngine(engine::Sink* sink, int link_steps) const {
+  const State& s = *state_;
+  const Job& job = *s.job;
+  const engine::Inputs inputs{.graph = &s.graph,
+                              .cluster = &s.machine->cluster,
+                              .placement = &s.placement,
+                              .compute = &s.machine->compute,
+                              .planner = &*s.machine->planner,
+                              .network = job.network,
+                              .network_parameters = {job.loggops}};
+  engine::Options options = job.engine;
+  for (const Workload& w : job.workloads) options.input_times.push_back(w.plan.input_time());
+  if (options.link_steps == 0) options.link_steps = link_steps;
+  return engine::Run(inputs, options, &*s.machine->prices, sink);
+}
+
+namespace {
+
+// Device memory that the fullest program needs at least: live bytes at their peak, context and
+// libraries.
+Result<std::int64_t> LeastBytes(const graph::Graph& graph, const Job& job) {
+  const std::vector<memory::BlockNet> nets = memory::BlockNets(graph);
+  std::vector<const graph::Binding*> bindings(graph.programs.size());
+  for (const graph::Binding& binding : graph.bindings) {
+    const graph::Binding*& first = bindings[binding.program.index()];
+    if (first == nullptr) first = &binding;
+  }
+  std::int64_t most = 0;
+  for (std::size_t p = 0; p < graph.programs.size(); ++p) {
+    ORRERY_ASSIGN_OR_RETURN(const std::int64_t peak, memory::QuickPeak(graph, ProgramId(p), nets));
+    most = std::max(
+        most, peak + memory::ContextBytes(graph, graph.programs[p], bindings[p],
+                                          job.workloads.front().libraries, job.cluster.device));
+  }
+  return most;
+}
+
+}  // namespace
+
+Result<Evaluation> Simulation::Evaluate(bool bounded) {
+  const State& s = *state_;
+  const Job& job = *s.job;
+  ORRERY_CHECK(job.workloads.size() == 1, "one job is evaluated");
+  Evaluation evaluation;
+  ORRERY_ASSIGN_OR_RETURN(evaluation.least_bytes, LeastBytes(s.graph, job));
+  evaluation.job.device_bytes = job.cluster.device.memory_bytes;
+  if (bounded && evaluation.too_large()) return evaluation;
+  ORRERY_ASSIGN_OR_RETURN(const engine::Record record, RunEngine(nullptr, 0));
+  const results::JobFacts facts = FactsOf(job, job.workloads.front());
+  results::RunResult result = results::Assemble(
+      {.graph = &s.graph, .record = &record, .jobs = {&facts, 1}, .footprints = {}});
+  evaluation.job = std::move(result.jobs.front());
+  evaluation.fingerprint = record.fingerprint;
+  evaluation.compute_spread = record.compute_spread;
+  evaluation.tokens_per_step = s.graph.jobs.front().tokens_per_step;
+  return evaluation;
+}
+
+WorkFloor Simulation::Floor() const {
+  const State& s = *state_;
+  return FloorOf(s.graph, s.machine->cluster, s.placement, s.machine->compute, *s.machine->planner);
+}
+
+Result<std::vector<memory::Footprint>> Simulation::ReplayMemory() const {
+  return memory::ReplayAll(state_->graph, state_->job->cluster.device, state_->job->memory);
+}
+
 Result<results::RunResult> Simulation::Run() {
   State& s = *state_;
   const Job& job = *s.job;
@@ -164,23 +248,10 @@ Result<results::RunResult> Simulation::Run() {
     ORRERY_ASSIGN_OR_RETURN(timeline,
                             results::Timeline::Create(s.options.timeline, s.graph, ranks));
   }
-  const engine::Inputs inputs{.graph = &s.graph,
-                              .cluster = &s.machine->cluster,
-                              .placement = &s.placement,
-                              .compute = &s.machine->compute,
-                              .planner = &*s.machine->planner,
-                              .network = job.network,
-                              .network_parameters = {job.loggops}};
-  engine::Options options = job.engine;
-  for (const Workload& w : job.workloads) options.input_times.push_back(w.plan.input_time());
-  if (timeline && options.link_steps == 0 && network::SeesLinks(job.network)) {
-    options.link_steps = kTimelineSteps;
-  }
-  ORRERY_ASSIGN_OR_RETURN(
-      const engine::Record record,
-      engine::Run(inputs, options, &*s.machine->prices, timeline ? &*timeline : nullptr));
-  ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints,
-                          memory::ReplayAll(s.graph, job.cluster.device, job.memory));
+  const bool sees_links = timeline && network::SeesLinks(job.network);
+  ORRERY_ASSIGN_OR_RETURN(const engine::Record record, RunEngine(timeline ? &*timeline : nullptr,
+                                                                 sees_links ? kTimelineSteps : 0));
+  ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints, ReplayMemory());
   std::vector<results::JobFacts> facts;
   for (const Workload& workload : job.workloads) facts.push_back(FactsOf(job, workload));
   results::RunResult result = results::Assemble(

@@ -7,10 +7,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/graph/graph.h"
 #include "orrery/job/job.h"
+#include "orrery/job/work_floor.h"
+#include "orrery/memory/memory.h"
 #include "orrery/results/result.h"
 
 namespace orrery::job {
@@ -21,6 +24,17 @@ struct SimulateOptions {
   std::string heat_map;           // SVG of the cluster's links by use; empty: none
   std::string timeline_ranks;     // "0,8,16-19"; empty: one rank per pipeline stage
   bool check = true;              // verify the graph before it runs
+};
+
+// What a search asks of a job: no replay of the allocator, no report.
+struct Evaluation {
+  results::JobResult job;        // without memory rows
+  std::int64_t least_bytes = 0;  // of device memory that the fullest rank needs at least
+  std::uint64_t fingerprint = 0;
+  double compute_spread = 0;  // of the run's kernel times
+  std::int64_t tokens_per_step = 0;
+  // Live memory and what lies outside the allocator exceed the GPU: no replay can make it fit.
+  bool too_large() const { return least_bytes > job.device_bytes; }
 };
 
 class Caches {
@@ -48,9 +62,18 @@ class Simulation {
   // Code::kInfeasible for a deadlock or a buffer above 4 TiB; a plan that does not fit the GPU is a
   // result that says so.
   Result<results::RunResult> Run();
+  // The same step time as Run's, of a run of one job without files to write. Peak memory is bounded
+  // from below (memory::QuickPeak). `bounded`: a plan that cannot fit is not run, its step time
+  // stays 0.
+  Result<Evaluation> Evaluate(bool bounded = false);
+  // What the step takes at least.
+  WorkFloor Floor() const;
+  // The allocator replayed: a row for each program.
+  Result<std::vector<memory::Footprint>> ReplayMemory() const;
 
  private:
   struct State;
+  Result<engine::Record> RunEngine(engine::Sink* sink, int link_steps) const;
   static Status WriteHeatMap(const State& state, const engine::Record& record);
   explicit Simulation(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

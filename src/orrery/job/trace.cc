@@ -93,8 +93,8 @@ Result<Settings> ReadSettings(const TraceOptions& options) {
   Settings settings;
   formats::Document document;
   for (const std::string& assignment : options.set) {
-    const std::string_view section = std::string_view(assignment).substr(
-        0, assignment.find_first_of(".="));
+    const std::string_view section =
+        std::string_view(assignment).substr(0, assignment.find_first_of(".="));
     if (section == "loggops" || section == "goal" || section == "simulation") {
       ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
     } else {
@@ -150,9 +150,9 @@ Result<NetworkSetup> ReadPlace(const TraceOptions& options, const Settings& sett
   const std::string name = none ? "h100-ib-400g" : options.cluster;
   int nodes = none ? 1 : options.nodes;
   if (nodes == 0) {
-    ORRERY_ASSIGN_OR_RETURN(const NetworkSetup one,
-                            ReadNetworkSetup(name, 1, options.network, settings.of_cluster,
-                                             options.constants));
+    ORRERY_ASSIGN_OR_RETURN(
+        const NetworkSetup one,
+        ReadNetworkSetup(name, 1, options.network, settings.of_cluster, options.constants));
     const std::size_t each =
         settings.whole_nodes ? 1 : static_cast<std::size_t>(one.cluster.spec().gpus_per_node);
     nodes = static_cast<int>((ranks + each - 1) / each);
@@ -220,9 +220,9 @@ Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOpti
   const bool holds = HoldsInterfaces(graph);
   using network::LogGopsEndpoints;
   const LogGopsEndpoints endpoints = settings.network.endpoints;
-  const bool joint = options.network == "loggops" &&
-                     (endpoints == LogGopsEndpoints::kJoint ||
-                      (endpoints == LogGopsEndpoints::kDefault && holds));
+  const bool joint =
+      options.network == "loggops" &&
+      (endpoints == LogGopsEndpoints::kJoint || (endpoints == LogGopsEndpoints::kDefault && holds));
   const std::size_t ranks = graph.bindings.size();
   ORRERY_ASSIGN_OR_RETURN(NetworkSetup place, ReadPlace(options, settings, ranks, !joint));
   const bool none = options.cluster.empty();
@@ -251,8 +251,8 @@ Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOpti
                               .planner = &planner,
                               .network = options.network,
                               .network_parameters = settings.network};
-  ORRERY_ASSIGN_OR_RETURN(
-      result.record, engine::Run(inputs, run, nullptr, timeline ? &*timeline : nullptr));
+  ORRERY_ASSIGN_OR_RETURN(result.record,
+                          engine::Run(inputs, run, nullptr, timeline ? &*timeline : nullptr));
   if (!none && !joint) {
     result.cluster = place.description;
     result.worst_links = results::WorstLinks(result.record, place.cluster, kWorstLinks);

@@ -94,12 +94,9 @@ std::string ToJson(const TraceResult& result) {
   }
   // GOAL's section is older than other formats; it has the same content under its own name.
   json[result.format == "GOAL" ? "goal" : "trace"] = {
-      {"format", result.format},
-      {"operations", result.operations},
-      {"programs", result.programs},
-      {"messages", run.messages.sent},
-      {"bytes", run.messages.bytes},
-      {"unexpected_messages", run.messages.unexpected},
+      {"format", result.format},     {"operations", result.operations},
+      {"programs", result.programs}, {"messages", run.messages.sent},
+      {"bytes", run.messages.bytes}, {"unexpected_messages", run.messages.unexpected},
       {"ranks", std::move(ranks)}};
   Json links = Json::array();
   for (const engine::LinkClassUse& use : run.network) {
@@ -117,8 +114,7 @@ std::string ToJson(const TraceResult& result) {
                      {"worst_links", std::move(worst)}};
   Json provenance;
   for (std::size_t p = 0; p < run.provenance.size(); ++p) {
-    provenance[std::string(compute::Name(static_cast<compute::Provenance>(p)))] =
-        run.provenance[p];
+    provenance[std::string(compute::Name(static_cast<compute::Provenance>(p)))] = run.provenance[p];
   }
   json["provenance"] = std::move(provenance);
   json["simulation"] = SimulationJson(result.simulation);
@@ -131,13 +127,12 @@ std::string ToJson(const TraceResult& result) {
 std::string Report(const TraceResult& result) {
   const engine::Record& run = result.record;
   const std::vector<std::size_t> order = Latest(run.classes);
-  std::string text =
-      fmt::format("{}: {}, {} ranks ({} distinct), {} operations, {} messages, {}\n\n",
-                  Printable(result.source, 60), result.format,
-                  HumanCount(static_cast<std::int64_t>(run.classes.size())), result.programs,
-                  HumanCount(static_cast<std::int64_t>(result.operations)),
-                  HumanCount(static_cast<std::int64_t>(run.messages.sent)),
-                  HumanBytes(run.messages.bytes));
+  std::string text = fmt::format(
+      "{}: {}, {} ranks ({} distinct), {} operations, {} messages, {}\n\n",
+      Printable(result.source, 60), result.format,
+      HumanCount(static_cast<std::int64_t>(run.classes.size())), result.programs,
+      HumanCount(static_cast<std::int64_t>(result.operations)),
+      HumanCount(static_cast<std::int64_t>(run.messages.sent)), HumanBytes(run.messages.bytes));
   text += fmt::format("  finish       {} ({}), rank {}\n", Nanoseconds(run.finish_time),
                       HumanTime(run.finish_time), order.front());
   if (!result.cluster.empty()) text += fmt::format("  cluster      {}\n", result.cluster);

@@ -9,9 +9,9 @@
 namespace orrery::results {
 
 struct TraceResult {
-  std::string source;      // the file
-  std::string format;      // "GOAL"
-  std::string cluster;     // empty: none, every pair of ranks alike
+  std::string source;   // the file
+  std::string format;   // "GOAL"
+  std::string cluster;  // empty: none, every pair of ranks alike
   std::string network;
   std::string parameters;  // of the network, for the report; may be empty
   std::size_t operations = 0;

@@ -54,6 +54,17 @@ class Account {
     --under_way_[role];
   }
 
+  // A raw receive is posted, and has its message; raw messages to or from the rank begin and end.
+  void PostReceive(SimTime now) { Post(now, true); }
+  void Receive(SimTime now) {
+    Advance(now);
+    --posted_messages_;
+  }
+  void Fly(SimTime now, std::size_t role, int messages) {
+    Advance(now);
+    under_way_[role] = static_cast<std::uint32_t>(static_cast<int>(under_way_[role]) + messages);
+  }
+
   // The parts up to `now`.
   const Breakdown& Close(SimTime now) {
     Advance(now);

@@ -348,12 +348,18 @@ void Machine::StartRaw(std::uint32_t id, SimTime now) {
   Meeting& m = meetings_[id];
   m.arrived = 2;
   m.start = now;
+  const auto role = static_cast<std::size_t>(RoleOf(m.price.comm, m.members[0].rank));
+  ranks_[m.members[1].rank].account.Fly(now, role, +1);
+  if (!eager(m.bytes)) ranks_[m.members[0].rank].account.Fly(now, role, +1);
   transport_->Join(now, id, m, 1, true);
 }
 
 // The network has brought a message to its receiver, whose processor takes it in.
 void Machine::EndRaw(std::uint32_t id, SimTime now) {
   const Meeting& m = meetings_[id];
+  const auto role = static_cast<std::size_t>(RoleOf(m.price.comm, m.members[0].rank));
+  ranks_[m.members[1].rank].account.Fly(now, role, -1);
+  if (!eager(m.bytes)) ranks_[m.members[0].rank].account.Fly(now, role, -1);
   Push(Make(Step::kMessage, m.members[0].rank, m.members[0].node, m.members[1].rank, id), now);
 }
 
@@ -396,7 +402,7 @@ void Machine::PostReceive(const Event& event, const Node& n) {
     return PostNccl(event, n, from);
   }
   Started(event.rank, event.node, event.time);
-  ranks_[event.rank].account.Post(event.time, true);
+  ranks_[event.rank].account.PostReceive(event.time);
   state(event.rank, event.node).ready = event.time;
   Matching::Item message;
   const Matching::Item own{.ready = event.time,
@@ -422,10 +428,7 @@ void Machine::EndReceive(std::uint32_t rank, std::uint32_t node, std::int64_t by
 void Machine::TakeInRaw(const Event& event) {
   const Node& n = node_of(event.rank, event.node);
   const SimTime posted = state(event.rank, event.node).ready;
-  const auto role = static_cast<std::size_t>(RoleOf(comm_of(n), event.rank));
-  Account& account = ranks_[event.rank].account;
-  account.Begin(event.time, role, true);
-  account.End(event.time, role);
+  ranks_[event.rank].account.Receive(event.time);
   Emit(event.rank, n, posted, event.time, event.time - posted, AmountOf(event.rank, n), "message");
   Finish(event.rank, event.node, posted, event.time);
 }

@@ -305,7 +305,10 @@ class ChunkTransport final : public Transport {
 Result<std::unique_ptr<Transport>> MakeChunkTransport(const TransportInputs& in) {
   ORRERY_ASSIGN_OR_RETURN(auto network,
                           network::Create(in.inputs->network, in.inputs->network_parameters));
-  ORRERY_RETURN_IF_ERROR(network->SetupLinks(*in.inputs->cluster, {}, 0));
+  const cluster::Cluster& cluster = *in.inputs->cluster;
+  const auto each = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
+  const std::vector<std::uint32_t> alone((cluster.devices() + each - 1) / each, 0);
+  ORRERY_RETURN_IF_ERROR(network->SetupLinks(cluster, alone, 0));
   if (in.options->link_steps > 0) {
     network->KeepUseLog(static_cast<std::size_t>(in.options->link_steps));
   }

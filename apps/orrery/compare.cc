@@ -1,0 +1,47 @@
+#include "orrery/results/compare/compare.h"
+
+#include <string>
+
+#include "arguments.h"
+#include "interrupt.h"
+#include "orrery/base/file.h"
+#include "orrery/base/text.h"
+#include "verb.h"
+
+namespace orrery::app {
+namespace {
+
+class CompareVerb final : public Verb {
+ public:
+  std::string_view name() const override { return "compare"; }
+  std::string_view description() const override {
+    return "what changed from one result to another, part by part";
+  }
+
+  void Declare(CLI::App* app) override {
+    app->add_option("A", a_, "Result of 'orrery simulate --json FILE'")->required();
+    app->add_option("B", b_, "Another one")->required();
+    app->add_option("--json", json_, "Write the comparison as JSON to FILE, or to stdout (-)");
+  }
+
+  Status Run(Session* session) override {
+    ORRERY_RETURN_IF_ERROR(CheckFiles({{"A", a_}, {"B", b_}}, {{"--json", json_}}));
+    constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+    ORRERY_ASSIGN_OR_RETURN(const std::string a, ReadFile(a_, kMostBytes));
+    ORRERY_ASSIGN_OR_RETURN(const std::string b, ReadFile(b_, kMostBytes));
+    WatchOutput(json_);
+    ORRERY_ASSIGN_OR_RETURN(const results::Comparison comparison,
+                            results::Compare(a, Printable(a_), b, Printable(b_)));
+    return session->Answer(json_, results::ComparisonToJson(comparison),
+                           results::ComparisonToText(comparison));
+  }
+
+ private:
+  std::string a_, b_, json_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeCompare() { return std::make_unique<CompareVerb>(); }
+
+}  // namespace orrery::app

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "orrery/base/file.h"
+#include "orrery/base/text.h"
+#include "orrery/recipes/import.h"
+#include "recipe_options.h"
+#include "verb.h"
+
+namespace orrery::app {
+namespace {
+
+using recipes::Effect;
+using recipes::Imported;
+using recipes::Use;
+
+std::string_view Name(Effect effect) {
+  switch (effect) {
+    case Effect::kJob:
+    case Effect::kRule:
+      return "mapped";
+    case Effect::kInert:
+      return "without effect";
+    case Effect::kRefused:
+      return "left out";
+  }
+  return "";
+}
+
+std::size_t Count(const Imported& imported, std::string_view name) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      imported.uses, [&](const Use& use) { return Name(use.effect) == name; }));
+}
+
+// "# " before every line, none longer than a screen is wide.
+void Comment(std::string_view text, std::string* out) {
+  while (!text.empty()) {
+    std::size_t end = text.size();
+    if (end > 100) {
+      end = text.rfind(' ', 100);
+      if (end == std::string_view::npos) end = std::min(text.find(' '), text.size());
+    }
+    *out += fmt::format("# {}\n", text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+// What became of the arguments, before the job's first line.
+std::string Header(const Imported& imported, const std::string& files) {
+  std::string text;
+  Comment(
+      fmt::format("From {} by 'orrery import': {} arguments, {} of them below, {} without effect "
+                  "on what is predicted, {} left out.",
+                  files, imported.uses.size(), Count(imported, "mapped"),
+                  Count(imported, "without effect"), Count(imported, "left out")),
+      &text);
+  std::map<std::string, std::vector<std::string>> inert;
+  for (const Use& use : imported.uses) {
+    if (use.effect == Effect::kInert) inert[use.why].push_back(Printable(use.argument, 80));
+  }
+  for (const auto& [why, names] : inert) {
+    Comment(fmt::format("Without effect: {} ({})", fmt::join(names, ", "), why), &text);
+  }
+  return text;
+}
+
+std::string Json(const Imported& imported) {
+  nlohmann::ordered_json json;
+  json["schema"] = "orrery.import/1";
+  json["recipe"] = imported.dialect;
+  json["job"] = imported.job_text;
+  json["config_hash"] = fmt::format("{:016x}", imported.job.config_hash);
+  json["parameters"] = imported.job.workloads.front().model.parameters();
+  json["gpus"] = imported.job.ranks();
+  nlohmann::ordered_json arguments = nlohmann::ordered_json::array();
+  for (const Use& use : imported.uses) {
+    nlohmann::ordered_json one;
+    one["argument"] = Printable(use.argument, 200);
+    one["value"] = Printable(use.value, 200);
+    one["where"] = Printable(use.where, 400);
+    one["effect"] = Name(use.effect);
+    if (!use.key.empty()) one["key"] = use.key;
+    if (!use.why.empty()) one["why"] = use.why;
+    arguments.push_back(std::move(one));
+  }
+  json["arguments"] = std::move(arguments);
+  return json.dump(2) + "\n";
+}
+
+class ImportVerb final : public Verb {
+ public:
+  std::string_view name() const override { return "import"; }
+  std::string_view description() const override {
+    return "turn a launch script or a framework's configuration into a job";
+  }
+
+  void Declare(CLI::App* app) override {
+    app->add_option("FILE", files_,
+                    "Launch script or configuration; a model's config.json beside it")
+        ->required();
+    app->add_option("-o,--output", output_, "Write the job to FILE (else to stdout)");
+    recipe_.Declare(app);
+    app->add_option("--set", recipe_.set, "key.path=value: as if the file said so")
+        ->allow_extra_args(false);
+    app->add_option("--json", json_,
+                    "Job and every argument's effect as JSON to FILE, or stdout (-)");
+    app->footer(
+        "Examples:\n"
+        "  orrery import train_llama.sh --cluster h100-ib-400g -o job.yaml\n"
+        "  orrery import train.sh --env NNODES=16 --cluster h100-ib-400g\n"
+        "  orrery simulate train.sh --set cluster=h100-ib-400g --set nodes=16\n"
+        "'orrery list recipes' says what is read; data/recipes/ has every argument.");
+  }
+
+  Status Run(Session* session) override {
+    std::vector<NamedFile> inputs;
+    for (const std::string& file : files_) inputs.push_back({"FILE", file});
+    ORRERY_RETURN_IF_ERROR(CheckFiles(inputs, {{"--output", output_}, {"--json", json_}}));
+    ORRERY_ASSIGN_OR_RETURN(recipes::Options options, recipe_.Resolve());
+    ORRERY_ASSIGN_OR_RETURN(const Imported imported, recipes::Import(files_, options));
+    const std::string text =
+        Header(imported, fmt::format("{}", fmt::join(files_, ", "))) + imported.job_text;
+    if (!output_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(output_, text));
+    const job::Workload& workload = imported.job.workloads.front();
+    session->Note(fmt::format(
+        "{}: {} billion parameters on {} GPUs, {} sequences of {} tokens a step; {} arguments, {} "
+        "without effect, {} left out",
+        imported.dialect,
+        fmt::format("{:.2f}", static_cast<double>(workload.model.parameters()) / 1e9),
+        HumanCount(static_cast<std::int64_t>(imported.job.ranks())),
+        HumanCount(workload.plan.global_batch), HumanCount(workload.plan.seq_len),
+        imported.uses.size(), Count(imported, "without effect"), Count(imported, "left out")));
+    return session->Answer(json_, Json(imported), output_.empty() ? text : "");
+  }
+
+ private:
+  std::vector<std::string> files_;
+  std::string output_, json_;
+  RecipeOptions recipe_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeImport() { return std::make_unique<ImportVerb>(); }
+
+}  // namespace orrery::app

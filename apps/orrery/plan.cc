@@ -1,0 +1,128 @@
+#include "orrery/search/plan/plan.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "interrupt.h"
+#include "orrery/base/file.h"
+#include "orrery/base/text.h"
+#include "orrery/search/calibrate/calibrate.h"
+#include "orrery/search/plan/written.h"
+#include "progress.h"
+#include "verb.h"
+
+namespace orrery::app {
+namespace {
+
+class PlanVerb final : public Verb {
+ public:
+  std::string_view name() const override { return "plan"; }
+  std::string_view description() const override {
+    return "find the best plan for a job: degrees, micro-batch, recompute and what else it opens";
+  }
+
+  void Declare(CLI::App* app) override {
+    app->add_option("JOB", input_,
+                    "Job file. Open are keys with a list, a range (1..8) or auto; parallel: auto "
+                    "opens the degrees. One that opens nothing has degrees, micro-batch and "
+                    "recompute opened")
+        ->required();
+    app->add_option("--vary", vary_, "key.path=values or key.path=auto: opens a key")
+        ->allow_extra_args(false);
+    app->add_option("--objective", objective_,
+                    "throughput (default), cost or memory; several joined by commas give a front");
+    app->add_option("--top", top_, "How many plans to show; default: 5");
+    app->add_option("--set", set_, "key.path=value: as if the job file said so")
+        ->allow_extra_args(false);
+    app->add_option("--network", network_, "Network back end ('orrery list networks')");
+    app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
+    app->add_option("--evaluations", evaluations_,
+                    "End after so many simulated plans; default: 20,000");
+    app->add_option("--seed", seed_, "Of the sample of a space above 20 million plans; default: 1");
+    app->add_option("--threads", threads_, "Threads; default: one per core");
+    app->add_option("--write", folder_,
+                    "Write each plan into this folder: as a job file, and as Megatron's arguments");
+    app->add_option("--plot", plot_, "Draw tokens/s against memory (SVG)");
+    app->add_option("--json", json_, "Write the result as JSON to FILE, or to stdout (-)");
+  }
+
+  Status Run(Session* session) override {
+    ORRERY_RETURN_IF_ERROR(CheckFiles({{"JOB", input_}, {"--calibration", calibration_}},
+                                      {{"--json", json_}, {"--plot", plot_}}));
+    job::ReadOptions read;
+    read.set = set_;
+    read.network = network_;
+    if (!calibration_.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
+    }
+    search::PlanOptions options;
+    ORRERY_RETURN_IF_ERROR(ReadOptions(&options));
+    ORRERY_ASSIGN_OR_RETURN(search::Template job,
+                            search::ReadTemplate(input_, read, Session::MeasuredDatabase()));
+    ORRERY_ASSIGN_OR_RETURN(const search::OpenJob open, search::OpenSpace(std::move(job), vary_));
+    Progress progress("plans");
+    options.progress = [&](std::uint64_t done, std::uint64_t total) { progress.Show(done, total); };
+    options.stop = StopWhenInterrupted();
+    WatchOutput(json_);
+    WatchOutput(plot_);
+    ORRERY_ASSIGN_OR_RETURN(const search::PlanResult result, search::FindPlans(open, options));
+    progress.End();
+    if (!plot_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(plot_, search::PlanToSvg(result)));
+    if (!folder_.empty()) ORRERY_RETURN_IF_ERROR(WritePlans(open, result, *session));
+    ORRERY_RETURN_IF_ERROR(
+        session->Answer(json_, search::PlanToJson(result), search::PlanToText(result)));
+    if (!result.interrupted) return {};
+    return {Code::kInterrupted, "interrupted; the plans shown are the best so far, not proven"};
+  }
+
+ private:
+  Status ReadOptions(search::PlanOptions* options) const {
+    if (objective_) {
+      Result<std::vector<search::Objective>> objectives = search::ParseObjectives(*objective_);
+      if (!objectives.ok()) return std::move(objectives).TakeStatus().In("--objective");
+      options->objectives = *std::move(objectives);
+    }
+    const auto whole = [](std::string_view name, const std::optional<std::string>& text,
+                          std::int64_t least, std::int64_t most, auto* value) -> Status {
+      if (!text) return {};
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t number, WholeNumber(name, *text, least, most));
+      *value = static_cast<std::remove_pointer_t<decltype(value)>>(number);
+      return {};
+    };
+    constexpr std::int64_t kMany = std::int64_t{1} << 40;
+    ORRERY_RETURN_IF_ERROR(whole("--top", top_, 1, 1000, &options->top));
+    ORRERY_RETURN_IF_ERROR(whole("--threads", threads_, 1, 1024, &options->threads));
+    ORRERY_RETURN_IF_ERROR(whole("--seed", seed_, 0, kMany, &options->seed));
+    return whole("--evaluations", evaluations_, 1, kMany, &options->max_evaluations);
+  }
+
+  Status WritePlans(const search::OpenJob& open, const search::PlanResult& result,
+                    const Session& session) const {
+    mkdir(folder_.c_str(), 0777);  // one that is there already is as good; others fail below
+    for (std::size_t i = 0; i < result.rows.size(); ++i) {
+      const std::string base = fmt::format("{}/plan-{}", folder_, i + 1);
+      ORRERY_ASSIGN_OR_RETURN(const std::string job, search::JobFileOf(open, result.rows[i].point));
+      ORRERY_RETURN_IF_ERROR(WriteFile(base + ".yaml", job));
+      ORRERY_ASSIGN_OR_RETURN(const std::string arguments,
+                              search::MegatronArguments(open, result.rows[i].point));
+      ORRERY_RETURN_IF_ERROR(WriteFile(base + ".megatron.sh", arguments));
+    }
+    session.Note(fmt::format("plans: {}/plan-1.yaml and .megatron.sh to plan-{}",
+                             Printable(folder_), result.rows.size()));
+    return {};
+  }
+
+  std::string input_, calibration_, folder_, plot_, json_;
+  std::vector<std::string> vary_, set_;
+  std::optional<std::string> objective_, top_, network_, evaluations_, seed_, threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakePlan() { return std::make_unique<PlanVerb>(); }
+
+}  // namespace orrery::app

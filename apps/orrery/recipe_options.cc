@@ -1,0 +1,36 @@
+#include "recipe_options.h"
+
+#include "arguments.h"
+#include "orrery/base/text.h"
+
+namespace orrery::app {
+
+void RecipeOptions::Declare(CLI::App* app) {
+  app->add_option("--cluster", cluster,
+                  "Recipes, traces: the cluster they run on ('orrery list clusters'), or its file");
+  app->add_option("--nodes", nodes, "Recipes, traces: hosts they run on, where the file does not say")
+      ->transform(WholeIn(1, 1 << 20));
+  app->add_option("--from", from,
+                  "Recipes: which kind FILE is ('orrery list recipes'); else found");
+  app->add_option("--env", env, "Recipes: NAME=VALUE, a variable of a script's environment")
+      ->allow_extra_args(false);
+  app->add_option("--leave-out", leave_out, "Recipes: an argument to go on without")
+      ->allow_extra_args(false);
+}
+
+Result<recipes::Options> RecipeOptions::Resolve() const {
+  recipes::Options options{.dialect = from, .cluster = cluster, .nodes = nodes};
+  for (const std::string& pair : env) {
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return InvalidInput("--env {}: write NAME=VALUE, for example --env NNODES=16",
+                          Printable(pair));
+    }
+    options.variables[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  options.leave_out = leave_out;
+  options.read.set = set;
+  return options;
+}
+
+}  // namespace orrery::app

@@ -1,0 +1,31 @@
+"""Data parallelism with DistributedDataParallel.
+
+orrery-trace --world-size 8 --rank 0 -- python examples/ddp.py
+"""
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import llama
+
+CONFIG = llama.Config(kv_heads=8)
+
+
+def main() -> None:
+    """Trains four steps."""
+    dist.init_process_group("nccl")
+    model = llama.Llama(CONFIG, "cuda").to("cuda", torch.bfloat16)
+    model = DistributedDataParallel(model, bucket_cap_mb=1)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for _ in range(4):
+        tokens = torch.randint(0, CONFIG.vocab, (1, CONFIG.seq), device="cuda")
+        loss = llama.loss_of(model(tokens), tokens)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

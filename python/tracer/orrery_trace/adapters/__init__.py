@@ -1,0 +1,29 @@
+"""Patches that frameworks need, one file a framework; each runs when its framework is imported.
+
+An adapter is a module with `MODULE`, the module whose import calls it, `REASON`, one sentence, and
+`install(module, recorder, patches)`. A test for each shows that it is still needed.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from orrery_trace.adapters import data, ddp, device_mesh, dtensor, fsdp, pipelining
+from orrery_trace.imports import when_imported
+
+if TYPE_CHECKING:
+    from orrery_trace.groups import Patches
+    from orrery_trace.recorder import Recorder
+
+ADAPTERS = (data, fsdp, device_mesh, dtensor, ddp, pipelining)
+
+
+def install(recorder: Recorder, patches: Patches) -> None:
+    """Installs what is imported already, and the rest when it is."""
+    for adapter in ADAPTERS:
+
+        def call(module: ModuleType, adapter: ModuleType = adapter) -> None:
+            adapter.install(module, recorder, patches)
+
+        when_imported(adapter.MODULE, call)

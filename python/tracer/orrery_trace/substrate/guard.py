@@ -1,0 +1,117 @@
+"""Makes fake `cuda` tensors differentiable on a CPU-only PyTorch: builds, loads `noop_guard.cpp`.
+
+`preload()` must run before the first `import torch` of the process: `import torch` asks for the
+CUDA hooks once and keeps the answer for good. Afterwards `install_names()` gives `torch.cuda` the
+Python names that training code calls (streams, events, device queries); without it those raise
+"Torch not compiled with CUDA enabled". `take_log()` returns what the guard saw of streams.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from orrery_trace.errors import TraceError
+
+SOURCE = Path(__file__).with_name("noop_guard.cpp")
+KINDS = ("switch", "record", "wait", "sync_stream", "sync_device", "sync_event")
+
+_library: ctypes.CDLL | None = None
+
+
+def torch_root() -> Path:
+    """Where PyTorch lies, found without importing it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("PyTorch is not installed; pip install torch")
+    return Path(spec.origin).parent
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "orrery"
+
+
+def build() -> Path:
+    """Compiles the guard against the installed headers; cached by source, headers and version."""
+    root = torch_root()
+    version = (root / "version.py").read_bytes()
+    digest = hashlib.sha256(SOURCE.read_bytes() + version + str(root).encode()).hexdigest()[:16]
+    cache = _cache()
+    library = cache / f"noop_guard-{digest}.so"
+    if not library.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = library.with_suffix(f".{os.getpid()}")
+        command = [os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-O1"]
+        command += [f"-I{root / 'include'}", str(SOURCE), "-o", str(unfinished)]
+        command += [f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"]
+        _compile(command)
+        unfinished.rename(library)
+    return library
+
+
+def _compile(command: list[str]) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise TraceError(
+            f"no C++ compiler: {command[0]!r} was not found, and tracing without a GPU compiles a "
+            "small library against PyTorch's headers; install g++ or clang++, or set CXX"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        raise TraceError(f"{' '.join(command)} failed:\n{error.stderr[-2000:]}") from None
+
+
+def preload() -> int:
+    """Loads PyTorch's C++ libraries and the guard, before `import torch`; returns the status.
+
+    0: guard and hooks are in; 1: this PyTorch has CUDA; 2: too late, PyTorch was imported first.
+    """
+    global _library
+    if (torch_root() / "lib" / "libtorch_cuda.so").exists():
+        return 1
+    library = build()
+    if "torch" not in sys.modules:
+        lib = torch_root() / "lib"
+        for name in ("libtorch_global_deps.so", "libc10.so", "libtorch_cpu.so"):
+            ctypes.CDLL(str(lib / name), mode=ctypes.RTLD_GLOBAL)
+    _library = ctypes.CDLL(str(library))
+    _library.orrery_log_size.restype = ctypes.c_int64
+    _library.orrery_current_stream.restype = ctypes.c_int64
+    _library.orrery_take_log.restype = ctypes.c_int64
+    return int(_library.orrery_install_guard())
+
+
+def current_stream() -> int:
+    """The id of the stream that work goes to now: 0, or what the program switched to."""
+    if _library is None:
+        return 0
+    return int(_library.orrery_current_stream())
+
+
+def sync_device() -> None:
+    """The host waits for the device."""
+    if _library is not None:
+        _library.orrery_sync_device()
+
+
+def loaded() -> bool:
+    """Whether `preload` has run in this process."""
+    return _library is not None
+
+
+def take_log() -> list[tuple[str, int, int]]:
+    """Empties the guard's log: (kind, stream, event) in the order in which the calls came."""
+    if _library is None:
+        return []
+    size = int(_library.orrery_log_size())
+    if size == 0:
+        return []
+    buffer = (ctypes.c_int64 * (3 * size))()
+    count = int(_library.orrery_take_log(buffer, ctypes.c_int64(size)))
+    return [(KINDS[buffer[3 * i]], buffer[3 * i + 1], buffer[3 * i + 2]) for i in range(count)]

@@ -1,0 +1,14 @@
+// The lines of a data file behind its header, as cells. A malformed file breaks an invariant: it is
+// ours, embedded when built.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery::recipes {
+
+std::vector<std::vector<std::string>> DataRows(std::string_view text, std::size_t columns);
+
+}  // namespace orrery::recipes

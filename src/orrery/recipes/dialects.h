@@ -1,0 +1,40 @@
+// One function a dialect: files in, a job or problems out. Internal to recipes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/formats/tree.h"
+#include "orrery/recipes/import.h"
+#include "orrery/recipes/reading.h"
+#include "orrery/recipes/table.h"
+
+namespace orrery::recipes {
+
+struct File {
+  std::string path, text;
+};
+
+// The leaves of a document with their dotted path, maps inside of lists left whole.
+struct Leaf {
+  std::string path;  // "model.hidden_size"
+  const formats::Node* node = nullptr;
+};
+std::vector<Leaf> Leaves(const formats::Node& root);
+// A leaf as an argument of the table's: true and false turn flags on and off, null is not given.
+// False: the table does not know it.
+bool AddLeaf(const formats::Document& document, const Leaf& leaf, const Row* row, Reading* reading);
+
+const Table& MegatronTable();
+bool IsMegatron(std::string_view text, const std::string& path);
+Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& options);
+
+// Parts of Megatron's rules.
+// Megatron's layers on stages: those keys of parallel and model.
+void ReadMegatronStages(Reading* r);
+// "([0]*3+[1]*58)", "[1,0,1]": Python's lists of numbers; nullopt: it is none.
+std::optional<std::vector<std::int64_t>> ParsePythonList(std::string_view text);
+
+}  // namespace orrery::recipes

@@ -1,0 +1,97 @@
+#include "orrery/recipes/import.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/recipes/dialects.h"
+
+namespace orrery::recipes {
+namespace {
+
+constexpr std::int64_t kMostBytes = 4 << 20;
+
+struct Reader {
+  Dialect dialect;
+  bool (*knows)(std::string_view text, const std::string& path);
+  Result<Imported> (*read)(const std::vector<File>& files, const Options& options);
+};
+
+// The first that knows a file reads it.
+constexpr Reader kReaders[] = {
+    {{"megatron",
+      "Megatron-LM and Megatron Core 0.20: a launch script, a command line, or its YAML",
+      MegatronTable},
+     IsMegatron,
+     ReadMegatron},
+};
+
+const Reader* Find(std::string_view text, const std::string& path) {
+  const auto found = std::ranges::find_if(
+      kReaders, [&](const Reader& reader) { return reader.knows(text, path); });
+  return found == std::end(kReaders) ? nullptr : found;
+}
+
+}  // namespace
+
+std::span<const Dialect> Dialects() {
+  static const std::vector<Dialect> dialects = [] {
+    std::vector<Dialect> all;
+    for (const Reader& reader : kReaders) all.push_back(reader.dialect);
+    return all;
+  }();
+  return dialects;
+}
+
+std::string DialectTable() {
+  std::string text =
+      "| recipe | arguments | keys of a job | read with others | without effect | refused by name "
+      "|\n"
+      "|---|---|---|---|---|---|\n";
+  for (const Dialect& dialect : Dialects()) {
+    const std::vector<Row>& rows = dialect.table().rows();
+    const auto count = [&](Effect effect) {
+      return std::ranges::count(rows, effect, &Row::effect);
+    };
+    text += fmt::format("| `{}`: {} | {} | {} | {} | {} | {} |\n", dialect.name,
+                        dialect.description, rows.size(), count(Effect::kJob), count(Effect::kRule),
+                        count(Effect::kInert), count(Effect::kRefused));
+  }
+  return text;
+}
+
+const Dialect* Sniff(std::string_view text, const std::string& path) {
+  const Reader* reader = Find(text, path);
+  return reader == nullptr ? nullptr : &reader->dialect;
+}
+
+Result<Imported> Import(const std::vector<std::string>& paths, const Options& options) {
+  std::vector<File> files;
+  for (const std::string& path : paths) {
+    ORRERY_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMostBytes));
+    if (const std::size_t bad = FindInvalidUtf8(text); bad != std::string_view::npos) {
+      return InvalidInput("{}: byte {} is not UTF-8; this is no text file", Printable(path), bad);
+    }
+    files.push_back({path, std::move(text)});
+  }
+  std::vector<std::string_view> names;
+  for (const Dialect& dialect : Dialects()) names.push_back(dialect.name);
+  if (!options.dialect.empty()) {
+    for (const Reader& reader : kReaders) {
+      if (reader.dialect.name == options.dialect) return reader.read(files, options);
+    }
+    return InvalidInput("--from: {}",
+                        UnknownName("kind of recipe", Printable(options.dialect), names));
+  }
+  for (const File& file : files) {
+    if (const Reader* reader = Find(file.text, file.path)) return reader->read(files, options);
+  }
+  return InvalidInput("'{}' is no recipe that is known; known: {}; --from NAME says which it is",
+                      Printable(paths.front()), fmt::join(names, ", "));
+}
+
+}  // namespace orrery::recipes

@@ -1,0 +1,55 @@
+// What people have becomes a job: launch scripts and configurations of training frameworks.
+//
+// Every argument is one of four things (table.h): a key of the job, read with others by a rule,
+// without effect on what is predicted, or refused by name. What no argument says and the job needs
+// (which cluster, how many GPUs) is asked for by name. The job that comes out is read once, so that
+// what is handed on is valid.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/status.h"
+#include "orrery/job/job.h"
+#include "orrery/recipes/table.h"
+
+namespace orrery::recipes {
+
+struct Options {
+  std::string dialect;  // a name of Dialects(); empty: by what the files hold
+  std::string cluster;  // preset or file
+  std::int64_t nodes = 0;
+  std::map<std::string, std::string> variables;  // of a script's environment
+  std::vector<std::string> leave_out;            // arguments that are passed over, and said so
+  job::ReadOptions read;                         // its `set` goes into the job as well
+};
+
+// One argument as it was given.
+struct Use {
+  std::string argument, value, where;
+  Effect effect = Effect::kInert;
+  std::string key;  // kJob
+  std::string why;  // kInert, kRefused (left out by the user)
+};
+
+struct Imported {
+  std::string dialect;
+  std::vector<Use> uses;
+  std::string job_text;      // YAML
+  std::string name, folder;  // of the job in messages, and where its relative paths start
+  job::Job job;
+};
+
+Result<Imported> Import(const std::vector<std::string>& files, const Options& options);
+
+std::span<const Dialect> Dialects();
+// How many arguments of each are what, as docs/recipes.md has it.
+std::string DialectTable();
+// The dialect of a file's text; null: none knows it.
+const Dialect* Sniff(std::string_view text, const std::string& path);
+
+}  // namespace orrery::recipes

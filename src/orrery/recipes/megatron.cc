@@ -1,0 +1,610 @@
+// Megatron-LM and Megatron Core: a launch script, a command line, or its YAML. Rules that join
+// several arguments; what one argument says alone stands in data/recipes/megatron.csv. Source of
+// defaults and meaning: NVIDIA/Megatron-LM, megatron/training/arguments.py (validate_args) and
+// megatron/core/transformer/transformer_config.py.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "orrery/base/text.h"
+#include "orrery/recipes/dialects.h"
+#include "orrery/recipes/launch.h"
+#include "orrery/recipes/tokenizers.h"
+
+namespace orrery::recipes {
+namespace {
+
+void ReadFeedForward(Reading* r) {
+  Draft& draft = r->draft();
+  const bool swiglu = r->On("--swiglu"), quick = r->On("--quick-geglu");
+  const bool squared = r->On("--squared-relu");
+  draft.Set("model.activation", std::string(swiglu || quick ? "swiglu"
+                                            : squared       ? "squared_relu"
+                                                            : "gelu"));
+  const std::int64_t hidden = draft.Whole("model.hidden", 0);
+  const auto ffn = r->Whole("--ffn-hidden-size");
+  const std::int64_t width = ffn ? *ffn : swiglu ? 4 * hidden * 2 / 3 / 64 * 64 : 4 * hidden;
+  if (width > 0) draft.Set("model.ffn_hidden", width);
+  if (r->Has("--activation-func-clamp-value") && draft.Has("model.experts")) {
+    draft.Set("model.clamped_activation", true);
+  }
+  const bool unfused = swiglu ? r->On("--no-bias-swiglu-fusion") : r->On("--no-bias-gelu-fusion");
+  if (unfused) draft.Set("framework_options.fused_bias_activation", false);
+}
+
+void ReadAttentionShape(Reading* r) {
+  Draft& draft = r->draft();
+  if (r->On("--group-query-attention")) {
+    if (const auto groups = r->Whole("--num-query-groups")) draft.Set("model.kv_heads", *groups);
+  } else {
+    r->Find("--num-query-groups");  // counts only with the flag
+  }
+  const bool bias = !r->On("--disable-bias-linear"), qkv = r->On("--add-qkv-bias");
+  draft.Set("model.attention_bias", bias || qkv);
+  draft.Set("model.mlp_bias", bias);
+  if (qkv && !bias) draft.Set("model.projection_bias", false);
+  const std::string latent[] = {"--q-lora-rank", "--kv-lora-rank", "--qk-head-dim",
+                                "--qk-pos-emb-head-dim", "--v-head-dim"};
+  const std::string keys[] = {"model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim",
+                              "model.qk_rope_head_dim", "model.v_head_dim"};
+  const bool is_latent = r->On("--multi-latent-attention");
+  for (std::size_t i = 0; i < std::size(latent); ++i) {
+    const auto value = r->Whole(latent[i]);
+    if (is_latent && value && *value > 0) draft.Set(keys[i], *value);
+  }
+}
+
+void ReadPositions(Reading* r) {
+  Draft& draft = r->draft();
+  const std::string type = r->Text("--position-embedding-type");
+  const bool rotary = type == "rope" || type == "yarn" || type == "mrope" ||
+                      r->On("--use-rotary-position-embeddings");
+  const bool none = type == "none" || r->On("--no-position-embedding");
+  if (type == "relative") {
+    r->Refuse("--position-embedding-type", "relative positions' bias in attention is not modelled");
+  }
+  draft.Set("model.position", std::string(rotary ? "rotary" : none ? "none" : "learned"));
+  if (type == "yarn") draft.Set("model.scaled_rotary", true);
+  if (!rotary) draft.Drop("model.scaled_rotary");  // --no-rope-fusion of no rotary embedding
+  // (left, right): keys before a query, itself not counted.
+  const std::vector<std::int64_t> window = [&] {
+    std::string text;
+    for (const std::string& part : r->Texts("--window-size")) text += part + " ";
+    std::ranges::replace(text, ',', ' ');
+    std::erase_if(text, [](char c) { return c == '(' || c == ')' || c == '[' || c == ']'; });
+    std::vector<std::int64_t> numbers;
+    const char* at = text.data();
+    const char* end = at + text.size();
+    while (at < end) {
+      std::int64_t value = 0;
+      const auto [stop, error] = std::from_chars(at, end, value);
+      if (error == std::errc()) numbers.push_back(value);
+      at = error == std::errc() ? stop : at + 1;
+    }
+    return numbers;
+  }();
+  const std::string every = r->Text("--window-attn-skip-freq");
+  if (window.empty() || window[0] < 0) return;
+  draft.Set("model.window", window[0] + 1);
+  if (every.empty()) return;
+  if (every.find('[') == std::string::npos) {
+    draft.SetText("model.full_every", every);
+    draft.Set("model.full_every", every);
+    return;
+  }
+  const auto list = ParsePythonList(every);
+  const auto full =
+      list ? std::ranges::find(*list, 0) : std::vector<std::int64_t>::const_iterator();
+  const std::int64_t period = list ? full - list->begin() + 1 : 0;
+  bool regular = list.has_value() && full != list->end();
+  for (std::size_t i = 0; regular && i < list->size(); ++i) {
+    regular = ((static_cast<std::int64_t>(i) + 1) % period == 0) == ((*list)[i] == 0);
+  }
+  if (!regular) {
+    return r->Refuse("--window-attn-skip-freq",
+                     "windows are modelled in all but the last of every so many layers");
+  }
+  draft.Set("model.full_every", period);
+}
+
+void ReadVocabulary(Reading* r) {
+  Draft& draft = r->draft();
+  const std::int64_t multiple =
+      r->Whole("--make-vocab-size-divisible-by").value_or(128) * draft.Whole("parallel.tp", 1);
+  const auto padded = r->Whole("--padded-vocab-size");
+  auto vocab = r->Whole("--vocab-size");
+  const std::string type = r->Text("--tokenizer-type"), model = r->TextIfKnown("--tokenizer-model");
+  const bool merges = r->Has("--merge-file");
+  const std::int64_t extra = r->Whole("--vocab-extra-ids").value_or(0);
+  const bool pads = !r->On("--no-pad-vocab-size");
+  if (!padded && !vocab) {
+    const std::string name = type == "Llama2Tokenizer"                                ? "llama-2"
+                             : type == "GPT2BPETokenizer" || (type.empty() && merges) ? "gpt2"
+                                                                                      : model;
+    if (const Tokenizer* found = FindTokenizer(name)) {
+      vocab = found->vocab;
+      draft.Assume(fmt::format("model.vocab: {} of the tokenizer {} ({})", found->vocab,
+                               found->name, found->source));
+    }
+  }
+  if (r->IsSet("model.vocab")) return;
+  if (!padded && !vocab) {
+    return r->Missing(fmt::format(
+        "how large its vocabulary is{}: give --set model.vocab=N",
+        model.empty() ? "" : fmt::format(" (of the tokenizer {})", Printable(model, 60))));
+  }
+  std::int64_t size = padded.value_or(*vocab + extra);
+  if (!padded && pads && multiple > 0) size = (size + multiple - 1) / multiple * multiple;
+  draft.Set("model.vocab", size);
+}
+
+void ReadExperts(Reading* r) {
+  Draft& draft = r->draft();
+  const std::string freq = r->Text("--moe-layer-freq");
+  const std::string type = r->Text("--moe-token-dispatcher-type");
+  const std::string backend = r->Text("--moe-flex-dispatcher-backend");
+  const bool deepep = r->On("--moe-enable-deepep");
+  const bool recomputes = r->On("--moe-layer-recompute");
+  if (!draft.Has("model.experts")) {
+    for (const char* key :
+         {"model.expert_top_k", "model.expert_ffn_hidden", "model.shared_ffn_hidden",
+          "training.moe_routing", "training.moe_shared_overlap", "training.moe_comm_overlap",
+          "training.moe_delayed_weights", "training.moe_capacity_factor",
+          "training.moe_pad_to_capacity", "framework_options.moe_fused_permute",
+          "framework_options.moe_fused_router", "parallel.ep", "parallel.etp",
+          "framework_options.moe_separate_padding", "model.expert_latent"}) {
+      draft.Drop(key);
+    }
+    return;
+  }
+  if (!draft.Has("model.expert_top_k")) draft.Set("model.expert_top_k", std::int64_t{2});
+  if (!draft.Has("model.expert_ffn_hidden")) {
+    draft.Set("model.expert_ffn_hidden", draft.Whole("model.ffn_hidden", 0));
+  }
+  draft.SetText("training.moe_dispatcher", type == "flex" ? (deepep ? "deepep" : backend) : type);
+  if (type == "flex" && !deepep && backend != "deepep" && backend != "hybridep") {
+    r->Refuse("--moe-flex-dispatcher-backend", "this dispatcher is not modelled");
+  }
+  for (const char* key : {"moe_fused_permute", "moe_fused_router"}) {
+    const std::string name = fmt::format("framework_options.{}", key);
+    if (!draft.Has(name)) draft.Set(name, false);
+  }
+  if (recomputes) {
+    draft.Set("training.recompute", std::string("selective"));
+    draft.Set("training.recompute_modules", std::string("moe"));
+  }
+  if (freq.empty() || freq == "1") return;
+  const std::int64_t layers = draft.Whole("model.layers", 0);
+  std::optional<std::vector<std::int64_t>> list = ParsePythonList(freq);
+  if (freq.find('[') == std::string::npos) {
+    const auto every = r->Whole("--moe-layer-freq");
+    if (!every || *every < 1) return;
+    // Megatron's first of every so many has experts, ours the last: as many where it divides.
+    if (layers % *every != 0) {
+      return r->Refuse("--moe-layer-freq",
+                       fmt::format("{} does not divide {} layers", *every, layers));
+    }
+    draft.Set("model.expert_every", *every);
+    draft.Assume(
+        fmt::format("--moe-layer-freq {}: experts in the last of every {} layers, not in "
+                    "the first",
+                    *every, *every));
+    return;
+  }
+  const auto front = list ? std::ranges::find(*list, 1) - list->begin() : 0;
+  const bool regular =
+      list && static_cast<std::int64_t>(list->size()) == layers &&
+      std::all_of(list->begin() + front, list->end(), [](auto n) { return n == 1; });
+  if (!regular) {
+    return r->Refuse("--moe-layer-freq",
+                     fmt::format("layers without experts are modelled at the front of all {}, or "
+                                 "every so many",
+                                 layers));
+  }
+  if (front > 0) draft.Set("model.first_dense_layers", static_cast<std::int64_t>(front));
+}
+
+// A letter a layer; stages between bars, further tokens' modules behind slashes.
+void ReadHybrid(Reading* r) {
+  Draft& draft = r->draft();
+  std::string pattern = r->Text("--hybrid-layer-pattern");
+  const std::string_view argument =
+      pattern.empty() ? "--hybrid-override-pattern" : "--hybrid-layer-pattern";
+  const std::string older = r->Text("--hybrid-override-pattern");
+  const std::string further = r->Text("--mtp-hybrid-override-pattern");
+  if (pattern.empty()) pattern = older;
+  const auto heads = r->Whole("--mamba-num-heads"), head_dim = r->Whole("--mamba-head-dim");
+  const auto groups = r->Whole("--mamba-num-groups");
+  r->On("--is-hybrid-model");
+  if (pattern.empty()) {
+    draft.Drop("model.mamba_state");
+    return;
+  }
+  std::erase_if(pattern, [](char c) { return c == '"' || c == '\'' || c == ' '; });
+  const std::size_t slash = pattern.find('/');
+  const auto modules = static_cast<std::int64_t>(std::ranges::count(pattern, '/'));
+  if (modules > 0 && !draft.Has("model.mtp_layers")) draft.Set("model.mtp_layers", modules);
+  pattern = pattern.substr(0, slash);
+  std::vector<std::int64_t> chunks(1);
+  std::string letters;
+  for (const char c : pattern) {
+    if (c == '|') {
+      chunks.push_back(0);
+    } else {
+      letters += c;
+      ++chunks.back();
+    }
+  }
+  if (const std::size_t odd = letters.find_first_not_of("M*-E"); odd != std::string::npos) {
+    return r->Refuse(argument, fmt::format("a layer '{}' is not modelled; M, *, - and E are",
+                                           Printable(letters.substr(odd, 1))));
+  }
+  draft.SetText("model.pattern", letters);
+  draft.Set("model.layers", static_cast<std::int64_t>(letters.size()));
+  if (!draft.Has("model.mamba_state")) draft.Set("model.mamba_state", std::int64_t{128});
+  draft.Set("model.mamba_head_dim", head_dim.value_or(64));
+  draft.Set("model.mamba_groups", groups.value_or(8));
+  draft.Set("model.mamba_heads",
+            heads ? *heads : 2 * draft.Whole("model.hidden", 0) / head_dim.value_or(64));
+  const std::int64_t pp = draft.Whole("parallel.pp", 1);
+  if (chunks.size() > 1 && static_cast<std::int64_t>(chunks.size()) % pp == 0) {
+    const std::int64_t vpp = static_cast<std::int64_t>(chunks.size()) / pp;
+    if (vpp > 1) draft.Set("parallel.vpp", vpp);
+    if (std::ranges::any_of(chunks, [&](auto n) { return n != chunks[0]; })) {
+      draft.Set("parallel.layers_per_stage", fmt::format("[{}]", fmt::join(chunks, ", ")));
+    }
+  }
+}
+
+void ReadPrecision(Reading* r) {
+  Draft& draft = r->draft();
+  const bool fp16 = r->On("--fp16"), bf16 = r->On("--bf16");
+  const bool fp8 = !r->Text("--fp8-format").empty() || r->On("--fp8-hybrid") || r->On("--fp8-e4m3");
+  const bool fp4 = !r->Text("--fp4-format").empty();
+  const std::string recipe = r->Text("--fp8-recipe"), recipe4 = r->Text("--fp4-recipe");
+  std::string precision = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
+  if (fp4) {
+    precision = "nvfp4";
+    if (recipe4 != "nvfp4") r->Refuse("--fp4-recipe", "modelled: nvfp4");
+  } else if (fp8 && recipe == "mxfp8") {
+    precision = "mxfp8";
+  } else if (fp8) {
+    precision = "fp8";
+    const std::string name = recipe == "tensorwise" ? "current" : recipe;
+    if (name != "delayed" && name != "current" && name != "blockwise") {
+      r->Refuse("--fp8-recipe", "modelled: delayed, tensorwise, blockwise, mxfp8");
+    }
+    draft.SetText("framework_options.fp8_recipe", name);
+  }
+  draft.SetText("training.precision", precision);
+  const bool low = fp8 || fp4;
+  const bool ends = r->On("--first-last-layers-bf16");
+  const auto first = r->Whole("--num-layers-at-start-in-bf16");
+  const auto last = r->Whole("--num-layers-at-end-in-bf16");
+  if (low && ends) {
+    draft.Set("training.bf16_first_layers", first.value_or(1));
+    draft.Set("training.bf16_last_layers", last.value_or(1));
+  }
+  if (!low) {
+    for (const char* key : {"low_precision_gather", "fp8_output_layer", "moe_separate_padding"}) {
+      draft.Drop(fmt::format("framework_options.{}", key));
+    }
+  }
+  // bf16 runs reduce in fp32 unless told otherwise, fp16 ones if told.
+  const bool in16 = r->On("--grad-reduce-in-bf16"),
+             in32 = r->On("--accumulate-allreduce-grads-in-fp32");
+  if (bf16) draft.Set("framework_options.grad_reduce_fp32", !in16);
+  if (fp16) draft.Set("framework_options.grad_reduce_fp32", in32);
+}
+
+void ReadRecompute(Reading* r) {
+  Draft& draft = r->draft();
+  const std::string granularity = r->Text("--recompute-granularity");
+  const std::string method = r->Text("--recompute-method");
+  const std::int64_t each = r->Whole("--recompute-num-layers").value_or(1);
+  const std::vector<std::string> modules = r->Texts("--recompute-modules");
+  if (r->On("--recompute-activations") && granularity.empty()) {
+    draft.Set("training.recompute", std::string("selective"));
+  }
+  if (granularity == "selective") {
+    draft.Set("training.recompute", std::string("selective"));
+    if (!modules.empty()) {
+      draft.Set("training.recompute_modules", fmt::format("{}", fmt::join(modules, "+")));
+    }
+  }
+  if (granularity != "full") return;
+  draft.Set("training.recompute", std::string("full"));
+  const std::int64_t chunk = draft.Whole("model.layers", 0) /
+                             std::max<std::int64_t>(1, draft.Whole("parallel.pp", 1)) /
+                             std::max<std::int64_t>(1, draft.Whole("parallel.vpp", 1));
+  if (method == "block" && each < chunk) {
+    r->Refuse("--recompute-num-layers",
+              fmt::format("full recompute of {} of a chunk's {} layers has no key yet; all of them "
+                          "has (training.recompute: full)",
+                          each, chunk));
+  }
+  if (method != "block" && each > 1) {
+    r->Refuse("--recompute-num-layers",
+              fmt::format("full recompute of {} layers at once has no key yet; of one at a time it "
+                          "has (training.recompute: full)",
+                          each));
+  }
+}
+
+void ReadSharding(Reading* r) {
+  Draft& draft = r->draft();
+  const bool distributed = r->On("--use-distributed-optimizer") || r->On("--distributed-optimizer");
+  const bool fsdp = r->On("--use-megatron-fsdp");
+  const std::string strategy = r->Text("--data-parallel-sharding-strategy");
+  std::string sharding = distributed ? "zero1" : "none";
+  if (fsdp) {
+    sharding = strategy == "no_shard"      ? "none"
+               : strategy == "optim"       ? "zero1"
+               : strategy == "optim_grads" ? "zero2"
+                                           : "zero3";
+  }
+  draft.SetText("training.sharding", sharding);
+  if (!draft.Has("framework_options.overlap_grad_reduce")) {
+    draft.Set("framework_options.overlap_grad_reduce", fsdp);
+  }
+  if (sharding == "none") {
+    draft.Drop("framework_options.overlap_param_gather");
+  } else if (!draft.Has("framework_options.overlap_param_gather")) {
+    draft.Set("framework_options.overlap_param_gather", fsdp);
+  }
+  const bool cpu = r->On("--optimizer-cpu-offload");
+  const double share = r->Real("--optimizer-offload-fraction", 1);
+  if (cpu && share < 1 && share > 0) {
+    r->Refuse("--optimizer-offload-fraction",
+              "a part of the optimizer in host memory is not modelled; all of it is");
+  }
+  const std::int64_t offloaded = r->Whole("--cpu-offloading-num-layers").value_or(0);
+  if (offloaded > 0 && offloaded < draft.Whole("model.layers", 0) - 1) {
+    r->Refuse("--cpu-offloading-num-layers",
+              "activations of some layers in host memory are not modelled; those of all are");
+  }
+  if (cpu || offloaded > 0) {
+    draft.Set("training.offload", std::string(cpu && offloaded > 0 ? "all"
+                                              : cpu                ? "optimizer"
+                                                                   : "activations"));
+  }
+  const std::string clip = r->Text("--clip-grad");
+  if (r->Has("--clip-grad") && r->Real("--clip-grad", 1) == 0) {
+    draft.Set("framework_options.clip_gradients", false);
+  }
+}
+
+void ReadKernels(Reading* r, const Script* script) {
+  Draft& draft = r->draft();
+  std::string backend = r->Text("--attention-backend");
+  if (const std::size_t dot = backend.find('.'); dot != std::string::npos)
+    backend.erase(0, dot + 1);
+  const bool flash = r->On("--use-flash-attn");
+  const auto variable = [&](const char* name) {
+    if (script == nullptr) return std::string();
+    const auto found = script->exported.find(name);
+    return found == script->exported.end() ? std::string() : found->second.text;
+  };
+  if (backend == "auto" || backend.empty()) {
+    if (variable("NVTE_FUSED_ATTN") == "0" && variable("NVTE_FLASH_ATTN") != "0") backend = "flash";
+    if (variable("NVTE_FLASH_ATTN") == "0" && variable("NVTE_FUSED_ATTN") != "0") backend = "fused";
+  }
+  if (backend == "flash" || (backend.empty() && flash)) {
+    draft.Set("framework_options.attention", std::string("flash2"));
+  } else if (backend == "fused") {
+    draft.Set("framework_options.attention", std::string("cudnn"));
+  } else if (backend == "unfused" || backend == "local") {
+    draft.Set("framework_options.attention", std::string("unfused"));
+  }
+  const bool loss = r->On("--cross-entropy-loss-fusion");
+  const bool te = r->Text("--cross-entropy-fusion-impl") == "te";
+  if (loss) {
+    draft.Set(
+        te ? "framework_options.online_cross_entropy" : "framework_options.fused_cross_entropy",
+        true);
+  }
+  const bool deferred = r->On("--defer-embedding-wgrad-compute");
+  const std::int64_t limit = r->Whole("--wgrad-deferral-limit").value_or(0);
+  if (deferred) draft.Set("framework_options.deferred_head", limit > 0 ? limit : 1 << 20);
+  const std::vector<std::string> exchange = r->Texts("--cp-comm-type");
+  if (draft.Whole("parallel.cp", 1) > 1 && !exchange.empty()) {
+    const std::string& type = exchange.front();
+    if (exchange.size() > 1 || type == "a2a+p2p") {
+      r->Refuse("--cp-comm-type",
+                "one exchange for all layers is modelled: p2p, all_gather or a2a");
+    } else {
+      draft.SetText("framework_options.cp_exchange", type == "p2p"   ? "ring"
+                                                     : type == "a2a" ? "all-to-all"
+                                                                     : "all-gather");
+    }
+  }
+}
+
+void ReadGraphs(Reading* r) {
+  Draft& draft = r->draft();
+  std::string impl = r->Text("--cuda-graph-impl");
+  if (r->On("--enable-cuda-graph")) impl = "local";
+  if (r->On("--external-cuda-graph")) impl = "transformer_engine";
+  std::vector<std::string> scope = r->Texts("--cuda-graph-modules");
+  if (scope.empty()) scope = r->Texts("--cuda-graph-scope");
+  r->Find("--cuda-graph-scope");
+  if (impl == "full_iteration") scope = {"full_iteration"};
+  if (impl.empty() || impl == "none") return;
+  if (scope.size() == 1 && scope[0] == "full_iteration") {
+    draft.Set("framework_options.cuda_graphs", std::string("iteration"));
+    return;
+  }
+  draft.Set("framework_options.cuda_graphs", std::string("layers"));
+  if (scope.empty() || scope[0] == "full") return;
+  draft.Set("framework_options.cuda_graph_scope", fmt::format("{}", fmt::join(scope, "+")));
+}
+
+void ReadDropout(Reading* r) {
+  const double hidden = r->Real("--hidden-dropout", 0.1);
+  const double attention = r->Real("--attention-dropout", 0.1);
+  const double dropout = std::max(hidden, attention);
+  r->draft().Set("model.dropout", fmt::format("{}", dropout));
+}
+
+void ReadRules(Reading* r, const Launch& launch, const Script* script) {
+  Draft& draft = r->draft();
+  draft.SetText("framework", "megatron");
+  ReadFeedForward(r);
+  ReadAttentionShape(r);
+  ReadPositions(r);
+  ReadHybrid(r);
+  ReadExperts(r);
+  ReadDropout(r);
+  ReadVocabulary(r);
+  ReadMegatronStages(r);
+  ReadPrecision(r);
+  ReadRecompute(r);
+  ReadSharding(r);
+  ReadKernels(r, script);
+  ReadGraphs(r);
+  r->SetSize(launch);
+  const auto batch = r->Whole("--global-batch-size");
+  if (const auto instances = r->Whole("--num-distributed-optimizer-instances");
+      instances && *instances > 1) {
+    const std::int64_t replicas = draft.Whole("parallel.dp", 0) * draft.Whole("parallel.cp", 1);
+    if (replicas > 0 && replicas % *instances == 0) {
+      draft.Set("parallel.shard_group", replicas / *instances);
+    } else {
+      r->Refuse("--num-distributed-optimizer-instances",
+                fmt::format("{} replicas are not split into {} instances", replicas, *instances));
+    }
+  }
+  if (batch) {
+    draft.Set("training.global_batch", *batch);
+  } else if (draft.Has("parallel.dp")) {
+    draft.Set("training.global_batch",
+              draft.Whole("training.micro_batch", 1) * draft.Whole("parallel.dp", 1));
+    draft.Assume("training.global_batch: one micro-batch a replica, Megatron's default");
+  }
+  if (!r->IsSet("training.sample_read")) draft.Drop("training.data_workers");
+  constexpr std::pair<const char*, const char*> kNeeded[] = {
+      {"model.layers", "--num-layers"},
+      {"model.hidden", "--hidden-size"},
+      {"model.heads", "--num-attention-heads"},
+      {"training.seq_len", "--seq-length"},
+      {"training.micro_batch", "--micro-batch-size"}};
+  for (const auto& [key, argument] : kNeeded) {
+    if (!draft.Has(key) && !r->Has(argument) && !r->IsSet(key))
+      r->Missing(fmt::format("{} ({}): give --set {}=N", argument, key, key));
+  }
+}
+
+// What only the training script's name says.
+void ReadProgram(const std::string& program, Reading* r) {
+  if (program.find("bert") != std::string::npos) r->draft().Set("model.encoder", true);
+  for (const char* other : {"t5", "retro", "ict", "vision", "vlm", "mimo"}) {
+    if (program.find(fmt::format("_{}", other)) == std::string::npos) continue;
+    r->Problem(
+        fmt::format("{}: {} trains a model that is not modelled here (valid: GPT, BERT and "
+                    "hybrids with Mamba)",
+                    r->file(), Printable(program, 60)));
+  }
+}
+
+void AddWords(const CommandLine& line, Reading* r) {
+  const Table& table = MegatronTable();
+  const std::vector<Word>& words = line.words;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const Word& word = words[i];
+    const std::string where = fmt::format("{}:{}", r->file(), word.line);
+    if (!word.text.starts_with("--")) continue;  // a stray value; the parser would refuse it
+    const std::size_t equals = word.text.find('=');
+    const std::string name = word.text.substr(0, equals);
+    const Row* row = table.Find(name);
+    Given given{.name = name, .row = row, .where = where};
+    if (equals != std::string::npos) {
+      given.values.push_back({.text = word.text.substr(equals + 1), .unknown = word.unknown});
+    }
+    const bool many = row == nullptr || row->takes == "n" || row->takes == "3";
+    std::size_t most = row == nullptr || many ? words.size() : row->flag() ? 0 : 1;
+    while (given.values.size() < most && i + 1 < words.size() &&
+           (!words[i + 1].text.starts_with("--") || !words[i + 1].unknown.empty())) {
+      if (words[i + 1].text.starts_with("--")) break;
+      given.values.push_back(words[++i]);
+    }
+    if (row == nullptr) {
+      r->AddUnknown(name, where);
+    } else if (!row->flag() && given.values.empty() && row->takes == "1") {
+      r->Problem(fmt::format("{}: {} has no value", where, name));
+    } else {
+      r->Add(std::move(given));
+    }
+  }
+}
+
+// Its YAML: Megatron's own (names with underscores, nested or not), or MODEL_ARGS with names as on
+// the command line.
+Status AddYaml(const formats::Document& document, Reading* r) {
+  const Table& table = MegatronTable();
+  const formats::Node* arguments = document.root.Find("MODEL_ARGS");
+  for (const Leaf& leaf : Leaves(arguments != nullptr ? *arguments : document.root)) {
+    const std::string name = leaf.path.substr(leaf.path.rfind('.') + 1);
+    const Row* row = table.Find(name);
+    if (row == nullptr) row = table.FindField(name);
+    if (!AddLeaf(document, leaf, row, r)) r->AddUnknown(name, document.Where(*leaf.node));
+  }
+  return {};
+}
+
+}  // namespace
+
+const Table& MegatronTable() {
+  static const Table table(
+#include "orrery_recipes_megatron.inc"
+  );
+  return table;
+}
+
+bool IsMegatron(std::string_view text, const std::string& path) {
+  if (path.ends_with(".json") || path.ends_with(".toml")) return false;
+  int known = 0;
+  for (const std::string_view sign :
+       {"num-layers", "hidden-size", "num-attention-heads", "tensor-model-parallel-size",
+        "micro-batch-size", "seq-length"}) {
+    std::string field(sign);
+    std::ranges::replace(field, '-', '_');
+    known += text.find("--" + std::string(sign)) != std::string_view::npos ? 1 : 0;
+    known += text.find("\n" + field + ":") != std::string_view::npos ||
+                     text.find("  " + field + ":") != std::string_view::npos
+                 ? 1
+                 : 0;
+  }
+  return known >= 3;
+}
+
+Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& options) {
+  if (files.size() != 1) {
+    return InvalidInput("Megatron's arguments are one file; {} and {} are given", files[0].path,
+                        files[1].path);
+  }
+  const File& file = files.front();
+  Reading reading(MegatronTable(), options, file.path);
+  const bool yaml = file.path.ends_with(".yaml") || file.path.ends_with(".yml");
+  if (yaml) {
+    ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
+                            formats::ParseYaml(file.text, file.path));
+    ORRERY_RETURN_IF_ERROR(AddYaml(document, &reading));
+    reading.Translate();
+    ReadRules(&reading, {}, nullptr);
+    return reading.Finish("megatron");
+  }
+  ORRERY_ASSIGN_OR_RETURN(const Script script, ReadScript(file.text, file.path, options.variables));
+  ORRERY_ASSIGN_OR_RETURN(const CommandLine line, FindTraining(script, MegatronTable(), file.path));
+  AddWords(line, &reading);
+  reading.Translate();
+  for (const std::string& note : script.notes) {
+    reading.draft().Assume(fmt::format("{} {}", file.path, note));
+  }
+  ReadProgram(line.program, &reading);
+  ReadRules(&reading, line.launch, &script);
+  return reading.Finish("megatron");
+}
+
+}  // namespace orrery::recipes

@@ -1,0 +1,322 @@
+#include "orrery/recipes/reading.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+
+namespace orrery::recipes {
+namespace {
+
+constexpr std::size_t kMostShown = 20;  // problems of one recipe
+
+bool SameArgument(const Given& given, const std::string& name) {
+  if (given.name == name || given.row->argument == name) return true;
+  return std::ranges::find(given.row->also, name) != given.row->also.end();
+}
+
+std::string Joined(const std::vector<Word>& values) {
+  std::string joined;
+  for (const Word& value : values) joined += (joined.empty() ? "" : " ") + value.text;
+  return joined;
+}
+
+// A value in the job's words: "LayerNorm=layernorm" of "LayerNorm"; nullopt: none of them.
+std::optional<std::string> Mapped(const Row& row, const std::string& value) {
+  if (row.values.empty()) return value;
+  for (const std::string& entry : row.values) {
+    const std::size_t equals = entry.find('=');
+    if (entry.substr(0, equals) != value) continue;
+    return equals == std::string::npos ? value : entry.substr(equals + 1);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> Accepted(const Row& row) {
+  std::vector<std::string> values;
+  for (const std::string& entry : row.values) values.push_back(entry.substr(0, entry.find('=')));
+  return values;
+}
+
+bool IsNumber(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+void Reading::AddUnknown(const std::string& name, const std::string& where) {
+  if (std::ranges::find(options_.leave_out, name) != options_.leave_out.end()) {
+    draft_.Assume(fmt::format("{} of {} is left out: it is not known", name, file_));
+    uses_.push_back({.argument = name,
+                     .where = where,
+                     .effect = Effect::kRefused,
+                     .why = "not known; left out"});
+    return;
+  }
+  std::vector<std::string_view> names = table_.Names();
+  const std::vector<std::string> near = Nearest(Printable(name), names, 3);
+  std::string text = fmt::format("{}: unknown argument '{}'", where, Printable(name));
+  if (!near.empty()) text += fmt::format("; did you mean '{}'?", fmt::join(near, "' or '"));
+  problems_.push_back(text + fmt::format("; --leave-out {} goes on without it", Printable(name)));
+}
+
+void Reading::Add(Given given) {
+  const auto [at, fresh] = index_.emplace(given.row->argument, given_.size());
+  if (fresh) {
+    given_.push_back(std::move(given));
+  } else {
+    given_[at->second] = std::move(given);  // the last one counts, as in argparse
+  }
+}
+
+bool Reading::LeftOut(const Given& given) const {
+  return std::ranges::any_of(options_.leave_out,
+                             [&](const std::string& name) { return SameArgument(given, name); });
+}
+
+std::optional<std::string> Reading::Value(const Given& given) {
+  if (given.row->flag()) return given.on ? "true" : "false";
+  for (const Word& value : given.values) {
+    if (value.unknown.empty()) continue;
+    problems_.push_back(fmt::format("{}: {} is {}, and {} is not set; give --env {}=VALUE",
+                                    given.where, given.name, Printable(value.text, 80),
+                                    Printable(value.unknown, 60), Printable(value.unknown, 60)));
+    return std::nullopt;
+  }
+  return Joined(given.values);
+}
+
+void Reading::Translate() {
+  for (const Given& given : given_) TranslateOne(given);
+}
+
+void Reading::TranslateOne(const Given& given) {
+  const Row& row = *given.row;
+  Use use{.argument = given.name,
+          .value = row.flag() ? (given.on ? "" : "false") : Joined(given.values),
+          .where = given.where,
+          .effect = row.effect,
+          .key = row.key,
+          .why = row.why};
+  if (LeftOut(given)) {
+    use.effect = Effect::kRefused;
+    use.why = row.why.empty() ? "left out" : row.why;
+    draft_.Assume(fmt::format("{}{}{} of {} is left out{}{}", given.name,
+                              use.value.empty() ? "" : " ", use.value, file_,
+                              row.why.empty() ? "" : ": ", row.why));
+    uses_.push_back(std::move(use));
+    return;
+  }
+  if (row.effect == Effect::kJob) {
+    const std::optional<std::string> value = Value(given);
+    if (!value) return;
+    if (row.flag()) {
+      // A flag that is said to be off changes nothing: that is the framework's own default.
+      if (given.on) draft_.Set(row.key, row.values.empty() ? "true" : row.values.front());
+    } else if (const auto mapped = Mapped(row, *value)) {
+      if (IsNumber(*mapped) || *mapped == "true" || *mapped == "false") {
+        draft_.Set(row.key, *mapped);
+      } else {
+        draft_.SetText(row.key, *mapped);
+      }
+    } else {
+      problems_.push_back(
+          fmt::format("{}: {} {} is not modelled; modelled: {}; --leave-out {} goes "
+                      "on without it",
+                      given.where, given.name, Printable(*value, 60),
+                      fmt::join(Accepted(row), ", "), given.name));
+    }
+  } else if (row.effect == Effect::kRefused) {
+    const std::optional<std::string> value = Value(given);
+    if (!value) return;
+    const bool harmless =
+        (row.flag() && !given.on) || std::ranges::find(row.values, *value) != row.values.end();
+    if (harmless) {
+      use.effect = Effect::kInert;
+      use.why = "the value that changes nothing";
+    } else {
+      problems_.push_back(fmt::format("{}: {}{}{}: {}; --leave-out {} goes on without it",
+                                      given.where, given.name, use.value.empty() ? "" : " ",
+                                      Printable(use.value, 60), row.why, given.name));
+    }
+  }
+  uses_.push_back(std::move(use));
+}
+
+const Given* Reading::Find(std::string_view argument) {
+  asked_.emplace(argument);
+  const auto found = index_.find(argument);
+  if (found == index_.end() || LeftOut(given_[found->second])) return nullptr;
+  return &given_[found->second];
+}
+
+bool Reading::On(std::string_view argument) {
+  const Given* given = Find(argument);
+  return given != nullptr && given->on;
+}
+
+std::string Reading::Text(std::string_view argument) {
+  const Given* given = Find(argument);
+  if (given != nullptr) return Value(*given).value_or("");
+  const Row* row = table_.Find(argument);
+  return row == nullptr || row->fallback == "None" ? "" : row->fallback;
+}
+
+std::string Reading::TextIfKnown(std::string_view argument) {
+  const Given* given = Find(argument);
+  const bool known = given == nullptr || std::ranges::all_of(given->values, [](const Word& word) {
+                       return word.unknown.empty();
+                     });
+  return known ? Text(argument) : "";
+}
+
+std::vector<std::string> Reading::Texts(std::string_view argument) {
+  std::vector<std::string> texts;
+  const Given* given = Find(argument);
+  if (given == nullptr || !Value(*given)) return texts;
+  for (const Word& value : given->values) texts.push_back(value.text);
+  return texts;
+}
+
+std::optional<std::int64_t> Reading::Whole(std::string_view argument) {
+  std::string text = Text(argument);
+  if (text.empty()) return std::nullopt;
+  std::erase(text, '_');  // 1_000 in Python and TOML
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return value;
+  double real = 0;
+  const auto [stop, wrong] = std::from_chars(text.data(), text.data() + text.size(), real);
+  if (wrong == std::errc() && stop == text.data() + text.size() && real >= -1e15 && real <= 1e15 &&
+      static_cast<double>(static_cast<std::int64_t>(real)) == real) {
+    return static_cast<std::int64_t>(real);  // 5e8
+  }
+  problems_.push_back(fmt::format("{}: {} is '{}'; write a whole number", Where(argument), argument,
+                                  Printable(text, 60)));
+  return std::nullopt;
+}
+
+double Reading::Real(std::string_view argument, double fallback) {
+  const std::string text = Text(argument);
+  if (text.empty()) return fallback;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return value;
+  problems_.push_back(fmt::format("{}: {} is '{}'; write a number", Where(argument), argument,
+                                  Printable(text, 60)));
+  return fallback;
+}
+
+std::string Reading::Where(std::string_view argument) const {
+  const auto found = index_.find(argument);
+  return found == index_.end() ? file_ : given_[found->second].where;
+}
+
+void Reading::Refuse(std::string_view argument, std::string why) {
+  const auto found = index_.find(argument);
+  const std::string name =
+      found == index_.end() ? std::string(argument) : given_[found->second].name;
+  problems_.push_back(fmt::format("{}: {}: {}; --leave-out {} goes on without it", Where(argument),
+                                  name, why, name));
+}
+
+bool Reading::IsSet(std::string_view key) const {
+  return std::ranges::any_of(options_.read.set, [&](const std::string& set) {
+    return set.substr(0, set.find('=')) == key;
+  });
+}
+
+// What a node of the cluster has, read by way of a job on one GPU; 0: there is no such cluster, and
+// reading the job will say so.
+std::int64_t Reading::ClusterGpusPerNode() const {
+  Draft probe;
+  probe.Set("model", std::string("llama3-8b"));
+  probe.SetText("cluster", options_.cluster);
+  probe.Set("training.global_batch", std::int64_t{1});
+  probe.Set("training.seq_len", std::int64_t{1});
+  job::ReadOptions read;
+  for (const std::string& set : options_.read.set) {
+    if (set.starts_with("cluster")) read.set.push_back(set);
+  }
+  const Result<job::Job> job = job::ReadJobText(probe.Yaml(), file_, "", read);
+  return job.ok() ? job->cluster.gpus_per_node : 0;
+}
+
+void Reading::SetSize(const Launch& launch) {
+  const std::int64_t replica = draft_.Whole("parallel.tp", 1) * draft_.Whole("parallel.pp", 1) *
+                               draft_.Whole("parallel.cp", 1);
+  std::int64_t gpus = launch.gpus;
+  if (gpus == 0 && launch.nodes > 0) gpus = launch.nodes * launch.gpus_per_node;
+  if (options_.nodes > 0) {
+    const std::int64_t each =
+        launch.gpus_per_node > 0 ? launch.gpus_per_node : ClusterGpusPerNode();
+    if (each == 0) {
+      draft_.Set("nodes", options_.nodes);
+      return;
+    }
+    gpus = options_.nodes * each;
+  }
+  if (IsSet("parallel.dp") || IsSet("nodes")) return;
+  if (gpus == 0) {
+    missing_.push_back(fmt::format(
+        "how many GPUs it runs on{}: give --nodes N{}",
+        launch.unknown.empty() ? ""
+                               : fmt::format(" ({} is not set)", Printable(launch.unknown, 60)),
+        launch.gpus_per_node > 0 ? fmt::format(" (of {} GPUs, as it says)", launch.gpus_per_node)
+                                 : ""));
+    return;
+  }
+  if (replica <= 0 || gpus % replica != 0) {
+    problems_.push_back(fmt::format(
+        "{}: {} GPUs are no multiple of a replica's {} (tp {} · pp {} · cp {}); give --nodes N",
+        file_, HumanCount(gpus), HumanCount(replica), draft_.Whole("parallel.tp", 1),
+        draft_.Whole("parallel.pp", 1), draft_.Whole("parallel.cp", 1)));
+    return;
+  }
+  draft_.Set("parallel.dp", gpus / replica);
+}
+
+Result<Imported> Reading::Finish(const std::string& dialect) {
+  if (!draft_.Has("model") && !draft_.Has("model.name")) {
+    const std::string base = file_.substr(file_.rfind('/') + 1);
+    draft_.SetText("model.name", base.substr(0, base.find('.', 1)));
+  }
+  if (!options_.cluster.empty()) {
+    draft_.SetText("cluster", options_.cluster);
+  } else if (!IsSet("cluster") && !IsSet("cluster.preset")) {
+    missing_.push_back(
+        "which cluster it runs on: give --cluster NAME ('orrery list clusters') or "
+        "a file");
+  }
+  if (!missing_.empty()) {
+    problems_.push_back(fmt::format("{} does not say {}", file_, fmt::join(missing_, "; nor ")));
+  }
+  if (!problems_.empty()) {
+    const std::size_t shown = std::min(problems_.size(), kMostShown);
+    std::string text = fmt::format(
+        "{}", fmt::join(problems_.begin(), problems_.begin() + static_cast<std::ptrdiff_t>(shown),
+                        "\n  "));
+    if (shown < problems_.size()) {
+      text += fmt::format("\n  and {} more", problems_.size() - shown);
+    }
+    return Status(Code::kInvalidInput, std::move(text));
+  }
+  for (const std::string& set : options_.read.set) {
+    const std::size_t equals = set.find('=');
+    if (equals != std::string::npos) draft_.Set(set.substr(0, equals), set.substr(equals + 1));
+  }
+  Imported imported{.dialect = dialect, .uses = std::move(uses_)};
+  imported.job_text = draft_.Yaml();
+  imported.name = file_ + " (imported)";
+  ORRERY_ASSIGN_OR_RETURN(imported.job,
+                          job::ReadJobText(imported.job_text, imported.name, "", options_.read));
+  return imported;
+}
+
+}  // namespace orrery::recipes

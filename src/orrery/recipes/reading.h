@@ -1,0 +1,96 @@
+// The arguments of one recipe on their way into a draft: what every dialect does alike.
+//
+// Problems are collected, not thrown: a user sees all of them at once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/status.h"
+#include "orrery/recipes/draft.h"
+#include "orrery/recipes/import.h"
+#include "orrery/recipes/shell.h"
+#include "orrery/recipes/table.h"
+
+namespace orrery::recipes {
+
+struct Given {
+  std::string name;  // as written
+  const Row* row = nullptr;
+  std::vector<Word> values;
+  bool on = true;     // of a flag: what the framework would do is what it says; false: the opposite
+  std::string where;  // "train.sh:12"
+};
+
+// How many GPUs the recipe's launcher starts; 0: not said.
+struct Launch {
+  std::int64_t nodes = 0, gpus_per_node = 0, gpus = 0;
+  std::string unknown;  // "$SLURM_NNODES": what stood where a number was due
+};
+
+class Reading {
+ public:
+  Reading(const Table& table, const Options& options, std::string file)
+      : table_(table), options_(options), file_(std::move(file)) {}
+
+  // Names that the table does not have are problems, with the nearest that it has.
+  void Add(Given given);
+  void AddUnknown(const std::string& name, const std::string& where);
+  // Every argument with effect `job`, `inert` or `refused`; rules come after.
+  void Translate();
+
+  // What rules ask. A value that is not given is the table's fallback; one that cannot be read is a
+  // problem, and the fallback.
+  const Given* Find(std::string_view argument);  // null: not given
+  bool Has(std::string_view argument) { return Find(argument) != nullptr; }
+  bool On(std::string_view argument);  // a flag that is given
+  std::optional<std::int64_t> Whole(std::string_view argument);
+  double Real(std::string_view argument, double fallback);
+  std::string Text(std::string_view argument);
+  // Text, but empty where a variable in it is not set.
+  std::string TextIfKnown(std::string_view argument);
+  std::vector<std::string> Texts(std::string_view argument);  // all its values
+  std::string Where(std::string_view argument) const;
+  // A rule that says no to what an argument says.
+  void Refuse(std::string_view argument, std::string why);
+  void Problem(std::string text) { problems_.push_back(std::move(text)); }
+  // What the recipe does not say.
+  void Missing(std::string text) { missing_.push_back(std::move(text)); }
+
+  // The plan's size from the launcher and the options: parallel.dp, or `nodes`. Problems where they
+  // do not fit the plan.
+  void SetSize(const Launch& launch);
+
+  Draft& draft() { return draft_; }
+  bool IsSet(std::string_view key) const;  // by --set
+  const Options& options() const { return options_; }
+  const std::string& file() const { return file_; }
+  const std::set<std::string, std::less<>>& asked() const { return asked_; }
+
+  // The draft as a job that was read, or all problems.
+  Result<Imported> Finish(const std::string& dialect);
+
+ private:
+  std::int64_t ClusterGpusPerNode() const;
+  void TranslateOne(const Given& given);
+  bool LeftOut(const Given& given) const;
+  // The value as text; a problem where a variable is not set.
+  std::optional<std::string> Value(const Given& given);
+
+  const Table& table_;
+  const Options& options_;
+  std::string file_;
+  std::vector<Given> given_;
+  std::map<std::string, std::size_t, std::less<>> index_;  // by the row's argument
+  std::set<std::string, std::less<>> asked_;
+  std::vector<Use> uses_;
+  std::vector<std::string> problems_, missing_;
+  Draft draft_;
+};
+
+}  // namespace orrery::recipes

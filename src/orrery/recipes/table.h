@@ -1,0 +1,60 @@
+// What is known of the arguments of one framework: a data file (data/recipes/*.csv), embedded when
+// built. data/recipes/README.md says what its columns mean.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/status.h"
+
+namespace orrery::recipes {
+
+enum class Effect : std::uint8_t {
+  kJob,      // is a key of the job file
+  kRule,     // is read together with others, by code
+  kInert,    // changes nothing of what is predicted
+  kRefused,  // changes what runs, and no key says how
+};
+
+struct Row {
+  std::string argument;           // "--hidden-size", "model.hidden_size"
+  std::vector<std::string> also;  // other spellings
+  std::string takes;              // "flag", "off" (a flag that turns something off), "1", "n"
+  std::string field;              // what it is called in a YAML file, where that differs
+  std::string fallback;           // what the framework takes when it is not given
+  Effect effect = Effect::kInert;
+  std::string key;  // kJob: "parallel.tp"
+  // kJob: "a=b" is a's value in the job, "a" a value that is the same there; none: all are. Of a
+  // flag: what the key is set to. kRefused: values without effect.
+  std::vector<std::string> values;
+  std::string why;
+  std::string source;
+  bool flag() const { return takes == "flag" || takes == "off"; }
+};
+
+class Table {
+ public:
+  // `text` is the file; a malformed one breaks an invariant (it is ours).
+  explicit Table(std::string_view text);
+
+  const std::vector<Row>& rows() const { return rows_; }
+  const Row* Find(std::string_view argument) const;    // by any spelling
+  const Row* FindField(std::string_view field) const;  // "hidden_size"
+  std::vector<std::string_view> Names() const;
+  std::vector<std::string_view> Fields() const;
+
+ private:
+  std::vector<Row> rows_;
+  std::map<std::string, std::size_t, std::less<>> by_name_, by_field_;
+};
+
+// One framework's files.
+struct Dialect {
+  std::string_view name, description;
+  const Table& (*table)();
+};
+
+}  // namespace orrery::recipes

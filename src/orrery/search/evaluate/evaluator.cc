@@ -1,0 +1,87 @@
+#include "orrery/search/evaluate/evaluator.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "orrery/base/file.h"
+#include "orrery/job/settings.h"
+
+namespace orrery::search {
+namespace {
+
+Result<Template> MakeTemplate(std::string_view text, const std::string& name, std::string folder,
+                              job::ReadOptions read, std::string measured_database) {
+  Template made;
+  ORRERY_ASSIGN_OR_RETURN(made.document, job::ParseJob(text, name));
+  for (const std::string& assignment : read.set) {
+    ORRERY_RETURN_IF_ERROR(job::ApplySet(assignment, &made.document));
+  }
+  if (const formats::Node* jobs = made.document.root.Find("jobs")) {
+    return InvalidInput(
+        "{}: jobs: variants of several jobs at once are not built; give the file of one job",
+        made.document.Where(*jobs));
+  }
+  read.set.clear();
+  made.folder = std::move(folder);
+  made.read = std::move(read);
+  made.measured_database = std::move(measured_database);
+  return made;
+}
+
+}  // namespace
+
+Result<Template> ReadTemplate(const std::string& path, job::ReadOptions read,
+                              std::string measured_database) {
+  const formats::Limits limits;
+  ORRERY_ASSIGN_OR_RETURN(const std::string text,
+                          ReadFile(path, static_cast<std::int64_t>(limits.bytes)));
+  const std::size_t slash = path.rfind('/');
+  return MakeTemplate(text, path, slash == std::string::npos ? "" : path.substr(0, slash),
+                      std::move(read), std::move(measured_database));
+}
+
+Result<Template> ReadTemplateText(std::string_view text, const std::string& name,
+                                  job::ReadOptions read, std::string measured_database) {
+  return MakeTemplate(text, name, "", std::move(read), std::move(measured_database));
+}
+
+Result<job::Job> Evaluator::Read(std::span<const std::string> assignments,
+                                 bool configuration) const {
+  job::ReadOptions read = template_->read;
+  read.set.assign(assignments.begin(), assignments.end());
+  read.save_configuration = configuration;
+  return job::ReadJobTree(template_->document, template_->folder, read);
+}
+
+Result<job::Simulation> Evaluator::Prepare(const job::Job& job) {
+  job::SimulateOptions options;
+  options.measured_database = template_->measured_database;
+  options.check = false;  // generated graphs are verified by the tests of the generators
+  return job::Simulation::Prepare(job, options, &caches_);
+}
+
+void ForEach(int threads, std::size_t count,
+             const std::function<void(std::size_t thread, std::size_t i)>& work,
+             const std::atomic<bool>* stop) {
+  std::atomic<std::size_t> next{0};
+  const auto loop = [&](std::size_t thread) {
+    while (stop == nullptr || !stop->load(std::memory_order_relaxed)) {
+      const std::size_t i = next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= count) return;
+      work(thread, i);
+    }
+  };
+  const std::size_t others = std::min(count, static_cast<std::size_t>(threads));
+  std::vector<std::thread> pool;
+  for (std::size_t t = 1; t < others; ++t) pool.emplace_back(loop, t);
+  loop(0);
+  for (std::thread& one : pool) one.join();
+}
+
+int ThreadCount(int asked) {
+  if (asked > 0) return asked;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace orrery::search

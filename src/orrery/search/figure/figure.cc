@@ -1,0 +1,197 @@
+#include "orrery/search/figure/figure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "orrery/base/text.h"
+
+namespace orrery::search {
+namespace {
+
+constexpr double kWidth = 900, kHeight = 560;
+constexpr double kLeft = 90, kTop = 50, kRight = 660, kBottom = 490;
+constexpr std::size_t kMostNamed = 20;  // series in the legend
+constexpr std::array<std::string_view, 8> kColours = {"#0072B2", "#E69F00", "#009E73", "#D55E00",
+                                                      "#CC79A7", "#56B4E9", "#8C8C00", "#444444"};
+
+std::string Escape(std::string_view text) {
+  std::string out;
+  for (const char c : Printable(text, 200)) {
+    if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '&') {
+      out += "&amp;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// From the least to the greatest value, widened to round ends.
+struct Range {
+  double low = 0, high = 1, step = 1;
+  double At(double value) const { return (value - low) / (high - low); }
+};
+
+Range Rounded(double low, double high, bool from_zero) {
+  if (!(low <= high)) return {};
+  if (from_zero && low > 0 && low < 0.6 * high) low = 0;
+  if (high <= low) {
+    const double around = high != 0 ? std::abs(high) * 0.1 : 1;
+    low -= around;
+    high += around;
+  }
+  const double rough = (high - low) / 6;
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  double step = power;
+  for (const double factor : {2.0, 5.0, 10.0}) {
+    if (step < rough) step = power * factor;
+  }
+  return {std::floor(low / step) * step, std::ceil(high / step) * step, step};
+}
+
+class Chart {
+ public:
+  explicit Chart(const Figure& figure) : figure_(figure) {
+    double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low;
+    double y_low = x_low, y_high = x_high;
+    for (const FigureSeries& s : figure.series) {
+      for (const FigurePoint& p : s.points) {
+        x_low = std::min(x_low, p.x);
+        x_high = std::max(x_high, p.x);
+        y_low = std::min(y_low, p.y);
+        y_high = std::max(y_high, p.y);
+      }
+    }
+    x_ = figure.categories.empty()
+             ? Rounded(x_low, x_high, true)
+             : Range{-0.5, static_cast<double>(figure.categories.size()) - 0.5, 1};
+    y_ = Rounded(y_low, y_high, true);
+    out_ = fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" height=\"{:.0f}\" "
+        "viewBox=\"0 0 {:.0f} {:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
+        "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+        kWidth, kHeight, kWidth, kHeight);
+  }
+
+  std::string Draw() {
+    Axes();
+    for (const bool faint : {true, false}) {
+      std::size_t colour = 0;
+      for (const FigureSeries& s : figure_.series) {
+        if (s.faint == faint) Series(s, colour);
+        if (!s.faint) ++colour;
+      }
+    }
+    Legend();
+    return out_ + "</svg>\n";
+  }
+
+ private:
+  double X(double x) const { return kLeft + x_.At(x) * (kRight - kLeft); }
+  double Y(double y) const { return kBottom - y_.At(y) * (kBottom - kTop); }
+
+  void Text(double x, double y, std::string_view anchor, std::string_view text,
+            std::string_view more = "") {
+    out_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" {}>{}</text>\n", x, y,
+                        anchor, more, Escape(text));
+  }
+  void Line(double x1, double y1, double x2, double y2, std::string_view stroke) {
+    out_ += fmt::format(
+        "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"/>\n", x1, y1,
+        x2, y2, stroke);
+  }
+
+  void Axes() {
+    for (double y = y_.low; y <= y_.high + y_.step / 2; y += y_.step) {
+      Line(kLeft, Y(y), kRight, Y(y), "#e4e4e4");
+      Text(kLeft - 8, Y(y) + 4, "end", fmt::format("{:.6g}", std::abs(y) < 1e-12 ? 0 : y));
+    }
+    if (figure_.categories.empty()) {
+      for (double x = x_.low; x <= x_.high + x_.step / 2; x += x_.step) {
+        Line(X(x), kTop, X(x), kBottom, "#f0f0f0");
+        Text(X(x), kBottom + 18, "middle", fmt::format("{:.6g}", std::abs(x) < 1e-12 ? 0 : x));
+      }
+    } else {
+      const std::size_t every = figure_.categories.size() / 12 + 1;  // of the names, to fit
+      for (std::size_t i = 0; i < figure_.categories.size(); i += every) {
+        Text(X(static_cast<double>(i)), kBottom + 18, "middle", figure_.categories[i]);
+      }
+    }
+    Line(kLeft, kBottom, kRight, kBottom, "#444444");
+    Line(kLeft, kTop, kLeft, kBottom, "#444444");
+    Text(kLeft, 26, "start", figure_.title, "font-size=\"15\" font-weight=\"bold\"");
+    Text((kLeft + kRight) / 2, kBottom + 44, "middle", figure_.x_label);
+    out_ += fmt::format(
+        "<text transform=\"translate(24 {:.0f}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+        (kTop + kBottom) / 2, Escape(figure_.y_label));
+  }
+
+  void Mark(double x, double y, std::size_t colour, bool faint) {
+    const std::string_view fill =
+        faint ? std::string_view("#b0b0b0") : kColours[colour % kColours.size()];
+    if (faint || colour / kColours.size() % 2 == 0) {
+      out_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y,
+                          faint ? 2.5 : 4.5, fill);
+    } else {
+      out_ +=
+          fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"8\" height=\"8\" fill=\"{}\"/>\n",
+                      x - 4, y - 4, fill);
+    }
+  }
+
+  void Series(const FigureSeries& s, std::size_t colour) {
+    if (s.line && s.points.size() > 1) {
+      std::string path;
+      for (const FigurePoint& p : s.points) path += fmt::format("{:.1f},{:.1f} ", X(p.x), Y(p.y));
+      out_ += fmt::format(
+          "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\"/>\n", path,
+          kColours[colour % kColours.size()]);
+    }
+    for (const FigurePoint& p : s.points) {
+      Mark(X(p.x), Y(p.y), colour, s.faint);
+      if (!p.label.empty()) {
+        const bool left = X(p.x) > kRight - 90;
+        Text(X(p.x) + (left ? -8 : 8), Y(p.y) - 6, left ? "end" : "start", p.label);
+      }
+    }
+  }
+
+  void Legend() {
+    double at = kTop + 8;
+    std::size_t colour = 0, named = 0;
+    for (const FigureSeries& s : figure_.series) {
+      const std::size_t own = colour;
+      if (!s.faint) ++colour;
+      if (s.name.empty()) continue;
+      if (named++ == kMostNamed) {
+        Text(kRight + 20, at + 4, "start",
+             fmt::format("… and {} more", figure_.series.size() - kMostNamed));
+        return;
+      }
+      Mark(kRight + 26, at, own, s.faint);
+      Text(kRight + 38, at + 4, "start", s.name);
+      at += 20;
+    }
+  }
+
+  const Figure& figure_;
+  Range x_, y_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string ToSvg(const Figure& figure) { return Chart(figure).Draw(); }
+
+}  // namespace orrery::search

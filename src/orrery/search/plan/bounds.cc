@@ -1,0 +1,146 @@
+#include "orrery/search/plan/bounds.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "orrery/base/rng.h"
+
+namespace orrery::search {
+namespace {
+
+using formats::Node;
+
+constexpr double kRounding = 0.999;
+
+constexpr std::pair<std::string_view, std::int64_t Degrees::*> kMembers[] = {
+    {"parallel.tp", &Degrees::tp},
+    {"parallel.pp", &Degrees::pp},
+    {"parallel.vpp", &Degrees::vpp},
+    {"parallel.cp", &Degrees::cp},
+    {"parallel.ep", &Degrees::ep},
+    {"parallel.dp", &Degrees::dp},
+    {"nodes", &Degrees::nodes},
+    {"training.micro_batch", &Degrees::micro_batch},
+    {"training.global_batch", &Degrees::global_batch},
+};
+
+// Keys in which members of a family differ.
+constexpr std::string_view kWithinFamily[] = {"parallel.pp", "parallel.vpp", "parallel.dp",
+                                              "nodes"};
+
+std::optional<std::int64_t> Whole(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+const Node* NodeAt(const Node& root, std::string_view path) {
+  const Node* node = &root;
+  while (node != nullptr && !path.empty()) {
+    const std::size_t dot = path.find('.');
+    node = node->kind == Node::Kind::kMap ? node->Find(path.substr(0, dot)) : nullptr;
+    path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
+  }
+  return node;
+}
+
+}  // namespace
+
+PointReader::PointReader(const OpenJob& open, std::int64_t gpus_per_node, std::int64_t layers)
+    : gpus_per_node_(gpus_per_node), layers_(layers) {
+  for (const auto& [key, member] : kMembers) {
+    const Node* node = NodeAt(open.job.document.root, key);
+    if (node == nullptr || node->kind != Node::Kind::kScalar) continue;
+    if (const auto value = Whole(node->text)) base_.*member = *value;
+  }
+  bool cluster_varies = false;
+  const std::vector<Axis>& axes = open.space.axes();
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    axis_points_.push_back(axes[a].points.size());
+    bool within = true;
+    for (std::size_t k = 0; k < axes[a].keys.size(); ++k) {
+      const std::string& key = axes[a].keys[k];
+      within = within && std::find(std::begin(kWithinFamily), std::end(kWithinFamily), key) !=
+                             std::end(kWithinFamily);
+      cluster_varies = cluster_varies || key.starts_with("cluster");
+      for (const auto& [name, member] : kMembers) {
+        if (name != key) continue;
+        Field field{.axis = a, .member = member, .values = {}};
+        for (const auto& point : axes[a].points) {
+          field.values.push_back(Whole(point[k]).value_or(base_.*member));
+        }
+        fields_.push_back(std::move(field));
+      }
+      if (key != "parallel.sequence_parallel") continue;
+      sequence_axis_ = a;
+      for (const auto& point : axes[a].points) {
+        sequence_on_.push_back(point[k] == "true");
+        any_off_ = any_off_ || point[k] == "false";
+      }
+    }
+    of_family_.push_back(!within);
+  }
+  const std::vector<std::string> keys = open.space.Keys();
+  sized_ = !cluster_varies &&
+           (base_.nodes > 0 || std::find(keys.begin(), keys.end(), "nodes") != keys.end());
+}
+
+Degrees PointReader::At(const std::vector<std::size_t>& digits) const {
+  Degrees degrees = base_;
+  for (const Field& field : fields_) degrees.*field.member = field.values[digits[field.axis]];
+  return degrees;
+}
+
+std::int64_t PointReader::DataParallel(const Degrees& d) const {
+  if (d.dp > 0) return d.dp;
+  return sized_ ? d.nodes * gpus_per_node_ / (d.tp * d.pp * d.cp) : 1;
+}
+
+std::int64_t PointReader::Gpus(const Degrees& d) const {
+  return d.tp * d.pp * d.cp * DataParallel(d);
+}
+
+std::string_view PointReader::Refuse(const Degrees& d, const std::vector<std::size_t>& digits,
+                                     bool* equal) const {
+  *equal = false;
+  if (sequence_axis_ && d.tp == 1 && any_off_ && sequence_on_[digits[*sequence_axis_]]) {
+    *equal = true;
+    return "sequence_parallel changes nothing without tensor parallelism";
+  }
+  if (d.pp * d.vpp > layers_) return "more pipeline chunks than layers";
+  if (d.pp == 1 && d.vpp > 1) return "chunks (vpp) without pipeline stages";
+  if (!sized_) return {};
+  const std::int64_t gpus = d.nodes * gpus_per_node_, replica = d.tp * d.pp * d.cp;
+  if (d.dp > 0 ? replica * d.dp > gpus : gpus % replica != 0 || gpus < replica) {
+    return "tp · pp · cp · dp does not fit the number of GPUs";
+  }
+  if (d.global_batch > 0 && d.global_batch % (d.micro_batch * DataParallel(d)) != 0) {
+    return "the global batch is no multiple of micro_batch · dp";
+  }
+  return {};
+}
+
+std::uint64_t PointReader::Family(const std::vector<std::size_t>& digits) const {
+  std::uint64_t family = 0;
+  for (std::size_t a = 0; a < digits.size(); ++a) {
+    if (of_family_[a]) family = family * axis_points_[a] + digits[a];
+  }
+  return family;
+}
+
+double PointReader::StepBound(const FamilyWork& work, const Degrees& d) const {
+  if (d.global_batch <= 0) return 0;
+  const double m =
+      static_cast<double>(d.global_batch) / static_cast<double>(d.micro_batch * DataParallel(d));
+  const auto stages = static_cast<double>(d.pp);
+  double bound = m * (work.layers_ps + work.ends_ps) / stages;
+  if (work.fills && layers_ % (d.pp * d.vpp) == 0) {
+    const double t = work.layers_ps / stages;
+    bound = std::max(bound, m * t + (stages - 1) * t / static_cast<double>(d.vpp));
+  }
+  return bound * kRounding;
+}
+
+}  // namespace orrery::search

@@ -1,0 +1,519 @@
+#include "orrery/search/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "orrery/base/rng.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/memory/memory.h"
+#include "orrery/search/plan/bounds.h"
+#include "orrery/search/plan/turns.h"
+
+namespace orrery::search {
+namespace {
+
+constexpr std::size_t kRound = 64;       // points that are evaluated between two looks at the best
+constexpr std::size_t kMostSeen = 2000;  // plans that the plot shows
+
+constexpr ObjectiveInfo kObjectives[] = {
+    {"throughput", "most tokens per second", "s per million tokens"},
+    {"cost", "least GPU time a token, times the GPU's price where it is known",
+     "GPU-hours or USD per million tokens"},
+    {"memory", "least device memory of the fullest rank", "bytes"},
+};
+
+constexpr double kMillion = 1e6;
+
+// Smaller is better. `step_s` may be a bound, then so is the score.
+double Score(Objective objective, double step_s, std::int64_t tokens, std::int64_t gpus,
+             double price_per_hour, std::int64_t memory) {
+  const double per_million =
+      step_s / static_cast<double>(std::max<std::int64_t>(tokens, 1)) * kMillion;
+  switch (objective) {
+    case Objective::kThroughput:
+      return per_million;
+    case Objective::kCost:
+      return per_million * static_cast<double>(gpus) / 3600 *
+             (price_per_hour > 0 ? price_per_hour : 1);
+    case Objective::kMemory:
+      return static_cast<double>(memory);
+  }
+  return 0;
+}
+
+// Whether a is at least as good as b in everything.
+bool Covers(const std::vector<double>& a, const std::vector<double>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] > b[i]) return false;
+  }
+  return true;
+}
+
+struct Candidate {
+  double bound = 0;  // of the step time, ps
+  std::uint64_t point = 0;
+};
+
+// What a rule says without the numbers of the case: messages of one rule are counted together.
+std::string RuleOf(const std::string& message) {
+  std::string rule;
+  bool number = false;
+  for (const char c :
+       message.substr(message.find(": ") == std::string::npos ? 0 : message.find(": ") + 2)) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) rule += c;
+    if (digit && !number) rule += '#';
+    number = digit;
+  }
+  return Printable(rule, 100);
+}
+
+class Search {
+ public:
+  Search(const OpenJob& open, const PlanOptions& options)
+      : open_(open),
+        options_(options),
+        threads_(static_cast<std::size_t>(ThreadCount(options.threads))),
+        evaluators_(threads_) {}
+
+  Result<PlanResult> Run() {
+    ORRERY_RETURN_IF_ERROR(Learn());
+    List();
+    ORRERY_RETURN_IF_ERROR(BoundFamilies());
+    ORRERY_RETURN_IF_ERROR(Evaluate());
+    ORRERY_RETURN_IF_ERROR(Finish());
+    return std::move(result_);
+  }
+
+ private:
+  struct Family {
+    std::vector<std::uint64_t> points;
+    FamilyWork work;
+    bool known = false;
+    std::uint64_t refused = 0;  // members that were read and refused, from the front
+    std::map<std::string, std::uint64_t> why;
+    std::string first_refusal;
+  };
+  enum class Kind : std::uint8_t { kRow, kRefused, kTooLarge, kInfeasible };
+  struct Outcome {
+    Kind kind = Kind::kRefused;
+    std::string why;
+    PlanRow row;
+  };
+
+  Evaluator& Mine(std::size_t thread) {
+    std::optional<Evaluator>& one = evaluators_[thread];
+    if (!one) one.emplace(open_.job);
+    return *one;
+  }
+
+  Status Learn() {
+    result_.source = open_.job.name();
+    result_.keys = open_.space.Keys();
+    result_.objectives = options_.objectives;
+    result_.by_default = open_.by_default;
+    result_.counts.points = open_.space.size();
+    ORRERY_ASSIGN_OR_RETURN(const workload::Model model,
+                            job::ReadModelTree(open_.job.document, open_.job.folder));
+    formats::Document document = open_.job.document;
+    if (formats::Node* cluster = document.root.Find("cluster");
+        cluster != nullptr && cluster->kind == formats::Node::Kind::kList) {
+      formats::Node first = cluster->items.front();
+      *cluster = std::move(first);
+    }
+    ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec,
+                            job::ReadClusterTree(document, open_.job.folder));
+    reader_.emplace(open_, spec.gpus_per_node, model.layers);
+    const std::vector<std::string> keys = open_.space.Keys();
+    one_price_ = std::none_of(keys.begin(), keys.end(), [](const std::string& key) {
+      return key == "cluster" || key.starts_with("cluster.device");
+    });
+    price_ = spec.device.price_per_hour_usd;
+    return {};
+  }
+
+  // Points that may be good, by family.
+  void List() {
+    PlanCounts& counts = result_.counts;
+    const bool sampled = counts.points > kMostListed;
+    const std::uint64_t looked = sampled ? kMostListed : counts.points;
+    counts.not_sampled = counts.points - looked;
+    CounterRng rng(options_.seed);
+    std::vector<std::uint64_t> sample;
+    if (sampled) {
+      for (std::uint64_t i = 0; i < looked; ++i) sample.push_back(rng.Below(counts.points));
+      std::sort(sample.begin(), sample.end());
+      sample.erase(std::unique(sample.begin(), sample.end()), sample.end());
+      counts.not_sampled = counts.points - sample.size();
+    }
+    for (std::uint64_t i = 0; i < (sampled ? sample.size() : looked); ++i) {
+      const std::uint64_t point = sampled ? sample[i] : i;
+      const std::vector<std::size_t> digits = open_.space.Digits(point);
+      const Degrees degrees = reader_->At(digits);
+      bool equal = false;
+      const std::string_view why = reader_->Refuse(degrees, digits, &equal);
+      if (!why.empty()) {
+        ++(equal ? counts.equal : counts.impossible);
+        if (!equal) ++counts.why[std::string(why)];
+        continue;
+      }
+      const auto [at, fresh] = family_of_.emplace(reader_->Family(digits), families_.size());
+      if (fresh) families_.emplace_back();
+      families_[at->second].points.push_back(point);
+    }
+  }
+
+  // Reads members of a family until one is no refusal, and prices its work.
+  void Price(Evaluator* evaluator, Family* family) const {
+    for (const std::uint64_t point : family->points) {
+      const Result<job::Job> job = evaluator->Read(open_.space.Assignments(point), false);
+      Status status = job.ok() ? Status() : job.status();
+      if (status.ok()) {
+        Result<job::Simulation> simulation = evaluator->Prepare(*job);
+        if (simulation.ok()) {
+          Keep(*job, simulation->Floor(), family);
+          return;
+        }
+        status = std::move(simulation).TakeStatus();
+      }
+      ++family->refused;
+      ++family->why[RuleOf(status.message())];
+      if (family->first_refusal.empty()) family->first_refusal = status.message();
+    }
+  }
+
+  static void Keep(const job::Job& job, const job::WorkFloor& floor, Family* family) {
+    const workload::Plan& plan = job.workloads.front().plan;
+    const auto m = static_cast<double>(plan.microbatches());
+    for (const job::WorkFloor::Program& program : floor.programs) {
+      family->work.layers_ps += static_cast<double>(program.layers) / m;
+      family->work.ends_ps += static_cast<double>(program.ends) / m;
+    }
+    using workload::Schedule;
+    family->work.fills = plan.layers_per_stage.empty() && !plan.moe_comm_overlap &&
+                         (plan.schedule == Schedule::kGpipe || plan.schedule == Schedule::k1f1b ||
+                          plan.schedule == Schedule::k1f1bInterleaved);
+    family->known = true;
+  }
+
+  Status BoundFamilies() {
+    ForEach(
+        static_cast<int>(threads_), families_.size(),
+        [&](std::size_t thread, std::size_t i) { Price(&Mine(thread), &families_[i]); },
+        options_.stop);
+    PlanCounts& counts = result_.counts;
+    counts.families = families_.size();
+    for (Family& family : families_) {
+      counts.refused += family.refused;
+      if (first_refusal_.empty()) first_refusal_ = family.first_refusal;
+      for (const auto& [why, times] : family.why) counts.why[why] += times;
+      for (std::size_t i = family.refused; i < family.points.size(); ++i) {
+        const std::uint64_t point = family.points[i];
+        const Degrees degrees = reader_->At(open_.space.Digits(point));
+        candidates_.push_back({family.known ? reader_->StepBound(family.work, degrees) : 0, point});
+      }
+      family.points = {};
+    }
+    std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+      return a.bound != b.bound ? a.bound < b.bound : a.point < b.point;
+    });
+    return {};
+  }
+
+  Outcome EvaluateOne(Evaluator* evaluator, std::uint64_t point) const {
+    return EvaluateAssignments(evaluator, open_.space.Assignments(point), point);
+  }
+
+  Outcome EvaluateAssignments(Evaluator* evaluator, const std::vector<std::string>& assignments,
+                              std::uint64_t point) const {
+    Outcome out;
+    const auto failed = [&out](Kind kind, const Status& status) {
+      out.kind = kind;
+      out.why = status.message();
+      return std::move(out);
+    };
+    const Result<job::Job> job = evaluator->Read(assignments, false);
+    if (!job.ok()) return failed(Kind::kRefused, job.status());
+    Result<job::Simulation> simulation = evaluator->Prepare(*job);
+    if (!simulation.ok()) return failed(Kind::kRefused, simulation.status());
+    Result<job::Evaluation> evaluation = simulation->Evaluate(true);
+    if (!evaluation.ok()) return failed(Kind::kInfeasible, evaluation.status());
+    out.kind = evaluation->too_large() ? Kind::kTooLarge : Kind::kRow;
+    PlanRow& row = out.row;
+    row.point = point;
+    row.gpus = static_cast<std::int64_t>(job->ranks());
+    row.tokens_per_step = evaluation->tokens_per_step;
+    row.result = std::move(evaluation->job);
+    row.compute_spread = evaluation->compute_spread;
+    row.least_bytes = evaluation->least_bytes;
+    row.fingerprint = evaluation->fingerprint;
+    for (const Objective objective : options_.objectives) {
+      row.scores.push_back(Score(objective, ToSeconds(row.result.step_time), row.tokens_per_step,
+                                 row.gpus, job->cluster.device.price_per_hour_usd,
+                                 row.least_bytes));
+    }
+    return out;
+  }
+
+  // The allocator replayed: memory_bytes, fits.
+  Status Replay(Evaluator* evaluator, const std::vector<std::string>& assignments,
+                PlanRow* row) const {
+    ORRERY_ASSIGN_OR_RETURN(const job::Job job, evaluator->Read(assignments, false));
+    ORRERY_ASSIGN_OR_RETURN(const job::Simulation simulation, evaluator->Prepare(job));
+    ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints,
+                            simulation.ReplayMemory());
+    row->memory_bytes = 0;
+    row->fits = true;
+    for (const memory::Footprint& footprint : footprints) {
+      row->memory_bytes = std::max(row->memory_bytes, footprint.total());
+      row->fits = row->fits && !footprint.oom;
+    }
+    return {};
+  }
+
+  // The scores that a point cannot be better than.
+  std::vector<double> BoundScores(const Candidate& candidate) const {
+    const Degrees degrees = reader_->At(open_.space.Digits(candidate.point));
+    const std::int64_t tokens = tokens_per_sequence_ * degrees.global_batch;
+    std::vector<double> scores;
+    for (const Objective objective : options_.objectives) {
+      const bool known = objective != Objective::kCost || one_price_;
+      scores.push_back(Score(objective, known ? candidate.bound * 1e-12 : 0, tokens,
+                             reader_->Gpus(degrees), price_, 0));
+    }
+    return scores;
+  }
+
+  // Whether a point with these scores at best could still change the answer.
+  bool Matters(const std::vector<double>& scores) const {
+    if (options_.objectives.size() > 1) {
+      return std::none_of(best_.begin(), best_.end(),
+                          [&](const PlanRow& row) { return Covers(row.scores, scores); });
+    }
+    return best_.size() < options_.top || scores.front() < best_.back().scores.front();
+  }
+
+  // A plan that fits takes its place among the best.
+  void Enter(PlanRow row) {
+    const auto before = [](const PlanRow& a, const PlanRow& b) {
+      return a.scores != b.scores ? a.scores < b.scores : a.point < b.point;
+    };
+    if (options_.objectives.size() > 1) {
+      std::erase_if(best_, [&](const PlanRow& one) { return Covers(row.scores, one.scores); });
+    }
+    best_.insert(std::upper_bound(best_.begin(), best_.end(), row, before), std::move(row));
+    if (options_.objectives.size() == 1 && best_.size() > options_.top) {
+      Remember(std::move(best_.back()));
+      best_.pop_back();
+    }
+  }
+  void Remember(PlanRow row) {
+    if (result_.seen.size() < kMostSeen) result_.seen.push_back(std::move(row));
+  }
+
+  // One round: the next candidates that matter, evaluated side by side, taken in order of their
+  // scores.
+  Status Round(const std::vector<Candidate>& round) {
+    std::vector<Outcome> outcomes(round.size());
+    ForEach(static_cast<int>(threads_), round.size(), [&](std::size_t thread, std::size_t i) {
+      outcomes[i] = EvaluateOne(&Mine(thread), round[i].point);
+    });
+    PlanCounts& counts = result_.counts;
+    std::vector<PlanRow> rows;
+    for (std::size_t i = 0; i < round.size(); ++i) {
+      Outcome& out = outcomes[i];
+      if (out.kind == Kind::kRefused) {
+        ++counts.refused;
+        ++counts.why[RuleOf(out.why)];
+      } else if (out.kind == Kind::kInfeasible) {
+        ++counts.refused;
+        ++counts.why[Printable(out.why, 100)];
+      } else if (out.kind == Kind::kTooLarge) {
+        ++counts.too_large;
+      } else {
+        ++counts.evaluated;
+        if (static_cast<double>(out.row.result.step_time) < round[i].bound) ++result_.below_bound;
+        Price(out.row);
+        rows.push_back(std::move(out.row));
+      }
+    }
+    std::sort(rows.begin(), rows.end(), [](const PlanRow& a, const PlanRow& b) {
+      return a.scores != b.scores ? a.scores < b.scores : a.point < b.point;
+    });
+    for (PlanRow& row : rows) {
+      if (!Matters(row.scores)) {
+        Remember(std::move(row));
+        continue;
+      }
+      ++counts.replayed;
+      const Status replayed = Replay(&Mine(0), open_.space.Assignments(row.point), &row);
+      if (!replayed.ok()) row.fits = false;
+      if (row.fits) {
+        Enter(std::move(row));
+      } else {
+        ++counts.replay_full;
+      }
+    }
+    return {};
+  }
+  // What bounds need of the job and a first evaluation shows.
+  void Price(const PlanRow& row) {
+    if (tokens_per_sequence_ > 0) return;
+    const Degrees degrees = reader_->At(open_.space.Digits(row.point));
+    tokens_per_sequence_ = row.tokens_per_step / std::max<std::int64_t>(degrees.global_batch, 1);
+  }
+
+  Status Evaluate() {
+    std::size_t next = 0;
+    std::uint64_t ran = 0;
+    PlanCounts& counts = result_.counts;
+    while (next < candidates_.size()) {
+      if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) {
+        result_.interrupted = true;
+        break;
+      }
+      if (ran >= options_.max_evaluations) break;
+      std::vector<Candidate> round;
+      while (next < candidates_.size() && round.size() < kRound) {
+        const Candidate& candidate = candidates_[next++];
+        // Before the first evaluation no score is known to prune with.
+        if (tokens_per_sequence_ > 0 && !Matters(BoundScores(candidate))) {
+          ++counts.pruned;
+        } else {
+          round.push_back(candidate);
+        }
+      }
+      if (round.empty()) continue;
+      ORRERY_RETURN_IF_ERROR(Round(round));
+      ran += round.size();
+      if (options_.progress) options_.progress(next, candidates_.size());
+    }
+    CountLeft(next);
+    return {};
+  }
+
+  // Candidates whose turn did not come, and what they could be better by.
+  void CountLeft(std::size_t next) {
+    PlanCounts& counts = result_.counts;
+    for (; next < candidates_.size(); ++next) {
+      const std::vector<double> scores = BoundScores(candidates_[next]);
+      if (!Matters(scores)) {
+        ++counts.pruned;
+        continue;
+      }
+      ++counts.left;
+      if (!best_.empty() && best_.front().scores.front() > 0) {
+        result_.left_better =
+            std::max(result_.left_better, 1 - scores.front() / best_.front().scores.front());
+      }
+    }
+    result_.proven = counts.left == 0 && counts.not_sampled == 0 && result_.below_bound == 0;
+  }
+
+  Status Finish() {
+    result_.rows = std::move(best_);
+    for (PlanRow& row : result_.rows) row.values = open_.space.Values(row.point);
+    if (open_.by_default) {
+      Outcome given = EvaluateAssignments(&Mine(0), open_.given_first, 0);
+      if (given.kind == Kind::kRow || given.kind == Kind::kTooLarge) {
+        const Status replayed = Replay(&Mine(0), open_.given_first, &given.row);
+        if (!replayed.ok()) result_.given_refused = replayed.message();
+        result_.given = std::move(given.row);
+      } else {
+        result_.given_refused = given.why;
+      }
+    }
+    if (result_.rows.empty()) return NoPlan();
+    for (PlanRow& row : result_.rows) {
+      const auto best = static_cast<double>(result_.rows.front().result.step_time);
+      const auto own = static_cast<double>(row.result.step_time);
+      row.tie =
+          &row != &result_.rows.front() && own - best <= best * TieWidth(result_.rows.front(), row);
+    }
+    if (options_.sensitivity && options_.objectives.size() == 1) {
+      ORRERY_RETURN_IF_ERROR(FindTurns(open_, &Mine(0), &result_));
+    }
+    return {};
+  }
+
+  Status NoPlan() const {
+    const PlanCounts& c = result_.counts;
+    if (result_.interrupted) return {Code::kInterrupted, "interrupted before a plan was found"};
+    std::string most;
+    std::uint64_t times = 0;
+    for (const auto& [why, count] : c.why) {
+      if (count > times) most = why, times = count;
+    }
+    if (c.refused == c.points && !first_refusal_.empty()) {
+      return InvalidInput("{}{}", first_refusal_,
+                          c.points > 1 ? " (nor is any other of the plans possible)" : "");
+    }
+    std::string counts;
+    const auto count = [&counts](std::uint64_t n, std::string_view what) {
+      if (n == 0) return;
+      counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ",
+                            HumanCount(static_cast<std::int64_t>(n)), what);
+    };
+    count(c.too_large + c.replay_full, "do not fit the GPU's memory");
+    count(c.impossible, "have degrees that do not go together");
+    count(c.refused, "break a rule");
+    return Infeasible(
+        "{}: none of {} plans is possible: {}{}{}; open more keys (training.recompute, "
+        "training.sharding, parallel.pp) or give more nodes",
+        result_.source, HumanCount(static_cast<std::int64_t>(c.points)), counts,
+        most.empty() ? "" : "; most often: ", most);
+  }
+
+  const OpenJob& open_;
+  const PlanOptions& options_;
+  std::size_t threads_;
+  std::vector<std::optional<Evaluator>> evaluators_;
+  std::optional<PointReader> reader_;
+  std::unordered_map<std::uint64_t, std::size_t> family_of_;
+  std::vector<Family> families_;
+  std::vector<Candidate> candidates_;
+  std::vector<PlanRow> best_;
+  std::string first_refusal_;
+  std::int64_t tokens_per_sequence_ = 0;
+  double price_ = 0;        // of the GPU
+  bool one_price_ = false;  // of all points
+  PlanResult result_;
+};
+
+}  // namespace
+
+const ObjectiveInfo& Info(Objective objective) {
+  return kObjectives[static_cast<std::size_t>(objective)];
+}
+
+Result<std::vector<Objective>> ParseObjectives(std::string_view text) {
+  std::vector<Objective> objectives;
+  std::vector<std::string_view> names;
+  for (const ObjectiveInfo& info : kObjectives) names.push_back(info.name);
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    const auto at = std::find(names.begin(), names.end(), word);
+    if (at == names.end()) {
+      return InvalidInput("{}", UnknownName("objective", Printable(word, 40), names));
+    }
+    const auto objective = static_cast<Objective>(at - names.begin());
+    if (std::find(objectives.begin(), objectives.end(), objective) != objectives.end()) {
+      return InvalidInput("the objective {} stands twice", word);
+    }
+    objectives.push_back(objective);
+    if (comma == std::string_view::npos) return objectives;
+    text = text.substr(comma + 1);
+  }
+}
+
+Result<PlanResult> FindPlans(const OpenJob& open, const PlanOptions& options) {
+  return Search(open, options).Run();
+}
+
+}  // namespace orrery::search
