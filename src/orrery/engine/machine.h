@@ -38,6 +38,9 @@ struct EventState {
   SimTime arrival = 0;  // of this rank: before it, its stream was busy with communication
   graph::GroupSlot group = graph::GroupSlot::kTp;
   bool point_to_point = false;
+  // Communications under way that record it: it is over with the last of them, which need not be
+  // the first that ends.
+  std::uint16_t outstanding = 0;
 };
 
 // One cache line: with thousands of ranks out of step, the cost of a meeting is its cache misses.

@@ -195,8 +195,11 @@ bool Machine<Loop>::TakeComm(std::uint32_t r, const BlockPrice& block, const Ite
   if (item.local) return TakeCopy(r, block, item, issued);
   if (item.parts == 0) return true;  // a group of one has nothing to say
   const std::int16_t e = item.blocking ? graph::kNoEvent : EventOf(r, item);
-  if (e >= 0) event(r, e).end = kPending;
   if (!item.blocking && !CountOutstanding(r, item)) return false;
+  if (e >= 0) {
+    event(r, e).end = kPending;
+    ++event(r, e).outstanding;
+  }
   StreamState& q = stream(r, item.stream);
   const auto index = static_cast<std::uint32_t>(&item - block.items.data());
   const Queued entry{issued, &block, s.weight, index, s.call, kNobody, s.layer, s.iteration, e};
@@ -328,8 +331,8 @@ void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index) {
   const SimTime end = q.free;
   const Item& item = head(q);
   const graph::Comm& comm = q.block->comms[item.first].comm;
-  const EventState released{end, q.start, q.arrival, comm.group,
-                            graph::IsPointToPoint(comm.collective)};
+  EventState released{end, q.start, q.arrival, comm.group,
+                      graph::IsPointToPoint(comm.collective)};
   const std::int16_t e = q.event;
   if (tracer_->wants(r)) tracer_->AddComm(r, *q.block, item, q, end, program(layout_.ranks[r]));
   if (q.iteration < options_.iterations) {
@@ -345,11 +348,17 @@ void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index) {
       --s.nic_messages;
     }
     if (beside != 0) ChangeClass(r, end, beside, -1);
-    if (e >= 0) event(r, e) = released;
+    if (e >= 0) {
+      EventState& recorded = event(r, e);
+      released.outstanding = static_cast<std::uint16_t>(recorded.outstanding - 1);
+      if (released.outstanding == 0) recorded = released;
+      recorded.outstanding = released.outstanding;
+    }
   }
   q.block_item = kNobody;
   if (q.queue_head != kNobody) PostQueued(r, stream_index);
-  if (blocking || (s.status == RankStatus::kWaiting && s.waits_for == e)) {
+  const bool waited = s.status == RankStatus::kWaiting && s.waits_for == e;
+  if (blocking || (waited && released.outstanding == 0)) {
     Resume(r, released);
   } else if (s.status == RankStatus::kWorking) {
     // With nothing outstanding the end of the work in hand is final; no need to wait for it.

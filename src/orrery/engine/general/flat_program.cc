@@ -256,17 +256,14 @@ class Flattener {
   void AddIssuedComm(const graph::Call& call, const Block& block, std::uint32_t i,
                      std::uint32_t* batch) {
     const Comm& comm = block.comms[block.ops[i].index];
-    if (comm.batch == 0 || comm.batch != *batch) {
-      Issue(call, i);
+    const bool opens = comm.batch == 0 || comm.batch != *batch;
+    if (opens) Issue(call, i);
+    const bool local = graph::IsCopy(comm.collective) || graph::IsPointToPoint(comm.collective);
+    if (!local && trivial_(comm.group)) return;  // nobody to meet: only its issue takes time
+    if (opens) {
       batch_after_ = comm.after == kNoStream ? Frontier() : stream(comm.after);
       if (comm.event != kNoEvent) event(comm.event, call).clear();
       if (comm.blocking && comm.after != kNoStream) stream(comm.after).clear();
-    }
-    const bool local = graph::IsCopy(comm.collective) || graph::IsPointToPoint(comm.collective);
-    if (!local && trivial_(comm.group)) {  // nobody to meet: only its issue takes time
-      if (comm.blocking && comm.after != kNoStream) Merge(batch_after_, &stream(comm.after), call);
-      *batch = comm.batch;
-      return;
     }
     const std::uint32_t node = AddOp(call, block, i);
     Lead(host_, node);

@@ -352,11 +352,14 @@ void Machine::ChangeClass(std::uint32_t r, SimTime now, interference::Class bits
     const Node& n = node_of(r, k.node);
     if (n.timed) continue;
     const OpCost& cost = CostOf(r, n);
-    const SimTime done = Convert(k.elapsed, cost.duration[k.counted], cost.duration[rank.beside]);
-    if (now >= k.time + cost.duration[rank.beside] - done) continue;  // it ends now
-    k.elapsed = done + (now - k.time);
-    k.time = now;
-    k.counted = rank.beside;
+    if (now > k.time) {  // several changes of one instant are one
+      const SimTime done =
+          Convert(k.elapsed, cost.duration[k.counted], cost.duration[rank.beside]);
+      if (now >= k.time + cost.duration[rank.beside] - done) continue;  // it ends now
+      k.elapsed = done + (now - k.time);
+      k.time = now;
+      k.counted = rank.beside;
+    }
     const SimTime left =
         cost.duration[mask] - Convert(k.elapsed, cost.duration[k.counted], cost.duration[mask]);
     Push(Make(Step::kEnd, r, k.node, ++k.version), now + left);
