@@ -135,7 +135,7 @@ class SimulateVerb final : public Verb {
 
   // A file that brings its own operations.
   Status RunTrace(Session* session, FileKind kind) {
-    for (const char* option : {"--heat-map", "--calibration", "--no-fold"}) {
+    for (const char* option : {"--heat-map", "--calibration", "--no-fold", "--threads", "--seed"}) {
       if (app_->count(option) == 0) continue;
       return InvalidInput("{}: is for job files, not for a {}", option, Name(kind));
     }
@@ -144,7 +144,6 @@ class SimulateVerb final : public Verb {
     options.cluster = recipe_.cluster;
     options.nodes = static_cast<int>(recipe_.nodes);
     options.set = set_;
-    if (seed_) options.set.push_back("simulation.seed=" + *seed_);
     options.timeline = timeline_;
     options.timeline_ranks = timeline_ranks_;
     const constants::Set constants = constants::Set::Fitted();

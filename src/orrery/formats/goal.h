@@ -1,5 +1,5 @@
 // GOAL: one schedule a rank of sends, receives and local work, with dependencies between them.
-// Text and binary form, both ways. What a schedule costs is network/goal_machine's business.
+// Text and binary form, both ways. What a schedule costs is engine/general/joint.cc says.
 //
 // Text: "num_ranks N", then for R = 0 to N-1 a block "rank R { ... }" of one statement a line:
 //     [label:] send BYTESb to RANK [tag T] [cpu C] [nic I]

@@ -11,6 +11,7 @@
 
 #include "orrery/base/file.h"
 #include "orrery/base/hash.h"
+#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/engine/engine.h"
 #include "orrery/engine/options.h"
@@ -95,6 +96,12 @@ Result<Settings> ReadSettings(const TraceOptions& options) {
   for (const std::string& assignment : options.set) {
     const std::string_view section =
         std::string_view(assignment).substr(0, assignment.find_first_of(".="));
+    const std::string_view valid[] = {"loggops",    "goal", "simulation", "cluster",
+                                      "collective", "nccl", "perturb"};
+    if (std::ranges::find(valid, section) == std::end(valid)) {
+      return InvalidInput("--set {}: {}", Printable(assignment),
+                          UnknownName("section", Printable(std::string(section)), valid));
+    }
     if (section == "loggops" || section == "goal" || section == "simulation") {
       ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
     } else {
@@ -242,7 +249,6 @@ Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOpti
   engine::Options run;
   run.iterations = settings.iterations;
   run.seed = settings.seed;
-  run.threads = options.threads;
   if (timeline && network::SeesLinks(options.network)) run.link_steps = 256;
   const engine::Inputs inputs{.graph = &graph,
                               .cluster = &place.cluster,

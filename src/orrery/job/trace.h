@@ -19,7 +19,6 @@ struct TraceOptions {
   // key=value below loggops, goal, simulation, nccl, collective, cluster and perturb.
   std::vector<std::string> set;
   std::string timeline, timeline_ranks;
-  int threads = 1;
   const constants::Set* constants = nullptr;
 };
 

@@ -16,7 +16,7 @@
 // LSAP'10). Inside a domain the path stays. S plays no part: a chunk of a collective is sent into a
 // buffer that waits for it.
 //
-// Assumptions. The network between the ends is never the bottleneck; unlike goal_machine.h a NIC
+// Assumptions. The network between the ends is never the bottleneck; unlike engine/general/joint.cc a NIC
 // moves bytes without its processor's help, and processor and port are taken one after the other.
 //
 // Determinism. Messages that reach a processor or port at the same time go by (creator, creator's

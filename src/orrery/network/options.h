@@ -5,7 +5,7 @@
 
 namespace orrery::network {
 
-// `loggops`: the model's parameters (goal_machine.h).
+// `loggops`: the model's parameters (engine/general/joint.cc).
 const OptionTable& LogGopsOptions();     // section `loggops` of a GOAL schedule
 const OptionTable& JobLogGopsOptions();  // section `loggops` of a job file
 

@@ -66,7 +66,8 @@ class ExchangeRun {
     std::deque<Step>& steps = steps_[rank];
     for (const graph::Call& call : graph_.programs[binding.program.index()].calls) {
       const graph::Block& block = graph_.blocks[call.block.index()];
-      int batch = -1, number = 0;  // first message of the group call at hand, and its number
+      int batch = -1;            // first message of the group call at hand
+      std::uint32_t number = 0;  // and its number
       std::vector<int> blocking;
       for (const graph::Op& op : block.ops) {
         if (op.kind == OpKind::kComm && IsPointToPoint(block.comms[op.index].collective)) {
@@ -74,13 +75,14 @@ class ExchangeRun {
           const int id = static_cast<int>(messages_.size());
           if (comm.batch != number) batch = id;
           number = comm.batch;
-          messages_.push_back({.send = comm.collective == graph::Collective::kSend,
-                               .rank = rank,
-                               .peer = binding.peers[static_cast<std::size_t>(comm.peer.slot())].index(),
-                               .tag = comm.tag,
-                               .stream = comm.stream,
-                               .bytes = comm.bytes.value,
-                               .batch = comm.batch != 0 ? batch : id});
+          messages_.push_back(
+              {.send = comm.collective == graph::Collective::kSend,
+               .rank = rank,
+               .peer = binding.peers[static_cast<std::size_t>(comm.peer.slot())].index(),
+               .tag = comm.tag,
+               .stream = comm.stream,
+               .bytes = comm.bytes.value,
+               .batch = comm.batch != 0 ? batch : id});
           streams_[{rank, comm.stream}].push_back(id);
           pairs_[{rank, messages_.back().peer, comm.tag, messages_.back().send}].push_back(id);
           steps.push_back({Step::Kind::kPost, id});

@@ -102,6 +102,8 @@ inline std::string Operations(const graph::Graph& graph, const graph::Block& blo
         break;
       case graph::OpKind::kAlloc:
       case graph::OpKind::kFree:
+      case graph::OpKind::kTimed:
+      case graph::OpKind::kRecord:
         break;
     }
   }
