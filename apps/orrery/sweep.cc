@@ -8,6 +8,7 @@
 
 #include "arguments.h"
 #include "interrupt.h"
+#include "on_ray.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/search/calibrate/calibrate.h"
@@ -67,6 +68,9 @@ class SweepVerb final : public Verb {
         "--quick", quick_,
         "Bound memory from below (what lives at once) instead of replaying the allocator");
     app->add_option("--threads", threads_, "Threads; default: one per core");
+    app->add_option("--on", on_, "ray: in pieces on a Ray cluster (docs/plan.md)");
+    app->add_option("--pieces", pieces_,
+                    "With --on ray: how many; default: 4 a core of the cluster");
     app->add_option("--shard", shard_, "i/n: every n-th run, from the i-th on; see merge");
     app->add_option("--resume", journal_,
                     "Keep rows in FILE as they come; run again, go on where it ended");
@@ -98,6 +102,7 @@ class SweepVerb final : public Verb {
                               WholeNumber("--threads", *threads_, 1, 1024));
       options.threads = static_cast<int>(threads);
     }
+    if (on_ || pieces_) return OnRay(session, space);
     Progress progress("runs");
     options.progress = [&](std::size_t done, std::size_t total) { progress.Show(done, total); };
     for (const std::string& file : {json_, csv_, plot_}) WatchOutput(file);
@@ -114,6 +119,34 @@ class SweepVerb final : public Verb {
   }
 
  private:
+  Status OnRay(Session* session, const search::Space& space) const {
+    if (!on_ || *on_ != "ray") {
+      return InvalidInput("--on {}: ray is the only one; --pieces goes with it",
+                          Printable(on_.value_or("(not given)"), 40));
+    }
+    if (!journal_.empty() || !shard_.empty()) {
+      return InvalidInput("--on ray: cuts the sweep itself; leave --resume and --shard out");
+    }
+    RayRequest request{.job = input_,
+                       .set = set_,
+                       .network = network_.value_or(""),
+                       .calibration = calibration_,
+                       .replay = !quick_};
+    if (threads_) {
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
+                              WholeNumber("--threads", *threads_, 1, 1024));
+      request.threads = static_cast<int>(threads);
+    }
+    if (pieces_) {
+      ORRERY_ASSIGN_OR_RETURN(const std::int64_t pieces,
+                              WholeNumber("--pieces", *pieces_, 1, 1'000'000));
+      request.shards = static_cast<int>(pieces);
+    }
+    ORRERY_ASSIGN_OR_RETURN(const search::Sweep sweep, SweepOnRay(request, space));
+    ORRERY_RETURN_IF_ERROR(WriteOutputs(sweep, csv_, plot_));
+    return session->Answer(json_, search::SweepToJson(sweep), search::SweepToText(sweep));
+  }
+
   Status FillSpace(const search::Template& job, search::Space* space) const {
     const auto add = [space](std::string_view option, Result<search::Axis> axis) -> Status {
       if (!axis.ok()) return std::move(axis).TakeStatus().In(std::string(option));
@@ -142,7 +175,7 @@ class SweepVerb final : public Verb {
 
   std::string input_, list_, scale_, keep_, calibration_, shard_, journal_, csv_, plot_, json_;
   std::vector<std::string> vary_, zip_, set_;
-  std::optional<std::string> network_, threads_;
+  std::optional<std::string> network_, threads_, on_, pieces_;
   bool quick_ = false;
 };
 

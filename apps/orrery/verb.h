@@ -32,6 +32,7 @@ std::unique_ptr<Verb> MakeSweep();
 std::unique_ptr<Verb> MakeMerge();
 std::unique_ptr<Verb> MakePlan();
 std::unique_ptr<Verb> MakeCompare();
+std::unique_ptr<Verb> MakeExplain();
 std::unique_ptr<Verb> MakeCalibrate();
 // A verb that the design names and that does nothing yet but say so.
 std::unique_ptr<Verb> MakeNotBuilt(std::string_view name, std::string_view description);

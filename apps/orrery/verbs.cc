@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeTraffic());
   verbs.push_back(MakeCalibrate());
   verbs.push_back(MakeCompare());
-  verbs.push_back(MakeNotBuilt("explain", "where a number comes from (not built yet)"));
+  verbs.push_back(MakeExplain());
   verbs.push_back(MakeNotBuilt("serve", "HTTP API and web interface (not built yet)"));
   return verbs;
 }

@@ -11,6 +11,7 @@ True
 
 from __future__ import annotations
 
+import builtins
 import json
 import math
 import os
@@ -28,6 +29,7 @@ except ImportError as error:
         f"{platform.python_version()}: run './run --python' with it first on the PATH"
     ) from error
 from ._result import Breakdown, BreakdownRow, JobResult, MemoryRow, Result, Simulation
+from ._variants import PlanResult, SweepResult
 
 __all__ = [
     "Breakdown",
@@ -35,10 +37,14 @@ __all__ = [
     "Error",
     "JobResult",
     "MemoryRow",
+    "PlanResult",
     "Result",
     "Simulation",
+    "SweepResult",
     "__version__",
+    "plan",
     "simulate",
+    "sweep",
 ]
 
 __version__: str = _core.version
@@ -149,6 +155,22 @@ def _file(name: str, path: object) -> str:
     return _utf8(name, text)
 
 
+def _job(job: object) -> tuple[str, bool]:
+    """The text of a job, or its path, and which of them it is."""
+    if isinstance(job, Mapping):
+        text, is_path = json.dumps(_plain(job, "job")), False
+    elif isinstance(job, str):
+        text, is_path = _utf8("job", job), not _is_text_of_a_job(job)
+    elif isinstance(job, os.PathLike):
+        text, is_path = _file("job", job), True
+    else:
+        kind = type(job).__name__
+        raise TypeError(f"job: {kind} is no path, text of a job file or mapping")
+    if is_path and text.endswith(".goal"):
+        raise Error("invalid_input", f"{text}: a GOAL schedule: run 'orrery simulate' on it")
+    return text, is_path
+
+
 def simulate(
     job: _PathLike | Mapping[str, Any],
     *,
@@ -181,17 +203,7 @@ def simulate(
     (the run itself goes on unseen until it is done). Raises Error for what a job file could say
     wrong, TypeError for a value of a wrong type.
     """
-    if isinstance(job, Mapping):
-        text, is_path = json.dumps(_plain(job, "job")), False
-    elif isinstance(job, str):
-        text, is_path = _utf8("job", job), not _is_text_of_a_job(job)
-    elif isinstance(job, os.PathLike):
-        text, is_path = _file("job", job), True
-    else:
-        kind = type(job).__name__
-        raise TypeError(f"job: {kind} is no path, text of a job file or mapping")
-    if is_path and text.endswith(".goal"):
-        raise Error("invalid_input", f"{text}: a GOAL schedule: run 'orrery simulate' on it")
+    text, is_path = _job(job)
     if network is not None and not isinstance(network, str):
         raise TypeError(f"network: {network!r} is no text; give a name, such as 'flow'")
     if not isinstance(fold, bool):
@@ -220,3 +232,162 @@ def simulate(
     if status != "ok":
         raise Error(status, answer)
     return Result.from_dict(json.loads(answer))
+
+
+def _variants(
+    job: object, assignments: object, network: str | None, calibration: object
+) -> _core.Variants:
+    text, is_path = _job(job)
+    if network is not None and not isinstance(network, str):
+        raise TypeError(f"network: {network!r} is no text; give a name, such as 'flow'")
+    return _core.Variants(
+        text,
+        is_path,
+        [_utf8("set", one) for one in _assignments(assignments)],
+        network,
+        _measured(),
+        _file("calibration", calibration),
+    )
+
+
+def _values(key: str, values: object) -> list[str]:
+    """Values of a key: an iterable of values, or a text such as "1..8" or "1,2,4"."""
+    if isinstance(values, str):
+        failure, parsed = _core.values(_utf8(key, values))
+        if failure:
+            raise Error("invalid_input", f"{key}: {failure}")
+        return parsed
+    if not isinstance(values, Iterable) or isinstance(values, Mapping):
+        raise TypeError(f"{key}: {type(values).__name__} is no iterable of values, and no text")
+    return [_value(key, one) for one in values]
+
+
+_Axis = tuple[list[str], list[list[str]]]
+
+
+def _axes(
+    vary: Mapping[str, object] | None,
+    zip: Mapping[str, object] | None,  # noqa: A002 (as --zip)
+    runs: Iterable[Mapping[str, object]] | None,
+) -> list[_Axis]:
+    axes: list[_Axis] = []
+    for key, values in (vary or {}).items():
+        axes.append(([key], [[one] for one in _values(key, values)]))
+    if zip:
+        columns = {key: _values(key, values) for key, values in zip.items()}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) != 1:
+            raise Error("invalid_input", "zip: its keys need as many values each")
+        rows = [list(row) for row in builtins.zip(*columns.values(), strict=True)]
+        axes.append((list(columns), rows))
+    if runs is not None:
+        listed = [dict(run) for run in runs]
+        keys = list(dict.fromkeys(key for run in listed for key in run))
+        if not keys:
+            raise Error("invalid_input", "runs: no run, or none that says a key")
+        points = [[_value(key, run[key]) if key in run else "" for key in keys] for run in listed]
+        axes.append((keys, points))
+    return axes
+
+
+def sweep(
+    job: _PathLike | Mapping[str, Any],
+    vary: Mapping[str, object] | None = None,
+    *,
+    zip: Mapping[str, object] | None = None,  # noqa: A002 (as --zip)
+    runs: Iterable[Mapping[str, object]] | None = None,
+    scale: str | None = None,
+    keep: str = "batch-per-replica",
+    set: str | Iterable[str] | Mapping[str, object] | None = None,  # noqa: A002 (as --set)
+    network: str | None = None,
+    calibration: _PathLike | None = None,
+    replay: bool = True,
+    threads: int = 0,
+    on: str | None = None,
+    shards: int | None = None,
+) -> SweepResult:
+    """Simulates a job with other values of its keys, as ``orrery sweep`` does.
+
+    job: as for ``simulate``.
+    vary: ``{"parallel.tp": [1, 2, 4], "nodes": "1..8"}``: a grid of values, or of texts as --vary
+        takes them.
+    zip: the same, keys changing together. runs: a mapping for each run.
+    scale: ``"nodes=1x,2x,4x"``; keep: ``"batch-per-replica"`` (weak scaling) or ``"global-batch"``.
+    replay: the allocator's replay for memory; False bounds it from below, many times faster.
+    threads: 0 takes every core.
+    on: ``"ray"`` runs it in pieces on a Ray cluster (``ray.init`` is called where it was not);
+        shards: how many pieces. The answer is the same.
+
+    Raises Error where nothing can be run; a variant that a rule refuses is a row that says so.
+    """
+    axes = _axes(vary, zip, runs)
+    if not axes and scale is None:
+        raise Error("invalid_input", "nothing varies; give vary, zip, runs or scale")
+    if keep not in ("batch-per-replica", "global-batch"):
+        raise Error("invalid_input", f"keep {keep!r}: give 'batch-per-replica' or 'global-batch'")
+    threads = _whole("threads", threads, 0, 1024, "0 to 1,024")
+    variants = (job, _assignments(set), network, calibration)
+    request = (axes, scale or "", keep == "batch-per-replica", bool(replay))
+    if on is None:
+        if shards is not None:
+            raise Error("invalid_input", "shards: goes with on='ray'")
+        answer = _answer(_core.sweep(_variants(*variants), *request, threads, 1, 1))
+    elif on == "ray":
+        from . import _on_ray
+
+        answer = _on_ray.sweep(variants, request, threads or 1, shards)
+    else:
+        raise Error("invalid_input", f"on {on!r}: give 'ray', or None for this machine")
+    return SweepResult(json.loads(answer))
+
+
+def plan(
+    job: _PathLike | Mapping[str, Any],
+    vary: Mapping[str, object] | None = None,
+    *,
+    objective: str = "throughput",
+    top: int = 5,
+    set: str | Iterable[str] | Mapping[str, object] | None = None,  # noqa: A002 (as --set)
+    network: str | None = None,
+    calibration: _PathLike | None = None,
+    threads: int = 0,
+    seed: int = 1,
+    evaluations: int = 20_000,
+) -> PlanResult:
+    """Finds the best plans of what a job leaves open, as ``orrery plan`` does.
+
+    job: as for ``simulate``; keys may hold lists, ranges and "auto".
+    vary: keys to open beside it, ``{"parallel": "auto", "training.micro_batch": [1, 2]}``.
+    objective: "throughput", "cost" or "memory"; several joined by commas give a front.
+
+    Raises Error with code "infeasible" where no plan is possible.
+    """
+    opened = []
+    for key, values in (vary or {}).items():
+        if isinstance(values, str):
+            opened.append(f"{key}={values}")
+        else:
+            opened.append(f"{key}={','.join(_values(key, values))}")
+    variants = _variants(job, set, network, calibration)
+    return PlanResult(
+        json.loads(
+            _answer(
+                _core.plan(
+                    variants,
+                    opened,
+                    objective,
+                    _whole("top", top, 1, 1000, "1 to 1,000"),
+                    _whole("threads", threads, 0, 1024, "0 to 1,024"),
+                    _whole("seed", seed, 0, 2**40, "0 to 2**40"),
+                    _whole("evaluations", evaluations, 1, 2**40, "1 to 2**40"),
+                )
+            )
+        )
+    )
+
+
+def _answer(answer: tuple[str, str]) -> str:
+    status, text = answer
+    if status != "ok":
+        raise Error(status, text)
+    return text

@@ -3,7 +3,10 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -15,6 +18,8 @@
 #include "orrery/job/simulate.h"
 #include "orrery/results/json.h"
 #include "orrery/search/calibrate/calibrate.h"
+#include "orrery/search/plan/plan.h"
+#include "orrery/search/sweep/sweep.h"
 
 namespace py = pybind11;
 
@@ -37,6 +42,34 @@ struct Request {
   std::string calibration;  // a file; empty: none
 };
 
+// Clusters, prices and built blocks that calls leave for the next ones. A call takes a set nobody
+// uses, or a fresh one.
+class CachePool {
+ public:
+  std::unique_ptr<orrery::job::Caches> Take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<orrery::job::Caches>();
+    auto one = std::move(idle_.back());
+    idle_.pop_back();
+    return one;
+  }
+  void Return(std::unique_ptr<orrery::job::Caches> one) {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < kMostIdle) idle_.push_back(std::move(one));
+  }
+
+ private:
+  static constexpr std::size_t kMostIdle = 8;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<orrery::job::Caches>> idle_;
+};
+
+CachePool& Pool() {
+  static CachePool* const pool =
+      new CachePool;  // a thread whose wait was cut short may outlive main
+  return *pool;
+}
+
 Answer Run(Request request) {
   if (!request.calibration.empty()) {
     auto constants = orrery::search::ReadCalibration(request.calibration);
@@ -49,13 +82,27 @@ Answer Run(Request request) {
   if (!request.calibration.empty()) {
     parsed->assumed.push_back("constants of " + orrery::Printable(request.calibration));
   }
-  const auto result = orrery::job::Simulate(*parsed, request.simulate);
+  std::unique_ptr<orrery::job::Caches> caches = Pool().Take();
+  const auto result = orrery::job::Simulate(*parsed, request.simulate, caches.get());
+  Pool().Return(std::move(caches));
   if (!result.ok()) return Failure(result.status());
   return {"ok", orrery::results::ToJson(*result)};
 }
 
 // Runs on a thread of its own, which knows nothing of Python, so that Ctrl-C can end the wait for
 // it; what it then computes nobody reads.
+Answer Waited(std::function<Answer()> work) {
+  std::packaged_task<Answer()> task(std::move(work));
+  std::future<Answer> answer = task.get_future();
+  std::thread(std::move(task)).detach();
+  const py::gil_scoped_release release;
+  while (answer.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    const py::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+  return answer.get();
+}
+
 Answer Simulate(const std::string& job, bool is_path, const std::vector<std::string>& set,
                 const std::optional<std::string>& network, bool fold, int threads,
                 const std::optional<std::uint64_t>& seed, const std::string& measured,
@@ -71,17 +118,100 @@ Answer Simulate(const std::string& job, bool is_path, const std::vector<std::str
   request.simulate.timeline = timeline;
   request.simulate.timeline_ranks = timeline_ranks;
   request.simulate.heat_map = heat_map;
-  std::packaged_task<Answer(Request)> task(Run);
-  std::future<Answer> answer = task.get_future();
-  std::thread(std::move(task), std::move(request)).detach();
-  for (;;) {
-    {
-      const py::gil_scoped_release release;
-      if (answer.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready) break;
+  return Waited([request = std::move(request)]() mutable { return Run(std::move(request)); });
+}
+
+// Axes of a space: keys, and a value for each at each point.
+using Axes =
+    std::vector<std::pair<std::vector<std::string>, std::vector<std::vector<std::string>>>>;
+
+struct Variants {
+  Variants(std::string job_text, bool path, std::vector<std::string> assignments,
+           std::optional<std::string> back_end, std::string measured_table, std::string constants)
+      : job(std::move(job_text)),
+        is_path(path),
+        set(std::move(assignments)),
+        network(std::move(back_end)),
+        measured(std::move(measured_table)),
+        calibration(std::move(constants)) {}
+
+  std::string job;
+  bool is_path = true;
+  std::vector<std::string> set;
+  std::optional<std::string> network;
+  std::string measured, calibration;
+
+  orrery::Result<orrery::search::Template> Read() const {
+    orrery::job::ReadOptions read;
+    read.set = set;
+    read.network = network;
+    if (!calibration.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(read.constants, orrery::search::ReadCalibration(calibration));
     }
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    return is_path ? orrery::search::ReadTemplate(job, read, measured)
+                   : orrery::search::ReadTemplateText(job, "job", read, measured);
   }
-  return answer.get();
+};
+
+Answer Sweep(const Variants& variants, const Axes& axes, const std::string& scale, bool weak,
+             bool replay, int threads, int shard, int shards) {
+  return Waited([=]() -> Answer {
+    const auto job = variants.Read();
+    if (!job.ok()) return Failure(job.status());
+    orrery::search::Space space;
+    for (const auto& [keys, points] : axes) {
+      const Status added = space.Add({.keys = keys, .points = points});
+      if (!added.ok()) return Failure(added);
+    }
+    if (!scale.empty()) {
+      auto axis = orrery::search::ScaleAxis(*job, scale, weak);
+      if (!axis.ok()) return Failure(axis.status());
+      const Status added = space.Add(*std::move(axis));
+      if (!added.ok()) return Failure(added);
+    }
+    const auto sweep = orrery::search::RunSweep(
+        *job, space, {.threads = threads, .replay = replay, .shard = shard, .shards = shards});
+    if (!sweep.ok()) return Failure(sweep.status());
+    return {"ok", orrery::search::SweepToJson(*sweep)};
+  });
+}
+
+Answer Merge(const std::vector<std::string>& texts) {
+  std::vector<orrery::search::Sweep> shards;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    auto shard = orrery::search::SweepFromJson(texts[i], "shard " + std::to_string(i + 1));
+    if (!shard.ok()) return Failure(shard.status());
+    shards.push_back(*std::move(shard));
+  }
+  const auto merged = orrery::search::Merge(std::move(shards));
+  if (!merged.ok()) return Failure(merged.status());
+  return {"ok", orrery::search::SweepToJson(*merged)};
+}
+
+// The values that a text such as "1..8" or "1,2,4" stands for.
+std::pair<std::string, std::vector<std::string>> Values(const std::string& text) {
+  auto values = orrery::search::ParseValues(text);
+  if (!values.ok()) return {Failure(values.status()).second, {}};
+  return {"", *std::move(values)};
+}
+
+Answer Plan(const Variants& variants, const std::vector<std::string>& vary,
+            const std::string& objective, std::size_t top, int threads, std::uint64_t seed,
+            std::uint64_t evaluations) {
+  return Waited([=]() -> Answer {
+    auto job = variants.Read();
+    if (!job.ok()) return Failure(job.status());
+    orrery::search::PlanOptions options{
+        .top = top, .threads = threads, .seed = seed, .max_evaluations = evaluations};
+    auto objectives = orrery::search::ParseObjectives(objective);
+    if (!objectives.ok()) return Failure(objectives.status());
+    options.objectives = *std::move(objectives);
+    const auto open = orrery::search::OpenSpace(*std::move(job), vary);
+    if (!open.ok()) return Failure(open.status());
+    const auto plans = orrery::search::FindPlans(*open, options);
+    if (!plans.ok()) return Failure(plans.status());
+    return {"ok", orrery::search::PlanToJson(*plans)};
+  });
 }
 
 }  // namespace
@@ -93,4 +223,16 @@ PYBIND11_MODULE(_core, module) {
              py::arg("network"), py::arg("fold"), py::arg("threads"), py::arg("seed"),
              py::arg("measured"), py::arg("calibration"), py::arg("timeline"),
              py::arg("timeline_ranks"), py::arg("heat_map"));
+  py::class_<Variants>(module, "Variants")
+      .def(py::init<std::string, bool, std::vector<std::string>, std::optional<std::string>,
+                    std::string, std::string>(),
+           py::arg("job"), py::arg("is_path"), py::arg("set"), py::arg("network"),
+           py::arg("measured"), py::arg("calibration"));
+  module.def("sweep", &Sweep, py::arg("variants"), py::arg("axes"), py::arg("scale"),
+             py::arg("weak"), py::arg("replay"), py::arg("threads"), py::arg("shard"),
+             py::arg("shards"));
+  module.def("merge", &Merge, py::arg("texts"));
+  module.def("values", &Values, py::arg("text"));
+  module.def("plan", &Plan, py::arg("variants"), py::arg("vary"), py::arg("objective"),
+             py::arg("top"), py::arg("threads"), py::arg("seed"), py::arg("evaluations"));
 }

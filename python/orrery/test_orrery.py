@@ -207,5 +207,64 @@ def load_tests(loader, tests, pattern):
     return tests
 
 
+class SweepTest(unittest.TestCase):
+    def test_rows_are_what_simulate_says(self):
+        swept = orrery.sweep(JOB, {"parallel.tp": [1, 2, 3], "training.micro_batch": "1,2"}, set={"parallel.dp": None})
+        self.assertEqual(len(swept), 6)
+        for row in swept.ok:
+            alone = orrery.simulate(JOB, set={"parallel.dp": None, **row["values"]})
+            self.assertEqual(row["step_time_ps"], alone.job.step_time_ps)
+        refused = [row for row in swept if row["status"] == "refused"]
+        self.assertEqual({row["values"]["parallel.tp"] for row in refused}, {"3"})
+        self.assertIn(swept.best, swept.ok)
+
+    def test_zip_runs_and_files(self):
+        zipped = orrery.sweep(JOB, zip={"nodes": [1, 2], "parallel.dp": [2, 4]})
+        listed = orrery.sweep(JOB, runs=[{"nodes": 1, "parallel.dp": 2}, {"nodes": 2, "parallel.dp": 4}])
+        self.assertEqual(zipped.rows, listed.rows)
+        scaled = orrery.sweep(JOB, scale="nodes=1x,2x", keep="global-batch")
+        self.assertEqual([row["gpus"] for row in scaled], [8, 16])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "rows.csv"
+            zipped.to_csv(path)
+            self.assertEqual(len(path.read_text(encoding="utf-8").splitlines()), 3)
+
+    def test_a_thousand_variants(self):
+        began = time.perf_counter()
+        swept = orrery.sweep(
+            JOB,
+            {"training.global_batch": range(16, 2016, 8), "cluster.nic_bandwidth": ["200Gb/s", "400Gb/s"], "training.recompute": ["none", "full"]},
+            replay=False,
+        )
+        self.assertEqual(len(swept.ok), 1000)
+        self.assertLess(time.perf_counter() - began, 30)  # 0.5 s on two idle cores
+
+    def test_errors(self):
+        for kwargs in ({}, {"vary": {"parallel.tp": "8..1"}}, {"vary": {"parallel.tpp": [1]}}, {"zip": {"nodes": [1], "parallel.dp": [1, 2]}}, {"scale": "nodes=2"}, {"vary": {"nodes": [1]}, "on": "slurm"}):
+            with self.assertRaises(orrery.Error):
+                orrery.sweep(JOB, **kwargs)
+        with self.assertRaises(TypeError):
+            orrery.sweep(JOB, {"nodes": 3})
+
+
+class PlanTest(unittest.TestCase):
+    def test_best_is_what_the_sweep_finds(self):
+        vary = {"parallel.tp": [1, 2, 4], "parallel.pp": [1, 2], "training.micro_batch": [1, 2]}
+        free = {"parallel.dp": None}
+        plans = orrery.plan(JOB, vary, top=2, set=free)
+        self.assertTrue(plans.proven)
+        best = orrery.sweep(JOB, vary, set=free).best
+        self.assertEqual(plans.best["tokens_per_s"], best["tokens_per_s"])
+        again = orrery.simulate(JOB, set={**free, **plans.best["values"]})
+        self.assertEqual(again.job.step_time_ps, plans.best["step_time_ps"])
+
+    def test_errors(self):
+        with self.assertRaises(orrery.Error) as caught:
+            orrery.plan({**JOB, "model": "gpt3-175b"}, {"parallel.tp": [1, 2]}, set={"parallel.dp": None})
+        self.assertEqual(caught.exception.code, "infeasible")
+        with self.assertRaises(orrery.Error):
+            orrery.plan(JOB, objective="speed")
+
+
 if __name__ == "__main__":
     unittest.main()

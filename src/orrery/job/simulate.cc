@@ -231,6 +231,12 @@ WorkFloor Simulation::Floor() const {
   return FloorOf(s.graph, s.machine->cluster, s.placement, s.machine->compute, *s.machine->planner);
 }
 
+std::vector<Shares> Simulation::OpShares() const {
+  const State& s = *state_;
+  return SharesOf(s.graph, s.machine->cluster, s.placement, s.machine->compute,
+                  *s.machine->planner);
+}
+
 Result<std::vector<memory::Footprint>> Simulation::ReplayMemory() const {
   return memory::ReplayAll(state_->graph, state_->job->cluster.device, state_->job->memory);
 }

@@ -12,6 +12,7 @@
 #include "orrery/base/status.h"
 #include "orrery/graph/graph.h"
 #include "orrery/job/job.h"
+#include "orrery/job/shares.h"
 #include "orrery/job/work_floor.h"
 #include "orrery/memory/memory.h"
 #include "orrery/results/result.h"
@@ -68,6 +69,8 @@ class Simulation {
   Result<Evaluation> Evaluate(bool bounded = false);
   // What the step takes at least.
   WorkFloor Floor() const;
+  // What the step's time is made of, op by op, for each program.
+  std::vector<Shares> OpShares() const;
   // The allocator replayed: a row for each program.
   Result<std::vector<memory::Footprint>> ReplayMemory() const;
 

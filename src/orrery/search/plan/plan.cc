@@ -370,14 +370,14 @@ class Search {
 
   Status Evaluate() {
     std::size_t next = 0;
-    std::uint64_t ran = 0;
     PlanCounts& counts = result_.counts;
     while (next < candidates_.size()) {
       if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) {
         result_.interrupted = true;
         break;
       }
-      if (ran >= options_.max_evaluations) break;
+      // A refusal costs next to nothing, so that it does not count.
+      if (counts.evaluated + counts.too_large >= options_.max_evaluations) break;
       std::vector<Candidate> round;
       while (next < candidates_.size() && round.size() < kRound) {
         const Candidate& candidate = candidates_[next++];
@@ -390,7 +390,6 @@ class Search {
       }
       if (round.empty()) continue;
       ORRERY_RETURN_IF_ERROR(Round(round));
-      ran += round.size();
       if (options_.progress) options_.progress(next, candidates_.size());
     }
     CountLeft(next);
@@ -462,6 +461,7 @@ class Search {
     count(c.too_large + c.replay_full, "do not fit the GPU's memory");
     count(c.impossible, "have degrees that do not go together");
     count(c.refused, "break a rule");
+    count(c.left + c.not_sampled, "were left when the search ended (--evaluations)");
     return Infeasible(
         "{}: none of {} plans is possible: {}{}{}; open more keys (training.recompute, "
         "training.sharding, parallel.pp) or give more nodes",

@@ -1,0 +1,127 @@
+#include "on_ray.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "orrery/base/file.h"
+
+extern char** environ;
+
+namespace orrery::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A folder of its own, removed with what is in it.
+class Folder {
+ public:
+  static Result<Folder> Create() {
+    const char* base = std::getenv("TMPDIR");
+    std::string path =
+        std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/orrery-XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) {
+      return ResourceError("cannot make a folder {}: {}", path, std::strerror(errno));
+    }
+    return Folder(std::move(path));
+  }
+  Folder(Folder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+  Folder& operator=(Folder&&) = delete;
+  ~Folder() {
+    if (path_.empty()) return;
+    unlink(request().c_str());
+    unlink(answer().c_str());
+    rmdir(path_.c_str());
+  }
+  std::string request() const { return path_ + "/request.json"; }
+  std::string answer() const { return path_ + "/answer.json"; }
+
+ private:
+  explicit Folder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// The environment with the folder of the package beside this program first on PYTHONPATH.
+std::vector<std::string> Environment() {
+  std::vector<std::string> variables;
+  std::string search;
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view text = *one;
+    constexpr std::string_view kName = "PYTHONPATH=";
+    if (text.starts_with(kName)) {
+      search = text.substr(kName.size());
+    } else {
+      variables.emplace_back(text);
+    }
+  }
+  char self[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
+  if (length > 0 && length < static_cast<ssize_t>(sizeof self)) {
+    std::string beside(self, static_cast<std::size_t>(length));
+    beside = beside.substr(0, beside.rfind('/')) + "/python";
+    search = search.empty() ? beside : beside + ":" + search;
+  }
+  variables.push_back("PYTHONPATH=" + search);
+  return variables;
+}
+
+// The exit status of the command.
+Result<int> RunCommand(const std::vector<std::string>& words) {
+  const auto pointers = [](const std::vector<std::string>& texts) {
+    std::vector<char*> list;
+    for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
+    list.push_back(nullptr);
+    return list;
+  };
+  const std::vector<std::string> environment = Environment();
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, words.front().c_str(), nullptr, nullptr,
+                                  pointers(words).data(), pointers(environment).data());
+  if (failed != 0) return ResourceError("cannot run {}: {}", words.front(), std::strerror(failed));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return ResourceError("cannot wait for {}", words.front());
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 3;
+}
+
+}  // namespace
+
+Result<search::Sweep> SweepOnRay(const RayRequest& request, const search::Space& space) {
+  Json axes = Json::array();
+  for (const search::Axis& axis : space.axes()) axes.push_back({axis.keys, axis.points});
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const Json json = {{"job", request.job},
+                     {"set", request.set},
+                     {"network", or_null(request.network)},
+                     {"calibration", or_null(request.calibration)},
+                     {"axes", std::move(axes)},
+                     {"replay", request.replay},
+                     {"threads", request.threads},
+                     {"shards", request.shards > 0 ? Json(request.shards) : Json()}};
+  ORRERY_ASSIGN_OR_RETURN(const Folder folder, Folder::Create());
+  ORRERY_RETURN_IF_ERROR(WriteFile(folder.request(), json.dump()));
+  const char* named = std::getenv("ORRERY_PYTHON");
+  const std::string python = named != nullptr && *named != 0 ? named : "python3";
+  ORRERY_ASSIGN_OR_RETURN(const int status, RunCommand({python, "-m", "orrery._on_ray",
+                                                        folder.request(), folder.answer()}));
+  if (status != 0) {
+    constexpr std::string_view kRemedy =
+        "--on ray: the Python half said why above; it needs the package (./run --python) and Ray "
+        "(pip install ray) in the Python of $ORRERY_PYTHON, else python3";
+    if (status == 2) return InvalidInput("{}", kRemedy);
+    if (status == 1) return Status(Code::kResource, std::string(kRemedy));
+    return ResourceError("{}", kRemedy);
+  }
+  constexpr std::int64_t kMostBytes = std::int64_t{16} << 30;
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder.answer(), kMostBytes));
+  return search::SweepFromJson(text, "Ray's answer");
+}
+
+}  // namespace orrery::app

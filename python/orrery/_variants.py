@@ -1,0 +1,104 @@
+"""What sweep and plan return: rows of a table, and where they came from."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    import pandas
+
+
+class _Table:
+    """A document with rows; a row is a plain mapping, values of keys under "values"."""
+
+    _rows = "rows"
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._document = document
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._document[self._rows]
+        return rows
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that vary."""
+        keys: list[str] = self._document["keys"]
+        return keys
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole document, as ``--json`` writes it."""
+        return self._document
+
+    def records(self) -> list[dict[str, Any]]:
+        """Flat rows: a column for each key, each number and each part of the step."""
+        flat = []
+        for row in self.rows:
+            record: dict[str, Any] = dict(row["values"])
+            for name, value in row.items():
+                if name == "parts_ps":
+                    record.update({part.removesuffix("_ps") + "_ps": ps for part, ps in value.items()})
+                elif name == "step_time_interval_s":
+                    record["step_time_low_s"], record["step_time_high_s"] = value
+                elif name not in ("values", "scores"):
+                    record[name] = value
+            flat.append(record)
+        return flat
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The records as a pandas DataFrame; ``.to_parquet(path)`` of it writes Parquet."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        records = self.records()
+        columns = list(dict.fromkeys(name for record in records for name in record))
+        with pathlib.Path(path).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(records)
+
+
+class SweepResult(_Table):
+    """A row for each variant, refused ones included (``row["status"]``)."""
+
+    @property
+    def ok(self) -> list[dict[str, Any]]:
+        """The rows that run and fit."""
+        return [row for row in self.rows if row["status"] == "ok"]
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The row with most tokens a second among them."""
+        return max(self.ok, key=lambda row: row["tokens_per_s"], default=None)
+
+
+class PlanResult(_Table):
+    """The best plans, best first."""
+
+    _rows = "plans"
+
+    @property
+    def proven(self) -> bool:
+        """No plan of the space is better than these."""
+        return bool(self._document["proven"])
+
+    @property
+    def best(self) -> dict[str, Any]:
+        return self.rows[0]

@@ -1,0 +1,101 @@
+#include "orrery/search/explain/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "orrery/job/job.h"
+#include "orrery/job/simulate.h"
+#include "orrery/results/json.h"
+#include "orrery/search/explain/fields.h"
+
+namespace orrery::search {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string ResultOf(const std::string& model, const std::string& parallel,
+                     const std::string& training, const std::string& more = "") {
+  const std::string text = fmt::format(
+      "model: {}\ncluster: h100-ib-400g\nnodes: 2\nparallel: {{{}}}\n"
+      "training: {{global_batch: 32, seq_len: 1024, {}}}\n{}",
+      model, parallel, training, more);
+  const auto job = job::ReadJobText(text, "job.yaml", "", {});
+  EXPECT_TRUE(job.ok()) << job.status().message() << text;
+  const auto result = job::Simulate(*job);
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return results::ToJson(*result);
+}
+
+std::size_t DeadEnds(const Explanation& e) {
+  std::size_t dead = e.parts.empty() && e.ends.empty() ? 1 : 0;
+  for (const End& end : e.ends) dead += end.name.empty() || end.source.empty() ? 1 : 0;
+  for (const Explanation& part : e.parts) dead += DeadEnds(part);
+  return dead;
+}
+
+// U6: every numeric field of 20 results ends in constants with sources, inputs, ops or this run.
+TEST(Explain, NoDeadEnds) {
+  std::vector<std::string> results;
+  for (const char* parallel : {"tp: 1", "tp: 2, pp: 2", "tp: 4, sequence_parallel: true", "pp: 4",
+                               "tp: 2, pp: 2, vpp: 2"}) {
+    for (const char* training : {"recompute: none", "recompute: full, sharding: zero1"}) {
+      results.push_back(ResultOf("gpt2", parallel, training));
+      results.push_back(ResultOf("llama3.2-1b", parallel, training));
+    }
+  }
+  results[0] = ResultOf("gpt2", "tp: 2", "recompute: none", "network: flow\n");
+  results[1] = ResultOf("llama3-8b", "tp: 1", "recompute: none");  // does not fit
+  ASSERT_EQ(results.size(), 20u);
+  for (const std::string& text : results) {
+    auto explainer = Explainer::Create(text, "r.json", "");
+    ASSERT_TRUE(explainer.ok()) << explainer.status().message();
+    for (const std::string& field : explainer->Fields()) {
+      const auto explanation = explainer->Explain(field);
+      ASSERT_TRUE(explanation.ok()) << field << ": " << explanation.status().message();
+      EXPECT_EQ(DeadEnds(*explanation), 0u) << field;
+      EXPECT_FALSE(explanation->meaning.empty()) << field;
+    }
+  }
+}
+
+TEST(Explain, TheStepEndsInConstantsWithSources) {
+  auto explainer =
+      Explainer::Create(ResultOf("llama3.2-1b", "tp: 2", "micro_batch: 2"), "r.json", "");
+  ASSERT_TRUE(explainer.ok()) << explainer.status().message();
+  const auto summary = explainer->Summarise();
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  const std::string text = SummaryToText(*summary);
+  EXPECT_THAT(text, HasSubstr("data/constants/constants.csv"));
+  EXPECT_THAT(text, HasSubstr("kernel "));
+  EXPECT_THAT(text, HasSubstr("collective "));
+  double shares = 0;
+  for (const Narrowing& n : summary->narrowing) shares += n.share;
+  EXPECT_NEAR(shares, 1, 1e-9);
+  EXPECT_LT(summary->purchases.front().change, 0);
+}
+
+TEST(Explain, WhatIsWrongIsSaid) {
+  EXPECT_THAT(Explainer::Create("{}", "r.json", "").status().message(), HasSubstr("is no result"));
+  std::string text = ResultOf("gpt2", "tp: 2", "micro_batch: 2");
+  auto explainer = Explainer::Create(text, "r.json", "");
+  ASSERT_TRUE(explainer.ok());
+  EXPECT_THAT(explainer->Explain("step_tim_s").status().message(),
+              HasSubstr("did you mean step_time_s"));
+  EXPECT_TRUE(explainer->Explain("memory[0].total_bytes").ok());
+  char& digit = text[text.find("\"step_time_ps\": ") + 16];
+  digit = digit == '9' ? '8' : '9';
+  EXPECT_THAT(Explainer::Create(text, "r.json", "").status().message(),
+              HasSubstr("simulate the job again"));
+}
+
+TEST(Fields, PatternsMatch) {
+  EXPECT_TRUE(Matches("a.*.c_*", "a.0.c_ps"));
+  EXPECT_FALSE(Matches("a.*.c_*", "a.0.1.c_ps"));
+  EXPECT_TRUE(Matches("a.**.c_*", "a.0.1.c_ps"));
+  EXPECT_TRUE(Matches("config.**", "config.model.layers"));
+  EXPECT_EQ(FindField("no.such.field"), nullptr);
+  for (const FieldRow& row : FieldRows()) EXPECT_FALSE(row.made_of.empty()) << row.pattern;
+}
+
+}  // namespace
+}  // namespace orrery::search
