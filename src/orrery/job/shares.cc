@@ -63,11 +63,7 @@ class Adder {
     if (graph::IsPointToPoint(comm.collective) || graph::IsCopy(comm.collective)) return;
     const GroupId group = binding_.groups[static_cast<std::size_t>(comm.group)];
     if (!group.valid() || graph_.groups.members(group).size() < 2) return;
-    const std::int64_t bytes =
-        comm.bytes.slot < 0
-            ? comm.bytes.value
-            : comm.bytes.value *
-                  graph_.numbers[binding_.first_number + static_cast<std::size_t>(comm.bytes.slot)];
+    const std::int64_t bytes = graph_.number(binding_, comm.bytes);
     CollectiveShare& share = collectives_[{comm.group, comm.collective, bytes, comm.blocking}];
     if (share.runs == 0) Describe(comm, group, bytes, &share);
     share.runs += runs;

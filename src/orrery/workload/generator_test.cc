@@ -26,7 +26,8 @@ struct Step {
 struct Message {
   bool send = false;
   std::size_t rank = 0, peer = 0;
-  std::uint8_t tag = 0, stream = 0;
+  std::int32_t tag = 0;
+  std::uint32_t stream = 0;
   std::int64_t bytes = 0;
   int batch = -1;  // messages with equal batch end together
   bool posted = false, started = false, done = false;
