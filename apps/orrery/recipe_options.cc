@@ -8,7 +8,8 @@ namespace orrery::app {
 void RecipeOptions::Declare(CLI::App* app) {
   app->add_option("--cluster", cluster,
                   "Recipes, traces: the cluster they run on ('orrery list clusters'), or its file");
-  app->add_option("--nodes", nodes, "Recipes, traces: hosts they run on, where the file does not say")
+  app->add_option("--nodes", nodes,
+                  "Recipes, traces: hosts they run on, where the file does not say")
       ->transform(WholeIn(1, 1 << 20));
   app->add_option("--from", from,
                   "Recipes: which kind FILE is ('orrery list recipes'); else found");

@@ -26,8 +26,8 @@ struct ModelVisitor {
                                       .bytes_read = g.bytes_read,
                                       .bytes_written = g.bytes_written},
                                      device);
-    time.compute_s = static_cast<double>(g.flops) /
-                     device.gemm_flops[static_cast<std::size_t>(g.dtype)];
+    time.compute_s =
+        static_cast<double>(g.flops) / device.gemm_flops[static_cast<std::size_t>(g.dtype)];
     return time;
   }
 };

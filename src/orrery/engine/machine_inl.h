@@ -331,8 +331,7 @@ void Machine<Loop>::EndCommunication(std::uint32_t r, int stream_index) {
   const SimTime end = q.free;
   const Item& item = head(q);
   const graph::Comm& comm = q.block->comms[item.first].comm;
-  EventState released{end, q.start, q.arrival, comm.group,
-                      graph::IsPointToPoint(comm.collective)};
+  EventState released{end, q.start, q.arrival, comm.group, graph::IsPointToPoint(comm.collective)};
   const std::int16_t e = q.event;
   if (tracer_->wants(r)) tracer_->AddComm(r, *q.block, item, q, end, program(layout_.ranks[r]));
   if (q.iteration < options_.iterations) {

@@ -2,8 +2,8 @@
 // one program. A column is one numeric slot, a row one rank.
 //
 // A column keeps base + unit · code, with codes as narrow as its values allow (0, 1, 2, 4 or 8
-// bytes), so that 1,024 ranks with 100,000 durations of their own take some 200 MB. Codes lie column by
-// column in one array of bytes, which may be a mapped file's. Cost of `at`: one load of a
+// bytes), so that 1,024 ranks with 100,000 durations of their own take some 200 MB. Codes lie
+// column by column in one array of bytes, which may be a mapped file's. Cost of `at`: one load of a
 // descriptor, one of the code.
 #pragma once
 

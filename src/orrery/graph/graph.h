@@ -431,7 +431,8 @@ class Graph {
   // A number as the rank has it. REQUIRES: its slot exists.
   std::int64_t number(const Binding& b, Quantity q) const {
     if (q.slot < 0) return q.value;
-    return q.value * programs[b.program.index()].columns.at(static_cast<std::size_t>(q.slot), b.row);
+    return q.value *
+           programs[b.program.index()].columns.at(static_cast<std::size_t>(q.slot), b.row);
   }
   StreamOrder order_of(std::uint32_t stream) const {
     return stream < streams.size() ? streams[stream].order : StreamOrder::kInOrder;

@@ -51,7 +51,9 @@ struct LostOf {
   double operator()(const graph::Attention&) const { return lost.sms; }
   double operator()(const graph::MemoryBound&) const { return lost.bandwidth; }
   double operator()(const graph::Timed&) const { return (lost.sms + lost.bandwidth) / 2; }
-  double operator()(const graph::Generic& g) const { return g.flops > 0 ? lost.sms : lost.bandwidth; }
+  double operator()(const graph::Generic& g) const {
+    return g.flops > 0 ? lost.sms : lost.bandwidth;
+  }
 };
 
 }  // namespace

@@ -14,8 +14,9 @@ namespace orrery::job {
 
 struct TraceOptions {
   std::string network = "loggops";
-  std::string cluster;  // a preset or a file; empty: none, which loggops with joint endpoints allows
-  int nodes = 0;        // 0: as many as the ranks need
+  std::string
+      cluster;    // a preset or a file; empty: none, which loggops with joint endpoints allows
+  int nodes = 0;  // 0: as many as the ranks need
   // key=value below loggops, goal, simulation, nccl, collective, cluster and perturb.
   std::vector<std::string> set;
   std::string timeline, timeline_ranks;

@@ -16,8 +16,9 @@
 // LSAP'10). Inside a domain the path stays. S plays no part: a chunk of a collective is sent into a
 // buffer that waits for it.
 //
-// Assumptions. The network between the ends is never the bottleneck; unlike engine/general/joint.cc a NIC
-// moves bytes without its processor's help, and processor and port are taken one after the other.
+// Assumptions. The network between the ends is never the bottleneck; unlike engine/general/joint.cc
+// a NIC moves bytes without its processor's help, and processor and port are taken one after the
+// other.
 //
 // Determinism. Messages that reach a processor or port at the same time go by (creator, creator's
 // sequence). Partitions: a rank's processor and ports belong to its partition; a message crosses as

@@ -353,8 +353,7 @@ void Machine::ChangeClass(std::uint32_t r, SimTime now, interference::Class bits
     if (n.timed) continue;
     const OpCost& cost = CostOf(r, n);
     if (now > k.time) {  // several changes of one instant are one
-      const SimTime done =
-          Convert(k.elapsed, cost.duration[k.counted], cost.duration[rank.beside]);
+      const SimTime done = Convert(k.elapsed, cost.duration[k.counted], cost.duration[rank.beside]);
       if (now >= k.time + cost.duration[rank.beside] - done) continue;  // it ends now
       k.elapsed = done + (now - k.time);
       k.time = now;
