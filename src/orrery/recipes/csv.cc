@@ -1,7 +1,5 @@
 #include "orrery/recipes/csv.h"
 
-#include <algorithm>
-
 #include "orrery/base/check.h"
 
 namespace orrery::recipes {
@@ -29,19 +27,12 @@ std::vector<std::string> Cells(std::string_view line) {
 
 }  // namespace
 
-std::vector<std::vector<std::string>> DataRows(std::string_view text, std::size_t columns) {
+std::vector<std::vector<std::string>> DataRows(std::span<const std::string_view> lines,
+                                               std::size_t columns) {
   std::vector<std::vector<std::string>> rows;
-  bool header = true;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.empty() || line.starts_with('#')) continue;
-    if (!header) {
-      rows.push_back(Cells(line));
-      ORRERY_CHECK(rows.back().size() == columns, "a data file's row has as many cells as columns");
-    }
-    header = false;
+  for (const std::string_view line : lines.subspan(1)) {
+    rows.push_back(Cells(line));
+    ORRERY_CHECK(rows.back().size() == columns, "a data file's row has as many cells as columns");
   }
   return rows;
 }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace orrery::recipes {
 
-std::vector<std::vector<std::string>> DataRows(std::string_view text, std::size_t columns);
+std::vector<std::vector<std::string>> DataRows(std::span<const std::string_view> lines,
+                                               std::size_t columns);
 
 }  // namespace orrery::recipes

@@ -48,8 +48,9 @@ void Draft::SetText(std::string_view key, std::string_view text) {
 }
 
 void Draft::Drop(std::string_view key) {
-  const auto [part, name] = Split(key);
-  std::erase_if(sections_[part], [&](const auto& field) { return field.first == name; });
+  const std::pair<std::string, std::string> place = Split(key);
+  std::erase_if(sections_[place.first],
+                [&](const auto& field) { return field.first == place.second; });
 }
 
 const std::string* Draft::Find(std::string_view key) const {

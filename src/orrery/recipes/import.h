@@ -44,7 +44,7 @@ struct Imported {
   job::Job job;
 };
 
-Result<Imported> Import(const std::vector<std::string>& files, const Options& options);
+Result<Imported> Import(const std::vector<std::string>& paths, const Options& options);
 
 std::span<const Dialect> Dialects();
 // How many arguments of each are what, as docs/recipes.md has it.

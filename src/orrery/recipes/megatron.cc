@@ -556,9 +556,10 @@ Status AddYaml(const formats::Document& document, Reading* r) {
 }  // namespace
 
 const Table& MegatronTable() {
-  static const Table table(
+  static constexpr std::string_view kLines[] = {
 #include "orrery_recipes_megatron.inc"
-  );
+  };
+  static const Table table(kLines);
   return table;
 }
 

@@ -238,7 +238,7 @@ TEST(Megatron, YamlIsTheSame) {
 }
 
 TEST(Megatron, WhatIsRefusedIsNamed) {
-  const auto error = [](const std::string& more, Options options = On("h100-ib-400g")) {
+  const auto error = [](const std::string& more, const Options& options = On("h100-ib-400g")) {
     const Result<Imported> imported = ImportText(kSmall + more, options);
     return imported.ok() ? "ok" : imported.status().message();
   };

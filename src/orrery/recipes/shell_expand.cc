@@ -244,7 +244,7 @@ class Expander {
       return {};
     }
     if (++depth_ > kMostDepth) return InvalidInput("expansions nest too deep");
-    const Status status = Run(rest.substr(1), quoted);
+    Status status = Run(rest.substr(1), quoted);
     --depth_;
     return status;
   }

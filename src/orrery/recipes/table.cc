@@ -30,8 +30,8 @@ Effect EffectOf(std::string_view text) {
 
 }  // namespace
 
-Table::Table(std::string_view text) {
-  for (std::vector<std::string>& cell : DataRows(text, kColumns)) {
+Table::Table(std::span<const std::string_view> lines) {
+  for (std::vector<std::string>& cell : DataRows(lines, kColumns)) {
     Row row{.argument = cell[0],
             .also = Split(cell[1], ' '),
             .takes = cell[2],

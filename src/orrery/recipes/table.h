@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,8 +38,8 @@ struct Row {
 
 class Table {
  public:
-  // `text` is the file; a malformed one breaks an invariant (it is ours).
-  explicit Table(std::string_view text);
+  // The file's lines; a malformed one breaks an invariant (it is ours).
+  explicit Table(std::span<const std::string_view> lines);
 
   const std::vector<Row>& rows() const { return rows_; }
   const Row* Find(std::string_view argument) const;    // by any spelling

@@ -9,11 +9,12 @@
 namespace orrery::recipes {
 
 const Tokenizer* FindTokenizer(std::string_view model) {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_recipes_tokenizers.inc"
+  };
   static const std::vector<Tokenizer> tokenizers = [] {
     std::vector<Tokenizer> read;
-    for (const std::vector<std::string>& cell : DataRows(
-#include "orrery_recipes_tokenizers.inc"
-             , 3)) {
+    for (const std::vector<std::string>& cell : DataRows(kLines, 3)) {
       Tokenizer tokenizer{.name = cell[0], .source = cell[2]};
       std::from_chars(cell[1].data(), cell[1].data() + cell[1].size(), tokenizer.vocab);
       read.push_back(std::move(tokenizer));
