@@ -12,8 +12,6 @@
 
 #include "orrery/base/file.h"
 
-extern char** environ;
-
 namespace orrery::app {
 namespace {
 

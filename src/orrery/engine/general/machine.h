@@ -203,7 +203,7 @@ class Machine {
   static constexpr std::uint32_t kNoPeer = 0xFFFFFFFEu;
   std::uint32_t PeerOf(std::uint32_t rank, const Node& n) const;
   void FailNoPeer(std::uint32_t rank, std::uint32_t node);
-  std::uint16_t PairShape(std::uint32_t from, std::uint32_t to);
+  std::uint16_t PairShape(std::uint32_t a, std::uint32_t b);
   std::uint32_t NewMeeting(std::uint32_t rank, const graph::Comm& comm, std::int64_t bytes,
                            std::uint16_t shape, std::uint16_t group_shape);
   void PostCollective(std::uint32_t rank, std::uint32_t node, const Node& n, SimTime now);
@@ -238,7 +238,7 @@ class Machine {
                  std::uint32_t send, SimTime now, SimTime ready);
 
   // report.cc
-  std::string Describe(std::uint32_t rank, std::uint32_t node) const;
+  std::string Describe(std::uint32_t rank, std::uint32_t number) const;
   Status Stuck() const;
   void Fail(Status status) {
     if (error_.ok()) error_ = std::move(status);

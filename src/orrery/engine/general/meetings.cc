@@ -7,7 +7,6 @@
 
 namespace orrery::engine::general {
 
-using graph::Collective;
 using graph::Comm;
 using graph::PeerKind;
 

@@ -9,7 +9,7 @@ std::string Machine::Describe(std::uint32_t rank, std::uint32_t number) const {
   if (n.op == Node::kNoOp) return "host work";
   const graph::Block& block = graph_.blocks[n.block];
   const graph::Op& op = block.ops[n.op];
-  const std::string where =
+  std::string where =
       block.issue == graph::Issue::kFree
           ? fmt::format("operation {} of rank {}", n.op, rank)
           : fmt::format("op {}{} of block {}{}", n.op,

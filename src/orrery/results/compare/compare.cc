@@ -115,7 +115,8 @@ void ConfigDifferences(const std::string& path, const Json* a, const Json* b,
       return side != nullptr && side->contains(key) ? &side->at(key) : nullptr;
     };
     for (const std::string& key : keys) {
-      ConfigDifferences(path.empty() ? key : path + "." + key, at(a, key), at(b, key), out);
+      ConfigDifferences(path.empty() ? key : fmt::format("{}.{}", path, key), at(a, key),
+                        at(b, key), out);
     }
     return;
   }

@@ -39,7 +39,7 @@ void AddRows(const PlanResult& result, std::string* text) {
   }
   for (std::size_t c = 1; c + 1 < head.size(); ++c) table.AlignRight(c);
   table.Row(std::move(head));
-  const auto add = [&](std::string name, std::vector<std::string> values, const PlanRow& row,
+  const auto add = [&](std::string name, const std::vector<std::string>& values, const PlanRow& row,
                        std::string note) {
     std::vector<std::string> cells = {std::move(name)};
     for (const std::string& value : values) cells.push_back(Printable(value, 40));
