@@ -123,26 +123,24 @@ Json OverTimeJson(const UseOverTime& use) {
   return json;
 }
 
-Json NetworkJson(const RunResult& result) {
+}  // namespace
+
+Json NetworkJson(const std::string& backend, const std::vector<engine::LinkClassUse>& classes,
+                 const std::vector<WorstLink>& worst_links) {
   Json links = Json::array();
-  for (const engine::LinkClassUse& use : result.links) {
+  for (const engine::LinkClassUse& use : classes) {
     links.push_back({{"class", use.name}, {"bytes", use.bytes}, {"busy_share", use.busy_share}});
   }
   Json worst = Json::array();
-  for (const WorstLink& link : result.worst_links) {
+  for (const WorstLink& link : worst_links) {
     worst.push_back({{"link", link.name},
                      {"bytes", link.bytes},
                      {"busy_share", link.busy_share},
                      {"utilisation", link.utilisation}});
   }
-  Json network = {{"backend", result.network},
-                  {"link_classes", std::move(links)},
-                  {"worst_links", std::move(worst)}};
-  if (!result.over_time.empty()) network["over_time"] = OverTimeJson(result.over_time);
-  return network;
+  return {
+      {"backend", backend}, {"link_classes", std::move(links)}, {"worst_links", std::move(worst)}};
 }
-
-}  // namespace
 
 Json SimulationJson(const Simulation& simulation) {
   Json json;
@@ -194,7 +192,10 @@ std::string ToJson(const RunResult& result) {
     }
     json["jobs"] = std::move(jobs);
   }
-  json["network"] = NetworkJson(result);
+  json["network"] = NetworkJson(result.network, result.links, result.worst_links);
+  if (!result.over_time.empty()) {
+    json["network"]["over_time"] = OverTimeJson(result.over_time);
+  }
   Json provenance;
   for (std::size_t i = 0; i < compute::kProvenances; ++i) {
     provenance[std::string(compute::Name(static_cast<compute::Provenance>(i)))] =

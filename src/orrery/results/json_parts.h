@@ -8,5 +8,9 @@
 namespace orrery::results {
 
 nlohmann::ordered_json SimulationJson(const Simulation& simulation);
+// What links carried, by class, and the worst of them.
+nlohmann::ordered_json NetworkJson(const std::string& backend,
+                                   const std::vector<engine::LinkClassUse>& classes,
+                                   const std::vector<WorstLink>& worst_links);
 
 }  // namespace orrery::results

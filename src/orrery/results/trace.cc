@@ -98,20 +98,7 @@ std::string ToJson(const TraceResult& result) {
       {"programs", result.programs}, {"messages", run.messages.sent},
       {"bytes", run.messages.bytes}, {"unexpected_messages", run.messages.unexpected},
       {"ranks", std::move(ranks)}};
-  Json links = Json::array();
-  for (const engine::LinkClassUse& use : run.network) {
-    links.push_back({{"class", use.name}, {"bytes", use.bytes}, {"busy_share", use.busy_share}});
-  }
-  Json worst = Json::array();
-  for (const WorstLink& link : result.worst_links) {
-    worst.push_back({{"link", link.name},
-                     {"bytes", link.bytes},
-                     {"busy_share", link.busy_share},
-                     {"utilisation", link.utilisation}});
-  }
-  json["network"] = {{"backend", result.network},
-                     {"link_classes", std::move(links)},
-                     {"worst_links", std::move(worst)}};
+  json["network"] = NetworkJson(result.network, run.network, result.worst_links);
   Json provenance;
   for (std::size_t p = 0; p < run.provenance.size(); ++p) {
     provenance[std::string(compute::Name(static_cast<compute::Provenance>(p)))] = run.provenance[p];
@@ -182,18 +169,6 @@ std::string Report(const TraceResult& result) {
                       HumanCount(static_cast<std::int64_t>(run.events)),
                       HumanSeconds(result.simulation.wall_s),
                       HumanBytes(result.simulation.peak_rss_bytes), run.fingerprint);
-  return text;
-}
-
-std::string ToCsv(const TraceResult& result) {
-  std::string text =
-      "rank,finish_ps,compute_ps,communication_ps,waiting_ps,host_ps,calc_ps,send_ps,receive_ps\n";
-  const std::vector<RankClass>& ranks = result.record.classes;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const RankClass& c = ranks[r];
-    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", r, c.finish_time, Compute(c), Exposed(c),
-                        Waiting(c), Of(c, Part::kHost), c.held_calc, c.held_send, c.held_receive);
-  }
   return text;
 }
 

@@ -30,7 +30,5 @@ void FillSimulation(const engine::Record& record, Simulation* simulation);
 
 std::string ToJson(const TraceResult& result);
 std::string Report(const TraceResult& result);
-// One line a rank: finish time, parts of its time, what held its processors, in ps.
-std::string ToCsv(const TraceResult& result);
 
 }  // namespace orrery::results

@@ -287,7 +287,6 @@ class Flattener {
     for (std::uint32_t n = first_; n < join; ++n) {
       if (!leads[n]) edges_.push_back({n, join});
     }
-    gate_ = join;
     first_ = join;
     for (Frontier& f : streams_) f = {join};
     for (Frontier& f : events_) f = {join};
@@ -338,7 +337,7 @@ class Flattener {
   std::vector<Frontier> streams_, events_;
   Frontier host_, pace_, before_batch_, batch_after_;
   std::vector<std::uint32_t> node_of_, gates_;
-  std::uint32_t gate_ = Node::kNoOp, first_ = 0;
+  std::uint32_t first_ = 0;
   std::int64_t pending_ = 0;
 };
 
