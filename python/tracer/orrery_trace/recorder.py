@@ -89,6 +89,7 @@ class Recorder(TorchDispatchMode):
             return
         self.drain()
         self.step += 1
+        self.where.begin_step()
         if self._recording:
             self.finish()
             raise TraceDone
@@ -103,7 +104,6 @@ class Recorder(TorchDispatchMode):
     def _begin(self) -> None:
         self._writer.line({"t": "step", "index": self.step})
         self._recording = True
-        self.where.begin_step()
         names = self.where.storage_names()
         self._comm_of_storage.clear()
         self.peak_bytes = 0
@@ -239,16 +239,15 @@ class Recorder(TorchDispatchMode):
         """The host asks for a value: the real one where there is one, else the policy's."""
         known = func(*args, **kwargs) if _has_value(args) else None
         if args[0].device.type == "cuda":
-            self.add(
-                "sync", of=guard.current_stream(), why=name, at=user_line(), **self._place_of()
-            )
+            self.add("sync", of=guard.current_stream(), why=name, at=user_line(), **self.place())
         if known is not None:
             return known
         value = self._host_value(args[0], name)
         self.assume(f"{name.removeprefix('aten::')} answers {value}")
         return value
 
-    def _place_of(self) -> Line:
+    def place(self) -> Line:
+        """Pass, module and micro-batch of what happens now."""
         place = self._place()
         place.pop("stream", None)
         return place

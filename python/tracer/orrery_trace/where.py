@@ -35,6 +35,7 @@ class Where:
         self.optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self.stepped = False  # an optimizer has stepped since the last step began
         self.part: str | None = None  # pass given by an adapter
+        self._outer: str | None = None  # the pass around an optimizer
         self.micro_batch: int | None = None  # given by an adapter
         self._paths: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
         self._numbers: dict[str, int] = {}
@@ -94,10 +95,10 @@ class Where:
     def _before_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if not any(known() is optimizer for known in self.optimizers):
             self.optimizers.append(weakref.ref(optimizer))
-        self.part = "optimizer"
+        self._outer, self.part = self.part, "optimizer"
 
     def _after_optimizer(self, *_: Any) -> None:
-        self.part = None
+        self.part = self._outer
         self.stepped = True
 
     # --- names ------------------------------------------------------------------------------------

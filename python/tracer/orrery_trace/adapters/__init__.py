@@ -1,7 +1,8 @@
 """Patches that frameworks need, one file a framework; each runs when its framework is imported.
 
 An adapter is a module with `MODULE`, the module whose import calls it, `REASON`, one sentence, and
-`install(module, recorder, patches)`. A test for each shows that it is still needed.
+`install(module, recorder, patches)`; `before()` runs before that import. A test for each shows
+that it is still needed.
 """
 
 from __future__ import annotations
@@ -9,14 +10,24 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from orrery_trace.adapters import data, ddp, device_mesh, dtensor, fsdp, pipelining
-from orrery_trace.imports import when_imported
+from orrery_trace.adapters import (
+    data,
+    ddp,
+    deepspeed,
+    device_mesh,
+    dtensor,
+    fsdp,
+    megatron,
+    pipelining,
+    transformers,
+)
+from orrery_trace.imports import before_import, when_imported
 
 if TYPE_CHECKING:
     from orrery_trace.groups import Patches
     from orrery_trace.recorder import Recorder
 
-ADAPTERS = (data, fsdp, device_mesh, dtensor, ddp, pipelining)
+ADAPTERS = (data, fsdp, device_mesh, dtensor, ddp, pipelining, megatron, deepspeed, transformers)
 
 
 def install(recorder: Recorder, patches: Patches) -> None:
@@ -26,4 +37,6 @@ def install(recorder: Recorder, patches: Patches) -> None:
         def call(module: ModuleType, adapter: ModuleType = adapter) -> None:
             adapter.install(module, recorder, patches)
 
+        if hasattr(adapter, "before"):
+            before_import(adapter.MODULE, adapter.before)
         when_imported(adapter.MODULE, call)

@@ -1,0 +1,115 @@
+"""Megatron-Core: a GPT with experts, TP2 PP2 EP2 DP2, sequence parallel, distributed optimizer.
+
+pip install --no-deps megatron-core==0.16.1
+orrery-trace --world-size 8 --mesh pp=2,dp=2,tp=2 -- python examples/megatron_core.py
+"""
+
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.distributed import (
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    finalize_model_grads,
+)
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.models.gpt.gpt_model import GPTModel
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+from megatron.core.transformer.transformer_config import TransformerConfig
+
+TP, PP, EP, CP = 2, 2, 2, 1
+LAYERS, HIDDEN, SEQ, MICRO_BATCHES, EXPERTS, TOPK, VOCAB = 4, 256, 128, 4, 4, 2, 1024
+
+
+def configuration(dense: bool, chunks: int) -> TransformerConfig:
+    """The transformer; dense, or with experts."""
+    experts: dict[str, Any] = {} if dense else {
+        "num_moe_experts": EXPERTS, "moe_router_topk": TOPK,
+        "moe_token_dispatcher_type": "alltoall", "expert_model_parallel_size": EP,
+        "expert_tensor_parallel_size": 1,
+    }  # fmt: skip
+    if chunks > 1:
+        experts["virtual_pipeline_model_parallel_size"] = chunks
+    return TransformerConfig(
+        num_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=8, ffn_hidden_size=2 * HIDDEN,
+        bf16=True, params_dtype=torch.bfloat16, pipeline_dtype=torch.bfloat16,
+        tensor_model_parallel_size=TP, pipeline_model_parallel_size=PP, sequence_parallel=True,
+        add_bias_linear=False, gated_linear_unit=True, hidden_dropout=0.0, attention_dropout=0.0,
+        **experts,
+    )  # fmt: skip
+
+
+def build(dense: bool, chunks: int) -> tuple[Any, list[Any], Any]:
+    """Configuration, wrapped model chunks and optimizer of this rank."""
+    model_parallel_cuda_manual_seed(1)
+    config = configuration(dense, chunks)
+    spec = get_gpt_layer_local_spec(num_experts=None if dense else EXPERTS, moe_grouped_gemm=False)
+    sharded = DistributedDataParallelConfig(
+        overlap_grad_reduce=True, use_distributed_optimizer=True
+    )
+    models = []
+    for chunk in range(chunks):
+        at = {"vp_stage": chunk} if chunks > 1 else {}
+        model = GPTModel(
+            config, spec, VOCAB, SEQ, position_embedding_type="rope",
+            share_embeddings_and_output_weights=False,
+            pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=chunks == 1, **at),
+            post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=chunks == 1, **at),
+            **at,
+        )  # fmt: skip
+        model = model.cuda(torch.cuda.current_device()).to(torch.bfloat16)
+        models.append(DistributedDataParallel(config, sharded, model))
+    options = OptimizerConfig(
+        optimizer="adam", lr=1e-4, bf16=True, params_dtype=torch.bfloat16,
+        use_distributed_optimizer=True,
+    )  # fmt: skip
+    optimizer = get_megatron_optimizer(options, models)
+    config.grad_scale_func = optimizer.scale_loss
+    config.finalize_model_grads_func = finalize_model_grads
+    no_sync = [model.no_sync for model in models]
+    config.no_sync_func = no_sync if chunks > 1 else no_sync[0]
+    return config, models, optimizer
+
+
+def forward_step(_: Any, model: Any) -> tuple[torch.Tensor, Any]:
+    """One micro-batch, as a training script writes it."""
+    tokens = torch.zeros(1, SEQ, dtype=torch.int64, device="cuda")
+    positions = torch.arange(SEQ, device="cuda").unsqueeze(0)
+    output = model(tokens, positions, None, labels=tokens)
+
+    def loss(out: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        mean = out.float().mean()
+        return mean, {"loss": mean}
+
+    return output, loss
+
+
+def main() -> None:
+    """Trains three steps; `dense` leaves the experts out, `interleaved` gives a rank two chunks."""
+    dense = "dense" in sys.argv
+    chunks = 2 if "interleaved" in sys.argv else 1
+    dist.init_process_group("nccl")
+    parallel_state.initialize_model_parallel(
+        TP, PP, chunks if chunks > 1 else None, context_parallel_size=CP,
+        expert_model_parallel_size=1 if dense else EP, expert_tensor_parallel_size=1,
+    )  # fmt: skip
+    _, models, optimizer = build(dense, chunks)
+    for _ in range(3):
+        for model in models:
+            model.zero_grad_buffer()
+        optimizer.zero_grad()
+        get_forward_backward_func()(
+            forward_step_func=forward_step, data_iterator=[None] * chunks, model=models,
+            num_microbatches=MICRO_BATCHES, seq_length=SEQ, micro_batch_size=1,
+            decoder_seq_length=SEQ, forward_only=False,
+        )  # fmt: skip
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Each adapter is still needed: without it, its example cannot be traced, or is traced wrong.
+
+A test that fails here says that the adapter can go.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import EXAMPLES, TRACER
+from orrery_trace.trace import read
+
+WITHOUT = """
+import sys
+import orrery_trace
+from orrery_trace import adapters, session
+import orrery_trace.cli as cli
+name, folder, world, *command = sys.argv[1:]
+adapters.ADAPTERS = tuple(a for a in adapters.ADAPTERS if a.__name__.split(".")[-1] != name)
+sys.exit(cli.main(["--world-size", world, "--out", folder, "--", *command]))
+"""
+
+
+def without(
+    adapter: str, folder: Path, world: int, *command: str | Path
+) -> subprocess.CompletedProcess[str]:
+    """Traces rank 0 with one adapter left out."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, adapter, folder, str(world), *map(str, command)],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(TRACER), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("adapter", "command", "said"),
+    [
+        ("ddp", ["ddp.py"], "Error"),
+        ("device_mesh", ["fsdp2.py"], "DynamicOutputShapeException"),
+        ("pipelining", ["pipeline.py"], "Error"),
+        ("megatron", ["megatron_core.py"], "Error"),
+        ("deepspeed", ["deepspeed_zero.py", "3"], "Error"),
+        ("data", ["transformers_llama.py"], "Error"),
+    ],
+)
+def test_without_it_the_program_cannot_be_traced(
+    tmp_path: Path, adapter: str, command: list[str], said: str
+) -> None:
+    """The error that the adapter is there for."""
+    done = without(adapter, tmp_path, 4, EXAMPLES / command[0], *command[1:])
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_without_dtensor_shapes_are_recorded_as_work(tmp_path: Path) -> None:
+    """Each op once more when it is first met, on tensors of global shape."""
+    allocations = []
+    for adapter in ("none", "dtensor"):
+        done = without(adapter, tmp_path, 8, EXAMPLES / "tensor_parallel.py")
+        assert done.returncode == 0, done.stderr[-2000:]
+        setup = read(tmp_path / "rank-0.jsonl.gz").setup
+        allocations.append(sum(line["t"] == "alloc" for line in setup))
+    assert allocations[1] > allocations[0] + 50
+
+
+def test_without_transformers_attention_takes_another_kernel(tmp_path: Path) -> None:
+    """A mask that a GPU run drops leads to memory-efficient attention in place of flash."""
+    done = without("transformers", tmp_path, 4, EXAMPLES / "transformers_llama.py")
+    assert done.returncode == 0, done.stderr[-2000:]
+    names = set(read(tmp_path / "rank-0.jsonl.gz").op_names())
+    assert "aten::_scaled_dot_product_efficient_attention" in names
+    assert "aten::_scaled_dot_product_flash_attention" not in names
+
+
+def test_without_fsdp_storages_never_shrink(tmp_path: Path) -> None:
+    """Parameters that were gathered would seem to live on."""
+    done = without("fsdp", tmp_path, 8, EXAMPLES / "fsdp2.py")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not read(tmp_path / "rank-0.jsonl.gz").of("resize")

@@ -1,0 +1,166 @@
+"""Frameworks from their released packages, each against a count from model and plan alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from conftest import EXAMPLES, traced
+from orrery_trace.trace import Trace
+
+Found = Counter[tuple[str, int]]
+
+
+def sizes(trace: Trace) -> Found:
+    """Communications by kind and bytes sent (received, where none are sent)."""
+    return Counter((c["kind"], c["send"] or c["recv"]) for c in trace.of("comm"))
+
+
+def groups(trace: Trace) -> dict[tuple[str, int], set[tuple[int, ...]]]:
+    """The ranks of each kind and size of communication."""
+    found: dict[tuple[str, int], set[tuple[int, ...]]] = {}
+    for c in trace.of("comm"):
+        found.setdefault((c["kind"], c["send"] or c["recv"]), set()).add(tuple(trace.ranks(c)))
+    return found
+
+
+# --- Megatron-Core: TP2 PP2, sequence parallel, bf16 gradients, four layers and micro-batches -----
+HIDDEN, FFN, SEQ, VOCAB, MICRO, HERE = 256, 512, 128, 1024, 4, 2  # HERE: layers of a stage
+WHOLE, SHARD = 2 * SEQ * HIDDEN, SEQ * HIDDEN
+ATTENTION = (3 + 1) * HIDDEN * HIDDEN // 2  # parameters of a tensor-parallel rank
+NORMS = 2 * 2 * HIDDEN  # weights and biases of two norms
+ENDS = VOCAB * HIDDEN // 2
+
+
+def megatron_dense(last: bool, chunks: int) -> Found:
+    """By Megatron's rules.
+
+    Each half of a layer gathers on entry and scatters on exit; backward the other way round, with
+    the input gathered once more for the weight gradient. The embedding scatters forward and gathers
+    backward; the output layer gathers twice and scatters once, and the loss over a sharded
+    vocabulary reduces a number a token three times. Once a step: gradients of norms over the
+    tensor-parallel ranks, the gradient norm, and a reduce-scatter and a gather a chunk.
+    """
+    found: Found = Counter()
+    found["all_gather", SHARD] = MICRO * (6 * HERE + (2 if last else 1))
+    found["reduce_scatter", WHOLE] = MICRO * (4 * HERE + 1)
+    if last:
+        found["all_reduce", 4 * SEQ] = 3 * MICRO
+    found["send", SHARD] = found["recv", SHARD] = MICRO * (1 if chunks == 1 else 3)
+    extra = 2 * HIDDEN if last else 0  # the final norm
+    found["all_reduce", 2 * (HERE * NORMS + extra)] += 1
+    found["all_reduce", 4] += 1
+    layer = ATTENTION + 3 * FFN * HIDDEN // 2 + NORMS
+    for chunk in range(chunks):
+        ends = ENDS + extra if chunk == (chunks - 1 if last else 0) else 0
+        bytes_of_chunk = 2 * (HERE // chunks * layer + ends)
+        found["reduce_scatter", bytes_of_chunk] += 1
+        found["all_gather", bytes_of_chunk // 2] += 1
+    return found
+
+
+def test_megatron_dense(tmp_path: Path) -> None:
+    """First and last stage; the groups are those of Megatron's order tp, dp, pp."""
+    options = ["--world-size", "8", "--rank", "0,7"]
+    traces = traced(tmp_path, options, EXAMPLES / "megatron_core.py", "dense")
+    for rank, trace in traces.items():
+        assert sizes(trace) == megatron_dense(last=rank == 7, chunks=1)
+        of = groups(trace)
+        pair = (rank // 2 * 2, rank // 2 * 2 + 1)
+        assert of["all_gather", SHARD] == of["reduce_scatter", WHOLE] == {pair}
+        replicas = tuple(r for r in range(8) if r % 2 == rank % 2 and r // 4 == rank // 4)
+        (gradients,) = [k for k in of if k[0] == "reduce_scatter" and k[1] != WHOLE]
+        assert of[gradients] == {replicas}
+        assert of["send", SHARD] == {(rank % 4, rank % 4 + 4)}
+        assert {c["peer"] for c in trace.of("comm") if "peer" in c} == {(rank + 4) % 8}
+        assert of["all_reduce", 4] == {tuple(range(8))}
+        waited = {w["comm"] for w in trace.of("wait")}
+        assert {c["id"] for c in trace.of("comm") if c["kind"] in ("send", "recv")} <= waited
+
+
+def test_megatron_interleaved(tmp_path: Path) -> None:
+    """Two chunks a rank: the pipeline's border is crossed three times each way."""
+    options = ["--world-size", "8"]
+    (trace,) = traced(
+        tmp_path, options, EXAMPLES / "megatron_core.py", "dense", "interleaved"
+    ).values()
+    assert sizes(trace) == megatron_dense(last=False, chunks=2)
+
+
+def test_megatron_experts(tmp_path: Path) -> None:
+    """All-to-alls of a balanced router, token counts, and two optimizers.
+
+    A layer and micro-batch: attention as in a dense layer; the router gathers token counts; tokens,
+    probabilities and results go all-to-all, both ways. The two optimizers, of dense and of expert
+    parameters, each gather the parameters of both.
+    """
+    options = ["--world-size", "8"]
+    (trace,) = traced(tmp_path, options, EXAMPLES / "megatron_core.py").values()
+    experts, topk = 4, 2
+    tokens = SEQ // 2
+    found: Found = Counter()
+    found["all_gather", SHARD] = MICRO * (3 * HERE + 1)
+    found["reduce_scatter", WHOLE] = MICRO * (2 * HERE + 1)
+    found["all_gather", 8 * experts] = MICRO * HERE  # int64 counts
+    found["all_to_all", tokens * topk * HIDDEN * 2] = 4 * MICRO * HERE
+    found["all_to_all", tokens * topk * 2] = 2 * MICRO * HERE
+    found["send", SHARD] = found["recv", SHARD] = MICRO
+    router = experts * HIDDEN
+    found["all_reduce", 2 * HERE * (NORMS + router)] = found["all_reduce", 4] = 1
+    dense = 2 * (HERE * (ATTENTION + NORMS + router) + ENDS)
+    sparse = 2 * HERE * experts // 2 * 3 * FFN * HIDDEN
+    for size in (dense, sparse):
+        found["reduce_scatter", size] = 1
+        found["all_gather", size // 2] = 2
+    assert sizes(trace) == found
+    for c in trace.of("comm"):
+        if c["kind"] == "all_to_all":
+            assert c["send_each"] == c["recv_each"] == [c["send"] // 2] * 2
+    records = trace.of("routing")
+    assert len(records) == MICRO * HERE
+    assert {(r["tokens"], r["topk"], r["experts"], r["local_experts"]) for r in records} == {
+        (tokens, topk, experts, experts // 2)
+    }
+
+
+# --- DeepSpeed and transformers: the same Llama of two layers, bf16 -------------------------------
+PARAMETERS = 2 * 1024 * 256 + 256 + 2 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 688 + 2 * 256)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_deepspeed_zero(tmp_path: Path, stage: int) -> None:
+    """Gradients once, parameters once; the rest is the overflow flag and the gradient norm.
+
+    Stages 1 and 2 reduce whole buckets to all ranks and keep a part, as DeepSpeed's multi-rank
+    buckets do; stage 3 scatters. A model below stage 3's prefetch limits is gathered once.
+    """
+    command = [EXAMPLES / "deepspeed_zero.py", str(stage)]
+    (trace,) = traced(tmp_path, ["--world-size", "4"], *command).values()
+    total = 2 * PARAMETERS
+    large: Found = Counter({k: n for k, n in sizes(trace).items() if k[1] > 64})
+    reduce = ("all_reduce", total) if stage < 3 else ("reduce_scatter", total)
+    assert large == Counter({reduce: 1, ("all_gather", total // 4): 1})
+    small = [c for c in trace.of("comm") if c["send"] <= 64]
+    assert {c["kind"] for c in small} == {"all_reduce"}
+    assert {c["pass"] for c in small} == {"optimizer"}
+
+
+def test_transformers_with_checkpointing_and_accumulation(tmp_path: Path) -> None:
+    """DDP reduces on the second micro-batch only; every layer's attention runs twice forward."""
+    (trace,) = traced(tmp_path, ["--world-size", "4"], EXAMPLES / "transformers_llama.py").values()
+    # Backward order; the first bucket is closed at 1 MB, the second would be at 25.
+    first = 2 * (1024 * 256 + 256 + 2 * 256 * 688)
+    # Before that DDP broadcasts buffers: rotary frequencies, 16 of a head of 32, kept twice.
+    assert [(c["kind"], c["send"], c["mb"]) for c in trace.of("comm")] == [
+        ("broadcast", 2 * 16 * 2, 0),
+        ("all_reduce", first, 1),
+        ("all_reduce", 2 * PARAMETERS - first, 1),
+    ]
+    attention = Counter(
+        (op["pass"], op["mb"])
+        for op in trace.of("op")
+        if trace.signatures[op["sig"]]["name"] == "aten::_scaled_dot_product_flash_attention"
+    )
+    assert attention == Counter({(p, m): 2 for p in ("forward", "recompute") for m in (0, 1)})
