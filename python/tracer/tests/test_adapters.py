@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import EXAMPLES, TRACER
+from conftest import EXAMPLES, TRACER, drawn
 from orrery_trace.trace import read
 
 WITHOUT = """
@@ -39,14 +39,17 @@ def without(
 
 @pytest.mark.parametrize(
     ("adapter", "command", "said"),
-    [
-        ("ddp", ["ddp.py"], "Error"),
-        ("device_mesh", ["fsdp2.py"], "DynamicOutputShapeException"),
-        ("pipelining", ["pipeline.py"], "Error"),
-        ("megatron", ["megatron_core.py"], "Error"),
-        ("deepspeed", ["deepspeed_zero.py", "3"], "Error"),
-        ("data", ["transformers_llama.py"], "Error"),
-    ],
+    drawn(
+        [
+            ("ddp", ["ddp.py"], "Error"),
+            ("device_mesh", ["fsdp2.py"], "DynamicOutputShapeException"),
+            ("pipelining", ["pipeline.py"], "Error"),
+            ("megatron", ["megatron_core.py"], "Error"),
+            ("deepspeed", ["deepspeed_zero.py", "3"], "Error"),
+            ("data", ["transformers_llama.py"], "Error"),
+        ],
+        3,
+    ),
 )
 def test_without_it_the_program_cannot_be_traced(
     tmp_path: Path, adapter: str, command: list[str], said: str
