@@ -55,7 +55,7 @@ TEST(EventQueue, AgreesWithABinaryHeap) {
     if (oracle.empty() || rng.Below(5) < 3) {
       const SimTime span = SimTime{1} << rng.Below(45);
       const Event e{now + static_cast<SimTime>(rng.Below(static_cast<std::uint64_t>(span))),
-                    next_id++};
+                    next_id++ * 2654435761u};  // all different, in no order
       oracle.push(e);
       queue.Push(e);
     } else {

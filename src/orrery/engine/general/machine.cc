@@ -88,14 +88,9 @@ Machine::Machine(const MachineInputs& in)
 }
 
 Status Machine::Run() {
-  for (std::uint32_t r = 0; r < ranks_.size() && error_.ok(); ++r) {
-    for (const std::uint32_t node : ranks_[r].program->flat->roots()) {
-      freed_.push_back({r, node, in_.delay[r]});
-    }
-    PostFreed();
-  }
+  PostRoots();
   while (error_.ok() && !too_long_) {
-    const SimTime queued = queue_.NextTime();
+    const SimTime queued = first_rank_ < first_.size() ? 0 : queue_.NextTime();
     const SimTime flying = transport_ == nullptr ? kNever : transport_->next_time();
     if (queued == kNever && flying == kNever) break;
     if (flying <= queued) {
@@ -103,9 +98,7 @@ Status Machine::Run() {
       const SimTime now = transport_->AdvanceUntil(flying, &ended_);
       for (const Transport::Ended& e : ended_) EndMeeting(e, now);
     } else {
-      const Event event = queue_.Top();
-      queue_.Pop();
-      Handle(event);
+      Handle(NextEvent());
     }
     PostFreed();
   }
@@ -124,6 +117,38 @@ Status Machine::Run() {
     for (std::size_t p = 0; p < kParts; ++p) rank.parts[p] = all[p] - rank.before[p];
   }
   return {};
+}
+
+void Machine::PostRoots() {
+  first_.reserve(ranks_.size());
+  for (std::uint32_t r = 0; r < ranks_.size() && error_.ok(); ++r) {
+    first_.push_back({r, order_, first_nodes_.size()});
+    for (const std::uint32_t node : ranks_[r].program->flat->roots()) {
+      freed_.push_back({r, node, in_.delay[r]});
+    }
+    starting_ = true;
+    PostFreed();
+    starting_ = false;
+    if (first_.back().begin == first_nodes_.size()) first_.pop_back();
+  }
+}
+
+// The next of the first events or of the queue. REQUIRES: there is one.
+Machine::Event Machine::NextEvent() {
+  if (first_rank_ < first_.size()) {
+    FirstEvents& f = first_[first_rank_];
+    if (queue_.NextTime() > 0 || queue_.Top().order() > f.order) {
+      const Event event{.key = f.order++ << 3 | static_cast<std::uint64_t>(Step::kBegin),
+                        .node = first_nodes_[f.begin++],
+                        .rank = f.rank};
+      const bool more = first_rank_ + 1 < first_.size();
+      if (f.begin == (more ? first_[first_rank_ + 1].begin : first_nodes_.size())) ++first_rank_;
+      return event;
+    }
+  }
+  const Event event = queue_.Top();
+  queue_.Pop();
+  return event;
 }
 
 void Machine::Push(Event event, SimTime time) {
@@ -166,7 +191,6 @@ void Machine::Finish(std::uint32_t r, std::uint32_t node, SimTime start, SimTime
   Rank& rank = ranks_[r];
   const FlatProgram& flat = *rank.program->flat;
   const Node& n = flat.node(node);
-  state(r, node).done = true;
   --left_;
   const auto k = static_cast<std::size_t>(flat.instance(n).iteration);
   rank.ends[k] = std::max(rank.ends[k], end);
@@ -247,6 +271,13 @@ void Machine::PostOne(const Freed& f) {
   if (n.cpu != Node::kNone) time = std::max(time, cpu(f.rank, n.cpu).free);
   if (in_.joint && n.kind == NodeKind::kSend) {
     time = std::max(time, nic(f.rank, n.nic).send_free);
+  }
+  // A rank's first events need no place in the queue while they come one after the other.
+  if (starting_ && time == 0 &&
+      order_ == first_.back().order + first_nodes_.size() - first_.back().begin) {
+    first_nodes_.push_back(f.node);
+    ++order_;
+    return;
   }
   Push(Make(Step::kBegin, f.rank, f.node), time);
 }

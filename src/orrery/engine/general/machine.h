@@ -110,7 +110,6 @@ class Machine {
   struct NodeState {
     SimTime ready = 0;
     std::uint32_t open = 0;
-    bool done = false;
   };
   struct Freed {
     std::uint32_t rank = 0, node = 0;
@@ -121,6 +120,12 @@ class Machine {
     std::uint32_t node = 0, version = 0;
     SimTime start = 0, time = 0, elapsed = 0;  // the position holds at `time`
     interference::Class counted = 0;
+  };
+  // What a rank begins at time 0, as far as nothing else is queued in between.
+  struct FirstEvents {
+    std::uint32_t rank = 0;
+    std::uint64_t order = 0;  // of the next
+    std::size_t begin = 0;    // the next in first_nodes_, up to the next rank's
   };
   // A stream that is not in order of issue.
   struct Queue {
@@ -174,6 +179,8 @@ class Machine {
              std::uint32_t b = 0) {
     return {0, (order_++ << 3) | static_cast<std::uint64_t>(step), node, rank, a, b};
   }
+  void PostRoots();
+  Event NextEvent();
   void Push(Event event, SimTime time);
   bool TakeCpu(const Event& event, Cpu* c);
   void LeaveQueue(const Event& event, Cpu* c, SimTime free);
@@ -262,6 +269,10 @@ class Machine {
   std::vector<Transport::Ended> ended_;
   std::vector<Freed> freed_;
   des::EventQueue<Event> queue_;
+  std::vector<FirstEvents> first_;  // by rank that has any
+  std::vector<std::uint32_t> first_nodes_;
+  std::size_t first_rank_ = 0;
+  bool starting_ = false;
   std::uint64_t order_ = 0, left_ = 0, events_ = 0;
   std::uint64_t messages_ = 0, unexpected_ = 0, truncated_ = 0;
   std::int64_t bytes_ = 0;

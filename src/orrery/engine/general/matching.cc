@@ -1,5 +1,8 @@
 #include "orrery/engine/general/matching.h"
 
+#include <limits>
+#include <utility>
+
 namespace orrery::engine::general {
 
 Matching::Matching(const std::vector<bool>& wild) : slots_(64) {
@@ -13,52 +16,51 @@ Matching::Matching(const std::vector<bool>& wild) : slots_(64) {
 }
 
 bool Matching::Meet(std::uint32_t rank, const Item& item, bool message, Item* met) {
+  constexpr int kAll = std::numeric_limits<int>::max();
   if (const std::uint32_t wild = wild_[rank]; wild != kNone) {
-    if (Search(message ? &posted_[wild] : &arrived_[wild], item, met)) return true;
-    Append(message ? &arrived_[wild] : &posted_[wild], item);
+    List& others = message ? posted_[wild] : arrived_[wild];
+    if (Search(&others, item, kAll, met) == Found::kYes) return true;
+    Append(message ? &arrived_[wild] : &posted_[wild], Keep(item));
     return false;
   }
-  std::size_t at = Home(rank, item.source, item.tag);
-  while (slots_[at].rank != kNone && (slots_[at].rank != rank || slots_[at].source != item.source ||
-                                      slots_[at].tag != item.tag)) {
-    at = (at + 1) & (slots_.size() - 1);
+  std::size_t at = Place(rank, item.source, kAny);
+  if (slots_[at].by_tag) at = Place(rank, item.source, item.tag);
+  Slot* slot = &slots_[at];
+  Found found = Search(message ? &slot->posted : &slot->arrived, item, kLook, met);
+  if (found == Found::kTooFar) {
+    KeepByTag(rank, item.source);
+    at = Place(rank, item.source, item.tag);
+    slot = &slots_[at];
+    found = Search(message ? &slot->posted : &slot->arrived, item, kLook, met);
   }
-  Slot& slot = slots_[at];
-  if (slot.rank == kNone) {
-    slot = {rank, item.source, item.tag, message, {}};
-    Append(&slot.list, item);
-    if (++used_ * 2 > slots_.size()) Grow();
+  if (found == Found::kNo) {
+    Append(message ? &slot->arrived : &slot->posted, Keep(item));
     return false;
   }
-  if (slot.messages == message) {
-    Append(&slot.list, item);
-    return false;
-  }
-  const std::uint32_t number = slot.list.head;
-  *met = items_[number];
-  slot.list.head = met->next;
-  Release(number);
-  if (slot.list.head == kNone) Erase(at);
+  if (slot->posted.head == kNone && slot->arrived.head == kNone) Erase(at);
   return true;
 }
 
-bool Matching::Search(List* list, const Item& item, Item* met) {
+Matching::Found Matching::Search(List* list, const Item& item, int look, Item* met) {
   const auto fits = [](std::uint32_t a, std::uint32_t b) {
     return a == b || a == kAny || b == kAny;
   };
   std::uint32_t before = kNone;
   for (std::uint32_t i = list->head; i != kNone; before = i, i = items_[i].next) {
-    if (!fits(items_[i].source, item.source) || !fits(items_[i].tag, item.tag)) continue;
+    if (!fits(items_[i].source, item.source) || !fits(items_[i].tag, item.tag)) {
+      if (--look == 0) return Found::kTooFar;
+      continue;
+    }
     *met = items_[i];
     (before == kNone ? list->head : items_[before].next) = met->next;
     if (list->tail == i) list->tail = before;
     Release(i);
-    return true;
+    return Found::kYes;
   }
-  return false;
+  return Found::kNo;
 }
 
-void Matching::Append(List* list, const Item& item) {
+std::uint32_t Matching::Keep(const Item& item) {
   std::uint32_t number = free_;
   if (number == kNone) {
     number = static_cast<std::uint32_t>(items_.size());
@@ -67,15 +69,55 @@ void Matching::Append(List* list, const Item& item) {
     free_ = items_[number].next;
     items_[number] = item;
   }
+  last_ = number;
+  return number;
+}
+
+void Matching::Append(List* list, std::uint32_t number) {
   items_[number].next = kNone;
   (list->head == kNone ? list->head : items_[list->tail].next) = number;
   list->tail = number;
-  last_ = number;
 }
 
 void Matching::Release(std::uint32_t number) {
   items_[number].next = free_;
   free_ = number;
+}
+
+std::size_t Matching::Place(std::uint32_t rank, std::uint32_t source, std::uint32_t tag) {
+  const auto find = [&] {
+    std::size_t at = Home(rank, source, tag);
+    while (slots_[at].rank != kNone &&
+           (slots_[at].rank != rank || slots_[at].source != source || slots_[at].tag != tag)) {
+      at = (at + 1) & (slots_.size() - 1);
+    }
+    return at;
+  };
+  std::size_t at = find();
+  if (slots_[at].rank != kNone) return at;
+  if (++used_ * 2 > slots_.size()) {
+    Grow();
+    at = find();
+  }
+  slots_[at].rank = rank;
+  slots_[at].source = source;
+  slots_[at].tag = tag;
+  return at;
+}
+
+// The pair's items move to slots by tag, in their order.
+void Matching::KeepByTag(std::uint32_t rank, std::uint32_t source) {
+  Slot& pair = slots_[Place(rank, source, kAny)];
+  pair.by_tag = true;
+  const List posted = std::exchange(pair.posted, {}), arrived = std::exchange(pair.arrived, {});
+  for (const bool message : {false, true}) {
+    std::uint32_t next = kNone;
+    for (std::uint32_t i = message ? arrived.head : posted.head; i != kNone; i = next) {
+      next = items_[i].next;
+      Slot& slot = slots_[Place(rank, source, items_[i].tag)];
+      Append(message ? &slot.arrived : &slot.posted, i);
+    }
+  }
 }
 
 // Closes the gap, so that no search stops before its key.
@@ -105,18 +147,22 @@ void Matching::Grow() {
 bool Matching::FirstLeft(Left* left) const {
   bool found = false;
   const auto consider = [&](std::uint32_t rank, bool message, const List& list) {
-    if (list.head == kNone || (found && rank > left->rank)) return;
-    const Item& item = items_[list.head];
-    // Of one rank a receive rather than a message, and the first in the schedule.
-    if (found && rank == left->rank &&
-        (message > left->message || (message == left->message && item.node > left->item.node))) {
-      return;
+    for (std::uint32_t i = list.head; i != kNone; i = items_[i].next) {
+      if (found && rank > left->rank) return;
+      const Item& item = items_[i];
+      // Of one rank a receive rather than a message, and the first in the schedule.
+      if (found && rank == left->rank &&
+          (message > left->message || (message == left->message && item.node > left->item.node))) {
+        continue;
+      }
+      *left = {rank, message, item};
+      found = true;
     }
-    *left = {rank, message, item};
-    found = true;
   };
   for (const Slot& slot : slots_) {
-    if (slot.rank != kNone) consider(slot.rank, slot.messages, slot.list);
+    if (slot.rank == kNone) continue;
+    consider(slot.rank, false, slot.posted);
+    consider(slot.rank, true, slot.arrived);
   }
   for (std::uint32_t rank = 0; rank < wild_.size(); ++rank) {
     if (wild_[rank] == kNone) continue;

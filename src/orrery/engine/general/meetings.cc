@@ -267,12 +267,12 @@ void Machine::PostNccl(const Event& event, const Node& n, std::uint32_t peer) {
   if (!met) {
     if (matching_.wild(to)) return;
     const std::uint32_t id = NewPair(rank, n, sends ? rank : peer, to);
-    matching_.left_waiting().meeting = id;
+    matching_.left_waiting().set_meeting(id);
     return JoinPair(id, member, event.node, event.time);
   }
-  if (other.meeting != Matching::kNone) {
-    CheckPair(other.meeting, rank, n);
-    return JoinPair(other.meeting, member, event.node, event.time);
+  if (other.has_meeting()) {
+    CheckPair(other.meeting(), rank, n);
+    return JoinPair(other.meeting(), member, event.node, event.time);
   }
   const std::uint32_t from = sends ? rank : other.source;
   const std::uint32_t send = sends ? event.node : other.node;
@@ -322,11 +322,9 @@ void Machine::PostRaw(std::uint32_t rank, std::uint32_t node, const Node& n, Sim
     Finish(rank, node, now, now);
     return StartRaw(id, now);
   }
-  const Matching::Item own{.ready = now,
-                           .node = node,
-                           .source = rank,
-                           .tag = static_cast<std::uint32_t>(comm_of(n).tag),
-                           .meeting = id};
+  Matching::Item own{
+      .node = node, .source = rank, .tag = static_cast<std::uint32_t>(comm_of(n).tag)};
+  own.set_meeting(id);
   Matching::Item receive;
   if (!matching_.Message(to, own, &receive)) return;
   meetings_[id].members[1].node = receive.node;
@@ -409,9 +407,9 @@ void Machine::PostReceive(const Event& event, const Node& n) {
                            .source = from,
                            .tag = static_cast<std::uint32_t>(comm_of(n).tag)};
   if (!matching_.Receive(event.rank, own, &message)) return;
-  if (message.meeting != Matching::kNone) {  // it waits at its sender for this
-    meetings_[message.meeting].members[1].node = event.node;
-    return StartRaw(message.meeting, event.time);
+  if (message.has_meeting()) {  // it waits at its sender for this
+    meetings_[message.meeting()].members[1].node = event.node;
+    return StartRaw(message.meeting(), event.time);
   }
   ++unexpected_;
   const std::int64_t size = AmountOf(message.source, node_of(message.source, message.node));
