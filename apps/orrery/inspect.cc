@@ -14,8 +14,7 @@
 #include "orrery/cluster/draw.h"
 #include "orrery/formats/goal.h"
 #include "orrery/formats/tree.h"
-#include "orrery/graph/binary_form.h"
-#include "orrery/graph/text_form.h"
+#include "orrery/job/importers.h"
 #include "orrery/job/inspect.h"
 #include "orrery/job/inspect_graph.h"
 #include "orrery/recipes/import.h"
@@ -48,6 +47,13 @@ class InspectVerb final : public Verb {
   Status Run(Session* session) override {
     ORRERY_RETURN_IF_ERROR(CheckFiles({{"FILE", IsPreset() ? "" : path_}},
                                       {{"--json", json_}, {"--svg", svg_}, {"--dot", dot_}}));
+    if (!IsPreset()) {
+      const job::TraceFiles files = job::OpenTrace({path_});
+      ORRERY_ASSIGN_OR_RETURN(const job::Importer* const importer, job::FindImporter(files, ""));
+      if (importer != nullptr && importer->name != "goal") {
+        return InspectTrace(session, *importer, files);
+      }
+    }
     std::string text;
     FileKind kind = FileKind::kCluster;
     if (!IsPreset()) {
@@ -64,19 +70,16 @@ class InspectVerb final : public Verb {
             Printable(path_), Name(kind));
       }
     }
-    if (kind == FileKind::kGraphText || kind == FileKind::kGraphBinary) {
-      return InspectGraph(session, kind, text);
-    }
     ORRERY_ASSIGN_OR_RETURN(const job::Facts facts, FactsOf(kind, text));
-    return Answer(session, kind, facts, {});
+    return Answer(session, Name(kind), facts, {});
   }
 
  private:
-  Status Answer(Session* session, FileKind kind, const job::Facts& facts,
+  Status Answer(Session* session, std::string_view kind, const job::Facts& facts,
                 std::span<const job::FactTable> tables) const {
     results::TextTable table;
     nlohmann::ordered_json holds = nlohmann::ordered_json::object();
-    table.Row({Printable(path_, 60), std::string(Name(kind))});
+    table.Row({Printable(path_, 60), std::string(kind)});
     for (const auto& [what, value] : facts) {
       table.Row({"  " + what, Printable(value, 400)});
       holds[what] = value;
@@ -97,7 +100,7 @@ class InspectVerb final : public Verb {
     }
     nlohmann::ordered_json json = {{"schema", "orrery.inspect/1"},
                                    {"file", path_},
-                                   {"kind", Name(kind)},
+                                   {"kind", kind},
                                    {"holds", std::move(holds)}};
     if (!tables.empty()) json["tables"] = std::move(listed);
     const std::string dumped =
@@ -105,14 +108,22 @@ class InspectVerb final : public Verb {
     return session->Answer(json_, dumped + "\n", shown);
   }
 
-  Status InspectGraph(Session* session, FileKind kind, const std::string& text) const {
-    Result<graph::Graph> graph =
-        kind == FileKind::kGraphText ? graph::FromText(text) : graph::FromBinary(text);
-    if (!graph.ok()) {
-      return std::move(graph).TakeStatus().In(fmt::format("'{}'", Printable(path_)));
+  // A graph, or what an importer makes one of.
+  Status InspectTrace(Session* session, const job::Importer& importer,
+                      const job::TraceFiles& files) const {
+    if (nodes_ > 0 || !svg_.empty() || !dot_.empty()) {
+      return InvalidInput(
+          "'{}' is no cluster ({}); --nodes, --svg and --dot are for clusters, topologies and "
+          "jobs",
+          Printable(path_), importer.description);
     }
-    const job::GraphFacts found = job::FactsOfGraph(*graph);
-    return Answer(session, kind, found.facts, found.tables);
+    static constexpr OptionTable kNone;
+    const job::Section options(importer.options != nullptr ? *importer.options : kNone);
+    ORRERY_ASSIGN_OR_RETURN(const job::ImportedTrace trace,
+                            importer.read(files, {.options = &options}));
+    const job::GraphFacts found = job::FactsOfGraph(trace.graph);
+    for (const std::string& warning : trace.warnings) session->Note("warning: " + warning);
+    return Answer(session, importer.description, found.facts, found.tables);
   }
 
   Result<job::Facts> FactsOf(FileKind kind, const std::string& text) const {
@@ -138,8 +149,6 @@ class InspectVerb final : public Verb {
         return job::Facts{
             {"recipe", std::string(recipes::Sniff(text, path_)->description)},
             {"as a job", fmt::format("orrery import {} --cluster NAME", Printable(path_))}};
-      case FileKind::kGraphText:
-      case FileKind::kGraphBinary:
       case FileKind::kUnknown:
         break;
     }

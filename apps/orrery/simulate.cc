@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 #include "arguments.h"
 #include "interrupt.h"
 #include "orrery/base/text.h"
+#include "orrery/job/importers.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
 #include "orrery/job/tables.h"
@@ -23,6 +25,14 @@
 namespace orrery::app {
 namespace {
 
+std::string ImporterKeys() {
+  std::string keys;
+  for (const job::Importer& importer : job::Importers()) {
+    if (importer.options != nullptr) keys += job::KeyList(*importer.options);
+  }
+  return keys;
+}
+
 class SimulateVerb final : public Verb {
  public:
   std::string_view name() const override { return "simulate"; }
@@ -32,11 +42,11 @@ class SimulateVerb final : public Verb {
 
   void Declare(CLI::App* app) override {
     app_ = app;
-    app->add_option(
-           "JOB", input_,
-           "Job file (YAML or JSON), a launch script or a framework's configuration, or a GOAL "
-           "schedule")
+    app->add_option("JOB", inputs_,
+                    "Job file (YAML or JSON), a launch script or a framework's configuration, or a "
+                    "trace ('orrery list formats'): its file, files, folder or prefix")
         ->required();
+    app->add_option("--format", format_, "The trace's format, where its content does not say");
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
     app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
         ->allow_extra_args(false);
@@ -54,14 +64,24 @@ class SimulateVerb final : public Verb {
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
     recipe_.Declare(app);
     app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
-                "Keys of --set for a GOAL schedule:\n" + job::KeyList(network::LogGopsOptions()) +
-                job::KeyList(job::GoalOptions()));
+                "Keys of --set for a trace:\n" + job::KeyList(network::LogGopsOptions()) +
+                ImporterKeys());
   }
 
   Status Run(Session* session) override {
-    ORRERY_RETURN_IF_ERROR(
-        CheckFiles({{"JOB", input_}, {"--calibration", calibration_}},
-                   {{"--json", json_}, {"--timeline", timeline_}, {"--heat-map", heat_map_}}));
+    const job::TraceFiles files = job::OpenTrace(inputs_);
+    input_ = inputs_.front();
+    ORRERY_ASSIGN_OR_RETURN(const job::Importer* const importer, job::FindImporter(files, format_));
+    std::vector<NamedFile> read_files = {{"--calibration", calibration_}};
+    if (importer == nullptr || !files.start.empty()) {
+      for (const std::string& input : inputs_) read_files.push_back({"JOB", input});
+    }
+    ORRERY_RETURN_IF_ERROR(CheckFiles(
+        read_files, {{"--json", json_}, {"--timeline", timeline_}, {"--heat-map", heat_map_}}));
+    if (importer == nullptr && inputs_.size() > 1) {
+      return InvalidInput("{}: one job at a time, and {} is no trace", Printable(inputs_[1]),
+                          Printable(input_));
+    }
     job::ReadOptions read;
     read.set = set_;
     read.network = network_;
@@ -78,21 +98,27 @@ class SimulateVerb final : public Verb {
     if (!timeline_ranks_.empty() && timeline_.empty()) {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
     }
-    ORRERY_ASSIGN_OR_RETURN(const FileKind kind, SniffInput(input_));
-    const bool trace =
-        kind == FileKind::kGoal || kind == FileKind::kGraphText || kind == FileKind::kGraphBinary;
+    FileKind kind = FileKind::kJob;
+    const bool trace = importer != nullptr;
+    if (!trace) {
+      ORRERY_ASSIGN_OR_RETURN(kind, SniffInput(input_));
+    }
     if (kind != FileKind::kRecipe) {
       for (const char* option : {"--cluster", "--nodes", "--from", "--env", "--leave-out"}) {
         const bool place =
             option == std::string_view("--cluster") || option == std::string_view("--nodes");
         if (app_->count(option) == 0 || (trace && place)) continue;
+        if (access(input_.c_str(), F_OK) != 0) {
+          return InvalidInput("'{}': no such file, and no trace '{}.0.et'", Printable(input_),
+                              Printable(input_));
+        }
         return InvalidInput(
             "{}: is for recipes of training frameworks; {} is none ('--set' "
             "changes a key of a job)",
             option, Printable(input_));
       }
     }
-    if (trace) return RunTrace(session, kind);
+    if (trace) return RunTrace(session, *importer, files);
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
@@ -134,13 +160,13 @@ class SimulateVerb final : public Verb {
   }
 
   // A file that brings its own operations.
-  Status RunTrace(Session* session, FileKind kind) {
+  Status RunTrace(Session* session, const job::Importer& importer, const job::TraceFiles& files) {
     for (const char* option : {"--heat-map", "--calibration", "--no-fold", "--threads", "--seed"}) {
       if (app_->count(option) == 0) continue;
-      return InvalidInput("{}: is for job files, not for a {}", option, Name(kind));
+      return InvalidInput("{}: is for job files, not for a trace ({})", option, importer.title);
     }
     job::TraceOptions options;
-    options.network = network_.value_or(kind == FileKind::kGoal ? "loggops" : "analytic");
+    options.network = network_.value_or("");
     options.cluster = recipe_.cluster;
     options.nodes = static_cast<int>(recipe_.nodes);
     options.set = set_;
@@ -151,8 +177,7 @@ class SimulateVerb final : public Verb {
     WatchOutput(json_);
     WatchOutput(timeline_);
     ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result,
-                            kind == FileKind::kGoal ? job::SimulateGoal(input_, options)
-                                                    : job::SimulateGraph(input_, options));
+                            job::SimulateTrace(importer, files, options));
     ORRERY_RETURN_IF_ERROR(
         session->Answer(json_, results::ToJson(result), results::Report(result)));
     if (!timeline_.empty()) {
@@ -162,6 +187,8 @@ class SimulateVerb final : public Verb {
   }
 
   CLI::App* app_ = nullptr;
+  std::vector<std::string> inputs_;
+  std::string format_;
   std::string input_, calibration_, json_, timeline_, timeline_ranks_, heat_map_;
   std::vector<std::string> set_;
   std::optional<std::string> network_;

@@ -8,17 +8,10 @@
 #include "orrery/cluster/readers/readers.h"
 #include "orrery/formats/goal.h"
 #include "orrery/formats/tree.h"
-#include "orrery/graph/binary_form.h"
-#include "orrery/graph/text_form.h"
 #include "orrery/recipes/import.h"
 
 namespace orrery::app {
 namespace {
-
-// Of any version: the reader says which it takes.
-bool IsGraphText(std::string_view text) {
-  return text.starts_with(graph::kTextVersion.substr(0, graph::kTextVersion.find('/') + 1));
-}
 
 FileKind SniffTree(const formats::Node& root) {
   if (const formats::Node* schema = root.Find("schema")) {
@@ -46,10 +39,6 @@ std::string_view Name(FileKind kind) {
       return "Hugging Face config.json";
     case FileKind::kResult:
       return "Orrery result";
-    case FileKind::kGraphText:
-      return "Orrery graph, text form";
-    case FileKind::kGraphBinary:
-      return "Orrery graph, binary form";
     case FileKind::kTimeline:
       return "Perfetto timeline";
     case FileKind::kTopology:
@@ -65,8 +54,6 @@ std::string_view Name(FileKind kind) {
 }
 
 FileKind Sniff(std::string_view text) {
-  if (text.starts_with(graph::kBinaryMagic)) return FileKind::kGraphBinary;
-  if (IsGraphText(text)) return FileKind::kGraphText;
   if (text.starts_with("\x0a") && FindInvalidUtf8(text.substr(0, 256)) != std::string_view::npos) {
     return FileKind::kTimeline;
   }
@@ -88,10 +75,6 @@ Result<FileKind> SniffInput(const std::string& path) {
   std::string start(4096, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(file.gcount()));
-  const bool named_goal = path.ends_with(".goal") && file.is_open();
-  if (named_goal || formats::SniffGoal(start) != formats::GoalForm::kNone) return FileKind::kGoal;
-  if (start.starts_with(graph::kBinaryMagic)) return FileKind::kGraphBinary;
-  if (IsGraphText(start)) return FileKind::kGraphText;
   if (start.find("\"orrery.result/") != std::string::npos) {
     return InvalidInput("'{}' is a result; what it holds as 'config' is the job file of it",
                         Printable(path));

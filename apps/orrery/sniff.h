@@ -13,8 +13,6 @@ enum class FileKind {
   kCluster,
   kModel,
   kResult,
-  kGraphText,
-  kGraphBinary,
   kTimeline,
   kTopology,  // of another tool: cluster/readers
   kGoal,      // text or binary
@@ -26,9 +24,9 @@ std::string_view Name(FileKind kind);
 // By contents alone; `text` may be the beginning of the file.
 FileKind Sniff(std::string_view text);
 
-// What `simulate` is given: a trace's kind, kRecipe, or kJob for all that may be a job file; a
-// named refusal for what cannot be simulated. A file that cannot be read is left to whoever reads
-// it; a pipe holds a job.
+// What `simulate` is given where it is no trace (job/importers.h): kRecipe, or kJob for all that
+// may be a job file; a named refusal for what cannot be simulated. A file that cannot be read is
+// left to whoever reads it; a pipe holds a job.
 Result<FileKind> SniffInput(const std::string& path);
 
 }  // namespace orrery::app

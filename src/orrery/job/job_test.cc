@@ -434,6 +434,12 @@ TEST(Simulate, MoyePricesWhatItHasEquationsFor) {
   EXPECT_THAT(Error(kSmall, options), HasSubstr("take network analytic"));
 }
 
+Result<results::TraceResult> SimulateGoal(const std::string& path, const TraceOptions& options) {
+  const TraceFiles files = OpenTrace({path});
+  const Result<const Importer*> goal = FindImporter(files, "");
+  return SimulateTrace(**goal, files, options);
+}
+
 // 6 steps of o + L + o + (2^20 - 1) G = 5,500 + 6 · 1,048,575 ns.
 TEST(Goal, RunsAScheduleAndSavesItsParameters) {
   const std::string path = ORRERY_SOURCE_DIR "/tests/cli/inputs/ring4.goal";

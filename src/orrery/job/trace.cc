@@ -3,47 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "orrery/base/file.h"
 #include "orrery/base/hash.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/engine/engine.h"
 #include "orrery/engine/options.h"
-#include "orrery/formats/goal.h"
-#include "orrery/graph/binary_form.h"
-#include "orrery/graph/text_form.h"
-#include "orrery/graph/verify.h"
 #include "orrery/job/network_setup.h"
 #include "orrery/job/settings.h"
 #include "orrery/job/simulate.h"
 #include "orrery/network/network.h"
 #include "orrery/network/options.h"
 #include "orrery/results/timeline.h"
-#include "orrery/workload/importers/goal/goal.h"
 
 namespace orrery::job {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A schedule or graph in memory takes about as much again.
-constexpr std::int64_t kLargestTrace = std::int64_t{16} << 30;
 constexpr std::size_t kWorstLinks = 20;
-
-constexpr Option kGoal[] = {
-    {.name = "rank",
-     .type = OptionType::kText,
-     .fallback = "gpu",
-     .doc = "What a rank of a GOAL schedule is on a cluster: gpu, or node (a host's first GPU)."},
-};
-constexpr OptionTable kGoalTable{
-    .path = "goal", .doc = "How a GOAL schedule is laid on a cluster.", .options = kGoal};
 
 // 10⁻¹⁸ s from ns.
 std::int64_t Attoseconds(double ns) { return static_cast<std::int64_t>(ns * 1e9 + 0.5); }
@@ -55,6 +36,7 @@ std::string Nanoseconds(SimTime ps) {
 
 // What --set says, apart from the cluster's keys.
 struct Settings {
+  Section import;  // the importer's
   network::Parameters network;
   bool whole_nodes = false;  // goal.rank=node
   int iterations = 0;
@@ -62,6 +44,10 @@ struct Settings {
   std::vector<std::string> of_cluster;  // for ReadNetworkSetup
   std::string config;                   // JSON
 };
+
+std::string NetworkOf(const Importer& importer, const TraceOptions& options) {
+  return options.network.empty() ? std::string(importer.network) : options.network;
+}
 
 Status ReadLogGops(const Section& section, network::Parameters* p) {
   p->joint = {.L = section.Integer("L"),
@@ -90,55 +76,60 @@ Status ReadLogGops(const Section& section, network::Parameters* p) {
   return {};
 }
 
-Result<Settings> ReadSettings(const TraceOptions& options) {
-  Settings settings;
+Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& options) {
+  static constexpr OptionTable kNone;
+  const OptionTable& own = importer.options != nullptr ? *importer.options : kNone;
+  Settings settings{.import = Section(own)};
   formats::Document document;
   for (const std::string& assignment : options.set) {
     const std::string_view section =
         std::string_view(assignment).substr(0, assignment.find_first_of(".="));
-    const std::string_view valid[] = {"loggops",    "goal", "simulation", "cluster",
-                                      "collective", "nccl", "perturb"};
-    if (std::ranges::find(valid, section) == std::end(valid)) {
+    std::vector<std::string_view> valid = {"loggops",    "simulation", "cluster",
+                                           "collective", "nccl",       "perturb"};
+    if (importer.options != nullptr) valid.insert(valid.begin() + 1, own.path);
+    if (std::ranges::find(valid, section) == valid.end()) {
       return InvalidInput("--set {}: {}", Printable(assignment),
                           UnknownName("section", Printable(std::string(section)), valid));
     }
-    if (section == "loggops" || section == "goal" || section == "simulation") {
+    if (section == "loggops" || section == own.path || section == "simulation") {
       ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
     } else {
       settings.of_cluster.push_back(assignment);
     }
   }
-  Section loggops(network::LogGopsOptions()), goal(kGoalTable);
-  Section simulation(engine::SimulationOptions());
+  Section loggops(network::LogGopsOptions()), simulation(engine::SimulationOptions());
   for (const formats::Field& field : document.root.fields) {
-    Section& section = field.key == "loggops" ? loggops : field.key == "goal" ? goal : simulation;
-    const OptionTable& table = field.key == "loggops" ? network::LogGopsOptions()
-                               : field.key == "goal"  ? kGoalTable
-                                                      : engine::SimulationOptions();
+    const bool is_own = field.key == own.path && importer.options != nullptr;
+    Section& section = is_own ? settings.import : field.key == "loggops" ? loggops : simulation;
+    const OptionTable& table = section.table();
     ORRERY_ASSIGN_OR_RETURN(section, Section::Read(document, field.value, table));
   }
   ORRERY_RETURN_IF_ERROR(ReadLogGops(loggops, &settings.network));
-  const std::string rank = goal.Text("rank");
-  if (rank != "gpu" && rank != "node") {
-    return InvalidInput("{}: '{}' is none of gpu, node", goal.Where("rank"), Printable(rank));
+  if (importer.name == "goal") {
+    const std::string rank = settings.import.Text("rank");
+    if (rank != "gpu" && rank != "node") {
+      return InvalidInput("{}: '{}' is none of gpu, node", settings.import.Where("rank"),
+                          Printable(rank));
+    }
+    settings.whole_nodes = rank == "node";
   }
-  settings.whole_nodes = rank == "node";
   if (simulation.Has("iterations")) {
     settings.iterations = static_cast<int>(simulation.Integer("iterations"));
   }
   settings.seed = static_cast<std::uint64_t>(simulation.Integer("seed"));
   nlohmann::ordered_json saved;
-  saved["network"] = options.network;
+  saved["network"] = NetworkOf(importer, options);
   if (!options.cluster.empty()) saved["cluster"] = options.cluster;
   if (options.nodes > 0) saved["nodes"] = options.nodes;
   const auto save = [&](const OptionTable& table, const Section& section) {
     for (const Option& option : table.options) {
+      if (option.fallback.empty() && !section.Has(option.name)) continue;
       saved[std::string(table.path)][std::string(option.name)] =
           FormatOption(option, section.Value(option.name));
     }
   };
   save(network::LogGopsOptions(), loggops);
-  if (!options.cluster.empty()) save(kGoalTable, goal);
+  if (importer.options != nullptr && !options.cluster.empty()) save(own, settings.import);
   if (!settings.of_cluster.empty()) saved["set"] = settings.of_cluster;
   settings.config = saved.dump();
   return settings;
@@ -185,12 +176,6 @@ bool HoldsInterfaces(const graph::Graph& graph) {
   return std::ranges::any_of(graph.blocks, [](const graph::Block& b) { return !b.holds.empty(); });
 }
 
-bool IsBinaryGraph(const std::string& path) {
-  std::array<char, 8> start{};
-  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
-  return std::string_view(start.data(), start.size()) == graph::kBinaryMagic;
-}
-
 int ProcessorsOf(const graph::Graph& graph) {
   int most = 0;
   for (const graph::Block& b : graph.blocks) {
@@ -222,8 +207,8 @@ std::string ParametersText(const network::LogGops& p) {
 
 // Runs a verified graph.
 Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOptions& options,
-                                      results::TraceResult result, Clock::time_point began) {
-  ORRERY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(options));
+                                      const Settings& settings, results::TraceResult result,
+                                      Clock::time_point began) {
   const bool holds = HoldsInterfaces(graph);
   using network::LogGopsEndpoints;
   const LogGopsEndpoints endpoints = settings.network.endpoints;
@@ -263,7 +248,7 @@ Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOpti
     result.cluster = place.description;
     result.worst_links = results::WorstLinks(result.record, place.cluster, kWorstLinks);
     result.over_time = results::OverTime(result.record, place.cluster, result.worst_links);
-    result.assumed = place.assumed;
+    result.assumed.insert(result.assumed.end(), place.assumed.begin(), place.assumed.end());
   }
   if (timeline) {
     timeline->AddCounters(result.over_time);
@@ -305,43 +290,27 @@ Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOpti
 
 }  // namespace
 
-const OptionTable& GoalOptions() { return kGoalTable; }
-
-Result<results::TraceResult> SimulateGoal(const std::string& path, const TraceOptions& options) {
+Result<results::TraceResult> SimulateTrace(const Importer& importer, const TraceFiles& files,
+                                           const TraceOptions& given) {
   const auto began = Clock::now();
+  TraceOptions options = given;
+  options.network = NetworkOf(importer, given);
+  ORRERY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(importer, options));
   results::TraceResult result;
-  result.source = path;
-  result.format = "GOAL";
-  graph::Graph graph;
-  {
-    formats::GoalSchedule schedule;
-    {
-      ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kLargestTrace));
-      ORRERY_ASSIGN_OR_RETURN(schedule, formats::ParseGoal(bytes, path));
-    }
-    ORRERY_ASSIGN_OR_RETURN(graph, workload::ImportGoal(schedule, path));
-  }
-  ORRERY_RETURN_IF_ERROR(graph::Verify(graph).In(fmt::format("'{}'", Printable(path))));
-  Result<results::TraceResult> run = RunGraph(graph, options, std::move(result), began);
+  result.source = files.paths.front();
+  result.format = importer.title;
+  ORRERY_ASSIGN_OR_RETURN(const ImportedTrace trace,
+                          importer.read(files, {.options = &settings.import}));
+  result.assumed = trace.assumed;
+  Result<results::TraceResult> run =
+      RunGraph(trace.graph, options, settings, std::move(result), began);
   if (!run.ok() && run.status().code() == Code::kInfeasible) {
-    return std::move(run).TakeStatus().In(fmt::format("'{}'", Printable(path)));
+    return std::move(run).TakeStatus().In(fmt::format("'{}'", Printable(files.paths.front())));
+  }
+  if (run.ok()) {
+    run->warnings.insert(run->warnings.begin(), trace.warnings.begin(), trace.warnings.end());
   }
   return run;
-}
-
-Result<results::TraceResult> SimulateGraph(const std::string& path, const TraceOptions& options) {
-  const auto began = Clock::now();
-  results::TraceResult result;
-  result.source = path;
-  result.format = "graph";
-  if (IsBinaryGraph(path)) {
-    ORRERY_ASSIGN_OR_RETURN(const graph::MappedGraph mapped, graph::MapBinary(path));
-    return RunGraph(mapped.graph, options, std::move(result), began);
-  }
-  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
-  Result<graph::Graph> graph = graph::FromText(text);
-  if (!graph.ok()) return std::move(graph).TakeStatus().In(Printable(path));
-  return RunGraph(*graph, options, std::move(result), began);
 }
 
 }  // namespace orrery::job

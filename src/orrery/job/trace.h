@@ -7,28 +7,25 @@
 #include "orrery/base/schema.h"
 #include "orrery/base/status.h"
 #include "orrery/constants/set.h"
-#include "orrery/graph/graph.h"
+#include "orrery/job/importers.h"
 #include "orrery/results/trace.h"
 
 namespace orrery::job {
 
 struct TraceOptions {
-  std::string network = "loggops";
+  std::string network;  // empty: the importer's
   std::string
       cluster;    // a preset or a file; empty: none, which loggops with joint endpoints allows
   int nodes = 0;  // 0: as many as the ranks need
-  // key=value below loggops, goal, simulation, nccl, collective, cluster and perturb.
+  // key=value below the importer's section, loggops, simulation, nccl, collective, cluster and
+  // perturb.
   std::vector<std::string> set;
   std::string timeline, timeline_ranks;
   const constants::Set* constants = nullptr;
 };
 
-// Runs a GOAL schedule (docs/formats/goal.md). Code::kInfeasible for a deadlock.
-Result<results::TraceResult> SimulateGoal(const std::string& path, const TraceOptions& options);
-// Runs a graph in either of its forms (docs/formats/graph.md).
-Result<results::TraceResult> SimulateGraph(const std::string& path, const TraceOptions& options);
-
-// Keys of --set that traces take beside a cluster's: section `goal`.
-const OptionTable& GoalOptions();
+// Runs a trace of one of the formats of importers.h. Code::kInfeasible for a deadlock.
+Result<results::TraceResult> SimulateTrace(const Importer& importer, const TraceFiles& files,
+                                           const TraceOptions& options);
 
 }  // namespace orrery::job

@@ -1,0 +1,63 @@
+#include "orrery/formats/gzip.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "orrery/base/text.h"
+
+namespace orrery::formats {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+
+// zlib's state, released however the reading ends.
+struct Inflater {
+  z_stream stream{};
+  bool open = false;
+  ~Inflater() {
+    if (open) inflateEnd(&stream);
+  }
+};
+
+}  // namespace
+
+Result<std::string> Gunzip(std::string_view bytes, std::int64_t limit_bytes,
+                           const std::string& name) {
+  Inflater inflater;
+  z_stream& z = inflater.stream;
+  constexpr int kGzipOnly = 16 + MAX_WBITS;
+  if (inflateInit2(&z, kGzipOnly) != Z_OK) return ResourceError("zlib does not start");
+  inflater.open = true;
+  std::string out;
+  std::size_t taken = 0;
+  bool ended = false;  // the last member
+  while (taken < bytes.size() || !ended) {
+    const std::size_t piece =
+        std::min<std::size_t>(bytes.size() - taken, std::numeric_limits<uInt>::max());
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + taken));
+    z.avail_in = static_cast<uInt>(piece);
+    if (ended && inflateReset(&z) != Z_OK) return ResourceError("zlib does not start anew");
+    const std::size_t size = out.size();
+    out.resize(size + kPiece);
+    z.next_out = reinterpret_cast<Bytef*>(out.data() + size);
+    z.avail_out = kPiece;
+    const int state = inflate(&z, Z_NO_FLUSH);
+    taken += piece - z.avail_in;
+    out.resize(size + kPiece - z.avail_out);
+    ended = state == Z_STREAM_END;
+    if (!ended && state != Z_OK) {
+      return InvalidInput(
+          "{}: offset {}: {}", Printable(name), taken,
+          state == Z_BUF_ERROR ? "the gzip stream is cut off" : "no sound gzip stream");
+    }
+    if (static_cast<std::int64_t>(out.size()) > limit_bytes) {
+      return InvalidInput("{}: holds more than {} when inflated", Printable(name),
+                          HumanBytes(limit_bytes));
+    }
+  }
+  return out;
+}
+
+}  // namespace orrery::formats

@@ -1,0 +1,164 @@
+#include "orrery/job/importers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/formats/chakra.h"
+#include "orrery/formats/goal.h"
+#include "orrery/formats/gzip.h"
+#include "orrery/graph/binary_form.h"
+#include "orrery/graph/text_form.h"
+#include "orrery/graph/verify.h"
+#include "orrery/workload/importers/chakra/chakra.h"
+#include "orrery/workload/importers/chakra/files.h"
+#include "orrery/workload/importers/goal/goal.h"
+
+namespace orrery::job {
+namespace {
+
+// A schedule or graph in memory takes about as much again.
+constexpr std::int64_t kLargestTrace = std::int64_t{16} << 30;
+constexpr std::size_t kStart = 4096;
+
+constexpr Option kGoal[] = {
+    {.name = "rank",
+     .type = OptionType::kText,
+     .fallback = "gpu",
+     .doc = "What a rank of a GOAL schedule is on a cluster: gpu, or node (a host's first GPU)."},
+};
+constexpr OptionTable kGoalTable{
+    .path = "goal", .doc = "How a GOAL schedule is laid on a cluster.", .options = kGoal};
+
+constexpr Option kChakra[] = {
+    {.name = "comm_groups",
+     .type = OptionType::kText,
+     .doc = "ASTRA-sim's file of communicator groups, JSON: {\"1\": [0, 1], …}."},
+};
+constexpr OptionTable kChakraTable{
+    .path = "chakra", .doc = "What a Chakra trace leaves to other files.", .options = kChakra};
+
+Status OneFile(const TraceFiles& files, std::string_view what) {
+  if (files.paths.size() == 1) return {};
+  return InvalidInput("'{}': a {} is one file", Printable(files.paths[1]), what);
+}
+
+bool IsGoal(const TraceFiles& files) {
+  return formats::SniffGoal(files.start) != formats::GoalForm::kNone ||
+         (files.paths.front().ends_with(".goal") && !files.start.empty());
+}
+Result<ImportedTrace> ReadGoal(const TraceFiles& files, const ImportOptions&) {
+  ORRERY_RETURN_IF_ERROR(OneFile(files, "GOAL schedule"));
+  const std::string& path = files.paths.front();
+  ImportedTrace trace;
+  formats::GoalSchedule schedule;
+  {
+    ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kLargestTrace));
+    ORRERY_ASSIGN_OR_RETURN(schedule, formats::ParseGoal(bytes, path));
+  }
+  ORRERY_ASSIGN_OR_RETURN(trace.graph, workload::ImportGoal(schedule, path));
+  ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph).In(fmt::format("'{}'", Printable(path))));
+  return trace;
+}
+
+bool IsGraphText(const TraceFiles& files) {  // of any version: the reader says which it takes
+  return files.start.starts_with(graph::kTextVersion.substr(0, graph::kTextVersion.find('/') + 1));
+}
+Result<ImportedTrace> ReadGraphText(const TraceFiles& files, const ImportOptions&) {
+  ORRERY_RETURN_IF_ERROR(OneFile(files, "graph"));
+  const std::string& path = files.paths.front();
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
+  Result<graph::Graph> graph = graph::FromText(text);
+  if (!graph.ok()) return std::move(graph).TakeStatus().In(Printable(path));
+  ImportedTrace trace;
+  trace.graph = *std::move(graph);
+  return trace;
+}
+
+bool IsGraphBinary(const TraceFiles& files) { return files.start.starts_with(graph::kBinaryMagic); }
+Result<ImportedTrace> ReadGraphBinary(const TraceFiles& files, const ImportOptions&) {
+  ORRERY_RETURN_IF_ERROR(OneFile(files, "graph"));
+  ORRERY_ASSIGN_OR_RETURN(graph::MappedGraph mapped, graph::MapBinary(files.paths.front()));
+  ImportedTrace trace;
+  trace.file = std::move(mapped.file);
+  trace.graph = std::move(mapped.graph);
+  return trace;
+}
+
+bool HoldsChakra(const std::string& path) {
+  std::string start(kStart, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  if (formats::IsGzip(start)) return path.ends_with(".et") || path.ends_with(".et.gz");
+  return formats::SniffChakra(start);
+}
+// A prefix is no file, a folder has no content of its own: the first rank's file says what it is.
+bool IsChakra(const TraceFiles& files) {
+  if (!files.start.empty()) return HoldsChakra(files.paths.front());
+  const auto found = workload::ChakraFiles(files.paths);
+  return found.ok() && HoldsChakra(found->front());
+}
+Result<ImportedTrace> ReadChakra(const TraceFiles& files, const ImportOptions& options) {
+  ORRERY_ASSIGN_OR_RETURN(const std::vector<std::string> ranks, workload::ChakraFiles(files.paths));
+  workload::ChakraGroups groups;
+  const std::string listed =
+      options.options->Has("comm_groups") ? options.options->Text("comm_groups") : "";
+  if (!listed.empty()) {
+    ORRERY_ASSIGN_OR_RETURN(groups, workload::ReadCommGroups(listed, ranks.size()));
+  }
+  const auto read = [&ranks](std::size_t rank) -> Result<formats::ChakraTrace> {
+    ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(ranks[rank], kLargestTrace));
+    return formats::ParseChakra(bytes, ranks[rank], kLargestTrace);
+  };
+  const std::string& name = files.paths.front();
+  Result<workload::ChakraImport> import = workload::ImportChakra(ranks.size(), read, groups, name);
+  if (!import.ok()) return std::move(import).TakeStatus().In(fmt::format("'{}'", Printable(name)));
+  ImportedTrace trace;
+  trace.graph = std::move(import->graph);
+  trace.warnings = std::move(import->warnings);
+  ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph).In(fmt::format("'{}'", Printable(name))));
+  return trace;
+}
+
+constexpr std::array<Importer, 4> kImporters = {{
+    {"graph", "graph", "Orrery graph, text form", "analytic", nullptr, IsGraphText, ReadGraphText},
+    {"graph-binary", "graph", "Orrery graph, binary form", "analytic", nullptr, IsGraphBinary,
+     ReadGraphBinary},
+    {"goal", "GOAL", "GOAL schedule", "loggops", &kGoalTable, IsGoal, ReadGoal},
+    {"chakra", "Chakra", "Chakra execution trace", "analytic", &kChakraTable, IsChakra, ReadChakra},
+}};
+
+}  // namespace
+
+std::span<const Importer> Importers() { return kImporters; }
+
+Result<const Importer*> FindImporter(const TraceFiles& files, const std::string& format) {
+  std::vector<std::string_view> names;
+  for (const Importer& importer : kImporters) {
+    names.push_back(importer.name);
+    if (format.empty() ? importer.sniff(files) : importer.name == format) return &importer;
+  }
+  if (format.empty()) return static_cast<const Importer*>(nullptr);
+  return InvalidInput("--format {}", UnknownName("format", Printable(format), names));
+}
+
+TraceFiles OpenTrace(std::vector<std::string> paths) {
+  TraceFiles files{std::move(paths), {}};
+  std::error_code error;
+  const std::filesystem::path first(files.paths.front());
+  if (!std::filesystem::is_regular_file(first, error)) return files;  // a pipe is read once
+  files.start.resize(kStart);
+  std::ifstream file(first, std::ios::binary);
+  file.read(files.start.data(), static_cast<std::streamsize>(files.start.size()));
+  files.start.resize(static_cast<std::size_t>(file.gcount()));
+  return files;
+}
+
+}  // namespace orrery::job

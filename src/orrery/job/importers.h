@@ -1,0 +1,56 @@
+// Every format of files that bring their own operations: one row each. `orrery simulate` and
+// `inspect` find theirs by what the files hold.
+//
+// To add a format: an importer under workload/importers/, a row in importers.cc, a line in
+// docs/formats/.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/mapped_file.h"
+#include "orrery/base/schema.h"
+#include "orrery/base/status.h"
+#include "orrery/graph/graph.h"
+#include "orrery/job/settings.h"
+
+namespace orrery::job {
+
+// What a user named, and how its first file begins.
+struct TraceFiles {
+  std::vector<std::string> paths;
+  std::string start;  // empty where the first path is no file
+};
+
+struct ImportOptions {
+  const Section* options = nullptr;  // of Importer::options, where it has some
+};
+
+struct ImportedTrace {
+  std::optional<MappedFile> file;  // that the graph's columns lie in
+  graph::Graph graph;              // verified
+  std::vector<std::string> assumed, warnings;
+};
+
+struct Importer {
+  std::string_view name;         // of --format
+  std::string_view title;        // in results: "GOAL"
+  std::string_view description;  // one sentence
+  std::string_view network;      // that it runs on unless --network says otherwise
+  const OptionTable* options;    // keys of --set of its own; may be null
+  bool (*sniff)(const TraceFiles& files);
+  Result<ImportedTrace> (*read)(const TraceFiles& files, const ImportOptions& options);
+};
+
+std::span<const Importer> Importers();
+// Of `format` if it is not empty (else an unknown name is an error), or by content; null: the paths
+// are no trace.
+Result<const Importer*> FindImporter(const TraceFiles& files, const std::string& format);
+
+// Reads the beginning of the first path.
+TraceFiles OpenTrace(std::vector<std::string> paths);
+
+}  // namespace orrery::job

@@ -1,0 +1,57 @@
+// Ranks' operations, file by file, as programs of a graph: ranks whose operations differ in nothing
+// but numbers share a block.
+//
+// An importer gives each rank a block whose amounts (a time's ps, a communication's bytes) and
+// peers it leaves out and hands over beside it. Equal blocks (Block::content_hash) become one; a
+// number that all of its ranks have alike stands in the block, others become a column, a peer that
+// all count alike from their own rank an offset.
+//
+// Cost: O(operations); memory one block a distinct structure, 8 bytes a number that differs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "orrery/graph/graph.h"
+
+namespace orrery::workload {
+
+struct RankOps {
+  static constexpr std::int64_t kNone = -1;
+  graph::Block block;                 // not sealed
+  std::vector<std::int64_t> amounts;  // by operation; kNone: it has none
+  std::vector<std::int64_t> peers;    // ranks, by operation; kNone: none, or the block names it
+};
+
+class RankPrograms {
+ public:
+  // `graph` has one binding a rank; each group that a peer counts in is the world.
+  RankPrograms(graph::Graph* graph, std::size_t ranks);
+
+  // REQUIRES: ranks come in order, once.
+  void Add(std::uint32_t rank, RankOps&& ops);
+  // Makes blocks and programs, and binds the ranks.
+  void Finish();
+
+ private:
+  struct Numbers {
+    std::int64_t first = RankOps::kNone;
+    std::vector<std::int64_t> rows;  // empty while all are `first`
+    void Add(std::int64_t value, std::size_t row);
+  };
+  struct Structure {
+    graph::Block block;
+    std::vector<std::uint32_t> ranks;
+    std::vector<Numbers> amounts, offsets;
+  };
+  void Make(Structure* structure);
+
+  graph::Graph& graph_;
+  std::int64_t ranks_;
+  std::vector<std::unique_ptr<Structure>> structures_;
+  std::unordered_map<std::uint64_t, std::size_t> by_hash_;
+};
+
+}  // namespace orrery::workload
