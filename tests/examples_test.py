@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every job file under examples/ runs to its end. Usage: examples_test.py PROGRAM"""
+"""Every job file and trace under examples/ runs to its end. Usage: examples_test.py PROGRAM"""
 
 import pathlib
 import subprocess
@@ -10,10 +10,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 def main():
     program = sys.argv[1]
-    jobs = sorted((ROOT / "examples").rglob("*.yaml"))
+    examples = ROOT / "examples"
+    jobs = sorted(examples.rglob("*.yaml")) + sorted((examples / "traces").iterdir())
     broken = 0
     for job in jobs:
-        run = subprocess.run([program, "simulate", job], capture_output=True, text=True, check=False)
+        place = [] if job.suffix == ".yaml" else ["--cluster", "h100-ib-400g"]
+        command = [program, "simulate", job, *place]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             broken += 1
             print(f"{job.relative_to(ROOT)}: exit status {run.returncode}\n{run.stderr}")

@@ -183,6 +183,10 @@ class SimulateVerb final : public Verb {
     if (!timeline_.empty()) {
       session->Note(fmt::format("timeline: {} (open it at ui.perfetto.dev)", Printable(timeline_)));
     }
+    if (result.out_of_memory()) {
+      return Infeasible("out of device memory: {} does not fit; the report says where",
+                        Printable(input_));
+    }
     return {};
   }
 

@@ -13,12 +13,14 @@
 #include "orrery/formats/chakra.h"
 #include "orrery/formats/goal.h"
 #include "orrery/formats/gzip.h"
+#include "orrery/formats/rank_trace.h"
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
 #include "orrery/graph/verify.h"
 #include "orrery/workload/importers/chakra/chakra.h"
 #include "orrery/workload/importers/chakra/files.h"
 #include "orrery/workload/importers/goal/goal.h"
+#include "orrery/workload/importers/trace/trace.h"
 
 namespace orrery::job {
 namespace {
@@ -43,6 +45,14 @@ constexpr Option kChakra[] = {
 };
 constexpr OptionTable kChakraTable{
     .path = "chakra", .doc = "What a Chakra trace leaves to other files.", .options = kChakra};
+
+constexpr Option kStorages[] = {
+    {.name = "allocator",
+     .type = OptionType::kText,
+     .doc = "Settings of PyTorch's allocator, as PYTORCH_CUDA_ALLOC_CONF has them."},
+};
+constexpr OptionTable kStoragesTable{
+    .path = "memory", .doc = "GPU memory of a trace of orrery-trace.", .options = kStorages};
 
 Status OneFile(const TraceFiles& files, std::string_view what) {
   if (files.paths.size() == 1) return {};
@@ -127,10 +137,35 @@ Result<ImportedTrace> ReadChakra(const TraceFiles& files, const ImportOptions& o
   return trace;
 }
 
-constexpr std::array<Importer, 4> kImporters = {{
+bool IsRankTraces(const TraceFiles& files) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(
+      std::filesystem::path(files.paths.front()) / formats::kTraceIndex, error);
+}
+Result<ImportedTrace> ReadRankTraces(const TraceFiles& files, const ImportOptions&) {
+  ORRERY_RETURN_IF_ERROR(OneFile(files, "trace of orrery-trace"));
+  const std::string& folder = files.paths.front();
+  ORRERY_ASSIGN_OR_RETURN(const formats::TraceDirectory directory,
+                          formats::ReadTraceDirectory(folder, kLargestTrace));
+  Result<workload::ImportedRanks> import = workload::ImportRankTraces(directory, folder);
+  if (!import.ok())
+    return std::move(import).TakeStatus().In(fmt::format("'{}'", Printable(folder)));
+  ImportedTrace trace;
+  trace.graph = std::move(import->graph);
+  trace.assumed = std::move(import->assumed);
+  trace.warnings = std::move(import->warnings);
+  trace.storages = StoragesOf(directory);
+  ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph, graph::VerifyLevel::kRead)
+                             .In(fmt::format("'{}'", Printable(folder))));
+  return trace;
+}
+
+constexpr std::array<Importer, 5> kImporters = {{
     {"graph", "graph", "Orrery graph, text form", "analytic", nullptr, IsGraphText, ReadGraphText},
     {"graph-binary", "graph", "Orrery graph, binary form", "analytic", nullptr, IsGraphBinary,
      ReadGraphBinary},
+    {"orrery-trace", "orrery-trace", "What orrery-trace wrote, a folder", "analytic",
+     &kStoragesTable, IsRankTraces, ReadRankTraces},
     {"goal", "GOAL", "GOAL schedule", "loggops", &kGoalTable, IsGoal, ReadGoal},
     {"chakra", "Chakra", "Chakra execution trace", "analytic", &kChakraTable, IsChakra, ReadChakra},
 }};

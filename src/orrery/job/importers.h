@@ -16,6 +16,7 @@
 #include "orrery/base/status.h"
 #include "orrery/graph/graph.h"
 #include "orrery/job/settings.h"
+#include "orrery/job/trace_storages.h"
 
 namespace orrery::job {
 
@@ -33,6 +34,7 @@ struct ImportedTrace {
   std::optional<MappedFile> file;  // that the graph's columns lie in
   graph::Graph graph;              // verified
   std::vector<std::string> assumed, warnings;
+  std::vector<ProgramStorages> storages;  // where the trace has allocations
 };
 
 struct Importer {

@@ -15,6 +15,7 @@
 #include "orrery/job/network_setup.h"
 #include "orrery/job/settings.h"
 #include "orrery/job/simulate.h"
+#include "orrery/memory/allocator_conf.h"
 #include "orrery/network/network.h"
 #include "orrery/network/options.h"
 #include "orrery/results/timeline.h"
@@ -205,10 +206,19 @@ std::string ParametersText(const network::LogGops& p) {
                      p.receiver_bandwidth ? "" : ", no bandwidth at the receiver");
 }
 
+Result<memory::AllocatorSettings> AllocatorOf(const Settings& settings) {
+  if (!settings.import.Has("allocator")) return memory::AllocatorSettings();
+  Result<memory::AllocatorSettings> read =
+      memory::ParseAllocatorConf(settings.import.Text("allocator"));
+  if (!read.ok()) return std::move(read).TakeStatus().In(settings.import.Where("allocator"));
+  return read;
+}
+
 // Runs a verified graph.
-Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOptions& options,
+Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOptions& options,
                                       const Settings& settings, results::TraceResult result,
                                       Clock::time_point began) {
+  const graph::Graph& graph = trace.graph;
   const bool holds = HoldsInterfaces(graph);
   using network::LogGopsEndpoints;
   const LogGopsEndpoints endpoints = settings.network.endpoints;
@@ -223,6 +233,12 @@ Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOpti
   ORRERY_ASSIGN_OR_RETURN(const compute::CostModel compute,
                           compute::CostModel::Create(place.cluster.spec().device, {}));
   const collective::Planner planner(place.cluster, place.environment, place.pricing);
+  if (!trace.storages.empty()) {
+    ORRERY_ASSIGN_OR_RETURN(const memory::AllocatorSettings allocator, AllocatorOf(settings));
+    ORRERY_ASSIGN_OR_RETURN(
+        result.memory,
+        ReplayTraceMemory(trace.storages, graph, place.cluster.spec().device, allocator));
+  }
   std::optional<results::Timeline> timeline;
   if (!options.timeline.empty()) {
     std::vector<RankId> shown = results::DefaultRanks(graph);
@@ -276,6 +292,8 @@ Result<results::TraceResult> RunGraph(const graph::Graph& graph, const TraceOpti
   result.operations = OperationsOf(graph);
   result.programs = graph.programs.size();
   result.processors = ProcessorsOf(graph);
+  result.repeats = graph.jobs.size() == 1 && !graph.jobs[0].once;
+  if (result.repeats) result.model_flops = graph.jobs[0].model_flops_per_step;
   result.warnings = result.record.warnings;
   result.config_json = settings.config;
   results::Simulation& s = result.simulation;
@@ -302,8 +320,7 @@ Result<results::TraceResult> SimulateTrace(const Importer& importer, const Trace
   ORRERY_ASSIGN_OR_RETURN(const ImportedTrace trace,
                           importer.read(files, {.options = &settings.import}));
   result.assumed = trace.assumed;
-  Result<results::TraceResult> run =
-      RunGraph(trace.graph, options, settings, std::move(result), began);
+  Result<results::TraceResult> run = RunGraph(trace, options, settings, std::move(result), began);
   if (!run.ok() && run.status().code() == Code::kInfeasible) {
     return std::move(run).TakeStatus().In(fmt::format("'{}'", Printable(files.paths.front())));
   }

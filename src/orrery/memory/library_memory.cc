@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstddef>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace orrery::memory {
@@ -23,32 +25,30 @@ std::int64_t CublasWorkspaceBytes(cluster::Arch arch) {
 
 std::int64_t NcclBytes(const graph::Graph& graph, const graph::Program& program,
                        const graph::Binding* binding) {
-  std::array<bool, graph::kGroupSlots> groups{};
-  std::array<bool, graph::kPeerSlots> peers{};
+  std::set<graph::GroupSlot> groups;
+  std::set<std::pair<graph::PeerKind, std::int32_t>> peers;
   std::vector<bool> seen(graph.blocks.size());
   const auto visit = [&](const graph::Call& call) {
     if (call.block.index() >= seen.size() || seen[call.block.index()]) return;
     seen[call.block.index()] = true;
     for (const graph::Comm& comm : graph.blocks[call.block.index()].comms) {
       if (graph::IsCopy(comm.collective)) continue;
-      if (graph::IsPointToPoint(comm.collective)) {
-        if (comm.group == graph::GroupSlot::kTp) continue;  // userbuffers have their own
-        const std::size_t slot = static_cast<std::size_t>(comm.peer.slot());
-        peers[slot] = peers[slot] || binding == nullptr || binding->peers[slot].valid();
-        continue;
+      if (!graph::IsPointToPoint(comm.collective)) {
+        const GroupId id = binding != nullptr ? graph.group(*binding, comm.group) : GroupId();
+        const bool met = binding == nullptr || (id.valid() && graph.groups.members(id).size() > 1);
+        if (met) groups.insert(comm.group);
+      } else if (comm.group != graph::GroupSlot::kTp) {  // userbuffers have their own
+        const bool neighbour = comm.peer.kind == graph::PeerKind::kSlot;
+        const bool met = binding == nullptr || !neighbour ||
+                         binding->peers[static_cast<std::size_t>(comm.peer.slot())].valid();
+        if (met) peers.emplace(comm.peer.kind, comm.peer.value);
       }
-      const std::size_t slot = static_cast<std::size_t>(comm.group);
-      const bool met =
-          binding == nullptr ||
-          (binding->groups[slot].valid() && graph.groups.members(binding->groups[slot]).size() > 1);
-      groups[slot] = groups[slot] || met;
     }
   };
   for (const graph::Call& call : program.prologue) visit(call);
   for (const graph::Call& call : program.calls) visit(call);
-  std::int64_t channels = 0;
-  for (const bool used : groups) channels += used ? kCollectiveChannels : 0;
-  for (const bool used : peers) channels += used ? 2 * kPeerChannels : 0;
+  const auto channels = static_cast<std::int64_t>(groups.size()) * kCollectiveChannels +
+                        static_cast<std::int64_t>(peers.size()) * 2 * kPeerChannels;
   return channels * kNcclConnectionBytes;
 }
 

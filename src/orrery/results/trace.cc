@@ -56,6 +56,10 @@ SimTime Waiting(const RankClass& rank) {
 
 Json RankJson(const RankClass& rank, bool processors) {
   Json json = {{"finish_time_ps", rank.finish_time}};
+  if (rank.size > 1) {  // folded: the lowest of as many
+    json["rank"] = rank.representative.value;
+    json["ranks"] = rank.size;
+  }
   if (processors) {
     json["calc_ps"] = rank.held_calc;
     json["send_ps"] = rank.held_send;
@@ -68,7 +72,60 @@ Json RankJson(const RankClass& rank, bool processors) {
   return json;
 }
 
+Json MemoryJson(const TraceMemory& m) {
+  Json at_peak;
+  for (std::size_t r = 0; r < memory::kStorageRoles; ++r) {
+    at_peak[std::string(memory::Name(static_cast<memory::StorageRole>(r)))] = m.replay.at_peak[r];
+  }
+  Json json = {{"rank", m.rank},
+               {"ranks", m.ranks},
+               {"peak_allocated_bytes", m.replay.peak_allocated},
+               {"peak_reserved_bytes", m.replay.peak_reserved},
+               {"peak_requested_bytes", m.replay.peak_requested},
+               {"workspace_bytes", m.replay.workspaces},
+               {"context_bytes", m.context_bytes},
+               {"total_bytes", m.total()},
+               {"at_peak_bytes", std::move(at_peak)},
+               {"peak_at", m.peak_at},
+               {"allocator_retries", m.replay.retries}};
+  if (m.replay.oom) {
+    json["out_of_memory"] = {{"at", m.oom_at},
+                             {"requested_bytes", m.replay.oom->requested},
+                             {"allocated_bytes", m.replay.oom->allocated},
+                             {"reserved_bytes", m.replay.oom->reserved},
+                             {"device_free_bytes", m.replay.oom->device_free}};
+  }
+  return json;
+}
+
+double FlopsPerGpu(const TraceResult& result) {
+  const double seconds = static_cast<double>(result.record.jobs[0].step_time) / 1e12;
+  return seconds > 0 ? result.model_flops / seconds / result.record.ranks : 0;
+}
+
+std::string MemoryReport(const std::vector<TraceMemory>& memory) {
+  TextTable table;
+  table.Row({"memory of rank", "allocated", "reserved", "with context", "peak at"});
+  for (std::size_t column = 0; column < 4; ++column) table.AlignRight(column);
+  std::string text;
+  for (const TraceMemory& m : memory) {
+    table.Row({m.ranks > 1 ? fmt::format("{} and {} alike", m.rank, m.ranks - 1)
+                           : fmt::format("{}", m.rank),
+               HumanBytes(m.replay.peak_allocated), HumanBytes(m.replay.peak_reserved),
+               HumanBytes(m.total()), Printable(m.peak_at, 60)});
+    if (!m.replay.oom) continue;
+    text += fmt::format("  rank {} is out of memory ({}): {} asked for, {} allocated, {} left\n",
+                        m.rank, Printable(m.oom_at, 80), HumanBytes(m.replay.oom->requested),
+                        HumanBytes(m.replay.oom->allocated), HumanBytes(m.replay.oom->device_free));
+  }
+  return fmt::format("\n{}{}", table.Render("  "), text);
+}
+
 }  // namespace
+
+bool TraceResult::out_of_memory() const {
+  return std::ranges::any_of(memory, [](const TraceMemory& m) { return m.replay.oom.has_value(); });
+}
 
 void FillSimulation(const engine::Record& record, Simulation* s) {
   s->events = record.events;
@@ -88,6 +145,13 @@ std::string ToJson(const TraceResult& result) {
   json["cluster"] = result.cluster.empty() ? "none: every pair of ranks alike" : result.cluster;
   json["finish_time_s"] = static_cast<double>(run.finish_time) / 1e12;
   json["finish_time_ps"] = run.finish_time;
+  if (result.repeats) {
+    json["step_time_s"] = static_cast<double>(run.jobs[0].step_time) / 1e12;
+    json["step_time_ps"] = run.jobs[0].step_time;
+    if (result.model_flops > 0) {
+      json["model_flops_per_gpu_per_s"] = FlopsPerGpu(result);
+    }
+  }
   Json ranks = Json::array();
   for (const RankClass& rank : run.classes) {
     ranks.push_back(RankJson(rank, result.processors > 0));
@@ -98,6 +162,11 @@ std::string ToJson(const TraceResult& result) {
       {"programs", result.programs}, {"messages", run.messages.sent},
       {"bytes", run.messages.bytes}, {"unexpected_messages", run.messages.unexpected},
       {"ranks", std::move(ranks)}};
+  if (!result.memory.empty()) {
+    Json memory = Json::array();
+    for (const TraceMemory& m : result.memory) memory.push_back(MemoryJson(m));
+    json["memory"] = std::move(memory);
+  }
   json["network"] = NetworkJson(result.network, run.network, result.worst_links);
   Json provenance;
   for (std::size_t p = 0; p < run.provenance.size(); ++p) {
@@ -114,14 +183,27 @@ std::string ToJson(const TraceResult& result) {
 std::string Report(const TraceResult& result) {
   const engine::Record& run = result.record;
   const std::vector<std::size_t> order = Latest(run.classes);
-  std::string text = fmt::format(
-      "{}: {}, {} ranks ({} distinct), {} operations, {} messages, {}\n\n",
-      Printable(result.source, 60), result.format,
-      HumanCount(static_cast<std::int64_t>(run.classes.size())), result.programs,
-      HumanCount(static_cast<std::int64_t>(result.operations)),
-      HumanCount(static_cast<std::int64_t>(run.messages.sent)), HumanBytes(run.messages.bytes));
+  std::string text =
+      fmt::format("{}: {}, {} ranks ({} distinct), {} operations", Printable(result.source, 60),
+                  result.format, HumanCount(run.ranks), result.programs,
+                  HumanCount(static_cast<std::int64_t>(result.operations)));
+  if (run.messages.sent > 0 || !result.repeats) {
+    text +=
+        fmt::format(", {} messages, {}", HumanCount(static_cast<std::int64_t>(run.messages.sent)),
+                    HumanBytes(run.messages.bytes));
+  }
+  text += "\n\n";
+  if (result.repeats) {
+    text += fmt::format("  step         {}", HumanTime(run.jobs[0].step_time));
+    if (result.model_flops > 0) {
+      text += fmt::format(", {:.1f} TFLOP/s a GPU in matrix products and attention",
+                          FlopsPerGpu(result) / 1e12);
+    }
+    text += run.jobs[0].settled ? "\n" : " (not settled)\n";
+  }
+  const auto rank_of = [&](std::size_t i) { return run.classes[i].representative.value; };
   text += fmt::format("  finish       {} ({}), rank {}\n", Nanoseconds(run.finish_time),
-                      HumanTime(run.finish_time), order.front());
+                      HumanTime(run.finish_time), rank_of(order.front()));
   if (!result.cluster.empty()) text += fmt::format("  cluster      {}\n", result.cluster);
   text += fmt::format("  network      {}{}{}\n", result.network,
                       result.parameters.empty() ? "" : ": ", result.parameters);
@@ -134,12 +216,16 @@ std::string Report(const TraceResult& result) {
   const bool processors = result.processors > 0;
   table.Row(processors ? std::vector<std::string>{"rank", "finish", "calc", "sending", "receiving",
                                                   "communication", "waiting"}
-                       : std::vector<std::string>{"rank", "finish", "compute", "communication",
-                                                  "waiting", "host"});
+                       : std::vector<std::string>{"rank", result.repeats ? "step" : "finish",
+                                                  "compute", "communication", "waiting", "host"});
   for (std::size_t column = 0; column < (processors ? 7 : 6); ++column) table.AlignRight(column);
   for (std::size_t i = 0; i < std::min(order.size(), kRanksShown); ++i) {
     const RankClass& r = run.classes[order[i]];
-    std::vector<std::string> row = {fmt::format("{}", order[i]), Nanoseconds(r.finish_time)};
+    const SimTime time = result.repeats ? r.iteration_time : r.finish_time;
+    std::vector<std::string> row = {
+        r.size > 1 ? fmt::format("{} and {} alike", rank_of(order[i]), r.size - 1)
+                   : fmt::format("{}", rank_of(order[i])),
+        result.repeats ? HumanTime(time) : Nanoseconds(time)};
     if (processors) {
       for (const SimTime t : {r.held_calc, r.held_send, r.held_receive, Exposed(r), Waiting(r)}) {
         row.push_back(HumanTime(t));
@@ -156,6 +242,7 @@ std::string Report(const TraceResult& result) {
     text += fmt::format("  and {} ranks that end no later; --json has all\n",
                         HumanCount(static_cast<std::int64_t>(order.size() - kRanksShown)));
   }
+  if (!result.memory.empty()) text += MemoryReport(result.memory);
   for (const WorstLink& link : result.worst_links) {
     if (&link == &result.worst_links.front()) text += "\n  busiest links\n";
     if (&link - result.worst_links.data() >= 5) break;
