@@ -26,6 +26,9 @@
 
 namespace orrery::network {
 
+struct PacketCounts;  // packet/statistics.h
+class QueueLog;
+
 using FlightId = std::uint32_t;  // of the caller's choosing; unique among what is in flight
 
 struct Transfer {
@@ -34,6 +37,7 @@ struct Transfer {
   std::int64_t bytes = 0;
   std::uint32_t creator = 0;  // the sending rank; gives its own transfers in its own order
   std::uint64_t salt = 0;     // names the connection: picks among equal paths
+  std::uint8_t priority = 0;  // 0 to 2, the highest first; for back ends with queues by class
 };
 
 // A port is one direction of a GPU's NVLink or of a NIC: what fluids share.
@@ -134,6 +138,12 @@ class Network {
   // came before, no start did; BackendInfo::sees_links.
   virtual void KeepUseLog(std::size_t steps);
   virtual UseLog* use_log() { return nullptr; }  // null or off where none is kept
+
+  // Back ends that see packets: what they counted so far, and queues over time, kept in up to
+  // `steps` steps (even) if asked for before the first start.
+  virtual const PacketCounts* packet_counts() { return nullptr; }
+  virtual void KeepQueueLog(std::size_t) {}
+  virtual const QueueLog* queue_log() const { return nullptr; }
 };
 
 struct BackendInfo {

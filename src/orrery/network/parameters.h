@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "orrery/base/time.h"
 
@@ -33,11 +34,32 @@ struct LogGops {
 // network/loggops.h has it. Default: joint where a graph names interfaces (GOAL), else staged.
 enum class LogGopsEndpoints : std::uint8_t { kDefault, kStaged, kJoint };
 
+// `packet`: switches, hosts and congestion control (packet/). What is left out follows from the
+// congestion control or the fabric, as packet/settings.h says.
+struct PacketParameters {
+  std::string congestion_control = "none";
+  std::string load_balancing;  // empty: the congestion control's
+  int paths = 64;              // of a connection, where load balancing uses several
+  bool cut_through = false;
+  bool control_first = true;  // acknowledgements in a queue of their own, before data
+  std::optional<bool> pfc, trimming;
+  std::int64_t buffer_per_port = 0;        // bytes of a switch's shared buffer, a port; 0: derived
+  std::int64_t pfc_xoff = 0, pfc_xon = 0;  // bytes of an ingress; 0: dynamic thresholds
+  std::int64_t queue = 0;                  // bytes of a port's data queue; 0: the shared buffer's
+  std::int64_t ecn_min = 0, ecn_max = 0;   // bytes at the NIC's rate; 0: derived
+  std::optional<double> ecn_most;          // share that is marked at ecn_max
+  std::string recovery;                    // go-back-n, selective-repeat; empty: derived
+  SimTime rto = 0;                         // 0: derived
+  std::int64_t window = 0;                 // bytes at the start; 0: derived
+  std::optional<int> ack_every;            // packets; 0: none
+  SimTime flowlet_gap = 0;                 // 0: derived
+};
 // What back ends take beside the cluster.
 struct Parameters {
   LogGopsParameters loggops;
   LogGops joint;  // joint endpoints; o, O and S also for a graph's own messages on other networks
   LogGopsEndpoints endpoints = LogGopsEndpoints::kDefault;
+  PacketParameters packet;
 };
 
 }  // namespace orrery::network
