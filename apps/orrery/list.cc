@@ -10,6 +10,7 @@
 #include "orrery/cluster/cluster.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/network/network.h"
+#include "orrery/network/packet/settings.h"
 #include "orrery/recipes/import.h"
 #include "orrery/results/table.h"
 #include "orrery/workload/model.h"
@@ -64,12 +65,14 @@ struct Kind {
   std::string_view name;
   std::vector<Entry> (*entries)();
 };
-constexpr std::array<Kind, 9> kKinds = {{
+constexpr std::array<Kind, 11> kKinds = {{
     {"models", [] { return Entries(workload::ModelPresets()); }},
     {"clusters", [] { return Entries(cluster::Presets()); }},
     {"topologies", [] { return Entries(cluster::Topologies()); }},
     {"pcie-trees", [] { return Entries(cluster::PcieTrees()); }},
     {"networks", [] { return Entries(network::Backends()); }},
+    {"congestion-controls", [] { return Entries(network::packet::Controls()); }},
+    {"load-balancing", [] { return Entries(network::packet::LoadBalancers()); }},
     {"schedules", [] { return Entries(workload::Schedules()); }},
     {"frameworks", [] { return Entries(job::Frameworks()); }},
     {"formats", [] { return Entries(kFormats); }},
@@ -80,14 +83,13 @@ class ListVerb final : public Verb {
  public:
   std::string_view name() const override { return "list"; }
   std::string_view description() const override {
-    return "every model, cluster, topology, PCIe tree, network, schedule, framework, format, "
-           "recipe";
+    return "every model, cluster, topology, PCIe tree, network, congestion control, schedule, "
+           "recipe, …";
   }
   void Declare(CLI::App* app) override {
-    app->add_option(
-           "KIND", kind_,
-           "models, clusters, topologies, pcie-trees, networks, schedules, frameworks, formats "
-           "or recipes")
+    app->add_option("KIND", kind_,
+                    "models, clusters, topologies, pcie-trees, networks, congestion-controls, "
+                    "load-balancing, schedules, frameworks, formats or recipes")
         ->required();
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }

@@ -25,6 +25,7 @@
 namespace orrery::app {
 namespace {
 
+constexpr std::size_t kQueueSteps = 512;
 constexpr std::int64_t kLargestText = std::int64_t{1} << 30;
 
 // What traffic is made of, as far as options differ.
@@ -61,6 +62,7 @@ constexpr TakenBy kTakenBy[] = {
     {"--load", kPoisson, "poisson"},
     {"--duration", kPoisson, "poisson"},
     {"--heat-map", kFlows, "flows"},
+    {"--queues", kFlows, "flows"},
     {"--seed", kFlows, "flows"},
     {"--gpus", kFlows - kMatrix + kCollectives, "patterns of flows and collectives"},
     {"--min", kCollectives, "collectives"},
@@ -92,8 +94,10 @@ class TrafficVerb final : public Verb {
         ->transform(WholeIn(2, 1 << 24));
     app->add_option(
         "--network", network_,
-        "flow (default), links or loggops; collectives also analytic (their default), flow-chunks");
-    app->add_option("--set", set_, "cluster.KEY=…, nccl.VARIABLE=… or perturb.links=[…]")
+        "flow (default), links, packet or loggops; collectives also analytic (their default), "
+        "flow-chunks");
+    app->add_option("--set", set_,
+                    "cluster.KEY=…, packet.KEY=…, nccl.VARIABLE=… or perturb.links=[…]")
         ->allow_extra_args(false);
     app->add_option("--size", size_, "Flows, but of poisson: bytes of each; default 1MiB");
     app->add_option("--degree", degree_, "incast, outcast: flows; default 8")
@@ -115,6 +119,9 @@ class TrafficVerb final : public Verb {
     app->add_option(
         "--heat-map", heat_map_,
         "Flows: draw the cluster's links by the share of their capacity that was used (SVG)");
+    app->add_option("--queues", queues_,
+                    "Flows on network packet: plot the longest queues over time to FILE (SVG); "
+                    "--json then has them too");
     app->add_option("--seed", seed_, "Flows: of random patterns and of the paths taken; default 1")
         ->transform(WholeIn(0, 1 << 30));
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
@@ -134,17 +141,18 @@ class TrafficVerb final : public Verb {
     const bool matrix = kind == kMatrix;
     if (matrix) ORRERY_RETURN_IF_ERROR(CheckMatrix());
     ORRERY_RETURN_IF_ERROR(CheckOptions(kind));
-    ORRERY_RETURN_IF_ERROR(
-        CheckFiles({{"PATTERN", matrix ? pattern_ : ""},
-                    {"--cluster", cluster_},
-                    {"--sizes", sizes_},
-                    {"--shares", shares_},
-                    {"--compare", compare_},
-                    {"--calibration", calibration_}},
-                   {{"--json", json_}, {"--svg", svg_}, {"--heat-map", heat_map_}}));
+    ORRERY_RETURN_IF_ERROR(CheckFiles(
+        {{"PATTERN", matrix ? pattern_ : ""},
+         {"--cluster", cluster_},
+         {"--sizes", sizes_},
+         {"--shares", shares_},
+         {"--compare", compare_},
+         {"--calibration", calibration_}},
+        {{"--json", json_}, {"--svg", svg_}, {"--heat-map", heat_map_}, {"--queues", queues_}}));
     WatchOutput(json_);
     WatchOutput(svg_);
     WatchOutput(heat_map_);
+    WatchOutput(queues_);
     const bool collective = (kind & kCollectives) != 0;
     if (network_.empty()) network_ = collective ? "analytic" : "flow";
     constants::Set constants = constants::Set::Fitted();
@@ -199,10 +207,18 @@ class TrafficVerb final : public Verb {
 
   Status RunPattern(Session* session, const job::NetworkSetup& setup,
                     const traffic::Heading& heading) {
+    if (!queues_.empty() && network_ != "packet") {
+      return InvalidInput("--queues: the network '{}' has no queues of packets; take packet",
+                          network_);
+    }
     ORRERY_ASSIGN_OR_RETURN(std::vector<traffic::Flow> flows, Flows(setup.cluster));
-    ORRERY_ASSIGN_OR_RETURN(const traffic::FlowRun run,
-                            traffic::RunFlows(setup.cluster, network_, std::move(flows),
-                                              heading.seed, Progress("flows")));
+    ORRERY_ASSIGN_OR_RETURN(
+        const traffic::FlowRun run,
+        traffic::RunFlows(setup.cluster, network_, setup.parameters, std::move(flows), heading.seed,
+                          Progress("flows"), queues_.empty() ? 0 : kQueueSteps));
+    if (!queues_.empty()) {
+      ORRERY_RETURN_IF_ERROR(WriteFile(queues_, traffic::QueuesSvg(heading, setup.cluster, run)));
+    }
     if (!heat_map_.empty()) {
       std::vector<double> use;
       for (std::size_t l = 0; l < run.links.size(); ++l) {
@@ -300,7 +316,7 @@ class TrafficVerb final : public Verb {
   CLI::App* app_ = nullptr;
   std::string pattern_, cluster_ = "h100-ib-400g", network_, size_ = "1MiB", sizes_ = "web-search",
                         duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", shares_, compare_,
-                        calibration_, svg_, heat_map_, json_;
+                        calibration_, svg_, heat_map_, queues_, json_;
   std::vector<std::string> set_;
   int nodes_ = 4, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1;
   double load_ = 0.5;

@@ -336,6 +336,33 @@ Json LogGopsJson(const network::LogGopsParameters& loggops) {
   return json;
 }
 
+// What the job named; the rest follows from the congestion control and the cluster.
+Json PacketJson(const network::PacketParameters& p) {
+  Json json = {{"congestion_control", p.congestion_control},
+               {"paths", p.paths},
+               {"switching", p.cut_through ? "cut-through" : "store-and-forward"},
+               {"control_first", p.control_first}};
+  if (!p.load_balancing.empty()) json["load_balancing"] = p.load_balancing;
+  if (p.pfc) json["pfc"] = *p.pfc;
+  if (p.trimming) json["trimming"] = *p.trimming;
+  const auto bytes = [&](const char* name, std::int64_t value) {
+    if (value > 0) json[name] = fmt::format("{}B", value);
+  };
+  bytes("buffer_per_port", p.buffer_per_port);
+  bytes("pfc_xoff", p.pfc_xoff);
+  bytes("pfc_xon", p.pfc_xon);
+  bytes("queue", p.queue);
+  bytes("ecn_min", p.ecn_min);
+  bytes("ecn_max", p.ecn_max);
+  if (p.ecn_most) json["ecn_most"] = *p.ecn_most;
+  if (!p.recovery.empty()) json["recovery"] = p.recovery;
+  if (p.rto > 0) json["rto"] = Time(p.rto);
+  bytes("window", p.window);
+  if (p.ack_every) json["ack_every"] = *p.ack_every;
+  if (p.flowlet_gap > 0) json["flowlet_gap"] = Time(p.flowlet_gap);
+  return json;
+}
+
 Json PerturbJson(const Job& job) {
   Json ranks = Json::array();
   for (const engine::RankPerturbation& p : job.engine.ranks) {
@@ -362,6 +389,7 @@ void SaveConfiguration(Job* job) {
   json["nodes"] = job->cluster.nodes;
   json["network"] = job->network;
   if (job->network == "loggops") json["loggops"] = LogGopsJson(job->loggops);
+  if (job->network == "packet") json["packet"] = PacketJson(job->packet);
   if (job->pricing.model == collective::PriceModel::kMoye) {
     json["collective"] = {{"model", "moye"},
                           {"otherwise", job->pricing.otherwise_orrery ? "orrery" : "refuse"},

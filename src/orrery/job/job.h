@@ -51,6 +51,7 @@ struct Job {
   cluster::Spec cluster;
   std::string network = "analytic";
   network::LogGopsParameters loggops;  // of network loggops
+  network::PacketParameters packet;    // of network packet
   std::vector<std::pair<std::string, std::string>> nccl;
   std::uint64_t tuner_hash = 0;  // of what NCCL_TUNER_CONFIG_FILE holds; 0: none
   collective::Pricing pricing;   // whose formula prices collectives

@@ -25,7 +25,7 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
   for (const std::string& assignment : set) {
     ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
   }
-  const std::string_view valid[] = {"cluster", "collective", "nccl", "perturb"};
+  const std::string_view valid[] = {"cluster", "collective", "nccl", "packet", "perturb"};
   for (const formats::Field& field : document.root.fields) {
     if (std::ranges::find(valid, field.key) == std::end(valid)) {
       return InvalidInput("{}: {}", document.Where(field.value),
@@ -39,6 +39,7 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
                           ReadCluster(source, document.root.Find("cluster"), &job.assumed));
   if (nodes > 0) job.cluster.nodes = nodes;
   if (constants != nullptr) cluster::Calibrate(*constants, &job.cluster);
+  ORRERY_RETURN_IF_ERROR(ReadPacket(source, document.root.Find("packet"), &job));
   ORRERY_RETURN_IF_ERROR(ReadCollective(source, document.root.Find("collective"), &job));
   ORRERY_RETURN_IF_ERROR(ReadNccl(source, document.root.Find("nccl"), &job));
   ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, document.root.Find("perturb"), &job));
@@ -49,7 +50,11 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
   }
   ORRERY_ASSIGN_OR_RETURN(const collective::Environment environment,
                           collective::ParseEnvironment(job.nccl));
-  return NetworkSetup{std::move(built), environment, job.pricing, DescribeCluster(job.cluster),
+  return NetworkSetup{std::move(built),
+                      environment,
+                      job.pricing,
+                      {.loggops = job.loggops, .packet = job.packet},
+                      DescribeCluster(job.cluster),
                       std::move(job.assumed)};
 }
 

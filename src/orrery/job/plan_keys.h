@@ -240,10 +240,10 @@ inline constexpr PlanFlag kPlanFlags[] = {
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
-  static constexpr std::array<std::string_view, 13> kKeys = {
-      "model", "cluster", "parallel",   "training", "framework_options",
-      "nccl",  "perturb", "simulation", "memory",   "loggops",
-      "jobs",  "assume",  "collective"};
+  static constexpr std::array<std::string_view, 14> kKeys = {
+      "model",  "cluster", "parallel",   "training",  "framework_options",
+      "nccl",   "perturb", "simulation", "memory",    "loggops",
+      "packet", "jobs",    "assume",     "collective"};
   return kKeys;
 }
 

@@ -38,12 +38,6 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
-// Named by the design, not built yet.
-bool IsPlannedNetwork(std::string_view name) {
-  constexpr std::array<std::string_view, 2> kNames = {"flow", "packet"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
 // A key that stands one level too high: "tp" at the top is parallel.tp.
 Status CheckTopKeys(const Source& source, const Node& root) {
   if (root.kind == Node::Kind::kNull) {
@@ -59,10 +53,6 @@ Status CheckTopKeys(const Source& source, const Node& root) {
     if (std::find(keys.begin(), keys.end(), field.key) != keys.end()) continue;
     if (FindOption(TopOptions().options, field.key) != nullptr) continue;
     const std::string where = source.document->Where(field);
-    if (IsPlannedNetwork(field.key)) {
-      return InvalidInput("{}: {}: options of the network '{}' are not built yet", where, field.key,
-                          field.key);
-    }
     for (const OptionTable* table : Tables()) {
       if (table->path.empty() || FindOption(table->options, field.key) == nullptr) continue;
       return InvalidInput("{}: the key '{}' belongs into a section: {}", where, field.key,
@@ -158,12 +148,6 @@ Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
   const std::string name = options.network ? *options.network : top.Text("network");
   const std::string where = options.network ? "--network" : top.Where("network");
   Result<std::unique_ptr<network::Network>> found = network::Create(Printable(name));
-  if (!found.ok() && IsPlannedNetwork(name)) {
-    std::vector<std::string_view> valid;
-    for (const network::BackendInfo& backend : network::Backends()) valid.push_back(backend.name);
-    return InvalidInput("{}: network '{}' is not built yet; valid: {}", where, name,
-                        fmt::join(valid, ", "));
-  }
   if (!found.ok()) return std::move(found).TakeStatus().In(where);
   job->network = name;
   if (job->cluster.topology.routing == cluster::Routing::kAdaptive && !network::SeesLinks(name)) {
@@ -365,6 +349,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
   ORRERY_RETURN_IF_ERROR(ReadNetwork(top, options, &job));
   ORRERY_RETURN_IF_ERROR(ReadLogGops(source, root.Find(network::JobLogGopsOptions().path), &job));
+  ORRERY_RETURN_IF_ERROR(ReadPacket(source, root.Find(network::PacketOptions().path), &job));
   ORRERY_RETURN_IF_ERROR(ReadCollective(source, root.Find("collective"), &job));
   ORRERY_RETURN_IF_ERROR(ReadNccl(source, root.Find("nccl"), &job));
   ORRERY_RETURN_IF_ERROR(ReadSimulation(source, root, options, &job));

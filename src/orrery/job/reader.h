@@ -46,6 +46,8 @@ Result<Workload> ReadWorkload(const Source& source, const formats::Node& root,
 Status ReadCollective(const Source& source, const formats::Node* node, Job* job);
 // NCCL's environment variables.
 Status ReadNccl(const Source& source, const formats::Node* node, Job* job);
+// The section `packet`, for network packet alone. REQUIRES: the network is known.
+Status ReadPacket(const Source& source, const formats::Node* node, Job* job);
 Status ReadPerturbations(const Source& source, const formats::Node* node, Job* job);
 
 }  // namespace orrery::job

@@ -177,7 +177,7 @@ Result<engine::Record> Simulation::RunEngine(engine::Sink* sink, int link_steps)
                               .compute = &s.machine->compute,
                               .planner = &*s.machine->planner,
                               .network = job.network,
-                              .network_parameters = {job.loggops}};
+                              .network_parameters = {.loggops = job.loggops, .packet = job.packet}};
   engine::Options options = job.engine;
   for (const Workload& w : job.workloads) options.input_times.push_back(w.plan.input_time());
   if (options.link_steps == 0) options.link_steps = link_steps;

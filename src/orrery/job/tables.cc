@@ -132,6 +132,7 @@ std::vector<const OptionTable*> Tables() {
           &engine::SimulationOptions(),
           &memory::MemoryOptions(),
           &network::JobLogGopsOptions(),
+          &network::PacketOptions(),
           &collective::CollectiveOptions(),
           &kJobEntryTable};
 }
@@ -162,6 +163,7 @@ std::string JobSchema() {
   properties["simulation"] = Object(engine::SimulationOptions());
   properties["memory"] = Object(memory::MemoryOptions());
   properties["loggops"] = Object(network::JobLogGopsOptions());
+  properties["packet"] = Object(network::PacketOptions());
   properties["collective"] = Object(collective::CollectiveOptions());
   properties["jobs"] = {{"type", "array"}, {"items", std::move(entry)}};
   properties["assume"] = {{"type", "array"},

@@ -25,7 +25,7 @@ std::map<std::string, SimTime> Ends(const cluster::Cluster& cluster, std::int64_
                                     SimTime start = 0) {
   std::map<std::string, SimTime> ends;
   for (const BackendInfo& backend : Backends()) {
-    if (!backend.sees_links) continue;
+    if (!backend.sees_links || backend.name == "packet") continue;  // that refuses changes
     auto network = Create(backend.name);
     EXPECT_TRUE(network.ok());
     const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);

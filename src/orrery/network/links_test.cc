@@ -397,7 +397,7 @@ TEST(Networks, AreFoundByName) {
   }
   EXPECT_EQ(Create("lniks").status().message(),
             "unknown network 'lniks'; did you mean 'links'? valid: analytic, links, flow, "
-            "flow-chunks, loggops");
+            "flow-chunks, loggops, packet");
 }
 
 }  // namespace

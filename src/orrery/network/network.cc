@@ -49,11 +49,22 @@ constexpr std::array kBackends = {
             "receiver's for g + bytes x G and arrives o + L after; L and G from its path where "
             "the job names none, so that alone it takes as long as on links.",
         .transfers = true},
+    BackendInfo{
+        .name = "packet",
+        .description =
+            "Packets through output-queued switches with shared buffers, ECN, PFC or trimming, "
+            "under a congestion control (orrery list congestion-controls); with 'none' alone a "
+            "message takes as long as on links.",
+        .transfers = true,
+        .sees_links = true},
 };
 constexpr std::array<std::unique_ptr<Network> (*)(const Parameters&), kBackends.size()> kMake = {
-    [](const Parameters&) { return MakeAnalytic(); }, [](const Parameters&) { return MakeLinks(); },
+    [](const Parameters&) { return MakeAnalytic(); },
+    [](const Parameters&) { return MakeLinks(); },
     [](const Parameters&) { return MakeFlow("flow"); },
-    [](const Parameters&) { return MakeFlow("flow-chunks"); }, MakeLogGops};
+    [](const Parameters&) { return MakeFlow("flow-chunks"); },
+    MakeLogGops,
+    MakePacket};
 
 }  // namespace
 

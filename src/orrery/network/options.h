@@ -9,4 +9,7 @@ namespace orrery::network {
 const OptionTable& LogGopsOptions();     // section `loggops` of a GOAL schedule
 const OptionTable& JobLogGopsOptions();  // section `loggops` of a job file
 
+// `packet`: switches, hosts and congestion control (parameters.h, packet/).
+const OptionTable& PacketOptions();
+
 }  // namespace orrery::network

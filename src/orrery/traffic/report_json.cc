@@ -26,6 +26,53 @@ std::string Dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+Json PacketsJson(const cluster::Cluster& cluster, const FlowRun& run) {
+  const network::PacketCounts& c = *run.packets;
+  Json links = Json::array(), flows = Json::array();
+  network::PacketPort sum;
+  for (std::size_t l = 0; l < c.ports.size(); ++l) {
+    const network::PacketPort& p = c.ports[l];
+    sum.marks += p.marks, sum.drops += p.drops, sum.trims += p.trims;
+    sum.pauses += p.pauses, sum.paused += p.paused;
+    if (p.longest_queue == 0 && p.pauses == 0 && p.drops == 0) continue;
+    links.push_back({{"link", cluster.link_name(LinkId(l))},
+                     {"longest_queue_bytes", p.longest_queue},
+                     {"longest_queue_at_s", ToSeconds(p.longest_at)},
+                     {"marked", p.marks},
+                     {"trimmed", p.trims},
+                     {"lost", p.drops},
+                     {"pauses", p.pauses},
+                     {"paused_s", ToSeconds(p.paused)}});
+    if (!run.queues.on() || run.queues.of(l).empty()) continue;
+    links.back()["queue_bytes"] = run.queues.of(l);
+  }
+  for (const SlowFlow& f : run.slowest) {
+    flows.push_back({{"from", f.from.index()},
+                     {"to", f.to.index()},
+                     {"bytes", f.bytes},
+                     {"start_s", ToSeconds(f.start)},
+                     {"completion_s", ToSeconds(f.completion)},
+                     {"slowdown", f.slowdown}});
+  }
+  Json json = {{"sent", c.data_packets},
+               {"sent_again", c.retransmissions},
+               {"timeouts", c.timeouts},
+               {"hops", c.hops},
+               {"control_hops", c.control_hops},
+               {"switch_batches", c.batches},
+               {"host_turns", c.turns},
+               {"marked", sum.marks},
+               {"trimmed", sum.trims},
+               {"lost", sum.drops},
+               {"pauses", sum.pauses},
+               {"paused_s", ToSeconds(sum.paused)},
+               {"largest_buffer_bytes", c.largest_buffer},
+               {"links", std::move(links)},
+               {"slowest_flows", std::move(flows)}};
+  if (run.queues.on()) json["queue_step_s"] = ToSeconds(run.queues.width());
+  return json;
+}
+
 }  // namespace
 
 std::string ReportJson(const Heading& heading, const cluster::Cluster& cluster,
@@ -61,6 +108,7 @@ std::string ReportJson(const Heading& heading, const cluster::Cluster& cluster,
          {"busy_share", static_cast<double>(use.busy) / static_cast<double>(run.finish)}});
   }
   json["worst_links"] = std::move(worst);
+  if (run.packets) json["packets"] = PacketsJson(cluster, run);
   json["completion_ps"] = run.completion;
   json["fingerprint"] = fmt::format("{:016x}", run.fingerprint);
   return Dump(json);

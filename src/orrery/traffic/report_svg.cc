@@ -5,6 +5,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/traffic/report.h"
+#include "orrery/traffic/svg.h"
 
 namespace orrery::traffic {
 namespace {
@@ -13,26 +14,6 @@ constexpr double kWidth = 760, kHeight = 460;
 constexpr double kLeft = 70, kTop = 58, kRight = 730, kBottom = 390;
 // Okabe and Ito's blue and vermilion: told apart by colour-blind readers too.
 constexpr std::string_view kPredicted = "#0072B2", kMeasured = "#D55E00";
-
-std::string Escape(std::string_view text) {
-  std::string out;
-  for (const char c : Printable(text)) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 struct Axes {
   double least_log = 0, most_log = 1;  // log2 of bytes
@@ -43,22 +24,6 @@ struct Axes {
   }
   double Y(double GBps) const { return kBottom - GBps / most_GBps * (kBottom - kTop); }
 };
-
-// 1, 2 or 5 times a power of ten: about six steps up to `most`.
-double Step(double most) {
-  const double rough = most / 6;
-  const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  for (const double m : {1.0, 2.0, 5.0}) {
-    if (m * power >= rough) return m * power;
-  }
-  return 10 * power;
-}
-
-std::string Text(double x, double y, std::string_view anchor, std::string_view text,
-                 std::string_view style = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" {}>{}</text>\n", x, y,
-                     anchor, style, Escape(text));
-}
 
 std::string Curve(const Axes& axes, const Sweep& sweep, bool measured) {
   const std::string_view colour = measured ? kMeasured : kPredicted;
@@ -91,27 +56,22 @@ std::string ReportSvg(const Heading& heading, const Sweep& sweep) {
     axes.most_GBps = std::max({axes.most_GBps, row.busbw_GBps, row.measured_busbw_GBps});
     compared = compared || row.measured_us > 0;
   }
-  const double step = Step(axes.most_GBps);
+  const double step = SvgStep(axes.most_GBps);
   axes.most_GBps = step * std::ceil(axes.most_GBps / step);
   axes.least_log = std::log2(static_cast<double>(sweep.rows.front().bytes));
   axes.most_log = std::log2(static_cast<double>(sweep.rows.back().bytes));
   if (axes.most_log <= axes.least_log) axes.most_log = axes.least_log + 1;
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 "
-      "0 "
-      "{0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" "
-      "height=\"100%\" fill=\"white\"/>\n",
-      kWidth, kHeight);
-  out += Text(
+  std::string out = SvgHead(kWidth, kHeight);
+  out += SvgText(
       kLeft, 24, "start",
       fmt::format("{} over {} GPUs, network {}", sweep.collective, sweep.gpus, heading.network),
       "font-size=\"15\" font-weight=\"bold\"");
-  out += Text(kLeft, 43, "start", heading.cluster, "fill=\"#555555\"");
+  out += SvgText(kLeft, 43, "start", heading.cluster, "fill=\"#555555\"");
   for (double value = 0; value <= axes.most_GBps * 1.001; value += step) {
     out += fmt::format(
         "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#dddddd\"/>\n",
         kLeft, axes.Y(value), kRight, axes.Y(value));
-    out += Text(kLeft - 8, axes.Y(value) + 4, "end", fmt::format("{:g}", value));
+    out += SvgText(kLeft - 8, axes.Y(value) + 4, "end", fmt::format("{:g}", value));
   }
   // A mark at most every 60 px.
   double last = -1e9;
@@ -122,20 +82,20 @@ std::string ReportSvg(const Heading& heading, const Sweep& sweep) {
     out += fmt::format(
         "<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#eeeeee\"/>\n",
         x, kTop, kBottom);
-    out += Text(x, kBottom + 18, "middle", HumanBytes(row.bytes));
+    out += SvgText(x, kBottom + 18, "middle", HumanBytes(row.bytes));
   }
-  out += Text((kLeft + kRight) / 2, kBottom + 38, "middle", "size");
+  out += SvgText((kLeft + kRight) / 2, kBottom + 38, "middle", "size");
   out += fmt::format(
       "<text x=\"18\" y=\"{0:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 18 "
       "{0:.1f})\">bus bandwidth (GB/s)</text>\n",
       (kTop + kBottom) / 2);
   out += Curve(axes, sweep, false);
   out += Curve(axes, sweep, true);
-  out +=
-      Text(kLeft + 20, kBottom + 58, "start", "predicted", fmt::format("fill=\"{}\"", kPredicted));
+  out += SvgText(kLeft + 20, kBottom + 58, "start", "predicted",
+                 fmt::format("fill=\"{}\"", kPredicted));
   if (compared) {
-    out += Text(kLeft + 110, kBottom + 58, "start", "measured (dashed, open dots)",
-                fmt::format("fill=\"{}\"", kMeasured));
+    out += SvgText(kLeft + 110, kBottom + 58, "start", "measured (dashed, open dots)",
+                   fmt::format("fill=\"{}\"", kMeasured));
   }
   return out + "</svg>\n";
 }

@@ -44,6 +44,26 @@ std::vector<SizeClass> BySize(const std::vector<Flow>& flows, const std::vector<
   return classes;
 }
 
+std::vector<SlowFlow> Slowest(const std::vector<Flow>& flows,
+                              const std::vector<SimTime>& completion,
+                              const std::vector<double>& slowdown) {
+  constexpr std::size_t kKept = 20;
+  std::vector<std::size_t> order(flows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::size_t kept = std::min(kKept, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                    [&](std::size_t a, std::size_t b) {
+                      return slowdown[a] != slowdown[b] ? slowdown[a] > slowdown[b] : a < b;
+                    });
+  std::vector<SlowFlow> slowest;
+  for (std::size_t i = 0; i < kept; ++i) {
+    const std::size_t f = order[i];
+    slowest.push_back({f, flows[f].from, flows[f].to, flows[f].bytes, flows[f].start, completion[f],
+                       slowdown[f]});
+  }
+  return slowest;
+}
+
 Status CheckBackend(std::string_view name) {
   std::vector<std::string_view> valid;
   for (const network::BackendInfo& backend : network::Backends()) {
@@ -57,12 +77,16 @@ Status CheckBackend(std::string_view name) {
 }  // namespace
 
 Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view name,
-                         std::vector<Flow> flows, std::uint64_t seed,
-                         const std::function<void(std::size_t, std::size_t)>& progress) {
+                         const network::Parameters& parameters, std::vector<Flow> flows,
+                         std::uint64_t seed,
+                         const std::function<void(std::size_t, std::size_t)>& progress,
+                         std::size_t queue_steps) {
   ORRERY_RETURN_IF_ERROR(CheckBackend(name));
-  ORRERY_ASSIGN_OR_RETURN(const std::unique_ptr<network::Network> network, network::Create(name));
+  ORRERY_ASSIGN_OR_RETURN(const std::unique_ptr<network::Network> network,
+                          network::Create(name, parameters));
   const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);
   ORRERY_RETURN_IF_ERROR(network->SetupLinks(cluster, owner, 0));
+  if (queue_steps > 0) network->KeepQueueLog(queue_steps);
   std::stable_sort(flows.begin(), flows.end(),
                    [](const Flow& a, const Flow& b) { return a.start < b.start; });
   FlowRun run;
@@ -122,6 +146,9 @@ Result<FlowRun> RunFlows(const cluster::Cluster& cluster, std::string_view name,
   if (least->bytes != most->bytes) run.sizes = BySize(flows, slowdown);
   const auto statistics = network->statistics();
   run.links.assign(statistics.begin(), statistics.end());
+  if (const network::PacketCounts* counts = network->packet_counts()) run.packets = *counts;
+  if (const network::QueueLog* queues = network->queue_log()) run.queues = *queues;
+  run.slowest = Slowest(flows, run.completion, slowdown);
   return run;
 }
 

@@ -30,7 +30,7 @@ std::vector<Flow> Make(std::string_view pattern, const cluster::Cluster& cluster
 }
 FlowRun Simulated(const cluster::Cluster& cluster, std::string_view network,
                   const std::vector<Flow>& flows) {
-  auto run = RunFlows(cluster, network, flows, 1, {});
+  auto run = RunFlows(cluster, network, {}, flows, 1, {});
   EXPECT_TRUE(run.ok()) << run.status().message();
   return run.ok() ? *run : FlowRun{};
 }

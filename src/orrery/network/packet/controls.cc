@@ -1,0 +1,28 @@
+// The list of congestion controls.
+#include <array>
+
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/network/packet/control/list.h"
+
+namespace orrery::network::packet {
+namespace {
+
+const std::array kControls = {None(),  Dcqcn(),  Hpcc(), Pint(), Timely(), Dctcp(),
+                              Swift(), Mprdma(), Ndp(),  Eqds(), Nscc()};
+
+}  // namespace
+
+std::span<const ControlInfo> Controls() { return kControls; }
+
+Result<const ControlInfo*> FindControl(std::string_view name) {
+  std::vector<std::string_view> valid;
+  for (const ControlInfo& control : kControls) {
+    if (control.name == name) return &control;
+    valid.push_back(control.name);
+  }
+  return InvalidInput("packet.congestion_control: {}",
+                      UnknownName("congestion control", Printable(name), valid));
+}
+
+}  // namespace orrery::network::packet

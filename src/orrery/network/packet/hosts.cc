@@ -1,0 +1,346 @@
+// The NIC: whose turn it is to send.
+#include "orrery/network/packet/hosts.h"
+
+#include <algorithm>
+
+#include "orrery/base/check.h"
+#include "orrery/base/rng.h"
+
+namespace orrery::network::packet {
+
+void Hosts::Setup(const cluster::Cluster& cluster, const Settings& settings, Fabric* fabric,
+                  Paths* paths) {
+  *this = Hosts();
+  settings_ = settings;
+  fabric_ = fabric;
+  paths_ = paths;
+  control_ = settings.control->make();
+  host_of_.assign(cluster.vertices(), kNone);
+  out_.resize(cluster.vertices());
+  free_.assign(cluster.links().size(), 0);
+  for (std::uint32_t l = 0; l < cluster.links().size(); ++l) {
+    const cluster::Link& link = cluster.links()[l];
+    if (!fabric->is_host(link.from)) continue;
+    if (!cluster.direct() && cluster::IsLocal(link.kind)) continue;
+    out_[link.from].push_back(l);
+  }
+}
+
+Hosts::Host& Hosts::HostAt(std::uint32_t node) {
+  if (host_of_[node] == kNone) {
+    host_of_[node] = static_cast<std::uint32_t>(hosts_.size());
+    Host& host = hosts_.emplace_back();
+    for (const std::uint32_t link : out_[node]) host.ports.push_back({.link = link});
+  }
+  return hosts_[host_of_[node]];
+}
+
+std::uint32_t Hosts::AddFlow(DeviceId from, DeviceId to, std::uint64_t salt) {
+  const int ways = settings_.balance == Balance::kEcmp ? 1 : settings_.paths;
+  const std::uint32_t number = paths_->Add(from, to, salt, ways);
+  ORRERY_CHECK(number == flows_.size(), "flows and their ways have the same numbers");
+  Flow& flow = flows_.emplace_back();
+  const Paths::Way& way = paths_->way(number, 0);
+  Port& first = fabric_->port(paths_->link(way.first));
+  flow.flow = number;
+  flow.node = first.from;
+  flow.line_Bps = first.bandwidth_Bps;
+  flow.packet_bytes = settings_.packet_bytes();
+  flow.hops = way.hops;
+  flow.window = settings_.window;
+  for (std::uint32_t h = 0; h < way.hops; ++h) {
+    Port& port = fabric_->port(paths_->link(way.first + h));
+    flow.base_rtt += port.latency + fabric_->ServiceTime(&port, flow.packet_bytes);
+    flow.to_node = port.to;
+  }
+  const Paths::Way& back = paths_->back(number);
+  for (std::uint32_t h = 0; h < back.hops; ++h) {
+    Port& port = fabric_->port(paths_->link(back.first + h));
+    flow.base_rtt += port.latency + fabric_->ServiceTime(&port, kControlBytes);
+  }
+  flow.credit = static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
+  control_->Begin(flow, &flow.pace);
+  HostAt(flow.node);
+  HostAt(flow.to_node);
+  return number;
+}
+
+void Hosts::Post(SimTime now, std::uint32_t number, const Transfer& transfer) {
+  Flow& flow = flows_[number];
+  if (transfer.creator >= sequences_.size()) sequences_.resize(std::size_t{transfer.creator} + 1);
+  const std::uint64_t sequence = sequences_[transfer.creator]++;
+  if (transfer.bytes == 0) {
+    SimTime latency = 0;
+    const Paths::Way& way = paths_->way(number, 0);
+    for (std::uint32_t h = 0; h < way.hops; ++h) {
+      latency += fabric_->port(paths_->link(way.first + h)).latency;
+    }
+    for (const std::uint32_t l : paths_->before(number)) latency += fabric_->port(l).latency;
+    for (const std::uint32_t l : paths_->after(number)) latency += fabric_->port(l).latency;
+    done.Push({now + latency, sequence, transfer.creator, transfer.id});
+    return;
+  }
+  const std::int64_t payload = settings_.payload;
+  const auto packets = static_cast<std::uint32_t>((transfer.bytes + payload - 1) / payload);
+  if (!HasWork(&flow)) flow.begun = now;
+  flow.cls = static_cast<std::uint8_t>(kClasses - 1 - std::min<int>(transfer.priority, 2));
+  flow.messages.Push({flow.end, packets, transfer.bytes, sequence, transfer.creator, transfer.id});
+  flow.end += packets;
+  ++unfinished_;
+  HostAt(flow.node).fresh.push_back({transfer.creator, sequence, number});
+  fabric_->Wake(flow.node, now);
+}
+
+std::int32_t Hosts::PacketBytes(Flow* flow, std::uint32_t number) {
+  Ring<Message>& messages = flow->messages;
+  std::uint32_t i =
+      std::min<std::uint32_t>(flow->at_message, static_cast<std::uint32_t>(messages.size()) - 1);
+  while (i > 0 && number < messages[i].first) --i;
+  while (number >= messages[i].first + messages[i].packets) ++i;
+  flow->at_message = i;
+  const Message& m = messages[i];
+  const std::int64_t before = std::int64_t{number - m.first} * settings_.payload;
+  const std::int64_t bytes = std::min<std::int64_t>(settings_.payload, m.bytes - before);
+  return static_cast<std::int32_t>(bytes) + settings_.header;
+}
+
+// ---- turns ----
+
+void Hosts::Run(std::uint32_t node, SimTime now) {
+  ++fabric_->counts().turns;
+  arrived_.clear();
+  fabric_->TakeArrivals(node, now, &arrived_);
+  for (const Packet& packet : arrived_) {
+    if (packet.hop + 1 < packet.hops) {
+      fabric_->Forward(node, packet, paths_->link(packet.path + packet.hop));
+      continue;
+    }
+    switch (packet.kind) {
+      case Kind::kData:
+        OnData(packet, now);
+        break;
+      case Kind::kHeader:
+        OnHeader(packet, now);
+        break;
+      case Kind::kAck:
+        OnAck(packet, now);
+        break;
+      case Kind::kNack:
+        OnNack(packet, now);
+        break;
+      case Kind::kPull:
+        OnPull(packet, now);
+        break;
+    }
+  }
+  Host& host = HostAt(node);
+  GivePulls(&host, now);
+  std::ranges::sort(host.fresh, [](const Fresh& a, const Fresh& b) {
+    return a.creator != b.creator ? a.creator < b.creator : a.sequence < b.sequence;
+  });
+  for (const Fresh& fresh : host.fresh) MakeReady(&flows_[fresh.flow], now);
+  host.fresh.clear();
+  for (HostPort& port : host.ports) ServePort(&port, now);
+  fabric_->Wake(node, NextTurn(node, host));
+}
+
+SimTime Hosts::NextTurn(std::uint32_t node, const Host& host) {
+  SimTime next = fabric_->NextArrival(node);
+  if (!host.creditors.empty()) next = std::min(next, host.next_pull);
+  for (const HostPort& port : host.ports) {
+    const Port& link = fabric_->port(port.link);
+    bool work = false;
+    for (std::size_t c = 0; c < kClasses; ++c) {
+      const bool paused = (link.paused >> c & 1) != 0;
+      work = work || (!paused && (!port.ready[c].empty() || !link.queue[c].empty()));
+    }
+    if (work) next = std::min(next, link.free);
+    if (!port.late.empty()) next = std::min(next, std::max(link.free, port.late.front().time));
+  }
+  return next;
+}
+
+void Hosts::ServePort(HostPort* port, SimTime now) {
+  const Port& link = fabric_->port(port->link);
+  while (link.free <= now) {
+    while (!port->late.empty() && port->late.front().time <= now) {
+      const std::uint32_t number = port->late.front().flow;
+      std::pop_heap(port->late.begin(), port->late.end());
+      port->late.pop_back();
+      port->ready[flows_[number].cls].Push(number);
+    }
+    if (fabric_->ServeQueued(port->link, now, 1)) continue;
+    // What passes through, or answers within its class, takes turns with the host's own packets.
+    if (port->transit_next && fabric_->ServeQueued(port->link, now, kClasses)) {
+      port->transit_next = false;
+    } else if (SendFromReady(port, now)) {
+      port->transit_next = true;
+    } else if (!fabric_->ServeQueued(port->link, now, kClasses)) {
+      return;
+    }
+  }
+}
+
+bool Hosts::SendFromReady(HostPort* port, SimTime now) {
+  const auto later = [&](Flow* flow, SimTime time) {
+    port->late.push_back({time, flow->flow});
+    std::push_heap(port->late.begin(), port->late.end());
+  };
+  for (std::size_t c = 1; c < kClasses; ++c) {
+    if ((fabric_->port(port->link).paused >> c & 1) != 0) continue;
+    while (!port->ready[c].empty()) {
+      Flow& flow = flows_[port->ready[c].front()];
+      port->ready[c].Pop();
+      if (!MaySend(&flow)) {
+        flow.waiting = false;
+        continue;
+      }
+      const std::uint32_t number = flow.again.empty() ? flow.next : flow.again.front();
+      const std::int32_t bytes = PacketBytes(&flow, number);
+      if (!flow.fetched) {
+        flow.fetched = true;
+        const SimTime ready = std::max(Fetch(&flow, now, bytes), flow.due);
+        if (ready > now) {
+          later(&flow, ready);
+          continue;
+        }
+      }
+      flow.waiting = false;
+      Send(port, &flow, now);
+      MakeReady(&flow, now);
+      return true;
+    }
+  }
+  return false;
+}
+
+// When the packet is at the NIC, read from its GPU as early as the buffer for one packet allows.
+SimTime Hosts::Fetch(Flow* flow, SimTime now, std::int32_t bytes) {
+  const auto links = paths_->before(flow->flow);
+  SimTime lead = 0;
+  for (const std::uint32_t l : links) {
+    Port& port = fabric_->port(l);
+    lead += port.latency + fabric_->ServiceTime(&port, bytes);
+  }
+  SimTime at = std::max(now - lead, flow->begun);
+  for (const std::uint32_t l : links) {
+    Port& port = fabric_->port(l);
+    const SimTime begin = std::max(at, free_[l]);
+    free_[l] = begin + fabric_->ServiceTime(&port, bytes);
+    at = free_[l] + port.latency;
+  }
+  return at;
+}
+
+// ---- one flow ----
+
+bool Hosts::HasWork(Flow* flow) {
+  while (!flow->again.empty() &&
+         (flow->again.front() < flow->una || flow->acked.Has(flow->again.front()))) {
+    flow->again.Pop();
+  }
+  return !flow->again.empty() || flow->next < flow->end;
+}
+
+bool Hosts::MaySend(Flow* flow) {
+  if (!HasWork(flow)) return false;
+  if (settings_.control->credit) return flow->credit > 0;
+  if (flow->in_flight == 0) return true;
+  return static_cast<double>(flow->in_flight + flow->packet_bytes) <= flow->pace.window;
+}
+
+Hosts::HostPort& Hosts::PortOf(Flow* flow) {
+  Host& host = hosts_[host_of_[flow->node]];
+  if (host.ports.size() == 1) return host.ports.front();
+  const std::uint32_t link = paths_->link(paths_->way(flow->flow, flow->entropy).first);
+  return *std::ranges::find_if(host.ports, [&](const HostPort& p) { return p.link == link; });
+}
+
+void Hosts::MakeReady(Flow* flow, SimTime now) {
+  if (flow->waiting || !MaySend(flow)) return;
+  flow->waiting = true;
+  flow->fetched = false;
+  if (settings_.balance != Balance::kEcmp) flow->entropy = NextEntropy(flow, now);
+  HostPort& port = PortOf(flow);
+  if (flow->due > now) {
+    port.late.push_back({flow->due, flow->flow});
+    std::push_heap(port.late.begin(), port.late.end());
+  } else {
+    port.ready[flow->cls].Push(flow->flow);
+  }
+}
+
+void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
+  const bool repeated = !flow->again.empty();
+  const std::uint32_t number = repeated ? flow->again.front() : flow->next;
+  if (repeated) {
+    flow->again.Pop();
+    ++flow->repeated;
+    ++fabric_->counts().retransmissions;
+  } else {
+    ++flow->next;
+  }
+  Packet p;
+  p.bytes = PacketBytes(flow, number);
+  control_->OnSend(*flow, now, p.bytes, &flow->pace);
+  const Message& message = flow->messages[flow->at_message];
+  const Paths::Way& way = paths_->way(flow->flow, flow->entropy);
+  p.sent = now;
+  p.at = now;
+  p.flow = flow->flow;
+  p.number = number;
+  p.path = way.first;
+  p.hops = way.hops;
+  p.entropy = static_cast<std::uint16_t>(flow->entropy);
+  p.cls = flow->cls;
+  if (number + 1 == message.first + message.packets) p.flags = kLastOfMessage;
+  if (settings_.control->telemetry) p.note = fabric_->telemetry().New();
+  flow->in_flight += p.bytes;
+  flow->last_sent = now;
+  if (settings_.control->credit) --flow->credit;
+  if (flow->pace.rate_Bps > 0) {
+    const double wait = static_cast<double>(p.bytes) / flow->pace.rate_Bps * 1e12;
+    flow->due = std::max(flow->due, now) + RoundToPs(wait);
+  }
+  ++fabric_->counts().data_packets;
+  if (!flow->armed) Arm(flow, now);
+  fabric_->Serve(port->link, p, now);
+}
+
+void Hosts::SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::uint32_t extra,
+                     SimTime now) {
+  const Paths::Way& way = paths_->back(cause.flow);
+  Packet p;
+  p.kind = kind;
+  p.at = now;
+  p.sent = cause.sent;
+  p.flow = cause.flow;
+  p.number = number;
+  p.extra = extra;
+  p.path = way.first;
+  p.hops = way.hops;
+  p.entropy = cause.entropy;
+  p.note = cause.note;
+  p.bytes = kControlBytes;
+  p.cls = settings_.control_first ? 0 : flows_[cause.flow].cls;
+  if ((cause.flags & kMarked) != 0) p.flags = kMarkEcho;
+  fabric_->Enqueue(p, now, paths_->link(way.first));
+}
+
+void Hosts::GivePulls(Host* host, SimTime now) {
+  while (!host->creditors.empty() && host->next_pull <= now) {
+    Flow& flow = flows_[host->creditors.front()];
+    host->creditors.Pop();
+    if (flow.owed == 0) continue;
+    --flow.owed;
+    Packet cause;
+    cause.flow = flow.flow;
+    SendBack(cause, Kind::kPull, flow.expected, ++flow.pulls, now);
+    if (flow.owed > 0) host->creditors.Push(flow.flow);
+    // 0.99 of the rate of the link that leads here.
+    const SimTime packet = TransferTime(settings_.packet_bytes(), flow.line_Bps);
+    host->next_pull = now + packet + packet / 99;
+  }
+}
+
+}  // namespace orrery::network::packet

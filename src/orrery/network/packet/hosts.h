@@ -1,0 +1,176 @@
+// The ends of packets' ways: queue pairs at NICs, their windows and rates, receivers, recovery.
+//
+// Model. Transfers of one connection (from, to, salt) are messages of one queue pair, in order; its
+// congestion control outlives them, as a NIC's does. A NIC serves its queue pairs in turn, a packet
+// each, priority by priority, acknowledgements before data (or among it: control_first); a queue
+// pair whose class is paused, whose window is full or whose next packet is not due stands aside. A
+// message is complete when all of it and of those before it is at the receiving GPU.
+//
+// Inside the hosts. Each packet crosses the links between GPU and NIC (PCIe, and NVLink by rail) as
+// a message of its own size does in `links`, by arithmetic and without events: before its NIC, read
+// ahead by the time that one packet takes there, and after it in the order of arrival.
+//
+// Receivers acknowledge every ack_every-th packet, and at once the last of a message, one that is
+// marked, out of order or again. Go-back-N: what comes out of order is lost, and named once for
+// each packet that is missing; the sender returns to it. Selective repeat: a packet is sent again
+// when a switch trimmed it (its header says so), when three later ones of the same way have
+// arrived, or when the timer ends. Timers double, at most eight times, until something arrives.
+//
+// Credit (NDP, EQDS). A receiver owes a pull for each packet or header that comes while its sender
+// has something left; a pacer hands them out, one flow after the other, at 0.99 of the NIC's rate.
+//
+// Cost. One event for each packet sent and each that arrives; O(1) otherwise, O(log) for paced
+// flows. Memory: about 600 bytes a queue pair; its messages 32 each while they are under way.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "orrery/network/network.h"
+#include "orrery/network/packet/fabric.h"
+
+namespace orrery::network::packet {
+
+class Hosts {
+ public:
+  void Setup(const cluster::Cluster& cluster, const Settings& settings, Fabric* fabric,
+             Paths* paths);
+  // A queue pair's number.
+  std::uint32_t AddFlow(DeviceId from, DeviceId to, std::uint64_t salt);
+  void Post(SimTime now, std::uint32_t flow, const Transfer& transfer);
+  // The host's turn: everything at `now`.
+  void Run(std::uint32_t node, SimTime now);
+  void OnTimer(std::uint32_t flow, SimTime now);
+
+  struct Done {
+    SimTime time = 0;
+    std::uint64_t sequence = 0;
+    std::uint32_t creator = 0;
+    FlightId id = 0;
+    friend bool operator<(const Done& a, const Done& b) {
+      return a.creator != b.creator ? a.creator < b.creator : a.sequence < b.sequence;
+    }
+  };
+  des::EventQueue<Done> done;  // messages at their GPUs
+
+  std::size_t unfinished() const { return unfinished_; }
+  std::uint32_t patience() const { return patience_; }  // most timeouts in a row of a flow
+  std::uint32_t retransmissions(std::uint32_t flow) const { return flows_[flow].repeated; }
+
+ private:
+  struct Message {
+    std::uint32_t first = 0, packets = 0;
+    std::int64_t bytes = 0;
+    std::uint64_t sequence = 0;
+    std::uint32_t creator = 0;
+    FlightId id = 0;
+  };
+  struct Flow : FlowView {
+    // Sender.
+    Pace pace;
+    std::uint32_t next = 0, una = 0, end = 0;  // new packet; first not acknowledged; of messages
+    std::int64_t in_flight = 0;
+    SimTime due = 0;    // the rate lets the next packet go
+    SimTime begun = 0;  // the first message of this busy time came
+    std::uint32_t node = 0, to_node = 0;
+    std::uint32_t entropy = 0;  // of the next packet
+    std::uint8_t cls = kClasses - 1;
+    bool waiting = false;  // in a ready ring or a heap
+    bool fetched = false;  // the next packet is at the NIC, or on its way
+    bool armed = false;    // a timer event is in the queue
+    std::uint32_t timeouts = 0, repeated = 0;
+    SimTime deadline = 0;
+    std::uint32_t credit = 0, pulled = 0;
+    std::uint32_t recovered = 0;  // packets below were repeated if missing
+    Ring<std::uint32_t> again;
+    NumberSet acked;
+    Ring<Message> messages;
+    std::uint32_t at_message = 0;  // where the last look-up ended
+    // Load balancing.
+    std::uint32_t choices = 0;
+    SimTime last_sent = 0, round = 0;
+    std::uint32_t round_acks = 0, round_marks = 0, bad_rounds = 0;
+    Ring<std::uint32_t> good;  // entropies
+    // Receiver.
+    std::uint32_t expected = 0, completed = 0;  // of messages in `messages`
+    std::uint32_t unacknowledged = 0;
+    std::uint32_t nacked = kNone;
+    SimTime nacked_at = 0;
+    std::uint32_t owed = 0, pulls = 0, headers = 0;
+    NumberSet arrived;
+  };
+  struct Late {  // a flow that may send from `time` on
+    SimTime time = 0;
+    std::uint32_t flow = 0;
+    friend bool operator<(const Late& a, const Late& b) {
+      return a.time != b.time ? a.time > b.time : a.flow > b.flow;
+    }
+  };
+  struct HostPort {
+    std::uint32_t link = 0;
+    bool transit_next = false;
+    std::array<Ring<std::uint32_t>, kClasses> ready;  // flows
+    std::vector<Late> late;                           // heap
+  };
+  struct Fresh {
+    std::uint32_t creator = 0;
+    std::uint64_t sequence = 0;
+    std::uint32_t flow = 0;
+  };
+  struct Host {
+    std::vector<HostPort> ports;
+    std::vector<Fresh> fresh;       // messages that came at the instant
+    Ring<std::uint32_t> creditors;  // flows that are owed pulls
+    SimTime next_pull = 0;
+  };
+
+  Host& HostAt(std::uint32_t node);
+  // Hosts.cc: the NIC.
+  HostPort& PortOf(Flow* flow);
+  std::int32_t PacketBytes(Flow* flow, std::uint32_t number);
+  bool HasWork(Flow* flow);
+  bool MaySend(Flow* flow);
+  void MakeReady(Flow* flow, SimTime now);
+  void ServePort(HostPort* port, SimTime now);
+  bool SendFromReady(HostPort* port, SimTime now);
+  SimTime Fetch(Flow* flow, SimTime now, std::int32_t bytes);
+  void Send(HostPort* port, Flow* flow, SimTime now);
+  SimTime NextTurn(std::uint32_t node, const Host& host);
+  void SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::uint32_t extra,
+                SimTime now);
+  void GivePulls(Host* host, SimTime now);
+  // Balance.cc.
+  std::uint32_t NextEntropy(Flow* flow, SimTime now);
+  void NoteEntropy(Flow* flow, const Packet& ack, SimTime now);
+  // Receiver.cc.
+  void OnData(const Packet& packet, SimTime now);
+  void OnHeader(const Packet& packet, SimTime now);
+  void Owe(Flow* flow, SimTime now);
+  SimTime ToGpu(const Flow& flow, SimTime now, std::int32_t bytes);
+  void Complete(Flow* flow, SimTime now);
+  // Sender.cc.
+  void OnAck(const Packet& packet, SimTime now);
+  void OnNack(const Packet& packet, SimTime now);
+  void OnPull(const Packet& packet, SimTime now);
+  std::int64_t Acknowledge(Flow* flow, const Packet& ack);
+  void RepeatMissing(Flow* flow, std::uint32_t seen, SimTime now);
+  void Forget(Flow* flow);
+  void Arm(Flow* flow, SimTime now);
+
+  Settings settings_;
+  Fabric* fabric_ = nullptr;
+  Paths* paths_ = nullptr;
+  std::unique_ptr<Control> control_;
+  std::vector<Flow> flows_;
+  std::vector<Host> hosts_;
+  std::vector<std::uint32_t> host_of_;           // by vertex
+  std::vector<std::vector<std::uint32_t>> out_;  // links of the fabric by sending host's vertex
+  std::vector<SimTime> free_;                    // links inside hosts, by link
+  std::vector<std::uint64_t> sequences_;         // by creator
+  std::vector<Packet> arrived_;                  // scratch
+  std::size_t unfinished_ = 0;
+  std::uint32_t patience_ = 0;
+};
+
+}  // namespace orrery::network::packet

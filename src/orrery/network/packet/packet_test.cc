@@ -1,0 +1,338 @@
+// What must hold for packets, whatever the congestion control.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "orrery/base/rng.h"
+#include "orrery/network/network.h"
+#include "orrery/network/packet/packet.h"
+#include "orrery/network/packet/pint_code.h"
+#include "orrery/network/packet/settings.h"
+#include "orrery/network/packet/statistics.h"
+
+namespace orrery::network::packet {
+namespace {
+
+using ::testing::HasSubstr;
+
+cluster::Spec SpecOf(std::string_view preset, int nodes, int nodes_per_leaf) {
+  auto spec = cluster::FindPreset(preset);
+  EXPECT_TRUE(spec.ok());
+  spec->nodes = nodes;
+  spec->nodes_per_leaf = nodes_per_leaf;
+  return *spec;
+}
+cluster::Cluster Build(const cluster::Spec& spec) {
+  auto cluster = cluster::Cluster::Build(spec);
+  EXPECT_TRUE(cluster.ok()) << cluster.status().message();
+  return std::move(*cluster);
+}
+cluster::Cluster Build(std::string_view preset, int nodes, int nodes_per_leaf) {
+  return Build(SpecOf(preset, nodes, nodes_per_leaf));
+}
+
+struct Begin {
+  SimTime time = 0;
+  Transfer transfer;
+};
+Transfer Make(FlightId id, std::size_t from, std::size_t to, std::int64_t bytes,
+              std::uint64_t salt = 0, std::uint8_t priority = 0) {
+  return {id,   DeviceId(from), DeviceId(to), bytes, static_cast<std::uint32_t>(from),
+          salt, priority};
+}
+
+struct Outcome {
+  std::map<FlightId, SimTime> ends;
+  PacketCounts counts;
+  std::vector<PortStatistics> links;
+  Status status;
+  SimTime finish = 0;
+};
+
+Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begins,
+                 const PacketParameters& packet = {}) {
+  auto network = Create("packet", {.packet = packet});
+  EXPECT_TRUE(network.ok());
+  const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);
+  const Status setup = (*network)->SetupLinks(cluster, owner, 0);
+  EXPECT_TRUE(setup.ok()) << setup.message();
+  std::stable_sort(begins.begin(), begins.end(),
+                   [](const Begin& a, const Begin& b) { return a.time < b.time; });
+  Outcome out;
+  std::vector<Completion> done;
+  std::size_t next = 0;
+  for (;;) {
+    const SimTime start = next == begins.size() ? kNever : begins[next].time;
+    const SimTime until = std::min(start, (*network)->next_time());
+    if (until == kNever) break;
+    done.clear();
+    const SimTime reached = (*network)->AdvanceUntil(until, &done);
+    for (const Completion& c : done) {
+      EXPECT_TRUE(out.ends.emplace(c.id, c.time).second);
+      out.finish = c.time;
+    }
+    if (reached != start) continue;
+    std::vector<Transfer> batch;
+    for (; next < begins.size() && begins[next].time == start; ++next) {
+      batch.push_back(begins[next].transfer);
+    }
+    (*network)->Start(start, batch);
+  }
+  out.status = (*network)->status();
+  out.counts = *(*network)->packet_counts();
+  const auto links = (*network)->statistics();
+  out.links.assign(links.begin(), links.end());
+  return out;
+}
+
+// Bursts between random GPUs of different hosts.
+std::vector<Begin> RandomTraffic(const cluster::Cluster& cluster, std::uint64_t seed, int flows) {
+  CounterRng rng(seed);
+  std::vector<Begin> begins;
+  for (int i = 0; i < flows; ++i) {
+    const std::size_t from = rng.Below(cluster.devices());
+    std::size_t to = rng.Below(4) == 0 ? 3 : rng.Below(cluster.devices());  // an incast among them
+    while (cluster.node(DeviceId(to)) == cluster.node(DeviceId(from))) {
+      to = rng.Below(cluster.devices());
+    }
+    const auto bytes = static_cast<std::int64_t>(1 + rng.Below(1ULL << (8 + rng.Below(13))));
+    begins.push_back({static_cast<SimTime>(rng.Below(20)) * kMicrosecond,
+                      Make(static_cast<FlightId>(i), from, to, bytes, rng.Next() >> 8)});
+  }
+  return begins;
+}
+
+TEST(Packet, AloneAMessageTakesItsUncontendedTime) {
+  for (const char* preset : {"h100-ib-400g", "a100-80g-roce-200g", "gb200-nvl72-ib-400g"}) {
+    const cluster::Cluster cluster = Build(preset, 40, 4);
+    const cluster::Spec& spec = cluster.spec();
+    CounterRng rng(5);
+    for (int i = 0; i < 100; ++i) {
+      const std::size_t from = rng.Below(cluster.devices()), to = rng.Below(cluster.devices());
+      // Whole packets: a shorter last one is less than a head on hops that are not the slowest.
+      const auto packets = static_cast<std::int64_t>(rng.Below(300));
+      const Transfer t = Make(0, from, to, packets * spec.nic_mtu_bytes, rng.Next() >> 8);
+      const SimTime end = Simulate(cluster, {{1000, t}}).ends.at(0);
+      // Each packet's time on each hop is rounded up by itself: at most 1 ps.
+      EXPECT_GE(end, 1000 + Uncontended(cluster, t)) << preset << " " << t.bytes;
+      EXPECT_LE(end, 1000 + Uncontended(cluster, t) + 8 * (packets + 1)) << preset << t.bytes;
+    }
+  }
+}
+
+TEST(Packet, ALastPacketThatIsShortIsLessThanAHeadLate) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 40, 4);
+  const SimTime head = TransferTime(cluster.spec().nic_mtu_bytes, cluster.spec().nic_Bps);
+  for (std::int64_t bytes : {1, 100, 4095, 4097, 1'000'001}) {
+    const Transfer t = Make(0, 0, 300, bytes);
+    const SimTime end = Simulate(cluster, {{0, t}}).ends.at(0);
+    EXPECT_LE(end, Uncontended(cluster, t) + bytes / 512);
+    EXPECT_GE(end, Uncontended(cluster, t) - 2 * head);
+  }
+}
+
+TEST(Packet, CutThroughSavesAPacketsTimeOnEverySwitch) {
+  // Six hops of one rate: five switches send on after 64 bytes in place of a packet.
+  cluster::Spec spec = SpecOf("h100-ib-400g", 40, 4);
+  const cluster::Cluster cluster = Build(spec);
+  const Transfer t = Make(0, 0, 300, 64 * std::int64_t{spec.nic_mtu_bytes});
+  std::vector<LinkId> path;
+  cluster.Route(t.from, t.to, t.salt, &path);
+  int switches = 0;
+  for (const LinkId l : path) switches += cluster::IsLocal(cluster.links()[l.index()].kind) ? 0 : 1;
+  --switches;
+  const SimTime whole = Simulate(cluster, {{0, t}}).ends.at(0);
+  PacketParameters cut;
+  cut.cut_through = true;
+  const SimTime saved = whole - Simulate(cluster, {{0, t}}, cut).ends.at(0);
+  const std::int64_t bytes = spec.nic_mtu_bytes + spec.nic_header_bytes - kControlBytes;
+  EXPECT_NEAR(static_cast<double>(saved),
+              static_cast<double>(
+                  switches * TransferTime(bytes, cluster.links()[path[1].index()].bandwidth_Bps)),
+              100);
+}
+
+TEST(Packet, EveryControlDeliversEverythingOnceAndEnds) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 8, 2);
+  for (const ControlInfo& control : Controls()) {
+    for (std::uint64_t seed : {1, 2, 3}) {
+      const std::vector<Begin> begins = RandomTraffic(cluster, seed, 300);
+      PacketParameters packet;
+      packet.congestion_control = control.name;
+      const Outcome out = Simulate(cluster, begins, packet);
+      EXPECT_TRUE(out.status.ok()) << control.name << out.status.message();
+      ASSERT_EQ(out.ends.size(), begins.size()) << control.name;
+      for (const Begin& b : begins) {
+        EXPECT_GE(out.ends.at(b.transfer.id) - b.time + 200'000, Uncontended(cluster, b.transfer))
+            << control.name;
+      }
+      std::uint64_t drops = 0;
+      for (std::size_t l = 0; l < out.links.size(); ++l) {
+        EXPECT_LE(out.links[l].busy, out.finish) << control.name;
+        drops += out.counts.ports[l].drops;
+      }
+      if (control.pfc) {
+        EXPECT_EQ(drops, 0u) << control.name;
+      }
+      EXPECT_EQ(Simulate(cluster, begins, packet).ends, out.ends) << control.name;
+    }
+  }
+}
+
+TEST(Packet, PfcNeverDropsWhateverTheBuffer) {
+  for (std::int64_t buffer : {200'000, 300'000, 1 << 20}) {
+    for (bool cut_through : {false, true}) {
+      const cluster::Cluster cluster = Build("h100-ib-400g", 16, 2);
+      PacketParameters packet;
+      packet.buffer_per_port = buffer;
+      packet.cut_through = cut_through;
+      const Outcome out = Simulate(cluster, RandomTraffic(cluster, 7, 1000), packet);
+      EXPECT_EQ(out.ends.size(), 1000u);
+      std::uint64_t drops = 0, pauses = 0;
+      for (const PacketPort& port : out.counts.ports) drops += port.drops, pauses += port.pauses;
+      EXPECT_EQ(drops, 0u);
+      EXPECT_GT(pauses, 0u);
+      EXPECT_LE(out.counts.largest_buffer, 64 * buffer);
+    }
+  }
+}
+
+TEST(Packet, WithoutPfcASmallQueueLosesAndBothRecoveriesRepair) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 8, 2);
+  for (const char* recovery : {"go-back-n", "selective-repeat"}) {
+    PacketParameters packet;
+    packet.congestion_control = "dctcp";
+    packet.queue = 20'000;
+    packet.recovery = recovery;
+    packet.rto = 100 * kMicrosecond;
+    const Outcome out = Simulate(cluster, RandomTraffic(cluster, 3, 300), packet);
+    EXPECT_EQ(out.ends.size(), 300u) << recovery;
+    std::uint64_t drops = 0;
+    std::int64_t longest = 0;
+    for (const PacketPort& port : out.counts.ports) {
+      drops += port.drops;
+      longest = std::max(longest, port.longest_queue);
+    }
+    EXPECT_GT(drops, 0u);
+    EXPECT_GE(out.counts.retransmissions, drops);
+    EXPECT_LE(longest, packet.queue);
+  }
+}
+
+TEST(Packet, TwoFlowsOfOneBottleneckShareIt) {
+  // Two senders, one receiver, PFC: 2 · 8 MiB at 400 Gb/s take twice the time of one, both.
+  const cluster::Cluster cluster = Build("h100-ib-400g", 4, 32);
+  const std::int64_t bytes = 8 << 20;
+  const Outcome out = Simulate(cluster, {{0, Make(0, 0, 24, bytes)}, {0, Make(1, 8, 24, bytes)}});
+  const SimTime alone = Uncontended(cluster, Make(0, 0, 24, bytes));
+  EXPECT_NEAR(ToSeconds(out.ends.at(0)) / ToSeconds(alone), 2, 0.05);
+  EXPECT_NEAR(ToSeconds(out.ends.at(1)) / ToSeconds(alone), 2, 0.05);
+}
+
+TEST(Packet, AnUrgentMessageOvertakes) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 4, 32);
+  std::vector<Begin> begins = {{0, Make(0, 0, 24, 8 << 20)}, {0, Make(1, 8, 24, 8 << 20)}};
+  begins.push_back({100 * kMicrosecond, Make(2, 16, 24, 1 << 20, 0, 0)});
+  const SimTime usual = Simulate(cluster, begins).ends.at(2) - begins[2].time;
+  begins[2].transfer.priority = 2;
+  const SimTime urgent = Simulate(cluster, begins).ends.at(2) - begins[2].time;
+  EXPECT_GT(usual, 2 * urgent);
+  // Nothing goes before it in the fabric; PCIe behind it is first come, first served.
+  EXPECT_LT(ToSeconds(urgent) / ToSeconds(Uncontended(cluster, begins[2].transfer)), 1.25);
+}
+
+TEST(Packet, SprayingMakesAPermutationNearlyUncontended) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 16, 2);
+  std::vector<Begin> begins;
+  for (std::size_t g = 0; g < cluster.devices(); ++g) {
+    begins.push_back({0, Make(static_cast<FlightId>(g), g, (g + 40) % cluster.devices(), 1 << 20)});
+  }
+  const auto longest = [&](const char* balancing) {
+    PacketParameters packet;
+    packet.load_balancing = balancing;
+    SimTime most = 0;
+    for (const auto& [id, end] : Simulate(cluster, begins, packet).ends) most = std::max(most, end);
+    return ToSeconds(most) / ToSeconds(Uncontended(cluster, begins[0].transfer));
+  };
+  EXPECT_GT(longest("ecmp"), 1.8);  // some link has two flows
+  EXPECT_LT(longest("spray"), 1.25);
+  EXPECT_LT(longest("adaptive"), 1.25);
+}
+
+TEST(Packet, ADeadlockIsReportedWithItsCycle) {
+  // Five switches in a ring of one-way shortest paths, each host sends two switches on: every link
+  // of the ring waits for the next once the buffers are full.
+  cluster::Spec spec = SpecOf("h100-ib-400g", 5, 1);
+  spec.topology.name = "torus";
+  spec.topology.dimensions = {{cluster::DimensionKind::kRing, 5, 0, 0}};
+  spec.gpus_per_node = spec.nics_per_node = spec.gpus_per_nvlink_domain = 1;
+  const cluster::Cluster cluster = Build(spec);
+  std::vector<Begin> begins;
+  for (std::size_t from = 0; from < 5; ++from) {
+    for (std::uint32_t k = 0; k < 4; ++k) {
+      begins.push_back(
+          {0, Make(static_cast<FlightId>(4 * from + k), from, (from + 2) % 5, 8 << 20, k)});
+    }
+  }
+  PacketParameters packet;
+  packet.buffer_per_port = 160'000;
+  packet.pfc_xoff = 30'000;
+  const Outcome out = Simulate(cluster, begins, packet);
+  EXPECT_LT(out.ends.size(), begins.size());
+  EXPECT_EQ(out.status.code(), Code::kInfeasible);
+  EXPECT_THAT(out.status.message(), HasSubstr("a PFC deadlock"));
+  EXPECT_THAT(out.status.message(), HasSubstr("waits for"));
+}
+
+TEST(Packet, WrongSettingsAreNamed) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 4, 2);
+  const auto error = [&](auto change) {
+    PacketParameters packet;
+    change(&packet);
+    auto network = Create("packet", {.packet = packet});
+    const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);
+    return (*network)->SetupLinks(cluster, owner, 0).message();
+  };
+  EXPECT_THAT(error([](auto* p) { p->congestion_control = "dcqnc"; }), HasSubstr("dcqcn"));
+  EXPECT_THAT(error([](auto* p) { p->load_balancing = "sprey"; }), HasSubstr("spray"));
+  EXPECT_THAT(error([](auto* p) { p->buffer_per_port = 1000; }), HasSubstr("buffer_per_port"));
+  EXPECT_THAT(error([](auto* p) { p->paths = 12; }), HasSubstr("power of two"));
+  EXPECT_THAT(error([](auto* p) { p->pfc = p->trimming = true; }), HasSubstr("exclude"));
+}
+
+TEST(Rings, KeepOrderAndNumberSetsForget) {
+  Ring<int> ring;
+  for (int i = 0; i < 100; ++i) {
+    ring.Push(2 * i);
+    ring.Push(2 * i + 1);
+    EXPECT_EQ(ring.front(), i);
+    ring.Pop();
+  }
+  EXPECT_EQ(ring.size(), 100u);
+  EXPECT_EQ(ring[99], 199);
+  NumberSet set;
+  for (std::uint32_t n = 0; n < 10'000; ++n) {
+    set.Add(n + 300);
+    EXPECT_TRUE(set.Has(n + 300));
+    EXPECT_FALSE(set.Has(n + 301));
+    if (n >= 300) {
+      EXPECT_TRUE(set.Has(n));
+      set.Remove(n);
+      set.Forget(n + 1);
+    }
+    EXPECT_FALSE(set.Has(n));
+  }
+}
+
+TEST(Pint, CodesAreRightInTheMean) {
+  for (double u : {0.01, 0.3, 0.95, 2.7}) {
+    double sum = 0;
+    for (int i = 0; i < 1000; ++i) sum += FromPintCode(ToPintCode(u, (i + 0.5) / 1000));
+    EXPECT_NEAR(sum / 1000, u, u * 0.01);
+  }
+}
+
+}  // namespace
+}  // namespace orrery::network::packet

@@ -1,0 +1,67 @@
+// The ways of queue pairs through the fabric, as numbers of links end to end in one array.
+//
+// A flow's ways share its first and last link's NICs; way 0 is the cluster's own route for the
+// connection, the others are those of other hashes, computed when first used. Links inside a host
+// (NVLink, PCIe) are kept apart: packets begin and end at NICs (hosts.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/network/packet/packet.h"
+
+namespace orrery::network::packet {
+
+class Paths {
+ public:
+  struct Way {
+    std::uint32_t first = 0;
+    std::uint8_t hops = 0;  // 0: not computed
+  };
+
+  void Setup(const cluster::Cluster& cluster) {
+    *this = Paths();
+    cluster_ = &cluster;
+  }
+  // A flow's number: room for `ways` ways. REQUIRES: the route leaves the host.
+  std::uint32_t Add(DeviceId from, DeviceId to, std::uint64_t salt, int ways);
+  const Way& way(std::uint32_t flow, std::uint32_t entropy) {
+    const Flow& f = flows_[flow];
+    Way& way = ways_[f.first_way + entropy % f.ways];
+    if (way.hops == 0) Compute(f, entropy % f.ways, &way);
+    return way;
+  }
+  int ways(std::uint32_t flow) const { return static_cast<int>(flows_[flow].ways); }
+  // Back from the receiving NIC to the sending one.
+  const Way& back(std::uint32_t flow) const { return flows_[flow].back; }
+  // Links inside the sending and the receiving host.
+  std::span<const std::uint32_t> before(std::uint32_t flow) const {
+    return {links_.data() + flows_[flow].before, flows_[flow].befores};
+  }
+  std::span<const std::uint32_t> after(std::uint32_t flow) const {
+    return {links_.data() + flows_[flow].after, flows_[flow].afters};
+  }
+  std::uint32_t link(std::uint32_t place) const { return links_[place]; }
+
+ private:
+  struct Flow {
+    DeviceId from, to;
+    std::uint64_t salt = 0;
+    std::uint32_t first_way = 0, ways = 1;
+    std::uint32_t before = 0, after = 0;
+    std::uint8_t befores = 0, afters = 0;
+    Way back;
+  };
+  void Compute(const Flow& flow, std::uint32_t entropy, Way* way);
+  Way AddFabricPart(std::span<const LinkId> route);
+
+  const cluster::Cluster* cluster_ = nullptr;
+  std::vector<Flow> flows_;
+  std::vector<Way> ways_;
+  std::vector<std::uint32_t> links_;
+  std::vector<LinkId> route_;  // scratch
+};
+
+}  // namespace orrery::network::packet

@@ -1,0 +1,158 @@
+// What a sender makes of acknowledgements, losses, pulls and its timer.
+#include <algorithm>
+
+#include "orrery/network/packet/hosts.h"
+
+namespace orrery::network::packet {
+namespace {
+
+constexpr std::uint32_t kReordering = 3;  // later packets that say one is lost
+constexpr std::uint32_t kMostDoublings = 8;
+
+}  // namespace
+
+// Bytes that the acknowledgement is the first to name.
+std::int64_t Hosts::Acknowledge(Flow* flow, const Packet& ack) {
+  std::int64_t bytes = 0;
+  while (flow->una < ack.number) {
+    if (flow->acked.Has(flow->una)) {
+      flow->acked.Remove(flow->una);
+    } else {
+      bytes += PacketBytes(flow, flow->una);
+    }
+    ++flow->una;
+  }
+  flow->acked.Forget(flow->una);
+  flow->next = std::max(flow->next, flow->una);
+  if (ack.extra >= flow->una && ack.extra < flow->next && !flow->acked.Has(ack.extra)) {
+    bytes += PacketBytes(flow, ack.extra);
+    flow->acked.Add(ack.extra);
+  }
+  flow->in_flight = std::max<std::int64_t>(flow->in_flight - bytes, 0);
+  return bytes;
+}
+
+void Hosts::OnAck(const Packet& packet, SimTime now) {
+  Flow& flow = flows_[packet.flow];
+  Ack ack{.now = now, .rtt = now - packet.sent};
+  ack.bytes = Acknowledge(&flow, packet);
+  ack.in_flight = flow.in_flight;
+  ack.marked = (packet.flags & kMarkEcho) != 0;
+  ack.acked = flow.una;
+  ack.next = flow.next;
+  if (settings_.control->telemetry && packet.note != kNone) {
+    ack.telemetry = &fabric_->telemetry()[packet.note];
+  }
+  ack.code = packet.note;
+  if (settings_.balance != Balance::kEcmp) NoteEntropy(&flow, packet, now);
+  if (ack.bytes > 0) {
+    flow.timeouts = 0;
+    flow.deadline = now + settings_.rto;
+  }
+  control_->OnAck(flow, ack, &flow.pace);
+  if (ack.telemetry != nullptr) fabric_->telemetry().Free(packet.note);
+  // Where packets keep their order, three later ones say that one is lost.
+  const bool ordered = settings_.balance == Balance::kEcmp || settings_.balance == Balance::kPlb;
+  if (settings_.selective && ordered && packet.extra > flow.una) {
+    RepeatMissing(&flow, packet.extra, now);
+  }
+  Forget(&flow);
+  MakeReady(&flow, now);
+}
+
+void Hosts::RepeatMissing(Flow* flow, std::uint32_t seen, SimTime now) {
+  std::uint32_t n = std::max(flow->una, flow->recovered);
+  for (; n + kReordering <= seen; ++n) {
+    if (flow->acked.Has(n)) continue;
+    const std::int32_t bytes = PacketBytes(flow, n);
+    flow->in_flight = std::max<std::int64_t>(flow->in_flight - bytes, 0);
+    flow->again.Push(n);
+    control_->OnLoss(*flow, now, bytes, &flow->pace);
+  }
+  flow->recovered = std::max(flow->recovered, n);
+}
+
+void Hosts::OnNack(const Packet& packet, SimTime now) {
+  Flow& flow = flows_[packet.flow];
+  flow.deadline = now + settings_.rto;
+  if (settings_.selective) {
+    if (packet.number < flow.una || flow.acked.Has(packet.number)) return;
+    const std::int32_t bytes = PacketBytes(&flow, packet.number);
+    flow.in_flight = std::max<std::int64_t>(flow.in_flight - bytes, 0);
+    flow.again.Push(packet.number);
+    control_->OnLoss(flow, now, bytes, &flow.pace);
+    if (settings_.balance != Balance::kEcmp) NoteEntropy(&flow, packet, now);
+  } else {
+    if (packet.number < flow.una) return;
+    while (flow.una < packet.number) ++flow.una;
+    fabric_->counts().retransmissions += flow.next - flow.una;
+    flow.repeated += flow.next - flow.una;
+    flow.next = flow.una;
+    flow.in_flight = 0;
+    flow.fetched = false;
+    control_->OnLoss(flow, now, flow.packet_bytes, &flow.pace);
+  }
+  MakeReady(&flow, now);
+}
+
+void Hosts::OnPull(const Packet& packet, SimTime now) {
+  Flow& flow = flows_[packet.flow];
+  if (packet.extra <= flow.pulled) return;
+  flow.credit += packet.extra - flow.pulled;
+  flow.pulled = packet.extra;
+  flow.deadline = now + settings_.rto;
+  MakeReady(&flow, now);
+}
+
+void Hosts::Arm(Flow* flow, SimTime now) {
+  if (settings_.rto == 0) return;
+  flow->deadline = now + (settings_.rto << std::min(flow->timeouts, kMostDoublings));
+  flow->armed = true;
+  fabric_->events.Push({flow->deadline, flow->flow, true});
+}
+
+void Hosts::OnTimer(std::uint32_t number, SimTime now) {
+  Flow& flow = flows_[number];
+  flow.armed = false;
+  if (flow.una == flow.next) return;
+  if (now < flow.deadline) {
+    flow.armed = true;
+    fabric_->events.Push({flow.deadline, number, true});
+    return;
+  }
+  ++flow.timeouts;
+  ++fabric_->counts().timeouts;
+  patience_ = std::max(patience_, flow.timeouts);
+  flow.in_flight = 0;
+  if (settings_.selective) {
+    while (!flow.again.empty()) flow.again.Pop();
+    for (std::uint32_t n = flow.una; n < flow.next; ++n) {
+      if (!flow.acked.Has(n)) flow.again.Push(n);
+    }
+    flow.recovered = flow.next;
+    const auto first = static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
+    flow.credit = std::max(
+        flow.credit, std::min<std::uint32_t>(static_cast<std::uint32_t>(flow.again.size()), first));
+  } else {
+    fabric_->counts().retransmissions += flow.next - flow.una;
+    flow.repeated += flow.next - flow.una;
+    flow.next = flow.una;
+  }
+  control_->OnTimeout(flow, now, &flow.pace);
+  Arm(&flow, now);
+  MakeReady(&flow, now);
+  fabric_->Wake(flow.node, now);
+}
+
+// Messages that both ends are done with.
+void Hosts::Forget(Flow* flow) {
+  while (flow->completed > 0) {
+    const Message& m = flow->messages.front();
+    if (settings_.ack_every > 0 && flow->una < m.first + m.packets) return;
+    flow->messages.Pop();
+    --flow->completed;
+    if (flow->at_message > 0) --flow->at_message;
+  }
+}
+
+}  // namespace orrery::network::packet

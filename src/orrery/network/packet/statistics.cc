@@ -1,0 +1,23 @@
+#include "orrery/network/packet/statistics.h"
+
+#include <algorithm>
+
+namespace orrery::network {
+
+void QueueLog::Note(std::size_t link, SimTime time, std::int64_t bytes) {
+  while (time / width_ >= static_cast<SimTime>(steps_)) {
+    width_ *= 2;
+    for (std::vector<std::int64_t>& steps : by_link_) {
+      for (std::size_t i = 0; 2 * i < steps.size(); ++i) {
+        steps[i] = std::max(steps[2 * i], 2 * i + 1 < steps.size() ? steps[2 * i + 1] : 0);
+      }
+      steps.resize((steps.size() + 1) / 2);
+    }
+  }
+  std::vector<std::int64_t>& steps = by_link_[link];
+  const auto step = static_cast<std::size_t>(time / width_);
+  if (steps.size() <= step) steps.resize(step + 1, 0);
+  steps[step] = std::max(steps[step], bytes);
+}
+
+}  // namespace orrery::network
