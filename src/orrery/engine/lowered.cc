@@ -56,7 +56,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
         network_(std::move(network)),
         lanes_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)),
         left_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)),
-        shares_(network_->name() == "flow-chunks") {
+        shares_(network_->name() == "flow-chunks" || network_->name() == "packet") {
     std::uint32_t mine = 0;
     for (std::uint32_t p : partition_of_) mine += p == self_ ? 1 : 0;
     SetRunning(mine);
@@ -260,7 +260,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
   }
 
   // The number of a message in the network: its wire's where links are FIFOs; one of its own where
-  // several messages of a wire share a link.
+  // several messages of a wire share a link or its queue pairs take several paths.
   network::FlightId Depart(std::uint32_t wire) {
     const std::uint32_t number = wiring_.wires[wire].sent++;
     if (!shares_) return wire;

@@ -85,8 +85,8 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
   for (const std::string& assignment : options.set) {
     const std::string_view section =
         std::string_view(assignment).substr(0, assignment.find_first_of(".="));
-    std::vector<std::string_view> valid = {"loggops",    "simulation", "cluster",
-                                           "collective", "nccl",       "perturb"};
+    std::vector<std::string_view> valid = {"loggops", "simulation", "cluster", "collective",
+                                           "nccl",    "packet",     "perturb"};
     if (importer.options != nullptr) valid.insert(valid.begin() + 1, own.path);
     if (std::ranges::find(valid, section) == valid.end()) {
       return InvalidInput("--set {}: {}", Printable(assignment),
@@ -251,13 +251,15 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   run.iterations = settings.iterations;
   run.seed = settings.seed;
   if (timeline && network::SeesLinks(options.network)) run.link_steps = 256;
+  network::Parameters parameters = settings.network;
+  parameters.packet = place.parameters.packet;
   const engine::Inputs inputs{.graph = &graph,
                               .cluster = &place.cluster,
                               .placement = &placement,
                               .compute = &compute,
                               .planner = &planner,
                               .network = options.network,
-                              .network_parameters = settings.network};
+                              .network_parameters = parameters};
   ORRERY_ASSIGN_OR_RETURN(result.record,
                           engine::Run(inputs, run, nullptr, timeline ? &*timeline : nullptr));
   if (!none && !joint) {

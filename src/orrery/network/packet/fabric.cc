@@ -15,6 +15,12 @@ constexpr int kThresholdShift = 3;  // PFC's alpha 1/8 (HPCC's ns-3, for ports a
 constexpr std::int64_t kReserve = 4096;  // bytes of an ingress and class, likewise
 constexpr std::uint8_t Bit(int cls) { return static_cast<std::uint8_t>(1u << cls); }
 
+std::int64_t QueuedData(const Port& port) {
+  std::int64_t data = 0;
+  for (int c = 1; c < kClasses; ++c) data += port.queued[static_cast<std::size_t>(c)];
+  return data;
+}
+
 }  // namespace
 
 Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, Paths* paths) {
@@ -176,6 +182,59 @@ void Fabric::Schedule(Node* node, std::uint32_t port, SimTime time) {
   std::push_heap(node->due.begin(), node->due.end());
 }
 
+// ---- lanes that were alone ----
+
+bool Fabric::Idle(std::uint32_t link) const {
+  const Port& p = ports_[link];
+  return p.wire.empty() && p.paused == 0 && p.pausing == 0 &&
+         std::ranges::all_of(p.queue, [](const Ring<Packet>& q) { return q.empty(); }) &&
+         std::ranges::none_of(nodes_[p.from].pauses,
+                              [&](const Pause& pause) { return pause.port == link; });
+}
+
+void Fabric::Count(std::uint32_t link, SimTime first, SimTime step, std::uint32_t count,
+                   std::int32_t bytes) {
+  counts_.hops += count;
+  ports_[link].served += count;
+  ports_[link].sent += std::int64_t{bytes} * count;
+  CountUse(link, first, step, count, bytes);
+}
+
+void Fabric::CountUse(std::uint32_t link, SimTime first, SimTime step, std::uint32_t count,
+                      std::int32_t bytes) {
+  const SimTime service = ServiceTime(&ports_[link], bytes);
+  use_[link].bytes += std::int64_t{bytes} * count;
+  use_[link].busy += service * count;
+  if (!log_.on()) return;
+  log_.AddBytes(link, first, first + step * (count - 1) + service, std::int64_t{bytes} * count);
+}
+
+void Fabric::PutOnWire(const Packet& packet) {
+  const std::uint32_t link = paths_->link(packet.path + packet.hop);
+  Port& port = ports_[link];
+  port.wire.Push(packet);
+  if (!port.listed) {
+    port.listed = true;
+    nodes_[port.to].carrying.push_back(link);
+  }
+  Wake(port.to, packet.at);
+}
+
+void Fabric::PutInQueue(const Packet& packet, SimTime due) {
+  const std::uint32_t in = paths_->link(packet.path + packet.hop);
+  Packet p = packet;
+  ++p.hop;
+  const std::uint32_t out = paths_->link(p.path + p.hop);
+  Node& node = nodes_[ports_[out].from];
+  p.at = due;
+  if (!AdmitLossless(&node, p, in)) return Drop(out, p);
+  node.used += p.bytes;
+  counts_.largest_buffer = std::max(counts_.largest_buffer, node.used);
+  Enqueue(p, due, out);
+  Schedule(&node, out, due);
+  Wake(ports_[out].from, due);
+}
+
 // ---- a packet at a switch ----
 
 void Fabric::Forward(std::uint32_t number, const Packet& packet, std::uint32_t link) {
@@ -245,9 +304,7 @@ bool Fabric::MakeRoom(Node* node, std::uint32_t out, Packet* packet) {
     // Headers and acknowledgements: as many bytes as data may queue, twice.
     return port.queued[0] + packet->bytes <= 2 * limit && packet->bytes <= left;
   }
-  std::int64_t data = 0;
-  for (int c = 1; c < kClasses; ++c) data += port.queued[static_cast<std::size_t>(c)];
-  if (data + packet->bytes <= limit && packet->bytes <= left) return true;
+  if (QueuedData(port) + packet->bytes <= limit && packet->bytes <= left) return true;
   if (!settings_.trimming || packet->kind != Kind::kData) return false;
   ++counts_.ports[out].trims;
   Ring<Packet>& queue = port.queue[packet->cls];
@@ -433,11 +490,10 @@ void Fabric::Enqueue(const Packet& packet, SimTime now, std::uint32_t out) {
   port.queue[packet.cls].back().at = now;
   port.queued[packet.cls] += packet.bytes;
   if (packet.cls == 0) return;
-  std::int64_t data = 0;
-  for (int c = 1; c < kClasses; ++c) data += port.queued[static_cast<std::size_t>(c)];
+  const std::int64_t data = QueuedData(port);
   PacketPort& count = counts_.ports[out];
   if (data > count.longest_queue) count.longest_queue = data, count.longest_at = now;
-  if (queues_.on()) queues_.Note(out, now, data);
+  if (queues_.on()) queues_.Note(out, now, data - packet.bytes, data);
 }
 
 bool Fabric::ServeQueued(std::uint32_t number, SimTime now, int below) {
@@ -446,6 +502,10 @@ bool Fabric::ServeQueued(std::uint32_t number, SimTime now, int below) {
   if (c >= below) return false;
   Ring<Packet>& queue = port.queue[static_cast<std::size_t>(c)];
   const Packet packet = queue.front();
+  if (c > 0 && queues_.on()) {
+    const std::int64_t data = QueuedData(port);
+    queues_.Note(number, now, data, data - packet.bytes);
+  }
   queue.Pop();
   port.queued[static_cast<std::size_t>(c)] -= packet.bytes;
   Release(packet, now);
@@ -498,12 +558,7 @@ void Fabric::Serve(std::uint32_t number, Packet packet, SimTime now) {
   } else {
     ++counts_.control_hops;
   }
-  ++counts_.hops;
-  ++port.served;
-  port.sent += packet.bytes;
-  use_[number].bytes += packet.bytes;
-  use_[number].busy += service;
-  if (log_.on()) log_.AddBytes(number, now, now + service, packet.bytes);
+  Count(number, now, 0, 1, packet.bytes);
   SimTime end = now + service;
   SimTime ready = end;
   if (settings_.cut_through) {

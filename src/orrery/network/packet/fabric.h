@@ -81,19 +81,30 @@ class Fabric {
 
   bool is_host(std::uint32_t node) const { return nodes_[node].host; }
   // Everything at a switch from `now` to the end of the batch.
-  void RunSwitch(std::uint32_t node, SimTime now);
+  void RunSwitch(std::uint32_t number, SimTime now);
 
   // For hosts. What has arrived by `now`, in the order of (time, link); pauses are taken in.
-  void TakeArrivals(std::uint32_t node, SimTime now, std::vector<Packet>* out);
+  void TakeArrivals(std::uint32_t number, SimTime now, std::vector<Packet>* out);
   // A packet that came to the node by `link` goes to the queue of its next one.
-  void Forward(std::uint32_t node, const Packet& packet, std::uint32_t link);
+  void Forward(std::uint32_t number, const Packet& packet, std::uint32_t link);
   // Puts a packet into the queue of a link.
   void Enqueue(const Packet& packet, SimTime now, std::uint32_t out);
   // Begins service. REQUIRES: the link is free at `now`.
-  void Serve(std::uint32_t port, Packet packet, SimTime now);
+  void Serve(std::uint32_t number, Packet packet, SimTime now);
   // Serves the queues while the link is free at `now`, by class, classes below `below` only.
-  bool ServeQueued(std::uint32_t port, SimTime now, int below);
+  bool ServeQueued(std::uint32_t number, SimTime now, int below);
   SimTime NextArrival(std::uint32_t node) const;
+  // For lanes alone (lanes.h). Nothing is on the link or queued for it, and it is not paused.
+  bool Idle(std::uint32_t link) const;
+  // Counts packets whose services began at `first` and then one each `step`; CountUse: on a link
+  // inside a host, which is no port of the fabric.
+  void Count(std::uint32_t link, SimTime first, SimTime step, std::uint32_t count,
+             std::int32_t bytes);
+  void CountUse(std::uint32_t link, SimTime first, SimTime step, std::uint32_t count,
+                std::int32_t bytes);
+  // The packet is on the wire of link packet.hop, or queued behind it, from packet.at on.
+  void PutOnWire(const Packet& packet);
+  void PutInQueue(const Packet& packet, SimTime due);
   // Asks for the node's turn at `time`; an earlier one stands.
   void Wake(std::uint32_t node, SimTime time) {
     Node& n = nodes_[node];
@@ -180,8 +191,8 @@ class Fabric {
   void Release(const Packet& packet, SimTime now);
   void SendPause(std::uint32_t in, std::uint8_t cls, bool on, SimTime now);
   void TakePause(const Pause& pause);
-  void NoteUtilisation(std::uint32_t port, std::int64_t queue, SimTime now, Packet* packet);
-  bool Marks(std::uint32_t port, std::int64_t queue);
+  void NoteUtilisation(std::uint32_t number, std::int64_t queue, SimTime now, Packet* packet);
+  bool Marks(std::uint32_t number, std::int64_t queue);
   std::uint32_t Choose(std::uint32_t node, Packet* packet) const;
   int NextClass(const Port& port) const;
   void RunDue(Node* node, SimTime until);

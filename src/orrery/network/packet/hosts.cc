@@ -18,6 +18,7 @@ void Hosts::Setup(const cluster::Cluster& cluster, const Settings& settings, Fab
   host_of_.assign(cluster.vertices(), kNone);
   out_.resize(cluster.vertices());
   free_.assign(cluster.links().size(), 0);
+  lanes_.Setup(settings, fabric, paths, &free_, cluster.links().size());
   for (std::uint32_t l = 0; l < cluster.links().size(); ++l) {
     const cluster::Link& link = cluster.links()[l];
     if (!fabric->is_host(link.from)) continue;
@@ -58,7 +59,8 @@ std::uint32_t Hosts::AddFlow(DeviceId from, DeviceId to, std::uint64_t salt) {
     Port& port = fabric_->port(paths_->link(back.first + h));
     flow.base_rtt += port.latency + fabric_->ServiceTime(&port, kControlBytes);
   }
-  flow.credit = static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
+  flow.credit = flow.unasked = static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
+  flow.lane = lanes_.LaneOf(number);
   control_->Begin(flow, &flow.pace);
   HostAt(flow.node);
   HostAt(flow.to_node);
@@ -82,13 +84,29 @@ void Hosts::Post(SimTime now, std::uint32_t number, const Transfer& transfer) {
   }
   const std::int64_t payload = settings_.payload;
   const auto packets = static_cast<std::uint32_t>((transfer.bytes + payload - 1) / payload);
-  if (!HasWork(&flow)) flow.begun = now;
+  if (!HasWork(&flow)) {
+    flow.begun = now;
+    if (settings_.control->credit) TopUp(&flow);
+  }
   flow.cls = static_cast<std::uint8_t>(kClasses - 1 - std::min<int>(transfer.priority, 2));
   flow.messages.Push({flow.end, packets, transfer.bytes, sequence, transfer.creator, transfer.id});
   flow.end += packets;
   ++unfinished_;
+  lanes_.Begin(flow.lane, &disturbed_);
+  for (const std::uint32_t lane : disturbed_) Disturb(lane, now);
+  disturbed_.clear();
+  if (flow.waiting) return;  // for its turn
   HostAt(flow.node).fresh.push_back({transfer.creator, sequence, number});
   fabric_->Wake(flow.node, now);
+}
+
+// A sender that had nothing left has asked for no more: it begins again with what may be under way
+// before the first pull.
+void Hosts::TopUp(Flow* flow) {
+  const std::int64_t room = (settings_.window - flow->in_flight) / flow->packet_bytes;
+  if (room <= std::int64_t{flow->credit}) return;
+  flow->unasked += static_cast<std::uint32_t>(room) - flow->credit;
+  flow->credit = static_cast<std::uint32_t>(room);
 }
 
 std::int32_t Hosts::PacketBytes(Flow* flow, std::uint32_t number) {
@@ -138,7 +156,10 @@ void Hosts::Run(std::uint32_t node, SimTime now) {
   std::ranges::sort(host.fresh, [](const Fresh& a, const Fresh& b) {
     return a.creator != b.creator ? a.creator < b.creator : a.sequence < b.sequence;
   });
-  for (const Fresh& fresh : host.fresh) MakeReady(&flows_[fresh.flow], now);
+  for (const Fresh& fresh : host.fresh) {
+    EndStretch(&PortOf(&flows_[fresh.flow]), now);
+    MakeReady(&flows_[fresh.flow], now);
+  }
   host.fresh.clear();
   for (HostPort& port : host.ports) ServePort(&port, now);
   fabric_->Wake(node, NextTurn(node, host));
@@ -149,12 +170,18 @@ SimTime Hosts::NextTurn(std::uint32_t node, const Host& host) {
   if (!host.creditors.empty()) next = std::min(next, host.next_pull);
   for (const HostPort& port : host.ports) {
     const Port& link = fabric_->port(port.link);
-    bool work = false;
+    bool queued = false, ready = false;
     for (std::size_t c = 0; c < kClasses; ++c) {
-      const bool paused = (link.paused >> c & 1) != 0;
-      work = work || (!paused && (!port.ready[c].empty() || !link.queue[c].empty()));
+      if ((link.paused >> c & 1) != 0) continue;
+      queued = queued || !link.queue[c].empty();
+      ready = ready || !port.ready[c].empty();
     }
-    if (work) next = std::min(next, link.free);
+    if (queued) next = std::min(next, link.free);
+    if (port.held != kNone) {
+      next = std::min(next, std::max(link.free, port.held_until));
+    } else if (ready) {
+      next = std::min(next, link.free);
+    }
     if (!port.late.empty()) next = std::min(next, std::max(link.free, port.late.front().time));
   }
   return next;
@@ -163,6 +190,7 @@ SimTime Hosts::NextTurn(std::uint32_t node, const Host& host) {
 void Hosts::ServePort(HostPort* port, SimTime now) {
   const Port& link = fabric_->port(port->link);
   while (link.free <= now) {
+    EndStretch(port, now);
     while (!port->late.empty() && port->late.front().time <= now) {
       const std::uint32_t number = port->late.front().flow;
       std::pop_heap(port->late.begin(), port->late.end());
@@ -181,13 +209,34 @@ void Hosts::ServePort(HostPort* port, SimTime now) {
   }
 }
 
+// The flow stands aside until `time`.
+void Hosts::Delay(HostPort* port, const Flow& flow, SimTime time) {
+  port->late.push_back({time, flow.flow});
+  std::push_heap(port->late.begin(), port->late.end());
+}
+
+// The packet that was waited for, unless it has to go on waiting.
+bool Hosts::SendHeld(HostPort* port, SimTime now) {
+  Flow& flow = flows_[port->held];
+  if ((fabric_->port(port->link).paused >> flow.cls & 1) != 0) {
+    port->held = kNone;
+    Delay(port, flow, port->held_until);
+    return false;
+  }
+  if (port->held_until > now) return false;
+  port->held = kNone;
+  flow.waiting = false;
+  if (!MaySend(&flow)) return false;
+  Send(port, &flow, now);
+  MakeReady(&flow, now);
+  return true;
+}
+
 bool Hosts::SendFromReady(HostPort* port, SimTime now) {
-  const auto later = [&](Flow* flow, SimTime time) {
-    port->late.push_back({time, flow->flow});
-    std::push_heap(port->late.begin(), port->late.end());
-  };
-  for (std::size_t c = 1; c < kClasses; ++c) {
+  if (port->held != kNone && SendHeld(port, now)) return true;
+  for (std::size_t c = 1; c < kClasses && port->held == kNone; ++c) {
     if ((fabric_->port(port->link).paused >> c & 1) != 0) continue;
+    if (SendStretch(port, c, now)) return true;
     while (!port->ready[c].empty()) {
       Flow& flow = flows_[port->ready[c].front()];
       port->ready[c].Pop();
@@ -197,13 +246,19 @@ bool Hosts::SendFromReady(HostPort* port, SimTime now) {
       }
       const std::uint32_t number = flow.again.empty() ? flow.next : flow.again.front();
       const std::int32_t bytes = PacketBytes(&flow, number);
-      if (!flow.fetched) {
-        flow.fetched = true;
-        const SimTime ready = std::max(Fetch(&flow, now, bytes), flow.due);
-        if (ready > now) {
-          later(&flow, ready);
-          continue;
-        }
+      // A flow that has just begun waits for its first packet, others go meanwhile. Once a packet
+      // is read in its turn, it is the next.
+      const SimTime earliest = std::max(flow.begun + FetchTime(flow, bytes), flow.due);
+      if (!flow.fetched && earliest > now) {
+        Delay(port, flow, earliest);
+        continue;
+      }
+      const SimTime ready = flow.fetched ? now : Fetch(&flow, now, bytes);
+      flow.fetched = true;
+      if (ready > now) {
+        port->held = flow.flow;
+        port->held_until = ready;
+        return false;
       }
       flow.waiting = false;
       Send(port, &flow, now);
@@ -214,18 +269,24 @@ bool Hosts::SendFromReady(HostPort* port, SimTime now) {
   return false;
 }
 
+// From its GPU to its NIC.
+SimTime Hosts::FetchTime(const Flow& flow, std::int32_t bytes) {
+  SimTime time = 0;
+  for (const std::uint32_t l : paths_->before(flow.flow)) {
+    Port& port = fabric_->port(l);
+    time += port.latency + fabric_->ServiceTime(&port, bytes);
+  }
+  return time;
+}
+
 // When the packet is at the NIC, read from its GPU as early as the buffer for one packet allows.
 SimTime Hosts::Fetch(Flow* flow, SimTime now, std::int32_t bytes) {
   const auto links = paths_->before(flow->flow);
-  SimTime lead = 0;
-  for (const std::uint32_t l : links) {
-    Port& port = fabric_->port(l);
-    lead += port.latency + fabric_->ServiceTime(&port, bytes);
-  }
-  SimTime at = std::max(now - lead, flow->begun);
+  SimTime at = std::max(now - FetchTime(*flow, bytes), flow->begun);
   for (const std::uint32_t l : links) {
     Port& port = fabric_->port(l);
     const SimTime begin = std::max(at, free_[l]);
+    fabric_->CountUse(l, begin, 0, 1, bytes);
     free_[l] = begin + fabric_->ServiceTime(&port, bytes);
     at = free_[l] + port.latency;
   }
@@ -304,7 +365,11 @@ void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
   }
   ++fabric_->counts().data_packets;
   if (!flow->armed) Arm(flow, now);
-  fabric_->Serve(port->link, p, now);
+  if (lanes_.alone(flow->lane)) {
+    lanes_.Send(flow->lane, p, (p.flags & kLastOfMessage) != 0);
+  } else {
+    fabric_->Serve(port->link, p, now);
+  }
 }
 
 void Hosts::SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::uint32_t extra,

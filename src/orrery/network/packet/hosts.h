@@ -8,7 +8,10 @@
 //
 // Inside the hosts. Each packet crosses the links between GPU and NIC (PCIe, and NVLink by rail) as
 // a message of its own size does in `links`, by arithmetic and without events: before its NIC, read
-// ahead by the time that one packet takes there, and after it in the order of arrival.
+// ahead by the time that one packet takes there, in the order of sending, and after it in the order
+// of arrival.
+//
+// A route that one pair of GPUs has to itself costs no events a packet: lanes.h.
 //
 // Receivers acknowledge every ack_every-th packet, and at once the last of a message, one that is
 // marked, out of order or again. Go-back-N: what comes out of order is lost, and named once for
@@ -29,6 +32,7 @@
 
 #include "orrery/network/network.h"
 #include "orrery/network/packet/fabric.h"
+#include "orrery/network/packet/lanes.h"
 
 namespace orrery::network::packet {
 
@@ -38,10 +42,13 @@ class Hosts {
              Paths* paths);
   // A queue pair's number.
   std::uint32_t AddFlow(DeviceId from, DeviceId to, std::uint64_t salt);
-  void Post(SimTime now, std::uint32_t flow, const Transfer& transfer);
+  void Post(SimTime now, std::uint32_t number, const Transfer& transfer);
   // The host's turn: everything at `now`.
   void Run(std::uint32_t node, SimTime now);
-  void OnTimer(std::uint32_t flow, SimTime now);
+  void OnTimer(std::uint32_t number, SimTime now);
+  // The next message that arrives on a lane alone.
+  SimTime NextLanding() const { return lanes_.landings.NextTime(); }
+  void TakeLanding();
 
   struct Done {
     SimTime time = 0;
@@ -75,14 +82,15 @@ class Hosts {
     SimTime begun = 0;  // the first message of this busy time came
     std::uint32_t node = 0, to_node = 0;
     std::uint32_t entropy = 0;  // of the next packet
+    std::uint32_t lane = 0;
     std::uint8_t cls = kClasses - 1;
     bool waiting = false;  // in a ready ring or a heap
     bool fetched = false;  // the next packet is at the NIC, or on its way
     bool armed = false;    // a timer event is in the queue
     std::uint32_t timeouts = 0, repeated = 0;
     SimTime deadline = 0;
-    std::uint32_t credit = 0, pulled = 0;
-    std::uint32_t recovered = 0;  // packets below were repeated if missing
+    std::uint32_t credit = 0, pulled = 0, unasked = 0;  // unasked: credit without a pull, in all
+    std::uint32_t recovered = 0;                        // packets below were repeated if missing
     Ring<std::uint32_t> again;
     NumberSet acked;
     Ring<Message> messages;
@@ -107,8 +115,20 @@ class Hosts {
       return a.time != b.time ? a.time > b.time : a.flow > b.flow;
     }
   };
+  // Full packets that follow each other: `rounds` of each flow in a ready ring, in turn, on a lane
+  // alone. The turn of the first is at `turn`, its service begins at `begin`, those of the others
+  // one each `step`.
+  struct Stretch {
+    std::uint32_t flows = 0;  // 0: none is under way
+    std::uint32_t rounds = 0, lane = 0;
+    SimTime turn = 0, begin = 0, step = 0;
+    std::size_t cls = 0;
+  };
   struct HostPort {
     std::uint32_t link = 0;
+    Stretch stretch;
+    std::uint32_t held = kNone;  // the flow whose packet is next and still on its way to the NIC
+    SimTime held_until = 0;
     bool transit_next = false;
     std::array<Ring<std::uint32_t>, kClasses> ready;  // flows
     std::vector<Late> late;                           // heap
@@ -129,17 +149,25 @@ class Hosts {
   // Hosts.cc: the NIC.
   HostPort& PortOf(Flow* flow);
   std::int32_t PacketBytes(Flow* flow, std::uint32_t number);
+  void TopUp(Flow* flow);
   bool HasWork(Flow* flow);
   bool MaySend(Flow* flow);
   void MakeReady(Flow* flow, SimTime now);
   void ServePort(HostPort* port, SimTime now);
   bool SendFromReady(HostPort* port, SimTime now);
+  bool SendHeld(HostPort* port, SimTime now);
+  void Delay(HostPort* port, const Flow& flow, SimTime time);
+  SimTime FetchTime(const Flow& flow, std::int32_t bytes);
   SimTime Fetch(Flow* flow, SimTime now, std::int32_t bytes);
   void Send(HostPort* port, Flow* flow, SimTime now);
   SimTime NextTurn(std::uint32_t node, const Host& host);
   void SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::uint32_t extra,
                 SimTime now);
   void GivePulls(Host* host, SimTime now);
+  // Solitary.cc: lanes alone.
+  bool SendStretch(HostPort* port, std::size_t cls, SimTime now);
+  void EndStretch(HostPort* port, SimTime now);
+  void Disturb(std::uint32_t number, SimTime now);
   // Balance.cc.
   std::uint32_t NextEntropy(Flow* flow, SimTime now);
   void NoteEntropy(Flow* flow, const Packet& ack, SimTime now);
@@ -148,7 +176,7 @@ class Hosts {
   void OnHeader(const Packet& packet, SimTime now);
   void Owe(Flow* flow, SimTime now);
   SimTime ToGpu(const Flow& flow, SimTime now, std::int32_t bytes);
-  void Complete(Flow* flow, SimTime now);
+  void Complete(Flow* flow, SimTime at_gpu);
   // Sender.cc.
   void OnAck(const Packet& packet, SimTime now);
   void OnNack(const Packet& packet, SimTime now);
@@ -168,7 +196,9 @@ class Hosts {
   std::vector<std::vector<std::uint32_t>> out_;  // links of the fabric by sending host's vertex
   std::vector<SimTime> free_;                    // links inside hosts, by link
   std::vector<std::uint64_t> sequences_;         // by creator
-  std::vector<Packet> arrived_;                  // scratch
+  Lanes lanes_;
+  std::vector<std::uint32_t> disturbed_;  // scratch
+  std::vector<Packet> arrived_;           // scratch
   std::size_t unfinished_ = 0;
   std::uint32_t patience_ = 0;
 };

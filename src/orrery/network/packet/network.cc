@@ -60,7 +60,8 @@ class PacketNetwork final : public Network {
   }
 
   SimTime next_time() const override {
-    return std::min({fabric_.events.NextTime(), hosts_.done.NextTime(), local_->next_time()});
+    return std::min({fabric_.events.NextTime(), hosts_.NextLanding(), hosts_.done.NextTime(),
+                     local_->next_time()});
   }
 
   SimTime AdvanceUntil(SimTime t, std::vector<Completion>* done) override {
@@ -74,6 +75,8 @@ class PacketNetwork final : public Network {
         const Event event = fabric_.events.Top();
         fabric_.events.Pop();
         Take(event);
+      } else if (hosts_.NextLanding() == next) {
+        hosts_.TakeLanding();
       } else if (hosts_.done.NextTime() == next) {
         done->push_back({now_, hosts_.done.Top().id});
         hosts_.done.Pop();
@@ -121,7 +124,7 @@ class PacketNetwork final : public Network {
 
   Status status() const override {
     if (!status_.ok()) return status_;
-    if (hosts_.unfinished() > 0 && fabric_.events.empty()) return Stuck();
+    if (hosts_.unfinished() > 0 && next_time() == kNever) return Stuck();
     return {};
   }
 

@@ -52,12 +52,13 @@ struct Outcome {
 };
 
 Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begins,
-                 const PacketParameters& packet = {}) {
+                 const PacketParameters& packet = {}, bool queue_log = false) {
   auto network = Create("packet", {.packet = packet});
   EXPECT_TRUE(network.ok());
   const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);
   const Status setup = (*network)->SetupLinks(cluster, owner, 0);
   EXPECT_TRUE(setup.ok()) << setup.message();
+  if (queue_log) (*network)->KeepQueueLog(64);
   std::stable_sort(begins.begin(), begins.end(),
                    [](const Begin& a, const Begin& b) { return a.time < b.time; });
   Outcome out;
@@ -178,6 +179,81 @@ TEST(Packet, EveryControlDeliversEverythingOnceAndEnds) {
       }
       EXPECT_EQ(Simulate(cluster, begins, packet).ends, out.ends) << control.name;
     }
+  }
+}
+
+// Messages of a few pairs of GPUs, several connections each, at moments that make lanes of theirs
+// alone, disturb them and leave them alone again. Where queues are logged no lane is ever alone.
+TEST(Packet, ALaneAloneIsExact) {
+  std::uint64_t turns = 0, turns_alone = 0;
+  for (const char* preset : {"h100-ib-400g", "a100-80g-roce-200g", "gb200-nvl72-ib-400g"}) {
+    const cluster::Cluster cluster = Build(preset, 40, 4);
+    const auto each = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+      CounterRng rng(seed);
+      const std::size_t pairs = 1 + rng.Below(5), from_hosts = 1 + rng.Below(3);
+      std::vector<std::pair<std::size_t, std::size_t>> pair;
+      for (std::size_t p = 0; p < pairs; ++p) {
+        const std::size_t from = rng.Below(from_hosts) * each + rng.Below(2);
+        const std::size_t to = (from_hosts + rng.Below(2)) * each + rng.Below(2);
+        pair.emplace_back(from, to % cluster.devices());
+      }
+      const auto longest = static_cast<std::uint64_t>(1) << (10 + rng.Below(12));
+      std::vector<Begin> begins;
+      for (int i = 0; i < 60; ++i) {
+        const auto [from, to] = pair[rng.Below(pairs)];
+        if (cluster.nvlink_domain(DeviceId(from)) == cluster.nvlink_domain(DeviceId(to))) continue;
+        const auto packets = static_cast<std::int64_t>(rng.Below(64));
+        const std::int64_t bytes = rng.Below(2) == 0
+                                       ? static_cast<std::int64_t>(1 + rng.Below(longest))
+                                       : (1 + packets) * cluster.spec().nic_mtu_bytes;
+        begins.push_back({static_cast<SimTime>(rng.Below(200'000'000)),
+                          Make(static_cast<FlightId>(i), from, to, bytes, 7 + rng.Below(3))});
+      }
+      const Outcome alone = Simulate(cluster, begins), single = Simulate(cluster, begins, {}, true);
+      EXPECT_EQ(alone.ends, single.ends) << preset << " seed " << seed;
+      EXPECT_EQ(alone.counts.hops, single.counts.hops);
+      EXPECT_EQ(alone.counts.data_packets, single.counts.data_packets);
+      for (std::size_t l = 0; l < alone.links.size(); ++l) {
+        EXPECT_EQ(alone.links[l].bytes, single.links[l].bytes) << l;
+        EXPECT_EQ(alone.links[l].busy, single.links[l].busy) << l;
+      }
+      turns += single.counts.turns;
+      turns_alone += alone.counts.turns;
+    }
+  }
+  EXPECT_LT(turns_alone, turns);  // lanes were alone
+}
+
+TEST(Packet, MessagesAloneOnTheirPathCostAFewTurnsHoweverLong) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 4, 4);
+  std::vector<Begin> begins;
+  for (FlightId i = 0; i < 4; ++i)
+    begins.push_back({i * kMicrosecond, Make(i, 0, 8, 256 << 20, i)});
+  const Outcome out = Simulate(cluster, begins);
+  EXPECT_EQ(out.ends.size(), 4u);
+  EXPECT_EQ(out.counts.data_packets, 4u * 65536);
+  EXPECT_LT(out.counts.turns + out.counts.batches, 100u);
+}
+
+TEST(Packet, LaterMessagesOfAConnectionEndToo) {
+  // Posted while the first is under way, just after it and long after it.
+  const cluster::Cluster cluster = Build("h100-ib-400g", 8, 2);
+  for (const ControlInfo& control : Controls()) {
+    PacketParameters packet;
+    packet.congestion_control = control.name;
+    std::vector<Begin> begins;
+    FlightId id = 0;
+    for (SimTime start : {0, 5, 27, 28, 40, 400, 2000}) {
+      begins.push_back({start * kMicrosecond, Make(id++, 0, 24, 1 << 20, 3)});
+    }
+    const Outcome out = Simulate(cluster, begins, packet);
+    EXPECT_TRUE(out.status.ok()) << control.name << out.status.message();
+    ASSERT_EQ(out.ends.size(), begins.size()) << control.name;
+    const SimTime alone = out.ends.at(0);
+    EXPECT_LT(out.ends.at(6) - begins[6].time, 2 * alone) << control.name;
+    EXPECT_LT(out.ends.at(4), 6 * alone) << control.name;
+    EXPECT_EQ(out.counts.timeouts, 0u) << control.name;
   }
 }
 

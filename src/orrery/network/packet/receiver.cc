@@ -70,8 +70,7 @@ void Hosts::OnHeader(const Packet& packet, SimTime now) {
 
 // A pull for the flow, unless those given and owed cover what is left.
 void Hosts::Owe(Flow* flow, SimTime now) {
-  const auto unasked = static_cast<std::uint32_t>(settings_.window / flow->packet_bytes);
-  if (flow->pulls + flow->owed + unasked >= flow->end + flow->headers) return;
+  if (flow->pulls + flow->owed + flow->unasked >= flow->end + flow->headers) return;
   Host& host = HostAt(flow->to_node);
   if (flow->owed++ == 0) host.creditors.Push(flow->flow);
   host.next_pull = std::max(host.next_pull, now);
@@ -81,7 +80,9 @@ SimTime Hosts::ToGpu(const Flow& flow, SimTime now, std::int32_t bytes) {
   SimTime at = now;
   for (const std::uint32_t l : paths_->after(flow.flow)) {
     Port& port = fabric_->port(l);
-    free_[l] = std::max(at, free_[l]) + fabric_->ServiceTime(&port, bytes);
+    const SimTime begin = std::max(at, free_[l]);
+    fabric_->CountUse(l, begin, 0, 1, bytes);
+    free_[l] = begin + fabric_->ServiceTime(&port, bytes);
     at = free_[l] + port.latency;
   }
   return at;
@@ -95,6 +96,7 @@ void Hosts::Complete(Flow* flow, SimTime at_gpu) {
     done.Push({at_gpu, m.sequence, m.creator, m.id});
     --unfinished_;
     ++flow->completed;
+    lanes_.End(flow->lane);
   }
 }
 

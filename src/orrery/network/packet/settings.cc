@@ -77,10 +77,13 @@ Status Check(const PacketParameters& p, const Settings& s) {
     return InvalidInput("packet.queue: {} holds no packet; one has {} bytes", HumanBytes(s.queue),
                         s.packet_bytes());
   }
-  if (s.ack_every == 0 && (!s.pfc || s.control->name != "none")) {
+  if (s.ack_every == 0 && (!s.pfc || s.control->name != "none" || p.window > 0)) {
     return InvalidInput(
         "packet.ack_every: 0: '{}'{} needs acknowledgements; only 'none' with pfc does without",
-        s.control->name, s.pfc ? "" : " without pfc");
+        s.control->name,
+        !s.pfc         ? " without pfc"
+        : p.window > 0 ? " with a window"
+                       : "");
   }
   if (s.control->credit && !s.selective) {
     return InvalidInput("packet.recovery: {} repeats single packets; take selective-repeat",
@@ -135,7 +138,9 @@ Result<Settings> Resolve(const PacketParameters& p, const cluster::Cluster& clus
   if (!p.recovery.empty()) s.selective = p.recovery == "selective-repeat";
   s.window = p.window > 0 ? p.window : bytes(control.window_packets, control.window_bdp);
   s.window = control.credit ? std::max<std::int64_t>(s.window, s.packet_bytes()) : s.window;
-  s.ack_every = p.ack_every.value_or(control.name == "none" && s.pfc ? 0 : control.ack_every);
+  // With PFC and no window nobody needs to know what has arrived.
+  const bool silent = control.name == "none" && s.pfc && p.window == 0;
+  s.ack_every = p.ack_every.value_or(silent ? 0 : control.ack_every);
   // With PFC nothing is lost; else well above what a full buffer delays.
   if (!s.pfc || p.rto > 0) s.rto = p.rto > 0 ? p.rto : std::max(kMillisecond, 8 * s.base_rtt);
   if (s.ack_every == 0) s.rto = 0;

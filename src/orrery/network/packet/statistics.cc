@@ -4,7 +4,7 @@
 
 namespace orrery::network {
 
-void QueueLog::Note(std::size_t link, SimTime time, std::int64_t bytes) {
+void QueueLog::Note(std::size_t link, SimTime time, std::int64_t before, std::int64_t after) {
   while (time / width_ >= static_cast<SimTime>(steps_)) {
     width_ *= 2;
     for (std::vector<std::int64_t>& steps : by_link_) {
@@ -16,8 +16,8 @@ void QueueLog::Note(std::size_t link, SimTime time, std::int64_t bytes) {
   }
   std::vector<std::int64_t>& steps = by_link_[link];
   const auto step = static_cast<std::size_t>(time / width_);
-  if (steps.size() <= step) steps.resize(step + 1, 0);
-  steps[step] = std::max(steps[step], bytes);
+  if (steps.size() <= step) steps.resize(step + 1, before);
+  steps[step] = std::max({steps[step], before, after});
 }
 
 }  // namespace orrery::network

@@ -35,7 +35,8 @@ class QueueLog {
   QueueLog(std::size_t links, std::size_t steps) : steps_(steps), by_link_(links) {}
   bool on() const { return steps_ > 0; }
   SimTime width() const { return width_; }
-  void Note(std::size_t link, SimTime time, std::int64_t bytes);
+  // The queue had `before` bytes since it was noted last, and has `after` from now on.
+  void Note(std::size_t link, SimTime time, std::int64_t before, std::int64_t after);
   // From time 0 on; empty where the link never had a queue.
   std::span<const std::int64_t> of(std::size_t link) const { return by_link_[link]; }
   std::size_t links() const { return by_link_.size(); }
