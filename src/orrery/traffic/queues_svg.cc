@@ -17,10 +17,10 @@ constexpr double kLeft = 70, kTop = 62, kRight = 620, kBottom = 420;
 constexpr std::array<std::string_view, 6> kColours = {"#0072B2", "#D55E00", "#009E73",
                                                       "#CC79A7", "#E69F00", "#56B4E9"};
 
-std::string Grid(double most_us, double most_kB) {
+std::string Grid(double most_us, double most_kb) {
   std::string out;
-  for (double v = 0; v <= most_kB * 1.001; v += SvgStep(most_kB)) {
-    const double y = kBottom - v / most_kB * (kBottom - kTop);
+  for (double v = 0; v <= most_kb * 1.001; v += SvgStep(most_kb)) {
+    const double y = kBottom - v / most_kb * (kBottom - kTop);
     out += fmt::format(
         "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#dddddd\"/>\n",
         kLeft, y, kRight, y);
@@ -42,24 +42,24 @@ std::string Grid(double most_us, double most_kB) {
 std::string QueuesSvg(const Heading& heading, const cluster::Cluster& cluster, const FlowRun& run) {
   const std::vector<LinkId> links = LongestQueues(*run.packets, kColours.size());
   const double most_us = std::max(ToSeconds(run.finish) * 1e6, 1e-3);
-  double most_kB = 1;
+  double most_kb = 1;
   for (const LinkId link : links) {
-    most_kB = std::max(most_kB,
+    most_kb = std::max(most_kb,
                        static_cast<double>(run.packets->ports[link.index()].longest_queue) * 1e-3);
   }
-  most_kB = SvgStep(most_kB) * std::ceil(most_kB / SvgStep(most_kB));
+  most_kb = SvgStep(most_kb) * std::ceil(most_kb / SvgStep(most_kb));
   std::string out = SvgHead(kWidth, kHeight);
   out += SvgText(kLeft, 24, "start",
                  fmt::format("Longest queues: {}, {} flows", heading.pattern, run.flows),
                  "font-size=\"15\" font-weight=\"bold\"");
   out += SvgText(kLeft, 43, "start", heading.cluster, "fill=\"#555555\"");
-  out += Grid(most_us, most_kB);
+  out += Grid(most_us, most_kb);
   const double step_us = ToSeconds(run.queues.width()) * 1e6;
   for (std::size_t i = 0; i < links.size(); ++i) {
     const auto steps = run.queues.of(links[i].index());
     std::string points;
     for (std::size_t s = 0; s < steps.size(); ++s) {
-      const double y = kBottom - static_cast<double>(steps[s]) * 1e-3 / most_kB * (kBottom - kTop);
+      const double y = kBottom - static_cast<double>(steps[s]) * 1e-3 / most_kb * (kBottom - kTop);
       const double x = kLeft + static_cast<double>(s) * step_us / most_us * (kRight - kLeft);
       points += fmt::format("{:.1f},{:.1f} ", std::min(x, kRight), y);
       points += fmt::format("{:.1f},{:.1f} ",
