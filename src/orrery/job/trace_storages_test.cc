@@ -20,7 +20,7 @@ Result<results::TraceResult> Simulated(const std::string& name, const TraceOptio
 // What the replay adds up is what the tracer counted, to the byte: nothing is lost or counted
 // twice.
 TEST(TraceStorages, PeaksAreTheTracers) {
-  for (const char* name : {"ddp", "tp", "fsdp2", "hybrid", "megatron"}) {
+  for (const char* name : {"ddp", "tp", "fsdp2", "hybrid", "megatron", "pipeline"}) {
     const auto directory = formats::ReadTraceDirectory(kTraces + "/" + name, 1 << 26);
     ASSERT_TRUE(directory.ok());
     const auto result = Simulated(name, {.cluster = "h100-ib-400g"});

@@ -74,6 +74,7 @@ std::vector<std::uint32_t> Members(const graph::Graph& g, std::uint32_t rank, Gr
 TEST(RankTraces, ExamplesAreValidGraphs) {
   const std::map<std::string, std::string> examples = {{"ddp", ""},
                                                        {"tp", ""},
+                                                       {"pipeline", ""},
                                                        {"fsdp2", "it records an event"},
                                                        {"hybrid", "it records an event"},
                                                        {"megatron", "not on the compute stream"}};
