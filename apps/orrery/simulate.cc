@@ -7,7 +7,9 @@
 
 #include "arguments.h"
 #include "interrupt.h"
+#include "orrery/base/file.h"
 #include "orrery/base/text.h"
+#include "orrery/job/astra.h"
 #include "orrery/job/importers.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
@@ -44,8 +46,7 @@ class SimulateVerb final : public Verb {
     app_ = app;
     app->add_option("JOB", inputs_,
                     "Job file (YAML or JSON), a launch script or a framework's configuration, or a "
-                    "trace ('orrery list formats'): its file, files, folder or prefix")
-        ->required();
+                    "trace ('orrery list formats'): its file, files, folder or prefix");
     app->add_option("--format", format_, "The trace's format, where its content does not say");
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
     app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
@@ -62,13 +63,23 @@ class SimulateVerb final : public Verb {
                     "Threads for runs over links (--network flow, links, loggops); one with a "
                     "timeline, and for several jobs over links or loggops");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
+    app->add_option("--csv", csv_, "Traces: write a line a rank to FILE");
     recipe_.Declare(app);
+    DeclareAstra(app);
     app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
                 "Keys of --set for a trace:\n" + job::KeyList(network::LogGopsOptions()) +
-                ImporterKeys());
+                ImporterKeys() + "Keys of --set with --format astra-sim:\n" +
+                job::KeyList(job::AstraKeys()));
   }
 
   Status Run(Session* session) override {
+    if (format_ == "astra-sim") return RunAstra(session);
+    for (const char* option : kAstraOptions) {
+      if (app_->count(option) == 0) continue;
+      return InvalidInput("{}: is for --format astra-sim", option);
+    }
+    if (inputs_.empty())
+      return InvalidInput("JOB is missing; 'orrery simulate --help' says what it is");
     const job::TraceFiles files = job::OpenTrace(inputs_);
     input_ = inputs_.front();
     ORRERY_ASSIGN_OR_RETURN(const job::Importer* const importer, job::FindImporter(files, format_));
@@ -76,8 +87,10 @@ class SimulateVerb final : public Verb {
     if (importer == nullptr || !files.start.empty()) {
       for (const std::string& input : inputs_) read_files.push_back({"JOB", input});
     }
-    ORRERY_RETURN_IF_ERROR(CheckFiles(
-        read_files, {{"--json", json_}, {"--timeline", timeline_}, {"--heat-map", heat_map_}}));
+    ORRERY_RETURN_IF_ERROR(CheckFiles(read_files, {{"--json", json_},
+                                                   {"--timeline", timeline_},
+                                                   {"--heat-map", heat_map_},
+                                                   {"--csv", csv_}}));
     if (importer == nullptr && inputs_.size() > 1) {
       return InvalidInput("{}: one job at a time, and {} is no trace", Printable(inputs_[1]),
                           Printable(input_));
@@ -119,6 +132,8 @@ class SimulateVerb final : public Verb {
       }
     }
     if (trace) return RunTrace(session, *importer, files);
+    if (!csv_.empty())
+      return InvalidInput("--csv: is for traces, and {} is none", Printable(input_));
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
@@ -178,8 +193,7 @@ class SimulateVerb final : public Verb {
     WatchOutput(timeline_);
     ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result,
                             job::SimulateTrace(importer, files, options));
-    ORRERY_RETURN_IF_ERROR(
-        session->Answer(json_, results::ToJson(result), results::Report(result)));
+    ORRERY_RETURN_IF_ERROR(AnswerTrace(session, result));
     if (!timeline_.empty()) {
       session->Note(fmt::format("timeline: {} (open it at ui.perfetto.dev)", Printable(timeline_)));
     }
@@ -190,6 +204,75 @@ class SimulateVerb final : public Verb {
     return {};
   }
 
+  Status AnswerTrace(Session* session, const results::TraceResult& result) const {
+    if (!csv_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(csv_, results::ToCsv(result)));
+    return session->Answer(json_, results::ToJson(result), results::Report(result));
+  }
+
+  // ASTRA-sim's own options.
+  static constexpr const char* kAstraOptions[] = {"--workload-configuration",
+                                                  "--system-configuration",
+                                                  "--network-configuration",
+                                                  "--remote-memory-configuration",
+                                                  "--comm-group-configuration",
+                                                  "--num-queues-per-dim",
+                                                  "--injection-scale",
+                                                  "--rendezvous-protocol",
+                                                  "--comm-scale",
+                                                  "--compute-scale",
+                                                  "--logging-configuration",
+                                                  "--logging-folder"};
+  void DeclareAstra(CLI::App* app) {
+    std::string* const paths[] = {
+        &astra_.workload_configuration, &astra_.system_configuration, &astra_.network_configuration,
+        &astra_.remote_memory_configuration, &astra_.comm_group_configuration};
+    for (std::size_t i = 0; i < std::size(paths); ++i) {
+      app->add_option(kAstraOptions[i], *paths[i], "As ASTRA-sim's, with --format astra-sim")
+          ->group("ASTRA-sim");
+    }
+    app->add_option("--num-queues-per-dim", astra_.num_queues_per_dim, "As ASTRA-sim's")
+        ->transform(WholeIn(1, 4096))
+        ->group("ASTRA-sim");
+    app->add_option("--injection-scale", astra_.injection_scale, "As ASTRA-sim's")
+        ->check(CLI::Range(0.0, 1e6))
+        ->group("ASTRA-sim");
+    app->add_option("--rendezvous-protocol", astra_.rendezvous_protocol, "As ASTRA-sim's")
+        ->expected(0, 1)
+        ->default_str("true")
+        ->group("ASTRA-sim");
+    for (std::size_t i = 8; i < std::size(kAstraOptions); ++i) {
+      app->add_option(kAstraOptions[i], astra_unused_, "Taken and not used, as ASTRA-sim does")
+          ->group("ASTRA-sim");
+    }
+  }
+
+  Status RunAstra(Session* session) {
+    for (const char* option : {"--network", "--cluster", "--nodes", "--timeline", "--heat-map",
+                               "--timeline-ranks", "--calibration", "--threads", "--seed"}) {
+      if (app_->count(option) == 0) continue;
+      return InvalidInput(
+          "{}: is not for --format astra-sim, whose files say where it runs; "
+          "'orrery simulate PREFIX --cluster …' runs its traces elsewhere",
+          option);
+    }
+    if (!inputs_.empty() && astra_.workload_configuration.empty()) {
+      astra_.workload_configuration = inputs_.front();
+    }
+    ORRERY_RETURN_IF_ERROR(
+        CheckFiles({{"--system-configuration", astra_.system_configuration},
+                    {"--network-configuration", astra_.network_configuration},
+                    {"--remote-memory-configuration", astra_.remote_memory_configuration}},
+                   {{"--json", json_}, {"--csv", csv_}}));
+    astra_.set = set_;
+    astra_.fold = !no_fold_;
+    WatchOutput(json_);
+    WatchOutput(csv_);
+    ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result, job::SimulateAstra(astra_));
+    return AnswerTrace(session, result);
+  }
+
+  job::AstraOptions astra_;
+  std::string astra_unused_, csv_;
   CLI::App* app_ = nullptr;
   std::vector<std::string> inputs_;
   std::string format_;

@@ -26,6 +26,6 @@ struct TraceOptions {
 
 // Runs a trace of one of the formats of importers.h. Code::kInfeasible for a deadlock.
 Result<results::TraceResult> SimulateTrace(const Importer& importer, const TraceFiles& files,
-                                           const TraceOptions& options);
+                                           const TraceOptions& given);
 
 }  // namespace orrery::job

@@ -153,8 +153,11 @@ std::string ToJson(const TraceResult& result) {
     }
   }
   Json ranks = Json::array();
-  for (const RankClass& rank : run.classes) {
-    ranks.push_back(RankJson(rank, result.processors > 0));
+  for (std::size_t r = 0; r < run.classes.size(); ++r) {
+    ranks.push_back(RankJson(run.classes[r], result.processors > 0));
+    if (result.counts.empty()) continue;
+    ranks.back()["communication_ps"] = result.counts[r].communication;
+    ranks.back()["gpu_ticks_ps"] = result.counts[r].gpu_ticks;
   }
   // GOAL's section is older than other formats; it has the same content under its own name.
   json[result.format == "GOAL" ? "goal" : "trace"] = {
@@ -178,6 +181,23 @@ std::string ToJson(const TraceResult& result) {
   json["warnings"] = result.warnings;
   json["config"] = Json::parse(result.config_json, nullptr, false);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string ToCsv(const TraceResult& result) {
+  const bool counted = !result.counts.empty();
+  std::string text = "rank,alike,finish_ps,compute_ps,exposed_communication_ps,waiting_ps,host_ps";
+  text += counted ? ",communication_ps,gpu_ticks_ps\n" : "\n";
+  for (std::size_t r = 0; r < result.record.classes.size(); ++r) {
+    const RankClass& rank = result.record.classes[r];
+    text +=
+        fmt::format("{},{},{},{},{},{},{}", rank.representative.value, rank.size, rank.finish_time,
+                    Compute(rank), Exposed(rank), Waiting(rank), Of(rank, Part::kHost));
+    if (counted) {
+      text += fmt::format(",{},{}", result.counts[r].communication, result.counts[r].gpu_ticks);
+    }
+    text += "\n";
+  }
+  return text;
 }
 
 std::string Report(const TraceResult& result) {
@@ -207,18 +227,23 @@ std::string Report(const TraceResult& result) {
   if (!result.cluster.empty()) text += fmt::format("  cluster      {}\n", result.cluster);
   text += fmt::format("  network      {}{}{}\n", result.network,
                       result.parameters.empty() ? "" : ": ", result.parameters);
-  if (run.messages.sent > 0) {
+  if (run.messages.sent > 0 && result.counts.empty()) {
     text += fmt::format("  unexpected   {} messages came before their receive was posted\n",
                         HumanCount(static_cast<std::int64_t>(run.messages.unexpected)));
   }
   text += "\n";
   TextTable table;
   const bool processors = result.processors > 0;
+  const bool counted = !result.counts.empty();
   table.Row(processors ? std::vector<std::string>{"rank", "finish", "calc", "sending", "receiving",
                                                   "communication", "waiting"}
+            : counted  ? std::vector<std::string>{"rank", "finish", "compute", "communication",
+                                                  "exposed", "waiting", "CPU, memory"}
                        : std::vector<std::string>{"rank", result.repeats ? "step" : "finish",
                                                   "compute", "communication", "waiting", "host"});
-  for (std::size_t column = 0; column < (processors ? 7 : 6); ++column) table.AlignRight(column);
+  for (std::size_t column = 0; column < (processors || counted ? 7 : 6); ++column) {
+    table.AlignRight(column);
+  }
   for (std::size_t i = 0; i < std::min(order.size(), kRanksShown); ++i) {
     const RankClass& r = run.classes[order[i]];
     const SimTime time = result.repeats ? r.iteration_time : r.finish_time;
@@ -228,6 +253,11 @@ std::string Report(const TraceResult& result) {
         result.repeats ? HumanTime(time) : Nanoseconds(time)};
     if (processors) {
       for (const SimTime t : {r.held_calc, r.held_send, r.held_receive, Exposed(r), Waiting(r)}) {
+        row.push_back(HumanTime(t));
+      }
+    } else if (counted) {
+      for (const SimTime t : {Compute(r), result.counts[order[i]].communication, Exposed(r),
+                              Waiting(r), Of(r, Part::kHost)}) {
         row.push_back(HumanTime(t));
       }
     } else {

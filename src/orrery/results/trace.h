@@ -35,6 +35,12 @@ struct TraceResult {
   double model_flops = 0;  // of such a step, over all ranks; 0: not known
   std::vector<TraceMemory> memory;  // by distinct program; empty: the trace says nothing of it
   engine::Record record;
+  // What ASTRA-sim's system counts besides, by rank: when some communication was under way, hidden
+  // or not, and the sum of its GPU nodes' times.
+  struct Counts {
+    SimTime communication = 0, gpu_ticks = 0;
+  };
+  std::vector<Counts> counts;
   std::vector<WorstLink> worst_links;
   UseOverTime over_time;
   Simulation simulation;
@@ -49,5 +55,8 @@ void FillSimulation(const engine::Record& record, Simulation* simulation);
 
 std::string ToJson(const TraceResult& result);
 std::string Report(const TraceResult& result);
+// A line a rank, or for ranks simulated as one (`alike` of them): when it is done, and what its
+// time went to, in ps.
+std::string ToCsv(const TraceResult& result);
 
 }  // namespace orrery::results

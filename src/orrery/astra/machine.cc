@@ -1,0 +1,352 @@
+#include "orrery/astra/machine.h"
+
+#include <fmt/format.h>
+
+#include "orrery/astra/machine_state.h"
+
+namespace orrery::astra {
+namespace {
+
+// Tags of collectives' messages and of hand-shakes stand apart from those of traces.
+constexpr std::uint32_t kHandShakeTag = 1'000'000'000;
+constexpr std::uint64_t kHandShakeBytes = 8192;
+constexpr Tick kLatest = 9'000'000'000'000'000;  // 104 days
+
+}  // namespace
+
+Machine::Machine(const MachineInputs& in, bool fold)
+    : in_(in),
+      system_(*in.system),
+      fold_(fold),
+      npus_(in.network->npus()),
+      network_(*in.network),
+      ranks_(fold ? 1 : npus_) {
+  const int queues = in_.run.queues_per_dimension;
+  const std::size_t dimensions = in_.network->dimensions.size();
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = ranks_[r];
+    rank.program = &in_.workload->of(r);
+    rank.queues.resize(dimensions * static_cast<std::size_t>(queues));
+    rank.levels.assign(dimensions, Level{0, 0, queues / 2});
+  }
+  if (system_.inter_dimension == InterDimension::kGreedy ||
+      system_.inter_dimension == InterDimension::kGreedyFlex) {
+    greedy_.emplace(*in_.network, ranks_.size());
+  }
+  const MemoryConfig& memory = *in_.memory;
+  if (memory.kind == MemoryKind::kPool) controllers_.resize(1);
+  if (memory.kind == MemoryKind::kPerNode) controllers_.resize(memory.nodes);
+  for (const auto& [id, members] : in_.workload->groups) {
+    for (std::uint32_t i = 0; i < members.size(); ++i) places_[id][members[i]] = i;
+  }
+}
+
+Status Machine::Run() {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) Start(r);
+  Event event;
+  while (status_.ok() && queue_.Pop(&event)) {
+    ++events_;
+    if (now() > kLatest) return Infeasible("the run does not end within 104 days");
+    switch (event.kind) {
+      case Event::Kind::kRank:
+        RunRank(event.a);
+        break;
+      case Event::Kind::kArrive:
+        Arrive(event.a);
+        break;
+      case Event::Kind::kReceived:
+        Hear(event.handler);
+        break;
+      case Event::Kind::kHop:
+        SendOn(event.a);
+        break;
+      case Event::Kind::kLinkFree: {
+        Network::Link& link = network_.link(event.a);
+        link.busy = false;
+        if (link.waiting.empty()) break;
+        const std::uint32_t message = link.waiting.front();
+        link.waiting.pop_front();
+        Transmit(event.a, message);
+        break;
+      }
+    }
+    if (tied_) return {};
+  }
+  if (!status_.ok()) return status_;
+  for (const Rank& rank : ranks_) {
+    if (!rank.finished) return Infeasible("{}", Stuck());
+  }
+  return {};
+}
+
+void Machine::Schedule(std::uint32_t rank, Tick delay, const Local& local) {
+  const Tick time = now() + delay;
+  for (Timed& timed : ranks_[rank].pending) {
+    if (timed.time != time) continue;
+    timed.events.push_back(local);
+    return;
+  }
+  ranks_[rank].pending.push_back({time, {local}});
+  queue_.Push(time, {.kind = Event::Kind::kRank, .a = rank});
+}
+
+void Machine::RunRank(std::uint32_t rank) {
+  std::vector<Timed>& pending = ranks_[rank].pending;
+  const auto find = [&] {
+    std::size_t i = 0;
+    while (pending[i].time != now()) ++i;
+    return i;
+  };
+  // What is added for this instant meanwhile runs, too.
+  for (std::size_t done = 0;; ++done) {
+    const std::size_t i = find();
+    if (done == pending[i].events.size()) {
+      std::swap(pending[i], pending.back());
+      pending.pop_back();
+      return;
+    }
+    const Local local = pending[i].events[done];
+    RunLocal(rank, local);
+    if (!status_.ok()) return;
+  }
+}
+
+void Machine::RunLocal(std::uint32_t rank, const Local& local) {
+  switch (local.kind) {
+    case Local::Kind::kHandOver:
+      if (local.reduces) {
+        Local again = local;
+        again.reduces = false;
+        const double pass = static_cast<double>(local.bytes) / system_.local_mem_bandwidth * 1e9;
+        if (!(pass < 9e15)) {
+          return Fail(InvalidInput("a reduction of {} bytes needs local-mem-bw", local.bytes));
+        }
+        Schedule(rank, 3 * static_cast<Tick>(pass), again);  // two reads and a write
+        return;
+      }
+      HandedOver(local.a);
+      return;
+    case Local::Kind::kNode:
+      EndNode(rank, local.a);
+      return;
+    case Local::Kind::kMemory:
+      MemoryDone(rank);
+      return;
+    case Local::Kind::kBroadcast:
+      EndCollective(local.a);
+      return;
+    case Local::Kind::kCustom:
+      CustomEnd(local.a, local.b);
+      return;
+  }
+}
+
+void Machine::Hear(const Handler& handler) {
+  switch (handler.kind) {
+    case Handler::Kind::kNone:
+      return;
+    case Handler::Kind::kNode:
+      EndNode(handler.a, handler.b);
+      return;
+    case Handler::Kind::kStream:
+      Received(handler.a);
+      return;
+    case Handler::Kind::kCustom:
+      CustomEnd(handler.a, handler.b);
+      return;
+    case Handler::Kind::kRendezvous: {
+      const Rendezvous r = rendezvous_[handler.a];
+      free_rendezvous_.push_back(handler.a);
+      if (r.send) {
+        SendNow(r.rank, r.peer, r.bytes, r.tag, r.offset, r.handler);
+      } else {
+        ReceiveNow(r.rank, r.peer, r.bytes, r.tag, r.offset, r.handler);
+      }
+      return;
+    }
+  }
+}
+
+std::uint32_t Machine::NewMessage() {
+  if (free_messages_.empty()) {
+    messages_.emplace_back();
+    return static_cast<std::uint32_t>(messages_.size() - 1);
+  }
+  const std::uint32_t id = free_messages_.back();
+  free_messages_.pop_back();
+  messages_[id] = {};
+  return id;
+}
+
+// With the rendezvous protocol a receiver asks first, by a message of its own.
+void Machine::Send(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes, std::uint32_t tag,
+                   std::uint32_t offset, const Handler& handler) {
+  if (!in_.run.rendezvous) return SendNow(rank, to, bytes, tag, offset, handler);
+  if (free_rendezvous_.empty()) {
+    free_rendezvous_.push_back(static_cast<std::uint32_t>(rendezvous_.size()));
+    rendezvous_.emplace_back();
+  }
+  const std::uint32_t id = free_rendezvous_.back();
+  free_rendezvous_.pop_back();
+  rendezvous_[id] = {true, rank, to, tag, offset, bytes, handler};
+  ReceiveNow(rank, to, kHandShakeBytes, tag + kHandShakeTag, offset,
+             {Handler::Kind::kRendezvous, id, 0});
+}
+
+void Machine::Receive(std::uint32_t rank, std::uint32_t from, std::uint64_t bytes,
+                      std::uint32_t tag, std::uint32_t offset, const Handler& handler) {
+  if (!in_.run.rendezvous) return ReceiveNow(rank, from, bytes, tag, offset, handler);
+  if (free_rendezvous_.empty()) {
+    free_rendezvous_.push_back(static_cast<std::uint32_t>(rendezvous_.size()));
+    rendezvous_.emplace_back();
+  }
+  const std::uint32_t id = free_rendezvous_.back();
+  free_rendezvous_.pop_back();
+  rendezvous_[id] = {false, rank, from, tag, offset, bytes, handler};
+  SendNow(rank, from, kHandShakeBytes, tag + kHandShakeTag, offset,
+          {Handler::Kind::kRendezvous, id, 0});
+}
+
+void Machine::SendNow(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes, std::uint32_t tag,
+                      std::uint32_t offset, const Handler& handler) {
+  if (bytes == 0) {
+    return Fail(
+        InvalidInput("a message of no bytes from rank {} to {}: a collective is too small "
+                     "for its ranks and preferred-dataset-splits",
+                     rank, to));
+  }
+  // Folded, what has one offset is alike: the rank's own message comes back to it.
+  const MailKey key = fold_ ? MailKey{bytes, tag, offset, 0} : MailKey{bytes, tag, rank, to};
+  std::uint32_t id = mailbox_.Take(key, false);
+  const bool met = id != Mailbox::kNone;
+  if (!met) id = NewMessage();
+  Message& m = messages_[id];
+  m.key = key;
+  m.from = m.device = rank;
+  m.to = to;
+  m.sent = handler;
+  m.has_receive = met;
+  if (!met) mailbox_.Leave(key, true, id);
+  ++sent_;
+  bytes_ += bytes;
+  if (!in_.network->congestion_aware) {
+    queue_.Push(now() + network_.Delay(rank, to, bytes), {.kind = Event::Kind::kArrive, .a = id});
+    return;
+  }
+  const Network::Step step = network_.NextStep(m.device, to);
+  Network::Link& link = network_.link(step.link);
+  if (link.busy) {
+    link.waiting.push_back(id);
+  } else {
+    Transmit(step.link, id);
+  }
+}
+
+void Machine::Transmit(std::uint32_t number, std::uint32_t message) {
+  network_.link(number).busy = true;
+  const std::uint64_t bytes = messages_[message].key.bytes;
+  queue_.Push(now() + network_.Transit(bytes), {.kind = Event::Kind::kHop, .a = message});
+  queue_.Push(now() + network_.Busy(bytes), {.kind = Event::Kind::kLinkFree, .a = number});
+}
+
+// A message stands at the end of a link.
+void Machine::SendOn(std::uint32_t message) {
+  Message& m = messages_[message];
+  m.device = network_.NextStep(m.device, m.to).device;
+  if (m.device == m.to) return Arrive(message);
+  const Network::Step step = network_.NextStep(m.device, m.to);
+  Network::Link& link = network_.link(step.link);
+  if (link.busy) {
+    link.waiting.push_back(message);
+  } else {
+    Transmit(step.link, message);
+  }
+}
+
+void Machine::ReceiveNow(std::uint32_t rank, std::uint32_t from, std::uint64_t bytes,
+                         std::uint32_t tag, std::uint32_t offset, const Handler& handler) {
+  const MailKey key = fold_ ? MailKey{bytes, tag, offset, 0} : MailKey{bytes, tag, from, rank};
+  std::uint32_t id = mailbox_.Take(key, true);
+  if (id == Mailbox::kNone) {
+    id = NewMessage();
+    messages_[id].received = handler;
+    mailbox_.Leave(key, false, id);
+    return;
+  }
+  Message& m = messages_[id];
+  if (m.arrived) {
+    free_messages_.push_back(id);
+    queue_.Push(now(), {.kind = Event::Kind::kReceived, .handler = handler});
+    return;
+  }
+  m.received = handler;
+  m.has_receive = true;
+}
+
+void Machine::Arrive(std::uint32_t message) {
+  const Message m = messages_[message];
+  if (m.has_receive) {
+    free_messages_.push_back(message);
+  } else {
+    messages_[message].arrived = true;
+  }
+  Hear(m.sent);
+  if (m.has_receive) Hear(m.received);
+}
+
+MachineResult Machine::Finished() const {
+  MachineResult result;
+  for (std::size_t r = 0; r < npus_; ++r) result.ranks.push_back(ranks_[fold_ ? 0 : r].times);
+  result.events = events_;
+  const std::uint64_t each = fold_ ? npus_ : 1;
+  result.messages = sent_ * each;
+  result.bytes = bytes_ * each;
+  result.folded = fold_;
+  return result;
+}
+
+namespace {
+
+// Why one rank cannot stand for all; empty: it can.
+std::string WhyNotFolded(const MachineInputs& in) {
+  if (in.workload->programs.size() != 1) return "ranks differ in their traces";
+  if (in.network->congestion_aware) return "links are shared in order of arrival";
+  if (in.memory->kind == MemoryKind::kPerNode || in.memory->kind == MemoryKind::kPool) {
+    return "ranks share remote memory";
+  }
+  for (const Node& node : in.workload->programs[0]->nodes) {
+    if (node.kind == NodeKind::kSend || node.kind == NodeKind::kReceive) {
+      return "ranks send messages of their own";
+    }
+    if (node.kind != NodeKind::kCollective) continue;
+    if (node.group != 0) return "a communicator of some ranks only";
+    const auto c = static_cast<std::size_t>(node.collective);
+    if (!in.system->custom[c].empty() || in.system->custom_by_node.contains(node.id)) {
+      return "custom collectives";
+    }
+    for (const Implementation& i : in.system->implementations[c]) {
+      if (i.algorithm == Algorithm::kDoubleBinaryTree)
+        return "ranks differ in their place in trees";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<MachineResult> RunMachine(const MachineInputs& in, bool fold) {
+  std::string why = fold ? WhyNotFolded(in) : "not asked for";
+  if (why.empty()) {
+    Machine one(in, true);
+    ORRERY_RETURN_IF_ERROR(one.Run());
+    if (!one.tied()) return one.Finished();
+    why = "two things end at one instant, and their order may matter";
+  }
+  Machine all(in, false);
+  ORRERY_RETURN_IF_ERROR(all.Run());
+  MachineResult result = all.Finished();
+  result.not_folded_because = std::move(why);
+  return result;
+}
+
+}  // namespace orrery::astra

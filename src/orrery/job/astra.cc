@@ -1,0 +1,274 @@
+#include "orrery/job/astra.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "orrery/astra/machine.h"
+#include "orrery/base/file.h"
+#include "orrery/base/hash.h"
+#include "orrery/base/rng.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/base/time.h"
+#include "orrery/formats/chakra.h"
+#include "orrery/job/settings.h"
+#include "orrery/job/simulate.h"
+#include "orrery/workload/importers/chakra/files.h"
+#include "orrery/workload/importers/chakra/groups.h"
+
+namespace orrery::job {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kLargestTrace = std::int64_t{16} << 30;
+
+constexpr Option kAstra[] = {
+    {.name = "congestion",
+     .type = OptionType::kChoice,
+     .fallback = "unaware",
+     .choices = "unaware|aware",
+     .doc = "Which of ASTRA-sim's analytical networks: unaware (a message's time is its own) or "
+            "aware (links are FIFOs, store and forward; one dimension)."},
+    {.name = "inter_dimension",
+     .type = OptionType::kChoice,
+     .fallback = "ascending",
+     .choices = "ascending|round-robin|greedy|greedy-flex",
+     .doc =
+         "In which order a collective's chunks visit the network's dimensions. ASTRA-sim always "
+         "takes them ascending (all-gathers descending); the others, Themis's greedy among them, "
+         "are in its code, and its reader never sets them."},
+};
+constexpr OptionTable kAstraTable{
+    .path = "astra", .doc = "How ASTRA-sim's files are run.", .options = kAstra};
+
+Result<Section> ReadKeys(const std::vector<std::string>& set) {
+  formats::Document document;
+  for (const std::string& assignment : set) {
+    const std::string_view section =
+        std::string_view(assignment).substr(0, assignment.find_first_of(".="));
+    if (section != "astra") {
+      const std::string_view valid[] = {"astra"};
+      return InvalidInput("--set {}: {}", Printable(assignment),
+                          UnknownName("section", Printable(std::string(section)), valid));
+    }
+    ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
+  }
+  for (const formats::Field& field : document.root.fields) {
+    return Section::Read(document, field.value, kAstraTable);
+  }
+  return Section(kAstraTable);
+}
+
+// All that ASTRA-sim's files say.
+struct Configuration {
+  astra::SystemConfig system;
+  astra::NetworkConfig network;
+  astra::MemoryConfig memory;
+  astra::RunConfig run;
+  std::vector<std::string> warnings;
+};
+
+Result<Configuration> ReadConfiguration(const AstraOptions& options, const Section& keys) {
+  Configuration c;
+  c.run = {options.num_queues_per_dim, options.injection_scale, options.rendezvous_protocol};
+  ORRERY_ASSIGN_OR_RETURN(c.system,
+                          astra::ReadSystem(options.system_configuration, c.run, &c.warnings));
+  ORRERY_ASSIGN_OR_RETURN(c.network, astra::ReadNetwork(options.network_configuration));
+  ORRERY_ASSIGN_OR_RETURN(c.memory,
+                          astra::ReadMemory(options.remote_memory_configuration, &c.warnings));
+  c.network.congestion_aware = keys.Text("congestion") == "aware";
+  if (c.network.congestion_aware && c.network.dimensions.size() > 1) {
+    return InvalidInput(
+        "{}: the congestion-aware network has one dimension, not {}: leave --set "
+        "astra.congestion=aware out",
+        Printable(options.network_configuration), c.network.dimensions.size());
+  }
+  const std::vector<std::string_view> orders = Choices(kAstra[1]);
+  const std::string order = keys.Text("inter_dimension");
+  c.system.inter_dimension =
+      static_cast<astra::InterDimension>(std::ranges::find(orders, order) - orders.begin());
+  return c;
+}
+
+Result<formats::ChakraTrace> ReadTrace(const std::string& path) {
+  ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kLargestTrace));
+  return formats::ParseChakra(bytes, path, kLargestTrace);
+}
+
+// Graphs of custom collectives, read once each.
+class CustomPrograms {
+ public:
+  explicit CustomPrograms(std::size_t ranks) : ranks_(ranks) {}
+  Result<const astra::Program*> Find(const std::string& prefix, std::uint32_t place) {
+    std::unique_ptr<astra::Program>& kept = known_[{prefix, place}];
+    if (kept == nullptr) {
+      const std::string path = fmt::format("{}.{}.et", prefix, place);
+      ORRERY_ASSIGN_OR_RETURN(const formats::ChakraTrace trace, ReadTrace(path));
+      Result<astra::Program> program = astra::MakeCustomProgram(trace, ranks_);
+      if (!program.ok()) return std::move(program).TakeStatus().In(Printable(path));
+      kept = std::make_unique<astra::Program>(*std::move(program));
+    }
+    return static_cast<const astra::Program*>(kept.get());
+  }
+
+ private:
+  std::size_t ranks_;
+  std::map<std::pair<std::string, std::uint32_t>, std::unique_ptr<astra::Program>> known_;
+};
+
+Result<astra::Workload> ReadWorkload(const AstraOptions& options, const Configuration& c) {
+  const std::size_t npus = c.network.npus();
+  ORRERY_ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                          workload::ChakraFiles({options.workload_configuration}));
+  if (files.size() < npus) {
+    return InvalidInput("'{}' has {} ranks, and the network {} NPUs",
+                        Printable(options.workload_configuration), files.size(), npus);
+  }
+  astra::GroupMembers groups;
+  const std::string& listed = options.comm_group_configuration;
+  if (!listed.empty() && listed.find("empty") == std::string::npos) {
+    ORRERY_ASSIGN_OR_RETURN(const workload::ChakraGroups read,
+                            workload::ReadCommGroups(listed, npus));
+    for (const auto& [id, members] : read) {
+      if (id > 2000) {
+        return InvalidInput("{}: group {}: ids go up to 2,000", Printable(listed), id);
+      }
+      groups[static_cast<std::uint32_t>(id)] = members;
+    }
+  }
+  return astra::MakeWorkload(
+      npus, [&files](std::size_t rank) { return ReadTrace(files[rank]); }, std::move(groups),
+      c.system);
+}
+
+std::string ShapeOf(const astra::NetworkConfig& network) {
+  constexpr std::string_view kShapes[] = {"Ring", "FullyConnected", "Switch"};
+  std::string text;
+  for (const astra::Dimension& d : network.dimensions) {
+    text += fmt::format("{}{}({})", text.empty() ? "" : " × ",
+                        kShapes[static_cast<std::size_t>(d.shape)], d.npus);
+  }
+  return text;
+}
+
+std::string ConfigJson(const AstraOptions& options, const Section& keys) {
+  nlohmann::ordered_json saved;
+  saved["format"] = "astra-sim";
+  saved["workload-configuration"] = options.workload_configuration;
+  saved["system-configuration"] = options.system_configuration;
+  saved["network-configuration"] = options.network_configuration;
+  saved["remote-memory-configuration"] = options.remote_memory_configuration;
+  if (!options.comm_group_configuration.empty()) {
+    saved["comm-group-configuration"] = options.comm_group_configuration;
+  }
+  saved["num-queues-per-dim"] = options.num_queues_per_dim;
+  saved["injection-scale"] = options.injection_scale;
+  saved["rendezvous-protocol"] = options.rendezvous_protocol;
+  for (const Option& option : kAstra) {
+    saved["astra"][std::string(option.name)] = keys.Text(option.name);
+  }
+  return saved.dump();
+}
+
+void FillRecord(const astra::MachineResult& run, results::TraceResult* result) {
+  engine::Record& record = result->record;
+  record.ranks = static_cast<std::uint32_t>(run.ranks.size());
+  record.ranks_simulated = run.folded ? 1 : record.ranks;
+  record.iterations = 1;
+  record.events = run.events;
+  record.messages.sent = run.messages;
+  record.messages.bytes = static_cast<std::int64_t>(run.bytes);
+  record.folded = run.folded;
+  record.not_folded_because = run.not_folded_because;
+  record.provenance[static_cast<std::size_t>(compute::Provenance::kGiven)] = 1;
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    const astra::RankTimes& times = run.ranks[r];
+    const auto ps = [](astra::Tick ns) { return static_cast<SimTime>(ns) * kNanosecond; };
+    engine::RankClass c;
+    c.representative = RankId(r);
+    c.job = JobId(std::size_t{0});
+    c.finish_time = c.iteration_time = ps(times.finish);
+    c.breakdown[static_cast<std::size_t>(engine::Part::kCompute)] = ps(times.compute);
+    c.breakdown[static_cast<std::size_t>(engine::Part::kHost)] = ps(times.other);
+    c.breakdown[static_cast<std::size_t>(engine::Part::kExposed) +
+                static_cast<std::size_t>(graph::GroupSlot::kModel)] = ps(times.exposed);
+    c.breakdown[static_cast<std::size_t>(engine::Part::kWaiting)] =
+        ps(times.finish - times.compute - times.other - times.exposed);
+    record.finish_time = std::max(record.finish_time, c.finish_time);
+    record.classes.push_back(c);
+    result->counts.push_back({ps(times.communication), ps(times.compute_ticks)});
+    record.fingerprint += Mix64(Hasher()
+                                    .Add(r)
+                                    .Add(times.finish)
+                                    .Add(times.compute_ticks)
+                                    .Add(times.communication)
+                                    .Add(times.exposed)
+                                    .value());
+  }
+}
+
+Status NeedFiles(const AstraOptions& o) {
+  const std::pair<std::string_view, const std::string*> needed[] = {
+      {"workload", &o.workload_configuration},
+      {"system", &o.system_configuration},
+      {"network", &o.network_configuration},
+      {"remote-memory", &o.remote_memory_configuration}};
+  for (const auto& [name, path] : needed) {
+    if (path->empty()) {
+      return InvalidInput("--format astra-sim needs --{}-configuration=…, as ASTRA-sim does", name);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+const OptionTable& AstraKeys() { return kAstraTable; }
+
+Result<results::TraceResult> SimulateAstra(const AstraOptions& options) {
+  const auto began = Clock::now();
+  ORRERY_RETURN_IF_ERROR(NeedFiles(options));
+  ORRERY_ASSIGN_OR_RETURN(const Section keys, ReadKeys(options.set));
+  ORRERY_ASSIGN_OR_RETURN(const Configuration c, ReadConfiguration(options, keys));
+  const std::string source = fmt::format("'{}'", Printable(options.workload_configuration));
+  Result<astra::Workload> workload = ReadWorkload(options, c);
+  if (!workload.ok()) return std::move(workload).TakeStatus().In(source);
+  CustomPrograms custom(c.network.npus());
+  astra::MachineInputs in;
+  in.workload = &*workload;
+  in.system = &c.system;
+  in.network = &c.network;
+  in.memory = &c.memory;
+  in.run = c.run;
+  in.custom = [&custom](const std::string& prefix, std::uint32_t place) {
+    return custom.Find(prefix, place);
+  };
+  Result<astra::MachineResult> run = astra::RunMachine(in, options.fold);
+  if (!run.ok()) return std::move(run).TakeStatus().In(source);
+  results::TraceResult result;
+  result.source = options.workload_configuration;
+  result.format = "ASTRA-sim";
+  result.network =
+      c.network.congestion_aware ? "ASTRA-sim, congestion-aware" : "ASTRA-sim, congestion-unaware";
+  result.cluster = fmt::format("{} NPUs: {}", c.network.npus(), ShapeOf(c.network));
+  result.operations = workload->operations;
+  result.programs = workload->programs.size();
+  result.warnings = c.warnings;
+  result.warnings.insert(result.warnings.end(), workload->warnings.begin(),
+                         workload->warnings.end());
+  FillRecord(*run, &result);
+  result.config_json = ConfigJson(options, keys);
+  results::Simulation& s = result.simulation;
+  results::FillSimulation(result.record, &s);
+  s.version = Version();
+  s.config_hash = Hasher().Add(std::string_view(result.config_json)).value();
+  s.wall_s = std::chrono::duration<double>(Clock::now() - began).count();
+  s.peak_rss_bytes = PeakResidentBytes();
+  return result;
+}
+
+}  // namespace orrery::job

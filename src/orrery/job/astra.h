@@ -1,0 +1,32 @@
+// ASTRA-sim's command line: its workload, system, network and memory files, run by its own system
+// layer (orrery/astra), to the nanosecond.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/base/schema.h"
+#include "orrery/base/status.h"
+#include "orrery/results/trace.h"
+
+namespace orrery::job {
+
+// ASTRA-sim's options by their own names, dashes for underscores.
+struct AstraOptions {
+  std::string workload_configuration;  // a prefix of Chakra traces
+  std::string system_configuration;
+  std::string network_configuration;
+  std::string remote_memory_configuration;
+  std::string comm_group_configuration;  // "" and "empty": none
+  int num_queues_per_dim = 1;
+  double injection_scale = 1;
+  bool rendezvous_protocol = false;
+  bool fold = true;
+  std::vector<std::string> set;  // key=value below `astra`
+};
+
+Result<results::TraceResult> SimulateAstra(const AstraOptions& options);
+
+const OptionTable& AstraKeys();  // section `astra` of --set
+
+}  // namespace orrery::job

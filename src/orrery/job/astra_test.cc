@@ -1,0 +1,457 @@
+// ASTRA-sim's figures, to the nanosecond. The expected numbers are what its analytical binaries
+// (518bd51) print for the same files.
+#include "orrery/job/astra.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "orrery/base/time.h"
+#include "orrery/formats/chakra.h"
+
+namespace orrery::job {
+namespace {
+
+using formats::ChakraCollective;
+using formats::ChakraNode;
+using formats::ChakraNodeType;
+using ::testing::HasSubstr;
+
+ChakraNode Compute(std::uint64_t id, std::uint64_t us) {
+  ChakraNode node;
+  node.id = id;
+  node.type = ChakraNodeType::kCompute;
+  node.duration_us = us;
+  return node;
+}
+ChakraNode Collective(std::uint64_t id, ChakraCollective kind, std::uint64_t bytes) {
+  ChakraNode node;
+  node.id = id;
+  node.type = ChakraNodeType::kCollective;
+  node.collective = kind;
+  node.comm_size = bytes;
+  node.has = ChakraNode::kCommType | ChakraNode::kCommSize;
+  return node;
+}
+
+constexpr const char* kNoMemory = R"({"memory-type": "NO_MEMORY_EXPANSION"})";
+
+// A folder with ASTRA-sim's four kinds of files.
+class Files {
+ public:
+  Files()
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                ("astra_" +
+                 std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    Write("memory.json", kNoMemory);
+  }
+  ~Files() { std::filesystem::remove_all(folder_); }
+
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  void Rank(std::size_t rank, const std::string& bytes) const {
+    Write("w." + std::to_string(rank) + ".et", bytes);
+  }
+  void Network(const std::string& topology, const std::string& npus, const std::string& bandwidth,
+               const std::string& latency) const {
+    Write("network.yml", "topology: [" + topology + "]\nnpus_count: [" + npus + "]\nbandwidth: [" +
+                             bandwidth + "]\nlatency: [" + latency + "]\n");
+  }
+  AstraOptions Options() const {
+    AstraOptions options;
+    options.workload_configuration = Path("w");
+    options.system_configuration = Path("system.json");
+    options.network_configuration = Path("network.yml");
+    options.remote_memory_configuration = Path("memory.json");
+    return options;
+  }
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// A list of JSON strings: "ring", "direct".
+std::string Quoted(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "\"" : ", \"") + word + "\"";
+  return "[" + list + "]";
+}
+// What an algorithm that a collective does not have is in its place.
+std::string Instead(const std::string& word, const std::string& collective) {
+  const bool none = (word == "halvingDoubling" && collective == "all-to-all") ||
+                    (word == "doubleBinaryTree" && collective != "all-reduce");
+  return none ? "ring" : word;
+}
+std::string System(const std::vector<std::string>& algorithms, const std::string& policy,
+                   int chunks, int splits, const std::string& optimization) {
+  std::string text = "{";
+  for (const std::string c : {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"}) {
+    std::vector<std::string> words;
+    for (const std::string& a : algorithms) words.push_back(Instead(a, c));
+    text += "\"" + c + "-implementation\": " + Quoted(words) + ", ";
+  }
+  return text + "\"scheduling-policy\": \"" + policy +
+         "\", \"endpoint-delay\": 10, \"active-chunks-per-dimension\": " + std::to_string(chunks) +
+         ", \"preferred-dataset-splits\": " + std::to_string(splits) +
+         ", \"collective-optimization\": \"" + optimization +
+         "\", \"local-mem-bw\": 1600, \"boost-mode\": 0}";
+}
+
+struct Ends {
+  std::int64_t first = 0, last = 0;  // ns
+};
+Ends EndsOf(const results::TraceResult& result) {
+  Ends ends{INT64_MAX, 0};
+  for (const engine::RankClass& rank : result.record.classes) {
+    ends.first = std::min(ends.first, rank.finish_time / kNanosecond);
+    ends.last = std::max(ends.last, rank.finish_time / kNanosecond);
+  }
+  return ends;
+}
+
+// One collective over a ring: formats' figures, and 1,024 ranks.
+TEST(AstraSim, RingsAreExact) {
+  struct Case {
+    std::size_t ranks;
+    ChakraCollective kind;
+    std::uint64_t bytes;
+    std::int64_t ns;
+  };
+  const Case cases[] = {{16, ChakraCollective::kAllGather, 1 << 20, 323560},
+                        {8, ChakraCollective::kAllReduce, 1 << 20, 64440},
+                        {8, ChakraCollective::kAllReduce, 1 << 30, 36790164},
+                        {64, ChakraCollective::kAllReduce, 1 << 30, 41613556},
+                        {256, ChakraCollective::kAllReduce, 1 << 30, 42887980},
+                        {1024, ChakraCollective::kAllReduce, 1 << 30, 46129156}};
+  for (const Case& c : cases) {
+    const Files files;
+    files.Network("Ring", std::to_string(c.ranks), "50", "500");
+    files.Write("system.json", System({"ring"}, "LIFO", 1, 4, "localBWAware"));
+    formats::ChakraWriter writer;
+    writer.Add(Collective(0, c.kind, c.bytes), "c", "", {});
+    const std::string bytes = writer.Release();
+    for (std::size_t r = 0; r < c.ranks; ++r) files.Rank(r, bytes);
+    AstraOptions options = files.Options();
+    const auto folded = SimulateAstra(options);
+    ASSERT_TRUE(folded.ok()) << folded.status().message();
+    EXPECT_TRUE(folded->record.folded);
+    EXPECT_EQ(folded->record.finish_time, c.ns * kNanosecond) << c.ranks;
+    if (c.ranks > 64) continue;
+    options.fold = false;
+    const auto all = SimulateAstra(options);
+    ASSERT_TRUE(all.ok()) << all.status().message();
+    EXPECT_EQ(all->record.finish_time, c.ns * kNanosecond) << c.ranks;
+    EXPECT_EQ(all->record.fingerprint, folded->record.fingerprint);
+  }
+}
+
+// Computation, a collective behind it, one beside it, and computation behind the first; over
+// networks of several dimensions, every algorithm, policies, chunks, queues, and both models.
+TEST(AstraSim, DimensionsAlgorithmsAndQueuesAreExact) {
+  using C = ChakraCollective;
+  struct Case {
+    const char *topology, *npus, *bandwidth, *latency;
+    std::size_t ranks;
+    std::vector<std::string> algorithms;
+    const char* policy;
+    int chunks, splits;
+    const char* optimization;
+    int queues;
+    C first;
+    std::uint64_t first_bytes;
+    C second;
+    std::uint64_t second_bytes;
+    const char* congestion;
+    Ends ends;
+  };
+  const Case cases[] = {
+      {"Ring, Switch",
+       "4, 2",
+       "50, 25",
+       "500, 700",
+       8,
+       {"ring", "direct"},
+       "LIFO",
+       1,
+       4,
+       "localBWAware",
+       1,
+       C::kAllReduce,
+       1 << 20,
+       C::kAllGather,
+       4096,
+       "unaware",
+       {54114, 54114}},
+      {"Ring, Switch",
+       "4, 2",
+       "50, 25",
+       "500, 700",
+       8,
+       {"ring", "direct"},
+       "LIFO",
+       1,
+       4,
+       "baseline",
+       1,
+       C::kAllReduce,
+       1 << 20,
+       C::kAllGather,
+       4096,
+       "unaware",
+       {73172, 73172}},
+      {"FullyConnected, Ring, Switch",
+       "3, 4, 2",
+       "100.5, 50, 25",
+       "100, 500, 1000.5",
+       24,
+       {"direct2", "ring", "halvingDoubling"},
+       "FIFO",
+       2,
+       7,
+       "localBWAware",
+       1,
+       C::kAllReduce,
+       100003,
+       C::kReduceScatter,
+       1 << 20,
+       "unaware",
+       {34974, 34974}},
+      {"Switch",
+       "8",
+       "400",
+       "100",
+       8,
+       {"halvingDoubling"},
+       "LIFO",
+       2,
+       16,
+       "baseline",
+       2,
+       C::kAllReduce,
+       1 << 24,
+       C::kAllGather,
+       1 << 16,
+       "unaware",
+       {58824, 58824}},
+      {"Switch",
+       "8",
+       "50",
+       "500",
+       8,
+       {"doubleBinaryTree"},
+       "LIFO",
+       1,
+       4,
+       "baseline",
+       1,
+       C::kAllReduce,
+       1 << 20,
+       C::kAllReduce,
+       4096,
+       "unaware",
+       {138518, 157172}},
+      {"Ring, FullyConnected",
+       "4, 4",
+       "50, 50",
+       "500, 500",
+       16,
+       {"ring", "doubleBinaryTree"},
+       "EXPLICIT",
+       1,
+       4,
+       "localBWAware",
+       1,
+       C::kAllReduce,
+       1 << 20,
+       C::kAllReduce,
+       1 << 22,
+       "unaware",
+       {181396, 181396}},
+      {"Ring, Ring",
+       "4, 4",
+       "50, 50",
+       "500, 500",
+       16,
+       {"oneRing"},
+       "LIFO",
+       1,
+       2,
+       "baseline",
+       1,
+       C::kAllToAll,
+       1 << 20,
+       C::kReduceScatter,
+       1 << 20,
+       "unaware",
+       {307240, 307240}},
+      {"Switch, Ring",
+       "4, 2",
+       "25, 10",
+       "0, 100",
+       8,
+       {"direct", "ring"},
+       "LIFO",
+       4,
+       4,
+       "localBWAware",
+       4,
+       C::kAllToAll,
+       1 << 20,
+       C::kAllReduce,
+       1 << 18,
+       "unaware",
+       {22788, 22788}},
+      {"Ring",
+       "5",
+       "50",
+       "500",
+       5,
+       {"direct"},
+       "LIFO",
+       2,
+       3,
+       "baseline",
+       1,
+       C::kAllToAll,
+       1 << 20,
+       C::kAllReduce,
+       1 << 18,
+       "aware",
+       {28264, 28264}},
+      {"Switch",
+       "8",
+       "25",
+       "100",
+       8,
+       {"halvingDoubling"},
+       "FIFO",
+       1,
+       4,
+       "baseline",
+       1,
+       C::kAllReduce,
+       1 << 20,
+       C::kAllGather,
+       1 << 12,
+       "aware",
+       {150488, 150488}},
+      {"FullyConnected",
+       "4",
+       "25",
+       "1000.5",
+       4,
+       {"direct3"},
+       "LIFO",
+       4,
+       8,
+       "localBWAware",
+       1,
+       C::kReduceScatter,
+       1 << 20,
+       C::kAllReduce,
+       1 << 14,
+       "aware",
+       {18841, 18841}},
+  };
+  for (const Case& c : cases) {
+    const Files files;
+    files.Network(c.topology, c.npus, c.bandwidth, c.latency);
+    files.Write("system.json", System(c.algorithms, c.policy, c.chunks, c.splits, c.optimization));
+    formats::ChakraWriter writer;
+    const std::uint64_t on_first[] = {0}, on_second[] = {1};
+    writer.Add(Compute(0, 5), "a", "", {});
+    writer.Add(Collective(1, c.first, c.first_bytes), "b", "", on_first);
+    ChakraNode second = Collective(2, c.second, c.second_bytes);
+    second.priority = 3;
+    writer.Add(second, "c", "", {});
+    writer.Add(Compute(3, 3), "d", "", on_second);
+    const std::string bytes = writer.Release();
+    for (std::size_t r = 0; r < c.ranks; ++r) files.Rank(r, bytes);
+    AstraOptions options = files.Options();
+    options.num_queues_per_dim = c.queues;
+    options.set = {std::string("astra.congestion=") + c.congestion};
+    for (const bool fold : {true, false}) {
+      options.fold = fold;
+      const auto result = SimulateAstra(options);
+      ASSERT_TRUE(result.ok()) << c.topology << ": " << result.status().message();
+      EXPECT_EQ(EndsOf(*result).first, c.ends.first) << c.topology << " " << c.algorithms[0];
+      EXPECT_EQ(EndsOf(*result).last, c.ends.last) << c.topology << " " << c.algorithms[0];
+    }
+  }
+}
+
+// Requests to a pool are served one at a time: 100 + 50,000 / 50 ns each, four times.
+TEST(AstraSim, RemoteMemoryQueues) {
+  const Files files;
+  files.Network("Switch", "4", "50", "500");
+  files.Write("system.json", System({"ring"}, "LIFO", 1, 1, "baseline"));
+  files.Write("memory.json",
+              R"({"memory-type": "MEMORY_POOL", "remote-mem-latency": 100, "remote-mem-bw": 50})");
+  ChakraNode load;
+  load.type = ChakraNodeType::kMemLoad;
+  load.tensor_size = 50'000;
+  load.has = ChakraNode::kTensorSize;
+  formats::ChakraWriter writer;
+  writer.Add(load, "m", "", {});
+  const std::string bytes = writer.Release();
+  for (std::size_t r = 0; r < 4; ++r) files.Rank(r, bytes);
+  const auto pool = SimulateAstra(files.Options());
+  ASSERT_TRUE(pool.ok()) << pool.status().message();
+  EXPECT_EQ(pool->record.classes[0].finish_time, 1100 * kNanosecond);
+  EXPECT_EQ(pool->record.finish_time, 4400 * kNanosecond);
+  files.Write("memory.json", kNoMemory);
+  EXPECT_THAT(SimulateAstra(files.Options()).status().message(), HasSubstr("NO_MEMORY_EXPANSION"));
+}
+
+TEST(AstraSim, NamesWhatIsWrong) {
+  const Files files;
+  files.Network("Ring", "4", "50", "500");
+  files.Write("system.json", System({"ring"}, "LIFO", 1, 4, "baseline"));
+  const auto error = [&files] { return SimulateAstra(files.Options()).status().message(); };
+  EXPECT_THAT(error(), HasSubstr("no '"));
+  formats::ChakraWriter writer;
+  writer.Add(Collective(0, ChakraCollective::kAllReduce, 4096), "c", "5", {});
+  const std::string bytes = writer.Release();
+  for (std::size_t r = 0; r < 3; ++r) files.Rank(r, bytes);
+  EXPECT_THAT(error(), HasSubstr("3 ranks, and the network 4 NPUs"));
+  files.Rank(3, bytes);
+  EXPECT_THAT(error(), HasSubstr("group 5 (pg_name) is not known"));
+  files.Write("system.json", System({"rings"}, "LIFO", 1, 4, "baseline"));
+  EXPECT_THAT(error(), HasSubstr("unknown implementation 'rings'"));
+  files.Write("system.json", R"({"scheduling-policy": "LIFO"})");
+  EXPECT_THAT(error(), HasSubstr("preferred-dataset-splits"));
+  files.Network("Rinf", "4", "50", "500");
+  files.Write("system.json", System({"ring"}, "LIFO", 1, 4, "baseline"));
+  EXPECT_THAT(error(), HasSubstr("did you mean 'Ring'?"));
+}
+
+// Rank 1 receives another size than rank 0 sends: ASTRA-sim ends without a result, and exits 0.
+TEST(AstraSim, SaysWhoWaitsForEver) {
+  const Files files;
+  files.Network("Ring", "2", "50", "500");
+  files.Write("system.json", System({"ring"}, "LIFO", 1, 4, "baseline"));
+  for (const std::uint32_t r : {0u, 1u}) {
+    ChakraNode node;
+    node.type = r == 0 ? ChakraNodeType::kSend : ChakraNodeType::kReceive;
+    node.comm_size = 100 + r;
+    node.destination = 1;
+    node.source = 0;
+    node.has = ChakraNode::kCommSize | ChakraNode::kSource | ChakraNode::kDestination;
+    formats::ChakraWriter writer;
+    writer.Add(node, "m", "", {});
+    files.Rank(r, writer.Release());
+  }
+  const auto result = SimulateAstra(files.Options());
+  EXPECT_EQ(result.status().code(), Code::kInfeasible);
+  EXPECT_THAT(result.status().message(), HasSubstr("deadlock: rank 1 of 2"));
+}
+
+}  // namespace
+}  // namespace orrery::job
