@@ -46,11 +46,11 @@ std::uint64_t GreedyScheduler::BytesFor(double elapsed, int d, bool gather) cons
   return static_cast<std::uint64_t>((elapsed * speed) / Share(d, gather) * kMiB);
 }
 
-void GreedyScheduler::Spend(Load* load, bool gather, std::uint64_t* bytes) const {
-  const Dimension& d = dimensions_[static_cast<std::size_t>(load->dimension)];
-  load->elapsed += (static_cast<double>(*bytes) / kMiB * Share(load->dimension, gather)) /
-                   (d.bandwidth_gb / dimensions_[0].bandwidth_gb);
-  const auto n = static_cast<std::uint64_t>(d.npus);
+void GreedyScheduler::Spend(int d, bool gather, Load* load, std::uint64_t* bytes) const {
+  const Dimension& dimension = dimensions_[static_cast<std::size_t>(d)];
+  load->elapsed += (static_cast<double>(*bytes) / kMiB * Share(d, gather)) /
+                   (dimension.bandwidth_gb / dimensions_[0].bandwidth_gb);
+  const auto n = static_cast<std::uint64_t>(dimension.npus);
   *bytes = gather ? *bytes * n : *bytes / n;
 }
 
@@ -84,21 +84,23 @@ GreedyScheduler::Chunk GreedyScheduler::Decide(std::uint64_t left, std::uint64_t
     const std::uint64_t slack = Slack(first, involved, gather);
     if (flexible) bytes = slack;
     if (flexible ? slack < wanted : slack < wanted / 16) {
-      return InOrder(std::min(left, wanted), involved, gather);
+      const std::uint64_t next = std::min(left, wanted);
+      return InOrder(next, flexible ? next : wanted, involved, gather);
     }
   }
   Chunk chunk;
   chunk.bytes = std::min(left, bytes);
   for (Load& load : loads_) {
     chunk.order.push_back(load.dimension);
-    if (Used(load.dimension, involved)) Spend(&load, gather, &bytes);
+    if (Used(load.dimension, involved)) Spend(load.dimension, gather, &load, &bytes);
   }
   return chunk;
 }
 
-// Loads are even: dimensions as they come.
-GreedyScheduler::Chunk GreedyScheduler::InOrder(std::uint64_t bytes, unsigned involved,
-                                                bool gather) {
+// Loads are even: dimensions as they come. A gather's time is counted, as in ASTRA-sim, for the
+// dimension at the other end.
+GreedyScheduler::Chunk GreedyScheduler::InOrder(std::uint64_t bytes, std::uint64_t counted,
+                                                unsigned involved, bool gather) {
   Chunk chunk;
   chunk.bytes = bytes;
   chunk.order.resize(loads_.size());
@@ -106,8 +108,9 @@ GreedyScheduler::Chunk GreedyScheduler::InOrder(std::uint64_t bytes, unsigned in
   std::sort(loads_.begin(), loads_.end(),
             [](const Load& a, const Load& b) { return a.dimension < b.dimension; });
   if (gather) std::reverse(loads_.begin(), loads_.end());
-  for (Load& load : loads_) {
-    if (Used(load.dimension, involved)) Spend(&load, gather, &bytes);
+  for (std::size_t d = 0; d < loads_.size(); ++d) {
+    const int dimension = static_cast<int>(d);
+    if (Used(dimension, involved)) Spend(dimension, gather, &loads_[d], &counted);
   }
   return chunk;
 }

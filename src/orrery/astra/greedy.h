@@ -42,10 +42,10 @@ class GreedyScheduler {
   double Share(int d, bool gather) const;
   std::uint64_t BytesFor(double elapsed, int d, bool gather) const;
   std::uint64_t Slack(std::size_t at, unsigned involved, bool gather) const;
-  void Spend(Load* load, bool gather, std::uint64_t* bytes) const;
+  void Spend(int d, bool gather, Load* load, std::uint64_t* bytes) const;
   Chunk Decide(std::uint64_t left, std::uint64_t wanted, unsigned involved, bool flexible,
                bool gather);
-  Chunk InOrder(std::uint64_t bytes, unsigned involved, bool gather);
+  Chunk InOrder(std::uint64_t bytes, std::uint64_t counted, unsigned involved, bool gather);
 
   std::vector<Dimension> dimensions_;
   std::size_t ranks_;

@@ -311,6 +311,9 @@ namespace {
 std::string WhyNotFolded(const MachineInputs& in) {
   if (in.workload->programs.size() != 1) return "ranks differ in their traces";
   if (in.network->congestion_aware) return "links are shared in order of arrival";
+  if (in.system->inter_dimension != InterDimension::kAscending) {
+    return "chunks take their dimensions by what other ranks have begun";
+  }
   if (in.memory->kind == MemoryKind::kPerNode || in.memory->kind == MemoryKind::kPool) {
     return "ranks share remote memory";
   }
