@@ -42,6 +42,8 @@ class InspectVerb final : public Verb {
         ->transform(WholeIn(1, 1 << 20));
     app->add_option("--svg", svg_, "Draw the cluster's network to FILE");
     app->add_option("--dot", dot_, "The same for Graphviz");
+    app->add_option("--set", set_, "Traces: key.path=value of their importer, as for simulate")
+        ->allow_extra_args(false);
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }
   Status Run(Session* session) override {
@@ -117,8 +119,7 @@ class InspectVerb final : public Verb {
           "jobs",
           Printable(path_), importer.description);
     }
-    static constexpr OptionTable kNone;
-    const job::Section options(importer.options != nullptr ? *importer.options : kNone);
+    ORRERY_ASSIGN_OR_RETURN(const job::Section options, job::ReadImporterKeys(importer, set_));
     ORRERY_ASSIGN_OR_RETURN(const job::ImportedTrace trace,
                             importer.read(files, {.options = &options}));
     const job::GraphFacts found = job::FactsOfGraph(trace.graph);
@@ -193,6 +194,7 @@ class InspectVerb final : public Verb {
   }
 
   std::string path_, json_, svg_, dot_;
+  std::vector<std::string> set_;
   int nodes_ = 0;
 };
 

@@ -33,7 +33,7 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 22> kFormats = {{
+constexpr std::array<FormatRow, 23> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
     {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
@@ -54,6 +54,9 @@ constexpr std::array<FormatRow, 22> kFormats = {{
     {"astra-sim",
      "ASTRA-sim's workload, system, network and memory files (docs/formats/chakra.md): simulate "
      "--format astra-sim, to the nanosecond"},
+    {"astra-text",
+     "ASTRA-sim's text workloads (docs/formats/chakra.md): simulate, on any network or with "
+     "--format astra-sim"},
     {"result", "Orrery's result, JSON, orrery.result/1 (docs/formats/result.md): write, inspect"},
     {"schedule", "A pipeline schedule of one's own (docs/formats/schedule.md): read"},
     {"connection-matrix", "htsim's .cm, flows of 'orrery traffic' (docs/traffic.md): read"},

@@ -297,13 +297,37 @@ void Machine::AddStream(std::uint32_t rank, std::uint32_t collective, const Node
   Proceed(id);
 }
 
-void Machine::Touch(std::uint32_t rank, std::int32_t queue, std::uint32_t stream) {
+// Folded, one rank stands for all, and what happens at one instant may happen in another order on
+// another rank. That matters to a queue where two streams come, or where one comes and one goes,
+// and the one that comes would go before one that waits.
+void Machine::NoteCame(Queue* q, std::uint32_t stream, bool fresh) {
   if (!fold_) return;
-  Queue& q = ranks_[rank].queues[static_cast<std::size_t>(queue)];
-  // Two phases that end at one instant and meet in a queue: their order is not the rank's alone.
-  if (q.touched == now() && q.by != stream) tied_ = true;
-  q.touched = now();
-  q.by = stream;
+  if (q->came_at == now() && q->came != stream && !(fresh && q->came_new)) tied_ = true;
+  if (q->went_at == now() && q->gave && q->started < streams_[stream].priority) tied_ = true;
+  q->came_at = now();
+  q->came = stream;
+  q->came_new = fresh;
+}
+
+void Machine::NoteWent(Queue* q, std::uint32_t stream) {
+  if (!fold_) return;
+  if (q->went_at != now()) q->gave = false;
+  q->went_at = now();
+  if (q->came_at != now() || q->came == stream) return;
+  for (const std::uint32_t other : q->streams) {
+    const Stream& o = streams_[other];
+    if (other != q->came && !o.initialized && o.priority < streams_[q->came].priority) tied_ = true;
+  }
+}
+
+// Streams from `first` on have been given a place.
+void Machine::NoteGiven(Queue* q, std::size_t first) {
+  if (!fold_ || q->went_at != now()) return;
+  for (std::size_t i = first; i < q->running; ++i) {
+    const std::int64_t priority = streams_[q->streams[i]].priority;
+    q->started = q->gave ? std::min(q->started, priority) : priority;
+    q->gave = true;
+  }
 }
 
 // The stream's phase is over, or it is new: into the next phase's queue, or out.
@@ -314,16 +338,17 @@ void Machine::Proceed(std::uint32_t id) {
   if (last) EndCollective(streams_[id].collective);
   Rank& r = ranks_[rank];
   if (before >= 0) {
-    Touch(rank, before, id);
-    std::vector<std::uint32_t>& in = r.queues[static_cast<std::size_t>(before)].streams;
-    in.erase(std::ranges::find(in, id));
+    Queue& q = r.queues[static_cast<std::size_t>(before)];
+    NoteWent(&q, id);
+    q.streams.erase(std::ranges::find(q.streams, id));
   }
   if (!last) {
     Stream& s = streams_[id];
     s.queue = s.phases[s.next++].queue;
     s.initialized = false;
-    if (before >= 0) Touch(rank, s.queue, id);
-    Insert(&r.queues[static_cast<std::size_t>(s.queue)], id);
+    Queue& q = r.queues[static_cast<std::size_t>(s.queue)];
+    NoteCame(&q, id, before < 0);
+    Insert(&q, id);
   } else {
     free_streams_.push_back(id);
   }
@@ -355,7 +380,9 @@ void Machine::StartWaiting(std::uint32_t rank, std::int32_t queue) {
   const int queues = in_.run.queues_per_dimension;
   const auto most = static_cast<std::size_t>((system_.active_chunks + queues - 1) / queues);
   Queue& q = ranks_[rank].queues[static_cast<std::size_t>(queue)];
+  const std::size_t first = q.running;
   while (q.running < most && q.running < q.streams.size()) Init(q.streams[q.running++]);
+  NoteGiven(&q, first);
 }
 
 }  // namespace orrery::astra

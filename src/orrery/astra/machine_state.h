@@ -113,8 +113,12 @@ class Machine {
   struct Queue {
     std::vector<std::uint32_t> streams;  // those that run stand in front
     std::size_t running = 0;
-    Tick touched = ~Tick{0};
-    std::uint32_t by = kNobody;
+    // Folded: what came and went at the last instant at which something did.
+    Tick came_at = ~Tick{0}, went_at = ~Tick{0};
+    bool came_new = false;  // of a collective that began
+    std::uint32_t came = kNobody;
+    std::int64_t started = 0;  // the lowest priority that went's place was given to
+    bool gave = false;
   };
   struct Level {
     int next = 0, first = 0, last = 0;
@@ -207,7 +211,9 @@ class Machine {
   void EndCollective(std::uint32_t collective);
   void Insert(Queue* queue, std::uint32_t id);
   void StartWaiting(std::uint32_t rank, std::int32_t queue);
-  void Touch(std::uint32_t rank, std::int32_t queue, std::uint32_t stream);
+  void NoteCame(Queue* queue, std::uint32_t stream, bool fresh);
+  void NoteWent(Queue* queue, std::uint32_t stream);
+  void NoteGiven(Queue* queue, std::size_t first);
 
   // machine_algorithms.cc: phases
   void Init(std::uint32_t stream);

@@ -17,6 +17,7 @@ using formats::ChakraNode;
 using formats::ChakraNodeType;
 using formats::ChakraTrace;
 
+constexpr std::int64_t kLargest = std::int64_t{16} << 30;       // of a file, inflated
 constexpr std::uint64_t kMostMicroseconds = 9'000'000'000'000;  // 104 days
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 
@@ -228,6 +229,13 @@ class Maker {
   const SystemConfig& system_;
 };
 
+// No messages, no communicators: nothing in it depends on whose it is.
+bool OfAnyRank(const Program& program) {
+  return std::ranges::none_of(program.nodes, [](const Node& n) {
+    return n.kind == NodeKind::kSend || n.kind == NodeKind::kReceive || n.group != 0;
+  });
+}
+
 std::uint64_t HashOf(const Program& program) {
   Hasher hash;
   for (const Node& n : program.nodes) {
@@ -242,19 +250,28 @@ std::uint64_t HashOf(const Program& program) {
 }  // namespace
 
 Result<Workload> MakeWorkload(std::size_t ranks,
-                              const std::function<Result<ChakraTrace>(std::size_t)>& read,
+                              const std::function<Result<RankFile>(std::size_t)>& read,
                               GroupMembers groups, const SystemConfig& system) {
   Workload workload;
   workload.groups = std::move(groups);
   Maker maker(ranks, workload.groups, system);
   std::unordered_map<std::uint64_t, std::uint32_t> known;
   std::set<std::string> ignored;
+  std::string last;  // the bytes of the rank before, where any rank could run them
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    ORRERY_ASSIGN_OR_RETURN(const ChakraTrace trace, read(rank));
+    ORRERY_ASSIGN_OR_RETURN(RankFile file, read(rank));
+    if (rank > 0 && !last.empty() && file.bytes == last) {
+      workload.program_of.push_back(workload.program_of.back());
+      workload.operations += workload.of(rank).nodes.size();
+      continue;
+    }
+    ORRERY_ASSIGN_OR_RETURN(const ChakraTrace trace,
+                            formats::ParseChakra(file.bytes, file.name, kLargest));
     Result<Program> program = maker.Make(rank, trace);
-    if (!program.ok()) return std::move(program).TakeStatus().In(fmt::format("rank {}", rank));
+    if (!program.ok()) return std::move(program).TakeStatus().In(Printable(file.name));
     for (const auto& [name, count] : trace.ignored) ignored.insert(name);
     workload.operations += trace.size();
+    last = OfAnyRank(*program) ? std::move(file.bytes) : std::string();
     const auto [at, fresh] =
         known.emplace(HashOf(*program), static_cast<std::uint32_t>(workload.programs.size()));
     if (fresh) workload.programs.push_back(std::make_unique<Program>(*std::move(program)));

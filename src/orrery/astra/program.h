@@ -61,9 +61,13 @@ struct Workload {
   const Program& of(std::size_t rank) const { return *programs[program_of[rank]]; }
 };
 
-// `read`: the trace of a rank. Roofline times are computed here: they are the system's.
+struct RankFile {
+  std::string name, bytes;
+};
+// `read`: the trace file of a rank; one that equals the last is not parsed again. Roofline times
+// are computed here: they are the system's.
 Result<Workload> MakeWorkload(std::size_t ranks,
-                              const std::function<Result<formats::ChakraTrace>(std::size_t)>& read,
+                              const std::function<Result<RankFile>(std::size_t)>& read,
                               GroupMembers groups, const SystemConfig& system);
 
 // A custom collective's graph of one rank: sends, receives and times.

@@ -15,8 +15,11 @@
 #include "orrery/base/text.h"
 #include "orrery/base/time.h"
 #include "orrery/formats/chakra.h"
+#include "orrery/job/importers.h"
 #include "orrery/job/settings.h"
 #include "orrery/job/simulate.h"
+#include "orrery/workload/importers/astra_text/layers.h"
+#include "orrery/workload/importers/astra_text/text_workload.h"
 #include "orrery/workload/importers/chakra/files.h"
 #include "orrery/workload/importers/chakra/groups.h"
 
@@ -41,6 +44,12 @@ constexpr Option kAstra[] = {
          "In which order a collective's chunks visit the network's dimensions. ASTRA-sim always "
          "takes them ascending (all-gathers descending); the others, Themis's greedy among them, "
          "are in its code, and its reader never sets them."},
+    {.name = "passes",
+     .type = OptionType::kInteger,
+     .fallback = "1",
+     .min = 1,
+     .max = 1000,
+     .doc = "Forward and backward passes of a text workload."},
 };
 constexpr OptionTable kAstraTable{
     .path = "astra", .doc = "How ASTRA-sim's files are run.", .options = kAstra};
@@ -120,8 +129,33 @@ class CustomPrograms {
   std::map<std::pair<std::string, std::uint32_t>, std::unique_ptr<astra::Program>> known_;
 };
 
-Result<astra::Workload> ReadWorkload(const AstraOptions& options, const Configuration& c) {
+// All ranks run what one text says.
+Result<astra::Workload> ReadText(const std::string& path, const Configuration& c,
+                                 std::int64_t passes) {
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
+  ORRERY_ASSIGN_OR_RETURN(const std::string trace,
+                          workload::ReadTextWorkload(text, path, static_cast<int>(passes)));
+  return astra::MakeWorkload(
+      c.network.npus(),
+      [&](std::size_t) {
+        return astra::RankFile{path, trace};
+      },
+      {}, c.system);
+}
+
+Result<astra::Workload> ReadWorkload(const AstraOptions& options, const Configuration& c,
+                                     const Section& keys) {
   const std::size_t npus = c.network.npus();
+  const TraceFiles named = OpenTrace({options.workload_configuration});
+  switch (workload::SniffLayerText(named.start)) {
+    case workload::LayerTextKind::kAstra:
+      return ReadText(options.workload_configuration, c, keys.Integer("passes"));
+    case workload::LayerTextKind::kSimai:
+      return InvalidInput("{} is a workload of SimAI, which ASTRA-sim does not read",
+                          Printable(options.workload_configuration));
+    case workload::LayerTextKind::kNone:
+      break;
+  }
   ORRERY_ASSIGN_OR_RETURN(const std::vector<std::string> files,
                           workload::ChakraFiles({options.workload_configuration}));
   if (files.size() < npus) {
@@ -140,9 +174,11 @@ Result<astra::Workload> ReadWorkload(const AstraOptions& options, const Configur
       groups[static_cast<std::uint32_t>(id)] = members;
     }
   }
-  return astra::MakeWorkload(
-      npus, [&files](std::size_t rank) { return ReadTrace(files[rank]); }, std::move(groups),
-      c.system);
+  const auto read = [&files](std::size_t rank) -> Result<astra::RankFile> {
+    ORRERY_ASSIGN_OR_RETURN(std::string bytes, ReadFile(files[rank], kLargestTrace));
+    return astra::RankFile{files[rank], std::move(bytes)};
+  };
+  return astra::MakeWorkload(npus, read, std::move(groups), c.system);
 }
 
 std::string ShapeOf(const astra::NetworkConfig& network) {
@@ -169,7 +205,7 @@ std::string ConfigJson(const AstraOptions& options, const Section& keys) {
   saved["injection-scale"] = options.injection_scale;
   saved["rendezvous-protocol"] = options.rendezvous_protocol;
   for (const Option& option : kAstra) {
-    saved["astra"][std::string(option.name)] = keys.Text(option.name);
+    saved["astra"][std::string(option.name)] = FormatOption(option, keys.Value(option.name));
   }
   return saved.dump();
 }
@@ -235,7 +271,7 @@ Result<results::TraceResult> SimulateAstra(const AstraOptions& options) {
   ORRERY_ASSIGN_OR_RETURN(const Section keys, ReadKeys(options.set));
   ORRERY_ASSIGN_OR_RETURN(const Configuration c, ReadConfiguration(options, keys));
   const std::string source = fmt::format("'{}'", Printable(options.workload_configuration));
-  Result<astra::Workload> workload = ReadWorkload(options, c);
+  Result<astra::Workload> workload = ReadWorkload(options, c, keys);
   if (!workload.ok()) return std::move(workload).TakeStatus().In(source);
   CustomPrograms custom(c.network.npus());
   astra::MachineInputs in;

@@ -387,6 +387,51 @@ TEST(AstraSim, DimensionsAlgorithmsAndQueuesAreExact) {
   }
 }
 
+// Two passes of text workloads on 4 × 2 NPUs: the ends that ASTRA-sim prints for what Chakra's text
+// converter makes of them.
+TEST(AstraSim, TextWorkloadsAreExact) {
+  struct Case {
+    const char* text;
+    std::int64_t ns;
+  };
+  const Case cases[] = {{"HYBRID_DLRM 2\n5\n"
+                         "embedding -1 5 ALLTOALL 65536 7 ALLTOALL 65536 3 NONE 0 1\n"
+                         "bottom1 -1 9 NONE 0 8 NONE 0 6 ALLREDUCE 262144 1\n"
+                         "bottom2 -1 4 NONE 0 5 NONE 0 7 ALLREDUCE 131072 1\n"
+                         "top1 -1 12 NONE 0 13 NONE 0 14 ALLREDUCE 524288 1\n"
+                         "top2 -1 3 NONE 0 2 NONE 0 1 ALLREDUCE 65536 1\n",
+                         268870},
+                        {"DATA\n3\n"
+                         "a -1 5 NONE 0 7 NONE 0 3 ALLREDUCE 1048576 1\n"
+                         "b -1 9 NONE 0 8 NONE 0 6 REDUCESCATTER 262144 1\n"
+                         "c -1 4 NONE 0 5 NONE 0 7 ALLREDUCE 131072 1\n",
+                         193114},
+                        {"HYBRID_MODEL_DATA\n3\n"
+                         "a -1 5 ALLGATHER 4096 7 REDUCESCATTER 65536 3 ALLREDUCE 1048576 1\n"
+                         "b -1 9 ALLGATHER 8192 8 REDUCESCATTER 65536 6 ALLREDUCE 262144 1\n"
+                         "c -1 4 ALLREDUCE 65536 5 ALLREDUCE 65536 7 ALLREDUCE 131072 1\n",
+                         317820}};
+  const Files files;
+  files.Network("Ring, Switch", "4, 2", "50, 25", "500, 700");
+  files.Write("system.json", System({"ring", "ring"}, "LIFO", 1, 4, "localBWAware"));
+  for (const Case& c : cases) {
+    files.Write("w.txt", c.text);
+    AstraOptions options = files.Options();
+    options.workload_configuration = files.Path("w.txt");
+    options.set = {"astra.passes=2"};
+    for (const bool fold : {true, false}) {
+      options.fold = fold;
+      const auto result = SimulateAstra(options);
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      EXPECT_EQ(result->record.finish_time, c.ns * kNanosecond) << c.text;
+    }
+  }
+  files.Write("w.txt", "DATA\n2\na -1 5 NONE 0 7 NONE 0 3 ALLREDUCE 12x 1\n");
+  AstraOptions options = files.Options();
+  options.workload_configuration = files.Path("w.txt");
+  EXPECT_THAT(SimulateAstra(options).status().message(), HasSubstr("w.txt:3: column 11: '12x'"));
+}
+
 // Requests to a pool are served one at a time: 100 + 50,000 / 50 ns each, four times.
 TEST(AstraSim, RemoteMemoryQueues) {
   const Files files;

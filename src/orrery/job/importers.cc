@@ -17,6 +17,8 @@
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
 #include "orrery/graph/verify.h"
+#include "orrery/workload/importers/astra_text/layers.h"
+#include "orrery/workload/importers/astra_text/text_workload.h"
 #include "orrery/workload/importers/chakra/chakra.h"
 #include "orrery/workload/importers/chakra/files.h"
 #include "orrery/workload/importers/goal/goal.h"
@@ -160,13 +162,57 @@ Result<ImportedTrace> ReadRankTraces(const TraceFiles& files, const ImportOption
   return trace;
 }
 
-constexpr std::array<Importer, 5> kImporters = {{
+constexpr Option kText[] = {
+    {.name = "ranks",
+     .type = OptionType::kInteger,
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "How many ranks run an ASTRA-sim text workload; required."},
+    {.name = "passes",
+     .type = OptionType::kInteger,
+     .fallback = "1",
+     .min = 1,
+     .max = 1000,
+     .doc = "Its forward and backward passes."},
+};
+constexpr OptionTable kTextTable{
+    .path = "text", .doc = "What an ASTRA-sim text workload does not say.", .options = kText};
+
+bool IsTextWorkload(const TraceFiles& files) {
+  return workload::SniffLayerText(files.start) == workload::LayerTextKind::kAstra;
+}
+Result<ImportedTrace> ReadText(const TraceFiles& files, const ImportOptions& options) {
+  ORRERY_RETURN_IF_ERROR(OneFile(files, "text workload"));
+  const std::string& path = files.paths.front();
+  if (!options.options->Has("ranks")) {
+    return InvalidInput(
+        "'{}': a text workload does not say how many ranks run it: --set text.ranks=N",
+        Printable(path));
+  }
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
+  ORRERY_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      workload::ReadTextWorkload(text, path, static_cast<int>(options.options->Integer("passes"))));
+  const auto read = [&](std::size_t) { return formats::ParseChakra(bytes, path, kLargestTrace); };
+  ORRERY_ASSIGN_OR_RETURN(
+      workload::ChakraImport import,
+      workload::ImportChakra(static_cast<std::size_t>(options.options->Integer("ranks")), read, {},
+                             path));
+  ImportedTrace trace;
+  trace.graph = std::move(import.graph);
+  ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph).In(fmt::format("'{}'", Printable(path))));
+  return trace;
+}
+
+constexpr std::array<Importer, 6> kImporters = {{
     {"graph", "graph", "Orrery graph, text form", "analytic", nullptr, IsGraphText, ReadGraphText},
     {"graph-binary", "graph", "Orrery graph, binary form", "analytic", nullptr, IsGraphBinary,
      ReadGraphBinary},
     {"orrery-trace", "orrery-trace", "What orrery-trace wrote, a folder", "analytic",
      &kStoragesTable, IsRankTraces, ReadRankTraces},
     {"goal", "GOAL", "GOAL schedule", "loggops", &kGoalTable, IsGoal, ReadGoal},
+    {"astra-text", "ASTRA-sim text", "ASTRA-sim text workload", "analytic", &kTextTable,
+     IsTextWorkload, ReadText},
     {"chakra", "Chakra", "Chakra execution trace", "analytic", &kChakraTable, IsChakra, ReadChakra},
 }};
 
@@ -181,7 +227,25 @@ Result<const Importer*> FindImporter(const TraceFiles& files, const std::string&
     if (format.empty() ? importer.sniff(files) : importer.name == format) return &importer;
   }
   if (format.empty()) return static_cast<const Importer*>(nullptr);
+  names.push_back("astra-sim");
   return InvalidInput("--format {}", UnknownName("format", Printable(format), names));
+}
+
+Result<Section> ReadImporterKeys(const Importer& importer, const std::vector<std::string>& set) {
+  static constexpr OptionTable kNone;
+  const OptionTable& table = importer.options != nullptr ? *importer.options : kNone;
+  formats::Document document;
+  for (const std::string& assignment : set) {
+    const std::string section = assignment.substr(0, assignment.find_first_of(".="));
+    const std::string_view valid[] = {table.path};
+    if (section != table.path || importer.options == nullptr) {
+      return InvalidInput("--set {}: {}", Printable(assignment),
+                          UnknownName("section", Printable(section), valid));
+    }
+    ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
+  }
+  if (document.root.fields.empty()) return Section(table);
+  return Section::Read(document, document.root.fields.front().value, table);
 }
 
 TraceFiles OpenTrace(std::vector<std::string> paths) {

@@ -52,6 +52,9 @@ std::span<const Importer> Importers();
 // are no trace.
 Result<const Importer*> FindImporter(const TraceFiles& files, const std::string& format);
 
+// Keys of --set below the importer's section; others are errors.
+Result<Section> ReadImporterKeys(const Importer& importer, const std::vector<std::string>& set);
+
 // Reads the beginning of the first path.
 TraceFiles OpenTrace(std::vector<std::string> paths);
 
