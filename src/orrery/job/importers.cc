@@ -22,6 +22,7 @@
 #include "orrery/workload/importers/chakra/chakra.h"
 #include "orrery/workload/importers/chakra/files.h"
 #include "orrery/workload/importers/goal/goal.h"
+#include "orrery/workload/importers/simai/simai.h"
 #include "orrery/workload/importers/trace/trace.h"
 
 namespace orrery::job {
@@ -204,7 +205,23 @@ Result<ImportedTrace> ReadText(const TraceFiles& files, const ImportOptions& opt
   return trace;
 }
 
-constexpr std::array<Importer, 6> kImporters = {{
+bool IsSimai(const TraceFiles& files) {
+  return workload::SniffLayerText(files.start) == workload::LayerTextKind::kSimai;
+}
+Result<ImportedTrace> ReadSimai(const TraceFiles& files, const ImportOptions&) {
+  ORRERY_RETURN_IF_ERROR(OneFile(files, "SimAI workload"));
+  const std::string& path = files.paths.front();
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
+  ORRERY_ASSIGN_OR_RETURN(workload::SimaiImport import, workload::ImportSimai(text, path));
+  ImportedTrace trace;
+  trace.graph = std::move(import.graph);
+  trace.assumed = std::move(import.assumed);
+  trace.warnings = std::move(import.warnings);
+  ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph).In(fmt::format("'{}'", Printable(path))));
+  return trace;
+}
+
+constexpr std::array<Importer, 7> kImporters = {{
     {"graph", "graph", "Orrery graph, text form", "analytic", nullptr, IsGraphText, ReadGraphText},
     {"graph-binary", "graph", "Orrery graph, binary form", "analytic", nullptr, IsGraphBinary,
      ReadGraphBinary},
@@ -213,6 +230,7 @@ constexpr std::array<Importer, 6> kImporters = {{
     {"goal", "GOAL", "GOAL schedule", "loggops", &kGoalTable, IsGoal, ReadGoal},
     {"astra-text", "ASTRA-sim text", "ASTRA-sim text workload", "analytic", &kTextTable,
      IsTextWorkload, ReadText},
+    {"simai", "SimAI", "SimAI workload", "analytic", nullptr, IsSimai, ReadSimai},
     {"chakra", "Chakra", "Chakra execution trace", "analytic", &kChakraTable, IsChakra, ReadChakra},
 }};
 
