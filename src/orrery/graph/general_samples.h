@@ -57,6 +57,7 @@ class GeneralSampleBuilder {
   std::uint64_t Below(int n) { return rng_.Below(static_cast<std::uint64_t>(n)); }
   bool Chance(int one_in) { return Below(one_in) == 0; }
   std::int64_t Size() { return static_cast<std::int64_t>(rng_.Below(1u << rng_.Below(20))); }
+  std::int64_t Time() { return 1 + static_cast<std::int64_t>(rng_.Below(1u << 30)); }
 
   void AddJob() {
     const std::size_t first = graph_.bindings.size();
@@ -142,7 +143,7 @@ class GeneralSampleBuilder {
   void AddPhase(std::size_t ranks, const std::vector<std::size_t>& blocks) {
     const auto phase = static_cast<Phase>(Below(5));
     const std::int64_t bytes = Size();
-    const bool everybody = Chance(2), any = Chance(2);
+    const bool everybody = Chance(2), any = Chance(2), tripled = Chance(2);
     const auto step = static_cast<std::int32_t>(1 + Below(static_cast<int>(ranks)));
     const auto collective = static_cast<Collective>(
         std::array{Collective::kAllReduce, Collective::kAllGather, Collective::kReduce,
@@ -162,7 +163,7 @@ class GeneralSampleBuilder {
                    .group = everybody ? GroupSlot::kModel : Behind(1),
                    .stream = everybody ? 7u : 8u,
                    .dtype = DType::kFp32,
-                   .bytes = {bytes, Chance(2) ? Equal(p, 3) : -1},
+                   .bytes = {bytes, tripled ? Equal(p, 3) : -1},
                    .reduce = ReduceOp::kMax});
           break;
         case Phase::kOffsets:
@@ -268,14 +269,23 @@ class GeneralSampleBuilder {
     if (Chance(3)) op.module = graph_.Intern("module." + std::to_string(Below(3)));
     return op;
   }
+  static bool Lasts(const Op& op) {
+    return op.kind == OpKind::kKernel || op.kind == OpKind::kTimed || op.kind == OpKind::kComm;
+  }
+  // A message of this phase may not end before its partner's has begun.
+  bool MayLead(const Block& b, const Op& op) const {
+    if (op.kind != OpKind::kComm) return Lasts(op);
+    const Comm& comm = b.comms[op.index];
+    return !IsPointToPoint(comm.collective) || comm.tag != static_cast<std::int32_t>(phase_);
+  }
   void Push(const Op& op, Block* b, bool may_depend) {
     const auto n = static_cast<int>(b->ops.size());
     b->ops.push_back(op);
-    for (std::uint64_t i = may_depend && n > 0 ? Below(4) : 0; i > 0; --i) {
+    for (std::uint64_t i = may_depend && n > 0 && Lasts(op) ? Below(4) : 0; i > 0; --i) {
       Dep dep;
       dep.op = static_cast<std::uint32_t>(Below(n)) & 0x7fffffff;
       dep.on_start = Chance(3) ? 1 : 0;
-      b->deps.push_back(dep);
+      if (MayLead(*b, b->ops[dep.op])) b->deps.push_back(dep);
     }
     b->dep_begin.push_back(static_cast<std::uint32_t>(b->deps.size()));
   }
@@ -299,10 +309,10 @@ class GeneralSampleBuilder {
         break;
       case 1:
       case 2: {
-        Quantity time{Size()};
+        Quantity time{Time()};
         if (Chance(2)) {
           std::vector<std::int64_t> column(ranks_[p].size());
-          for (std::int64_t& ps : column) ps = Size();
+          for (std::int64_t& ps : column) ps = Time();
           time = {1 + static_cast<std::int64_t>(Below(3)), Column(p, column)};
         }
         b->times.push_back(time);
@@ -331,7 +341,7 @@ class GeneralSampleBuilder {
           op = New(OpKind::kHostSync, 0, "synchronise");
           op.stream = static_cast<std::uint32_t>(Below(4));
         } else {
-          b->host_ps.push_back(Size());
+          b->host_ps.push_back(Time());
           op = New(OpKind::kHost, b->host_ps.size() - 1, "host");
         }
         break;

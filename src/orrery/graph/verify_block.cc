@@ -90,9 +90,12 @@ const char* StreamFault(const Block& block, const Op& op) {
     case OpKind::kFree:
       break;
   }
-  const bool lasts = op.kind == OpKind::kKernel || op.kind == OpKind::kComm ||
-                     op.kind == OpKind::kTimed || op.kind == OpKind::kHost;
-  return op.hold != 0 && !lasts ? "holds something, and takes no time" : nullptr;
+  const bool may_hold =
+      op.kind == OpKind::kTimed || (op.kind == OpKind::kComm && op.index < block.comms.size() &&
+                                    IsPointToPoint(block.comms[op.index].collective));
+  return op.hold != 0 && !may_hold
+             ? "holds something, which only messages and operations of known time may"
+             : nullptr;
 }
 
 Status CheckEvent(const Op& op) {
@@ -217,6 +220,16 @@ Status CheckDependencies(const Graph& graph, const Block& block) {
       if (d.op >= block.ops.size()) {
         return InvalidInput("op {}: depends on op {} of {}", o, std::uint32_t{d.op},
                             block.ops.size());
+      }
+      for (const std::size_t end : {o, std::size_t{d.op}}) {
+        const OpKind kind = block.ops[end].kind;
+        const bool lasts = kind == OpKind::kKernel || kind == OpKind::kTimed ||
+                           kind == OpKind::kComm ||
+                           (kind == OpKind::kHost && block.issue == Issue::kFree);
+        if (!lasts) {
+          return InvalidInput("op {}: depends on op {}, but op {} takes no time of its own", o,
+                              std::uint32_t{d.op}, end);
+        }
       }
       if (d.op < o) continue;
       backwards = false;

@@ -21,7 +21,7 @@ block 0 "issued"
   time ps=5 stream=2 priority=1 hold=0
   record event=0 stream=2
   wait event=0 stream=host
-  generic flops=9 after=0,start:1
+  generic flops=9 after=0,start:0
   all-reduce group=#0 stream=3 blocking=0 event=call bytes=8*#0 reduce=max current=1
   wait event=call
   send group=model peer=member:0 stream=4 blocking=0 batch=1 tag=9 bytes=64
@@ -83,7 +83,7 @@ TEST(VerifyGeneral, StreamsAndHolds) {
   EXPECT_THAT(Fails("record event=0 stream=2", "record event=0 stream=host"),
               HasSubstr("the host's stream, which only a wait may name"));
   EXPECT_THAT(Fails("record event=0 stream=2", "record event=0 hold=0"),
-              HasSubstr("holds something, and takes no time"));
+              HasSubstr("holds something, which only messages"));
   EXPECT_THAT(Fails("generic flops=9", "generic flops=9 stream=none"),
               HasSubstr("on no stream, and a host issues the block"));
   EXPECT_THAT(Fails("stream=4 blocking", "stream=none blocking"),
@@ -96,10 +96,12 @@ TEST(VerifyGeneral, StreamsAndHolds) {
 }
 
 TEST(VerifyGeneral, Dependencies) {
-  EXPECT_THAT(Fails("after=0,start:1", "after=0,start:9"), HasSubstr("op 3: depends on op 9 of 8"));
-  EXPECT_THAT(Fails("after=0,start:1", "after=4"),
+  EXPECT_THAT(Fails("after=0,start:0", "after=1"),
+              HasSubstr("op 3: depends on op 1, but op 1 takes no time of its own"));
+  EXPECT_THAT(Fails("after=0,start:0", "after=0,start:9"), HasSubstr("op 3: depends on op 9 of 8"));
+  EXPECT_THAT(Fails("after=0,start:0", "after=4"),
               HasSubstr("op 3: depends on op 4, which the host issues later"));
-  EXPECT_THAT(Fails("after=0,start:1", "after=3"), HasSubstr("op 3: depends on op 3, itself"));
+  EXPECT_THAT(Fails("after=0,start:0", "after=3"), HasSubstr("op 3: depends on op 3, itself"));
   EXPECT_THAT(Fails("time ps=7 stream=none", "time ps=7 stream=none name=\"loop\" after=start:3"),
               HasSubstr("block 1 'free': operations wait for each other: op 0 '' waits for op 2 "
                         "'loop' waits for op 3 '' waits for op 0"));

@@ -35,7 +35,8 @@ class Flattener {
         const Block& block = graph_.blocks[call.block.index()];
         const int step = graph::IsBackward(block.pass) ? -1 : 1;
         for (int i = 0; i < call.repeat; ++i) {
-          out_.instances_.push_back({&call, call.first_layer + step * i, k});
+          const auto number = static_cast<std::uint32_t>(&call - program_.calls.data());
+          out_.instances_.push_back({&call, number, call.first_layer + step * i, k});
           if (block.issue == graph::Issue::kHost) {
             AddIssued(call, block);
           } else {
@@ -160,10 +161,12 @@ class Flattener {
           break;
       }
     }
+    LeadDependencies(block);
+  }
+  void LeadDependencies(const Block& block) {
+    if (block.deps.empty()) return;
     for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
-      if (node_of_[i] == Node::kNoOp) continue;
       for (const graph::Dep d : block.deps_of(i)) {
-        if (node_of_[d.op] == Node::kNoOp) continue;
         edges_.push_back({node_of_[d.op] | (d.on_start ? Node::kStartEdge : 0), node_of_[i]});
       }
     }
@@ -175,10 +178,11 @@ class Flattener {
     node_of_[i] = node;
     if (comm.stream == kNoStream || graph_.order_of(comm.stream) != graph::StreamOrder::kInOrder) {
       Chain(comm.stream, node);
+      batch_first_ = node;
     } else {
       InBatch(comm, node, batch);
     }
-    if (comm.event != kNoEvent) AddTo(&event(comm.event, call), node, comm.batch != 0);
+    Record(comm, call, node);
   }
   // A group call's parts begin together, behind what the stream had before, and end as one.
   void InBatch(const Comm& comm, std::uint32_t node, std::uint32_t* batch) {
@@ -188,13 +192,17 @@ class Flattener {
     if (!joins) {
       before_batch_ = tail;
       tail.clear();
+      batch_first_ = node;
     }
     Lead(before_batch_, node);
     tail.push_back(node);
   }
-  static void AddTo(Frontier* event, std::uint32_t node, bool batch) {
-    if (!batch) event->clear();
-    event->push_back(node);
+  // A group call records an event when all of its parts that name it are over.
+  void Record(const Comm& comm, const graph::Call& call, std::uint32_t node) {
+    if (comm.event == kNoEvent) return;
+    Frontier& e = event(comm.event, call);
+    std::erase_if(e, [this](std::uint32_t n) { return n < batch_first_; });
+    e.push_back(node);
   }
 
   // The host's part of an operation: what it did before, and the launch.
@@ -208,6 +216,7 @@ class Flattener {
 
   // A block that one host issues in order.
   void AddIssued(const graph::Call& call, const Block& block) {
+    node_of_.assign(block.ops.size(), Node::kNoOp);
     std::uint32_t batch = 0;
     for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
       const Op& op = block.ops[i];
@@ -240,7 +249,7 @@ class Flattener {
         case OpKind::kKernel:
         case OpKind::kTimed: {
           Issue(call, i);
-          const std::uint32_t node = AddOp(call, block, i);
+          const std::uint32_t node = node_of_[i] = AddOp(call, block, i);
           at(node).lagged = true;
           Lead(host_, node);
           Chain(op.stream, node);
@@ -252,6 +261,7 @@ class Flattener {
       }
     }
     if (pending_ > 0) Issue(call, Node::kNoOp);
+    LeadDependencies(block);
   }
   void AddIssuedComm(const graph::Call& call, const Block& block, std::uint32_t i,
                      std::uint32_t* batch) {
@@ -259,17 +269,17 @@ class Flattener {
     const bool opens = comm.batch == 0 || comm.batch != *batch;
     if (opens) Issue(call, i);
     const bool local = graph::IsCopy(comm.collective) || graph::IsPointToPoint(comm.collective);
-    if (!local && trivial_(comm.group)) return;  // nobody to meet: only its issue takes time
+    // Nobody to meet: only its issue takes time.
+    if (!local && block.deps.empty() && trivial_(comm.group)) return;
     if (opens) {
       batch_after_ = comm.after == kNoStream ? Frontier() : stream(comm.after);
-      if (comm.event != kNoEvent) event(comm.event, call).clear();
       if (comm.blocking && comm.after != kNoStream) stream(comm.after).clear();
     }
-    const std::uint32_t node = AddOp(call, block, i);
+    const std::uint32_t node = node_of_[i] = AddOp(call, block, i);
     Lead(host_, node);
     Lead(batch_after_, node);
     InBatch(comm, node, batch);
-    if (comm.event != kNoEvent) event(comm.event, call).push_back(node);
+    Record(comm, call, node);
     if (comm.blocking && comm.after != kNoStream) stream(comm.after).push_back(node);
   }
 
@@ -337,7 +347,7 @@ class Flattener {
   std::vector<Frontier> streams_, events_;
   Frontier host_, pace_, before_batch_, batch_after_;
   std::vector<std::uint32_t> node_of_, gates_;
-  std::uint32_t first_ = 0;
+  std::uint32_t first_ = 0, batch_first_ = 0;
   std::int64_t pending_ = 0;
 };
 

@@ -53,6 +53,7 @@ class FlatProgram {
  public:
   struct Instance {  // of a call
     const graph::Call* call = nullptr;
+    std::uint32_t number = 0;  // of the call in its program
     std::int32_t layer = 0;
     int iteration = 0;
   };

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <unordered_map>
+#include <utility>
 
-#include "orrery/base/hash.h"
 #include "orrery/base/rng.h"
 #include "orrery/base/text.h"
 #include "orrery/engine/general/machine.h"
@@ -32,6 +31,7 @@ class Programs {
   Status Make(int iterations) {
     const graph::Graph& graph = *in_.graph;
     flats_.clear();
+    trivial_.clear();
     by_rank.assign(graph.bindings.size(), {});
     std::vector<const FlatProgram*> flat(graph.programs.size(), nullptr);
     for (std::size_t r = 0; r < by_rank.size(); ++r) {
@@ -44,7 +44,7 @@ class Programs {
         flat[id.index()] = flats_.back().get();
       }
       by_rank[r].flat = flat[id.index()];
-      ORRERY_RETURN_IF_ERROR(Price(id, speed[r], &by_rank[r]));
+      ORRERY_ASSIGN_OR_RETURN(by_rank[r].costs, Price(id, speed[r]));
     }
     return {};
   }
@@ -52,45 +52,43 @@ class Programs {
   std::vector<RankProgram> by_rank;
   std::vector<double> speed;
   std::vector<SimTime> delay;
-  const BlockCosts* costs(BlockId block, double at_speed) const {
-    const auto it = costs_.find(Key(block, at_speed));
-    return it == costs_.end() ? nullptr : it->second.get();
-  }
 
  private:
-  static std::uint64_t Key(BlockId block, double at_speed) {
-    return Hasher().Add(block.value).Add(at_speed).value();
-  }
-  bool Trivial(ProgramId id, graph::GroupSlot slot) const {
+  using Key = std::pair<std::uint32_t, double>;  // a block's or a program's number, the speed
+  bool Trivial(ProgramId id, graph::GroupSlot slot) {
+    const auto [known, fresh] = trivial_.try_emplace({id.value, slot}, true);
+    if (!fresh) return known->second;
     const graph::Graph& graph = *in_.graph;
     for (const graph::Binding& b : graph.bindings) {
       if (b.program != id) continue;
       const GroupId group = graph.group(b, slot);
-      if (group.valid() && graph.groups.members(group).size() > 1) return false;
+      if (group.valid() && graph.groups.members(group).size() > 1) known->second = false;
     }
-    return true;
+    return known->second;
   }
-  Status Price(ProgramId id, double at_speed, RankProgram* rank) {
+  // What the program's calls cost, shared by its ranks of equal speed.
+  Result<const std::vector<const BlockCosts*>*> Price(ProgramId id, double at_speed) {
+    const auto [known, fresh] = by_program_.try_emplace({id.value, at_speed});
+    if (!fresh) return &known->second;
     const graph::Graph& graph = *in_.graph;
-    rank->costs.assign(graph.blocks.size(), nullptr);
     for (const graph::Call& call : graph.programs[id.index()].calls) {
-      const BlockCosts*& known = rank->costs[call.block.index()];
-      if (known != nullptr) continue;
-      auto& costs = costs_[Key(call.block, at_speed)];
+      auto& costs = costs_[{call.block.value, at_speed}];
       if (costs == nullptr) {
         ORRERY_ASSIGN_OR_RETURN(
             BlockCosts made,
             CostsOf(graph.blocks[call.block.index()], *in_.compute, in_.cluster->spec(), at_speed));
         costs = std::make_unique<BlockCosts>(std::move(made));
       }
-      known = costs.get();
+      known->second.push_back(costs.get());
     }
-    return {};
+    return &known->second;
   }
 
   const Inputs& in_;
   std::vector<std::unique_ptr<FlatProgram>> flats_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<BlockCosts>> costs_;  // by block and speed
+  std::map<Key, std::unique_ptr<BlockCosts>> costs_;                    // by block
+  std::map<Key, std::vector<const BlockCosts*>> by_program_;            // and call
+  std::map<std::pair<std::uint32_t, graph::GroupSlot>, bool> trivial_;  // by program
 };
 
 // One run over a number of iterations, with its transport.
@@ -307,7 +305,8 @@ class Runner {
     for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
       const graph::Program& program = graph.programs[graph.bindings[r].program.index()];
       for (const graph::Call& call : program.calls) {
-        const BlockCosts* costs = programs_.by_rank[r].costs[call.block.index()];
+        const auto number = static_cast<std::size_t>(&call - program.calls.data());
+        const BlockCosts* costs = (*programs_.by_rank[r].costs)[number];
         for (std::size_t p = 0; p < compute::kProvenances; ++p) {
           time[p] += call.repeat * static_cast<double>(costs->provenance[p]);
         }

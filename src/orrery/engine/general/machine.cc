@@ -160,16 +160,27 @@ void Machine::Push(Event event, SimTime time) {
   queue_.Push(event);
 }
 
+// Since when an event waits. Joint endpoints serve in the order in which events were made, as
+// LogGOPSim does.
+SimTime Machine::Since(const Event& event) const {
+  if (in_.joint) return 0;
+  if (event.step() == Step::kMessage) return meetings_[event.b].members[1].posted;
+  return states_[ranks_[event.rank].first + event.node].ready;
+}
+
 // True if `event` may hold `c` now; else it waits. Of those that wait only the first stands in the
 // queue.
 bool Machine::TakeCpu(const Event& event, Cpu* c) {
-  if (c->free <= event.time) return true;
-  if (c->next == kNobodyWaits || c->next >= event.order()) {
-    c->next = event.order();
+  const Turn turn{Since(event), event.order()};
+  const bool first = turn <= c->next;
+  if (c->free <= event.time && (first || in_.joint)) return true;
+  if (first) {
+    c->next = turn;
     Push(event, c->free);
   } else {
     c->waiting.push_back(event);
-    std::push_heap(c->waiting.begin(), c->waiting.end(), Later());
+    std::push_heap(c->waiting.begin(), c->waiting.end(),
+                   [this](const Event& x, const Event& y) { return Before(y, x); });
   }
   return false;
 }
@@ -177,13 +188,14 @@ bool Machine::TakeCpu(const Event& event, Cpu* c) {
 // `event` waits for `c` no longer: it has it until `free`, or waits for a nic instead.
 void Machine::LeaveQueue(const Event& event, Cpu* c, SimTime free) {
   c->free = free;
-  if (c->next != event.order()) return;
-  c->next = kNobodyWaits;
+  if (c->next.order != event.order()) return;
+  c->next = {};
   if (c->waiting.empty()) return;
-  std::pop_heap(c->waiting.begin(), c->waiting.end(), Later());
+  std::pop_heap(c->waiting.begin(), c->waiting.end(),
+                [this](const Event& x, const Event& y) { return Before(y, x); });
   const Event first = c->waiting.back();
   c->waiting.pop_back();
-  c->next = first.order();
+  c->next = {Since(first), first.order()};
   Push(first, std::max(event.time, free));
 }
 
@@ -233,7 +245,7 @@ void Machine::PostFreed() {
 
 void Machine::PostOne(const Freed& f) {
   const Node& n = node_of(f.rank, f.node);
-  const bool alone = n.cpu == Node::kNone && n.stream == graph::kNoStream;
+  const bool alone = n.cpu == Node::kNone && n.nic == Node::kNone && n.stream == graph::kNoStream;
   switch (n.kind) {
     case NodeKind::kJoin:
       return Finish(f.rank, f.node, f.ready, f.ready);
@@ -244,31 +256,18 @@ void Machine::PostOne(const Freed& f) {
       if (n.op == Node::kNoOp) Started(f.rank, f.node, f.ready);
       return Finish(f.rank, f.node, f.ready, f.ready + time);
     }
-    case NodeKind::kCopy: {
-      if (!alone) break;
-      CommPrice price;
-      if (Status s = in_.prices->PriceComm(comm_of(n), AmountOf(f.rank, n), 0, 0, nullptr, &price);
-          !s.ok()) {
-        return Fail(std::move(s));
-      }
-      const SimTime end = f.ready + price.cost.total();
-      Emit(f.rank, n, f.ready, end, 0, AmountOf(f.rank, n), "copy");
-      Started(f.rank, f.node, f.ready);
-      return Finish(f.rank, f.node, f.ready, end);
-    }
+    case NodeKind::kCopy:
     case NodeKind::kWork: {
-      if (!alone || (slowed_ && !n.timed)) break;
-      const SimTime end = f.ready + DurationOf(f.rank, n);
-      CoverKernel(f.rank, n, f.ready, end, end - f.ready);
-      Emit(f.rank, n, f.ready, end, 0, 0, {});
+      if (!alone || IsSlowed(n)) break;
+      const SimTime time = DurationOf(f.rank, n);
       Started(f.rank, f.node, f.ready);
-      return Finish(f.rank, f.node, f.ready, end);
+      return Worked(f.rank, f.node, f.ready, f.ready + time);
     }
     default:
       break;
   }
   SimTime time = f.ready;
-  if (n.cpu != Node::kNone) time = std::max(time, cpu(f.rank, n.cpu).free);
+  if (in_.joint && n.cpu != Node::kNone) time = std::max(time, cpu(f.rank, n.cpu).free);
   if (in_.joint && n.kind == NodeKind::kSend) {
     time = std::max(time, nic(f.rank, n.nic).send_free);
   }
@@ -319,26 +318,67 @@ void Machine::Begin(const Event& event) {
 }
 
 void Machine::BeginWork(const Event& event, const Node& n) {
-  if (n.cpu != Node::kNone) {
-    Cpu& c = cpu(event.rank, n.cpu);
-    if (!TakeCpu(event, &c)) return;
-    const SimTime time = DurationOf(event.rank, n);
-    ranks_[event.rank].held.calc += time;
-    Started(event.rank, event.node, event.time);
-    LeaveQueue(event, &c, event.time + time);
-    CoverKernel(event.rank, n, event.time, event.time + time, time);
-    Emit(event.rank, n, event.time, event.time + time, 0, 0, {});
-    return Finish(event.rank, event.node, event.time, event.time + time);
-  }
-  if (!EnterStream(event, n)) return;
+  // An event that waits for a processor has its stream already (b).
+  if (event.b == 0 && !EnterStream(event, n)) return;
+  if (event.b == 0) state(event.rank, event.node).ready = event.time;
+  const bool holds = n.cpu != Node::kNone || n.nic != Node::kNone;
+  const SimTime time = IsSlowed(n) ? 0 : DurationOf(event.rank, n);
+  if (holds && !TakeHeld(event, n, time)) return;
   Started(event.rank, event.node, event.time);
-  if (slowed_ && !n.timed) return RunKernel(event.rank, event.node, event.time);
+  if (IsSlowed(n)) return RunKernel(event.rank, event.node, event.time);
+  if (n.stream == graph::kNoStream) {
+    return Worked(event.rank, event.node, event.time, event.time + time);
+  }
   // On a stream that others wait for: its end is an event, so that who waits is served then.
   ranks_[event.rank].running.push_back({event.node, 0, event.time, event.time, 0, 0});
-  Push(Make(Step::kEnd, event.rank, event.node, 0), event.time + DurationOf(event.rank, n));
+  Push(Make(Step::kEnd, event.rank, event.node, 0), event.time + time);
 }
 
-SimTime Machine::DurationOf(std::uint32_t r, const Node& n) const {
+// True if work has the processor and the interface that it holds, for `time` from now; else it
+// waits until it can have both.
+bool Machine::TakeHeld(Event event, const Node& n, SimTime time) {
+  event.b = 1;
+  const SimTime end = event.time + time;
+  Cpu* const c = n.cpu == Node::kNone ? nullptr : &cpu(event.rank, n.cpu);
+  Nic* const own = n.nic == Node::kNone ? nullptr : &nic(event.rank, n.nic);
+  if (c != nullptr && !TakeCpu(event, c)) {
+    if (own != nullptr) LeaveQueue(event, &own->whole, own->whole.free);
+    return false;
+  }
+  if (own != nullptr) {
+    own->whole.free = std::max({own->whole.free, own->send_free, own->receive_free});
+    if (!TakeCpu(event, &own->whole)) {
+      if (c != nullptr) LeaveQueue(event, c, c->free);
+      return false;
+    }
+    own->send_free = own->receive_free = end;
+    LeaveQueue(event, &own->whole, end);
+  }
+  if (c == nullptr) return true;
+  ranks_[event.rank].held.calc += time;
+  LeaveQueue(event, c, end);
+  return true;
+}
+
+// Work that nothing slowed is over at `end`.
+void Machine::Worked(std::uint32_t rank, std::uint32_t node, SimTime start, SimTime end) {
+  const Node& n = node_of(rank, node);
+  if (n.kind == NodeKind::kCopy) {
+    Emit(rank, n, start, end, 0, AmountOf(rank, n), "copy");
+  } else {
+    CoverKernel(rank, n, start, end, end - start);
+    Emit(rank, n, start, end, 0, 0, {});
+  }
+  Finish(rank, node, start, end);
+}
+
+SimTime Machine::DurationOf(std::uint32_t r, const Node& n) {
+  if (n.kind == NodeKind::kCopy) {
+    CommPrice price;
+    Status s = in_.prices->PriceComm(comm_of(n), AmountOf(r, n), 0, 0, nullptr, &price);
+    if (!s.ok()) Fail(std::move(s));
+    return price.cost.total();
+  }
   if (!n.timed) return CostOf(r, n).duration[ranks_[r].beside];
   const SimTime time = std::min<std::int64_t>(AmountOf(r, n), kMaxDuration);
   const double speed = in_.speed[r];
@@ -361,10 +401,10 @@ void Machine::EndKernel(const Event& event) {
   const Running k = *it;
   rank.running.erase(it);
   const Node& n = node_of(event.rank, event.node);
-  const SimTime alone = n.timed ? event.time - k.start : CostOf(event.rank, n).duration[0];
-  CoverKernel(event.rank, n, k.start, event.time, alone);
-  Emit(event.rank, n, k.start, event.time, 0, 0, {});
   if (n.stream != graph::kNoStream) LeaveStream(event.rank, n, event.time);
+  if (!IsSlowed(n)) return Worked(event.rank, event.node, k.start, event.time);
+  CoverKernel(event.rank, n, k.start, event.time, CostOf(event.rank, n).duration[0]);
+  Emit(event.rank, n, k.start, event.time, 0, 0, {});
   Finish(event.rank, event.node, k.start, event.time);
 }
 
@@ -381,7 +421,7 @@ void Machine::ChangeClass(std::uint32_t r, SimTime now, interference::Class bits
   if (mask == rank.beside) return;
   for (Running& k : rank.running) {
     const Node& n = node_of(r, k.node);
-    if (n.timed) continue;
+    if (!IsSlowed(n)) continue;
     const OpCost& cost = CostOf(r, n);
     if (now > k.time) {  // several changes of one instant are one
       const SimTime done = Convert(k.elapsed, cost.duration[k.counted], cost.duration[rank.beside]);
@@ -423,11 +463,11 @@ void Machine::LeaveStream(std::uint32_t r, const Node& n, SimTime now) {
   const auto priority = [&](const Event& e) { return op_of(node_of(r, e.node)).priority; };
   const auto next = std::min_element(
       queue.waiting.begin(), queue.waiting.end(), [&](const Event& a, const Event& b) {
-        if (order == graph::StreamOrder::kLast) return b < a;
+        if (order == graph::StreamOrder::kLast) return Before(b, a);
         if (order == graph::StreamOrder::kPriority && priority(a) != priority(b)) {
           return priority(a) > priority(b);
         }
-        return a < b;
+        return Before(a, b);
       });
   const Event event = *next;
   queue.waiting.erase(next);

@@ -17,6 +17,7 @@
 // and rank. No allocation per event.
 #pragma once
 
+#include <compare>
 #include <deque>
 #include <memory>
 #include <string>
@@ -38,7 +39,7 @@ struct Held {
 
 struct RankProgram {
   const FlatProgram* flat = nullptr;
-  std::vector<const BlockCosts*> costs;  // by BlockId; null where not called
+  const std::vector<const BlockCosts*>* costs = nullptr;  // by call of the program
 };
 
 struct MachineInputs {
@@ -90,22 +91,25 @@ class Machine {
     std::uint32_t node = 0;  // kMessage: the send
     std::uint32_t rank = 0;  // of the node
     std::uint32_t a = 0;     // kMessage: the receiver; kTakeIn: the send; kEnd: version
-    std::uint32_t b = 0;     // kTakeIn: the sender; kMessage: the meeting, if one is under way
+    // kTakeIn: the sender; kMessage: the meeting, if one is under way; kBegin: 1 with its stream
+    std::uint32_t b = 0;
     Step step() const { return static_cast<Step>(key & 7); }
     std::uint64_t order() const { return key >> 3; }
     friend bool operator<(const Event& x, const Event& y) { return x.key < y.key; }
   };
-  struct Later {
-    bool operator()(const Event& x, const Event& y) const { return y < x; }
+  struct Turn {
+    SimTime since = kNever;
+    std::uint64_t order = ~std::uint64_t{0};
+    friend auto operator<=>(const Turn&, const Turn&) = default;
   };
-  static constexpr std::uint64_t kNobodyWaits = ~std::uint64_t{0};
   struct Cpu {
     SimTime free = 0;
-    std::uint64_t next = kNobodyWaits;  // order of the first that waits: it stands in the queue
-    std::vector<Event> waiting;         // the others, a heap
+    Turn next;                   // of the first that waits: it stands in the queue
+    std::vector<Event> waiting;  // the others, a heap
   };
   struct Nic {
     SimTime send_free = 0, receive_free = 0;
+    Cpu whole;  // by work that holds it, both ways
   };
   struct NodeState {
     SimTime ready = 0;
@@ -171,7 +175,8 @@ class Machine {
     return n.amount.slot < 0 ? n.amount.value : graph_.number(binding(rank), n.amount);
   }
   const OpCost& CostOf(std::uint32_t rank, const Node& n) const {
-    return ranks_[rank].program->costs[n.block]->ops[n.op];
+    const RankProgram& program = *ranks_[rank].program;
+    return (*program.costs)[program.flat->instance(n).number]->ops[n.op];
   }
   Cpu& cpu(std::uint32_t rank, std::uint16_t number) { return cpus_[rank * cpus_each_ + number]; }
   Nic& nic(std::uint32_t rank, std::uint16_t number) { return nics_[rank * nics_each_ + number]; }
@@ -182,6 +187,10 @@ class Machine {
   void PostRoots();
   Event NextEvent();
   void Push(Event event, SimTime time);
+  SimTime Since(const Event& event) const;
+  bool Before(const Event& x, const Event& y) const {
+    return Turn{Since(x), x.order()} < Turn{Since(y), y.order()};
+  }
   bool TakeCpu(const Event& event, Cpu* c);
   void LeaveQueue(const Event& event, Cpu* c, SimTime free);
   void Started(std::uint32_t rank, std::uint32_t node, SimTime time) {
@@ -194,10 +203,13 @@ class Machine {
   void Handle(const Event& event);
   void Begin(const Event& event);
   void BeginWork(const Event& event, const Node& n);
+  bool TakeHeld(Event event, const Node& n, SimTime time);
   void RunKernel(std::uint32_t rank, std::uint32_t node, SimTime now);
   void EndKernel(const Event& event);
   void ChangeClass(std::uint32_t rank, SimTime now, interference::Class bits, int delta);
-  SimTime DurationOf(std::uint32_t rank, const Node& n) const;
+  bool IsSlowed(const Node& n) const { return slowed_ && n.kind == NodeKind::kWork && !n.timed; }
+  void Worked(std::uint32_t rank, std::uint32_t node, SimTime start, SimTime end);
+  SimTime DurationOf(std::uint32_t rank, const Node& n);
   bool EnterStream(const Event& event, const Node& n);
   void LeaveStream(std::uint32_t rank, const Node& n, SimTime now);
   void Emit(std::uint32_t rank, const Node& n, SimTime start, SimTime end, SimTime waited,

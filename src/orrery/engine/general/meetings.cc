@@ -353,7 +353,8 @@ void Machine::StartRaw(std::uint32_t id, SimTime now) {
 
 // The network has brought a message to its receiver, whose processor takes it in.
 void Machine::EndRaw(std::uint32_t id, SimTime now) {
-  const Meeting& m = meetings_[id];
+  Meeting& m = meetings_[id];
+  m.members[1].posted = now;
   const auto role = static_cast<std::size_t>(RoleOf(m.price.comm, m.members[0].rank));
   ranks_[m.members[1].rank].account.Fly(now, role, -1);
   if (!eager(m.bytes)) ranks_[m.members[0].rank].account.Fly(now, role, -1);
