@@ -43,10 +43,14 @@ constexpr std::array<FormatRow, 24> kFormats = {{
     {"nccl-xml", "NCCL's topology of one host, XML: read as cluster.topology, inspect"},
     {"config.json",
      "Hugging Face model configuration, as 'model' of a job (docs/experts.md): read, inspect"},
-    {"graph", "Orrery's graph as text, orrery.graph/2 (docs/formats/graph.md): simulate, inspect"},
-    {"graph-binary", "Orrery's graph in compact form (docs/formats/graph.md): simulate, inspect"},
+    {"graph",
+     "Orrery's graph as text, orrery.graph/2 (docs/formats/graph.md): simulate, inspect, "
+     "convert"},
+    {"graph-binary",
+     "Orrery's graph in compact form (docs/formats/graph.md): simulate, inspect, convert"},
     {"goal",
-     "GOAL schedule, text or binary (docs/formats/goal.md): simulate on any network, inspect"},
+     "GOAL schedule, text or binary (docs/formats/goal.md): simulate on any network, inspect, "
+     "convert"},
     {"chakra",
      "Chakra execution traces, .et (docs/formats/chakra.md): simulate on any network, inspect"},
     {"orrery-trace",

@@ -27,6 +27,7 @@ std::unique_ptr<Verb> MakeInspect();
 std::unique_ptr<Verb> MakeDoctor();
 std::unique_ptr<Verb> MakeSchema();
 std::unique_ptr<Verb> MakeValidate();
+std::unique_ptr<Verb> MakeConvert();
 std::unique_ptr<Verb> MakeTraffic();
 std::unique_ptr<Verb> MakeSweep();
 std::unique_ptr<Verb> MakeMerge();

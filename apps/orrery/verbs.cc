@@ -36,7 +36,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeSweep());
   verbs.push_back(MakeMerge());
   verbs.push_back(MakeValidate());
-  verbs.push_back(MakeNotBuilt("convert", "between trace formats (not built yet)"));
+  verbs.push_back(MakeConvert());
   verbs.push_back(MakeTraffic());
   verbs.push_back(MakeCalibrate());
   verbs.push_back(MakeCompare());

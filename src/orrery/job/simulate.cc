@@ -167,21 +167,25 @@ Status Simulation::WriteHeatMap(const State& state, const engine::Record& record
   return WriteFile(state.options.heat_map, cluster::DrawSvg(state.machine->cluster, used));
 }
 
+engine::Inputs Simulation::inputs() const {
+  const State& s = *state_;
+  return {.graph = &s.graph,
+          .cluster = &s.machine->cluster,
+          .placement = &s.placement,
+          .compute = &s.machine->compute,
+          .planner = &*s.machine->planner,
+          .network = s.job->network,
+          .network_parameters = {.loggops = s.job->loggops, .packet = s.job->packet}};
+}
+
 // `link_steps`: where the job keeps no use of links over time.
 Result<engine::Record> Simulation::RunEngine(engine::Sink* sink, int link_steps) const {
   const State& s = *state_;
   const Job& job = *s.job;
-  const engine::Inputs inputs{.graph = &s.graph,
-                              .cluster = &s.machine->cluster,
-                              .placement = &s.placement,
-                              .compute = &s.machine->compute,
-                              .planner = &*s.machine->planner,
-                              .network = job.network,
-                              .network_parameters = {.loggops = job.loggops, .packet = job.packet}};
   engine::Options options = job.engine;
   for (const Workload& w : job.workloads) options.input_times.push_back(w.plan.input_time());
   if (options.link_steps == 0) options.link_steps = link_steps;
-  return engine::Run(inputs, options, &*s.machine->prices, sink);
+  return engine::Run(inputs(), options, &*s.machine->prices, sink);
 }
 
 namespace {

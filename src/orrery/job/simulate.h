@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/engine/engine.h"
 #include "orrery/graph/graph.h"
 #include "orrery/job/job.h"
 #include "orrery/job/shares.h"
@@ -60,6 +61,8 @@ class Simulation {
   ~Simulation();
 
   const graph::Graph& graph() const;
+  // What the engine runs. REQUIRES: this, the job and the caches outlive it.
+  engine::Inputs inputs() const;
   // Code::kInfeasible for a deadlock or a buffer above 4 TiB; a plan that does not fit the GPU is a
   // result that says so.
   Result<results::RunResult> Run();

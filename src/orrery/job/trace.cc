@@ -332,4 +332,27 @@ Result<results::TraceResult> SimulateTrace(const Importer& importer, const Trace
   return run;
 }
 
+Status WithTrace(const Importer& importer, const TraceFiles& files, const TraceOptions& given,
+                 const std::function<Status(const engine::Inputs&)>& use) {
+  TraceOptions options = given;
+  options.network = "analytic";
+  ORRERY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(importer, options));
+  ORRERY_ASSIGN_OR_RETURN(const ImportedTrace trace,
+                          importer.read(files, {.options = &settings.import}));
+  const std::size_t ranks = trace.graph.bindings.size();
+  ORRERY_ASSIGN_OR_RETURN(NetworkSetup place, ReadPlace(options, settings, ranks, false));
+  ORRERY_ASSIGN_OR_RETURN(const cluster::Placement placement,
+                          Place(place.cluster, ranks, settings, options.cluster.empty()));
+  ORRERY_ASSIGN_OR_RETURN(const compute::CostModel compute,
+                          compute::CostModel::Create(place.cluster.spec().device, {}));
+  const collective::Planner planner(place.cluster, place.environment, place.pricing);
+  return use({.graph = &trace.graph,
+              .cluster = &place.cluster,
+              .placement = &placement,
+              .compute = &compute,
+              .planner = &planner,
+              .network = options.network,
+              .network_parameters = settings.network});
+}
+
 }  // namespace orrery::job

@@ -1,12 +1,14 @@
 // From a trace (a file that brings its own operations) to its result, on any network.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "orrery/base/schema.h"
 #include "orrery/base/status.h"
 #include "orrery/constants/set.h"
+#include "orrery/engine/engine.h"
 #include "orrery/job/importers.h"
 #include "orrery/results/trace.h"
 
@@ -27,5 +29,10 @@ struct TraceOptions {
 // Runs a trace of one of the formats of importers.h. Code::kInfeasible for a deadlock.
 Result<results::TraceResult> SimulateTrace(const Importer& importer, const TraceFiles& files,
                                            const TraceOptions& given);
+
+// Reads a trace and makes it ready to run, without running it; `use` gets what the engine would.
+// `options.network` plays no part.
+Status WithTrace(const Importer& importer, const TraceFiles& files, const TraceOptions& options,
+                 const std::function<Status(const engine::Inputs&)>& use);
 
 }  // namespace orrery::job

@@ -40,7 +40,7 @@ void Machine::JointSend(const Event& event, const Node& n) {
     return Push(event, own.send_free);
   }
   const std::uint32_t to = PeerOf(event.rank, n);
-  if (to == kNoPeer) return FailNoPeer(event.rank, event.node);
+  if (to == Peers::kNobody) return FailNoPeer(event.rank, event.node);
   const network::LogGops& p = in_.loggops;
   const std::int64_t size = AmountOf(event.rank, n);
   const SimTime gap = Bytes(size, p.G_as), copy = Bytes(size, p.O_as);
@@ -60,7 +60,7 @@ void Machine::JointSend(const Event& event, const Node& n) {
 void Machine::JointReceive(const Event& event, const Node& n) {
   Started(event.rank, event.node, event.time);
   const std::uint32_t from = PeerOf(event.rank, n);
-  if (from == kNoPeer) return FailNoPeer(event.rank, event.node);
+  if (from == Peers::kNobody) return FailNoPeer(event.rank, event.node);
   Matching::Item message;
   const Matching::Item own{.ready = event.time,
                            .node = event.node,

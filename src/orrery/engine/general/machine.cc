@@ -52,6 +52,7 @@ Machine::Machine(const MachineInputs& in)
       slowed_(MaySlowKernels(graph_)),
       host_scale_(1.0 / in.inputs->cluster->spec().cpu_relative_speed),
       launch_(in.inputs->compute->launch_latency()),
+      peers_(graph_),
       matching_(WildRanks(graph_, in.programs)) {
   ranks_.resize(in_.programs.size());
   std::size_t states = 0;

@@ -28,6 +28,7 @@
 #include "orrery/engine/general/flat_program.h"
 #include "orrery/engine/general/matching.h"
 #include "orrery/engine/general/op_costs.h"
+#include "orrery/engine/general/peers.h"
 #include "orrery/engine/general/transport.h"
 
 namespace orrery::engine::general {
@@ -151,11 +152,9 @@ class Machine {
     Held held;
   };
   struct GroupState {
-    bool consecutive = false;
-    std::vector<std::pair<RankId, std::uint32_t>> place;  // by rank, unless consecutive
-    std::vector<std::uint32_t> next;                      // collectives so far, by member
-    std::deque<std::uint32_t> open;                       // meetings that are not complete
-    std::uint32_t base = 0;                               // number of the first of them
+    std::vector<std::uint32_t> next;  // collectives so far, by member
+    std::deque<std::uint32_t> open;   // meetings that are not complete
+    std::uint32_t base = 0;           // number of the first of them
     std::uint16_t shape = 0;
   };
 
@@ -218,9 +217,9 @@ class Machine {
 
   // meetings.cc
   void MakeGroups();
-  std::uint32_t PlaceOf(std::uint32_t group, std::uint32_t rank) const;
-  static constexpr std::uint32_t kNoPeer = 0xFFFFFFFEu;
-  std::uint32_t PeerOf(std::uint32_t rank, const Node& n) const;
+  std::uint32_t PeerOf(std::uint32_t rank, const Node& n) const {
+    return peers_.Of(rank, comm_of(n));
+  }
   void FailNoPeer(std::uint32_t rank, std::uint32_t node);
   std::uint16_t PairShape(std::uint32_t a, std::uint32_t b);
   std::uint32_t NewMeeting(std::uint32_t rank, const graph::Comm& comm, std::int64_t bytes,
@@ -274,6 +273,7 @@ class Machine {
   std::size_t cpus_each_ = 0, nics_each_ = 0;
   std::vector<Cpu> cpus_;
   std::vector<Nic> nics_;
+  const Peers peers_;
   Matching matching_;
   std::vector<GroupState> groups_;
   std::vector<Meeting> meetings_;

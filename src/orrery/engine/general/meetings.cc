@@ -8,7 +8,6 @@
 namespace orrery::engine::general {
 
 using graph::Comm;
-using graph::PeerKind;
 
 void Machine::MakeGroups() {
   groups_.resize(graph_.groups.size());
@@ -17,69 +16,14 @@ void Machine::MakeGroups() {
     GroupState& group = groups_[g];
     const auto members = graph_.groups.members(GroupId(g));
     group.next.assign(members.size(), 0);
-    group.consecutive = true;
     devices.clear();
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      group.consecutive = group.consecutive && members[i].value == members[0].value + i;
-      if (!in_.joint) devices.push_back(in_.inputs->placement->device[members[i].index()]);
+    for (std::size_t i = 0; i < members.size() && !in_.joint; ++i) {
+      devices.push_back(in_.inputs->placement->device[members[i].index()]);
     }
     if (!in_.joint) {
       group.shape = in_.prices->ShapeId(collective::ShapeOf(*in_.inputs->cluster, devices));
     }
-    if (group.consecutive) continue;
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      group.place.push_back({members[i], static_cast<std::uint32_t>(i)});
-    }
-    std::sort(group.place.begin(), group.place.end());
   }
-}
-
-// The rank's place in a group. REQUIRES: it is a member.
-std::uint32_t Machine::PlaceOf(std::uint32_t group, std::uint32_t rank) const {
-  const GroupState& g = groups_[group];
-  if (g.consecutive) return rank - graph_.groups.members(GroupId(group))[0].value;
-  return std::lower_bound(g.place.begin(), g.place.end(), std::make_pair(RankId(rank), 0u))->second;
-}
-
-// Whom a message goes to or comes from; Matching::kAny, or kNoPeer.
-std::uint32_t Machine::PeerOf(std::uint32_t rank, const Node& n) const {
-  const Comm& comm = comm_of(n);
-  const graph::Binding& b = binding(rank);
-  switch (comm.peer.kind) {
-    case PeerKind::kAny:
-      return Matching::kAny;
-    case PeerKind::kSlot: {
-      const RankId peer = b.peers[static_cast<std::size_t>(comm.peer.slot())];
-      if (peer.valid()) return peer.value;
-      break;
-    }
-    case PeerKind::kMember:
-    case PeerKind::kOffset: {
-      const GroupId group = graph_.group(b, comm.group);
-      if (!group.valid()) break;
-      const auto members = graph_.groups.members(group);
-      const auto size = static_cast<std::int64_t>(members.size());
-      std::int64_t place = comm.peer.value;
-      if (comm.peer.kind == PeerKind::kOffset) {
-        place = (PlaceOf(group.value, rank) + place) % size;
-        if (place < 0) place += size;
-      }
-      if (place < size) return members[static_cast<std::size_t>(place)].value;
-      break;
-    }
-    case PeerKind::kColumn: {
-      const std::int64_t logical = graph_.number(b, {1, comm.peer.value});
-      const std::int64_t own = b.logical_rank;
-      // Ranks of a job stand one after the other.
-      const std::int64_t peer = rank - own + logical;
-      if (logical >= 0 && logical < graph_.jobs[b.job.index()].ranks) {
-        return static_cast<std::uint32_t>(peer);
-      }
-      if (logical == -1) return Matching::kAny;
-      break;
-    }
-  }
-  return kNoPeer;
 }
 
 void Machine::FailNoPeer(std::uint32_t rank, std::uint32_t node) {
@@ -128,7 +72,7 @@ void Machine::PostCollective(std::uint32_t rank, std::uint32_t node, const Node&
     return Finish(rank, node, now, now);
   }
   GroupState& group = groups_[id.index()];
-  const std::uint32_t place = PlaceOf(id.value, rank);
+  const std::uint32_t place = peers_.PlaceOf(id, rank);
   const std::uint32_t number = group.next[place]++ - group.base;
   while (group.open.size() <= number) group.open.push_back(kNobody);
   std::uint32_t& meeting = group.open[number];
@@ -285,7 +229,7 @@ void Machine::PostNccl(const Event& event, const Node& n, std::uint32_t peer) {
 
 void Machine::PostSend(const Event& event, const Node& n) {
   const std::uint32_t to = PeerOf(event.rank, n);
-  if (to == kNoPeer) return FailNoPeer(event.rank, event.node);
+  if (to == Peers::kNobody) return FailNoPeer(event.rank, event.node);
   const std::int64_t size = AmountOf(event.rank, n);
   if (!n.raw) {
     if (!EnterStream(event, n)) return;
@@ -312,7 +256,7 @@ void Machine::PostSend(const Event& event, const Node& n) {
 // A message of the network's own leaves: at once if it is short, else once its receive is posted.
 void Machine::PostRaw(std::uint32_t rank, std::uint32_t node, const Node& n, SimTime now) {
   const std::uint32_t to = PeerOf(rank, n);
-  if (to == kNoPeer) return FailNoPeer(rank, node);
+  if (to == Peers::kNobody) return FailNoPeer(rank, node);
   const std::int64_t size = AmountOf(rank, n);
   ++messages_;
   bytes_ += size;
@@ -393,7 +337,7 @@ void Machine::ArriveRaw(const Event& event) {
 
 void Machine::PostReceive(const Event& event, const Node& n) {
   const std::uint32_t from = PeerOf(event.rank, n);
-  if (from == kNoPeer) return FailNoPeer(event.rank, event.node);
+  if (from == Peers::kNobody) return FailNoPeer(event.rank, event.node);
   if (!n.raw) {
     if (!EnterStream(event, n)) return;
     Started(event.rank, event.node, event.time);

@@ -21,9 +21,9 @@ std::string Machine::Describe(std::uint32_t rank, std::uint32_t number) const {
   if (graph::IsPointToPoint(comm.collective)) {
     const bool sends = comm.collective == graph::Collective::kSend;
     const std::uint32_t peer = PeerOf(rank, n);
-    const std::string whom = peer == Matching::kAny ? "any rank"
-                             : peer == kNoPeer      ? "no rank"
-                                                    : fmt::format("rank {}", peer);
+    const std::string whom = peer == Matching::kAny   ? "any rank"
+                             : peer == Peers::kNobody ? "no rank"
+                                                      : fmt::format("rank {}", peer);
     text += fmt::format(" {} {} tag {}", sends ? "to" : "from", whom,
                         comm.tag == graph::kAnyTag
                             ? std::string("any")
