@@ -119,7 +119,7 @@ class InspectVerb final : public Verb {
           "jobs",
           Printable(path_), importer.description);
     }
-    ORRERY_ASSIGN_OR_RETURN(const job::Section options, job::ReadImporterKeys(importer, set_));
+    ORRERY_ASSIGN_OR_RETURN(const formats::Section options, job::ReadImporterKeys(importer, set_));
     ORRERY_ASSIGN_OR_RETURN(const job::ImportedTrace trace,
                             importer.read(files, {.options = &options}));
     const job::GraphFacts found = job::FactsOfGraph(trace.graph);

@@ -7,7 +7,8 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
-#include "orrery/cluster/cluster.h"
+#include "orrery/cluster/catalog.h"
+#include "orrery/job/data.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/network/network.h"
 #include "orrery/network/packet/settings.h"
@@ -74,44 +75,51 @@ constexpr std::array<FormatRow, 24> kFormats = {{
 
 struct Kind {
   std::string_view name;
-  std::vector<Entry> (*entries)();
+  std::vector<Entry> (*entries)(const job::Data& data);
 };
-constexpr std::array<Kind, 11> kKinds = {{
-    {"models", [] { return Entries(workload::ModelPresets()); }},
-    {"clusters", [] { return Entries(cluster::Presets()); }},
-    {"topologies", [] { return Entries(cluster::Topologies()); }},
-    {"pcie-trees", [] { return Entries(cluster::PcieTrees()); }},
-    {"networks", [] { return Entries(network::Backends()); }},
-    {"congestion-controls", [] { return Entries(network::packet::Controls()); }},
-    {"load-balancing", [] { return Entries(network::packet::LoadBalancers()); }},
-    {"schedules", [] { return Entries(workload::Schedules()); }},
-    {"frameworks", [] { return Entries(job::Frameworks()); }},
-    {"formats", [] { return Entries(kFormats); }},
-    {"recipes", [] { return Entries(recipes::Dialects()); }},
+constexpr std::array<Kind, 12> kKinds = {{
+    {"models", [](const job::Data& data) { return Entries(data.models.list()); }},
+    {"clusters", [](const job::Data& data) { return Entries(data.clusters.clusters()); }},
+    {"devices", [](const job::Data& data) { return Entries(data.clusters.devices()); }},
+    {"topologies", [](const job::Data&) { return Entries(cluster::Topologies()); }},
+    {"pcie-trees", [](const job::Data&) { return Entries(cluster::PcieTrees()); }},
+    {"networks", [](const job::Data&) { return Entries(network::Backends()); }},
+    {"congestion-controls", [](const job::Data&) { return Entries(network::packet::Controls()); }},
+    {"load-balancing", [](const job::Data&) { return Entries(network::packet::LoadBalancers()); }},
+    {"schedules", [](const job::Data&) { return Entries(workload::Schedules()); }},
+    {"frameworks", [](const job::Data&) { return Entries(job::Frameworks()); }},
+    {"formats", [](const job::Data&) { return Entries(kFormats); }},
+    {"recipes", [](const job::Data&) { return Entries(recipes::Dialects()); }},
 }};
 
 class ListVerb final : public Verb {
  public:
   std::string_view name() const override { return "list"; }
   std::string_view description() const override {
-    return "every model, cluster, topology, PCIe tree, network, congestion control, schedule, "
+    return "every model, cluster, device, topology, PCIe tree, network, congestion control, "
+           "schedule, "
            "recipe, …";
   }
   void Declare(CLI::App* app) override {
-    app->add_option("KIND", kind_,
-                    "models, clusters, topologies, pcie-trees, networks, congestion-controls, "
-                    "load-balancing, schedules, frameworks, formats or recipes")
+    app->add_option(
+           "KIND", kind_,
+           "models, clusters, devices, topologies, pcie-trees, networks, congestion-controls, "
+           "load-balancing, schedules, frameworks, formats or recipes")
         ->required();
+    app->add_option("--data", data_, "Folder of tables of your own, listed with the rest")
+        ->allow_extra_args(false);
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }
   Status Run(Session* session) override {
+    ORRERY_ASSIGN_OR_RETURN(const std::shared_ptr<const job::Data> data, job::ReadData(data_));
+    const job::Data* const known = data != nullptr ? data.get() : &job::BuiltInData();
     std::vector<std::string_view> names;
     for (const Kind& kind : kKinds) {
       names.push_back(kind.name);
       if (kind.name != kind_) continue;
       results::TextTable table;
       nlohmann::ordered_json entries = nlohmann::ordered_json::array();
-      for (const auto& [entry, description] : kind.entries()) {
+      for (const auto& [entry, description] : kind.entries(*known)) {
         table.Row({entry, description});
         entries.push_back({{"name", entry}, {"description", description}});
       }
@@ -124,6 +132,7 @@ class ListVerb final : public Verb {
 
  private:
   std::string kind_, json_;
+  std::vector<std::string> data_;
 };
 
 }  // namespace

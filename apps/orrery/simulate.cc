@@ -48,6 +48,10 @@ class SimulateVerb final : public Verb {
                     "Job file (YAML or JSON), a launch script or a framework's configuration, or a "
                     "trace ('orrery list formats'): its file, files, folder or prefix");
     app->add_option("--format", format_, "The trace's format, where its content does not say");
+    app->add_option(
+           "--data", data_,
+           "Folder of tables of your own: devices.yaml, models.yaml, … (docs/formats/data.md)")
+        ->allow_extra_args(false);
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
     app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
         ->allow_extra_args(false);
@@ -137,6 +141,7 @@ class SimulateVerb final : public Verb {
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
+    ORRERY_ASSIGN_OR_RETURN(read.data, job::ReadData(data_));
     ORRERY_ASSIGN_OR_RETURN(job::Job job, kind == FileKind::kRecipe ? ReadRecipe(session, read)
                                                                     : job::ReadJob(input_, read));
     if (!calibration_.empty()) {
@@ -176,7 +181,8 @@ class SimulateVerb final : public Verb {
 
   // A file that brings its own operations.
   Status RunTrace(Session* session, const job::Importer& importer, const job::TraceFiles& files) {
-    for (const char* option : {"--heat-map", "--calibration", "--no-fold", "--threads", "--seed"}) {
+    for (const char* option :
+         {"--heat-map", "--calibration", "--data", "--no-fold", "--threads", "--seed"}) {
       if (app_->count(option) == 0) continue;
       return InvalidInput("{}: is for job files, not for a trace ({})", option, importer.title);
     }
@@ -277,7 +283,7 @@ class SimulateVerb final : public Verb {
   std::vector<std::string> inputs_;
   std::string format_;
   std::string input_, calibration_, json_, timeline_, timeline_ranks_, heat_map_;
-  std::vector<std::string> set_;
+  std::vector<std::string> set_, data_;
   std::optional<std::string> network_;
   std::optional<std::string> seed_;
   std::string threads_ = "1";

@@ -109,11 +109,10 @@ void AddScope(const Spec& spec, constants::Scope* scope);
 
 // The names and one-sentence descriptions for `orrery list clusters`.
 struct Preset {
-  std::string_view name;
-  std::string_view description;
+  std::string name, description;
 };
+// Of the catalog that is built in (catalog.h). An unknown name lists the nearest valid ones.
 std::span<const Preset> Presets();
-// An unknown name lists the nearest valid ones.
 Result<Spec> FindPreset(std::string_view name);
 
 // What Build() checks, for a definition read from a file: names field, value, rule and remedy.

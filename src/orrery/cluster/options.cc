@@ -205,6 +205,9 @@ constexpr Option kTopology[] = {
 };
 
 constexpr Option kDevice[] = {
+    {.name = "preset",
+     .type = kText,
+     .doc = "Device to start from ('orrery list devices'); else the cluster's preset's."},
     {.name = "name", .type = kText, .doc = "What reports call this GPU."},
     {.name = "table", .type = kText, .doc = "Folder of its measured tables under data/measured."},
     {.name = "arch",
@@ -272,7 +275,9 @@ constexpr OptionTable kPcieTreeTable{
         "GPU has a link to its NIC.",
     .options = kPcieTree};
 constexpr OptionTable kDeviceTable{.path = "cluster.device",
-                                   .doc = "The GPU, where the preset's is not meant.",
+                                   .doc =
+                                       "The GPU, where the preset's is not meant: a device's "
+                                       "name, or these keys.",
                                    .options = kDevice};
 
 }  // namespace

@@ -15,8 +15,8 @@
 #include "orrery/base/text.h"
 #include "orrery/base/time.h"
 #include "orrery/formats/chakra.h"
+#include "orrery/formats/section.h"
 #include "orrery/job/importers.h"
-#include "orrery/job/settings.h"
 #include "orrery/job/simulate.h"
 #include "orrery/workload/importers/astra_text/layers.h"
 #include "orrery/workload/importers/astra_text/text_workload.h"
@@ -24,6 +24,9 @@
 #include "orrery/workload/importers/chakra/groups.h"
 
 namespace orrery::job {
+
+using formats::Section;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

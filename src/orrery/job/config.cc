@@ -385,6 +385,7 @@ void SaveConfiguration(Job* job) {
   const bool single =
       job->workloads.size() == 1 && first.placement == cluster::PlacementKind::kPacked;
   if (single) AddWorkload(first, &json);
+  if (job->data != nullptr) json["data"] = job->data->folders;
   json["cluster"] = ClusterJson(job->cluster);
   json["nodes"] = job->cluster.nodes;
   json["network"] = job->network;
@@ -409,6 +410,7 @@ void SaveConfiguration(Job* job) {
   Hasher hash;
   hash.Add(std::string_view(job->config_json));
   if (job->tuner_hash != 0) hash.Add(job->tuner_hash);
+  if (job->data != nullptr) hash.Add(job->data->hash);
   job->config_hash = hash.value();
 }
 

@@ -26,6 +26,8 @@
 #include "orrery/workload/importers/trace/trace.h"
 
 namespace orrery::job {
+
+using formats::Section;
 namespace {
 
 // A schedule or graph in memory takes about as much again.

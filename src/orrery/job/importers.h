@@ -14,8 +14,8 @@
 #include "orrery/base/mapped_file.h"
 #include "orrery/base/schema.h"
 #include "orrery/base/status.h"
+#include "orrery/formats/section.h"
 #include "orrery/graph/graph.h"
-#include "orrery/job/settings.h"
 #include "orrery/job/trace_storages.h"
 
 namespace orrery::job {
@@ -27,7 +27,7 @@ struct TraceFiles {
 };
 
 struct ImportOptions {
-  const Section* options = nullptr;  // of Importer::options, where it has some
+  const formats::Section* options = nullptr;  // of Importer::options, where it has some
 };
 
 struct ImportedTrace {
@@ -53,7 +53,8 @@ std::span<const Importer> Importers();
 Result<const Importer*> FindImporter(const TraceFiles& files, const std::string& format);
 
 // Keys of --set below the importer's section; others are errors.
-Result<Section> ReadImporterKeys(const Importer& importer, const std::vector<std::string>& set);
+Result<formats::Section> ReadImporterKeys(const Importer& importer,
+                                          const std::vector<std::string>& set);
 
 // Reads the beginning of the first path.
 TraceFiles OpenTrace(std::vector<std::string> paths);

@@ -118,9 +118,9 @@ Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes) {
         spec = std::move(job.cluster);
       } else {  // a definition, or a file with nothing but one
         const formats::Node* inner = document.root.Find("cluster");
-        ORRERY_ASSIGN_OR_RETURN(
-            spec, ReadCluster(Source{&document, folder}, inner != nullptr ? inner : &document.root,
-                              &assumed));
+        ORRERY_ASSIGN_OR_RETURN(spec, cluster::Read(Source{&document, folder},
+                                                    inner != nullptr ? inner : &document.root,
+                                                    BuiltInData().clusters, &assumed));
       }
     }
     sized = spec.nodes > 1 || spec.topology.name == "file";

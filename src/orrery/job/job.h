@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "orrery/constants/set.h"
 #include "orrery/engine/engine.h"
 #include "orrery/formats/tree.h"
+#include "orrery/job/data.h"
 #include "orrery/memory/memory.h"
 #include "orrery/workload/host_work.h"
 #include "orrery/workload/model.h"
@@ -46,8 +48,9 @@ struct LinkPerturbation {
 };
 
 struct Job {
-  std::string source;               // the file's name, for messages
-  std::vector<Workload> workloads;  // one, or the entries of `jobs`
+  std::string source;                // the file's name, for messages
+  std::shared_ptr<const Data> data;  // tables that a user added; null: what is built in
+  std::vector<Workload> workloads;   // one, or the entries of `jobs`
   cluster::Spec cluster;
   std::string network = "analytic";
   network::LogGopsParameters loggops;  // of network loggops
@@ -64,6 +67,7 @@ struct Job {
   std::uint64_t config_hash = 0;  // of config_json; threads and folding stand outside it
 
   std::size_t ranks() const;
+  const Data& known() const { return data != nullptr ? *data : BuiltInData(); }
 };
 
 // What the command line adds. `set` entries are "key.path=value" and win over the file.
@@ -74,7 +78,8 @@ struct ReadOptions {
   bool fold = true;
   int threads = 1;
   constants::Set constants = constants::Set::Fitted();
-  bool save_configuration = true;  // false: config_json and config_hash stay empty (searches)
+  bool save_configuration = true;    // false: config_json and config_hash stay empty (searches)
+  std::shared_ptr<const Data> data;  // of --data; the job's own `data` comes on top
 };
 
 Result<Job> ReadJob(const std::string& path, const ReadOptions& options);

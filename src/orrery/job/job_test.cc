@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/suggest.h"
-#include "orrery/job/settings.h"
+#include "orrery/formats/section.h"
 #include "orrery/job/tables.h"
 #include "orrery/job/test_support.h"
 #include "orrery/job/trace.h"
@@ -381,7 +381,7 @@ TEST(Tables, TyposFindTheirKey) {
 TEST(Tables, EveryKeyIsSound) {
   for (const OptionTable* table : Tables()) {
     for (const Option& option : table->options) {
-      const std::string name = FullName(*table, option.name);
+      const std::string name = formats::FullName(*table, option.name);
       EXPECT_FALSE(option.doc.empty()) << name;
       if (!option.fallback.empty()) {
         EXPECT_TRUE(ParseOption(option, option.fallback).ok()) << name;

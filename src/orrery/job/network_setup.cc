@@ -6,9 +6,9 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/formats/section.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/reader.h"
-#include "orrery/job/settings.h"
 
 namespace orrery::job {
 
@@ -35,8 +35,8 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
   const Source source{&document, ""};
   Job job;
   job.network = network;
-  ORRERY_ASSIGN_OR_RETURN(job.cluster,
-                          ReadCluster(source, document.root.Find("cluster"), &job.assumed));
+  ORRERY_ASSIGN_OR_RETURN(job.cluster, cluster::Read(source, document.root.Find("cluster"),
+                                                     BuiltInData().clusters, &job.assumed));
   if (nodes > 0) job.cluster.nodes = nodes;
   if (constants != nullptr) cluster::Calibrate(*constants, &job.cluster);
   ORRERY_RETURN_IF_ERROR(ReadPacket(source, document.root.Find("packet"), &job));

@@ -3,18 +3,17 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
 
-#include "orrery/base/check.h"
+#include "orrery/base/named.h"
 #include "orrery/workload/plan.h"
 
 namespace orrery::job {
 
-template <class E>
-using Named = std::pair<std::string_view, E>;
+using orrery::Choose;
+using orrery::Find;
+using orrery::NameOf;
 
 inline constexpr std::array<Named<workload::Precision>, 3> kPrecisions = {
     {{"bf16", workload::Precision::kBf16},
@@ -75,28 +74,6 @@ inline constexpr std::array<Named<workload::AttentionBackend>, 6> kAttentions = 
      {"flash3", workload::AttentionBackend::kFlash3},
      {"flash4", workload::AttentionBackend::kFlash4},
      {"cudnn", workload::AttentionBackend::kCudnn}}};
-
-template <class E, std::size_t N>
-std::optional<E> Find(const std::array<Named<E>, N>& names, std::string_view name) {
-  for (const auto& [text, value] : names) {
-    if (text == name) return value;
-  }
-  return std::nullopt;
-}
-// REQUIRES: the option table let only these names pass.
-template <class E, std::size_t N>
-E Choose(const std::array<Named<E>, N>& names, std::string_view name) {
-  const std::optional<E> value = Find(names, name);
-  ORRERY_CHECK(value.has_value(), "the option table and the names of an enum differ");
-  return *value;
-}
-template <class E, std::size_t N>
-std::string_view NameOf(const std::array<Named<E>, N>& names, E value) {
-  for (const auto& [text, candidate] : names) {
-    if (candidate == value) return text;
-  }
-  return "?";
-}
 
 // Precision as a job file says it: that of the linear layers.
 inline std::string_view PrecisionName(const workload::Plan& plan) {
@@ -240,10 +217,10 @@ inline constexpr PlanFlag kPlanFlags[] = {
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
-  static constexpr std::array<std::string_view, 14> kKeys = {
-      "model",  "cluster", "parallel",   "training",  "framework_options",
-      "nccl",   "perturb", "simulation", "memory",    "loggops",
-      "packet", "jobs",    "assume",     "collective"};
+  static constexpr std::array<std::string_view, 15> kKeys = {
+      "model",  "cluster", "parallel",   "training",   "framework_options",
+      "nccl",   "perturb", "simulation", "memory",     "loggops",
+      "packet", "jobs",    "assume",     "collective", "data"};
   return kKeys;
 }
 

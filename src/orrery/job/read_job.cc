@@ -14,10 +14,10 @@
 #include "orrery/collective/noted_variables.h"
 #include "orrery/constants/constants.h"
 #include "orrery/engine/options.h"
+#include "orrery/formats/section.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/job/reader.h"
-#include "orrery/job/settings.h"
 #include "orrery/job/tables.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/memory/options.h"
@@ -81,6 +81,28 @@ Status ReadAssume(const Source& source, const Node* node, std::vector<std::strin
     return InvalidInput("{}: assume takes a list of texts", source.Where(*node));
   }
   return {};
+}
+
+// The tables of the folders under `data`, on top of `data`; null: what is built in.
+Result<std::shared_ptr<const Data>> ReadDataKey(const Source& source,
+                                                std::shared_ptr<const Data> data) {
+  const Node* node = source.document->root.Find("data");
+  if (node == nullptr || node->kind == Node::Kind::kNull) return data;
+  std::vector<const Node*> folders;
+  for (const Node& item : node->items) folders.push_back(&item);
+  if (node->kind == Node::Kind::kScalar) folders.push_back(node);
+  const auto named = [](const Node* folder) { return folder->kind == Node::Kind::kScalar; };
+  if (folders.empty() || !std::ranges::all_of(folders, named)) {
+    return InvalidInput("{}: data takes a folder of tables, or a list of folders",
+                        source.Where(*node));
+  }
+  for (const Node* folder : folders) {
+    const Data& base = data != nullptr ? *data : BuiltInData();
+    Result<std::shared_ptr<const Data>> more = ReadData(base, source.Path(folder->text));
+    if (!more.ok()) return std::move(more).TakeStatus().In(source.Where(*folder));
+    data = *std::move(more);
+  }
+  return data;
 }
 
 // 10⁻¹⁸ s from ns.
@@ -263,7 +285,7 @@ class EntryReader {
                                     fmt::join(ignored, ", ")));
     }
     ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, job_->cluster.device,
-                                                            std::nullopt, &assumed));
+                                                            std::nullopt, job_->known(), &assumed));
     for (const std::string& line : assumed) {
       job_->assumed.push_back(fmt::format("job {}: {}", name, line));
     }
@@ -324,26 +346,30 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
                           Section::Read(document, root, TopOptions(), TopKeys()));
   Job job;
   job.source = source.name();
+  ORRERY_ASSIGN_OR_RETURN(job.data, ReadDataKey(source, options.data));
   ORRERY_RETURN_IF_ERROR(ReadAssume(source, root.Find("assume"), &job.assumed));
   if (root.Find("cluster") == nullptr && root.Find("jobs") == nullptr &&
       root.Find("model") == nullptr) {
     return InvalidInput("{}: model is missing; is this a job file?", source.name());
   }
   if (const Node* jobs = root.Find("jobs")) {
-    ORRERY_ASSIGN_OR_RETURN(job.cluster, ReadCluster(source, root.Find("cluster"), &job.assumed));
+    ORRERY_ASSIGN_OR_RETURN(job.cluster, cluster::Read(source, root.Find("cluster"),
+                                                       job.known().clusters, &job.assumed));
     ORRERY_RETURN_IF_ERROR(ReadJobs(source, root, *jobs, &job));
   } else {
     // The model first: of several things missing it is the one a newcomer looks for.
     std::vector<std::string> ignored;
-    ORRERY_RETURN_IF_ERROR(ReadModel(source, root.Find("model"), &ignored).status());
-    ORRERY_ASSIGN_OR_RETURN(job.cluster, ReadCluster(source, root.Find("cluster"), &job.assumed));
+    ORRERY_RETURN_IF_ERROR(
+        workload::ReadModel(source, root.Find("model"), job.known().models, &ignored).status());
+    ORRERY_ASSIGN_OR_RETURN(job.cluster, cluster::Read(source, root.Find("cluster"),
+                                                       job.known().clusters, &job.assumed));
     std::optional<std::size_t> gpus;
     if (top.Has("nodes")) {
       gpus = static_cast<std::size_t>(top.Integer("nodes")) *
              static_cast<std::size_t>(job.cluster.gpus_per_node);
     }
-    ORRERY_ASSIGN_OR_RETURN(Workload workload,
-                            ReadWorkload(source, root, job.cluster.device, gpus, &job.assumed));
+    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, job.cluster.device, gpus,
+                                                            job.known(), &job.assumed));
     job.workloads.push_back(std::move(workload));
   }
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
@@ -543,13 +569,19 @@ Result<Document> ParseJob(std::string_view text, const std::string& name) {
 }
 
 Result<workload::Model> ReadModelTree(const Document& document, const std::string& folder) {
+  const Source source{&document, folder};
+  ORRERY_ASSIGN_OR_RETURN(const std::shared_ptr<const Data> data, ReadDataKey(source, nullptr));
   std::vector<std::string> ignored;
-  return ReadModel(Source{&document, folder}, document.root.Find("model"), &ignored);
+  return workload::ReadModel(source, document.root.Find("model"),
+                             (data != nullptr ? *data : BuiltInData()).models, &ignored);
 }
 
 Result<cluster::Spec> ReadClusterTree(const Document& document, const std::string& folder) {
+  const Source source{&document, folder};
+  ORRERY_ASSIGN_OR_RETURN(const std::shared_ptr<const Data> data, ReadDataKey(source, nullptr));
   std::vector<std::string> ignored;
-  return ReadCluster(Source{&document, folder}, document.root.Find("cluster"), &ignored);
+  return cluster::Read(source, document.root.Find("cluster"),
+                       (data != nullptr ? *data : BuiltInData()).clusters, &ignored);
 }
 
 Result<Job> ReadJobTree(Document document, const std::string& folder, const ReadOptions& options) {

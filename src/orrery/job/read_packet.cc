@@ -1,7 +1,7 @@
 // Reads the section `packet`: what network packet takes beside the cluster.
 #include "orrery/base/text.h"
+#include "orrery/formats/section.h"
 #include "orrery/job/reader.h"
-#include "orrery/job/settings.h"
 #include "orrery/network/options.h"
 
 namespace orrery::job {

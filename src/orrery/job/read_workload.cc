@@ -492,10 +492,11 @@ Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
 
 Result<Workload> ReadWorkload(const Source& source, const Node& root,
                               const cluster::DeviceSpec& device, std::optional<std::size_t> gpus,
-                              std::vector<std::string>* assumed) {
+                              const Data& known, std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(const Sections sections, ReadSections(source, root));
   Workload workload;
-  ORRERY_ASSIGN_OR_RETURN(workload.model, ReadModel(source, root.Find("model"), assumed));
+  ORRERY_ASSIGN_OR_RETURN(workload.model,
+                          workload::ReadModel(source, root.Find("model"), known.models, assumed));
   workload.name = workload.model.name;
   const std::string name = sections.top.Text("framework");
   Result<const Framework*> framework = FindFramework(name);
@@ -509,7 +510,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
-  if (workload.model.max_position == kUnstatedPositions) {
+  if (workload.model.max_position == workload::kUnstatedPositions) {
     workload.model.max_position = plan.seq_len;
     if (workload.model.position == workload::Position::kLearned) {
       assumed->push_back(fmt::format("model: max_position {}, as training.seq_len", plan.seq_len));

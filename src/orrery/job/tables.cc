@@ -7,12 +7,15 @@
 #include "orrery/cluster/options.h"
 #include "orrery/collective/moye.h"
 #include "orrery/engine/options.h"
-#include "orrery/job/settings.h"
+#include "orrery/formats/section.h"
 #include "orrery/memory/options.h"
 #include "orrery/network/options.h"
 #include "orrery/workload/options.h"
 
 namespace orrery::job {
+
+using formats::FullName;
+
 namespace {
 
 using enum OptionType;
@@ -141,7 +144,7 @@ std::string JobSchema() {
   Json cluster = Object(cluster::ClusterOptions());
   cluster["properties"]["topology"] = NameOr(Object(cluster::TopologyOptions()));
   cluster["properties"]["pcie_tree"] = NameOr(Object(cluster::PcieTreeOptions()));
-  cluster["properties"]["device"] = Object(cluster::DeviceOptions());
+  cluster["properties"]["device"] = NameOr(Object(cluster::DeviceOptions()));
   Json perturb = Object(engine::PerturbOptions());
   perturb["properties"]["ranks"] = {{"type", "array"},
                                     {"items", Object(engine::PerturbRankOptions())}};
@@ -166,6 +169,10 @@ std::string JobSchema() {
   properties["packet"] = Object(network::PacketOptions());
   properties["collective"] = Object(collective::CollectiveOptions());
   properties["jobs"] = {{"type", "array"}, {"items", std::move(entry)}};
+  properties["data"] = {
+      {"anyOf",
+       Json::array({{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}})},
+      {"description", "Folders of tables (docs/formats/data.md), relative to this file."}};
   properties["assume"] = {{"type", "array"},
                           {"items", {{"type", "string"}}},
                           {"description", "What you assumed; repeated in the result."}};

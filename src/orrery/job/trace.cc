@@ -12,8 +12,8 @@
 #include "orrery/base/text.h"
 #include "orrery/engine/engine.h"
 #include "orrery/engine/options.h"
+#include "orrery/formats/section.h"
 #include "orrery/job/network_setup.h"
-#include "orrery/job/settings.h"
 #include "orrery/job/simulate.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/network/network.h"
@@ -21,6 +21,9 @@
 #include "orrery/results/timeline.h"
 
 namespace orrery::job {
+
+using formats::Section;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -557,7 +557,7 @@ Status AddYaml(const formats::Document& document, Reading* r) {
 
 const Table& MegatronTable() {
   static constexpr std::string_view kLines[] = {
-#include "orrery_recipes_megatron.inc"
+#include "orrery_data_recipes_megatron.inc"
   };
   static const Table table(kLines);
   return table;

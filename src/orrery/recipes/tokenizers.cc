@@ -10,7 +10,7 @@ namespace orrery::recipes {
 
 const Tokenizer* FindTokenizer(std::string_view model) {
   static constexpr std::string_view kLines[] = {
-#include "orrery_recipes_tokenizers.inc"
+#include "orrery_data_recipes_tokenizers.inc"
   };
   static const std::vector<Tokenizer> tokenizers = [] {
     std::vector<Tokenizer> read;

@@ -124,9 +124,9 @@ struct Model {
 };
 
 struct ModelPreset {
-  std::string_view name;
-  std::string_view description;
+  std::string name, description;
 };
+// What is built in (models.h).
 std::span<const ModelPreset> ModelPresets();
 Result<Model> FindModel(std::string_view name);  // unknown: nearest valid names
 // Reads a Hugging Face config.json, by its model_type (hugging_face.cc lists them). Errors name the

@@ -19,6 +19,7 @@ Result<AnyFabric> MakeRouters(const Spec& spec, DimensionKind kind) {
   std::int64_t points = 1;
   for (Dimension& d : s.dimensions) {
     d.kind = kind;
+    if (d.bandwidth_Bps == 0) d.bandwidth_Bps = spec.topology.uplink_Bps;
     if (d.bandwidth_Bps == 0) d.bandwidth_Bps = spec.nic_Bps * spec.nics_per_node;
     if (d.latency == 0) d.latency = spec.nic_latency;
     if (d.size < 1 || (points *= d.size) > (1 << 20)) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "orrery/base/file.h"
-#include "orrery/job/settings.h"
+#include "orrery/formats/section.h"
 
 namespace orrery::search {
 namespace {
@@ -15,7 +15,7 @@ Result<Template> MakeTemplate(std::string_view text, const std::string& name, st
   Template made;
   ORRERY_ASSIGN_OR_RETURN(made.document, job::ParseJob(text, name));
   for (const std::string& assignment : read.set) {
-    ORRERY_RETURN_IF_ERROR(job::ApplySet(assignment, &made.document));
+    ORRERY_RETURN_IF_ERROR(formats::ApplySet(assignment, &made.document));
   }
   if (const formats::Node* jobs = made.document.root.Find("jobs")) {
     return InvalidInput(

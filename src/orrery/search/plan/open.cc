@@ -10,7 +10,7 @@
 
 #include "orrery/base/schema.h"
 #include "orrery/base/text.h"
-#include "orrery/job/settings.h"
+#include "orrery/formats/section.h"
 #include "orrery/job/tables.h"
 #include "orrery/workload/plan.h"
 
@@ -191,7 +191,7 @@ const Option* OptionOf(std::string_view key) {
   if (key == "cluster" || key == "model") return &kClusterName;
   for (const OptionTable* table : job::Tables()) {
     for (const Option& option : table->options) {
-      if (job::FullName(*table, option.name) == key) return &option;
+      if (formats::FullName(*table, option.name) == key) return &option;
     }
   }
   return nullptr;
@@ -217,7 +217,8 @@ class Opener {
       for (const Option& option : table->options) {
         const Node* node = section->Find(option.name);
         if (node == nullptr) continue;
-        ORRERY_RETURN_IF_ERROR(Key(job::FullName(*table, option.name), option, *node, document));
+        ORRERY_RETURN_IF_ERROR(
+            Key(formats::FullName(*table, option.name), option, *node, document));
       }
     }
     return {};
@@ -271,7 +272,7 @@ class Opener {
 
  private:
   Status Set(const std::string& assignment) {
-    return job::ApplySet(assignment, &open_.job.document);
+    return formats::ApplySet(assignment, &open_.job.document);
   }
 
   // What `parallel: auto` opens.

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "orrery/job/settings.h"
+#include "orrery/formats/section.h"
 #include "orrery/workload/plan.h"
 #include "orrery/workload/plan_features.h"
 
@@ -175,7 +175,7 @@ std::vector<std::string> Unsaid(const Plan& plan) {
 Result<std::string> JobFileOf(const OpenJob& open, std::uint64_t point) {
   formats::Document document = open.job.document;
   for (const std::string& assignment : open.space.Assignments(point)) {
-    ORRERY_RETURN_IF_ERROR(job::ApplySet(assignment, &document));
+    ORRERY_RETURN_IF_ERROR(formats::ApplySet(assignment, &document));
   }
   std::string text;
   Block(document.root, 0, &text);

@@ -5,27 +5,30 @@
 #include <array>
 
 #include "orrery/base/text.h"
-#include "orrery/job/expert_keys.h"
-#include "orrery/job/reader.h"
+#include "orrery/workload/model_keys.h"
+#include "orrery/workload/models.h"
 #include "orrery/workload/options.h"
 
-namespace orrery::job {
+namespace orrery::workload {
 namespace {
 
+using formats::LooksLikeFile;
 using formats::Node;
-using workload::Model;
+using formats::Section;
+using formats::Source;
 
 bool IsFolder(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-Result<Model> FindOrRead(const Source& source, const std::string& name, const std::string& where) {
+Result<Model> FindOrRead(const Source& source, const std::string& name, const std::string& where,
+                         const Models& models) {
   Result<Model> model = [&]() -> Result<Model> {
-    if (!LooksLikeFile(name)) return workload::FindModel(Printable(name));
+    if (!LooksLikeFile(name)) return models.Find(Printable(name));
     std::string path = source.Path(name);
     if (IsFolder(path)) path += "/config.json";
-    return workload::ReadHuggingFaceConfig(path);
+    return ReadHuggingFaceConfig(path);
   }();
   if (!model.ok()) return std::move(model).TakeStatus().In(where + ": model");
   return model;
@@ -46,8 +49,7 @@ constexpr std::array<Field, 8> kSizes = {{{"layers", &Model::layers},
 
 void ApplyKinds(const Section& section, Model* model) {
   if (section.Has("norm")) {
-    model->norm =
-        section.Text("norm") == "rmsnorm" ? workload::Norm::kRmsNorm : workload::Norm::kLayerNorm;
+    model->norm = section.Text("norm") == "rmsnorm" ? Norm::kRmsNorm : Norm::kLayerNorm;
   }
   if (section.Has("activation")) {
     model->activation = Choose(kActivations, section.Text("activation"));
@@ -80,11 +82,11 @@ void Derive(const Section& section, bool preset, Model* model) {
   }
 }
 
-Status CheckComplete(const Source& source, const Node& node, const Section& section) {
+Status CheckComplete(const std::string& where, const Section& section) {
   for (const std::string_view key : {"layers", "hidden", "heads", "vocab"}) {
     if (section.Has(key)) continue;
-    return InvalidInput("{}: model.{} is missing; give it, or name a preset to start from",
-                        source.Where(node), key);
+    return InvalidInput("{}: model.{} is missing; give it, or name a preset to start from", where,
+                        key);
   }
   return {};
 }
@@ -104,60 +106,70 @@ void SayAssumed(const Section& section, std::vector<std::string>* assumed) {
   assumed->push_back(fmt::format("model: not said, so as in GPT: {}", fmt::join(filled, ", ")));
 }
 
-Result<Model> ReadInline(const Source& source, const Node& node,
+// What a section says, put over `model`: a preset, or nothing yet.
+void Apply(const Section& section, bool preset, Model* model) {
+  for (const Field& field : kSizes) {
+    if (section.Has(field.key)) model->*field.member = section.Integer(field.key);
+  }
+  for (const ModelSize& size : kModelSizes) {
+    if (section.Has(size.key)) size.of(*model) = section.Integer(size.key);
+  }
+  if (!preset && !section.Has("max_position")) model->max_position = kUnstatedPositions;
+  ApplyKinds(section, model);
+  Derive(section, preset, model);
+}
+
+Result<Model> ReadInline(const Source& source, const Node& node, const Models& models,
                          std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(const Section section,
-                          Section::Read(*source.document, node, workload::ModelOptions()));
+                          Section::Read(*source.document, node, ModelOptions()));
   Model model;
   const bool preset = section.Has("preset");
   if (preset) {
     ORRERY_ASSIGN_OR_RETURN(
-        model, FindOrRead(source, section.Text("preset"), section.Find("preset")->where));
+        model, FindOrRead(source, section.Text("preset"), section.Find("preset")->where, models));
   } else {
-    ORRERY_RETURN_IF_ERROR(CheckComplete(source, node, section));
+    ORRERY_RETURN_IF_ERROR(CheckComplete(source.Where(node), section));
     SayAssumed(section, assumed);
     model.name = "inline model";
     model.source = source.name();
   }
-  for (const Field& field : kSizes) {
-    if (section.Has(field.key)) model.*field.member = section.Integer(field.key);
-  }
-  for (const ModelSize& size : kModelSizes) {
-    if (section.Has(size.key)) size.of(model) = section.Integer(size.key);
-  }
-  if (!preset && !section.Has("max_position")) model.max_position = kUnstatedPositions;
-  ApplyKinds(section, &model);
-  Derive(section, preset, &model);
+  Apply(section, preset, &model);
   if (section.Has("name")) model.name = section.Text("name");
   return model;
 }
 
 }  // namespace
 
-bool LooksLikeFile(std::string_view text) {
-  return text.find('/') != std::string_view::npos || text.ends_with(".json") ||
-         text.ends_with(".yaml") || text.ends_with(".yml");
+Result<Model> ReadModelRow(const formats::DataTable& table, const formats::DataRow& row) {
+  const std::string where =
+      fmt::format("{}: the model '{}'", table.document().Where(row.keys), Printable(row.name, 60));
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(table.document(), row.keys, ModelOptions()));
+  ORRERY_RETURN_IF_ERROR(CheckComplete(where, section));
+  Model model;
+  model.name = row.name;
+  model.source = row.sources.back();
+  Apply(section, false, &model);
+  if (Status status = Validate(model); !status.ok()) return std::move(status).In(where);
+  return model;
 }
 
-std::string Source::Path(const std::string& relative) const {
-  if (relative.starts_with('/') || folder.empty()) return relative;
-  return folder + "/" + relative;
-}
-
-Result<Model> ReadModel(const Source& source, const Node* node, std::vector<std::string>* assumed) {
+Result<Model> ReadModel(const Source& source, const Node* node, const Models& models,
+                        std::vector<std::string>* assumed) {
   if (node == nullptr || node->kind == Node::Kind::kNull) {
     return InvalidInput(
         "{}: model is missing; name a preset ('orrery list models') or a Hugging Face config.json",
         source.name());
   }
   if (node->kind == Node::Kind::kScalar) {
-    return FindOrRead(source, node->text, source.Where(*node));
+    return FindOrRead(source, node->text, source.Where(*node), models);
   }
-  ORRERY_ASSIGN_OR_RETURN(Model model, ReadInline(source, *node, assumed));
-  if (Status status = workload::Validate(model); !status.ok()) {
+  ORRERY_ASSIGN_OR_RETURN(Model model, ReadInline(source, *node, models, assumed));
+  if (Status status = Validate(model); !status.ok()) {
     return std::move(status).In(source.Where(*node) + ": model");
   }
   return model;
 }
 
-}  // namespace orrery::job
+}  // namespace orrery::workload

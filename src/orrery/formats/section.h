@@ -1,5 +1,5 @@
 // A section of a document read against its option table: typed values with the place they came
-// from.
+// from. Job files and the data files of presets (rows.h) are read alike.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,20 @@
 #include "orrery/base/status.h"
 #include "orrery/formats/tree.h"
 
-namespace orrery::job {
+namespace orrery::formats {
+
+// A document and where its relative paths start.
+struct Source {
+  const Document* document = nullptr;
+  std::string folder;
+
+  const std::string& name() const { return document->sources.front(); }
+  std::string Where(const Node& node) const { return document->Where(node); }
+  std::string Path(const std::string& relative) const;
+};
+
+// True for "a.yaml", "dir/config.json", "./x": a file, not a preset's name.
+bool LooksLikeFile(std::string_view text);
 
 struct Setting {
   OptionValue value;
@@ -26,8 +39,7 @@ class Section {
 
   // Reads every field of `map`; keys in `others` are left to the caller. A null value counts as
   // left out. Errors name place, section and key; an unknown key lists the nearest valid ones.
-  static Result<Section> Read(const formats::Document& document, const formats::Node& map,
-                              const OptionTable& table,
+  static Result<Section> Read(const Document& document, const Node& map, const OptionTable& table,
                               std::span<const std::string_view> others = {});
 
   bool Has(std::string_view name) const { return Find(name) != nullptr; }
@@ -56,9 +68,9 @@ class Section {
 std::string FullName(const OptionTable& table, std::string_view key);
 
 // One value of one option from a node.
-Result<OptionValue> ReadOption(const Option& option, const formats::Node& node);
+Result<OptionValue> ReadOption(const Option& option, const Node& node);
 
 // Puts "key.path=value" into the document as if the file had said so; the value is YAML.
-Status ApplySet(std::string_view assignment, formats::Document* document);
+Status ApplySet(std::string_view assignment, Document* document);
 
-}  // namespace orrery::job
+}  // namespace orrery::formats

@@ -1,4 +1,4 @@
-#include "orrery/job/settings.h"
+#include "orrery/formats/section.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,17 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 
-namespace orrery::job {
+namespace orrery::formats {
 
-using formats::Document;
-using formats::Field;
-using formats::Node;
+std::string Source::Path(const std::string& relative) const {
+  if (relative.starts_with('/') || folder.empty()) return relative;
+  return folder + "/" + relative;
+}
+
+bool LooksLikeFile(std::string_view text) {
+  return text.find('/') != std::string_view::npos || text.ends_with(".json") ||
+         text.ends_with(".yaml") || text.ends_with(".yml");
+}
 
 std::string FullName(const OptionTable& table, std::string_view key) {
   if (table.path.empty()) return std::string(key);
@@ -132,7 +138,7 @@ Status ApplySet(std::string_view assignment, Document* document) {
   if (first == std::string_view::npos || text[first] == '#') {
     return InvalidInput("{}: no value; write key.path=value (null leaves the key out)", source);
   }
-  ORRERY_ASSIGN_OR_RETURN(Document value, formats::ParseYaml(text, source));
+  ORRERY_ASSIGN_OR_RETURN(Document value, ParseYaml(text, source));
   const auto index = static_cast<std::uint32_t>(document->sources.size());
   document->sources.push_back(source);
   Mark(&value.root, index);
@@ -169,4 +175,4 @@ Status ApplySet(std::string_view assignment, Document* document) {
   return {};
 }
 
-}  // namespace orrery::job
+}  // namespace orrery::formats

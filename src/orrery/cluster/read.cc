@@ -5,17 +5,18 @@
 
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/catalog.h"
 #include "orrery/cluster/options.h"
 #include "orrery/cluster/readers/readers.h"
-#include "orrery/formats/tree.h"
-#include "orrery/job/reader.h"
 
-namespace orrery::job {
+namespace orrery::cluster {
 namespace {
 
-using cluster::DeviceSpec;
-using cluster::Spec;
+using formats::LooksLikeFile;
 using formats::Node;
+using formats::Section;
+using formats::Setting;
+using formats::Source;
 
 struct IntField {
   std::string_view key;
@@ -41,19 +42,19 @@ constexpr std::array<WholeField, 7> kWholes = {{{"nvlink_bandwidth", &Spec::nvli
                                                 {"nic_latency", &Spec::nic_latency},
                                                 {"stream_bandwidth", &Spec::stream_Bps}}};
 
-constexpr std::array<std::pair<std::string_view, cluster::Fabric>, 7> kFabrics = {
-    {{"none", cluster::Fabric::kNone},
-     {"infiniband", cluster::Fabric::kInfiniBand},
-     {"roce", cluster::Fabric::kRoce},
-     {"efa", cluster::Fabric::kEfa},
-     {"omnipath", cluster::Fabric::kOmniPath},
-     {"slingshot", cluster::Fabric::kSlingshot},
-     {"tcp", cluster::Fabric::kTcp}}};
-constexpr std::array<std::pair<std::string_view, cluster::Arch>, 4> kArchs = {
-    {{"volta", cluster::Arch::kVolta},
-     {"ampere", cluster::Arch::kAmpere},
-     {"hopper", cluster::Arch::kHopper},
-     {"blackwell", cluster::Arch::kBlackwell}}};
+constexpr std::array<std::pair<std::string_view, Fabric>, 7> kFabrics = {
+    {{"none", Fabric::kNone},
+     {"infiniband", Fabric::kInfiniBand},
+     {"roce", Fabric::kRoce},
+     {"efa", Fabric::kEfa},
+     {"omnipath", Fabric::kOmniPath},
+     {"slingshot", Fabric::kSlingshot},
+     {"tcp", Fabric::kTcp}}};
+constexpr std::array<std::pair<std::string_view, Arch>, 4> kArchs = {
+    {{"volta", Arch::kVolta},
+     {"ampere", Arch::kAmpere},
+     {"hopper", Arch::kHopper},
+     {"blackwell", Arch::kBlackwell}}};
 
 void ApplyCluster(const Section& section, Spec* spec) {
   for (const IntField& field : kInts) {
@@ -109,36 +110,59 @@ void ApplyDevice(const Section& section, DeviceSpec* device) {
   if (section.Has("price_per_hour")) device->price_per_hour_usd = section.Real("price_per_hour");
 }
 
-Status CheckComplete(const std::string& where, const Section& section, const Section& device) {
-  for (const std::string_view key :
-       {"gpus_per_node", "nics_per_node", "pcie_bandwidth", "nic_bandwidth"}) {
+Status CheckGiven(const std::string& where, const Section& section,
+                  std::span<const std::string_view> keys) {
+  for (const std::string_view key : keys) {
     if (section.Has(key)) continue;
-    return InvalidInput("{}: cluster.{} is missing; give it, or name a preset to start from", where,
-                        key);
+    return InvalidInput("{}: {} is missing; give it, or name a preset to start from", where,
+                        formats::FullName(section.table(), key));
   }
-  for (const std::string_view key :
-       {"name", "arch", "sms", "fp32", "fp16", "memory", "memory_bandwidth", "l2"}) {
-    if (device.Has(key)) continue;
-    return InvalidInput("{}: cluster.device.{} is missing; give it, or name a preset to start from",
-                        where, key);
+  return {};
+}
+
+constexpr std::string_view kClusterNeeds[] = {"gpus_per_node", "nics_per_node", "pcie_bandwidth",
+                                              "nic_bandwidth"};
+constexpr std::string_view kDeviceNeeds[] = {
+    "name", "arch", "sms", "fp32", "fp16", "memory", "memory_bandwidth", "l2"};
+
+// `device`: a device's name, or keys, which change the preset's or, with `preset`, that device.
+Status ReadDevice(const Source& source, const Node* node, const Catalog& catalog, bool needed,
+                  const std::string& where, DeviceSpec* device) {
+  if (node != nullptr && node->kind == Node::Kind::kScalar) {
+    Result<DeviceSpec> found = catalog.FindDevice(Printable(node->text));
+    if (!found.ok()) return std::move(found).TakeStatus().In(source.Where(*node));
+    *device = *std::move(found);
+    return {};
   }
+  Section section(DeviceOptions());
+  if (node != nullptr) {
+    ORRERY_ASSIGN_OR_RETURN(section, Section::Read(*source.document, *node, DeviceOptions()));
+  }
+  if (section.Has("preset")) {
+    Result<DeviceSpec> found = catalog.FindDevice(Printable(section.Text("preset")));
+    if (!found.ok()) return std::move(found).TakeStatus().In(section.Where("preset"));
+    *device = *std::move(found);
+  } else if (needed) {
+    ORRERY_RETURN_IF_ERROR(CheckGiven(where, section, kDeviceNeeds));
+  }
+  ApplyDevice(section, device);
   return {};
 }
 
 Status ApplyTopologyFile(const Source& source, const std::string& file, const std::string& where,
                          Spec* spec) {
   const std::string path = source.Path(file);
-  Result<std::string> text = orrery::ReadFile(path, cluster::kTopologyBytes);
+  Result<std::string> text = orrery::ReadFile(path, kTopologyBytes);
   if (!text.ok()) return std::move(text).TakeStatus().In(where);
-  return cluster::ApplyTopology(*text, path, spec);
+  return ApplyTopology(*text, path, spec);
 }
 
-Status ApplyDimensions(const Section& section, cluster::TopologySpec* t) {
+Status ApplyDimensions(const Section& section, TopologySpec* t) {
   if (!section.Has("sizes")) return {};
-  constexpr std::array<std::pair<std::string_view, cluster::DimensionKind>, 3> kKinds = {
-      {{"Ring", cluster::DimensionKind::kRing},
-       {"FullyConnected", cluster::DimensionKind::kFullyConnected},
-       {"Switch", cluster::DimensionKind::kSwitch}}};
+  constexpr std::array<std::pair<std::string_view, DimensionKind>, 3> kKinds = {
+      {{"Ring", DimensionKind::kRing},
+       {"FullyConnected", DimensionKind::kFullyConnected},
+       {"Switch", DimensionKind::kSwitch}}};
   const OptionValue sizes = section.Value("sizes");
   t->dimensions.clear();
   for (const std::int64_t size : std::get<std::vector<std::int64_t>>(sizes)) {
@@ -168,8 +192,7 @@ Status ApplyDimensions(const Section& section, cluster::TopologySpec* t) {
       section.Where("kinds"), Printable(kinds, 80), t->dimensions.size());
 }
 
-Status ApplyTopologyKeys(const Section& section, cluster::TopologySpec* t) {
-  using cluster::TopologySpec;
+Status ApplyTopologyKeys(const Section& section, TopologySpec* t) {
   constexpr std::array<std::pair<std::string_view, int TopologySpec::*>, 6> kCounts = {
       {{"spines", &TopologySpec::spines},
        {"nodes_per_pod", &TopologySpec::nodes_per_pod},
@@ -191,10 +214,9 @@ Status ApplyTopologyKeys(const Section& section, cluster::TopologySpec* t) {
   if (section.Has("core_oversubscription")) {
     t->core_oversubscription = section.Real("core_oversubscription");
   }
-  for (const cluster::Routing routing :
-       {cluster::Routing::kEcmp, cluster::Routing::kStatic, cluster::Routing::kRailLocal,
-        cluster::Routing::kAdaptive}) {
-    if (section.Text("routing") == cluster::Name(routing)) t->routing = routing;
+  for (const Routing routing :
+       {Routing::kEcmp, Routing::kStatic, Routing::kRailLocal, Routing::kAdaptive}) {
+    if (section.Text("routing") == Name(routing)) t->routing = routing;
   }
   return ApplyDimensions(section, t);
 }
@@ -208,10 +230,10 @@ Status ApplyTopology(const Source& source, const Node& node, Spec* spec) {
       return ApplyTopologyFile(source, node.text, source.Where(node) + ": cluster.topology", spec);
     }
     spec->topology.name = node.text;
-    return cluster::CheckTopologyName(Printable(node.text)).In(source.Where(node));
+    return CheckTopologyName(Printable(node.text)).In(source.Where(node));
   }
   ORRERY_ASSIGN_OR_RETURN(const Section section,
-                          Section::Read(*source.document, node, cluster::TopologyOptions()));
+                          Section::Read(*source.document, node, TopologyOptions()));
   if (section.Has("file")) {
     ORRERY_RETURN_IF_ERROR(
         ApplyTopologyFile(source, section.Text("file"), section.Where("file"), spec));
@@ -219,38 +241,33 @@ Status ApplyTopology(const Source& source, const Node& node, Spec* spec) {
   if (section.Has("name")) {
     spec->topology.name = section.Text("name");
     ORRERY_RETURN_IF_ERROR(
-        cluster::CheckTopologyName(Printable(spec->topology.name)).In(section.Where("name")));
+        CheckTopologyName(Printable(spec->topology.name)).In(section.Where("name")));
   }
   return ApplyTopologyKeys(section, &spec->topology);
 }
 
 // `pcie_tree`: a name ("none" takes a preset's away), or a section.
-Status ApplyPcieTree(const Source& source, const Node& node, cluster::PcieTreeSpec* tree) {
+Status ApplyPcieTree(const Source& source, const Node& node, PcieTreeSpec* tree) {
   if (node.kind == Node::Kind::kNull) return {};
   if (node.kind == Node::Kind::kScalar) {
     tree->name = tree->tree = "";
     if (node.text == "none") return {};
     tree->name = node.text;
-    return cluster::CheckPcieTreeName(Printable(node.text)).In(source.Where(node));
+    return CheckPcieTreeName(Printable(node.text)).In(source.Where(node));
   }
   ORRERY_ASSIGN_OR_RETURN(const Section section,
-                          Section::Read(*source.document, node, cluster::PcieTreeOptions()));
+                          Section::Read(*source.document, node, PcieTreeOptions()));
   if (section.Has("name") && section.Has("tree")) {
     return InvalidInput("{}: name and tree: give one of them", section.Where("tree"));
   }
   if (section.Has("name")) {
     tree->name = section.Text("name");
     tree->tree = "";
-    ORRERY_RETURN_IF_ERROR(
-        cluster::CheckPcieTreeName(Printable(tree->name)).In(section.Where("name")));
+    ORRERY_RETURN_IF_ERROR(CheckPcieTreeName(Printable(tree->name)).In(section.Where("name")));
   }
   if (section.Has("tree")) {
     tree->tree = section.Text("tree");
     tree->name = "";
-  }
-  if (!tree->any()) {
-    return InvalidInput("{}: pcie_tree names no tree; give name ('orrery list pcie-trees') or tree",
-                        source.Where(node));
   }
   if (section.Has("peers")) tree->peers = section.Text("peers") == "pcie";
   if (section.Has("uplink_bandwidth")) tree->uplink_Bps = section.Integer("uplink_bandwidth");
@@ -260,73 +277,136 @@ Status ApplyPcieTree(const Source& source, const Node& node, cluster::PcieTreeSp
   return {};
 }
 
-Result<Spec> ReadFields(const Source& source, const Node& node, std::vector<std::string>* assumed) {
-  constexpr std::array<std::string_view, 3> kOthers = {"device", "topology", "pcie_tree"};
-  ORRERY_ASSIGN_OR_RETURN(const Section section, Section::Read(*source.document, node,
-                                                               cluster::ClusterOptions(), kOthers));
-  Section device(cluster::DeviceOptions());
-  const Node* device_node = node.Find("device");
-  if (device_node != nullptr) {
-    ORRERY_ASSIGN_OR_RETURN(
-        device, Section::Read(*source.document, *device_node, cluster::DeviceOptions()));
+// What all definitions say alike, behind the preset's or the row's beginning.
+Status ApplyAll(const Source& source, const Node& node, const Section& section, Spec* spec) {
+  if (const Node* topology = node.Find("topology")) {
+    ORRERY_RETURN_IF_ERROR(ApplyTopology(source, *topology, spec));
   }
+  if (const Node* tree = node.Find("pcie_tree")) {
+    ORRERY_RETURN_IF_ERROR(ApplyPcieTree(source, *tree, &spec->pcie_tree));
+  }
+  ApplyCluster(section, spec);
+  return {};
+}
+
+// A definition without NVLink keys has none; otherwise the node is the domain.
+void BeginWithout(const Section& section, Spec* spec) {
+  spec->gpus_per_nvlink_domain =
+      section.Has("nvlink_bandwidth") ? static_cast<int>(section.Integer("gpus_per_node")) : 1;
+  spec->nvlink_packet_bytes = 128;
+}
+
+constexpr std::string_view kOthers[] = {"device", "topology", "pcie_tree"};
+
+Result<Spec> ReadFields(const Source& source, const Node& node, const Catalog& catalog,
+                        std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(*source.document, node, ClusterOptions(), kOthers));
   Spec spec;
-  if (const Setting* preset = section.Find("preset")) {
-    Result<Spec> found = cluster::FindPreset(Printable(section.Text("preset")));
+  const Setting* preset = section.Find("preset");
+  if (preset != nullptr) {
+    Result<Spec> found = catalog.Find(Printable(section.Text("preset")));
     if (!found.ok()) {
       return std::move(found).TakeStatus().In(preset->where + ": cluster.preset");
     }
     spec = *std::move(found);
   } else {
-    ORRERY_RETURN_IF_ERROR(CheckComplete(source.Where(node), section, device));
+    ORRERY_RETURN_IF_ERROR(CheckGiven(source.Where(node), section, kClusterNeeds));
     spec.name = "inline cluster";
-    // A definition without NVLink keys has none; otherwise the node is the domain.
-    spec.gpus_per_nvlink_domain =
-        section.Has("nvlink_bandwidth") ? static_cast<int>(section.Integer("gpus_per_node")) : 1;
-    spec.nvlink_packet_bytes = 128;
+    BeginWithout(section, &spec);
     spec.sources = {source.name()};
     assumed->push_back(
         "cluster: what the definition leaves out is 0 (latencies, headers), InfiniBand, "
         "rail-optimised, 32 hosts a leaf, no oversubscription, Intel hosts");
   }
-  if (const Node* topology = node.Find("topology")) {
-    ORRERY_RETURN_IF_ERROR(ApplyTopology(source, *topology, &spec));
+  ORRERY_RETURN_IF_ERROR(ApplyAll(source, node, section, &spec));
+  const Node* tree = node.Find("pcie_tree");
+  if (tree != nullptr && tree->kind == Node::Kind::kMap && !spec.pcie_tree.any()) {
+    return InvalidInput("{}: pcie_tree names no tree; give name ('orrery list pcie-trees') or tree",
+                        source.Where(*tree));
   }
-  if (const Node* tree = node.Find("pcie_tree")) {
-    ORRERY_RETURN_IF_ERROR(ApplyPcieTree(source, *tree, &spec.pcie_tree));
-  }
-  ApplyCluster(section, &spec);
-  ApplyDevice(device, &spec.device);
-  if (Status status = cluster::Validate(spec); !status.ok()) {
+  ORRERY_RETURN_IF_ERROR(ReadDevice(source, node.Find("device"), catalog, preset == nullptr,
+                                    source.Where(node), &spec.device));
+  if (Status status = Validate(spec); !status.ok()) {
     return std::move(status).In(source.Where(node) + ": cluster");
   }
   return spec;
 }
 
 Result<Spec> ReadFile(const Source& source, const std::string& name, const std::string& where,
-                      std::vector<std::string>* assumed) {
+                      const Catalog& catalog, std::vector<std::string>* assumed) {
   const std::string path = source.Path(name);
   Result<formats::Document> document = formats::ReadDocument(path);
   if (!document.ok()) return std::move(document).TakeStatus().In(where + ": cluster");
   const Source inner{&*document, source.folder};
-  return ReadFields(inner, document->root, assumed);
+  return ReadFields(inner, document->root, catalog, assumed);
 }
 
 }  // namespace
 
-Result<Spec> ReadCluster(const Source& source, const Node* node,
-                         std::vector<std::string>* assumed) {
+Result<DeviceSpec> ReadDeviceRow(const formats::DataTable& table, const formats::DataRow& row) {
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(table.document(), row.keys, DeviceOptions()));
+  DeviceSpec device;
+  device.name = row.name;
+  device.source = row.sources.back();
+  for (const std::string_view key : std::span(kDeviceNeeds).subspan(1)) {
+    if (!section.Has(key)) {
+      return InvalidInput("{}: the device '{}' lacks {}", table.document().Where(row.keys),
+                          Printable(row.name, 60), key);
+    }
+  }
+  ApplyDevice(section, &device);
+  return device;
+}
+
+Result<Spec> ReadClusterRow(const formats::DataTable& table, const formats::DataRow& row,
+                            const Catalog& catalog) {
+  Node keys = row.keys;
+  int nodes = 1;
+  if (const Node* count = keys.Find("nodes")) {
+    constexpr Option kNodes = {.name = "nodes", .type = OptionType::kInteger, .min = 1, .max = 1e6};
+    Result<OptionValue> value = formats::ReadOption(kNodes, *count);
+    if (!value.ok()) {
+      return std::move(value).TakeStatus().In(table.document().Where(*count) + ": nodes");
+    }
+    nodes = static_cast<int>(std::get<std::int64_t>(*value));
+    std::erase_if(keys.fields, [](const formats::Field& f) { return f.key == "nodes"; });
+  }
+  const Source source{&table.document(), ""};
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(table.document(), keys, ClusterOptions(), kOthers));
+  const std::string where =
+      fmt::format("{}: the cluster '{}'", source.Where(row.keys), Printable(row.name, 60));
+  ORRERY_RETURN_IF_ERROR(CheckGiven(where, section, kClusterNeeds));
+  Spec spec;
+  spec.name = row.name;
+  spec.nodes = nodes;
+  BeginWithout(section, &spec);
+  ORRERY_RETURN_IF_ERROR(
+      ReadDevice(source, keys.Find("device"), catalog, true, where, &spec.device));
+  spec.sources = {spec.device.source};
+  for (const std::string& text : row.sources) {
+    if (text != spec.device.source) spec.sources.push_back(text);
+  }
+  ORRERY_RETURN_IF_ERROR(ApplyAll(source, keys, section, &spec));
+  if (Status status = Validate(spec); !status.ok()) return std::move(status).In(where);
+  return spec;
+}
+
+Result<Spec> Read(const Source& source, const Node* node, const Catalog& catalog,
+                  std::vector<std::string>* assumed) {
   if (node == nullptr || node->kind == Node::Kind::kNull) {
     return InvalidInput("{}: cluster is missing; name a preset ('orrery list clusters') or a file",
                         source.name());
   }
-  if (node->kind != Node::Kind::kScalar) return ReadFields(source, *node, assumed);
+  if (node->kind != Node::Kind::kScalar) return ReadFields(source, *node, catalog, assumed);
   if (LooksLikeFile(node->text)) {
-    return ReadFile(source, node->text, source.Where(*node), assumed);
+    return ReadFile(source, node->text, source.Where(*node), catalog, assumed);
   }
-  Result<Spec> spec = cluster::FindPreset(Printable(node->text));
+  Result<Spec> spec = catalog.Find(Printable(node->text));
   if (!spec.ok()) return std::move(spec).TakeStatus().In(source.Where(*node) + ": cluster");
   return spec;
 }
 
-}  // namespace orrery::job
+}  // namespace orrery::cluster

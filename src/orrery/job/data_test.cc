@@ -1,0 +1,105 @@
+// A user's own tables: rows beside the built-in ones, nothing compiled.
+#include "orrery/job/data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "orrery/job/test_support.h"
+
+namespace orrery::job {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DataFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "data_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ + "/" + name) << text;
+  }
+  std::string ReadError() { return ReadData(BuiltInData(), folder_).status().message(); }
+  ReadOptions WithData() {
+    ReadOptions options;
+    Result<std::shared_ptr<const Data>> data = ReadData(BuiltInData(), folder_);
+    EXPECT_TRUE(data.ok()) << data.status().message();
+    if (data.ok()) options.data = *data;
+    return options;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(DataFolder, AddsAGpuAClusterAndAModel) {
+  Write("devices.yaml", "X1: {like: H100-SXM5-80GB, fp16: 1978.8TFLOP/s, source: a guess}\n");
+  Write("clusters.yaml",
+        "x1-ib-400g: {like: [_h100, _ib], device: X1, nic_bandwidth: 400Gb/s, source: a guess}\n");
+  Write("models.yaml", "tall-gpt: {like: gpt2, layers: 24, source: a guess}\n");
+  const std::string text = R"(
+model: tall-gpt
+cluster: x1-ib-400g
+nodes: 1
+parallel: {tp: 2, pp: 2, dp: 2}
+training: {global_batch: 16, seq_len: 1024}
+)";
+  const Job job = Read(text, WithData());
+  EXPECT_EQ(job.workloads.front().model.layers, 24);
+  EXPECT_EQ(job.workloads.front().model.hidden, 768);  // GPT-2's
+  EXPECT_EQ(job.cluster.device.name, "X1");
+  EXPECT_EQ(job.cluster.device.fp16_flops, 1978.8e12);
+  EXPECT_EQ(job.cluster.device.sms, 132);  // H100's
+  const results::RunResult result = Predict(job);
+  EXPECT_GT(result.jobs.front().step_time, 0);
+  // The job's own key says the same, and so does what is saved with the result.
+  const Job by_key = Read(text + "data: " + folder_ + "\n");
+  EXPECT_EQ(by_key.config_json, job.config_json);
+  EXPECT_EQ(by_key.config_hash, job.config_hash);
+  const Job again = Read(job.config_json);
+  EXPECT_EQ(again.config_hash, job.config_hash);
+  EXPECT_EQ(Predict(again).simulation.fingerprint, result.simulation.fingerprint);
+  // What a table holds is part of the hash.
+  Write("models.yaml", "tall-gpt: {like: gpt2, layers: 24, source: another guess}\n");
+  EXPECT_NE(Read(text, WithData()).config_hash, job.config_hash);
+}
+
+TEST_F(DataFolder, SaysWhatIsWrong) {
+  EXPECT_THAT(ReadError(), HasSubstr("holds no table; valid: devices.yaml, clusters.yaml"));
+  Write("device.yaml", "");
+  EXPECT_THAT(ReadError(), HasSubstr("unknown table 'device.yaml'; did you mean 'devices.yaml'?"));
+  std::filesystem::remove(folder_ + "/device.yaml");
+  Write("devices.yaml", "X1: {like: H100-SXM5-80GB, fp16: 3 GB, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("devices.yaml:1:34: cluster.device.fp16: "));
+  Write("devices.yaml", "X1: {arch: hopper, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("the device 'X1' lacks sms"));
+  Write("devices.yaml", "H100-SXM5-80GB: {sms: 1, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("is a row already (data/devices.yaml:"));
+  std::filesystem::remove(folder_ + "/devices.yaml");
+  Write("models.yaml", "m: {like: gpt2, layer: 3, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("unknown key of model 'layer'; did you mean 'layers'?"));
+  EXPECT_THAT(ReadData(BuiltInData(), folder_ + "/none").status().message(),
+              HasSubstr("No such file or directory; name a folder with tables"));
+}
+
+TEST(Data, ADeviceByItsName) {
+  const Job job = Read(std::string(kSmall), {.set = {"cluster.device=H200-SXM5-141GB"}});
+  EXPECT_EQ(job.cluster.device.name, "H200-SXM5-141GB");
+  EXPECT_EQ(job.cluster.nic_Bps, 50'000'000'000);  // of h100-ib-400g
+  const Job changed =
+      Read(std::string(kSmall),
+           {.set = {"cluster.device.preset=H200-SXM5-141GB", "cluster.device.power=600"}});
+  EXPECT_EQ(changed.cluster.device.name, "H200-SXM5-141GB");
+  EXPECT_EQ(changed.cluster.device.power_w, 600);
+  EXPECT_THAT(Error(kSmall, {.set = {"cluster.device=H201-SXM5-141GB"}}),
+              HasSubstr("unknown device 'H201-SXM5-141GB'; did you mean 'H200-SXM5-141GB'"));
+}
+
+}  // namespace
+}  // namespace orrery::job

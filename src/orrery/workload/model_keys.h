@@ -1,0 +1,77 @@
+// A model's sizes and switches under the names that job files and data/models.yaml use.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "orrery/base/named.h"
+#include "orrery/workload/model.h"
+
+namespace orrery::workload {
+
+// A size that is left out of a resolved configuration when the model has nothing of its kind.
+struct ModelSize {
+  std::string_view key;
+  std::int64_t& (*of)(Model&);
+  bool (*kept)(const Model&);
+};
+inline bool HasExperts(const Model& m) { return m.experts.count > 0; }
+inline bool HasWindows(const Model& m) { return m.window > 0; }
+inline bool HasLatent(const Model& m) { return m.latent.kv_rank > 0; }
+inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
+inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
+inline constexpr ModelSize kModelSizes[] = {
+    {"mtp_layers", [](Model& m) -> std::int64_t& { return m.mtp_layers; }, HasMtp},
+    {"experts", [](Model& m) -> std::int64_t& { return m.experts.count; }, HasExperts},
+    {"expert_top_k", [](Model& m) -> std::int64_t& { return m.experts.top_k; }, HasExperts},
+    {"expert_ffn_hidden", [](Model& m) -> std::int64_t& { return m.experts.ffn_hidden; },
+     HasExperts},
+    {"shared_ffn_hidden", [](Model& m) -> std::int64_t& { return m.experts.shared_ffn_hidden; },
+     HasExperts},
+    {"expert_latent", [](Model& m) -> std::int64_t& { return m.experts.latent; }, HasExperts},
+    {"first_dense_layers", [](Model& m) -> std::int64_t& { return m.experts.first_dense; },
+     HasExperts},
+    {"expert_every", [](Model& m) -> std::int64_t& { return m.experts.every; }, HasExperts},
+    {"window", [](Model& m) -> std::int64_t& { return m.window; }, HasWindows},
+    {"full_every", [](Model& m) -> std::int64_t& { return m.full_every; }, HasWindows},
+    {"kv_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.kv_rank; }, HasLatent},
+    {"q_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.q_rank; }, HasLatent},
+    {"qk_nope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.nope_dim; }, HasLatent},
+    {"qk_rope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.rope_dim; }, HasLatent},
+    {"v_head_dim", [](Model& m) -> std::int64_t& { return m.latent.v_dim; }, HasLatent},
+    {"mamba_heads", [](Model& m) -> std::int64_t& { return m.mamba.heads; }, HasMamba},
+    {"mamba_head_dim", [](Model& m) -> std::int64_t& { return m.mamba.head_dim; }, HasMamba},
+    {"mamba_state", [](Model& m) -> std::int64_t& { return m.mamba.state; }, HasMamba},
+    {"mamba_groups", [](Model& m) -> std::int64_t& { return m.mamba.groups; }, HasMamba},
+    {"mamba_conv", [](Model& m) -> std::int64_t& { return m.mamba.conv; }, HasMamba},
+    {"mamba_chunk", [](Model& m) -> std::int64_t& { return m.mamba.chunk; }, HasMamba},
+};
+
+// Switches that a resolved configuration leaves out while they have their usual value.
+struct ModelSwitch {
+  std::string_view key;
+  bool Model::*member;
+  bool usual;
+};
+inline constexpr ModelSwitch kModelSwitches[] = {
+    {"qk_norm", &Model::qk_norm, false},
+    {"mtp_repeats", &Model::mtp_repeats, false},
+    {"sinks", &Model::sinks, false},
+    {"scaled_rotary", &Model::scaled_rotary, false},
+    {"clamped_activation", &Model::clamped_activation, false},
+    {"qkv_bias", &Model::qkv_bias, true},
+    {"projection_bias", &Model::projection_bias, true},
+    {"encoder", &Model::encoder, false},
+    {"parallel_block", &Model::parallel_block, false},
+    {"shared_norm", &Model::shared_norm, false},
+    {"embedding_norm", &Model::embedding_norm, false},
+};
+
+inline constexpr std::array<Named<Activation>, 4> kActivations = {
+    {{"gelu", Activation::kGelu},
+     {"swiglu", Activation::kSwiglu},
+     {"squared_relu", Activation::kSquaredRelu},
+     {"relu", Activation::kRelu}}};
+inline constexpr std::array<Named<Position>, 3> kPositions = {
+    {{"learned", Position::kLearned}, {"rotary", Position::kRotary}, {"none", Position::kNone}}};
+}  // namespace orrery::workload
