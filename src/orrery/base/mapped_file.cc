@@ -39,6 +39,10 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   return MappedFile(data, size);
 }
 
+void MappedFile::Forget() const {
+  if (size_ > 0) madvise(data_, size_, MADV_DONTNEED);
+}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 

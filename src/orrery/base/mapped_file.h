@@ -19,6 +19,8 @@ class MappedFile {
 
   // Begin at a page; stay where they are when the object moves.
   std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
+  // What was touched leaves this process's memory; it is read again where it is touched again.
+  void Forget() const;
 
  private:
   MappedFile(void* data, std::size_t size) : data_(data), size_(size) {}

@@ -27,8 +27,8 @@ Status CheckAcyclic(const GoalSchedule& schedule, std::size_t rank) {
   const std::size_t stuck = static_cast<std::size_t>(
       std::find_if(open.begin(), open.end(), [](std::uint32_t n) { return n > 0; }) - open.begin());
   return InvalidInput(
-      "rank {}: {} operations wait for each other, {} is one of them; remove a 'requires'", rank,
-      last - first - reached, schedule.Place(first + stuck));
+      "rank {}: {} operations wait for each other, {} is one of them; remove a 'requires'",
+      schedule.first_rank + rank, last - first - reached, schedule.Place(first + stuck));
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ std::string GoalSchedule::Place(std::size_t op) const {
   if (!lines.empty()) return fmt::format("line {}", lines[op]);
   const auto after = std::upper_bound(first_op.begin(), first_op.end(), op);
   const auto rank = static_cast<std::size_t>(after - first_op.begin()) - 1;
-  return fmt::format("operation {} of rank {}", op - first_op[rank], rank);
+  return fmt::format("operation {} of rank {}", op - first_op[rank], first_rank + rank);
 }
 
 void GoalBuilder::BeginRank() {

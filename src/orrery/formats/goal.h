@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,7 @@ struct GoalSchedule {
   std::vector<std::uint32_t> edges;
   std::vector<std::uint32_t> lines;  // of a text: by operation
   int cpus = 1, nics = 1;
+  std::uint32_t first_rank = 0;  // the number of the first rank here
 
   std::size_t ranks() const { return first_op.empty() ? 0 : first_op.size() - 1; }
   std::size_t operations() const { return ops.empty() ? 0 : ops.size() - 1; }
@@ -70,6 +72,10 @@ GoalForm SniffGoal(std::string_view start);
 // Either form. Errors name file, line or byte, and remedy. Checked: peers exist, labels are known,
 // sizes are not negative, dependencies of each rank have no cycle.
 Result<GoalSchedule> ParseGoal(std::string_view bytes, const std::string& name);
+// The same, part by part, so that a file need not stand in memory as a whole: of the binary form a
+// rank at a time, in order; the text in one. `ranks` is how many there are in all.
+using GoalPart = std::function<Status(const GoalSchedule& part, std::uint32_t ranks)>;
+Status ParseGoalParts(std::string_view bytes, const std::string& name, const GoalPart& use);
 
 std::string GoalToText(const GoalSchedule& schedule);
 std::string GoalToBinary(const GoalSchedule& schedule);
@@ -77,6 +83,7 @@ std::string GoalToBinary(const GoalSchedule& schedule);
 // Writes schedules from code: operations of rank 0, then of rank 1, and so on.
 class GoalBuilder {
  public:
+  explicit GoalBuilder(std::uint32_t first_rank = 0) { out_.first_rank = first_rank; }
   void BeginRank();
   // The number within the rank.
   std::uint32_t Add(GoalSchedule::Kind kind, std::int64_t size, std::uint32_t peer = 0,

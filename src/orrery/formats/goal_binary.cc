@@ -32,6 +32,23 @@ class BinaryReader {
   BinaryReader(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
 
   Result<GoalSchedule> Read() {
+    ORRERY_RETURN_IF_ERROR(ReadHead());
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) ORRERY_RETURN_IF_ERROR(ReadRank(rank));
+    return Take();
+  }
+  Status ReadParts(const GoalPart& use) {
+    ORRERY_RETURN_IF_ERROR(ReadHead());
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+      builder_ = GoalBuilder(rank);
+      ORRERY_RETURN_IF_ERROR(ReadRank(rank));
+      ORRERY_ASSIGN_OR_RETURN(const GoalSchedule part, Take());
+      ORRERY_RETURN_IF_ERROR(use(part, ranks_));
+    }
+    return {};
+  }
+
+ private:
+  Status ReadHead() {
     if (bytes_.size() < kTable) return Error(bytes_.size(), "the file ends within its head");
     if (At<std::uint64_t>(bytes_, 0) == kUsed) {
       return Error(0, "a run with --save-mem has used this file up; make it again from the text");
@@ -46,7 +63,9 @@ class BinaryReader {
                                       ranks));
     }
     ranks_ = ranks;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) ORRERY_RETURN_IF_ERROR(ReadRank(rank));
+    return {};
+  }
+  Result<GoalSchedule> Take() {
     Result<GoalSchedule> schedule = builder_.Take(false);
     if (!schedule.ok()) return std::move(schedule).TakeStatus().In(name_);
     schedule->cpus = std::max<int>(schedule->cpus, At<std::uint8_t>(bytes_, 12) + 1);
@@ -54,7 +73,6 @@ class BinaryReader {
     return schedule;
   }
 
- private:
   Status Error(std::size_t offset, const std::string& what) const {
     return InvalidInput("{}: byte {}: {}", name_, offset, what);
   }
@@ -229,6 +247,13 @@ GoalForm SniffGoal(std::string_view start) {
 
 Result<GoalSchedule> ParseGoalBinary(std::string_view bytes, const std::string& name) {
   return BinaryReader(bytes, name).Read();
+}
+
+Status ParseGoalParts(std::string_view bytes, const std::string& name, const GoalPart& use) {
+  const std::string shown = Printable(name);
+  if (SniffGoal(bytes) == GoalForm::kBinary) return BinaryReader(bytes, shown).ReadParts(use);
+  ORRERY_ASSIGN_OR_RETURN(const GoalSchedule whole, ParseGoalText(bytes, shown));
+  return use(whole, static_cast<std::uint32_t>(whole.ranks()));
 }
 
 Result<GoalSchedule> ParseGoal(std::string_view bytes, const std::string& name) {

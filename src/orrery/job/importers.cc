@@ -33,6 +33,8 @@ namespace {
 // A schedule or graph in memory takes about as much again.
 constexpr std::int64_t kLargestTrace = std::int64_t{16} << 30;
 constexpr std::size_t kStart = 4096;
+// Of a mapped GOAL file, ranks that are read before their bytes leave memory.
+constexpr std::uint32_t kRanksMapped = 64;
 
 constexpr Option kGoal[] = {
     {.name = "rank",
@@ -72,12 +74,22 @@ Result<ImportedTrace> ReadGoal(const TraceFiles& files, const ImportOptions&) {
   ORRERY_RETURN_IF_ERROR(OneFile(files, "GOAL schedule"));
   const std::string& path = files.paths.front();
   ImportedTrace trace;
-  formats::GoalSchedule schedule;
-  {
+  workload::GoalImporter importer;
+  const bool binary = formats::SniffGoal(files.start) == formats::GoalForm::kBinary;
+  if (binary && std::filesystem::is_regular_file(path)) {
+    ORRERY_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+    ORRERY_RETURN_IF_ERROR(formats::ParseGoalParts(
+        file.bytes(), path, [&](const formats::GoalSchedule& part, std::uint32_t ranks) {
+          importer.Add(part, ranks);
+          if (part.first_rank % kRanksMapped == kRanksMapped - 1) file.Forget();
+          return Status();
+        }));
+  } else {
     ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kLargestTrace));
-    ORRERY_ASSIGN_OR_RETURN(schedule, formats::ParseGoal(bytes, path));
+    ORRERY_ASSIGN_OR_RETURN(const formats::GoalSchedule schedule, formats::ParseGoal(bytes, path));
+    importer.Add(schedule, static_cast<std::uint32_t>(schedule.ranks()));
   }
-  ORRERY_ASSIGN_OR_RETURN(trace.graph, workload::ImportGoal(schedule, path));
+  trace.graph = importer.Take(path);
   ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph).In(fmt::format("'{}'", Printable(path))));
   return trace;
 }

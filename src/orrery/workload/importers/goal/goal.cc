@@ -37,29 +37,91 @@ struct Numbers {
 
 // Ranks of equal structure.
 struct Structure {
-  std::uint32_t representative = 0;  // its first rank
+  GoalSchedule first;  // its first rank alone
   std::vector<std::uint32_t> ranks;
   std::vector<Numbers> sizes;
   std::vector<Numbers> offsets;  // of peers, round all ranks
 };
 
-class Importer {
- public:
-  explicit Importer(const GoalSchedule& schedule) : s_(schedule) {}
+// One rank of a schedule.
+struct RankOf {
+  const GoalSchedule& s;
+  std::size_t base;
+  std::size_t size;
 
-  Result<graph::Graph> Import(const std::string& name) {
-    const auto ranks = static_cast<std::uint32_t>(s_.ranks());
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      Structure& structure = StructureOf(rank);
-      AddNumbers(rank, &structure);
-      structure.ranks.push_back(rank);
+  RankOf(const GoalSchedule& schedule, std::size_t rank)
+      : s(schedule),
+        base(schedule.first_op[rank]),
+        size(schedule.first_op[rank + 1] - schedule.first_op[rank]) {}
+  const GoalSchedule::Op& op(std::size_t i) const { return s.ops[base + i]; }
+  std::span<const std::uint32_t> edges(std::size_t i) const { return s.edges_of(base + i); }
+};
+
+bool IsAny(const GoalSchedule::Op& op) {
+  return op.kind == Kind::kRecv && op.peer == GoalSchedule::kAny;
+}
+
+std::uint64_t HashOf(const RankOf& rank) {
+  Hasher hash;
+  hash.Add(rank.size);
+  for (std::size_t i = 0; i < rank.size; ++i) {
+    const GoalSchedule::Op& op = rank.op(i);
+    hash.Add(static_cast<std::uint64_t>(op.kind) | std::uint64_t{op.cpu} << 8 |
+             std::uint64_t{op.nic} << 16 | std::uint64_t{IsAny(op)} << 24 |
+             std::uint64_t{op.tag} << 32);
+    const auto edges = rank.edges(i);
+    hash.Add(edges.size());
+    for (const std::uint32_t edge : edges) hash.Add(edge);
+  }
+  return hash.value();
+}
+
+bool Alike(const RankOf& a, const RankOf& b) {
+  if (a.size != b.size) return false;
+  for (std::size_t i = 0; i < a.size; ++i) {
+    const GoalSchedule::Op &x = a.op(i), &y = b.op(i);
+    if (x.kind != y.kind || x.cpu != y.cpu || x.nic != y.nic || x.tag != y.tag ||
+        IsAny(x) != IsAny(y)) {
+      return false;
     }
-    graph_.jobs.push_back({.name = name, .ranks = ranks, .once = true});
+    if (!std::ranges::equal(a.edges(i), b.edges(i))) return false;
+  }
+  return true;
+}
+
+GoalSchedule Alone(const RankOf& rank) {
+  GoalSchedule alone;
+  alone.first_op = {0, static_cast<std::uint32_t>(rank.size)};
+  for (std::size_t i = 0; i < rank.size; ++i) {
+    alone.ops.push_back(rank.op(i));
+    alone.ops.back().first_edge = static_cast<std::uint32_t>(alone.edges.size());
+    alone.edges.insert(alone.edges.end(), rank.edges(i).begin(), rank.edges(i).end());
+  }
+  alone.ops.push_back({.first_edge = static_cast<std::uint32_t>(alone.edges.size())});
+  return alone;
+}
+
+}  // namespace
+
+class GoalImporter::Impl {
+ public:
+  void Add(const GoalSchedule& part, std::uint32_t all_ranks) {
+    all_ = all_ranks;
+    for (std::size_t i = 0; i < part.ranks(); ++i) {
+      const RankOf rank(part, i);
+      Structure& structure = StructureOf(rank);
+      AddNumbers(rank, next_, &structure);
+      structure.ranks.push_back(next_++);
+    }
+  }
+
+  graph::Graph Take(const std::string& name) {
+    graph_.jobs.push_back({.name = name, .ranks = next_, .once = true});
     std::vector<RankId> all;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) all.push_back(RankId(rank));
+    for (std::uint32_t rank = 0; rank < next_; ++rank) all.push_back(RankId(rank));
     const GroupId world = graph_.groups.Add(graph::GroupSlot::kPp, all);
-    graph_.bindings.resize(ranks);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    graph_.bindings.resize(next_);
+    for (std::uint32_t rank = 0; rank < next_; ++rank) {
       graph::Binding& b = graph_.bindings[rank];
       b.job = JobId(std::size_t{0});
       b.logical_rank = rank;
@@ -70,62 +132,25 @@ class Importer {
   }
 
  private:
-  std::size_t ops(std::uint32_t rank) const { return s_.first_op[rank + 1] - s_.first_op[rank]; }
-  std::span<const GoalSchedule::Op> ops_of(std::uint32_t rank) const {
-    return {s_.ops.data() + s_.first_op[rank], ops(rank)};
-  }
-  static bool IsAny(const GoalSchedule::Op& op) {
-    return op.kind == Kind::kRecv && op.peer == GoalSchedule::kAny;
-  }
-
-  std::uint64_t HashOf(std::uint32_t rank) const {
-    Hasher hash;
-    hash.Add(ops(rank));
-    for (std::size_t i = s_.first_op[rank]; i < s_.first_op[rank + 1]; ++i) {
-      const GoalSchedule::Op& op = s_.ops[i];
-      hash.Add(static_cast<std::uint64_t>(op.kind) | std::uint64_t{op.cpu} << 8 |
-               std::uint64_t{op.nic} << 16 | std::uint64_t{IsAny(op)} << 24 |
-               std::uint64_t{op.tag} << 32);
-      const auto edges = s_.edges_of(i);
-      hash.Add(edges.size());
-      for (const std::uint32_t edge : edges) hash.Add(edge);
-    }
-    return hash.value();
-  }
-  bool Alike(std::uint32_t a, std::uint32_t b) const {
-    if (ops(a) != ops(b)) return false;
-    for (std::size_t i = 0; i < ops(a); ++i) {
-      const GoalSchedule::Op& x = s_.ops[s_.first_op[a] + i];
-      const GoalSchedule::Op& y = s_.ops[s_.first_op[b] + i];
-      if (x.kind != y.kind || x.cpu != y.cpu || x.nic != y.nic || x.tag != y.tag ||
-          IsAny(x) != IsAny(y)) {
-        return false;
-      }
-      const auto p = s_.edges_of(s_.first_op[a] + i), q = s_.edges_of(s_.first_op[b] + i);
-      if (!std::equal(p.begin(), p.end(), q.begin(), q.end())) return false;
-    }
-    return true;
-  }
-  Structure& StructureOf(std::uint32_t rank) {
+  Structure& StructureOf(const RankOf& rank) {
     std::vector<std::size_t>& known = by_hash_[HashOf(rank)];
     for (const std::size_t i : known) {
-      if (Alike(structures_[i]->representative, rank)) return *structures_[i];
+      if (Alike({structures_[i]->first, 0}, rank)) return *structures_[i];
     }
     known.push_back(structures_.size());
     structures_.push_back(std::make_unique<Structure>());
     Structure& fresh = *structures_.back();
-    fresh.representative = rank;
-    fresh.sizes.resize(ops(rank));
-    fresh.offsets.resize(ops(rank));
+    fresh.first = Alone(rank);
+    fresh.sizes.resize(rank.size);
+    fresh.offsets.resize(rank.size);
     return fresh;
   }
 
-  void AddNumbers(std::uint32_t rank, Structure* structure) const {
+  void AddNumbers(const RankOf& own, std::uint32_t rank, Structure* structure) const {
     const std::size_t row = structure->ranks.size();
-    const auto n = static_cast<std::int64_t>(s_.ranks());
-    const auto own = ops_of(rank);
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      const GoalSchedule::Op& op = own[i];
+    const auto n = static_cast<std::int64_t>(all_);
+    for (std::size_t i = 0; i < own.size; ++i) {
+      const GoalSchedule::Op& op = own.op(i);
       structure->sizes[i].Add(
           op.kind == Kind::kCalc ? std::min(op.size, kMostNanoseconds) * kNanosecond : op.size,
           row);
@@ -146,7 +171,7 @@ class Importer {
     if (offsets.rows.empty()) {
       return {graph::PeerKind::kOffset, static_cast<std::int32_t>(offsets.first)};
     }
-    const auto n = static_cast<std::int64_t>(s_.ranks());
+    const auto n = static_cast<std::int64_t>(all_);
     std::vector<std::int64_t> peers;
     for (std::size_t row = 0; row < structure.ranks.size(); ++row) {
       peers.push_back((offsets.rows[row] + structure.ranks[row]) % n);
@@ -158,10 +183,10 @@ class Importer {
     graph::Program program;
     Block block;
     block.issue = graph::Issue::kFree;
-    const auto own = ops_of(structure.representative);
+    const RankOf own(structure.first, 0);
     const NameId names[] = {graph_.Intern("send"), graph_.Intern("recv"), graph_.Intern("calc")};
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      const GoalSchedule::Op& op = own[i];
+    for (std::size_t i = 0; i < own.size; ++i) {
+      const GoalSchedule::Op& op = own.op(i);
       graph::Op out;
       if (op.kind == Kind::kCalc) out.stream = graph::kNoStream;
       out.name = names[static_cast<std::size_t>(op.kind) - 1];
@@ -191,12 +216,12 @@ class Importer {
       }
       block.ops.push_back(out);
     }
-    AddDependencies(structure.representative, &block);
+    AddDependencies(own, &block);
     block.Seal();
     program.name = structure.ranks.size() == 1
-                       ? "rank " + std::to_string(structure.representative)
+                       ? "rank " + std::to_string(structure.ranks[0])
                        : std::to_string(structure.ranks.size()) + " ranks like rank " +
-                             std::to_string(structure.representative);
+                             std::to_string(structure.ranks[0]);
     program.calls.push_back({.block = BlockId(graph_.blocks.size())});
     for (std::size_t row = 0; row < structure.ranks.size(); ++row) {
       graph::Binding& b = graph_.bindings[structure.ranks[row]];
@@ -208,11 +233,11 @@ class Importer {
   }
 
   // GOAL says who follows an operation, a block what it follows.
-  void AddDependencies(std::uint32_t rank, Block* block) const {
-    const std::size_t n = ops(rank);
+  static void AddDependencies(const RankOf& own, Block* block) {
+    const std::size_t n = own.size;
     std::vector<std::uint32_t> begin(n + 1, 0);
     for (std::size_t i = 0; i < n; ++i) {
-      for (const std::uint32_t edge : s_.edges_of(s_.first_op[rank] + i)) {
+      for (const std::uint32_t edge : own.edges(i)) {
         ++begin[(edge & ~GoalSchedule::kStartEdge) + 1];
       }
     }
@@ -221,7 +246,7 @@ class Importer {
     block->deps.resize(begin[n]);
     std::vector<std::uint32_t> next(begin.begin(), begin.end() - 1);
     for (std::uint32_t i = 0; i < n; ++i) {
-      for (const std::uint32_t edge : s_.edges_of(s_.first_op[rank] + i)) {
+      for (const std::uint32_t edge : own.edges(i)) {
         graph::Dep dep;
         dep.op = i;
         dep.on_start = (edge & GoalSchedule::kStartEdge) != 0;
@@ -231,16 +256,21 @@ class Importer {
     block->dep_begin = std::move(begin);
   }
 
-  const GoalSchedule& s_;
+  std::uint32_t next_ = 0, all_ = 0;
   graph::Graph graph_;
   std::vector<std::unique_ptr<Structure>> structures_;
   std::unordered_map<std::uint64_t, std::vector<std::size_t>> by_hash_;
 };
 
-}  // namespace
+GoalImporter::GoalImporter() : impl_(std::make_unique<Impl>()) {}
+GoalImporter::~GoalImporter() = default;
+void GoalImporter::Add(const GoalSchedule& part, std::uint32_t ranks) { impl_->Add(part, ranks); }
+graph::Graph GoalImporter::Take(const std::string& name) { return impl_->Take(name); }
 
 Result<graph::Graph> ImportGoal(const GoalSchedule& schedule, const std::string& name) {
-  return Importer(schedule).Import(name);
+  GoalImporter importer;
+  importer.Add(schedule, static_cast<std::uint32_t>(schedule.ranks()));
+  return importer.Take(name);
 }
 
 }  // namespace orrery::workload

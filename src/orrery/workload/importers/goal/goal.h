@@ -6,10 +6,11 @@
 // becomes a column. An operation's place in its rank, which GOAL's ties go by, is its place in the
 // block. Times become picoseconds.
 //
-// Cost: O(operations); memory beside the schedule 16 bytes an operation of each distinct structure,
-// 8 a number that differs.
+// Cost: O(operations); memory 60 bytes an operation of each distinct structure, 8 a number that
+// differs.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "orrery/base/status.h"
@@ -18,7 +19,21 @@
 
 namespace orrery::workload {
 
-// A graph of one job, `name`, whose programs run once.
+// Takes a schedule part by part, ranks in order; keeps one rank of each structure.
+class GoalImporter {
+ public:
+  GoalImporter();
+  ~GoalImporter();
+  // `ranks`: of the whole schedule.
+  void Add(const formats::GoalSchedule& part, std::uint32_t ranks);
+  // A graph of one job, `name`, whose programs run once.
+  graph::Graph Take(const std::string& name);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 Result<graph::Graph> ImportGoal(const formats::GoalSchedule& schedule, const std::string& name);
 
 }  // namespace orrery::workload
