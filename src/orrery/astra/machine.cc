@@ -81,34 +81,27 @@ Status Machine::Run() {
 
 void Machine::Schedule(std::uint32_t rank, Tick delay, const Local& local) {
   const Tick time = now() + delay;
-  for (Timed& timed : ranks_[rank].pending) {
+  std::vector<Timed>& pending = ranks_[rank].pending;
+  for (Timed& timed : pending) {
     if (timed.time != time) continue;
-    timed.events.push_back(local);
+    timed.more.push_back(local);
     return;
   }
-  ranks_[rank].pending.push_back({time, {local}});
+  pending.push_back({time, local, {}});
   queue_.Push(time, {.kind = Event::Kind::kRank, .a = rank});
 }
 
 void Machine::RunRank(std::uint32_t rank) {
   std::vector<Timed>& pending = ranks_[rank].pending;
-  const auto find = [&] {
-    std::size_t i = 0;
-    while (pending[i].time != now()) ++i;
-    return i;
-  };
-  // What is added for this instant meanwhile runs, too.
-  for (std::size_t done = 0;; ++done) {
-    const std::size_t i = find();
-    if (done == pending[i].events.size()) {
-      std::swap(pending[i], pending.back());
-      pending.pop_back();
-      return;
-    }
-    const Local local = pending[i].events[done];
-    RunLocal(rank, local);
-    if (!status_.ok()) return;
+  std::size_t i = 0;
+  while (pending[i].time != now()) ++i;
+  RunLocal(rank, Local(pending[i].first));
+  // What is added for this instant meanwhile runs, too; entries added meanwhile stand behind.
+  for (std::size_t done = 0; status_.ok() && done < pending[i].more.size(); ++done) {
+    RunLocal(rank, Local(pending[i].more[done]));
   }
+  if (i + 1 != pending.size()) std::swap(pending[i], pending.back());
+  pending.pop_back();
 }
 
 void Machine::RunLocal(std::uint32_t rank, const Local& local) {

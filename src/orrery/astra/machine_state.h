@@ -128,9 +128,10 @@ class Machine {
     std::int64_t streams = 0, finished = 0;
   };
   using MinHeap = std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>>;
-  struct Timed {
+  struct Timed {  // what a rank does at one instant: nearly always one thing
     Tick time = 0;
-    std::vector<Local> events;
+    Local first;
+    std::vector<Local> more;
   };
   struct Rank {
     const Program* program = nullptr;

@@ -2,10 +2,11 @@
 // added to the present runs after all that stands there.
 //
 // Events of one time share a line; few times are distinct where ranks behave alike, so that most
-// pushes and pops touch a line's end alone. Cost: O(1) a push to the last time used, a hash of the
+// pushes and pops touch a line's end alone. Cost: O(1) a push to a time used of late, a hash of the
 // time else, O(log distinct times) a new time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <queue>
@@ -25,11 +26,9 @@ class TimeQueue {
   // REQUIRES: time >= now().
   void Push(std::uint64_t time, const Event& event) {
     ORRERY_CHECK(time >= now_, "an event before the present");
-    if (time != last_time_ || last_line_ == kNone) {
-      last_line_ = LineOf(time);
-      last_time_ = time;
-    }
-    lines_[last_line_].push_back(event);
+    Recent& recent = recent_[time % kRecent];
+    if (recent.line == kNone || recent.time != time) recent = {time, LineOf(time)};
+    lines_[recent.line].push_back(event);
   }
 
   // The next event, by value: lines may move while it runs. REQUIRES: !empty().
@@ -44,7 +43,7 @@ class TimeQueue {
       lines_[line].clear();
       free_.push_back(line);
       line_of_.erase(time);
-      if (last_line_ == line) last_line_ = kNone;
+      if (recent_[time % kRecent].line == line) recent_[time % kRecent].line = kNone;
       times_.pop();
       head_ = 0;
     }
@@ -74,8 +73,13 @@ class TimeQueue {
   std::unordered_map<std::uint64_t, std::uint32_t> line_of_;
   std::priority_queue<Time, std::vector<Time>, std::greater<>> times_;
   std::size_t head_ = 0;  // of the first time's line
-  std::uint64_t now_ = 0, last_time_ = 0;
-  std::uint32_t last_line_ = kNone;
+  std::uint64_t now_ = 0;
+  struct Recent {
+    std::uint64_t time = 0;
+    std::uint32_t line = kNone;
+  };
+  static constexpr std::size_t kRecent = 64;
+  std::array<Recent, kRecent> recent_;  // lines by time, for pushes to few times
 };
 
 }  // namespace orrery::astra
