@@ -56,7 +56,8 @@ class ConvertVerb final : public Verb {
                 "Examples:\n"
                 "  orrery convert examples/goal/ring.goal -o ring.graph\n"
                 "  orrery convert job.yaml -o job.bin --to goal-binary\n"
-                "  orrery convert trace.graph -o trace.goal --cluster h100-ib-400g\n");
+                "  orrery convert trace.graph -o trace.goal --cluster h100-ib-400g\n"
+                "  orrery convert job.yaml -o traces/job --to chakra\n");
   }
 
   Status Run(Session* session) override {
@@ -90,7 +91,13 @@ class ConvertVerb final : public Verb {
       written.lost.emplace_back(
           "what the job says beside its graph: perturbations, the time of its input pipeline");
     }
-    ORRERY_RETURN_IF_ERROR(WriteFile(output_, written.bytes));
+    if (written.files.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(output_, written.bytes));
+    const std::string prefix = output_.ends_with(writer->ending)
+                                   ? output_.substr(0, output_.size() - writer->ending.size())
+                                   : output_;
+    for (const auto& [ending, bytes] : written.files) {
+      ORRERY_RETURN_IF_ERROR(WriteFile(prefix + ending, bytes));
+    }
     return Answer(session, *writer, written);
   }
 
@@ -120,13 +127,15 @@ class ConvertVerb final : public Verb {
   }
 
   Status Answer(Session* session, const job::Writer& writer, const job::Written& written) const {
+    std::size_t size = written.bytes.size();
+    for (const auto& file : written.files) size += file.second.size();
     std::string text = fmt::format("{}: {}, {}\n", Printable(output_), writer.description,
-                                   HumanBytes(static_cast<std::int64_t>(written.bytes.size())));
+                                   HumanBytes(static_cast<std::int64_t>(size)));
     for (const std::string& lost : written.lost) text += fmt::format("  not in it: {}\n", lost);
     const nlohmann::ordered_json json = {{"schema", "orrery.convert/1"},
                                          {"file", output_},
                                          {"format", writer.name},
-                                         {"bytes", written.bytes.size()},
+                                         {"bytes", size},
                                          {"lost", written.lost}};
     return session->Answer(
         json_, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n",

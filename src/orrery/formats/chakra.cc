@@ -177,13 +177,14 @@ class Parser {
     };
     using N = ChakraNode;
     static constexpr auto kNoBit = static_cast<N::Bit>(0);
-    static constexpr std::array<Row, 7> kNumbers = {{
+    static constexpr std::array<Row, 8> kNumbers = {{
         {"comm_size", N::kCommSize, &N::comm_size, nullptr},
         {"num_ops", N::kNumOps, &N::num_ops, nullptr},
         {"tensor_size", N::kTensorSize, &N::tensor_size, nullptr},
         {"comm_src", N::kSource, nullptr, &N::source},
         {"comm_dst", N::kDestination, nullptr, &N::destination},
         {"comm_tag", N::kTag, nullptr, &N::tag},
+        {"duration_ps", N::kDurationPs, &N::duration_ps, nullptr},
         {"comm_priority", kNoBit, nullptr, &N::priority},
     }};
     for (const Row& row : kNumbers) {
@@ -362,6 +363,7 @@ void ChakraWriter::Add(const ChakraNode& node, std::string_view name, std::strin
   };
   using N = ChakraNode;
   if (node.Has(N::kCpuOp)) attribute("is_cpu_op", kBool, node.cpu ? 1 : 0);
+  if (node.Has(N::kDurationPs)) attribute("duration_ps", kUint64, node.duration_ps);
   if (node.Has(N::kNumOps)) attribute("num_ops", kUint64, node.num_ops);
   if (node.Has(N::kTensorSize)) attribute("tensor_size", kUint64, node.tensor_size);
   if (node.Has(N::kCommType)) {

@@ -5,7 +5,7 @@
 // gzipped. Attributes come in any integer type. What is no attribute of AttributesKnown is counted
 // by name and left out.
 //
-// Source: the MLCommons Chakra schema (schema/protobuf/et_def.proto, 1.0.0). Cost: O(bytes); 112
+// Source: the MLCommons Chakra schema (schema/protobuf/et_def.proto, 1.0.0). Cost: O(bytes); 120
 // bytes a node and 8 a dependency beside the file's bytes.
 #pragma once
 
@@ -59,6 +59,7 @@ struct ChakraNode {
     kNumOps = 64,
     kTensorSize = 128,
     kCpuOp = 256,
+    kDurationPs = 512,
   };
   struct Text {
     std::uint64_t offset = 0;
@@ -66,6 +67,7 @@ struct ChakraNode {
   };
   std::uint64_t id = 0;
   std::uint64_t duration_us = 0;
+  std::uint64_t duration_ps = 0;  // the same, exactly: an attribute that Orrery alone writes
   std::uint64_t num_ops = 0, tensor_size = 0, comm_size = 0;  // FLOP, bytes, bytes
   std::uint64_t first_dep = 0;                                // up to the next node's
   std::uint64_t offset = 0;                                   // in its file, for messages

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/engine/engine.h"
@@ -21,6 +22,9 @@ struct WriterInputs {
 
 struct Written {
   std::string bytes;
+  // Of forms of several files: what each is called behind the output's name, which is then a
+  // prefix.
+  std::vector<std::pair<std::string, std::string>> files;
   std::vector<std::string> lost;  // sentences: what the form cannot say
 };
 

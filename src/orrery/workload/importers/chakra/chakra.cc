@@ -194,6 +194,12 @@ class Importer {
         if (node.duration_us > 0 || node.cpu || node.num_ops + node.tensor_size == 0) {
           amount = static_cast<std::int64_t>(node.duration_us) * kMicrosecond;
         }
+        if (node.Has(ChakraNode::kDurationPs)) {
+          if (node.duration_ps > static_cast<std::uint64_t>(kMaxDuration)) {
+            return InvalidInput("duration_ps {} is beyond 106 days", node.duration_ps);
+          }
+          amount = static_cast<std::int64_t>(node.duration_ps);
+        }
         break;
       case ChakraNodeType::kMemLoad:
       case ChakraNodeType::kMemStore:

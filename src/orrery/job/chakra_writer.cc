@@ -1,0 +1,275 @@
+#include "orrery/job/chakra_writer.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "orrery/base/text.h"
+#include "orrery/engine/general/flat_program.h"
+#include "orrery/engine/general/op_costs.h"
+#include "orrery/engine/general/peers.h"
+#include "orrery/formats/chakra.h"
+
+namespace orrery::job {
+namespace {
+
+using engine::general::FlatProgram;
+using engine::general::Node;
+using engine::general::NodeKind;
+using engine::general::Peers;
+using formats::ChakraCollective;
+using formats::ChakraNode;
+using formats::ChakraNodeType;
+using graph::Collective;
+
+ChakraCollective CollectiveOf(Collective c) {
+  switch (c) {
+    case Collective::kAllGather:
+      return ChakraCollective::kAllGather;
+    case Collective::kReduceScatter:
+      return ChakraCollective::kReduceScatter;
+    case Collective::kBroadcast:
+      return ChakraCollective::kBroadcast;
+    case Collective::kAllToAll:
+      return ChakraCollective::kAllToAll;
+    case Collective::kGather:
+      return ChakraCollective::kGather;
+    case Collective::kScatter:
+      return ChakraCollective::kScatter;
+    case Collective::kReduce:
+      return ChakraCollective::kReduce;
+    case Collective::kBarrier:
+      return ChakraCollective::kBarrier;
+    default:
+      return ChakraCollective::kAllReduce;
+  }
+}
+
+class Writer {
+ public:
+  Writer(const engine::Inputs& inputs, int iterations)
+      : in_(inputs), graph_(*inputs.graph), iterations_(iterations), peers_(graph_) {}
+
+  Result<ChakraExport> Write() {
+    ORRERY_RETURN_IF_ERROR(MakePrograms());
+    ChakraExport out;
+    for (std::uint32_t rank = 0; rank < graph_.bindings.size(); ++rank) {
+      ORRERY_ASSIGN_OR_RETURN(std::string bytes, RankBytes(rank));
+      out.ranks.push_back(std::move(bytes));
+    }
+    if (!groups_.empty()) out.groups = GroupsJson();
+    out.lost = Lost();
+    return out;
+  }
+
+ private:
+  struct Program {
+    std::unique_ptr<FlatProgram> flat;
+    std::vector<engine::general::BlockCosts> costs;  // by call
+    std::vector<std::vector<std::uint64_t>> deps;    // by node
+  };
+
+  Status MakePrograms() {
+    programs_.resize(graph_.programs.size());
+    for (const graph::Binding& b : graph_.bindings) {
+      Program& p = programs_[b.program.index()];
+      if (p.flat != nullptr) continue;
+      const graph::Program& program = graph_.programs[b.program.index()];
+      const bool once = graph_.jobs[b.job.index()].once;
+      p.flat = std::make_unique<FlatProgram>(graph_, program, once ? 1 : iterations_,
+                                             [](graph::GroupSlot) { return false; });
+      for (const graph::Call& call : program.calls) {
+        ORRERY_ASSIGN_OR_RETURN(
+            auto costs, engine::general::CostsOf(graph_.blocks[call.block.index()], *in_.compute,
+                                                 in_.cluster->spec(), 1));
+        p.costs.push_back(std::move(costs));
+      }
+      p.deps.resize(p.flat->size());
+      for (std::size_t i = 0; i < p.flat->size(); ++i) {
+        for (const std::uint32_t edge : p.flat->edges(i)) {
+          starts_ += (edge & Node::kStartEdge) != 0 ? 1 : 0;
+          p.deps[edge & ~Node::kStartEdge].push_back(i);
+        }
+      }
+    }
+    return {};
+  }
+
+  Result<std::string> RankBytes(std::uint32_t rank) {
+    const Program& program = programs_[graph_.bindings[rank].program.index()];
+    formats::ChakraWriter out;
+    for (std::size_t i = 0; i < program.flat->size(); ++i) {
+      const Node& n = program.flat->node(i);
+      ChakraNode node;
+      node.id = i;
+      std::string group;
+      ORRERY_RETURN_IF_ERROR(
+          Fill(rank, program, n, &node, &group).In(fmt::format("rank {}", rank)));
+      out.Add(node, NameOf(n), group, program.deps[i]);
+    }
+    return out.Release();
+  }
+  std::string_view NameOf(const Node& n) const {
+    if (n.op == Node::kNoOp) return n.kind == NodeKind::kJoin ? "join" : "host";
+    const graph::Op& op = graph_.blocks[n.block].ops[n.op];
+    if (op.name.valid()) return graph_.name(op.name);
+    return n.kind == NodeKind::kHost ? "launch" : "operation";
+  }
+  const graph::Comm& CommOf(const Node& n) const {
+    const graph::Block& block = graph_.blocks[n.block];
+    return block.comms[block.ops[n.op].index];
+  }
+
+  static void Timed(SimTime ps, ChakraNode* node) {
+    node->type = ChakraNodeType::kCompute;
+    node->duration_us = static_cast<std::uint64_t>((ps + kMicrosecond / 2) / kMicrosecond);
+    node->duration_ps = static_cast<std::uint64_t>(ps);
+    node->has |= ChakraNode::kDurationPs;
+  }
+
+  Status Fill(std::uint32_t rank, const Program& program, const Node& n, ChakraNode* node,
+              std::string* group) {
+    const graph::Binding& b = graph_.bindings[rank];
+    const std::int64_t amount = n.amount.slot < 0 ? n.amount.value : graph_.number(b, n.amount);
+    const engine::general::BlockCosts& costs = program.costs[program.flat->instance(n).number];
+    held_ = held_ || n.cpu != Node::kNone || n.nic != Node::kNone;
+    switch (n.kind) {
+      case NodeKind::kJoin:
+        return {};
+      case NodeKind::kHost: {
+        SimTime time =
+            RoundToPs(static_cast<double>(amount) / in_.cluster->spec().cpu_relative_speed);
+        if (n.op != Node::kNoOp) time += costs.ops[n.op].host;
+        Timed(time, node);
+        node->cpu = true;
+        node->has |= ChakraNode::kCpuOp;
+        return {};
+      }
+      case NodeKind::kWork: {
+        lagged_ = lagged_ || n.lagged;
+        kernels_ = kernels_ || !n.timed;
+        const SimTime time = n.timed ? amount : costs.ops[n.op].duration[0];
+        if (time == 0) return {};  // takes no unit either
+        compute_streams_.insert(graph_.blocks[n.block].ops[n.op].stream);
+        Timed(time, node);
+        node->has |= ChakraNode::kCpuOp;
+        return {};
+      }
+      case NodeKind::kCopy:
+        node->type = CommOf(n).collective == Collective::kCopyToDevice ? ChakraNodeType::kMemLoad
+                                                                       : ChakraNodeType::kMemStore;
+        node->tensor_size = static_cast<std::uint64_t>(amount);
+        node->has |= ChakraNode::kTensorSize;
+        return {};
+      case NodeKind::kSend:
+      case NodeKind::kReceive:
+        return Message(rank, n, amount, node);
+      case NodeKind::kCollective:
+        return OfCollective(rank, n, amount, node, group);
+    }
+    return {};
+  }
+
+  Status Message(std::uint32_t rank, const Node& n, std::int64_t bytes, ChakraNode* node) {
+    const graph::Comm& comm = CommOf(n);
+    const bool send = n.kind == NodeKind::kSend;
+    const std::uint32_t peer = peers_.Of(rank, comm);
+    if (peer == Peers::kAny || comm.tag < 0) {
+      return InvalidInput("a receive from any source, or of any tag: Chakra names both");
+    }
+    if (peer == Peers::kNobody) return InvalidInput("the peer of a message is no rank of its job");
+    node->type = send ? ChakraNodeType::kSend : ChakraNodeType::kReceive;
+    node->source = send ? rank : peer;
+    node->destination = send ? peer : rank;
+    node->tag = static_cast<std::uint32_t>(comm.tag);
+    node->comm_size = static_cast<std::uint64_t>(bytes);
+    node->has |=
+        ChakraNode::kSource | ChakraNode::kDestination | ChakraNode::kTag | ChakraNode::kCommSize;
+    return {};
+  }
+
+  Status OfCollective(std::uint32_t rank, const Node& n, std::int64_t bytes, ChakraNode* node,
+                      std::string* group) {
+    const graph::Comm& comm = CommOf(n);
+    const GroupId id = graph_.group(graph_.bindings[rank], comm.group);
+    if (!id.valid() || graph_.groups.members(id).size() < 2) return {};
+    const auto members = graph_.groups.members(id);
+    node->type = ChakraNodeType::kCollective;
+    node->collective = CollectiveOf(comm.collective);
+    node->has |= ChakraNode::kCommType | ChakraNode::kCommSize;
+    if (comm.collective == Collective::kAllGather) {
+      const auto n_members = static_cast<std::int64_t>(members.size());
+      rounded_ += bytes % n_members != 0 ? 1 : 0;
+      bytes = (bytes + n_members - 1) / n_members;
+    }
+    uneven_ = uneven_ || comm.shares.valid();
+    node->comm_size = static_cast<std::uint64_t>(bytes);
+    bool world = members.size() == graph_.bindings.size();
+    for (std::size_t i = 0; world && i < members.size(); ++i) world = members[i].value == i;
+    if (world) return {};
+    const auto [at, fresh] = groups_.try_emplace(id.value, groups_.size() + 1);
+    *group = std::to_string(at->second);
+    return {};
+  }
+
+  std::string GroupsJson() const {
+    std::map<std::size_t, std::uint32_t> by_number;
+    for (const auto& [id, number] : groups_) by_number[number] = id;
+    nlohmann::ordered_json json;
+    for (const auto& [number, id] : by_number) {
+      nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+      for (const RankId r : graph_.groups.members(GroupId(std::size_t{id}))) {
+        ranks.push_back(r.value);
+      }
+      json[std::to_string(number)] = std::move(ranks);
+    }
+    return json.dump() + "\n";
+  }
+
+  std::vector<std::string> Lost() const {
+    std::vector<std::string> lost;
+    lost.emplace_back(
+        "times below a microsecond, for other readers: duration_micros is rounded, duration_ps is "
+        "Orrery's own");
+    if (compute_streams_.size() > 1) {
+      lost.push_back(
+          fmt::format("that {} streams compute side by side: a rank's nodes run one at a "
+                      "time",
+                      compute_streams_.size()));
+    }
+    if (starts_ > 0) {
+      lost.push_back(fmt::format("{} orders behind a start: they wait for the end", starts_));
+    }
+    if (rounded_ > 0)
+      lost.push_back(fmt::format("{} all-gathers have shares rounded up", rounded_));
+    if (uneven_) lost.emplace_back("who sends how much in uneven all-to-alls");
+    if (held_) lost.emplace_back("which processors and interfaces operations hold");
+    if (lagged_) lost.emplace_back("the time between the host's launch and the kernel's start");
+    if (kernels_) lost.emplace_back("what kernels compute, and how communication slows them");
+    if (std::ranges::any_of(graph_.blocks, [](const auto& b) { return !b.buffers.empty(); })) {
+      lost.emplace_back("memory: what is allocated and freed");
+    }
+    lost.emplace_back("element types and reductions of communications, layers and micro-batches");
+    return lost;
+  }
+
+  const engine::Inputs& in_;
+  const graph::Graph& graph_;
+  const int iterations_;
+  const Peers peers_;
+  std::vector<Program> programs_;
+  std::map<std::uint32_t, std::size_t> groups_;  // number by communicator
+  std::set<std::uint32_t> compute_streams_;
+  std::size_t starts_ = 0, rounded_ = 0;
+  bool lagged_ = false, kernels_ = false, uneven_ = false, held_ = false;
+};
+
+}  // namespace
+
+Result<ChakraExport> ExportChakra(const engine::Inputs& inputs, int iterations) {
+  return Writer(inputs, iterations).Write();
+}
+
+}  // namespace orrery::job
