@@ -20,6 +20,16 @@ def main():
         if run.returncode != 0:
             broken += 1
             print(f"{job.relative_to(ROOT)}: exit status {run.returncode}\n{run.stderr}")
+    astra = examples / "astra-sim"
+    files = {"workload": "mlp.txt", "system": "system.json", "network": "network.yml",
+             "remote-memory": "memory.json"}
+    command = [program, "simulate", "--format", "astra-sim"]
+    command += [f"--{kind}-configuration={astra / name}" for kind, name in files.items()]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        broken += 1
+        print(f"examples/astra-sim: exit status {run.returncode}\n{run.stderr}")
+    jobs.append(astra)
     print(f"{len(jobs) - broken} of {len(jobs)} examples run")
     return 1 if broken or not jobs else 0
 
