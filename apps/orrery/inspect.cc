@@ -17,6 +17,7 @@
 #include "orrery/job/importers.h"
 #include "orrery/job/inspect.h"
 #include "orrery/job/inspect_graph.h"
+#include "orrery/job/inspect_snapshot.h"
 #include "orrery/recipes/import.h"
 #include "orrery/results/table.h"
 #include "sniff.h"
@@ -71,6 +72,10 @@ class InspectVerb final : public Verb {
             "jobs",
             Printable(path_), Name(kind));
       }
+    }
+    if (kind == FileKind::kSnapshot) {
+      ORRERY_ASSIGN_OR_RETURN(const job::GraphFacts found, job::SnapshotFacts(text, path_));
+      return Answer(session, Name(kind), found.facts, found.tables);
     }
     ORRERY_ASSIGN_OR_RETURN(const job::Facts facts, FactsOf(kind, text));
     return Answer(session, Name(kind), facts, {});
@@ -150,6 +155,7 @@ class InspectVerb final : public Verb {
         return job::Facts{
             {"recipe", std::string(recipes::Sniff(text, path_)->description)},
             {"as a job", fmt::format("orrery import {} --cluster NAME", Printable(path_))}};
+      case FileKind::kSnapshot:
       case FileKind::kUnknown:
         break;
     }

@@ -34,7 +34,7 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 24> kFormats = {{
+constexpr std::array<FormatRow, 25> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
     {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
@@ -63,6 +63,8 @@ constexpr std::array<FormatRow, 24> kFormats = {{
      "ASTRA-sim's text workloads (docs/formats/chakra.md): simulate, on any network or with "
      "--format astra-sim"},
     {"simai", "SimAI's workloads, .txt (docs/formats/simai.md): simulate on any network, inspect"},
+    {"memory-snapshot",
+     "PyTorch's memory snapshot, a pickle read as data (docs/tracing.md): inspect, replayed"},
     {"result", "Orrery's result, JSON, orrery.result/1 (docs/formats/result.md): write, inspect"},
     {"schedule", "A pipeline schedule of one's own (docs/formats/schedule.md): read"},
     {"connection-matrix", "htsim's .cm, flows of 'orrery traffic' (docs/traffic.md): read"},

@@ -7,6 +7,7 @@
 #include "orrery/base/text.h"
 #include "orrery/cluster/readers/readers.h"
 #include "orrery/formats/goal.h"
+#include "orrery/formats/pickle.h"
 #include "orrery/formats/tree.h"
 #include "orrery/recipes/import.h"
 
@@ -47,6 +48,8 @@ std::string_view Name(FileKind kind) {
       return "GOAL schedule";
     case FileKind::kRecipe:
       return "recipe of a training framework";
+    case FileKind::kSnapshot:
+      return "PyTorch memory snapshot";
     case FileKind::kUnknown:
       return "unknown";
   }
@@ -57,6 +60,7 @@ FileKind Sniff(std::string_view text) {
   if (text.starts_with("\x0a") && FindInvalidUtf8(text.substr(0, 256)) != std::string_view::npos) {
     return FileKind::kTimeline;
   }
+  if (formats::Pickle::Sniff(text)) return FileKind::kSnapshot;
   if (formats::SniffGoal(text) != formats::GoalForm::kNone) return FileKind::kGoal;
   if (cluster::SniffTopology(text) != cluster::TopologyFile::kUnknown) return FileKind::kTopology;
   const std::size_t first = text.find_first_not_of(" \t\r\n");

@@ -17,6 +17,7 @@ enum class FileKind {
   kTopology,  // of another tool: cluster/readers
   kGoal,      // text or binary
   kRecipe,    // of a training framework: orrery/recipes
+  kSnapshot,  // of PyTorch's memory: a pickle
   kUnknown
 };
 std::string_view Name(FileKind kind);
