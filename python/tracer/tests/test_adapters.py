@@ -47,6 +47,7 @@ def without(
             ("megatron", ["megatron_core.py"], "Error"),
             ("deepspeed", ["deepspeed_zero.py", "3"], "Error"),
             ("data", ["transformers_llama.py"], "Error"),
+            ("fsdp1", ["mpt.py", "--layers", "1"], "record_stream"),
         ],
         3,
     ),

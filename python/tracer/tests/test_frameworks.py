@@ -147,6 +147,29 @@ def test_deepspeed_zero(tmp_path: Path, stage: int) -> None:
     assert {c["pass"] for c in small} == {"optimizer"}
 
 
+def test_fsdp1(tmp_path: Path) -> None:
+    """Root and blocks gather forward, blocks again backward; each reduces once, in fp32 if asked.
+
+    A unit's flat parameter is cut into eight; the norm of the gradients is one number.
+    """
+    layers, hidden = 2, 256
+    command = [EXAMPLES / "mpt.py", "--layers", str(layers), "--hidden", str(hidden)]
+    command += ["--heads", "4", "--reduce-fp32"]
+    (trace,) = traced(tmp_path, ["--world-size", "8"], *command).values()
+    block, root = 12 * hidden * hidden + 2 * hidden, 50368 * hidden + hidden
+    assert sizes(trace) == Counter(
+        {
+            ("all_gather", 2 * block // 8): 2 * layers,
+            ("all_gather", 2 * root // 8): 1,
+            ("reduce_scatter", 4 * block): layers,
+            ("reduce_scatter", 4 * root): 1,
+            ("all_reduce", 4): 1,
+        }
+    )
+    # Gathered parameters are used on another stream than the one they came from.
+    assert trace.of("use")
+
+
 def test_transformers_with_checkpointing_and_accumulation(tmp_path: Path) -> None:
     """DDP reduces on the second micro-batch only; every layer's attention runs twice forward."""
     (trace,) = traced(tmp_path, ["--world-size", "4"], EXAMPLES / "transformers_llama.py").values()

@@ -1,8 +1,8 @@
 #include "orrery/engine/rank_noise.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "orrery/constants/constants.h"
@@ -21,19 +21,16 @@ struct Stage {
 // one micro-batch has. With one micro-batch a pass is the step.
 std::size_t RanksTogether(const graph::Graph& graph, const graph::Program& program,
                           const graph::Binding& binding) {
-  std::array<std::int32_t, graph::kGroupSlots> first;
-  first.fill(-1);
+  std::map<graph::GroupSlot, std::int32_t> first;  // micro-batch that has it
+  std::set<graph::GroupSlot> counted;
   std::size_t product = 1;
-  std::array<bool, graph::kGroupSlots> counted{};
   for (const graph::Call& call : program.calls) {
     if (call.microbatch < 0) continue;
     for (const graph::Comm& comm : graph.blocks[call.block.index()].comms) {
       if (graph::IsPointToPoint(comm.collective) || graph::IsCopy(comm.collective)) continue;
-      const auto slot = static_cast<std::size_t>(comm.group);
-      if (first[slot] < 0) first[slot] = call.microbatch;
-      if (counted[slot] || first[slot] == call.microbatch) continue;
-      counted[slot] = true;
-      product *= graph.groups.members(binding.groups[slot]).size();
+      const std::int32_t seen = first.emplace(comm.group, call.microbatch).first->second;
+      if (seen == call.microbatch || !counted.insert(comm.group).second) continue;
+      product *= graph.groups.members(graph.group(binding, comm.group)).size();
     }
   }
   return product;

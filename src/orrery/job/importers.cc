@@ -172,6 +172,7 @@ Result<ImportedTrace> ReadRankTraces(const TraceFiles& files, const ImportOption
   trace.assumed = std::move(import->assumed);
   trace.warnings = std::move(import->warnings);
   trace.storages = StoragesOf(directory);
+  trace.training = true;
   ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph, graph::VerifyLevel::kRead)
                              .In(fmt::format("'{}'", Printable(folder))));
   return trace;

@@ -35,6 +35,7 @@ struct ImportedTrace {
   graph::Graph graph;              // verified
   std::vector<std::string> assumed, warnings;
   std::vector<ProgramStorages> storages;  // where the trace has allocations
+  bool training = false;  // a step of GPUs: equal ones differ in speed as those of jobs do
 };
 
 struct Importer {

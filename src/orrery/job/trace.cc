@@ -10,6 +10,7 @@
 #include "orrery/base/hash.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/constants/constants.h"
 #include "orrery/engine/engine.h"
 #include "orrery/engine/options.h"
 #include "orrery/formats/section.h"
@@ -253,6 +254,9 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   engine::Options run;
   run.iterations = settings.iterations;
   run.seed = settings.seed;
+  if (trace.training) {
+    run.rank_noise = place.cluster.spec().device.constants[constants::kRankNoise];
+  }
   if (timeline && network::SeesLinks(options.network)) run.link_steps = 256;
   network::Parameters parameters = settings.network;
   parameters.packet = place.parameters.packet;

@@ -49,6 +49,14 @@ TEST(TraceStorages, AStepHasATime) {
   EXPECT_GT(result->model_flops, 0);
 }
 
+// FSDP2 gathers and scatters on streams of their own: kernels beside them are slower.
+TEST(TraceStorages, CommunicationOnSideStreamsSlowsKernels) {
+  const auto result = Simulated("fsdp2", {.cluster = "h100-ib-400g"});
+  ASSERT_TRUE(result.ok());
+  const auto interference = static_cast<std::size_t>(engine::Part::kInterference);
+  EXPECT_GT(result->record.classes[0].breakdown[interference], 0);
+}
+
 // On a device that is 8 MiB short of what the step reserves, the report says where it ends.
 TEST(TraceStorages, OutOfMemoryIsNamed) {
   const auto whole = Simulated("fsdp2", {.cluster = "h100-ib-400g"});

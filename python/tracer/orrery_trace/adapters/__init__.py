@@ -17,6 +17,7 @@ from orrery_trace.adapters import (
     device_mesh,
     dtensor,
     fsdp,
+    fsdp1,
     megatron,
     pipelining,
     transformers,
@@ -27,7 +28,18 @@ if TYPE_CHECKING:
     from orrery_trace.groups import Patches
     from orrery_trace.recorder import Recorder
 
-ADAPTERS = (data, fsdp, device_mesh, dtensor, ddp, pipelining, megatron, deepspeed, transformers)
+ADAPTERS = (
+    data,
+    fsdp,
+    fsdp1,
+    device_mesh,
+    dtensor,
+    ddp,
+    pipelining,
+    megatron,
+    deepspeed,
+    transformers,
+)
 
 
 def install(recorder: Recorder, patches: Patches) -> None:

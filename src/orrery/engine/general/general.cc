@@ -8,6 +8,7 @@
 #include "orrery/base/rng.h"
 #include "orrery/base/text.h"
 #include "orrery/engine/general/machine.h"
+#include "orrery/engine/rank_noise.h"
 
 namespace orrery::engine::general {
 namespace {
@@ -18,13 +19,18 @@ constexpr double kSettled = 1e-4;  // of the period (DESIGN 9)
 // What the ranks run, for a number of iterations.
 class Programs {
  public:
-  Programs(const Inputs& inputs, const Options& options) : in_(inputs) {
+  Programs(const Inputs& inputs, const Options& options, PriceCache* prices) : in_(inputs) {
     const graph::Graph& graph = *inputs.graph;
     speed.assign(graph.bindings.size(), 1);
     delay.assign(graph.bindings.size(), 0);
     for (const RankPerturbation& p : options.ranks) {
       speed[p.rank.index()] = p.speed;
       delay[p.rank.index()] = p.delay;
+    }
+    if (options.rank_noise == 0) return;
+    const std::vector<double> paces = RankPaces(graph, options.rank_noise, prices);
+    for (std::size_t r = 0; r < speed.size(); ++r) {
+      speed[r] /= paces[graph.bindings[r].program.index()];
     }
   }
 
@@ -165,7 +171,7 @@ class Runner {
         backend_(backend),
         prices_(prices),
         sink_(sink),
-        programs_(inputs, options) {}
+        programs_(inputs, options, prices) {}
 
   Result<Record> Run() {
     if (options_.jitter > 0) {

@@ -195,6 +195,7 @@ class Lowering {
         return;
       case OperatorPlace::kKernel: {
         if (work.unknown) ++notes_.unknown_operators[s.name];
+        notes_.side_kernels += e.stream == 0 ? 0 : 1;
         Open(e);
         const auto [slot, fresh] =
             kernel_slot_.try_emplace(key, static_cast<std::uint32_t>(block_.kernels.size()));
@@ -231,9 +232,18 @@ class Lowering {
       awaited |= awaited_.contains(e.number);
       blocking |= CommOf(e).blocking;
     }
-    if (awaited && !blocking) event = program_.events++;
+    // What holds up a side stream runs beside the compute stream's kernels, and slows them: it is
+    // a communication that its stream waits for.
+    const bool aside = blocking && call[0].stream != 0;
+    if (aside) blocking = false;
+    if ((awaited && !blocking) || aside) event = program_.events++;
     if (work >= 0) event_of_comm_[work] = event;
     for (const TraceEvent& e : call) event_of_comm_[e.number] = event;
+    ORRERY_RETURN_IF_ERROR(AddCall(call, blocking, event));
+    if (aside) AddWait(call[0]);
+    return {};
+  }
+  Status AddCall(std::span<const TraceEvent> call, bool blocking, std::int32_t event) {
     if (call.size() == 1) return AddComm(call[0], 0, CommOf(call[0]), blocking, event);
     const bool messages = std::ranges::all_of(call, [&](const TraceEvent& e) {
       return CommOf(e).kind == "send" || CommOf(e).kind == "recv";
@@ -317,6 +327,7 @@ class Lowering {
     if (!comm.blocking && !copy) outstanding_[comm.event].insert(comm.stream);
   }
 
+  // On the stream of the event, for the communication of its number.
   void AddWait(const TraceEvent& e) {
     const auto found = event_of_comm_.find(e.number);
     if (found == event_of_comm_.end()) {

@@ -18,6 +18,7 @@ struct LoweringNotes {
   std::int64_t host_operators = 0;     // on tensors of the host
   std::int64_t waits_before_step = 0;  // for what an earlier step issued
   std::int64_t uneven = 0;             // all-to-alls
+  std::int64_t side_kernels = 0;       // not on the default stream
 };
 
 // Appends program `p` of the directory and its blocks. Gives the FLOPs of its forward and backward

@@ -56,6 +56,11 @@ void SayWhatWasAssumed(const TraceDirectory& directory, const LoweringNotes& not
   count(notes.waits_before_step,
         "waits for communication or events of the step before are left out: that step is over");
   count(notes.uneven, "all-to-alls of uneven shares are even ones of the same bytes");
+  if (notes.side_kernels > 0) {
+    out->assumed.push_back(
+        fmt::format("{} kernels on side streams run beside the compute stream's at full speed",
+                    notes.side_kernels));
+  }
   out->assumed.emplace_back("an operator of the trace is one kernel; its host time is the model's");
 }
 

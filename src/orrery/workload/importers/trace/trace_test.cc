@@ -153,6 +153,22 @@ TEST(RankTraces, AGroupMustBeAPlaneOfTheMesh) {
             std::string::npos);
 }
 
+// A gather that holds up its side stream runs beside kernels: it does not block, and its stream
+// waits.
+TEST(RankTraces, ABlockingCollectiveOfASideStreamIsAwaitedByIt) {
+  const std::vector<std::string> lines = {
+      kStep, Group(0, "[0,2,1]"),
+      Comm(0, "all_gather", 0, R"("send":8,"recv":16,"async":false,"stream":3)"),
+      R"({"t":"wait","comm":0,"by":3})"};
+  const ImportedRanks import = Imported(Directory(2, {}, {{{0}, lines}}));
+  const graph::Block& block = import.graph.blocks[0];
+  EXPECT_FALSE(block.comms[0].blocking);
+  ASSERT_GE(block.ops.size(), 2U);
+  EXPECT_EQ(block.ops[1].kind, OpKind::kWait);
+  EXPECT_EQ(block.ops[1].stream, block.comms[0].after);
+  EXPECT_EQ(block.ops[1].event, block.comms[0].event);
+}
+
 TEST(RankTraces, CollectivesOfAGroupCallAreOneMessagesABatch) {
   const std::vector<std::string> lines = {
       kStep,
