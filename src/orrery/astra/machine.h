@@ -42,8 +42,10 @@ struct MachineInputs {
   const NetworkConfig* network = nullptr;
   const MemoryConfig* memory = nullptr;
   RunConfig run;
-  // The graph of a custom collective for the rank at a place of its group.
-  std::function<Result<const Program*>(const std::string& prefix, std::uint32_t place)> custom;
+  // The graph of a custom collective of `bytes` for the rank at a place of its group.
+  std::function<Result<const Program*>(const std::string& prefix, std::uint32_t place,
+                                       std::uint64_t bytes)>
+      custom;
 };
 
 struct RankTimes {

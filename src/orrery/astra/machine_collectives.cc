@@ -254,7 +254,7 @@ bool Machine::BeginCustom(std::uint32_t rank, std::uint32_t node, const std::str
     phase.place = static_cast<std::uint32_t>(std::ranges::find(sorted, rank) - sorted.begin());
   }
   phase.bytes = phase.after = n.amount;
-  Result<const Program*> program = in_.custom(prefix, phase.place);
+  Result<const Program*> program = in_.custom(prefix, phase.place, n.amount);
   if (!program.ok()) {
     Fail(std::move(program).TakeStatus());
     return false;

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "orrery/astra/machine.h"
 #include "orrery/base/file.h"
@@ -22,6 +23,7 @@
 #include "orrery/workload/importers/astra_text/text_workload.h"
 #include "orrery/workload/importers/chakra/files.h"
 #include "orrery/workload/importers/chakra/groups.h"
+#include "orrery/workload/importers/msccl/msccl.h"
 
 namespace orrery::job {
 
@@ -111,16 +113,30 @@ Result<formats::ChakraTrace> ReadTrace(const std::string& path) {
   return formats::ParseChakra(bytes, path, kLargestTrace);
 }
 
+// An algorithm of MSCCL's, for the GPU at a place.
+Result<formats::ChakraTrace> ReadMsccl(const std::string& path, std::uint32_t place,
+                                       std::uint64_t bytes) {
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 256 << 20));
+  const formats::Limits limits{.bytes = 256 << 20, .depth = 8, .values = 20'000'000};
+  ORRERY_ASSIGN_OR_RETURN(const formats::XmlElement algo, formats::ParseXml(text, path, limits));
+  Result<std::string> trace = workload::MscclToChakra(algo, place, bytes);
+  if (!trace.ok()) return std::move(trace).TakeStatus().In(Printable(path));
+  return formats::ParseChakra(*trace, path, kLargestTrace);
+}
+
 // Graphs of custom collectives, read once each.
 class CustomPrograms {
  public:
   explicit CustomPrograms(std::size_t ranks) : ranks_(ranks) {}
-  Result<const astra::Program*> Find(const std::string& prefix, std::uint32_t place) {
-    std::unique_ptr<astra::Program>& kept = known_[{prefix, place}];
+  Result<const astra::Program*> Find(const std::string& prefix, std::uint32_t place,
+                                     std::uint64_t bytes) {
+    const bool msccl = prefix.ends_with(".xml");
+    std::unique_ptr<astra::Program>& kept = known_[{prefix, place, msccl ? bytes : 0}];
     if (kept == nullptr) {
-      const std::string path = fmt::format("{}.{}.et", prefix, place);
-      ORRERY_ASSIGN_OR_RETURN(const formats::ChakraTrace trace, ReadTrace(path));
-      Result<astra::Program> program = astra::MakeCustomProgram(trace, ranks_);
+      const std::string path = msccl ? prefix : fmt::format("{}.{}.et", prefix, place);
+      Result<formats::ChakraTrace> trace = msccl ? ReadMsccl(path, place, bytes) : ReadTrace(path);
+      if (!trace.ok()) return std::move(trace).TakeStatus();
+      Result<astra::Program> program = astra::MakeCustomProgram(*trace, ranks_);
       if (!program.ok()) return std::move(program).TakeStatus().In(Printable(path));
       kept = std::make_unique<astra::Program>(*std::move(program));
     }
@@ -129,7 +145,8 @@ class CustomPrograms {
 
  private:
   std::size_t ranks_;
-  std::map<std::pair<std::string, std::uint32_t>, std::unique_ptr<astra::Program>> known_;
+  std::map<std::tuple<std::string, std::uint32_t, std::uint64_t>, std::unique_ptr<astra::Program>>
+      known_;
 };
 
 // All ranks run what one text says.
@@ -283,8 +300,8 @@ Result<results::TraceResult> SimulateAstra(const AstraOptions& options) {
   in.network = &c.network;
   in.memory = &c.memory;
   in.run = c.run;
-  in.custom = [&custom](const std::string& prefix, std::uint32_t place) {
-    return custom.Find(prefix, place);
+  in.custom = [&custom](const std::string& prefix, std::uint32_t place, std::uint64_t bytes) {
+    return custom.Find(prefix, place, bytes);
   };
   Result<astra::MachineResult> run = astra::RunMachine(in, options.fold);
   if (!run.ok()) return std::move(run).TakeStatus().In(source);

@@ -432,6 +432,38 @@ TEST(AstraSim, TextWorkloadsAreExact) {
   EXPECT_THAT(SimulateAstra(options).status().message(), HasSubstr("w.txt:3: column 11: '12x'"));
 }
 
+// A ring of three that sends one of three chunks of 3,000 bytes on and then what it received: two
+// steps of 500 + 1,000 / 53.687 ns.
+TEST(AstraSim, MscclAlgorithmsRun) {
+  const Files files;
+  files.Network("Ring", "3", "50", "500");
+  std::string xml = "<algo name=\"ring\" nchunksperloop=\"3\" ngpus=\"3\" coll=\"allgather\">";
+  for (int g = 0; g < 3; ++g) {
+    const auto peer = [g](int by) { return std::to_string((g + by) % 3); };
+    xml += "<gpu id=\"" + std::to_string(g) + "\"><tb id=\"0\" send=\"" + peer(1) + "\" recv=\"" +
+           peer(2) +
+           "\" chan=\"0\">"
+           "<step s=\"0\" type=\"s\" cnt=\"1\" depid=\"-1\" deps=\"-1\"/>"
+           "<step s=\"1\" type=\"rcs\" cnt=\"1\" depid=\"-1\" deps=\"-1\"/>"
+           "<step s=\"2\" type=\"r\" cnt=\"1\" depid=\"-1\" deps=\"-1\"/></tb></gpu>";
+  }
+  files.Write("ring.xml", xml + "</algo>");
+  std::string system = System({"ring"}, "LIFO", 1, 4, "baseline");
+  system.insert(1, "\"all-gather-implementation-custom\": [\"" + files.Path("ring.xml") + "\"], ");
+  files.Write("system.json", system);
+  formats::ChakraWriter writer;
+  writer.Add(Collective(0, ChakraCollective::kAllGather, 3000), "c", "", {});
+  const std::string bytes = writer.Release();
+  for (std::size_t r = 0; r < 3; ++r) files.Rank(r, bytes);
+  const auto result = SimulateAstra(files.Options());
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->record.finish_time, 2 * 518 * kNanosecond);
+  files.Write("ring.xml",
+              "<algo nchunksperloop=\"3\"><gpu id=\"0\"><tb id=\"0\"><step s=\"0\" "
+              "type=\"x\"/></tb></gpu></algo>");
+  EXPECT_THAT(SimulateAstra(files.Options()).status().message(), HasSubstr("unknown type 'x'"));
+}
+
 // Requests to a pool are served one at a time: 100 + 50,000 / 50 ns each, four times.
 TEST(AstraSim, RemoteMemoryQueues) {
   const Files files;
