@@ -59,17 +59,18 @@ double Width(const Attention& a, bool forward) {
 }
 
 // Blocks of 128x128 scores that one head visits. Bottom-right aligned: query i sees keys
-// 0 … i + s_kv - s_q.
+// 0 … i + s_kv - s_q, and of these no more than a window's: the diagonal's block and those the
+// window reaches. For s queries and keys and a window w that is s·w - w²/2 scores.
 double VisitedBlocks(const Attention& a) {
-  const double q = static_cast<double>(Blocks(a.seq_q));
   const double kv = static_cast<double>(Blocks(a.seq_kv));
-  if (a.window > 0 && a.window < a.seq_kv) {  // the diagonal's block and those the window reaches
-    const double reach = static_cast<double>(Blocks(a.window)) + (a.causal ? 1 : 0);
-    return std::min(q * reach, a.causal ? q * (q + 1) / 2 + q * std::max(0.0, kv - q) : q * kv);
-  }
-  if (!a.causal) return q * kv;
-  if (kv >= q) return q * (kv - q) + q * (q + 1) / 2;
-  return kv * (kv + 1) / 2;
+  const bool windowed = a.window > 0 && a.window < a.seq_kv;
+  const double window = windowed ? static_cast<double>(Blocks(a.window)) : kv;
+  const double all = static_cast<double>(Blocks(a.seq_q));
+  if (!a.causal) return all * std::min(kv, window);
+  const double q = std::min(all, kv);  // earlier queries see nothing
+  const double before = kv - q;        // blocks that the first of these sees beside its diagonal's
+  const double growing = std::min(std::max(window - before, 0.0), q);
+  return q + growing * before + growing * (growing - 1) / 2 + (q - growing) * std::min(window, kv);
 }
 
 double Bytes(const Attention& a) {

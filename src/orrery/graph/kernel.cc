@@ -1,5 +1,7 @@
 #include "orrery/graph/kernel.h"
 
+#include <algorithm>
+
 #include "orrery/base/hash.h"
 
 namespace orrery::graph {
@@ -162,18 +164,28 @@ struct HashVisitor {
   }
 };
 
+// Queries times keys. A window w leaves q·w − w²/2 pairs of a causal square, counted twice as the
+// square itself is; the first queries' windows reach before the first key only as far as no earlier
+// keys stand there (kv − q of them).
+double Pairs(const Attention& a) {
+  const auto q = static_cast<double>(a.seq_q), kv = static_cast<double>(a.seq_kv);
+  if (a.window <= 0 || a.window >= a.seq_kv) return q * kv;
+  const auto w = static_cast<double>(a.window);
+  if (!a.causal) return q * w;
+  const double cut = std::max(0.0, w - std::max(0.0, kv - q));
+  return 2 * q * w - cut * cut;
+}
+
 struct FlopsVisitor {
   double operator()(const Gemm& g) const {
     return 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
            static_cast<double>(g.n) * static_cast<double>(g.k);
   }
   // Two matrix products forward, one over the keys' width and one over the values'; five backward
-  // (scores again, and four gradients), three of them over the keys' width. A window leaves each
-  // query that many keys.
+  // (scores again, and four gradients), three of them over the keys' width.
   double operator()(const Attention& a) const {
-    const std::int64_t keys = a.window > 0 && a.window < a.seq_kv ? a.window : a.seq_kv;
-    const double scores = 2.0 * static_cast<double>(a.batch) * static_cast<double>(a.heads) *
-                          static_cast<double>(a.seq_q) * static_cast<double>(keys);
+    const double scores =
+        2.0 * static_cast<double>(a.batch) * static_cast<double>(a.heads) * Pairs(a);
     const double qk = static_cast<double>(a.head_dim);
     const double v = static_cast<double>(a.v_head_dim > 0 ? a.v_head_dim : a.head_dim);
     return scores * (a.pass == Pass::kForward ? qk + v : 3.0 * qk + 2.0 * v);
