@@ -255,6 +255,10 @@ std::span<const Importer> Importers() { return kImporters; }
 
 Result<const Importer*> FindImporter(const TraceFiles& files, const std::string& format) {
   std::vector<std::string_view> names;
+  std::error_code error;
+  if (format.empty() && std::filesystem::is_other(files.paths.front(), error)) {
+    return static_cast<const Importer*>(nullptr);  // a pipe is read once, by whoever takes it
+  }
   for (const Importer& importer : kImporters) {
     names.push_back(importer.name);
     if (format.empty() ? importer.sniff(files) : importer.name == format) return &importer;
