@@ -1,0 +1,122 @@
+// Readers of formats, graphs, clusters, models and libraries' settings.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "orrery/base/check.h"
+#include "orrery/base/units.h"
+#include "orrery/cluster/readers/readers.h"
+#include "orrery/collective/collective.h"
+#include "orrery/collective/graph_file.h"
+#include "orrery/collective/tuner.h"
+#include "orrery/compute/measured_csv.h"
+#include "orrery/constants/constants.h"
+#include "orrery/formats/goal.h"
+#include "orrery/formats/nccl_log.h"
+#include "orrery/formats/tree.h"
+#include "orrery/formats/xml.h"
+#include "orrery/graph/binary_form.h"
+#include "orrery/graph/text_form.h"
+#include "orrery/graph/verify.h"
+#include "orrery/memory/allocator_conf.h"
+#include "orrery/workload/model.h"
+#include "orrery/workload/routing.h"
+#include "orrery/workload/schedule_file.h"
+#include "tests/fuzz/targets.h"
+
+namespace orrery::fuzz {
+namespace {
+
+constexpr std::int64_t kLargestCluster = 64;  // hosts that are built
+
+// A file in memory for readers that take a path.
+std::string AsFile(std::string_view bytes) {
+  static const int file = memfd_create("input", MFD_CLOEXEC);
+  ORRERY_CHECK(file >= 0 && ftruncate(file, 0) == 0, "a file in memory");
+  ORRERY_CHECK(pwrite(file, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
+               "a file in memory takes its bytes");
+  return "/proc/self/fd/" + std::to_string(file);
+}
+
+void GraphText(std::string_view bytes) {
+  const Result<graph::Graph> graph = graph::FromText(bytes);
+  if (!graph.ok()) return;
+  ORRERY_CHECK(graph::Verify(*graph).ok(), "what was read verifies");
+  const std::string text = graph::ToText(*graph);
+  const Result<graph::Graph> again = graph::FromText(text);
+  ORRERY_CHECK(again.ok() && graph::ToText(*again) == text, "text round trip");
+}
+
+void GraphBinary(std::string_view bytes) {
+  const Result<graph::Graph> graph = graph::FromBinary(bytes);
+  if (!graph.ok()) return;
+  const std::string binary = graph::ToBinary(*graph);
+  const Result<graph::Graph> again = graph::FromBinary(binary);
+  ORRERY_CHECK(again.ok() && graph::ToBinary(*again) == binary, "binary round trip");
+}
+
+void Topology(std::string_view bytes) {
+  Result<cluster::Spec> spec = cluster::FindPreset("h100-ib-400g");
+  ORRERY_CHECK(spec.ok(), "the preset is there");
+  if (!cluster::ApplyTopology(bytes, "input", &*spec).ok()) return;
+  if (spec->nodes <= kLargestCluster) (void)cluster::Cluster::Build(*spec);
+}
+
+// NAME=VALUE lines.
+void NcclVariables(std::string_view bytes) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  while (!bytes.empty()) {
+    const std::string_view line = bytes.substr(0, bytes.find('\n'));
+    bytes.remove_prefix(std::min(bytes.size(), line.size() + 1));
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = line.substr(0, equals);
+    if (name.ends_with("_FILE")) continue;  // names a path, which is not the input
+    variables.emplace_back(name, line.substr(equals + 1));
+  }
+  (void)collective::ParseEnvironment(variables);
+}
+
+void Units(std::string_view bytes) {
+  for (const Dimension d : {Dimension::kTime, Dimension::kBytes, Dimension::kBandwidth}) {
+    (void)ParseWhole(bytes, d,
+                     d == Dimension::kTime    ? "us"
+                     : d == Dimension::kBytes ? "B"
+                                              : "GB/s");
+  }
+  (void)ParseReal(bytes, Dimension::kFlops, "TFLOP/s");
+  (void)ParseReal(bytes, Dimension::kFraction, "");
+  (void)ParseInteger(bytes);
+}
+
+constexpr std::array<Target, 18> kTargets = {{
+    {"yaml", [](std::string_view b) { (void)formats::ParseYaml(b, "input"); }},
+    {"json", [](std::string_view b) { (void)formats::ParseJson(b, "input"); }},
+    {"xml", [](std::string_view b) { (void)formats::ParseXml(b, "input"); }},
+    {"goal", [](std::string_view b) { (void)formats::ParseGoal(b, "input.goal"); }},
+    {"nccl-log", [](std::string_view b) { (void)formats::ParseNcclTestsLog(b, "input"); }},
+    {"graph-text", GraphText},
+    {"graph-binary", GraphBinary},
+    {"topology", Topology},
+    {"schedule", [](std::string_view b) { (void)workload::ParseSchedule("input", b); }},
+    {"routing", [](std::string_view b) { (void)workload::ParseRouting("input", b); }},
+    {"config-json", [](std::string_view b) { (void)workload::ReadHuggingFaceConfig(AsFile(b)); }},
+    {"measured", [](std::string_view b) { (void)compute::ParseMeasured("input", b); }},
+    {"constants", [](std::string_view b) { (void)constants::Read(AsFile(b)); }},
+    {"tuner", [](std::string_view b) { (void)collective::ParseTunerFile(b, "input"); }},
+    {"nccl-graph", [](std::string_view b) { (void)collective::ParseGraphFile(b, "input"); }},
+    {"nccl-variables", NcclVariables},
+    {"allocator", [](std::string_view b) { (void)memory::ParseAllocatorConf(b); }},
+    {"units", Units},
+}};
+
+}  // namespace
+
+std::span<const Target> Targets() { return kTargets; }
+
+}  // namespace orrery::fuzz
