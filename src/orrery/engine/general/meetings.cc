@@ -81,7 +81,9 @@ void Machine::PostCollective(std::uint32_t rank, std::uint32_t node, const Node&
     const std::uint32_t fresh = NewMeeting(rank, comm, bytes, group.shape, group.shape);
     meeting = fresh;
     meetings_[fresh].group = id.value;
-    meetings_[fresh].members.resize(group.next.size());
+    for (const RankId member : graph_.groups.members(id)) {
+      meetings_[fresh].members.push_back({.rank = member.value});
+    }
   }
   const std::uint32_t at = meeting;
   Meeting& m = meetings_[at];

@@ -40,7 +40,8 @@ Status Machine::Stuck() const {
   std::string text;
   std::size_t shown = 0, groups = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    for (const std::uint32_t id : groups_[g].open) {
+    for (std::size_t k = 0; k < groups_[g].open.size(); ++k) {
+      const std::uint32_t id = groups_[g].open[k];
       if (id == kNobody) continue;
       ++groups;
       if (shown >= kShownInDeadlock) continue;
@@ -50,9 +51,7 @@ Status Machine::Stuck() const {
       std::string missing;
       std::size_t absent = 0, first = members.size();
       for (std::size_t i = 0; i < members.size(); ++i) {
-        const bool came =
-            m.members[i].rank == members[i].value && groups_[g].next[i] > groups_[g].base;
-        if (came) {
+        if (groups_[g].next[i] > groups_[g].base + k) {
           first = std::min(first, i);
         } else if (++absent <= kShownInDeadlock) {
           missing += fmt::format("{}{}", missing.empty() ? "" : ", ", members[i].value);
