@@ -409,6 +409,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   } else {
     FillLinkUse(*inputs.cluster, run.traffic, &record);
     record.use = std::move(run.use);
+    record.packets = std::move(run.packets);
   }
   WarnOfRestrictions(layout, *prices, &record);
   WarnOfRun(inputs, options, *backend, &record);

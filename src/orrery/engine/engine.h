@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "orrery/collective/collective.h"
 #include "orrery/compute/compute.h"
 #include "orrery/graph/graph.h"
+#include "orrery/network/packet/statistics.h"
 #include "orrery/network/parameters.h"
 #include "orrery/network/use_log.h"
 
@@ -125,6 +127,7 @@ struct Record {
   std::vector<LinkClassUse> network;
   std::vector<LinkTraffic> links;  // by LinkId; empty where the back end sees ports only
   network::UseLog use;             // of the links over time; off unless asked for
+  std::optional<network::PacketCounts> packets;            // where the back end sees packets
   std::array<double, compute::kProvenances> provenance{};  // kernel time by origin, sums to 1
   double compute_spread = 0;  // time-weighted relative spread of kernel times
   // Of graphs that are not straight.

@@ -23,6 +23,7 @@ struct LoopResult {
   SimTime finish_time = 0;
   std::vector<network::PortStatistics> traffic;  // by port (fluids) or by link (transfers)
   network::UseLog use;                           // of links over time; off unless asked for
+  std::optional<network::PacketCounts> packets;  // where the back end sees packets
 };
 
 struct LoopInputs {

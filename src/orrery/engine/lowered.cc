@@ -507,6 +507,7 @@ class Driver {
         result.traffic[l].bytes += statistics[l].bytes;
         result.traffic[l].busy += statistics[l].busy;
       }
+      if (const auto* packets = loop->network().packet_counts()) result.packets = *packets;
       network::UseLog* log = loop->network().use_log();
       if (log == nullptr || !log->on()) continue;
       if (result.use.on()) {

@@ -360,6 +360,23 @@ Json PacketJson(const network::PacketParameters& p) {
   bytes("window", p.window);
   if (p.ack_every) json["ack_every"] = *p.ack_every;
   if (p.flowlet_gap > 0) json["flowlet_gap"] = Time(p.flowlet_gap);
+  if (p.buffer > 0) json["buffer"] = Bytes(p.buffer);
+  if (!p.rate_window.empty()) json["rate_window"] = p.rate_window;
+  const network::ControlParameters& c = p.control;
+  const auto rate = [&](const char* key, const std::optional<double>& value) {
+    if (value) json[key] = Bandwidth(static_cast<std::int64_t>(*value));
+  };
+  rate("rate_ai", c.rate_ai_Bps);
+  rate("rate_hai", c.rate_hai_Bps);
+  rate("min_rate", c.min_rate_Bps);
+  if (c.gain) json["gain"] = *c.gain;
+  if (c.utilisation_target) json["utilisation_target"] = *c.utilisation_target;
+  if (c.fast_recovery) json["fast_recovery"] = *c.fast_recovery;
+  if (c.additive_stages) json["additive_stages"] = *c.additive_stages;
+  if (c.clamp_target) json["clamp_target"] = *c.clamp_target;
+  if (c.alpha_interval > 0) json["alpha_interval"] = Time(c.alpha_interval);
+  if (c.decrease_interval > 0) json["decrease_interval"] = Time(c.decrease_interval);
+  if (c.increase_interval > 0) json["increase_interval"] = Time(c.increase_interval);
   return json;
 }
 

@@ -129,6 +129,8 @@ bool HoldsChakra(const std::string& path) {
 // A prefix is no file, a folder has no content of its own: the first rank's file says what it is.
 bool IsChakra(const TraceFiles& files) {
   if (!files.start.empty()) return HoldsChakra(files.paths.front());
+  std::error_code error;
+  if (std::filesystem::is_other(files.paths.front(), error)) return false;  // a pipe is read once
   const auto found = workload::ChakraFiles(files.paths);
   return found.ok() && HoldsChakra(found->front());
 }

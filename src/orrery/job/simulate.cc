@@ -270,6 +270,7 @@ Result<results::RunResult> Simulation::Run() {
   constexpr std::size_t kWorstLinks = 20;
   result.worst_links = results::WorstLinks(record, s.machine->cluster, kWorstLinks);
   result.over_time = results::OverTime(record, s.machine->cluster, result.worst_links);
+  if (record.packets) result.packets = results::UseOfPackets(*record.packets, s.machine->cluster);
   if (timeline) {
     timeline->AddCounters(result.over_time);
     ORRERY_RETURN_IF_ERROR(timeline->Finish());

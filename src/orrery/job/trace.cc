@@ -273,6 +273,9 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
     result.cluster = place.description;
     result.worst_links = results::WorstLinks(result.record, place.cluster, kWorstLinks);
     result.over_time = results::OverTime(result.record, place.cluster, result.worst_links);
+    if (result.record.packets) {
+      result.packets = results::UseOfPackets(*result.record.packets, place.cluster);
+    }
     result.assumed.insert(result.assumed.end(), place.assumed.begin(), place.assumed.end());
   }
   if (timeline) {

@@ -34,6 +34,16 @@ struct LogGops {
 // network/loggops.h has it. Default: joint where a graph names interfaces (GOAL), else staged.
 enum class LogGopsEndpoints : std::uint8_t { kDefault, kStaged, kJoint };
 
+// Of a congestion control; what is left out is as its file says (packet/control/).
+struct ControlParameters {
+  std::optional<double> rate_ai_Bps, rate_hai_Bps, min_rate_Bps;  // steps of increase; least rate
+  std::optional<double> gain;                                     // of alpha
+  std::optional<double> utilisation_target;                       // HPCC's eta
+  std::optional<int> fast_recovery, additive_stages;
+  std::optional<bool> clamp_target;
+  SimTime alpha_interval = 0, decrease_interval = 0, increase_interval = 0;
+};
+
 // `packet`: switches, hosts and congestion control (packet/). What is left out follows from the
 // congestion control or the fabric, as packet/settings.h says.
 struct PacketParameters {
@@ -44,6 +54,7 @@ struct PacketParameters {
   bool control_first = true;  // acknowledgements in a queue of their own, before data
   std::optional<bool> pfc, trimming;
   std::int64_t buffer_per_port = 0;        // bytes of a switch's shared buffer, a port; 0: derived
+  std::int64_t buffer = 0;                 // of each switch, in its place
   std::int64_t pfc_xoff = 0, pfc_xon = 0;  // bytes of an ingress; 0: dynamic thresholds
   std::int64_t queue = 0;                  // bytes of a port's data queue; 0: the shared buffer's
   std::int64_t ecn_min = 0, ecn_max = 0;   // bytes at the NIC's rate; 0: derived
@@ -53,6 +64,8 @@ struct PacketParameters {
   std::int64_t window = 0;                 // bytes at the start; 0: derived
   std::optional<int> ack_every;            // packets; 0: none
   SimTime flowlet_gap = 0;                 // 0: derived
+  std::string rate_window;                 // none, bdp, varying; empty: none
+  ControlParameters control;
 };
 // What back ends take beside the cluster.
 struct Parameters {

@@ -193,6 +193,7 @@ std::string ToJson(const RunResult& result) {
     json["jobs"] = std::move(jobs);
   }
   json["network"] = NetworkJson(result.network, result.links, result.worst_links);
+  if (result.packets) json["network"]["packets"] = PacketsJson(*result.packets, kPacketLinks);
   if (!result.over_time.empty()) {
     json["network"]["over_time"] = OverTimeJson(result.over_time);
   }

@@ -3,9 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "orrery/results/packets_json.h"
 #include "orrery/results/result.h"
 
 namespace orrery::results {
+
+inline constexpr std::size_t kPacketLinks = 20;  // of network packet, in JSON
 
 nlohmann::ordered_json SimulationJson(const Simulation& simulation);
 // What links carried, by class, and the worst of them.

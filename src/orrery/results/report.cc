@@ -255,6 +255,7 @@ void WriteNetwork(const RunResult& result, Writer* out) {
   }
   table.AlignRight(1);
   out->Table(table);
+  if (result.packets) out->Line(PacketsText(*result.packets));
   if (result.worst_links.empty()) return;
   constexpr std::size_t kShown = 5;
   TextTable worst;

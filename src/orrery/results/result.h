@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "orrery/engine/engine.h"
 #include "orrery/graph/graph.h"
 #include "orrery/memory/memory.h"
+#include "orrery/results/packets.h"
 
 namespace orrery::results {
 
@@ -117,6 +119,7 @@ struct RunResult {
   std::vector<engine::LinkClassUse> links;
   std::vector<WorstLink> worst_links;  // most used first; none where the network sees ports only
   UseOverTime over_time;               // empty unless asked for
+  std::optional<PacketUse> packets;    // where the network sees packets
   std::array<double, compute::kProvenances> provenance{};
   double compute_spread = 0;
   Simulation simulation;

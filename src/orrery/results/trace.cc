@@ -171,6 +171,7 @@ std::string ToJson(const TraceResult& result) {
     json["memory"] = std::move(memory);
   }
   json["network"] = NetworkJson(result.network, run.network, result.worst_links);
+  if (result.packets) json["network"]["packets"] = PacketsJson(*result.packets, kPacketLinks);
   Json provenance;
   for (std::size_t p = 0; p < run.provenance.size(); ++p) {
     provenance[std::string(compute::Name(static_cast<compute::Provenance>(p)))] = run.provenance[p];
@@ -279,6 +280,7 @@ std::string Report(const TraceResult& result) {
     text += fmt::format("    {:<24} {:>12}  {:.1f} % of its capacity\n", link.name,
                         HumanBytes(link.bytes), 100 * link.utilisation);
   }
+  if (result.packets) text.append("\n").append(PacketsText(*result.packets));
   if (!result.assumed.empty()) text += "\n  assumed\n";
   for (const std::string& assumed : result.assumed) text += "    " + assumed + "\n";
   for (const std::string& warning : result.warnings) text += "\n  warning: " + warning + "\n";

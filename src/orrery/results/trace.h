@@ -43,6 +43,7 @@ struct TraceResult {
   std::vector<Counts> counts;
   std::vector<WorstLink> worst_links;
   UseOverTime over_time;
+  std::optional<PacketUse> packets;  // where the network sees packets
   Simulation simulation;
   std::vector<std::string> assumed, warnings;
   std::string config_json;  // what was chosen, one JSON object

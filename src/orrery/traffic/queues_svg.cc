@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "orrery/base/text.h"
+#include "orrery/results/packets.h"
 #include "orrery/traffic/report.h"
 #include "orrery/traffic/svg.h"
 
@@ -40,12 +41,13 @@ std::string Grid(double most_us, double most_kb) {
 }  // namespace
 
 std::string QueuesSvg(const Heading& heading, const cluster::Cluster& cluster, const FlowRun& run) {
-  const std::vector<LinkId> links = LongestQueues(*run.packets, kColours.size());
+  std::vector<results::PacketLink> links = results::UseOfPackets(*run.packets, cluster).links;
+  std::erase_if(links, [](const results::PacketLink& l) { return l.port.longest_queue == 0; });
+  if (links.size() > kColours.size()) links.resize(kColours.size());
   const double most_us = std::max(ToSeconds(run.finish) * 1e6, 1e-3);
   double most_kb = 1;
-  for (const LinkId link : links) {
-    most_kb = std::max(most_kb,
-                       static_cast<double>(run.packets->ports[link.index()].longest_queue) * 1e-3);
+  for (const results::PacketLink& link : links) {
+    most_kb = std::max(most_kb, static_cast<double>(link.port.longest_queue) * 1e-3);
   }
   most_kb = SvgStep(most_kb) * std::ceil(most_kb / SvgStep(most_kb));
   std::string out = SvgHead(kWidth, kHeight);
@@ -56,7 +58,7 @@ std::string QueuesSvg(const Heading& heading, const cluster::Cluster& cluster, c
   out += Grid(most_us, most_kb);
   const double step_us = ToSeconds(run.queues.width()) * 1e6;
   for (std::size_t i = 0; i < links.size(); ++i) {
-    const auto steps = run.queues.of(links[i].index());
+    const auto steps = run.queues.of(links[i].link.index());
     std::string points;
     for (std::size_t s = 0; s < steps.size(); ++s) {
       const double y = kBottom - static_cast<double>(steps[s]) * 1e-3 / most_kb * (kBottom - kTop);
@@ -68,9 +70,9 @@ std::string QueuesSvg(const Heading& heading, const cluster::Cluster& cluster, c
     out +=
         fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>\n",
                     points, kColours[i]);
-    const network::PacketPort& p = run.packets->ports[links[i].index()];
+    const network::PacketPort& p = links[i].port;
     const double y = kTop + 14 + 52 * static_cast<double>(i);
-    out += SvgText(kRight + 16, y, "start", cluster.link_name(links[i]),
+    out += SvgText(kRight + 16, y, "start", links[i].name,
                    fmt::format("fill=\"{}\" font-weight=\"bold\"", kColours[i]));
     out += SvgText(kRight + 16, y + 15, "start",
                    fmt::format("longest {}", HumanBytes(p.longest_queue)), "fill=\"#555555\"");

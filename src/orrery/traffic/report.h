@@ -34,9 +34,6 @@ std::vector<LinkClass> LinkClasses(const cluster::Cluster& cluster,
 std::vector<LinkUse> WorstLinks(const std::vector<network::PortStatistics>& links,
                                 std::size_t count);
 
-// Links by their longest data queue, longest first; those that never had one are left out.
-std::vector<LinkId> LongestQueues(const network::PacketCounts& packets, std::size_t count);
-
 std::string ReportText(const Heading& heading, const cluster::Cluster& cluster, const FlowRun& run);
 std::string ReportJson(const Heading& heading, const cluster::Cluster& cluster, const FlowRun& run);
 std::string ReportText(const Heading& heading, const Sweep& sweep);

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "orrery/results/packets_json.h"
 #include "orrery/traffic/report.h"
 
 namespace orrery::traffic {
@@ -27,25 +28,15 @@ std::string Dump(const Json& json) {
 }
 
 Json PacketsJson(const cluster::Cluster& cluster, const FlowRun& run) {
-  const network::PacketCounts& c = *run.packets;
-  Json links = Json::array(), flows = Json::array();
-  network::PacketPort sum;
-  for (std::size_t l = 0; l < c.ports.size(); ++l) {
-    const network::PacketPort& p = c.ports[l];
-    sum.marks += p.marks, sum.drops += p.drops, sum.trims += p.trims;
-    sum.pauses += p.pauses, sum.paused += p.paused;
-    if (p.longest_queue == 0 && p.pauses == 0 && p.drops == 0) continue;
-    links.push_back({{"link", cluster.link_name(LinkId(l))},
-                     {"longest_queue_bytes", p.longest_queue},
-                     {"longest_queue_at_s", ToSeconds(p.longest_at)},
-                     {"marked", p.marks},
-                     {"trimmed", p.trims},
-                     {"lost", p.drops},
-                     {"pauses", p.pauses},
-                     {"paused_s", ToSeconds(p.paused)}});
-    if (!run.queues.on() || run.queues.of(l).empty()) continue;
-    links.back()["queue_bytes"] = run.queues.of(l);
+  const results::PacketUse use = results::UseOfPackets(*run.packets, cluster);
+  Json json = results::PacketsJson(use, use.links.size());
+  if (run.queues.on()) {
+    for (std::size_t i = 0; i < use.links.size(); ++i) {
+      const auto queue = run.queues.of(use.links[i].link.index());
+      if (!queue.empty()) json["links"][i]["queue_bytes"] = queue;
+    }
   }
+  Json flows = Json::array();
   for (const SlowFlow& f : run.slowest) {
     flows.push_back({{"from", f.from.index()},
                      {"to", f.to.index()},
@@ -54,21 +45,7 @@ Json PacketsJson(const cluster::Cluster& cluster, const FlowRun& run) {
                      {"completion_s", ToSeconds(f.completion)},
                      {"slowdown", f.slowdown}});
   }
-  Json json = {{"sent", c.data_packets},
-               {"sent_again", c.retransmissions},
-               {"timeouts", c.timeouts},
-               {"hops", c.hops},
-               {"control_hops", c.control_hops},
-               {"switch_batches", c.batches},
-               {"host_turns", c.turns},
-               {"marked", sum.marks},
-               {"trimmed", sum.trims},
-               {"lost", sum.drops},
-               {"pauses", sum.pauses},
-               {"paused_s", ToSeconds(sum.paused)},
-               {"largest_buffer_bytes", c.largest_buffer},
-               {"links", std::move(links)},
-               {"slowest_flows", std::move(flows)}};
+  json["slowest_flows"] = std::move(flows);
   if (run.queues.on()) json["queue_step_s"] = ToSeconds(run.queues.width());
   return json;
 }

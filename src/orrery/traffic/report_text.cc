@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "orrery/base/text.h"
+#include "orrery/results/packets.h"
 #include "orrery/results/table.h"
 #include "orrery/traffic/report.h"
 
@@ -33,35 +34,10 @@ std::vector<std::string> SpreadRow(const std::string& name, const Spread& spread
 
 std::string Times(double value) { return fmt::format("{:.2f}x", value); }
 
-// What network packet saw: what was sent, the longest queues and the flows that suffered.
+// What network packet saw, and the flows that suffered.
 std::string Packets(const cluster::Cluster& cluster, const FlowRun& run) {
-  const network::PacketCounts& c = *run.packets;
-  network::PacketPort sum;
-  for (const network::PacketPort& p : c.ports) {
-    sum.marks += p.marks;
-    sum.drops += p.drops;
-    sum.trims += p.trims;
-    sum.pauses += p.pauses;
-    sum.paused += p.paused;
-  }
-  std::string text = fmt::format(
-      "\n  {} data packets sent, {} of them again; {} timeouts; {} hops, {} of them control\n"
-      "  {} marked, {} trimmed, {} lost; {} pauses, {} of links together\n\n",
-      Count(c.data_packets), Count(c.retransmissions), Count(c.timeouts), Count(c.hops),
-      Count(c.control_hops), Count(sum.marks), Count(sum.trims), Count(sum.drops),
-      Count(sum.pauses), HumanTime(sum.paused));
-  const std::vector<LinkId> longest = LongestQueues(c, kWorst);
-  if (!longest.empty()) {
-    results::TextTable table;
-    table.Row({"longest queues", "bytes", "at", "marked", "trimmed", "lost", "paused for"});
-    for (std::size_t column = 1; column < 7; ++column) table.AlignRight(column);
-    for (const LinkId link : longest) {
-      const network::PacketPort& p = c.ports[link.index()];
-      table.Row({cluster.link_name(link), HumanBytes(p.longest_queue), HumanTime(p.longest_at),
-                 Count(p.marks), Count(p.trims), Count(p.drops), HumanTime(p.paused)});
-    }
-    text += table.Render("  ") + "\n";
-  }
+  std::string text =
+      fmt::format("\n{}\n", results::PacketsText(results::UseOfPackets(*run.packets, cluster)));
   results::TextTable slow;
   slow.Row({"flows that suffered", "size", "took", "slowdown"});
   for (std::size_t column = 1; column < 4; ++column) slow.AlignRight(column);
@@ -74,20 +50,6 @@ std::string Packets(const cluster::Cluster& cluster, const FlowRun& run) {
 }
 
 }  // namespace
-
-std::vector<LinkId> LongestQueues(const network::PacketCounts& packets, std::size_t count) {
-  std::vector<LinkId> links;
-  for (std::size_t l = 0; l < packets.ports.size(); ++l) {
-    if (packets.ports[l].longest_queue > 0) links.push_back(LinkId(l));
-  }
-  std::sort(links.begin(), links.end(), [&](LinkId a, LinkId b) {
-    const std::int64_t p = packets.ports[a.index()].longest_queue;
-    const std::int64_t q = packets.ports[b.index()].longest_queue;
-    return p != q ? p > q : a < b;
-  });
-  if (links.size() > count) links.resize(count);
-  return links;
-}
 
 std::vector<LinkClass> LinkClasses(const cluster::Cluster& cluster,
                                    const std::vector<network::PortStatistics>& links,

@@ -343,6 +343,7 @@ class Runner {
     }
     FillLinkUse(*in_.cluster, traffic, record);
     if (network::UseLog* log = run_.transport->use_log()) record->use = std::move(*log);
+    if (const auto* packets = run_.transport->packet_counts()) record->packets = *packets;
   }
 
   const Inputs& in_;

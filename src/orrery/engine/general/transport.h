@@ -55,6 +55,7 @@ class Transport {
   // By port or by link, as the back end sees them.
   virtual std::vector<network::PortStatistics> statistics() const = 0;
   virtual network::UseLog* use_log() { return nullptr; }
+  virtual const network::PacketCounts* packet_counts() { return nullptr; }
 };
 
 struct TransportInputs {

@@ -66,6 +66,7 @@ class ChunkTransport final : public Transport {
     return {s.begin(), s.end()};
   }
   network::UseLog* use_log() override { return network_->use_log(); }
+  const network::PacketCounts* packet_counts() override { return network_->packet_counts(); }
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;

@@ -16,6 +16,7 @@
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
 #include "orrery/network/packet/telemetry.h"
+#include "orrery/network/parameters.h"
 
 namespace orrery::network::packet {
 
@@ -26,6 +27,7 @@ struct FlowView {
   std::int32_t packet_bytes = 0;  // of a full packet on the wire
   int hops = 0;                   // of switches' and NICs' links, one way
   std::int64_t window = 0;        // bytes at the start, where the run names them; else 0
+  const ControlParameters* parameters = nullptr;
   double bdp() const { return ToSeconds(base_rtt) * static_cast<double>(line_Bps); }
 };
 
@@ -65,6 +67,7 @@ struct Thresholds {  // of ECN, in bytes at the NIC's rate
 struct ControlInfo {
   std::string_view name;
   std::string_view description;  // one sentence with its source
+  std::string_view parameters;   // those that it reads, by their keys in `packet`
   // What the fabric and the hosts do for it unless the run says otherwise.
   bool pfc = false, trimming = false, selective = false;
   bool trims_newest = false;  // half of the time the newest queued packet rather than the arriving
@@ -80,6 +83,8 @@ struct ControlInfo {
   std::unique_ptr<Control> (*make)() = nullptr;
 };
 std::span<const ControlInfo> Controls();
+// Whether its `parameters` name the key.
+bool ReadsParameter(const ControlInfo& control, std::string_view key);
 // An unknown name lists the nearest valid ones.
 Result<const ControlInfo*> FindControl(std::string_view name);
 

@@ -62,15 +62,22 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
     to.shared += settings.buffer_per_port - p.headroom_limit - kReserve;
     if (settings.pfc) nodes_[link.from].batch = std::min(nodes_[link.from].batch, link.latency);
   }
+  for (Node& node : nodes_) {
+    if (settings.buffer == 0 || node.host) continue;
+    node.shared += settings.buffer - node.buffer;
+    node.buffer = settings.buffer;
+  }
   if (!settings.pfc || settings.pfc_xoff > 0) return {};
   for (std::size_t i = 0; i < links.size(); ++i) {
     const Node& to = nodes_[links[i].to];
     if (to.host || to.shared > 0) continue;
+    const bool whole = settings.buffer > 0;
     return InvalidInput(
-        "packet.buffer_per_port: {} is less than PFC needs at '{}': its reserve and headroom ({} a "
-        "port) and something to share",
-        HumanBytes(settings.buffer_per_port), cluster.vertex_name(links[i].to),
-        HumanBytes(ports_[i].headroom_limit + kReserve));
+        "packet.{}: {} is less than PFC needs at '{}': its reserve and headroom ({} a port) and "
+        "something to share",
+        whole ? "buffer" : "buffer_per_port",
+        HumanBytes(whole ? settings.buffer : settings.buffer_per_port),
+        cluster.vertex_name(links[i].to), HumanBytes(ports_[i].headroom_limit + kReserve));
   }
   return {};
 }

@@ -49,6 +49,7 @@ std::uint32_t Hosts::AddFlow(DeviceId from, DeviceId to, std::uint64_t salt) {
   flow.packet_bytes = settings_.packet_bytes();
   flow.hops = way.hops;
   flow.window = settings_.window;
+  flow.parameters = &settings_.parameters;
   for (std::uint32_t h = 0; h < way.hops; ++h) {
     Port& port = fabric_->port(paths_->link(way.first + h));
     flow.base_rtt += port.latency + fabric_->ServiceTime(&port, flow.packet_bytes);
@@ -62,6 +63,7 @@ std::uint32_t Hosts::AddFlow(DeviceId from, DeviceId to, std::uint64_t salt) {
   flow.credit = flow.unasked = static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
   flow.lane = lanes_.LaneOf(number);
   control_->Begin(flow, &flow.pace);
+  SetRateWindow(&flow);
   HostAt(flow.node);
   HostAt(flow.to_node);
   return number;
@@ -98,6 +100,14 @@ void Hosts::Post(SimTime now, std::uint32_t number, const Transfer& transfer) {
   if (flow.waiting) return;  // for its turn
   HostAt(flow.node).fresh.push_back({transfer.creator, sequence, number});
   fabric_->Wake(flow.node, now);
+}
+
+// A window beside the rate, where the run asks for one.
+void Hosts::SetRateWindow(Flow* flow) const {
+  if (!settings_.rate_window) return;
+  const auto line = static_cast<double>(flow->line_Bps);
+  const bool varies = settings_.rate_window_varies && flow->pace.rate_Bps > 0;
+  flow->pace.window = flow->bdp() * (varies ? std::min(flow->pace.rate_Bps / line, 1.0) : 1);
 }
 
 // A sender that had nothing left has asked for no more: it begins again with what may be under way
@@ -344,6 +354,7 @@ void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
   Packet p;
   p.bytes = PacketBytes(flow, number);
   control_->OnSend(*flow, now, p.bytes, &flow->pace);
+  SetRateWindow(flow);
   const Message& message = flow->messages[flow->at_message];
   const Paths::Way& way = paths_->way(flow->flow, flow->entropy);
   p.sent = now;

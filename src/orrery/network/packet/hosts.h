@@ -150,6 +150,7 @@ class Hosts {
   HostPort& PortOf(Flow* flow);
   std::int32_t PacketBytes(Flow* flow, std::uint32_t number);
   void TopUp(Flow* flow);
+  void SetRateWindow(Flow* flow) const;
   bool HasWork(Flow* flow);
   bool MaySend(Flow* flow);
   void MakeReady(Flow* flow, SimTime now);

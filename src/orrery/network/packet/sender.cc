@@ -50,6 +50,7 @@ void Hosts::OnAck(const Packet& packet, SimTime now) {
     flow.deadline = now + settings_.rto;
   }
   control_->OnAck(flow, ack, &flow.pace);
+  SetRateWindow(&flow);
   if (ack.telemetry != nullptr) fabric_->telemetry().Free(packet.note);
   // Where packets keep their order, three later ones say that one is lost.
   const bool ordered = settings_.balance == Balance::kEcmp || settings_.balance == Balance::kPlb;

@@ -77,13 +77,18 @@ Status Check(const PacketParameters& p, const Settings& s) {
     return InvalidInput("packet.queue: {} holds no packet; one has {} bytes", HumanBytes(s.queue),
                         s.packet_bytes());
   }
-  if (s.ack_every == 0 && (!s.pfc || s.control->name != "none" || p.window > 0)) {
+  const bool window = p.window > 0 || s.rate_window;
+  if (s.ack_every == 0 && (!s.pfc || s.control->name != "none" || window)) {
     return InvalidInput(
         "packet.ack_every: 0: '{}'{} needs acknowledgements; only 'none' with pfc does without",
         s.control->name,
-        !s.pfc         ? " without pfc"
-        : p.window > 0 ? " with a window"
-                       : "");
+        !s.pfc   ? " without pfc"
+        : window ? " with a window"
+                 : "");
+  }
+  if (s.rate_window && (s.control->credit || p.window > 0)) {
+    return InvalidInput("packet.rate_window: {} says already what may be under way",
+                        s.control->credit ? s.control->name : "packet.window");
   }
   if (s.control->credit && !s.selective) {
     return InvalidInput("packet.recovery: {} repeats single packets; take selective-repeat",
@@ -99,6 +104,28 @@ Status Check(const PacketParameters& p, const Settings& s) {
     return InvalidInput(
         "packet.recovery: go-back-n loses what comes out of order, and this load balancing "
         "reorders; take selective-repeat");
+  }
+  return {};
+}
+
+// A parameter that the control does not read would have no effect.
+Status CheckParameters(const ControlParameters& p, const ControlInfo& control) {
+  const std::pair<std::string_view, bool> given[] = {
+      {"rate_ai", p.rate_ai_Bps.has_value()},
+      {"rate_hai", p.rate_hai_Bps.has_value()},
+      {"min_rate", p.min_rate_Bps.has_value()},
+      {"gain", p.gain.has_value()},
+      {"utilisation_target", p.utilisation_target.has_value()},
+      {"fast_recovery", p.fast_recovery.has_value()},
+      {"additive_stages", p.additive_stages.has_value()},
+      {"clamp_target", p.clamp_target.has_value()},
+      {"alpha_interval", p.alpha_interval > 0},
+      {"decrease_interval", p.decrease_interval > 0},
+      {"increase_interval", p.increase_interval > 0}};
+  for (const auto& [name, is] : given) {
+    if (!is || ReadsParameter(control, name)) continue;
+    return InvalidInput("packet.{}: '{}' does not read it; it reads {}", name, control.name,
+                        control.parameters.empty() ? "none" : control.parameters);
   }
   return {};
 }
@@ -131,6 +158,7 @@ Result<Settings> Resolve(const PacketParameters& p, const cluster::Cluster& clus
   const std::int64_t room = 4 * s.bdp + 16 * std::int64_t{s.packet_bytes()};
   s.buffer_per_port =
       p.buffer_per_port > 0 ? p.buffer_per_port : std::max({kBufferPerPort, room, 4 * s.queue});
+  s.buffer = p.buffer;
   SetEcn(p, &s);
   const bool reorders =
       s.balance != Balance::kEcmp && s.balance != Balance::kPlb && s.balance != Balance::kFlowlet;
@@ -139,13 +167,17 @@ Result<Settings> Resolve(const PacketParameters& p, const cluster::Cluster& clus
   s.window = p.window > 0 ? p.window : bytes(control.window_packets, control.window_bdp);
   s.window = control.credit ? std::max<std::int64_t>(s.window, s.packet_bytes()) : s.window;
   // With PFC and no window nobody needs to know what has arrived.
-  const bool silent = control.name == "none" && s.pfc && p.window == 0;
+  s.rate_window = !p.rate_window.empty() && p.rate_window != "none";
+  s.rate_window_varies = p.rate_window == "varying";
+  s.parameters = p.control;
+  const bool silent = control.name == "none" && s.pfc && p.window == 0 && !s.rate_window;
   s.ack_every = p.ack_every.value_or(silent ? 0 : control.ack_every);
   // With PFC nothing is lost; else well above what a full buffer delays.
   if (!s.pfc || p.rto > 0) s.rto = p.rto > 0 ? p.rto : std::max(kMillisecond, 8 * s.base_rtt);
   if (s.ack_every == 0) s.rto = 0;
   s.flowlet_gap = p.flowlet_gap > 0 ? p.flowlet_gap : s.base_rtt;
   ORRERY_RETURN_IF_ERROR(Check(p, s));
+  ORRERY_RETURN_IF_ERROR(CheckParameters(p.control, control));
   return s;
 }
 

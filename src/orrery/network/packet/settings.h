@@ -29,7 +29,7 @@ struct Settings {
   Balance balance = Balance::kEcmp;
   int paths = 1;
   bool cut_through = false, control_first = true, pfc = true, trimming = false, ecn = false;
-  std::int64_t buffer_per_port = 0, pfc_xoff = 0, pfc_xon = 0, queue = 0;
+  std::int64_t buffer_per_port = 0, buffer = 0, pfc_xoff = 0, pfc_xon = 0, queue = 0;
   std::int64_t ecn_min = 0, ecn_max = 0;  // at nic_Bps
   double ecn_most = 1;
   bool selective = false;  // repeat; else go-back-N
@@ -37,6 +37,8 @@ struct Settings {
   std::int64_t window = 0;
   int ack_every = 1;  // 0: nothing is acknowledged
   SimTime flowlet_gap = 0;
+  bool rate_window = false, rate_window_varies = false;
+  ControlParameters parameters;
   std::int64_t nic_Bps = 0, bdp = 0;
   SimTime base_rtt = 0;
   std::int32_t payload = 0, header = 0;  // of a full packet

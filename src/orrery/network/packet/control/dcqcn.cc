@@ -1,11 +1,12 @@
 // DCQCN (Zhu et al., SIGCOMM'15, section 3 and its table of parameters).
 //
-// A marked acknowledgement is a notification (CNP), at most one each kCnpGap. On it: target = rate,
-// rate *= 1 - alpha/2, alpha = (1-g) alpha + g. Each kTimer without one alpha *= 1-g. Each kTimer
-// and each kByteCounter bytes raise the rate: halfway to the target, five times each; then the
-// target by R_AI too; once both are past five, by their excess times R_HAI. R_AI is 40 Mb/s at
-// 40 Gb/s in the paper and grows with the line here; R_HAI is five times it. Timers are counted
-// when the flow next sends or hears something: nothing reads the rate in between.
+// A marked acknowledgement is a notification (CNP), at most one each decrease_interval, 50 us. On
+// it: target = rate, rate *= 1 - alpha/2, alpha = (1-g) alpha + g. Each increase_interval, 55 us,
+// without one alpha *= 1-g. Each such interval and each 10 MB raise the rate: halfway to the
+// target, fast_recovery times each, five; then the target by R_AI too; once both are past that, by
+// their excess times R_HAI. R_AI (rate_ai) is 40 Mb/s at 40 Gb/s in the paper and grows with the
+// line here; R_HAI is five times it. Timers are counted when the flow next sends or hears
+// something: nothing reads the rate in between.
 #include <algorithm>
 
 #include "orrery/network/packet/control/list.h"
@@ -13,28 +14,34 @@
 namespace orrery::network::packet {
 namespace {
 
-constexpr double kG = 1.0 / 256;
-constexpr SimTime kCnpGap = 50 * kMicrosecond, kTimer = 55 * kMicrosecond;
 constexpr std::int64_t kByteCounter = 10'000'000;
-constexpr int kFast = 5;  // F
 
 class DcqcnControl final : public Control {
  public:
   void Begin(const FlowView& flow, Pace* pace) override {
     states_.resize(flow.flow + 1);
     State& s = states_[flow.flow];
-    s.rate = s.target = static_cast<double>(flow.line_Bps);
+    const ControlParameters& p = *flow.parameters;
+    const auto line = static_cast<double>(flow.line_Bps);
+    s.rate = s.target = line;
+    s.g = p.gain.value_or(1.0 / 256);
+    s.gap = p.decrease_interval > 0 ? p.decrease_interval : 50 * kMicrosecond;
+    s.timer = p.increase_interval > 0 ? p.increase_interval : 55 * kMicrosecond;
+    s.fast = p.fast_recovery.value_or(5);
+    s.additive = p.rate_ai_Bps.value_or(line / 1000);
+    s.hyper = p.rate_hai_Bps.value_or(5 * s.additive);
+    s.least = p.min_rate_Bps.value_or(line / 1000);
     pace->rate_Bps = s.rate;
     if (flow.window > 0) pace->window = static_cast<double>(flow.window);
   }
   void OnAck(const FlowView& flow, const Ack& ack, Pace* pace) override {
     State& s = states_[flow.flow];
     Catch(flow, &s, ack.now);
-    if (ack.marked && (!s.cut || ack.now >= s.last_cut + kCnpGap)) {
+    if (ack.marked && (!s.cut || ack.now >= s.last_cut + s.gap)) {
       s.cut = true;
       s.target = s.rate;
-      s.rate = std::max(s.rate * (1 - s.alpha / 2), static_cast<double>(flow.line_Bps) / 1000);
-      s.alpha = (1 - kG) * s.alpha + kG;
+      s.rate = std::max(s.rate * (1 - s.alpha / 2), s.least);
+      s.alpha = (1 - s.g) * s.alpha + s.g;
       s.last_cut = s.alpha_clock = s.rate_clock = ack.now;
       s.timers = s.counters = 0;
       s.bytes = 0;
@@ -56,7 +63,9 @@ class DcqcnControl final : public Control {
 
  private:
   struct State {
-    double rate = 0, target = 0, alpha = 1;
+    double rate = 0, target = 0, alpha = 1, g = 0, additive = 0, hyper = 0, least = 0;
+    SimTime gap = 0, timer = 0;
+    int fast = 0;      // F
     bool cut = false;  // once: until then the rate is the line's
     SimTime last_cut = 0, alpha_clock = 0, rate_clock = 0;
     std::int64_t bytes = 0;
@@ -65,11 +74,11 @@ class DcqcnControl final : public Control {
 
   void Catch(const FlowView& flow, State* s, SimTime now) {
     if (!s->cut) return;
-    for (; now >= s->alpha_clock + kTimer && s->alpha > 1e-9; s->alpha_clock += kTimer) {
-      s->alpha *= 1 - kG;
+    for (; now >= s->alpha_clock + s->timer && s->alpha > 1e-9; s->alpha_clock += s->timer) {
+      s->alpha *= 1 - s->g;
     }
     const auto line = static_cast<double>(flow.line_Bps);
-    for (; now >= s->rate_clock + kTimer && s->rate < line; s->rate_clock += kTimer) {
+    for (; now >= s->rate_clock + s->timer && s->rate < line; s->rate_clock += s->timer) {
       ++s->timers;
       Raise(flow, s);
     }
@@ -77,11 +86,10 @@ class DcqcnControl final : public Control {
   }
   static void Raise(const FlowView& flow, State* s) {
     const auto line = static_cast<double>(flow.line_Bps);
-    const double additive = line / 1000, hyper = 5 * additive;
-    if (std::min(s->timers, s->counters) > kFast) {
-      s->target += hyper * (std::min(s->timers, s->counters) - kFast);
-    } else if (std::max(s->timers, s->counters) > kFast) {
-      s->target += additive;
+    if (std::min(s->timers, s->counters) > s->fast) {
+      s->target += s->hyper * (std::min(s->timers, s->counters) - s->fast);
+    } else if (std::max(s->timers, s->counters) > s->fast) {
+      s->target += s->additive;
     }
     s->target = std::min(s->target, line);
     s->rate = std::min((s->rate + s->target) / 2, line);
@@ -105,6 +113,8 @@ ControlInfo Dcqcn() {
       "Rates cut by alpha/2 at most once in 50 us when packets come marked, raised by timer and "
       "byte "
       "counter (Zhu et al., SIGCOMM'15)";
+  info.parameters =
+      "rate_ai rate_hai min_rate gain decrease_interval increase_interval fast_recovery";
   info.pfc = true;
   info.ecn = Ecn;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<DcqcnControl>()); };

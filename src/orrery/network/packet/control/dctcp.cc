@@ -33,7 +33,8 @@ class DctcpControl final : public Control {
     s.until = ack.next;
     const double share =
         std::min(1.0, static_cast<double>(s.marked) / static_cast<double>(s.bytes));
-    s.alpha = (1 - kG) * s.alpha + kG * share;
+    const double g = flow.parameters->gain.value_or(kG);
+    s.alpha = (1 - g) * s.alpha + g * share;
     if (s.marked == 0) pace->window += flow.packet_bytes;
     s.bytes = s.marked = 0;
   }
@@ -72,6 +73,7 @@ ControlInfo Dctcp() {
       "A window cut once a round trip by half the smoothed share of marked bytes, else a packet "
       "more "
       "(Alizadeh et al., SIGCOMM'10)";
+  info.parameters = "gain";
   info.selective = true;
   info.ecn = Ecn;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<DctcpControl>()); };

@@ -11,8 +11,8 @@
 namespace orrery::network::packet {
 namespace {
 
-constexpr double kEta = 0.95;
-constexpr int kStages = 5;
+constexpr double kEta = 0.95;  // utilisation_target
+constexpr int kStages = 5;     // additive_stages
 
 class HpccControl final : public Control {
  public:
@@ -32,9 +32,11 @@ class HpccControl final : public Control {
     Measure(flow, *ack.telemetry, &s);
     const bool commit = ack.acked > s.committed_until;
     const double most = flow.bdp(), least = static_cast<double>(flow.packet_bytes) / 10;
-    const double additive = most / 2500;
-    if (s.utilisation >= kEta || s.stage >= kStages) {
-      s.window = s.committed / (s.utilisation / kEta) + additive;
+    const ControlParameters& p = *flow.parameters;
+    const double eta = p.utilisation_target.value_or(kEta);
+    const double additive = p.rate_ai_Bps ? *p.rate_ai_Bps * ToSeconds(flow.base_rtt) : most / 2500;
+    if (s.utilisation >= eta || s.stage >= p.additive_stages.value_or(kStages)) {
+      s.window = s.committed / (s.utilisation / eta) + additive;
       if (commit) s.stage = 0;
     } else {
       s.window = s.committed + additive;
@@ -90,6 +92,7 @@ ControlInfo Hpcc() {
   info.description =
       "Windows from in-band telemetry: W_c / (U/eta) + W_AI with the path's largest utilisation U "
       "(Li et al., SIGCOMM'19)";
+  info.parameters = "rate_ai utilisation_target additive_stages";
   info.pfc = true;
   info.telemetry = true;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<HpccControl>()); };

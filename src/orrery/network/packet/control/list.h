@@ -7,6 +7,7 @@ namespace orrery::network::packet {
 
 ControlInfo None();
 ControlInfo Dcqcn();
+ControlInfo DcqcnMellanox();
 ControlInfo Hpcc();
 ControlInfo Pint();
 ControlInfo Timely();

@@ -12,8 +12,8 @@
 namespace orrery::network::packet {
 namespace {
 
-constexpr double kEta = 0.95;
-constexpr int kStages = 5;
+constexpr double kEta = 0.95;  // utilisation_target
+constexpr int kStages = 5;     // additive_stages
 
 class PintControl final : public Control {
  public:
@@ -29,9 +29,11 @@ class PintControl final : public Control {
     const double utilisation = std::max(FromPintCode(ack.code), 1e-3);
     const bool commit = ack.acked > s.committed_until;
     const double most = flow.bdp(), least = static_cast<double>(flow.packet_bytes) / 10;
-    const double additive = most / 2500;
-    if (utilisation >= kEta || s.stage >= kStages) {
-      s.window = s.committed / (utilisation / kEta) + additive;
+    const ControlParameters& p = *flow.parameters;
+    const double eta = p.utilisation_target.value_or(kEta);
+    const double additive = p.rate_ai_Bps ? *p.rate_ai_Bps * ToSeconds(flow.base_rtt) : most / 2500;
+    if (utilisation >= eta || s.stage >= p.additive_stages.value_or(kStages)) {
+      s.window = s.committed / (utilisation / eta) + additive;
       if (commit) s.stage = 0;
     } else {
       s.window = s.committed + additive;
@@ -67,6 +69,7 @@ ControlInfo Pint() {
   info.description =
       "HPCC's step from one number a packet, the logarithm of its path's largest utilisation "
       "(Ben Basat et al., SIGCOMM'20)";
+  info.parameters = "rate_ai utilisation_target additive_stages";
   info.pfc = true;
   info.codes = true;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<PintControl>()); };

@@ -1,0 +1,182 @@
+// ns-3's RDMA configurations: every key of the files that people have is mapped, without effect, or
+// refused by name.
+#include "orrery/job/ns3_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "orrery/job/network_setup.h"
+
+namespace orrery::job {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// As SimAI ships it, without its paths.
+constexpr std::string_view kSimAi = R"(ENABLE_QCN 1
+USE_DYNAMIC_PFC_THRESHOLD 1
+
+PACKET_PAYLOAD_SIZE 9000
+
+FLOW_FILE flow.txt
+TRACE_FILE trace.txt
+TRACE_OUTPUT_FILE mix.tr
+FCT_OUTPUT_FILE fct.txt
+PFC_OUTPUT_FILE pfc.txt
+
+SIMULATOR_STOP_TIME 40000000000000.00
+
+CC_MODE 1
+ALPHA_RESUME_INTERVAL 1
+RATE_DECREASE_INTERVAL 4
+CLAMP_TARGET_RATE 0
+RP_TIMER 900
+EWMA_GAIN 0.00390625
+FAST_RECOVERY_TIMES 1
+RATE_AI 50Mb/s
+RATE_HAI 100Mb/s
+MIN_RATE 100Mb/s
+DCTCP_RATE_AI 1000Mb/s
+
+ERROR_RATE_PER_LINK 0.0000
+L2_CHUNK_SIZE 4000
+L2_ACK_INTERVAL 1
+L2_BACK_TO_ZERO 0
+
+HAS_WIN 1
+GLOBAL_T 0
+VAR_WIN 1
+FAST_REACT 1
+U_TARGET 0.95
+MI_THRESH 0
+INT_MULTI 1
+MULTI_RATE 0
+SAMPLE_FEEDBACK 0
+PINT_LOG_BASE 1.05
+PINT_PROB 1.0
+
+RATE_BOUND 1
+
+ACK_HIGH_PRIO 0
+
+LINK_DOWN 0 0 0
+
+ENABLE_TRACE 1
+TRACE_NODE 0
+
+KMAX_MAP 6 25000000000 400 50000000000 800 100000000000 1600 200000000000 1200 400000000000 3200 1600000000000 2400
+KMIN_MAP 6 25000000000 100 50000000000 200 100000000000 400 200000000000 300 400000000000 800 1600000000000 600
+PMAX_MAP 6 25000000000 0.2 50000000000 0.2 100000000000 0.2 200000000000 0.8 400000000000 0.2 1600000000000 0.2
+
+BUFFER_SIZE 32
+
+QLEN_MON_FILE qlen.txt
+BW_MON_FILE bw.txt
+RATE_MON_FILE rate.txt
+CNP_MON_FILE cnp.txt
+MON_START 0
+MON_END 20000
+QP_MON_INTERVAL 100
+QLEN_MON_INTERVAL 10000
+BW_MON_INTERVAL 10000
+)";
+
+constexpr std::int64_t k400G = 50'000'000'000;
+
+std::map<std::string, std::string> Packet(std::string_view text, std::int64_t nic_Bps = k400G) {
+  const Result<Ns3Config> config = ReadNs3Config(text, "SimAI.conf", nic_Bps);
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  std::map<std::string, std::string> keys;
+  if (!config.ok()) return keys;
+  for (const formats::Field& f : config->document.root.fields) keys[f.key] = f.value.text;
+  return keys;
+}
+std::string Error(std::string_view text) {
+  return ReadNs3Config(text, "SimAI.conf", k400G).status().message();
+}
+
+TEST(Ns3Config, SimAisOwnFileBecomesKeysOfPacket) {
+  const std::map<std::string, std::string> expected = {{"congestion_control", "dcqcn-mellanox"},
+                                                       {"control_first", "false"},
+                                                       {"alpha_interval", "1us"},
+                                                       {"decrease_interval", "4us"},
+                                                       {"increase_interval", "900us"},
+                                                       {"clamp_target", "false"},
+                                                       {"gain", "0.00390625"},
+                                                       {"fast_recovery", "1"},
+                                                       {"rate_ai", "50Mb/s"},
+                                                       {"rate_hai", "100Mb/s"},
+                                                       {"min_rate", "100Mb/s"},
+                                                       {"ack_every", "1"},
+                                                       {"rate_window", "varying"},
+                                                       {"ecn_min", "800kB"},
+                                                       {"ecn_max", "3200kB"},
+                                                       {"ecn_most", "0.2"},
+                                                       {"buffer", "32MiB"}};
+  EXPECT_EQ(Packet(kSimAi), expected);
+  const Result<Ns3Config> config = ReadNs3Config(kSimAi, "SimAI.conf", k400G);
+  EXPECT_EQ(config->payload_bytes, 9000);
+  EXPECT_THAT(config->notes, Contains(HasSubstr("U_TARGET (SimAI.conf:36) has no effect: "
+                                                "dcqcn-mellanox does not read it")));
+}
+
+TEST(Ns3Config, ThresholdsAreThoseOfTheNicsRate) {
+  EXPECT_EQ(Packet(kSimAi, 25'000'000'000).at("ecn_most"), "0.8");
+  EXPECT_EQ(Packet(kSimAi, 24'500'000'000).at("ecn_min"), "300kB");  // as it is calibrated
+  EXPECT_THAT(ReadNs3Config(kSimAi, "f", 5'000'000'000).status().message(),
+              HasSubstr("names no rate near the NIC's, 40 Gb/s"));
+}
+
+TEST(Ns3Config, EachModeReadsWhatItReads) {
+  std::string text(kSimAi);
+  text.replace(text.find("CC_MODE 1"), 9, "CC_MODE 3");
+  const auto hpcc = Packet(text);
+  EXPECT_EQ(hpcc.at("congestion_control"), "hpcc");
+  EXPECT_EQ(hpcc.at("utilisation_target"), "0.95");
+  EXPECT_EQ(hpcc.at("additive_stages"), "0");
+  EXPECT_EQ(hpcc.at("rate_ai"), "50Mb/s");
+  EXPECT_FALSE(hpcc.contains("gain"));
+  EXPECT_FALSE(hpcc.contains("rate_window"));  // it has windows
+  EXPECT_FALSE(hpcc.contains("ecn_min"));
+  EXPECT_EQ(Packet("CC_MODE 12\nHAS_WIN 1\n").at("rate_window"), "bdp");
+  EXPECT_FALSE(Packet("CC_MODE 12\nHAS_WIN 0\n").contains("rate_window"));
+}
+
+TEST(Ns3Config, WhatCannotBeHadIsRefusedByName) {
+  EXPECT_THAT(Error("CC_MODE 1\nRATE_IA 5Mb/s\n"),
+              HasSubstr("SimAI.conf:2: unknown key 'RATE_IA'"));
+  EXPECT_THAT(Error("RATE_IA 5Mb/s\n"), HasSubstr("RATE_AI"));
+  EXPECT_THAT(Error("CC_MODE 4\n"), HasSubstr("SimAI.conf:1: CC_MODE 4 is none of 1"));
+  EXPECT_THAT(Error("LINK_DOWN 100 3 4\n"), HasSubstr("it may be 0 0 0"));
+  EXPECT_THAT(Error("ENABLE_QCN 0\n"), HasSubstr("ENABLE_QCN 0 is not built"));
+  EXPECT_THAT(Error("RP_TIMER soon\n"), HasSubstr("'soon' is not a number"));
+  EXPECT_THAT(Error("RP_TIMER\n"), HasSubstr("RP_TIMER has no value"));
+  EXPECT_THAT(Error("HAS_WIN 1\nHAS_WIN 0\n"), HasSubstr("stands in line 1 too"));
+  EXPECT_THAT(Error("KMIN_MAP 2 400000000000 800\n"),
+              HasSubstr("KMIN_MAP wants a number of pairs"));
+  EXPECT_THAT(Error("\n# nothing\n"), HasSubstr("no line has a key"));
+}
+
+TEST(Ns3Config, KeysGivenBesideTheFileComeFirst) {
+  const std::string path = ::testing::TempDir() + "/SimAI.conf";
+  std::ofstream(path) << kSimAi;
+  const auto read = [&](std::vector<std::string> set) {
+    set.push_back("packet.config=" + path);
+    return ReadNetworkSetup("h100-ib-400g", 4, "packet", set, nullptr);
+  };
+  const auto setup = read({"packet.buffer=64MiB"});
+  ASSERT_TRUE(setup.ok()) << setup.status().message();
+  EXPECT_EQ(setup->parameters.packet.congestion_control, "dcqcn-mellanox");
+  EXPECT_EQ(setup->parameters.packet.buffer, 64 << 20);
+  EXPECT_EQ(setup->parameters.packet.control.increase_interval, 900 * kMicrosecond);
+  EXPECT_EQ(setup->cluster.spec().nic_mtu_bytes, 9000);
+  EXPECT_THAT(read({"packet.alpha_interval=x"}).status().message(), HasSubstr("alpha_interval"));
+  EXPECT_THAT(read({"packet.config=/none"}).status().message(), HasSubstr("/none"));
+}
+
+}  // namespace
+}  // namespace orrery::job
