@@ -83,6 +83,7 @@ class Reader {
     ORRERY_RETURN_IF_ERROR(ReadMode());
     for (const Line& line : lines_) ORRERY_RETURN_IF_ERROR(ReadLine(line));
     SetWindow();
+    WriteNotes();
     return std::move(out_);
   }
 
@@ -136,8 +137,17 @@ class Reader {
     node.line = number;
     out_.document.root.fields.push_back({std::string(key), number, 0, std::move(node)});
   }
-  void Note(const Line& line, std::string_view why) {
-    out_.notes.push_back(fmt::format("{} ({}) has no effect: {}", line.key, At(line), why));
+  static void Add(const Line& line, std::string* list) {
+    list->append(list->empty() ? "" : ", ").append(line.key);
+  }
+  void WriteNotes() {
+    if (!inert_.empty()) {
+      out_.notes.push_back(
+          fmt::format("{}: without effect: {} (data/ns3_keys.yaml says why)", name_, inert_));
+    }
+    if (!unread_.empty()) {
+      out_.notes.push_back(fmt::format("{}: {} does not read {}", name_, control_->name, unread_));
+    }
   }
 
   Status ReadLine(const Line& line) {
@@ -151,7 +161,7 @@ class Reader {
     const std::string_view packet = TextOf(*row, "packet"), only = TextOf(*row, "only");
     const std::string_view why = TextOf(*row, "why");
     if (packet.empty() && only.empty()) {
-      Note(line, why);
+      Add(line, &inert_);
       return {};
     }
     if (!only.empty()) return CheckOnly(line, only, why);
@@ -176,7 +186,7 @@ class Reader {
     constexpr std::string_view kOfAll[] = {"control_first", "buffer"};
     const bool of_all = std::ranges::find(kOfAll, packet) != std::end(kOfAll);
     if (!of_all && !network::packet::ReadsParameter(*control_, packet)) {
-      Note(line, fmt::format("{} does not read it", control_->name));
+      Add(line, &unread_);
       return {};
     }
     const std::string value(line.values.front());
@@ -223,7 +233,7 @@ class Reader {
   // A map: how many pairs, then a rate in bit/s and its value, each.
   Status ReadMap(const Line& line, std::string_view packet) {
     if (control_->ecn == nullptr) {
-      Note(line, fmt::format("{} reads no marks", control_->name));
+      Add(line, &unread_);
       return {};
     }
     const auto bad = [&] {
@@ -269,6 +279,7 @@ class Reader {
   const network::packet::ControlInfo* control_ = nullptr;
   bool has_window_ = true, window_varies_ = false;  // HPCC's defaults
   std::int32_t window_line_ = 0;
+  std::string inert_, unread_;  // keys
   Ns3Config out_;
 };
 

@@ -16,7 +16,7 @@ namespace orrery::job {
 struct Ns3Config {
   formats::Document document;      // its root: keys of `packet`, each with its line in the file
   std::int64_t payload_bytes = 0;  // PACKET_PAYLOAD_SIZE; 0: not named
-  std::vector<std::string> notes;  // what has no effect, and why
+  std::vector<std::string> notes;  // keys without effect
 };
 
 // `nic_Bps` picks the thresholds of KMIN_MAP, KMAX_MAP and PMAX_MAP.

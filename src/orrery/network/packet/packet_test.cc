@@ -244,16 +244,33 @@ TEST(Packet, LaterMessagesOfAConnectionEndToo) {
     packet.congestion_control = control.name;
     std::vector<Begin> begins;
     FlightId id = 0;
-    for (SimTime start : {0, 5, 27, 28, 40, 400, 2000}) {
+    for (SimTime start : {0, 5, 27, 28, 40, 400, 427, 430, 2000}) {
       begins.push_back({start * kMicrosecond, Make(id++, 0, 24, 1 << 20, 3)});
     }
     const Outcome out = Simulate(cluster, begins, packet);
     EXPECT_TRUE(out.status.ok()) << control.name << out.status.message();
     ASSERT_EQ(out.ends.size(), begins.size()) << control.name;
     const SimTime alone = out.ends.at(0);
-    EXPECT_LT(out.ends.at(6) - begins[6].time, 2 * alone) << control.name;
+    EXPECT_LT(out.ends.at(8) - begins[8].time, 2 * alone) << control.name;
     EXPECT_LT(out.ends.at(4), 6 * alone) << control.name;
     EXPECT_EQ(out.counts.timeouts, 0u) << control.name;
+  }
+}
+
+// Whenever the second message comes: while packets of the first are on their way, while only their
+// acknowledgements are, and after.
+TEST(Packet, ASecondMessageEndsWheneverItComes) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 8, 2);
+  for (const ControlInfo& control : Controls()) {
+    PacketParameters packet;
+    packet.congestion_control = control.name;
+    for (SimTime start = 0; start < 20; ++start) {
+      const Outcome out = Simulate(
+          cluster,
+          {{0, Make(0, 0, 24, 200'000, 3)}, {start * kMicrosecond, Make(1, 0, 24, 200'000, 3)}},
+          packet);
+      EXPECT_EQ(out.ends.size(), 2u) << control.name << " at " << start << " us";
+    }
   }
 }
 

@@ -58,6 +58,10 @@ void Hosts::OnAck(const Packet& packet, SimTime now) {
     RepeatMissing(&flow, packet.extra, now);
   }
   Forget(&flow);
+  // A message that came when the last packets had arrived already: no pull will follow them.
+  if (settings_.control->credit && flow.in_flight == 0 && flow.credit == 0 && HasWork(&flow)) {
+    TopUp(&flow);
+  }
   MakeReady(&flow, now);
 }
 
