@@ -12,7 +12,7 @@
 namespace orrery::traffic {
 namespace {
 
-constexpr double kWidth = 860, kHeight = 480;
+constexpr double kWidth = 920, kHeight = 480;
 constexpr double kLeft = 70, kTop = 62, kRight = 620, kBottom = 420;
 // Okabe and Ito's colours, told apart by colour-blind readers too.
 constexpr std::array<std::string_view, 6> kColours = {"#0072B2", "#D55E00", "#009E73",
