@@ -27,6 +27,10 @@ constexpr Table kTables[] = {
                          Data* data) { return data->clusters.AddClusters(text, file); }},
     {"models.yaml", [](std::string_view text, const std::string& file,
                        Data* data) { return data->models.Add(text, file); }},
+    {"families.yaml", [](std::string_view text, const std::string& file,
+                         Data* data) { return data->models.AddFamilies(text, file); }},
+    {"config_keys.yaml", [](std::string_view text, const std::string& file,
+                            Data* data) { return data->models.AddConfigKeys(text, file); }},
 };
 
 std::vector<std::string_view> TableNames() {

@@ -70,6 +70,29 @@ training: {global_batch: 16, seq_len: 1024}
   EXPECT_NE(Read(text, WithData()).config_hash, job.config_hash);
 }
 
+// A model family of one's own: a row for its model_type, a row for a key without effect.
+TEST_F(DataFolder, AFamilyOfOnesOwn) {
+  Write("families.yaml", "ours: {like: llama, layers: $depth, source: our own modelling file}\n");
+  Write("config_keys.yaml", "mood: {effect: none, why: of prompts, source: our own}\n");
+  const std::string config = R"({"model_type": "ours", "depth": 2, "hidden_size": 256, "mood": 1,
+      "num_attention_heads": 4, "intermediate_size": 512, "vocab_size": 1000, "tempo": 2})";
+  std::ofstream(folder_ + "/config.json") << config;
+  const Job job = Read("model: " + folder_ + R"(/config.json
+cluster: h100-ib-400g
+nodes: 1
+parallel: {tp: 2, dp: 4}
+training: {global_batch: 16, seq_len: 1024}
+)",
+                       WithData());
+  EXPECT_EQ(job.workloads.front().model.layers, 2);
+  EXPECT_THAT(job.assumed, testing::Contains(HasSubstr("tempo is ignored")));
+  EXPECT_THAT(job.assumed, testing::Not(testing::Contains(HasSubstr("mood"))));
+  Write("families.yaml", "ours: {like: llama, layers: $depth of, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("the family 'ours': layers: 'of' is not understood"));
+  Write("families.yaml", "ours: {like: llama, depth: $depth, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("the family 'ours': depth: unknown key 'depth'"));
+}
+
 TEST_F(DataFolder, SaysWhatIsWrong) {
   EXPECT_THAT(ReadError(), HasSubstr("holds no table; valid: devices.yaml, clusters.yaml"));
   Write("device.yaml", "");

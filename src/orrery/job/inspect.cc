@@ -13,6 +13,7 @@
 #include "orrery/job/describe.h"
 #include "orrery/job/job.h"
 #include "orrery/job/reader.h"
+#include "orrery/workload/families/config.h"
 
 namespace orrery::job {
 namespace {
@@ -177,9 +178,15 @@ Facts ClusterFacts(const cluster::Cluster& cluster) {
 }
 
 Result<Facts> ModelFacts(const std::string& path) {
-  ORRERY_ASSIGN_OR_RETURN(const workload::Model model, workload::ReadHuggingFaceConfig(path));
+  std::vector<std::string> notes;
+  ORRERY_ASSIGN_OR_RETURN(
+      const workload::Model model,
+      workload::ReadConfig(path, workload::families::Families::BuiltIn(), &notes));
   Facts facts;
   AddModel(model, &facts);
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    facts.emplace_back(fmt::format("note {}", i + 1), std::move(notes[i]));
+  }
   return facts;
 }
 

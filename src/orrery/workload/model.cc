@@ -35,7 +35,7 @@ std::int64_t AttentionVectors(const Model& m) {
     n += (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) +
          (m.projection_bias ? m.hidden : 0);
   }
-  if (m.qk_norm) n += 2 * m.head_dim;
+  if (m.qk_norm) n += (m.qk_norm_whole ? m.heads + m.kv_heads : 2) * m.head_dim;
   if (m.sinks) n += m.heads;
   if (m.latent.kv_rank > 0) n += m.latent.q_rank + m.latent.kv_rank;  // their norms
   return n;
@@ -63,12 +63,13 @@ std::int64_t MambaVectors(const Model& m) {
 std::int64_t LayerCount(const Model& m, std::uint8_t kind, std::int64_t experts) {
   const std::int64_t norm = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
   std::int64_t n = 0;
+  const std::int64_t norms = norm * (m.post_norms ? 2 : 1);
   if ((kind & kNoMixer) == 0) {
-    n += norm + ((kind & kMambaLayer) != 0 ? MambaMatrices(m) + MambaVectors(m)
-                                           : AttentionMatrices(m) + AttentionVectors(m));
+    n += norms + ((kind & kMambaLayer) != 0 ? MambaMatrices(m) + MambaVectors(m)
+                                            : AttentionMatrices(m) + AttentionVectors(m));
   }
   if ((kind & kNoFeedForward) == 0) {
-    n += (m.shared_norm ? 0 : norm) +
+    n += (m.shared_norm ? 0 : norms) +
          ((kind & kExpertLayer) != 0 ? ExpertMlp(m, experts)
                                      : MlpMatrices(m, m.ffn_hidden) + MlpBiases(m, m.ffn_hidden));
   }
@@ -110,6 +111,18 @@ std::uint8_t Model::layer_kind(std::int64_t layer) const {
         return kExpertLayer | kNoMixer;
       case '-':
         return kNoMixer;
+      case 'D':
+        return kDenseLayer;
+      case 'd':
+        return kWindowLayer;
+      case 'X':
+        return kExpertLayer;
+      case 'x':
+        return kExpertLayer | kWindowLayer;
+      case 'm':
+        return kMambaLayer;
+      case 'e':
+        return kExpertLayer | kMambaLayer;
       default:
         return kNoFeedForward;
     }
@@ -124,7 +137,8 @@ std::uint8_t Model::layer_kind(std::int64_t layer) const {
 }
 
 std::vector<std::uint8_t> Model::mtp_kinds() const {
-  if (pattern.empty()) return {layer_kind(layers - 1)};
+  const std::uint8_t last = layer_kind(layers - 1);
+  if ((last & (kNoMixer | kNoFeedForward)) == 0) return {last};
   const bool routed = experts.count > 0;
   return {kNoFeedForward, static_cast<std::uint8_t>(kNoMixer | (routed ? kExpertLayer : 0))};
 }
@@ -161,7 +175,8 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
     } else if ((kind & kNoMixer) == 0) {
       const auto w = static_cast<double>(window);
       const bool narrow = (kind & kWindowLayer) != 0 && w < s;
-      const double keys = encoder ? s : narrow ? w - w * w / (2 * s) : s / 2;
+      const double seen = chunked_window ? w / 2 : w - w * w / (2 * s);
+      const double keys = encoder ? s : narrow ? seen : s / 2;
       products += static_cast<double>(AttentionMatrices(*this)) +
                   keys * static_cast<double>(heads * widths);
     }
@@ -230,17 +245,21 @@ Status CheckPattern(const Model& m) {
     return InvalidInput("model.pattern: {} letters for {} layers; give one a layer",
                         m.pattern.size(), m.layers);
   }
-  const std::size_t odd = m.pattern.find_first_not_of("M*-E");
+  const std::size_t odd = m.pattern.find_first_not_of("M*-EDdXxme");
   if (odd != std::string::npos) {
     return InvalidInput(
         "model.pattern: letter {} is '{}'; valid: M (Mamba), * (attention), - (feed-forward), E "
-        "(experts)",
+        "(experts), D (attention and feed-forward), X (attention and experts), d and x (the same "
+        "with a window), m (Mamba and feed-forward), e (Mamba and experts)",
         odd + 1, m.pattern[odd]);
   }
-  if (m.pattern.find('E') != std::string::npos && m.experts.count == 0) {
-    return InvalidInput("model.pattern: layers of experts (E), but model.experts is 0");
+  if (m.pattern.find_first_of("EXxe") != std::string::npos && m.experts.count == 0) {
+    return InvalidInput("model.pattern: layers of experts (E, X, x, e), but model.experts is 0");
   }
-  if (m.pattern.find('M') == std::string::npos) return {};
+  if (m.pattern.find_first_of("dx") != std::string::npos && m.window == 0) {
+    return InvalidInput("model.pattern: layers with a window (d, x), but model.window is 0");
+  }
+  if (m.pattern.find_first_of("Mme") == std::string::npos) return {};
   const Field fields[] = {{"mamba_heads", m.mamba.heads, 1, 1 << 16},
                           {"mamba_head_dim", m.mamba.head_dim, 1, 1 << 16},
                           {"mamba_state", m.mamba.state, 1, 1 << 16},
@@ -274,6 +293,18 @@ Status Validate(const Model& m) {
         "model.kv_heads: {} does not divide heads ({}); every key and value head serves the same "
         "number of query heads: choose a divisor of {}",
         m.kv_heads, m.heads, m.heads);
+  }
+  if (m.qk_norm_whole && !m.qk_norm) {
+    return InvalidInput("model.qk_norm_whole: says how qk_norm is taken; set qk_norm: true");
+  }
+  if (m.chunked_window && m.window == 0) {
+    return InvalidInput("model.chunked_window: says how windows lie, but model.window is 0");
+  }
+  if (m.post_norms && (m.encoder || m.parallel_block || m.experts.count > 0 || m.mamba.heads > 0)) {
+    return InvalidInput(
+        "model.post_norms: built for decoders of attention and feed-forward that follow each "
+        "other, "
+        "not for experts, Mamba, encoders or parallel blocks");
   }
   if (m.shared_norm && !m.parallel_block) {
     return InvalidInput(

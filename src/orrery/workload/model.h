@@ -89,12 +89,16 @@ struct Model {
   bool parallel_block = false, shared_norm = false;
   bool embedding_norm = false;  // of the embeddings' sum
   bool qk_norm = false;         // queries and keys are normalised head by head
+  bool qk_norm_whole = false;   // with qk_norm: each over all of its heads (OLMo 2)
+  bool post_norms = false;      // norms behind attention and feed-forward, too (Gemma 2, GLM-4)
   bool sinks = false;           // a learned logit a head in the softmax
   // Rotary angles are times a factor (YaRN's), which Transformer Engine's fused kernel does not
   // take; a gated activation's halves are clamped before it (GPT-OSS).
   bool scaled_rotary = false, clamped_activation = false;
   std::int64_t window = 0;      // sliding window; 0: none
   std::int64_t full_every = 0;  // with a window: the last of every so many layers sees everything
+  // Windows begin at multiples of their length (Llama 4's chunks), in place of following a query.
+  bool chunked_window = false;
   Experts experts;
   Latent latent;
   Mamba mamba;
@@ -104,7 +108,9 @@ struct Model {
   std::int64_t mtp_layers = 0;
   bool mtp_repeats = false;
   // A letter a layer, as Nemotron-H's hybrid_override_pattern: M Mamba, * attention, -
-  // feed-forward, E experts. Empty: every layer is attention and a feed-forward.
+  // feed-forward, E experts. Layers of two parts: D attention and a feed-forward, X attention and
+  // experts, d and x the same with a window, m Mamba and a feed-forward, e Mamba and experts.
+  // Empty: every layer is attention and a feed-forward, by the numbers above.
   std::string pattern;
   // A convolutional network's units are the layers; nothing else above counts. Null: a transformer.
   const ConvNet* net = nullptr;
@@ -129,9 +135,6 @@ struct ModelPreset {
 // What is built in (models.h).
 std::span<const ModelPreset> ModelPresets();
 Result<Model> FindModel(std::string_view name);  // unknown: nearest valid names
-// Reads a Hugging Face config.json, by its model_type (hugging_face.cc lists them). Errors name the
-// file, the field, the value and the remedy; unsupported model types are refused by name.
-Result<Model> ReadHuggingFaceConfig(const std::string& path);
 Status Validate(const Model& model);
 
 }  // namespace orrery::workload

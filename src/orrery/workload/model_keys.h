@@ -55,6 +55,9 @@ struct ModelSwitch {
 };
 inline constexpr ModelSwitch kModelSwitches[] = {
     {"qk_norm", &Model::qk_norm, false},
+    {"qk_norm_whole", &Model::qk_norm_whole, false},
+    {"post_norms", &Model::post_norms, false},
+    {"chunked_window", &Model::chunked_window, false},
     {"mtp_repeats", &Model::mtp_repeats, false},
     {"sinks", &Model::sinks, false},
     {"scaled_rotary", &Model::scaled_rotary, false},

@@ -52,6 +52,20 @@ Status Models::Add(std::string_view text, const std::string& file) {
   return {};
 }
 
+Status Models::AddFamilies(std::string_view text, const std::string& file) {
+  auto families = std::make_shared<families::Families>(this->families());
+  ORRERY_RETURN_IF_ERROR(families->Add(text, file));
+  families_ = std::move(families);
+  return {};
+}
+
+Status Models::AddConfigKeys(std::string_view text, const std::string& file) {
+  auto families = std::make_shared<families::Families>(this->families());
+  ORRERY_RETURN_IF_ERROR(families->AddKeys(text, file));
+  families_ = std::move(families);
+  return {};
+}
+
 Result<Model> Models::Find(std::string_view name) const {
   std::vector<std::string_view> valid;
   for (const Model& model : models_) {

@@ -5,13 +5,16 @@
 // its file is added. Convolutional networks stand in conv_net.h: their units are no keys.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/formats/rows.h"
 #include "orrery/formats/section.h"
+#include "orrery/workload/families/family.h"
 #include "orrery/workload/model.h"
 
 namespace orrery::workload {
@@ -31,14 +34,26 @@ class Models {
   const std::vector<ModelPreset>& list() const { return list_; }
   Result<Model> Find(std::string_view name) const;  // unknown: nearest valid names
 
+  // How a config.json is read (families/family.h).
+  const families::Families& families() const {
+    return families_ != nullptr ? *families_ : families::Families::BuiltIn();
+  }
+  Status AddFamilies(std::string_view text, const std::string& file);
+  Status AddConfigKeys(std::string_view text, const std::string& file);
+
  private:
   formats::DataTable rows_{"model"};
   std::vector<Model> models_;
   std::vector<ModelPreset> list_;
+  std::shared_ptr<const families::Families> families_;  // null: what is built in
 };
+
+// What the keys of a section say, put over `model`: a preset, or nothing yet.
+void ApplyModelKeys(const formats::Section& section, bool preset, Model* model);
 
 Result<Model> ReadModelRow(const formats::DataTable& table, const formats::DataRow& row);
 // The preset, file or inline fields under `model`; `node` is null when the key is missing.
+// `assumed` gets what was filled in, and what of a config.json is not counted or not known.
 Result<Model> ReadModel(const formats::Source& source, const formats::Node* node,
                         const Models& models, std::vector<std::string>* assumed);
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "orrery/base/text.h"
+#include "orrery/workload/families/config.h"
 #include "orrery/workload/model_keys.h"
 #include "orrery/workload/models.h"
 #include "orrery/workload/options.h"
@@ -23,12 +24,12 @@ bool IsFolder(const std::string& path) {
 }
 
 Result<Model> FindOrRead(const Source& source, const std::string& name, const std::string& where,
-                         const Models& models) {
+                         const Models& models, std::vector<std::string>* assumed) {
   Result<Model> model = [&]() -> Result<Model> {
     if (!LooksLikeFile(name)) return models.Find(Printable(name));
     std::string path = source.Path(name);
     if (IsFolder(path)) path += "/config.json";
-    return ReadHuggingFaceConfig(path);
+    return ReadConfig(path, models.families(), assumed);
   }();
   if (!model.ok()) return std::move(model).TakeStatus().In(where + ": model");
   return model;
@@ -106,8 +107,29 @@ void SayAssumed(const Section& section, std::vector<std::string>* assumed) {
   assumed->push_back(fmt::format("model: not said, so as in GPT: {}", fmt::join(filled, ", ")));
 }
 
-// What a section says, put over `model`: a preset, or nothing yet.
-void Apply(const Section& section, bool preset, Model* model) {
+Result<Model> ReadInline(const Source& source, const Node& node, const Models& models,
+                         std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(const Section section,
+                          Section::Read(*source.document, node, ModelOptions()));
+  Model model;
+  const bool preset = section.Has("preset");
+  if (preset) {
+    ORRERY_ASSIGN_OR_RETURN(model, FindOrRead(source, section.Text("preset"),
+                                              section.Find("preset")->where, models, assumed));
+  } else {
+    ORRERY_RETURN_IF_ERROR(CheckComplete(source.Where(node), section));
+    SayAssumed(section, assumed);
+    model.name = "inline model";
+    model.source = source.name();
+  }
+  ApplyModelKeys(section, preset, &model);
+  if (section.Has("name")) model.name = section.Text("name");
+  return model;
+}
+
+}  // namespace
+
+void ApplyModelKeys(const Section& section, bool preset, Model* model) {
   for (const Field& field : kSizes) {
     if (section.Has(field.key)) model->*field.member = section.Integer(field.key);
   }
@@ -119,28 +141,6 @@ void Apply(const Section& section, bool preset, Model* model) {
   Derive(section, preset, model);
 }
 
-Result<Model> ReadInline(const Source& source, const Node& node, const Models& models,
-                         std::vector<std::string>* assumed) {
-  ORRERY_ASSIGN_OR_RETURN(const Section section,
-                          Section::Read(*source.document, node, ModelOptions()));
-  Model model;
-  const bool preset = section.Has("preset");
-  if (preset) {
-    ORRERY_ASSIGN_OR_RETURN(
-        model, FindOrRead(source, section.Text("preset"), section.Find("preset")->where, models));
-  } else {
-    ORRERY_RETURN_IF_ERROR(CheckComplete(source.Where(node), section));
-    SayAssumed(section, assumed);
-    model.name = "inline model";
-    model.source = source.name();
-  }
-  Apply(section, preset, &model);
-  if (section.Has("name")) model.name = section.Text("name");
-  return model;
-}
-
-}  // namespace
-
 Result<Model> ReadModelRow(const formats::DataTable& table, const formats::DataRow& row) {
   const std::string where =
       fmt::format("{}: the model '{}'", table.document().Where(row.keys), Printable(row.name, 60));
@@ -150,7 +150,7 @@ Result<Model> ReadModelRow(const formats::DataTable& table, const formats::DataR
   Model model;
   model.name = row.name;
   model.source = row.sources.back();
-  Apply(section, false, &model);
+  ApplyModelKeys(section, false, &model);
   if (Status status = Validate(model); !status.ok()) return std::move(status).In(where);
   return model;
 }
@@ -163,7 +163,7 @@ Result<Model> ReadModel(const Source& source, const Node* node, const Models& mo
         source.name());
   }
   if (node->kind == Node::Kind::kScalar) {
-    return FindOrRead(source, node->text, source.Where(*node), models);
+    return FindOrRead(source, node->text, source.Where(*node), models, assumed);
   }
   ORRERY_ASSIGN_OR_RETURN(Model model, ReadInline(source, *node, models, assumed));
   if (Status status = Validate(model); !status.ok()) {

@@ -30,6 +30,7 @@ void LayerWriter::MlpBackward() {
   EnterBackward("layers.mlp.bias_dropout_add");
   BiasDropoutAddBackward(s_.mlp_bias);
   w_->Free(mask2_);
+  const Buffer behind = PostNormBackward("layers.post_mlp_norm", post2_);
   NormAgain("layers.mlp_norm", norm2_stats_, norm2_out_);
   if (s_.recomputes(kRecomputeMlp)) w_->Free(MlpCore(true, true));
   EnterBackward("layers.mlp.fc2");
@@ -38,6 +39,7 @@ void LayerWriter::MlpBackward() {
   const Buffer fc1 = w_->Temporary("fc1.gradient", in_place ? 0 : s_.tokens() * s_.fc1() * e);
   w_->Alloc(activated);
   RowBackward(mlp_, w_, "fc2", s_.ffn, s_.hidden);
+  w_->Free(behind);
   w_->Free(activated_);
   EnterBackward("layers.mlp.activation");
   w_->Alloc(fc1);
@@ -56,6 +58,16 @@ void LayerWriter::MlpBackward() {
   NormAndResidualBackward({norm2_stats_, middle_});
 }
 
+Buffer LayerWriter::PostNormBackward(std::string_view module, const Buffer& input) {
+  if (!s_.post_norms) return {};
+  const Buffer gradient = w_->Temporary("post_norm.gradient", s_.local_bytes());
+  EnterBackward(module);
+  w_->Alloc(gradient);
+  NormBackward(s_, w_);
+  w_->Free(input);
+  return gradient;
+}
+
 // Where a norm's gradient meets the residual's; its `inputs` are not needed any more.
 void LayerWriter::NormAndResidualBackward(std::initializer_list<Buffer> inputs) {
   const Buffer normed = w_->Temporary("norm.gradient", s_.local_bytes());
@@ -71,12 +83,14 @@ void LayerWriter::AttentionBackward() {
   EnterBackward("layers.self_attention.bias_dropout_add");
   BiasDropoutAddBackward(s_.attention_bias && s_.projection_bias);
   w_->Free(mask1_);
+  const Buffer behind = PostNormBackward("layers.post_attention_norm", post1_);
   EnterBackward("layers.self_attention.projection");
   const Buffer context = w_->Temporary("context.gradient", s_.tokens() * s_.context() * e);
   const Buffer parts = w_->Temporary("qkv.parts.gradient", s_.tokens() * s_.qkv() * e);
   const Buffer qkv = w_->Temporary("qkv.gradient", s_.tokens() * s_.qkv() * e);
   w_->Alloc(context);
   RowBackward(attention_, w_, "projection", s_.context(), s_.hidden);
+  w_->Free(behind);
   w_->Alloc(parts);
   NormAgain("layers.input_norm", norm1_stats_, norm1_out_);
   if (s_.latent.kv_rank > 0 && s_.recomputes(kRecomputeMlaUp)) {

@@ -23,7 +23,9 @@ void LayerWriter::QkNorm(Pass pass) {
       w_->Kernel(name, Elementwise(s_, MemoryOp::kRmsNorm, s_.tokens() * heads, s_.head_dim, read,
                                    s_.element_bytes, pass));
     }
-    if (pass == Pass::kBackward) AccumulateGradient(s_, w_, "weight_gradient", s_.head_dim);
+    if (pass == Pass::kBackward) {
+      AccumulateGradient(s_, w_, "weight_gradient", (s_.qk_norm_whole ? heads : 1) * s_.head_dim);
+    }
   }
 }
 

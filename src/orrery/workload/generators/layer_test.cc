@@ -43,6 +43,31 @@ TEST(Layer, LlamaForwardOrder) {
       "bias_dropout_add rms_norm all_gather! fc1 swiglu fc2 reduce_scatter! bias_dropout_add");
 }
 
+// Four norms a layer (Gemma 2, GLM-4): each part's output is normalised before it is added.
+TEST(Layer, NormsBehindTheParts) {
+  Model m = *FindModel("llama3-8b");
+  m.layers = 1;
+  m.post_norms = true;
+  graph::Graph g = Make(m, One(1, false));
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.forward")),
+            "rms_norm qkv rotary_q rotary_k flash_attention projection rms_norm bias_dropout_add "
+            "rms_norm fc1 swiglu fc2 rms_norm bias_dropout_add");
+  EXPECT_EQ(Operations(g, FindBlock(g, "layer.backward")),
+            "rms_norm weight_gradient fc2 fc2 swiglu fc1 fc1 "
+            "rms_norm weight_gradient residual_gradient "
+            "rms_norm weight_gradient projection projection flash_attention rotary_q rotary_k "
+            "concatenate qkv qkv rms_norm weight_gradient residual_gradient");
+  // Recomputed whole, the last product runs again, for its norm needs it.
+  Plan plan = One(1, false);
+  plan.recompute = Recompute::kFull;
+  plan.recompute_keeps = RecomputeKeeps::kQkv;
+  g = Make(m, plan);
+  EXPECT_TRUE(Operations(g, FindBlock(g, "layer.backward"))
+                  .starts_with("rms_norm rotary_q rotary_k flash_attention projection rms_norm "
+                               "bias_dropout_add rms_norm fc1 swiglu fc2 rms_norm"))
+      << Operations(g, FindBlock(g, "layer.backward"));
+}
+
 // Data gradient, then its reduction started, then the weight gradient beside it.
 TEST(Layer, BackwardOverlapsTheReductionWithTheWeightGradient) {
   Model m = *FindModel("llama3-8b");

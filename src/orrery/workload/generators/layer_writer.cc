@@ -75,6 +75,10 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
   adapters_ = make("adapters", AdapterSavedBytes(s), full);
   fc1_half_ = make("fc1.half", half ? fc1 / 2 : 0, false);
+  if (!s.post_norms) return;
+  const std::int64_t post = s.local_bytes() + statistics;
+  post1_ = make("post_attention_norm.input", post, full && !kept.projection);
+  post2_ = make("post_mlp_norm.input", post, full);
 }
 
 bool LayerWriter::recomputes_core() const {
@@ -154,6 +158,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   RowForward(attention_, w_, "projection", s_.context(), s_.hidden);
   projected = Scattered(projected);
   Drop(keep || s_.kept.core, context_);
+  PostNorm("layers.post_attention_norm", keep || s_.kept.projection, post1_);
   Enter("layers.self_attention.bias_dropout_add");
   w_->Alloc(mask1_);
   w_->Alloc(middle_);
@@ -201,6 +206,7 @@ void LayerWriter::MlpForward(bool keep) {
     return Fc1AndFunction(keep, keep_norm);
   }
   const Buffer projected = MlpCore(keep && !s_.recomputes(kRecomputeMlp), keep_norm);
+  PostNorm("layers.post_mlp_norm", keep, post2_);
   Enter("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
   w_->Alloc(again_ ? recomputed_ : output_);
@@ -209,6 +215,14 @@ void LayerWriter::MlpForward(bool keep) {
   Drop((keep || s_.kept.projection) && !s_.parallel_block, middle_);
   Drop(keep, adapters_);
   w_->Free(projected);
+}
+
+void LayerWriter::PostNorm(std::string_view module, bool keep, const Buffer& input) {
+  if (!s_.post_norms) return;
+  Enter(module);
+  w_->Alloc(input);
+  NormForward(s_, w_);
+  Drop(keep, input);
 }
 
 // A norm whose output forward did not keep.

@@ -41,6 +41,9 @@ class LayerWriter {
   void Enter(std::string_view module);
   void EnterBackward(std::string_view module);
   void NormAndResidualBackward(std::initializer_list<graph::Buffer> inputs);
+  // The norm behind a part, whose output is its `input`. Backward: the gradient of that, allocated.
+  void PostNorm(std::string_view module, bool keep, const graph::Buffer& input);
+  graph::Buffer PostNormBackward(std::string_view module, const graph::Buffer& input);
   graph::Buffer Scattered(const graph::Buffer& product);
   void Fc1AndFunction(bool keep, bool keep_norm);
   graph::Buffer MlpCore(bool keep, bool keep_norm);
@@ -83,6 +86,7 @@ class LayerWriter {
   std::int64_t kept_bytes_ = 0;  // of tensors that wait for the backward pass
   // What a layer hands on is made while its temporaries live, and is the next one's input: counted
   // here from the end of forward to the end of backward.
+  graph::Buffer post1_, post2_;  // inputs of the norms behind the parts, with their statistics
   graph::Buffer output_, recomputed_, norm1_stats_, norm1_out_, qkv_, rotated_, repeated_,
       attention_stats_, probabilities_, probability_mask_, dropped_, context_, mask1_, middle_,
       norm2_stats_, norm2_out_, fc1_out_, fc1_half_, activated_, mask2_, latent_up_, gradient_,

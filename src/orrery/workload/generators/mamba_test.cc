@@ -190,8 +190,12 @@ TEST(Hybrid, RulesNameFieldAndRemedy) {
   EXPECT_EQ(Validate(m).message(), "model.pattern: 3 letters for 4 layers; give one a layer");
   m.pattern = "ME*x";
   EXPECT_EQ(Validate(m).message(),
-            "model.pattern: letter 4 is 'x'; valid: M (Mamba), * (attention), - (feed-forward), E "
-            "(experts)");
+            "model.pattern: layers with a window (d, x), but model.window is 0");
+  m.pattern = "ME*Q";
+  EXPECT_EQ(Validate(m).message(),
+            "model.pattern: letter 4 is 'Q'; valid: M (Mamba), * (attention), - (feed-forward), E "
+            "(experts), D (attention and feed-forward), X (attention and experts), d and x (the "
+            "same with a window), m (Mamba and feed-forward), e (Mamba and experts)");
   m.pattern = "ME*-";
   Plan p = One();
   p.tp = 8;

@@ -56,7 +56,7 @@ KeptProducts KeptBy(const Plan& plan, const Shape& s) {
   const bool saves = keeps == RecomputeKeeps::kProducts;
   const bool every_other = keeps == RecomputeKeeps::kEveryOther;
   const bool out = saves || keeps == RecomputeKeeps::kQkvOut;
-  return {.stops = !s.dropout,
+  return {.stops = !s.dropout && !s.post_norms,
           .qkv = !latent && (every_other || out || keeps == RecomputeKeeps::kQkv),
           .core = every_other,
           .projection = out,
@@ -89,6 +89,9 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->shared_norm = model.shared_norm;
   s->embedding_norm = model.embedding_norm || model.encoder;
   s->qk_norm = model.qk_norm;
+  s->qk_norm_whole = model.qk_norm_whole;
+  s->post_norms = model.post_norms;
+  s->chunked_window = model.chunked_window;
   s->sinks = model.sinks;
   s->scaled_rotary = model.scaled_rotary;
   s->clamped_activation = model.clamped_activation;
@@ -202,6 +205,10 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
   }
   if ((kind & kExpertLayer) == 0) s.experts = {};
   if ((kind & kWindowLayer) == 0) s.window = 0;
+  if (s.chunked_window && s.window > 0) {  // chunks do not see each other, as packed sequences
+    if (s.window < (s.packed_len > 0 ? s.packed_len : s.seq)) s.packed_len = s.window;
+    s.window = 0;
+  }
   if ((kind & kMambaLayer) == 0) s.mamba = {};
   s.attends = (kind & (kMambaLayer | kNoMixer)) == 0;
   s.feeds_forward = (kind & kNoFeedForward) == 0;
@@ -300,7 +307,10 @@ void AddAttention(const Shape& s, std::vector<std::int64_t>* out) {
     out->push_back(s.qkv() * s.hidden);
     if (s.qkv_bias) out->push_back(s.qkv());
   }
-  if (s.qk_norm) out->insert(out->end(), 2, s.head_dim);
+  if (s.qk_norm) {
+    out->push_back((s.qk_norm_whole ? s.heads : 1) * s.head_dim);
+    out->push_back((s.qk_norm_whole ? s.kv_heads : 1) * s.head_dim);
+  }
   if (s.sinks) out->push_back(s.heads);
 }
 
@@ -328,10 +338,12 @@ std::vector<std::int64_t> LayerParameters(const Shape& s) {
   std::vector<std::int64_t> p;
   p.reserve(16);
   if (s.mixes()) AddNorm(s, &p);
+  if (s.mixes() && s.post_norms) AddNorm(s, &p);
   if (s.mamba.heads > 0) AddMamba(s, &p);
   if (s.attends) AddAttention(s, &p);
   if (s.feeds_forward) {
     if (!s.shared_norm) AddNorm(s, &p);
+    if (s.post_norms) AddNorm(s, &p);
     AddFeedForward(s, &p);
   }
   return p;
@@ -383,9 +395,10 @@ std::int64_t SequenceParallelParameters(const Shape& s) {
   if (s.frozen()) return WholeAdapterParameters(s);
   const std::int64_t norm = s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
   std::int64_t n = (s.mixes() ? norm : 0) + (s.feeds_forward && !s.shared_norm ? norm : 0);
+  if (s.post_norms) n *= 2;
   if (s.attends) {
     if (s.attention_bias && s.projection_bias) n += s.hidden;
-    if (s.qk_norm) n += 2 * s.head_dim;
+    if (s.qk_norm && !s.qk_norm_whole) n += 2 * s.head_dim;
     if (s.latent.kv_rank > 0) {
       n += (s.latent.q_rank + s.latent.kv_rank + s.latent.rope_dim) * s.hidden + s.latent.q_rank +
            s.latent.kv_rank;

@@ -122,6 +122,7 @@ struct Shape {
   bool attends = true,
        feeds_forward = true;  // what the layer has; with mamba.heads it is no attention
   bool qkv_bias = true, projection_bias = true, qk_norm = false, sinks = false;
+  bool qk_norm_whole = false, post_norms = false, chunked_window = false;
   bool scaled_rotary = false, clamped_activation = false;
   bool encoder = false, parallel_block = false, shared_norm = false, embedding_norm = false;
   std::int64_t window = 0;

@@ -1,13 +1,17 @@
-// Hugging Face's config.json: families against presets and published counts, windows, refusals.
+// config.json: families against presets and published counts, windows, what is not read, refusals.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 #include <string>
 
-#include "orrery/workload/model.h"
+#include "orrery/workload/families/config.h"
+#include "orrery/workload/generators/shape.h"
 
 namespace orrery::workload {
 namespace {
@@ -19,9 +23,13 @@ class HuggingFace : public testing::Test {
     std::ofstream(path_) << text;
     return path_;
   }
-  // The error with the directory taken off.
-  std::string Error(std::string_view text) {
-    std::string message = ReadHuggingFaceConfig(Write(text)).status().message();
+  Result<Model> Read(std::string_view text) {
+    notes_.clear();
+    return ReadConfig(Write(text), families::Families::BuiltIn(), &notes_);
+  }
+  std::string Error(std::string_view text) { return Bare(Read(text).status().message()); }
+  // With the directory taken off.
+  static std::string Bare(std::string message) {
     for (auto at = message.find(testing::TempDir()); at != std::string::npos;
          at = message.find(testing::TempDir())) {
       message.erase(at, testing::TempDir().size());
@@ -30,6 +38,7 @@ class HuggingFace : public testing::Test {
   }
   void TearDown() override { std::remove(path_.c_str()); }
   std::string path_;
+  std::vector<std::string> notes_;
 };
 
 constexpr std::string_view kLlama = R"({
@@ -40,7 +49,7 @@ constexpr std::string_view kLlama = R"({
 })";
 
 TEST_F(HuggingFace, LlamaIsThePreset) {
-  const Result<Model> m = ReadHuggingFaceConfig(Write(kLlama));
+  const Result<Model> m = Read(kLlama);
   ASSERT_TRUE(m.ok()) << m.status().message();
   EXPECT_EQ(m->parameters(), 70'553'706'496);
   EXPECT_EQ(m->head_dim, 128);
@@ -48,7 +57,7 @@ TEST_F(HuggingFace, LlamaIsThePreset) {
 
 TEST_F(HuggingFace, ExpertFamiliesAreThePresets) {
   const auto count = [&](std::string_view text) {
-    const Result<Model> m = ReadHuggingFaceConfig(Write(text));
+    const Result<Model> m = Read(text);
     EXPECT_TRUE(m.ok()) << m.status().message();
     return m.ok() ? m->parameters() : 0;
   };
@@ -77,7 +86,7 @@ TEST_F(HuggingFace, ExpertFamiliesAreThePresets) {
 }
 
 TEST_F(HuggingFace, Gpt2IsThePreset) {
-  const Result<Model> m = ReadHuggingFaceConfig(Write(R"({"model_type": "gpt2", "n_layer": 12,
+  const Result<Model> m = Read((R"({"model_type": "gpt2", "n_layer": 12,
       "n_embd": 768, "n_head": 12, "n_inner": null, "vocab_size": 50257, "n_positions": 1024,
       "activation_function": "gelu_new", "resid_pdrop": 0.1})"));
   ASSERT_TRUE(m.ok()) << m.status().message();
@@ -118,7 +127,7 @@ TEST_F(HuggingFace, DenseFamiliesAreThePresets) {
           "hidden_size": 6144, "num_attention_heads": 48, "num_key_value_heads": 8,
           "intermediate_size": 24576, "vocab_size": 256000, "hidden_act": "relu2"})"}};
   for (const auto& [name, text] : rows) {
-    const Result<Model> m = ReadHuggingFaceConfig(Write(text));
+    const Result<Model> m = Read(text);
     ASSERT_TRUE(m.ok()) << name << ": " << m.status().message();
     const Model preset = *FindModel(name);
     EXPECT_EQ(m->parameters(), preset.parameters()) << name;
@@ -160,20 +169,20 @@ TEST_F(HuggingFace, OtherFamiliesAreAsPublished) {
           "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 8,
           "first_k_dense_replace": 1, "vocab_size": 151552, "hidden_act": "silu"})"}};
   for (const auto& [count, text] : rows) {
-    const Result<Model> m = ReadHuggingFaceConfig(Write(text));
+    const Result<Model> m = Read(text);
     ASSERT_TRUE(m.ok()) << m.status().message();
     EXPECT_NEAR(static_cast<double>(m->parameters()) / count, 1, 1e-4) << text;
   }
 }
 
-// In all layers, in all but the last of every three, in none; what begins in the middle is refused.
+// In all layers, in all but the last of every three, in none, in any others.
 TEST_F(HuggingFace, Windows) {
   const auto read = [&](std::string_view type, std::string_view more) {
     const std::string text =
         Dense(type, fmt::format(R"("num_key_value_heads": 8, "intermediate_size": 14336,
 "vocab_size": 32000, "sliding_window": 512{})",
                                 more));
-    return ReadHuggingFaceConfig(Write(text));
+    return Read(text);
   };
   const auto types = [](int full_every) {
     std::string list = R"(, "layer_types": [)";
@@ -197,36 +206,29 @@ TEST_F(HuggingFace, Windows) {
   EXPECT_EQ(windows(read("qwen2", R"(, "use_sliding_window": false)")), 0);
   EXPECT_EQ(windows(read("qwen2", R"(, "use_sliding_window": true, "max_window_layers": 32)")), 0);
   EXPECT_EQ(windows(read("qwen2", R"(, "use_sliding_window": true, "max_window_layers": 0)")), 32);
-  EXPECT_THAT(
-      read("qwen2", R"(, "use_sliding_window": true, "max_window_layers": 28)").status().message(),
-      testing::HasSubstr("max_window_layers '28' is not supported; windows in the last layers "
-                         "alone are not modelled; set use_sliding_window to false"));
-  std::string odd = types(3);
+  // In the last layers alone, and in all but the second: a letter a layer.
+  EXPECT_EQ(windows(read("qwen2", R"(, "use_sliding_window": true, "max_window_layers": 28)")), 4);
+  EXPECT_EQ(read("qwen2", R"(, "use_sliding_window": true, "max_window_layers": 28)")->pattern,
+            std::string(28, 'D') + "dddd");
+  std::string odd = types(0);
+  odd.replace(odd.find("sliding", odd.find("sliding") + 1), 7, "full");
+  EXPECT_EQ(windows(read("mistral", odd)), 31);
+  odd = types(3);
   odd.replace(odd.find("sliding"), 7, "full");
-  EXPECT_THAT(read("mistral", odd).status().message(),
-              testing::HasSubstr("layer_types: layer 2 of 32; windows are modelled in all layers, "
-                                 "or in all but the last of every so many"));
+  EXPECT_EQ(read("mistral", odd)->pattern.substr(0, 6), "DdDddD");
   odd = types(0);
   odd.replace(odd.find("sliding"), 7, "chunked");
   EXPECT_THAT(read("mistral", odd).status().message(),
-              testing::HasSubstr("'chunked_attention' is not modelled; valid: full_attention"));
+              testing::HasSubstr("layer_types: 'chunked_attention' of layer 1 is not modelled; "
+                                 "valid: full_attention, sliding_attention"));
 }
-
-constexpr std::string_view kTypes =
-    "gpt2, gpt_neox, opt, bloom, falcon, mpt, bert, nemotron, starcoder2, llama, mistral, phi3, "
-    "gemma, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, "
-    "glm4_moe, gpt_oss, nemotron_h";
 
 TEST_F(HuggingFace, ErrorsNameFileFieldValueAndRemedy) {
   EXPECT_EQ(Error(std::string(kLlama.substr(0, 100))),
             "config.json: the JSON ends in the middle; the file is cut short (the file has 100 "
             "bytes); take the model's whole config.json");
-  EXPECT_EQ(Error(R"({"model_type": "mixtrak"})"),
-            "config.json:1: unknown model_type 'mixtrak'; did you mean 'mixtral' or 'mistral'? "
-            "valid: " +
-                std::string(kTypes));
-  EXPECT_EQ(Error(R"({"hidden_size": 8})"),
-            "config.json: model_type is missing; valid: " + std::string(kTypes));
+  EXPECT_THAT(Error(R"({"hidden_size": 8})"),
+              testing::StartsWith("config.json: model_type is missing; valid: gpt2, gpt_bigcode"));
   EXPECT_EQ(Error(R"({"model_type": "gpt2"})"),
             "config.json: n_layer is missing; add it, or take the model's whole config.json");
   EXPECT_EQ(Error(R"({"model_type": "gpt2", "n_layer": -3})"),
@@ -243,6 +245,161 @@ TEST_F(HuggingFace, HeadsMustDivideTheHiddenSize) {
   text.replace(text.find("8192"), 4, "8191");
   EXPECT_EQ(Error(text),
             "config.json: 64 attention heads do not divide the hidden size 8191; give head_dim");
+}
+
+std::string File(std::string_view name) {
+  std::ostringstream text;
+  text << std::ifstream(std::string(ORRERY_SOURCE_DIR) + "/tests/families/" + std::string(name))
+              .rdbuf();
+  return text.str();
+}
+
+// What the generator's tensors hold: every parameter of the model once, but for the vocabulary's
+// padding.
+std::int64_t GeneratedParameters(const Model& m) {
+  Plan plan;
+  plan.seq_len = 1024;
+  const Shape shape = MakeShape(m, plan);
+  std::int64_t total = 0;
+  const auto add = [&](const std::vector<std::int64_t>& tensors) {
+    for (const std::int64_t elements : tensors) total += elements;
+  };
+  for (std::int64_t l = 0; l < m.layers; ++l) {
+    const Shape layer = OfKind(shape, m.layer_kind(l));
+    add(LayerParameters(layer));
+    add(ExpertParameters(layer));
+  }
+  if (m.encoder) total -= shape.vocab - m.vocab;  // a bias of the logits
+  add(EmbeddingParameters(shape));
+  add(HeadParameters(shape, !m.tied_embeddings));
+  return total - (shape.vocab - m.vocab) * m.hidden * (m.tied_embeddings ? 1 : 2);
+}
+
+// tests/families/published.json says where its counts are from.
+TEST_F(HuggingFace, FamiliesAreAsPublished) {
+  const nlohmann::json rows = nlohmann::json::parse(File("published.json"));
+  ASSERT_GT(rows.size(), 70U);
+  for (const nlohmann::json& row : rows) {
+    const std::string name = row["name"];
+    const Result<Model> m = Read(row["config"].dump());
+    ASSERT_TRUE(m.ok()) << name << ": " << m.status().message();
+    EXPECT_NEAR(static_cast<double>(m->parameters()) / row["parameters"].get<double>(), 1, 1e-3)
+        << name << ": " << m->parameters();
+    EXPECT_EQ(GeneratedParameters(*m), m->parameters()) << name;
+    for (const std::string& note : notes_) {
+      EXPECT_THAT(note, testing::Not(testing::HasSubstr("ignored"))) << name;
+    }
+  }
+}
+
+// Every family that is modelled has a row there.
+TEST_F(HuggingFace, EveryFamilyIsTried) {
+  const nlohmann::json rows = nlohmann::json::parse(File("published.json"));
+  std::set<std::string> tried;
+  for (const nlohmann::json& row : rows) {
+    const nlohmann::json& config = row["config"];
+    tried.insert(config["model_type"]);
+    if (config.contains("text_config")) tried.insert(config["text_config"]["model_type"]);
+  }
+  for (const std::string_view type : families::Families::BuiltIn().types()) {
+    EXPECT_TRUE(tried.contains(std::string(type))) << type;
+  }
+}
+
+TEST_F(HuggingFace, WhatIsNotReadIsNamed) {
+  std::string text(kLlama);
+  text.insert(text.rfind('}'), R"(, "rope_thetta": 500000.0, "rope_theta": 500000.0,
+      "num_nextn_predict_layers": 1, "final_logit_softcapping": 30.0, "hidden_sizes": null,
+      "attn_logit_softcapping": 0})");
+  text.pop_back();
+  ASSERT_TRUE(Read(text).ok());
+  ASSERT_EQ(notes_.size(), 3U);
+  EXPECT_EQ(Bare(notes_[0]),
+            "config.json:6: rope_thetta is ignored: no key that Orrery knows of llama; did you "
+            "mean rope_theta?");
+  EXPECT_EQ(Bare(notes_[1]),
+            "config.json:7: num_nextn_predict_layers is not counted: modules that predict further "
+            "tokens; set model.mtp_layers to train them");
+  EXPECT_THAT(notes_[2], testing::HasSubstr("final_logit_softcapping is not counted: a tanh"));
+}
+
+TEST_F(HuggingFace, NumbersAsPythonWritesThem) {
+  std::string text(kLlama);
+  text.insert(text.rfind('}'), R"(, "time_step_limit": [0.0, Infinity], "_name_or_path":
+      "NaN \"-Infinity\"", "initializer_range": NaN)");
+  const Result<Model> m = Read(text);
+  ASSERT_TRUE(m.ok()) << m.status().message();
+  EXPECT_EQ(m->name, "NaN \"-Infinity\"");
+  EXPECT_EQ(Error(R"({"model_type": "gpt2", "n_layer": Infinity})"),
+            "config.json:1: n_layer is 'Infinity'; write a whole number from 1");
+}
+
+TEST_F(HuggingFace, FilesOfManyMegabytes) {
+  std::string labels;
+  for (int i = 0; i < 200'000; ++i) labels += fmt::format(R"("{}": "LABEL_{}",)", i, i);
+  labels.pop_back();
+  std::string text(kLlama);
+  text.insert(text.rfind('}'), R"(, "id2label": {)" + labels + "}");
+  ASSERT_GT(text.size(), std::size_t{4} << 20);
+  const Result<Model> m = Read(text);
+  ASSERT_TRUE(m.ok()) << m.status().message();
+  EXPECT_TRUE(notes_.empty());
+}
+
+TEST_F(HuggingFace, WrappersAreTheirTextModel) {
+  const Result<Model> m = Read(R"({"model_type": "qwen2_5_vl", "tie_word_embeddings": true,
+      "vision_config": {"depth": 32}, "text_config": {"num_hidden_layers": 28, "hidden_size": 3584,
+      "num_attention_heads": 28, "num_key_value_heads": 4, "intermediate_size": 18944,
+      "vocab_size": 152064, "max_positon": 3}})");
+  ASSERT_TRUE(m.ok()) << m.status().message();
+  EXPECT_TRUE(m->tied_embeddings);
+  EXPECT_TRUE(m->attention_bias);
+  ASSERT_EQ(notes_.size(), 2U);
+  EXPECT_THAT(notes_[0], testing::HasSubstr("vision_config is not counted: an encoder of images"));
+  EXPECT_THAT(notes_[1], testing::HasSubstr("max_positon is ignored"));
+}
+
+// No other architecture in its place.
+TEST_F(HuggingFace, UnknownTypesGetNoSuggestion) {
+  for (const std::string_view type : {"mixtrak", "gemma5", "qwen4", "deepseek_v5"}) {
+    const std::string error = Error(fmt::format(R"({{"model_type": "{}"}})", type));
+    EXPECT_THAT(error, testing::StartsWith(fmt::format(
+                           "config.json:1: model_type '{}' is not known; valid: gpt2", type)));
+    EXPECT_THAT(error, testing::Not(testing::HasSubstr("did you mean")));
+  }
+  EXPECT_THAT(Error(R"({"model_type": "qwen3_next"})"),
+              testing::StartsWith("config.json:1: model_type 'qwen3_next' is not modelled: layers "
+                                  "of linear attention (gated delta net)"));
+}
+
+TEST_F(HuggingFace, WhatComputesOtherwiseIsRefused) {
+  std::string text(kLlama);
+  text.replace(text.find("silu"), 4, "relu");
+  EXPECT_EQ(Error(text), "config.json:4: hidden_act 'relu' is not modelled; valid: silu, swish");
+}
+
+// Chunks of 8,192 in three of four layers: half of a chunk's pairs a token.
+TEST_F(HuggingFace, Llama4SeesChunks) {
+  const Result<Model> m = Read(R"({"model_type": "llama4_text", "num_hidden_layers": 4,
+      "hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+      "intermediate_size": 256, "intermediate_size_mlp": 512, "num_local_experts": 4,
+      "interleave_moe_layer_step": 2, "attention_chunk_size": 8192, "vocab_size": 1000})");
+  ASSERT_TRUE(m.ok()) << m.status().message();
+  EXPECT_TRUE(m->chunked_window);
+  EXPECT_EQ(m->layer_kind(0), kWindowLayer);
+  EXPECT_EQ(m->layer_kind(1), kWindowLayer | kExpertLayer);
+  EXPECT_EQ(m->layer_kind(3), kExpertLayer);
+  Model whole = *m;
+  whole.window = 0;
+  whole.chunked_window = false;
+  // A token of a layer meets 4,096 pairs in place of 16,384: 2 · 64 · 4 multiply-adds each.
+  EXPECT_DOUBLE_EQ(whole.flops_per_sequence(32768) - m->flops_per_sequence(32768),
+                   6.0 * 32768 * 3 * (16384 - 4096) * 512);
+  Plan plan;
+  plan.seq_len = 32768;
+  const Shape chunks = OfKind(MakeShape(*m, plan), kWindowLayer);
+  EXPECT_EQ(chunks.packed_len, 8192);
+  EXPECT_EQ(chunks.window, 0);
 }
 
 }  // namespace

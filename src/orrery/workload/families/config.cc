@@ -1,0 +1,312 @@
+#include "orrery/workload/families/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/workload/families/layers.h"
+#include "orrery/workload/models.h"
+#include "orrery/workload/options.h"
+
+namespace orrery::workload {
+
+using families::Expression;
+using families::Families;
+using families::Family;
+using families::Value;
+using formats::Document;
+using formats::Field;
+using formats::Node;
+using formats::Section;
+
+namespace {
+
+// Lists of labels, tokens and modules make some files this long.
+constexpr formats::Limits kLimits{.bytes = 64 << 20, .depth = 64, .values = 4'000'000};
+
+// Bare NaN, Infinity and -Infinity, which Python writes, as texts.
+std::string QuotePythonNumbers(std::string_view text) {
+  std::string out;
+  std::size_t copied = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (c == 'N' || c == 'I' || c == '-')) {
+      for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+        if (!text.substr(i).starts_with(word)) continue;
+        out.append(text.substr(copied, i - copied)).append("\"").append(word).append("\"");
+        i += word.size() - 1;
+        copied = i + 1;
+        break;
+      }
+    }
+  }
+  return out.append(text.substr(copied));
+}
+
+// The values of one family's row, for one file.
+class Reader final : public families::Scope {
+ public:
+  // `outer` holds `part`: its tie_word_embeddings counts where the part has none.
+  Reader(const Document& document, const std::string& path, const Node& part, const Node* outer,
+         const Family& family)
+      : document_(document), path_(path), part_(part), outer_(outer), family_(family) {}
+
+  const Node* Key(std::string_view dotted) override {
+    const Node* node = Find(part_, dotted);
+    if (node == nullptr && outer_ != nullptr && dotted == "tie_word_embeddings") {
+      node = Find(*outer_, dotted);
+    }
+    return node;
+  }
+
+  Result<std::optional<Value>> Field(const std::string& name) override {
+    const auto at = family_.values.find(name);
+    if (at == family_.values.end()) return std::optional<Value>();
+    if (!open_.insert(name).second) {
+      return InvalidInput("{}: the family '{}': {} is said by means of itself", path_, family_.type,
+                          name);
+    }
+    Result<std::optional<Value>> value = Largest(at->second);
+    open_.erase(name);
+    return value;
+  }
+
+  Status Missing(std::string_view key) const override {
+    return InvalidInput("{}: {} is missing; add it, or take the model's whole config.json", path_,
+                        key);
+  }
+
+  Status Wrong(const Value& value, std::string_view expected) const override {
+    if (value.node == nullptr) {
+      return InvalidInput("{}: the family '{}' says '{}' where {} belongs", path_, family_.type,
+                          Printable(value.text, 60), expected);
+    }
+    const std::string where = document_.Where(*value.node);
+    if (value.node->kind != Node::Kind::kScalar) {
+      return InvalidInput("{}: {} is a {}; write {}", where, value.key,
+                          value.node->kind == Node::Kind::kList ? "list" : "map", expected);
+    }
+    const std::string_view quote = value.quoted ? "'" : "";
+    return InvalidInput("{}: {} is {}{}{}; write {}", where, value.key, quote,
+                        Printable(value.text, 60), quote, expected);
+  }
+
+  Result<Section> ReadValues() {
+    Section section(ModelOptions());
+    for (const Option& option : ModelOptions().options) {
+      ORRERY_ASSIGN_OR_RETURN(const std::optional<Value> value, Field(std::string(option.name)));
+      if (!value) continue;
+      ORRERY_ASSIGN_OR_RETURN(OptionValue parsed, Parse(option, *value));
+      section.Set(option.name, std::move(parsed),
+                  value->node == nullptr ? path_ : document_.Where(*value->node));
+    }
+    return section;
+  }
+
+  Status Check() {
+    for (const auto& [key, valid] : family_.required) {
+      const Node* node = Key(key);
+      if (node == nullptr || std::ranges::any_of(valid, [&](const std::string& text) {
+            const Node* other = text.starts_with('$') ? Key(text.substr(1)) : nullptr;
+            return Same(node->text, other != nullptr ? other->text : text);
+          })) {
+        continue;
+      }
+      return InvalidInput("{}: {} '{}' is not modelled; valid: {}", document_.Where(*node), key,
+                          Printable(node->text, 60), fmt::join(valid, ", "));
+    }
+    for (const auto& [key, why] : family_.refused) {
+      const Node* node = Key(key);
+      if (families::Holds(node)) {
+        return InvalidInput("{}: {}: {}", document_.Where(*node), key, why);
+      }
+    }
+    return {};
+  }
+
+ private:
+  static const Node* Find(const Node& map, std::string_view dotted) {
+    const Node* node = &map;
+    while (node != nullptr && !dotted.empty()) {
+      const std::size_t dot = std::min(dotted.find('.'), dotted.size());
+      node = node->Find(dotted.substr(0, dot));
+      dotted.remove_prefix(std::min(dot + 1, dotted.size()));
+    }
+    return node == nullptr || node->kind == Node::Kind::kNull ? nullptr : node;
+  }
+
+  static std::optional<double> Number(std::string_view text) {
+    double number = 0;
+    const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || at != text.data() + text.size()) return std::nullopt;
+    return number;
+  }
+  static bool Same(std::string_view a, std::string_view b) {
+    if (a == b) return true;
+    const std::optional<double> x = Number(a), y = Number(b);
+    return x && y && *x == *y;
+  }
+
+  Result<std::optional<Value>> Largest(const std::vector<Expression>& expressions) {
+    std::optional<Value> largest;
+    for (const Expression& expression : expressions) {
+      ORRERY_ASSIGN_OR_RETURN(std::optional<Value> value, families::Evaluate(expression, this));
+      if (!value) continue;
+      if (expressions.size() > 1 && !Number(value->text)) return Wrong(*value, "a number");
+      if (!largest || *Number(value->text) > *Number(largest->text)) largest = std::move(value);
+    }
+    return largest;
+  }
+
+  Result<OptionValue> Parse(const Option& option, const Value& value) const {
+    const bool text = option.type == OptionType::kText || option.type == OptionType::kChoice;
+    const auto expected = [&]() -> std::string {
+      if (option.type == OptionType::kBool) return "true or false";
+      if (option.type == OptionType::kFraction) return "a number from 0 to 1";
+      if (option.type == OptionType::kInteger) {
+        return fmt::format("a whole number from {:.0f}", option.min);
+      }
+      return Expected(option);
+    };
+    const bool scalar = value.node == nullptr || value.node->kind == Node::Kind::kScalar;
+    if (!scalar || (value.quoted && !text)) return Wrong(value, expected());
+    Result<OptionValue> parsed = ParseOption(option, value.text);
+    if (!parsed.ok()) return Wrong(value, expected());
+    return parsed;
+  }
+
+  const Document& document_;
+  const std::string& path_;
+  const Node& part_;
+  const Node* outer_;
+  const Family& family_;
+  std::set<std::string, std::less<>> open_;
+};
+
+// What no family reads.
+class Rest {
+ public:
+  Rest(const Document& document, const Families& families, std::vector<std::string>* notes)
+      : document_(document), families_(families), notes_(notes) {}
+
+  void Look(const Node& map, const Family& family) {
+    for (const Field& field : map.fields) {
+      const std::string& key = field.key;
+      if (key == "model_type" || family.Reads(key) || !families::Holds(&field.value)) continue;
+      if (key.starts_with('_')) continue;  // how transformers loaded the file
+      const bool wrapper = !family.text_type.empty();
+      if (wrapper && (key == "text_config" || key == "tie_word_embeddings")) continue;
+      const families::InertKey* inert = families_.FindKey(key);
+      if (inert == nullptr) {
+        Unknown(field, family);
+      } else if (inert->costs) {
+        notes_->push_back(fmt::format("{}: {} is not counted: {}", document_.Where(field),
+                                      Printable(key, 60), inert->why));
+      }
+    }
+  }
+
+ private:
+  void Unknown(const Field& field, const Family& family) {
+    std::vector<std::string_view> valid = families_.keys();
+    const std::vector<std::string> own = family.Keys();
+    valid.insert(valid.end(), own.begin(), own.end());
+    const std::vector<std::string> near = Nearest(field.key, valid, 1);
+    notes_->push_back(
+        fmt::format("{}: {} is ignored: no key that Orrery knows of {}{}", document_.Where(field),
+                    Printable(field.key, 60), family.type,
+                    near.empty() ? "" : fmt::format("; did you mean {}?", near.front())));
+  }
+
+  const Document& document_;
+  const Families& families_;
+  std::vector<std::string>* notes_;
+};
+
+Result<const Family*> FindFamily(const Document& document, const std::string& path,
+                                 const Node& part, std::string_view fallback,
+                                 const Families& families) {
+  const Node* named = part.Find("model_type");
+  if (named == nullptr || named->text.empty()) {
+    if (const Family* family = families.Find(fallback)) return family;
+    return InvalidInput("{}: model_type is missing; valid: {}", path,
+                        fmt::join(families.types(), ", "));
+  }
+  // No nearest name: it would be another architecture.
+  const Family* family = families.Find(named->text);
+  if (family == nullptr) {
+    return InvalidInput(
+        "{}: model_type '{}' is not known; valid: {}. If it computes as one of these, name that "
+        "one, or give it a row in families.yaml (--data)",
+        document.Where(*named), Printable(named->text, 60), fmt::join(families.types(), ", "));
+  }
+  if (!family->not_modelled.empty()) {
+    return InvalidInput("{}: model_type '{}' is not modelled: {}", document.Where(*named),
+                        family->type, family->not_modelled);
+  }
+  return family;
+}
+
+}  // namespace
+
+Result<Model> ReadConfig(const std::string& path, const Families& families,
+                         std::vector<std::string>* notes) {
+  ORRERY_ASSIGN_OR_RETURN(const std::string text,
+                          ReadFile(path, static_cast<std::int64_t>(kLimits.bytes)));
+  Result<Document> parsed = formats::ParseJson(QuotePythonNumbers(text), path, kLimits);
+  if (!parsed.ok()) {
+    return InvalidInput("{} (the file has {} bytes); take the model's whole config.json",
+                        parsed.status().message(), text.size());
+  }
+  const Document& document = *parsed;
+  const Node& root = document.root;
+  if (root.kind != Node::Kind::kMap) {
+    return InvalidInput("{}: a config.json is one JSON object, this is not", path);
+  }
+  ORRERY_ASSIGN_OR_RETURN(const Family* family, FindFamily(document, path, root, "", families));
+  Rest rest(document, families, notes);
+  const Node* part = &root;
+  if (!family->text_type.empty()) {
+    const Node* inner = root.Find("text_config");
+    if (inner != nullptr && inner->kind == Node::Kind::kMap) {
+      rest.Look(root, *family);
+      part = inner;
+      ORRERY_ASSIGN_OR_RETURN(family,
+                              FindFamily(document, path, *inner, family->text_type, families));
+    } else {
+      family = families.Find(family->text_type);
+    }
+  }
+  if (!family->text_type.empty() || !family->not_modelled.empty()) {
+    return InvalidInput("{}: text_config: a text model belongs here, not '{}'", path, family->type);
+  }
+  rest.Look(*part, *family);
+  Reader reader(document, path, *part, part == &root ? nullptr : &root, *family);
+  ORRERY_ASSIGN_OR_RETURN(const Section section, reader.ReadValues());
+  ORRERY_RETURN_IF_ERROR(reader.Check());
+  Model model;
+  const Node* name = root.Find("_name_or_path");
+  model.name = name != nullptr && !name->text.empty() ? name->text : path;
+  model.source = path;
+  ApplyModelKeys(section, false, &model);
+  if (!section.Has("head_dim") && model.heads > 0 && model.hidden % model.heads != 0) {
+    return InvalidInput("{}: {} attention heads do not divide the hidden size {}; give head_dim",
+                        path, model.heads, model.hidden);
+  }
+  ORRERY_RETURN_IF_ERROR(families::ReadLayers(document, *family, &reader, &model));
+  if (Status status = Validate(model); !status.ok()) return std::move(status).In(path);
+  return model;
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,80 @@
+// Families of models as their Hugging Face config.json describes them: data/families.yaml, with a
+// row for each model_type, and data/config_keys.yaml, with a row for each key that no family reads.
+// Users' files add rows to both (docs/formats/data.md).
+//
+// A family's row has the keys of a job file's `model`; its values say where a config.json has them
+// (expression.h), a list stands for the largest of its values. Names that begin with '_' are the
+// row's own. Besides:
+//   require       {key: value or list}: any other value of the key is refused; $other: that key's
+//   refuse        {key: reason}: where the key holds (neither null, false, 0 nor empty)
+//   without_effect {key: reason}: keys that change nothing for this family
+//   not_modelled  the reason why no model of the family is read; nothing else counts then
+//   text_config   the type of the part of that name; the file itself where there is none
+//   attention_by  {key, words}: a word for each layer. words: word of the file → full, window,
+//   mamba feed_forward_by  {key, words}: word of the file → dense, experts pattern_by    {key,
+//   words}: word of the file → a letter of `pattern` window_from   the first layer (from 0) that
+//   has the window dense_at, experts_at  keys with the numbers of layers (from 0), a list or a text
+//   with commas
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "orrery/base/schema.h"
+#include "orrery/base/status.h"
+#include "orrery/formats/rows.h"
+#include "orrery/workload/families/expression.h"
+
+namespace orrery::workload::families {
+
+// A word a layer, of the file and what it stands for.
+struct LayerWords {
+  std::vector<std::string> keys;  // the first that the file has
+  std::vector<std::pair<std::string, std::string>> words;
+};
+
+struct Family {
+  std::string type;
+  std::string not_modelled, text_type;
+  std::map<std::string, std::vector<Expression>, std::less<>> values;  // several: the largest
+  std::vector<std::pair<std::string, std::vector<std::string>>> required;
+  std::vector<std::pair<std::string, std::string>> refused, without_effect;
+  LayerWords attention, feed_forward, pattern;
+  std::vector<std::string> dense_at, experts_at;
+
+  bool Reads(std::string_view key) const;  // a key at the top of the file
+  std::vector<std::string> Keys() const;   // all of these
+};
+
+// A key that changes no shape.
+struct InertKey {
+  bool costs = false;  // time or memory that is not counted
+  std::string why;
+};
+
+class Families {
+ public:
+  // What is embedded in the binary.
+  static const Families& BuiltIn();
+
+  // The rows of families.yaml and config_keys.yaml; `file` stands for the text in errors.
+  Status Add(std::string_view text, const std::string& file);
+  Status AddKeys(std::string_view text, const std::string& file);
+
+  const Family* Find(std::string_view type) const;
+  const InertKey* FindKey(std::string_view key) const;
+  std::vector<std::string_view> types() const;  // that are modelled
+  std::vector<std::string_view> keys() const;   // of config_keys.yaml
+
+ private:
+  formats::DataTable rows_{"family"}, key_rows_{"key of a config.json"};
+  std::deque<Family> families_;
+  std::map<std::string, InertKey, std::less<>> keys_;
+};
+
+}  // namespace orrery::workload::families

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Parameters of each configuration of published.json as transformers builds it, without weights.
+
+Needs transformers 5.24.0 and torch. Prints those that differ from the file by 0.1 % or more.
+"""
+import json
+import pathlib
+
+import torch
+import transformers
+
+# Types of other repositories' code that compute as one that transformers has.
+SAME = {"kimi_k2": "deepseek_v3"}
+
+
+def count(config):
+    config = dict(config)
+    config["model_type"] = SAME.get(config["model_type"], config["model_type"])
+    if "layers_block_type" in config and config["model_type"] == "bamba":
+        config.pop("layers_block_type")  # derived from attn_layer_indices
+    parsed = transformers.AutoConfig.for_model(**config)
+    parsed = getattr(parsed, "text_config", parsed)
+    with torch.device("meta"):
+        try:
+            model = transformers.AutoModelForCausalLM.from_config(parsed)
+            output = 0
+        except ValueError:  # a text model that only its wrapper puts an output layer on
+            model = transformers.AutoModel.from_config(parsed)
+            tied = getattr(parsed, "tie_word_embeddings", False)
+            output = 0 if tied else parsed.vocab_size * parsed.hidden_size
+    return output + sum(p.numel() for p in {id(p): p for p in model.parameters()}.values())
+
+
+def main():
+    rows = json.loads((pathlib.Path(__file__).parent / "published.json").read_text())
+    for row in rows:
+        try:
+            found = count(row["config"])
+        except ValueError as error:
+            print(f"{row['name']}: {str(error)[:80]}")
+            continue
+        if abs(found / row["parameters"] - 1) >= 1e-3:
+            print(f"{row['name']}: {found}, the file says {row['parameters']}")
+
+
+if __name__ == "__main__":
+    main()
