@@ -52,8 +52,11 @@ struct RankPerturbation {
 struct Options {
   bool fold = true;
   bool general = false;  // run a straight graph on the general machine, too (tests)
-  int threads = 1;       // partitions of a chunk-grain run
-  int iterations = 0;    // 0: until settled (2 to 5)
+  // Communications whose time the graph has as measured take it once all members have come, on any
+  // network, and load none. False: they are priced.
+  bool measured_communication = true;
+  int threads = 1;     // partitions of a chunk-grain run
+  int iterations = 0;  // 0: until settled (2 to 5)
   std::uint64_t seed = 1;
   int link_steps = 0;  // of every link's use over time, at most; even; 0: not kept
   double jitter = 0;   // relative standard deviation added at the end of each stretch

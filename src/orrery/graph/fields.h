@@ -138,7 +138,7 @@ void Visit(V& visit, T& c) {
   visit("blocking", c.blocking, d.blocking), visit("batch", c.batch, d.batch);
   visit("dtype", c.dtype, d.dtype), visit("shares", c.shares, d.shares);
   visit("returned", c.returned, d.returned), visit("reduce", c.reduce, d.reduce);
-  visit("current", StreamField(c.after), d.after);
+  visit("current", StreamField(c.after), d.after), visit("measured", c.measured, d.measured);
 }
 
 // Its kind, and what it depends on, are written by the caller.

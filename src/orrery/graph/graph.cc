@@ -198,6 +198,7 @@ void Block::Seal() {
         hash.Add(c.tag).Add(c.batch).Add(c.blocking).Add(c.event).Add(c.dtype);
         hash.Add(c.bytes.value).Add(c.bytes.slot).Add(c.reduce).Add(c.after);
         if (c.shares.valid()) hash.Add(c.shares.value).Add(c.returned);
+        if (c.measured.value >= 0) hash.Add(c.measured.value).Add(c.measured.slot);
         break;
       }
       case OpKind::kHost:

@@ -34,6 +34,8 @@
 //   - kHostPace stops the host until the compute stream has done what it had queued at the last
 //     kHostPace before it (nothing, at the first).
 //   - kAlloc/kFree act in host order on the device's allocator and take no time.
+//   - Where nobody issues, kHost is the time of a thread, whose stream it is on, or on none a
+//   delay.
 // Invariants are checked by Verify (graph/verify.h). `IsStraight` (graph/straight.h) says whether a
 // graph keeps to what the engine's fast machine assumes; any other runs on the general one.
 //
@@ -209,6 +211,9 @@ struct Comm {
   bool returned = false;                 // with shares: they are sent back
   ReduceOp reduce = ReduceOp::kSum;      // of reductions; costs the same
   std::uint32_t after = kComputeStream;  // host-issued: waits for what this stream had queued
+  // What a trace measured, in ps: from the arrival of the last member to this one's end. A run may
+  // take it in place of a price (engine::Options::measured_communication). Negative: nothing.
+  Quantity measured{-1, -1};
   friend bool operator==(const Comm&, const Comm&) = default;
 };
 

@@ -24,6 +24,7 @@ const char* Fault(const Comm& c) {
   if (c.stream > kMostStreams) return "its stream is above 255";
   if (c.after != kComputeStream) return "it waits for another stream than the compute stream";
   if (c.bytes.slot >= 0) return "its size stands in a column";
+  if (c.measured.value >= 0) return "its time was measured";
   if (!IsPointToPoint(c.collective)) {
     return c.batch != 0 ? "a group call of what is no message" : nullptr;
   }

@@ -52,7 +52,7 @@ const char* Fault(const Comm& comm, Issue issue) {
   if (comm.blocking && comm.event != kNoEvent) return "a blocking communication records an event";
   if (comm.event < kCallEvent) return "an event number below -2";
   if (comm.bytes.value < 0) return "negative bytes";
-  if (comm.bytes.slot < -1) return "a numeric slot below -1";
+  if (comm.bytes.slot < -1 || comm.measured.slot < -1) return "a numeric slot below -1";
   if (comm.reduce > ReduceOp::kOther) return "unknown reduction";
   if (comm.shares.valid() && comm.collective != Collective::kAllToAll) {
     return "shares of what is no all-to-all";
@@ -77,6 +77,8 @@ const char* StreamFault(const Block& block, const Op& op) {
       if (host && free) return "a wait of the host, and no host issues the block";
       break;
     case OpKind::kHost:
+      if (op.stream == kNoStream && !free) return "work of the host on no stream";
+      break;
     case OpKind::kHostSync:
     case OpKind::kHostPace:
       if (free) return "work of the host, and no host issues the block";

@@ -87,7 +87,9 @@ void AddPeer(const Comm& comm, Use* use) {
 }
 
 void AddComm(const Graph& graph, const Comm& comm, bool ordered, Use* use) {
-  if (comm.bytes.slot >= 0) use->sizes.emplace(comm.bytes.slot, comm.bytes.value);
+  for (const Quantity& q : {comm.bytes, comm.measured}) {
+    if (q.slot >= 0 && q.value >= 0) use->sizes.emplace(q.slot, q.value);
+  }
   if (IsCopy(comm.collective)) return;
   if (IsPointToPoint(comm.collective)) return AddPeer(comm, use);
   const auto slot = static_cast<std::uint32_t>(comm.group);

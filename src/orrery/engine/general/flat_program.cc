@@ -148,10 +148,12 @@ class Flattener {
         case OpKind::kHost: {
           const std::uint32_t node = NewNode(NodeKind::kHost, call, Node::kNoOp);
           at(node).amount = {block.host_ps[op.index], -1};
+          at(node).timed = true;
+          node_of_[i] = node;
+          if (op.stream == kNoStream) break;
           Frontier& thread = op.stream == graph::kComputeStream ? host_ : stream(op.stream);
           Lead(thread, node);
           thread = {node};
-          node_of_[i] = node;
           break;
         }
         case OpKind::kKernel:

@@ -45,7 +45,7 @@ struct Node {
   std::uint16_t cpu = kNone, nic = kNone;
   NodeKind kind = NodeKind::kJoin;
   bool raw = false;     // a message of the network's own: it holds a processor or an interface
-  bool timed = false;   // kWork: its time is `amount`, whatever runs beside it
+  bool timed = false;   // its time is `amount`, whatever runs beside it and on whatever host
   bool lagged = false;  // kWork: the host's launches reach it after the launch latency
 };
 

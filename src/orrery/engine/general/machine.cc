@@ -251,7 +251,8 @@ void Machine::PostOne(const Freed& f) {
     case NodeKind::kJoin:
       return Finish(f.rank, f.node, f.ready, f.ready);
     case NodeKind::kHost: {
-      SimTime time = RoundToPs(static_cast<double>(n.amount.value) * host_scale_);
+      SimTime time =
+          n.timed ? n.amount.value : RoundToPs(static_cast<double>(n.amount.value) * host_scale_);
       if (n.op != Node::kNoOp) time += CostOf(f.rank, n).host;
       ranks_[f.rank].account.HostWorks(f.ready + time);
       if (n.op == Node::kNoOp) Started(f.rank, f.node, f.ready);
@@ -298,6 +299,8 @@ void Machine::Handle(const Event& event) {
     case Step::kWindow:
       ranks_[event.rank].before = ranks_[event.rank].account.Close(event.time);
       return;
+    case Step::kMember:
+      return EndMember(event.a, event.b, event.time);
   }
 }
 

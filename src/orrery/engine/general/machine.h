@@ -85,14 +85,17 @@ class Machine {
     kMessage,  // a message stands before its receiver
     kTakeIn,   // the receive copies its message in
     kWindow,   // the last iteration's window begins
+    kMember,   // a member's part of a measured communication ends
   };
   struct Event {
     SimTime time = 0;
     std::uint64_t key = 0;   // order of its creation, kept while it waits; low 3 bits: the step
     std::uint32_t node = 0;  // kMessage: the send
     std::uint32_t rank = 0;  // of the node
-    std::uint32_t a = 0;     // kMessage: the receiver; kTakeIn: the send; kEnd: version
-    // kTakeIn: the sender; kMessage: the meeting, if one is under way; kBegin: 1 with its stream
+    // kMessage: the receiver; kTakeIn: the send; kEnd: version; kMember: the meeting
+    std::uint32_t a = 0;
+    // kTakeIn: the sender; kMessage: the meeting, if one is under way; kBegin: 1 with its stream;
+    // kMember: the member
     std::uint32_t b = 0;
     Step step() const { return static_cast<Step>(key & 7); }
     std::uint64_t order() const { return key >> 3; }
@@ -233,6 +236,14 @@ class Machine {
   void PostReceive(const Event& event, const Node& n);
   void Join(std::uint32_t id, std::uint32_t member, SimTime now);
   void BeginMember(std::uint32_t id, std::uint32_t member, SimTime now);
+  bool Measured(const graph::Comm& comm) const {
+    return comm.measured.value >= 0 && in_.options->measured_communication;
+  }
+  // REQUIRES: Measured(comm).
+  SimTime MeasuredTime(std::uint32_t rank, const graph::Comm& comm) const {
+    return std::min<SimTime>(graph_.number(binding(rank), comm.measured), kMaxDuration);
+  }
+  void RunMeasured(std::uint32_t id, SimTime now);
   void EndMeeting(const Transport::Ended& ended, SimTime now);
   void EndMember(std::uint32_t id, std::uint32_t member, SimTime now);
   graph::GroupSlot RoleOf(const graph::Comm& comm, std::uint32_t rank) const;

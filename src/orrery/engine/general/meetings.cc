@@ -48,7 +48,8 @@ std::uint32_t Machine::NewMeeting(std::uint32_t rank, const Comm& comm, std::int
   m = Meeting();
   m.bytes = bytes;
   const graph::Shares* shares = comm.shares.valid() ? &graph_.shares[comm.shares.index()] : nullptr;
-  if (shape != 0) {
+  if (Measured(comm)) m.measured = MeasuredTime(rank, comm);
+  if (shape != 0 && m.measured < 0) {
     Status s = in_.prices->PriceComm(comm, bytes, shape, group_shape, shares, &m.price);
     if (!s.ok()) Fail(std::move(s).In(fmt::format("rank {}", rank)));
   }
@@ -113,11 +114,24 @@ void Machine::Join(std::uint32_t id, std::uint32_t member, SimTime now) {
   const bool last = m.arrived == m.members.size();
   ranks_[m.members[member].rank].account.Post(now, m.group == kNobody);
   if (last) m.start = now;
+  if (m.measured >= 0) return last ? RunMeasured(id, now) : void();
   const bool own = transport_->Join(now, id, m, member, last);
   if (own) {
     BeginMember(id, member, now);
   } else if (last) {
     for (std::uint32_t i = 0; i < m.members.size(); ++i) BeginMember(id, i, now);
+  }
+}
+
+// All members of a measured communication have come. Each takes what was measured on it; one of
+// which nothing is known, what the first takes.
+void Machine::RunMeasured(std::uint32_t id, SimTime now) {
+  for (std::uint32_t i = 0; i < meetings_[id].members.size(); ++i) {
+    BeginMember(id, i, now);
+    const Participant& p = meetings_[id].members[i];
+    const Comm& own = comm_of(node_of(p.rank, p.node));
+    const SimTime time = Measured(own) ? MeasuredTime(p.rank, own) : meetings_[id].measured;
+    Push(Make(Step::kMember, p.rank, p.node, id, i), now + time);
   }
 }
 

@@ -29,6 +29,7 @@ struct Meeting {
   CommPrice price;
   std::uint32_t group = kNobody;  // GroupId of a collective; kNobody: a message
   bool raw = false;
+  SimTime measured = -1;  // what it took where that was measured: then no transport sees it
   std::int64_t bytes = 0;
   std::uint32_t arrived = 0, ended = 0;
   SimTime start = 0;                 // of its transmission
