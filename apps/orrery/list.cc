@@ -34,7 +34,7 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 25> kFormats = {{
+constexpr std::array<FormatRow, 28> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
     {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
@@ -65,6 +65,16 @@ constexpr std::array<FormatRow, 25> kFormats = {{
     {"simai", "SimAI's workloads, .txt (docs/formats/simai.md): simulate on any network, inspect"},
     {"memory-snapshot",
      "PyTorch's memory snapshot, a pickle read as data (docs/tracing.md): inspect, replayed"},
+    {"pytorch",
+     "PyTorch profiles (Kineto) and execution traces, .json or .json.gz (docs/formats/pytorch.md): "
+     "simulate on any network or as measured, inspect, convert"},
+    {"nsys",
+     "Nsight Systems reports, SQLite, with NCCL's logs or without (docs/formats/pytorch.md): "
+     "simulate, inspect, convert"},
+    {"nccl",
+     "NCCL's log of calls, or its inspector's records (docs/formats/pytorch.md): simulate, "
+     "inspect, "
+     "convert"},
     {"result", "Orrery's result, JSON, orrery.result/1 (docs/formats/result.md): write, inspect"},
     {"schedule", "A pipeline schedule of one's own (docs/formats/schedule.md): read"},
     {"connection-matrix", "htsim's .cm, flows of 'orrery traffic' (docs/traffic.md): read"},

@@ -68,6 +68,7 @@ class SimulateVerb final : public Verb {
                     "timeline, and for several jobs over links or loggops");
     app->add_option("--seed", seed_, "Seed of jitter and random placement");
     app->add_option("--csv", csv_, "Traces: write a line a rank to FILE");
+    app->add_flag("--strict", strict_, "Refuse a trace that does not say all that its run needs");
     recipe_.Declare(app);
     DeclareAstra(app);
     app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
@@ -189,6 +190,7 @@ class SimulateVerb final : public Verb {
     job::TraceOptions options;
     options.network = network_.value_or("");
     options.cluster = recipe_.cluster;
+    options.strict = strict_;
     options.nodes = static_cast<int>(recipe_.nodes);
     options.set = set_;
     options.timeline = timeline_;
@@ -287,7 +289,7 @@ class SimulateVerb final : public Verb {
   std::optional<std::string> network_;
   std::optional<std::string> seed_;
   std::string threads_ = "1";
-  bool no_fold_ = false;
+  bool no_fold_ = false, strict_ = false;
   RecipeOptions recipe_;
 };
 

@@ -60,4 +60,20 @@ Result<std::string> Gunzip(std::string_view bytes, std::int64_t limit_bytes,
   return out;
 }
 
+std::string GunzipStart(std::string_view start, std::size_t most) {
+  Inflater inflater;
+  z_stream& z = inflater.stream;
+  if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) return {};
+  inflater.open = true;
+  std::string out(most, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(start.data()));
+  z.avail_in = static_cast<uInt>(std::min<std::size_t>(start.size(), 1 << 20));
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(std::min<std::size_t>(most, 1 << 20));
+  const uInt room = z.avail_out;
+  inflate(&z, Z_SYNC_FLUSH);
+  out.resize(room - z.avail_out);
+  return out;
+}
+
 }  // namespace orrery::formats

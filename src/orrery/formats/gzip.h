@@ -1,6 +1,7 @@
 // gzip files (RFC 1952) through zlib, bounded.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,5 +16,8 @@ constexpr bool IsGzip(std::string_view bytes) { return bytes.starts_with("\x1f\x
 // stands for the file in errors.
 Result<std::string> Gunzip(std::string_view bytes, std::int64_t limit_bytes,
                            const std::string& name);
+
+// The first `most` bytes of the content, or as many as the beginning of a file holds.
+std::string GunzipStart(std::string_view start, std::size_t most);
 
 }  // namespace orrery::formats

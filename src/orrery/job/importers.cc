@@ -17,6 +17,8 @@
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
 #include "orrery/graph/verify.h"
+#include "orrery/job/import_nccl.h"
+#include "orrery/job/import_pytorch.h"
 #include "orrery/workload/importers/astra_text/layers.h"
 #include "orrery/workload/importers/astra_text/text_workload.h"
 #include "orrery/workload/importers/chakra/chakra.h"
@@ -238,7 +240,7 @@ Result<ImportedTrace> ReadSimai(const TraceFiles& files, const ImportOptions&) {
   return trace;
 }
 
-constexpr std::array<Importer, 7> kImporters = {{
+constexpr std::array<Importer, 10> kImporters = {{
     {"graph", "graph", "Orrery graph, text form", "analytic", nullptr, IsGraphText, ReadGraphText},
     {"graph-binary", "graph", "Orrery graph, binary form", "analytic", nullptr, IsGraphBinary,
      ReadGraphBinary},
@@ -249,6 +251,12 @@ constexpr std::array<Importer, 7> kImporters = {{
      IsTextWorkload, ReadText},
     {"simai", "SimAI", "SimAI workload", "analytic", nullptr, IsSimai, ReadSimai},
     {"chakra", "Chakra", "Chakra execution trace", "analytic", &kChakraTable, IsChakra, ReadChakra},
+    {"pytorch", "PyTorch", "PyTorch profile (Kineto), with execution traces or without", "analytic",
+     &kPyTorchOptions, IsPyTorch, ReadPyTorch},
+    {"nsys", "nsys", "Nsight Systems report (SQLite), with NCCL's logs or without", "analytic",
+     &kNsysOptions, IsNsys, ReadNsysReports},
+    {"nccl", "NCCL calls", "NCCL's log of calls, or its inspector's records", "analytic", nullptr,
+     IsNccl, ReadNccl},
 }};
 
 }  // namespace

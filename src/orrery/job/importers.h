@@ -14,6 +14,7 @@
 #include "orrery/base/mapped_file.h"
 #include "orrery/base/schema.h"
 #include "orrery/base/status.h"
+#include "orrery/base/time.h"
 #include "orrery/formats/section.h"
 #include "orrery/graph/graph.h"
 #include "orrery/job/trace_storages.h"
@@ -28,6 +29,7 @@ struct TraceFiles {
 
 struct ImportOptions {
   const formats::Section* options = nullptr;  // of Importer::options, where it has some
+  bool strict = false;  // what a trace does not say is an error, not a warning
 };
 
 struct ImportedTrace {
@@ -36,6 +38,8 @@ struct ImportedTrace {
   std::vector<std::string> assumed, warnings;
   std::vector<ProgramStorages> storages;  // where the trace has allocations
   bool training = false;  // a step of GPUs: equal ones differ in speed as those of jobs do
+  SimTime measured = -1;  // what the traced run took, if the trace says; picoseconds
+  std::string gpu;        // that it ran on, as the trace names it
 };
 
 struct Importer {

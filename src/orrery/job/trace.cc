@@ -15,6 +15,7 @@
 #include "orrery/engine/options.h"
 #include "orrery/formats/section.h"
 #include "orrery/job/network_setup.h"
+#include "orrery/job/reprice.h"
 #include "orrery/job/simulate.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/network/network.h"
@@ -31,6 +32,20 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kWorstLinks = 20;
 
+constexpr Option kTrace[] = {
+    {.name = "communication",
+     .type = OptionType::kText,
+     .fallback = "auto",
+     .doc = "Of communication that a trace has timed: measured, priced on the cluster, or auto: "
+            "priced where --cluster names one."},
+    {.name = "gpu",
+     .type = OptionType::kText,
+     .doc = "The GPU that a trace ran on, where the trace does not say or says it otherwise; on a "
+            "cluster of other GPUs its kernels are rescaled."},
+};
+constexpr OptionTable kTraceTable{
+    .path = "trace", .doc = "How a trace that has times runs.", .options = kTrace};
+
 // 10⁻¹⁸ s from ns.
 std::int64_t Attoseconds(double ns) { return static_cast<std::int64_t>(ns * 1e9 + 0.5); }
 
@@ -44,6 +59,8 @@ struct Settings {
   Section import;  // the importer's
   network::Parameters network;
   bool whole_nodes = false;  // goal.rank=node
+  bool measured = true;      // communication takes what was measured
+  std::string gpu;           // that the trace ran on
   int iterations = 0;
   std::uint64_t seed = 1;
   std::vector<std::string> of_cluster;  // for ReadNetworkSetup
@@ -89,27 +106,40 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
   for (const std::string& assignment : options.set) {
     const std::string_view section =
         std::string_view(assignment).substr(0, assignment.find_first_of(".="));
-    std::vector<std::string_view> valid = {"loggops", "simulation", "cluster", "collective",
-                                           "nccl",    "packet",     "perturb"};
+    std::vector<std::string_view> valid = {"loggops",    "trace", "simulation", "cluster",
+                                           "collective", "nccl",  "packet",     "perturb"};
     if (importer.options != nullptr) valid.insert(valid.begin() + 1, own.path);
     if (std::ranges::find(valid, section) == valid.end()) {
       return InvalidInput("--set {}: {}", Printable(assignment),
                           UnknownName("section", Printable(std::string(section)), valid));
     }
-    if (section == "loggops" || section == own.path || section == "simulation") {
+    if (section == "loggops" || section == own.path || section == "simulation" ||
+        section == "trace") {
       ORRERY_RETURN_IF_ERROR(ApplySet(assignment, &document));
     } else {
       settings.of_cluster.push_back(assignment);
     }
   }
   Section loggops(network::LogGopsOptions()), simulation(engine::SimulationOptions());
+  Section times(kTraceTable);
   for (const formats::Field& field : document.root.fields) {
     const bool is_own = field.key == own.path && importer.options != nullptr;
-    Section& section = is_own ? settings.import : field.key == "loggops" ? loggops : simulation;
+    Section& section = is_own                   ? settings.import
+                       : field.key == "loggops" ? loggops
+                       : field.key == "trace"   ? times
+                                                : simulation;
     const OptionTable& table = section.table();
     ORRERY_ASSIGN_OR_RETURN(section, Section::Read(document, field.value, table));
   }
   ORRERY_RETURN_IF_ERROR(ReadLogGops(loggops, &settings.network));
+  const std::string communication = times.Text("communication");
+  if (communication != "auto" && communication != "measured" && communication != "priced") {
+    return InvalidInput("{}: '{}' is none of auto, measured, priced", times.Where("communication"),
+                        Printable(communication));
+  }
+  if (times.Has("gpu")) settings.gpu = times.Text("gpu");
+  settings.measured =
+      communication == "auto" ? options.cluster.empty() : communication == "measured";
   if (importer.name == "goal") {
     const std::string rank = settings.import.Text("rank");
     if (rank != "gpu" && rank != "node") {
@@ -134,6 +164,7 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
     }
   };
   save(network::LogGopsOptions(), loggops);
+  if (times.Has("communication") || times.Has("gpu")) save(kTraceTable, times);
   if (importer.options != nullptr && !options.cluster.empty()) save(own, settings.import);
   if (!settings.of_cluster.empty()) saved["set"] = settings.of_cluster;
   settings.config = saved.dump();
@@ -175,6 +206,20 @@ Result<cluster::Placement> Place(const cluster::Cluster& cluster, std::size_t ra
   }
   for (std::size_t r = 0; r < ranks; ++r) placement.device.emplace_back(none ? 0 : r * step);
   return placement;
+}
+
+// Whether a graph says how long all of its work and communication took; `timed`: its source was a
+// run that was measured.
+bool AllMeasured(const graph::Graph& graph, bool timed) {
+  bool any = timed;
+  for (const graph::Block& b : graph.blocks) {
+    if (!b.kernels.empty()) return false;
+    for (const graph::Comm& c : b.comms) {
+      if (c.measured.value < 0) return false;
+      any = true;
+    }
+  }
+  return any;
 }
 
 bool HoldsInterfaces(const graph::Graph& graph) {
@@ -230,7 +275,9 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
       options.network == "loggops" &&
       (endpoints == LogGopsEndpoints::kJoint || (endpoints == LogGopsEndpoints::kDefault && holds));
   const std::size_t ranks = graph.bindings.size();
-  ORRERY_ASSIGN_OR_RETURN(NetworkSetup place, ReadPlace(options, settings, ranks, !joint));
+  const bool measured = settings.measured && AllMeasured(graph, result.measured >= 0);
+  ORRERY_ASSIGN_OR_RETURN(NetworkSetup place,
+                          ReadPlace(options, settings, ranks, !joint && !measured));
   const bool none = options.cluster.empty();
   ORRERY_ASSIGN_OR_RETURN(const cluster::Placement placement,
                           Place(place.cluster, ranks, settings, none));
@@ -257,6 +304,7 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   if (trace.training) {
     run.rank_noise = place.cluster.spec().device.constants[constants::kRankNoise];
   }
+  run.measured_communication = settings.measured;
   if (timeline && network::SeesLinks(options.network)) run.link_steps = 256;
   network::Parameters parameters = settings.network;
   parameters.packet = place.parameters.packet;
@@ -301,6 +349,7 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
     }
   }
   result.network = options.network;
+  result.measured_communication = measured;
   result.operations = OperationsOf(graph);
   result.programs = graph.programs.size();
   result.processors = ProcessorsOf(graph);
@@ -318,6 +367,37 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   return result;
 }
 
+// Kernels that another GPU than the cluster's has timed are rescaled to it.
+Status MoveToCluster(const TraceOptions& options, const Settings& settings, ImportedTrace* trace) {
+  if (options.cluster.empty()) return {};
+  const std::string& gpu = settings.gpu.empty() ? trace->gpu : settings.gpu;
+  if (gpu.empty()) {
+    if (trace->measured >= 0) {
+      trace->assumed.push_back("work takes what it took: the trace names no GPU (trace.gpu)");
+    }
+    return {};
+  }
+  const auto from = GpuNamed(gpu);
+  if (!from) {
+    if (!settings.gpu.empty()) {
+      return InvalidInput("trace.gpu: no GPU '{}' in data/devices.yaml ('orrery list devices')",
+                          Printable(gpu));
+    }
+    trace->warnings.push_back(
+        fmt::format("data/devices.yaml does not have the GPU '{}' of the trace: its kernels take "
+                    "what they took",
+                    Printable(gpu)));
+    return {};
+  }
+  ORRERY_ASSIGN_OR_RETURN(const NetworkSetup place,
+                          ReadNetworkSetup(options.cluster, 1, options.network, settings.of_cluster,
+                                           options.constants));
+  const cluster::DeviceSpec& to = place.cluster.spec().device;
+  if (to.name == from->name) return {};
+  trace->assumed.push_back(RepriceKernels(*from, to, &trace->graph).assumed);
+  return {};
+}
+
 }  // namespace
 
 Result<results::TraceResult> SimulateTrace(const Importer& importer, const TraceFiles& files,
@@ -329,9 +409,11 @@ Result<results::TraceResult> SimulateTrace(const Importer& importer, const Trace
   results::TraceResult result;
   result.source = files.paths.front();
   result.format = importer.title;
-  ORRERY_ASSIGN_OR_RETURN(const ImportedTrace trace,
-                          importer.read(files, {.options = &settings.import}));
+  ORRERY_ASSIGN_OR_RETURN(ImportedTrace trace,
+                          importer.read(files, {&settings.import, options.strict}));
+  ORRERY_RETURN_IF_ERROR(MoveToCluster(options, settings, &trace));
   result.assumed = trace.assumed;
+  result.measured = trace.measured;
   Result<results::TraceResult> run = RunGraph(trace, options, settings, std::move(result), began);
   if (!run.ok() && run.status().code() == Code::kInfeasible) {
     return std::move(run).TakeStatus().In(fmt::format("'{}'", Printable(files.paths.front())));

@@ -23,6 +23,7 @@ struct TraceOptions {
   // perturb.
   std::vector<std::string> set;
   std::string timeline, timeline_ranks;
+  bool strict = false;  // what a trace does not say is an error
   const constants::Set* constants = nullptr;
 };
 

@@ -142,7 +142,9 @@ std::string ToJson(const TraceResult& result) {
   const engine::Record& run = result.record;
   Json json;
   json["schema"] = kResultSchema;
-  json["cluster"] = result.cluster.empty() ? "none: every pair of ranks alike" : result.cluster;
+  json["cluster"] = !result.cluster.empty()         ? result.cluster
+                    : result.measured_communication ? "none: communication as measured"
+                                                    : "none: every pair of ranks alike";
   json["finish_time_s"] = static_cast<double>(run.finish_time) / 1e12;
   json["finish_time_ps"] = run.finish_time;
   if (result.repeats) {
@@ -151,6 +153,10 @@ std::string ToJson(const TraceResult& result) {
     if (result.model_flops > 0) {
       json["model_flops_per_gpu_per_s"] = FlopsPerGpu(result);
     }
+  }
+  if (result.measured >= 0) {
+    json["measured_ps"] = result.measured;
+    json["communication"] = result.measured_communication ? "measured" : "priced";
   }
   Json ranks = Json::array();
   for (std::size_t r = 0; r < run.classes.size(); ++r) {
@@ -225,6 +231,13 @@ std::string Report(const TraceResult& result) {
   const auto rank_of = [&](std::size_t i) { return run.classes[i].representative.value; };
   text += fmt::format("  finish       {} ({}), rank {}\n", Nanoseconds(run.finish_time),
                       HumanTime(run.finish_time), rank_of(order.front()));
+  if (result.measured > 0) {
+    text += fmt::format("  measured     {} ({}); the replay differs by {:+.2f} %\n",
+                        Nanoseconds(result.measured), HumanTime(result.measured),
+                        100.0 * static_cast<double>(run.finish_time - result.measured) /
+                            static_cast<double>(result.measured));
+  }
+  if (result.measured_communication) text += "  communication as measured, once all have come\n";
   if (!result.cluster.empty()) text += fmt::format("  cluster      {}\n", result.cluster);
   text += fmt::format("  network      {}{}{}\n", result.network,
                       result.parameters.empty() ? "" : ": ", result.parameters);

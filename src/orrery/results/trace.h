@@ -30,7 +30,9 @@ struct TraceResult {
   std::string parameters;  // of the network, for the report; may be empty
   std::size_t operations = 0;
   std::size_t programs = 0;
-  int processors = 0;      // a rank's, where its operations hold them
+  SimTime measured = -1;                // what the traced run took; -1: the trace does not say
+  bool measured_communication = false;  // all communication took what was measured
+  int processors = 0;                   // a rank's, where its operations hold them
   bool repeats = false;    // a step that comes again: its time is that of one in the steady state
   double model_flops = 0;  // of such a step, over all ranks; 0: not known
   std::vector<TraceMemory> memory;  // by distinct program; empty: the trace says nothing of it

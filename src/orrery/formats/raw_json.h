@@ -1,0 +1,114 @@
+// Internal to the readers of large JSON (simdjson, on demand): values by their text.
+#pragma once
+
+#include <simdjson.h>
+
+#include <charconv>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "orrery/base/status.h"
+#include "orrery/base/text.h"
+
+namespace orrery::formats::raw {
+
+namespace ondemand = simdjson::ondemand;
+using Json = nlohmann::json;
+using Error = simdjson::error_code;
+
+inline std::string_view Trimmed(std::string_view token) {
+  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' ||
+                            token.back() == '\t')) {
+    token.remove_suffix(1);
+  }
+  return token;
+}
+inline std::string_view Unquoted(std::string_view token) {
+  if (token.size() < 2 || token.front() != '"' || token.back() != '"') return token;
+  return token.substr(1, token.size() - 2);
+}
+// The value of a string's token; of others the token.
+inline std::string Text(std::string_view token) {
+  if (token.find('\\') == std::string_view::npos) return std::string(Unquoted(token));
+  const Json value = Json::parse(token, nullptr, false);
+  return value.is_string() ? value.get<std::string>() : std::string(token);
+}
+// Of a number, or of one in quotes.
+inline std::int64_t Integer(std::string_view token, std::int64_t otherwise) {
+  const std::string_view digits = Unquoted(token);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return error == std::errc() && !digits.empty() ? value : otherwise;
+}
+
+// The text of a value, which is passed over.
+inline Error Take(ondemand::value value, std::string_view* text) {
+  ondemand::json_type type{};
+  if (auto error = value.type().get(type)) return error;
+  if (type == ondemand::json_type::array) {
+    ondemand::array array;
+    if (auto error = value.get_array().get(array)) return error;
+    return array.raw_json().get(*text);
+  }
+  if (type == ondemand::json_type::object) {
+    ondemand::object object;
+    if (auto error = value.get_object().get(object)) return error;
+    return object.raw_json().get(*text);
+  }
+  *text = Trimmed(value.raw_json_token());
+  return simdjson::SUCCESS;
+}
+
+// Calls visit(key, value) for each member; visit gives a simdjson error.
+template <class Visit>
+Error ForEachMember(ondemand::object& object, const Visit& visit) {
+  for (auto member : object) {
+    ondemand::field field;
+    std::string_view key;
+    if (auto error = std::move(member).get(field)) return error;
+    if (auto error = field.unescaped_key().get(key)) return error;
+    if (auto error = visit(key, field.value())) return error;
+  }
+  return simdjson::SUCCESS;
+}
+
+// A small value as a tree; of what is no JSON, discarded.
+inline Json Tree(std::string_view text) {
+  return text.empty() ? Json() : Json::parse(text, nullptr, false);
+}
+
+// Elements of a tensor of these dimensions; of a list of tensors all of theirs. 0 for what is none,
+// -1 where they are unknown or more than fit.
+inline std::int64_t Elements(const Json& dims, int depth = 0) {
+  if (!dims.is_array() || dims.empty()) return 0;
+  if (depth > 4) return -1;
+  const bool tensors = dims.front().is_array();
+  std::int64_t sum = tensors ? 0 : 1;
+  for (const Json& d : dims) {
+    if (tensors) {
+      const std::int64_t more = Elements(d, depth + 1);
+      if (more < 0 || __builtin_add_overflow(sum, more, &sum)) return -1;
+    } else if (!d.is_number_integer() || d < 0 ||
+               __builtin_mul_overflow(sum, d.get<std::int64_t>(), &sum)) {
+      return -1;
+    }
+  }
+  return sum;
+}
+
+// What is wrong with a file that simdjson refuses; `at` may be null.
+inline Status Broken(Error error, const char* at, std::string_view json, const std::string& file) {
+  std::string where = fmt::format("it ends at byte {}", json.size());
+  if (error == simdjson::UTF8_ERROR) {
+    where = fmt::format("byte {}", FindInvalidUtf8(json));
+  } else if (error != simdjson::INCOMPLETE_ARRAY_OR_OBJECT && error != simdjson::UNCLOSED_STRING &&
+             at != nullptr && at >= json.data() && at < json.data() + json.size()) {
+    where = fmt::format("byte {}", at - json.data());
+  }
+  return InvalidInput("'{}', {}: no whole JSON: {}; was it cut, or still being written?",
+                      Printable(file), where, simdjson::error_message(error));
+}
+
+}  // namespace orrery::formats::raw

@@ -1,0 +1,33 @@
+// Kernels of a trace on another GPU than the one that ran them.
+//
+// All that a trace tells of a kernel is its name and its time. The name says what bounds it
+// (data/traces/kernels.csv): products and attention the tensor cores' peak of their element type,
+// copies between host and device neither GPU, everything else the memory's bandwidth. Its time is
+// multiplied by the ratio of that bound. Delays, threads and communication stay.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "orrery/cluster/cluster.h"
+#include "orrery/graph/graph.h"
+
+namespace orrery::job {
+
+// The GPU (data/devices.yaml) that a profile calls `name` ("NVIDIA H100 80GB HBM3"), if there
+// is one.
+std::optional<cluster::DeviceSpec> GpuNamed(std::string_view name);
+
+struct Repriced {
+  std::size_t compute = 0, memory = 0, kept = 0;  // operations by bound
+  std::string assumed;                            // one sentence for the result
+};
+
+// Rescales the times of operations on streams of GPUs (those whose name begins with "stream" or
+// "GPU"), and on none.
+Repriced RepriceKernels(const cluster::DeviceSpec& from, const cluster::DeviceSpec& to,
+                        graph::Graph* graph);
+
+}  // namespace orrery::job
