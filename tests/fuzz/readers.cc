@@ -24,7 +24,7 @@
 #include "orrery/graph/text_form.h"
 #include "orrery/graph/verify.h"
 #include "orrery/memory/allocator_conf.h"
-#include "orrery/workload/model.h"
+#include "orrery/workload/families/config.h"
 #include "orrery/workload/routing.h"
 #include "orrery/workload/schedule_file.h"
 #include "tests/fuzz/targets.h"
@@ -105,7 +105,11 @@ constexpr std::array<Target, 18> kTargets = {{
     {"topology", Topology},
     {"schedule", [](std::string_view b) { (void)workload::ParseSchedule("input", b); }},
     {"routing", [](std::string_view b) { (void)workload::ParseRouting("input", b); }},
-    {"config-json", [](std::string_view b) { (void)workload::ReadHuggingFaceConfig(AsFile(b)); }},
+    {"config-json",
+     [](std::string_view b) {
+       std::vector<std::string> notes;
+       (void)workload::ReadConfig(AsFile(b), workload::families::Families::BuiltIn(), &notes);
+     }},
     {"measured", [](std::string_view b) { (void)compute::ParseMeasured("input", b); }},
     {"constants", [](std::string_view b) { (void)constants::Read(AsFile(b)); }},
     {"tuner", [](std::string_view b) { (void)collective::ParseTunerFile(b, "input"); }},
