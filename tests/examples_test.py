@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every job file and trace under examples/ runs to its end. Usage: examples_test.py PROGRAM"""
 
+import json
 import pathlib
 import subprocess
 import sys
