@@ -32,8 +32,8 @@ Result<results::TraceResult> SimulateTrace(const Importer& importer, const Trace
                                            const TraceOptions& given);
 
 // Reads a trace and makes it ready to run, without running it; `use` gets what the engine would.
-// `options.network` plays no part.
-Status WithTrace(const Importer& importer, const TraceFiles& files, const TraceOptions& options,
+// `given.network` plays no part.
+Status WithTrace(const Importer& importer, const TraceFiles& files, const TraceOptions& given,
                  const std::function<Status(const engine::Inputs&)>& use);
 
 }  // namespace orrery::job
