@@ -21,7 +21,7 @@ using Event = ProfileTrace::Event;
 using Kind = ProfileTrace::Kind;
 
 constexpr std::int64_t kMostMicroseconds = 2'300'000'000'000'000;  // the year 2042
-constexpr std::int64_t kLongest_ns = 4'000'000'000'000'000;        // 46 days
+constexpr std::int64_t kLongestNs = 4'000'000'000'000'000;         // 46 days
 constexpr std::size_t kMostTracks = 4096;
 
 // The keys of an event and of its arguments that are read; the rest is passed over.
@@ -330,7 +330,7 @@ class Reader {
                     Printable(values_[key], 40));
       }
     }
-    if (event.duration_ns > kLongest_ns) {
+    if (event.duration_ns > kLongestNs) {
       return Fail(values_[kDur], "event '{}' lasts {} us, more than 46 days",
                   Printable(Unquoted(values_[kName]), 60), Printable(values_[kDur], 40));
     }

@@ -19,7 +19,7 @@ namespace {
 using Kind = ProfileTrace::Kind;
 
 constexpr std::int64_t kMostNanoseconds = 2'300'000'000'000'000'000;
-constexpr std::int64_t kLongest_ns = 4'000'000'000'000'000;  // 46 days
+constexpr std::int64_t kLongestNs = 4'000'000'000'000'000;  // 46 days
 constexpr std::size_t kMostTracks = 4096;
 
 // Tables that are read, and no others.
@@ -270,7 +270,7 @@ class Reader {
     e.start_ns = sqlite3_column_int64(s, 0);
     const std::int64_t end = NumberAt(s, 1).value_or(e.start_ns);
     if (e.start_ns < 0 || e.start_ns > kMostNanoseconds || end < e.start_ns ||
-        end - e.start_ns > kLongest_ns) {
+        end - e.start_ns > kLongestNs) {
       return InvalidInput("'{}': table '{}': an event from {} to {} ns", Printable(path_), table,
                           e.start_ns, end);
     }

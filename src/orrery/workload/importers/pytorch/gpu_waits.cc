@@ -14,7 +14,7 @@ using Event = ProfileTrace::Event;
 using Kind = ProfileTrace::Kind;
 
 constexpr std::uint32_t kNone = GpuWaits::kNone;
-constexpr std::int64_t kClock_ns = 2'000;  // by which the clocks of host and GPU may differ
+constexpr std::int64_t kClockNs = 2'000;  // by which the clocks of host and GPU may differ
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -112,7 +112,7 @@ class Finder {
   }
   void Wait(std::uint32_t operation, std::uint32_t target) {
     if (operation == kNone || target == kNone) return;
-    if (event(target).end_ns() > event(operation).start_ns + kClock_ns) return;
+    if (event(target).end_ns() > event(operation).start_ns + kClockNs) return;
     out_.stream[operation].push_back(target);
   }
 
@@ -193,7 +193,7 @@ class Finder {
         std::map<std::uint32_t, std::uint32_t> done;
         std::vector<std::uint32_t>& list = running[thread];
         for (const std::uint32_t c : list) {
-          if (event(c).end_ns() <= e.start_ns + kClock_ns) done[event(c).track] = c;
+          if (event(c).end_ns() <= e.start_ns + kClockNs) done[event(c).track] = c;
         }
         for (const auto& [track, c] : done) Wait(l.event, c);
         std::erase_if(list, [&](std::uint32_t c) { return event(c).end_ns() <= e.start_ns; });
@@ -220,7 +220,7 @@ class Finder {
         std::uint32_t latest = kNone;
         for (const auto& [track, stream] : streams_) {
           const std::uint32_t last = LastBefore(stream, e.start_ns);
-          if (last == kNone || event(last).end_ns() > e.end_ns() + kClock_ns) continue;
+          if (last == kNone || event(last).end_ns() > e.end_ns() + kClockNs) continue;
           if (latest == kNone || event(last).end_ns() > event(latest).end_ns()) latest = last;
         }
         if (latest == kNone) continue;
@@ -232,7 +232,7 @@ class Finder {
     }
     for (auto& [call, targets] : out_.host) {
       std::erase_if(targets, [&, end = event(call).end_ns()](std::uint32_t t) {
-        return event(t).end_ns() > end + kClock_ns;
+        return event(t).end_ns() > end + kClockNs;
       });
     }
     if (inferred) {

@@ -9,7 +9,7 @@
 namespace orrery::workload {
 namespace {
 
-constexpr std::int64_t kMostOffset_ns = 2'000'000'000'000'000'000;  // 63 years
+constexpr std::int64_t kMostOffsetNs = 2'000'000'000'000'000'000;  // 63 years
 constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max();
 
 bool IsMessage(const Communication& c) { return graph::IsPointToPoint(c.collective); }
@@ -220,7 +220,7 @@ class Matcher {
       for (auto& [rank, list] : differences) {
         std::nth_element(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(list.size() / 2),
                          list.end());
-        out_.clock_ns[rank] = std::clamp(list[list.size() / 2], -kMostOffset_ns, kMostOffset_ns);
+        out_.clock_ns[rank] = std::clamp(list[list.size() / 2], -kMostOffsetNs, kMostOffsetNs);
         known[rank] = more = estimated = true;
       }
     }

@@ -15,9 +15,9 @@ using EventKind = ProfileTrace::Kind;
 using Kind = RankNode::Kind;
 
 constexpr std::uint32_t kNone = RankNode::kNone;
-constexpr std::int64_t kPause_ns = 100'000;  // of a thread, after which it may go on by another's
-constexpr std::int64_t kIdle_ns = 20'000;    // of a thread, to be taken for a wait
-constexpr std::int64_t kClock_ns = 2'000;    // by which the clocks of host and GPU may differ
+constexpr std::int64_t kPauseNs = 100'000;  // of a thread, after which it may go on by another's
+constexpr std::int64_t kIdleNs = 20'000;    // of a thread, to be taken for a wait
+constexpr std::int64_t kClockNs = 2'000;    // by which the clocks of host and GPU may differ
 
 // A thread's operators: those that no other encloses, and who runs when.
 struct Activity {
@@ -198,7 +198,7 @@ class Builder {
       to = after == nullptr ? window_.end_ns : after->ns;
       const bool idle = before == nullptr || before->inner == kNone ||
                         profile_.name(event(before->inner)).starts_with("autograd::");
-      if (!c.blocking && (!idle || to - from < kIdle_ns)) return false;
+      if (!c.blocking && (!idle || to - from < kIdleNs)) return false;
       if (!c.blocking) {
         out_.assumed.insert("a thread that is idle when communication ends was waiting for it");
       }
@@ -267,7 +267,7 @@ class Builder {
     const std::int64_t from = first ? window_.begin_ns : t->cursor_ns;
     const auto* before = t->activity.Around(last_ns_).first;
     const bool works = before != nullptr && before->inner != kNone;
-    const bool paused = first || (ns - from > kPause_ns && !works);
+    const bool paused = first || (ns - from > kPauseNs && !works);
     if (paused && last_thread_ != kNone && last_thread_ != t->track && last_ns_ >= from &&
         last_ns_ <= ns) {
       const std::uint32_t node = Add(Kind::kHost, t->track, last_ns_, ns - last_ns_, kNone);
@@ -340,7 +340,7 @@ class Builder {
     std::int64_t ready = window_.begin_ns;
     // The clocks of host and GPU differ a little: what ends that much later was waited for, too.
     const auto wait_for = [&](std::uint32_t node, std::int64_t ns) {
-      if (node >= kPlanned || ns > e.start_ns + kClock_ns) return;
+      if (node >= kPlanned || ns > e.start_ns + kClockNs) return;
       after.push_back(node);
       ready = std::max(ready, std::min(ns, e.start_ns));
     };
