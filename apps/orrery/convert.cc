@@ -54,7 +54,7 @@ class ConvertVerb final : public Verb {
     }
     app->footer(footer +
                 "Examples:\n"
-                "  orrery convert examples/goal/ring.goal -o ring.graph\n"
+                "  orrery convert schedule.goal -o schedule.graph\n"
                 "  orrery convert job.yaml -o job.bin --to goal-binary\n"
                 "  orrery convert trace.graph -o trace.goal --cluster h100-ib-400g\n"
                 "  orrery convert job.yaml -o traces/job --to chakra\n");

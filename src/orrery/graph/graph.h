@@ -274,8 +274,8 @@ struct Op {
   std::uint16_t hold = 0;                 // one above its entry in Block::holds; 0: holds nothing
 };
 
-// What an operation of a kFree block begins after: the end of operation `op` of its block, or its
-// start (`on_start`).
+// What an operation begins after: the end of operation `op` of its block, or its start
+// (`on_start`); where a host issues the block, one before it.
 struct Dep {
   std::uint32_t op : 31 = 0;
   std::uint32_t on_start : 1 = 0;
@@ -283,7 +283,8 @@ struct Dep {
 };
 
 // What of its rank an operation has to itself while it runs: a processor, a network interface
-// (GOAL's cpu and nic). Communications hold them as the network says (network/loggops.h).
+// (GOAL's cpu and nic). Operations of known time and messages may; messages hold them as the
+// network says (network/loggops.h), the others both together.
 struct Hold {
   static constexpr std::uint16_t kNone = 0xFFFF;
   std::uint16_t cpu = kNone, nic = kNone;

@@ -232,7 +232,7 @@ std::string Report(const TraceResult& result) {
   text += fmt::format("  finish       {} ({}), rank {}\n", Nanoseconds(run.finish_time),
                       HumanTime(run.finish_time), rank_of(order.front()));
   if (result.measured > 0) {
-    text += fmt::format("  measured     {} ({}); the replay differs by {:+.2f} %\n",
+    text += fmt::format("  measured     {} ({}); the run differs by {:+.2f} %\n",
                         Nanoseconds(result.measured), HumanTime(result.measured),
                         100.0 * static_cast<double>(run.finish_time - result.measured) /
                             static_cast<double>(result.measured));
