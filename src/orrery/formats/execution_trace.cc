@@ -47,29 +47,14 @@ bool Communicates(std::string_view name) {
 
 class Reader {
  public:
-  Reader(std::string text, const std::string& file) : text_(std::move(text)), file_(file) {}
+  Reader(std::string text, const std::string& file) : json_(std::move(text), file), file_(file) {}
 
   Result<ExecutionTrace> Read() {
-    const std::size_t size = text_.size();
-    if (static_cast<std::int64_t>(size) > kMostKinetoBytes) {
-      return InvalidInput("'{}': {} of JSON, where 4 GiB are the most", Printable(file_),
-                          HumanBytes(static_cast<std::int64_t>(size)));
-    }
-    text_.resize(size + simdjson::SIMDJSON_PADDING, '\0');
-    json_ = std::string_view(text_).substr(0, size);
-    ondemand::parser parser;
-    ondemand::document document;
-    if (auto error = parser.iterate(json_, text_.size()).get(document)) {
-      return raw::Broken(error, nullptr, json_, file_);
-    }
+    ORRERY_RETURN_IF_ERROR(json_.Open(kMostKinetoBytes));
     ondemand::object top;
-    Error error = document.get_object().get(top);
+    Error error = json_.root().get_object().get(top);
     if (error == simdjson::SUCCESS) error = ReadTop(top);
-    if (error != simdjson::SUCCESS) {
-      const char* at = nullptr;
-      if (document.current_location().get(at) != simdjson::SUCCESS) at = nullptr;
-      return raw::Broken(error, at, json_, file_);
-    }
+    if (error != simdjson::SUCCESS) return json_.Broken(error);
     if (out_.schema.empty()) {
       return InvalidInput("'{}': no 'schema': no execution trace of PyTorch", Printable(file_));
     }
@@ -205,8 +190,7 @@ class Reader {
     }
   }
 
-  std::string text_;
-  std::string_view json_;
+  raw::Document json_;
   const std::string& file_;
   ExecutionTrace out_;
   std::array<std::string_view, kKeys> values_;

@@ -145,36 +145,21 @@ bool OnGpu(Kind kind) {
 
 class Reader {
  public:
-  Reader(std::string text, const std::string& file) : text_(std::move(text)), file_(file) {}
+  Reader(std::string text, const std::string& file) : json_(std::move(text), file), file_(file) {}
 
   Result<ProfileTrace> Read() {
-    const std::size_t size = text_.size();
-    if (static_cast<std::int64_t>(size) > kMostKinetoBytes) {
-      return InvalidInput("'{}': {} of JSON, where 4 GiB are the most; trace fewer steps",
-                          Printable(file_), HumanBytes(static_cast<std::int64_t>(size)));
-    }
-    text_.resize(size + simdjson::SIMDJSON_PADDING, '\0');
-    json_ = std::string_view(text_).substr(0, size);
-    ondemand::parser parser;
-    ondemand::document document;
-    if (auto error = parser.iterate(json_, text_.size()).get(document)) {
-      return raw::Broken(error, nullptr, json_, file_);
-    }
-    const simdjson::error_code error = ReadDocument(document);
+    ORRERY_RETURN_IF_ERROR(json_.Open(kMostKinetoBytes, "; trace fewer steps"));
+    const Error error = ReadDocument(json_.root());
     if (!fault_.ok()) return fault_;
-    if (error != simdjson::SUCCESS) {
-      const char* at = nullptr;
-      if (document.current_location().get(at) != simdjson::SUCCESS) at = nullptr;
-      return raw::Broken(error, at, json_, file_);
-    }
+    if (error != simdjson::SUCCESS) return json_.Broken(error);
     if (!has_events_) {
       return InvalidInput("'{}': no 'traceEvents': no trace of PyTorch's profiler",
                           Printable(file_));
     }
     const char* rest = nullptr;
-    if (document.current_location().get(rest) == simdjson::SUCCESS) {
+    if (json_.root().current_location().get(rest) == simdjson::SUCCESS) {
       return InvalidInput("'{}', byte {}: more behind the end of the trace", Printable(file_),
-                          rest - json_.data());
+                          rest - json_.json().data());
     }
     Sort();
     return std::move(out_);
@@ -184,8 +169,9 @@ class Reader {
   template <class... Args>
   Error Fail(std::string_view token, fmt::format_string<Args...> format, Args&&... args) {
     if (fault_.ok()) {
-      fault_ = InvalidInput("'{}', byte {}: {}", Printable(file_), token.data() - json_.data(),
-                            fmt::format(format, std::forward<Args>(args)...));
+      fault_ =
+          InvalidInput("'{}', byte {}: {}", Printable(file_), token.data() - json_.json().data(),
+                       fmt::format(format, std::forward<Args>(args)...));
     }
     return simdjson::INCORRECT_TYPE;
   }
@@ -315,7 +301,7 @@ class Reader {
     Event event;
     event.kind = kind;
     const std::string_view at = values_[kName].empty() ? values_[kPh] : values_[kName];
-    event.offset = static_cast<std::uint64_t>(at.data() - json_.data());
+    event.offset = static_cast<std::uint64_t>(at.data() - json_.json().data());
     if (values_[kName].empty()) return Fail(at, "an event without a name");
     if (values_[kTs].empty()) {
       return Fail(at, "event '{}' has no 'ts'", Printable(Unquoted(values_[kName]), 60));
@@ -427,8 +413,7 @@ class Reader {
     }
   }
 
-  std::string text_;
-  std::string_view json_;
+  raw::Document json_;
   const std::string& file_;
   ProfileTrace out_;
   Status fault_;

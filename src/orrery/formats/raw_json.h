@@ -111,4 +111,42 @@ inline Status Broken(Error error, const char* at, std::string_view json, const s
                       Printable(file), where, simdjson::error_message(error));
 }
 
+// A whole text, padded as simdjson wants it. Not movable: values point into it.
+class Document {
+ public:
+  // REQUIRES: `file` outlives this.
+  Document(std::string text, const std::string& file) : text_(std::move(text)), file_(file) {}
+  Document(const Document&) = delete;
+  Document& operator=(const Document&) = delete;
+
+  // `advice` follows the refusal of a text of more than `most` bytes.
+  Status Open(std::int64_t most, std::string_view advice = {}) {
+    const std::size_t size = text_.size();
+    if (static_cast<std::int64_t>(size) > most) {
+      return InvalidInput("'{}': {} of JSON, where 4 GiB are the most{}", Printable(file_),
+                          HumanBytes(static_cast<std::int64_t>(size)), advice);
+    }
+    text_.resize(size + simdjson::SIMDJSON_PADDING, '\0');
+    json_ = std::string_view(text_).substr(0, size);
+    const Error error = parser_.iterate(json_, text_.size()).get(document_);
+    return error == simdjson::SUCCESS ? Status() : raw::Broken(error, nullptr, json_, file_);
+  }
+  // What is wrong where reading stands now.
+  Status Broken(Error error) {
+    const char* at = nullptr;
+    if (document_.current_location().get(at) != simdjson::SUCCESS) at = nullptr;
+    return raw::Broken(error, at, json_, file_);
+  }
+
+  std::string_view json() const { return json_; }
+  ondemand::document& root() { return document_; }
+
+ private:
+  std::string text_;
+  const std::string& file_;
+  std::string_view json_;
+  ondemand::parser parser_;
+  ondemand::document document_;
+};
+
 }  // namespace orrery::formats::raw

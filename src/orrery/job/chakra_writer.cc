@@ -7,10 +7,8 @@
 #include <set>
 
 #include "orrery/base/text.h"
-#include "orrery/engine/general/flat_program.h"
-#include "orrery/engine/general/op_costs.h"
-#include "orrery/engine/general/peers.h"
 #include "orrery/formats/chakra.h"
+#include "orrery/job/flat_programs.h"
 
 namespace orrery::job {
 namespace {
@@ -49,11 +47,11 @@ ChakraCollective CollectiveOf(Collective c) {
 
 class Writer {
  public:
-  Writer(const engine::Inputs& inputs, int iterations)
-      : in_(inputs), graph_(*inputs.graph), iterations_(iterations), peers_(graph_) {}
+  Writer(const graph::Graph& graph, FlatPrograms&& programs)
+      : graph_(graph), programs_(std::move(programs)), peers_(graph_) {}
 
   Result<ChakraExport> Write() {
-    ORRERY_RETURN_IF_ERROR(MakePrograms());
+    FindOrders();
     ChakraExport out;
     for (std::uint32_t rank = 0; rank < graph_.bindings.size(); ++rank) {
       ORRERY_ASSIGN_OR_RETURN(std::string bytes, RankBytes(rank));
@@ -65,49 +63,34 @@ class Writer {
   }
 
  private:
-  struct Program {
-    std::unique_ptr<FlatProgram> flat;
-    std::vector<engine::general::BlockCosts> costs;  // by call
-    std::vector<std::vector<std::uint64_t>> deps;    // by node
-  };
-
-  Status MakePrograms() {
-    programs_.resize(graph_.programs.size());
-    for (const graph::Binding& b : graph_.bindings) {
-      Program& p = programs_[b.program.index()];
-      if (p.flat != nullptr) continue;
-      const graph::Program& program = graph_.programs[b.program.index()];
-      const bool once = graph_.jobs[b.job.index()].once;
-      p.flat = std::make_unique<FlatProgram>(graph_, program, once ? 1 : iterations_,
-                                             [](graph::GroupSlot) { return false; });
-      for (const graph::Call& call : program.calls) {
-        ORRERY_ASSIGN_OR_RETURN(
-            auto costs, engine::general::CostsOf(graph_.blocks[call.block.index()], *in_.compute,
-                                                 in_.cluster->spec(), 1));
-        p.costs.push_back(std::move(costs));
-      }
-      p.deps.resize(p.flat->size());
-      for (std::size_t i = 0; i < p.flat->size(); ++i) {
-        for (const std::uint32_t edge : p.flat->edges(i)) {
+  // What each node of a program waits for.
+  void FindOrders() {
+    deps_.resize(graph_.programs.size());
+    for (std::uint32_t rank = 0; rank < graph_.bindings.size(); ++rank) {
+      auto& deps = deps_[programs_.program(rank)];
+      const FlatProgram& flat = programs_.of(rank);
+      if (!deps.empty() || flat.size() == 0) continue;
+      deps.resize(flat.size());
+      for (std::size_t i = 0; i < flat.size(); ++i) {
+        for (const std::uint32_t edge : flat.edges(i)) {
           starts_ += (edge & Node::kStartEdge) != 0 ? 1 : 0;
-          p.deps[edge & ~Node::kStartEdge].push_back(i);
+          deps[edge & ~Node::kStartEdge].push_back(i);
         }
       }
     }
-    return {};
   }
 
   Result<std::string> RankBytes(std::uint32_t rank) {
-    const Program& program = programs_[graph_.bindings[rank].program.index()];
+    const FlatProgram& flat = programs_.of(rank);
+    const auto& deps = deps_[programs_.program(rank)];
     formats::ChakraWriter out;
-    for (std::size_t i = 0; i < program.flat->size(); ++i) {
-      const Node& n = program.flat->node(i);
+    for (std::size_t i = 0; i < flat.size(); ++i) {
+      const Node& n = flat.node(i);
       ChakraNode node;
       node.id = i;
       std::string group;
-      ORRERY_RETURN_IF_ERROR(
-          Fill(rank, program, n, &node, &group).In(fmt::format("rank {}", rank)));
-      out.Add(node, NameOf(n), group, program.deps[i]);
+      ORRERY_RETURN_IF_ERROR(Fill(rank, n, &node, &group).In(fmt::format("rank {}", rank)));
+      out.Add(node, NameOf(n), group, deps[i]);
     }
     return out.Release();
   }
@@ -117,10 +100,6 @@ class Writer {
     if (op.name.valid()) return graph_.name(op.name);
     return n.kind == NodeKind::kHost ? "launch" : "operation";
   }
-  const graph::Comm& CommOf(const Node& n) const {
-    const graph::Block& block = graph_.blocks[n.block];
-    return block.comms[block.ops[n.op].index];
-  }
 
   static void Timed(SimTime ps, ChakraNode* node) {
     node->type = ChakraNodeType::kCompute;
@@ -129,28 +108,20 @@ class Writer {
     node->has |= ChakraNode::kDurationPs;
   }
 
-  Status Fill(std::uint32_t rank, const Program& program, const Node& n, ChakraNode* node,
-              std::string* group) {
-    const graph::Binding& b = graph_.bindings[rank];
-    const std::int64_t amount = n.amount.slot < 0 ? n.amount.value : graph_.number(b, n.amount);
-    const engine::general::BlockCosts& costs = program.costs[program.flat->instance(n).number];
+  Status Fill(std::uint32_t rank, const Node& n, ChakraNode* node, std::string* group) {
+    const std::int64_t amount = programs_.amount(rank, n);
     held_ = held_ || n.cpu != Node::kNone || n.nic != Node::kNone;
     switch (n.kind) {
       case NodeKind::kJoin:
         return {};
-      case NodeKind::kHost: {
-        SimTime time =
-            RoundToPs(static_cast<double>(amount) / in_.cluster->spec().cpu_relative_speed);
-        if (n.op != Node::kNoOp) time += costs.ops[n.op].host;
-        Timed(time, node);
+      case NodeKind::kHost:
+        Timed(programs_.Duration(rank, n), node);
         node->cpu = true;
         node->has |= ChakraNode::kCpuOp;
         return {};
-      }
       case NodeKind::kWork: {
-        lagged_ = lagged_ || n.lagged;
         kernels_ = kernels_ || !n.timed;
-        const SimTime time = n.timed ? amount : costs.ops[n.op].duration[0];
+        const SimTime time = programs_.Duration(rank, n);
         if (time == 0) return {};  // takes no unit either
         compute_streams_.insert(graph_.blocks[n.block].ops[n.op].stream);
         Timed(time, node);
@@ -158,8 +129,9 @@ class Writer {
         return {};
       }
       case NodeKind::kCopy:
-        node->type = CommOf(n).collective == Collective::kCopyToDevice ? ChakraNodeType::kMemLoad
-                                                                       : ChakraNodeType::kMemStore;
+        node->type = programs_.comm(n).collective == Collective::kCopyToDevice
+                         ? ChakraNodeType::kMemLoad
+                         : ChakraNodeType::kMemStore;
         node->tensor_size = static_cast<std::uint64_t>(amount);
         node->has |= ChakraNode::kTensorSize;
         return {};
@@ -173,7 +145,7 @@ class Writer {
   }
 
   Status Message(std::uint32_t rank, const Node& n, std::int64_t bytes, ChakraNode* node) {
-    const graph::Comm& comm = CommOf(n);
+    const graph::Comm& comm = programs_.comm(n);
     const bool send = n.kind == NodeKind::kSend;
     const std::uint32_t peer = peers_.Of(rank, comm);
     if (peer == Peers::kAny || comm.tag < 0) {
@@ -192,7 +164,7 @@ class Writer {
 
   Status OfCollective(std::uint32_t rank, const Node& n, std::int64_t bytes, ChakraNode* node,
                       std::string* group) {
-    const graph::Comm& comm = CommOf(n);
+    const graph::Comm& comm = programs_.comm(n);
     const GroupId id = graph_.group(graph_.bindings[rank], comm.group);
     if (!id.valid() || graph_.groups.members(id).size() < 2) return {};
     const auto members = graph_.groups.members(id);
@@ -246,30 +218,28 @@ class Writer {
       lost.push_back(fmt::format("{} all-gathers have shares rounded up", rounded_));
     if (uneven_) lost.emplace_back("who sends how much in uneven all-to-alls");
     if (held_) lost.emplace_back("which processors and interfaces operations hold");
-    if (lagged_) lost.emplace_back("the time between the host's launch and the kernel's start");
     if (kernels_) lost.emplace_back("what kernels compute, and how communication slows them");
-    if (std::ranges::any_of(graph_.blocks, [](const auto& b) { return !b.buffers.empty(); })) {
-      lost.emplace_back("memory: what is allocated and freed");
-    }
+    const std::vector<std::string> more = programs_.Lost();
+    lost.insert(lost.end(), more.begin(), more.end());
     lost.emplace_back("element types and reductions of communications, layers and micro-batches");
     return lost;
   }
 
-  const engine::Inputs& in_;
   const graph::Graph& graph_;
-  const int iterations_;
+  const FlatPrograms programs_;
   const Peers peers_;
-  std::vector<Program> programs_;
-  std::map<std::uint32_t, std::size_t> groups_;  // number by communicator
+  std::vector<std::vector<std::vector<std::uint64_t>>> deps_;  // by program and node
+  std::map<std::uint32_t, std::size_t> groups_;                // number by communicator
   std::set<std::uint32_t> compute_streams_;
   std::size_t starts_ = 0, rounded_ = 0;
-  bool lagged_ = false, kernels_ = false, uneven_ = false, held_ = false;
+  bool kernels_ = false, uneven_ = false, held_ = false;
 };
 
 }  // namespace
 
 Result<ChakraExport> ExportChakra(const engine::Inputs& inputs, int iterations) {
-  return Writer(inputs, iterations).Write();
+  ORRERY_ASSIGN_OR_RETURN(FlatPrograms programs, FlatPrograms::Make(inputs, iterations));
+  return Writer(*inputs.graph, std::move(programs)).Write();
 }
 
 }  // namespace orrery::job

@@ -8,10 +8,8 @@
 
 #include "orrery/base/text.h"
 #include "orrery/collective/lowering.h"
-#include "orrery/engine/general/flat_program.h"
-#include "orrery/engine/general/op_costs.h"
-#include "orrery/engine/general/peers.h"
 #include "orrery/engine/prices.h"
+#include "orrery/job/flat_programs.h"
 
 namespace orrery::job {
 namespace {
@@ -27,15 +25,14 @@ constexpr int kMostProcessors = 256;
 
 class Writer {
  public:
-  Writer(const engine::Inputs& inputs, int iterations)
+  Writer(const engine::Inputs& inputs, FlatPrograms&& programs)
       : in_(inputs),
         graph_(*inputs.graph),
-        iterations_(iterations),
+        programs_(std::move(programs)),
         peers_(graph_),
         prices_(*inputs.compute, *inputs.planner) {}
 
   Result<GoalExport> Write() {
-    ORRERY_RETURN_IF_ERROR(MakePrograms());
     ORRERY_RETURN_IF_ERROR(NumberProcessors());
     for (std::uint32_t rank = 0; rank < graph_.bindings.size(); ++rank) {
       ORRERY_RETURN_IF_ERROR(AddRank(rank));
@@ -47,10 +44,6 @@ class Writer {
   }
 
  private:
-  struct Program {
-    std::unique_ptr<FlatProgram> flat;
-    std::vector<engine::general::BlockCosts> costs;  // by call
-  };
   // What of the schedule stands for a node: operations before and behind.
   struct Place {
     std::uint32_t first = 0, last = 0;
@@ -60,25 +53,6 @@ class Writer {
     std::vector<std::uint32_t> tag;                // by connection
     std::vector<std::vector<std::int64_t>> bytes;  // by connection: of its messages
   };
-
-  Status MakePrograms() {
-    programs_.resize(graph_.programs.size());
-    for (const graph::Binding& b : graph_.bindings) {
-      Program& p = programs_[b.program.index()];
-      if (p.flat != nullptr) continue;
-      const graph::Program& program = graph_.programs[b.program.index()];
-      const bool once = graph_.jobs[b.job.index()].once;
-      p.flat = std::make_unique<FlatProgram>(graph_, program, once ? 1 : iterations_,
-                                             [](graph::GroupSlot) { return false; });
-      for (const graph::Call& call : program.calls) {
-        ORRERY_ASSIGN_OR_RETURN(
-            auto costs, engine::general::CostsOf(graph_.blocks[call.block.index()], *in_.compute,
-                                                 in_.cluster->spec(), 1));
-        p.costs.push_back(std::move(costs));
-      }
-    }
-    return {};
-  }
 
   // Held processors keep their numbers; then the host, the meeting points and the streams follow;
   // lanes of collectives take what is left.
@@ -131,12 +105,11 @@ class Writer {
   }
 
   Status AddRank(std::uint32_t rank) {
-    const Program& program = programs_[graph_.bindings[rank].program.index()];
-    const FlatProgram& flat = *program.flat;
+    const FlatProgram& flat = programs_.of(rank);
     builder_.BeginRank();
     std::vector<Place> places(flat.size());
     for (std::size_t i = 0; i < flat.size(); ++i) {
-      ORRERY_ASSIGN_OR_RETURN(places[i], AddNode(rank, program, flat.node(i)));
+      ORRERY_ASSIGN_OR_RETURN(places[i], AddNode(rank, flat.node(i)));
       if (written_ > kMostGoalOperations) {
         return InvalidInput(
             "the schedule has more than {} operations by rank {} of {}: GOAL says every message of "
@@ -154,36 +127,27 @@ class Writer {
     return {};
   }
 
-  Result<Place> AddNode(std::uint32_t rank, const Program& program, const Node& n) {
-    const graph::Binding& b = graph_.bindings[rank];
-    const std::int64_t amount = n.amount.slot < 0 ? n.amount.value : graph_.number(b, n.amount);
-    const engine::general::BlockCosts& costs = program.costs[program.flat->instance(n).number];
+  Result<Place> AddNode(std::uint32_t rank, const Node& n) {
+    const std::int64_t amount = programs_.amount(rank, n);
     std::uint32_t at = 0;
     switch (n.kind) {
       case NodeKind::kJoin:
         at = Calc(0, CpuOf(n));
         break;
-      case NodeKind::kHost: {
-        SimTime time =
-            RoundToPs(static_cast<double>(amount) / in_.cluster->spec().cpu_relative_speed);
-        if (n.op != Node::kNoOp) time += costs.ops[n.op].host;
-        at = Calc(time, CpuOf(n));
-        break;
-      }
+      case NodeKind::kHost:
       case NodeKind::kWork:
-        lagged_ = lagged_ || n.lagged;
-        kernels_ = kernels_ || !n.timed;
-        at = Calc(n.timed ? amount : costs.ops[n.op].duration[0], CpuOf(n));
+        kernels_ = kernels_ || (n.kind == NodeKind::kWork && !n.timed);
+        at = Calc(programs_.Duration(rank, n), CpuOf(n));
         break;
       case NodeKind::kCopy: {
         engine::CommPrice price;
-        ORRERY_RETURN_IF_ERROR(prices_.PriceComm(CommOf(n), amount, 0, 0, nullptr, &price));
+        ORRERY_RETURN_IF_ERROR(prices_.PriceComm(programs_.comm(n), amount, 0, 0, nullptr, &price));
         at = Calc(price.cost.total(), CpuOf(n));
         break;
       }
       case NodeKind::kSend:
       case NodeKind::kReceive: {
-        const graph::Comm& comm = CommOf(n);
+        const graph::Comm& comm = programs_.comm(n);
         const std::uint32_t peer = peers_.Of(rank, comm);
         if (peer == Peers::kNobody) {
           return InvalidInput("rank {}: the peer of a message is no rank of its job", rank);
@@ -199,13 +163,9 @@ class Writer {
     }
     return Place{at, at};
   }
-  const graph::Comm& CommOf(const Node& n) const {
-    const graph::Block& block = graph_.blocks[n.block];
-    return block.comms[block.ops[n.op].index];
-  }
 
   Result<Place> AddCollective(std::uint32_t rank, const Node& n, std::int64_t bytes) {
-    const graph::Comm& comm = CommOf(n);
+    const graph::Comm& comm = programs_.comm(n);
     const GroupId id = graph_.group(graph_.bindings[rank], comm.group);
     const auto join = static_cast<std::uint8_t>(join_);
     if (!id.valid() || graph_.groups.members(id).size() < 2) {
@@ -308,7 +268,6 @@ class Writer {
     if (messages_) {
       lost.push_back("a send of at most S bytes ends when it leaves, not when it is received");
     }
-    if (lagged_) lost.push_back("the time between the host's launch and the kernel's start");
     if (kernels_ && collectives_) lost.push_back("how communication slows the kernels beside it");
     const auto unordered = std::ranges::count_if(graph_.streams, [](const graph::Stream& s) {
       return s.order == graph::StreamOrder::kLast || s.order == graph::StreamOrder::kPriority;
@@ -319,19 +278,17 @@ class Writer {
           "served first",
           unordered));
     }
-    const bool buffers = std::ranges::any_of(
-        graph_.blocks, [](const graph::Block& b) { return !b.buffers.empty(); });
-    if (buffers) lost.emplace_back("memory: what is allocated and freed");
+    const std::vector<std::string> more = programs_.Lost();
+    lost.insert(lost.end(), more.begin(), more.end());
     lost.emplace_back("names of operations, modules, layers and micro-batches");
     return lost;
   }
 
   const engine::Inputs& in_;
   const graph::Graph& graph_;
-  const int iterations_;
+  const FlatPrograms programs_;
   const Peers peers_;
   engine::PriceCache prices_;
-  std::vector<Program> programs_;
   std::map<std::uint32_t, int> of_stream_;
   int host_ = 0, join_ = 0, first_lane_ = 0;
   std::map<std::pair<std::uint32_t, int>, Group> groups_;  // by communicator and plan
@@ -341,13 +298,14 @@ class Writer {
   std::int64_t next_tag_ = 0;
   formats::GoalBuilder builder_;
   std::size_t written_ = 0, rounded_ = 0;
-  bool collectives_ = false, messages_ = false, lagged_ = false, kernels_ = false;
+  bool collectives_ = false, messages_ = false, kernels_ = false;
 };
 
 }  // namespace
 
 Result<GoalExport> ExportGoal(const engine::Inputs& inputs, int iterations) {
-  return Writer(inputs, iterations).Write();
+  ORRERY_ASSIGN_OR_RETURN(FlatPrograms programs, FlatPrograms::Make(inputs, iterations));
+  return Writer(inputs, std::move(programs)).Write();
 }
 
 }  // namespace orrery::job

@@ -291,8 +291,11 @@ SimTime Hosts::FetchTime(const Flow& flow, std::int32_t bytes) {
 
 // When the packet is at the NIC, read from its GPU as early as the buffer for one packet allows.
 SimTime Hosts::Fetch(Flow* flow, SimTime now, std::int32_t bytes) {
-  const auto links = paths_->before(flow->flow);
-  SimTime at = std::max(now - FetchTime(*flow, bytes), flow->begun);
+  return Cross(paths_->before(flow->flow), std::max(now - FetchTime(*flow, bytes), flow->begun),
+               bytes);
+}
+
+SimTime Hosts::Cross(std::span<const std::uint32_t> links, SimTime at, std::int32_t bytes) {
   for (const std::uint32_t l : links) {
     Port& port = fabric_->port(l);
     const SimTime begin = std::max(at, free_[l]);

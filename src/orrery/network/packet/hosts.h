@@ -160,6 +160,8 @@ class Hosts {
   void Delay(HostPort* port, const Flow& flow, SimTime time);
   SimTime FetchTime(const Flow& flow, std::int32_t bytes);
   SimTime Fetch(Flow* flow, SimTime now, std::int32_t bytes);
+  // When a packet that is ready `at` has crossed links inside a host, one after the other.
+  SimTime Cross(std::span<const std::uint32_t> links, SimTime at, std::int32_t bytes);
   void Send(HostPort* port, Flow* flow, SimTime now);
   SimTime NextTurn(std::uint32_t node, const Host& host);
   void SendBack(const Packet& cause, Kind kind, std::uint32_t number, std::uint32_t extra,

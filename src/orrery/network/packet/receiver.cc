@@ -77,15 +77,7 @@ void Hosts::Owe(Flow* flow, SimTime now) {
 }
 
 SimTime Hosts::ToGpu(const Flow& flow, SimTime now, std::int32_t bytes) {
-  SimTime at = now;
-  for (const std::uint32_t l : paths_->after(flow.flow)) {
-    Port& port = fabric_->port(l);
-    const SimTime begin = std::max(at, free_[l]);
-    fabric_->CountUse(l, begin, 0, 1, bytes);
-    free_[l] = begin + fabric_->ServiceTime(&port, bytes);
-    at = free_[l] + port.latency;
-  }
-  return at;
+  return Cross(paths_->after(flow.flow), now, bytes);
 }
 
 // The messages that end below `expected` are at the GPU at `at_gpu`.

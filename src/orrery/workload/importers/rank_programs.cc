@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace orrery::workload {
 
 using graph::OpKind;
 
-void RankPrograms::Numbers::Add(std::int64_t value, std::size_t row) {
+void RankNumbers::Add(std::int64_t value, std::size_t row) {
   if (row == 0) {
     first = value;
     return;
@@ -16,6 +18,39 @@ void RankPrograms::Numbers::Add(std::int64_t value, std::size_t row) {
     rows.assign(row, first);
   }
   rows.push_back(value);
+}
+
+graph::Quantity RankNumbers::Amount(graph::Columns* columns) const {
+  if (rows.empty()) return {first, -1};
+  return {1, static_cast<std::int32_t>(columns->Add(rows))};
+}
+
+graph::Peer RankNumbers::Peer(std::span<const std::uint32_t> ranks, std::int64_t world,
+                              graph::Columns* columns) const {
+  if (rows.empty()) return {graph::PeerKind::kOffset, static_cast<std::int32_t>(first)};
+  std::vector<std::int64_t> peers;
+  for (std::size_t row = 0; row < ranks.size(); ++row) {
+    peers.push_back((rows[row] + ranks[row]) % world);
+  }
+  return {graph::PeerKind::kColumn, static_cast<std::int32_t>(columns->Add(peers))};
+}
+
+void AddRankProgram(graph::Block&& block, graph::Columns&& columns,
+                    std::span<const std::uint32_t> ranks, graph::Graph* graph) {
+  block.Seal();
+  graph::Program program;
+  program.columns = std::move(columns);
+  program.name = ranks.size() == 1
+                     ? fmt::format("rank {}", ranks.front())
+                     : fmt::format("{} ranks like rank {}", ranks.size(), ranks.front());
+  program.calls.push_back({.block = BlockId(graph->blocks.size())});
+  for (std::size_t row = 0; row < ranks.size(); ++row) {
+    graph::Binding& b = graph->bindings[ranks[row]];
+    b.program = ProgramId(graph->programs.size());
+    b.row = static_cast<std::uint32_t>(row);
+  }
+  graph->blocks.push_back(std::move(block));
+  graph->programs.push_back(std::move(program));
 }
 
 RankPrograms::RankPrograms(graph::Graph* graph, std::size_t ranks)
@@ -45,41 +80,19 @@ void RankPrograms::Finish() {
 }
 
 void RankPrograms::Make(Structure* s) {
-  graph::Program program;
+  graph::Columns columns;
   graph::Block& block = s->block;
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
     const graph::Op& op = block.ops[i];
-    const Numbers& amounts = s->amounts[i];
-    if (amounts.first != RankOps::kNone) {
-      graph::Quantity amount{amounts.first, -1};
-      if (!amounts.rows.empty()) {
-        amount = {1, static_cast<std::int32_t>(program.columns.Add(amounts.rows))};
-      }
-      (op.kind == OpKind::kTimed ? block.times[op.index] : block.comms[op.index].bytes) = amount;
+    if (s->amounts[i].first != RankOps::kNone) {
+      (op.kind == OpKind::kTimed ? block.times[op.index] : block.comms[op.index].bytes) =
+          s->amounts[i].Amount(&columns);
     }
-    const Numbers& offsets = s->offsets[i];
-    if (offsets.first == RankOps::kNone) continue;
-    graph::Peer& peer = block.comms[op.index].peer;
-    peer = {graph::PeerKind::kOffset, static_cast<std::int32_t>(offsets.first)};
-    if (offsets.rows.empty()) continue;
-    std::vector<std::int64_t> peers;
-    for (std::size_t row = 0; row < s->ranks.size(); ++row) {
-      peers.push_back((offsets.rows[row] + s->ranks[row]) % ranks_);
+    if (s->offsets[i].first != RankOps::kNone) {
+      block.comms[op.index].peer = s->offsets[i].Peer(s->ranks, ranks_, &columns);
     }
-    peer = {graph::PeerKind::kColumn, static_cast<std::int32_t>(program.columns.Add(peers))};
   }
-  block.Seal();
-  program.name = s->ranks.size() == 1
-                     ? fmt::format("rank {}", s->ranks.front())
-                     : fmt::format("{} ranks like rank {}", s->ranks.size(), s->ranks.front());
-  program.calls.push_back({.block = BlockId(graph_.blocks.size())});
-  for (std::size_t row = 0; row < s->ranks.size(); ++row) {
-    graph::Binding& b = graph_.bindings[s->ranks[row]];
-    b.program = ProgramId(graph_.programs.size());
-    b.row = static_cast<std::uint32_t>(row);
-  }
-  graph_.blocks.push_back(std::move(block));
-  graph_.programs.push_back(std::move(program));
+  AddRankProgram(std::move(block), std::move(columns), s->ranks, &graph_);
 }
 
 }  // namespace orrery::workload

@@ -11,12 +11,29 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "orrery/graph/graph.h"
 
 namespace orrery::workload {
+
+// One number of an operation over the ranks of a structure: all the same, or by row.
+struct RankNumbers {
+  std::int64_t first = 0;
+  std::vector<std::int64_t> rows;  // empty while all are `first`
+
+  void Add(std::int64_t value, std::size_t row);
+  graph::Quantity Amount(graph::Columns* columns) const;
+  // Where the numbers are offsets of peers, counted round `world` ranks.
+  graph::Peer Peer(std::span<const std::uint32_t> ranks, std::int64_t world,
+                   graph::Columns* columns) const;
+};
+
+// Adds the block, and a program that calls it once, for these ranks; row i is ranks[i]'s.
+void AddRankProgram(graph::Block&& block, graph::Columns&& columns,
+                    std::span<const std::uint32_t> ranks, graph::Graph* graph);
 
 struct RankOps {
   static constexpr std::int64_t kNone = -1;
@@ -36,15 +53,10 @@ class RankPrograms {
   void Finish();
 
  private:
-  struct Numbers {
-    std::int64_t first = RankOps::kNone;
-    std::vector<std::int64_t> rows;  // empty while all are `first`
-    void Add(std::int64_t value, std::size_t row);
-  };
   struct Structure {
     graph::Block block;
     std::vector<std::uint32_t> ranks;
-    std::vector<Numbers> amounts, offsets;
+    std::vector<RankNumbers> amounts, offsets;
   };
   void Make(Structure* structure);
 

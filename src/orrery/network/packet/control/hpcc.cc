@@ -2,25 +2,20 @@
 //
 // Every hop adds (time, bytes sent, queue, bandwidth). From two acknowledgements of a flow each
 // hop's u = min(q, q') / (B T) + rate / B; U is a moving average of the largest over one T, the
-// base round-trip time. W = W_c / (U/eta) + W_AI when U >= eta or after kStages additive steps,
-// else W_c + W_AI; W_c follows once a round trip. R = W / T. W_AI is that of 10 Mb/s at 25 Gb/s.
+// base round-trip time. What U makes of the window stands in hpcc_window.h.
 #include <algorithm>
 
+#include "orrery/network/packet/control/hpcc_window.h"
 #include "orrery/network/packet/control/list.h"
 
 namespace orrery::network::packet {
 namespace {
 
-constexpr double kEta = 0.95;  // utilisation_target
-constexpr int kStages = 5;     // additive_stages
-
 class HpccControl final : public Control {
  public:
   void Begin(const FlowView& flow, Pace* pace) override {
     states_.resize(flow.flow + 1);
-    State& s = states_[flow.flow];
-    s.window = s.committed = flow.window > 0 ? static_cast<double>(flow.window) : flow.bdp();
-    Set(flow, s, pace);
+    states_[flow.flow].window.Begin(flow, pace);
   }
   void OnAck(const FlowView& flow, const Ack& ack, Pace* pace) override {
     State& s = states_[flow.flow];
@@ -30,39 +25,16 @@ class HpccControl final : public Control {
       return;
     }
     Measure(flow, *ack.telemetry, &s);
-    const bool commit = ack.acked > s.committed_until;
-    const double most = flow.bdp(), least = static_cast<double>(flow.packet_bytes) / 10;
-    const ControlParameters& p = *flow.parameters;
-    const double eta = p.utilisation_target.value_or(kEta);
-    const double additive = p.rate_ai_Bps ? *p.rate_ai_Bps * ToSeconds(flow.base_rtt) : most / 2500;
-    if (s.utilisation >= eta || s.stage >= p.additive_stages.value_or(kStages)) {
-      s.window = s.committed / (s.utilisation / eta) + additive;
-      if (commit) s.stage = 0;
-    } else {
-      s.window = s.committed + additive;
-      if (commit) ++s.stage;
-    }
-    s.window = std::clamp(s.window, least, most);
-    if (commit) {
-      s.committed = s.window;
-      s.committed_until = ack.next;
-    }
-    Set(flow, s, pace);
+    s.window.Step(flow, ack, s.utilisation, pace);
   }
 
  private:
   struct State {
-    double window = 0, committed = 0, utilisation = 1;
-    int stage = 0;
-    std::uint32_t committed_until = 0;
+    HpccWindow window;
+    double utilisation = 1;
     Record last;
   };
 
-  static void Set(const FlowView& flow, const State& s, Pace* pace) {
-    pace->window = s.window;
-    pace->rate_Bps =
-        std::min(s.window / ToSeconds(flow.base_rtt), static_cast<double>(flow.line_Bps));
-  }
   static void Measure(const FlowView& flow, const Record& now, State* s) {
     const double round = ToSeconds(flow.base_rtt);
     double largest = 0, tau = 0;

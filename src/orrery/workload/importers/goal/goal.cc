@@ -6,6 +6,7 @@
 
 #include "orrery/base/hash.h"
 #include "orrery/base/time.h"
+#include "orrery/workload/importers/rank_programs.h"
 
 namespace orrery::workload {
 namespace {
@@ -17,30 +18,12 @@ using Kind = GoalSchedule::Kind;
 // The greatest number of picoseconds that a schedule's nanoseconds may become.
 constexpr std::int64_t kMostNanoseconds = kMaxDuration / kNanosecond;
 
-// Numbers of one operation over the ranks of a structure: all the same, or by row.
-struct Numbers {
-  std::int64_t first = 0;
-  std::vector<std::int64_t> rows;  // empty while all are `first`
-
-  void Add(std::int64_t value, std::size_t row) {
-    if (row == 0) {
-      first = value;
-      return;
-    }
-    if (rows.empty()) {
-      if (value == first) return;
-      rows.assign(row, first);
-    }
-    rows.push_back(value);
-  }
-};
-
 // Ranks of equal structure.
 struct Structure {
   GoalSchedule first;  // its first rank alone
   std::vector<std::uint32_t> ranks;
-  std::vector<Numbers> sizes;
-  std::vector<Numbers> offsets;  // of peers, round all ranks
+  std::vector<RankNumbers> sizes;
+  std::vector<RankNumbers> offsets;  // of peers, round all ranks
 };
 
 // One rank of a schedule.
@@ -160,27 +143,8 @@ class GoalImporter::Impl {
     }
   }
 
-  graph::Quantity Amount(const Numbers& numbers, graph::Columns* columns) {
-    if (numbers.rows.empty()) return {numbers.first, -1};
-    return {1, static_cast<std::int32_t>(columns->Add(numbers.rows))};
-  }
-  graph::Peer PeerOf(const GoalSchedule::Op& op, const Structure& structure, std::size_t i,
-                     graph::Columns* columns) {
-    if (IsAny(op)) return {graph::PeerKind::kAny, 0};
-    const Numbers& offsets = structure.offsets[i];
-    if (offsets.rows.empty()) {
-      return {graph::PeerKind::kOffset, static_cast<std::int32_t>(offsets.first)};
-    }
-    const auto n = static_cast<std::int64_t>(all_);
-    std::vector<std::int64_t> peers;
-    for (std::size_t row = 0; row < structure.ranks.size(); ++row) {
-      peers.push_back((offsets.rows[row] + structure.ranks[row]) % n);
-    }
-    return {graph::PeerKind::kColumn, static_cast<std::int32_t>(columns->Add(peers))};
-  }
-
   void AddProgram(const Structure& structure) {
-    graph::Program program;
+    graph::Columns columns;
     Block block;
     block.issue = graph::Issue::kFree;
     const RankOf own(structure.first, 0);
@@ -195,7 +159,7 @@ class GoalImporter::Impl {
       const auto held = std::find(block.holds.begin(), block.holds.end(), hold);
       out.hold = static_cast<std::uint16_t>(held - block.holds.begin() + 1);
       if (held == block.holds.end()) block.holds.push_back(hold);
-      const graph::Quantity amount = Amount(structure.sizes[i], &program.columns);
+      const graph::Quantity amount = structure.sizes[i].Amount(&columns);
       if (op.kind == Kind::kCalc) {
         out.kind = graph::OpKind::kTimed;
         out.index = static_cast<std::uint32_t>(block.times.size());
@@ -207,7 +171,8 @@ class GoalImporter::Impl {
         comm.collective =
             op.kind == Kind::kSend ? graph::Collective::kSend : graph::Collective::kRecv;
         comm.group = graph::GroupSlot::kPp;
-        comm.peer = PeerOf(op, structure, i, &program.columns);
+        comm.peer = IsAny(op) ? graph::Peer(graph::PeerKind::kAny, 0)
+                              : structure.offsets[i].Peer(structure.ranks, all_, &columns);
         comm.stream = comm.after = graph::kNoStream;
         comm.tag = static_cast<std::int32_t>(op.tag);
         comm.blocking = false;
@@ -217,19 +182,7 @@ class GoalImporter::Impl {
       block.ops.push_back(out);
     }
     AddDependencies(own, &block);
-    block.Seal();
-    program.name = structure.ranks.size() == 1
-                       ? "rank " + std::to_string(structure.ranks[0])
-                       : std::to_string(structure.ranks.size()) + " ranks like rank " +
-                             std::to_string(structure.ranks[0]);
-    program.calls.push_back({.block = BlockId(graph_.blocks.size())});
-    for (std::size_t row = 0; row < structure.ranks.size(); ++row) {
-      graph::Binding& b = graph_.bindings[structure.ranks[row]];
-      b.program = ProgramId(graph_.programs.size());
-      b.row = static_cast<std::uint32_t>(row);
-    }
-    graph_.blocks.push_back(std::move(block));
-    graph_.programs.push_back(std::move(program));
+    AddRankProgram(std::move(block), std::move(columns), structure.ranks, &graph_);
   }
 
   // GOAL says who follows an operation, a block what it follows.
