@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import unittest
 
 import orrery
@@ -21,7 +20,15 @@ JOB = {
     "parallel": {"tp": 2, "pp": 2, "dp": 2},
     "training": {"global_batch": 16, "seq_len": 1024},
 }
-VARY = {"training.global_batch": range(16, 416, 8), "cluster.nic_bandwidth": ["100Gb/s", "400Gb/s"]}
+BATCHES = 50
+
+
+def vary(batches):
+    """Two values of the NIC rate for each of so many global batches."""
+    return {
+        "training.global_batch": range(16, 16 + 8 * batches, 8),
+        "cluster.nic_bandwidth": ["100Gb/s", "400Gb/s"],
+    }
 
 
 def workers():
@@ -56,12 +63,22 @@ class RayTest(unittest.TestCase):
         ray.shutdown()
 
     def test_the_same_answer(self):
-        here = orrery.sweep(JOB, VARY)
-        there = orrery.sweep(JOB, VARY, on="ray", shards=7)
+        here = orrery.sweep(JOB, vary(BATCHES))
+        there = orrery.sweep(JOB, vary(BATCHES), on="ray", shards=7)
         self.assertEqual(here.to_dict(), there.to_dict())
 
     def test_killed_workers_lose_and_double_nothing(self):
-        killed, over = [], threading.Event()
+        # How long a sweep lasts is the machine's: a longer one follows until a worker was caught at work.
+        killed, batches = [], BATCHES
+        while not killed and batches <= 64 * BATCHES:
+            here = orrery.sweep(JOB, vary(batches))
+            self.assertEqual(here.to_dict(), self.sweep_while_killing(vary(batches), killed).to_dict())
+            batches *= 2
+        self.assertTrue(killed, f"no worker was caught at work, not in {batches} points either")
+
+    def sweep_while_killing(self, space, killed):
+        """The sweep on Ray; meanwhile kills up to three workers that run a piece and appends their ids to `killed`."""
+        over = threading.Event()
 
         def kill():
             while not over.is_set() and len(killed) < 3:
@@ -71,18 +88,15 @@ class RayTest(unittest.TestCase):
                         killed.append(pid)
                     except ProcessLookupError:
                         pass
-                time.sleep(0.3)
+                over.wait(0.3 if killed else 0.01)
 
-        here = orrery.sweep(JOB, VARY)
         thread = threading.Thread(target=kill)
         thread.start()
         try:
-            there = orrery.sweep(JOB, VARY, on="ray", shards=12)
+            return orrery.sweep(JOB, space, on="ray", shards=12)
         finally:
             over.set()
             thread.join()
-        self.assertTrue(killed, "no worker was killed: the sweep was too short")
-        self.assertEqual(here.to_dict(), there.to_dict())
 
     def test_what_a_piece_refuses_is_the_error(self):
         with self.assertRaises(orrery.Error) as caught:
