@@ -230,14 +230,12 @@ class SweepTest(unittest.TestCase):
             self.assertEqual(len(path.read_text(encoding="utf-8").splitlines()), 3)
 
     def test_a_thousand_variants(self):
-        began = time.perf_counter()
         swept = orrery.sweep(
             JOB,
             {"training.global_batch": range(16, 2016, 8), "cluster.nic_bandwidth": ["200Gb/s", "400Gb/s"], "training.recompute": ["none", "full"]},
             replay=False,
         )
         self.assertEqual(len(swept.ok), 1000)
-        self.assertLess(time.perf_counter() - began, 30)  # 0.5 s on two idle cores
 
     def test_errors(self):
         for kwargs in ({}, {"vary": {"parallel.tp": "8..1"}}, {"vary": {"parallel.tpp": [1]}}, {"zip": {"nodes": [1], "parallel.dp": [1, 2]}}, {"scale": "nodes=2"}, {"vary": {"nodes": [1]}, "on": "slurm"}):
