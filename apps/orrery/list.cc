@@ -34,7 +34,7 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 28> kFormats = {{
+constexpr std::array<FormatRow, 29> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
     {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
@@ -51,6 +51,9 @@ constexpr std::array<FormatRow, 28> kFormats = {{
      "Orrery's graph in compact form (docs/formats/graph.md): simulate, inspect, convert"},
     {"goal",
      "GOAL schedule, text or binary (docs/formats/goal.md): simulate on any network, inspect, "
+     "convert"},
+    {"pattern",
+     "A communication pattern by name (docs/formats/pattern.md): simulate on any network, inspect, "
      "convert"},
     {"chakra",
      "Chakra execution traces, .et (docs/formats/chakra.md): simulate on any network, inspect"},

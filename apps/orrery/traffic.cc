@@ -14,12 +14,17 @@
 #include "orrery/base/units.h"
 #include "orrery/cluster/draw.h"
 #include "orrery/formats/nccl_log.h"
+#include "orrery/job/importers.h"
 #include "orrery/job/network_setup.h"
+#include "orrery/job/tables.h"
+#include "orrery/job/trace.h"
+#include "orrery/results/trace.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/traffic/flows.h"
 #include "orrery/traffic/report.h"
 #include "orrery/traffic/run.h"
 #include "orrery/traffic/sweep.h"
+#include "orrery/workload/schedules/patterns.h"
 #include "verb.h"
 
 namespace orrery::app {
@@ -36,6 +41,7 @@ enum Kind : unsigned {
   kMatrix = 8,
   kCollective = 16,
   kAlltoall = 32,
+  kSchedule = 64,
 };
 constexpr unsigned kCollectives = kCollective | kAlltoall;
 constexpr unsigned kFlows = kEqualFlows | kCast | kPoisson | kMatrix;
@@ -43,6 +49,7 @@ constexpr unsigned kFlows = kEqualFlows | kCast | kPoisson | kMatrix;
 Kind KindOf(const std::string& pattern) {
   if (pattern == "alltoall") return kAlltoall;
   if (traffic::IsCollective(pattern)) return kCollective;
+  if (workload::IsSchedulePattern(pattern)) return kSchedule;
   if (pattern == "incast" || pattern == "outcast") return kCast;
   if (pattern == "poisson") return kPoisson;
   return traffic::IsPattern(pattern) ? kEqualFlows : kMatrix;
@@ -55,8 +62,10 @@ struct TakenBy {
   std::string_view text;
 };
 constexpr TakenBy kTakenBy[] = {
-    {"--size", kEqualFlows | kCast,
-     "permutation, incast, outcast and all-to-all (poisson: --sizes; collectives: --min, --max)"},
+    {"--size", kEqualFlows | kCast | kSchedule,
+     "permutation, incast, outcast, all-to-all and schedules (poisson: --sizes; collectives: "
+     "--min, "
+     "--max)"},
     {"--degree", kCast, "incast and outcast"},
     {"--sizes", kPoisson, "poisson"},
     {"--load", kPoisson, "poisson"},
@@ -64,7 +73,10 @@ constexpr TakenBy kTakenBy[] = {
     {"--heat-map", kFlows, "flows"},
     {"--queues", kFlows, "flows"},
     {"--seed", kFlows, "flows"},
-    {"--gpus", kFlows - kMatrix + kCollectives, "patterns of flows and collectives"},
+    {"--gpus", kFlows - kMatrix + kCollectives + kSchedule,
+     "patterns of flows, collectives and schedules"},
+    {"--timeline", kSchedule, "schedules"},
+    {"--csv", kSchedule, "schedules"},
     {"--min", kCollectives, "collectives"},
     {"--max", kCollectives, "collectives"},
     {"--factor", kCollectives, "collectives"},
@@ -78,14 +90,14 @@ class TrafficVerb final : public Verb {
  public:
   std::string_view name() const override { return "traffic"; }
   std::string_view description() const override {
-    return "network traffic without a job: patterns of flows, collectives alone";
+    return "network traffic without a job: patterns of flows, schedules, collectives alone";
   }
 
   void Declare(CLI::App* app) override {
     app_ = app;
     app->add_option("PATTERN", pattern_,
                     fmt::format("permutation, incast, outcast, all-to-all, poisson; a connection "
-                                "matrix; or {}",
+                                "matrix; {}; or a schedule of those below",
                                 fmt::join(traffic::CollectiveNames(), ", ")))
         ->required();
     app->add_option("--cluster", cluster_, "Preset or file; default h100-ib-400g");
@@ -95,9 +107,10 @@ class TrafficVerb final : public Verb {
     app->add_option(
         "--network", network_,
         "flow (default), links, packet or loggops; collectives also analytic (their default), "
-        "flow-chunks");
+        "flow-chunks; schedules also analytic");
     app->add_option("--set", set_,
-                    "cluster.KEY=…, packet.KEY=…, nccl.VARIABLE=… or perturb.links=[…]")
+                    "cluster.KEY=…, packet.KEY=…, nccl.VARIABLE=… or perturb.links=[…]; schedules "
+                    "also pattern.KEY=… and loggops.KEY=…")
         ->allow_extra_args(false);
     app->add_option("--size", size_, "Flows, but of poisson: bytes of each; default 1MiB");
     app->add_option("--degree", degree_, "incast, outcast: flows; default 8")
@@ -124,11 +137,19 @@ class TrafficVerb final : public Verb {
                     "--json then has them too");
     app->add_option("--seed", seed_, "Flows: of random patterns and of the paths taken; default 1")
         ->transform(WholeIn(0, 1 << 30));
+    app->add_option("--timeline", timeline_,
+                    "Schedules: write a Perfetto timeline (open at ui.perfetto.dev)");
+    app->add_option("--csv", csv_, "Schedules: write a line a rank to FILE");
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
-    std::string footer = "Patterns:\n";
+    std::string footer = "Patterns of flows:\n";
     for (const traffic::Pattern& p : traffic::Patterns()) {
       footer += fmt::format("  {:<14} {}\n", p.name, p.description);
     }
+    footer += "Schedules (messages that wait for each other; docs/formats/pattern.md):\n";
+    for (const workload::SchedulePattern& p : workload::SchedulePatterns()) {
+      footer += fmt::format("  {:<22} {}\n", p.name, p.description);
+    }
+    footer += "Keys of --set for schedules:\n" + job::KeyList(workload::PatternOptions());
     footer += "Distributions of flow sizes:\n";
     for (const traffic::Pattern& p : traffic::SizeDistributions()) {
       footer += fmt::format("  {:<14} {}\n", p.name, p.description);
@@ -141,18 +162,25 @@ class TrafficVerb final : public Verb {
     const bool matrix = kind == kMatrix;
     if (matrix) ORRERY_RETURN_IF_ERROR(CheckMatrix());
     ORRERY_RETURN_IF_ERROR(CheckOptions(kind));
-    ORRERY_RETURN_IF_ERROR(CheckFiles(
-        {{"PATTERN", matrix ? pattern_ : ""},
-         {"--cluster", cluster_},
-         {"--sizes", sizes_},
-         {"--shares", shares_},
-         {"--compare", compare_},
-         {"--calibration", calibration_}},
-        {{"--json", json_}, {"--svg", svg_}, {"--heat-map", heat_map_}, {"--queues", queues_}}));
+    ORRERY_RETURN_IF_ERROR(CheckFiles({{"PATTERN", matrix ? pattern_ : ""},
+                                       {"--cluster", cluster_},
+                                       {"--sizes", sizes_},
+                                       {"--shares", shares_},
+                                       {"--compare", compare_},
+                                       {"--calibration", calibration_}},
+                                      {{"--json", json_},
+                                       {"--svg", svg_},
+                                       {"--heat-map", heat_map_},
+                                       {"--queues", queues_},
+                                       {"--timeline", timeline_},
+                                       {"--csv", csv_}}));
     WatchOutput(json_);
     WatchOutput(svg_);
     WatchOutput(heat_map_);
     WatchOutput(queues_);
+    WatchOutput(timeline_);
+    WatchOutput(csv_);
+    if (kind == kSchedule) return RunSchedule(session);
     const bool collective = (kind & kCollectives) != 0;
     if (network_.empty()) network_ = collective ? "analytic" : "flow";
     constants::Set constants = constants::Set::Fitted();
@@ -194,6 +222,9 @@ class TrafficVerb final : public Verb {
     if (access(pattern_.c_str(), F_OK) == 0) return {};
     std::vector<std::string_view> names = traffic::CollectiveNames();
     for (const traffic::Pattern& p : traffic::Patterns()) names.push_back(p.name);
+    for (const workload::SchedulePattern& p : workload::SchedulePatterns()) {
+      names.push_back(p.name);
+    }
     return InvalidInput("{}; or name a connection matrix",
                         UnknownName("pattern", Printable(pattern_), names));
   }
@@ -203,6 +234,50 @@ class TrafficVerb final : public Verb {
     return [what](std::size_t done, std::size_t all) {
       fmt::print(stderr, "\r{} of {} {}{}", done, all, what, done == all ? "\n" : "");
     };
+  }
+
+  // Messages that wait for each other, as a graph of their own. Without a cluster and on loggops
+  // every pair of ranks is alike, as in LogGOPSim.
+  Status RunSchedule(Session* session) {
+    job::TraceOptions options;
+    options.network = network_.empty() ? "flow" : network_;
+    const bool anywhere = options.network == "loggops" && app_->count("--cluster") == 0;
+    if (!anywhere) options.cluster = cluster_;
+    options.nodes = anywhere ? 0 : nodes_;
+    options.set = set_;
+    const auto set = [&](std::string_view key, std::string_view value) {
+      options.set.push_back(fmt::format("pattern.{}={}", key, value));
+    };
+    set("name", pattern_);
+    if (app_->count("--size") > 0) set("size", size_);
+    if (gpus_ > 0) {
+      set("ranks", std::to_string(gpus_));
+    } else if (std::ranges::none_of(
+                   set_, [](const std::string& s) { return s.starts_with("pattern.ranks="); })) {
+      if (anywhere) return InvalidInput("'{}' on loggops: say how many ranks, --gpus N", pattern_);
+      ORRERY_ASSIGN_OR_RETURN(
+          const job::NetworkSetup setup,
+          job::ReadNetworkSetup(cluster_, nodes_, options.network, ClusterKeys(), nullptr));
+      set("ranks", std::to_string(setup.cluster.devices()));
+    }
+    options.timeline = timeline_;
+    const constants::Set constants = constants::Set::Fitted();
+    options.constants = &constants;
+    const job::TraceFiles files{{pattern_}, {}};
+    ORRERY_ASSIGN_OR_RETURN(const job::Importer* const importer,
+                            job::FindImporter(files, "pattern"));
+    ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result,
+                            job::SimulateTrace(*importer, files, options));
+    if (!csv_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(csv_, results::ToCsv(result)));
+    return session->Answer(json_, results::ToJson(result), results::Report(result));
+  }
+
+  // Of --set, what says how large the cluster is.
+  std::vector<std::string> ClusterKeys() const {
+    std::vector<std::string> keys;
+    std::ranges::copy_if(set_, std::back_inserter(keys),
+                         [](const std::string& s) { return s.starts_with("cluster."); });
+    return keys;
   }
 
   Status RunPattern(Session* session, const job::NetworkSetup& setup,
@@ -316,7 +391,7 @@ class TrafficVerb final : public Verb {
   CLI::App* app_ = nullptr;
   std::string pattern_, cluster_ = "h100-ib-400g", network_, size_ = "1MiB", sizes_ = "web-search",
                         duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", shares_, compare_,
-                        calibration_, svg_, heat_map_, queues_, json_;
+                        calibration_, svg_, heat_map_, queues_, json_, timeline_, csv_;
   std::vector<std::string> set_;
   int nodes_ = 4, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1;
   double load_ = 0.5;

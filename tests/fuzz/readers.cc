@@ -27,6 +27,7 @@
 #include "orrery/workload/families/config.h"
 #include "orrery/workload/routing.h"
 #include "orrery/workload/schedule_file.h"
+#include "orrery/workload/schedules/patterns.h"
 #include "tests/fuzz/targets.h"
 
 namespace orrery::fuzz {
@@ -94,11 +95,24 @@ void Units(std::string_view bytes) {
   (void)ParseInteger(bytes);
 }
 
-constexpr std::array<Target, 18> kTargets = {{
+// Patterns small enough to be made many times a second.
+void Pattern(std::string_view bytes) {
+  const Result<formats::Section> section = workload::ParsePattern(bytes, "input");
+  if (!section.ok()) return;
+  constexpr std::int64_t kMostRanks = 64, kMostSteps = 8, kMostSegments = 64;
+  if (section->Has("ranks") && section->Integer("ranks") > kMostRanks) return;
+  if (section->Integer("steps") > kMostSteps) return;
+  if (section->Integer("size") / section->Integer("segment") > kMostSegments) return;
+  const Result<graph::Graph> graph = workload::MakePattern(*section);
+  ORRERY_CHECK(!graph.ok() || graph::Verify(*graph).ok(), "what was made verifies");
+}
+
+constexpr std::array<Target, 19> kTargets = {{
     {"yaml", [](std::string_view b) { (void)formats::ParseYaml(b, "input"); }},
     {"json", [](std::string_view b) { (void)formats::ParseJson(b, "input"); }},
     {"xml", [](std::string_view b) { (void)formats::ParseXml(b, "input"); }},
     {"goal", [](std::string_view b) { (void)formats::ParseGoal(b, "input.goal"); }},
+    {"pattern", Pattern},
     {"nccl-log", [](std::string_view b) { (void)formats::ParseNcclTestsLog(b, "input"); }},
     {"graph-text", GraphText},
     {"graph-binary", GraphBinary},

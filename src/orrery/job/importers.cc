@@ -26,6 +26,7 @@
 #include "orrery/workload/importers/goal/goal.h"
 #include "orrery/workload/importers/simai/simai.h"
 #include "orrery/workload/importers/trace/trace.h"
+#include "orrery/workload/schedules/patterns.h"
 
 namespace orrery::job {
 
@@ -240,13 +241,46 @@ Result<ImportedTrace> ReadSimai(const TraceFiles& files, const ImportOptions&) {
   return trace;
 }
 
-constexpr std::array<Importer, 10> kImporters = {{
+// Its first key is `pattern`.
+bool IsPattern(const TraceFiles& files) {
+  std::string_view text = files.start;
+  while (text.starts_with('#') || text.starts_with('\n')) {
+    text.remove_prefix(std::min(text.size(), text.find('\n') + 1));
+    if (text.find('\n') == text.npos) return false;
+  }
+  return text.starts_with("pattern:");
+}
+// A file of keys below `pattern`, which --set may change; a pattern's name is no file, and all of
+// its keys are set.
+Result<ImportedTrace> ReadPattern(const TraceFiles& files, const ImportOptions& options) {
+  ORRERY_RETURN_IF_ERROR(OneFile(files, "pattern"));
+  const OptionTable& table = workload::PatternOptions();
+  Section section(table);
+  if (!files.start.empty()) {
+    const std::string& path = files.paths.front();
+    constexpr std::int64_t kLargestPattern = 1 << 20;
+    ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestPattern));
+    ORRERY_ASSIGN_OR_RETURN(section, workload::ParsePattern(text, path));
+  }
+  for (const Option& option : table.options) {
+    const formats::Setting* const set = options.options->Find(option.name);
+    if (set != nullptr) section.Set(option.name, set->value, set->where);
+  }
+  ImportedTrace trace;
+  ORRERY_ASSIGN_OR_RETURN(trace.graph, workload::MakePattern(section));
+  ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph).In(files.paths.front()));
+  return trace;
+}
+
+const std::array<Importer, 11> kImporters = {{
     {"graph", "graph", "Orrery graph, text form", "analytic", nullptr, IsGraphText, ReadGraphText},
     {"graph-binary", "graph", "Orrery graph, binary form", "analytic", nullptr, IsGraphBinary,
      ReadGraphBinary},
     {"orrery-trace", "orrery-trace", "What orrery-trace wrote, a folder", "analytic",
      &kStoragesTable, IsRankTraces, ReadRankTraces},
     {"goal", "GOAL", "GOAL schedule", "loggops", &kGoalTable, IsGoal, ReadGoal},
+    {"pattern", "pattern", "Communication pattern by name (docs/formats/pattern.md)", "loggops",
+     &workload::PatternOptions(), IsPattern, ReadPattern},
     {"astra-text", "ASTRA-sim text", "ASTRA-sim text workload", "analytic", &kTextTable,
      IsTextWorkload, ReadText},
     {"simai", "SimAI", "SimAI workload", "analytic", nullptr, IsSimai, ReadSimai},

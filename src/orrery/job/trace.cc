@@ -165,7 +165,11 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
   };
   save(network::LogGopsOptions(), loggops);
   if (times.Has("communication") || times.Has("gpu")) save(kTraceTable, times);
-  if (importer.options != nullptr && !options.cluster.empty()) save(own, settings.import);
+  const bool chosen = std::ranges::any_of(
+      own.options, [&](const Option& o) { return settings.import.Has(o.name); });
+  if (importer.options != nullptr && (chosen || !options.cluster.empty())) {
+    save(own, settings.import);
+  }
   if (!settings.of_cluster.empty()) saved["set"] = settings.of_cluster;
   settings.config = saved.dump();
   return settings;

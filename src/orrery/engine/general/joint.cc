@@ -54,6 +54,10 @@ void Machine::JointSend(const Event& event, const Node& n) {
   const SimTime whole = p.receiver_bandwidth ? 0 : copy + gap;
   Push(Make(Step::kMessage, event.rank, event.node, to), event.time + p.o + p.L + whole);
   LeaveQueue(event, &c, event.time + held);
+  // A rank is done once its processors are, as in LogGOPSim; O holds one beyond the send's end.
+  Rank& own_rank = ranks_[event.rank];
+  const auto k = static_cast<std::size_t>(own_rank.program->flat->instance(n).iteration);
+  own_rank.ends[k] = std::max(own_rank.ends[k], event.time + held);
   if (size <= p.S) Finish(event.rank, event.node, event.time, event.time + p.o);
 }
 
