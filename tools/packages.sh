@@ -1,7 +1,7 @@
 # Sourced by ./run and ./test: installs what the build needs on Debian and Ubuntu, as root or through a
 # sudo that asks nothing; elsewhere says exactly what to install. Writes to stderr only.
 
-orrery_packages=(cmake ninja-build g++ clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 ccache libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libfmt-dev
+orrery_packages=(cmake ninja-build g++ clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 ccache libcli11-dev libyaml-cpp-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
   libexpat1-dev libsimdjson-dev libsqlite3-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev pybind11-dev python3
   python3-dev python3-venv)
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "orrery/formats/toml.h"
+
 namespace orrery::formats {
 namespace {
 
@@ -37,6 +39,32 @@ TEST(Tree, JsonKeepsLines) {
   const Node* c = document->root.Find("b")->Find("c");
   EXPECT_EQ(c->items[1].text, "1.50");
   EXPECT_EQ(document->Where(c->items[2]), "job.json:3");
+}
+
+TEST(Tree, TomlKeepsPlacesAndOrder) {
+  Result<Document> document = ParseToml(
+      "title = \"x\"\n[b]\nz = 1_000 # note\na = [true, 'no']\n[a.c]\nd = 2.5\n", "t.toml");
+  ASSERT_TRUE(document.ok()) << document.status().message();
+  const Node& root = document->root;
+  ASSERT_EQ(root.fields.size(), 3u);
+  EXPECT_EQ(root.fields[1].key, "b");
+  EXPECT_EQ(root.fields[1].value.fields[0].key, "z");
+  EXPECT_EQ(root.Find("b")->Find("z")->text, "1000");
+  EXPECT_EQ(document->Where(*root.Find("b")->Find("z")), "t.toml:3:5");
+  EXPECT_TRUE(root.Find("b")->Find("a")->items[1].quoted);
+  EXPECT_EQ(root.Find("a")->Find("c")->Find("d")->text, "2.5");
+}
+
+TEST(Tree, TomlErrorsHaveTheirPlace) {
+  const auto error = [](std::string_view text) {
+    return ParseToml(text, "t.toml").status().message();
+  };
+  EXPECT_THAT(error("a = 1\na = 2\n"), HasSubstr("t.toml:2:"));
+  EXPECT_THAT(error("a = \n"), HasSubstr("t.toml:1:"));
+  EXPECT_EQ(error("a = 1979-05-27\n"), "t.toml:1:5: dates are not accepted; put it in quotes");
+  EXPECT_EQ(error("a = " + std::string(100, '[') + std::string(100, ']')),
+            "t.toml:1:68: nested more than 64 deep; flatten it");
+  EXPECT_THAT(error("a = " + std::string(100000, '[')), HasSubstr("t.toml:1:"));
 }
 
 TEST(Tree, RefusesAliasBombs) {
