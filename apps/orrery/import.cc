@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -123,6 +124,7 @@ class ImportVerb final : public Verb {
     for (const std::string& file : files_) inputs.push_back({"FILE", file});
     ORRERY_RETURN_IF_ERROR(CheckFiles(inputs, {{"--output", output_}, {"--json", json_}}));
     ORRERY_ASSIGN_OR_RETURN(recipes::Options options, recipe_.Resolve());
+    options.folder = std::filesystem::path(output_).parent_path().string();
     ORRERY_ASSIGN_OR_RETURN(const Imported imported, recipes::Import(files_, options));
     const std::string text =
         Header(imported, fmt::format("{}", fmt::join(files_, ", "))) + imported.job_text;

@@ -11,6 +11,11 @@ void RecipeOptions::Declare(CLI::App* app) {
   app->add_option("--nodes", nodes,
                   "Recipes, traces: hosts they run on, where the file does not say")
       ->transform(WholeIn(1, 1 << 20));
+  app->add_option("--gpus", gpus, "Recipes: GPUs they run on, where the file does not say")
+      ->transform(WholeIn(1, 1 << 23));
+  app->add_option("--model", model,
+                  "Recipes: the model ('orrery list models') or its config.json, where the file "
+                  "names none that is known");
   app->add_option("--from", from,
                   "Recipes: which kind FILE is ('orrery list recipes'); else found");
   app->add_option("--env", env, "Recipes: NAME=VALUE, a variable of a script's environment")
@@ -20,7 +25,11 @@ void RecipeOptions::Declare(CLI::App* app) {
 }
 
 Result<recipes::Options> RecipeOptions::Resolve() const {
-  recipes::Options options{.dialect = from, .cluster = cluster, .nodes = nodes};
+  recipes::Options options{
+      .dialect = from, .cluster = cluster, .model = model, .nodes = nodes, .gpus = gpus};
+  if (gpus > 0 && nodes > 0) {
+    return InvalidInput("--gpus {} and --nodes {}: give one of them", gpus, nodes);
+  }
   for (const std::string& pair : env) {
     const std::size_t equals = pair.find('=');
     if (equals == std::string::npos || equals == 0) {

@@ -12,8 +12,8 @@
 namespace orrery::app {
 
 struct RecipeOptions {
-  std::string from, cluster;
-  std::int64_t nodes = 0;
+  std::string from, cluster, model;
+  std::int64_t nodes = 0, gpus = 0;
   std::vector<std::string> env, leave_out, set;
 
   void Declare(CLI::App* app);  // all but --set

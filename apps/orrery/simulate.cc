@@ -96,7 +96,13 @@ class SimulateVerb final : public Verb {
                                                    {"--timeline", timeline_},
                                                    {"--heat-map", heat_map_},
                                                    {"--csv", csv_}}));
-    if (importer == nullptr && inputs_.size() > 1) {
+    FileKind kind = FileKind::kJob;
+    const bool trace = importer != nullptr;
+    for (std::size_t i = 0; !trace && i < inputs_.size() && kind != FileKind::kRecipe; ++i) {
+      ORRERY_ASSIGN_OR_RETURN(const FileKind one, SniffInput(inputs_[i]));
+      if (i == 0 || one == FileKind::kRecipe) kind = one;  // a recipe may bring its model's file
+    }
+    if (!trace && inputs_.size() > 1 && kind != FileKind::kRecipe) {
       return InvalidInput("{}: one job at a time, and {} is no trace", Printable(inputs_[1]),
                           Printable(input_));
     }
@@ -116,13 +122,9 @@ class SimulateVerb final : public Verb {
     if (!timeline_ranks_.empty() && timeline_.empty()) {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
     }
-    FileKind kind = FileKind::kJob;
-    const bool trace = importer != nullptr;
-    if (!trace) {
-      ORRERY_ASSIGN_OR_RETURN(kind, SniffInput(input_));
-    }
     if (kind != FileKind::kRecipe) {
-      for (const char* option : {"--cluster", "--nodes", "--from", "--env", "--leave-out"}) {
+      for (const char* option :
+           {"--cluster", "--nodes", "--gpus", "--model", "--from", "--env", "--leave-out"}) {
         const bool place =
             option == std::string_view("--cluster") || option == std::string_view("--nodes");
         if (app_->count(option) == 0 || (trace && place)) continue;
@@ -174,7 +176,7 @@ class SimulateVerb final : public Verb {
   Result<job::Job> ReadRecipe(Session* session, const job::ReadOptions& read) {
     ORRERY_ASSIGN_OR_RETURN(recipes::Options options, recipe_.Resolve());
     options.read = read;
-    ORRERY_ASSIGN_OR_RETURN(recipes::Imported imported, recipes::Import({input_}, options));
+    ORRERY_ASSIGN_OR_RETURN(recipes::Imported imported, recipes::Import(inputs_, options));
     session->Note(fmt::format("{}: {} arguments of a recipe; 'orrery import' shows the job",
                               Printable(input_), imported.uses.size()));
     return std::move(imported.job);

@@ -13,10 +13,6 @@
 
 namespace orrery::recipes {
 
-struct File {
-  std::string path, text;
-};
-
 // The leaves of a document with their dotted path, maps inside of lists left whole.
 struct Leaf {
   std::string path;  // "model.hidden_size"
@@ -26,10 +22,32 @@ std::vector<Leaf> Leaves(const formats::Node& root);
 // A leaf as an argument of the table's: true and false turn flags on and off, null is not given.
 // False: the table does not know it.
 bool AddLeaf(const formats::Document& document, const Leaf& leaf, const Row* row, Reading* reading);
+// Every leaf under `root` as an argument of one of the tables, by its dotted path.
+void AddLeaves(const formats::Document& document, const formats::Node& root, const Tables& tables,
+               Reading* reading);
 
 const Table& MegatronTable();
 bool IsMegatron(std::string_view text, const std::string& path);
 Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& options);
+
+// The Hugging Face ecosystem: any of these beside each other, and a model's config.json.
+const Table& DeepSpeedTable();
+bool IsDeepSpeed(std::string_view text, const std::string& path);
+const Table& AccelerateTable();
+bool IsAccelerate(std::string_view text, const std::string& path);
+const Table& TrainerTable();
+bool IsTrainer(std::string_view text, const std::string& path);
+const Table& LlamaFactoryTable();
+bool IsLlamaFactory(std::string_view text, const std::string& path);
+Result<Imported> ReadHuggingFace(const std::vector<File>& files, const Options& options);
+
+const Table& TorchtitanTable();
+bool IsTorchtitan(std::string_view text, const std::string& path);
+Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& options);
+
+const Table& MaxTextTable();
+bool IsMaxText(std::string_view text, const std::string& path);
+Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& options);
 
 // Parts of Megatron's rules.
 // Megatron's layers on stages: those keys of parallel and model.

@@ -61,6 +61,14 @@ const std::string* Draft::Find(std::string_view key) const {
   return found == section->second.end() ? nullptr : &found->second;
 }
 
+Draft Draft::Only(std::string_view section) const {
+  Draft only;
+  if (const auto found = sections_.find(section); found != sections_.end()) {
+    only.sections_.emplace(found->first, found->second);
+  }
+  return only;
+}
+
 std::int64_t Draft::Whole(std::string_view key, std::int64_t fallback) const {
   const std::string* text = Find(key);
   if (text == nullptr) return fallback;

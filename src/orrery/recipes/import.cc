@@ -28,6 +28,26 @@ constexpr Reader kReaders[] = {
       MegatronTable},
      IsMegatron,
      ReadMegatron},
+    {{"torchtitan", "torchtitan v0.1.0 to v0.2.2, and of 2024: its TOML", TorchtitanTable},
+     IsTorchtitan,
+     ReadTorchtitan},
+    {{"maxtext", "MaxText of August 2026 on GPUs: its YAML", MaxTextTable}, IsMaxText, ReadMaxText},
+    {{"llama-factory", "LLaMA-Factory 0.9.5: its YAML, with the Trainer's arguments",
+      LlamaFactoryTable},
+     IsLlamaFactory,
+     ReadHuggingFace},
+    {{"trainer",
+      "Hugging Face Trainer of Transformers 5.24 and 4.46, TRL: a launch script, JSON or YAML",
+      TrainerTable},
+     IsTrainer,
+     ReadHuggingFace},
+    {{"accelerate", "Hugging Face Accelerate 1.15: its YAML (DDP, FSDP 1 and 2, DeepSpeed)",
+      AccelerateTable},
+     IsAccelerate,
+     ReadHuggingFace},
+    {{"deepspeed", "DeepSpeed 0.19.6: its JSON, with the model's config.json", DeepSpeedTable},
+     IsDeepSpeed,
+     ReadHuggingFace},
 };
 
 const Reader* Find(std::string_view text, const std::string& path) {
@@ -78,6 +98,10 @@ Result<Imported> Import(const std::vector<std::string>& paths, const Options& op
     }
     files.push_back({path, std::move(text)});
   }
+  return ImportFiles(files, options);
+}
+
+Result<Imported> ImportFiles(const std::vector<File>& files, const Options& options) {
   std::vector<std::string_view> names;
   for (const Dialect& dialect : Dialects()) names.push_back(dialect.name);
   if (!options.dialect.empty()) {
@@ -91,7 +115,7 @@ Result<Imported> Import(const std::vector<std::string>& paths, const Options& op
     if (const Reader* reader = Find(file.text, file.path)) return reader->read(files, options);
   }
   return InvalidInput("'{}' is no recipe that is known; known: {}; --from NAME says which it is",
-                      Printable(paths.front()), fmt::join(names, ", "));
+                      Printable(files.front().path), fmt::join(names, ", "));
 }
 
 }  // namespace orrery::recipes

@@ -22,9 +22,11 @@ namespace orrery::recipes {
 struct Options {
   std::string dialect;  // a name of Dialects(); empty: by what the files hold
   std::string cluster;  // preset or file
-  std::int64_t nodes = 0;
+  std::string model;    // preset or config.json, where the recipe names none that is known
+  std::int64_t nodes = 0, gpus = 0;
   std::map<std::string, std::string> variables;  // of a script's environment
   std::vector<std::string> leave_out;            // arguments that are passed over, and said so
+  std::string folder;                            // of the job: its relative paths start there
   job::ReadOptions read;                         // its `set` goes into the job as well
 };
 
@@ -39,11 +41,16 @@ struct Use {
 struct Imported {
   std::string dialect;
   std::vector<Use> uses;
-  std::string job_text;      // YAML
-  std::string name, folder;  // of the job in messages, and where its relative paths start
+  std::string job_text;  // YAML
+  std::string name;      // of the job in messages
   job::Job job;
 };
 
+// A file that was read; what its path ends in says which form it has.
+struct File {
+  std::string path, text;
+};
+Result<Imported> ImportFiles(const std::vector<File>& files, const Options& options);
 Result<Imported> Import(const std::vector<std::string>& paths, const Options& options);
 
 std::span<const Dialect> Dialects();

@@ -12,6 +12,9 @@ bool Prints(const Word& word) {
   return word.text == "echo" || word.text == "printf" || word.text == "cat";
 }
 
+bool IsFalse(std::string_view text) { return text == "False" || text == "false"; }
+bool IsTruth(std::string_view text) { return IsFalse(text) || text == "True" || text == "true"; }
+
 // A number into `to`, or the variable that stands for it.
 void Take(const Word& word, std::int64_t* to, Launch* launch) {
   std::int64_t value = 0;
@@ -52,7 +55,7 @@ void ReadLauncher(const std::vector<Word>& words, Launch* launch) {
 
 }  // namespace
 
-Result<CommandLine> FindTraining(const Script& script, const Table& table,
+Result<CommandLine> FindTraining(const Script& script, const Tables& tables,
                                  const std::string& name) {
   const std::vector<Word>* best = nullptr;
   std::int64_t most = 0;
@@ -60,7 +63,7 @@ Result<CommandLine> FindTraining(const Script& script, const Table& table,
     if (Prints(command.front())) continue;
     const auto known = std::ranges::count_if(command, [&](const Word& word) {
       return word.text.starts_with("--") &&
-             table.Find(word.text.substr(0, word.text.find('='))) != nullptr;
+             FindRow(tables, word.text.substr(0, word.text.find('='))) != nullptr;
     });
     if (known > most) {
       most = known;
@@ -86,12 +89,44 @@ Result<CommandLine> FindTraining(const Script& script, const Table& table,
       ReadLauncher({command.begin(), command.end()}, &line.launch);
     }
   }
-  ReadLauncher({best->begin(), split}, &line.launch);
+  line.launcher.assign(best->begin(), split);
+  ReadLauncher(line.launcher, &line.launch);
   if (program != best->end()) {
     line.program = program->text.substr(program->text.rfind('/') + 1);
   }
   line.words.assign(program == best->end() ? best->begin() : program + 1, best->end());
   return line;
+}
+
+void AddWords(const std::vector<Word>& words, const Tables& tables, Reading* reading) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const Word& word = words[i];
+    const std::string where = fmt::format("{}:{}", reading->file(), word.line);
+    if (!word.text.starts_with("--")) continue;  // a stray value; the parser would refuse it
+    const std::size_t equals = word.text.find('=');
+    const std::string name = word.text.substr(0, equals);
+    const Row* row = FindRow(tables, name);
+    Given given{.name = name, .row = row, .where = where};
+    if (equals != std::string::npos) {
+      given.values.push_back({.text = word.text.substr(equals + 1), .unknown = word.unknown});
+    }
+    const bool flag = row != nullptr && row->flag();
+    const bool many = row == nullptr || row->takes == "n" || row->takes == "3";
+    const std::size_t most = many ? words.size() : flag ? 0 : 1;
+    while (given.values.size() < most && i + 1 < words.size() &&
+           !words[i + 1].text.starts_with("--")) {
+      given.values.push_back(words[++i]);
+    }
+    if (flag && i + 1 < words.size() && IsTruth(words[i + 1].text)) given.values = {words[++i]};
+    if (flag && !given.values.empty()) given.on = !IsFalse(given.values[0].text);
+    if (row == nullptr) {
+      reading->AddUnknown(name, where, tables);
+    } else if (!flag && given.values.empty() && row->takes == "1") {
+      reading->Problem(fmt::format("{}: {} has no value", where, name));
+    } else {
+      reading->Add(std::move(given));
+    }
+  }
 }
 
 }  // namespace orrery::recipes

@@ -12,13 +12,17 @@
 namespace orrery::recipes {
 
 struct CommandLine {
-  std::string program;      // "pretrain_gpt.py", its folder taken off
-  std::vector<Word> words;  // behind it
+  std::vector<Word> launcher;  // before the program
+  std::string program;         // "pretrain_gpt.py", its folder taken off
+  std::vector<Word> words;     // behind it
   Launch launch;
 };
 
 // The command with the most arguments that the table knows; the launcher (torchrun, srun, mpirun,
 // deepspeed, accelerate) is what stands before its *.py.
-Result<CommandLine> FindTraining(const Script& script, const Table& table, const std::string& name);
+Result<CommandLine> FindTraining(const Script& script, const Tables& tables,
+                                 const std::string& name);
+// Words as arguments of the tables. A flag may be followed by true or false.
+void AddWords(const std::vector<Word>& words, const Tables& tables, Reading* reading);
 
 }  // namespace orrery::recipes

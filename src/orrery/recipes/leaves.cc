@@ -44,6 +44,7 @@ bool AddLeaf(const formats::Document& document, const Leaf& leaf, const Row* row
     // A flag that turns something off is given where its field is false.
     given.on = IsTrue(node) != (row->takes == "off");
     if (given.name.starts_with("--")) given.on = IsTrue(node);
+    if (node.text == "auto") add(node);  // filled in by what starts the framework
   } else if (node.kind == Node::Kind::kList) {
     for (const Node& item : node.items) add(item);
   } else if (node.kind == Node::Kind::kScalar) {
@@ -51,6 +52,19 @@ bool AddLeaf(const formats::Document& document, const Leaf& leaf, const Row* row
   }
   reading->Add(std::move(given));
   return true;
+}
+
+void AddLeaves(const formats::Document& document, const Node& root, const Tables& tables,
+               Reading* reading) {
+  for (const Leaf& leaf : Leaves(root)) {
+    const Row* row = FindRow(tables, leaf.path);
+    for (std::size_t i = 0; row == nullptr && i < tables.size(); ++i) {
+      row = tables[i]->FindField(leaf.path);
+    }
+    if (!AddLeaf(document, leaf, row, reading)) {
+      reading->AddUnknown(leaf.path, document.Where(*leaf.node), tables);
+    }
+  }
 }
 
 }  // namespace orrery::recipes

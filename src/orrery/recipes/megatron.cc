@@ -508,37 +508,6 @@ void ReadProgram(const std::string& program, Reading* r) {
   }
 }
 
-void AddWords(const CommandLine& line, Reading* r) {
-  const Table& table = MegatronTable();
-  const std::vector<Word>& words = line.words;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const Word& word = words[i];
-    const std::string where = fmt::format("{}:{}", r->file(), word.line);
-    if (!word.text.starts_with("--")) continue;  // a stray value; the parser would refuse it
-    const std::size_t equals = word.text.find('=');
-    const std::string name = word.text.substr(0, equals);
-    const Row* row = table.Find(name);
-    Given given{.name = name, .row = row, .where = where};
-    if (equals != std::string::npos) {
-      given.values.push_back({.text = word.text.substr(equals + 1), .unknown = word.unknown});
-    }
-    const bool many = row == nullptr || row->takes == "n" || row->takes == "3";
-    std::size_t most = row == nullptr || many ? words.size() : row->flag() ? 0 : 1;
-    while (given.values.size() < most && i + 1 < words.size() &&
-           (!words[i + 1].text.starts_with("--") || !words[i + 1].unknown.empty())) {
-      if (words[i + 1].text.starts_with("--")) break;
-      given.values.push_back(words[++i]);
-    }
-    if (row == nullptr) {
-      r->AddUnknown(name, where);
-    } else if (!row->flag() && given.values.empty() && row->takes == "1") {
-      r->Problem(fmt::format("{}: {} has no value", where, name));
-    } else {
-      r->Add(std::move(given));
-    }
-  }
-}
-
 // Its YAML: Megatron's own (names with underscores, nested or not), or MODEL_ARGS with names as on
 // the command line.
 Status AddYaml(const formats::Document& document, Reading* r) {
@@ -548,7 +517,7 @@ Status AddYaml(const formats::Document& document, Reading* r) {
     const std::string name = leaf.path.substr(leaf.path.rfind('.') + 1);
     const Row* row = table.Find(name);
     if (row == nullptr) row = table.FindField(name);
-    if (!AddLeaf(document, leaf, row, r)) r->AddUnknown(name, document.Where(*leaf.node));
+    if (!AddLeaf(document, leaf, row, r)) r->AddUnknown(name, document.Where(*leaf.node), {&table});
   }
   return {};
 }
@@ -586,7 +555,7 @@ Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& opt
                         files[1].path);
   }
   const File& file = files.front();
-  Reading reading(MegatronTable(), options, file.path);
+  Reading reading({&MegatronTable()}, options, file.path);
   const bool yaml = file.path.ends_with(".yaml") || file.path.ends_with(".yml");
   if (yaml) {
     ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
@@ -597,8 +566,9 @@ Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& opt
     return reading.Finish("megatron");
   }
   ORRERY_ASSIGN_OR_RETURN(const Script script, ReadScript(file.text, file.path, options.variables));
-  ORRERY_ASSIGN_OR_RETURN(const CommandLine line, FindTraining(script, MegatronTable(), file.path));
-  AddWords(line, &reading);
+  ORRERY_ASSIGN_OR_RETURN(const CommandLine line,
+                          FindTraining(script, {&MegatronTable()}, file.path));
+  AddWords(line.words, {&MegatronTable()}, &reading);
   reading.Translate();
   for (const std::string& note : script.notes) {
     reading.draft().Assume(fmt::format("{} {}", file.path, note));

@@ -8,6 +8,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/base/units.h"
 
 namespace orrery::recipes {
 namespace {
@@ -50,7 +51,7 @@ bool IsNumber(const std::string& text) {
 
 }  // namespace
 
-void Reading::AddUnknown(const std::string& name, const std::string& where) {
+void Reading::AddUnknown(const std::string& name, const std::string& where, const Tables& tables) {
   if (std::ranges::find(options_.leave_out, name) != options_.leave_out.end()) {
     draft_.Assume(fmt::format("{} of {} is left out: it is not known", name, file_));
     uses_.push_back({.argument = name,
@@ -59,7 +60,8 @@ void Reading::AddUnknown(const std::string& name, const std::string& where) {
                      .why = "not known; left out"});
     return;
   }
-  std::vector<std::string_view> names = table_.Names();
+  std::vector<std::string_view> names;
+  for (const Table* table : tables) std::ranges::copy(table->Names(), std::back_inserter(names));
   const std::vector<std::string> near = Nearest(Printable(name), names, 3);
   std::string text = fmt::format("{}: unknown argument '{}'", where, Printable(name));
   if (!near.empty()) text += fmt::format("; did you mean '{}'?", fmt::join(near, "' or '"));
@@ -67,7 +69,8 @@ void Reading::AddUnknown(const std::string& name, const std::string& where) {
 }
 
 void Reading::Add(Given given) {
-  const auto [at, fresh] = index_.emplace(given.row->argument, given_.size());
+  const std::string& key = given.row->many() ? given.name : given.row->argument;
+  const auto [at, fresh] = index_.emplace(key, given_.size());
   if (fresh) {
     given_.push_back(std::move(given));
   } else {
@@ -149,6 +152,10 @@ void Reading::TranslateOne(const Given& given) {
   uses_.push_back(std::move(use));
 }
 
+const Row* Reading::FindRow(std::string_view argument) const {
+  return orrery::recipes::FindRow(tables_, argument);
+}
+
 const Given* Reading::Find(std::string_view argument) {
   asked_.emplace(argument);
   const auto found = index_.find(argument);
@@ -164,7 +171,7 @@ bool Reading::On(std::string_view argument) {
 std::string Reading::Text(std::string_view argument) {
   const Given* given = Find(argument);
   if (given != nullptr) return Value(*given).value_or("");
-  const Row* row = table_.Find(argument);
+  const Row* row = FindRow(argument);
   return row == nullptr || row->fallback == "None" ? "" : row->fallback;
 }
 
@@ -222,6 +229,10 @@ void Reading::Refuse(std::string_view argument, std::string why) {
   const auto found = index_.find(argument);
   const std::string name =
       found == index_.end() ? std::string(argument) : given_[found->second].name;
+  if (std::ranges::find(options_.leave_out, name) != options_.leave_out.end()) {
+    draft_.Assume(fmt::format("{} is left out: {}", name, why));  // what it falls back to
+    return;
+  }
   problems_.push_back(fmt::format("{}: {}: {}; --leave-out {} goes on without it", Where(argument),
                                   name, why, name));
 }
@@ -232,8 +243,18 @@ bool Reading::IsSet(std::string_view key) const {
   });
 }
 
-// What a node of the cluster has, read by way of a job on one GPU; 0: there is no such cluster, and
-// reading the job will say so.
+std::optional<std::int64_t> Reading::SetWhole(std::string_view key) const {
+  std::optional<std::int64_t> whole;
+  for (const std::string& set : options_.read.set) {
+    const std::size_t equals = set.find('=');
+    if (equals == std::string::npos || set.substr(0, equals) != key) continue;
+    const Result<std::int64_t> value = ParseInteger(set.substr(equals + 1));
+    if (value.ok()) whole = *value;
+  }
+  return whole;
+}
+
+// Read by way of a job on one GPU.
 std::int64_t Reading::ClusterGpusPerNode() const {
   Draft probe;
   probe.Set("model", std::string("llama3-8b"));
@@ -248,24 +269,45 @@ std::int64_t Reading::ClusterGpusPerNode() const {
   return job.ok() ? job->cluster.gpus_per_node : 0;
 }
 
+std::optional<workload::Model> Reading::Model() const {
+  Draft probe = draft_.Only("model");
+  for (const std::string& set : options_.read.set) {
+    const std::size_t equals = set.find('=');
+    if (equals == std::string::npos || !set.starts_with("model")) continue;
+    probe.Set(set.substr(0, equals), set.substr(equals + 1));
+  }
+  probe.Set("cluster", std::string("h100-ib-400g"));
+  probe.Set("training.global_batch", std::int64_t{1});
+  probe.Set("training.seq_len", std::int64_t{1});
+  const Result<job::Job> job = job::ReadJobText(probe.Yaml(), file_, options_.folder, {});
+  if (!job.ok()) return std::nullopt;
+  return job->workloads.front().model;
+}
+
 void Reading::SetSize(const Launch& launch) {
+  if (const auto dp = SetWhole("parallel.dp")) {
+    draft_.Set("parallel.dp", *dp);
+    return;
+  }
+  const std::int64_t nodes = options_.nodes > 0 ? options_.nodes : SetWhole("nodes").value_or(0);
   const std::int64_t replica = draft_.Whole("parallel.tp", 1) * draft_.Whole("parallel.pp", 1) *
                                draft_.Whole("parallel.cp", 1);
   std::int64_t gpus = launch.gpus;
   if (gpus == 0 && launch.nodes > 0) gpus = launch.nodes * launch.gpus_per_node;
-  if (options_.nodes > 0) {
+  if (options_.gpus > 0) {
+    gpus = options_.gpus;
+  } else if (nodes > 0) {
     const std::int64_t each =
         launch.gpus_per_node > 0 ? launch.gpus_per_node : ClusterGpusPerNode();
     if (each == 0) {
-      draft_.Set("nodes", options_.nodes);
+      draft_.Set("nodes", nodes);
       return;
     }
-    gpus = options_.nodes * each;
+    gpus = nodes * each;
   }
-  if (IsSet("parallel.dp") || IsSet("nodes")) return;
   if (gpus == 0) {
     missing_.push_back(fmt::format(
-        "how many GPUs it runs on{}: give --nodes N{}",
+        "how many GPUs it runs on{}: give --gpus N or --nodes N{}",
         launch.unknown.empty() ? ""
                                : fmt::format(" ({} is not set)", Printable(launch.unknown, 60)),
         launch.gpus_per_node > 0 ? fmt::format(" (of {} GPUs, as it says)", launch.gpus_per_node)
@@ -274,7 +316,7 @@ void Reading::SetSize(const Launch& launch) {
   }
   if (replica <= 0 || gpus % replica != 0) {
     problems_.push_back(fmt::format(
-        "{}: {} GPUs are no multiple of a replica's {} (tp {} · pp {} · cp {}); give --nodes N",
+        "{}: {} GPUs are no multiple of a replica's {} (tp {} · pp {} · cp {}); give --gpus N",
         file_, HumanCount(gpus), HumanCount(replica), draft_.Whole("parallel.tp", 1),
         draft_.Whole("parallel.pp", 1), draft_.Whole("parallel.cp", 1)));
     return;
@@ -314,8 +356,8 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
   Imported imported{.dialect = dialect, .uses = std::move(uses_)};
   imported.job_text = draft_.Yaml();
   imported.name = file_ + " (imported)";
-  ORRERY_ASSIGN_OR_RETURN(imported.job,
-                          job::ReadJobText(imported.job_text, imported.name, "", options_.read));
+  ORRERY_ASSIGN_OR_RETURN(imported.job, job::ReadJobText(imported.job_text, imported.name,
+                                                         options_.folder, options_.read));
   return imported;
 }
 

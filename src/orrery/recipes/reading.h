@@ -16,6 +16,7 @@
 #include "orrery/recipes/import.h"
 #include "orrery/recipes/shell.h"
 #include "orrery/recipes/table.h"
+#include "orrery/workload/model.h"
 
 namespace orrery::recipes {
 
@@ -35,12 +36,13 @@ struct Launch {
 
 class Reading {
  public:
-  Reading(const Table& table, const Options& options, std::string file)
-      : table_(table), options_(options), file_(std::move(file)) {}
+  // No two tables have an argument of one name.
+  Reading(Tables tables, const Options& options, std::string file)
+      : tables_(std::move(tables)), options_(options), file_(std::move(file)) {}
 
-  // Names that the table does not have are problems, with the nearest that it has.
   void Add(Given given);
-  void AddUnknown(const std::string& name, const std::string& where);
+  // A name that none of `tables` has is a problem, with the nearest that they have.
+  void AddUnknown(const std::string& name, const std::string& where, const Tables& tables);
   // Every argument with effect `job`, `inert` or `refused`; rules come after.
   void Translate();
 
@@ -67,7 +69,12 @@ class Reading {
   void SetSize(const Launch& launch);
 
   Draft& draft() { return draft_; }
-  bool IsSet(std::string_view key) const;  // by --set
+  // What a node of the cluster has; 0: there is no such cluster, and reading the job says so.
+  std::int64_t ClusterGpusPerNode() const;
+  // The model as drafted; nullopt: it is not known yet, or wrong, which reading the job says.
+  std::optional<workload::Model> Model() const;
+  bool IsSet(std::string_view key) const;                            // by --set
+  std::optional<std::int64_t> SetWhole(std::string_view key) const;  // what it is set to
   const Options& options() const { return options_; }
   const std::string& file() const { return file_; }
   const std::set<std::string, std::less<>>& asked() const { return asked_; }
@@ -76,17 +83,19 @@ class Reading {
   Result<Imported> Finish(const std::string& dialect);
 
  private:
-  std::int64_t ClusterGpusPerNode() const;
   void TranslateOne(const Given& given);
   bool LeftOut(const Given& given) const;
   // The value as text; a problem where a variable is not set.
   std::optional<std::string> Value(const Given& given);
 
-  const Table& table_;
+  const Row* FindRow(std::string_view argument) const;
+
+  Tables tables_;
   const Options& options_;
   std::string file_;
   std::vector<Given> given_;
-  std::map<std::string, std::size_t, std::less<>> index_;  // by the row's argument
+  // By the row's argument; by the name as written where a row stands for several.
+  std::map<std::string, std::size_t, std::less<>> index_;
   std::set<std::string, std::less<>> asked_;
   std::vector<Use> uses_;
   std::vector<std::string> problems_, missing_;

@@ -50,8 +50,15 @@ Table::Table(std::span<const std::string_view> lines) {
 }
 
 const Row* Table::Find(std::string_view argument) const {
-  const auto found = by_name_.find(argument);
-  return found == by_name_.end() ? nullptr : &rows_[found->second];
+  if (const auto found = by_name_.find(argument); found != by_name_.end()) {
+    return &rows_[found->second];
+  }
+  for (std::size_t dot = argument.rfind('.'); dot != std::string_view::npos && dot > 0;
+       dot = argument.rfind('.', dot - 1)) {
+    const auto found = by_name_.find(std::string(argument.substr(0, dot)) + ".*");
+    if (found != by_name_.end()) return &rows_[found->second];
+  }
+  return nullptr;
 }
 
 const Row* Table::FindField(std::string_view field) const {
@@ -69,6 +76,13 @@ std::vector<std::string_view> Table::Fields() const {
   std::vector<std::string_view> names;
   for (const Row& row : rows_) names.push_back(row.field);
   return names;
+}
+
+const Row* FindRow(const Tables& tables, std::string_view argument) {
+  for (const Table* table : tables) {
+    if (const Row* row = table->Find(argument)) return row;
+  }
+  return nullptr;
 }
 
 }  // namespace orrery::recipes

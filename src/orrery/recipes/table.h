@@ -21,7 +21,7 @@ enum class Effect : std::uint8_t {
 };
 
 struct Row {
-  std::string argument;           // "--hidden-size", "model.hidden_size"
+  std::string argument;           // "--hidden-size", "model.hidden_size"; "wandb.*": all below
   std::vector<std::string> also;  // other spellings
   std::string takes;              // "flag", "off" (a flag that turns something off), "1", "n"
   std::string field;              // what it is called in a YAML file, where that differs
@@ -34,6 +34,7 @@ struct Row {
   std::string why;
   std::string source;
   bool flag() const { return takes == "flag" || takes == "off"; }
+  bool many() const { return argument.ends_with(".*"); }  // stands for several keys
 };
 
 class Table {
@@ -42,7 +43,7 @@ class Table {
   explicit Table(std::span<const std::string_view> lines);
 
   const std::vector<Row>& rows() const { return rows_; }
-  const Row* Find(std::string_view argument) const;    // by any spelling
+  const Row* Find(std::string_view argument) const;    // by any spelling, or the nearest "a.*"
   const Row* FindField(std::string_view field) const;  // "hidden_size"
   std::vector<std::string_view> Names() const;
   std::vector<std::string_view> Fields() const;
@@ -51,6 +52,10 @@ class Table {
   std::vector<Row> rows_;
   std::map<std::string, std::size_t, std::less<>> by_name_, by_field_;
 };
+
+// Several tables that a recipe may take its arguments from; the first that knows one has it.
+using Tables = std::vector<const Table*>;
+const Row* FindRow(const Tables& tables, std::string_view argument);
 
 // One framework's files.
 struct Dialect {

@@ -1,0 +1,297 @@
+// Which file of the Hugging Face ecosystem is what, and what they name in turn: a Trainer's
+// arguments name DeepSpeed's JSON, `accelerate launch` its YAML.
+#include "orrery/recipes/huggingface.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "orrery/base/file.h"
+#include "orrery/base/text.h"
+#include "orrery/recipes/known_models.h"
+
+namespace orrery::recipes {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::Document;
+using formats::Node;
+
+bool Contains(std::string_view text, std::string_view what) {
+  return text.find(what) != std::string_view::npos;
+}
+
+// A key at the start of a line of YAML.
+bool HasKey(std::string_view text, std::string_view key) {
+  const std::string line = fmt::format("{}:", key);
+  return text.starts_with(line) || Contains(text, "\n" + line);
+}
+
+bool IsYaml(const std::string& path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
+bool IsJson(const std::string& path) { return path.ends_with(".json"); }
+
+Result<Document> Parse(const File& file) {
+  return IsJson(file.path) ? formats::ParseJson(file.text, file.path)
+                           : formats::ParseYaml(file.text, file.path);
+}
+
+class Files {
+ public:
+  Files(const Options& options, const std::string& name)
+      : reading_({&DeepSpeedTable(), &AccelerateTable(), &TrainerTable(), &LlamaFactoryTable()},
+                 options, name) {}
+
+  Status Add(const File& file) {
+    if (IsDeepSpeed(file.text, file.path)) return AddDeepSpeed(file);
+    if (IsAccelerate(file.text, file.path)) return AddAccelerate(file);
+    const bool factory = IsLlamaFactory(file.text, file.path);
+    if (!factory && !IsTrainer(file.text, file.path)) {
+      return InvalidInput(
+          "'{}' is neither DeepSpeed's JSON, Accelerate's YAML, a Trainer's arguments nor a "
+          "model's config.json",
+          Printable(file.path));
+    }
+    sources_.trainer = true;
+    sources_.llama_factory = sources_.llama_factory || factory;
+    return IsJson(file.path) || IsYaml(file.path) ? AddArguments(file) : AddScript(file);
+  }
+
+  // What the files that were given name in turn.
+  Status Follow() {
+    const std::string trainers = Named("--deepspeed");
+    const std::string launchers = Named("deepspeed_config.deepspeed_config_file");
+    const std::string& deepspeed = trainers.empty() ? launchers : trainers;
+    if (!deepspeed.empty() && !sources_.deepspeed) {
+      ORRERY_ASSIGN_OR_RETURN(const std::optional<File> file, Open(deepspeed));
+      if (file) return AddDeepSpeed(*file);
+      reading_.Missing(fmt::format("what '{}' holds (DeepSpeed's JSON): give it as another FILE",
+                                   Printable(deepspeed, 120)));
+    }
+    if (const std::string fsdp = Named("--fsdp_config"); !fsdp.empty()) {
+      ORRERY_ASSIGN_OR_RETURN(const std::optional<File> file, Open(fsdp));
+      if (!file) {
+        reading_.Missing(fmt::format("what '{}' holds (--fsdp_config): run where it can be read",
+                                     Printable(fsdp, 120)));
+        return {};
+      }
+      ORRERY_ASSIGN_OR_RETURN(Document document, Parse(*file));
+      Node root;
+      root.kind = Node::Kind::kMap;
+      root.fields.push_back({.key = "fsdp_config", .value = document.root});
+      AddLeaves(document, root, {&TrainerTable()}, &reading_);
+    }
+    return {};
+  }
+
+  Result<Imported> Finish(std::vector<File>* files) && {
+    sources_.model_file = TakeModelFile(files);
+    for (const File& file : *files) ORRERY_RETURN_IF_ERROR(Add(file));
+    ORRERY_RETURN_IF_ERROR(Follow());
+    ReadLaunch();
+    reading_.Translate();
+    std::string name = reading_.TextIfKnown("--model_name_or_path");
+    if (name.empty()) name = reading_.TextIfKnown("--config_name");
+    ReadModel("hub", sources_.model_file, name, "model_name_or_path", &reading_);
+    ReadTrainerRules(sources_, &reading_);
+    if (sources_.deepspeed) ReadDeepSpeedRules(sources_, &reading_);
+    ReadLengths(sources_, &reading_);
+    SetBatch(sources_, SaidBatch(), &reading_);
+    return reading_.Finish(sources_.llama_factory ? "llama-factory"
+                           : sources_.trainer     ? "trainer"
+                           : sources_.accelerate  ? "accelerate"
+                                                  : "deepspeed");
+  }
+
+ private:
+  Status AddDeepSpeed(const File& file) {
+    sources_.deepspeed = true;
+    ORRERY_ASSIGN_OR_RETURN(const Document document, Parse(file));
+    AddLeaves(document, document.root, {&DeepSpeedTable()}, &reading_);
+    return {};
+  }
+
+  Status AddAccelerate(const File& file) {
+    sources_.accelerate = true;
+    ORRERY_ASSIGN_OR_RETURN(const Document document, Parse(file));
+    AddLeaves(document, document.root, {&AccelerateTable()}, &reading_);
+    return {};
+  }
+
+  Status AddArguments(const File& file) {
+    ORRERY_ASSIGN_OR_RETURN(Document document, Parse(file));
+    Node& root = document.root;
+    if (const Node* inside = root.Find("deepspeed"); inside && inside->kind == Node::Kind::kMap) {
+      sources_.deepspeed = true;
+      AddLeaves(document, *inside, {&DeepSpeedTable()}, &reading_);
+      std::erase_if(root.fields, [](const formats::Field& f) { return f.key == "deepspeed"; });
+    }
+    AddLeaves(document, root, ArgumentTables(), &reading_);
+    return {};
+  }
+
+  Status AddScript(const File& file) {
+    ORRERY_ASSIGN_OR_RETURN(const Script script,
+                            ReadScript(file.text, file.path, reading_.options().variables));
+    ORRERY_ASSIGN_OR_RETURN(const CommandLine line,
+                            FindTraining(script, ArgumentTables(), file.path));
+    AddWords(line.words, ArgumentTables(), &reading_);
+    for (const std::string& note : script.notes) {
+      reading_.draft().Assume(fmt::format("{} {}", file.path, note));
+    }
+    sources_.launch = line.launch;
+    const auto launch = std::ranges::find(line.launcher, "launch", &Word::text);
+    if (launch == line.launcher.end()) return {};
+    const std::vector<Word> words(launch + 1, line.launcher.end());
+    AddWords(words, {&AccelerateTable()}, &reading_);
+    const std::string config = Named("--config_file");
+    if (config.empty() || sources_.accelerate) return {};
+    ORRERY_ASSIGN_OR_RETURN(const std::optional<File> yaml, Open(config));
+    if (yaml) return AddAccelerate(*yaml);
+    reading_.Missing(fmt::format("what '{}' holds (Accelerate's YAML): give it as another FILE",
+                                 Printable(config, 120)));
+    return {};
+  }
+
+  // LLaMA-Factory takes the Trainer's arguments beside its own.
+  Tables ArgumentTables() const {
+    if (sources_.llama_factory) return {&LlamaFactoryTable(), &TrainerTable()};
+    return {&TrainerTable()};
+  }
+
+  // The path that an argument names; empty: none, or an empty one.
+  std::string Named(std::string_view argument) {
+    return reading_.Has(argument) ? reading_.Text(argument) : std::string();
+  }
+
+  // A file that the recipe names: from here, from the recipe's folder, or from one above it.
+  Result<std::optional<File>> Open(const std::string& name) const {
+    constexpr int kMostAbove = 6;
+    constexpr std::int64_t kMostBytes = 1 << 20;
+    std::error_code error;
+    fs::path folder = fs::path(reading_.file()).parent_path();
+    std::vector<fs::path> places = {name};
+    for (int i = 0; i < kMostAbove && fs::path(name).is_relative(); ++i) {
+      places.push_back(folder / name);
+      if (folder.empty() || folder == folder.root_path()) break;
+      folder = folder.parent_path();
+    }
+    for (const fs::path& place : places) {
+      if (!fs::is_regular_file(place, error)) continue;
+      ORRERY_ASSIGN_OR_RETURN(std::string text, ReadFile(place.string(), kMostBytes));
+      return std::optional(File{place.string(), std::move(text)});
+    }
+    return std::optional<File>();
+  }
+
+  void ReadLaunch() {
+    Launch& launch = sources_.launch;
+    const auto processes = reading_.Whole("num_processes"), hosts = reading_.Whole("num_machines");
+    if (launch.gpus == 0 && launch.nodes == 0 && processes && *processes > 0) {
+      launch.gpus = *processes;
+      if (hosts && *hosts > 0 && *processes % *hosts == 0) {
+        launch.gpus_per_node = *processes / *hosts;
+      }
+    }
+  }
+
+  Batch SaidBatch() {
+    Batch batch;
+    if (sources_.deepspeed) batch = DeepSpeedBatch(&reading_);
+    const auto passes = reading_.Whole("deepspeed_config.gradient_accumulation_steps");
+    if (!sources_.trainer) {
+      if (!batch.passes) batch.passes = passes;
+      return batch;
+    }
+    if (!batch.micro) batch.micro = reading_.Whole("--per_device_train_batch_size");
+    if (!batch.passes) {
+      const bool said = reading_.Has("--gradient_accumulation_steps") || !passes;
+      batch.passes = said ? reading_.Whole("--gradient_accumulation_steps") : passes;
+    }
+    if (!reading_.Has("--per_device_train_batch_size")) {
+      reading_.draft().Assume("per_device_train_batch_size: 8, the Trainer's default");
+    }
+    return batch;
+  }
+
+  Reading reading_;
+  Sources sources_;
+};
+
+}  // namespace
+
+const Table& DeepSpeedTable() {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_data_recipes_deepspeed.inc"
+  };
+  static const Table table(kLines);
+  return table;
+}
+
+const Table& AccelerateTable() {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_data_recipes_accelerate.inc"
+  };
+  static const Table table(kLines);
+  return table;
+}
+
+const Table& TrainerTable() {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_data_recipes_trainer.inc"
+  };
+  static const Table table(kLines);
+  return table;
+}
+
+const Table& LlamaFactoryTable() {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_data_recipes_llama_factory.inc"
+  };
+  static const Table table(kLines);
+  return table;
+}
+
+bool IsTrainer(std::string_view text, const std::string& path) {
+  if (path.ends_with(".toml")) return false;
+  if (IsJson(path)) {
+    return Contains(text, "\"per_device_train_batch_size\"") || Contains(text, "\"output_dir\"");
+  }
+  if (IsYaml(path)) return HasKey(text, "per_device_train_batch_size");
+  return Contains(text, "--per_device_train_batch_size") ||
+         Contains(text, "--per_gpu_train_batch_size") ||
+         (Contains(text, "--model_name_or_path") && Contains(text, "--output_dir"));
+}
+
+bool IsLlamaFactory(std::string_view text, const std::string& path) {
+  if (IsYaml(path)) {
+    return HasKey(text, "model_name_or_path") &&
+           (HasKey(text, "finetuning_type") || HasKey(text, "cutoff_len") || HasKey(text, "stage"));
+  }
+  if (IsJson(path)) {
+    return Contains(text, "\"model_name_or_path\"") &&
+           (Contains(text, "\"finetuning_type\"") || Contains(text, "\"cutoff_len\""));
+  }
+  return Contains(text, "--finetuning_type") && Contains(text, "--model_name_or_path");
+}
+
+bool IsAccelerate(std::string_view text, const std::string& path) {
+  return IsYaml(path) && HasKey(text, "distributed_type");
+}
+
+bool IsDeepSpeed(std::string_view text, const std::string& path) {
+  if (!IsJson(path) || Contains(text, "\"per_device_train_batch_size\"")) return false;
+  return Contains(text, "\"zero_optimization\"") || Contains(text, "\"train_batch_size\"") ||
+         Contains(text, "\"train_micro_batch_size_per_gpu\"");
+}
+
+Result<Imported> ReadHuggingFace(const std::vector<File>& files, const Options& options) {
+  std::vector<File> rest = files;
+  const auto main = std::ranges::find_if(rest, [](const File& file) {
+    return IsTrainer(file.text, file.path) || IsLlamaFactory(file.text, file.path);
+  });
+  return Files(options, main != rest.end() ? main->path : files.front().path).Finish(&rest);
+}
+
+}  // namespace orrery::recipes

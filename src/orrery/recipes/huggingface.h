@@ -1,0 +1,37 @@
+// The files of the Hugging Face ecosystem on their way into one reading: DeepSpeed's JSON,
+// Accelerate's YAML, arguments of the Trainer (TrainingArguments, TRL, LLaMA-Factory). Internal to
+// huggingface*.cc and deepspeed.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "orrery/recipes/dialects.h"
+#include "orrery/recipes/launch.h"
+#include "orrery/recipes/reading.h"
+
+namespace orrery::recipes {
+
+// Which files spoke.
+struct Sources {
+  bool deepspeed = false, accelerate = false, trainer = false, llama_factory = false;
+  std::string model_file;
+  Launch launch;
+};
+
+// Rules of DeepSpeed's JSON. What it leaves "auto" the Trainer's rules have filled in before.
+void ReadDeepSpeedRules(const Sources& sources, Reading* reading);
+// The batch: sequences of a micro-batch and passes a step, as far as anything says; sizes the job.
+struct Batch {
+  std::optional<std::int64_t> micro, passes, all;
+};
+Batch DeepSpeedBatch(Reading* reading);
+void SetBatch(const Sources& sources, const Batch& batch, Reading* reading);
+
+void ReadTrainerRules(const Sources& sources, Reading* reading);
+// Tokens a sequence, or asks for them.
+void ReadLengths(const Sources& sources, Reading* reading);
+
+}  // namespace orrery::recipes

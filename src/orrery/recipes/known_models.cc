@@ -1,0 +1,143 @@
+#include "orrery/recipes/known_models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <system_error>
+
+#include "orrery/base/check.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/formats/tree.h"
+#include "orrery/recipes/csv.h"
+
+namespace orrery::recipes {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct KnownModel {
+  std::string preset;  // empty: the keys say all
+  std::vector<std::pair<std::string, std::string>> keys;
+};
+
+std::string HubName(std::string_view name) {
+  std::string plain = Lower(name.substr(name.rfind('/') + 1));
+  constexpr std::array<std::string_view, 7> kSuffixes = {"-instruct", "-chat", "-hf",      "-base",
+                                                         "-it",       "-bf16", "-thinking"};
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view suffix : kSuffixes) {
+      if (!plain.ends_with(suffix)) continue;
+      plain.resize(plain.size() - suffix.size());
+      again = true;
+    }
+  }
+  return plain;
+}
+
+// "preset=llama3-8b|layers=16"
+KnownModel ParseKeys(std::string_view text) {
+  KnownModel model;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find('|'));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    const std::size_t equals = part.find('=');
+    ORRERY_CHECK(equals != std::string_view::npos, "a model's keys are name=value");
+    const std::string_view key = part.substr(0, equals), value = part.substr(equals + 1);
+    if (key == "preset") {
+      model.preset = value;
+    } else {
+      model.keys.emplace_back(key, value);
+    }
+  }
+  return model;
+}
+
+using Models = std::map<std::string, KnownModel, std::less<>>;  // by "framework name"
+
+const Models& AllModels() {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_data_recipes_models.inc"
+  };
+  static const Models models = [] {
+    Models all;
+    for (const std::vector<std::string>& cell : DataRows(kLines, 4)) {
+      const bool fresh = all.emplace(cell[0] + " " + cell[1], ParseKeys(cell[2])).second;
+      ORRERY_CHECK(fresh, "a model has one row");
+    }
+    return all;
+  }();
+  return models;
+}
+
+// Where a job in `folder` finds `path`.
+std::string PathFrom(const std::string& folder, const std::string& path) {
+  if (folder.empty() || fs::path(path).is_absolute()) return path;
+  std::error_code error;
+  const fs::path relative = fs::proximate(fs::absolute(path, error), fs::absolute(folder, error));
+  return relative.string();
+}
+
+std::string Nearby(std::string_view framework, std::string_view name) {
+  const std::string prefix = std::string(framework) + " ";
+  std::vector<std::string_view> names;
+  for (const auto& [key, model] : AllModels()) {
+    if (key.starts_with(prefix)) names.push_back(std::string_view(key).substr(prefix.size()));
+  }
+  const std::vector<std::string> near = Nearest(std::string(name), names, 3);
+  std::string text;
+  for (const std::string& one : near) text += (text.empty() ? "" : ", ") + one;
+  return text.empty() ? "" : fmt::format("; known names near it: {}", text);
+}
+
+}  // namespace
+
+std::string TakeModelFile(std::vector<File>* files) {
+  const auto found = std::ranges::find_if(*files, [](const File& file) {
+    return file.path.ends_with(".json") && file.text.find("\"model_type\"") != std::string::npos;
+  });
+  if (found == files->end()) return "";
+  std::string path = found->path;
+  files->erase(found);
+  return path;
+}
+
+bool SetKnownModel(std::string_view framework, std::string_view name, Draft* draft) {
+  const Models& models = AllModels();
+  const std::string plain = framework == "hub" ? HubName(name) : std::string(name);
+  const auto found = models.find(std::string(framework) + " " + plain);
+  if (found == models.end()) return false;
+  if (!found->second.preset.empty()) draft->SetText("model", found->second.preset);
+  for (const auto& [key, value] : found->second.keys) draft->Set("model." + key, value);
+  if (found->second.preset.empty()) draft->SetText("model.name", plain);
+  return true;
+}
+
+void ReadModel(std::string_view framework, const std::string& file, const std::string& name,
+               std::string_view argument, Reading* reading) {
+  const Options& options = reading->options();
+  if (reading->IsSet("model") || reading->IsSet("model.preset")) return;
+  std::error_code error;
+  if (!options.model.empty()) {
+    const bool path = fs::exists(options.model, error);
+    reading->draft().SetText("model",
+                             path ? PathFrom(options.folder, options.model) : options.model);
+  } else if (!file.empty()) {
+    reading->draft().SetText("model", PathFrom(options.folder, file));
+  } else if (name.empty()) {
+    reading->Missing(
+        "which model it trains: give its config.json as another FILE, or --model NAME ('orrery "
+        "list models')");
+  } else if (!SetKnownModel(framework, name, &reading->draft())) {
+    reading->Missing(fmt::format(
+        "the shapes of the model '{}' ({}): give its config.json as another FILE, or --model "
+        "NAME ('orrery list models'){}",
+        Printable(name, 80), argument, Nearby(framework, HubName(name))));
+  }
+}
+
+}  // namespace orrery::recipes
