@@ -45,9 +45,12 @@ class InspectVerb final : public Verb {
     app->add_option("--dot", dot_, "The same for Graphviz");
     app->add_option("--set", set_, "Traces: key.path=value of their importer, as for simulate")
         ->allow_extra_args(false);
+    app->add_option("--data", data_folders_, "Folder of tables of your own, known beside the rest")
+        ->allow_extra_args(false);
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
   }
   Status Run(Session* session) override {
+    ORRERY_ASSIGN_OR_RETURN(data_, job::ReadData(data_folders_));
     ORRERY_RETURN_IF_ERROR(CheckFiles({{"FILE", IsPreset() ? "" : path_}},
                                       {{"--json", json_}, {"--svg", svg_}, {"--dot", dot_}}));
     if (!IsPreset()) {
@@ -135,9 +138,9 @@ class InspectVerb final : public Verb {
   Result<job::Facts> FactsOf(FileKind kind, const std::string& text) const {
     switch (kind) {
       case FileKind::kJob:
-        return job::JobFacts(path_);
+        return job::JobFacts(path_, data_);
       case FileKind::kModel:
-        return job::ModelFacts(path_);
+        return job::ModelFacts(path_, data_);
       case FileKind::kCluster:
       case FileKind::kTopology:
         return Network();
@@ -162,10 +165,13 @@ class InspectVerb final : public Verb {
     return Unknown(text);
   }
 
+  const std::vector<cluster::Preset>& Clusters() const {
+    return (data_ != nullptr ? *data_ : job::BuiltInData()).clusters.clusters();
+  }
+
   bool IsPreset() const {
-    const auto presets = cluster::Presets();
-    return std::any_of(presets.begin(), presets.end(),
-                       [&](const cluster::Preset& preset) { return preset.name == path_; });
+    return std::ranges::any_of(Clusters(),
+                               [&](const cluster::Preset& preset) { return preset.name == path_; });
   }
 
   // A word that is no file was meant as a cluster.
@@ -174,12 +180,13 @@ class InspectVerb final : public Verb {
       return {};
     }
     std::vector<std::string_view> names;
-    for (const cluster::Preset& preset : cluster::Presets()) names.push_back(preset.name);
+    for (const cluster::Preset& preset : Clusters()) names.push_back(preset.name);
     return InvalidInput("no such file, and {}", UnknownName("cluster", Printable(path_), names));
   }
 
   Result<job::Facts> Network() const {
-    ORRERY_ASSIGN_OR_RETURN(const cluster::Cluster cluster, job::InspectedCluster(path_, nodes_));
+    ORRERY_ASSIGN_OR_RETURN(const cluster::Cluster cluster,
+                            job::InspectedCluster(path_, nodes_, data_));
     if (!svg_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(svg_, cluster::DrawSvg(cluster)));
     if (!dot_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(dot_, cluster::DrawDot(cluster)));
     return job::ClusterFacts(cluster);
@@ -200,7 +207,8 @@ class InspectVerb final : public Verb {
   }
 
   std::string path_, json_, svg_, dot_;
-  std::vector<std::string> set_;
+  std::vector<std::string> set_, data_folders_;
+  std::shared_ptr<const job::Data> data_;
   int nodes_ = 0;
 };
 

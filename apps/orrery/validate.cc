@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cctype>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "arguments.h"
 #include "interrupt.h"
 #include "orrery/base/file.h"
+#include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/report.h"
@@ -29,6 +33,10 @@ class ValidateVerb final : public Verb {
         ->required();
     app->add_option("--json", json_, "Write rows and summary as JSON to FILE, or to stdout (-)");
     app->add_option("--plot", plot_, "Draw predicted against measured as SVG");
+    app->add_option("--export", export_,
+                    "Write each row's job to DIR as YAML that 'orrery simulate' runs, and stop");
+    app->add_option("--network", network_,
+                    "Network of training runs in place of analytic; 'orrery list networks'");
     app->add_option("--threads", threads_, "Threads; default: one per core");
     app->add_flag("--leave-out", leave_out_,
                   "Predict each row also with constants that were fitted without its source");
@@ -48,7 +56,14 @@ class ValidateVerb final : public Verb {
       return InvalidInput(
           "--sensitivities: writes its file and stops; leave --json, --plot and --leave-out out");
     }
+    if (!export_.empty() && (leave_out_ || !json_.empty() || !plot_.empty() ||
+                             !sensitivities_.empty() || !constants_.empty())) {
+      return InvalidInput(
+          "--export: writes jobs and predicts nothing; leave --json, --plot, --leave-out, "
+          "--constants and --sensitivities out");
+    }
     search::ValidateOptions options;
+    options.network = network_;
     if (threads_) {
       ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
                               WholeNumber("--threads", *threads_, 1, 1024));
@@ -73,6 +88,7 @@ class ValidateVerb final : public Verb {
       };
     }
     ORRERY_ASSIGN_OR_RETURN(const search::CsvTable table, search::CsvTable::Read(table_));
+    if (!export_.empty()) return Export(session, table, options);
     if (!sensitivities_.empty()) {
       WatchOutput(sensitivities_);
       ORRERY_ASSIGN_OR_RETURN(const std::string text, search::Sensitivities(table, options));
@@ -88,7 +104,30 @@ class ValidateVerb final : public Verb {
   }
 
  private:
-  std::string table_, json_, plot_, constants_, calibration_, sensitivities_;
+  // A file a row, called by its id.
+  Status Export(Session* session, const search::CsvTable& table,
+                const search::ValidateOptions& options) const {
+    ORRERY_ASSIGN_OR_RETURN(const std::vector<search::RowDocument> rows,
+                            search::ExportJobs(table, options));
+    std::error_code error;
+    std::filesystem::create_directories(export_, error);
+    if (error) return InvalidInput("--export: {}: {}", Printable(export_), error.message());
+    for (const search::RowDocument& row : rows) {
+      std::string name = row.id;
+      for (char& c : name) {
+        const bool plain =
+            (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '-' || c == '_' || c == '.';
+        if (!plain) c = '_';
+      }
+      ORRERY_RETURN_IF_ERROR(WriteFile(fmt::format("{}/{}.yaml", export_, name), row.yaml));
+    }
+    session->Note(fmt::format("orrery: {} of {} rows written to {} as jobs", rows.size(),
+                              table.rows(), Printable(export_)));
+    return {};
+  }
+
+  std::string table_, json_, plot_, constants_, calibration_, sensitivities_, export_;
+  std::optional<std::string> network_;
   bool leave_out_ = false;
   std::optional<std::string> threads_;
 };

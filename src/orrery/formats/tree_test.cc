@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "orrery/formats/toml.h"
+#include "orrery/formats/write_yaml.h"
 
 namespace orrery::formats {
 namespace {
@@ -29,6 +30,25 @@ TEST(Tree, YamlKeepsPlacesAndText) {
   EXPECT_EQ(document->Where(c->items[1]), "job.yaml:3:10");
   EXPECT_EQ(root.Find("b")->Find("d")->kind, Node::Kind::kNull);
   EXPECT_EQ(root.Find("nothing"), nullptr);
+}
+
+// Words that YAML takes for something else stay in quotes; what is written once is written again.
+TEST(Tree, WrittenYamlReadsBack) {
+  const char* const json =
+      R"j({"a": "x", "no": "yes", "n": 1.5, "t": "1e3", "q": "say \"hi\", then \n", "none": null,
+"list": [1, "b c", []], "empty": {}, "maps": [{"k": 1, "m": {"z": "w"}}, {"k": 2}], "odd": [{}, 1],
+"texts": ["One.", "Two: 2."]})j";
+  Result<Document> document = ParseJson(json, "job.json");
+  ASSERT_TRUE(document.ok()) << document.status().message();
+  const std::string yaml = WriteYaml(document->root);
+  Result<Document> again = ParseYaml(yaml, "job.yaml");
+  ASSERT_TRUE(again.ok()) << again.status().message() << yaml;
+  EXPECT_EQ(WriteYaml(again->root), yaml);
+  EXPECT_EQ(
+      yaml,
+      "a: x\n\"no\": \"yes\"\nn: 1.5\nt: \"1e3\"\nq: \"say \\\"hi\\\", then \\n\"\nnone: null\n"
+      "list: [1, \"b c\", []]\nempty: {}\nmaps:\n  - k: 1\n    m:\n      z: w\n  - k: 2\n"
+      "odd: [{}, 1]\ntexts:\n  - One.\n  - \"Two: 2.\"\n");
 }
 
 TEST(Tree, JsonKeepsLines) {

@@ -184,24 +184,34 @@ Json ParallelJson(const Workload& w) {
   return json;
 }
 
-// What is as the framework has it is left out: where recompute is changed, so is what it keeps.
-bool KeepsAsFrameworkHasIt(const Workload& w) {
-  const auto framework = FindFramework(w.framework);
-  if (!framework.ok()) return w.plan.recompute_keeps == workload::RecomputeKeeps::kNothing;
-  Plan standard = w.plan;
-  ApplyRecompute((*framework)->defaults, &standard);
-  return w.plan.recompute_keeps == standard.recompute_keeps;
+// The plan as it is read where `framework_options` say nothing.
+Plan AsFrameworkHasIt(const FrameworkDefaults& defaults, cluster::Arch arch, const Workload& w) {
+  Plan plan = w.plan;
+  ApplyDefaults(defaults, arch, w.model, &plan);
+  if (w.model.experts.count == 0) {
+    plan.moe_fused_router = plan.moe_fused_permute = plan.moe_separate_padding = false;
+  }
+  return plan;
 }
 
-Json FrameworkJson(const Workload& w) {
+// What does not matter is left out where the framework has it so.
+Json FrameworkJson(const Workload& w, cluster::Arch arch) {
   const Plan& plan = w.plan;
+  const auto framework = FindFramework(w.framework);
+  const FrameworkDefaults defaults = framework.ok() ? (*framework)->defaults : FrameworkDefaults();
+  const Plan standard = AsFrameworkHasIt(defaults, arch, w);
   Json json = {{"attention", NameOf(kAttentions, plan.attention)}};
   for (const PlanFlag& flag : kPlanFlags) {
-    if (flag.matters(plan)) json[std::string(flag.key)] = plan.*flag.member;
+    const bool differs = plan.*flag.member != standard.*flag.member;
+    if (differs || flag.matters(plan)) json[std::string(flag.key)] = plan.*flag.member;
   }
-  if (!KeepsAsFrameworkHasIt(w)) {
+  if (plan.recompute_keeps != standard.recompute_keeps) {
     json["recompute_keeps"] = NameOf(kRecomputeKeeps, plan.recompute_keeps);
   }
+  if (w.libraries.transformer_engine != defaults.libraries.transformer_engine) {
+    json["transformer_engine"] = w.libraries.transformer_engine;
+  }
+  if (w.host != defaults.host) json["host_work"] = w.host != workload::HostEra::kNone;
   json["torch_layers"] = NameOf(kTorchLayers, plan.torch_layers);
   if (plan.gathers_units() && plan.flat_parameters && plan.prefetch &&
       plan.sharding == workload::Sharding::kZero3 &&
@@ -258,6 +268,10 @@ Json TrainingJson(const Workload& w) {
                {"recompute", NameOf(kRecomputes, plan.recompute)},
                {"optimizer", w.optimizer},
                {"sharding", NameOf(kShardings, plan.sharding)}};
+  if (plan.low_precision != workload::LowPrecision::kNone &&
+      plan.precision != workload::Precision::kBf16) {
+    json["param_dtype"] = NameOf(kPrecisions, plan.precision);
+  }
   if (plan.recompute == workload::Recompute::kSelective &&
       plan.recompute_modules != workload::kRecomputeCore) {
     json["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
@@ -286,14 +300,14 @@ Json TrainingJson(const Workload& w) {
   return json;
 }
 
-void AddWorkload(const Workload& w, Json* json) {
+void AddWorkload(const Workload& w, cluster::Arch arch, Json* json) {
   const Plan& plan = w.plan;
   Json& out = *json;
   out["model"] = ModelJson(w.model);
   out["framework"] = w.framework;
   out["parallel"] = ParallelJson(w);
   out["training"] = TrainingJson(w);
-  out["framework_options"] = FrameworkJson(w);
+  out["framework_options"] = FrameworkJson(w, arch);
   out["schedule"] = plan.given != nullptr
                         ? std::string_view(plan.given->name)
                         : workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name;
@@ -321,7 +335,7 @@ Json JobsJson(const Job& job) {
       one["devices"] = std::move(devices);
     }
     Json inner;
-    AddWorkload(w, &inner);
+    AddWorkload(w, job.cluster.device.arch, &inner);
     one["job"] = std::move(inner);
     jobs.push_back(std::move(one));
   }
@@ -401,7 +415,7 @@ void SaveConfiguration(Job* job) {
   const Workload& first = job->workloads.front();
   const bool single =
       job->workloads.size() == 1 && first.placement == cluster::PlacementKind::kPacked;
-  if (single) AddWorkload(first, &json);
+  if (single) AddWorkload(first, job->cluster.device.arch, &json);
   if (job->data != nullptr) json["data"] = job->data->folders;
   json["cluster"] = ClusterJson(job->cluster);
   json["nodes"] = job->cluster.nodes;

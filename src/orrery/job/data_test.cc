@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "orrery/job/inspect.h"
 #include "orrery/job/test_support.h"
 
 namespace orrery::job {
@@ -87,6 +88,11 @@ training: {global_batch: 16, seq_len: 1024}
   EXPECT_EQ(job.workloads.front().model.layers, 2);
   EXPECT_THAT(job.assumed, testing::Contains(HasSubstr("tempo is ignored")));
   EXPECT_THAT(job.assumed, testing::Not(testing::Contains(HasSubstr("mood"))));
+  // `inspect` knows it, too.
+  const Result<Facts> facts = ModelFacts(folder_ + "/config.json", WithData().data);
+  ASSERT_TRUE(facts.ok()) << facts.status().message();
+  EXPECT_EQ(facts->at(2).second.substr(0, 8), "2 layers");
+  EXPECT_FALSE(ModelFacts(folder_ + "/config.json", nullptr).ok());
   Write("families.yaml", "ours: {like: llama, layers: $depth of, source: s}\n");
   EXPECT_THAT(ReadError(), HasSubstr("the family 'ours': layers: 'of' is not understood"));
   Write("families.yaml", "ours: {like: llama, depth: $depth, source: s}\n");

@@ -77,10 +77,14 @@ void AddPcieTree(const cluster::Cluster& cluster, Facts* facts) {
   }
 }
 
+const Data& Known(const std::shared_ptr<const Data>& data) {
+  return data != nullptr ? *data : BuiltInData();
+}
+
 }  // namespace
 
-Result<Facts> JobFacts(const std::string& path) {
-  ORRERY_ASSIGN_OR_RETURN(const Job job, ReadJob(path, {}));
+Result<Facts> JobFacts(const std::string& path, const std::shared_ptr<const Data>& data) {
+  ORRERY_ASSIGN_OR_RETURN(const Job job, ReadJob(path, {.data = data}));
   Facts facts;
   for (const Workload& workload : job.workloads) {
     facts.emplace_back(job.workloads.size() > 1 ? "job " + workload.name : "job",
@@ -95,12 +99,13 @@ Result<Facts> JobFacts(const std::string& path) {
   return facts;
 }
 
-Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes) {
+Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes,
+                                          const std::shared_ptr<const Data>& data) {
   constexpr int kUnsaid = 16;
   cluster::Spec spec;
   bool sized = false;
   if (!LooksLikeFile(path) && access(path.c_str(), R_OK) != 0) {
-    ORRERY_ASSIGN_OR_RETURN(spec, cluster::FindPreset(Printable(path)));
+    ORRERY_ASSIGN_OR_RETURN(spec, Known(data).clusters.Find(Printable(path)));
     sized = spec.nodes > 1;
   } else {
     ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, cluster::kTopologyBytes));
@@ -115,13 +120,13 @@ Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes) {
       const std::size_t slash = path.rfind('/');
       const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
       if (document.root.Find("training") != nullptr || document.root.Find("jobs") != nullptr) {
-        ORRERY_ASSIGN_OR_RETURN(Job job, ReadJob(path, {}));
+        ORRERY_ASSIGN_OR_RETURN(Job job, ReadJob(path, {.data = data}));
         spec = std::move(job.cluster);
       } else {  // a definition, or a file with nothing but one
         const formats::Node* inner = document.root.Find("cluster");
         ORRERY_ASSIGN_OR_RETURN(spec, cluster::Read(Source{&document, folder},
                                                     inner != nullptr ? inner : &document.root,
-                                                    BuiltInData().clusters, &assumed));
+                                                    Known(data).clusters, &assumed));
       }
     }
     sized = spec.nodes > 1 || spec.topology.name == "file";
@@ -177,11 +182,10 @@ Facts ClusterFacts(const cluster::Cluster& cluster) {
   return facts;
 }
 
-Result<Facts> ModelFacts(const std::string& path) {
+Result<Facts> ModelFacts(const std::string& path, const std::shared_ptr<const Data>& data) {
   std::vector<std::string> notes;
-  ORRERY_ASSIGN_OR_RETURN(
-      const workload::Model model,
-      workload::ReadConfig(path, workload::families::Families::BuiltIn(), &notes));
+  ORRERY_ASSIGN_OR_RETURN(const workload::Model model,
+                          workload::ReadConfig(path, Known(data).models.families(), &notes));
   Facts facts;
   AddModel(model, &facts);
   for (std::size_t i = 0; i < notes.size(); ++i) {

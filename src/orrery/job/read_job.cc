@@ -15,6 +15,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/engine/options.h"
 #include "orrery/formats/section.h"
+#include "orrery/job/apply_constants.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/job/reader.h"
@@ -329,14 +330,6 @@ Status ReadJobs(const Source& source, const Node& root, const Node& list, Job* j
   return {};
 }
 
-void ApplyConstants(const constants::Set& constants, Job* job) {
-  cluster::Calibrate(constants, &job->cluster);
-  job->engine.rank_noise = constants[constants::kRankNoise];
-  for (Workload& workload : job->workloads) {
-    workload.plan.host = workload::HostOf(workload.host, workload.plan, constants);
-  }
-}
-
 Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folder,
                               const ReadOptions& options) {
   const Source source{&document, folder};
@@ -390,6 +383,14 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
 }
 
 }  // namespace
+
+void ApplyConstants(const constants::Set& constants, Job* job) {
+  cluster::Calibrate(constants, &job->cluster);
+  job->engine.rank_noise = constants[constants::kRankNoise];
+  for (Workload& workload : job->workloads) {
+    workload.plan.host = workload::HostOf(workload.host, workload.plan, constants);
+  }
+}
 
 Status ReadCollective(const Source& source, const Node* node, Job* job) {
   if (node == nullptr) return {};

@@ -107,6 +107,9 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   } else {
     plan->precision = Choose(kPrecisions, precision);
   }
+  if (plan->low_precision != workload::LowPrecision::kNone) {
+    plan->precision = Choose(kPrecisions, training.Text("param_dtype"));
+  }
   plan->recompute = Choose(kRecomputes, training.Text("recompute"));
   plan->sharding = Choose(kShardings, training.Text("sharding"));
   plan->dispatcher = Choose(kDispatchers, training.Text("moe_dispatcher"));
@@ -445,6 +448,8 @@ constexpr Dependent kDependents[] = {
      [](const Plan& p) { return p.routing == workload::Routing::kDrawnZipf; }},
     {&Sections::training, "moe_seed", "training.moe_routing: dirichlet, drawn-zipf or a file",
      [](const Plan& p) { return workload::DrawsRouting(p); }},
+    {&Sections::training, "param_dtype", "training.precision: fp8, mxfp8 or nvfp4",
+     [](const Plan& p) { return p.low_precision != workload::LowPrecision::kNone; }},
     {&Sections::training, "lora_targets", "training.lora_rank",
      [](const Plan& p) { return p.lora_rank > 0; }},
     {&Sections::training, "data_workers", "training.sample_read",
@@ -488,6 +493,17 @@ Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
   return {};
 }
 
+// What the framework's libraries and its Python are taken for, where the job says otherwise.
+void ReadLibraries(const Section& section, const Plan& plan, Workload* workload) {
+  if (section.Has("transformer_engine")) {
+    workload->libraries.transformer_engine = section.Bool("transformer_engine");
+  }
+  workload->libraries.deterministic = plan.deterministic;
+  if (section.Has("host_work") && !section.Bool("host_work")) {
+    workload->host = workload::HostEra::kNone;
+  }
+}
+
 }  // namespace
 
 Result<Workload> ReadWorkload(const Source& source, const Node& root,
@@ -522,6 +538,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   ORRERY_RETURN_IF_ERROR(ReadFramework(sections.framework, **framework,
                                        name.find('@') != std::string::npos, device.arch,
                                        workload.model, &plan, assumed));
+  ReadLibraries(sections.framework, plan, &workload);
   workload.libraries.userbuffers =
       workload.libraries.transformer_engine && plan.tp_comm_overlap && plan.tp > 1;
   ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));

@@ -227,6 +227,7 @@ Result<Evaluation> Simulation::Evaluate(bool bounded) {
   evaluation.fingerprint = record.fingerprint;
   evaluation.compute_spread = record.compute_spread;
   evaluation.tokens_per_step = s.graph.jobs.front().tokens_per_step;
+  evaluation.warnings = std::move(result.warnings);
   return evaluation;
 }
 
@@ -243,6 +244,10 @@ std::vector<Shares> Simulation::OpShares() const {
 
 Result<std::vector<memory::Footprint>> Simulation::ReplayMemory() const {
   return memory::ReplayAll(state_->graph, state_->job->cluster.device, state_->job->memory);
+}
+
+Result<memory::Footprint> Simulation::ReplayMemory(ProgramId program) const {
+  return memory::Replay(state_->graph, program, state_->job->cluster.device, state_->job->memory);
 }
 
 Result<results::RunResult> Simulation::Run() {

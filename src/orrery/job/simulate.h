@@ -35,6 +35,7 @@ struct Evaluation {
   std::uint64_t fingerprint = 0;
   double compute_spread = 0;  // of the run's kernel times
   std::int64_t tokens_per_step = 0;
+  std::vector<std::string> warnings;
   // Live memory and what lies outside the allocator exceed the GPU: no replay can make it fit.
   bool too_large() const { return least_bytes > job.device_bytes; }
 };
@@ -76,6 +77,7 @@ class Simulation {
   std::vector<Shares> OpShares() const;
   // The allocator replayed: a row for each program.
   Result<std::vector<memory::Footprint>> ReplayMemory() const;
+  Result<memory::Footprint> ReplayMemory(ProgramId program) const;
 
  private:
   struct State;

@@ -255,6 +255,14 @@ constexpr Option kFramework[] = {
          "zero1 by whole tensors: after the step each owner broadcasts its own (InternEvo), else "
          "shards are all-gathered."},
     {.name = "log_every_step", .type = kBool, .doc = "The host reads the loss after every step."},
+    {.name = "transformer_engine",
+     .type = kBool,
+     .doc = "Layers are Transformer Engine's, whose libraries take device memory; only what memory "
+            "counts follows from it, kernels have keys of their own."},
+    {.name = "host_work",
+     .type = kBool,
+     .doc = "The framework's Python works on the host beside the launch of kernels; false where it "
+            "does not, as with layers captured by the user."},
 };
 
 constexpr OptionTable kFrameworkTable{

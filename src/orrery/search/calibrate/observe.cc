@@ -64,7 +64,7 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
     return InvalidInput("{}: no table of collectives", table.name());
   }
   auto cases = std::make_shared<std::vector<Case>>();
-  ORRERY_RETURN_IF_ERROR(MapCases(table, &report, cases.get()));
+  ORRERY_RETURN_IF_ERROR(MapCases(table, {}, &report, cases.get()));
   Observations out;
   out.assumed = AssumedOf(*cases, report);
   ValidateOptions once;

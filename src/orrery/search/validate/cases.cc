@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
-#include "orrery/search/validate/micro_batch.h"
+#include "orrery/job/describe.h"
+#include "orrery/network/network.h"
 #include "orrery/workload/scope.h"
 
 namespace orrery::search {
@@ -99,15 +103,15 @@ Status SetMeter(const Configuration& row, std::string_view logged, Case* item,
   return {};
 }
 
-Status AddTraining(const CsvTable& table, std::size_t row, MachinePool* pool, Report* report,
-                   std::vector<Case>* all) {
+Status AddTraining(const CsvTable& table, std::size_t row, const job::ReadOptions& read,
+                   Runner* runner, Report* report, std::vector<Case>* all) {
   const Configuration configuration(TableKind::kTraining, table, row);
   ORRERY_ASSIGN_OR_RETURN(const auto step, ReadOutcome(table, row, "step_time_s"));
   ORRERY_ASSIGN_OR_RETURN(const auto memory, ReadOutcome(table, row, "peak_mem_gib"));
   Case item;
   item.first = report->rows.size();
   Prediction p = Blank(table, row, configuration);
-  auto mapped = MapTuned(configuration, pool, &p.assumed);
+  auto mapped = MapRow(configuration, read, runner, &p.assumed);
   if (!mapped.ok()) p.reason = mapped.status().message();
   if (step || !memory) {
     report->rows.push_back(p);
@@ -128,13 +132,38 @@ Status AddTraining(const CsvTable& table, std::size_t row, MachinePool* pool, Re
   }
   item.count = report->rows.size() - item.first;
   if (!mapped.ok()) return {};
-  item.machine = MachineKey(mapped->cluster);
-  cluster::AddScope(mapped->cluster, &item.scope);
-  workload::AddScope(mapped->model, mapped->plan, mapped->host, &item.scope);
+  const job::Workload& workload = mapped->job.workloads.front();
+  item.machine = job::MachineText(mapped->job);
+  cluster::AddScope(mapped->job.cluster, &item.scope);
+  workload::AddScope(workload.model, workload.plan, workload.host, &item.scope);
   item.training = *std::move(mapped);
   all->push_back(std::move(item));
   return {};
 }
+
+// Clusters of collectives, built once each; they live as long as the pool. Thread-safe.
+std::string MachineText(const cluster::Spec& spec) {
+  job::Job alone;
+  alone.cluster = spec;
+  return job::MachineText(alone);
+}
+class ClusterPool {
+ public:
+  Result<const cluster::Cluster*> Find(const cluster::Spec& spec) {
+    const std::string key = MachineText(spec);
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<cluster::Cluster>& kept = clusters_[key];
+    if (kept == nullptr) {
+      ORRERY_ASSIGN_OR_RETURN(cluster::Cluster built, cluster::Cluster::Build(spec));
+      kept = std::make_unique<cluster::Cluster>(std::move(built));
+    }
+    return static_cast<const cluster::Cluster*>(kept.get());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<cluster::Cluster>> clusters_;
+};
 
 Status AddCollective(const CsvTable& table, std::size_t row, Report* report,
                      std::vector<Case>* all) {
@@ -150,7 +179,7 @@ Status AddCollective(const CsvTable& table, std::size_t row, Report* report,
   if (!mapped.ok()) p.reason = mapped.status().message();
   report->rows.push_back(std::move(p));
   if (!mapped.ok()) return {};
-  item.machine = MachineKey(mapped->cluster);
+  item.machine = MachineText(mapped->cluster);
   cluster::AddScope(mapped->cluster, &item.scope);
   item.collective = *std::move(mapped);
   all->push_back(std::move(item));
@@ -167,7 +196,7 @@ void Set(Result<double> value, double unit, Prediction* p) {
 
 void PredictTraining(const Case& item, const constants::Set& constants, Runner* runner,
                      std::span<Prediction> rows) {
-  const Status loaded = runner->Load(*item.training, constants);
+  const Status loaded = runner->Load(item.training->job, item.training->document, constants);
   for (Prediction& p : rows) {
     if (!p.reason.empty()) continue;
     if (!loaded.ok()) {
@@ -178,23 +207,32 @@ void PredictTraining(const Case& item, const constants::Set& constants, Runner* 
                   .outside = item.meter == Meter::kDevice};
       p.width = constants::MemoryWidth(p.memory);
     } else {
-      Set(runner->StepTime(&p.assumed, &p.shares), 1, &p);
+      const Result<job::Evaluation>& run = runner->Evaluate();
+      if (!run.ok()) {
+        p.reason = run.status().message();
+        continue;
+      }
+      p.predicted = ToSeconds(run->job.step_time);
+      p.fingerprint = run->fingerprint;
+      p.assumed.insert(p.assumed.end(), run->warnings.begin(), run->warnings.end());
+      const workload::Model& model = item.training->job.workloads.front().model;
+      p.shares =
+          results::SharesOf(run->job.overall.parts, run->compute_spread, model.experts.count > 0);
       p.width = constants::StepWidth(p.shares);
     }
   }
 }
 
-void PredictCollective(const Case& item, const constants::Set& constants, MachinePool* pool,
+void PredictCollective(const Case& item, const constants::Set& constants, ClusterPool* pool,
                        Prediction* p) {
   cluster::Spec spec = item.collective->cluster;
   cluster::Calibrate(constants, &spec);
-  const auto machine = pool->Find(spec);
-  if (!machine.ok()) {
-    p->reason = machine.status().message();
+  const auto cluster = pool->Find(spec);
+  if (!cluster.ok()) {
+    p->reason = cluster.status().message();
     return;
   }
-  Set(PriceCollective(*item.collective, (*machine)->cluster(), &p->fixed_share, &p->assumed), 1e6,
-      p);
+  Set(PriceCollective(*item.collective, **cluster, &p->fixed_share, &p->assumed), 1e6, p);
   p->width = constants::CollectiveWidth(p->fixed_share);
 }
 
@@ -203,11 +241,22 @@ constexpr std::size_t kStretch = 16;
 
 }  // namespace
 
-Status MapCases(const CsvTable& table, Report* report, std::vector<Case>* cases) {
-  MachinePool pool("");
+Status MapCases(const CsvTable& table, const ValidateOptions& options, Report* report,
+                std::vector<Case>* cases) {
+  if (options.network && report->kind == TableKind::kCollectives) {
+    return InvalidInput("--network: collectives are priced in closed form; leave it out");
+  }
+  if (options.network) {
+    auto network = network::Create(Printable(*options.network));
+    if (!network.ok()) return std::move(network).TakeStatus().In("--network");
+  }
+  job::ReadOptions read;
+  read.network = options.network;
+  read.save_configuration = false;
+  Runner runner("");
   for (std::size_t row = 0; row < table.rows(); ++row) {
     ORRERY_RETURN_IF_ERROR(report->kind == TableKind::kTraining
-                               ? AddTraining(table, row, &pool, report, cases)
+                               ? AddTraining(table, row, read, &runner, report, cases)
                                : AddCollective(table, row, report, cases));
   }
   return {};
@@ -218,15 +267,18 @@ void PredictCases(const std::vector<Case>& cases, std::span<const constants::Set
   std::vector<std::size_t> order(cases.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return cases[a].set != cases[b].set ? cases[a].set < cases[b].set
-                                        : cases[a].machine < cases[b].machine;
+    const Case &x = cases[a], &y = cases[b];
+    if (x.set != y.set || x.machine != y.machine) {
+      return std::tie(x.set, x.machine) < std::tie(y.set, y.machine);
+    }
+    return x.training && y.training && x.training->document < y.training->document;
   });
-  MachinePool pool(options.measured_database);
+  ClusterPool pool;
   std::atomic<std::size_t> next{0};
   std::size_t done = 0;
   std::mutex progress;
   const auto work_on = [&] {
-    Runner runner(&pool);
+    Runner runner(options.measured_database);
     for (;;) {
       const std::size_t begin = next.fetch_add(kStretch);
       if (begin >= order.size()) return;

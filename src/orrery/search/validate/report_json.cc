@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "orrery/search/validate/report.h"
@@ -17,6 +19,7 @@ Json RowJson(const Prediction& p) {
   row["quantity"] = Name(p.quantity);
   row["measured"] = Value(p.measured);
   row["predicted"] = Value(p.predicted);
+  if (p.fingerprint != 0) row["fingerprint"] = fmt::format("{:016x}", p.fingerprint);
   row["error_pct"] = Value(p.error_pct());
   if (p.predicted) {
     row["interval"] = {*p.predicted / (1 + p.width), *p.predicted * (1 + p.width)};

@@ -1,84 +1,41 @@
-// Runs cases: clusters and cost models shared by all threads, block prices kept per thread.
+// Runs the jobs of rows. One Runner per thread: it keeps what runs on one machine share, and what
+// the last job came to: rows that differ in outcome only are run once.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 
-#include "orrery/cluster/cluster.h"
-#include "orrery/collective/collective.h"
-#include "orrery/compute/compute.h"
-#include "orrery/constants/spreads.h"
-#include "orrery/engine/prices.h"
-#include "orrery/search/validate/training.h"
-#include "orrery/workload/generator.h"
+#include "orrery/job/simulate.h"
 
 namespace orrery::search {
-
-// One machine with its prices. Immutable: safe to share.
-class Machine {
- public:
-  static Result<std::unique_ptr<Machine>> Create(const cluster::Spec& spec,
-                                                 const std::string& measured_database);
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
-
-  const cluster::Cluster& cluster() const { return cluster_; }
-  const compute::CostModel& compute() const { return compute_; }
-  const collective::Planner& planner() const { return planner_; }
-
- private:
-  Machine(cluster::Cluster cluster, compute::CostModel compute)
-      : cluster_(std::move(cluster)), compute_(std::move(compute)), planner_(cluster_, {}) {}
-
-  cluster::Cluster cluster_;
-  compute::CostModel compute_;
-  collective::Planner planner_;
-};
-
-// Equal keys are equal machines.
-std::string MachineKey(const cluster::Spec& spec);
-
-// Builds each machine once. Thread-safe; a machine lives as long as the pool.
-class MachinePool {
- public:
-  explicit MachinePool(std::string measured_database)
-      : measured_database_(std::move(measured_database)) {}
-  Result<const Machine*> Find(const cluster::Spec& spec);
-
- private:
-  std::string measured_database_;
-  std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Machine>> machines_;
-};
 
 // Which of the three meters, and which ranks it was read on.
 enum class Meter : std::uint8_t { kAllocated, kReserved, kDevice };
 enum class MeterRank : std::uint8_t { kMax, kFirst, kLast };
 
-// One thread's runs. Keeps the block prices of the machine used last.
 class Runner {
  public:
-  explicit Runner(MachinePool* pool) : pool_(pool) {}
+  explicit Runner(std::string measured_database) {
+    options_.measured_database = std::move(measured_database);
+    options_.check = false;  // generated graphs are verified by the tests of the generators
+  }
 
-  // Builds the graph of a case; the two below read it.
-  Status Load(const TrainingCase& c, const constants::Set& constants);
-  // And what the step is made of.
-  Result<double> StepTime(std::vector<std::string>* assumed, constants::StepShares* shares);
-  Result<double> PeakMemoryGib(Meter meter, MeterRank rank);
+  // Makes the job ready, with these constants; the two below run it. `document` says what the job
+  // is (row_job.h).
+  Status Load(const job::Job& job, const std::string& document, const constants::Set& constants);
+  const Result<job::Evaluation>& Evaluate();
+  Result<double> PeakMemoryGib(Meter meter, MeterRank rank) const;
 
  private:
-  MachinePool* pool_;
-  const Machine* machine_ = nullptr;
-  std::unique_ptr<engine::PriceCache> prices_;
-  workload::Generator generator_;
-  memory::Options memory_;
-  graph::Graph graph_;
-  double rank_noise_ = 0;
-  SimTime input_time_ = 0;
-  bool experts_ = false;
+  job::SimulateOptions options_;
+  job::Caches caches_;
+  std::string document_;
+  std::uint64_t constants_ = 0;  // their hash
+  std::unique_ptr<job::Job> job_;
+  std::optional<job::Simulation> simulation_;
+  std::optional<Result<job::Evaluation>> evaluation_;
 };
 
 }  // namespace orrery::search

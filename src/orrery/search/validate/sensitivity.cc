@@ -24,7 +24,7 @@ Result<std::string> Sensitivities(const CsvTable& table, const ValidateOptions& 
   Report report;
   ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
   std::vector<Case> cases;
-  ORRERY_RETURN_IF_ERROR(MapCases(table, &report, &cases));
+  ORRERY_RETURN_IF_ERROR(MapCases(table, options, &report, &cases));
   // Memory depends on no constant: only times are predicted again.
   std::vector<Case> timed;
   for (Case& item : cases) {

@@ -2,7 +2,6 @@
 
 #include "orrery/constants/constants.h"
 #include "orrery/job/plan_keys.h"
-#include "orrery/memory/allocator_conf.h"
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/torch_native.h"
@@ -176,7 +175,7 @@ Status MapLibraries(const Mapping& m) {
     m.Assume("AdamW operator by operator (torchtitan before 24 February 2025)");
   }
   MapLoss(m);
-  ORRERY_ASSIGN_OR_RETURN(m.out->allocator, memory::ParseAllocatorConf(m.recipe().allocator));
+  m.out->allocator = m.recipe().allocator;
   if (!m.recipe().allocator.empty()) m.AssumeDefault("allocator", m.recipe().allocator);
   m.out->meter = m.recipe().meter;
   return {};

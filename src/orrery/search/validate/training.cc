@@ -329,6 +329,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   ORRERY_RETURN_IF_ERROR(CheckScope(row));
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule, MatchFramework(row));
   TrainingCase out;
+  out.framework = rule.framework->name;
   const Mapping m{row, rule, assumed, &out};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m, micro_batch));

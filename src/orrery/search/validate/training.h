@@ -23,14 +23,15 @@ struct TrainingCase {
   workload::Model model;
   workload::Plan plan;
   cluster::Spec cluster;
+  std::string framework;  // of job::Frameworks()
   memory::Libraries libraries;
-  memory::AllocatorSettings allocator;
+  std::string allocator;   // PYTORCH_CUDA_ALLOC_CONF
   std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
   workload::HostEra host = workload::HostEra::kNone;  // plan.host, by era
   bool open_micro_batch = false;                      // nothing says how a known batch is cut
 };
 
-// Fills `assumed` also when it fails. `micro_batch`: where nothing says it (micro_batch.h).
+// Fills `assumed` also when it fails. `micro_batch`: where nothing says it (row_job.h).
 Result<TrainingCase> MapTraining(const Configuration& row, std::vector<std::string>* assumed,
                                  std::int64_t micro_batch = 1);
 

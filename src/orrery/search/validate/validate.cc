@@ -7,6 +7,7 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
+#include "orrery/formats/write_yaml.h"
 #include "orrery/search/validate/cases.h"
 
 namespace orrery::search {
@@ -80,7 +81,7 @@ Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& optio
   if (table.rows() == 0) return InvalidInput("{}: a header and no rows", table.name());
   WarnOfMistypedColumns(table, report.kind, &report);
   std::vector<Case> cases;
-  ORRERY_RETURN_IF_ERROR(MapCases(table, &report, &cases));
+  ORRERY_RETURN_IF_ERROR(MapCases(table, options, &report, &cases));
   std::vector<constants::Set> sets = {options.constants};
   const std::vector<Prediction> blank = report.rows;
   PredictCases(cases, sets, options, &report.rows);
@@ -97,6 +98,35 @@ Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& optio
   report.by_source = Summarise(report.rows, GroupBy::kSource);
   report.by_source_and_stratum = Summarise(report.rows, GroupBy::kBoth);
   return report;
+}
+
+Result<std::vector<RowDocument>> ExportJobs(const CsvTable& table, const ValidateOptions& options) {
+  Report report;
+  ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
+  if (report.kind != TableKind::kTraining) {
+    return InvalidInput("{}: rows of collectives are no jobs; give a table of training runs",
+                        table.name());
+  }
+  std::vector<Case> cases;
+  ORRERY_RETURN_IF_ERROR(MapCases(table, options, &report, &cases));
+  std::vector<RowDocument> out;
+  for (const Case& item : cases) {
+    const Prediction& p = report.rows[item.first];
+    ORRERY_ASSIGN_OR_RETURN(formats::Document document,
+                            job::ParseJob(item.training->document, p.id));
+    formats::Field& assume = document.root.fields.emplace_back();
+    assume.key = "assume";
+    assume.value.kind = formats::Node::Kind::kList;
+    for (const std::string& line : p.assumed) {
+      formats::Node& text = assume.value.items.emplace_back();
+      text.kind = formats::Node::Kind::kScalar;
+      text.quoted = true;
+      text.text = line;
+    }
+    out.push_back({p.id, fmt::format("# Row {} of {}.\n", Printable(p.id, 80), table.name()) +
+                             formats::WriteYaml(document.root)});
+  }
+  return out;
 }
 
 }  // namespace orrery::search

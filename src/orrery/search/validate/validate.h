@@ -32,6 +32,7 @@ struct ValidateOptions {
   constants::Set constants = constants::Set::Fitted();
   // Predict each row also with the constants that were fitted without its source.
   bool leave_out = false;
+  std::optional<std::string> network;  // of training runs; empty: analytic
   // Called from any thread, one at a time, as rows are done.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
@@ -51,7 +52,8 @@ struct Prediction {
   double width = 0;
   constants::StepShares shares;  // of a step
   constants::MemoryShares memory;
-  double fixed_share = 0;  // of a collective: latencies and set-up
+  double fixed_share = 0;         // of a collective: latencies and set-up
+  std::uint64_t fingerprint = 0;  // of a step: what `orrery simulate` prints of the row's job
   // The same with constants that were fitted without the row's log; only with leave_out.
   std::optional<double> left_out;
   double left_out_width = 0;
@@ -80,6 +82,14 @@ struct Report {
 // The quantities of a training row: its step time, and its peak memory where one is given or a
 // meter is named; both where no outcome is given at all.
 Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& options);
+
+// A row's job (row_job.h) as YAML, for `orrery simulate`.
+struct RowDocument {
+  std::string id;  // of the row
+  std::string yaml;
+};
+// Of every training row that is not refused, in row order.
+Result<std::vector<RowDocument>> ExportJobs(const CsvTable& table, const ValidateOptions& options);
 
 // As CSV, a line for every predicted step or collective: id, source, stratum, quantity, measured,
 // predicted, and for every constant d ln(predicted) by one a-priori spread of it, as a one-sided

@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/ranges.h>
+
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "orrery/base/file.h"
 #include "orrery/constants/set.h"
+#include "orrery/job/simulate.h"
 #include "orrery/search/validate/report.h"
 
 namespace orrery::search {
@@ -82,6 +86,55 @@ TEST(Validate, ABlankMicroBatchIsTheFastestThatFits) {
                                    : large         ? "micro_batch=1 (blank: the fastest"
                                                    : "micro_batch=16 (blank: the fastest")));
   }
+}
+
+// What `orrery simulate` makes of an exported row, by fingerprint. Of the given table every tenth
+// row; tests/export_test.py does all.
+TEST(Validate, AnExportedRowIsTheSameRun) {
+  const auto given = CsvTable::Read(ORRERY_SOURCE_DIR "/validation/training_measured.csv");
+  ASSERT_TRUE(given.ok()) << given.status().message();
+  std::string text = fmt::format("{}\n", fmt::join(given->header(), ","));
+  for (std::size_t row = 5; row < given->rows(); row += 10) {
+    for (std::size_t column = 0; column < given->columns(); ++column) {
+      text += fmt::format("{}{}", column > 0 ? "," : "", CsvField(given->cell(row, column)));
+    }
+    text += "\n";
+  }
+  const auto table = CsvTable::Parse(text, "tenth.csv");
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  std::map<std::string, std::uint64_t> fingerprints;
+  for (const Prediction& p : Predict(*table).rows) {
+    if (p.fingerprint != 0) fingerprints[p.id] = p.fingerprint;
+  }
+  const auto jobs = ExportJobs(*table, {});
+  ASSERT_TRUE(jobs.ok()) << jobs.status().message();
+  std::size_t compared = 0;
+  for (const RowDocument& row : *jobs) {
+    const auto job = job::ReadJobText(row.yaml, row.id, "", {});
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    EXPECT_FALSE(job->assumed.empty());  // what the row left open
+    const auto at = fingerprints.find(row.id);
+    if (at == fingerprints.end()) continue;
+    job::Caches caches;
+    auto simulation = job::Simulation::Prepare(*job, {.check = false}, &caches);
+    ASSERT_TRUE(simulation.ok()) << simulation.status().message();
+    const auto run = simulation->Evaluate();
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_EQ(run->fingerprint, at->second) << row.id;
+    ++compared;
+  }
+  EXPECT_GT(compared, table->rows() / 2);
+}
+
+TEST(Validate, AnotherNetwork) {
+  ValidateOptions options;
+  options.network = "flow";
+  const auto flow = ValidateTable(Table(false), options);
+  ASSERT_TRUE(flow.ok()) << flow.status().message();
+  EXPECT_GT(*flow->rows[0].predicted, 0);
+  options.network = "flwo";
+  EXPECT_THAT(ValidateTable(Table(false), options).status().message(),
+              HasSubstr("--network: unknown network 'flwo'; did you mean 'flow'"));
 }
 
 TEST(Validate, QuantitiesOfARow) {

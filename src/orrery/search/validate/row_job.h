@@ -1,0 +1,28 @@
+// A row's run as a job: what the row says becomes a job document (docs/formats/job.md), which is
+// read and run as `orrery simulate` does, and which `orrery validate --export` writes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/job/job.h"
+#include "orrery/search/validate/runner.h"
+#include "orrery/search/validate/training.h"
+
+namespace orrery::search {
+
+struct RowJob {
+  std::string document;    // JSON
+  job::Job job;            // read from it
+  std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
+};
+
+// `read`: what the command line adds to every row's job. A micro-batch that nothing says, of a
+// global batch that is known, is the fastest of 1 to 16 sequences whose memory fits the device, by
+// the simulator's own prediction with a-priori constants. `assumed` says which; as MapTraining
+// otherwise.
+Result<RowJob> MapRow(const Configuration& row, const job::ReadOptions& read, Runner* runner,
+                      std::vector<std::string>* assumed);
+
+}  // namespace orrery::search
