@@ -43,7 +43,6 @@ CORRELATION = 0.1
 CAUCHY = 3.0  # in sigmas: a row that far off pulls hardest, one farther off less again
 LOW_TRUST = 0.05  # weight of rows whose `trust` says low
 ROWS_PER_SOURCE = 120
-SIMULATED = ["vtrain-s"]  # sources whose rows are another simulator's output (docs/findings.md): no constant is fitted to them
 SEEN = 0.004  # a row depends on a constant if a spread of it moves the row by as much
 REUSE = 0.3  # largest step, in spreads, after which derivatives are kept
 OBJECTIVE_TOLERANCE = 0.1  # of --check: how much worse, relative
@@ -110,8 +109,7 @@ def thinned(table, most):
     groups = {}
     for line in lines:
         source = re.sub(r"[0-9].*", "", line[header.index("id")])
-        if source not in SIMULATED:
-            groups.setdefault(source, []).append(line)
+        groups.setdefault(source, []).append(line)
     kept = io.StringIO()
     writer = csv.writer(kept, lineterminator="\n")
     writer.writerow(header)
@@ -244,7 +242,7 @@ def inputs_hash(constants):
                 path = os.path.join(folder, name)
                 h[os.path.relpath(path, ROOT)] = hashlib.sha256(open(path, "rb").read()).hexdigest()
     h["a_priori"] = constants.a_priori_hash()
-    settings = [SIGMA, SIGMA_TRAINING, CORRELATION, CAUCHY, LOW_TRUST, ROWS_PER_SOURCE, SIMULATED, SEEN]
+    settings = [SIGMA, SIGMA_TRAINING, CORRELATION, CAUCHY, LOW_TRUST, ROWS_PER_SOURCE, SEEN]
     h["settings"] = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     return h
 
@@ -338,7 +336,6 @@ def fit(program, constants, passes):
         # Relative to the linearised fit with all rows, so that leaving nothing out gives the fit itself.
         without = solve(constants, rows, u, rows.log_error, keep, others)
         left_out[source] = np.clip(np.where(others, u + (without - anchor), 0.0), constants.lower(), constants.upper())
-    left_out.update({source: u for source in SIMULATED})
     facts = {
         "inputs": inputs_hash(constants),
         "rows": len(rows.log_error),

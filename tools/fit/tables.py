@@ -10,13 +10,9 @@ import csv
 import functools
 import json
 import os
-import statistics
 import subprocess
 import sys
 
-from fit import SIMULATED
-
-ONE_NODE = "one node, small"
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -53,24 +49,7 @@ def strata(program):
             lines.append(f"| {g['stratum']} | {g['rows']} | {100 * g['coverage']:.0f} % | {number(left_out)} | "
                          f"{number(g['mean_abs_error_pct'])} | {number(g['bias_pct'], True)} | {number(g['median_abs_error_pct'])} | "
                          f"{number(before)} | {inside} | {floor} |")
-            if g["stratum"] == ONE_NODE:
-                lines.append(measured_nodes(program))
     return "\n".join(lines) + "\n"
-
-
-def measured_nodes(program):
-    """The stratum of one node without the rows that a simulator wrote: a line of strata()."""
-    group = [p for p in whole_report(program, "training_measured.csv", "--leave-out")["rows"]
-             if p["stratum"] == ONE_NODE and p["source"] not in SIMULATED]
-    known = [p for p in group if p["error_pct"] is not None]
-    prior = {p["id"]: p for p in whole_report(program, "training_measured.csv", "--constants", "prior")["rows"]}
-    mean = lambda errors: sum(map(abs, errors)) / len(known)
-    errors = [p["error_pct"] for p in known]
-    inside = sum(p["left_out"]["interval"][0] <= p["measured"] <= p["left_out"]["interval"][1] for p in known)
-    return (f"| - of these measured | {len(group)} | {100 * len(known) / len(group):.0f} % | "
-            f"{number(mean(p['left_out']['error_pct'] for p in known))} | {number(mean(errors))} | "
-            f"{number(sum(errors) / len(known), True)} | {number(statistics.median(map(abs, errors)))} | "
-            f"{number(mean(prior[p['id']]['error_pct'] for p in known))} | {100 * inside / len(known):.0f} % | - |")
 
 
 def diagnoses():
@@ -94,7 +73,7 @@ def worst(program, table, prefix, most=30):
     if unknown:
         sys.exit(f"validation/diagnoses.csv: {unknown[0]}: no row of {table}")
     rows = [p for p in whole_report(program, table, "--leave-out")["rows"]
-            if p["error_pct"] is not None and p["source"] not in SIMULATED]
+            if p["error_pct"] is not None]
     for p in sorted(rows, key=lambda p: -abs(p["error_pct"]))[:most]:
         at = known.get(prefix + p["id"], ("open", f"not known ({p['id']})"))
         name = f"`{prefix}{p['id']}`" + (" memory" if p["quantity"] == "peak_mem_gib" else "")
@@ -120,7 +99,7 @@ def ranking(program):
     with open(path, newline="") as f:
         rows = {r["id"]: r for r in csv.DictReader(f)}
     lines = ["| rows | groups of 3 and more | best within 3 %, left out | in sample | mean loss, left out |", "|---|---|---|---|---|"]
-    for source in ("vtrain-m", "vtrain-s"):
+    for source in ("vtrain-m",):
         groups = {}
         for p in whole_report(program, "training_measured.csv", "--leave-out")["rows"]:
             if p["source"] != source or p["error_pct"] is None:
@@ -131,8 +110,7 @@ def ranking(program):
         groups = [g for g in groups.values() if len(g) >= 3]
         loss = lambda at: [min(g, key=lambda x: x[at])[0] / min(x[0] for x in g) - 1 for g in groups]
         within = lambda at: 100 * sum(x <= 0.03 for x in loss(at)) / len(groups)
-        kind = " (a simulator's)" if source in SIMULATED else ""
-        lines.append(f"| {source}{kind} | {len(groups)} | {within(2):.0f} % | {within(1):.0f} % | {100 * sum(loss(2)) / len(groups):.1f} % |")
+        lines.append(f"| {source} | {len(groups)} | {within(2):.0f} % | {within(1):.0f} % | {100 * sum(loss(2)) / len(groups):.1f} % |")
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,7 @@
 namespace orrery::search {
 namespace {
 
-// What groups a row in the summary: "bloom-017" → "bloom", "vtrain-s0032" → "vtrain-s",
+// What groups a row in the summary: "bloom-017" → "bloom", "vtrain-m016" → "vtrain-m",
 // "sc21-t1-1.7B" → "sc21".
 std::string SourceOfId(std::string_view id) {
   const std::size_t dash = id.find('-');
