@@ -5,6 +5,7 @@
 #include "orrery/base/check.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/job/job.h"
+#include "orrery/recipes/import.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/csv.h"
 #include "orrery/traffic/flows.h"
@@ -22,6 +23,20 @@ void Job(std::string_view bytes) {
   ORRERY_CHECK(again.ok() && again->config_hash == job->config_hash, "configuration round trip");
 }
 
+// A recipe whose file has that ending. A job that comes out is a job file as well.
+void Recipe(std::string_view bytes, const std::string& name, const std::string& dialect) {
+  const bool own = dialect == "maxtext" || dialect == "llm-foundry";  // they say shapes
+  recipes::Options options{
+      .dialect = dialect, .cluster = "h100-ib-400g", .model = own ? "" : "llama3-8b", .gpus = 16};
+  if (dialect == "deepspeed") options.read.set = {"training.seq_len=2048"};
+  const Result<recipes::Imported> imported =
+      recipes::ImportFiles({{name, std::string(bytes)}}, options);
+  if (!imported.ok()) return;
+  const Result<job::Job> again = job::ReadJobText(imported->job_text, "again.yaml", "/nowhere", {});
+  ORRERY_CHECK(again.ok() && again->config_hash == imported->job.config_hash,
+               "an imported job's text is the job");
+}
+
 const cluster::Cluster& SmallCluster() {
   static const Result<cluster::Cluster> cluster = [] {
     Result<cluster::Spec> spec = cluster::FindPreset("h100-ib-400g");
@@ -32,8 +47,17 @@ const cluster::Cluster& SmallCluster() {
   return *cluster;
 }
 
-constexpr std::array<Target, 5> kTargets = {{
+constexpr std::array<Target, 14> kTargets = {{
     {"job", Job},
+    {"recipe-deepspeed", [](std::string_view b) { Recipe(b, "ds.json", "deepspeed"); }},
+    {"recipe-accelerate", [](std::string_view b) { Recipe(b, "fsdp.yaml", "accelerate"); }},
+    {"recipe-trainer", [](std::string_view b) { Recipe(b, "args.json", "trainer"); }},
+    {"recipe-script", [](std::string_view b) { Recipe(b, "train.sh", "trainer"); }},
+    {"recipe-llama-factory", [](std::string_view b) { Recipe(b, "sft.yaml", "llama-factory"); }},
+    {"recipe-torchtitan", [](std::string_view b) { Recipe(b, "job.toml", "torchtitan"); }},
+    {"recipe-maxtext", [](std::string_view b) { Recipe(b, "gpu.yml", "maxtext"); }},
+    {"recipe-llm-foundry", [](std::string_view b) { Recipe(b, "mpt.yaml", "llm-foundry"); }},
+    {"recipe-megatron", [](std::string_view b) { Recipe(b, "train.sh", "megatron"); }},
     {"csv", [](std::string_view b) { (void)search::CsvTable::Parse(b, "input"); }},
     {"nccl-table", [](std::string_view b) { (void)search::NcclLogToCsv(b, "input", {}); }},
     {"connection-matrix",

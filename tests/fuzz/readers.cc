@@ -18,6 +18,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/formats/goal.h"
 #include "orrery/formats/nccl_log.h"
+#include "orrery/formats/toml.h"
 #include "orrery/formats/tree.h"
 #include "orrery/formats/xml.h"
 #include "orrery/graph/binary_form.h"
@@ -107,9 +108,10 @@ void Pattern(std::string_view bytes) {
   ORRERY_CHECK(!graph.ok() || graph::Verify(*graph).ok(), "what was made verifies");
 }
 
-constexpr std::array<Target, 19> kTargets = {{
+constexpr std::array<Target, 20> kTargets = {{
     {"yaml", [](std::string_view b) { (void)formats::ParseYaml(b, "input"); }},
     {"json", [](std::string_view b) { (void)formats::ParseJson(b, "input"); }},
+    {"toml", [](std::string_view b) { (void)formats::ParseToml(b, "input"); }},
     {"xml", [](std::string_view b) { (void)formats::ParseXml(b, "input"); }},
     {"goal", [](std::string_view b) { (void)formats::ParseGoal(b, "input.goal"); }},
     {"pattern", Pattern},

@@ -49,6 +49,10 @@ const Table& MaxTextTable();
 bool IsMaxText(std::string_view text, const std::string& path);
 Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& options);
 
+const Table& LlmFoundryTable();
+bool IsLlmFoundry(std::string_view text, const std::string& path);
+Result<Imported> ReadLlmFoundry(const std::vector<File>& files, const Options& options);
+
 // Parts of Megatron's rules.
 // Megatron's layers on stages: those keys of parallel and model.
 void ReadMegatronStages(Reading* r);

@@ -91,6 +91,13 @@ Result<CommandLine> FindTraining(const Script& script, const Tables& tables,
   }
   line.launcher.assign(best->begin(), split);
   ReadLauncher(line.launcher, &line.launch);
+  const bool torchrun = std::ranges::any_of(line.launcher, [](const Word& word) {
+    return word.text.ends_with("torchrun") || word.text == "torch.distributed.run" ||
+           word.text == "torch.distributed.launch";
+  });
+  if (torchrun && line.launch.nodes == 0 && line.launch.unknown.empty()) {
+    line.launch.nodes = 1;  // its default
+  }
   if (program != best->end()) {
     line.program = program->text.substr(program->text.rfind('/') + 1);
   }

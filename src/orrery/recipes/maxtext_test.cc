@@ -44,6 +44,17 @@ TEST(MaxText, MeshAndBatch) {
               0.01);
 }
 
+TEST(MaxText, ExampleIsAJob) {
+  const Result<Imported> imported =
+      Import({std::string(ORRERY_SOURCE_DIR) + "/examples/recipes/maxtext-llama2-70b.yml"},
+             {.cluster = "h100-ib-400g", .nodes = 16});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const workload::Plan& plan = imported->job.workloads.front().plan;
+  EXPECT_EQ(plan.dp, 128);
+  EXPECT_EQ(plan.sharding, workload::Sharding::kZero3);
+  EXPECT_EQ(plan.recompute_keeps, workload::RecomputeKeeps::kQkv);
+}
+
 TEST(MaxText, WhatIsRefusedIsNamed) {
   const auto error = [](const std::string& more, std::int64_t nodes = 16) {
     const Result<Imported> imported = ImportYaml(kHead + more, nodes);
