@@ -34,7 +34,7 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 29> kFormats = {{
+constexpr std::array<FormatRow, 30> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
     {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
@@ -52,6 +52,10 @@ constexpr std::array<FormatRow, 29> kFormats = {{
     {"goal",
      "GOAL schedule, text or binary (docs/formats/goal.md): simulate on any network, inspect, "
      "convert"},
+    {"mpi",
+     "Traces of MPI programs by liballprof, a text file a rank (docs/formats/mpi.md): simulate on "
+     "any "
+     "network, inspect, convert"},
     {"pattern",
      "A communication pattern by name (docs/formats/pattern.md): simulate on any network, inspect, "
      "convert"},

@@ -26,6 +26,7 @@
 #include "orrery/graph/verify.h"
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/workload/families/config.h"
+#include "orrery/workload/importers/mpi/mpi.h"
 #include "orrery/workload/routing.h"
 #include "orrery/workload/schedule_file.h"
 #include "orrery/workload/schedules/patterns.h"
@@ -96,6 +97,23 @@ void Units(std::string_view bytes) {
   (void)ParseInteger(bytes);
 }
 
+// Ranks' files with lines "=" between.
+void Mpi(std::string_view bytes) {
+  constexpr std::size_t kMostRanks = 16;
+  std::vector<std::string_view> texts;
+  while (texts.size() < kMostRanks) {
+    const std::size_t end = bytes.find("\n=\n");
+    texts.push_back(bytes.substr(0, end));
+    if (end == std::string_view::npos) break;
+    bytes.remove_prefix(end + 3);
+  }
+  const std::vector<std::string> names(texts.size(), "input");
+  const auto text = [&](std::size_t rank, const auto& use) { return use(texts[rank]); };
+  const Result<workload::MpiImport> import =
+      workload::ImportMpi(names, text, formats::Section(workload::MpiOptions()), "input");
+  ORRERY_CHECK(!import.ok() || graph::Verify(import->graph).ok(), "what was imported verifies");
+}
+
 // Patterns small enough to be made many times a second.
 void Pattern(std::string_view bytes) {
   const Result<formats::Section> section = workload::ParsePattern(bytes, "input");
@@ -108,13 +126,14 @@ void Pattern(std::string_view bytes) {
   ORRERY_CHECK(!graph.ok() || graph::Verify(*graph).ok(), "what was made verifies");
 }
 
-constexpr std::array<Target, 20> kTargets = {{
+constexpr std::array<Target, 21> kTargets = {{
     {"yaml", [](std::string_view b) { (void)formats::ParseYaml(b, "input"); }},
     {"json", [](std::string_view b) { (void)formats::ParseJson(b, "input"); }},
     {"toml", [](std::string_view b) { (void)formats::ParseToml(b, "input"); }},
     {"xml", [](std::string_view b) { (void)formats::ParseXml(b, "input"); }},
     {"goal", [](std::string_view b) { (void)formats::ParseGoal(b, "input.goal"); }},
     {"pattern", Pattern},
+    {"mpi", Mpi},
     {"nccl-log", [](std::string_view b) { (void)formats::ParseNcclTestsLog(b, "input"); }},
     {"graph-text", GraphText},
     {"graph-binary", GraphBinary},

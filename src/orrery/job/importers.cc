@@ -24,6 +24,8 @@
 #include "orrery/workload/importers/chakra/chakra.h"
 #include "orrery/workload/importers/chakra/files.h"
 #include "orrery/workload/importers/goal/goal.h"
+#include "orrery/workload/importers/mpi/calls.h"
+#include "orrery/workload/importers/mpi/mpi.h"
 #include "orrery/workload/importers/simai/simai.h"
 #include "orrery/workload/importers/trace/trace.h"
 #include "orrery/workload/schedules/patterns.h"
@@ -272,7 +274,33 @@ Result<ImportedTrace> ReadPattern(const TraceFiles& files, const ImportOptions& 
   return trace;
 }
 
-const std::array<Importer, 11> kImporters = {{
+// A folder is one where its first rank's file is.
+bool IsMpi(const TraceFiles& files) {
+  if (!files.start.empty()) return workload::IsMpiTrace(files.start);
+  std::error_code error;
+  if (!std::filesystem::is_directory(files.paths.front(), error)) return false;
+  const auto found = workload::MpiFiles({files.paths.front()});
+  return found.ok() && !found->empty() && workload::IsMpiTrace(OpenTrace({found->front()}).start);
+}
+Result<ImportedTrace> ReadMpi(const TraceFiles& files, const ImportOptions& options) {
+  ORRERY_ASSIGN_OR_RETURN(const std::vector<std::string> ranks, workload::MpiFiles(files.paths));
+  if (ranks.empty()) return InvalidInput("'{}': no file", Printable(files.paths.front()));
+  const auto text = [&](std::size_t rank, const auto& use) -> Status {
+    ORRERY_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(ranks[rank]));
+    return use(file.bytes());
+  };
+  ORRERY_ASSIGN_OR_RETURN(workload::MpiImport import,
+                          workload::ImportMpi(ranks, text, *options.options, files.paths.front()));
+  ImportedTrace trace;
+  trace.graph = std::move(import.graph);
+  trace.assumed = std::move(import.assumed);
+  trace.warnings = std::move(import.warnings);
+  ORRERY_RETURN_IF_ERROR(
+      graph::Verify(trace.graph).In(fmt::format("'{}'", Printable(files.paths.front()))));
+  return trace;
+}
+
+const std::array<Importer, 12> kImporters = {{
     {"graph", "graph", "Orrery graph, text form", "analytic", nullptr, IsGraphText, ReadGraphText},
     {"graph-binary", "graph", "Orrery graph, binary form", "analytic", nullptr, IsGraphBinary,
      ReadGraphBinary},
@@ -281,6 +309,8 @@ const std::array<Importer, 11> kImporters = {{
     {"goal", "GOAL", "GOAL schedule", "loggops", &kGoalTable, IsGoal, ReadGoal},
     {"pattern", "pattern", "Communication pattern by name (docs/formats/pattern.md)", "loggops",
      &workload::PatternOptions(), IsPattern, ReadPattern},
+    {"mpi", "MPI", "Trace of an MPI program by liballprof, a text file a rank", "loggops",
+     &workload::MpiOptions(), IsMpi, ReadMpi},
     {"astra-text", "ASTRA-sim text", "ASTRA-sim text workload", "analytic", &kTextTable,
      IsTextWorkload, ReadText},
     {"simai", "SimAI", "SimAI workload", "analytic", nullptr, IsSimai, ReadSimai},

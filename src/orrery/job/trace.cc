@@ -58,7 +58,7 @@ std::string Nanoseconds(SimTime ps) {
 struct Settings {
   Section import;  // the importer's
   network::Parameters network;
-  bool whole_nodes = false;  // goal.rank=node
+  bool whole_nodes = false;  // goal.rank=node, mpi.rank=node
   bool measured = true;      // communication takes what was measured
   std::string gpu;           // that the trace ran on
   int iterations = 0;
@@ -140,7 +140,7 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
   if (times.Has("gpu")) settings.gpu = times.Text("gpu");
   settings.measured =
       communication == "auto" ? options.cluster.empty() : communication == "measured";
-  if (importer.name == "goal") {
+  if (FindOption(own.options, "rank") != nullptr) {
     const std::string rank = settings.import.Text("rank");
     if (rank != "gpu" && rank != "node") {
       return InvalidInput("{}: '{}' is none of gpu, node", settings.import.Where("rank"),
@@ -206,7 +206,9 @@ Result<cluster::Placement> Place(const cluster::Cluster& cluster, std::size_t ra
   if (!none && ranks * step > cluster.devices()) {
     return InvalidInput("{} ranks do not fit {} {}; --nodes says how many hosts there are", ranks,
                         settings.whole_nodes ? cluster.devices() / step : cluster.devices(),
-                        settings.whole_nodes ? "hosts (goal.rank=node)" : "GPUs");
+                        settings.whole_nodes
+                            ? fmt::format("hosts ({}.rank=node)", settings.import.table().path)
+                            : "GPUs");
   }
   for (std::size_t r = 0; r < ranks; ++r) placement.device.emplace_back(none ? 0 : r * step);
   return placement;

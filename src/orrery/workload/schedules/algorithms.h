@@ -11,6 +11,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "orrery/workload/schedules/writer.h"
 
@@ -55,5 +57,56 @@ void LinearBarrier(ScheduleWriter* w, Team team);
 void LinearAllToAll(ScheduleWriter* w, Team team, std::int64_t bytes);
 // One partner a step: by exclusive or where size is a power of two, else by distance.
 void PairwiseAllToAll(ScheduleWriter* w, Team team, std::int64_t bytes);
+
+// segmented.cc. Trees of MPI libraries, in segments (0: whole). A segment goes to all children at
+// once, or is combined as it comes from each. Members count from the root on.
+struct Tree {
+  int parent = -1;
+  std::vector<int> children;  // in the order in which they are served
+};
+Tree BinomialTree(Team team, int root);  // the child with the largest subtree first
+Tree BinaryTree(Team team, int root);
+Tree Chain(Team team, int root);
+Tree Star(Team team, int root);
+void TreeBroadcast(ScheduleWriter* w, const Tree& tree, std::int64_t bytes, std::int64_t segment);
+void TreeReduce(ScheduleWriter* w, const Tree& tree, std::int64_t bytes, std::int64_t segment,
+                std::int64_t reduce_ns);
+// Halves of the message down the halves of a binary tree in segments, then exchanged in pairs; who
+// has no partner gets its half from the root.
+void SplitBinaryBroadcast(ScheduleWriter* w, Team team, int root, std::int64_t bytes,
+                          std::int64_t segment);
+
+// gathers.cc. `bytes`: of one member's block, where there is no other word.
+void BinomialGather(ScheduleWriter* w, Team team, int root, std::int64_t bytes);
+void BinomialScatter(ScheduleWriter* w, Team team, int root, std::int64_t bytes);
+// REQUIRES: size is a power of two.
+void DoublingAllGather(ScheduleWriter* w, Team team, std::int64_t bytes);
+void BruckAllGather(ScheduleWriter* w, Team team, std::int64_t bytes);
+// `sizes`: of each member's block.
+void RingAllGather(ScheduleWriter* w, Team team, std::span<const std::int64_t> sizes);
+// REQUIRES: size is even.
+void NeighbourAllGather(ScheduleWriter* w, Team team, std::int64_t bytes);
+// `bytes` of the whole message: scattered over a binomial tree, then gathered by all.
+void ScatterGatherBroadcast(ScheduleWriter* w, Team team, int root, std::int64_t bytes, bool ring);
+void BruckAllToAll(ScheduleWriter* w, Team team, std::int64_t bytes);
+// What a member sends each, and gets from each.
+void LinearAllToAllV(ScheduleWriter* w, Team team, std::span<const std::int64_t> out,
+                     std::span<const std::int64_t> in);
+void PairwiseAllToAllV(ScheduleWriter* w, Team team, std::span<const std::int64_t> out,
+                       std::span<const std::int64_t> in);
+void LinearGatherV(ScheduleWriter* w, Team team, int root, std::int64_t own,
+                   std::span<const std::int64_t> sizes);
+void LinearScatterV(ScheduleWriter* w, Team team, int root, std::int64_t own,
+                    std::span<const std::int64_t> sizes);
+// `bytes` of the whole vector; every member keeps its share.
+void HalvingReduceScatter(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns);
+void PairwiseReduceScatter(ScheduleWriter* w, Team team, std::int64_t bytes,
+                           std::int64_t reduce_ns);
+// Rabenseifner's reduce: the same, then a binomial gather to the root.
+void HalvingReduce(ScheduleWriter* w, Team team, int root, std::int64_t bytes,
+                   std::int64_t reduce_ns);
+// From member to member.
+void LinearScan(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns);
+void DoublingScan(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns);
 
 }  // namespace orrery::workload

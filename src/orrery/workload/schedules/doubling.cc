@@ -73,16 +73,20 @@ void RecursiveDoubling(ScheduleWriter* w, Team team, std::int64_t bytes, std::in
   FoldOut(w, team, core, last, bytes);
 }
 
-void Rabenseifner(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns) {
-  const Core core = FoldIn(w, team, bytes, reduce_ns);
-  Op last = core.ready;
+namespace {
+
+struct Halving {
+  std::int64_t kept_bytes, sent_bytes;
+  int partner;
+};
+
+// Reduce-scatter within the core, the far half first; the steps that were taken. `last`: what the
+// first send needs, then what a send after the last step needs.
+std::vector<Halving> Halve(ScheduleWriter* w, const Core& core, std::int64_t bytes,
+                           std::int64_t reduce_ns, Op* last) {
   // Of `power` blocks, whose borders are bytes·i/power, [begin, begin + count) are the member's.
   const auto size = [&](std::int64_t begin, std::int64_t count) {
     return bytes * (begin + count) / core.power - bytes * begin / core.power;
-  };
-  struct Halving {
-    std::int64_t kept_bytes, sent_bytes;
-    int partner;
   };
   std::vector<Halving> steps;
   std::int64_t begin = 0, count = core.power;
@@ -98,13 +102,52 @@ void Rabenseifner(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t
                    : static_cast<std::int64_t>(static_cast<double>(reduce_ns) *
                                                static_cast<double>(steps.back().kept_bytes) /
                                                static_cast<double>(bytes));
-    last = Exchange(w, steps.back().partner, steps.back().sent_bytes, steps.back().kept_bytes, part,
-                    last);
+    *last = Exchange(w, steps.back().partner, steps.back().sent_bytes, steps.back().kept_bytes,
+                     part, *last);
   }
+  return steps;
+}
+
+}  // namespace
+
+void Rabenseifner(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns) {
+  const Core core = FoldIn(w, team, bytes, reduce_ns);
+  Op last = core.ready;
+  const std::vector<Halving> steps = Halve(w, core, bytes, reduce_ns, &last);
   for (std::size_t i = steps.size(); i-- > 0;) {
     last = Exchange(w, steps[i].partner, steps[i].kept_bytes, steps[i].sent_bytes, 0, last);
   }
   FoldOut(w, team, core, last, bytes);
+}
+
+void HalvingReduceScatter(ScheduleWriter* w, Team team, std::int64_t bytes,
+                          std::int64_t reduce_ns) {
+  const Core core = FoldIn(w, team, bytes, reduce_ns);
+  Op last = core.ready;
+  Halve(w, core, bytes, reduce_ns, &last);
+  FoldOut(w, team, core, last, bytes / team.size);
+}
+
+void HalvingReduce(ScheduleWriter* w, Team team, int root, std::int64_t bytes,
+                   std::int64_t reduce_ns) {
+  const Core core = FoldIn(w, team, bytes, reduce_ns);
+  Op last = core.ready;
+  const std::vector<Halving> steps = Halve(w, core, bytes, reduce_ns, &last);
+  // Towards the member of the core that is the root, or that stands for it.
+  const int end = root >= 2 * core.extra ? root - core.extra : root / 2;
+  int mask = 1;
+  for (std::size_t i = steps.size(); i-- > 0; mask *= 2) {
+    w->Step();
+    if (((core.own ^ end) & mask) != 0) {
+      w->Send(steps[i].kept_bytes, steps[i].partner);
+      break;
+    }
+    last = w->Recv(steps[i].sent_bytes, steps[i].partner);
+  }
+  if (root >= 2 * core.extra || root % 2 != 0) return;
+  w->Step();
+  if (team.rank == root) w->Recv(bytes, root + 1);
+  if (team.rank == root + 1) w->Send(bytes, root);
 }
 
 void HalvingDoubling(ScheduleWriter* w, Team team, std::int64_t bytes) {

@@ -1,0 +1,106 @@
+// liballprof's traces: one text file a rank, a line a call of MPI, "MPI_Name:START:ARGUMENTS:END".
+//
+// Times are µs of the rank's own clock ("-" where MPI has none yet); arguments have ':' between:
+// addresses as numbers, a datatype "id,size,extent", a communicator "id,rank,size", an array of
+// counts as its address and then "c0,c1,…". '#' begins a comment. Which arguments a call has stands
+// in data/mpi/calls.csv, a letter each:
+//   p address, status, flag   o operation           c communicator      k root
+//   n, t  count and type that are sent              N, T  … that are received
+//   v     counts that are sent, V received (two fields), x displacements (two fields)
+//   d, g  destination and tag  s, G source and tag  r request (an address), R how many
+//   l, y  colour and key       * whatever follows
+//
+// Source: spcl/LogGOPSim, src/liballprof/gencode.py and src/Schedgen/process_trace.cpp (facts).
+// Cost: O(bytes); one hash of a name a line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/status.h"
+
+namespace orrery::workload {
+
+enum class MpiCall : std::uint8_t {
+  kSend,
+  kSendInit,
+  kRecv,
+  kRecvInit,
+  kSendrecv,
+  kStart,
+  kWait,
+  kWaitOne,
+  kTest,
+  kLocal,
+  kCommSplit,
+  kCommDup,
+  kCommCart,
+  kCommUnknown,
+  kBarrier,  // collectives from here on
+  kBcast,
+  kReduce,
+  kAllreduce,
+  kGather,
+  kGatherv,
+  kScatter,
+  kScatterv,
+  kAllgather,
+  kAllgatherv,
+  kAlltoall,
+  kAlltoallv,
+  kReduceScatter,
+  kScan,
+};
+inline constexpr int kMpiCalls = 28;
+std::string_view Name(MpiCall call);  // as data/mpi has it: "allreduce"
+
+struct MpiComm {
+  std::uint64_t id = 0;
+  std::int32_t rank = 0, size = 0;
+};
+
+struct MpiRecord {
+  static constexpr std::int64_t kUnknown = -1;
+  MpiCall call = MpiCall::kLocal;
+  std::string_view name;
+  std::uint32_t line = 0;
+  std::int64_t start_ns = kUnknown, end_ns = kUnknown;
+  std::int64_t count = 0, bytes = 0;  // sent: elements, bytes
+  std::int64_t received_bytes = 0;
+  std::int64_t dest = 0, tag = 0, source = 0, source_tag = 0, root = 0, color = 0, key = 0;
+  MpiComm comm;
+  bool has_comm = false, has_request = false;
+  std::uint64_t request = 0;  // address; of several the first
+  std::int64_t requests = 1;
+  std::vector<std::int64_t> out, in;  // bytes by member, where counts are arrays
+};
+
+class MpiTraceReader {
+ public:
+  // `bytes` must outlive the reader and its records' names.
+  MpiTraceReader(std::string_view bytes, std::string name);
+
+  // False at the end. Errors name file, line, field and remedy; a call that is not in the table is
+  // refused by name.
+  Result<bool> Next(MpiRecord* record);
+  std::string Where(std::uint32_t line) const;
+
+  // Of the lines up to the next call that makes a communicator, none is read; false if there is
+  // none.
+  Result<bool> NextCreation(MpiRecord* record);
+
+ private:
+  std::string_view Line();  // the next that is no comment; empty at the end
+  Status Parse(std::string_view line, MpiRecord* record) const;
+
+  std::string_view rest_;
+  std::string name_;
+  std::uint32_t line_ = 0;
+};
+
+// Whether a file begins as a rank's trace does.
+bool IsMpiTrace(std::string_view start);
+
+}  // namespace orrery::workload

@@ -1,0 +1,484 @@
+#include "orrery/workload/importers/mpi/mpi.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "orrery/base/time.h"
+#include "orrery/workload/importers/goal/goal.h"
+#include "orrery/workload/importers/mpi/collectives.h"
+#include "orrery/workload/importers/mpi/communicators.h"
+
+namespace orrery::workload {
+namespace {
+
+using Kind = formats::GoalSchedule::Kind;
+using Op = ScheduleWriter::Op;
+constexpr Op kNone = ScheduleWriter::kNone;
+
+constexpr std::string_view kCollectiveNames[] = {
+    "barrier",  "bcast",     "reduce",     "allreduce", "gather",    "gatherv",        "scatter",
+    "scatterv", "allgather", "allgatherv", "alltoall",  "alltoallv", "reduce_scatter", "scan"};
+static_assert(std::size(kCollectiveNames) == CollectiveChoices::kCollectives);
+
+std::vector<Option> MakeOptions() {
+  std::vector<Option> options = {
+      {.name = "compute",
+       .type = OptionType::kNumber,
+       .fallback = "1",
+       .max = 1e6,
+       .doc = "Times the work between a program's calls: 0.5 is a processor twice as fast."},
+      {.name = "combine",
+       .type = OptionType::kBandwidth,
+       .unit = "GB/s",
+       .min = 1e-3,
+       .doc = "How fast a rank combines vectors in a reduction; in no time when left out."},
+      {.name = "library",
+       .type = OptionType::kChoice,
+       .fallback = "auto",
+       .choices = "auto|mpich|openmpi",
+       .doc = "Whose choice of algorithms, and whose MPI_ANY_SOURCE (-2 or -1); auto: MPICH where "
+              "MPI_COMM_WORLD is 1140850688, else Open MPI."},
+      {.name = "rank",
+       .type = OptionType::kText,
+       .fallback = "gpu",
+       .doc = "What a rank is on a cluster: gpu, or node (a host's first GPU)."},
+  };
+  for (std::size_t i = 0; i < CollectiveChoices::kCollectives; ++i) {
+    const auto call = static_cast<MpiCall>(static_cast<std::size_t>(MpiCall::kBarrier) + i);
+    options.push_back({.name = kCollectiveNames[i],
+                       .type = OptionType::kChoice,
+                       .fallback = "auto",
+                       .choices = AlgorithmNames(call),
+                       .doc = "Its algorithm; auto: as the library chooses by ranks and size."});
+  }
+  return options;
+}
+
+// What all ranks share.
+struct Shared {
+  MpiCommunicators communicators;
+  CollectiveChoices choices;
+  MpiLibrary library;
+  double compute = 1;
+  double combine_Bps = 0;           // 0: in no time
+  std::set<std::uint32_t> any_tag;  // contexts with receives of any tag, as a pass found
+  bool passes_differ = false;       // what it found this pass did not know
+  bool guessed = false;
+  std::set<std::string> notes;
+  std::unordered_map<std::uint64_t, std::uint32_t> tags;
+
+  // Of a communicator's messages with a tag, or of one of its collectives.
+  std::uint32_t TagOf(std::uint32_t context, bool collective, std::int64_t number) {
+    const std::uint64_t key = std::uint64_t{context} << 33 | std::uint64_t{collective} << 32 |
+                              static_cast<std::uint32_t>(number);
+    return tags.try_emplace(key, static_cast<std::uint32_t>(tags.size())).first->second;
+  }
+};
+
+class RankImport {
+ public:
+  RankImport(Shared* shared, std::uint32_t rank)
+      : s_(*shared),
+        rank_(rank),
+        builder_(rank),
+        writer_(&builder_, Posting::kInSteps),
+        handles_(&shared->communicators, rank) {
+    builder_.BeginRank();
+  }
+
+  Status Add(const MpiRecord& r) {
+    if (ended_ >= 0 && r.start_ns > ended_) Work(r.start_ns - ended_);
+    if (r.end_ns >= 0) ended_ = r.end_ns;
+    switch (r.call) {
+      case MpiCall::kLocal:
+        return {};
+      case MpiCall::kTest:
+        s_.notes.insert("what MPI_Test found is not in the trace: nothing waits for it");
+        return {};
+      case MpiCall::kSend:
+      case MpiCall::kRecv:
+        return Message(r);
+      case MpiCall::kSendInit:
+      case MpiCall::kRecvInit:
+        requests_[r.request] = {kNone, ++posted_, r};
+        return {};
+      case MpiCall::kSendrecv:
+        return SendAndReceive(r);
+      case MpiCall::kStart:
+        return Start(r);
+      case MpiCall::kWait:
+      case MpiCall::kWaitOne:
+        return Wait(r);
+      default:
+        return Collective(r);
+    }
+  }
+
+  bool guessed() const { return handles_.guessed(); }
+  Result<formats::GoalSchedule> Take() { return builder_.Take(false); }
+
+ private:
+  struct Request {
+    Op op = kNone;
+    std::uint64_t posted = 0;             // counts requests
+    std::optional<MpiRecord> persistent;  // of MPI_Send_init and MPI_Recv_init
+  };
+
+  void Work(std::int64_t ns) {
+    const double scaled = static_cast<double>(ns) * s_.compute + 0.5;
+    constexpr double kMost = 4e18;
+    const auto whole = static_cast<std::int64_t>(std::min(scaled, kMost));
+    if (whole > 0) last_ = After(builder_.Add(Kind::kCalc, whole));
+  }
+  // `op` begins once the program has come to it.
+  Op After(Op op) {
+    if (last_ != kNone) builder_.Require(op, last_);
+    return op;
+  }
+
+  Result<std::uint32_t> Peer(std::uint32_t comm, std::int64_t number, std::string_view what) const {
+    const std::size_t size = s_.communicators.size_of(comm);
+    if (number < 0 || number >= static_cast<std::int64_t>(size)) {
+      return InvalidInput("{} {}: the communicator has {}", what, number, size);
+    }
+    if (comm == MpiCommunicators::kAlone) return rank_;
+    const auto& members = s_.communicators.at(comm).members;
+    return members.empty() ? static_cast<std::uint32_t>(number)
+                           : members[static_cast<std::size_t>(number)];
+  }
+  std::int64_t AnySource() const { return s_.library == MpiLibrary::kMpich ? -2 : -1; }
+
+  // kNone where the other end is MPI_PROC_NULL.
+  Result<Op> Send(const MpiRecord& r, std::uint32_t comm) {
+    if (r.dest == -1 || r.dest == -2) return kNone;
+    ORRERY_ASSIGN_OR_RETURN(const std::uint32_t to, Peer(comm, r.dest, "destination"));
+    ORRERY_ASSIGN_OR_RETURN(const std::uint32_t tag, Tag(comm, r.tag, false));
+    return After(builder_.Add(Kind::kSend, r.bytes, to, tag));
+  }
+  Result<Op> Receive(const MpiRecord& r, std::uint32_t comm, std::int64_t bytes) {
+    std::uint32_t from = formats::GoalSchedule::kAny;
+    if (r.source == -1 || r.source == -2) {
+      if (r.source != AnySource()) return kNone;
+      if (comm != MpiCommunicators::kWorld && s_.communicators.size_of(comm) == 1) from = rank_;
+    } else {
+      ORRERY_ASSIGN_OR_RETURN(from, Peer(comm, r.source, "source"));
+    }
+    ORRERY_ASSIGN_OR_RETURN(const std::uint32_t tag, Tag(comm, r.source_tag, true));
+    return After(builder_.Add(Kind::kRecv, bytes, from, tag));
+  }
+  Result<std::uint32_t> Tag(std::uint32_t comm, std::int64_t tag, bool receive) {
+    const std::uint32_t context = s_.communicators.at(comm).context;
+    constexpr std::int64_t kMostTag = INT32_MAX;
+    if (receive && tag == -1) {
+      s_.passes_differ |= s_.any_tag.insert(context).second;
+    } else if (tag < 0 || tag > kMostTag) {
+      return InvalidInput("tag {}: a tag is 0 to {}", tag, kMostTag);
+    }
+    return s_.TagOf(context, false, s_.any_tag.contains(context) ? 0 : tag);
+  }
+
+  Status Message(const MpiRecord& r) {
+    ORRERY_ASSIGN_OR_RETURN(const std::uint32_t comm, handles_.Find(r.comm));
+    Op op = kNone;
+    if (r.call == MpiCall::kSend || r.call == MpiCall::kSendInit) {
+      ORRERY_ASSIGN_OR_RETURN(op, Send(r, comm));
+    } else {
+      ORRERY_ASSIGN_OR_RETURN(op, Receive(r, comm, r.received_bytes));
+    }
+    if (r.has_request) {
+      Request& request = requests_[r.request];
+      request.op = op;
+      request.posted = ++posted_;
+    } else if (op != kNone) {
+      last_ = op;
+    }
+    return {};
+  }
+
+  Status SendAndReceive(const MpiRecord& r) {
+    ORRERY_ASSIGN_OR_RETURN(const std::uint32_t comm, handles_.Find(r.comm));
+    ORRERY_ASSIGN_OR_RETURN(const Op sent, Send(r, comm));
+    const bool replaces = r.name == "MPI_Sendrecv_replace";
+    ORRERY_ASSIGN_OR_RETURN(const Op received,
+                            Receive(r, comm, replaces ? r.bytes : r.received_bytes));
+    Join({sent, received});
+    return {};
+  }
+
+  // The program goes on once all of these are over.
+  void Join(std::vector<Op> ops) {
+    std::erase(ops, kNone);
+    if (ops.empty()) return;
+    const Op join = After(builder_.Add(Kind::kCalc, 0));
+    for (const Op op : ops) builder_.Require(join, op);
+    last_ = join;
+  }
+
+  // The known ones of an array of requests, which lie 8 bytes apart where they are addresses, 4
+  // where they are numbers. O(fewer of the array's and the rank's).
+  std::vector<std::uint64_t> Addresses(const MpiRecord& r) const {
+    const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(r.requests, 0));
+    const auto known = [&](std::uint64_t apart) {
+      std::vector<std::uint64_t> addresses;
+      if (n <= requests_.size()) {
+        for (std::uint64_t i = 0; i < n; ++i) {
+          const std::uint64_t address = r.request + i * apart;
+          if (requests_.contains(address)) addresses.push_back(address);
+        }
+        return addresses;
+      }
+      for (const auto& [address, request] : requests_) {
+        const std::uint64_t from = address - r.request;
+        if (from % apart == 0 && from / apart < n) addresses.push_back(address);
+      }
+      std::ranges::sort(addresses);
+      return addresses;
+    };
+    std::vector<std::uint64_t> wide = known(8);
+    if (wide.size() == n || n < 2) return wide;
+    std::vector<std::uint64_t> narrow = known(4);
+    return narrow.size() > wide.size() ? narrow : wide;
+  }
+
+  Status Wait(const MpiRecord& r) {
+    std::vector<std::uint64_t> addresses = Addresses(r);
+    if (r.call == MpiCall::kWaitOne) {
+      s_.notes.insert(
+          "which request MPI_Waitany and MPI_Waitsome found is not in the trace: the oldest of "
+          "theirs "
+          "is taken");
+      std::erase_if(addresses, [&](std::uint64_t a) { return requests_.at(a).op == kNone; });
+      const auto oldest = std::ranges::min_element(
+          addresses, {}, [&](std::uint64_t a) { return requests_.at(a).posted; });
+      if (oldest == addresses.end()) return {};
+      addresses = {*oldest};
+    }
+    std::vector<Op> ops;
+    for (const std::uint64_t address : addresses) {
+      Request& request = requests_.at(address);
+      ops.push_back(request.op);
+      request.op = kNone;
+      if (!request.persistent) requests_.erase(address);
+    }
+    Join(std::move(ops));
+    return {};
+  }
+
+  Status Start(const MpiRecord& r) {
+    for (const std::uint64_t address : Addresses(r)) {
+      Request& request = requests_.at(address);
+      if (!request.persistent) {
+        return InvalidInput("request {} is not one of MPI_Send_init or MPI_Recv_init", address);
+      }
+      ORRERY_RETURN_IF_ERROR(Message(MpiRecord(*request.persistent)));
+    }
+    return {};
+  }
+
+  Status Collective(const MpiRecord& r) {
+    ORRERY_ASSIGN_OR_RETURN(const std::uint32_t comm, handles_.Find(r.comm));
+    const bool makes = r.call < MpiCall::kBarrier;
+    if (makes) handles_.Created();
+    Op end = last_;
+    const std::size_t size = s_.communicators.size_of(comm);
+    if (size > 1) {
+      const Communicator& c = s_.communicators.at(comm);
+      CollectiveRun run{{r.comm.rank, r.comm.size}, static_cast<int>(r.root)};
+      if (r.root < 0 || r.root >= r.comm.size) {
+        return InvalidInput("root {}: the communicator has {}", r.root, size);
+      }
+      ORRERY_RETURN_IF_ERROR(SetSizes(r, &run));
+      writer_.Begin(s_.TagOf(c.context, true, turns_[comm]++), last_, c.members);
+      // Whoever makes a communicator agrees on a number first.
+      constexpr std::int64_t kAgreement = 8;
+      if (makes) run.bytes = run.elements = kAgreement;
+      ORRERY_RETURN_IF_ERROR(s_.choices.Write(makes ? MpiCall::kAllreduce : r.call, run, &writer_));
+      end = writer_.End();
+    }
+    if (!r.has_request) {
+      last_ = end;
+      return {};
+    }
+    Request& request = requests_[r.request];
+    request = {size > 1 ? end : kNone, ++posted_, std::nullopt};
+    return {};
+  }
+
+  Status SetSizes(const MpiRecord& r, CollectiveRun* run) const {
+    const bool root = r.root == r.comm.rank;
+    run->elements = r.count;
+    run->bytes = r.bytes;
+    const auto check = [&](const std::vector<std::int64_t>& list, const char* what) -> Status {
+      if (static_cast<std::int64_t>(list.size()) == r.comm.size) return {};
+      return InvalidInput("{} {} counts for {} ranks", list.size(), what, r.comm.size);
+    };
+    switch (r.call) {
+      case MpiCall::kScatter:
+        if (!root) run->bytes = r.received_bytes;
+        break;
+      case MpiCall::kGatherv:
+        run->in = r.in;
+        if (root) return check(r.in, "received");
+        break;
+      case MpiCall::kScatterv:
+        run->bytes = r.received_bytes;
+        run->out = r.out;
+        if (root) return check(r.out, "sent");
+        break;
+      case MpiCall::kAllgather:
+      case MpiCall::kAlltoall:
+        run->bytes = std::max(r.bytes, r.received_bytes);  // MPI_IN_PLACE leaves one out
+        break;
+      case MpiCall::kAllgatherv:
+        run->in = r.in;
+        return check(r.in, "received");
+      case MpiCall::kAlltoallv:
+        run->out = r.out;
+        run->in = r.in;
+        ORRERY_RETURN_IF_ERROR(check(r.out, "sent"));
+        return check(r.in, "received");
+      case MpiCall::kReduceScatter:
+        if (r.name.ends_with("_block")) run->bytes *= r.comm.size;
+        break;
+      default:
+        break;
+    }
+    if (s_.combine_Bps > 0) {
+      run->reduce_ns =
+          static_cast<std::int64_t>(static_cast<double>(run->bytes) / s_.combine_Bps * 1e9 + 0.5);
+    }
+    return {};
+  }
+
+  Shared& s_;
+  std::uint32_t rank_;
+  formats::GoalBuilder builder_;
+  ScheduleWriter writer_;
+  RankHandles handles_;
+  Op last_ = kNone;  // what the program's next call begins after
+  std::int64_t ended_ = MpiRecord::kUnknown;
+  std::uint64_t posted_ = 0;
+  std::unordered_map<std::uint64_t, Request> requests_;
+  std::unordered_map<std::uint32_t, std::int64_t> turns_;  // collectives by communicator
+};
+
+// The calls that make communicators, of all ranks, and the library that the first one shows.
+Result<MpiCommunicators> Survey(const std::vector<std::string>& names, const MpiText& text) {
+  std::vector<std::vector<MpiCommunicators::Creation>> creations(names.size());
+  for (std::size_t rank = 0; rank < names.size(); ++rank) {
+    ORRERY_RETURN_IF_ERROR(text(rank, [&](std::string_view bytes) -> Status {
+      MpiTraceReader reader(bytes, names[rank]);
+      for (MpiRecord record;;) {
+        ORRERY_ASSIGN_OR_RETURN(const bool more, reader.NextCreation(&record));
+        if (!more) return {};
+        record.name = {};  // of the text, which goes
+        creations[rank].push_back({record});
+      }
+    }));
+  }
+  return MpiCommunicators::Make(std::move(creations), names);
+}
+
+// MPICH's MPI_COMM_WORLD is a constant: 0x44000000.
+Result<MpiLibrary> LibraryOf(const std::vector<std::string>& names, const MpiText& text,
+                             const std::string& said) {
+  if (said != "auto") return said == "mpich" ? MpiLibrary::kMpich : MpiLibrary::kOpenMpi;
+  MpiLibrary library = MpiLibrary::kOpenMpi;
+  constexpr std::uint64_t kMpichWorld = 0x44000000;
+  ORRERY_RETURN_IF_ERROR(text(0, [&](std::string_view bytes) -> Status {
+    MpiTraceReader reader(bytes, names[0]);
+    for (MpiRecord record;;) {
+      ORRERY_ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
+      if (!more) return {};
+      if (!record.has_comm || record.comm.size != static_cast<int>(names.size())) continue;
+      if (record.comm.id == kMpichWorld) library = MpiLibrary::kMpich;
+      return {};
+    }
+  }));
+  return library;
+}
+
+Status ImportRank(std::uint32_t rank, std::uint32_t ranks, const std::string& name,
+                  std::string_view bytes, Shared* shared, GoalImporter* importer) {
+  RankImport import(shared, rank);
+  MpiTraceReader reader(bytes, name);
+  for (MpiRecord record;;) {
+    ORRERY_ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
+    if (!more) break;
+    const Status added = import.Add(record);
+    if (!added.ok()) {
+      return Status(added).In(fmt::format("{}: {}", reader.Where(record.line), record.name));
+    }
+  }
+  shared->guessed |= import.guessed();
+  ORRERY_ASSIGN_OR_RETURN(const formats::GoalSchedule part, import.Take());
+  importer->Add(part, ranks);
+  return {};
+}
+
+}  // namespace
+
+const OptionTable& MpiOptions() {
+  static const std::vector<Option> options = MakeOptions();
+  static const OptionTable table{
+      .path = "mpi", .doc = "How a trace of an MPI program runs.", .options = options};
+  return table;
+}
+
+Result<MpiImport> ImportMpi(const std::vector<std::string>& names, const MpiText& text,
+                            const formats::Section& options, const std::string& name) {
+  std::array<std::string, CollectiveChoices::kCollectives> fixed;
+  for (std::size_t i = 0; i < fixed.size(); ++i) {
+    const std::string choice = options.Text(kCollectiveNames[i]);
+    if (choice != "auto") fixed[i] = choice;
+  }
+  ORRERY_ASSIGN_OR_RETURN(MpiCommunicators communicators, Survey(names, text));
+  ORRERY_ASSIGN_OR_RETURN(const MpiLibrary library,
+                          LibraryOf(names, text, options.Text("library")));
+  Shared shared{std::move(communicators), CollectiveChoices(library, std::move(fixed)), library,
+                options.Real("compute")};
+  if (options.Has("combine")) shared.combine_Bps = static_cast<double>(options.Integer("combine"));
+  MpiImport import;
+  const auto ranks = static_cast<std::uint32_t>(names.size());
+  // A second pass where the first has learnt what it would have needed: which communicators have
+  // receives of any tag, in which order handles are used.
+  for (int pass = 0; pass < 2; ++pass) {
+    shared.passes_differ = shared.guessed = false;
+    shared.tags.clear();
+    GoalImporter importer;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      ORRERY_RETURN_IF_ERROR(text(rank, [&](std::string_view bytes) {
+        return ImportRank(rank, ranks, names[rank], bytes, &shared, &importer);
+      }));
+    }
+    if (pass == 0 && (shared.passes_differ || (shared.guessed && shared.communicators.saw_any()))) {
+      continue;
+    }
+    import.graph = importer.Take(name);
+    break;
+  }
+  import.assumed.push_back(
+      fmt::format("collectives as {} chooses them (data/mpi/algorithms.csv; --set mpi.library, "
+                  "mpi.allreduce=…)",
+                  library == MpiLibrary::kMpich ? "MPICH" : "Open MPI"));
+  if (shared.combine_Bps == 0) {
+    import.assumed.push_back("reductions combine vectors in no time (--set mpi.combine=…)");
+  }
+  import.warnings.assign(shared.notes.begin(), shared.notes.end());
+  if (!shared.any_tag.empty()) {
+    import.warnings.push_back(
+        "communicators with receives of any tag: their messages meet in order, whatever their "
+        "tags");
+  }
+  if (shared.guessed && !shared.communicators.saw_any()) {
+    import.warnings.push_back(
+        "two communicators of equal size that no rank tells apart: the older one is taken first");
+  }
+  return import;
+}
+
+}  // namespace orrery::workload
