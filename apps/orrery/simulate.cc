@@ -177,8 +177,14 @@ class SimulateVerb final : public Verb {
     ORRERY_ASSIGN_OR_RETURN(recipes::Options options, recipe_.Resolve());
     options.read = read;
     ORRERY_ASSIGN_OR_RETURN(recipes::Imported imported, recipes::Import(inputs_, options));
-    session->Note(fmt::format("{}: {} arguments of a recipe; 'orrery import' shows the job",
-                              Printable(input_), imported.uses.size()));
+    const auto count = [&](recipes::Effect effect) {
+      return std::ranges::count(imported.uses, effect, &recipes::Use::effect);
+    };
+    session->Note(fmt::format(
+        "{}: {} arguments of a recipe, {} without effect, {} left out; 'orrery import' shows the "
+        "job and names them",
+        Printable(input_), imported.uses.size(), count(recipes::Effect::kInert),
+        count(recipes::Effect::kRefused)));
     return std::move(imported.job);
   }
 

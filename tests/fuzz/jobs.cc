@@ -25,7 +25,8 @@ void Job(std::string_view bytes) {
 
 // A recipe whose file has that ending. A job that comes out is a job file as well.
 void Recipe(std::string_view bytes, const std::string& name, const std::string& dialect) {
-  const bool own = dialect == "maxtext" || dialect == "llm-foundry";  // they say shapes
+  const bool own = dialect == "maxtext" || dialect == "llm-foundry" || dialect == "nemo" ||
+                   dialect == "megatron";  // they say shapes
   recipes::Options options{
       .dialect = dialect, .cluster = "h100-ib-400g", .model = own ? "" : "llama3-8b", .gpus = 16};
   if (dialect == "deepspeed") options.read.set = {"training.seq_len=2048"};
@@ -47,7 +48,7 @@ const cluster::Cluster& SmallCluster() {
   return *cluster;
 }
 
-constexpr std::array<Target, 14> kTargets = {{
+constexpr std::array<Target, 15> kTargets = {{
     {"job", Job},
     {"recipe-deepspeed", [](std::string_view b) { Recipe(b, "ds.json", "deepspeed"); }},
     {"recipe-accelerate", [](std::string_view b) { Recipe(b, "fsdp.yaml", "accelerate"); }},
@@ -57,6 +58,7 @@ constexpr std::array<Target, 14> kTargets = {{
     {"recipe-torchtitan", [](std::string_view b) { Recipe(b, "job.toml", "torchtitan"); }},
     {"recipe-maxtext", [](std::string_view b) { Recipe(b, "gpu.yml", "maxtext"); }},
     {"recipe-llm-foundry", [](std::string_view b) { Recipe(b, "mpt.yaml", "llm-foundry"); }},
+    {"recipe-nemo", [](std::string_view b) { Recipe(b, "gpt.yaml", "nemo"); }},
     {"recipe-megatron", [](std::string_view b) { Recipe(b, "train.sh", "megatron"); }},
     {"csv", [](std::string_view b) { (void)search::CsvTable::Parse(b, "input"); }},
     {"nccl-table", [](std::string_view b) { (void)search::NcclLogToCsv(b, "input", {}); }},

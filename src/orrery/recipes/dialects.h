@@ -53,6 +53,12 @@ const Table& LlmFoundryTable();
 bool IsLlmFoundry(std::string_view text, const std::string& path);
 Result<Imported> ReadLlmFoundry(const std::vector<File>& files, const Options& options);
 
+// NeMo and Megatron Bridge: Megatron's rules, behind names of their own.
+const Table& NemoTable();
+bool IsNemo(std::string_view text, const std::string& path);
+Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options);
+void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script);
+
 // Parts of Megatron's rules.
 // Megatron's layers on stages: those keys of parallel and model.
 void ReadMegatronStages(Reading* r);

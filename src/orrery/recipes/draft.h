@@ -20,6 +20,7 @@ class Draft {
   void Set(std::string_view key, bool value) { Set(key, std::string(value ? "true" : "false")); }
   void SetText(std::string_view key, std::string_view text);  // in quotes where YAML needs them
   void Drop(std::string_view key);
+  void DropSection(const std::string& section) { sections_.erase(section); }
 
   const std::string* Find(std::string_view key) const;
   bool Has(std::string_view key) const { return Find(key) != nullptr; }

@@ -23,6 +23,10 @@ struct Reader {
 
 // The first that knows a file reads it.
 constexpr Reader kReaders[] = {
+    {{"nemo", "NeMo 1 and Megatron Bridge 0.6: their YAML, in sections of Megatron's arguments",
+      NemoTable},
+     IsNemo,
+     ReadNemo},
     {{"megatron",
       "Megatron-LM and Megatron Core 0.20: a launch script, a command line, or its YAML",
       MegatronTable},

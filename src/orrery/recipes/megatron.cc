@@ -10,6 +10,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/recipes/dialects.h"
+#include "orrery/recipes/known_models.h"
 #include "orrery/recipes/launch.h"
 #include "orrery/recipes/tokenizers.h"
 
@@ -448,54 +449,6 @@ void ReadDropout(Reading* r) {
   r->draft().Set("model.dropout", fmt::format("{}", dropout));
 }
 
-void ReadRules(Reading* r, const Launch& launch, const Script* script) {
-  Draft& draft = r->draft();
-  draft.SetText("framework", "megatron");
-  ReadFeedForward(r);
-  ReadAttentionShape(r);
-  ReadPositions(r);
-  ReadHybrid(r);
-  ReadExperts(r);
-  ReadDropout(r);
-  ReadVocabulary(r);
-  ReadMegatronStages(r);
-  ReadPrecision(r);
-  ReadRecompute(r);
-  ReadSharding(r);
-  ReadKernels(r, script);
-  ReadGraphs(r);
-  r->SetSize(launch);
-  const auto batch = r->Whole("--global-batch-size");
-  if (const auto instances = r->Whole("--num-distributed-optimizer-instances");
-      instances && *instances > 1) {
-    const std::int64_t replicas = draft.Whole("parallel.dp", 0) * draft.Whole("parallel.cp", 1);
-    if (replicas > 0 && replicas % *instances == 0) {
-      draft.Set("parallel.shard_group", replicas / *instances);
-    } else {
-      r->Refuse("--num-distributed-optimizer-instances",
-                fmt::format("{} replicas are not split into {} instances", replicas, *instances));
-    }
-  }
-  if (batch) {
-    draft.Set("training.global_batch", *batch);
-  } else if (draft.Has("parallel.dp")) {
-    draft.Set("training.global_batch",
-              draft.Whole("training.micro_batch", 1) * draft.Whole("parallel.dp", 1));
-    draft.Assume("training.global_batch: one micro-batch a replica, Megatron's default");
-  }
-  if (!r->IsSet("training.sample_read")) draft.Drop("training.data_workers");
-  constexpr std::pair<const char*, const char*> kNeeded[] = {
-      {"model.layers", "--num-layers"},
-      {"model.hidden", "--hidden-size"},
-      {"model.heads", "--num-attention-heads"},
-      {"training.seq_len", "--seq-length"},
-      {"training.micro_batch", "--micro-batch-size"}};
-  for (const auto& [key, argument] : kNeeded) {
-    if (!draft.Has(key) && !r->Has(argument) && !r->IsSet(key))
-      r->Missing(fmt::format("{} ({}): give --set {}=N", argument, key, key));
-  }
-}
-
 // What only the training script's name says.
 void ReadProgram(const std::string& program, Reading* r) {
   if (program.find("bert") != std::string::npos) r->draft().Set("model.encoder", true);
@@ -532,6 +485,60 @@ const Table& MegatronTable() {
   return table;
 }
 
+void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script) {
+  Draft& draft = r->draft();
+  draft.SetText("framework", "megatron");
+  ReadFeedForward(r);
+  ReadAttentionShape(r);
+  ReadPositions(r);
+  ReadHybrid(r);
+  ReadExperts(r);
+  ReadDropout(r);
+  const bool named = !r->options().model.empty();
+  if (!named) ReadVocabulary(r);
+  ReadMegatronStages(r);
+  ReadPrecision(r);
+  ReadRecompute(r);
+  ReadSharding(r);
+  ReadKernels(r, script);
+  ReadGraphs(r);
+  r->SetSize(launch);
+  const auto batch = r->Whole("--global-batch-size");
+  if (const auto instances = r->Whole("--num-distributed-optimizer-instances");
+      instances && *instances > 1) {
+    const std::int64_t replicas = draft.Whole("parallel.dp", 0) * draft.Whole("parallel.cp", 1);
+    if (replicas > 0 && replicas % *instances == 0) {
+      draft.Set("parallel.shard_group", replicas / *instances);
+    } else {
+      r->Refuse("--num-distributed-optimizer-instances",
+                fmt::format("{} replicas are not split into {} instances", replicas, *instances));
+    }
+  }
+  if (batch) {
+    draft.Set("training.global_batch", *batch);
+  } else if (draft.Has("parallel.dp")) {
+    draft.Set("training.global_batch",
+              draft.Whole("training.micro_batch", 1) * draft.Whole("parallel.dp", 1));
+    draft.Assume("training.global_batch: one micro-batch a replica, Megatron's default");
+  }
+  if (!r->IsSet("training.sample_read")) draft.Drop("training.data_workers");
+  constexpr std::pair<const char*, const char*> kNeeded[] = {
+      {"model.layers", "--num-layers"},
+      {"model.hidden", "--hidden-size"},
+      {"model.heads", "--num-attention-heads"},
+      {"training.seq_len", "--seq-length"},
+      {"training.micro_batch", "--micro-batch-size"}};
+  if (named) {  // its shapes are not the recipe's to say
+    draft.DropSection("model");
+    ReadModel("hub", "", "", "--model", r);
+  }
+  for (const auto& [key, argument] : kNeeded) {
+    if (named && std::string_view(key).starts_with("model.")) continue;
+    if (!draft.Has(key) && !r->Has(argument) && !r->IsSet(key))
+      r->Missing(fmt::format("{} ({}): give --set {}=N", argument, key, key));
+  }
+}
+
 bool IsMegatron(std::string_view text, const std::string& path) {
   if (path.ends_with(".json") || path.ends_with(".toml")) return false;
   int known = 0;
@@ -562,7 +569,7 @@ Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& opt
                             formats::ParseYaml(file.text, file.path));
     ORRERY_RETURN_IF_ERROR(AddYaml(document, &reading));
     reading.Translate();
-    ReadRules(&reading, {}, nullptr);
+    ReadMegatronRules(&reading, {}, nullptr);
     return reading.Finish("megatron");
   }
   ORRERY_ASSIGN_OR_RETURN(const Script script, ReadScript(file.text, file.path, options.variables));
@@ -574,7 +581,7 @@ Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& opt
     reading.draft().Assume(fmt::format("{} {}", file.path, note));
   }
   ReadProgram(line.program, &reading);
-  ReadRules(&reading, line.launch, &script);
+  ReadMegatronRules(&reading, line.launch, &script);
   return reading.Finish("megatron");
 }
 

@@ -1,0 +1,174 @@
+// NeMo's and Megatron Bridge's YAML: Megatron's arguments in sections, by the names that its
+// classes give them. What differs from Megatron's own names stands in data/recipes/nemo.csv, with
+// the argument that says the same; the rules are Megatron's. Source: NVIDIA-NeMo/Megatron-Bridge,
+// src/megatron/bridge/training (config.py, mixed_precision.py, comm_overlap.py), peft/lora.py;
+// NVIDIA/NeMo, examples/nlp/language_modeling/conf/megatron_gpt_config.yaml.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "orrery/base/text.h"
+#include "orrery/recipes/dialects.h"
+#include "orrery/recipes/reading.h"
+
+namespace orrery::recipes {
+namespace {
+
+using formats::Document;
+using formats::Node;
+
+bool IsTrue(std::string_view text) {
+  const std::string lower = Lower(text);
+  return lower == "true" || lower == "yes" || lower == "on" || lower == "1";
+}
+
+// Megatron's argument, as if it had been given where `name` stands.
+void AddAs(std::string_view argument, const std::string& name, const std::string& value, bool on,
+           const std::string& where, Reading* r) {
+  Given given{.name = name, .row = MegatronTable().Find(argument), .on = on, .where = where};
+  if (!given.row->flag()) given.values.push_back({.text = value});
+  r->Add(std::move(given));
+}
+
+void AddSame(const Document& document, const Leaf& leaf, const Row& row, Reading* r) {
+  if (leaf.node->kind != Node::Kind::kScalar) return;
+  const bool truth = IsTrue(leaf.node->text), inverse = !row.values.empty();
+  AddAs(row.key, leaf.path, leaf.node->text, truth != inverse, document.Where(*leaf.node), r);
+}
+
+// A name of NeMo's own, one of Megatron's under any section, a section without effect; else none.
+const Row* FindLeaf(const std::string& path) {
+  const std::string last = path.substr(path.rfind('.') + 1);
+  const Row* own = NemoTable().Find(last.starts_with('_') && path != "peft._target_" ? last : path);
+  if (own != nullptr && !own->many()) return own;
+  const Row* field = MegatronTable().FindField(last);
+  return field != nullptr ? field : own;
+}
+
+// "bf16_with_fp8_current_scaling_mixed", "bf16-mixed", "16".
+void ReadPrecision(Reading* r) {
+  const bool bridge = r->Has("mixed_precision");
+  const std::string_view argument = bridge ? "mixed_precision" : "trainer.precision";
+  const std::string text = Lower(r->Text(argument));
+  if (text.empty()) return;
+  const std::string where = r->Where(argument);
+  const auto holds = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+  if (holds("bf16")) {
+    AddAs("--bf16", std::string(argument), "", true, where, r);
+  } else if (holds("16")) {
+    AddAs("--fp16", std::string(argument), "", true, where, r);
+  }
+  const std::string_view recipe = holds("mxfp8")        ? "mxfp8"
+                                  : holds("current")    ? "tensorwise"
+                                  : holds("subchannel") ? "blockwise"
+                                  : holds("delayed")    ? "delayed"
+                                                        : "";
+  if (!recipe.empty()) {
+    AddAs("--fp8-format", std::string(argument), "hybrid", true, where, r);
+    AddAs("--fp8-recipe", std::string(argument), std::string(recipe), true, where, r);
+  } else if (holds("nvfp4")) {
+    AddAs("--fp4-format", std::string(argument), "e2m1", true, where, r);
+  }
+}
+
+// What is one argument there and several of Megatron's, or the other way round.
+void AddImplied(Reading* r) {
+  ReadPrecision(r);
+  if (r->Has("--num-query-groups") && !r->Has("--group-query-attention")) {
+    AddAs("--group-query-attention", "num_query_groups", "", true, r->Where("--num-query-groups"),
+          r);
+  }
+  const std::string old = Lower(r->Text("model.activation"));
+  const std::string function = Lower(r->Text("model.activation_func"));
+  if (old.find("swiglu") != std::string::npos) {
+    AddAs("--swiglu", "model.activation", "", true, r->Where("model.activation"), r);
+  } else if (old.find("squared") != std::string::npos ||
+             function.find("squared") != std::string::npos) {
+    AddAs("--squared-relu", "model.activation", "", true, r->Where("model.activation"), r);
+  }
+  if (r->Has("model.bias") && !r->On("model.bias")) {
+    AddAs("--disable-bias-linear", "model.bias", "", true, r->Where("model.bias"), r);
+  }
+  if (r->Text("model.optim.name").find("distributed") != std::string::npos) {
+    AddAs("--use-distributed-optimizer", "model.optim.name", "", true, r->Where("model.optim.name"),
+          r);
+  }
+}
+
+void ReadAdapters(Reading* r) {
+  const std::string kind = Lower(r->Text("peft._target_"));
+  const auto rank = r->Whole("peft.dim");
+  std::vector<std::string> targets = r->Texts("peft.target_modules");
+  std::ranges::sort(targets);
+  if (kind.empty()) return;
+  if (kind.find("lora") == std::string::npos || kind.find("canonical") != std::string::npos) {
+    return r->Refuse("peft._target_", "modelled: LoRA");
+  }
+  using Names = std::vector<std::string>;
+  const std::string_view name =
+      targets.empty() || targets == Names{"linear_fc1", "linear_fc2", "linear_proj", "linear_qkv"}
+          ? "all"
+      : targets == Names{"linear_proj", "linear_qkv"} ? "attention"
+      : targets == Names{"linear_qkv"}                ? "qkv"
+      : targets == Names{"linear_fc1", "linear_fc2"}  ? "mlp"
+                                                      : "";
+  if (name.empty()) {
+    return r->Refuse("peft.target_modules",
+                     "adapters are modelled beside linear_qkv, these and linear_proj, linear_fc1 "
+                     "and linear_fc2, or all four");
+  }
+  r->draft().Set("training.lora_rank", rank.value_or(32));
+  r->draft().SetText("training.lora_targets", name);
+}
+
+}  // namespace
+
+const Table& NemoTable() {
+  static constexpr std::string_view kLines[] = {
+#include "orrery_data_recipes_nemo.inc"
+  };
+  static const Table table(kLines);
+  return table;
+}
+
+bool IsNemo(std::string_view text, const std::string& path) {
+  if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return false;
+  const auto section = [&](std::string_view name) {
+    const std::string line = fmt::format("{}:", name);
+    return text.starts_with(line) || text.find("\n" + line) != std::string_view::npos;
+  };
+  const bool bridge = section("train") && (section("ddp") || section("scheduler"));
+  return section("model") && (bridge || (section("trainer") && section("exp_manager")));
+}
+
+Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options) {
+  if (files.size() != 1) {
+    return InvalidInput("NeMo's configuration is one YAML file; {} are given", files.size());
+  }
+  const File& file = files.front();
+  ORRERY_ASSIGN_OR_RETURN(const Document document, formats::ParseYaml(file.text, file.path));
+  Reading reading({&NemoTable(), &MegatronTable()}, options, file.path);
+  for (const Leaf& leaf : Leaves(document.root)) {
+    const Row* row = FindLeaf(leaf.path);
+    if (row != nullptr && row->key.starts_with("--")) {
+      AddSame(document, leaf, *row, &reading);
+    } else if (!AddLeaf(document, leaf, row, &reading)) {
+      reading.AddUnknown(leaf.path, document.Where(*leaf.node), {&NemoTable()});
+    }
+  }
+  AddImplied(&reading);
+  reading.Translate();
+  Launch launch;
+  const bool lightning = document.root.Find("trainer") != nullptr;
+  if (reading.Has("trainer.num_nodes"))
+    launch.nodes = reading.Whole("trainer.num_nodes").value_or(0);
+  if (reading.Has("trainer.devices")) {
+    launch.gpus_per_node = reading.Whole("trainer.devices").value_or(0);
+  }
+  ReadMegatronRules(&reading, launch, nullptr);
+  reading.draft().SetText("framework", lightning ? "nemo" : "megatron-bridge");
+  ReadAdapters(&reading);
+  return reading.Finish("nemo");
+}
+
+}  // namespace orrery::recipes

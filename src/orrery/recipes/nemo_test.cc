@@ -1,0 +1,80 @@
+// NeMo's and Megatron Bridge's YAML.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "orrery/job/job.h"
+#include "orrery/recipes/import.h"
+
+namespace orrery::recipes {
+namespace {
+
+using testing::HasSubstr;
+
+Result<Imported> ImportYaml(const std::string& text, const Options& options) {
+  const std::string path = testing::TempDir() + "nemo.yaml";
+  std::ofstream(path) << text;
+  return Import({path}, options);
+}
+
+TEST(Nemo, BridgeIsMegatronInSections) {
+  const Result<Imported> imported =
+      Import({std::string(ORRERY_SOURCE_DIR) + "/examples/recipes/bridge-llama3-8b.yaml"},
+             {.cluster = "h100-ib-400g", .gpus = 16});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->dialect, "nemo");
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(w.model.parameters(), 8'030'261'248);
+  EXPECT_EQ(w.plan.dp, 4);
+  EXPECT_EQ(w.plan.global_batch, 128);
+  EXPECT_TRUE(w.plan.tp_comm_overlap);
+  EXPECT_FALSE(w.plan.grad_reduce_fp32);
+  EXPECT_EQ(w.plan.sharding, workload::Sharding::kZero1);
+  EXPECT_THAT(imported->job_text, HasSubstr("fp8_recipe: current"));
+  EXPECT_THAT(imported->job_text, HasSubstr("framework: megatron-bridge"));
+}
+
+constexpr const char* kNemo1 =
+    "trainer:\n  devices: 8\n  num_nodes: 2\n  precision: bf16\nexp_manager:\n  name: x\n"
+    "model:\n  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 4\n"
+    "  encoder_seq_length: 2048\n  max_position_embeddings: 2048\n  num_layers: 12\n"
+    "  hidden_size: 768\n  num_attention_heads: 12\n  ffn_hidden_size: 3072\n"
+    "  vocab_size: 50304\n  activation: fast-swiglu\n  bias: false\n"
+    "  activations_checkpoint_granularity: selective\n"
+    "  optim:\n    name: distributed_fused_adam\n    lr: 1e-4\n";
+
+TEST(Nemo, OneSaysItsHosts) {
+  const Result<Imported> imported = ImportYaml(kNemo1, {.cluster = "a100-80g-ib-200g"});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(imported->job.ranks(), 16u);
+  EXPECT_EQ(w.plan.dp, 4);
+  EXPECT_EQ(w.plan.seq_len, 2048);
+  EXPECT_EQ(w.plan.recompute, workload::Recompute::kSelective);
+  EXPECT_EQ(w.model.activation, workload::Activation::kSwiglu);
+  EXPECT_FALSE(w.model.mlp_bias);
+}
+
+// A file that overrides a recipe in Python says no shapes: --model does.
+TEST(Nemo, OverridesNeedAModel) {
+  const std::string yaml =
+      "model:\n  tensor_model_parallel_size: 1\n  seq_length: 8192\ntrain:\n"
+      "  global_batch_size: 8\n  micro_batch_size: 1\nscheduler:\n  lr_warmup_iters: 10\n"
+      "mixed_precision: bf16_mixed\n";
+  const Result<Imported> without = ImportYaml(yaml, {.cluster = "h100-ib-400g", .gpus = 8});
+  ASSERT_FALSE(without.ok());
+  EXPECT_THAT(without.status().message(), HasSubstr("--num-layers (model.layers)"));
+  const Result<Imported> with =
+      ImportYaml(yaml, {.cluster = "h100-ib-400g", .model = "llama3-8b", .gpus = 8});
+  ASSERT_TRUE(with.ok()) << with.status().message();
+  EXPECT_EQ(with->job.workloads.front().model.parameters(), 8'030'261'248);
+  EXPECT_EQ(with->job.workloads.front().plan.global_batch, 8);
+  const Result<Imported> typo = ImportYaml(yaml + "ddp:\n  overlap_grad_reduse: true\n",
+                                           {.cluster = "h100-ib-400g", .gpus = 8});
+  ASSERT_FALSE(typo.ok());
+  EXPECT_THAT(typo.status().message(), HasSubstr("unknown argument 'ddp.overlap_grad_reduse'"));
+}
+
+}  // namespace
+}  // namespace orrery::recipes
