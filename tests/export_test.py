@@ -32,6 +32,8 @@ def main():
 
         def differs(row):
             result = json.loads(run(program, "simulate", os.path.join(folder, row + ".yaml"), "--json", "-"))
+            if "error" in result:
+                return f"{row}: {result['error']['message']}"
             found = result["simulation"]["fingerprint"]
             return None if found == expected[row] else f"{row}: simulate has {found}, validate {expected[row]}"
 

@@ -16,6 +16,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/validate/report.h"
+#include "orrery/search/validate/row_tables.h"
 #include "verb.h"
 
 namespace orrery::app {
@@ -37,6 +38,10 @@ class ValidateVerb final : public Verb {
                     "Write each row's job to DIR as YAML that 'orrery simulate' runs, and stop");
     app->add_option("--network", network_,
                     "Network of training runs in place of analytic; 'orrery list networks'");
+    app->add_option("--data", data_,
+                    "Folder with a release_recipes.yaml or test_cases.yaml of your own "
+                    "(docs/formats/data.md)")
+        ->allow_extra_args(false);
     app->add_option("--threads", threads_, "Threads; default: one per core");
     app->add_flag("--leave-out", leave_out_,
                   "Predict each row also with constants that were fitted without its source");
@@ -64,6 +69,7 @@ class ValidateVerb final : public Verb {
     }
     search::ValidateOptions options;
     options.network = network_;
+    ORRERY_ASSIGN_OR_RETURN(options.tables, search::ReadRowTables(data_));
     if (threads_) {
       ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
                               WholeNumber("--threads", *threads_, 1, 1024));
@@ -127,6 +133,7 @@ class ValidateVerb final : public Verb {
   }
 
   std::string table_, json_, plot_, constants_, calibration_, sensitivities_, export_;
+  std::vector<std::string> data_;
   std::optional<std::string> network_;
   bool leave_out_ = false;
   std::optional<std::string> threads_;

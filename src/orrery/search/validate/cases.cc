@@ -103,15 +103,16 @@ Status SetMeter(const Configuration& row, std::string_view logged, Case* item,
   return {};
 }
 
-Status AddTraining(const CsvTable& table, std::size_t row, const job::ReadOptions& read,
-                   Runner* runner, Report* report, std::vector<Case>* all) {
+Status AddTraining(const CsvTable& table, std::size_t row, const RowTables& tables,
+                   const job::ReadOptions& read, Runner* runner, Report* report,
+                   std::vector<Case>* all) {
   const Configuration configuration(TableKind::kTraining, table, row);
   ORRERY_ASSIGN_OR_RETURN(const auto step, ReadOutcome(table, row, "step_time_s"));
   ORRERY_ASSIGN_OR_RETURN(const auto memory, ReadOutcome(table, row, "peak_mem_gib"));
   Case item;
   item.first = report->rows.size();
   Prediction p = Blank(table, row, configuration);
-  auto mapped = MapRow(configuration, read, runner, &p.assumed);
+  auto mapped = MapRow(configuration, tables, read, runner, &p.assumed);
   if (!mapped.ok()) p.reason = mapped.status().message();
   if (step || !memory) {
     report->rows.push_back(p);
@@ -250,13 +251,14 @@ Status MapCases(const CsvTable& table, const ValidateOptions& options, Report* r
     auto network = network::Create(Printable(*options.network));
     if (!network.ok()) return std::move(network).TakeStatus().In("--network");
   }
+  const RowTables& tables = options.tables != nullptr ? *options.tables : BuiltInRowTables();
   job::ReadOptions read;
   read.network = options.network;
   read.save_configuration = false;
   Runner runner("");
   for (std::size_t row = 0; row < table.rows(); ++row) {
     ORRERY_RETURN_IF_ERROR(report->kind == TableKind::kTraining
-                               ? AddTraining(table, row, read, &runner, report, cases)
+                               ? AddTraining(table, row, tables, read, &runner, report, cases)
                                : AddCollective(table, row, report, cases));
   }
   return {};

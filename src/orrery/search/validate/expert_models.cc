@@ -160,12 +160,13 @@ Status MapDispatcher(const Mapping& m) {
 
 bool HasExperts(const Configuration& row) { return row.text("arch") == "moe"; }
 
-Result<std::optional<Model>> MapKnownModel(const Configuration& row, Assumed* assumed) {
+Result<std::optional<Model>> MapKnownModel(const Configuration& row, const TestCaseTable& cases,
+                                           Assumed* assumed) {
   const std::string_view name = row.text("model");
   for (const Family& family : kFamilies) {
     if (!name.starts_with(family.prefix)) continue;
     ORRERY_ASSIGN_OR_RETURN(Model m, workload::FindModel(family.preset));
-    ApplyTestCase(row, &m, assumed);
+    cases.Apply(row, &m, assumed);
     ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
     ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
     ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));

@@ -20,7 +20,7 @@ struct Mapping {
   FrameworkMatch rule;
   std::vector<std::string>* assumed;
   TrainingCase* out;
-  ReleaseRecipe release = FindReleaseRecipe(row);
+  ReleaseRecipe release;
 
   const job::FrameworkDefaults& defaults() const { return rule.framework->defaults; }
   const job::FrameworkRecipe& recipe() const { return rule.framework->recipe; }

@@ -179,10 +179,10 @@ Result<std::int64_t> LayersOf(const Configuration& row, Model m,
 }  // namespace
 
 Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& recipe,
-                       std::vector<std::string>* assumed) {
+                       const TestCaseTable& cases, std::vector<std::string>* assumed) {
   constexpr std::int64_t kMost = 1 << 24;
   if (HasExperts(row) || row.text("layer_kind") == "mamba2-hybrid") {
-    ORRERY_ASSIGN_OR_RETURN(std::optional<Model> known, MapKnownModel(row, assumed));
+    ORRERY_ASSIGN_OR_RETURN(std::optional<Model> known, MapKnownModel(row, cases, assumed));
     if (known) return *std::move(known);
   }
   if (row.text("layer_kind") == "mamba2-hybrid") {
@@ -227,7 +227,7 @@ Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& rec
   m.source = "validation table";
   ORRERY_ASSIGN_OR_RETURN(m.layers, LayersOf(row, m, assumed));
   if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(AddExperts(row, &m, assumed));
-  ApplyTestCase(row, &m, assumed);
+  cases.Apply(row, &m, assumed);
   ORRERY_RETURN_IF_ERROR(workload::Validate(m));
   ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));
   return m;

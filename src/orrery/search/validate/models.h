@@ -10,12 +10,13 @@
 
 #include "orrery/search/validate/configuration.h"
 #include "orrery/search/validate/frameworks.h"
+#include "orrery/search/validate/test_cases.h"
 #include "orrery/workload/model.h"
 
 namespace orrery::search {
 
 // Appends every default used to `assumed`. Errors name column and value.
 Result<workload::Model> MapModel(const Configuration& row, const job::FrameworkRecipe& recipe,
-                                 std::vector<std::string>* assumed);
+                                 const TestCaseTable& cases, std::vector<std::string>* assumed);
 
 }  // namespace orrery::search

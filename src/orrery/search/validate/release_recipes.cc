@@ -1,239 +1,166 @@
 #include "orrery/search/validate/release_recipes.h"
 
 #include <algorithm>
-#include <span>
 
+#include "orrery/base/check.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
 #include "orrery/base/units.h"
+#include "orrery/job/expert_keys.h"
+#include "orrery/job/plan_keys.h"
 
 namespace orrery::search {
 namespace {
 
-using workload::CudaGraphs;
-using workload::Dispatcher;
-using workload::RecomputeKeeps;
+using formats::Section;
+using enum OptionType;
 
-// Whose scripts.
-enum class Scripts : std::uint8_t {
-  kUnknown,
-  kNemo,
-  kLauncher,
-  kMaxText,
-  kPaxml,       // DGX Cloud's
-  kJaxToolbox,  // Paxml as JAX-Toolbox runs it
-  kMlperf,
-  kModelZoo,
-  kBridge,
-  kTorchtitan,
-  kAutomodel,
-  kSc21
-};
-using enum Scripts;
-
-struct Release {
-  Scripts scripts = kUnknown;
-  int month = 0;  // year and month, 2411; 0: not said
-};
-
-// A line of a table: its recipe is that of every row that fits the key.
-struct Line {
-  Scripts scripts = kUnknown;
-  int from = 0, to = 0;               // months
-  std::string_view models;            // "a|b": one of them begins the row's; empty: any
-  std::string_view gpus, precisions;  // likewise, of gpu and compute_dtype
-  ReleaseRecipe recipe;
-  std::string_view tasks = {};   // likewise, of task
-  std::string_view counts = {};  // "a|b": gpus is one of them; empty: any
+constexpr std::string_view kRecipes[] = {
+#include "orrery_data_release_recipes.inc"
 };
 
 constexpr int kEver = 9999;
-constexpr std::uint8_t kRouter = workload::kGraphRouter | workload::kGraphPreprocess;
-constexpr std::uint8_t kHybrid = workload::kGraphAttention | workload::kGraphMamba;
+constexpr std::string_view kScripts =
+    "nemo|launcher|maxtext|paxml|jax-toolbox|torchtitan|sc21|mlperf|model-zoo|bridge|automodel";
+constexpr std::string_view kAbout =
+    "run|head|power|container|bf16|dispatcher|router|delays|reduction|gather|loss";
 
-constexpr ReleaseRecipe LayerGraphs(std::uint8_t scope = workload::kGraphAll,
-                                    std::string_view recompute = {}) {
-  return {.recompute = recompute, .expert_graphs = CudaGraphs::kLayers, .graph_scope = scope};
+// Keys of a row: which rows of measured runs it is about, and what it sets.
+constexpr Option kOptions[] = {
+    {.name = "scripts", .type = kChoice, .choices = kScripts},
+    {.name = "about", .type = kChoice, .fallback = "run", .choices = kAbout},
+    {.name = "undated", .type = kBool, .fallback = "false"},
+    {.name = "from"},  // YY.MM, releases or dates
+    {.name = "to"},
+    {.name = "models"},  // "a|b": one of them begins the row's
+    {.name = "gpus"},
+    {.name = "precisions"},
+    {.name = "tasks"},
+    {.name = "counts"},  // "a|b": the row's `gpus` is one of them
+    {.name = "recompute", .type = kChoice, .choices = "none"},
+    {.name = "recompute_modules"},
+    {.name = "recompute_keeps", .type = kChoice, .choices = "last|qkv|qkv_out|products"},
+    {.name = "cuda_graphs", .type = kChoice, .choices = "layers|iteration"},
+    {.name = "expert_graphs", .type = kChoice, .choices = "layers|iteration"},
+    {.name = "cuda_graph_scope"},
+    {.name = "dropout", .type = kNumber, .min = 0, .max = 1},
+    {.name = "deferred_head", .type = kInteger, .min = 1, .max = 1 << 20},
+    {.name = "cuda", .type = kInteger, .min = 8, .max = 99},
+    {.name = "micro_batch", .type = kInteger, .min = 1, .max = 1 << 20},
+    {.name = "rank_order", .type = kChoice, .choices = "tp-cp-dp-pp|tp-cp-pp-dp"},
+    {.name = "shard_hosts", .type = kInteger, .min = 1, .max = 1 << 20},
+    {.name = "shard_from_hosts", .type = kInteger, .min = 0, .max = 1 << 20},
+    {.name = "etp", .type = kInteger, .min = 1, .max = 4096},
+    {.name = "moe_dispatcher", .type = kChoice, .choices = "allgather|alltoall|deepep|hybridep"},
+    {.name = "grad_reduce_fp32", .type = kBool},
+    {.name = "fp8_recipe", .type = kChoice, .choices = "current"},
+    {.name = "bf16_last_layers", .type = kInteger, .min = 1, .max = 1 << 20},
+    {.name = "bf16_modules"},
+    {.name = "fused_attention", .type = kBool},
+    {.name = "stacked_layers", .type = kBool},
+    {.name = "qkv_bias_kernel", .type = kBool},
+    {.name = "copies_units", .type = kBool},
+    {.name = "quiet_loop", .type = kBool},
+    {.name = "whole_graphs", .type = kBool},
+    {.name = "fused_bias_activation", .type = kBool},
+    {.name = "fused_weight_gradient", .type = kBool},
+    {.name = "compiled_loss", .type = kBool},
+    {.name = "fused_loss", .type = kBool},
+    {.name = "fused_adam", .type = kBool},
+    {.name = "overlaps_and_fuses", .type = kBool},
+    {.name = "vboost", .type = kBool},
+    {.name = "torch_ddp", .type = kBool},
+    {.name = "moe_pad_to_capacity", .type = kBool},
+    {.name = "moe_fused_router", .type = kBool},
+    {.name = "moe_fused_mlp", .type = kBool},
+    {.name = "moe_comm_overlap", .type = kBool},
+    {.name = "moe_delayed_weights", .type = kBool},
+    {.name = "low_precision_gather", .type = kBool},
+    {.name = "fp8_attention", .type = kBool},
+    {.name = "fp8_output_layer", .type = kBool},
+};
+constexpr OptionTable kTable{.path = "", .doc = "", .options = kOptions};
+
+// A member that is `says` where the key is true.
+struct Flag {
+  std::string_view key;
+  bool ReleaseRecipe::*member;
+  bool says = true;
+};
+constexpr Flag kFlags[] = {
+    {"fused_attention", &ReleaseRecipe::fused_attention},
+    {"stacked_layers", &ReleaseRecipe::scans},
+    {"qkv_bias_kernel", &ReleaseRecipe::bias_kernels},
+    {"copies_units", &ReleaseRecipe::copies_carried},
+    {"quiet_loop", &ReleaseRecipe::quiet_loop},
+    {"whole_graphs", &ReleaseRecipe::whole_graphs},
+    {"fused_bias_activation", &ReleaseRecipe::squared_relu_operators, false},
+    {"fused_weight_gradient", &ReleaseRecipe::adds_weight_gradients, false},
+    {"compiled_loss", &ReleaseRecipe::compiles_loss},
+    {"fused_loss", &ReleaseRecipe::plain_loss, false},
+    {"fused_adam", &ReleaseRecipe::adam_operators, false},
+    {"overlaps_and_fuses", &ReleaseRecipe::overlaps_and_fuses},
+    {"vboost", &ReleaseRecipe::vboost},
+    {"torch_ddp", &ReleaseRecipe::torch_ddp},
+    {"moe_pad_to_capacity", &ReleaseRecipe::drops},
+    {"moe_fused_router", &ReleaseRecipe::router_operators, false},
+    {"moe_fused_mlp", &ReleaseRecipe::fused_mlp},
+    {"moe_comm_overlap", &ReleaseRecipe::ep_overlap},
+    {"moe_delayed_weights", &ReleaseRecipe::delays_weights},
+    {"low_precision_gather", &ReleaseRecipe::gathers_16_bits, false},
+    {"fp8_attention", &ReleaseRecipe::fp8_attention},
+    {"fp8_output_layer", &ReleaseRecipe::fp8_output_layer},
+};
+
+Status Apply(const Section& keys, ReleaseRecipe* recipe) {
+  for (const Flag& flag : kFlags) {
+    if (keys.Has(flag.key)) recipe->*flag.member = keys.Bool(flag.key) == flag.says;
+  }
+  const auto whole = [&](std::string_view key, auto* member) {
+    using Member = std::remove_pointer_t<decltype(member)>;
+    if (keys.Has(key)) *member = static_cast<Member>(keys.Integer(key));
+  };
+  whole("deferred_head", &recipe->deferred_head);
+  whole("cuda", &recipe->cuda);
+  whole("micro_batch", &recipe->micro_batch);
+  whole("shard_hosts", &recipe->shard_hosts);
+  whole("shard_from_hosts", &recipe->shard_from);
+  whole("etp", &recipe->etp);
+  whole("bf16_last_layers", &recipe->bf16_last_layers);
+  const auto chosen = [&](std::string_view key, const auto& names, auto* member) {
+    if (keys.Has(key)) *member = job::Choose(names, keys.Text(key));
+  };
+  chosen("recompute_keeps", job::kRecomputeKeeps, &recipe->keeps);
+  chosen("cuda_graphs", job::kCudaGraphs, &recipe->graphs);
+  chosen("expert_graphs", job::kCudaGraphs, &recipe->expert_graphs);
+  chosen("moe_dispatcher", job::kDispatchers, &recipe->dispatcher);
+  if (keys.Has("recompute")) recipe->recomputes = false;
+  if (keys.Has("fp8_recipe")) recipe->current = true;
+  if (keys.Has("rank_order")) recipe->dp_last = keys.Text("rank_order") == "tp-cp-pp-dp";
+  if (keys.Has("dropout")) recipe->gpt_dropout = keys.Real("dropout");
+  if (keys.Has("grad_reduce_fp32")) recipe->reduces_fp32 = keys.Bool("grad_reduce_fp32");
+  if (keys.Has("recompute_modules")) {
+    recipe->recompute = keys.Text("recompute_modules");
+    const auto modules = workload::ParseRecomputeModules(recipe->recompute);
+    if (!modules.ok()) return Status(modules.status()).In(keys.Where("recompute_modules"));
+  }
+  if (keys.Has("cuda_graph_scope")) {
+    const auto scope = workload::ParseGraphScope(keys.Text("cuda_graph_scope"));
+    if (!scope.ok()) return Status(scope.status()).In(keys.Where("cuda_graph_scope"));
+    recipe->graph_scope = *scope;
+  }
+  if (keys.Has("bf16_modules")) {
+    const auto modules = workload::ParseBf16Modules(keys.Text("bf16_modules"));
+    if (!modules.ok()) return Status(modules.status()).In(keys.Where("bf16_modules"));
+    recipe->bf16_modules = *modules;
+  }
+  return {};
 }
-// On attention models from v0.5.0 on; hybrids keep graphs of parts. In 8 bits: attention, the
-// output layer.
-constexpr ReleaseRecipe IterationGraph(bool fused_mlp, bool attention, bool output_layer) {
-  return {.fused_mlp = fused_mlp,
-          .expert_graphs = CudaGraphs::kIteration,
-          .ep_overlap = true,
-          .fp8_attention = attention,
-          .fp8_output_layer = output_layer};
-}
-constexpr ReleaseRecipe MaxText(RecomputeKeeps keeps) {
-  return {.keeps = keeps, .shard_hosts = 16, .shard_from = 64};
-}
 
-// How a model's passes run. The first line that fits holds, as in each table below.
-constexpr Line kRuns[] = {
-    {kNemo, 2411, 2501, "GPT3-175B", "H100", "", {.fused_attention = false, .gpt_dropout = 0.1}},
-    {kNemo, 2502, 2502, "GPT3-175B", "H100", "", {.gpt_dropout = 0.1}},
-    {kNemo, 2411, 2502, "Nemotron4-340B", "H100", "",
-     ReleaseRecipe{.recompute = "core_attn", .fused_attention = false}},
-    {kNemo, 2411, 2504, "Grok", "H100", "", {.fused_attention = false, .drops = true}},
-    {kNemo, 2505, 2505, "Grok", "GB200|B200", "", {.graphs = CudaGraphs::kLayers, .drops = true}},
-    {kNemo, 2505, 2505, "Grok", "H100", "", {.etp = 1, .drops = true}},
-    {kNemo, 2505, 2505, "Nemotron4", "GB200", "", {.graphs = CudaGraphs::kLayers}},
-    {kNemo, 2505, 2505, "Nemotron-H", "H100", "",
-     ReleaseRecipe{.fused_attention = false, .adds_weight_gradients = true}},
-    {kNemo, 2504, 2504, "Nemotron4", "H100", "", {.squared_relu_operators = true}},
-    {kNemo, 2505, 2505, "Llama4", "H100", "fp8", {.graphs = CudaGraphs::kLayers, .drops = true}},
-    {kNemo, 2505, 2505, "Llama4", "", "", {.drops = true}},
-    {kNemo, 2505, 2505, "DeepSeek-V3", "GB200", "",
-     ReleaseRecipe{.recompute = "core_attn", .etp = 1, .drops = true}},
-    {kNemo, 2505, 2505, "DeepSeek-V3", "H100", "",
-     ReleaseRecipe{.recompute = "mla_up_proj", .etp = 1, .drops = true}},
-    {kLauncher, 2407, 2407, "GPT3-5B", "H100", "", {.gpt_dropout = 0.1}},
-    {kMaxText, 2411, 2411, "", "H100", "", MaxText(RecomputeKeeps::kQkvOut)},
-    {kMaxText, 2501, 2502, "", "H100", "", MaxText(RecomputeKeeps::kQkv)},
-    {kPaxml, 2411, 2501, "GPT3-5B", "H100", "",
-     ReleaseRecipe{.keeps = RecomputeKeeps::kProducts,
-                   .bias_kernels = true,
-                   .copies_carried = true,
-                   .shard_hosts = 1}},
-    {kPaxml, 2411, 2501, "GPT3-175B", "H100", "",
-     ReleaseRecipe{.keeps = RecomputeKeeps::kQkvOut, .copies_carried = true, .shard_hosts = 16}},
-    {kJaxToolbox, 0, kEver, "GPT3-5B", "A100", "", {.keeps = RecomputeKeeps::kProducts}},
-    {kJaxToolbox, 0, kEver, "GPT3-5B", "", "",
-     ReleaseRecipe{.keeps = RecomputeKeeps::kProducts, .bias_kernels = true}},
-    {kJaxToolbox, 0, kEver, "GPT3-175B", "", "",
-     ReleaseRecipe{.keeps = RecomputeKeeps::kLast, .bias_kernels = true}},
-    {kJaxToolbox, 0, kEver, "GPT-126M", "", "",
-     ReleaseRecipe{.recomputes = false, .scans = false, .bias_kernels = true}},
-    {kTorchtitan, 0, 0, "", "H100", "", {.compiles_loss = false}},
-    {kSc21, 2104, 2104, "GPT-1.7B|GPT-3.6B|GPT-7.5B", "A100", "",
-     ReleaseRecipe{.micro_batch = 16, .torch_ddp = true}},
-    {kSc21, 2104, 2104, "GPT-18B", "A100", "", {.micro_batch = 8, .torch_ddp = true}},
-    {kSc21, 2101, 2101, "GPT-1.7B|GPT-3.6B|GPT-7.5B", "A100", "", {.micro_batch = 16}},
-    {kSc21, 2101, 2101, "GPT-18B", "A100", "", {.micro_batch = 8}},
-    {kSc21, 2101, 2104, "GPT-39B", "A100", "", {.micro_batch = 4}},
-    {kSc21, 2101, 2104, "GPT-76B|GPT-145B", "A100", "", {.micro_batch = 2}},
-    {kSc21, 2101, 2104, "", "A100", "", {.micro_batch = 1}},
-    {kTorchtitan, 1, 2501, "", "", "", {.adam_operators = true}},
-    {kTorchtitan, 2502, 2503, "", "", "", {.compiles_loss = false}},
-    {kAutomodel, 0, kEver, "GPT-OSS|Moonlight|Llama3.1-8B|Qwen2.5-7B", "", "",
-     ReleaseRecipe{.recomputes = false}},
-    {kMlperf, 2511, 2511, "Llama3-8B", "B|GB|H200", "",
-     ReleaseRecipe{.graphs = CudaGraphs::kIteration, .quiet_loop = true, .current = true}},
-    {kMlperf, 2511, 2511, "Llama3.1-405B", "B|GB", "", {.dp_last = true, .current = true}},
-    {kMlperf, 2506, 2506, "Llama2-70B", "B|GB", "", {.quiet_loop = true}},
-    {kMlperf, 2511, 2511, "Llama2-70B", "B|GB", "", {.quiet_loop = true, .whole_graphs = true}},
-    {kModelZoo, 0, kEver, "", "", "", {.overlaps_and_fuses = true, .etp = 1}},
-    {kBridge, 2509, 2510, "DeepSeek-V3", "H100", "", {.recompute = "mla_up_proj+mlp"}},
-    {kBridge, 2509, 2510, "DeepSeek-V3", "B200|GB200", "", {.recompute = "mla_up_proj"}},
-    {kBridge, 2509, 2510, "Qwen3-30B", "B200|GB200", "", LayerGraphs()},
-    {kBridge, 2509, 2510, "Qwen3-235B", "GB200", "", LayerGraphs()},
-    {kBridge, 2511, 2601, "DeepSeek-V3", "GB300", "", LayerGraphs(workload::kGraphAll, "moe_act")},
-    {kBridge, 2511, 2601, "DeepSeek-V3", "GB200", "", LayerGraphs(kRouter, "mla_up_proj")},
-    {kBridge, 2511, 2601, "DeepSeek-V3", "B200", "", {.recompute = "mla_up_proj"}},
-    {kBridge, 2511, 2601, "DeepSeek-V3", "H100", "",
-     ReleaseRecipe{.recompute = "mla_up_proj+mlp", .ep_overlap = true}},
-    {kBridge, 2511, 2601, "Qwen3-30B", "GB200", "bf16|fp8", LayerGraphs()},
-    {kBridge, 2511, 2601, "Qwen3-30B", "GB|B200", "", LayerGraphs(kRouter)},
-    {kBridge, 2511, 2601, "Qwen3-30B", "H100", "bf16", LayerGraphs(kRouter)},
-    {kBridge, 2511, 2601, "Qwen3-235B", "GB300", "", LayerGraphs(kRouter)},
-    {kBridge, 2511, 2601, "Qwen3-235B", "GB200", "", LayerGraphs()},
-    {kBridge, 2511, 2601, "Qwen3-235B", "B200|H100", "", {.ep_overlap = true}},
-    {kBridge, 2511, 2601, "GPT-OSS", "GB300", "", LayerGraphs()},
-    {kBridge, 2511, 2601, "GPT-OSS", "GB200|B200|H100", "", {.recompute = "layernorm+moe_act"}},
-    {kBridge, 2606, kEver, "DeepSeek-V3", "GB300", "mxfp8", IterationGraph(true, true, true)},
-    {kBridge, 2606, kEver, "DeepSeek-V3", "GB200", "mxfp8", IterationGraph(true, false, true)},
-    {kBridge, 2606, kEver, "Qwen3", "GB", "mxfp8", IterationGraph(true, true, false)},
-    {kBridge, 2606, kEver, "GPT-OSS", "GB", "mxfp8", IterationGraph(true, true, true)},
-    {kBridge, 2606, kEver, "Kimi", "GB", "mxfp8", IterationGraph(false, false, false)},
-    {kBridge, 2608, kEver, "Nemotron-3-Super", "GB", "", LayerGraphs(kRouter | kHybrid)},
-    {kBridge, 2608, kEver, "Nemotron-3-Super", "B300", "mxfp8", LayerGraphs(kRouter | kHybrid)},
-    {kBridge, 2608, kEver, "Nemotron-3-Super", "B300", "",
-     LayerGraphs(kRouter | kHybrid, "layernorm+moe_act")},
-    {kBridge, 2608, kEver, "Nemotron-3-Super", "B200", "nvfp4", LayerGraphs(kRouter | kHybrid)},
-    {kBridge, 2608, kEver, "Nemotron-3-Super", "B200", "mxfp8", {.recompute = "layernorm+moe_act"}},
-    {kBridge, 2608, kEver, "Nemotron-3-Super", "B200", "",
-     ReleaseRecipe{.recompute = "layernorm+core_attn+moe+moe_act"}},
-    {kBridge, 2608, kEver, "Nemotron-3-Nano", "B|GB", "", LayerGraphs(kRouter | kHybrid)},
-    {kBridge, 2608, kEver, "Nemotron-3-Nano", "H100", "bf16",
-     LayerGraphs(kHybrid, "layernorm+moe")},
-    {kBridge, 2608, kEver, "Nemotron-3-Nano", "H100", "fp8",
-     LayerGraphs(workload::kGraphMamba, "layernorm+core_attn+moe+moe_act")},
-    {kBridge, 2608, kEver, "Nemotron-H", "B|GB", "fp8", LayerGraphs(kHybrid)},
-    {kBridge, 2608, kEver, "Nemotron-H", "H100", "fp8", LayerGraphs(workload::kGraphMamba)},
-};
-
-constexpr Line kDeferrals[] = {
-    {kNemo, 2411, 2505, "Llama3-70B|Nemotron4-340B", "", "", {.deferred_head = 22}},
-    {kNemo, 2411, 2505, "Llama3.1-405B", "", "", {.deferred_head = 50}},
-    {kMlperf, 2406, 2506, "Llama3.1-405B", "", "", {.deferred_head = 50}},
-    {kMlperf, 2511, 2511, "Llama3.1-405B", "H", "", {.deferred_head = 50}},
-    {kBridge, 2509, 2510, "Llama3-70B", "", "", {.deferred_head = 22}},
-};
-
-constexpr Line kPower[] = {
-    {kNemo, 2502, 2502, "Llama3", "H100", "", {.vboost = true}, "sft|lora"},
-    {kNemo, 2504, 2504, "Llama|Nemotron", "H100", "", {.vboost = true}},
-    {kNemo, 2505, 2505, "", "H100", "", {.vboost = true}},
-    {kMlperf, 2406, 2411, "GPT3-175B", "H100", "", {.vboost = true}, "", "512"},
-};
-
-// Of containers that ran on Blackwell.
-constexpr Line kCuda[] = {
-    {kNemo, 2411, 2505, "", "B|GB", "", {.cuda = 12}},
-    {kMlperf, 2411, 2506, "", "B|GB", "", {.cuda = 12}},
-    {kBridge, 2509, 2510, "", "B|GB", "", {.cuda = 12}},
-};
-
-// What stays in bf16 beside the model's low precision.
-constexpr Line kBf16[] = {
-    {kBridge, 1, kEver, "Nemotron-3-Super", "", "nvfp4",
-     ReleaseRecipe{.bf16_last_layers = 14,
-                   .bf16_modules = workload::kBf16Attention | workload::kBf16ExpertLatent |
-                                   workload::kBf16Mtp}},
-    {kBridge, 1, kEver, "Nemotron-3-Super", "", "mxfp8|fp8",
-     ReleaseRecipe{.bf16_modules = workload::kBf16Mtp}},  // keep_mtp_spec_in_bf16
-    {kBridge, 1, kEver, "GPT-OSS-20B", "", "nvfp4", {.bf16_last_layers = 4}},
-};
-
-constexpr ReleaseRecipe By(Dispatcher dispatcher) { return {.dispatcher = dispatcher}; }
-// Where the recipes name none, or type it alltoall (Qwen3-235B on B200 and H100), tokens go by
-// all-to-all, NeMo's default.
-constexpr Line kDispatchers[] = {
-    {kBridge, 2511, 2601, "DeepSeek-V3", "H100", "", By(Dispatcher::kDeepEp)},
-    {kBridge, 2602, kEver, "DeepSeek-V3", "", "", By(Dispatcher::kHybridEp)},
-    {kBridge, 2602, 2603, "Qwen3-30B", "H100", "", By(Dispatcher::kDeepEp)},
-    {kBridge, 2602, kEver, "Qwen3-30B", "B300", "", By(Dispatcher::kHybridEp)},
-    {kBridge, 2604, kEver, "Qwen3-30B", "", "", By(Dispatcher::kHybridEp)},
-    {kBridge, 2606, kEver, "Qwen3-235B", "B300", "", By(Dispatcher::kHybridEp)},
-    {kBridge, 2606, kEver, "Qwen3-235B", "B200", "mxfp8", By(Dispatcher::kHybridEp)},
-    {kBridge, 2511, 2603, "GPT-OSS", "GB", "", By(Dispatcher::kAllToAll)},
-    {kBridge, 2604, kEver, "GPT-OSS-120B", "B300", "", By(Dispatcher::kHybridEp)},
-    {kBridge, 2602, kEver, "Nemotron-3", "", "", By(Dispatcher::kHybridEp)},
-    {kBridge, 2511, kEver, "", "GB", "", By(Dispatcher::kHybridEp)},
-};
-// GB200's recipes, those of others of June 2026 on, and what blank ones take.
-constexpr Line kAutomodelDispatchers[] = {
-    {kAutomodel, 0, kEver, "", "GB", "", By(Dispatcher::kHybridEp)},
-    {kAutomodel, 2606, kEver, "DeepSeek-V3|GLM|Nemotron-3-Super|GPT-OSS-120B", "", "",
-     By(Dispatcher::kHybridEp)},
-    {kAutomodel, 0, kEver, "", "", "", By(Dispatcher::kDeepEp)},
-};
-constexpr Line kRouters[] = {
-    {kBridge, 0, kEver, "Nemotron-3-Nano|Nemotron-3-Super", "", "", {.router_operators = true}}};
-constexpr Line kDelays[] = {{kBridge, 1, kEver, "", "", "", {.delays_weights = true}}};
-constexpr Line kReductions[] = {
-    {kBridge, 1, kEver, "", "", "", {.reduces_fp32 = false}},
-    {kNemo, 2502, 2502, "Nemotron4-15B", "", "", {.reduces_fp32 = true}},
-    {kLauncher, 2407, 2407, "Nemotron", "H100", "", {.reduces_fp32 = true}, "pretrain"},
-};
-constexpr Line kGathers[] = {
-    {kPaxml, 2411, 2501, "", "H100", "", {.gathers_16_bits = true}},
-    {kLauncher, 2407, 2407, "", "H100", "", {.gathers_16_bits = true}, "pretrain"},
-};
-constexpr Line kLosses[] = {
-    {kNemo, 2411, 2502, "GPT3-175B|Grok", "H100", "", {.plain_loss = true}},
-    {kNemo, 2504, 2504, "Grok", "H100", "", {.plain_loss = true}},
-    {kNemo, 2411, 2505, "Llama3", "", "", {.plain_loss = true}, "lora"},
-    {kBridge, 2511, 2603, "Llama3", "", "", {.plain_loss = true}, "lora"},
-    {kLauncher, 2407, 2407, "Llama2|GPT3", "H100", "", {.plain_loss = true}, "pretrain"},
+// Whose scripts, and which release: year and month, 2411; 0: not said.
+struct Release {
+  std::string_view scripts;
+  int month = 0;
 };
 
 // "YY.MM…" or "YY-MM…" as a number; 0: it is not.
@@ -253,59 +180,98 @@ Release ReleaseOf(const Configuration& row) {
   constexpr std::string_view kContainer = "container ";
   const std::size_t container = version.find(kContainer);
   if (framework.find("Bridge") != std::string_view::npos) {
-    if (container == std::string_view::npos) return {kBridge, 0};
+    if (container == std::string_view::npos) return {"bridge", 0};
     const std::string_view number = version.substr(container + kContainer.size());
     const bool dotted = number.size() >= 5 && number[2] == '.';
-    return {kBridge, dotted ? Month(number) : 0};
+    return {"bridge", dotted ? Month(number) : 0};
   }
-  if (framework.starts_with("NeMo/Megatron-Core (")) return {kMlperf, measured};
+  if (framework.starts_with("NeMo/Megatron-Core (")) return {"mlperf", measured};
   if (framework.starts_with("Megatron-LM")) {
-    if (version == "Jan-2021") return {kSc21, 2101};
-    if (version.starts_with("PTD-P")) return {kSc21, 2104};
+    if (version == "Jan-2021") return {"sc21", 2101};
+    if (version.starts_with("PTD-P")) return {"sc21", 2104};
   }
-  if (framework.starts_with("torchtitan")) return {kTorchtitan, measured};
+  if (framework.starts_with("torchtitan")) return {"torchtitan", measured};
   if (framework.find("Automodel") != std::string_view::npos) {
-    return {kAutomodel, measured > 0 ? measured : Month(version)};
+    return {"automodel", measured > 0 ? measured : Month(version)};
   }
-  if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox")) return {kJaxToolbox, 0};
-  if (framework.starts_with("NeMo 24.")) return {kLauncher, Month(version)};
-  const Scripts scripts = framework.starts_with("NeMo (")                ? kNemo
-                          : framework.starts_with("MaxText")             ? kMaxText
-                          : framework.starts_with("Paxml")               ? kPaxml
-                          : framework.starts_with("Megatron-Core (dev)") ? kModelZoo
-                                                                         : kUnknown;
+  if (framework.starts_with("Paxml") && version.starts_with("JAX-Toolbox"))
+    return {"jax-toolbox", 0};
+  if (framework.starts_with("NeMo 24.")) return {"launcher", Month(version)};
+  const std::string_view scripts = framework.starts_with("NeMo (")                ? "nemo"
+                                   : framework.starts_with("MaxText")             ? "maxtext"
+                                   : framework.starts_with("Paxml")               ? "paxml"
+                                   : framework.starts_with("Megatron-Core (dev)") ? "model-zoo"
+                                                                                  : "";
   return {scripts, version.starts_with("v") ? Month(version.substr(1)) : 0};
 }
 
 }  // namespace
 
-ReleaseRecipe FindReleaseRecipe(const Configuration& row) {
+const RecipeTable& RecipeTable::BuiltIn() {
+  static const RecipeTable table = [] {
+    RecipeTable built_in;
+    const Status status = built_in.Add(formats::Lines(kRecipes), "data/release_recipes.yaml");
+    ORRERY_CHECK(status.ok(), status.message().c_str());
+    return built_in;
+  }();
+  return table;
+}
+
+Result<RecipeTable::Line> RecipeTable::ReadLine(const formats::DataRow& row) const {
+  ORRERY_ASSIGN_OR_RETURN(Section keys, Section::Read(rows_.document(), row.keys, kTable));
+  if (!keys.Has("scripts")) {
+    return InvalidInput("{}:{}: the recipe '{}' lacks scripts, one of {}",
+                        rows_.document().sources[row.keys.source], row.line,
+                        Printable(row.name, 60), kScripts);
+  }
+  Line line{std::move(keys), 0, kEver};
+  for (const auto& [key, month] : {std::pair{"from", &line.from}, std::pair{"to", &line.to}}) {
+    if (!line.keys.Has(key)) continue;
+    *month = Month(line.keys.Text(key));
+    if (*month > 0) continue;
+    return InvalidInput("'{}' is no month; write YY.MM", Printable(line.keys.Text(key), 20))
+        .In(line.keys.Where(key));
+  }
+  if (line.keys.Bool("undated")) line.from = line.to = 0;
+  ReleaseRecipe ignored;
+  ORRERY_RETURN_IF_ERROR(Apply(line.keys, &ignored));
+  return line;
+}
+
+Status RecipeTable::Add(std::string_view text, const std::string& file) {
+  const std::size_t first = rows_.rows().size();
+  ORRERY_RETURN_IF_ERROR(rows_.Add(text, file));
+  std::vector<Line> lines;
+  for (std::size_t i = first; i < rows_.rows().size(); ++i) {
+    if (rows_.rows()[i].part()) continue;
+    ORRERY_ASSIGN_OR_RETURN(Line line, ReadLine(rows_.rows()[i]));
+    lines.push_back(std::move(line));
+  }
+  lines_.insert(lines_.begin(), std::make_move_iterator(lines.begin()),
+                std::make_move_iterator(lines.end()));
+  return {};
+}
+
+ReleaseRecipe RecipeTable::Find(const Configuration& row) const {
   const Release release = ReleaseOf(row);
-  const auto in = [&](std::span<const Line> table) {
-    const auto found = std::find_if(table.begin(), table.end(), [&](const Line& line) {
-      return line.scripts == release.scripts && line.from <= release.month &&
-             release.month <= line.to && BeginsWithOneOf(row.text("model"), line.models) &&
-             BeginsWithOneOf(row.text("gpu"), line.gpus) &&
-             BeginsWithOneOf(row.text("compute_dtype"), line.precisions) &&
-             BeginsWithOneOf(row.text("task"), line.tasks) &&
-             (line.counts.empty() || IsOneOf(row.text("gpus"), line.counts));
-    });
-    return found == table.end() ? ReleaseRecipe() : found->recipe;
-  };
-  ReleaseRecipe recipe = in(kRuns);
-  recipe.deferred_head = in(kDeferrals).deferred_head;
-  recipe.vboost = in(kPower).vboost;
-  recipe.cuda = in(kCuda).cuda;
-  const ReleaseRecipe bf16 = in(kBf16);
-  recipe.bf16_last_layers = bf16.bf16_last_layers;
-  recipe.bf16_modules = bf16.bf16_modules;
-  recipe.dispatcher = in(kDispatchers).dispatcher;
-  if (release.scripts == kAutomodel) recipe.dispatcher = in(kAutomodelDispatchers).dispatcher;
-  recipe.router_operators = in(kRouters).router_operators;
-  recipe.delays_weights = in(kDelays).delays_weights;
-  recipe.reduces_fp32 = in(kReductions).reduces_fp32;
-  recipe.gathers_16_bits = in(kGathers).gathers_16_bits;
-  recipe.plain_loss = in(kLosses).plain_loss;
+  ReleaseRecipe recipe;
+  std::vector<std::string> settled;  // what a line was about
+  for (const Line& line : lines_) {
+    const Section& keys = line.keys;
+    const auto fits = [&](std::string_view key, std::string_view column) {
+      return !keys.Has(key) || BeginsWithOneOf(row.text(column), keys.Text(key));
+    };
+    if (keys.Text("scripts") != release.scripts || release.month < line.from ||
+        line.to < release.month || !fits("models", "model") || !fits("gpus", "gpu") ||
+        !fits("precisions", "compute_dtype") || !fits("tasks", "task") ||
+        (keys.Has("counts") && !IsOneOf(row.text("gpus"), keys.Text("counts")))) {
+      continue;
+    }
+    std::string about = keys.Text("about");
+    if (std::ranges::find(settled, about) != settled.end()) continue;
+    settled.push_back(std::move(about));
+    ORRERY_CHECK(Apply(keys, &recipe).ok(), "a row was checked when it was read");
+  }
   return recipe;
 }
 

@@ -1,6 +1,8 @@
 // Is a blank of a row what the scripts of its own release set, and of no other?
 #include "orrery/search/validate/release_recipes.h"
 
+#include "orrery/search/validate/test_cases.h"
+
 #include <gtest/gtest.h>
 
 namespace orrery::search {
@@ -11,7 +13,7 @@ ReleaseRecipe Recipe(const std::string& cells) {
       "framework,framework_version,measured_date,model,gpu,compute_dtype\n" + cells + "\n",
       "t.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
-  return FindReleaseRecipe(Configuration(TableKind::kTraining, *table, 0));
+  return RecipeTable::BuiltIn().Find(Configuration(TableKind::kTraining, *table, 0));
 }
 
 TEST(ReleaseRecipes, NameTheirReleases) {
@@ -85,7 +87,7 @@ TEST(ReleaseRecipes, PowerSteeredByTaskAndNumberOfGpus) {
     const auto table = CsvTable::Parse(
         "framework,framework_version,measured_date,model,gpu,task,gpus\n" + cells + "\n", "t.csv");
     EXPECT_TRUE(table.ok()) << table.status().message();
-    return FindReleaseRecipe(Configuration(TableKind::kTraining, *table, 0)).vboost;
+    return RecipeTable::BuiltIn().Find(Configuration(TableKind::kTraining, *table, 0)).vboost;
   };
   EXPECT_FALSE(steers("NeMo (x),v25.02.02,,Llama3-8B,H100-SXM5,pretrain,32"));
   EXPECT_TRUE(steers("NeMo (x),v25.02.02,,Llama3-8B,H100-SXM5,sft,32"));
@@ -111,7 +113,7 @@ TEST(ReleaseRecipes, WhatNemo1LeavesOff) {
     const auto table =
         CsvTable::Parse("framework,framework_version,model,gpu,task\n" + cells + "\n", "t.csv");
     EXPECT_TRUE(table.ok()) << table.status().message();
-    return FindReleaseRecipe(Configuration(TableKind::kTraining, *table, 0));
+    return RecipeTable::BuiltIn().Find(Configuration(TableKind::kTraining, *table, 0));
   };
   const ReleaseRecipe nemotron =
       launcher("NeMo 24.07 (Megatron-Core),24.07,Nemotron3-8B,H100-SXM5,pretrain");
@@ -128,6 +130,56 @@ TEST(ReleaseRecipes, WhatNemo1LeavesOff) {
   EXPECT_TRUE(Recipe("NeMo (x),v24.11.1,,GPT3-175B,H100-SXM5,fp8").plain_loss);
   EXPECT_EQ(Recipe("NeMo (x),v25.02.02,,Nemotron4-15B,H100-SXM5,fp8").reduces_fp32, true);
   EXPECT_TRUE(Recipe("NeMo (x),v25.05.05,,Nemotron-H-56B,H100-SXM5,fp8").adds_weight_gradients);
+}
+
+// A recipe by a user's own file: a release that is not built in, and one in place of a built-in
+// row.
+TEST(ReleaseRecipes, AUsersOwn) {
+  RecipeTable table = RecipeTable::BuiltIn();
+  const Status added = table.Add(
+      "next: {scripts: bridge, from: 27.01, models: Qwen4, recompute_modules: moe_act, source: s}\n"
+      "mine: {scripts: nemo, about: head, models: Llama3-70B, deferred_head: 7, source: s}\n",
+      "mine/release_recipes.yaml");
+  ASSERT_TRUE(added.ok()) << added.message();
+  const auto recipe = [&](const std::string& cells) {
+    const auto rows =
+        CsvTable::Parse("framework,framework_version,model,gpu\n" + cells + "\n", "t.csv");
+    EXPECT_TRUE(rows.ok()) << rows.status().message();
+    return table.Find(Configuration(TableKind::kTraining, *rows, 0));
+  };
+  EXPECT_EQ(recipe("Megatron-Bridge,v1 (container 27.02),Qwen4-40B,B200").recompute, "moe_act");
+  EXPECT_EQ(recipe("Megatron-Bridge,v1 (container 26.12),Qwen4-40B,B200").recompute, "");
+  EXPECT_EQ(recipe("NeMo (x),v25.05.05,Llama3-70B,GB200").deferred_head, 7);
+  EXPECT_EQ(recipe("NeMo (x),v25.05.05,Llama3-70B,GB200").cuda, 12);
+  const auto error = [&](const std::string& row) { return table.Add(row, "mine.yaml").message(); };
+  EXPECT_EQ(error("a: {scripts: nemo, vbost: true, source: s}\n").find("mine.yaml:1:"), 0U);
+  EXPECT_NE(error("e: {scripts: nemo, vbost: true, source: s}\n").find("'vboost'"),
+            std::string::npos);
+  EXPECT_NE(error("b: {from: 24.11, source: s}\n").find("'b' lacks scripts"), std::string::npos);
+  EXPECT_NE(error("c: {scripts: nemo, to: May, source: s}\n").find("'May' is no month"),
+            std::string::npos);
+  EXPECT_NE(error("d: {scripts: nemo, cuda_graph_scope: all, source: s}\n").find("all"),
+            std::string::npos);
+}
+
+TEST(TestCases, AUsersOwn) {
+  TestCaseTable table = TestCaseTable::BuiltIn();
+  const Status added =
+      table.Add("x: {case: my_case, vocab: 1000, description: vocab 1000, source: s}\n", "x.yaml");
+  ASSERT_TRUE(added.ok()) << added.message();
+  const auto rows = CsvTable::Parse("config_extra\ncase=my_case_rope_embeddings+x\n", "t.csv");
+  ASSERT_TRUE(rows.ok());
+  workload::Model model;
+  std::vector<std::string> assumed;
+  table.Apply(Configuration(TableKind::kTraining, *rows, 0), &model, &assumed);
+  EXPECT_EQ(model.vocab, 1000);
+  EXPECT_EQ(model.position, workload::Position::kRotary);
+  EXPECT_EQ(assumed.size(), 2U);
+  const auto error = [&](const std::string& row) { return table.Add(row, "x.yaml").message(); };
+  EXPECT_NE(error("y: {case: c, vocab: 5, source: s}\n").find("lacks a description"),
+            std::string::npos);
+  EXPECT_NE(error("z: {case: c, vocabs: 5, description: d, source: s}\n").find("'vocab'"),
+            std::string::npos);
 }
 
 TEST(ReleaseRecipes, UnknownScriptsSetNothing) {

@@ -57,14 +57,15 @@ bool Fits(const RowJob& row, Runner* runner) {
 
 }  // namespace
 
-Result<RowJob> MapRow(const Configuration& row, const job::ReadOptions& read, Runner* runner,
+Result<RowJob> MapRow(const Configuration& row, const RowTables& tables,
+                      const job::ReadOptions& read, Runner* runner,
                       std::vector<std::string>* assumed) {
-  ORRERY_ASSIGN_OR_RETURN(const TrainingCase run, MapTraining(row, assumed));
+  ORRERY_ASSIGN_OR_RETURN(const TrainingCase run, MapTraining(row, assumed, 1, tables));
   if (!run.open_micro_batch) return Read(run, read);
   std::vector<Cut> cuts;
   for (const std::int64_t micro_batch : {1, 2, 4, 8, 16}) {
     Cut cut;
-    const Result<TrainingCase> mapped = MapTraining(row, &cut.assumed, micro_batch);
+    const Result<TrainingCase> mapped = MapTraining(row, &cut.assumed, micro_batch, tables);
     if (!mapped.ok()) continue;
     cut.micro_batch = mapped->plan.micro_batch;
     cut.row = Read(*mapped, read);

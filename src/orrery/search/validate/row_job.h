@@ -18,11 +18,12 @@ struct RowJob {
   std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
 };
 
-// `read`: what the command line adds to every row's job. A micro-batch that nothing says, of a
-// global batch that is known, is the fastest of 1 to 16 sequences whose memory fits the device, by
-// the simulator's own prediction with a-priori constants. `assumed` says which; as MapTraining
-// otherwise.
-Result<RowJob> MapRow(const Configuration& row, const job::ReadOptions& read, Runner* runner,
+// `read`: what the command line adds to every row's job.  A
+// micro-batch that nothing says, of a global batch that is known, is the fastest of 1 to 16
+// sequences whose memory fits the device, by the simulator's own prediction with a-priori
+// constants. `assumed` says which; as MapTraining otherwise.
+Result<RowJob> MapRow(const Configuration& row, const RowTables& tables,
+                      const job::ReadOptions& read, Runner* runner,
                       std::vector<std::string>* assumed);
 
 }  // namespace orrery::search

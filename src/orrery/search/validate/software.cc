@@ -1,6 +1,5 @@
 #include "orrery/search/validate/software.h"
 
-#include "orrery/constants/constants.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/expert_models.h"
@@ -133,7 +132,6 @@ Status MapOverlap(const Mapping& m) {
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
   plan.quiet_loop = m.release.quiet_loop;
   if (plan.quiet_loop) m.Assume("quiet_loop=1 (blank: the release's scripts log nothing a step)");
-  plan.host = workload::HostOf(m.out->host, plan, constants::Set());
   plan.prefetch = dp_overlap;
   plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
   job::ApplySwitches(d, &plan);
@@ -190,7 +188,6 @@ void MapUserbuffers(const Mapping& m) {
     m.Assume(
         "tp_comm_overlap=1: not with these layers, tensor-parallel communication stands alone");
   }
-  m.out->libraries.userbuffers = plan.tp_comm_overlap && engine;
 }
 
 }  // namespace orrery::search

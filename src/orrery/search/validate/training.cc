@@ -14,7 +14,6 @@
 #include "orrery/search/validate/precision.h"
 #include "orrery/search/validate/software.h"
 #include "orrery/search/validate/torch_native.h"
-#include "orrery/workload/generators/tp_overlap.h"
 
 namespace orrery::search {
 namespace {
@@ -325,18 +324,18 @@ void MapInput(const Mapping& m) {
 }  // namespace
 
 Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
-                                 std::int64_t micro_batch) {
+                                 std::int64_t micro_batch, const RowTables& tables) {
   ORRERY_RETURN_IF_ERROR(CheckScope(row));
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule, MatchFramework(row));
   TrainingCase out;
   out.framework = rule.framework->name;
-  const Mapping m{row, rule, assumed, &out};
+  const Mapping m{row, rule, assumed, &out, tables.recipes.Find(row)};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m, micro_batch));
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
   job::FrameworkRecipe recipe = m.recipe();
   if (m.release.gpt_dropout > 0) recipe.gpt_dropout = m.release.gpt_dropout;
-  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, tables.cases, assumed));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
   out.plan.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
   if (m.release.vboost) {
@@ -372,7 +371,6 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   KeepToWhatIsThere(m);
   MapUserbuffers(m);
   ORRERY_RETURN_IF_ERROR(workload::Validate(out.model, out.plan));
-  out.libraries.userbuffer_bytes = workload::UserbufferBytes(out.model, out.plan);
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include "orrery/cluster/cluster.h"
 #include "orrery/memory/memory.h"
 #include "orrery/search/validate/configuration.h"
+#include "orrery/search/validate/row_tables.h"
 #include "orrery/workload/host_work.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
@@ -27,13 +28,14 @@ struct TrainingCase {
   memory::Libraries libraries;
   std::string allocator;   // PYTORCH_CUDA_ALLOC_CONF
   std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated
-  workload::HostEra host = workload::HostEra::kNone;  // plan.host, by era
-  bool open_micro_batch = false;                      // nothing says how a known batch is cut
+  workload::HostEra host = workload::HostEra::kNone;
+  bool open_micro_batch = false;  // nothing says how a known batch is cut
 };
 
 // Fills `assumed` also when it fails. `micro_batch`: where nothing says it (row_job.h).
 Result<TrainingCase> MapTraining(const Configuration& row, std::vector<std::string>* assumed,
-                                 std::int64_t micro_batch = 1);
+                                 std::int64_t micro_batch = 1,
+                                 const RowTables& tables = BuiltInRowTables());
 
 // From the configuration alone, for rows that are refused too. In this order: "moe" (arch);
 // "fsdp/zero3" (an FSDP family, or sharding zero2 or zero3); "one node, small" (at most 8 GPUs); by

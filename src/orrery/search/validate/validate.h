@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,13 +27,16 @@
 
 namespace orrery::search {
 
+struct RowTables;  // row_tables.h
+
 struct ValidateOptions {
   int threads = 0;                // 0: one per core
   std::string measured_database;  // of compute::Options
   constants::Set constants = constants::Set::Fitted();
   // Predict each row also with the constants that were fitted without its source.
   bool leave_out = false;
-  std::optional<std::string> network;  // of training runs; empty: analytic
+  std::optional<std::string> network;       // of training runs; empty: analytic
+  std::shared_ptr<const RowTables> tables;  // null: what is built in
   // Called from any thread, one at a time, as rows are done.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
