@@ -91,6 +91,19 @@ TEST(MpiTrace, NonblockingAndPersistent) {
   EXPECT_EQ(Predicted(p).record.finish_time, 27'500 * kNanosecond);
 }
 
+// A program goes on once a send has started: the second waits for the interface until 7 us and
+// holds the processor for 1.5, the 10 us of work come after it.
+TEST(MpiTrace, SendsComeBeforeTheWorkBehindThem) {
+  Program p(2);
+  p.Call(0, "Isend", "1:1001:13,1,1:1:7:@:500");
+  p.Call(0, "Isend", "1:1001:13,1,1:1:7:@:508");
+  p.Call(0, "Waitall", "2:500:0", 1010, 1010);
+  for (int i = 0; i < 2; ++i) p.Call(1, "Recv", "1:1001:13,1,1:0:7:@:0");
+  const auto run = Predicted(p);
+  EXPECT_EQ(run.record.classes[0].finish_time, 18'500 * kNanosecond);
+  EXPECT_EQ(run.record.classes[1].finish_time, 19'000 * kNanosecond);
+}
+
 std::string List(int n, const auto& of) {
   std::string list = "9:";
   for (int i = 0; i < n; ++i) list += fmt::format("{}{}", i > 0 ? "," : "", of(i));

@@ -4,9 +4,11 @@ namespace orrery::workload {
 
 using Kind = formats::GoalSchedule::Kind;
 
-void ScheduleWriter::Begin(std::uint32_t tag, Op after, std::span<const std::uint32_t> members) {
+void ScheduleWriter::Begin(std::uint32_t tag, Op after, std::span<const std::uint32_t> members,
+                           bool started) {
   tag_ = tag;
   after_ = after;
+  started_ = started;
   members_ = members;
   first_ = step_ = out_.ops_of_rank();
   state_.clear();
@@ -69,7 +71,7 @@ ScheduleWriter::Op ScheduleWriter::End() {
   if (end == first_) return after_;
   if (after_ != kNone) {
     for (Op op = first_; op < end; ++op) {
-      if (!state_[op - first_].follows) out_.Require(op, after_);
+      if (!state_[op - first_].follows) out_.Require(op, after_, started_);
     }
   }
   // Of an algorithm in steps what the last one leaves open.

@@ -33,10 +33,11 @@ class ScheduleWriter {
   explicit ScheduleWriter(formats::GoalBuilder* out, Posting posting)
       : out_(*out), posting_(posting) {}
 
-  // What follows, up to End, begins after `after` is over (kNone: at once) and has this tag.
-  // Members count in `members` (ranks of the schedule), which must live until End; empty: they are
-  // the ranks.
-  void Begin(std::uint32_t tag, Op after, std::span<const std::uint32_t> members = {});
+  // What follows, up to End, begins after `after` is over, or has started (kNone: at once), and has
+  // this tag. Members count in `members` (ranks of the schedule), which must live until End; empty:
+  // they are the ranks.
+  void Begin(std::uint32_t tag, Op after, std::span<const std::uint32_t> members = {},
+             bool started = false);
   void set_tag(std::uint32_t tag) { tag_ = tag; }
   Op Send(std::int64_t bytes, int to);
   Op Recv(std::int64_t bytes, int from);
@@ -59,6 +60,7 @@ class ScheduleWriter {
   std::span<const std::uint32_t> members_;
   std::uint32_t tag_ = 0;
   Op after_ = kNone, first_ = 0, step_ = 0;  // the first of this algorithm, of this step
+  bool started_ = false;                     // `after_` need only have started
   std::vector<Op> behind_;                   // what this step begins after
   struct State {
     bool follows = false, followed = false;

@@ -132,11 +132,16 @@ class RankImport {
     const double scaled = static_cast<double>(ns) * s_.compute + 0.5;
     constexpr double kMost = 4e18;
     const auto whole = static_cast<std::int64_t>(std::min(scaled, kMost));
-    if (whole > 0) last_ = After(builder_.Add(Kind::kCalc, whole));
+    if (whole > 0) GoOn(After(builder_.Add(Kind::kCalc, whole)));
+  }
+  // The program's next call begins once `op` is over, or has started.
+  void GoOn(Op op, bool started = false) {
+    last_ = op;
+    started_ = started;
   }
   // `op` begins once the program has come to it.
   Op After(Op op) {
-    if (last_ != kNone) builder_.Require(op, last_);
+    if (last_ != kNone) builder_.Require(op, last_, started_);
     return op;
   }
 
@@ -193,8 +198,12 @@ class RankImport {
       Request& request = requests_[r.request];
       request.op = op;
       request.posted = ++posted_;
+      // A send holds the processor before the program goes on; a receive takes no time.
+      if (op != kNone && (r.call == MpiCall::kSend || r.call == MpiCall::kSendInit)) {
+        GoOn(op, true);
+      }
     } else if (op != kNone) {
-      last_ = op;
+      GoOn(op);
     }
     return {};
   }
@@ -215,7 +224,7 @@ class RankImport {
     if (ops.empty()) return;
     const Op join = After(builder_.Add(Kind::kCalc, 0));
     for (const Op op : ops) builder_.Require(join, op);
-    last_ = join;
+    GoOn(join);
   }
 
   // The known ones of an array of requests, which lie 8 bytes apart where they are addresses, 4
@@ -283,7 +292,7 @@ class RankImport {
     ORRERY_ASSIGN_OR_RETURN(const std::uint32_t comm, handles_.Find(r.comm));
     const bool makes = r.call < MpiCall::kBarrier;
     if (makes) handles_.Created();
-    Op end = last_;
+    Op end = kNone;
     const std::size_t size = s_.communicators.size_of(comm);
     if (size > 1) {
       const Communicator& c = s_.communicators.at(comm);
@@ -292,7 +301,7 @@ class RankImport {
         return InvalidInput("root {}: the communicator has {}", r.root, size);
       }
       ORRERY_RETURN_IF_ERROR(SetSizes(r, &run));
-      writer_.Begin(s_.TagOf(c.context, true, turns_[comm]++), last_, c.members);
+      writer_.Begin(s_.TagOf(c.context, true, turns_[comm]++), last_, c.members, started_);
       // Whoever makes a communicator agrees on a number first.
       constexpr std::int64_t kAgreement = 8;
       if (makes) run.bytes = run.elements = kAgreement;
@@ -300,11 +309,10 @@ class RankImport {
       end = writer_.End();
     }
     if (!r.has_request) {
-      last_ = end;
+      if (end != kNone) GoOn(end);
       return {};
     }
-    Request& request = requests_[r.request];
-    request = {size > 1 ? end : kNone, ++posted_, std::nullopt};
+    requests_[r.request] = {end, ++posted_, std::nullopt};
     return {};
   }
 
@@ -359,7 +367,8 @@ class RankImport {
   formats::GoalBuilder builder_;
   ScheduleWriter writer_;
   RankHandles handles_;
-  Op last_ = kNone;  // what the program's next call begins after
+  Op last_ = kNone;       // what the program's next call begins after
+  bool started_ = false;  // once it has started
   std::int64_t ended_ = MpiRecord::kUnknown;
   std::uint64_t posted_ = 0;
   std::unordered_map<std::uint64_t, Request> requests_;
