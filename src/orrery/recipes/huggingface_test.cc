@@ -142,6 +142,15 @@ TEST(DeepSpeed, ModelFileBesideIt) {
   const Result<Imported> imported = Import({Write("ds.json", kZero3), config}, options);
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   EXPECT_EQ(Work(imported).model.parameters(), 8'030'261'248);
+  // A cluster's file as well, and a folder that the job is written to and that is elsewhere.
+  options.cluster = Write("my-cluster.yaml", "preset: h100-ib-400g\n");
+  options.folder = testing::TempDir();
+  const Result<Imported> elsewhere = Import({Write("ds.json", kZero3), config}, options);
+  ASSERT_TRUE(elsewhere.ok()) << elsewhere.status().message();
+  const Result<job::Job> again =
+      job::ReadJobText(elsewhere->job_text, "job.yaml", options.folder, {});
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->config_hash, elsewhere->job.config_hash);
 }
 
 TEST(LlamaFactory, ReadsTheJsonThatItNames) {

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <map>
-#include <system_error>
 
 #include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
@@ -16,8 +14,6 @@
 
 namespace orrery::recipes {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct KnownModel {
   std::string preset;  // empty: the keys say all
@@ -74,14 +70,6 @@ const Models& AllModels() {
   return models;
 }
 
-// Where a job in `folder` finds `path`.
-std::string PathFrom(const std::string& folder, const std::string& path) {
-  if (folder.empty() || fs::path(path).is_absolute()) return path;
-  std::error_code error;
-  const fs::path relative = fs::proximate(fs::absolute(path, error), fs::absolute(folder, error));
-  return relative.string();
-}
-
 std::string Nearby(std::string_view framework, std::string_view name) {
   const std::string prefix = std::string(framework) + " ";
   std::vector<std::string_view> names;
@@ -121,13 +109,10 @@ void ReadModel(std::string_view framework, const std::string& file, const std::s
                std::string_view argument, Reading* reading) {
   const Options& options = reading->options();
   if (reading->IsSet("model") || reading->IsSet("model.preset")) return;
-  std::error_code error;
   if (!options.model.empty()) {
-    const bool path = fs::exists(options.model, error);
-    reading->draft().SetText("model",
-                             path ? PathFrom(options.folder, options.model) : options.model);
+    reading->draft().SetText("model", reading->FromJob(options.model));
   } else if (!file.empty()) {
-    reading->draft().SetText("model", PathFrom(options.folder, file));
+    reading->draft().SetText("model", reading->FromJob(file));
   } else if (name.empty()) {
     reading->Missing(
         "which model it trains: give its config.json as another FILE, or --model NAME ('orrery "

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -269,6 +271,15 @@ std::int64_t Reading::ClusterGpusPerNode() const {
   return job.ok() ? job->cluster.gpus_per_node : 0;
 }
 
+std::string Reading::FromJob(const std::string& path) const {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool file = fs::exists(path, error);
+  if (!file || options_.folder.empty() || fs::path(path).is_absolute()) return path;
+  const fs::path from = fs::absolute(options_.folder, error);
+  return fs::proximate(fs::absolute(path, error), from, error).string();
+}
+
 std::optional<workload::Model> Reading::Model() const {
   Draft probe = draft_.Only("model");
   for (const std::string& set : options_.read.set) {
@@ -330,7 +341,7 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
     draft_.SetText("model.name", base.substr(0, base.find('.', 1)));
   }
   if (!options_.cluster.empty()) {
-    draft_.SetText("cluster", options_.cluster);
+    draft_.SetText("cluster", FromJob(options_.cluster));
   } else if (!IsSet("cluster") && !IsSet("cluster.preset")) {
     missing_.push_back(
         "which cluster it runs on: give --cluster NAME ('orrery list clusters') or "

@@ -73,6 +73,8 @@ class Reading {
   std::int64_t ClusterGpusPerNode() const;
   // The model as drafted; nullopt: it is not known yet, or wrong, which reading the job says.
   std::optional<workload::Model> Model() const;
+  // A path as a job in the options' folder has it; a name that is no file's stays.
+  std::string FromJob(const std::string& path) const;
   bool IsSet(std::string_view key) const;                            // by --set
   std::optional<std::int64_t> SetWhole(std::string_view key) const;  // what it is set to
   const Options& options() const { return options_; }
