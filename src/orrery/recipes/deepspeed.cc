@@ -136,9 +136,7 @@ void ReadDeepSpeedPrecision(Reading* r) {
 void ReadDeepSpeedOptimizer(Reading* r) {
   Draft& draft = r->draft();
   const std::string type = IsAuto("optimizer.type", r) ? "" : Lower(r->Text("optimizer.type"));
-  r->Find("zero_force_ds_cpu_optimizer");  // holds for the offloaded one, which is DeepSpeed's
   const bool torch = r->On("optimizer.params.torch_adam");
-  r->Find("optimizer.params.adam_w_mode");
   if (type.empty()) return;
   if (type == "adam" || type == "adamw" || type == "fusedadam" || type == "cpuadam" ||
       type == "deepspeedcpuadam") {

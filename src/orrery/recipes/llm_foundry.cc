@@ -101,7 +101,6 @@ void ReadMpt(Reading* r) {
   }
   const bool alibi = r->On("model.attn_config.alibi"), rope = r->On("model.attn_config.rope");
   const bool learned = OnUnlessSaid("model.learned_pos_emb", r) && !alibi && !rope;
-  r->On("model.attn_config.nope");
   draft.SetText("model.position", rope ? "rotary" : learned ? "learned" : "none");
   if (const auto bound = r->Whole("model.max_seq_len")) draft.Set("model.max_position", *bound);
   const bool bias = !r->On("model.no_bias");
@@ -172,7 +171,6 @@ void ReadSharding(bool sharded, Reading* r) {
   const bool limit = OnUnlessSaid("fsdp_config.limit_all_gathers", r);
   const std::int64_t shards = r->Whole("fsdp_config.data_parallel_shard_degree").value_or(-1);
   const std::int64_t copies = r->Whole("fsdp_config.data_parallel_replicate_degree").value_or(-1);
-  r->Text("fsdp_config.backward_prefetch");
   const bool hybrid = strategy.starts_with("hybrid_shard") || copies > 1;
   const std::string sharding =
       !sharded || strategy == "no_shard" ? "none"
@@ -258,9 +256,7 @@ void ReadTraining(Reading* r) {
     r->Missing("how long sequences are (max_seq_len): give --set training.seq_len=N");
   }
   const bool clips = r->Has("algorithms.gradient_clipping.clipping_type");
-  r->Find("algorithms.gradient_clipping.clipping_threshold");
   draft.Set("framework_options.clip_gradients", clips);
-  r->On("expandable_segments");
   const auto rank = r->Whole("model.peft_config.r");
   const std::string kind = Lower(r->Text("model.peft_config.peft_type"));
   const std::vector<std::string> targets = r->Texts("model.peft_config.target_modules");

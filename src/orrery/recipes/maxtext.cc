@@ -63,7 +63,6 @@ void ReadShapes(Reading* r) {
   const double dropout = r->Real("dropout_rate", 0);
   const bool drops = r->Find("enable_dropout") == nullptr || r->On("enable_dropout");
   if (drops && dropout > 0) draft.Set("model.dropout", fmt::format("{}", dropout));
-  r->On("override_model_config");
 }
 
 struct Mesh {
@@ -156,10 +155,6 @@ void ReadParallelism(Reading* r) {
   if (pp > 1) {
     r->Refuse(ici.pipeline > 1 ? "ici_pipeline_parallelism" : "dcn_pipeline_parallelism",
               "MaxText's pipeline, one program over all stages, is not modelled");
-  }
-  for (const char* argument :
-       {"num_pipeline_microbatches", "num_pipeline_repeats", "num_layers_per_pipeline_stage"}) {
-    r->Find(argument);
   }
 }
 

@@ -27,12 +27,9 @@ bool Among(const std::vector<std::string>& texts, std::string_view text) {
 std::string ReadFlavor(Reading* r) {
   std::string name = r->Text("model.name");
   const std::string flavor = r->Text("model.flavor");
-  r->TextIfKnown("model.hf_assets_path");
-  r->TextIfKnown("model.tokenizer_path");
   const bool flex = r->On("model.use_flex_attn") || flavor.find("flex") != std::string::npos ||
                     flavor.find("irope") != std::string::npos || name == "deepseek_v3" ||
                     name == "gpt_oss";
-  r->Text("model.attn_mask_type");
   if (flex) {
     r->draft().Assume(
         "flex attention is priced as flash attention, over sequences of one document");
@@ -176,7 +173,6 @@ void ReadDegrees(Reading* r) {
                   rotate == "alltoall" ? "ring" : "all-gather");  // it is passed on by all-to-alls
   }
   const std::string dispatch = Lower(r->Text("parallelism.expert_parallel_comm_backend"));
-  r->On("parallelism.pipeline_parallel_expert_parallel_overlap");
   const std::optional<workload::Model> model = r->Model();
   if (model && model->experts.count > 0) {
     if (ep > 1) draft.Set("parallel.ep", ep);
@@ -363,7 +359,6 @@ void ReadLayers(Reading* r) {
   const bool one = fused != nullptr ? fused->on : kind.empty() || kind == "fused";
   draft.Set("framework_options.fused_adam", one);
   if (kind == "for-loop") draft.Set("framework_options.adam_loop", true);
-  r->Whole("training.max_norm");
 }
 
 }  // namespace

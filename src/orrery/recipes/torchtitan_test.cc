@@ -52,7 +52,8 @@ TEST(Torchtitan, DegreesAndBatch) {
   const std::string none = "[activation_checkpoint]\nmode = \"none\"\n";
   const Result<Imported> hybrid =
       ImportToml(model + none +
-                     "[training]\nlocal_batch_size = 1\nseq_len = 8192\nglobal_batch_size = 256\n"
+                     "[training]\nlocal_batch_size = 1\nseq_len = 8192\nmax_norm = "
+                     "0.5\nglobal_batch_size = 256\n"
                      "[parallelism]\ndata_parallel_replicate_degree = 4\n"
                      "context_parallel_degree = 2\n",
                  64);

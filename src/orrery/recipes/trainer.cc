@@ -161,8 +161,6 @@ void ReadDegrees(Reading* r) {
   const std::int64_t replicas = degree("dp_replicate_size"), shards = degree("dp_shard_size");
   const std::int64_t tp = degree("tp_size"), cp = degree("cp_size"), sp = degree("sp_size");
   const std::string exchange = r->Text("parallelism_config.parallelism_config_cp_comm_strategy");
-  r->Find("parallelism_config.parallelism_config_cp_backend");
-  r->Find("parallelism_config.parallelism_config_sp_backend");
   if (tp > 1) draft.Set("parallel.tp", tp);
   if (cp > 1 && sp > 1) {
     r->Problem(fmt::format("{}: cp_size {} and sp_size {} together are not modelled; keep one",
@@ -367,7 +365,6 @@ void ReadLengths(const Sources& sources, Reading* r) {
     }
     break;
   }
-  AnyOn({"--packing", "--padding_free", "neat_packing"}, r);
   if (r->IsSet("training.seq_len") || draft.Has("training.seq_len")) return;
   r->Missing("how long sequences are: give --set training.seq_len=N");
 }
