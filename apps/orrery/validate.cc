@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cctype>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -121,10 +120,9 @@ class ValidateVerb final : public Verb {
     for (const search::RowDocument& row : rows) {
       std::string name = row.id;
       for (char& c : name) {
-        const bool plain =
-            (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '-' || c == '_' || c == '.';
-        if (!plain) c = '_';
+        if (c == '/' || static_cast<unsigned char>(c) < ' ') c = '_';
       }
+      if (name.starts_with('.')) name.front() = '_';
       ORRERY_RETURN_IF_ERROR(WriteFile(fmt::format("{}/{}.yaml", export_, name), row.yaml));
     }
     session->Note(fmt::format("orrery: {} of {} rows written to {} as jobs", rows.size(),
