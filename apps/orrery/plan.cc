@@ -10,6 +10,7 @@
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
+#include "orrery/network/network.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/plan/written.h"
 #include "progress.h"
@@ -33,12 +34,16 @@ class PlanVerb final : public Verb {
         ->required();
     app->add_option("--vary", vary_, "key.path=values or key.path=auto: opens a key")
         ->allow_extra_args(false);
-    app->add_option("--objective", objective_,
-                    "throughput (default), cost or memory; several joined by commas give a front");
+    app->add_option(
+        "--objective", objective_,
+        "throughput (default), cost, energy, goodput (tokens/s with failures) or memory; "
+        "several joined by commas give a front");
     app->add_option("--top", top_, "How many plans to show; default: 5");
     app->add_option("--set", set_, "key.path=value: as if the job file said so")
         ->allow_extra_args(false);
-    app->add_option("--network", network_, "Network back end ('orrery list networks')");
+    app->add_option("--network", network_,
+                    "Network back end ('orrery list networks'). One that sees links runs the "
+                    "finalists alone; --set network=NAME runs all plans on it");
     app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
     app->add_option("--evaluations", evaluations_,
                     "End after so many simulated plans; default: 20,000");
@@ -55,12 +60,16 @@ class PlanVerb final : public Verb {
                                       {{"--json", json_}, {"--plot", plot_}}));
     job::ReadOptions read;
     read.set = set_;
-    read.network = network_;
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
     search::PlanOptions options;
     ORRERY_RETURN_IF_ERROR(ReadOptions(&options));
+    if (network_ && network::SeesLinks(*network_)) {
+      options.rerank = *network_;
+    } else {
+      read.network = network_;
+    }
     ORRERY_ASSIGN_OR_RETURN(search::Template job,
                             search::ReadTemplate(input_, read, Session::MeasuredDatabase()));
     ORRERY_ASSIGN_OR_RETURN(const search::OpenJob open, search::OpenSpace(std::move(job), vary_));

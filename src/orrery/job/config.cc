@@ -296,6 +296,7 @@ Json TrainingJson(const Workload& w) {
     json["sample_read"] = Time(plan.sample_read);
     json["data_workers"] = plan.data_workers;
   }
+  if (w.tokens > 0) json["tokens"] = w.tokens;
   if (w.model.experts.count > 0) AddRouting(plan, &json);
   return json;
 }
@@ -394,6 +395,42 @@ Json PacketJson(const network::PacketParameters& p) {
   return json;
 }
 
+Json CostSettingsJson(const campaign::CostSettings& c) {
+  Json json = {{"carbon_intensity", c.g_per_kwh},
+               {"pue", c.pue},
+               {"idle_power", c.idle},
+               {"tensor_power", c.tensor},
+               {"memory_power", c.memory},
+               {"communication_power", c.communication},
+               {"server_power", c.server}};
+  if (c.usd_per_gpu_hour > 0) json["price_per_gpu_hour"] = c.usd_per_gpu_hour;
+  return json;
+}
+
+// Times are numbers of seconds.
+Json GoodputSettingsJson(const campaign::GoodputSettings& g) {
+  Json json = {{"hardware_share", g.hardware_share},
+               {"detection", g.detection_s},
+               {"restart", g.restart_s},
+               {"checkpoint", campaign::Name(g.mode)},
+               {"repair", g.repair_s},
+               {"elastic", g.elastic},
+               {"straggler_rate", g.stragglers_per_1000_node_days},
+               {"straggler_speed", g.straggler_speed},
+               {"straggler_time", g.straggler_s},
+               {"days", g.days},
+               {"trials", g.trials}};
+  if (g.gpu_hours_between_failures > 0) {
+    json["mean_time_between_failures"] = g.gpu_hours_between_failures;
+  } else {
+    json["failures"] = "none";
+  }
+  if (g.interval_s > 0) json["interval"] = g.interval_s;
+  if (g.storage_Bps > 0) json["storage_bandwidth"] = fmt::format("{:.0f}B/s", g.storage_Bps);
+  if (g.spares) json["spares"] = *g.spares;
+  return json;
+}
+
 Json PerturbJson(const Job& job) {
   Json ranks = Json::array();
   for (const engine::RankPerturbation& p : job.engine.ranks) {
@@ -436,6 +473,8 @@ void SaveConfiguration(Job* job) {
   if (job->engine.link_steps > 0) json["simulation"]["link_steps"] = job->engine.link_steps;
   if (!job->allocator.empty()) json["memory"]["allocator"] = job->allocator;
   if (job->memory.timeline) json["memory"]["timeline"] = true;
+  if (job->cost) json["cost"] = CostSettingsJson(*job->cost);
+  if (job->goodput) json["goodput"] = GoodputSettingsJson(*job->goodput);
   if (!single) json["jobs"] = JobsJson(*job);
   job->config_json = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   Hasher hash;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/campaign/tables.h"
 #include "orrery/cluster/catalog.h"
 #include "orrery/workload/models.h"
 
@@ -17,6 +18,7 @@ namespace orrery::job {
 struct Data {
   cluster::Catalog clusters = cluster::Catalog::BuiltIn();
   workload::Models models = workload::Models::BuiltIn();
+  campaign::Tables campaign = campaign::Tables::BuiltIn();
   std::vector<std::string> folders;  // a user's, in the order in which they were added
   std::uint64_t hash = 0;            // of their files; 0: none
 };

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/campaign/cost.h"
+#include "orrery/campaign/goodput.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/collective/collective.h"
 #include "orrery/constants/set.h"
@@ -38,6 +40,7 @@ struct Workload {
   workload::HostEra host = workload::HostEra::kNone;
   cluster::PlacementKind placement = cluster::PlacementKind::kPacked;
   std::vector<DeviceId> devices;  // explicit placement
+  double tokens = 0;              // of the whole training; 0: not said
 };
 
 struct LinkPerturbation {
@@ -62,6 +65,8 @@ struct Job {
   memory::Options memory;
   std::string allocator;  // memory.allocator as written
   std::vector<LinkPerturbation> links;
+  std::optional<campaign::CostSettings> cost;        // where the file asks for it
+  std::optional<campaign::GoodputSettings> goodput;  // the same
   std::vector<std::string> assumed;
   std::string config_json;
   std::uint64_t config_hash = 0;  // of config_json; threads and folding stand outside it

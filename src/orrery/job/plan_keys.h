@@ -217,10 +217,11 @@ inline constexpr PlanFlag kPlanFlags[] = {
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
-  static constexpr std::array<std::string_view, 15> kKeys = {
+  static constexpr std::array<std::string_view, 17> kKeys = {
       "model",  "cluster", "parallel",   "training",   "framework_options",
       "nccl",   "perturb", "simulation", "memory",     "loggops",
-      "packet", "jobs",    "assume",     "collective", "data"};
+      "packet", "jobs",    "assume",     "collective", "data",
+      "cost",   "goodput"};
   return kKeys;
 }
 

@@ -16,6 +16,7 @@
 #include "orrery/engine/options.h"
 #include "orrery/formats/section.h"
 #include "orrery/job/apply_constants.h"
+#include "orrery/job/campaign.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/job/reader.h"
@@ -272,8 +273,8 @@ class EntryReader {
   Result<Workload> ReadOne(const Source& source, const Node& root, const std::string& name) {
     ORRERY_RETURN_IF_ERROR(CheckTopKeys(source, root));
     std::vector<std::string> ignored;
-    for (const std::string_view key :
-         {"cluster", "nodes", "network", "nccl", "perturb", "simulation", "memory"}) {
+    for (const std::string_view key : {"cluster", "nodes", "network", "nccl", "perturb",
+                                       "simulation", "memory", "cost", "goodput"}) {
       if (root.Find(key) != nullptr) ignored.emplace_back(key);
     }
     if (const Node* jobs = root.Find("jobs")) {
@@ -377,6 +378,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
     job.memory.libraries.push_back(workload.libraries);
   }
   ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, root.Find("perturb"), &job));
+  ORRERY_RETURN_IF_ERROR(ReadCampaign(source, root, &job));
   ApplyConstants(options.constants, &job);
   if (options.save_configuration) SaveConfiguration(&job);
   return job;

@@ -526,6 +526,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   Plan& plan = workload.plan;
   ORRERY_RETURN_IF_ERROR(ReadParallel(source, sections, gpus, &plan, assumed));
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
+  if (sections.training.Has("tokens")) workload.tokens = sections.training.Real("tokens");
   if (workload.model.max_position == workload::kUnstatedPositions) {
     workload.model.max_position = plan.seq_len;
     if (workload.model.position == workload::Position::kLearned) {

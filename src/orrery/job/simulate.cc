@@ -18,6 +18,7 @@
 #include "orrery/engine/engine.h"
 #include "orrery/engine/prices.h"
 #include "orrery/graph/verify.h"
+#include "orrery/job/campaign.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/remedy.h"
 #include "orrery/memory/library_memory.h"
@@ -228,6 +229,7 @@ Result<Evaluation> Simulation::Evaluate(bool bounded) {
   evaluation.compute_spread = record.compute_spread;
   evaluation.tokens_per_step = s.graph.jobs.front().tokens_per_step;
   evaluation.warnings = std::move(result.warnings);
+  AddCampaign(job, 0, s.graph, s.machine->compute, false, &evaluation.job);
   return evaluation;
 }
 
@@ -271,7 +273,10 @@ Result<results::RunResult> Simulation::Run() {
   for (const Workload& workload : job.workloads) facts.push_back(FactsOf(job, workload));
   results::RunResult result = results::Assemble(
       {.graph = &s.graph, .record = &record, .jobs = facts, .footprints = footprints});
-  for (std::size_t i = 0; i < result.jobs.size(); ++i) AddRemedy(job, i, s.graph, &result);
+  for (std::size_t i = 0; i < result.jobs.size(); ++i) {
+    AddRemedy(job, i, s.graph, &result);
+    AddCampaign(job, i, s.graph, s.machine->compute, true, &result.jobs[i]);
+  }
   constexpr std::size_t kWorstLinks = 20;
   result.worst_links = results::WorstLinks(record, s.machine->cluster, kWorstLinks);
   result.over_time = results::OverTime(record, s.machine->cluster, result.worst_links);

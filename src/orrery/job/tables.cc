@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "orrery/campaign/options.h"
 #include "orrery/cluster/options.h"
 #include "orrery/collective/moye.h"
 #include "orrery/engine/options.h"
@@ -137,6 +138,8 @@ std::vector<const OptionTable*> Tables() {
           &network::JobLogGopsOptions(),
           &network::PacketOptions(),
           &collective::CollectiveOptions(),
+          &campaign::CostOptions(),
+          &campaign::GoodputOptions(),
           &kJobEntryTable};
 }
 
@@ -168,6 +171,8 @@ std::string JobSchema() {
   properties["loggops"] = Object(network::JobLogGopsOptions());
   properties["packet"] = Object(network::PacketOptions());
   properties["collective"] = Object(collective::CollectiveOptions());
+  properties["cost"] = Object(campaign::CostOptions());
+  properties["goodput"] = Object(campaign::GoodputOptions());
   properties["jobs"] = {{"type", "array"}, {"items", std::move(entry)}};
   properties["data"] = {
       {"anyOf",

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "orrery/results/campaign_report.h"
 #include "orrery/results/json_parts.h"
 
 namespace orrery::results {
@@ -106,6 +107,8 @@ void AddJob(const JobResult& job, Json* json) {
   for (const MemoryRow& row : job.memory) memory.push_back(ToJson(row, job.device_bytes));
   out["memory"] = std::move(memory);
   if (!job.memory_remedy.empty()) out["memory_remedy"] = job.memory_remedy;
+  if (job.cost) out["cost"] = CostJson(*job.cost);
+  if (job.goodput) out["goodput"] = GoodputJson(*job.goodput);
 }
 
 Json OverTimeJson(const UseOverTime& use) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "orrery/base/text.h"
+#include "orrery/results/campaign_report.h"
 #include "orrery/results/table.h"
 
 namespace orrery::results {
@@ -75,6 +76,7 @@ class Writer {
   void Heading(std::string_view text) {
     text_ += color_ ? fmt::format("\n\x1b[1m{}\x1b[0m\n", text) : fmt::format("\n{}\n", text);
   }
+  void Text(std::string_view lines) { text_ += lines; }
   void Line(std::string_view text) { text_ += fmt::format("{}\n", text); }
   void Bullet(std::string_view text) { Wrapped("  - ", "    ", text); }
   // Words in lines of the page's width; `first` and `rest` begin the lines.
@@ -244,6 +246,14 @@ void WriteJob(const JobResult& job, bool named, Writer* out) {
   WriteOverall(job, out);
   WriteStages(job, out);
   WriteMemory(job, out);
+  if (job.goodput) {
+    out->Heading("With failures");
+    out->Text(GoodputText(*job.goodput));
+  }
+  if (job.cost) {
+    out->Heading(job.goodput ? "Cost, failures included" : "Cost, if nothing fails");
+    out->Text(CostText(*job.cost));
+  }
 }
 
 void WriteNetwork(const RunResult& result, Writer* out) {

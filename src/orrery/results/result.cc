@@ -174,6 +174,35 @@ bool RunResult::out_of_memory() const {
                      [](const JobResult& job) { return job.out_of_memory(); });
 }
 
+campaign::StepTimes StepTimesOf(const JobResult& job, double tokens_per_step, double tensor_share,
+                                double power_limit_w) {
+  campaign::StepTimes times{.step_s = ToSeconds(job.step_time),
+                            .low_s = job.interval_low_s,
+                            .high_s = job.interval_high_s,
+                            .tokens = tokens_per_step,
+                            .gpus = job.ranks,
+                            .power_limit_w = power_limit_w};
+  for (std::size_t i = 0; i < engine::kParts; ++i) {
+    const double part_s = ToSeconds(job.overall.parts[i]);
+    switch (static_cast<Part>(i)) {
+      case Part::kCompute:
+      case Part::kInterference:
+        times.tensor_s += part_s * tensor_share;
+        times.memory_s += part_s * (1 - tensor_share);
+        break;
+      case Part::kOptimizer:
+        times.memory_s += part_s;
+        break;
+      case Part::kHost:
+        times.idle_s += part_s;
+        break;
+      default:
+        times.communication_s += part_s;
+    }
+  }
+  return times;
+}
+
 std::string PartName(std::size_t part) {
   switch (static_cast<Part>(part)) {
     case Part::kCompute:

@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/campaign/cost.h"
+#include "orrery/campaign/goodput.h"
 #include "orrery/constants/spreads.h"
 #include "orrery/engine/engine.h"
 #include "orrery/graph/graph.h"
@@ -69,7 +71,9 @@ struct JobResult {
   BreakdownRow overall;
   std::vector<BreakdownRow> stages;
   std::vector<MemoryRow> memory;
-  std::string memory_remedy;  // what would make it fit; empty when it does
+  std::string memory_remedy;                 // what would make it fit; empty when it does
+  std::optional<campaign::Cost> cost;        // where the job asks for it
+  std::optional<campaign::Goodput> goodput;  // the same
 
   bool out_of_memory() const;
 };
@@ -149,6 +153,11 @@ std::vector<WorstLink> WorstLinks(const engine::Record& record, const cluster::C
 // kept.
 UseOverTime OverTime(const engine::Record& record, const cluster::Cluster& cluster,
                      std::span<const WorstLink> worst);
+
+// What the mean rank's GPU is busy with, for its power; `tensor_share`: of kernel time, in matrix
+// products and attention.
+campaign::StepTimes StepTimesOf(const JobResult& job, double tokens_per_step, double tensor_share,
+                                double power_limit_w);
 
 // Names of a breakdown's parts as JSON and report show them: "compute", "exposed_tp", …
 std::string PartName(std::size_t part);

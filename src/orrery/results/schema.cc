@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "orrery/results/campaign_report.h"
 #include "orrery/results/json.h"
 #include "orrery/results/result.h"
 
@@ -90,6 +91,8 @@ Json Schema(const char* title, const Json& body) {
 
 std::string ResultSchema() {
   Json job = Object(JobProperties());
+  job["properties"]["cost"] = CostSchema();
+  job["properties"]["goodput"] = GoodputSchema();
   job["properties"]["name"] = Type("string", "of the job file's entry");
   Json common = {
       {"schema", {{"const", kResultSchema}}},
@@ -105,6 +108,8 @@ std::string ResultSchema() {
       {"warnings", Array({{"type", "string"}})},
       {"config", Type("object", "the resolved job file")}};
   Json schema = Object(std::move(common));
+  schema["properties"]["cost"] = CostSchema();
+  schema["properties"]["goodput"] = GoodputSchema();
   const Json goal = Object({{"operations", Type("integer", "of the schedule")},
                             {"messages", Type("integer", "sent")},
                             {"bytes", Type("integer", "sent")},

@@ -227,6 +227,10 @@ constexpr Option kTraining[] = {
      .doc =
          "Tokens of the sequences that one of seq_len is packed from; they do not attend to each "
          "other."},
+    {.name = "tokens",
+     .type = kNumber,
+     .max = 1e18,
+     .doc = "Of the whole training, such as 15.6e12: for its days, cost and goodput."},
     {.name = "sample_read",
      .type = kTime,
      .unit = "ms",

@@ -45,6 +45,8 @@ TEST(Explain, NoDeadEnds) {
   }
   results[0] = ResultOf("gpt2", "tp: 2", "recompute: none", "network: flow\n");
   results[1] = ResultOf("llama3-8b", "tp: 1", "recompute: none");  // does not fit
+  results[2] = ResultOf("gpt2", "tp: 2", "recompute: none, tokens: 1e12",
+                        "cost: {region: france}\ngoodput: {spares: 1, straggler_rate: 10}\n");
   ASSERT_EQ(results.size(), 20u);
   for (const std::string& text : results) {
     auto explainer = Explainer::Create(text, "r.json", "");

@@ -130,6 +130,13 @@ std::uint64_t PointReader::Family(const std::vector<std::size_t>& digits) const 
   return family;
 }
 
+double PointReader::WorkBound(const FamilyWork& work, const Degrees& d) const {
+  if (d.global_batch <= 0) return 0;
+  const double m =
+      static_cast<double>(d.global_batch) / static_cast<double>(d.micro_batch * DataParallel(d));
+  return m * (work.layers_ps + work.ends_ps) / static_cast<double>(d.pp) * kRounding;
+}
+
 double PointReader::StepBound(const FamilyWork& work, const Degrees& d) const {
   if (d.global_batch <= 0) return 0;
   const double m =

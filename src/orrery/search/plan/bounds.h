@@ -49,6 +49,8 @@ class PointReader {
   std::int64_t Gpus(const Degrees& degrees) const;
   // Equal keys: one family.
   std::uint64_t Family(const std::vector<std::size_t>& digits) const;
+  // What the mean rank is busy for in a step at least, in ps: kernels and blocking collectives.
+  double WorkBound(const FamilyWork& work, const Degrees& degrees) const;
   // Of a point of the family, in ps. 0: nothing is known.
   double StepBound(const FamilyWork& work, const Degrees& degrees) const;
 

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "orrery/base/rng.h"
-#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/memory/memory.h"
 #include "orrery/search/plan/bounds.h"
+#include "orrery/search/plan/objectives.h"
 #include "orrery/search/plan/turns.h"
 
 namespace orrery::search {
@@ -20,31 +20,7 @@ namespace {
 constexpr std::size_t kRound = 64;       // points that are evaluated between two looks at the best
 constexpr std::size_t kMostSeen = 2000;  // plans that the plot shows
 
-constexpr ObjectiveInfo kObjectives[] = {
-    {"throughput", "most tokens per second", "s per million tokens"},
-    {"cost", "least GPU time a token, times the GPU's price where it is known",
-     "GPU-hours or USD per million tokens"},
-    {"memory", "least device memory of the fullest rank", "bytes"},
-};
-
-constexpr double kMillion = 1e6;
-
-// Smaller is better. `step_s` may be a bound, then so is the score.
-double Score(Objective objective, double step_s, std::int64_t tokens, std::int64_t gpus,
-             double price_per_hour, std::int64_t memory) {
-  const double per_million =
-      step_s / static_cast<double>(std::max<std::int64_t>(tokens, 1)) * kMillion;
-  switch (objective) {
-    case Objective::kThroughput:
-      return per_million;
-    case Objective::kCost:
-      return per_million * static_cast<double>(gpus) / 3600 *
-             (price_per_hour > 0 ? price_per_hour : 1);
-    case Objective::kMemory:
-      return static_cast<double>(memory);
-  }
-  return 0;
-}
+constexpr double kSecondsPerHour = 3600;
 
 // Whether a is at least as good as b in everything.
 bool Covers(const std::vector<double>& a, const std::vector<double>& b) {
@@ -56,6 +32,7 @@ bool Covers(const std::vector<double>& a, const std::vector<double>& b) {
 
 struct Candidate {
   double bound = 0;  // of the step time, ps
+  double work = 0;   // of it the mean rank is busy, ps
   std::uint64_t point = 0;
 };
 
@@ -78,6 +55,7 @@ class Search {
   Search(const OpenJob& open, const PlanOptions& options)
       : open_(open),
         options_(options),
+        kept_(options.rerank.empty() ? options.top : std::max(options.top, kFinalists)),
         threads_(static_cast<std::size_t>(ThreadCount(options.threads))),
         evaluators_(threads_) {}
 
@@ -104,6 +82,8 @@ class Search {
     Kind kind = Kind::kRefused;
     std::string why;
     PlanRow row;
+    std::optional<campaign::CostSettings> cost;  // of the job
+    double power_limit_w = 0;                    // of its GPUs
   };
 
   Evaluator& Mine(std::size_t thread) {
@@ -131,9 +111,8 @@ class Search {
     reader_.emplace(open_, spec.gpus_per_node, model.layers);
     const std::vector<std::string> keys = open_.space.Keys();
     one_price_ = std::none_of(keys.begin(), keys.end(), [](const std::string& key) {
-      return key == "cluster" || key.starts_with("cluster.device");
+      return key == "cluster" || key.starts_with("cluster.device") || key.starts_with("cost");
     });
-    price_ = spec.device.price_per_hour_usd;
     return {};
   }
 
@@ -215,7 +194,12 @@ class Search {
       for (std::size_t i = family.refused; i < family.points.size(); ++i) {
         const std::uint64_t point = family.points[i];
         const Degrees degrees = reader_->At(open_.space.Digits(point));
-        candidates_.push_back({family.known ? reader_->StepBound(family.work, degrees) : 0, point});
+        Candidate candidate{.bound = 0, .work = 0, .point = point};
+        if (family.known) {
+          candidate.bound = reader_->StepBound(family.work, degrees);
+          candidate.work = reader_->WorkBound(family.work, degrees);
+        }
+        candidates_.push_back(candidate);
       }
       family.points = {};
     }
@@ -252,10 +236,16 @@ class Search {
     row.compute_spread = evaluation->compute_spread;
     row.least_bytes = evaluation->least_bytes;
     row.fingerprint = evaluation->fingerprint;
+    out.cost = job->cost;
+    out.power_limit_w = job->cluster.device.power_w;
+    if (out.kind != Kind::kRow) return out;
     for (const Objective objective : options_.objectives) {
-      row.scores.push_back(Score(objective, ToSeconds(row.result.step_time), row.tokens_per_step,
-                                 row.gpus, job->cluster.device.price_per_hour_usd,
-                                 row.least_bytes));
+      if (objective == Objective::kEnergy && out.power_limit_w <= 0) {
+        return failed(Kind::kRefused,
+                      InvalidInput("{}: the power of {} is not known; say cluster.device.power",
+                                   open_.job.name(), job->cluster.device.name));
+      }
+      row.scores.push_back(ScoreOf(objective, row));
     }
     return out;
   }
@@ -280,11 +270,30 @@ class Search {
   std::vector<double> BoundScores(const Candidate& candidate) const {
     const Degrees degrees = reader_->At(open_.space.Digits(candidate.point));
     const std::int64_t tokens = tokens_per_sequence_ * degrees.global_batch;
+    const double per_million = SecondsPerMillion(candidate.bound * 1e-12, tokens);
+    const double gpu_hours =
+        per_million * static_cast<double>(reader_->Gpus(degrees)) / kSecondsPerHour;
+    const double price = cost_ && cost_->usd_per_gpu_hour > 0 ? cost_->usd_per_gpu_hour : 1;
     std::vector<double> scores;
     for (const Objective objective : options_.objectives) {
-      const bool known = objective != Objective::kCost || one_price_;
-      scores.push_back(Score(objective, known ? candidate.bound * 1e-12 : 0, tokens,
-                             reader_->Gpus(degrees), price_, 0));
+      switch (objective) {
+        case Objective::kThroughput:
+        case Objective::kGoodput:
+          scores.push_back(per_million);
+          break;
+        case Objective::kCost:
+          scores.push_back(one_price_ ? gpu_hours * price : 0);
+          break;
+        case Objective::kEnergy:
+          scores.push_back(one_price_ && cost_
+                               ? gpu_hours / 1000 *
+                                     campaign::LeastWatts(*cost_, power_limit_w_, candidate.work,
+                                                          candidate.bound)
+                               : 0);
+          break;
+        case Objective::kMemory:
+          scores.push_back(0);
+      }
     }
     return scores;
   }
@@ -295,7 +304,7 @@ class Search {
       return std::none_of(best_.begin(), best_.end(),
                           [&](const PlanRow& row) { return Covers(row.scores, scores); });
     }
-    return best_.size() < options_.top || scores.front() < best_.back().scores.front();
+    return best_.size() < kept_ || scores.front() < best_.back().scores.front();
   }
 
   // A plan that fits takes its place among the best.
@@ -307,7 +316,7 @@ class Search {
       std::erase_if(best_, [&](const PlanRow& one) { return Covers(row.scores, one.scores); });
     }
     best_.insert(std::upper_bound(best_.begin(), best_.end(), row, before), std::move(row));
-    if (options_.objectives.size() == 1 && best_.size() > options_.top) {
+    if (options_.objectives.size() == 1 && best_.size() > kept_) {
       Remember(std::move(best_.back()));
       best_.pop_back();
     }
@@ -338,7 +347,7 @@ class Search {
       } else {
         ++counts.evaluated;
         if (static_cast<double>(out.row.result.step_time) < round[i].bound) ++result_.below_bound;
-        Price(out.row);
+        Price(out);
         rows.push_back(std::move(out.row));
       }
     }
@@ -362,10 +371,13 @@ class Search {
     return {};
   }
   // What bounds need of the job and a first evaluation shows.
-  void Price(const PlanRow& row) {
+  void Price(const Outcome& out) {
     if (tokens_per_sequence_ > 0) return;
-    const Degrees degrees = reader_->At(open_.space.Digits(row.point));
-    tokens_per_sequence_ = row.tokens_per_step / std::max<std::int64_t>(degrees.global_batch, 1);
+    const Degrees degrees = reader_->At(open_.space.Digits(out.row.point));
+    tokens_per_sequence_ =
+        out.row.tokens_per_step / std::max<std::int64_t>(degrees.global_batch, 1);
+    cost_ = out.cost;
+    power_limit_w_ = out.power_limit_w;
   }
 
   Status Evaluate() {
@@ -414,7 +426,34 @@ class Search {
     result_.proven = counts.left == 0 && counts.not_sampled == 0 && result_.below_bound == 0;
   }
 
+  // The best again on the network that decides, in its order.
+  Status Rerank() {
+    if (options_.rerank.empty() || best_.empty()) return {};
+    result_.reranked = options_.rerank;
+    result_.finalists = best_.size();
+    std::vector<Outcome> outcomes(best_.size());
+    ForEach(static_cast<int>(threads_), best_.size(), [&](std::size_t thread, std::size_t i) {
+      std::vector<std::string> assignments = open_.space.Assignments(best_[i].point);
+      assignments.push_back("network=" + options_.rerank);
+      outcomes[i] = EvaluateAssignments(&Mine(thread), assignments, best_[i].point);
+    });
+    std::vector<PlanRow> rows = std::move(best_);
+    best_.clear();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (outcomes[i].kind != Kind::kRow) {
+        return InvalidInput("--network {}: {}", options_.rerank, outcomes[i].why);
+      }
+      PlanRow& row = outcomes[i].row;
+      row.memory_bytes = rows[i].memory_bytes;
+      row.searched_step = rows[i].result.step_time;
+      Enter(std::move(row));
+    }
+    while (options_.objectives.size() == 1 && best_.size() > options_.top) best_.pop_back();
+    return {};
+  }
+
   Status Finish() {
+    ORRERY_RETURN_IF_ERROR(Rerank());
     result_.rows = std::move(best_);
     for (PlanRow& row : result_.rows) row.values = open_.space.Values(row.point);
     if (open_.by_default) {
@@ -434,7 +473,7 @@ class Search {
       row.tie =
           &row != &result_.rows.front() && own - best <= best * TieWidth(result_.rows.front(), row);
     }
-    if (options_.sensitivity && options_.objectives.size() == 1) {
+    if (options_.sensitivity && options_.objectives.size() == 1 && options_.rerank.empty()) {
       ORRERY_RETURN_IF_ERROR(FindTurns(open_, &Mine(0), &result_));
     }
     return {};
@@ -471,6 +510,7 @@ class Search {
 
   const OpenJob& open_;
   const PlanOptions& options_;
+  std::size_t kept_;  // plans that the search looks for
   std::size_t threads_;
   std::vector<std::optional<Evaluator>> evaluators_;
   std::optional<PointReader> reader_;
@@ -480,40 +520,17 @@ class Search {
   std::vector<PlanRow> best_;
   std::string first_refusal_;
   std::int64_t tokens_per_sequence_ = 0;
-  double price_ = 0;        // of the GPU
-  bool one_price_ = false;  // of all points
+  std::optional<campaign::CostSettings> cost_;  // of all points, where one_price_
+  double power_limit_w_ = 0;                    // the same
+  bool one_price_ = false;
   PlanResult result_;
 };
 
 }  // namespace
 
-const ObjectiveInfo& Info(Objective objective) {
-  return kObjectives[static_cast<std::size_t>(objective)];
-}
-
-Result<std::vector<Objective>> ParseObjectives(std::string_view text) {
-  std::vector<Objective> objectives;
-  std::vector<std::string_view> names;
-  for (const ObjectiveInfo& info : kObjectives) names.push_back(info.name);
-  while (true) {
-    const std::size_t comma = text.find(',');
-    const std::string_view word = text.substr(0, comma);
-    const auto at = std::find(names.begin(), names.end(), word);
-    if (at == names.end()) {
-      return InvalidInput("{}", UnknownName("objective", Printable(word, 40), names));
-    }
-    const auto objective = static_cast<Objective>(at - names.begin());
-    if (std::find(objectives.begin(), objectives.end(), objective) != objectives.end()) {
-      return InvalidInput("the objective {} stands twice", word);
-    }
-    objectives.push_back(objective);
-    if (comma == std::string_view::npos) return objectives;
-    text = text.substr(comma + 1);
-  }
-}
-
 Result<PlanResult> FindPlans(const OpenJob& open, const PlanOptions& options) {
-  return Search(open, options).Run();
+  ORRERY_ASSIGN_OR_RETURN(const OpenJob asking, Asking(open, options.objectives));
+  return Search(asking, options).Run();
 }
 
 }  // namespace orrery::search

@@ -10,6 +10,8 @@
 //      below the `top`-th best value found: then the best are proven. A point whose live memory
 //      exceeds the GPU is not run. What would enter the best is kept only if the allocator's replay
 //      fits.
+//   4. With `rerank` the kFinalists best (`top`, where that is more) are run again on that network,
+//      and shown in its order; what is proven is so on the network of the search.
 // A round's members are decided before it begins, so that neither threads nor their timing change
 // what is found. `max_evaluations` ends the search early; the result then says how much better a
 // point that was left out could be at most. Above kMostListed points a seeded sample is looked at.
@@ -33,7 +35,7 @@ namespace orrery::search {
 
 inline constexpr std::string_view kPlanSchema = "orrery.plan/1";
 
-enum class Objective : std::uint8_t { kThroughput, kCost, kMemory };
+enum class Objective : std::uint8_t { kThroughput, kCost, kMemory, kEnergy, kGoodput };
 struct ObjectiveInfo {
   std::string_view name;
   std::string_view description;  // what is made small or large
@@ -50,6 +52,7 @@ struct PlanOptions {
   std::uint64_t seed = 1;
   std::uint64_t max_evaluations = 20'000;
   bool sensitivity = true;
+  std::string rerank;  // network on which the finalists are run again; empty: they are not
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
   const std::atomic<bool>* stop = nullptr;  // true: the round in hand is finished, no other begun
 };
@@ -66,6 +69,7 @@ struct PlanRow {
   bool fits = true;
   std::uint64_t fingerprint = 0;
   std::vector<double> scores;  // by objective, smaller is better
+  SimTime searched_step = 0;   // of the search, where the row was run again
   bool tie = false;            // the step time differs from the best by less than it may be off
 };
 
@@ -100,6 +104,8 @@ struct PlanResult {
   std::vector<std::string> keys;
   std::vector<Objective> objectives;
   bool by_default = false;
+  std::string reranked;       // network on which the finalists were run again
+  std::size_t finalists = 0;  // that were
   PlanCounts counts;
   bool proven = false;
   bool interrupted = false;
@@ -113,6 +119,12 @@ struct PlanResult {
   std::vector<PlanTurn> turns;
   std::vector<std::string> steady;  // resources that may halve or double without a change
 };
+
+// Smaller is better; of a plan that ran, memory bounded. REQUIRES: cost and goodput of the result
+// where the objective is of them.
+double ScoreOf(Objective objective, const PlanRow& row);
+
+inline constexpr std::size_t kFinalists = 12;
 
 // Spaces of more points are sampled.
 inline constexpr std::uint64_t kMostListed = 20'000'000;

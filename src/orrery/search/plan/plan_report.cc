@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/text.h"
+#include "orrery/results/campaign_report.h"
 #include "orrery/results/result.h"
 #include "orrery/results/table.h"
 #include "orrery/search/figure/figure.h"
@@ -30,13 +32,45 @@ std::string Against(const PlanRow& row, const PlanRow& given) {
                      HumanBytes(std::abs(memory)));
 }
 
+// A column for what the rows' cost and goodput say, where the search asked for them.
+struct CampaignColumn {
+  std::string heading;
+  std::function<double(const PlanRow&)> value;
+};
+std::vector<CampaignColumn> CampaignColumns(const PlanResult& result) {
+  std::vector<CampaignColumn> columns;
+  const results::JobResult& first = result.rows.front().result;
+  if (first.cost) {
+    const bool usd = first.cost->usd_per_gpu_hour > 0;
+    columns.push_back({usd ? "USD/M tokens" : "GPU-h/M tokens", [usd](const PlanRow& row) {
+                         return usd ? row.result.cost->usd_per_million_tokens
+                                    : row.result.cost->gpu_hours_per_million_tokens;
+                       }});
+    if (first.cost->kwh_per_million_tokens > 0) {
+      columns.push_back({"kWh/M tokens", [](const PlanRow& row) {
+                           return row.result.cost->kwh_per_million_tokens;
+                         }});
+    }
+    if (first.cost->run) {
+      columns.push_back({"days", [](const PlanRow& row) { return row.result.cost->run->days; }});
+    }
+  }
+  if (first.goodput) {
+    columns.push_back({"goodput", [](const PlanRow& row) { return row.result.goodput->expected; }});
+  }
+  return columns;
+}
+
 void AddRows(const PlanResult& result, std::string* text) {
   results::TextTable table;
   std::vector<std::string> head = {""};
   for (const std::string& key : result.keys) head.push_back(Short(key));
-  for (const char* name : {"step time", "80 % interval", "tokens/s", "MFU", "memory", ""}) {
+  for (const char* name : {"step time", "80 % interval", "tokens/s", "MFU", "memory"}) {
     head.emplace_back(name);
   }
+  const std::vector<CampaignColumn> columns = CampaignColumns(result);
+  for (const CampaignColumn& column : columns) head.push_back(column.heading);
+  head.emplace_back("");
   for (std::size_t c = 1; c + 1 < head.size(); ++c) table.AlignRight(c);
   table.Row(std::move(head));
   const auto add = [&](std::string name, const std::vector<std::string>& values, const PlanRow& row,
@@ -49,12 +83,20 @@ void AddRows(const PlanResult& result, std::string* text) {
     cells.push_back(HumanCount(static_cast<std::int64_t>(row.result.tokens_per_s)));
     cells.push_back(row.result.mfu > 0 ? fmt::format("{:.1f} %", row.result.mfu * 100) : "");
     cells.push_back(HumanBytes(row.memory_bytes));
+    const bool asked = row.result.cost.has_value() || row.result.goodput.has_value();
+    for (const CampaignColumn& column : columns) {
+      cells.push_back(asked ? fmt::format("{:.4g}", column.value(row)) : "");
+    }
     cells.push_back(std::move(note));
     table.Row(std::move(cells));
   };
   for (std::size_t i = 0; i < result.rows.size(); ++i) {
     const PlanRow& row = result.rows[i];
     std::string note = row.tie ? "ties with the first" : "";
+    if (row.searched_step > 0) {
+      note +=
+          fmt::format("{}{} in the search", note.empty() ? "" : "; ", HumanTime(row.searched_step));
+    }
     if (result.given && result.given->result.step_time > 0) {
       note += fmt::format("{}{}", note.empty() ? "" : "; ", Against(row, *result.given));
     }
@@ -103,6 +145,12 @@ void AddSearch(const PlanResult& result, std::string* text) {
     *text += fmt::format("  {:>12}  of them do not fit once the allocator is replayed\n",
                          Number(c.replay_full));
   }
+  if (!result.reranked.empty()) {
+    *text += fmt::format(
+        "  The {} best were run again on network {}, whose order this is; what is proven is so on "
+        "the network of the search.\n",
+        result.finalists, result.reranked);
+  }
   if (result.proven) {
     *text += fmt::format("  Proven: no other plan of this space is better{}.\n",
                          result.rows.size() > 1 && result.objectives.size() == 1
@@ -147,6 +195,9 @@ Json RowJson(const PlanRow& row, const PlanResult& result) {
     parts[results::PartName(i)] = row.result.overall.parts[i];
   }
   json["parts_ps"] = std::move(parts);
+  if (row.searched_step > 0) json["searched_step_time_ps"] = row.searched_step;
+  if (row.result.cost) json["cost"] = results::CostJson(*row.result.cost);
+  if (row.result.goodput) json["goodput"] = results::GoodputJson(*row.result.goodput);
   return json;
 }
 
@@ -198,6 +249,7 @@ std::string PlanToJson(const PlanResult& result) {
                {"opened_by_default", result.by_default},
                {"proven", result.proven},
                {"interrupted", result.interrupted},
+               {"reranked_on", result.reranked.empty() ? Json(nullptr) : Json(result.reranked)},
                {"left_could_be_better_by", result.left_better},
                {"plans", std::move(rows)},
                {"given", result.given ? RowJson(*result.given, result) : Json(nullptr)},

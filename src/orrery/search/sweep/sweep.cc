@@ -102,6 +102,15 @@ SweepRow EvaluateRow(Evaluator* evaluator, const Space& space, std::uint64_t poi
   row.mfu = one.mfu;
   row.parts = one.overall.parts;
   row.price_per_hour = job->cluster.device.price_per_hour_usd;
+  if (one.cost) {
+    row.price_per_hour = one.cost->usd_per_gpu_hour;
+    row.gpu_hours = one.cost->gpu_hours_per_million_tokens;
+    row.usd = one.cost->usd_per_million_tokens;
+    row.kwh = one.cost->kwh_per_million_tokens;
+    row.kg_co2e = one.cost->kg_co2e_per_million_tokens;
+    if (one.cost->run) row.days = one.cost->run->days;
+  }
+  if (one.goodput) row.goodput = one.goodput->expected;
   row.memory_bytes = evaluation->least_bytes;
   row.memory_bound = true;
   if (evaluation->too_large()) {

@@ -46,6 +46,10 @@ struct SweepRow {
   bool memory_bound = false;      // memory_bytes is a lower bound: nothing was replayed
   engine::Breakdown parts{};      // mean over ranks, sums to the step time
   double price_per_hour = 0;      // of a GPU, USD; 0: not known
+  // Where the job asks for them; of a million tokens, failures included. 0: not known.
+  double gpu_hours = 0, usd = 0, kwh = 0, kg_co2e = 0;
+  double days = 0;     // of the whole training
+  double goodput = 0;  // expected
 };
 
 struct Sweep {

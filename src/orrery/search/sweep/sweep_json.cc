@@ -28,6 +28,18 @@ RowStatus StatusNamed(const std::string& name) {
 
 }  // namespace
 
+std::span<const OptionalColumn> OptionalColumns() {
+  static constexpr OptionalColumn kColumns[] = {
+      {"price_per_hour", &SweepRow::price_per_hour},
+      {"gpu_hours_per_million_tokens", &SweepRow::gpu_hours},
+      {"usd_per_million_tokens", &SweepRow::usd},
+      {"kwh_per_million_tokens", &SweepRow::kwh},
+      {"kg_co2e_per_million_tokens", &SweepRow::kg_co2e},
+      {"days", &SweepRow::days},
+      {"goodput", &SweepRow::goodput}};
+  return kColumns;
+}
+
 std::string HexOf(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
 Json RowToJson(const SweepRow& row, const std::vector<std::string>& keys) {
@@ -47,7 +59,9 @@ Json RowToJson(const SweepRow& row, const std::vector<std::string>& keys) {
   json["mfu"] = row.mfu > 0 ? Json(row.mfu) : Json(nullptr);
   json["memory_bytes"] = row.memory_bytes;
   json["memory_is_bound"] = row.memory_bound;
-  if (row.price_per_hour > 0) json["price_per_hour"] = row.price_per_hour;
+  for (const OptionalColumn& column : OptionalColumns()) {
+    if (row.*column.member > 0) json[column.name] = row.*column.member;
+  }
   Json parts;
   for (std::size_t i = 0; i < row.parts.size(); ++i) parts[results::PartName(i)] = row.parts[i];
   json["parts_ps"] = std::move(parts);
@@ -70,7 +84,9 @@ SweepRow RowFromJson(const Json& json, const std::vector<std::string>& keys) {
   if (!json.at("mfu").is_null()) row.mfu = json.at("mfu");
   row.memory_bytes = json.at("memory_bytes");
   row.memory_bound = json.at("memory_is_bound");
-  row.price_per_hour = json.value("price_per_hour", 0.0);
+  for (const OptionalColumn& column : OptionalColumns()) {
+    row.*column.member = json.value(column.name, 0.0);
+  }
   for (std::size_t i = 0; i < row.parts.size(); ++i) {
     row.parts[i] = json.at("parts_ps").at(results::PartName(i));
   }

@@ -10,6 +10,7 @@
 #include "orrery/results/table.h"
 #include "orrery/search/figure/figure.h"
 #include "orrery/search/sweep/sweep.h"
+#include "orrery/search/sweep/sweep_json.h"
 #include "orrery/search/validate/csv.h"
 
 namespace orrery::search {
@@ -56,6 +57,26 @@ std::optional<std::size_t> Best(const Sweep& sweep) {
   return best;
 }
 
+// The columns of cost and goodput that any row has.
+std::vector<OptionalColumn> ColumnsOf(const Sweep& sweep) {
+  std::vector<OptionalColumn> columns;
+  for (const OptionalColumn& column : OptionalColumns()) {
+    if (column.member == &SweepRow::price_per_hour) continue;
+    if (std::ranges::any_of(sweep.rows,
+                            [&](const SweepRow& row) { return row.*column.member > 0; }))
+      columns.push_back(column);
+  }
+  return columns;
+}
+
+std::string Heading(const OptionalColumn& column) {
+  std::string name = column.name;
+  std::ranges::replace(name, '_', ' ');
+  constexpr std::string_view kPer = " per million tokens";
+  if (name.ends_with(kPer)) name = name.substr(0, name.size() - kPer.size()) + "/M tokens";
+  return name;
+}
+
 std::string Note(const Sweep& sweep, const SweepRow& row, bool best) {
   switch (row.status) {
     case RowStatus::kOk:
@@ -88,6 +109,8 @@ std::string SweepToCsv(const Sweep& sweep) {
       "model_tflops_per_gpu,mfu,memory_bytes,memory_is_bound";
   for (std::size_t i = 0; i < engine::kParts; ++i)
     csv += fmt::format(",{}_s", results::PartName(i));
+  const std::vector<OptionalColumn> columns = ColumnsOf(sweep);
+  for (const OptionalColumn& column : columns) csv += fmt::format(",{}", column.name);
   csv += ",reason\n";
   for (const SweepRow& row : sweep.rows) {
     for (const std::string& value : row.values) csv += fmt::format("{},", CsvField(value));
@@ -98,8 +121,9 @@ std::string SweepToCsv(const Sweep& sweep) {
                          row.model_tflops_per_gpu, row.mfu > 0 ? fmt::format("{}", row.mfu) : "",
                          row.memory_bytes, row.memory_bound);
       for (const SimTime part : row.parts) csv += fmt::format(",{}", ToSeconds(part));
+      for (const OptionalColumn& column : columns) csv += fmt::format(",{}", row.*column.member);
     } else {
-      csv += std::string(9 + engine::kParts, ',');
+      csv += std::string(9 + engine::kParts + columns.size(), ',');
     }
     csv += fmt::format(",{}\n", CsvField(row.reason));
   }
@@ -111,9 +135,12 @@ std::string SweepToText(const Sweep& sweep) {
   std::vector<std::string> head = ShortNames(sweep.keys);
   const std::size_t keys = head.size();
   for (const char* name :
-       {"step time", "80 % interval", "tokens/s", "MFU", "exposed", "idle", "memory", ""}) {
+       {"step time", "80 % interval", "tokens/s", "MFU", "exposed", "idle", "memory"}) {
     head.emplace_back(name);
   }
+  const std::vector<OptionalColumn> columns = ColumnsOf(sweep);
+  for (const OptionalColumn& column : columns) head.emplace_back(Heading(column));
+  head.emplace_back("");
   for (std::size_t c = 0; c + 1 < head.size(); ++c) table.AlignRight(c);
   table.Row(std::move(head));
   const std::optional<std::size_t> best = Best(sweep);
@@ -131,8 +158,11 @@ std::string SweepToText(const Sweep& sweep) {
       cells.push_back(fmt::format("{:.1f} %", Share(row, false) * 100));
       cells.push_back(
           fmt::format("{}{}", row.memory_bound ? "≥ " : "", HumanBytes(row.memory_bytes)));
+      for (const OptionalColumn& column : columns) {
+        cells.push_back(fmt::format("{:.4g}", row.*column.member));
+      }
     } else {
-      cells.resize(keys + 7);
+      cells.resize(keys + 7 + columns.size());
     }
     cells.push_back(Note(sweep, row, best && *best == i));
     table.Row(std::move(cells));
