@@ -358,7 +358,7 @@ def plan(
 
     job: as for ``simulate``; keys may hold lists, ranges and "auto".
     vary: keys to open beside it, ``{"parallel": "auto", "training.micro_batch": [1, 2]}``.
-    objective: "throughput", "cost" or "memory"; several joined by commas give a front.
+    objective: "throughput", "cost", "energy", "goodput" or "memory"; several joined by commas give a front.
 
     Raises Error with code "infeasible" where no plan is possible.
     """
