@@ -28,7 +28,7 @@ void Put(int descriptor, const char* text) {
   [[maybe_unused]] const ssize_t ignored = write(descriptor, text, std::strlen(text));
 }
 
-void OnInterrupt(int) {
+void OnInterrupt(int signal) {
   if (may_stop != 0 && !stop_asked.exchange(true)) {
     Put(STDERR_FILENO, "\norrery: ending with what is found so far; once more to end at once\n");
     return;
@@ -40,7 +40,7 @@ void OnInterrupt(int) {
         "\"interrupted\"}}\n");
   }
   Put(STDERR_FILENO, kept);
-  _exit(130);
+  _exit(128 + signal);  // as shells say it: 130 for Ctrl-C, 143 for SIGTERM, 129 for a hang-up
 }
 
 void OnAbort(int) {

@@ -1,15 +1,20 @@
 #include "orrery/base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "orrery/base/text.h"
 
@@ -30,8 +35,6 @@ std::string_view Remedy(int error) {
     case EACCES:
     case EPERM:
       return "check its permissions or choose another path";
-    case EROFS:
-      return "the file system is read-only; choose another path";
     case EISDIR:
       return "it is a folder; name a file";
     case ENAMETOOLONG:
@@ -47,6 +50,10 @@ std::string_view Remedy(int error) {
 }
 
 Status Failure(std::string_view verb, const std::string& path, int error) {
+  if (error == EROFS) {  // no mistake in the path: the machine does not take the file
+    return ResourceError("cannot {} {}: the file system is read-only; choose another path", verb,
+                         Shown(path));
+  }
   const std::string_view remedy = Remedy(error);
   if (remedy.empty()) return ResourceError("cannot {} {}: {}", verb, Shown(path), strerror(error));
   return InvalidInput("cannot {} {}: {}; {}", verb, Shown(path), strerror(error), remedy);
@@ -69,6 +76,40 @@ std::string Resolve(const std::string& path) {
   if (lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
   char resolved[PATH_MAX];
   return realpath(path.c_str(), resolved) != nullptr ? std::string(resolved) : path;
+}
+
+// Whether the writer of a temporary file has died: it holds a lock while it lives, on whatever
+// machine. A process of its number here may be about to take it.
+bool IsOrphan(const std::string& temporary, pid_t writer) {
+  if (kill(writer, 0) == 0 || errno != ESRCH) return false;
+  const int descriptor = open(temporary.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return false;
+  const bool free = flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  close(descriptor);
+  return free;
+}
+
+// Unfinished contents of `target` that killed processes left beside it.
+void RemoveOrphans(const std::string& target) {
+  const std::string folder = Folder(target);
+  const std::size_t slash = target.rfind('/');
+  const std::string begin =
+      (slash == std::string::npos ? target : target.substr(slash + 1)) + ".tmp-";
+  DIR* const listing = opendir(folder.c_str());
+  if (listing == nullptr) return;
+  std::vector<std::string> orphans;
+  while (const dirent* entry = readdir(listing)) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(begin)) continue;
+    const std::string_view digits = name.substr(begin.size());
+    pid_t writer = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), writer);
+    if (error != std::errc() || end != digits.data() + digits.size() || writer <= 0) continue;
+    std::string path = folder + "/" + std::string(name);
+    if (IsOrphan(path, writer)) orphans.push_back(std::move(path));
+  }
+  closedir(listing);
+  for (const std::string& orphan : orphans) unlink(orphan.c_str());
 }
 
 }  // namespace
@@ -148,9 +189,11 @@ Result<FileWriter> FileWriter::Create(const std::string& path) {
   if (exists && access(target.c_str(), W_OK) != 0) return Failure("write", path, errno);
   const std::string temporary = TemporaryName(target);
   unlink(temporary.c_str());  // of a killed process that had our number
+  RemoveOrphans(target);
   const int descriptor =
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor < 0) return Failure("write", path, errno);
+  flock(descriptor, LOCK_EX | LOCK_NB);  // says that its writer lives (RemoveOrphans)
   if (exists && fchmod(descriptor, info.st_mode & 07777) != 0 && errno != EPERM) {
     const int error = errno;
     FileWriter dropped(target, temporary, descriptor);

@@ -3,9 +3,10 @@
 //
 // A write goes to a temporary file beside the target, is flushed to disk (fsync) and then renamed
 // over the target; the directory is flushed too. A process killed at any moment leaves the old
-// file, and at worst the temporary one. A target that exists and is no regular file (/dev/null, a
-// pipe) is written directly. Errors name the file: a path that the user can correct is
-// kInvalidInput with a remedy; a fault of disk, quota or device is kResource.
+// file, and at worst the temporary one, which the next writer of that target removes. A target that
+// exists and is no regular file (/dev/null, a pipe) is written directly. Errors name the file: a
+// path that the user can correct is kInvalidInput with a remedy; a fault of disk, quota or device
+// is kResource.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -68,6 +69,31 @@ TEST_F(FileTest, DiskFullIsAFault) {
   const Status status = WriteFile("/dev/full", "anything");
   EXPECT_EQ(status.code(), Code::kResource);
   EXPECT_EQ(status.message(), "cannot write '/dev/full': No space left on device");
+}
+
+// A killed writer's unfinished file goes with the next write of that file; a living one's, another
+// file's and a user's own stay.
+TEST_F(FileTest, UnfinishedFilesOfTheDeadAreRemoved) {
+  const pid_t child = fork();
+  if (child == 0) {
+    Result<FileWriter> writer = FileWriter::Create(Path("a"));
+    _exit(writer.ok() && writer->Write("half").ok() ? 0 : 1);  // no destructor runs
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const std::string dead = Path("a.tmp-") + std::to_string(child);
+  const std::string living = Path("a.tmp-") + std::to_string(getppid());
+  ASSERT_TRUE(std::filesystem::exists(dead));
+  for (const std::string& other : {living, Path("a.tmp-1x"), Path("b.tmp-999999999")}) {
+    ASSERT_TRUE(WriteFile(other, "").ok());
+  }
+  ASSERT_TRUE(WriteFile(Path("a"), "whole").ok());
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(living));
+  EXPECT_TRUE(std::filesystem::exists(Path("a.tmp-1x")));
+  EXPECT_TRUE(std::filesystem::exists(Path("b.tmp-999999999")));
+  EXPECT_EQ(*ReadFile(Path("a"), 100), "whole");
 }
 
 TEST_F(FileTest, NamesFileAndRemedy) {
