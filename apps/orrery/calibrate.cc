@@ -44,6 +44,11 @@ std::string Unexplained(const search::Calibration& c) {
 class CalibrateVerb final : public Verb {
  public:
   std::string_view name() const override { return "calibrate"; }
+  std::string_view examples() const override {
+    return "  orrery calibrate nccl-tests all_reduce.log --out cluster.json\n"
+           "  orrery calibrate kernels kernels.csv --out gpu.json\n"
+           "  orrery calibrate run job.yaml --step-time 1.83s --out job.json\n";
+  }
   std::string_view description() const override {
     return "move the constants to what you measured: nccl-tests logs, kernels, a run";
   }

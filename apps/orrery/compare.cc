@@ -14,6 +14,11 @@ namespace {
 class CompareVerb final : public Verb {
  public:
   std::string_view name() const override { return "compare"; }
+  std::string_view examples() const override {
+    return "  orrery compare before.json after.json\n"
+           "  orrery compare before.json after.json --json difference.json\n"
+           "  orrery compare a.json b.json --json -\n";
+  }
   std::string_view description() const override {
     return "what changed from one result to another, part by part";
   }

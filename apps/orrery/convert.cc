@@ -22,6 +22,11 @@ namespace {
 class ConvertVerb final : public Verb {
  public:
   std::string_view name() const override { return "convert"; }
+  std::string_view examples() const override {
+    return "  orrery convert schedule.goal -o schedule.graph\n"
+           "  orrery convert job.yaml -o job.bin --to goal-binary\n"
+           "  orrery convert trace.graph -o trace.goal --cluster h100-ib-400g\n";
+  }
   std::string_view description() const override {
     return "write a job or a trace in another trace format, and say what is lost";
   }
@@ -52,12 +57,7 @@ class ConvertVerb final : public Verb {
     for (const job::Writer& w : job::Writers()) {
       footer += fmt::format("  {:<12} {:<8} {}\n", w.name, w.ending, w.description);
     }
-    app->footer(footer +
-                "Examples:\n"
-                "  orrery convert schedule.goal -o schedule.graph\n"
-                "  orrery convert job.yaml -o job.bin --to goal-binary\n"
-                "  orrery convert trace.graph -o trace.goal --cluster h100-ib-400g\n"
-                "  orrery convert job.yaml -o traces/job --to chakra\n");
+    app->footer(footer);
   }
 
   Status Run(Session* session) override {

@@ -20,6 +20,11 @@ namespace {
 class DoctorVerb final : public Verb {
  public:
   std::string_view name() const override { return "doctor"; }
+  std::string_view examples() const override {
+    return "  orrery doctor\n"
+           "  orrery doctor --json -\n"
+           "  orrery doctor --json doctor.json\n";
+  }
   std::string_view description() const override { return "what is installed and what is missing"; }
   void Declare(CLI::App* app) override {
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");

@@ -14,6 +14,11 @@ namespace {
 class ExplainVerb final : public Verb {
  public:
   std::string_view name() const override { return "explain"; }
+  std::string_view examples() const override {
+    return "  orrery explain result.json\n"
+           "  orrery explain result.json breakdown.overall.exposed_tp_s\n"
+           "  orrery explain result.json memory.0.total_bytes\n";
+  }
   std::string_view description() const override {
     return "where a number of a result comes from, what to buy next, what would narrow the "
            "interval";

@@ -97,6 +97,11 @@ std::string Json(const Imported& imported) {
 class ImportVerb final : public Verb {
  public:
   std::string_view name() const override { return "import"; }
+  std::string_view examples() const override {
+    return "  orrery import train_llama.sh --cluster h100-ib-400g -o job.yaml\n"
+           "  orrery import train.sh --env NNODES=16 --cluster h100-ib-400g\n"
+           "  orrery import ds_config.json config.json --cluster a100-ib-200g --nodes 2\n";
+  }
   std::string_view description() const override {
     return "turn a launch script or a framework's configuration into a job";
   }
@@ -111,12 +116,7 @@ class ImportVerb final : public Verb {
         ->allow_extra_args(false);
     app->add_option("--json", json_,
                     "Job and every argument's effect as JSON to FILE, or stdout (-)");
-    app->footer(
-        "Examples:\n"
-        "  orrery import train_llama.sh --cluster h100-ib-400g -o job.yaml\n"
-        "  orrery import train.sh --env NNODES=16 --cluster h100-ib-400g\n"
-        "  orrery simulate train.sh --set cluster=h100-ib-400g --set nodes=16\n"
-        "'orrery list recipes' says what is read; data/recipes/ has every argument.");
+    app->footer("'orrery list recipes' says what is read; data/recipes/ has every argument.\n");
   }
 
   Status Run(Session* session) override {

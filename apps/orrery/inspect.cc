@@ -31,6 +31,11 @@ constexpr std::int64_t kLargestFile = std::int64_t{4} << 30;
 class InspectVerb final : public Verb {
  public:
   std::string_view name() const override { return "inspect"; }
+  std::string_view examples() const override {
+    return "  orrery inspect job.yaml\n"
+           "  orrery inspect h100-ib-400g --nodes 16 --svg cluster.svg\n"
+           "  orrery inspect trace.goal\n";
+  }
   std::string_view description() const override {
     return "say what a file is and what it holds; draw a topology";
   }

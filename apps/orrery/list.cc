@@ -14,8 +14,10 @@
 #include "orrery/network/packet/settings.h"
 #include "orrery/recipes/import.h"
 #include "orrery/results/table.h"
+#include "orrery/traffic/flows.h"
 #include "orrery/workload/model.h"
 #include "orrery/workload/plan.h"
+#include "orrery/workload/schedules/patterns.h"
 #include "verb.h"
 
 namespace orrery::app {
@@ -96,7 +98,7 @@ struct Kind {
   std::string_view name;
   std::vector<Entry> (*entries)(const job::Data& data);
 };
-constexpr std::array<Kind, 12> kKinds = {{
+constexpr std::array<Kind, 15> kKinds = {{
     {"models", [](const job::Data& data) { return Entries(data.models.list()); }},
     {"clusters", [](const job::Data& data) { return Entries(data.clusters.clusters()); }},
     {"devices", [](const job::Data& data) { return Entries(data.clusters.devices()); }},
@@ -109,11 +111,19 @@ constexpr std::array<Kind, 12> kKinds = {{
     {"frameworks", [](const job::Data&) { return Entries(job::Frameworks()); }},
     {"formats", [](const job::Data&) { return Entries(kFormats); }},
     {"recipes", [](const job::Data&) { return Entries(recipes::Dialects()); }},
+    {"patterns", [](const job::Data&) { return Entries(traffic::Patterns()); }},
+    {"schedule-patterns", [](const job::Data&) { return Entries(workload::SchedulePatterns()); }},
+    {"flow-sizes", [](const job::Data&) { return Entries(traffic::SizeDistributions()); }},
 }};
 
 class ListVerb final : public Verb {
  public:
   std::string_view name() const override { return "list"; }
+  std::string_view examples() const override {
+    return "  orrery list models\n"
+           "  orrery list clusters --json -\n"
+           "  orrery list networks\n";
+  }
   std::string_view description() const override {
     return "every model, cluster, device, topology, PCIe tree, network, congestion control, "
            "schedule, "
@@ -123,7 +133,8 @@ class ListVerb final : public Verb {
     app->add_option(
            "KIND", kind_,
            "models, clusters, devices, topologies, pcie-trees, networks, congestion-controls, "
-           "load-balancing, schedules, frameworks, formats or recipes")
+           "load-balancing, schedules, frameworks, formats, recipes, patterns, "
+           "schedule-patterns or flow-sizes")
         ->required();
     app->add_option("--data", data_, "Folder of tables of your own, listed with the rest")
         ->allow_extra_args(false);

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -140,18 +142,23 @@ int Main(int argc, char** argv) {
   app.footer(
       "Exit status: 0 success; 1 the simulation says no (out of device memory, deadlock);\n"
       "2 bad input or usage; 3 out of memory, disk or quota, or an internal error;\n"
-      "130 interrupted.");
+      "130 interrupted, 143 ended by SIGTERM, 129 by a hang-up.");
   const std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();
   for (const std::unique_ptr<Verb>& verb : verbs) {
     CLI::App* sub = app.add_subcommand(std::string(verb->name()), std::string(verb->description()));
     sub->allow_extras();
     verb->Declare(sub);
+    sub->footer(fmt::format("{}Examples:\n{}", sub->get_footer(), verb->examples()));
     RefuseEmpty(sub);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
-    return app.exit(help, std::cout, std::cerr);
+    const int status = app.exit(help, std::cout, std::cerr);
+    errno = 0;
+    std::cout.flush();
+    if (std::cout.good() || errno == EPIPE) return status;  // orrery --help | head
+    return session.Finish(ResourceError("cannot write to stdout: {}", std::strerror(errno)));
   } catch (const CLI::ParseError& error) {
     return session.Finish(Misuse(&app, error));
   }

@@ -22,6 +22,11 @@ namespace {
 class PlanVerb final : public Verb {
  public:
   std::string_view name() const override { return "plan"; }
+  std::string_view examples() const override {
+    return "  orrery plan job.yaml\n"
+           "  orrery plan job.yaml --vary parallel.tp=1,2,4,8 --vary training.micro_batch=auto\n"
+           "  orrery plan job.yaml --objective throughput,cost --write plans\n";
+  }
   std::string_view description() const override {
     return "find the best plan for a job: degrees, micro-batch, recompute and what else it opens";
   }

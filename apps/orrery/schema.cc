@@ -1,13 +1,18 @@
 #include <array>
 #include <string>
+#include <vector>
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/collective/noted_variables.h"
+#include "orrery/job/astra.h"
 #include "orrery/job/frameworks.h"
+#include "orrery/job/importers.h"
 #include "orrery/job/tables.h"
+#include "orrery/network/options.h"
 #include "orrery/recipes/import.h"
 #include "orrery/results/schema.h"
+#include "orrery/workload/schedules/patterns.h"
 #include "verb.h"
 
 namespace orrery::app {
@@ -16,12 +21,24 @@ namespace {
 class SchemaVerb final : public Verb {
  public:
   std::string_view name() const override { return "schema"; }
+  std::string_view examples() const override {
+    return "  orrery schema job\n"
+           "  orrery schema job --keys training\n"
+           "  orrery schema trace --keys loggops\n";
+  }
   std::string_view description() const override { return "JSON Schema of job, result or error"; }
   void Declare(CLI::App* app) override {
-    app->add_option("NAME", schema_, "job, result or error")->required();
+    app_ = app;
+    app->add_option("NAME", schema_, "job, result or error; with --keys also trace and traffic")
+        ->required();
+    app->add_option("--keys", keys_,
+                    "The keys of --set that begin with PREFIX, in words; all "
+                    "without it")
+        ->expected(0, 1);
     app->add_option("--json", json_, "To FILE, or to stdout (-)");
   }
   Status Run(Session* session) override {
+    if (app_->count("--keys") > 0) return Keys(session);
     std::string text;
     if (schema_ == "job") {
       text = job::JobSchema();
@@ -45,7 +62,43 @@ class SchemaVerb final : public Verb {
   }
 
  private:
-  std::string schema_, json_;
+  static std::vector<const OptionTable*> TablesOf(std::string_view schema) {
+    if (schema == "job") return job::Tables();
+    if (schema == "traffic") return {&workload::PatternOptions()};
+    std::vector<const OptionTable*> tables;
+    if (schema != "trace") return tables;
+    tables.push_back(&network::LogGopsOptions());
+    for (const job::Importer& importer : job::Importers()) {
+      if (importer.options != nullptr) tables.push_back(importer.options);
+    }
+    tables.push_back(&job::AstraKeys());
+    return tables;
+  }
+
+  Status Keys(Session* session) {
+    const std::vector<const OptionTable*> tables = TablesOf(schema_);
+    if (tables.empty()) {
+      return InvalidInput("--keys: {} has none; job, trace and traffic have",
+
+                          Printable(schema_));
+    }
+    if (!json_.empty()) {
+      return InvalidInput("--json: the keys as JSON are 'orrery schema job --json'");
+    }
+    std::string text;
+    std::vector<std::string> sections;
+    for (const OptionTable* table : tables) {
+      text += job::KeyList(*table, keys_);
+      if (!table->path.empty()) sections.emplace_back(table->path);
+    }
+    if (!text.empty()) return session->Answer("", text, text);
+    const std::vector<std::string_view> valid(sections.begin(), sections.end());
+    return InvalidInput("--keys: no key begins with '{}'; {}", Printable(keys_),
+                        UnknownName("section", Printable(keys_), valid));
+  }
+
+  CLI::App* app_ = nullptr;
+  std::string schema_, json_, keys_;
 };
 
 }  // namespace

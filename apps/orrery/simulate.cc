@@ -13,12 +13,11 @@
 #include "orrery/job/importers.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
-#include "orrery/job/tables.h"
 #include "orrery/job/trace.h"
-#include "orrery/network/options.h"
 #include "orrery/results/json.h"
 #include "orrery/results/report.h"
 #include "orrery/results/trace.h"
+#include "orrery/search/advise/advise.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "recipe_options.h"
 #include "sniff.h"
@@ -27,17 +26,15 @@
 namespace orrery::app {
 namespace {
 
-std::string ImporterKeys() {
-  std::string keys;
-  for (const job::Importer& importer : job::Importers()) {
-    if (importer.options != nullptr) keys += job::KeyList(*importer.options);
-  }
-  return keys;
-}
-
 class SimulateVerb final : public Verb {
  public:
   std::string_view name() const override { return "simulate"; }
+  std::string_view examples() const override {
+    return "  orrery simulate examples/llama3.1-405b-16k-h100.yaml\n"
+           "  orrery simulate job.yaml --set parallel.tp=4 --set parallel.dp=16 --json "
+           "result.json\n"
+           "  orrery simulate train.sh --cluster h100-ib-400g --nodes 16 --timeline run.pftrace\n";
+  }
   std::string_view description() const override {
     return "predict step time, memory and network use of a job";
   }
@@ -53,7 +50,7 @@ class SimulateVerb final : public Verb {
            "Folder of tables of your own: devices.yaml, models.yaml, … (docs/formats/data.md)")
         ->allow_extra_args(false);
     app->add_option("--network", network_, "Network back end ('orrery list networks')");
-    app->add_option("--set", set_, "key.path=value: as if the job file said so; keys below")
+    app->add_option("--set", set_, "key.path=value: as if the job file said so")
         ->allow_extra_args(false);
     app->add_option("--json", json_, "Write the result as JSON to FILE, or to stdout (-)");
     app->add_option("--timeline", timeline_, "Write a Perfetto timeline (open at ui.perfetto.dev)");
@@ -62,6 +59,11 @@ class SimulateVerb final : public Verb {
     app->add_option("--timeline-ranks", timeline_ranks_,
                     "Ranks on it, as 0,8,16-19; default: one per pipeline stage");
     app->add_option("--calibration", calibration_, "Constants from 'orrery calibrate'");
+    app->add_flag("--full", full_,
+                  "The whole report: every stage, memory by part, network, origin of the numbers");
+    app->add_flag(
+        "--no-advice", no_advice_,
+        "Try no change of the job; without it a report (not --json) names one that helps");
     app->add_flag("--no-fold", no_fold_, "Simulate every rank, also those that behave alike");
     app->add_option("--threads", threads_,
                     "Threads for runs over links (--network flow, links, loggops); one with a "
@@ -71,10 +73,8 @@ class SimulateVerb final : public Verb {
     app->add_flag("--strict", strict_, "Refuse a trace that does not say all that its run needs");
     recipe_.Declare(app);
     DeclareAstra(app);
-    app->footer("Keys of a job file and of --set:\n" + job::KeyList() +
-                "Keys of --set for a trace:\n" + job::KeyList(network::LogGopsOptions()) +
-                ImporterKeys() + "Keys of --set with --format astra-sim:\n" +
-                job::KeyList(job::AstraKeys()));
+    app->footer(
+        "Keys of --set: 'orrery schema job --keys', of traces 'orrery schema trace --keys'.\n");
   }
 
   Status Run(Session* session) override {
@@ -158,9 +158,11 @@ class SimulateVerb final : public Verb {
     WatchOutput(json_);
     WatchOutput(heat_map_);
     WatchOutput(timeline_);
-    ORRERY_ASSIGN_OR_RETURN(const results::RunResult result, job::Simulate(job, options));
-    ORRERY_RETURN_IF_ERROR(session->Answer(json_, results::ToJson(result),
-                                           results::Report(result, {.color = session->color()})));
+    ORRERY_ASSIGN_OR_RETURN(results::RunResult result, job::Simulate(job, options));
+    if (kind != FileKind::kRecipe) AddAdvice(read, &result);
+    ORRERY_RETURN_IF_ERROR(
+        session->Answer(json_, results::ToJson(result),
+                        results::Report(result, {.color = session->color(), .full = full_})));
     if (!timeline_.empty()) {
       session->Note(fmt::format("timeline: {} (open it at ui.perfetto.dev)", Printable(timeline_)));
     }
@@ -172,6 +174,18 @@ class SimulateVerb final : public Verb {
   }
 
  private:
+  // What one change would bring, for a reader's report: it costs a few more runs. That it could not
+  // be tried is no error of the run.
+  void AddAdvice(const job::ReadOptions& read, results::RunResult* result) const {
+    if (no_advice_ || !json_.empty() || result->jobs.size() != 1) return;
+    const Result<search::Template> base =
+        search::ReadTemplate(input_, read, Session::MeasuredDatabase());
+    if (!base.ok()) return;
+    Result<std::string> advice =
+        search::Advise(*base, result->jobs.front(), result->simulation.events);
+    if (advice.ok()) result->jobs.front().advice = *std::move(advice);
+  }
+
   // A launch script or a framework's configuration, by way of the job that `import` makes of it.
   Result<job::Job> ReadRecipe(Session* session, const job::ReadOptions& read) {
     ORRERY_ASSIGN_OR_RETURN(recipes::Options options, recipe_.Resolve());
@@ -243,22 +257,22 @@ class SimulateVerb final : public Verb {
         &astra_.workload_configuration, &astra_.system_configuration, &astra_.network_configuration,
         &astra_.remote_memory_configuration, &astra_.comm_group_configuration};
     for (std::size_t i = 0; i < std::size(paths); ++i) {
-      app->add_option(kAstraOptions[i], *paths[i], "As ASTRA-sim's, with --format astra-sim")
-          ->group("ASTRA-sim");
+      app->add_option(kAstraOptions[i], *paths[i], "As ASTRA-sim's (docs/formats/chakra.md)")
+          ->group("");
     }
     app->add_option("--num-queues-per-dim", astra_.num_queues_per_dim, "As ASTRA-sim's")
         ->transform(WholeIn(1, 4096))
-        ->group("ASTRA-sim");
+        ->group("");
     app->add_option("--injection-scale", astra_.injection_scale, "As ASTRA-sim's")
         ->check(CLI::Range(0.0, 1e6))
-        ->group("ASTRA-sim");
+        ->group("");
     app->add_option("--rendezvous-protocol", astra_.rendezvous_protocol, "As ASTRA-sim's")
         ->expected(0, 1)
         ->default_str("true")
-        ->group("ASTRA-sim");
+        ->group("");
     for (std::size_t i = 8; i < std::size(kAstraOptions); ++i) {
       app->add_option(kAstraOptions[i], astra_unused_, "Taken and not used, as ASTRA-sim does")
-          ->group("ASTRA-sim");
+          ->group("");
     }
   }
 
@@ -297,7 +311,7 @@ class SimulateVerb final : public Verb {
   std::optional<std::string> network_;
   std::optional<std::string> seed_;
   std::string threads_ = "1";
-  bool no_fold_ = false, strict_ = false;
+  bool no_fold_ = false, strict_ = false, full_ = false, no_advice_ = false;
   RecipeOptions recipe_;
 };
 

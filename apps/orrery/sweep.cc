@@ -44,6 +44,12 @@ Status WriteOutputs(const search::Sweep& sweep, const std::string& csv, const st
 class SweepVerb final : public Verb {
  public:
   std::string_view name() const override { return "sweep"; }
+  std::string_view examples() const override {
+    return "  orrery sweep job.yaml --vary cluster.nic_bandwidth=200Gb/s,400Gb/s --plot sweep.svg\n"
+           "  orrery sweep job.yaml --vary parallel.tp=1..8:*2 --vary training.micro_batch=1,2 "
+           "--csv sweep.csv\n"
+           "  orrery sweep job.yaml --scale nodes=1x,2x,4x --keep global-batch\n";
+  }
   std::string_view description() const override {
     return "simulate a job with other values of its keys, side by side";
   }
@@ -182,6 +188,11 @@ class SweepVerb final : public Verb {
 class MergeVerb final : public Verb {
  public:
   std::string_view name() const override { return "merge"; }
+  std::string_view examples() const override {
+    return "  orrery merge 1.json 2.json\n"
+           "  orrery merge 1.json 2.json --csv all.csv\n"
+           "  orrery merge 1.json 2.json --json all.json\n";
+  }
   std::string_view description() const override {
     return "join the shards of a sweep into what the whole sweep would have said";
   }

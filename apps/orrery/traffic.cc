@@ -16,7 +16,6 @@
 #include "orrery/formats/nccl_log.h"
 #include "orrery/job/importers.h"
 #include "orrery/job/network_setup.h"
-#include "orrery/job/tables.h"
 #include "orrery/job/trace.h"
 #include "orrery/results/trace.h"
 #include "orrery/search/calibrate/calibrate.h"
@@ -89,6 +88,11 @@ constexpr TakenBy kTakenBy[] = {
 class TrafficVerb final : public Verb {
  public:
   std::string_view name() const override { return "traffic"; }
+  std::string_view examples() const override {
+    return "  orrery traffic all_reduce --cluster h100-ib-400g --nodes 4 --svg busbw.svg\n"
+           "  orrery traffic permutation --network packet --set cluster.topology.name=fat-tree-2\n"
+           "  orrery traffic all_reduce --compare nccl-tests.log\n";
+  }
   std::string_view description() const override {
     return "network traffic without a job: patterns of flows, schedules, collectives alone";
   }
@@ -141,20 +145,9 @@ class TrafficVerb final : public Verb {
                     "Schedules: write a Perfetto timeline (open at ui.perfetto.dev)");
     app->add_option("--csv", csv_, "Schedules: write a line a rank to FILE");
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
-    std::string footer = "Patterns of flows:\n";
-    for (const traffic::Pattern& p : traffic::Patterns()) {
-      footer += fmt::format("  {:<14} {}\n", p.name, p.description);
-    }
-    footer += "Schedules (messages that wait for each other; docs/formats/pattern.md):\n";
-    for (const workload::SchedulePattern& p : workload::SchedulePatterns()) {
-      footer += fmt::format("  {:<22} {}\n", p.name, p.description);
-    }
-    footer += "Keys of --set for schedules:\n" + job::KeyList(workload::PatternOptions());
-    footer += "Distributions of flow sizes:\n";
-    for (const traffic::Pattern& p : traffic::SizeDistributions()) {
-      footer += fmt::format("  {:<14} {}\n", p.name, p.description);
-    }
-    app->footer(footer);
+    app->footer(
+        "'orrery list patterns', 'schedule-patterns' and 'flow-sizes' say what these are;\n"
+        "'orrery schema traffic --keys' has the keys of --set for schedules.\n");
   }
 
   Status Run(Session* session) override {

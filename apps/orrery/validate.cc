@@ -24,6 +24,11 @@ namespace {
 class ValidateVerb final : public Verb {
  public:
   std::string_view name() const override { return "validate"; }
+  std::string_view examples() const override {
+    return "  orrery validate validation/training_measured.csv\n"
+           "  orrery validate validation/nccl_measured.csv --leave-out\n"
+           "  orrery validate runs.csv --plot runs.svg --json runs.json\n";
+  }
   std::string_view description() const override {
     return "predict every row of a table of measured runs, with the errors";
   }

@@ -16,6 +16,8 @@ class Verb {
   virtual ~Verb() = default;
   virtual std::string_view name() const = 0;
   virtual std::string_view description() const = 0;
+  // Three commands, a line each, for the end of its help.
+  virtual std::string_view examples() const = 0;
   virtual void Declare(CLI::App* app) = 0;
   virtual Status Run(Session* session) = 0;
 };
@@ -35,8 +37,6 @@ std::unique_ptr<Verb> MakePlan();
 std::unique_ptr<Verb> MakeCompare();
 std::unique_ptr<Verb> MakeExplain();
 std::unique_ptr<Verb> MakeCalibrate();
-// A verb that the design names and that does nothing yet but say so.
-std::unique_ptr<Verb> MakeNotBuilt(std::string_view name, std::string_view description);
 
 std::vector<std::unique_ptr<Verb>> AllVerbs();
 

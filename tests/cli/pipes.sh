@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Job files from pipes, results into pipes, and a file that may not grow. Usage: pipes.sh PROGRAM
+# Job files from pipes, results into pipes, a file that may not grow, and exit codes. Usage: pipes.sh PROGRAM
 set -uo pipefail
 program=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/inputs" || exit 1
@@ -25,8 +25,41 @@ no_room() {  # status 3, a word, and nothing left behind
   (ulimit -f 1 && "$program" simulate good.yaml --timeline "$tmp/c.pftrace" >/dev/null 2>"$tmp/said")
   [[ $? == 3 ]] && grep -q 'File too large' "$tmp/said" && ! compgen -G "$tmp/c.pftrace*" >/dev/null
 }
+signalled() {  # the shell's code for what ended it
+  mkfifo "$tmp/silent"
+  sleep 20 >"$tmp/silent" &
+  timeout -s TERM --preserve-status 1 "$program" simulate "$tmp/silent" 2>/dev/null
+  [[ $? == 143 ]] || return 1
+  timeout -s INT --preserve-status 1 "$program" simulate "$tmp/silent" 2>/dev/null
+  [[ $? == 130 ]]
+}
+help_into_a_full_disk() {
+  "$program" simulate --help >/dev/full 2>"$tmp/said"
+  [[ $? == 3 ]] && grep -q 'No space left' "$tmp/said" && "$program" --help >/dev/null
+}
+read_only() {  # where the machine has such a file system that root could write to otherwise
+  if touch /sys/orrery 2>&1 | grep -q 'Read-only file system'; then
+    "$program" simulate good.yaml --json /sys/orrery.json >/dev/null 2>"$tmp/said"
+    [[ $? == 3 ]] && grep -q 'read-only' "$tmp/said"
+  fi
+}
+short_help() {  # 40 lines at most, three examples, for every command
+  local verb lines
+  for verb in $("$program" --help | sed -n '/^Subcommands/,$p' | awk '/^  [a-z]/{print $1}'); do
+    lines=$("$program" "$verb" --help | wc -l)
+    if ((lines > 40)) || [[ $("$program" "$verb" --help | grep -c "^  orrery $verb") != 3 ]]; then
+      echo "$verb --help: $lines lines"
+      return 1
+    fi
+  done
+  [[ -n ${verb:-} ]]
+}
 check 'a job from a pipe is not read' from_a_pipe
+check 'SIGTERM and SIGINT are not told apart' signalled
+check '--help >/dev/full is not said' help_into_a_full_disk
+check 'a read-only file system is not status 3' read_only
+check 'a --help is longer than 40 lines, or has not three examples' short_help
 check 'a result does not come through a named pipe' into_a_pipe
 check 'ulimit -f is not said' no_room
-echo "$((3 - failed)) passed, $failed failed"
+echo "$((7 - failed)) passed, $failed failed"
 exit "$failed"

@@ -7,9 +7,11 @@
 
 namespace orrery::job {
 
-std::string DescribeCluster(const cluster::Spec& spec) {
-  return fmt::format("{} × {} ({}, {} node{} × {})",
-                     HumanCount(std::int64_t{spec.nodes} * spec.gpus_per_node), spec.device.name,
+std::string DescribeCluster(const cluster::Spec& spec, std::size_t ranks) {
+  const std::int64_t all = std::int64_t{spec.nodes} * spec.gpus_per_node;
+  const auto used = static_cast<std::int64_t>(ranks);
+  const std::string part = used > 0 && used < all ? fmt::format("{} of ", HumanCount(used)) : "";
+  return fmt::format("{}{} × {} ({}, {} node{} × {})", part, HumanCount(all), spec.device.name,
                      spec.name, HumanCount(spec.nodes), spec.nodes == 1 ? "" : "s",
                      spec.gpus_per_node);
 }

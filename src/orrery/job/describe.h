@@ -9,7 +9,8 @@
 
 namespace orrery::job {
 
-std::string DescribeCluster(const cluster::Spec& spec);
+// `ranks`: GPUs that run something; 0: all of them.
+std::string DescribeCluster(const cluster::Spec& spec, std::size_t ranks = 0);
 std::string DescribeWorkload(const Workload& workload);
 results::JobFacts FactsOf(const Job& job, const Workload& workload);
 // Cluster and NCCL variables as text: equal texts mean equal prices.

@@ -34,7 +34,7 @@ TEST(Fabric, NamesTheWorstLinks) {
   EXPECT_LE(result.worst_links.front().busy_share, 1);
   EXPECT_LE(result.worst_links.front().utilisation, result.worst_links.front().busy_share + 1e-9);
   EXPECT_THAT(result.worst_links.front().name, HasSubstr("spine"));  // 4:1
-  EXPECT_THAT(results::Report(result, {}),
+  EXPECT_THAT(results::Report(result, {.full = true}),
               HasSubstr("worst links  " + result.worst_links.front().name));
   const auto json = nlohmann::json::parse(results::ToJson(result));
   EXPECT_EQ(json["network"]["worst_links"][0]["link"], result.worst_links.front().name);

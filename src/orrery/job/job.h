@@ -38,6 +38,8 @@ struct Workload {
   std::string optimizer;  // "adam"
   memory::Libraries libraries;
   workload::HostEra host = workload::HostEra::kNone;
+  std::string defaults;  // of the framework, as `assumed` has them; empty: the job says all
+  std::string switches;  // of those, what a newcomer would not guess
   cluster::PlacementKind placement = cluster::PlacementKind::kPacked;
   std::vector<DeviceId> devices;  // explicit placement
   double tokens = 0;              // of the whole training; 0: not said
@@ -68,6 +70,7 @@ struct Job {
   std::optional<campaign::CostSettings> cost;        // where the file asks for it
   std::optional<campaign::GoodputSettings> goodput;  // the same
   std::vector<std::string> assumed;
+  std::vector<std::string> ignored;  // keys and values of the user's files without effect
   std::string config_json;
   std::uint64_t config_hash = 0;  // of config_json; threads and folding stand outside it
 

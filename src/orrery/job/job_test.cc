@@ -1,6 +1,7 @@
 #include "orrery/job/job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -322,7 +323,105 @@ TEST(Simulate, OutOfMemoryIsAResult) {
       Predict(Read("model: gpt3-175b\ncluster: h100-ib-400g\nparallel: {tp: 8}\n"
                    "training: {global_batch: 1, seq_len: 2048}\n"));
   EXPECT_TRUE(result.out_of_memory());
-  EXPECT_THAT(results::Report(result, {}), HasSubstr("DOES NOT FIT"));
+  const std::string report = results::Report(result, {});
+  EXPECT_THAT(report, HasSubstr("DOES NOT FIT"));
+  // No figure stands as if it ran.
+  EXPECT_THAT(report, HasSubstr("step time    would be "));
+  EXPECT_THAT(report, HasSubstr("throughput   would be "));
+  EXPECT_THAT(report, HasSubstr("model speed  would be "));
+}
+
+// Above 94 % of the GPU a prediction of memory decides nothing.
+TEST(Simulate, AFullGpuIsClose) {
+  const auto at = [](double share) {
+    const results::RunResult plain = Predict(Read(kSmall));
+    const auto bytes = static_cast<std::int64_t>(
+        static_cast<double>(plain.jobs.front().fullest()->total()) / share);
+    return Predict(Read(kSmall, {.set = {fmt::format("cluster.device.memory={}B", bytes)}}));
+  };
+  EXPECT_EQ(at(0.93).jobs.front().verdict(), results::Verdict::kFits);
+  EXPECT_EQ(at(0.95).jobs.front().verdict(), results::Verdict::kClose);
+  EXPECT_THAT(results::Report(at(0.95), {}), HasSubstr("verdict      close: fits"));
+  const results::JobResult job = at(0.95).jobs.front();
+  EXPECT_LT(job.memory_low_bytes(), job.fullest()->total());
+  EXPECT_GT(job.memory_high_bytes(), job.device_bytes);
+}
+
+// The first screen leaves out what --full has; nothing assumed is said twice.
+TEST(Simulate, TheFirstScreenIsShort) {
+  const results::RunResult result =
+      Predict(Read(kSmall, {.set = {"parallel.pp=4", "parallel.tp=1"}}));
+  const std::string first = results::Report(result, {});
+  const std::string full = results::Report(result, {.full = true});
+  EXPECT_LT(std::count(first.begin(), first.end(), '\n'), 50);
+  for (const char* part : {"Network (back end", "The simulation", "memory at its peak"}) {
+    EXPECT_THAT(first, Not(HasSubstr(part)));
+    EXPECT_THAT(full, HasSubstr(part));
+  }
+  EXPECT_THAT(first, HasSubstr("bound by     "));
+  EXPECT_THAT(first, HasSubstr("(busiest)"));
+  EXPECT_THAT(first, Not(HasSubstr("whose defaults are")));
+  EXPECT_THAT(full, HasSubstr("whose defaults are"));
+}
+
+// A key that cannot change the answer says so.
+TEST(Simulate, KeysWithoutEffectAreNamed) {
+  const auto ignored = [](std::vector<std::string> set) {
+    const results::RunResult result = Predict(Read(kSmall, {.set = std::move(set)}));
+    return fmt::format("{}", fmt::join(result.ignored, "\n"));
+  };
+  EXPECT_EQ(ignored({}), "");
+  const std::string limit = "limited by PCIe 5 x16: 100.0 GB/s a NIC";
+  EXPECT_THAT(ignored({"cluster.nic_bandwidth=800Gb/s"}), HasSubstr(limit));
+  EXPECT_EQ(ignored({"cluster.nic_bandwidth=200Gb/s"}), "");
+  EXPECT_THAT(ignored({"cluster.device.price_per_hour=2"}), HasSubstr("price_per_hour: without"));
+  EXPECT_THAT(ignored({"nccl.NCCL_TREE_THRESHOLD=1"}),
+              HasSubstr("nccl.NCCL_TREE_THRESHOLD: without effect"));
+  EXPECT_THAT(ignored({"cluster=a100-pcie-80g-ib-200g", "cluster.nvlink_bandwidth=100GB/s"}),
+              HasSubstr("over the PCIe tree"));
+  // And it is true: twice the rate above the limit changes next to nothing.
+  const auto step = [](const char* rate) {
+    return Predict(Read(kSmall, {.set = {"nodes=2", "parallel.dp=4",
+                                         fmt::format("cluster.nic_bandwidth={}", rate)}}))
+        .jobs.front()
+        .step_time;
+  };
+  const auto share = [&](const char* slow, const char* fast) {
+    return static_cast<double>(step(slow)) / static_cast<double>(step(fast)) - 1;
+  };
+  EXPECT_LT(share("800Gb/s", "1600Gb/s"), 1e-5);
+  EXPECT_GT(share("100Gb/s", "200Gb/s"), 1e-3);
+}
+
+// The heading names the GPUs that ran, not all that the cluster has.
+TEST(Simulate, TheHeadingNamesTheGpusThatRan) {
+  const Job all = Read(kSmall);
+  const std::string whole = Predict(all).cluster;
+  EXPECT_THAT(whole, Not(HasSubstr(" of ")));
+  const std::string part =
+      Predict(Read(kSmall, {.set = {fmt::format("nodes={}", all.cluster.nodes + 1)}})).cluster;
+  EXPECT_THAT(part, HasSubstr(fmt::format("{} of {} ", all.ranks(), 8 * (all.cluster.nodes + 1))));
+}
+
+// What a remedy says, typed as it says it, fits, under whatever optimizer the job has.
+TEST(Job, RemedyFitsWithTheOptimizerThatIsStated) {
+  for (const char* optimizer : {"adam", "sgd", "muon"}) {
+    std::vector<std::string> set = {fmt::format("training.optimizer={}", optimizer),
+                                    "training.sharding=none", "training.micro_batch=1"};
+    const results::JobResult roomy = Predict(Read(kSmall, {.set = set})).jobs.front();
+    set.push_back(fmt::format("cluster.device.memory={}B", roomy.fullest()->total() - (48 << 20)));
+    const results::JobResult tight = Predict(Read(kSmall, {.set = set})).jobs.front();
+    ASSERT_TRUE(tight.out_of_memory()) << optimizer;
+    const std::string& said = tight.memory_remedy;
+    EXPECT_THAT(said, HasSubstr(fmt::format("optimizer {}", optimizer)));
+    const std::string rest = said.substr(said.find(" with ") + 6);  // "key: value: 1.9 GiB of …"
+    std::string assignment = rest.substr(0, rest.find(": ", rest.find(": ") + 2));
+    ASSERT_NE(assignment.find(": "), std::string::npos) << said;
+    assignment.replace(assignment.find(": "), 2, "=");
+    assignment = assignment.substr(0, assignment.find(" ("));
+    set.push_back(assignment);
+    EXPECT_FALSE(Predict(Read(kSmall, {.set = set})).out_of_memory()) << said << "\n" << assignment;
+  }
 }
 
 TEST(Simulate, NamesFromUsersDoNothing) {

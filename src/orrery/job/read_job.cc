@@ -17,6 +17,7 @@
 #include "orrery/formats/section.h"
 #include "orrery/job/apply_constants.h"
 #include "orrery/job/campaign.h"
+#include "orrery/job/inert_keys.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/job/reader.h"
@@ -285,6 +286,7 @@ class EntryReader {
     if (!ignored.empty()) {
       assumed.push_back(fmt::format("{} of its own file are not used, the outer file's are",
                                     fmt::join(ignored, ", ")));
+      job_->ignored.push_back(fmt::format("job {}: {}", name, assumed.back()));
     }
     ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, job_->cluster.device,
                                                             std::nullopt, job_->known(), &assumed));
@@ -367,6 +369,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
     job.workloads.push_back(std::move(workload));
   }
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
+  job.ignored = InertClusterKeys(root.Find("cluster"), root.Find("cost") != nullptr, job.cluster);
   ORRERY_RETURN_IF_ERROR(ReadNetwork(top, options, &job));
   ORRERY_RETURN_IF_ERROR(ReadLogGops(source, root.Find(network::JobLogGopsOptions().path), &job));
   ORRERY_RETURN_IF_ERROR(ReadPacket(source, root.Find(network::PacketOptions().path), &job));
@@ -550,8 +553,9 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
                     spec.gpus_per_node));
   }
   for (const std::string& name : all->noted) {
-    job->assumed.push_back(
+    job->ignored.push_back(
         fmt::format("nccl.{}: without effect: {}", name, collective::FindNoted(name)->why));
+    job->assumed.push_back(job->ignored.back());
   }
   return {};
 }

@@ -240,11 +240,14 @@ Status ReadLoss(const Section& section, Plan* plan) {
   return {};
 }
 
-// The framework's defaults, then what the user set; what is left of the defaults is said.
+// The framework's defaults, then what the user set; what is left of the defaults is said. A switch
+// that is not as a plan has it of which nothing is said (Plan()) is one that a newcomer would not
+// guess.
 Status ReadFramework(const Section& section, const Framework& framework, bool versioned,
-                     cluster::Arch arch, const workload::Model& model, Plan* plan,
-                     std::vector<std::string>* assumed) {
-  std::vector<std::string> defaults;
+                     cluster::Arch arch, Workload* workload, std::vector<std::string>* assumed) {
+  const workload::Model& model = workload->model;
+  Plan* plan = &workload->plan;
+  std::vector<std::string> defaults, unusual;
   if (NameOf(kFp8Recipes, plan->low_precision) != "?" && !section.Has("fp8_recipe")) {
     plan->low_precision = framework.defaults.fp8_recipe;
     defaults.push_back(fmt::format("fp8_recipe {}", NameOf(kFp8Recipes, plan->low_precision)));
@@ -276,10 +279,10 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     if (!section.Has(flag.key) && !flag.matters(*plan)) continue;
     if (section.Has(flag.key)) {
       plan->*flag.member = section.Bool(flag.key);
-    } else if (plan->*flag.member) {
-      defaults.emplace_back(flag.key);
     } else {
-      defaults.push_back(fmt::format("no {}", flag.key));
+      const std::string said = fmt::format("{}{}", plan->*flag.member ? "" : "no ", flag.key);
+      if (plan->*flag.member != Plan().*flag.member) unusual.push_back(said);
+      defaults.push_back(said);
     }
   }
   if (section.Has("cp_exchange")) {
@@ -306,9 +309,12 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
   ORRERY_RETURN_IF_ERROR(ReadReshard(section, plan, &defaults));
   ORRERY_RETURN_IF_ERROR(ReadGatherLimit(section, plan, &defaults));
   if (defaults.empty()) return {};
-  assumed->push_back(fmt::format("framework: {}{}, whose defaults are: {}", framework.name,
-                                 versioned ? "" : " (no version was given)",
-                                 fmt::join(defaults, ", ")));
+  workload->defaults =
+      fmt::format("framework: {}{}, whose defaults are: {}", framework.name,
+                  versioned ? "" : " (no version was given)", fmt::join(defaults, ", "));
+  assumed->push_back(workload->defaults);
+  if (unusual.empty()) return {};
+  workload->switches = fmt::format("{}: {}", framework.name, fmt::join(unusual, ", "));
   return {};
 }
 
@@ -374,6 +380,19 @@ Status ReadSchedule(const Source& source, const Sections& sections, Plan* plan,
   return {};
 }
 
+// A list with equal entries that follow each other counted: "0, 126 of 1, 0".
+std::string InRuns(const std::vector<int>& list) {
+  std::string text;
+  for (std::size_t i = 0, end = 0; i < list.size(); i = end) {
+    while (end < list.size() && list[end] == list[i]) ++end;
+    text += text.empty() ? "" : ", ";
+    text += end - i > 2    ? fmt::format("{} of {}", end - i, list[i])
+            : end - i == 2 ? fmt::format("{0}, {0}", list[i])
+                           : fmt::format("{}", list[i]);
+  }
+  return text;
+}
+
 // Choices that the user left open and that move the answer.
 void SayAssumed(const Sections& sections, const Workload& workload,
                 std::vector<std::string>* assumed) {
@@ -403,7 +422,7 @@ void SayAssumed(const Sections& sections, const Workload& workload,
       std::any_of(layers->begin(), layers->end(), [&](int n) { return n != layers->front(); })) {
     assumed->push_back(fmt::format(
         "parallel.layers_per_stage: auto gives [{}], embedding and loss counted as a layer each",
-        fmt::join(*layers, ", ")));
+        InRuns(*layers)));
   }
 }
 
@@ -537,8 +556,8 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   ORRERY_RETURN_IF_ERROR(ReadRouting(source, sections.training, &plan));
   ORRERY_RETURN_IF_ERROR(CheckDependents(sections, plan));
   ORRERY_RETURN_IF_ERROR(ReadFramework(sections.framework, **framework,
-                                       name.find('@') != std::string::npos, device.arch,
-                                       workload.model, &plan, assumed));
+                                       name.find('@') != std::string::npos, device.arch, &workload,
+                                       assumed));
   ReadLibraries(sections.framework, plan, &workload);
   workload.libraries.userbuffers =
       workload.libraries.transformer_engine && plan.tp_comm_overlap && plan.tp > 1;

@@ -8,6 +8,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/job/frameworks.h"
+#include "orrery/results/parts.h"
 #include "orrery/workload/generator.h"
 #include "orrery/workload/generators/tp_overlap.h"
 
@@ -92,18 +93,24 @@ class Trial {
     options_.timeline = false;
   }
 
-  // Whether every program fits. A plan that is refused does not.
-  bool Fits(const workload::Model& model, const Plan& plan) {
+  // Bytes of the fullest program where every one fits, else none. A plan that is refused does not.
+  std::optional<std::int64_t> Fits(const workload::Model& model, const Plan& plan) {
     graph::Graph graph;
-    if (!generator_.AddJob(model, plan, "remedy", &graph).ok()) return false;
+    if (!generator_.AddJob(model, plan, "remedy", &graph).ok()) return {};
     memory::Libraries& libraries = options_.libraries.front();
     libraries.userbuffer_bytes = workload::UserbufferBytes(model, plan);
     return Fits(graph, options_);
   }
-  bool Fits(const graph::Graph& graph, const memory::Options& options) const {
+  std::optional<std::int64_t> Fits(const graph::Graph& graph,
+                                   const memory::Options& options) const {
     const auto footprints = memory::ReplayAll(graph, job_.cluster.device, options);
-    return footprints.ok() && std::none_of(footprints->begin(), footprints->end(),
-                                           [](const memory::Footprint& f) { return f.oom; });
+    if (!footprints.ok()) return {};
+    std::int64_t most = 0;
+    for (const memory::Footprint& footprint : *footprints) {
+      if (footprint.oom) return {};
+      most = std::max(most, footprint.total());
+    }
+    return most;
   }
 
  private:
@@ -120,13 +127,23 @@ std::string MemoryRemedy(const Job& job, std::size_t workload, const graph::Grap
   Trial trial(job, w.libraries);
   memory::Options expandable = job.memory;
   expandable.allocator.expandable_segments = true;
-  if (!job.memory.allocator.expandable_segments && trial.Fits(graph, expandable)) {
-    return "it fits with memory.allocator: expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF)";
+  // With what it then takes, and under which optimizer: the same change need not help another.
+  const auto fits = [&](std::string_view changes, std::int64_t bytes) {
+    const bool close = results::IsClose(bytes, job.cluster.device.memory_bytes);
+    return fmt::format("it {} with {}: {} of {}, optimizer {}",
+                       close ? "just fits (close: try it)" : "fits", changes, HumanBytes(bytes),
+                       HumanBytes(job.cluster.device.memory_bytes), w.optimizer);
+  };
+  if (!job.memory.allocator.expandable_segments) {
+    if (const auto bytes = trial.Fits(graph, expandable)) {
+      return fits("memory.allocator: expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF)", *bytes);
+    }
   }
   for (const Remedy& remedy : kRemedies) {
     const std::optional<Plan> plan = Changed(remedy, w, w.plan);
-    if (plan && trial.Fits(w.model, *plan)) {
-      return fmt::format("it fits with {}", TextOf(remedy, w, *plan));
+    if (!plan) continue;
+    if (const auto bytes = trial.Fits(w.model, *plan)) {
+      return fits(TextOf(remedy, w, *plan), *bytes);
     }
   }
   Plan plan = w.plan;
@@ -136,7 +153,7 @@ std::string MemoryRemedy(const Job& job, std::size_t workload, const graph::Grap
     if (!changed) continue;
     plan = *std::move(changed);
     texts += fmt::format("{}{}", texts.empty() ? "" : ", ", TextOf(remedy, w, plan));
-    if (trial.Fits(w.model, plan)) return fmt::format("it fits with {} together", texts);
+    if (const auto bytes = trial.Fits(w.model, plan)) return fits(texts + " together", *bytes);
   }
   const bool shards_more = w.plan.replicas() > 1 && w.plan.sharding < workload::Sharding::kZero2;
   return fmt::format(

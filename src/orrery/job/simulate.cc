@@ -286,9 +286,15 @@ Result<results::RunResult> Simulation::Run() {
     ORRERY_RETURN_IF_ERROR(timeline->Finish());
   }
   if (!s.options.heat_map.empty()) ORRERY_RETURN_IF_ERROR(WriteHeatMap(s, record));
-  result.cluster = DescribeCluster(job.cluster);
+  result.cluster = DescribeCluster(job.cluster, job.ranks());
   result.network = job.network;
   result.assumed = job.assumed;
+  result.ignored = job.ignored;
+  for (const Workload& workload : job.workloads) {
+    const std::string who = job.workloads.size() > 1 ? fmt::format("job {}: ", workload.name) : "";
+    if (!workload.defaults.empty()) result.defaults.push_back(who + workload.defaults);
+    if (!workload.switches.empty()) result.switches.push_back(who + workload.switches);
+  }
   result.config_json = job.config_json;
   result.simulation.version = Version();
   result.simulation.config_hash = job.config_hash;

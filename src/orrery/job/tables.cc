@@ -189,19 +189,14 @@ std::string JobSchema() {
   return schema.dump(2) + "\n";
 }
 
-std::string KeyList(const OptionTable& table) {
+std::string KeyList(const OptionTable& table, std::string_view prefix) {
   std::string text;
   for (const Option& option : table.options) {
+    if (!FullName(table, option.name).starts_with(prefix)) continue;
     text += fmt::format("  {:<36} {}", FullName(table, option.name), Expected(option));
     if (!option.fallback.empty()) text += fmt::format("; default {}", option.fallback);
     text += fmt::format("\n      {}\n", option.doc);
   }
-  return text;
-}
-
-std::string KeyList() {
-  std::string text;
-  for (const OptionTable* table : Tables()) text += KeyList(*table);
   return text;
 }
 

@@ -16,9 +16,8 @@ std::vector<const OptionTable*> Tables();
 
 // JSON Schema (draft 2020-12) of the job file, for editors. One document.
 std::string JobSchema();
-// One line per key: name, what it takes, default, meaning. For `--help` and the docs.
-std::string KeyList();
-std::string KeyList(const OptionTable& table);
+// Two lines a key that begins with `prefix`: name, what it takes, default; meaning.
+std::string KeyList(const OptionTable& table, std::string_view prefix = "");
 // docs/formats/job.md's table of keys.
 std::string KeyTable();
 

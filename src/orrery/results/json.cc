@@ -6,6 +6,7 @@
 
 #include "orrery/results/campaign_report.h"
 #include "orrery/results/json_parts.h"
+#include "orrery/results/parts.h"
 
 namespace orrery::results {
 namespace {
@@ -106,7 +107,12 @@ void AddJob(const JobResult& job, Json* json) {
   Json memory = Json::array();
   for (const MemoryRow& row : job.memory) memory.push_back(ToJson(row, job.device_bytes));
   out["memory"] = std::move(memory);
+  out["verdict"] = Name(job.verdict());
+  if (!job.memory.empty()) {
+    out["memory_interval_bytes"] = Json::array({job.memory_low_bytes(), job.memory_high_bytes()});
+  }
   if (!job.memory_remedy.empty()) out["memory_remedy"] = job.memory_remedy;
+  out["bound_by"] = BoundBy(job);
   if (job.cost) out["cost"] = CostJson(*job.cost);
   if (job.goodput) out["goodput"] = GoodputJson(*job.goodput);
 }
@@ -209,6 +215,8 @@ std::string ToJson(const RunResult& result) {
   json["provenance"] = std::move(provenance);
   json["simulation"] = SimulationJson(result.simulation);
   json["assumed"] = result.assumed;
+  json["ignored"] = result.ignored;
+  json["unexpected_switches"] = result.switches;
   json["warnings"] = result.warnings;
   json["config"] = Json::parse(result.config_json, nullptr, false);
   return Dump(json);

@@ -4,71 +4,18 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/text.h"
 #include "orrery/results/campaign_report.h"
+#include "orrery/results/parts.h"
 #include "orrery/results/table.h"
 
 namespace orrery::results {
 namespace {
 
 constexpr std::size_t kWidth = 96;
-
-// What each part of the step means to somebody who has not read the design.
-struct PartText {
-  std::string_view heading;  // of the column in the table of stages
-  std::string_view meaning;
-};
-PartText TextOf(std::size_t part) {
-  using engine::Part;
-  switch (static_cast<Part>(part)) {
-    case Part::kCompute:
-      return {"compute", "kernels of forward and backward"};
-    case Part::kOptimizer:
-      return {"optim.", "kernels of the optimizer step"};
-    case Part::kInterference:
-      return {"interf.", "kernels slowed by communication beside them"};
-    case Part::kHost:
-      return {"host", "GPU idle because the host had not issued work yet"};
-    case Part::kWaiting:
-      return {"waiting", "for partners of a communication that arrive later"};
-    case Part::kBubble:
-      return {"bubble", "no micro-batch to work on: pipeline filling or draining"};
-    default:
-      break;
-  }
-  using graph::GroupSlot;
-  switch (static_cast<GroupSlot>(part - static_cast<std::size_t>(Part::kExposed))) {
-    case GroupSlot::kTp:
-      return {"TP", "tensor- and sequence-parallel communication, not hidden"};
-    case GroupSlot::kDp:
-      return {"DP", "data-parallel communication, not hidden"};
-    case GroupSlot::kPp:
-      return {"PP", "activations between pipeline stages, not hidden"};
-    case GroupSlot::kCp:
-      return {"CP", "context-parallel communication, not hidden"};
-    case GroupSlot::kEp:
-      return {"EP", "expert-parallel communication, not hidden"};
-    case GroupSlot::kEmbedding:
-      return {"embed.", "tied embeddings' gradient between first and last stage"};
-    case GroupSlot::kModel:
-      return {"model", "gradient norm over the model's ranks"};
-    case GroupSlot::kExpertTp:
-      return {"ETP", "tensor-parallel communication inside experts, not hidden"};
-    case GroupSlot::kExpertDp:
-      return {"EDP", "data-parallel communication of experts, not hidden"};
-    case GroupSlot::kShard:
-      return {"shard", "data-parallel communication inside a shard group, not hidden"};
-    case GroupSlot::kOffload:
-      return {"offload", "copies between device and host, not hidden"};
-    case GroupSlot::kReplica:
-      return {"replica", "data-parallel communication between shard groups, not hidden"};
-    case GroupSlot::kCount:
-      break;
-  }
-  return {"", ""};
-}
 
 class Writer {
  public:
@@ -106,45 +53,85 @@ class Writer {
   std::string text_;
 };
 
-std::string Percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
+// A field of the headline; texts that are long go on below their own beginning.
+void Field(std::string_view name, std::string_view text, Writer* out) {
+  out->Wrapped(fmt::format("  {:<13}", name), std::string(15, ' '), text);
+}
 
-double Share(SimTime part, SimTime total) {
-  return total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
+std::string MemoryText(const JobResult& job, const MemoryRow& fullest) {
+  return fmt::format("{} of {} (stage {}); 80% interval {} to {}", HumanBytes(fullest.total()),
+                     HumanBytes(job.device_bytes), fullest.stage,
+                     HumanBytes(job.memory_low_bytes()), HumanBytes(job.memory_high_bytes()));
+}
+
+void WriteVerdict(const JobResult& job, Writer* out) {
+  const MemoryRow* fullest = job.fullest();
+  if (fullest == nullptr) return;
+  switch (job.verdict()) {
+    case Verdict::kFits:
+      Field("verdict",
+            fmt::format("fits, {} to spare", HumanBytes(job.device_bytes - fullest->total())), out);
+      break;
+    case Verdict::kClose:
+      Field("verdict",
+            fmt::format("close: fits with {} to spare; memory is not known that exactly, so try it",
+                        HumanBytes(job.device_bytes - fullest->total())),
+            out);
+      break;
+    case Verdict::kOutOfMemory:
+      Field("verdict", "DOES NOT FIT; times below are what it would take on a larger GPU", out);
+      if (!job.memory_remedy.empty()) Field("", job.memory_remedy, out);
+      break;
+  }
 }
 
 void WriteHeadline(const JobResult& job, Writer* out) {
-  out->Line(fmt::format("  step time    {:<14} 80% interval {} to {}", HumanTime(job.step_time),
-                        HumanSeconds(job.interval_low_s), HumanSeconds(job.interval_high_s)));
+  WriteVerdict(job, out);
+  const bool would = job.out_of_memory();  // it does not run: no figure stands as if it did
+  const std::string_view be = would ? "would be " : "";
+  Field("step time",
+        fmt::format("{}{}; 80% interval {} to {}", be, HumanTime(job.step_time),
+                    HumanSeconds(job.interval_low_s), HumanSeconds(job.interval_high_s)),
+        out);
   if (job.tokens_per_s > 0) {
-    out->Line(fmt::format("  throughput   {} tokens/s",
-                          HumanCount(static_cast<std::int64_t>(job.tokens_per_s + 0.5))));
+    Field("throughput",
+          fmt::format("{}{} tokens/s", be,
+                      HumanCount(static_cast<std::int64_t>(job.tokens_per_s + 0.5))),
+          out);
   }
   if (job.model_tflops_per_gpu > 0) {
-    std::string line =
-        fmt::format("  model speed  {:.1f} TFLOP/s per GPU", job.model_tflops_per_gpu);
+    std::string line = fmt::format("{}{:.1f} TFLOP/s per GPU", be, job.model_tflops_per_gpu);
     if (job.mfu > 0) line += fmt::format(", MFU {} of the GPU's dense peak", Percent(job.mfu));
-    out->Line(line);
+    Field("model speed", line, out);
   }
-  const auto fullest = std::max_element(
-      job.memory.begin(), job.memory.end(),
-      [](const MemoryRow& a, const MemoryRow& b) { return a.total() < b.total(); });
-  if (fullest == job.memory.end()) return;
-  out->Line(fmt::format("  memory       {}: {} of {} on the fullest GPU (stage {})",
-                        job.out_of_memory() ? "DOES NOT FIT" : "fits", HumanBytes(fullest->total()),
-                        HumanBytes(job.device_bytes), fullest->stage));
+  if (const MemoryRow* fullest = job.fullest()) {
+    Field("memory", MemoryText(job, *fullest), out);
+  }
+  Field("bound by", BoundBy(job), out);
+  if (!job.advice.empty()) Field("tried", job.advice, out);
 }
 
-void WriteOverall(const JobResult& job, Writer* out) {
+void WriteOverall(const JobResult& job, bool full, Writer* out) {
+  constexpr double kShown = 0.005;
   out->Heading("Where a step goes (mean over all ranks)");
   TextTable table;
+  SimTime rest = 0;
   for (std::size_t i = 0; i < engine::kParts; ++i) {
     const SimTime part = job.overall.parts[i];
     if (part == 0) continue;
+    if (!full && Share(part, job.overall.total) < kShown) {
+      rest += part;
+      continue;
+    }
     const PartText text = TextOf(i);
     std::string name = PartName(i);
     std::replace(name.begin(), name.end(), '_', ' ');
     table.Row({name, HumanTime(part), Percent(Share(part, job.overall.total)),
                std::string(text.meaning)});
+  }
+  if (rest > 0) {
+    table.Row(
+        {"the rest", HumanTime(rest), Percent(Share(rest, job.overall.total)), "parts below 0.5%"});
   }
   table.Row({"step", HumanTime(job.overall.total), "100.0%", ""});
   table.AlignRight(1);
@@ -152,8 +139,29 @@ void WriteOverall(const JobResult& job, Writer* out) {
   out->Table(table);
 }
 
-void WriteStages(const JobResult& job, Writer* out) {
+// The stage whose ranks wait and idle least holds the others up; the median shows what they do.
+std::vector<std::pair<std::string, const BreakdownRow*>> WorstAndMedian(const JobResult& job) {
+  std::vector<const BreakdownRow*> rows;
+  for (const BreakdownRow& row : job.stages) rows.push_back(&row);
+  const auto idle = [](const BreakdownRow* row) {
+    const auto part = [&](engine::Part p) { return row->parts[static_cast<std::size_t>(p)]; };
+    return part(engine::Part::kWaiting) + part(engine::Part::kBubble);
+  };
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const BreakdownRow* a, const BreakdownRow* b) { return idle(a) < idle(b); });
+  const BreakdownRow* median = rows[rows.size() / 2];
+  return {{fmt::format("{} (busiest)", rows.front()->stage), rows.front()},
+          {fmt::format("{} (median)", median->stage), median}};
+}
+
+void WriteStages(const JobResult& job, bool full, Writer* out) {
   if (job.stages.size() < 2) return;
+  std::vector<std::pair<std::string, const BreakdownRow*>> rows;
+  if (full || job.stages.size() == 2) {
+    for (const BreakdownRow& row : job.stages) rows.emplace_back(std::to_string(row.stage), &row);
+  } else {
+    rows = WorstAndMedian(job);
+  }
   std::vector<std::size_t> shown;
   for (std::size_t i = 0; i < engine::kParts; ++i) {
     if (std::any_of(job.stages.begin(), job.stages.end(), [&](const BreakdownRow& row) {
@@ -167,9 +175,9 @@ void WriteStages(const JobResult& job, Writer* out) {
   std::vector<std::string> heading = {"stage", "ranks"};
   for (const std::size_t i : shown) heading.emplace_back(TextOf(i).heading);
   table.Row(std::move(heading));
-  for (const BreakdownRow& row : job.stages) {
-    std::vector<std::string> cells = {std::to_string(row.stage), HumanCount(row.ranks)};
-    for (const std::size_t i : shown) cells.push_back(Percent(Share(row.parts[i], row.total)));
+  for (const auto& [name, row] : rows) {
+    std::vector<std::string> cells = {name, HumanCount(row->ranks)};
+    for (const std::size_t i : shown) cells.push_back(Percent(Share(row->parts[i], row->total)));
     table.Row(std::move(cells));
   }
   for (std::size_t i = 0; i < shown.size() + 2; ++i) table.AlignRight(i);
@@ -198,7 +206,6 @@ std::string_view ShortName(graph::MemoryKind kind) {
 }
 
 void WriteMemory(const JobResult& job, Writer* out) {
-  if (job.memory.empty()) return;
   out->Heading("GPU memory at its peak, per program (GiB)");
   TextTable table;
   std::vector<std::string> heading = {"program", "ranks"};
@@ -225,6 +232,10 @@ void WriteMemory(const JobResult& job, Writer* out) {
   }
   for (std::size_t i = 1; i < memory::kKinds + 6; ++i) table.AlignRight(i);
   out->Table(table);
+}
+
+// Where it no longer fits: a line for the first program.
+void WriteOutOfMemory(const JobResult& job, Writer* out) {
   for (const MemoryRow& row : job.memory) {
     if (!row.footprint.oom) continue;
     const memory::OutOfMemory& state = row.footprint.oom_state;
@@ -236,16 +247,16 @@ void WriteMemory(const JobResult& job, Writer* out) {
         HumanBytes(state.reserved - state.allocated), HumanBytes(state.largest_cached)));
     break;
   }
-  if (!job.memory_remedy.empty()) out->Bullet(job.memory_remedy);
 }
 
-void WriteJob(const JobResult& job, bool named, Writer* out) {
+void WriteJob(const JobResult& job, bool named, bool full, Writer* out) {
   out->Heading(named ? fmt::format("Job {}", Printable(job.name, 40)) : "The job");
   out->Wrapped("  ", "  ", Printable(job.description, 400));
   WriteHeadline(job, out);
-  WriteOverall(job, out);
-  WriteStages(job, out);
-  WriteMemory(job, out);
+  WriteOverall(job, full, out);
+  WriteStages(job, full, out);
+  if (!job.memory.empty() && (full || job.out_of_memory())) WriteMemory(job, out);
+  WriteOutOfMemory(job, out);
   if (job.goodput) {
     out->Heading("With failures");
     out->Text(GoodputText(*job.goodput));
@@ -311,25 +322,51 @@ void WriteSimulation(const Simulation& simulation, Writer* out) {
                         simulation.fingerprint));
 }
 
+bool Holds(const std::vector<std::string>& lines, const std::string& line) {
+  return std::find(lines.begin(), lines.end(), line) != lines.end();
+}
+
+void WriteLines(std::string_view heading, const std::vector<std::string>& lines, Writer* out) {
+  if (lines.empty()) return;
+  out->Heading(heading);
+  for (const std::string& line : lines) out->Bullet(Printable(line, 1000));
+}
+
+// In three parts: what was filled in, what of the user's files does nothing, and what frameworks do
+// that a newcomer would not guess. `full`: all that their defaults are.
+void WriteAssumed(const RunResult& result, bool full, Writer* out) {
+  std::vector<std::string> filled;
+  for (const std::string& line : result.assumed) {
+    if (Holds(result.ignored, line) || Holds(result.defaults, line)) continue;
+    filled.push_back(line);
+  }
+  WriteLines("Assumed (say otherwise in the job file or with --set)", filled, out);
+  WriteLines("In your files, without effect", result.ignored, out);
+  WriteLines(full ? "The framework's defaults" : "What the framework does that you may not expect",
+             full ? result.defaults : result.switches, out);
+}
+
 }  // namespace
 
 std::string Report(const RunResult& result, const ReportOptions& options) {
   Writer out(options.color);
-  out.Wrapped(
-      "", "",
-      fmt::format("A training step, simulated by Orrery on {}", Printable(result.cluster, 400)));
-  for (const JobResult& job : result.jobs) WriteJob(job, result.jobs.size() > 1, &out);
-  WriteNetwork(result, &out);
-  WriteOrigin(result, &out);
-  if (!result.assumed.empty()) {
-    out.Heading("Assumed (say otherwise in the job file or with --set)");
-    for (const std::string& line : result.assumed) out.Bullet(Printable(line, 1000));
+  out.Wrapped("", "",
+              fmt::format("A training step on {}, by Orrery", Printable(result.cluster, 400)));
+  for (const JobResult& job : result.jobs) {
+    WriteJob(job, result.jobs.size() > 1, options.full, &out);
   }
-  if (!result.warnings.empty()) {
-    out.Heading("Warnings");
-    for (const std::string& line : result.warnings) out.Bullet(Printable(line, 1000));
+  if (options.full) {
+    WriteNetwork(result, &out);
+    WriteOrigin(result, &out);
   }
-  WriteSimulation(result.simulation, &out);
+  WriteAssumed(result, options.full, &out);
+  WriteLines("Warnings", result.warnings, &out);
+  if (options.full) {
+    WriteSimulation(result.simulation, &out);
+  } else {
+    out.Line(
+        "\nMore with --full: every stage, memory by part, network, where the numbers come from.");
+  }
   return out.Take();
 }
 

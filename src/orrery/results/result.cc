@@ -7,6 +7,7 @@
 #include <map>
 
 #include "orrery/base/int128.h"
+#include "orrery/results/parts.h"
 
 namespace orrery::results {
 
@@ -167,6 +168,57 @@ void AddWarnings(const engine::Record& record, RunResult* result) {
 bool JobResult::out_of_memory() const {
   return std::any_of(memory.begin(), memory.end(),
                      [](const MemoryRow& row) { return row.footprint.oom; });
+}
+
+const MemoryRow* JobResult::fullest() const {
+  const auto most = std::max_element(
+      memory.begin(), memory.end(),
+      [](const MemoryRow& a, const MemoryRow& b) { return a.total() < b.total(); });
+  return most == memory.end() ? nullptr : &*most;
+}
+
+namespace {
+
+// What `nvidia-smi` shows: tensors, the allocator's cache and what lives outside of it.
+double MemoryFactor() { return 1 + constants::MemoryWidth({.allocator = true, .outside = true}); }
+
+}  // namespace
+
+std::int64_t JobResult::memory_low_bytes() const {
+  const MemoryRow* row = fullest();
+  return row == nullptr
+             ? 0
+             : static_cast<std::int64_t>(static_cast<double>(row->total()) / MemoryFactor());
+}
+
+std::int64_t JobResult::memory_high_bytes() const {
+  const MemoryRow* row = fullest();
+  return row == nullptr
+             ? 0
+             : static_cast<std::int64_t>(static_cast<double>(row->total()) * MemoryFactor());
+}
+
+Verdict JobResult::verdict() const {
+  if (out_of_memory()) return Verdict::kOutOfMemory;
+  const MemoryRow* row = fullest();
+  return row != nullptr && IsClose(row->total(), device_bytes) ? Verdict::kClose : Verdict::kFits;
+}
+
+bool IsClose(std::int64_t bytes, std::int64_t device_bytes) {
+  constexpr double kClose = 0.94;  // users report that above it the same job runs or does not
+  return static_cast<double>(bytes) > kClose * static_cast<double>(device_bytes);
+}
+
+std::string_view Name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kFits:
+      return "fits";
+    case Verdict::kClose:
+      return "close";
+    case Verdict::kOutOfMemory:
+      return "out_of_memory";
+  }
+  return "?";
 }
 
 bool RunResult::out_of_memory() const {

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "orrery/base/status.h"
@@ -57,6 +58,11 @@ struct MemoryRow {
   std::int64_t total() const { return footprint.total(); }
 };
 
+// Whether a job runs. kClose: it fits, and what it takes is above 94 % of the GPU, where a
+// prediction of memory decides nothing: the next release of a library may tip it over.
+enum class Verdict : std::uint8_t { kFits, kClose, kOutOfMemory };
+std::string_view Name(Verdict verdict);
+
 struct JobResult {
   std::string name;
   std::string description;
@@ -71,11 +77,17 @@ struct JobResult {
   BreakdownRow overall;
   std::vector<BreakdownRow> stages;
   std::vector<MemoryRow> memory;
-  std::string memory_remedy;                 // what would make it fit; empty when it does
+  std::string memory_remedy;  // what would make it fit; empty when it does
+  std::string advice;         // one change that was simulated and is faster; empty: none was found
   std::optional<campaign::Cost> cost;        // where the job asks for it
   std::optional<campaign::Goodput> goodput;  // the same
 
   bool out_of_memory() const;
+  const MemoryRow* fullest() const;  // the program that takes most; null without memory rows
+  // 80 % of measurements of the fullest GPU lie between: what `nvidia-smi` would show.
+  std::int64_t memory_low_bytes() const;
+  std::int64_t memory_high_bytes() const;
+  Verdict verdict() const;
 };
 
 struct Simulation {
@@ -127,7 +139,10 @@ struct RunResult {
   std::array<double, compute::kProvenances> provenance{};
   double compute_spread = 0;
   Simulation simulation;
-  std::vector<std::string> assumed;
+  std::vector<std::string> assumed;   // what was filled in, or stands for something else
+  std::vector<std::string> ignored;   // what the user's files say and nothing reads or heeds
+  std::vector<std::string> defaults;  // what frameworks' defaults are, a line of `assumed` each
+  std::vector<std::string> switches;  // of those, what a newcomer would not guess
   std::vector<std::string> warnings;
   std::string config_json;  // the resolved job file, one JSON object
 

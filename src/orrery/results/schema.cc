@@ -78,7 +78,17 @@ Json JobProperties() {
           {"mfu", {{"type", Json::array({"number", "null"})}}},
           {"breakdown",
            Object({{"overall", BreakdownRowSchema()}, {"stages", Array(BreakdownRowSchema())}})},
-          {"memory", Array(MemoryRowSchema())}};
+          {"memory", Array(MemoryRowSchema())},
+          {"verdict", {{"enum", {"fits", "close", "out_of_memory"}}}},
+          {"bound_by", Type("string", "the largest kind of time in a step, and the next")}};
+}
+
+// What a job has only sometimes.
+Json JobSchema() {
+  Json job = Object(JobProperties());
+  job["properties"]["memory_interval_bytes"] = Array({{"type", "integer"}});
+  job["properties"]["memory_remedy"] = Type("string", "what would make it fit");
+  return job;
 }
 
 Json Schema(const char* title, const Json& body) {
@@ -90,7 +100,7 @@ Json Schema(const char* title, const Json& body) {
 }  // namespace
 
 std::string ResultSchema() {
-  Json job = Object(JobProperties());
+  Json job = JobSchema();
   job["properties"]["cost"] = CostSchema();
   job["properties"]["goodput"] = GoodputSchema();
   job["properties"]["name"] = Type("string", "of the job file's entry");
@@ -105,6 +115,8 @@ std::string ResultSchema() {
       {"provenance", Type("object", "share of kernel time by origin")},
       {"simulation", Type("object", "how the run was made; config_hash, fingerprint")},
       {"assumed", Array({{"type", "string"}})},
+      {"ignored", Array({{"type", "string"}})},
+      {"unexpected_switches", Array({{"type", "string"}})},
       {"warnings", Array({{"type", "string"}})},
       {"config", Type("object", "the resolved job file")}};
   Json schema = Object(std::move(common));
@@ -115,8 +127,8 @@ std::string ResultSchema() {
                             {"bytes", Type("integer", "sent")},
                             {"unexpected_messages", Type("integer", "sent before their receive")},
                             {"ranks", Array({{"type", "object"}})}});
-  schema["anyOf"] = Json::array(
-      {Object(JobProperties()), Object({{"jobs", Array(job)}}), Object({{"goal", goal}})});
+  schema["anyOf"] =
+      Json::array({JobSchema(), Object({{"jobs", Array(job)}}), Object({{"goal", goal}})});
   return Schema("Orrery result", schema).dump(2) + "\n";
 }
 

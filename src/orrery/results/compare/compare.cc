@@ -172,7 +172,7 @@ double Share(std::int64_t change, std::int64_t of) {
   return of == 0 ? 0 : static_cast<double>(change) / static_cast<double>(of) * 100;
 }
 
-std::string Verdict(const Comparison& c) {
+std::string VerdictOf(const Comparison& c) {
   if (c.change() == 0) return "The step times are equal.";
   const std::string off = fmt::format("{:.1f} %", c.width * 100);
   if (!c.can_tell()) {
@@ -296,7 +296,7 @@ std::string ComparisonToText(const Comparison& c) {
   };
   text += fmt::format("Step time  A {} ({})  B {} ({}): {}, {:+.1f} %\n  {}\n", HumanTime(c.step_a),
                       interval(c.interval_a), HumanTime(c.step_b), interval(c.interval_b),
-                      Signed(c.change()), Share(c.change(), c.step_a), Verdict(c));
+                      Signed(c.change()), Share(c.change(), c.step_a), VerdictOf(c));
   if (c.oom_a != c.oom_b) {
     text += fmt::format("  {} does not fit the GPU, the other does.\n", c.oom_a ? "A" : "B");
   }
