@@ -70,7 +70,7 @@ constexpr Option kParallel[] = {
      .choices = "auto",
      .doc =
          "auto (even if divisible, else embedding and loss count as one layer each), or pp entries "
-         "(pp · vpp in chunk order)."},
+         "(pp · vpp in chunk order). The first and the last may be 0: embedding or loss alone."},
     {.name = "microbatch_group",
      .type = kInteger,
      .min = 1,

@@ -262,6 +262,8 @@ graph::Block BlockCache::BuildStep(const BlockKey& key) {
       return StaticMemory(s, sizes, &names_);
     case BlockKind::kZeroGradients:
       return ZeroGradients(s, a, &names_);
+    case BlockKind::kHoldGradients:
+      return HoldGradients(s, a, b != 0, c != 0, &names_);
     case BlockKind::kReduceBucket:
       return ReduceBucket(s, a,
                           {.distributed = (b & 1) != 0,
@@ -379,6 +381,7 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kFactorMeans:
     case BlockKind::kStatic:
     case BlockKind::kZeroGradients:
+    case BlockKind::kHoldGradients:
     case BlockKind::kReduceBucket:
     case BlockKind::kGatherBucket:
     case BlockKind::kBroadcastShards:

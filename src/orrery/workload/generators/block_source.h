@@ -28,6 +28,7 @@ enum class BlockKind : std::uint8_t {
   kWaitExchange,
   kStatic,           // elements, shard, norm group, PackStepFlags
   kZeroGradients,    // elements
+  kHoldGradients,    // elements, experts, forever
   kReduceBucket,     // elements, distributed + 2·blocking + 4·last + 8·experts
   kGatherBucket,     // elements, GatherMode, experts, elements to cast before (FSDP2)
   kBroadcastShards,  // elements, owners

@@ -102,6 +102,7 @@ void ProgramWriter::ForwardAndBackward(int forward, int forward_microbatch, int 
     Forward(forward, forward_microbatch);
     return Backward(backward, backward_microbatch, reduce);
   }
+  HoldGradients(backward);
   const int nf = f.parts.layers, nb = b.parts.layers;
   if (b.parts.head) HeadUnit(false, b, backward, backward_microbatch);
   ForwardUnits(f, forward, 0, 0, forward_microbatch);

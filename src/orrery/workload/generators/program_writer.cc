@@ -251,6 +251,7 @@ BlockId ProgramWriter::EndBackward(bool head, int microbatch) {
 
 void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+  HoldGradients(index);
   int next = chunk.parts.layers + 1;  // the unit whose backward comes next
   if (reduce && reduces()) {
     chunk.reduced = true;
@@ -262,7 +263,7 @@ void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
         BackwardUnits(chunk, index, next, unit, microbatch);
         next = unit - 1;
       }
-      Reduce(bucket, i + 1 == chunk.buckets.size(), !plan().overlap_grad_reduce,
+      Reduce(bucket, index, i + 1 == chunk.buckets.size(), !plan().overlap_grad_reduce,
              reduces_each() ? microbatch : -1);
     }
   }
@@ -301,7 +302,27 @@ std::int16_t ProgramWriter::StartMessage(bool send, bool to_next, bool gradient,
   return event;
 }
 
-void ProgramWriter::Reduce(const Bucket& bucket, bool last, bool blocking, int microbatch) {
+void ProgramWriter::HoldGradients(int index) {
+  Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+  if (!plan().keeps_units() || !reduces() || chunk.holds_gradients) return;
+  chunk.holds_gradients = true;
+  for (const Bucket& bucket : chunk.buckets) {
+    Call(job_.blocks->Get(BlockKind::kHoldGradients, bucket.elements, bucket.experts ? 1 : 0, 0),
+         index, -1, bucket.unit);
+  }
+}
+
+std::int64_t ProgramWriter::UnreducedGradients() const {
+  std::int64_t sum = 0;
+  for (const Chunk& chunk : chunks_) {
+    if (!plan().model_type_states) sum += chunk.alone;  // else each is its own shard
+    for (const Bucket& bucket : chunk.buckets) sum += reduces() ? 0 : bucket.elements;
+  }
+  return sum;
+}
+
+void ProgramWriter::Reduce(const Bucket& bucket, int chunk, bool last, bool blocking,
+                           int microbatch) {
   if (plan().reducer != Reducer::kBuffer) {
     const std::int64_t mode = (blocking ? 1 : 0) + (last ? 2 : 0) + (microbatch > 0 ? 4 : 0);
     Call(job_.blocks->Get(BlockKind::kReduceTensors, bucket.elements, bucket.tensors,
@@ -312,7 +333,9 @@ void ProgramWriter::Reduce(const Bucket& bucket, bool last, bool blocking, int m
   const bool scatters = job_.distributed() && !job_.layer_wise();
   const std::int64_t mode =
       (scatters ? 1 : 0) + (blocking ? 2 : 0) + (last ? 4 : 0) + (bucket.experts ? 8 : 0);
-  Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements, mode), 0, -1);
+  const bool held = plan().keeps_units();  // the unit's gradients go with it
+  Call(job_.blocks->Get(BlockKind::kReduceBucket, bucket.elements, mode), held ? chunk : 0, -1,
+       held ? bucket.unit : 0);
 }
 
 void ProgramWriter::ReduceChunk(int index) {
@@ -320,7 +343,7 @@ void ProgramWriter::ReduceChunk(int index) {
   if (chunk.reduced || !reduces()) return;
   chunk.reduced = true;
   for (std::size_t i = 0; i < chunk.buckets.size(); ++i) {
-    Reduce(chunk.buckets[i], i + 1 == chunk.buckets.size(), false, -1);
+    Reduce(chunk.buckets[i], index, i + 1 == chunk.buckets.size(), false, -1);
   }
 }
 
@@ -475,6 +498,9 @@ void ProgramWriter::Begin() {
   if (job_.shape->frozen()) {
     out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kFrozenMemory, Frozen())});
   }
+  if (const std::int64_t held = plan().keeps_units() ? UnreducedGradients() : 0; held > 0) {
+    out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kHoldGradients, held, 0, 1)});
+  }
   // zero_grad(set_to_none=True) runs no kernel.
   if (plan().reducer == Reducer::kBuffer) {
     Call(job_.blocks->Get(BlockKind::kZeroGradients, plan().keeps_units() ? 0 : total), 0, -1);
@@ -508,8 +534,10 @@ void ProgramWriter::FinishReduction() {
   if (plan().overlap_grad_reduce) {
     Call(job_.blocks->Get(BlockKind::kWaitGradients), 0, -1);
   } else {
-    for (const Chunk& chunk : chunks_) {
-      for (const Bucket& bucket : chunk.buckets) Reduce(bucket, false, true, -1);
+    for (int c = 0; c < chunks(); ++c) {
+      for (const Bucket& bucket : chunks_[static_cast<std::size_t>(c)].buckets) {
+        Reduce(bucket, c, false, true, -1);
+      }
     }
   }
   if (plan().reducer != Reducer::kDdp || plan().bucket_views) return;

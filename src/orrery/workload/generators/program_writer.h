@@ -110,6 +110,7 @@ class ProgramWriter {
     std::size_t copied = 0;    // of those, copied out (FSDP2)
     std::int16_t gather_event = graph::kNoEvent;  // of the last one
     bool reduced = false, forwarded = false;
+    bool holds_gradients = false;  // FSDP2: of its units, until they are reduced
   };
 
   void Call(BlockId block, int chunk, int microbatch, int first_layer = 0, int repeat = 1,
@@ -133,7 +134,11 @@ class ProgramWriter {
   void Halves(const Chunk& chunk, int index, int microbatch, bool weights);
   void OffloadedLayers(bool forward, const Chunk& chunk, int index, int unit, int layers,
                        int microbatch);
-  void Reduce(const Bucket& bucket, bool last, bool blocking, int microbatch);
+  void Reduce(const Bucket& bucket, int chunk, bool last, bool blocking, int microbatch);
+  // FSDP2's units that stay gathered: gradients appear with a chunk's first backward pass.
+  void HoldGradients(int index);
+  // Those that nothing reduces.
+  std::int64_t UnreducedGradients() const;
   BlockId EndBackward(bool head, int microbatch);
   void FinishReduction();
   void Optimizer();

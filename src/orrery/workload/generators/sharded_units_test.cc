@@ -391,8 +391,26 @@ TEST(Sharded, GraphsAreValid) {
   }
 }
 
+// The largest sum of gradients that wait for their reduction, over a program's calls in order.
+std::int64_t MostHeldGradients(const graph::Graph& g, const graph::Program& program) {
+  std::int64_t held = 0, most = 0;
+  for (const graph::Call& call : program.calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    for (const graph::Op& op : block.ops) {
+      if (op.kind != graph::OpKind::kAlloc && op.kind != graph::OpKind::kFree) continue;
+      const graph::Buffer& buffer = block.buffers[op.index];
+      if (g.name(buffer.name) != "gradients") continue;
+      held += op.kind == graph::OpKind::kAlloc ? buffer.bytes : -buffer.bytes;
+      most = std::max(most, held);
+    }
+  }
+  EXPECT_EQ(held, 0) << "gradients outlive the step";
+  return most;
+}
+
 // Over two stages, four micro-batches each: every unit is gathered once and reduced once a step; a
-// rank holds its stage's gathered parameters and accumulated gradients, and 16 bytes of shards.
+// rank holds its stage's gathered parameters and 16 bytes of shards for ever, and its accumulated
+// gradients from the first backward pass to their reduction behind the last.
 TEST(Sharded, OverStagesOnceAStep) {
   Model model = SmallGpt(4);
   model.tied_embeddings = false;
@@ -411,7 +429,8 @@ TEST(Sharded, OverStagesOnceAStep) {
   for (const graph::Buffer& b : g.blocks[g.programs[0].prologue[0].block.index()].buffers) {
     bytes += b.bytes;
   }
-  EXPECT_EQ(bytes, (2 + 4) * kFirst + 16 * kFirst / 4);
+  EXPECT_EQ(bytes, 2 * kFirst + 16 * kFirst / 4);
+  EXPECT_EQ(MostHeldGradients(g, g.programs[0]), 4 * kFirst);
   // A layer's weight gradients are added by a kernel, not by the GEMM; reductions stand behind the
   // last pass.
   const std::string backward = Operations(g, FindBlock(g, "layer.backward"));
@@ -419,6 +438,28 @@ TEST(Sharded, OverStagesOnceAStep) {
   const std::string order = Pipeline(g, g.programs[0]);
   EXPECT_LT(order.rfind("B3"), order.find("R")) << order;
   EXPECT_EQ(order.find("R"), order.size() - 5) << order;  // two layers and the tables
+}
+
+// Two chunks a stage and as many micro-batches as stages: the first stage runs all forward passes,
+// then the second chunk's backward passes, whose gradients are reduced and gone before the first
+// chunk's appear. 2 layers and the tables there, 2 layers here: never their sum.
+TEST(Sharded, ChunksHoldTheirGradientsOneAfterTheOther) {
+  Model model = SmallGpt(8);
+  model.tied_embeddings = false;
+  Plan plan = Sharded(Sharding::kZero2, 2);
+  plan.pp = plan.vpp = 2;
+  plan.schedule = Schedule::k1f1bInterleaved;
+  plan.flat_parameters = false;
+  plan.align_grad_reduce = plan.align_param_gather = false;
+  ASSERT_TRUE(Validate(model, plan).ok()) << Validate(model, plan).message();
+  const graph::Graph g = Make(model, plan);
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(MostHeldGradients(g, g.programs[0]), 4 * (2 * kLayer + 256 * (1024 + 512)));
+  // Where every stage reduces at the end of the step, both chunks' are held until then.
+  plan.overlap_grad_reduce = false;
+  const graph::Graph late = Make(model, plan);
+  EXPECT_EQ(MostHeldGradients(late, late.programs[0]), 4 * (4 * kLayer + 256 * (1024 + 512)));
 }
 
 // Told to hold its units, one stage gathers them once a step, too, and reduces them in the last

@@ -38,11 +38,12 @@ graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names) 
   };
   forever(1, "parameters", MemoryKind::kParameter, sizes.elements * s.element_bytes);
   const bool part = s.reducer == Reducer::kDeepSpeed;
-  forever(2, "gradients", MemoryKind::kGradient,
-          (part ? sizes.shard : sizes.elements) * s.gradient_bytes);
-  // FSDP's shards are beside what is gathered and accumulated between the two.
+  // FSDP's shards are beside what is gathered and accumulated between the two (HoldGradients).
   if (s.keeps_units) {
     forever(8, "gradient_shards", MemoryKind::kGradient, sizes.shard * s.state_bytes);
+  } else {
+    forever(2, "gradients", MemoryKind::kGradient,
+            (part ? sizes.shard : sizes.elements) * s.gradient_bytes);
   }
   if (part) {
     forever(7, "gradient_buckets", MemoryKind::kGradient, s.bucket_elements * s.gradient_bytes);
@@ -66,9 +67,34 @@ graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names) 
   return w.Finish();
 }
 
+namespace {
+
+graph::Buffer UnitGradients(const Shape& s, std::int64_t elements, bool experts, Lifetime lifetime,
+                            BlockWriter* w) {
+  return w->Named(experts ? 2 : 1, "gradients", elements * s.gradient_bytes, MemoryKind::kGradient,
+                  lifetime);
+}
+
+}  // namespace
+
+graph::Block HoldGradients(const Shape& s, std::int64_t elements, bool experts, bool forever,
+                           Names* names) {
+  BlockWriter w(names, "gradients.hold", Pass::kOptimizer);
+  if (forever) {
+    w.Alloc(w.Named(9, "gradients", elements * s.gradient_bytes, MemoryKind::kGradient,
+                    Lifetime::kForever));
+  } else {
+    w.Alloc(UnitGradients(s, elements, experts, Lifetime::kMicrobatch, &w));
+  }
+  return w.Finish();
+}
+
 graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode, Names* names) {
   BlockWriter w(names, "gradients.reduce", Pass::kBackward);
   const std::int64_t bytes = elements * s.gradient_bytes;
+  const graph::Buffer input =
+      w.Temporary("reduce_scatter.input", s.keeps_units ? bytes : 0, MemoryKind::kCommunication);
+  if (s.keeps_units) w.Alloc(input);
   // Scaling by 1/dp before the sum.
   w.Kernel("scale", MemoryBound{.op = MemoryOp::kGradScale,
                                 .rows = 1,
@@ -77,6 +103,9 @@ graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode
                                 .bytes_written = bytes,
                                 .dtype = s.gradient_dtype,
                                 .pass = Pass::kBackward});
+  if (s.keeps_units) {
+    w.Free(UnitGradients(s, elements, mode.experts, Lifetime::kMicrobatch, &w));
+  }
   Comm comm{.collective = Collective::kAllReduce,
             .group = mode.experts ? GroupSlot::kExpertDp : GroupSlot::kDp,
             .stream = kDpStream,
@@ -97,6 +126,7 @@ graph::Block ReduceBucket(const Shape& s, std::int64_t elements, BucketMode mode
   }
   comm.event = event;
   w.Comm(comm.collective == Collective::kAllReduce ? "all_reduce" : "reduce_scatter", comm);
+  if (s.keeps_units) w.Free(input);
   return w.Finish();
 }
 

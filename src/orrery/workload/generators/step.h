@@ -21,6 +21,12 @@ struct StepSizes {
 
 graph::Block StaticMemory(const Shape& s, const StepSizes& sizes, Names* names);
 graph::Block ZeroGradients(const Shape& s, std::int64_t elements, Names* names);
+// FSDP2 over stages, or told to hold its units: gradients of a unit that nobody has reduced yet.
+// They appear with the first backward pass of their chunk (FSDPParam's unsharded_accumulated_grad)
+// and go when the unit is reduced, a copy of them being what the reduction reads. `forever`: those
+// of parameters that no other rank holds, which are not reduced. Calls of both name chunk and unit.
+graph::Block HoldGradients(const Shape& s, std::int64_t elements, bool experts, bool forever,
+                           Names* names);
 // One bucket over dp: reduce-scatter under ZeRO-1, else all-reduce. `blocking`, or started with the
 // last one recording kGradientEvent.
 struct BucketMode {

@@ -315,7 +315,7 @@ Status CheckKeys(const Section& section, const SchedulePattern& pattern) {
 
 Result<const Row*> FindRow(const Section& section) {
   if (!section.Has("name")) {
-    return InvalidInput("pattern.name is missing ('orrery traffic --help' lists patterns)");
+    return InvalidInput("pattern.name is missing ('orrery list schedule-patterns' lists them)");
   }
   const std::string name = section.Text("name");
   std::vector<std::string_view> names;
