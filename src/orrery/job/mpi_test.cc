@@ -175,6 +175,23 @@ TEST(MpiTrace, LibrariesChooseBySize) {
   EXPECT_EQ(sent("Allreduce", 8, "mpi.allreduce=ring"), 8u * 14);
 }
 
+// Which tree a reduction of Open MPI takes: it ends when the tree of that name does.
+TEST(MpiTrace, OpenMpiReducesByTrees) {
+  const auto reduced = [](int size, std::vector<std::string> set) {
+    Program p(8);
+    p.All("Reduce", [&](int) { return fmt::format("1:2:{}:13,1,1:3:0:@", size); });
+    return Predicted(p, std::move(set)).record;
+  };
+  const auto end = [&](int size, std::string_view tree) {
+    return reduced(size, {"mpi.library=openmpi", fmt::format("mpi.reduce={}", tree)}).finish_time;
+  };
+  EXPECT_EQ(end(2047, "auto"), end(2047, "binomial"));
+  EXPECT_NE(end(2047, "auto"), end(2047, "binary"));
+  EXPECT_EQ(reduced(2048, {"mpi.library=openmpi"}).messages.sent, 7u * 2);  // segments of 1 KiB
+  EXPECT_EQ(end(20000, "auto"), end(20000, "binary"));
+  EXPECT_NE(end(20000, "auto"), end(20000, "pipeline"));
+}
+
 // Rows and columns of a 4 x 4 grid: on the diagonal a rank has one number in both. Columns are made
 // last and used first; only what the other ranks do tells.
 TEST(MpiTrace, SplitsAreToldApart) {
