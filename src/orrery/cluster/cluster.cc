@@ -290,7 +290,9 @@ void Cluster::AddPcieLinks() {
   if (!pcie_tree_.any()) return;
   for (int n = 0; n < spec_.nodes; ++n) {
     const auto nic = origin_.first_end + static_cast<std::uint32_t>(n * spec_.nics_per_node);
-    pcie_tree_.AddLinks(nic, pcie_node(NodeId(static_cast<std::size_t>(n)), 0), &links_);
+    const auto gpu = static_cast<std::uint32_t>(n * spec_.gpus_per_node);
+    pcie_tree_.AddLinks(spec_, gpu, nic, pcie_node(NodeId(static_cast<std::size_t>(n)), 0),
+                        &links_);
   }
 }
 
@@ -304,6 +306,11 @@ PcieDistance Cluster::peer_distance(DeviceId a, DeviceId b) const {
                                static_cast<std::size_t>(local_index(b)));
 }
 
+int Cluster::nvlinks_between(DeviceId a, DeviceId b) const {
+  return pcie_tree_.nvlinks().links(static_cast<std::size_t>(local_index(a)),
+                                    static_cast<std::size_t>(local_index(b)));
+}
+
 PcieDistance Cluster::nic_distance(DeviceId d) const {
   const auto per_node = static_cast<std::size_t>(spec_.nics_per_node);
   return pcie_tree_.gpu_to_nic(static_cast<std::size_t>(local_index(d)), nic(d).index() % per_node);
@@ -313,6 +320,7 @@ PcieDistance Cluster::nic_distance(DeviceId d) const {
 void Cluster::MeasureHost() {
   if (!pcie_tree_.any() || direct()) return;
   PcieTreeSpec& t = spec_.pcie_tree;
+  t.most_nvlinks = pcie_tree_.nvlinks().most();
   const auto measure = [&](PcieDistance distance, std::array<HostPath, kPcieDistances>* paths,
                            const std::vector<LinkId>& path) {
     HostPath& worst = (*paths)[static_cast<std::size_t>(distance)];
@@ -478,6 +486,10 @@ void Cluster::Route(DeviceId from, DeviceId to, std::uint64_t salt,
   }
   const auto local = [this](DeviceId d) { return static_cast<std::size_t>(local_index(d)); };
   if (spec_.gpus_per_nvlink_domain > 1 && nvlink_domain(from) == nvlink_domain(to)) {
+    if (nvlinks_between(from, to) > 0) {
+      path->push_back(pcie_tree_.Nvlink(local(from), local(to), tree_link(node(from))));
+      return;
+    }
     if (peers_over_pcie()) {
       path->push_back(pcie_out(from));
       pcie_tree_.Between(local(from), local(to), tree_link(node(from)), path);

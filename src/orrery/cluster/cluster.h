@@ -174,6 +174,8 @@ class Cluster {
   // REQUIRES: pcie_tree().any(); of one host.
   PcieDistance peer_distance(DeviceId a, DeviceId b) const;
   PcieDistance nic_distance(DeviceId d) const;
+  // NVLinks without a switch between two GPUs of a host (nvlink_mesh.h).
+  int nvlinks_between(DeviceId a, DeviceId b) const;
   // Links of the host's PCIe, GPUs' own included, from first_pcie_link() on.
   std::size_t first_pcie_link() const { return 2 * devices(); }
   std::size_t pcie_links() const {

@@ -117,7 +117,8 @@ Picture Collect(const Cluster& cluster, std::span<const double> used = {}) {
     const Link& l = cluster.links()[i];
     const bool inside = HostAlone(cluster);
     if (IsLocal(l.kind) != inside) continue;
-    if (l.kind == LinkKind::kNvlink && cluster.peers_over_pcie()) continue;
+    const bool to_switch = l.from >= cluster.devices() || l.to >= cluster.devices();
+    if (l.kind == LinkKind::kNvlink && to_switch && cluster.peers_over_pcie()) continue;
     const std::uint32_t a = mark[l.from], b = mark[l.to];
     if (a == b || a == kNobody || b == kNobody) continue;
     Line& line = lines[{std::min(a, b), std::max(a, b)}];

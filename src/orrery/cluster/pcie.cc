@@ -215,6 +215,15 @@ Result<PcieTree> PcieTree::Make(const Spec& spec) {
       }
     }
   }
+  if (!t.nvlinks.empty()) {
+    ORRERY_ASSIGN_OR_RETURN(tree.nvlinks_, NvlinkMesh::Parse(t.nvlinks, spec.gpus_per_node));
+    if (!t.peers || spec.gpus_per_nvlink_domain != spec.gpus_per_node) {
+      return InvalidInput(
+          "pcie_tree.nvlinks = '{}': GPUs that it does not join meet over PCIe; set "
+          "pcie_tree.peers to pcie, and gpus_per_nvlink_domain to gpus_per_node = {}",
+          Printable(t.nvlinks, 80), spec.gpus_per_node);
+    }
+  }
   const std::string text = tree.text_;
   ORRERY_RETURN_IF_ERROR(Parser(text, spec, &tree).Run());
   if (t.peers && spec.gpus_per_nvlink_domain > spec.gpus_per_node) {
@@ -248,7 +257,12 @@ void PcieTree::Finish(const Spec& spec) {
 std::size_t PcieTree::links() const {
   const std::size_t sockets = roots_.size();
   if (sockets == 0) return 0;
-  return 2 * nic_.size() + 2 * (nodes_.size() - sockets) + sockets * (sockets - 1);
+  return 2 * nic_.size() + 2 * (nodes_.size() - sockets) + sockets * (sockets - 1) +
+         2 * nvlinks_.pairs();
+}
+
+LinkId PcieTree::Nvlink(std::size_t from_gpu, std::size_t to_gpu, std::size_t first) const {
+  return LinkId(first + links() - 2 * nvlinks_.pairs() + nvlinks_.index(from_gpu, to_gpu));
 }
 
 // Of the link from one root complex to another, among a host's.
@@ -258,8 +272,8 @@ std::size_t PcieTree::SocketLink(std::uint32_t from, std::uint32_t to) const {
   return before + from * (sockets - 1) + (to > from ? to - 1 : to);
 }
 
-void PcieTree::AddLinks(std::uint32_t first_nic, std::uint32_t first_node,
-                        std::vector<Link>* links) const {
+void PcieTree::AddLinks(const Spec& spec, std::uint32_t first_gpu, std::uint32_t first_nic,
+                        std::uint32_t first_node, std::vector<Link>* links) const {
   const auto add = [&](LinkKind kind, std::uint32_t from, std::uint32_t to, std::int64_t Bps,
                        SimTime latency) {
     links->push_back({kind, from, to, Bps, latency, mtu_bytes_});
@@ -280,6 +294,17 @@ void PcieTree::AddLinks(std::uint32_t first_nic, std::uint32_t first_node,
       if (a == b) continue;
       add(LinkKind::kSocket, first_node + roots_[a], first_node + roots_[b], socket_Bps_,
           socket_latency_);
+    }
+  }
+  const auto gpus = static_cast<std::uint32_t>(nvlinks_.gpus());
+  for (std::uint32_t a = 0; a < gpus; ++a) {
+    for (std::uint32_t b = 0; b < gpus; ++b) {
+      const int count = nvlinks_.links(a, b);
+      if (count == 0) continue;
+      links->push_back(
+          {LinkKind::kNvlink, first_gpu + a, first_gpu + b,
+           std::max<std::int64_t>(1, spec.nvlink_reached_Bps() * count / nvlinks_.most()),
+           spec.nvlink_latency, spec.nvlink_packet_bytes + spec.nvlink_header_bytes});
     }
   }
 }
@@ -355,7 +380,8 @@ std::string PcieTree::NodeName(std::size_t node) const {
   return fmt::format("{}{}", nodes_[node].above == kNone ? "root" : "switch", nodes_[node].number);
 }
 
-std::uint32_t PcieTree::ExchangeStretch(std::span<const std::uint32_t> gpus) const {
+std::uint32_t PcieTree::ExchangeStretch(const Spec& spec,
+                                        std::span<const std::uint32_t> gpus) const {
   if (gpus.size() < 2 || !any()) return 1024;
   std::int64_t slowest = gpu_[gpus[0]].Bps;
   std::vector<std::uint64_t> pairs(links(), 0);
@@ -363,14 +389,14 @@ std::uint32_t PcieTree::ExchangeStretch(std::span<const std::uint32_t> gpus) con
   for (const std::uint32_t a : gpus) {
     slowest = std::min(slowest, gpu_[a].Bps);
     for (const std::uint32_t b : gpus) {
-      if (a == b) continue;
+      if (a == b || nvlinks_.links(a, b) > 0) continue;
       path.clear();
       Between(a, b, 0, &path);
       for (const LinkId id : path) ++pairs[id.index()];
     }
   }
   std::vector<Link> rates;
-  AddLinks(0, 0, &rates);
+  AddLinks(spec, 0, 0, 0, &rates);
   std::uint64_t stretch = 1024;
   for (std::size_t l = 0; l < pairs.size(); ++l) {
     // pairs / rate over (gpus - 1) / slowest.

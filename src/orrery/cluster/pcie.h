@@ -28,6 +28,7 @@
 #include "orrery/base/ids.h"
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
+#include "orrery/cluster/nvlink_mesh.h"
 #include "orrery/cluster/topology.h"
 
 namespace orrery::cluster {
@@ -51,6 +52,7 @@ struct PcieTreeSpec {
   std::string name;             // as 'orrery list pcie-trees' has it, or
   std::string tree;             // the tree itself; neither: every GPU has a link to its NIC
   bool peers = false;           // GPUs of an NVLink domain reach each other over it instead
+  std::string nvlinks;          // but those that NVLinks without a switch join (nvlink_mesh.h)
   std::int64_t uplink_Bps = 0;  // switch to what is above it; 0: pcie_Bps
   std::int64_t socket_Bps = 0;  // root complex to root complex; 0: by CPU vendor
   SimTime uplink_latency = 150 * kNanosecond;  // through a switch or a root complex: pcie.cc
@@ -59,6 +61,7 @@ struct PcieTreeSpec {
   // that are no farther apart.
   std::array<HostPath, kPcieDistances> peer{}, nic{};
   std::int64_t gpu_Bps = 0;  // and the slowest of the GPUs' own links
+  int most_nvlinks = 0;      // of `nvlinks`, of the GPU that has most
 
   bool any() const { return !tree.empty() || !name.empty(); }
 };
@@ -83,13 +86,17 @@ class PcieTree {
   std::size_t nodes() const { return nodes_.size(); }
   std::size_t links() const;
   const std::string& text() const { return text_; }
+  const NvlinkMesh& nvlinks() const { return nvlinks_; }
 
   // Adds a host's links: NIC to tree and back for every NIC, up and down for every switch, each way
-  // between sockets.
-  void AddLinks(std::uint32_t first_nic, std::uint32_t first_node, std::vector<Link>* links) const;
+  // between sockets, each way between GPUs that NVLinks join.
+  void AddLinks(const Spec& spec, std::uint32_t first_gpu, std::uint32_t first_nic,
+                std::uint32_t first_node, std::vector<Link>* links) const;
   std::uint32_t node_of_gpu(std::size_t gpu) const { return gpu_[gpu].node; }
   std::int64_t gpu_Bps(std::size_t gpu) const { return gpu_[gpu].Bps; }
 
+  // The NVLink from a GPU to a GPU. REQUIRES: nvlinks().links(from_gpu, to_gpu) > 0.
+  LinkId Nvlink(std::size_t from_gpu, std::size_t to_gpu, std::size_t first) const;
   // The way between the links of two ends, `first` being the host's first link of AddLinks: from a
   // GPU to a GPU, from a GPU to a NIC and into it, from a NIC out of it to a GPU.
   void Between(std::size_t from_gpu, std::size_t to_gpu, std::size_t first,
@@ -105,7 +112,8 @@ class PcieTree {
 
   // All-to-all among these GPUs of a host (ascending), beside one whose only bounds are the GPUs'
   // own links: how many times longer the busiest link of the tree needs, in 1024ths, at least 1024.
-  std::uint32_t ExchangeStretch(std::span<const std::uint32_t> gpus) const;
+  // What goes by NVLink loads none.
+  std::uint32_t ExchangeStretch(const Spec& spec, std::span<const std::uint32_t> gpus) const;
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
@@ -128,6 +136,7 @@ class PcieTree {
   std::size_t SocketLink(std::uint32_t from, std::uint32_t to) const;
 
   std::string text_;
+  NvlinkMesh nvlinks_;
   std::vector<Node> nodes_;
   std::vector<End> gpu_, nic_;
   std::vector<std::uint32_t> roots_;  // by socket

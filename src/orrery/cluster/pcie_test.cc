@@ -53,6 +53,51 @@ TEST(PcieTree, RoutesThroughTheLowestCommonSwitch) {
   EXPECT_EQ(cluster.nic_distance(DeviceId(2)), kPhb);
 }
 
+// Bridges join GPUs 0 and 1, 2 and 3; the way between the pairs is PCIe's.
+TEST(PcieTree, NvlinksJoinSomeGpus) {
+  Spec spec = Pcie("g g n | g g n", 1);
+  spec.gpus_per_node = spec.gpus_per_nvlink_domain = 4;
+  spec.pcie_tree.peers = true;
+  spec.pcie_tree.nvlinks = "0-1:12, 2-3:6";
+  spec.nvlink_Bps = 300'000'000'000;
+  const Cluster cluster = *Cluster::Build(spec);
+  EXPECT_EQ(Way(cluster, 0, 1), "node0/gpu0 > node0/gpu1");
+  EXPECT_EQ(Way(cluster, 1, 2), "node0/gpu1 > node0/root0 > node0/root1 > node0/gpu2");
+  std::vector<LinkId> path;
+  cluster.Route(DeviceId(3), DeviceId(2), 0, &path);  // half of the links
+  EXPECT_EQ(2 * cluster.links()[path[0].index()].bandwidth_Bps,
+            cluster.spec().nvlink_reached_Bps());
+  EXPECT_THAT(DrawSvg(cluster), HasSubstr("gpu3"));
+  const auto error = [&](const char* text) {
+    spec.pcie_tree.nvlinks = text;
+    return Cluster::Build(spec).status().message();
+  };
+  EXPECT_EQ(error("0-4"), "pcie_tree.nvlinks = '0-4': '0-4': a host has the GPUs 0 to 3");
+  EXPECT_THAT(error("0-1 1-0:2"), HasSubstr("'1-0:2': this pair stands there before"));
+  EXPECT_THAT(error("1-1:12"), HasSubstr("joins a GPU to itself; leave it out"));
+  EXPECT_THAT(error("0-1:x"), HasSubstr("must be two GPUs and their links, as in 0-1:12"));
+  EXPECT_THAT(error("0,1"), HasSubstr("'0': must be as in 0-1:12"));
+}
+
+TEST(NvlinkMesh, RingsOfPairsCliquesAndTheCubeMesh) {
+  const auto rings = [](const char* text, int gpus, std::vector<std::uint32_t> of) {
+    return NvlinkMesh::Parse(text, gpus)->Rings(of).size();
+  };
+  EXPECT_EQ(rings("0-1:12 2-3:12", 4, {0, 1}), 12u);
+  EXPECT_EQ(rings("0-1:12 2-3:12", 4, {0, 1, 2}), 0u);
+  // Four A100 with four links between any two: all twelve of each are taken.
+  const char* clique = "0-1:4 0-2:4 0-3:4 1-2:4 1-3:4 2-3:4";
+  EXPECT_EQ(rings(clique, 4, {0, 1, 2, 3}), 12u);
+  EXPECT_EQ(rings(clique, 4, {0, 1, 3}), 8u);
+  EXPECT_EQ(rings(clique, 4, {1, 2}), 4u);
+  // DGX-1 with V100: six links a GPU.
+  const char* cube =
+      "0-1 0-2 0-3:2 0-4:2 1-2:2 1-3 1-5:2 2-3:2 2-6 3-7 4-5 4-6 4-7:2 5-6:2 5-7 6-7:2";
+  EXPECT_EQ(rings(cube, 8, {0, 1, 2, 3, 4, 5, 6, 7}), 6u);
+  EXPECT_EQ(rings(cube, 8, {0, 1, 2, 3}), 4u);
+  EXPECT_EQ(rings(cube, 8, {0, 5}), 0u);
+}
+
 TEST(PcieTree, SwitchesInSwitchesAndRates) {
   const Cluster cluster = *Cluster::Build(Pcie("((g g n:12) (g g:6.5):24) | (g g n) g g", 1));
   using enum PcieDistance;
@@ -131,8 +176,8 @@ TEST(PcieTree, ExchangeStretchIsThatOfTheBusiestLink) {
   const Cluster cluster = *Cluster::Build(spec);
   const std::uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
   // 4 · 4 pairs cross the socket link one way; a GPU sends 7 messages: 16 / 7 = 2.2857.
-  EXPECT_EQ(cluster.pcie_tree().ExchangeStretch(all), 2340u);
-  EXPECT_EQ(cluster.pcie_tree().ExchangeStretch(std::span(all, 2)), 1024u);
+  EXPECT_EQ(cluster.pcie_tree().ExchangeStretch(cluster.spec(), all), 2340u);
+  EXPECT_EQ(cluster.pcie_tree().ExchangeStretch(cluster.spec(), std::span(all, 2)), 1024u);
 }
 
 TEST(PcieTree, ErrorsNameTheKeyThePlaceAndTheRemedy) {

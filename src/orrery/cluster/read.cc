@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <fstream>
 
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
@@ -250,7 +252,7 @@ Status ApplyTopology(const Source& source, const Node& node, Spec* spec) {
 Status ApplyPcieTree(const Source& source, const Node& node, PcieTreeSpec* tree) {
   if (node.kind == Node::Kind::kNull) return {};
   if (node.kind == Node::Kind::kScalar) {
-    tree->name = tree->tree = "";
+    tree->name = tree->tree = tree->nvlinks = "";
     if (node.text == "none") return {};
     tree->name = node.text;
     return CheckPcieTreeName(Printable(node.text)).In(source.Where(node));
@@ -268,6 +270,10 @@ Status ApplyPcieTree(const Source& source, const Node& node, PcieTreeSpec* tree)
   if (section.Has("tree")) {
     tree->tree = section.Text("tree");
     tree->name = "";
+  }
+  if (section.Has("nvlinks")) {
+    tree->nvlinks = section.Text("nvlinks");
+    tree->peers = !tree->nvlinks.empty();
   }
   if (section.Has("peers")) tree->peers = section.Text("peers") == "pcie";
   if (section.Has("uplink_bandwidth")) tree->uplink_Bps = section.Integer("uplink_bandwidth");
@@ -333,9 +339,38 @@ Result<Spec> ReadFields(const Source& source, const Node& node, const Catalog& c
   return spec;
 }
 
+// Another tool's topology file in place of a definition.
+Result<Spec> ReadTopology(const Source& source, const std::string& name, const std::string& where,
+                          const Catalog& catalog, std::vector<std::string>* assumed) {
+  const std::string path = source.Path(name);
+  Result<std::string> text = orrery::ReadFile(path, kTopologyBytes);
+  if (!text.ok()) return std::move(text).TakeStatus().In(where);
+  const std::string_view preset = BeginningOf(*text);
+  ORRERY_ASSIGN_OR_RETURN(Spec spec, catalog.Find(preset));
+  spec.name = Printable(name, 80);
+  ORRERY_RETURN_IF_ERROR(ApplyTopology(*text, path, &spec));
+  assumed->push_back(
+      fmt::format("cluster: what {} does not say is {}'s; a definition with preset and "
+                  "topology: {{file: …}} begins with another",
+                  Printable(name, 80), preset));
+  if (Status status = Validate(spec); !status.ok()) return std::move(status).In(where);
+  return spec;
+}
+
+bool IsTopology(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // a pipe is read once
+  std::string start(4096, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  return SniffTopology(start) != TopologyFile::kUnknown;
+}
+
 Result<Spec> ReadFile(const Source& source, const std::string& name, const std::string& where,
                       const Catalog& catalog, std::vector<std::string>* assumed) {
   const std::string path = source.Path(name);
+  if (IsTopology(path)) return ReadTopology(source, name, where + ": cluster", catalog, assumed);
   Result<formats::Document> document = formats::ReadDocument(path);
   if (!document.ok()) return std::move(document).TakeStatus().In(where + ": cluster");
   const Source inner{&*document, source.folder};

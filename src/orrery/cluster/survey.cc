@@ -162,7 +162,8 @@ void CountKinds(const Cluster& cluster, Survey* survey) {
   std::array<Survey::Kind, kLinkKinds> kinds;
   for (const Link& l : cluster.links()) {
     const bool no_nvlink = cluster.spec().gpus_per_nvlink_domain < 2 || cluster.peers_over_pcie();
-    if (l.kind == LinkKind::kNvlink && no_nvlink) continue;
+    const bool to_switch = l.from >= cluster.devices() || l.to >= cluster.devices();
+    if (l.kind == LinkKind::kNvlink && to_switch && no_nvlink) continue;
     Survey::Kind& kind = kinds[static_cast<std::size_t>(l.kind)];
     kind.kind = l.kind;
     kind.least_Bps = kind.links == 0 ? l.bandwidth_Bps : std::min(kind.least_Bps, l.bandwidth_Bps);

@@ -143,10 +143,18 @@ struct GroupShape {
   std::uint8_t peer_path = 0, nic_path = 0;
   std::array<std::uint16_t, cluster::kPcieDistances> peers{};  // neighbours that are so far apart
   std::uint32_t exchange = 1024;  // PcieTree::ExchangeStretch of a domain's members
-  bool in_order = true;           // members stand domain by domain
+  // Where NVLinks without a switch join some of a host's GPUs (cluster/nvlink_mesh.h): links of a
+  // member each way that rings over its domain take, and the least between any two of a domain. 0:
+  // none, what goes there goes over PCIe.
+  std::uint16_t ring_nvlinks = 0, pair_nvlinks = 0;
+  bool in_order = true;  // members stand domain by domain
   friend auto operator<=>(const GroupShape&, const GroupShape&) = default;
 };
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members);
+// The group's members in a domain reach each other over PCIe: rings and trees over them do, or
+// messages between any two.
+enum class Ways : std::uint8_t { kRings, kPairs };
+bool OverPcie(const cluster::Spec& spec, const GroupShape& shape, Ways ways);
 
 // Whose formula prices a plan; kMoye: moye.h.
 enum class PriceModel : std::uint8_t { kOrrery, kMoye };

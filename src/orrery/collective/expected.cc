@@ -34,7 +34,7 @@ double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
   const auto p = static_cast<std::size_t>(protocol);
   const int ppn = q.shape->ranks_per_domain;
   const bool nvlink =
-      q.spec->gpus_per_nvlink_domain > 1 && !q.spec->peers_over_pcie() && q.found.near_nvlink;
+      q.spec->gpus_per_nvlink_domain > 1 && !q.over_pcie(Ways::kRings) && q.found.near_nvlink;
   const int version = q.environment->version;
   double intra = (nvlink ? table.nvlink : table.pci)[a][p];
   if (version < 21800 && p == 0 && q.domains() > 1) intra *= 1.8;
@@ -107,7 +107,7 @@ double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
 // A Grace's NICs stand behind the CPU: that way, over NVLink-C2C, is let through from 2.27.3 on
 // (path type P2C, NCCL_LL128_C2C).
 bool HasLL128(const Question& q) {
-  if (q.spec->gpus_per_nvlink_domain < 2 || q.spec->peers_over_pcie()) return false;
+  if (q.spec->gpus_per_nvlink_domain < 2 || q.over_pcie(Ways::kRings)) return false;
   if (q.domains() == 1) return true;
   if (q.spec->cpu_is_grace && q.environment->version < 22703) return false;
   const bool root = q.shape->nic_path > static_cast<int>(cluster::PcieDistance::kPhb);
@@ -207,6 +207,8 @@ double NvlsTimeUs(const Question& q, bool tree) {
   if (!all_reduce && ppn > kMostHeads) return kNotAvailable;
   const int version = q.environment->version;
   if (version < (tree ? 21800 : 21700)) return kNotAvailable;
+  // Not of two GPUs of a host from 2.18 on; again from 2.28.7 on (nvls.cc, ncclNvlsInit).
+  if (ppn == 2 && version >= 21800 && version < 22807) return kNotAvailable;
   double us = latency.nvls_nvlink;
   // Up to 2.18 without what the network says of itself.
   const double said = version < 21900 ? 0 : 2 * q.found.latency_us;

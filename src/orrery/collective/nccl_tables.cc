@@ -199,16 +199,19 @@ double SearchStep(Arch arch, bool inter, int version, double limit_GBps) {
 
 double NvlinkGBps(const cluster::Spec& spec, const GroupShape& shape, int version) {
   if (spec.gpus_per_nvlink_domain < 2) return 0;
-  if (spec.peers_over_pcie()) {
+  if (OverPcie(spec, shape, Ways::kRings)) {
     const std::size_t path = std::max<std::size_t>(shape.peer_path, 1) - 1;
     const std::int64_t tree = spec.pcie_tree.peer[path].least_Bps;
     return static_cast<double>(tree > 0 ? std::min(tree, spec.nvlink_Bps) : spec.nvlink_Bps) * 1e-9;
   }
+  const double share = shape.ring_nvlinks == 0
+                           ? 1
+                           : static_cast<double>(shape.ring_nvlinks) / spec.pcie_tree.most_nvlinks;
   // The packets' share of 50 GB/s a link is 40.0, NCCL from 2.27.5 on writes 40.1: 16 rings of 45.1
   // fit, not 15 of 48.
   const bool blackwell = spec.device.arch == Arch::kBlackwell;
   const double written = blackwell && version >= 22705 ? 40.1 / 40 : 1;
-  return written * static_cast<double>(spec.nvlink_Bps) * 1e-9 * spec.nvlink_packet_bytes /
+  return share * written * static_cast<double>(spec.nvlink_Bps) * 1e-9 * spec.nvlink_packet_bytes /
          (spec.nvlink_packet_bytes + spec.nvlink_header_bytes);
 }
 

@@ -273,7 +273,9 @@ int ChannelsThroughNics(const Question& q) {
 std::pair<int, int> ChannelsAPeer(const Question& q, int pool) {
   const Environment& e = *q.environment;
   const bool spans = q.domains() > 1;
-  const int links = q.spec->peers_over_pcie() ? 1 : q.spec->device.arch == Arch::kAmpere ? 12 : 18;
+  const int joined = q.shape->pair_nvlinks;
+  const int switched = q.spec->device.arch == Arch::kAmpere ? 12 : 18;
+  const int links = q.over_pcie(Ways::kPairs) ? 1 : joined > 0 ? joined : switched;
   int most = std::min(PowerOfTwo(spans ? ChannelsThroughNics(q) : 2 * links), pool);
   if (spans && e.version >= kChannelsByRateFrom) {
     while (most > 1 && most * ((q.ranks() + 7) / 8) > pool) most /= 2;
@@ -307,7 +309,7 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   const int least = range.first, most = range.second;
   const std::int64_t nominal =
       std::clamp<std::int64_t>(spans                       ? e.p2p_net_chunk_bytes
-                               : q.spec->peers_over_pcie() ? e.p2p_pci_chunk_bytes
+                               : q.over_pcie(Ways::kPairs) ? e.p2p_pci_chunk_bytes
                                                            : e.p2p_nvl_chunk_bytes,
                                4096, std::max<std::int64_t>(4096, e.buffer_bytes / kSteps));
   const auto channels = [&](std::int64_t step) {

@@ -29,8 +29,35 @@ RingOrder::RingOrder(const cluster::Cluster& cluster, std::span<const DeviceId> 
       if (i == 0 || nic(i) != nic(i - 1)) domain.first_of_nic.push_back(i);
     }
     domain.first_of_nic.push_back(static_cast<std::uint32_t>(domain.members.size()));
+    AddRings(cluster.pcie_tree().nvlinks(), &domain);
     domains_.push_back(std::move(domain));
   }
+}
+
+void RingOrder::AddRings(const cluster::NvlinkMesh& mesh, Domain* domain) const {
+  if (!mesh.any()) return;
+  std::vector<std::uint32_t> gpus;
+  for (const std::uint32_t m : domain->members) {
+    gpus.push_back(static_cast<std::uint32_t>(local_[m]));
+  }
+  std::ranges::sort(gpus);
+  domain->rings = mesh.Rings(gpus);
+  for (std::vector<std::uint32_t>& ring : domain->rings) {
+    for (std::uint32_t& gpu : ring) {
+      gpu = *std::ranges::find(domain->members, static_cast<int>(gpu),
+                               [&](std::uint32_t m) { return local_[m]; });
+    }
+  }
+}
+
+void RingOrder::AlongNvlinks(const Domain& domain, int channel,
+                             std::vector<std::uint32_t>* order) const {
+  std::vector<std::uint32_t> ring =
+      domain.rings[static_cast<std::size_t>(channel) % domain.rings.size()];
+  const std::size_t nic = static_cast<std::size_t>(channel) % domain.nics();
+  const std::uint32_t first = domain.members[domain.first_of_nic[nic]];
+  std::rotate(ring.begin(), std::ranges::find(ring, first), ring.end());
+  order->insert(order->end(), ring.begin(), ring.end());
 }
 
 bool RingOrder::FromFile(const Graph& graph, const Domain& domain, int channel,
@@ -51,6 +78,7 @@ bool RingOrder::FromFile(const Graph& graph, const Domain& domain, int channel,
 void RingOrder::ChainOf(std::size_t number, int channel, std::vector<std::uint32_t>* order) const {
   const Domain& domain = domains_[number];
   if (graphs_ != nullptr && FromFile(graphs_->tree, domain, channel, order)) return;
+  if (!domain.rings.empty()) return AlongNvlinks(domain, channel, order);
   const std::size_t nic = static_cast<std::size_t>(channel) % domain.nics();
   const std::size_t size = domain.members.size();
   for (std::size_t i = 0; i < size; ++i) {
@@ -71,6 +99,10 @@ void RingOrder::Ring(int channel, std::vector<std::uint32_t>* order) const {
       const bool crosses = nets.size() == 2 && nets[0] != nets[1] && channels.size() % 2 == 0;
       const int one = crosses && number % 2 == 1 ? static_cast<int>(at ^ 1) : channel;
       if (FromFile(graphs_->ring, domain, one, order)) continue;
+    }
+    if (!domain.rings.empty()) {
+      AlongNvlinks(domain, channel, order);
+      continue;
     }
     const std::size_t size = domain.members.size();
     const std::size_t nic = static_cast<std::size_t>(channel) % domain.nics();

@@ -18,7 +18,8 @@ namespace orrery::collective {
 
 class RingOrder {
  public:
-  // `graphs`: channels visit GPUs as a file says (graph_file.h); null: as above.
+  // `graphs`: channels visit GPUs as a file says (graph_file.h); null: as above, or, where NVLinks
+  // join GPUs without a switch, by those.
   RingOrder(const cluster::Cluster& cluster, std::span<const DeviceId> members,
             const Graphs* graphs = nullptr);
 
@@ -32,11 +33,16 @@ class RingOrder {
   struct Domain {
     std::vector<std::uint32_t> members;       // grouped by NIC, NICs in the order of their number
     std::vector<std::uint32_t> first_of_nic;  // index into members; one past the end at last
+    std::vector<std::vector<std::uint32_t>> rings;  // members, where NVLinks without a switch close
     std::size_t nics() const { return first_of_nic.size() - 1; }
   };
   // In the file's order; false: it has none of the kind.
   bool FromFile(const Graph& graph, const Domain& domain, int channel,
                 std::vector<std::uint32_t>* order) const;
+
+  void AddRings(const cluster::NvlinkMesh& mesh, Domain* domain) const;
+  // The channel's ring of `rings` from its NIC's GPU on.
+  void AlongNvlinks(const Domain& domain, int channel, std::vector<std::uint32_t>* order) const;
 
   std::vector<Domain> domains_;
   const Graphs* graphs_ = nullptr;

@@ -93,6 +93,8 @@ void SetHostPaths(const cluster::Cluster& cluster, std::span<const DeviceId> mem
   std::vector<DeviceId> sorted(members.begin(), members.end());
   std::sort(sorted.begin(), sorted.end());
   std::vector<std::uint32_t> gpus;
+  const cluster::NvlinkMesh& mesh = cluster.pcie_tree().nvlinks();
+  bool alone = true;  // no domain so far has two members
   for (std::size_t first = 0, i = 0; i <= sorted.size(); ++i) {
     const bool ends = i == sorted.size() ||
                       cluster.nvlink_domain(sorted[i]) != cluster.nvlink_domain(sorted[first]);
@@ -100,14 +102,31 @@ void SetHostPaths(const cluster::Cluster& cluster, std::span<const DeviceId> mem
       gpus.push_back(static_cast<std::uint32_t>(cluster.local_index(sorted[i])));
       continue;
     }
-    for (std::size_t k = first; k < i && i - first > 1; ++k) {
-      const DeviceId next = sorted[k + 1 < i ? k + 1 : first];
-      const auto distance = static_cast<std::uint8_t>(cluster.peer_distance(sorted[k], next));
+    const auto over_pcie = [&](DeviceId a, DeviceId b) {
+      const auto distance = static_cast<std::uint8_t>(cluster.peer_distance(a, b));
       shape->peer_path = std::max<std::uint8_t>(shape->peer_path, distance + 1);
       std::uint16_t& pairs = shape->peers[distance];
       if (pairs < 0xFFFF) ++pairs;
+    };
+    for (std::size_t k = first; k < i && i - first > 1 && !mesh.any(); ++k) {
+      over_pcie(sorted[k], sorted[k + 1 < i ? k + 1 : first]);
     }
-    shape->exchange = std::max(shape->exchange, cluster.pcie_tree().ExchangeStretch(gpus));
+    if (mesh.any() && gpus.size() > 1) {
+      const auto rings = static_cast<std::uint16_t>(mesh.Rings(gpus).size());
+      std::uint16_t least = 0xFFFF;
+      for (std::size_t a = 0; a < gpus.size(); ++a) {
+        for (std::size_t b = a + 1; b < gpus.size(); ++b) {
+          const int links = mesh.links(gpus[a], gpus[b]);
+          if (links == 0) over_pcie(sorted[first + a], sorted[first + b]);
+          least = std::min(least, static_cast<std::uint16_t>(links));
+        }
+      }
+      shape->ring_nvlinks = alone ? rings : std::min(shape->ring_nvlinks, rings);
+      shape->pair_nvlinks = alone ? least : std::min(shape->pair_nvlinks, least);
+      alone = false;
+    }
+    shape->exchange =
+        std::max(shape->exchange, cluster.pcie_tree().ExchangeStretch(cluster.spec(), gpus));
     if (i == sorted.size()) break;
     first = i--;
     gpus.clear();
@@ -115,6 +134,11 @@ void SetHostPaths(const cluster::Cluster& cluster, std::span<const DeviceId> mem
 }
 
 }  // namespace
+
+bool OverPcie(const cluster::Spec& spec, const GroupShape& shape, Ways ways) {
+  const int nvlinks = ways == Ways::kRings ? shape.ring_nvlinks : shape.pair_nvlinks;
+  return spec.peers_over_pcie() && nvlinks == 0;
+}
 
 GroupShape ShapeOf(const cluster::Cluster& cluster, std::span<const DeviceId> members) {
   GroupShape shape;

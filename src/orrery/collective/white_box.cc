@@ -97,12 +97,20 @@ void SetIntraOverPcie(const cluster::Spec& spec, const Plan& plan, Edge* edge) {
   edge->per_byte = std::max(own, SharedPerByte(tree, plan, rate(tree.peer[shape.peer_path - 1u])));
   edge->mtu = spec.nic_mtu_bytes + spec.nic_header_bytes;
   edge->payload = spec.nvlink_packet_bytes;
-  edge->header = spec.nvlink_header_bytes;
+  edge->header = tree.most_nvlinks > 0 ? 0 : spec.nvlink_header_bytes;  // else those are PCIe's
 }
 
-void SetIntra(const cluster::Spec& spec, Edge* edge) {
+// Without a switch a group has the links that its rings take, or, where all send to all, those to
+// each of the others.
+void SetIntra(const cluster::Spec& spec, const Plan& plan, Edge* edge) {
   edge->latency = static_cast<double>(spec.nvlink_latency);
   edge->per_byte = PerByte(spec.nvlink_reached_Bps());
+  if (const GroupShape& shape = plan.shape; shape.ring_nvlinks > 0 || shape.pair_nvlinks > 0) {
+    const int links = IsExchange(plan.collective)
+                          ? shape.pair_nvlinks * (shape.ranks_per_domain - 1)
+                          : shape.ring_nvlinks;
+    edge->per_byte *= static_cast<double>(spec.pcie_tree.most_nvlinks) / links;
+  }
   edge->mean_per_byte = edge->other_per_byte = edge->per_byte;
   edge->mtu = spec.nvlink_packet_bytes + spec.nvlink_header_bytes;
   edge->payload = spec.nvlink_packet_bytes;
@@ -246,7 +254,7 @@ void HideFirstPass(const Plan& plan, WhiteBox* box) {
 void ShareLinks(const Plan& plan, const cluster::Spec& spec, WhiteBox* box) {
   const bool ring = plan.algorithm == Algorithm::kRing && IsRotating(plan.collective);
   if (!ring || plan.protocol != Protocol::kSimple || plan.shape.domains > 1) return;
-  if (spec.peers_over_pcie() || plan.steps.channel_Bps > 0) return;
+  if (OverPcie(spec, plan.shape, Ways::kRings) || plan.steps.channel_Bps > 0) return;
   const double packed =
       1 + static_cast<double>(box->intra.header) / static_cast<double>(box->intra.payload);
   const double share = plan.channels * box->intra.per_byte * packed / kStreams;
@@ -275,10 +283,11 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   rate *= known[plan.protocol == Protocol::kSimple ? constants::kChannelRateSimple
                                                    : constants::kChannelRateLL];
   box.per_byte = 1e12 / rate / kStreams;
-  if (spec.peers_over_pcie()) {
+  const bool pairs = p2p || IsExchange(plan.collective);
+  if (OverPcie(spec, plan.shape, pairs ? Ways::kPairs : Ways::kRings)) {
     SetIntraOverPcie(spec, plan, &box.intra);
   } else if (spec.gpus_per_nvlink_domain > 1) {
-    SetIntra(spec, &box.intra);
+    SetIntra(spec, plan, &box.intra);
     const bool before_hopper = spec.device.arch < Arch::kHopper;
     if (plan.protocol == Protocol::kLL128 && before_hopper) box.intra.diluted = kLL128Diluted;
   }

@@ -17,7 +17,8 @@ std::string Source::Path(const std::string& relative) const {
 
 bool LooksLikeFile(std::string_view text) {
   return text.find('/') != std::string_view::npos || text.ends_with(".json") ||
-         text.ends_with(".yaml") || text.ends_with(".yml");
+         text.ends_with(".yaml") || text.ends_with(".yml") || text.ends_with(".xml") ||
+         text.ends_with(".topo");
 }
 
 std::string FullName(const OptionTable& table, std::string_view key) {

@@ -122,6 +122,7 @@ Json PcieTreeJson(const cluster::PcieTreeSpec& t) {
   } else {
     json["tree"] = t.tree;
   }
+  if (!t.nvlinks.empty()) json["nvlinks"] = t.nvlinks;
   if (t.uplink_Bps > 0) json["uplink_bandwidth"] = Bandwidth(t.uplink_Bps);
   if (t.socket_Bps > 0) json["socket_bandwidth"] = Bandwidth(t.socket_Bps);
   return json;

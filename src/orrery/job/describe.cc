@@ -79,6 +79,7 @@ std::string MachineText(const Job& job) {
   if (const cluster::PcieTreeSpec& t = s.pcie_tree; t.any()) {
     text += fmt::format("{} {} {} {} {} {} {}|", t.name, t.tree, t.peers, t.uplink_Bps,
                         t.socket_Bps, t.uplink_latency, t.socket_latency);
+    if (!t.nvlinks.empty()) text += fmt::format("{}|", t.nvlinks);
   }
   for (const LinkPerturbation& p : job.links) {
     text += fmt::format("{} {} {} {}|", p.link, p.bandwidth, p.from, p.until);

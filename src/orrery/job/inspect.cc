@@ -42,6 +42,13 @@ void AddCluster(const cluster::Spec& spec, bool sized, Facts* facts) {
     facts->emplace_back("peers", fmt::format("{} GPUs over PCIe, {:.0f} GB/s a GPU and direction",
                                              spec.gpus_per_nvlink_domain,
                                              static_cast<double>(spec.pcie_Bps) * 1e-9));
+    if (!spec.pcie_tree.nvlinks.empty()) {
+      facts->emplace_back("NVLink",
+                          fmt::format("{} (GPUs and links), {:.0f} GB/s and direction of the GPU "
+                                      "that has most",
+                                      Printable(spec.pcie_tree.nvlinks, 200),
+                                      static_cast<double>(spec.nvlink_Bps) * 1e-9));
+    }
     for (const std::string& source : spec.sources) facts->emplace_back("source", source);
     return;
   }
@@ -66,7 +73,10 @@ void AddPcieTree(const cluster::Cluster& cluster, Facts* facts) {
     const DeviceId gpu(static_cast<std::size_t>(g));
     add(cluster::Name(cluster.nic_distance(gpu)), &nic);
     if (g == 0) continue;
-    add(cluster::Name(cluster.peer_distance(DeviceId(static_cast<std::size_t>(g - 1)), gpu)),
+    const DeviceId before(static_cast<std::size_t>(g - 1));
+    add(cluster.nvlinks_between(before, gpu) > 0
+            ? "NVLink"
+            : cluster::Name(cluster.peer_distance(before, gpu)),
         &peer);
   }
   facts->emplace_back("GPU to its NIC", nic);
@@ -110,7 +120,7 @@ Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes,
   } else {
     ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, cluster::kTopologyBytes));
     if (cluster::SniffTopology(text) != cluster::TopologyFile::kUnknown) {
-      ORRERY_ASSIGN_OR_RETURN(spec, cluster::FindPreset("h100-ib-400g"));
+      ORRERY_ASSIGN_OR_RETURN(spec, cluster::FindPreset(cluster::BeginningOf(text)));
       spec.name = path;
       const Status status = cluster::ApplyTopology(text, path, &spec);
       if (!status.ok()) return status;

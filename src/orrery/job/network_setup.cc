@@ -6,6 +6,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/readers/readers.h"
 #include "orrery/formats/section.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/reader.h"
@@ -37,7 +38,9 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
   job.network = network;
   ORRERY_ASSIGN_OR_RETURN(job.cluster, cluster::Read(source, document.root.Find("cluster"),
                                                      BuiltInData().clusters, &job.assumed));
-  if (nodes > 0) job.cluster.nodes = nodes;
+  constexpr int kUnsaid = 4;
+  const int stated = cluster::StatedNodes(job.cluster);
+  job.cluster.nodes = nodes > 0 ? nodes : stated > 0 ? stated : kUnsaid;
   if (constants != nullptr) cluster::Calibrate(*constants, &job.cluster);
   ORRERY_RETURN_IF_ERROR(ReadPacket(source, document.root.Find("packet"), &job));
   ORRERY_RETURN_IF_ERROR(ReadCollective(source, document.root.Find("collective"), &job));

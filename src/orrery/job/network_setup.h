@@ -21,7 +21,8 @@ struct NetworkSetup {
   std::vector<std::string> assumed;  // what was filled in
 };
 
-// `cluster` is a preset or a file, as in a job file; `set` entries are keys of a job file below
+// `cluster` is a preset or a file, as in a job file, of so many `nodes`; 0: as many as it says
+// itself, else 4. `set` entries are keys of a job file below
 // cluster, collective, nccl, packet and perturb.links; others are refused. With `constants` links
 // have the rates that long transfers reach, and collectives the fitted steps, as in a job; without,
 // line rates.

@@ -10,6 +10,7 @@
 #include "orrery/base/hash.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/readers/readers.h"
 #include "orrery/constants/constants.h"
 #include "orrery/engine/engine.h"
 #include "orrery/engine/options.h"
@@ -190,10 +191,14 @@ Result<NetworkSetup> ReadPlace(const TraceOptions& options, const Settings& sett
   if (nodes == 0) {
     ORRERY_ASSIGN_OR_RETURN(
         const NetworkSetup one,
-        ReadNetworkSetup(name, 1, options.network, settings.of_cluster, options.constants));
+        ReadNetworkSetup(name, 0, options.network, settings.of_cluster, options.constants));
     const std::size_t each =
         settings.whole_nodes ? 1 : static_cast<std::size_t>(one.cluster.spec().gpus_per_node);
     nodes = static_cast<int>((ranks + each - 1) / each);
+    // A topology of its own size is not built smaller.
+    const cluster::Spec& spec = one.cluster.spec();
+    const bool sized = spec.topology.name == "file" || !spec.topology.dimensions.empty();
+    if (sized) nodes = std::max(nodes, cluster::StatedNodes(spec));
   }
   return ReadNetworkSetup(name, nodes, options.network, settings.of_cluster, options.constants);
 }
@@ -396,7 +401,7 @@ Status MoveToCluster(const TraceOptions& options, const Settings& settings, Impo
     return {};
   }
   ORRERY_ASSIGN_OR_RETURN(const NetworkSetup place,
-                          ReadNetworkSetup(options.cluster, 1, options.network, settings.of_cluster,
+                          ReadNetworkSetup(options.cluster, 0, options.network, settings.of_cluster,
                                            options.constants));
   const cluster::DeviceSpec& to = place.cluster.spec().device;
   if (to.name == from->name) return {};

@@ -20,7 +20,10 @@ inline std::int64_t WireBytes(const cluster::Cluster& cluster, DeviceId from, De
   const bool nvlink =
       cluster.nvlink_domain(from) == cluster.nvlink_domain(to) && !cluster::InFabric(salt);
   const std::int64_t payload = nvlink ? spec.nvlink_packet_bytes : spec.nic_mtu_bytes;
-  const std::int64_t header = nvlink ? spec.nvlink_header_bytes : spec.nic_header_bytes;
+  std::int64_t header = nvlink ? spec.nvlink_header_bytes : spec.nic_header_bytes;
+  // Where NVLinks join some GPUs of a host and PCIe the others, the header is of those.
+  const bool some = nvlink && cluster.pcie_tree().nvlinks().any();
+  if (some && cluster.nvlinks_between(from, to) == 0) header = 0;
   if (payload <= 0) return bytes;
   return bytes + (bytes + payload - 1) / payload * header;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "orrery/base/units.h"
+
 namespace orrery::cluster {
 
 std::string_view Name(TopologyFile kind) {
@@ -25,8 +27,9 @@ TopologyFile SniffTopology(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return TopologyFile::kUnknown;
   if (text[first] == '<') {
-    return text.find("<system") != std::string_view::npos ? TopologyFile::kNcclXml
-                                                          : TopologyFile::kUnknown;
+    const bool nccl = text.find("<system") != std::string_view::npos ||
+                      text.find("<graphs") != std::string_view::npos;  // which its reader refuses
+    return nccl ? TopologyFile::kNcclXml : TopologyFile::kUnknown;
   }
   if (text.find("npus_count:") != std::string_view::npos) return TopologyFile::kAstraSim;
   for (std::size_t at = text.find("Tiers"); at != std::string_view::npos;
@@ -47,6 +50,25 @@ TopologyFile SniffTopology(std::string_view text) {
   }
   const bool ns3 = (words == 3 && numbers == 3) || (words == 6 && numbers >= 5);
   return ns3 ? TopologyFile::kNs3 : TopologyFile::kUnknown;
+}
+
+std::string_view BeginningOf(std::string_view text) {
+  constexpr std::string_view kHopper = "h100-ib-400g";
+  constexpr std::string_view kSm = " sm=";
+  const std::size_t at = text.find(kSm);
+  if (at == std::string_view::npos || SniffTopology(text) != TopologyFile::kNcclXml) return kHopper;
+  const std::string_view rest = text.substr(std::min(text.size(), at + kSm.size() + 1), 8);
+  const Result<std::int64_t> sm = ParseInteger(rest.substr(0, rest.find_first_of("'\"")));
+  if (!sm.ok() || (*sm >= 90 && *sm < 100)) return kHopper;
+  return *sm >= 100 ? "b200-ib-400g" : *sm >= 80 ? "a100-80g-ib-200g" : "v100-32g-ib-100g";
+}
+
+int StatedNodes(const Spec& spec) {
+  std::int64_t points = 1;
+  for (const Dimension& d : spec.topology.dimensions) points *= d.size;
+  const bool gpus = spec.topology.name == "astra-sim";
+  if (points > 1) return static_cast<int>(gpus ? points / spec.gpus_per_node : points);
+  return spec.topology.file.empty() ? 0 : spec.nodes;
 }
 
 Status ApplyTopology(std::string_view text, const std::string& name, Spec* spec) {

@@ -30,6 +30,13 @@ std::string_view Name(TopologyFile kind);
 // By contents alone; `text` may be the beginning of the file.
 TopologyFile SniffTopology(std::string_view text);
 
+// The preset to begin with where none is named: of the architecture that an NCCL file states, else
+// h100-ib-400g.
+std::string_view BeginningOf(std::string_view text);
+
+// Hosts that the topology itself says, by its file or its sizes; 0: none.
+int StatedNodes(const Spec& spec);
+
 // `name` stands for the file in errors and in spec->topology.file.
 Status ApplyTopology(std::string_view text, const std::string& name, Spec* spec);
 

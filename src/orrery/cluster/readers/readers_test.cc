@@ -1,5 +1,6 @@
 #include "orrery/cluster/readers/readers.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -151,6 +152,116 @@ TEST(Readers, NcclXmlsPcieTree) {
   EXPECT_EQ(cluster->nic_distance(DeviceId(0)), PcieDistance::kPix);
   EXPECT_EQ(cluster->nic_distance(DeviceId(1)), PcieDistance::kPhb);
   EXPECT_EQ(cluster->nic_distance(DeviceId(2)), PcieDistance::kSys);
+}
+
+// GPUs at two sockets, a NIC at the first one; `links` stands in each <gpu>, GPU by GPU.
+std::string HostOf(const std::vector<std::string>& links, int sm, int nics = 1) {
+  std::string text = "<system version='1'><cpu numaid='0' vendor='AuthenticAMD'>";
+  for (int n = 0; n < nics; ++n) {
+    text += fmt::format(
+        "<pci busid='0000:f{:x}:00.0' class='0x020700' link_speed='16.0 GT/s PCIe' "
+        "link_width='16'><nic><net name='m{}' dev='{}' speed='200000'/></nic></pci>",
+        n, n, n);
+  }
+  for (std::size_t g = 0; g < links.size(); ++g) {
+    if (g > 0 && 2 * g == links.size()) text += "</cpu><cpu numaid='1' vendor='AuthenticAMD'>";
+    text += fmt::format(
+        "<pci busid='0000:0{}:00.0' class='0x030200' link_speed='16.0 GT/s PCIe' link_width='16'>"
+        "<gpu dev='{}' sm='{}'>{}</gpu></pci>",
+        g, g, sm, links[g]);
+  }
+  return text + "</cpu></system>";
+}
+
+std::string Nvlink(int to, int count, const char* tclass = "0x030200") {
+  return fmt::format("<nvlink target='0000:0{}:00.0' count='{}' tclass='{}'/>", to, count, tclass);
+}
+
+TEST(Readers, NvlinksGoByTheirTargets) {
+  const auto read = [](const std::string& text) {
+    Spec spec = *FindPreset("a100-80g-ib-200g");
+    const Status status = ApplyTopology(text, "x.xml", &spec);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Cluster::Build(spec).ok());
+    return spec;
+  };
+  // To the GPU itself, to one that the file does not have, to a CPU: no link to another GPU.
+  for (const std::string& none : {Nvlink(0, 12), Nvlink(9, 4), Nvlink(0, 4, "0x068001")}) {
+    const Spec spec = read(HostOf({none, Nvlink(1, 12)}, 80));
+    EXPECT_EQ(spec.pcie_tree.nvlinks, "");
+    EXPECT_TRUE(spec.peers_over_pcie());
+    EXPECT_EQ(spec.nvlink_Bps, 24'000'000'000);
+  }
+  const Spec pairs = read(HostOf({Nvlink(1, 12), Nvlink(0, 12), Nvlink(3, 12), Nvlink(2, 12)}, 80));
+  EXPECT_EQ(pairs.pcie_tree.nvlinks, "0-1:12 2-3:12");
+  EXPECT_EQ(pairs.nvlink_Bps, 300'000'000'000);
+  EXPECT_TRUE(pairs.peers_over_pcie());
+  const Spec switched = read(HostOf({Nvlink(9, 12, "0x068000"), Nvlink(9, 12, "0x068000")}, 80));
+  EXPECT_EQ(switched.nvlink_Bps, 300'000'000'000);
+  EXPECT_FALSE(switched.peers_over_pcie());
+  Spec spec = *FindPreset("a100-80g-ib-200g");
+  EXPECT_THAT(ApplyTopology(HostOf({Nvlink(9, 12, "0x068000"), ""}, 80), "x.xml", &spec).message(),
+              HasSubstr("NVLinks to a switch at some <gpu> elements and none at others"));
+}
+
+TEST(Readers, AnyNumberOfNicsAGpu) {
+  const auto read = [](int gpus, int nics) {
+    Spec spec = *FindPreset("a100-80g-ib-200g");
+    const Status status = ApplyTopology(
+        HostOf(std::vector<std::string>(static_cast<std::size_t>(gpus)), 80, nics), "x", &spec);
+    EXPECT_EQ(status.message(), "");
+    EXPECT_TRUE(Cluster::Build(spec).ok());
+    return spec;
+  };
+  const Spec sixteen = read(8, 16);  // two of 200 Gb/s a GPU
+  EXPECT_EQ(sixteen.nics_per_node, 8);
+  EXPECT_EQ(sixteen.nic_Bps, 50'000'000'000);
+  EXPECT_EQ(sixteen.pcie_tree.tree,
+            "n:48 n:48 n:48 n:48 n:48 n:48 n:48 n:48 g:24 g:24 g:24 g:24 | g:24 g:24 g:24 g:24");
+  const Spec four = read(1, 4);
+  EXPECT_EQ(four.nics_per_node, 1);
+  EXPECT_EQ(four.nic_Bps, 100'000'000'000);
+  EXPECT_EQ(read(8, 4).nics_per_node, 4);
+  Spec spec = *FindPreset("a100-80g-ib-200g");
+  EXPECT_THAT(
+      ApplyTopology(HostOf({"", "", "", ""}, 80, 3), "x", &spec).message(),
+      HasSubstr("x:1: 3 NICs for 4 GPUs: their numbers must divide one another; leave out"));
+}
+
+// As Azure's for ND A100 v4: GPUs and NICs by their PCI class alone.
+TEST(Readers, NcclXmlWithoutGpuElements) {
+  std::string text = "<system version='1'>";
+  for (int socket = 0; socket < 4; ++socket) {
+    text += fmt::format(
+        "<cpu numaid='{}' arch='x86_64' vendor='AuthenticAMD'>"
+        "<pci busid='ffff:ff:0{}.0' class='0x060400' link_speed='16 GT/s' "
+        "link_width='16'>",
+        socket, socket);
+    for (int i = 0; i < 2; ++i) {
+      text += fmt::format(
+          "<pci busid='000{}:00:00.0' class='0x030200' link_speed='16 GT/s' link_width='16'/>"
+          "<pci busid='010{}:00:00.0' class='0x020700' link_speed='16 GT/s' link_width='16'/>",
+          2 * socket + i, 2 * socket + i);
+    }
+    text += "</pci></cpu>";
+  }
+  text += "<pci busid='1' class='0x030000'/></system>";  // the console's
+  Spec spec = *FindPreset("a100-80g-ib-200g");
+  ASSERT_EQ(ApplyTopology(text, "ndv4.xml", &spec).message(), "");
+  EXPECT_EQ(spec.gpus_per_node, 8);
+  EXPECT_EQ(spec.nics_per_node, 8);
+  EXPECT_EQ(spec.nic_Bps, 25'000'000'000);      // the preset's
+  EXPECT_EQ(spec.nvlink_Bps, 300'000'000'000);  // and its NVLink
+  EXPECT_FALSE(spec.peers_over_pcie());
+  EXPECT_EQ(spec.pcie_tree.tree,
+            "(g:24 n:24 g:24 n:24):24 | (g:24 n:24 g:24 n:24):24 | (g:24 n:24 g:24 n:24):24 | "
+            "(g:24 n:24 g:24 n:24):24");
+  EXPECT_TRUE(Cluster::Build(spec).ok());
+}
+
+TEST(Readers, NcclGraphsAreNoTopology) {
+  EXPECT_THAT(ErrorOf("<graphs version='1'><graph id='0'/></graphs>"),
+              HasSubstr("x.topo:1: NCCL's graphs (NCCL_GRAPH_DUMP_FILE), which say no topology"));
 }
 
 TEST(Readers, ErrorsNameLineFieldValueAndRemedy) {
