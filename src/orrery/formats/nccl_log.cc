@@ -15,7 +15,7 @@ namespace orrery::formats {
 namespace {
 
 std::vector<std::string_view> SplitWords(std::string_view line) {
-  constexpr std::string_view kBlank = " \t\r";
+  constexpr std::string_view kBlank = " \t\r|";
   std::vector<std::string_view> words;
   for (std::size_t at = line.find_first_not_of(kBlank); at != std::string_view::npos;) {
     const std::size_t end = std::min(line.find_first_of(kBlank, at), line.size());
@@ -70,22 +70,37 @@ Result<std::optional<NcclTestsLog::Row>> ReadRow(Words words) {
   if (!bytes.ok() || !count.ok()) return none;
   // After the type: names and a root, then four numbers for out of place.
   auto at = type + 1;
+  std::string redop;
   const auto whole = [&] { return at->find('.') == std::string_view::npos; };
   while (at != words.end() && whole() &&
          at->find_first_not_of("-0123456789") != std::string_view::npos) {
-    ++at;  // redop
+    if (redop.empty()) redop = *at;
+    ++at;
   }
   if (at != words.end() && whole() && (*at == "-1" || words.end() - at >= 9)) ++at;  // root
   if (words.end() - at < 3) return none;
   const Result<double> time = ParseReal(at[0], Dimension::kNone, "");
+  const Result<double> algbw = ParseReal(at[1], Dimension::kNone, "");
   const Result<double> busbw = ParseReal(at[2], Dimension::kNone, "");
   constexpr double kLongest = 1e12;  // us: eleven days
   if (!time.ok() || !(*time > 0 && *time <= kLongest)) {
     return InvalidInput("time '{}' is no positive number{}", Printable(at[0], 40),
                         time.ok() && *time > kLongest ? " below 1e12 us" : "");
   }
-  if (!busbw.ok() || *bytes <= 0 || *count <= 0) return none;
-  return std::optional(NcclTestsLog::Row{*bytes, std::string(*type), *time, *busbw});
+  if (!algbw.ok() || !busbw.ok() || *bytes <= 0 || *count <= 0) return none;
+  return std::optional(NcclTestsLog::Row{.bytes = *bytes,
+                                         .type = std::string(*type),
+                                         .redop = redop,
+                                         .time_us = *time,
+                                         .algbw_GBps = *algbw,
+                                         .busbw_GBps = *busbw});
+}
+
+// Bus over algorithm bandwidth.
+double BusFactor(std::string_view test, double ranks) {
+  if (test == "all_reduce") return 2 * (ranks - 1) / ranks;
+  const bool all_pass = test == "broadcast" || test == "reduce" || test == "sendrecv";
+  return all_pass ? 1 : (ranks - 1) / ranks;
 }
 
 // "22809" → "2.28.9"; empty where it is no code of NCCL 2.9 or later.
@@ -158,6 +173,37 @@ Result<NcclTestsLog> ParseNcclTestsLog(std::string_view text, const std::string&
         Printable(name));
   }
   return log;
+}
+
+Status CheckNcclTestsLog(const NcclTestsLog& log, std::string_view test, std::size_t ranks,
+                         const std::string& name) {
+  const bool reduces = test == "all_reduce" || test == "reduce_scatter" || test == "reduce";
+  for (const NcclTestsLog::Row& row : log.rows) {
+    if (row.redop.empty() || reduces == (row.redop != "none")) continue;
+    return InvalidInput("{}:{}: redop '{}': {} {}; compare a log of the same test", Printable(name),
+                        row.line, Printable(row.redop, 20), test,
+                        reduces ? "reduces" : "reduces nothing");
+  }
+  if (log.rows.empty() || ranks < 2) return {};
+  // The fastest row tells most: two decimals are printed.
+  const NcclTestsLog::Row& row =
+      *std::ranges::max_element(log.rows, {}, &NcclTestsLog::Row::algbw_GBps);
+  if (row.algbw_GBps <= 0) return {};
+  const double expected = BusFactor(test, static_cast<double>(ranks));
+  const double factor = row.busbw_GBps / row.algbw_GBps;
+  const double printed = 0.006 * (1 + factor) / row.algbw_GBps;
+  const double off = factor > expected ? factor - expected : expected - factor;
+  if (off <= printed + 1e-4 * expected) return {};
+  // The number of ranks that this test would have.
+  const double share = test == "all_reduce" ? factor / 2 : factor;
+  std::string of;
+  if (BusFactor(test, 2) != BusFactor(test, 4) && share > 0 && share < 1) {
+    of = fmt::format(" (of {:.0f} ranks, if it is of {})", 1 / (1 - share), test);
+  }
+  return InvalidInput(
+      "{}:{}: busbw is {:.4g} times algbw, which {} over {} ranks does not give, but {:.4g}{}; "
+      "compare a log of the same test on as many ranks",
+      Printable(name), row.line, factor, test, ranks, expected, of);
 }
 
 }  // namespace orrery::formats

@@ -54,6 +54,32 @@ TEST(NcclTestsLog, TheVersionOfTheLibrary) {
   EXPECT_EQ(version("# nThread 1\n"), "");
 }
 
+// Rows alone, with bars and without, tell what they are of.
+TEST(NcclTestsLog, RowsTellTheTestAndTheRanks) {
+  const auto log = ParseNcclTestsLog(
+      "|     1048576 |      262144 | float | sum | -1 | 51.44 | 20.38 | 35.67 | 0 |\n"
+      "  1073741824     268435456     float     sum      -1   2400.0  447.39  782.93      0\n",
+      "x.log");
+  ASSERT_TRUE(log.ok()) << log.status().message();
+  ASSERT_EQ(log->rows.size(), 2u);
+  EXPECT_EQ(log->rows[0].redop, "sum");
+  EXPECT_DOUBLE_EQ(log->rows[1].algbw_GBps, 447.39);
+  EXPECT_TRUE(CheckNcclTestsLog(*log, "all_reduce", 8, "x.log").ok());
+  EXPECT_EQ(CheckNcclTestsLog(*log, "all_reduce", 16, "x.log").message(),
+            "x.log:2: busbw is 1.75 times algbw, which all_reduce over 16 ranks does not give, but "
+            "1.875 (of 8 ranks, if it is of all_reduce); compare a log of the same test on as many "
+            "ranks");
+  EXPECT_EQ(CheckNcclTestsLog(*log, "all_gather", 8, "x.log").message(),
+            "x.log:1: redop 'sum': all_gather reduces nothing; compare a log of the same test");
+  EXPECT_THAT(CheckNcclTestsLog(*log, "reduce_scatter", 8, "x.log").message(),
+              ::testing::HasSubstr("1.75 times algbw, which reduce_scatter over 8 ranks does not"));
+  const auto gather =
+      ParseNcclTestsLog("1048576 32768 float none -1 51.44 20.38 19.11 0 51 20 19 0\n", "y.log");
+  EXPECT_TRUE(CheckNcclTestsLog(*gather, "all_gather", 16, "y.log").ok());
+  EXPECT_TRUE(CheckNcclTestsLog(*gather, "alltoall", 16, "y.log").ok());
+  EXPECT_FALSE(CheckNcclTestsLog(*gather, "all_reduce", 16, "y.log").ok());
+}
+
 // "for test in …; do ./$test; done > log" was read as one test on twice as many GPUs.
 TEST(NcclTestsLog, TwoRunsInOneLogAreRefused) {
   const std::string run =

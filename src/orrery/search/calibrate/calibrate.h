@@ -53,9 +53,11 @@ std::string ToText(const Calibration& calibration);
 Result<constants::Set> ReadCalibration(const std::string& path);
 
 // nccl-tests' output as a table of collectives that `validate` reads. `collective` and `network`
-// (such as "8x400Gb/s InfiniBand") add what the log does not say. Errors name the log's line.
+// (such as "8x400Gb/s InfiniBand") add what the log does not say, and so do the hosts, all GPUs
+// together and their kind where it lists no ranks; 0 and "": not given. Errors name the log's line.
 struct NcclLogOptions {
-  std::string collective, network;
+  std::string collective, network, device;
+  int nodes = 0, gpus = 0;
 };
 Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
                                  const NcclLogOptions& options);

@@ -28,6 +28,40 @@ Result<std::string> GpuOf(const NcclTestsLog& log, const std::string& name) {
   return gpu;
 }
 
+struct Place {
+  std::string gpu;
+  std::size_t hosts = 1, ranks = 1;
+};
+
+// Where it ran: what the log says; what the options say, where it says nothing.
+Result<Place> PlaceOf(const NcclTestsLog& log, const std::string& name,
+                      const NcclLogOptions& options) {
+  Place place;
+  const auto nodes = static_cast<std::size_t>(options.nodes);
+  const auto gpus = static_cast<std::size_t>(options.gpus);
+  if (log.ranks.empty()) {
+    if (gpus == 0 || options.device.empty()) {
+      return InvalidInput(
+          "{}: no '#  Rank' lines: the log does not say on which GPUs it ran; give the test's "
+          "whole output, or --nodes 2 --gpus 16 --device H100-SXM5-80GB (the GPUs of all hosts)",
+          name);
+    }
+    return Place{options.device, nodes > 0 ? nodes : 1, gpus};
+  }
+  ORRERY_ASSIGN_OR_RETURN(place.gpu, GpuOf(log, name));
+  std::set<std::string_view> hosts;
+  for (const NcclTestsLog::Rank& rank : log.ranks) hosts.insert(rank.host);
+  place.hosts = hosts.size();
+  place.ranks = log.ranks.size();
+  if ((nodes > 0 && nodes != place.hosts) || (gpus > 0 && gpus != place.ranks)) {
+    return InvalidInput(
+        "{}: the log is of {} ranks on {} hosts, not what --nodes and --gpus say; "
+        "leave them out",
+        name, place.ranks, place.hosts);
+  }
+  return place;
+}
+
 }  // namespace
 
 Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
@@ -49,31 +83,24 @@ Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
     return InvalidInput("{}: the log does not say which test it is; give --collective all_reduce",
                         name);
   }
-  if (log.ranks.empty()) {
-    return InvalidInput(
-        "{}: no '#  Rank' lines: the log does not say on which GPUs it ran; "
-        "give the test's whole output",
-        name);
-  }
-  ORRERY_ASSIGN_OR_RETURN(const std::string gpu, GpuOf(log, name));
-  std::set<std::string_view> hosts;
-  for (const NcclTestsLog::Rank& rank : log.ranks) hosts.insert(rank.host);
-  if (log.ranks.size() % hosts.size() != 0) {
+  ORRERY_ASSIGN_OR_RETURN(const Place place, PlaceOf(log, name, options));
+  if (place.ranks % place.hosts != 0) {
     return InvalidInput("{}: {} ranks on {} hosts: hosts with unequal numbers of GPUs", name,
-                        log.ranks.size(), hosts.size());
+                        place.ranks, place.hosts);
   }
-  if (hosts.size() > 1 && options.network.empty()) {
+  if (place.hosts > 1 && options.network.empty()) {
     return InvalidInput(
         "{}: {} hosts: say how they are connected, such as --fabric '8x400Gb/s "
         "InfiniBand'",
-        name, hosts.size());
+        name, place.hosts);
   }
+  ORRERY_RETURN_IF_ERROR(formats::CheckNcclTestsLog(log, collective, place.ranks, name));
   std::string out =
       "source,gpu,nodes,gpus_per_node,nccl_version,network,collective,size_bytes,dtype,"
       "time_us_oop\n";
   for (const NcclTestsLog::Row& row : log.rows) {
-    out += fmt::format("log,{},{},{},{},{},{},{},{},{}\n", CsvField(gpu), hosts.size(),
-                       log.ranks.size() / hosts.size(), log.version, CsvField(options.network),
+    out += fmt::format("log,{},{},{},{},{},{},{},{},{}\n", CsvField(place.gpu), place.hosts,
+                       place.ranks / place.hosts, log.version, CsvField(options.network),
                        collective, row.bytes, row.type, row.time_us);
   }
   return out;
