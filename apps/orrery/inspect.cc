@@ -12,6 +12,7 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/draw.h"
+#include "orrery/cluster/readers/readers.h"
 #include "orrery/formats/goal.h"
 #include "orrery/formats/tree.h"
 #include "orrery/job/importers.h"
@@ -27,6 +28,18 @@ namespace orrery::app {
 namespace {
 
 constexpr std::int64_t kLargestFile = std::int64_t{4} << 30;
+constexpr std::int64_t kLargestJson = std::int64_t{1} << 30;  // a result's
+constexpr std::int64_t kLargestText = 4 << 20;                // a recipe's
+
+// What is read of a file that begins so.
+std::int64_t LimitOf(std::string_view start) {
+  const FileKind kind = SniffStart(start);
+  if (kind == FileKind::kTopology) return cluster::kTopologyBytes;
+  if (kind != FileKind::kUnknown) return kLargestFile;
+  const std::size_t first = start.find_first_not_of(" \t\r\n");
+  const bool json = first == std::string_view::npos || start[first] == '{';
+  return json ? kLargestJson : kLargestText;
+}
 
 class InspectVerb final : public Verb {
  public:
@@ -58,8 +71,10 @@ class InspectVerb final : public Verb {
     ORRERY_ASSIGN_OR_RETURN(data_, job::ReadData(data_folders_));
     ORRERY_RETURN_IF_ERROR(CheckFiles({{"FILE", IsPreset() ? "" : path_}},
                                       {{"--json", json_}, {"--svg", svg_}, {"--dot", dot_}}));
+    std::int64_t limit = 0;
     if (!IsPreset()) {
       const job::TraceFiles files = job::OpenTrace({path_});
+      limit = LimitOf(files.start);
       ORRERY_ASSIGN_OR_RETURN(const job::Importer* const importer, job::FindImporter(files, ""));
       if (importer != nullptr && importer->name != "goal") {
         return InspectTrace(session, *importer, files);
@@ -69,7 +84,7 @@ class InspectVerb final : public Verb {
     FileKind kind = FileKind::kCluster;
     if (!IsPreset()) {
       ORRERY_RETURN_IF_ERROR(CheckName());
-      ORRERY_ASSIGN_OR_RETURN(text, ReadFile(path_, kLargestFile));
+      ORRERY_ASSIGN_OR_RETURN(text, ReadFile(path_, limit));
       kind = recipes::Sniff(text, path_) != nullptr ? FileKind::kRecipe : Sniff(text);
     }
     if (nodes_ > 0 || !svg_.empty() || !dot_.empty()) {

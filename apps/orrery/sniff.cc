@@ -56,13 +56,19 @@ std::string_view Name(FileKind kind) {
   return "unknown";
 }
 
-FileKind Sniff(std::string_view text) {
-  if (text.starts_with("\x0a") && FindInvalidUtf8(text.substr(0, 256)) != std::string_view::npos) {
+FileKind SniffStart(std::string_view start) {
+  if (start.starts_with("\x0a") &&
+      FindInvalidUtf8(start.substr(0, 256)) != std::string_view::npos) {
     return FileKind::kTimeline;
   }
-  if (formats::Pickle::Sniff(text)) return FileKind::kSnapshot;
-  if (formats::SniffGoal(text) != formats::GoalForm::kNone) return FileKind::kGoal;
-  if (cluster::SniffTopology(text) != cluster::TopologyFile::kUnknown) return FileKind::kTopology;
+  if (formats::Pickle::Sniff(start)) return FileKind::kSnapshot;
+  if (formats::SniffGoal(start) != formats::GoalForm::kNone) return FileKind::kGoal;
+  if (cluster::SniffTopology(start) != cluster::TopologyFile::kUnknown) return FileKind::kTopology;
+  return FileKind::kUnknown;
+}
+
+FileKind Sniff(std::string_view text) {
+  if (const FileKind kind = SniffStart(text); kind != FileKind::kUnknown) return kind;
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string_view::npos && text[first] == '{';
   const formats::Limits limits{.bytes = 64 << 20, .depth = 64, .values = 5'000'000};

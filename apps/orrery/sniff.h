@@ -22,6 +22,8 @@ enum class FileKind {
 };
 std::string_view Name(FileKind kind);
 
+// What the first bytes alone tell: kUnknown for all that is YAML or JSON.
+FileKind SniffStart(std::string_view start);
 // By contents alone; `text` may be the beginning of the file.
 FileKind Sniff(std::string_view text);
 

@@ -30,7 +30,7 @@ namespace orrery::app {
 namespace {
 
 constexpr std::size_t kQueueSteps = 512;
-constexpr std::int64_t kLargestText = std::int64_t{1} << 30;
+constexpr std::int64_t kLargestText = std::int64_t{256} << 20;
 
 // What traffic is made of, as far as options differ.
 enum Kind : unsigned {
@@ -105,7 +105,8 @@ class TrafficVerb final : public Verb {
                                 fmt::join(traffic::CollectiveNames(), ", ")))
         ->required();
     app->add_option("--cluster", cluster_, "Preset or file; default h100-ib-400g");
-    app->add_option("--nodes", nodes_, "Hosts; default 4")->transform(WholeIn(1, 1 << 20));
+    app->add_option("--nodes", nodes_, "Hosts; default what the topology's file says, else 4")
+        ->transform(WholeIn(1, 1 << 20));
     app->add_option("--gpus", gpus_, "The first so many GPUs; default all")
         ->transform(WholeIn(2, 1 << 24));
     app->add_option(
@@ -360,6 +361,9 @@ class TrafficVerb final : public Verb {
       return InvalidInput("'{}' is of {} ranks, the run of {} GPUs; give --nodes or --gpus",
                           Printable(compare_), log.ranks.size(), gpus);
     }
+    std::string of = pattern_;
+    std::replace(of.begin(), of.end(), '-', '_');
+    ORRERY_RETURN_IF_ERROR(formats::CheckNcclTestsLog(log, of, gpus, compare_));
     return log;
   }
 
@@ -386,7 +390,7 @@ class TrafficVerb final : public Verb {
                         duration_ = "10ms", min_ = "1KiB", max_ = "1GiB", shares_, compare_,
                         calibration_, svg_, heat_map_, queues_, json_, timeline_, csv_;
   std::vector<std::string> set_;
-  int nodes_ = 4, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1;
+  int nodes_ = 0, gpus_ = 0, degree_ = 8, factor_ = 4, seed_ = 1;
   double load_ = 0.5;
 };
 

@@ -22,6 +22,7 @@ namespace orrery {
 namespace {
 
 constexpr std::size_t kBuffer = 1 << 18;
+constexpr std::int64_t kMostOfAStream = std::int64_t{256} << 20;  // pipes and devices
 
 std::string Shown(const std::string& path) { return fmt::format("'{}'", Printable(path, 400)); }
 
@@ -119,11 +120,27 @@ Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes) 
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return Failure("read", path, errno);
   struct stat info {};
-  if (fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode)) {
+  const bool known = fstat(descriptor, &info) == 0;
+  if (known && S_ISDIR(info.st_mode)) {
     close(descriptor);
     return Failure("read", path, EISDIR);
   }
+  // A file says how large it is before anything of it is read; /dev/zero and pipes never end.
+  const bool file = known && S_ISREG(info.st_mode);
+  if (!file) limit_bytes = std::min(limit_bytes, kMostOfAStream);
+  const auto too_large = [&] {
+    close(descriptor);
+    if (!file && limit_bytes == kMostOfAStream) {
+      return InvalidInput(
+          "{} gives more than {}, the limit for what is no regular file; write it to one",
+          Shown(path), HumanBytes(limit_bytes));
+    }
+    return InvalidInput("{} is larger than {}, the limit for this kind of file", Shown(path),
+                        HumanBytes(limit_bytes));
+  };
+  if (file && info.st_size > limit_bytes) return too_large();
   std::string contents;
+  if (file) contents.reserve(static_cast<std::size_t>(info.st_size));
   char block[1 << 16];
   while (true) {
     const ssize_t got = read(descriptor, block, sizeof block);
@@ -134,12 +151,8 @@ Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes) 
       return Fault("read", path, error);
     }
     if (got == 0) break;
+    if (static_cast<std::int64_t>(contents.size()) + got > limit_bytes) return too_large();
     contents.append(block, static_cast<std::size_t>(got));
-    if (static_cast<std::int64_t>(contents.size()) > limit_bytes) {
-      close(descriptor);
-      return InvalidInput("{} is larger than {}, the limit for this kind of file", Shown(path),
-                          HumanBytes(limit_bytes));
-    }
   }
   close(descriptor);
   return contents;

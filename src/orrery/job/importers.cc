@@ -81,14 +81,20 @@ Result<ImportedTrace> ReadGoal(const TraceFiles& files, const ImportOptions&) {
   ImportedTrace trace;
   workload::GoalImporter importer;
   const bool binary = formats::SniffGoal(files.start) == formats::GoalForm::kBinary;
-  if (binary && std::filesystem::is_regular_file(path)) {
+  if (std::filesystem::is_regular_file(path)) {
     ORRERY_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-    ORRERY_RETURN_IF_ERROR(formats::ParseGoalParts(
-        file.bytes(), path, [&](const formats::GoalSchedule& part, std::uint32_t ranks) {
-          importer.Add(part, ranks);
-          if (part.first_rank % kRanksMapped == kRanksMapped - 1) file.Forget();
-          return Status();
-        }));
+    if (binary) {
+      ORRERY_RETURN_IF_ERROR(formats::ParseGoalParts(
+          file.bytes(), path, [&](const formats::GoalSchedule& part, std::uint32_t ranks) {
+            importer.Add(part, ranks);
+            if (part.first_rank % kRanksMapped == kRanksMapped - 1) file.Forget();
+            return Status();
+          }));
+    } else {  // what is no schedule is found out before it is all in memory
+      ORRERY_ASSIGN_OR_RETURN(const formats::GoalSchedule schedule,
+                              formats::ParseGoal(file.bytes(), path));
+      importer.Add(schedule, static_cast<std::uint32_t>(schedule.ranks()));
+    }
   } else {
     ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kLargestTrace));
     ORRERY_ASSIGN_OR_RETURN(const formats::GoalSchedule schedule, formats::ParseGoal(bytes, path));
