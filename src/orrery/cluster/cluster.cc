@@ -17,7 +17,10 @@ namespace {
 // Beyond these a definition is a mistake, and vertex and link numbers would not fit their ids.
 constexpr int kMaxNodes = 1 << 20;
 constexpr std::int64_t kMaxDevices = 1 << 23;
-constexpr std::int64_t kMaxLinks = 1 << 28;
+// A link costs some 40 bytes, and 100 more where a back end queues on it: 2 GiB.
+constexpr std::int64_t kMaxLinks = 1 << 24;
+// What rates are shared out up to (network/max_min.h), 140 Tb/s.
+constexpr std::int64_t kMaxLink_Bps = std::int64_t{1} << 44;
 
 // Of the line rate, eight connections at once: 3.75 of 4 GB/s (NVIDIA/nccl issue 209, 32 Gb/s).
 constexpr double kTcpRate = 0.94;
@@ -59,7 +62,8 @@ Status ValidateShape(const Spec& spec) {
 }
 
 Status ValidateFabric(const Spec& spec) {
-  ORRERY_RETURN_IF_ERROR(Positive("nic_bandwidth", spec.nic_Bps, "give the line rate of one NIC"));
+  ORRERY_RETURN_IF_ERROR(
+      Positive("nic_bandwidth", spec.nic_reached_Bps(), "give the line rate of one NIC"));
   ORRERY_RETURN_IF_ERROR(
       Positive("pcie_bandwidth", spec.pcie_Bps, "give the rate from GPU to NIC"));
   ORRERY_RETURN_IF_ERROR(
@@ -91,7 +95,7 @@ Status Validate(const Spec& spec) {
   if (const Result<PcieTree> tree = PcieTree::Make(spec); !tree.ok()) return tree.status();
   if (spec.gpus_per_nvlink_domain > 1) {
     ORRERY_RETURN_IF_ERROR(
-        Positive("nvlink_bandwidth", spec.nvlink_Bps,
+        Positive("nvlink_bandwidth", spec.nvlink_reached_Bps(),
                  "or set gpus_per_nvlink_domain to 1 for a machine without NVLink"));
     ORRERY_RETURN_IF_ERROR(
         Positive("nvlink_packet_bytes", spec.nvlink_packet_bytes, "give the payload of a packet"));
@@ -407,9 +411,10 @@ Result<Cluster> Cluster::Build(const Spec& spec) {
       in_hosts + std::visit([](const auto& f) { return f.links(); }, cluster.fabric_);
   if (links > kMaxLinks) {
     return InvalidInput(
-        "nodes_per_leaf = {} with nodes = {}: {} links are more than {}; raise one or "
-        "lower the other",
-        spec.nodes_per_leaf, spec.nodes, links, kMaxLinks);
+        "nodes = {} with gpus_per_node = {} and nodes_per_leaf = {}: {} links, all of which are "
+        "built, whatever part a job uses; {} (2 GiB) are the most: lower nodes, or raise "
+        "nodes_per_leaf",
+        spec.nodes, spec.gpus_per_node, spec.nodes_per_leaf, links, kMaxLinks);
   }
   cluster.links_.reserve(static_cast<std::size_t>(links));
   Origin& origin = cluster.origin_;
@@ -430,6 +435,14 @@ Result<Cluster> Cluster::Build(const Spec& spec) {
           1,
           static_cast<std::int64_t>(static_cast<double>(link.bandwidth_Bps) * spec.nic_efficiency));
     }
+  }
+  for (const Link& link : cluster.links_) {
+    if (link.bandwidth_Bps <= kMaxLink_Bps) continue;
+    const auto id = static_cast<std::size_t>(&link - cluster.links_.data());
+    return InvalidInput(
+        "the link {} of {:.1f} TB/s: 17.5 TB/s (140 Tb/s) are the most; lower the bandwidth that "
+        "it comes from, or the number of links that it stands for",
+        cluster.link_name(LinkId(id)), static_cast<double>(link.bandwidth_Bps) * 1e-12);
   }
   cluster.MeasureHost();
   return cluster;

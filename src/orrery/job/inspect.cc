@@ -149,6 +149,13 @@ Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes,
     const bool gpus = spec.topology.name == "astra-sim";
     if (points > 1) spec.nodes = static_cast<int>(gpus ? points / spec.gpus_per_node : points);
   }
+  constexpr std::int64_t kMostNics = 1 << 18;  // half a minute
+  if (const std::int64_t nics = std::int64_t{spec.nodes} * spec.nics_per_node; nics > kMostNics) {
+    return InvalidInput(
+        "nodes = {}: paths and cuts of {} NICs would be counted, {} are the most; --nodes takes "
+        "part of the cluster",
+        spec.nodes, HumanCount(nics), HumanCount(kMostNics));
+  }
   return cluster::Cluster::Build(spec);
 }
 

@@ -99,6 +99,7 @@ class Trial {
     if (!generator_.AddJob(model, plan, "remedy", &graph).ok()) return {};
     memory::Libraries& libraries = options_.libraries.front();
     libraries.userbuffer_bytes = workload::UserbufferBytes(model, plan);
+    if (Exceeds(graph)) return {};
     return Fits(graph, options_);
   }
   std::optional<std::int64_t> Fits(const graph::Graph& graph,
@@ -114,6 +115,17 @@ class Trial {
   }
 
  private:
+  // What lives at one time is more than there is, however it is placed: a replay, which takes many
+  // times longer, would say the same.
+  bool Exceeds(const graph::Graph& graph) const {
+    const std::vector<memory::BlockNet> nets = memory::BlockNets(graph);
+    for (std::size_t p = 0; p < graph.programs.size(); ++p) {
+      const auto peak = memory::QuickPeak(graph, ProgramId(p), nets);
+      if (peak.ok() && *peak > job_.cluster.device.memory_bytes) return true;
+    }
+    return false;
+  }
+
   const Job& job_;
   memory::Options options_;
   workload::Generator generator_;
