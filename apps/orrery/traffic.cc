@@ -236,8 +236,15 @@ class TrafficVerb final : public Verb {
     job::TraceOptions options;
     options.network = network_.empty() ? "flow" : network_;
     const bool anywhere = options.network == "loggops" && app_->count("--cluster") == 0;
-    if (!anywhere) options.cluster = cluster_;
-    options.nodes = anywhere ? 0 : nodes_;
+    std::size_t devices = 0;
+    if (!anywhere) {
+      options.cluster = cluster_;
+      ORRERY_ASSIGN_OR_RETURN(
+          const job::NetworkSetup setup,
+          job::ReadNetworkSetup(cluster_, nodes_, options.network, ClusterKeys(), nullptr));
+      options.nodes = setup.cluster.spec().nodes;
+      devices = setup.cluster.devices();
+    }
     options.set = set_;
     const auto set = [&](std::string_view key, std::string_view value) {
       options.set.push_back(fmt::format("pattern.{}={}", key, value));
@@ -249,10 +256,7 @@ class TrafficVerb final : public Verb {
     } else if (std::ranges::none_of(
                    set_, [](const std::string& s) { return s.starts_with("pattern.ranks="); })) {
       if (anywhere) return InvalidInput("'{}' on loggops: say how many ranks, --gpus N", pattern_);
-      ORRERY_ASSIGN_OR_RETURN(
-          const job::NetworkSetup setup,
-          job::ReadNetworkSetup(cluster_, nodes_, options.network, ClusterKeys(), nullptr));
-      set("ranks", std::to_string(setup.cluster.devices()));
+      set("ranks", std::to_string(devices));
     }
     options.timeline = timeline_;
     const constants::Set constants = constants::Set::Fitted();

@@ -26,7 +26,9 @@ class Scenario {
   // `sharp`: switches reduce, where the fabric is InfiniBand.
   Scenario(std::string_view preset, int nodes, bool sharp = false,
            const collective::Environment& environment = {})
-      : cluster_(MakeCluster(preset, nodes, sharp)),
+      : Scenario(MakeSpec(preset, nodes, sharp), environment) {}
+  explicit Scenario(const cluster::Spec& spec, const collective::Environment& environment = {})
+      : cluster_(Take(cluster::Cluster::Build(spec))),
         compute_(Take(compute::CostModel::Create(cluster_.spec().device, {}))),
         planner_(cluster_, environment),
         prices_(compute_, planner_) {}
@@ -66,11 +68,11 @@ class Scenario {
   }
 
  private:
-  static cluster::Cluster MakeCluster(std::string_view preset, int nodes, bool sharp) {
+  static cluster::Spec MakeSpec(std::string_view preset, int nodes, bool sharp) {
     cluster::Spec spec = Take(cluster::FindPreset(preset));
     spec.nodes = nodes;
     spec.sharp = sharp && spec.fabric == cluster::Fabric::kInfiniBand;
-    return Take(cluster::Cluster::Build(spec));
+    return spec;
   }
 
   cluster::Cluster cluster_;
