@@ -1,16 +1,14 @@
 #include "on_ray.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/file.h"
+#include "run_python.h"
 
 namespace orrery::app {
 namespace {
@@ -45,50 +43,6 @@ class Folder {
   std::string path_;
 };
 
-// The environment with the folder of the package beside this program first on PYTHONPATH.
-std::vector<std::string> Environment() {
-  std::vector<std::string> variables;
-  std::string search;
-  for (char** one = environ; *one != nullptr; ++one) {
-    const std::string_view text = *one;
-    constexpr std::string_view kName = "PYTHONPATH=";
-    if (text.starts_with(kName)) {
-      search = text.substr(kName.size());
-    } else {
-      variables.emplace_back(text);
-    }
-  }
-  char self[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
-  if (length > 0 && length < static_cast<ssize_t>(sizeof self)) {
-    std::string beside(self, static_cast<std::size_t>(length));
-    beside = beside.substr(0, beside.rfind('/')) + "/python";
-    search = search.empty() ? beside : beside + ":" + search;
-  }
-  variables.push_back("PYTHONPATH=" + search);
-  return variables;
-}
-
-// The exit status of the command.
-Result<int> RunCommand(const std::vector<std::string>& words) {
-  const auto pointers = [](const std::vector<std::string>& texts) {
-    std::vector<char*> list;
-    for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
-    list.push_back(nullptr);
-    return list;
-  };
-  const std::vector<std::string> environment = Environment();
-  pid_t child = 0;
-  const int failed = posix_spawnp(&child, words.front().c_str(), nullptr, nullptr,
-                                  pointers(words).data(), pointers(environment).data());
-  if (failed != 0) return ResourceError("cannot run {}: {}", words.front(), std::strerror(failed));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return ResourceError("cannot wait for {}", words.front());
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 3;
-}
-
 }  // namespace
 
 Result<search::Sweep> SweepOnRay(const RayRequest& request, const search::Space& space) {
@@ -105,10 +59,8 @@ Result<search::Sweep> SweepOnRay(const RayRequest& request, const search::Space&
                      {"shards", request.shards > 0 ? Json(request.shards) : Json()}};
   ORRERY_ASSIGN_OR_RETURN(const Folder folder, Folder::Create());
   ORRERY_RETURN_IF_ERROR(WriteFile(folder.request(), json.dump()));
-  const char* named = std::getenv("ORRERY_PYTHON");
-  const std::string python = named != nullptr && *named != 0 ? named : "python3";
-  ORRERY_ASSIGN_OR_RETURN(const int status, RunCommand({python, "-m", "orrery._on_ray",
-                                                        folder.request(), folder.answer()}));
+  ORRERY_ASSIGN_OR_RETURN(const int status,
+                          RunPython({"-m", "orrery._on_ray", folder.request(), folder.answer()}));
   if (status != 0) {
     constexpr std::string_view kRemedy =
         "--on ray: the Python half said why above; it needs the package (./run --python) and Ray "

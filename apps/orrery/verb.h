@@ -36,6 +36,7 @@ std::unique_ptr<Verb> MakeMerge();
 std::unique_ptr<Verb> MakePlan();
 std::unique_ptr<Verb> MakeCompare();
 std::unique_ptr<Verb> MakeExplain();
+std::unique_ptr<Verb> MakeTrace();
 std::unique_ptr<Verb> MakeCalibrate();
 
 std::vector<std::unique_ptr<Verb>> AllVerbs();

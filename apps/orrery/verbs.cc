@@ -14,6 +14,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeMerge());
   verbs.push_back(MakeValidate());
   verbs.push_back(MakeConvert());
+  verbs.push_back(MakeTrace());
   verbs.push_back(MakeTraffic());
   verbs.push_back(MakeCalibrate());
   verbs.push_back(MakeCompare());

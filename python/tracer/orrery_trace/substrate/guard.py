@@ -28,7 +28,7 @@ def torch_root() -> Path:
     """Where PyTorch lies, found without importing it."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        raise RuntimeError("PyTorch is not installed; pip install torch")
+        raise TraceError(f"{sys.executable} has no PyTorch; pip install torch")
     return Path(spec.origin).parent
 
 
