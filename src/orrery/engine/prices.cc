@@ -357,8 +357,11 @@ Status AddUp(const graph::Block& block, const cluster::DeviceSpec& device, Block
 SimTime PriceCache::KernelTime(const graph::Block& block) {
   const auto [at, added] = kernel_times_.try_emplace(block.content_hash);
   if (added) {
-    for (const graph::Kernel& kernel : block.kernels) {
-      at->second = std::min(at->second + compute_->Price(kernel).duration, kMaxDuration);
+    // What an operation launches: a block cut out of another may hold kernels that none does.
+    for (const graph::Op& op : block.ops) {
+      if (op.kind != graph::OpKind::kKernel) continue;
+      const SimTime duration = compute_->Price(block.kernels[op.index]).duration;
+      at->second = std::min(at->second + duration, kMaxDuration);
     }
   }
   return at->second;

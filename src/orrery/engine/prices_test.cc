@@ -43,5 +43,24 @@ TEST(PriceCache, MessagesOfContextParallelismHaveACommunicatorOfTheirPair) {
   EXPECT_EQ(channels(GroupSlot::kCp, PeerSlot::kCpNext), 2);
 }
 
+// Blocks are known by what their operations launch: a kernel that none does counts nowhere, or the
+// answer would depend on which of two equal blocks came first.
+TEST(PriceCache, AKernelThatNothingLaunchesTakesNoTime) {
+  const cluster::Cluster cluster = *cluster::Cluster::Build(*cluster::FindPreset("h100-ib-400g"));
+  const collective::Planner planner(cluster, {});
+  const auto compute = compute::CostModel::Create(cluster.spec().device, {});
+  ASSERT_TRUE(compute.ok());
+  graph::Block whole;
+  whole.kernels.emplace_back(graph::Gemm{.m = 4096, .n = 4096, .k = 4096});
+  whole.ops.push_back({graph::OpKind::kKernel, graph::kNoEvent, 0, {}, {}});
+  graph::Block part = whole;
+  part.kernels.emplace_back(graph::Gemm{.m = 8192, .n = 8192, .k = 8192});
+  whole.Seal();
+  part.Seal();
+  ASSERT_EQ(whole.content_hash, part.content_hash);
+  EXPECT_EQ(PriceCache(*compute, planner).KernelTime(part),
+            PriceCache(*compute, planner).KernelTime(whole));
+}
+
 }  // namespace
 }  // namespace orrery::engine
