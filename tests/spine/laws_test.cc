@@ -1,9 +1,7 @@
-// What a change of the machine may do to a step, on drawn plans: more of a resource never makes a
-// job that settles slower, a slow rank never makes it faster.
-//
-// Two things make the first no law to the picosecond. NCCL chooses by its own expectation, so that
-// a faster link may bring an algorithm that is a little slower here; and list scheduling has
-// anomalies. Both are held to a part in a hundred.
+// What a change of the machine may do to a step, on drawn plans that settle: a slow rank never
+// makes it faster, a fast one never slower, and routers lose no token. List scheduling has
+// anomalies, as a communication that begins earlier may meet kernels that it slows: a part in a
+// hundred is let pass.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,28 +16,6 @@ namespace {
 
 constexpr std::uint64_t kPlans = 300;
 constexpr double kAnomaly = 0.01;
-
-struct Machine {
-  std::string_view name;
-  void (*change)(cluster::Spec* spec);
-};
-constexpr Machine kBetter[] = {
-    {"NICs twice as fast",
-     [](cluster::Spec* s) {
-       s->nic_Bps *= 2;
-       s->pcie_Bps *= 2;
-     }},
-    {"NVLink twice as fast", [](cluster::Spec* s) { s->nvlink_Bps *= 2; }},
-    {"half of the fabric's latency", [](cluster::Spec* s) { s->nic_latency /= 2; }},
-    {"half of NVLink's latency", [](cluster::Spec* s) { s->nvlink_latency /= 2; }},
-    {"memory twice as fast", [](cluster::Spec* s) { s->device.memory_bandwidth_Bps *= 2; }},
-    {"arithmetic twice as fast",
-     [](cluster::Spec* s) {
-       s->device.fp16_flops *= 2;
-       s->device.fp32_flops *= 2;
-     }},
-    {"a host twice as fast", [](cluster::Spec* s) { s->cpu_relative_speed *= 2; }},
-};
 
 cluster::Spec Base(int nodes) {
   cluster::Spec spec = Scenario::Take(cluster::FindPreset("h100-ib-400g"));
@@ -71,20 +47,6 @@ void ForDrawnPlans(const std::function<void(std::uint64_t, const Drawn&)>& check
     check(seed, d);
   }
   EXPECT_GT(ran, 200);
-}
-
-TEST(Laws, ABetterMachineIsNoSlower) {
-  ForDrawnPlans([](std::uint64_t, const Drawn& d) {
-    const SimTime base = StepOn(Base(d.nodes), d, {});
-    for (const Machine& better : kBetter) {
-      cluster::Spec spec = Base(d.nodes);
-      better.change(&spec);
-      const SimTime step = StepOn(spec, d, {});
-      if (step == 0) continue;
-      EXPECT_LE(static_cast<double>(step), static_cast<double>(base) * (1 + kAnomaly))
-          << better.name;
-    }
-  });
 }
 
 TEST(Laws, AStragglerIsNoHelpAndAFastRankNoHarm) {

@@ -45,7 +45,7 @@ std::string LogError(std::string_view from, std::string_view to,
 
 TEST(NcclLog, WhatIsMissingIsNamedWithTheRemedy) {
   EXPECT_THAT(LogError("all_reduce_perf", "test"), HasSubstr("--collective all_reduce"));
-  EXPECT_EQ(LogError("all_reduce_perf", "test", {.collective = "all_gather"}), "");
+  EXPECT_EQ(LogError("all_reduce_perf", "test", {.collective = "all_reduce"}), "");
   EXPECT_THAT(LogError("#  Rank", "#  rank"), HasSubstr("no '#  Rank' lines"));
   EXPECT_THAT(LogError("24.10", "-"), HasSubstr("a.log:8"));
   EXPECT_THAT(LogError("24.10", "0.00"), HasSubstr("no positive number"));
