@@ -10,7 +10,7 @@ class Trace final : public Verb {
  public:
   std::string_view name() const override { return "trace"; }
   std::string_view description() const override {
-    return "Record what ranks of your own PyTorch training command do, without a GPU";
+    return "record what ranks of your own PyTorch training command do, without a GPU";
   }
   std::string_view examples() const override {
     return "  orrery trace --world-size 8 -- python train.py --my-arguments\n"

@@ -1,7 +1,12 @@
-// What a change of the machine may do to a step, on drawn plans that settle: a slow rank never
-// makes it faster, a fast one never slower, and routers lose no token. List scheduling has
-// anomalies, as a communication that begins earlier may meet kernels that it slows: a part in a
-// hundred is let pass.
+// What a change of the machine may do to a step, on drawn plans that settle: more of a resource
+// never makes it slower, a slow rank never makes it faster, and routers lose no token.
+//
+// NCCL is held to one algorithm and protocol. It chooses by its own expectation: with NVLink twice
+// as fast it takes NVLS for an all-reduce of 1 MiB on eight H100, slower than the ring it took
+// before (55 us for 34), and steps of milliseconds follow (up to 34 % in such plans). List
+// scheduling has anomalies, too: a communication that begins earlier may meet kernels that it
+// slows. Of 1,512 runs eight are more than a part in a hundred slower, all with arithmetic twice as
+// fast, the worst 14 % (activations offloaded). The test holds that they stay rare.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +21,29 @@ namespace {
 
 constexpr std::uint64_t kPlans = 300;
 constexpr double kAnomaly = 0.01;
+constexpr double kWorstAnomaly = 0.15;
+
+struct Machine {
+  std::string_view name;
+  void (*change)(cluster::Spec* spec);
+};
+constexpr Machine kBetter[] = {
+    {"NICs twice as fast",
+     [](cluster::Spec* s) {
+       s->nic_Bps *= 2;
+       s->pcie_Bps *= 2;
+     }},
+    {"NVLink twice as fast", [](cluster::Spec* s) { s->nvlink_Bps *= 2; }},
+    {"half of the fabric's latency", [](cluster::Spec* s) { s->nic_latency /= 2; }},
+    {"half of NVLink's latency", [](cluster::Spec* s) { s->nvlink_latency /= 2; }},
+    {"memory twice as fast", [](cluster::Spec* s) { s->device.memory_bandwidth_Bps *= 2; }},
+    {"arithmetic twice as fast",
+     [](cluster::Spec* s) {
+       s->device.fp16_flops *= 2;
+       s->device.fp32_flops *= 2;
+     }},
+    {"a host twice as fast", [](cluster::Spec* s) { s->cpu_relative_speed *= 2; }},
+};
 
 cluster::Spec Base(int nodes) {
   cluster::Spec spec = Scenario::Take(cluster::FindPreset("h100-ib-400g"));
@@ -23,9 +51,15 @@ cluster::Spec Base(int nodes) {
   return spec;
 }
 
+collective::Environment OneWay() {
+  const std::vector<std::pair<std::string, std::string>> variables = {{"NCCL_ALGO", "Ring"},
+                                                                      {"NCCL_PROTO", "Simple"}};
+  return Scenario::Take(collective::ParseEnvironment(variables));
+}
+
 // Of a step; 0 where it does not settle.
 SimTime StepOn(const cluster::Spec& spec, const Drawn& d, const engine::Options& options) {
-  Scenario s(spec);
+  Scenario s(spec, OneWay());
   EXPECT_TRUE(s.Add(d.model, d.plan, "job").ok());
   s.PlacePacked();
   const auto run = s.Run(options);
@@ -47,6 +81,23 @@ void ForDrawnPlans(const std::function<void(std::uint64_t, const Drawn&)>& check
     check(seed, d);
   }
   EXPECT_GT(ran, 200);
+}
+
+TEST(Laws, ABetterMachineIsNoSlower) {
+  int runs = 0, slower = 0;
+  ForDrawnPlans([&](std::uint64_t, const Drawn& d) {
+    const auto base = static_cast<double>(StepOn(Base(d.nodes), d, {}));
+    for (const Machine& better : kBetter) {
+      cluster::Spec spec = Base(d.nodes);
+      better.change(&spec);
+      const auto step = static_cast<double>(StepOn(spec, d, {}));
+      if (step == 0) continue;
+      ++runs;
+      if (step > base * (1 + kAnomaly)) ++slower;
+      EXPECT_LE(step, base * (1 + kWorstAnomaly)) << better.name;
+    }
+  });
+  EXPECT_LE(slower * 100, runs) << slower << " of " << runs;
 }
 
 TEST(Laws, AStragglerIsNoHelpAndAFastRankNoHarm) {
