@@ -5,10 +5,10 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 3
 seconds=${1:?usage: run.sh SECONDS_A_TARGET [TARGET...]}
 shift
-cmake --preset fuzz >build/fuzz.log 2>&1 && cmake --build --preset fuzz --target fuzz_readers fuzz_jobs >>build/fuzz.log 2>&1 ||
+cmake --preset fuzz >build/fuzz.log 2>&1 && cmake --build --preset fuzz --target fuzz_readers fuzz_jobs fuzz_traces >>build/fuzz.log 2>&1 ||
   { tail -n 20 build/fuzz.log; exit 3; }
 crashes=0
-for program in build/fuzz/tests/fuzz/fuzz_readers build/fuzz/tests/fuzz/fuzz_jobs; do
+for program in build/fuzz/tests/fuzz/fuzz_{readers,jobs,traces}; do
   for target in $(ORRERY_FUZZ_TARGET=none "$program" 2>&1 | tail -n +2); do
     if (($# > 0)) && [[ " $* " != *" $target "* ]]; then continue; fi
     work=build/fuzz/work/$target
