@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "tests/spine/drawn_plan.h"
@@ -141,6 +142,42 @@ TEST(Laws, TokensAreConserved) {
     }
   }
   EXPECT_GE(ran, 100);
+}
+
+// Kernels are as long as the mean rank's, however many replicas there are: what the slowest of them
+// costs is waiting.
+TEST(Laws, WaitingForTheSlowestIsNoCompute) {
+  const auto parts = [](int dp, double noise) {
+    Scenario s("h100-ib-400g", dp);
+    const Status added = s.Add(SmallGpt(), Gpt3Plan(2, 4, dp, 8L * dp), "job");
+    EXPECT_TRUE(added.ok()) << added.message();
+    s.PlacePacked();
+    engine::Options o;
+    o.rank_noise = noise;
+    const auto run = s.Run(o);
+    EXPECT_TRUE(run.ok()) << run.status().message();
+    std::map<std::int32_t, engine::Breakdown> by_stage;
+    for (const auto& c : run->classes) {
+      by_stage.try_emplace(s.graph().programs[c.program.index()].stage, c.breakdown);
+    }
+    return by_stage;
+  };
+  const auto at = [](const engine::Breakdown& b, engine::Part part) {
+    return static_cast<double>(b[static_cast<std::size_t>(part)]);
+  };
+  double before = 0;
+  for (const int dp : {1, 4, 16}) {
+    const auto none = parts(dp, 0), noisy = parts(dp, 0.03);
+    double noise = 0;
+    for (const auto& [stage, b] : none) {
+      const double compute = at(b, engine::Part::kCompute);
+      EXPECT_NEAR(at(noisy.at(stage), engine::Part::kCompute), compute, 1e-6 * compute) << stage;
+      EXPECT_EQ(at(b, engine::Part::kNoise), 0);
+      noise += at(noisy.at(stage), engine::Part::kNoise);
+    }
+    EXPECT_GT(noise, before) << dp;
+    before = noise;
+  }
 }
 
 }  // namespace

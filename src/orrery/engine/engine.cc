@@ -10,6 +10,7 @@
 #include "orrery/engine/layout.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/prices.h"
+#include "orrery/engine/rank_noise.h"
 #include "orrery/engine/symmetry.h"
 #include "orrery/graph/straight.h"
 #include "orrery/network/network.h"
@@ -148,6 +149,7 @@ void FillClasses(const LoopInputs& in, const LoopResult& run, Record* record) {
     c.job = v.job;
     c.program = v.program;
     c.breakdown = run.parts[r];
+    if (!layout.paces.empty()) CountAsNoise(layout.paces[v.program.index()], &c.breakdown);
     // The rank's own period may differ from the job's by what had not settled: that is waiting.
     const SimTime own = run.compute_ends[r * n + n - 1] - run.compute_ends[r * n + n - 2];
     const SimTime step = record->jobs[v.job.index()].step_time;

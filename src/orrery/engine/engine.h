@@ -29,13 +29,15 @@
 
 namespace orrery::engine {
 
-// Where the time of a rank goes. Together they tile its iteration. Exposed communication is per
-// group slot: index kExposed + slot.
+// Where the time of a rank goes. Together they tile its iteration. kNoise: it waits for the slowest
+// of its equals (rank_noise.h); kernels are as long as the mean rank's. Exposed communication is
+// per group slot: index kExposed + slot.
 enum class Part : std::uint8_t {
   kCompute,
   kOptimizer,
   kInterference,
   kHost,
+  kNoise,
   kWaiting,
   kBubble,
   kExposed

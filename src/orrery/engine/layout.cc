@@ -30,9 +30,9 @@ class Builder {
       perturbed_[p.rank.index()] = {p.speed, p.delay};
     }
     if (options.rank_noise == 0) return;
-    const std::vector<double> paces = RankPaces(graph_, options.rank_noise, prices);
+    layout_.paces = RankPaces(graph_, options.rank_noise, prices);
     for (std::size_t r = 0; r < ranks(); ++r) {
-      perturbed_[r].speed /= paces[graph_.bindings[r].program.index()];
+      perturbed_[r].speed /= layout_.paces[graph_.bindings[r].program.index()];
     }
   }
 

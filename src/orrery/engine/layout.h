@@ -57,6 +57,7 @@ struct Layout {
   std::vector<SimRank> ranks;
   std::vector<std::uint32_t> class_of;  // by RankId: index into ranks; empty when unfolded
   std::vector<Variant> variants;
+  std::vector<double> paces;  // of kernels, by program (rank_noise.h); empty: all are 1
   std::vector<MeetInfo> meets;
   std::vector<std::uint32_t> participants;  // simulated ranks
   std::vector<std::int64_t> port_capacity_Bps;

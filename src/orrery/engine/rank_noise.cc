@@ -85,4 +85,15 @@ std::vector<double> RankPaces(const graph::Graph& graph, double deviation, Price
   return paces;
 }
 
+void CountAsNoise(double pace, Breakdown* parts) {
+  SimTime& noise = (*parts)[static_cast<std::size_t>(Part::kNoise)];
+  for (const Part part : {Part::kCompute, Part::kOptimizer, Part::kInterference}) {
+    SimTime& time = (*parts)[static_cast<std::size_t>(part)];
+    if (time <= 0) continue;
+    const SimTime own = RoundToPs(static_cast<double>(time) / pace);
+    noise += time - own;
+    time = own;
+  }
+}
+
 }  // namespace orrery::engine

@@ -22,4 +22,8 @@ namespace orrery::engine {
 // time. Cost: O(calls of all programs), and a price of each block's kernels the first time.
 std::vector<double> RankPaces(const graph::Graph& graph, double deviation, PriceCache* prices);
 
+// What kernels take longer than the mean rank's is time that ranks wait for the slowest: in the
+// breakdown of a rank whose kernels have this pace it goes from kernels to kNoise.
+void CountAsNoise(double pace, Breakdown* parts);
+
 }  // namespace orrery::engine

@@ -19,6 +19,8 @@ PartText TextOf(std::size_t part) {
       return {"interf.", "kernels slowed by communication beside them"};
     case Part::kHost:
       return {"host", "GPU idle because the host had not issued work yet"};
+    case Part::kNoise:
+      return {"noise", "waiting for the slowest of equal ranks: no two are equally fast"};
     case Part::kWaiting:
       return {"waiting", "for partners of a communication that arrive later"};
     case Part::kBubble:
@@ -76,8 +78,9 @@ std::string ResourceOf(std::size_t part) {
       return "the GPUs' kernels";
     case Part::kHost:
       return "the hosts, which issue work too slowly";
+    case Part::kNoise:
     case Part::kWaiting:
-      return "waiting for ranks that have more work";
+      return "waiting for ranks that are slower or have more work";
     case Part::kBubble:
       return "the pipeline bubble";
     default:

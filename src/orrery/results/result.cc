@@ -22,6 +22,7 @@ constants::StepShares SharesOf(const engine::Breakdown& parts, double compute_sp
       case engine::Part::kCompute:
       case engine::Part::kOptimizer:
       case engine::Part::kInterference:
+      case engine::Part::kNoise:  // as long as kernels are
         shares.kernels += time * compute_spread;
         break;
       case engine::Part::kHost:
@@ -265,6 +266,8 @@ std::string PartName(std::size_t part) {
       return "interference";
     case Part::kHost:
       return "host";
+    case Part::kNoise:
+      return "noise";
     case Part::kWaiting:
       return "waiting";
     case Part::kBubble:

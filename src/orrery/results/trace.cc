@@ -51,7 +51,7 @@ SimTime Exposed(const RankClass& rank) {
   return sum;
 }
 SimTime Waiting(const RankClass& rank) {
-  return Of(rank, Part::kWaiting) + Of(rank, Part::kBubble);
+  return Of(rank, Part::kNoise) + Of(rank, Part::kWaiting) + Of(rank, Part::kBubble);
 }
 
 Json RankJson(const RankClass& rank, bool processors) {

@@ -28,7 +28,7 @@ class Programs {
       delay[p.rank.index()] = p.delay;
     }
     if (options.rank_noise == 0) return;
-    const std::vector<double> paces = RankPaces(graph, options.rank_noise, prices);
+    paces = RankPaces(graph, options.rank_noise, prices);
     for (std::size_t r = 0; r < speed.size(); ++r) {
       speed[r] /= paces[graph.bindings[r].program.index()];
     }
@@ -56,6 +56,7 @@ class Programs {
   }
 
   std::vector<RankProgram> by_rank;
+  std::vector<double> paces;  // of kernels, by program; empty: all are 1
   std::vector<double> speed;
   std::vector<SimTime> delay;
 
@@ -253,6 +254,9 @@ class Runner {
       c.job = b.job;
       c.program = b.program;
       c.breakdown = PartsOf(r);
+      if (!programs_.paces.empty()) {
+        CountAsNoise(programs_.paces[b.program.index()], &c.breakdown);
+      }
       const auto k = job.iteration_end.size();
       const SimTime end = machine.end(r, static_cast<int>(k) - 1);
       const SimTime begin = k > 1 ? machine.end(r, static_cast<int>(k) - 2) : 0;

@@ -401,7 +401,8 @@ Result<Summary> Explainer::Summarise() {
   engine::Breakdown parts{};
   const Json& overall = state_->result.at("breakdown").at("overall");
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts[i] = overall.at(fmt::format("{}_ps", results::PartName(i)));
+    // Results of earlier versions count `noise` under the kernels.
+    parts[i] = overall.value(fmt::format("{}_ps", results::PartName(i)), SimTime{0});
   }
   const constants::StepShares s =
       results::SharesOf(parts, state_->result.at("provenance").at("spread"),

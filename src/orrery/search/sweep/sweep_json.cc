@@ -88,7 +88,8 @@ SweepRow RowFromJson(const Json& json, const std::vector<std::string>& keys) {
     row.*column.member = json.value(column.name, 0.0);
   }
   for (std::size_t i = 0; i < row.parts.size(); ++i) {
-    row.parts[i] = json.at("parts_ps").at(results::PartName(i));
+    // Files of earlier versions count `noise` under the kernels.
+    row.parts[i] = json.at("parts_ps").value(results::PartName(i), SimTime{0});
   }
   return row;
 }

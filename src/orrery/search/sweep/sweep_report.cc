@@ -41,7 +41,8 @@ double Share(const SweepRow& row, bool exposed) {
     total += row.parts[i];
     const bool counts = exposed ? i >= static_cast<std::size_t>(engine::Part::kExposed)
                                 : i == static_cast<std::size_t>(engine::Part::kBubble) ||
-                                      i == static_cast<std::size_t>(engine::Part::kWaiting);
+                                      i == static_cast<std::size_t>(engine::Part::kWaiting) ||
+                                      i == static_cast<std::size_t>(engine::Part::kNoise);
     if (counts) part += row.parts[i];
   }
   return total > 0 ? static_cast<double>(part) / static_cast<double>(total) : 0;
