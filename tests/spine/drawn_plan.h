@@ -138,6 +138,19 @@ inline Drawn Draw(std::uint64_t seed) {
       break;
   }
   p.tp_comm_overlap = p.sequence_parallel && p.lora_rank == 0 && rng.Below(2) == 0;
+  // Drawn apart, so that what is above stays as it was.
+  CounterRng more(~seed);
+  if (p.recompute == workload::Recompute::kFull) {
+    p.recompute_method = static_cast<workload::RecomputeMethod>(more.Below(3));
+    p.recompute_layers = 1 + static_cast<std::int64_t>(more.Below(3));
+    const bool groups = whole_units && p.schedule < workload::Schedule::kZbH1 &&
+                        !p.offload_activations && p.cuda_graphs != workload::CudaGraphs::kLayers;
+    if (p.recompute_method == workload::RecomputeMethod::kUniform && !groups) {
+      p.recompute_layers = 1;
+    }
+  }
+  p.overlap_p2p_warmup_flush =
+      p.overlap_p2p && p.schedule == workload::Schedule::k1f1bInterleaved && more.Below(2) == 0;
   d.nodes = (p.ranks() + 7) / 8;
   return d;
 }

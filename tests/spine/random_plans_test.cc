@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "orrery/base/rng.h"
+#include "orrery/memory/memory.h"
 #include "tests/spine/drawn_plan.h"
 #include "tests/spine/scenario.h"
 
@@ -91,6 +92,29 @@ TEST(RandomPlans, BothMachinesAgree) {
     EXPECT_EQ(fast->jobs[0].iteration_end, general->jobs[0].iteration_end);
   }
   EXPECT_GT(ran, 60);
+}
+
+// Memory returns to its base, and both readings of a program see the same peak of requests.
+TEST(RandomPlans, RecomputedLayersGiveTheirMemoryBack) {
+  int ran = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const Drawn d = Draw(seed);
+    SCOPED_TRACE(Describe(seed, d));
+    if (!d.plan.recomputes_in_parts()) continue;
+    Scenario s("h100-ib-400g", d.nodes);
+    if (!s.Add(d.model, d.plan, "job").ok()) continue;
+    ++ran;
+    const auto nets = memory::BlockNets(s.graph());
+    for (std::size_t p = 0; p < s.graph().programs.size(); ++p) {
+      const auto replayed = memory::Replay(s.graph(), ProgramId(p), s.cluster().spec().device);
+      ASSERT_TRUE(replayed.ok()) << replayed.status().message();
+      ASSERT_TRUE(replayed->settled);
+      const auto quick = memory::QuickPeak(s.graph(), ProgramId(p), nets);
+      ASSERT_TRUE(quick.ok()) << quick.status().message();
+      ASSERT_EQ(*quick, replayed->peak_requested);
+    }
+  }
+  EXPECT_GT(ran, 20);
 }
 
 // Message by message. What two lanes want of one link at one instant is settled by each machine's

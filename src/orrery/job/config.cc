@@ -277,6 +277,10 @@ Json TrainingJson(const Workload& w) {
       plan.recompute_modules != workload::kRecomputeCore) {
     json["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
   }
+  if (plan.recomputes_in_parts()) {
+    json["recompute_method"] = NameOf(kRecomputeMethods, plan.recompute_method);
+    json["recompute_layers"] = plan.recompute_layers;
+  }
   if (plan.bf16_first_layers > 0) json["bf16_first_layers"] = plan.bf16_first_layers;
   if (plan.bf16_last_layers > 0) json["bf16_last_layers"] = plan.bf16_last_layers;
   if (plan.bf16_modules != 0) {

@@ -16,6 +16,28 @@ std::string DescribeCluster(const cluster::Spec& spec, std::size_t ranks) {
                      spec.gpus_per_node);
 }
 
+namespace {
+
+// "full", "full of 4 layers at once", "full of the first 2 layers of a chunk", "full of one layer
+// in 2".
+std::string RecomputeText(const workload::Plan& plan) {
+  std::string text(NameOf(kRecomputes, plan.recompute));
+  if (!plan.recomputes_in_parts()) return text;
+  const std::int64_t n = plan.recompute_layers;
+  switch (plan.recompute_method) {
+    case workload::RecomputeMethod::kUniform:
+      return text + fmt::format(" of {} layers at once", n);
+    case workload::RecomputeMethod::kBlock:
+      return text + (n == 1 ? " of the first layer of a chunk"
+                            : fmt::format(" of the first {} layers of a chunk", n));
+    case workload::RecomputeMethod::kEvery:
+      return text + fmt::format(" of one layer in {}", n);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string DescribeWorkload(const Workload& workload) {
   const workload::Plan& plan = workload.plan;
   std::string text = fmt::format("{} ({:.1f}B parameters), TP{} PP{} DP{}", workload.model.name,
@@ -32,7 +54,7 @@ std::string DescribeWorkload(const Workload& workload) {
                       HumanCount(plan.global_batch), HumanCount(plan.seq_len), plan.micro_batch,
                       PrecisionName(plan));
   if (plan.recompute != workload::Recompute::kNone) {
-    text += fmt::format(", recompute {}", NameOf(kRecomputes, plan.recompute));
+    text += fmt::format(", recompute {}", RecomputeText(plan));
   }
   if (plan.lora_rank > 0) text += fmt::format(", LoRA of rank {}", plan.lora_rank);
   if (plan.offload_parameters) text += ", parameter shards in host memory";

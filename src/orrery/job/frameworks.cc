@@ -191,8 +191,8 @@ constexpr std::array<Framework, 28> kFrameworks = {{
      .defaults = MegatronCore(AttentionDefault::kLibrary, true, true),
      .recipe = {.says_switches = true},
      .source = "NVIDIA/Megatron-LM core_v0.19.0: megatron/training, core/transformer/moe/README.md",
-     .assumes = "No difference from 0.14 in what is modelled here; sends that overlap warm-up and "
-                "flush are not."},
+     .assumes = "No difference from 0.14 in what is modelled here. Sends overlap warm-up and flush "
+                "where the job says so (overlap_p2p_warmup_flush)."},
     {.name = "megatron@2025.10",
      .description = "Megatron Core 0.14: the router's fused kernels of Transformer Engine 2.7",
      .defaults = MegatronCore(AttentionDefault::kLibrary, true, true),

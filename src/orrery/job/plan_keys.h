@@ -51,6 +51,10 @@ inline constexpr std::array<Named<workload::Recompute>, 3> kRecomputes = {
     {{"none", workload::Recompute::kNone},
      {"selective", workload::Recompute::kSelective},
      {"full", workload::Recompute::kFull}}};
+inline constexpr std::array<Named<workload::RecomputeMethod>, 3> kRecomputeMethods = {
+    {{"uniform", workload::RecomputeMethod::kUniform},
+     {"block", workload::RecomputeMethod::kBlock},
+     {"every", workload::RecomputeMethod::kEvery}}};
 inline constexpr std::array<Named<workload::TorchLayers>, 3> kTorchLayers = {
     {{"fused", workload::TorchLayers::kFused},
      {"compiled", workload::TorchLayers::kCompiled},
@@ -155,6 +159,8 @@ inline bool WithUnitBuffers(const workload::Plan& plan) {
   return plan.gathers_units() && plan.unit_buffers;
 }
 
+inline bool WithWarmupFlush(const workload::Plan& plan) { return plan.overlap_p2p_warmup_flush; }
+
 struct PlanFlag {
   std::string_view key;
   bool workload::Plan::*member;
@@ -164,6 +170,7 @@ inline constexpr PlanFlag kPlanFlags[] = {
     {"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
     {"overlap_param_gather", &workload::Plan::overlap_param_gather},
     {"overlap_p2p", &workload::Plan::overlap_p2p},
+    {"overlap_p2p_warmup_flush", &workload::Plan::overlap_p2p_warmup_flush, WithWarmupFlush},
     {"tp_comm_overlap", &workload::Plan::tp_comm_overlap, WithPieces},
     {"grad_reduce_fp32", &workload::Plan::grad_reduce_fp32},
     {"fused_bias_activation", &workload::Plan::fused_bias_activation},

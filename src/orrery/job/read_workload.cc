@@ -111,6 +111,8 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
     plan->precision = Choose(kPrecisions, training.Text("param_dtype"));
   }
   plan->recompute = Choose(kRecomputes, training.Text("recompute"));
+  plan->recompute_method = Choose(kRecomputeMethods, training.Text("recompute_method"));
+  plan->recompute_layers = training.Integer("recompute_layers");
   plan->sharding = Choose(kShardings, training.Text("sharding"));
   plan->dispatcher = Choose(kDispatchers, training.Text("moe_dispatcher"));
   plan->moe_imbalance = training.Real("moe_imbalance");
@@ -461,6 +463,10 @@ struct Dependent {
 constexpr Dependent kDependents[] = {
     {&Sections::training, "recompute_modules", "training.recompute: selective",
      [](const Plan& p) { return p.recompute == workload::Recompute::kSelective; }},
+    {&Sections::training, "recompute_method", "training.recompute: full",
+     [](const Plan& p) { return p.recompute == workload::Recompute::kFull; }},
+    {&Sections::training, "recompute_layers", "training.recompute: full",
+     [](const Plan& p) { return p.recompute == workload::Recompute::kFull; }},
     {&Sections::training, "moe_alpha", "training.moe_routing: dirichlet",
      [](const Plan& p) { return p.routing == workload::Routing::kDirichlet; }},
     {&Sections::training, "moe_zipf", "training.moe_routing: drawn-zipf",

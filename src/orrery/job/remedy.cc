@@ -24,7 +24,7 @@ struct Remedy {
   Change apply;
 };
 
-constexpr std::array<Remedy, 5> kRemedies = {{
+constexpr std::array<Remedy, 6> kRemedies = {{
     {"training.sharding: zero1",
      [](Plan* p) {
        if (p->sharding != workload::Sharding::kNone || p->replicas() == 1) return false;
@@ -53,6 +53,13 @@ constexpr std::array<Remedy, 5> kRemedies = {{
      [](Plan* p) {
        if (p->recompute == workload::Recompute::kFull) return false;
        p->recompute = workload::Recompute::kFull;
+       return true;
+     }},
+    {"all layers recomputed one by one (without recompute_method and recompute_layers)",
+     [](Plan* p) {
+       if (!p->recomputes_in_parts()) return false;
+       p->recompute_method = workload::RecomputeMethod::kUniform;
+       p->recompute_layers = 1;
        return true;
      }},
 }};

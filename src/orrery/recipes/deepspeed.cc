@@ -183,14 +183,11 @@ void ReadCheckpointing(const Sources& sources, Reading* r) {
   const auto number = WholeIfSaid("activation_checkpointing.number_checkpoints", r);
   const bool buffer = r->On("activation_checkpointing.contiguous_memory_optimization");
   const bool configured = parts || host || buffer || (number && *number > 0);
-  if (interval && *interval > 1) {
-    r->Refuse("pipeline.activation_checkpoint_interval",
-              "checkpoints of several layers at once are not modelled; of one layer (1) they are");
-  }
   if (sources.trainer || draft.Has("training.recompute")) {
     // The Trainer says whether layers are checkpointed.
-  } else if ((interval && *interval == 1) || configured) {
+  } else if ((interval && *interval >= 1) || configured) {
     draft.Set("training.recompute", std::string("full"));
+    if (interval && *interval > 1) draft.Set("training.recompute_layers", *interval);
     if (configured) {
       draft.Assume(
           "training.recompute: full, for activation_checkpointing configures checkpoints; whether "

@@ -300,11 +300,27 @@ void ReadPrecision(Reading* r) {
   if (fp16) draft.Set("framework_options.grad_reduce_fp32", in32);
 }
 
+// Whole layers: which of them, and how many at once.
+void ReadFullRecompute(const std::string& method, std::int64_t layers, Reading* r) {
+  Draft& draft = r->draft();
+  draft.SetText("training.recompute", "full");
+  if (!method.empty() && method != "null" && method != "uniform" && method != "block") {
+    return r->Problem(
+        fmt::format("{}: layers are recomputed by the method uniform or block, not "
+                    "'{}'",
+                    r->file(), Printable(method, 40)));
+  }
+  if (method == "block") draft.SetText("training.recompute_method", method);
+  if (method == "block" || layers > 1) draft.Set("training.recompute_layers", layers);
+}
+
 void ReadRecompute(Reading* r) {
   Draft& draft = r->draft();
   const std::string granularity = r->Text("--recompute-granularity");
   const std::string method = r->Text("--recompute-method");
   const std::int64_t each = r->Whole("--recompute-num-layers").value_or(1);
+  const std::string old_method = r->Text("--activations-checkpoint-method");
+  const std::int64_t old_each = r->Whole("--activations-checkpoint-num-layers").value_or(1);
   const std::vector<std::string> modules = r->Texts("--recompute-modules");
   if (r->On("--recompute-activations") && granularity.empty()) {
     draft.Set("training.recompute", std::string("selective"));
@@ -315,23 +331,8 @@ void ReadRecompute(Reading* r) {
       draft.Set("training.recompute_modules", fmt::format("{}", fmt::join(modules, "+")));
     }
   }
-  if (granularity != "full") return;
-  draft.Set("training.recompute", std::string("full"));
-  const std::int64_t chunk = draft.Whole("model.layers", 0) /
-                             std::max<std::int64_t>(1, draft.Whole("parallel.pp", 1)) /
-                             std::max<std::int64_t>(1, draft.Whole("parallel.vpp", 1));
-  if (method == "block" && each < chunk) {
-    r->Refuse("--recompute-num-layers",
-              fmt::format("full recompute of {} of a chunk's {} layers has no key yet; all of them "
-                          "has (training.recompute: full)",
-                          each, chunk));
-  }
-  if (method != "block" && each > 1) {
-    r->Refuse("--recompute-num-layers",
-              fmt::format("full recompute of {} layers at once has no key yet; of one at a time it "
-                          "has (training.recompute: full)",
-                          each));
-  }
+  if (granularity == "full") return ReadFullRecompute(method, each, r);
+  if (!old_method.empty()) ReadFullRecompute(old_method, old_each, r);
 }
 
 void ReadSharding(Reading* r) {

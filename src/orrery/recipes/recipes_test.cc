@@ -237,6 +237,28 @@ TEST(Megatron, YamlIsTheSame) {
   EXPECT_EQ(b->job.config_hash, script->job.config_hash);
 }
 
+TEST(Megatron, FullRecomputeOfSomeLayers) {
+  const auto plan = [](const std::string& more) {
+    const Result<Imported> imported = ImportText(kSmall + more, On("h100-ib-400g"));
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? imported->job.workloads.front().plan : workload::Plan();
+  };
+  using workload::RecomputeMethod;
+  workload::Plan p =
+      plan("--recompute-granularity full --recompute-method block --recompute-num-layers 3");
+  EXPECT_EQ(p.recompute, workload::Recompute::kFull);
+  EXPECT_EQ(p.recompute_method, RecomputeMethod::kBlock);
+  EXPECT_EQ(p.recompute_layers, 3);
+  p = plan("--recompute-granularity full --recompute-method uniform --recompute-num-layers 2");
+  EXPECT_EQ(p.recompute_method, RecomputeMethod::kUniform);
+  EXPECT_EQ(p.recompute_layers, 2);
+  p = plan("--activations-checkpoint-method block --activations-checkpoint-num-layers 4");
+  EXPECT_EQ(p.recompute_method, RecomputeMethod::kBlock);
+  EXPECT_EQ(p.recompute_layers, 4);
+  p = plan("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
+  EXPECT_FALSE(p.recomputes_in_parts());
+}
+
 TEST(Megatron, WhatIsRefusedIsNamed) {
   const auto error = [](const std::string& more, const Options& options = On("h100-ib-400g")) {
     const Result<Imported> imported = ImportText(kSmall + more, options);
@@ -252,9 +274,8 @@ TEST(Megatron, WhatIsRefusedIsNamed) {
               HasSubstr("--optimizer lion is not modelled; modelled: adam, sgd, muon, dist_muon"));
   EXPECT_THAT(error("--ffn-hidden-size $FFN"),
               HasSubstr("--ffn-hidden-size is $FFN, and FFN is not set; give --env FFN=VALUE"));
-  EXPECT_THAT(
-      error("--recompute-granularity full --recompute-method block --recompute-num-layers 3"),
-      HasSubstr("full recompute of 3 of a chunk's 12 layers has no key yet"));
+  EXPECT_THAT(error("--recompute-granularity full --recompute-method blok"),
+              HasSubstr("layers are recomputed by the method uniform or block, not 'blok'"));
   EXPECT_THAT(error("", Options{}), HasSubstr("does not say which cluster it runs on"));
   Options options = On("h100-ib-400g");
   options.leave_out = {"--fp32-residual-connection", "--hiden-size"};

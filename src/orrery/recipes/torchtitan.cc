@@ -338,9 +338,15 @@ void ReadLayers(Reading* r) {
   } else if (mode == "selective" && option == "op") {
     draft.SetText("training.recompute", "selective");
   } else if (mode == "selective") {
-    r->Refuse("activation_checkpoint.selective_ac_option",
-              fmt::format("checkpoints of every {} layers have no key yet; 'op' and 1 have",
-                          option == "2" ? "2" : Printable(option, 20)));
+    const std::int64_t each = r->Whole("activation_checkpoint.selective_ac_option").value_or(0);
+    if (each < 1) {
+      return r->Refuse(
+          "activation_checkpoint.selective_ac_option",
+          fmt::format("'{}' is neither op nor a number of layers from 1", Printable(option, 20)));
+    }
+    draft.SetText("training.recompute", "full");
+    draft.SetText("training.recompute_method", "every");
+    draft.Set("training.recompute_layers", each);
   } else if (mode == "none") {
     draft.SetText("training.recompute", "none");
   } else {

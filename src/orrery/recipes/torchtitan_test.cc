@@ -76,11 +76,30 @@ TEST(Torchtitan, DegreesAndBatch) {
   EXPECT_THAT(Work(old).plan.layers_per_stage, ElementsAre());  // even
 }
 
+// Checkpoints of every second layer are its default.
+TEST(Torchtitan, EveryNthLayerIsCheckpointed) {
+  const std::string head =
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 1\n";
+  const auto plan = [&](const std::string& more) {
+    const Result<Imported> imported = ImportToml(head + more, 64);
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? Work(imported).plan : workload::Plan();
+  };
+  for (const auto& [more, layers] :
+       {std::pair("", 2), std::pair("[activation_checkpoint]\nselective_ac_option = \"3\"\n", 3)}) {
+    const workload::Plan p = plan(more);
+    EXPECT_EQ(p.recompute, workload::Recompute::kFull);
+    EXPECT_EQ(p.recompute_method, workload::RecomputeMethod::kEvery);
+    EXPECT_EQ(p.recompute_layers, layers);
+    EXPECT_EQ(p.recompute_keeps, workload::RecomputeKeeps::kLast);
+  }
+}
+
 TEST(Torchtitan, WhatIsRefusedIsNamed) {
   const std::string head =
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 1\n";
-  EXPECT_THAT(Error(head), HasSubstr("activation_checkpoint.selective_ac_option: checkpoints of "
-                                     "every 2 layers have no key yet"));
+  EXPECT_THAT(Error(head + "[activation_checkpoint]\nselective_ac_option = \"two\"\n"),
+              HasSubstr("activation_checkpoint.selective_ac_option"));
   EXPECT_THAT(Error(head + "seqlen = 8\n"),
               HasSubstr("unknown argument 'training.seqlen'; did you mean 'training.seq_len'"));
   const std::string none = "[activation_checkpoint]\nmode = \"none\"\n";

@@ -197,6 +197,9 @@ Plan RandomPlan(CounterRng* rng) {
   p.batch_sync = coin();
   p.log_every_step = coin();
   p.tp_comm_overlap = p.sequence_parallel && coin();
+  p.recompute_method = static_cast<RecomputeMethod>(rng->Below(3));
+  p.recompute_layers = pick({1, 1, 2, 3});
+  p.overlap_p2p_warmup_flush = p.overlap_p2p && p.schedule == Schedule::k1f1bInterleaved && coin();
   return p;
 }
 

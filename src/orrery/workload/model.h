@@ -68,8 +68,9 @@ enum LayerKind : std::uint8_t {
   kNoMixer = 8,         // a feed-forward alone
   kNoFeedForward = 16,  // attention or Mamba alone
   kBf16Layer = 32,      // linear layers in bf16 though the plan has a low precision
+  kKeepingLayer = 64,   // runs nothing again though the plan recomputes layers
 };
-inline constexpr std::size_t kLayerKinds = 64;
+inline constexpr std::size_t kLayerKinds = 128;
 
 struct Model {
   std::string name;

@@ -137,6 +137,20 @@ constexpr Option kTraining[] = {
      .choices = "none|selective|full",
      .doc =
          "Activations computed again in the backward pass: none, the attention core, or layers."},
+    {.name = "recompute_method",
+     .type = kChoice,
+     .fallback = "uniform",
+     .choices = "uniform|block|every",
+     .doc = "Which layers recompute: full runs again. uniform: all, recompute_layers of them at "
+            "once, which keep one input. block: the first recompute_layers of every chunk, each by "
+            "itself (both as Megatron's). every: of a stage's layers every recompute_layers-th "
+            "(torchtitan's selective_ac_option: 2)."},
+    {.name = "recompute_layers",
+     .type = kInteger,
+     .fallback = "1",
+     .min = 1,
+     .max = 32767,
+     .doc = "How many layers recompute_method counts (Megatron's recompute_num_layers)."},
     {.name = "moe_dispatcher",
      .type = kChoice,
      .fallback = "alltoall",

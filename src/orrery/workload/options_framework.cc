@@ -19,6 +19,10 @@ constexpr Option kFramework[] = {
     {.name = "overlap_p2p",
      .type = kBool,
      .doc = "Sends between stages run beside compute (interleaved schedule only)."},
+    {.name = "overlap_p2p_warmup_flush",
+     .type = kBool,
+     .doc = "With overlap_p2p: they do while the pipeline fills and drains, too (Megatron's "
+            "overlap_p2p_comm_warmup_flush)."},
     {.name = "tp_comm_overlap",
      .type = kBool,
      .doc = "All-gathers and reduce-scatters of tensor parallelism run in pieces beside pieces of "

@@ -117,7 +117,20 @@ Status CheckBatch(const Plan& plan) {
   return {};
 }
 
+// As Megatron (core/model_parallel_config.py), which has overlap_p2p for interleaved schedules
+// only.
+Status CheckWarmupFlush(const Plan& plan) {
+  if (!plan.overlap_p2p_warmup_flush) return {};
+  if (plan.overlap_p2p && plan.schedule == Schedule::k1f1bInterleaved) return {};
+  return InvalidInput(
+      "framework_options.overlap_p2p_warmup_flush: needs the schedule 1f1b-interleaved with "
+      "overlap_p2p; {}",
+      plan.overlap_p2p ? "set schedule: 1f1b-interleaved and parallel.vpp, or leave it out"
+                       : "turn overlap_p2p on or leave it out");
+}
+
 Status CheckInterleaving(const Plan& plan) {
+  ORRERY_RETURN_IF_ERROR(CheckWarmupFlush(plan));
   if (plan.schedule >= Schedule::kZbH1) return {};  // CheckFeatures
   if (plan.schedule != Schedule::k1f1bInterleaved) {
     if (plan.vpp == 1) return {};

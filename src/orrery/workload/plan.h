@@ -46,6 +46,11 @@ struct GivenSchedule {
 // Megatron's default, kPpDp its --use-tp-pp-dp-mapping ("dp last").
 enum class RankOrder : std::uint8_t { kDpPp, kPpDp };
 enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
+// Which layers kFull runs again. kUniform: all, so many at once, of which only the input of the
+// first is kept; kBlock: the first so many of every chunk, each by itself (Megatron's
+// recompute_method, core/recompute.py); kEvery: of a stage's layers every so many-th (torchtitan's
+// selective_ac_option as a number).
+enum class RecomputeMethod : std::uint8_t { kUniform, kBlock, kEvery };
 // What of a layer that runs again as a whole is kept all the same. kNothing: all of it runs again
 // (Megatron, DeepSpeed, torch's reentrant checkpoint). Every other one leaves out the last product
 // and the residual behind it, whose outputs backward does not read, where no dropout follows.
@@ -200,6 +205,8 @@ struct Plan {
   std::uint8_t bf16_modules = 0;
   Recompute recompute = Recompute::kNone;
   std::uint8_t recompute_modules = kRecomputeCore;  // with kSelective; bits of RecomputeModule
+  RecomputeMethod recompute_method = RecomputeMethod::kUniform;  // with kFull, as the next
+  std::int64_t recompute_layers = 1;
   // With kFull; and where it is kEveryOther, kSelective means a whole layer with that.
   RecomputeKeeps recompute_keeps = RecomputeKeeps::kNothing;
   Sharding sharding = Sharding::kNone;
@@ -268,6 +275,7 @@ struct Plan {
   // sequence parallelism, without effect when tp is 1.
   bool tp_comm_overlap = false;
   bool overlap_p2p = true;                    // interleaved schedule only, as Megatron
+  bool overlap_p2p_warmup_flush = false;      // with it: while the pipeline fills and drains, too
   bool grad_reduce_fp32 = true;               // gradients are kept and reduced in fp32
   std::int64_t bucket_elements = 40'000'000;  // and at least 1,000,000·dp, Megatron's rule
   Reducer reducer = Reducer::kBuffer;
@@ -399,6 +407,17 @@ struct Plan {
   }
   // Whether those units stay gathered for the whole step: over stages, or as told.
   bool keeps_units() const { return gathers_units() && (pp > 1 || hold_units); }
+  // Whether full recompute is not of all layers, one by one.
+  bool recomputes_in_parts() const {
+    return recompute == Recompute::kFull &&
+           (recompute_method == RecomputeMethod::kBlock || recompute_layers > 1);
+  }
+  // Layers of a chunk that run again at once; 1: each by itself.
+  int recomputed_together() const {
+    const bool groups =
+        recompute == Recompute::kFull && recompute_method == RecomputeMethod::kUniform;
+    return groups ? static_cast<int>(recompute_layers) : 1;
+  }
   int ranks() const { return tp * cp * pp * dp; }
   // Ranks that hold the same parameters.
   int replicas() const { return dp * cp; }

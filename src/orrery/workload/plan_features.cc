@@ -344,6 +344,35 @@ Status CheckMtp(const Model& model, const Plan& plan) {
   return {};
 }
 
+// Several layers that run again at once: as Megatron runs them, and where nothing stands between
+// the layers of a group.
+Status CheckRecompute(const Model& model, const Plan& plan) {
+  if (plan.recomputed_together() == 1) return {};
+  const auto refuse = [&](std::string_view why) {
+    return InvalidInput(
+        "training.recompute_layers: {} layers at once (recompute_method: uniform) {}; use 1, or "
+        "recompute_method: block",
+        plan.recompute_layers, why);
+  };
+  if (plan.gathers_units()) {
+    return refuse("are not built with sharding zero2 and zero3, which gather layer by layer");
+  }
+  if (plan.schedule >= Schedule::kZbH1) {
+    return refuse("are built for the schedules gpipe, 1f1b and 1f1b-interleaved");
+  }
+  if (plan.offload_activations) return refuse("are not built with activations in host memory");
+  if (model.mtp_layers > 0) {
+    return refuse("are refused by Megatron for models that predict further tokens (mtp_layers)");
+  }
+  if (plan.recompute_keeps != RecomputeKeeps::kNothing) {
+    return refuse("keep nothing else; recompute_keeps is of layers one by one");
+  }
+  if (plan.cuda_graphs == CudaGraphs::kLayers) {
+    return refuse("are not built with CUDA graphs of layers");
+  }
+  return {};
+}
+
 Status CheckGraphs(const Plan& plan) {
   if (plan.cuda_graphs == CudaGraphs::kNone || !SplitsUnits(plan)) return {};
   return InvalidInput(
@@ -540,6 +569,7 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckPacked(plan));
   ORRERY_RETURN_IF_ERROR(CheckLoss(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckMtp(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckRecompute(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckOffload(plan));
   ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckDdp(model, plan));

@@ -62,9 +62,14 @@ class Candidates {
     if (plain) all_.push_back({"schedule=zb-h1"});
   }
   void AgainstRecompute() {
-    all_.push_back({"training.recompute=none"});
-    if (plan_.recompute == workload::Recompute::kFull) {
-      all_.push_back({"training.recompute=selective"});
+    for (const char* less : {"none", "selective"}) {
+      if (plan_.recompute == workload::Recompute::kSelective && less[0] == 's') continue;
+      Changes changes = {fmt::format("training.recompute={}", less)};
+      if (plan_.recomputes_in_parts()) {
+        changes.insert(changes.end(),
+                       {"training.recompute_method=null", "training.recompute_layers=null"});
+      }
+      all_.push_back(std::move(changes));
     }
   }
   void AgainstTensorParallel() {

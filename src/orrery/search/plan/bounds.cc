@@ -46,6 +46,14 @@ const Node* NodeAt(const Node& root, std::string_view path) {
   return node;
 }
 
+// Whether how many layers are recomputed depends on how they are cut into chunks.
+bool RecomputesByChunk(const OpenJob& open) {
+  constexpr std::string_view kMethod = "training.recompute_method";
+  const std::vector<std::string> keys = open.space.Keys();
+  return NodeAt(open.job.document.root, kMethod) != nullptr ||
+         std::find(keys.begin(), keys.end(), kMethod) != keys.end();
+}
+
 }  // namespace
 
 PointReader::PointReader(const OpenJob& open, std::int64_t gpus_per_node, std::int64_t layers)
@@ -56,14 +64,17 @@ PointReader::PointReader(const OpenJob& open, std::int64_t gpus_per_node, std::i
     if (const auto value = Whole(node->text)) base_.*member = *value;
   }
   bool cluster_varies = false;
+  const bool by_chunk = RecomputesByChunk(open);
   const std::vector<Axis>& axes = open.space.axes();
   for (std::size_t a = 0; a < axes.size(); ++a) {
     axis_points_.push_back(axes[a].points.size());
     bool within = true;
     for (std::size_t k = 0; k < axes[a].keys.size(); ++k) {
       const std::string& key = axes[a].keys[k];
-      within = within && std::find(std::begin(kWithinFamily), std::end(kWithinFamily), key) !=
-                             std::end(kWithinFamily);
+      const bool cuts = key == "parallel.pp" || key == "parallel.vpp";
+      within = within && !(by_chunk && cuts) &&
+               std::find(std::begin(kWithinFamily), std::end(kWithinFamily), key) !=
+                   std::end(kWithinFamily);
       cluster_varies = cluster_varies || key.starts_with("cluster");
       for (const auto& [name, member] : kMembers) {
         if (name != key) continue;

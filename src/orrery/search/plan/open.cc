@@ -23,6 +23,7 @@ using formats::Node;
 constexpr std::int64_t kMostChunks = 8;       // of vpp: auto
 constexpr std::int64_t kMostMicroBatch = 16;  // of micro_batch: auto
 constexpr std::int64_t kTokensPerContextRank = 4096;
+constexpr const char* kRecomputeLayers = "training.recompute_layers";
 
 // What auto needs to know of the job.
 struct Facts {
@@ -111,6 +112,9 @@ Result<std::vector<std::string>> AutoValues(const std::string& key, const Option
   }
   if (key == "training.micro_batch") {
     return Doubled(std::min(kMostMicroBatch, std::max<std::int64_t>(facts.global_batch, 1)));
+  }
+  if (key == "training.recompute_layers") {
+    return Doubled(std::max<std::int64_t>(facts.model.layers - 1, 1));
   }
   if (key == "schedule") {
     std::vector<std::string> names;
@@ -203,6 +207,10 @@ class Opener {
 
   Status File() {
     const Document document = open_.job.document;  // the space is read from the file as it was
+    const Node* layers = At(document, kRecomputeLayers);
+    if (layers != nullptr && IsAuto(*OptionOf(kRecomputeLayers), *layers)) {
+      ORRERY_RETURN_IF_ERROR(Recompute());
+    }
     const Node* parallel = document.root.Find("parallel");
     if (parallel != nullptr && parallel->kind == Node::Kind::kScalar && parallel->text == "auto") {
       ORRERY_RETURN_IF_ERROR(Set("parallel={}"));
@@ -235,6 +243,7 @@ class Opener {
       if (OptionOf(key) == nullptr) {
         return InvalidInput("--vary {}: there is no key of this name", Printable(key, 60));
       }
+      if (key == kRecomputeLayers) return Recompute();
       return AddAuto(key);
     }
     ORRERY_ASSIGN_OR_RETURN(Axis axis, ParseVary(text));
@@ -283,6 +292,33 @@ class Opener {
     if (facts_.model.experts.count > 0) keys.emplace_back("parallel.ep");
     for (const std::string& key : keys) ORRERY_RETURN_IF_ERROR(AddAuto(key));
     return {};
+  }
+
+  // Every form of recompute that the job leaves open, full of all layers and of some: keys that
+  // only full gives a meaning change together with it.
+  Status Recompute() {
+    const Option& option = *OptionOf("training.recompute");
+    std::vector<std::string> forms = {"none", "selective", "full"};
+    if (const Node* node = At(open_.job.document, "training.recompute")) {
+      ORRERY_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> said,
+                              OpenValues("training.recompute", option, *node, facts_));
+      forms = said ? *std::move(said) : std::vector<std::string>{node->text};
+    }
+    const Node* method = At(open_.job.document, "training.recompute_method");
+    const std::string name = method != nullptr ? method->text : "block";
+    Axis axis{.keys = {"training.recompute", "training.recompute_method", kRecomputeLayers},
+              .points = {}};
+    for (const std::string& form : forms) {
+      axis.points.push_back({form, "null", "null"});
+      if (form != "full") continue;
+      ORRERY_ASSIGN_OR_RETURN(const std::vector<std::string> counts,
+                              AutoValues(kRecomputeLayers, *OptionOf(kRecomputeLayers), facts_));
+      for (const std::string& layers : counts) {
+        if (name != "block" && layers == "1") continue;  // all of them, as above
+        axis.points.push_back({form, name, layers});
+      }
+    }
+    return open_.space.Add(std::move(axis));
   }
 
   Status AddAuto(const std::string& key) {

@@ -110,6 +110,7 @@ std::string ParallelArguments(const job::Workload& w) {
                                                                   : "flex");
   }
   if (plan.tp_comm_overlap && plan.tp > 1) args.Add("tp-comm-overlap");
+  if (plan.overlap_p2p_warmup_flush) args.Add("overlap-p2p-communication-warmup-flush");
   if (plan.sharding == workload::Sharding::kZero1) {
     args.Add("use-distributed-optimizer");
     if (plan.overlap_grad_reduce) args.Add("overlap-grad-reduce");
@@ -145,8 +146,11 @@ std::string TrainingArguments(const Plan& plan) {
     }
   } else if (plan.recompute == workload::Recompute::kFull) {
     args.Add("recompute-granularity", "full");
-    args.Add("recompute-method", "uniform");
-    args.Add("recompute-num-layers", 1);
+    const bool block = plan.recompute_method == workload::RecomputeMethod::kBlock;
+    args.Add("recompute-method", block ? "block" : "uniform");
+    args.Add("recompute-num-layers", plan.recompute_method == workload::RecomputeMethod::kEvery
+                                         ? 1
+                                         : plan.recompute_layers);
   }
   if (plan.offload_optimizer) args.Add("optimizer-cpu-offload");
   return std::move(args).Take();
@@ -167,6 +171,9 @@ std::vector<std::string> Unsaid(const Plan& plan) {
     notes.emplace_back("layers_per_stage: see --pipeline-model-parallel-layout of your version");
   }
   if (plan.offload_activations) notes.emplace_back("activations in host memory");
+  if (plan.recomputes_in_parts() && plan.recompute_method == workload::RecomputeMethod::kEvery) {
+    notes.push_back(fmt::format("recompute of one layer in {}", plan.recompute_layers));
+  }
   return notes;
 }
 

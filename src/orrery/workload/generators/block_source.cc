@@ -169,9 +169,12 @@ Shape Adding(Shape s, bool adds) {
 namespace {
 
 // The shape of a layer of kind numbers[0], with the load and the shares of numbers[2] and what its
-// routers send.
+// routers send; a whole layer's at its place in a group.
 Shape OfLayer(const Shape& shape, const BlockKey& key) {
   Shape s = OfKind(shape, key.numbers[0]);
+  const bool whole = key.kind == BlockKind::kLayerForward || key.kind == BlockKind::kLayerBackward;
+  const auto places = static_cast<std::uint8_t>(whole ? key.numbers[1] >> 1 : 0);
+  if (places != 0) s = InGroup(s, places);
   if (key.numbers[2] == 0) return s;
   s.experts.load_permille = key.numbers[2] >> 32;
   s.experts.wire_permille = 1000;
@@ -205,15 +208,15 @@ graph::Block BlockCache::BuildLayer(const BlockKey& key) {
   switch (key.kind) {
     case BlockKind::kLayerForward:
       if (s.offload_activations && !s.sharded) {
-        return MoveOut(LayerForward(OfKind(s, a), &names_), b != 0, &names_);
+        return MoveOut(LayerForward(OfKind(s, a), &names_), (b & 1) != 0, &names_);
       }
       return LayerForward(OfLayer(s, key), &names_);
     case BlockKind::kLayerBackward:
       if (s.offload_activations && !s.sharded) {
         return BringBack(LayerBackward(OfKind(s, a), &names_),
-                         KeptBytes(LayerForward(OfKind(s, a), &names_)), b != 0, &names_);
+                         KeptBytes(LayerForward(OfKind(s, a), &names_)), (b & 1) != 0, &names_);
       }
-      return LayerBackward(Adding(OfLayer(s, key), b != 0), &names_);
+      return LayerBackward(Adding(OfLayer(s, key), (b & 1) != 0), &names_);
     case BlockKind::kLayerData:
       return DataHalf(OfKind(s, a), LayerBackward(OfKind(s, a), &names_), &names_);
     case BlockKind::kLayerWeight:

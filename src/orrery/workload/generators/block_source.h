@@ -15,8 +15,8 @@
 namespace orrery::workload {
 
 enum class BlockKind : std::uint8_t {
-  kLayerForward,   // kind: bits of LayerKind; with offload: waits; PackLoad
-  kLayerBackward,  // kind; with offload: prefetches; under DDP: adds to gradients; PackLoad
+  kLayerForward,   // kind: bits of LayerKind; PackCall, linked with offload: waits; PackLoad
+  kLayerBackward,  // kind; PackCall, linked with offload: prefetches, under DDP: adds; PackLoad
   kEnterChunk,
   kEmbeddingForward,
   kEmbeddingBackward,  // under DDP: 1 adds to gradients
@@ -68,6 +68,11 @@ enum class BlockKind : std::uint8_t {
 // Of a layer whose experts are loaded by a drawn routing; 0: as its shape says.
 constexpr std::int64_t PackLoad(std::int64_t received, SharesId shares) {
   return received << 32 | (shares.valid() ? std::int64_t{shares.value} + 1 : 0);
+}
+
+// Whether a layer's call is linked to another one, and its place in a group (bits of GroupPlace).
+constexpr std::int64_t PackCall(bool linked, std::uint8_t places) {
+  return (linked ? 1 : 0) + (std::int64_t{places} << 1);
 }
 
 // Kinds of the layer at hand and of those behind it in its pass, where these count; -1: none.

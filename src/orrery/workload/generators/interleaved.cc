@@ -4,8 +4,8 @@
 // through chunk 0, the same through chunk 1, …; backward visits the chunks in reverse. Stage s
 // warms up with 2(pp - 1 - s) + (vpp - 1)·group forward passes. With p2p overlapped the steady
 // state starts each exchange right after the pass that produced it and waits for a receive right
-// before the pass that needs it; warm-up and cool-down block. Without, one batch per pair of
-// passes.
+// before the pass that needs it; warm-up and cool-down block, or do the same, receives then started
+// a pass ahead. Without, one batch per pair of passes.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -26,7 +26,8 @@ class Interleaved {
         vpp_(w->chunks()),
         m_(w->microbatches()),
         total_(m_ * vpp_),
-        overlap_(w->plan().overlap_p2p) {
+        overlap_(w->plan().overlap_p2p),
+        overlap_ends_(overlap_ && w->plan().overlap_p2p_warmup_flush) {
     const int group = w->plan().microbatch_group > 0 ? w->plan().microbatch_group : pp_;
     table_.reserve(static_cast<std::size_t>(total_));
     for (int from = 0; from < m_; from += group) {
@@ -41,10 +42,12 @@ class Interleaved {
 
   void Write() {
     Exchange(w_.first() ? 0 : kRecvPrevious, 0);
-    for (int k = 0; k < warmup_; ++k) Warmup(k);
+    for (int k = 0; k < warmup_; ++k) overlap_ends_ ? WarmupOverlapped(k) : Warmup(k);
     for (int k = 0; k < total_ - warmup_; ++k) overlap_ ? SteadyOverlapped(k) : Steady(k);
     if (warmup_ == total_ && !w_.last()) Exchange(kRecvNext, 0);
-    for (int k = total_ - warmup_; k < total_; ++k) Cooldown(k);
+    for (int k = total_ - warmup_; k < total_; ++k) {
+      overlap_ends_ ? CooldownOverlapped(k) : Cooldown(k);
+    }
     if (send_previous_ != graph::kNoEvent) w_.Wait(send_previous_);
   }
 
@@ -123,6 +126,17 @@ class Interleaved {
     if (receive_backward != 0) StartAll(kRecvNext, k);
   }
 
+  // The leading stage starts its receive behind its pass: the trailing one sends no earlier.
+  void WarmupOverlapped(int k) {
+    if (k != 0 && !StartsModel(ForwardChunk(k))) WaitFirst(&receives_previous_);
+    const int receive = k != total_ - 1 && ReceivesForward(k) ? kRecvPrevious : 0;
+    if (!w_.first()) StartAll(receive, k);
+    Forward(k);
+    StartAll((EndsModel(ForwardChunk(k)) ? 0 : kSendNext) | (w_.first() ? receive : 0), k);
+    Rotate(&send_next_, &started_next_);
+    if (k == warmup_ - 1 && warmup_ < total_ && !w_.last()) StartAll(kRecvNext, k);
+  }
+
   // Starts the calls in the order of this stage's parity and notes whom to wait for.
   void StartAll(int directions, int k) {
     for (const Direction d : IssueOrder(stage_ % 2 != 0)) {
@@ -197,9 +211,18 @@ class Interleaved {
     Exchange((StartsModel(BackwardChunk(k)) ? 0 : kSendPrevious) | (receive ? kRecvNext : 0), k);
   }
 
+  void CooldownOverlapped(int k) {
+    if (k != 0 && !EndsModel(BackwardChunk(k))) WaitFirst(&receives_next_);
+    const int receive = k != total_ - 1 && ReceivesBackward(k) ? kRecvNext : 0;
+    if (!w_.last()) StartAll(receive, k);
+    Backward(k);
+    StartAll((StartsModel(BackwardChunk(k)) ? 0 : kSendPrevious) | (w_.last() ? receive : 0), k);
+    Rotate(&send_previous_, &started_previous_);
+  }
+
   ProgramWriter& w_;
   int pp_, stage_, vpp_, m_, total_;
-  bool overlap_;
+  bool overlap_, overlap_ends_;
   int warmup_ = 0;
   std::vector<std::pair<int, int>> table_;  // (micro-batch, chunk) of each virtual micro-batch
   std::deque<std::int16_t> receives_previous_, receives_next_;

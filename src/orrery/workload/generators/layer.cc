@@ -27,8 +27,10 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   if (s.net != nullptr) return WriteUnitForward(s, w);
   const bool keep = s.recompute != Recompute::kFull;
   LayerWriter layer(s, w);
+  layer.BeginForward();
   Mixer(s, keep, keep && !layer.recomputes_core(), &layer);
   FeedForward(s, keep, &layer);
+  layer.EndForward();
   layer.Stack(Pass::kForward);
 }
 
@@ -54,7 +56,8 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
 }
 
 graph::Block LayerForward(const Shape& s, Names* names) {
-  BlockWriter w(names, "layer.forward", Pass::kForward);
+  const bool again = s.in_group(kGroupAgain);
+  BlockWriter w(names, again ? "layer.recompute" : "layer.forward", Pass::kForward);
   if (s.keeps_units) w.Host("fsdp", s.units() * s.host.unit);
   WriteLayerForward(s, &w);
   return w.Finish();

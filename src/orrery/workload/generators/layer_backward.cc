@@ -13,6 +13,18 @@ using graph::GemmLayout;
 using graph::MemoryOp;
 using graph::Pass;
 
+void LayerWriter::BeginForward() {
+  if (s_.in_group(kGroupAgain) && !s_.in_group(kGroupInside)) {
+    w_->Host("checkpoint", s_.host.checkpoint);
+  }
+  w_->Alloc(input_);
+}
+
+void LayerWriter::EndForward() {
+  w_->Free(input_);
+  if (s_.in_group(kGroupHandsOn) && !s_.in_group(kGroupAgain)) w_->Free(output_);
+}
+
 void LayerWriter::BeginBackward() {
   gradient_ = w_->Temporary("gradient", s_.local_bytes());
   w_->Alloc(gradient_);
@@ -23,6 +35,7 @@ void LayerWriter::EndBackward() {
   w_->Free(adapters_);
   if (again_ && !stops_early()) w_->Free(recomputed_);
   w_->Free(output_);
+  w_->Free(first_output_);
 }
 
 void LayerWriter::MlpBackward() {

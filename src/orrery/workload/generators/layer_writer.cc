@@ -18,6 +18,10 @@ using graph::MemoryKind;
 using graph::MemoryOp;
 using graph::Pass;
 
+namespace {
+constexpr std::uint32_t kAgainOutput = 95;  // the id of a buffer that two runs make
+}
+
 LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
     : s_(s), attention_(PartShape(s, kBf16Attention)), mlp_(PartShape(s, kBf16Mlp)), w_(w) {
   const bool full = s.recompute == Recompute::kFull;
@@ -38,7 +42,16 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   const bool core = (full && !kept.core) || recomputes_core();
   const bool norms = full || s.recomputes(kRecomputeNorms);
   const bool mlp = full || s.recomputes(kRecomputeMlp);
-  output_ = make("output", s.local_bytes(), false);
+  const bool again = s.in_group(kGroupAgain), hands_on = s.in_group(kGroupHandsOn);
+  output_ = make("output", s.local_bytes(), hands_on && !again);
+  // The last layer's output is there from both runs.
+  const bool twice = again && !hands_on;
+  if (twice) {
+    first_output_ = output_;
+    output_ = w->Named(kAgainOutput, "output", s.local_bytes(), MemoryKind::kActivation,
+                       Lifetime::kMicrobatch);
+  }
+  if (s.in_group(kGroupInside) && !again) input_ = w->Temporary("input", s.local_bytes());
   recomputed_ = w->Temporary("output", s.local_bytes());
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
   const std::int64_t operand = LinearBytes(mlp_, inputs * s.hidden);

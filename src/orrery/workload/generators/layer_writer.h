@@ -25,6 +25,10 @@ class LayerWriter {
   void MlpForward(bool keep);
   void ExpertsForward(bool keep);  // in its place where the layer has experts
 
+  // Of layers that run again at once: a neighbour's output is given back with its own call, and
+  // lives on as the input here.
+  void BeginForward();
+  void EndForward();
   void BeginBackward();
   // Forward runs again: its output stays until the layer's backward pass is over.
   void BeginRecompute() { again_ = true; }
@@ -91,6 +95,7 @@ class LayerWriter {
       attention_stats_, probabilities_, probability_mask_, dropped_, context_, mask1_, middle_,
       norm2_stats_, norm2_out_, fc1_out_, fc1_half_, activated_, mask2_, latent_up_, gradient_,
       adapters_;
+  graph::Buffer input_, first_output_;  // of layers that run again at once
 };
 
 }  // namespace orrery::workload

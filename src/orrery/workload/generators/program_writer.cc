@@ -16,12 +16,15 @@ ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* o
   out_->stage = stage;
   const int count = plan().vpp;
   chunks_.resize(static_cast<std::size_t>(count));
-  int first_layer = 0;
+  int first_layer = 0, of_stage = 0;
   for (std::size_t i = 0; i < job.chunk_layers.size(); ++i) {
     const int chunk = static_cast<int>(i) / plan().pp, place = static_cast<int>(i) % plan().pp;
     if (plan().dual() && place == 0) first_layer = 0;
     const int at = folds() && chunk % 2 != 0 ? plan().pp - 1 - place : place;
-    if (at == stage) MakeChunk(i, first_layer);
+    if (at == stage) {
+      MakeChunk(i, first_layer, of_stage);
+      of_stage += job.chunk_layers[i];
+    }
     first_layer += job.chunk_layers[i];
   }
   for (const Chunk& chunk : chunks_) {
@@ -30,7 +33,7 @@ ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* o
   out_->calls.reserve(static_cast<std::size_t>(microbatches() * count * 6 + 64));
 }
 
-void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
+void ProgramWriter::MakeChunk(std::size_t position, int first_layer, int of_stage) {
   const int index = static_cast<int>(position) / plan().pp;
   const bool head = ends(index);
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
@@ -42,7 +45,8 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer) {
       .copies_embedding = head && job_.model->tied_embeddings && plan().pp > 1 && !folds()};
   std::vector<std::uint8_t>& kinds = chunk.parts.kinds;
   for (int l = 0; l < chunk.parts.layers; ++l) {
-    kinds.push_back(KindOf(*job_.model, plan(), first_layer + l));
+    kinds.push_back(KindOf(*job_.model, plan(), first_layer + l) |
+                    KeepingOf(plan(), l, of_stage + l));
   }
   for (std::int64_t i = 0; head && i < job_.model->mtp_modules(); ++i) {
     for (const std::uint8_t kind : MtpKindsOf(*job_.model, plan())) kinds.push_back(kind);
@@ -134,6 +138,9 @@ std::int64_t ProgramWriter::shard() const {
 // Layers from, from + 1, … to, or backward from, from - 1, … to: one call a run of equal kinds.
 void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from, int to,
                            int microbatch) {
+  if (plan().recomputed_together() > 1) {
+    return GroupedLayers(forward, chunk, index, from, to, microbatch);
+  }
   const int step = forward ? 1 : -1;
   for (int unit = from; (to - unit) * step >= 0;) {
     const auto at = static_cast<std::size_t>(unit - 1);
@@ -157,11 +164,12 @@ std::array<std::int64_t, 2> ProgramWriter::LoadNumbers(std::uint8_t kind, int la
   return {PackLoad(load.received[static_cast<std::size_t>(expert_rank_)], load.shares), load.sent};
 }
 
-BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer) {
-  if (draws(kind)) {
+BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer,
+                                  std::uint8_t places) {
+  if (draws(kind) || places != 0) {
     const auto [load, sent] = LoadNumbers(kind, layer);
     return job_.blocks->Get(forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind,
-                            linked ? 1 : 0, load, sent);
+                            PackCall(linked, places), load, sent);
   }
   const std::size_t at = kind + (linked ? kLayerKinds : 0u);
   BlockId* known = &(forward ? layer_forward_ : layer_backward_)[at];

@@ -126,7 +126,8 @@ class ProgramWriter {
   void WaitGather(Chunk* chunk);
   std::int64_t Frozen() const;
   std::int64_t StepFlags() const;  // of kStatic and kOptimizer
-  BlockId LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer);
+  BlockId LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer,
+                     std::uint8_t places = 0);
   // Whether a layer's experts have a load of their own.
   bool draws(std::uint8_t kind) const { return !job_.loads.empty() && (kind & kExpertLayer) != 0; }
   // The loads of a layer's experts on this rank, and what its routers send: of BlockKind.
@@ -161,10 +162,15 @@ class ProgramWriter {
     return plan().keeps_units() && !plan().model_type_states ? bucket.elements / shards_of(bucket)
                                                              : 0;
   }
-  void MakeChunk(std::size_t position, int first_layer);
+  // `of_stage`: layers in the stage's chunks before.
+  void MakeChunk(std::size_t position, int first_layer, int of_stage);
   // Whether gradients are reduced at all.
   bool reduces() const { return reduces_; }
   void Layers(bool forward, const Chunk& chunk, int index, int from, int to, int microbatch);
+  // Layers of groups that run again at once; one by one of a group, and its second run.
+  void GroupedLayers(bool forward, const Chunk& chunk, int index, int from, int to, int microbatch);
+  void GroupRun(bool forward, bool again, const Chunk& chunk, int index, int from, int to,
+                int microbatch);
   std::int64_t Boundary(bool next) const;
   bool overlaps_gather() const;
   // Whether a micro-batch's gradients are added to tensors of earlier ones.

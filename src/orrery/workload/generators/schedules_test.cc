@@ -57,6 +57,31 @@ TEST(Interleaved, FourStagesTwoChunksEightMicrobatches) {
             "B4/0 B5/0 B6/0 B7/0");
 }
 
+// By hand from Megatron's schedule with overlap_p2p_comm_warmup_flush: a receive starts a pass
+// ahead, the leading stage's behind its pass; a send is waited for when the next of its direction
+// starts.
+TEST(Interleaved, WarmupAndFlushOverlapped) {
+  Plan p = Stages(Schedule::k1f1bInterleaved, 2, 2, 2);
+  p.overlap_p2p_warmup_flush = true;
+  const graph::Graph g = Make(SmallGpt(4), p);
+  EXPECT_EQ(Pipeline(g, g.programs[0]),
+            "F0/0 sf+7 F1/0 sf+8 rf+9 ?7 ?9 F0/1 sf+9 rf+7 ?8 ?7 F1/1 sf+7 ?9 "
+            "[rb] rb+9 B0/1 sb+8 ?9 rb+9 B1/1 sb+10 ?8 ?9 rb+9 B0/0 ?10 ?9 B1/0");
+  EXPECT_EQ(Pipeline(g, g.programs[1]),
+            "[rf] rf+7 F0/0 sf+8 ?7 rf+7 F1/0 sf+9 ?8 "
+            "?7 F0/1 rf+7 ?9 B0/1 sb+9 ?7 F1/1 B1/1 rb+7 sb+8 ?9 "
+            "?7 B0/0 rb+7 sb+9 ?8 ?7 B1/0 sb+7 ?9 ?7");
+}
+
+TEST(Interleaved, WarmupAndFlushOverlapNeedsOverlap) {
+  Plan p = Stages(Schedule::k1f1bInterleaved, 3, 2, 3);
+  p.overlap_p2p_warmup_flush = true;
+  p.overlap_p2p = false;
+  EXPECT_EQ(Validate(SmallGpt(6), p).message(),
+            "framework_options.overlap_p2p_warmup_flush: needs the schedule 1f1b-interleaved with "
+            "overlap_p2p; turn overlap_p2p on or leave it out");
+}
+
 // Groups of 3 of 5 micro-batches (the example in Megatron's source: PP2 N3 M5 VP2).
 TEST(Interleaved, MicrobatchGroups) {
   Plan p = Stages(Schedule::k1f1bInterleaved, 2, 2, 5);

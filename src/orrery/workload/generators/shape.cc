@@ -195,6 +195,12 @@ void SetStep(const Plan& plan, Shape* s) {
   s->cpu_adam_ps = plan.offload_optimizer ? kCpuAdamPs * plan.ranks_per_host : 0;
 }
 
+// Nothing of the layer runs again.
+void KeepAll(Shape* s) {
+  s->recompute = Recompute::kNone;
+  s->kept = {};
+}
+
 }  // namespace
 
 Shape OfKind(const Shape& shape, std::int64_t kind) {
@@ -214,6 +220,14 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
   s.feeds_forward = (kind & kNoFeedForward) == 0;
   if (!s.attends || !s.feeds_forward) s.kept.projection = false;
   if ((kind & kBf16Layer) != 0) s.low_precision = LowPrecision::kNone;
+  if ((kind & kKeepingLayer) != 0) KeepAll(&s);
+  return s;
+}
+
+Shape InGroup(const Shape& shape, std::uint8_t places) {
+  Shape s = shape;
+  s.group = places;
+  if ((places & kGroupAgain) != 0) KeepAll(&s);
   return s;
 }
 
@@ -223,9 +237,23 @@ std::uint8_t KindOf(const Model& model, const Plan& plan, std::int64_t layer) {
   return static_cast<std::uint8_t>(model.layer_kind(layer) | (plain ? kBf16Layer : 0));
 }
 
+std::uint8_t KeepingOf(const Plan& plan, std::int64_t of_chunk, std::int64_t of_stage) {
+  if (plan.recompute != Recompute::kFull) return 0;
+  const std::int64_t n = plan.recompute_layers;
+  const bool keeps = plan.recompute_method == RecomputeMethod::kBlock   ? of_chunk >= n
+                     : plan.recompute_method == RecomputeMethod::kEvery ? (of_stage + 1) % n != 0
+                                                                        : false;
+  return static_cast<std::uint8_t>(keeps ? kKeepingLayer : 0);
+}
+
+// Megatron's block method leaves these modules out (multi_token_prediction.py,
+// _checkpointed_forward).
 std::vector<std::uint8_t> MtpKindsOf(const Model& model, const Plan& plan) {
   std::vector<std::uint8_t> kinds = model.mtp_kinds();
+  const bool keeps =
+      plan.recompute == Recompute::kFull && plan.recompute_method == RecomputeMethod::kBlock;
   for (std::uint8_t& kind : kinds) {
+    if (keeps) kind |= kKeepingLayer;
     if ((plan.bf16_modules & kBf16Mtp) != 0) kind |= kBf16Layer;
   }
   return kinds;

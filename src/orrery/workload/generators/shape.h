@@ -49,6 +49,13 @@ struct KeptProducts {
   friend bool operator==(const KeptProducts&, const KeptProducts&) = default;
 };
 
+// Of a layer that runs again together with its neighbours (Plan::recomputed_together), as bits.
+enum GroupPlace : std::uint8_t {
+  kGroupInside = 1,   // its input is its neighbour's output
+  kGroupHandsOn = 2,  // its output is its neighbour's input, and nobody keeps it
+  kGroupAgain = 4,    // the second run, or the backward pass behind it
+};
+
 struct Shape {
   std::int64_t tp = 1;
   std::int64_t seq = 0, batch = 0;  // of one micro-batch
@@ -69,6 +76,7 @@ struct Shape {
   Recompute recompute = Recompute::kNone;
   std::uint8_t recompute_modules = 0;  // 0 unless selective
   KeptProducts kept;                   // of a layer that is recomputed whole
+  std::uint8_t group = 0;              // bits of GroupPlace
   AttentionBackend attention = AttentionBackend::kFlash2;
   bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
   bool fused_weight_gradient = true, converted_gradients = false;
@@ -141,6 +149,7 @@ struct Shape {
   bool gemm_adds() const { return fused_weight_gradient && !separate_gradients(); }
   // Parameters in fp32, cast where they are used (torch.autocast).
   bool autocasts() const { return reducer == Reducer::kDdp && dtype != graph::DType::kFp32; }
+  bool in_group(GroupPlace place) const { return (group & place) != 0; }
   std::int64_t tokens() const { return seq * batch; }
   // Rows of the tensors between the tensor-parallel regions.
   std::int64_t local_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
@@ -193,9 +202,14 @@ Shape MakeShape(const Model& model, const Plan& plan);
 std::uint64_t Hash(const Shape& shape);
 // Bits of LayerKind: the model's, and whether the plan keeps the layer in bf16.
 std::uint8_t KindOf(const Model& model, const Plan& plan, std::int64_t layer);
+// kKeepingLayer where the plan leaves a layer out of recomputation, else 0. `of_chunk`, `of_stage`:
+// its number among the layers of its chunk and of its stage, from 0.
+std::uint8_t KeepingOf(const Plan& plan, std::int64_t of_chunk, std::int64_t of_stage);
 std::vector<std::uint8_t> MtpKindsOf(const Model& model, const Plan& plan);
 // The shape of a layer of one kind (bits of LayerKind).
 Shape OfKind(const Shape& shape, std::int64_t kind);
+// That of a layer at its place in a group that runs again at once (bits of GroupPlace).
+Shape InGroup(const Shape& shape, std::uint8_t places);
 // Megatron pads the vocabulary to a multiple of 128·tp.
 std::int64_t PaddedVocab(std::int64_t vocab, std::int64_t tp);
 

@@ -16,8 +16,9 @@ class ShardedLayers {
   ShardedLayers(const JobContext& job, graph::Program* out) : job_(job), out_(out) {
     const Plan& plan = *job.plan;
     copies_ = plan.offload_parameters && plan.prefetch;
-    for (int l = 0; l < job.chunk_layers.front(); ++l)
-      kinds_.push_back(KindOf(*job.model, plan, l));
+    for (int l = 0; l < job.chunk_layers.front(); ++l) {
+      kinds_.push_back(KindOf(*job.model, plan, l) | KeepingOf(plan, l, l));
+    }
     for (const std::uint8_t kind : kinds_) {
       const Unit unit = UnitOf(OfKind(*job.shape, kind), ranks(), expert_ranks());
       shard_ += TrainedShardOf(unit);
