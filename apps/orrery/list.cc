@@ -36,7 +36,7 @@ std::vector<Entry> Entries(const Table& table) {
 struct FormatRow {
   std::string_view name, description;
 };
-constexpr std::array<FormatRow, 30> kFormats = {{
+constexpr std::array<FormatRow, 32> kFormats = {{
     {"job", "Orrery's job file, YAML or JSON (docs/formats/job.md): read"},
     {"cluster", "Orrery's cluster definition, YAML or JSON: read"},
     {"simai-topology", "SimAI's topology file: read as cluster.topology, inspect"},
@@ -60,6 +60,12 @@ constexpr std::array<FormatRow, 30> kFormats = {{
      "network, inspect, convert"},
     {"pattern",
      "A communication pattern by name (docs/formats/pattern.md): simulate on any network, inspect, "
+     "convert"},
+    {"spc",
+     "Storage traces (SPC, as the UMass repository's) (docs/formats/storage.md): simulate on any "
+     "network, inspect, convert"},
+    {"storage",
+     "A storage load by its keys (docs/formats/storage.md): simulate on any network, inspect, "
      "convert"},
     {"chakra",
      "Chakra execution traces, .et (docs/formats/chakra.md): simulate on any network, inspect"},

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "orrery/network/options.h"
 #include "orrery/recipes/import.h"
 #include "orrery/results/schema.h"
+#include "orrery/workload/importers/storage/settings.h"
 #include "orrery/workload/schedules/patterns.h"
 #include "verb.h"
 
@@ -64,12 +66,13 @@ class SchemaVerb final : public Verb {
  private:
   static std::vector<const OptionTable*> TablesOf(std::string_view schema) {
     if (schema == "job") return job::Tables();
-    if (schema == "traffic") return {&workload::PatternOptions()};
+    if (schema == "traffic") return {&workload::PatternOptions(), &workload::StorageOptions()};
     std::vector<const OptionTable*> tables;
     if (schema != "trace") return tables;
     tables.push_back(&network::LogGopsOptions());
     for (const job::Importer& importer : job::Importers()) {
-      if (importer.options != nullptr) tables.push_back(importer.options);
+      const bool known = std::ranges::find(tables, importer.options) != tables.end();
+      if (importer.options != nullptr && !known) tables.push_back(importer.options);
     }
     tables.push_back(&job::AstraKeys());
     return tables;

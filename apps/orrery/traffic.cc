@@ -41,7 +41,9 @@ enum Kind : unsigned {
   kCollective = 16,
   kAlltoall = 32,
   kSchedule = 64,
+  kStorage = 128,
 };
+constexpr std::string_view kStorageName = "storage";
 constexpr unsigned kCollectives = kCollective | kAlltoall;
 constexpr unsigned kFlows = kEqualFlows | kCast | kPoisson | kMatrix;
 
@@ -49,6 +51,7 @@ Kind KindOf(const std::string& pattern) {
   if (pattern == "alltoall") return kAlltoall;
   if (traffic::IsCollective(pattern)) return kCollective;
   if (workload::IsSchedulePattern(pattern)) return kSchedule;
+  if (pattern == kStorageName) return kStorage;
   if (pattern == "incast" || pattern == "outcast") return kCast;
   if (pattern == "poisson") return kPoisson;
   return traffic::IsPattern(pattern) ? kEqualFlows : kMatrix;
@@ -74,8 +77,8 @@ constexpr TakenBy kTakenBy[] = {
     {"--seed", kFlows, "flows"},
     {"--gpus", kFlows - kMatrix + kCollectives + kSchedule,
      "patterns of flows, collectives and schedules"},
-    {"--timeline", kSchedule, "schedules"},
-    {"--csv", kSchedule, "schedules"},
+    {"--timeline", kSchedule | kStorage, "schedules and storage"},
+    {"--csv", kSchedule | kStorage, "schedules and storage"},
     {"--min", kCollectives, "collectives"},
     {"--max", kCollectives, "collectives"},
     {"--factor", kCollectives, "collectives"},
@@ -91,7 +94,8 @@ class TrafficVerb final : public Verb {
   std::string_view examples() const override {
     return "  orrery traffic all_reduce --cluster h100-ib-400g --nodes 4 --svg busbw.svg\n"
            "  orrery traffic permutation --network packet --set cluster.topology.name=fat-tree-2\n"
-           "  orrery traffic all_reduce --compare nccl-tests.log\n";
+           "  orrery traffic all_reduce --compare nccl-tests.log\n"
+           "  orrery traffic storage --set storage.rate=2e6 --set cluster.oversubscription=4\n";
   }
   std::string_view description() const override {
     return "network traffic without a job: patterns of flows, schedules, collectives alone";
@@ -101,7 +105,7 @@ class TrafficVerb final : public Verb {
     app_ = app;
     app->add_option("PATTERN", pattern_,
                     fmt::format("permutation, incast, outcast, all-to-all, poisson; a connection "
-                                "matrix; {}; or a schedule of those below",
+                                "matrix; {}; storage; or a schedule of those below",
                                 fmt::join(traffic::CollectiveNames(), ", ")))
         ->required();
     app->add_option("--cluster", cluster_, "Preset or file; default h100-ib-400g");
@@ -143,12 +147,13 @@ class TrafficVerb final : public Verb {
     app->add_option("--seed", seed_, "Flows: of random patterns and of the paths taken; default 1")
         ->transform(WholeIn(0, 1 << 30));
     app->add_option("--timeline", timeline_,
-                    "Schedules: write a Perfetto timeline (open at ui.perfetto.dev)");
-    app->add_option("--csv", csv_, "Schedules: write a line a rank to FILE");
+                    "Schedules, storage: write a Perfetto timeline (open at ui.perfetto.dev)");
+    app->add_option("--csv", csv_,
+                    "Schedules: write a line a rank to FILE; storage: a line a request");
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
     app->footer(
         "'orrery list patterns', 'schedule-patterns' and 'flow-sizes' say what these are;\n"
-        "'orrery schema traffic --keys' has the keys of --set for schedules.\n");
+        "'orrery schema traffic --keys' has the keys of --set for schedules and storage.\n");
   }
 
   Status Run(Session* session) override {
@@ -175,6 +180,7 @@ class TrafficVerb final : public Verb {
     WatchOutput(timeline_);
     WatchOutput(csv_);
     if (kind == kSchedule) return RunSchedule(session);
+    if (kind == kStorage) return RunStorage(session);
     const bool collective = (kind & kCollectives) != 0;
     if (network_.empty()) network_ = collective ? "analytic" : "flow";
     constants::Set constants = constants::Set::Fitted();
@@ -219,6 +225,7 @@ class TrafficVerb final : public Verb {
     for (const workload::SchedulePattern& p : workload::SchedulePatterns()) {
       names.push_back(p.name);
     }
+    names.push_back(kStorageName);
     return InvalidInput("{}; or name a connection matrix",
                         UnknownName("pattern", Printable(pattern_), names));
   }
@@ -258,12 +265,27 @@ class TrafficVerb final : public Verb {
       if (anywhere) return InvalidInput("'{}' on loggops: say how many ranks, --gpus N", pattern_);
       set("ranks", std::to_string(devices));
     }
+    return RunGraph(session, "pattern", options);
+  }
+
+  // Requests to a storage service; as many hosts of the cluster as it needs.
+  Status RunStorage(Session* session) {
+    job::TraceOptions options;
+    options.network = network_.empty() ? "flow" : network_;
+    if (options.network != "loggops" || app_->count("--cluster") > 0) options.cluster = cluster_;
+    options.nodes = nodes_;
+    options.set = set_;
+    return RunGraph(session, kStorageName, options);
+  }
+
+  // What the importer makes of keys alone.
+  Status RunGraph(Session* session, std::string_view importer_name, job::TraceOptions options) {
     options.timeline = timeline_;
     const constants::Set constants = constants::Set::Fitted();
     options.constants = &constants;
     const job::TraceFiles files{{pattern_}, {}};
     ORRERY_ASSIGN_OR_RETURN(const job::Importer* const importer,
-                            job::FindImporter(files, "pattern"));
+                            job::FindImporter(files, std::string(importer_name)));
     ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result,
                             job::SimulateTrace(*importer, files, options));
     if (!csv_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(csv_, results::ToCsv(result)));

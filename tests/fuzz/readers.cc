@@ -18,6 +18,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/formats/goal.h"
 #include "orrery/formats/nccl_log.h"
+#include "orrery/formats/spc.h"
 #include "orrery/formats/toml.h"
 #include "orrery/formats/tree.h"
 #include "orrery/formats/xml.h"
@@ -27,6 +28,8 @@
 #include "orrery/memory/allocator_conf.h"
 #include "orrery/workload/families/config.h"
 #include "orrery/workload/importers/mpi/mpi.h"
+#include "orrery/workload/importers/storage/load.h"
+#include "orrery/workload/importers/storage/storage.h"
 #include "orrery/workload/routing.h"
 #include "orrery/workload/schedule_file.h"
 #include "orrery/workload/schedules/patterns.h"
@@ -126,7 +129,40 @@ void Pattern(std::string_view bytes) {
   ORRERY_CHECK(!graph.ok() || graph::Verify(*graph).ok(), "what was made verifies");
 }
 
-constexpr std::array<Target, 21> kTargets = {{
+void Serve(const workload::StorageLoad& load, const workload::StorageSettings& settings) {
+  std::int64_t parts = 0;
+  constexpr std::int64_t kMostParts = 1000;
+  for (const auto& r : load.requests) parts += r.bytes / settings.service.slice + 1;
+  if (parts * settings.service.replicas > kMostParts) return;
+  const auto import = workload::ImportStorage(load, settings.service, "input");
+  ORRERY_CHECK(!import.ok() || graph::Verify(import->graph).ok(), "what was imported verifies");
+}
+
+void Spc(std::string_view bytes) {
+  const auto requests = formats::ParseSpc(bytes, "input", 100);
+  if (!requests.ok()) return;
+  const auto settings =
+      workload::ReadStorageSettings(formats::Section(workload::StorageOptions()), true);
+  const auto load = workload::LoadOfTrace(*requests, settings->load);
+  if (load.ok()) Serve(*load, *settings);
+}
+
+// Loads small enough to be made many times a second.
+void Storage(std::string_view bytes) {
+  const Result<formats::Section> section = workload::ParseStorage(bytes, "input");
+  if (!section.ok() || section->Has("trace")) return;
+  const auto settings = workload::ReadStorageSettings(*section, false);
+  constexpr std::int64_t kMost = 200, kMostSlices = 10'000, kMostHosts = 500;
+  if (!settings.ok() || settings->load.requests > kMost) return;
+  const workload::DirectDriveSettings& s = settings->service;
+  if (settings->load.disk / s.slice > kMostSlices) return;
+  const std::int64_t hosts = std::int64_t{settings->load.clients} + s.coordinators + s.stores +
+                             s.metadata + s.gateways + s.balancers;
+  if (hosts > kMostHosts) return;
+  Serve(workload::DrawLoad(settings->load, s.slice), *settings);
+}
+
+constexpr std::array<Target, 23> kTargets = {{
     {"yaml", [](std::string_view b) { (void)formats::ParseYaml(b, "input"); }},
     {"json", [](std::string_view b) { (void)formats::ParseJson(b, "input"); }},
     {"toml", [](std::string_view b) { (void)formats::ParseToml(b, "input"); }},
@@ -134,6 +170,8 @@ constexpr std::array<Target, 21> kTargets = {{
     {"goal", [](std::string_view b) { (void)formats::ParseGoal(b, "input.goal"); }},
     {"pattern", Pattern},
     {"mpi", Mpi},
+    {"spc", Spc},
+    {"storage", Storage},
     {"nccl-log", [](std::string_view b) { (void)formats::ParseNcclTestsLog(b, "input"); }},
     {"graph-text", GraphText},
     {"graph-binary", GraphBinary},

@@ -86,6 +86,8 @@ class Sink {
     SimTime waited = 0;       // communication: from `start` until its partners had come
     std::int64_t bytes = 0;   // communication
     std::string_view detail;  // algorithm and protocol, or provenance
+    // Of the general machine: the operation's place in its block.
+    std::uint32_t op = 0xFFFFFFFFu;
   };
   virtual ~Sink() = default;
   virtual bool wants(RankId rank) const = 0;

@@ -19,6 +19,7 @@
 #include "orrery/graph/verify.h"
 #include "orrery/job/import_nccl.h"
 #include "orrery/job/import_pytorch.h"
+#include "orrery/job/import_storage.h"
 #include "orrery/workload/importers/astra_text/layers.h"
 #include "orrery/workload/importers/astra_text/text_workload.h"
 #include "orrery/workload/importers/chakra/chakra.h"
@@ -27,6 +28,7 @@
 #include "orrery/workload/importers/mpi/calls.h"
 #include "orrery/workload/importers/mpi/mpi.h"
 #include "orrery/workload/importers/simai/simai.h"
+#include "orrery/workload/importers/storage/settings.h"
 #include "orrery/workload/importers/trace/trace.h"
 #include "orrery/workload/schedules/patterns.h"
 
@@ -249,15 +251,7 @@ Result<ImportedTrace> ReadSimai(const TraceFiles& files, const ImportOptions&) {
   return trace;
 }
 
-// Its first key is `pattern`.
-bool IsPattern(const TraceFiles& files) {
-  std::string_view text = files.start;
-  while (text.starts_with('#') || text.starts_with('\n')) {
-    text.remove_prefix(std::min(text.size(), text.find('\n') + 1));
-    if (text.find('\n') == text.npos) return false;
-  }
-  return text.starts_with("pattern:");
-}
+bool IsPattern(const TraceFiles& files) { return StartsWithKey(files.start, "pattern"); }
 // A file of keys below `pattern`, which --set may change; a pattern's name is no file, and all of
 // its keys are set.
 Result<ImportedTrace> ReadPattern(const TraceFiles& files, const ImportOptions& options) {
@@ -306,7 +300,7 @@ Result<ImportedTrace> ReadMpi(const TraceFiles& files, const ImportOptions& opti
   return trace;
 }
 
-const std::array<Importer, 12> kImporters = {{
+const std::array<Importer, 14> kImporters = {{
     {"graph", "graph", "Orrery graph, text form", "analytic", nullptr, IsGraphText, ReadGraphText},
     {"graph-binary", "graph", "Orrery graph, binary form", "analytic", nullptr, IsGraphBinary,
      ReadGraphBinary},
@@ -317,6 +311,10 @@ const std::array<Importer, 12> kImporters = {{
      &workload::PatternOptions(), IsPattern, ReadPattern},
     {"mpi", "MPI", "Trace of an MPI program by liballprof, a text file a rank", "loggops",
      &workload::MpiOptions(), IsMpi, ReadMpi},
+    {"spc", "SPC", "Storage trace (SPC, as the UMass repository's), served by Direct Drive",
+     "loggops", &workload::StorageOptions(), IsSpcTrace, ReadSpcTrace},
+    {"storage", "storage", "Storage load by its keys (docs/formats/storage.md)", "loggops",
+     &workload::StorageOptions(), IsStorageFile, ReadStorageFile},
     {"astra-text", "ASTRA-sim text", "ASTRA-sim text workload", "analytic", &kTextTable,
      IsTextWorkload, ReadText},
     {"simai", "SimAI", "SimAI workload", "analytic", nullptr, IsSimai, ReadSimai},
@@ -332,6 +330,14 @@ const std::array<Importer, 12> kImporters = {{
 }  // namespace
 
 std::span<const Importer> Importers() { return kImporters; }
+
+bool StartsWithKey(std::string_view text, std::string_view key) {
+  while (text.starts_with('#') || text.starts_with('\n')) {
+    if (text.find('\n') == text.npos) return false;
+    text.remove_prefix(text.find('\n') + 1);
+  }
+  return text.starts_with(key) && text.substr(key.size()).starts_with(':');
+}
 
 Result<const Importer*> FindImporter(const TraceFiles& files, const std::string& format) {
   std::vector<std::string_view> names;

@@ -17,6 +17,7 @@
 #include "orrery/base/time.h"
 #include "orrery/formats/section.h"
 #include "orrery/graph/graph.h"
+#include "orrery/graph/requests.h"
 #include "orrery/job/trace_storages.h"
 
 namespace orrery::job {
@@ -37,9 +38,10 @@ struct ImportedTrace {
   graph::Graph graph;              // verified
   std::vector<std::string> assumed, warnings;
   std::vector<ProgramStorages> storages;  // where the trace has allocations
-  bool training = false;  // a step of GPUs: equal ones differ in speed as those of jobs do
-  SimTime measured = -1;  // what the traced run took, if the trace says; picoseconds
-  std::string gpu;        // that it ran on, as the trace names it
+  bool training = false;     // a step of GPUs: equal ones differ in speed as those of jobs do
+  SimTime measured = -1;     // what the traced run took, if the trace says; picoseconds
+  std::string gpu;           // that it ran on, as the trace names it
+  graph::Requests requests;  // where it serves some: their completion times are the result
 };
 
 struct Importer {
@@ -60,6 +62,9 @@ Result<const Importer*> FindImporter(const TraceFiles& files, const std::string&
 // Keys of --set below the importer's section; others are errors.
 Result<formats::Section> ReadImporterKeys(const Importer& importer,
                                           const std::vector<std::string>& set);
+
+// Whether the first key of a YAML text is this one, behind comments and empty lines.
+bool StartsWithKey(std::string_view text, std::string_view key);
 
 // Reads the beginning of the first path.
 TraceFiles OpenTrace(std::vector<std::string> paths);

@@ -259,7 +259,12 @@ std::size_t OperationsOf(const graph::Graph& graph) {
   return sum;
 }
 
-std::string ParametersText(const network::LogGops& p) {
+// Without joint endpoints L, g and G are the path's.
+std::string ParametersText(const network::LogGops& p, bool joint) {
+  if (!joint) {
+    return fmt::format("o {}, O {} ns/B, S {} B", Nanoseconds(p.o),
+                       static_cast<double>(p.O_as) / 1e9, p.S);
+  }
   return fmt::format("L {}, o {}, g {}, G {} ns/B, O {} ns/B, S {} B{}", Nanoseconds(p.L),
                      Nanoseconds(p.o), Nanoseconds(p.g), static_cast<double>(p.G_as) / 1e9,
                      static_cast<double>(p.O_as) / 1e9, p.S,
@@ -326,8 +331,11 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
                               .planner = &planner,
                               .network = options.network,
                               .network_parameters = parameters};
-  ORRERY_ASSIGN_OR_RETURN(result.record,
-                          engine::Run(inputs, run, nullptr, timeline ? &*timeline : nullptr));
+  engine::Sink* sink = timeline ? &*timeline : nullptr;
+  std::optional<results::RequestLog> requests;
+  if (!trace.requests.all.empty()) sink = &requests.emplace(trace.requests, sink);
+  ORRERY_ASSIGN_OR_RETURN(result.record, engine::Run(inputs, run, nullptr, sink));
+  if (requests) result.requests = requests->Take(result.record);
   if (!none && !joint) {
     result.cluster = place.description;
     result.worst_links = results::WorstLinks(result.record, place.cluster, kWorstLinks);
@@ -344,7 +352,17 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   if (holds && (joint || options.network != "loggops")) {
     const bool given = std::ranges::any_of(
         options.set, [](const std::string& s) { return s.starts_with("loggops."); });
-    result.parameters = ParametersText(settings.network.joint);
+    result.parameters = ParametersText(settings.network.joint, joint);
+    for (const std::string_view key : {"L", "g", "G", "receiver_bandwidth"}) {
+      const std::string start = fmt::format("loggops.{}=", key);
+      if (joint || std::ranges::none_of(
+                       options.set, [&](const std::string& s) { return s.starts_with(start); })) {
+        continue;
+      }
+      result.warnings.push_back(
+          fmt::format("loggops.{} plays no part on network '{}', whose paths have their own", key,
+                      options.network));
+    }
     if (!given) {
       result.assumed.push_back(
           joint ? "loggops: LogGOPSim's default parameters (--set loggops.L=… and others)"
@@ -366,7 +384,8 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   result.processors = ProcessorsOf(graph);
   result.repeats = graph.jobs.size() == 1 && !graph.jobs[0].once;
   if (result.repeats) result.model_flops = graph.jobs[0].model_flops_per_step;
-  result.warnings = result.record.warnings;
+  result.warnings.insert(result.warnings.end(), result.record.warnings.begin(),
+                         result.record.warnings.end());
   result.config_json = settings.config;
   results::Simulation& s = result.simulation;
   results::FillSimulation(result.record, &s);

@@ -9,6 +9,7 @@
 #include "orrery/base/text.h"
 #include "orrery/results/json.h"
 #include "orrery/results/json_parts.h"
+#include "orrery/results/requests_json.h"
 #include "orrery/results/table.h"
 
 namespace orrery::results {
@@ -121,6 +122,53 @@ std::string MemoryReport(const std::vector<TraceMemory>& memory) {
   return fmt::format("\n{}{}", table.Render("  "), text);
 }
 
+// The ranks that end last, and what their time went to.
+std::string RankReport(const TraceResult& result, const std::vector<std::size_t>& order) {
+  const engine::Record& run = result.record;
+  const auto rank_of = [&](std::size_t i) { return run.classes[i].representative.value; };
+  TextTable table;
+  const bool processors = result.processors > 0;
+  const bool counted = !result.counts.empty();
+  table.Row(processors ? std::vector<std::string>{"rank", "finish", "calc", "sending", "receiving",
+                                                  "communication", "waiting"}
+            : counted  ? std::vector<std::string>{"rank", "finish", "compute", "communication",
+                                                  "exposed", "waiting", "CPU, memory"}
+                       : std::vector<std::string>{"rank", result.repeats ? "step" : "finish",
+                                                  "compute", "communication", "waiting", "host"});
+  for (std::size_t column = 0; column < (processors || counted ? 7 : 6); ++column) {
+    table.AlignRight(column);
+  }
+  for (std::size_t i = 0; i < std::min(order.size(), kRanksShown); ++i) {
+    const RankClass& r = run.classes[order[i]];
+    const SimTime time = result.repeats ? r.iteration_time : r.finish_time;
+    std::vector<std::string> row = {
+        r.size > 1 ? fmt::format("{} and {} alike", rank_of(order[i]), r.size - 1)
+                   : fmt::format("{}", rank_of(order[i])),
+        result.repeats ? HumanTime(time) : Nanoseconds(time)};
+    if (processors) {
+      for (const SimTime t : {r.held_calc, r.held_send, r.held_receive, Exposed(r), Waiting(r)}) {
+        row.push_back(HumanTime(t));
+      }
+    } else if (counted) {
+      for (const SimTime t : {Compute(r), result.counts[order[i]].communication, Exposed(r),
+                              Waiting(r), Of(r, Part::kHost)}) {
+        row.push_back(HumanTime(t));
+      }
+    } else {
+      for (const SimTime t : {Compute(r), Exposed(r), Waiting(r), Of(r, Part::kHost)}) {
+        row.push_back(HumanTime(t));
+      }
+    }
+    table.Row(row);
+  }
+  std::string text = table.Render("  ");
+  if (order.size() > kRanksShown) {
+    text += fmt::format("  and {} ranks that end no later; --json has all\n",
+                        HumanCount(static_cast<std::int64_t>(order.size() - kRanksShown)));
+  }
+  return text;
+}
+
 }  // namespace
 
 bool TraceResult::out_of_memory() const {
@@ -176,6 +224,7 @@ std::string ToJson(const TraceResult& result) {
     for (const TraceMemory& m : result.memory) memory.push_back(MemoryJson(m));
     json["memory"] = std::move(memory);
   }
+  if (result.requests) json["requests"] = RequestsJson(*result.requests);
   json["network"] = NetworkJson(result.network, run.network, result.worst_links);
   if (result.packets) json["network"]["packets"] = PacketsJson(*result.packets, kPacketLinks);
   Json provenance;
@@ -191,6 +240,7 @@ std::string ToJson(const TraceResult& result) {
 }
 
 std::string ToCsv(const TraceResult& result) {
+  if (result.requests) return RequestsCsv(*result.requests);
   const bool counted = !result.counts.empty();
   std::string text = "rank,alike,finish_ps,compute_ps,exposed_communication_ps,waiting_ps,host_ps";
   text += counted ? ",communication_ps,gpu_ticks_ps\n" : "\n";
@@ -246,46 +296,7 @@ std::string Report(const TraceResult& result) {
                         HumanCount(static_cast<std::int64_t>(run.messages.unexpected)));
   }
   text += "\n";
-  TextTable table;
-  const bool processors = result.processors > 0;
-  const bool counted = !result.counts.empty();
-  table.Row(processors ? std::vector<std::string>{"rank", "finish", "calc", "sending", "receiving",
-                                                  "communication", "waiting"}
-            : counted  ? std::vector<std::string>{"rank", "finish", "compute", "communication",
-                                                  "exposed", "waiting", "CPU, memory"}
-                       : std::vector<std::string>{"rank", result.repeats ? "step" : "finish",
-                                                  "compute", "communication", "waiting", "host"});
-  for (std::size_t column = 0; column < (processors || counted ? 7 : 6); ++column) {
-    table.AlignRight(column);
-  }
-  for (std::size_t i = 0; i < std::min(order.size(), kRanksShown); ++i) {
-    const RankClass& r = run.classes[order[i]];
-    const SimTime time = result.repeats ? r.iteration_time : r.finish_time;
-    std::vector<std::string> row = {
-        r.size > 1 ? fmt::format("{} and {} alike", rank_of(order[i]), r.size - 1)
-                   : fmt::format("{}", rank_of(order[i])),
-        result.repeats ? HumanTime(time) : Nanoseconds(time)};
-    if (processors) {
-      for (const SimTime t : {r.held_calc, r.held_send, r.held_receive, Exposed(r), Waiting(r)}) {
-        row.push_back(HumanTime(t));
-      }
-    } else if (counted) {
-      for (const SimTime t : {Compute(r), result.counts[order[i]].communication, Exposed(r),
-                              Waiting(r), Of(r, Part::kHost)}) {
-        row.push_back(HumanTime(t));
-      }
-    } else {
-      for (const SimTime t : {Compute(r), Exposed(r), Waiting(r), Of(r, Part::kHost)}) {
-        row.push_back(HumanTime(t));
-      }
-    }
-    table.Row(row);
-  }
-  text += table.Render("  ");
-  if (order.size() > kRanksShown) {
-    text += fmt::format("  and {} ranks that end no later; --json has all\n",
-                        HumanCount(static_cast<std::int64_t>(order.size() - kRanksShown)));
-  }
+  text += result.requests ? RequestsText(*result.requests) : RankReport(result, order);
   if (!result.memory.empty()) text += MemoryReport(result.memory);
   for (const WorstLink& link : result.worst_links) {
     if (&link == &result.worst_links.front()) text += "\n  busiest links\n";

@@ -8,6 +8,7 @@
 
 #include "orrery/memory/storage_replay.h"
 #include "orrery/network/parameters.h"
+#include "orrery/results/requests.h"
 #include "orrery/results/result.h"
 
 namespace orrery::results {
@@ -43,6 +44,7 @@ struct TraceResult {
     SimTime communication = 0, gpu_ticks = 0;
   };
   std::vector<Counts> counts;
+  std::optional<RequestResult> requests;  // where the trace serves some
   std::vector<WorstLink> worst_links;
   UseOverTime over_time;
   std::optional<PacketUse> packets;  // where the network sees packets
@@ -59,7 +61,7 @@ void FillSimulation(const engine::Record& record, Simulation* simulation);
 std::string ToJson(const TraceResult& result);
 std::string Report(const TraceResult& result);
 // A line a rank, or for ranks simulated as one (`alike` of them): when it is done, and what its
-// time went to, in ps.
+// time went to, in ps. Of requests: a line each.
 std::string ToCsv(const TraceResult& result);
 
 }  // namespace orrery::results

@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "orrery/base/exp_log.h"
 #include "orrery/base/rng.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -81,24 +82,6 @@ Result<std::vector<Flow>> AllToAll(std::size_t gpus, const PatternOptions& optio
     }
   }
   return flows;
-}
-
-// -ln(u) for u in (0, 1], without libm: u = m·2^-e, ln(u) = ln(m) - e·ln(2), and ln(m) for m in
-// [1, 2) by the series of atanh; relative error below 1e-12.
-double MinusLog(double u) {
-  constexpr double kLog2 = 0.69314718055994530942;
-  int exponent = 0;
-  while (u < 1) {
-    u *= 2;
-    ++exponent;
-  }
-  const double z = (u - 1) / (u + 1);
-  double term = z, sum = 0;
-  for (int k = 1; k < 60; k += 2) {
-    sum += term / k;
-    term *= z * z;
-  }
-  return exponent * kLog2 - 2 * sum;
 }
 
 Result<std::vector<Flow>> Poisson(const cluster::Cluster& cluster, std::size_t gpus,

@@ -507,6 +507,7 @@ void Machine::Emit(std::uint32_t r, const Node& n, SimTime start, SimTime end, S
   i.waited = waited;
   i.bytes = bytes;
   i.detail = detail;
+  i.op = n.op;
   in_.sink->Add(i);
 }
 

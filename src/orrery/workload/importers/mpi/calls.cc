@@ -10,6 +10,7 @@
 
 #include "orrery/base/check.h"
 #include "orrery/base/text.h"
+#include "orrery/workload/importers/mpi/dumpi.h"
 
 namespace orrery::workload {
 namespace {
@@ -54,6 +55,8 @@ const std::unordered_map<std::string_view, CallRow>& Calls() {
   static const std::unordered_map<std::string_view, CallRow> rows = ReadCalls();
   return rows;
 }
+
+bool Creates(MpiCall call) { return call >= MpiCall::kCommSplit && call <= MpiCall::kCommUnknown; }
 
 bool Whole(std::string_view text, std::int64_t* value) {
   const char* const end = text.data() + text.size();
@@ -251,7 +254,21 @@ class Arguments {
 
 std::string_view Name(MpiCall call) { return kNames[static_cast<std::size_t>(call)]; }
 
+std::optional<MpiCall> FindMpiCall(std::string_view name) {
+  const auto row = Calls().find(name);
+  if (row == Calls().end()) return std::nullopt;
+  return row->second.call;
+}
+
+Status NoSuchCall(std::string_view name) {
+  return InvalidInput(
+      "'{}' is not among the calls that are read (data/mpi/calls.csv); one-sided communication, "
+      "files, MPI_Alltoallw, neighbourhood collectives and processes that start later are not",
+      Printable(name, 60));
+}
+
 bool IsMpiTrace(std::string_view start) {
+  if (IsDumpiText(start)) return true;
   while (start.starts_with('#')) {
     const std::size_t end = start.find('\n');
     if (end == start.npos) return false;
@@ -261,7 +278,10 @@ bool IsMpiTrace(std::string_view start) {
 }
 
 MpiTraceReader::MpiTraceReader(std::string_view bytes, std::string name)
-    : rest_(bytes), name_(std::move(name)) {}
+    : rest_(bytes), name_(std::move(name)) {
+  if (IsDumpiText(bytes)) dumpi_ = std::make_unique<DumpiReader>(bytes, name_);
+}
+MpiTraceReader::~MpiTraceReader() = default;
 
 std::string MpiTraceReader::Where(std::uint32_t line) const {
   return fmt::format("{}:{}", Printable(name_), line);
@@ -278,6 +298,7 @@ std::string_view MpiTraceReader::Line() {
 }
 
 Result<bool> MpiTraceReader::Next(MpiRecord* record) {
+  if (dumpi_ != nullptr) return dumpi_->Next(record);
   const std::string_view line = Line();
   if (line.empty()) return false;
   const Status parsed = Parse(line, record);
@@ -287,14 +308,17 @@ Result<bool> MpiTraceReader::Next(MpiRecord* record) {
 
 Result<bool> MpiTraceReader::NextCreation(MpiRecord* record) {
   for (;;) {
+    if (dumpi_ != nullptr) {
+      ORRERY_ASSIGN_OR_RETURN(const bool more, dumpi_->Next(record));
+      if (!more) return false;
+      if (Creates(record->call)) return true;
+      continue;
+    }
     const std::string_view line = Line();
     if (line.empty()) return false;
     if (!line.starts_with("MPI_C") && !line.starts_with("MPI_Gr")) continue;
     const auto row = Calls().find(line.substr(0, line.find(':')));
-    if (row == Calls().end() || row->second.call < MpiCall::kCommSplit ||
-        row->second.call > MpiCall::kCommUnknown) {
-      continue;
-    }
+    if (row == Calls().end() || !Creates(row->second.call)) continue;
     const Status parsed = Parse(line, record);
     if (!parsed.ok()) return Status(parsed).In(Where(line_));
     return true;
@@ -311,12 +335,7 @@ Status MpiTraceReader::Parse(std::string_view line, MpiRecord* record) const {
   record->line = line_;
   record->name = Cut(&line, ':');
   const auto row = Calls().find(record->name);
-  if (row == Calls().end()) {
-    return InvalidInput(
-        "'{}' is not among the calls that are read (data/mpi/calls.csv); one-sided communication, "
-        "files, MPI_Alltoallw, neighbourhood collectives and processes that start later are not",
-        Printable(record->name, 60));
-  }
+  if (row == Calls().end()) return NoSuchCall(record->name);
   record->call = row->second.call;
   ORRERY_ASSIGN_OR_RETURN(record->start_ns, Time(Cut(&line, ':'), "the start's time"));
   const Status read = Arguments(line, record).Read(row->second.arguments);

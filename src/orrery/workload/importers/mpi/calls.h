@@ -1,4 +1,5 @@
-// liballprof's traces: one text file a rank, a line a call of MPI, "MPI_Name:START:ARGUMENTS:END".
+// MPI programs' traces. liballprof's: one text file a rank, a line a call of MPI,
+// "MPI_Name:START:ARGUMENTS:END".
 //
 // Times are µs of the rank's own clock ("-" where MPI has none yet); arguments have ':' between:
 // addresses as numbers, a datatype "id,size,extent", a communicator "id,rank,size", an array of
@@ -15,6 +16,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,12 +60,18 @@ inline constexpr int kMpiCalls = 28;
 std::string_view Name(MpiCall call);  // as data/mpi has it: "allreduce"
 
 struct MpiComm {
+  // How a trace says which one it is: by the rank's number in it and its size; or by the handle
+  // that the call which made it has returned.
+  enum class Known : std::uint8_t { kByNumbers, kByHandle, kWorld, kAlone };
   std::uint64_t id = 0;
   std::int32_t rank = 0, size = 0;
+  Known known = Known::kByNumbers;
 };
 
 struct MpiRecord {
   static constexpr std::int64_t kUnknown = -1;
+  // Of `source`, where the trace says so whatever the library's numbers are.
+  static constexpr std::int64_t kAnySource = INT64_MIN, kNobody = INT64_MIN + 1;
   MpiCall call = MpiCall::kLocal;
   std::string_view name;
   std::uint32_t line = 0;
@@ -74,13 +83,24 @@ struct MpiRecord {
   bool has_comm = false, has_request = false;
   std::uint64_t request = 0;  // address; of several the first
   std::int64_t requests = 1;
+  std::vector<std::uint64_t> listed;  // requests one by one, where the trace lists them
+  std::uint64_t made = 0;             // handle of the communicator that the call makes
   std::vector<std::int64_t> out, in;  // bytes by member, where counts are arrays
 };
 
+// What data/mpi/calls.csv says of a call; the error of one that is not there.
+std::optional<MpiCall> FindMpiCall(std::string_view name);
+Status NoSuchCall(std::string_view name);
+
+class DumpiReader;
+
+// Reads either form, liballprof's or DUMPI's (dumpi.h).
 class MpiTraceReader {
  public:
   // `bytes` must outlive the reader and its records' names.
   MpiTraceReader(std::string_view bytes, std::string name);
+  ~MpiTraceReader();
+  bool dumpi() const { return dumpi_ != nullptr; }
 
   // False at the end. Errors name file, line, field and remedy; a call that is not in the table is
   // refused by name.
@@ -98,6 +118,7 @@ class MpiTraceReader {
   std::string_view rest_;
   std::string name_;
   std::uint32_t line_ = 0;
+  std::unique_ptr<DumpiReader> dumpi_;
 };
 
 // Whether a file begins as a rank's trace does.

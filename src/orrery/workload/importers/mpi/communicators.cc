@@ -29,7 +29,37 @@ bool MpiCommunicators::Before(std::size_t first, std::size_t second) const {
   return times(first, second) > times(second, first);
 }
 
+MpiComm MpiCommunicators::Numbered(std::uint32_t i, const MpiComm& comm, std::uint32_t rank) const {
+  MpiComm numbered = comm;
+  if (comm.known == MpiComm::Known::kByNumbers) return numbered;
+  numbered.size = static_cast<std::int32_t>(size_of(i));
+  const std::vector<std::uint32_t>& members = all_[i].members;
+  if (i == kAlone) {
+    numbered.rank = 0;
+  } else if (members.empty()) {
+    numbered.rank = static_cast<std::int32_t>(rank);
+  } else {
+    auto place = std::ranges::lower_bound(members, rank);
+    if (place == members.end() || *place != rank) place = std::ranges::find(members, rank);
+    numbered.rank = static_cast<std::int32_t>(place - members.begin());
+  }
+  return numbered;
+}
+
 Result<std::uint32_t> RankHandles::Find(const MpiComm& comm) {
+  if (comm.known == MpiComm::Known::kWorld) return MpiCommunicators::kWorld;
+  if (comm.known == MpiComm::Known::kAlone) return MpiCommunicators::kAlone;
+  if (comm.known == MpiComm::Known::kByHandle) {
+    const auto made = by_handle_.find(comm.id);
+    const auto creations = all_->of_rank(rank_);
+    if (made != by_handle_.end() && creations[made->second].made != MpiCommunicators::kNone) {
+      return creations[made->second].made;
+    }
+    return InvalidInput(
+        "communicator {}: the trace does not say who belongs to it; MPI_Comm_split, MPI_Comm_dup "
+        "and MPI_Cart_create of all ranks are followed",
+        comm.id);
+  }
   const auto found = known_.find(comm.id);
   if (found != known_.end() && found->second.comm.size == comm.size &&
       found->second.comm.rank == comm.rank) {
@@ -131,7 +161,7 @@ class CommunicatorMaker {
   Status Meet(std::uint32_t parent, std::size_t turn, Meeting meeting) {
     const MpiCall call = RecordOf(meeting.ranks.front()).call;
     std::ranges::sort(meeting.ranks, {}, [&](std::uint32_t r) {
-      return std::pair(RecordOf(r).key, RecordOf(r).comm.rank);
+      return std::pair(RecordOf(r).key, out_.Numbered(parent, RecordOf(r).comm, r).rank);
     });
     const std::uint32_t above = out_.all_[parent].context;
     const auto context =
@@ -159,8 +189,9 @@ class CommunicatorMaker {
   }
 
   void Done(std::uint32_t rank, std::uint32_t made) {
-    out_.by_rank_[rank][next_[rank]++].made = made;
-    handles_[rank].Created();
+    MpiCommunicators::Creation& creation = out_.by_rank_[rank][next_[rank]++];
+    creation.made = made;
+    handles_[rank].Created(creation.record.made);
     ready_.push_back(rank);
   }
 

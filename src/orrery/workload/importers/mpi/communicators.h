@@ -1,11 +1,11 @@
 // Who belongs to the communicators of an MPI program, from its ranks' traces.
 //
-// A trace has the calls that make communicators, but not the handles that they return: a handle is
-// seen first where it is used, with the rank's number in it and its size. It is taken for the
-// communicator, among those that the rank has made and not used yet, which has that size and gives
-// the rank that number. Where two do, the order in which other ranks, for whom only one does, begin
-// to use the two decides (programs are alike on all ranks); without such a rank the older one is
-// taken.
+// A trace of DUMPI's has the handles that calls which make communicators return. One of
+// liballprof's has not: a handle is seen first where it is used, with the rank's number in it and
+// its size. It is taken for the communicator, among those that the rank has made and not used yet,
+// which has that size and gives the rank that number. Where two do, the order in which other ranks,
+// for whom only one does, begin to use the two decides (programs are alike on all ranks); without
+// such a rank the older one is taken.
 //
 // Cost: O(creations · members).
 #pragma once
@@ -47,6 +47,9 @@ class MpiCommunicators {
   std::span<const Creation> of_rank(std::uint32_t rank) const { return by_rank_[rank]; }
   std::size_t size_of(std::uint32_t i) const;
   bool Holds(std::uint32_t i, const MpiComm& comm, std::uint32_t rank) const;
+  // The communicator with the rank's number in it and its size. O(1) where the trace says them,
+  // else O(log members) in the order of ranks, O(members) in another.
+  MpiComm Numbered(std::uint32_t i, const MpiComm& comm, std::uint32_t rank) const;
 
   // What ranks for whom only one communicator fits have shown: the rank's creation `first` was used
   // while `second` was not.
@@ -66,8 +69,8 @@ class RankHandles {
  public:
   RankHandles(MpiCommunicators* all, std::uint32_t rank) : all_(all), rank_(rank) {}
 
-  // The rank's next creation is done.
-  void Created() { ++created_; }
+  // The rank's next creation is done; it has returned this handle.
+  void Created(std::uint64_t handle) { by_handle_[handle] = created_++; }
   // kWorld, kAlone or another.
   Result<std::uint32_t> Find(const MpiComm& comm);
   bool guessed() const { return guessed_; }  // between two, without another rank's word
@@ -82,6 +85,7 @@ class RankHandles {
   std::size_t created_ = 0;
   std::vector<bool> used_;
   std::unordered_map<std::uint64_t, Known> known_;
+  std::unordered_map<std::uint64_t, std::size_t> by_handle_;  // the latest creation of each
   bool guessed_ = false;
 };
 

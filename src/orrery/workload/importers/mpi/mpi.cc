@@ -97,7 +97,8 @@ class RankImport {
       case MpiCall::kLocal:
         return {};
       case MpiCall::kTest:
-        s_.notes.insert("what MPI_Test found is not in the trace: nothing waits for it");
+        s_.notes.insert(
+            "what MPI_Test found, or MPI_Probe, is not in the trace: nothing waits for it");
         return {};
       case MpiCall::kSend:
       case MpiCall::kRecv:
@@ -166,8 +167,9 @@ class RankImport {
   }
   Result<Op> Receive(const MpiRecord& r, std::uint32_t comm, std::int64_t bytes) {
     std::uint32_t from = formats::GoalSchedule::kAny;
-    if (r.source == -1 || r.source == -2) {
-      if (r.source != AnySource()) return kNone;
+    if (r.source == MpiRecord::kNobody) return kNone;
+    if (r.source == -1 || r.source == -2 || r.source == MpiRecord::kAnySource) {
+      if (r.source != AnySource() && r.source != MpiRecord::kAnySource) return kNone;
       if (comm != MpiCommunicators::kWorld && s_.communicators.size_of(comm) == 1) from = rank_;
     } else {
       ORRERY_ASSIGN_OR_RETURN(from, Peer(comm, r.source, "source"));
@@ -230,6 +232,11 @@ class RankImport {
   // The known ones of an array of requests, which lie 8 bytes apart where they are addresses, 4
   // where they are numbers. O(fewer of the array's and the rank's).
   std::vector<std::uint64_t> Addresses(const MpiRecord& r) const {
+    if (!r.listed.empty()) {
+      std::vector<std::uint64_t> known = r.listed;
+      std::erase_if(known, [&](std::uint64_t request) { return !requests_.contains(request); });
+      return known;
+    }
     const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(r.requests, 0));
     const auto known = [&](std::uint64_t apart) {
       std::vector<std::uint64_t> addresses;
@@ -291,16 +298,17 @@ class RankImport {
   Status Collective(const MpiRecord& r) {
     ORRERY_ASSIGN_OR_RETURN(const std::uint32_t comm, handles_.Find(r.comm));
     const bool makes = r.call < MpiCall::kBarrier;
-    if (makes) handles_.Created();
+    if (makes) handles_.Created(r.made);
     Op end = kNone;
     const std::size_t size = s_.communicators.size_of(comm);
     if (size > 1) {
       const Communicator& c = s_.communicators.at(comm);
-      CollectiveRun run{{r.comm.rank, r.comm.size}, static_cast<int>(r.root)};
-      if (r.root < 0 || r.root >= r.comm.size) {
+      const MpiComm own = s_.communicators.Numbered(comm, r.comm, rank_);
+      CollectiveRun run{{own.rank, own.size}, static_cast<int>(r.root)};
+      if (r.root < 0 || r.root >= own.size) {
         return InvalidInput("root {}: the communicator has {}", r.root, size);
       }
-      ORRERY_RETURN_IF_ERROR(SetSizes(r, &run));
+      ORRERY_RETURN_IF_ERROR(SetSizes(r, own, &run));
       writer_.Begin(s_.TagOf(c.context, true, turns_[comm]++), last_, c.members, started_);
       // Whoever makes a communicator agrees on a number first.
       constexpr std::int64_t kAgreement = 8;
@@ -316,26 +324,28 @@ class RankImport {
     return {};
   }
 
-  Status SetSizes(const MpiRecord& r, CollectiveRun* run) const {
-    const bool root = r.root == r.comm.rank;
+  static Status CheckCounts(const std::vector<std::int64_t>& list, const MpiComm& own,
+                            const char* what) {
+    if (static_cast<std::int64_t>(list.size()) == own.size) return {};
+    return InvalidInput("{} {} counts for {} ranks", list.size(), what, own.size);
+  }
+  // `own`: the call's communicator.
+  Status SetSizes(const MpiRecord& r, const MpiComm& own, CollectiveRun* run) const {
+    const bool root = r.root == own.rank;
     run->elements = r.count;
     run->bytes = r.bytes;
-    const auto check = [&](const std::vector<std::int64_t>& list, const char* what) -> Status {
-      if (static_cast<std::int64_t>(list.size()) == r.comm.size) return {};
-      return InvalidInput("{} {} counts for {} ranks", list.size(), what, r.comm.size);
-    };
     switch (r.call) {
       case MpiCall::kScatter:
         if (!root) run->bytes = r.received_bytes;
         break;
       case MpiCall::kGatherv:
         run->in = r.in;
-        if (root) return check(r.in, "received");
+        if (root) return CheckCounts(r.in, own, "received");
         break;
       case MpiCall::kScatterv:
         run->bytes = r.received_bytes;
         run->out = r.out;
-        if (root) return check(r.out, "sent");
+        if (root) return CheckCounts(r.out, own, "sent");
         break;
       case MpiCall::kAllgather:
       case MpiCall::kAlltoall:
@@ -343,14 +353,14 @@ class RankImport {
         break;
       case MpiCall::kAllgatherv:
         run->in = r.in;
-        return check(r.in, "received");
+        return CheckCounts(r.in, own, "received");
       case MpiCall::kAlltoallv:
         run->out = r.out;
         run->in = r.in;
-        ORRERY_RETURN_IF_ERROR(check(r.out, "sent"));
-        return check(r.in, "received");
+        ORRERY_RETURN_IF_ERROR(CheckCounts(r.out, own, "sent"));
+        return CheckCounts(r.in, own, "received");
       case MpiCall::kReduceScatter:
-        if (r.name.ends_with("_block")) run->bytes *= r.comm.size;
+        if (r.name.ends_with("_block")) run->bytes *= own.size;
         break;
       default:
         break;
@@ -400,6 +410,7 @@ Result<MpiLibrary> LibraryOf(const std::vector<std::string>& names, const MpiTex
   constexpr std::uint64_t kMpichWorld = 0x44000000;
   ORRERY_RETURN_IF_ERROR(text(0, [&](std::string_view bytes) -> Status {
     MpiTraceReader reader(bytes, names[0]);
+    if (reader.dumpi()) return {};  // its handles are its own
     for (MpiRecord record;;) {
       ORRERY_ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
       if (!more) return {};
