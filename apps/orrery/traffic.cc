@@ -93,7 +93,6 @@ class TrafficVerb final : public Verb {
   std::string_view name() const override { return "traffic"; }
   std::string_view examples() const override {
     return "  orrery traffic all_reduce --cluster h100-ib-400g --nodes 4 --svg busbw.svg\n"
-           "  orrery traffic permutation --network packet --set cluster.topology.name=fat-tree-2\n"
            "  orrery traffic all_reduce --compare nccl-tests.log\n"
            "  orrery traffic storage --set storage.rate=2e6 --set cluster.oversubscription=4\n";
   }
