@@ -79,7 +79,10 @@ Status DataTable::AddRow(const Field& field, std::vector<std::string>* used) {
     if (key.key != "like" && key.key != "source" && key.key != "description") continue;
     std::erase_if(own.fields, [&](const Field& f) { return f.key == key.key; });
     ORRERY_ASSIGN_OR_RETURN(std::vector<std::string> texts, Texts(document_, key));
-    if (key.key == "source") sources = std::move(texts);
+    if (key.key == "source") {
+      sources = std::move(texts);
+      continue;
+    }
     if (key.key == "description") row.description = texts.front();
     if (key.key != "like") continue;
     for (const std::string& name : texts) {
