@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/text.h"
+#include "orrery/results/breakdown_json.h"
 #include "orrery/results/json.h"
 #include "orrery/results/result.h"
 #include "orrery/results/table.h"
@@ -29,14 +30,7 @@ Result<Json> ReadResult(std::string_view text, const std::string& name) {
   return json;
 }
 
-engine::Breakdown PartsOf(const Json& row) {
-  engine::Breakdown parts{};
-  // Results of earlier versions count `noise` under the kernels.
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts[i] = row.value(PartName(i) + "_ps", SimTime{0});
-  }
-  return parts;
-}
+engine::Breakdown PartsOf(const Json& row) { return BreakdownFrom(row, "_ps"); }
 
 StepParts StepOf(const Json& json) {
   return {.step = json.at("step_time_ps"),

@@ -17,6 +17,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/constants/spreads.h"
 #include "orrery/job/simulate.h"
+#include "orrery/results/breakdown_json.h"
 #include "orrery/results/json.h"
 #include "orrery/results/result.h"
 #include "orrery/search/explain/fields.h"
@@ -398,12 +399,8 @@ Result<Summary> Explainer::Summarise() {
   }
   std::stable_sort(summary.purchases.begin(), summary.purchases.end(),
                    [](const Purchase& a, const Purchase& b) { return a.change < b.change; });
-  engine::Breakdown parts{};
-  const Json& overall = state_->result.at("breakdown").at("overall");
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    // Results of earlier versions count `noise` under the kernels.
-    parts[i] = overall.value(fmt::format("{}_ps", results::PartName(i)), SimTime{0});
-  }
+  const engine::Breakdown parts =
+      results::BreakdownFrom(state_->result.at("breakdown").at("overall"), "_ps");
   const constants::StepShares s =
       results::SharesOf(parts, state_->result.at("provenance").at("spread"),
                         job.workloads[0].model.experts.count > 0);

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "orrery/base/text.h"
+#include "orrery/results/breakdown_json.h"
 #include "orrery/results/result.h"
 
 namespace orrery::search {
@@ -87,10 +88,7 @@ SweepRow RowFromJson(const Json& json, const std::vector<std::string>& keys) {
   for (const OptionalColumn& column : OptionalColumns()) {
     row.*column.member = json.value(column.name, 0.0);
   }
-  for (std::size_t i = 0; i < row.parts.size(); ++i) {
-    // Files of earlier versions count `noise` under the kernels.
-    row.parts[i] = json.at("parts_ps").value(results::PartName(i), SimTime{0});
-  }
+  row.parts = results::BreakdownFrom(json.at("parts_ps"), "");
   return row;
 }
 
