@@ -55,7 +55,8 @@ constexpr std::array<FormatRow, 32> kFormats = {{
      "GOAL schedule, text or binary (docs/formats/goal.md): simulate on any network, inspect, "
      "convert"},
     {"mpi",
-     "Traces of MPI programs by liballprof, a text file a rank (docs/formats/mpi.md): simulate on "
+     "Traces of MPI programs by liballprof or DUMPI, a text file a rank (docs/formats/mpi.md): "
+     "simulate on "
      "any "
      "network, inspect, convert"},
     {"pattern",

@@ -1,8 +1,4 @@
 // Readers of formats, graphs, clusters, models and libraries' settings.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <array>
 #include <string>
 #include <utility>
@@ -39,15 +35,6 @@ namespace orrery::fuzz {
 namespace {
 
 constexpr std::int64_t kLargestCluster = 64;  // hosts that are built
-
-// A file in memory for readers that take a path.
-std::string AsFile(std::string_view bytes) {
-  static const int file = memfd_create("input", MFD_CLOEXEC);
-  ORRERY_CHECK(file >= 0 && ftruncate(file, 0) == 0, "a file in memory");
-  ORRERY_CHECK(pwrite(file, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-               "a file in memory takes its bytes");
-  return "/proc/self/fd/" + std::to_string(file);
-}
 
 void GraphText(std::string_view bytes) {
   const Result<graph::Graph> graph = graph::FromText(bytes);

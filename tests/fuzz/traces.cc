@@ -1,8 +1,4 @@
 // Readers of traces: what other tools recorded, and what is made of it.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <array>
 #include <string>
 #include <utility>
@@ -38,15 +34,6 @@ namespace orrery::fuzz {
 namespace {
 
 constexpr std::int64_t kMostUnpacked = 1 << 20;
-
-// A file in memory for readers that take a path.
-std::string AsFile(std::string_view bytes) {
-  static const int file = memfd_create("input", MFD_CLOEXEC);
-  ORRERY_CHECK(file >= 0 && ftruncate(file, 0) == 0, "a file in memory");
-  ORRERY_CHECK(pwrite(file, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-               "a file in memory takes its bytes");
-  return "/proc/self/fd/" + std::to_string(file);
-}
 
 template <class Import>
 void ExpectVerified(const Result<Import>& import) {

@@ -7,14 +7,11 @@
 #include "orrery/base/text.h"
 
 namespace orrery {
-namespace {
 
 std::string_view Trimmed(std::string_view cell) {
   const std::size_t first = std::min(cell.find_first_not_of(" \t\r"), cell.size());
   return cell.substr(first, cell.find_last_not_of(" \t\r") + 1 - first);
 }
-
-}  // namespace
 
 Status ReadNumberLines(std::string_view text, std::string_view name, std::string_view what,
                        const TakeNumbers& take) {

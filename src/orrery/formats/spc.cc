@@ -4,19 +4,13 @@
 #include <array>
 #include <charconv>
 
+#include "orrery/base/number_lines.h"
 #include "orrery/base/text.h"
 
 namespace orrery::formats {
 namespace {
 
 constexpr std::array<std::string_view, 5> kFields = {"ASU", "LBA", "size", "opcode", "time stamp"};
-
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r";
-  const std::size_t first = text.find_first_not_of(kSpace);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 // The first five fields; how many there are.
 std::size_t Split(std::string_view line, std::array<std::string_view, kFields.size()>* fields) {

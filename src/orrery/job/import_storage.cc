@@ -16,7 +16,7 @@ namespace {
 
 using formats::Section;
 
-constexpr std::size_t kMostRequests = 20'000'000;
+constexpr std::size_t kMostRequests = workload::kMostStorageRequests;
 
 Result<ImportedTrace> Import(const workload::StorageLoad& load,
                              const workload::StorageSettings& settings, const std::string& name) {

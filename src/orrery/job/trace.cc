@@ -350,20 +350,18 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
     ORRERY_RETURN_IF_ERROR(timeline->Finish());
   }
   if (holds && (joint || options.network != "loggops")) {
-    const bool given = std::ranges::any_of(
-        options.set, [](const std::string& s) { return s.starts_with("loggops."); });
+    const auto given = [&](std::string_view key) {
+      return std::ranges::any_of(options.set,
+                                 [&](const std::string& s) { return s.starts_with(key); });
+    };
     result.parameters = ParametersText(settings.network.joint, joint);
     for (const std::string_view key : {"L", "g", "G", "receiver_bandwidth"}) {
-      const std::string start = fmt::format("loggops.{}=", key);
-      if (joint || std::ranges::none_of(
-                       options.set, [&](const std::string& s) { return s.starts_with(start); })) {
-        continue;
-      }
+      if (joint || !given(fmt::format("loggops.{}=", key))) continue;
       result.warnings.push_back(
           fmt::format("loggops.{} plays no part on network '{}', whose paths have their own", key,
                       options.network));
     }
-    if (!given) {
+    if (!given("loggops.")) {
       result.assumed.push_back(
           joint ? "loggops: LogGOPSim's default parameters (--set loggops.L=… and others)"
                 : "loggops.o, O and S: LogGOPSim's defaults; L, g and G are the path's");

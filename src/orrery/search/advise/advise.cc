@@ -62,8 +62,8 @@ class Candidates {
     if (plain) all_.push_back({"schedule=zb-h1"});
   }
   void AgainstRecompute() {
-    for (const char* less : {"none", "selective"}) {
-      if (plan_.recompute == workload::Recompute::kSelective && less[0] == 's') continue;
+    for (const std::string_view less : {"none", "selective"}) {
+      if (less == "selective" && plan_.recompute != workload::Recompute::kFull) continue;
       Changes changes = {fmt::format("training.recompute={}", less)};
       if (plan_.recomputes_in_parts()) {
         changes.insert(changes.end(),

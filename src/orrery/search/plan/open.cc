@@ -113,7 +113,7 @@ Result<std::vector<std::string>> AutoValues(const std::string& key, const Option
   if (key == "training.micro_batch") {
     return Doubled(std::min(kMostMicroBatch, std::max<std::int64_t>(facts.global_batch, 1)));
   }
-  if (key == "training.recompute_layers") {
+  if (key == kRecomputeLayers) {
     return Doubled(std::max<std::int64_t>(facts.model.layers - 1, 1));
   }
   if (key == "schedule") {

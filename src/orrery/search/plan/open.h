@@ -10,8 +10,7 @@
 // chunks; cp powers of two that leave 4,096 tokens a rank; ep divisors of the experts; micro-batch
 // powers of two up to 16; recompute_layers powers of two below the layers, beside each form of
 // recompute that the job leaves open (recompute_method, or block); of every other key all of its
-// choices. What a rule of the framework
-// refuses is counted as refused when its turn comes.
+// choices. What a rule of the framework refuses is counted as refused when its turn comes.
 #pragma once
 
 #include <string>

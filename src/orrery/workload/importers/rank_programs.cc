@@ -35,6 +35,20 @@ graph::Peer RankNumbers::Peer(std::span<const std::uint32_t> ranks, std::int64_t
   return {graph::PeerKind::kColumn, static_cast<std::int32_t>(columns->Add(peers))};
 }
 
+void AddWorld(const std::string& name, std::uint32_t ranks, graph::Graph* graph) {
+  graph->jobs.push_back({.name = name, .ranks = ranks, .once = true});
+  std::vector<RankId> all;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) all.emplace_back(rank);
+  const GroupId world = graph->groups.Add(graph::GroupSlot::kPp, all);
+  graph->bindings.resize(ranks);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    graph::Binding& b = graph->bindings[rank];
+    b.job = JobId(std::size_t{0});
+    b.logical_rank = rank;
+    b.groups[static_cast<std::size_t>(graph::GroupSlot::kPp)] = world;
+  }
+}
+
 void AddRankProgram(graph::Block&& block, graph::Columns&& columns,
                     std::span<const std::uint32_t> ranks, graph::Graph* graph) {
   block.Seal();

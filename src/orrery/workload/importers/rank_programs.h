@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +31,10 @@ struct RankNumbers {
   graph::Peer Peer(std::span<const std::uint32_t> ranks, std::int64_t world,
                    graph::Columns* columns) const;
 };
+
+// Adds a job that runs once, its ranks, and the group of all of them in slot kPp; programs follow.
+// REQUIRES: an empty graph.
+void AddWorld(const std::string& name, std::uint32_t ranks, graph::Graph* graph);
 
 // Adds the block, and a program that calls it once, for these ranks; row i is ranks[i]'s.
 void AddRankProgram(graph::Block&& block, graph::Columns&& columns,

@@ -99,17 +99,7 @@ class GoalImporter::Impl {
   }
 
   graph::Graph Take(const std::string& name) {
-    graph_.jobs.push_back({.name = name, .ranks = next_, .once = true});
-    std::vector<RankId> all;
-    for (std::uint32_t rank = 0; rank < next_; ++rank) all.push_back(RankId(rank));
-    const GroupId world = graph_.groups.Add(graph::GroupSlot::kPp, all);
-    graph_.bindings.resize(next_);
-    for (std::uint32_t rank = 0; rank < next_; ++rank) {
-      graph::Binding& b = graph_.bindings[rank];
-      b.job = JobId(std::size_t{0});
-      b.logical_rank = rank;
-      b.groups[static_cast<std::size_t>(graph::GroupSlot::kPp)] = world;
-    }
+    AddWorld(name, next_, &graph_);
     for (const auto& structure : structures_) AddProgram(*structure);
     return std::move(graph_);
   }

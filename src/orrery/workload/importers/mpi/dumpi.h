@@ -1,13 +1,12 @@
 // DUMPI's traces as dumpi2ascii writes them: one text a rank, several lines a call of MPI.
-//     MPI_Isend entering at walltime 1296777956.739674000, cputime 0.008347000 seconds in thread 0.
+//     MPI_Isend entering at walltime 1296777956.739674000, cputime 0.008347000 seconds …
 //     int count=1
 //     MPI_Datatype datatype=9 (MPI_INT)
 //     int dest=1
 //     int tag=1337
 //     MPI_Comm comm=2 (MPI_COMM_WORLD)
 //     MPI_Request request=[2]
-//     MPI_Isend returning at walltime 1296777956.739689000, cputime 0.008362000 seconds in thread
-//     0.
+//     MPI_Isend returning at walltime 1296777956.739689000, cputime 0.008362000 seconds …
 // Arguments have names, arrays their length ("int recvcounts[2]=[1, 1]"). Lines outside of a call
 // are the header, and at the end ("dumpi2ascii -a") what was ignored and how long datatypes are
 // ("Datatype 9 (MPI_INT) has size 4"); without these sizes MPI's own types have those of
@@ -37,7 +36,6 @@ class DumpiReader {
 
   // False at the end. Errors name file, line, field and remedy.
   Result<bool> Next(MpiRecord* record);
-  std::uint32_t line() const { return line_; }
 
  private:
   Result<std::int64_t> SizeOf(std::string_view datatype) const;

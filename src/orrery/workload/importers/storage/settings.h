@@ -15,6 +15,8 @@
 
 namespace orrery::workload {
 
+inline constexpr std::int64_t kMostStorageRequests = 20'000'000;
+
 const OptionTable& StorageOptions();
 
 // Requests, before it is known who serves them.

@@ -75,18 +75,7 @@ class Writer {
 
   StorageImport Take(const std::string& name) {
     graph::Graph& graph = out_.graph;
-    const std::uint32_t n = hosts_.size();
-    graph.jobs.push_back({.name = name, .ranks = n, .once = true});
-    std::vector<RankId> all;
-    for (std::uint32_t rank = 0; rank < n; ++rank) all.emplace_back(rank);
-    const GroupId world = graph.groups.Add(graph::GroupSlot::kPp, all);
-    graph.bindings.resize(n);
-    for (std::uint32_t rank = 0; rank < n; ++rank) {
-      graph::Binding& b = graph.bindings[rank];
-      b.job = JobId(std::size_t{0});
-      b.logical_rank = rank;
-      b.groups[static_cast<std::size_t>(graph::GroupSlot::kPp)] = world;
-    }
+    AddWorld(name, hosts_.size(), &graph);
     for (std::size_t kind = 0; kind < kKinds; ++kind) {
       const auto& ranks = hosts_.of(static_cast<Kind>(kind));
       if (ranks.empty()) continue;

@@ -37,7 +37,6 @@ namespace orrery::workload {
 struct StorageImport {
   graph::Graph graph;
   graph::Requests requests;
-  std::vector<std::string> assumed;
 };
 
 // `name`: of the job in the graph.
