@@ -126,8 +126,8 @@ void Simulate(benchmark::State& state) {
   Scenario s("h100-ib-400g", ranks / 8);
   workload::Plan plan = Gpt3Plan(8, pp, dp, 32L * dp);
   if (pp == 16) {
-    plan.vpp = 2;
-    plan.schedule = workload::Schedule::k1f1bInterleaved;
+    plan.parallel.vpp = 2;
+    plan.parallel.schedule = workload::Schedule::k1f1bInterleaved;
   }
   if (!s.Add(Gpt3(), plan, "job").ok()) return state.SkipWithError("plan refused");
   s.PlacePacked();

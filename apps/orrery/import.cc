@@ -136,7 +136,7 @@ class ImportVerb final : public Verb {
         imported.dialect,
         fmt::format("{:.2f}", static_cast<double>(workload.model.parameters()) / 1e9),
         HumanCount(static_cast<std::int64_t>(imported.job.ranks())),
-        HumanCount(workload.plan.global_batch), HumanCount(workload.plan.seq_len),
+        HumanCount(workload.plan.batch.global_batch), HumanCount(workload.plan.batch.seq_len),
         imported.uses.size(), Count(imported, "without effect"), Count(imported, "left out")));
     return session->Answer(json_, Json(imported), output_.empty() ? text : "");
   }

@@ -5,7 +5,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
-#include "orrery/collective/noted_variables.h"
+#include "orrery/collective/choice/inert_variables.h"
 #include "orrery/job/astra.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/importers.h"
@@ -53,7 +53,7 @@ class SchemaVerb final : public Verb {
     } else if (schema_ == "framework-pages") {
       text = job::FrameworkPages();  // of docs/frameworks.md
     } else if (schema_ == "nccl-variables") {
-      text = collective::NotedTable();  // of docs/collectives.md
+      text = collective::InertTable();  // of docs/collectives.md
     } else if (schema_ == "recipes") {
       text = recipes::DialectTable();  // of docs/recipes.md
     } else {

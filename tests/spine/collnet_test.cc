@@ -36,8 +36,8 @@ TEST(CollNet, JobsRunOnEveryNetwork) {
     Scenario s("h100-ib-400g", 4, true, Environment(algorithm, version));
     const auto model = Scenario::Take(workload::FindModel("gpt2"));
     workload::Plan plan = Gpt3Plan(sharding == kWhole ? 2 : 1, 1, 16, 32);
-    plan.sharding = sharding;
-    plan.seq_len = 1024;
+    plan.memory.sharding = sharding;
+    plan.batch.seq_len = 1024;
     ASSERT_TRUE(s.Add(model, plan, "job").ok());
     s.PlacePacked();
     engine::Options options;

@@ -19,7 +19,7 @@ using engine::Options;
 
 workload::Plan SmallPlan(int tp, int pp, int dp) {
   workload::Plan plan = Gpt3Plan(tp, pp, dp, static_cast<std::int64_t>(pp) * dp);
-  plan.seq_len = 256;
+  plan.batch.seq_len = 256;
   return plan;
 }
 

@@ -14,8 +14,8 @@ using engine::Record;
 
 workload::Plan Plan(int tp, int pp, int dp, int vpp = 1) {
   workload::Plan plan = Gpt3Plan(tp, pp, dp, 8L * dp);
-  plan.vpp = vpp;
-  if (vpp > 1) plan.schedule = workload::Schedule::k1f1bInterleaved;
+  plan.parallel.vpp = vpp;
+  if (vpp > 1) plan.parallel.schedule = workload::Schedule::k1f1bInterleaved;
   return plan;
 }
 
@@ -68,8 +68,8 @@ TEST_P(Shapes, PartitionsOfLinksAgree) {
   const auto [tp, pp, dp, vpp] = GetParam();
   Scenario s("h100-ib-400g", 8);
   workload::Plan plan = Plan(tp, pp, dp, vpp);
-  plan.global_batch = static_cast<std::int64_t>(pp) * dp;
-  plan.seq_len = 256;
+  plan.batch.global_batch = static_cast<std::int64_t>(pp) * dp;
+  plan.batch.seq_len = 256;
   ASSERT_TRUE(s.Add(SmallGpt(), plan, "job").ok());
   s.PlacePacked();
   std::uint64_t first = 0;

@@ -123,20 +123,20 @@ TEST(Laws, TokensAreConserved) {
   int ran = 0;
   for (std::uint64_t seed = 1; seed <= 2000 && ran < 100; ++seed) {
     Drawn d = Draw(seed);
-    if (d.model.experts.count == 0 || d.plan.ep == 1) continue;
+    if (d.model.experts.count == 0 || d.plan.parallel.ep == 1) continue;
     SCOPED_TRACE(Describe(seed, d));
-    d.plan.routing_seed = seed;
+    d.plan.experts.routing_seed = seed;
     for (const auto routing : {workload::Routing::kDirichlet, workload::Routing::kDrawnZipf}) {
-      d.plan.routing = routing;
+      d.plan.experts.routing = routing;
       if (!workload::CheckRouting(d.model, d.plan).ok()) continue;
       ++ran;
       for (int layer = 0; layer < static_cast<int>(d.model.layers); ++layer) {
         const workload::LayerLoad load = workload::LoadOfLayer(d.model, d.plan, layer);
-        ASSERT_EQ(load.received.size(), static_cast<std::size_t>(d.plan.ep));
+        ASSERT_EQ(load.received.size(), static_cast<std::size_t>(d.plan.parallel.ep));
         const std::int64_t sum =
             std::accumulate(load.received.begin(), load.received.end(), std::int64_t{0});
-        EXPECT_NEAR(static_cast<double>(sum), static_cast<double>(d.plan.ep * load.sent),
-                    static_cast<double>(d.plan.ep));  // thousandths, each rounded
+        EXPECT_NEAR(static_cast<double>(sum), static_cast<double>(d.plan.parallel.ep * load.sent),
+                    static_cast<double>(d.plan.parallel.ep));  // thousandths, each rounded
         EXPECT_EQ(load.busiest, *std::ranges::max_element(load.received));
       }
     }

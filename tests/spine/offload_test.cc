@@ -10,10 +10,10 @@ engine::Record Step(bool offload, std::int64_t seq_len) {
   workload::Model m = SmallGpt();
   m.max_position = seq_len;
   workload::Plan p = Gpt3Plan(1, 1, 2, 2);
-  p.seq_len = seq_len;
-  p.sharding = workload::Sharding::kZero3;
-  p.offload_optimizer = true;
-  p.offload_parameters = offload;
+  p.batch.seq_len = seq_len;
+  p.memory.sharding = workload::Sharding::kZero3;
+  p.memory.offload_optimizer = true;
+  p.memory.offload_parameters = offload;
   Scenario s("h100-ib-400g", 1);
   EXPECT_TRUE(s.Add(m, p, "job").ok());
   s.PlacePacked();

@@ -125,8 +125,8 @@ TEST(RandomPlans, BothMachinesAgreeOverLinks) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     Drawn d = Draw(seed);
     if (d.nodes > 2 || d.model.experts.count > 0) continue;  // `links` has no all-to-all
-    d.plan.seq_len = 128;
-    d.plan.global_batch = d.plan.micro_batch * d.plan.dp * d.plan.pp;
+    d.plan.batch.seq_len = 128;
+    d.plan.batch.global_batch = d.plan.batch.micro_batch * d.plan.parallel.dp * d.plan.parallel.pp;
     Scenario s("h100-ib-400g", d.nodes);
     if (!s.Add(d.model, d.plan, "job").ok()) continue;
     s.PlacePacked();
@@ -152,8 +152,8 @@ TEST(RandomPlans, PartitionsOfLinksAgree) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     Drawn d = Draw(seed);
     if (d.nodes < 2 || d.model.experts.count > 0) continue;  // `links` has no all-to-all
-    d.plan.seq_len = 128;  // messages stay few: this is about order, not size
-    d.plan.global_batch = d.plan.micro_batch * d.plan.dp * d.plan.pp;
+    d.plan.batch.seq_len = 128;  // messages stay few: this is about order, not size
+    d.plan.batch.global_batch = d.plan.batch.micro_batch * d.plan.parallel.dp * d.plan.parallel.pp;
     Scenario s("h100-ib-400g", d.nodes);
     if (!s.Add(d.model, d.plan, "job").ok()) continue;
     s.PlacePacked();

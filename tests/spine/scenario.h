@@ -102,15 +102,15 @@ inline workload::Model SmallGpt() {
 // GPT-3 175B as the peers run it: TP8 PP8 DP16, 96 micro-batches.
 inline workload::Plan Gpt3Plan(int tp, int pp, int dp, std::int64_t global_batch) {
   workload::Plan plan;
-  plan.tp = tp;
-  plan.pp = pp;
-  plan.dp = dp;
-  plan.global_batch = global_batch;
-  plan.micro_batch = 1;
-  plan.seq_len = 2048;
-  plan.sequence_parallel = tp > 1;
-  plan.recompute = workload::Recompute::kSelective;
-  plan.sharding = dp > 1 ? workload::Sharding::kZero1 : workload::Sharding::kNone;
+  plan.parallel.tp = tp;
+  plan.parallel.pp = pp;
+  plan.parallel.dp = dp;
+  plan.batch.global_batch = global_batch;
+  plan.batch.micro_batch = 1;
+  plan.batch.seq_len = 2048;
+  plan.parallel.sequence_parallel = tp > 1;
+  plan.memory.recompute = workload::Recompute::kSelective;
+  plan.memory.sharding = dp > 1 ? workload::Sharding::kZero1 : workload::Sharding::kNone;
   return plan;
 }
 
@@ -121,12 +121,12 @@ inline workload::Plan SearchPlan(CounterRng* rng) {
   const int pp = kPp[rng->Below(4)];
   const int dp = std::max(1, 1024 / (tp * pp));
   workload::Plan plan = Gpt3Plan(tp, pp, dp, 0);
-  plan.micro_batch = 1 + static_cast<std::int64_t>(rng->Below(2));
+  plan.batch.micro_batch = 1 + static_cast<std::int64_t>(rng->Below(2));
   const std::int64_t microbatches = 80 + static_cast<std::int64_t>(rng->Below(33));
-  plan.global_batch = microbatches * plan.micro_batch * dp;
+  plan.batch.global_batch = microbatches * plan.batch.micro_batch * dp;
   constexpr workload::Recompute kRecompute[] = {
       workload::Recompute::kNone, workload::Recompute::kSelective, workload::Recompute::kFull};
-  plan.recompute = kRecompute[rng->Below(3)];
+  plan.memory.recompute = kRecompute[rng->Below(3)];
   return plan;
 }
 

@@ -24,8 +24,8 @@ Record Step(bool on, std::int64_t seq_len, const Options& options = {},
   m.layers = layers;
   m.max_position = seq_len;
   workload::Plan p = Gpt3Plan(8, 1, 1, 1);
-  p.seq_len = seq_len;
-  p.tp_comm_overlap = on;
+  p.batch.seq_len = seq_len;
+  p.framework.tp_comm_overlap = on;
   Scenario s("h100-ib-400g", 1);
   EXPECT_TRUE(s.Add(m, p, "job").ok());
   s.PlacePacked();

@@ -19,7 +19,7 @@
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
 #include "orrery/cluster/cluster.h"
-#include "orrery/collective/graph_file.h"
+#include "orrery/collective/choice/graph_file.h"
 #include "orrery/graph/graph.h"
 
 namespace orrery::collective {
@@ -117,7 +117,7 @@ struct Environment {
   int ring_slices = 2;             // ORRERY_RING_SLICES: of a chunk of a ring, Simple
   std::vector<TunerRow> tuner;     // NCCL_TUNER_CONFIG_FILE
   Graphs graphs;                   // NCCL_GRAPH_FILE
-  std::vector<std::string> noted;  // set, and without effect here (noted_variables.h)
+  std::vector<std::string> noted;  // set, and without effect here (inert_variables.h)
   // NCCL_NET and NCCL_IB_DISABLE ask for NCCL's own transport; NCCL_P2P_LEVEL and a tuner's code
   // were given: what a cluster must agree with.
   bool sockets = false, verbs = false, peer_level = false, tuner_plugin = false;
@@ -169,7 +169,7 @@ struct Pricing {
 struct Uneven {
   const graph::Shares* shares = nullptr;  // outlives the plan; null: all messages are alike
   bool returned = false;
-  SimTime played = 0;  // its time from the first step on (rehearsal_uneven.h); 0: not played
+  SimTime played = 0;  // its time from the first step on (playback_uneven.h); 0: not played
   // What a channel's place runs one after the other, at most; of those with a message that leaves
   // its domain; all that a channel runs, at most.
   double place = 0, place_remote = 0, channel = 0;
@@ -261,13 +261,13 @@ class Planner {
   Plan CopyPlan(std::int64_t bytes, const GroupShape& pair) const;
   // An all-to-all of these shares: each message has its own size. `bytes` over the ranks is an even
   // one's; `shares` outlive the plan. Channels, protocol and chunk are those of the largest message
-  // (NCCL chooses them for each). Played (rehearsal_uneven.h), so O(ranks^2 * channels of a
+  // (NCCL chooses them for each). Played (playback_uneven.h), so O(ranks^2 * channels of a
   // message); even shares are MakePlan's.
   Result<Plan> UnevenPlan(std::int64_t bytes, const GroupShape& shape, const graph::Shares& shares,
                           bool returned) const;
   // The plan of one algorithm and protocol, not NCCL's choice among them: channels, chunks,
   // credits. REQUIRES: NCCL has the algorithm for the collective; not point-to-point; shape.ranks
-  // > 1. Trees and NVLS with busy ports are played (rehearsal.h): 0.15 us without, some 30 ns a
+  // > 1. Trees and NVLS with busy ports are played (playback.h): 0.15 us without, some 30 ns a
   // message with it, 85 us at most.
   // `channels`: at most so many, where a tuner says so; -1: NCCL's own number.
   Plan Shape(graph::Collective collective, Algorithm algorithm, Protocol protocol,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "orrery/collective/collnet.h"
+#include "orrery/collective/algorithms/collnet.h"
 
 namespace orrery::collective {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "orrery/collective/lowering.h"
+#include "orrery/collective/lowering/lowering.h"
 
 namespace orrery::collective {
 

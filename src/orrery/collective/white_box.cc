@@ -1,8 +1,8 @@
 #include "orrery/collective/white_box.h"
 #include "orrery/constants/constants.h"
 
-#include "orrery/collective/nccl_tables.h"
-#include "orrery/collective/nvls.h"
+#include "orrery/collective/algorithms/nvls.h"
+#include "orrery/collective/choice/nccl_tables.h"
 
 namespace orrery::collective::model {
 namespace {

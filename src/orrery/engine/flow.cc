@@ -27,12 +27,12 @@
 #include <atomic>
 
 #include "orrery/des/event_queue.h"
-#include "orrery/engine/crew.h"
 #include "orrery/engine/deadlock.h"
 #include "orrery/engine/flow_grain.h"
 #include "orrery/engine/lookahead.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/machine.h"
+#include "orrery/engine/thread_pool.h"
 
 namespace orrery::engine {
 namespace {
@@ -122,12 +122,12 @@ class FlowLoop : public Machine<FlowLoop> {
   std::size_t domains() const { return domains_.size(); }
 
   Status Run(int threads) {
-    Crew crew(threads, domains_.size(), [this](std::uint32_t d) { RunDomain(domains_[d]); });
+    ThreadPool pool(threads, domains_.size(), [this](std::uint32_t d) { RunDomain(domains_[d]); });
     const std::size_t worth =
         options_.repeat_until_stopped ? domains_.size() : domains_.size() / 64;
-    for (std::uint32_t d = 0; d < domains_.size(); ++d) HandOut(&crew, d);
+    for (std::uint32_t d = 0; d < domains_.size(); ++d) HandOut(&pool, d);
     for (;;) {
-      Work(&crew, error_.ok() ? worth : domains_.size());
+      Work(&pool, error_.ok() ? worth : domains_.size());
       if (error_.ok() && in_hand_.empty() && options_.repeat_until_stopped && finished()) return {};
       const SimTime until = EarliestArrival();
       if (in_hand_.empty()) {
@@ -139,8 +139,8 @@ class FlowLoop : public Machine<FlowLoop> {
         }
       }
       if (!error_.ok()) continue;
-      Advance(&crew, until);
-      HandOutRest(&crew, std::min(until_, NextTime()));
+      Advance(&pool, until);
+      HandOutRest(&pool, std::min(until_, NextTime()));
     }
   }
 
@@ -382,23 +382,23 @@ class FlowLoop : public Machine<FlowLoop> {
 
   // --- The coordinator.
 
-  void HandOut(Crew* crew, std::uint32_t number) {
+  void HandOut(ThreadPool* pool, std::uint32_t number) {
     Domain& d = domains_[number];
     d.runs = true;
     // While something is open, no news may come to it: all news is later than its next event.
     d.floor = d.begun ? d.next() + (d.open.empty() ? d.look : 0) : 0;
     d.finished.store(false, std::memory_order_relaxed);
     in_hand_.push_back(number);
-    crew->Add(number);
+    pool->Add(number);
   }
 
   // Takes part until some of the domains in hand are done, or all that there are.
-  void Work(Crew* crew, std::size_t worth) {
+  void Work(ThreadPool* pool, std::size_t worth) {
     const std::size_t most = in_hand_.size();
     const auto enough = static_cast<std::uint32_t>(std::clamp<std::size_t>(worth, 1, most + 1));
-    while (!in_hand_.empty() && crew->done() - collected_ < std::min<std::size_t>(enough, most)) {
-      const std::uint32_t seen = crew->done();
-      if (!crew->RunOne() && seen - collected_ < most) crew->WaitPast(seen);
+    while (!in_hand_.empty() && pool->done() - collected_ < std::min<std::size_t>(enough, most)) {
+      const std::uint32_t seen = pool->done();
+      if (!pool->RunOne() && seen - collected_ < most) pool->WaitPast(seen);
     }
     Gather();
   }
@@ -464,7 +464,7 @@ class FlowLoop : public Machine<FlowLoop> {
   SimTime NextTime() const { return std::min(queue_.NextTime(), network_->next_time()); }
 
   // All that happens before `until`, which comes nearer as domains get news.
-  void Advance(Crew* crew, SimTime until) {
+  void Advance(ThreadPool* pool, SimTime until) {
     until_ = until;
     for (SimTime now = NextTime(); now < until_ && error_.ok(); now = NextTime()) {
       now_ = now;
@@ -487,14 +487,14 @@ class FlowLoop : public Machine<FlowLoop> {
         // With nothing open no more news can come.
         if (!domains_[d].open.empty() || options_.repeat_until_stopped) continue;
         domains_[d].horizon = kNever;
-        HandOut(crew, d);
+        HandOut(pool, d);
       }
       told_.clear();
     }
   }
 
   // Domains that have news, or events within their horizon.
-  void HandOutRest(Crew* crew, SimTime now) {
+  void HandOutRest(ThreadPool* pool, SimTime now) {
     for (std::uint32_t number = 0; number < domains_.size(); ++number) {
       Domain& d = domains_[number];
       if (d.runs || d.next() == kNever) continue;
@@ -502,7 +502,7 @@ class FlowLoop : public Machine<FlowLoop> {
       for (const std::uint32_t id : d.open) {
         d.horizon = std::min(d.horizon, std::max(now, meets_[id].bound));
       }
-      if (d.read < d.news.size() || d.next() <= d.horizon) HandOut(crew, number);
+      if (d.read < d.news.size() || d.next() <= d.horizon) HandOut(pool, number);
     }
   }
 

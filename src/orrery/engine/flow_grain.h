@@ -1,7 +1,7 @@
 // Collectives and messages as fluids over the cluster's links, for networks that serve them.
 //
-// A meet under a plan is bound once: the edges of every channel (collective/flow_grain.h) are
-// mapped to links by Cluster::Route, with the channel as salt (a queue pair of its own), and
+// A meet under a plan is bound once: the edges of every channel (collective/lowering/flow_grain.h)
+// are mapped to links by Cluster::Route, with the channel as salt (a queue pair of its own), and
 // channels of equal loads become one fluid of their summed weight. A fluid's bytes are those of its
 // busiest edge, its loads the bytes of every link relative to them. It moves no faster than the
 // closed form's transfer time allows (the CTA, and ports as the plan sees them), after half of the
@@ -27,7 +27,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "orrery/collective/flow_grain.h"
+#include "orrery/collective/lowering/flow_grain.h"
 #include "orrery/engine/loop.h"
 #include "orrery/network/failures.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "orrery/collective/flow_grain.h"
+#include "orrery/collective/lowering/flow_grain.h"
 
 namespace orrery::engine {
 

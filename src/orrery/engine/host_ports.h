@@ -2,8 +2,9 @@
 //
 // Where a cluster has such trees (cluster/pcie.h) groups of one host meet on its switches, and
 // peers' traffic meets that of NICs. The closed form of a plan knows the group's own way; what
-// others do to it is known from here: the edges of the plan's channels (collective/flow_grain.h)
-// are mapped to links by Cluster::Route, and each PCIe link is a port of its rate.
+// others do to it is known from here: the edges of the plan's channels
+// (collective/lowering/flow_grain.h) are mapped to links by Cluster::Route, and each PCIe link is a
+// port of its rate.
 //
 // Cost: O(channels · edges · hops) once for each (meet, plan), O(links it uses) a start.
 #pragma once

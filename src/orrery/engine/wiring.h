@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "orrery/cluster/salts.h"
-#include "orrery/collective/lowering.h"
+#include "orrery/collective/lowering/lowering.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/machine.h"
 

@@ -194,7 +194,7 @@ double TensorShare(const graph::Graph& graph, std::size_t index,
 std::pair<double, double> CopiesOf(const workload::Plan& plan) {
   const auto replicas = static_cast<double>(plan.replicas());
   const double groups = plan.hybrid() ? replicas / plan.shard_ranks() : 1;
-  switch (plan.sharding) {
+  switch (plan.memory.sharding) {
     case workload::Sharding::kNone:
       return {replicas, replicas};
     case workload::Sharding::kZero3:
@@ -211,7 +211,7 @@ campaign::RunFacts FactsOfRun(const Job& job, std::size_t index, const graph::Gr
   campaign::RunFacts run{
       .gpus = plan.ranks(),
       .gpus_per_node = spec.gpus_per_node,
-      .replicas = plan.dp,
+      .replicas = plan.parallel.dp,
       .host_Bps = static_cast<double>(spec.pcie_Bps),
       .node_Bps = static_cast<double>(spec.nic_Bps) * spec.nics_per_node / spec.gpus_per_node,
       .seed = job.engine.seed};
@@ -227,7 +227,7 @@ campaign::RunFacts FactsOfRun(const Job& job, std::size_t index, const graph::Gr
     run.state_bytes += ranks[p] * one;
     run.rank_state_bytes = std::max(run.rank_state_bytes, one);
   }
-  if (plan.offload_optimizer) {  // it lies in host memory already
+  if (plan.memory.offload_optimizer) {  // it lies in host memory already
     constexpr double kHostAdamBytes = 12;
     run.state_bytes +=
         kHostAdamBytes * static_cast<double>(job.workloads[index].model.parameters());

@@ -164,23 +164,24 @@ Json ClusterJson(const cluster::Spec& s) {
 
 Json ParallelJson(const Workload& w) {
   const Plan& plan = w.plan;
-  Json json = {{"tp", plan.tp},
-               {"pp", plan.pp},
-               {"vpp", plan.vpp},
-               {"dp", plan.dp},
-               {"cp", plan.cp},
-               {"ep", plan.ep},
-               {"sequence_parallel", plan.sequence_parallel}};
+  Json json = {{"tp", plan.parallel.tp},
+               {"pp", plan.parallel.pp},
+               {"vpp", plan.parallel.vpp},
+               {"dp", plan.parallel.dp},
+               {"cp", plan.parallel.cp},
+               {"ep", plan.parallel.ep},
+               {"sequence_parallel", plan.parallel.sequence_parallel}};
   if (w.model.experts.count > 0) json["etp"] = plan.expert_tp();
-  if (plan.rank_order != workload::RankOrder::kDpPp) {
-    json["rank_order"] = NameOf(kRankOrders, plan.rank_order);
+  if (plan.parallel.rank_order != workload::RankOrder::kDpPp) {
+    json["rank_order"] = NameOf(kRankOrders, plan.parallel.rank_order);
   }
-  if (plan.hybrid()) json["shard_group"] = plan.shard_group;
+  if (plan.hybrid()) json["shard_group"] = plan.memory.shard_group;
   const Result<std::vector<int>> layers = workload::LayersPerChunk(w.model, plan);
   ORRERY_CHECK(layers.ok(), "a plan that was read divides its layers");
   json["layers_per_stage"] = *layers;
-  if (plan.schedule == workload::Schedule::k1f1bInterleaved) {
-    json["microbatch_group"] = plan.microbatch_group > 0 ? plan.microbatch_group : plan.pp;
+  if (plan.parallel.schedule == workload::Schedule::k1f1bInterleaved) {
+    json["microbatch_group"] =
+        plan.parallel.microbatch_group > 0 ? plan.parallel.microbatch_group : plan.parallel.pp;
   }
   return json;
 }
@@ -190,7 +191,8 @@ Plan AsFrameworkHasIt(const FrameworkDefaults& defaults, cluster::Arch arch, con
   Plan plan = w.plan;
   ApplyDefaults(defaults, arch, w.model, &plan);
   if (w.model.experts.count == 0) {
-    plan.moe_fused_router = plan.moe_fused_permute = plan.moe_separate_padding = false;
+    plan.framework.moe_fused_router = plan.framework.moe_fused_permute =
+        plan.framework.moe_separate_padding = false;
   }
   return plan;
 }
@@ -201,105 +203,107 @@ Json FrameworkJson(const Workload& w, cluster::Arch arch) {
   const auto framework = FindFramework(w.framework);
   const FrameworkDefaults defaults = framework.ok() ? (*framework)->defaults : FrameworkDefaults();
   const Plan standard = AsFrameworkHasIt(defaults, arch, w);
-  Json json = {{"attention", NameOf(kAttentions, plan.attention)}};
+  Json json = {{"attention", NameOf(kAttentions, plan.framework.attention)}};
   for (const PlanFlag& flag : kPlanFlags) {
-    const bool differs = plan.*flag.member != standard.*flag.member;
-    if (differs || flag.matters(plan)) json[std::string(flag.key)] = plan.*flag.member;
+    const bool differs = plan.framework.*flag.member != standard.framework.*flag.member;
+    if (differs || flag.matters(plan)) json[std::string(flag.key)] = plan.framework.*flag.member;
   }
-  if (plan.recompute_keeps != standard.recompute_keeps) {
-    json["recompute_keeps"] = NameOf(kRecomputeKeeps, plan.recompute_keeps);
+  if (plan.framework.recompute_keeps != standard.framework.recompute_keeps) {
+    json["recompute_keeps"] = NameOf(kRecomputeKeeps, plan.framework.recompute_keeps);
   }
   if (w.libraries.transformer_engine != defaults.libraries.transformer_engine) {
     json["transformer_engine"] = w.libraries.transformer_engine;
   }
   if (w.host != defaults.host) json["host_work"] = w.host != workload::HostEra::kNone;
-  json["torch_layers"] = NameOf(kTorchLayers, plan.torch_layers);
-  if (plan.gathers_units() && plan.flat_parameters && plan.prefetch &&
-      plan.sharding == workload::Sharding::kZero3 &&
-      plan.gather_limit != workload::GatherLimit::kOrder) {
-    json["limit_all_gathers"] = plan.gather_limit == workload::GatherLimit::kHost;
+  json["torch_layers"] = NameOf(kTorchLayers, plan.framework.torch_layers);
+  if (plan.gathers_units() && plan.framework.flat_parameters && plan.framework.prefetch &&
+      plan.memory.sharding == workload::Sharding::kZero3 &&
+      plan.framework.gather_limit != workload::GatherLimit::kOrder) {
+    json["limit_all_gathers"] = plan.framework.gather_limit == workload::GatherLimit::kHost;
   }
-  if (plan.gathers_units() && plan.reshard != workload::kReshardAll) {
-    if (plan.reshard == workload::kKeepGathered) json["reshard"] = false;
-    if (plan.reshard > 0) json["reshard"] = plan.reshard;
+  if (plan.gathers_units() && plan.memory.reshard != workload::kReshardAll) {
+    if (plan.memory.reshard == workload::kKeepGathered) json["reshard"] = false;
+    if (plan.memory.reshard > 0) json["reshard"] = plan.memory.reshard;
   }
-  if (plan.cp > 1) json["cp_exchange"] = NameOf(kCpExchanges, plan.cp_exchange);
-  if (plan.cuda_graphs != workload::CudaGraphs::kNone) {
-    json["cuda_graphs"] = NameOf(kCudaGraphs, plan.cuda_graphs);
-    if (plan.graph_scope != workload::kGraphAll) {
-      json["cuda_graph_scope"] = workload::GraphScopeText(plan.graph_scope);
+  if (plan.parallel.cp > 1) json["cp_exchange"] = NameOf(kCpExchanges, plan.parallel.cp_exchange);
+  if (plan.framework.cuda_graphs != workload::CudaGraphs::kNone) {
+    json["cuda_graphs"] = NameOf(kCudaGraphs, plan.framework.cuda_graphs);
+    if (plan.framework.graph_scope != workload::kGraphAll) {
+      json["cuda_graph_scope"] = workload::GraphScopeText(plan.framework.graph_scope);
     }
   }
-  const std::string_view recipe = NameOf(kFp8Recipes, plan.low_precision);
+  const std::string_view recipe = NameOf(kFp8Recipes, plan.precision.low);
   if (recipe != "?") json["fp8_recipe"] = recipe;
-  json["bucket_elements"] = plan.bucket_elements;
-  if (plan.deferred_head > 0) json["deferred_head"] = plan.deferred_head;
-  if (WhenDdp(plan)) json["bucket_bytes"] = plan.bucket_bytes;
+  json["bucket_elements"] = plan.framework.bucket_elements;
+  if (plan.framework.deferred_head > 0) json["deferred_head"] = plan.framework.deferred_head;
+  if (WhenDdp(plan)) json["bucket_bytes"] = plan.framework.bucket_bytes;
   return json;
 }
 
 void AddRouting(const Plan& plan, Json* json) {
-  (*json)["moe_dispatcher"] = NameOf(kDispatchers, plan.dispatcher);
-  (*json)["moe_routing"] = plan.given_routing != nullptr
-                               ? std::string_view(plan.given_routing->name)
-                               : NameOf(kRoutings, plan.routing);
-  if (plan.routing == workload::Routing::kDirichlet) {
-    (*json)["moe_alpha"] = plan.routing_alpha;
+  (*json)["moe_dispatcher"] = NameOf(kDispatchers, plan.experts.dispatcher);
+  (*json)["moe_routing"] = plan.experts.given_routing != nullptr
+                               ? std::string_view(plan.experts.given_routing->name)
+                               : NameOf(kRoutings, plan.experts.routing);
+  if (plan.experts.routing == workload::Routing::kDirichlet) {
+    (*json)["moe_alpha"] = plan.experts.routing_alpha;
   }
-  if (plan.routing == workload::Routing::kDrawnZipf) {
-    (*json)["moe_zipf"] = plan.routing_exponent;
+  if (plan.experts.routing == workload::Routing::kDrawnZipf) {
+    (*json)["moe_zipf"] = plan.experts.routing_exponent;
   }
-  if (workload::DrawsRouting(plan)) (*json)["moe_seed"] = plan.routing_seed;
-  if (plan.pad_to_capacity) (*json)["moe_pad_to_capacity"] = true;
-  if (plan.expert_capacity > 0) {
-    (*json)["moe_capacity_factor"] = plan.expert_capacity;
+  if (workload::DrawsRouting(plan)) (*json)["moe_seed"] = plan.experts.routing_seed;
+  if (plan.experts.pad_to_capacity) (*json)["moe_pad_to_capacity"] = true;
+  if (plan.experts.expert_capacity > 0) {
+    (*json)["moe_capacity_factor"] = plan.experts.expert_capacity;
   }
-  (*json)["moe_imbalance"] = plan.moe_imbalance;
-  (*json)["moe_shared_overlap"] = plan.shared_expert_overlap;
-  if (plan.moe_comm_overlap) (*json)["moe_comm_overlap"] = true;
-  if (plan.moe_delayed_weights) (*json)["moe_delayed_weights"] = true;
+  (*json)["moe_imbalance"] = plan.experts.moe_imbalance;
+  (*json)["moe_shared_overlap"] = plan.experts.shared_expert_overlap;
+  if (plan.experts.moe_comm_overlap) (*json)["moe_comm_overlap"] = true;
+  if (plan.experts.moe_delayed_weights) (*json)["moe_delayed_weights"] = true;
 }
 
 Json TrainingJson(const Workload& w) {
   const Plan& plan = w.plan;
-  Json json = {{"global_batch", plan.global_batch},
-               {"micro_batch", plan.micro_batch},
-               {"seq_len", plan.seq_len},
+  Json json = {{"global_batch", plan.batch.global_batch},
+               {"micro_batch", plan.batch.micro_batch},
+               {"seq_len", plan.batch.seq_len},
                {"precision", PrecisionName(plan)},
-               {"recompute", NameOf(kRecomputes, plan.recompute)},
+               {"recompute", NameOf(kRecomputes, plan.memory.recompute)},
                {"optimizer", w.optimizer},
-               {"sharding", NameOf(kShardings, plan.sharding)}};
-  if (plan.low_precision != workload::LowPrecision::kNone &&
-      plan.precision != workload::Precision::kBf16) {
-    json["param_dtype"] = NameOf(kPrecisions, plan.precision);
+               {"sharding", NameOf(kShardings, plan.memory.sharding)}};
+  if (plan.precision.low != workload::LowPrecision::kNone &&
+      plan.precision.type != workload::Precision::kBf16) {
+    json["param_dtype"] = NameOf(kPrecisions, plan.precision.type);
   }
-  if (plan.recompute == workload::Recompute::kSelective &&
-      plan.recompute_modules != workload::kRecomputeCore) {
-    json["recompute_modules"] = workload::RecomputeModulesText(plan.recompute_modules);
+  if (plan.memory.recompute == workload::Recompute::kSelective &&
+      plan.memory.recompute_modules != workload::kRecomputeCore) {
+    json["recompute_modules"] = workload::RecomputeModulesText(plan.memory.recompute_modules);
   }
   if (plan.recomputes_in_parts()) {
-    json["recompute_method"] = NameOf(kRecomputeMethods, plan.recompute_method);
-    json["recompute_layers"] = plan.recompute_layers;
+    json["recompute_method"] = NameOf(kRecomputeMethods, plan.memory.recompute_method);
+    json["recompute_layers"] = plan.memory.recompute_layers;
   }
-  if (plan.bf16_first_layers > 0) json["bf16_first_layers"] = plan.bf16_first_layers;
-  if (plan.bf16_last_layers > 0) json["bf16_last_layers"] = plan.bf16_last_layers;
-  if (plan.bf16_modules != 0) {
-    json["bf16_modules"] = workload::Bf16ModulesText(plan.bf16_modules);
+  if (plan.precision.bf16_first_layers > 0)
+    json["bf16_first_layers"] = plan.precision.bf16_first_layers;
+  if (plan.precision.bf16_last_layers > 0)
+    json["bf16_last_layers"] = plan.precision.bf16_last_layers;
+  if (plan.precision.bf16_modules != 0) {
+    json["bf16_modules"] = workload::Bf16ModulesText(plan.precision.bf16_modules);
   }
-  if (plan.offload_optimizer || plan.offload_activations) {
-    json["offload"] = plan.offload_parameters     ? "parameters"
-                      : !plan.offload_activations ? "optimizer"
-                      : plan.offload_optimizer    ? "all"
-                                                  : "activations";
+  if (plan.memory.offload_optimizer || plan.memory.offload_activations) {
+    json["offload"] = plan.memory.offload_parameters     ? "parameters"
+                      : !plan.memory.offload_activations ? "optimizer"
+                      : plan.memory.offload_optimizer    ? "all"
+                                                         : "activations";
   }
-  if (plan.lora_rank > 0) {
-    json["lora_rank"] = plan.lora_rank;
-    json["lora_targets"] = NameOf(kLoraTargets, plan.lora_targets);
+  if (plan.lora.rank > 0) {
+    json["lora_rank"] = plan.lora.rank;
+    json["lora_targets"] = NameOf(kLoraTargets, plan.lora.targets);
   }
-  if (plan.packed_len > 0) json["packed_len"] = plan.packed_len;
-  if (plan.sample_read > 0) {
-    json["sample_read"] = Time(plan.sample_read);
-    json["data_workers"] = plan.data_workers;
+  if (plan.batch.packed_len > 0) json["packed_len"] = plan.batch.packed_len;
+  if (plan.batch.sample_read > 0) {
+    json["sample_read"] = Time(plan.batch.sample_read);
+    json["data_workers"] = plan.batch.data_workers;
   }
   if (w.tokens > 0) json["tokens"] = w.tokens;
   if (w.model.experts.count > 0) AddRouting(plan, &json);
@@ -314,9 +318,10 @@ void AddWorkload(const Workload& w, cluster::Arch arch, Json* json) {
   out["parallel"] = ParallelJson(w);
   out["training"] = TrainingJson(w);
   out["framework_options"] = FrameworkJson(w, arch);
-  out["schedule"] = plan.given != nullptr
-                        ? std::string_view(plan.given->name)
-                        : workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name;
+  out["schedule"] =
+      plan.parallel.given != nullptr
+          ? std::string_view(plan.parallel.given->name)
+          : workload::Schedules()[static_cast<std::size_t>(plan.parallel.schedule)].name;
 }
 
 std::string_view PlacementName(cluster::PlacementKind kind) {

@@ -21,10 +21,10 @@ namespace {
 // "full", "full of 4 layers at once", "full of the first 2 layers of a chunk", "full of one layer
 // in 2".
 std::string RecomputeText(const workload::Plan& plan) {
-  std::string text(NameOf(kRecomputes, plan.recompute));
+  std::string text(NameOf(kRecomputes, plan.memory.recompute));
   if (!plan.recomputes_in_parts()) return text;
-  const std::int64_t n = plan.recompute_layers;
-  switch (plan.recompute_method) {
+  const std::int64_t n = plan.memory.recompute_layers;
+  switch (plan.memory.recompute_method) {
     case workload::RecomputeMethod::kUniform:
       return text + fmt::format(" of {} layers at once", n);
     case workload::RecomputeMethod::kBlock:
@@ -41,28 +41,28 @@ std::string RecomputeText(const workload::Plan& plan) {
 std::string DescribeWorkload(const Workload& workload) {
   const workload::Plan& plan = workload.plan;
   std::string text = fmt::format("{} ({:.1f}B parameters), TP{} PP{} DP{}", workload.model.name,
-                                 static_cast<double>(workload.model.parameters()) * 1e-9, plan.tp,
-                                 plan.pp, plan.dp);
-  if (plan.cp > 1) text += fmt::format(" CP{}", plan.cp);
-  if (plan.vpp > 1) text += fmt::format(" VPP{}", plan.vpp);
-  if (plan.sequence_parallel) text += " SP";
+                                 static_cast<double>(workload.model.parameters()) * 1e-9,
+                                 plan.parallel.tp, plan.parallel.pp, plan.parallel.dp);
+  if (plan.parallel.cp > 1) text += fmt::format(" CP{}", plan.parallel.cp);
+  if (plan.parallel.vpp > 1) text += fmt::format(" VPP{}", plan.parallel.vpp);
+  if (plan.parallel.sequence_parallel) text += " SP";
   if (workload.model.experts.count > 0) {
-    text += fmt::format(" EP{} ETP{}", plan.ep, plan.expert_tp());
+    text += fmt::format(" EP{} ETP{}", plan.parallel.ep, plan.expert_tp());
   }
   text += fmt::format(", {}, batch {} × {} tokens, micro-batch {}, {}",
-                      workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name,
-                      HumanCount(plan.global_batch), HumanCount(plan.seq_len), plan.micro_batch,
-                      PrecisionName(plan));
-  if (plan.recompute != workload::Recompute::kNone) {
+                      workload::Schedules()[static_cast<std::size_t>(plan.parallel.schedule)].name,
+                      HumanCount(plan.batch.global_batch), HumanCount(plan.batch.seq_len),
+                      plan.batch.micro_batch, PrecisionName(plan));
+  if (plan.memory.recompute != workload::Recompute::kNone) {
     text += fmt::format(", recompute {}", RecomputeText(plan));
   }
-  if (plan.lora_rank > 0) text += fmt::format(", LoRA of rank {}", plan.lora_rank);
-  if (plan.offload_parameters) text += ", parameter shards in host memory";
-  if (plan.offload_optimizer) text += ", optimizer on the host";
-  if (plan.offload_activations) text += ", activations in host memory";
-  if (plan.sharding != workload::Sharding::kNone) {
-    text += fmt::format(", {}", NameOf(kShardings, plan.sharding));
-    if (plan.hybrid()) text += fmt::format(" in groups of {}", plan.shard_group);
+  if (plan.lora.rank > 0) text += fmt::format(", LoRA of rank {}", plan.lora.rank);
+  if (plan.memory.offload_parameters) text += ", parameter shards in host memory";
+  if (plan.memory.offload_optimizer) text += ", optimizer on the host";
+  if (plan.memory.offload_activations) text += ", activations in host memory";
+  if (plan.memory.sharding != workload::Sharding::kNone) {
+    text += fmt::format(", {}", NameOf(kShardings, plan.memory.sharding));
+    if (plan.hybrid()) text += fmt::format(" in groups of {}", plan.memory.shard_group);
   }
   return text;
 }
@@ -71,8 +71,8 @@ results::JobFacts FactsOf(const Job& job, const Workload& workload) {
   const cluster::DeviceSpec& device = job.cluster.device;
   results::JobFacts facts;
   facts.description = DescribeWorkload(workload);
-  facts.peak_flops =
-      workload.plan.precision == workload::Precision::kFp32 ? device.fp32_flops : device.fp16_flops;
+  facts.peak_flops = workload.plan.precision.type == workload::Precision::kFp32 ? device.fp32_flops
+                                                                                : device.fp16_flops;
   facts.device_bytes = device.memory_bytes;
   facts.experts = workload.model.experts.count > 0;
   return facts;

@@ -22,7 +22,7 @@ std::string_view Family(const Framework& framework) {
 // Defaults of a 16-bit plan.
 Plan Defaults(const Framework& framework, Sharding sharding = Sharding::kNone) {
   Plan plan;
-  plan.sharding = sharding;
+  plan.memory.sharding = sharding;
   ApplyDefaults(framework.defaults, cluster::Arch::kHopper, workload::Model(), &plan);
   return plan;
 }
@@ -36,7 +36,7 @@ std::string AttentionText(const Framework& framework) {
     return text;
   }
   if (framework.defaults.attention == AttentionDefault::kTorch) return "flash2; on Blackwell cudnn";
-  return std::string(NameOf(kAttentions, Defaults(framework).attention));
+  return std::string(NameOf(kAttentions, Defaults(framework).framework.attention));
 }
 
 std::string KeepsText(const Framework& framework) {
@@ -80,12 +80,12 @@ std::string_view HostText(workload::HostEra era) {
 
 std::string ReducerText(const Framework& framework) {
   const Plan plan = Defaults(framework);
-  if (plan.reducer == Reducer::kDdp) {
-    return fmt::format("tensors, buckets of {} MiB", plan.bucket_bytes >> 20);
+  if (plan.framework.reducer == Reducer::kDdp) {
+    return fmt::format("tensors, buckets of {} MiB", plan.framework.bucket_bytes >> 20);
   }
   std::string buffer =
-      fmt::format("buffer, buckets of {} million", plan.bucket_elements / 1'000'000);
-  if (Defaults(framework, Sharding::kZero2).reducer != Reducer::kDeepSpeed) return buffer;
+      fmt::format("buffer, buckets of {} million", plan.framework.bucket_elements / 1'000'000);
+  if (Defaults(framework, Sharding::kZero2).framework.reducer != Reducer::kDeepSpeed) return buffer;
   return buffer + "; zero2: tensors, buckets of 500 million";
 }
 
@@ -107,8 +107,9 @@ class Page {
     Row("attention", AttentionText);
     Row("gradients", ReducerText);
     for (const PlanFlag& flag : kPlanFlags) {
-      Row(flag.key,
-          [&](const Framework& f) { return std::string(Defaults(f).*flag.member ? "yes" : "no"); });
+      Row(flag.key, [&](const Framework& f) {
+        return std::string(Defaults(f).framework.*flag.member ? "yes" : "no");
+      });
     }
     Row("recompute_keeps", KeepsText);
     Row("cp_exchange", [](const Framework& f) {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "orrery/base/text.h"
-#include "orrery/collective/lowering.h"
+#include "orrery/collective/lowering/lowering.h"
 #include "orrery/engine/prices.h"
 #include "orrery/job/flat_programs.h"
 

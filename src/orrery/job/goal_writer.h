@@ -4,8 +4,8 @@
 // events and host make. What runs side by side on a rank gets a processor of its own: each
 // processor that operations hold, the host, each stream, each lane of a collective; a point where
 // several orders meet is a calc of 0 on a processor that nothing else uses. A collective becomes
-// the messages of its lowered schedule (collective/lowering.h) on the cluster at hand, its copies
-// and reductions calcs between them; each of its connections has a tag of its own.
+// the messages of its lowered schedule (collective/lowering/lowering.h) on the cluster at hand, its
+// copies and reductions calcs between them; each of its connections has a tag of its own.
 //
 // Cost: O(operations written), 32 bytes each and 4 a dependency.
 #pragma once

@@ -25,7 +25,7 @@ using ::testing::Not;
 TEST(Job, ReadsAndSaysWhatItAssumed) {
   const Job job = Read(kSmall);
   EXPECT_EQ(job.ranks(), 8u);
-  EXPECT_EQ(job.workloads.front().plan.tp, 2);
+  EXPECT_EQ(job.workloads.front().plan.parallel.tp, 2);
   EXPECT_THAT(job.assumed, Contains(HasSubstr("megatron@2026.08 (no version was given)")));
   EXPECT_THAT(job.assumed, Contains("training.recompute: none"));
   EXPECT_THAT(job.assumed, Contains("nccl: version 2.22.3"));
@@ -113,12 +113,14 @@ TEST(Job, RecomputeOfAResolvedConfigurationCanBeChanged) {
   std::vector<std::string> fsdp = {"framework=fsdp2", "training.sharding=zero3",
                                    "training.recompute=full", "parallel.pp=1", "parallel.dp=4"};
   const std::string kept = Read(kSmall, {.set = fsdp}).config_json;
-  EXPECT_EQ(Read(kept, {.set = {"training.recompute=none"}}).workloads.front().plan.recompute,
-            workload::Recompute::kNone);
+  EXPECT_EQ(
+      Read(kept, {.set = {"training.recompute=none"}}).workloads.front().plan.memory.recompute,
+      workload::Recompute::kNone);
   // Said otherwise than the framework has it, it stays.
   fsdp.emplace_back("framework_options.recompute_keeps=nothing");
   const Job said = Read(Read(kSmall, {.set = fsdp}).config_json);
-  EXPECT_EQ(said.workloads.front().plan.recompute_keeps, workload::RecomputeKeeps::kNothing);
+  EXPECT_EQ(said.workloads.front().plan.framework.recompute_keeps,
+            workload::RecomputeKeeps::kNothing);
 }
 
 // What the job says recomputed layers keep, they keep in the remedy, too.
@@ -156,7 +158,7 @@ TEST(Job, ResolvedConfigurationReadsBackTheSame) {
 TEST(Job, DpAndNodesFollowFromEachOther) {
   const std::string head =
       "model: gpt2\ncluster: h100-ib-400g\ntraining: {global_batch: 16, seq_len: 1024}\n";
-  EXPECT_EQ(Read(head + "nodes: 2\nparallel: {tp: 2}\n").workloads.front().plan.dp, 8);
+  EXPECT_EQ(Read(head + "nodes: 2\nparallel: {tp: 2}\n").workloads.front().plan.parallel.dp, 8);
   EXPECT_EQ(Read(head + "parallel: {tp: 2, dp: 8}\n").cluster.nodes, 2);
   const Job idle = Read(head + "nodes: 2\nparallel: {tp: 2, dp: 4}\n");
   EXPECT_THAT(idle.assumed, Contains("8 of the cluster's 16 GPUs stay idle"));
@@ -167,7 +169,7 @@ TEST(Job, SetWinsAndReachesIntoPresets) {
                                         "parallel.layers_per_stage=[2, 4]"}});
   EXPECT_EQ(job.cluster.nic_Bps, 25'000'000'000);
   EXPECT_EQ(job.workloads.front().model.layers, 6);
-  EXPECT_EQ(job.workloads.front().plan.layers_per_stage, (std::vector<int>{2, 4}));
+  EXPECT_EQ(job.workloads.front().plan.parallel.layers_per_stage, (std::vector<int>{2, 4}));
 }
 
 TEST(Job, TheCommandLineWins) {
@@ -180,24 +182,24 @@ TEST(Job, TheCommandLineWins) {
 TEST(Job, FrameworkVersionsDiffer) {
   const Job now = Read(kSmall);
   const Job then = Read(std::string(kSmall) + "framework: megatron@2022.05\n");
-  EXPECT_TRUE(now.workloads.front().plan.overlap_grad_reduce);
-  EXPECT_FALSE(then.workloads.front().plan.overlap_grad_reduce);
+  EXPECT_TRUE(now.workloads.front().plan.framework.overlap_grad_reduce);
+  EXPECT_FALSE(then.workloads.front().plan.framework.overlap_grad_reduce);
   const Job set = Read(std::string(kSmall) +
                        "framework: megatron@2022.05\nframework_options: {attention: flash2}\n");
-  EXPECT_EQ(set.workloads.front().plan.attention, workload::AttentionBackend::kFlash2);
+  EXPECT_EQ(set.workloads.front().plan.framework.attention, workload::AttentionBackend::kFlash2);
   const Job late = Read(std::string(kSmall) + "framework_options: {deferred_head: 4}\n");
-  EXPECT_EQ(late.workloads.front().plan.deferred_head, 4);
+  EXPECT_EQ(late.workloads.front().plan.framework.deferred_head, 4);
   EXPECT_EQ(Read(late.config_json).config_hash, late.config_hash);
 }
 
 // There is one loss: the user's takes the place of the framework's, two of them are refused.
 TEST(Job, OneLoss) {
   const std::string bridge = std::string(kSmall) + "framework: megatron-bridge\n";
-  EXPECT_TRUE(Read(bridge).workloads.front().plan.online_cross_entropy);
+  EXPECT_TRUE(Read(bridge).workloads.front().plan.framework.online_cross_entropy);
   const Job job = Read(bridge + "framework_options: {fused_cross_entropy: true}\n");
   const workload::Plan& plan = job.workloads.front().plan;
-  EXPECT_TRUE(plan.fused_cross_entropy);
-  EXPECT_FALSE(plan.online_cross_entropy);
+  EXPECT_TRUE(plan.framework.fused_cross_entropy);
+  EXPECT_FALSE(plan.framework.online_cross_entropy);
   EXPECT_EQ(Read(job.config_json).config_hash, job.config_hash);
   EXPECT_EQ(Error(bridge + "framework_options: {torch_loss: true, chunked_loss: true}\n"),
             "job.yaml:8:33: framework_options.torch_loss: chunked_loss is another way to the same "
@@ -213,9 +215,9 @@ TEST(Job, LayersInPlainPyTorch) {
         {"framework_options: {torch_layers: compiled}\n", TorchLayers::kCompiled},
         {"framework_options: {torch_layers: fused}\n", TorchLayers::kFused}}) {
     const Job job = Read(fsdp2 + text);
-    EXPECT_EQ(job.workloads.front().plan.torch_layers, layers);
+    EXPECT_EQ(job.workloads.front().plan.framework.torch_layers, layers);
     const Job again = Read(job.config_json);
-    EXPECT_EQ(again.workloads.front().plan.torch_layers, layers) << text;
+    EXPECT_EQ(again.workloads.front().plan.framework.torch_layers, layers) << text;
     EXPECT_EQ(again.config_hash, job.config_hash) << text;
   }
 }
@@ -223,7 +225,7 @@ TEST(Job, LayersInPlainPyTorch) {
 TEST(Job, GraphScopeNeedsGraphsOfLayers) {
   const std::string text = std::string(kSmall) + "framework_options: ";
   const Job job = Read(text + "{cuda_graphs: layers, cuda_graph_scope: attn}\n");
-  EXPECT_EQ(job.workloads.front().plan.graph_scope, workload::kGraphAttention);
+  EXPECT_EQ(job.workloads.front().plan.framework.graph_scope, workload::kGraphAttention);
   EXPECT_EQ(Read(job.config_json).config_hash, job.config_hash);
   EXPECT_EQ(Error(text + "{cuda_graph_scope: attn}\n"),
             "job.yaml:7:39: framework_options.cuda_graph_scope: there are no graphs of layers; set "

@@ -81,146 +81,165 @@ inline constexpr std::array<Named<workload::AttentionBackend>, 6> kAttentions = 
 
 // Precision as a job file says it: that of the linear layers.
 inline std::string_view PrecisionName(const workload::Plan& plan) {
-  if (plan.low_precision == workload::LowPrecision::kNone)
-    return NameOf(kPrecisions, plan.precision);
-  const std::string_view name = NameOf(kLowPrecisions, plan.low_precision);
+  if (plan.precision.low == workload::LowPrecision::kNone)
+    return NameOf(kPrecisions, plan.precision.type);
+  const std::string_view name = NameOf(kLowPrecisions, plan.precision.low);
   return name == "?" ? "fp8" : name;
 }
 
 // When a switch changes anything: what `assumed` and the configuration leave out otherwise.
 inline bool Always(const workload::Plan&) { return true; }
 inline bool WhenUnitsAreTensors(const workload::Plan& plan) {
-  return plan.gathers_units() && !plan.flat_parameters;
+  return plan.gathers_units() && !plan.framework.flat_parameters;
 }
 inline bool WhenSharded(const workload::Plan& plan) { return plan.gathers_units(); }
 inline bool WhenLowPrecision(const workload::Plan& plan) {
-  return plan.low_precision != workload::LowPrecision::kNone;
+  return plan.precision.low != workload::LowPrecision::kNone;
 }
 
 inline bool WhenZero1(const workload::Plan& plan) {
-  return plan.sharding == workload::Sharding::kZero1;
+  return plan.memory.sharding == workload::Sharding::kZero1;
 }
 
-inline bool WhenBroadcasting(const workload::Plan& plan) { return plan.broadcast_parameters; }
-inline bool WhenDdp(const workload::Plan& plan) { return plan.reducer == workload::Reducer::kDdp; }
-inline bool WhenNotClipping(const workload::Plan& plan) { return !plan.clip_gradients; }
+inline bool WhenBroadcasting(const workload::Plan& plan) {
+  return plan.framework.broadcast_parameters;
+}
+inline bool WhenDdp(const workload::Plan& plan) {
+  return plan.framework.reducer == workload::Reducer::kDdp;
+}
+inline bool WhenNotClipping(const workload::Plan& plan) { return !plan.framework.clip_gradients; }
 
 inline bool WhenAdamIsNotFused(const workload::Plan& plan) {
-  return plan.optimizer == workload::Optimizer::kAdam && !plan.fused_adam;
+  return plan.optimizer == workload::Optimizer::kAdam && !plan.framework.fused_adam;
 }
 inline bool WhenUnfused(const workload::Plan& plan) {
-  return plan.attention == workload::AttentionBackend::kUnfused && plan.keeps_scores;
+  return plan.framework.attention == workload::AttentionBackend::kUnfused &&
+         plan.framework.keeps_scores;
 }
-inline bool WhenChunked(const workload::Plan& plan) { return plan.chunked_loss; }
-inline bool WhenConverted(const workload::Plan& plan) { return plan.converted_gradients; }
-inline bool WithTorchLoss(const workload::Plan& plan) { return plan.torch_loss; }
-inline bool WithEmbeddingProduct(const workload::Plan& plan) { return plan.embedding_product; }
-inline bool WithStackedLayers(const workload::Plan& plan) { return plan.stacked_layers; }
-inline bool WithQkvBiasKernel(const workload::Plan& plan) { return plan.qkv_bias_kernel; }
-inline bool WhenQuiet(const workload::Plan& plan) { return plan.quiet_loop; }
-inline bool WhenDeterministic(const workload::Plan& plan) { return plan.deterministic; }
-inline bool WithUnpadding(const workload::Plan& plan) { return plan.unpads_attention; }
+inline bool WhenChunked(const workload::Plan& plan) { return plan.framework.chunked_loss; }
+inline bool WhenConverted(const workload::Plan& plan) { return plan.framework.converted_gradients; }
+inline bool WithTorchLoss(const workload::Plan& plan) { return plan.framework.torch_loss; }
+inline bool WithEmbeddingProduct(const workload::Plan& plan) {
+  return plan.framework.embedding_product;
+}
+inline bool WithStackedLayers(const workload::Plan& plan) { return plan.framework.stacked_layers; }
+inline bool WithQkvBiasKernel(const workload::Plan& plan) { return plan.framework.qkv_bias_kernel; }
+inline bool WhenQuiet(const workload::Plan& plan) { return plan.framework.quiet_loop; }
+inline bool WhenDeterministic(const workload::Plan& plan) { return plan.framework.deterministic; }
+inline bool WithUnpadding(const workload::Plan& plan) { return plan.framework.unpads_attention; }
 inline bool WithPlainLayers(const workload::Plan& plan) {
-  return plan.torch_layers != workload::TorchLayers::kFused;
+  return plan.framework.torch_layers != workload::TorchLayers::kFused;
 }
-inline bool WithLossMetrics(const workload::Plan& plan) { return plan.loss_metrics; }
-inline bool WithInPlaceKernels(const workload::Plan& plan) { return plan.in_place_kernels; }
-inline bool WithFlatStep(const workload::Plan& plan) { return plan.flat_step; }
+inline bool WithLossMetrics(const workload::Plan& plan) { return plan.framework.loss_metrics; }
+inline bool WithInPlaceKernels(const workload::Plan& plan) {
+  return plan.framework.in_place_kernels;
+}
+inline bool WithFlatStep(const workload::Plan& plan) { return plan.framework.flat_step; }
 inline bool WithContiguousGradients(const workload::Plan& plan) {
-  return plan.gathers_units() && plan.contiguous_gradients;
+  return plan.gathers_units() && plan.framework.contiguous_gradients;
 }
-inline bool WithFusedLoss(const workload::Plan& plan) { return plan.fused_cross_entropy; }
-inline bool WithOnlineLoss(const workload::Plan& plan) { return plan.online_cross_entropy; }
+inline bool WithFusedLoss(const workload::Plan& plan) { return plan.framework.fused_cross_entropy; }
+inline bool WithOnlineLoss(const workload::Plan& plan) {
+  return plan.framework.online_cross_entropy;
+}
 inline bool WithFusedExperts(const workload::Plan& plan) {
-  return plan.moe_fused_router || plan.moe_fused_permute;
+  return plan.framework.moe_fused_router || plan.framework.moe_fused_permute;
 }
 
-inline bool WithPieces(const workload::Plan& plan) { return plan.tp > 1 && plan.sequence_parallel; }
+inline bool WithPieces(const workload::Plan& plan) {
+  return plan.parallel.tp > 1 && plan.parallel.sequence_parallel;
+}
 
 inline bool WithPadding(const workload::Plan& plan) { return plan.pads_experts(); }
 
-inline bool WithFp8Attention(const workload::Plan& plan) { return plan.fp8_attention; }
-inline bool WithFp8OutputLayer(const workload::Plan& plan) { return plan.fp8_output_layer; }
-inline bool WithFusedMlp(const workload::Plan& plan) { return plan.moe_fused_mlp; }
+inline bool WithFp8Attention(const workload::Plan& plan) { return plan.framework.fp8_attention; }
+inline bool WithFp8OutputLayer(const workload::Plan& plan) {
+  return plan.framework.fp8_output_layer;
+}
+inline bool WithFusedMlp(const workload::Plan& plan) { return plan.framework.moe_fused_mlp; }
 
 inline bool WithListGathers(const workload::Plan& plan) {
-  return plan.gathers_units() && plan.list_gathers;
+  return plan.gathers_units() && plan.framework.list_gathers;
 }
 
 inline bool WithHeldUnits(const workload::Plan& plan) {
-  return plan.gathers_units() && plan.hold_units;
+  return plan.gathers_units() && plan.framework.hold_units;
 }
 
 inline bool WithModelTypeStates(const workload::Plan& plan) {
-  return plan.gathers_units() && plan.model_type_states;
+  return plan.gathers_units() && plan.framework.model_type_states;
 }
 
 inline bool WithUnitBuffers(const workload::Plan& plan) {
-  return plan.gathers_units() && plan.unit_buffers;
+  return plan.gathers_units() && plan.framework.unit_buffers;
 }
 
-inline bool WithWarmupFlush(const workload::Plan& plan) { return plan.overlap_p2p_warmup_flush; }
+inline bool WithWarmupFlush(const workload::Plan& plan) {
+  return plan.framework.overlap_p2p_warmup_flush;
+}
 
 struct PlanFlag {
   std::string_view key;
-  bool workload::Plan::*member;
+  bool workload::FrameworkBehaviour::*member;
   bool (*matters)(const workload::Plan&) = Always;
 };
 inline constexpr PlanFlag kPlanFlags[] = {
-    {"overlap_grad_reduce", &workload::Plan::overlap_grad_reduce},
-    {"overlap_param_gather", &workload::Plan::overlap_param_gather},
-    {"overlap_p2p", &workload::Plan::overlap_p2p},
-    {"overlap_p2p_warmup_flush", &workload::Plan::overlap_p2p_warmup_flush, WithWarmupFlush},
-    {"tp_comm_overlap", &workload::Plan::tp_comm_overlap, WithPieces},
-    {"grad_reduce_fp32", &workload::Plan::grad_reduce_fp32},
-    {"fused_bias_activation", &workload::Plan::fused_bias_activation},
-    {"fused_softmax", &workload::Plan::fused_softmax},
-    {"fused_weight_gradient", &workload::Plan::fused_weight_gradient},
-    {"converted_gradients", &workload::Plan::converted_gradients, WhenConverted},
-    {"fused_adam", &workload::Plan::fused_adam},
-    {"fused_cross_entropy", &workload::Plan::fused_cross_entropy, WithFusedLoss},
-    {"online_cross_entropy", &workload::Plan::online_cross_entropy, WithOnlineLoss},
-    {"chunked_loss", &workload::Plan::chunked_loss, WhenChunked},
-    {"torch_loss", &workload::Plan::torch_loss, WithTorchLoss},
-    {"loss_metrics", &workload::Plan::loss_metrics, WithLossMetrics},
-    {"deterministic", &workload::Plan::deterministic, WhenDeterministic},
-    {"quiet_loop", &workload::Plan::quiet_loop, WhenQuiet},
-    {"unpads_attention", &workload::Plan::unpads_attention, WithUnpadding},
-    {"repeats_kv", &workload::Plan::repeats_kv, WithPlainLayers},
-    {"embedding_product", &workload::Plan::embedding_product, WithEmbeddingProduct},
-    {"stacked_layers", &workload::Plan::stacked_layers, WithStackedLayers},
-    {"qkv_bias_kernel", &workload::Plan::qkv_bias_kernel, WithQkvBiasKernel},
-    {"in_place_kernels", &workload::Plan::in_place_kernels, WithInPlaceKernels},
-    {"flat_step", &workload::Plan::flat_step, WithFlatStep},
-    {"contiguous_gradients", &workload::Plan::contiguous_gradients, WithContiguousGradients},
-    {"keeps_scores", &workload::Plan::keeps_scores, WhenUnfused},
-    {"moe_fused_router", &workload::Plan::moe_fused_router, WithFusedExperts},
-    {"moe_fused_permute", &workload::Plan::moe_fused_permute, WithFusedExperts},
-    {"moe_separate_padding", &workload::Plan::moe_separate_padding, WithPadding},
-    {"moe_fused_mlp", &workload::Plan::moe_fused_mlp, WithFusedMlp},
-    {"fp8_attention", &workload::Plan::fp8_attention, WithFp8Attention},
-    {"fp8_output_layer", &workload::Plan::fp8_output_layer, WithFp8OutputLayer},
-    {"align_grad_reduce", &workload::Plan::align_grad_reduce},
-    {"align_param_gather", &workload::Plan::align_param_gather},
-    {"recompute_flash", &workload::Plan::recompute_flash},
-    {"overlap_tp_all_reduce", &workload::Plan::overlap_tp_all_reduce},
-    {"scatter_gather_p2p", &workload::Plan::scatter_gather_p2p},
-    {"batch_p2p_sync", &workload::Plan::batch_p2p_sync},
-    {"low_precision_gather", &workload::Plan::low_precision_gather, WhenLowPrecision},
-    {"prefetch", &workload::Plan::prefetch, WhenSharded},
-    {"flat_parameters", &workload::Plan::flat_parameters, WhenSharded},
-    {"copies_units", &workload::Plan::copies_units, WhenUnitsAreTensors},
-    {"unit_buffers", &workload::Plan::unit_buffers, WithUnitBuffers},
-    {"hold_units", &workload::Plan::hold_units, WithHeldUnits},
-    {"model_type_states", &workload::Plan::model_type_states, WithModelTypeStates},
-    {"list_gathers", &workload::Plan::list_gathers, WithListGathers},
-    {"adam_loop", &workload::Plan::adam_loop, WhenAdamIsNotFused},
-    {"reduce_whole", &workload::Plan::reduce_whole, WhenZero1},
-    {"broadcast_parameters", &workload::Plan::broadcast_parameters, WhenBroadcasting},
-    {"bucket_views", &workload::Plan::bucket_views, WhenDdp},
-    {"clip_gradients", &workload::Plan::clip_gradients, WhenNotClipping},
-    {"batch_sync", &workload::Plan::batch_sync},
-    {"log_every_step", &workload::Plan::log_every_step}};
+    {"overlap_grad_reduce", &workload::FrameworkBehaviour::overlap_grad_reduce},
+    {"overlap_param_gather", &workload::FrameworkBehaviour::overlap_param_gather},
+    {"overlap_p2p", &workload::FrameworkBehaviour::overlap_p2p},
+    {"overlap_p2p_warmup_flush", &workload::FrameworkBehaviour::overlap_p2p_warmup_flush,
+     WithWarmupFlush},
+    {"tp_comm_overlap", &workload::FrameworkBehaviour::tp_comm_overlap, WithPieces},
+    {"grad_reduce_fp32", &workload::FrameworkBehaviour::grad_reduce_fp32},
+    {"fused_bias_activation", &workload::FrameworkBehaviour::fused_bias_activation},
+    {"fused_softmax", &workload::FrameworkBehaviour::fused_softmax},
+    {"fused_weight_gradient", &workload::FrameworkBehaviour::fused_weight_gradient},
+    {"converted_gradients", &workload::FrameworkBehaviour::converted_gradients, WhenConverted},
+    {"fused_adam", &workload::FrameworkBehaviour::fused_adam},
+    {"fused_cross_entropy", &workload::FrameworkBehaviour::fused_cross_entropy, WithFusedLoss},
+    {"online_cross_entropy", &workload::FrameworkBehaviour::online_cross_entropy, WithOnlineLoss},
+    {"chunked_loss", &workload::FrameworkBehaviour::chunked_loss, WhenChunked},
+    {"torch_loss", &workload::FrameworkBehaviour::torch_loss, WithTorchLoss},
+    {"loss_metrics", &workload::FrameworkBehaviour::loss_metrics, WithLossMetrics},
+    {"deterministic", &workload::FrameworkBehaviour::deterministic, WhenDeterministic},
+    {"quiet_loop", &workload::FrameworkBehaviour::quiet_loop, WhenQuiet},
+    {"unpads_attention", &workload::FrameworkBehaviour::unpads_attention, WithUnpadding},
+    {"repeats_kv", &workload::FrameworkBehaviour::repeats_kv, WithPlainLayers},
+    {"embedding_product", &workload::FrameworkBehaviour::embedding_product, WithEmbeddingProduct},
+    {"stacked_layers", &workload::FrameworkBehaviour::stacked_layers, WithStackedLayers},
+    {"qkv_bias_kernel", &workload::FrameworkBehaviour::qkv_bias_kernel, WithQkvBiasKernel},
+    {"in_place_kernels", &workload::FrameworkBehaviour::in_place_kernels, WithInPlaceKernels},
+    {"flat_step", &workload::FrameworkBehaviour::flat_step, WithFlatStep},
+    {"contiguous_gradients", &workload::FrameworkBehaviour::contiguous_gradients,
+     WithContiguousGradients},
+    {"keeps_scores", &workload::FrameworkBehaviour::keeps_scores, WhenUnfused},
+    {"moe_fused_router", &workload::FrameworkBehaviour::moe_fused_router, WithFusedExperts},
+    {"moe_fused_permute", &workload::FrameworkBehaviour::moe_fused_permute, WithFusedExperts},
+    {"moe_separate_padding", &workload::FrameworkBehaviour::moe_separate_padding, WithPadding},
+    {"moe_fused_mlp", &workload::FrameworkBehaviour::moe_fused_mlp, WithFusedMlp},
+    {"fp8_attention", &workload::FrameworkBehaviour::fp8_attention, WithFp8Attention},
+    {"fp8_output_layer", &workload::FrameworkBehaviour::fp8_output_layer, WithFp8OutputLayer},
+    {"align_grad_reduce", &workload::FrameworkBehaviour::align_grad_reduce},
+    {"align_param_gather", &workload::FrameworkBehaviour::align_param_gather},
+    {"recompute_flash", &workload::FrameworkBehaviour::recompute_flash},
+    {"overlap_tp_all_reduce", &workload::FrameworkBehaviour::overlap_tp_all_reduce},
+    {"scatter_gather_p2p", &workload::FrameworkBehaviour::scatter_gather_p2p},
+    {"batch_p2p_sync", &workload::FrameworkBehaviour::batch_p2p_sync},
+    {"low_precision_gather", &workload::FrameworkBehaviour::low_precision_gather, WhenLowPrecision},
+    {"prefetch", &workload::FrameworkBehaviour::prefetch, WhenSharded},
+    {"flat_parameters", &workload::FrameworkBehaviour::flat_parameters, WhenSharded},
+    {"copies_units", &workload::FrameworkBehaviour::copies_units, WhenUnitsAreTensors},
+    {"unit_buffers", &workload::FrameworkBehaviour::unit_buffers, WithUnitBuffers},
+    {"hold_units", &workload::FrameworkBehaviour::hold_units, WithHeldUnits},
+    {"model_type_states", &workload::FrameworkBehaviour::model_type_states, WithModelTypeStates},
+    {"list_gathers", &workload::FrameworkBehaviour::list_gathers, WithListGathers},
+    {"adam_loop", &workload::FrameworkBehaviour::adam_loop, WhenAdamIsNotFused},
+    {"reduce_whole", &workload::FrameworkBehaviour::reduce_whole, WhenZero1},
+    {"broadcast_parameters", &workload::FrameworkBehaviour::broadcast_parameters, WhenBroadcasting},
+    {"bucket_views", &workload::FrameworkBehaviour::bucket_views, WhenDdp},
+    {"clip_gradients", &workload::FrameworkBehaviour::clip_gradients, WhenNotClipping},
+    {"batch_sync", &workload::FrameworkBehaviour::batch_sync},
+    {"log_every_step", &workload::FrameworkBehaviour::log_every_step}};
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {

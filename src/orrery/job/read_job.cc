@@ -9,9 +9,9 @@
 #include "orrery/base/hash.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/collective/choice/inert_variables.h"
 #include "orrery/collective/collective.h"
-#include "orrery/collective/moye.h"
-#include "orrery/collective/noted_variables.h"
+#include "orrery/collective/formula/moye.h"
 #include "orrery/constants/constants.h"
 #include "orrery/engine/options.h"
 #include "orrery/formats/section.h"
@@ -192,8 +192,8 @@ std::string Counted(std::int64_t count, std::string_view what) {
 Status SizeCluster(const Source& source, const Section& top, Job* job) {
   const auto per_node = static_cast<std::int64_t>(job->cluster.gpus_per_node);
   for (Workload& w : job->workloads) {
-    w.plan.ranks_per_host = std::min(job->cluster.gpus_per_node, w.plan.ranks());
-    w.plan.nvlink_ranks = job->cluster.gpus_per_nvlink_domain;
+    w.plan.parallel.ranks_per_host = std::min(job->cluster.gpus_per_node, w.plan.ranks());
+    w.plan.parallel.nvlink_ranks = job->cluster.gpus_per_nvlink_domain;
   }
   const auto ranks = static_cast<std::int64_t>(job->ranks());
   const std::int64_t needed = (ranks + per_node - 1) / per_node;
@@ -218,8 +218,9 @@ Status SizeCluster(const Source& source, const Section& top, Job* job) {
     const std::string sum =
         job->workloads.size() > 1
             ? fmt::format("the {} jobs need", job->workloads.size())
-            : fmt::format("the plan needs tp {} · pp {} · dp {}{} =", plan.tp, plan.pp, plan.dp,
-                          plan.cp > 1 ? fmt::format(" · cp {}", plan.cp) : "");
+            : fmt::format("the plan needs tp {} · pp {} · dp {}{} =", plan.parallel.tp,
+                          plan.parallel.pp, plan.parallel.dp,
+                          plan.parallel.cp > 1 ? fmt::format(" · cp {}", plan.parallel.cp) : "");
     return InvalidInput(
         "{}: {} {} GPUs, but {} with {} each {} {}; use nodes: {} or a smaller plan",
         top.Where("nodes"), sum, HumanCount(ranks), Counted(job->cluster.nodes, "node"), per_node,
@@ -393,7 +394,7 @@ void ApplyConstants(const constants::Set& constants, Job* job) {
   cluster::Calibrate(constants, &job->cluster);
   job->engine.rank_noise = constants[constants::kRankNoise];
   for (Workload& workload : job->workloads) {
-    workload.plan.host = workload::HostOf(workload.host, workload.plan, constants);
+    workload.plan.framework.host = workload::HostOf(workload.host, workload.plan, constants);
   }
 }
 
@@ -554,7 +555,7 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
   }
   for (const std::string& name : all->noted) {
     job->ignored.push_back(
-        fmt::format("nccl.{}: without effect: {}", name, collective::FindNoted(name)->why));
+        fmt::format("nccl.{}: without effect: {}", name, collective::FindInert(name)->why));
     job->assumed.push_back(job->ignored.back());
   }
   return {};

@@ -13,7 +13,7 @@
 #include "orrery/job/plan_keys.h"
 #include "orrery/job/reader.h"
 #include "orrery/job/tables.h"
-#include "orrery/workload/generators/tp_overlap.h"
+#include "orrery/workload/generators/layers/tp_overlap.h"
 #include "orrery/workload/options.h"
 #include "orrery/workload/plan_features.h"
 #include "orrery/workload/routing.h"
@@ -23,6 +23,7 @@ namespace orrery::job {
 namespace {
 
 using formats::Node;
+using workload::FrameworkBehaviour;
 using workload::Plan;
 
 // The sections that a plan comes from.
@@ -52,112 +53,117 @@ Result<Sections> ReadSections(const Source& source, const Node& root) {
 Status ReadParallel(const Source& source, const Sections& sections, std::optional<std::size_t> gpus,
                     Plan* plan, std::vector<std::string>* assumed) {
   const Section& parallel = sections.parallel;
-  plan->tp = static_cast<int>(parallel.Integer("tp"));
-  plan->pp = static_cast<int>(parallel.Integer("pp"));
-  plan->vpp = static_cast<int>(parallel.Integer("vpp"));
-  plan->sequence_parallel = parallel.Bool("sequence_parallel");
+  plan->parallel.tp = static_cast<int>(parallel.Integer("tp"));
+  plan->parallel.pp = static_cast<int>(parallel.Integer("pp"));
+  plan->parallel.vpp = static_cast<int>(parallel.Integer("vpp"));
+  plan->parallel.sequence_parallel = parallel.Bool("sequence_parallel");
   if (parallel.Has("microbatch_group")) {
-    plan->microbatch_group = static_cast<int>(parallel.Integer("microbatch_group"));
+    plan->parallel.microbatch_group = static_cast<int>(parallel.Integer("microbatch_group"));
   }
-  plan->cp = static_cast<int>(parallel.Integer("cp"));
-  plan->ep = static_cast<int>(parallel.Integer("ep"));
-  if (parallel.Has("etp")) plan->etp = static_cast<int>(parallel.Integer("etp"));
+  plan->parallel.cp = static_cast<int>(parallel.Integer("cp"));
+  plan->parallel.ep = static_cast<int>(parallel.Integer("ep"));
+  if (parallel.Has("etp")) plan->parallel.etp = static_cast<int>(parallel.Integer("etp"));
   if (parallel.Has("shard_group")) {
-    plan->shard_group = static_cast<int>(parallel.Integer("shard_group"));
+    plan->memory.shard_group = static_cast<int>(parallel.Integer("shard_group"));
   }
-  plan->rank_order = Choose(kRankOrders, parallel.Text("rank_order"));
+  plan->parallel.rank_order = Choose(kRankOrders, parallel.Text("rank_order"));
   if (const Setting* layers = parallel.Find("layers_per_stage")) {
     if (const auto* list = std::get_if<std::vector<std::int64_t>>(&layers->value)) {
-      plan->layers_per_stage.assign(list->begin(), list->end());
+      plan->parallel.layers_per_stage.assign(list->begin(), list->end());
     }
   }
   if (parallel.Has("dp")) {
-    plan->dp = static_cast<int>(parallel.Integer("dp"));
+    plan->parallel.dp = static_cast<int>(parallel.Integer("dp"));
     return {};
   }
-  const std::int64_t replica = std::int64_t{plan->tp} * plan->pp * plan->cp;
+  const std::int64_t replica =
+      std::int64_t{plan->parallel.tp} * plan->parallel.pp * plan->parallel.cp;
   if (gpus) {
     const auto offered = static_cast<std::int64_t>(*gpus);
     if (offered < replica || offered % replica != 0) {
       return InvalidInput(
           "{}: parallel.dp is missing and does not follow: {} GPUs are no multiple of tp {} · pp "
           "{}{} = {}; give dp or change nodes",
-          source.name(), offered, plan->tp, plan->pp,
-          plan->cp > 1 ? fmt::format(" · cp {}", plan->cp) : "", replica);
+          source.name(), offered, plan->parallel.tp, plan->parallel.pp,
+          plan->parallel.cp > 1 ? fmt::format(" · cp {}", plan->parallel.cp) : "", replica);
     }
-    plan->dp = static_cast<int>(offered / replica);
+    plan->parallel.dp = static_cast<int>(offered / replica);
   }
   assumed->push_back(gpus ? fmt::format("parallel.dp: {}, all that the cluster's {} GPUs leave",
-                                        plan->dp, HumanCount(static_cast<std::int64_t>(*gpus)))
+                                        plan->parallel.dp,
+                                        HumanCount(static_cast<std::int64_t>(*gpus)))
                           : "parallel.dp: 1, since neither dp nor nodes is given");
   return {};
 }
 
 Status ReadTraining(const Section& training, const Section& framework, Plan* plan) {
-  plan->global_batch = training.Integer("global_batch");
-  plan->micro_batch = training.Integer("micro_batch");
-  plan->seq_len = training.Integer("seq_len");
+  plan->batch.global_batch = training.Integer("global_batch");
+  plan->batch.micro_batch = training.Integer("micro_batch");
+  plan->batch.seq_len = training.Integer("seq_len");
   const std::string precision = training.Text("precision");
   if (precision == "fp8") {
     const bool said = framework.Has("fp8_recipe");  // else the framework's (ReadFramework)
-    plan->low_precision =
+    plan->precision.low =
         said ? Choose(kFp8Recipes, framework.Text("fp8_recipe")) : workload::LowPrecision::kDelayed;
   } else if (precision == "mxfp8" || precision == "nvfp4") {
-    plan->low_precision = Choose(kLowPrecisions, precision);
+    plan->precision.low = Choose(kLowPrecisions, precision);
   } else {
-    plan->precision = Choose(kPrecisions, precision);
+    plan->precision.type = Choose(kPrecisions, precision);
   }
-  if (plan->low_precision != workload::LowPrecision::kNone) {
-    plan->precision = Choose(kPrecisions, training.Text("param_dtype"));
+  if (plan->precision.low != workload::LowPrecision::kNone) {
+    plan->precision.type = Choose(kPrecisions, training.Text("param_dtype"));
   }
-  plan->recompute = Choose(kRecomputes, training.Text("recompute"));
-  plan->recompute_method = Choose(kRecomputeMethods, training.Text("recompute_method"));
-  plan->recompute_layers = training.Integer("recompute_layers");
-  plan->sharding = Choose(kShardings, training.Text("sharding"));
-  plan->dispatcher = Choose(kDispatchers, training.Text("moe_dispatcher"));
-  plan->moe_imbalance = training.Real("moe_imbalance");
-  plan->shared_expert_overlap = training.Bool("moe_shared_overlap");
-  plan->moe_comm_overlap = training.Bool("moe_comm_overlap");
-  plan->moe_delayed_weights = training.Bool("moe_delayed_weights");
+  plan->memory.recompute = Choose(kRecomputes, training.Text("recompute"));
+  plan->memory.recompute_method = Choose(kRecomputeMethods, training.Text("recompute_method"));
+  plan->memory.recompute_layers = training.Integer("recompute_layers");
+  plan->memory.sharding = Choose(kShardings, training.Text("sharding"));
+  plan->experts.dispatcher = Choose(kDispatchers, training.Text("moe_dispatcher"));
+  plan->experts.moe_imbalance = training.Real("moe_imbalance");
+  plan->experts.shared_expert_overlap = training.Bool("moe_shared_overlap");
+  plan->experts.moe_comm_overlap = training.Bool("moe_comm_overlap");
+  plan->experts.moe_delayed_weights = training.Bool("moe_delayed_weights");
   plan->optimizer = Choose(kOptimizers, training.Text("optimizer"));
   const std::string offload = training.Text("offload");
-  plan->offload_parameters = offload == "parameters";
-  plan->offload_optimizer = offload == "optimizer" || offload == "all" || plan->offload_parameters;
-  plan->offload_activations = offload == "activations" || offload == "all";
-  if (training.Has("lora_rank")) plan->lora_rank = static_cast<int>(training.Integer("lora_rank"));
-  plan->lora_targets = Choose(kLoraTargets, training.Text("lora_targets"));
-  if (training.Has("packed_len")) plan->packed_len = training.Integer("packed_len");
-  plan->sample_read = training.Integer("sample_read");
-  plan->data_workers = static_cast<int>(training.Integer("data_workers"));
+  plan->memory.offload_parameters = offload == "parameters";
+  plan->memory.offload_optimizer =
+      offload == "optimizer" || offload == "all" || plan->memory.offload_parameters;
+  plan->memory.offload_activations = offload == "activations" || offload == "all";
+  if (training.Has("lora_rank")) plan->lora.rank = static_cast<int>(training.Integer("lora_rank"));
+  plan->lora.targets = Choose(kLoraTargets, training.Text("lora_targets"));
+  if (training.Has("packed_len")) plan->batch.packed_len = training.Integer("packed_len");
+  plan->batch.sample_read = training.Integer("sample_read");
+  plan->batch.data_workers = static_cast<int>(training.Integer("data_workers"));
   Result<std::uint8_t> modules =
       workload::ParseRecomputeModules(training.Text("recompute_modules"));
   if (!modules.ok()) {
     return std::move(modules).TakeStatus().In(training.Where("recompute_modules"));
   }
-  plan->recompute_modules = *modules;
-  plan->bf16_first_layers = training.Integer("bf16_first_layers");
-  plan->bf16_last_layers = training.Integer("bf16_last_layers");
+  plan->memory.recompute_modules = *modules;
+  plan->precision.bf16_first_layers = training.Integer("bf16_first_layers");
+  plan->precision.bf16_last_layers = training.Integer("bf16_last_layers");
   Result<std::uint8_t> plain = workload::ParseBf16Modules(training.Text("bf16_modules"));
   if (!plain.ok()) return std::move(plain).TakeStatus().In(training.Where("bf16_modules"));
-  plan->bf16_modules = *plain;
+  plan->precision.bf16_modules = *plain;
   return {};
 }
 
 // What becomes of gathered layers: as said, or as torchtitan does, which keeps them over stages.
 Status ReadReshard(const Section& section, Plan* plan, std::vector<std::string>* defaults) {
   if (!section.Has("reshard")) {
-    if (plan->sharding != workload::Sharding::kZero3 || !plan->keeps_units()) return {};
-    plan->reshard = workload::kKeepGathered;
+    if (plan->memory.sharding != workload::Sharding::kZero3 || !plan->keeps_units()) return {};
+    plan->memory.reshard = workload::kKeepGathered;
     defaults->emplace_back("reshard false (stages)");
     return {};
   }
   const std::string text = section.Text("reshard");
   if (text == "true" || text == "false") {
-    plan->reshard = text == "true" ? workload::kReshardAll : workload::kKeepGathered;
+    plan->memory.reshard = text == "true" ? workload::kReshardAll : workload::kKeepGathered;
     return {};
   }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), plan->reshard);
-  if (error == std::errc() && end == text.data() + text.size() && plan->reshard > 0) return {};
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), plan->memory.reshard);
+  if (error == std::errc() && end == text.data() + text.size() && plan->memory.reshard > 0)
+    return {};
   return InvalidInput("'{}' is neither true nor false nor a number of ranks above 1",
                       Printable(text, 40))
       .In(section.Where("reshard"));
@@ -166,18 +172,18 @@ Status ReadReshard(const Section& section, Plan* plan, std::vector<std::string>*
 // FSDP1's rate limiter; said where it is somebody's choice.
 Status ReadGatherLimit(const Section& section, Plan* plan, std::vector<std::string>* defaults) {
   using workload::GatherLimit;
-  const bool zero3 = plan->gathers_units() && plan->sharding == workload::Sharding::kZero3;
+  const bool zero3 = plan->gathers_units() && plan->memory.sharding == workload::Sharding::kZero3;
   if (section.Has("limit_all_gathers")) {
-    if (!zero3 || !plan->flat_parameters || !plan->prefetch) {
+    if (!zero3 || !plan->framework.flat_parameters || !plan->framework.prefetch) {
       return InvalidInput(
                  "FSDP1's rate limiter is of zero3 with flat_parameters and prefetch; others bound "
                  "their gathers on the GPU: leave it out")
           .In(section.Where("limit_all_gathers"));
     }
-    plan->gather_limit =
+    plan->framework.gather_limit =
         section.Bool("limit_all_gathers") ? GatherLimit::kHost : GatherLimit::kNone;
-  } else if (zero3 && plan->gather_limit != GatherLimit::kOrder) {
-    const bool on = plan->gather_limit == GatherLimit::kHost;
+  } else if (zero3 && plan->framework.gather_limit != GatherLimit::kOrder) {
+    const bool on = plan->framework.gather_limit == GatherLimit::kHost;
     defaults->emplace_back(on ? "limit_all_gathers" : "no limit_all_gathers");
   }
   return {};
@@ -189,13 +195,13 @@ Status ReadRecomputeKeeps(const Section& section, Plan* plan) {
   using workload::RecomputeKeeps;
   if (!section.Has("recompute_keeps")) return {};
   const std::string text = section.Text("recompute_keeps");
-  plan->recompute_keeps = Choose(kRecomputeKeeps, text);
+  plan->framework.recompute_keeps = Choose(kRecomputeKeeps, text);
   // Megatron's selective recompute, by modules.
-  const bool by_module =
-      plan->recompute == Recompute::kSelective && plan->recompute_keeps == RecomputeKeeps::kNothing;
-  const bool whole =
-      plan->recompute == Recompute::kFull || (plan->recompute == Recompute::kSelective &&
-                                              plan->recompute_keeps == RecomputeKeeps::kEveryOther);
+  const bool by_module = plan->memory.recompute == Recompute::kSelective &&
+                         plan->framework.recompute_keeps == RecomputeKeeps::kNothing;
+  const bool whole = plan->memory.recompute == Recompute::kFull ||
+                     (plan->memory.recompute == Recompute::kSelective &&
+                      plan->framework.recompute_keeps == RecomputeKeeps::kEveryOther);
   if (whole || by_module) return {};
   return InvalidInput(
              "'{}' is of layers that are recomputed whole; set training.recompute: full "
@@ -223,11 +229,11 @@ Status CheckAttention(const Section& section, cluster::Arch arch,
 
 // There is one loss: what the user turns on takes the place of the framework's.
 Status ReadLoss(const Section& section, Plan* plan) {
-  constexpr std::array<std::pair<std::string_view, bool Plan::*>, 4> kLosses = {
-      {{"fused_cross_entropy", &Plan::fused_cross_entropy},
-       {"online_cross_entropy", &Plan::online_cross_entropy},
-       {"chunked_loss", &Plan::chunked_loss},
-       {"torch_loss", &Plan::torch_loss}}};
+  constexpr std::array<std::pair<std::string_view, bool FrameworkBehaviour::*>, 4> kLosses = {
+      {{"fused_cross_entropy", &FrameworkBehaviour::fused_cross_entropy},
+       {"online_cross_entropy", &FrameworkBehaviour::online_cross_entropy},
+       {"chunked_loss", &FrameworkBehaviour::chunked_loss},
+       {"torch_loss", &FrameworkBehaviour::torch_loss}}};
   std::string_view on;
   for (const auto& [key, member] : kLosses) {
     if (!section.Has(key) || !section.Bool(key)) continue;
@@ -238,7 +244,7 @@ Status ReadLoss(const Section& section, Plan* plan) {
     on = key;
   }
   if (on.empty()) return {};
-  for (const auto& [key, member] : kLosses) plan->*member = key == on;
+  for (const auto& [key, member] : kLosses) plan->framework.*member = key == on;
   return {};
 }
 
@@ -250,64 +256,71 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
   const workload::Model& model = workload->model;
   Plan* plan = &workload->plan;
   std::vector<std::string> defaults, unusual;
-  if (NameOf(kFp8Recipes, plan->low_precision) != "?" && !section.Has("fp8_recipe")) {
-    plan->low_precision = framework.defaults.fp8_recipe;
-    defaults.push_back(fmt::format("fp8_recipe {}", NameOf(kFp8Recipes, plan->low_precision)));
+  if (NameOf(kFp8Recipes, plan->precision.low) != "?" && !section.Has("fp8_recipe")) {
+    plan->precision.low = framework.defaults.fp8_recipe;
+    defaults.push_back(fmt::format("fp8_recipe {}", NameOf(kFp8Recipes, plan->precision.low)));
   }
   ApplyDefaults(framework.defaults, arch, model, plan);
   if (model.experts.count == 0) {
-    plan->moe_fused_router = plan->moe_fused_permute = plan->moe_separate_padding = false;
+    plan->framework.moe_fused_router = plan->framework.moe_fused_permute =
+        plan->framework.moe_separate_padding = false;
   }
   // A default of those who can: their frameworks turn it off for the others.
-  if (!workload::CheckTpOverlap(model, *plan).ok()) plan->tp_comm_overlap = false;
+  if (!workload::CheckTpOverlap(model, *plan).ok()) plan->framework.tp_comm_overlap = false;
   ORRERY_RETURN_IF_ERROR(ReadRecomputeKeeps(section, plan));
   if (section.Has("attention")) {
-    plan->attention = Choose(kAttentions, section.Text("attention"));
-    ORRERY_RETURN_IF_ERROR(CheckAttention(section, arch, plan->attention));
+    plan->framework.attention = Choose(kAttentions, section.Text("attention"));
+    ORRERY_RETURN_IF_ERROR(CheckAttention(section, arch, plan->framework.attention));
   } else {
     // Flash kernels exist for 16-bit types only.
-    if (plan->precision == workload::Precision::kFp32) {
-      plan->attention = workload::AttentionBackend::kUnfused;
+    if (plan->precision.type == workload::Precision::kFp32) {
+      plan->framework.attention = workload::AttentionBackend::kUnfused;
     }
-    defaults.push_back(fmt::format("attention {}", NameOf(kAttentions, plan->attention)));
+    defaults.push_back(fmt::format("attention {}", NameOf(kAttentions, plan->framework.attention)));
   }
   ORRERY_RETURN_IF_ERROR(ReadLoss(section, plan));
   if (section.Has("torch_layers")) {
-    plan->torch_layers = Choose(kTorchLayers, section.Text("torch_layers"));
-  } else if (plan->torch_layers != workload::TorchLayers::kFused) {
-    defaults.push_back(fmt::format("torch_layers {}", NameOf(kTorchLayers, plan->torch_layers)));
+    plan->framework.torch_layers = Choose(kTorchLayers, section.Text("torch_layers"));
+  } else if (plan->framework.torch_layers != workload::TorchLayers::kFused) {
+    defaults.push_back(
+        fmt::format("torch_layers {}", NameOf(kTorchLayers, plan->framework.torch_layers)));
   }
   for (const PlanFlag& flag : kPlanFlags) {
     if (!section.Has(flag.key) && !flag.matters(*plan)) continue;
     if (section.Has(flag.key)) {
-      plan->*flag.member = section.Bool(flag.key);
+      plan->framework.*flag.member = section.Bool(flag.key);
     } else {
-      const std::string said = fmt::format("{}{}", plan->*flag.member ? "" : "no ", flag.key);
-      if (plan->*flag.member != Plan().*flag.member) unusual.push_back(said);
+      const std::string said =
+          fmt::format("{}{}", plan->framework.*flag.member ? "" : "no ", flag.key);
+      if (plan->framework.*flag.member != FrameworkBehaviour().*flag.member)
+        unusual.push_back(said);
       defaults.push_back(said);
     }
   }
   if (section.Has("cp_exchange")) {
-    plan->cp_exchange = Choose(kCpExchanges, section.Text("cp_exchange"));
-  } else if (plan->cp > 1) {
-    plan->cp_exchange = framework.defaults.cp_exchange;
-    defaults.push_back(fmt::format("cp_exchange {}", NameOf(kCpExchanges, plan->cp_exchange)));
+    plan->parallel.cp_exchange = Choose(kCpExchanges, section.Text("cp_exchange"));
+  } else if (plan->parallel.cp > 1) {
+    plan->parallel.cp_exchange = framework.defaults.cp_exchange;
+    defaults.push_back(
+        fmt::format("cp_exchange {}", NameOf(kCpExchanges, plan->parallel.cp_exchange)));
   }
   if (section.Has("cuda_graphs")) {
-    plan->cuda_graphs = Choose(kCudaGraphs, section.Text("cuda_graphs"));
+    plan->framework.cuda_graphs = Choose(kCudaGraphs, section.Text("cuda_graphs"));
   }
   if (section.Has("cuda_graph_scope")) {
     Result<std::uint8_t> scope = workload::ParseGraphScope(section.Text("cuda_graph_scope"));
     if (!scope.ok()) return std::move(scope).TakeStatus().In(section.Where("cuda_graph_scope"));
-    if (plan->cuda_graphs != workload::CudaGraphs::kLayers) {
+    if (plan->framework.cuda_graphs != workload::CudaGraphs::kLayers) {
       return InvalidInput("there are no graphs of layers; set cuda_graphs: layers or leave it out")
           .In(section.Where("cuda_graph_scope"));
     }
-    plan->graph_scope = *scope;
+    plan->framework.graph_scope = *scope;
   }
-  if (section.Has("bucket_bytes")) plan->bucket_bytes = section.Integer("bucket_bytes");
-  if (section.Has("bucket_elements")) plan->bucket_elements = section.Integer("bucket_elements");
-  if (section.Has("deferred_head")) plan->deferred_head = section.Integer("deferred_head");
+  if (section.Has("bucket_bytes")) plan->framework.bucket_bytes = section.Integer("bucket_bytes");
+  if (section.Has("bucket_elements"))
+    plan->framework.bucket_elements = section.Integer("bucket_elements");
+  if (section.Has("deferred_head"))
+    plan->framework.deferred_head = section.Integer("deferred_head");
   ORRERY_RETURN_IF_ERROR(ReadReshard(section, plan, &defaults));
   ORRERY_RETURN_IF_ERROR(ReadGatherLimit(section, plan, &defaults));
   if (defaults.empty()) return {};
@@ -322,18 +335,18 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
 
 // How tokens are spread over experts: by name, or a file.
 Status ReadRouting(const Source& source, const Section& training, Plan* plan) {
-  plan->routing_alpha = training.Real("moe_alpha");
-  plan->routing_exponent = training.Real("moe_zipf");
-  plan->routing_seed = static_cast<std::uint64_t>(training.Integer("moe_seed"));
+  plan->experts.routing_alpha = training.Real("moe_alpha");
+  plan->experts.routing_exponent = training.Real("moe_zipf");
+  plan->experts.routing_seed = static_cast<std::uint64_t>(training.Integer("moe_seed"));
   if (training.Has("moe_capacity_factor")) {
-    plan->expert_capacity = training.Real("moe_capacity_factor");
+    plan->experts.expert_capacity = training.Real("moe_capacity_factor");
   }
   if (training.Has("moe_pad_to_capacity")) {
-    plan->pad_to_capacity = training.Bool("moe_pad_to_capacity");
+    plan->experts.pad_to_capacity = training.Bool("moe_pad_to_capacity");
   }
   const std::string name = training.Text("moe_routing");
   if (const auto routing = Find(kRoutings, name)) {
-    plan->routing = *routing;
+    plan->experts.routing = *routing;
     return {};
   }
   if (!name.ends_with(".csv")) {
@@ -346,8 +359,8 @@ Status ReadRouting(const Source& source, const Section& training, Plan* plan) {
   Result<std::string> text = ReadFile(source.Path(name), kMostBytes);
   if (!text.ok()) return std::move(text).TakeStatus().In(training.Where("moe_routing"));
   ORRERY_ASSIGN_OR_RETURN(workload::GivenRouting routing, workload::ParseRouting(name, *text));
-  plan->routing = workload::Routing::kGiven;
-  plan->given_routing = std::make_shared<const workload::GivenRouting>(std::move(routing));
+  plan->experts.routing = workload::Routing::kGiven;
+  plan->experts.given_routing = std::make_shared<const workload::GivenRouting>(std::move(routing));
   return {};
 }
 
@@ -358,8 +371,8 @@ Status ReadGiven(const Source& source, const Setting& setting, const std::string
   Result<std::string> text = ReadFile(source.Path(path), kMostBytes);
   if (!text.ok()) return std::move(text).TakeStatus().In(setting.where + ": schedule");
   ORRERY_ASSIGN_OR_RETURN(workload::GivenSchedule schedule, workload::ParseSchedule(path, *text));
-  plan->schedule = workload::Schedule::kGiven;
-  plan->given = std::make_shared<const workload::GivenSchedule>(std::move(schedule));
+  plan->parallel.schedule = workload::Schedule::kGiven;
+  plan->parallel.given = std::make_shared<const workload::GivenSchedule>(std::move(schedule));
   return {};
 }
 
@@ -371,13 +384,14 @@ Status ReadSchedule(const Source& source, const Sections& sections, Plan* plan,
     if (name.ends_with(".schedule")) return ReadGiven(source, *schedule, name, plan);
     Result<Schedule> found = workload::FindSchedule(Printable(sections.top.Text("schedule")));
     if (!found.ok()) return std::move(found).TakeStatus().In(schedule->where + ": schedule");
-    plan->schedule = *found;
+    plan->parallel.schedule = *found;
     return {};
   }
-  plan->schedule = plan->vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
-  if (plan->pp > 1) {
-    assumed->push_back(fmt::format(
-        "schedule: {}", workload::Schedules()[static_cast<std::size_t>(plan->schedule)].name));
+  plan->parallel.schedule = plan->parallel.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
+  if (plan->parallel.pp > 1) {
+    assumed->push_back(
+        fmt::format("schedule: {}",
+                    workload::Schedules()[static_cast<std::size_t>(plan->parallel.schedule)].name));
   }
   return {};
 }
@@ -413,12 +427,14 @@ void SayAssumed(const Sections& sections, const Workload& workload,
     open(training, "moe_dispatcher", "");
     open(training, "moe_routing", ": every expert as loaded as the others");
   }
-  if (plan.dp > 1) open(training, "sharding", ": every replica keeps the whole optimizer state");
-  if (plan.tp > 1) open(sections.parallel, "sequence_parallel", "");
-  if (plan.schedule == workload::Schedule::k1f1bInterleaved && plan.microbatch_group == 0) {
-    assumed->push_back(fmt::format("parallel.microbatch_group: {}, as pp", plan.pp));
+  if (plan.parallel.dp > 1)
+    open(training, "sharding", ": every replica keeps the whole optimizer state");
+  if (plan.parallel.tp > 1) open(sections.parallel, "sequence_parallel", "");
+  if (plan.parallel.schedule == workload::Schedule::k1f1bInterleaved &&
+      plan.parallel.microbatch_group == 0) {
+    assumed->push_back(fmt::format("parallel.microbatch_group: {}, as pp", plan.parallel.pp));
   }
-  if (!plan.layers_per_stage.empty()) return;
+  if (!plan.parallel.layers_per_stage.empty()) return;
   const Result<std::vector<int>> layers = workload::LayersPerChunk(workload.model, plan);
   if (layers.ok() &&
       std::any_of(layers->begin(), layers->end(), [&](int n) { return n != layers->front(); })) {
@@ -462,27 +478,27 @@ struct Dependent {
 };
 constexpr Dependent kDependents[] = {
     {&Sections::training, "recompute_modules", "training.recompute: selective",
-     [](const Plan& p) { return p.recompute == workload::Recompute::kSelective; }},
+     [](const Plan& p) { return p.memory.recompute == workload::Recompute::kSelective; }},
     {&Sections::training, "recompute_method", "training.recompute: full",
-     [](const Plan& p) { return p.recompute == workload::Recompute::kFull; }},
+     [](const Plan& p) { return p.memory.recompute == workload::Recompute::kFull; }},
     {&Sections::training, "recompute_layers", "training.recompute: full",
-     [](const Plan& p) { return p.recompute == workload::Recompute::kFull; }},
+     [](const Plan& p) { return p.memory.recompute == workload::Recompute::kFull; }},
     {&Sections::training, "moe_alpha", "training.moe_routing: dirichlet",
-     [](const Plan& p) { return p.routing == workload::Routing::kDirichlet; }},
+     [](const Plan& p) { return p.experts.routing == workload::Routing::kDirichlet; }},
     {&Sections::training, "moe_zipf", "training.moe_routing: drawn-zipf",
-     [](const Plan& p) { return p.routing == workload::Routing::kDrawnZipf; }},
+     [](const Plan& p) { return p.experts.routing == workload::Routing::kDrawnZipf; }},
     {&Sections::training, "moe_seed", "training.moe_routing: dirichlet, drawn-zipf or a file",
      [](const Plan& p) { return workload::DrawsRouting(p); }},
     {&Sections::training, "param_dtype", "training.precision: fp8, mxfp8 or nvfp4",
-     [](const Plan& p) { return p.low_precision != workload::LowPrecision::kNone; }},
+     [](const Plan& p) { return p.precision.low != workload::LowPrecision::kNone; }},
     {&Sections::training, "lora_targets", "training.lora_rank",
-     [](const Plan& p) { return p.lora_rank > 0; }},
+     [](const Plan& p) { return p.lora.rank > 0; }},
     {&Sections::training, "data_workers", "training.sample_read",
-     [](const Plan& p) { return p.sample_read > 0; }},
+     [](const Plan& p) { return p.batch.sample_read > 0; }},
     {&Sections::framework, "cp_exchange", "parallel.cp above 1",
-     [](const Plan& p) { return p.cp > 1; }},
+     [](const Plan& p) { return p.parallel.cp > 1; }},
     {&Sections::framework, "fp8_recipe", "training.precision: fp8",
-     [](const Plan& p) { return NameOf(kFp8Recipes, p.low_precision) != "?"; }},
+     [](const Plan& p) { return NameOf(kFp8Recipes, p.precision.low) != "?"; }},
 };
 
 Status CheckDependents(const Sections& sections, const Plan& plan) {
@@ -502,7 +518,7 @@ Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
     return InvalidInput("training.precision: {} does not compute in {} ({}); use {}", device.name,
                         format, since, use);
   };
-  const LowPrecision low = plan.low_precision;
+  const LowPrecision low = plan.precision.low;
   if (low == LowPrecision::kMxfp8 || low == LowPrecision::kNvfp4) {
     if (device.arch == cluster::Arch::kBlackwell) return {};
     const bool fp8 = device.fp8_flops > 0;
@@ -512,7 +528,7 @@ Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
   if (low != LowPrecision::kNone && device.fp8_flops <= 0) {
     return refuse("fp8", "from Hopper on", "bf16");
   }
-  if (plan.precision == workload::Precision::kBf16 && device.table == "v100") {
+  if (plan.precision.type == workload::Precision::kBf16 && device.table == "v100") {
     return refuse("bf16", "from Ampere on", "fp16");
   }
   return {};
@@ -523,7 +539,7 @@ void ReadLibraries(const Section& section, const Plan& plan, Workload* workload)
   if (section.Has("transformer_engine")) {
     workload->libraries.transformer_engine = section.Bool("transformer_engine");
   }
-  workload->libraries.deterministic = plan.deterministic;
+  workload->libraries.deterministic = plan.framework.deterministic;
   if (section.Has("host_work") && !section.Bool("host_work")) {
     workload->host = workload::HostEra::kNone;
   }
@@ -553,9 +569,10 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   ORRERY_RETURN_IF_ERROR(ReadTraining(sections.training, sections.framework, &plan));
   if (sections.training.Has("tokens")) workload.tokens = sections.training.Real("tokens");
   if (workload.model.max_position == workload::kUnstatedPositions) {
-    workload.model.max_position = plan.seq_len;
+    workload.model.max_position = plan.batch.seq_len;
     if (workload.model.position == workload::Position::kLearned) {
-      assumed->push_back(fmt::format("model: max_position {}, as training.seq_len", plan.seq_len));
+      assumed->push_back(
+          fmt::format("model: max_position {}, as training.seq_len", plan.batch.seq_len));
     }
   }
   ORRERY_RETURN_IF_ERROR(CheckExpertKeys(sections.training, workload.model));
@@ -565,8 +582,8 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
                                        name.find('@') != std::string::npos, device.arch, &workload,
                                        assumed));
   ReadLibraries(sections.framework, plan, &workload);
-  workload.libraries.userbuffers =
-      workload.libraries.transformer_engine && plan.tp_comm_overlap && plan.tp > 1;
+  workload.libraries.userbuffers = workload.libraries.transformer_engine &&
+                                   plan.framework.tp_comm_overlap && plan.parallel.tp > 1;
   ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));
   Status status = CheckSharded(**framework, plan);
   if (status.ok()) status = CheckArithmetic(device, plan);
@@ -574,7 +591,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   if (!status.ok()) {
     return Located(source, sections, status);
   }
-  if (plan.tp_comm_overlap) {
+  if (plan.framework.tp_comm_overlap) {
     workload.libraries.userbuffer_bytes = workload::UserbufferBytes(workload.model, plan);
   }
   SayAssumed(sections, workload, assumed);

@@ -10,7 +10,7 @@
 #include "orrery/job/frameworks.h"
 #include "orrery/results/parts.h"
 #include "orrery/workload/generator.h"
-#include "orrery/workload/generators/tp_overlap.h"
+#include "orrery/workload/generators/layers/tp_overlap.h"
 
 namespace orrery::job {
 namespace {
@@ -27,39 +27,39 @@ struct Remedy {
 constexpr std::array<Remedy, 6> kRemedies = {{
     {"training.sharding: zero1",
      [](Plan* p) {
-       if (p->sharding != workload::Sharding::kNone || p->replicas() == 1) return false;
-       p->sharding = workload::Sharding::kZero1;
+       if (p->memory.sharding != workload::Sharding::kNone || p->replicas() == 1) return false;
+       p->memory.sharding = workload::Sharding::kZero1;
        return true;
      }},
     {"parallel.sequence_parallel: true",
      [](Plan* p) {
-       if (p->sequence_parallel || p->tp == 1) return false;
-       p->sequence_parallel = true;
+       if (p->parallel.sequence_parallel || p->parallel.tp == 1) return false;
+       p->parallel.sequence_parallel = true;
        return true;
      }},
     {"training.recompute: selective",
      [](Plan* p) {
-       if (p->recompute != workload::Recompute::kNone) return false;
-       p->recompute = workload::Recompute::kSelective;
+       if (p->memory.recompute != workload::Recompute::kNone) return false;
+       p->memory.recompute = workload::Recompute::kSelective;
        return true;
      }},
     {"training.micro_batch: 1",
      [](Plan* p) {
-       if (p->micro_batch == 1) return false;
-       p->micro_batch = 1;
+       if (p->batch.micro_batch == 1) return false;
+       p->batch.micro_batch = 1;
        return true;
      }},
     {"training.recompute: full",
      [](Plan* p) {
-       if (p->recompute == workload::Recompute::kFull) return false;
-       p->recompute = workload::Recompute::kFull;
+       if (p->memory.recompute == workload::Recompute::kFull) return false;
+       p->memory.recompute = workload::Recompute::kFull;
        return true;
      }},
     {"all layers recomputed one by one (without recompute_method and recompute_layers)",
      [](Plan* p) {
        if (!p->recomputes_in_parts()) return false;
-       p->recompute_method = workload::RecomputeMethod::kUniform;
-       p->recompute_layers = 1;
+       p->memory.recompute_method = workload::RecomputeMethod::kUniform;
+       p->memory.recompute_layers = 1;
        return true;
      }},
 }};
@@ -69,8 +69,9 @@ void ChangeRecompute(const FrameworkDefaults& defaults, const Plan& job, Plan* p
   Plan standard = job;
   ApplyRecompute(defaults, &standard);
   ApplyRecompute(defaults, plan);
-  plan->recompute_flash = job.recompute_flash;
-  if (job.recompute_keeps != standard.recompute_keeps) plan->recompute_keeps = job.recompute_keeps;
+  plan->framework.recompute_flash = job.framework.recompute_flash;
+  if (job.framework.recompute_keeps != standard.framework.recompute_keeps)
+    plan->framework.recompute_keeps = job.framework.recompute_keeps;
 }
 
 // The plan with the change and what the framework makes of it; none where it changes nothing or the
@@ -79,17 +80,18 @@ std::optional<Plan> Changed(const Remedy& remedy, const Workload& w, Plan plan) 
   if (!remedy.apply(&plan)) return {};
   const auto framework = FindFramework(w.framework);
   if (!framework.ok()) return plan;
-  if (plan.recompute != w.plan.recompute) ChangeRecompute((*framework)->defaults, w.plan, &plan);
-  if (plan.sharding != w.plan.sharding) ApplyZero1((*framework)->defaults, &plan);
+  if (plan.memory.recompute != w.plan.memory.recompute)
+    ChangeRecompute((*framework)->defaults, w.plan, &plan);
+  if (plan.memory.sharding != w.plan.memory.sharding) ApplyZero1((*framework)->defaults, &plan);
   if (!CheckSharded(**framework, plan).ok()) return {};
   return plan;
 }
 
 // As a user writes it: modules are of selective recompute alone.
 std::string TextOf(const Remedy& remedy, const Workload& w, const Plan& plan) {
-  const bool drops = w.plan.recompute == workload::Recompute::kSelective &&
-                     plan.recompute == workload::Recompute::kFull &&
-                     w.plan.recompute_modules != workload::kRecomputeCore;
+  const bool drops = w.plan.memory.recompute == workload::Recompute::kSelective &&
+                     plan.memory.recompute == workload::Recompute::kFull &&
+                     w.plan.memory.recompute_modules != workload::kRecomputeCore;
   return fmt::format("{}{}", remedy.text, drops ? " (without recompute_modules)" : "");
 }
 
@@ -174,7 +176,8 @@ std::string MemoryRemedy(const Job& job, std::size_t workload, const graph::Grap
     texts += fmt::format("{}{}", texts.empty() ? "" : ", ", TextOf(remedy, w, plan));
     if (const auto bytes = trial.Fits(w.model, plan)) return fits(texts + " together", *bytes);
   }
-  const bool shards_more = w.plan.replicas() > 1 && w.plan.sharding < workload::Sharding::kZero2;
+  const bool shards_more =
+      w.plan.replicas() > 1 && w.plan.memory.sharding < workload::Sharding::kZero2;
   return fmt::format(
       "it needs {} of {}; neither zero1 nor sequence parallelism, recompute or a micro-batch of 1 "
       "makes it fit: use more pipeline or tensor parallelism, {}or a larger GPU",

@@ -6,7 +6,7 @@
 
 #include "orrery/campaign/options.h"
 #include "orrery/cluster/options.h"
-#include "orrery/collective/moye.h"
+#include "orrery/collective/formula/moye.h"
 #include "orrery/engine/options.h"
 #include "orrery/formats/section.h"
 #include "orrery/memory/options.h"

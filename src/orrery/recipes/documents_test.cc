@@ -96,8 +96,8 @@ TEST(LlmFoundry, ExampleAndRefusals) {
   const Result<Imported> imported = Import({example}, {.cluster = "h100-ib-400g", .gpus = 512});
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   EXPECT_EQ(imported->dialect, "llm-foundry");
-  EXPECT_EQ(imported->job.workloads.front().plan.seq_len, 2048);  // by way of ${variables}
-  EXPECT_TRUE(imported->job.workloads.front().plan.clip_gradients);
+  EXPECT_EQ(imported->job.workloads.front().plan.batch.seq_len, 2048);  // by way of ${variables}
+  EXPECT_TRUE(imported->job.workloads.front().plan.framework.clip_gradients);
   const auto error = [](std::string text, std::int64_t gpus = 64) {
     const std::string path = testing::TempDir() + "mpt.yaml";
     std::ofstream(path) << text;
@@ -124,7 +124,7 @@ TEST(Recipes, PublicOnesAsTheirDocumentsSay) {
     ASSERT_TRUE(imported.ok()) << row.document << ": " << imported.status().message();
     const job::Workload& w = imported->job.workloads.front();
     EXPECT_EQ(imported->job.ranks(), row.ranks) << row.name;
-    EXPECT_EQ(w.plan.global_batch, row.batch) << row.name;
+    EXPECT_EQ(w.plan.batch.global_batch, row.batch) << row.name;
     EXPECT_NEAR(static_cast<double>(w.model.parameters()) / 1e9, row.billions, row.printed)
         << row.name;
   }

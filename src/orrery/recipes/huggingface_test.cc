@@ -54,8 +54,8 @@ TEST(DeepSpeed, BatchOfAnyTwo) {
   const Result<Imported> micro = Import({Write("ds.json", kZero3)}, Model(On(16)));
   ASSERT_TRUE(micro.ok()) << micro.status().message();
   EXPECT_EQ(micro->dialect, "deepspeed");
-  EXPECT_EQ(Work(micro).plan.global_batch, 2 * 4 * 16);
-  EXPECT_EQ(Work(micro).plan.sharding, workload::Sharding::kZero3);
+  EXPECT_EQ(Work(micro).plan.batch.global_batch, 2 * 4 * 16);
+  EXPECT_EQ(Work(micro).plan.memory.sharding, workload::Sharding::kZero3);
   // All three: how many GPUs follows.
   const Result<Imported> all =
       Import({Write("ds.json",
@@ -65,13 +65,13 @@ TEST(DeepSpeed, BatchOfAnyTwo) {
              Model(On(0)));
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_EQ(all->job.ranks(), 32u);
-  EXPECT_EQ(Work(all).plan.micro_batch, 4);
+  EXPECT_EQ(Work(all).plan.batch.micro_batch, 4);
   // The batch alone: one pass a step.
   const Result<Imported> batch = Import(
       {Write("ds.json", "{\"train_batch_size\": 64, \"zero_optimization\": {\"stage\": 1}}")},
       Model(On(16)));
   ASSERT_TRUE(batch.ok()) << batch.status().message();
-  EXPECT_EQ(Work(batch).plan.micro_batch, 4);
+  EXPECT_EQ(Work(batch).plan.batch.micro_batch, 4);
   EXPECT_THAT(
       Error("{\"train_batch_size\": 100, \"train_micro_batch_size_per_gpu\": 3}", Model(On(16))),
       HasSubstr("train_batch_size 100 is not train_micro_batch_size_per_gpu 3"));
@@ -125,9 +125,9 @@ TEST(DeepSpeed, OffloadAndParallelism) {
                     "\"tensor_parallel\": {\"autotp_size\": 2}}")},
              Model(On(16)));
   ASSERT_TRUE(split.ok()) << split.status().message();
-  EXPECT_EQ(Work(split).plan.tp, 2);
-  EXPECT_EQ(Work(split).plan.dp, 8);
-  EXPECT_EQ(Work(split).plan.global_batch, 64);
+  EXPECT_EQ(Work(split).plan.parallel.tp, 2);
+  EXPECT_EQ(Work(split).plan.parallel.dp, 8);
+  EXPECT_EQ(Work(split).plan.batch.global_batch, 64);
 }
 
 // Shapes from a config.json beside it; the job finds it from its own folder.
@@ -159,12 +159,12 @@ TEST(LlamaFactory, ReadsTheJsonThatItNames) {
   EXPECT_EQ(imported->dialect, "llama-factory");
   const job::Workload& w = Work(imported);
   EXPECT_NEAR(static_cast<double>(w.model.parameters()) / 1e9, 7.62, 0.01);  // its model card
-  EXPECT_EQ(w.plan.global_batch, 2 * 4 * 16);
-  EXPECT_EQ(w.plan.seq_len, 4096);
-  EXPECT_EQ(w.plan.sharding, workload::Sharding::kZero3);
-  EXPECT_EQ(w.plan.recompute, workload::Recompute::kFull);  // unless it is disabled
-  EXPECT_EQ(w.plan.bucket_elements, 3584 * 3584);
-  EXPECT_FALSE(w.plan.repeats_kv);
+  EXPECT_EQ(w.plan.batch.global_batch, 2 * 4 * 16);
+  EXPECT_EQ(w.plan.batch.seq_len, 4096);
+  EXPECT_EQ(w.plan.memory.sharding, workload::Sharding::kZero3);
+  EXPECT_EQ(w.plan.memory.recompute, workload::Recompute::kFull);  // unless it is disabled
+  EXPECT_EQ(w.plan.framework.bucket_elements, 3584 * 3584);
+  EXPECT_FALSE(w.plan.framework.repeats_kv);
 }
 
 TEST(LlamaFactory, AdaptersAndStages) {
@@ -176,7 +176,7 @@ TEST(LlamaFactory, AdaptersAndStages) {
                                         "lora_target: q_proj,k_proj,v_proj,o_proj\n")},
              On(8));
   ASSERT_TRUE(lora.ok()) << lora.status().message();
-  EXPECT_EQ(Work(lora).plan.lora_rank, 16);
+  EXPECT_EQ(Work(lora).plan.lora.rank, 16);
   EXPECT_THAT(lora->job_text, HasSubstr("lora_targets: attention"));
   EXPECT_THAT(lora->job_text, HasSubstr("framework: ddp"));
   const auto error = [&](const std::string& more) {
@@ -200,10 +200,10 @@ TEST(Accelerate, LaunchesTheTrainer) {
   const job::Workload& w = Work(imported);
   EXPECT_NEAR(static_cast<double>(w.model.parameters()) / 1e9, 13.02, 0.01);
   EXPECT_EQ(imported->job.ranks(), 16u);
-  EXPECT_EQ(w.plan.global_batch, 4 * 2 * 16);
-  EXPECT_EQ(w.plan.recompute, workload::Recompute::kFull);
-  EXPECT_TRUE(w.plan.chunked_loss);
-  EXPECT_FALSE(w.plan.grad_reduce_fp32);  // FSDP reduces in what mixed_precision says
+  EXPECT_EQ(w.plan.batch.global_batch, 4 * 2 * 16);
+  EXPECT_EQ(w.plan.memory.recompute, workload::Recompute::kFull);
+  EXPECT_TRUE(w.plan.framework.chunked_loss);
+  EXPECT_FALSE(w.plan.framework.grad_reduce_fp32);  // FSDP reduces in what mixed_precision says
   EXPECT_THAT(imported->job_text, HasSubstr("framework: fsdp2"));
 }
 
@@ -240,7 +240,7 @@ TEST(Trainer, DefaultsAreItsOwn) {
                     "--output_dir /tmp/out --do_train\n")},
              {.dialect = "trainer", .cluster = "a100-80g-ib-200g"});
   ASSERT_TRUE(imported.ok()) << imported.status().message();
-  EXPECT_EQ(Work(imported).plan.global_batch, 8 * 16);
+  EXPECT_EQ(Work(imported).plan.batch.global_batch, 8 * 16);
   EXPECT_EQ(imported->job.ranks(), 16u);
   EXPECT_THAT(imported->job.assumed,
               Contains(HasSubstr("per_device_train_batch_size: 8, the Trainer's default")));

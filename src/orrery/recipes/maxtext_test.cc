@@ -26,9 +26,9 @@ TEST(MaxText, MeshAndBatch) {
   // 8 shards in a host, 16 copies over hosts: the defaults of ici_fsdp and dcn_data.
   const Result<Imported> copies = ImportYaml(kHead, 16);
   ASSERT_TRUE(copies.ok()) << copies.status().message();
-  EXPECT_EQ(copies->job.workloads.front().plan.dp, 128);
-  EXPECT_EQ(copies->job.workloads.front().plan.shard_group, 8);
-  EXPECT_EQ(copies->job.workloads.front().plan.global_batch, 256);
+  EXPECT_EQ(copies->job.workloads.front().plan.parallel.dp, 128);
+  EXPECT_EQ(copies->job.workloads.front().plan.memory.shard_group, 8);
+  EXPECT_EQ(copies->job.workloads.front().plan.batch.global_batch, 256);
   // Shards over all, tensor parallelism within a host: 8 GPUs share 16 sequences.
   const Result<Imported> shards =
       ImportYaml(std::string(kHead) +
@@ -36,10 +36,10 @@ TEST(MaxText, MeshAndBatch) {
                      "dcn_data_parallelism: 1\ndcn_fsdp_parallelism: -1\n",
                  16);
   ASSERT_TRUE(shards.ok()) << shards.status().message();
-  EXPECT_EQ(shards->job.workloads.front().plan.tp, 8);
-  EXPECT_EQ(shards->job.workloads.front().plan.dp, 16);
-  EXPECT_EQ(shards->job.workloads.front().plan.micro_batch, 16);
-  EXPECT_EQ(shards->job.workloads.front().plan.global_batch, 256);
+  EXPECT_EQ(shards->job.workloads.front().plan.parallel.tp, 8);
+  EXPECT_EQ(shards->job.workloads.front().plan.parallel.dp, 16);
+  EXPECT_EQ(shards->job.workloads.front().plan.batch.micro_batch, 16);
+  EXPECT_EQ(shards->job.workloads.front().plan.batch.global_batch, 256);
   EXPECT_NEAR(static_cast<double>(shards->job.workloads.front().model.parameters()) / 1e9, 68.98,
               0.01);
 }
@@ -50,9 +50,9 @@ TEST(MaxText, ExampleIsAJob) {
              {.cluster = "h100-ib-400g", .nodes = 16});
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   const workload::Plan& plan = imported->job.workloads.front().plan;
-  EXPECT_EQ(plan.dp, 128);
-  EXPECT_EQ(plan.sharding, workload::Sharding::kZero3);
-  EXPECT_EQ(plan.recompute_keeps, workload::RecomputeKeeps::kQkv);
+  EXPECT_EQ(plan.parallel.dp, 128);
+  EXPECT_EQ(plan.memory.sharding, workload::Sharding::kZero3);
+  EXPECT_EQ(plan.framework.recompute_keeps, workload::RecomputeKeeps::kQkv);
 }
 
 TEST(MaxText, WhatIsRefusedIsNamed) {

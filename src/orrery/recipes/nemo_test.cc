@@ -26,11 +26,11 @@ TEST(Nemo, BridgeIsMegatronInSections) {
   EXPECT_EQ(imported->dialect, "nemo");
   const job::Workload& w = imported->job.workloads.front();
   EXPECT_EQ(w.model.parameters(), 8'030'261'248);
-  EXPECT_EQ(w.plan.dp, 4);
-  EXPECT_EQ(w.plan.global_batch, 128);
-  EXPECT_TRUE(w.plan.tp_comm_overlap);
-  EXPECT_FALSE(w.plan.grad_reduce_fp32);
-  EXPECT_EQ(w.plan.sharding, workload::Sharding::kZero1);
+  EXPECT_EQ(w.plan.parallel.dp, 4);
+  EXPECT_EQ(w.plan.batch.global_batch, 128);
+  EXPECT_TRUE(w.plan.framework.tp_comm_overlap);
+  EXPECT_FALSE(w.plan.framework.grad_reduce_fp32);
+  EXPECT_EQ(w.plan.memory.sharding, workload::Sharding::kZero1);
   EXPECT_THAT(imported->job_text, HasSubstr("fp8_recipe: current"));
   EXPECT_THAT(imported->job_text, HasSubstr("framework: megatron-bridge"));
 }
@@ -49,9 +49,9 @@ TEST(Nemo, OneSaysItsHosts) {
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   const job::Workload& w = imported->job.workloads.front();
   EXPECT_EQ(imported->job.ranks(), 16u);
-  EXPECT_EQ(w.plan.dp, 4);
-  EXPECT_EQ(w.plan.seq_len, 2048);
-  EXPECT_EQ(w.plan.recompute, workload::Recompute::kSelective);
+  EXPECT_EQ(w.plan.parallel.dp, 4);
+  EXPECT_EQ(w.plan.batch.seq_len, 2048);
+  EXPECT_EQ(w.plan.memory.recompute, workload::Recompute::kSelective);
   EXPECT_EQ(w.model.activation, workload::Activation::kSwiglu);
   EXPECT_FALSE(w.model.mlp_bias);
 }
@@ -69,7 +69,7 @@ TEST(Nemo, OverridesNeedAModel) {
       ImportYaml(yaml, {.cluster = "h100-ib-400g", .model = "llama3-8b", .gpus = 8});
   ASSERT_TRUE(with.ok()) << with.status().message();
   EXPECT_EQ(with->job.workloads.front().model.parameters(), 8'030'261'248);
-  EXPECT_EQ(with->job.workloads.front().plan.global_batch, 8);
+  EXPECT_EQ(with->job.workloads.front().plan.batch.global_batch, 8);
   const Result<Imported> typo = ImportYaml(yaml + "ddp:\n  overlap_grad_reduse: true\n",
                                            {.cluster = "h100-ib-400g", .gpus = 8});
   ASSERT_FALSE(typo.ok());

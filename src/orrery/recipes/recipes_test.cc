@@ -58,8 +58,8 @@ TEST(Recipes, MegatronOf2021AsPrinted) {
                 0.05 + row.billions * 1e-4)
         << row.size;
     EXPECT_EQ(imported->job.ranks(), row.gpus) << row.size;
-    EXPECT_EQ(w.plan.global_batch, row.batch) << row.size;
-    EXPECT_EQ(w.plan.recompute, workload::Recompute::kFull);
+    EXPECT_EQ(w.plan.batch.global_batch, row.batch) << row.size;
+    EXPECT_EQ(w.plan.memory.recompute, workload::Recompute::kFull);
   }
 }
 
@@ -83,7 +83,7 @@ TEST(Recipes, MegatronsExamplesAsDocumented) {
     EXPECT_NEAR(static_cast<double>(w.model.parameters()) / 1e9 / row.billions, 1, 1e-3)
         << row.file << " " << w.model.parameters();
     EXPECT_EQ(imported->job.ranks(), row.gpus) << row.file;
-    EXPECT_EQ(w.plan.global_batch, row.batch) << row.file;
+    EXPECT_EQ(w.plan.batch.global_batch, row.batch) << row.file;
   }
 }
 
@@ -186,7 +186,7 @@ TEST(Megatron, LayersOnStages) {
   const auto layers = [](const std::string& more) -> std::vector<int> {
     const Result<Imported> imported = ImportText(kSmall + more, On("h100-ib-400g"));
     EXPECT_TRUE(imported.ok()) << imported.status().message();
-    return imported.ok() ? imported->job.workloads.front().plan.layers_per_stage
+    return imported.ok() ? imported->job.workloads.front().plan.parallel.layers_per_stage
                          : std::vector<int>();
   };
   EXPECT_THAT(layers("--pipeline-model-parallel-size 4"), ElementsAre());
@@ -206,9 +206,9 @@ TEST(Megatron, DefaultsAreItsOwn) {
   const Result<Imported> imported = ImportText(kSmall, On("h100-ib-400g"));
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   const job::Workload& w = imported->job.workloads.front();
-  EXPECT_EQ(w.plan.dp, 16);
-  EXPECT_EQ(w.plan.global_batch, 32);  // a micro-batch a replica
-  EXPECT_FALSE(w.plan.overlap_grad_reduce);
+  EXPECT_EQ(w.plan.parallel.dp, 16);
+  EXPECT_EQ(w.plan.batch.global_batch, 32);  // a micro-batch a replica
+  EXPECT_FALSE(w.plan.framework.overlap_grad_reduce);
   EXPECT_EQ(w.model.vocab, 50304);  // to a multiple of 128
   EXPECT_EQ(w.model.ffn_hidden, 3072);
   EXPECT_DOUBLE_EQ(w.model.dropout, 0.1);
@@ -246,15 +246,15 @@ TEST(Megatron, FullRecomputeOfSomeLayers) {
   using workload::RecomputeMethod;
   workload::Plan p =
       plan("--recompute-granularity full --recompute-method block --recompute-num-layers 3");
-  EXPECT_EQ(p.recompute, workload::Recompute::kFull);
-  EXPECT_EQ(p.recompute_method, RecomputeMethod::kBlock);
-  EXPECT_EQ(p.recompute_layers, 3);
+  EXPECT_EQ(p.memory.recompute, workload::Recompute::kFull);
+  EXPECT_EQ(p.memory.recompute_method, RecomputeMethod::kBlock);
+  EXPECT_EQ(p.memory.recompute_layers, 3);
   p = plan("--recompute-granularity full --recompute-method uniform --recompute-num-layers 2");
-  EXPECT_EQ(p.recompute_method, RecomputeMethod::kUniform);
-  EXPECT_EQ(p.recompute_layers, 2);
+  EXPECT_EQ(p.memory.recompute_method, RecomputeMethod::kUniform);
+  EXPECT_EQ(p.memory.recompute_layers, 2);
   p = plan("--activations-checkpoint-method block --activations-checkpoint-num-layers 4");
-  EXPECT_EQ(p.recompute_method, RecomputeMethod::kBlock);
-  EXPECT_EQ(p.recompute_layers, 4);
+  EXPECT_EQ(p.memory.recompute_method, RecomputeMethod::kBlock);
+  EXPECT_EQ(p.memory.recompute_layers, 4);
   p = plan("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
   EXPECT_FALSE(p.recomputes_in_parts());
 }

@@ -36,15 +36,16 @@ TEST(Torchtitan, StagesChunksAndFloat8) {
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   const workload::Plan& plan = Work(imported).plan;
   EXPECT_NEAR(static_cast<double>(Work(imported).model.parameters()) / 1e9, 405.9, 0.1);
-  EXPECT_EQ(plan.dp, 8);
-  EXPECT_EQ(plan.vpp, 2);
-  EXPECT_EQ(plan.micro_batch, 1);     // local batches are cut into micro-batches of one
-  EXPECT_EQ(plan.global_batch, 256);  // its benchmark's Table 5
+  EXPECT_EQ(plan.parallel.dp, 8);
+  EXPECT_EQ(plan.parallel.vpp, 2);
+  EXPECT_EQ(plan.batch.micro_batch, 1);     // local batches are cut into micro-batches of one
+  EXPECT_EQ(plan.batch.global_batch, 256);  // its benchmark's Table 5
   // 126 layers and one each for the ends are 8 in each of 16 chunks.
-  EXPECT_THAT(plan.layers_per_stage, ElementsAre(7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7));
-  EXPECT_TRUE(plan.tp_comm_overlap);
-  EXPECT_TRUE(plan.low_precision_gather);
-  EXPECT_FALSE(plan.fp8_output_layer);
+  EXPECT_THAT(plan.parallel.layers_per_stage,
+              ElementsAre(7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7));
+  EXPECT_TRUE(plan.framework.tp_comm_overlap);
+  EXPECT_TRUE(plan.framework.low_precision_gather);
+  EXPECT_FALSE(plan.framework.fp8_output_layer);
 }
 
 TEST(Torchtitan, DegreesAndBatch) {
@@ -58,9 +59,9 @@ TEST(Torchtitan, DegreesAndBatch) {
                      "context_parallel_degree = 2\n",
                  64);
   ASSERT_TRUE(hybrid.ok()) << hybrid.status().message();
-  EXPECT_EQ(Work(hybrid).plan.dp, 32);
-  EXPECT_EQ(Work(hybrid).plan.shard_group, 16);  // 8 shards of 2 context-parallel ranks
-  EXPECT_EQ(Work(hybrid).plan.global_batch, 256);
+  EXPECT_EQ(Work(hybrid).plan.parallel.dp, 32);
+  EXPECT_EQ(Work(hybrid).plan.memory.shard_group, 16);  // 8 shards of 2 context-parallel ranks
+  EXPECT_EQ(Work(hybrid).plan.batch.global_batch, 256);
   // The layout of 2024: degrees among [training] and [experimental], a count of micro-batches.
   const Result<Imported> old =
       ImportToml(model + "norm_type = \"rmsnorm\"\n" + none +
@@ -70,10 +71,10 @@ TEST(Torchtitan, DegreesAndBatch) {
                      "pipeline_parallel_split_points = [\"layers.16\"]\n",
                  64);
   ASSERT_TRUE(old.ok()) << old.status().message();
-  EXPECT_EQ(Work(old).plan.tp, 8);
-  EXPECT_EQ(Work(old).plan.micro_batch, 2);
-  EXPECT_EQ(Work(old).plan.global_batch, 32);
-  EXPECT_THAT(Work(old).plan.layers_per_stage, ElementsAre());  // even
+  EXPECT_EQ(Work(old).plan.parallel.tp, 8);
+  EXPECT_EQ(Work(old).plan.batch.micro_batch, 2);
+  EXPECT_EQ(Work(old).plan.batch.global_batch, 32);
+  EXPECT_THAT(Work(old).plan.parallel.layers_per_stage, ElementsAre());  // even
 }
 
 // Checkpoints of every second layer are its default.
@@ -88,10 +89,10 @@ TEST(Torchtitan, EveryNthLayerIsCheckpointed) {
   for (const auto& [more, layers] :
        {std::pair("", 2), std::pair("[activation_checkpoint]\nselective_ac_option = \"3\"\n", 3)}) {
     const workload::Plan p = plan(more);
-    EXPECT_EQ(p.recompute, workload::Recompute::kFull);
-    EXPECT_EQ(p.recompute_method, workload::RecomputeMethod::kEvery);
-    EXPECT_EQ(p.recompute_layers, layers);
-    EXPECT_EQ(p.recompute_keeps, workload::RecomputeKeeps::kLast);
+    EXPECT_EQ(p.memory.recompute, workload::Recompute::kFull);
+    EXPECT_EQ(p.memory.recompute_method, workload::RecomputeMethod::kEvery);
+    EXPECT_EQ(p.memory.recompute_layers, layers);
+    EXPECT_EQ(p.framework.recompute_keeps, workload::RecomputeKeeps::kLast);
   }
 }
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "orrery/workload/generators/block_source.h"
-#include "orrery/workload/generators/expert_groups.h"
+#include "orrery/workload/generators/experts/expert_groups.h"
 #include "orrery/workload/generators/program_writer.h"
-#include "orrery/workload/generators/schedules.h"
-#include "orrery/workload/generators/sharded_program.h"
+#include "orrery/workload/generators/schedules/schedules.h"
+#include "orrery/workload/generators/sharding/sharded_program.h"
 #include "orrery/workload/routing.h"
 
 namespace orrery::workload {
@@ -39,16 +39,16 @@ class Layout {
   Layout(const JobContext& job, graph::Graph* graph)
       : job_(job),
         plan_(*job.plan),
-        tp_(static_cast<std::size_t>(plan_.tp)),
+        tp_(static_cast<std::size_t>(plan_.parallel.tp)),
         dp_(static_cast<std::size_t>(plan_.replicas())),
-        cp_(static_cast<std::size_t>(plan_.cp)),
-        pp_(static_cast<std::size_t>(plan_.pp)),
-        shard_(plan_.hybrid()      ? static_cast<std::size_t>(plan_.shard_ranks())
-               : plan_.reshard > 0 ? static_cast<std::size_t>(plan_.reshard)
-                                   : dp_),
+        cp_(static_cast<std::size_t>(plan_.parallel.cp)),
+        pp_(static_cast<std::size_t>(plan_.parallel.pp)),
+        shard_(plan_.hybrid()             ? static_cast<std::size_t>(plan_.shard_ranks())
+               : plan_.memory.reshard > 0 ? static_cast<std::size_t>(plan_.memory.reshard)
+                                          : dp_),
         base_(graph->bindings.size()),
         graph_(graph) {
-    const bool stages_within = plan_.rank_order == RankOrder::kPpDp;
+    const bool stages_within = plan_.parallel.rank_order == RankOrder::kPpDp;
     const std::size_t replica_step = stages_within ? tp_ * cp_ * pp_ : tp_ * cp_;
     stage_step_ = stages_within ? tp_ * cp_ : tp_ * dp_;
     replica_.reserve(dp_);
@@ -137,7 +137,7 @@ class Layout {
         for (std::size_t t = 0; t < tp_; ++t) members_.push_back(Rank(t, i, p));
       }
     }
-    if (plan_.rank_order != RankOrder::kDpPp) std::sort(members_.begin(), members_.end());
+    if (plan_.parallel.rank_order != RankOrder::kDpPp) std::sort(members_.begin(), members_.end());
     graph_->groups.Add(GroupSlot::kModel, members_);
   }
 
@@ -172,7 +172,7 @@ class Layout {
 
   // The rest of what rank (t, d, p) is bound to.
   void Bind(std::size_t t, std::size_t d, std::size_t p, graph::Binding* b) {
-    const bool wraps = plan_.vpp > 1 && !plan_.v_shape() && !plan_.dual();
+    const bool wraps = plan_.parallel.vpp > 1 && !plan_.v_shape() && !plan_.dual();
     const std::size_t column = p * tp_ + t;
     if (dp_ > 1) Slot(b, GroupSlot::kDp) = GroupId(first_[kDp] + column);
     if (shard_ < dp_) {
@@ -193,7 +193,7 @@ class Layout {
       b->peers[static_cast<std::size_t>(PeerSlot::kCpNext)] =
           Rank(t, first + (d + 1 - first) % cp_, p);
     }
-    if (job_.shape->tp_overlap) {
+    if (job_.shape->framework.tp_comm_overlap) {
       b->peers[static_cast<std::size_t>(PeerSlot::kTpPrevious)] = Rank((t + tp_ - 1) % tp_, d, p);
       b->peers[static_cast<std::size_t>(PeerSlot::kTpNext)] = Rank((t + 1) % tp_, d, p);
     }
@@ -249,13 +249,13 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   BlockSource blocks(&cache_->blocks, shape, graph);
   if (graph->blocks.empty()) graph->blocks.reserve(64);
   // ZeRO shards gradients over dp, so that their norm is a sum over all ranks of a shard group.
-  const int norm_group =
-      plan.tp * plan.pp * (plan.sharding == Sharding::kNone ? 1 : plan.shard_ranks());
+  const int norm_group = plan.parallel.tp * plan.parallel.pp *
+                         (plan.memory.sharding == Sharding::kNone ? 1 : plan.shard_ranks());
   std::vector<LayerLoad> loads;
   if (model.experts.count > 0 && DrawsRouting(plan)) {
     for (int l = 0; l < model.layers; ++l) {
       loads.push_back(LoadOfLayer(model, plan, l));
-      if (plan.ep > 1) loads.back().shares = SharesOf(loads.back(), graph);
+      if (plan.parallel.ep > 1) loads.back().shares = SharesOf(loads.back(), graph);
     }
   }
   const JobContext job{.model = &model,
@@ -267,9 +267,10 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
                        .loads = loads};
   const ProgramId first_program(graph->programs.size());
   // Where loads are drawn, ranks over ep run programs of their own.
-  const int variants = loads.empty() ? 1 : plan.ep;
-  graph->programs.reserve(graph->programs.size() + static_cast<std::size_t>(plan.pp * variants));
-  for (int i = 0; i < plan.pp * variants; ++i) {
+  const int variants = loads.empty() ? 1 : plan.parallel.ep;
+  graph->programs.reserve(graph->programs.size() +
+                          static_cast<std::size_t>(plan.parallel.pp * variants));
+  for (int i = 0; i < plan.parallel.pp * variants; ++i) {
     const int stage = i / variants;
     graph::Program& program = graph->programs.emplace_back();
     program.name = variants == 1 ? fmt::format("stage {}", stage)
@@ -280,7 +281,7 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
     }
     ProgramWriter writer(job, stage, &program, i % variants);
     writer.Begin();
-    WriteSchedule(plan.schedule, &writer);
+    WriteSchedule(plan.parallel.schedule, &writer);
     writer.End();
   }
   Layout layout(job, graph);
@@ -291,9 +292,9 @@ Status Generator::AddJob(const Model& model, const Plan& plan, const std::string
   if (model.experts.count > 0) AddExpertGroups(plan, first_rank, variants > 1, graph);
   graph->jobs.push_back({.name = job_name,
                          .ranks = static_cast<std::uint32_t>(plan.ranks()),
-                         .tokens_per_step = plan.global_batch * plan.seq_len,
-                         .model_flops_per_step = model.flops_per_sequence(plan.seq_len) *
-                                                 static_cast<double>(plan.global_batch)});
+                         .tokens_per_step = plan.batch.global_batch * plan.batch.seq_len,
+                         .model_flops_per_step = model.flops_per_sequence(plan.batch.seq_len) *
+                                                 static_cast<double>(plan.batch.global_batch)});
   return {};
 }
 

@@ -165,41 +165,43 @@ Plan RandomPlan(CounterRng* rng) {
     return *(values.begin() + static_cast<std::ptrdiff_t>(rng->Below(values.size())));
   };
   const auto coin = [&] { return rng->Below(2) == 0; };
-  Plan p{.tp = pick({1, 2, 4}),
-         .pp = pick({1, 2, 3, 4}),
-         .vpp = pick({1, 1, 2, 3}),
-         .dp = pick({1, 2, 3})};
-  p.sequence_parallel = coin();
-  p.micro_batch = pick({1, 2});
-  p.global_batch = p.micro_batch * p.dp * pick({1, 2, 3, 4, 6, 8, 12});
-  p.seq_len = pick({64, 128});
-  p.precision = static_cast<Precision>(rng->Below(3));
-  p.recompute = static_cast<Recompute>(rng->Below(3));
-  p.sharding = static_cast<Sharding>(rng->Below(2));
-  p.schedule = p.vpp > 1 ? Schedule::k1f1bInterleaved : static_cast<Schedule>(rng->Below(2));
-  p.microbatch_group = p.vpp > 1 ? pick({0, 0, 3, 4, 6}) : 0;
-  p.attention = static_cast<AttentionBackend>(rng->Below(3));
-  p.overlap_grad_reduce = coin();
-  p.overlap_param_gather = coin();
-  p.overlap_p2p = coin();
-  p.grad_reduce_fp32 = coin();
-  p.bucket_elements = pick({1, 40'000'000});
-  p.fused_bias_activation = coin();
-  p.fused_softmax = coin();
-  p.fused_adam = coin();
-  p.align_grad_reduce = coin();
-  p.align_param_gather = coin();
-  p.recompute_flash = coin();
-  p.overlap_tp_all_reduce = coin();
-  p.copies_units = coin();
-  p.scatter_gather_p2p = coin();
-  p.batch_p2p_sync = coin();
-  p.batch_sync = coin();
-  p.log_every_step = coin();
-  p.tp_comm_overlap = p.sequence_parallel && coin();
-  p.recompute_method = static_cast<RecomputeMethod>(rng->Below(3));
-  p.recompute_layers = pick({1, 1, 2, 3});
-  p.overlap_p2p_warmup_flush = p.overlap_p2p && p.schedule == Schedule::k1f1bInterleaved && coin();
+  Plan p{.parallel = {.tp = pick({1, 2, 4}),
+                      .pp = pick({1, 2, 3, 4}),
+                      .vpp = pick({1, 1, 2, 3}),
+                      .dp = pick({1, 2, 3})}};
+  p.parallel.sequence_parallel = coin();
+  p.batch.micro_batch = pick({1, 2});
+  p.batch.global_batch = p.batch.micro_batch * p.parallel.dp * pick({1, 2, 3, 4, 6, 8, 12});
+  p.batch.seq_len = pick({64, 128});
+  p.precision.type = static_cast<Precision>(rng->Below(3));
+  p.memory.recompute = static_cast<Recompute>(rng->Below(3));
+  p.memory.sharding = static_cast<Sharding>(rng->Below(2));
+  p.parallel.schedule =
+      p.parallel.vpp > 1 ? Schedule::k1f1bInterleaved : static_cast<Schedule>(rng->Below(2));
+  p.parallel.microbatch_group = p.parallel.vpp > 1 ? pick({0, 0, 3, 4, 6}) : 0;
+  p.framework.attention = static_cast<AttentionBackend>(rng->Below(3));
+  p.framework.overlap_grad_reduce = coin();
+  p.framework.overlap_param_gather = coin();
+  p.framework.overlap_p2p = coin();
+  p.framework.grad_reduce_fp32 = coin();
+  p.framework.bucket_elements = pick({1, 40'000'000});
+  p.framework.fused_bias_activation = coin();
+  p.framework.fused_softmax = coin();
+  p.framework.fused_adam = coin();
+  p.framework.align_grad_reduce = coin();
+  p.framework.align_param_gather = coin();
+  p.framework.recompute_flash = coin();
+  p.framework.overlap_tp_all_reduce = coin();
+  p.framework.copies_units = coin();
+  p.framework.scatter_gather_p2p = coin();
+  p.framework.batch_p2p_sync = coin();
+  p.framework.batch_sync = coin();
+  p.framework.log_every_step = coin();
+  p.framework.tp_comm_overlap = p.parallel.sequence_parallel && coin();
+  p.memory.recompute_method = static_cast<RecomputeMethod>(rng->Below(3));
+  p.memory.recompute_layers = pick({1, 1, 2, 3});
+  p.framework.overlap_p2p_warmup_flush =
+      p.framework.overlap_p2p && p.parallel.schedule == Schedule::k1f1bInterleaved && coin();
   return p;
 }
 
@@ -244,9 +246,9 @@ TEST(GeneratorProperty, RandomPlansRunOrAreRefused) {
       continue;
     }
     ++made;
-    const std::string what =
-        fmt::format("plan {}: tp {} pp {} vpp {} dp {} m {} schedule {}", i, p.tp, p.pp, p.vpp,
-                    p.dp, p.microbatches(), static_cast<int>(p.schedule));
+    const std::string what = fmt::format(
+        "plan {}: tp {} pp {} vpp {} dp {} m {} schedule {}", i, p.parallel.tp, p.parallel.pp,
+        p.parallel.vpp, p.parallel.dp, p.microbatches(), static_cast<int>(p.parallel.schedule));
     const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
     ASSERT_TRUE(verified.ok()) << what << ": " << verified.message();
     ExpectTidy(g);
@@ -257,7 +259,7 @@ TEST(GeneratorProperty, RandomPlansRunOrAreRefused) {
 
 // Every rank is in one group of each kind that its program uses, and stands where rank order says.
 TEST(Generator, GroupsFollowMegatronsRankOrder) {
-  Plan p{.tp = 2, .pp = 3, .dp = 4, .global_batch = 4, .seq_len = 64};
+  Plan p{.parallel = {.tp = 2, .pp = 3, .dp = 4}, .batch = {.global_batch = 4, .seq_len = 64}};
   const graph::Graph g = Make(SmallGpt(6), p);
   ASSERT_EQ(g.bindings.size(), 24u);
   const auto members = [&](std::size_t rank, graph::GroupSlot slot) {
@@ -275,7 +277,7 @@ TEST(Generator, GroupsFollowMegatronsRankOrder) {
   EXPECT_EQ(g.bindings[11].peers[0].value, 3u);
   EXPECT_EQ(g.bindings[11].peers[1].value, 19u);
   EXPECT_FALSE(g.bindings[3].peers[0].valid());
-  p.sharding = Sharding::kZero1;  // the norm of sharded gradients is a sum over all
+  p.memory.sharding = Sharding::kZero1;  // the norm of sharded gradients is a sum over all
   const graph::Graph zero = Make(SmallGpt(6), p);
   EXPECT_EQ(
       zero.groups
@@ -287,8 +289,8 @@ TEST(Generator, GroupsFollowMegatronsRankOrder) {
 TEST(Generator, TwoJobsShareAGraph) {
   graph::Graph g;
   Generator generator;
-  const Plan a{.tp = 2, .pp = 2, .global_batch = 4, .seq_len = 64};
-  const Plan b{.dp = 3, .global_batch = 3, .seq_len = 64};
+  const Plan a{.parallel = {.tp = 2, .pp = 2}, .batch = {.global_batch = 4, .seq_len = 64}};
+  const Plan b{.parallel = {.dp = 3}, .batch = {.global_batch = 3, .seq_len = 64}};
   ASSERT_TRUE(generator.AddJob(SmallGpt(4), a, "a", &g).ok());
   ASSERT_TRUE(generator.AddJob(SmallGpt(2), b, "b", &g).ok());
   EXPECT_EQ(g.bindings.size(), 7u);
@@ -304,7 +306,8 @@ TEST(Generator, TwoJobsShareAGraph) {
 // A warm generator gives the same graph as a cold one, also when its names were first met
 // elsewhere.
 TEST(Generator, CacheDoesNotShow) {
-  const Plan p{.tp = 2, .pp = 2, .sequence_parallel = true, .global_batch = 4, .seq_len = 64};
+  const Plan p{.parallel = {.tp = 2, .pp = 2, .sequence_parallel = true},
+               .batch = {.global_batch = 4, .seq_len = 64}};
   Generator warm;
   graph::Graph other, again;
   ASSERT_TRUE(warm.AddJob(*FindModel("llama3-8b"), p, "x", &other).ok());
@@ -320,13 +323,8 @@ TEST(Generator, CacheDoesNotShow) {
 }
 
 TEST(Generator, PassesOfAllMicrobatches) {
-  const Plan p{.pp = 2,
-               .vpp = 2,
-               .dp = 2,
-               .global_batch = 24,
-               .micro_batch = 2,
-               .seq_len = 64,
-               .schedule = Schedule::k1f1bInterleaved};
+  const Plan p{.parallel = {.pp = 2, .vpp = 2, .dp = 2, .schedule = Schedule::k1f1bInterleaved},
+               .batch = {.global_batch = 24, .micro_batch = 2, .seq_len = 64}};
   const graph::Graph g = Make(SmallGpt(8), p);
   std::set<std::tuple<std::string, int, int>> seen;
   int layers = 0;
@@ -343,12 +341,9 @@ TEST(Generator, PassesOfAllMicrobatches) {
 // The size of the plan that searches start from. An exact counter: a change here changes how long
 // every evaluation takes, so it belongs in the changelog.
 TEST(Generator, BasePlanStaysSmall) {
-  const Plan p{.tp = 8,
-               .pp = 8,
-               .dp = 16,
-               .sequence_parallel = true,
-               .global_batch = 1536,
-               .sharding = Sharding::kZero1};
+  const Plan p{.parallel = {.tp = 8, .pp = 8, .dp = 16, .sequence_parallel = true},
+               .batch = {.global_batch = 1536},
+               .memory = {.sharding = Sharding::kZero1}};
   const graph::Graph g = Make(*FindModel("gpt3-175b"), p);
   std::size_t calls = 0;
   for (const graph::Program& program : g.programs) calls += program.calls.size();

@@ -90,9 +90,10 @@ HostWork HostOf(HostEra era, const Plan& plan, const constants::Set& known) {
                   : era == HostEra::kCore ? kCore
                   : era == HostEra::kFsdp ? kFsdp
                                           : HostWork();
-  if (plan.quiet_loop) host.step = std::min(host.step, kQuietStep);
+  if (plan.framework.quiet_loop) host.step = std::min(host.step, kQuietStep);
   host = Times(host, python);
-  if (plan.cuda_graphs == CudaGraphs::kIteration) return {.graph = host.graph, .step = host.step};
+  if (plan.framework.cuda_graphs == CudaGraphs::kIteration)
+    return {.graph = host.graph, .step = host.step};
   return host;
 }
 

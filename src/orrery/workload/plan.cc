@@ -45,18 +45,19 @@ struct Bound {
 
 Status CheckBounds(const Plan& plan) {
   const Bound bounds[] = {
-      {"parallel.tp", plan.tp, 1, 4096},
-      {"parallel.pp", plan.pp, 1, 4096},
-      {"parallel.vpp", plan.vpp, 1, 1024},
-      {"parallel.dp", plan.dp, 1, 1 << 20},
-      {"parallel.cp", plan.cp, 1, 127},  // 2 · cp group calls in a block
-      {"parallel.shard_group", plan.shard_group, 0, 1 << 20},
-      {"parallel.microbatch_group", plan.microbatch_group, 0, 1 << 20},
-      {"training.global_batch", plan.global_batch, 1, std::int64_t{1} << 31},
-      {"training.micro_batch", plan.micro_batch, 1, 1 << 16},
-      {"training.seq_len", plan.seq_len, 1, 1 << 26},
-      {"framework_options.bucket_elements", plan.bucket_elements, 1, std::int64_t{1} << 40},
-      {"framework_options.deferred_head", plan.deferred_head, 0, 1 << 20},
+      {"parallel.tp", plan.parallel.tp, 1, 4096},
+      {"parallel.pp", plan.parallel.pp, 1, 4096},
+      {"parallel.vpp", plan.parallel.vpp, 1, 1024},
+      {"parallel.dp", plan.parallel.dp, 1, 1 << 20},
+      {"parallel.cp", plan.parallel.cp, 1, 127},  // 2 · cp group calls in a block
+      {"parallel.shard_group", plan.memory.shard_group, 0, 1 << 20},
+      {"parallel.microbatch_group", plan.parallel.microbatch_group, 0, 1 << 20},
+      {"training.global_batch", plan.batch.global_batch, 1, std::int64_t{1} << 31},
+      {"training.micro_batch", plan.batch.micro_batch, 1, 1 << 16},
+      {"training.seq_len", plan.batch.seq_len, 1, 1 << 26},
+      {"framework_options.bucket_elements", plan.framework.bucket_elements, 1,
+       std::int64_t{1} << 40},
+      {"framework_options.deferred_head", plan.framework.deferred_head, 0, 1 << 20},
   };
   for (const Bound& b : bounds) {
     if (b.value < b.least || b.value > b.most) {
@@ -64,11 +65,14 @@ Status CheckBounds(const Plan& plan) {
     }
   }
   constexpr std::int64_t kMostRanks = 1 << 22;
-  const double ranks = static_cast<double>(std::int64_t{plan.tp} * plan.pp * plan.dp) * plan.cp;
+  const double ranks =
+      static_cast<double>(std::int64_t{plan.parallel.tp} * plan.parallel.pp * plan.parallel.dp) *
+      plan.parallel.cp;
   if (ranks > kMostRanks) {
     return InvalidInput(
-        "parallel: tp {} · pp {} · dp {}{} = {} GPUs is beyond {}; make one smaller", plan.tp,
-        plan.pp, plan.dp, plan.cp > 1 ? fmt::format(" · cp {}", plan.cp) : "",
+        "parallel: tp {} · pp {} · dp {}{} = {} GPUs is beyond {}; make one smaller",
+        plan.parallel.tp, plan.parallel.pp, plan.parallel.dp,
+        plan.parallel.cp > 1 ? fmt::format(" · cp {}", plan.parallel.cp) : "",
         static_cast<std::int64_t>(ranks), kMostRanks);
   }
   return {};
@@ -76,43 +80,45 @@ Status CheckBounds(const Plan& plan) {
 
 Status CheckTensorParallel(const Model& model, const Plan& plan) {
   const auto divides = [&](std::string_view what, std::int64_t n) -> Status {
-    if (n % plan.tp == 0) return {};
+    if (n % plan.parallel.tp == 0) return {};
     return InvalidInput(
         "parallel.tp: {} does not divide {} of {} ({}); tensor parallelism gives every rank an "
         "equal "
         "share: use tp {}",
-        plan.tp, what, model.name, n, NearestDivisors(n, plan.tp));
+        plan.parallel.tp, what, model.name, n, NearestDivisors(n, plan.parallel.tp));
   };
   ORRERY_RETURN_IF_ERROR(divides("the attention heads", model.heads));
   ORRERY_RETURN_IF_ERROR(divides("the key and value heads", model.kv_heads));
   ORRERY_RETURN_IF_ERROR(divides("the feed-forward width", model.ffn_hidden));
-  if (plan.sequence_parallel && plan.tp > 1 && plan.seq_len % plan.tp != 0) {
+  if (plan.parallel.sequence_parallel && plan.parallel.tp > 1 &&
+      plan.batch.seq_len % plan.parallel.tp != 0) {
     return InvalidInput(
         "training.seq_len: {} is not a multiple of tp ({}), which sequence parallelism needs; use "
         "{} "
         "or turn parallel.sequence_parallel off",
-        plan.seq_len, plan.tp, NearestMultiples(plan.tp, plan.seq_len));
+        plan.batch.seq_len, plan.parallel.tp,
+        NearestMultiples(plan.parallel.tp, plan.batch.seq_len));
   }
   return {};
 }
 
 Status CheckBatch(const Plan& plan) {
-  const std::int64_t share = plan.micro_batch * plan.dp;
-  if (plan.global_batch % share != 0) {
+  const std::int64_t share = plan.batch.micro_batch * plan.parallel.dp;
+  if (plan.batch.global_batch % share != 0) {
     return InvalidInput(
         "training.global_batch: {} is not a multiple of micro_batch · dp = {} · {} = {}; every "
         "replica "
         "runs the same number of micro-batches: use {}",
-        plan.global_batch, plan.micro_batch, plan.dp, share,
-        NearestMultiples(share, plan.global_batch));
+        plan.batch.global_batch, plan.batch.micro_batch, plan.parallel.dp, share,
+        NearestMultiples(share, plan.batch.global_batch));
   }
   constexpr std::int64_t kMostPasses = 1'000'000;
-  if (plan.microbatches() * plan.vpp > kMostPasses) {
+  if (plan.microbatches() * plan.parallel.vpp > kMostPasses) {
     return InvalidInput(
         "training.global_batch: {} makes {} micro-batches of {} chunks a stage, more than {} "
         "passes; "
         "use a smaller global_batch or a larger micro_batch",
-        plan.global_batch, plan.microbatches(), plan.vpp, kMostPasses);
+        plan.batch.global_batch, plan.microbatches(), plan.parallel.vpp, kMostPasses);
   }
   return {};
 }
@@ -120,38 +126,39 @@ Status CheckBatch(const Plan& plan) {
 // As Megatron (core/model_parallel_config.py), which has overlap_p2p for interleaved schedules
 // only.
 Status CheckWarmupFlush(const Plan& plan) {
-  if (!plan.overlap_p2p_warmup_flush) return {};
-  if (plan.overlap_p2p && plan.schedule == Schedule::k1f1bInterleaved) return {};
+  if (!plan.framework.overlap_p2p_warmup_flush) return {};
+  if (plan.framework.overlap_p2p && plan.parallel.schedule == Schedule::k1f1bInterleaved) return {};
   return InvalidInput(
       "framework_options.overlap_p2p_warmup_flush: needs the schedule 1f1b-interleaved with "
       "overlap_p2p; {}",
-      plan.overlap_p2p ? "set schedule: 1f1b-interleaved and parallel.vpp, or leave it out"
-                       : "turn overlap_p2p on or leave it out");
+      plan.framework.overlap_p2p
+          ? "set schedule: 1f1b-interleaved and parallel.vpp, or leave it out"
+          : "turn overlap_p2p on or leave it out");
 }
 
 Status CheckInterleaving(const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckWarmupFlush(plan));
-  if (plan.schedule >= Schedule::kZbH1) return {};  // CheckFeatures
-  if (plan.schedule != Schedule::k1f1bInterleaved) {
-    if (plan.vpp == 1) return {};
+  if (plan.parallel.schedule >= Schedule::kZbH1) return {};  // CheckFeatures
+  if (plan.parallel.schedule != Schedule::k1f1bInterleaved) {
+    if (plan.parallel.vpp == 1) return {};
     return InvalidInput(
         "parallel.vpp: {} chunks a stage need the schedule 1f1b-interleaved, not {}; set "
         "schedule: 1f1b-interleaved or vpp: 1",
-        plan.vpp, Schedules()[static_cast<std::size_t>(plan.schedule)].name);
+        plan.parallel.vpp, Schedules()[static_cast<std::size_t>(plan.parallel.schedule)].name);
   }
-  if (plan.vpp < 2) {
+  if (plan.parallel.vpp < 2) {
     return InvalidInput(
         "parallel.vpp: the schedule 1f1b-interleaved needs at least 2 chunks a stage, not {}; set "
         "vpp: 2 or schedule: 1f1b",
-        plan.vpp);
+        plan.parallel.vpp);
   }
-  if (plan.pp < 2) {
+  if (plan.parallel.pp < 2) {
     return InvalidInput(
         "parallel.pp: the schedule 1f1b-interleaved needs at least 2 stages, not {}; set pp: 2 or "
         "schedule: 1f1b",
-        plan.pp);
+        plan.parallel.pp);
   }
-  if (plan.pp == 2 && !plan.overlap_p2p) {
+  if (plan.parallel.pp == 2 && !plan.framework.overlap_p2p) {
     return InvalidInput(
         "parallel.pp: interleaving over 2 stages without overlapped p2p would put two sends and "
         "receives between the same ranks into one batch, which Megatron refuses; turn overlap_p2p "
@@ -159,173 +166,186 @@ Status CheckInterleaving(const Plan& plan) {
         "or use pp: 3 or more");
   }
   const std::int64_t m = plan.microbatches();
-  const std::int64_t group = plan.microbatch_group > 0 ? plan.microbatch_group : plan.pp;
-  if (m < plan.pp) {
+  const std::int64_t group =
+      plan.parallel.microbatch_group > 0 ? plan.parallel.microbatch_group : plan.parallel.pp;
+  if (m < plan.parallel.pp) {
     return InvalidInput(
         "training.global_batch: {} gives {} micro-batches a replica, and the schedule "
         "1f1b-interleaved needs at least pp = {}; use {} or more",
-        plan.global_batch, m, plan.pp, plan.micro_batch * plan.dp * plan.pp);
+        plan.batch.global_batch, m, plan.parallel.pp,
+        plan.batch.micro_batch * plan.parallel.dp * plan.parallel.pp);
   }
-  if (group < plan.pp || group > m) {
+  if (group < plan.parallel.pp || group > m) {
     return InvalidInput(
         "parallel.microbatch_group: {} is outside pp … micro-batches = {} … {}; leave it out to "
         "use "
         "pp",
-        group, plan.pp, m);
+        group, plan.parallel.pp, m);
   }
   const std::int64_t rest = m % group;
-  if (rest != 0 && rest < plan.pp) {
+  if (rest != 0 && rest < plan.parallel.pp) {
     return InvalidInput(
         "training.global_batch: {} gives {} micro-batches a replica, which leaves {} after groups "
         "of "
         "{} (parallel.microbatch_group); the last group must have at least pp = {}: use {}",
-        plan.global_batch, m, rest, group, plan.pp,
-        NearestMultiples(plan.micro_batch * plan.dp * group, plan.global_batch));
+        plan.batch.global_batch, m, rest, group, plan.parallel.pp,
+        NearestMultiples(plan.batch.micro_batch * plan.parallel.dp * group,
+                         plan.batch.global_batch));
   }
   return {};
 }
 
 Status CheckKernels(const Model& model, const Plan& plan) {
-  if (plan.precision == Precision::kFp32 && plan.attention != AttentionBackend::kUnfused) {
+  if (plan.precision.type == Precision::kFp32 &&
+      plan.framework.attention != AttentionBackend::kUnfused) {
     return InvalidInput(
         "training.precision: fp32 has no flash attention kernel; use bf16 or fp16, or attention: "
         "unfused");
   }
-  if (model.position == Position::kLearned && plan.seq_len > model.max_position) {
+  if (model.position == Position::kLearned && plan.batch.seq_len > model.max_position) {
     return InvalidInput(
         "training.seq_len: {} is beyond the {} learned positions of {}; use at most {} or a model "
         "with more positions",
-        plan.seq_len, model.max_position, model.name, model.max_position);
+        plan.batch.seq_len, model.max_position, model.name, model.max_position);
   }
   return {};
 }
 
 Status CheckContextParallel(const Model& model, const Plan& plan) {
-  if (plan.cp == 1) return {};
-  if (plan.seq_len % (2 * plan.cp) != 0) {
+  if (plan.parallel.cp == 1) return {};
+  if (plan.batch.seq_len % (2 * plan.parallel.cp) != 0) {
     return InvalidInput(
         "training.seq_len: {} is not a multiple of 2 · cp = {}; every rank takes one part from "
         "either end so that the causal mask leaves all the same work: use {}",
-        plan.seq_len, 2 * plan.cp, NearestMultiples(2 * plan.cp, plan.seq_len));
+        plan.batch.seq_len, 2 * plan.parallel.cp,
+        NearestMultiples(2 * plan.parallel.cp, plan.batch.seq_len));
   }
-  if (plan.sequence_parallel && plan.tp > 1 && plan.seq_len / plan.cp % plan.tp != 0) {
+  if (plan.parallel.sequence_parallel && plan.parallel.tp > 1 &&
+      plan.batch.seq_len / plan.parallel.cp % plan.parallel.tp != 0) {
     return InvalidInput(
         "training.seq_len: {} / cp {} is not a multiple of tp ({}), which sequence parallelism "
         "needs; use {} or turn parallel.sequence_parallel off",
-        plan.seq_len, plan.cp, plan.tp,
-        NearestMultiples(std::int64_t{2} * plan.cp * plan.tp, plan.seq_len));
+        plan.batch.seq_len, plan.parallel.cp, plan.parallel.tp,
+        NearestMultiples(std::int64_t{2} * plan.parallel.cp * plan.parallel.tp,
+                         plan.batch.seq_len));
   }
-  if (plan.attention == AttentionBackend::kUnfused) {
+  if (plan.framework.attention == AttentionBackend::kUnfused) {
     return InvalidInput(
         "parallel.cp: {} ranks share a sequence, which unfused attention cannot; set "
         "framework_options.attention: flash2 or cp: 1",
-        plan.cp);
+        plan.parallel.cp);
   }
-  const std::int64_t heads = model.kv_heads / plan.tp;
-  if (plan.cp_exchange == CpExchange::kAllToAll && heads % plan.cp != 0) {
+  const std::int64_t heads = model.kv_heads / plan.parallel.tp;
+  if (plan.parallel.cp_exchange == CpExchange::kAllToAll && heads % plan.parallel.cp != 0) {
     return InvalidInput(
         "parallel.cp: {} does not divide the {} key and value heads of a rank ({} / tp {}), which "
         "the all-to-all exchange deals out; use cp {} or framework_options.cp_exchange: ring",
-        plan.cp, heads, model.kv_heads, plan.tp, NearestDivisors(heads, plan.cp));
+        plan.parallel.cp, heads, model.kv_heads, plan.parallel.tp,
+        NearestDivisors(heads, plan.parallel.cp));
   }
   return {};
 }
 
 Status CheckShardGroup(const Model& model, const Plan& plan) {
   const int replicas = plan.replicas();
-  if (plan.shard_group == 0 || (plan.shard_group == replicas && replicas > 1)) return {};
-  if (plan.sharding == Sharding::kNone) {
+  if (plan.memory.shard_group == 0 || (plan.memory.shard_group == replicas && replicas > 1))
+    return {};
+  if (plan.memory.sharding == Sharding::kNone) {
     return InvalidInput(
         "parallel.shard_group: {} ranks share nothing under sharding none; set training.sharding: "
         "zero1 or leave it out",
-        plan.shard_group);
+        plan.memory.shard_group);
   }
-  if (plan.shard_group < 2 || replicas % plan.shard_group != 0) {
+  if (plan.memory.shard_group < 2 || replicas % plan.memory.shard_group != 0) {
     return InvalidInput(
         "parallel.shard_group: {} is not a divisor above 1 of the {} data-parallel ranks{}; every "
         "group holds all shards once: use {}",
-        plan.shard_group, replicas, plan.cp > 1 ? " (dp · cp)" : "",
-        NearestDivisors(replicas, std::max(2, plan.shard_group)));
+        plan.memory.shard_group, replicas, plan.parallel.cp > 1 ? " (dp · cp)" : "",
+        NearestDivisors(replicas, std::max(2, plan.memory.shard_group)));
   }
   if (model.experts.count > 0) {
     return InvalidInput(
         "parallel.shard_group: groups of {} of {} ranks are not built for models with experts, "
         "such as {}; leave it out",
-        plan.shard_group, replicas, model.name);
+        plan.memory.shard_group, replicas, model.name);
   }
   return {};
 }
 
 Status CheckRankOrder(const Model& model, const Plan& plan) {
-  if (plan.rank_order == RankOrder::kDpPp || plan.pp == 1 || model.experts.count == 0) return {};
-  if (plan.expert_tp() * plan.ep == plan.tp * plan.cp) return {};
+  if (plan.parallel.rank_order == RankOrder::kDpPp || plan.parallel.pp == 1 ||
+      model.experts.count == 0)
+    return {};
+  if (plan.expert_tp() * plan.parallel.ep == plan.parallel.tp * plan.parallel.cp) return {};
   return InvalidInput(
       "parallel.rank_order: tp-cp-pp-dp puts the stages of dense layers tp {} · cp {} = {} ranks "
       "apart and those of experts etp {} · ep {} = {}; Megatron needs them equal: change ep or use "
       "tp-cp-dp-pp",
-      plan.tp, plan.cp, plan.tp * plan.cp, plan.expert_tp(), plan.ep, plan.expert_tp() * plan.ep);
+      plan.parallel.tp, plan.parallel.cp, plan.parallel.tp * plan.parallel.cp, plan.expert_tp(),
+      plan.parallel.ep, plan.expert_tp() * plan.parallel.ep);
 }
 
 // ZeRO-2 and -3 over stages are FSDP2's under torch.distributed.pipelining.
 Status CheckUnitsOverStages(const Model& model, const Plan& plan, std::string_view name) {
-  if (!plan.gathers_units() || plan.contiguous_gradients) {
+  if (!plan.gathers_units() || plan.framework.contiguous_gradients) {
     return InvalidInput(
         "training.sharding: {} over stages (pp {}): DeepSpeed's PipelineModule takes ZeRO-1 at "
         "most, since a micro-batch's gradients would be reduced while others still add to them; "
         "use zero1, or framework: fsdp2",
-        name, plan.pp);
+        name, plan.parallel.pp);
   }
-  if (plan.flat_parameters) {
+  if (plan.framework.flat_parameters) {
     return InvalidInput(
         "training.sharding: {} over stages (pp {}): torch.distributed.pipelining holds gathers and "
         "reductions back until the last micro-batch for FSDP2's modules only; use framework: fsdp2 "
         "(framework_options.flat_parameters: false) or zero1",
-        name, plan.pp);
+        name, plan.parallel.pp);
   }
-  if (plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered) {
+  if (plan.memory.sharding == Sharding::kZero3 && plan.memory.reshard != kKeepGathered) {
     return InvalidInput(
         "framework_options.reshard: {} with stages (pp {}) is not built: every micro-batch would "
         "gather "
         "every layer again, and torchtitan keeps them gathered over stages: use false",
-        plan.reshard == kReshardAll ? "true" : std::to_string(plan.reshard), plan.pp);
+        plan.memory.reshard == kReshardAll ? "true" : std::to_string(plan.memory.reshard),
+        plan.parallel.pp);
   }
   if (model.tied_embeddings) {
     return InvalidInput(
         "training.sharding: {} over stages (pp {}) with the tied table of {}: modules of two "
         "stages share no parameter in torch.distributed.pipelining; set model.tied_embeddings: "
         "false, or use zero1",
-        name, plan.pp, model.name);
+        name, plan.parallel.pp, model.name);
   }
-  if (plan.schedule >= Schedule::kZbH1) {
+  if (plan.parallel.schedule >= Schedule::kZbH1) {
     return InvalidInput(
         "training.sharding: {} with the schedule {}: split backward passes are built of GEMMs that "
         "add to a buffer of gradients, which FSDP has none of; use 1f1b, 1f1b-interleaved or gpipe",
-        name, Schedules()[static_cast<std::size_t>(plan.schedule)].name);
+        name, Schedules()[static_cast<std::size_t>(plan.parallel.schedule)].name);
   }
-  if (plan.offload_parameters) {
+  if (plan.memory.offload_parameters) {
     return InvalidInput(
         "training.offload: shards in host memory are copied before every gather, and stages gather "
         "once a step; with pp {} use optimizer",
-        plan.pp);
+        plan.parallel.pp);
   }
   return {};
 }
 
 // Units that are told to stay for the step.
 Status CheckHeldUnits(const Plan& plan) {
-  if (!plan.hold_units || !plan.gathers_units() || plan.pp > 1) return {};
+  if (!plan.framework.hold_units || !plan.gathers_units() || plan.parallel.pp > 1) return {};
   const auto refuse = [](std::string_view why, std::string_view remedy) {
     return InvalidInput("framework_options.hold_units: {}; {}", why, remedy);
   };
-  if (plan.flat_parameters || plan.contiguous_gradients) {
+  if (plan.framework.flat_parameters || plan.framework.contiguous_gradients) {
     return refuse("only FSDP2's modules are told to stay gathered and to sum gradients unsharded",
                   "use framework: fsdp2 or leave it out");
   }
-  if (plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered) {
+  if (plan.memory.sharding == Sharding::kZero3 && plan.memory.reshard != kKeepGathered) {
     return refuse("layers stay gathered for the whole step",
                   "leave framework_options.reshard out or set it to false");
   }
-  if (plan.lora_rank > 0 || plan.offload_parameters || plan.unit_buffers) {
+  if (plan.lora.rank > 0 || plan.memory.offload_parameters || plan.framework.unit_buffers) {
     return refuse("not built with adapters, shards in host memory or Megatron-FSDP's buffers",
                   "leave it out");
   }
@@ -333,9 +353,10 @@ Status CheckHeldUnits(const Plan& plan) {
 }
 
 Status CheckModelTypeStates(const Plan& plan) {
-  if (!plan.model_type_states || !plan.gathers_units()) return {};
-  if (plan.flat_parameters || plan.unit_buffers || plan.optimizer != Optimizer::kAdam ||
-      plan.offload_optimizer || plan.offload_parameters) {
+  if (!plan.framework.model_type_states || !plan.gathers_units()) return {};
+  if (plan.framework.flat_parameters || plan.framework.unit_buffers ||
+      plan.optimizer != Optimizer::kAdam || plan.memory.offload_optimizer ||
+      plan.memory.offload_parameters) {
     return InvalidInput(
         "framework_options.model_type_states: built for FSDP2's shards on the device and Adam; "
         "leave it out");
@@ -344,27 +365,30 @@ Status CheckModelTypeStates(const Plan& plan) {
 }
 
 Status CheckReshard(const Model& model, const Plan& plan) {
-  if (plan.reshard == kReshardAll || (plan.reshard == kKeepGathered && plan.gathers_units())) {
+  if (plan.memory.reshard == kReshardAll ||
+      (plan.memory.reshard == kKeepGathered && plan.gathers_units())) {
     return {};
   }
   const auto refuse = [&](std::string_view why, std::string_view remedy) {
-    return InvalidInput("framework_options.reshard: {} {}; {}",
-                        plan.reshard == kKeepGathered ? "false" : std::to_string(plan.reshard), why,
-                        remedy);
+    return InvalidInput(
+        "framework_options.reshard: {} {}; {}",
+        plan.memory.reshard == kKeepGathered ? "false" : std::to_string(plan.memory.reshard), why,
+        remedy);
   };
-  if (plan.sharding != Sharding::kZero3) {
+  if (plan.memory.sharding != Sharding::kZero3) {
     return refuse("says what ZeRO-3 does with a layer after its forward pass",
                   "set training.sharding: zero3 or leave it out");
   }
   const int ranks = plan.shard_ranks();
-  if (plan.reshard < 2 || plan.reshard >= ranks || ranks % plan.reshard != 0) {
+  if (plan.memory.reshard < 2 || plan.memory.reshard >= ranks || ranks % plan.memory.reshard != 0) {
     return refuse(fmt::format("is no divisor of the {} ranks that share a layer, between 1 and all "
                               "of them",
                               ranks),
                   fmt::format("use true, false or such a divisor: {}",
-                              NearestDivisors(ranks, std::max(2, plan.reshard))));
+                              NearestDivisors(ranks, std::max(2, plan.memory.reshard))));
   }
-  if (plan.flat_parameters || plan.hybrid() || model.experts.count > 0 || plan.offload_parameters) {
+  if (plan.framework.flat_parameters || plan.hybrid() || model.experts.count > 0 ||
+      plan.memory.offload_parameters) {
     return refuse(
         "is built for FSDP2's fully_shard over one group, without experts and shards in "
         "host memory",
@@ -375,9 +399,9 @@ Status CheckReshard(const Model& model, const Plan& plan) {
 
 Status CheckSharding(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckReshard(model, plan));
-  if (plan.sharding < Sharding::kZero2) return {};
-  const std::string_view name = plan.sharding == Sharding::kZero2 ? "zero2" : "zero3";
-  if (plan.pp > 1) ORRERY_RETURN_IF_ERROR(CheckUnitsOverStages(model, plan, name));
+  if (plan.memory.sharding < Sharding::kZero2) return {};
+  const std::string_view name = plan.memory.sharding == Sharding::kZero2 ? "zero2" : "zero3";
+  if (plan.parallel.pp > 1) ORRERY_RETURN_IF_ERROR(CheckUnitsOverStages(model, plan, name));
   ORRERY_RETURN_IF_ERROR(CheckHeldUnits(plan));
   ORRERY_RETURN_IF_ERROR(CheckModelTypeStates(plan));
   if (plan.replicas() == 1) {
@@ -405,12 +429,14 @@ std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
 }
 
 Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
-  const std::size_t chunks = static_cast<std::size_t>(plan.pp) * static_cast<std::size_t>(plan.vpp);
-  const std::vector<int>& given = plan.layers_per_stage;
+  const std::size_t chunks =
+      static_cast<std::size_t>(plan.parallel.pp) * static_cast<std::size_t>(plan.parallel.vpp);
+  const std::vector<int>& given = plan.parallel.layers_per_stage;
   if (given.size() != chunks) {
     return InvalidInput(
         "parallel.layers_per_stage: {} entries for {} (pp {} · vpp {}); give one entry per {}",
-        given.size(), chunks, plan.pp, plan.vpp, plan.vpp > 1 ? "chunk, in chunk order" : "stage");
+        given.size(), chunks, plan.parallel.pp, plan.parallel.vpp,
+        plan.parallel.vpp > 1 ? "chunk, in chunk order" : "stage");
   }
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -420,7 +446,7 @@ Result<std::vector<int>> GivenLayers(const Model& model, const Plan& plan) {
           "parallel.layers_per_stage: entry {} is {}; every {} between the first and the last "
           "needs "
           "a layer",
-          i + 1, given[i], plan.vpp > 1 ? "chunk" : "stage");
+          i + 1, given[i], plan.parallel.vpp > 1 ? "chunk" : "stage");
     }
     sum += given[i];
   }
@@ -489,19 +515,19 @@ std::string GraphScopeText(std::uint8_t scope) { return BitsText(scope, kScopeNa
 Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
   if (plan.dual()) {  // the model twice
     Plan once = plan;
-    once.vpp = 1;
-    once.schedule = Schedule::k1f1b;
+    once.parallel.vpp = 1;
+    once.parallel.schedule = Schedule::k1f1b;
     ORRERY_ASSIGN_OR_RETURN(std::vector<int> layers, LayersPerChunk(model, once));
-    layers.insert(layers.end(), layers.begin(), layers.begin() + plan.pp);
+    layers.insert(layers.end(), layers.begin(), layers.begin() + plan.parallel.pp);
     return layers;
   }
-  if (!plan.layers_per_stage.empty()) return GivenLayers(model, plan);
-  const std::int64_t chunks = std::int64_t{plan.pp} * plan.vpp;
+  if (!plan.parallel.layers_per_stage.empty()) return GivenLayers(model, plan);
+  const std::int64_t chunks = std::int64_t{plan.parallel.pp} * plan.parallel.vpp;
   if (chunks > model.layers + 2) {
     return InvalidInput(
         "parallel.pp: pp {} · vpp {} = {} chunks for the {} layers, embedding and loss of {}; use "
         "pp · vpp {} or less",
-        plan.pp, plan.vpp, chunks, model.layers, model.name, model.layers + 2);
+        plan.parallel.pp, plan.parallel.vpp, chunks, model.layers, model.name, model.layers + 2);
   }
   if (model.layers % chunks == 0) {
     return std::vector<int>(static_cast<std::size_t>(chunks),
@@ -518,8 +544,9 @@ Result<std::vector<int>> LayersPerChunk(const Model& model, const Plan& plan) {
   return InvalidInput(
       "parallel.layers_per_stage: auto cannot divide the {} layers of {} (or {} with embedding and "
       "loss) over {} {}; give a list, such as {}, or use {} of them",
-      model.layers, model.name, model.layers + 2, chunks, plan.vpp > 1 ? "chunks" : "stages",
-      NearestLists(model.layers, chunks), NearestDivisors(model.layers, chunks));
+      model.layers, model.name, model.layers + 2, chunks,
+      plan.parallel.vpp > 1 ? "chunks" : "stages", NearestLists(model.layers, chunks),
+      NearestDivisors(model.layers, chunks));
 }
 
 Neighbour NeighbourOf(const Plan& plan, int stage, int chunk, bool before) {
@@ -527,11 +554,11 @@ Neighbour NeighbourOf(const Plan& plan, int stage, int chunk, bool before) {
   const bool descends = !folds || chunk % 2 == 0;
   const bool next = descends != before;
   const int to = stage + (next ? 1 : -1);
-  if (to >= 0 && to < plan.pp) return {true, next, to, chunk};
+  if (to >= 0 && to < plan.parallel.pp) return {true, next, to, chunk};
   // The model's end, or the turn, which stays on this stage; straight chunks go round.
   const int beyond = chunk + (before ? -1 : 1);
-  if (folds || beyond < 0 || beyond >= plan.vpp || plan.pp == 1) return {};
-  return {true, next, (to + plan.pp) % plan.pp, beyond};
+  if (folds || beyond < 0 || beyond >= plan.parallel.vpp || plan.parallel.pp == 1) return {};
+  return {true, next, (to + plan.parallel.pp) % plan.parallel.pp, beyond};
 }
 
 Status Validate(const Model& model, const Plan& plan) {

@@ -25,8 +25,8 @@ enum class Schedule : std::uint8_t {
   kDualPipeV,
   kGiven
 };
-// One pass of a stage over one of its chunks (generators/passes.h). A backward pass is whole, or
-// its data gradients, then its weight gradients.
+// One pass of a stage over one of its chunks (generators/schedules/passes.h). A backward pass is
+// whole, or its data gradients, then its weight gradients.
 struct PipelinePass {
   enum class Kind : std::uint8_t { kForward, kBackward, kData, kWeight };
   Kind kind = Kind::kForward;
@@ -87,19 +87,19 @@ enum Bf16Module : std::uint8_t {
 // gathered in forward and kept until backward is done (FSDP's SHARD_GRAD_OP); parameters freed and
 // gathered again for backward (FSDP's FULL_SHARD, ZeRO-3).
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3 };
-// What bounds how far ahead gathers and their memory may be (generators/sharded_units.h): the GPU's
-// order, memory being handed on there (FSDP2, Megatron-FSDP, XLA); the host, which waits for the
-// GPU (FSDP1's limit_all_gathers, DeepSpeed); nothing (FSDP1 without it).
+// What bounds how far ahead gathers and their memory may be (generators/sharding/sharded_units.h):
+// the GPU's order, memory being handed on there (FSDP2, Megatron-FSDP, XLA); the host, which waits
+// for the GPU (FSDP1's limit_all_gathers, DeepSpeed); nothing (FSDP1 without it).
 enum class GatherLimit : std::uint8_t { kOrder, kHost, kNone };
-// Plan::reshard: what becomes of a gathered layer after its forward pass. Above 0: every rank keeps
-// a part of it for backward, so many of which make the whole.
+// MemorySaving::reshard: what becomes of a gathered layer after its forward pass. Above 0: every
+// rank keeps a part of it for backward, so many of which make the whole.
 inline constexpr int kReshardAll = 0, kKeepGathered = -1;
 // How gradients come to their reduction: GEMMs add them to a buffer that is reduced in place
 // (Megatron); tensors copied into buckets, as DistributedDataParallel or DeepSpeed's ZeRO-2 does
-// (generators/tensor_gradients.h). FSDP's own way: generators/sharded_units.h.
+// (generators/sharding/tensor_gradients.h). FSDP's own way: generators/sharding/sharded_units.h.
 enum class Reducer : std::uint8_t { kBuffer, kDdp, kDeepSpeed };
-// What turns gradients into updates (generators/optimizer.h). kAdam stands for AdamW too: the decay
-// is in the same kernels.
+// What turns gradients into updates (generators/sharding/optimizer.h). kAdam stands for AdamW too:
+// the decay is in the same kernels.
 enum class Optimizer : std::uint8_t { kAdam, kAdafactor, kMuon, kSgd };
 // What is captured as CUDA graphs: nothing; each layer's forward and backward; the iteration.
 enum class CudaGraphs : std::uint8_t { kNone, kLayers, kIteration };
@@ -112,11 +112,11 @@ enum GraphPart : std::uint8_t {
   kGraphMamba = 16,
   kGraphAll = 31,
 };
-// Linear layers that have adapters beside them (generators/lora.h); a set.
+// Linear layers that have adapters beside them (generators/layers/lora.h); a set.
 enum LoraTarget : std::uint8_t { kLoraQkv = 1, kLoraProjection = 2, kLoraFc1 = 4, kLoraFc2 = 8 };
 inline constexpr std::uint8_t kLoraAll = 15;
 enum class Precision : std::uint8_t { kBf16, kFp16, kFp32 };
-// How tokens come to the ranks of their experts (generators/experts.h).
+// How tokens come to the ranks of their experts (generators/experts/experts.h).
 enum class Dispatcher : std::uint8_t { kAllGather, kAllToAll, kDeepEp, kHybridEp };
 // Even, a token's experts chosen independently; even, dealt out in turn, so that a token's experts
 // are neighbours; all ranks as the busiest of a Zipf distribution, or of a router that nothing has
@@ -136,9 +136,9 @@ struct GivenRouting {
   std::vector<std::vector<double>> layers;
 };
 // In what the GEMMs of linear layers run, and how their operands get there
-// (generators/precision.h). Everything else is in Plan::precision.
+// (generators/layers/precision.h). Everything else is in NumberFormats::type.
 enum class LowPrecision : std::uint8_t { kNone, kDelayed, kCurrent, kBlockwise, kMxfp8, kNvfp4 };
-// How attention sees the sequence that lies on cp ranks (generators/context_parallel.h).
+// How attention sees the sequence that lies on cp ranks (generators/layers/context_parallel.h).
 enum class CpExchange : std::uint8_t { kRing, kAllGather, kAllToAll };
 enum class AttentionBackend : std::uint8_t { kUnfused, kFlash2, kFlash3, kCudnn, kFlash1, kFlash4 };
 
@@ -155,8 +155,8 @@ struct HostWork {
   std::int64_t communication = 0;  // torch.distributed's Python around one collective
   std::int64_t unit = 0;           // an FSDP unit's hooks, each pass
   std::int64_t graph = 0;          // a layer's CUDA graph: the call around its launch
-  // Models with experts (generators/expert_host.h): a small operator of router and dispatcher; an
-  // expert's share of a grouped GEMM's or a grouped cast's call.
+  // Models with experts (generators/experts/expert_host.h): a small operator of router and
+  // dispatcher; an expert's share of a grouped GEMM's or a grouped cast's call.
   std::int64_t operator_forward = 0, operator_backward = 0, grouped_expert = 0;
   std::int64_t core = 0;  // core attention, forward: choosing a backend, its arguments and checks
   std::int64_t view =
@@ -178,61 +178,63 @@ std::string Bf16ModulesText(std::uint8_t modules);
 Result<std::uint8_t> ParseGraphScope(std::string_view text);
 std::string GraphScopeText(std::uint8_t scope);
 
-struct Plan {
+// How ranks share the work.
+struct Parallelism {
   int tp = 1, pp = 1, vpp = 1, dp = 1;
   int cp = 1;  // ranks that share each sequence
+  // Ranks of experts are those of a stage, tensor-parallel ones (etp) fastest, then ep, then
+  // replicas of the experts. etp 0: as tp, Megatron's default.
+  int ep = 1, etp = 0;
   CpExchange cp_exchange = CpExchange::kRing;
   RankOrder rank_order = RankOrder::kDpPp;
-  // Replicas that share one set of shards (ZeRO-1 to -3); 0: all. Fewer than all: the sets are
-  // copies of one another (HSDP, Megatron's optimizer instances, InternEvo's zero1 groups).
-  int shard_group = 0;
-  // ZeRO-1: gradients are all-reduced over all replicas (InternEvo, DeepSpeed's BF16_Optimizer);
-  // else reduce-scattered, in shard groups the shards all-reduced between groups then.
-  bool reduce_whole = false;
-  // ZeRO-1 by whole tensors: after the step each owner broadcasts its own (InternEvo); else the
-  // shards are gathered.
-  bool broadcast_parameters = false;
   bool sequence_parallel = false;     // without effect when tp is 1, as in Megatron
   std::vector<int> layers_per_stage;  // pp entries, or pp·vpp in chunk order; empty: auto
   int microbatch_group = 0;           // interleaved schedule; 0: pp
+  Schedule schedule = Schedule::k1f1b;
+  std::shared_ptr<const GivenSchedule> given;  // of Schedule::kGiven
+  int ranks_per_host = 8;                      // that share its CPU
+  // GPUs of an NVLink domain; 0: all. DeepEP and HybridEP send a token once to each over NICs.
+  int nvlink_ranks = 0;
+};
+
+// What a step trains on, and what reads it.
+struct Batch {
   std::int64_t global_batch = 1, micro_batch = 1, seq_len = 2048;
-  Precision precision = Precision::kBf16;
-  LowPrecision low_precision = LowPrecision::kNone;
-  // Linear layers that stay in bf16 beside low_precision: those of the first and last so many
-  // layers (Megatron's num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16), and bits of
-  // Bf16Module.
+  // Above 0: a sequence is packed from ones of this length, which do not attend to each other.
+  std::int64_t packed_len = 0;
+  // A rank's data loader: what one of its workers needs for a sample, beside the step.
+  SimTime sample_read = 0;
+  int data_workers = 2;
+};
+
+struct NumberFormats {
+  Precision type = Precision::kBf16;  // of parameters and activations
+  LowPrecision low = LowPrecision::kNone;
+  // Linear layers that stay in bf16 beside `low`: those of the first and last so many layers
+  // (Megatron's num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16), and bits of Bf16Module.
   std::int64_t bf16_first_layers = 0, bf16_last_layers = 0;
   std::uint8_t bf16_modules = 0;
+};
+
+// What is not kept on the GPU: sharded, computed again, or in host memory.
+struct MemorySaving {
+  Sharding sharding = Sharding::kNone;
+  // Replicas that share one set of shards (ZeRO-1 to -3); 0: all. Fewer than all: the sets are
+  // copies of one another (HSDP, Megatron's optimizer instances, InternEvo's zero1 groups).
+  int shard_group = 0;
+  // ZeRO-3: fully_shard's reshard_after_forward; true is kReshardAll, false kKeepGathered.
+  int reshard = kReshardAll;
   Recompute recompute = Recompute::kNone;
   std::uint8_t recompute_modules = kRecomputeCore;  // with kSelective; bits of RecomputeModule
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;  // with kFull, as the next
   std::int64_t recompute_layers = 1;
-  // With kFull; and where it is kEveryOther, kSelective means a whole layer with that.
-  RecomputeKeeps recompute_keeps = RecomputeKeeps::kNothing;
-  Sharding sharding = Sharding::kNone;
-  Schedule schedule = Schedule::k1f1b;
-  std::shared_ptr<const GivenSchedule> given;  // of Schedule::kGiven
+  // Kept in host memory: optimizer's state, updated by the CPU; what a layer keeps for backward;
+  // ZeRO-3's shards too, copied before they are gathered.
+  bool offload_optimizer = false, offload_activations = false, offload_parameters = false;
+};
 
-  // Fine-tuning. lora_rank above 0: the model's own parameters are frozen, adapters of this rank
-  // beside the targets are trained. packed_len above 0: a sequence is packed from ones of this
-  // length, which do not attend to each other.
-  int lora_rank = 0;
-  std::uint8_t lora_targets = kLoraAll;
-  std::int64_t packed_len = 0;
-
-  // A rank's data loader: what one of its workers needs for a sample, beside the step.
-  SimTime sample_read = 0;
-  int data_workers = 2;
-
-  Optimizer optimizer = Optimizer::kAdam;
-  // Kept in host memory: optimizer's state, updated by the CPU; what a layer keeps for backward.
-  bool offload_optimizer = false, offload_activations = false;
-  bool offload_parameters = false;  // ZeRO-3's shards too, copied before they are gathered
-  int ranks_per_host = 8;           // that share its CPU
-
-  // Models with experts. Their ranks are those of a stage, tensor-parallel ones (etp) fastest, then
-  // ep, then replicas of the experts.
-  int ep = 1, etp = 0;  // etp 0: as tp, Megatron's default
+// How experts get their tokens.
+struct ExpertPlan {
   Dispatcher dispatcher = Dispatcher::kAllToAll;
   bool shared_expert_overlap = false;  // beside the exchanges of tokens; not kAllGather
   Routing routing = Routing::kBalanced;
@@ -246,33 +248,33 @@ struct Plan {
   // the host reads no counts, and graphs capture experts as well.
   bool pad_to_capacity = false;
   // Exchanges of one micro-batch's forward beside the compute of another's backward, and the
-  // reverse (generators/expert_parts.h); 1f1b without stages, or interleaved.
+  // reverse (generators/experts/expert_parts.h); 1f1b without stages, or interleaved.
   bool moe_comm_overlap = false;
   // With it: weight gradients behind the exchanges that need none of them (Megatron's
   // delay_wgrad_compute).
   bool moe_delayed_weights = false;
-  // GPUs of an NVLink domain; 0: all. DeepEP and HybridEP send a token once to each over NICs.
-  int nvlink_ranks = 0;
-  // Transformer Engine's fused kernels in place of chains of operators (generators/expert_host.h).
-  bool moe_fused_router = false, moe_fused_permute = false;
-  // fp8 and fp4: rows of every expert are padded by a copy of their own, and taken out again; else
-  // the router pads. HybridEP pads by itself.
-  bool moe_separate_padding = false;
-  // Experts' activation and the casts around it are in the grouped GEMMs (Transformer Engine's
-  // NVTE_CUTEDSL_FUSED_GROUPED_MLP, mxfp8).
-  bool moe_fused_mlp = false;
-  // In 8 bits beside low_precision: attention's products (Transformer Engine's fp8_dpa), the output
-  // layer's (Megatron's fp8_output_proj). Else bf16.
-  bool fp8_attention = false, fp8_output_layer = false;
+};
 
-  // Framework behaviour, resolved from `framework` before the generator runs.
+// Fine-tuning. rank above 0: the model's own parameters are frozen, adapters of this rank beside
+// the targets are trained.
+struct Adapters {
+  int rank = 0;
+  std::uint8_t targets = kLoraAll;
+};
+
+// What the framework does, resolved from its version's defaults and the job's framework_options
+// before the generator runs, which reads these switches where they stand (Shape::framework).
+struct FrameworkBehaviour {
   AttentionBackend attention = AttentionBackend::kFlash2;
+  // Of layers that are recomputed whole: with Recompute::kFull; and where it is kEveryOther,
+  // kSelective means a whole layer with that.
+  RecomputeKeeps recompute_keeps = RecomputeKeeps::kNothing;
   // Bucketed gradient reduction beside the last micro-batch's backward.
   bool overlap_grad_reduce = true;
   // ZeRO-1 parameter gathering beside the next forward. As Megatron: only with overlap_grad_reduce.
   bool overlap_param_gather = true;
-  // Tensor-parallel communication in pieces beside pieces of GEMMs (generators/tp_overlap.h); needs
-  // sequence parallelism, without effect when tp is 1.
+  // Tensor-parallel communication in pieces beside pieces of GEMMs
+  // (generators/layers/tp_overlap.h); needs sequence parallelism, without effect when tp is 1.
   bool tp_comm_overlap = false;
   bool overlap_p2p = true;                    // interleaved schedule only, as Megatron
   bool overlap_p2p_warmup_flush = false;      // with it: while the pipeline fills and drains, too
@@ -376,65 +378,100 @@ struct Plan {
   // ZeRO-3, without prefetch: a tensor at a time into a list of every rank's part (DeepSpeed of
   // 2021).
   bool list_gathers = false;
-  // ZeRO-3: fully_shard's reshard_after_forward; true is kReshardAll, false kKeepGathered.
-  int reshard = kReshardAll;
   GatherLimit gather_limit = GatherLimit::kOrder;  // ZeRO-3
   bool adam_loop = false;  // without fused_adam: tensor by tensor, else all tensors a kernel
   CudaGraphs cuda_graphs = CudaGraphs::kNone;
   std::uint8_t graph_scope = kGraphAll;
   HostWork host;
+  // ZeRO-1: gradients are all-reduced over all replicas (InternEvo, DeepSpeed's BF16_Optimizer);
+  // else reduce-scattered, in shard groups the shards all-reduced between groups then.
+  bool reduce_whole = false;
+  // ZeRO-1 by whole tensors: after the step each owner broadcasts its own (InternEvo); else the
+  // shards are gathered.
+  bool broadcast_parameters = false;
+  // Transformer Engine's fused kernels in place of chains of operators
+  // (generators/experts/expert_host.h).
+  bool moe_fused_router = false, moe_fused_permute = false;
+  // fp8 and fp4: rows of every expert are padded by a copy of their own, and taken out again; else
+  // the router pads. HybridEP pads by itself.
+  bool moe_separate_padding = false;
+  // Experts' activation and the casts around it are in the grouped GEMMs (Transformer Engine's
+  // NVTE_CUTEDSL_FUSED_GROUPED_MLP, mxfp8).
+  bool moe_fused_mlp = false;
+  // In 8 bits beside low_precision: attention's products (Transformer Engine's fp8_dpa), the output
+  // layer's (Megatron's fp8_output_proj). Else bf16.
+  bool fp8_attention = false, fp8_output_layer = false;
+  friend bool operator==(const FrameworkBehaviour&, const FrameworkBehaviour&) = default;
+};
+
+struct Plan {
+  Parallelism parallel;
+  Batch batch;
+  NumberFormats precision;
+  MemorySaving memory;
+  ExpertPlan experts;
+  Adapters lora;
+  Optimizer optimizer = Optimizer::kAdam;
+  FrameworkBehaviour framework;
 
   // Whether chunks lie in V shape, the model's end on the first stage.
   bool v_shape() const {
-    return schedule == Schedule::kZbV || schedule == Schedule::kDualPipeV ||
-           (schedule == Schedule::kGiven && given && given->v_shape);
+    return parallel.schedule == Schedule::kZbV || parallel.schedule == Schedule::kDualPipeV ||
+           (parallel.schedule == Schedule::kGiven && parallel.given && parallel.given->v_shape);
   }
   // Whether the whole model lies on the stages twice, once in either direction.
-  bool dual() const { return schedule == Schedule::kDualPipe; }
+  bool dual() const { return parallel.schedule == Schedule::kDualPipe; }
   // Whether parameters are gathered unit by unit (FSDP). DeepSpeed's ZeRO-2 keeps them whole.
   bool gathers_units() const {
-    return sharding >= Sharding::kZero2 && reducer != Reducer::kDeepSpeed;
+    return memory.sharding >= Sharding::kZero2 && framework.reducer != Reducer::kDeepSpeed;
   }
   // Whether rows of experts are padded by copies of their own.
   bool pads_experts() const {
-    return moe_separate_padding && low_precision != LowPrecision::kNone &&
-           (bf16_modules & kBf16Experts) == 0 && dispatcher != Dispatcher::kHybridEp;
+    return framework.moe_separate_padding && precision.low != LowPrecision::kNone &&
+           (precision.bf16_modules & kBf16Experts) == 0 &&
+           experts.dispatcher != Dispatcher::kHybridEp;
   }
   // Whether a rank's shard is a piece of one flat tensor, not a part of each tensor.
   bool shards_are_flat() const {
-    return sharding != Sharding::kNone &&
-           (sharding == Sharding::kZero1 || reducer == Reducer::kDeepSpeed || flat_parameters);
+    return memory.sharding != Sharding::kNone &&
+           (memory.sharding == Sharding::kZero1 || framework.reducer == Reducer::kDeepSpeed ||
+            framework.flat_parameters);
   }
   // Whether those units stay gathered for the whole step: over stages, or as told.
-  bool keeps_units() const { return gathers_units() && (pp > 1 || hold_units); }
+  bool keeps_units() const { return gathers_units() && (parallel.pp > 1 || framework.hold_units); }
   // Whether full recompute is not of all layers, one by one.
   bool recomputes_in_parts() const {
-    return recompute == Recompute::kFull &&
-           (recompute_method == RecomputeMethod::kBlock || recompute_layers > 1);
+    return memory.recompute == Recompute::kFull &&
+           (memory.recompute_method == RecomputeMethod::kBlock || memory.recompute_layers > 1);
   }
   // Layers of a chunk that run again at once; 1: each by itself.
   int recomputed_together() const {
-    const bool groups =
-        recompute == Recompute::kFull && recompute_method == RecomputeMethod::kUniform;
-    return groups ? static_cast<int>(recompute_layers) : 1;
+    const bool groups = memory.recompute == Recompute::kFull &&
+                        memory.recompute_method == RecomputeMethod::kUniform;
+    return groups ? static_cast<int>(memory.recompute_layers) : 1;
   }
-  int ranks() const { return tp * cp * pp * dp; }
+  int ranks() const { return parallel.tp * parallel.cp * parallel.pp * parallel.dp; }
   // Ranks that hold the same parameters.
-  int replicas() const { return dp * cp; }
-  int shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
+  int replicas() const { return parallel.dp * parallel.cp; }
+  int shard_ranks() const { return memory.shard_group > 0 ? memory.shard_group : replicas(); }
   // Whether shard groups are smaller than the replicas.
-  bool hybrid() const { return sharding != Sharding::kNone && shard_ranks() < replicas(); }
-  int stage_ranks() const { return ranks() / pp; }
-  int expert_tp() const { return etp > 0 ? etp : tp; }
-  int expert_dp() const { return stage_ranks() / (expert_tp() * ep); }  // replicas of an expert
-  std::int64_t microbatches() const { return global_batch / (micro_batch * dp); }
+  bool hybrid() const { return memory.sharding != Sharding::kNone && shard_ranks() < replicas(); }
+  int stage_ranks() const { return ranks() / parallel.pp; }
+  int expert_tp() const { return parallel.etp > 0 ? parallel.etp : parallel.tp; }
+  // Replicas of an expert.
+  int expert_dp() const { return stage_ranks() / (expert_tp() * parallel.ep); }
+  std::int64_t microbatches() const {
+    return batch.global_batch / (batch.micro_batch * parallel.dp);
+  }
   // What a rank's data loader needs for the samples of a step.
   SimTime input_time() const {
-    return (global_batch / dp * sample_read + data_workers - 1) / data_workers;
+    return (batch.global_batch / parallel.dp * batch.sample_read + batch.data_workers - 1) /
+           batch.data_workers;
   }
 };
 
-// Where the part of the model before, or behind, a stage's chunk lies (generators/passes.h).
+// Where the part of the model before, or behind, a stage's chunk lies
+// (generators/schedules/passes.h).
 struct Neighbour {
   bool crosses = false;  // on another stage; else it is the model's end, or a V's turn
   bool next = false;     // the stage that follows, the first behind the last

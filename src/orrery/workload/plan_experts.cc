@@ -10,33 +10,33 @@ namespace {
 
 Status CheckDegrees(const Model& model, const Plan& plan) {
   const Experts& e = model.experts;
-  if (plan.ep < 1 || plan.ep > 4096) {
-    return InvalidInput("parallel.ep: {} is outside 1 … 4096", plan.ep);
+  if (plan.parallel.ep < 1 || plan.parallel.ep > 4096) {
+    return InvalidInput("parallel.ep: {} is outside 1 … 4096", plan.parallel.ep);
   }
-  if (plan.etp < 0 || plan.etp > 4096) {
-    return InvalidInput("parallel.etp: {} is outside 1 … 4096", plan.etp);
+  if (plan.parallel.etp < 0 || plan.parallel.etp > 4096) {
+    return InvalidInput("parallel.etp: {} is outside 1 … 4096", plan.parallel.etp);
   }
-  if (e.count % plan.ep != 0) {
+  if (e.count % plan.parallel.ep != 0) {
     return InvalidInput(
         "parallel.ep: {} does not divide the {} experts of {}; every rank keeps the same number of "
         "experts: use a divisor of {}",
-        plan.ep, e.count, model.name, e.count);
+        plan.parallel.ep, e.count, model.name, e.count);
   }
   const int ranks = plan.stage_ranks();
-  if (ranks % (plan.expert_tp() * plan.ep) != 0) {
+  if (ranks % (plan.expert_tp() * plan.parallel.ep) != 0) {
     return InvalidInput(
         "parallel.ep: a stage's {} ranks are no multiple of etp {} · ep {} = {}; change ep, etp or "
         "dp",
-        ranks, plan.expert_tp(), plan.ep, plan.expert_tp() * plan.ep);
+        ranks, plan.expert_tp(), plan.parallel.ep, plan.expert_tp() * plan.parallel.ep);
   }
   if (e.ffn_hidden % plan.expert_tp() != 0) {
     return InvalidInput("parallel.etp: {} does not divide the width of an expert of {} ({})",
                         plan.expert_tp(), model.name, e.ffn_hidden);
   }
-  if (e.shared_ffn_hidden % plan.tp != 0) {
+  if (e.shared_ffn_hidden % plan.parallel.tp != 0) {
     return InvalidInput(
-        "parallel.tp: {} does not divide the width of the shared experts of {} ({})", plan.tp,
-        model.name, e.shared_ffn_hidden);
+        "parallel.tp: {} does not divide the width of the shared experts of {} ({})",
+        plan.parallel.tp, model.name, e.shared_ffn_hidden);
   }
   return {};
 }
@@ -44,49 +44,50 @@ Status CheckDegrees(const Model& model, const Plan& plan) {
 Status CheckMamba(const Model& model, const Plan& plan) {
   const Mamba& m = model.mamba;
   if (m.heads == 0) return {};
-  if (m.groups % plan.tp != 0 || m.heads % plan.tp != 0) {
+  if (m.groups % plan.parallel.tp != 0 || m.heads % plan.parallel.tp != 0) {
     return InvalidInput(
         "parallel.tp: {} does not divide the {} heads and {} groups of {}'s Mamba layers; use a "
         "divisor of both",
-        plan.tp, m.heads, m.groups, model.name);
+        plan.parallel.tp, m.heads, m.groups, model.name);
   }
-  const std::int64_t heads = m.heads / plan.tp, groups = m.groups / plan.tp;
-  if (heads % plan.cp != 0 || (groups % plan.cp != 0 && plan.cp % groups != 0)) {
+  const std::int64_t heads = m.heads / plan.parallel.tp, groups = m.groups / plan.parallel.tp;
+  if (heads % plan.parallel.cp != 0 ||
+      (groups % plan.parallel.cp != 0 && plan.parallel.cp % groups != 0)) {
     return InvalidInput(
         "parallel.cp: {} for the {} heads and {} groups of a rank's Mamba layers in {}; "
         "context-parallel ranks take equal shares of the heads, and of the groups or of their "
         "copies: use a divisor of both",
-        plan.cp, heads, groups, model.name);
+        plan.parallel.cp, heads, groups, model.name);
   }
   return {};
 }
 
 // Megatron's rules for overlap_moe_expert_parallel_comm, and what is built of it.
 Status CheckOverlap(const Plan& plan) {
-  if (!plan.moe_comm_overlap) {
-    if (!plan.moe_delayed_weights) return {};
+  if (!plan.experts.moe_comm_overlap) {
+    if (!plan.experts.moe_delayed_weights) return {};
     return InvalidInput(
         "training.moe_delayed_weights: only with moe_comm_overlap, as in Megatron; set it or leave "
         "this out");
   }
-  if (plan.ep == 1) {
+  if (plan.parallel.ep == 1) {
     return InvalidInput(
         "training.moe_comm_overlap: with ep 1 no tokens are exchanged; leave it out");
   }
-  const bool schedule = plan.schedule == Schedule::k1f1bInterleaved ||
-                        (plan.schedule == Schedule::k1f1b && plan.pp == 1);
-  if (!schedule || plan.sharding >= Sharding::kZero2) {
+  const bool schedule = plan.parallel.schedule == Schedule::k1f1bInterleaved ||
+                        (plan.parallel.schedule == Schedule::k1f1b && plan.parallel.pp == 1);
+  if (!schedule || plan.memory.sharding >= Sharding::kZero2) {
     return InvalidInput(
         "training.moe_comm_overlap: forward and backward passes run in step with one stage (pp 1) "
         "or with the schedule 1f1b-interleaved, and sharding none or zero1; change these or leave "
         "it out");
   }
-  if (plan.shared_expert_overlap) {
+  if (plan.experts.shared_expert_overlap) {
     return InvalidInput(
         "training.moe_comm_overlap: not together with moe_shared_overlap, as in Megatron; choose "
         "one");
   }
-  if (plan.recompute == Recompute::kFull || plan.offload_activations) {
+  if (plan.memory.recompute == Recompute::kFull || plan.memory.offload_activations) {
     return InvalidInput(
         "training.moe_comm_overlap: not built with full recomputation or activations in host "
         "memory; use recompute: selective, or leave it out");
@@ -96,12 +97,12 @@ Status CheckOverlap(const Plan& plan) {
 
 // The fused kernels are of mxfp8 and of gated activations.
 Status CheckFusedMlp(const Model& model, const Plan& plan) {
-  if (!plan.moe_fused_mlp) return {};
+  if (!plan.framework.moe_fused_mlp) return {};
   const auto refuse = [](std::string_view why) {
     return InvalidInput("framework_options.moe_fused_mlp: {}; leave it out", why);
   };
   if (model.experts.count == 0) return refuse("the model has no experts");
-  if (plan.low_precision != LowPrecision::kMxfp8) return refuse("only for precision mxfp8");
+  if (plan.precision.low != LowPrecision::kMxfp8) return refuse("only for precision mxfp8");
   if (model.activation != Activation::kSwiglu) return refuse("only for a gated activation");
   return {};
 }
@@ -112,19 +113,20 @@ Status CheckExperts(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckFusedMlp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckMamba(model, plan));
   if (model.experts.count == 0) {
-    if (plan.ep == 1 && plan.etp <= 1) return {};
+    if (plan.parallel.ep == 1 && plan.parallel.etp <= 1) return {};
     return InvalidInput("parallel.{}: {} for {}, which has no experts; use 1",
-                        plan.ep > 1 ? "ep" : "etp", plan.ep > 1 ? plan.ep : plan.etp, model.name);
+                        plan.parallel.ep > 1 ? "ep" : "etp",
+                        plan.parallel.ep > 1 ? plan.parallel.ep : plan.parallel.etp, model.name);
   }
-  if (plan.tp > 1 && !plan.sequence_parallel) {
+  if (plan.parallel.tp > 1 && !plan.parallel.sequence_parallel) {
     return InvalidInput(
         "parallel.sequence_parallel: experts under tensor parallelism (tp {}) need it, as in "
         "Megatron; set sequence_parallel: true or tp: 1",
-        plan.tp);
+        plan.parallel.tp);
   }
-  if (!(plan.moe_imbalance >= 1 && plan.moe_imbalance <= 1000)) {
+  if (!(plan.experts.moe_imbalance >= 1 && plan.experts.moe_imbalance <= 1000)) {
     return InvalidInput("training.moe_imbalance: {} is outside 1 … 1000; 1 is an even load",
-                        plan.moe_imbalance);
+                        plan.experts.moe_imbalance);
   }
   ORRERY_RETURN_IF_ERROR(CheckRouting(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckOverlap(plan));
@@ -132,14 +134,17 @@ Status CheckExperts(const Model& model, const Plan& plan) {
 }
 
 double BusiestLoad(const Model& model, const Plan& plan) {
-  const bool zipf = plan.routing == Routing::kZipf;
-  if ((!zipf && plan.routing != Routing::kNatural) || plan.ep == 1) return plan.moe_imbalance;
-  const std::int64_t each = model.experts.count / plan.ep;
+  const bool zipf = plan.experts.routing == Routing::kZipf;
+  if ((!zipf && plan.experts.routing != Routing::kNatural) || plan.parallel.ep == 1)
+    return plan.experts.moe_imbalance;
+  const std::int64_t each = model.experts.count / plan.parallel.ep;
   // A token meets an expert once at most.
-  const double most = static_cast<double>(plan.ep) *
+  const double most = static_cast<double>(plan.parallel.ep) *
                       static_cast<double>(std::min(each, model.experts.top_k)) /
                       static_cast<double>(model.experts.top_k);
-  if (!zipf) return std::min(BusiestOfAnyDivision(each, plan.ep), most) * plan.moe_imbalance;
+  if (!zipf)
+    return std::min(BusiestOfAnyDivision(each, plan.parallel.ep), most) *
+           plan.experts.moe_imbalance;
   double sum = 0, busiest = 0, rank = 0;
   for (std::int64_t i = 0; i < model.experts.count; ++i) {
     const double load = 1.0 / static_cast<double>(i + 1);
@@ -147,7 +152,7 @@ double BusiestLoad(const Model& model, const Plan& plan) {
     rank = i % each == 0 ? load : rank + load;
     busiest = std::max(busiest, rank);
   }
-  return std::min(busiest / sum * plan.ep, most) * plan.moe_imbalance;
+  return std::min(busiest / sum * plan.parallel.ep, most) * plan.experts.moe_imbalance;
 }
 
 }  // namespace orrery::workload

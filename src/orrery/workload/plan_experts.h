@@ -12,8 +12,8 @@ Status CheckExperts(const Model& model, const Plan& plan);
 // Tokens of the busiest expert-parallel rank over the mean. Balanced: 1. Zipf: the load of expert i
 // is in proportion to 1/i (exponent 1), experts dealt to ranks one after the other, as a router
 // without a balancing loss tends to. Natural: BusiestOfAnyDivision (routing.h), at most what a
-// token's different experts allow. Times Plan::moe_imbalance. Applied to all ranks and layers: a
-// step waits for the busiest rank, which is then everywhere.
+// token's different experts allow. Times ExpertPlan::moe_imbalance. Applied to all ranks and
+// layers: a step waits for the busiest rank, which is then everywhere.
 double BusiestLoad(const Model& model, const Plan& plan);
 
 }  // namespace orrery::workload

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "orrery/workload/generators/tp_overlap.h"
+#include "orrery/workload/generators/layers/tp_overlap.h"
 
 namespace orrery::workload {
 namespace {
@@ -19,20 +19,20 @@ Status CheckConvNet(const Model& model, const Plan& plan) {
   const auto refuse = [&](std::string_view key, std::string_view why) {
     return InvalidInput("{}: {} is convolutional: {}", key, model.name, why);
   };
-  if (plan.tp * plan.cp * plan.ep * plan.vpp > 1) {
+  if (plan.parallel.tp * plan.parallel.cp * plan.parallel.ep * plan.parallel.vpp > 1) {
     return refuse("parallel", "built with dp and pp; set tp, cp, ep and vpp to 1");
   }
-  if (plan.schedule != Schedule::kGpipe && plan.schedule != Schedule::k1f1b) {
+  if (plan.parallel.schedule != Schedule::kGpipe && plan.parallel.schedule != Schedule::k1f1b) {
     return refuse("schedule", "its stages pass messages of unequal size, built for gpipe and 1f1b");
   }
   if (plan.gathers_units()) {
     return refuse("training.sharding", "its units are not gathered one by one; use none or zero1");
   }
-  if (plan.seq_len != 1) {
+  if (plan.batch.seq_len != 1) {
     return refuse("training.seq_len", "an image is one token; set seq_len: 1");
   }
-  if (plan.recompute != Recompute::kNone || plan.low_precision != LowPrecision::kNone ||
-      plan.offload_activations || plan.lora_rank > 0 || plan.packed_len > 0) {
+  if (plan.memory.recompute != Recompute::kNone || plan.precision.low != LowPrecision::kNone ||
+      plan.memory.offload_activations || plan.lora.rank > 0 || plan.batch.packed_len > 0) {
     return refuse("training",
                   "recompute, fp8, offloaded activations, lora_rank and packed_len are built for "
                   "transformers; leave them out");
@@ -43,28 +43,28 @@ Status CheckConvNet(const Model& model, const Plan& plan) {
   return {};
 }
 
-bool SplitsUnits(const Plan& plan) { return plan.sharding >= Sharding::kZero2; }
+bool SplitsUnits(const Plan& plan) { return plan.memory.sharding >= Sharding::kZero2; }
 
 Status CheckShardedLora(const Plan& plan) {
   if (!SplitsUnits(plan)) return {};
-  if (plan.reducer == Reducer::kDeepSpeed) {
+  if (plan.framework.reducer == Reducer::kDeepSpeed) {
     return InvalidInput(
         "training.sharding: adapters are not built with DeepSpeed's zero2, whose buckets are of "
         "all parameters; use zero3, or framework: fsdp2");
   }
-  if (plan.flat_parameters && !plan.contiguous_gradients &&
-      plan.gather_limit == GatherLimit::kOrder) {
+  if (plan.framework.flat_parameters && !plan.framework.contiguous_gradients &&
+      plan.framework.gather_limit == GatherLimit::kOrder) {
     return InvalidInput(
         "training.lora_rank: adapters under ZeRO-2 and -3 are built for FSDP1, FSDP2 and "
         "DeepSpeed, not for Megatron-FSDP; use framework: fsdp2, or sharding: zero1");
   }
-  if (plan.pp > 1) {
+  if (plan.parallel.pp > 1) {
     return InvalidInput(
         "parallel.pp: {} under training.lora_rank and this sharding: units that stay gathered over "
         "stages are built without adapters; use pp: 1 or sharding: zero1",
-        plan.pp);
+        plan.parallel.pp);
   }
-  if (plan.low_precision != LowPrecision::kNone) {
+  if (plan.precision.low != LowPrecision::kNone) {
     return InvalidInput(
         "training.precision: frozen shards are gathered in 16 bits; 8 and 4 bits are not built "
         "with adapters and this sharding: use bf16, or sharding: zero1");
@@ -75,29 +75,29 @@ Status CheckShardedLora(const Plan& plan) {
 bool HasAdapters(const Plan& plan, std::uint8_t kind) {
   const bool mixes = (kind & kNoMixer) == 0;
   const bool dense = (kind & (kNoFeedForward | kExpertLayer)) == 0;
-  return (mixes && (plan.lora_targets & (kLoraQkv | kLoraProjection)) != 0) ||
-         (dense && (plan.lora_targets & (kLoraFc1 | kLoraFc2)) != 0);
+  return (mixes && (plan.lora.targets & (kLoraQkv | kLoraProjection)) != 0) ||
+         (dense && (plan.lora.targets & (kLoraFc1 | kLoraFc2)) != 0);
 }
 
 Status CheckLora(const Model& model, const Plan& plan) {
-  if (plan.lora_rank == 0) return {};
-  if (plan.lora_rank < 0 || plan.lora_rank > 65536) {
-    return InvalidInput("training.lora_rank: {} is outside 1 … 65536", plan.lora_rank);
+  if (plan.lora.rank == 0) return {};
+  if (plan.lora.rank < 0 || plan.lora.rank > 65536) {
+    return InvalidInput("training.lora_rank: {} is outside 1 … 65536", plan.lora.rank);
   }
-  if (plan.lora_rank % plan.tp != 0) {
+  if (plan.lora.rank % plan.parallel.tp != 0) {
     return InvalidInput(
         "training.lora_rank: {} is not a multiple of tp ({}), over which adapters are split; use a "
         "multiple",
-        plan.lora_rank, plan.tp);
+        plan.lora.rank, plan.parallel.tp);
   }
-  if (model.hidden % plan.tp != 0) {
-    return InvalidInput("parallel.tp: {} does not divide the hidden size of {} ({})", plan.tp,
-                        model.name, model.hidden);
+  if (model.hidden % plan.parallel.tp != 0) {
+    return InvalidInput("parallel.tp: {} does not divide the hidden size of {} ({})",
+                        plan.parallel.tp, model.name, model.hidden);
   }
-  if (plan.lora_targets == 0 || plan.lora_targets > kLoraAll) {
+  if (plan.lora.targets == 0 || plan.lora.targets > kLoraAll) {
     return InvalidInput("training.lora_targets: no layer is named; use all");
   }
-  if (model.experts.count > 0 && (plan.lora_targets & (kLoraFc1 | kLoraFc2)) != 0) {
+  if (model.experts.count > 0 && (plan.lora.targets & (kLoraFc1 | kLoraFc2)) != 0) {
     return InvalidInput(
         "training.lora_targets: adapters of experts are not built; use attention or qkv for {}",
         model.name);
@@ -121,28 +121,28 @@ Status CheckLora(const Model& model, const Plan& plan) {
 }  // namespace
 
 Status CheckTpOverlap(const Model& model, const Plan& plan) {
-  if (!plan.tp_comm_overlap || plan.tp == 1) return {};
+  if (!plan.framework.tp_comm_overlap || plan.parallel.tp == 1) return {};
   const auto refuse = [](std::string_view why, std::string_view remedy) {
     return InvalidInput("framework_options.tp_comm_overlap: {}; {}", why, remedy);
   };
-  if (!plan.sequence_parallel) {
+  if (!plan.parallel.sequence_parallel) {
     return refuse("its pieces are those of sequence parallelism",
                   "set parallel.sequence_parallel: true or turn it off");
   }
-  if (model.net != nullptr || model.latent.kv_rank > 0 || plan.lora_rank > 0) {
-    return refuse(
-        fmt::format(
-            "{} for {}",
-            plan.torch_layers == TorchLayers::kFused ? "Transformer Engine has no buffers"
-                                                     : "async tensor parallelism is not modelled",
-            plan.lora_rank > 0 ? "layers with adapters" : "the projections of " + model.name),
-        "turn it off");
+  if (model.net != nullptr || model.latent.kv_rank > 0 || plan.lora.rank > 0) {
+    return refuse(fmt::format("{} for {}",
+                              plan.framework.torch_layers == TorchLayers::kFused
+                                  ? "Transformer Engine has no buffers"
+                                  : "async tensor parallelism is not modelled",
+                              plan.lora.rank > 0 ? "layers with adapters"
+                                                 : "the projections of " + model.name),
+                  "turn it off");
   }
-  if (plan.torch_layers == TorchLayers::kEager) {
+  if (plan.framework.torch_layers == TorchLayers::kEager) {
     return refuse("async tensor parallelism is a pass of torch.compile",
                   "set framework_options.torch_layers: compiled or turn it off");
   }
-  if (plan.precision == Precision::kFp32) {
+  if (plan.precision.type == Precision::kFp32) {
     return refuse("its buffers are of 16 bits, or of 8", "use training.precision: bf16");
   }
   if (model.hidden % kReducePieces != 0) {
@@ -151,14 +151,14 @@ Status CheckTpOverlap(const Model& model, const Plan& plan) {
                               model.name, model.hidden, kReducePieces),
                   "turn it off");
   }
-  if (plan.tp > kMostRingRanks) {
-    return refuse(
-        fmt::format("built for rings of up to {} ranks, not for tp {}", kMostRingRanks, plan.tp),
-        "use a smaller tp");
+  if (plan.parallel.tp > kMostRingRanks) {
+    return refuse(fmt::format("built for rings of up to {} ranks, not for tp {}", kMostRingRanks,
+                              plan.parallel.tp),
+                  "use a smaller tp");
   }
-  if (plan.nvlink_ranks > 0 && plan.tp > plan.nvlink_ranks) {
+  if (plan.parallel.nvlink_ranks > 0 && plan.parallel.tp > plan.parallel.nvlink_ranks) {
     return refuse(fmt::format("userbuffers lie within an NVLink domain of {} GPUs, not over tp {}",
-                              plan.nvlink_ranks, plan.tp),
+                              plan.parallel.nvlink_ranks, plan.parallel.tp),
                   "use a smaller tp or turn it off");
   }
   return {};
@@ -167,54 +167,55 @@ Status CheckTpOverlap(const Model& model, const Plan& plan) {
 namespace {
 
 Status CheckLoss(const Model& model, const Plan& plan) {
-  if (plan.loss_metrics && (plan.tp > 1 || plan.chunked_loss)) {
+  if (plan.framework.loss_metrics && (plan.parallel.tp > 1 || plan.framework.chunked_loss)) {
     return InvalidInput(
         "framework_options.loss_metrics: the metrics read all logits of a token, which {}; turn it "
         "off",
-        plan.tp > 1 ? "tp splits" : "chunked_loss never has");
+        plan.parallel.tp > 1 ? "tp splits" : "chunked_loss never has");
   }
-  if (!plan.chunked_loss) return {};
+  if (!plan.framework.chunked_loss) return {};
   if (model.encoder || model.net != nullptr) {
     return InvalidInput(
         "framework_options.chunked_loss: built for decoders, not for {}; leave it out", model.name);
   }
-  if (plan.tp > 1) {
+  if (plan.parallel.tp > 1) {
     return InvalidInput(
         "framework_options.chunked_loss: the whole vocabulary must lie on one rank, not on tp {}; "
         "use tp 1 or leave it out",
-        plan.tp);
+        plan.parallel.tp);
   }
   return {};
 }
 
 Status CheckPacked(const Plan& plan) {
-  if (plan.packed_len == 0 || plan.packed_len == plan.seq_len) return {};
-  if (plan.packed_len < 0 || plan.seq_len % plan.packed_len != 0) {
+  if (plan.batch.packed_len == 0 || plan.batch.packed_len == plan.batch.seq_len) return {};
+  if (plan.batch.packed_len < 0 || plan.batch.seq_len % plan.batch.packed_len != 0) {
     return InvalidInput(
         "training.packed_len: {} does not divide seq_len {}; a sequence is packed from whole ones",
-        plan.packed_len, plan.seq_len);
+        plan.batch.packed_len, plan.batch.seq_len);
   }
-  if (plan.attention == AttentionBackend::kUnfused) {
+  if (plan.framework.attention == AttentionBackend::kUnfused) {
     return InvalidInput(
         "training.packed_len: unfused attention sees the whole sequence; set "
         "framework_options.attention: flash2 or leave it out");
   }
-  if (plan.cp > 1) {
+  if (plan.parallel.cp > 1) {
     return InvalidInput(
         "training.packed_len: packed sequences are not built with context parallelism (cp {}); use "
         "cp: 1",
-        plan.cp);
+        plan.parallel.cp);
   }
   return {};
 }
 
 Status CheckOffload(const Plan& plan) {
-  if (plan.offload_activations && plan.reducer == Reducer::kDeepSpeed) {
+  if (plan.memory.offload_activations && plan.framework.reducer == Reducer::kDeepSpeed) {
     return InvalidInput(
         "training.offload: DeepSpeed keeps activations in host memory only where they are "
         "recomputed from (cpu_checkpointing), which is not built; use optimizer, or zero3");
   }
-  if (plan.offload_parameters && (plan.sharding != Sharding::kZero3 || !plan.offload_optimizer)) {
+  if (plan.memory.offload_parameters &&
+      (plan.memory.sharding != Sharding::kZero3 || !plan.memory.offload_optimizer)) {
     return InvalidInput(
         "training.offload: parameters are copied from host memory where they are gathered layer by "
         "layer, by FSDP's CPUOffload and DeepSpeed's offload_param; whole weights no framework "
@@ -222,32 +223,32 @@ Status CheckOffload(const Plan& plan) {
         "effect): "
         "set training.sharding: zero3, or use optimizer");
   }
-  if (plan.offload_optimizer && plan.optimizer != Optimizer::kAdam) {
+  if (plan.memory.offload_optimizer && plan.optimizer != Optimizer::kAdam) {
     return InvalidInput("training.offload: the CPU runs Adam only; set training.optimizer: adam");
   }
-  if (plan.ranks_per_host < 1) {
-    return InvalidInput("ranks_per_host: {}; a host has a GPU", plan.ranks_per_host);
+  if (plan.parallel.ranks_per_host < 1) {
+    return InvalidInput("ranks_per_host: {}; a host has a GPU", plan.parallel.ranks_per_host);
   }
   return {};
 }
 
 // Sharded by flat pieces, or each tensor by rows.
 Status CheckAdafactor(const Model& model, const Plan& plan) {
-  if (plan.sharding == Sharding::kNone) return {};
-  if (plan.sharding == Sharding::kZero1 && plan.broadcast_parameters) {
+  if (plan.memory.sharding == Sharding::kNone) return {};
+  if (plan.memory.sharding == Sharding::kZero1 && plan.framework.broadcast_parameters) {
     return InvalidInput(
         "training.optimizer: adafactor is not built with framework_options.broadcast_parameters, "
         "whose owners keep whole tensors; turn that off or use adam");
   }
   if (plan.shards_are_flat()) return {};
-  if (!Ordinary(model) || plan.lora_rank > 0 || plan.keeps_units()) {
+  if (!Ordinary(model) || plan.lora.rank > 0 || plan.keeps_units()) {
     return InvalidInput(
         "training.optimizer: adafactor with tensors sharded by rows (FSDP2) is built for ordinary "
         "layers on one stage, not for {}; use adam",
-        plan.lora_rank > 0   ? "adapters"
-        : plan.pp > 1        ? fmt::format("pp {}", plan.pp)
-        : plan.keeps_units() ? "hold_units"
-                             : model.name);
+        plan.lora.rank > 0     ? "adapters"
+        : plan.parallel.pp > 1 ? fmt::format("pp {}", plan.parallel.pp)
+        : plan.keeps_units()   ? "hold_units"
+                               : model.name);
   }
   return {};
 }
@@ -255,20 +256,20 @@ Status CheckAdafactor(const Model& model, const Plan& plan) {
 Status CheckOptimizer(const Model& model, const Plan& plan) {
   if (plan.optimizer == Optimizer::kAdam || plan.optimizer == Optimizer::kSgd) return {};
   if (plan.optimizer == Optimizer::kAdafactor) return CheckAdafactor(model, plan);
-  const bool layer_wise = plan.sharding == Sharding::kZero1 && !plan.hybrid();
-  if (plan.sharding != Sharding::kNone && !layer_wise) {
+  const bool layer_wise = plan.memory.sharding == Sharding::kZero1 && !plan.hybrid();
+  if (plan.memory.sharding != Sharding::kNone && !layer_wise) {
     return InvalidInput(
         "training.optimizer: muon needs whole matrices, which {} splits; set sharding: none, zero1 "
         "over all replicas (Megatron's layer-wise optimizer) or optimizer: adam",
         plan.hybrid() ? "a shard group" : "this sharding");
   }
-  if (layer_wise && (plan.offload_optimizer || plan.broadcast_parameters)) {
+  if (layer_wise && (plan.memory.offload_optimizer || plan.framework.broadcast_parameters)) {
     return InvalidInput(
         "training.optimizer: muon under zero1 is Megatron's layer-wise optimizer, which keeps its "
         "state on the GPU and gathers parameters; leave training.offload and "
         "framework_options.broadcast_parameters out");
   }
-  if (plan.lora_rank > 0) {
+  if (plan.lora.rank > 0) {
     return InvalidInput(
         "training.optimizer: muon is built for the matrices of layers, not for adapters; use adam");
   }
@@ -276,17 +277,20 @@ Status CheckOptimizer(const Model& model, const Plan& plan) {
 }
 
 Status CheckDdp(const Model& model, const Plan& plan) {
-  if (plan.reducer != Reducer::kDdp) return {};
+  if (plan.framework.reducer != Reducer::kDdp) return {};
   const auto refuse = [](std::string_view key, std::string_view why, std::string_view remedy) {
     return InvalidInput("{}: DistributedDataParallel {}; {}", key, why, remedy);
   };
-  if (plan.tp * plan.pp * plan.vpp * plan.cp * plan.ep > 1) {
+  if (plan.parallel.tp * plan.parallel.pp * plan.parallel.vpp * plan.parallel.cp *
+          plan.parallel.ep >
+      1) {
     return refuse("parallel",
                   fmt::format("replicates the model whole, but tp · pp · vpp · cp · ep is {}",
-                              plan.tp * plan.pp * plan.vpp * plan.cp * plan.ep),
+                              plan.parallel.tp * plan.parallel.pp * plan.parallel.vpp *
+                                  plan.parallel.cp * plan.parallel.ep),
                   "set them to 1 or use framework: megatron");
   }
-  if (plan.sharding != Sharding::kNone) {
+  if (plan.memory.sharding != Sharding::kNone) {
     return refuse("training.sharding", "shards nothing",
                   "set sharding: none, or use framework: fsdp");
   }
@@ -295,18 +299,18 @@ Status CheckDdp(const Model& model, const Plan& plan) {
                   "is built for ordinary layers, not for experts, latent attention and Mamba",
                   "use framework: fsdp or megatron");
   }
-  if (plan.low_precision != LowPrecision::kNone) {
+  if (plan.precision.low != LowPrecision::kNone) {
     return refuse("training.precision", "is built with bf16, fp16 and fp32", "use one of these");
   }
-  if (!plan.grad_reduce_fp32) {
+  if (!plan.framework.grad_reduce_fp32) {
     return refuse("framework_options.grad_reduce_fp32",
                   "reduces gradients in their type, fp32; hooks that compress are not built",
                   "leave it out");
   }
-  if (plan.offload_activations || plan.offload_optimizer) {
+  if (plan.memory.offload_activations || plan.memory.offload_optimizer) {
     return refuse("training.offload", "keeps everything on the GPU", "use none");
   }
-  if (plan.cuda_graphs != CudaGraphs::kNone) {
+  if (plan.framework.cuda_graphs != CudaGraphs::kNone) {
     return refuse("framework_options.cuda_graphs", "is built eager", "use none");
   }
   return {};
@@ -314,8 +318,8 @@ Status CheckDdp(const Model& model, const Plan& plan) {
 
 // ZeRO-2 with whole parameters.
 Status CheckDeepSpeed(const Model& model, const Plan& plan) {
-  if (plan.reducer != Reducer::kDeepSpeed) return {};
-  if (plan.sharding != Sharding::kZero2) {
+  if (plan.framework.reducer != Reducer::kDeepSpeed) return {};
+  if (plan.memory.sharding != Sharding::kZero2) {
     return InvalidInput("training.sharding: this reducer is that of DeepSpeed's zero2; use zero2");
   }
   if (plan.hybrid() || model.experts.count > 0) {
@@ -324,7 +328,7 @@ Status CheckDeepSpeed(const Model& model, const Plan& plan) {
         "use zero1 or framework: megatron",
         plan.hybrid() ? ", not in shard groups" : "");
   }
-  if (plan.overlap_param_gather && plan.overlap_grad_reduce) {
+  if (plan.framework.overlap_param_gather && plan.framework.overlap_grad_reduce) {
     return InvalidInput(
         "framework_options.overlap_param_gather: DeepSpeed's zero2 gathers parameters after the "
         "optimizer; turn it off");
@@ -334,8 +338,8 @@ Status CheckDeepSpeed(const Model& model, const Plan& plan) {
 
 Status CheckMtp(const Model& model, const Plan& plan) {
   if (model.mtp_layers == 0) return {};
-  if (SplitsUnits(plan) || plan.schedule >= Schedule::kZbH1 || plan.lora_rank > 0 ||
-      plan.offload_activations || plan.reducer != Reducer::kBuffer) {
+  if (SplitsUnits(plan) || plan.parallel.schedule >= Schedule::kZbH1 || plan.lora.rank > 0 ||
+      plan.memory.offload_activations || plan.framework.reducer != Reducer::kBuffer) {
     return InvalidInput(
         "model.mtp_layers: {} for {}; not built with zero2 and zero3, split backward passes, "
         "adapters or activations in host memory: use 0",
@@ -352,29 +356,30 @@ Status CheckRecompute(const Model& model, const Plan& plan) {
     return InvalidInput(
         "training.recompute_layers: {} layers at once (recompute_method: uniform) {}; use 1, or "
         "recompute_method: block",
-        plan.recompute_layers, why);
+        plan.memory.recompute_layers, why);
   };
   if (plan.gathers_units()) {
     return refuse("are not built with sharding zero2 and zero3, which gather layer by layer");
   }
-  if (plan.schedule >= Schedule::kZbH1) {
+  if (plan.parallel.schedule >= Schedule::kZbH1) {
     return refuse("are built for the schedules gpipe, 1f1b and 1f1b-interleaved");
   }
-  if (plan.offload_activations) return refuse("are not built with activations in host memory");
+  if (plan.memory.offload_activations)
+    return refuse("are not built with activations in host memory");
   if (model.mtp_layers > 0) {
     return refuse("are refused by Megatron for models that predict further tokens (mtp_layers)");
   }
-  if (plan.recompute_keeps != RecomputeKeeps::kNothing) {
+  if (plan.framework.recompute_keeps != RecomputeKeeps::kNothing) {
     return refuse("keep nothing else; recompute_keeps is of layers one by one");
   }
-  if (plan.cuda_graphs == CudaGraphs::kLayers) {
+  if (plan.framework.cuda_graphs == CudaGraphs::kLayers) {
     return refuse("are not built with CUDA graphs of layers");
   }
   return {};
 }
 
 Status CheckGraphs(const Plan& plan) {
-  if (plan.cuda_graphs == CudaGraphs::kNone || !SplitsUnits(plan)) return {};
+  if (plan.framework.cuda_graphs == CudaGraphs::kNone || !SplitsUnits(plan)) return {};
   return InvalidInput(
       "framework_options.cuda_graphs: gathers of zero2 and zero3 are not captured; use none");
 }
@@ -382,11 +387,12 @@ Status CheckGraphs(const Plan& plan) {
 // Megatron asserts stages and GEMMs that add to the gradient buffer. Its buffer of output
 // gradients counts one head a micro-batch.
 Status CheckDeferredHead(const Model& model, const Plan& plan) {
-  if (plan.deferred_head == 0) return {};
-  const bool trains = plan.lora_rank == 0 && plan.fused_weight_gradient;
-  const bool whole = plan.schedule < Schedule::kZbH1 && model.mtp_layers == 0 && !plan.chunked_loss;
-  const bool buffer = plan.reducer == Reducer::kBuffer && !plan.gathers_units();
-  if (plan.pp > 1 && trains && whole && buffer) return {};
+  if (plan.framework.deferred_head == 0) return {};
+  const bool trains = plan.lora.rank == 0 && plan.framework.fused_weight_gradient;
+  const bool whole = plan.parallel.schedule < Schedule::kZbH1 && model.mtp_layers == 0 &&
+                     !plan.framework.chunked_loss;
+  const bool buffer = plan.framework.reducer == Reducer::kBuffer && !plan.gathers_units();
+  if (plan.parallel.pp > 1 && trains && whole && buffer) return {};
   return InvalidInput(
       "framework_options.deferred_head: the output layer's weight gradients wait behind the passes "
       "of the last of several stages, whole ones whose GEMMs add to the gradient buffer; not with "
@@ -395,9 +401,9 @@ Status CheckDeferredHead(const Model& model, const Plan& plan) {
 }
 
 Status CheckListGathers(const Plan& plan) {
-  if (!plan.list_gathers) return {};
-  if (plan.sharding == Sharding::kZero3 && !plan.prefetch && plan.shard_group == 0 &&
-      !plan.offload_parameters && plan.lora_rank == 0) {
+  if (!plan.framework.list_gathers) return {};
+  if (plan.memory.sharding == Sharding::kZero3 && !plan.framework.prefetch &&
+      plan.memory.shard_group == 0 && !plan.memory.offload_parameters && plan.lora.rank == 0) {
     return {};
   }
   return InvalidInput(
@@ -406,48 +412,50 @@ Status CheckListGathers(const Plan& plan) {
 }
 
 Status CheckZeroBubble(const Plan& plan) {
-  const std::string_view name = Schedules()[static_cast<std::size_t>(plan.schedule)].name;
-  if (plan.pp < 2) {
+  const std::string_view name = Schedules()[static_cast<std::size_t>(plan.parallel.schedule)].name;
+  if (plan.parallel.pp < 2) {
     return InvalidInput("parallel.pp: the schedule {} needs at least 2 stages, not {}; use 1f1b",
-                        name, plan.pp);
+                        name, plan.parallel.pp);
   }
   const bool folded = plan.v_shape() || plan.dual();
   const int chunks = folded ? 2 : 1;
-  if (plan.schedule != Schedule::kGiven && plan.vpp != chunks) {
+  if (plan.parallel.schedule != Schedule::kGiven && plan.parallel.vpp != chunks) {
     return InvalidInput("parallel.vpp: the schedule {} has {} a stage, not {}; set vpp: {}", name,
-                        chunks == 1 ? "one chunk" : "two chunks", plan.vpp, chunks);
+                        chunks == 1 ? "one chunk" : "two chunks", plan.parallel.vpp, chunks);
   }
   const std::int64_t m = plan.microbatches();
-  if (plan.dual() && (plan.pp % 2 != 0 || m % 2 != 0)) {
+  if (plan.dual() && (plan.parallel.pp % 2 != 0 || m % 2 != 0)) {
     return InvalidInput(
         "schedule: dualpipe needs an even number of stages and of micro-batches a replica, half "
         "from "
         "either end, not {} and {}; change parallel.pp or training.global_batch",
-        plan.pp, m);
+        plan.parallel.pp, m);
   }
-  if (plan.dual() && (plan.hybrid() || plan.lora_rank > 0)) {
+  if (plan.dual() && (plan.hybrid() || plan.lora.rank > 0)) {
     return InvalidInput(
         "schedule: dualpipe is not built with shard groups or adapters; use dualpipe-v or leave "
         "parallel.shard_group and training.lora_rank out");
   }
-  if (plan.schedule != Schedule::kGiven && folded && m < 2 * plan.pp) {
+  if (plan.parallel.schedule != Schedule::kGiven && folded && m < 2 * plan.parallel.pp) {
     return InvalidInput(
         "training.global_batch: {} gives {} micro-batches a replica, and the schedule {} needs at "
         "least 2 · pp = {}; use {} or more",
-        plan.global_batch, m, name, 2 * plan.pp, plan.micro_batch * plan.dp * 2 * plan.pp);
+        plan.batch.global_batch, m, name, 2 * plan.parallel.pp,
+        plan.batch.micro_batch * plan.parallel.dp * 2 * plan.parallel.pp);
   }
-  if (plan.offload_activations) {
+  if (plan.memory.offload_activations) {
     return InvalidInput(
         "training.offload: activations in host memory are not built with the schedule {}; use 1f1b",
         name);
   }
-  if (!plan.fused_weight_gradient) {
+  if (!plan.framework.fused_weight_gradient) {
     return InvalidInput(
         "framework_options.fused_weight_gradient: the schedule {} is built of GEMMs that add to "
         "gradients; turn it on",
         name);
   }
-  if (plan.scatter_gather_p2p && plan.tp > 1 && !plan.sequence_parallel) {
+  if (plan.framework.scatter_gather_p2p && plan.parallel.tp > 1 &&
+      !plan.parallel.sequence_parallel) {
     return InvalidInput(
         "framework_options.scatter_gather_p2p: not built with the schedule {}; turn it off", name);
   }
@@ -465,13 +473,14 @@ std::string Place(std::size_t stage, const PipelinePass& pass) {
 Status CheckStage(const Plan& plan, std::size_t stage) {
   using Kind = PipelinePass::Kind;
   const std::int64_t m = plan.microbatches();
-  std::vector<std::uint8_t> done(static_cast<std::size_t>(m * plan.vpp));
-  const std::string& name = plan.given->name;
+  std::vector<std::uint8_t> done(static_cast<std::size_t>(m * plan.parallel.vpp));
+  const std::string& name = plan.parallel.given->name;
   constexpr std::uint8_t kForward = 1, kData = 2, kWhole = 4;
-  for (const PipelinePass& pass : plan.given->stages[stage]) {
-    if (pass.microbatch < 0 || pass.microbatch >= m || pass.chunk < 0 || pass.chunk >= plan.vpp) {
+  for (const PipelinePass& pass : plan.parallel.given->stages[stage]) {
+    if (pass.microbatch < 0 || pass.microbatch >= m || pass.chunk < 0 ||
+        pass.chunk >= plan.parallel.vpp) {
       return InvalidInput("{}: {}: the plan has micro-batches 0 … {} and chunks 0 … {}", name,
-                          Place(stage, pass), m - 1, plan.vpp - 1);
+                          Place(stage, pass), m - 1, plan.parallel.vpp - 1);
     }
     std::uint8_t& state = done[static_cast<std::size_t>(pass.chunk * m + pass.microbatch)];
     const std::uint8_t wanted = pass.kind == Kind::kForward  ? 0
@@ -499,7 +508,7 @@ struct Carried {
 // A stage's passes that take messages of a kind from one neighbour, or make them for it, in order.
 std::vector<Carried> CarriedBy(const Plan& plan, int stage, bool takes, bool next, bool gradient) {
   std::vector<Carried> carried;
-  for (const PipelinePass& pass : plan.given->stages[static_cast<std::size_t>(stage)]) {
+  for (const PipelinePass& pass : plan.parallel.given->stages[static_cast<std::size_t>(stage)]) {
     if (pass.kind == PipelinePass::Kind::kWeight) continue;
     if ((pass.kind != PipelinePass::Kind::kForward) != gradient) continue;
     const Neighbour n = NeighbourOf(plan, stage, pass.chunk, takes != gradient);
@@ -510,12 +519,12 @@ std::vector<Carried> CarriedBy(const Plan& plan, int stage, bool takes, bool nex
 
 // NCCL matches messages in order: neighbours must run micro-batches alike.
 Status CheckMatching(const Plan& plan) {
-  const GivenSchedule& given = *plan.given;
+  const GivenSchedule& given = *plan.parallel.given;
   if (given.by_microbatch) return {};
-  for (int s = 0; s < plan.pp; ++s) {
+  for (int s = 0; s < plan.parallel.pp; ++s) {
     for (const bool gradient : {false, true}) {
       for (const bool next : {false, true}) {
-        const int sender = (s + (next ? 1 : plan.pp - 1)) % plan.pp;
+        const int sender = (s + (next ? 1 : plan.parallel.pp - 1)) % plan.parallel.pp;
         const auto takes = CarriedBy(plan, s, true, next, gradient);
         const auto makes = CarriedBy(plan, sender, false, !next, gradient);
         const auto [a, b] = std::ranges::mismatch(takes, makes, [](const auto& l, const auto& r) {
@@ -535,27 +544,28 @@ Status CheckMatching(const Plan& plan) {
 }
 
 Status CheckGiven(const Plan& plan) {
-  if (plan.given == nullptr) {
+  if (plan.parallel.given == nullptr) {
     return InvalidInput("schedule: given needs a file; name it: schedule: my.schedule");
   }
-  if (plan.given->v_shape && plan.vpp % 2 != 0) {
+  if (plan.parallel.given->v_shape && plan.parallel.vpp % 2 != 0) {
     return InvalidInput(
         "parallel.vpp: {} is in V shape, which has an even number of chunks a stage, not {}",
-        plan.given->name, plan.vpp);
+        plan.parallel.given->name, plan.parallel.vpp);
   }
-  if (plan.given->stages.size() != static_cast<std::size_t>(plan.pp)) {
-    return InvalidInput("parallel.pp: {} for {} of {} stages; use {}", plan.pp, plan.given->name,
-                        plan.given->stages.size(), plan.given->stages.size());
+  if (plan.parallel.given->stages.size() != static_cast<std::size_t>(plan.parallel.pp)) {
+    return InvalidInput("parallel.pp: {} for {} of {} stages; use {}", plan.parallel.pp,
+                        plan.parallel.given->name, plan.parallel.given->stages.size(),
+                        plan.parallel.given->stages.size());
   }
-  for (std::size_t s = 0; s < plan.given->stages.size(); ++s) {
+  for (std::size_t s = 0; s < plan.parallel.given->stages.size(); ++s) {
     ORRERY_RETURN_IF_ERROR(CheckStage(plan, s));
   }
   return CheckMatching(plan);
 }
 
 Status CheckPasses(const Plan& plan) {
-  if (plan.schedule < Schedule::kZbH1) return {};
-  if (plan.schedule == Schedule::kGiven) ORRERY_RETURN_IF_ERROR(CheckGiven(plan));
+  if (plan.parallel.schedule < Schedule::kZbH1) return {};
+  if (plan.parallel.schedule == Schedule::kGiven) ORRERY_RETURN_IF_ERROR(CheckGiven(plan));
   return CheckZeroBubble(plan);
 }
 

@@ -6,26 +6,26 @@ namespace orrery::workload {
 namespace {
 
 Status CheckLowPrecision(const Plan& plan) {
-  if (plan.low_precision == LowPrecision::kNone) {
-    if (!plan.low_precision_gather) return {};
+  if (plan.precision.low == LowPrecision::kNone) {
+    if (!plan.framework.low_precision_gather) return {};
     return InvalidInput(
         "framework_options.low_precision_gather: parameters in {} have no lower precision to be "
         "gathered in; set training.precision: fp8 or turn it off",
-        plan.precision == Precision::kFp32 ? "fp32" : "16 bits");
+        plan.precision.type == Precision::kFp32 ? "fp32" : "16 bits");
   }
-  if (plan.precision != Precision::kFp16) return {};
+  if (plan.precision.type != Precision::kFp16) return {};
   return InvalidInput(
       "training.precision: fp8, mxfp8 and nvfp4 recipes keep bf16 or fp32 beside them, not fp16; "
       "use bf16");
 }
 
 Status CheckBf16Parts(const Model& model, const Plan& plan) {
-  const std::int64_t layers = plan.bf16_first_layers + plan.bf16_last_layers;
-  if (layers == 0 && plan.bf16_modules == 0) return {};
-  const std::string_view field = plan.bf16_last_layers > 0    ? "bf16_last_layers"
-                                 : plan.bf16_first_layers > 0 ? "bf16_first_layers"
-                                                              : "bf16_modules";
-  if (plan.low_precision == LowPrecision::kNone) {
+  const std::int64_t layers = plan.precision.bf16_first_layers + plan.precision.bf16_last_layers;
+  if (layers == 0 && plan.precision.bf16_modules == 0) return {};
+  const std::string_view field = plan.precision.bf16_last_layers > 0    ? "bf16_last_layers"
+                                 : plan.precision.bf16_first_layers > 0 ? "bf16_first_layers"
+                                                                        : "bf16_modules";
+  if (plan.precision.low == LowPrecision::kNone) {
     return InvalidInput(
         "training.{}: without precision fp8, mxfp8 or nvfp4 nothing is in another type; leave it "
         "out",
@@ -39,16 +39,17 @@ Status CheckBf16Parts(const Model& model, const Plan& plan) {
     return InvalidInput(
         "training.{}: {} layers in bf16 at the start and {} at the end, but {} has {}; use fewer, "
         "or precision: bf16",
-        field, plan.bf16_first_layers, plan.bf16_last_layers, model.name, model.layers);
+        field, plan.precision.bf16_first_layers, plan.precision.bf16_last_layers, model.name,
+        model.layers);
   }
   const auto missing = [&](Bf16Module module, bool there, std::string_view what) -> Status {
-    if ((plan.bf16_modules & module) == 0 || there) return {};
+    if ((plan.precision.bf16_modules & module) == 0 || there) return {};
     return InvalidInput("training.bf16_modules: {} has no {}; leave it out", model.name, what);
   };
   ORRERY_RETURN_IF_ERROR(missing(kBf16ExpertLatent, model.experts.latent > 0,
                                  "projections to its experts' width (expert_latent)"));
   ORRERY_RETURN_IF_ERROR(missing(kBf16Experts, model.experts.count > 0, "experts"));
-  if ((plan.bf16_modules & kBf16Experts) != 0 && plan.moe_fused_mlp) {
+  if ((plan.precision.bf16_modules & kBf16Experts) != 0 && plan.framework.moe_fused_mlp) {
     return InvalidInput(
         "training.bf16_modules: framework_options.moe_fused_mlp casts inside the products of "
         "experts; turn it off, or leave experts out");
@@ -58,28 +59,30 @@ Status CheckBf16Parts(const Model& model, const Plan& plan) {
 
 // Attention and the output layer in 8 bits, which recipes leave in bf16 unless told.
 Status CheckMore8Bit(const Model& model, const Plan& plan) {
-  const std::string_view option = plan.fp8_attention ? "fp8_attention" : "fp8_output_layer";
-  if (!plan.fp8_attention && !plan.fp8_output_layer) return {};
+  const std::string_view option =
+      plan.framework.fp8_attention ? "fp8_attention" : "fp8_output_layer";
+  if (!plan.framework.fp8_attention && !plan.framework.fp8_output_layer) return {};
   const auto refuse = [&](std::string_view what, std::string_view remedy) {
     return InvalidInput("framework_options.{}: {}; {}", option, what, remedy);
   };
-  if (plan.low_precision == LowPrecision::kNone) {
+  if (plan.precision.low == LowPrecision::kNone) {
     return refuse("without precision fp8, mxfp8 or nvfp4 nothing is cast", "leave it out");
   }
   if (model.net != nullptr) return refuse("is built for transformers", "leave it out");
-  if (!plan.fp8_attention) {
-    return plan.chunked_loss
+  if (!plan.framework.fp8_attention) {
+    return plan.framework.chunked_loss
                ? refuse("a chunked loss multiplies in 16 bits", "turn one of them off")
                : Status();
   }
-  if (plan.low_precision == LowPrecision::kBlockwise) {
+  if (plan.precision.low == LowPrecision::kBlockwise) {
     return refuse("Transformer Engine's attention has scales of tensors and mxfp8's, no others",
                   "use fp8_recipe: current or delayed, or precision: mxfp8 or nvfp4");
   }
-  if (plan.attention != AttentionBackend::kCudnn && plan.attention != AttentionBackend::kFlash3) {
+  if (plan.framework.attention != AttentionBackend::kCudnn &&
+      plan.framework.attention != AttentionBackend::kFlash3) {
     return refuse("only cuDNN's kernel and FlashAttention 3 have it", "use attention: cudnn");
   }
-  if (plan.cp == 1 || plan.cp_exchange != CpExchange::kAllGather) return {};
+  if (plan.parallel.cp == 1 || plan.parallel.cp_exchange != CpExchange::kAllGather) return {};
   return refuse("gathered keys and values stay in 16 bits",
                 "use framework_options.cp_exchange: ring or all-to-all");
 }

@@ -162,15 +162,15 @@ double BusiestOfAnyDivision(std::int64_t experts, std::int64_t ranks) {
 
 std::vector<double> ExpertShares(const Model& model, const Plan& plan, int layer) {
   const auto experts = static_cast<std::size_t>(model.experts.count);
-  const std::uint64_t key =
-      HashCombine(HashCombine(plan.routing_seed, kRoutingSalt), static_cast<std::uint64_t>(layer));
+  const std::uint64_t key = HashCombine(HashCombine(plan.experts.routing_seed, kRoutingSalt),
+                                        static_cast<std::uint64_t>(layer));
   std::vector<double> share;
-  if (plan.routing == Routing::kDirichlet) {
-    share = Dirichlet(experts, plan.routing_alpha, key);
-  } else if (plan.routing == Routing::kDrawnZipf) {
-    share = Zipf(experts, plan.routing_exponent, key);
+  if (plan.experts.routing == Routing::kDirichlet) {
+    share = Dirichlet(experts, plan.experts.routing_alpha, key);
+  } else if (plan.experts.routing == Routing::kDrawnZipf) {
+    share = Zipf(experts, plan.experts.routing_exponent, key);
   } else {
-    const auto& lines = plan.given_routing->layers;
+    const auto& lines = plan.experts.given_routing->layers;
     share =
         lines.size() == 1 ? lines.front() : lines[static_cast<std::size_t>(layer) % lines.size()];
   }
@@ -180,18 +180,18 @@ std::vector<double> ExpertShares(const Model& model, const Plan& plan, int layer
 
 LayerLoad LoadOfLayer(const Model& model, const Plan& plan, int layer) {
   std::vector<double> share = ExpertShares(model, plan, layer);
-  if (plan.expert_capacity > 0) {
-    const double most = plan.expert_capacity / static_cast<double>(share.size());
+  if (plan.experts.expert_capacity > 0) {
+    const double most = plan.experts.expert_capacity / static_cast<double>(share.size());
     for (double& s : share) s = std::min(s, most);
   }
   LayerLoad load;
-  const std::size_t each = share.size() / static_cast<std::size_t>(plan.ep);
+  const std::size_t each = share.size() / static_cast<std::size_t>(plan.parallel.ep);
   double all = 0;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(plan.ep); ++r) {
+  for (std::size_t r = 0; r < static_cast<std::size_t>(plan.parallel.ep); ++r) {
     double sum = 0;
     for (std::size_t e = r * each; e < (r + 1) * each; ++e) sum += share[e];
     all += sum;
-    load.received.push_back(static_cast<std::int64_t>(sum * plan.ep * 1000 + 0.5));
+    load.received.push_back(static_cast<std::int64_t>(sum * plan.parallel.ep * 1000 + 0.5));
   }
   load.busiest = *std::max_element(load.received.begin(), load.received.end());
   load.sent = static_cast<std::int64_t>(all * 1000 + 0.5);
@@ -200,56 +200,58 @@ LayerLoad LoadOfLayer(const Model& model, const Plan& plan, int layer) {
 
 Status CheckRouting(const Model& model, const Plan& plan) {
   const bool drawn = DrawsRouting(plan);
-  if (!(plan.expert_capacity == 0 || (plan.expert_capacity > 0 && plan.expert_capacity <= 1000))) {
+  if (!(plan.experts.expert_capacity == 0 ||
+        (plan.experts.expert_capacity > 0 && plan.experts.expert_capacity <= 1000))) {
     return InvalidInput("training.moe_capacity_factor: {} is outside 0 … 1000",
-                        plan.expert_capacity);
+                        plan.experts.expert_capacity);
   }
-  if (!drawn && plan.expert_capacity > 0) {
+  if (!drawn && plan.experts.expert_capacity > 0) {
     return InvalidInput(
         "training.moe_capacity_factor: tokens are dropped by the shares of experts, which this "
         "moe_routing does not say; use dirichlet, drawn-zipf or a file");
   }
-  if (plan.pad_to_capacity &&
-      (plan.routing > Routing::kRoundRobin || plan.dispatcher != Dispatcher::kAllToAll)) {
+  if (plan.experts.pad_to_capacity && (plan.experts.routing > Routing::kRoundRobin ||
+                                       plan.experts.dispatcher != Dispatcher::kAllToAll)) {
     return InvalidInput(
         "training.moe_pad_to_capacity: built for the alltoall dispatcher and moe_routing: "
         "balanced, every expert having the same rows; moe_imbalance says how many more than the "
         "mean");
   }
   if (!drawn) return {};
-  if (plan.moe_imbalance != 1) {
+  if (plan.experts.moe_imbalance != 1) {
     return InvalidInput(
         "training.moe_imbalance: {} on top of a drawn moe_routing; leave one of them out",
-        plan.moe_imbalance);
+        plan.experts.moe_imbalance);
   }
-  if (!(plan.routing_alpha >= 1e-3 && plan.routing_alpha <= 1e6)) {
-    return InvalidInput("training.moe_alpha: {} is outside 0.001 … 1000000", plan.routing_alpha);
+  if (!(plan.experts.routing_alpha >= 1e-3 && plan.experts.routing_alpha <= 1e6)) {
+    return InvalidInput("training.moe_alpha: {} is outside 0.001 … 1000000",
+                        plan.experts.routing_alpha);
   }
-  if (!(plan.routing_exponent >= 0 && plan.routing_exponent <= 10)) {
-    return InvalidInput("training.moe_zipf: {} is outside 0 … 10", plan.routing_exponent);
+  if (!(plan.experts.routing_exponent >= 0 && plan.experts.routing_exponent <= 10)) {
+    return InvalidInput("training.moe_zipf: {} is outside 0 … 10", plan.experts.routing_exponent);
   }
-  if (plan.offload_activations || plan.schedule >= Schedule::kZbH1 ||
-      plan.sharding >= Sharding::kZero2) {
+  if (plan.memory.offload_activations || plan.parallel.schedule >= Schedule::kZbH1 ||
+      plan.memory.sharding >= Sharding::kZero2) {
     return InvalidInput(
         "training.moe_routing: layers and ranks of unequal loads are not built with activations "
         "in host memory, split backward passes, zero2 and zero3; use moe_imbalance");
   }
-  if (plan.routing != Routing::kGiven) return {};
-  if (plan.given_routing == nullptr) {
+  if (plan.experts.routing != Routing::kGiven) return {};
+  if (plan.experts.given_routing == nullptr) {
     return InvalidInput("training.moe_routing: a given routing needs a file: moe_routing: my.csv");
   }
-  const auto& lines = plan.given_routing->layers;
+  const auto& lines = plan.experts.given_routing->layers;
   const auto layers = static_cast<std::size_t>(model.layers);
   if (lines.size() != 1 && lines.size() != layers) {
     return InvalidInput(
         "training.moe_routing: {} has {} lines for the {} layers of {}; give one for all, or one "
         "a layer (those of layers without experts count, and are not read)",
-        plan.given_routing->name, lines.size(), layers, model.name);
+        plan.experts.given_routing->name, lines.size(), layers, model.name);
   }
   for (std::size_t l = 0; l < lines.size(); ++l) {
     if (lines[l].size() == static_cast<std::size_t>(model.experts.count)) continue;
     return InvalidInput("training.moe_routing: {}: layer {} has {} numbers for {} experts of {}",
-                        plan.given_routing->name, l, lines[l].size(), model.experts.count,
+                        plan.experts.given_routing->name, l, lines[l].size(), model.experts.count,
                         model.name);
   }
   return {};

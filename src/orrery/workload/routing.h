@@ -40,7 +40,7 @@ struct LayerLoad {
 double BusiestOfAnyDivision(std::int64_t experts, std::int64_t ranks);
 
 // Whether ranks and layers differ.
-inline bool DrawsRouting(const Plan& plan) { return plan.routing >= Routing::kDirichlet; }
+inline bool DrawsRouting(const Plan& plan) { return plan.experts.routing >= Routing::kDirichlet; }
 
 // Shares of the experts of layer `layer`. REQUIRES: DrawsRouting(plan), Validate is ok.
 std::vector<double> ExpertShares(const Model& model, const Plan& plan, int layer);

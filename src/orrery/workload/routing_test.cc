@@ -23,9 +23,9 @@ Model Experts16(int layers) {
 }
 
 Plan Drawn(Routing routing) {
-  Plan p{.dp = 4, .global_batch = 4, .micro_batch = 1, .seq_len = 128};
-  p.ep = 4;
-  p.routing = routing;
+  Plan p{.parallel = {.dp = 4}, .batch = {.global_batch = 4, .micro_batch = 1, .seq_len = 128}};
+  p.parallel.ep = 4;
+  p.experts.routing = routing;
   return p;
 }
 
@@ -37,7 +37,7 @@ TEST(Routing, DirichletHasItsMoments) {
   m.experts.top_k = 1;  // no share is capped
   for (const double alpha : {0.3, 1.0, 8.0}) {
     Plan p = Drawn(Routing::kDirichlet);
-    p.routing_alpha = alpha;
+    p.experts.routing_alpha = alpha;
     double mean = 0, square = 0;
     constexpr int kLayers = 4000;
     for (int l = 0; l < kLayers; ++l) {
@@ -56,7 +56,7 @@ TEST(Routing, ZipfIsAPermutationOfItsWeights) {
   Model m = Experts16(1);
   m.experts.top_k = 1;
   Plan p = Drawn(Routing::kDrawnZipf);
-  p.routing_exponent = 1;
+  p.experts.routing_exponent = 1;
   std::vector<double> first = ExpertShares(m, p, 0), second = ExpertShares(m, p, 1);
   EXPECT_NE(first, second);
   std::sort(first.rbegin(), first.rend());
@@ -65,7 +65,7 @@ TEST(Routing, ZipfIsAPermutationOfItsWeights) {
   for (int i = 0; i < 16; ++i) {
     EXPECT_NEAR(first[static_cast<std::size_t>(i)], 1 / harmonic / (i + 1), 1e-12);
   }
-  p.routing_exponent = 0;
+  p.experts.routing_exponent = 0;
   for (const double s : ExpertShares(m, p, 5)) EXPECT_NEAR(s, 1.0 / 16, 1e-12);
 }
 
@@ -79,9 +79,9 @@ TEST(Routing, BusiestOfAnyDivision) {
   EXPECT_NEAR(BusiestOfAnyDivision(2000, 8), 1.032, 5e-4);
   Model m = Experts16(2);
   Plan p = Drawn(Routing::kNatural);
-  p.ep = 1;
+  p.parallel.ep = 1;
   EXPECT_EQ(BusiestLoad(m, p), 1);
-  p.ep = 16;
+  p.parallel.ep = 16;
   EXPECT_NEAR(BusiestLoad(m, p), 3.3807, 1e-3);
   m.experts.top_k = 8;  // an expert meets every token at most
   EXPECT_EQ(BusiestLoad(m, p), 2);
@@ -89,7 +89,7 @@ TEST(Routing, BusiestOfAnyDivision) {
 
 TEST(Routing, NoExpertMeetsATokenTwice) {
   Plan p = Drawn(Routing::kDirichlet);
-  p.routing_alpha = 0.01;
+  p.experts.routing_alpha = 0.01;
   for (int l = 0; l < 50; ++l) {
     const std::vector<double> share = ExpertShares(Experts16(1), p, l);
     EXPECT_LE(*std::max_element(share.begin(), share.end()), 0.5 + 1e-9);
@@ -99,7 +99,7 @@ TEST(Routing, NoExpertMeetsATokenTwice) {
 
 TEST(Routing, LoadsOfRanksSumToAll) {
   Plan p = Drawn(Routing::kDirichlet);
-  p.routing_alpha = 0.5;
+  p.experts.routing_alpha = 0.5;
   const LayerLoad load = LoadOfLayer(Experts16(1), p, 3);
   ASSERT_EQ(load.received.size(), 4u);
   EXPECT_NEAR(static_cast<double>(
@@ -110,7 +110,7 @@ TEST(Routing, LoadsOfRanksSumToAll) {
   EXPECT_GT(load.busiest, 1000);
   // Another seed is another draw; the same is the same, whatever was asked for before.
   EXPECT_EQ(LoadOfLayer(Experts16(1), p, 3).received, load.received);
-  p.routing_seed = 2;
+  p.experts.routing_seed = 2;
   EXPECT_NE(LoadOfLayer(Experts16(1), p, 3).received, load.received);
 }
 
@@ -118,9 +118,9 @@ TEST(Routing, CapacityDropsWhatIsAbove) {
   Plan p = Drawn(Routing::kGiven);
   GivenRouting given{.name = "all", .layers = {std::vector<double>(16, 0)}};
   given.layers[0][0] = given.layers[0][1] = 1;  // two experts of the first rank get all
-  p.given_routing = std::make_shared<const GivenRouting>(given);
+  p.experts.given_routing = std::make_shared<const GivenRouting>(given);
   EXPECT_EQ(LoadOfLayer(Experts16(1), p, 0).received, (std::vector<std::int64_t>{4000, 0, 0, 0}));
-  p.expert_capacity = 2;  // each of them 2/16 of the copies
+  p.experts.expert_capacity = 2;  // each of them 2/16 of the copies
   const LayerLoad load = LoadOfLayer(Experts16(1), p, 0);
   EXPECT_EQ(load.received, (std::vector<std::int64_t>{1000, 0, 0, 0}));
   EXPECT_EQ(load.sent, 250);
@@ -130,7 +130,7 @@ TEST(Routing, EachRankRunsItsOwnRows) {
   Plan p = Drawn(Routing::kGiven);
   GivenRouting given{.name = "halves", .layers = {std::vector<double>(16, 1)}};
   for (std::size_t e = 0; e < 4; ++e) given.layers[0][e] = 3;  // rank 0: 12 of 24, others 4 of 24
-  p.given_routing = std::make_shared<const GivenRouting>(given);
+  p.experts.given_routing = std::make_shared<const GivenRouting>(given);
   const graph::Graph g = Make(Experts16(2), p);
   const Status verified = graph::Verify(g, graph::VerifyLevel::kFull);
   ASSERT_TRUE(verified.ok()) << verified.message();
@@ -182,13 +182,13 @@ TEST(Routing, FilesAndTheirErrors) {
   EXPECT_THAT(error("# nothing\n"), HasSubstr("my.csv: empty"));
   Plan p = Drawn(Routing::kGiven);
   const auto says = [&](const std::string& text) {
-    p.given_routing = std::make_shared<const GivenRouting>(*ParseRouting("my.csv", text));
+    p.experts.given_routing = std::make_shared<const GivenRouting>(*ParseRouting("my.csv", text));
     return std::string(CheckRouting(Experts16(3), p).message());
   };
   EXPECT_THAT(says("1,2\n"), HasSubstr("layer 0 has 2 numbers for 16 experts"));
   EXPECT_THAT(says("1\n1\n"), HasSubstr("2 lines for the 3 layers"));
   p = Drawn(Routing::kDirichlet);
-  p.moe_imbalance = 2;
+  p.experts.moe_imbalance = 2;
   EXPECT_THAT(std::string(CheckRouting(Experts16(3), p).message()), HasSubstr("leave one"));
 }
 

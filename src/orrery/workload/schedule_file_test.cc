@@ -17,8 +17,9 @@ constexpr std::string_view kTwoStages =
 Plan Given(std::string_view text) {
   auto schedule = ParseSchedule("my.schedule", text);
   EXPECT_TRUE(schedule.ok()) << schedule.status().message();
-  Plan plan{.pp = 2, .global_batch = 2, .seq_len = 128, .schedule = Schedule::kGiven};
-  if (schedule.ok()) plan.given = std::make_shared<const GivenSchedule>(*schedule);
+  Plan plan{.parallel = {.pp = 2, .schedule = Schedule::kGiven},
+            .batch = {.global_batch = 2, .seq_len = 128}};
+  if (schedule.ok()) plan.parallel.given = std::make_shared<const GivenSchedule>(*schedule);
   return plan;
 }
 std::string Refusal(std::string_view text) { return Validate(SmallGpt(2), Given(text)).message(); }
@@ -85,9 +86,9 @@ TEST(GivenSchedule, MatchesInOrderOrByMicrobatch) {
 // Interleaved 1F1B written out: the passes of the built-in schedule of two stages and three chunks,
 // in its order, are the same program but for when receives are posted.
 TEST(GivenSchedule, ThreeChunksGoRoundTheStages) {
-  Plan built{.pp = 2, .vpp = 3, .global_batch = 4, .seq_len = 128};
-  built.schedule = Schedule::k1f1bInterleaved;
-  built.overlap_p2p = true;
+  Plan built{.parallel = {.pp = 2, .vpp = 3}, .batch = {.global_batch = 4, .seq_len = 128}};
+  built.parallel.schedule = Schedule::k1f1bInterleaved;
+  built.framework.overlap_p2p = true;
   const graph::Graph as = Make(SmallGpt(6), built);
   std::string text = "orrery.schedule/1\n";
   for (int stage = 0; stage < 2; ++stage) {
@@ -95,8 +96,8 @@ TEST(GivenSchedule, ThreeChunksGoRoundTheStages) {
                         Passes(as, as.programs[static_cast<std::size_t>(stage)]));
   }
   Plan plan = Given(text);
-  plan.vpp = 3;
-  plan.global_batch = 4;
+  plan.parallel.vpp = 3;
+  plan.batch.global_batch = 4;
   const graph::Graph g = Make(SmallGpt(6), plan);
   const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
   EXPECT_TRUE(status.ok()) << status.message();
@@ -124,11 +125,11 @@ TEST(GivenSchedule, FourChunksInVShape) {
     return line + "\n";
   };
   Plan plan = Given("orrery.schedule/1\nshape v\nmatch microbatch\n" + stage(0) + stage(1));
-  plan.vpp = 4;
+  plan.parallel.vpp = 4;
   const graph::Graph g = Make(SmallGpt(8), plan);
   const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
   EXPECT_TRUE(status.ok()) << status.message();
-  plan.vpp = 3;
+  plan.parallel.vpp = 3;
   EXPECT_EQ(Validate(SmallGpt(6), plan).message(),
             "parallel.vpp: my.schedule is in V shape, which has an even number of chunks a stage, "
             "not 3");

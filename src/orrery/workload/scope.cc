@@ -4,8 +4,8 @@ namespace orrery::workload {
 
 void AddScope(const Model& model, const Plan& plan, HostEra host, constants::Scope* scope) {
   if (host != HostEra::kNone) scope->Add(host == HostEra::kCore ? "core" : "python");
-  if (plan.low_precision != LowPrecision::kNone) scope->Add("fp8");
-  if (plan.attention == AttentionBackend::kFlash1) scope->Add("flash1");
+  if (plan.precision.low != LowPrecision::kNone) scope->Add("fp8");
+  if (plan.framework.attention == AttentionBackend::kFlash1) scope->Add("flash1");
   if (model.experts.count > 0) scope->Add("experts");
   if (model.mamba.heads > 0) scope->Add("mamba");
 }

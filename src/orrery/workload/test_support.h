@@ -28,15 +28,15 @@ inline Model SmallGpt(int layers) {
 // PyTorch's DistributedDataParallel, fp32.
 inline Plan Ddp(int dp, std::int64_t microbatches = 1) {
   Plan p;
-  p.dp = dp;
-  p.global_batch = dp * microbatches;
-  p.seq_len = 128;
-  p.precision = Precision::kFp32;
-  p.attention = AttentionBackend::kUnfused;
-  p.reducer = Reducer::kDdp;
-  p.align_grad_reduce = false;
-  p.fused_adam = false;
-  p.clip_gradients = false;
+  p.parallel.dp = dp;
+  p.batch.global_batch = dp * microbatches;
+  p.batch.seq_len = 128;
+  p.precision.type = Precision::kFp32;
+  p.framework.attention = AttentionBackend::kUnfused;
+  p.framework.reducer = Reducer::kDdp;
+  p.framework.align_grad_reduce = false;
+  p.framework.fused_adam = false;
+  p.framework.clip_gradients = false;
   return p;
 }
 

@@ -1,4 +1,5 @@
-// Communications as the steps of their lowered schedules (collective/lowering.h says how they run).
+// Communications as the steps of their lowered schedules (collective/lowering/lowering.h says how
+// they run).
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -6,7 +7,7 @@
 
 #include "orrery/base/hash.h"
 #include "orrery/cluster/salts.h"
-#include "orrery/collective/lowering.h"
+#include "orrery/collective/lowering/lowering.h"
 #include "orrery/des/event_queue.h"
 #include "orrery/engine/general/transport.h"
 

@@ -28,11 +28,11 @@ class Candidates {
 
   std::vector<Changes> All() {
     if (Lost(Part::kBubble) >= kWorthTrying) AgainstBubble();
-    if (plan_.recompute != workload::Recompute::kNone) AgainstRecompute();
+    if (plan_.memory.recompute != workload::Recompute::kNone) AgainstRecompute();
     if (LostTo(graph::GroupSlot::kTp) >= kWorthTrying) AgainstTensorParallel();
     if (LostTo(graph::GroupSlot::kDp) >= kWorthTrying) AgainstDataParallel();
     if (plan_.microbatches() % 2 == 0) {
-      all_.push_back({fmt::format("training.micro_batch={}", 2 * plan_.micro_batch)});
+      all_.push_back({fmt::format("training.micro_batch={}", 2 * plan_.batch.micro_batch)});
     }
     if (all_.size() > kMostTrials) all_.resize(kMostTrials);
     return std::move(all_);
@@ -51,19 +51,20 @@ class Candidates {
 
   // Interleaving asks for layers that its chunks divide; a list of the user's is of its own vpp.
   void AgainstBubble() {
-    const bool plain = plan_.schedule == workload::Schedule::k1f1b;
-    if (!plain && plan_.schedule != workload::Schedule::k1f1bInterleaved) return;
+    const bool plain = plan_.parallel.schedule == workload::Schedule::k1f1b;
+    if (!plain && plan_.parallel.schedule != workload::Schedule::k1f1bInterleaved) return;
     for (const int factor : {2, 4, 8}) {
-      Changes changes = {fmt::format("parallel.vpp={}", factor * plan_.vpp)};
+      Changes changes = {fmt::format("parallel.vpp={}", factor * plan_.parallel.vpp)};
       if (plain) changes.emplace_back("schedule=1f1b-interleaved");
-      if (!plan_.layers_per_stage.empty()) changes.emplace_back("parallel.layers_per_stage=auto");
+      if (!plan_.parallel.layers_per_stage.empty())
+        changes.emplace_back("parallel.layers_per_stage=auto");
       all_.push_back(std::move(changes));
     }
     if (plain) all_.push_back({"schedule=zb-h1"});
   }
   void AgainstRecompute() {
     for (const std::string_view less : {"none", "selective"}) {
-      if (less == "selective" && plan_.recompute != workload::Recompute::kFull) continue;
+      if (less == "selective" && plan_.memory.recompute != workload::Recompute::kFull) continue;
       Changes changes = {fmt::format("training.recompute={}", less)};
       if (plan_.recomputes_in_parts()) {
         changes.insert(changes.end(),
@@ -73,15 +74,16 @@ class Candidates {
     }
   }
   void AgainstTensorParallel() {
-    if (!plan_.sequence_parallel) all_.push_back({"parallel.sequence_parallel=true"});
-    if (plan_.sequence_parallel && !plan_.tp_comm_overlap) {
+    if (!plan_.parallel.sequence_parallel) all_.push_back({"parallel.sequence_parallel=true"});
+    if (plan_.parallel.sequence_parallel && !plan_.framework.tp_comm_overlap) {
       all_.push_back({"framework_options.tp_comm_overlap=true"});
     }
   }
   void AgainstDataParallel() {
-    if (!plan_.overlap_grad_reduce) {
+    if (!plan_.framework.overlap_grad_reduce) {
       all_.push_back({"framework_options.overlap_grad_reduce=true"});
-    } else if (!plan_.overlap_param_gather && plan_.sharding == workload::Sharding::kZero1) {
+    } else if (!plan_.framework.overlap_param_gather &&
+               plan_.memory.sharding == workload::Sharding::kZero1) {
       all_.push_back({"framework_options.overlap_param_gather=true"});
     }
   }

@@ -174,9 +174,10 @@ class Search {
       family->work.ends_ps += static_cast<double>(program.ends) / m;
     }
     using workload::Schedule;
-    family->work.fills = plan.layers_per_stage.empty() && !plan.moe_comm_overlap &&
-                         (plan.schedule == Schedule::kGpipe || plan.schedule == Schedule::k1f1b ||
-                          plan.schedule == Schedule::k1f1bInterleaved);
+    family->work.fills =
+        plan.parallel.layers_per_stage.empty() && !plan.experts.moe_comm_overlap &&
+        (plan.parallel.schedule == Schedule::kGpipe || plan.parallel.schedule == Schedule::k1f1b ||
+         plan.parallel.schedule == Schedule::k1f1bInterleaved);
     family->known = true;
   }
 

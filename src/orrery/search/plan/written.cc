@@ -93,66 +93,68 @@ class Arguments {
 std::string ParallelArguments(const job::Workload& w) {
   const Plan& plan = w.plan;
   Arguments args("MODEL_PARALLEL_ARGS");
-  args.Add("tensor-model-parallel-size", plan.tp);
-  args.Add("pipeline-model-parallel-size", plan.pp);
-  if (plan.vpp > 1) args.Add("num-virtual-stages-per-pipeline-rank", plan.vpp);
-  if (plan.vpp > 1 && plan.microbatch_group > 0) {
-    args.Add("microbatch-group-size-per-virtual-pipeline-stage", plan.microbatch_group);
+  args.Add("tensor-model-parallel-size", plan.parallel.tp);
+  args.Add("pipeline-model-parallel-size", plan.parallel.pp);
+  if (plan.parallel.vpp > 1) args.Add("num-virtual-stages-per-pipeline-rank", plan.parallel.vpp);
+  if (plan.parallel.vpp > 1 && plan.parallel.microbatch_group > 0) {
+    args.Add("microbatch-group-size-per-virtual-pipeline-stage", plan.parallel.microbatch_group);
   }
-  if (plan.cp > 1) args.Add("context-parallel-size", plan.cp);
-  if (plan.sequence_parallel && plan.tp > 1) args.Add("sequence-parallel");
+  if (plan.parallel.cp > 1) args.Add("context-parallel-size", plan.parallel.cp);
+  if (plan.parallel.sequence_parallel && plan.parallel.tp > 1) args.Add("sequence-parallel");
   if (w.model.experts.count > 0) {
-    args.Add("expert-model-parallel-size", plan.ep);
+    args.Add("expert-model-parallel-size", plan.parallel.ep);
     args.Add("expert-tensor-parallel-size", plan.expert_tp());
     args.Add("moe-token-dispatcher-type",
-             plan.dispatcher == workload::Dispatcher::kAllGather  ? "allgather"
-             : plan.dispatcher == workload::Dispatcher::kAllToAll ? "alltoall"
-                                                                  : "flex");
+             plan.experts.dispatcher == workload::Dispatcher::kAllGather  ? "allgather"
+             : plan.experts.dispatcher == workload::Dispatcher::kAllToAll ? "alltoall"
+                                                                          : "flex");
   }
-  if (plan.tp_comm_overlap && plan.tp > 1) args.Add("tp-comm-overlap");
-  if (plan.overlap_p2p_warmup_flush) args.Add("overlap-p2p-communication-warmup-flush");
-  if (plan.sharding == workload::Sharding::kZero1) {
+  if (plan.framework.tp_comm_overlap && plan.parallel.tp > 1) args.Add("tp-comm-overlap");
+  if (plan.framework.overlap_p2p_warmup_flush) args.Add("overlap-p2p-communication-warmup-flush");
+  if (plan.memory.sharding == workload::Sharding::kZero1) {
     args.Add("use-distributed-optimizer");
-    if (plan.overlap_grad_reduce) args.Add("overlap-grad-reduce");
-    if (plan.overlap_grad_reduce && plan.overlap_param_gather) args.Add("overlap-param-gather");
-  } else if (plan.overlap_grad_reduce && plan.replicas() > 1) {
+    if (plan.framework.overlap_grad_reduce) args.Add("overlap-grad-reduce");
+    if (plan.framework.overlap_grad_reduce && plan.framework.overlap_param_gather)
+      args.Add("overlap-param-gather");
+  } else if (plan.framework.overlap_grad_reduce && plan.replicas() > 1) {
     args.Add("overlap-grad-reduce");
   }
-  if (plan.rank_order == workload::RankOrder::kPpDp) args.Add("use-tp-pp-dp-mapping");
+  if (plan.parallel.rank_order == workload::RankOrder::kPpDp) args.Add("use-tp-pp-dp-mapping");
   return std::move(args).Take();
 }
 
 std::string TrainingArguments(const Plan& plan) {
   Arguments args("TRAINING_ARGS");
-  args.Add("micro-batch-size", plan.micro_batch);
-  args.Add("global-batch-size", plan.global_batch);
-  args.Add("seq-length", plan.seq_len);
-  if (plan.precision == workload::Precision::kBf16) args.Add("bf16");
-  if (plan.precision == workload::Precision::kFp16) args.Add("fp16");
+  args.Add("micro-batch-size", plan.batch.micro_batch);
+  args.Add("global-batch-size", plan.batch.global_batch);
+  args.Add("seq-length", plan.batch.seq_len);
+  if (plan.precision.type == workload::Precision::kBf16) args.Add("bf16");
+  if (plan.precision.type == workload::Precision::kFp16) args.Add("fp16");
   using workload::LowPrecision;
-  if (plan.low_precision == LowPrecision::kMxfp8) {
+  if (plan.precision.low == LowPrecision::kMxfp8) {
     args.Add("fp8-format", "hybrid");
     args.Add("fp8-recipe", "mxfp8");
-  } else if (plan.low_precision != LowPrecision::kNone &&
-             plan.low_precision != LowPrecision::kNvfp4) {
+  } else if (plan.precision.low != LowPrecision::kNone &&
+             plan.precision.low != LowPrecision::kNvfp4) {
     args.Add("fp8-format", "hybrid");
   }
-  if (plan.recompute == workload::Recompute::kSelective) {
+  if (plan.memory.recompute == workload::Recompute::kSelective) {
     args.Add("recompute-granularity", "selective");
-    if (plan.recompute_modules != workload::kRecomputeCore) {
-      std::string modules = workload::RecomputeModulesText(plan.recompute_modules);
+    if (plan.memory.recompute_modules != workload::kRecomputeCore) {
+      std::string modules = workload::RecomputeModulesText(plan.memory.recompute_modules);
       std::replace(modules.begin(), modules.end(), '+', ' ');
       args.Add("recompute-modules", modules);
     }
-  } else if (plan.recompute == workload::Recompute::kFull) {
+  } else if (plan.memory.recompute == workload::Recompute::kFull) {
     args.Add("recompute-granularity", "full");
-    const bool block = plan.recompute_method == workload::RecomputeMethod::kBlock;
+    const bool block = plan.memory.recompute_method == workload::RecomputeMethod::kBlock;
     args.Add("recompute-method", block ? "block" : "uniform");
-    args.Add("recompute-num-layers", plan.recompute_method == workload::RecomputeMethod::kEvery
-                                         ? 1
-                                         : plan.recompute_layers);
+    args.Add("recompute-num-layers",
+             plan.memory.recompute_method == workload::RecomputeMethod::kEvery
+                 ? 1
+                 : plan.memory.recompute_layers);
   }
-  if (plan.offload_optimizer) args.Add("optimizer-cpu-offload");
+  if (plan.memory.offload_optimizer) args.Add("optimizer-cpu-offload");
   return std::move(args).Take();
 }
 
@@ -160,19 +162,22 @@ std::string TrainingArguments(const Plan& plan) {
 std::vector<std::string> Unsaid(const Plan& plan) {
   std::vector<std::string> notes;
   using workload::Schedule;
-  if (plan.schedule != Schedule::k1f1b && plan.schedule != Schedule::k1f1bInterleaved) {
-    notes.push_back(fmt::format(
-        "schedule {}", workload::Schedules()[static_cast<std::size_t>(plan.schedule)].name));
+  if (plan.parallel.schedule != Schedule::k1f1b &&
+      plan.parallel.schedule != Schedule::k1f1bInterleaved) {
+    notes.push_back(
+        fmt::format("schedule {}",
+                    workload::Schedules()[static_cast<std::size_t>(plan.parallel.schedule)].name));
   }
-  if (plan.sharding >= workload::Sharding::kZero2) {
+  if (plan.memory.sharding >= workload::Sharding::kZero2) {
     notes.emplace_back("zero2 and zero3: see --use-megatron-fsdp of your version");
   }
-  if (!plan.layers_per_stage.empty()) {
+  if (!plan.parallel.layers_per_stage.empty()) {
     notes.emplace_back("layers_per_stage: see --pipeline-model-parallel-layout of your version");
   }
-  if (plan.offload_activations) notes.emplace_back("activations in host memory");
-  if (plan.recomputes_in_parts() && plan.recompute_method == workload::RecomputeMethod::kEvery) {
-    notes.push_back(fmt::format("recompute of one layer in {}", plan.recompute_layers));
+  if (plan.memory.offload_activations) notes.emplace_back("activations in host memory");
+  if (plan.recomputes_in_parts() &&
+      plan.memory.recompute_method == workload::RecomputeMethod::kEvery) {
+    notes.push_back(fmt::format("recompute of one layer in {}", plan.memory.recompute_layers));
   }
   return notes;
 }
@@ -196,7 +201,7 @@ Result<std::string> MegatronArguments(const OpenJob& open, std::uint64_t point) 
   const job::Workload& w = job.workloads.front();
   std::string text = fmt::format(
       "# Arguments of Megatron-LM that this plan decides; {} GPUs, data parallelism {} follows.\n",
-      w.plan.ranks(), w.plan.dp);
+      w.plan.ranks(), w.plan.parallel.dp);
   if (!w.framework.starts_with("megatron")) {
     text += fmt::format("# The plan was simulated as {} runs it.\n", w.framework);
   }

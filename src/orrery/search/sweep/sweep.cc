@@ -230,11 +230,12 @@ Result<Axis> ScaleAxis(const Template& job, std::string_view text, bool weak) {
       if (static_cast<double>(whole) != exact || whole < 1) return {};
       return whole;
     };
-    const auto nodes = scaled(base.cluster.nodes), dp = scaled(plan.dp);
-    const auto batch = weak ? scaled(plan.global_batch) : std::optional(plan.global_batch);
+    const auto nodes = scaled(base.cluster.nodes), dp = scaled(plan.parallel.dp);
+    const auto batch =
+        weak ? scaled(plan.batch.global_batch) : std::optional(plan.batch.global_batch);
     if (!nodes || !dp || !batch) {
       return InvalidInput("--scale: {} of {} nodes, dp {} and batch {} is no whole number", factor,
-                          base.cluster.nodes, plan.dp, plan.global_batch);
+                          base.cluster.nodes, plan.parallel.dp, plan.batch.global_batch);
     }
     axis.points.push_back(
         {fmt::format("{}", *nodes), fmt::format("{}", *dp), fmt::format("{}", *batch)});

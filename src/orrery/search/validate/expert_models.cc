@@ -61,14 +61,14 @@ Status CheckColumn(const Configuration& row, std::string_view column, std::int64
 // to embedding, loss and prediction of further tokens: one at either end where two are missing
 // (account_for_embedding_in_pipeline_split, …_loss_…), else the last chunks go short.
 void BalanceLayers(const Model& model, Plan* plan, Assumed* assumed) {
-  const std::int64_t chunks = std::int64_t{plan->pp} * plan->vpp;
-  if (!plan->layers_per_stage.empty() || chunks > model.layers ||
+  const std::int64_t chunks = std::int64_t{plan->parallel.pp} * plan->parallel.vpp;
+  if (!plan->parallel.layers_per_stage.empty() || chunks > model.layers ||
       workload::LayersPerChunk(model, *plan).ok()) {
     return;
   }
   const auto full = static_cast<int>((model.layers + chunks - 1) / chunks);
   std::int64_t missing = chunks * full - model.layers;
-  std::vector<int>& layers = plan->layers_per_stage;
+  std::vector<int>& layers = plan->parallel.layers_per_stage;
   layers.assign(static_cast<std::size_t>(chunks), full);
   if (missing == 2) {
     --layers.front();
@@ -97,19 +97,20 @@ void MapMtp(const Configuration& row, const Family& family, Model* model, Assume
 void MapRecipe(const Mapping& m) {
   Plan& plan = m.out->plan;
   const ReleaseRecipe& recipe = m.release;
-  plan.moe_fused_mlp = recipe.fused_mlp;
+  plan.framework.moe_fused_mlp = recipe.fused_mlp;
   if (recipe.fp8_attention || recipe.fp8_output_layer) {
-    plan.fp8_attention = recipe.fp8_attention;
-    plan.fp8_output_layer = recipe.fp8_output_layer;
-    m.Assume("in 8 bits, as the release's recipes: {}{}{}", plan.fp8_attention ? "attention" : "",
-             plan.fp8_attention && plan.fp8_output_layer ? ", " : "",
-             plan.fp8_output_layer ? "the output layer" : "");
+    plan.framework.fp8_attention = recipe.fp8_attention;
+    plan.framework.fp8_output_layer = recipe.fp8_output_layer;
+    m.Assume("in 8 bits, as the release's recipes: {}{}{}",
+             plan.framework.fp8_attention ? "attention" : "",
+             plan.framework.fp8_attention && plan.framework.fp8_output_layer ? ", " : "",
+             plan.framework.fp8_output_layer ? "the output layer" : "");
   }
   if (m.row.has("cuda_graphs") || m.row.has("ep_overlap")) return;
   if (recipe.expert_graphs == workload::CudaGraphs::kNone && !recipe.ep_overlap) return;
-  plan.cuda_graphs = recipe.expert_graphs;
-  plan.graph_scope = recipe.graph_scope;
-  plan.moe_comm_overlap = recipe.ep_overlap;
+  plan.framework.cuda_graphs = recipe.expert_graphs;
+  plan.framework.graph_scope = recipe.graph_scope;
+  plan.experts.moe_comm_overlap = recipe.ep_overlap;
   m.Assume("cuda_graphs and ep_overlap blank: {} graphs, {} overlap, as the release's recipes",
            recipe.expert_graphs == workload::CudaGraphs::kIteration ? "one an iteration"
            : recipe.expert_graphs == workload::CudaGraphs::kLayers  ? "a graph a layer and pass"
@@ -123,9 +124,9 @@ void MapRouting(const Mapping& m, bool drops) {
   MapForcedRouting(m);
   Plan& plan = m.out->plan;
   const std::string_view cell = m.row.text("moe_routing");
-  if (cell == "forced-balanced" || plan.routing != workload::Routing::kBalanced) return;
+  if (cell == "forced-balanced" || plan.experts.routing != workload::Routing::kBalanced) return;
   const bool natural = !drops && (cell == "natural" || (cell.empty() && TorchPipelining(m)));
-  if (natural) plan.routing = workload::Routing::kNatural;
+  if (natural) plan.experts.routing = workload::Routing::kNatural;
   m.Assume("moe_routing={}: {}", cell.empty() ? "(blank)" : cell,
            natural ? "every division of tokens among experts as likely" : "taken as balanced");
 }
@@ -141,9 +142,10 @@ Status MapDispatcher(const Mapping& m) {
     // Megatron's command line alone gathers; torchtitan's ExpertParallel has no other way.
     const bool exchanges = m.rule.label == "NeMo" || m.rule.label == "FSDP2" || IsBridge(m.row);
     const bool said = m.release.dispatcher.has_value();
-    plan.dispatcher =
+    plan.experts.dispatcher =
         m.release.dispatcher.value_or(exchanges ? Dispatcher::kAllToAll : Dispatcher::kAllGather);
-    m.Assume("moe_dispatcher={} (blank: {})", job::NameOf(job::kDispatchers, plan.dispatcher),
+    m.Assume("moe_dispatcher={} (blank: {})",
+             job::NameOf(job::kDispatchers, plan.experts.dispatcher),
              said ? "the release's recipes" : fmt::format("{}'s default", m.rule.label));
     return {};
   }
@@ -152,7 +154,7 @@ Status MapDispatcher(const Mapping& m) {
     return InvalidInput("moe_dispatcher={}: must be allgather, alltoall, deepep or hybridep",
                         Printable(cell, 40));
   }
-  plan.dispatcher = *stated;
+  plan.experts.dispatcher = *stated;
   return {};
 }
 
@@ -219,44 +221,48 @@ Status MapExperts(const Mapping& m) {
   Plan& plan = m.out->plan;
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t ep, row.Needed("ep", 1, 4096));
   ORRERY_ASSIGN_OR_RETURN(const auto overlap, row.Flag("ep_overlap"));
-  plan.ep = static_cast<int>(ep);
+  plan.parallel.ep = static_cast<int>(ep);
   const std::int64_t ranks = plan.stage_ranks();
-  const bool fits =
-      ranks % (std::int64_t{plan.tp} * ep) == 0 && model.experts.ffn_hidden % plan.tp == 0;
+  const bool fits = ranks % (std::int64_t{plan.parallel.tp} * ep) == 0 &&
+                    model.experts.ffn_hidden % plan.parallel.tp == 0;
   const bool bridge = IsBridge(row);
   const int stated = StatedEtp(row), recipes = m.release.etp;
-  plan.etp = stated > 0 ? stated : recipes > 0 ? recipes : fits && !bridge ? plan.tp : 1;
-  if (plan.tp > 1 && stated == 0) {
-    m.Assume("etp={} (blank: {})", plan.etp,
+  plan.parallel.etp = stated > 0        ? stated
+                      : recipes > 0     ? recipes
+                      : fits && !bridge ? plan.parallel.tp
+                                        : 1;
+  if (plan.parallel.tp > 1 && stated == 0) {
+    m.Assume("etp={} (blank: {})", plan.parallel.etp,
              bridge || recipes > 0 ? "the recipes' value" : "tp where the ranks allow it");
   }
   ORRERY_RETURN_IF_ERROR(MapDispatcher(m));
   const bool fused = !m.recipe().says_switches;
-  plan.moe_fused_permute = m.defaults().moe_fused_permute && fused;
-  plan.moe_fused_router = m.defaults().moe_fused_router && fused && !m.release.router_operators;
-  plan.moe_separate_padding = m.defaults().moe_separate_padding;
+  plan.framework.moe_fused_permute = m.defaults().moe_fused_permute && fused;
+  plan.framework.moe_fused_router =
+      m.defaults().moe_fused_router && fused && !m.release.router_operators;
+  plan.framework.moe_separate_padding = m.defaults().moe_separate_padding;
   const bool drops = HasToken(row, "tokendrop");
   MapRouting(m, drops || m.release.drops);
   if (drops || m.release.drops) {
-    plan.pad_to_capacity = plan.dispatcher == workload::Dispatcher::kAllToAll;
+    plan.experts.pad_to_capacity = plan.experts.dispatcher == workload::Dispatcher::kAllToAll;
     m.Assume("{}: every expert padded to the mean",
              drops ? "config_extra=tokendrop" : "capacity factor 1 (the release's scripts)");
   }
-  if (plan.tp > 1 && !plan.sequence_parallel) {
-    plan.sequence_parallel = true;
+  if (plan.parallel.tp > 1 && !plan.parallel.sequence_parallel) {
+    plan.parallel.sequence_parallel = true;
     m.Assume("seq_parallel=1: experts under tensor parallelism need it");
   }
   BalanceLayers(model, &plan, m.assumed);
   MapRecipe(m);
   if (overlap.value_or(false)) {
-    plan.moe_comm_overlap = true;
+    plan.experts.moe_comm_overlap = true;
     if (!workload::Validate(model, plan).ok()) {
-      plan.moe_comm_overlap = false;
+      plan.experts.moe_comm_overlap = false;
       m.Assume("ep_overlap=1: not with this plan, dispatch and combine stand alone");
     }
   }
-  plan.moe_delayed_weights =
-      plan.moe_comm_overlap && (m.release.delays_weights || HasToken(row, "delay_wgrad"));
+  plan.experts.moe_delayed_weights =
+      plan.experts.moe_comm_overlap && (m.release.delays_weights || HasToken(row, "delay_wgrad"));
   return {};
 }
 

@@ -39,23 +39,23 @@ TEST(Training, BlanksOfExperts) {
   const Cells core = {{"framework_family", "megatron"},
                       {"framework", "Megatron-LM"},
                       {"framework_version", "HEAD"}};
-  EXPECT_EQ(plan(core).dispatcher, workload::Dispatcher::kAllGather);
+  EXPECT_EQ(plan(core).experts.dispatcher, workload::Dispatcher::kAllGather);
   const Cells titan = {{"framework", "torchtitan"},
                        {"framework_family", "fsdp2"},
                        {"framework_version", "torch 2.8"},
                        {"sharding", "zero3"},
                        {"compute_dtype", "bf16"}};
-  EXPECT_EQ(plan(titan).dispatcher, workload::Dispatcher::kAllToAll);
+  EXPECT_EQ(plan(titan).experts.dispatcher, workload::Dispatcher::kAllToAll);
   Cells split = {{"framework_family", "megatron"},
                  {"framework", "Megatron-LM"},
                  {"framework_version", "HEAD"},
                  {"tp", "2"},
                  {"dp", "4"},
                  {"ep", "4"}};
-  EXPECT_EQ(plan(split).etp, 2);
+  EXPECT_EQ(plan(split).parallel.etp, 2);
   split["framework"] = "Megatron-Core (dev)";
-  EXPECT_EQ(plan(split).etp, 1);
-  EXPECT_TRUE(plan(split).online_cross_entropy);
+  EXPECT_EQ(plan(split).parallel.etp, 1);
+  EXPECT_TRUE(plan(split).framework.online_cross_entropy);
 }
 
 // What a release's recipes set where the row is blank: by release, GPU and type, also on few GPUs.
@@ -64,52 +64,52 @@ TEST(Training, BlanksOfMegatronBridgeFollowItsRecipes) {
   using workload::Dispatcher;
   const auto plan = [](const Cells& changes) { return PlanOf(kQwen3, changes); };
   const workload::Plan graph = plan({});
-  EXPECT_EQ(graph.dispatcher, Dispatcher::kHybridEp);
-  EXPECT_EQ(graph.cuda_graphs, CudaGraphs::kIteration);
-  EXPECT_TRUE(graph.moe_comm_overlap && graph.moe_delayed_weights);
-  EXPECT_TRUE(graph.moe_fused_mlp);
-  EXPECT_TRUE(graph.online_cross_entropy);
+  EXPECT_EQ(graph.experts.dispatcher, Dispatcher::kHybridEp);
+  EXPECT_EQ(graph.framework.cuda_graphs, CudaGraphs::kIteration);
+  EXPECT_TRUE(graph.experts.moe_comm_overlap && graph.experts.moe_delayed_weights);
+  EXPECT_TRUE(graph.framework.moe_fused_mlp);
+  EXPECT_TRUE(graph.framework.online_cross_entropy);
   const workload::Plan before = plan({{"framework_version", "NeMo container 26.04"}});
-  EXPECT_EQ(before.dispatcher, Dispatcher::kHybridEp);
-  EXPECT_EQ(before.cuda_graphs, CudaGraphs::kNone);
-  EXPECT_FALSE(before.moe_comm_overlap || before.moe_delayed_weights);
-  EXPECT_FALSE(before.moe_fused_mlp);
-  EXPECT_EQ(plan({{"framework_version", "NeMo container 25.09"}}).dispatcher,
+  EXPECT_EQ(before.experts.dispatcher, Dispatcher::kHybridEp);
+  EXPECT_EQ(before.framework.cuda_graphs, CudaGraphs::kNone);
+  EXPECT_FALSE(before.experts.moe_comm_overlap || before.experts.moe_delayed_weights);
+  EXPECT_FALSE(before.framework.moe_fused_mlp);
+  EXPECT_EQ(plan({{"framework_version", "NeMo container 25.09"}}).experts.dispatcher,
             Dispatcher::kAllToAll);
   const auto on = [&](std::string_view release, std::string_view gpu) {
     return plan({{"framework_version", "NeMo container " + std::string(release)},
                  {"gpu", std::string(gpu)},
                  {"gpus_per_node", "8"}})
-        .dispatcher;
+        .experts.dispatcher;
   };
   EXPECT_EQ(on("25.11", "B200"), Dispatcher::kAllToAll);
   EXPECT_EQ(on("26.02", "H100-SXM5"), Dispatcher::kDeepEp);
   EXPECT_EQ(on("26.08", "B200"), Dispatcher::kHybridEp);
-  EXPECT_FALSE(plan({{"ep_overlap", "1"}, {"offload", "activation"}}).moe_comm_overlap);
+  EXPECT_FALSE(plan({{"ep_overlap", "1"}, {"offload", "activation"}}).experts.moe_comm_overlap);
   const workload::Plan first = plan(
       {{"framework_version", "NeMo container 25.09"}, {"gpu", "B200"}, {"gpus_per_node", "8"}});
-  EXPECT_EQ(first.cuda_graphs, CudaGraphs::kLayers);
-  EXPECT_FALSE(first.grad_reduce_fp32);
-  EXPECT_TRUE(plan({{"reduce_dtype", "fp32"}}).grad_reduce_fp32);
+  EXPECT_EQ(first.framework.cuda_graphs, CudaGraphs::kLayers);
+  EXPECT_FALSE(first.framework.grad_reduce_fp32);
+  EXPECT_TRUE(plan({{"reduce_dtype", "fp32"}}).framework.grad_reduce_fp32);
 }
 
 // Attention in 8 bits: by a release's recipes, or where the row says so and its kernel has it. What
 // torchtitan converts: linear layers or grouped products.
 TEST(Training, PartsInEightBitsAndInBf16) {
   const auto plan = [](const Cells& changes) { return PlanOf(kQwen3, changes); };
-  EXPECT_TRUE(plan({}).fp8_attention);
-  EXPECT_FALSE(plan({}).fp8_output_layer);
+  EXPECT_TRUE(plan({}).framework.fp8_attention);
+  EXPECT_FALSE(plan({}).framework.fp8_output_layer);
   const Cells before = {{"framework_version", "NeMo container 26.04"}};
-  EXPECT_FALSE(plan(before).fp8_attention);
+  EXPECT_FALSE(plan(before).framework.fp8_attention);
   Cells said = before;
   said["config_extra"] = "fp8_attention";
-  EXPECT_TRUE(plan(said).fp8_attention);
+  EXPECT_TRUE(plan(said).framework.fp8_attention);
   said["attention_kernel"] = "flash2";
-  EXPECT_FALSE(plan(said).fp8_attention);
+  EXPECT_FALSE(plan(said).framework.fp8_attention);
   const auto kept = [&](std::string_view extra) {
     Cells cells = before;
     cells["config_extra"] = std::string(extra);
-    return plan(cells).bf16_modules;
+    return plan(cells).precision.bf16_modules;
   };
   EXPECT_EQ(kept(""), 0);
   EXPECT_EQ(kept("prec=linears"), workload::kBf16Experts);

@@ -27,13 +27,15 @@ bool PacksSamples(const Mapping& m) {
 
 void MapCpExchange(const Mapping& m) {
   workload::Plan& plan = m.out->plan;
-  if (plan.cp == 1) return;
+  if (plan.parallel.cp == 1) return;
   const bool submitted = IsSubmittedLora(m.row);
-  plan.cp_exchange = submitted ? workload::CpExchange::kAllToAll : m.defaults().cp_exchange;
-  m.Assume("context parallelism: {}", submitted ? "all-to-all (the submission's cp_comm_type)"
-                                      : plan.cp_exchange == workload::CpExchange::kAllGather
-                                          ? "all-gather (PyTorch's default rotation)"
-                                          : "ring (Transformer Engine's default)");
+  plan.parallel.cp_exchange =
+      submitted ? workload::CpExchange::kAllToAll : m.defaults().cp_exchange;
+  m.Assume("context parallelism: {}",
+           submitted ? "all-to-all (the submission's cp_comm_type)"
+           : plan.parallel.cp_exchange == workload::CpExchange::kAllGather
+               ? "all-gather (PyTorch's default rotation)"
+               : "ring (Transformer Engine's default)");
 }
 
 void MapTask(const Mapping& m) {
@@ -41,11 +43,11 @@ void MapTask(const Mapping& m) {
   workload::Plan& plan = m.out->plan;
   const std::string_view task = row.text("task");
   if (task != "sft" && task != "lora") return;
-  const bool packs = PacksSamples(m) && plan.cp == 1 && plan.seq_len > kSquadTokens &&
-                     plan.seq_len % kSquadTokens == 0 &&
-                     plan.attention != workload::AttentionBackend::kUnfused;
+  const bool packs = PacksSamples(m) && plan.parallel.cp == 1 &&
+                     plan.batch.seq_len > kSquadTokens && plan.batch.seq_len % kSquadTokens == 0 &&
+                     plan.framework.attention != workload::AttentionBackend::kUnfused;
   if (packs) {
-    plan.packed_len = kSquadTokens;
+    plan.batch.packed_len = kSquadTokens;
     m.Assume("task={}: samples of {} tokens packed (SQuAD, as the recipes)", task, kSquadTokens);
   } else {
     m.Assume("task={}: full sequences, as pretraining", task);
@@ -53,20 +55,20 @@ void MapTask(const Mapping& m) {
   if (task != "lora") return;
   const bool submitted = IsSubmittedLora(row);
   if (Automodel(m)) {
-    plan.lora_rank = 16;
-    plan.lora_targets = workload::kLoraAll;
+    plan.lora.rank = 16;
+    plan.lora.targets = workload::kLoraAll;
     return m.Assume("task=lora: adapters of rank 16 beside all projections (the recipes')");
   }
   // Recipes of Llama 3 in NeMo 2 and Megatron Bridge; NeMo-Framework-Launcher 24.07, and LoRA's own
   // default in both.
   const bool llama3 = row.text("model").starts_with("Llama3");
-  plan.lora_rank = submitted ? 16 : !llama3 ? 32 : m.out->model.hidden > 4096 ? 16 : 8;
-  plan.lora_targets = workload::kLoraQkv;
+  plan.lora.rank = submitted ? 16 : !llama3 ? 32 : m.out->model.hidden > 4096 ? 16 : 8;
+  plan.lora.targets = workload::kLoraQkv;
   if (submitted) {
-    plan.lora_targets |= workload::kLoraProjection;
-    plan.fused_cross_entropy = false;
+    plan.lora.targets |= workload::kLoraProjection;
+    plan.framework.fused_cross_entropy = false;
   }
-  m.Assume("task=lora: adapters of rank {} beside {}", plan.lora_rank,
+  m.Assume("task=lora: adapters of rank {} beside {}", plan.lora.rank,
            submitted ? "qkv and projection (MLPerf)" : "qkv (NeMo's performance recipes)");
 }
 

@@ -28,41 +28,42 @@ void MapLowPrecision(const Mapping& m, std::string_view dtype) {
   Plan& plan = m.out->plan;
   const job::FrameworkDefaults& d = m.defaults();
   if (dtype == "mxfp8" || dtype == "nvfp4") {
-    plan.low_precision = dtype == "mxfp8" ? LowPrecision::kMxfp8 : LowPrecision::kNvfp4;
+    plan.precision.low = dtype == "mxfp8" ? LowPrecision::kMxfp8 : LowPrecision::kNvfp4;
   } else if (HasToken(m.row, "fp8-cs") || HasToken(m.row, "current_scaling") ||
              HasToken(m.row, "tensorwise") || m.release.current) {
-    plan.low_precision = LowPrecision::kCurrent;
+    plan.precision.low = LowPrecision::kCurrent;
   } else if (HasToken(m.row, "prec=blockwise")) {
-    plan.low_precision = LowPrecision::kBlockwise;
+    plan.precision.low = LowPrecision::kBlockwise;
   } else if (HasToken(m.row, "rowwise")) {
-    plan.low_precision = LowPrecision::kCurrent;
+    plan.precision.low = LowPrecision::kCurrent;
     m.Assume("prec=rowwise: a scale a row, priced as current scaling");
   } else {
-    plan.low_precision = d.fp8_recipe;
+    plan.precision.low = d.fp8_recipe;
     m.AssumeDefault("fp8 recipe", d.fp8_recipe == LowPrecision::kDelayed ? "delayed" : "current");
   }
   if (const std::string_view word = StatedPrecision(m.row); !IsKnownPrecision(word)) {
     m.Assume("prec={} not understood", Printable(word, 40));
   }
-  plan.low_precision_gather = dtype != "nvfp4" && d.low_precision_gather;
-  if (m.release.gathers_16_bits) plan.low_precision_gather = false;
-  if (HasToken(m.row, "fp8_allgather")) plan.low_precision_gather = true;
-  if (HasToken(m.row, "bf16_allgather")) plan.low_precision_gather = false;
-  const std::string_view kept = plan.precision == Precision::kFp32 ? "fp32" : "bf16";
-  m.Assume("parameters gathered in {}", plan.low_precision_gather ? dtype : kept);
-  plan.bf16_last_layers = m.release.bf16_last_layers;
-  plan.bf16_modules = m.release.bf16_modules;
-  if (plan.bf16_last_layers > 0 || plan.bf16_modules != 0) {
+  plan.framework.low_precision_gather = dtype != "nvfp4" && d.low_precision_gather;
+  if (m.release.gathers_16_bits) plan.framework.low_precision_gather = false;
+  if (HasToken(m.row, "fp8_allgather")) plan.framework.low_precision_gather = true;
+  if (HasToken(m.row, "bf16_allgather")) plan.framework.low_precision_gather = false;
+  const std::string_view kept = plan.precision.type == Precision::kFp32 ? "fp32" : "bf16";
+  m.Assume("parameters gathered in {}", plan.framework.low_precision_gather ? dtype : kept);
+  plan.precision.bf16_last_layers = m.release.bf16_last_layers;
+  plan.precision.bf16_modules = m.release.bf16_modules;
+  if (plan.precision.bf16_last_layers > 0 || plan.precision.bf16_modules != 0) {
     m.Assume("in bf16, as Megatron Bridge's recipes have it: the last {} layers; modules: {}",
-             plan.bf16_last_layers, workload::Bf16ModulesText(plan.bf16_modules));
+             plan.precision.bf16_last_layers,
+             workload::Bf16ModulesText(plan.precision.bf16_modules));
   }
-  plan.fp8_attention = HasToken(m.row, "fp8_attention");
+  plan.framework.fp8_attention = HasToken(m.row, "fp8_attention");
   // torchtitan converts linear layers and grouped products apart.
   if (m.row.text("arch") == "moe" && HasToken(m.row, "prec=linears")) {
-    plan.bf16_modules |= workload::kBf16Experts;
+    plan.precision.bf16_modules |= workload::kBf16Experts;
   }
   if (HasToken(m.row, "prec=grouped_GEMM")) {
-    plan.bf16_modules |= workload::kBf16Attention | workload::kBf16Mlp;
+    plan.precision.bf16_modules |= workload::kBf16Attention | workload::kBf16Mlp;
   }
 }
 
@@ -71,19 +72,19 @@ Status MapReduction(const Mapping& m) {
   Plan& plan = m.out->plan;
   const std::string_view reduce = m.row.text("reduce_dtype");
   const job::FrameworkDefaults& d = m.defaults();
-  plan.grad_reduce_fp32 =
-      plan.precision == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
-  if (plan.precision == Precision::kFp32) plan.grad_reduce_fp32 = true;
+  plan.framework.grad_reduce_fp32 =
+      plan.precision.type == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
+  if (plan.precision.type == Precision::kFp32) plan.framework.grad_reduce_fp32 = true;
   if (reduce.empty() && m.release.reduces_fp32.has_value()) {
-    plan.grad_reduce_fp32 = *m.release.reduces_fp32;
+    plan.framework.grad_reduce_fp32 = *m.release.reduces_fp32;
     m.Assume("reduce_dtype={} (blank: the release's recipes)",
-             plan.grad_reduce_fp32 ? "fp32" : "bf16");
+             plan.framework.grad_reduce_fp32 ? "fp32" : "bf16");
   } else if (reduce.empty()) {
-    m.AssumeDefault("reduce_dtype", plan.grad_reduce_fp32                ? "fp32"
-                                    : plan.precision == Precision::kFp16 ? "fp16"
-                                                                         : "bf16");
+    m.AssumeDefault("reduce_dtype", plan.framework.grad_reduce_fp32           ? "fp32"
+                                    : plan.precision.type == Precision::kFp16 ? "fp16"
+                                                                              : "bf16");
   } else if (IsOneOf(reduce, "fp32|bf16|fp16")) {
-    plan.grad_reduce_fp32 = reduce == "fp32";
+    plan.framework.grad_reduce_fp32 = reduce == "fp32";
   } else {
     return InvalidInput("reduce_dtype={}: must be fp32, bf16 or fp16", Printable(reduce, 40));
   }
@@ -111,9 +112,9 @@ Status MapPrecision(const Mapping& m) {
   const bool low = IsOneOf(dtype, "fp8|mxfp8|nvfp4");
   // What an 8-bit recipe leaves alone has the type of the parameters.
   const std::string_view kept = low ? m.row.text("param_dtype") : dtype;
-  plan.precision = kept == "fp16"   ? Precision::kFp16
-                   : kept == "fp32" ? Precision::kFp32
-                                    : Precision::kBf16;
+  plan.precision.type = kept == "fp16"   ? Precision::kFp16
+                        : kept == "fp32" ? Precision::kFp32
+                                         : Precision::kBf16;
   if (low) MapLowPrecision(m, dtype);
   return MapReduction(m);
 }
@@ -122,15 +123,17 @@ void KeepToWhatIsThere(const Mapping& m) {
   Plan& plan = m.out->plan;
   const workload::Model& model = m.out->model;
   const auto drop = [&](workload::Bf16Module part, bool there) {
-    if (!there) plan.bf16_modules &= static_cast<std::uint8_t>(~part);
+    if (!there) plan.precision.bf16_modules &= static_cast<std::uint8_t>(~part);
   };
   drop(workload::kBf16Mtp, model.mtp_layers > 0);
   drop(workload::kBf16ExpertLatent, model.experts.latent > 0);
   drop(workload::kBf16Experts, model.experts.count > 0);
-  const bool has = plan.attention == workload::AttentionBackend::kCudnn ||
-                   plan.attention == workload::AttentionBackend::kFlash3;
-  if (!plan.fp8_attention || (has && plan.cp_exchange != workload::CpExchange::kAllGather)) return;
-  plan.fp8_attention = false;
+  const bool has = plan.framework.attention == workload::AttentionBackend::kCudnn ||
+                   plan.framework.attention == workload::AttentionBackend::kFlash3;
+  if (!plan.framework.fp8_attention ||
+      (has && plan.parallel.cp_exchange != workload::CpExchange::kAllGather))
+    return;
+  plan.framework.fp8_attention = false;
   m.Assume("attention in 8 bits: not with this kernel or exchange, bf16 attention");
 }
 

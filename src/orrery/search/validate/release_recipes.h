@@ -30,7 +30,7 @@ struct ReleaseRecipe {
   bool copies_carried = false;
   bool fused_attention = true;  // Transformer Engine may take cuDNN's; else flash attention 2
   workload::CudaGraphs graphs = workload::CudaGraphs::kNone;
-  bool quiet_loop = false;              // workload::Plan::quiet_loop
+  bool quiet_loop = false;              // FrameworkBehaviour::quiet_loop
   bool whole_graphs = false;            // graphs whose reach is not said are of the iteration
   bool squared_relu_operators = false;  // not compiled
   bool adds_weight_gradients = false;   // by kernels of their own: gradient_accumulation_fusion off

@@ -67,7 +67,7 @@ Result<RowJob> MapRow(const Configuration& row, const RowTables& tables,
     Cut cut;
     const Result<TrainingCase> mapped = MapTraining(row, &cut.assumed, micro_batch, tables);
     if (!mapped.ok()) continue;
-    cut.micro_batch = mapped->plan.micro_batch;
+    cut.micro_batch = mapped->plan.batch.micro_batch;
     cut.row = Read(*mapped, read);
     if (cut.row.ok()) cut.seconds = SecondsOf(*cut.row, runner);
     cuts.push_back(std::move(cut));

@@ -4,7 +4,7 @@
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/torch_native.h"
-#include "orrery/workload/generators/tp_overlap.h"
+#include "orrery/workload/generators/layers/tp_overlap.h"
 #include "orrery/workload/plan_features.h"
 
 namespace orrery::search {
@@ -26,19 +26,19 @@ void MapGraphs(const Mapping& m, bool graphs, bool whole) {
     m.Assume("cuda_graphs=1: no host work beside the launch of kernels, one by one");
     return;
   }
-  plan.cuda_graphs = whole ? CudaGraphs::kIteration : CudaGraphs::kLayers;
-  plan.graph_scope = whole ? std::uint8_t{workload::kGraphAll} : GraphScope(m.row);
+  plan.framework.cuda_graphs = whole ? CudaGraphs::kIteration : CudaGraphs::kLayers;
+  plan.framework.graph_scope = whole ? std::uint8_t{workload::kGraphAll} : GraphScope(m.row);
   m.out->host = m.defaults().host;
-  m.Assume("cuda_graphs=1: {}",
-           whole ? "the iteration is one graph"
-                 : "a graph a layer and pass of " + workload::GraphScopeText(plan.graph_scope));
+  m.Assume("cuda_graphs=1: {}", whole ? "the iteration is one graph"
+                                      : "a graph a layer and pass of " +
+                                            workload::GraphScopeText(plan.framework.graph_scope));
 }
 
 // torch.compile makes PyTorch's own loss one that works in place, as Megatron's does.
 void MapLoss(const Mapping& m) {
   using job::LossDefault;
   Plan& plan = m.out->plan;
-  plan.chunked_loss = HasToken(m.row, "liger") && plan.tp == 1;
+  plan.framework.chunked_loss = HasToken(m.row, "liger") && plan.parallel.tp == 1;
   LossDefault loss = m.defaults().loss;
   if (m.release.overlaps_and_fuses) loss = LossDefault::kOnline;
   if (m.release.plain_loss) {
@@ -48,7 +48,7 @@ void MapLoss(const Mapping& m) {
   if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
   const bool compiled = SaysCompiled(m.row) && m.release.compiles_loss;
   if (loss == LossDefault::kTorch && compiled) loss = LossDefault::kEager;
-  if (!plan.chunked_loss) job::ApplyLoss(loss, &plan);
+  if (!plan.framework.chunked_loss) job::ApplyLoss(loss, &plan);
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ void MapLoss(const Mapping& m) {
 void MapAttention(const Mapping& m) {
   using job::AttentionDefault;
   const cluster::Arch arch = m.out->cluster.device.arch;
-  AttentionBackend* attention = &m.out->plan.attention;
+  AttentionBackend* attention = &m.out->plan.framework.attention;
   const std::string_view cell = m.row.text("attention_kernel");
   // Megatron's own layers, without Transformer Engine, know no fused attention.
   const bool own_layers = OwnLayers(m.row);
@@ -111,29 +111,30 @@ Status MapOverlap(const Mapping& m) {
   const bool dp_overlap = overlap.value_or(m.release.overlaps_and_fuses || m.release.torch_ddp ||
                                            HasToken(m.row, "megatron_fsdp") ||
                                            (d.dp_overlap && !m.recipe().says_switches));
-  if (!overlap && plan.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
-  plan.overlap_grad_reduce = dp_overlap;
-  plan.overlap_param_gather = dp_overlap && plan.sharding == Sharding::kZero1;
-  const bool with_tp = m.recipe().sequence_parallel && plan.tp > 1;
+  if (!overlap && plan.parallel.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
+  plan.framework.overlap_grad_reduce = dp_overlap;
+  plan.framework.overlap_param_gather = dp_overlap && plan.memory.sharding == Sharding::kZero1;
+  const bool with_tp = m.recipe().sequence_parallel && plan.parallel.tp > 1;
   // Overlap of tensor-parallel communication needs it.
-  const bool splits = with_tp || (tp_overlap.value_or(false) && plan.tp > 1);
-  plan.sequence_parallel = sequence.value_or(splits) && plan.tp > 1;
-  if (!sequence && plan.tp > 1) m.AssumeDefault("seq_parallel", splits ? "1" : "0");
+  const bool splits = with_tp || (tp_overlap.value_or(false) && plan.parallel.tp > 1);
+  plan.parallel.sequence_parallel = sequence.value_or(splits) && plan.parallel.tp > 1;
+  if (!sequence && plan.parallel.tp > 1) m.AssumeDefault("seq_parallel", splits ? "1" : "0");
   // Recipes leave it off with nvfp4.
-  const bool recipe = d.tp_comm_overlap && plan.low_precision != workload::LowPrecision::kNvfp4;
-  plan.tp_comm_overlap = tp_overlap.value_or(recipe) && plan.sequence_parallel;
-  if (!tp_overlap && plan.sequence_parallel) {
-    m.AssumeDefault("tp_comm_overlap", plan.tp_comm_overlap ? "1" : "0");
+  const bool recipe = d.tp_comm_overlap && plan.precision.low != workload::LowPrecision::kNvfp4;
+  plan.framework.tp_comm_overlap = tp_overlap.value_or(recipe) && plan.parallel.sequence_parallel;
+  if (!tp_overlap && plan.parallel.sequence_parallel) {
+    m.AssumeDefault("tp_comm_overlap", plan.framework.tp_comm_overlap ? "1" : "0");
   }
   const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration") ||
                      m.release.whole_graphs ||
                      (!graphs && m.release.graphs == CudaGraphs::kIteration);
   MapGraphs(m, graphs.value_or(m.release.graphs != CudaGraphs::kNone), whole);
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
-  plan.quiet_loop = m.release.quiet_loop;
-  if (plan.quiet_loop) m.Assume("quiet_loop=1 (blank: the release's scripts log nothing a step)");
-  plan.prefetch = dp_overlap;
-  plan.overlap_p2p = d.overlap_p2p && plan.vpp > 1;
+  plan.framework.quiet_loop = m.release.quiet_loop;
+  if (plan.framework.quiet_loop)
+    m.Assume("quiet_loop=1 (blank: the release's scripts log nothing a step)");
+  plan.framework.prefetch = dp_overlap;
+  plan.framework.overlap_p2p = d.overlap_p2p && plan.parallel.vpp > 1;
   job::ApplySwitches(d, &plan);
   return {};
 }
@@ -144,32 +145,32 @@ Status MapLibraries(const Mapping& m) {
   const bool own_layers = libraries->transformer_engine && OwnLayers(m.row);
   if (own_layers) libraries->transformer_engine = false;
   libraries->deterministic = HasToken(m.row, "+deterministic");
-  m.out->plan.deterministic = libraries->deterministic;
+  m.out->plan.framework.deterministic = libraries->deterministic;
   if (HasToken(m.row, "case=") && HasToken(m.row, "deterministic")) {
-    m.out->plan.fused_weight_gradient = false;
+    m.out->plan.framework.fused_weight_gradient = false;
     m.Assume("--no-gradient-accumulation-fusion (the CI's test cases of either determinism)");
   }
   if (m.release.adds_weight_gradients) {
-    m.out->plan.fused_weight_gradient = false;
+    m.out->plan.framework.fused_weight_gradient = false;
     m.Assume("weight gradients are added by kernels of their own (the release's model)");
   }
-  m.out->plan.keeps_scores = own_layers;
-  if (HasToken(m.row, "uninstall_te")) m.out->plan.fused_softmax = false;
-  m.out->plan.in_place_kernels = HasToken(m.row, "liger");
+  m.out->plan.framework.keeps_scores = own_layers;
+  if (HasToken(m.row, "uninstall_te")) m.out->plan.framework.fused_softmax = false;
+  m.out->plan.framework.in_place_kernels = HasToken(m.row, "liger");
   MapTorchLayers(m);
   if ((m.defaults().squared_relu_operators || m.release.squared_relu_operators) &&
       m.out->model.activation == workload::Activation::kSquaredRelu) {
-    m.out->plan.fused_bias_activation = false;
+    m.out->plan.framework.fused_bias_activation = false;
     m.Assume("squared ReLU as PyTorch's operators, not compiled (NeMo 2)");
   }
-  if (!m.release.scans) m.out->plan.stacked_layers = false;
+  if (!m.release.scans) m.out->plan.framework.stacked_layers = false;
   if (m.release.bias_kernels) {
-    m.out->plan.qkv_bias_kernel = true;
-    m.out->plan.fused_bias_activation = false;
+    m.out->plan.framework.qkv_bias_kernel = true;
+    m.out->plan.framework.fused_bias_activation = false;
     m.Assume("biases of products are kernels of their own (XLA's cuBLAS calls)");
   }
   if (m.release.adam_operators) {
-    m.out->plan.fused_adam = false;
+    m.out->plan.framework.fused_adam = false;
     m.Assume("AdamW operator by operator (torchtitan before 24 February 2025)");
   }
   MapLoss(m);
@@ -182,9 +183,9 @@ Status MapLibraries(const Mapping& m) {
 void MapUserbuffers(const Mapping& m) {
   Plan& plan = m.out->plan;
   const bool engine = m.out->libraries.transformer_engine;
-  const bool layers = engine || plan.torch_layers == workload::TorchLayers::kCompiled;
-  if (plan.tp_comm_overlap && (!layers || !CheckTpOverlap(m.out->model, plan).ok())) {
-    plan.tp_comm_overlap = false;
+  const bool layers = engine || plan.framework.torch_layers == workload::TorchLayers::kCompiled;
+  if (plan.framework.tp_comm_overlap && (!layers || !CheckTpOverlap(m.out->model, plan).ok())) {
+    plan.framework.tp_comm_overlap = false;
     m.Assume(
         "tp_comm_overlap=1: not with these layers, tensor-parallel communication stands alone");
   }

@@ -30,14 +30,14 @@ bool SaysCompiled(const Configuration& row) {
 void MapTorchLayers(const Mapping& m) {
   Plan& plan = m.out->plan;
   if (!PlainTorch(m)) return;
-  if (plan.in_place_kernels) {
+  if (plan.framework.in_place_kernels) {
     return m.Assume("norms, rotation and gates are fused kernels (config_extra=liger)");
   }
   const bool compiled = SaysCompiled(m.row);
-  plan.torch_layers = compiled ? TorchLayers::kCompiled : TorchLayers::kEager;
+  plan.framework.torch_layers = compiled ? TorchLayers::kCompiled : TorchLayers::kEager;
   m.Assume("norms, rotation and gates: plain PyTorch, {}", compiled ? "compiled" : "eager");
   // torchtitan's attention takes keys and values as they are from that day on.
-  plan.repeats_kv =
+  plan.framework.repeats_kv =
       m.defaults().repeats_kv && !(m.row.has("measured_date") && Since(m, "2026-01-27"));
 }
 
@@ -45,31 +45,33 @@ void CutLocalBatch(const Mapping& m, std::int64_t stated) {
   Plan& plan = m.out->plan;
   // Several passes a step that are fewer than stages: local batches, cut into samples each.
   const bool several = plan.microbatches() > 1;
-  if (!TorchPipelining(m) || plan.pp == 1 || (several && plan.microbatches() >= plan.pp)) return;
-  const std::int64_t parts = several                  ? plan.micro_batch
+  if (!TorchPipelining(m) || plan.parallel.pp == 1 ||
+      (several && plan.microbatches() >= plan.parallel.pp))
+    return;
+  const std::int64_t parts = several                  ? plan.batch.micro_batch
                              : stated > 1             ? stated
-                             : Since(m, "2025-04-07") ? plan.micro_batch
-                                                      : static_cast<std::int64_t>(plan.pp);
-  if (parts < 2 || plan.micro_batch % parts != 0) return;
+                             : Since(m, "2025-04-07") ? plan.batch.micro_batch
+                                                      : static_cast<std::int64_t>(plan.parallel.pp);
+  if (parts < 2 || plan.batch.micro_batch % parts != 0) return;
   m.Assume("micro_batch={}: a replica's batch, cut into {} (torch.distributed.pipelining)",
-           plan.micro_batch, parts);
-  plan.micro_batch /= parts;
+           plan.batch.micro_batch, parts);
+  plan.batch.micro_batch /= parts;
 }
 
 void CutStages(const Mapping& m) {
   Plan& plan = m.out->plan;
   const bool automodel = Automodel(m);
-  if (!TorchPipelining(m) || plan.pp == 1) return;
+  if (!TorchPipelining(m) || plan.parallel.pp == 1) return;
   if (!m.row.has("vpp") && automodel) {
     const std::int64_t stages = (m.out->model.layers + 1) / 2;
-    plan.vpp = std::max(1, static_cast<int>(stages / plan.pp));
-    m.Assume("vpp={} (blank: chunks of two layers, the recipes')", plan.vpp);
+    plan.parallel.vpp = std::max(1, static_cast<int>(stages / plan.parallel.pp));
+    m.Assume("vpp={} (blank: chunks of two layers, the recipes')", plan.parallel.vpp);
   } else if (!m.row.has("vpp") && HasToken(m.row, "nterleaved")) {
-    plan.vpp = 2;
+    plan.parallel.vpp = 2;
     m.Assume("vpp=2 (blank: torchtitan's default for interleaved schedules)");
   }
   const std::int64_t layers = m.out->model.layers;
-  const std::int64_t chunks = static_cast<std::int64_t>(plan.pp) * plan.vpp;
+  const std::int64_t chunks = static_cast<std::int64_t>(plan.parallel.pp) * plan.parallel.vpp;
   const std::int64_t ends = !automodel && Since(m, "2025-04-15") ? 1 : 0;
   const std::int64_t each = (layers + 2 * ends) / chunks, more = (layers + 2 * ends) % chunks;
   if (each - ends < 1 || (ends == 0 && !automodel && more > chunks - 2)) return;
@@ -86,14 +88,14 @@ void CutStages(const Mapping& m) {
   if (*fewest == *most) return;
   m.Assume("layers per chunk {} to {}, {} in the last (as {} cuts them)", *fewest, *most, rest,
            automodel ? "Automodel" : "torchtitan");
-  plan.layers_per_stage = std::move(cut);
+  plan.parallel.layers_per_stage = std::move(cut);
 }
 
 void MapForcedRouting(const Mapping& m) {
   const bool forced = m.row.text("moe_routing") == "forced-balanced";
   const bool recipes = Automodel(m) && !m.row.has("moe_routing");
   if (!recipes && !(forced && TorchPipelining(m))) return;
-  m.out->plan.routing = workload::Routing::kRoundRobin;
+  m.out->plan.experts.routing = workload::Routing::kRoundRobin;
   m.Assume("moe_routing={}: experts dealt out in turn, a token's are neighbours ({})",
            forced ? "forced-balanced" : "(blank)",
            Automodel(m) ? "fake_balanced_gate" : "moe_force_load_balance");

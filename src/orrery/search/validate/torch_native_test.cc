@@ -41,13 +41,15 @@ const Cells kLlama405 = {{"framework_family", "fsdp2"},
                          {"compute_dtype", "bf16"}};
 
 TEST(TorchNative, CompiledWhereTheRowSaysSo) {
-  const auto layers = [](const Cells& changes) { return PlanOf(kLlama405, changes).torch_layers; };
+  const auto layers = [](const Cells& changes) {
+    return PlanOf(kLlama405, changes).framework.torch_layers;
+  };
   EXPECT_EQ(layers({}), TorchLayers::kEager);
   EXPECT_EQ(layers({{"config_extra", "compile+float8"}}), TorchLayers::kCompiled);
   EXPECT_EQ(layers({{"framework", "torchtitan FSDP2 + compile"}}), TorchLayers::kCompiled);
   EXPECT_EQ(layers({{"framework", "NeMo Automodel"}}), TorchLayers::kFused);
   EXPECT_EQ(layers({{"config_extra", "liger"}}), TorchLayers::kFused);
-  EXPECT_EQ(PlanOf(kGpt175, {}).torch_layers, TorchLayers::kFused);
+  EXPECT_EQ(PlanOf(kGpt175, {}).framework.torch_layers, TorchLayers::kFused);
 }
 
 // Hugging Face's layers under DeepSpeed; flash-attn's kernel takes shared keys and values.
@@ -60,47 +62,50 @@ TEST(TorchNative, DeepSpeedBringsNoLayers) {
                            {"seq_parallel", "0"},
                            {"micro_batch", "1"},
                            {"global_batch", "512"}};
-  EXPECT_EQ(PlanOf(kLlama405, deepspeed).torch_layers, TorchLayers::kEager);
-  EXPECT_FALSE(PlanOf(kLlama405, deepspeed).repeats_kv);
-  EXPECT_EQ(PlanOf(With(kLlama405, deepspeed), {{"config_extra", "liger"}}).torch_layers,
+  EXPECT_EQ(PlanOf(kLlama405, deepspeed).framework.torch_layers, TorchLayers::kEager);
+  EXPECT_FALSE(PlanOf(kLlama405, deepspeed).framework.repeats_kv);
+  EXPECT_EQ(PlanOf(With(kLlama405, deepspeed), {{"config_extra", "liger"}}).framework.torch_layers,
             TorchLayers::kFused);
 }
 
 TEST(TorchNative, RepeatsKeysUntilTorchtitanStopped) {
-  EXPECT_TRUE(PlanOf(kLlama405, {}).repeats_kv);
-  EXPECT_FALSE(PlanOf(kLlama405, {{"measured_date", "2026-02"}}).repeats_kv);
+  EXPECT_TRUE(PlanOf(kLlama405, {}).framework.repeats_kv);
+  EXPECT_FALSE(PlanOf(kLlama405, {{"measured_date", "2026-02"}}).framework.repeats_kv);
 }
 
 TEST(TorchNative, AsyncTensorParallelismNeedsTheCompiler) {
-  EXPECT_FALSE(PlanOf(kLlama405, {{"tp_comm_overlap", "1"}}).tp_comm_overlap);
-  EXPECT_TRUE(PlanOf(kLlama405, {{"config_extra", "compile+asyncTP"}}).tp_comm_overlap);
+  EXPECT_FALSE(PlanOf(kLlama405, {{"tp_comm_overlap", "1"}}).framework.tp_comm_overlap);
+  EXPECT_TRUE(PlanOf(kLlama405, {{"config_extra", "compile+asyncTP"}}).framework.tp_comm_overlap);
 }
 
 // One pass of 32 sequences over eight stages would leave them idle most of the time.
 TEST(TorchNative, AReplicasBatchIsCut) {
-  EXPECT_EQ(PlanOf(kLlama405, {}).micro_batch, 4);                              // as many as stages
-  EXPECT_EQ(PlanOf(kLlama405, {{"measured_date", "2025-06"}}).micro_batch, 1);  // samples
-  EXPECT_EQ(PlanOf(kLlama405, {{"grad_accum", "16"}}).micro_batch, 2);          // as stated
+  EXPECT_EQ(PlanOf(kLlama405, {}).batch.micro_batch, 4);  // as many as stages
+  EXPECT_EQ(PlanOf(kLlama405, {{"measured_date", "2025-06"}}).batch.micro_batch, 1);  // samples
+  EXPECT_EQ(PlanOf(kLlama405, {{"grad_accum", "16"}}).batch.micro_batch, 2);          // as stated
   const workload::Plan passes = PlanOf(kLlama405, {{"micro_batch", "4"}, {"grad_accum", "8"}});
-  EXPECT_EQ(passes.micro_batch, 4);
+  EXPECT_EQ(passes.batch.micro_batch, 4);
   EXPECT_EQ(passes.microbatches(), 8);
   // Two local batches of 16 on eight stages: samples.
-  EXPECT_EQ(PlanOf(kLlama405, {{"micro_batch", "16"}, {"grad_accum", "2"}}).micro_batch, 1);
+  EXPECT_EQ(PlanOf(kLlama405, {{"micro_batch", "16"}, {"grad_accum", "2"}}).batch.micro_batch, 1);
 }
 
 TEST(TorchNative, StagesAsTorchtitanCutsThem) {
-  EXPECT_THAT(PlanOf(kLlama405, {}).layers_per_stage, ElementsAre(15, 16, 16, 16, 16, 16, 16, 15));
+  EXPECT_THAT(PlanOf(kLlama405, {}).parallel.layers_per_stage,
+              ElementsAre(15, 16, 16, 16, 16, 16, 16, 15));
   const Cells small = {{"layers", "30"}, {"pp", "4"}, {"dp", "16"}, {"micro_batch", "16"}};
   const auto stages = [&](std::string date) {
-    return PlanOf(With(kLlama405, small), {{"measured_date", std::move(date)}}).layers_per_stage;
+    return PlanOf(With(kLlama405, small), {{"measured_date", std::move(date)}})
+        .parallel.layers_per_stage;
   };
   EXPECT_THAT(stages("2024-12"), ElementsAre(7, 8, 8, 7));
-  EXPECT_TRUE(PlanOf(kLlama405, {{"layers", "128"}}).layers_per_stage.empty());
-  EXPECT_THAT(PlanOf(kLlama405, {{"layers", "32"}, {"measured_date", "2025-06"}}).layers_per_stage,
-              ElementsAre(4, 5, 4, 4, 4, 4, 4, 3));
+  EXPECT_TRUE(PlanOf(kLlama405, {{"layers", "128"}}).parallel.layers_per_stage.empty());
+  EXPECT_THAT(
+      PlanOf(kLlama405, {{"layers", "32"}, {"measured_date", "2025-06"}}).parallel.layers_per_stage,
+      ElementsAre(4, 5, 4, 4, 4, 4, 4, 3));
   const Mapped m = Map(kLlama405, {{"vpp", ""}, {"config_extra", "Interleaved1F1B"}});
-  EXPECT_EQ(m.run.plan.vpp, 2);
-  EXPECT_EQ(m.run.plan.layers_per_stage.size(), 16U);
+  EXPECT_EQ(m.run.plan.parallel.vpp, 2);
+  EXPECT_EQ(m.run.plan.parallel.layers_per_stage.size(), 16U);
 }
 
 const Cells kQwen30 = {{"framework_family", "fsdp2"},
@@ -131,34 +136,35 @@ const Cells kQwen30 = {{"framework_family", "fsdp2"},
 // that deals experts out in turn, whole blocks checkpointed but for some models.
 TEST(TorchNative, AutomodelsModelsWithExperts) {
   const workload::Plan plan = PlanOf(kQwen30, {});
-  EXPECT_TRUE(plan.hold_units);
-  EXPECT_TRUE(plan.model_type_states);
-  EXPECT_EQ(plan.torch_layers, TorchLayers::kFused);
-  EXPECT_EQ(plan.attention, workload::AttentionBackend::kCudnn);
-  EXPECT_EQ(plan.dispatcher, workload::Dispatcher::kDeepEp);
-  EXPECT_EQ(plan.routing, workload::Routing::kRoundRobin);
-  EXPECT_EQ(plan.recompute, workload::Recompute::kFull);
-  EXPECT_EQ(PlanOf(kQwen30, {{"gpu", "GB200"}, {"gpus_per_node", "4"}}).dispatcher,
+  EXPECT_TRUE(plan.framework.hold_units);
+  EXPECT_TRUE(plan.framework.model_type_states);
+  EXPECT_EQ(plan.framework.torch_layers, TorchLayers::kFused);
+  EXPECT_EQ(plan.framework.attention, workload::AttentionBackend::kCudnn);
+  EXPECT_EQ(plan.experts.dispatcher, workload::Dispatcher::kDeepEp);
+  EXPECT_EQ(plan.experts.routing, workload::Routing::kRoundRobin);
+  EXPECT_EQ(plan.memory.recompute, workload::Recompute::kFull);
+  EXPECT_EQ(PlanOf(kQwen30, {{"gpu", "GB200"}, {"gpus_per_node", "4"}}).experts.dispatcher,
             workload::Dispatcher::kHybridEp);
-  EXPECT_EQ(PlanOf(kQwen30, {{"moe_routing", "learned"}}).routing, workload::Routing::kBalanced);
+  EXPECT_EQ(PlanOf(kQwen30, {{"moe_routing", "learned"}}).experts.routing,
+            workload::Routing::kBalanced);
   // Left to itself, as in torchtitan's runs from scratch, unless tokens are dropped.
   const Cells natural = {{"moe_routing", "natural"}};
-  EXPECT_EQ(PlanOf(kQwen30, natural).routing, workload::Routing::kNatural);
-  EXPECT_EQ(PlanOf(With(kQwen30, natural), {{"config_extra", "tokendrop"}}).routing,
+  EXPECT_EQ(PlanOf(kQwen30, natural).experts.routing, workload::Routing::kNatural);
+  EXPECT_EQ(PlanOf(With(kQwen30, natural), {{"config_extra", "tokendrop"}}).experts.routing,
             workload::Routing::kBalanced);
   const Cells titan = {{"framework", "torchtitan"}, {"framework_version", "torch 2.8"}};
-  EXPECT_EQ(PlanOf(kQwen30, titan).routing, workload::Routing::kNatural);
+  EXPECT_EQ(PlanOf(kQwen30, titan).experts.routing, workload::Routing::kNatural);
   // 48 layers in chunks of two over four stages: six a stage.
   const Mapped stages = Map(kQwen30, {{"pp", "4"}, {"gpus", "32"}, {"micro_batch", "1"}});
   EXPECT_EQ(stages.error, "");
-  EXPECT_EQ(stages.run.plan.vpp, 6);
+  EXPECT_EQ(stages.run.plan.parallel.vpp, 6);
 }
 
 TEST(TorchNative, HybridShardingIsZero3InGroups) {
   const workload::Plan plan =
       PlanOf(kLlama405, {{"sharding", "hsdp"}, {"pp", "1"}, {"dp", "64"}, {"micro_batch", "1"}});
-  EXPECT_EQ(plan.sharding, workload::Sharding::kZero3);
-  EXPECT_EQ(plan.shard_group, 8);
+  EXPECT_EQ(plan.memory.sharding, workload::Sharding::kZero3);
+  EXPECT_EQ(plan.memory.shard_group, 8);
 }
 
 TEST(TorchNative, AutomodelsDenseModelsAreHuggingFaces) {
@@ -167,22 +173,23 @@ TEST(TorchNative, AutomodelsDenseModelsAreHuggingFaces) {
                                                  {"pp", "1"},
                                                  {"dp", "64"},
                                                  {"micro_batch", "1"}});
-  EXPECT_FALSE(plan.hold_units);
-  EXPECT_EQ(plan.attention, workload::AttentionBackend::kFlash2);
-  EXPECT_EQ(plan.lora_rank, 16);
-  EXPECT_EQ(plan.lora_targets, workload::kLoraAll);
+  EXPECT_FALSE(plan.framework.hold_units);
+  EXPECT_EQ(plan.framework.attention, workload::AttentionBackend::kFlash2);
+  EXPECT_EQ(plan.lora.rank, 16);
+  EXPECT_EQ(plan.lora.targets, workload::kLoraAll);
 }
 
 TEST(TorchNative, ContextParallelRanksGatherKeys) {
-  EXPECT_EQ(PlanOf(kLlama405, {{"cp", "8"}, {"dp", "1"}, {"global_batch", "32"}}).cp_exchange,
-            workload::CpExchange::kAllGather);
+  EXPECT_EQ(
+      PlanOf(kLlama405, {{"cp", "8"}, {"dp", "1"}, {"global_batch", "32"}}).parallel.cp_exchange,
+      workload::CpExchange::kAllGather);
 }
 
 // Printed degrees that do not multiply: what the GPUs leave holds.
 TEST(TorchNative, DataParallelRanksFollowTheGpus) {
   const Mapped m = Map(kGpt175, {{"dp", "96"}});
   EXPECT_EQ(m.error, "");
-  EXPECT_EQ(m.run.plan.dp, 48);
+  EXPECT_EQ(m.run.plan.parallel.dp, 48);
   EXPECT_THAT(m.assumed, Contains(StartsWith("dp=48 (96 contradicts gpus")));
 }
 

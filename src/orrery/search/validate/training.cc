@@ -57,28 +57,29 @@ Result<int> Degree(const Mapping& m, std::string_view column) {
 
 Status MapDegrees(const Mapping& m) {
   Plan& plan = m.out->plan;
-  ORRERY_ASSIGN_OR_RETURN(plan.tp, Degree(m, "tp"));
-  ORRERY_ASSIGN_OR_RETURN(plan.pp, Degree(m, "pp"));
+  ORRERY_ASSIGN_OR_RETURN(plan.parallel.tp, Degree(m, "tp"));
+  ORRERY_ASSIGN_OR_RETURN(plan.parallel.pp, Degree(m, "pp"));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, m.row.Needed("gpus", 1, 1 << 22));
   ORRERY_ASSIGN_OR_RETURN(const auto dp, m.row.Whole("dp", 1, 1 << 22));
   ORRERY_ASSIGN_OR_RETURN(const auto vpp, m.row.Whole("vpp", 1, 1024));
   ORRERY_ASSIGN_OR_RETURN(const auto cp, m.row.Whole("cp", 1, 4096));
-  plan.cp = static_cast<int>(cp.value_or(1));
+  plan.parallel.cp = static_cast<int>(cp.value_or(1));
   MapCpExchange(m);
-  const std::int64_t model_ranks = static_cast<std::int64_t>(plan.tp) * plan.pp * plan.cp;
+  const std::int64_t model_ranks =
+      static_cast<std::int64_t>(plan.parallel.tp) * plan.parallel.pp * plan.parallel.cp;
   if (gpus % model_ranks != 0) {
-    return InvalidInput("gpus={}: not a multiple of tp·pp·cp = {}·{}·{}", gpus, plan.tp, plan.pp,
-                        plan.cp);
+    return InvalidInput("gpus={}: not a multiple of tp·pp·cp = {}·{}·{}", gpus, plan.parallel.tp,
+                        plan.parallel.pp, plan.parallel.cp);
   }
-  plan.dp = static_cast<int>(gpus / model_ranks);
-  if (dp != plan.dp) {  // what the others leave
-    m.Assume("dp={} ({}: gpus / (tp·pp·cp))", plan.dp,
+  plan.parallel.dp = static_cast<int>(gpus / model_ranks);
+  if (dp != plan.parallel.dp) {  // what the others leave
+    m.Assume("dp={} ({}: gpus / (tp·pp·cp))", plan.parallel.dp,
              dp ? fmt::format("{} contradicts gpus", *dp) : "blank");
   }
   if (m.release.dp_last || HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
-    plan.rank_order = workload::RankOrder::kPpDp;
+    plan.parallel.rank_order = workload::RankOrder::kPpDp;
   }
-  plan.vpp = static_cast<int>(vpp.value_or(1));
+  plan.parallel.vpp = static_cast<int>(vpp.value_or(1));
   return {};
 }
 
@@ -86,24 +87,24 @@ Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
   constexpr std::int64_t kMost = 1 << 30;
   Plan& plan = m.out->plan;
   if (m.row.text("layer_kind") == "cnn") {
-    plan.seq_len = 1;  // an image is one token
+    plan.batch.seq_len = 1;  // an image is one token
   } else {
-    ORRERY_ASSIGN_OR_RETURN(plan.seq_len, m.row.Needed("seq_len", 1, 1 << 24));
+    ORRERY_ASSIGN_OR_RETURN(plan.batch.seq_len, m.row.Needed("seq_len", 1, 1 << 24));
   }
   ORRERY_ASSIGN_OR_RETURN(const auto micro, m.row.Whole("micro_batch", 1, kMost));
   ORRERY_ASSIGN_OR_RETURN(const auto global, m.row.Whole("global_batch", 1, kMost));
   ORRERY_ASSIGN_OR_RETURN(const auto steps, m.row.Whole("grad_accum", 1, kMost));
-  plan.micro_batch = micro.value_or(1);
-  if (!micro && global && steps && *global % (plan.dp * *steps) == 0) {
-    plan.micro_batch = *global / (plan.dp * *steps);
-    m.Assume("micro_batch={} (blank: global_batch / (dp·grad_accum))", plan.micro_batch);
+  plan.batch.micro_batch = micro.value_or(1);
+  if (!micro && global && steps && *global % (plan.parallel.dp * *steps) == 0) {
+    plan.batch.micro_batch = *global / (plan.parallel.dp * *steps);
+    m.Assume("micro_batch={} (blank: global_batch / (dp·grad_accum))", plan.batch.micro_batch);
   } else if (!micro && m.release.micro_batch > 0) {
-    plan.micro_batch = m.release.micro_batch;
-    m.Assume("micro_batch={} (blank: the release's scripts)", plan.micro_batch);
+    plan.batch.micro_batch = m.release.micro_batch;
+    m.Assume("micro_batch={} (blank: the release's scripts)", plan.batch.micro_batch);
   } else if (!micro && PacksSamples(m)) {
     m.Assume("micro_batch=1 (blank: NeMo packs samples into one sequence)");
   } else if (!micro && global) {
-    plan.micro_batch = open_micro_batch;
+    plan.batch.micro_batch = open_micro_batch;
     m.out->open_micro_batch = true;
   } else if (!micro) {
     m.Assume("micro_batch=1 (blank)");
@@ -111,10 +112,11 @@ Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
   if (!global && !steps) {
     return InvalidInput("global_batch is blank: the run cannot be set up without it");
   }
-  plan.global_batch = global ? *global : plan.micro_batch * plan.dp * *steps;
-  if (!global) m.Assume("global_batch={} (blank: micro_batch·dp·grad_accum)", plan.global_batch);
+  plan.batch.global_batch = global ? *global : plan.batch.micro_batch * plan.parallel.dp * *steps;
+  if (!global)
+    m.Assume("global_batch={} (blank: micro_batch·dp·grad_accum)", plan.batch.global_batch);
   CutLocalBatch(m, steps.value_or(1));
-  if (global && steps && plan.micro_batch * plan.dp * *steps != *global) {
+  if (global && steps && plan.batch.micro_batch * plan.parallel.dp * *steps != *global) {
     m.Assume("grad_accum={} contradicts global_batch; the batch sizes hold", *steps);
   }
   return {};
@@ -125,18 +127,19 @@ Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
 void AssumeChunks(const Mapping& m) {
   Plan& plan = m.out->plan;
   const std::int64_t layers = m.out->model.layers;
-  const bool fits = layers % plan.pp == 0 && plan.microbatches() % plan.pp == 0;
-  const int a_stage = fits ? static_cast<int>(layers / plan.pp) : 1;
+  const bool fits = layers % plan.parallel.pp == 0 && plan.microbatches() % plan.parallel.pp == 0;
+  const int a_stage = fits ? static_cast<int>(layers / plan.parallel.pp) : 1;
   if (HasToken(m.row, "interleaved_if_possible")) {
     // Megatron interleaves over more than two stages unless sends overlap.
-    while (plan.pp > 2 && plan.vpp < a_stage && (plan.vpp == 1 || a_stage % plan.vpp != 0)) {
-      ++plan.vpp;
+    while (plan.parallel.pp > 2 && plan.parallel.vpp < a_stage &&
+           (plan.parallel.vpp == 1 || a_stage % plan.parallel.vpp != 0)) {
+      ++plan.parallel.vpp;
     }
-    m.Assume("vpp={} (config_extra=interleaved_if_possible, degree not stated)", plan.vpp);
+    m.Assume("vpp={} (config_extra=interleaved_if_possible, degree not stated)", plan.parallel.vpp);
     return;
   }
-  if (m.recipe().interleaved) plan.vpp = a_stage;
-  m.AssumeDefault("vpp", std::to_string(plan.vpp));
+  if (m.recipe().interleaved) plan.parallel.vpp = a_stage;
+  m.AssumeDefault("vpp", std::to_string(plan.parallel.vpp));
 }
 
 // Uneven stages, not stated: the ends, which have embedding and loss besides, have as many layers
@@ -144,11 +147,13 @@ void AssumeChunks(const Mapping& m) {
 void SpareEnds(const Mapping& m) {
   Plan& plan = m.out->plan;
   const std::int64_t layers = m.out->model.layers;
-  for (std::int64_t end = layers / plan.pp - 1; plan.pp > 2 && plan.vpp == 1 && end > 0; --end) {
-    if ((layers - 2 * end) % (plan.pp - 2) != 0) continue;
-    const auto middle = static_cast<int>((layers - 2 * end) / (plan.pp - 2));
-    plan.layers_per_stage.assign(static_cast<std::size_t>(plan.pp), middle);
-    plan.layers_per_stage.front() = plan.layers_per_stage.back() = static_cast<int>(end);
+  for (std::int64_t end = layers / plan.parallel.pp - 1;
+       plan.parallel.pp > 2 && plan.parallel.vpp == 1 && end > 0; --end) {
+    if ((layers - 2 * end) % (plan.parallel.pp - 2) != 0) continue;
+    const auto middle = static_cast<int>((layers - 2 * end) / (plan.parallel.pp - 2));
+    plan.parallel.layers_per_stage.assign(static_cast<std::size_t>(plan.parallel.pp), middle);
+    plan.parallel.layers_per_stage.front() = plan.parallel.layers_per_stage.back() =
+        static_cast<int>(end);
     return m.Assume("config_extra: uneven stages not stated, taken as {} at the ends, {} between",
                     end, middle);
   }
@@ -161,42 +166,43 @@ void SpareEnds(const Mapping& m) {
 void SplitUnevenly(const Mapping& m) {
   Plan& plan = m.out->plan;
   const std::int64_t layers = m.out->model.layers;
-  const auto stages = static_cast<std::int64_t>(plan.pp);
+  const auto stages = static_cast<std::int64_t>(plan.parallel.pp);
   const job::UnevenStages how = m.recipe().uneven_stages;
   if (how == job::UnevenStages::kRefused) return;
   if (how == job::UnevenStages::kFilled && (layers + 2) % stages == 0) {
-    m.Assume("embedding and loss counted as a layer each: {} divides {} so", plan.pp, layers + 2);
+    m.Assume("embedding and loss counted as a layer each: {} divides {} so", plan.parallel.pp,
+             layers + 2);
     return;  // which LayersPerChunk does by itself
   }
   const std::int64_t most = (layers + stages - 1) / stages;
   for (std::int64_t s = 0; s < stages; ++s) {
     const std::int64_t spread = layers / stages + (s < layers % stages ? 1 : 0);
     const std::int64_t left = std::clamp<std::int64_t>(layers - s * most, 0, most);
-    plan.layers_per_stage.push_back(
+    plan.parallel.layers_per_stage.push_back(
         static_cast<int>(how == job::UnevenStages::kFilled ? left : spread));
   }
   m.Assume("layers per stage {} to {}: {} balances what pp does not divide",
-           plan.layers_per_stage.back(), most, m.rule.label);
+           plan.parallel.layers_per_stage.back(), most, m.rule.label);
 }
 
 // After degrees and batch, which say what interleaving they allow.
 void MapSchedule(const Mapping& m) {
   Plan& plan = m.out->plan;
-  if (!m.row.has("vpp") && plan.pp > 1) AssumeChunks(m);
-  if (plan.pp == 1) plan.vpp = 1;
+  if (!m.row.has("vpp") && plan.parallel.pp > 1) AssumeChunks(m);
+  if (plan.parallel.pp == 1) plan.parallel.vpp = 1;
   const std::int64_t layers = m.out->model.layers;
-  if (layers % plan.pp != 0 && layers > plan.pp) SplitUnevenly(m);
+  if (layers % plan.parallel.pp != 0 && layers > plan.parallel.pp) SplitUnevenly(m);
   if (HasToken(m.row, "uneven")) SpareEnds(m);
   CutStages(m);
-  plan.schedule = plan.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
-  if (plan.vpp == 1) return;
+  plan.parallel.schedule = plan.parallel.vpp > 1 ? Schedule::k1f1bInterleaved : Schedule::k1f1b;
+  if (plan.parallel.vpp == 1) return;
   // Groups of pp micro-batches do not always divide them; a run that exists chose one that fits.
   const std::int64_t microbatches = plan.microbatches();
-  for (std::int64_t group = plan.pp; group <= microbatches; ++group) {
+  for (std::int64_t group = plan.parallel.pp; group <= microbatches; ++group) {
     const std::int64_t rest = microbatches % group;
-    if (rest != 0 && rest < plan.pp) continue;
-    if (group == plan.pp) return;
-    plan.microbatch_group = static_cast<int>(group);
+    if (rest != 0 && rest < plan.parallel.pp) continue;
+    if (group == plan.parallel.pp) return;
+    plan.parallel.microbatch_group = static_cast<int>(group);
     return m.Assume("micro-batch groups of {}: pp leaves too small a rest of {}", group,
                     microbatches);
   }
@@ -211,42 +217,45 @@ Status MapSharding(const Mapping& m) {
     m.Assume("zero_group={} (blank: the release's scripts)", *group);
   }
   const std::string_view sharding = m.row.text("sharding");
-  plan.sharding = job::Find(job::kShardings, sharding).value_or(m.recipe().sharding);
+  plan.memory.sharding = job::Find(job::kShardings, sharding).value_or(m.recipe().sharding);
   if (sharding == "hsdp") {
-    plan.sharding = Sharding::kZero3;
+    plan.memory.sharding = Sharding::kZero3;
     if (!group) group = std::min(per_host, plan.replicas());
     m.Assume("sharding=hsdp: zero3 in groups of {}", *group);
   }
   if (sharding.empty()) {
-    m.AssumeDefault("sharding", job::NameOf(job::kShardings, plan.sharding));
+    m.AssumeDefault("sharding", job::NameOf(job::kShardings, plan.memory.sharding));
   }
-  if (plan.sharding == Sharding::kZero2 && m.defaults().tensor_buckets) {
-    plan.reducer = workload::Reducer::kDeepSpeed;
+  if (plan.memory.sharding == Sharding::kZero2 && m.defaults().tensor_buckets) {
+    plan.framework.reducer = workload::Reducer::kDeepSpeed;
   }
   job::ApplyZero1(m.defaults(), &plan);
-  if (plan.sharding != Sharding::kNone && group && *group != plan.dp && *group < plan.replicas()) {
-    plan.shard_group = static_cast<int>(*group);
+  if (plan.memory.sharding != Sharding::kNone && group && *group != plan.parallel.dp &&
+      *group < plan.replicas()) {
+    plan.memory.shard_group = static_cast<int>(*group);
     m.Assume("zero_group={}: shards in groups of neighbouring ranks, gradients {}", *group,
-             plan.reduce_whole ? "all-reduced over all" : "reduced in the group, then between");
+             plan.framework.reduce_whole ? "all-reduced over all"
+                                         : "reduced in the group, then between");
   }
   if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
-    plan.flat_parameters = m.defaults().flat_parameters;
-    plan.copies_units = m.defaults().copies_units || m.release.copies_carried;
-    plan.unit_buffers = m.defaults().unit_buffers && HasToken(m.row, "megatron_fsdp");
-    plan.hold_units =
+    plan.framework.flat_parameters = m.defaults().flat_parameters;
+    plan.framework.copies_units = m.defaults().copies_units || m.release.copies_carried;
+    plan.framework.unit_buffers = m.defaults().unit_buffers && HasToken(m.row, "megatron_fsdp");
+    plan.framework.hold_units =
         m.row.text("task") != "lora" && job::HoldsUnits(m.defaults(), m.out->model, plan);
-    plan.model_type_states = m.defaults().model_type_states;
-    plan.list_gathers = m.defaults().list_gathers && plan.sharding == Sharding::kZero3;
-    plan.gather_limit =
+    plan.framework.model_type_states = m.defaults().model_type_states;
+    plan.framework.list_gathers =
+        m.defaults().list_gathers && plan.memory.sharding == Sharding::kZero3;
+    plan.framework.gather_limit =
         m.recipe().limit_all_gathers ? workload::GatherLimit::kHost : m.defaults().gather_limit;
-    if (plan.keeps_units() && plan.sharding == Sharding::kZero3) {
-      plan.reshard = workload::kKeepGathered;
+    if (plan.keeps_units() && plan.memory.sharding == Sharding::kZero3) {
+      plan.memory.reshard = workload::kKeepGathered;
     }
   }
   if (plan.replicas() == 1) {
-    plan.sharding = Sharding::kNone;
-    plan.reducer = workload::Reducer::kBuffer;
+    plan.memory.sharding = Sharding::kNone;
+    plan.framework.reducer = workload::Reducer::kBuffer;
   }
   return {};
 }
@@ -256,35 +265,37 @@ Status MapRecompute(const Mapping& m) {
   const std::string_view cell = m.row.text("recompute");
   const std::string modules = RecomputeModules(m.row);
   if (!modules.empty() && cell != "full") {
-    plan.recompute = Recompute::kSelective;
-    ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules, workload::ParseRecomputeModules(modules));
-    plan.recompute_flash = m.defaults().recompute_flash;
+    plan.memory.recompute = Recompute::kSelective;
+    ORRERY_ASSIGN_OR_RETURN(plan.memory.recompute_modules,
+                            workload::ParseRecomputeModules(modules));
+    plan.framework.recompute_flash = m.defaults().recompute_flash;
     return {};
   }
   const std::string_view recipe = m.release.recompute;
   if (cell.empty() && !recipe.empty() && !HasToken(m.row, "recompute=")) {
-    plan.recompute = Recompute::kSelective;
-    ORRERY_ASSIGN_OR_RETURN(plan.recompute_modules, workload::ParseRecomputeModules(recipe));
-    plan.recompute_flash = m.defaults().recompute_flash;
+    plan.memory.recompute = Recompute::kSelective;
+    ORRERY_ASSIGN_OR_RETURN(plan.memory.recompute_modules, workload::ParseRecomputeModules(recipe));
+    plan.framework.recompute_flash = m.defaults().recompute_flash;
     m.Assume("recompute={} (blank: the release's recipes)", recipe);
     return {};
   }
   if (cell.empty() && !m.release.recomputes) {
-    plan.recompute = Recompute::kNone;
+    plan.memory.recompute = Recompute::kNone;
     m.Assume("recompute=none (blank: the release's scripts)");
   } else if (cell.empty()) {
-    plan.recompute = m.recipe().recompute;
-    m.AssumeDefault("recompute", job::NameOf(job::kRecomputes, plan.recompute));
+    plan.memory.recompute = m.recipe().recompute;
+    m.AssumeDefault("recompute", job::NameOf(job::kRecomputes, plan.memory.recompute));
   } else {
     const auto stated = job::Find(job::kRecomputes, cell);
     if (!stated) {
       return InvalidInput("recompute={}: must be none, selective or full", Printable(cell, 40));
     }
-    plan.recompute = *stated;
+    plan.memory.recompute = *stated;
   }
   job::ApplyRecompute(m.defaults(), &plan);
-  if (m.release.keeps != workload::RecomputeKeeps::kNothing && plan.recompute == Recompute::kFull) {
-    plan.recompute_keeps = m.release.keeps;
+  if (m.release.keeps != workload::RecomputeKeeps::kNothing &&
+      plan.memory.recompute == Recompute::kFull) {
+    plan.framework.recompute_keeps = m.release.keeps;
     m.Assume("recompute keeps what the release's scripts say");
   }
   return {};
@@ -293,18 +304,19 @@ Status MapRecompute(const Mapping& m) {
 Status MapOffload(const Mapping& m) {
   Plan& plan = m.out->plan;
   const std::string_view cell = m.row.text("offload");
-  plan.ranks_per_host = std::min(m.out->cluster.gpus_per_node, plan.ranks());
+  plan.parallel.ranks_per_host = std::min(m.out->cluster.gpus_per_node, plan.ranks());
   if (cell.empty() || cell == "none") return {};
   if (cell == "optimizer-cpu") {
-    plan.offload_optimizer = true;
-    m.Assume("offload=optimizer-cpu: Adam on the CPU, {} GPUs a host", plan.ranks_per_host);
+    plan.memory.offload_optimizer = true;
+    m.Assume("offload=optimizer-cpu: Adam on the CPU, {} GPUs a host",
+             plan.parallel.ranks_per_host);
     return {};
   }
   if (!cell.starts_with("activation")) {
     return InvalidInput("offload={}: must be none, optimizer-cpu or activation",
                         Printable(cell, 40));
   }
-  plan.offload_activations = true;
+  plan.memory.offload_activations = true;
   m.Assume("offload=activation: all that a layer keeps, copied beside the next layer");
   return {};
 }
@@ -317,7 +329,7 @@ void MapInput(const Mapping& m) {
   const cluster::Spec& spec = m.out->cluster;
   const bool one_host = m.out->plan.ranks() <= spec.gpus_per_node && spec.cpu_is_grace;
   if (!one_host || !HasToken(m.row, "case=")) return;
-  m.out->plan.sample_read = 100 * kMillisecond;
+  m.out->plan.batch.sample_read = 100 * kMillisecond;
   m.Assume("samples are read in 100 ms by one of two workers (the CI's runner mounts its data)");
 }
 
@@ -337,7 +349,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   if (m.release.gpt_dropout > 0) recipe.gpt_dropout = m.release.gpt_dropout;
   ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, tables.cases, assumed));
   ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
-  out.plan.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
+  out.plan.parallel.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
   if (m.release.vboost) {
     out.cluster.device.vboost = true;
     m.Assume("vboost: power steered to the SMs, as the release's scripts do");
@@ -354,17 +366,19 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   ORRERY_RETURN_IF_ERROR(MapLibraries(m));
   if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(MapExperts(m));
   MapTask(m);
-  if (out.plan.pp > 1 && out.plan.lora_rank == 0) out.plan.deferred_head = m.release.deferred_head;
-  if (out.plan.deferred_head > 0) {
-    m.Assume("deferred_head={} (blank: the release's recipes)", out.plan.deferred_head);
+  if (out.plan.parallel.pp > 1 && out.plan.lora.rank == 0)
+    out.plan.framework.deferred_head = m.release.deferred_head;
+  if (out.plan.framework.deferred_head > 0) {
+    m.Assume("deferred_head={} (blank: the release's recipes)", out.plan.framework.deferred_head);
   }
   ORRERY_RETURN_IF_ERROR(MapOffload(m));
   MapInput(m);
-  if (out.plan.moe_comm_overlap && out.plan.offload_activations) {
-    out.plan.moe_comm_overlap = out.plan.moe_delayed_weights = false;
+  if (out.plan.experts.moe_comm_overlap && out.plan.memory.offload_activations) {
+    out.plan.experts.moe_comm_overlap = out.plan.experts.moe_delayed_weights = false;
     m.Assume("ep_overlap=1: not built with offloading, dispatch and combine stand alone");
   }
-  if (out.model.mtp_layers > 0 && (out.plan.offload_activations || out.plan.gathers_units())) {
+  if (out.model.mtp_layers > 0 &&
+      (out.plan.memory.offload_activations || out.plan.gathers_units())) {
     out.model.mtp_layers = 0;
     m.Assume("prediction of further tokens: not built with this plan, left out");
   }

@@ -19,12 +19,12 @@ TEST(Training, MegatronCoreRow) {
   EXPECT_EQ(m.run.model.layers, 96);
   EXPECT_EQ(m.run.model.kv_heads, 96);  // blank: no grouped attention
   EXPECT_TRUE(m.run.model.tied_embeddings);
-  EXPECT_EQ(m.run.plan.tp, 8);
-  EXPECT_EQ(m.run.plan.vpp, 16);  // a chunk a layer: 96 layers on 6 stages
-  EXPECT_TRUE(m.run.plan.sequence_parallel);
-  EXPECT_TRUE(m.run.plan.overlap_grad_reduce);
-  EXPECT_EQ(m.run.plan.attention, workload::AttentionBackend::kFlash2);
-  EXPECT_EQ(m.run.plan.recompute, workload::Recompute::kNone);
+  EXPECT_EQ(m.run.plan.parallel.tp, 8);
+  EXPECT_EQ(m.run.plan.parallel.vpp, 16);  // a chunk a layer: 96 layers on 6 stages
+  EXPECT_TRUE(m.run.plan.parallel.sequence_parallel);
+  EXPECT_TRUE(m.run.plan.framework.overlap_grad_reduce);
+  EXPECT_EQ(m.run.plan.framework.attention, workload::AttentionBackend::kFlash2);
+  EXPECT_EQ(m.run.plan.memory.recompute, workload::Recompute::kNone);
   EXPECT_EQ(m.run.cluster.nodes, 288);  // 2304 / 8
   EXPECT_EQ(m.run.cluster.nics_per_node, 8);
   EXPECT_EQ(m.run.cluster.nic_Bps, 50'000'000'000);  // 400 Gb/s
@@ -64,7 +64,7 @@ TEST(Training, EveryRefusalNamesColumnAndValue) {
 TEST(Training, FlashAttentionByVersion) {
   const Mapped m = Map(kGpt175, {{"attention_kernel", "flash4"}});
   EXPECT_EQ(m.error, "");
-  EXPECT_EQ(m.run.plan.attention, workload::AttentionBackend::kFlash4);
+  EXPECT_EQ(m.run.plan.framework.attention, workload::AttentionBackend::kFlash4);
 }
 
 // 24 layers on 4 stages, uneven: one fewer at the ends leaves 14 for two.
@@ -76,18 +76,18 @@ TEST(Training, UnevenStagesSpareTheEnds) {
                                  {"dp", ""},
                                  {"config_extra", "case=uneven_pipeline"}});
   EXPECT_EQ(m.error, "");
-  EXPECT_THAT(m.run.plan.layers_per_stage, testing::ElementsAre(5, 7, 7, 5));
+  EXPECT_THAT(m.run.plan.parallel.layers_per_stage, testing::ElementsAre(5, 7, 7, 5));
 }
 
 TEST(Training, ShardGroupsAndRankOrder) {
   const Mapped grouped = Map(kGpt175, {{"sharding", "zero1"}, {"zero_group", "8"}});
   EXPECT_EQ(grouped.error, "");
-  EXPECT_EQ(grouped.run.plan.shard_group, 8);
-  EXPECT_FALSE(grouped.run.plan.reduce_whole);
+  EXPECT_EQ(grouped.run.plan.memory.shard_group, 8);
+  EXPECT_FALSE(grouped.run.plan.framework.reduce_whole);
   EXPECT_TRUE(grouped.run.plan.hybrid());
   EXPECT_THAT(Map(kGpt175, {{"sharding", "zero1"}, {"zero_group", "7"}}).error,
               HasSubstr("parallel.shard_group: 7 is not a divisor"));
-  EXPECT_EQ(Map(kGpt175, {{"config_extra", "dp_last"}}).run.plan.rank_order,
+  EXPECT_EQ(Map(kGpt175, {{"config_extra", "dp_last"}}).run.plan.parallel.rank_order,
             workload::RankOrder::kPpDp);
 }
 
@@ -98,7 +98,7 @@ TEST(Training, BlanksOfTheReleasesScripts) {
                      {"framework_version", "v24.11.1"},
                      {"model", "GPT3-175B"}};
   const auto attention = [&](const Cells& changes) {
-    return Map(With(kGpt175, gpt), changes).run.plan.attention;
+    return Map(With(kGpt175, gpt), changes).run.plan.framework.attention;
   };
   EXPECT_EQ(attention({}), workload::AttentionBackend::kFlash2);
   EXPECT_EQ(attention({{"framework_version", "v25.02.02"}}), workload::AttentionBackend::kCudnn);
@@ -122,27 +122,28 @@ TEST(Training, BlanksOfTheReleasesScripts) {
                          {"seq_parallel", ""}};
   const Mapped many = Map(kGpt175, maxtext);
   EXPECT_EQ(many.error, "");
-  EXPECT_EQ(many.run.plan.shard_group, 128);  // 16 hosts from 64 on
-  EXPECT_EQ(many.run.plan.recompute_keeps, workload::RecomputeKeeps::kQkvOut);
-  EXPECT_FALSE(many.run.plan.copies_units);
+  EXPECT_EQ(many.run.plan.memory.shard_group, 128);  // 16 hosts from 64 on
+  EXPECT_EQ(many.run.plan.framework.recompute_keeps, workload::RecomputeKeeps::kQkvOut);
+  EXPECT_FALSE(many.run.plan.framework.copies_units);
   Cells few = maxtext;
   few["gpus"] = few["dp"] = few["global_batch"] = "256";
-  EXPECT_EQ(Map(kGpt175, few).run.plan.shard_group, 0);
+  EXPECT_EQ(Map(kGpt175, few).run.plan.memory.shard_group, 0);
   few["framework_version"] = "v25.02.02";
-  EXPECT_EQ(Map(kGpt175, few).run.plan.recompute_keeps, workload::RecomputeKeeps::kQkv);
-  EXPECT_TRUE(many.run.plan.embedding_product && many.run.plan.stacked_layers);
+  EXPECT_EQ(Map(kGpt175, few).run.plan.framework.recompute_keeps, workload::RecomputeKeeps::kQkv);
+  EXPECT_TRUE(many.run.plan.framework.embedding_product && many.run.plan.framework.stacked_layers);
   Cells paxml = maxtext;
   paxml["framework"] = "Paxml (JAX)";
   paxml["compute_dtype"] = "fp8";
   paxml["model"] = "GPT3-175B";
   paxml["gpu"] = "H100-SXM5";
-  EXPECT_TRUE(Map(kGpt175, paxml).run.plan.copies_units);
-  EXPECT_FALSE(Map(kGpt175, paxml).run.plan.low_precision_gather);
+  EXPECT_TRUE(Map(kGpt175, paxml).run.plan.framework.copies_units);
+  EXPECT_FALSE(Map(kGpt175, paxml).run.plan.framework.low_precision_gather);
   paxml["model"] = "GPT-126M";
   paxml["framework_version"] = "JAX-Toolbox @x";
   const workload::Plan small = Map(kGpt175, paxml).run.plan;
-  EXPECT_EQ(small.recompute, workload::Recompute::kNone);
-  EXPECT_TRUE(small.qkv_bias_kernel && !small.stacked_layers && !small.fused_bias_activation);
+  EXPECT_EQ(small.memory.recompute, workload::Recompute::kNone);
+  EXPECT_TRUE(small.framework.qkv_bias_kernel && !small.framework.stacked_layers &&
+              !small.framework.fused_bias_activation);
 }
 
 // What Transformer Engine has no fused kernel for on Blackwell; Nemotron in NeMo 2, whose squared
@@ -163,16 +164,16 @@ TEST(Training, NemotronInNemo2) {
   Cells cells = With(kGpt175, nemotron);
   const Mapped wide = Map(cells, {});
   EXPECT_EQ(wide.error, "");
-  EXPECT_EQ(wide.run.plan.attention, workload::AttentionBackend::kFlash2);  // 192 a head
-  EXPECT_FALSE(wide.run.plan.fused_bias_activation);
-  EXPECT_EQ(wide.run.plan.deferred_head, 22);
-  EXPECT_EQ(Map(cells, {{"heads", "144"}, {"kv_heads", "8"}}).run.plan.attention,
+  EXPECT_EQ(wide.run.plan.framework.attention, workload::AttentionBackend::kFlash2);  // 192 a head
+  EXPECT_FALSE(wide.run.plan.framework.fused_bias_activation);
+  EXPECT_EQ(wide.run.plan.framework.deferred_head, 22);
+  EXPECT_EQ(Map(cells, {{"heads", "144"}, {"kv_heads", "8"}}).run.plan.framework.attention,
             workload::AttentionBackend::kCudnn);  // 128
   const Cells hopper = {{"gpu", "H100-SXM5"}, {"gpus_per_node", "8"}};
-  EXPECT_EQ(Map(cells, hopper).run.plan.attention, workload::AttentionBackend::kCudnn);
+  EXPECT_EQ(Map(cells, hopper).run.plan.framework.attention, workload::AttentionBackend::kCudnn);
   Cells first = hopper;
   first["framework_version"] = "v25.02.02";  // NeMo 1 compiles it
-  EXPECT_TRUE(Map(cells, first).run.plan.fused_bias_activation);
+  EXPECT_TRUE(Map(cells, first).run.plan.framework.fused_bias_activation);
 
   const auto latent = [](std::string_view framework) {
     return job::AttentionFor((*job::FindFramework(framework))->defaults, cluster::Arch::kBlackwell,
@@ -196,14 +197,14 @@ TEST(Training, BlanksOfMlperfsRound) {
     large[column] = value;
   }
   const workload::Plan now = PlanOf(large, {});
-  EXPECT_EQ(now.rank_order, workload::RankOrder::kPpDp);
-  EXPECT_EQ(now.deferred_head, 0);  // config_common_cg.sh
-  EXPECT_EQ(PlanOf(large, {{"gpu", "H100-SXM5"}}).deferred_head, 50);
-  EXPECT_EQ(now.low_precision, workload::LowPrecision::kCurrent);
+  EXPECT_EQ(now.parallel.rank_order, workload::RankOrder::kPpDp);
+  EXPECT_EQ(now.framework.deferred_head, 0);  // config_common_cg.sh
+  EXPECT_EQ(PlanOf(large, {{"gpu", "H100-SXM5"}}).framework.deferred_head, 50);
+  EXPECT_EQ(now.precision.low, workload::LowPrecision::kCurrent);
   const workload::Plan before = PlanOf(large, {{"measured_date", "2025-06"}});
-  EXPECT_NE(before.rank_order, workload::RankOrder::kPpDp);
-  EXPECT_EQ(before.low_precision, workload::LowPrecision::kDelayed);
-  EXPECT_EQ(before.deferred_head, 50);
+  EXPECT_NE(before.parallel.rank_order, workload::RankOrder::kPpDp);
+  EXPECT_EQ(before.precision.low, workload::LowPrecision::kDelayed);
+  EXPECT_EQ(before.framework.deferred_head, 50);
   Cells cells = {{"framework", "NeMo/Megatron-Core (ngc25.09_nemo)"},
                  {"framework_family", "nemo"},
                  {"framework_version", "ngc25.09"},
@@ -213,16 +214,16 @@ TEST(Training, BlanksOfMlperfsRound) {
                  {"gpu_mem_gb", "180"}};
   const auto graphs = [&](std::string column, std::string value) {
     cells[column] = std::move(value);
-    return Map(kGpt175, cells).run.plan.cuda_graphs;
+    return Map(kGpt175, cells).run.plan.framework.cuda_graphs;
   };
   EXPECT_EQ(graphs("gpu", "B200"), workload::CudaGraphs::kIteration);
   cells["compute_dtype"] = "fp8";
-  EXPECT_EQ(PlanOf(kGpt175, cells).low_precision, workload::LowPrecision::kCurrent);
+  EXPECT_EQ(PlanOf(kGpt175, cells).precision.low, workload::LowPrecision::kCurrent);
   // What it leaves alone has the parameters' type.
-  EXPECT_EQ(PlanOf(kGpt175, cells).precision, workload::Precision::kBf16);
+  EXPECT_EQ(PlanOf(kGpt175, cells).precision.type, workload::Precision::kBf16);
   const workload::Plan kept =
       PlanOf(kGpt175, With(cells, {{"param_dtype", "fp32"}, {"attention_kernel", "unfused"}}));
-  EXPECT_EQ(kept.precision, workload::Precision::kFp32);
+  EXPECT_EQ(kept.precision.type, workload::Precision::kFp32);
   EXPECT_EQ(graphs("cuda_graphs", "0"), workload::CudaGraphs::kNone);
   EXPECT_EQ(graphs("cuda_graphs", "1"), workload::CudaGraphs::kLayers);
   cells["cuda_graphs"] = "";
@@ -236,18 +237,19 @@ TEST(Training, LibrariesOnTheDevice) {
     return Map(kGpt175, {{"config_extra", extra}, {"tp_comm_overlap", overlap}}).run;
   };
   EXPECT_TRUE(libraries("case=gpt3_mcore_te_tp1_pp1", "0").libraries.transformer_engine);
-  EXPECT_TRUE(libraries("case=gpt3_mcore_te_tp1", "1").plan.tp_comm_overlap);
+  EXPECT_TRUE(libraries("case=gpt3_mcore_te_tp1", "1").plan.framework.tp_comm_overlap);
   EXPECT_FALSE(libraries("case=x_nondeterministic", "0").libraries.deterministic);
   const TrainingCase own = libraries("case=gpt3_mcore_tp1_pp2+deterministic", "0");
   EXPECT_FALSE(own.libraries.transformer_engine);
   EXPECT_TRUE(own.libraries.deterministic);
-  EXPECT_TRUE(own.plan.keeps_scores);
-  EXPECT_TRUE(libraries("case=gpt3_te_cross_entropy_loss_fusion", "").plan.fused_cross_entropy);
-  EXPECT_TRUE(own.plan.batch_p2p_sync);
-  EXPECT_TRUE(own.plan.deterministic && !own.plan.fused_weight_gradient);
+  EXPECT_TRUE(own.plan.framework.keeps_scores);
+  EXPECT_TRUE(
+      libraries("case=gpt3_te_cross_entropy_loss_fusion", "").plan.framework.fused_cross_entropy);
+  EXPECT_TRUE(own.plan.framework.batch_p2p_sync);
+  EXPECT_TRUE(own.plan.framework.deterministic && !own.plan.framework.fused_weight_gradient);
   const workload::Plan free = libraries("case=gpt3_mcore_te_cp2_nondeterministic", "0").plan;
-  EXPECT_TRUE(!free.deterministic && !free.fused_weight_gradient);
-  EXPECT_TRUE(libraries("", "0").plan.fused_weight_gradient);
+  EXPECT_TRUE(!free.framework.deterministic && !free.framework.fused_weight_gradient);
+  EXPECT_TRUE(libraries("", "0").plan.framework.fused_weight_gradient);
 }
 
 // On one host of GB200 Megatron's CI runs by GitHub's runners, which mount the data.
@@ -271,23 +273,23 @@ TEST(Training, InputOfTheContinuousIntegration) {
 
 TEST(Training, LowPrecisionContextAndSharding) {
   const Mapped fp8 = Map(kGpt175, {{"compute_dtype", "fp8"}});
-  EXPECT_EQ(fp8.run.plan.low_precision, workload::LowPrecision::kDelayed);
+  EXPECT_EQ(fp8.run.plan.precision.low, workload::LowPrecision::kDelayed);
   EXPECT_THAT(fp8.assumed, Contains(StartsWith("fp8 recipe=delayed (blank")));
   const Mapped current = Map(kGpt175, {{"compute_dtype", "fp8"}, {"config_extra", "prec=fp8-cs"}});
-  EXPECT_EQ(current.run.plan.low_precision, workload::LowPrecision::kCurrent);
-  EXPECT_EQ(Map(kGpt175, {{"compute_dtype", "nvfp4"}}).run.plan.low_precision,
+  EXPECT_EQ(current.run.plan.precision.low, workload::LowPrecision::kCurrent);
+  EXPECT_EQ(Map(kGpt175, {{"compute_dtype", "nvfp4"}}).run.plan.precision.low,
             workload::LowPrecision::kNvfp4);
   const auto stated = [](const char* extra) {
     return Map(kGpt175, {{"compute_dtype", "fp8"}, {"config_extra", extra}});
   };
   const Mapped blocks = stated("prec=blockwise+recompute=moe_act");
-  EXPECT_EQ(blocks.run.plan.low_precision, workload::LowPrecision::kBlockwise);
+  EXPECT_EQ(blocks.run.plan.precision.low, workload::LowPrecision::kBlockwise);
   EXPECT_THAT(blocks.assumed, Not(Contains(HasSubstr("not understood"))));
   EXPECT_THAT(blocks.assumed, Not(Contains(StartsWith("fp8 recipe"))));
   EXPECT_THAT(stated("prec=hybrid").assumed, Contains("prec=hybrid not understood"));
   const Mapped cp = Map(kGpt175, {{"cp", "2"}, {"dp", "24"}});
   EXPECT_EQ(cp.error, "");
-  EXPECT_EQ(cp.run.plan.cp, 2);
+  EXPECT_EQ(cp.run.plan.parallel.cp, 2);
   EXPECT_EQ(cp.run.plan.ranks(), 2304);
   const Mapped fsdp = Map(kGpt175, {{"framework_family", "fsdp1"},
                                     {"sharding", ""},
@@ -296,24 +298,24 @@ TEST(Training, LowPrecisionContextAndSharding) {
                                     {"dp", "2304"},
                                     {"global_batch", "4608"}});
   EXPECT_EQ(fsdp.error, "");
-  EXPECT_EQ(fsdp.run.plan.sharding, workload::Sharding::kZero3);
-  EXPECT_TRUE(fsdp.run.plan.flat_parameters);
+  EXPECT_EQ(fsdp.run.plan.memory.sharding, workload::Sharding::kZero3);
+  EXPECT_TRUE(fsdp.run.plan.framework.flat_parameters);
   EXPECT_EQ(fsdp.run.host, workload::HostEra::kFsdp);
   const workload::Plan graphs = Map(kGpt175, {{"cuda_graphs", "1"}}).run.plan;
-  EXPECT_EQ(graphs.cuda_graphs, workload::CudaGraphs::kLayers);
-  EXPECT_EQ(graphs.graph_scope, workload::kGraphAll);
+  EXPECT_EQ(graphs.framework.cuda_graphs, workload::CudaGraphs::kLayers);
+  EXPECT_EQ(graphs.framework.graph_scope, workload::kGraphAll);
   const workload::Plan parts =
       Map(kGpt175,
           {{"cuda_graphs", "1"},
            {"config_extra", "cuda_graph=transformer_engine:mlp+moe_router+recompute=none"}})
           .run.plan;
-  EXPECT_EQ(parts.graph_scope, workload::kGraphMlp | workload::kGraphRouter);
+  EXPECT_EQ(parts.framework.graph_scope, workload::kGraphMlp | workload::kGraphRouter);
   const workload::Plan whole =
       Map(kGpt175, {{"cuda_graphs", "1"}, {"config_extra", "full_cuda_graph"}}).run.plan;
-  EXPECT_EQ(whole.cuda_graphs, workload::CudaGraphs::kIteration);
-  EXPECT_EQ(Map(kGpt175, {{"task", "lora"}}).run.plan.lora_rank, 32);
-  EXPECT_TRUE(Map(kGpt175, {{"offload", "optimizer-cpu"}}).run.plan.offload_optimizer);
-  EXPECT_TRUE(Map(kGpt175, {{"offload", "activation"}}).run.plan.offload_activations);
+  EXPECT_EQ(whole.framework.cuda_graphs, workload::CudaGraphs::kIteration);
+  EXPECT_EQ(Map(kGpt175, {{"task", "lora"}}).run.plan.lora.rank, 32);
+  EXPECT_TRUE(Map(kGpt175, {{"offload", "optimizer-cpu"}}).run.plan.memory.offload_optimizer);
+  EXPECT_TRUE(Map(kGpt175, {{"offload", "activation"}}).run.plan.memory.offload_activations);
 }
 
 // NeMo's recipes pack samples, Megatron's own runs say nothing of it; MLPerf's have other adapters,
@@ -324,28 +326,28 @@ TEST(Training, FineTuningRunsAsItsRecipes) {
                       {"framework_family", "nemo"},
                       {"framework_version", "v25.02.02"},
                       {"vpp", "1"}};
-  EXPECT_EQ(plan(nemo).packed_len, 256);
-  EXPECT_EQ(plan({{"task", "sft"}}).packed_len, 0);
+  EXPECT_EQ(plan(nemo).batch.packed_len, 256);
+  EXPECT_EQ(plan({{"task", "sft"}}).batch.packed_len, 0);
   Cells lora = nemo;
   lora["task"] = "lora";
-  EXPECT_EQ(plan(lora).packed_len, 256);
-  EXPECT_EQ(plan(lora).lora_targets, workload::kLoraQkv);
-  EXPECT_TRUE(plan(lora).fused_cross_entropy);
+  EXPECT_EQ(plan(lora).batch.packed_len, 256);
+  EXPECT_EQ(plan(lora).lora.targets, workload::kLoraQkv);
+  EXPECT_TRUE(plan(lora).framework.fused_cross_entropy);
   lora["model"] = "Llama3-70B";
-  EXPECT_EQ(plan(lora).lora_rank, 16);
+  EXPECT_EQ(plan(lora).lora.rank, 16);
   lora["hidden"] = "3072";
-  EXPECT_EQ(plan(lora).lora_rank, 8);
+  EXPECT_EQ(plan(lora).lora.rank, 8);
   lora.erase("model");
   lora.erase("hidden");
   lora["framework_version"] = "ngc25.09";
   lora["cp"] = "2";
   lora["dp"] = "24";
   const workload::Plan submitted = plan(lora);
-  EXPECT_EQ(submitted.packed_len, 0);
-  EXPECT_EQ(submitted.lora_rank, 16);
-  EXPECT_EQ(submitted.lora_targets, workload::kLoraQkv | workload::kLoraProjection);
-  EXPECT_EQ(submitted.cp_exchange, workload::CpExchange::kAllToAll);
-  EXPECT_FALSE(submitted.fused_cross_entropy);
+  EXPECT_EQ(submitted.batch.packed_len, 0);
+  EXPECT_EQ(submitted.lora.rank, 16);
+  EXPECT_EQ(submitted.lora.targets, workload::kLoraQkv | workload::kLoraProjection);
+  EXPECT_EQ(submitted.parallel.cp_exchange, workload::CpExchange::kAllToAll);
+  EXPECT_FALSE(submitted.framework.fused_cross_entropy);
   // Its graphs reach over the iteration from v5.1 on.
   for (const auto& [column, value] : Cells{{"framework", "NeMo/Megatron-Core (ngc25.09_nemo)"},
                                            {"measured_date", "2025-11"},
@@ -354,11 +356,11 @@ TEST(Training, FineTuningRunsAsItsRecipes) {
                                            {"cuda_graphs", "1"}}) {
     lora[column] = value;
   }
-  EXPECT_EQ(plan(lora).cuda_graphs, workload::CudaGraphs::kIteration);
-  EXPECT_TRUE(plan(lora).quiet_loop && !submitted.quiet_loop);
+  EXPECT_EQ(plan(lora).framework.cuda_graphs, workload::CudaGraphs::kIteration);
+  EXPECT_TRUE(plan(lora).framework.quiet_loop && !submitted.framework.quiet_loop);
   lora["measured_date"] = "2025-06";
-  EXPECT_EQ(plan(lora).cuda_graphs, workload::CudaGraphs::kLayers);
-  EXPECT_TRUE(plan(lora).quiet_loop);
+  EXPECT_EQ(plan(lora).framework.cuda_graphs, workload::CudaGraphs::kLayers);
+  EXPECT_TRUE(plan(lora).framework.quiet_loop);
 }
 
 // LLM Foundry's three sweeps: what of a row tells them apart, and what PyTorch 2.1, flash-attn 2
@@ -381,31 +383,33 @@ TEST(Training, FoundryRowsRunAsTheirSweep) {
   using workload::AttentionBackend;
   using workload::RecomputeKeeps;
   const workload::Plan first = plan({});
-  EXPECT_EQ(first.recompute_keeps, RecomputeKeeps::kNothing);
-  EXPECT_EQ(first.attention, AttentionBackend::kFlash1);
-  EXPECT_TRUE(first.loss_metrics && first.online_cross_entropy && first.log_every_step);
-  EXPECT_TRUE(first.adam_loop && !first.fused_adam);
+  EXPECT_EQ(first.framework.recompute_keeps, RecomputeKeeps::kNothing);
+  EXPECT_EQ(first.framework.attention, AttentionBackend::kFlash1);
+  EXPECT_TRUE(first.framework.loss_metrics && first.framework.online_cross_entropy &&
+              first.framework.log_every_step);
+  EXPECT_TRUE(first.framework.adam_loop && !first.framework.fused_adam);
   const workload::Plan second = plan({{"precision", "amp_bf16"}});
-  EXPECT_EQ(second.recompute_keeps, RecomputeKeeps::kLast);
-  EXPECT_EQ(second.attention, AttentionBackend::kFlash1);
+  EXPECT_EQ(second.framework.recompute_keeps, RecomputeKeeps::kLast);
+  EXPECT_EQ(second.framework.attention, AttentionBackend::kFlash1);
   const Cells large = {
       {"precision", "amp_bf16"}, {"gpus", "128"}, {"dp", "128"}, {"global_batch", "128"}};
-  EXPECT_EQ(plan(large).attention, AttentionBackend::kFlash2);
-  EXPECT_TRUE(plan(large).unpads_attention && !second.unpads_attention);
+  EXPECT_EQ(plan(large).framework.attention, AttentionBackend::kFlash2);
+  EXPECT_TRUE(plan(large).framework.unpads_attention && !second.framework.unpads_attention);
   Cells triton = large;
   triton["model"] = "MPT-13B";
-  EXPECT_EQ(plan(triton).attention, AttentionBackend::kFlash1);
+  EXPECT_EQ(plan(triton).framework.attention, AttentionBackend::kFlash1);
   const workload::Plan other = plan({{"framework", "PyTorch"}});
-  EXPECT_FALSE(other.loss_metrics || other.log_every_step || other.adam_loop);
+  EXPECT_FALSE(other.framework.loss_metrics || other.framework.log_every_step ||
+               other.framework.adam_loop);
 }
 
 TEST(Training, BatchSizesFollowFromEachOther) {
   const Mapped micro = Map(kGpt175, {{"micro_batch", ""}, {"grad_accum", "12"}});
-  EXPECT_EQ(micro.run.plan.micro_batch, 2);  // 1152 / (48 · 12)
+  EXPECT_EQ(micro.run.plan.batch.micro_batch, 2);  // 1152 / (48 · 12)
   const Mapped global = Map(kGpt175, {{"global_batch", ""}, {"grad_accum", "24"}});
-  EXPECT_EQ(global.run.plan.global_batch, 1152);  // 1 · 48 · 24
+  EXPECT_EQ(global.run.plan.batch.global_batch, 1152);  // 1 · 48 · 24
   const Mapped neither = Map(kGpt175, {{"micro_batch", ""}});
-  EXPECT_EQ(neither.run.plan.micro_batch, 1);
+  EXPECT_EQ(neither.run.plan.batch.micro_batch, 1);
   EXPECT_TRUE(neither.run.open_micro_batch && !micro.run.open_micro_batch);
   // Steps of different batches are not to be compared.
   const Mapped steps =
@@ -421,18 +425,18 @@ TEST(Training, VersionsDiffer) {
                                    {"dp_overlap", ""},
                                    {"config_extra", "interleaved_if_possible"}});
   ASSERT_EQ(old.error, "");
-  EXPECT_FALSE(old.run.plan.overlap_grad_reduce);
-  EXPECT_FALSE(old.run.plan.grad_reduce_fp32);
-  EXPECT_TRUE(old.run.plan.scatter_gather_p2p);
-  EXPECT_EQ(old.run.plan.attention, workload::AttentionBackend::kUnfused);
-  EXPECT_EQ(old.run.plan.vpp, 2);  // 96 layers, 6 stages, 24 micro-batches allow it
+  EXPECT_FALSE(old.run.plan.framework.overlap_grad_reduce);
+  EXPECT_FALSE(old.run.plan.framework.grad_reduce_fp32);
+  EXPECT_TRUE(old.run.plan.framework.scatter_gather_p2p);
+  EXPECT_EQ(old.run.plan.framework.attention, workload::AttentionBackend::kUnfused);
+  EXPECT_EQ(old.run.plan.parallel.vpp, 2);  // 96 layers, 6 stages, 24 micro-batches allow it
   const Mapped odd = Map(kGpt175, {{"framework_version", "PTD-P 2021"},
                                    {"layers", "90"},
                                    {"config_extra", "interleaved_if_possible"}});
-  EXPECT_EQ(odd.run.plan.vpp, 3);  // 15 layers a stage
+  EXPECT_EQ(odd.run.plan.parallel.vpp, 3);  // 15 layers a stage
   const Mapped head = Map(kGpt175, {{"framework_version", "Megatron-LM HEAD"}});
-  EXPECT_EQ(head.run.plan.attention, workload::AttentionBackend::kCudnn);
-  EXPECT_EQ(head.run.plan.vpp, 1);  // its flag is off unless given
+  EXPECT_EQ(head.run.plan.framework.attention, workload::AttentionBackend::kCudnn);
+  EXPECT_EQ(head.run.plan.parallel.vpp, 1);  // its flag is off unless given
 }
 
 TEST(Training, ReleasesLeftFromOlderSubmissionsSayNothing) {
@@ -440,7 +444,7 @@ TEST(Training, ReleasesLeftFromOlderSubmissionsSayNothing) {
   const auto attention = [&](const char* date) {
     Cells cells = nemo;
     cells["measured_date"] = date;
-    return Map(kGpt175, cells).run.plan.attention;
+    return Map(kGpt175, cells).run.plan.framework.attention;
   };
   EXPECT_EQ(attention("2023-11"), workload::AttentionBackend::kUnfused);
   EXPECT_EQ(attention("2024-06"), workload::AttentionBackend::kUnfused);

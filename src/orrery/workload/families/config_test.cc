@@ -258,7 +258,7 @@ std::string File(std::string_view name) {
 // padding.
 std::int64_t GeneratedParameters(const Model& m) {
   Plan plan;
-  plan.seq_len = 1024;
+  plan.batch.seq_len = 1024;
   const Shape shape = MakeShape(m, plan);
   std::int64_t total = 0;
   const auto add = [&](const std::vector<std::int64_t>& tensors) {
@@ -396,7 +396,7 @@ TEST_F(HuggingFace, Llama4SeesChunks) {
   EXPECT_DOUBLE_EQ(whole.flops_per_sequence(32768) - m->flops_per_sequence(32768),
                    6.0 * 32768 * 3 * (16384 - 4096) * 512);
   Plan plan;
-  plan.seq_len = 32768;
+  plan.batch.seq_len = 32768;
   const Shape chunks = OfKind(MakeShape(*m, plan), kWindowLayer);
   EXPECT_EQ(chunks.packed_len, 8192);
   EXPECT_EQ(chunks.window, 0);

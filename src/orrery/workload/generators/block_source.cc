@@ -5,21 +5,21 @@
 
 #include "orrery/base/check.h"
 #include "orrery/base/hash.h"
-#include "orrery/workload/generators/ends.h"
-#include "orrery/workload/generators/exchange.h"
-#include "orrery/workload/generators/expert_host.h"
-#include "orrery/workload/generators/expert_parts.h"
-#include "orrery/workload/generators/fills.h"
-#include "orrery/workload/generators/layer.h"
-#include "orrery/workload/generators/lora.h"
-#include "orrery/workload/generators/mtp.h"
-#include "orrery/workload/generators/offload.h"
-#include "orrery/workload/generators/optimizer.h"
-#include "orrery/workload/generators/precision.h"
-#include "orrery/workload/generators/sharded_units.h"
-#include "orrery/workload/generators/split_backward.h"
-#include "orrery/workload/generators/step.h"
-#include "orrery/workload/generators/tensor_gradients.h"
+#include "orrery/workload/generators/experts/expert_host.h"
+#include "orrery/workload/generators/experts/expert_parts.h"
+#include "orrery/workload/generators/layers/embedding_and_head.h"
+#include "orrery/workload/generators/layers/fills.h"
+#include "orrery/workload/generators/layers/layer.h"
+#include "orrery/workload/generators/layers/lora.h"
+#include "orrery/workload/generators/layers/mtp.h"
+#include "orrery/workload/generators/layers/offload.h"
+#include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/split_backward.h"
+#include "orrery/workload/generators/schedules/exchange.h"
+#include "orrery/workload/generators/sharding/optimizer.h"
+#include "orrery/workload/generators/sharding/reduce_and_update.h"
+#include "orrery/workload/generators/sharding/sharded_units.h"
+#include "orrery/workload/generators/sharding/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -76,7 +76,7 @@ bool IsCaptured(const Shape& s, bool experts, std::string_view module) {
                     : in("layers.mlp.preprocess")                            ? kGraphPreprocess
                                                                              : kGraphRouter;
   const bool eager = experts && !s.experts.fixed_rows && RunsEagerly(module);
-  return (s.graph_scope & part) != 0 && !eager;
+  return (s.framework.graph_scope & part) != 0 && !eager;
 }
 
 // What is not captured keeps its host work. Kernels of the captured part are counted one by one
@@ -86,13 +86,13 @@ void CaptureInPart(const Shape& s, bool experts, bool launches, Names* names, gr
     return op.kind == graph::OpKind::kHost &&
            IsCaptured(s, experts, names->all()[op.module.index()]);
   });
-  if (launches && s.host.graph > 0) {
+  if (launches && s.framework.host.graph > 0) {
     block->ops.insert(block->ops.begin(),
                       graph::Op{.kind = graph::OpKind::kHost,
                                 .index = static_cast<std::uint32_t>(block->host_ps.size()),
                                 .name = names->Intern("graph"),
                                 .module = block->name});
-    block->host_ps.push_back(s.host.graph * 1000);
+    block->host_ps.push_back(s.framework.host.graph * 1000);
   }
   block->Seal();
 }
@@ -100,8 +100,8 @@ void CaptureInPart(const Shape& s, bool experts, bool launches, Names* names, gr
 // As captured: no host work inside. What the host must read cannot be captured.
 void Capture(const Shape& s, const BlockKey& key, Names* names, graph::Block* block) {
   const BlockKind kind = key.kind;
-  const bool layers = s.cuda_graphs == CudaGraphs::kLayers;
-  if (s.cuda_graphs == CudaGraphs::kNone || (layers && !IsLayer(kind))) return;
+  const bool layers = s.framework.cuda_graphs == CudaGraphs::kLayers;
+  if (s.framework.cuda_graphs == CudaGraphs::kNone || (layers && !IsLayer(kind))) return;
   if (layers) {
     const bool experts = (key.numbers[0] & kExpertLayer) != 0;
     // What belongs to no module goes with the rest.
@@ -131,11 +131,11 @@ void Capture(const Shape& s, const BlockKey& key, Names* names, graph::Block* bl
   // The iteration is one graph: its first block launches it.
   const bool launches = layers || begins;
   block->launch = launches ? graph::Launch::kGraph : graph::Launch::kInGraph;
-  if (layers && s.host.graph > 0) {
+  if (layers && s.framework.host.graph > 0) {
     block->ops.insert(block->ops.begin(), graph::Op{.kind = graph::OpKind::kHost,
                                                     .name = names->Intern("graph"),
                                                     .module = block->name});
-    block->host_ps.push_back(s.host.graph * 1000);
+    block->host_ps.push_back(s.framework.host.graph * 1000);
   }
   block->Seal();
 }
@@ -144,7 +144,7 @@ void Capture(const Shape& s, const BlockKey& key, Names* names, graph::Block* bl
 
 graph::Block BlockCache::Build(const BlockKey& key) {
   graph::Block block = BuildPlain(key);
-  if (shapes_[key.shape].deterministic) block = WithFills(std::move(block), &names_);
+  if (shapes_[key.shape].framework.deterministic) block = WithFills(std::move(block), &names_);
   Capture(shapes_[key.shape], key, &names_, &block);
   return block;
 }
@@ -160,7 +160,7 @@ Shape Between(Shape s, std::int64_t previous, std::int64_t next) {
 
 // Of a later micro-batch, where gradients are tensors.
 Shape Adding(Shape s, bool adds) {
-  s.adds_gradients = s.reducer == Reducer::kDdp && adds;
+  s.adds_gradients = s.framework.reducer == Reducer::kDdp && adds;
   return s;
 }
 

@@ -1,8 +1,8 @@
 // Muon's matrices over a stage's layers, and over ranks (optimizer.h).
 #include <array>
 
-#include "orrery/workload/generators/optimizer.h"
 #include "orrery/workload/generators/program_writer.h"
+#include "orrery/workload/generators/sharding/optimizer.h"
 
 namespace orrery::workload {
 

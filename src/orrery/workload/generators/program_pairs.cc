@@ -2,7 +2,7 @@
 // experts of two micro-batches in step.
 #include <algorithm>
 
-#include "orrery/workload/generators/expert_parts.h"
+#include "orrery/workload/generators/experts/expert_parts.h"
 #include "orrery/workload/generators/program_writer.h"
 
 namespace orrery::workload {
@@ -43,7 +43,7 @@ void ProgramWriter::HeadUnit(bool forward, const Chunk& chunk, int index, int mi
 
 void ProgramWriter::DeferredHead() {
   const auto deferred =
-      static_cast<int>(std::min<std::int64_t>(plan().deferred_head, microbatches()));
+      static_cast<int>(std::min<std::int64_t>(plan().framework.deferred_head, microbatches()));
   for (int i = 0; holds_head() && i < deferred; ++i) {
     Call(job_.blocks->Get(BlockKind::kHeadWeight), chunks() - 1, i);
   }
@@ -70,14 +70,14 @@ void ProgramWriter::Pair(const Chunk& f, int forward, int forward_microbatch, in
   const std::int16_t tokens = part(BlockKind::kForwardPart, 0);
   Wait(combined);
   const std::int16_t gradients = part(BlockKind::kBackwardPart, 1);
-  if (plan().moe_delayed_weights) part(BlockKind::kWeightPart, 1);
+  if (plan().experts.moe_delayed_weights) part(BlockKind::kWeightPart, 1);
   Wait(tokens);
   const std::int16_t results = part(BlockKind::kForwardPart, 1);
   Wait(gradients);
   part(BlockKind::kBackwardPart, 2);
   Wait(results);
   part(BlockKind::kForwardPart, 2);
-  if (plan().moe_delayed_weights) {
+  if (plan().experts.moe_delayed_weights) {
     const int layer = b.first_layer + backward_unit - 1;
     const std::uint8_t kind = b.parts.kind(backward_unit);
     const auto [load, sent] = LoadNumbers(kind, layer);
@@ -98,7 +98,7 @@ void ProgramWriter::ForwardAndBackward(int forward, int forward_microbatch, int 
   const Chunk& f = chunks_[static_cast<std::size_t>(forward)];
   const Chunk& b = chunks_[static_cast<std::size_t>(backward)];
   // Passes that gather parameters or reduce gradients bucket by bucket run whole.
-  if (!plan().moe_comm_overlap || reduce || (overlaps_gather() && !f.forwarded)) {
+  if (!plan().experts.moe_comm_overlap || reduce || (overlaps_gather() && !f.forwarded)) {
     Forward(forward, forward_microbatch);
     return Backward(backward, backward_microbatch, reduce);
   }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "orrery/workload/generators/optimizer.h"
-#include "orrery/workload/generators/precision.h"
-#include "orrery/workload/generators/step.h"
-#include "orrery/workload/generators/tensor_gradients.h"
+#include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/sharding/optimizer.h"
+#include "orrery/workload/generators/sharding/reduce_and_update.h"
+#include "orrery/workload/generators/sharding/tensor_gradients.h"
 
 namespace orrery::workload {
 
@@ -14,13 +14,14 @@ using graph::kNoEvent;
 ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* out, int expert_rank)
     : job_(job), stage_(stage), expert_rank_(expert_rank), out_(out) {
   out_->stage = stage;
-  const int count = plan().vpp;
+  const int count = plan().parallel.vpp;
   chunks_.resize(static_cast<std::size_t>(count));
   int first_layer = 0, of_stage = 0;
   for (std::size_t i = 0; i < job.chunk_layers.size(); ++i) {
-    const int chunk = static_cast<int>(i) / plan().pp, place = static_cast<int>(i) % plan().pp;
+    const int chunk = static_cast<int>(i) / plan().parallel.pp,
+              place = static_cast<int>(i) % plan().parallel.pp;
     if (plan().dual() && place == 0) first_layer = 0;
-    const int at = folds() && chunk % 2 != 0 ? plan().pp - 1 - place : place;
+    const int at = folds() && chunk % 2 != 0 ? plan().parallel.pp - 1 - place : place;
     if (at == stage) {
       MakeChunk(i, first_layer, of_stage);
       of_stage += job.chunk_layers[i];
@@ -34,15 +35,15 @@ ProgramWriter::ProgramWriter(const JobContext& job, int stage, graph::Program* o
 }
 
 void ProgramWriter::MakeChunk(std::size_t position, int first_layer, int of_stage) {
-  const int index = static_cast<int>(position) / plan().pp;
+  const int index = static_cast<int>(position) / plan().parallel.pp;
   const bool head = ends(index);
   Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
   chunk.first_layer = first_layer;
-  chunk.parts = {
-      .layers = job_.chunk_layers[position],
-      .embedding = begins(index) && job_.model->net == nullptr,
-      .head = head,
-      .copies_embedding = head && job_.model->tied_embeddings && plan().pp > 1 && !folds()};
+  chunk.parts = {.layers = job_.chunk_layers[position],
+                 .embedding = begins(index) && job_.model->net == nullptr,
+                 .head = head,
+                 .copies_embedding =
+                     head && job_.model->tied_embeddings && plan().parallel.pp > 1 && !folds()};
   std::vector<std::uint8_t>& kinds = chunk.parts.kinds;
   for (int l = 0; l < chunk.parts.layers; ++l) {
     kinds.push_back(KindOf(*job_.model, plan(), first_layer + l) |
@@ -66,13 +67,13 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer, int of_stag
   const auto rule = [&](int dp, int shards) {
     BucketRule r{.dp = shards, .distributed = job_.distributed()};
     // Only the first stage's first chunk is on the critical path; the others keep one bucket.
-    if (first() && index == 0 && plan().overlap_grad_reduce) {
-      r.limit = std::max(plan().bucket_elements, std::int64_t{1'000'000} * dp);
+    if (first() && index == 0 && plan().framework.overlap_grad_reduce) {
+      r.limit = std::max(plan().framework.bucket_elements, std::int64_t{1'000'000} * dp);
     }
-    if (plan().reducer == Reducer::kDeepSpeed) r.limit = plan().bucket_elements;
-    if (plan().reducer == Reducer::kDdp) {
+    if (plan().framework.reducer == Reducer::kDeepSpeed) r.limit = plan().framework.bucket_elements;
+    if (plan().framework.reducer == Reducer::kDdp) {
       r.first = kDdpFirstBucketBytes / job_.shape->gradient_bytes;
-      r.limit = plan().bucket_bytes / job_.shape->gradient_bytes;
+      r.limit = plan().framework.bucket_bytes / job_.shape->gradient_bytes;
     }
     return r;
   };
@@ -146,7 +147,7 @@ void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from
     const auto at = static_cast<std::size_t>(unit - 1);
     const int end = forward ? std::min(to, chunk.run_last[at]) : std::max(to, chunk.run_first[at]);
     const int layers = (end - unit) * step + 1;
-    if (!plan().offload_activations) {
+    if (!plan().memory.offload_activations) {
       const bool adds = !forward && adds_tensors(microbatch);
       const int layer = chunk.first_layer + unit - 1;
       Call(LayerBlock(forward, chunk.parts.kinds[at], adds, layer), index, microbatch, layer,
@@ -177,9 +178,9 @@ BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked, 
                linked ? 1 : 0);
 }
 
-// Equal layers whose activations go to the host and come back (generators/offload.h). Forward, each
-// waits for the copy before it, but for the first of an iteration; backward, each but the last
-// starts its successor's copy.
+// Equal layers whose activations go to the host and come back (generators/layers/offload.h).
+// Forward, each waits for the copy before it, but for the first of an iteration; backward, each but
+// the last starts its successor's copy.
 void ProgramWriter::OffloadedLayers(bool forward, const Chunk& chunk, int index, int unit,
                                     int layers, int microbatch) {
   const std::uint8_t kind = chunk.parts.kinds[static_cast<std::size_t>(unit - 1)];
@@ -207,17 +208,17 @@ void ProgramWriter::OffloadedLayers(bool forward, const Chunk& chunk, int index,
 }
 
 bool ProgramWriter::overlaps_gather() const {
-  if (plan().keeps_units()) return plan().prefetch;
+  if (plan().keeps_units()) return plan().framework.prefetch;
   if (job_.layer_wise()) return false;
-  return job_.distributed() && reduces() && plan().overlap_param_gather &&
-         plan().overlap_grad_reduce && !plan().broadcast_parameters;
+  return job_.distributed() && reduces() && plan().framework.overlap_param_gather &&
+         plan().framework.overlap_grad_reduce && !plan().framework.broadcast_parameters;
 }
 
 void ProgramWriter::ForwardUnits(const Chunk& chunk, int index, int from, int to, int microbatch) {
   if (from == 0) {
     if (chunk.parts.embedding) {
       Call(Known(&embedding_forward_, BlockKind::kEmbeddingForward), index, microbatch);
-    } else if (!chunk.parts.head && job_.shape->host.module_forward > 0) {
+    } else if (!chunk.parts.head && job_.shape->framework.host.module_forward > 0) {
       Call(Known(&enter_chunk_, BlockKind::kEnterChunk), index, microbatch);
     }
     from = 1;
@@ -271,7 +272,7 @@ void ProgramWriter::Backward(int index, int microbatch, bool reduce) {
         BackwardUnits(chunk, index, next, unit, microbatch);
         next = unit - 1;
       }
-      Reduce(bucket, index, i + 1 == chunk.buckets.size(), !plan().overlap_grad_reduce,
+      Reduce(bucket, index, i + 1 == chunk.buckets.size(), !plan().framework.overlap_grad_reduce,
              reduces_each() ? microbatch : -1);
     }
   }
@@ -323,7 +324,7 @@ void ProgramWriter::HoldGradients(int index) {
 std::int64_t ProgramWriter::UnreducedGradients() const {
   std::int64_t sum = 0;
   for (const Chunk& chunk : chunks_) {
-    if (!plan().model_type_states) sum += chunk.alone;  // else each is its own shard
+    if (!plan().framework.model_type_states) sum += chunk.alone;  // else each is its own shard
     for (const Bucket& bucket : chunk.buckets) sum += reduces() ? 0 : bucket.elements;
   }
   return sum;
@@ -331,7 +332,7 @@ std::int64_t ProgramWriter::UnreducedGradients() const {
 
 void ProgramWriter::Reduce(const Bucket& bucket, int chunk, bool last, bool blocking,
                            int microbatch) {
-  if (plan().reducer != Reducer::kBuffer) {
+  if (plan().framework.reducer != Reducer::kBuffer) {
     const std::int64_t mode = (blocking ? 1 : 0) + (last ? 2 : 0) + (microbatch > 0 ? 4 : 0);
     Call(job_.blocks->Get(BlockKind::kReduceTensors, bucket.elements, bucket.tensors,
                           shards_of(bucket), mode),
@@ -470,7 +471,7 @@ std::int64_t ProgramWriter::Frozen() const {
 }
 
 std::int64_t ProgramWriter::StepFlags() const {
-  const bool fp16 = plan().precision == Precision::kFp16;
+  const bool fp16 = plan().precision.type == Precision::kFp16;
   if (!AsksForNumber(*job_.shape)) return PackStepFlags(job_.distributed(), fp16, 0);
   OptimizerCounts counts;
   if (job_.shape->whole_moments) {  // the shard is one tensor
@@ -500,7 +501,7 @@ void ProgramWriter::Begin() {
   const std::int64_t flags = StepFlags();
   // In the model's type what nobody else holds is its own shard, and gathered nowhere.
   std::int64_t alone = 0;
-  for (const Chunk& chunk : chunks_) alone += plan().model_type_states ? chunk.alone : 0;
+  for (const Chunk& chunk : chunks_) alone += plan().framework.model_type_states ? chunk.alone : 0;
   out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kStatic, total - alone, shard(),
                                                       job_.norm_group, flags)});
   if (job_.shape->frozen()) {
@@ -510,16 +511,16 @@ void ProgramWriter::Begin() {
     out_->prologue.push_back({.block = job_.blocks->Get(BlockKind::kHoldGradients, held, 0, 1)});
   }
   // zero_grad(set_to_none=True) runs no kernel.
-  if (plan().reducer == Reducer::kBuffer) {
+  if (plan().framework.reducer == Reducer::kBuffer) {
     Call(job_.blocks->Get(BlockKind::kZeroGradients, plan().keeps_units() ? 0 : total), 0, -1);
   }
-  if (plan().low_precision != LowPrecision::kNone) {
+  if (plan().precision.low != LowPrecision::kNone) {
     std::int64_t weights = 0;
     for (const Chunk& chunk : chunks_) {
       for (const std::uint8_t kind : chunk.parts.kinds) {
         weights += LinearWeights(OfKind(*job_.shape, kind));
       }
-      if (chunk.parts.head && plan().fp8_output_layer) {
+      if (chunk.parts.head && plan().framework.fp8_output_layer) {
         weights += job_.shape->hidden * job_.shape->vocab;
       }
     }
@@ -528,7 +529,7 @@ void ProgramWriter::Begin() {
          -1);
   }
   if (!overlaps_gather()) return;
-  if (chunks() > 1 && plan().align_param_gather) {
+  if (chunks() > 1 && plan().framework.align_param_gather) {
     GatherChunk(0);
     GatherChunk(1);
   } else {
@@ -538,8 +539,8 @@ void ProgramWriter::Begin() {
 
 void ProgramWriter::FinishReduction() {
   if (!reduces()) return;
-  if (reduces_each() && !plan().overlap_grad_reduce) return;
-  if (plan().overlap_grad_reduce) {
+  if (reduces_each() && !plan().framework.overlap_grad_reduce) return;
+  if (plan().framework.overlap_grad_reduce) {
     Call(job_.blocks->Get(BlockKind::kWaitGradients), 0, -1);
   } else {
     for (int c = 0; c < chunks(); ++c) {
@@ -548,14 +549,14 @@ void ProgramWriter::FinishReduction() {
       }
     }
   }
-  if (plan().reducer != Reducer::kDdp || plan().bucket_views) return;
+  if (plan().framework.reducer != Reducer::kDdp || plan().framework.bucket_views) return;
   std::int64_t tensors = 0;
   for (const Bucket& bucket : chunks_.front().buckets) tensors += bucket.tensors;
   Call(job_.blocks->Get(BlockKind::kCopyOutTensors, elements(), tensors), 0, -1);
 }
 
 void ProgramWriter::End() {
-  for (int c = 0; plan().overlap_grad_reduce && c < chunks(); ++c) ReduceChunk(c);
+  for (int c = 0; plan().framework.overlap_grad_reduce && c < chunks(); ++c) ReduceChunk(c);
   // Behind the start of the last reductions, as Megatron's schedules have it.
   DeferredHead();
   FinishReduction();
@@ -580,9 +581,10 @@ void ProgramWriter::End() {
     Call(job_.blocks->Get(BlockKind::kReduceEmbedding), 0, -1);
   }
   Optimizer();
-  if (holds_head() && (plan().replicas() > 1 || plan().log_every_step)) {
-    Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(), plan().log_every_step ? 1 : 0), 0,
-         -1);
+  if (holds_head() && (plan().replicas() > 1 || plan().framework.log_every_step)) {
+    Call(job_.blocks->Get(BlockKind::kLoss, plan().replicas(),
+                          plan().framework.log_every_step ? 1 : 0),
+         0, -1);
   }
   out_->events = next_event_;
 }
@@ -593,7 +595,7 @@ void ProgramWriter::Optimizer() {
   Call(job_.blocks->Get(BlockKind::kOptimizer, total, shard(), job_.norm_group, flags), 0, -1);
   if (plan().optimizer == Optimizer::kMuon) Orthogonalise();
   if (!job_.distributed() || !reduces() || overlaps_gather()) return;
-  if (plan().broadcast_parameters) {
+  if (plan().framework.broadcast_parameters) {
     std::int64_t tensors = 0;
     for (const Chunk& chunk : chunks_) {
       for (const Bucket& bucket : chunk.buckets) tensors += bucket.tensors;

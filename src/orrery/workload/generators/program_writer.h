@@ -12,8 +12,8 @@
 
 #include "orrery/graph/graph.h"
 #include "orrery/workload/generators/block_source.h"
-#include "orrery/workload/generators/buckets.h"
-#include "orrery/workload/generators/exchange.h"
+#include "orrery/workload/generators/schedules/exchange.h"
+#include "orrery/workload/generators/sharding/buckets.h"
 #include "orrery/workload/plan.h"
 #include "orrery/workload/routing.h"
 
@@ -29,14 +29,14 @@ struct JobContext {
   std::int64_t norm_group = 1;            // ranks that sum the gradient norm
   std::span<const LayerLoad> loads = {};  // by layer, where a routing is drawn; else empty
 
-  bool distributed() const { return plan->sharding != Sharding::kNone; }
+  bool distributed() const { return plan->memory.sharding != Sharding::kNone; }
   // Muon under ZeRO-1: Megatron's layer-wise distributed optimizer. Every rank has all gradients,
   // and state of whole matrices.
   bool layer_wise() const { return distributed() && plan->optimizer == Optimizer::kMuon; }
   // Whether two stages hold, and sum the gradients of, one table.
   bool ties_across_stages() const {
-    return model->tied_embeddings && plan->pp > 1 && plan->lora_rank == 0 && !plan->v_shape() &&
-           !plan->dual();
+    return model->tied_embeddings && plan->parallel.pp > 1 && plan->lora.rank == 0 &&
+           !plan->v_shape() && !plan->dual();
   }
 };
 
@@ -47,14 +47,14 @@ class ProgramWriter {
 
   const Plan& plan() const { return *job_.plan; }
   int stage() const { return stage_; }
-  int stages() const { return plan().pp; }
+  int stages() const { return plan().parallel.pp; }
   int chunks() const { return static_cast<int>(chunks_.size()); }
   int microbatches() const { return static_cast<int>(plan().microbatches()); }
   bool first() const { return stage_ == 0; }
   bool last() const { return stage_ + 1 == stages(); }
   // Whether the model ends here.
   // Whether every micro-batch reduces its gradients, not only the last.
-  bool reduces_each() const { return plan().reducer == Reducer::kDeepSpeed; }
+  bool reduces_each() const { return plan().framework.reducer == Reducer::kDeepSpeed; }
   bool holds_head() const {
     return plan().dual() ? first() || last() : v_shape() ? first() : last();
   }
@@ -64,7 +64,7 @@ class ProgramWriter {
   }
   bool ends(int chunk) const {
     return plan().dual() ? (chunk == 0 ? last() : first())
-                         : holds_head() && chunk + 1 == plan().vpp;
+                         : holds_head() && chunk + 1 == plan().parallel.vpp;
   }
 
   // Static memory, zeroed gradients, the first parameter gathers.
@@ -73,11 +73,12 @@ class ProgramWriter {
   void Forward(int index, int microbatch);
   // `reduce`: this is the chunk's last micro-batch and its buckets are reduced as they complete.
   void Backward(int index, int microbatch, bool reduce);
-  // A forward and a backward pass of two micro-batches; with Plan::moe_comm_overlap layer by layer,
-  // exchanges of tokens of one beside compute of the other (generators/expert_parts.h).
+  // A forward and a backward pass of two micro-batches; with ExpertPlan::moe_comm_overlap layer by
+  // layer, exchanges of tokens of one beside compute of the other
+  // (generators/experts/expert_parts.h).
   void ForwardAndBackward(int forward, int forward_microbatch, int backward,
                           int backward_microbatch, bool reduce);
-  // One half of a backward pass (generators/split_backward.h).
+  // One half of a backward pass (generators/layers/split_backward.h).
   void BackwardHalf(int index, int microbatch, bool weights);
   bool v_shape() const { return plan().v_shape(); }
   // Whether odd chunks run backwards through the stages.
@@ -94,7 +95,8 @@ class ProgramWriter {
   void ReduceChunk(int index);
   // Starts gathering all parameters of a chunk, once. For schedules with aligned gathers.
   void GatherChunk(int index);
-  // Weight gradients of the output layer that backward passes left out (Plan::deferred_head).
+  // Weight gradients of the output layer that backward passes left out
+  // (FrameworkBehaviour::deferred_head).
   void DeferredHead();
   // Whatever reductions are left, gradients over tp and the embedding group, optimizer, loss.
   void End();
@@ -148,7 +150,7 @@ class ProgramWriter {
   std::int16_t TakeEvent();
   std::int64_t elements() const;
   // Whether a micro-batch's output layer leaves its weight gradient out.
-  bool defers_head(int microbatch) const { return microbatch < plan().deferred_head; }
+  bool defers_head(int microbatch) const { return microbatch < plan().framework.deferred_head; }
   std::int64_t shard() const;  // elements whose optimizer state lies here
   // Ranks that hold the same parameters, and those among them that share their optimizer state.
   std::int64_t replicas_of(const Bucket& bucket) const {
@@ -159,8 +161,9 @@ class ProgramWriter {
   }
   // Elements of a shard that FSDP2 casts before it gathers.
   std::int64_t CastBefore(const Bucket& bucket) const {
-    return plan().keeps_units() && !plan().model_type_states ? bucket.elements / shards_of(bucket)
-                                                             : 0;
+    return plan().keeps_units() && !plan().framework.model_type_states
+               ? bucket.elements / shards_of(bucket)
+               : 0;
   }
   // `of_stage`: layers in the stage's chunks before.
   void MakeChunk(std::size_t position, int first_layer, int of_stage);
@@ -175,7 +178,7 @@ class ProgramWriter {
   bool overlaps_gather() const;
   // Whether a micro-batch's gradients are added to tensors of earlier ones.
   bool adds_tensors(int microbatch) const {
-    return plan().reducer == Reducer::kDdp && microbatch > 0;
+    return plan().framework.reducer == Reducer::kDdp && microbatch > 0;
   }
 
   // Weight gradients that run behind the first exchange of the next pair of layers.

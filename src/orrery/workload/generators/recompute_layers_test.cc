@@ -10,11 +10,11 @@ namespace {
 
 Plan Full(RecomputeMethod method, std::int64_t layers) {
   Plan p;
-  p.global_batch = 1;
-  p.seq_len = 512;
-  p.recompute = Recompute::kFull;
-  p.recompute_method = method;
-  p.recompute_layers = layers;
+  p.batch.global_batch = 1;
+  p.batch.seq_len = 512;
+  p.memory.recompute = Recompute::kFull;
+  p.memory.recompute_method = method;
+  p.memory.recompute_layers = layers;
   return p;
 }
 
@@ -29,7 +29,7 @@ double ProgramFlops(const graph::Graph& g, const graph::Program& program) {
 // How many layers each program runs again for one micro-batch.
 std::vector<double> RunsAgain(int layers, Plan plan) {
   const graph::Graph full = Make(SmallGpt(layers), plan);
-  plan.recompute = Recompute::kNone;
+  plan.memory.recompute = Recompute::kNone;
   const graph::Graph none = Make(SmallGpt(layers), plan);
   const double forward = BlockFlops(FindBlock(none, "layer.forward"));
   std::vector<double> counts;
@@ -46,8 +46,8 @@ TEST(RecomputeLayers, BlockIsOfEveryChunk) {
   EXPECT_THAT(RunsAgain(8, Full(RecomputeMethod::kBlock, 3)), ElementsAre(3));
   EXPECT_THAT(RunsAgain(8, Full(RecomputeMethod::kBlock, 9)), ElementsAre(8));
   Plan p = Full(RecomputeMethod::kBlock, 1);
-  p.pp = p.vpp = p.global_batch = 2;
-  p.schedule = Schedule::k1f1bInterleaved;
+  p.parallel.pp = p.parallel.vpp = p.batch.global_batch = 2;
+  p.parallel.schedule = Schedule::k1f1bInterleaved;
   EXPECT_THAT(RunsAgain(8, p), ElementsAre(2, 2));  // one of either chunk of two
 }
 
@@ -56,12 +56,12 @@ TEST(RecomputeLayers, EveryIsOfTheStage) {
   EXPECT_THAT(RunsAgain(8, Full(RecomputeMethod::kEvery, 3)), ElementsAre(2));
   EXPECT_THAT(RunsAgain(8, Full(RecomputeMethod::kEvery, 1)), ElementsAre(8));
   Plan p = Full(RecomputeMethod::kEvery, 3);
-  p.pp = p.vpp = p.global_batch = 2;
-  p.schedule = Schedule::k1f1bInterleaved;
+  p.parallel.pp = p.parallel.vpp = p.batch.global_batch = 2;
+  p.parallel.schedule = Schedule::k1f1bInterleaved;
   EXPECT_THAT(RunsAgain(8, p), ElementsAre(1, 1));  // the third of four, in the second chunk
   p = Full(RecomputeMethod::kEvery, 2);
-  p.dp = p.global_batch = 2;
-  p.sharding = Sharding::kZero3;
+  p.parallel.dp = p.batch.global_batch = 2;
+  p.memory.sharding = Sharding::kZero3;
   EXPECT_THAT(RunsAgain(5, p), ElementsAre(2));
 }
 
@@ -109,7 +109,7 @@ TEST(RecomputeLayers, AGroupKeepsOneTensor) {
   EXPECT_EQ(kept(Full(RecomputeMethod::kUniform, 1)), 6 * output);
   EXPECT_EQ(kept(Full(RecomputeMethod::kUniform, 3)), 2 * output);
   Plan none = Full(RecomputeMethod::kUniform, 1);
-  none.recompute = Recompute::kNone;
+  none.memory.recompute = Recompute::kNone;
   const std::int64_t all = kept(none) / 6;
   EXPECT_EQ(kept(Full(RecomputeMethod::kBlock, 2)), 2 * output + 4 * all);
   EXPECT_EQ(kept(Full(RecomputeMethod::kEvery, 2)), 3 * output + 3 * all);
@@ -120,11 +120,11 @@ TEST(RecomputeLayers, EveryFormVerifies) {
        {RecomputeMethod::kUniform, RecomputeMethod::kBlock, RecomputeMethod::kEvery}) {
     for (const int n : {1, 2, 3, 7}) {
       Plan p = Full(method, n);
-      p.tp = p.pp = p.vpp = p.dp = 2;
-      p.global_batch = 8;
-      p.schedule = Schedule::k1f1bInterleaved;
-      p.sharding = Sharding::kZero1;
-      p.sequence_parallel = true;
+      p.parallel.tp = p.parallel.pp = p.parallel.vpp = p.parallel.dp = 2;
+      p.batch.global_batch = 8;
+      p.parallel.schedule = Schedule::k1f1bInterleaved;
+      p.memory.sharding = Sharding::kZero1;
+      p.parallel.sequence_parallel = true;
       const Status status = graph::Verify(Make(SmallGpt(12), p), graph::VerifyLevel::kFull);
       EXPECT_TRUE(status.ok()) << n << ": " << status.message();
     }
@@ -135,16 +135,16 @@ TEST(RecomputeLayers, WhatIsNotBuiltIsRefused) {
   const auto error = [](Plan plan) { return Validate(SmallGpt(8), plan).message(); };
   Plan p = Full(RecomputeMethod::kUniform, 2);
   EXPECT_EQ(error(p), "");
-  p.schedule = Schedule::kZbH1;
-  p.pp = p.global_batch = 2;
+  p.parallel.schedule = Schedule::kZbH1;
+  p.parallel.pp = p.batch.global_batch = 2;
   EXPECT_EQ(error(p),
             "training.recompute_layers: 2 layers at once (recompute_method: uniform) are built for "
             "the schedules gpipe, 1f1b and 1f1b-interleaved; use 1, or recompute_method: block");
-  p.recompute_method = RecomputeMethod::kBlock;
+  p.memory.recompute_method = RecomputeMethod::kBlock;
   EXPECT_EQ(error(p), "");
   p = Full(RecomputeMethod::kUniform, 2);
-  p.dp = p.global_batch = 2;
-  p.sharding = Sharding::kZero3;
+  p.parallel.dp = p.batch.global_batch = 2;
+  p.memory.sharding = Sharding::kZero3;
   EXPECT_THAT(error(p), testing::HasSubstr("not built with sharding zero2 and zero3"));
 }
 

@@ -1,7 +1,7 @@
 #include "orrery/workload/generators/shape.h"
 
 #include "orrery/base/hash.h"
-#include "orrery/workload/generators/lora.h"
+#include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/plan_experts.h"
 
 namespace orrery::workload {
@@ -22,35 +22,35 @@ constexpr std::int64_t kCpuAdamPs = 250;
 void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
   e->count = model.experts.count;
   e->top_k = model.experts.top_k;
-  e->in_turn = plan.routing == Routing::kRoundRobin;
-  e->local = model.experts.count / plan.ep;
+  e->in_turn = plan.experts.routing == Routing::kRoundRobin;
+  e->local = model.experts.count / plan.parallel.ep;
   e->ffn = model.experts.ffn_hidden / plan.expert_tp();
-  e->shared = model.experts.shared_ffn_hidden / plan.tp;
-  e->ep = plan.ep;
+  e->shared = model.experts.shared_ffn_hidden / plan.parallel.tp;
+  e->ep = plan.parallel.ep;
   e->etp = plan.expert_tp();
   e->load_permille = static_cast<std::int64_t>(BusiestLoad(model, plan) * 1000 + 0.5);
   e->wire_permille = e->load_permille;
-  e->dispatcher = plan.dispatcher;
-  e->shared_overlap = plan.shared_expert_overlap && e->shared > 0;
-  e->delays_weights = plan.moe_delayed_weights;
+  e->dispatcher = plan.experts.dispatcher;
+  e->shared_overlap = plan.experts.shared_expert_overlap && e->shared > 0;
+  e->delays_weights = plan.experts.moe_delayed_weights;
   e->router_bias = model.experts.router_bias;
-  e->fused_router = plan.moe_fused_router;
-  e->fused_permute = plan.moe_fused_permute;
-  e->fused_mlp = plan.moe_fused_mlp;
   e->pads = plan.pads_experts();
-  e->fixed_rows = plan.pad_to_capacity;
-  e->host_reads = !e->fixed_rows && (plan.dispatcher != Dispatcher::kHybridEp ||
-                                     plan.cuda_graphs != CudaGraphs::kIteration);
+  e->fixed_rows = plan.experts.pad_to_capacity;
+  e->host_reads = !e->fixed_rows && (plan.experts.dispatcher != Dispatcher::kHybridEp ||
+                                     plan.framework.cuda_graphs != CudaGraphs::kIteration);
   // Ranks over ep are etp apart and lie together (expert_groups.h).
-  const int each = plan.nvlink_ranks > 0 ? plan.nvlink_ranks / plan.expert_tp() : plan.ep;
-  e->domains = each > 0 && each < plan.ep ? (plan.ep + each - 1) / each : each > 0 ? 1 : plan.ep;
+  const int each = plan.parallel.nvlink_ranks > 0 ? plan.parallel.nvlink_ranks / plan.expert_tp()
+                                                  : plan.parallel.ep;
+  e->domains = each > 0 && each < plan.parallel.ep ? (plan.parallel.ep + each - 1) / each
+               : each > 0                          ? 1
+                                                   : plan.parallel.ep;
   e->latent = model.experts.latent > 0;
   e->width = e->latent ? model.experts.latent : model.hidden;
 }
 
 // Latent attention runs its projections again whole.
 KeptProducts KeptBy(const Plan& plan, const Shape& s) {
-  const RecomputeKeeps keeps = plan.recompute_keeps;
+  const RecomputeKeeps keeps = plan.framework.recompute_keeps;
   if (keeps == RecomputeKeeps::kNothing) return {};
   const bool latent = s.latent.kv_rank > 0;
   const bool saves = keeps == RecomputeKeeps::kProducts;
@@ -69,10 +69,10 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->hidden = model.hidden;
   s->head_dim = model.head_dim;
   s->positions = model.position == Position::kLearned ? model.max_position : 0;
-  s->heads = model.heads / plan.tp;
-  s->kv_heads = model.kv_heads / plan.tp;
-  s->ffn = model.ffn_hidden / plan.tp;
-  s->vocab = PaddedVocab(model.vocab, plan.tp) / plan.tp;
+  s->heads = model.heads / plan.parallel.tp;
+  s->kv_heads = model.kv_heads / plan.parallel.tp;
+  s->ffn = model.ffn_hidden / plan.parallel.tp;
+  s->vocab = PaddedVocab(model.vocab, plan.parallel.tp) / plan.parallel.tp;
   s->norm = model.norm;
   s->activation = model.activation;
   s->position = model.position;
@@ -102,97 +102,83 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
     s->kv_heads = s->heads;
   }
   s->mamba = model.mamba;
-  s->mamba.heads /= plan.tp;
-  s->mamba.groups /= plan.tp;
+  s->mamba.heads /= plan.parallel.tp;
+  s->mamba.groups /= plan.parallel.tp;
   if (model.experts.count > 0) SetExperts(model, plan, &s->experts);
 }
 
 // Types of activations and gradients, low precision.
 void SetPrecision(const Plan& plan, Shape* s) {
-  s->dtype = plan.precision == Precision::kBf16   ? DType::kBf16
-             : plan.precision == Precision::kFp16 ? DType::kFp16
-                                                  : DType::kFp32;
+  s->dtype = plan.precision.type == Precision::kBf16   ? DType::kBf16
+             : plan.precision.type == Precision::kFp16 ? DType::kFp16
+                                                       : DType::kFp32;
   s->element_bytes = graph::SizeOf(s->dtype);
-  s->gradient_dtype = plan.grad_reduce_fp32 ? DType::kFp32 : s->dtype;
+  s->gradient_dtype = plan.framework.grad_reduce_fp32 ? DType::kFp32 : s->dtype;
   s->gradient_bytes = graph::SizeOf(s->gradient_dtype);
-  s->low_precision = plan.low_precision;
-  s->low_precision_gather = plan.low_precision_gather;
-  s->bf16_modules = plan.bf16_modules;
-  s->fp8_attention = plan.fp8_attention;
-  s->fp8_output_layer = plan.fp8_output_layer;
+  s->low_precision = plan.precision.low;
+  s->bf16_modules = plan.precision.bf16_modules;
 }
 
-// Recompute and kernels.
-void SetKernels(const Plan& plan, Shape* s) {
-  s->recompute = plan.recompute;
-  if (plan.recompute == Recompute::kSelective) {
-    const bool layers = plan.recompute_keeps == RecomputeKeeps::kEveryOther;
+void SetRecompute(const Plan& plan, Shape* s) {
+  s->recompute = plan.memory.recompute;
+  if (plan.memory.recompute == Recompute::kSelective) {
+    const bool layers = plan.framework.recompute_keeps == RecomputeKeeps::kEveryOther;
     s->recompute = layers ? Recompute::kFull : Recompute::kSelective;
-    s->recompute_modules = layers ? std::uint8_t{0} : plan.recompute_modules;
+    s->recompute_modules = layers ? std::uint8_t{0} : plan.memory.recompute_modules;
   }
-  s->attention = plan.attention;
-  s->fused_bias_activation = plan.fused_bias_activation;
-  // Megatron's kernel takes four rows of different heads or sequences a block (fused_softmax.py,
-  // is_kernel_available: attn_batches % 4).
-  s->fused_softmax = plan.fused_softmax && s->batch * s->heads % 4 == 0;
-  s->fused_adam = plan.fused_adam;
-  s->fused_cross_entropy = plan.fused_cross_entropy;
-  s->online_cross_entropy = plan.online_cross_entropy;
-  s->chunked_loss = plan.chunked_loss;
-  s->loss_metrics = plan.loss_metrics;
-  s->embedding_product = plan.embedding_product;
-  s->stacked_layers = plan.stacked_layers;
-  s->unpads_attention = plan.unpads_attention && s->flash() && plan.cp == 1;
-  s->qkv_bias_kernel = plan.qkv_bias_kernel;
-  s->deterministic = plan.deterministic;
-  s->torch_loss = plan.torch_loss && !plan.fused_cross_entropy && !plan.online_cross_entropy &&
-                  !plan.chunked_loss;
-  s->in_place_kernels = plan.in_place_kernels;
-  s->torch_layers = plan.torch_layers;
-  s->repeats_kv = plan.repeats_kv;
-  s->flat_step = plan.flat_step && plan.optimizer == Optimizer::kAdam && !plan.offload_optimizer;
-  s->keeps_scores = plan.keeps_scores && !s->flash();
-  s->recompute_flash = plan.recompute_flash;
 }
 
 // Sharded units and their gathers.
 void SetSharding(const Plan& plan, Shape* s) {
+  const FrameworkBehaviour& framework = plan.framework;
   s->keeps_units = plan.keeps_units();
   s->sharded = plan.gathers_units() && !s->keeps_units;
-  s->reshards = plan.sharding == Sharding::kZero3 && plan.reshard != kKeepGathered;
-  s->prefetch = plan.prefetch;
-  s->flat_parameters = plan.flat_parameters;
-  s->copies_units = plan.copies_units;
-  if (plan.model_type_states && plan.gathers_units()) s->state_bytes = s->element_bytes;
-  s->unit_buffers = plan.unit_buffers && plan.gathers_units();
-  s->list_gathers = plan.list_gathers && plan.gathers_units();
-  s->reshard_ranks = s->sharded && s->reshards ? plan.reshard : 0;
-  const bool ahead = s->sharded && s->reshards && s->prefetch;
-  s->limits_gathers = ahead && plan.gather_limit == GatherLimit::kHost;
-  s->gathers_linger = ahead && plan.gather_limit == GatherLimit::kNone;
+  s->reshards = plan.memory.sharding == Sharding::kZero3 && plan.memory.reshard != kKeepGathered;
+  if (framework.model_type_states && plan.gathers_units()) s->state_bytes = s->element_bytes;
+  s->reshard_ranks = s->sharded && s->reshards ? plan.memory.reshard : 0;
+  const bool ahead = s->sharded && s->reshards && framework.prefetch;
+  s->limits_gathers = ahead && framework.gather_limit == GatherLimit::kHost;
+  s->gathers_linger = ahead && framework.gather_limit == GatherLimit::kNone;
   if (plan.hybrid()) s->shard_ranks = plan.shard_ranks();
-  s->reduce_whole = plan.reduce_whole && plan.sharding == Sharding::kZero1;
 }
 
-// Optimizer, gradients and offloading. REQUIRES: precision and sharding are set.
+// Optimizer, gradients and offloading.
 void SetStep(const Plan& plan, Shape* s) {
+  const FrameworkBehaviour& framework = plan.framework;
   s->optimizer = plan.optimizer;
   s->whole_moments = plan.optimizer == Optimizer::kAdafactor && plan.shards_are_flat();
-  s->reducer = plan.reducer;
-  s->fused_weight_gradient = plan.fused_weight_gradient && !s->keeps_units;
-  s->converted_gradients =
-      plan.converted_gradients && !s->separate_gradients() && s->gradient_dtype != s->dtype;
-  s->bucket_views = plan.reducer == Reducer::kDdp && plan.bucket_views;
-  if (plan.reducer == Reducer::kDeepSpeed) {
-    s->bucket_elements = plan.bucket_elements * (plan.overlap_grad_reduce ? 2 : 1);
+  if (framework.reducer == Reducer::kDeepSpeed) {
+    s->contiguous_elements = framework.bucket_elements * (framework.overlap_grad_reduce ? 2 : 1);
   }
-  if (plan.gathers_units() && plan.contiguous_gradients) s->bucket_elements = plan.bucket_elements;
-  s->clips = plan.clip_gradients;
-  s->adam_loop = plan.adam_loop && !plan.fused_adam;
-  s->offload_optimizer = plan.offload_optimizer;
-  s->offload_parameters = plan.offload_parameters;
-  s->offload_activations = plan.offload_activations;
-  s->cpu_adam_ps = plan.offload_optimizer ? kCpuAdamPs * plan.ranks_per_host : 0;
+  if (plan.gathers_units() && framework.contiguous_gradients) {
+    s->contiguous_elements = framework.bucket_elements;
+  }
+  s->offload_optimizer = plan.memory.offload_optimizer;
+  s->offload_parameters = plan.memory.offload_parameters;
+  s->offload_activations = plan.memory.offload_activations;
+  s->cpu_adam_ps = plan.memory.offload_optimizer ? kCpuAdamPs * plan.parallel.ranks_per_host : 0;
+}
+
+// Turns off the switches that have nothing to do here. REQUIRES: all else of the shape is set.
+void SetFramework(const Plan& plan, Shape* s) {
+  FrameworkBehaviour& f = s->framework;
+  f.tp_comm_overlap &= s->sequence_parallel;
+  // Not while an iteration is captured.
+  f.batch_p2p_sync &= f.cuda_graphs != CudaGraphs::kIteration;
+  // Megatron's kernel takes four rows of different heads or sequences a block (fused_softmax.py,
+  // is_kernel_available: attn_batches % 4).
+  f.fused_softmax &= s->batch * s->heads % 4 == 0;
+  f.unpads_attention &= s->flash() && s->cp == 1;
+  f.torch_loss &= !f.fused_cross_entropy && !f.online_cross_entropy && !f.chunked_loss;
+  f.flat_step &= s->optimizer == Optimizer::kAdam && !s->offload_optimizer;
+  f.keeps_scores &= !s->flash();
+  f.unit_buffers &= plan.gathers_units();
+  f.list_gathers &= plan.gathers_units();
+  f.reduce_whole &= plan.memory.sharding == Sharding::kZero1;
+  f.fused_weight_gradient &= !s->keeps_units;
+  f.converted_gradients &= !s->separate_gradients() && s->gradient_dtype != s->dtype;
+  f.bucket_views &= f.reducer == Reducer::kDdp;
+  f.adam_loop &= !f.fused_adam;
 }
 
 // Nothing of the layer runs again.
@@ -232,17 +218,18 @@ Shape InGroup(const Shape& shape, std::uint8_t places) {
 }
 
 std::uint8_t KindOf(const Model& model, const Plan& plan, std::int64_t layer) {
-  const bool plain =
-      layer < plan.bf16_first_layers || layer >= model.layers - plan.bf16_last_layers;
+  const bool plain = layer < plan.precision.bf16_first_layers ||
+                     layer >= model.layers - plan.precision.bf16_last_layers;
   return static_cast<std::uint8_t>(model.layer_kind(layer) | (plain ? kBf16Layer : 0));
 }
 
 std::uint8_t KeepingOf(const Plan& plan, std::int64_t of_chunk, std::int64_t of_stage) {
-  if (plan.recompute != Recompute::kFull) return 0;
-  const std::int64_t n = plan.recompute_layers;
-  const bool keeps = plan.recompute_method == RecomputeMethod::kBlock   ? of_chunk >= n
-                     : plan.recompute_method == RecomputeMethod::kEvery ? (of_stage + 1) % n != 0
-                                                                        : false;
+  if (plan.memory.recompute != Recompute::kFull) return 0;
+  const std::int64_t n = plan.memory.recompute_layers;
+  const bool keeps = plan.memory.recompute_method == RecomputeMethod::kBlock ? of_chunk >= n
+                     : plan.memory.recompute_method == RecomputeMethod::kEvery
+                         ? (of_stage + 1) % n != 0
+                         : false;
   return static_cast<std::uint8_t>(keeps ? kKeepingLayer : 0);
 }
 
@@ -250,41 +237,34 @@ std::uint8_t KeepingOf(const Plan& plan, std::int64_t of_chunk, std::int64_t of_
 // _checkpointed_forward).
 std::vector<std::uint8_t> MtpKindsOf(const Model& model, const Plan& plan) {
   std::vector<std::uint8_t> kinds = model.mtp_kinds();
-  const bool keeps =
-      plan.recompute == Recompute::kFull && plan.recompute_method == RecomputeMethod::kBlock;
+  const bool keeps = plan.memory.recompute == Recompute::kFull &&
+                     plan.memory.recompute_method == RecomputeMethod::kBlock;
   for (std::uint8_t& kind : kinds) {
     if (keeps) kind |= kKeepingLayer;
-    if ((plan.bf16_modules & kBf16Mtp) != 0) kind |= kBf16Layer;
+    if ((plan.precision.bf16_modules & kBf16Mtp) != 0) kind |= kBf16Layer;
   }
   return kinds;
 }
 
 Shape MakeShape(const Model& model, const Plan& plan) {
   Shape s;
-  s.tp = plan.tp;
-  s.seq = plan.seq_len / plan.cp;
-  s.batch = plan.micro_batch;
-  s.sequence_parallel = plan.sequence_parallel && plan.tp > 1;
-  s.tp_overlap = plan.tp_comm_overlap && s.sequence_parallel;
-  s.overlap_tp_all_reduce = plan.overlap_tp_all_reduce;
-  s.pipelined = plan.pp > 1;
-  s.batch_sync = plan.batch_sync;
-  s.scatter_gather_p2p = plan.scatter_gather_p2p;
-  // Not while an iteration is captured.
-  s.batch_p2p_sync = plan.batch_p2p_sync && plan.cuda_graphs != CudaGraphs::kIteration;
-  s.cp = plan.cp;
-  s.cp_exchange = plan.cp_exchange;
+  s.framework = plan.framework;
+  s.tp = plan.parallel.tp;
+  s.seq = plan.batch.seq_len / plan.parallel.cp;
+  s.batch = plan.batch.micro_batch;
+  s.sequence_parallel = plan.parallel.sequence_parallel && plan.parallel.tp > 1;
+  s.pipelined = plan.parallel.pp > 1;
+  s.cp = plan.parallel.cp;
+  s.cp_exchange = plan.parallel.cp_exchange;
   SetModel(model, plan, &s);
   SetPrecision(plan, &s);
-  SetKernels(plan, &s);
+  SetRecompute(plan, &s);
   SetSharding(plan, &s);
   SetStep(plan, &s);
-  s.lora_rank = plan.lora_rank;
-  s.lora_targets = plan.lora_rank > 0 ? plan.lora_targets : std::uint8_t{0};
-  s.packed_len = plan.packed_len < plan.seq_len ? plan.packed_len : 0;
-  s.cuda_graphs = plan.cuda_graphs;
-  s.graph_scope = plan.graph_scope;
-  s.host = plan.host;
+  s.lora_rank = plan.lora.rank;
+  s.lora_targets = plan.lora.rank > 0 ? plan.lora.targets : std::uint8_t{0};
+  s.packed_len = plan.batch.packed_len < plan.batch.seq_len ? plan.batch.packed_len : 0;
+  SetFramework(plan, &s);
   if (s.recompute == Recompute::kFull) s.kept = KeptBy(plan, s);
   return s;
 }
@@ -294,8 +274,12 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.tp).Add(s.cp).Add(s.seq).Add(s.batch).Add(s.hidden).Add(s.heads).Add(s.kv_heads);
   h.Add(s.ffn).Add(s.vocab).Add(s.dtype).Add(s.gradient_dtype).Add(s.low_precision);
   h.Add(s.sequence_parallel).Add(s.recompute).Add(s.recompute_modules).Add(s.pipelined);
-  h.Add(s.sharded).Add(s.reshards).Add(s.shard_ranks).Add(s.adds_gradients).Add(s.cuda_graphs);
-  h.Add(s.offload_optimizer).Add(s.offload_activations).Add(s.attention).Add(s.window);
+  h.Add(s.sharded).Add(s.reshards).Add(s.shard_ranks).Add(s.adds_gradients);
+  h.Add(s.framework.cuda_graphs)
+      .Add(s.offload_optimizer)
+      .Add(s.offload_activations)
+      .Add(s.framework.attention)
+      .Add(s.window);
   h.Add(s.attends).Add(s.feeds_forward).Add(s.mamba.heads).Add(s.unit).Add(s.mtp_modules);
   const ExpertShape& e = s.experts;
   h.Add(e.count).Add(e.local).Add(e.ep).Add(e.etp).Add(e.load_permille).Add(e.shares.value);

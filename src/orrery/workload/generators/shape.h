@@ -32,12 +32,10 @@ struct ExpertShape {
   bool in_turn = false;  // a token's experts are neighbours (Routing::kRoundRobin)
   bool shared_overlap = false, router_bias = false;
   bool delays_weights = false;  // layers that run in step (expert_parts.h)
-  bool fused_router = false, fused_permute = false;
-  bool fixed_rows = false;   // known beforehand: padded to capacity
-  bool pads = false;         // by copies of their own
-  bool fused_mlp = false;    // GEMMs apply the activation and cast
-  bool host_reads = true;    // how many tokens every expert has
-  std::int64_t domains = 1;  // of NVLink that the ranks over ep lie in
+  bool fixed_rows = false;      // known beforehand: padded to capacity
+  bool pads = false;            // by copies of their own
+  bool host_reads = true;       // how many tokens every expert has
+  std::int64_t domains = 1;     // of NVLink that the ranks over ep lie in
   friend bool operator==(const ExpertShape&, const ExpertShape&) = default;
 };
 
@@ -71,35 +69,20 @@ struct Shape {
   Norm norm = Norm::kLayerNorm;
   Activation activation = Activation::kGelu;
   Position position = Position::kLearned;
-  bool tp_overlap = false;  // sequence-parallel communication in pieces (tp_overlap.h)
   bool tied = false, attention_bias = false, mlp_bias = false, dropout = false;
   Recompute recompute = Recompute::kNone;
   std::uint8_t recompute_modules = 0;  // 0 unless selective
   KeptProducts kept;                   // of a layer that is recomputed whole
   std::uint8_t group = 0;              // bits of GroupPlace
-  AttentionBackend attention = AttentionBackend::kFlash2;
-  bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
-  bool fused_weight_gradient = true, converted_gradients = false;
-  bool fused_cross_entropy = false, online_cross_entropy = false, chunked_loss = false,
-       torch_loss = false, loss_metrics = false, embedding_product = false, keeps_scores = false,
-       stacked_layers = false, qkv_bias_kernel = false, unpads_attention = false,
-       deterministic = false;
-  bool flat_step = false, in_place_kernels = false;
-  TorchLayers torch_layers = TorchLayers::kFused;
-  bool repeats_kv = false;
-  bool overlap_tp_all_reduce = true;
+  // As the plan's, off where the shape gives a switch nothing to do (MakeShape).
+  FrameworkBehaviour framework;
   bool pipelined = false;  // the model's ends lie on different stages
-  bool batch_sync = false;
-  bool recompute_flash = false, scatter_gather_p2p = false, batch_p2p_sync = false;
-  std::int64_t cp = 1;  // `seq` is this rank's part
+  std::int64_t cp = 1;     // `seq` is this rank's part
   CpExchange cp_exchange = CpExchange::kRing;
   LowPrecision low_precision = LowPrecision::kNone;
   std::uint8_t bf16_modules = 0;
-  bool fp8_attention = false, fp8_output_layer = false;
-  bool low_precision_gather = false;
   // ZeRO-2 and -3: gradients are tensors of their own in `dtype`, reduced in `gradient_dtype`.
-  bool sharded = false, reshards = false, prefetch = true, flat_parameters = true,
-       copies_units = true, list_gathers = false, unit_buffers = false;
+  bool sharded = false, reshards = false;
   std::int64_t reshard_ranks = 0;  // backward gathers over so many of them; 0: over all
   // FSDP1: the host waits for the unit before, or frees what it gathered far ahead of the GPU.
   bool limits_gathers = false, gathers_linger = false;
@@ -110,20 +93,14 @@ struct Shape {
   std::uint8_t lora_targets = 0;
   std::int64_t packed_len = 0;
   Optimizer optimizer = Optimizer::kAdam;
-  bool whole_moments = false;  // Adafactor's, of flat shards
-  Reducer reducer = Reducer::kBuffer;
-  std::int64_t bucket_elements = 0;  // of DeepSpeed's contiguous buffers, all of them together
-  bool bucket_views = false, clips = true;
-  bool adds_gradients = false;  // under DDP, of a block: a micro-batch but the first
-  bool adam_loop = false, offload_optimizer = false, offload_activations = false;
+  bool whole_moments = false;            // Adafactor's, of flat shards
+  std::int64_t contiguous_elements = 0;  // of DeepSpeed's contiguous buffers, all of them together
+  bool adds_gradients = false;           // under DDP, of a block: a micro-batch but the first
+  bool offload_optimizer = false, offload_activations = false;
   bool offload_parameters = false;
   std::int64_t cpu_adam_ps = 0;  // CPU time per parameter, where the CPU runs the optimizer
-  CudaGraphs cuda_graphs = CudaGraphs::kNone;
-  std::uint8_t graph_scope = kGraphAll;
   // Ranks of a shard group; 0: all replicas.
   std::int64_t shard_ranks = 0;
-  bool reduce_whole = false;
-  HostWork host;
   ExpertShape experts;
   Latent latent;
   Mamba mamba;  // of this rank: its heads and groups
@@ -144,11 +121,13 @@ struct Shape {
 
   bool frozen() const { return lora_rank > 0; }
   // Gradients are tensors that the kernels write, rather than a buffer that GEMMs add to.
-  bool separate_gradients() const { return sharded || reducer != Reducer::kBuffer; }
+  bool separate_gradients() const { return sharded || framework.reducer != Reducer::kBuffer; }
   // Weight-gradient GEMMs add to the buffer.
-  bool gemm_adds() const { return fused_weight_gradient && !separate_gradients(); }
+  bool gemm_adds() const { return framework.fused_weight_gradient && !separate_gradients(); }
   // Parameters in fp32, cast where they are used (torch.autocast).
-  bool autocasts() const { return reducer == Reducer::kDdp && dtype != graph::DType::kFp32; }
+  bool autocasts() const {
+    return framework.reducer == Reducer::kDdp && dtype != graph::DType::kFp32;
+  }
   bool in_group(GroupPlace place) const { return (group & place) != 0; }
   std::int64_t tokens() const { return seq * batch; }
   // Rows of the tensors between the tensor-parallel regions.
@@ -156,12 +135,15 @@ struct Shape {
   std::int64_t query() const { return heads * head_dim; }
   std::int64_t key_value() const { return kv_heads * head_dim; }
   std::int64_t qkv() const { return query() + 2 * key_value(); }
-  bool plain_torch() const { return torch_layers != TorchLayers::kFused; }
-  bool repeats_heads() const { return plain_torch() && repeats_kv && flash() && kv_heads < heads; }
+  bool plain_torch() const { return framework.torch_layers != TorchLayers::kFused; }
+  bool repeats_heads() const {
+    return plain_torch() && framework.repeats_kv && flash() && kv_heads < heads;
+  }
   // The gathered input of a linear layer in plain PyTorch, for its gradient.
   // FSDP's units in a layer: torchtitan wraps experts that ranks share by themselves.
   std::int64_t units() const {
-    return plain_torch() && !flat_parameters && experts.count > 0 && experts.ep > 1 ? 2 : 1;
+    return plain_torch() && !framework.flat_parameters && experts.count > 0 && experts.ep > 1 ? 2
+                                                                                              : 1;
   }
   bool keeps_gathered() const { return plain_torch() && sequence_parallel; }
   // Width of what attention puts out.
@@ -173,14 +155,14 @@ struct Shape {
   std::int64_t fc1() const { return activation == Activation::kSwiglu ? 2 * ffn : ffn; }
   // The part runs again in backward although the layer as a whole does not.
   bool recomputes(RecomputeModule part) const { return (recompute_modules & part) != 0; }
-  bool flash() const { return attention != AttentionBackend::kUnfused; }
+  bool flash() const { return framework.attention != AttentionBackend::kUnfused; }
   // REQUIRES: flash().
   graph::AttentionKernel fused_attention() const {
-    return attention == AttentionBackend::kCudnn    ? graph::AttentionKernel::kCudnn
-           : attention == AttentionBackend::kFlash3 ? graph::AttentionKernel::kFlash3
-           : attention == AttentionBackend::kFlash1 ? graph::AttentionKernel::kFlash1
-           : attention == AttentionBackend::kFlash4 ? graph::AttentionKernel::kFlash4
-                                                    : graph::AttentionKernel::kFlash2;
+    return framework.attention == AttentionBackend::kCudnn    ? graph::AttentionKernel::kCudnn
+           : framework.attention == AttentionBackend::kFlash3 ? graph::AttentionKernel::kFlash3
+           : framework.attention == AttentionBackend::kFlash1 ? graph::AttentionKernel::kFlash1
+           : framework.attention == AttentionBackend::kFlash4 ? graph::AttentionKernel::kFlash4
+                                                              : graph::AttentionKernel::kFlash2;
   }
   // Bytes of the residual stream on this rank, and gathered over tp.
   std::int64_t local_bytes() const { return local_tokens() * hidden * element_bytes; }
@@ -190,7 +172,7 @@ struct Shape {
     if (net != nullptr) return batch * (next ? next_elements : previous_elements) * element_bytes;
     return scatters_p2p() ? full_bytes() / tp : local_bytes();
   }
-  bool scatters_p2p() const { return scatter_gather_p2p && !sequence_parallel && tp > 1; }
+  bool scatters_p2p() const { return framework.scatter_gather_p2p && !sequence_parallel && tp > 1; }
 
   friend bool operator==(const Shape&, const Shape&) = default;
 };

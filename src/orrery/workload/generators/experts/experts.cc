@@ -1,0 +1,595 @@
+#include "orrery/workload/generators/experts/experts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "orrery/workload/generators/experts/expert_host.h"
+#include "orrery/workload/generators/experts/torch_experts.h"
+#include "orrery/workload/generators/layers/layer_ops.h"
+#include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/torch_layers.h"
+
+namespace orrery::workload {
+
+using graph::Buffer;
+using graph::Collective;
+using graph::Gemm;
+using graph::GemmLayout;
+using graph::GroupSlot;
+using graph::Lifetime;
+using graph::MemoryBound;
+using graph::MemoryKind;
+using graph::MemoryOp;
+using graph::Pass;
+
+namespace {
+
+// Of `places` that share the experts equally, those that have one of a token's experts, expected,
+// in thousandths: k different experts of E, each as likely.
+// Dealt out in turn, token i has the k experts from i·k on, modulo E.
+std::int64_t DistinctPermille(const ExpertShape& e, std::int64_t places) {
+  if (e.in_turn) {
+    const std::int64_t each = e.count / places;
+    const std::int64_t tokens = e.count / std::gcd(e.count, e.top_k);  // then it repeats
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      const std::int64_t first = i * e.top_k % e.count;
+      sum += std::min(places, (first + e.top_k - 1) / each - first / each + 1);
+    }
+    return (sum * 1000 + tokens / 2) / tokens;
+  }
+  double none = 1;
+  for (std::int64_t i = 0; i < e.top_k; ++i) {
+    none *= static_cast<double>(std::max<std::int64_t>(0, e.count - e.count / places - i)) /
+            static_cast<double>(e.count - i);
+  }
+  return static_cast<std::int64_t>(static_cast<double>(places) * (1 - none) * 1000 + 0.5);
+}
+
+// C[m, n] of every expert on this rank.
+Gemm Grouped(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .batch = s.experts.local,
+          .dtype = LinearType(s),
+          .layout = layout,
+          .kind = graph::GemmKind::kGrouped};
+}
+
+// Rows of `rows` tokens read and written once, gathered by index.
+MemoryBound Moved(const Shape& s, MemoryOp op, std::int64_t read_rows, std::int64_t written_rows,
+                  Pass pass) {
+  const std::int64_t width = s.experts.width;
+  MemoryBound k = Elementwise(s, op, std::max(read_rows, written_rows), width, 0, 0, pass);
+  k.bytes_read = read_rows * width * s.element_bytes;
+  k.bytes_written = written_rows * width * s.element_bytes;
+  return k;
+}
+
+// Calls over the experts of a pass with `gemms` grouped GEMMs, the casts of its operand included.
+std::int64_t Calls(const Shape& s, std::int64_t gemms) { return gemms + (IsLow(s) ? 1 : 0); }
+
+// Who sends how much, where it is not the same to all; what was received goes back.
+struct Shared {
+  SharesId shares;
+  bool returned = false;
+};
+
+void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective kind,
+             GroupSlot group, std::int64_t bytes, graph::DType dtype, bool blocking = true,
+             const Shared& shared = {}) {
+  w->Host("communication", s.framework.host.communication);
+  w->Comm(name, {.collective = kind,
+                 .group = group,
+                 .stream = group == GroupSlot::kEp ? kEpStream : kExpertTpStream,
+                 .blocking = blocking,
+                 .event = blocking ? graph::kNoEvent : kExpertEvent,
+                 .dtype = dtype,
+                 .bytes = {.value = bytes},
+                 .shares = shared.shares,
+                 .returned = shared.shares.valid() && shared.returned});
+}
+
+}  // namespace
+
+ExpertLoad LoadOf(const Shape& s) {
+  const ExpertShape& e = s.experts;
+  ExpertLoad load;
+  const std::int64_t copies = s.local_tokens() * e.top_k;
+  load.sent = copies * e.sent_permille / 1000;
+  load.received = (copies * e.load_permille + 999) / 1000;
+  load.rows = load.received * e.etp;
+  load.each = std::max<std::int64_t>(1, (load.rows + e.local - 1) / e.local);
+  const bool once = e.dispatcher == Dispatcher::kDeepEp || e.dispatcher == Dispatcher::kHybridEp;
+  const auto counted = [&](std::int64_t permille) {
+    if (!once) return (copies * permille + 999) / 1000;
+    const std::int64_t places = e.domains > 1 ? e.domains : e.ep;
+    const std::int64_t n = s.local_tokens() * DistinctPermille(e, places) / 1000 * permille / 1000;
+    // The all-to-all sends (domains - 1) / domains of it over NICs. What stays in the own domain
+    // takes a third of the time that it would take there.
+    return e.domains > 1 ? n + n / (3 * (e.domains - 1)) : n;
+  };
+  load.on_wire = counted(e.wire_permille);
+  load.arrived = counted(e.load_permille);
+  const std::int64_t tokens =
+      s.local_tokens() * DistinctPermille(e, e.ep) / 1000 * e.load_permille / 1000;
+  load.once = once ? std::min(tokens, load.rows) : load.rows;
+  return load;
+}
+
+ExpertWriter::ExpertWriter(const Shape& s, BlockWriter* w)
+    : s_(s),
+      routed_(PartShape(s, kBf16Experts)),
+      dense_(PartShape(s, kBf16Mlp)),
+      e_(s.experts),
+      w_(w),
+      load_(LoadOf(s)) {
+  std::uint32_t id = 70;  // behind those of layers and of the ends
+  const bool again = s.recompute == Recompute::kFull || s.recomputes(kRecomputeMoe);
+  const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
+    return w->Named(++id, name, bytes, MemoryKind::kActivation,
+                    within_call ? Lifetime::kCall : Lifetime::kMicrobatch);
+  };
+  const bool function = again || s.recomputes(kRecomputeMoeAct);
+  const std::int64_t b = s.element_bytes;
+  // Scores in fp32, the map of choices in bytes.
+  logits_ = make("router.scores", s.local_tokens() * e_.count * 5, again);
+  latent_ = make("experts.latent", e_.latent ? s.local_tokens() * e_.width * b : 0, again);
+  permuted_ = make("experts.input", LinearBytes(routed_, load_.rows * e_.width), again);
+  fc1_out_ = make("experts.fc1.output", load_.rows * fc1(e_.ffn) * b, again);
+  // Only gated and squared functions are fused with the weighting of their rows; another's output
+  // is kept beside the weighted one. Clamped halves are a tensor of their own.
+  const bool separate = s.activation == workload::Activation::kGelu ||
+                        s.activation == workload::Activation::kRelu || EagerGates(s);
+  const std::int64_t before = s.clamped_activation ? fc1(e_.ffn) : separate ? e_.ffn : 0;
+  unweighted_ =
+      make(s.clamped_activation ? "experts.activation.clamped" : "experts.activation.unweighted",
+           load_.rows * before * b, function);
+  activated_ =
+      make("experts.activation.output", LinearBytes(routed_, load_.rows * e_.ffn), function);
+  shared_fc1_ = make("shared.fc1.output", s.tokens() * fc1(e_.shared) * b, again);
+  shared_act_ =
+      make("shared.activation.output", LinearBytes(dense_, s.tokens() * e_.shared), again);
+}
+
+void ExpertWriter::Enter(std::string_view module, Pass pass) {
+  w_->Module(module);
+  w_->Host("module", pass == Pass::kForward ? s_.framework.host.module_forward
+                                            : s_.framework.host.module_backward);
+}
+
+std::int64_t ExpertWriter::fc1(std::int64_t width) const {
+  return s_.activation == workload::Activation::kSwiglu ? 2 * width : width;
+}
+
+void ExpertWriter::Activation(Pass pass, std::int64_t rows, std::int64_t cols) {
+  const bool gated = s_.activation == workload::Activation::kSwiglu;
+  const std::int64_t b = s_.element_bytes;
+  const std::int64_t inputs = gated ? 2 : 1;
+  const bool forward = pass == Pass::kForward;
+  if (EagerGates(s_)) return EagerGate(s_, w_, rows, cols, pass);
+  if (forward) Clamp(pass, rows, inputs * cols);
+  w_->Kernel(ActivationName(s_),
+             Elementwise(s_, gated ? MemoryOp::kSwiglu : MemoryOp::kGelu, rows, cols,
+                         (forward ? inputs : inputs + 1) * b, (forward ? 1 : inputs) * b, pass));
+  if (!forward) Clamp(pass, rows, inputs * cols);
+}
+
+// Two halves, each by itself, put together again for the fused kernel (Megatron's
+// weighted_bias_quick_geglu_impl). Backward: gradients where the input was within, put together.
+void ExpertWriter::Clamp(Pass pass, std::int64_t rows, std::int64_t cols) {
+  if (!s_.clamped_activation || s_.framework.moe_fused_mlp) return;
+  const std::int64_t b = s_.element_bytes;
+  const bool forward = pass == Pass::kForward;
+  w_->Host("clamp", 4 * (forward ? s_.framework.host.operator_forward
+                                 : s_.framework.host.operator_backward));
+  w_->Kernel("clamp",
+             Elementwise(s_, MemoryOp::kGradScale, rows, cols, forward ? b : 2 * b, b, pass));
+  w_->Kernel("concatenate", Elementwise(s_, MemoryOp::kCopy, rows, cols, b, b, pass));
+}
+
+void ExpertWriter::Router(Pass pass) {
+  const std::int64_t tokens = s_.local_tokens();
+  Enter("layers.mlp.router", pass);
+  ExpertHost(s_, w_, ExpertPiece::kRouter, pass);
+  const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+    WriteGemm(s_, w_, "router", {.m = m, .n = n, .k = k, .dtype = s_.dtype, .layout = layout});
+  };
+  // Bytes of a score. Without moe_router_fusion each of PyTorch's operators reads and writes fp32
+  // tensors of all scores: function, bias, top-k, zeros, scatter (which copies), and the map of
+  // choices as fp32, integers, scattered and as bytes; the auxiliary loss the same again and its
+  // division and sums; backward the gradients of divisions, sums and functions (moe_utils.py).
+  const auto kernel = [&](std::string_view name, std::int64_t read, std::int64_t written) {
+    w_->Kernel(name, Elementwise(s_, MemoryOp::kRouterTopk, tokens, e_.count, read, written, pass));
+  };
+  const bool fused = s_.framework.moe_fused_router;
+  if (pass == Pass::kForward) {
+    gemm(tokens, e_.count, s_.hidden, GemmLayout::kNT);
+    kernel("top_k", fused ? 4 : 28, fused ? 5 : 29);
+    if (TorchExperts(s_)) return;
+    kernel("auxiliary_loss", fused ? 5 : 33, fused ? 0 : 21);
+    return;
+  }
+  kernel("top_k", fused ? 9 : 52, fused ? 4 : 36);
+  gemm(tokens, s_.hidden, e_.count, GemmLayout::kNN);
+  gemm(e_.count, s_.hidden, tokens, GemmLayout::kTN);
+  if (e_.router_bias) AccumulateGradient(s_, w_, "bias_gradient", e_.count);
+}
+
+// The projection of tokens to the experts' width or of results from it, whole on every rank.
+void ExpertWriter::Latent(std::string_view name, std::int64_t out, std::int64_t in, Pass pass) {
+  const std::int64_t tokens = s_.local_tokens();
+  Enter("layers.mlp.latent", pass);
+  const Shape s = PartShape(s_, kBf16ExpertLatent);
+  const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+    WriteGemm(s, w_, name, {.m = m, .n = n, .k = k, .dtype = LinearType(s), .layout = layout});
+  };
+  if (pass == Pass::kForward) {
+    CastOperand(s, w_, "cast", tokens, in, pass);
+    return gemm(tokens, out, in, GemmLayout::kNT);
+  }
+  CastOperand(s, w_, "cast", tokens, out, pass);
+  gemm(tokens, in, out, GemmLayout::kNN);
+  gemm(out, in, tokens, GemmLayout::kTN);
+}
+
+// HybridEP knows where tokens go from every rank's map of choices, a byte an expert: it gathers the
+// maps of all tokens and counts them twice (hybrid_ep/executor.cu, allgather_routing_map and scan).
+void ExpertWriter::RoutingMap() {
+  if (e_.dispatcher != Dispatcher::kHybridEp || e_.ep == 1) return;
+  const std::int64_t tokens = s_.local_tokens() * e_.ep;
+  w_->Comm("all_gather.routing_map", {.collective = Collective::kAllGather,
+                                      .group = GroupSlot::kEp,
+                                      .stream = kEpStream,
+                                      .blocking = true,
+                                      .dtype = graph::DType::kFp8,
+                                      .bytes = {.value = tokens * e_.count}});
+  w_->Kernel("scan_routing_map", Elementwise(s_, MemoryOp::kRouterTopk, tokens,
+                                             e_.count / e_.domains, 2, 0, Pass::kForward));
+}
+
+// What HybridEP sends with a token on its way to the experts, and back with its gradient: fp32
+// probabilities of all experts in the NVLink domain that it goes to, zeros included.
+std::int64_t ExpertWriter::ProbabilityBytes(Way way) const {
+  if (e_.dispatcher != Dispatcher::kHybridEp || way != Way::kThere) return 0;
+  return e_.count / e_.domains * 4;
+}
+
+// A pass in reverse turns a way round: its permutation spreads gradients where forward gathered.
+void ExpertWriter::Permute(Way way, Pass pass) {
+  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
+  const std::int64_t tokens = s_.local_tokens();
+  // HybridEP launches its own kernel (hybrid_ep/executor.cu), behind the exchange.
+  if (e_.dispatcher != Dispatcher::kHybridEp) ExpertHost(s_, w_, ExpertPiece::kPermute, pass);
+  if (TorchExperts(s_)) return TorchPermute(s_, w_, load_.sent, way == Way::kThere, pass);
+  if (e_.dispatcher == Dispatcher::kAllToAll) {
+    w_->Kernel(there ? "permute" : "unpermute",
+               there ? Moved(s_, MemoryOp::kPermute, load_.sent, load_.sent, pass)
+                     : Moved(s_, MemoryOp::kUnpermute, load_.sent, tokens, pass));
+  }
+  if (e_.dispatcher == Dispatcher::kHybridEp) {
+    MemoryBound moved = there ? Moved(s_, MemoryOp::kPermute, load_.once, load_.rows, pass)
+                              : Moved(s_, MemoryOp::kUnpermute, load_.rows, load_.once, pass);
+    // Gradients of probabilities go back as whole rows, zeros of other ranks' experts included.
+    if (!there) moved.bytes_written += load_.once * ProbabilityBytes(way);
+    w_->Kernel(there ? "permute" : "unpermute", moved);
+  }
+  if (e_.dispatcher == Dispatcher::kAllGather) {
+    const std::int64_t all = tokens * e_.ep * e_.etp;
+    w_->Kernel(there ? "permute" : "unpermute",
+               there ? Moved(s_, MemoryOp::kPermute, load_.rows, load_.rows, pass)
+                     : Moved(s_, MemoryOp::kUnpermute, load_.rows, all, pass));
+  }
+}
+
+// Copies between an expert's rows and as many as low precision can multiply (Transformer Engine's
+// Fp8Padding and its reverse).
+void ExpertWriter::Pad(std::string_view name, Pass pass) {
+  if (!e_.pads) return;
+  ExpertHost(s_, w_, ExpertPiece::kSort, pass);
+  w_->Kernel(name, Moved(s_, MemoryOp::kCopy, load_.rows, load_.rows, pass));
+}
+
+// Rows in order of their expert, or back; only some dispatchers leave this to do. DeepEP's tokens
+// arrive once a rank and are copied to each of their experts here, or summed up.
+void ExpertWriter::Sort(Way way, Pass pass) {
+  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
+  if (TorchExperts(s_)) {
+    ExpertHost(s_, w_, ExpertPiece::kSort, pass);
+    return TorchSort(s_, w_, load_.rows, way == Way::kThere, pass);
+  }
+  const bool needed =
+      e_.dispatcher == Dispatcher::kDeepEp ||
+      (e_.dispatcher == Dispatcher::kAllToAll && e_.local > 1 && (e_.ep > 1 || e_.etp > 1));
+  if (needed) {
+    ExpertHost(s_, w_, ExpertPiece::kSort, pass);
+    w_->Kernel("sort_by_expert", Moved(s_, MemoryOp::kPermute, there ? load_.once : load_.rows,
+                                       there ? load_.rows : load_.once, pass));
+  }
+}
+
+void ExpertWriter::Exchange(Way way, Pass pass, bool blocking) {
+  const bool there = (way == Way::kThere) == (pass == Pass::kForward);
+  const std::int64_t token = e_.width * s_.element_bytes;
+  if (e_.ep > 1 || e_.etp > 1) ExpertHost(s_, w_, ExpertPiece::kExchange, pass);
+  if (e_.dispatcher == Dispatcher::kAllGather) {
+    const auto kind = there ? Collective::kAllGather : Collective::kReduceScatter;
+    const std::int64_t one = s_.local_tokens() * token;
+    const auto over = [&](GroupSlot group, std::int64_t ranks, std::int64_t gathered) {
+      if (ranks == 1) return;
+      Collect(s_, w_, there ? "all_gather.tokens" : "reduce_scatter.tokens", kind, group, gathered,
+              s_.dtype);
+      if (way != Way::kThere || pass != Pass::kForward) return;
+      Collect(s_, w_, "all_gather.choices", Collective::kAllGather, group,
+              gathered / token * e_.count * 5, graph::DType::kFp32);
+    };
+    if (there) {
+      over(GroupSlot::kEp, e_.ep, one * e_.ep);
+      over(GroupSlot::kExpertTp, e_.etp, one * e_.ep * e_.etp);
+    } else {
+      over(GroupSlot::kExpertTp, e_.etp, one * e_.ep * e_.etp);
+      over(GroupSlot::kEp, e_.ep, one * e_.ep);
+    }
+    return;
+  }
+  const std::string_view name = there ? "dispatch" : "combine";
+  const Shared shared{e_.shares, !there};
+  const std::int64_t gathered = load_.rows * token;
+  if (!there && e_.etp > 1) {
+    Collect(s_, w_, "reduce_scatter.tokens", Collective::kReduceScatter, GroupSlot::kExpertTp,
+            gathered, s_.dtype);
+  }
+  if (e_.ep > 1) {
+    if (way == Way::kThere && e_.dispatcher == Dispatcher::kAllToAll && !TorchExperts(s_)) {
+      Collect(s_, w_, "weights", Collective::kAllToAll, GroupSlot::kEp, load_.on_wire * 4,
+              graph::DType::kFp32, true, shared);
+    }
+    Collect(s_, w_, name, Collective::kAllToAll, GroupSlot::kEp,
+            load_.on_wire * (token + ProbabilityBytes(way)), s_.dtype, blocking, shared);
+  }
+  if (there && e_.etp > 1) {
+    Collect(s_, w_, "all_gather.tokens", Collective::kAllGather, GroupSlot::kExpertTp, gathered,
+            s_.dtype);
+  }
+}
+
+void ExpertWriter::SharedForward(bool first_half) {
+  if (e_.shared == 0) return;
+  if (first_half) {
+    Enter("layers.mlp.shared_experts.fc1", Pass::kForward);
+    w_->Alloc(shared_fc1_);
+    ColumnForward(dense_, w_, "shared_fc1", s_.hidden, fc1(e_.shared));
+    w_->Alloc(shared_act_);
+    Activation(Pass::kForward, s_.tokens(), e_.shared);
+    return;
+  }
+  Enter("layers.mlp.shared_experts.fc2", Pass::kForward);
+  RowForward(dense_, w_, "shared_fc2", e_.shared, s_.hidden);
+}
+
+// Biases behind fc2, weighted as their rows are by the router's fp32 weights: expert by expert a
+// piece is cut out, the scaled bias added in fp32, and all pieces are put together and converted
+// (Megatron's TEGroupedMLP._apply_bias). Backward: gradients of pieces, biases and weights.
+void ExpertWriter::OutputBias(Pass pass) {
+  const std::int64_t b = s_.element_bytes;
+  const auto kernel = [&](std::string_view name, MemoryOp op, std::int64_t read,
+                          std::int64_t written) {
+    w_->Kernel(name, Elementwise(s_, op, load_.rows, e_.width, read, written, pass));
+  };
+  if (pass == Pass::kForward) {
+    w_->Host("bias", e_.local * 3 * s_.framework.host.operator_forward);
+    kernel("scale", MemoryOp::kGradScale, 0, 4);
+    kernel("output_bias", MemoryOp::kAdd, b + 4, 4);
+    kernel("concatenate", MemoryOp::kCopy, 4, 4);
+    return kernel("cast", MemoryOp::kCast, 4, b);
+  }
+  w_->Host("bias", e_.local * 6 * s_.framework.host.operator_backward);
+  kernel("cast", MemoryOp::kCast, b, 4);
+  kernel("cast", MemoryOp::kCast, 4, b);
+  for (int i = 0; i < 2; ++i) {
+    kernel("scale", MemoryOp::kGradScale, 4, 4);
+    kernel("bias_sum", MemoryOp::kAdd, 4, 0);
+  }
+  kernel("concatenate", MemoryOp::kCopy, b, b);
+}
+
+void ExpertWriter::ExpertsForward(bool keep) {
+  Enter("layers.mlp.experts.fc1", Pass::kForward);
+  w_->Alloc(fc1_out_);
+  Pad("pad", Pass::kForward);
+  CastOperand(routed_, w_, "cast", load_.rows, e_.width, Pass::kForward);
+  GroupedHost(s_, w_, Calls(routed_, 1));
+  WriteGemm(s_, w_, "grouped_fc1",
+            Grouped(routed_, load_.each, fc1(e_.ffn), e_.width, GemmLayout::kNT));
+  if (!keep) w_->Free(permuted_);
+  Enter("layers.mlp.experts.activation", Pass::kForward);
+  ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
+  w_->Alloc(unweighted_);
+  w_->Alloc(activated_);
+  if (!s_.framework.moe_fused_mlp) Activation(Pass::kForward, load_.rows, e_.ffn);
+  const bool keep_function = keep && !s_.recomputes(kRecomputeMoeAct);
+  if (!keep) w_->Free(fc1_out_);
+  if (!keep_function) w_->Free(unweighted_);
+  Enter("layers.mlp.experts.fc2", Pass::kForward);
+  if (!s_.framework.moe_fused_mlp)
+    CastOperand(routed_, w_, "cast", load_.rows, e_.ffn, Pass::kForward);
+  GroupedHost(s_, w_, Calls(routed_, 1));
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, load_.each, e_.width, e_.ffn, GemmLayout::kNT));
+  if (s_.mlp_bias) OutputBias(Pass::kForward);
+  Pad("unpad", Pass::kForward);
+  if (!keep_function) w_->Free(activated_);
+}
+
+void ExpertWriter::Forward(bool keep) {
+  const Pass pass = Pass::kForward;
+  const std::int64_t token = e_.width * s_.element_bytes;
+  w_->Alloc(logits_);
+  Router(pass);
+  if (e_.latent) {
+    w_->Alloc(latent_);
+    Latent("down", e_.width, s_.hidden, pass);
+  }
+  w_->Module("layers.mlp.preprocess");
+  ExpertHost(s_, w_, ExpertPiece::kPreprocess, pass);
+  Enter("layers.mlp.dispatch", pass);
+  RoutingMap();
+  // The host must know how many tokens every expert has before it can launch the grouped GEMMs.
+  if (e_.host_reads) {
+    if (e_.ep > 1 && e_.dispatcher == Dispatcher::kAllToAll) {
+      Collect(s_, w_, "all_gather.counts", Collective::kAllGather, GroupSlot::kEp,
+              e_.ep * e_.count * 8, graph::DType::kInt64);
+    }
+    w_->HostSync("tokens_per_expert");
+  }
+  const Buffer sent =
+      w_->Temporary("dispatch.tokens", load_.arrived * token, MemoryKind::kCommunication);
+  w_->Alloc(sent);
+  if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kThere, pass);
+  Exchange(Way::kThere, pass, !overlaps());
+  if (overlaps()) {
+    SharedForward(true);
+    w_->Wait("dispatch", kExpertEvent);
+    w_->Module("layers.mlp.dispatch");
+  }
+  w_->Alloc(permuted_);
+  if (permutes_received()) Permute(Way::kThere, pass);
+  Sort(Way::kThere, pass);
+  w_->Free(sent);
+  ExpertsForward(keep);
+  const Buffer out = w_->Temporary("experts.output", load_.rows * token);
+  const Buffer back =
+      w_->Temporary("combine.tokens", load_.arrived * token, MemoryKind::kCommunication);
+  w_->Alloc(out);
+  w_->Alloc(back);
+  Enter("layers.mlp.combine", pass);
+  Sort(Way::kBack, pass);
+  if (permutes_received()) Permute(Way::kBack, pass);
+  Exchange(Way::kBack, pass, !overlaps());
+  if (overlaps()) {
+    SharedForward(false);
+    w_->Wait("combine", kExpertEvent);
+    w_->Module("layers.mlp.combine");
+  }
+  if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kBack, pass);
+  if (e_.latent) Latent("up", s_.hidden, e_.width, pass);
+  w_->Free(back);
+  w_->Free(out);
+  if (!keep) w_->Free(logits_);
+  if (!keep && e_.latent) w_->Free(latent_);
+  if (e_.shared == 0) return;
+  if (!overlaps()) {
+    SharedForward(true);
+    SharedForward(false);
+  }
+  w_->Kernel("add_shared", Elementwise(s_, MemoryOp::kAdd, s_.local_tokens(), s_.hidden,
+                                       2 * s_.element_bytes, s_.element_bytes, pass));
+  if (keep) return;
+  w_->Free(shared_fc1_);
+  w_->Free(shared_act_);
+}
+
+void ExpertWriter::SharedBackward() {
+  if (e_.shared == 0) return;
+  Enter("layers.mlp.shared_experts.fc2", Pass::kBackward);
+  const std::int64_t b = s_.element_bytes;
+  const Buffer act = w_->Temporary("shared.activation.gradient", s_.tokens() * e_.shared * b);
+  const Buffer fc = w_->Temporary("shared.fc1.gradient", s_.tokens() * fc1(e_.shared) * b);
+  w_->Alloc(act);
+  RowBackward(dense_, w_, "shared_fc2", e_.shared, s_.hidden);
+  w_->Free(shared_act_);
+  w_->Alloc(fc);
+  Activation(Pass::kBackward, s_.tokens(), e_.shared);
+  w_->Free(act);
+  w_->Free(shared_fc1_);
+  Enter("layers.mlp.shared_experts.fc1", Pass::kBackward);
+  ColumnBackward(dense_, w_, "shared_fc1", s_.hidden, fc1(e_.shared), false);
+  w_->Free(fc);
+}
+
+void ExpertWriter::ExpertsBackward() {
+  const std::int64_t b = s_.element_bytes;
+  const Buffer act = w_->Temporary("experts.activation.gradient", load_.rows * e_.ffn * b);
+  const Buffer fc = w_->Temporary("experts.fc1.gradient", load_.rows * fc1(e_.ffn) * b);
+  if (s_.recomputes(kRecomputeMoeAct)) {
+    Enter("layers.mlp.experts.activation", Pass::kForward);
+    ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kForward);
+    w_->Alloc(unweighted_);
+    w_->Alloc(activated_);
+    Activation(Pass::kForward, load_.rows, e_.ffn);
+  }
+  Enter("layers.mlp.experts.fc2", Pass::kBackward);
+  GroupedHost(s_, w_, Calls(routed_, 2));
+  w_->Alloc(act);
+  Pad("pad", Pass::kBackward);
+  if (s_.mlp_bias) OutputBias(Pass::kBackward);
+  CastOperand(routed_, w_, "cast", load_.rows, e_.width, Pass::kBackward);
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, load_.each, e_.ffn, e_.width, GemmLayout::kNN));
+  WriteGemm(s_, w_, "grouped_fc2", Grouped(routed_, e_.width, e_.ffn, load_.each, GemmLayout::kTN));
+  if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, e_.width);
+  w_->Free(activated_);
+  Enter("layers.mlp.experts.activation", Pass::kBackward);
+  ExpertHost(s_, w_, ExpertPiece::kActivation, Pass::kBackward);
+  w_->Alloc(fc);
+  if (!s_.framework.moe_fused_mlp) Activation(Pass::kBackward, load_.rows, e_.ffn);
+  w_->Free(act);
+  w_->Free(unweighted_);
+  w_->Free(fc1_out_);
+  Enter("layers.mlp.experts.fc1", Pass::kBackward);
+  GroupedHost(s_, w_, Calls(routed_, 2));
+  if (s_.mlp_bias) BiasGradient(s_, w_, load_.rows, fc1(e_.ffn));
+  if (!s_.framework.moe_fused_mlp)
+    CastOperand(routed_, w_, "cast", load_.rows, fc1(e_.ffn), Pass::kBackward);
+  WriteGemm(s_, w_, "grouped_fc1",
+            Grouped(routed_, load_.each, e_.width, fc1(e_.ffn), GemmLayout::kNN));
+  WriteGemm(s_, w_, "grouped_fc1",
+            Grouped(routed_, fc1(e_.ffn), e_.width, load_.each, GemmLayout::kTN));
+  Pad("unpad", Pass::kBackward);
+  w_->Free(fc);
+  w_->Free(permuted_);
+}
+
+void ExpertWriter::Backward() {
+  const Pass pass = Pass::kBackward;
+  const std::int64_t token = e_.width * s_.element_bytes;
+  const Buffer wire =
+      w_->Temporary("combine.gradient", load_.arrived * token, MemoryKind::kCommunication);
+  const Buffer rows = w_->Temporary("experts.gradient", load_.rows * token);
+  if (e_.latent) Latent("up", s_.hidden, e_.width, pass);
+  Enter("layers.mlp.combine", pass);
+  w_->Alloc(wire);
+  if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kBack, pass);
+  Exchange(Way::kBack, pass, !overlaps());
+  if (overlaps()) {
+    SharedBackward();
+    w_->Wait("combine", kExpertEvent);
+    w_->Module("layers.mlp.combine");
+  }
+  w_->Alloc(rows);
+  if (permutes_received()) Permute(Way::kBack, pass);
+  Sort(Way::kBack, pass);
+  w_->Free(wire);
+  ExpertsBackward();
+  Enter("layers.mlp.dispatch", pass);
+  Sort(Way::kThere, pass);
+  if (permutes_received()) Permute(Way::kThere, pass);
+  Exchange(Way::kThere, pass, true);
+  w_->Free(rows);
+  if (e_.dispatcher == Dispatcher::kAllToAll) Permute(Way::kThere, pass);
+  if (e_.latent) {
+    Latent("down", e_.width, s_.hidden, pass);
+    w_->Free(latent_);
+  }
+  if (!overlaps()) SharedBackward();
+  Router(pass);
+  w_->Free(logits_);
+  // Gradients of the norm's output: experts', router's, shared experts'.
+  const std::int64_t b = s_.element_bytes;
+  const std::int64_t branches = e_.shared > 0 ? 2 : 1;
+  for (std::int64_t i = 0; i < branches; ++i) {
+    w_->Kernel("branch_gradient",
+               Elementwise(s_, MemoryOp::kAdd, s_.local_tokens(), s_.hidden, 2 * b, b, pass));
+  }
+}
+
+}  // namespace orrery::workload

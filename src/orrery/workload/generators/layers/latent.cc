@@ -1,0 +1,120 @@
+// Multi-head latent attention (DeepSeek-V2, 2024, section 2.1), as Megatron Core's MLASelfAttention
+// runs it: down-projections whole on every tensor-parallel rank, over its own tokens under SP;
+// up-projections split by heads; rotary on the small parts of queries and keys; keys and values
+// materialised for a flash kernel whose values are narrower than its keys. Source:
+// megatron/core/transformer/multi_latent_attention.py, read for its behaviour.
+#include "orrery/workload/generators/layers/latent.h"
+
+#include "orrery/workload/generators/layers/lora.h"
+
+namespace orrery::workload {
+
+using graph::GemmLayout;
+using graph::MemoryOp;
+using graph::Pass;
+
+std::int64_t LatentSaved(const Shape& s) {
+  const Latent& l = s.latent;
+  const std::int64_t e = s.element_bytes;
+  // Before and after their norms.
+  return s.local_tokens() * 2 * (l.q_rank + l.kv_rank + l.rope_dim) * e;
+}
+
+std::int64_t LatentUpSaved(const Shape& s) {
+  if (s.latent.kv_rank == 0) return 0;
+  // Queries and keys put together, and the up-projection's output, of which values are a view.
+  return s.tokens() * s.heads * (2 * s.head_dim + s.latent.nope_dim + s.latent.v_dim) *
+         s.element_bytes;
+}
+
+namespace {
+
+void Down(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t out, Pass pass) {
+  const std::int64_t rows = s.local_tokens();
+  const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+    WriteGemm(s, w, name, {.m = m, .n = n, .k = k, .dtype = s.dtype, .layout = layout});
+  };
+  if (pass == Pass::kForward) {
+    gemm(rows, out, s.hidden, GemmLayout::kNT);
+    if (Adapts(s, name)) AdapterForward(s, w, s.hidden, out, Split::kWhole);
+    return;
+  }
+  gemm(rows, s.hidden, out, GemmLayout::kNN);
+  if (Adapts(s, name)) AdapterBackward(s, w, s.hidden, out, Split::kWhole);
+  gemm(out, s.hidden, rows, GemmLayout::kTN);
+}
+
+void SmallNorm(const Shape& s, BlockWriter* w, std::string_view name, std::int64_t width,
+               Pass pass) {
+  const std::int64_t e = s.element_bytes;
+  const std::int64_t read = pass == Pass::kForward ? e : 2 * e;
+  w->Kernel(name, Elementwise(s, MemoryOp::kRmsNorm, s.local_tokens(), width, read, e, pass));
+  if (pass == Pass::kBackward) AccumulateGradient(s, w, "weight_gradient", width);
+}
+
+// Rotary on the small parts, then queries and keys put together (backward: taken apart).
+void Rotate(const Shape& s, BlockWriter* w, Pass pass) {
+  const std::int64_t e = s.element_bytes;
+  w->Module("layers.self_attention.rotary");
+  w->Kernel("rotary_q",
+            Elementwise(s, MemoryOp::kRotary, s.tokens(), s.heads * s.latent.rope_dim, e, e, pass));
+  w->Kernel("rotary_k",
+            Elementwise(s, MemoryOp::kRotary, s.tokens(), s.latent.rope_dim, e, e, pass));
+  if (pass == Pass::kBackward) return;  // the layer's copy of all gradients stands for this
+  w->Kernel("concatenate_q", Elementwise(s, MemoryOp::kCopy, s.tokens(), s.query(), e, e, pass));
+  w->Kernel("concatenate_k", Elementwise(s, MemoryOp::kCopy, s.tokens(), s.query(), e, e, pass));
+}
+
+void Enter(const Shape& s, BlockWriter* w, std::string_view module, Pass pass) {
+  w->Module(module);
+  w->Host("module", pass == Pass::kForward ? s.framework.host.module_forward
+                                           : s.framework.host.module_backward);
+}
+
+}  // namespace
+
+void LatentForward(const Shape& s, BlockWriter* w) {
+  const Latent& l = s.latent;
+  Enter(s, w, "layers.self_attention.down", Pass::kForward);
+  if (l.q_rank > 0) {
+    Down(s, w, "q_down", l.q_rank, Pass::kForward);
+    SmallNorm(s, w, "q_norm", l.q_rank, Pass::kForward);
+  }
+  Down(s, w, "kv_down", l.kv_rank + l.rope_dim, Pass::kForward);
+  SmallNorm(s, w, "kv_norm", l.kv_rank, Pass::kForward);
+  LatentUp(s, w);
+}
+
+void LatentUp(const Shape& s, BlockWriter* w) {
+  const Latent& l = s.latent;
+  Enter(s, w, "layers.self_attention.up", Pass::kForward);
+  ColumnForward(s, w, "q_up", l.q_rank > 0 ? l.q_rank : s.hidden, s.query());
+  ColumnForward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim));
+  if (s.sequence_parallel) {  // the rotary part of keys, which all heads share
+    TpCollective(s, w, "all_gather.rotary", graph::Collective::kAllGather,
+                 s.tokens() * l.rope_dim * s.element_bytes, s.dtype);
+  }
+  Rotate(s, w, Pass::kForward);
+}
+
+void LatentBackward(const Shape& s, BlockWriter* w) {
+  const Latent& l = s.latent;
+  Rotate(s, w, Pass::kBackward);
+  if (s.sequence_parallel) {
+    TpCollective(s, w, "reduce_scatter.rotary", graph::Collective::kReduceScatter,
+                 s.tokens() * l.rope_dim * s.element_bytes, s.dtype);
+  }
+  Enter(s, w, "layers.self_attention.up", Pass::kBackward);
+  ColumnBackward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim), false);
+  ColumnBackward(s, w, "q_up", l.q_rank > 0 ? l.q_rank : s.hidden, s.query(), false);
+  Enter(s, w, "layers.self_attention.down", Pass::kBackward);
+  SmallNorm(s, w, "kv_norm", l.kv_rank, Pass::kBackward);
+  Down(s, w, "kv_down", l.kv_rank + l.rope_dim, Pass::kBackward);
+  if (l.q_rank > 0) {
+    SmallNorm(s, w, "q_norm", l.q_rank, Pass::kBackward);
+    Down(s, w, "q_down", l.q_rank, Pass::kBackward);
+  }
+  ResidualGradient(s, w);  // the two branches' gradients of the norm's output
+}
+
+}  // namespace orrery::workload

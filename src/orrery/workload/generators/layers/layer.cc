@@ -1,0 +1,73 @@
+#include "orrery/workload/generators/layers/layer.h"
+
+#include "orrery/workload/generators/layers/conv_unit.h"
+#include "orrery/workload/generators/layers/layer_writer.h"
+
+namespace orrery::workload {
+
+using graph::Pass;
+
+namespace {
+
+void Mixer(const Shape& s, bool keep, bool keep_core, LayerWriter* layer) {
+  if (s.attends) layer->AttentionForward(keep, keep_core);
+  if (s.mamba.heads > 0) layer->MambaForward(keep);
+  if (!s.mixes()) layer->SkipMixer();
+}
+
+void FeedForward(const Shape& s, bool keep, LayerWriter* layer) {
+  if (!s.feeds_forward) return layer->SkipFeedForward(keep);
+  if (s.experts.count > 0) return layer->ExpertsForward(keep);
+  layer->MlpForward(keep);
+}
+
+}  // namespace
+
+void WriteLayerForward(const Shape& s, BlockWriter* w) {
+  if (s.net != nullptr) return WriteUnitForward(s, w);
+  const bool keep = s.recompute != Recompute::kFull;
+  LayerWriter layer(s, w);
+  layer.BeginForward();
+  Mixer(s, keep, keep && !layer.recomputes_core(), &layer);
+  FeedForward(s, keep, &layer);
+  layer.EndForward();
+  layer.Stack(Pass::kForward);
+}
+
+void WriteLayerBackward(const Shape& s, BlockWriter* w) {
+  if (s.net != nullptr) return WriteUnitBackward(s, w);
+  LayerWriter layer(s, w);
+  layer.BeginBackward();
+  layer.Stack(Pass::kBackward);
+  if (s.recompute == Recompute::kFull) {
+    layer.BeginRecompute();
+    w->Host("checkpoint", s.framework.host.checkpoint);
+    Mixer(s, true, true, &layer);
+    FeedForward(s, true, &layer);
+  }
+  if (s.experts.count > 0) {
+    layer.ExpertsBackward();
+  } else if (s.feeds_forward) {
+    layer.MlpBackward();
+  }
+  if (s.attends) layer.AttentionBackward();
+  if (s.mamba.heads > 0) layer.MambaBackward();
+  layer.EndBackward();
+}
+
+graph::Block LayerForward(const Shape& s, Names* names) {
+  const bool again = s.in_group(kGroupAgain);
+  BlockWriter w(names, again ? "layer.recompute" : "layer.forward", Pass::kForward);
+  if (s.keeps_units) w.Host("fsdp", s.units() * s.framework.host.unit);
+  WriteLayerForward(s, &w);
+  return w.Finish();
+}
+
+graph::Block LayerBackward(const Shape& s, Names* names) {
+  BlockWriter w(names, "layer.backward", Pass::kBackward);
+  if (s.keeps_units) w.Host("fsdp", s.units() * s.framework.host.unit);
+  WriteLayerBackward(s, &w);
+  return w.Finish();
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,384 @@
+#include "orrery/workload/generators/layers/layer_writer.h"
+
+#include "orrery/workload/generators/layers/context_parallel.h"
+#include "orrery/workload/generators/layers/latent.h"
+#include "orrery/workload/generators/layers/lora.h"
+#include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/torch_layers.h"
+#include "orrery/workload/generators/layers/unpadding.h"
+
+namespace orrery::workload {
+
+using graph::Attention;
+using graph::Buffer;
+using graph::Gemm;
+using graph::GemmLayout;
+using graph::Lifetime;
+using graph::MemoryKind;
+using graph::MemoryOp;
+using graph::Pass;
+
+namespace {
+constexpr std::uint32_t kAgainOutput = 95;  // the id of a buffer that two runs make
+}
+
+LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
+    : s_(s), attention_(PartShape(s, kBf16Attention)), mlp_(PartShape(s, kBf16Mlp)), w_(w) {
+  const bool full = s.recompute == Recompute::kFull;
+  std::uint32_t id = 0;
+  const auto make = [&](std::string_view name, std::int64_t bytes, bool within_call) {
+    if (!within_call) kept_bytes_ += bytes;
+    return w->Named(++id, name, bytes, MemoryKind::kActivation,
+                    within_call ? Lifetime::kCall : Lifetime::kMicrobatch);
+  };
+  const std::int64_t e = s.element_bytes;
+  const std::int64_t local = s.local_tokens();
+  const std::int64_t statistics = EagerNorms(s) ? EagerNormBytes(s, local * s.hidden)
+                                                : local * 4 * (s.norm == Norm::kLayerNorm ? 2 : 1);
+  const std::int64_t inputs = s.keeps_gathered() ? s.tokens() : local;  // of qkv's and fc1's rows
+  const std::int64_t mask = s.dropout ? local * s.hidden : 0;
+  const std::int64_t square = s.flash() ? 0 : s.batch * s.heads * s.seq * s.seq;
+  const KeptProducts& kept = s.kept;
+  const bool core = (full && !kept.core) || recomputes_core();
+  const bool norms = full || s.recomputes(kRecomputeNorms);
+  const bool mlp = full || s.recomputes(kRecomputeMlp);
+  const bool again = s.in_group(kGroupAgain), hands_on = s.in_group(kGroupHandsOn);
+  output_ = make("output", s.local_bytes(), hands_on && !again);
+  // The last layer's output is there from both runs.
+  const bool twice = again && !hands_on;
+  if (twice) {
+    first_output_ = output_;
+    output_ = w->Named(kAgainOutput, "output", s.local_bytes(), MemoryKind::kActivation,
+                       Lifetime::kMicrobatch);
+  }
+  if (s.in_group(kGroupInside) && !again) input_ = w->Temporary("input", s.local_bytes());
+  recomputed_ = w->Temporary("output", s.local_bytes());
+  norm1_stats_ = make("input_norm.statistics", statistics, norms);
+  const std::int64_t operand = LinearBytes(mlp_, inputs * s.hidden);
+  norm1_out_ = make("input_norm.output", LinearBytes(attention_, inputs * s.hidden), norms);
+  qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e,
+              full && !kept.qkv);
+  rotated_ = make("rotated",
+                  rotates() && !s.framework.in_place_kernels
+                      ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1)
+                      : 0,
+                  full);
+  repeated_ =
+      make("attention.repeated", s.repeats_heads() ? 2 * s.tokens() * s.query() * e : 0, full);
+  attention_stats_ = make("attention.statistics", s.flash() ? s.tokens() * s.heads * 4 : 0, core);
+  // PyTorch's own softmax runs and is saved in fp32.
+  probabilities_ =
+      make("attention.probabilities", square * (s.framework.fused_softmax ? e : 4), core);
+  probability_mask_ = make("attention.mask", s.dropout ? square : 0, core);
+  dropped_ = make("attention.dropped", s.dropout ? square * e : 0, core);
+  // Unpadded, the kernel keeps its own output beside the one with its padding back.
+  context_ = make("attention.context",
+                  s.tokens() * s.context() * e * (s.framework.unpads_attention ? 2 : 1),
+                  full && !kept.core);
+  mask1_ = make("projection.mask", mask, full && !kept.projection);
+  // Side by side, attention's output is only added at the end; a shared norm is norm1.
+  middle_ = make("middle", s.mixes() ? s.local_bytes() : 0,
+                 (full && !kept.projection) || s.parallel_block);
+  norm2_stats_ = make("mlp_norm.statistics", s.shared_norm ? 0 : statistics, norms);
+  norm2_out_ = make("mlp_norm.output", s.shared_norm ? 0 : operand, norms);
+  const std::int64_t fc1 = s.tokens() * s.fc1() * e;
+  const bool half = kept.halves && !kept.fc1;
+  fc1_out_ = make("fc1.output", half ? fc1 / 2 : fc1, mlp && !kept.fc1);
+  const std::int64_t silu = EagerGates(s) ? s.tokens() * s.ffn * e : 0;
+  activated_ = make("activation.output", LinearBytes(mlp_, s.tokens() * s.ffn) + silu, mlp);
+  mask2_ = make("fc2.mask", mask, full);
+  latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
+  adapters_ = make("adapters", AdapterSavedBytes(s), full);
+  fc1_half_ = make("fc1.half", half ? fc1 / 2 : 0, false);
+  if (!s.post_norms) return;
+  const std::int64_t post = s.local_bytes() + statistics;
+  post1_ = make("post_attention_norm.input", post, full && !kept.projection);
+  post2_ = make("post_mlp_norm.input", post, full);
+}
+
+bool LayerWriter::recomputes_core() const {
+  return s_.recomputes(kRecomputeCore) && (!s_.flash() || s_.framework.recompute_flash);
+}
+
+void LayerWriter::Enter(std::string_view module) {
+  w_->Module(module);
+  w_->Host("module", s_.framework.host.module_forward);
+}
+void LayerWriter::EnterBackward(std::string_view module) {
+  w_->Module(module);
+  w_->Host("module", s_.framework.host.module_backward);
+}
+
+void LayerWriter::BiasDropoutAdd() {
+  const std::int64_t e = s_.element_bytes;
+  w_->Kernel("bias_dropout_add", Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(),
+                                             s_.hidden, (s_.parallel_block ? 3 : 2) * e,
+                                             e + (s_.dropout ? 1 : 0), Pass::kForward));
+}
+
+void LayerWriter::BiasDropoutAddBackward(bool bias) {
+  const std::int64_t e = s_.element_bytes;
+  if (s_.dropout) {
+    w_->Kernel("bias_dropout_add", Elementwise(s_, MemoryOp::kBiasDropoutAdd, s_.local_tokens(),
+                                               s_.hidden, e + 1, e, Pass::kBackward));
+  }
+  if (bias) BiasGradient(s_, w_, s_.local_tokens(), s_.hidden);
+}
+
+// A row-parallel product over all tokens is given back once its sum is scattered.
+Buffer LayerWriter::Scattered(const Buffer& product) {
+  if (!s_.sequence_parallel || s_.framework.tp_comm_overlap) return product;
+  const Buffer scattered = w_->Temporary("scattered", s_.local_bytes());
+  w_->Alloc(scattered);
+  w_->Free(product);
+  return scattered;
+}
+
+void LayerWriter::AttentionForward(bool keep, bool keep_core) {
+  Enter("layers.input_norm");
+  w_->Alloc(adapters_);
+  w_->Alloc(norm1_stats_);
+  w_->Alloc(norm1_out_);
+  NormForward(s_, w_);
+  const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
+  Drop(keep_norm, norm1_stats_);
+  Enter("layers.self_attention.qkv");
+  Hold(s_.kept.qkv, qkv_);
+  w_->Alloc(latent_up_);
+  if (Runs(s_.kept.qkv)) {
+    Qkv(Pass::kForward);
+  } else if (s_.kept.halves) {
+    ColumnForward(attention_, w_, "qkv", s_.hidden, s_.key_value());
+  }
+  QkvBias();
+  if (!s_.shared_norm) Drop(keep_norm, norm1_out_);
+  if (rotates()) {
+    Enter("layers.self_attention.rotary");
+    w_->Alloc(rotated_);
+    Rotary(s_, w_, "rotary_q", s_.query(), Pass::kForward);
+    Rotary(s_, w_, "rotary_k", s_.key_value(), Pass::kForward);
+  }
+  w_->Alloc(repeated_);
+  RepeatHeads(s_, w_, Pass::kForward);
+  Hold(s_.kept.core, context_);
+  if (Runs(s_.kept.core)) CoreForward(keep_core || s_.kept.core);
+  Drop(keep, repeated_);
+  Drop(keep || s_.kept.qkv, qkv_);
+  Drop(keep && !s_.recomputes(kRecomputeMlaUp), latent_up_);
+  Drop(keep, rotated_);
+  if (!Runs(s_.kept.projection)) return;
+  Enter("layers.self_attention.projection");
+  Buffer projected =
+      w_->Temporary("projected", s_.framework.tp_comm_overlap ? s_.local_bytes() : s_.full_bytes());
+  w_->Alloc(projected);
+  RowForward(attention_, w_, "projection", s_.context(), s_.hidden);
+  projected = Scattered(projected);
+  Drop(keep || s_.kept.core, context_);
+  PostNorm("layers.post_attention_norm", keep || s_.kept.projection, post1_);
+  Enter("layers.self_attention.bias_dropout_add");
+  w_->Alloc(mask1_);
+  w_->Alloc(middle_);
+  if (!s_.parallel_block) BiasDropoutAdd();
+  Drop(keep || s_.kept.projection, mask1_);
+  w_->Free(projected);
+}
+
+void LayerWriter::Fc1AndFunction(bool keep, bool keep_norm) {
+  Enter("layers.mlp.fc1");
+  const bool half = again_ && s_.kept.halves;  // the other half of a gated one is kept
+  Hold(s_.kept.fc1, fc1_out_);
+  if (!half) Hold(s_.kept.fc1, fc1_half_);
+  if (Runs(s_.kept.fc1)) ColumnForward(mlp_, w_, "fc1", s_.hidden, half ? s_.ffn : s_.fc1());
+  Drop(keep_norm, s_.shared_norm ? norm1_out_ : norm2_out_);
+  Enter("layers.mlp.activation");
+  w_->Alloc(activated_);
+  Activation(Pass::kForward);
+  Drop(keep || s_.kept.fc1, fc1_out_);
+}
+
+// Between the norm and the residual; returns what it put out, allocated.
+Buffer LayerWriter::MlpCore(bool keep, bool keep_norm) {
+  Fc1AndFunction(keep, keep_norm);
+  Enter("layers.mlp.fc2");
+  Buffer projected =
+      w_->Temporary("projected", s_.framework.tp_comm_overlap ? s_.local_bytes() : s_.full_bytes());
+  w_->Alloc(projected);
+  RowForward(mlp_, w_, "fc2", s_.ffn, s_.hidden);
+  projected = Scattered(projected);
+  Drop(keep, activated_);
+  return projected;
+}
+
+void LayerWriter::MlpForward(bool keep) {
+  const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
+  if (!s_.shared_norm) {
+    Enter("layers.mlp_norm");
+    w_->Alloc(norm2_stats_);
+    w_->Alloc(norm2_out_);
+    NormForward(s_, w_);
+    Drop(keep_norm, norm2_stats_);
+  }
+  if (stops_early()) {
+    if (s_.parallel_block) w_->Free(middle_);
+    return Fc1AndFunction(keep, keep_norm);
+  }
+  const Buffer projected = MlpCore(keep && !s_.recomputes(kRecomputeMlp), keep_norm);
+  PostNorm("layers.post_mlp_norm", keep, post2_);
+  Enter("layers.mlp.bias_dropout_add");
+  w_->Alloc(mask2_);
+  w_->Alloc(again_ ? recomputed_ : output_);
+  BiasDropoutAdd();
+  Drop(keep, mask2_);
+  Drop((keep || s_.kept.projection) && !s_.parallel_block, middle_);
+  Drop(keep, adapters_);
+  w_->Free(projected);
+}
+
+void LayerWriter::PostNorm(std::string_view module, bool keep, const Buffer& input) {
+  if (!s_.post_norms) return;
+  Enter(module);
+  w_->Alloc(input);
+  NormForward(s_, w_);
+  Drop(keep, input);
+}
+
+// A norm whose output forward did not keep.
+void LayerWriter::NormAgain(std::string_view module, const Buffer& statistics,
+                            const Buffer& output) {
+  if (!s_.recomputes(kRecomputeNorms)) return;
+  Enter(module);
+  w_->Alloc(statistics);
+  w_->Alloc(output);
+  NormForward(s_, w_);
+}
+
+void LayerWriter::Activation(Pass pass) {
+  const bool gated = s_.activation == workload::Activation::kSwiglu;
+  const MemoryOp op = gated ? MemoryOp::kSwiglu : MemoryOp::kGelu;
+  const std::string_view name = ActivationName(s_);
+  const std::int64_t e = s_.element_bytes;
+  const std::int64_t inputs = gated ? 2 : 1;  // per output element
+  if (EagerGates(s_)) return EagerGate(s_, w_, s_.tokens(), s_.ffn, pass);
+  if (s_.framework.fused_bias_activation) {
+    const std::int64_t read = pass == Pass::kForward ? inputs * e : (inputs + 1) * e;
+    const std::int64_t written = pass == Pass::kForward ? e : inputs * e;
+    w_->Kernel(name, Elementwise(s_, op, s_.tokens(), s_.ffn, read, written, pass));
+    return;
+  }
+  if (s_.activation == workload::Activation::kSquaredRelu) {
+    return SquaredReluOperators(s_, w_, pass);
+  }
+  // Unfused: bias, then the function, then the gate's product; backward in reverse.
+  if (pass == Pass::kForward && s_.mlp_bias) {
+    w_->Kernel("bias", Elementwise(s_, MemoryOp::kAdd, s_.tokens(), s_.fc1(), e, e, pass));
+  }
+  if (gated && pass == Pass::kBackward) {
+    w_->Kernel("gate", Elementwise(s_, MemoryOp::kSwiglu, s_.tokens(), s_.ffn, 3 * e, 2 * e, pass));
+  }
+  const std::int64_t read = pass == Pass::kForward ? e : 2 * e;
+  w_->Kernel(gated ? "silu" : name, Elementwise(s_, op, s_.tokens(), s_.ffn, read, e, pass));
+  if (gated && pass == Pass::kForward) {
+    w_->Kernel("gate", Elementwise(s_, MemoryOp::kSwiglu, s_.tokens(), s_.ffn, 2 * e, e, pass));
+  }
+  if (gated && pass == Pass::kBackward) {
+    w_->Kernel("concatenate", Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.fc1(), e, e, pass));
+  }
+}
+
+Attention FlashAttention(const Shape& s, Pass pass) {
+  // Sequences packed into one do not see each other.
+  const std::int64_t len = s.packed_len > 0 ? s.packed_len : s.seq;
+  return {.batch = s.batch * (s.seq / len),
+          .heads = s.heads,
+          .kv_heads = s.kv_heads,
+          .seq_q = len,
+          .seq_kv = len,
+          .head_dim = s.head_dim,
+          .dtype = AttentionType(s),
+          .causal = !s.encoder,
+          .pass = pass,
+          .kernel = s.fused_attention(),
+          .v_head_dim = s.other_v_head_dim(),
+          .window = s.window};
+}
+
+void LayerWriter::CoreForward(bool keep_core) {
+  Enter("layers.self_attention.core");
+  if (!s_.sequence_parallel) w_->Host("random_state", s_.framework.host.rng_fork);
+  w_->Host("attention", s_.framework.host.core);
+  if (!s_.flash()) return UnfusedForward(keep_core);
+  w_->Alloc(attention_stats_);
+  CastAttention(s_, w_, s_.query() + s_.kv_heads * (s_.head_dim + s_.v_head_dim()), Pass::kForward);
+  if (s_.cp > 1) {
+    ContextForward(s_, w_);
+    return Drop(keep_core, attention_stats_);
+  }
+  BeforeAttention(s_, w_, Pass::kForward);
+  w_->Kernel("flash_attention", FlashAttention(s_, Pass::kForward));
+  BehindAttention(s_, w_, Pass::kForward);
+  Drop(keep_core, attention_stats_);
+}
+
+namespace {
+
+// A batched product of [m, k] and [k, n], once per sequence and head.
+Gemm Batched(const Shape& s, std::int64_t m, std::int64_t n, std::int64_t k, GemmLayout layout) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .batch = s.batch * s.heads,
+          .dtype = s.dtype,
+          .layout = layout,
+          .out_dtype = s.dtype};
+}
+
+}  // namespace
+
+void LayerWriter::Softmax(Pass pass) {
+  const std::int64_t e = s_.element_bytes;
+  const std::int64_t rows = s_.batch * s_.heads * s_.seq;
+  const std::int64_t read = pass == Pass::kForward ? e : 2 * e;
+  if (s_.framework.fused_softmax) {
+    w_->Kernel("scaled_mask_softmax",
+               Elementwise(s_, MemoryOp::kScaledMaskSoftmax, rows, s_.seq, read, e, pass));
+    return;
+  }
+  // torch: to fp32, scale, mask, softmax, back. The backward pass mirrors each.
+  w_->Kernel("cast", Elementwise(s_, MemoryOp::kCast, rows, s_.seq, e, 4, pass));
+  w_->Kernel("scale", Elementwise(s_, MemoryOp::kGradScale, rows, s_.seq, 4, 4, pass));
+  w_->Kernel("mask", Elementwise(s_, MemoryOp::kCopy, rows, s_.seq, 5, 4, pass));
+  w_->Kernel("softmax", Elementwise(s_, MemoryOp::kScaledMaskSoftmax, rows, s_.seq,
+                                    pass == Pass::kForward ? 4 : 8, 4, pass));
+  w_->Kernel("cast", Elementwise(s_, MemoryOp::kCast, rows, s_.seq, 4, e, pass));
+}
+
+void LayerWriter::UnfusedForward(bool keep_core) {
+  const std::int64_t e = s_.element_bytes;
+  const std::int64_t rows = s_.batch * s_.heads * s_.seq;
+  if (s_.kv_heads < s_.heads) {  // keys and values are repeated for every query head
+    w_->Kernel("repeat_k",
+               Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.query(), e, e, Pass::kForward));
+    w_->Kernel("repeat_v",
+               Elementwise(s_, MemoryOp::kCopy, s_.tokens(), s_.query(), e, e, Pass::kForward));
+  }
+  const Buffer scores = w_->Temporary("scores", s_.framework.keeps_scores ? 0 : rows * s_.seq * e);
+  w_->Alloc(scores);
+  w_->Kernel("scores", Batched(s_, s_.seq, s_.seq, s_.head_dim, GemmLayout::kNT));
+  w_->Alloc(probabilities_);
+  Softmax(Pass::kForward);
+  w_->Free(scores);
+  w_->Alloc(probability_mask_);
+  w_->Alloc(dropped_);
+  if (s_.dropout) {
+    w_->Kernel("attention_dropout",
+               Elementwise(s_, MemoryOp::kDropout, rows, s_.seq, e, e + 1, Pass::kForward));
+  }
+  w_->Kernel("context", Batched(s_, s_.seq, s_.v_head_dim(), s_.seq, GemmLayout::kNN));
+  w_->Kernel("transpose", Elementwise(s_, MemoryOp::kTranspose, s_.tokens(), s_.context(), e, e,
+                                      Pass::kForward));
+  Drop(keep_core, probabilities_);
+  Drop(keep_core, probability_mask_);
+  Drop(keep_core, dropped_);
+}
+
+}  // namespace orrery::workload

@@ -1,0 +1,77 @@
+// Optimizers beyond fused Adam: what they keep, which kernels they run.
+//
+//   adam        fp32 parameter and two fp32 moments. Fused: one kernel for all. Else five kernels
+//   for
+//               all (foreach), or eight for each tensor (loop), the AdamW step of torch.optim.
+//   adafactor   Shazeer & Stern 2018 without momentum: the second moment of a matrix is a row and a
+//               column of means; eight kernels a tensor, as Hugging Face's implementation. A flat
+//               shard (FSDP1, DeepSpeed) is no matrix: its second moment is kept whole, six kernels
+//               a shard. Tensors sharded by rows (FSDP2): a rank has its rows' means and all
+//               columns', which are summed over the ranks, as are the mean of the rows' and the
+//               update's norm: pytorch/pytorch #109581.
+//   muon        Jordan et al. 2024: momentum of the layers' matrices, made orthogonal by five
+//               Newton-Schulz iterations in bf16; Adam for tables, norms and biases. For a matrix
+//               of m × n, m ≤ n, an iteration is three GEMMs: 2m²n + 2m³ + 2m²n operations. Under
+//               tp each rank orthogonalises its part. Under ZeRO-1 as Megatron's layer-wise
+//               distributed optimizer (dist_muon): gradients are all-reduced, each rank keeps the
+//               state of whole matrices and updates them, all are gathered. Of a layer's m matrices
+//               (an ordinary one has four; router and shared experts count) the n ranks get
+//               m·layers/n, of its experts' those that hold the same ones; all run as the one with
+//               most, and of a layer it has in part as the largest ones.
+//   sgd         with momentum and weight decay: one fp32 moment. Fused: one kernel; else four for
+//   all
+//               (foreach).
+//   on the CPU  gradients are copied to the host, the CPU updates (kCpuAdamPs in shape.cc),
+//   parameters
+//               are copied back in the model's type; no optimizer state on the GPU (ZeRO-Offload).
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "orrery/workload/generators/block_writer.h"
+#include "orrery/workload/generators/shape.h"
+
+namespace orrery::workload {
+
+struct OptimizerCounts {
+  std::int64_t tensors = 0;
+  std::int64_t factors = 0;  // elements of rows and columns of means (adafactor)
+  std::int64_t outside = 0;  // elements that are no layer's matrix (muon)
+};
+void CountLayer(const Shape& s, OptimizerCounts* counts);
+// Adafactor's, where each tensor is sharded by its rows over `ranks`: of a layer; of the root unit.
+void CountShardedLayer(const Shape& s, std::int64_t ranks, OptimizerCounts* counts);
+void CountShardedRoot(const Shape& s, std::int64_t ranks, OptimizerCounts* counts);
+void CountTensors(const Shape& s, const std::vector<std::int64_t>& tensors,
+                  OptimizerCounts* counts);
+
+inline bool AsksForNumber(const Shape& s) {
+  return s.optimizer == Optimizer::kAdafactor || s.optimizer == Optimizer::kMuon ||
+         (s.optimizer == Optimizer::kAdam && s.framework.adam_loop && !s.framework.fused_adam);
+}
+// The one number of these that the plan's optimizer asks for; 0 for fused Adam.
+std::int64_t OptimizerNumber(const Shape& s, const OptimizerCounts& counts);
+// Packed into one number of a block's key.
+constexpr std::int64_t PackStepFlags(bool distributed, bool fp16, std::int64_t number) {
+  return (distributed ? 1 : 0) + (fp16 ? 2 : 0) + number * 4;
+}
+
+// Optimizer state of `shard` elements that stays on the GPU for ever.
+void WriteOptimizerState(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w);
+// From clipped fp32 gradients to fp32 parameters; on the CPU to parameters in the model's type.
+// Bytes of what Adam's unfused kernels hand on: of all tensors at once (foreach, one flat tensor).
+std::int64_t AdamTemporaries(const Shape& s, std::int64_t n);
+void WriteUpdate(const Shape& s, std::int64_t shard, std::int64_t number, BlockWriter* w);
+// Adafactor's sums over ranks, where tensors are sharded by rows: of a layer's tensors, or the
+// root's.
+graph::Block FactorMeans(const Shape& s, bool root, Names* names);
+// Newton-Schulz of a layer's matrices and their update: of so many, the largest ones, and of so
+// many of its experts' on this rank (two an expert); -1: all.
+struct MatrixCounts {
+  std::int64_t own = 0, experts = 0;
+};
+MatrixCounts CountMatrices(const Shape& layer);
+graph::Block OrthogonaliseLayer(const Shape& layer, const MatrixCounts& counts, Names* names);
+
+}  // namespace orrery::workload
