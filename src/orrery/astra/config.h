@@ -35,6 +35,14 @@ enum class Policy : std::uint8_t { kLifo, kFifo, kExplicit };
 // for all of them; its reader sets none but the first.
 enum class InterDimension : std::uint8_t { kAscending, kRoundRobin, kGreedy, kGreedyFlex };
 
+// model-shared-bus: hand-overs take turns on LogGP's bus (memory_bus.h).
+struct BusConfig {
+  bool shared = false;
+  Tick L = 0, o = 0, g = 0;
+  double G = 0;              // ns a byte
+  Tick reduction_delay = 1;  // local-reduction-delay: ns for 100 bytes
+};
+
 struct SystemConfig {
   Policy policy = Policy::kLifo;
   bool local_bandwidth_aware = false;  // collective-optimization
@@ -46,6 +54,7 @@ struct SystemConfig {
   // Prefixes of Chakra graphs: by collective, and by a node's id.
   std::array<std::string, kCollectives> custom;
   std::map<std::uint64_t, std::string> custom_by_node;
+  BusConfig bus;
   double local_mem_bandwidth = 0;  // byte/s
   double peak_flops = 0;           // FLOP/s
   bool roofline = false;
@@ -83,6 +92,7 @@ struct RunConfig {
   int queues_per_dimension = 1;
   double injection_scale = 1;
   bool rendezvous = false;
+  bool stalls = false;  // wait for ever where ASTRA-sim does, by its defects
 };
 
 // Errors name file, line and key. What ASTRA-sim reads and drops, and keys it does not know, are

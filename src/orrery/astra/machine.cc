@@ -36,6 +36,25 @@ Machine::Machine(const MachineInputs& in, bool fold)
   const MemoryConfig& memory = *in_.memory;
   if (memory.kind == MemoryKind::kPool) controllers_.resize(1);
   if (memory.kind == MemoryKind::kPerNode) controllers_.resize(memory.nodes);
+  for (std::uint32_t r = 0; system_.bus.shared && r < ranks_.size(); ++r) {
+    buses_.push_back(std::make_unique<MemoryBus>(
+        system_.bus,
+        MemoryBus::Hooks{.now = [this] { return now(); },
+                         .schedule =
+                             [this, r](Tick delay, std::uint8_t end, MemoryBus::Step step) {
+                               Schedule(r, delay,
+                                        {.kind = Local::Kind::kBus,
+                                         .a = end,
+                                         .b = static_cast<std::uint32_t>(step)});
+                             },
+                         .done =
+                             [this, r](const MemoryBus::Delivery& d) {
+                               EndHandOver(r, {.kind = Local::Kind::kHandOver,
+                                               .reduces = d.reduces,
+                                               .a = d.stream,
+                                               .bytes = d.bytes});
+                             }}));
+  }
   for (const auto& [id, members] : in_.workload->groups) {
     for (std::uint32_t i = 0; i < members.size(); ++i) places_[id][members[i]] = i;
   }
@@ -60,15 +79,9 @@ Status Machine::Run() {
       case Event::Kind::kHop:
         SendOn(event.a);
         break;
-      case Event::Kind::kLinkFree: {
-        Network::Link& link = network_.link(event.a);
-        link.busy = false;
-        if (link.waiting.empty()) break;
-        const std::uint32_t message = link.waiting.front();
-        link.waiting.pop_front();
-        Transmit(event.a, message);
+      case Event::Kind::kLinkFree:
+        FreeLink(event.a);
         break;
-      }
     }
     if (tied_) return {};
   }
@@ -107,17 +120,11 @@ void Machine::RunRank(std::uint32_t rank) {
 void Machine::RunLocal(std::uint32_t rank, const Local& local) {
   switch (local.kind) {
     case Local::Kind::kHandOver:
-      if (local.reduces) {
-        Local again = local;
-        again.reduces = false;
-        const double pass = static_cast<double>(local.bytes) / system_.local_mem_bandwidth * 1e9;
-        if (!(pass < 9e15)) {
-          return Fail(InvalidInput("a reduction of {} bytes needs local-mem-bw", local.bytes));
-        }
-        Schedule(rank, 3 * static_cast<Tick>(pass), again);  // two reads and a write
-        return;
-      }
-      HandedOver(local.a);
+      EndHandOver(rank, local);
+      return;
+    case Local::Kind::kBus:
+      buses_[rank]->Handle(static_cast<std::uint8_t>(local.a),
+                           static_cast<MemoryBus::Step>(local.b));
       return;
     case Local::Kind::kNode:
       EndNode(rank, local.a);
@@ -132,6 +139,17 @@ void Machine::RunLocal(std::uint32_t rank, const Local& local) {
       CustomEnd(local.a, local.b);
       return;
   }
+}
+
+void Machine::EndHandOver(std::uint32_t rank, const Local& local) {
+  if (!local.reduces) return HandedOver(local.a);
+  Local again = local;
+  again.reduces = false;
+  const double pass = static_cast<double>(local.bytes) / system_.local_mem_bandwidth * 1e9;
+  if (!(pass < 9e15)) {
+    return Fail(InvalidInput("a reduction of {} bytes needs local-mem-bw", local.bytes));
+  }
+  Schedule(rank, 3 * static_cast<Tick>(pass), again);  // two reads and a write
 }
 
 void Machine::Hear(const Handler& handler) {
@@ -226,20 +244,32 @@ void Machine::SendNow(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes,
     queue_.Push(now() + network_.Delay(rank, to, bytes), {.kind = Event::Kind::kArrive, .a = id});
     return;
   }
-  const Network::Step step = network_.NextStep(m.device, to);
-  Network::Link& link = network_.link(step.link);
-  if (link.busy) {
-    link.waiting.push_back(id);
-  } else {
-    Transmit(step.link, id);
-  }
+  TakeLink(network_.NextStep(rank, to).link, id);
+}
+
+void Machine::TakeLink(std::uint32_t number, std::uint32_t message) {
+  Network::Link& link = network_.link(number);
+  if (!link.busy) return Transmit(number, message);
+  messages_[message].behind = Network::kNone;
+  (link.first == Network::kNone ? link.first : messages_[link.last].behind) = message;
+  link.last = message;
 }
 
 void Machine::Transmit(std::uint32_t number, std::uint32_t message) {
-  network_.link(number).busy = true;
+  Network::Link& link = network_.link(number);
+  link.busy = true;
   const std::uint64_t bytes = messages_[message].key.bytes;
-  queue_.Push(now() + network_.Transit(bytes), {.kind = Event::Kind::kHop, .a = message});
-  queue_.Push(now() + network_.Busy(bytes), {.kind = Event::Kind::kLinkFree, .a = number});
+  queue_.Push(now() + network_.Transit(link, bytes), {.kind = Event::Kind::kHop, .a = message});
+  queue_.Push(now() + network_.Busy(link, bytes), {.kind = Event::Kind::kLinkFree, .a = number});
+}
+
+void Machine::FreeLink(std::uint32_t number) {
+  Network::Link& link = network_.link(number);
+  link.busy = false;
+  if (link.first == Network::kNone) return;
+  const std::uint32_t message = link.first;
+  link.first = messages_[message].behind;
+  Transmit(number, message);
 }
 
 // A message stands at the end of a link.
@@ -247,13 +277,7 @@ void Machine::SendOn(std::uint32_t message) {
   Message& m = messages_[message];
   m.device = network_.NextStep(m.device, m.to).device;
   if (m.device == m.to) return Arrive(message);
-  const Network::Step step = network_.NextStep(m.device, m.to);
-  Network::Link& link = network_.link(step.link);
-  if (link.busy) {
-    link.waiting.push_back(message);
-  } else {
-    Transmit(step.link, message);
-  }
+  TakeLink(network_.NextStep(m.device, m.to).link, message);
 }
 
 void Machine::ReceiveNow(std::uint32_t rank, std::uint32_t from, std::uint64_t bytes,
@@ -304,6 +328,7 @@ namespace {
 std::string WhyNotFolded(const MachineInputs& in) {
   if (in.workload->programs.size() != 1) return "ranks differ in their traces";
   if (in.network->congestion_aware) return "links are shared in order of arrival";
+  if (in.system->bus.shared) return "the memory bus serves in order of arrival";
   if (in.system->inter_dimension != InterDimension::kAscending) {
     return "chunks take their dimensions by what other ranks have begun";
   }

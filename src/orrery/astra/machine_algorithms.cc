@@ -10,11 +10,24 @@ namespace orrery::astra {
 namespace {
 
 constexpr Tick kFastHandOver = 10;  // within a communicator
+constexpr std::uint64_t kMostOnBus = 0x7FFFFFFF;
 
 }  // namespace
 
-void Machine::HandOver(std::uint32_t stream, std::uint64_t bytes, bool reduces, bool fast) {
-  Schedule(streams_[stream].rank, fast ? kFastHandOver : system_.endpoint_delay,
+void Machine::HandOver(std::uint32_t stream, std::uint64_t bytes, bool reduces, Way way) {
+  const std::uint32_t rank = streams_[stream].rank;
+  const bool fast = streams_[stream].work.fast;
+  if (system_.bus.shared && !fast) {
+    if (bytes > kMostOnBus) {
+      return Fail(
+          InvalidInput("a hand-over of {} bytes: the memory bus (model-shared-bus) takes "
+                       "at most 2^31 - 1; more preferred-dataset-splits make it less",
+                       bytes));
+    }
+    buses_[rank]->Move(way.to_memory, {stream, bytes, reduces}, way.back);
+    return;
+  }
+  Schedule(rank, fast ? kFastHandOver : system_.endpoint_delay,
            {.kind = Local::Kind::kHandOver, .reduces = reduces, .a = stream, .bytes = bytes});
 }
 
@@ -89,15 +102,17 @@ void Machine::InsertPacket(std::uint32_t stream) {
   const bool halving = algorithm == Algorithm::kHalvingDoubling;
   const std::uint64_t bytes = halving ? w.insert.bytes : w.bytes;
   bool reduces = false;
+  Way way{.to_memory = w.first_left > 0};
   if (w.first_left > 0) {
     --w.first_left;
   } else {
+    way.back = w.later_left > w.parallel;
     --w.later_left;
     reduces =
         p.type == Collective::kReduceScatter || (p.type == Collective::kAllReduce && w.reducing);
   }
   ++w.packets;
-  HandOver(stream, bytes, reduces, w.fast);
+  HandOver(stream, bytes, reduces, way);
   if (halving) Step(p, &w.insert);
 }
 
@@ -216,7 +231,7 @@ void Machine::TreeStep(std::uint32_t stream, bool received) {
     case TreeState::kBegin:
       if (tree.leaf()) {
         w.state = TreeState::kToParent;
-        return HandOver(stream, bytes, false, false);
+        return HandOver(stream, bytes, false, {.to_memory = true});
       }
       if (inner) {
         w.state = TreeState::kTwoChildren;
@@ -227,14 +242,14 @@ void Machine::TreeStep(std::uint32_t stream, bool received) {
       return TreeReceive(stream, tree.left >= 0 ? tree.left : tree.right);
     case TreeState::kTwoChildren:
       w.state = TreeState::kOneChild;
-      return HandOver(stream, bytes, true, false);
+      return HandOver(stream, bytes, true, {});
     case TreeState::kOneChild:
       if (inner && !received) {  // what the first child sent is reduced
         w.first_reduced = true;
         return;
       }
       w.state = inner ? TreeState::kToParent : TreeState::kToChildren;
-      return HandOver(stream, bytes, true, false);
+      return HandOver(stream, bytes, true, {.back = true});
     case TreeState::kToParent:
       if (inner && !w.first_reduced) {
         w.first_reduced = true;
@@ -245,7 +260,7 @@ void Machine::TreeStep(std::uint32_t stream, bool received) {
       return TreeReceive(stream, tree.parent);
     case TreeState::kFromParent:
       w.state = inner ? TreeState::kToChildren : TreeState::kEnd;
-      return HandOver(stream, bytes, inner, false);
+      return HandOver(stream, bytes, inner, {.back = inner});
     case TreeState::kToChildren:
       if (tree.left >= 0) TreeSend(s, tree.left);
       if (tree.right >= 0) TreeSend(s, tree.right);

@@ -289,6 +289,9 @@ void Machine::AddStream(std::uint32_t rank, std::uint32_t collective, const Node
   if (node.group == 0) {
     number = ranks_[rank].streams++;
   } else {
+    // ASTRA-sim counts it among those of all ranks, too, which then meet no more where ranks differ
+    // in their communicators.
+    if (in_.run.stalls) ++ranks_[rank].streams;
     const auto at =
         ranks_[rank].group_streams.try_emplace(node.group, node.group * kStreamsOfGroup).first;
     number = at->second++;

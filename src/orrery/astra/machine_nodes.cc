@@ -100,7 +100,7 @@ void Machine::IssueReady(std::uint32_t rank) {
       }
       if (!status_.ok()) return;
     }
-  } while (!freed.empty() && r.ready_count + freed.size() == r.left);
+  } while (!in_.run.stalls && !freed.empty() && r.ready_count + freed.size() == r.left);
   for (const std::uint32_t f : freed) {
     r.ready[static_cast<std::size_t>(r.program->nodes[f].unit)].push(f);
   }

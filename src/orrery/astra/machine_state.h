@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "orrery/astra/machine.h"
+#include "orrery/astra/memory_bus.h"
 
 namespace orrery::astra {
 
@@ -30,7 +31,8 @@ class Machine {
   struct Message {
     MailKey key;
     std::uint32_t from = 0, to = 0;
-    std::uint32_t device = 0;  // aware: where it is
+    std::uint32_t device = 0;               // aware: where it is
+    std::uint32_t behind = Network::kNone;  // aware: who waits behind it for its link
     Handler sent, received;
     bool has_receive = false, arrived = false;
   };
@@ -48,11 +50,11 @@ class Machine {
   };
   // What a rank has scheduled for itself.
   struct Local {
-    enum class Kind : std::uint8_t { kHandOver, kNode, kMemory, kBroadcast, kCustom };
+    enum class Kind : std::uint8_t { kHandOver, kNode, kMemory, kBroadcast, kCustom, kBus };
     Kind kind = Kind::kNode;
     bool reduces = false;  // kHandOver: passes over memory are still to come
-    std::uint32_t a = 0;   // stream, node or collective
-    std::uint32_t b = 0;   // kCustom: node
+    std::uint32_t a = 0;   // stream, node, collective or the bus's end
+    std::uint32_t b = 0;   // kCustom: node; kBus: step
     std::uint64_t bytes = 0;
   };
   struct Phase {
@@ -165,7 +167,9 @@ class Machine {
   void Hear(const Handler& handler);
   void Arrive(std::uint32_t message);
   void SendOn(std::uint32_t message);
+  void TakeLink(std::uint32_t number, std::uint32_t message);
   void Transmit(std::uint32_t number, std::uint32_t message);
+  void FreeLink(std::uint32_t number);
   void Send(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes, std::uint32_t tag,
             std::uint32_t offset, const Handler& handler);
   void Receive(std::uint32_t rank, std::uint32_t from, std::uint64_t bytes, std::uint32_t tag,
@@ -223,7 +227,13 @@ class Machine {
   void InsertPacket(std::uint32_t stream);
   bool SendNext(std::uint32_t stream);
   void EndIfDone(std::uint32_t stream);
-  void HandOver(std::uint32_t stream, std::uint64_t bytes, bool reduces, bool fast);
+  // Between an NPU and its memory. On the memory bus a movement also has a direction, and may go
+  // back before it is done.
+  struct Way {
+    bool to_memory = false, back = false;
+  };
+  void HandOver(std::uint32_t stream, std::uint64_t bytes, bool reduces, Way way);
+  void EndHandOver(std::uint32_t rank, const Local& local);
   void TreeStep(std::uint32_t stream, bool received);
   void TreeSend(const Stream& s, std::int64_t place);
   void TreeReceive(std::uint32_t stream, std::int64_t place);
@@ -257,6 +267,7 @@ class Machine {
     std::deque<std::pair<std::uint32_t, std::uint32_t>> waiting;  // rank, node
   };
   std::vector<Controller> controllers_;
+  std::vector<std::unique_ptr<MemoryBus>> buses_;  // by rank, with model-shared-bus
   std::uint64_t events_ = 0, sent_ = 0, bytes_ = 0;
   bool tied_ = false;
   Status status_;

@@ -166,6 +166,35 @@ Status ReadByNode(const std::string& path, std::map<std::uint64_t, std::string>*
   return {};
 }
 
+// Of the memory bus; false: it is none. ASTRA-sim keeps L, o, g and G as float.
+Result<bool> ReadBusKey(const Reader& reader, const Field& field, BusConfig* out) {
+  const std::string_view key = field.key;
+  if (key == "model-shared-bus") {
+    if (field.value.text == "true" || field.value.text == "false") {
+      out->shared = field.value.text == "true";
+      return true;
+    }
+    int shared = 0;
+    ORRERY_RETURN_IF_ERROR(reader.Whole(field.value, 0, 1e6, &shared));
+    out->shared = shared == 1;
+    return true;
+  }
+  if (key == "local-reduction-delay") {
+    ORRERY_RETURN_IF_ERROR(reader.Whole(field.value, 0, 1e9, &out->reduction_delay));
+    return true;
+  }
+  if (key != "L" && key != "o" && key != "g" && key != "G") return false;
+  double value = 0;
+  ORRERY_RETURN_IF_ERROR(reader.Number(field.value, 0, &value));
+  const float kept = static_cast<float>(value);
+  if (key == "G") {
+    out->G = static_cast<double>(kept);
+    return true;
+  }
+  (key == "L" ? out->L : key == "o" ? out->o : out->g) = static_cast<Tick>(kept);
+  return true;
+}
+
 Result<bool> ReadSystemNumber(const Reader& reader, const Field& field, SystemConfig* out) {
   const Node& value = field.value;
   const std::string_view key = field.key;
@@ -187,17 +216,8 @@ Result<bool> ReadSystemNumber(const Reader& reader, const Field& field, SystemCo
     status = reader.Flag(value, &out->roofline);
   } else if (key == "replay-only") {
     status = reader.Flag(value, &out->replay_only);
-  } else if (key == "model-shared-bus") {
-    bool shared = false;
-    status = reader.Flag(value, &shared);
-    if (status.ok() && shared) {
-      status = InvalidInput(
-          "{}: model-shared-bus (LogGP's memory bus with L, o, g and G) is not built; 0 leaves it "
-          "out",
-          reader.Where(value));
-    }
   } else {
-    return false;
+    return ReadBusKey(reader, field, &out->bus);
   }
   if (!status.ok()) return status;
   return true;
@@ -234,9 +254,7 @@ Result<SystemConfig> ReadSystem(const std::string& path, const RunConfig& run,
       out.local_bandwidth_aware = choice == 1;
     } else if (field.key == "per-node-custom-implementation") {
       ORRERY_RETURN_IF_ERROR(ReadByNode(field.value.text, &out.custom_by_node));
-    } else if (field.key != "boost-mode" && field.key != "trace-enabled" && field.key != "L" &&
-               field.key != "o" && field.key != "g" && field.key != "G" &&
-               field.key != "local-reduction-delay") {
+    } else if (field.key != "boost-mode" && field.key != "trace-enabled") {
       ignored.push_back(field.key);
     }
   }

@@ -40,7 +40,7 @@ constexpr Option kAstra[] = {
      .fallback = "unaware",
      .choices = "unaware|aware",
      .doc = "Which of ASTRA-sim's analytical networks: unaware (a message's time is its own) or "
-            "aware (links are FIFOs, store and forward; one dimension)."},
+            "aware (links are FIFOs, store and forward)."},
     {.name = "inter_dimension",
      .type = OptionType::kChoice,
      .fallback = "ascending",
@@ -55,6 +55,12 @@ constexpr Option kAstra[] = {
      .min = 1,
      .max = 1000,
      .doc = "Forward and backward passes of a text workload."},
+    {.name = "stalls",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .doc =
+         "Wait for ever where ASTRA-sim does by its defects (docs/formats/chakra.md), and report "
+         "a deadlock; else the run goes on."},
 };
 constexpr OptionTable kAstraTable{
     .path = "astra", .doc = "How ASTRA-sim's files are run.", .options = kAstra};
@@ -88,19 +94,16 @@ struct Configuration {
 
 Result<Configuration> ReadConfiguration(const AstraOptions& options, const Section& keys) {
   Configuration c;
-  c.run = {options.num_queues_per_dim, options.injection_scale, options.rendezvous_protocol};
+  c.run = {options.num_queues_per_dim, options.injection_scale, options.rendezvous_protocol,
+           keys.Bool("stalls")};
   ORRERY_ASSIGN_OR_RETURN(c.system,
                           astra::ReadSystem(options.system_configuration, c.run, &c.warnings));
   ORRERY_ASSIGN_OR_RETURN(c.network, astra::ReadNetwork(options.network_configuration));
   ORRERY_ASSIGN_OR_RETURN(c.memory,
                           astra::ReadMemory(options.remote_memory_configuration, &c.warnings));
   c.network.congestion_aware = keys.Text("congestion") == "aware";
-  if (c.network.congestion_aware && c.network.dimensions.size() > 1) {
-    return InvalidInput(
-        "{}: the congestion-aware network has one dimension, not {}: leave --set "
-        "astra.congestion=aware out",
-        Printable(options.network_configuration), c.network.dimensions.size());
-  }
+  ORRERY_RETURN_IF_ERROR(
+      astra::Network::Check(c.network).In(Printable(options.network_configuration)));
   const std::vector<std::string_view> orders = Choices(kAstra[1]);
   const std::string order = keys.Text("inter_dimension");
   c.system.inter_dimension =

@@ -103,6 +103,10 @@ std::string System(const std::vector<std::string>& algorithms, const std::string
          ", \"collective-optimization\": \"" + optimization +
          "\", \"local-mem-bw\": 1600, \"boost-mode\": 0}";
 }
+// The same with more keys.
+std::string With(std::string system, const std::string& keys) {
+  return system.insert(1, keys + ", ");
+}
 
 struct Ends {
   std::int64_t first = 0, last = 0;  // ns
@@ -152,8 +156,21 @@ TEST(AstraSim, RingsAreExact) {
   }
 }
 
-// Computation, a collective behind it, one beside it, and computation behind the first; over
-// networks of several dimensions, every algorithm, policies, chunks, queues, and both models.
+// Computation, a collective behind it, one beside it, and computation behind the first.
+std::string TwoCollectives(ChakraCollective first, std::uint64_t first_bytes,
+                           ChakraCollective second, std::uint64_t second_bytes) {
+  formats::ChakraWriter writer;
+  const std::uint64_t on_first[] = {0}, on_second[] = {1};
+  writer.Add(Compute(0, 5), "a", "", {});
+  writer.Add(Collective(1, first, first_bytes), "b", "", on_first);
+  ChakraNode beside = Collective(2, second, second_bytes);
+  beside.priority = 3;
+  writer.Add(beside, "c", "", {});
+  writer.Add(Compute(3, 3), "d", "", on_second);
+  return writer.Release();
+}
+
+// Over networks of several dimensions, every algorithm, policies, chunks, queues, and both models.
 TEST(AstraSim, DimensionsAlgorithmsAndQueuesAreExact) {
   using C = ChakraCollective;
   struct Case {
@@ -359,20 +376,46 @@ TEST(AstraSim, DimensionsAlgorithmsAndQueuesAreExact) {
        1 << 14,
        "aware",
        {18841, 18841}},
+      {"Ring, Switch",
+       "4, 3",
+       "50, 25",
+       "500, 700",
+       12,
+       {"ring", "direct"},
+       "LIFO",
+       2,
+       4,
+       "localBWAware",
+       1,
+       C::kAllReduce,
+       1 << 20,
+       C::kAllToAll,
+       1 << 16,
+       "aware",
+       {42967, 42967}},
+      {"FullyConnected, Ring, Switch",
+       "3, 2, 2",
+       "50, 25, 12.5",
+       "500, 700.5, 300",
+       12,
+       {"direct2", "ring", "halvingDoubling"},
+       "FIFO",
+       1,
+       3,
+       "baseline",
+       2,
+       C::kAllGather,
+       1 << 14,
+       C::kReduceScatter,
+       1 << 18,
+       "aware",
+       {14679, 14679}},
   };
   for (const Case& c : cases) {
     const Files files;
     files.Network(c.topology, c.npus, c.bandwidth, c.latency);
     files.Write("system.json", System(c.algorithms, c.policy, c.chunks, c.splits, c.optimization));
-    formats::ChakraWriter writer;
-    const std::uint64_t on_first[] = {0}, on_second[] = {1};
-    writer.Add(Compute(0, 5), "a", "", {});
-    writer.Add(Collective(1, c.first, c.first_bytes), "b", "", on_first);
-    ChakraNode second = Collective(2, c.second, c.second_bytes);
-    second.priority = 3;
-    writer.Add(second, "c", "", {});
-    writer.Add(Compute(3, 3), "d", "", on_second);
-    const std::string bytes = writer.Release();
+    const std::string bytes = TwoCollectives(c.first, c.first_bytes, c.second, c.second_bytes);
     for (std::size_t r = 0; r < c.ranks; ++r) files.Rank(r, bytes);
     AstraOptions options = files.Options();
     options.num_queues_per_dim = c.queues;
@@ -385,6 +428,74 @@ TEST(AstraSim, DimensionsAlgorithmsAndQueuesAreExact) {
       EXPECT_EQ(EndsOf(*result).last, c.ends.last) << c.topology << " " << c.algorithms[0];
     }
   }
+}
+
+// model-shared-bus: hand-overs take turns on LogGP's bus.
+TEST(AstraSim, TheMemoryBusIsExact) {
+  using C = ChakraCollective;
+  const Files rings;
+  rings.Network("Ring", "8", "50", "500");
+  rings.Write("system.json", With(System({"ring"}, "LIFO", 2, 4, "localBWAware"),
+                                  R"("model-shared-bus": 1, "L": 5, "o": 3, "g": 10, "G": 0.5,
+                      "local-reduction-delay": 2)"));
+  for (std::size_t r = 0; r < 8; ++r) {
+    rings.Rank(r, TwoCollectives(C::kAllReduce, 1 << 20, C::kAllGather, 1 << 14));
+  }
+  const auto ring = SimulateAstra(rings.Options());
+  ASSERT_TRUE(ring.ok()) << ring.status().message();
+  EXPECT_EQ(EndsOf(*ring).last, 1888904);
+  EXPECT_THAT(ring->record.not_folded_because, HasSubstr("memory bus"));
+
+  const Files dimensions;
+  dimensions.Network("Ring, Switch", "4, 2", "50, 25", "500, 700");
+  dimensions.Write("system.json",
+                   With(System({"direct2", "halvingDoubling"}, "FIFO", 2, 4, "baseline"),
+                        R"("model-shared-bus": 1, "L": 1, "o": 1, "g": 0, "G": 0.0038)"));
+  for (std::size_t r = 0; r < 8; ++r) {
+    dimensions.Rank(r, TwoCollectives(C::kReduceScatter, 1 << 18, C::kAllReduce, 1 << 16));
+  }
+  const auto two = SimulateAstra(dimensions.Options());
+  ASSERT_TRUE(two.ok()) << two.status().message();
+  EXPECT_EQ(EndsOf(*two).last, 20023);
+
+  const Files trees;
+  trees.Network("Switch", "8", "50", "500");
+  trees.Write("system.json", With(System({"doubleBinaryTree"}, "EXPLICIT", 4, 16, "baseline"),
+                                  R"("model-shared-bus": 1, "L": 1, "o": 0, "g": 10, "G": 0.1)"));
+  for (std::size_t r = 0; r < 8; ++r) {
+    trees.Rank(r, TwoCollectives(C::kAllReduce, 1 << 20, C::kAllReduce, 1 << 16));
+  }
+  AstraOptions aware = trees.Options();
+  aware.set = {"astra.congestion=aware"};
+  const auto tree = SimulateAstra(aware);
+  ASSERT_TRUE(tree.ok()) << tree.status().message();
+  EXPECT_EQ(EndsOf(*tree).first, 733793);
+  EXPECT_EQ(EndsOf(*tree).last, 749994);
+}
+
+// A collective over all ranks behind one that only some are in: ASTRA-sim numbers both in one line,
+// so that ranks then wait for messages of other numbers.
+TEST(AstraSim, StallsOfItsAreMendedUnlessAskedFor) {
+  const Files files;
+  files.Network("Ring", "4", "50", "500");
+  files.Write("system.json", System({"ring"}, "LIFO", 1, 2, "baseline"));
+  files.Write("groups.json", R"({"1": [0, 2]})");
+  for (std::size_t r = 0; r < 4; ++r) {
+    formats::ChakraWriter writer;
+    const std::uint64_t on_first[] = {0};
+    if (r % 2 == 0) {
+      writer.Add(Collective(0, ChakraCollective::kAllReduce, 1 << 12), "some", "1", {});
+    }
+    writer.Add(
+        Collective(1, ChakraCollective::kAllReduce, 1 << 12), "all", "",
+        r % 2 == 0 ? std::span<const std::uint64_t>(on_first) : std::span<const std::uint64_t>());
+    files.Rank(r, writer.Release());
+  }
+  AstraOptions options = files.Options();
+  options.comm_group_configuration = files.Path("groups.json");
+  EXPECT_TRUE(SimulateAstra(options).ok());
+  options.set = {"astra.stalls=true"};
+  EXPECT_THAT(SimulateAstra(options).status().message(), HasSubstr("deadlock"));
 }
 
 // Two passes of text workloads on 4 × 2 NPUs: the ends that ASTRA-sim prints for what Chakra's text
