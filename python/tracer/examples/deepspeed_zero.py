@@ -1,7 +1,7 @@
-"""DeepSpeed ZeRO, stage 1, 2 or 3.
+"""DeepSpeed ZeRO: stage 1, 2 or 3, and micro-batches a step.
 
 pip install deepspeed==0.19.8
-orrery-trace --world-size 4 -- python examples/deepspeed_zero.py 3
+orrery-trace --world-size 4 -- python examples/deepspeed_zero.py 3 1
 """
 
 import sys
@@ -29,7 +29,7 @@ class WithLoss(nn.Module):
 
 def main() -> None:
     """Trains three steps."""
-    stage = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    stage, accumulate = (int(word) for word in (sys.argv[1:] + ["3", "1"][len(sys.argv) - 1 :]))
     deepspeed.init_distributed()
     model = WithLoss(llama.Llama(CONFIG, "cuda").cuda().to(torch.bfloat16))
     engine, *_ = deepspeed.initialize(
@@ -37,13 +37,14 @@ def main() -> None:
         optimizer=torch.optim.AdamW(model.parameters()),
         config={
             "train_micro_batch_size_per_gpu": 1,
+            "gradient_accumulation_steps": accumulate,
             "bf16": {"enabled": True},
             "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
             "zero_allow_untested_optimizer": True,
             "gradient_clipping": 1.0,
         },
     )
-    for _ in range(3):
+    for _ in range(3 * accumulate):
         tokens = torch.randint(0, CONFIG.vocab, (1, CONFIG.seq), device="cuda")
         engine.backward(engine(tokens))
         engine.step()

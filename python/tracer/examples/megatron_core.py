@@ -44,26 +44,26 @@ def configuration(dense: bool, chunks: int) -> TransformerConfig:
     )  # fmt: skip
 
 
-def build(dense: bool, chunks: int) -> tuple[Any, list[Any], Any]:
-    """Configuration, wrapped model chunks and optimizer of this rank."""
+def build(
+    config: TransformerConfig, vocab: int, seq: int, chunks: int = 1, **model: Any
+) -> tuple[list[Any], Any]:
+    """Wrapped model chunks and optimizer of this rank; `model` goes to GPTModel."""
     model_parallel_cuda_manual_seed(1)
-    config = configuration(dense, chunks)
-    spec = get_gpt_layer_local_spec(num_experts=None if dense else EXPERTS, moe_grouped_gemm=False)
+    spec = get_gpt_layer_local_spec(num_experts=config.num_moe_experts, moe_grouped_gemm=False)
     sharded = DistributedDataParallelConfig(
         overlap_grad_reduce=True, use_distributed_optimizer=True
     )
     models = []
     for chunk in range(chunks):
         at = {"vp_stage": chunk} if chunks > 1 else {}
-        model = GPTModel(
-            config, spec, VOCAB, SEQ, position_embedding_type="rope",
-            share_embeddings_and_output_weights=False,
+        part = GPTModel(
+            config, spec, vocab, seq,
             pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=chunks == 1, **at),
             post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=chunks == 1, **at),
-            **at,
+            **at, **model,
         )  # fmt: skip
-        model = model.cuda(torch.cuda.current_device()).to(torch.bfloat16)
-        models.append(DistributedDataParallel(config, sharded, model))
+        part = part.cuda(torch.cuda.current_device()).to(torch.bfloat16)
+        models.append(DistributedDataParallel(config, sharded, part))
     options = OptimizerConfig(
         optimizer="adam", lr=1e-4, bf16=True, params_dtype=torch.bfloat16,
         use_distributed_optimizer=True,
@@ -71,26 +71,39 @@ def build(dense: bool, chunks: int) -> tuple[Any, list[Any], Any]:
     optimizer = get_megatron_optimizer(options, models)
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
-    no_sync = [model.no_sync for model in models]
+    no_sync = [part.no_sync for part in models]
     config.no_sync_func = no_sync if chunks > 1 else no_sync[0]
-    return config, models, optimizer
+    return models, optimizer
 
 
-def forward_step(_: Any, model: Any) -> tuple[torch.Tensor, Any]:
-    """One micro-batch, as a training script writes it."""
-    tokens = torch.zeros(1, SEQ, dtype=torch.int64, device="cuda")
-    positions = torch.arange(SEQ, device="cuda").unsqueeze(0)
-    output = model(tokens, positions, None, labels=tokens)
+def train(models: list[Any], optimizer: Any, seq: int, micro_batches: int) -> None:
+    """Trains three steps, as a training script does."""
 
-    def loss(out: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        mean = out.float().mean()
-        return mean, {"loss": mean}
+    def forward_step(_: Any, model: Any) -> tuple[torch.Tensor, Any]:
+        tokens = torch.zeros(1, seq, dtype=torch.int64, device="cuda")
+        positions = torch.arange(seq, device="cuda").unsqueeze(0)
+        output = model(tokens, positions, None, labels=tokens)
 
-    return output, loss
+        def loss(out: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            mean = out.float().mean()
+            return mean, {"loss": mean}
+
+        return output, loss
+
+    for _ in range(3):
+        for model in models:
+            model.zero_grad_buffer()
+        optimizer.zero_grad()
+        get_forward_backward_func()(
+            forward_step_func=forward_step, data_iterator=[None] * len(models), model=models,
+            num_microbatches=micro_batches, seq_length=seq, micro_batch_size=1,
+            decoder_seq_length=seq, forward_only=False,
+        )  # fmt: skip
+        optimizer.step()
 
 
 def main() -> None:
-    """Trains three steps; `dense` leaves the experts out, `interleaved` gives a rank two chunks."""
+    """`dense` leaves the experts out, `interleaved` gives a rank two chunks."""
     dense = "dense" in sys.argv
     chunks = 2 if "interleaved" in sys.argv else 1
     dist.init_process_group("nccl")
@@ -98,17 +111,11 @@ def main() -> None:
         TP, PP, chunks if chunks > 1 else None, context_parallel_size=CP,
         expert_model_parallel_size=1 if dense else EP, expert_tensor_parallel_size=1,
     )  # fmt: skip
-    _, models, optimizer = build(dense, chunks)
-    for _ in range(3):
-        for model in models:
-            model.zero_grad_buffer()
-        optimizer.zero_grad()
-        get_forward_backward_func()(
-            forward_step_func=forward_step, data_iterator=[None] * chunks, model=models,
-            num_microbatches=MICRO_BATCHES, seq_length=SEQ, micro_batch_size=1,
-            decoder_seq_length=SEQ, forward_only=False,
-        )  # fmt: skip
-        optimizer.step()
+    models, optimizer = build(
+        configuration(dense, chunks), VOCAB, SEQ, chunks, position_embedding_type="rope",
+        share_embeddings_and_output_weights=False,
+    )  # fmt: skip
+    train(models, optimizer, SEQ, MICRO_BATCHES)
 
 
 if __name__ == "__main__":

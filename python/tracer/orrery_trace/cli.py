@@ -27,7 +27,11 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--world-size", type=int, metavar="N", help="ranks of the job")
     p.add_argument(
-        "--rank", default="0", metavar="R,...", help="ranks to trace (default 0); see --mesh"
+        "--rank",
+        default="0",
+        metavar="R,...",
+        help="ranks to trace (default 0), or all: finds out which ranks run equal programs and "
+        "traces one of each kind",
     )
     p.add_argument(
         "--mesh",
@@ -42,11 +46,19 @@ def parser() -> argparse.ArgumentParser:
         help="dimensions of --mesh along which programs differ (default pp)",
     )
     p.add_argument(
+        "--most",
+        type=int,
+        default=64,
+        metavar="N",
+        help="with --rank all, the most programs that may be distinct (default 64)",
+    )
+    p.add_argument(
         "--check",
         type=int,
         default=1,
         metavar="N",
-        help="also traces N other ranks of the largest class and compares (default 1)",
+        help="also traces N other ranks of one class (with --rank all: one of each of N classes) "
+        "and compares (default 1)",
     )
     p.add_argument("--jobs", type=int, default=0, metavar="N", help="processes at once")
     p.add_argument("--out", default="trace", metavar="DIRECTORY", help="default: trace")
@@ -147,9 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.world_size is None or not options.command:
             p.error("--world-size and a command are needed, as in "
                     "orrery-trace --world-size 8 -- python train.py")  # fmt: skip
-        ranks = job.ranks_to_trace(options)
+        ranks = job.said_ranks(options)
         options.command = program_of(options.command)
-        if len(ranks.traced) == 1 and options.mesh is None:
+        if ranks is not None and ranks.mesh is None and len(ranks.members) == 1:
             path = trace_here(options, ranks.traced[0], index=options.jobs >= 0)
             print(f"wrote {path}", file=sys.stderr)
             return 0

@@ -1,204 +1,246 @@
 """A whole job from its distinct ranks: which to trace, a process each, and what they stand for.
 
-Ranks whose coordinates along the `--distinct` dimensions of the mesh agree are taken to run equal
-programs, before anything is traced. The claim is checked afterwards on other members of a class:
+Ranks whose coordinates along the distinct dimensions of the mesh agree are taken to run equal
+programs, before they are traced. The claim is checked afterwards on other members of a class:
 same ops, same sizes, and groups that are the same dimensions of the mesh seen from their rank.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
+from typing import IO
 
+from orrery_trace import distinct
+from orrery_trace.distinct import Program, program_of
 from orrery_trace.errors import TraceError
+from orrery_trace.mesh import Mesh, places
 from orrery_trace.trace import Line, Trace, rank_file, ranks_of, read, runs_of, write_index
-
-
-@dataclass
-class Mesh:
-    """Names and sizes of the dimensions by which ranks are numbered, outermost first."""
-
-    names: list[str]
-    sizes: list[int]
-
-    @staticmethod
-    def parse(text: str) -> Mesh:
-        """Reads `pp=4,dp=8,tp=8`."""
-        names, sizes = [], []
-        for part in text.split(","):
-            name, _, size = part.partition("=")
-            if not name or not size.isdigit() or int(size) < 1 or name in names:
-                raise TraceError(f"--mesh {text}: {part!r} is no NAME=SIZE with a new name")
-            names.append(name)
-            sizes.append(int(size))
-        return Mesh(names, sizes)
-
-    def coordinates(self, rank: int) -> tuple[int, ...]:
-        """Where a rank lies along each dimension."""
-        found = []
-        for size in reversed(self.sizes):
-            found.append(rank % size)
-            rank //= size
-        return tuple(reversed(found))
-
-    def dimensions(self, ranks: list[int], of: int) -> list[str] | None:
-        """The dimensions that a group of rank `of` spans; None if it is no such plane."""
-        here = self.coordinates(of)
-        places = [self.coordinates(r) for r in ranks]
-        spanned = [
-            i for i in range(len(self.sizes)) if any(place[i] != here[i] for place in places)
-        ]
-        if len(set(ranks)) != prod(self.sizes[i] for i in spanned):
-            return None
-        return [self.names[i] for i in spanned]
 
 
 @dataclass
 class Ranks:
     """What is traced and what it stands for."""
 
-    traced: list[int]
-    members: dict[int, list[int]]
+    members: dict[int, list[int]]  # by traced rank
     checked: dict[int, int] = field(default_factory=dict)  # other rank: the one it must equal
     mesh: Mesh | None = None
+    distinct: list[str] = field(default_factory=list)  # dimensions along which programs differ
+    found: bool = False  # these dimensions were found, not said: optimizers may differ a little
+
+    @property
+    def traced(self) -> list[int]:
+        """Ranks that stand for themselves or others."""
+        return sorted(self.members)
 
 
-def ranks_to_trace(options: argparse.Namespace) -> Ranks:
-    """Reads --rank or --mesh."""
-    world = options.world_size
+def listed(text: str, world: int) -> list[int]:
+    """Reads the ranks of `--rank 0,4,7`."""
+    words = text.split(",")
+    if not all(word.isdigit() and int(word) < world for word in words):
+        raise TraceError(f"--rank {text}: ranks of a world of {world}, as in 0,4,7, or all")
+    return sorted({int(word) for word in words})
+
+
+def mesh_of(options: argparse.Namespace) -> Mesh | None:
+    """Reads --mesh."""
     if options.mesh is None:
-        words = options.rank.split(",")
-        if not all(word.isdigit() and int(word) < world for word in words):
-            raise TraceError(f"--rank {options.rank}: ranks of a world of {world}, as in 0,4,7")
-        traced = sorted({int(word) for word in words})
-        return Ranks(traced, {rank: [rank] for rank in traced})
+        return None
     mesh = Mesh.parse(options.mesh)
-    if prod(mesh.sizes) != world:
+    if prod(mesh.sizes) != options.world_size:
         raise TraceError(
-            f"--mesh {options.mesh} has {prod(mesh.sizes)} places, and --world-size is {world}"
+            f"--mesh {mesh} has {prod(mesh.sizes)} places, and --world-size is {options.world_size}"
         )
-    distinct = [name for name in options.distinct.split(",") if name]
-    unknown = [name for name in distinct if name not in mesh.names]
+    return mesh
+
+
+def classes(mesh: Mesh, names: Sequence[str]) -> dict[int, list[int]]:
+    """Ranks that agree along these dimensions, by the first of them."""
+    kept = [i for i, name in enumerate(mesh.names) if name in names]
+    found: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(prod(mesh.sizes)):
+        place = mesh.coordinates(rank)
+        found.setdefault(tuple(place[i] for i in kept), []).append(rank)
+    return {ranks[0]: ranks for ranks in found.values()}
+
+
+def of_mesh(options: argparse.Namespace, mesh: Mesh) -> Ranks:
+    """One rank for each place along the dimensions of --distinct, and those that are compared."""
+    names = [name for name in options.distinct.split(",") if name]
+    unknown = [name for name in names if name not in mesh.names]
     if unknown and options.distinct != "pp":
         raise TraceError(f"--distinct {unknown[0]}: no dimension of --mesh {options.mesh}")
-    kept = [i for i, name in enumerate(mesh.names) if name in distinct]
-    classes: dict[tuple[int, ...], list[int]] = {}
-    for rank in range(world):
-        place = mesh.coordinates(rank)
-        classes.setdefault(tuple(place[i] for i in kept), []).append(rank)
-    members = {ranks[0]: ranks for ranks in classes.values()}
-    ranks = Ranks(sorted(members), members, mesh=mesh)
-    first, largest = max(members.items(), key=lambda item: len(item[1]))
+    ranks = Ranks(classes(mesh, names), mesh=mesh, distinct=names)
+    first, largest = max(ranks.members.items(), key=lambda item: len(item[1]))
     for n in range(min(options.check, len(largest) - 1)):
         # From the far end, then halving: members that share the fewest coordinates come first.
         ranks.checked[largest[-1 - n * len(largest) // (2 * max(options.check, 1))]] = first
     return ranks
 
 
-def digest(trace: Trace, mesh: Mesh | None) -> str:
-    """Equal for ranks with equal programs: groups by the dimensions they span, peers by offset."""
-    rank = trace.header["rank"]
-    hashed = hashlib.sha256()
+class Tracer:
+    """Traces ranks, each in a process of its own, and none twice.
 
-    def add(line: Line) -> None:
-        hashed.update(json.dumps(line, sort_keys=True).encode())
+    What the first program writes is shown; of the others, what those write that fail.
+    """
 
-    for row in trace.signatures:
-        # Where a view begins and which shard is this rank's follow the rank; sizes do not.
-        scalars = row.get("args", {}) if row.get("kernel", True) else {}
-        add(row | {"args": {k: v for k, v in scalars.items() if k != "rank"}})
-    for row in trace.groups:
-        ranks = ranks_of(row["ranks"])
-        spanned = mesh.dimensions(ranks, rank) if mesh is not None else None
-        add({"size": len(ranks), "along": spanned, "ranks": None if spanned else runs_of(ranks)})
-    for line in trace.lines:
-        peer = line.get("peer")
-        if peer is not None:
-            group = ranks_of(trace.groups[line["group"]]["ranks"])
-            line = line | {"peer": group.index(peer) - group.index(rank)}
-        add(line)
-    return hashed.hexdigest()[:16]
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.folder = Path(options.out)
+        self.done: set[int] = set()
 
-
-def trace_all(options: argparse.Namespace, ranks: Ranks) -> None:
-    """Traces every rank that must be, in processes of their own, and writes the index."""
-    began = time.monotonic()
-    todo = [*ranks.traced, *ranks.checked]
-    jobs = options.jobs if options.jobs > 0 else os.cpu_count() or 1
-    running: dict[int, subprocess.Popen[bytes]] = {}
-    failed: list[int] = []
-    waiting = list(todo)
-    while waiting or running:
-        while waiting and len(running) < jobs and not failed:
-            rank = waiting.pop(0)
-            running[rank] = subprocess.Popen(child(options, rank))
-        if failed:
-            waiting.clear()
-        for rank, process in list(running.items()):
-            if process.poll() is not None:
+    def trace(self, ranks: Sequence[int]) -> None:
+        """Traces those of `ranks` that have not been; raises once one fails."""
+        waiting = [r for r in dict.fromkeys(ranks) if r not in self.done]
+        jobs = self.options.jobs if self.options.jobs > 0 else os.cpu_count() or 1
+        running: dict[int, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
+        failed: list[int] = []
+        while waiting or running:
+            while waiting and len(running) < jobs and not failed:
+                rank = waiting.pop(0)
+                said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - outlives this block
+                command = self._command(rank)
+                process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+                running[rank] = process, said
+            if failed:
+                waiting.clear()
+            for rank, (process, said) in list(running.items()):
+                if process.poll() is None:
+                    continue
                 del running[rank]
+                self.done.add(rank)
+                with said:
+                    said.seek(0)
+                    if process.returncode != 0 or len(self.done) == 1:
+                        sys.stderr.write(said.read().decode(errors="replace"))
                 if process.returncode != 0:
                     failed.append(rank)
-        time.sleep(0.02)
-    if failed:
-        raise TraceError(f"rank {failed[0]} could not be traced; its own message is above")
-    folder = Path(options.out)
-    programs = []
-    equal = {}
-    for rank in ranks.traced:
-        trace = read(folder / rank_file(rank))
-        equal[rank] = digest(trace, ranks.mesh)
-        programs.append(program(trace, ranks, equal[rank]))
-    for other, rank in ranks.checked.items():
-        path = folder / rank_file(other)
-        if digest(read(path), ranks.mesh) != equal[rank]:
-            raise TraceError(
-                f"ranks {rank} and {other} do not run equal programs (compare "
-                f"{folder / rank_file(rank)} and {path}): name more dimensions in --distinct"
-            )
-        path.unlink()
-    index: Line = {"world_size": options.world_size, "programs": programs}
+            time.sleep(0.02)
+        if failed:
+            raise TraceError(f"rank {failed[0]} could not be traced; its own message is above")
+
+    def _command(self, rank: int) -> list[str]:
+        o = self.options
+        return [
+            sys.executable, "-m", "orrery_trace", "--world-size", str(o.world_size), "--rank",
+            str(rank), "--out", o.out, "--step", str(o.step), "--jobs", "-1", "--device", o.device,
+            *(["--real"] if o.real else []), "--", *o.command,
+        ]  # fmt: skip
+
+    def load(self, rank: int) -> Trace:
+        """The trace of a rank that is done."""
+        return read(self.folder / rank_file(rank))
+
+    def forget(self, kept: Sequence[int]) -> None:
+        """Removes the files of ranks that were traced to be compared only."""
+        for rank in self.done.difference(kept):
+            (self.folder / rank_file(rank)).unlink(missing_ok=True)
+
+
+def found_ranks(options: argparse.Namespace, tracer: Tracer) -> Ranks:
+    """Ranks of a job whose distinct dimensions are found by tracing a few."""
+    mesh, names = distinct.find(
+        options.world_size, mesh_of(options), options.most, tracer.trace, tracer.load
+    )
+    ranks = Ranks(classes(mesh, names), mesh=mesh, distinct=names, found=True)
+    tracer.trace(places(mesh, names))
+    # What was seen beside the first rank must hold elsewhere: the last classes' last ranks.
+    for first in ranks.traced[::-1][: options.check]:
+        if ranks.members[first][-1] != first:
+            ranks.checked[ranks.members[first][-1]] = first
+    tracer.trace(list(ranks.checked))
+    # Probes beside the first rank tell the range of what differs.
+    for rank in sorted(tracer.done.difference(ranks.members, ranks.checked)):
+        ranks.checked[rank] = next(f for f, members in ranks.members.items() if rank in members)
+    return ranks
+
+
+def said_ranks(options: argparse.Namespace) -> Ranks | None:
+    """What --rank and --mesh ask for; None with `--rank all`, which finds it out."""
+    mesh = mesh_of(options)
+    if options.rank == "all":
+        return None
+    if mesh is not None:
+        return of_mesh(options, mesh)
+    return Ranks({rank: [rank] for rank in listed(options.rank, options.world_size)})
+
+
+def trace_all(options: argparse.Namespace, said: Ranks | None) -> None:
+    """Traces every rank that must be, in processes of their own, and writes the index."""
+    began = time.monotonic()
+    tracer = Tracer(options)
+    ranks = said if said is not None else found_ranks(options, tracer)
+    tracer.trace([*ranks.traced, *ranks.checked])
+    index: Line = {"world_size": options.world_size}
+    programs, assumed = compared(ranks, tracer)
+    index["programs"] = [row(program, ranks) for program in programs]
     if ranks.mesh is not None:
         index["mesh"] = [list(d) for d in zip(ranks.mesh.names, ranks.mesh.sizes, strict=True)]
     if ranks.checked:
         index["checked"] = sorted(ranks.checked)
-    write_index(folder, index)
+    if assumed:
+        index["assumed"] = assumed
+    write_index(tracer.folder, index)
+    tracer.forget(ranks.traced)
+    for text in assumed:
+        print(text, file=sys.stderr)
+    along = f" (mesh {ranks.mesh}: they differ along {', '.join(ranks.distinct) or 'none'})"
     print(
-        f"wrote {folder}: {len(ranks.traced)} programs for {sum(map(len, ranks.members.values()))} "
-        f"of {options.world_size} ranks, {len(ranks.checked)} more compared, "
+        f"wrote {options.out}: {len(programs)} programs for "
+        f"{sum(map(len, ranks.members.values()))} of {options.world_size} ranks"
+        f"{along if ranks.found else ''}, {len(ranks.checked)} more compared, "
         f"{time.monotonic() - began:.1f} s",
         file=sys.stderr,
     )
 
 
-def program(trace: Trace, ranks: Ranks, equal: str) -> Line:
+def compared(ranks: Ranks, tracer: Tracer) -> tuple[list[Program], list[str]]:
+    """The programs, once the ranks that were traced beside them have been compared with them."""
+    programs, said = [], []
+    for rank in ranks.traced:
+        program = program_of(tracer.load(rank), ranks.mesh, ranks.distinct)
+        others = [
+            program_of(tracer.load(other), ranks.mesh, ranks.distinct)
+            for other, of in ranks.checked.items()
+            if of == rank
+        ]
+        for other in others:
+            equal = distinct.alike(program, other) if ranks.found else program == other
+            if not equal:
+                raise TraceError(
+                    f"ranks {rank} and {other.rank} do not run equal programs (compare "
+                    f"{tracer.folder / rank_file(rank)} and "
+                    f"{tracer.folder / rank_file(other.rank)}): name more dimensions in --distinct"
+                )
+        text = distinct.difference(program, others)
+        said += [text] if text else []
+        programs.append(program)
+    return programs, said
+
+
+def row(program: Program, ranks: Ranks) -> Line:
     """One row of the index."""
-    rank = trace.header["rank"]
-    row: Line = {"rank": rank, "file": rank_file(rank), "ranks": runs_of(ranks.members[rank])}
-    row["digest"] = equal
+    rank = program.rank
+    members = ranks.members[rank]
+    found: Line = {"rank": rank, "file": rank_file(rank), "ranks": runs_of(members)}
+    found["digest"] = program.digest
     if ranks.mesh is not None:
-        row["groups"] = [ranks.mesh.dimensions(ranks_of(g["ranks"]), rank) for g in trace.groups]
-        if len(ranks.members[rank]) > 1 and None in row["groups"]:
-            bad = trace.groups[row["groups"].index(None)]
+        found["groups"] = [
+            ranks.mesh.dimensions(ranks_of(g["ranks"]), rank, ranks.distinct)
+            for g in program.groups
+        ]
+        if len(members) > 1 and None in found["groups"]:
+            bad = program.groups[found["groups"].index(None)]
             raise TraceError(
                 f"rank {rank} cannot stand for others: its group {bad['name']} of {bad['size']} "
                 "ranks is no plane of --mesh; give the mesh in finer dimensions"
             )
-    return row
-
-
-def child(options: argparse.Namespace, rank: int) -> list[str]:
-    """The command that traces one rank."""
-    return [
-        sys.executable, "-m", "orrery_trace", "--world-size", str(options.world_size),
-        "--rank", str(rank), "--out", options.out, "--step", str(options.step), "--jobs", "-1",
-        "--device", options.device, *(["--real"] if options.real else []), "--", *options.command,
-    ]  # fmt: skip
+    return found

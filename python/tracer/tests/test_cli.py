@@ -57,15 +57,16 @@ def test_pytorch_imported_too_early(tmp_path: Path, script: Callable[[str], Path
 
 
 def test_one_rank_for_each_stage_stands_for_the_others(tmp_path: Path) -> None:
-    """pp 2 by dp 2: two programs, one more traced to compare, then shown."""
-    options = ["--world-size", "4", "--mesh", "pp=2,dp=2"]
+    """Found out: pp 2 by dp 2, of which pp makes two programs; two more traced, to compare."""
+    options = ["--world-size", "4", "--rank", "all"]
     traces = traced(tmp_path / "t", options, EXAMPLES / "hybrid.py")
     assert sorted(traces) == [0, 2]
     import json
 
     index = json.loads((tmp_path / "t" / "trace.json").read_text())
     assert [row["ranks"] for row in index["programs"]] == [[[0, 2, 1]], [[2, 2, 1]]]
-    assert index["checked"] == [1]
+    assert index["mesh"] == [["pp", 2], ["dp", 2]]
+    assert index["checked"] == [1, 3] and "assumed" not in index
     assert sorted(p.name for p in (tmp_path / "t").iterdir()) == [
         "rank-0.jsonl.gz", "rank-2.jsonl.gz", "trace.json",
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orrery_trace.errors import TraceError
-from orrery_trace.job import Mesh
+from orrery_trace.mesh import Mesh
 from orrery_trace.trace import (
     Writer,
     rank_file,
