@@ -5,7 +5,8 @@ Usage: beside_astra.py UNAWARE AWARE [--from SEED] [--count N] [--program PROGRA
   UNAWARE, AWARE: AstraSim_Analytical_Congestion_Unaware and _Aware, built elsewhere; - for one that is not there
   PROGRAM:        build/release/orrery unless said
   KEEP:           where inputs that differ are kept
-  KIND:           unaware, aware (one dimension), aware-dims (several), bus (unaware, with model-shared-bus)
+  KIND:           unaware, aware (one dimension), aware-dims (several), bus (unaware, with model-shared-bus), custom (unaware,
+                  collectives as graphs of their own)
 
 A seed draws a network (one to three dimensions of rings, switches and full meshes, odd sizes), a system file (policy, chunks,
 queues, algorithms, memory bus, roofline), remote memory, communicators, and a trace a rank: computation, collectives of all
@@ -184,7 +185,7 @@ class Case:
     def draw_groups(self):
         r = self.random
         self.groups = {}
-        if r.random() < 0.5:
+        if self.kind == "custom" or r.random() < 0.5:
             return
         for i in range(r.randint(1, 3)):
             members = list(range(self.ranks)) if r.random() < 0.15 else sorted(
@@ -277,7 +278,46 @@ class Case:
                 trace.add(1, COMPUTE, micros=1, num_ops=1, tensor_size=1)
             self.traces.append(trace.out)
 
+    def write_custom(self, folder):
+        """Graphs for a kind of collective, and for one node: rounds in which places send by a drawn permutation."""
+        r = self.random
+        name = r.choice(["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
+        self.system["preferred-dataset-splits"] = 1
+        self.system[f"{name}-implementation-custom"] = [f"{folder}/custom"]
+        if r.random() < 0.4:
+            self.system["per-node-custom-implementation"] = f"{folder}/nodes.yml"
+            (folder / "nodes.yml").write_text(f"{r.randint(1, 4)}: {folder}/other\n")
+        for prefix in ("custom", "other"):
+            graphs = [Trace() for _ in range(self.ranks)]
+            nodes = [0] * self.ranks
+            open_ = [[] for _ in range(self.ranks)]
+            for step in range(r.randint(1, 4)):
+                to = list(range(self.ranks))
+                r.shuffle(to)
+                bytes_ = r.choice([r.randint(1, 9999), 1 << r.randint(8, 20)])
+                for place in range(self.ranks):
+                    source = to.index(place)
+                    if source == place:
+                        continue
+                    made = []
+                    for kind, peers in ((SEND, {"comm_dst": to[place]}), (RECEIVE, {"comm_src": source})):
+                        node = nodes[place]
+                        nodes[place] += 1
+                        graphs[place].add(node, kind, open_[place], comm_size=bytes_, comm_tag=step, **peers)
+                        made.append(node)
+                    if r.random() < 0.6:
+                        graphs[place].add(nodes[place], COMPUTE, made, micros=r.choice([0, 1, 7]))
+                        made = [nodes[place]]
+                        nodes[place] += 1
+                    open_[place] = made
+            for place, graph in enumerate(graphs):
+                if nodes[place] == 0:
+                    graph.add(0, COMPUTE, micros=1)
+                (folder / f"{prefix}.{place}.et").write_bytes(graph.out)
+
     def write(self, folder):
+        if self.kind == "custom":
+            self.write_custom(folder)
         for rank, bytes_ in enumerate(self.traces):
             (folder / f"w.{rank}.et").write_bytes(bytes_)
         (folder / "system.json").write_text(json.dumps(self.system, indent=1))
