@@ -235,14 +235,36 @@ Result<ImportedTrace> ReadText(const TraceFiles& files, const ImportOptions& opt
   return trace;
 }
 
+constexpr Option kSimai[] = {
+    {.name = "vpp",
+     .type = OptionType::kInteger,
+     .fallback = "0",
+     .min = 0,
+     .max = 1000,
+     .doc = "Chunks of layers a stage, in place of the file's vpp; 1: no interleaving; 0: the "
+            "file's."},
+    {.name = "gpus",
+     .type = OptionType::kInteger,
+     .fallback = "0",
+     .min = 0,
+     .max = 1 << 20,
+     .doc = "GPUs in place of the file's all_gpus: more or fewer replicas of what it says; 0: the "
+            "file's."},
+};
+constexpr OptionTable kSimaiTable{
+    .path = "simai", .doc = "What of a SimAI workload is run otherwise.", .options = kSimai};
+
 bool IsSimai(const TraceFiles& files) {
   return workload::SniffLayerText(files.start) == workload::LayerTextKind::kSimai;
 }
-Result<ImportedTrace> ReadSimai(const TraceFiles& files, const ImportOptions&) {
+Result<ImportedTrace> ReadSimai(const TraceFiles& files, const ImportOptions& options) {
   ORRERY_RETURN_IF_ERROR(OneFile(files, "SimAI workload"));
   const std::string& path = files.paths.front();
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
-  ORRERY_ASSIGN_OR_RETURN(workload::SimaiImport import, workload::ImportSimai(text, path));
+  ORRERY_ASSIGN_OR_RETURN(workload::SimaiImport import,
+                          workload::ImportSimai(text, path,
+                                                {.vpp = options.options->Integer("vpp"),
+                                                 .gpus = options.options->Integer("gpus")}));
   ImportedTrace trace;
   trace.graph = std::move(import.graph);
   trace.assumed = std::move(import.assumed);
@@ -317,7 +339,7 @@ const std::array<Importer, 14> kImporters = {{
      &workload::StorageOptions(), IsStorageFile, ReadStorageFile},
     {"astra-text", "ASTRA-sim text", "ASTRA-sim text workload", "analytic", &kTextTable,
      IsTextWorkload, ReadText},
-    {"simai", "SimAI", "SimAI workload", "analytic", nullptr, IsSimai, ReadSimai},
+    {"simai", "SimAI", "SimAI workload", "analytic", &kSimaiTable, IsSimai, ReadSimai},
     {"chakra", "Chakra", "Chakra execution trace", "analytic", &kChakraTable, IsChakra, ReadChakra},
     {"pytorch", "PyTorch", "PyTorch profile (Kineto), with execution traces or without", "analytic",
      &kPyTorchOptions, IsPyTorch, ReadPyTorch},
