@@ -5,7 +5,10 @@
 
 #include <array>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <new>
 
 #include "orrery/base/file.h"
 
@@ -43,15 +46,35 @@ void OnInterrupt(int signal) {
   _exit(128 + signal);  // as shells say it: 130 for Ctrl-C, 143 for SIGTERM, 129 for a hang-up
 }
 
-void OnAbort(int) {
+// Ends with 3 and takes no memory on the way. `json` is what a program reads in place of an answer.
+[[noreturn]] void End(const char* json, const char* line) {
   for (sig_atomic_t i = 0; i < outputs; ++i) unlink(temporary_files[static_cast<std::size_t>(i)]);
-  if (answer_in_json != 0) {
-    Put(STDOUT_FILENO,
-        "{\"schema\": \"orrery.error/1\", \"error\": {\"code\": \"resource\", \"message\": "
-        "\"internal error; stderr says which\"}}\n");
-  }
-  Put(STDERR_FILENO, "orrery: this is a bug; please report it with the job file\n");
+  if (answer_in_json != 0) Put(STDOUT_FILENO, json);
+  Put(STDERR_FILENO, line);
   _exit(3);
+}
+
+void OnAbort(int) {
+  End("{\"schema\": \"orrery.error/1\", \"error\": {\"code\": \"resource\", \"message\": "
+      "\"internal error; stderr says which\"}}\n",
+      "orrery: this is a bug; please report it with the job file\n");
+}
+
+// What no handler caught: on a worker thread, in a destructor, or in what handles it.
+void OnTerminate() {
+  if (const std::exception_ptr thrown = std::current_exception()) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {
+      EndOutOfMemory();
+    } catch (const std::exception& error) {
+      Put(STDERR_FILENO, "orrery: internal error: ");
+      Put(STDERR_FILENO, error.what());
+      Put(STDERR_FILENO, "\n");
+    } catch (...) {
+    }
+  }
+  std::abort();
 }
 
 void Handle(int signal, void (*handler)(int)) {
@@ -63,8 +86,15 @@ void Handle(int signal, void (*handler)(int)) {
 
 }  // namespace
 
+void EndOutOfMemory() {
+  End("{\"schema\": \"orrery.error/1\", \"error\": {\"code\": \"resource\", \"message\": "
+      "\"out of memory\"}}\n",
+      "orrery: out of memory; try fewer ranks, folding, or a machine with more memory\n");
+}
+
 void InstallSignalHandlers(bool json) {
   answer_in_json = json ? 1 : 0;
+  std::set_terminate(OnTerminate);
   Handle(SIGINT, OnInterrupt);
   Handle(SIGTERM, OnInterrupt);
   struct sigaction hangup {};

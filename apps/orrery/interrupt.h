@@ -1,4 +1,5 @@
-// Signals: Ctrl-C ends the process at once with status 130, a broken invariant with 3. What was
+// Signals: Ctrl-C ends the process at once with status 130, a broken invariant and memory that is
+// used up where nobody can handle it with 3. What was
 // being written is removed; files that stood before are whole (base/file.h).
 #pragma once
 
@@ -9,6 +10,9 @@ namespace orrery::app {
 
 // `json` — answer in JSON on stdout too.
 void InstallSignalHandlers(bool json);
+
+// Says so and ends the process with status 3.
+[[noreturn]] void EndOutOfMemory();
 
 // A file that this call may be writing; its temporary file is removed when interrupted. At most 4.
 void WatchOutput(const std::string& path);

@@ -131,9 +131,7 @@ Status Dispatch(CLI::App* app, const std::vector<std::unique_ptr<Verb>>& verbs, 
   return InvalidInput("{}", UnknownName("command", Printable(extras.front()), names));
 }
 
-int Main(int argc, char** argv) {
-  Session session(argc, argv);
-  InstallSignalHandlers(session.json_to_stdout());
+int Run(int argc, char** argv, Session* session) {
   CLI::App app("Orrery rehearses a distributed training job on a cluster that you do not have.",
                "orrery");
   app.set_version_flag("--version", fmt::format("orrery {}", job::Version()));
@@ -142,7 +140,7 @@ int Main(int argc, char** argv) {
   app.footer(
       "Exit status: 0 success; 1 the simulation says no (out of device memory, deadlock);\n"
       "2 bad input or usage; 3 out of memory, disk or quota, or an internal error;\n"
-      "130 interrupted, 143 ended by SIGTERM, 129 by a hang-up.");
+      "130 interrupted, 143 ended by SIGTERM, 129 by a hang-up.\n");
   const std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();
   for (const std::unique_ptr<Verb>& verb : verbs) {
     CLI::App* sub = app.add_subcommand(std::string(verb->name()), std::string(verb->description()));
@@ -158,15 +156,20 @@ int Main(int argc, char** argv) {
     errno = 0;
     std::cout.flush();
     if (std::cout.good() || errno == EPIPE) return status;  // orrery --help | head
-    return session.Finish(ResourceError("cannot write to stdout: {}", std::strerror(errno)));
+    return session->Finish(ResourceError("cannot write to stdout: {}", std::strerror(errno)));
   } catch (const CLI::ParseError& error) {
-    return session.Finish(Misuse(&app, error));
+    return session->Finish(Misuse(&app, error));
   }
+  return session->Finish(Dispatch(&app, verbs, session));
+}
+
+int Main(int argc, char** argv) {
+  Session session(argc, argv);
+  InstallSignalHandlers(session.json_to_stdout());
   try {
-    return session.Finish(Dispatch(&app, verbs, &session));
+    return Run(argc, argv, &session);
   } catch (const std::bad_alloc&) {
-    return session.Finish(
-        ResourceError("out of memory; try fewer ranks, folding, or a machine with more memory"));
+    EndOutOfMemory();
   } catch (const std::exception& error) {
     return session.Finish(ResourceError("internal error: {}", Printable(error.what(), 400)));
   }
