@@ -119,6 +119,11 @@ class Parser {
       }
     }
     ORRERY_RETURN_IF_ERROR(Status(reader.status()));
+    if (message.empty()) return InvalidInput("offset {}: a node of no bytes", frame);
+    if (trace_.nodes.size() == kMostChakraNodes) {
+      return InvalidInput("offset {}: more than {} nodes, the most of a rank", frame,
+                          kMostChakraNodes);
+    }
     if (node.type == ChakraNodeType::kMetadata) ORRERY_RETURN_IF_ERROR(AddGroups());
     inputs_ = {};
     trace_.nodes.push_back(node);

@@ -46,6 +46,7 @@ enum class ChakraCollective : std::uint8_t {
   kNone,
 };
 inline constexpr int kChakraCollectives = 10;
+inline constexpr std::size_t kMostChakraNodes = 1 << 24;  // of a rank: some 2.5 GB in memory
 
 struct ChakraNode {
   // Attributes that a node has, as bits.

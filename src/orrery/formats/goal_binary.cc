@@ -139,6 +139,9 @@ class BinaryReader {
     if (kind == 1 && tag == GoalSchedule::kAny) {
       return Error(offset_ + record + 17, "a send needs a tag; only a receive takes any");
     }
+    if (kind != 3 && tag > kMaxGoalTag && tag != GoalSchedule::kAny) {
+      return Error(offset_ + record + 17, fmt::format("tag {} is beyond {}", tag, kMaxGoalTag));
+    }
     const auto cpu = At<std::uint8_t>(section_, record + 21);
     if (kind == 3) {
       builder_.Add(Kind::kCalc, static_cast<std::int64_t>(size), 0, 0, cpu);

@@ -90,6 +90,8 @@ TEST(Goal, TextErrorsNameLineAndRemedy) {
   EXPECT_THAT(Error(head + "send 8b to 1 tag -1" + tail), HasSubstr("tag: '-1' is outside"));
   EXPECT_THAT(Error(head + "send 8b to 1 cpu 0 tag 1" + tail),
               HasSubstr("the statement ends before 'tag 1'"));
+  EXPECT_THAT(Error(head + "send 8b to 1 tag 2147483648" + tail),
+              HasSubstr("f.goal:3: tag: '2147483648' is outside"));
   EXPECT_THAT(Error(head + "a: calc 1\na: calc 2" + tail),
               HasSubstr("f.goal:4: the label 'a' stands at line 3 already"));
   EXPECT_THAT(Error(head + "a: calc 1\na requires b" + tail),

@@ -8,6 +8,11 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
+#include <toml++/impl/preprocessor.h>
+// "1979-05-27T:00Z" breaks an assumption of its parser of dates, which a message follows: to clang
+// that is undefined behaviour, and to a debug build the end.
+#undef TOML_ASSERT_ASSUME
+#define TOML_ASSERT_ASSUME(expr) static_assert(true)
 #include <toml++/toml.h>
 
 #include "orrery/base/text.h"

@@ -159,6 +159,10 @@ class Importer {
           return InvalidInput("offset {}: node {} depends on node {}, which the file does not have",
                               trace.nodes[number].offset, trace.nodes[number].id, id);
         }
+        if (*at == number) {
+          return InvalidInput("offset {}: node {} depends on itself", trace.nodes[number].offset,
+                              id);
+        }
         graph::Dep dep;
         dep.op = rank->place[*at] & 0x7FFFFFFFu;
         if (dep.op >= i) rank->topological = false;

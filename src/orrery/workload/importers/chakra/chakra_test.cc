@@ -73,6 +73,10 @@ TEST(ImportChakra, NamesWhatIsWrong) {
   const std::uint64_t deps[] = {5};
   absent.Add(Compute(0, 1), "a", "", deps);
   EXPECT_THAT(error({absent.Release()}), HasSubstr("depends on node 5, which the file does not"));
+  ChakraWriter itself;
+  const std::uint64_t own[] = {3};
+  itself.Add(Compute(3, 1), "a", "", own);
+  EXPECT_THAT(error({itself.Release()}), HasSubstr("node 3 depends on itself"));
   ChakraWriter twice;
   twice.Add(Compute(4, 1), "a", "", {});
   twice.Add(Compute(4, 1), "b", "", {});
