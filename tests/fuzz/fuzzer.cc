@@ -22,6 +22,12 @@ const orrery::fuzz::Target& Chosen() {
 
 }  // namespace
 
+// Before anything else, so that a name that is none only lists the targets.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  (void)Chosen();
+  return 0;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const orrery::fuzz::Target& target = Chosen();
   target.run(std::string_view(reinterpret_cast<const char*>(data), size));

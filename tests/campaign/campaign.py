@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Campaigns: what strangers, disks and machines do to the program, and that it holds.
+
+damage    files cut at every length and with bytes changed: an answer or a message that names the file
+bombs     files that unpack to more than their budget, and files without an end
+hostile   documents that parsers fall for
+values    boundary values of every numeric key of a job
+memory    an allocation fails, one or all from there on
+kills     the program is killed at every call that changes files
+disk      the disk is full, the quota is used up, a write is short, a flush fails
+repeats   the same job again, with other numbers of threads: one fingerprint
+
+The short form takes seconds and is part of the tests; --full takes hours.
+Usage: campaign.py PROGRAM FAULTS_LIBRARY [--full] [NAME...]
+"""
+
+import pathlib
+import sys
+import time
+
+import documents
+import machine
+import values
+from common import Settings
+
+CAMPAIGNS = {
+    "damage": documents.damage,
+    "bombs": documents.bombs,
+    "hostile": documents.hostile,
+    "values": values.values,
+    "repeats": values.repeats,
+    "memory": machine.memory,
+    "kills": machine.kills,
+    "disk": machine.disk,
+}
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != "--full"]
+    chosen = words[2:] or list(CAMPAIGNS)
+    if len(words) < 2 or any(name not in CAMPAIGNS for name in chosen):
+        print(__doc__)
+        return 2
+    settings = Settings(str(pathlib.Path(words[0]).resolve()), str(pathlib.Path(words[1]).resolve()), "--full" in sys.argv)
+    if b"__asan_init" in pathlib.Path(settings.program).read_bytes():
+        print("campaigns limit memory and load a library first, which ASan does not bear: not run")
+        return 0
+    failed = 0
+    for name in chosen:
+        began = time.monotonic()
+        tally = CAMPAIGNS[name](settings)
+        tally.note(f"{time.monotonic() - began:.1f} s")
+        tally.report()
+        failed += 1 if tally.wrong or tally.cases == 0 else 0
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
