@@ -115,7 +115,7 @@ constexpr std::array<Kind, 15> kKinds = {{
     {"congestion-controls", [](const job::Data&) { return Entries(network::packet::Controls()); }},
     {"load-balancing", [](const job::Data&) { return Entries(network::packet::LoadBalancers()); }},
     {"schedules", [](const job::Data&) { return Entries(workload::Schedules()); }},
-    {"frameworks", [](const job::Data&) { return Entries(job::Frameworks()); }},
+    {"frameworks", [](const job::Data& data) { return Entries(data.frameworks.rows()); }},
     {"formats", [](const job::Data&) { return Entries(kFormats); }},
     {"recipes", [](const job::Data&) { return Entries(recipes::Dialects()); }},
     {"patterns", [](const job::Data&) { return Entries(traffic::Patterns()); }},

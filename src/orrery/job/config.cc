@@ -8,6 +8,7 @@
 #include "orrery/job/plan_keys.h"
 #include "orrery/workload/conv_net.h"
 #include "orrery/workload/routing.h"
+#include "orrery/workload/switches.h"
 
 namespace orrery::job {
 namespace {
@@ -190,23 +191,20 @@ Json ParallelJson(const Workload& w) {
 Plan AsFrameworkHasIt(const FrameworkDefaults& defaults, cluster::Arch arch, const Workload& w) {
   Plan plan = w.plan;
   ApplyDefaults(defaults, arch, w.model, &plan);
-  if (w.model.experts.count == 0) {
-    plan.framework.moe_fused_router = plan.framework.moe_fused_permute =
-        plan.framework.moe_separate_padding = false;
-  }
+  ClearExpertSwitches(w.model, &plan);
   return plan;
 }
 
 // What does not matter is left out where the framework has it so.
 Json FrameworkJson(const Workload& w, cluster::Arch arch) {
   const Plan& plan = w.plan;
-  const auto framework = FindFramework(w.framework);
-  const FrameworkDefaults defaults = framework.ok() ? (*framework)->defaults : FrameworkDefaults();
+  const FrameworkDefaults& defaults = w.framework_defaults;
   const Plan standard = AsFrameworkHasIt(defaults, arch, w);
   Json json = {{"attention", NameOf(kAttentions, plan.framework.attention)}};
-  for (const PlanFlag& flag : kPlanFlags) {
+  for (const workload::Switch& flag : workload::Switches()) {
     const bool differs = plan.framework.*flag.member != standard.framework.*flag.member;
-    if (differs || flag.matters(plan)) json[std::string(flag.key)] = plan.framework.*flag.member;
+    if (flag.matters(plan) || (differs && flag.matters(standard)))
+      json[std::string(flag.key)] = plan.framework.*flag.member;
   }
   if (plan.framework.recompute_keeps != standard.framework.recompute_keeps) {
     json["recompute_keeps"] = NameOf(kRecomputeKeeps, plan.framework.recompute_keeps);
@@ -236,7 +234,8 @@ Json FrameworkJson(const Workload& w, cluster::Arch arch) {
   if (recipe != "?") json["fp8_recipe"] = recipe;
   json["bucket_elements"] = plan.framework.bucket_elements;
   if (plan.framework.deferred_head > 0) json["deferred_head"] = plan.framework.deferred_head;
-  if (WhenDdp(plan)) json["bucket_bytes"] = plan.framework.bucket_bytes;
+  if (plan.framework.reducer == workload::Reducer::kDdp)
+    json["bucket_bytes"] = plan.framework.bucket_bytes;
   return json;
 }
 

@@ -11,6 +11,7 @@
 #include "orrery/base/status.h"
 #include "orrery/campaign/tables.h"
 #include "orrery/cluster/catalog.h"
+#include "orrery/job/frameworks.h"
 #include "orrery/workload/models.h"
 
 namespace orrery::job {
@@ -18,6 +19,7 @@ namespace orrery::job {
 struct Data {
   cluster::Catalog clusters = cluster::Catalog::BuiltIn();
   workload::Models models = workload::Models::BuiltIn();
+  FrameworkTable frameworks = FrameworkTable::BuiltIn();
   campaign::Tables campaign = campaign::Tables::BuiltIn();
   std::vector<std::string> folders;  // a user's, in the order in which they were added
   std::uint64_t hash = 0;            // of their files; 0: none

@@ -99,6 +99,41 @@ training: {global_batch: 16, seq_len: 1024}
   EXPECT_THAT(ReadError(), HasSubstr("the family 'ours': depth: unknown key 'depth'"));
 }
 
+// A version of a framework: what it does otherwise than the row that it is like. The family's name
+// alone means it, since it is the newest.
+TEST_F(DataFolder, AFrameworkOfOnesOwn) {
+  Write("frameworks.yaml", R"(
+megatron@2027.01:
+  like: megatron@2026.08
+  source: our fork
+  framework_options: {fused_adam: false, adam_loop: true, bucket_elements: 5000000}
+  defaults: {attention: flash2}
+)");
+  const std::string text = std::string(kSmall) + "framework: megatron\n";
+  const Job job = Read(text, WithData());
+  EXPECT_EQ(job.workloads.front().framework, "megatron@2027.01");
+  const workload::FrameworkBehaviour& does = job.workloads.front().plan.framework;
+  EXPECT_TRUE(does.adam_loop && !does.fused_adam);
+  EXPECT_EQ(does.bucket_elements, 5'000'000);
+  EXPECT_EQ(does.attention, workload::AttentionBackend::kFlash2);
+  EXPECT_TRUE(does.batch_p2p_sync);  // megatron@2026.08's
+  EXPECT_EQ(Read(text).workloads.front().framework, "megatron@2026.08");
+  // What a job says comes last.
+  ReadOptions said = WithData();
+  said.set = {"framework_options.adam_loop=false", "framework_options.attention=cudnn"};
+  const Job by_job = Read(text, said);
+  EXPECT_FALSE(by_job.workloads.front().plan.framework.adam_loop);
+  EXPECT_EQ(by_job.workloads.front().plan.framework.attention, workload::AttentionBackend::kCudnn);
+  EXPECT_EQ(Read(job.config_json).config_hash, job.config_hash);
+
+  Write("frameworks.yaml", "m@1: {framework_options: {attention: flash2}, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("a framework's row does not say this for every plan"));
+  Write("frameworks.yaml", "m@1: {defaults: {atention: flash2}, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("did you mean 'attention'?"));
+  Write("frameworks.yaml", "m@1: {framework_options: {fused_adam: perhaps}, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("frameworks.yaml:1:"));
+}
+
 TEST_F(DataFolder, SaysWhatIsWrong) {
   EXPECT_THAT(ReadError(), HasSubstr("holds no table; valid: devices.yaml, clusters.yaml"));
   Write("device.yaml", "");

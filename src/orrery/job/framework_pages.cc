@@ -1,23 +1,22 @@
 // What each framework is assumed to do, as its row and its defaults say it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "orrery/job/frameworks.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/workload/options.h"
+#include "orrery/workload/switches.h"
 
 namespace orrery::job {
 namespace {
 
+using workload::FrameworkBehaviour;
 using workload::Plan;
 using workload::Reducer;
 using workload::Sharding;
-
-std::string_view Family(const Framework& framework) {
-  return framework.name.substr(0, framework.name.find('@'));
-}
 
 // Defaults of a 16-bit plan.
 Plan Defaults(const Framework& framework, Sharding sharding = Sharding::kNone) {
@@ -94,7 +93,7 @@ class Page {
   explicit Page(std::vector<const Framework*> versions) : versions_(std::move(versions)) {}
 
   std::string Text() {
-    text_ = fmt::format("\n## {}\n\n", Family(*versions_.front()));
+    text_ = fmt::format("\n## {}\n\n", FamilyOf(*versions_.front()));
     for (const Framework* f : versions_) {
       text_ += fmt::format("**`{}`**. {}. {}\nSource: {}.\n\n", f->name, f->description, f->assumes,
                            f->source);
@@ -106,17 +105,20 @@ class Page {
     text_ += "\n";
     Row("attention", AttentionText);
     Row("gradients", ReducerText);
-    for (const PlanFlag& flag : kPlanFlags) {
-      Row(flag.key, [&](const Framework& f) {
-        return std::string(Defaults(f).framework.*flag.member ? "yes" : "no");
-      });
+    for (const workload::Switch& s : workload::Switches()) {
+      // What all versions have as a plan has it stands in the list at the end.
+      const auto value = [&](const Framework& f) { return Defaults(f).framework.*s.member; };
+      const bool plain = FrameworkBehaviour().*s.member;
+      if (std::ranges::all_of(versions_, [&](const auto* f) { return value(*f) == plain; }))
+        continue;
+      Row(s.key, [&](const Framework& f) { return std::string(value(f) ? "yes" : "no"); });
     }
     Row("recompute_keeps", KeepsText);
     Row("cp_exchange", [](const Framework& f) {
       return std::string(NameOf(kCpExchanges, f.defaults.cp_exchange));
     });
     Row("torch_layers", [](const Framework& f) {
-      return std::string(NameOf(kTorchLayers, f.defaults.torch_layers));
+      return std::string(NameOf(kTorchLayers, f.defaults.options.torch_layers));
     });
     Row("limit_all_gathers", [](const Framework& f) {
       const auto limit = f.defaults.gather_limit;
@@ -150,18 +152,20 @@ class Page {
 
 std::string FrameworkPages() {
   std::vector<std::vector<const Framework*>> families;
-  for (const Framework& framework : Frameworks()) {
-    if (families.empty() || Family(*families.back().front()) != Family(framework)) {
+  for (const Framework& framework : FrameworkTable::BuiltIn().rows()) {
+    if (families.empty() || FamilyOf(*families.back().front()) != FamilyOf(framework)) {
       families.emplace_back();
     }
     families.back().push_back(&framework);
   }
   std::string text;
   for (auto& family : families) text += Page(std::move(family)).Text();
-  text += "\n## What the rows mean\n\n";
-  for (const PlanFlag& flag : kPlanFlags) {
-    const Option* option = FindOption(workload::FrameworkOptions().options, flag.key);
-    text += fmt::format("- `{}`: {}\n", flag.key, option->doc);
+  text +=
+      "\n## What the rows mean\n\nA switch that is not in a family's table is as the brackets say "
+      "here.\n\n";
+  for (const workload::Switch& s : workload::Switches()) {
+    const bool plain = FrameworkBehaviour().*s.member;
+    text += fmt::format("- `{}` ({}): {}\n", s.key, plain ? "yes" : "no", s.doc);
   }
   text += fmt::format(
       "- `limit_all_gathers`: {} -: gathers are bounded by the order of the GPU's own work.\n",

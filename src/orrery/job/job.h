@@ -34,8 +34,9 @@ struct Workload {
   std::string name;
   workload::Model model;
   workload::Plan plan;
-  std::string framework;  // "megatron@2024.09"
-  std::string optimizer;  // "adam"
+  std::string framework;                 // "megatron@2024.09"
+  FrameworkDefaults framework_defaults;  // of that row
+  std::string optimizer;                 // "adam"
   memory::Libraries libraries;
   workload::HostEra host = workload::HostEra::kNone;
   std::string defaults;  // of the framework, as `assumed` has them; empty: the job says all

@@ -18,6 +18,7 @@
 #include "orrery/workload/plan_features.h"
 #include "orrery/workload/routing.h"
 #include "orrery/workload/schedule_file.h"
+#include "orrery/workload/switches.h"
 
 namespace orrery::job {
 namespace {
@@ -261,10 +262,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     defaults.push_back(fmt::format("fp8_recipe {}", NameOf(kFp8Recipes, plan->precision.low)));
   }
   ApplyDefaults(framework.defaults, arch, model, plan);
-  if (model.experts.count == 0) {
-    plan->framework.moe_fused_router = plan->framework.moe_fused_permute =
-        plan->framework.moe_separate_padding = false;
-  }
+  ClearExpertSwitches(model, plan);
   // A default of those who can: their frameworks turn it off for the others.
   if (!workload::CheckTpOverlap(model, *plan).ok()) plan->framework.tp_comm_overlap = false;
   ORRERY_RETURN_IF_ERROR(ReadRecomputeKeeps(section, plan));
@@ -285,7 +283,7 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     defaults.push_back(
         fmt::format("torch_layers {}", NameOf(kTorchLayers, plan->framework.torch_layers)));
   }
-  for (const PlanFlag& flag : kPlanFlags) {
+  for (const workload::Switch& flag : workload::Switches()) {
     if (!section.Has(flag.key) && !flag.matters(*plan)) continue;
     if (section.Has(flag.key)) {
       plan->framework.*flag.member = section.Bool(flag.key);
@@ -556,11 +554,12 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
                           workload::ReadModel(source, root.Find("model"), known.models, assumed));
   workload.name = workload.model.name;
   const std::string name = sections.top.Text("framework");
-  Result<const Framework*> framework = FindFramework(name);
+  Result<const Framework*> framework = known.frameworks.Find(name);
   if (!framework.ok()) {
     return std::move(framework).TakeStatus().In(sections.top.Where("framework"));
   }
   workload.framework = (*framework)->name;
+  workload.framework_defaults = (*framework)->defaults;
   workload.libraries = (*framework)->defaults.libraries;
   workload.host = (*framework)->defaults.host;
   workload.optimizer = sections.training.Text("optimizer");
@@ -585,7 +584,7 @@ Result<Workload> ReadWorkload(const Source& source, const Node& root,
   workload.libraries.userbuffers = workload.libraries.transformer_engine &&
                                    plan.framework.tp_comm_overlap && plan.parallel.tp > 1;
   ORRERY_RETURN_IF_ERROR(ReadSchedule(source, sections, &plan, assumed));
-  Status status = CheckSharded(**framework, plan);
+  Status status = CheckSharded(workload.framework, workload.framework_defaults, plan);
   if (status.ok()) status = CheckArithmetic(device, plan);
   if (status.ok()) status = workload::Validate(workload.model, plan);
   if (!status.ok()) {

@@ -78,12 +78,11 @@ void ChangeRecompute(const FrameworkDefaults& defaults, const Plan& job, Plan* p
 // framework refuses it.
 std::optional<Plan> Changed(const Remedy& remedy, const Workload& w, Plan plan) {
   if (!remedy.apply(&plan)) return {};
-  const auto framework = FindFramework(w.framework);
-  if (!framework.ok()) return plan;
-  if (plan.memory.recompute != w.plan.memory.recompute)
-    ChangeRecompute((*framework)->defaults, w.plan, &plan);
-  if (plan.memory.sharding != w.plan.memory.sharding) ApplyZero1((*framework)->defaults, &plan);
-  if (!CheckSharded(**framework, plan).ok()) return {};
+  if (w.framework.empty()) return plan;  // a trace's
+  const FrameworkDefaults& defaults = w.framework_defaults;
+  if (plan.memory.recompute != w.plan.memory.recompute) ChangeRecompute(defaults, w.plan, &plan);
+  if (plan.memory.sharding != w.plan.memory.sharding) ApplyZero1(defaults, &plan);
+  if (!CheckSharded(w.framework, defaults, plan).ok()) return {};
   return plan;
 }
 

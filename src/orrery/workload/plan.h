@@ -263,144 +263,29 @@ struct Adapters {
 };
 
 // What the framework does, resolved from its version's defaults and the job's framework_options
-// before the generator runs, which reads these switches where they stand (Shape::framework).
+// before the generator runs, which reads it where it stands (Shape::framework). What each switch
+// does is said in framework_switches.inc.
 struct FrameworkBehaviour {
+#define ORRERY_SWITCH(name, fallback, matters, doc) bool name = fallback;
+#include "orrery/workload/framework_switches.inc"
+#undef ORRERY_SWITCH
   AttentionBackend attention = AttentionBackend::kFlash2;
+  TorchLayers torch_layers = TorchLayers::kFused;
   // Of layers that are recomputed whole: with Recompute::kFull; and where it is kEveryOther,
   // kSelective means a whole layer with that.
   RecomputeKeeps recompute_keeps = RecomputeKeeps::kNothing;
-  // Bucketed gradient reduction beside the last micro-batch's backward.
-  bool overlap_grad_reduce = true;
-  // ZeRO-1 parameter gathering beside the next forward. As Megatron: only with overlap_grad_reduce.
-  bool overlap_param_gather = true;
-  // Tensor-parallel communication in pieces beside pieces of GEMMs
-  // (generators/layers/tp_overlap.h); needs sequence parallelism, without effect when tp is 1.
-  bool tp_comm_overlap = false;
-  bool overlap_p2p = true;                    // interleaved schedule only, as Megatron
-  bool overlap_p2p_warmup_flush = false;      // with it: while the pipeline fills and drains, too
-  bool grad_reduce_fp32 = true;               // gradients are kept and reduced in fp32
-  std::int64_t bucket_elements = 40'000'000;  // and at least 1,000,000·dp, Megatron's rule
   Reducer reducer = Reducer::kBuffer;
-  // DistributedDataParallel: buckets of so many bytes; gradients live in them, or are copied.
+  std::int64_t bucket_elements = 40'000'000;  // and at least 1,000,000·dp, Megatron's rule
+  // DistributedDataParallel: buckets of so many bytes.
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
-  bool bucket_views = false;
-  bool clip_gradients = true;  // by their norm, which the host reads
-  bool fused_bias_activation = true, fused_softmax = true, fused_adam = true;
   // The output layer's weight gradients of so many micro-batches run behind the last stage's
   // passes, where it would wait for the others (Megatron's defer_embedding_wgrad_compute and
   // wgrad_deferral_limit). 0: all run in their backward pass.
   std::int64_t deferred_head = 0;
-  // Weight-gradient GEMMs add to the gradient buffer; else a kernel adds what they wrote.
-  bool fused_weight_gradient = true;
-  // What kernels wrote in the parameters' type is converted, then added to the fp32 buffer, in a
-  // pass after a micro-batch's backward (DeepSpeed's BF16_Optimizer).
-  bool converted_gradients = false;
-  // Megatron's native --cross-entropy-loss-fusion: an fp32 copy of the logits lives beside the
-  // loss.
-  bool fused_cross_entropy = false;
-  // The loss reads the 16-bit logits twice and writes their gradients over them in its forward
-  // pass: Transformer Engine's parallel cross entropy, and what compilers make of the plain one.
-  bool online_cross_entropy = false;
-  // Output layer and loss a chunk of tokens after the other (Liger Kernel): no logits of all
-  // tokens.
-  bool chunked_loss = false;
-  // PyTorch's own cross entropy on fp32 logits, whose 16-bit ones the caller holds: the log-softmax
-  // is kept, and their gradients are tensors of their own.
-  bool torch_loss = false;
-  // Two training metrics compute the cross entropy of a micro-batch's logits again (Composer).
-  bool loss_metrics = false;
-  bool quiet_loop = false;  // between steps nothing is logged or read (host_work.h)
-  // PyTorch's deterministic mode: every tensor is filled when it is allocated (fills.h).
-  bool deterministic = false;
-  // flash-attn's unpad_input and pad_input stand around every attention kernel (LLM Foundry).
-  bool unpads_attention = false;
-  // Embeddings are products of one-hot rows and the table (JAX: MaxText's use_iota_embed, Praxis's
-  // lookup_style of matmul).
-  bool embedding_product = false;
-  // Layers are one scanned loop: what they keep for backward lies in stacks, into and out of which
-  // what libraries' kernels write and read is copied (XLA without its fusion of dynamic slices).
-  bool stacked_layers = false;
-  // The bias of queries, keys and values is no epilogue of their product (XLA's cuBLAS calls).
-  bool qkv_bias_kernel = false;
-  TorchLayers torch_layers = TorchLayers::kFused;
-  // Without kFused: keys and values are written once for each query head that reads them
-  // (repeat_kv before PyTorch's scaled_dot_product_attention; flash-attn takes them as they are).
-  bool repeats_kv = false;
-  // Rotary embedding and the backward pass of a gated activation write over what they read (Liger
-  // Kernel).
-  bool in_place_kernels = false;
-  // The step flattens a rank's gradients, casts the flat copy to fp32 and runs torch.optim.AdamW on
-  // one tensor, whose intermediate results are tensors, too (InternEvo).
-  bool flat_step = false;
-  // zero3: gradients pass through a buffer of bucket_elements that stays (DeepSpeed).
-  bool contiguous_gradients = false;
-  // Unfused attention writes its scores to one buffer that stays (Megatron Core's own layers:
-  // parallel_state.get_global_memory_buffer), instead of a temporary.
-  bool keeps_scores = false;
-  bool align_grad_reduce = true;   // stages launch gradient reductions together, in the bubble
-  bool align_param_gather = true;  // interleaved only: a chunk ahead, all stages together
-  // Selective recompute runs flash attention again, as Megatron Core does when told to recompute
-  // it.
-  bool recompute_flash = false;
-  // Without SP: a column-parallel layer's input gradient is reduced beside its weight gradient
-  // (Megatron from September 2021 on); else after both, blocking.
-  bool overlap_tp_all_reduce = true;
-  // Without SP: send a tp-th and all-gather it, as Megatron before Core.
-  bool scatter_gather_p2p = false;
-  bool batch_p2p_sync = false;  // the host synchronises after batched p2p, as Megatron does
-  // The host reads the sizes of each micro-batch back (Megatron's broadcast_data, until 2023).
-  bool batch_sync = false;
-  bool log_every_step = false;  // the host reads the loss after every step
-  // Parameters are gathered in the GEMMs' low precision (ZeRO-1: fp8 primary weights; ZeRO-3: fp8
-  // all-gather). Only with low_precision.
-  bool low_precision_gather = false;
-  // ZeRO-2 and -3: a unit's parameters are gathered one unit ahead and its gradients reduced beside
-  // compute; else both block.
-  bool prefetch = true;
-  // ZeRO-2 and -3: a unit is one flat parameter (FSDP1, DeepSpeed's contiguous buffers): autograd
-  // concatenates its gradients. Else tensors are copied out of and into the gathered buffer
-  // (FSDP2).
-  bool flat_parameters = true;
-  // Without flat parameters: false where tensors are gathered and reduced where they lie (XLA's
-  // combined collectives).
-  bool copies_units = true;
-  // ZeRO-2 and -3: parameters and gradients live in a unit's communication buffers, beside fp32
-  // shards in the model's type, which a step makes once (Megatron-FSDP). No copies but of gradients
-  // that GEMMs do not write there.
-  bool unit_buffers = false;
-  // ZeRO-2 and -3 without stages: units are gathered once a step and stay, gradients are summed
-  // unsharded and reduced in the last micro-batch's backward (fully_shard with
-  // set_requires_gradient_sync and set_reshard_after_backward off until then).
-  bool hold_units = false;
-  // FSDP2: shards of parameters and gradients and Adam's state have the model's type, and no fp32
-  // copy is kept (torch.optim on a model that was loaded in bf16).
-  bool model_type_states = false;
-  // ZeRO-3, without prefetch: a tensor at a time into a list of every rank's part (DeepSpeed of
-  // 2021).
-  bool list_gathers = false;
   GatherLimit gather_limit = GatherLimit::kOrder;  // ZeRO-3
-  bool adam_loop = false;  // without fused_adam: tensor by tensor, else all tensors a kernel
   CudaGraphs cuda_graphs = CudaGraphs::kNone;
   std::uint8_t graph_scope = kGraphAll;
   HostWork host;
-  // ZeRO-1: gradients are all-reduced over all replicas (InternEvo, DeepSpeed's BF16_Optimizer);
-  // else reduce-scattered, in shard groups the shards all-reduced between groups then.
-  bool reduce_whole = false;
-  // ZeRO-1 by whole tensors: after the step each owner broadcasts its own (InternEvo); else the
-  // shards are gathered.
-  bool broadcast_parameters = false;
-  // Transformer Engine's fused kernels in place of chains of operators
-  // (generators/experts/expert_host.h).
-  bool moe_fused_router = false, moe_fused_permute = false;
-  // fp8 and fp4: rows of every expert are padded by a copy of their own, and taken out again; else
-  // the router pads. HybridEP pads by itself.
-  bool moe_separate_padding = false;
-  // Experts' activation and the casts around it are in the grouped GEMMs (Transformer Engine's
-  // NVTE_CUTEDSL_FUSED_GROUPED_MLP, mxfp8).
-  bool moe_fused_mlp = false;
-  // In 8 bits beside low_precision: attention's products (Transformer Engine's fp8_dpa), the output
-  // layer's (Megatron's fp8_output_proj). Else bf16.
-  bool fp8_attention = false, fp8_output_layer = false;
   friend bool operator==(const FrameworkBehaviour&, const FrameworkBehaviour&) = default;
 };
 

@@ -237,10 +237,10 @@ Status MapExperts(const Mapping& m) {
   }
   ORRERY_RETURN_IF_ERROR(MapDispatcher(m));
   const bool fused = !m.recipe().says_switches;
-  plan.framework.moe_fused_permute = m.defaults().moe_fused_permute && fused;
+  plan.framework.moe_fused_permute = m.defaults().options.moe_fused_permute && fused;
   plan.framework.moe_fused_router =
-      m.defaults().moe_fused_router && fused && !m.release.router_operators;
-  plan.framework.moe_separate_padding = m.defaults().moe_separate_padding;
+      m.defaults().options.moe_fused_router && fused && !m.release.router_operators;
+  plan.framework.moe_separate_padding = m.defaults().options.moe_separate_padding;
   const bool drops = HasToken(row, "tokendrop");
   MapRouting(m, drops || m.release.drops);
   if (drops || m.release.drops) {

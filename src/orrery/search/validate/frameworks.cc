@@ -79,7 +79,8 @@ Result<FrameworkMatch> MatchFramework(const Configuration& row) {
     if (rule.family == family &&
         row.text("framework").find(rule.framework) != std::string_view::npos &&
         BeginsWithOneOf(VersionOf(row), rule.versions)) {
-      ORRERY_ASSIGN_OR_RETURN(const job::Framework* const framework, job::FindFramework(rule.row));
+      ORRERY_ASSIGN_OR_RETURN(const job::Framework* const framework,
+                              job::FrameworkTable::BuiltIn().Find(rule.row));
       return FrameworkMatch{rule.label, framework};
     }
   }

@@ -17,7 +17,7 @@ struct FrameworkRule {
   std::string_view family;     // framework_family, whole
   std::string_view framework;  // stands in `framework`; empty: any
   std::string_view versions;   // "a|b": one of them begins framework_version; empty: any
-  std::string_view row;        // of job::Frameworks()
+  std::string_view row;        // of job::FrameworkTable
 };
 std::span<const FrameworkRule> FrameworkRules();
 

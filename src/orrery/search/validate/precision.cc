@@ -44,7 +44,7 @@ void MapLowPrecision(const Mapping& m, std::string_view dtype) {
   if (const std::string_view word = StatedPrecision(m.row); !IsKnownPrecision(word)) {
     m.Assume("prec={} not understood", Printable(word, 40));
   }
-  plan.framework.low_precision_gather = dtype != "nvfp4" && d.low_precision_gather;
+  plan.framework.low_precision_gather = dtype != "nvfp4" && d.options.low_precision_gather;
   if (m.release.gathers_16_bits) plan.framework.low_precision_gather = false;
   if (HasToken(m.row, "fp8_allgather")) plan.framework.low_precision_gather = true;
   if (HasToken(m.row, "bf16_allgather")) plan.framework.low_precision_gather = false;
@@ -72,9 +72,7 @@ Status MapReduction(const Mapping& m) {
   Plan& plan = m.out->plan;
   const std::string_view reduce = m.row.text("reduce_dtype");
   const job::FrameworkDefaults& d = m.defaults();
-  plan.framework.grad_reduce_fp32 =
-      plan.precision.type == Precision::kFp16 ? d.fp16_grad_reduce_fp32 : d.grad_reduce_fp32;
-  if (plan.precision.type == Precision::kFp32) plan.framework.grad_reduce_fp32 = true;
+  plan.framework.grad_reduce_fp32 = job::ReducesInFp32(d, plan.precision.type);
   if (reduce.empty() && m.release.reduces_fp32.has_value()) {
     plan.framework.grad_reduce_fp32 = *m.release.reduces_fp32;
     m.Assume("reduce_dtype={} (blank: the release's recipes)",

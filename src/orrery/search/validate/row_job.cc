@@ -19,7 +19,8 @@ std::string DocumentOf(const TrainingCase& run) {
   workload.name = run.model.name;
   workload.model = run.model;
   workload.plan = run.plan;
-  workload.framework = run.framework;
+  workload.framework = run.framework->name;
+  workload.framework_defaults = run.framework->defaults;
   workload.optimizer = "adam";
   workload.libraries = run.libraries;
   workload.host = run.host;

@@ -120,7 +120,8 @@ Status MapOverlap(const Mapping& m) {
   plan.parallel.sequence_parallel = sequence.value_or(splits) && plan.parallel.tp > 1;
   if (!sequence && plan.parallel.tp > 1) m.AssumeDefault("seq_parallel", splits ? "1" : "0");
   // Recipes leave it off with nvfp4.
-  const bool recipe = d.tp_comm_overlap && plan.precision.low != workload::LowPrecision::kNvfp4;
+  const bool recipe =
+      d.options.tp_comm_overlap && plan.precision.low != workload::LowPrecision::kNvfp4;
   plan.framework.tp_comm_overlap = tp_overlap.value_or(recipe) && plan.parallel.sequence_parallel;
   if (!tp_overlap && plan.parallel.sequence_parallel) {
     m.AssumeDefault("tp_comm_overlap", plan.framework.tp_comm_overlap ? "1" : "0");
@@ -134,8 +135,8 @@ Status MapOverlap(const Mapping& m) {
   if (plan.framework.quiet_loop)
     m.Assume("quiet_loop=1 (blank: the release's scripts log nothing a step)");
   plan.framework.prefetch = dp_overlap;
-  plan.framework.overlap_p2p = d.overlap_p2p && plan.parallel.vpp > 1;
-  job::ApplySwitches(d, &plan);
+  plan.framework.overlap_p2p = d.options.overlap_p2p && plan.parallel.vpp > 1;
+  job::ApplyReducer(d, &plan);
   return {};
 }
 

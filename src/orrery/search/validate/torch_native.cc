@@ -38,7 +38,7 @@ void MapTorchLayers(const Mapping& m) {
   m.Assume("norms, rotation and gates: plain PyTorch, {}", compiled ? "compiled" : "eager");
   // torchtitan's attention takes keys and values as they are from that day on.
   plan.framework.repeats_kv =
-      m.defaults().repeats_kv && !(m.row.has("measured_date") && Since(m, "2026-01-27"));
+      m.defaults().options.repeats_kv && !(m.row.has("measured_date") && Since(m, "2026-01-27"));
 }
 
 void CutLocalBatch(const Mapping& m, std::int64_t stated) {

@@ -10,7 +10,7 @@
 namespace orrery::search {
 
 inline bool PlainTorch(const Mapping& m) {
-  return m.defaults().torch_layers != workload::TorchLayers::kFused;
+  return m.defaults().options.torch_layers != workload::TorchLayers::kFused;
 }
 inline bool Automodel(const Mapping& m) { return m.rule.framework->name.starts_with("automodel@"); }
 // Stages run by torch.distributed.pipelining; DeepSpeed brings a pipeline of its own.

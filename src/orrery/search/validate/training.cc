@@ -239,14 +239,15 @@ Status MapSharding(const Mapping& m) {
   }
   if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
-    plan.framework.flat_parameters = m.defaults().flat_parameters;
-    plan.framework.copies_units = m.defaults().copies_units || m.release.copies_carried;
-    plan.framework.unit_buffers = m.defaults().unit_buffers && HasToken(m.row, "megatron_fsdp");
+    plan.framework.flat_parameters = m.defaults().options.flat_parameters;
+    plan.framework.copies_units = m.defaults().options.copies_units || m.release.copies_carried;
+    plan.framework.unit_buffers =
+        m.defaults().options.unit_buffers && HasToken(m.row, "megatron_fsdp");
     plan.framework.hold_units =
         m.row.text("task") != "lora" && job::HoldsUnits(m.defaults(), m.out->model, plan);
-    plan.framework.model_type_states = m.defaults().model_type_states;
+    plan.framework.model_type_states = m.defaults().options.model_type_states;
     plan.framework.list_gathers =
-        m.defaults().list_gathers && plan.memory.sharding == Sharding::kZero3;
+        m.defaults().options.list_gathers && plan.memory.sharding == Sharding::kZero3;
     plan.framework.gather_limit =
         m.recipe().limit_all_gathers ? workload::GatherLimit::kHost : m.defaults().gather_limit;
     if (plan.keeps_units() && plan.memory.sharding == Sharding::kZero3) {
@@ -268,14 +269,14 @@ Status MapRecompute(const Mapping& m) {
     plan.memory.recompute = Recompute::kSelective;
     ORRERY_ASSIGN_OR_RETURN(plan.memory.recompute_modules,
                             workload::ParseRecomputeModules(modules));
-    plan.framework.recompute_flash = m.defaults().recompute_flash;
+    plan.framework.recompute_flash = m.defaults().options.recompute_flash;
     return {};
   }
   const std::string_view recipe = m.release.recompute;
   if (cell.empty() && !recipe.empty() && !HasToken(m.row, "recompute=")) {
     plan.memory.recompute = Recompute::kSelective;
     ORRERY_ASSIGN_OR_RETURN(plan.memory.recompute_modules, workload::ParseRecomputeModules(recipe));
-    plan.framework.recompute_flash = m.defaults().recompute_flash;
+    plan.framework.recompute_flash = m.defaults().options.recompute_flash;
     m.Assume("recompute={} (blank: the release's recipes)", recipe);
     return {};
   }
@@ -340,7 +341,11 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   ORRERY_RETURN_IF_ERROR(CheckScope(row));
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule, MatchFramework(row));
   TrainingCase out;
-  out.framework = rule.framework->name;
+  out.framework = rule.framework;
+  // Every switch as the framework's row has it; what needs more than that is mapped below.
+  out.plan.framework = rule.framework->defaults.options;
+  out.plan.framework.low_precision_gather = false;
+  out.plan.framework.torch_layers = workload::TorchLayers::kFused;
   const Mapping m{row, rule, assumed, &out, tables.recipes.Find(row)};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m, micro_batch));
@@ -364,6 +369,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   MapAttention(m);
   ORRERY_RETURN_IF_ERROR(MapOverlap(m));
   ORRERY_RETURN_IF_ERROR(MapLibraries(m));
+  job::ClearExpertSwitches(out.model, &out.plan);
   if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(MapExperts(m));
   MapTask(m);
   if (out.plan.parallel.pp > 1 && out.plan.lora.rank == 0)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "orrery/cluster/cluster.h"
+#include "orrery/job/frameworks.h"
 #include "orrery/memory/memory.h"
 #include "orrery/search/validate/configuration.h"
 #include "orrery/search/validate/row_tables.h"
@@ -24,7 +25,7 @@ struct TrainingCase {
   workload::Model model;
   workload::Plan plan;
   cluster::Spec cluster;
-  std::string framework;  // of job::Frameworks()
+  const job::Framework* framework = nullptr;
   memory::Libraries libraries;
   std::string allocator;   // PYTORCH_CUDA_ALLOC_CONF
   std::string_view meter;  // mem_kind of the framework's own log; empty: torch_allocated

@@ -176,8 +176,8 @@ TEST(Training, NemotronInNemo2) {
   EXPECT_TRUE(Map(cells, first).run.plan.framework.fused_bias_activation);
 
   const auto latent = [](std::string_view framework) {
-    return job::AttentionFor((*job::FindFramework(framework))->defaults, cluster::Arch::kBlackwell,
-                             *workload::FindModel("deepseek-v3"));
+    return job::AttentionFor((*job::FrameworkTable::BuiltIn().Find(framework))->defaults,
+                             cluster::Arch::kBlackwell, *workload::FindModel("deepseek-v3"));
   };
   EXPECT_EQ(latent("nemo@2025.04"), workload::AttentionBackend::kUnfused);
   EXPECT_EQ(latent("megatron-bridge"), workload::AttentionBackend::kCudnn);
@@ -531,7 +531,7 @@ TEST(Frameworks, RulesAreReachable) {
   for (const FrameworkRule& rule : FrameworkRules()) {
     EXPECT_FALSE(rule.label.empty());
     EXPECT_FALSE(rule.family.empty());
-    EXPECT_TRUE(job::FindFramework(rule.row).ok()) << rule.row;
+    EXPECT_TRUE(job::FrameworkTable::BuiltIn().Find(rule.row).ok()) << rule.row;
   }
 }
 
