@@ -14,18 +14,17 @@ class Trace final : public Verb {
   }
   std::string_view examples() const override {
     return "  orrery trace --world-size 8 -- python train.py --my-arguments\n"
-           "  orrery trace --world-size 64 --mesh pp=4,dp=2,tp=8 -- python pretrain_gpt.py\n"
+           "  orrery trace --world-size 8192 --rank all -- python pretrain_gpt.py\n"
            "  orrery trace --show trace\n";
   }
   void Declare(CLI::App* app) override {
     app_ = app;
     app->prefix_command();
     app->footer(
-        "Options: --world-size N, --rank R,..., --mesh NAME=SIZE,..., --out DIRECTORY, --step N,\n"
-        "--show DIRECTORY; docs/tracing.md says what they do. 'orrery simulate trace --cluster "
-        "NAME'\n"
-        "then runs what was recorded. Needs PyTorch (pip install torch) in the Python that\n"
-        "$ORRERY_PYTHON names, else in python3.\n\n");
+        "Options: --world-size N, --rank R,...|all, --mesh NAME=SIZE,..., --out DIRECTORY,\n"
+        "--step N, --show DIRECTORY; docs/tracing.md says what they do. 'orrery simulate trace\n"
+        "--cluster NAME' then runs what was recorded. Needs PyTorch (pip install torch) in\n"
+        "the Python that $ORRERY_PYTHON names, else in python3.\n\n");
   }
   Status Run(Session*) override {
     std::vector<std::string> words = {"-m", "orrery_trace"};

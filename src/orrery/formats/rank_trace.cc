@@ -502,6 +502,12 @@ Result<TraceDirectory> ReadTraceDirectory(const std::string& folder, std::int64_
       status = std::move(program).TakeStatus();
     }
   }
+  if (status.ok() && json.contains("assumed")) {
+    for (const Json& text : keys.List("assumed")) {
+      if (!text.is_string()) keys.Fail("key 'assumed': an entry is no text");
+      if (text.is_string()) out.assumed.push_back(text.get<std::string>());
+    }
+  }
   if (status.ok() && out.programs.empty()) status = InvalidInput("key 'programs' is empty");
   if (!status.ok()) return std::move(status).In(Printable(path));
   for (TraceProgram& program : out.programs) {

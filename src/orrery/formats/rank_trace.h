@@ -130,6 +130,7 @@ struct TraceDirectory {
   std::uint32_t world_size = 0;
   std::vector<Dimension> mesh;  // outermost first; empty: not told
   std::vector<TraceProgram> programs;
+  std::vector<std::string> assumed;  // of ranks that stand for others
 };
 
 // Reads trace.json and every file that it names, each of at most `limit_bytes` unpacked.

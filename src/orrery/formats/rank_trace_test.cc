@@ -119,6 +119,7 @@ TEST(RankTrace, AnIndexIsCheckedToo) {
   holds(R"({"orrery_trace":2,"world_size":1,"programs":[]})", "trace version 2");
   holds(R"({"orrery_trace":1,"world_size":1,"programs":[]})", "'programs' is empty");
   holds(R"({"orrery_trace":1,"world_size":8,"mesh":[["dp",4]],"programs":[]})", "do not make");
+  holds(R"({"orrery_trace":1,"world_size":1,"programs":[],"assumed":[1]})", "'assumed'");
   holds(
       R"({"orrery_trace":1,"world_size":1,"programs":[{"rank":0,"file":"../x","ranks":[[0,1,1]]}]})",
       "no file of this folder");

@@ -165,6 +165,10 @@ Result<std::string> ReadTextWorkload(std::string_view text, const std::string& n
   const std::string& policy = parsed.header[0];
   std::size_t bottom = 0;
   if (policy.starts_with("HYBRID_DLRM")) {
+    if (parsed.layers.size() < 3) {
+      return InvalidInput("{}: {} needs at least 3 layers, not {}", Printable(name), policy,
+                          parsed.layers.size());
+    }
     const std::string word = parsed.header.size() > 1 ? parsed.header[1] : "";
     const auto [at, error] = std::from_chars(word.data(), word.data() + word.size(), bottom);
     if (word.empty() || error != std::errc() || at != word.data() + word.size() || bottom == 0 ||

@@ -49,10 +49,11 @@ Header ReadHeader(const std::vector<std::string>& words) {
 
 struct Layout {
   std::int64_t tp = 1, dp = 1, pp = 1, ep = 1, micro_batches = 1, pp_bytes = 0;
+  std::int64_t chunks = 1;  // of a stage: vpp
   std::int64_t ranks() const { return tp * dp * pp; }
 };
 
-Result<Layout> ReadLayout(const Header& header) {
+Result<Layout> ReadLayout(const Header& header, const SimaiOptions& options) {
   Layout l;
   const auto read = [&header](const char* key, std::int64_t otherwise) {
     return std::max<std::int64_t>(1, header.Number(key, otherwise));
@@ -62,7 +63,8 @@ Result<Layout> ReadLayout(const Header& header) {
   l.ep = read("ep", 1);
   l.micro_batches = read("ga", 1);
   l.pp_bytes = std::max<std::int64_t>(0, header.Number("pp_comm", 0));
-  const std::int64_t gpus = header.Number("all_gpus", 0);
+  l.chunks = options.vpp > 0 ? options.vpp : read("vpp", 1);
+  const std::int64_t gpus = options.gpus > 0 ? options.gpus : header.Number("all_gpus", 0);
   if (gpus < 1 || gpus > kMostGpus) {
     return InvalidInput("all_gpus is {}, and 1 to {} are expected", gpus, kMostGpus);
   }
@@ -105,19 +107,20 @@ Result<Parsed> ParseComm(const std::string& word, bool weight, std::set<std::str
   return out;
 }
 
+// By name and communication: times may differ.
+bool Alike(const TextLayer& x, const TextLayer& y) {
+  const auto same = [](const TextPhase& p, const TextPhase& q) {
+    return p.comm == q.comm && p.bytes == q.bytes;
+  };
+  return x.name == y.name && same(x.forward, y.forward) &&
+         same(x.input_gradient, y.input_gradient) && same(x.weight_gradient, y.weight_gradient);
+}
+
 // Where the lines of the first micro-batch stand: `ga` equal runs of lines follow each other.
 struct Body {
   std::size_t begin = 0, length = 0;
 };
 Body FindBody(const std::vector<TextLayer>& layers, std::size_t repeats) {
-  const auto alike = [&layers](std::size_t a, std::size_t b) {
-    const TextLayer &x = layers[a], &y = layers[b];
-    const auto same = [](const TextPhase& p, const TextPhase& q) {
-      return p.comm == q.comm && p.bytes == q.bytes;
-    };
-    return x.name == y.name && same(x.forward, y.forward) &&
-           same(x.input_gradient, y.input_gradient) && same(x.weight_gradient, y.weight_gradient);
-  };
   Body best;
   const std::size_t n = layers.size();
   for (std::size_t begin = 0; begin < n; ++begin) {
@@ -125,7 +128,7 @@ Body FindBody(const std::vector<TextLayer>& layers, std::size_t repeats) {
     for (std::size_t length = (n - begin) / repeats; length > best.length; --length) {
       bool all = true;
       for (std::size_t i = begin + length; all && i < begin + length * repeats; ++i) {
-        all = alike(i, i - length);
+        all = Alike(layers[i], layers[i - length]);
       }
       if (!all) continue;
       best = {begin, length};
@@ -135,14 +138,69 @@ Body FindBody(const std::vector<TextLayer>& layers, std::size_t repeats) {
   return best;
 }
 
+// Where a micro-batch's chunks begin, within its lines, and where the last ends: equal runs of
+// lines, one for each chunk; what stands before them is the first's, what stands behind the last's,
+// and is of another kind. Empty: there are none.
+std::vector<std::size_t> FindChunks(const std::vector<TextLayer>& layers, const Body& body,
+                                    std::size_t chunks) {
+  if (chunks == 1) return {0, body.length};
+  for (std::size_t around = 0; around + chunks <= body.length; ++around) {
+    if ((body.length - around) % chunks != 0) continue;
+    const std::size_t each = (body.length - around) / chunks;
+    for (std::size_t before = around + 1; before-- > 0;) {
+      const std::size_t begin = body.begin + before;
+      bool all = true;
+      for (std::size_t i = begin + each; all && i < begin + each * chunks; ++i) {
+        all = Alike(layers[i], layers[i - each]);
+      }
+      for (std::size_t i = body.begin; all && i < body.begin + body.length; ++i) {
+        const bool beside = i < begin || i >= begin + each * chunks;
+        for (std::size_t k = begin; all && beside && k < begin + each; ++k) {
+          all = !Alike(layers[i], layers[k]);
+        }
+      }
+      if (!all) continue;
+      std::vector<std::size_t> found;
+      for (std::size_t c = 0; c < chunks; ++c) found.push_back(c == 0 ? 0 : before + c * each);
+      found.push_back(body.length);
+      return found;
+    }
+  }
+  return {};
+}
+
+// A pass of a stage: a chunk of a micro-batch.
+struct Pass {
+  std::int64_t batch = 0, chunk = 0;
+};
+// In which order a stage's forwards run, in groups of as many micro-batches as there are stages,
+// chunk by chunk; backwards run in the same order of micro-batches, the last chunk first.
+std::vector<Pass> ForwardOrder(const Layout& l) {
+  std::vector<Pass> order;
+  const std::int64_t group = l.chunks == 1 ? l.micro_batches : l.pp;
+  for (std::int64_t from = 0; from < l.micro_batches; from += group) {
+    for (std::int64_t chunk = 0; chunk < l.chunks; ++chunk) {
+      for (std::int64_t i = 0; i < group; ++i) order.push_back({from + i, chunk});
+    }
+  }
+  return order;
+}
+
 // One stage's operations, the same for all of its ranks.
 class StageWriter {
  public:
   StageWriter(graph::Graph* graph, const std::vector<TextLayer>& layers, const Layout& layout,
+              const Body& body, const std::vector<std::size_t>& chunks,
               std::set<std::string>* ignored)
-      : graph_(*graph), layers_(layers), layout_(layout), ignored_(*ignored) {}
+      : graph_(*graph),
+        layers_(layers),
+        layout_(layout),
+        body_(body),
+        chunks_(chunks),
+        order_(ForwardOrder(layout)),
+        ignored_(*ignored) {}
 
-  Result<RankOps> Write(std::int64_t stage, const Body& body) {
+  Result<RankOps> Write(std::int64_t stage) {
     stage_ = stage;
     out_ = {};
     out_.block.issue = graph::Issue::kFree;
@@ -150,26 +208,28 @@ class StageWriter {
     out_.block.dep_begin.push_back(0);
     last_.clear();
     const std::size_t end =
-        body.begin + body.length * static_cast<std::size_t>(layout_.micro_batches);
-    ORRERY_RETURN_IF_ERROR(Forward(0, body.begin));
-    const std::int64_t m = layout_.micro_batches;
-    const std::int64_t warm = std::min(m, layout_.pp - 1 - stage);
-    std::int64_t forward = 0;
+        body_.begin + body_.length * static_cast<std::size_t>(layout_.micro_batches);
+    ORRERY_RETURN_IF_ERROR(Forward(0, body_.begin));
+    const std::size_t all = order_.size();
+    const std::int64_t behind = layout_.pp - 1 - stage;
+    const auto warm = static_cast<std::size_t>(
+        layout_.chunks == 1 ? behind : 2 * behind + (layout_.chunks - 1) * layout_.pp);
+    std::size_t forward = 0;
+    bool loss_back = false;
     const auto run_forward = [&]() -> Status {
-      ORRERY_RETURN_IF_ERROR(ForwardBatch(body, forward++));
-      return forward == m ? Forward(end, layers_.size()) : Status();
+      ORRERY_RETURN_IF_ERROR(ForwardPass(order_[forward++]));
+      return forward == all ? Forward(end, layers_.size()) : Status();
     };
-    for (std::int64_t i = 0; i < warm; ++i) ORRERY_RETURN_IF_ERROR(run_forward());
-    for (std::int64_t b = 0; b < m; ++b) {
-      if (forward < m) ORRERY_RETURN_IF_ERROR(run_forward());
-      if (forward == m && !loss_back_) {
+    while (forward < std::min(warm, all)) ORRERY_RETURN_IF_ERROR(run_forward());
+    for (const Pass& next : order_) {
+      if (forward < all) ORRERY_RETURN_IF_ERROR(run_forward());
+      if (forward == all && !loss_back) {
         ORRERY_RETURN_IF_ERROR(Backward(end, layers_.size()));
-        loss_back_ = true;
+        loss_back = true;
       }
-      ORRERY_RETURN_IF_ERROR(BackwardBatch(body, b));
+      ORRERY_RETURN_IF_ERROR(BackwardPass({next.batch, layout_.chunks - 1 - next.chunk}));
     }
-    loss_back_ = false;
-    ORRERY_RETURN_IF_ERROR(Backward(0, body.begin));
+    ORRERY_RETURN_IF_ERROR(Backward(0, body_.begin));
     return std::move(out_);
   }
 
@@ -233,15 +293,20 @@ class StageWriter {
         return layout_.dp;
     }
   }
-  // To or from a neighbour of the pipeline; what follows a receive waits for it.
-  void Message(bool send, bool forward, std::int64_t batch) {
+  // To or from a neighbour of the pipeline; what follows a receive waits for it. The last stage's
+  // chunk goes on with the first stage's next. The tag names the receiver's chunk.
+  void Message(bool send, bool forward, const Pass& pass) {
+    if (layout_.pp == 1) return;
     const bool up = send == forward;  // the next stage
-    if (up ? stage_ == layout_.pp - 1 : stage_ == 0) return;
+    const bool wraps = up ? stage_ == layout_.pp - 1 : stage_ == 0;
+    if (wraps && pass.chunk == (up ? layout_.chunks - 1 : 0)) return;
+    const std::int64_t chunk = pass.chunk + (send && wraps ? (up ? 1 : -1) : 0);
     graph::Comm comm;
     comm.collective = send ? Collective::kSend : Collective::kRecv;
     comm.group = GroupSlot::kPp;
     comm.stream = graph::kNoStream;
-    comm.tag = static_cast<std::int32_t>(2 * batch + (forward ? 0 : 1));
+    comm.tag =
+        static_cast<std::int32_t>(2 * (pass.batch * layout_.chunks + chunk) + (forward ? 0 : 1));
     comm.peer = up ? graph::PeerSlot::kNext : graph::PeerSlot::kPrevious;
     const std::uint32_t op =
         Add(CommOp(comm, send ? "send" : "receive"), std::max<std::int64_t>(1, layout_.pp_bytes));
@@ -265,27 +330,31 @@ class StageWriter {
     }
     return {};
   }
-  Status ForwardBatch(const Body& body, std::int64_t batch) {
-    const std::size_t begin = body.begin + body.length * static_cast<std::size_t>(batch);
-    Message(false, true, batch);
-    ORRERY_RETURN_IF_ERROR(Forward(begin, begin + body.length));
-    Message(true, true, batch);
+  std::size_t LineOf(const Pass& pass, std::int64_t chunk) const {
+    return body_.begin + body_.length * static_cast<std::size_t>(pass.batch) +
+           chunks_[static_cast<std::size_t>(chunk)];
+  }
+  Status ForwardPass(const Pass& pass) {
+    Message(false, true, pass);
+    ORRERY_RETURN_IF_ERROR(Forward(LineOf(pass, pass.chunk), LineOf(pass, pass.chunk + 1)));
+    Message(true, true, pass);
     return {};
   }
-  Status BackwardBatch(const Body& body, std::int64_t batch) {
-    const std::size_t begin = body.begin + body.length * static_cast<std::size_t>(batch);
-    Message(false, false, batch);
-    ORRERY_RETURN_IF_ERROR(Backward(begin, begin + body.length));
-    Message(true, false, batch);
+  Status BackwardPass(const Pass& pass) {
+    Message(false, false, pass);
+    ORRERY_RETURN_IF_ERROR(Backward(LineOf(pass, pass.chunk), LineOf(pass, pass.chunk + 1)));
+    Message(true, false, pass);
     return {};
   }
 
   graph::Graph& graph_;
   const std::vector<TextLayer>& layers_;
   const Layout& layout_;
+  const Body& body_;
+  const std::vector<std::size_t>& chunks_;
+  const std::vector<Pass> order_;
   std::set<std::string>& ignored_;
   std::int64_t stage_ = 0;
-  bool loss_back_ = false;
   RankOps out_;
   std::vector<std::uint32_t> last_;  // what the next operation waits for
 };
@@ -319,21 +388,49 @@ void Bind(const Layout& l, graph::Graph* graph) {
         bind(own, GroupSlot::kDp, dp);
         bind(own, GroupSlot::kEp, ep);
         bind(own, GroupSlot::kExpertDp, expert_dp);
-        if (p > 0)
-          b.peers[static_cast<std::size_t>(graph::PeerSlot::kPrevious)] = rank(t, d, p - 1);
-        if (p + 1 < l.pp)
-          b.peers[static_cast<std::size_t>(graph::PeerSlot::kNext)] = rank(t, d, p + 1);
+        const bool ring = l.pp > 1 && l.chunks > 1;  // chunks go round
+        if (p > 0 || ring) {
+          b.peers[static_cast<std::size_t>(graph::PeerSlot::kPrevious)] =
+              rank(t, d, (p + l.pp - 1) % l.pp);
+        }
+        if (p + 1 < l.pp || ring) {
+          b.peers[static_cast<std::size_t>(graph::PeerSlot::kNext)] = rank(t, d, (p + 1) % l.pp);
+        }
       }
     }
   }
 }
 
+// Stages that hold several chunks, where the lines and the micro-batches allow it.
+std::vector<std::size_t> ChunksOf(const std::vector<TextLayer>& layers, const Body& body,
+                                  Layout* layout, std::vector<std::string>* warnings) {
+  if (layout->pp == 1) layout->chunks = 1;
+  const std::int64_t wanted = layout->chunks;
+  if (wanted > 1 && layout->micro_batches % layout->pp != 0) {
+    warnings->push_back(fmt::format(
+        "vpp is {}, and {} micro-batches are no multiple of {} stages: stages run 1F1B without "
+        "interleaving",
+        wanted, layout->micro_batches, layout->pp));
+    layout->chunks = 1;
+  }
+  std::vector<std::size_t> chunks =
+      FindChunks(layers, body, static_cast<std::size_t>(layout->chunks));
+  if (!chunks.empty()) return chunks;
+  warnings->push_back(fmt::format(
+      "vpp is {}, and a micro-batch's {} lines are no {} equal chunks: stages run 1F1B without "
+      "interleaving",
+      wanted, body.length, wanted));
+  layout->chunks = 1;
+  return FindChunks(layers, body, 1);
+}
+
 }  // namespace
 
-Result<SimaiImport> ImportSimai(std::string_view text, const std::string& name) {
+Result<SimaiImport> ImportSimai(std::string_view text, const std::string& name,
+                                const SimaiOptions& options) {
   ORRERY_ASSIGN_OR_RETURN(const LayerText parsed, ParseLayerText(text, name));
   const Header header = ReadHeader(parsed.header);
-  Result<Layout> layout = ReadLayout(header);
+  Result<Layout> layout = ReadLayout(header, options);
   if (!layout.ok()) return std::move(layout).TakeStatus().In(Printable(name) + ":1");
   SimaiImport out;
   const auto repeats = static_cast<std::size_t>(layout->micro_batches);
@@ -350,22 +447,27 @@ Result<SimaiImport> ImportSimai(std::string_view text, const std::string& name) 
     layout->micro_batches = 1;
     body = {0, parsed.layers.size()};
   }
-  if (header.Number("vpp", 1) > 1 && layout->pp > 1) {
-    out.warnings.push_back(
-        fmt::format("vpp is {}: stages run 1F1B, without interleaving", header.Number("vpp", 1)));
+  const std::vector<std::size_t> chunks = ChunksOf(parsed.layers, body, &*layout, &out.warnings);
+  out.assumed.push_back(fmt::format(
+      "TP {}, DP {} (EP {}), PP {}; {} micro-batches of {} lines, 1F1B{}", layout->tp, layout->dp,
+      layout->ep, layout->pp, layout->micro_batches, body.length,
+      layout->chunks > 1 ? fmt::format(" interleaved, {} chunks a stage (vpp)", layout->chunks)
+                         : ""));
+  if (options.gpus > 0 && options.gpus != header.Number("all_gpus", 0)) {
+    out.assumed.push_back(fmt::format(
+        "{} GPUs in place of the file's {}: DP grows or shrinks, each replica's lines stay, and so "
+        "do the bytes of its collectives",
+        options.gpus, header.Number("all_gpus", 0)));
   }
-  out.assumed.push_back(
-      fmt::format("TP {}, DP {} (EP {}), PP {}; {} micro-batches of {} lines, 1F1B", layout->tp,
-                  layout->dp, layout->ep, layout->pp, layout->micro_batches, body.length));
   out.graph.jobs.push_back(
       {.name = name, .ranks = static_cast<std::uint32_t>(layout->ranks()), .once = true});
   Bind(*layout, &out.graph);
   RankPrograms programs(&out.graph, static_cast<std::size_t>(layout->ranks()));
   std::set<std::string> ignored;
-  StageWriter writer(&out.graph, parsed.layers, *layout, &ignored);
+  StageWriter writer(&out.graph, parsed.layers, *layout, body, chunks, &ignored);
   std::uint32_t rank = 0;
   for (std::int64_t stage = 0; stage < layout->pp; ++stage) {
-    Result<RankOps> ops = writer.Write(stage, body);
+    Result<RankOps> ops = writer.Write(stage);
     if (!ops.ok()) return std::move(ops).TakeStatus().In(Printable(name));
     for (std::int64_t i = 0; i < layout->tp * layout->dp; ++i) {
       programs.Add(rank++, RankOps(*ops));

@@ -7,12 +7,14 @@
 //
 // SimAI runs all forwards, then all backwards, and adds a pipeline's bubble by a formula. Here the
 // lines that AICB repeats `ga` times are micro-batches, and stages run them one forward, one
-// backward (1F1B), with messages of pp_comm bytes between them. Forward and input-gradient
-// communication is waited for, weight gradients' runs beside what follows, up to the end.
-// Lines before the micro-batches (gradients, optimizer) run backward behind the last of them, lines
-// behind (the loss) between the last forward and the backward that follows it.
+// backward (1F1B), with messages of pp_comm bytes between them. With vpp above 1 a micro-batch's
+// lines are as many chunks, and stages run them interleaved, in Megatron's order. Forward and
+// input-gradient communication is waited for, weight gradients' runs beside what follows, up to the
+// end. Lines before the micro-batches (gradients, optimizer) run backward behind the last of them,
+// lines behind (the loss) between the last forward and the backward that follows it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +29,12 @@ struct SimaiImport {
   std::vector<std::string> assumed, warnings;
 };
 
-Result<SimaiImport> ImportSimai(std::string_view text, const std::string& name);
+struct SimaiOptions {
+  std::int64_t vpp = 0;   // in place of the file's; 0: the file's
+  std::int64_t gpus = 0;  // likewise, of all_gpus: more or fewer replicas
+};
+
+Result<SimaiImport> ImportSimai(std::string_view text, const std::string& name,
+                                const SimaiOptions& options = {});
 
 }  // namespace orrery::workload

@@ -48,6 +48,73 @@ TEST(Simai, StagesRunOneForwardOneBackward) {
   EXPECT_THAT(import->assumed, testing::Contains(HasSubstr("2 micro-batches of 1 lines")));
 }
 
+// Two stages of two chunks each, two micro-batches: Megatron's order, and messages that go round.
+TEST(Simai, StagesHoldSeveralChunks) {
+  const std::string embedding = "embedding -1 5 NONE 0 0 NONE 0 0 NONE 0 100\n";
+  const std::string layer = "mlp_layer -1 1000 NONE 0 2000 NONE 0 500 NONE 0 100\n";
+  const std::string text =
+      "HYBRID_TRANSFORMER_FWD_IN_BCKWD pp: 2 vpp: 2 ga: 2 all_gpus: 2 pp_comm 64\n6\n" + embedding +
+      layer + layer + embedding + layer + layer;
+  const auto import = ImportSimai(text, "w.txt");
+  ASSERT_TRUE(import.ok()) << import.status().message();
+  const graph::Graph& graph = import->graph;
+  ASSERT_TRUE(graph::Verify(graph).ok()) << graph::Verify(graph).message();
+  EXPECT_THAT(import->assumed, testing::Contains(HasSubstr("interleaved, 2 chunks")));
+  EXPECT_TRUE(import->warnings.empty());
+  // The last stage: two micro-batches' first chunks, sent back to the first stage; then one second
+  // chunk forward, one backward.
+  const graph::Block& last = graph.blocks[graph.programs[1].calls[0].block.index()];
+  std::vector<std::string> order;
+  for (const graph::Op& op : last.ops) {
+    if (op.kind != graph::OpKind::kComm) {
+      order.emplace_back("work");
+      continue;
+    }
+    const graph::Comm& c = last.comms[op.index];
+    order.push_back(std::string(c.collective == graph::Collective::kSend ? "to " : "from ") +
+                    (c.peer.slot() == graph::PeerSlot::kNext ? "next " : "previous ") +
+                    std::to_string(c.tag));
+  }
+  const std::vector<std::string> expected = {
+      "from previous 0",
+      "work",
+      "work",
+      "to next 2",  // micro-batch 0, chunk 0: embedding, layer
+      "from previous 4",
+      "work",
+      "work",
+      "to next 6",  // micro-batch 1
+      "from previous 2",
+      "work",  // micro-batch 0, chunk 1
+      "work",
+      "work",
+      "to previous 3",  // back
+      "from previous 6",
+      "work",
+      "work",
+      "work",
+      "to previous 7",
+      "from next 1",
+      "work",
+      "work",
+      "to previous 1",  // chunk 0
+      "from next 5",
+      "work",
+      "work",
+      "to previous 5"};
+  EXPECT_EQ(order, expected);
+  EXPECT_EQ(graph.bindings[1].peers[static_cast<std::size_t>(graph::PeerSlot::kNext)],
+            RankId(std::size_t{0}));
+
+  const auto three = ImportSimai(text, "w.txt", {.vpp = 3});
+  ASSERT_TRUE(three.ok());
+  EXPECT_THAT(three->warnings, testing::Contains(HasSubstr("no 3 equal chunks")));
+  const auto odd = ImportSimai(text, "w.txt", {.gpus = 8});
+  ASSERT_TRUE(odd.ok());
+  EXPECT_EQ(odd->graph.bindings.size(), 8u);
+  EXPECT_THAT(odd->assumed, testing::Contains(HasSubstr("8 GPUs in place of the file's 2")));
+}
+
 TEST(Simai, NamesWhatIsWrong) {
   const auto error = [](const std::string& text) {
     return ImportSimai(text, "w.txt").status().message();

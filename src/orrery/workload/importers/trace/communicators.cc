@@ -182,7 +182,9 @@ std::size_t Communicators::UseOf(std::size_t p, const TraceComm& c) const {
       uses.begin());
 }
 
-// Along which dimensions of the mesh the members of a group differ.
+// Along which dimensions of the mesh the members of a group differ. Ranks that stand for each other
+// lie apart along some dimensions, and each has a group of its own only if the group spans these
+// wholly or not at all; along the others it may hold some places (first and last stage).
 Status Communicators::FindSpans(std::size_t p, Use* use) const {
   const TraceProgram& program = directory_.programs[p];
   const TraceGroup& group = program.trace.groups[use->group];
@@ -190,16 +192,31 @@ Status Communicators::FindSpans(std::size_t p, Use* use) const {
     return InvalidInput("{}: group '{}' lacks rank {}, or the root of a collective",
                         Printable(program.file), Printable(group.name), program.rank);
   }
-  std::size_t plane = 1;
+  const auto place = [&](std::uint32_t r, std::size_t d) {
+    return r / strides_[d] % mesh_[d].size;
+  };
+  const auto differ = [&](const std::vector<std::uint32_t>& ranks, std::size_t d) {
+    return std::ranges::any_of(
+        ranks, [&](std::uint32_t r) { return place(r, d) != place(program.rank, d); });
+  };
+  std::size_t whole = 1;
+  std::vector<std::size_t> fixed;  // spanned, and of one place for all that the program stands for
   for (std::size_t d = 0; d < mesh_.size(); ++d) {
-    const auto place = [&](std::uint32_t r) { return r / strides_[d] % mesh_[d].size; };
-    const bool differ = std::ranges::any_of(
-        group.ranks, [&](std::uint32_t r) { return place(r) != place(program.rank); });
-    if (!differ) continue;
+    if (!differ(group.ranks, d)) continue;
     use->spans.push_back(d);
-    plane *= mesh_[d].size;
+    if (differ(ranks_[p], d)) {
+      whole *= mesh_[d].size;
+    } else {
+      fixed.push_back(d);
+    }
   }
-  if (ranks_[p].size() == 1 || plane == group.ranks.size()) return {};
+  std::set<std::uint64_t> held;
+  for (const std::uint32_t r : group.ranks) {
+    std::uint64_t at = 0;
+    for (const std::size_t d : fixed) at = at * mesh_[d].size + place(r, d);
+    held.insert(at);
+  }
+  if (ranks_[p].size() == 1 || whole * held.size() == group.ranks.size()) return {};
   return InvalidInput(
       "{}: group '{}' of {} ranks is no plane of the mesh, so that rank {} cannot stand for others",
       Printable(program.file), Printable(group.name), group.ranks.size(), program.rank);

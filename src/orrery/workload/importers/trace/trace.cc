@@ -27,6 +27,7 @@ void AddUnique(const std::string& text, std::vector<std::string>* list) {
 
 void SayWhatWasAssumed(const TraceDirectory& directory, const LoweringNotes& notes,
                        ImportedRanks* out) {
+  for (const std::string& text : directory.assumed) AddUnique("traced: " + text, &out->assumed);
   for (const formats::TraceProgram& program : directory.programs) {
     for (const std::string& text : program.trace.assumed)
       AddUnique("traced: " + text, &out->assumed);

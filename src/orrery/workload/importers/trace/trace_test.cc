@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "orrery/formats/rank_trace_samples.h"
@@ -143,6 +144,26 @@ TEST(RankTraces, OneRankStandsForAllWhereNothingTellsRanksApart) {
   with_message.push_back(Comm(2, "send", 1, R"("send":8,"peer":4)"));
   EXPECT_EQ(Refused(Directory(8, {}, {{{2}, with_message}})).substr(0, 30),
             "no program stands for rank 0, ");
+}
+
+// pp 3, dp 2: the first and the last stage share an embedding, the middle one has no part in it.
+// Rank 1 stands where rank 0 does, in a group of its own.
+TEST(RankTraces, AGroupMayHoldSomeStagesOnly) {
+  const std::vector<TraceDirectory::Dimension> mesh = {{"pp", 3}, {"dp", 2}};
+  const std::vector<std::string> ends = {
+      kStep, R"({"t":"group","id":0,"name":"e","description":"EMBEDDING_GROUP","ranks":[[0,2,4]]})",
+      Comm(0, "all_reduce", 0, R"("send":8,"recv":8,"async":false)")};
+  const std::vector<std::string> middle = {kStep, kMm, R"({"t":"op","sig":0})"};
+  auto directory = Directory(6, mesh, {{{0, 1}, ends}, {{2, 3}, middle}, {{4, 5}, ends}});
+  directory.assumed = {"rank 0 stands for rank 1"};
+  const ImportedRanks import = Imported(directory);
+  const graph::Graph& g = import.graph;
+  EXPECT_EQ(Members(g, 0, GroupSlot::kEmbedding), (std::vector<std::uint32_t>{0, 4}));
+  EXPECT_EQ(Members(g, 1, GroupSlot::kEmbedding), (std::vector<std::uint32_t>{1, 5}));
+  EXPECT_EQ(Members(g, 5, GroupSlot::kEmbedding), (std::vector<std::uint32_t>{1, 5}));
+  EXPECT_EQ(g.groups.size(), 2U);
+  EXPECT_NE(std::ranges::find(import.assumed, "traced: rank 0 stands for rank 1"),
+            import.assumed.end());
 }
 
 TEST(RankTraces, AGroupMustBeAPlaneOfTheMesh) {
