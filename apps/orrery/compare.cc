@@ -6,6 +6,7 @@
 #include "interrupt.h"
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
+#include "orrery/search/explain/explain.h"
 #include "verb.h"
 
 namespace orrery::app {
@@ -35,8 +36,11 @@ class CompareVerb final : public Verb {
     ORRERY_ASSIGN_OR_RETURN(const std::string a, ReadFile(a_, kMostBytes));
     ORRERY_ASSIGN_OR_RETURN(const std::string b, ReadFile(b_, kMostBytes));
     WatchOutput(json_);
-    ORRERY_ASSIGN_OR_RETURN(const results::Comparison comparison,
+    ORRERY_ASSIGN_OR_RETURN(results::Comparison comparison,
                             results::Compare(a, Printable(a_), b, Printable(b_)));
+    if (!comparison.same()) {
+      search::AddModules(a, b, Session::MeasuredDatabase(), &comparison);
+    }
     return session->Answer(json_, results::ComparisonToJson(comparison),
                            results::ComparisonToText(comparison));
   }

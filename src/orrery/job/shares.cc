@@ -32,8 +32,8 @@ class Adder {
     }
   }
 
-  Shares Take(std::int32_t stage) {
-    Shares shares{.stage = stage, .kernels = {}, .collectives = {}};
+  Shares Take(std::int32_t stage, std::int64_t ranks) {
+    Shares shares{.stage = stage, .ranks = ranks, .kernels = {}, .collectives = {}};
     for (auto& [key, kernel] : kernels_) shares.kernels.push_back(std::move(kernel));
     for (auto& [key, one] : collectives_) shares.collectives.push_back(std::move(one));
     std::stable_sort(shares.kernels.begin(), shares.kernels.end(),
@@ -106,13 +106,12 @@ std::vector<Shares> SharesOf(const graph::Graph& graph, const cluster::Cluster& 
                              const collective::Planner& planner) {
   std::vector<Shares> all;
   for (std::size_t p = 0; p < graph.programs.size(); ++p) {
-    const auto binding =
-        std::find_if(graph.bindings.begin(), graph.bindings.end(),
-                     [&](const graph::Binding& one) { return one.program.index() == p; });
+    const auto runs = [&](const graph::Binding& one) { return one.program.index() == p; };
+    const auto binding = std::find_if(graph.bindings.begin(), graph.bindings.end(), runs);
     if (binding == graph.bindings.end()) continue;
     Adder adder(graph, cluster, placement, compute, planner, *binding);
     for (const graph::Call& call : graph.programs[p].calls) adder.Add(call);
-    all.push_back(adder.Take(graph.programs[p].stage));
+    all.push_back(adder.Take(graph.programs[p].stage, std::ranges::count_if(graph.bindings, runs)));
   }
   return all;
 }

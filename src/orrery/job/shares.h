@@ -36,6 +36,7 @@ struct CollectiveShare {
 
 struct Shares {
   std::int32_t stage = 0;
+  std::int64_t ranks = 0;                    // that run the program
   std::vector<KernelShare> kernels;          // most time first
   std::vector<CollectiveShare> collectives;  // most time first
 };

@@ -199,6 +199,16 @@ void AddDifferences(const std::vector<Difference>& differences, std::int64_t who
   *text += table.Render("  ");
 }
 
+void AddModules(const Comparison& c, std::string* text) {
+  constexpr std::size_t kMostModules = 8;
+  if (!c.no_modules.empty()) *text += fmt::format("\nModules are not compared: {}\n", c.no_modules);
+  if (c.modules.empty()) return;
+  *text += "\nBy module: its kernels alone on the GPU, mean over all ranks (the largest changes)\n";
+  AddDifferences({c.modules.begin(), c.modules.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                             kMostModules, c.modules.size()))},
+                 c.step_a, false, text);
+}
+
 Json DifferencesJson(const std::vector<Difference>& differences, std::string_view unit) {
   Json list = Json::array();
   for (const Difference& d : differences) {
@@ -278,6 +288,7 @@ std::string ComparisonToJson(const Comparison& c) {
       {"can_tell", c.can_tell()},
       {"parts", DifferencesJson(c.parts, "ps")},
       {"stages", std::move(stages)},
+      {"modules", DifferencesJson(c.modules, "ps")},
       {"memory", DifferencesJson(c.memory, "bytes")},
       {"out_of_memory", {{"a", c.oom_a}, {"b", c.oom_b}}},
       {"config", std::move(config)},
@@ -315,6 +326,7 @@ std::string ComparisonToText(const Comparison& c) {
       text += "\n";
     }
   }
+  AddModules(c, &text);
   if (!c.memory.empty()) {
     text += "\nMemory of the fullest GPU\n";
     AddDifferences(c.memory, 0, true, &text);

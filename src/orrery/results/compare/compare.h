@@ -54,6 +54,10 @@ struct Comparison {
   std::vector<Difference> parts;  // those that differ, largest change first; they sum to change()
   std::vector<StageDifference> stages;  // where both have as many
   std::int64_t stages_a = 0, stages_b = 0;
+  // Kernels of a step alone on the GPU, by module, mean over all ranks, ps; largest change first.
+  // Not in the results: search::AddModules runs both again. Else why not.
+  std::vector<Difference> modules;
+  std::string no_modules;
   std::vector<Difference> memory;  // of the fullest program: total and parts, bytes
   bool oom_a = false, oom_b = false;
   std::vector<TextDifference> config;             // keys of the job files

@@ -285,6 +285,7 @@ Result<Explanation> Explainer::State::Explain(const std::string& field, int dept
   Explanation out{.field = field,
                   .value = Shown(field, *value),
                   .meaning = row->meaning,
+                  .number = value->get<double>(),
                   .parts = {},
                   .ends = {}};
   constexpr std::string_view kField = "field:";
@@ -342,6 +343,40 @@ Result<Explainer> Explainer::Create(std::string_view text, const std::string& na
         name, HumanTime(then), HumanTime(now.job.step_time));
   }
   return Explainer(std::move(state));
+}
+
+std::map<std::string, SimTime> Explainer::ModuleTimes() const {
+  std::map<std::string, SimTime> times;
+  std::int64_t ranks = 0;
+  for (const job::Shares& program : state_->shares) {
+    ranks += program.ranks;
+    for (const job::KernelShare& k : program.kernels) times[k.module] += k.time * program.ranks;
+  }
+  for (auto& [module, time] : times) time /= std::max<std::int64_t>(ranks, 1);
+  return times;
+}
+
+void AddModules(std::string_view a, std::string_view b, const std::string& measured_database,
+                results::Comparison* c) {
+  std::map<std::string, results::Difference> modules;
+  for (const bool first : {true, false}) {
+    const Result<Explainer> one =
+        Explainer::Create(first ? a : b, first ? c->name_a : c->name_b, measured_database);
+    if (!one.ok()) {
+      c->no_modules = one.status().message();
+      return;
+    }
+    for (const auto& [module, time] : one->ModuleTimes()) {
+      results::Difference& d = modules[module];
+      d.name = module.empty() ? "(no module)" : module;
+      (first ? d.a : d.b) = time;
+    }
+  }
+  for (auto& [module, d] : modules) {
+    if (d.change() != 0) c->modules.push_back(std::move(d));
+  }
+  std::ranges::stable_sort(c->modules, std::ranges::greater(),
+                           [](const auto& d) { return std::abs(d.change()); });
 }
 
 std::vector<std::string> Explainer::Fields() const {

@@ -10,11 +10,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/base/time.h"
+#include "orrery/results/compare/compare.h"
 
 namespace orrery::search {
 
@@ -29,6 +32,7 @@ struct End {
 
 struct Explanation {
   std::string field, value, meaning;
+  double number = 0;               // the value
   std::vector<Explanation> parts;  // fields that it is made of, those that are 0 left out
   std::vector<End> ends;
 };
@@ -51,6 +55,10 @@ struct Summary {
   std::vector<Narrowing> narrowing;  // the largest share first
 };
 
+// Fills c's modules, of `simulate --json` texts a and b, by running both again.
+void AddModules(std::string_view a, std::string_view b, const std::string& measured_database,
+                results::Comparison* c);
+
 class Explainer {
  public:
   // `text`: of `simulate --json`. Refused where this version says another step time.
@@ -63,6 +71,8 @@ class Explainer {
   // "breakdown.overall.exposed_tp_s", "memory.0.total_bytes"; a last part alone where it is unique.
   Result<Explanation> Explain(const std::string& field);
   Result<Summary> Summarise();
+  // Time of a step's kernels alone by module, mean over all ranks, ps.
+  std::map<std::string, SimTime> ModuleTimes() const;
   // Every numeric field of the result.
   std::vector<std::string> Fields() const;
 
@@ -74,6 +84,7 @@ class Explainer {
 
 std::string ExplanationToText(const Explanation& explanation);
 std::string ExplanationToJson(const Explanation& explanation);
+// One screen; Explain and the JSON say all of it.
 std::string SummaryToText(const Summary& summary);
 std::string SummaryToJson(const Summary& summary);
 

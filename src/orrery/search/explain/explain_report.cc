@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "orrery/base/text.h"
 #include "orrery/results/table.h"
@@ -42,6 +44,91 @@ std::string Dump(Json json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::string Time(const Explanation& e) { return HumanTime(static_cast<SimTime>(e.number)); }
+
+// "fc1 of layers.mlp.fc1 1.127 s": an operation with the time that its text begins with.
+std::string OperationOf(const End& end) {
+  return fmt::format("{} {}", Printable(end.name, 60),
+                     end.text.substr(0, std::min(end.text.find(" in "), end.text.find(','))));
+}
+
+// The parts of the step, largest first: kernels and communications with their operations, waiting
+// with its meaning.
+std::string PartsOf(const Explanation& step) {
+  constexpr std::size_t kMostNamed = 3;
+  constexpr double kLeastShare = 0.001;
+  std::vector<const Explanation*> parts;
+  for (const Explanation& row : step.parts) {
+    for (const Explanation& part : row.parts) parts.push_back(&part);
+  }
+  std::ranges::stable_sort(parts, [](auto* a, auto* b) { return a->number > b->number; });
+  results::TextTable table;
+  table.AlignRight(1);
+  table.AlignRight(2);
+  for (const Explanation* part : parts) {
+    const double share = part->number / step.number;
+    if (share < kLeastShare) break;
+    std::string_view name = part->field;
+    name.remove_prefix(name.rfind('.') + 1);
+    name.remove_suffix(name.ends_with("_ps") ? 3 : 0);
+    const std::string_view kind = name.starts_with("exposed_")               ? "collective"
+                                  : name == "compute" || name == "optimizer" ? "kernel"
+                                                                             : "";
+    std::string operations;
+    std::size_t count = 0;
+    for (const End& end : part->ends) {
+      if (end.kind != kind || count == kMostNamed) continue;
+      if (operations.find(end.name + ' ') != std::string::npos) continue;  // blocking, and not
+      operations += (count++ == 0 ? "" : "; ") + OperationOf(end);
+    }
+    table.Row({std::string(name), Time(*part), fmt::format("{:.1f} %", share * 100),
+               operations.empty() ? part->meaning : operations});
+  }
+  return table.Render("  ");
+}
+
+std::string ConstantsOf(const Explanation& step) {
+  constexpr std::size_t kMostConstants = 6;
+  results::TextTable table;
+  table.AlignRight(1);
+  std::size_t count = 0;
+  for (const End& end : step.ends) {
+    if (end.kind != "constant" || count == kMostConstants) continue;
+    const std::size_t effect = end.text.rfind(": ");
+    if (effect == std::string::npos || !end.text.ends_with("spread")) continue;
+    ++count;
+    table.Row({end.name, end.text.substr(effect + 2, end.text.find('%', effect) - effect - 1),
+               Printable(end.text.substr(0, end.text.find(',')), 40),
+               Printable(end.source.substr(0, end.source.find(" (data/")), 90)});
+  }
+  return table.Render("  ");
+}
+
+std::string PurchasesOf(const std::vector<Purchase>& purchases) {
+  constexpr double kNothing = 5e-5;
+  results::TextTable table;
+  table.AlignRight(1);
+  std::string nothing;
+  for (const Purchase& p : purchases) {
+    if (std::abs(p.change) < kNothing) {
+      nothing += (nothing.empty() ? "" : ", ") + p.key;
+    } else {
+      table.Row({p.key, fmt::format("{:+.2f} %", p.change * 100), "of the step time"});
+    }
+  }
+  return table.Render("  ") +
+         (nothing.empty() ? "" : fmt::format("  Without effect: {}\n", nothing));
+}
+
+std::string NarrowingOf(const std::vector<Narrowing>& narrowing) {
+  results::TextTable table;
+  table.AlignRight(1);
+  for (const Narrowing& n : narrowing) {
+    table.Row({n.what, fmt::format("{:.0f} %", n.share * 100), n.remedy});
+  }
+  return table.Render("  ");
+}
+
 }  // namespace
 
 std::string ExplanationToText(const Explanation& explanation) {
@@ -53,22 +140,16 @@ std::string ExplanationToText(const Explanation& explanation) {
 std::string ExplanationToJson(const Explanation& explanation) { return Dump(ToJson(explanation)); }
 
 std::string SummaryToText(const Summary& summary) {
-  std::string text = "What the step is made of\n\n" + ExplanationToText(summary.step);
-  text += "\nWhich resource to buy next (each a tenth better, run again)\n";
-  results::TextTable table;
-  table.AlignRight(1);
-  for (const Purchase& p : summary.purchases) {
-    table.Row({p.key, fmt::format("{:+.2f} %", p.change * 100),
-               std::abs(p.change) < 5e-5 ? "changes nothing" : "of the step time"});
-  }
-  text += table.Render("  ");
-  text += "\nWhat would narrow the interval (shares of its variance)\n";
-  results::TextTable narrow;
-  narrow.AlignRight(1);
-  for (const Narrowing& n : summary.narrowing) {
-    narrow.Row({n.what, fmt::format("{:.0f} %", n.share * 100), n.remedy});
-  }
-  return text + narrow.Render("  ");
+  return fmt::format(
+      "A step of {}, where it goes, and in what\n{}"
+      "  More of a part: orrery explain RESULT breakdown.overall.PART_s, as exposed_tp_s; all of "
+      "it: "
+      "--json\n\n"
+      "Constants (data/constants/constants.csv) that move the step most, each by its spread\n{}\n"
+      "Which resource to buy next (each a tenth better, run again)\n{}\n"
+      "What would narrow the interval (shares of its variance)\n{}",
+      Time(summary.step), PartsOf(summary.step), ConstantsOf(summary.step),
+      PurchasesOf(summary.purchases), NarrowingOf(summary.narrowing));
 }
 
 std::string SummaryToJson(const Summary& summary) {

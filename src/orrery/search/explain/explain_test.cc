@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
 #include "orrery/results/json.h"
@@ -68,12 +70,30 @@ TEST(Explain, TheStepEndsInConstantsWithSources) {
   ASSERT_TRUE(summary.ok()) << summary.status().message();
   const std::string text = SummaryToText(*summary);
   EXPECT_THAT(text, HasSubstr("data/constants/constants.csv"));
-  EXPECT_THAT(text, HasSubstr("kernel "));
-  EXPECT_THAT(text, HasSubstr("collective "));
+  EXPECT_THAT(text, HasSubstr("fc1 of layers.mlp.fc1"));
+  EXPECT_THAT(text, HasSubstr("all-reduce of 8.0 MiB in tp"));
+  EXPECT_LE(std::ranges::count(text, '\n'), 45);  // one screen
   double shares = 0;
   for (const Narrowing& n : summary->narrowing) shares += n.share;
   EXPECT_NEAR(shares, 1, 1e-9);
   EXPECT_LT(summary->purchases.front().change, 0);
+}
+
+// Twice the sequence: every module has more to do, and the parts are what explain has.
+TEST(Explain, ResultsAreComparedByModule) {
+  const std::string a = ResultOf("llama3.2-1b", "tp: 2", "micro_batch: 2");
+  const std::string b = ResultOf("llama3.2-1b", "tp: 2", "micro_batch: 4");
+  auto c = results::Compare(a, "a.json", b, "b.json");
+  ASSERT_TRUE(c.ok());
+  AddModules(a, b, "", &*c);
+  EXPECT_EQ(c->no_modules, "");
+  const auto fc1 = std::ranges::find(c->modules, "layers.mlp.fc1", &results::Difference::name);
+  ASSERT_NE(fc1, c->modules.end());
+  const auto explainer = Explainer::Create(a, "a.json", "");
+  EXPECT_EQ(explainer->ModuleTimes().at("layers.mlp.fc1"), fc1->a);
+  EXPECT_THAT(results::ComparisonToText(*c), HasSubstr("layers.mlp.fc1"));
+  AddModules(a, "{}", "", &*c);
+  EXPECT_THAT(results::ComparisonToText(*c), HasSubstr("Modules are not compared: b.json: is no"));
 }
 
 TEST(Explain, WhatIsWrongIsSaid) {
