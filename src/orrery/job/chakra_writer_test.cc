@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "orrery/formats/chakra.h"
+#include "orrery/job/chakra_texts.h"
 #include "orrery/job/importers.h"
 #include "orrery/job/trace.h"
 #include "orrery/job/writers.h"
@@ -60,6 +62,41 @@ TEST(ChakraWriter, BringsTheSameFinishTimeBack) {
     EXPECT_EQ(after->record.finish_time, before->record.finish_time) << network;
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(ChakraWriter, SaysTheSameAsJsonAndAsDot) {
+  formats::ChakraWriter writer;
+  formats::ChakraNode work;
+  work.id = 7;
+  work.type = formats::ChakraNodeType::kCompute;
+  work.duration_us = 3;
+  writer.Add(work, "a \"b\"", "", {});
+  formats::ChakraNode reduce;
+  reduce.id = 8;
+  reduce.type = formats::ChakraNodeType::kCollective;
+  reduce.collective = formats::ChakraCollective::kReduceScatter;
+  reduce.comm_size = 1 << 20;
+  reduce.has = formats::ChakraNode::kCommType | formats::ChakraNode::kCommSize;
+  const std::uint64_t deps[] = {7};
+  writer.Add(reduce, "c", "2", deps);
+  const std::string bytes = writer.Release();
+  const auto trace = formats::ParseChakra(bytes, "test", static_cast<std::int64_t>(bytes.size()));
+  ASSERT_TRUE(trace.ok()) << trace.status().message();
+  EXPECT_EQ(ChakraToJson(*trace),
+            "{\"version\":\"0.0.4\"}\n"
+            R"({"id":"7","name":"a \"b\"","type":"COMP_NODE","durationMicros":"3"})"
+            "\n"
+            R"({"id":"8","name":"c","type":"COMM_COLL_NODE","dataDeps":["7"],"attr":[)"
+            R"({"name":"comm_type","int64Val":"7"},{"name":"comm_size","int64Val":"1048576"},)"
+            R"({"name":"pg_name","stringVal":"2"}]})"
+            "\n");
+  EXPECT_EQ(ChakraToDot(*trace, "rank 0"),
+            "digraph \"rank 0\" {\n"
+            "  node [fontsize=10]\n"
+            "  n7 [shape=box label=\"a \\\"b\\\"\\n3.000 us\"]\n"
+            "  n8 [shape=octagon label=\"c\\nREDUCE_SCATTER 1.0 MiB, group 2\"]\n"
+            "  n7 -> n8\n"
+            "}\n");
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/formats/chakra.h"
 #include "orrery/formats/goal.h"
 #include "orrery/graph/binary_form.h"
 #include "orrery/graph/text_form.h"
+#include "orrery/job/chakra_texts.h"
 #include "orrery/job/chakra_writer.h"
 #include "orrery/job/goal_writer.h"
 
@@ -47,13 +49,16 @@ Result<Written> WriteGraphBinary(const WriterInputs& in) {
   return Written{graph::ToBinary(*in.engine->graph), {}, {}};
 }
 
-Result<Written> WriteChakra(const WriterInputs& in) {
+Result<ChakraExport> Chakra(const WriterInputs& in) {
   const auto kernels = [](const graph::Block& b) { return !b.kernels.empty(); };
   if (!in.has_cluster && std::ranges::any_of(in.engine->graph->blocks, kernels)) {
     return InvalidInput(
         "Chakra says how long kernels take, which a cluster decides: name one with --cluster");
   }
-  ORRERY_ASSIGN_OR_RETURN(ChakraExport out, ExportChakra(*in.engine, in.iterations));
+  return ExportChakra(*in.engine, in.iterations);
+}
+Result<Written> WriteChakra(const WriterInputs& in) {
+  ORRERY_ASSIGN_OR_RETURN(ChakraExport out, Chakra(in));
   Written written;
   written.lost = std::move(out.lost);
   for (std::size_t r = 0; r < out.ranks.size(); ++r) {
@@ -63,12 +68,41 @@ Result<Written> WriteChakra(const WriterInputs& in) {
   return written;
 }
 
+// The same as text, a file a rank.
+template <class Text>
+Result<Written> WriteChakraText(const WriterInputs& in, const char* ending, const Text& text) {
+  ORRERY_ASSIGN_OR_RETURN(ChakraExport out, Chakra(in));
+  Written written;
+  written.lost = std::move(out.lost);
+  for (std::size_t r = 0; r < out.ranks.size(); ++r) {
+    const std::string rank = std::move(out.ranks[r]);
+    ORRERY_ASSIGN_OR_RETURN(
+        const formats::ChakraTrace trace,
+        formats::ParseChakra(rank, "export", static_cast<std::int64_t>(rank.size())));
+    written.files.emplace_back(fmt::format(".{}{}", r, ending), text(trace, r));
+  }
+  return written;
+}
+Result<Written> WriteChakraJson(const WriterInputs& in) {
+  return WriteChakraText(in, ".json", [](const formats::ChakraTrace& trace, std::size_t) {
+    return ChakraToJson(trace);
+  });
+}
+Result<Written> WriteDot(const WriterInputs& in) {
+  return WriteChakraText(in, ".dot", [](const formats::ChakraTrace& trace, std::size_t rank) {
+    return ChakraToDot(trace, fmt::format("rank {}", rank));
+  });
+}
+
 constexpr Writer kWriters[] = {
     {"goal", ".goal", "GOAL's text form, as LogGOPSim's txt2bin reads it", WriteGoalText},
     {"goal-binary", ".bin", "GOAL's binary form, as LogGOPSim and ATLAHS run it", WriteGoalBinary},
     {"chakra", ".et",
      "Chakra execution traces, PREFIX.RANK.et, and PREFIX.groups.json with their communicators",
      WriteChakra},
+    {"chakra-json", ".json", "the same as Chakra's jsonizer writes it, a node a line",
+     WriteChakraJson},
+    {"dot", ".dot", "the same as graphs of Graphviz, PREFIX.RANK.dot", WriteDot},
     {"graph-text", ".txt", "Orrery's own graph, as text", WriteGraphText},
     {"graph", ".graph", "Orrery's own graph, binary", WriteGraphBinary},
 };
@@ -82,6 +116,10 @@ Result<const Writer*> FindWriter(const std::string& path, const std::string& for
   for (const Writer& w : kWriters) {
     if (format.empty() ? path.ends_with(w.ending) : w.name == format) return &w;
     names.push_back(w.name);
+  }
+  if (path.ends_with(".pftrace") || format == "pftrace" || format == "perfetto") {
+    return InvalidInput(
+        "a timeline of Perfetto is of a run: 'orrery simulate FILE --timeline FILE.pftrace'");
   }
   if (!format.empty()) {
     return InvalidInput("--to: {}", UnknownName("format", Printable(format), names));
