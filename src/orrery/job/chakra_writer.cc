@@ -147,6 +147,8 @@ class Writer {
   Status Message(std::uint32_t rank, const Node& n, std::int64_t bytes, ChakraNode* node) {
     const graph::Comm& comm = programs_.comm(n);
     const bool send = n.kind == NodeKind::kSend;
+    const GroupId id = graph_.group(graph_.bindings[rank], comm.group);
+    within_ = within_ || (id.valid() && graph_.groups.members(id).size() != graph_.bindings.size());
     const std::uint32_t peer = peers_.Of(rank, comm);
     if (peer == Peers::kAny || comm.tag < 0) {
       return InvalidInput("a receive from any source, or of any tag: Chakra names both");
@@ -217,6 +219,11 @@ class Writer {
     if (rounded_ > 0)
       lost.push_back(fmt::format("{} all-gathers have shares rounded up", rounded_));
     if (uneven_) lost.emplace_back("who sends how much in uneven all-to-alls");
+    if (within_) {
+      lost.emplace_back(
+          "the communicators of messages, by whose size NCCL opens channels: all of them are sent "
+          "in one of all ranks");
+    }
     if (held_) lost.emplace_back("which processors and interfaces operations hold");
     if (kernels_) lost.emplace_back("what kernels compute, and how communication slows them");
     const std::vector<std::string> more = programs_.Lost();
@@ -232,7 +239,7 @@ class Writer {
   std::map<std::uint32_t, std::size_t> groups_;                // number by communicator
   std::set<std::uint32_t> compute_streams_;
   std::size_t starts_ = 0, rounded_ = 0;
-  bool kernels_ = false, uneven_ = false, held_ = false;
+  bool kernels_ = false, uneven_ = false, held_ = false, within_ = false;
 };
 
 }  // namespace

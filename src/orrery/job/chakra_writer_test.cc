@@ -64,6 +64,72 @@ TEST(ChakraWriter, BringsTheSameFinishTimeBack) {
   std::filesystem::remove_all(folder);
 }
 
+// A trace of two replicas run as eight of them: to the picosecond what the workload says of eight,
+// read as it is and as a Chakra trace. Without data parallelism copies take what one takes.
+TEST(Replicas, RunAsIfAllHadBeenTraced) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "replicas_test";
+  std::filesystem::create_directories(folder);
+  const constants::Set constants = constants::Set::Fitted();
+  TraceOptions options;
+  options.cluster = "h100-ib-400g";
+  options.constants = &constants;
+  const auto run = [&](const std::string& path, const std::vector<std::string>& set) {
+    options.set = set;
+    const TraceFiles files = OpenTrace({path});
+    return SimulateTrace(**FindImporter(files, ""), files, options);
+  };
+  const auto finish = [&](const std::string& path, const std::vector<std::string>& set) {
+    const auto result = run(path, set);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return result.ok() ? result->record.finish_time : -1;
+  };
+  const auto to_chakra = [&](const std::string& path, const std::string& prefix) {
+    options.set = {};
+    const TraceFiles files = OpenTrace({path});
+    return WithTrace(**FindImporter(files, ""), files, options, [&](const engine::Inputs& inputs) {
+      const auto out = ExportChakra(inputs, 1);
+      if (!out.ok()) return out.status();
+      for (std::size_t r = 0; r < out->ranks.size(); ++r) {
+        std::ofstream(prefix + "." + std::to_string(r) + ".et", std::ios::binary) << out->ranks[r];
+      }
+      std::ofstream(prefix + ".groups.json") << out->groups;
+      return Status();
+    });
+  };
+  const std::string data = (folder / "data.txt").string(), chakra = (folder / "c").string();
+  std::ofstream(data)
+      << "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 4 ga: 2 "
+         "all_gpus: 8\n4\n"
+         "grad -1 1 NONE 0 1 NONE 0 1 REDUCESCATTER 409600000 1\n"
+         "mlp -1 100123 ALLGATHER 8192000 200456 REDUCESCATTER 8192000 50789 NONE 0 1\n"
+         "mlp -1 100123 ALLGATHER 8192000 200456 REDUCESCATTER 8192000 50789 NONE 0 1\n"
+         "loss -1 7 ALLREDUCE 64 0 NONE 0 0 NONE 0 1\n";
+  const SimTime eight = finish(data, {"simai.gpus=32"});
+  EXPECT_GT(eight, finish(data, {}));
+  EXPECT_EQ(finish(data, {"trace.replicas=4"}), eight);
+  ASSERT_TRUE(to_chakra(data, chakra).ok());
+  const std::string groups = "chakra.comm_groups=" + chakra + ".groups.json";
+  EXPECT_EQ(finish(chakra, {groups, "chakra.data_parallel=2-5", "trace.replicas=4"}), eight);
+  const auto apart = run(chakra, {groups, "trace.replicas=4"});
+  ASSERT_TRUE(apart.ok());
+  EXPECT_EQ(apart->record.finish_time, finish(data, {}));
+  EXPECT_THAT(apart->warnings, testing::Contains(testing::HasSubstr("replicas never meet")));
+
+  const std::string stages = (folder / "stages.txt").string(), messages = (folder / "m").string();
+  std::ofstream(stages)
+      << "HYBRID_TRANSFORMER_FWD_IN_BCKWD pp: 4 ga: 3 all_gpus: 4 pp_comm: 409600\n3\n"
+         "mlp -1 100123 NONE 0 200456 NONE 0 50789 NONE 0 1\n"
+         "mlp -1 100123 NONE 0 200456 NONE 0 50789 NONE 0 1\n"
+         "mlp -1 100123 NONE 0 200456 NONE 0 50789 NONE 0 1\n";
+  ASSERT_TRUE(to_chakra(stages, messages).ok());
+  EXPECT_EQ(finish(messages, {"trace.replicas=2"}), finish(messages, {}));
+  EXPECT_EQ(finish(stages, {"trace.replicas=2"}), finish(stages, {}));
+
+  options.cluster = "";
+  EXPECT_THAT(run(data, {"trace.replicas=2"}).status().message(), testing::HasSubstr("--cluster"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ChakraWriter, SaysTheSameAsJsonAndAsDot) {
   formats::ChakraWriter writer;
   formats::ChakraNode work;

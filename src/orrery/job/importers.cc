@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -20,6 +21,7 @@
 #include "orrery/job/import_nccl.h"
 #include "orrery/job/import_pytorch.h"
 #include "orrery/job/import_storage.h"
+#include "orrery/results/timeline.h"
 #include "orrery/workload/importers/astra_text/layers.h"
 #include "orrery/workload/importers/astra_text/text_workload.h"
 #include "orrery/workload/importers/chakra/chakra.h"
@@ -56,6 +58,11 @@ constexpr Option kChakra[] = {
     {.name = "comm_groups",
      .type = OptionType::kText,
      .doc = "ASTRA-sim's file of communicator groups, JSON: {\"1\": [0, 1], …}."},
+    {.name = "data_parallel",
+     .type = OptionType::kText,
+     .doc =
+         "Communicators that replicas of a model make, by their ids: 1,5-8. trace.replicas joins "
+         "them, and reports call them dp."},
 };
 constexpr OptionTable kChakraTable{
     .path = "chakra", .doc = "What a Chakra trace leaves to other files.", .options = kChakra};
@@ -155,12 +162,20 @@ Result<ImportedTrace> ReadChakra(const TraceFiles& files, const ImportOptions& o
   if (!listed.empty()) {
     ORRERY_ASSIGN_OR_RETURN(groups, workload::ReadCommGroups(listed, ranks.size()));
   }
+  std::set<std::int64_t> data_parallel;
+  if (options.options->Has("data_parallel")) {
+    Result<std::vector<RankId>> ids =
+        results::ParseRanks(options.options->Text("data_parallel"), 1'000'000'000);
+    if (!ids.ok()) return std::move(ids).TakeStatus().In("chakra.data_parallel");
+    for (const RankId id : *ids) data_parallel.insert(id.value);
+  }
   const auto read = [&ranks](std::size_t rank) -> Result<formats::ChakraTrace> {
     ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(ranks[rank], kLargestTrace));
     return formats::ParseChakra(bytes, ranks[rank], kLargestTrace);
   };
   const std::string& name = files.paths.front();
-  Result<workload::ChakraImport> import = workload::ImportChakra(ranks.size(), read, groups, name);
+  Result<workload::ChakraImport> import =
+      workload::ImportChakra(ranks.size(), read, groups, name, data_parallel);
   if (!import.ok()) return std::move(import).TakeStatus().In(fmt::format("'{}'", Printable(name)));
   ImportedTrace trace;
   trace.graph = std::move(import->graph);

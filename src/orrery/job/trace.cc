@@ -15,6 +15,7 @@
 #include "orrery/engine/engine.h"
 #include "orrery/engine/options.h"
 #include "orrery/formats/section.h"
+#include "orrery/graph/replicate.h"
 #include "orrery/job/network_setup.h"
 #include "orrery/job/reprice.h"
 #include "orrery/job/simulate.h"
@@ -43,6 +44,13 @@ constexpr Option kTrace[] = {
      .type = OptionType::kText,
      .doc = "The GPU that a trace ran on, where the trace does not say or says it otherwise; on a "
             "cluster of other GPUs its kernels are rescaled."},
+    {.name = "replicas",
+     .type = OptionType::kInteger,
+     .fallback = "1",
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "How many copies of a traced job run, joined in data-parallel groups and in groups of "
+            "all its ranks; the rest stays within a copy. PyTorch profiles: pytorch.replicas."},
 };
 constexpr OptionTable kTraceTable{
     .path = "trace", .doc = "How a trace that has times runs.", .options = kTrace};
@@ -62,6 +70,7 @@ struct Settings {
   bool whole_nodes = false;  // goal.rank=node, mpi.rank=node
   bool measured = true;      // communication takes what was measured
   std::string gpu;           // that the trace ran on
+  std::int64_t replicas = 1;
   int iterations = 0;
   std::uint64_t seed = 1;
   std::vector<std::string> of_cluster;  // for ReadNetworkSetup
@@ -139,6 +148,11 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
                         Printable(communication));
   }
   if (times.Has("gpu")) settings.gpu = times.Text("gpu");
+  settings.replicas = times.Integer("replicas");
+  if (settings.replicas > 1 && FindOption(own.options, "replicas") != nullptr) {
+    return InvalidInput("{}: of this format {}.replicas says it", times.Where("replicas"),
+                        own.path);
+  }
   settings.measured =
       communication == "auto" ? options.cluster.empty() : communication == "measured";
   if (FindOption(own.options, "rank") != nullptr) {
@@ -165,7 +179,9 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
     }
   };
   save(network::LogGopsOptions(), loggops);
-  if (times.Has("communication") || times.Has("gpu")) save(kTraceTable, times);
+  if (times.Has("communication") || times.Has("gpu") || times.Has("replicas")) {
+    save(kTraceTable, times);
+  }
   const bool chosen = std::ranges::any_of(
       own.options, [&](const Option& o) { return settings.import.Has(o.name); });
   if (importer.options != nullptr && (chosen || !options.cluster.empty())) {
@@ -426,6 +442,36 @@ Status MoveToCluster(const TraceOptions& options, const Settings& settings, Impo
   return {};
 }
 
+// More replicas than were traced.
+Status AddReplicas(const TraceOptions& options, const Settings& settings, ImportedTrace* trace) {
+  if (settings.replicas == 1) return {};
+  if (options.cluster.empty()) {
+    return InvalidInput(
+        "trace.replicas: nobody measured what {} replicas take for their communication: name a "
+        "cluster with --cluster",
+        settings.replicas);
+  }
+  if (!trace->requests.all.empty()) {
+    return InvalidInput("trace.replicas: a storage trace is no data-parallel job");
+  }
+  const std::size_t ranks = trace->graph.bindings.size();
+  Result<graph::Replicated> made =
+      graph::Replicate(static_cast<std::size_t>(settings.replicas), &trace->graph);
+  if (!made.ok()) return std::move(made).TakeStatus().In("trace.replicas");
+  trace->measured = -1;
+  trace->assumed.push_back(fmt::format(
+      "{} replicas of the {} traced ranks, each with work, messages and buffers as traced: {} "
+      "communicators are joined across replicas (data-parallel ones, and those of all traced "
+      "ranks), {} stay within one; a sharded optimizer's share of the work stays, too",
+      settings.replicas, ranks, made->joined, made->kept));
+  if (made->joined == 0) {
+    trace->warnings.push_back(
+        "trace.replicas: no communicator is data-parallel or of all traced ranks, so that replicas "
+        "never meet");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<results::TraceResult> SimulateTrace(const Importer& importer, const TraceFiles& files,
@@ -439,6 +485,7 @@ Result<results::TraceResult> SimulateTrace(const Importer& importer, const Trace
   result.format = importer.title;
   ORRERY_ASSIGN_OR_RETURN(ImportedTrace trace,
                           importer.read(files, {&settings.import, options.strict}));
+  ORRERY_RETURN_IF_ERROR(AddReplicas(options, settings, &trace));
   ORRERY_RETURN_IF_ERROR(MoveToCluster(options, settings, &trace));
   result.assumed = trace.assumed;
   result.measured = trace.measured;
@@ -457,8 +504,8 @@ Status WithTrace(const Importer& importer, const TraceFiles& files, const TraceO
   TraceOptions options = given;
   options.network = "analytic";
   ORRERY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(importer, options));
-  ORRERY_ASSIGN_OR_RETURN(const ImportedTrace trace,
-                          importer.read(files, {.options = &settings.import}));
+  ORRERY_ASSIGN_OR_RETURN(ImportedTrace trace, importer.read(files, {.options = &settings.import}));
+  ORRERY_RETURN_IF_ERROR(AddReplicas(options, settings, &trace));
   const std::size_t ranks = trace.graph.bindings.size();
   ORRERY_ASSIGN_OR_RETURN(NetworkSetup place, ReadPlace(options, settings, ranks, false));
   ORRERY_ASSIGN_OR_RETURN(const cluster::Placement placement,

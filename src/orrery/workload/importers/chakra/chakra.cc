@@ -55,8 +55,9 @@ Collective CollectiveOf(ChakraCollective c) {
 
 class Importer {
  public:
-  Importer(std::size_t ranks, const ChakraGroups& groups)
-      : ranks_(ranks), groups_(groups), programs_(&graph_, ranks) {}
+  Importer(std::size_t ranks, const ChakraGroups& groups,
+           const std::set<std::int64_t>& data_parallel)
+      : ranks_(ranks), groups_(groups), data_parallel_(data_parallel), programs_(&graph_, ranks) {}
 
   Result<ChakraImport> Import(const std::function<Result<ChakraTrace>(std::size_t)>& read,
                               const std::string& name) {
@@ -355,7 +356,8 @@ class Importer {
       } else {
         for (std::uint32_t r = 0; r < ranks_; ++r) members.push_back(r);
       }
-      graph_.more_groups.push_back(GroupOf(members, graph::GroupSlot::kModel));
+      graph_.more_groups.push_back(GroupOf(
+          members, data_parallel_.contains(id) ? graph::GroupSlot::kDp : graph::GroupSlot::kModel));
     }
   }
 
@@ -396,6 +398,7 @@ class Importer {
 
   std::size_t ranks_;
   const ChakraGroups& groups_;
+  const std::set<std::int64_t>& data_parallel_;
   graph::Graph graph_;
   RankPrograms programs_;
   GroupId world_;
@@ -408,8 +411,9 @@ class Importer {
 
 Result<ChakraImport> ImportChakra(std::size_t ranks,
                                   const std::function<Result<ChakraTrace>(std::size_t)>& read,
-                                  const ChakraGroups& groups, const std::string& name) {
-  return Importer(ranks, groups).Import(read, name);
+                                  const ChakraGroups& groups, const std::string& name,
+                                  const std::set<std::int64_t>& data_parallel) {
+  return Importer(ranks, groups, data_parallel).Import(read, name);
 }
 
 }  // namespace orrery::workload

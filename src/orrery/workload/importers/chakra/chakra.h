@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,11 @@ struct ChakraImport {
   std::vector<std::string> warnings;
 };
 
-// `read`: the trace of a rank. A graph of one job, `name`, whose programs run once.
+// `read`: the trace of a rank; `data_parallel`: ids of communicators that replicas make. A graph of
+// one job, `name`, whose programs run once.
 Result<ChakraImport> ImportChakra(
     std::size_t ranks, const std::function<Result<formats::ChakraTrace>(std::size_t)>& read,
-    const ChakraGroups& groups, const std::string& name);
+    const ChakraGroups& groups, const std::string& name,
+    const std::set<std::int64_t>& data_parallel = {});
 
 }  // namespace orrery::workload

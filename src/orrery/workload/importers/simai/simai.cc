@@ -379,11 +379,13 @@ void Bind(const Layout& l, graph::Graph* graph) {
         graph::Binding& b = graph->bindings[own.index()];
         b.job = JobId(std::size_t{0});
         b.logical_rank = own.value;
-        std::vector<RankId> tp, dp, ep, expert_dp;
+        std::vector<RankId> tp, dp, ep, expert_dp, pp;
         for (std::int64_t i = 0; i < l.tp; ++i) tp.push_back(rank(i, d, p));
         for (std::int64_t i = 0; i < l.dp; ++i) dp.push_back(rank(t, i, p));
         for (std::int64_t i = 0; i < l.ep; ++i) ep.push_back(rank(t, d / l.ep * l.ep + i, p));
         for (std::int64_t i = d % l.ep; i < l.dp; i += l.ep) expert_dp.push_back(rank(t, i, p));
+        for (std::int64_t i = 0; i < l.pp; ++i) pp.push_back(rank(t, d, i));
+        if (l.pp > 1) bind(own, GroupSlot::kPp, pp);
         bind(own, GroupSlot::kTp, tp);
         bind(own, GroupSlot::kDp, dp);
         bind(own, GroupSlot::kEp, ep);
