@@ -95,14 +95,16 @@ void ApplyZero1(const FrameworkDefaults& d, Plan* plan) {
   FrameworkBehaviour& f = plan->framework;
   f.broadcast_parameters = zero1 && d.options.broadcast_parameters;
   f.reduce_whole = zero1 && d.options.reduce_whole &&
-                   (f.broadcast_parameters || plan->precision.type == workload::Precision::kBf16);
+                   (f.broadcast_parameters || d.tensor_buckets ||
+                    plan->precision.type == workload::Precision::kBf16);
 }
 
 void ApplyReducer(const FrameworkDefaults& d, Plan* plan) {
   FrameworkBehaviour& f = plan->framework;
   f.bucket_elements = d.options.bucket_elements;
-  if (d.tensor_buckets && plan->memory.sharding == Sharding::kZero2) {
-    f.reducer = workload::Reducer::kDeepSpeed;
+  const bool zero2 = plan->memory.sharding == Sharding::kZero2;
+  if (d.tensor_buckets && (zero2 || plan->memory.sharding == Sharding::kZero1)) {
+    if (zero2) f.reducer = workload::Reducer::kDeepSpeed;
     f.overlap_param_gather = false;
     f.bucket_elements = kDeepSpeedBucket;
   }

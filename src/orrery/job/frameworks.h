@@ -42,7 +42,7 @@ enum class WeightGradientFusion : std::uint8_t { kNone, kFp32, kAny };
 struct FrameworkDefaults {
   // The row's framework_options, which hold where they mean something. grad_reduce_fp32 and
   // converted_gradients are of bf16 (16-bit gradients of fp16 are reduced as they are), so is
-  // reduce_whole without broadcast_parameters; low_precision_gather is of 8 bits.
+  // reduce_whole without broadcast_parameters or tensor_buckets; low_precision_gather is of 8 bits.
   workload::FrameworkBehaviour options;
   workload::CpExchange cp_exchange = workload::CpExchange::kRing;
   workload::LowPrecision fp8_recipe = workload::LowPrecision::kDelayed;

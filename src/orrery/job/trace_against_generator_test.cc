@@ -143,6 +143,37 @@ TEST(TraceAgainstGenerator, Ddp) {
   EXPECT_EQ(pair.traced.front(), pair.generated.front());
 }
 
+// DeepSpeed's ZeRO-1 and -2, two micro-batches: ranks vote on overflow (a byte), and the engine
+// leaves averaging the loss to the script.
+TEST(TraceAgainstGenerator, DeepSpeed) {
+  for (const auto& [name, calls] : {std::pair("deepspeed-zero1", 2), {"deepspeed-zero2", 3}}) {
+    Pair pair = Communications(name, 0);
+    ExpectEqualBut({{"all-reduce 1 B fp32: 0 1 2 3", 1, 0}, {"all-reduce 8 B fp32: 0 1 2 3", 0, 1}},
+                   &pair);
+    EXPECT_EQ(pair.traced, pair.generated) << name;
+    EXPECT_EQ(pair.traced.size(), static_cast<std::size_t>(calls) + 1) << name;
+  }
+}
+
+// ZeRO-3: a model below DeepSpeed's prefetch and live-parameter limits is gathered once a
+// micro-batch and scattered in one bucket; we gather and scatter by layers, and gather layers again
+// for the backward pass.
+TEST(TraceAgainstGenerator, DeepSpeedZero3) {
+  const Pair pair = Communications("deepspeed-zero3", 0);
+  const auto bytes = [](const std::vector<std::string>& all, std::string_view kind) {
+    long sum = 0;
+    for (const std::string& c : all) {
+      if (c.starts_with(kind)) sum += std::stol(c.substr(kind.size()));
+    }
+    return sum;
+  };
+  constexpr long kModel = 3951104, kLayer = 1451008;
+  EXPECT_EQ(bytes(pair.traced, "reduce-scatter"), 2 * kModel);
+  EXPECT_EQ(bytes(pair.generated, "reduce-scatter"), 2 * kModel);
+  EXPECT_EQ(bytes(pair.traced, "all-gather"), 2 * kModel);
+  EXPECT_EQ(bytes(pair.generated, "all-gather"), 2 * (kModel + 2 * kLayer));
+}
+
 // DTensor's tensor parallelism against Megatron's. A layer reduces 2 activations forward in both;
 // backward DTensor reduces once for each of q, k, v, w1 and w3 (Megatron: 2), and once for the
 // head. It gathers the logits where Megatron computes the loss by shards, and the script does not

@@ -82,9 +82,6 @@ void ReadZero(Reading* r) {
     draft.Set("framework_options.overlap_grad_reduce", false);
     if (stage == 3) draft.Set("framework_options.prefetch", false);
   }
-  const bool scatter = r->Find("zero_optimization.reduce_scatter") == nullptr ||
-                       r->On("zero_optimization.reduce_scatter");
-  if (stage == 1 && !scatter) draft.Set("framework_options.reduce_whole", true);
   if (stage == 3 && r->Has("zero_optimization.contiguous_gradients")) {
     draft.Set("framework_options.contiguous_gradients",
               r->On("zero_optimization.contiguous_gradients"));
