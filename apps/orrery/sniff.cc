@@ -81,6 +81,7 @@ FileKind Sniff(std::string_view text) {
 Result<FileKind> SniffInput(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_other(path, error)) return FileKind::kJob;  // a pipe is read once
+  if (path.ends_with(".toml")) return FileKind::kRecipe;              // no job is written so
   std::ifstream file(path, std::ios::binary);
   std::string start(4096, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));

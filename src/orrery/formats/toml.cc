@@ -98,7 +98,7 @@ Result<Document> ParseToml(std::string_view text, const std::string& name, const
   const toml::parse_result parsed = toml::parse(text, std::string_view(name));
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    return InvalidInput("{}:{}:{}: {}", name, error.source().begin.line,
+    return InvalidInput("{}:{}:{}: this is not TOML: {}", name, error.source().begin.line,
                         error.source().begin.column, Printable(error.description(), 200));
   }
   Document document;

@@ -346,7 +346,7 @@ const std::array<Importer, 14> kImporters = {{
     {"goal", "GOAL", "GOAL schedule", "loggops", &kGoalTable, IsGoal, ReadGoal},
     {"pattern", "pattern", "Communication pattern by name (docs/formats/pattern.md)", "loggops",
      &workload::PatternOptions(), IsPattern, ReadPattern},
-    {"mpi", "MPI", "Trace of an MPI program by liballprof, a text file a rank", "loggops",
+    {"mpi", "MPI", "Trace of an MPI program (liballprof, DUMPI), a text file a rank", "loggops",
      &workload::MpiOptions(), IsMpi, ReadMpi},
     {"spc", "SPC", "Storage trace (SPC, as the UMass repository's), served by Direct Drive",
      "loggops", &workload::StorageOptions(), IsSpcTrace, ReadSpcTrace},

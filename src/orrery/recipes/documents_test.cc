@@ -106,6 +106,12 @@ TEST(LlmFoundry, ExampleAndRefusals) {
   };
   const std::string mpt = Mpt(2048, 16, 24, 512, 4);
   EXPECT_EQ(error(mpt), "ok");
+  const std::string target = "  activation_checkpointing_target: ";
+  EXPECT_EQ(error(mpt + target + "MPTBlock\n"), "ok");
+  EXPECT_THAT(error(mpt + target + "[mptblock, grouped_query_attention]\n"),
+              testing::HasSubstr("'grouped_query_attention' runs again and not the whole layer"));
+  EXPECT_THAT(error(mpt + target + "{mptblock: first-3}\n"),
+              testing::HasSubstr("which layers and which parts of them run again"));
   EXPECT_THAT(error(mpt, 100),
               testing::HasSubstr("global_train_batch_size 512 is no multiple of 100 GPUs"));
   EXPECT_THAT(error(mpt + "algorithms:\n  alibi: {max_sequence_length: 1}\n"),

@@ -8,6 +8,8 @@
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/formats/toml.h"
+#include "orrery/formats/tree.h"
 #include "orrery/recipes/dialects.h"
 
 namespace orrery::recipes {
@@ -120,6 +122,15 @@ Result<Imported> ImportFiles(const std::vector<File>& files, const Options& opti
   }
   for (const File& file : files) {
     if (const Reader* reader = Find(file.text, file.path)) return reader->read(files, options);
+  }
+  // A file that cannot be read as what its ending says is broken before it is unknown.
+  for (const File& file : files) {
+    const auto ends = [&](std::string_view ending) { return file.path.ends_with(ending); };
+    if (ends(".toml")) ORRERY_RETURN_IF_ERROR(formats::ParseToml(file.text, file.path).status());
+    if (ends(".json")) ORRERY_RETURN_IF_ERROR(formats::ParseJson(file.text, file.path).status());
+    if (ends(".yaml") || ends(".yml")) {
+      ORRERY_RETURN_IF_ERROR(formats::ParseYaml(file.text, file.path).status());
+    }
   }
   return InvalidInput("'{}' is no recipe that is known; known: {}; --from NAME says which it is",
                       Printable(files.front().path), fmt::join(names, ", "));

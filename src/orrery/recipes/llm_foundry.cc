@@ -189,6 +189,12 @@ void ReadSharding(bool sharded, Reading* r) {
     if (group > 1) draft.Set("parallel.shard_group", group);
   }
   draft.SetText("training.recompute", again ? "full" : "none");
+  for (const std::string& target : r->Texts("fsdp_config.activation_checkpointing_target")) {
+    if (!again || Lower(target) == "mptblock") continue;
+    r->Refuse("fsdp_config.activation_checkpointing_target",
+              fmt::format("'{}' runs again and not the whole layer; modelled: MPTBlock, or nothing",
+                          Printable(target, 60)));
+  }
   if (host || parameters) {
     draft.SetText("training.offload", host && parameters ? "all"
                                       : host             ? "activations"

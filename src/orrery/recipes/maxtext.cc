@@ -151,7 +151,18 @@ void ReadParallelism(Reading* r) {
   }
   draft.Set("parallel.dp", fsdp * data * ep);
   draft.SetText("training.sharding", fsdp * ep > 1 ? "zero3" : "none");
-  if (data > 1 && fsdp * ep > 1) draft.Set("parallel.shard_group", fsdp * ep * cp);
+  const std::optional<workload::Model> model =
+      data > 1 && fsdp * ep > 1 ? r->Model() : std::nullopt;
+  if (model && model->experts.count > 0) {
+    const std::string_view axis = dcn.data > 1 ? "dcn" : "ici";
+    r->Problem(fmt::format(
+        "{0}: {1}_data_parallelism copies a model with experts {2} times{3}, and copies of shards "
+        "are not modelled for experts; set {1}_data_parallelism 1 and {1}_fsdp_parallelism -1",
+        r->Where(fmt::format("{}_data_parallelism", axis)), axis, data,
+        r->Has(fmt::format("{}_data_parallelism", axis)) ? "" : ", by base.yml's default"));
+  } else if (data > 1 && fsdp * ep > 1) {
+    draft.Set("parallel.shard_group", fsdp * ep * cp);
+  }
   if (pp > 1) {
     r->Refuse(ici.pipeline > 1 ? "ici_pipeline_parallelism" : "dcn_pipeline_parallelism",
               "MaxText's pipeline, one program over all stages, is not modelled");

@@ -63,6 +63,12 @@ TEST(MaxText, WhatIsRefusedIsNamed) {
   EXPECT_THAT(error("remat_policy: qkv_proj_offloaded\n"),
               HasSubstr("'qkv_proj_offloaded' is not modelled; full, save_qkv_proj"));
   EXPECT_THAT(error("ici_tensor_parallelism: 3\n"), HasSubstr("are no multiple of the 3"));
+  const Result<Imported> experts = ImportYaml(
+      "base_config: \"base.yml\"\nhardware: \"gpu\"\nmodel_name: \"mixtral-8x7b\"\n"
+      "per_device_batch_size: 2\nmax_target_length: 4096\n",
+      16);
+  EXPECT_THAT(experts.status().message(),
+              HasSubstr("set dcn_data_parallelism 1 and dcn_fsdp_parallelism -1"));
   EXPECT_THAT(error("use_dpo: true\n"), HasSubstr("another objective"));
   EXPECT_THAT(error("remat_polcy: full\n"), HasSubstr("did you mean 'remat_policy'"));
   EXPECT_THAT(error("", 0), HasSubstr("how many GPUs it runs on"));

@@ -20,6 +20,9 @@ std::string Number(std::uint64_t n) { return HumanCount(static_cast<std::int64_t
 
 std::string Short(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
+// A key that goes with another one and has no value there: how many layers, where none runs again.
+bool IsUnset(const std::string& value) { return value == "null"; }
+
 // What a plan gains and costs against the job as it was given.
 std::string Against(const PlanRow& row, const PlanRow& given) {
   const auto step = [](const PlanRow& r) {
@@ -76,7 +79,9 @@ void AddRows(const PlanResult& result, std::string* text) {
   const auto add = [&](std::string name, const std::vector<std::string>& values, const PlanRow& row,
                        std::string note) {
     std::vector<std::string> cells = {std::move(name)};
-    for (const std::string& value : values) cells.push_back(Printable(value, 40));
+    for (const std::string& value : values) {
+      cells.push_back(IsUnset(value) ? "-" : Printable(value, 40));
+    }
     cells.push_back(HumanTime(row.result.step_time));
     cells.push_back(fmt::format("{} to {}", HumanSeconds(row.result.interval_low_s),
                                 HumanSeconds(row.result.interval_high_s)));
@@ -116,8 +121,9 @@ void AddRows(const PlanResult& result, std::string* text) {
 std::string Turn(const PlanTurn& turn, const PlanResult& result) {
   std::string values;
   for (std::size_t k = 0; k < result.keys.size(); ++k) {
-    values += fmt::format("{}{} {}", k == 0 ? "" : ", ", Short(result.keys[k]),
-                          result.rows[turn.row].values[k]);
+    const std::string& value = result.rows[turn.row].values[k];
+    if (IsUnset(value)) continue;
+    values += fmt::format("{}{} {}", values.empty() ? "" : ", ", Short(result.keys[k]), value);
   }
   return fmt::format("  With {} {} by {:.0f} % plan {} would come first ({}).\n", turn.key,
                      turn.factor < 1 ? "down" : "up", std::abs(turn.factor - 1) * 100, turn.row + 1,
