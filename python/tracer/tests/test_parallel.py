@@ -77,6 +77,33 @@ def test_fsdp2_gathers_and_scatters_each_unit_on_its_own_streams(tmp_path: Path)
     assert 0 in resized and sum(size == 0 for size in resized) >= LAYERS
 
 
+def test_context_parallel_gathers_keys_and_sends_their_gradients_round(tmp_path: Path) -> None:
+    """Attention gathers keys and values forward and again backward.
+
+    Their gradients, in fp32, move on by one rank at a time, as often as there are ranks. FSDP2's
+    gathers and scatters are those of the whole model.
+    """
+    world, kv_heads, head = 4, 4, 32
+    options = ["--world-size", str(world)]
+    (trace,) = traced(tmp_path, options, EXAMPLES / "context_parallel.py").values()
+    narrow = 2 * HIDDEN * (HIDDEN - kv_heads * head)  # of keys and values
+    layer, root = 2 * (LAYER_PARAMETERS - narrow), 2 * (2 * EMBEDDING + HIDDEN)
+    keys_and_values = 2 * SEQ // world * kv_heads * head
+    assert sizes(trace) == Counter(
+        {
+            ("all_gather", 2 * keys_and_values): 2 * LAYERS,
+            ("all_to_all", 4 * keys_and_values): world * LAYERS,
+            ("all_gather", layer // world): 2 * LAYERS,
+            ("all_gather", root // world): 1,
+            ("reduce_scatter", layer): LAYERS,
+            ("reduce_scatter", root): 1,
+        }
+    )
+    for c in trace.of("comm"):
+        if c["kind"] == "all_to_all":
+            assert sorted(c["send_each"]) == [0] * (world - 1) + [c["send"]]
+
+
 @pytest.mark.parametrize("sequence", [False, True])
 def test_tensor_parallel_issues_what_dtensor_issues(tmp_path: Path, sequence: bool) -> None:
     """DTensor's plan, counted by hand.
