@@ -277,8 +277,8 @@ class SimulateVerb final : public Verb {
   }
 
   Status RunAstra(Session* session) {
-    for (const char* option : {"--network", "--cluster", "--nodes", "--timeline", "--heat-map",
-                               "--timeline-ranks", "--calibration", "--threads", "--seed"}) {
+    for (const char* option : {"--network", "--cluster", "--nodes", "--heat-map", "--calibration",
+                               "--threads", "--seed"}) {
       if (app_->count(option) == 0) continue;
       return InvalidInput(
           "{}: is not for --format astra-sim, whose files say where it runs; "
@@ -292,9 +292,15 @@ class SimulateVerb final : public Verb {
         CheckFiles({{"--system-configuration", astra_.system_configuration},
                     {"--network-configuration", astra_.network_configuration},
                     {"--remote-memory-configuration", astra_.remote_memory_configuration}},
-                   {{"--json", json_}, {"--csv", csv_}}));
+                   {{"--json", json_}, {"--csv", csv_}, {"--timeline", timeline_}}));
+    if (!timeline_ranks_.empty() && timeline_.empty()) {
+      return InvalidInput("--timeline-ranks needs --timeline FILE");
+    }
     astra_.set = set_;
     astra_.fold = !no_fold_;
+    astra_.timeline = timeline_;
+    astra_.timeline_ranks = timeline_ranks_;
+    WatchOutput(timeline_);
     WatchOutput(json_);
     WatchOutput(csv_);
     ORRERY_ASSIGN_OR_RETURN(const results::TraceResult result, job::SimulateAstra(astra_));

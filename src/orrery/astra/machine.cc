@@ -314,6 +314,7 @@ void Machine::Arrive(std::uint32_t message) {
 MachineResult Machine::Finished() const {
   MachineResult result;
   for (std::size_t r = 0; r < npus_; ++r) result.ranks.push_back(ranks_[fold_ ? 0 : r].times);
+  result.nodes = nodes_;
   result.events = events_;
   const std::uint64_t each = fold_ ? npus_ : 1;
   result.messages = sent_ * each;

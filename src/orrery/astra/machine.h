@@ -42,6 +42,7 @@ struct MachineInputs {
   const NetworkConfig* network = nullptr;
   const MemoryConfig* memory = nullptr;
   RunConfig run;
+  std::vector<bool> watched;  // ranks whose nodes' times are kept; empty: none
   // The graph of a custom collective of `bytes` for the rank at a place of its group.
   std::function<Result<const Program*>(const std::string& prefix, std::uint32_t place,
                                        std::uint64_t bytes)>
@@ -57,8 +58,14 @@ struct RankTimes {
   Tick other = 0;          // none of these, but a CPU node or remote memory
 };
 
+struct NodeTime {
+  std::uint32_t rank = 0, node = 0;  // its place in the rank's program
+  Tick start = 0, end = 0;
+};
+
 struct MachineResult {
   std::vector<RankTimes> ranks;
+  std::vector<NodeTime> nodes;  // of watched ranks, in order of their ends; folded: of rank 0
   std::uint64_t events = 0, messages = 0, bytes = 0;
   bool folded = false;
   std::string not_folded_because;

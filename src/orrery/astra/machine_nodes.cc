@@ -9,6 +9,7 @@ void Machine::Start(std::uint32_t rank) {
   Rank& r = ranks_[rank];
   const std::vector<Node>& nodes = r.program->nodes;
   r.left = nodes.size();
+  if (!in_.watched.empty() && (fold_ || in_.watched[rank])) r.began.resize(nodes.size());
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     r.open.push_back(nodes[i].open);
     if (nodes[i].open > 0) continue;
@@ -59,6 +60,7 @@ void Machine::EndNode(std::uint32_t rank, std::uint32_t node) {
   Rank& r = ranks_[rank];
   if (fold_ && r.node_ended == now()) tied_ = true;
   r.node_ended = now();
+  if (!r.began.empty()) nodes_.push_back({rank, node, r.began[node], now()});
   std::vector<std::uint32_t> freed;
   Release(rank, node, &freed);
   for (const std::uint32_t f : freed) {
@@ -93,6 +95,7 @@ void Machine::IssueReady(std::uint32_t rank) {
       ++r.running[static_cast<std::size_t>(n.unit)];
       if (Communicates(n.kind)) ++r.running_communication;
       if (n.kind == NodeKind::kMemory) ++r.running_memory;
+      if (!r.began.empty()) r.began[next] = now();
       if (n.kind == NodeKind::kSkip) {
         Release(rank, next, &freed);
       } else {

@@ -154,6 +154,7 @@ class Machine {
     RankTimes times;
     Tick counted = 0;  // until when `times` counts
     Tick node_ended = ~Tick{0};
+    std::vector<Tick> began;  // by node, of a watched rank
   };
 
   // machine.cc: events and messages
@@ -268,6 +269,7 @@ class Machine {
   };
   std::vector<Controller> controllers_;
   std::vector<std::unique_ptr<MemoryBus>> buses_;  // by rank, with model-shared-bus
+  std::vector<NodeTime> nodes_;
   std::uint64_t events_ = 0, sent_ = 0, bytes_ = 0;
   bool tied_ = false;
   Status status_;

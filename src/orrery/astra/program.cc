@@ -31,8 +31,9 @@ Result<std::uint64_t> Replayed(const ChakraNode& node) {
 
 class Maker {
  public:
-  Maker(std::size_t ranks, const GroupMembers& groups, const SystemConfig& system)
-      : ranks_(ranks), groups_(groups), system_(system) {}
+  Maker(std::size_t ranks, const GroupMembers& groups, const SystemConfig& system,
+        bool names = false)
+      : ranks_(ranks), groups_(groups), system_(system), names_(names) {}
 
   Result<Program> Make(std::uint32_t rank, const ChakraTrace& trace) {
     Program program;
@@ -55,6 +56,7 @@ class Maker {
             "node {} ({}, offset {})", node.id, Printable(trace.text(node.name), 60), node.offset));
       }
       program.nodes.push_back(*made);
+      if (names_) program.names.emplace_back(trace.text(node.name));
     }
     ORRERY_RETURN_IF_ERROR(Link(trace, by_id, &program));
     return program;
@@ -227,6 +229,7 @@ class Maker {
   std::size_t ranks_;
   const GroupMembers& groups_;
   const SystemConfig& system_;
+  const bool names_;
 };
 
 // No messages, no communicators: nothing in it depends on whose it is.
@@ -251,10 +254,10 @@ std::uint64_t HashOf(const Program& program) {
 
 Result<Workload> MakeWorkload(std::size_t ranks,
                               const std::function<Result<RankFile>(std::size_t)>& read,
-                              GroupMembers groups, const SystemConfig& system) {
+                              GroupMembers groups, const SystemConfig& system, bool names) {
   Workload workload;
   workload.groups = std::move(groups);
-  Maker maker(ranks, workload.groups, system);
+  Maker maker(ranks, workload.groups, system, names);
   std::unordered_map<std::uint64_t, std::uint32_t> known;
   std::set<std::string> ignored;
   std::string last;  // the bytes of the rank before, where any rank could run them

@@ -45,6 +45,7 @@ struct Node {
 struct Program {
   std::vector<Node> nodes;                       // by id
   std::vector<std::uint32_t> first_edge, edges;  // to dependents; one more first_edge
+  std::vector<std::string> names;                // of the nodes, where asked for
   std::span<const std::uint32_t> dependents(std::size_t node) const {
     return {edges.data() + first_edge[node], first_edge[node + 1] - first_edge[node]};
   }
@@ -65,10 +66,11 @@ struct RankFile {
   std::string name, bytes;
 };
 // `read`: the trace file of a rank; one that equals the last is not parsed again. Roofline times
-// are computed here: they are the system's.
+// are computed here: they are the system's. `names`: programs keep their nodes'; ranks that share
+// one have those of the first.
 Result<Workload> MakeWorkload(std::size_t ranks,
                               const std::function<Result<RankFile>(std::size_t)>& read,
-                              GroupMembers groups, const SystemConfig& system);
+                              GroupMembers groups, const SystemConfig& system, bool names = false);
 
 // A custom collective's graph of one rank: sends, receives and times.
 Result<Program> MakeCustomProgram(const formats::ChakraTrace& trace, std::size_t ranks);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "orrery/formats/section.h"
 #include "orrery/job/importers.h"
 #include "orrery/job/simulate.h"
+#include "orrery/results/timeline.h"
 #include "orrery/workload/importers/astra_text/layers.h"
 #include "orrery/workload/importers/astra_text/text_workload.h"
 #include "orrery/workload/importers/chakra/files.h"
@@ -154,7 +156,7 @@ class CustomPrograms {
 
 // All ranks run what one text says.
 Result<astra::Workload> ReadText(const std::string& path, const Configuration& c,
-                                 std::int64_t passes) {
+                                 std::int64_t passes, bool names) {
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
   ORRERY_ASSIGN_OR_RETURN(const std::string trace,
                           workload::ReadTextWorkload(text, path, static_cast<int>(passes)));
@@ -163,16 +165,17 @@ Result<astra::Workload> ReadText(const std::string& path, const Configuration& c
       [&](std::size_t) {
         return astra::RankFile{path, trace};
       },
-      {}, c.system);
+      {}, c.system, names);
 }
 
 Result<astra::Workload> ReadWorkload(const AstraOptions& options, const Configuration& c,
                                      const Section& keys) {
   const std::size_t npus = c.network.npus();
+  const bool names = !options.timeline.empty();
   const TraceFiles named = OpenTrace({options.workload_configuration});
   switch (workload::SniffLayerText(named.start)) {
     case workload::LayerTextKind::kAstra:
-      return ReadText(options.workload_configuration, c, keys.Integer("passes"));
+      return ReadText(options.workload_configuration, c, keys.Integer("passes"), names);
     case workload::LayerTextKind::kSimai:
       return InvalidInput("{} is a workload of SimAI, which ASTRA-sim does not read",
                           Printable(options.workload_configuration));
@@ -201,7 +204,7 @@ Result<astra::Workload> ReadWorkload(const AstraOptions& options, const Configur
     ORRERY_ASSIGN_OR_RETURN(std::string bytes, ReadFile(files[rank], kLargestTrace));
     return astra::RankFile{files[rank], std::move(bytes)};
   };
-  return astra::MakeWorkload(npus, read, std::move(groups), c.system);
+  return astra::MakeWorkload(npus, read, std::move(groups), c.system, names);
 }
 
 std::string ShapeOf(const astra::NetworkConfig& network) {
@@ -270,6 +273,75 @@ void FillRecord(const astra::MachineResult& run, results::TraceResult* result) {
   }
 }
 
+// Tracks of a rank: what its units do. Receives have none of their own.
+constexpr std::string_view kTracks[] = {"GPU", "CPU", "communication", "receives", "remote memory"};
+std::uint32_t TrackOf(const astra::Node& node) {
+  if (node.kind == astra::NodeKind::kMemory) return 4;
+  switch (node.unit) {
+    case astra::Unit::kGpu:
+      return 0;
+    case astra::Unit::kCpu:
+      return 1;
+    case astra::Unit::kCommunication:
+      return 2;
+    case astra::Unit::kNone:
+      break;
+  }
+  return 3;
+}
+
+// What a timeline shows of the run, as a graph of names.
+graph::Graph NamesOf(const astra::Workload& workload) {
+  graph::Graph graph;
+  graph.jobs.push_back({.name = "ASTRA-sim",
+                        .ranks = static_cast<std::uint32_t>(workload.program_of.size()),
+                        .once = true});
+  for (const std::string_view track : kTracks) graph.streams.push_back({graph.Intern(track)});
+  for (const auto& program : workload.programs) {
+    graph.programs.emplace_back().name = "trace";
+    for (const std::string& name : program->names) graph.Intern(Printable(name, 200));
+  }
+  for (std::size_t r = 0; r < workload.program_of.size(); ++r) {
+    graph::Binding b;
+    b.program = ProgramId(std::size_t{workload.program_of[r]});
+    b.job = JobId(std::size_t{0});
+    b.logical_rank = static_cast<std::uint32_t>(r);
+    graph.bindings.push_back(b);
+  }
+  return graph;
+}
+
+Status WriteTimeline(const std::string& path, const std::vector<RankId>& ranks,
+                     const astra::Workload& workload, const astra::MachineResult& run) {
+  graph::Graph graph = NamesOf(workload);
+  ORRERY_ASSIGN_OR_RETURN(results::Timeline timeline,
+                          results::Timeline::Create(path, graph, ranks));
+  const auto add = [&](RankId rank, const astra::NodeTime& time) {
+    const astra::Program& program = workload.of(rank.index());
+    const astra::Node& node = program.nodes[time.node];
+    engine::Sink::Interval interval;
+    interval.rank = rank;
+    interval.stream = TrackOf(node);
+    interval.start = static_cast<SimTime>(time.start) * kNanosecond;
+    interval.end = static_cast<SimTime>(time.end) * kNanosecond;
+    interval.name = graph.Intern(Printable(program.names[time.node], 200));
+    if (interval.stream >= 2 && node.kind != astra::NodeKind::kBroadcast) {
+      interval.bytes = static_cast<std::int64_t>(node.amount);
+    }
+    timeline.Add(interval);
+  };
+  for (const RankId rank : ranks) {
+    std::vector<astra::NodeTime> own;
+    for (const astra::NodeTime& time : run.nodes) {
+      if (run.folded || time.rank == rank.value) own.push_back(time);
+    }
+    std::stable_sort(own.begin(), own.end(),
+                     [](const auto& a, const auto& b) { return a.start < b.start; });
+    for (const astra::NodeTime& time : own) add(rank, time);
+  }
+  return timeline.Finish();
+}
+
 Status NeedFiles(const AstraOptions& o) {
   const std::pair<std::string_view, const std::string*> needed[] = {
       {"workload", &o.workload_configuration},
@@ -306,8 +378,19 @@ Result<results::TraceResult> SimulateAstra(const AstraOptions& options) {
   in.custom = [&custom](const std::string& prefix, std::uint32_t place, std::uint64_t bytes) {
     return custom.Find(prefix, place, bytes);
   };
+  std::vector<RankId> shown;
+  if (!options.timeline.empty()) {
+    ORRERY_ASSIGN_OR_RETURN(
+        shown, results::ParseRanks(options.timeline_ranks.empty() ? "0" : options.timeline_ranks,
+                                   c.network.npus()));
+    in.watched.assign(c.network.npus(), false);
+    for (const RankId rank : shown) in.watched[rank.index()] = true;
+  }
   Result<astra::MachineResult> run = astra::RunMachine(in, options.fold);
   if (!run.ok()) return std::move(run).TakeStatus().In(source);
+  if (!options.timeline.empty()) {
+    ORRERY_RETURN_IF_ERROR(WriteTimeline(options.timeline, shown, *workload, *run));
+  }
   results::TraceResult result;
   result.source = options.workload_configuration;
   result.format = "ASTRA-sim";

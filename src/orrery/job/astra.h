@@ -22,6 +22,8 @@ struct AstraOptions {
   double injection_scale = 1;
   bool rendezvous_protocol = false;
   bool fold = true;
+  std::string timeline;          // a Perfetto trace to write; "": none
+  std::string timeline_ranks;    // "0,8,16-19"; "": rank 0
   std::vector<std::string> set;  // key=value below `astra`
 };
 

@@ -498,6 +498,37 @@ TEST(AstraSim, StallsOfItsAreMendedUnlessAskedFor) {
   EXPECT_THAT(SimulateAstra(options).status().message(), HasSubstr("deadlock"));
 }
 
+// Every node of the ranks asked for is a slice; the rank that stands for all gives each the same.
+TEST(AstraSim, TimelinesShowNodes) {
+  using C = ChakraCollective;
+  const Files files;
+  files.Network("Ring", "4", "50", "500");
+  files.Write("system.json", System({"ring"}, "LIFO", 1, 4, "baseline"));
+  const std::string bytes = TwoCollectives(C::kAllReduce, 1 << 20, C::kAllGather, 1 << 12);
+  for (std::size_t r = 0; r < 4; ++r) files.Rank(r, bytes);
+  AstraOptions options = files.Options();
+  const auto written = [&](const char* name, const char* ranks, bool fold) {
+    options.timeline = files.Path(name);
+    options.timeline_ranks = ranks;
+    options.fold = fold;
+    const auto result = SimulateAstra(options);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    EXPECT_EQ(result->record.folded, fold);
+    std::ifstream file(options.timeline, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string one = written("one.pftrace", "", true);
+  EXPECT_EQ(written("unfolded.pftrace", "0", false), one);
+  EXPECT_THAT(one, HasSubstr("rank 0"));
+  EXPECT_THAT(one, HasSubstr("GPU"));
+  EXPECT_THAT(one, HasSubstr("communication"));
+  const std::string two = written("two.pftrace", "1,3", true);
+  EXPECT_EQ(written("both.pftrace", "1,3", false), two);
+  EXPECT_THAT(two, HasSubstr("rank 3"));
+  options.timeline_ranks = "4";
+  EXPECT_THAT(SimulateAstra(options).status().message(), HasSubstr("there is no rank 4"));
+}
+
 // Two passes of text workloads on 4 × 2 NPUs: the ends that ASTRA-sim prints for what Chakra's text
 // converter makes of them.
 TEST(AstraSim, TextWorkloadsAreExact) {

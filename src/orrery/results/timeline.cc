@@ -179,8 +179,10 @@ std::uint64_t Timeline::Track(RankId rank, std::uint32_t stream) {
   ProtoWriter track;
   track.Varint(descriptor::kUuid, uuid);
   track.Varint(descriptor::kParent, ProcessTrack(rank));
-  track.Bytes(descriptor::kName,
-              stream == 0 ? std::string("compute") : fmt::format("communication {}", stream));
+  const bool named = stream < graph_->streams.size() && graph_->streams[stream].name.valid();
+  track.Bytes(descriptor::kName, named ? Printable(graph_->name(graph_->streams[stream].name))
+                                 : stream == 0 ? std::string("compute")
+                                               : fmt::format("communication {}", stream));
   ProtoWriter out;
   out.Varint(packet::kSequenceId, kSequence);
   out.Message(packet::kTrackDescriptor, track);
