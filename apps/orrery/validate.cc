@@ -43,7 +43,7 @@ class ValidateVerb final : public Verb {
     app->add_option("--network", network_,
                     "Network of training runs in place of analytic; 'orrery list networks'");
     app->add_option("--data", data_,
-                    "Folder with a release_recipes.yaml or test_cases.yaml of your own "
+                    "Folder with tables of your own beside those of data/ "
                     "(docs/formats/data.md)")
         ->allow_extra_args(false);
     app->add_option("--threads", threads_, "Threads; default: one per core");

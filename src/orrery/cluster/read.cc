@@ -9,6 +9,7 @@
 #include "orrery/base/text.h"
 #include "orrery/cluster/catalog.h"
 #include "orrery/cluster/options.h"
+#include "orrery/cluster/ratio.h"
 #include "orrery/cluster/readers/readers.h"
 
 namespace orrery::cluster {
@@ -304,10 +305,21 @@ void BeginWithout(const Section& section, Spec* spec) {
 
 constexpr std::string_view kOthers[] = {"device", "topology", "pcie_tree"};
 
+// The keys of a cluster, whose oversubscription may be a ratio.
+Result<Section> ReadKeys(const formats::Document& document, const Node& node) {
+  Node keys = node;
+  if (Node* ratio = keys.Find("oversubscription"); ratio != nullptr) {
+    if (const auto value = ParseRatio(ratio->text)) {
+      ratio->text = fmt::format("{}", *value);
+      ratio->quoted = false;
+    }
+  }
+  return Section::Read(document, keys, ClusterOptions(), kOthers);
+}
+
 Result<Spec> ReadFields(const Source& source, const Node& node, const Catalog& catalog,
                         std::vector<std::string>* assumed) {
-  ORRERY_ASSIGN_OR_RETURN(const Section section,
-                          Section::Read(*source.document, node, ClusterOptions(), kOthers));
+  ORRERY_ASSIGN_OR_RETURN(const Section section, ReadKeys(*source.document, node));
   Spec spec;
   const Setting* preset = section.Find("preset");
   if (preset != nullptr) {
@@ -409,8 +421,7 @@ Result<Spec> ReadClusterRow(const formats::DataTable& table, const formats::Data
     std::erase_if(keys.fields, [](const formats::Field& f) { return f.key == "nodes"; });
   }
   const Source source{&table.document(), ""};
-  ORRERY_ASSIGN_OR_RETURN(const Section section,
-                          Section::Read(table.document(), keys, ClusterOptions(), kOthers));
+  ORRERY_ASSIGN_OR_RETURN(const Section section, ReadKeys(table.document(), keys));
   const std::string where =
       fmt::format("{}: the cluster '{}'", source.Where(row.keys), Printable(row.name, 60));
   ORRERY_RETURN_IF_ERROR(CheckGiven(where, section, kClusterNeeds));

@@ -8,6 +8,7 @@
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/job/attention_words.h"
 #include "orrery/job/expert_keys.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/plan_keys.h"
@@ -267,7 +268,12 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
   if (!workload::CheckTpOverlap(model, *plan).ok()) plan->framework.tp_comm_overlap = false;
   ORRERY_RETURN_IF_ERROR(ReadRecomputeKeeps(section, plan));
   if (section.Has("attention")) {
-    plan->framework.attention = Choose(kAttentions, section.Text("attention"));
+    const std::string word = section.Text("attention");
+    plan->framework.attention = AttentionNamed(word, framework.defaults, arch, model);
+    if (const auto kernel = NameOf(kAttentions, plan->framework.attention); kernel != word) {
+      assumed->push_back(
+          fmt::format("attention {}: {} with {} on this GPU", word, kernel, framework.name));
+    }
     ORRERY_RETURN_IF_ERROR(CheckAttention(section, arch, plan->framework.attention));
   } else {
     // Flash kernels exist for 16-bit types only.

@@ -13,8 +13,10 @@ using enum OptionType;
 constexpr Option kFramework[] = {
     {.name = "attention",
      .type = kChoice,
-     .choices = "unfused|flash1|flash2|flash3|flash4|cudnn",
-     .doc = "Attention kernels; flash3 on Hopper only, flash4 on Hopper and Blackwell."},
+     .choices = "unfused|flash1|flash2|flash3|flash4|cudnn|flash|sdpa|te|flex",
+     .doc = "Attention kernels; flash3 on Hopper only, flash4 on Hopper and Blackwell. flash: the "
+            "framework's generation of them; sdpa: PyTorch's choice on the GPU; te: Transformer "
+            "Engine's; flex: FlexAttention, priced as flash2."},
     {.name = "bucket_elements",
      .type = kInteger,
      .min = 1,

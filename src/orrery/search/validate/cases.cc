@@ -106,12 +106,15 @@ Status SetMeter(const Configuration& row, std::string_view logged, Case* item,
 Status AddTraining(const CsvTable& table, std::size_t row, const RowTables& tables,
                    const job::ReadOptions& read, Runner* runner, Report* report,
                    std::vector<Case>* all) {
-  const Configuration configuration(TableKind::kTraining, table, row);
+  Configuration configuration(TableKind::kTraining, table, row);
+  std::vector<std::string> translated;
+  configuration.Translate(tables.words, &translated);
   ORRERY_ASSIGN_OR_RETURN(const auto step, ReadOutcome(table, row, "step_time_s"));
   ORRERY_ASSIGN_OR_RETURN(const auto memory, ReadOutcome(table, row, "peak_mem_gib"));
   Case item;
   item.first = report->rows.size();
   Prediction p = Blank(table, row, configuration);
+  p.assumed = std::move(translated);
   auto mapped = MapRow(configuration, tables, read, runner, &p.assumed);
   if (!mapped.ok()) p.reason = mapped.status().message();
   if (step || !memory) {
@@ -166,8 +169,8 @@ class ClusterPool {
   std::map<std::string, std::unique_ptr<cluster::Cluster>> clusters_;
 };
 
-Status AddCollective(const CsvTable& table, std::size_t row, Report* report,
-                     std::vector<Case>* all) {
+Status AddCollective(const CsvTable& table, std::size_t row, const RowTables& tables,
+                     Report* report, std::vector<Case>* all) {
   const Configuration configuration(TableKind::kCollectives, table, row);
   Case item;
   item.first = report->rows.size();
@@ -176,7 +179,7 @@ Status AddCollective(const CsvTable& table, std::size_t row, Report* report,
   p.quantity = Quantity::kCollectiveTime;
   p.stratum = CollectiveStratum(configuration);
   ORRERY_ASSIGN_OR_RETURN(p.measured, ReadOutcome(table, row, "time_us_oop"));
-  auto mapped = MapCollective(configuration, &p.assumed);
+  auto mapped = MapCollective(configuration, &p.assumed, tables.data->clusters);
   if (!mapped.ok()) p.reason = mapped.status().message();
   report->rows.push_back(std::move(p));
   if (!mapped.ok()) return {};
@@ -254,12 +257,13 @@ Status MapCases(const CsvTable& table, const ValidateOptions& options, Report* r
   const RowTables& tables = options.tables != nullptr ? *options.tables : BuiltInRowTables();
   job::ReadOptions read;
   read.network = options.network;
+  read.data = tables.data;
   read.save_configuration = false;
   Runner runner("");
   for (std::size_t row = 0; row < table.rows(); ++row) {
     ORRERY_RETURN_IF_ERROR(report->kind == TableKind::kTraining
                                ? AddTraining(table, row, tables, read, &runner, report, cases)
-                               : AddCollective(table, row, report, cases));
+                               : AddCollective(table, row, tables, report, cases));
   }
   return {};
 }

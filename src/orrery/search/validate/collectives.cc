@@ -202,7 +202,8 @@ std::vector<std::string_view> CollectiveNames() {
   return names;
 }
 
-Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed) {
+Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed,
+                                     const cluster::Catalog& catalog) {
   CollectiveCase out;
   const std::string_view name = row.text("collective");
   const auto kind = std::find_if(kCollectives.begin(), kCollectives.end(),
@@ -220,7 +221,7 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed)
     return InvalidInput("{}", UnknownName("dtype", Printable(type, 40), kTypes));
   }
   ORRERY_ASSIGN_OR_RETURN(out.bytes, row.Needed("size_bytes", 1, std::int64_t{1} << 50));
-  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, catalog, assumed));
   ORRERY_ASSIGN_OR_RETURN(out.environment, EnvironmentOf(row, &out, assumed));
   if (!out.environment.version_stated) {
     const int release = collective::ReleaseOn(out.cluster.device.arch, out.environment);

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "orrery/cluster/cluster.h"
+#include "orrery/cluster/catalog.h"
 #include "orrery/collective/collective.h"
 #include "orrery/graph/graph.h"
 #include "orrery/search/validate/configuration.h"
@@ -28,7 +28,8 @@ struct CollectiveCase {
 // What the column `collective` may say.
 std::vector<std::string_view> CollectiveNames();
 
-Result<CollectiveCase> MapCollective(const Configuration& row, std::vector<std::string>* assumed);
+Result<CollectiveCase> MapCollective(const Configuration& row, std::vector<std::string>* assumed,
+                                     const cluster::Catalog& catalog = cluster::Catalog::BuiltIn());
 
 // Seconds. Says in `assumed` what was planned, and where the library would have chosen otherwise.
 // `fixed_share`: of it, latencies and set-up.

@@ -8,6 +8,7 @@
 #include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/search/validate/words.h"
 
 namespace orrery::search {
 namespace {
@@ -147,6 +148,16 @@ Configuration::Configuration(TableKind kind, const CsvTable& table, std::size_t 
   for (const std::string_view column : ConfigurationColumns(kind)) {
     const auto at = table.Find(column);
     cells_.push_back(at ? table.cell(row, *at) : std::string_view());
+  }
+}
+
+void Configuration::Translate(const Words& words, std::vector<std::string>* assumed) {
+  const std::span<const std::string_view> columns = ConfigurationColumns(kind_);
+  for (std::size_t i = 0; i < cells_.size(); ++i) {
+    const std::string_view means = words.Meaning(columns[i], cells_[i]);
+    if (means == cells_[i]) continue;
+    assumed->push_back(fmt::format("{}={}: {}", columns[i], Printable(cells_[i], 40), means));
+    cells_[i] = means;
   }
 }
 

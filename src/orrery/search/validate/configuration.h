@@ -18,6 +18,8 @@
 
 namespace orrery::search {
 
+class Words;
+
 enum class TableKind : std::uint8_t { kTraining, kCollectives };
 
 // The columns of each kind: what may be read, and which of these the header must name.
@@ -35,6 +37,10 @@ class Configuration {
  public:
   // REQUIRES: `table` outlives this.
   Configuration(TableKind kind, const CsvTable& table, std::size_t row);
+
+  // Reads words that mean one of ours as that (words.h), which `assumed` says. REQUIRES: `words`
+  // outlives this.
+  void Translate(const Words& words, std::vector<std::string>* assumed);
 
   TableKind kind() const { return kind_; }
   // Empty when blank. REQUIRES: a configuration column of this kind.

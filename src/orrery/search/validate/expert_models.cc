@@ -18,37 +18,6 @@ using workload::Model;
 using workload::Plan;
 using Assumed = std::vector<std::string>;
 
-struct Family {
-  std::string_view prefix;  // of the model's name
-  std::string_view preset;
-  std::int64_t mtp = 0;  // modules that predict further tokens, in the public recipes
-  bool mtp_repeats = false;
-};
-constexpr std::array kFamilies = {
-    Family{"Mixtral-8x7B", "mixtral-8x7b"},
-    Family{"CI-release mixtral_8x7b", "mixtral-8x7b"},
-    Family{"Mixtral-8x22B", "mixtral-8x22b"},
-    Family{"Qwen3-30B-A3B", "qwen3-30b-a3b"},
-    Family{"Qwen3-235B-A22B", "qwen3-235b-a22b"},
-    Family{"DeepSeek-V2-Lite", "deepseek-v2-lite"},
-    Family{"DeepSeek-V3-16B", "deepseek-v2-lite"},  // torchtitan's flavour
-    Family{"DeepSeek-V3", "deepseek-v3", 1},
-    Family{"CI-release deepseekv3_proxy", "deepseek-v3", 1},
-    Family{"Kimi-K2", "kimi-k2"},
-    Family{"Moonlight-16B", "moonlight-16b-a3b"},
-    Family{"GLM-4.5-Air", "glm-4.5-air"},
-    Family{"GLM-4.5", "glm-4.5"},
-    Family{"GPT-OSS-20B", "gpt-oss-20b"},
-    Family{"GPT-OSS-120B", "gpt-oss-120b"},
-    Family{"Grok-1", "grok-1"},
-    Family{"Llama4-Maverick", "llama4-maverick"},
-    Family{"Llama4-Scout", "llama4-scout"},
-    Family{"Nemotron-3-Nano", "nemotron-3-nano"},
-    Family{"Nemotron-3-Super", "nemotron-3-super", 2, true},
-    Family{"Nemotron-H-56B", "nemotron-h-56b"},
-    Family{"CI nemotron3_5_lightning", "nemotron-3-nano", 2, true},
-};
-
 // A column that is given must say what the public configuration says.
 Status CheckColumn(const Configuration& row, std::string_view column, std::int64_t is) {
   ORRERY_ASSIGN_OR_RETURN(const auto given, row.Whole(column, 1, 1 << 24));
@@ -84,11 +53,12 @@ void BalanceLayers(const Model& model, Plan* plan, Assumed* assumed) {
 }
 
 // Modules that predict further tokens: as the model's recipes have them.
-void MapMtp(const Configuration& row, const Family& family, Model* model, Assumed* assumed) {
-  model->mtp_layers = family.mtp;
-  model->mtp_repeats = family.mtp_repeats;
+void MapMtp(const Configuration& row, const ModelName* known, Model* model, Assumed* assumed) {
+  const bool have = known != nullptr && known->keys.Has("mtp_layers");
+  model->mtp_layers = have ? known->keys.Integer("mtp_layers") : 0;
+  model->mtp_repeats = known != nullptr && known->keys.Has("mtp_repeats");
   if (HasToken(row, "w/o MTP")) model->mtp_layers = 0;
-  if (HasToken(row, "+mtp") && family.mtp == 0) model->mtp_layers = 1;
+  if (HasToken(row, "+mtp") && !have) model->mtp_layers = 1;
   if (model->mtp_layers == 0) return;
   assumed->push_back(fmt::format("mtp_layers={} (the public recipes')", model->mtp_layers));
 }
@@ -162,34 +132,31 @@ Status MapDispatcher(const Mapping& m) {
 
 bool HasExperts(const Configuration& row) { return row.text("arch") == "moe"; }
 
-Result<std::optional<Model>> MapKnownModel(const Configuration& row, const TestCaseTable& cases,
+Result<std::optional<Model>> MapKnownModel(const Configuration& row, const RowTables& tables,
                                            Assumed* assumed) {
-  const std::string_view name = row.text("model");
-  for (const Family& family : kFamilies) {
-    if (!name.starts_with(family.prefix)) continue;
-    ORRERY_ASSIGN_OR_RETURN(Model m, workload::FindModel(family.preset));
-    cases.Apply(row, &m, assumed);
-    ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
-    ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
-    ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
-    ORRERY_ASSIGN_OR_RETURN(const auto layers, row.Whole("layers", 1, 10'000));
-    ORRERY_ASSIGN_OR_RETURN(const auto experts, row.Whole("experts", 1, 1 << 16));
-    if (!m.pattern.empty() && layers && *layers != m.layers) {
-      return InvalidInput("layers={}: the pattern of {} has {}", *layers, family.preset, m.layers);
-    }
-    m.layers = layers.value_or(m.layers);
-    m.experts.first_dense = std::min(m.experts.first_dense, m.layers);
-    m.experts.count = experts.value_or(m.experts.count);
-    m.name = std::string(name);
-    assumed->push_back(fmt::format("shapes of {}: {}", family.preset, m.source));
-    MapMtp(row, family, &m, assumed);
-    return std::optional<Model>(std::move(m));
+  const ModelName* const known = tables.models.Find(row.text("model"), true);
+  if (known == nullptr) return std::optional<Model>();
+  ORRERY_ASSIGN_OR_RETURN(Model m, tables.data->models.Find(known->model));
+  tables.cases.Apply(row, &m, assumed);
+  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "hidden", m.hidden));
+  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "heads", m.heads));
+  ORRERY_RETURN_IF_ERROR(CheckColumn(row, "topk", m.experts.top_k));
+  ORRERY_ASSIGN_OR_RETURN(const auto layers, row.Whole("layers", 1, 10'000));
+  ORRERY_ASSIGN_OR_RETURN(const auto experts, row.Whole("experts", 1, 1 << 16));
+  if (!m.pattern.empty() && layers && *layers != m.layers) {
+    return InvalidInput("layers={}: the pattern of {} has {}", *layers, known->model, m.layers);
   }
-  return std::optional<Model>();
+  m.layers = layers.value_or(m.layers);
+  m.experts.first_dense = std::min(m.experts.first_dense, m.layers);
+  m.experts.count = experts.value_or(m.experts.count);
+  m.name = std::string(row.text("model"));
+  assumed->push_back(fmt::format("shapes of {}: {}", known->model, m.source));
+  MapMtp(row, known, &m, assumed);
+  return std::optional<Model>(std::move(m));
 }
 
 Status AddExperts(const Configuration& row, Model* model, Assumed* assumed) {
-  MapMtp(row, {}, model, assumed);
+  MapMtp(row, nullptr, model, assumed);
   ORRERY_ASSIGN_OR_RETURN(model->experts.count, row.Needed("experts", 2, 1 << 16));
   ORRERY_ASSIGN_OR_RETURN(model->experts.top_k, row.Needed("topk", 1, 1 << 16));
   if (row.text("layer_kind") == "mla") {

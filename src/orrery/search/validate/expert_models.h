@@ -18,7 +18,7 @@ bool HasExperts(const Configuration& row);
 
 // Names no known family: nullopt, for MapModel to take the columns' shapes.
 Result<std::optional<workload::Model>> MapKnownModel(const Configuration& row,
-                                                     const TestCaseTable& cases,
+                                                     const RowTables& tables,
                                                      std::vector<std::string>* assumed);
 // The columns `experts`, `topk` and `ffn_hidden` put into a dense model's place.
 Status AddExperts(const Configuration& row, workload::Model* model,

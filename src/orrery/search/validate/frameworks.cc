@@ -1,45 +1,26 @@
 #include "orrery/search/validate/frameworks.h"
 
 #include <algorithm>
-#include <array>
-#include <vector>
+#include <iterator>
+#include <utility>
 
+#include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
+#include "orrery/formats/section.h"
 
 namespace orrery::search {
 namespace {
 
-constexpr std::array<FrameworkRule, 29> kRules = {{
-    {"Megatron Bridge", "megatron", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
-    {"Megatron-LM 2020", "megatron", "", "2020", "megatron@2020"},
-    {"Megatron-LM of January 2021", "megatron", "", "Jan-2021", "megatron@2021.01"},
-    {"Megatron-LM 2021", "megatron", "", "PTD-P", "megatron@2021.04"},
-    {"Megatron Core 0.8", "megatron", "", "r0.8|core_r0.8|v0.8", "megatron@2024.07"},
-    {"Megatron Core 0.9", "megatron", "", "r0.9|core_r0.9|v0.9", "megatron@2024.09"},
-    {"Megatron Core", "megatron", "", "", "megatron@2026.08"},
-    {"Megatron-DeepSpeed", "megatron-deepspeed", "", "", "megatron-deepspeed@2022"},
-    {"NeMo 2023", "nemo", "", "7.|22.|23.|ngc23.", "nemo@2023"},
-    {"Megatron Bridge", "nemo", "Megatron-Bridge", "", "megatron-bridge@2025.09"},
-    {"NeMo Automodel", "nemo", "Automodel", "", "automodel@2025.10"},
-    {"NeMo", "nemo", "", "24.0|ngc24.0", "nemo@2024.07"},
-    {"NeMo", "nemo", "", "24.1|v24.|25.02|v25.02|v25.04|ngc", "nemo@2024.11"},
-    {"NeMo", "nemo", "", "", "nemo@2025.04"},
-    {"InternEvo", "other", "InternEvo", "", "internevo@2024"},
-    {"FSDP2", "other", "torchtitan", "", "fsdp2@torch2.6"},
-    {"FSDP2", "other", "TorchTitan", "", "fsdp2@torch2.6"},
-    {"NeMo Automodel", "other", "Automodel", "", "automodel@2025.10"},
-    {"LLM Foundry of 2024", "fsdp1", "llm-foundry", "2024.01", "composer@2024.01"},
-    {"LLM Foundry of 2023", "fsdp1", "llm-foundry", "2023.10", "composer@2023.10"},
-    {"LLM Foundry v0.1", "fsdp1", "llm-foundry", "", "composer@2023.05"},
-    {"FSDP1 of torch 1.13", "fsdp1", "", "torch 1.", "fsdp1@torch1.13"},
-    {"FSDP1", "fsdp1", "", "", "fsdp1@torch2.1"},
-    {"NeMo Automodel", "fsdp2", "Automodel", "", "automodel@2025.10"},
-    {"FSDP2", "fsdp2", "", "", "fsdp2@torch2.6"},
-    {"DeepSpeed of 2021", "deepspeed", "", "ZeRO-3 2021", "deepspeed@2021"},
-    {"DeepSpeed", "deepspeed", "", "", "deepspeed@2023"},
-    {"JAX", "jax-fsdp", "", "", "jax-fsdp@2024"},
-    {"PyTorch DDP", "ddp", "", "", "ddp@torch2.1"},
-}};
+constexpr std::string_view kNames[] = {
+#include "orrery_data_framework_names.inc"
+};
+constexpr Option kOptions[] = {{.name = "row"},
+                               {.name = "label"},
+                               {.name = "family"},
+                               {.name = "framework"},
+                               {.name = "versions"}};
+constexpr OptionTable kTable{.path = "", .doc = "", .options = kOptions};
 
 // LLM Foundry's sweeps (scripts/train/benchmarking) say nothing of their release, but differ in
 // what they ran. The first had precision bf16, which is called amp_bf16 from October 2023 on; then
@@ -66,30 +47,73 @@ std::string_view VersionOf(const Configuration& row) {
   return date.size() >= 4 && year(date.substr(2)) - year(version.substr(3)) >= 2 ? "" : version;
 }
 
+bool Names(const FrameworkName& name, const Configuration& row) {
+  const std::string_view framework = row.text("framework");
+  const std::vector<std::string_view> parts = SplitBars(name.frameworks);
+  return IsOneOf(row.text("framework_family"), name.family) &&
+         BeginsWithOneOf(VersionOf(row), name.versions) &&
+         (name.frameworks.empty() || std::ranges::any_of(parts, [&](std::string_view part) {
+            return framework.find(part) != std::string_view::npos;
+          }));
+}
+
 }  // namespace
 
-std::span<const FrameworkRule> FrameworkRules() { return kRules; }
+const FrameworkNames& FrameworkNames::BuiltIn() {
+  static const FrameworkNames names = [] {
+    FrameworkNames built_in;
+    const Status status = built_in.Add(formats::Lines(kNames), "data/framework_names.yaml");
+    ORRERY_CHECK(status.ok(), status.message().c_str());
+    return built_in;
+  }();
+  return names;
+}
 
-Result<FrameworkMatch> MatchFramework(const Configuration& row) {
+Status FrameworkNames::Add(std::string_view text, const std::string& file) {
+  const std::size_t first = rows_.rows().size();
+  ORRERY_RETURN_IF_ERROR(rows_.Add(text, file));
+  std::vector<FrameworkName> added;
+  for (std::size_t i = first; i < rows_.rows().size(); ++i) {
+    const formats::DataRow& row = rows_.rows()[i];
+    if (row.part()) continue;
+    ORRERY_ASSIGN_OR_RETURN(const formats::Section keys,
+                            formats::Section::Read(rows_.document(), row.keys, kTable));
+    for (const std::string_view key : {"row", "label", "family"}) {
+      if (keys.Has(key)) continue;
+      return InvalidInput("{}:{}: '{}' lacks {}", file, row.line, Printable(row.name, 60), key);
+    }
+    const auto text_of = [&](std::string_view key) {
+      return keys.Has(key) ? keys.Text(key) : std::string();
+    };
+    added.push_back({text_of("row"), text_of("label"), text_of("family"), text_of("framework"),
+                     text_of("versions")});
+  }
+  names_.insert(names_.begin(), std::make_move_iterator(added.begin()),
+                std::make_move_iterator(added.end()));
+  return {};
+}
+
+Result<FrameworkMatch> FrameworkNames::Match(const Configuration& row,
+                                             const job::FrameworkTable& frameworks) const {
   const std::string_view family = row.text("framework_family");
   if (family.empty()) {
     return InvalidInput("framework_family is blank: no framework, no defaults; name it");
   }
-  for (const FrameworkRule& rule : kRules) {
-    if (rule.family == family &&
-        row.text("framework").find(rule.framework) != std::string_view::npos &&
-        BeginsWithOneOf(VersionOf(row), rule.versions)) {
-      ORRERY_ASSIGN_OR_RETURN(const job::Framework* const framework,
-                              job::FrameworkTable::BuiltIn().Find(rule.row));
-      return FrameworkMatch{rule.label, framework};
-    }
-  }
-  if (family == "other") {
-    return InvalidInput("framework={}: this framework is not modelled", row.text("framework"));
+  const auto match =
+      std::ranges::find_if(names_, [&](const FrameworkName& name) { return Names(name, row); });
+  if (match != names_.end()) {
+    ORRERY_ASSIGN_OR_RETURN(const job::Framework* const framework, frameworks.Find(match->row));
+    return FrameworkMatch{match->label, framework};
   }
   std::vector<std::string_view> families;
-  for (const FrameworkRule& rule : kRules) {
-    if (families.empty() || families.back() != rule.family) families.push_back(rule.family);
+  for (const FrameworkName& name : names_) {
+    for (const std::string_view one : SplitBars(name.family)) {
+      if (std::ranges::find(families, one) == families.end()) families.push_back(one);
+    }
+  }
+  if (std::ranges::find(families, family) != families.end()) {
+    return InvalidInput("framework={}: this framework is not modelled",
+                        Printable(row.text("framework"), 60));
   }
   return InvalidInput("{}", UnknownName("framework_family", family, families));
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "orrery/base/text.h"
+#include "orrery/cluster/ratio.h"
 
 namespace orrery::search {
 namespace {
@@ -15,33 +16,7 @@ using cluster::Spec;
 
 constexpr std::int64_t kGigabit = 1'000'000'000 / 8;
 
-struct Gpu {
-  std::string_view prefix;  // of the gpu column; the first that fits
-  std::string_view preset;
-  std::string_view note;
-};
-// A100's memory size picks one of two presets below.
-constexpr std::array kGpus = {
-    Gpu{"GB300", "gb300-nvl72-ib-800g", ""},
-    Gpu{"GB200", "gb200-nvl72-ib-400g", ""},
-    Gpu{"B300", "b300-ib-800g", ""},
-    Gpu{"B200", "b200-ib-400g", ""},
-    Gpu{"H200", "h200-ib-400g", ""},
-    Gpu{"H800", "h800-ib-400g", ""},
-    Gpu{"H100", "h100-ib-400g", ""},
-    Gpu{"A800", "a100-80g-ib-200g", "A800: an A100 with 8 NVLink links (400 GB/s)"},
-    Gpu{"A100", "a100-80g-ib-200g", ""},
-    Gpu{"V100", "v100-32g-ib-100g", ""},
-};
-
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-// "H100-SXM5-80GB" is an H100, "H1000" is none.
-bool IsGpu(std::string_view name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return false;
-  const char next = name.size() > prefix.size() ? name[prefix.size()] : ' ';
-  return !IsDigit(next) && !(next >= 'A' && next <= 'Z') && !(next >= 'a' && next <= 'z');
-}
 
 // Takes a whole number from `text` at `*at`; leaves `*at` behind it.
 std::int64_t TakeNumber(std::string_view text, std::size_t* at) {
@@ -55,41 +30,114 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-Result<Spec> PresetOf(const Configuration& row, std::vector<std::string>* assumed) {
-  const std::string_view name = row.text("gpu");
-  if (name.empty()) return InvalidInput("gpu is blank: name it");
-  for (const Gpu& gpu : kGpus) {
-    if (!IsGpu(name, gpu.prefix)) continue;
-    std::string_view preset = gpu.preset;
-    // Boards with other clocks, and NVLink between pairs at most.
-    if (Contains(Lower(name), "pcie") || name.ends_with("NVL")) {
-      if (gpu.prefix != "H100" || name.ends_with("NVL")) break;
-      preset = "h100-pcie-ib-400g";
+// What a GPU is called, in the words of tables, command lines and nvidia-smi: "H100-SXM5-80GB",
+// "NVIDIA A100 80GB PCIe", "GeForce RTX 3090", "B200 (power limited)".
+struct GpuName {
+  std::string model;  // "h100", "rtx3090"
+  std::string board;  // "pcie", "nvl"; else empty
+  std::optional<double> gigabytes;
+};
+
+GpuName ReadGpu(std::string_view text) {
+  constexpr std::array<std::string_view, 9> kMakers = {
+      "nvidia", "amd", "instinct", "tesla", "geforce", "google", "cloud", "aws", "quadro"};
+  GpuName name;
+  bool model = true;  // words of it are still to come
+  const std::string lower = Lower(text.substr(0, text.find('(')));
+  for (std::size_t at = 0; at < lower.size();) {
+    const auto is_part = [](char c) { return IsDigit(c) || (c >= 'a' && c <= 'z'); };
+    std::size_t end = at;
+    while (end < lower.size() && is_part(lower[end])) ++end;
+    const std::string_view word = std::string_view(lower).substr(at, end - at);
+    at = end + 1;
+    if (word.empty() || std::ranges::find(kMakers, word) != kMakers.end()) continue;
+    std::size_t digits = 0;
+    const std::string number(word);
+    const std::int64_t size = TakeNumber(number, &digits);
+    const std::string_view unit = word.substr(digits);
+    if (digits > 0 && (unit == "gb" || unit == "g" || unit == "gib")) {
+      name.gigabytes = static_cast<double>(size);
+      model = false;
+    } else if (word.starts_with("pcie")) {
+      name.board = "pcie";
+      model = false;
+    } else if (word.starts_with("nvl")) {  // an H100 NVL is a board, a GB200 NVL72 a rack
+      if (word == "nvl") name.board = "nvl";
+      model = false;
+    } else if (word.starts_with("sxm") || word.starts_with("hbm") || word == "oam") {
+      model = false;
+    } else if (model) {
+      name.model += word;
     }
-    if (gpu.prefix == "A100") {
-      const bool training = row.kind() == TableKind::kTraining;
-      const std::string_view size = training ? row.text("gpu_mem_gb") : std::string_view();
-      if (size == "40" || Contains(name, "40GB")) preset = "a100-40g-ib-200g";
-      if (training && size.empty()) assumed->push_back("gpu_mem_gb=80 (blank)");
-    }
-    ORRERY_ASSIGN_OR_RETURN(Spec spec, cluster::FindPreset(preset));
-    if (gpu.prefix == "A800") spec.nvlink_Bps = 200'000'000'000;
-    if (!gpu.note.empty()) assumed->emplace_back(gpu.note);
-    if (Contains(name, "power")) assumed->push_back("gpu: its power limit is not modelled");
-    return spec;
   }
-  std::string known;
-  for (const Gpu& gpu : kGpus) known += fmt::format("{}, ", gpu.prefix);
-  return InvalidInput("gpu={}: no preset for this GPU; there is one for {}H100-PCIe",
-                      Printable(name, 40), known);
+  return name;
 }
 
-// Fabric's headers and latencies of the preset of that fabric with the same machine.
+bool HasMemory(const cluster::DeviceSpec& device, double gigabytes) {
+  const double has = static_cast<double>(device.memory_bytes) / (1 << 30);
+  return gigabytes > has / 1.15 && gigabytes < has * 1.15;
+}
+
+// The device of this name with this memory, else the first of this name. A board by its word (other
+// clocks, and NVLink between pairs at most), or one that has no word where the model has no such.
+const cluster::DeviceSpec* FindDevice(const GpuName& gpu, std::optional<double> gigabytes,
+                                      const cluster::Catalog& catalog) {
+  // "3090" is an RTX 3090 where no GPU has the whole name.
+  constexpr std::size_t kShortest = 4;
+  for (const bool whole : {true, false}) {
+    for (const std::string& board : {gpu.board, std::string()}) {
+      const cluster::DeviceSpec* first = nullptr;
+      for (const cluster::DeviceSpec& device : catalog.device_specs()) {
+        const GpuName has = ReadGpu(device.name);
+        const bool same = whole ? has.model == gpu.model
+                                : gpu.model.size() >= kShortest && has.model.ends_with(gpu.model);
+        if (!same || has.board != board) continue;
+        if (gigabytes && HasMemory(device, *gigabytes)) return &device;
+        if (first == nullptr) first = &device;
+      }
+      if (first != nullptr) return first;
+    }
+  }
+  return nullptr;
+}
+
+std::string KnownGpus(const cluster::Catalog& catalog) {
+  std::vector<std::string_view> names;
+  for (const cluster::DeviceSpec& device : catalog.device_specs()) names.push_back(device.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// The first cluster of the tables with this GPU.
+Result<Spec> PresetOf(const Configuration& row, const cluster::Catalog& catalog,
+                      std::vector<std::string>* assumed) {
+  const std::string_view name = row.text("gpu");
+  if (name.empty()) return InvalidInput("gpu is blank: name it");
+  const GpuName gpu = ReadGpu(name);
+  std::optional<double> gigabytes = gpu.gigabytes;
+  if (row.kind() == TableKind::kTraining) {
+    ORRERY_ASSIGN_OR_RETURN(const auto stated, row.Number("gpu_mem_gb", 1, 4096));
+    if (stated) gigabytes = stated;
+  }
+  const cluster::DeviceSpec* device = FindDevice(gpu, gigabytes, catalog);
+  if (device == nullptr) {
+    return InvalidInput("gpu={}: no device of this name; there are {}", Printable(name, 40),
+                        KnownGpus(catalog));
+  }
+  if (!gigabytes && row.kind() == TableKind::kTraining) {
+    assumed->push_back(fmt::format("gpu_mem_gb blank: {}", device->name));
+  }
+  if (Contains(name, "power")) assumed->push_back("gpu: its power limit is not modelled");
+  for (const cluster::Preset& preset : catalog.clusters()) {
+    ORRERY_ASSIGN_OR_RETURN(Spec spec, catalog.Find(preset.name));
+    if (spec.device.name == device->name) return spec;
+  }
+  return InvalidInput("gpu={}: no cluster has the device {}", Printable(name, 40), device->name);
+}
+
+// Fabric's headers and latencies of a cluster of that fabric.
 Status SetFabric(std::string_view text, std::vector<std::string>* assumed, Spec* spec) {
   const auto as_roce = [&]() -> Status {
-    std::string name = spec->name;
-    name.replace(name.find("-ib-"), 4, "-roce-");
-    ORRERY_ASSIGN_OR_RETURN(const Spec roce, cluster::FindPreset(name));
+    ORRERY_ASSIGN_OR_RETURN(const Spec roce, cluster::FindPreset("h100-roce-400g"));
     spec->fabric = Fabric::kRoce;
     spec->nic_latency = roce.nic_latency;
     spec->nic_mtu_bytes = roce.nic_mtu_bytes;
@@ -156,6 +204,26 @@ void SetCpu(std::string_view system, Spec* spec) {
   }
 }
 
+// A torus has a router a chip; its rings are as equal as the number of chips allows.
+void SetTorus(std::int64_t chips, Spec* spec) {
+  spec->gpus_per_node = spec->nics_per_node = spec->gpus_per_nvlink_domain = 1;
+  spec->nodes = static_cast<int>(chips);
+  std::vector<cluster::Dimension>& rings = spec->topology.dimensions;
+  int rest = spec->nodes;
+  for (std::size_t i = 0; i < rings.size(); ++i) {
+    const auto fits = [&](int size) {
+      std::int64_t routers = 1;
+      for (std::size_t left = i; left < rings.size(); ++left) routers *= size;
+      return routers <= rest;
+    };
+    int size = 1;
+    while (fits(size + 1)) ++size;
+    while (rest % size != 0) --size;
+    rings[i].size = size;
+    rest /= size;
+  }
+}
+
 // NVL72 jobs that need several racks take an equal number of hosts of each.
 void SetDomains(Spec* spec, std::vector<std::string>* assumed) {
   if (spec->gpus_per_nvlink_domain <= spec->gpus_per_node) {
@@ -179,12 +247,19 @@ void SetHostShape(std::int64_t gpus_per_node, Spec* spec) {
   SetNics(spec->gpus_per_node, node_Bps, spec);
 }
 
-void SetMemory(std::optional<double> gigabytes, Spec* spec, std::vector<std::string>* assumed) {
-  if (!gigabytes) return;
-  const double preset = static_cast<double>(spec->device.memory_bytes) / (1 << 30);
-  if (*gigabytes > preset / 1.15 && *gigabytes < preset * 1.15) return;
-  assumed->push_back(fmt::format("device memory {:.0f} GiB of the preset, not gpu_mem_gb={:g}",
-                                 preset, *gigabytes));
+void NoteMemory(std::optional<double> gigabytes, const Spec& spec,
+                std::vector<std::string>* assumed) {
+  if (!gigabytes || HasMemory(spec.device, *gigabytes)) return;
+  assumed->push_back(fmt::format("device memory {:.0f} GiB of {}, not gpu_mem_gb={:g}",
+                                 static_cast<double>(spec.device.memory_bytes) / (1 << 30),
+                                 spec.device.name, *gigabytes));
+}
+
+// "2" or "2:1".
+Result<std::optional<double>> Thinning(const Configuration& row) {
+  const auto ratio = cluster::ParseRatio(row.text("oversubscription"));
+  if (ratio && *ratio >= 1 && *ratio <= 1024) return ratio;
+  return row.Number("oversubscription", 1, 1024);
 }
 
 bool IsFabricName(std::string_view word) {
@@ -280,22 +355,27 @@ NicText ReadNics(std::string_view network, int gpus_per_node) {
   return {};
 }
 
-Result<Spec> MapTrainingMachine(const Configuration& row, std::vector<std::string>* assumed) {
-  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, assumed));
+Result<Spec> MapTrainingMachine(const Configuration& row, const cluster::Catalog& catalog,
+                                std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, catalog, assumed));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, row.Needed("gpus", 1, 1 << 22));
   ORRERY_ASSIGN_OR_RETURN(const auto per_node, row.Whole("gpus_per_node", 1, 64));
   ORRERY_ASSIGN_OR_RETURN(const auto nic, row.Number("nic_gbps_per_gpu", 0.01, 1e5));
-  ORRERY_ASSIGN_OR_RETURN(const auto thinning, row.Number("oversubscription", 1, 1024));
+  ORRERY_ASSIGN_OR_RETURN(const auto thinning, Thinning(row));
   ORRERY_ASSIGN_OR_RETURN(const auto memory, row.Number("gpu_mem_gb", 1, 4096));
   ORRERY_ASSIGN_OR_RETURN(const auto power, row.Number("gpu_power_w", 1, 1e5));
   if (!per_node) {
     assumed->push_back(fmt::format("gpus_per_node={} (blank: {})", spec.gpus_per_node, spec.name));
   }
+  if (power) spec.device.power_w = *power;
+  NoteMemory(memory, spec, assumed);
+  if (spec.topology.name == "torus") {
+    SetTorus(gpus, &spec);
+    return spec;
+  }
   SetHostShape(per_node.value_or(spec.gpus_per_node), &spec);
   spec.nodes = static_cast<int>((gpus + spec.gpus_per_node - 1) / spec.gpus_per_node);
   SetDomains(&spec, assumed);
-  if (power) spec.device.power_w = *power;
-  SetMemory(memory, &spec, assumed);
   spec.oversubscription = thinning.value_or(1);
   if (static_cast<std::int64_t>(spec.gpus_per_nvlink_domain) >= gpus)
     return spec;  // no NIC matters
@@ -325,8 +405,9 @@ Result<Spec> MapTrainingMachine(const Configuration& row, std::vector<std::strin
   return spec;
 }
 
-Result<Spec> MapCollectiveMachine(const Configuration& row, std::vector<std::string>* assumed) {
-  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, assumed));
+Result<Spec> MapCollectiveMachine(const Configuration& row, const cluster::Catalog& catalog,
+                                  std::vector<std::string>* assumed) {
+  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, catalog, assumed));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, row.Needed("nodes", 1, 1 << 20));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t per_node, row.Needed("gpus_per_node", 1, 64));
   SetHostShape(per_node, &spec);

@@ -56,8 +56,15 @@ TEST(Machines, AGpuIsKnownByItsWholeName) {
   }
   EXPECT_EQ(table("H100-PCIe"), "h100-pcie");
   EXPECT_EQ(table("H100 PCIE 80GB"), "h100-pcie");
-  for (const char* gpu : {"H1000", "A100X", "H100-NVL", "A100-PCIE-40GB", "h100", "B20"}) {
-    EXPECT_THAT(table(gpu), HasSubstr("no preset for this GPU; there is one for GB300, ")) << gpu;
+  EXPECT_EQ(table("H100-NVL"), "h100-nvl");
+  EXPECT_EQ(table("NVIDIA A100-PCIE-80GB"), "a100");
+  EXPECT_EQ(table("V100-SXM2-16GB"), "v100");  // gpu_mem_gb says 80, so the first of the name
+  EXPECT_EQ(table("GeForce RTX 3090"), "rtx3090");
+  EXPECT_EQ(table("3090"), "rtx3090");
+  EXPECT_EQ(table("AMD Instinct MI325X OAM"), "mi325x");
+  EXPECT_EQ(table("GH200 480GB"), "gh200");
+  for (const char* gpu : {"H1000", "A100X", "B20", "X"}) {
+    EXPECT_THAT(table(gpu), HasSubstr("no device of this name; there are V100-SXM2-32GB, ")) << gpu;
   }
 }
 

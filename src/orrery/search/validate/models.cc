@@ -11,103 +11,29 @@
 namespace orrery::search {
 namespace {
 
-using workload::Activation;
 using workload::Model;
-using workload::Norm;
-using workload::Position;
 
-struct Architecture {
-  std::string_view label;
-  std::string_view prefix;  // of the model's name, lower case
-  Norm norm;
-  Activation activation;
-  Position position;
-  bool tied, attention_bias, mlp_bias, dropout;
-  std::int64_t vocab;     // of its tokenizer
-  std::string_view note;  // where it differs from what is priced
-};
-
-constexpr Architecture kGpt = {
-    "GPT", "gpt", Norm::kLayerNorm, Activation::kGelu, Position::kLearned, true, true, true, true,
-    50257, ""};
-constexpr Architecture kLlama = {"Llama",
-                                 "llama",
-                                 Norm::kRmsNorm,
-                                 Activation::kSwiglu,
-                                 Position::kRotary,
-                                 false,
-                                 false,
-                                 false,
-                                 false,
-                                 32000,
-                                 ""};
-constexpr Architecture Like(Architecture base, std::string_view label, std::string_view prefix,
-                            std::int64_t vocab, std::string_view note = "") {
-  base.label = label;
-  base.prefix = prefix;
-  base.vocab = vocab;
-  base.note = note;
-  return base;
-}
-
-// Of models with latent attention; the vocabulary is that of Megatron's test data.
-constexpr Architecture kDeepSeek = Like(kLlama, "DeepSeek", "deepseek", 50257);
-
-constexpr Architecture kNemotron = {"Nemotron",
-                                    "nemotron",
-                                    Norm::kLayerNorm,
-                                    Activation::kSquaredRelu,
-                                    Position::kRotary,
-                                    false,
-                                    false,
-                                    false,
-                                    false,
-                                    256000,
-                                    "rotary on all of a head"};
-
-constexpr std::array kArchitectures = {
-    kGpt,
-    Like(kGpt, "GPT", "ci gpt", 50257),
-    Like(kGpt, "GPT", "ci-release gpt", 256000),
-    Like(kLlama, "Llama 3", "llama3", 128256),
-    kLlama,
-    [] {
-      Architecture a = Like(kGpt, "MPT", "mpt", 50368);
-      a.dropout = false;
-      return a;
-    }(),
-    [] {
-      Architecture a = Like(kLlama, "InternLM", "internlm", 103168);
-      a.attention_bias = true;
-      return a;
-    }(),
-    Like(kLlama, "Mistral", "mistral", 32000),
-    kNemotron,
-};
-
-const Architecture& ArchitectureOf(const Configuration& row, std::int64_t hidden, std::int64_t ffn,
-                                   std::vector<std::string>* assumed) {
-  const std::string name = Lower(row.text("model"));
-  if (row.text("layer_kind") == "mla") return kDeepSeek;
-  for (const Architecture& a : kArchitectures) {
-    if (name.starts_with(a.prefix)) return a;
-  }
-  const Architecture& guess = ffn == 4 * hidden ? kGpt : kLlama;
+// What the columns do not say of a model: its family's row.
+const ModelName& StyleOf(const Configuration& row, std::int64_t hidden, std::int64_t ffn,
+                         const ModelNames& names, std::vector<std::string>* assumed) {
+  if (row.text("layer_kind") == "mla") return *names.Find("layer_kind=mla", false);
+  if (const ModelName* known = names.Find(row.text("model"), false)) return *known;
+  const ModelName& guess = *names.Find(ffn == 4 * hidden ? "gpt" : "llama", false);
   assumed->push_back(fmt::format("model={}: unknown name, taken as {}-style from its ffn_hidden",
                                  Printable(row.text("model"), 40), guess.label));
   return guess;
 }
 
 // An encoder or a convolutional network is one of the presets: BERT_Large, ResNet152.
-Result<Model> NamedModel(const Configuration& row) {
+Result<Model> NamedModel(const Configuration& row, const workload::Models& models) {
   const auto bare = [](std::string_view name) {
     std::string out = Lower(name);
     std::erase_if(out, [](char c) { return c == '-' || c == '_' || c == ' '; });
     return out;
   };
   const std::string name = bare(row.text("model"));
-  for (const workload::ModelPreset& preset : workload::ModelPresets()) {
-    if (bare(preset.name) == name) return workload::FindModel(preset.name);
+  for (const workload::ModelPreset& preset : models.list()) {
+    if (bare(preset.name) == name) return models.Find(preset.name);
   }
   return InvalidInput("model={}: no {} of this name among the presets",
                       Printable(row.text("model"), 40), row.text("layer_kind"));
@@ -179,10 +105,10 @@ Result<std::int64_t> LayersOf(const Configuration& row, Model m,
 }  // namespace
 
 Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& recipe,
-                       const TestCaseTable& cases, std::vector<std::string>* assumed) {
+                       const RowTables& tables, std::vector<std::string>* assumed) {
   constexpr std::int64_t kMost = 1 << 24;
   if (HasExperts(row) || row.text("layer_kind") == "mamba2-hybrid") {
-    ORRERY_ASSIGN_OR_RETURN(std::optional<Model> known, MapKnownModel(row, cases, assumed));
+    ORRERY_ASSIGN_OR_RETURN(std::optional<Model> known, MapKnownModel(row, tables, assumed));
     if (known) return *std::move(known);
   }
   if (row.text("layer_kind") == "mamba2-hybrid") {
@@ -191,7 +117,7 @@ Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& rec
   }
   if (row.text("layer_kind") == "bert" || row.text("layer_kind") == "cnn") {
     assumed->push_back("shapes of the preset of this name");
-    return NamedModel(row);
+    return NamedModel(row, tables.data->models);
   }
   Model m;
   m.name = std::string(row.text("model"));
@@ -209,25 +135,23 @@ Result<Model> MapModel(const Configuration& row, const job::FrameworkRecipe& rec
   if (!kv_heads) assumed->push_back("kv_heads=heads (blank: no grouped attention)");
   m.ffn_hidden = ffn.value_or(4 * m.hidden);
   if (!ffn) assumed->push_back("ffn_hidden=4·hidden (blank: Megatron's default)");
-  const Architecture& a = ArchitectureOf(row, m.hidden, m.ffn_hidden, assumed);
-  m.vocab = vocab.value_or(a.vocab);
-  if (!vocab) assumed->push_back(fmt::format("vocab={} (blank: {}'s tokenizer)", a.vocab, a.label));
-  if (!a.note.empty()) assumed->push_back(fmt::format("{}: {}", a.label, a.note));
-  m.norm = a.norm;
-  m.activation = a.activation;
-  m.position = a.position;
-  m.tied_embeddings = a.tied;
-  m.attention_bias = a.attention_bias;
-  m.mlp_bias = a.mlp_bias;
-  m.dropout = a.dropout ? recipe.gpt_dropout : 0;
+  const ModelName& style = StyleOf(row, m.hidden, m.ffn_hidden, tables.models, assumed);
+  workload::ApplyModelKeys(style.keys, true, &m);
+  if (vocab) {
+    m.vocab = *vocab;
+  } else {
+    assumed->push_back(fmt::format("vocab={} (blank: {}'s tokenizer)", m.vocab, style.label));
+  }
+  if (!style.note.empty()) assumed->push_back(fmt::format("{}: {}", style.label, style.note));
+  m.dropout = style.drops ? recipe.gpt_dropout : 0;
   assumed->push_back(fmt::format(
       "{}: norm, activation, positions, biases and {} embeddings of the public configuration",
-      a.label, a.tied ? "tied" : "untied"));
-  if (a.dropout) assumed->push_back(fmt::format("dropout={} (framework's default)", m.dropout));
+      style.label, m.tied_embeddings ? "tied" : "untied"));
+  if (style.drops) assumed->push_back(fmt::format("dropout={} (framework's default)", m.dropout));
   m.source = "validation table";
   ORRERY_ASSIGN_OR_RETURN(m.layers, LayersOf(row, m, assumed));
   if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(AddExperts(row, &m, assumed));
-  cases.Apply(row, &m, assumed);
+  tables.cases.Apply(row, &m, assumed);
   ORRERY_RETURN_IF_ERROR(workload::Validate(m));
   ORRERY_RETURN_IF_ERROR(CheckParameters(row, m));
   return m;

@@ -10,13 +10,13 @@
 
 #include "orrery/search/validate/configuration.h"
 #include "orrery/search/validate/frameworks.h"
-#include "orrery/search/validate/test_cases.h"
+#include "orrery/search/validate/row_tables.h"
 #include "orrery/workload/model.h"
 
 namespace orrery::search {
 
 // Appends every default used to `assumed`. Errors name column and value.
 Result<workload::Model> MapModel(const Configuration& row, const job::FrameworkRecipe& recipe,
-                                 const TestCaseTable& cases, std::vector<std::string>* assumed);
+                                 const RowTables& tables, std::vector<std::string>* assumed);
 
 }  // namespace orrery::search

@@ -61,11 +61,13 @@ bool Fits(const RowJob& row, Runner* runner) {
 Result<RowJob> MapRow(const Configuration& row, const RowTables& tables,
                       const job::ReadOptions& read, Runner* runner,
                       std::vector<std::string>* assumed) {
+  const std::vector<std::string> said = *assumed;
   ORRERY_ASSIGN_OR_RETURN(const TrainingCase run, MapTraining(row, assumed, 1, tables));
   if (!run.open_micro_batch) return Read(run, read);
   std::vector<Cut> cuts;
   for (const std::int64_t micro_batch : {1, 2, 4, 8, 16}) {
     Cut cut;
+    cut.assumed = said;
     const Result<TrainingCase> mapped = MapTraining(row, &cut.assumed, micro_batch, tables);
     if (!mapped.ok()) continue;
     cut.micro_batch = mapped->plan.batch.micro_batch;

@@ -1,5 +1,5 @@
-// What is known of releases and of test cases beside a row's columns: the tables of data/, and
-// those that a user adds from a folder (docs/formats/data.md).
+// What is known beside a row's columns: the tables of data/, and those that a user adds from a
+// folder (docs/formats/data.md).
 #pragma once
 
 #include <memory>
@@ -7,20 +7,27 @@
 #include <string>
 
 #include "orrery/base/status.h"
+#include "orrery/job/data.h"
+#include "orrery/search/validate/frameworks.h"
+#include "orrery/search/validate/model_names.h"
 #include "orrery/search/validate/release_recipes.h"
 #include "orrery/search/validate/test_cases.h"
+#include "orrery/search/validate/words.h"
 
 namespace orrery::search {
 
 struct RowTables {
+  std::shared_ptr<const job::Data> data;  // devices, clusters, models, frameworks
+  FrameworkNames frameworks = FrameworkNames::BuiltIn();
+  ModelNames models = ModelNames::BuiltIn();
+  Words words = Words::BuiltIn();
   RecipeTable recipes = RecipeTable::BuiltIn();
   TestCaseTable cases = TestCaseTable::BuiltIn();
 };
 
 const RowTables& BuiltInRowTables();
 
-// With release_recipes.yaml and test_cases.yaml of the folders, each of which may be missing; null
-// where no folder is given. A folder with neither is an error.
+// With the tables of the folders, each of which may be missing; null where no folder is given.
 Result<std::shared_ptr<const RowTables>> ReadRowTables(std::span<const std::string> folders);
 
 }  // namespace orrery::search

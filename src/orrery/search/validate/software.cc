@@ -1,10 +1,13 @@
 #include "orrery/search/validate/software.h"
 
+#include "orrery/base/text.h"
+#include "orrery/job/attention_words.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/search/validate/expert_models.h"
 #include "orrery/search/validate/torch_native.h"
 #include "orrery/workload/generators/layers/tp_overlap.h"
+#include "orrery/workload/options.h"
 #include "orrery/workload/plan_features.h"
 
 namespace orrery::search {
@@ -60,20 +63,17 @@ void MapAttention(const Mapping& m) {
   const std::string_view cell = m.row.text("attention_kernel");
   // Megatron's own layers, without Transformer Engine, know no fused attention.
   const bool own_layers = OwnLayers(m.row);
-  const AttentionDefault preset = m.defaults().attention;
   if (cell == "unfused" || (cell.empty() && own_layers)) {
     if (own_layers) m.Assume("attention_kernel=unfused (config_extra: no Transformer Engine)");
     *attention = AttentionBackend::kUnfused;
-  } else if (cell == "flash") {
-    const bool first = preset == AttentionDefault::kFlash1;
-    *attention = first ? AttentionBackend::kFlash1 : AttentionBackend::kFlash2;
-    m.Assume("attention_kernel=flash{} (version not stated: {}'s)", first ? 1 : 2, m.rule.label);
-  } else if (cell == "flash2") {
-    *attention = AttentionBackend::kFlash2;
-  } else if (cell == "flash3") {
-    *attention = AttentionBackend::kFlash3;
-  } else if (cell == "flash4") {
-    *attention = AttentionBackend::kFlash4;
+  } else if (const Option& words = *FindOption(workload::FrameworkOptions().options, "attention");
+             !cell.empty() && cell != "cudnn" && IsOneOf(cell, words.choices)) {
+    *attention = job::AttentionNamed(cell, m.defaults(), arch, m.out->model);
+    if (const auto kernel = job::NameOf(job::kAttentions, *attention); cell == "flash") {
+      m.Assume("attention_kernel={} (version not stated: {}'s)", kernel, m.rule.label);
+    } else if (kernel != cell) {
+      m.Assume("attention_kernel={}: {} on this GPU", cell, kernel);
+    }
   } else if (cell == "cudnn") {
     *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
     if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
@@ -81,6 +81,9 @@ void MapAttention(const Mapping& m) {
     *attention = AttentionBackend::kFlash2;
     m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
   } else {
+    if (!cell.empty()) {
+      m.Assume("attention_kernel={} is not known here: taken as blank", Printable(cell, 40));
+    }
     *attention = job::AttentionFor(m.defaults(), arch, m.out->model);
     if (Automodel(m) && !HasExperts(m.row)) {
       *attention = AttentionBackend::kFlash2;

@@ -37,8 +37,6 @@ constexpr std::array kScope = {
     ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
     ScopeRule{"sharding", "none|zero1|zero2|zero3|hsdp", "this sharding is not modelled"},
     ScopeRule{"task", "pretrain|proxy-pretrain|sft|lora", "this task is not modelled"},
-    ScopeRule{"attention_kernel", "unfused|flash|flash2|flash3|flash4|cudnn",
-              "no model of this kernel"},
 };
 
 Status CheckScope(const Configuration& row) {
@@ -339,7 +337,8 @@ void MapInput(const Mapping& m) {
 Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
                                  std::int64_t micro_batch, const RowTables& tables) {
   ORRERY_RETURN_IF_ERROR(CheckScope(row));
-  ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule, MatchFramework(row));
+  ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule,
+                          tables.frameworks.Match(row, tables.data->frameworks));
   TrainingCase out;
   out.framework = rule.framework;
   // Every switch as the framework's row has it; what needs more than that is mapped below.
@@ -352,8 +351,8 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
   job::FrameworkRecipe recipe = m.recipe();
   if (m.release.gpt_dropout > 0) recipe.gpt_dropout = m.release.gpt_dropout;
-  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, tables.cases, assumed));
-  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, tables, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, tables.data->clusters, assumed));
   out.plan.parallel.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
   if (m.release.vboost) {
     out.cluster.device.vboost = true;

@@ -1,0 +1,117 @@
+// What a user's files add to the reading of rows, nothing compiled; and the words that rows use.
+#include "orrery/search/validate/row_tables.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "orrery/base/file.h"
+#include "orrery/search/validate/models.h"
+#include "orrery/search/validate/training.h"
+#include "orrery/search/validate/validate.h"
+
+namespace orrery::search {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+constexpr std::string_view kHeader =
+    "model,framework_family,framework,gpu,gpu_mem_gb,gpus,layers,hidden,heads,seq_len,tp,pp,"
+    "micro_batch,global_batch,compute_dtype,attention_kernel,sharding,recompute,oversubscription";
+
+class RowTablesOfOnesOwn : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "/row_tables";
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(WriteFile(folder_ + "/" + name, text).ok());
+  }
+  Prediction Predict(const std::string& row, bool own) {
+    ValidateOptions options;
+    options.threads = 1;
+    if (own) {
+      auto tables = ReadRowTables(std::vector<std::string>{folder_});
+      EXPECT_TRUE(tables.ok()) << tables.status().message();
+      if (tables.ok()) options.tables = *tables;
+    }
+    const auto table = CsvTable::Parse(std::string(kHeader) + "\n" + row + "\n", "t.csv");
+    EXPECT_TRUE(table.ok());
+    const auto report = ValidateTable(*table, options);
+    EXPECT_TRUE(report.ok());
+    return report->rows.front();
+  }
+
+  std::string folder_;
+};
+
+// A GPU, a cluster, a framework's version, a model's family and a word, by files alone.
+TEST_F(RowTablesOfOnesOwn, AddWhatARowNames) {
+  Write("devices.yaml", "X1-100GB: {like: H100-SXM5-80GB, memory: 100GiB, source: s}\n");
+  Write("clusters.yaml",
+        "x1-ib: {like: [_h100, _ib], device: X1-100GB, nic_bandwidth: 400Gb/s, source: s}\n");
+  Write("frameworks.yaml",
+        "fork@1: {like: megatron@2026.08, defaults: {attention: flash2}, source: s}\n");
+  Write("framework_names.yaml",
+        "f: {row: fork@1, label: the fork, family: other, framework: Fork, source: s}\n");
+  Write("model_names.yaml",
+        "o: {names: ours, label: Ours, vocab: 1000, norm: rmsnorm, activation: gelu, source: s}\n");
+  Write("words.yaml",
+        "w: {column: attention_kernel, words: ourkernel, means: flash2, source: s}\n");
+  const std::string row =
+      "Ours-1B,other,Fork v1,X1,100,8,4,2048,16,2048,1,1,1,8,bf16,our-kernel,none,none,";
+  const Prediction own = Predict(row, true);
+  EXPECT_TRUE(own.predicted.has_value()) << own.reason;
+  EXPECT_THAT(own.assumed, Contains("attention_kernel=our-kernel: flash2"));
+  EXPECT_THAT(own.assumed, Contains("vocab=1000 (blank: Ours's tokenizer)"));
+  EXPECT_THAT(own.assumed, Contains(HasSubstr("the fork's default")));
+  EXPECT_THAT(Predict(row, false).reason, HasSubstr("this framework is not modelled"));
+}
+
+TEST_F(RowTablesOfOnesOwn, SayWhatIsWrong) {
+  const auto error = [&](const std::string& name, const std::string& text) {
+    Write(name, text);
+    const auto tables = ReadRowTables(std::vector<std::string>{folder_});
+    std::filesystem::remove(folder_ + "/" + name);
+    return tables.ok() ? std::string() : tables.status().message();
+  };
+  EXPECT_THAT(error("words.yaml", "w: {column: atention_kernel, words: a, means: b, source: s}\n"),
+              HasSubstr("did you mean 'attention_kernel'?"));
+  EXPECT_THAT(error("words.yaml", "w: {column: task, words: a, source: s}\n"),
+              HasSubstr("words.yaml:1: 'w' lacks means"));
+  EXPECT_THAT(error("framework_names.yaml", "f: {row: megatron@2020, label: f, source: s}\n"),
+              HasSubstr("'f' lacks family"));
+  EXPECT_THAT(error("model_names.yaml", "m: {names: ours, source: s}\n"),
+              HasSubstr("'m' lacks model, or label and vocab"));
+}
+
+// A word that is not ours does not cost a prediction; `assumed` says how it was read.
+TEST_F(RowTablesOfOnesOwn, WordsOfOthers) {
+  const auto predict = [&](const std::string& cells) {
+    return Predict("GPT,fsdp2,torchtitan," + cells, false);
+  };
+  const Prediction said =
+      predict("NVIDIA L40S,48,8,4,2048,16,2048,1,1,1,8,bfloat16,sdpa,FULL_SHARD,true,non-blocking");
+  EXPECT_TRUE(said.predicted.has_value()) << said.reason;
+  for (const char* note :
+       {"compute_dtype=bfloat16: bf16", "sharding=FULL_SHARD: zero3", "recompute=true: full",
+        "oversubscription=non-blocking: 1", "attention_kernel=sdpa: flash2 on this GPU"}) {
+    EXPECT_THAT(said.assumed, Contains(note));
+  }
+  const Prediction unknown =
+      predict("H100,80,16,4,2048,16,2048,1,1,1,16,bf16,ringmagic,zero3,none,2:1");
+  EXPECT_TRUE(unknown.predicted.has_value()) << unknown.reason;
+  EXPECT_THAT(unknown.assumed,
+              Contains("attention_kernel=ringmagic is not known here: taken as blank"));
+  EXPECT_THAT(predict("H100,80,16,4,2048,16,2048,1,1,1,16,bf16,te,zero3,none,0:1").reason,
+              HasSubstr("oversubscription=0:1"));
+}
+
+}  // namespace
+}  // namespace orrery::search
