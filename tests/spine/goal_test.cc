@@ -151,6 +151,28 @@ TEST(GoalSchedules, SaysWhatNeverMatches) {
                         "(operation 0 of rank 0)"));
 }
 
+TEST(GoalSchedules, NamesBothEndsOfWhatNeverMatches) {
+  // Longer than S: each send waits for a receive that waits for the other send.
+  EXPECT_THAT(Stuck("num_ranks 2\nrank 0 {\na: send 100000b to 1\nb: recv 100000b from 1\n"
+                    "b requires a\n}\nrank 1 {\na: send 100000b to 0\nb: recv 100000b from 0\n"
+                    "b requires a\n}\n"),
+              HasSubstr("(operation 0 of rank 1), while receive of 100000 bytes from rank 1 tag 0 "
+                        "(operation 1 of rank 0) has yet to begin"));
+  // The send of the tag that is wanted waits for work that waits for a message nobody sends.
+  EXPECT_THAT(Stuck("num_ranks 2\nrank 0 {\nrecv 8b from 1 tag 3\n}\nrank 1 {\n"
+                    "a: recv 8b from 0\nb: send 8b to 0 tag 3\nb requires a\n}\n"),
+              HasSubstr("while send of 8 bytes to rank 0 tag 3 (operation 1 of rank 1) has yet to "
+                        "begin"));
+}
+
+TEST(GoalSchedules, SaysWhichReceiveIsTooShort) {
+  const Record run =
+      Simulated("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 4b from 0\n}\n");
+  ASSERT_EQ(run.warnings.size(), 1u);
+  EXPECT_THAT(run.warnings[0], HasSubstr("the first receive: receive of 4 bytes from rank 0 tag 0 "
+                                         "(operation 0 of rank 1)"));
+}
+
 // Schedules of known finish times. A step of a ring takes o + L + o + (s - 1) G.
 GoalSchedule Ring(std::uint32_t ranks, std::int64_t bytes) {
   GoalBuilder builder;

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -163,6 +164,9 @@ struct Inputs {
   const collective::Planner* planner = nullptr;
   std::string_view network = "analytic";
   network::Parameters network_parameters;
+  // Where the source has operation `op` of the block that a rank runs: "line 17". Reports name it;
+  // may be empty.
+  std::function<std::string(std::uint32_t rank, std::uint32_t op)> place;
 };
 
 // Prices of blocks and communications, kept between runs of one cluster and one cost model. Not

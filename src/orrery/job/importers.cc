@@ -84,6 +84,16 @@ bool IsGoal(const TraceFiles& files) {
   return formats::SniffGoal(files.start) != formats::GoalForm::kNone ||
          (files.paths.front().ends_with(".goal") && !files.start.empty());
 }
+// Takes in a schedule, and of a text where its operations stand.
+void AddGoal(formats::GoalSchedule schedule, workload::GoalImporter* importer,
+             ImportedTrace* trace) {
+  importer->Add(schedule, static_cast<std::uint32_t>(schedule.ranks()));
+  if (schedule.lines.empty()) return;
+  trace->place = [first = std::move(schedule.first_op), lines = std::move(schedule.lines)](
+                     std::uint32_t rank, std::uint32_t op) {
+    return fmt::format("line {}", lines[first[rank] + op]);
+  };
+}
 Result<ImportedTrace> ReadGoal(const TraceFiles& files, const ImportOptions&) {
   ORRERY_RETURN_IF_ERROR(OneFile(files, "GOAL schedule"));
   const std::string& path = files.paths.front();
@@ -100,14 +110,14 @@ Result<ImportedTrace> ReadGoal(const TraceFiles& files, const ImportOptions&) {
             return Status();
           }));
     } else {  // what is no schedule is found out before it is all in memory
-      ORRERY_ASSIGN_OR_RETURN(const formats::GoalSchedule schedule,
+      ORRERY_ASSIGN_OR_RETURN(formats::GoalSchedule schedule,
                               formats::ParseGoal(file.bytes(), path));
-      importer.Add(schedule, static_cast<std::uint32_t>(schedule.ranks()));
+      AddGoal(std::move(schedule), &importer, &trace);
     }
   } else {
     ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kLargestTrace));
-    ORRERY_ASSIGN_OR_RETURN(const formats::GoalSchedule schedule, formats::ParseGoal(bytes, path));
-    importer.Add(schedule, static_cast<std::uint32_t>(schedule.ranks()));
+    ORRERY_ASSIGN_OR_RETURN(formats::GoalSchedule schedule, formats::ParseGoal(bytes, path));
+    AddGoal(std::move(schedule), &importer, &trace);
   }
   trace.graph = importer.Take(path);
   ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph).In(fmt::format("'{}'", Printable(path))));

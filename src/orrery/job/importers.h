@@ -5,6 +5,7 @@
 // docs/formats/.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,6 +43,8 @@ struct ImportedTrace {
   SimTime measured = -1;     // what the traced run took, if the trace says; picoseconds
   std::string gpu;           // that it ran on, as the trace names it
   graph::Requests requests;  // where it serves some: their completion times are the result
+  // Where the files have an operation of a rank (engine::Inputs::place).
+  std::function<std::string(std::uint32_t rank, std::uint32_t op)> place;
 };
 
 struct Importer {

@@ -346,7 +346,8 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
                               .compute = &compute,
                               .planner = &planner,
                               .network = options.network,
-                              .network_parameters = parameters};
+                              .network_parameters = parameters,
+                              .place = trace.place};
   engine::Sink* sink = timeline ? &*timeline : nullptr;
   std::optional<results::RequestLog> requests;
   if (!trace.requests.all.empty()) sink = &requests.emplace(trace.requests, sink);

@@ -275,9 +275,9 @@ class Runner {
                         machine.truncated()};
     if (machine.truncated() > 0) {
       record->warnings.push_back(
-          fmt::format("{} messages are longer than the receive that took them; the message's "
-                      "length was used",
-                      machine.truncated()));
+          fmt::format("{} messages are longer than the receive that took them (the first receive: "
+                      "{}); the message's length was used",
+                      machine.truncated(), machine.first_truncated()));
     }
     if (options_.threads > 1) {
       record->warnings.push_back(fmt::format(

@@ -79,7 +79,7 @@ void Machine::JointReceive(const Event& event, const Node& n) {
 void Machine::JointMeet(std::uint32_t rank, std::uint32_t receive, std::uint32_t source,
                         std::uint32_t send, SimTime now, SimTime ready) {
   const std::int64_t size = AmountOf(source, node_of(source, send));
-  if (AmountOf(rank, node_of(rank, receive)) < size) ++truncated_;
+  CheckLength(rank, receive, size);
   if (!in_.loggops.receiver_bandwidth) {
     return Push(Make(Step::kTakeIn, rank, receive, send, source), std::max(now, ready));
   }

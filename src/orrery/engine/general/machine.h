@@ -21,6 +21,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "orrery/des/event_queue.h"
@@ -75,6 +76,10 @@ class Machine {
   std::uint64_t messages() const { return messages_; }
   std::uint64_t unexpected() const { return unexpected_; }
   std::uint64_t truncated() const { return truncated_; }
+  // The first receive of them. REQUIRES: truncated() > 0.
+  std::string first_truncated() const {
+    return Describe(first_truncated_.first, first_truncated_.second);
+  }
   std::int64_t bytes() const { return bytes_; }
 
  private:
@@ -255,6 +260,11 @@ class Machine {
   void ArriveRaw(const Event& event);
   void EndReceive(std::uint32_t rank, std::uint32_t node, std::int64_t bytes, SimTime end);
   void TakeInRaw(const Event& event);
+  // A receive takes a message of `bytes`, all of it, also where it asked for fewer.
+  void CheckLength(std::uint32_t rank, std::uint32_t receive, std::int64_t bytes) {
+    if (AmountOf(rank, node_of(rank, receive)) >= bytes) return;
+    if (truncated_++ == 0) first_truncated_ = {rank, receive};
+  }
   bool eager(std::int64_t bytes) const { return bytes <= in_.loggops.S; }
 
   // joint.cc
@@ -268,6 +278,7 @@ class Machine {
 
   // report.cc
   std::string Describe(std::uint32_t rank, std::uint32_t number) const;
+  std::string NeverPosted(const Matching::Left& left) const;
   Status Stuck() const;
   void Fail(Status status) {
     if (error_.ok()) error_ = std::move(status);
@@ -298,6 +309,7 @@ class Machine {
   bool starting_ = false;
   std::uint64_t order_ = 0, left_ = 0, events_ = 0;
   std::uint64_t messages_ = 0, unexpected_ = 0, truncated_ = 0;
+  std::pair<std::uint32_t, std::uint32_t> first_truncated_;
   std::int64_t bytes_ = 0;
   bool too_long_ = false;
   Status error_;

@@ -172,4 +172,24 @@ bool Matching::FirstLeft(Left* left) const {
   return found;
 }
 
+bool Matching::FirstMessage(std::uint32_t rank, std::uint32_t source, Item* message) const {
+  bool found = false;
+  const auto consider = [&](const List& list) {
+    for (std::uint32_t i = list.head; i != kNone; i = items_[i].next) {
+      const Item& item = items_[i];
+      if (source != kAny && item.source != source) continue;
+      if (found && std::pair(item.source, item.node) > std::pair(message->source, message->node)) {
+        continue;
+      }
+      *message = item;
+      found = true;
+    }
+  };
+  for (const Slot& slot : slots_) {
+    if (slot.rank == rank) consider(slot.arrived);
+  }
+  if (wild(rank)) consider(arrived_[wild_[rank]]);
+  return found;
+}
+
 }  // namespace orrery::engine::general

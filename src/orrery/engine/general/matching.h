@@ -52,6 +52,8 @@ class Matching {
     Item item;
   };
   bool FirstLeft(Left* left) const;
+  // The first message that waits on `rank` from `source`, or from whoever (kAny); false: none does.
+  bool FirstMessage(std::uint32_t rank, std::uint32_t source, Item* message) const;
 
  private:
   struct List {

@@ -380,7 +380,7 @@ void Machine::PostReceive(const Event& event, const Node& n) {
 // A raw receive has its message at `end`, now or a little later.
 void Machine::EndReceive(std::uint32_t rank, std::uint32_t node, std::int64_t bytes, SimTime end) {
   Push(Make(Step::kTakeIn, rank, node), end);
-  if (AmountOf(rank, node_of(rank, node)) < bytes) ++truncated_;
+  CheckLength(rank, node, bytes);
 }
 
 void Machine::TakeInRaw(const Event& event) {

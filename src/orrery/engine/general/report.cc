@@ -9,9 +9,11 @@ std::string Machine::Describe(std::uint32_t rank, std::uint32_t number) const {
   if (n.op == Node::kNoOp) return "host work";
   const graph::Block& block = graph_.blocks[n.block];
   const graph::Op& op = block.ops[n.op];
+  const std::string place =
+      in_.inputs->place ? ", " + in_.inputs->place(rank, n.op) : std::string();
   std::string where =
       block.issue == graph::Issue::kFree
-          ? fmt::format("operation {} of rank {}", n.op, rank)
+          ? fmt::format("operation {} of rank {}{}", n.op, rank, place)
           : fmt::format("op {}{} of block {}{}", n.op,
                         op.name.valid() ? " '" + graph_.name(op.name) + "'" : "", n.block,
                         block.name.valid() ? " '" + graph_.name(block.name) + "'" : "");
@@ -30,6 +32,26 @@ std::string Machine::Describe(std::uint32_t rank, std::uint32_t number) const {
                             : fmt::format("{}", static_cast<std::uint32_t>(comm.tag)));
   }
   return fmt::format("{} ({})", text, where);
+}
+
+// The other end of what waits, where it stands behind something that never ends.
+std::string Machine::NeverPosted(const Matching::Left& left) const {
+  const std::uint32_t other = left.message ? left.rank : left.item.source;
+  if (other == Matching::kAny) return {};
+  const NodeKind kind = left.message ? NodeKind::kReceive : NodeKind::kSend;
+  const std::uint32_t peer = left.message ? left.item.source : left.rank;
+  const auto fits = [](std::uint32_t a, std::uint32_t b) {
+    return a == b || a == Matching::kAny || b == Matching::kAny;
+  };
+  const auto size = static_cast<std::uint32_t>(ranks_[other].program->flat->size());
+  for (std::uint32_t i = 0; i < size; ++i) {
+    const Node& n = node_of(other, i);
+    if (n.kind != kind || states_[ranks_[other].first + i].open == 0) continue;
+    if (!fits(PeerOf(other, n), peer)) continue;
+    if (!fits(static_cast<std::uint32_t>(comm_of(n).tag), left.item.tag)) continue;
+    return fmt::format(", while {} has yet to begin", Describe(other, i));
+  }
+  return {};
 }
 
 Status Machine::Stuck() const {
@@ -71,11 +93,17 @@ Status Machine::Stuck() const {
     return Infeasible("{} operations never become ready", left_);
   }
   if (left.message) {
-    return Infeasible("rank {} never receives what rank {} sends: {}{}", left.rank,
-                      left.item.source, Describe(left.item.source, left.item.node), behind);
+    return Infeasible("rank {} never receives what rank {} sends: {}{}{}", left.rank,
+                      left.item.source, Describe(left.item.source, left.item.node),
+                      NeverPosted(left), behind);
   }
-  return Infeasible("deadlock: rank {} waits for ever at {}; no message that fits comes{}",
-                    left.rank, Describe(left.rank, left.item.node), behind);
+  Matching::Item other;
+  const std::string beside =
+      matching_.FirstMessage(left.rank, left.item.source, &other)
+          ? fmt::format(", while {} waits to be received", Describe(other.source, other.node))
+          : NeverPosted(left);
+  return Infeasible("deadlock: rank {} waits for ever at {}; no message that fits comes{}{}",
+                    left.rank, Describe(left.rank, left.item.node), beside, behind);
 }
 
 }  // namespace orrery::engine::general
