@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "orrery/base/rng.h"
+#include "orrery/engine/general/critical_path.h"
 #include "orrery/formats/goal.h"
 #include "orrery/graph/verify.h"
 #include "tests/spine/scenario.h"
@@ -171,6 +173,66 @@ TEST(GoalSchedules, SaysWhichReceiveIsTooShort) {
   ASSERT_EQ(run.warnings.size(), 1u);
   EXPECT_THAT(run.warnings[0], HasSubstr("the first receive: receive of 4 bytes from rank 0 tag 0 "
                                          "(operation 0 of rank 1)"));
+}
+
+// Ranks that exchange messages in any order, each calc on a processor of its own.
+GoalSchedule DrawnExchange(std::uint64_t seed) {
+  CounterRng rng(seed);
+  const auto ranks = static_cast<std::uint32_t>(2 + rng.Below(5));
+  struct Drawn {
+    Kind kind = Kind::kCalc;
+    std::int64_t size = 0;
+    std::uint32_t peer = 0, tag = 0;
+  };
+  std::vector<std::vector<Drawn>> ops(ranks);
+  const auto insert = [&](std::uint32_t rank, const Drawn& op) {
+    auto& list = ops[rank];
+    list.insert(list.begin() + static_cast<std::ptrdiff_t>(rng.Below(list.size() + 1)), op);
+  };
+  for (std::uint32_t m = 0; m < 3 * ranks; ++m) {
+    const auto from = static_cast<std::uint32_t>(rng.Below(ranks));
+    const std::uint32_t to = (from + 1 + static_cast<std::uint32_t>(rng.Below(ranks - 1))) % ranks;
+    insert(from, {Kind::kSend, 8, to, m});
+    insert(to, {Kind::kRecv, 8, from, m});
+    insert(to, {Kind::kCalc, static_cast<std::int64_t>(rng.Below(1000))});
+    insert(from, {Kind::kCalc, static_cast<std::int64_t>(rng.Below(1000))});
+  }
+  GoalBuilder builder;
+  for (const auto& list : ops) {
+    builder.BeginRank();
+    for (std::uint32_t i = 0; i < list.size(); ++i) {
+      const Drawn& op = list[i];
+      const auto cpu = static_cast<std::uint8_t>(op.kind == Kind::kCalc ? i % 255 : 255);
+      builder.Add(op.kind, op.size, op.peer, op.tag, cpu);
+      for (int d = 0; i > 0 && d < 2; ++d) {
+        if (rng.Below(3) == 0) continue;
+        builder.Require(i, static_cast<std::uint32_t>(rng.Below(i)), rng.Below(8) == 0);
+      }
+    }
+  }
+  return *builder.Take(false);
+}
+
+// Where messages take no time, a run takes what the longest chain takes, and where the chain has no
+// end, neither has the run.
+TEST(GoalSchedules, ACriticalPathIsTheRunOnANetworkThatTakesNoTime) {
+  const LogGops free{.L = 0, .o = 0, .g = 0, .G_as = 0};
+  int ended = 0, stuck = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const GoalSchedule schedule = DrawnExchange(seed);
+    const auto path = engine::general::FindCriticalPath(*workload::ImportGoal(schedule, ""), 1000);
+    const Result<Record> run = RunGoal(schedule, free);
+    if (!run.ok()) {
+      ASSERT_EQ(path.outcome, engine::general::CriticalPath::Outcome::kStuck) << seed;
+      ++stuck;
+      continue;
+    }
+    ASSERT_EQ(path.outcome, engine::general::CriticalPath::Outcome::kFound) << seed;
+    ASSERT_EQ(path.known, run->finish_time) << seed;
+    ++ended;
+  }
+  EXPECT_GT(ended, 50);
+  EXPECT_GT(stuck, 50);
 }
 
 // Schedules of known finish times. A step of a ring takes o + L + o + (s - 1) G.

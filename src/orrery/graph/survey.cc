@@ -5,10 +5,8 @@
 
 #include "orrery/graph/fields.h"
 #include "orrery/graph/straight.h"
-#include "orrery/graph/verify_facts.h"
 
 namespace orrery::graph {
-namespace {
 
 std::string KindOf(const Block& block, const Op& op) {
   switch (op.kind) {
@@ -35,6 +33,8 @@ std::string KindOf(const Block& block, const Op& op) {
   }
   return "?";
 }
+
+namespace {
 
 bool Lasts(OpKind kind) {
   return kind == OpKind::kKernel || kind == OpKind::kComm || kind == OpKind::kHost ||
@@ -141,157 +141,11 @@ class Counter {
   std::unordered_map<std::uint64_t, std::size_t> position_;
 };
 
-// How far a chain has come: by operations, and by known time.
-struct Reach {
-  std::int64_t operations = 0, ps = 0;
-  void After(const Reach& other) {
-    operations = std::max(operations, other.operations);
-    ps = std::max(ps, other.ps);
-  }
-};
-
-class ChainFinder {
- public:
-  ChainFinder(const Graph& graph, const Program& program) : graph_(graph), program_(program) {
-    for (std::size_t c = 0; c < program.columns.size(); ++c) {
-      std::int64_t most = 0;
-      for (std::size_t r = 0; r < program.columns.rows(); ++r) {
-        most = std::max(most, program.columns.at(c, r));
-      }
-      most_.push_back(most);
-    }
-  }
-
-  // Goes on until `steps` is used up; false then.
-  bool Run(std::int64_t* steps, Reach* longest) {
-    for (const Call& call : program_.calls) {
-      const Block& block = graph_.blocks[call.block.index()];
-      for (int i = 0; i < call.repeat; ++i) {
-        *steps -= static_cast<std::int64_t>(block.ops.size());
-        if (*steps < 0) return false;
-        RunCall(call, block);
-      }
-    }
-    *longest = longest_;
-    return true;
-  }
-
- private:
-  void RunCall(const Call& call, const Block& block) {
-    starts_.assign(block.deps.empty() ? 0 : block.ops.size(), {});
-    ends_ = starts_;
-    std::vector<std::uint32_t>& order = orders_[call.block];
-    if (!block.deps.empty() && order.empty()) order = verify::RunnableOrder(graph_, block);
-    for (std::size_t i = 0; i < block.ops.size(); ++i) {
-      Step(call, block, block.deps.empty() ? i : order[i]);
-    }
-  }
-
-  Reach* StreamOf(std::uint32_t stream) {
-    if (stream == kNoStream || graph_.order_of(stream) != StreamOrder::kInOrder) return nullptr;
-    return stream == kHostStream ? &host_ : &streams_[stream];
-  }
-  Reach* EventOf(const Call& call, std::int32_t event) {
-    const std::int32_t e = event == kCallEvent ? call.event : event;
-    return e < 0 ? nullptr : &events_[e];
-  }
-
-  void Step(const Call& call, const Block& block, std::size_t o) {
-    const Op& op = block.ops[o];
-    const bool issued = block.issue == Issue::kHost;
-    Reach* stream = op.kind == OpKind::kHost ? &host_ : StreamOf(block.stream_of(op));
-    Reach at;
-    if (issued) at.After(host_);
-    if (stream != nullptr) at.After(*stream);
-    for (const Dep& dep : block.deps_of(o))
-      at.After(dep.on_start ? starts_[dep.op] : ends_[dep.op]);
-    if (!starts_.empty()) starts_[o] = at;
-    switch (op.kind) {
-      case OpKind::kKernel:
-      case OpKind::kHost:
-      case OpKind::kTimed:
-        ++at.operations;
-        at.ps += TimeOf(block, op);
-        break;
-      case OpKind::kComm:
-        RunComm(call, block.comms[op.index], issued, &at);
-        break;
-      case OpKind::kWait:
-        if (const Reach* event = EventOf(call, op.event)) at.After(*event);
-        break;
-      case OpKind::kRecord:
-        if (Reach* event = EventOf(call, op.event)) *event = at;
-        break;
-      case OpKind::kHostSync:
-        host_.After(at);
-        break;
-      case OpKind::kHostPace:
-        host_.After(paced_);
-        paced_ = streams_[kComputeStream];
-        break;
-      case OpKind::kAlloc:
-      case OpKind::kFree:
-        stream = nullptr;
-        break;
-    }
-    if (stream != nullptr) *stream = at;
-    if (!ends_.empty()) ends_[o] = at;
-    longest_.After(at);
-  }
-
-  void RunComm(const Call& call, const Comm& comm, bool issued, Reach* at) {
-    Reach* after = issued ? StreamOf(comm.after) : nullptr;
-    if (after != nullptr) at->After(*after);
-    ++at->operations;
-    if (after != nullptr && comm.blocking) after->After(*at);
-    if (Reach* event = EventOf(call, comm.event)) *event = *at;
-  }
-
-  std::int64_t TimeOf(const Block& block, const Op& op) const {
-    if (op.kind == OpKind::kHost) return block.host_ps[op.index];
-    if (op.kind == OpKind::kTimed) {
-      const Quantity& q = block.times[op.index];
-      return q.slot < 0 ? q.value : q.value * most_[static_cast<std::size_t>(q.slot)];
-    }
-    const auto* timed = std::get_if<Timed>(&block.kernels[op.index]);
-    return timed == nullptr ? 0 : timed->duration_ps;
-  }
-
-  const Graph& graph_;
-  const Program& program_;
-  std::vector<std::int64_t> most_;  // by column
-  std::unordered_map<BlockId, std::vector<std::uint32_t>> orders_;
-  std::unordered_map<std::uint32_t, Reach> streams_;
-  std::unordered_map<std::int32_t, Reach> events_;
-  std::vector<Reach> starts_, ends_;  // of the call, where operations depend on each other
-  Reach host_, paced_, longest_;
-};
-
-void FindChain(const Graph& graph, Survey::Chain* chain) {
-  std::int64_t steps = Survey::kMostSteps;
-  for (std::size_t p = 0; p < graph.programs.size(); ++p) {
-    Reach reach;
-    if (!ChainFinder(graph, graph.programs[p]).Run(&steps, &reach)) {
-      *chain = {.complete = false};
-      return;
-    }
-    if (reach.operations > chain->operations) {
-      chain->operations = reach.operations;
-      chain->longest = ProgramId(p);
-    }
-    if (reach.ps > chain->known_ps) {
-      chain->known_ps = reach.ps;
-      chain->slowest = ProgramId(p);
-    }
-  }
-}
-
 }  // namespace
 
 Survey SurveyOf(const Graph& graph) {
   Survey survey;
   Counter(graph, &survey).Count();
-  FindChain(graph, &survey.chain);
   for (const Block& block : graph.blocks) survey.assumptions += block.assumed.size();
   for (const Program& program : graph.programs) {
     survey.column_numbers += std::uint64_t{program.columns.size()} * program.columns.rows();

@@ -1,9 +1,9 @@
 // What a graph holds, counted: for people who look at a file before they run it.
 //
 // All counts are of one iteration of every rank (the prologue left out). Bytes are those of the
-// operations (Comm::bytes), each rank's own, not what a network carries. Cost: O(operations of
-// blocks + calls + ranks · communications with columns); the chain runs through every operation of
-// every program once.
+// operations (Comm::bytes), each rank's own, not what a network carries. Chains of operations are
+// engine/general/critical_path.h's. Cost: O(operations of blocks + calls + ranks · communications
+// with columns).
 #pragma once
 
 #include <array>
@@ -31,22 +31,13 @@ struct Survey {
   // them: who sends what is the network's and the library's choice.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> messages;
 
-  // The longest chain within a rank: what streams in order, dependencies, events, blocking
-  // communications and waits of the host put one after the other. Waits for other ranks count
-  // nothing, nor do times that are not known.
-  struct Chain {
-    std::int64_t operations = 0;
-    std::int64_t known_ps = 0;  // with the greatest number of each column
-    ProgramId longest, slowest;
-    bool complete = true;  // false: the programs have more than kMostSteps operations
-  };
-  static constexpr std::int64_t kMostSteps = 50'000'000;
-  Chain chain;
-
   std::size_t assumptions = 0;
   std::uint64_t column_numbers = 0, column_bytes = 0;
   std::string why_not_straight;  // empty: it is
 };
+
+// What an operation is called: "gemm", "all-reduce", "known time".
+std::string KindOf(const Block& block, const Op& op);
 
 // REQUIRES: Verify(graph).ok().
 Survey SurveyOf(const Graph& graph);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "orrery/base/text.h"
+#include "orrery/engine/general/critical_path.h"
 #include "orrery/graph/survey.h"
 
 namespace orrery::job {
@@ -48,22 +49,69 @@ void AddSizes(const graph::Graph& graph, const graph::Survey& survey, Facts* fac
   }
 }
 
-void AddChain(const graph::Graph& graph, const graph::Survey::Chain& chain, Facts* facts) {
-  if (!chain.complete) {
-    facts->emplace_back("longest chain", fmt::format("not looked for: programs have more than {} "
-                                                     "operations an iteration",
-                                                     HumanCount(graph::Survey::kMostSteps)));
-    return;
+using engine::general::CriticalPath;
+
+void AddCriticalPath(const CriticalPath& path, Facts* facts) {
+  switch (path.outcome) {
+    case CriticalPath::Outcome::kTooLong:
+      facts->emplace_back("critical path",
+                          fmt::format("not looked for: more than {} operations in all",
+                                      HumanCount(CriticalPath::kMostOperations)));
+      return;
+    case CriticalPath::Outcome::kStuck:
+      facts->emplace_back("critical path",
+                          "none: ranks wait for each other for ever; simulate names them");
+      return;
+    case CriticalPath::Outcome::kFound:
+      break;
   }
-  if (chain.operations > 0) {
-    facts->emplace_back("longest chain within a rank",
-                        fmt::format("{} operations, {}", HumanCount(chain.operations),
-                                    ProgramName(graph, chain.longest)));
+  if (path.operations == 0) return;
+  const std::string where =
+      path.ranks == 1 ? fmt::format("on rank {}", path.last)
+                      : fmt::format("through {} ranks, {} times from one to another, to rank {}",
+                                    HumanCount(path.ranks), HumanCount(path.crossings), path.last);
+  facts->emplace_back("critical path",
+                      fmt::format("{} operations, {} of known times; {}",
+                                  HumanCount(path.operations), HumanTime(path.known), where));
+}
+
+// The longest of all programs, each as its first rank has it.
+void AddChain(const graph::Graph& graph, Facts* facts) {
+  CriticalPath longest;
+  ProgramId of;
+  std::vector<bool> seen(graph.programs.size(), false);
+  for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
+    const ProgramId program = graph.bindings[r].program;
+    if (seen[program.index()]) continue;
+    seen[program.index()] = true;
+    CriticalPath chain = engine::general::FindChain(graph, RankId(r));
+    if (chain.outcome == CriticalPath::Outcome::kTooLong) {
+      facts->emplace_back(
+          "longest chain within a rank",
+          fmt::format("not looked for: {} has more than {} operations", ProgramName(graph, program),
+                      HumanCount(CriticalPath::kMostOperations)));
+      return;
+    }
+    if (of.valid() &&
+        std::pair(chain.known, chain.operations) <= std::pair(longest.known, longest.operations)) {
+      continue;
+    }
+    longest = std::move(chain);
+    of = program;
   }
-  if (chain.known_ps > 0) {
-    facts->emplace_back("by known times", fmt::format("{}, {}", HumanTime(SimTime{chain.known_ps}),
-                                                      ProgramName(graph, chain.slowest)));
+  if (longest.operations == 0) return;
+  facts->emplace_back(
+      "longest chain within a rank",
+      fmt::format("{} operations, {} of known times; {}", HumanCount(longest.operations),
+                  HumanTime(longest.known), ProgramName(graph, of)));
+}
+
+FactTable PathKinds(const CriticalPath& path) {
+  FactTable table{"operations of the critical path", {"operation", "count", "known time"}, {}};
+  for (const auto& [kind, share] : path.kinds) {
+    table.rows.push_back({kind, HumanCount(share.operations), HumanTime(share.known)});
   }
+  return table;
 }
 
 FactTable Kinds(const graph::Survey& survey) {
@@ -125,13 +173,16 @@ GraphFacts FactsOfGraph(const graph::Graph& graph) {
   found.facts.emplace_back("straight", survey.why_not_straight.empty()
                                            ? "yes: it may run on the fast machine"
                                            : "no: " + survey.why_not_straight);
-  AddChain(graph, survey.chain, &found.facts);
+  AddChain(graph, &found.facts);
+  const CriticalPath path = engine::general::FindCriticalPath(graph, survey.operations);
+  AddCriticalPath(path, &found.facts);
   std::set<std::string> assumed;
   for (const graph::Block& block : graph.blocks) {
     for (const graph::Assumption& a : block.assumed) assumed.insert(graph.name(a.text));
   }
   for (const std::string& text : assumed) found.facts.emplace_back("assumed", text);
   found.tables.push_back(Kinds(survey));
+  if (!path.kinds.empty()) found.tables.push_back(PathKinds(path));
   if (!survey.traffic.empty()) found.tables.push_back(Traffic(survey));
   if (!survey.messages.empty()) {
     const std::size_t ranks = graph.bindings.size();

@@ -10,26 +10,6 @@
 namespace orrery::engine::general {
 namespace {
 
-// Ranks that receive from whoever sends.
-std::vector<bool> WildRanks(const graph::Graph& graph, const std::vector<RankProgram>& programs) {
-  std::vector<bool> wild(programs.size(), false);
-  std::vector<char> known(graph.programs.size(), 2);
-  for (std::size_t r = 0; r < programs.size(); ++r) {
-    char& is = known[graph.bindings[r].program.index()];
-    if (is == 2) {
-      is = 0;
-      for (const graph::Call& call : graph.programs[graph.bindings[r].program.index()].calls) {
-        for (const graph::Comm& c : graph.blocks[call.block.index()].comms) {
-          const bool any = c.peer.kind == graph::PeerKind::kAny || c.tag == graph::kAnyTag;
-          if (c.collective == graph::Collective::kRecv && any) is = 1;
-        }
-      }
-    }
-    wild[r] = is == 1;
-  }
-  return wild;
-}
-
 // Whether communication anywhere runs beside kernels of unknown end.
 bool MaySlowKernels(const graph::Graph& graph) {
   bool kernels = false, beside = false;
@@ -53,7 +33,7 @@ Machine::Machine(const MachineInputs& in)
       host_scale_(1.0 / in.inputs->cluster->spec().cpu_relative_speed),
       launch_(in.inputs->compute->launch_latency()),
       peers_(graph_),
-      matching_(WildRanks(graph_, in.programs)) {
+      matching_(WildRanks(graph_)) {
   ranks_.resize(in_.programs.size());
   std::size_t states = 0;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {

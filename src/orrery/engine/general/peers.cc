@@ -65,4 +65,20 @@ std::uint32_t Peers::Of(std::uint32_t rank, const graph::Comm& comm) const {
   return kNobody;
 }
 
+std::vector<bool> WildRanks(const graph::Graph& graph) {
+  const auto any = [](const graph::Comm& c) {
+    return c.collective == graph::Collective::kRecv &&
+           (c.peer.kind == PeerKind::kAny || c.tag == graph::kAnyTag);
+  };
+  std::vector<bool> by_program;
+  for (const graph::Program& program : graph.programs) {
+    by_program.push_back(std::ranges::any_of(program.calls, [&](const graph::Call& call) {
+      return std::ranges::any_of(graph.blocks[call.block.index()].comms, any);
+    }));
+  }
+  std::vector<bool> wild;
+  for (const graph::Binding& b : graph.bindings) wild.push_back(by_program[b.program.index()]);
+  return wild;
+}
+
 }  // namespace orrery::engine::general

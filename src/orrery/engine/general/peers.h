@@ -28,4 +28,7 @@ class Peers {
   std::vector<std::vector<std::pair<RankId, std::uint32_t>>> places_;
 };
 
+// By rank: whether it receives from any source, or with any tag. O(operations of programs).
+std::vector<bool> WildRanks(const graph::Graph& graph);
+
 }  // namespace orrery::engine::general
