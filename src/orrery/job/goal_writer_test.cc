@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include "orrery/base/rng.h"
+#include "orrery/graph/general_samples.h"
 #include "orrery/job/job.h"
 #include "orrery/job/simulate.h"
 #include "orrery/workload/importers/goal/goal.h"
@@ -38,23 +45,52 @@ GoalSchedule Drawn(std::uint64_t seed) {
   return *builder.Take(false);
 }
 
+std::vector<std::string> SortedLines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
 class GoalWriter : public ::testing::Test {
  protected:
-  // On a cluster that plays no part.
-  Result<GoalExport> Export(const graph::Graph& graph) {
-    ReadOptions read;
-    const Result<Job> job = ReadJobText(
-        "model: gpt2\ncluster: h100-ib-400g\nparallel: {dp: 1}\n"
-        "training: {global_batch: 1, micro_batch: 1, seq_len: 128}\n",
-        "job", ".", read);
-    EXPECT_TRUE(job.ok()) << job.status().message();
-    Caches caches;
-    const Result<Simulation> simulation = Simulation::Prepare(*job, {}, &caches);
-    EXPECT_TRUE(simulation.ok());
-    engine::Inputs inputs = simulation->inputs();
-    inputs.graph = &graph;
-    return ExportGoal(inputs, 1);
+  // A cluster of 64 GPUs.
+  GoalWriter()
+      : job_(ReadJobText("model: gpt2\ncluster: h100-ib-400g\nnodes: 8\nparallel: {dp: 64}\n"
+                         "training: {global_batch: 64, micro_batch: 1, seq_len: 128}\n",
+                         "job", ".", {})) {
+    EXPECT_TRUE(job_.ok()) << job_.status().message();
+    Result<Simulation> simulation = Simulation::Prepare(*job_, {}, &caches_);
+    EXPECT_TRUE(simulation.ok()) << simulation.status().message();
+    simulation_.emplace(*std::move(simulation));
   }
+  engine::Inputs InputsOf(const graph::Graph& graph) {
+    placement_.device.clear();
+    for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
+      placement_.device.emplace_back(static_cast<std::uint32_t>(r));
+    }
+    engine::Inputs inputs = simulation_->inputs();
+    inputs.graph = &graph;
+    inputs.placement = &placement_;
+    return inputs;
+  }
+  Result<GoalExport> Export(const graph::Graph& graph) { return ExportGoal(InputsOf(graph), 1); }
+  // On a network that takes no time.
+  Result<engine::Record> Run(const GoalSchedule& schedule) {
+    const Result<graph::Graph> graph = workload::ImportGoal(schedule, "written");
+    EXPECT_TRUE(graph.ok());
+    engine::Inputs inputs = InputsOf(*graph);
+    inputs.network = "loggops";
+    inputs.network_parameters.joint = {.L = 0, .o = 0, .g = 0, .G_as = 0, .S = 1 << 30};
+    return engine::Run(inputs, {});
+  }
+
+ private:
+  const Result<Job> job_;
+  Caches caches_;
+  std::optional<Simulation> simulation_;
+  cluster::Placement placement_;
 };
 
 TEST_F(GoalWriter, ASchedulesGraphIsTheSchedule) {
@@ -82,16 +118,37 @@ TEST_F(GoalWriter, AJobsMessagesMatch) {
   ASSERT_TRUE(simulation.ok()) << simulation.status().message();
   const Result<GoalExport> out = ExportGoal(simulation->inputs(), 1);
   ASSERT_TRUE(out.ok()) << out.status().message();
-  const Result<graph::Graph> graph = workload::ImportGoal(out->schedule, "job");
-  ASSERT_TRUE(graph.ok());
-  engine::Inputs inputs = simulation->inputs();
-  inputs.graph = &*graph;
-  inputs.network = "loggops";
-  inputs.network_parameters.joint = {.L = 0, .o = 0, .g = 0, .G_as = 0, .S = 1 << 30};
-  const Result<engine::Record> run = engine::Run(inputs, {});
+  const Result<engine::Record> run = Run(out->schedule);
   ASSERT_TRUE(run.ok()) << run.status().message();
   EXPECT_GT(run->messages.sent, 10'000u);
   EXPECT_EQ(run->messages.truncated, 0u);
+}
+
+// Graphs of every kind of operation, stream and peer: both forms say one schedule, and it ends with
+// every message received.
+TEST_F(GoalWriter, ADrawnGraphsScheduleEnds) {
+  int collectives = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const graph::Graph graph = graph::GeneralGraph(seed, graph::AnyGeneralShape(seed));
+    const Result<GoalExport> out = Export(graph);
+    ASSERT_TRUE(out.ok()) << out.status().message();
+    EXPECT_EQ(out->lost.back(), "names of operations, modules, layers and micro-batches");
+    const std::string text = formats::GoalToText(out->schedule);
+    const Result<GoalSchedule> of_text = formats::ParseGoal(text, "text");
+    ASSERT_TRUE(of_text.ok()) << of_text.status().message();
+    const Result<GoalSchedule> of_binary =
+        formats::ParseGoal(formats::GoalToBinary(out->schedule), "binary");
+    ASSERT_TRUE(of_binary.ok()) << of_binary.status().message();
+    ASSERT_EQ(formats::GoalToText(*of_text), text);
+    // Which keeps what waits for an end apart from what waits for a start.
+    ASSERT_EQ(SortedLines(formats::GoalToText(*of_binary)), SortedLines(text));
+    const Result<engine::Record> run = Run(*of_text);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_EQ(run->messages.truncated, 0u);
+    for (const std::string& lost : out->lost) collectives += lost.starts_with("collectives");
+  }
+  EXPECT_GT(collectives, 30);
 }
 
 }  // namespace
