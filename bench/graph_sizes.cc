@@ -5,7 +5,8 @@
 //               block, a column an operation
 //   structures  the ring with a block of its own for every rank, in another order
 // Usage: graph_sizes [ring|durations|structures]... (all). Each is written, read and mapped in a
-// process of its own, so that one's memory is not counted to another.
+// process of its own, so that one's memory is not counted to another. `graph_sizes --keep
+// ring.graph ring` leaves the file behind, for `orrery simulate`.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -164,8 +165,9 @@ void Must(const Status& status) {
   _exit(1);
 }
 
-void Measure(const std::string& what) {
-  const std::string path = fmt::format("/tmp/graph_sizes.{}.{}", getpid(), what);
+void Measure(const std::string& what, const std::string& keep) {
+  const std::string path =
+      keep.empty() ? fmt::format("/tmp/graph_sizes.{}.{}", getpid(), what) : keep;
   const double ops =
       static_cast<double>(kRanks) * static_cast<double>(what == "durations" ? kTimed : 2 * kSteps);
   Apart([&] {
@@ -210,7 +212,7 @@ void Measure(const std::string& what) {
     fmt::print("  read: {:.2f} s of CPU, {:.1f} MB ({:.2f} bytes an operation)\n", end - begin,
                static_cast<double>(anonymous) * 1e-6, static_cast<double>(anonymous) / ops);
   });
-  unlink(path.c_str());
+  if (keep.empty()) unlink(path.c_str());
 }
 
 }  // namespace
@@ -218,13 +220,18 @@ void Measure(const std::string& what) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> what(argv + 1, argv + argc);
+  std::string keep;
+  if (what.size() == 3 && what[0] == "--keep") {
+    keep = what[1];
+    what = {what[2]};
+  }
   if (what.empty()) what = {"ring", "durations", "structures"};
   for (const std::string& w : what) {
     if (w != "ring" && w != "durations" && w != "structures") {
-      fmt::print(stderr, "usage: graph_sizes [ring|durations|structures]...\n");
+      fmt::print(stderr, "usage: graph_sizes [--keep FILE] [ring|durations|structures]...\n");
       return 2;
     }
   }
-  for (const std::string& w : what) orrery::graph::Measure(w);
+  for (const std::string& w : what) orrery::graph::Measure(w, keep);
   return 0;
 }
