@@ -45,8 +45,9 @@ std::uint32_t Peers::Of(std::uint32_t rank, const graph::Comm& comm) const {
       const auto size = static_cast<std::int64_t>(members.size());
       std::int64_t place = comm.peer.value;
       if (comm.peer.kind == PeerKind::kOffset) {
-        place = (PlaceOf(group, rank) + place) % size;
-        if (place < 0) place += size;
+        place += PlaceOf(group, rank);
+        if (place >= size) place -= size;  // mostly enough, and no division
+        if (place < 0 || place >= size) place = (place % size + size) % size;
       }
       if (place < size) return members[static_cast<std::size_t>(place)].value;
       break;
