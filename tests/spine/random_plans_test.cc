@@ -25,6 +25,21 @@ void Rename(Scenario* s, std::uint64_t seed) {
   for (DeviceId& d : device) d = DeviceId(order[d.index() / 8] * 8 + d.index() % 8);
 }
 
+void ExpectEqual(const Record& a, const Record& b) {
+  ASSERT_EQ(a.fingerprint, b.fingerprint);
+  ASSERT_EQ(a.finish_time, b.finish_time);
+  for (std::size_t j = 0; j < a.jobs.size(); ++j) {
+    ASSERT_EQ(a.jobs[j].iteration_end, b.jobs[j].iteration_end);
+  }
+  for (std::size_t c = 0; c < a.classes.size(); ++c) {
+    ASSERT_EQ(a.classes[c].breakdown, b.classes[c].breakdown) << "rank " << c;
+  }
+  for (std::size_t n = 0; n < a.network.size(); ++n) {
+    ASSERT_EQ(a.network[n].bytes, b.network[n].bytes) << a.network[n].name;
+    ASSERT_EQ(a.network[n].busy_share, b.network[n].busy_share) << a.network[n].name;
+  }
+}
+
 TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
   int ran = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
@@ -45,6 +60,10 @@ TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
     ASSERT_TRUE(unfolded.ok()) << unfolded.status().message();
     ASSERT_EQ(folded->fingerprint, unfolded->fingerprint);
     ASSERT_EQ(folded->jobs[0].step_time, unfolded->jobs[0].step_time);
+    full.stepwise = true;
+    const auto stepped = s.Run(full);
+    ASSERT_TRUE(stepped.ok()) << stepped.status().message();
+    ASSERT_NO_FATAL_FAILURE(ExpectEqual(*unfolded, *stepped));
     for (const auto& c : folded->classes) {
       // The parts tile the step, none negative, but for what a class change rounds away and, where
       // no barrier ends the step and it has not settled, for what a rank's own last period differs
@@ -69,29 +88,70 @@ TEST(RandomPlans, FoldedRenamedAndRepeatedAgree) {
   EXPECT_GT(ran, 350);  // the rest breaks a rule of the schedule and was refused
 }
 
+// A group that takes a block's fixed course together, and one that steps through it item by item:
+// slow ranks, late ranks and other jobs are where the first may not.
+TEST(RandomPlans, BlocksTakenTogetherAreBlocksStepped) {
+  int ran = 0, fewer = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    const Drawn d = Draw(seed);
+    SCOPED_TRACE(Describe(seed, d));
+    CounterRng rng(seed ^ 0x70e7);
+    const bool two = d.nodes <= 2 && rng.Below(3) == 0;
+    Scenario s("h100-ib-400g", two ? 2 * d.nodes : d.nodes);
+    if (!s.Add(d.model, d.plan, "job").ok()) continue;
+    if (two && !s.Add(d.model, d.plan, "beside").ok()) continue;
+    s.PlacePacked();
+    ++ran;
+    Options o;
+    o.fold = false;
+    o.iterations = 3;
+    const std::size_t perturbed = rng.Below(4);
+    for (std::size_t i = 0; i < perturbed; ++i) {
+      const RankId rank(rng.Below(s.graph().bindings.size()));
+      const double speed = rng.Below(2) == 0 ? 1 : 0.8 + 0.1 * static_cast<double>(rng.Below(4));
+      o.ranks.push_back({rank, speed, static_cast<SimTime>(rng.Below(3) * 77'777'777)});
+    }
+    const auto together = s.Run(o);
+    ASSERT_TRUE(together.ok()) << together.status().message();
+    o.stepwise = true;
+    const auto stepped = s.Run(o);
+    ASSERT_TRUE(stepped.ok()) << stepped.status().message();
+    ASSERT_NO_FATAL_FAILURE(ExpectEqual(*together, *stepped));
+    ASSERT_LE(together->events, stepped->events);
+    if (together->events < stepped->events) ++fewer;
+  }
+  EXPECT_GT(ran, 280);
+  EXPECT_GT(fewer, 100);
+}
+
 // The general machine knows one rule, the fast one many: of a straight program both find the same
 // end of every iteration, to the picosecond.
 TEST(RandomPlans, BothMachinesAgree) {
-  int ran = 0;
-  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+  int ran = 0, mismatched = 0;
+  for (std::uint64_t seed = 1; ran < 2000; ++seed) {
+    ASSERT_LT(seed, 10'000u) << "plans are refused";
     const Drawn d = Draw(seed);
     SCOPED_TRACE(Describe(seed, d));
     if (d.plan.ranks() > 32) continue;  // every kernel is an event there
     Scenario s("h100-ib-400g", d.nodes);
     if (!s.Add(d.model, d.plan, "job").ok()) continue;
     s.PlacePacked();
-    ++ran;
     Options o;
     o.fold = false;
     o.iterations = 2;
     const auto fast = s.Run(o);
-    ASSERT_TRUE(fast.ok()) << fast.status().message();
     o.general = true;
     const auto general = s.Run(o);
-    ASSERT_TRUE(general.ok()) << general.status().message();
-    EXPECT_EQ(fast->jobs[0].iteration_end, general->jobs[0].iteration_end);
+    ASSERT_EQ(fast.ok(), general.ok()) << fast.status().message() << general.status().message();
+    if (!fast.ok()) {  // DualPipe over a hybrid's layers: two ranks disagree on a reduction
+      ASSERT_EQ(fast.status().code(), general.status().code());
+      ++mismatched;
+      continue;
+    }
+    ++ran;
+    ASSERT_EQ(fast->jobs[0].iteration_end, general->jobs[0].iteration_end);
   }
-  EXPECT_GT(ran, 60);
+  EXPECT_LE(mismatched, 1);
 }
 
 // Memory returns to its base, and both readings of a program see the same peak of requests.

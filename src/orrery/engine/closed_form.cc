@@ -28,6 +28,9 @@ struct alignas(64) Meet {
   std::uint32_t arrived = 0;
   std::uint8_t stream[2] = {0, 0};  // of the members; a pair: of sender and of receiver
   std::uint8_t came = 0;            // a pair: bit 0 the sender, bit 1 the receiver
+  // Before a block that the members may take together: who waits there, and how many of them have
+  // yet to pass by where they may not.
+  std::uint32_t gathered = 0, passing = 0;
   // Over the whole run, out of (and into) each member where the network does not see it.
   std::int64_t nvlink_bytes = 0, nic_bytes = 0;
   SimTime busy = 0;
@@ -60,9 +63,9 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
       const SimTime queued = queue_.NextTime();
       const SimTime flying = network_->next_time();
       if (queued == kNever && flying == kNever) {
-        return finished() ? Status() : Deadlock(*this, graph_, layout_, meets_);
-      }
-      if (flying <= queued) {
+        if (finished()) return {};
+        if (!LetAllPass()) return Deadlock(*this, graph_, layout_, meets_);
+      } else if (flying <= queued) {
         TakeCompletions(flying);
       } else {
         TakeEvent();
@@ -85,6 +88,25 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   }
   void Wake(std::uint32_t r, SimTime time, std::uint32_t version) {
     queue_.Push({time, r, version});
+  }
+
+  // A block's course is fixed once all members are there. If one of them cannot take it (`able`),
+  // all step through it.
+  static constexpr bool kGathers = true;
+  bool Gather(std::uint32_t r, std::uint32_t id, bool able) {
+    Meet& meet = meets_[id];
+    if (meet.passing > 0) {
+      --meet.passing;
+      return false;
+    }
+    if (!able) {
+      LetPass(id);
+      --meet.passing;
+      return false;
+    }
+    state(r).status = RankStatus::kGathering;
+    if (++meet.gathered == layout_.meets[id].count) gathered_.push_back(id);
+    return true;
   }
 
   std::uint64_t events() const { return events_; }
@@ -137,10 +159,49 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
     if (++meet.arrived == layout_.meets[id].count) complete_.push_back(id);
   }
 
+  // All members step through the block before which they gather.
+  void LetPass(std::uint32_t id) {
+    meets_[id].passing = layout_.meets[id].count;
+    if (meets_[id].gathered > 0) gathered_.push_back(id);
+  }
+  // Ranks that wait for one that never comes: then the report shows what they stand in.
+  bool LetAllPass() {
+    for (std::uint32_t r = 0; r < layout_.ranks.size(); ++r) {
+      if (state(r).status != RankStatus::kGathering) continue;
+      const std::uint32_t id = GatheringOf(r, block(r));
+      if (meets_[id].passing == 0) LetPass(id);
+    }
+    return !gathered_.empty();
+  }
+
+  // Members that gathered go on: over the whole block, or into it.
+  void GoOn(std::uint32_t id) {
+    const auto members = participants(layout_.meets[id]);
+    meets_[id].gathered = 0;
+    if (meets_[id].passing == 0) {
+      if (TakeTogether(members)) {
+        ++events_;
+      } else {
+        meets_[id].passing = layout_.meets[id].count;
+      }
+      for (const std::uint32_t m : members) Step(m);
+      return;
+    }
+    for (const std::uint32_t m : members) {
+      if (state(m).status == RankStatus::kGathering && GatheringOf(m, block(m)) == id) Step(m);
+    }
+  }
+
   // Meetings whose last member has come: those that nothing can touch any more are settled at once,
   // ahead of the clock; the others start when their time comes.
   void Settle() {
-    while (!complete_.empty()) {
+    while (!complete_.empty() || !gathered_.empty()) {
+      if (!gathered_.empty()) {
+        const std::uint32_t id = gathered_.back();
+        gathered_.pop_back();
+        GoOn(id);
+        continue;
+      }
       const std::uint32_t id = complete_.back();
       complete_.pop_back();
       if (Untouchable(id)) {
@@ -265,6 +326,7 @@ class ClosedFormLoop : public Machine<ClosedFormLoop> {
   des::EventQueue<Event> queue_;
   std::vector<Meet> meets_;
   std::vector<std::uint32_t> complete_;  // meets whose members have all come
+  std::vector<std::uint32_t> gathered_;  // meets whose members stand before a block
   std::vector<network::PortLoad> loads_;
   std::vector<network::Completion> completions_;
   SimTime now_ = 0;

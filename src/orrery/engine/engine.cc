@@ -338,11 +338,18 @@ std::string WhyNotFolded(const Inputs& inputs, const Options& options,
   return {};
 }
 
+// Whether groups whose collectives touch nobody else may take blocks together: not where each rank
+// draws times of its own, nor where they share the links of their hosts.
+bool MayGather(const Inputs& inputs, const Options& options) {
+  return options.jitter == 0 && !options.stepwise && !inputs.cluster->pcie_tree().any();
+}
+
 // Folds *layout, which is unfolded, if ranks and links are alike; null if none are.
 Result<std::unique_ptr<LinkSymmetry>> FoldOverLinks(const LoopInputs& in, std::string_view backend,
                                                     PriceCache* prices, Layout* layout) {
   const Inputs& inputs = *in.inputs;
-  ORRERY_ASSIGN_OR_RETURN(const Layout unseen, BuildLayout(inputs, *in.options, true, prices));
+  ORRERY_ASSIGN_OR_RETURN(const Layout unseen,
+                          BuildLayout(inputs, *in.options, Folding::kClasses, prices));
   if (unseen.ranks.size() == layout->ranks.size()) return std::unique_ptr<LinkSymmetry>();
   ORRERY_ASSIGN_OR_RETURN(auto network, network::Create(backend, inputs.network_parameters));
   auto symmetry = std::make_unique<LinkSymmetry>(in, unseen.class_of, network.get());
@@ -380,8 +387,12 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
   in.iterations = options.iterations == 0 ? 2 : options.iterations;
   in.sink = sink;
   in.repeats = inputs.graph->jobs.size() > 1;
-  ORRERY_ASSIGN_OR_RETURN(
-      Layout layout, BuildLayout(inputs, options, record.folded && !backend->link_fluids, prices));
+  Folding folding = Folding::kNone;
+  if (backend->fluids) {
+    if (record.folded) folding = Folding::kClasses;
+    if (!record.folded && MayGather(inputs, options)) folding = Folding::kGathers;
+  }
+  ORRERY_ASSIGN_OR_RETURN(Layout layout, BuildLayout(inputs, options, folding, prices));
   in.layout = &layout;
   std::unique_ptr<LinkSymmetry> symmetry;
   if (record.folded && backend->link_fluids) {

@@ -54,7 +54,8 @@ struct RankPerturbation {
 
 struct Options {
   bool fold = true;
-  bool general = false;  // run a straight graph on the general machine, too (tests)
+  bool general = false;   // run a straight graph on the general machine, too (tests)
+  bool stepwise = false;  // step every item, also where a block's course is fixed (tests)
   // Communications whose time the graph has as measured take it once all members have come, on any
   // network, and load none. False: they are priced.
   bool measured_communication = true;

@@ -179,7 +179,13 @@ bool MayInline(const View& view, const BlockPrice& price, graph::GroupSlot* slot
 
 void InlineBlock(const View& view, SimTime launch, BlockPrice* price) {
   Course course(launch, price);
-  price->inlinable = MayInline(view, *price, &course.group) && course.Run();
+  graph::GroupSlot group = graph::GroupSlot::kCount;
+  price->inlinable = MayInline(view, *price, &group);
+  if (price->inlinable) {
+    price->meets = group;
+    course.group = group;
+    price->inlinable = course.Run();
+  }
   if (!price->inlinable) {
     price->m = price->o = 0;
     price->parts = {};

@@ -36,10 +36,17 @@ class Builder {
     }
   }
 
-  Result<Layout> Build(bool fold) {
+  Result<Layout> Build(Folding folding) {
     FindNics();
     FindShapes();
-    if (fold) Refine();
+    if (folding == Folding::kClasses) {
+      Refine();
+      FindAlone(layout_.class_of);
+    }
+    if (folding == Folding::kGathers) {
+      layout_.gathers = true;
+      FindAlone(Kinds());
+    }
     return Make();
   }
   Layout Ports() {
@@ -51,7 +58,6 @@ class Builder {
   Result<Layout> Build(std::vector<std::uint32_t> class_of) {
     FindNics();
     FindShapes();
-    unfolded_views_ = true;
     const std::vector<std::uint64_t> colour(class_of.begin(), class_of.end());
     std::vector<std::uint64_t> next(ranks());
     Round(colour, &next);  // the groups' and the NICs' colours
@@ -129,27 +135,49 @@ class Builder {
     return shape;
   }
 
-  View ViewOf(std::size_t r, const std::vector<std::uint32_t>* class_of) {
+  // `classes`: folded by them; a ring within one is the rank's own.
+  View ViewOf(std::size_t r, bool classes) const {
     const graph::Binding& b = graph_.bindings[r];
     View view;
     view.speed = perturbed_[r].speed;
     for (std::size_t s = 0; s < kGroupSlots; ++s) {
       if (!b.groups[s].valid()) continue;
-      view.shape[s] = group_shape_[b.groups[s].index()];
-      if (class_of == nullptr) continue;
-      const auto members = graph_.groups.members(b.groups[s]);
-      const bool alone = std::all_of(members.begin(), members.end(), [&](RankId m) {
-        return (*class_of)[m.index()] == (*class_of)[r];
-      });
-      if (alone) view.alone |= static_cast<std::uint16_t>(1u << s);
+      const std::size_t g = b.groups[s].index();
+      view.shape[s] = group_shape_[g];
+      if (!alone_.empty() && alone_[g]) view.alone |= static_cast<std::uint16_t>(1u << s);
     }
     view.peer = peer_shape_[r];
-    for (std::size_t p = 0; class_of != nullptr && p < kPeerSlots; ++p) {
-      if (!b.peers[p].valid() || (*class_of)[b.peers[p].index()] != (*class_of)[r]) continue;
+    const auto& class_of = layout_.class_of;
+    for (std::size_t p = 0; classes && p < kPeerSlots; ++p) {
+      if (!b.peers[p].valid() || class_of[b.peers[p].index()] != class_of[r]) continue;
       if (SlotBack(RankId(r), p) != (p ^ 1)) continue;
       view.own_peers |= static_cast<std::uint8_t>(1u << p);
     }
     return view;
+  }
+
+  // The groups whose members are all of one kind.
+  void FindAlone(const std::vector<std::uint32_t>& kind) {
+    alone_.assign(graph_.groups.size(), true);
+    for (std::size_t g = 0; g < alone_.size(); ++g) {
+      const auto members = graph_.groups.members(GroupId(g));
+      alone_[g] = std::ranges::all_of(
+          members, [&](RankId m) { return kind[m.index()] == kind[members[0].index()]; });
+    }
+  }
+  // Of every rank: those of one kind run one program at one speed and see alike groups and peers.
+  std::vector<std::uint32_t> Kinds() const {
+    std::unordered_map<std::uint64_t, std::uint32_t> known;
+    std::vector<std::uint32_t> kind;
+    kind.reserve(ranks());
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const std::uint64_t key = VariantKey(ViewOf(r, false), graph_.bindings[r]);
+      kind.push_back(known.emplace(key, static_cast<std::uint32_t>(known.size())).first->second);
+    }
+    return kind;
+  }
+  static std::uint64_t VariantKey(const View& view, const graph::Binding& b) {
+    return Hasher().Add(view.Key()).Add(b.program.value).Add(b.job.value).value();
   }
 
   // One round of refinement: new colours from old ones. Sums of mixed colours are multisets'
@@ -368,15 +396,12 @@ class Builder {
 
   Status MakeVariants() {
     std::unordered_map<std::uint64_t, std::uint32_t> known;
-    const auto* class_of =
-        layout_.class_of.empty() || unfolded_views_ ? nullptr : &layout_.class_of;
+    const bool classes = !layout_.class_of.empty() && !alone_.empty();
     for (SimRank& s : layout_.ranks) {
       const graph::Binding& b = graph_.bindings[s.rank.index()];
-      const View view = ViewOf(s.rank.index(), class_of);
-      const std::uint64_t key =
-          Hasher().Add(view.Key()).Add(b.program.value).Add(b.job.value).value();
+      const View view = ViewOf(s.rank.index(), classes);
       const auto [it, fresh] =
-          known.emplace(key, static_cast<std::uint32_t>(layout_.variants.size()));
+          known.emplace(VariantKey(view, b), static_cast<std::uint32_t>(layout_.variants.size()));
       s.variant = it->second;
       if (!fresh) continue;
       Variant v;
@@ -422,16 +447,16 @@ class Builder {
   std::vector<std::uint32_t> nic_;                                 // by rank
   std::vector<std::uint8_t> nic_users_;                            // by NIC: 0, 1, or 2 for more
   bool nics_shared_ = false;
-  bool unfolded_views_ = false;
+  std::vector<bool> alone_;  // by group; empty: no block is taken as a whole
   std::vector<std::uint64_t> group_colour_, nic_colour_;
   Layout layout_;
 };
 
 }  // namespace
 
-Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
+Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, Folding folding,
                            PriceCache* prices) {
-  return Builder(inputs, options, prices).Build(fold);
+  return Builder(inputs, options, prices).Build(folding);
 }
 
 Layout BuildPorts(const Inputs& inputs, PriceCache* prices) {

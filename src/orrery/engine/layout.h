@@ -61,7 +61,8 @@ struct Layout {
   std::vector<MeetInfo> meets;
   std::vector<std::uint32_t> participants;  // simulated ranks
   std::vector<std::int64_t> port_capacity_Bps;
-  int streams = 1;  // of a rank, compute (0) among them
+  int streams = 1;       // of a rank, compute (0) among them
+  bool gathers = false;  // groups of one variant take blocks together (BlockPrice::meets)
   std::uint32_t first_nic_port = 0;
   // Where GPUs share a PCIe tree: a port for each of its links from first_pcie_port on, in the
   // order of the cluster's (Cluster::first_pcie_link()).
@@ -89,7 +90,10 @@ inline std::uint8_t EndOf(const graph::Comm& comm) {
   return comm.collective == graph::Collective::kRecv ? 2 : 0;
 }
 
-Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, bool fold,
+// Who is a rank by itself: all of them; one of each class; all, but groups whose members are of one
+// variant take blocks together where nothing else can touch them.
+enum class Folding : std::uint8_t { kNone, kClasses, kGathers };
+Result<Layout> BuildLayout(const Inputs& inputs, const Options& options, Folding folding,
                            PriceCache* prices);
 // Ranks and their ports alone, unfolded: for the general machine.
 Layout BuildPorts(const Inputs& inputs, PriceCache* prices);

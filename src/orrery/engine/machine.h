@@ -5,6 +5,8 @@
 // and keeps the event queue. What a Loop provides:
 //   void Post(rank, stream, arrival)      the communication at the stream's head may proceed from
 //   then void Wake(rank, time, version)        call OnWake(rank, version) at `time`
+//   bool Gather(rank, meet, able)         where kGathers: the rank stands before a block that the
+//                                         meet's members may take together; true: it waits for them
 //
 // How far a rank runs ahead. While nothing that could slow its kernels is outstanding (busy == 0),
 // all later times are final: it runs through work, and posts communications in its future, without
@@ -29,7 +31,15 @@ namespace orrery::engine {
 inline constexpr std::uint16_t kMostOutstanding = 0xFFFF;  // of a rank's communications of a kind
 inline constexpr SimTime kPending = -1;  // an event whose communication has not ended
 
-enum class RankStatus : std::uint8_t { kRunning, kWorking, kBlocked, kWaiting, kResting, kDone };
+enum class RankStatus : std::uint8_t {
+  kRunning,
+  kWorking,
+  kBlocked,
+  kWaiting,
+  kGathering,  // before a block that its group's members may take together
+  kResting,
+  kDone
+};
 
 // What a wait needs to know of the communication behind an event.
 struct EventState {
@@ -113,6 +123,7 @@ struct MachineOptions {
   SimTime launch = 0;
   int iterations = 2;
   bool repeat_until_stopped = false;  // several jobs: shorter ones go on
+  bool stepwise = false;
   double jitter = 0;
   std::uint64_t seed = 1;
 };
@@ -122,6 +133,7 @@ inline MachineOptions OptionsOf(const LoopInputs& in) {
   options.launch = in.launch;
   options.iterations = in.iterations;
   options.repeat_until_stopped = in.repeats;
+  options.stepwise = in.options->stepwise;
   options.jitter = in.options->jitter;
   options.seed = in.options->seed;
   return options;
@@ -201,8 +213,19 @@ class Machine {
     return result;
   }
 
+  static constexpr bool kGathers = false;  // of a Loop that has no Gather
+
   // Steps rank r until it waits for something. Amortised O(1) an item.
   void Step(std::uint32_t r);
+
+  // All members of a meet stand before one block. If they do so at one instant, each takes the
+  // block's fixed course, as often as its call repeats it or once. False: nothing was done.
+  bool TakeTogether(std::span<const std::uint32_t> members);
+  // The meet whose members take the rank's block together; kNobody: it needs nobody.
+  std::uint32_t GatheringOf(std::uint32_t r, const BlockPrice& block) const {
+    if (!layout_.gathers || block.meets == graph::GroupSlot::kCount) return kNobody;
+    return layout_.ranks[r].meet[static_cast<std::size_t>(block.meets)];
+  }
 
   // The wake set for the end of the piece of work in hand.
   void OnWake(std::uint32_t r, std::uint32_t version) {
@@ -230,7 +253,8 @@ class Machine {
                         (kStartWeight * static_cast<std::uint64_t>(start) +
                          kEndWeight * static_cast<std::uint64_t>(end));
     }
-    if (end >= q.free) {
+    // Of parts that end at one instant the one that began last, in whatever order they are told.
+    if (end > q.free || (end == q.free && start > q.start)) {
       q.free = end;
       q.start = start;
     }
@@ -252,6 +276,14 @@ class Machine {
     return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
   }
 
+  // The call that the rank stands in, and its block. REQUIRES: it is not at its program's end.
+  const graph::Call& call(std::uint32_t r) const {
+    return program(layout_.ranks[r]).calls[ranks_[r].call];
+  }
+  const BlockPrice& block(std::uint32_t r) const {
+    return *layout_.variants[layout_.ranks[r].variant].blocks[call(r).block.index()];
+  }
+
   // A rank that has more outstanding than can be counted, where it stands; kNobody: none has.
   std::uint32_t overfull() const { return overfull_.load(std::memory_order_relaxed); }
   bool finished() const { return running_.load(std::memory_order_relaxed) == 0; }
@@ -271,7 +303,8 @@ class Machine {
     parts_[r][static_cast<std::size_t>(part)] += time;
   }
 
-  bool TakeWholeCalls(std::uint32_t r, const BlockPrice& block, std::uint32_t repeat);
+  static std::uint32_t WholeCalls(const RankState& s, const BlockPrice& block, std::uint32_t n);
+  void TakeCalls(std::uint32_t r, const BlockPrice& block, std::uint32_t n, std::uint32_t repeat);
   bool TakeWork(std::uint32_t r, const BlockPrice& block, const Item& item);
   void EndWork(std::uint32_t r);
   bool TakeComm(std::uint32_t r, const BlockPrice& block, const Item& item);
@@ -294,12 +327,6 @@ class Machine {
     if (!stretch_.empty()) stretch_[r].work = 0;
   }
   const Item* PeekNext(std::uint32_t r) const;
-  const graph::Call& call(std::uint32_t r) const {
-    return program(layout_.ranks[r]).calls[ranks_[r].call];
-  }
-  const BlockPrice& block(std::uint32_t r) const {
-    return *layout_.variants[layout_.ranks[r].variant].blocks[call(r).block.index()];
-  }
   // The event that the item after the work in hand waits for.
   std::int16_t AfterWork(std::uint32_t r) const {
     return EventOf(r, block(r).items[ranks_[r].item + 1u]);

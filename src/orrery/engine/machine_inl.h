@@ -9,7 +9,7 @@ void Machine<Loop>::Step(std::uint32_t r) {
   s.status = RankStatus::kRunning;
   const Variant& variant = layout_.variants[layout_.ranks[r].variant];
   const std::vector<graph::Call>& calls = graph_.programs[variant.program.index()].calls;
-  const bool whole = options_.jitter == 0 && !tracer_->wants(r);
+  const bool whole = options_.jitter == 0 && !options_.stepwise;
   while (s.status == RankStatus::kRunning) {
     if (s.call == calls.size()) {
       EndIteration(r);
@@ -21,9 +21,18 @@ void Machine<Loop>::Step(std::uint32_t r) {
       ++s.call;
       continue;
     }
-    if (whole && s.item == 0 && s.busy == 0 && block.inlinable &&
-        TakeWholeCalls(r, block, call.repeat)) {
-      continue;
+    if (whole && s.item == 0 && block.inlinable) {
+      const bool able = s.busy == 0 && !tracer_->wants(r);
+      if (const std::uint32_t meet = GatheringOf(r, block); meet != kNobody) {
+        if constexpr (Loop::kGathers) {
+          if (loop().Gather(r, meet, able)) return;
+        }
+      } else if (able) {
+        if (const std::uint32_t n = WholeCalls(s, block, call.repeat - s.layer); n > 0) {
+          TakeCalls(r, block, n, call.repeat);
+          continue;
+        }
+      }
     }
     if (s.item == 0) s.weight = CallWeight(s.call) * weights_.weight(s.layer);
     const Item& item = block.items[s.item];
@@ -51,16 +60,36 @@ void Machine<Loop>::Step(std::uint32_t r) {
   }
 }
 
-// The rest of the call's repeats at once, or one of them, if the host keeps ahead of the GPU.
+// How many of the n repeats that are left can be taken at once: those, one, or none, as far as the
+// host keeps ahead of the GPU.
 template <class Loop>
-bool Machine<Loop>::TakeWholeCalls(std::uint32_t r, const BlockPrice& block, std::uint32_t repeat) {
-  RankState& s = ranks_[r];
-  std::uint32_t n = repeat - s.layer;
+std::uint32_t Machine<Loop>::WholeCalls(const RankState& s, const BlockPrice& block,
+                                        std::uint32_t n) {
   const SimTime slip = std::max<SimTime>(0, block.host - block.duration);
-  if (s.host + block.lag + (n - 1) * slip > s.t) {
-    if (n == 1 || s.host + block.lag > s.t) return false;
-    n = 1;
+  if (s.host + block.lag + (n - 1) * slip <= s.t) return n;
+  return n > 1 && s.host + block.lag <= s.t ? 1 : 0;
+}
+
+template <class Loop>
+bool Machine<Loop>::TakeTogether(std::span<const std::uint32_t> members) {
+  const RankState& first = ranks_[members[0]];
+  const BlockPrice& in = block(members[0]);
+  const std::uint32_t repeat = call(members[0]).repeat;
+  std::uint32_t n = repeat - first.layer;
+  for (const std::uint32_t m : members) {
+    const RankState& s = ranks_[m];
+    ORRERY_CHECK(s.call == first.call && s.layer == first.layer, "ranks of one variant");
+    n = s.t == first.t ? WholeCalls(s, in, n) : 0;
+    if (n == 0) return false;
   }
+  for (const std::uint32_t m : members) TakeCalls(m, in, n, repeat);
+  return true;
+}
+
+template <class Loop>
+void Machine<Loop>::TakeCalls(std::uint32_t r, const BlockPrice& block, std::uint32_t n,
+                              std::uint32_t repeat) {
+  RankState& s = ranks_[r];
   if (counted(s)) {
     const std::size_t l = s.layer;
     const std::uint64_t sum = weights_.sum[l + n] - weights_.sum[l];
@@ -83,7 +112,6 @@ bool Machine<Loop>::TakeWholeCalls(std::uint32_t r, const BlockPrice& block, std
     s.layer = 0;
     ++s.call;
   }
-  return true;
 }
 
 template <class Loop>

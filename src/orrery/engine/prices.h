@@ -76,8 +76,9 @@ struct BlockPrice {
   std::vector<Item> items;
   std::vector<KernelPrice> kernels;
   std::vector<CommPrice> comms;  // by index into Block::comms
-  // The whole block, when inlinable.
+  // The whole block, when inlinable: if the members of `meets` begin it together.
   bool inlinable = false;
+  graph::GroupSlot meets = graph::GroupSlot::kCount;  // that its communications meet; kCount: none
   SimTime duration = 0, host = 0, lag = 0;
   std::uint64_t m = 0, o = 0;                  // Σ of its items' linear forms, offsets included
   Breakdown parts{};                           // sums to `duration`
@@ -104,7 +105,7 @@ struct View {
   double speed = 1;
   std::array<std::uint16_t, graph::kGroupSlots> shape{};  // PriceCache::shape ids; 0: no group
   std::array<std::uint16_t, graph::kPeerSlots> peer{};    // shape of the pair
-  std::uint16_t alone = 0;                                // slots whose group lies in one class
+  std::uint16_t alone = 0;  // slots whose group is of one kind: one class, or one variant
   static_assert(graph::kGroupSlots <= 16);
   std::uint8_t own_peers = 0;  // peer slots behind which is the rank's own class
   std::uint64_t Key() const;
