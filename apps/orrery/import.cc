@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -21,22 +20,9 @@ using recipes::Effect;
 using recipes::Imported;
 using recipes::Use;
 
-std::string_view Name(Effect effect) {
-  switch (effect) {
-    case Effect::kJob:
-    case Effect::kRule:
-      return "mapped";
-    case Effect::kInert:
-      return "without effect";
-    case Effect::kRefused:
-      return "left out";
-  }
-  return "";
-}
-
 std::size_t Count(const Imported& imported, std::string_view name) {
   return static_cast<std::size_t>(std::ranges::count_if(
-      imported.uses, [&](const Use& use) { return Name(use.effect) == name; }));
+      imported.uses, [&](const Use& use) { return recipes::Name(use.effect) == name; }));
 }
 
 // "# " before every line, none longer than a screen is wide.
@@ -69,29 +55,6 @@ std::string Header(const Imported& imported, const std::string& files) {
     Comment(fmt::format("Without effect: {} ({})", fmt::join(names, ", "), why), &text);
   }
   return text;
-}
-
-std::string Json(const Imported& imported) {
-  nlohmann::ordered_json json;
-  json["schema"] = "orrery.import/1";
-  json["recipe"] = imported.dialect;
-  json["job"] = imported.job_text;
-  json["config_hash"] = fmt::format("{:016x}", imported.job.config_hash);
-  json["parameters"] = imported.job.workloads.front().model.parameters();
-  json["gpus"] = imported.job.ranks();
-  nlohmann::ordered_json arguments = nlohmann::ordered_json::array();
-  for (const Use& use : imported.uses) {
-    nlohmann::ordered_json one;
-    one["argument"] = Printable(use.argument, 200);
-    one["value"] = Printable(use.value, 200);
-    one["where"] = Printable(use.where, 400);
-    one["effect"] = Name(use.effect);
-    if (!use.key.empty()) one["key"] = use.key;
-    if (!use.why.empty()) one["why"] = use.why;
-    arguments.push_back(std::move(one));
-  }
-  json["arguments"] = std::move(arguments);
-  return json.dump(2) + "\n";
 }
 
 class ImportVerb final : public Verb {
@@ -138,7 +101,7 @@ class ImportVerb final : public Verb {
         HumanCount(static_cast<std::int64_t>(imported.job.ranks())),
         HumanCount(workload.plan.batch.global_batch), HumanCount(workload.plan.batch.seq_len),
         imported.uses.size(), Count(imported, "without effect"), Count(imported, "left out")));
-    return session->Answer(json_, Json(imported), output_.empty() ? text : "");
+    return session->Answer(json_, recipes::ToJson(imported), output_.empty() ? text : "");
   }
 
  private:

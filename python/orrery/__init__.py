@@ -29,7 +29,7 @@ except ImportError as error:
         f"{platform.python_version()}: run './run --python' with it first on the PATH"
     ) from error
 from ._result import Breakdown, BreakdownRow, JobResult, MemoryRow, Result, Simulation
-from ._variants import PlanResult, SweepResult
+from ._variants import PlanResult, SweepResult, TrafficResult
 
 __all__ = [
     "Breakdown",
@@ -41,10 +41,15 @@ __all__ = [
     "Result",
     "Simulation",
     "SweepResult",
+    "TrafficResult",
     "__version__",
+    "clusters",
+    "import_job",
+    "models",
     "plan",
     "simulate",
     "sweep",
+    "traffic",
 ]
 
 __version__: str = _core.version
@@ -391,3 +396,74 @@ def _answer(answer: tuple[str, str]) -> str:
     if status != "ok":
         raise Error(status, text)
     return text
+
+
+def models() -> dict[str, dict[str, Any]]:
+    """The models that are known, by name: description and parameters."""
+    return {name: {"description": text, "parameters": n} for name, text, n in _core.models()}
+
+
+def clusters() -> dict[str, dict[str, Any]]:
+    """The clusters that are known, by name: description and GPUs of a host."""
+    return {name: {"description": text, "gpus_per_node": n} for name, text, n in _core.clusters()}
+
+
+def import_job(
+    files: _PathLike | Iterable[_PathLike],
+    *,
+    cluster: str = "",
+    nodes: int = 0,
+    gpus: int = 0,
+    model: str = "",
+    env: Mapping[str, str] | None = None,
+    leave_out: Iterable[str] = (),
+    recipe: str = "",
+    set: str | Iterable[str] | Mapping[str, object] | None = None,  # noqa: A002 (as --set)
+) -> dict[str, Any]:
+    """Turns a launch script or a framework's configuration into a job, as ``orrery import`` does.
+
+    Its ``"job"`` is the text of a job file, which ``simulate`` takes; ``"arguments"`` says what became
+    of each argument. What the files do not say (cluster, GPUs, model) is asked for by name.
+    """
+    one = isinstance(files, (str, os.PathLike))
+    paths = [_file("files", path) for path in ([files] if one else files)]
+    answer = _core.import_recipe(
+        paths,
+        cluster,
+        model,
+        _whole("nodes", nodes, 0, 1 << 20, "1 to 1,048,576"),
+        _whole("gpus", gpus, 0, 1 << 23, "1 to 8,388,608"),
+        dict(env or {}),
+        list(leave_out),
+        recipe,
+        _assignments(set),
+    )
+    document: dict[str, Any] = json.loads(_answer(answer))
+    return document
+
+
+def traffic(
+    collective: str,
+    *,
+    cluster: str = "h100-ib-400g",
+    nodes: int = 0,
+    gpus: int = 0,
+    min_bytes: int = 1024,
+    max_bytes: int = 1 << 30,
+    factor: int = 4,
+    network: str = "analytic",
+    set: str | Iterable[str] | Mapping[str, object] | None = None,  # noqa: A002 (as --set)
+) -> TrafficResult:
+    """A collective alone, by size, as ``orrery traffic`` does: ``traffic("all-reduce", nodes=4)``."""
+    answer = _core.traffic(
+        collective,
+        cluster,
+        _whole("nodes", nodes, 0, 1 << 20, "1 to 1,048,576"),
+        _whole("gpus", gpus, 0, 1 << 24, "2 to 16,777,216"),
+        _whole("min_bytes", min_bytes, 1, 1 << 62, "1 or more"),
+        _whole("max_bytes", max_bytes, 1, 1 << 62, "1 or more"),
+        _whole("factor", factor, 2, 1 << 20, "2 to 1,048,576"),
+        network,
+        _assignments(set),
+    )
+    return TrafficResult(json.loads(_answer(answer)))

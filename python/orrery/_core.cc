@@ -5,21 +5,29 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "orrery/base/text.h"
+#include "orrery/cluster/catalog.h"
+#include "orrery/job/data.h"
 #include "orrery/job/job.h"
+#include "orrery/job/network_setup.h"
 #include "orrery/job/simulate.h"
+#include "orrery/recipes/import.h"
 #include "orrery/results/json.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/search/plan/plan.h"
 #include "orrery/search/sweep/sweep.h"
+#include "orrery/traffic/report.h"
+#include "orrery/traffic/sweep.h"
 
 namespace py = pybind11;
 
@@ -214,6 +222,58 @@ Answer Plan(const Variants& variants, const std::vector<std::string>& vary,
   });
 }
 
+Answer ImportRecipe(const std::vector<std::string>& files, orrery::recipes::Options options) {
+  return Waited([files, options = std::move(options)]() -> Answer {
+    const auto imported = orrery::recipes::Import(files, options);
+    if (!imported.ok()) return Failure(imported.status());
+    return {"ok", orrery::recipes::ToJson(*imported)};
+  });
+}
+
+Answer Traffic(const std::string& collective, const std::string& cluster, int nodes,
+               std::size_t gpus, std::int64_t least, std::int64_t most, std::int64_t factor,
+               const std::string& network, const std::vector<std::string>& set) {
+  return Waited([=]() -> Answer {
+    namespace traffic = orrery::traffic;
+    const orrery::constants::Set constants = orrery::constants::Set::Fitted();
+    auto setup = orrery::job::ReadNetworkSetup(cluster, nodes, network, set, &constants);
+    if (!setup.ok()) return Failure(setup.status());
+    traffic::SweepOptions options{.gpus = gpus, .network = network, .pricing = setup->pricing};
+    const auto kind = traffic::FindCollective(collective);
+    if (!kind.ok()) return Failure(kind.status());
+    options.collective = *kind;
+    auto sizes = traffic::SweepSizes(least, most, factor);
+    if (!sizes.ok()) return Failure(sizes.status());
+    options.sizes = *std::move(sizes);
+    const auto sweep = traffic::RunSweep(setup->cluster, setup->environment, options);
+    if (!sweep.ok()) return Failure(sweep.status());
+    return {"ok", traffic::ReportJson({collective, setup->description, network, 1, setup->assumed},
+                                      *sweep)};
+  });
+}
+
+using Rows = std::vector<std::tuple<std::string, std::string, std::int64_t>>;
+
+// Name, description and parameters of every model that is known.
+Rows Models() {
+  Rows rows;
+  for (const auto& row : orrery::job::BuiltInData().models.list()) {
+    const auto model = orrery::workload::FindModel(row.name);
+    rows.emplace_back(row.name, row.description, model.ok() ? model->parameters() : 0);
+  }
+  return rows;
+}
+
+// Name, description and GPUs a host of every cluster that is known.
+Rows Clusters() {
+  Rows rows;
+  for (const auto& row : orrery::job::BuiltInData().clusters.clusters()) {
+    const auto spec = orrery::cluster::FindPreset(std::string(row.name));
+    rows.emplace_back(row.name, row.description, spec.ok() ? spec->gpus_per_node : 0);
+  }
+  return rows;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
@@ -233,6 +293,26 @@ PYBIND11_MODULE(_core, module) {
              py::arg("shards"));
   module.def("merge", &Merge, py::arg("texts"));
   module.def("values", &Values, py::arg("text"));
+  module.def("models", &Models);
+  module.def("clusters", &Clusters);
+  module.def(
+      "import_recipe",
+      [](const std::vector<std::string>& files, const std::string& cluster,
+         const std::string& model, std::int64_t nodes, std::int64_t gpus,
+         const std::map<std::string, std::string>& env, const std::vector<std::string>& leave_out,
+         const std::string& dialect, const std::vector<std::string>& set) {
+        orrery::recipes::Options options{
+            .dialect = dialect, .cluster = cluster, .model = model, .nodes = nodes, .gpus = gpus};
+        options.variables = env;
+        options.leave_out = leave_out;
+        options.read.set = set;
+        return ImportRecipe(files, std::move(options));
+      },
+      py::arg("files"), py::arg("cluster"), py::arg("model"), py::arg("nodes"), py::arg("gpus"),
+      py::arg("env"), py::arg("leave_out"), py::arg("dialect"), py::arg("set"));
+  module.def("traffic", &Traffic, py::arg("collective"), py::arg("cluster"), py::arg("nodes"),
+             py::arg("gpus"), py::arg("least"), py::arg("most"), py::arg("factor"),
+             py::arg("network"), py::arg("set"));
   module.def("plan", &Plan, py::arg("variants"), py::arg("vary"), py::arg("objective"),
              py::arg("top"), py::arg("threads"), py::arg("seed"), py::arg("evaluations"));
 }

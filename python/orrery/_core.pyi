@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 version: str
 
@@ -48,4 +48,28 @@ def plan(
     threads: int,
     seed: int,
     evaluations: int,
+) -> tuple[str, str]: ...
+def models() -> list[tuple[str, str, int]]: ...
+def clusters() -> list[tuple[str, str, int]]: ...
+def import_recipe(
+    files: Sequence[str],
+    cluster: str,
+    model: str,
+    nodes: int,
+    gpus: int,
+    env: Mapping[str, str],
+    leave_out: Sequence[str],
+    dialect: str,
+    set: Sequence[str],
+) -> tuple[str, str]: ...
+def traffic(
+    collective: str,
+    cluster: str,
+    nodes: int,
+    gpus: int,
+    least: int,
+    most: int,
+    factor: int,
+    network: str,
+    set: Sequence[str],
 ) -> tuple[str, str]: ...

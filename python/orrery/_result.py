@@ -5,7 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from . import _html
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +159,32 @@ class Result:
             for job in self.jobs
         )
         return f"<Result on {self.cluster}: {steps}>"
+
+    def records(self) -> list[dict[str, Any]]:
+        """A flat row for each pipeline stage of each job, and one for all: seconds of each part."""
+        rows: list[dict[str, Any]] = []
+        for job in self.jobs:
+            for row in (job.breakdown.overall, *job.breakdown.stages):
+                record: dict[str, Any] = {"job": job.name} if len(self.jobs) > 1 else {}
+                stage = "all" if row.stage is None else row.stage
+                record |= {"stage": stage, "ranks": row.ranks, "step_s": row.total_s}
+                rows.append(record | {f"{part}_s": s for part, s in row.parts_s.items()})
+        return rows
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The records as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def _repr_html_(self) -> str:
+        parts = [name for name in self.records()[0] if name.endswith("_s")]
+        told = {name for name in parts if any(row.get(name, 0) > 0 for row in self.records())}
+        rows = [
+            {name: value for name, value in row.items() if name in told or name not in parts}
+            for row in self.records()
+        ]
+        return _html.table(repr(self)[1:-1], rows)
 
     @property
     def step_time_s(self) -> float:

@@ -6,6 +6,8 @@ import csv
 import pathlib
 from typing import TYPE_CHECKING, Any
 
+from . import _html
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
@@ -40,6 +42,14 @@ class _Table:
         """The keys that vary."""
         keys: list[str] = self._document["keys"]
         return keys
+
+    def _repr_html_(self) -> str:
+        shown = ("status", "step_time_s", "tokens_per_s", "mfu", "memory_bytes", "why")
+        rows = [
+            {name: value for name, value in row.items() if name in row_keys or name in shown}
+            for row, row_keys in ((record, set(self.keys)) for record in self.records())
+        ]
+        return _html.table(f"{len(self):,} {self._rows}", rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole document, as ``--json`` writes it."""
@@ -87,6 +97,20 @@ class SweepResult(_Table):
     def best(self) -> dict[str, Any] | None:
         """The row with most tokens a second among them."""
         return max(self.ok, key=lambda row: row["tokens_per_s"], default=None)
+
+
+class TrafficResult(_Table):
+    """A row for each size of a collective: bytes, microseconds, GB/s, and how NCCL does it."""
+
+    @property
+    def keys(self) -> list[str]:
+        return ["bytes"]
+
+    def records(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.rows]
+
+    def _repr_html_(self) -> str:
+        return _html.table(str(self._document.get("collective", "traffic")), self.rows)
 
 
 class PlanResult(_Table):

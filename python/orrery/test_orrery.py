@@ -264,5 +264,46 @@ class PlanTest(unittest.TestCase):
             orrery.plan(JOB, objective="speed")
 
 
+class AroundTest(unittest.TestCase):
+    def test_models_and_clusters(self):
+        self.assertAlmostEqual(orrery.models()["llama3-8b"]["parameters"] / 1e9, 8.03, places=2)
+        self.assertEqual(orrery.clusters()["h100-ib-400g"]["gpus_per_node"], 8)
+
+    def test_a_script_becomes_a_job(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "train.sh"
+            script.write_text(
+                "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 1024 "
+                "--num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 "
+                "--micro-batch-size 1 --global-batch-size 8 --bf16 --vocab-size 32000\n",
+                encoding="utf-8",
+            )
+            imported = orrery.import_job(script, cluster="h100-ib-400g", gpus=8)
+            self.assertEqual(orrery.simulate(imported["job"]).job.ranks, 8)
+            self.assertEqual({a["effect"] for a in imported["arguments"]}, {"mapped"})
+            with self.assertRaisesRegex(orrery.Error, "cluster"):
+                orrery.import_job(script, gpus=8)
+
+    def test_traffic(self):
+        rows = orrery.traffic("all-reduce", nodes=2, min_bytes=1 << 20, max_bytes=1 << 28)
+        self.assertEqual([row["bytes"] for row in rows], [1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28])
+        with self.assertRaisesRegex(orrery.Error, "all-reduce"):
+            orrery.traffic("all-reduc")
+
+    def test_views_in_a_notebook(self):
+        result = orrery.simulate(JOB)
+        self.assertEqual([row["stage"] for row in result.records()], ["all", 0, 1])
+        first = result.records()[0]
+        parts = sum(s for name, s in first.items() if name.endswith("_s") and name != "step_s")
+        self.assertAlmostEqual(parts, first["step_s"], places=9)
+        swept = orrery.sweep(JOB, {"training.micro_batch": [1, 2]})
+        traffic = orrery.traffic("all-reduce", nodes=1, max_bytes=1024)
+        for view in (result, swept, traffic):
+            page = view._repr_html_()
+            self.assertTrue(page.startswith("<table>"))
+            self.assertIn("</table>", page)
+        self.assertIn("training.micro_batch", swept._repr_html_())
+
+
 if __name__ == "__main__":
     unittest.main()

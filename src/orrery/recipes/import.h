@@ -53,6 +53,10 @@ struct File {
 Result<Imported> ImportFiles(const std::vector<File>& files, const Options& options);
 Result<Imported> Import(const std::vector<std::string>& paths, const Options& options);
 
+// What became of an argument, in words, and all of it as JSON (orrery.import/1).
+std::string_view Name(Effect effect);
+std::string ToJson(const Imported& imported);
+
 std::span<const Dialect> Dialects();
 // How many arguments of each are what, as docs/recipes.md has it.
 std::string DialectTable();
