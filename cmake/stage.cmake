@@ -1,6 +1,21 @@
 # orrery_stage(NAME DEPENDS a b LIBRARIES x y): one stage of the flow is one folder and one library.
 # Every *.cc beside it is compiled in; every *_test.cc becomes part of the stage's test program.
 # What a stage may include is written in layers.txt and held by tests/layers_test.py.
+#
+# orrery_test(NAME SOURCE...): a test program.
+function(orrery_test NAME)
+  add_executable(${NAME} ${ARGN})
+  target_link_libraries(${NAME} PRIVATE GTest::gtest_main GTest::gmock)
+  # Only where it is used, so that ccache serves other checkouts, too.
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} uses REGEX ORRERY_SOURCE_DIR LIMIT_COUNT 1)
+    if(uses)
+      set_source_files_properties(${source} PROPERTIES
+        COMPILE_DEFINITIONS ORRERY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    endif()
+  endforeach()
+endfunction()
+
 function(orrery_stage NAME)
   cmake_parse_arguments(STAGE "" "" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
@@ -18,9 +33,9 @@ function(orrery_stage NAME)
     target_link_libraries(orrery_${NAME} INTERFACE ${STAGE_DEPENDS} ${STAGE_LIBRARIES} fmt::fmt)
   endif()
   if(ORRERY_TESTS AND tests)
-    add_executable(${NAME}_test ${tests})
-    target_link_libraries(${NAME}_test PRIVATE orrery_${NAME} GTest::gtest_main GTest::gmock)
-    target_compile_definitions(${NAME}_test PRIVATE ORRERY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    orrery_test(${NAME}_test ${tests})
+    target_link_libraries(${NAME}_test PRIVATE orrery_${NAME})
+    target_compile_options(${NAME}_test PRIVATE -O1)  # what is slow is in the library
     add_test(NAME ${NAME} COMMAND ${NAME}_test)
   endif()
 endfunction()
