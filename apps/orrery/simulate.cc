@@ -110,6 +110,7 @@ class SimulateVerb final : public Verb {
     read.set = set_;
     read.network = network_;
     read.fold = !no_fold_;
+    read.tenants = true;
     ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
                             WholeNumber("--threads", threads_, 1, 1024));
     read.threads = static_cast<int>(threads);
@@ -177,7 +178,7 @@ class SimulateVerb final : public Verb {
   // What one change would bring, for a reader's report: it costs a few more runs. That it could not
   // be tried is no error of the run.
   void AddAdvice(const job::ReadOptions& read, results::RunResult* result) const {
-    if (no_advice_ || !json_.empty() || result->jobs.size() != 1) return;
+    if (no_advice_ || !json_.empty() || result->jobs.size() != 1 || result->sharing) return;
     const Result<search::Template> base =
         search::ReadTemplate(input_, read, Session::MeasuredDatabase());
     if (!base.ok()) return;

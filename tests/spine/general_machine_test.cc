@@ -98,7 +98,8 @@ Both RunBoth(const graph::Graph& g, const Scenario& host, engine::PriceCache* pr
     for (const general::BlockCosts& c : costs[p]) by_call[p].push_back(&c);
   }
   for (const graph::Binding& b : g.bindings) {
-    in.programs.push_back({flats[b.program.index()].get(), &by_call[b.program.index()]});
+    in.programs.push_back(
+        {.flat = flats[b.program.index()].get(), .costs = &by_call[b.program.index()]});
   }
   in.inputs = &inputs;
   in.options = &options;

@@ -28,6 +28,10 @@ Status CheckInputs(const Inputs& inputs, const Options& options) {
     return InvalidInput("placement: {} devices for {} ranks", inputs.placement->device.size(),
                         ranks);
   }
+  if (!options.job_runs.empty() && options.job_runs.size() != inputs.graph->jobs.size()) {
+    return InvalidInput("{} ways to run {} jobs", options.job_runs.size(),
+                        inputs.graph->jobs.size());
+  }
   if (options.iterations < 0 || options.iterations == 1 || options.iterations > 1000) {
     return InvalidInput(
         "simulation.iterations: {} is not valid; a step time needs 2 or more, at most 1000 "
@@ -371,7 +375,8 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
 
   PriceCache own(*inputs.compute, *inputs.planner);
   PriceCache* prices = cache != nullptr ? cache : &own;
-  if (std::string why = graph::WhyNotStraight(*inputs.graph); !why.empty() || options.general) {
+  if (std::string why = graph::WhyNotStraight(*inputs.graph);
+      !why.empty() || options.general || !options.job_runs.empty()) {
     ORRERY_ASSIGN_OR_RETURN(Record record, general::Run(inputs, options, *backend, prices, sink));
     record.not_straight_because = std::move(why);
     return record;

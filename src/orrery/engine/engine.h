@@ -52,6 +52,15 @@ struct RankPerturbation {
   SimTime delay = 0;  // before its first operation
 };
 
+// How one of several jobs runs, where they begin and end apart.
+struct JobRun {
+  int iterations = 1;         // at most of a job in the background; 0: its ranks do nothing
+  bool background = false;    // it stops once every other job has ended
+  bool rank_noise = true;     // Options::rank_noise holds for it
+  SimTime start = 0;          // before its first operation
+  std::uint8_t priority = 0;  // of its messages (network::Transfer)
+};
+
 struct Options {
   bool fold = true;
   bool general = false;   // run a straight graph on the general machine, too (tests)
@@ -69,6 +78,13 @@ struct Options {
   // waits for (rank_noise.h).
   double rank_noise = 0;
   std::vector<RankPerturbation> ranks;
+  // By job; empty: jobs that have ended go on until the last one has. Given, the general machine
+  // runs them, once.
+  std::vector<JobRun> job_runs;
+  // General machine, networks of messages: a collective inside an NVLink domain takes what the
+  // planner's closed form says, from its last arrival on, and loads no link. Else each of its
+  // chunks is a message.
+  bool closed_form_in_domains = false;
   // By job, empty for none: what reading a step's samples takes. It runs ahead, beside the step.
   std::vector<SimTime> input_times;
 };
@@ -111,7 +127,7 @@ struct RankClass {
 struct JobRecord {
   std::vector<SimTime> iteration_end;  // end(k), k = 0 …
   // end(last) - end(last - 1); where reading its samples takes longer, that, and then the host's
-  // wait for them is `input_wait`.
+  // wait for them is `input_wait`. Of one that was stopped: iterations that were over.
   SimTime step_time = 0;
   SimTime input_wait = 0;
   bool settled = true;

@@ -323,32 +323,46 @@ void AddWorkload(const Workload& w, cluster::Arch arch, Json* json) {
           : workload::Schedules()[static_cast<std::size_t>(plan.parallel.schedule)].name;
 }
 
-std::string_view PlacementName(cluster::PlacementKind kind) {
-  switch (kind) {
-    case cluster::PlacementKind::kPacked:
-      return "packed";
-    case cluster::PlacementKind::kRandom:
-      return "random";
-    case cluster::PlacementKind::kExplicit:
-      return "explicit";
+Json EntryJson(const std::string& name, const PlacementRequest& placement) {
+  Json one = {{"name", name}, {"placement", Name(placement.policy)}};
+  if (placement.whole_nodes) one["rank"] = "node";
+  if (!placement.devices.empty()) {
+    Json devices = Json::array();
+    for (const DeviceId device : placement.devices) devices.push_back(device.value);
+    one["devices"] = std::move(devices);
   }
-  return "?";
+  return one;
+}
+
+void AddTurn(const Turn& turn, Json* json) {
+  if (turn.start > 0) (*json)["start"] = Time(turn.start);
+  if (turn.iterations) (*json)["iterations"] = *turn.iterations;
+  if (turn.background) (*json)["background"] = true;
+  if (turn.priority > 0) (*json)["priority"] = turn.priority;
 }
 
 Json JobsJson(const Job& job) {
   Json jobs = Json::array();
-  for (const Workload& w : job.workloads) {
-    Json one = {{"name", w.name}, {"placement", PlacementName(w.placement)}};
-    if (!w.devices.empty()) {
-      Json devices = Json::array();
-      for (const DeviceId device : w.devices) devices.push_back(device.value);
-      one["devices"] = std::move(devices);
-    }
+  const auto add = [&](Json one, const Workload& w) {
     Json inner;
     AddWorkload(w, job.cluster.device.arch, &inner);
     one["job"] = std::move(inner);
     jobs.push_back(std::move(one));
+  };
+  for (const Tenant& t : job.tenants) {
+    Json one = EntryJson(t.name, t.placement);
+    AddTurn(t.turn, &one);
+    if (t.workload) {
+      add(std::move(one), job.workloads[*t.workload]);
+      continue;
+    }
+    if (!t.files.empty()) one["trace"] = t.files;
+    for (const auto& [key, value] : t.keys)
+      one[std::string(t.importer->options->path)][key] = value;
+    jobs.push_back(std::move(one));
   }
+  if (!job.tenants.empty()) return jobs;
+  for (const Workload& w : job.workloads) add(EntryJson(w.name, w.placement), w);
   return jobs;
 }
 
@@ -458,10 +472,9 @@ Json PerturbJson(const Job& job) {
 
 void SaveConfiguration(Job* job) {
   Json json;
-  const Workload& first = job->workloads.front();
-  const bool single =
-      job->workloads.size() == 1 && first.placement == cluster::PlacementKind::kPacked;
-  if (single) AddWorkload(first, job->cluster.device.arch, &json);
+  const bool single = job->tenants.empty() && job->workloads.size() == 1 &&
+                      job->workloads.front().placement.policy == PlacementPolicy::kPacked;
+  if (single) AddWorkload(job->workloads.front(), job->cluster.device.arch, &json);
   if (job->data != nullptr) json["data"] = job->data->folders;
   json["cluster"] = ClusterJson(job->cluster);
   json["nodes"] = job->cluster.nodes;
@@ -485,6 +498,12 @@ void SaveConfiguration(Job* job) {
   if (job->cost) json["cost"] = CostSettingsJson(*job->cost);
   if (job->goodput) json["goodput"] = GoodputSettingsJson(*job->goodput);
   if (!single) json["jobs"] = JobsJson(*job);
+  if (!single && job->interference.alone == job->tenants.empty()) {
+    json["interference"]["alone"] = job->interference.alone;
+  }
+  if (!single && job->interference.most_pairs != Interference().most_pairs) {
+    json["interference"]["most_pairs"] = job->interference.most_pairs;
+  }
   job->config_json = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   Hasher hash;
   hash.Add(std::string_view(job->config_json));

@@ -55,6 +55,7 @@ struct Importer {
   const OptionTable* options;    // keys of --set of its own; may be null
   bool (*sniff)(const TraceFiles& files);
   Result<ImportedTrace> (*read)(const TraceFiles& files, const ImportOptions& options);
+  bool generates = false;  // the section alone makes a graph, no file
 };
 
 std::span<const Importer> Importers();

@@ -22,6 +22,7 @@
 #include "orrery/engine/engine.h"
 #include "orrery/formats/tree.h"
 #include "orrery/job/data.h"
+#include "orrery/job/tenant.h"
 #include "orrery/memory/memory.h"
 #include "orrery/workload/host_work.h"
 #include "orrery/workload/model.h"
@@ -41,9 +42,8 @@ struct Workload {
   workload::HostEra host = workload::HostEra::kNone;
   std::string defaults;  // of the framework, as `assumed` has them; empty: the job says all
   std::string switches;  // of those, what a newcomer would not guess
-  cluster::PlacementKind placement = cluster::PlacementKind::kPacked;
-  std::vector<DeviceId> devices;  // explicit placement
-  double tokens = 0;              // of the whole training; 0: not said
+  PlacementRequest placement;
+  double tokens = 0;  // of the whole training; 0: not said
 };
 
 struct LinkPerturbation {
@@ -53,10 +53,19 @@ struct LinkPerturbation {
   std::string where;  // in the file, for messages
 };
 
+// What is run beside several jobs together to say who slows whom.
+struct Interference {
+  bool alone = false;   // each job alone
+  int most_pairs = 28;  // each pair, if there are no more than so many; 0: none
+};
+
 struct Job {
   std::string source;                // the file's name, for messages
   std::shared_ptr<const Data> data;  // tables that a user added; null: what is built in
-  std::vector<Workload> workloads;   // one, or the entries of `jobs`
+  std::vector<Workload> workloads;   // one, or those of `jobs` that train, by name
+  // Empty, or all entries of `jobs`, by name, where one does not train or has its own begin or end.
+  std::vector<Tenant> tenants;
+  Interference interference;
   cluster::Spec cluster;
   std::string network = "analytic";
   network::LogGopsParameters loggops;  // of network loggops
@@ -76,6 +85,7 @@ struct Job {
   std::uint64_t config_hash = 0;  // of config_json; threads and folding stand outside it
 
   std::size_t ranks() const;
+  std::size_t gpus() const;  // that they take: more where a rank has a whole host
   const Data& known() const { return data != nullptr ? *data : BuiltInData(); }
 };
 
@@ -87,6 +97,7 @@ struct ReadOptions {
   bool fold = true;
   int threads = 1;
   constants::Set constants = constants::Set::Fitted();
+  bool tenants = false;              // `jobs` may hold what does not train
   bool save_configuration = true;    // false: config_json and config_hash stay empty (searches)
   std::shared_ptr<const Data> data;  // of --data; the job's own `data` comes on top
 };

@@ -89,11 +89,11 @@ inline std::string_view PrecisionName(const workload::Plan& plan) {
 
 // Keys at the top of a job file that have a section of their own.
 inline std::span<const std::string_view> TopKeys() {
-  static constexpr std::array<std::string_view, 17> kKeys = {
-      "model",  "cluster", "parallel",   "training",   "framework_options",
-      "nccl",   "perturb", "simulation", "memory",     "loggops",
-      "packet", "jobs",    "assume",     "collective", "data",
-      "cost",   "goodput"};
+  static constexpr std::array<std::string_view, 18> kKeys = {
+      "model",  "cluster", "parallel",    "training",   "framework_options",
+      "nccl",   "perturb", "simulation",  "memory",     "loggops",
+      "packet", "jobs",    "assume",      "collective", "data",
+      "cost",   "goodput", "interference"};
   return kKeys;
 }
 

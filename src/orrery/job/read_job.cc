@@ -28,18 +28,10 @@
 #include "orrery/network/options.h"
 
 namespace orrery::job {
-namespace {
 
 using formats::Document;
 using formats::Field;
 using formats::Node;
-
-constexpr std::size_t kMaxJobs = 1000;
-
-std::string FolderOf(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash);
-}
 
 // A key that stands one level too high: "tp" at the top is parallel.tp.
 Status CheckTopKeys(const Source& source, const Node& root) {
@@ -84,6 +76,13 @@ Status ReadAssume(const Source& source, const Node* node, std::vector<std::strin
     return InvalidInput("{}: assume takes a list of texts", source.Where(*node));
   }
   return {};
+}
+
+namespace {
+
+std::string FolderOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
 // The tables of the folders under `data`, on top of `data`; null: what is built in.
@@ -195,7 +194,7 @@ Status SizeCluster(const Source& source, const Section& top, Job* job) {
     w.plan.parallel.ranks_per_host = std::min(job->cluster.gpus_per_node, w.plan.ranks());
     w.plan.parallel.nvlink_ranks = job->cluster.gpus_per_nvlink_domain;
   }
-  const auto ranks = static_cast<std::int64_t>(job->ranks());
+  const auto ranks = static_cast<std::int64_t>(job->gpus());
   const std::int64_t needed = (ranks + per_node - 1) / per_node;
   const std::string& topology = job->cluster.topology.name;
   const bool fixed = !job->cluster.topology.file.empty() &&
@@ -214,13 +213,14 @@ Status SizeCluster(const Source& source, const Section& top, Job* job) {
   }
   job->cluster.nodes = static_cast<int>(top.Integer("nodes"));
   if (needed > job->cluster.nodes) {
-    const workload::Plan& plan = job->workloads.front().plan;
-    const std::string sum =
-        job->workloads.size() > 1
-            ? fmt::format("the {} jobs need", job->workloads.size())
-            : fmt::format("the plan needs tp {} · pp {} · dp {}{} =", plan.parallel.tp,
-                          plan.parallel.pp, plan.parallel.dp,
-                          plan.parallel.cp > 1 ? fmt::format(" · cp {}", plan.parallel.cp) : "");
+    const std::size_t jobs = std::max(job->workloads.size(), job->tenants.size());
+    std::string sum = fmt::format("the {} jobs need", jobs);
+    if (jobs == 1) {
+      const workload::Plan& plan = job->workloads.front().plan;
+      sum = fmt::format("the plan needs tp {} · pp {} · dp {}{} =", plan.parallel.tp,
+                        plan.parallel.pp, plan.parallel.dp,
+                        plan.parallel.cp > 1 ? fmt::format(" · cp {}", plan.parallel.cp) : "");
+    }
     return InvalidInput(
         "{}: {} {} GPUs, but {} with {} each {} {}; use nodes: {} or a smaller plan",
         top.Where("nodes"), sum, HumanCount(ranks), Counted(job->cluster.nodes, "node"), per_node,
@@ -233,105 +233,6 @@ Status SizeCluster(const Source& source, const Section& top, Job* job) {
                                        HumanCount(per_node * job->cluster.nodes)));
   }
   return cluster::Validate(job->cluster).In(top.Where("nodes"));
-}
-
-// One entry of `jobs`: a file or an inline job, placed.
-class EntryReader {
- public:
-  EntryReader(const Source& outer, Job* job) : outer_(outer), job_(job) {}
-
-  Status Read(const Node& item) {
-    constexpr std::array<std::string_view, 1> kOthers = {"job"};
-    ORRERY_ASSIGN_OR_RETURN(const Section entry,
-                            Section::Read(*outer_.document, item, JobEntryOptions(), kOthers));
-    const Node* inline_job = item.Find("job");
-    const std::string where = outer_.Where(item);
-    if (!entry.Has("name")) return InvalidInput("{}: jobs: an entry needs a name", where);
-    const std::string name = entry.Text("name");
-    if (!names_.insert(name).second) {
-      return InvalidInput("{}: another job has this name; choose one for each",
-                          entry.Where("name"));
-    }
-    if (entry.Has("file") == (inline_job != nullptr)) {
-      return InvalidInput("{}: jobs: an entry needs either a file or a job", where);
-    }
-    ORRERY_ASSIGN_OR_RETURN(Workload workload, entry.Has("file")
-                                                   ? ReadFile(entry, name)
-                                                   : ReadOne(outer_, *inline_job, name));
-    workload.name = name;
-    ORRERY_RETURN_IF_ERROR(Place(entry, &workload));
-    job_->workloads.push_back(std::move(workload));
-    return {};
-  }
-
- private:
-  Result<Workload> ReadFile(const Section& entry, const std::string& name) {
-    const std::string path = outer_.Path(entry.Text("file"));
-    Result<Document> document = formats::ReadDocument(path);
-    if (!document.ok()) return std::move(document).TakeStatus().In(entry.Where("file"));
-    return ReadOne(Source{&*document, FolderOf(path)}, document->root, name);
-  }
-
-  Result<Workload> ReadOne(const Source& source, const Node& root, const std::string& name) {
-    ORRERY_RETURN_IF_ERROR(CheckTopKeys(source, root));
-    std::vector<std::string> ignored;
-    for (const std::string_view key : {"cluster", "nodes", "network", "nccl", "perturb",
-                                       "simulation", "memory", "cost", "goodput"}) {
-      if (root.Find(key) != nullptr) ignored.emplace_back(key);
-    }
-    if (const Node* jobs = root.Find("jobs")) {
-      return InvalidInput("{}: a job inside `jobs` cannot hold jobs again", source.Where(*jobs));
-    }
-    std::vector<std::string> assumed;
-    ORRERY_RETURN_IF_ERROR(ReadAssume(source, root.Find("assume"), &assumed));
-    if (!ignored.empty()) {
-      assumed.push_back(fmt::format("{} of its own file are not used, the outer file's are",
-                                    fmt::join(ignored, ", ")));
-      job_->ignored.push_back(fmt::format("job {}: {}", name, assumed.back()));
-    }
-    ORRERY_ASSIGN_OR_RETURN(Workload workload, ReadWorkload(source, root, job_->cluster.device,
-                                                            std::nullopt, job_->known(), &assumed));
-    for (const std::string& line : assumed) {
-      job_->assumed.push_back(fmt::format("job {}: {}", name, line));
-    }
-    return workload;
-  }
-
-  static Status Place(const Section& entry, Workload* workload) {
-    const std::string kind = entry.Text("placement");
-    if (kind == "random") workload->placement = cluster::PlacementKind::kRandom;
-    if (kind == "explicit") workload->placement = cluster::PlacementKind::kExplicit;
-    if ((kind == "explicit") != entry.Has("devices")) {
-      return InvalidInput("{}: devices go with placement: explicit, and only with it",
-                          entry.Where(entry.Has("devices") ? "devices" : "placement"));
-    }
-    if (kind != "explicit") return {};
-    const OptionValue devices = entry.Value("devices");
-    for (const std::int64_t device : std::get<std::vector<std::int64_t>>(devices)) {
-      workload->devices.emplace_back(static_cast<std::size_t>(device));
-    }
-    return {};
-  }
-
-  const Source& outer_;
-  Job* job_;
-  std::set<std::string> names_;
-};
-
-Status ReadJobs(const Source& source, const Node& root, const Node& list, Job* job) {
-  if (list.kind != Node::Kind::kList || list.items.empty() || list.items.size() > kMaxJobs) {
-    return InvalidInput("{}: jobs takes a list of 1 to {} entries", source.Where(list), kMaxJobs);
-  }
-  for (const std::string_view key :
-       {"model", "framework", "parallel", "training", "framework_options", "schedule"}) {
-    if (const Node* stray = root.Find(key)) {
-      return InvalidInput("{}: {} stands beside jobs; it belongs into the jobs' own files",
-                          source.Where(*stray), key);
-    }
-  }
-  EntryReader reader(source, job);
-  for (const Node& item : list.items) ORRERY_RETURN_IF_ERROR(reader.Read(item));
-  return {};
 }
 
 Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folder,
@@ -352,7 +253,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
   if (const Node* jobs = root.Find("jobs")) {
     ORRERY_ASSIGN_OR_RETURN(job.cluster, cluster::Read(source, root.Find("cluster"),
                                                        job.known().clusters, &job.assumed));
-    ORRERY_RETURN_IF_ERROR(ReadJobs(source, root, *jobs, &job));
+    ORRERY_RETURN_IF_ERROR(ReadJobs(source, root, *jobs, options, &job));
   } else {
     // The model first: of several things missing it is the one a newcomer looks for.
     std::vector<std::string> ignored;
@@ -382,6 +283,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
     job.memory.libraries.push_back(workload.libraries);
   }
   ORRERY_RETURN_IF_ERROR(ReadPerturbations(source, root.Find("perturb"), &job));
+  ORRERY_RETURN_IF_ERROR(CheckJobs(source, root, &job));
   ORRERY_RETURN_IF_ERROR(ReadCampaign(source, root, &job));
   ApplyConstants(options.constants, &job);
   if (options.save_configuration) SaveConfiguration(&job);
@@ -563,8 +465,19 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
 
 std::size_t Job::ranks() const {
   std::size_t sum = 0;
+  for (const Tenant& tenant : tenants) sum += tenant.ranks;
+  if (!tenants.empty()) return sum;
   for (const Workload& workload : workloads) sum += static_cast<std::size_t>(workload.plan.ranks());
   return sum;
+}
+
+std::size_t Job::gpus() const {
+  std::size_t sum = 0;
+  for (const Tenant& tenant : tenants) {
+    const bool hosts = tenant.placement.whole_nodes;
+    sum += tenant.ranks * static_cast<std::size_t>(hosts ? cluster.gpus_per_node : 1);
+  }
+  return tenants.empty() ? ranks() : sum;
 }
 
 Result<Document> ParseJob(std::string_view text, const std::string& name) {

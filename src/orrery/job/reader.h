@@ -25,6 +25,15 @@ using formats::Source;
 Result<Workload> ReadWorkload(const Source& source, const formats::Node& root,
                               const cluster::DeviceSpec& device, std::optional<std::size_t> gpus,
                               const Data& known, std::vector<std::string>* assumed);
+// A key that stands one level too high: "tp" at the top is parallel.tp.
+Status CheckTopKeys(const Source& source, const formats::Node& root);
+Status ReadAssume(const Source& source, const formats::Node* node,
+                  std::vector<std::string>* assumed);
+// The entries of `jobs` to workloads or tenants, by name. REQUIRES: job->cluster is read.
+Status ReadJobs(const Source& source, const formats::Node& root, const formats::Node& list,
+                const ReadOptions& options, Job* job);
+// What of `jobs` and `interference` depends on the rest. REQUIRES: network, simulation are read.
+Status CheckJobs(const Source& source, const formats::Node& root, Job* job);
 // Whose formula prices collectives; job->network and job->cluster are set.
 Status ReadCollective(const Source& source, const formats::Node* node, Job* job);
 // NCCL's environment variables.

@@ -20,7 +20,9 @@
 #include "orrery/graph/verify.h"
 #include "orrery/job/campaign.h"
 #include "orrery/job/describe.h"
+#include "orrery/job/machine.h"
 #include "orrery/job/remedy.h"
+#include "orrery/job/tenants.h"
 #include "orrery/memory/library_memory.h"
 #include "orrery/memory/memory.h"
 #include "orrery/network/network.h"
@@ -31,38 +33,6 @@ namespace orrery::job {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// All that prices depend on: cluster, GPU, network library. Addresses inside are stable.
-struct Machine {
-  cluster::Cluster cluster;
-  compute::CostModel compute;
-  std::optional<collective::Planner> planner;
-  std::optional<engine::PriceCache> prices;
-};
-
-Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOptions& options) {
-  ORRERY_ASSIGN_OR_RETURN(cluster::Cluster cluster, cluster::Cluster::Build(job.cluster));
-  for (const LinkPerturbation& link : job.links) {
-    ORRERY_RETURN_IF_ERROR(
-        cluster.ChangeLinks(link.link, link.bandwidth, link.from, link.until).In(link.where));
-  }
-  compute::Options compute_options;
-  compute_options.measured_database = options.measured_database;
-  if (!options.measured_database.empty()) {
-    for (const cluster::Preset& preset : cluster::Presets()) {
-      ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec, cluster::FindPreset(preset.name));
-      compute_options.references.push_back(spec.device);
-    }
-  }
-  ORRERY_ASSIGN_OR_RETURN(compute::CostModel compute,
-                          compute::CostModel::Create(job.cluster.device, compute_options));
-  ORRERY_ASSIGN_OR_RETURN(const collective::Environment environment,
-                          collective::ParseEnvironment(job.nccl));
-  auto machine = std::make_unique<Machine>(Machine{std::move(cluster), std::move(compute), {}, {}});
-  machine->planner.emplace(machine->cluster, environment, job.pricing);
-  machine->prices.emplace(machine->compute, *machine->planner);
-  return machine;
-}
 
 std::string MachineKey(const Job& job, const SimulateOptions& options) {
   return MachineText(job) + "\n" + options.measured_database;
@@ -145,14 +115,14 @@ Result<Simulation> Simulation::Prepare(const Job& job, const SimulateOptions& op
   for (const Workload& workload : job.workloads) {
     ORRERY_RETURN_IF_ERROR(
         kept.generator.AddJob(workload.model, workload.plan, workload.name, &state->graph));
-    const auto ranks = static_cast<std::size_t>(workload.plan.ranks());
-    Status placed = cluster::Place(state->machine->cluster, workload.placement, ranks,
-                                   job.engine.seed, workload.devices, &state->placement);
-    if (!placed.ok()) {
-      return std::move(placed).In(
-          fmt::format("{}: placement of {}", job.source, Printable(workload.name)));
-    }
   }
+  std::vector<JobToPlace> to_place;
+  for (const Workload& w : job.workloads) {
+    to_place.push_back({w.name, static_cast<std::size_t>(w.plan.ranks()), &w.placement});
+  }
+  Result<cluster::Placement> placed = PlaceJobs(state->machine->cluster, to_place, job.engine.seed);
+  if (!placed.ok()) return std::move(placed).TakeStatus().In(job.source);
+  state->placement = *std::move(placed);
   if (options.check) ORRERY_RETURN_IF_ERROR(graph::Verify(state->graph));
   return Simulation(std::move(state));
 }
@@ -187,6 +157,13 @@ Result<engine::Record> Simulation::RunEngine(engine::Sink* sink, int link_steps)
   for (const Workload& w : job.workloads) options.input_times.push_back(w.plan.input_time());
   if (options.link_steps == 0) options.link_steps = link_steps;
   return engine::Run(inputs(), options, &*s.machine->prices, sink);
+}
+
+Result<std::vector<SimTime>> Simulation::StepTimes() const {
+  ORRERY_ASSIGN_OR_RETURN(const engine::Record record, RunEngine(nullptr, 0));
+  std::vector<SimTime> times;
+  for (const engine::JobRecord& one : record.jobs) times.push_back(one.step_time);
+  return times;
 }
 
 namespace {
@@ -306,10 +283,16 @@ Result<results::RunResult> Simulation::Run() {
 
 Result<results::RunResult> Simulate(const Job& job, const SimulateOptions& options,
                                     Caches* caches) {
+  if (!job.tenants.empty()) return SimulateTenants(job, options);
   Caches own;
-  ORRERY_ASSIGN_OR_RETURN(Simulation simulation,
-                          Simulation::Prepare(job, options, caches != nullptr ? caches : &own));
-  return simulation.Run();
+  Caches* const used = caches != nullptr ? caches : &own;
+  ORRERY_ASSIGN_OR_RETURN(Simulation simulation, Simulation::Prepare(job, options, used));
+  ORRERY_ASSIGN_OR_RETURN(results::RunResult result, simulation.Run());
+  if (job.workloads.size() > 1 && job.interference.alone) {
+    ORRERY_RETURN_IF_ERROR(
+        CompareTraining(job, options, simulation.inputs().placement->device, used, &result));
+  }
+  return result;
 }
 
 std::int64_t PeakResidentBytes() {

@@ -71,6 +71,8 @@ class Simulation {
   // from below (memory::QuickPeak). `bounded`: a plan that cannot fit is not run, its step time
   // stays 0.
   Result<Evaluation> Evaluate(bool bounded = false);
+  // Of each job, without anything else that Run says.
+  Result<std::vector<SimTime>> StepTimes() const;
   // What the step takes at least.
   WorkFloor Floor() const;
   // What the step's time is made of, op by op, for each program.

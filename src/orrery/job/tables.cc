@@ -9,6 +9,7 @@
 #include "orrery/collective/formula/moye.h"
 #include "orrery/engine/options.h"
 #include "orrery/formats/section.h"
+#include "orrery/job/importers.h"
 #include "orrery/memory/options.h"
 #include "orrery/network/options.h"
 #include "orrery/workload/options.h"
@@ -45,20 +46,76 @@ constexpr Option kJobEntry[] = {
     {.name = "placement",
      .type = kChoice,
      .fallback = "packed",
-     .choices = "packed|random|explicit",
-     .doc = "Lowest free GPUs, whole nodes drawn by seed, or as `devices` lists them."},
+     .choices = "packed|random|striped|explicit",
+     .doc = "Lowest free GPUs, whole hosts drawn by simulation.seed, a host of each rack in turn, "
+            "or as `devices`, `hosts` or `placement_file` lists them."},
     {.name = "devices",
      .type = kIntegers,
      .min = 0,
      .max = 8388608,
      .doc = "Explicit placement: the GPU of each rank."},
+    {.name = "hosts",
+     .type = kIntegers,
+     .min = 0,
+     .max = 1048576,
+     .doc = "Explicit placement: hosts, all of whose GPUs ranks fill in this order."},
+    {.name = "placement_file",
+     .type = kText,
+     .doc = "Explicit placement: a file with the GPU of each rank, a number a line; # begins a "
+            "comment."},
+    {.name = "rank",
+     .type = kChoice,
+     .fallback = "gpu",
+     .choices = "gpu|node",
+     .doc = "What a rank has: a GPU, or a host (and runs on its first GPU)."},
+    {.name = "start",
+     .type = kTime,
+     .unit = "s",
+     .fallback = "0s",
+     .max = 1e6,
+     .doc = "Before its first operation."},
+    {.name = "iterations",
+     .type = kInteger,
+     .min = 1,
+     .max = 100000,
+     .doc = "Steps of training, or runs of a graph one after the other. Left out: of training "
+            "simulation.iterations, else 3; of a graph 1."},
+    {.name = "background",
+     .type = kBool,
+     .fallback = "false",
+     .doc = "It repeats until every job that is not in the background has ended."},
+    {.name = "priority",
+     .type = kInteger,
+     .fallback = "0",
+     .max = 2,
+     .doc = "Class of its messages in the network's queues, 0 first. For network packet."},
+};
+
+constexpr Option kInterference[] = {
+    {.name = "alone",
+     .type = kBool,
+     .fallback = "true",
+     .doc =
+         "Each job runs alone, too, on the same GPUs: its slowdown and Jain's index follow. Where "
+         "all jobs train from start to end, only with this section."},
+    {.name = "most_pairs",
+     .type = kInteger,
+     .fallback = "28",
+     .max = 499500,
+     .doc = "Each pair of jobs runs, too, if there are no more than so many: who slows whom."},
 };
 
 constexpr OptionTable kTopTable{.path = "", .doc = "", .options = kTop};
 constexpr OptionTable kJobEntryTable{
     .path = "jobs",
-    .doc = "Several jobs on one cluster: a list; each entry names a file or holds a `job`.",
+    .doc =
+        "Several jobs on one cluster: a list; each entry names a `file` or holds a `job`, names a "
+        "`trace` or holds a `pattern`.",
     .options = kJobEntry};
+constexpr OptionTable kInterferenceTable{
+    .path = "interference",
+    .doc = "What is run beside several jobs together, to say who slows whom.",
+    .options = kInterference};
 
 Json Typed(const Option& option) {
   const std::string_view unit = option.unit;
@@ -119,6 +176,7 @@ Json NameOr(Json object) {
 
 const OptionTable& TopOptions() { return kTopTable; }
 const OptionTable& JobEntryOptions() { return kJobEntryTable; }
+const OptionTable& InterferenceOptions() { return kInterferenceTable; }
 
 std::vector<const OptionTable*> Tables() {
   return {&kTopTable,
@@ -140,7 +198,8 @@ std::vector<const OptionTable*> Tables() {
           &collective::CollectiveOptions(),
           &campaign::CostOptions(),
           &campaign::GoodputOptions(),
-          &kJobEntryTable};
+          &kJobEntryTable,
+          &kInterferenceTable};
 }
 
 std::string JobSchema() {
@@ -155,6 +214,14 @@ std::string JobSchema() {
                                     {"items", Object(engine::PerturbLinkOptions())}};
   Json entry = Object(kJobEntryTable);
   entry["properties"]["job"] = {{"$ref", "#"}};
+  entry["properties"]["trace"] = {
+      {"anyOf",
+       Json::array({{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}})},
+      {"description", "A trace that 'orrery simulate' takes: its file, folder, prefix or files."}};
+  for (const Importer& importer : Importers()) {
+    if (importer.options == nullptr) continue;
+    entry["properties"][std::string(importer.options->path)] = Object(*importer.options);
+  }
   entry["required"] = {"name"};
   Json properties = {{"model", NameOr(Object(workload::ModelOptions()))},
                      {"cluster", NameOr(std::move(cluster))}};
@@ -173,6 +240,7 @@ std::string JobSchema() {
   properties["collective"] = Object(collective::CollectiveOptions());
   properties["cost"] = Object(campaign::CostOptions());
   properties["goodput"] = Object(campaign::GoodputOptions());
+  properties["interference"] = Object(kInterferenceTable);
   properties["jobs"] = {{"type", "array"}, {"items", std::move(entry)}};
   properties["data"] = {
       {"anyOf",

@@ -11,6 +11,7 @@ namespace orrery::job {
 
 const OptionTable& TopOptions();       // the keys at the top of a job file
 const OptionTable& JobEntryOptions();  // an entry of `jobs`
+const OptionTable& InterferenceOptions();
 // All tables, in the order in which a job file is written.
 std::vector<const OptionTable*> Tables();
 

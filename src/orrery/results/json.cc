@@ -7,6 +7,7 @@
 #include "orrery/results/campaign_report.h"
 #include "orrery/results/json_parts.h"
 #include "orrery/results/parts.h"
+#include "orrery/results/requests_json.h"
 
 namespace orrery::results {
 namespace {
@@ -117,6 +118,55 @@ void AddJob(const JobResult& job, Json* json) {
   if (job.goodput) out["goodput"] = GoodputJson(*job.goodput);
 }
 
+Json OrNull(double value) { return value > 0 ? Json(value) : Json(nullptr); }
+
+// Every job: how it shares the cluster, and of those that train the step.
+Json SharedJobs(const RunResult& result) {
+  Json jobs = Json::array();
+  for (const SharingRow& row : result.sharing->rows) {
+    Json one = {{"name", row.name}, {"kind", row.kind}};
+    if (row.job) {
+      AddJob(result.jobs[*row.job], &one);
+    } else {
+      one["ranks"] = row.ranks;
+      one["description"] = row.description;
+    }
+    one["hosts"] = row.hosts;
+    one["placement"] = row.placement;
+    if (!result.sharing->steps) {
+      one["background"] = row.background;
+      one["priority"] = row.priority;
+      AddTime(&one, "start", row.start);
+      AddTime(&one, "end", row.end);
+      one["iterations"] = row.iterations;
+      AddTime(&one, row.background ? "iteration_time" : "completion_time", row.time);
+    }
+    if (row.alone) AddTime(&one, "alone", *row.alone);
+    one["slowdown"] = OrNull(row.slowdown());
+    if (row.requests) one["requests"] = RequestsJson(*row.requests);
+    if (row.requests_alone) one["requests_alone"] = RequestsJson(*row.requests_alone);
+    jobs.push_back(std::move(one));
+  }
+  return jobs;
+}
+
+Json InterferenceJson(const Sharing& sharing) {
+  Json json = {{"jain_index", OrNull(sharing.jain_index())},
+               {"runs_together", 1},
+               {"runs_alone", sharing.runs_alone},
+               {"runs_of_pairs", sharing.runs_of_pairs}};
+  if (!sharing.no_matrix_because.empty()) json["no_matrix_because"] = sharing.no_matrix_because;
+  if (sharing.matrix.empty()) return json;
+  Json rows = Json::array();
+  for (const std::vector<double>& row : sharing.matrix) {
+    Json cells = Json::array();
+    for (const double one : row) cells.push_back(OrNull(one));
+    rows.push_back(std::move(cells));
+  }
+  json["matrix"] = std::move(rows);
+  return json;
+}
+
 Json OverTimeJson(const UseOverTime& use) {
   const auto rows = [](const std::vector<UseOverTime::Row>& of, const char* what) {
     Json list = Json::array();
@@ -190,7 +240,10 @@ std::string ToJson(const RunResult& result) {
   json["schema"] = kResultSchema;
   json["cluster"] = result.cluster;
   AddTime(&json, "finish_time", result.finish_time);
-  if (result.jobs.size() == 1) {
+  if (result.sharing) {
+    json["jobs"] = SharedJobs(result);
+    json["interference"] = InterferenceJson(*result.sharing);
+  } else if (result.jobs.size() == 1) {
     AddJob(result.jobs.front(), &json);
   } else {
     Json jobs = Json::array();

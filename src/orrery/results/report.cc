@@ -267,6 +267,13 @@ void WriteJob(const JobResult& job, bool named, bool full, Writer* out) {
   }
 }
 
+void WriteSharing(const Sharing& sharing, std::string_view network, Writer* out) {
+  out->Heading(fmt::format("The jobs beside each other (network {})", Printable(network)));
+  const std::string summary = SharingSummary(sharing);
+  if (!summary.empty()) out->Wrapped("  ", "  ", summary);
+  out->Text(SharingText(sharing));
+}
+
 void WriteNetwork(const RunResult& result, Writer* out) {
   out->Heading(fmt::format("Network (back end {}, whole run)", Printable(result.network)));
   TextTable table;
@@ -350,11 +357,16 @@ void WriteAssumed(const RunResult& result, bool full, Writer* out) {
 
 std::string Report(const RunResult& result, const ReportOptions& options) {
   Writer out(options.color);
+  const bool mixed = result.sharing && !result.sharing->steps;
   out.Wrapped("", "",
-              fmt::format("A training step on {}, by Orrery", Printable(result.cluster, 400)));
+              fmt::format("{} on {}, by Orrery", mixed ? "Jobs" : "A training step",
+                          Printable(result.cluster, 400)));
+  if (mixed) WriteSharing(*result.sharing, result.network, &out);
   for (const JobResult& job : result.jobs) {
-    WriteJob(job, result.jobs.size() > 1, options.full, &out);
+    if (mixed && !options.full) break;
+    WriteJob(job, result.jobs.size() > 1 || mixed, options.full, &out);
   }
+  if (result.sharing && !mixed) WriteSharing(*result.sharing, result.network, &out);
   if (options.full) {
     WriteNetwork(result, &out);
     WriteOrigin(result, &out);

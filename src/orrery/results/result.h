@@ -29,6 +29,7 @@
 #include "orrery/graph/graph.h"
 #include "orrery/memory/memory.h"
 #include "orrery/results/packets.h"
+#include "orrery/results/sharing.h"
 
 namespace orrery::results {
 
@@ -130,7 +131,8 @@ struct UseOverTime {
 struct RunResult {
   std::string cluster;  // "h100-ib-400g, 2,048 nodes × 8 GPUs"
   SimTime finish_time = 0;
-  std::vector<JobResult> jobs;
+  std::vector<JobResult> jobs;     // those that train
+  std::optional<Sharing> sharing;  // of several jobs
   std::string network;
   std::vector<engine::LinkClassUse> links;
   std::vector<WorstLink> worst_links;  // most used first; none where the network sees ports only

@@ -127,8 +127,17 @@ std::string ResultSchema() {
                             {"bytes", Type("integer", "sent")},
                             {"unexpected_messages", Type("integer", "sent before their receive")},
                             {"ranks", Array({{"type", "object"}})}});
-  schema["anyOf"] =
-      Json::array({JobSchema(), Object({{"jobs", Array(job)}}), Object({{"goal", goal}})});
+  const Json shared =
+      Object({{"name", Type("string", "of the job file's entry")},
+              {"kind", Type("string", "training, or the format of its graph")},
+              {"ranks", Type("integer", "of the job")},
+              {"slowdown",
+               {{"type", Json::array({"number", "null"})},
+                {"description", "its time beside the others over its time alone"}}}});
+  schema["properties"]["interference"] =
+      Type("object", "of several jobs: Jain's index, runs made, matrix of slowdowns by pairs");
+  schema["anyOf"] = Json::array({JobSchema(), Object({{"jobs", Array(job)}}),
+                                 Object({{"jobs", Array(shared)}}), Object({{"goal", goal}})});
   return Schema("Orrery result", schema).dump(2) + "\n";
 }
 

@@ -27,10 +27,15 @@ class Programs {
       speed[p.rank.index()] = p.speed;
       delay[p.rank.index()] = p.delay;
     }
+    runs_ = options.job_runs;
+    for (std::size_t r = 0; r < delay.size() && !runs_.empty(); ++r) {
+      delay[r] += runs_[graph.bindings[r].job.index()].start;
+    }
     if (options.rank_noise == 0) return;
     paces = RankPaces(graph, options.rank_noise, prices);
     for (std::size_t r = 0; r < speed.size(); ++r) {
-      speed[r] /= paces[graph.bindings[r].program.index()];
+      const graph::Binding& b = graph.bindings[r];
+      if (runs_.empty() || runs_[b.job.index()].rank_noise) speed[r] /= paces[b.program.index()];
     }
   }
 
@@ -42,17 +47,28 @@ class Programs {
     std::vector<const FlatProgram*> flat(graph.programs.size(), nullptr);
     for (std::size_t r = 0; r < by_rank.size(); ++r) {
       const ProgramId id = graph.bindings[r].program;
+      const std::size_t job = graph.bindings[r].job.index();
+      const int times = IterationsOf(graph, job, iterations);
       if (flat[id.index()] == nullptr) {
-        const bool once = graph.jobs[graph.bindings[r].job.index()].once;
         flats_.push_back(std::make_unique<FlatProgram>(
-            graph, graph.programs[id.index()], once ? 1 : iterations,
+            graph, graph.programs[id.index()], times,
             [&](graph::GroupSlot slot) { return Trivial(id, slot); }));
         flat[id.index()] = flats_.back().get();
       }
       by_rank[r].flat = flat[id.index()];
+      by_rank[r].iterations = times;
+      by_rank[r].background = !runs_.empty() && runs_[job].background;
       ORRERY_ASSIGN_OR_RETURN(by_rank[r].costs, Price(id, speed[r]));
     }
     return {};
+  }
+
+  // Every job has its number of iterations, whether its steps settle or not.
+  bool runs_as_said() const { return !runs_.empty(); }
+  // `iterations`: of jobs whose own number is not given.
+  int IterationsOf(const graph::Graph& graph, std::size_t job, int iterations) const {
+    if (!runs_.empty()) return runs_[job].iterations;
+    return graph.jobs[job].once ? 1 : iterations;
   }
 
   std::vector<RankProgram> by_rank;
@@ -92,6 +108,7 @@ class Programs {
   }
 
   const Inputs& in_;
+  std::span<const JobRun> runs_;  // by job, or none
   std::vector<std::unique_ptr<FlatProgram>> flats_;
   std::map<Key, std::unique_ptr<BlockCosts>> costs_;                    // by block
   std::map<Key, std::vector<const BlockCosts*>> by_program_;            // and call
@@ -133,11 +150,16 @@ Status CheckJoint(const graph::Graph& graph) {
 }
 
 std::vector<JobRecord> JobRecords(const graph::Graph& graph, const Machine& machine,
-                                  int iterations) {
-  const auto n = static_cast<std::size_t>(iterations);
+                                  const Programs& programs, int iterations) {
   std::vector<JobRecord> jobs(graph.jobs.size());
   for (std::size_t j = 0; j < jobs.size(); ++j) {
-    jobs[j].iteration_end.assign(graph.jobs[j].once ? 1 : n, 0);
+    jobs[j].iteration_end.assign(
+        static_cast<std::size_t>(programs.IterationsOf(graph, j, iterations)), 0);
+  }
+  for (std::size_t r = 0; r < graph.bindings.size(); ++r) {  // what was not stopped
+    if (!programs.by_rank[r].background) continue;
+    auto& ends = jobs[graph.bindings[r].job.index()].iteration_end;
+    while (!ends.empty() && !machine.over(r, static_cast<int>(ends.size()) - 1)) ends.pop_back();
   }
   for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
     auto& ends = jobs[graph.bindings[r].job.index()].iteration_end;
@@ -147,12 +169,13 @@ std::vector<JobRecord> JobRecords(const graph::Graph& graph, const Machine& mach
   }
   for (JobRecord& job : jobs) {
     const std::size_t k = job.iteration_end.size();
+    if (k == 0) continue;
     job.step_time = job.iteration_end[k - 1] - (k > 1 ? job.iteration_end[k - 2] : 0);
   }
   for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
     JobRecord& job = jobs[graph.bindings[r].job.index()];
     const std::size_t k = job.iteration_end.size();
-    if (k < 2) continue;
+    if (k < 2 || programs.runs_as_said()) continue;
     const auto last = static_cast<int>(k) - 1;
     const SimTime drift = (job.iteration_end[k - 1] - machine.end(r, last)) -
                           (job.iteration_end[k - 2] - machine.end(r, last - 1));
@@ -184,17 +207,17 @@ class Runner {
     joint_ = backend_.name == "loggops" && Joint(graph);
     if (joint_) ORRERY_RETURN_IF_ERROR(CheckJoint(graph));
     const bool once = std::ranges::all_of(graph.jobs, [](const auto& j) { return j.once; });
-    if (!once && graph.jobs.size() > 1) {
-      return InvalidInput("several jobs, one of which is no straight program: not built yet");
+    if (!once && graph.jobs.size() > 1 && options_.job_runs.empty()) {
+      return InvalidInput("several jobs, one of which is no straight program: say how each runs");
     }
-    const bool fixed = options_.iterations != 0 || once;
+    const bool fixed = options_.iterations != 0 || once || !options_.job_runs.empty();
     int iterations = once ? 1 : options_.iterations == 0 ? 2 : options_.iterations;
     if (!joint_) layout_ = BuildPorts(in_, prices_);
     Record record;
     for (;; ++iterations) {
       ORRERY_RETURN_IF_ERROR(RunFor(iterations, fixed ? sink_ : nullptr));
       record.events += run_.machine->events();
-      record.jobs = JobRecords(graph, *run_.machine, iterations);
+      record.jobs = JobRecords(graph, *run_.machine, programs_, iterations);
       const bool settled =
           std::ranges::all_of(record.jobs, [](const auto& j) { return j.settled; });
       if (fixed || settled || iterations >= kMaxIterations) break;
@@ -231,8 +254,9 @@ class Runner {
     in.programs = programs_.by_rank;
     in.speed = programs_.speed;
     in.delay = programs_.delay;
-    in.iterations = iterations;
     in.joint = joint_;
+    in.closed_form_in_domains =
+        options_.closed_form_in_domains && !backend_.fluids && !backend_.link_fluids;
     in.loggops = in_.network_parameters.joint;
     in.transport = run_.transport.get();
     in.sink = sink;
@@ -258,7 +282,7 @@ class Runner {
         CountAsNoise(programs_.paces[b.program.index()], &c.breakdown);
       }
       const auto k = job.iteration_end.size();
-      const SimTime end = machine.end(r, static_cast<int>(k) - 1);
+      const SimTime end = k > 0 ? machine.end(r, static_cast<int>(k) - 1) : 0;
       const SimTime begin = k > 1 ? machine.end(r, static_cast<int>(k) - 2) : 0;
       // What its own window differs from the job's by is waiting.
       c.breakdown[static_cast<std::size_t>(Part::kWaiting)] += job.step_time - (end - begin);
@@ -298,6 +322,7 @@ class Runner {
   Breakdown PartsOf(std::size_t r) const {
     if (!joint_) return run_.machine->breakdown(r);
     const Held& held = run_.machine->held(r);
+    if (programs_.by_rank[r].iterations == 0) return {};
     const SimTime end = run_.machine->end(r, 0);
     const SimTime cpus = std::max<SimTime>(1, run_.machine->processors());
     Breakdown parts{};
@@ -314,6 +339,7 @@ class Runner {
     double spread = 0, total = 0;
     for (std::size_t r = 0; r < graph.bindings.size(); ++r) {
       const graph::Program& program = graph.programs[graph.bindings[r].program.index()];
+      if (programs_.by_rank[r].iterations == 0) continue;
       for (const graph::Call& call : program.calls) {
         const auto number = static_cast<std::size_t>(&call - program.calls.data());
         const BlockCosts* costs = (*programs_.by_rank[r].costs)[number];

@@ -42,16 +42,16 @@ Machine::Machine(const MachineInputs& in)
     rank.program = &in_.programs[r];
     rank.first = states;
     states += flat.size();
-    rank.ends.assign(static_cast<std::size_t>(in_.iterations), 0);
-    rank.left.assign(static_cast<std::size_t>(in_.iterations), 0);
+    rank.ends.assign(static_cast<std::size_t>(rank.program->iterations), 0);
+    if (!rank.program->background) left_ += flat.size();
+    stops_ = stops_ || rank.program->background;
   }
   states_.resize(states);
-  left_ = states;
   const FlatProgram* last = nullptr;
-  std::vector<std::uint32_t> left(static_cast<std::size_t>(in_.iterations));
+  std::vector<std::uint32_t> left;
   for (Rank& rank : ranks_) {
     const FlatProgram& flat = *rank.program->flat;
-    if (&flat != last) left.assign(left.size(), 0);
+    if (&flat != last) left.assign(static_cast<std::size_t>(rank.program->iterations), 0);
     for (std::size_t i = 0; i < flat.size(); ++i) {
       const Node& n = flat.node(i);
       states_[rank.first + i].open = n.open;
@@ -70,7 +70,7 @@ Machine::Machine(const MachineInputs& in)
 
 Status Machine::Run() {
   PostRoots();
-  while (error_.ok() && !too_long_) {
+  while (error_.ok() && !too_long_ && !(stops_ && left_ == 0)) {
     const SimTime queued = first_rank_ < first_.size() ? 0 : queue_.NextTime();
     const SimTime flying = transport_ == nullptr ? kNever : transport_->next_time();
     if (queued == kNever && flying == kNever) break;
@@ -90,11 +90,11 @@ Status Machine::Run() {
                       HumanTime(kMaxDuration));
   }
   Matching::Left waits;
-  if (left_ > 0 || matching_.FirstLeft(&waits)) return Stuck();
+  if (left_ > 0 || (!stops_ && matching_.FirstLeft(&waits))) return Stuck();
   if (transport_ != nullptr) events_ += transport_->events();
-  const auto last = static_cast<std::size_t>(in_.iterations - 1);
   for (Rank& rank : ranks_) {
-    Breakdown all = rank.account.Close(rank.ends[last]);
+    if (rank.ends.empty() || rank.program->background) continue;
+    Breakdown all = rank.account.Close(rank.ends.back());
     for (std::size_t p = 0; p < kParts; ++p) rank.parts[p] = all[p] - rank.before[p];
   }
   return {};
@@ -184,7 +184,7 @@ void Machine::Finish(std::uint32_t r, std::uint32_t node, SimTime start, SimTime
   Rank& rank = ranks_[r];
   const FlatProgram& flat = *rank.program->flat;
   const Node& n = flat.node(node);
-  --left_;
+  if (!rank.program->background) --left_;
   const auto k = static_cast<std::size_t>(flat.instance(n).iteration);
   rank.ends[k] = std::max(rank.ends[k], end);
   const std::uint64_t key = Mix64((std::uint64_t{n.call} << 32) + n.op + 0x0b5) | 1;

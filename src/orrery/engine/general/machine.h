@@ -41,6 +41,8 @@ struct Held {
 
 struct RankProgram {
   const FlatProgram* flat = nullptr;
+  int iterations = 1;
+  bool background = false;                                // the run does not wait for its end
   const std::vector<const BlockCosts*>* costs = nullptr;  // by call of the program
 };
 
@@ -51,8 +53,8 @@ struct MachineInputs {
   std::vector<RankProgram> programs;  // by rank
   std::vector<double> speed;          // by rank
   std::vector<SimTime> delay;         // by rank
-  int iterations = 1;
-  bool joint = false;        // LogGOPS with joint endpoints, no transport
+  bool joint = false;                 // LogGOPS with joint endpoints, no transport
+  bool closed_form_in_domains = false;
   network::LogGops loggops;  // joint; else o, O and S for raw messages
   Transport* transport = nullptr;
   Sink* sink = nullptr;
@@ -64,7 +66,10 @@ class Machine {
 
   Status Run();
 
-  // After Run.
+  // After Run. Whether the rank came to the iteration's end before the run stopped.
+  bool over(std::size_t rank, int iteration) const {
+    return ranks_[rank].left[static_cast<std::size_t>(iteration)] == 0;
+  }
   SimTime end(std::size_t rank, int iteration) const {
     return ranks_[rank].ends[static_cast<std::size_t>(iteration)];
   }
@@ -164,6 +169,7 @@ class Machine {
     std::deque<std::uint32_t> open;   // meetings that are not complete
     std::uint32_t base = 0;           // number of the first of them
     std::uint16_t shape = 0;
+    bool in_domain = false;  // all members share an NVLink domain
   };
 
   // machine.cc
@@ -306,7 +312,7 @@ class Machine {
   std::vector<FirstEvents> first_;  // by rank that has any
   std::vector<std::uint32_t> first_nodes_;
   std::size_t first_rank_ = 0;
-  bool starting_ = false;
+  bool starting_ = false, stops_ = false;
   std::uint64_t order_ = 0, left_ = 0, events_ = 0;
   std::uint64_t messages_ = 0, unexpected_ = 0, truncated_ = 0;
   std::pair<std::uint32_t, std::uint32_t> first_truncated_;

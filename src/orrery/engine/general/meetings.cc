@@ -20,9 +20,12 @@ void Machine::MakeGroups() {
     for (std::size_t i = 0; i < members.size() && !in_.joint; ++i) {
       devices.push_back(in_.inputs->placement->device[members[i].index()]);
     }
-    if (!in_.joint) {
-      group.shape = in_.prices->ShapeId(collective::ShapeOf(*in_.inputs->cluster, devices));
-    }
+    if (in_.joint) continue;
+    const cluster::Cluster& cluster = *in_.inputs->cluster;
+    group.shape = in_.prices->ShapeId(collective::ShapeOf(cluster, devices));
+    group.in_domain = std::ranges::all_of(devices, [&](DeviceId d) {
+      return cluster.nvlink_domain(d) == cluster.nvlink_domain(devices.front());
+    });
   }
 }
 
@@ -82,6 +85,9 @@ void Machine::PostCollective(std::uint32_t rank, std::uint32_t node, const Node&
     const std::uint32_t fresh = NewMeeting(rank, comm, bytes, group.shape, group.shape);
     meeting = fresh;
     meetings_[fresh].group = id.value;
+    if (in_.closed_form_in_domains && group.in_domain && meetings_[fresh].measured < 0) {
+      meetings_[fresh].measured = meetings_[fresh].price.cost.total();
+    }
     for (const RankId member : graph_.groups.members(id)) {
       meetings_[fresh].members.push_back({.rank = member.value});
     }

@@ -243,7 +243,16 @@ class ChunkTransport final : public Transport {
     const network::FlightId id = free_.back();
     free_.pop_back();
     flying_[id] = message;
-    const network::Transfer t{id, from, to, bytes, creator, salt};
+    const auto& runs = in_.options->job_runs;
+    const network::Transfer t{
+        .id = id,
+        .from = from,
+        .to = to,
+        .bytes = bytes,
+        .creator = creator,
+        .salt = salt,
+        .priority = runs.empty() ? std::uint8_t{0}
+                                 : runs[in_.inputs->graph->bindings[creator].job.index()].priority};
     network_->Start(now, {&t, 1});
   }
   void TakeDeliveries(SimTime time) {
