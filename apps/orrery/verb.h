@@ -31,6 +31,7 @@ std::unique_ptr<Verb> MakeSchema();
 std::unique_ptr<Verb> MakeValidate();
 std::unique_ptr<Verb> MakeConvert();
 std::unique_ptr<Verb> MakeTraffic();
+std::unique_ptr<Verb> MakeQueue();
 std::unique_ptr<Verb> MakeSweep();
 std::unique_ptr<Verb> MakeMerge();
 std::unique_ptr<Verb> MakePlan();

@@ -16,6 +16,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeConvert());
   verbs.push_back(MakeTrace());
   verbs.push_back(MakeTraffic());
+  verbs.push_back(MakeQueue());
   verbs.push_back(MakeCalibrate());
   verbs.push_back(MakeCompare());
   verbs.push_back(MakeExplain());
