@@ -20,8 +20,8 @@
 
 #include "orrery/base/file.h"
 #include "orrery/base/rng.h"
-#include "orrery/graph/binary_form.h"
-#include "orrery/graph/text_form.h"
+#include "orrery/graph/forms/binary_form.h"
+#include "orrery/graph/forms/text_form.h"
 
 namespace orrery::graph {
 namespace {

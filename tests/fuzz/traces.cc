@@ -16,7 +16,7 @@
 #include "orrery/formats/nsys.h"
 #include "orrery/formats/rank_trace.h"
 #include "orrery/formats/xml.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/results/compare/compare.h"
 #include "orrery/workload/importers/astra_text/layers.h"
 #include "orrery/workload/importers/astra_text/text_workload.h"

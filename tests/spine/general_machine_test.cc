@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "orrery/graph/general_samples.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "tests/spine/reference_scheduler.h"
 #include "tests/spine/scenario.h"
 

@@ -8,7 +8,7 @@
 #include "orrery/base/rng.h"
 #include "orrery/engine/general/critical_path.h"
 #include "orrery/formats/goal.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "tests/spine/scenario.h"
 
 namespace orrery::testing {

@@ -7,12 +7,12 @@
 
 #include "orrery/base/text.h"
 #include "orrery/engine/general/general.h"
-#include "orrery/engine/layout.h"
 #include "orrery/engine/loop.h"
 #include "orrery/engine/prices.h"
 #include "orrery/engine/rank_noise.h"
-#include "orrery/engine/symmetry.h"
-#include "orrery/graph/straight.h"
+#include "orrery/engine/straight/layout.h"
+#include "orrery/engine/straight/symmetry.h"
+#include "orrery/graph/verify/straight.h"
 #include "orrery/network/network.h"
 
 namespace orrery::engine {

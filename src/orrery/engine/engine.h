@@ -191,7 +191,8 @@ struct Inputs {
 class PriceCache;
 
 // A cycle or a missing partner ends with Code::kInfeasible and a report of who waits for whom.
-// A graph that is not straight (graph/straight.h) runs on the general machine (engine/general).
+// A graph that is not straight (graph/verify/straight.h) runs on the general machine
+// (engine/general).
 Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cache = nullptr,
                    Sink* sink = nullptr);
 

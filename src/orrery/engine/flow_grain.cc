@@ -5,7 +5,7 @@
 #include "orrery/base/check.h"
 #include "orrery/base/hash.h"
 #include "orrery/cluster/salts.h"
-#include "orrery/engine/symmetry.h"
+#include "orrery/engine/straight/symmetry.h"
 
 namespace orrery::engine {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "orrery/engine/layout.h"
+#include "orrery/engine/straight/layout.h"
 #include "orrery/network/network.h"
 
 namespace orrery::engine {

@@ -4,7 +4,7 @@
 
 #include "orrery/base/hash.h"
 #include "orrery/base/text.h"
-#include "orrery/engine/inline_block.h"
+#include "orrery/engine/straight/inline_block.h"
 
 namespace orrery::engine {
 

@@ -36,8 +36,9 @@
 //   - kAlloc/kFree act in host order on the device's allocator and take no time.
 //   - Where nobody issues, kHost is the time of a thread, whose stream it is on, or on none a
 //   delay.
-// Invariants are checked by Verify (graph/verify.h). `IsStraight` (graph/straight.h) says whether a
-// graph keeps to what the engine's fast machine assumes; any other runs on the general one.
+// Invariants are checked by Verify (graph/verify/verify.h). `IsStraight` (graph/verify/straight.h)
+// says whether a graph keeps to what the engine's fast machine assumes; any other runs on the
+// general one.
 //
 // Limits, all refused by name: 2^31 of operations a block, calls, events, streams and slots; a call
 // repeats its block at most 65,535 times, for layers up to 32,767; 65,535 processors and network

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 
 namespace orrery::graph {
 namespace {

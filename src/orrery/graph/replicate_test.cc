@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "orrery/graph/text_form.h"
+#include "orrery/graph/forms/text_form.h"
 
 namespace orrery::graph {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "orrery/graph/fields.h"
-#include "orrery/graph/straight.h"
+#include "orrery/graph/forms/fields.h"
+#include "orrery/graph/verify/straight.h"
 
 namespace orrery::graph {
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "orrery/graph/forms/text_form.h"
 #include "orrery/graph/general_samples.h"
-#include "orrery/graph/text_form.h"
 
 namespace orrery::graph {
 namespace {

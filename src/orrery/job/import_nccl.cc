@@ -9,7 +9,7 @@
 #include "orrery/formats/gzip.h"
 #include "orrery/formats/nccl_calls.h"
 #include "orrery/formats/nsys.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/importers/nccl/nccl.h"
 #include "orrery/workload/importers/nsys/join_calls.h"
 

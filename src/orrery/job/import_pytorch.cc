@@ -11,7 +11,7 @@
 #include "orrery/formats/execution_trace.h"
 #include "orrery/formats/gzip.h"
 #include "orrery/formats/kineto.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/importers/pytorch/pytorch.h"
 
 namespace orrery::job {

@@ -7,7 +7,7 @@
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/formats/spc.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/importers/storage/load.h"
 #include "orrery/workload/importers/storage/storage.h"
 

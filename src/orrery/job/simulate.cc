@@ -17,7 +17,7 @@
 #include "orrery/compute/compute.h"
 #include "orrery/engine/engine.h"
 #include "orrery/engine/prices.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/job/campaign.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/machine.h"

@@ -11,7 +11,7 @@
 #include "orrery/base/text.h"
 #include "orrery/constants/constants.h"
 #include "orrery/graph/append.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/job/describe.h"
 #include "orrery/job/machine.h"
 #include "orrery/network/network.h"

@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "orrery/base/rng.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/test_support.h"
 
 namespace orrery::workload {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/plan_experts.h"
 #include "orrery/workload/test_support.h"
 

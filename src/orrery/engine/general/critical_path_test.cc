@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "orrery/graph/forms/text_form.h"
 #include "orrery/graph/general_samples.h"
-#include "orrery/graph/text_form.h"
 
 namespace orrery::engine::general {
 namespace {

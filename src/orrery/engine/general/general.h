@@ -1,4 +1,4 @@
-// Runs graphs that are not straight (graph/straight.h), on every back end.
+// Runs graphs that are not straight (graph/verify/straight.h), on every back end.
 #pragma once
 
 #include "orrery/engine/engine.h"

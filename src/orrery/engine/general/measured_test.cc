@@ -4,8 +4,8 @@
 
 #include "orrery/collective/collective.h"
 #include "orrery/engine/engine.h"
-#include "orrery/graph/text_form.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/forms/text_form.h"
+#include "orrery/graph/verify/verify.h"
 
 namespace orrery::engine {
 namespace {

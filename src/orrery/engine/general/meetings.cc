@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "orrery/base/hash.h"
-#include "orrery/engine/deadlock.h"
 #include "orrery/engine/general/machine.h"
+#include "orrery/engine/straight/deadlock.h"
 
 namespace orrery::engine::general {
 

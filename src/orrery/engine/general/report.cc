@@ -1,6 +1,6 @@
 // What the general machine says of a run that cannot end.
-#include "orrery/engine/deadlock.h"
 #include "orrery/engine/general/machine.h"
+#include "orrery/engine/straight/deadlock.h"
 
 namespace orrery::engine::general {
 

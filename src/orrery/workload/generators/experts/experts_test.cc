@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "orrery/base/rng.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/generators/layers/layer.h"
 #include "orrery/workload/plan_experts.h"
 #include "orrery/workload/test_support.h"

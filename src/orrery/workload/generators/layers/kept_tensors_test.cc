@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/generators/shape.h"
 #include "orrery/workload/test_support.h"
 

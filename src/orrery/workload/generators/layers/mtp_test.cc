@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/test_support.h"
 
 namespace orrery::workload {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/test_support.h"
 
 namespace orrery::workload {

@@ -2,7 +2,7 @@
 // look-ups, biases that are no epilogues.
 #include <gtest/gtest.h>
 
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/generators/shape.h"
 #include "orrery/workload/test_support.h"
 

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/plan_features.h"
 #include "orrery/workload/test_support.h"
 

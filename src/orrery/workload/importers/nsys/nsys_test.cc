@@ -10,7 +10,7 @@
 
 #include "orrery/base/file.h"
 #include "orrery/base/rng.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 #include "orrery/workload/importers/nccl/nccl.h"
 #include "orrery/workload/importers/nsys/join_calls.h"
 #include "orrery/workload/importers/pytorch/pytorch.h"

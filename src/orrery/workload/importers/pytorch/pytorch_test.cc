@@ -7,7 +7,7 @@
 #include "orrery/base/rng.h"
 #include "orrery/formats/execution_trace.h"
 #include "orrery/formats/kineto.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 
 namespace orrery::workload {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "orrery/base/time.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/verify.h"
 
 namespace orrery::workload {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "orrery/formats/rank_trace_samples.h"
-#include "orrery/graph/straight.h"
-#include "orrery/graph/verify.h"
+#include "orrery/graph/verify/straight.h"
+#include "orrery/graph/verify/verify.h"
 
 namespace orrery::workload {
 namespace {
