@@ -35,9 +35,10 @@ void WayDissemination(ScheduleWriter* w, Team team, int ways, std::int64_t bytes
 // doubling.cc. Members beyond the largest power of two hand their vector to a neighbour first and
 // get the result last.
 void RecursiveDoubling(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns);
-// Reduce-scatter by halving (the far half first), all-gather by doubling.
+// Reduce-scatter by halving, all-gather by doubling, as MPICH and Open MPI (largest halves with the
+// nearest member).
 void Rabenseifner(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns);
-// The same with the near neighbour first, as Schedgen has it. REQUIRES: size is a power of two.
+// The same without combining, as Schedgen has it. REQUIRES: size is a power of two.
 void HalvingDoubling(ScheduleWriter* w, Team team, std::int64_t bytes);
 
 // rings.cc
@@ -98,11 +99,12 @@ void LinearGatherV(ScheduleWriter* w, Team team, int root, std::int64_t own,
                    std::span<const std::int64_t> sizes);
 void LinearScatterV(ScheduleWriter* w, Team team, int root, std::int64_t own,
                     std::span<const std::int64_t> sizes);
-// `bytes` of the whole vector; every member keeps its share.
+// `bytes` of the whole vector; every member keeps its share. The largest halves go to the farthest
+// member.
 void HalvingReduceScatter(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns);
 void PairwiseReduceScatter(ScheduleWriter* w, Team team, std::int64_t bytes,
                            std::int64_t reduce_ns);
-// Rabenseifner's reduce: the same, then a binomial gather to the root.
+// Rabenseifner's reduce: halves with the nearest member first, then a binomial gather to the root.
 void HalvingReduce(ScheduleWriter* w, Team team, int root, std::int64_t bytes,
                    std::int64_t reduce_ns);
 // From member to member.

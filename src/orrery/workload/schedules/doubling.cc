@@ -80,17 +80,22 @@ struct Halving {
   int partner;
 };
 
-// Reduce-scatter within the core, the far half first; the steps that were taken. `last`: what the
-// first send needs, then what a send after the last step needs.
+// Whom a member halves the whole message with first. MPICH and Open MPI: the nearest one in
+// all-reduce and reduce, the farthest one in reduce-scatter, whose blocks are then in order.
+enum class First : std::uint8_t { kNearest, kFarthest };
+
+// Reduce-scatter within the core; the steps that were taken. `last`: what the first send needs,
+// then what a send after the last step needs.
 std::vector<Halving> Halve(ScheduleWriter* w, const Core& core, std::int64_t bytes,
-                           std::int64_t reduce_ns, Op* last) {
+                           std::int64_t reduce_ns, First first, Op* last) {
   // Of `power` blocks, whose borders are bytes·i/power, [begin, begin + count) are the member's.
   const auto size = [&](std::int64_t begin, std::int64_t count) {
     return bytes * (begin + count) / core.power - bytes * begin / core.power;
   };
   std::vector<Halving> steps;
   std::int64_t begin = 0, count = core.power;
-  for (int mask = core.power / 2; core.own >= 0 && mask >= 1; mask /= 2) {
+  for (int step = 1; core.own >= 0 && step < core.power; step *= 2) {
+    const int mask = first == First::kNearest ? step : core.power / 2 / step;
     count /= 2;
     const bool upper = (core.own & mask) != 0;
     const std::int64_t kept = upper ? begin + count : begin;
@@ -113,7 +118,7 @@ std::vector<Halving> Halve(ScheduleWriter* w, const Core& core, std::int64_t byt
 void Rabenseifner(ScheduleWriter* w, Team team, std::int64_t bytes, std::int64_t reduce_ns) {
   const Core core = FoldIn(w, team, bytes, reduce_ns);
   Op last = core.ready;
-  const std::vector<Halving> steps = Halve(w, core, bytes, reduce_ns, &last);
+  const std::vector<Halving> steps = Halve(w, core, bytes, reduce_ns, First::kNearest, &last);
   for (std::size_t i = steps.size(); i-- > 0;) {
     last = Exchange(w, steps[i].partner, steps[i].kept_bytes, steps[i].sent_bytes, 0, last);
   }
@@ -124,7 +129,7 @@ void HalvingReduceScatter(ScheduleWriter* w, Team team, std::int64_t bytes,
                           std::int64_t reduce_ns) {
   const Core core = FoldIn(w, team, bytes, reduce_ns);
   Op last = core.ready;
-  Halve(w, core, bytes, reduce_ns, &last);
+  Halve(w, core, bytes, reduce_ns, First::kFarthest, &last);
   FoldOut(w, team, core, last, bytes / team.size);
 }
 
@@ -132,11 +137,11 @@ void HalvingReduce(ScheduleWriter* w, Team team, int root, std::int64_t bytes,
                    std::int64_t reduce_ns) {
   const Core core = FoldIn(w, team, bytes, reduce_ns);
   Op last = core.ready;
-  const std::vector<Halving> steps = Halve(w, core, bytes, reduce_ns, &last);
+  const std::vector<Halving> steps = Halve(w, core, bytes, reduce_ns, First::kNearest, &last);
   // Towards the member of the core that is the root, or that stands for it.
   const int end = root >= 2 * core.extra ? root - core.extra : root / 2;
-  int mask = 1;
-  for (std::size_t i = steps.size(); i-- > 0; mask *= 2) {
+  int mask = core.power / 2;
+  for (std::size_t i = steps.size(); i-- > 0; mask /= 2) {
     w->Step();
     if (((core.own ^ end) & mask) != 0) {
       w->Send(steps[i].kept_bytes, steps[i].partner);
