@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "orrery/base/rng.h"
+#include "orrery/formats/section.h"
+#include "orrery/job/job.h"
 
 namespace orrery::search {
 namespace {
@@ -54,16 +56,55 @@ bool RecomputesByChunk(const OpenJob& open) {
          std::find(keys.begin(), keys.end(), kMethod) != keys.end();
 }
 
+bool OfCluster(const std::string& key) { return key == "cluster" || key.starts_with("cluster."); }
+
+// GPUs of a host with the values of a point; 0 where they make no cluster.
+std::int64_t HostSizeWith(const std::vector<std::string>& keys,
+                          const std::vector<std::string>& values, formats::Document document,
+                          const std::string& folder) {
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    if (!OfCluster(keys[k])) continue;
+    if (!formats::ApplySet(keys[k] + "=" + values[k], &document).ok()) return 0;
+  }
+  const Result<cluster::Spec> spec = job::ReadClusterTree(document, folder);
+  return spec.ok() ? spec->gpus_per_node : 0;
+}
+
 }  // namespace
 
-PointReader::PointReader(const OpenJob& open, std::int64_t gpus_per_node, std::int64_t layers)
-    : gpus_per_node_(gpus_per_node), layers_(layers) {
+Result<HostSizes> HostSizesOf(const OpenJob& open) {
+  formats::Document document = open.job.document;
+  if (Node* cluster = document.root.Find("cluster");
+      cluster != nullptr && cluster->kind == Node::Kind::kList) {
+    Node first = cluster->items.front();
+    *cluster = std::move(first);
+  }
+  ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec,
+                          job::ReadClusterTree(document, open.job.folder));
+  HostSizes hosts{.axis = {}, .gpus = {spec.gpus_per_node}};
+  const std::vector<Axis>& axes = open.space.axes();
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    if (std::ranges::none_of(axes[a].keys, OfCluster)) continue;
+    std::vector<std::int64_t> gpus;
+    for (const std::vector<std::string>& point : axes[a].points) {
+      gpus.push_back(HostSizeWith(axes[a].keys, point, document, open.job.folder));
+    }
+    if (std::ranges::all_of(gpus, [&](auto one) { return one == spec.gpus_per_node; })) continue;
+    // Two axes decide it together: not known.
+    hosts = hosts.axis ? HostSizes{.axis = {}, .gpus = {0}}
+                       : HostSizes{.axis = a, .gpus = std::move(gpus)};
+    if (!hosts.axis) break;
+  }
+  return hosts;
+}
+
+PointReader::PointReader(const OpenJob& open, HostSizes hosts, std::int64_t layers)
+    : hosts_(std::move(hosts)), layers_(layers) {
   for (const auto& [key, member] : kMembers) {
     const Node* node = NodeAt(open.job.document.root, key);
     if (node == nullptr || node->kind != Node::Kind::kScalar) continue;
     if (const auto value = Whole(node->text)) base_.*member = *value;
   }
-  bool cluster_varies = false;
   const bool by_chunk = RecomputesByChunk(open);
   const std::vector<Axis>& axes = open.space.axes();
   for (std::size_t a = 0; a < axes.size(); ++a) {
@@ -75,7 +116,6 @@ PointReader::PointReader(const OpenJob& open, std::int64_t gpus_per_node, std::i
       within = within && !(by_chunk && cuts) &&
                std::find(std::begin(kWithinFamily), std::end(kWithinFamily), key) !=
                    std::end(kWithinFamily);
-      cluster_varies = cluster_varies || key.starts_with("cluster");
       for (const auto& [name, member] : kMembers) {
         if (name != key) continue;
         Field field{.axis = a, .member = member, .values = {}};
@@ -94,19 +134,19 @@ PointReader::PointReader(const OpenJob& open, std::int64_t gpus_per_node, std::i
     of_family_.push_back(!within);
   }
   const std::vector<std::string> keys = open.space.Keys();
-  sized_ = !cluster_varies &&
-           (base_.nodes > 0 || std::find(keys.begin(), keys.end(), "nodes") != keys.end());
+  sized_ = base_.nodes > 0 || std::find(keys.begin(), keys.end(), "nodes") != keys.end();
 }
 
 Degrees PointReader::At(const std::vector<std::size_t>& digits) const {
   Degrees degrees = base_;
   for (const Field& field : fields_) degrees.*field.member = field.values[digits[field.axis]];
+  degrees.gpus_per_node = hosts_.gpus[hosts_.axis ? digits[*hosts_.axis] : 0];
   return degrees;
 }
 
 std::int64_t PointReader::DataParallel(const Degrees& d) const {
   if (d.dp > 0) return d.dp;
-  return sized_ ? d.nodes * gpus_per_node_ / (d.tp * d.pp * d.cp) : 1;
+  return sized_ ? d.nodes * d.gpus_per_node / (d.tp * d.pp * d.cp) : 1;
 }
 
 std::int64_t PointReader::Gpus(const Degrees& d) const {
@@ -122,8 +162,8 @@ std::string_view PointReader::Refuse(const Degrees& d, const std::vector<std::si
   }
   if (d.pp * d.vpp > layers_) return "more pipeline chunks than layers";
   if (d.pp == 1 && d.vpp > 1) return "chunks (vpp) without pipeline stages";
-  if (!sized_) return {};
-  const std::int64_t gpus = d.nodes * gpus_per_node_, replica = d.tp * d.pp * d.cp;
+  if (!sized_ || d.gpus_per_node == 0) return {};
+  const std::int64_t gpus = d.nodes * d.gpus_per_node, replica = d.tp * d.pp * d.cp;
   if (d.dp > 0 ? replica * d.dp > gpus : gpus % replica != 0 || gpus < replica) {
     return "tp · pp · cp · dp does not fit the number of GPUs";
   }
@@ -142,16 +182,16 @@ std::uint64_t PointReader::Family(const std::vector<std::size_t>& digits) const 
 }
 
 double PointReader::WorkBound(const FamilyWork& work, const Degrees& d) const {
-  if (d.global_batch <= 0) return 0;
-  const double m =
-      static_cast<double>(d.global_batch) / static_cast<double>(d.micro_batch * DataParallel(d));
+  const std::int64_t dp = DataParallel(d);
+  if (d.global_batch <= 0 || dp == 0) return 0;
+  const double m = static_cast<double>(d.global_batch) / static_cast<double>(d.micro_batch * dp);
   return m * (work.layers_ps + work.ends_ps) / static_cast<double>(d.pp) * kRounding;
 }
 
 double PointReader::StepBound(const FamilyWork& work, const Degrees& d) const {
-  if (d.global_batch <= 0) return 0;
-  const double m =
-      static_cast<double>(d.global_batch) / static_cast<double>(d.micro_batch * DataParallel(d));
+  const std::int64_t dp = DataParallel(d);
+  if (d.global_batch <= 0 || dp == 0) return 0;
+  const double m = static_cast<double>(d.global_batch) / static_cast<double>(d.micro_batch * dp);
   const auto stages = static_cast<double>(d.pp);
   double bound = m * (work.layers_ps + work.ends_ps) / stages;
   if (work.fills && layers_ % (d.pp * d.vpp) == 0) {

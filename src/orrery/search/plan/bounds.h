@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "orrery/base/status.h"
 #include "orrery/job/work_floor.h"
 #include "orrery/search/plan/open.h"
 
@@ -28,6 +29,7 @@ struct Degrees {
   std::int64_t tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
   std::int64_t dp = 0;  // 0: what the GPUs leave
   std::int64_t nodes = 0, micro_batch = 1, global_batch = 0;
+  std::int64_t gpus_per_node = 0;  // 0: not known
 };
 
 // Work of one micro-batch on one replica; of a family.
@@ -36,20 +38,29 @@ struct FamilyWork {
   bool fills = false;  // stages fill one after the other, with as many layers each
 };
 
+// GPUs of a host by the point of the axis that decides the cluster; without one, one number. 0: not
+// known.
+struct HostSizes {
+  std::optional<std::size_t> axis;
+  std::vector<std::int64_t> gpus;
+};
+Result<HostSizes> HostSizesOf(const OpenJob& open);
+
 class PointReader {
  public:
-  PointReader(const OpenJob& open, std::int64_t gpus_per_node, std::int64_t layers);
+  PointReader(const OpenJob& open, HostSizes hosts, std::int64_t layers);
 
   Degrees At(const std::vector<std::size_t>& digits) const;
   // Why the point is left out unread; empty: it may be good. `equal`: it says what another says.
   std::string_view Refuse(const Degrees& degrees, const std::vector<std::size_t>& digits,
                           bool* equal) const;
-  // Resolves dp from the GPUs. REQUIRES: not refused.
+  // Resolves dp from the GPUs; 0: they are not known. REQUIRES: not refused.
   std::int64_t DataParallel(const Degrees& degrees) const;
-  std::int64_t Gpus(const Degrees& degrees) const;
+  std::int64_t Gpus(const Degrees& degrees) const;  // 0: not known
   // Equal keys: one family.
   std::uint64_t Family(const std::vector<std::size_t>& digits) const;
-  // What the mean rank is busy for in a step at least, in ps: kernels and blocking collectives.
+  // What the mean rank is busy for in a step at least, in ps: kernels and blocking collectives. 0:
+  // nothing is known.
   double WorkBound(const FamilyWork& work, const Degrees& degrees) const;
   // Of a point of the family, in ps. 0: nothing is known.
   double StepBound(const FamilyWork& work, const Degrees& degrees) const;
@@ -67,8 +78,9 @@ class PointReader {
   std::optional<std::size_t> sequence_axis_;  // of parallel.sequence_parallel
   std::vector<bool> sequence_on_;             // by its points
   bool any_off_ = false;
-  bool sized_ = false;  // GPUs are known for every point
-  std::int64_t gpus_per_node_ = 0, layers_ = 0;
+  bool sized_ = false;  // the job or the space says how many nodes
+  HostSizes hosts_;
+  std::int64_t layers_ = 0;
 };
 
 }  // namespace orrery::search

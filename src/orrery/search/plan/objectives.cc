@@ -24,8 +24,8 @@ constexpr double kMillion = 1e6;
 
 }  // namespace
 
-double SecondsPerMillion(double step_s, std::int64_t tokens) {
-  return step_s / static_cast<double>(std::max<std::int64_t>(tokens, 1)) * kMillion;
+double SecondsPerMillion(double step_s, double tokens) {
+  return step_s / std::max(tokens, 1.0) * kMillion;
 }
 
 Result<OpenJob> Asking(OpenJob open, const std::vector<Objective>& objectives) {
@@ -71,7 +71,8 @@ double ScoreOf(Objective objective, const PlanRow& row) {
   const results::JobResult& result = row.result;
   switch (objective) {
     case Objective::kThroughput:
-      return SecondsPerMillion(ToSeconds(result.step_time), row.tokens_per_step);
+      return SecondsPerMillion(ToSeconds(result.step_time),
+                               static_cast<double>(row.tokens_per_step));
     case Objective::kCost:
       return result.cost->gpu_hours_per_million_tokens *
              (result.cost->usd_per_gpu_hour > 0 ? result.cost->usd_per_gpu_hour : 1);
@@ -80,7 +81,8 @@ double ScoreOf(Objective objective, const PlanRow& row) {
     case Objective::kEnergy:
       return result.cost->kwh_per_million_tokens;
     case Objective::kGoodput:
-      return SecondsPerMillion(ToSeconds(result.step_time), row.tokens_per_step) /
+      return SecondsPerMillion(ToSeconds(result.step_time),
+                               static_cast<double>(row.tokens_per_step)) /
              std::max(result.goodput->expected, 1e-9);
   }
   return 0;

@@ -11,7 +11,7 @@
 namespace orrery::search {
 
 // Of a step, or a bound of it, to a million tokens.
-double SecondsPerMillion(double step_s, std::int64_t tokens);
+double SecondsPerMillion(double step_s, double tokens);
 
 // A job that asks for what the objectives need.
 Result<OpenJob> Asking(OpenJob open, const std::vector<Objective>& objectives);

@@ -73,6 +73,9 @@ class Search {
     std::vector<std::uint64_t> points;
     FamilyWork work;
     bool known = false;
+    double tokens_per_sequence = 0;
+    std::optional<campaign::CostSettings> cost;  // of the job
+    double power_limit_w = 0;                    // of its GPUs
     std::uint64_t refused = 0;  // members that were read and refused, from the front
     std::map<std::string, std::uint64_t> why;
     std::string first_refusal;
@@ -82,8 +85,6 @@ class Search {
     Kind kind = Kind::kRefused;
     std::string why;
     PlanRow row;
-    std::optional<campaign::CostSettings> cost;  // of the job
-    double power_limit_w = 0;                    // of its GPUs
   };
 
   Evaluator& Mine(std::size_t thread) {
@@ -100,15 +101,8 @@ class Search {
     result_.counts.points = open_.space.size();
     ORRERY_ASSIGN_OR_RETURN(const workload::Model model,
                             job::ReadModelTree(open_.job.document, open_.job.folder));
-    formats::Document document = open_.job.document;
-    if (formats::Node* cluster = document.root.Find("cluster");
-        cluster != nullptr && cluster->kind == formats::Node::Kind::kList) {
-      formats::Node first = cluster->items.front();
-      *cluster = std::move(first);
-    }
-    ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec,
-                            job::ReadClusterTree(document, open_.job.folder));
-    reader_.emplace(open_, spec.gpus_per_node, model.layers);
+    ORRERY_ASSIGN_OR_RETURN(HostSizes hosts, HostSizesOf(open_));
+    reader_.emplace(open_, std::move(hosts), model.layers);
     const std::vector<std::string> keys = open_.space.Keys();
     one_price_ = std::none_of(keys.begin(), keys.end(), [](const std::string& key) {
       return key == "cluster" || key.starts_with("cluster.device") || key.starts_with("cost");
@@ -155,7 +149,7 @@ class Search {
       if (status.ok()) {
         Result<job::Simulation> simulation = evaluator->Prepare(*job);
         if (simulation.ok()) {
-          Keep(*job, simulation->Floor(), family);
+          Keep(*job, *simulation, family);
           return;
         }
         status = std::move(simulation).TakeStatus();
@@ -166,9 +160,15 @@ class Search {
     }
   }
 
-  static void Keep(const job::Job& job, const job::WorkFloor& floor, Family* family) {
+  static void Keep(const job::Job& job, const job::Simulation& simulation, Family* family) {
     const workload::Plan& plan = job.workloads.front().plan;
     const auto m = static_cast<double>(plan.microbatches());
+    family->tokens_per_sequence =
+        static_cast<double>(simulation.graph().jobs.front().tokens_per_step) /
+        static_cast<double>(plan.batch.global_batch);
+    family->cost = job.cost;
+    family->power_limit_w = job.cluster.device.power_w;
+    const job::WorkFloor floor = simulation.Floor();
     for (const job::WorkFloor::Program& program : floor.programs) {
       family->work.layers_ps += static_cast<double>(program.layers) / m;
       family->work.ends_ps += static_cast<double>(program.ends) / m;
@@ -237,14 +237,19 @@ class Search {
     row.compute_spread = evaluation->compute_spread;
     row.least_bytes = evaluation->least_bytes;
     row.fingerprint = evaluation->fingerprint;
-    out.cost = job->cost;
-    out.power_limit_w = job->cluster.device.power_w;
     if (out.kind != Kind::kRow) return out;
     for (const Objective objective : options_.objectives) {
-      if (objective == Objective::kEnergy && out.power_limit_w <= 0) {
+      const std::string& gpu = job->cluster.device.name;
+      if (objective == Objective::kEnergy && job->cluster.device.power_w <= 0) {
         return failed(Kind::kRefused,
                       InvalidInput("{}: the power of {} is not known; say cluster.device.power",
-                                   open_.job.name(), job->cluster.device.name));
+                                   open_.job.name(), gpu));
+      }
+      if (objective == Objective::kCost && !one_price_ && !Priced(job->cost)) {
+        return failed(Kind::kRefused,
+                      InvalidInput("{}: the price of {} is not known, others' is; say "
+                                   "cost.price_per_gpu_hour",
+                                   open_.job.name(), gpu));
       }
       row.scores.push_back(ScoreOf(objective, row));
     }
@@ -267,14 +272,20 @@ class Search {
     return {};
   }
 
+  static bool Priced(const std::optional<campaign::CostSettings>& cost) {
+    return cost && cost->usd_per_gpu_hour > 0;
+  }
+
   // The scores that a point cannot be better than.
   std::vector<double> BoundScores(const Candidate& candidate) const {
-    const Degrees degrees = reader_->At(open_.space.Digits(candidate.point));
-    const std::int64_t tokens = tokens_per_sequence_ * degrees.global_batch;
+    const std::vector<std::size_t> digits = open_.space.Digits(candidate.point);
+    const Degrees degrees = reader_->At(digits);
+    const Family& family = families_[family_of_.at(reader_->Family(digits))];
+    const double tokens = family.tokens_per_sequence * static_cast<double>(degrees.global_batch);
+    // Of a family of which nothing is known the bound is 0, and so is each of these.
     const double per_million = SecondsPerMillion(candidate.bound * 1e-12, tokens);
     const double gpu_hours =
         per_million * static_cast<double>(reader_->Gpus(degrees)) / kSecondsPerHour;
-    const double price = cost_ && cost_->usd_per_gpu_hour > 0 ? cost_->usd_per_gpu_hour : 1;
     std::vector<double> scores;
     for (const Objective objective : options_.objectives) {
       switch (objective) {
@@ -283,13 +294,13 @@ class Search {
           scores.push_back(per_million);
           break;
         case Objective::kCost:
-          scores.push_back(one_price_ ? gpu_hours * price : 0);
+          scores.push_back(gpu_hours * (Priced(family.cost) ? family.cost->usd_per_gpu_hour : 1));
           break;
         case Objective::kEnergy:
-          scores.push_back(one_price_ && cost_
+          scores.push_back(family.cost
                                ? gpu_hours / 1000 *
-                                     campaign::LeastWatts(*cost_, power_limit_w_, candidate.work,
-                                                          candidate.bound)
+                                     campaign::LeastWatts(*family.cost, family.power_limit_w,
+                                                          candidate.work, candidate.bound)
                                : 0);
           break;
         case Objective::kMemory:
@@ -348,7 +359,6 @@ class Search {
       } else {
         ++counts.evaluated;
         if (static_cast<double>(out.row.result.step_time) < round[i].bound) ++result_.below_bound;
-        Price(out);
         rows.push_back(std::move(out.row));
       }
     }
@@ -371,15 +381,6 @@ class Search {
     }
     return {};
   }
-  // What bounds need of the job and a first evaluation shows.
-  void Price(const Outcome& out) {
-    if (tokens_per_sequence_ > 0) return;
-    const Degrees degrees = reader_->At(open_.space.Digits(out.row.point));
-    tokens_per_sequence_ =
-        out.row.tokens_per_step / std::max<std::int64_t>(degrees.global_batch, 1);
-    cost_ = out.cost;
-    power_limit_w_ = out.power_limit_w;
-  }
 
   Status Evaluate() {
     std::size_t next = 0;
@@ -394,8 +395,7 @@ class Search {
       std::vector<Candidate> round;
       while (next < candidates_.size() && round.size() < kRound) {
         const Candidate& candidate = candidates_[next++];
-        // Before the first evaluation no score is known to prune with.
-        if (tokens_per_sequence_ > 0 && !Matters(BoundScores(candidate))) {
+        if (!Matters(BoundScores(candidate))) {
           ++counts.pruned;
         } else {
           round.push_back(candidate);
@@ -468,16 +468,21 @@ class Search {
       }
     }
     if (result_.rows.empty()) return NoPlan();
-    for (PlanRow& row : result_.rows) {
-      const auto best = static_cast<double>(result_.rows.front().result.step_time);
-      const auto own = static_cast<double>(row.result.step_time);
-      row.tie =
-          &row != &result_.rows.front() && own - best <= best * TieWidth(result_.rows.front(), row);
-    }
+    MarkTies();
     if (options_.sensitivity && options_.objectives.size() == 1 && options_.rerank.empty()) {
       ORRERY_RETURN_IF_ERROR(FindTurns(open_, &Mine(0), &result_));
     }
     return {};
+  }
+
+  // Scores that are times (or proportional to them) tie where the times may.
+  void MarkTies() {
+    if (options_.objectives.front() == Objective::kMemory) return;
+    const PlanRow& first = result_.rows.front();
+    for (PlanRow& row : result_.rows) {
+      const double best = first.scores.front();
+      row.tie = &row != &first && row.scores.front() - best <= best * TieWidth(first, row);
+    }
   }
 
   Status NoPlan() const {
@@ -520,10 +525,7 @@ class Search {
   std::vector<Candidate> candidates_;
   std::vector<PlanRow> best_;
   std::string first_refusal_;
-  std::int64_t tokens_per_sequence_ = 0;
-  std::optional<campaign::CostSettings> cost_;  // of all points, where one_price_
-  double power_limit_w_ = 0;                    // the same
-  bool one_price_ = false;
+  bool one_price_ = false;  // all plans are on one GPU at one price
   PlanResult result_;
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "orrery/job/simulate.h"
 #include "orrery/search/plan/written.h"
 #include "orrery/search/sweep/sweep.h"
@@ -123,6 +125,44 @@ TEST(Plan, IsAJobFileThatRuns) {
       EXPECT_EQ(result->jobs[0].step_time, row.result.step_time) << *file;
       EXPECT_EQ(result->simulation.fingerprint, row.fingerprint) << *file;
       EXPECT_FALSE(result->out_of_memory());
+    }
+  }
+}
+
+// Of clusters, nodes and lengths of a sequence, at once: bounds and ties are of a token, not of a
+// step, and hosts differ in size.
+TEST(Plan, ClustersAreComparedByTheToken) {
+  const OpenJob open = Opened(R"(
+model: llama3-8b
+cluster: [h100-ib-400g, gb200-nvl72-ib-400g]
+nodes: [2, 4]
+parallel: {tp: [1, 2, 4], pp: [1, 2]}
+training: {global_batch: 64, micro_batch: [1, 2], seq_len: [4096, 8192], sharding: zero1}
+cost: {}
+)");
+  Evaluator evaluator(open.job);
+  std::vector<SweepRow> rows;
+  for (std::uint64_t p = 0; p < open.space.size(); ++p) {
+    rows.push_back(EvaluateRow(&evaluator, open.space, p, true));
+  }
+  std::erase_if(rows, [](const SweepRow& row) { return row.status != RowStatus::kOk; });
+  for (const Objective objective : {Objective::kThroughput, Objective::kCost, Objective::kEnergy}) {
+    const auto score = [&](const SweepRow& row) {
+      return objective == Objective::kThroughput ? -row.tokens_per_s
+             : objective == Objective::kCost     ? row.usd
+                                                 : row.kwh;
+    };
+    const auto best = std::ranges::min_element(rows, {}, score);
+    const auto found =
+        FindPlans(open, {.objectives = {objective}, .top = 5, .threads = 1, .sensitivity = false});
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    EXPECT_TRUE(found->proven);
+    EXPECT_EQ(found->below_bound, 0u);
+    EXPECT_EQ(found->rows.front().point, best->point) << Info(objective).name;
+    for (std::size_t i = 1; i < found->rows.size(); ++i) {
+      const PlanRow& row = found->rows[i];
+      const double behind = row.scores[0] / found->rows[0].scores[0] - 1;
+      EXPECT_EQ(row.tie, behind <= TieWidth(found->rows[0], row));
     }
   }
 }
