@@ -173,7 +173,8 @@ void Explainer::State::AddKernels(const std::string& field, std::vector<End>* en
          k.provenance == compute::Provenance::kModelled
              ? fmt::format("modelled, spread {:.0f} % (docs/compute.md)", k.spread * 100)
              : fmt::format("{} from the table of measured kernels, spread {:.0f} %",
-                           compute::Name(k.provenance), k.spread * 100)});
+                           compute::Name(k.provenance), k.spread * 100),
+         HumanTime(k.time)});
   }
 }
 
@@ -197,7 +198,7 @@ void Explainer::State::AddCollectives(const std::string& field, std::vector<End>
          fmt::format("{} each, {} a step, {} ranks in {} NVLink domain{}{}", HumanTime(c.each),
                      HumanCount(c.runs), c.ranks, c.domains, c.domains == 1 ? "" : "s",
                      c.blocking ? ", compute waits for it" : ""),
-         c.plan + " (docs/collectives.md)"});
+         c.plan + " (docs/collectives.md)", HumanTime(c.each) + " each"});
   }
 }
 
@@ -228,7 +229,7 @@ Status Explainer::State::AddConstants(const std::string& field, std::vector<End>
     ends->push_back({"constant", std::string(d.name),
                      fmt::format("{} {} ± {}, {}: {} by its spread", d.fitted, d.unit,
                                  d.fitted_spread, d.explains, effect),
-                     fmt::format("{} (data/constants/constants.csv)", d.source)});
+                     fmt::format("{} (data/constants/constants.csv)", d.source), effect});
   }
   return {};
 }

@@ -28,6 +28,7 @@ struct End {
   std::string name;
   std::string text;
   std::string source;
+  std::string brief;  // on one screen: a time, or what the constant does to the field
 };
 
 struct Explanation {

@@ -46,12 +46,6 @@ std::string Dump(Json json) {
 
 std::string Time(const Explanation& e) { return HumanTime(static_cast<SimTime>(e.number)); }
 
-// "fc1 of layers.mlp.fc1 1.127 s": an operation with the time that its text begins with.
-std::string OperationOf(const End& end) {
-  return fmt::format("{} {}", Printable(end.name, 60),
-                     end.text.substr(0, std::min(end.text.find(" in "), end.text.find(','))));
-}
-
 // The parts of the step, largest first: kernels and communications with their operations, waiting
 // with its meaning.
 std::string PartsOf(const Explanation& step) {
@@ -79,7 +73,8 @@ std::string PartsOf(const Explanation& step) {
     for (const End& end : part->ends) {
       if (end.kind != kind || count == kMostNamed) continue;
       if (operations.find(end.name + ' ') != std::string::npos) continue;  // blocking, and not
-      operations += (count++ == 0 ? "" : "; ") + OperationOf(end);
+      operations +=
+          (count++ == 0 ? "" : "; ") + fmt::format("{} {}", Printable(end.name, 60), end.brief);
     }
     table.Row({std::string(name), Time(*part), fmt::format("{:.1f} %", share * 100),
                operations.empty() ? part->meaning : operations});
@@ -93,12 +88,9 @@ std::string ConstantsOf(const Explanation& step) {
   table.AlignRight(1);
   std::size_t count = 0;
   for (const End& end : step.ends) {
-    if (end.kind != "constant" || count == kMostConstants) continue;
-    const std::size_t effect = end.text.rfind(": ");
-    if (effect == std::string::npos || !end.text.ends_with("spread")) continue;
+    if (end.kind != "constant" || end.brief.empty() || count == kMostConstants) continue;
     ++count;
-    table.Row({end.name, end.text.substr(effect + 2, end.text.find('%', effect) - effect - 1),
-               Printable(end.text.substr(0, end.text.find(',')), 40),
+    table.Row({end.name, end.brief, Printable(end.text.substr(0, end.text.find(',')), 40),
                Printable(end.source.substr(0, end.source.find(" (data/")), 90)});
   }
   return table.Render("  ");
