@@ -38,16 +38,6 @@ std::optional<std::int64_t> Whole(std::string_view text) {
   return value;
 }
 
-const Node* NodeAt(const Node& root, std::string_view path) {
-  const Node* node = &root;
-  while (node != nullptr && !path.empty()) {
-    const std::size_t dot = path.find('.');
-    node = node->kind == Node::Kind::kMap ? node->Find(path.substr(0, dot)) : nullptr;
-    path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
-  }
-  return node;
-}
-
 // Whether how many layers are recomputed depends on how they are cut into chunks.
 bool RecomputesByChunk(const OpenJob& open) {
   constexpr std::string_view kMethod = "training.recompute_method";
@@ -73,12 +63,7 @@ std::int64_t HostSizeWith(const std::vector<std::string>& keys,
 }  // namespace
 
 Result<HostSizes> HostSizesOf(const OpenJob& open) {
-  formats::Document document = open.job.document;
-  if (Node* cluster = document.root.Find("cluster");
-      cluster != nullptr && cluster->kind == Node::Kind::kList) {
-    Node first = cluster->items.front();
-    *cluster = std::move(first);
-  }
+  const formats::Document document = WithFirstCluster(open.job.document);
   ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec,
                           job::ReadClusterTree(document, open.job.folder));
   HostSizes hosts{.axis = {}, .gpus = {spec.gpus_per_node}};

@@ -34,13 +34,7 @@ struct Facts {
 };
 
 const Node* At(const Document& document, std::string_view path) {
-  const Node* node = &document.root;
-  while (node != nullptr && !path.empty()) {
-    const std::size_t dot = path.find('.');
-    node = node->kind == Node::Kind::kMap ? node->Find(path.substr(0, dot)) : nullptr;
-    path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
-  }
-  return node;
+  return NodeAt(document.root, path);
 }
 
 // The number at the path, or the first of its open values; 0 where there is none.
@@ -59,13 +53,8 @@ std::int64_t NumberAt(const Document& document, std::string_view path) {
 Result<Facts> FactsOf(const Template& job) {
   Facts facts;
   ORRERY_ASSIGN_OR_RETURN(facts.model, job::ReadModelTree(job.document, job.folder));
-  Document document = job.document;
-  if (Node* cluster = document.root.Find("cluster");
-      cluster != nullptr && cluster->kind == Node::Kind::kList && !cluster->items.empty()) {
-    Node first = cluster->items.front();
-    *cluster = std::move(first);
-  }
-  ORRERY_ASSIGN_OR_RETURN(facts.cluster, job::ReadClusterTree(document, job.folder));
+  ORRERY_ASSIGN_OR_RETURN(facts.cluster,
+                          job::ReadClusterTree(WithFirstCluster(job.document), job.folder));
   const auto nodes = NumberAt(job.document, "nodes");
   facts.gpus = nodes * facts.cluster.gpus_per_node;
   facts.seq_len = NumberAt(job.document, "training.seq_len");
@@ -348,6 +337,25 @@ class Opener {
 };
 
 }  // namespace
+
+const Node* NodeAt(const Node& root, std::string_view path) {
+  const Node* node = &root;
+  while (node != nullptr && !path.empty()) {
+    const std::size_t dot = path.find('.');
+    node = node->kind == Node::Kind::kMap ? node->Find(path.substr(0, dot)) : nullptr;
+    path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
+  }
+  return node;
+}
+
+Document WithFirstCluster(Document document) {
+  if (Node* cluster = document.root.Find("cluster");
+      cluster != nullptr && cluster->kind == Node::Kind::kList && !cluster->items.empty()) {
+    Node first = cluster->items.front();
+    *cluster = std::move(first);
+  }
+  return document;
+}
 
 Result<OpenJob> OpenSpace(Template job, const std::vector<std::string>& vary) {
   ORRERY_ASSIGN_OR_RETURN(Facts facts, FactsOf(job));

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "orrery/search/evaluate/evaluator.h"
@@ -27,6 +28,11 @@ struct OpenJob {
   bool by_default = false;               // the file left nothing open
   std::vector<std::string> given_first;  // assignments of the file's own values, by_default only
 };
+
+// The node at "parallel.tp"; null where there is none.
+const formats::Node* NodeAt(const formats::Node& root, std::string_view path);
+// The document with the first of the clusters that it leaves open.
+formats::Document WithFirstCluster(formats::Document document);
 
 Result<OpenJob> OpenSpace(Template job, const std::vector<std::string>& vary);
 
