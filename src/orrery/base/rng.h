@@ -3,7 +3,10 @@
 // 2014).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "orrery/base/int128.h"
 
@@ -44,6 +47,13 @@ class CounterRng {
     return static_cast<std::uint64_t>((static_cast<Uint128>(Next()) * n) >> 64);
   }
   constexpr double Unit() { return ToUnit(Next()); }
+  // Fisher-Yates, from the last on.
+  template <typename Value>
+  constexpr void Shuffle(std::vector<Value>* values) {
+    for (std::size_t i = values->size(); i > 1; --i) {
+      std::swap((*values)[i - 1], (*values)[Below(i)]);
+    }
+  }
 
  private:
   std::uint64_t key_;

@@ -8,13 +8,6 @@
 namespace orrery::cluster {
 namespace {
 
-// Fisher-Yates with the counter rng.
-void Shuffle(CounterRng* rng, std::vector<std::size_t>* values) {
-  for (std::size_t i = values->size(); i > 1; --i) {
-    std::swap((*values)[i - 1], (*values)[rng->Below(i)]);
-  }
-}
-
 std::vector<char> Taken(const Cluster& cluster, const Placement& placement) {
   std::vector<char> taken(cluster.devices(), 0);
   for (DeviceId d : placement.device) {
@@ -39,7 +32,7 @@ std::vector<std::size_t> RandomDevices(const Cluster& cluster, const std::vector
   CounterRng rng(seed);
   std::vector<std::size_t> devices;
   if (ranks % per_node == 0 && nodes.size() * per_node >= ranks) {
-    Shuffle(&rng, &nodes);
+    rng.Shuffle(&nodes);
     for (std::size_t n : nodes) {
       for (std::size_t i = 0; i < per_node; ++i) devices.push_back(n * per_node + i);
     }
@@ -47,7 +40,7 @@ std::vector<std::size_t> RandomDevices(const Cluster& cluster, const std::vector
     for (std::size_t d = 0; d < taken.size(); ++d) {
       if (taken[d] == 0) devices.push_back(d);
     }
-    Shuffle(&rng, &devices);
+    rng.Shuffle(&devices);
   }
   devices.resize(ranks);
   return devices;

@@ -281,9 +281,7 @@ TEST(Analytic, OrderWithinAnInstantChangesNothing) {
     const auto expected = Simulate(problem, true, false);
     CounterRng rng(seed);
     for (int round = 0; round < 4; ++round) {
-      for (std::size_t i = problem.items.size(); i > 1; --i) {
-        std::swap(problem.items[i - 1], problem.items[rng.Below(i)]);
-      }
+      rng.Shuffle(&problem.items);
       EXPECT_EQ(Simulate(problem, round % 2 == 0, round > 1), expected) << "seed " << seed;
     }
   }

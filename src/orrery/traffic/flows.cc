@@ -22,18 +22,12 @@ constexpr std::array kPatterns = {
             "bandwidth, sizes by --sizes, for --duration."},
 };
 
-void Shuffle(std::vector<std::size_t>* items, CounterRng* rng) {
-  for (std::size_t i = items->size(); i > 1; --i) {
-    std::swap((*items)[i - 1], (*items)[rng->Below(i)]);
-  }
-}
-
 // A random cycle through all: nobody sends to itself.
 std::vector<Flow> Permutation(std::size_t gpus, const PatternOptions& options) {
   std::vector<std::size_t> order(gpus);
   std::iota(order.begin(), order.end(), std::size_t{0});
   CounterRng rng(options.seed);
-  Shuffle(&order, &rng);
+  rng.Shuffle(&order);
   std::vector<Flow> flows(gpus);
   for (std::size_t i = 0; i < gpus; ++i) {
     const std::size_t from = order[i];
@@ -61,7 +55,7 @@ Result<std::vector<Flow>> Cast(const cluster::Cluster& cluster, std::size_t gpus
         "flows",
         options.degree, others.size());
   }
-  Shuffle(&others, &rng);
+  rng.Shuffle(&others);
   std::vector<Flow> flows;
   for (std::size_t i = 0; i < options.degree; ++i) {
     const DeviceId other(others[i]);

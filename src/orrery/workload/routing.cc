@@ -88,8 +88,7 @@ std::vector<double> Zipf(std::size_t experts, double exponent, std::uint64_t key
   for (std::size_t e = 0; e < experts; ++e) {
     share[e] = Exp(-exponent * Ln(static_cast<double>(e + 1)));
   }
-  CounterRng rng(key);
-  for (std::size_t i = experts; i > 1; --i) std::swap(share[i - 1], share[rng.Below(i)]);
+  CounterRng(key).Shuffle(&share);
   return share;
 }
 
