@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "orrery/base/check.h"
 #include "orrery/base/status.h"
 #include "orrery/formats/tree.h"
 
@@ -53,6 +54,15 @@ class DataTable {
 
 // The text of an embedded table (cmake/data.cmake).
 std::string Lines(std::span<const std::string_view> lines);
+
+// The table of one embedded file. That it cannot be read is a fault of the build.
+template <typename Table>
+Table Embedded(std::span<const std::string_view> lines, const std::string& file) {
+  Table table;
+  const Status status = table.Add(Lines(lines), file);
+  ORRERY_CHECK(status.ok(), status.message().c_str());
+  return table;
+}
 
 // The fields of `over` put over those of `under`, maps key by key.
 void Overlay(const Node& over, Node* under);

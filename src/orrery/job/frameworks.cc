@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/formats/section.h"
@@ -195,12 +194,8 @@ std::string_view FamilyOf(const Framework& framework) {
 }
 
 const FrameworkTable& FrameworkTable::BuiltIn() {
-  static const FrameworkTable table = [] {
-    FrameworkTable built_in;
-    const Status status = built_in.Add(formats::Lines(kRows), "data/frameworks.yaml");
-    ORRERY_CHECK(status.ok(), status.message().c_str());
-    return built_in;
-  }();
+  static const FrameworkTable table =
+      formats::Embedded<FrameworkTable>(kRows, "data/frameworks.yaml");
   return table;
 }
 

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/formats/section.h"
@@ -60,12 +59,8 @@ bool Names(const FrameworkName& name, const Configuration& row) {
 }  // namespace
 
 const FrameworkNames& FrameworkNames::BuiltIn() {
-  static const FrameworkNames names = [] {
-    FrameworkNames built_in;
-    const Status status = built_in.Add(formats::Lines(kNames), "data/framework_names.yaml");
-    ORRERY_CHECK(status.ok(), status.message().c_str());
-    return built_in;
-  }();
+  static const FrameworkNames names =
+      formats::Embedded<FrameworkNames>(kNames, "data/framework_names.yaml");
   return names;
 }
 

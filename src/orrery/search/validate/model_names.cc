@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "orrery/base/check.h"
 #include "orrery/base/text.h"
 #include "orrery/search/validate/configuration.h"
 #include "orrery/workload/options.h"
@@ -28,12 +27,7 @@ constexpr OptionTable kTable{.path = "", .doc = "", .options = kOptions};
 }  // namespace
 
 const ModelNames& ModelNames::BuiltIn() {
-  static const ModelNames names = [] {
-    ModelNames built_in;
-    const Status status = built_in.Add(formats::Lines(kNames), "data/model_names.yaml");
-    ORRERY_CHECK(status.ok(), status.message().c_str());
-    return built_in;
-  }();
+  static const ModelNames names = formats::Embedded<ModelNames>(kNames, "data/model_names.yaml");
   return names;
 }
 

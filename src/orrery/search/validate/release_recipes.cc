@@ -208,12 +208,8 @@ Release ReleaseOf(const Configuration& row) {
 }  // namespace
 
 const RecipeTable& RecipeTable::BuiltIn() {
-  static const RecipeTable table = [] {
-    RecipeTable built_in;
-    const Status status = built_in.Add(formats::Lines(kRecipes), "data/release_recipes.yaml");
-    ORRERY_CHECK(status.ok(), status.message().c_str());
-    return built_in;
-  }();
+  static const RecipeTable table =
+      formats::Embedded<RecipeTable>(kRecipes, "data/release_recipes.yaml");
   return table;
 }
 

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "orrery/base/check.h"
 #include "orrery/base/text.h"
 #include "orrery/search/validate/config_extra.h"
 #include "orrery/workload/models.h"
@@ -40,12 +39,8 @@ void SetGatedWidth(Model* m) {
 }  // namespace
 
 const TestCaseTable& TestCaseTable::BuiltIn() {
-  static const TestCaseTable table = [] {
-    TestCaseTable built_in;
-    const Status status = built_in.Add(formats::Lines(kCases), "data/test_cases.yaml");
-    ORRERY_CHECK(status.ok(), status.message().c_str());
-    return built_in;
-  }();
+  static const TestCaseTable table =
+      formats::Embedded<TestCaseTable>(kCases, "data/test_cases.yaml");
   return table;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "orrery/base/check.h"
 #include "orrery/base/schema.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
@@ -24,12 +23,7 @@ constexpr OptionTable kTable{.path = "", .doc = "", .options = kOptions};
 }  // namespace
 
 const Words& Words::BuiltIn() {
-  static const Words words = [] {
-    Words built_in;
-    const Status status = built_in.Add(formats::Lines(kWords), "data/words.yaml");
-    ORRERY_CHECK(status.ok(), status.message().c_str());
-    return built_in;
-  }();
+  static const Words words = formats::Embedded<Words>(kWords, "data/words.yaml");
   return words;
 }
 
