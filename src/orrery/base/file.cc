@@ -115,6 +115,11 @@ void RemoveOrphans(const std::string& target) {
 
 }  // namespace
 
+std::string FolderOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
 Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes) {
   if (path.find('\0') != std::string::npos) return Failure("read", path, EINVAL);
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -20,6 +20,10 @@ namespace orrery {
 // The whole file. More than `limit_bytes` is refused after reading that many.
 Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes);
 
+// "jobs" of "jobs/a.yaml", to which names inside the file are relative; empty where the path names
+// none.
+std::string FolderOf(const std::string& path);
+
 // Where this process keeps the unfinished content of `path`.
 std::string TemporaryName(const std::string& path);
 

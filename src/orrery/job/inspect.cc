@@ -127,8 +127,7 @@ Result<cluster::Cluster> InspectedCluster(const std::string& path, int nodes,
     } else {
       ORRERY_ASSIGN_OR_RETURN(const formats::Document document, formats::ReadDocument(path));
       std::vector<std::string> assumed;
-      const std::size_t slash = path.rfind('/');
-      const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
+      const std::string folder = FolderOf(path);
       if (document.root.Find("training") != nullptr || document.root.Find("jobs") != nullptr) {
         ORRERY_ASSIGN_OR_RETURN(Job job, ReadJob(path, {.data = data}));
         spec = std::move(job.cluster);

@@ -77,9 +77,8 @@ class Placer {
           cluster_.spec().topology.name);
     }
     std::map<std::size_t, std::vector<std::size_t>> racks;
-    for (std::size_t n = 0; n * per_node_ < owner_.size(); ++n) {
-      racks[cluster_.leaf(cluster_.nic(DeviceId(n * per_node_)))].push_back(n);
-    }
+    const std::vector<std::size_t> rack = RacksOf(cluster_);
+    for (std::size_t n = 0; n < rack.size(); ++n) racks[rack[n]].push_back(n);
     std::vector<std::size_t> hosts;
     for (std::size_t turn = 0, left = racks.size(); left > 0; ++turn) {
       left = 0;
@@ -126,10 +125,7 @@ class Placer {
       for (std::size_t n = 0; n * per_node_ < owner_.size(); ++n) hosts.push_back(n);
     }
     if (whole) std::erase_if(hosts, [this](std::size_t host) { return !IsFree(host); });
-    if (jobs_[j].request->policy == PlacementPolicy::kRandom) {
-      CounterRng rng(seed_);
-      for (std::size_t i = hosts.size(); i > 1; --i) std::swap(hosts[i - 1], hosts[rng.Below(i)]);
-    }
+    if (jobs_[j].request->policy == PlacementPolicy::kRandom) CounterRng(seed_).Shuffle(&hosts);
     for (const std::size_t host : hosts) {
       for (std::size_t i = 0; i < per_node_; ++i) {
         const DeviceId d(host * per_node_ + i);
@@ -175,6 +171,15 @@ std::string_view Name(PlacementPolicy policy) {
       return "explicit";
   }
   return "?";
+}
+
+std::vector<std::size_t> RacksOf(const cluster::Cluster& cluster) {
+  const auto per_node = static_cast<std::size_t>(cluster.spec().gpus_per_node);
+  std::vector<std::size_t> racks;
+  for (std::size_t first = 0; first < cluster.devices(); first += per_node) {
+    racks.push_back(cluster.direct() ? 0 : cluster.leaf(cluster.nic(DeviceId(first))));
+  }
+  return racks;
 }
 
 Result<cluster::Placement> PlaceJobs(const cluster::Cluster& cluster,

@@ -32,6 +32,10 @@ struct JobToPlace {
   const PlacementRequest* request = nullptr;
 };
 
+// Of each host, the rack it stands in: the leaf above its first NIC. One for all where hosts are
+// joined directly.
+std::vector<std::size_t> RacksOf(const cluster::Cluster& cluster);
+
 // The device of every rank, job by job. Listed GPUs are taken first, then the jobs have their turns
 // in the order given. Errors name the jobs.
 Result<cluster::Placement> PlaceJobs(const cluster::Cluster& cluster,

@@ -80,11 +80,6 @@ Status ReadAssume(const Source& source, const Node* node, std::vector<std::strin
 
 namespace {
 
-std::string FolderOf(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash);
-}
-
 // The tables of the folders under `data`, on top of `data`; null: what is built in.
 Result<std::shared_ptr<const Data>> ReadDataKey(const Source& source,
                                                 std::shared_ptr<const Data> data) {

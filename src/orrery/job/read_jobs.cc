@@ -21,11 +21,6 @@ using formats::Node;
 constexpr std::size_t kMaxJobs = 1000;
 constexpr std::int64_t kLargestPlacement = 64 << 20;
 
-std::string FolderOf(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash);
-}
-
 // An entry as it is read: what trains is in `workload`.
 struct Entry {
   Tenant tenant;

@@ -36,9 +36,7 @@ Result<Template> ReadTemplate(const std::string& path, job::ReadOptions read,
   const formats::Limits limits;
   ORRERY_ASSIGN_OR_RETURN(const std::string text,
                           ReadFile(path, static_cast<std::int64_t>(limits.bytes)));
-  const std::size_t slash = path.rfind('/');
-  return MakeTemplate(text, path, slash == std::string::npos ? "" : path.substr(0, slash),
-                      std::move(read), std::move(measured_database));
+  return MakeTemplate(text, path, FolderOf(path), std::move(read), std::move(measured_database));
 }
 
 Result<Template> ReadTemplateText(std::string_view text, const std::string& name,

@@ -19,8 +19,8 @@ class Scheduler {
         seed_(seed),
         time_(time),
         free_(rack.size(), 1),
-        idle_(rack.size()) {
-    for (const std::size_t r : rack) ++hosts_of_[r];
+        idle_(rack.size()),
+        rack_sizes_(RackSizes(rack)) {
     run_.jobs.resize(jobs.size());
   }
 
@@ -107,8 +107,7 @@ class Scheduler {
     }
     const std::size_t wanted = jobs_[job].hosts;
     if (choice_ == HostChoice::kRandom) {
-      CounterRng rng(HashCombine(seed_, job));
-      for (std::size_t i = hosts.size(); i > 1; --i) std::swap(hosts[i - 1], hosts[rng.Below(i)]);
+      CounterRng(HashCombine(seed_, job)).Shuffle(&hosts);
     } else if (choice_ == HostChoice::kStriped) {
       std::stable_sort(hosts.begin(), hosts.end(), [&](std::size_t a, std::size_t b) {
         return PlaceIn(racks[rack_[a]], a) < PlaceIn(racks[rack_[b]], b);
@@ -129,16 +128,6 @@ class Scheduler {
     return std::ranges::find(rack, host) - rack.begin();
   }
 
-  std::size_t FewestRacks(std::size_t hosts) const {
-    std::vector<std::size_t> sizes;
-    for (const auto& [rack, size] : hosts_of_) sizes.push_back(size);
-    std::ranges::sort(sizes, std::greater());
-    std::size_t racks = 0;
-    for (std::size_t held = 0; held < hosts; held += sizes[racks++]) {
-    }
-    return racks;
-  }
-
   void Sum() {
     std::vector<double> completions;
     double host_s = 0, spread = 0, last = 0;
@@ -149,7 +138,7 @@ class Scheduler {
       std::ranges::sort(racks);
       racks.erase(std::unique(racks.begin(), racks.end()), racks.end());
       row.racks = racks.size();
-      row.fewest_racks = FewestRacks(row.hosts.size());
+      row.fewest_racks = FewestRacks(rack_sizes_, row.hosts.size());
       const double held = static_cast<double>(row.hosts.size()) * (row.end_s - row.start_s);
       host_s += held;
       spread += held * static_cast<double>(row.racks) / static_cast<double>(row.fewest_racks);
@@ -175,15 +164,31 @@ class Scheduler {
   const HostChoice choice_;
   const std::uint64_t seed_;
   const TimeOnHosts& time_;
-  std::vector<char> free_;                       // by host
-  std::size_t idle_;                             // hosts that are
-  std::map<std::size_t, std::size_t> hosts_of_;  // by rack
-  std::vector<std::size_t> waiting_;             // jobs, first come first
-  std::multimap<double, std::size_t> running_;   // by end
+  std::vector<char> free_;  // by host
+  std::size_t idle_;        // hosts that are
+  const std::vector<std::size_t> rack_sizes_;
+  std::vector<std::size_t> waiting_;            // jobs, first come first
+  std::multimap<double, std::size_t> running_;  // by end
   QueueRun run_;
 };
 
 }  // namespace
+
+std::vector<std::size_t> RackSizes(std::span<const std::size_t> rack) {
+  std::map<std::size_t, std::size_t> hosts_of;
+  for (const std::size_t r : rack) ++hosts_of[r];
+  std::vector<std::size_t> sizes;
+  for (const auto& [r, hosts] : hosts_of) sizes.push_back(hosts);
+  std::ranges::sort(sizes, std::greater());
+  return sizes;
+}
+
+std::size_t FewestRacks(std::span<const std::size_t> sizes, std::size_t hosts) {
+  std::size_t racks = 0;
+  for (std::size_t held = 0; held < hosts; held += sizes[racks++]) {
+  }
+  return racks;
+}
 
 Result<QueueRun> RunQueue(std::span<const QueuedJob> jobs, std::span<const std::size_t> rack,
                           QueueOrder order, HostChoice choice, std::uint64_t seed,

@@ -55,6 +55,10 @@ struct QueueRun {
   double racks_over_fewest = 1;
 };
 
+// How many hosts each rack has, the largest first, and the fewest racks that hold so many hosts.
+std::vector<std::size_t> RackSizes(std::span<const std::size_t> rack);
+std::size_t FewestRacks(std::span<const std::size_t> sizes, std::size_t hosts);
+
 // REQUIRES: jobs by arrival; each fits the cluster. `rack`: of each host.
 Result<QueueRun> RunQueue(std::span<const QueuedJob> jobs, std::span<const std::size_t> rack,
                           QueueOrder order, HostChoice choice, std::uint64_t seed,

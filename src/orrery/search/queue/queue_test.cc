@@ -92,6 +92,12 @@ TEST(Queue, ChoosesHosts) {
   EXPECT_EQ(packed.jobs[1].racks, 2U);
   EXPECT_EQ(packed.jobs[1].fewest_racks, 1U);
   EXPECT_DOUBLE_EQ(packed.racks_over_fewest, (1 * 1 + 2 * 2) / 3.0);
+  // Racks of unequal size: the fewest that hold a job are counted from the largest on.
+  const std::vector<std::size_t> sizes =
+      RackSizes(std::vector<std::size_t>{0, 0, 0, 0, 1, 1, 2, 2});
+  EXPECT_THAT(sizes, ElementsAre(4, 2, 2));
+  EXPECT_EQ(FewestRacks(sizes, 4), 1u);
+  EXPECT_EQ(FewestRacks(sizes, 8), 3u);
   // Striped over four racks of four: a host of each; random ones are other hosts than packed ones.
   std::vector<std::size_t> racks(16);
   for (std::size_t h = 0; h < 16; ++h) racks[h] = h / 4;

@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 
+#include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/base/time.h"
@@ -86,11 +87,8 @@ class Reader {
     if (!cluster.ok()) return std::move(cluster).TakeStatus().In(source.name());
     JobTimes& times = file_.times;
     times.gpus_per_host = static_cast<std::size_t>(spec.gpus_per_node);
-    const bool clos = !cluster->direct();
-    for (std::size_t h = 0; h < static_cast<std::size_t>(spec.nodes); ++h) {
-      const DeviceId first(h * times.gpus_per_host);
-      times.rack.push_back(clos ? cluster->leaf(cluster->nic(first)) : 0);
-    }
+    times.rack = job::RacksOf(*cluster);
+    times.rack_sizes = RackSizes(times.rack);
     file_.cluster =
         fmt::format("{}, hosts: {} of {} GPUs", spec.name, spec.nodes, spec.gpus_per_node);
     return {};
@@ -174,11 +172,7 @@ Result<double> JobTimes::On(std::size_t source, std::span<const std::size_t> hos
   std::map<std::size_t, std::size_t> count;  // hosts by rack, in the order of the hosts
   for (const std::size_t host : hosts) ++count[rack[host]];
   if (!from.training) {
-    std::map<std::size_t, std::size_t> sizes;
-    for (const std::size_t r : rack) ++sizes[r];
-    std::size_t largest = 0;
-    for (const auto& [r, size] : sizes) largest = std::max(largest, size);
-    const bool fewest = (count.size() - 1) * largest < hosts.size();
+    const bool fewest = count.size() == FewestRacks(rack_sizes, hosts.size());
     return from.run_time_s * (fewest ? 1 : from.across_racks);
   }
   std::vector<std::size_t> pattern;
@@ -201,9 +195,7 @@ Result<double> JobTimes::On(std::size_t source, std::span<const std::size_t> hos
 
 Result<QueueFile> ReadQueue(const std::string& path, const std::string& network) {
   ORRERY_ASSIGN_OR_RETURN(Document document, formats::ReadDocument(path));
-  const std::size_t slash = path.rfind('/');
-  return Reader(std::move(document), slash == path.npos ? "" : path.substr(0, slash), network)
-      .Run();
+  return Reader(std::move(document), FolderOf(path), network).Run();
 }
 
 }  // namespace orrery::search

@@ -29,7 +29,8 @@ class JobTimes {
   std::size_t simulated() const { return steps_.size(); }
 
   std::vector<Source> sources;
-  std::vector<std::size_t> rack;  // of each host
+  std::vector<std::size_t> rack;        // of each host
+  std::vector<std::size_t> rack_sizes;  // RackSizes
   std::size_t gpus_per_host = 1;
 
  private:
