@@ -35,6 +35,7 @@ def configuration(dense: bool, chunks: int) -> TransformerConfig:
     }  # fmt: skip
     if chunks > 1:
         experts["virtual_pipeline_model_parallel_size"] = chunks
+        experts |= {"overlap_p2p_comm": True, "batch_p2p_comm": False}
     return TransformerConfig(
         num_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=8, ffn_hidden_size=2 * HIDDEN,
         bf16=True, params_dtype=torch.bfloat16, pipeline_dtype=torch.bfloat16,
@@ -73,6 +74,9 @@ def build(
     config.finalize_model_grads_func = finalize_model_grads
     no_sync = [part.no_sync for part in models]
     config.no_sync_func = no_sync if chunks > 1 else no_sync[0]
+    # As Megatron-LM's own loop does (--no-align-grad-reduce leaves it out): stages begin together.
+    reduce = [part.start_grad_sync for part in models]
+    config.grad_sync_func = reduce if chunks > 1 else reduce[0]
     return models, optimizer
 
 

@@ -73,12 +73,15 @@ std::vector<std::uint32_t> Members(const graph::Graph& g, std::uint32_t rank, Gr
 
 // Every example, in full: valid, and straight but for what graph.h says is not.
 TEST(RankTraces, ExamplesAreValidGraphs) {
-  const std::map<std::string, std::string> examples = {{"ddp", ""},
-                                                       {"tp", ""},
-                                                       {"pipeline", ""},
-                                                       {"fsdp2", "it records an event"},
-                                                       {"hybrid", "it records an event"},
-                                                       {"megatron", "not on the compute stream"}};
+  const std::map<std::string, std::string> examples = {
+      {"ddp", ""},
+      {"tp", ""},
+      {"pipeline", ""},
+      {"fsdp2", "it records an event"},
+      {"hybrid", "it records an event"},
+      {"fsdp1", "it records an event"},
+      {"megatron", ""},
+      {"megatron-interleaved", "no neighbour's slot"}};
   for (const auto& [name, why_not] : examples) {
     const auto directory =
         formats::ReadTraceDirectory(fmt::format("{}/{}", kTraces, name), 1 << 26);
