@@ -124,6 +124,40 @@ TEST(RandomPlans, BlocksTakenTogetherAreBlocksStepped) {
   EXPECT_GT(fewer, 100);
 }
 
+// A collective that takes its group's course, and one whose chunks are events: slow ranks, late
+// ranks and other groups on the same links are where the first may not.
+TEST(RandomPlans, CoursesAreChunks) {
+  int ran = 0, fewer = 0;
+  for (std::uint64_t seed = 1; ran < 40; ++seed) {
+    ASSERT_LT(seed, 10'000u) << "plans are refused";
+    const Drawn d = Draw(seed);
+    SCOPED_TRACE(Describe(seed, d));
+    if (d.plan.ranks() > 16) continue;  // every chunk is an event
+    CounterRng rng(seed ^ 0xc0125e);
+    Scenario s("h100-ib-400g", d.nodes);
+    if (!s.Add(d.model, d.plan, "job").ok()) continue;
+    s.PlacePacked();
+    ++ran;
+    Options o;
+    o.iterations = 2;
+    const std::size_t perturbed = rng.Below(3);
+    for (std::size_t i = 0; i < perturbed; ++i) {
+      const RankId rank(rng.Below(s.graph().bindings.size()));
+      const double speed = rng.Below(2) == 0 ? 1 : 0.8 + 0.1 * static_cast<double>(rng.Below(4));
+      o.ranks.push_back({rank, speed, static_cast<SimTime>(rng.Below(3) * 777'777)});
+    }
+    const std::string_view network = seed % 2 == 0 ? "links" : "packet";
+    const auto courses = s.Run(o, network);
+    ASSERT_TRUE(courses.ok()) << courses.status().message();
+    o.stepwise = true;
+    const auto chunks = s.Run(o, network);
+    ASSERT_TRUE(chunks.ok()) << chunks.status().message();
+    ASSERT_NO_FATAL_FAILURE(ExpectEqual(*courses, *chunks));
+    if (courses->events < chunks->events) ++fewer;
+  }
+  EXPECT_GT(fewer, 10);
+}
+
 // The general machine knows one rule, the fast one many: of a straight program both find the same
 // end of every iteration, to the picosecond.
 TEST(RandomPlans, BothMachinesAgree) {

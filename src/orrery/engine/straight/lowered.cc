@@ -10,56 +10,37 @@
 #include <atomic>
 #include <thread>
 
-#include "orrery/des/event_queue.h"
 #include "orrery/engine/loop.h"
+#include "orrery/engine/straight/chunks.h"
+#include "orrery/engine/straight/courses.h"
 #include "orrery/engine/straight/deadlock.h"
 #include "orrery/engine/straight/machine.h"
 #include "orrery/engine/straight/meeting.h"
+#include "orrery/engine/straight/secluded.h"
 #include "orrery/engine/straight/wiring.h"
 
 namespace orrery::engine {
 namespace {
 
-enum class What : std::uint8_t { kCredit, kWorkDone, kSend, kLanes, kPost, kWake };
-
-struct Event {
-  SimTime time = 0;
-  std::uint32_t rank = 0;
-  What what = What::kWake;
-  std::uint64_t key = 0;   // a lane, a stream, a wire or a wake's version
-  std::int64_t bytes = 0;  // kSend
-  friend bool operator<(const Event& a, const Event& b) {
-    if (a.rank != b.rank) return a.rank < b.rank;
-    if (a.what != b.what) return a.what < b.what;
-    if (a.key != b.key) return a.key < b.key;
-    return a.bytes < b.bytes;
-  }
-};
-
-struct Lane {
-  const Bound* bound = nullptr;
-  std::uint32_t member = 0;
-  int number = 0;  // within the schedule
-  std::uint64_t index = 0;
-  collective::Step step;
-};
-
-class LoweredLoop : public Machine<LoweredLoop> {
+class LoweredLoop : public Machine<LoweredLoop>, public Chunks<LoweredLoop> {
  public:
   LoweredLoop(const LoopInputs& in, const MachineOptions& options, Tracer* tracer, Wiring* wiring,
-              std::span<const std::uint32_t> partition_of, std::uint32_t self,
-              std::unique_ptr<network::Network> network)
+              const Secluded* secluded, std::span<const std::uint32_t> partition_of,
+              std::uint32_t self, std::unique_ptr<network::Network> network,
+              std::unique_ptr<network::Network> links)
       : Machine(*in.inputs->graph, *in.layout, options, tracer),
-        wiring_(*wiring),
+        Chunks(wiring, std::move(network)),
         partition_of_(partition_of),
         self_(self),
-        network_(std::move(network)),
         lanes_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)),
         left_(in.layout->ranks.size() * static_cast<std::size_t>(in.layout->streams)),
-        shares_(network_->name() == "flow-chunks" || network_->name() == "packet") {
+        secluded_(*secluded) {
     std::uint32_t mine = 0;
     for (std::uint32_t p : partition_of_) mine += p == self_ ? 1 : 0;
     SetRunning(mine);
+    if (links == nullptr) return;
+    courses_ = std::make_unique<Courses>(in, wiring, std::move(links));
+    gatherings_.resize(in.layout->meets.size());
   }
 
   void Begin() {
@@ -68,36 +49,20 @@ class LoweredLoop : public Machine<LoweredLoop> {
     }
   }
 
-  SimTime next_time() { return std::min(queue_.NextTime(), network_->next_time()); }
-
   // Processes everything before `end`.
-  void RunUntil(SimTime end) {
-    for (SimTime next = next_time(); next < end; next = next_time()) {
-      if (network_->next_time() <= next) {
-        TakeDeliveries(next);
-      } else {
-        const Event e = queue_.Top();
-        queue_.Pop();
-        now_ = e.time;
-        ++events_;
-        Take(e);
-      }
-    }
-  }
+  void RunUntil(SimTime end) { RunEvents(end); }
 
   // What crosses partitions; the driver carries it between windows.
-  struct Credit {
-    SimTime time = 0;
-    std::uint32_t wire = 0;
-  };
   std::vector<std::vector<Credit>> credits_out;  // by partition
   std::vector<network::RemoteHop> hops_out;
   void CollectHops() { network_->TakeRemote(&hops_out); }
-  void AcceptCredit(const Credit& c) {
-    queue_.Push({c.time, wiring_.wires[c.wire].from, What::kCredit, c.wire});
+  std::uint64_t events() const {
+    return events_run_ + (courses_ != nullptr ? courses_->events() : 0);
   }
-  network::Network& network() { return *network_; }
-  std::uint64_t events() const { return events_; }
+  // By link, of collectives that took a course.
+  std::span<const network::PortStatistics> course_traffic() const {
+    return courses_ == nullptr ? std::span<const network::PortStatistics>() : courses_->traffic();
+  }
 
   // Machine's hooks.
   void Post(std::uint32_t r, int stream_index, SimTime arrival) {
@@ -108,54 +73,47 @@ class LoweredLoop : public Machine<LoweredLoop> {
   }
 
  private:
+  friend class Chunks<LoweredLoop>;
+  // Members of a secluded group that have come for a collective, before any of them begins.
+  struct Gathering {
+    SimTime decide = 0;
+    int plan = -1, stream = 0;
+    std::vector<std::uint32_t> ranks;
+    std::vector<SimTime> arrivals;
+    std::uint32_t late = 0;  // of the last one, which went chunk by chunk, still to come
+    bool off = false;        // members come in ways that are not followed here
+  };
+
   std::vector<Lane>& lanes(std::uint32_t r, int s) { return lanes_[slot(r, s)]; }
+  Lane& lane(const LaneRef& ref) { return lanes(ref.rank, ref.stream)[ref.lane]; }
 
   void Take(const Event& e) {
     switch (e.what) {
       case What::kWake:
-        OnWake(e.rank, static_cast<std::uint32_t>(e.key));
-        break;
+        return OnWake(e.rank, static_cast<std::uint32_t>(e.key));
       case What::kPost:
-        Prepare(e.rank, static_cast<int>(e.key));
-        break;
-      case What::kLanes:
-      case What::kWorkDone: {
-        LaneRef ref{e.rank, static_cast<std::uint8_t>(e.key >> 32),
-                    static_cast<std::uint8_t>(e.key >> 16), static_cast<std::uint16_t>(e.key)};
-        if (e.what == What::kWorkDone) {
-          EndStep(ref);
-        } else {
-          TryStep(ref);
-        }
-        break;
+        return Prepare(e.rank, static_cast<int>(e.key));
+      case What::kGather:
+        return Decide(static_cast<std::uint32_t>(e.key));
+      case What::kCourseEnd: {
+        const int s = static_cast<int>(e.key);
+        return OnPartEnd(e.rank, s, stream(e.rank, s).arrival, now_, 1);
       }
-      case What::kSend: {
-        Wire& w = wiring_.wires[e.key];
-        const std::uint64_t salt =
-            w.queue_pairs == 1 ? w.salt : w.salt + cluster::QueuePair(0, w.sent % w.queue_pairs);
-        const network::Transfer t{Depart(static_cast<std::uint32_t>(e.key)),
-                                  wiring_.device(w.from),
-                                  wiring_.device(w.to),
-                                  e.bytes,
-                                  layout_.ranks[e.rank].rank.value,
-                                  salt};
-        network_->Start(now_, {&t, 1});
-        break;
-      }
-      case What::kCredit: {
-        Wire& w = wiring_.wires[e.key];
-        ++w.credits;
-        if (w.sender_waits.rank != kNobody) TryStep(std::exchange(w.sender_waits, LaneRef{}));
-        break;
-      }
+      default:
+        return TakeChunk(e);
     }
   }
 
-  // The communication at the head of a stream begins on this rank: lanes start after its set-up.
+  // The communication at the head of a stream begins on this rank.
   void Prepare(std::uint32_t r, int s) {
+    OnStart(r, s, now_);
+    if (!Gather(r, s)) Expand(r, s, now_);
+  }
+
+  // Its lanes start after its set-up.
+  void Expand(std::uint32_t r, int s, SimTime arrival) {
     const StreamState& q = stream(r, s);
     const Item& item = head(q);
-    OnStart(r, s, now_);
     auto& list = lanes(r, s);
     list.clear();
     auto& left = left_[slot(r, s)];
@@ -168,7 +126,7 @@ class LoweredLoop : public Machine<LoweredLoop> {
       if (bound == nullptr) continue;  // nobody behind the slot: the deadlock report names it
       const bool receives = comm.comm.collective == graph::Collective::kRecv;
       const std::uint32_t member = wiring_.MemberOf(meet, r, receives);
-      const SimTime begin = now_ + bound->schedule->setup();
+      const SimTime begin = arrival + bound->schedule->setup();
       for (int lane = 0; lane < bound->schedule->lanes(); ++lane) {
         const LaneRef ref{r, static_cast<std::uint8_t>(s), static_cast<std::uint8_t>(i),
                           static_cast<std::uint16_t>(list.size())};
@@ -179,53 +137,109 @@ class LoweredLoop : public Machine<LoweredLoop> {
     }
   }
 
-  // Starts the lane's next step if its data and its credit are there; else it waits for the first
-  // that is missing.
-  void TryStep(const LaneRef& ref) {
-    Lane& lane = lanes(ref.rank, ref.stream)[ref.lane];
-    if (lane.step.done) return EndLane(ref);
-    Wire* in =
-        lane.step.recv_connection < 0
-            ? nullptr
-            : &wiring_.wires[lane.bound->wire[static_cast<std::size_t>(lane.step.recv_connection)]];
-    Wire* out =
-        lane.step.send_connection < 0
-            ? nullptr
-            : &wiring_.wires[lane.bound->wire[static_cast<std::size_t>(lane.step.send_connection)]];
-    if (in != nullptr && in->ready == 0) {
-      in->receiver_waits = ref;
-      return;
-    }
-    if (out != nullptr && out->credits == 0) {
-      out->sender_waits = ref;
-      return;
-    }
-    if (in != nullptr) --in->ready;
-    if (out != nullptr) --out->credits;
-    queue_.Push({now_ + lane.step.work, ref.rank, What::kWorkDone, ref.key()});
+  // ---- courses ----
+
+  // Whether nobody of the group ends before all have come.
+  static bool NeedsAll(graph::Collective c) {
+    using enum graph::Collective;
+    return c == kAllReduce || c == kAllGather || c == kReduceScatter || c == kAllToAll;
   }
 
-  void EndStep(const LaneRef& ref) {
-    Lane& lane = lanes(ref.rank, ref.stream)[ref.lane];
-    const collective::Step step = lane.step;
-    if (step.recv_connection >= 0) {
-      const std::uint32_t id = lane.bound->wire[static_cast<std::size_t>(step.recv_connection)];
-      const Wire& w = wiring_.wires[id];
-      const Credit credit{now_ + w.credit_latency, id};
-      const std::uint32_t owner = partition_of_[w.from];
-      if (owner == self_) {
-        AcceptCredit(credit);
-      } else {
-        credits_out[owner].push_back(credit);
+  // True: the rank waits for what Decide finds.
+  bool Gather(std::uint32_t r, int s) {
+    if (courses_ == nullptr) return false;
+    const StreamState& q = stream(r, s);
+    const CommPrice& comm = q.block->comms[head(q).first];
+    if (head(q).count != 1 || comm.plan < 0 || !NeedsAll(comm.comm.collective)) return false;
+    const std::uint32_t meet = MeetOf(layout_.ranks[r], comm.comm);
+    if (meet == kNobody || secluded_.Find(meet) == nullptr) return false;
+    Gathering& g = gatherings_[meet];
+    const Bound* bound = wiring_.Find(meet, comm.plan);
+    if (g.off || bound == nullptr || bound->schedule->setup() < 1) return false;
+    if (g.late > 0) {
+      --g.late;
+      return false;
+    }
+    if (g.ranks.empty()) {
+      g.plan = comm.plan;
+      g.stream = s;
+      g.decide = now_ + bound->schedule->setup() - 1;  // before anybody's first step
+      queue_.Push({g.decide, r, What::kGather, meet});
+    } else if (g.plan != comm.plan || g.stream != s ||
+               std::ranges::find(g.ranks, r) != g.ranks.end()) {
+      ExpandAll(&g);
+      g.off = true;
+      return false;
+    }
+    g.ranks.push_back(r);
+    g.arrivals.push_back(now_);
+    return true;
+  }
+
+  void ExpandAll(Gathering* g) {
+    for (std::size_t i = 0; i < g->ranks.size(); ++i) {
+      Expand(g->ranks[i], g->stream, g->arrivals[i]);
+    }
+    g->ranks.clear();
+    g->arrivals.clear();
+  }
+
+  // The group takes its course if all members have come and nothing can come between; else it goes
+  // chunk by chunk.
+  void Decide(std::uint32_t meet) {
+    Gathering& g = gatherings_[meet];
+    if (g.ranks.empty()) return;  // went chunk by chunk already
+    const auto members = layout_.members(meet);
+    const Course* course = nullptr;
+    if (g.ranks.size() == members.size() && MayTakeCourse(meet, g)) {
+      std::vector<SimTime> after(members.size());
+      for (std::size_t i = 0; i < g.ranks.size(); ++i) {
+        after[wiring_.MemberOf(meet, g.ranks[i], false)] = g.arrivals[i] - g.arrivals[0];
       }
+      course = &courses_->Find(meet, g.plan, *wiring_.Find(meet, g.plan), *secluded_.Find(meet),
+                               std::move(after));
     }
-    if (step.send_connection >= 0) {
-      const std::uint32_t id = lane.bound->wire[static_cast<std::size_t>(step.send_connection)];
-      queue_.Push({now_ + step.post, ref.rank, What::kSend, id, step.bytes});
+    if (course == nullptr || !course->usable) {
+      g.late = static_cast<std::uint32_t>(members.size() - g.ranks.size());
+      return ExpandAll(&g);
     }
-    ++lane.index;
-    lane.step = lane.bound->schedule->At(lane.member, lane.number, lane.index);
-    TryStep(ref);
+    courses_->Use(*course);
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      queue_.Push({g.arrivals[0] + course->ends[m], members[m], What::kCourseEnd,
+                   static_cast<std::uint64_t>(g.stream)});
+    }
+    g.ranks.clear();
+    g.arrivals.clear();
+  }
+
+  // All members stand still in it, with nothing else of theirs on its links, and these are quiet.
+  bool MayTakeCourse(std::uint32_t meet, const Gathering& g) const {
+    const Secluded::Meet& group = *secluded_.Find(meet);
+    const auto foreign = [&](std::uint32_t r, const BlockPrice& block, const Item& item) {
+      for (std::uint32_t i = 0; i < item.count; ++i) {
+        const std::uint32_t other = MeetOf(layout_.ranks[r], block.comms[item.first + i].comm);
+        if (std::ranges::binary_search(group.meets, other)) return false;
+      }
+      return true;
+    };
+    for (const std::uint32_t r : g.ranks) {
+      const auto apart = [&](const BlockPrice& block, const Item& item) {
+        return foreign(r, block, item);
+      };
+      if (!StandsIn(r, g.stream) || !AllOthers(r, g.stream, apart)) return false;
+    }
+    return std::ranges::all_of(group.wires, [&](std::uint32_t id) {
+      return wiring_.wires[id].credits == wiring_.wires[id].all_credits;
+    });
+  }
+
+  void GiveBack(const Credit& credit) {
+    const std::uint32_t owner = partition_of_[wiring_.wires[credit.wire].from];
+    if (owner == self_) {
+      AcceptCredit(credit);
+    } else {
+      credits_out[owner].push_back(credit);
+    }
   }
 
   void EndLane(const LaneRef& ref) {
@@ -239,75 +253,13 @@ class LoweredLoop : public Machine<LoweredLoop> {
     OnPartEnd(ref.rank, ref.stream, q.arrival, now_, part_key);
   }
 
-  void TakeDeliveries(SimTime time) {
-    deliveries_.clear();
-    now_ = network_->AdvanceUntil(time, &deliveries_);
-    std::sort(deliveries_.begin(), deliveries_.end(),
-              [](const auto& a, const auto& b) { return a.id < b.id; });
-    for (const network::Completion& c : deliveries_) {
-      ++events_;
-      if (shares_) {
-        Land(c.id);
-      } else {
-        Receive(wiring_.wires[c.id]);
-      }
-    }
-  }
-
-  void Receive(Wire& w) {
-    ++w.ready;
-    if (w.receiver_waits.rank != kNobody) TryStep(std::exchange(w.receiver_waits, LaneRef{}));
-  }
-
-  // The number of a message in the network: its wire's where links are FIFOs; one of its own where
-  // several messages of a wire share a link or its queue pairs take several paths.
-  network::FlightId Depart(std::uint32_t wire) {
-    const std::uint32_t number = wiring_.wires[wire].sent++;
-    if (!shares_) return wire;
-    if (free_.empty()) {
-      free_.push_back(static_cast<network::FlightId>(flying_.size()));
-      flying_.push_back({});
-    }
-    const network::FlightId id = free_.back();
-    free_.pop_back();
-    flying_[id] = {wire, number};
-    return id;
-  }
-
-  // A short message may land before a longer one ahead of it, and is received after that.
-  void Land(network::FlightId id) {
-    early_.push_back(flying_[id]);
-    free_.push_back(id);
-    Wire& w = wiring_.wires[flying_[id].wire];
-    const std::uint32_t wire = flying_[id].wire;
-    for (;;) {
-      const auto next = std::find_if(early_.begin(), early_.end(), [&](const Flying& f) {
-        return f.wire == wire && f.number == w.landed;
-      });
-      if (next == early_.end()) return;
-      early_.erase(next);
-      ++w.landed;
-      Receive(w);
-    }
-  }
-
-  Wiring& wiring_;
   std::span<const std::uint32_t> partition_of_;  // by simulated rank
   std::uint32_t self_;
-  std::unique_ptr<network::Network> network_;
-  des::EventQueue<Event> queue_;
   std::vector<std::vector<Lane>> lanes_;          // by rank and stream
   std::vector<std::vector<std::uint32_t>> left_;  // lanes left, by part
-  std::vector<network::Completion> deliveries_;
-  struct Flying {
-    std::uint32_t wire = 0, number = 0;  // of the wire's messages
-  };
-  const bool shares_;           // the network shares links and keeps no order
-  std::vector<Flying> flying_;  // by flight
-  std::vector<Flying> early_;   // landed before one ahead of them; few
-  std::vector<network::FlightId> free_;
-  SimTime now_ = 0;
-  std::uint64_t events_ = 0;
+  const Secluded& secluded_;
+  std::unique_ptr<Courses> courses_;   // null: every chunk is an event
+  std::vector<Gathering> gatherings_;  // by meet
 };
 
 // Runs the partitions window by window. There are some for each thread: who is done with its own
@@ -318,6 +270,7 @@ class Driver {
 
   Result<LoopResult> Run() {
     wiring_.Build();
+    if (takes_courses()) secluded_ = Secluded(in_, wiring_);
     ORRERY_RETURN_IF_ERROR(MakePartitions());
     const std::size_t n = loops_.size();
     if (n == 1) {
@@ -336,6 +289,13 @@ class Driver {
 
  private:
   bool repeats() const { return in_.repeats; }
+  // Courses say what happens on links inside hosts, and not when in between.
+  bool takes_courses() const {
+    const Inputs& inputs = *in_.inputs;
+    const bool links = inputs.network == "links" || inputs.network == "packet";
+    return links && !in_.options->stepwise && in_.options->jitter == 0 &&
+           in_.options->link_steps == 0 && !repeats() && inputs.cluster->link_changes().empty();
+  }
   bool Finished() const {
     return std::all_of(loops_.begin(), loops_.end(), [](const auto& l) { return l->finished(); });
   }
@@ -365,6 +325,7 @@ class Driver {
       owner_.push_back(domain_owner_[cluster.nvlink_domain(wiring_.device(r))]);
     }
     const MachineOptions options = OptionsOf(in_);
+    const std::vector<std::uint32_t> one_owner(domains, 0);
     for (std::uint32_t p = 0; p < n; ++p) {
       tracers_.push_back(
           std::make_unique<Tracer>(*in_.inputs->graph, *in_.layout, *in_.prices, in_.sink));
@@ -375,8 +336,14 @@ class Driver {
       if (in_.options->link_steps > 0) {
         network->KeepUseLog(static_cast<std::size_t>(in_.options->link_steps));
       }
+      std::unique_ptr<network::Network> links;
+      if (takes_courses()) {
+        ORRERY_ASSIGN_OR_RETURN(links, network::Create("links"));
+        ORRERY_RETURN_IF_ERROR(links->SetupLinks(cluster, one_owner, 0));
+      }
       loops_.push_back(std::make_unique<LoweredLoop>(in_, options, tracers_.back().get(), &wiring_,
-                                                     owner_, p, std::move(network)));
+                                                     &secluded_, owner_, p, std::move(network),
+                                                     std::move(links)));
       loops_.back()->credits_out.resize(n);
     }
     return {};
@@ -507,6 +474,11 @@ class Driver {
         result.traffic[l].bytes += statistics[l].bytes;
         result.traffic[l].busy += statistics[l].busy;
       }
+      const auto courses = loop->course_traffic();
+      for (std::size_t l = 0; l < courses.size(); ++l) {
+        result.traffic[l].bytes += courses[l].bytes;
+        result.traffic[l].busy += courses[l].busy;
+      }
       if (const auto* packets = loop->network().packet_counts()) result.packets = *packets;
       network::UseLog* log = loop->network().use_log();
       if (log == nullptr || !log->on()) continue;
@@ -523,6 +495,7 @@ class Driver {
 
   const LoopInputs& in_;
   Wiring wiring_;
+  Secluded secluded_;
   std::size_t threads_ = 1;
   std::vector<std::uint32_t> domain_owner_, owner_;
   std::vector<std::unique_ptr<Tracer>> tracers_;

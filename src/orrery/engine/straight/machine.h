@@ -276,6 +276,31 @@ class Machine {
     return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
   }
 
+  // Whether the rank does nothing more before the communication at the head of a stream has ended:
+  // it stands still in it, or waits for it and for nothing else after the work in hand.
+  bool StandsIn(std::uint32_t r, int stream_index) const {
+    const RankState& s = ranks_[r];
+    const StreamState& q = stream(r, stream_index);
+    if (head(q).blocking) return true;
+    if (s.status == RankStatus::kWaiting) return s.waits_for == q.event;
+    return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
+  }
+  // Whether f(block, item) holds for all communications, under way or queued, of the rank's streams
+  // but one.
+  template <class F>
+  bool AllOthers(std::uint32_t r, int stream_index, const F& f) const {
+    for (int o = 0; o < streams(); ++o) {
+      const StreamState& q = stream(r, o);
+      if (o == stream_index || q.block_item == kNobody) continue;
+      if (!f(*q.block, head(q))) return false;
+      for (std::uint32_t n = q.queue_head; n != kNobody; n = queued_[r].nodes[n].next) {
+        const Queued& entry = queued_[r].nodes[n];
+        if (!f(*entry.block, entry.block->items[entry.item])) return false;
+      }
+    }
+    return true;
+  }
+
   // The call that the rank stands in, and its block. REQUIRES: it is not at its program's end.
   const graph::Call& call(std::uint32_t r) const {
     return program(layout_.ranks[r]).calls[ranks_[r].call];

@@ -32,8 +32,10 @@ struct LaneRef {
 // A directed connection between two ranks on one channel; it outlives the collectives that use it.
 struct Wire {
   std::uint32_t from = 0, to = 0;  // simulated ranks
-  std::uint64_t salt = 0;          // of the route
-  SimTime credit_latency = 0;      // from the receiver back to the sender
+  std::uint32_t meet = kNobody;
+  std::uint64_t salt = 0;        // of the route
+  SimTime credit_latency = 0;    // from the receiver back to the sender
+  std::int32_t all_credits = 0;  // none is under way
   // Sender's side, owned by its partition.
   std::int32_t credits = 0;
   LaneRef sender_waits;
@@ -82,6 +84,16 @@ class Wiring {
   DeviceId device(std::uint32_t sim_rank) const {
     return in_.inputs->placement->device[in_.layout->ranks[sim_rank].rank.index()];
   }
+  // Of a rank's transfers (network::Transfer::creator).
+  std::uint32_t creator(std::uint32_t sim_rank) const {
+    return in_.layout->ranks[sim_rank].rank.value;
+  }
+  // The least time from any member's arrival to its first step.
+  SimTime least_setup() const {
+    SimTime least = kNever;
+    for (const auto& schedule : schedules_) least = std::min(least, schedule->setup());
+    return least;
+  }
 
   std::vector<Wire> wires;
 
@@ -123,7 +135,8 @@ class Wiring {
     w.from = from;
     w.to = to;
     w.salt = c.salt != 0 ? c.salt : cluster::QueuePair(c.channel, 0);
-    w.credits = credits;
+    w.meet = meet;
+    w.credits = w.all_credits = credits;
     std::vector<LinkId> path;
     in_.inputs->cluster->Route(device(to), device(from), w.salt, &path);
     for (LinkId l : path) w.credit_latency += in_.inputs->cluster->links()[l.index()].latency;
