@@ -237,7 +237,8 @@ class SimulateVerb final : public Verb {
 
   Status AnswerTrace(Session* session, const results::TraceResult& result) const {
     if (!csv_.empty()) ORRERY_RETURN_IF_ERROR(WriteFile(csv_, results::ToCsv(result)));
-    return session->Answer(json_, results::ToJson(result), results::Report(result));
+    const std::string json = json_.empty() ? std::string() : results::ToJson(result);
+    return session->Answer(json_, json, results::Report(result));
   }
 
   // ASTRA-sim's own options.

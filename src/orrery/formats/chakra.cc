@@ -2,6 +2,7 @@
 
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "orrery/base/text.h"
 #include "orrery/formats/gzip.h"
@@ -53,9 +54,10 @@ class Parser {
     while (!frames.done()) {
       const std::size_t at = frames.offset();
       const std::string_view message = frames.Take(frames.Varint());
-      ORRERY_RETURN_IF_ERROR(In(frames.status()));
+      if (!frames.status().ok()) return In(frames.status());
       const auto offset = static_cast<std::size_t>(message.data() - bytes_.data());
-      ORRERY_RETURN_IF_ERROR(In(first ? Metadata(message, offset) : AddNode(message, offset, at)));
+      Status read = first ? Metadata(message, offset) : AddNode(message, offset, at);
+      if (!read.ok()) return In(std::move(read));
       first = false;
     }
     if (first) return InvalidInput("{}: is empty", Printable(file_));
@@ -114,8 +116,8 @@ class Parser {
       } else if (f.number == 8 && bytes) {
         inputs_ = f.bytes;
       } else if (f.number == 10 && bytes) {
-        ORRERY_RETURN_IF_ERROR(
-            AddAttribute(f.bytes, at, &node).In(fmt::format("node {}", node.id)));
+        Status added = AddAttribute(f.bytes, at, &node);
+        if (!added.ok()) return std::move(added).In(fmt::format("node {}", node.id));
       }
     }
     ORRERY_RETURN_IF_ERROR(Status(reader.status()));
@@ -170,7 +172,10 @@ class Parser {
       }
     }
     ORRERY_RETURN_IF_ERROR(Status(reader.status()));
-    return Set(a, node).In(fmt::format("offset {}: attribute '{}'", offset, Printable(a.name, 60)));
+    Status set = Set(a, node);
+    if (set.ok()) return set;
+    return std::move(set).In(
+        fmt::format("offset {}: attribute '{}'", offset, Printable(a.name, 60)));
   }
 
   Status Set(const Attribute& a, ChakraNode* node) {
@@ -326,14 +331,13 @@ bool SniffChakra(std::string_view start) {
          f.bytes.find('.') != f.bytes.npos;
 }
 
-Result<ChakraTrace> ParseChakra(std::string_view bytes, const std::string& name,
+Result<ChakraTrace> ParseChakra(std::string bytes, const std::string& name,
                                 std::int64_t limit_bytes) {
   ChakraTrace trace;
   if (IsGzip(bytes)) {
-    ORRERY_ASSIGN_OR_RETURN(const std::string inflated, Gunzip(bytes, limit_bytes, name));
-    trace.bytes.assign(inflated.begin(), inflated.end());
+    ORRERY_ASSIGN_OR_RETURN(trace.bytes, Gunzip(bytes, limit_bytes, name));
   } else {
-    trace.bytes.assign(bytes.begin(), bytes.end());
+    trace.bytes = std::move(bytes);
   }
   ORRERY_RETURN_IF_ERROR(Parser(&trace, name).Parse());
   return trace;

@@ -86,7 +86,7 @@ struct ChakraNode {
 };
 
 struct ChakraTrace {
-  std::vector<char> bytes;  // of the file, inflated: names refer to it
+  std::string bytes;  // of the file, inflated: names refer to it
   std::string version;
   std::vector<ChakraNode> nodes;    // in file order, and one more for first_dep
   std::vector<std::uint64_t> deps;  // ids; data and control dependencies
@@ -104,7 +104,8 @@ struct ChakraTrace {
 // Whether a file's beginning is that of a Chakra trace (a gzipped one inflates to this).
 bool SniffChakra(std::string_view start);
 
-Result<ChakraTrace> ParseChakra(std::string_view bytes, const std::string& name,
+// Keeps `bytes`.
+Result<ChakraTrace> ParseChakra(std::string bytes, const std::string& name,
                                 std::int64_t limit_bytes);
 
 // Writes a trace node by node.

@@ -114,8 +114,8 @@ Result<Configuration> ReadConfiguration(const AstraOptions& options, const Secti
 }
 
 Result<formats::ChakraTrace> ReadTrace(const std::string& path) {
-  ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kLargestTrace));
-  return formats::ParseChakra(bytes, path, kLargestTrace);
+  ORRERY_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, kLargestTrace));
+  return formats::ParseChakra(std::move(bytes), path, kLargestTrace);
 }
 
 // An algorithm of MSCCL's, for the GPU at a place.

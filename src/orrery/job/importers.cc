@@ -180,8 +180,8 @@ Result<ImportedTrace> ReadChakra(const TraceFiles& files, const ImportOptions& o
     for (const RankId id : *ids) data_parallel.insert(id.value);
   }
   const auto read = [&ranks](std::size_t rank) -> Result<formats::ChakraTrace> {
-    ORRERY_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(ranks[rank], kLargestTrace));
-    return formats::ParseChakra(bytes, ranks[rank], kLargestTrace);
+    ORRERY_ASSIGN_OR_RETURN(std::string bytes, ReadFile(ranks[rank], kLargestTrace));
+    return formats::ParseChakra(std::move(bytes), ranks[rank], kLargestTrace);
   };
   const std::string& name = files.paths.front();
   Result<workload::ChakraImport> import =

@@ -26,6 +26,7 @@ constexpr std::uint64_t kMostMicroseconds = kMaxDuration / kMicrosecond;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
 constexpr std::size_t kMostNames = 20'000;  // that operations are shown by
 constexpr std::int64_t kWorld = 0;
+constexpr std::uint32_t kNoPlace = std::numeric_limits<std::uint32_t>::max();
 
 Collective CollectiveOf(ChakraCollective c) {
   switch (c) {
@@ -84,7 +85,6 @@ class Importer {
     ChakraGroups groups;
     std::vector<std::int64_t> slots;   // groups by slot, in order of first use
     std::vector<std::uint32_t> by_id;  // nodes
-    std::vector<std::uint32_t> place;  // of a node in by_id
     bool topological = true;           // no node waits for a later id
     RankOps ops;
   };
@@ -113,10 +113,10 @@ class Importer {
     ORRERY_RETURN_IF_ERROR(AddDeps(&rank));
     for (std::uint32_t i = 0; i < rank.by_id.size(); ++i) {
       const ChakraNode& node = trace.nodes[rank.by_id[i]];
-      ORRERY_RETURN_IF_ERROR(
-          AddNode(node, i, &rank)
-              .In(fmt::format("node {} ({}, offset {})", node.id,
-                              Printable(trace.text(node.name), 60), node.offset)));
+      Status added = AddNode(node, i, &rank);
+      if (added.ok()) continue;
+      return std::move(added).In(fmt::format("node {} ({}, offset {})", node.id,
+                                             Printable(trace.text(node.name), 60), node.offset));
     }
     Bind(rank);
     for (const auto& [attribute, count] : trace.ignored) ignored_[attribute] += count;
@@ -140,9 +140,22 @@ class Importer {
       if (nodes[rank->by_id[i - 1]].id != node.id) continue;
       return InvalidInput("offset {}: a second node {}", node.offset, node.id);
     }
-    rank->place.resize(rank->by_id.size());
-    for (std::uint32_t i = 0; i < rank->by_id.size(); ++i) rank->place[rank->by_id[i]] = i;
     return {};
+  }
+
+  // A node's place by its id; ids mostly rise by one.
+  static std::uint32_t PlaceOf(const Rank& rank, std::uint64_t id) {
+    const auto& nodes = rank.trace->nodes;
+    if (rank.by_id.empty()) return kNoPlace;
+    const std::uint64_t guess = id - nodes[rank.by_id.front()].id;
+    if (guess < rank.by_id.size() && nodes[rank.by_id[guess]].id == id) {
+      return static_cast<std::uint32_t>(guess);
+    }
+    const auto at = std::lower_bound(
+        rank.by_id.begin(), rank.by_id.end(), id,
+        [&nodes](std::uint32_t n, std::uint64_t value) { return nodes[n].id < value; });
+    if (at == rank.by_id.end() || nodes[*at].id != id) return kNoPlace;
+    return static_cast<std::uint32_t>(at - rank.by_id.begin());
   }
 
   static Status AddDeps(Rank* rank) {
@@ -153,19 +166,17 @@ class Importer {
       const std::uint32_t number = rank->by_id[i];
       const std::size_t first = block.deps.size();
       for (const std::uint64_t id : trace.deps_of(number)) {
-        const auto at = std::lower_bound(
-            rank->by_id.begin(), rank->by_id.end(), id,
-            [&trace](std::uint32_t n, std::uint64_t value) { return trace.nodes[n].id < value; });
-        if (at == rank->by_id.end() || trace.nodes[*at].id != id) {
+        const std::uint32_t place = PlaceOf(*rank, id);
+        if (place == kNoPlace) {
           return InvalidInput("offset {}: node {} depends on node {}, which the file does not have",
                               trace.nodes[number].offset, trace.nodes[number].id, id);
         }
-        if (*at == number) {
+        if (place == i) {
           return InvalidInput("offset {}: node {} depends on itself", trace.nodes[number].offset,
                               id);
         }
         graph::Dep dep;
-        dep.op = rank->place[*at] & 0x7FFFFFFFu;
+        dep.op = place & 0x7FFFFFFFu;
         if (dep.op >= i) rank->topological = false;
         // Data and control dependencies may name the same node.
         if (std::find(block.deps.begin() + static_cast<std::ptrdiff_t>(first), block.deps.end(),
