@@ -20,7 +20,8 @@ Machine::Machine(const MachineInputs& in, bool fold)
       fold_(fold),
       npus_(in.network->npus()),
       network_(*in.network),
-      ranks_(fold ? 1 : npus_) {
+      ranks_(fold ? 1 : npus_),
+      pending_(ranks_.size()) {
   const int queues = in_.run.queues_per_dimension;
   const std::size_t dimensions = in_.network->dimensions.size();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -71,10 +72,10 @@ Status Machine::Run() {
         RunRank(event.a);
         break;
       case Event::Kind::kArrive:
-        Arrive(event.a);
+        Arrive(event.a, event.handler());
         break;
       case Event::Kind::kReceived:
-        Hear(event.handler);
+        Hear(event.handler());
         break;
       case Event::Kind::kHop:
         SendOn(event.a);
@@ -92,29 +93,57 @@ Status Machine::Run() {
   return {};
 }
 
+Machine::Timed* Machine::TimedAt(Pending* pending, Tick time) {
+  if (pending->next.time == time) return &pending->next;
+  for (Timed& timed : pending->others) {
+    if (timed.time == time) return &timed;
+  }
+  return nullptr;
+}
+
 void Machine::Schedule(std::uint32_t rank, Tick delay, const Local& local) {
   const Tick time = now() + delay;
-  std::vector<Timed>& pending = ranks_[rank].pending;
-  for (Timed& timed : pending) {
-    if (timed.time != time) continue;
-    timed.more.push_back(local);
+  Pending& pending = pending_[rank];
+  if (Timed* const timed = TimedAt(&pending, time); timed != nullptr) {
+    if (free_more_locals_.empty()) {
+      free_more_locals_.push_back(static_cast<std::uint32_t>(more_locals_.size()));
+      more_locals_.emplace_back();
+    }
+    const std::uint32_t id = free_more_locals_.back();
+    free_more_locals_.pop_back();
+    more_locals_[id] = {local, kNobody};
+    (timed->more == kNobody ? timed->more : more_locals_[timed->last].next) = id;
+    timed->last = id;
     return;
   }
-  pending.push_back({time, local, {}});
+  const Timed timed{time, local, kNobody, kNobody};
+  if (pending.next.time == kNever) {
+    pending.next = timed;
+  } else {
+    pending.others.push_back(timed);
+  }
   queue_.Push(time, {.kind = Event::Kind::kRank, .a = rank});
 }
 
 void Machine::RunRank(std::uint32_t rank) {
-  std::vector<Timed>& pending = ranks_[rank].pending;
-  std::size_t i = 0;
-  while (pending[i].time != now()) ++i;
-  RunLocal(rank, Local(pending[i].first));
-  // What is added for this instant meanwhile runs, too; entries added meanwhile stand behind.
-  for (std::size_t done = 0; status_.ok() && done < pending[i].more.size(); ++done) {
-    RunLocal(rank, Local(pending[i].more[done]));
+  Pending& pending = pending_[rank];
+  RunLocal(rank, Local(TimedAt(&pending, now())->first));
+  // What is added for this instant meanwhile runs, too.
+  Timed* timed = TimedAt(&pending, now());
+  while (status_.ok() && timed->more != kNobody) {
+    const std::uint32_t id = timed->more;
+    const Local local = more_locals_[id].local;
+    timed->more = more_locals_[id].next;
+    free_more_locals_.push_back(id);
+    RunLocal(rank, local);
+    timed = TimedAt(&pending, now());
   }
-  if (i + 1 != pending.size()) std::swap(pending[i], pending.back());
-  pending.pop_back();
+  if (pending.others.empty()) {
+    timed->time = kNever;
+    return;
+  }
+  *timed = pending.others.back();
+  pending.others.pop_back();
 }
 
 void Machine::RunLocal(std::uint32_t rank, const Local& local) {
@@ -178,17 +207,6 @@ void Machine::Hear(const Handler& handler) {
   }
 }
 
-std::uint32_t Machine::NewMessage() {
-  if (free_messages_.empty()) {
-    messages_.emplace_back();
-    return static_cast<std::uint32_t>(messages_.size() - 1);
-  }
-  const std::uint32_t id = free_messages_.back();
-  free_messages_.pop_back();
-  messages_[id] = {};
-  return id;
-}
-
 // With the rendezvous protocol a receiver asks first, by a message of its own.
 void Machine::Send(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes, std::uint32_t tag,
                    std::uint32_t offset, const Handler& handler) {
@@ -226,25 +244,33 @@ void Machine::SendNow(std::uint32_t rank, std::uint32_t to, std::uint64_t bytes,
                      "for its ranks and preferred-dataset-splits",
                      rank, to));
   }
-  // Folded, what has one offset is alike: the rank's own message comes back to it.
-  const MailKey key = fold_ ? MailKey{bytes, tag, offset, 0} : MailKey{bytes, tag, rank, to};
-  std::uint32_t id = mailbox_.Take(key, false);
-  const bool met = id != Mailbox::kNone;
-  if (!met) id = NewMessage();
-  Message& m = messages_[id];
-  m.key = key;
-  m.from = m.device = rank;
-  m.to = to;
-  m.sent = handler;
-  m.has_receive = met;
-  if (!met) mailbox_.Leave(key, true, id);
+  const std::uint32_t box = mailbox_.Open(KeyOf(rank, to, bytes, tag, offset));
+  if (!in_.network->congestion_aware) {
+    Tick& delay = mailbox_.delay(box);
+    if (delay == Mailbox::kUnknown) delay = network_.Delay(rank, to, bytes);
+    return Transfer(box, handler);
+  }
   ++sent_;
   bytes_ += bytes;
-  if (!in_.network->congestion_aware) {
-    queue_.Push(now() + network_.Delay(rank, to, bytes), {.kind = Event::Kind::kArrive, .a = id});
-    return;
+  if (free_messages_.empty()) {
+    free_messages_.push_back(static_cast<std::uint32_t>(messages_.size()));
+    messages_.emplace_back();
   }
+  const std::uint32_t id = free_messages_.back();
+  free_messages_.pop_back();
+  messages_[id] = {box, to, rank, Network::kNone, handler};
   TakeLink(network_.NextStep(rank, to).link, id);
+}
+
+// Unaware: a message to a box whose delay is known.
+void Machine::Transfer(std::uint32_t box, const Handler& sent) {
+  ++sent_;
+  bytes_ += mailbox_.key(box).bytes;
+  queue_.Push(now() + mailbox_.delay(box), {.kind = Event::Kind::kArrive,
+                                            .hears = sent.kind,
+                                            .a = box,
+                                            .hears_a = sent.a,
+                                            .hears_b = sent.b});
 }
 
 void Machine::TakeLink(std::uint32_t number, std::uint32_t message) {
@@ -258,7 +284,7 @@ void Machine::TakeLink(std::uint32_t number, std::uint32_t message) {
 void Machine::Transmit(std::uint32_t number, std::uint32_t message) {
   Network::Link& link = network_.link(number);
   link.busy = true;
-  const std::uint64_t bytes = messages_[message].key.bytes;
+  const std::uint64_t bytes = mailbox_.key(messages_[message].box).bytes;
   queue_.Push(now() + network_.Transit(link, bytes), {.kind = Event::Kind::kHop, .a = message});
   queue_.Push(now() + network_.Busy(link, bytes), {.kind = Event::Kind::kLinkFree, .a = number});
 }
@@ -276,39 +302,32 @@ void Machine::FreeLink(std::uint32_t number) {
 void Machine::SendOn(std::uint32_t message) {
   Message& m = messages_[message];
   m.device = network_.NextStep(m.device, m.to).device;
-  if (m.device == m.to) return Arrive(message);
+  if (m.device == m.to) {
+    free_messages_.push_back(message);
+    return Arrive(m.box, Handler(m.sent));
+  }
   TakeLink(network_.NextStep(m.device, m.to).link, message);
 }
 
 void Machine::ReceiveNow(std::uint32_t rank, std::uint32_t from, std::uint64_t bytes,
                          std::uint32_t tag, std::uint32_t offset, const Handler& handler) {
-  const MailKey key = fold_ ? MailKey{bytes, tag, offset, 0} : MailKey{bytes, tag, from, rank};
-  std::uint32_t id = mailbox_.Take(key, true);
-  if (id == Mailbox::kNone) {
-    id = NewMessage();
-    messages_[id].received = handler;
-    mailbox_.Leave(key, false, id);
-    return;
-  }
-  Message& m = messages_[id];
-  if (m.arrived) {
-    free_messages_.push_back(id);
-    queue_.Push(now(), {.kind = Event::Kind::kReceived, .handler = handler});
-    return;
-  }
-  m.received = handler;
-  m.has_receive = true;
+  Post(mailbox_.Receive(KeyOf(from, rank, bytes, tag, offset), handler), handler);
 }
 
-void Machine::Arrive(std::uint32_t message) {
-  const Message m = messages_[message];
-  if (m.has_receive) {
-    free_messages_.push_back(message);
-  } else {
-    messages_[message].arrived = true;
-  }
-  Hear(m.sent);
-  if (m.has_receive) Hear(m.received);
+// A receive for which a message has come is heard of behind what happens at this instant.
+void Machine::Post(bool met, const Handler& handler) {
+  if (!met) return;
+  queue_.Push(now(), {.kind = Event::Kind::kReceived,
+                      .hears = handler.kind,
+                      .hears_a = handler.a,
+                      .hears_b = handler.b});
+}
+
+void Machine::Arrive(std::uint32_t box, const Handler& sent) {
+  Handler receiver;
+  const bool met = mailbox_.Arrive(box, &receiver);
+  Hear(sent);
+  if (met) Hear(receiver);
 }
 
 MachineResult Machine::Finished() const {

@@ -15,7 +15,7 @@ constexpr std::uint64_t kMostOnBus = 0x7FFFFFFF;
 }  // namespace
 
 void Machine::HandOver(std::uint32_t stream, std::uint64_t bytes, bool reduces, Way way) {
-  const std::uint32_t rank = streams_[stream].rank;
+  const std::uint32_t rank = streams_[stream].work.rank;
   const bool fast = streams_[stream].work.fast;
   if (system_.bus.shared && !fast) {
     if (bytes > kMostOnBus) {
@@ -35,7 +35,11 @@ void Machine::Init(std::uint32_t stream) {
   Stream& s = streams_[stream];
   s.initialized = true;
   s.work = {};
+  s.work.rank = s.rank;
   const Phase& p = s.phase();
+  s.work.size = p.ring.size;
+  s.work.algorithm = p.implementation.algorithm;
+  s.work.type = p.type;
   if (p.custom != nullptr) {
     s.custom_open.clear();
     for (const Node& node : p.custom->nodes) s.custom_open.push_back(node.open);
@@ -73,47 +77,69 @@ void Machine::Init(std::uint32_t stream) {
       w.bytes = p.type == Collective::kAllGather ? p.bytes : p.bytes / p.ring.size;
       if (!ring) {
         const int window = p.implementation.window;
-        w.parallel = window == -1 ? n - 1 : std::min<std::int64_t>(window, n - 1);
+        w.parallel = static_cast<std::uint32_t>(
+            window == -1 ? n - 1 : std::min<std::int64_t>(window, n - 1));
       }
       w.send_place = static_cast<std::uint32_t>((p.place + (p.clockwise ? 1 : n - 1)) % n);
       w.receive_place = static_cast<std::uint32_t>((p.place + (p.clockwise ? n - 1 : 1)) % n);
+      if (ring) KeepBoxes(stream);
       break;
     }
   }
-  for (std::int64_t i = 0; i < w.parallel; ++i) InsertPacket(stream);
+  for (std::uint32_t i = 0; i < w.parallel; ++i) InsertPacket(stream);
+}
+
+// A ring's messages all go to one neighbour and come from one: their boxes are found once. Where
+// links are shared, or a receiver asks first, a message needs more than its box.
+void Machine::KeepBoxes(std::uint32_t stream) {
+  if (in_.network->congestion_aware || in_.run.rendezvous) return;
+  const Stream& s = streams_[stream];
+  const Phase& p = s.phase();
+  Work& w = streams_[stream].work;
+  if (w.bytes == 0) return;  // SendNow says so
+  const std::uint32_t to = p.ring.At(w.send_place, s.rank, p.place);
+  const std::uint32_t from = p.ring.At(w.receive_place, s.rank, p.place);
+  const std::uint32_t offset = (std::uint32_t{p.dimension} << 28) + 1;
+  w.out = mailbox_.Open(KeyOf(s.rank, to, w.bytes, s.tag, offset));
+  w.in = mailbox_.Open(KeyOf(from, s.rank, w.bytes, s.tag, offset));
+  mailbox_.delay(w.out) = network_.Delay(s.rank, to, w.bytes);
+}
+
+void Machine::DropBoxes(Work* w) {
+  if (w->out == kNobody) return;
+  mailbox_.Drop(w->out);
+  mailbox_.Drop(w->in);
+  w->out = w->in = kNobody;
 }
 
 // A message to send is handed over: the first of a round from the NPU to memory, others back, with
 // a reduction where the phase reduces.
 void Machine::InsertPacket(std::uint32_t stream) {
-  Stream& s = streams_[stream];
-  const Phase& p = s.phase();
-  Work& w = s.work;
-  const std::int64_t n = p.ring.size;
-  const Algorithm algorithm = p.implementation.algorithm;
+  Work& w = streams_[stream].work;
+  const std::int64_t parallel = w.parallel;
   if (w.first_left == 0 && w.later_left == 0) {
     w.first_left = w.parallel;
-    w.later_left = algorithm == Algorithm::kHalvingDoubling
-                       ? std::countr_zero(p.ring.size) - w.parallel
-                   : algorithm == Algorithm::kDirect && !p.ring.local ? w.parallel
-                                                                      : (n - 1) * w.parallel;
+    w.later_left = w.algorithm == Algorithm::kHalvingDoubling ? std::countr_zero(w.size) - parallel
+                   : w.algorithm == Algorithm::kDirect && !w.fast
+                       ? parallel
+                       : (std::int64_t{w.size} - 1) * parallel;
     w.reducing = !w.reducing;
   }
-  const bool halving = algorithm == Algorithm::kHalvingDoubling;
+  const bool halving = w.algorithm == Algorithm::kHalvingDoubling;
   const std::uint64_t bytes = halving ? w.insert.bytes : w.bytes;
   bool reduces = false;
   Way way{.to_memory = w.first_left > 0};
   if (w.first_left > 0) {
     --w.first_left;
   } else {
-    way.back = w.later_left > w.parallel;
+    way.back = w.later_left > parallel;
     --w.later_left;
     reduces =
-        p.type == Collective::kReduceScatter || (p.type == Collective::kAllReduce && w.reducing);
+        w.type == Collective::kReduceScatter || (w.type == Collective::kAllReduce && w.reducing);
   }
   ++w.packets;
   HandOver(stream, bytes, reduces, way);
-  if (halving) Step(p, &w.insert);
+  if (halving) Step(streams_[stream].phase(), &w.insert);
 }
 
 // Of the next message of halving-doubling: the distance doubles on the way out, and halves on the
@@ -142,6 +168,16 @@ bool Machine::SendNext(std::uint32_t stream) {
   Stream& s = streams_[stream];
   Work& w = s.work;
   if (w.packets == 0 || w.steps == 0 || w.free == 0) return false;
+  if (w.out != kNobody) {
+    --w.steps;
+    --w.packets;
+    --w.free;
+    const Handler handler{Handler::Kind::kStream, stream, 0};
+    mailbox_.Keep(w.out);
+    Transfer(w.out, {});
+    Post(mailbox_.Receive(w.in, handler), handler);
+    return true;
+  }
   const Phase& p = s.phase();
   const std::uint32_t n = p.ring.size;
   std::uint32_t to = w.send_place, from = w.receive_place;
@@ -182,17 +218,14 @@ void Machine::EndIfDone(std::uint32_t stream) {
 }
 
 void Machine::HandedOver(std::uint32_t stream) {
-  Stream& s = streams_[stream];
-  const Phase& p = s.phase();
-  if (p.implementation.algorithm == Algorithm::kDoubleBinaryTree) return TreeStep(stream, false);
-  Work& w = s.work;
+  Work& w = streams_[stream].work;
+  if (w.algorithm == Algorithm::kDoubleBinaryTree) return TreeStep(stream, false);
   ++w.free;
-  const std::int64_t half = static_cast<std::int64_t>(p.ring.size) - 1;
-  if (p.implementation.algorithm == Algorithm::kDirect && p.type == Collective::kAllReduce &&
-      w.steps <= half) {
+  const std::int64_t half = std::int64_t{w.size} - 1;
+  if (w.algorithm == Algorithm::kDirect && w.type == Collective::kAllReduce && w.steps <= half) {
     // The second half begins when all of the first has come.
     if (w.received < half) return;
-    for (std::int64_t i = 0; i < w.parallel; ++i) SendNext(stream);
+    for (std::uint32_t i = 0; i < w.parallel; ++i) SendNext(stream);
   } else {
     SendNext(stream);
   }
@@ -200,11 +233,9 @@ void Machine::HandedOver(std::uint32_t stream) {
 }
 
 void Machine::Received(std::uint32_t stream) {
-  Stream& s = streams_[stream];
-  if (s.phase().implementation.algorithm == Algorithm::kDoubleBinaryTree) {
-    return TreeStep(stream, true);
-  }
-  ++s.work.received;
+  Work& w = streams_[stream].work;
+  if (w.algorithm == Algorithm::kDoubleBinaryTree) return TreeStep(stream, true);
+  ++w.received;
   InsertPacket(stream);
 }
 

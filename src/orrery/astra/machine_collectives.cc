@@ -338,6 +338,7 @@ void Machine::Proceed(std::uint32_t id) {
   const std::uint32_t rank = streams_[id].rank;
   const std::int32_t before = streams_[id].queue;
   const bool last = streams_[id].next == streams_[id].phases.size();
+  DropBoxes(&streams_[id].work);
   if (last) EndCollective(streams_[id].collective);
   Rank& r = ranks_[rank];
   if (before >= 0) {

@@ -12,6 +12,7 @@
 namespace orrery::astra {
 
 inline constexpr std::uint32_t kNobody = 0xFFFFFFFFu;
+inline constexpr Tick kNever = ~Tick{0};
 
 class Machine {
  public:
@@ -21,20 +22,12 @@ class Machine {
   MachineResult Finished() const;
 
  private:
-  // Who hears of a message's end.
-  struct Handler {
-    enum class Kind : std::uint8_t { kNone, kNode, kStream, kCustom, kRendezvous };
-    Kind kind = Kind::kNone;
-    std::uint32_t a = 0, b = 0;  // rank, node; stream; stream, node; rendezvous
-  };
-  // A message, or a receive that waits for one.
+  // A message on an aware network.
   struct Message {
-    MailKey key;
-    std::uint32_t from = 0, to = 0;
-    std::uint32_t device = 0;               // aware: where it is
-    std::uint32_t behind = Network::kNone;  // aware: who waits behind it for its link
-    Handler sent, received;
-    bool has_receive = false, arrived = false;
+    std::uint32_t box = 0, to = 0;
+    std::uint32_t device = 0;               // where it is
+    std::uint32_t behind = Network::kNone;  // who waits behind it for its link
+    Handler sent;
   };
   struct Rendezvous {
     bool send = false;
@@ -45,8 +38,10 @@ class Machine {
   struct Event {
     enum class Kind : std::uint8_t { kRank, kArrive, kReceived, kHop, kLinkFree };
     Kind kind = Kind::kRank;
-    std::uint32_t a = 0;  // rank, message or link
-    Handler handler;      // kReceived
+    Handler::Kind hears = Handler::Kind::kNone;  // kArrive: the sender; kReceived
+    std::uint32_t a = 0;                         // rank, box, message or link
+    std::uint32_t hears_a = 0, hears_b = 0;
+    Handler handler() const { return {hears, hears_a, hears_b}; }
   };
   // What a rank has scheduled for itself.
   struct Local {
@@ -56,6 +51,10 @@ class Machine {
     std::uint32_t a = 0;   // stream, node, collective or the bus's end
     std::uint32_t b = 0;   // kCustom: node; kBus: step
     std::uint64_t bytes = 0;
+  };
+  struct MoreLocal {
+    Local local;
+    std::uint32_t next = kNobody;
   };
   struct Phase {
     std::uint8_t dimension = 0;
@@ -84,16 +83,22 @@ class Machine {
     double factor = 2;
     std::uint64_t bytes = 0;
   };
-  // A phase under way.
-  struct Work {
-    std::int64_t steps = 0;                       // messages still to send
-    std::int64_t packets = 0;                     // handed over or on the way to be, not sent
-    std::int64_t free = 0;                        // handed over
-    std::int64_t first_left = 0, later_left = 0;  // inserts of this round without, with reduction
-    std::int64_t parallel = 1, received = 0;
-    std::uint64_t bytes = 0;  // of a message
-    bool reducing = false;    // an all-reduce's first half
+  // A phase under way. What every message of a ring touches stands first, in one line of the cache.
+  struct alignas(64) Work {
+    std::int64_t steps = 0;        // messages still to send
+    std::int64_t later_left = 0;   // inserts of this round with reduction
+    std::uint64_t bytes = 0;       // of a message
+    std::uint32_t first_left = 0;  // inserts of this round without
+    std::uint32_t packets = 0;     // handed over or on the way to be, not sent
+    std::uint32_t free = 0;        // handed over
+    std::uint32_t parallel = 1, received = 0;
+    std::uint32_t out = kNobody, in = kNobody;  // the boxes of a ring's neighbours
+    std::uint32_t rank = 0, size = 1;           // of the ring
+    Algorithm algorithm = Algorithm::kRing;
+    Collective type = Collective::kAllReduce;
+    bool reducing = false;  // an all-reduce's first half
     bool fast = false;
+    // Others.
     std::uint32_t send_place = 0, receive_place = 0;  // direct: partners of the next message
     Halving insert, send;
     TreePlace tree;
@@ -101,13 +106,13 @@ class Machine {
     bool first_reduced = false;
   };
   struct Stream {
+    Work work;
     std::uint32_t rank = 0, collective = 0, tag = 0;
     std::int64_t priority = 0;
     std::vector<Phase> phases;
     std::size_t next = 0;  // phase; the one under way is next - 1
     std::int32_t queue = -1;
     bool initialized = false;
-    Work work;
     std::vector<std::uint32_t> custom_open;
     std::uint32_t custom_running = 0, custom_left = 0;
     const Phase& phase() const { return phases[next - 1]; }
@@ -130,10 +135,16 @@ class Machine {
     std::int64_t streams = 0, finished = 0;
   };
   using MinHeap = std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>>;
-  struct Timed {  // what a rank does at one instant: nearly always one thing
-    Tick time = 0;
+  // What a rank does at one instant: nearly always one thing.
+  struct Timed {
+    Tick time = kNever;
     Local first;
-    std::vector<Local> more;
+    std::uint32_t more = kNobody, last = kNobody;  // of more_locals_
+  };
+  // What a rank has scheduled: nearly always for one instant.
+  struct Pending {
+    Timed next;  // kNever: nothing
+    std::vector<Timed> others;
   };
   struct Rank {
     const Program* program = nullptr;
@@ -150,7 +161,6 @@ class Machine {
     std::map<std::uint32_t, std::uint32_t> group_streams;
     std::uint32_t tree_turn[kCollectives][8] = {};
     int round_robin = 0;
-    std::vector<Timed> pending;
     RankTimes times;
     Tick counted = 0;  // until when `times` counts
     Tick node_ended = ~Tick{0};
@@ -163,10 +173,13 @@ class Machine {
     if (status_.ok()) status_ = std::move(status);
   }
   void Schedule(std::uint32_t rank, Tick delay, const Local& local);
+  static Timed* TimedAt(Pending* pending, Tick time);
   void RunRank(std::uint32_t rank);
   void RunLocal(std::uint32_t rank, const Local& local);
   void Hear(const Handler& handler);
-  void Arrive(std::uint32_t message);
+  void Arrive(std::uint32_t box, const Handler& sent);
+  void Transfer(std::uint32_t box, const Handler& sent);
+  void Post(bool met, const Handler& handler);
   void SendOn(std::uint32_t message);
   void TakeLink(std::uint32_t number, std::uint32_t message);
   void Transmit(std::uint32_t number, std::uint32_t message);
@@ -179,7 +192,11 @@ class Machine {
                std::uint32_t offset, const Handler& handler);
   void ReceiveNow(std::uint32_t rank, std::uint32_t from, std::uint64_t bytes, std::uint32_t tag,
                   std::uint32_t offset, const Handler& handler);
-  std::uint32_t NewMessage();
+  MailKey KeyOf(std::uint32_t from, std::uint32_t to, std::uint64_t bytes, std::uint32_t tag,
+                std::uint32_t offset) const {
+    // Folded, what has one offset is alike: the rank's own message comes back to it.
+    return fold_ ? MailKey{bytes, tag, offset, 0} : MailKey{bytes, tag, from, to};
+  }
 
   // machine_nodes.cc: a rank's program
   void Start(std::uint32_t rank);
@@ -223,6 +240,8 @@ class Machine {
 
   // machine_algorithms.cc: phases
   void Init(std::uint32_t stream);
+  void KeepBoxes(std::uint32_t stream);
+  void DropBoxes(Work* work);
   void HandedOver(std::uint32_t stream);
   void Received(std::uint32_t stream);
   void InsertPacket(std::uint32_t stream);
@@ -251,6 +270,9 @@ class Machine {
   TimeQueue<Event> queue_;
   Mailbox mailbox_;
   std::vector<Rank> ranks_;
+  std::vector<Pending> pending_;  // by rank
+  std::vector<MoreLocal> more_locals_;
+  std::vector<std::uint32_t> free_more_locals_;
   std::vector<Message> messages_;
   std::vector<std::uint32_t> free_messages_;
   std::vector<Stream> streams_;

@@ -25,9 +25,8 @@ class TimeQueue {
 
   // REQUIRES: time >= now().
   void Push(std::uint64_t time, const Event& event) {
-    ORRERY_CHECK(time >= now_, "an event before the present");
-    Recent& recent = recent_[time % kRecent];
-    if (recent.line == kNone || recent.time != time) recent = {time, LineOf(time)};
+    const Recent& recent = recent_[time % kRecent];
+    if (recent.time != time || recent.line == kNone) Find(time);
     lines_[recent.line].push_back(event);
   }
 
@@ -54,6 +53,11 @@ class TimeQueue {
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
   using Time = std::pair<std::uint64_t, std::uint32_t>;
 
+  // Apart from Push, which stays short where it is called.
+  [[gnu::noinline]] void Find(std::uint64_t time) {
+    ORRERY_CHECK(time >= now_, "an event before the present");
+    recent_[time % kRecent] = {time, LineOf(time)};
+  }
   std::uint32_t LineOf(std::uint64_t time) {
     const auto [at, fresh] = line_of_.emplace(time, 0);
     if (fresh) {
