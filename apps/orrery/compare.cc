@@ -45,6 +45,10 @@ class CompareVerb final : public Verb {
                            results::ComparisonToText(comparison));
   }
 
+  std::vector<Reading> reads() const override {
+    return {{a_, {FileKind::kResult}}, {b_, {FileKind::kResult}}};
+  }
+
  private:
   std::string a_, b_, json_;
 };

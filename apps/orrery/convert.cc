@@ -101,6 +101,12 @@ class ConvertVerb final : public Verb {
     return Answer(session, *writer, written);
   }
 
+  std::vector<Reading> reads() const override {
+    return {{inputs_.front(),
+             {FileKind::kJob, FileKind::kCluster, FileKind::kRecipe, FileKind::kGoal,
+              FileKind::kTopology}}};
+  }
+
  private:
   template <class Write>
   Status FromJob(const Write& write) const {

@@ -50,6 +50,8 @@ class ExplainVerb final : public Verb {
                            search::ExplanationToText(*explanation));
   }
 
+  std::vector<Reading> reads() const override { return {{input_, {FileKind::kResult}}}; }
+
  private:
   std::string input_, field_, json_;
 };

@@ -104,6 +104,14 @@ class ImportVerb final : public Verb {
     return session->Answer(json_, recipes::ToJson(imported), output_.empty() ? text : "");
   }
 
+  std::vector<Reading> reads() const override {
+    std::vector<Reading> all;
+    for (const std::string& file : files_) {
+      all.push_back({file, {FileKind::kRecipe, FileKind::kModel}});
+    }
+    return all;
+  }
+
  private:
   std::vector<std::string> files_;
   std::string output_, json_;

@@ -174,6 +174,9 @@ class InspectVerb final : public Verb {
       case FileKind::kTimeline:
         return job::Facts{{"size", HumanBytes(static_cast<std::int64_t>(text.size()))},
                           {"open it at", "ui.perfetto.dev"}};
+      case FileKind::kSweep:
+      case FileKind::kPlan:
+        return job::Facts{{"use", std::string(Takers(kind))}};
       case FileKind::kRecipe:
         return job::Facts{
             {"recipe", std::string(recipes::Sniff(text, path_)->description)},

@@ -68,6 +68,12 @@ Status Misuse(CLI::App* app, const CLI::ParseError& error) {
     ORRERY_RETURN_IF_ERROR(CheckExtras(*given, command));
   }
   std::string text = error.what();
+  constexpr std::string_view kNoNumber = "Could not convert: ";
+  if (text.starts_with(kNoNumber)) {
+    text = text.substr(kNoNumber.size());
+    const std::size_t equals = text.find(" = ");
+    text = text.substr(0, equals) + ": '" + text.substr(equals + 3) + "' is not a number";
+  }
   const auto replace = [&text](std::string_view ending, std::string_view by) {
     if (text.ends_with(ending)) text.replace(text.size() - ending.size(), ending.size(), by);
   };
@@ -113,7 +119,7 @@ Status Dispatch(CLI::App* app, const std::vector<std::unique_ptr<Verb>>& verbs, 
             CheckExtras(*given, fmt::format("orrery {} {}", verb->name(), given->get_name())));
       }
     }
-    return verb->Run(session);
+    return OfAnotherKind(verb->Run(session), verb->reads());
   }
   const std::vector<std::string> extras = app->remaining();
   if (extras.empty()) {

@@ -93,6 +93,10 @@ class PlanVerb final : public Verb {
     return {Code::kInterrupted, "interrupted; the plans shown are the best so far, not proven"};
   }
 
+  std::vector<Reading> reads() const override {
+    return {{input_, {FileKind::kJob, FileKind::kCluster}}};
+  }
+
  private:
   Status ReadOptions(search::PlanOptions* options) const {
     if (objective_) {

@@ -5,6 +5,8 @@
 
 #include "arguments.h"
 #include "interrupt.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
 #include "orrery/search/queue/read_queue.h"
 #include "verb.h"
 
@@ -35,13 +37,14 @@ class QueueVerb final : public Verb {
     app->add_option("FILE", path_, "Cluster and jobs (docs/queue.md)")->required();
     app->add_option("--order", orders_, "fifo, easy (backfilling); both unless told")
         ->delimiter(',')
-        ->transform(Names(kOrders));
+        ->check(OneOf("order", kOrders));
     app->add_option("--placement", placements_,
                     "packed, random, striped, fewest-racks; all unless told")
         ->delimiter(',')
-        ->transform(Names(kChoices));
-    app->add_option("--network", network_, "That training jobs are simulated on");
-    app->add_option("--seed", seed_, "Of random placement (1)");
+        ->check(OneOf("placement", kChoices));
+    app->add_option("--network", network_,
+                    "Network back end for training jobs ('orrery list networks')");
+    app->add_option("--seed", seed_, "Seed of random placement; default 1");
     app->add_option("--json", json_, "Write the answer as JSON to FILE, or to stdout (-)");
   }
 
@@ -68,12 +71,20 @@ class QueueVerb final : public Verb {
     return session->Answer(json_, search::QueueJson(file, rows), search::QueueText(file, rows));
   }
 
+  std::vector<Reading> reads() const override {
+    return {{path_, {FileKind::kJob, FileKind::kCluster}}};
+  }
+
  private:
   template <typename Table>
-  static CLI::IsMember Names(const Table& table) {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : table) names.emplace_back(name);
-    return CLI::IsMember(names);
+  static CLI::Validator OneOf(std::string_view kind, const Table& table) {
+    std::vector<std::string_view> names;
+    for (const auto& [name, value] : table) names.push_back(name);
+    return {[kind, names](std::string& text) -> std::string {
+              if (std::ranges::find(names, text) != names.end()) return "";
+              return UnknownName(kind, Printable(text), names);
+            },
+            ""};
   }
   static bool Asked(const std::vector<std::string>& names, std::string_view name) {
     return names.empty() || std::ranges::find(names, name) != names.end();

@@ -140,8 +140,10 @@ class SimulateVerb final : public Verb {
       }
     }
     if (trace) return RunTrace(session, *importer, files);
-    if (!csv_.empty())
-      return InvalidInput("--csv: is for traces, and {} is none", Printable(input_));
+    if (!csv_.empty() || strict_) {
+      return InvalidInput("{}: is for traces, and {} is none", strict_ ? "--strict" : "--csv",
+                          Printable(input_));
+    }
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(read.constants, search::ReadCalibration(calibration_));
     }
@@ -172,6 +174,13 @@ class SimulateVerb final : public Verb {
                         Printable(input_), HumanBytes(job.cluster.device.memory_bytes));
     }
     return {};
+  }
+
+  std::vector<Reading> reads() const override {
+    if (inputs_.empty()) return {};
+    return {{inputs_.front(),
+             {FileKind::kJob, FileKind::kCluster, FileKind::kRecipe, FileKind::kGoal,
+              FileKind::kTopology}}};
   }
 
  private:

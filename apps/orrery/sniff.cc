@@ -1,5 +1,6 @@
 #include "sniff.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -17,6 +18,8 @@ namespace {
 FileKind SniffTree(const formats::Node& root) {
   if (const formats::Node* schema = root.Find("schema")) {
     if (schema->text.starts_with("orrery.result/")) return FileKind::kResult;
+    if (schema->text.starts_with("orrery.sweep/")) return FileKind::kSweep;
+    if (schema->text.starts_with("orrery.plan/")) return FileKind::kPlan;
   }
   if (root.Find("model_type") != nullptr) return FileKind::kModel;
   for (const char* key : {"model", "training", "parallel", "jobs"}) {
@@ -28,7 +31,67 @@ FileKind SniffTree(const formats::Node& root) {
   return FileKind::kUnknown;
 }
 
+constexpr std::size_t kMostSniffed = 4 << 20;  // a recipe's
+
+// The file's first bytes; none of what is no regular file.
+std::string Beginning(const std::string& path, std::size_t bytes) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};
+  std::ifstream file(path, std::ios::binary);
+  std::string start(bytes, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  return start;
+}
+
 }  // namespace
+
+std::string_view Takers(FileKind kind) {
+  switch (kind) {
+    case FileKind::kJob:
+      return "'orrery simulate' runs it, 'orrery plan' and 'orrery sweep' vary it";
+    case FileKind::kCluster:
+    case FileKind::kTopology:
+      return "a job names it as its cluster, 'orrery inspect' shows it";
+    case FileKind::kModel:
+      return "a job file names it, as in 'model: config.json' (docs/start.md)";
+    case FileKind::kResult:
+      return "'orrery explain', 'compare' and 'inspect' read it; what it holds as 'config' is its "
+             "job file";
+    case FileKind::kTimeline:
+      return "open it at ui.perfetto.dev";
+    case FileKind::kGoal:
+      return "'orrery simulate' runs it";
+    case FileKind::kRecipe:
+      return "'orrery simulate' runs it, 'orrery import' makes a job file of it";
+    case FileKind::kSnapshot:
+      return "'orrery inspect' shows it";
+    case FileKind::kSweep:
+      return "'orrery merge' reads it";
+    case FileKind::kPlan:
+      return "'orrery plan --write FOLDER' writes its plans as job files";
+    case FileKind::kUnknown:
+      break;
+  }
+  return "";
+}
+
+Status OfAnotherKind(Status status, const std::vector<Reading>& read) {
+  if (status.code() != Code::kInvalidInput || status.message().starts_with("cannot ")) {
+    return status;  // another of them is not there
+  }
+  for (const Reading& one : read) {
+    const std::string start = Beginning(one.path, kMostSniffed);
+    const FileKind kind =
+        recipes::Sniff(start, one.path) != nullptr ? FileKind::kRecipe : Sniff(start);
+    if (kind == FileKind::kUnknown || std::ranges::find(one.kinds, kind) != one.kinds.end()) {
+      continue;
+    }
+    return InvalidInput("'{}' is of another kind ({}): {}", Printable(one.path), Name(kind),
+                        Takers(kind));
+  }
+  return status;
+}
 
 std::string_view Name(FileKind kind) {
   switch (kind) {
@@ -50,6 +113,10 @@ std::string_view Name(FileKind kind) {
       return "recipe of a training framework";
     case FileKind::kSnapshot:
       return "PyTorch memory snapshot";
+    case FileKind::kSweep:
+      return "table of a sweep";
+    case FileKind::kPlan:
+      return "answer of a plan";
     case FileKind::kUnknown:
       return "unknown";
   }
@@ -82,20 +149,11 @@ Result<FileKind> SniffInput(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_other(path, error)) return FileKind::kJob;  // a pipe is read once
   if (path.ends_with(".toml")) return FileKind::kRecipe;              // no job is written so
-  std::ifstream file(path, std::ios::binary);
-  std::string start(4096, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  start.resize(static_cast<std::size_t>(file.gcount()));
-  if (start.find("\"orrery.result/") != std::string::npos) {
+  const std::string start = Beginning(path, kMostSniffed);
+  if (start.substr(0, 4096).find("\"orrery.result/") != std::string::npos) {
     return InvalidInput("'{}' is a result; what it holds as 'config' is the job file of it",
                         Printable(path));
   }
-  constexpr std::size_t kMostBytes = 4 << 20;  // a recipe's
-  start.resize(kMostBytes);
-  file.clear();
-  file.seekg(0);
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  start.resize(static_cast<std::size_t>(file.gcount()));
   return recipes::Sniff(start, path) != nullptr ? FileKind::kRecipe : FileKind::kJob;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "orrery/base/status.h"
 
@@ -18,9 +19,22 @@ enum class FileKind {
   kGoal,      // text or binary
   kRecipe,    // of a training framework: orrery/recipes
   kSnapshot,  // of PyTorch's memory: a pickle
+  kSweep,     // what 'orrery sweep --json' writes
+  kPlan,      // what 'orrery plan --json' writes
   kUnknown
 };
 std::string_view Name(FileKind kind);
+// The commands that take it, in a few words.
+std::string_view Takers(FileKind kind);
+
+// A file that a command reads, and the kinds that it takes.
+struct Reading {
+  std::string path;
+  std::vector<FileKind> kinds;
+};
+// The error of a command that read these: where one is of a kind that it does not take, what the
+// file is and which command takes it, in place of what its reader stumbled over.
+Status OfAnotherKind(Status status, const std::vector<Reading>& read);
 
 // What the first bytes alone tell: kUnknown for all that is YAML or JSON.
 FileKind SniffStart(std::string_view start);

@@ -124,11 +124,15 @@ class SweepVerb final : public Verb {
     return session->Answer(json_, search::SweepToJson(sweep), search::SweepToText(sweep));
   }
 
+  std::vector<Reading> reads() const override {
+    return {{input_, {FileKind::kJob, FileKind::kCluster}}};
+  }
+
  private:
   Status OnRay(Session* session, const search::Space& space) const {
-    if (!on_ || *on_ != "ray") {
-      return InvalidInput("--on {}: ray is the only one; --pieces goes with it",
-                          Printable(on_.value_or("(not given)"), 40));
+    if (!on_) return InvalidInput("--pieces goes with --on ray; add it or leave --pieces out");
+    if (*on_ != "ray") {
+      return InvalidInput("--on: unknown kind of cluster '{}'; valid: ray", Printable(*on_, 40));
     }
     if (!journal_.empty() || !shard_.empty()) {
       return InvalidInput("--on ray: cuts the sweep itself; leave --resume and --shard out");
@@ -220,6 +224,12 @@ class MergeVerb final : public Verb {
     ORRERY_ASSIGN_OR_RETURN(const search::Sweep sweep, search::Merge(std::move(shards)));
     ORRERY_RETURN_IF_ERROR(WriteOutputs(sweep, csv_, plot_));
     return session->Answer(json_, search::SweepToJson(sweep), search::SweepToText(sweep));
+  }
+
+  std::vector<Reading> reads() const override {
+    std::vector<Reading> all;
+    for (const std::string& input : inputs_) all.push_back({input, {FileKind::kSweep}});
+    return all;
   }
 
  private:

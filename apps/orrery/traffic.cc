@@ -17,6 +17,7 @@
 #include "orrery/job/importers.h"
 #include "orrery/job/network_setup.h"
 #include "orrery/job/trace.h"
+#include "orrery/network/network.h"
 #include "orrery/results/trace.h"
 #include "orrery/search/calibrate/calibrate.h"
 #include "orrery/traffic/flows.h"
@@ -92,8 +93,8 @@ class TrafficVerb final : public Verb {
  public:
   std::string_view name() const override { return "traffic"; }
   std::string_view examples() const override {
-    return "  orrery traffic all_reduce --cluster h100-ib-400g --nodes 4 --svg busbw.svg\n"
-           "  orrery traffic all_reduce --compare nccl-tests.log\n"
+    return "  orrery traffic all-reduce --cluster h100-ib-400g --nodes 4 --svg busbw.svg\n"
+           "  orrery traffic all-reduce --compare nccl-tests.log\n"
            "  orrery traffic storage --set storage.rate=2e6 --set cluster.oversubscription=4\n";
   }
   std::string_view description() const override {
@@ -156,6 +157,7 @@ class TrafficVerb final : public Verb {
   }
 
   Status Run(Session* session) override {
+    NameAsWeDo();
     const Kind kind = KindOf(pattern_);
     const bool matrix = kind == kMatrix;
     if (matrix) ORRERY_RETURN_IF_ERROR(CheckMatrix());
@@ -182,6 +184,7 @@ class TrafficVerb final : public Verb {
     if (kind == kStorage) return RunStorage(session);
     const bool collective = (kind & kCollectives) != 0;
     if (network_.empty()) network_ = collective ? "analytic" : "flow";
+    if (collective) ORRERY_RETURN_IF_ERROR(CheckNetwork());
     constants::Set constants = constants::Set::Fitted();
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(constants, search::ReadCalibration(calibration_));
@@ -198,7 +201,26 @@ class TrafficVerb final : public Verb {
                       : RunPattern(session, setup, heading);
   }
 
+  std::vector<Reading> reads() const override { return {{pattern_, {}}}; }
+
  private:
+  // nccl-tests writes all_reduce.
+  void NameAsWeDo() {
+    std::string name = pattern_;
+    std::ranges::replace(name, '_', '-');
+    if (KindOf(pattern_) == kMatrix && KindOf(name) != kMatrix &&
+        access(pattern_.c_str(), F_OK) != 0) {
+      pattern_ = name;
+    }
+  }
+
+  Status CheckNetwork() const {
+    std::vector<std::string_view> valid;
+    for (const network::BackendInfo& backend : network::Backends()) valid.push_back(backend.name);
+    if (std::ranges::find(valid, network_) != valid.end()) return {};
+    return InvalidInput("--network: {}", UnknownName("network", Printable(network_), valid));
+  }
+
   Status CheckOptions(Kind kind) const {
     for (const TakenBy& row : kTakenBy) {
       if (app_->count(row.option) == 0 || (row.kinds & kind) != 0) continue;

@@ -113,6 +113,8 @@ class ValidateVerb final : public Verb {
     return session->Answer(json_, search::ReportToJson(report), search::ReportToText(report));
   }
 
+  std::vector<Reading> reads() const override { return {{table_, {}}}; }
+
  private:
   // A file a row, called by its id.
   Status Export(Session* session, const search::CsvTable& table,

@@ -8,6 +8,7 @@
 
 #include "orrery/base/status.h"
 #include "session.h"
+#include "sniff.h"
 
 namespace orrery::app {
 
@@ -20,6 +21,8 @@ class Verb {
   virtual std::string_view examples() const = 0;
   virtual void Declare(CLI::App* app) = 0;
   virtual Status Run(Session* session) = 0;
+  // The files that it was given, for the error of one that is of another kind.
+  virtual std::vector<Reading> reads() const { return {}; }
 };
 
 std::unique_ptr<Verb> MakeSimulate();

@@ -51,6 +51,9 @@ std::string_view Remedy(int error) {
 }
 
 Status Failure(std::string_view verb, const std::string& path, int error) {
+  if (path == "-" && error == ENOENT) {
+    return InvalidInput("cannot {} '-': there is no file of that name; stdin is /dev/stdin", verb);
+  }
   if (error == EROFS) {  // no mistake in the path: the machine does not take the file
     return ResourceError("cannot {} {}: the file system is read-only; choose another path", verb,
                          Shown(path));

@@ -9,6 +9,9 @@
 namespace orrery {
 namespace {
 
+// Kinds that 'orrery list' shows.
+constexpr std::string_view kListed[] = {"model", "cluster", "device", "framework"};
+
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool BeginsWith(std::string_view text, std::string_view start) {
@@ -61,7 +64,17 @@ std::string UnknownName(std::string_view kind, std::string_view name,
   std::string text = fmt::format("unknown {} '{}'; ", kind, name);
   const std::vector<std::string> near = Nearest(name, valid, 3);
   if (!near.empty()) text += fmt::format("did you mean '{}'? ", fmt::join(near, "' or '"));
-  return text + fmt::format("valid: {}", fmt::join(valid, ", "));
+  constexpr std::size_t kMostNames = 30, kFewNames = 20;
+  if (valid.size() <= kMostNames) return text + fmt::format("valid: {}", fmt::join(valid, ", "));
+  std::vector<std::string_view> first(valid.begin(), valid.end());
+  std::ranges::stable_sort(first, {}, [&](std::string_view v) {
+    return BeginsWith(v, name) ? 0 : EditDistance(name, v);
+  });
+  first.resize(kFewNames);
+  text += fmt::format("of {} valid ones the nearest: {}", valid.size(), fmt::join(first, ", "));
+  const auto listed = std::ranges::find(kListed, kind);
+  return listed == std::end(kListed) ? text
+                                     : text + fmt::format("; 'orrery list {}s' has all", kind);
 }
 
 }  // namespace orrery

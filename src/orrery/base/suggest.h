@@ -21,7 +21,7 @@ std::vector<std::string> Nearest(std::string_view name, std::span<const std::str
                                  std::size_t limit);
 
 // "unknown network 'flwo'; did you mean 'flow'? valid: analytic, flow" (the question only if some
-// name is near).
+// name is near). Of more than 30 valid names the 20 nearest.
 std::string UnknownName(std::string_view kind, std::string_view name,
                         std::span<const std::string_view> valid);
 

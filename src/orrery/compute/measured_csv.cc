@@ -261,6 +261,9 @@ Result<MeasuredFile> ParseMeasured(const std::string& path, std::string_view tex
       ORRERY_RETURN_IF_ERROR(AddRow(place, line, &file, &keys));
     }
   }
+  if (number == 0) {
+    return InvalidInput("{}: the file is empty; it begins with '# orrery.measured/1'", path);
+  }
   if (!named) {
     return Place{path, number}.Error("columns", "", "are missing", "the file ends too early");
   }

@@ -202,6 +202,7 @@ bool IsExecutionTrace(std::string_view start) {
   const std::size_t first = start.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && start[first] == '{' &&
          start.find("\"schema\"") != std::string_view::npos &&
+         start.find("\"orrery.") == std::string_view::npos &&  // a result of ours has nodes, too
          (start.find("\"nodes\"") != std::string_view::npos ||
           start.find("execution_trace") != std::string_view::npos);
 }

@@ -170,6 +170,9 @@ Status ApplySet(std::string_view assignment, Document* document) {
       at->fields.push_back({key, 0, 0, std::move(fresh)});
       next = &at->fields.back().value;
     }
+    for (Field& field : at->fields) {
+      if (path.empty() && field.key == key) field.line = field.column = 0;  // no place in a file
+    }
     at = next;
   }
   *at = std::move(value.root);

@@ -224,7 +224,16 @@ Result<const Framework*> FrameworkTable::Find(std::string_view name) const {
       valid.push_back(alias);
     }
   }
-  for (const Framework& framework : frameworks_) valid.push_back(framework.name);
+  // Of a family that is known it is the version that is not.
+  const std::string_view family = name.substr(0, name.find('@'));
+  std::vector<std::string_view> versions;
+  for (const Framework& framework : frameworks_) {
+    if (family != name && family == FamilyOf(framework)) versions.push_back(framework.name);
+    valid.push_back(framework.name);
+  }
+  if (!versions.empty()) {
+    return InvalidInput("{}", UnknownName("version", Printable(name), versions));
+  }
   return InvalidInput("{}", UnknownName("framework", Printable(name), valid));
 }
 

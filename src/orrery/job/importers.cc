@@ -398,7 +398,7 @@ Result<const Importer*> FindImporter(const TraceFiles& files, const std::string&
   }
   if (format.empty()) return static_cast<const Importer*>(nullptr);
   names.push_back("astra-sim");
-  return InvalidInput("--format {}", UnknownName("format", Printable(format), names));
+  return InvalidInput("--format: {}", UnknownName("format", Printable(format), names));
 }
 
 Result<Section> ReadImporterKeys(const Importer& importer, const std::vector<std::string>& set) {

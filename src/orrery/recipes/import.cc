@@ -110,18 +110,40 @@ Result<Imported> Import(const std::vector<std::string>& paths, const Options& op
   return ImportFiles(files, options);
 }
 
+namespace {
+
+// What is to be left out and neither stands in the files nor is an argument that is known.
+Status CheckLeftOut(const Imported& imported, const Reader& reader, const Options& options) {
+  const Table& table = reader.dialect.table();
+  for (const std::string& name : options.leave_out) {
+    const auto is = [&](const Use& use) { return use.argument == name; };
+    if (std::ranges::any_of(imported.uses, is) || FindRow({&table}, name) != nullptr) continue;
+    return InvalidInput("--leave-out: {}", UnknownName("argument", Printable(name), table.Names()));
+  }
+  return {};
+}
+
+Result<Imported> ReadBy(const Reader& reader, const std::vector<File>& files,
+                        const Options& options) {
+  ORRERY_ASSIGN_OR_RETURN(Imported imported, reader.read(files, options));
+  ORRERY_RETURN_IF_ERROR(CheckLeftOut(imported, reader, options));
+  return imported;
+}
+
+}  // namespace
+
 Result<Imported> ImportFiles(const std::vector<File>& files, const Options& options) {
   std::vector<std::string_view> names;
   for (const Dialect& dialect : Dialects()) names.push_back(dialect.name);
   if (!options.dialect.empty()) {
     for (const Reader& reader : kReaders) {
-      if (reader.dialect.name == options.dialect) return reader.read(files, options);
+      if (reader.dialect.name == options.dialect) return ReadBy(reader, files, options);
     }
     return InvalidInput("--from: {}",
                         UnknownName("kind of recipe", Printable(options.dialect), names));
   }
   for (const File& file : files) {
-    if (const Reader* reader = Find(file.text, file.path)) return reader->read(files, options);
+    if (const Reader* reader = Find(file.text, file.path)) return ReadBy(*reader, files, options);
   }
   // A file that cannot be read as what its ending says is broken before it is unknown.
   for (const File& file : files) {
@@ -131,6 +153,9 @@ Result<Imported> ImportFiles(const std::vector<File>& files, const Options& opti
     if (ends(".yaml") || ends(".yml")) {
       ORRERY_RETURN_IF_ERROR(formats::ParseYaml(file.text, file.path).status());
     }
+  }
+  if (files.front().text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return InvalidInput("'{}' is empty", Printable(files.front().path));
   }
   return InvalidInput("'{}' is no recipe that is known; known: {}; --from NAME says which it is",
                       Printable(files.front().path), fmt::join(names, ", "));

@@ -62,6 +62,11 @@ void Reading::AddUnknown(const std::string& name, const std::string& where, cons
                      .why = "not known; left out"});
     return;
   }
+  if (name.empty()) {
+    problems_.push_back(fmt::format(
+        "{}: a value without a name; is the file of the kind that --from names?", where));
+    return;
+  }
   std::vector<std::string_view> names;
   for (const Table* table : tables) std::ranges::copy(table->Names(), std::back_inserter(names));
   const std::vector<std::string> near = Nearest(Printable(name), names, 3);

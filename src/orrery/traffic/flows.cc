@@ -90,8 +90,10 @@ Result<std::vector<Flow>> Poisson(const cluster::Cluster& cluster, std::size_t g
   const double flows_per_s = options.load * nic_Bps * static_cast<double>(gpus) / sizes.mean();
   const double expected = flows_per_s * ToSeconds(options.duration);
   if (expected > static_cast<double>(kMaxFlows)) {
-    return InvalidInput("--load and --duration give {:.3g} flows; at most {} are possible",
-                        expected, kMaxFlows);
+    return InvalidInput(
+        "--load and --duration give {} flows; at most {} are possible: take a shorter --duration",
+        HumanCount(static_cast<std::int64_t>(std::min(expected, 1e18))),
+        HumanCount(static_cast<std::int64_t>(kMaxFlows)));
   }
   CounterRng rng(options.seed);
   std::vector<Flow> flows;

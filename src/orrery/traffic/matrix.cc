@@ -45,8 +45,8 @@ class Reader {
         ORRERY_RETURN_IF_ERROR(ReadFlow(words));
       } else {
         return Error(
-            fmt::format("'{}' is not understood; valid: Nodes N, Connections C, FROM->TO "
-                        "start US size BYTES (triggers and failures are not)",
+            fmt::format("'{}' is no line of a connection matrix; valid: Nodes N, Connections C, "
+                        "FROM->TO start US size BYTES (triggers and failures are not)",
                         Printable(words[0], 40)));
       }
     }

@@ -106,12 +106,12 @@ Result<Collective> FindCollective(std::string_view name) {
 
 Result<std::vector<std::int64_t>> SweepSizes(std::int64_t least, std::int64_t most,
                                              std::int64_t factor) {
-  if (least < 1 || most < least || factor < 2) {
-    return InvalidInput(
-        "--min {} --max {} --factor {}: sizes go up from --min to --max by a factor "
-        "of 2 or more",
-        least, most, factor);
+  if (least < 1) return InvalidInput("--min {}: a collective needs a byte or more", least);
+  if (most < least) {
+    return InvalidInput("--max {} is below --min {}; sizes go up from --min to --max",
+                        HumanBytes(most), HumanBytes(least));
   }
+  if (factor < 2) return InvalidInput("--factor {}: give 2 or more", factor);
   std::vector<std::int64_t> sizes;
   for (std::int64_t bytes = least; bytes <= most; bytes *= factor) sizes.push_back(bytes);
   return sizes;

@@ -277,6 +277,12 @@ Status Validate(const Model& m) {
     return InvalidInput("model.layers: {} has {} units; leave it out", m.net->name,
                         m.net->order.size());
   }
+  if (m.head_dim == 0 && m.hidden > 0 && m.heads > m.hidden) {
+    return InvalidInput(
+        "model.hidden: {} is less than a dimension a head ({} heads); give a larger hidden, fewer "
+        "heads, or head_dim",
+        m.hidden, m.heads);
+  }
   const Field fields[] = {
       {"layers", m.layers, 1, 10'000},      {"hidden", m.hidden, 1, 1 << 20},
       {"heads", m.heads, 1, 1 << 16},       {"kv_heads", m.kv_heads, 1, 1 << 16},

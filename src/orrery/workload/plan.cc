@@ -414,6 +414,8 @@ Status CheckSharding(const Model& model, const Plan& plan) {
 
 // Up to two legal lists near an uneven division: the spare layers in the middle, then in front.
 std::string NearestLists(std::int64_t layers, std::int64_t chunks) {
+  constexpr std::int64_t kMostShown = 16;
+  if (chunks > kMostShown) return fmt::format("{} entries that sum to {}", chunks, layers);
   const std::int64_t base = layers / chunks;
   const std::int64_t spare = layers % chunks;
   const auto list = [&](std::int64_t from) {

@@ -304,9 +304,15 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
   const std::vector<string_view> modelled = valid;
   for (const InertVariable& noted : InertVariables()) valid.push_back(noted.name);
   valid.insert(valid.end(), IrrelevantVariables().begin(), IrrelevantVariables().end());
-  std::vector<std::string> near = Nearest(name, valid, 1);
-  if (near.empty()) near = Nearest("NCCL_" + std::string(name), valid, 1);  // as docs/ writes them
-  if (!near.empty()) return InvalidInput("unknown variable; did you mean {}?", near[0]);
+  constexpr string_view kPrefix = "NCCL_";  // which all have, and docs/ leave out
+  const auto bare = [&](string_view v) {
+    return v.starts_with(kPrefix) ? v.substr(kPrefix.size()) : v;
+  };
+  for (string_view& v : valid) v = bare(v);
+  const std::vector<std::string> near = Nearest(bare(name), valid, 1);
+  if (!near.empty()) {
+    return InvalidInput("unknown variable; did you mean {}{}?", kPrefix, near[0]);
+  }
   std::string list;
   for (string_view m : modelled) list += list.empty() ? std::string(m) : ", " + std::string(m);
   return InvalidInput("unknown variable; modelled: {}", list);

@@ -49,7 +49,12 @@ Result<job::Job> Evaluator::Read(std::span<const std::string> assignments,
   job::ReadOptions read = template_->read;
   read.set.assign(assignments.begin(), assignments.end());
   read.save_configuration = configuration;
-  return job::ReadJobTree(template_->document, template_->folder, read);
+  Result<job::Job> job = job::ReadJobTree(template_->document, template_->folder, read);
+  constexpr std::string_view kSet = "--set ";  // nobody wrote that: it is one of many values
+  if (!job.ok() && job.status().message().starts_with(kSet)) {
+    return Status(job.status().code(), job.status().message().substr(kSet.size()));
+  }
+  return job;
 }
 
 Result<job::Simulation> Evaluator::Prepare(const job::Job& job) {

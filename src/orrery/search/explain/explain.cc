@@ -400,8 +400,11 @@ Result<Explanation> Explainer::Explain(const std::string& field) {
       std::vector<std::string_view> valid(fields.begin(), fields.end());
       if (!ending.empty()) valid.assign(ending.begin(), ending.end());
       const std::vector<std::string> near = Nearest(path, valid, 3);
-      return InvalidInput("there is no numeric field '{}'{}{}", Printable(field, 80),
-                          near.empty() ? "" : "; did you mean ", fmt::join(near, ", "));
+      return InvalidInput("there is no numeric field '{}'; {}{}", Printable(field, 80),
+                          near.empty()
+                              ? "'orrery simulate --json -' shows them all, such as step_time_s"
+                              : "did you mean ",
+                          fmt::join(near, ", "));
     }
     path = ending.front();
   }

@@ -506,12 +506,13 @@ class Search {
     count(c.too_large + c.replay_full, "do not fit the GPU's memory");
     count(c.impossible, "have degrees that do not go together");
     count(c.refused, "break a rule");
-    count(c.left + c.not_sampled, "were left when the search ended (--evaluations)");
+    count(c.left + c.not_sampled, "were left when the search ended");
+    const bool ended = c.left + c.not_sampled > 0;
     return Infeasible(
-        "{}: none of {} plans is possible: {}{}{}; open more keys (training.recompute, "
+        "{}: no plan was found among {}: {}{}{}; {}open more keys (training.recompute, "
         "training.sharding, parallel.pp) or give more nodes",
         result_.source, HumanCount(static_cast<std::int64_t>(c.points)), counts,
-        most.empty() ? "" : "; most often: ", most);
+        most.empty() ? "" : "; most often: ", most, ended ? "raise --evaluations, " : "");
   }
 
   const OpenJob& open_;

@@ -191,11 +191,11 @@ Json RowJson(const PlanRow& row, const PlanResult& result) {
                {"step_time_ps", row.result.step_time},
                {"step_time_interval_s", {row.result.interval_low_s, row.result.interval_high_s}},
                {"tokens_per_s", row.result.tokens_per_s},
-               {"mfu", row.result.mfu > 0 ? Json(row.result.mfu) : Json(nullptr)},
                {"memory_bytes", row.memory_bytes},
                {"fits", row.fits},
                {"ties_with_best", row.tie},
                {"scores", std::move(scores)}};
+  if (row.result.mfu > 0) json["mfu"] = row.result.mfu;
   Json parts;
   for (std::size_t i = 0; i < engine::kParts; ++i) {
     parts[results::PartName(i)] = row.result.overall.parts[i];
@@ -214,7 +214,8 @@ std::string PlanToText(const PlanResult& result) {
   if (result.by_default) {
     text += "it leaves nothing open, so degrees, micro-batch and recompute were opened\n\n";
   } else {
-    text += fmt::format("{} keys open\n\n", result.keys.size());
+    text +=
+        fmt::format("{} key{} open\n\n", result.keys.size(), result.keys.size() == 1 ? "" : "s");
   }
   if (result.objectives.size() > 1) {
     std::string names;
@@ -255,10 +256,8 @@ std::string PlanToJson(const PlanResult& result) {
                {"opened_by_default", result.by_default},
                {"proven", result.proven},
                {"interrupted", result.interrupted},
-               {"reranked_on", result.reranked.empty() ? Json(nullptr) : Json(result.reranked)},
                {"left_could_be_better_by", result.left_better},
                {"plans", std::move(rows)},
-               {"given", result.given ? RowJson(*result.given, result) : Json(nullptr)},
                {"turns", std::move(turns)},
                {"steady", result.steady},
                {"search",
@@ -275,6 +274,8 @@ std::string PlanToJson(const PlanResult& result) {
                  {"replayed_and_full", c.replay_full},
                  {"families", c.families},
                  {"why", std::move(why)}}}};
+  if (!result.reranked.empty()) json["reranked_on"] = result.reranked;
+  if (result.given) json["given"] = RowJson(*result.given, result);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -47,7 +47,7 @@ std::string QueueText(const QueueFile& file, std::span<const QueueRow> rows) {
 }
 
 std::string QueueJson(const QueueFile& file, std::span<const QueueRow> rows) {
-  nlohmann::ordered_json json = {{"schema", "orrery-queue-1"},
+  nlohmann::ordered_json json = {{"schema", "orrery.queue/1"},
                                  {"cluster", file.cluster},
                                  {"placements_simulated", file.times.simulated()}};
   for (const QueueRow& row : rows) {
