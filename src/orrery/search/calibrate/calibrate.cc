@@ -213,6 +213,37 @@ std::string MovedConstants(const Calibration& c) {
              : "  no constant moved: the observations are explained as they are\n";
 }
 
+// Errors by kind of observation, in the order in which kinds first stand.
+std::string ByKind(const Calibration& c) {
+  std::vector<std::string> kinds;
+  for (const std::string& kind : c.kind) {
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  }
+  if (kinds.size() < 2) return "";
+  results::TextTable table;
+  table.Row({"kind", "rows", "mean |err| % before", "bias %", "mean |err| % after", "bias %"});
+  for (std::size_t column = 1; column <= 5; ++column) table.AlignRight(column);
+  for (const std::string& kind : kinds) {
+    std::vector<double> before, after, measured;
+    double bias_before = 0, bias_after = 0;
+    for (std::size_t i = 0; i < c.kind.size(); ++i) {
+      if (c.kind[i] != kind) continue;
+      before.push_back(c.predicted_before[i]);
+      after.push_back(c.predicted_after[i]);
+      measured.push_back(c.measured[i]);
+      bias_before += before.back() / measured.back() - 1;
+      bias_after += after.back() / measured.back() - 1;
+    }
+    const auto rows = static_cast<double>(measured.size());
+    table.Row({Printable(kind, 40), fmt::format("{}", measured.size()),
+               fmt::format("{:.1f}", MeanAbsolute(before, measured)),
+               fmt::format("{:+.1f}", 100 * bias_before / rows),
+               fmt::format("{:.1f}", MeanAbsolute(after, measured)),
+               fmt::format("{:+.1f}", 100 * bias_after / rows)});
+  }
+  return table.Render("  ") + "\n";
+}
+
 // The observations that the calibrated constants explain worst.
 std::string WhatRemains(const Calibration& c) {
   std::vector<std::size_t> order(c.measured.size());
@@ -246,6 +277,7 @@ Result<Calibration> Calibrate(const Observations& o, const constants::Set& start
   out.before = start;
   out.assumed = o.assumed;
   out.what = o.what;
+  out.kind = o.kind;
   out.measured = o.measured;
   ORRERY_ASSIGN_OR_RETURN(out.predicted_before, o.predict(start));
   for (int pass = 0; pass < kPasses; ++pass) ORRERY_RETURN_IF_ERROR(solver.Pass());
@@ -288,7 +320,7 @@ std::string ToText(const Calibration& c) {
   out += fmt::format("mean |error| {:.1f} % before, {:.1f} % after\n\n",
                      MeanAbsolute(c.predicted_before, c.measured),
                      MeanAbsolute(c.predicted_after, c.measured));
-  return out + MovedConstants(c) + "\n" + WhatRemains(c);
+  return out + MovedConstants(c) + "\n" + ByKind(c) + WhatRemains(c);
 }
 
 Result<constants::Set> ReadCalibration(const std::string& path) {

@@ -24,6 +24,7 @@ namespace orrery::search {
 
 struct Observations {
   std::vector<std::string> what;     // "all_reduce 1 MiB", for the report
+  std::vector<std::string> kind;     // what its table sums up by: "all_reduce"
   std::vector<double> measured;      // seconds
   std::vector<double> sigma;         // how far a right model may be off each of them
   constants::Scope scope;            // which constants they may move
@@ -37,7 +38,7 @@ struct Calibration {
   std::vector<std::string> assumed;
   constants::Set before, after;
   std::vector<double> spread_before, spread_after;  // of each constant, in its unit
-  std::vector<std::string> what;
+  std::vector<std::string> what, kind;
   std::vector<double> measured, predicted_before, predicted_after;  // seconds
 };
 

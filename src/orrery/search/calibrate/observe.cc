@@ -41,6 +41,33 @@ double CollectiveSigma(std::string_view stratum) {
   return stratum == "collectives < 1 MB" ? 0.12 : 0.08;
 }
 
+// "bf16 product nt", "flash2 backward, causal", "rmsnorm forward".
+std::string KindOf(const graph::Kernel& kernel) {
+  if (const auto* g = std::get_if<graph::Gemm>(&kernel)) {
+    return fmt::format("{} product {}{}", graph::Name(g->dtype), graph::Name(g->layout),
+                       g->kind == graph::GemmKind::kGrouped ? ", experts" : "");
+  }
+  if (const auto* a = std::get_if<graph::Attention>(&kernel)) {
+    return fmt::format("{} {}{}", graph::Name(a->kernel), graph::Name(a->pass),
+                       a->causal ? ", causal" : "");
+  }
+  const auto& m = std::get<graph::MemoryBound>(kernel);
+  return fmt::format("{} {}", graph::Name(m.op), graph::Name(m.pass));
+}
+
+std::string SizesOf(const graph::Kernel& kernel) {
+  if (const auto* g = std::get_if<graph::Gemm>(&kernel)) {
+    return fmt::format("{}{}x{}x{}", g->batch > 1 ? fmt::format("{} x ", g->batch) : "", g->m, g->n,
+                       g->k);
+  }
+  if (const auto* a = std::get_if<graph::Attention>(&kernel)) {
+    return fmt::format("{} x {}/{} heads of {}, {} tokens", a->batch, a->heads, a->kv_heads,
+                       a->head_dim, a->seq_q);
+  }
+  const auto& m = std::get<graph::MemoryBound>(kernel);
+  return fmt::format("{}x{}", m.rows, m.cols);
+}
+
 // The first preset with that GPU.
 Result<cluster::Spec> PresetOf(const compute::GpuSamples& measured) {
   std::set<std::string> known;
@@ -81,6 +108,7 @@ Result<Observations> ObserveCollectives(const CsvTable& table) {
     out.sigma.push_back(CollectiveSigma(p.stratum));
     out.what.push_back(fmt::format("{} {}", graph::Name(item.collective->collective),
                                    HumanBytes(item.collective->bytes)));
+    out.kind.emplace_back(graph::Name(item.collective->collective));
     Join(item.scope, &out.scope);
   }
   std::string reason;
@@ -129,8 +157,9 @@ Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths) {
     for (const compute::Sample& sample : gpu.samples) {
       out.measured.push_back(sample.time_s);
       out.sigma.push_back(0.1);
-      out.what.push_back(fmt::format("{} kernel {}x{}x{}", one.device.table, sample.shape[0],
-                                     sample.shape[1], sample.shape[2]));
+      out.kind.push_back(KindOf(sample.kernel));
+      out.what.push_back(
+          fmt::format("{} {} {}", one.device.table, out.kind.back(), SizesOf(sample.kernel)));
     }
     devices->push_back({one.device, std::move(gpu.samples)});
   }
@@ -165,6 +194,7 @@ Result<Observations> ObserveRun(const std::string& path, double step_time_s,
   Observations out;
   out.sigma = {0.03};
   out.what = {path};
+  out.kind = {"step"};
   out.measured = {step_time_s};
   cluster::AddScope(job.cluster, &out.scope);
   const job::Workload& workload = job.workloads.front();
