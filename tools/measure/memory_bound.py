@@ -93,6 +93,8 @@ def build(key: dict[str, str | int | float], context: Context) -> list[Call]:
         TORCH_TYPES[str(key["dtype"])],
         context.device.torch_device,
     )
+    if kernel.name == "transpose" and 1 in (make.rows, make.cols):
+        raise Refused("a transpose of one row or column copies nothing")
     traffic = kernel.bytes_of(make.rows, make.cols, make.dtype.itemsize)
     room = context.device.free_bytes()
     if 3 * traffic > room:
