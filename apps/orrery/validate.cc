@@ -42,6 +42,8 @@ class ValidateVerb final : public Verb {
                     "Write each row's job to DIR as YAML that 'orrery simulate' runs, and stop");
     app->add_option("--network", network_,
                     "Network of training runs in place of analytic; 'orrery list networks'");
+    app->add_option("--kernels", kernels_, "What prices kernels: model, or measured tables")
+        ->check(CLI::IsMember({"model", "measured"}));
     app->add_option("--data", data_,
                     "Folder with tables of your own beside those of data/ "
                     "(docs/formats/data.md)")
@@ -73,6 +75,7 @@ class ValidateVerb final : public Verb {
     }
     search::ValidateOptions options;
     options.network = network_;
+    options.measured_kernels = kernels_ == "measured";
     ORRERY_ASSIGN_OR_RETURN(options.tables, search::ReadRowTables(data_));
     if (threads_) {
       ORRERY_ASSIGN_OR_RETURN(const std::int64_t threads,
@@ -140,6 +143,7 @@ class ValidateVerb final : public Verb {
   std::string table_, json_, plot_, constants_, calibration_, sensitivities_, export_;
   std::vector<std::string> data_;
   std::optional<std::string> network_;
+  std::string kernels_ = "model";
   bool leave_out_ = false;
   std::optional<std::string> threads_;
 };

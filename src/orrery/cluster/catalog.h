@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ class Catalog {
   // An unknown name lists the nearest valid ones.
   Result<Spec> Find(std::string_view cluster) const;
   Result<DeviceSpec> FindDevice(std::string_view name) const;
+  // The device that NVIDIA's driver, a profile or a log calls `name` ("NVIDIA H100 80GB HBM3"), if
+  // there is one: that of its model with the most words in common, the first row of several.
+  std::optional<DeviceSpec> FindDriverName(std::string_view name) const;
 
  private:
   formats::DataTable device_rows_{"device"}, cluster_rows_{"cluster"};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -45,11 +47,6 @@ struct Reference {
   MeasuredLookup measured;
 };
 
-int ArchDistance(cluster::Arch a, cluster::Arch b) {
-  const int distance = static_cast<int>(a) - static_cast<int>(b);
-  return distance < 0 ? -distance : distance;
-}
-
 // Time here of a kernel that takes `there_s` on the reference, by the bound that holds there: the
 // sustained rate of its type, or the memory bandwidth. The fixed part stays.
 double Scale(const graph::Kernel& kernel, double there_s, const ModelTime& model_there,
@@ -67,10 +64,23 @@ double Scale(const graph::Kernel& kernel, double there_s, const ModelTime& model
   return fixed + (there_s - fixed) * ratio;
 }
 
-// Attention kernels are written for one architecture; others carry to the next one.
-bool Scalable(const graph::Kernel& kernel, const DeviceRates& there, const DeviceRates& here) {
-  const int most = std::holds_alternative<graph::Attention>(kernel) ? 0 : 1;
-  return ArchDistance(there.arch, here.arch) <= most;
+// Boards of one die at one power limit (H100 SXM, H800, H200): what the tensor cores bound takes
+// the same time on both.
+bool Twins(const cluster::DeviceSpec& a, const cluster::DeviceSpec& b) {
+  return a.arch == b.arch && a.sms == b.sms && a.power_w > 0 && a.power_w == b.power_w &&
+         a.fp16_flops == b.fp16_flops;
+}
+
+// Adds to a device's own samples those of a twin that the tensor cores bound.
+void AddTwin(const std::vector<Sample>& samples, const DeviceRates& there, const DeviceRates& here,
+             std::vector<Sample>* own) {
+  for (Sample sample : samples) {
+    const ModelTime model = Model(sample.kernel, there);
+    if (!model.compute_bound()) continue;
+    sample.time_s = Scale(sample.kernel, sample.time_s, model, there, here);
+    sample.twin = true;
+    own->push_back(std::move(sample));
+  }
 }
 
 }  // namespace
@@ -78,11 +88,10 @@ bool Scalable(const graph::Kernel& kernel, const DeviceRates& there, const Devic
 struct CostModel::Impl {
   DeviceRates rates;
   MeasuredLookup measured;
-  std::vector<Reference> references;  // nearest architecture first
+  std::vector<Reference> references;  // of the same architecture
 
   std::optional<KernelTime> Scaled(const graph::Kernel& kernel, const SampleKey& key) const {
     for (const Reference& reference : references) {
-      if (!Scalable(kernel, reference.rates, rates)) continue;
       const ModelTime there = Model(kernel, reference.rates);
       const auto found = reference.measured.Find(key, there.total_s());
       if (!found) continue;
@@ -106,22 +115,21 @@ Result<CostModel> CostModel::Create(const cluster::DeviceSpec& device, const Opt
   if (options.measured_database.empty()) return CostModel(std::move(impl));
   ORRERY_ASSIGN_OR_RETURN(std::vector<Sample> own,
                           ReadSamples(options.measured_database, device.table));
-  impl->measured = MeasuredLookup(std::move(own), impl->rates);
+  std::set<std::string> seen = {device.table};
   for (const cluster::DeviceSpec& other : options.references) {
-    if (other.table == device.table) continue;
+    // Kernels are written for one architecture: scaled to another, measured times are further off
+    // than the model (docs/compute.md).
+    if (other.arch != device.arch || !seen.insert(other.table).second) continue;
     Reference reference;
     ORRERY_ASSIGN_OR_RETURN(reference.rates, DeviceRates::Make(other));
     ORRERY_ASSIGN_OR_RETURN(std::vector<Sample> samples,
                             ReadSamples(options.measured_database, other.table));
     if (samples.empty()) continue;
+    if (Twins(device, other)) AddTwin(samples, reference.rates, impl->rates, &own);
     reference.measured = MeasuredLookup(std::move(samples), reference.rates);
     impl->references.push_back(std::move(reference));
   }
-  std::stable_sort(impl->references.begin(), impl->references.end(),
-                   [&](const Reference& a, const Reference& b) {
-                     return ArchDistance(a.rates.arch, device.arch) <
-                            ArchDistance(b.rates.arch, device.arch);
-                   });
+  impl->measured = MeasuredLookup(std::move(own), impl->rates);
   return CostModel(std::move(impl));
 }
 

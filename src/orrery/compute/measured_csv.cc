@@ -6,6 +6,7 @@
 
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/catalog.h"
 
 namespace orrery::compute {
 namespace {
@@ -210,6 +211,10 @@ Status CheckHeader(const Place& place, MeasuredFile* file) {
   if (file->header["device"].find("(tiny, not data)") != std::string::npos) {
     return place.Error("device", file->header["device"], "is a trial run",
                        "measure on a GPU, without --tiny");
+  }
+  // The slug of a driver's name (h100-80gb-hbm3) becomes the name of the device's tables (h100).
+  if (const auto device = cluster::Catalog::BuiltIn().FindDriverName(file->header["gpu_name"])) {
+    file->header["gpu"] = device->table;
   }
   for (const CsvSchema& schema : kSchemas) {
     if (schema.table == file->header["table"]) file->schema = &schema;

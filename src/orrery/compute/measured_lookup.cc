@@ -97,13 +97,17 @@ std::array<double, 3> Inverse(const Shape& shape) {
 // Leaves one sample per place, brought to sustained load.
 void Sustain(std::vector<Sample>* samples) {
   std::sort(samples->begin(), samples->end(), [](const Sample& a, const Sample& b) {
-    return std::tie(a.series, a.shape, a.detail, a.sustained) <
-           std::tie(b.series, b.shape, b.detail, b.sustained);
+    return std::tie(a.series, a.shape, a.detail, a.sustained, a.twin) <
+           std::tie(b.series, b.shape, b.detail, b.sustained, b.twin);
   });
   const auto same = [](const Sample& a, const Sample& b) {
     return a.series == b.series && a.shape == b.shape && a.detail == b.detail;
   };
-  std::map<std::uint64_t, std::pair<double, double>> both;  // series: Σ hot, Σ sustained
+  struct Both {
+    double hot = 0, sustained = 0;
+  };
+  std::map<std::uint64_t, Both> of_series;
+  Both of_products;
   std::vector<Sample> kept;
   for (const Sample& sample : *samples) {
     if (kept.empty() || !same(kept.back(), sample)) {
@@ -111,15 +115,20 @@ void Sustain(std::vector<Sample>* samples) {
       continue;
     }
     if (sample.sustained && !kept.back().sustained) {
-      both[sample.series].first += kept.back().time_s;
-      both[sample.series].second += sample.time_s;
+      for (Both* both : {&of_series[sample.series], &of_products}) {
+        if (both == &of_products && !std::holds_alternative<graph::Gemm>(sample.kernel)) continue;
+        both->hot += kept.back().time_s;
+        both->sustained += sample.time_s;
+      }
       kept.back() = sample;
     }
   }
   for (Sample& sample : kept) {
-    const auto it = both.find(sample.series);
-    if (it != both.end() && !sample.sustained)
-      sample.time_s *= it->second.second / it->second.first;
+    if (sample.sustained) continue;
+    const auto it = of_series.find(sample.series);
+    const bool product = std::holds_alternative<graph::Gemm>(sample.kernel);
+    const Both both = it != of_series.end() ? it->second : product ? of_products : Both{};
+    if (both.hot > 0) sample.time_s *= both.sustained / both.hot;
   }
   *samples = std::move(kept);
 }
@@ -139,7 +148,7 @@ MeasuredLookup::MeasuredLookup(std::vector<Sample> samples, const DeviceRates& d
     }
     const double modelled = Model(s.kernel, device).total_s();
     points_.push_back(
-        {s.shape, Inverse(s.shape), s.detail, s.time_s, s.spread, s.time_s / modelled});
+        {s.shape, Inverse(s.shape), s.detail, s.time_s, s.spread, s.time_s / modelled, s.twin});
     series_.back().last = static_cast<std::uint32_t>(points_.size());
   }
 }
@@ -153,7 +162,10 @@ std::optional<Found> MeasuredLookup::Find(const SampleKey& key, double modelled_
     return std::tie(p.shape, p.detail) < std::tie(k.shape, k.detail);
   });
   if (at != last && at->shape == key.shape && at->detail == key.detail) {
-    return Found{.time_s = at->time_s, .spread = at->spread, .exact = true};
+    if (!at->twin) return Found{.time_s = at->time_s, .spread = at->spread, .exact = true};
+    return Found{
+        .time_s = at->time_s,
+        .spread = std::sqrt(at->spread * at->spread + kSpreadInterpolated * kSpreadInterpolated)};
   }
   return Interpolate(*series, key.shape, modelled_s);
 }

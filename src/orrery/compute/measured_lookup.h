@@ -14,9 +14,10 @@
 // logarithm. The model carries tile and wave steps, the samples its error. Only inside the measured
 // range: some sample within a factor 2 in every direction, and the nearest at d² <= 0.5.
 //
-// `hot` times are multiplied by the series' mean sustained/hot where both were measured for some
-// shape: a training job runs at the power limit. A shape measured in both modes keeps its sustained
-// one.
+// `hot` times are multiplied by the mean sustained/hot of the shapes measured in both modes, of the
+// series or, where it has none, of all products: a training job runs at the power limit. A shape
+// measured in both modes keeps its sustained one. A twin's sample (a board of the same die and
+// power) answers like a neighbour, never as measured here.
 //
 // Cost: exact O(log n), about 50 ns; interpolated O(samples within a factor 2 in every size).
 #pragma once
@@ -38,6 +39,7 @@ struct Sample {
   Shape shape{};
   std::uint64_t detail = 0;  // what exact look-up compares besides
   bool sustained = false;
+  bool twin = false;  // measured on a twin, brought to this device
   double time_s = 0;
   double spread = 0;     // relative, from the quartiles
   graph::Kernel kernel;  // as the model sees it
@@ -72,6 +74,7 @@ class MeasuredLookup {
     std::uint64_t detail = 0;
     double time_s = 0, spread = 0;
     double ratio = 1;  // measured / modelled
+    bool twin = false;
   };
   struct Series {
     std::uint64_t key = 0;

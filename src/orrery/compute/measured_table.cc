@@ -251,6 +251,10 @@ bool MemoryBoundOf(const Row& row, graph::Kernel* kernel) {
   return false;
 }
 
+// What is shorter ran no kernel, what is wider waited for the host.
+constexpr double kLeastTime_us = 0.5;
+constexpr double kMostSpread = 0.3;
+
 using Convert = bool (*)(const Row&, graph::Kernel*);
 
 Status ReadTable(sqlite3* db, const std::string& path, std::string_view gpu,
@@ -271,7 +275,7 @@ Status ReadTable(sqlite3* db, const std::string& path, std::string_view gpu,
     Sample sample;
     if (!convert(row, &sample.kernel)) continue;
     const auto key = KeyOf(sample.kernel);
-    if (!key || !(row.Float(time) > 0)) continue;
+    if (!key || !(row.Float(time) > kLeastTime_us)) continue;
     sample.series = key->series;
     sample.shape = key->shape;
     sample.detail = key->detail;
@@ -279,6 +283,7 @@ Status ReadTable(sqlite3* db, const std::string& path, std::string_view gpu,
     // Quartiles of a normal distribution lie 1.349 standard deviations apart; repeats in one
     // session never differ by less than what sessions do.
     const double quartiles = (row.Float(time + 2) - row.Float(time + 1)) / row.Float(time);
+    if (quartiles > kMostSpread) continue;
     sample.spread = std::max(quartiles / 1.349, 0.01);
     sample.sustained = row.Text(time + 3) == "sustained";
     samples->push_back(sample);

@@ -183,36 +183,70 @@ TEST_F(Measured, HotTimesAreBroughtToSustainedLoad) {
   EXPECT_EQ(model.Price(Gemm{.m = 8192, .n = 4096, .k = 4096}).duration, 250 * kMicrosecond);
 }
 
-// An A100's GEMM of 1,001.8 us, 1.8 of them fixed, on an H100: 0.85·312 against 0.74·989.4 TFLOP/s.
+// An A100's GEMM of 1,001.8 us, 1.8 of them fixed, on half an A100.
 TEST_F(Measured, AnotherDeviceIsScaledByTheBoundThatHoldsThere) {
+  cluster::DeviceSpec half = TestA100();
+  half.table = half.name = "half";
+  half.fp16_flops = 156e12;
+  half.sms = 54;
+  half.memory_bandwidth_Bps /= 4;
   const std::string gemm = "gemm,bf16,nt,4096,6144,8192,1,1001.8,1000,1003,hot,40\n";
   const std::string memory = "memory_bound,bf16,add,16384,8192,805306368,501.8,501,502,hot,40\n";
-  const std::string attention =
-      "attention,bf16,flash,2,16,16,2048,2048,128,1,fwd,150,149,151,hot,40\n";
-  const CostModel model = Build(TestH100(), gemm, attention, memory, {TestV100(), TestA100()});
+  const CostModel model = Build(half, gemm, "", memory, {TestV100(), TestA100()});
   const KernelTime scaled = model.Price(Gemm{.m = 4096, .n = 6144, .k = 8192});
   EXPECT_EQ(scaled.provenance, Provenance::kScaled);
-  EXPECT_NEAR(ToSeconds(scaled.duration) * 1e6, 1.8 + 1000 * (0.85 * 312) / (0.74 * 989.4), 1e-3);
+  EXPECT_NEAR(ToSeconds(scaled.duration) * 1e6, 1.8 + 1000 * 2, 1e-3);
   EXPECT_GE(scaled.spread, kSpreadScaled);
   const KernelTime add = model.Price(
       MemoryBound{.op = MemoryOp::kAdd, .rows = 16384, .cols = 8192, .bytes_read = 805306368});
   EXPECT_EQ(add.provenance, Provenance::kScaled);
-  EXPECT_NEAR(ToSeconds(add.duration) * 1e6, 1.8 + 500 * 2039.0 / 3352.0, 1e-3);
-  // Attention kernels differ between architectures.
-  EXPECT_EQ(model
-                .Price(Attention{.batch = 2,
-                                 .heads = 16,
-                                 .kv_heads = 16,
-                                 .seq_q = 2048,
-                                 .seq_kv = 2048,
-                                 .head_dim = 128})
-                .provenance,
-            Provenance::kModelled);
-  // Two architectures away nothing is scaled.
+  EXPECT_NEAR(ToSeconds(add.duration) * 1e6, 1.8 + 500 * 4, 1e-3);
+  // Nothing is scaled to another architecture.
   Options options{.measured_database = Database(), .references = {TestA100()}};
-  const auto b200 = CostModel::Create(TestB200(), options);
-  ASSERT_TRUE(b200.ok());
-  EXPECT_EQ(b200->Price(Gemm{.m = 4096, .n = 6144, .k = 8192}).provenance, Provenance::kModelled);
+  const auto h100 = CostModel::Create(TestH100(), options);
+  ASSERT_TRUE(h100.ok());
+  EXPECT_EQ(h100->Price(Gemm{.m = 4096, .n = 6144, .k = 8192}).provenance, Provenance::kModelled);
+}
+
+// An H200 knows of an H100's products: as neighbours, and the sustained ones make its own hot ones
+// sustained, also in a series that has none.
+TEST_F(Measured, ATwinsProductsServe) {
+  const std::string hot = Header("gemm", "h200") + kGemmColumns +
+                          "gemm,bf16,nt,4096,4096,4096,1,200,200,201,hot,40\n"
+                          "gemm,fp16,nt,4096,4096,4096,1,220,220,221,hot,40\n";
+  const std::string sustained = Header("gemm", "h100") + kGemmColumns +
+                                "gemm,bf16,nt,4096,4096,4096,1,240,240,241,sustained,40\n"
+                                "gemm,bf16,nt,8192,8192,8192,1,1800,1800,1801,sustained,40\n";
+  ASSERT_TRUE(BuildDatabase({Write("a.csv", hot), Write("b.csv", sustained)}, Database()).ok());
+  cluster::DeviceSpec h100 = TestH100(), h200 = TestH200();
+  Options options{.measured_database = Database(), .references = {h100, h200}};
+  const Gemm large{.m = 8192, .n = 8192, .k = 8192};
+  // Without a known power limit they are no twins.
+  auto model = CostModel::Create(h200, options);
+  ASSERT_TRUE(model.ok());
+  EXPECT_EQ(model->Price(large).provenance, Provenance::kScaled);
+  h100.power_w = h200.power_w = 700;
+  options.references = {h100, h200};
+  model = CostModel::Create(h200, options);
+  ASSERT_TRUE(model.ok());
+  const KernelTime time = model->Price(large);
+  EXPECT_EQ(time.provenance, Provenance::kInterpolated);
+  EXPECT_EQ(time.duration, 1800 * kMicrosecond);
+  EXPECT_EQ(model->Price(Gemm{.m = 4096, .n = 4096, .k = 4096}).duration, 240 * kMicrosecond);
+  const Gemm half{
+      .m = 4096, .n = 4096, .k = 4096, .dtype = DType::kFp16, .out_dtype = DType::kFp16};
+  EXPECT_EQ(model->Price(half).duration, 264 * kMicrosecond);
+  EXPECT_EQ(model->Price(half).provenance, Provenance::kMeasured);
+}
+
+TEST_F(Measured, RowsThatMeasuredNoKernelOrTheHostAreLeftOut) {
+  const CostModel model = Build(TestA100(),
+                                "gemm,bf16,nt,64,64,64,1,0.1,0.1,0.1,hot,40\n"
+                                "gemm,bf16,nt,128,64,64,1,100,99,140,hot,40\n"
+                                "gemm,bf16,nt,4096,4096,4096,1,700,699,701,hot,40\n");
+  EXPECT_EQ(model.Price(Gemm{.m = 64, .n = 64, .k = 64}).provenance, Provenance::kModelled);
+  EXPECT_EQ(model.Price(Gemm{.m = 128, .n = 64, .k = 64}).provenance, Provenance::kModelled);
+  EXPECT_EQ(model.Price(Gemm{.m = 4096, .n = 4096, .k = 4096}).provenance, Provenance::kMeasured);
 }
 
 TEST_F(Measured, OrderOfRowsAndFilesChangesNothing) {

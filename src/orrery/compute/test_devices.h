@@ -32,6 +32,11 @@ inline cluster::DeviceSpec TestH100() {
   return TestDevice("h100", cluster::Arch::kHopper, 132, 989.4e12, 494.7e12, 1978.9e12, 66.9e12,
                     3352, 50);
 }
+// Of the H100's die, with more memory.
+inline cluster::DeviceSpec TestH200() {
+  return TestDevice("h200", cluster::Arch::kHopper, 132, 989.4e12, 494.7e12, 1978.9e12, 66.9e12,
+                    4800, 50);
+}
 inline cluster::DeviceSpec TestB200() {
   return TestDevice("b200", cluster::Arch::kBlackwell, 148, 2250e12, 1125e12, 4500e12, 75e12, 7700,
                     126);

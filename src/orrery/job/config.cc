@@ -479,6 +479,7 @@ void SaveConfiguration(Job* job) {
   json["cluster"] = ClusterJson(job->cluster);
   json["nodes"] = job->cluster.nodes;
   json["network"] = job->network;
+  if (job->measured_kernels) json["kernels"] = "measured";
   if (job->network == "loggops") json["loggops"] = LogGopsJson(job->loggops);
   if (job->network == "packet") json["packet"] = PacketJson(job->packet);
   if (job->pricing.model == collective::PriceModel::kMoye) {

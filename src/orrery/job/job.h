@@ -68,6 +68,7 @@ struct Job {
   Interference interference;
   cluster::Spec cluster;
   std::string network = "analytic";
+  bool measured_kernels = false;       // `kernels: measured`
   network::LogGopsParameters loggops;  // of network loggops
   network::PacketParameters packet;    // of network packet
   std::vector<std::pair<std::string, std::string>> nccl;
@@ -93,6 +94,7 @@ struct Job {
 struct ReadOptions {
   std::vector<std::string> set;
   std::optional<std::string> network;
+  bool measured_kernels = false;  // as `kernels: measured` in the file
   std::optional<std::uint64_t> seed;
   bool fold = true;
   int threads = 1;

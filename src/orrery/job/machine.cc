@@ -11,8 +11,13 @@ Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOpti
         cluster.ChangeLinks(link.link, link.bandwidth, link.from, link.until).In(link.where));
   }
   compute::Options compute_options;
-  compute_options.measured_database = options.measured_database;
-  if (!options.measured_database.empty()) {
+  if (job.measured_kernels) {
+    if (options.measured_database.empty()) {
+      return InvalidInput(
+          "kernels: measured: there is no table of measured kernels beside the program; build it "
+          "with orrery-measured and name it in ORRERY_MEASURED, or leave 'kernels' out");
+    }
+    compute_options.measured_database = options.measured_database;
     for (const cluster::Preset& preset : cluster::Presets()) {
       ORRERY_ASSIGN_OR_RETURN(const cluster::Spec spec, cluster::FindPreset(preset.name));
       compute_options.references.push_back(spec.device);

@@ -169,6 +169,7 @@ Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
   Result<std::unique_ptr<network::Network>> found = network::Create(Printable(name));
   if (!found.ok()) return std::move(found).TakeStatus().In(where);
   job->network = name;
+  job->measured_kernels = options.measured_kernels || top.Text("kernels") == "measured";
   if (job->cluster.topology.routing == cluster::Routing::kAdaptive && !network::SeesLinks(name)) {
     return InvalidInput(
         "cluster.topology.routing: adaptive: the network '{}' does not see load; choose ecmp, "

@@ -79,7 +79,7 @@ class EntryReader {
   Result<std::optional<Workload>> ReadOne(const Source& source, const Node& root, Entry* entry) {
     ORRERY_RETURN_IF_ERROR(CheckTopKeys(source, root));
     std::vector<std::string> ignored;
-    for (const std::string_view key : {"cluster", "nodes", "network", "nccl", "perturb",
+    for (const std::string_view key : {"cluster", "nodes", "network", "kernels", "nccl", "perturb",
                                        "simulation", "memory", "cost", "goodput"}) {
       if (root.Find(key) != nullptr) ignored.emplace_back(key);
     }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <vector>
 
 #include "orrery/base/text.h"
 #include "orrery/base/time.h"
@@ -49,36 +48,7 @@ bool OnGpu(const graph::Graph& graph, std::uint32_t stream) {
   return name.starts_with("stream") || name.starts_with("GPU");
 }
 
-std::vector<std::string> WordsOf(std::string_view text) {
-  std::vector<std::string> words(1);
-  for (const char c : Lower(text)) {
-    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
-      words.back() += c;
-    } else if (!words.back().empty()) {
-      words.emplace_back();
-    }
-  }
-  return words;
-}
-
 }  // namespace
-
-std::optional<cluster::DeviceSpec> GpuNamed(std::string_view name) {
-  const std::vector<std::string> words = WordsOf(name);
-  const auto has = [&](std::string_view word) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  };
-  std::optional<cluster::DeviceSpec> best;
-  int most = -1;
-  for (const cluster::DeviceSpec& device : cluster::Catalog::BuiltIn().device_specs()) {
-    if (!has(device.table)) continue;
-    int shared = 0;
-    for (const std::string& word : WordsOf(device.name)) shared += has(word) ? 1 : 0;
-    if (shared > most) best = device;
-    most = std::max(most, shared);
-  }
-  return best;
-}
 
 Repriced RepriceKernels(const cluster::DeviceSpec& from, const cluster::DeviceSpec& to,
                         graph::Graph* graph) {

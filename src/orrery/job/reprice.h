@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,10 +14,6 @@
 #include "orrery/graph/graph.h"
 
 namespace orrery::job {
-
-// The GPU (data/devices.yaml) that a profile calls `name` ("NVIDIA H100 80GB HBM3"), if there
-// is one.
-std::optional<cluster::DeviceSpec> GpuNamed(std::string_view name);
 
 struct Repriced {
   std::size_t compute = 0, memory = 0, kept = 0;  // operations by bound

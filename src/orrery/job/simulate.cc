@@ -35,7 +35,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string MachineKey(const Job& job, const SimulateOptions& options) {
-  return MachineText(job) + "\n" + options.measured_database;
+  return MachineText(job) + "\n" + (job.measured_kernels ? options.measured_database : "");
 }
 
 constexpr int kTimelineSteps = 256;  // of the links' use, where nobody says otherwise

@@ -38,6 +38,12 @@ constexpr Option kTop[] = {
      .doc = "Pipeline schedule, or a file NAME.schedule; 1f1b, or 1f1b-interleaved when vpp is "
             "above 1."},
     {.name = "network", .type = kText, .fallback = "analytic", .doc = "Network back end."},
+    {.name = "kernels",
+     .type = kChoice,
+     .fallback = "model",
+     .choices = "model|measured",
+     .doc = "What prices kernels: the fitted model, or the tables measured on the GPU where they "
+            "reach and the model elsewhere (docs/compute.md)."},
 };
 
 constexpr Option kJobEntry[] = {

@@ -6,6 +6,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/catalog.h"
 #include "orrery/job/reprice.h"
 
 namespace orrery::job {
@@ -114,7 +115,9 @@ Status ReadGraphOf(const Source& source, const Node& entry, const cluster::Devic
   }
   assumed->insert(assumed->end(), trace->assumed.begin(), trace->assumed.end());
   warnings->insert(warnings->end(), trace->warnings.begin(), trace->warnings.end());
-  if (const auto from = trace->gpu.empty() ? std::nullopt : GpuNamed(trace->gpu)) {
+  if (const auto from = trace->gpu.empty()
+                            ? std::nullopt
+                            : cluster::Catalog::BuiltIn().FindDriverName(trace->gpu)) {
     if (from->name != device.name) {
       assumed->push_back(RepriceKernels(*from, device, &trace->graph).assumed);
     }

@@ -10,6 +10,7 @@
 #include "orrery/base/hash.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/cluster/catalog.h"
 #include "orrery/cluster/readers/readers.h"
 #include "orrery/constants/constants.h"
 #include "orrery/engine/engine.h"
@@ -422,7 +423,7 @@ Status MoveToCluster(const TraceOptions& options, const Settings& settings, Impo
     }
     return {};
   }
-  const auto from = GpuNamed(gpu);
+  const auto from = cluster::Catalog::BuiltIn().FindDriverName(gpu);
   if (!from) {
     if (!settings.gpu.empty()) {
       return InvalidInput("trace.gpu: no GPU '{}' in data/devices.yaml ('orrery list devices')",

@@ -250,6 +250,9 @@ Status MapCases(const CsvTable& table, const ValidateOptions& options, Report* r
   if (options.network && report->kind == TableKind::kCollectives) {
     return InvalidInput("--network: collectives are priced in closed form; leave it out");
   }
+  if (options.measured_kernels && report->kind == TableKind::kCollectives) {
+    return InvalidInput("--kernels: collectives have no kernels to price; leave it out");
+  }
   if (options.network) {
     auto network = network::Create(Printable(*options.network));
     if (!network.ok()) return std::move(network).TakeStatus().In("--network");
@@ -257,9 +260,10 @@ Status MapCases(const CsvTable& table, const ValidateOptions& options, Report* r
   const RowTables& tables = options.tables != nullptr ? *options.tables : BuiltInRowTables();
   job::ReadOptions read;
   read.network = options.network;
+  read.measured_kernels = options.measured_kernels;
   read.data = tables.data;
   read.save_configuration = false;
-  Runner runner("");
+  Runner runner(options.measured_database);
   for (std::size_t row = 0; row < table.rows(); ++row) {
     ORRERY_RETURN_IF_ERROR(report->kind == TableKind::kTraining
                                ? AddTraining(table, row, tables, read, &runner, report, cases)

@@ -76,7 +76,7 @@ std::optional<bool> Prediction::in_interval() const {
 Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& options) {
   Report report;
   report.table = table.name();
-  report.measured_kernels = !options.measured_database.empty();
+  report.measured_kernels = options.measured_kernels;
   ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
   if (table.rows() == 0) return InvalidInput("{}: a header and no rows", table.name());
   WarnOfMistypedColumns(table, report.kind, &report);

@@ -32,6 +32,7 @@ struct RowTables;  // row_tables.h
 struct ValidateOptions {
   int threads = 0;                // 0: one per core
   std::string measured_database;  // of compute::Options
+  bool measured_kernels = false;  // kernels priced by it where it reaches
   constants::Set constants = constants::Set::Fitted();
   // Predict each row also with the constants that were fitted without its source.
   bool leave_out = false;
