@@ -159,6 +159,14 @@ Result<engine::Record> Simulation::RunEngine(engine::Sink* sink, int link_steps)
   return engine::Run(inputs(), options, &*s.machine->prices, sink);
 }
 
+Result<results::StepPath> Simulation::CriticalPath() const {
+  results::StepPathSink sink(state_->graph, results::DefaultRanks(state_->graph));
+  ORRERY_ASSIGN_OR_RETURN(const engine::Record record, RunEngine(&sink, 0));
+  const engine::JobRecord& one = record.jobs.front();
+  const SimTime to = one.iteration_end.back();
+  return sink.Path(one.iteration_end.size() > 1 ? one.iteration_end.end()[-2] : SimTime{0}, to);
+}
+
 Result<std::vector<SimTime>> Simulation::StepTimes() const {
   ORRERY_ASSIGN_OR_RETURN(const engine::Record record, RunEngine(nullptr, 0));
   std::vector<SimTime> times;

@@ -17,6 +17,7 @@
 #include "orrery/job/work_floor.h"
 #include "orrery/memory/memory.h"
 #include "orrery/results/result.h"
+#include "orrery/results/step_path.h"
 
 namespace orrery::job {
 
@@ -73,6 +74,8 @@ class Simulation {
   Result<Evaluation> Evaluate(bool bounded = false);
   // Of each job, without anything else that Run says.
   Result<std::vector<SimTime>> StepTimes() const;
+  // The chain of operations that the last step of a run of one job took as long as.
+  Result<results::StepPath> CriticalPath() const;
   // What the step takes at least.
   WorkFloor Floor() const;
   // What the step's time is made of, op by op, for each program.

@@ -416,6 +416,11 @@ Result<Summary> Explainer::Summarise() {
   Summary summary;
   ORRERY_ASSIGN_OR_RETURN(summary.step, Explain("step_time_ps"));
   ORRERY_ASSIGN_OR_RETURN(const job::Job job, state_->Read(constants::Set::Fitted(), {}));
+  job::SimulateOptions options;
+  options.measured_database = state_->measured_database;
+  ORRERY_ASSIGN_OR_RETURN(const job::Simulation simulation,
+                          job::Simulation::Prepare(job, options, &state_->caches));
+  ORRERY_ASSIGN_OR_RETURN(summary.path, simulation.CriticalPath());
   const auto step = state_->result.at("step_time_ps").get<double>();
   const cluster::Spec& spec = job.cluster;
   const auto rate = [](double value, std::string_view unit) {

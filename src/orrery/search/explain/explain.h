@@ -18,6 +18,7 @@
 #include "orrery/base/status.h"
 #include "orrery/base/time.h"
 #include "orrery/results/compare/compare.h"
+#include "orrery/results/step_path.h"
 
 namespace orrery::search {
 
@@ -52,6 +53,7 @@ struct Narrowing {
 
 struct Summary {
   Explanation step;
+  results::StepPath path;
   std::vector<Purchase> purchases;   // the most useful first
   std::vector<Narrowing> narrowing;  // the largest share first
 };

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "orrery/base/text.h"
+#include "orrery/base/time.h"
 #include "orrery/results/table.h"
 #include "orrery/search/explain/explain.h"
 
@@ -96,6 +97,31 @@ std::string ConstantsOf(const Explanation& step) {
   return table.Render("  ");
 }
 
+std::string PathOf(const results::StepPath& path) {
+  constexpr std::size_t kMostParts = 8;
+  SimTime whole = 0;
+  for (const results::StepPath::Part& part : path.parts) whole += part.time;
+  const auto share = [&](SimTime time) {
+    return fmt::format("{:.1f} %", 100 * ToSeconds(time) / ToSeconds(std::max<SimTime>(whole, 1)));
+  };
+  results::TextTable table;
+  for (const std::size_t column : {1, 2, 3}) table.AlignRight(column);
+  SimTime rest = 0;
+  std::int64_t others = 0;
+  for (std::size_t i = 0; i < path.parts.size(); ++i) {
+    const results::StepPath::Part& part = path.parts[i];
+    if (i < kMostParts) {
+      table.Row({Printable(part.what, 60), HumanCount(part.count), HumanTime(part.time),
+                 share(part.time)});
+    } else {
+      rest += part.time;
+      others += part.count;
+    }
+  }
+  if (others > 0) table.Row({"others", HumanCount(others), HumanTime(rest), share(rest)});
+  return table.Render("  ");
+}
+
 std::string PurchasesOf(const std::vector<Purchase>& purchases) {
   constexpr double kNothing = 5e-5;
   results::TextTable table;
@@ -137,10 +163,13 @@ std::string SummaryToText(const Summary& summary) {
       "  More of a part: orrery explain RESULT breakdown.overall.PART_s, as exposed_tp_s; all of "
       "it: "
       "--json\n\n"
+      "The critical path, through {} of the {} ranks followed (one a stage), {} times from one to "
+      "another\n{}\n"
       "Constants (data/constants/constants.csv) that move the step most, each by its spread\n{}\n"
       "Which resource to buy next (each a tenth better, run again)\n{}\n"
       "What would narrow the interval (shares of its variance)\n{}",
-      Time(summary.step), PartsOf(summary.step), ConstantsOf(summary.step),
+      Time(summary.step), PartsOf(summary.step), summary.path.ranks, summary.path.followed,
+      HumanCount(summary.path.crossings), PathOf(summary.path), ConstantsOf(summary.step),
       PurchasesOf(summary.purchases), NarrowingOf(summary.narrowing));
 }
 
@@ -152,7 +181,16 @@ std::string SummaryToJson(const Summary& summary) {
   for (const Narrowing& n : summary.narrowing) {
     narrowing.push_back({{"what", n.what}, {"share", n.share}, {"remedy", n.remedy}});
   }
+  Json parts = Json::array();
+  for (const results::StepPath::Part& part : summary.path.parts) {
+    parts.push_back({{"what", part.what}, {"count", part.count}, {"time_ps", part.time}});
+  }
+  Json path = {{"ranks", summary.path.ranks},
+               {"ranks_followed", summary.path.followed},
+               {"crossings", summary.path.crossings},
+               {"parts", std::move(parts)}};
   return Dump({{"step", ToJson(summary.step)},
+               {"critical_path", std::move(path)},
                {"purchases", std::move(purchases)},
                {"narrowing", std::move(narrowing)}});
 }

@@ -76,7 +76,27 @@ TEST(Explain, TheStepEndsInConstantsWithSources) {
   double shares = 0;
   for (const Narrowing& n : summary->narrowing) shares += n.share;
   EXPECT_NEAR(shares, 1, 1e-9);
+  SimTime chain = 0;
+  for (const results::StepPath::Part& part : summary->path.parts) chain += part.time;
+  EXPECT_EQ(static_cast<double>(chain), summary->step.number);
   EXPECT_LT(summary->purchases.front().change, 0);
+}
+
+// Through both stages, and as long as the step to the picosecond.
+TEST(Explain, TheCriticalPathIsTheStep) {
+  for (const char* network : {"analytic", "flow"}) {
+    auto explainer = Explainer::Create(ResultOf("llama3.2-1b", "tp: 2, pp: 2", "micro_batch: 1",
+                                                fmt::format("network: {}\n", network)),
+                                       "r.json", "");
+    ASSERT_TRUE(explainer.ok()) << explainer.status().message();
+    const auto summary = explainer->Summarise();
+    ASSERT_TRUE(summary.ok()) << summary.status().message();
+    SimTime chain = 0;
+    for (const results::StepPath::Part& part : summary->path.parts) chain += part.time;
+    EXPECT_EQ(static_cast<double>(chain), summary->step.number) << network;
+    EXPECT_EQ(summary->path.ranks, 2u) << network;
+    EXPECT_GE(summary->path.crossings, 2) << network;
+  }
 }
 
 // Twice the sequence: every module has more to do, and the parts are what explain has.
