@@ -102,7 +102,7 @@ class StepPathSink::Walk {
   }
 
   std::string NameOf(const Span& span) const {
-    const std::string name = span.name.valid() ? graph_.name(span.name) : "unnamed";
+    std::string name = span.name.valid() ? graph_.name(span.name) : "unnamed";
     if (!span.module.valid()) return name;
     const std::string& module = graph_.name(span.module);
     // "layers.mlp.fc1 fc1" says nothing that its module does not.
