@@ -79,7 +79,7 @@ void AddTwin(const std::vector<Sample>& samples, const DeviceRates& there, const
     if (!model.compute_bound()) continue;
     sample.time_s = Scale(sample.kernel, sample.time_s, model, there, here);
     sample.twin = true;
-    own->push_back(std::move(sample));
+    own->push_back(sample);
   }
 }
 

@@ -18,7 +18,7 @@ constexpr const char* kText =
     "model: gpt2\ncluster: h100-ib-400g\nnodes: 1\nparallel: {tp: 1}\n"
     "training: {global_batch: 8, seq_len: 1024, micro_batch: 1}\n";
 
-Result<results::RunResult> Run(const std::string& more, const std::string& database) {
+Result<results::RunResult> RunOf(const std::string& more, const std::string& database) {
   ORRERY_ASSIGN_OR_RETURN(const Job job, ReadJobText(kText + more, "job.yaml", "", {}));
   SimulateOptions options;
   options.measured_database = database;
@@ -36,8 +36,8 @@ TEST(MeasuredKernels, PriceWhatTheyReachWhereTheJobAsksForThem) {
                         "op,dtype,layout,m,n,k,groups,time_us,time_us_q1,time_us_q3,mode,samples\n"
                         "gemm,bf16,nt,1024,3072,768,1,500,499,501,hot,40\n";
   ASSERT_TRUE(compute::BuildDatabase({csv}, database).ok());
-  const auto plain = Run("", database), model = Run("kernels: model\n", database),
-             measured = Run("kernels: measured\n", database);
+  const auto plain = RunOf("", database), model = RunOf("kernels: model\n", database),
+             measured = RunOf("kernels: measured\n", database);
   ASSERT_TRUE(plain.ok() && model.ok());
   ASSERT_TRUE(measured.ok()) << measured.status().message();
   EXPECT_EQ(plain->simulation.config_hash, model->simulation.config_hash);
@@ -49,9 +49,9 @@ TEST(MeasuredKernels, PriceWhatTheyReachWhereTheJobAsksForThem) {
 }
 
 TEST(MeasuredKernels, WithoutATableTheyAreRefused) {
-  EXPECT_THAT(Run("kernels: measured\n", "").status().message(),
+  EXPECT_THAT(RunOf("kernels: measured\n", "").status().message(),
               HasSubstr("there is no table of measured kernels beside the program"));
-  EXPECT_THAT(Run("kernels: guessed\n", "").status().message(), HasSubstr("kernels"));
+  EXPECT_THAT(RunOf("kernels: guessed\n", "").status().message(), HasSubstr("kernels"));
 }
 
 }  // namespace
