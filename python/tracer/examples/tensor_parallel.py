@@ -69,11 +69,12 @@ def main() -> None:
     mesh = init_device_mesh("cuda", (dist.get_world_size(),))
     torch.set_default_dtype(torch.bfloat16)
     model = parallelize(llama.Llama(CONFIG, "cuda").cuda(), mesh, sequence)
-    # Without sequence parallelism norm weights are no DTensors, which fused AdamW refuses to mix.
+    # Without sequence parallelism norm weights are no DTensors, and no kernel of many tensors mixes
+    # them.
     optimizer: torch.optim.Optimizer = (
         torch.optim.AdamW(model.parameters(), fused=True)
         if sequence
-        else torch.optim.SGD(model.parameters(), lr=0.1)
+        else torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
     )
     for _ in range(3):
         tokens = torch.randint(0, CONFIG.vocab, (1, CONFIG.seq), device="cuda")

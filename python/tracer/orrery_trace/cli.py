@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from orrery_trace import job, session
+from orrery_trace import job, session, timing
 from orrery_trace.errors import TraceError
-from orrery_trace.trace import Trace, read, read_directory
+from orrery_trace.trace import Trace, rank_file, read, read_directory
 
 USAGE = """orrery-trace [OPTIONS] -- python train.py ARGS...
+       orrery-trace --times PROFILE --out DIRECTORY
        orrery-trace --show DIRECTORY"""
 
 
@@ -69,6 +70,18 @@ def parser() -> argparse.ArgumentParser:
         "--real", action="store_true", help="real tensors, on the devices that there are"
     )
     p.add_argument("--device", default="cuda", help="whose memory is the peak (default cuda)")
+    p.add_argument(
+        "--times",
+        metavar="PROFILE",
+        help="a Kineto profile of the same step on a GPU: writes what each op took into the trace "
+        "of --rank in --out, and ends",
+    )
+    p.add_argument(
+        "--mark",
+        default=timing.STEP,
+        metavar="NAME",
+        help=f"record_function around the profile's steps (default {timing.STEP}, the profiler's)",
+    )
     p.add_argument("--show", metavar="DIRECTORY", help="says what a trace holds, and ends")
     p.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return p
@@ -143,6 +156,23 @@ def trace_here(options: argparse.Namespace, rank: int, index: bool) -> Path:
     return traced.path
 
 
+def add_times(options: argparse.Namespace) -> None:
+    """Joins a profile with a trace, and says how much of it was found."""
+    if not options.rank.isdecimal():
+        raise TraceError("--times takes one traced rank: --rank R")
+    path = Path(options.out) / rank_file(int(options.rank))
+    profile = timing.read_profile(options.times, options.mark)
+    joined = timing.add_times(path, profile)
+    last = joined[-1]
+    print(
+        f"{path}: {len(last.nanoseconds)} ops with {sum(last.kernels.values())} kernels on "
+        f"{profile.gpu}, {len(joined)} steps, {100 * min(j.share for j in joined):.2f} % of the "
+        f"device's time; a step keeps it busy for {last.total_ns / 1e6:.3f} ms"
+    )
+    for name, spent in last.left.most_common(5):
+        print(f"  not of the trace: {name}, {spent / 1000:.1f} us")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     p = parser()
@@ -150,6 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command[:1] == ["--"]:
         options.command = options.command[1:]
     try:
+        if options.times:
+            add_times(options)
+            return 0
         if options.show:
             path = Path(options.show)
             traces = read_directory(path) if path.is_dir() else {0: read(path)}

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import ProcessGroup, _resolve_process_group
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orrery_trace import comm_ops
+from orrery_trace import comm_ops, workspaces
 from orrery_trace.errors import TraceDone, TraceError, user_line
 from orrery_trace.signatures import Signatures, tensors_in
 from orrery_trace.substrate import guard
@@ -204,6 +204,8 @@ class Recorder(TorchDispatchMode):
         self.drain()
         for t in tensors_in(result):
             self._follow(t)
+        for size in workspaces.inner(name, args):
+            self._passing(size)
         if name in ("aten::resize_", "aten::set_"):
             for t in tensors_in(args):
                 self.resized(t.untyped_storage())
@@ -367,6 +369,17 @@ class Recorder(TorchDispatchMode):
         stream = guard.current_stream()
         self._writer.line(line | ({"stream": stream} if stream else {}) | _device(device))
 
+    def _passing(self, size: int) -> None:
+        """A buffer that lives within an op."""
+        number = self._next_storage
+        self._next_storage += 1
+        self._live[number] = (size, "cuda")
+        self._count(size, "cuda")
+        stream = guard.current_stream()
+        line: Line = {"t": "alloc", "storage": number, "bytes": size}
+        self._writer.line(line | ({"stream": stream} if stream else {}))
+        self._freed(number)
+
     def _freed(self, number: int) -> None:
         size, device = self._live.pop(number)
         if self.done:
@@ -417,7 +430,7 @@ def _has_value(args: Any) -> bool:
     for t in tensors_in(args):
         if isinstance(t, FakeTensor) and t.constant is None:
             return False
-        if not isinstance(t, FakeTensor) and t.device.type in ("meta", "cuda"):
+        if not isinstance(t, FakeTensor) and t.device.type == "meta":
             return False
     return True
 

@@ -120,8 +120,24 @@ class Signatures:
         row["read"], row["written"] = _traffic(func, args, kwargs, inputs, outputs)
         formula = flop_registry.get(func.overloadpacket)
         if formula is not None:
-            row["flops"] = int(formula(*args, **kwargs, out_val=result))
+            row["flops"] = int(formula(*_even_heads(name, args), **kwargs, out_val=result))
         return row
+
+
+def _even_heads(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Attention's arguments as PyTorch's formulas want them: grouped keys count for each query.
+
+    Formulas before 2.13 refuse grouped heads.
+    """
+    if not name.startswith("aten::_scaled_dot_product"):
+        return args
+    heads = max(t.shape[1] for t in args if isinstance(t, torch.Tensor) and t.dim() == 4)
+    return tuple(
+        torch.empty((t.shape[0], heads, *t.shape[2:]), device="meta", dtype=t.dtype)
+        if isinstance(t, torch.Tensor) and t.dim() == 4 and t.shape[1] != heads
+        else t
+        for t in args
+    )
 
 
 def _described(tensor: torch.Tensor) -> list[Any]:

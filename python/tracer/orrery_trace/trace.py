@@ -20,6 +20,7 @@ from orrery_trace.errors import TraceError
 
 VERSION = 1
 INDEX = "trace.json"
+TABLES = frozenset({"sig", "group", "module"})  # kinds of lines that are rows of tables
 Line = dict[str, Any]
 
 
@@ -157,6 +158,11 @@ def _lines(path: Path) -> Iterator[Line]:
                     raise TraceError(f"{path}:{number}: not JSON ({error})") from error
     except (OSError, EOFError) as error:
         raise TraceError(f"{path}: cannot be read as gzip: {error}") from error
+
+
+def lines_of(path: str | Path) -> list[Line]:
+    """Every line of a rank's file as it stands."""
+    return list(_lines(Path(path)))
 
 
 def read(path: str | Path) -> Trace:

@@ -184,6 +184,6 @@ def test_transformers_with_checkpointing_and_accumulation(tmp_path: Path) -> Non
     attention = Counter(
         (op["pass"], op["mb"])
         for op in trace.of("op")
-        if trace.signatures[op["sig"]]["name"] == "aten::_scaled_dot_product_flash_attention"
+        if trace.signatures[op["sig"]]["name"] == "aten::_scaled_dot_product_cudnn_attention"
     )
     assert attention == Counter({(p, m): 2 for p in ("forward", "recompute") for m in (0, 1)})

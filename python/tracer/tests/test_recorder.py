@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 from conftest import run_cli, traced
 from orrery_trace.trace import Trace
+from orrery_trace.workspaces import column_sum
 
 HEAD = """
 import torch, torch.distributed as dist
@@ -247,3 +249,59 @@ print("behind")
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "behind\n"
+
+
+def test_what_a_cuda_build_chooses_by_type_and_device(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    """As a GPU run showed: shared weights stay shared, optimizers take multi-tensor kernels, cuDNN
+    attends, and a bias's gradient is staged."""
+    path = script(
+        """
+import torch
+from torch import nn
+
+embed, head = nn.Embedding(64, 1024), nn.Linear(1024, 64)
+head.weight = embed.weight
+model = nn.ModuleList([embed, head]).cuda().to(torch.bfloat16)
+assert embed.weight is head.weight
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+tokens = torch.zeros(8, 1024, dtype=torch.int64, device="cuda")
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        x = embed(x).unflatten(-1, (-1, 64)).transpose(1, 2)
+        x = nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        return head(x.transpose(1, 2).flatten(-2)).square().sum()
+
+
+model = Model()
+for _ in range(3):
+    model(tokens).backward()
+    nn.utils.clip_grad_norm_(embed.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    )
+    (trace,) = traced(tmp_path, ["--world-size", "1"], path).values()
+    names = trace.op_names()
+    for name in ("_foreach_add_", "_foreach_norm", "_scaled_dot_product_cudnn_attention_backward"):
+        assert f"aten::{name}" in names
+    assert sum(line["what"] == "parameter" for line in trace.of("resident")) == 2
+    # Gradients of queries and row sums in fp32, then the staged sum of 8,192 rows of 64 columns.
+    buffers = [
+        a["bytes"]
+        for a, b in itertools.pairwise(trace.lines)
+        if (a["t"], b["t"]) == ("alloc", "free") and a["storage"] == b["storage"]
+    ]
+    assert 4 * 8 * 16 * 1024 * 65 + 256 in buffers
+    assert column_sum(8192, 64) in buffers
+
+
+def test_a_staged_sum_takes_what_an_h200_took() -> None:
+    """Rows and columns of bias gradients, as its allocator recorded them."""
+    measured = {(8192, 1024): 67108864, (8192, 1536): 100663296, (8192, 4096): 138412032,
+                (8192, 6144): 138412032, (128, 4096): 0}  # fmt: skip
+    for (rows, columns), size in measured.items():
+        assert column_sum(rows, columns) == size

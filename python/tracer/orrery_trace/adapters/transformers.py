@@ -1,8 +1,8 @@
 """Hugging Face transformers: the mask of packed sequences. Tried on 5.24.0.
 
 Without a mask of the user's, transformers asks the device whether position ids start anew within a
-row (packed sequences). On fake tensors it does not ask and passes a mask, and attention then takes
-the memory-efficient kernel where a GPU takes flash.
+row (packed sequences). On fake tensors it does not ask and passes a mask, which attention reads and
+which keeps it from flash.
 """
 
 from __future__ import annotations

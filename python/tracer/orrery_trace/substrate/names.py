@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.optim import optimizer
+from torch.utils import _foreach_utils
 
 from orrery_trace.substrate import guard
 
@@ -176,6 +178,10 @@ def install_names() -> list[str]:
     _replace(FakeTensorMode, "avoid_device_init", property(lambda self: True))
     _replace(torch.Tensor, "type", _type)
     _replace(torch.nn.Module, "_apply", _apply)
+    # By these lists of types optimizers and gradient clipping choose their multi-tensor kernels.
+    for known in (optimizer._foreach_supported_types, _foreach_utils._foreach_supported_types):
+        if FakeTensor not in known:
+            known.append(FakeTensor)
     return REPLACED
 
 
@@ -193,12 +199,19 @@ _plain_type = torch.Tensor.type
 def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
     """`Module._apply` for fake parameters, which PyTorch cannot swap ("weakref associated").
 
-    A parameter on which `fn` changes nothing is left alone; another is replaced by a new one.
+    A parameter on which `fn` changes nothing is left alone; another is replaced by a new one, in
+    every module that shares it (tied embeddings).
     """
+    replaced: dict[int, torch.Tensor] = {}
+    kept: list[torch.Tensor] = []  # so that no id is used twice
     for module in self.modules() if recurse else (self,):
-        for table in (module._parameters, module._buffers):
+        tables: tuple[Any, ...] = (module._parameters, module._buffers)
+        for table in tables:
             for name, old in table.items():
                 if old is None:
+                    continue
+                if id(old) in replaced:
+                    table[name] = replaced[id(old)]
                     continue
                 with torch.no_grad():
                     new = fn(old)
@@ -208,5 +221,6 @@ def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Mod
                     new = torch.nn.Parameter(new, old.requires_grad)
                     for key, value in old.__dict__.items():  # marks that frameworks leave there
                         new.__dict__.setdefault(key, value)
-                table[name] = new
+                table[name] = replaced[id(old)] = new
+                kept.append(old)
     return self
