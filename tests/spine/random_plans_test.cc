@@ -1,6 +1,7 @@
 // What must hold for any plan: 500 drawn plans, each printed with the seed that makes it again.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "orrery/base/rng.h"
@@ -156,6 +157,34 @@ TEST(RandomPlans, CoursesAreChunks) {
     if (courses->events < chunks->events) ++fewer;
   }
   EXPECT_GT(fewer, 10);
+}
+
+// Packets and fair shares tell nearly the same step time where nothing is congested. What is left
+// is messages of 512 tokens, which wait for each other one way here and another there.
+TEST(RandomPlans, PacketsAgreeWithFairShares) {
+  int ran = 0, close = 0;
+  for (std::uint64_t seed = 1; ran < 25; ++seed) {
+    ASSERT_LT(seed, 10'000u) << "plans are refused";
+    const Drawn d = Draw(seed);
+    SCOPED_TRACE(Describe(seed, d));
+    if (d.plan.ranks() > 32 || d.nodes < 2) continue;
+    Scenario s("h100-ib-400g", d.nodes);
+    if (!s.Add(d.model, d.plan, "job").ok()) continue;
+    s.PlacePacked();
+    ++ran;
+    Options o;
+    o.iterations = 2;
+    const auto packets = s.Run(o, "packet");
+    ASSERT_TRUE(packets.ok()) << packets.status().message();
+    const auto shares = s.Run(o, "flow");
+    ASSERT_TRUE(shares.ok()) << shares.status().message();
+    const double gap = static_cast<double>(packets->jobs[0].step_time) /
+                           static_cast<double>(shares->jobs[0].step_time) -
+                       1;
+    EXPECT_LT(std::abs(gap), 0.1) << gap;
+    if (std::abs(gap) < 0.03) ++close;
+  }
+  EXPECT_GE(close, 20);
 }
 
 // The general machine knows one rule, the fast one many: of a straight program both find the same

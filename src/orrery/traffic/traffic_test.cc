@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "orrery/traffic/flows.h"
@@ -223,6 +224,30 @@ TEST(Sweep, AgreesWithTheClosedFormAlone) {
     EXPECT_EQ(row.time, planner.ClosedForm(*plan).total()) << row.bytes;
     EXPECT_NEAR(static_cast<double>(flow->rows[i].time) / static_cast<double>(row.time), 1, 0.03);
     EXPECT_NEAR(row.busbw_GBps / row.algbw_GBps, 2 * 31.0 / 32, 1e-9);
+  }
+}
+
+// Between whole messages one after the other and all messages sharing: queue pairs take turns, but
+// a queue pair sends its messages in order.
+TEST(Sweep, PacketsLieBetweenLinksAndSharedChunks) {
+  const cluster::Cluster cluster = Build(4);
+  for (const auto collective : {graph::Collective::kAllReduce, graph::Collective::kAllGather}) {
+    SweepOptions options;
+    options.collective = collective;
+    options.sizes = *SweepSizes(1 << 20, 1 << 28, 4);
+    std::map<std::string, Sweep> by;
+    for (const char* network : {"analytic", "links", "packet", "flow-chunks"}) {
+      options.network = network;
+      auto sweep = RunSweep(cluster, {}, options);
+      ASSERT_TRUE(sweep.ok()) << sweep.status().message();
+      by[network] = *std::move(sweep);
+    }
+    for (std::size_t i = 0; i < options.sizes.size(); ++i) {
+      const auto time = [&](const char* network) { return ToSeconds(by[network].rows[i].time); };
+      EXPECT_GT(time("packet"), 0.9999 * time("links")) << options.sizes[i];
+      EXPECT_LT(time("packet"), 1.005 * time("flow-chunks")) << options.sizes[i];
+      EXPECT_NEAR(time("packet") / time("analytic"), 1, 0.1) << options.sizes[i];
+    }
   }
 }
 

@@ -373,6 +373,7 @@ void Hosts::Send(HostPort* port, Flow* flow, SimTime now) {
   flow->in_flight += p.bytes;
   flow->last_sent = now;
   if (settings_.control->credit) --flow->credit;
+  if (settings_.ack_every > 1 && !MaySend(flow)) p.flags |= kAckNow;
   if (flow->pace.rate_Bps > 0) {
     const double wait = static_cast<double>(p.bytes) / flow->pace.rate_Bps * 1e12;
     flow->due = std::max(flow->due, now) + RoundToPs(wait);

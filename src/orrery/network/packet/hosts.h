@@ -13,11 +13,12 @@
 //
 // A route that one pair of GPUs has to itself costs no events a packet: lanes.h.
 //
-// Receivers acknowledge every ack_every-th packet, and at once the last of a message, one that is
-// marked, out of order or again. Go-back-N: what comes out of order is lost, and named once for
-// each packet that is missing; the sender returns to it. Selective repeat: a packet is sent again
-// when a switch trimmed it (its header says so), when three later ones of the same way have
-// arrived, or when the timer ends. Timers double, at most eight times, until something arrives.
+// Receivers acknowledge every ack_every-th packet, and at once the last of a message, one after
+// which its sender has no window left, one that is marked, out of order, again or before others
+// that are there. Go-back-N: what comes out of order is lost, and named once for each packet that
+// is missing; the sender returns to it. Selective repeat: a packet is sent again when a switch
+// trimmed it (its header says so), when three later ones of the same way have arrived, or when the
+// timer ends. Timers double, at most eight times, until something arrives.
 //
 // Credit (NDP, EQDS). A receiver owes a pull for each packet or header that comes while its sender
 // has something left; a pacer hands them out, one flow after the other, at 0.99 of the NIC's rate.

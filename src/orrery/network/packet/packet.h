@@ -22,6 +22,7 @@ inline constexpr int kClasses = 4;
 inline constexpr std::uint8_t kMarked = 1;    // congestion experienced
 inline constexpr std::uint8_t kMarkEcho = 2;  // the acknowledged packet was marked
 inline constexpr std::uint8_t kLastOfMessage = 4;
+inline constexpr std::uint8_t kAckNow = 8;  // its sender can send no more before it hears
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFFu;
 

@@ -123,6 +123,25 @@ TEST(Packet, AloneAMessageTakesItsUncontendedTime) {
   }
 }
 
+// What a control adds to a message that has its path to itself: nothing where it starts at line
+// rate and is told of nothing, else its start-up. docs/packets.md says how much.
+TEST(Packet, AloneEveryControlIsAsFastAsItsStartUp) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 40, 4);
+  const std::int64_t mtu = cluster.spec().nic_mtu_bytes;
+  for (const ControlInfo& control : Controls()) {
+    PacketParameters packet;
+    packet.congestion_control = control.name;
+    const bool paced = control.name == "hpcc" || control.name == "pint";  // at 95 % of the rate
+    for (const std::int64_t packets : {16, 256, 4096}) {
+      const Transfer t = Make(0, 0, 300, packets * mtu);
+      const SimTime end = Simulate(cluster, {{0, t}}, packet).ends.at(0);
+      const double gap = ToSeconds(end) / ToSeconds(Uncontended(cluster, t)) - 1;
+      EXPECT_GE(gap, -1e-9) << control.name << " " << packets;
+      EXPECT_LT(gap, paced ? 1 / 0.95 - 1 : 1e-4) << control.name << " " << packets;
+    }
+  }
+}
+
 TEST(Packet, ALastPacketThatIsShortIsLessThanAHeadLate) {
   const cluster::Cluster cluster = Build("h100-ib-400g", 40, 4);
   const SimTime head = TransferTime(cluster.spec().nic_mtu_bytes, cluster.spec().nic_Bps);
@@ -311,6 +330,22 @@ TEST(Packet, WithoutPfcASmallQueueLosesAndBothRecoveriesRepair) {
     EXPECT_GT(drops, 0u);
     EXPECT_GE(out.counts.retransmissions, drops);
     EXPECT_LE(longest, packet.queue);
+  }
+}
+
+// A receiver that waits for four packets, and a sender whose window holds one.
+TEST(Packet, AWindowSmallerThanAnAcknowledgementsShareStallsNobody) {
+  const cluster::Cluster cluster = Build("h100-ib-400g", 16, 32);
+  std::vector<Begin> begins;
+  for (FlightId f = 0; f < 15; ++f) begins.push_back({0, Make(f, 8 * f + 8, 0, 1 << 20)});
+  for (const char* control : {"nscc", "dctcp", "swift"}) {
+    PacketParameters packet;
+    packet.congestion_control = control;
+    const Outcome each = Simulate(cluster, begins, packet);
+    packet.ack_every = 4;
+    const Outcome fourth = Simulate(cluster, begins, packet);
+    EXPECT_EQ(fourth.counts.timeouts, 0u) << control;
+    EXPECT_LT(ToSeconds(fourth.finish), 1.1 * ToSeconds(each.finish)) << control;
   }
 }
 

@@ -21,6 +21,7 @@ void Hosts::OnData(const Packet& packet, SimTime now) {
   const std::uint32_t n = packet.number;
   const bool known = n < flow.expected || flow.arrived.Has(n);
   const bool in_order = n == flow.expected;
+  const bool gap = !flow.arrived.empty();  // later ones are here, of which it may fill it
   const SimTime at_gpu = known ? now : ToGpu(flow, now, packet.bytes);
   if (in_order) {
     ++flow.expected;
@@ -47,7 +48,8 @@ void Hosts::OnData(const Packet& packet, SimTime now) {
     return drop_note();
   }
   ++flow.unacknowledged;
-  const bool at_once = !in_order || (packet.flags & (kMarked | kLastOfMessage)) != 0;
+  const bool at_once =
+      !in_order || gap || (packet.flags & (kMarked | kLastOfMessage | kAckNow)) != 0;
   if (!at_once && flow.unacknowledged < static_cast<std::uint32_t>(settings_.ack_every)) {
     return drop_note();
   }
