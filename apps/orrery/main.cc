@@ -14,6 +14,7 @@
 #include "orrery/base/text.h"
 #include "orrery/job/simulate.h"
 #include "session.h"
+#include "simai_arguments.h"
 #include "verb.h"
 
 namespace orrery::app {
@@ -155,8 +156,17 @@ int Run(int argc, char** argv, Session* session) {
     sub->footer(fmt::format("{}Examples:\n{}", sub->get_footer(), verb->examples()));
     RefuseEmpty(sub);
   }
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (IsSimaiCommand(words)) {
+    std::vector<std::string> notes;
+    Result<std::vector<std::string>> own = FromSimai(words, &notes);
+    if (!own.ok()) return session->Finish(std::move(own).TakeStatus());
+    words = *std::move(own);
+    for (const std::string& note : notes) session->Note(note);
+  }
   try {
-    app.parse(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    app.parse(std::move(words));
   } catch (const CLI::Success& help) {
     const int status = app.exit(help, std::cout, std::cerr);
     errno = 0;

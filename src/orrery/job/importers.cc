@@ -275,6 +275,28 @@ constexpr Option kSimai[] = {
      .max = 1 << 20,
      .doc = "GPUs in place of the file's all_gpus: more or fewer replicas of what it says; 0: the "
             "file's."},
+    {.name = "busbw",
+     .type = OptionType::kText,
+     .doc = "SimAI's table of bus bandwidths (busbw.yaml): communication takes what it says, and "
+            "no cluster is needed."},
+    {.name = "tp_overlap",
+     .type = OptionType::kNumber,
+     .max = 1,
+     .doc = "With simai.busbw: the share of TP communication that is hidden; the rest is waited "
+            "for."},
+    {.name = "dp_overlap",
+     .type = OptionType::kNumber,
+     .max = 1,
+     .doc = "Likewise, of DP; left out, the schedule says what weight gradients' communication "
+            "hides."},
+    {.name = "ep_overlap",
+     .type = OptionType::kNumber,
+     .max = 1,
+     .doc = "Likewise, of EP and DP_EP."},
+    {.name = "pp_overlap",
+     .type = OptionType::kNumber,
+     .max = 1,
+     .doc = "Likewise, of messages between stages; SimAI hides them all unless told."},
 };
 constexpr OptionTable kSimaiTable{
     .path = "simai", .doc = "What of a SimAI workload is run otherwise.", .options = kSimai};
@@ -286,10 +308,29 @@ Result<ImportedTrace> ReadSimai(const TraceFiles& files, const ImportOptions& op
   ORRERY_RETURN_IF_ERROR(OneFile(files, "SimAI workload"));
   const std::string& path = files.paths.front();
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestTrace));
-  ORRERY_ASSIGN_OR_RETURN(workload::SimaiImport import,
-                          workload::ImportSimai(text, path,
-                                                {.vpp = options.options->Integer("vpp"),
-                                                 .gpus = options.options->Integer("gpus")}));
+  const Section& keys = *options.options;
+  workload::SimaiOptions how{
+      .vpp = keys.Integer("vpp"), .gpus = keys.Integer("gpus"), .tp = options.tp, .pp = options.pp};
+  std::optional<workload::BusBandwidths> bandwidths;
+  if (keys.Has("busbw")) {
+    const std::string table = keys.Text("busbw");
+    ORRERY_ASSIGN_OR_RETURN(const std::string lines, ReadFile(table, 1 << 20));
+    ORRERY_ASSIGN_OR_RETURN(bandwidths, workload::BusBandwidths::Parse(lines, table));
+    how.bandwidths = &*bandwidths;
+  }
+  const std::pair<const char*, std::optional<double>*> shares[] = {{"tp_overlap", &how.overlap.tp},
+                                                                   {"dp_overlap", &how.overlap.dp},
+                                                                   {"ep_overlap", &how.overlap.ep},
+                                                                   {"pp_overlap", &how.overlap.pp}};
+  for (const auto& [key, share] : shares) {
+    if (!keys.Has(key)) continue;
+    if (!bandwidths) {
+      return InvalidInput("{}: needs simai.busbw: on a cluster the schedule says what is hidden",
+                          keys.Where(key));
+    }
+    *share = keys.Real(key);
+  }
+  ORRERY_ASSIGN_OR_RETURN(workload::SimaiImport import, workload::ImportSimai(text, path, how));
   ImportedTrace trace;
   trace.graph = std::move(import.graph);
   trace.assumed = std::move(import.assumed);
@@ -364,7 +405,7 @@ const std::array<Importer, 14> kImporters = {{
      &workload::StorageOptions(), IsStorageFile, ReadStorageFile, true},
     {"astra-text", "ASTRA-sim text", "ASTRA-sim text workload", "analytic", &kTextTable,
      IsTextWorkload, ReadText},
-    {"simai", "SimAI", "SimAI workload", "analytic", &kSimaiTable, IsSimai, ReadSimai},
+    {"simai", "SimAI", "SimAI workload", "analytic", &kSimaiTable, IsSimai, ReadSimai, false, true},
     {"chakra", "Chakra", "Chakra execution trace", "analytic", &kChakraTable, IsChakra, ReadChakra},
     {"pytorch", "PyTorch", "PyTorch profile (Kineto), with execution traces or without", "analytic",
      &kPyTorchOptions, IsPyTorch, ReadPyTorch},

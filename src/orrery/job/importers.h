@@ -31,7 +31,8 @@ struct TraceFiles {
 
 struct ImportOptions {
   const formats::Section* options = nullptr;  // of Importer::options, where it has some
-  bool strict = false;  // what a trace does not say is an error, not a warning
+  bool strict = false;          // what a trace does not say is an error, not a warning
+  std::int64_t tp = 0, pp = 0;  // trace.tp and trace.pp, where Importer::resizes; 0: as traced
 };
 
 struct ImportedTrace {
@@ -56,6 +57,7 @@ struct Importer {
   bool (*sniff)(const TraceFiles& files);
   Result<ImportedTrace> (*read)(const TraceFiles& files, const ImportOptions& options);
   bool generates = false;  // the section alone makes a graph, no file
+  bool resizes = false;    // its files tell enough for other tensor-parallel and pipeline sizes
 };
 
 std::span<const Importer> Importers();

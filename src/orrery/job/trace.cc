@@ -52,6 +52,17 @@ constexpr Option kTrace[] = {
      .max = 1 << 20,
      .doc = "How many copies of a traced job run, joined in data-parallel groups and in groups of "
             "all its ranks; the rest stays within a copy. PyTorch profiles: pytorch.replicas."},
+    {.name = "tp",
+     .type = OptionType::kInteger,
+     .fallback = "0",
+     .max = 1 << 16,
+     .doc = "The tensor-parallel size in place of the traced one, where the trace tells enough "
+            "(SimAI's workloads); 0: as traced."},
+    {.name = "pp",
+     .type = OptionType::kInteger,
+     .fallback = "0",
+     .max = 1 << 16,
+     .doc = "The number of pipeline stages in place of the traced one, likewise; 0: as traced."},
 };
 constexpr OptionTable kTraceTable{
     .path = "trace", .doc = "How a trace that has times runs.", .options = kTrace};
@@ -72,6 +83,7 @@ struct Settings {
   bool measured = true;      // communication takes what was measured
   std::string gpu;           // that the trace ran on
   std::int64_t replicas = 1;
+  std::int64_t tp = 0, pp = 0;  // 0: as traced
   int iterations = 0;
   std::uint64_t seed = 1;
   std::vector<std::string> of_cluster;  // for ReadNetworkSetup
@@ -107,6 +119,21 @@ Status ReadLogGops(const Section& section, network::Parameters* p) {
   if (section.Has("g")) p->loggops.g = p->joint.g;
   if (section.Has("O")) p->loggops.O_as = p->joint.O_as;
   return {};
+}
+
+// Why a format's traces run at no other sizes.
+Status CannotResize(const Importer& importer, const Section& times) {
+  const bool shards = times.Integer("tp") > 0;
+  return InvalidInput(
+      "{}: {}: {}. Trace the job at that size (docs/tracing.md: no GPU is needed), or describe it "
+      "in a "
+      "job file",
+      times.Where(shards ? "tp" : "pp"), importer.description,
+      shards
+          ? "it holds the traced shards' kernels alone; those of another tensor-parallel size have "
+            "other shapes, and nobody timed them"
+          : "it does not say which layer an operation belongs to, so that layers cannot move "
+            "between stages");
 }
 
 Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& options) {
@@ -154,6 +181,9 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
     return InvalidInput("{}: of this format {}.replicas says it", times.Where("replicas"),
                         own.path);
   }
+  settings.tp = times.Integer("tp");
+  settings.pp = times.Integer("pp");
+  if (!importer.resizes && settings.tp + settings.pp > 0) return CannotResize(importer, times);
   settings.measured =
       communication == "auto" ? options.cluster.empty() : communication == "measured";
   if (FindOption(own.options, "rank") != nullptr) {
@@ -180,7 +210,7 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
     }
   };
   save(network::LogGopsOptions(), loggops);
-  if (times.Has("communication") || times.Has("gpu") || times.Has("replicas")) {
+  if (std::ranges::any_of(kTrace, [&](const Option& o) { return times.Has(o.name); })) {
     save(kTraceTable, times);
   }
   const bool chosen = std::ranges::any_of(
@@ -485,8 +515,9 @@ Result<results::TraceResult> SimulateTrace(const Importer& importer, const Trace
   results::TraceResult result;
   result.source = files.paths.front();
   result.format = importer.title;
-  ORRERY_ASSIGN_OR_RETURN(ImportedTrace trace,
-                          importer.read(files, {&settings.import, options.strict}));
+  ORRERY_ASSIGN_OR_RETURN(
+      ImportedTrace trace,
+      importer.read(files, {&settings.import, options.strict, settings.tp, settings.pp}));
   ORRERY_RETURN_IF_ERROR(AddReplicas(options, settings, &trace));
   ORRERY_RETURN_IF_ERROR(MoveToCluster(options, settings, &trace));
   result.assumed = trace.assumed;
@@ -506,7 +537,9 @@ Status WithTrace(const Importer& importer, const TraceFiles& files, const TraceO
   TraceOptions options = given;
   options.network = "analytic";
   ORRERY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(importer, options));
-  ORRERY_ASSIGN_OR_RETURN(ImportedTrace trace, importer.read(files, {.options = &settings.import}));
+  ORRERY_ASSIGN_OR_RETURN(
+      ImportedTrace trace,
+      importer.read(files, {.options = &settings.import, .tp = settings.tp, .pp = settings.pp}));
   ORRERY_RETURN_IF_ERROR(AddReplicas(options, settings, &trace));
   const std::size_t ranks = trace.graph.bindings.size();
   ORRERY_ASSIGN_OR_RETURN(NetworkSetup place, ReadPlace(options, settings, ranks, false));

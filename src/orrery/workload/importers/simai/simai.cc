@@ -12,6 +12,7 @@
 #include "orrery/base/time.h"
 #include "orrery/workload/importers/astra_text/layers.h"
 #include "orrery/workload/importers/rank_programs.h"
+#include "orrery/workload/importers/simai/lines.h"
 
 namespace orrery::workload {
 namespace {
@@ -58,8 +59,8 @@ Result<Layout> ReadLayout(const Header& header, const SimaiOptions& options) {
   const auto read = [&header](const char* key, std::int64_t otherwise) {
     return std::max<std::int64_t>(1, header.Number(key, otherwise));
   };
-  l.tp = read("model_parallel_NPU_group", 1);
-  l.pp = read("pp", 1);
+  l.tp = options.tp > 0 ? options.tp : read("model_parallel_NPU_group", 1);
+  l.pp = options.pp > 0 ? options.pp : read("pp", 1);
   l.ep = read("ep", 1);
   l.micro_batches = read("ga", 1);
   l.pp_bytes = std::max<std::int64_t>(0, header.Number("pp_comm", 0));
@@ -107,68 +108,6 @@ Result<Parsed> ParseComm(const std::string& word, bool weight, std::set<std::str
   return out;
 }
 
-// By name and communication: times may differ.
-bool Alike(const TextLayer& x, const TextLayer& y) {
-  const auto same = [](const TextPhase& p, const TextPhase& q) {
-    return p.comm == q.comm && p.bytes == q.bytes;
-  };
-  return x.name == y.name && same(x.forward, y.forward) &&
-         same(x.input_gradient, y.input_gradient) && same(x.weight_gradient, y.weight_gradient);
-}
-
-// Where the lines of the first micro-batch stand: `ga` equal runs of lines follow each other.
-struct Body {
-  std::size_t begin = 0, length = 0;
-};
-Body FindBody(const std::vector<TextLayer>& layers, std::size_t repeats) {
-  Body best;
-  const std::size_t n = layers.size();
-  for (std::size_t begin = 0; begin < n; ++begin) {
-    if (best.length * repeats >= n - begin) break;
-    for (std::size_t length = (n - begin) / repeats; length > best.length; --length) {
-      bool all = true;
-      for (std::size_t i = begin + length; all && i < begin + length * repeats; ++i) {
-        all = Alike(layers[i], layers[i - length]);
-      }
-      if (!all) continue;
-      best = {begin, length};
-      break;
-    }
-  }
-  return best;
-}
-
-// Where a micro-batch's chunks begin, within its lines, and where the last ends: equal runs of
-// lines, one for each chunk; what stands before them is the first's, what stands behind the last's,
-// and is of another kind. Empty: there are none.
-std::vector<std::size_t> FindChunks(const std::vector<TextLayer>& layers, const Body& body,
-                                    std::size_t chunks) {
-  if (chunks == 1) return {0, body.length};
-  for (std::size_t around = 0; around + chunks <= body.length; ++around) {
-    if ((body.length - around) % chunks != 0) continue;
-    const std::size_t each = (body.length - around) / chunks;
-    for (std::size_t before = around + 1; before-- > 0;) {
-      const std::size_t begin = body.begin + before;
-      bool all = true;
-      for (std::size_t i = begin + each; all && i < begin + each * chunks; ++i) {
-        all = Alike(layers[i], layers[i - each]);
-      }
-      for (std::size_t i = body.begin; all && i < body.begin + body.length; ++i) {
-        const bool beside = i < begin || i >= begin + each * chunks;
-        for (std::size_t k = begin; all && beside && k < begin + each; ++k) {
-          all = !Alike(layers[i], layers[k]);
-        }
-      }
-      if (!all) continue;
-      std::vector<std::size_t> found;
-      for (std::size_t c = 0; c < chunks; ++c) found.push_back(c == 0 ? 0 : before + c * each);
-      found.push_back(body.length);
-      return found;
-    }
-  }
-  return {};
-}
-
 // A pass of a stage: a chunk of a micro-batch.
 struct Pass {
   std::int64_t batch = 0, chunk = 0;
@@ -190,14 +129,15 @@ std::vector<Pass> ForwardOrder(const Layout& l) {
 class StageWriter {
  public:
   StageWriter(graph::Graph* graph, const std::vector<TextLayer>& layers, const Layout& layout,
-              const Body& body, const std::vector<std::size_t>& chunks,
-              std::set<std::string>* ignored)
+              const SimaiBody& body, const std::vector<std::size_t>& chunks,
+              const SimaiOptions& options, std::set<std::string>* ignored)
       : graph_(*graph),
         layers_(layers),
         layout_(layout),
         body_(body),
         chunks_(chunks),
         order_(ForwardOrder(layout)),
+        options_(options),
         ignored_(*ignored) {}
 
   Result<RankOps> Write(std::int64_t stage) {
@@ -277,8 +217,33 @@ class StageWriter {
     comm.collective = parsed->collective;
     comm.group = parsed->group;
     comm.stream = 1 + static_cast<std::uint32_t>(parsed->group) + (weight ? kWeightStreams : 0);
+    ORRERY_RETURN_IF_ERROR(Time(phase.bytes, &comm));
     const std::uint32_t op = Add(CommOp(comm, layer.name), phase.bytes);
-    if (!weight) last_ = {op};
+    if (!weight || OverlapOf(comm.group)) last_ = {op};
+    return {};
+  }
+  const std::optional<double>& OverlapOf(GroupSlot group) const {
+    switch (group) {
+      case GroupSlot::kTp:
+        return options_.overlap.tp;
+      case GroupSlot::kPp:
+        return options_.overlap.pp;
+      case GroupSlot::kDp:
+        return options_.overlap.dp;
+      default:
+        return options_.overlap.ep;
+    }
+  }
+  // What SimAI's table says, less what is hidden.
+  Status Time(std::int64_t bytes, graph::Comm* comm) const {
+    if (options_.bandwidths == nullptr) return {};
+    const Collective collective =
+        comm->collective == Collective::kRecv ? Collective::kSend : comm->collective;
+    ORRERY_ASSIGN_OR_RETURN(
+        const SimTime time,
+        options_.bandwidths->Time(comm->group, collective, bytes, SizeOf(comm->group)));
+    const double hidden = OverlapOf(comm->group).value_or(0);
+    comm->measured.value = RoundToPs(static_cast<double>(time) * (1 - hidden));
     return {};
   }
   std::int64_t SizeOf(GroupSlot group) const {
@@ -295,11 +260,11 @@ class StageWriter {
   }
   // To or from a neighbour of the pipeline; what follows a receive waits for it. The last stage's
   // chunk goes on with the first stage's next. The tag names the receiver's chunk.
-  void Message(bool send, bool forward, const Pass& pass) {
-    if (layout_.pp == 1) return;
+  Status Message(bool send, bool forward, const Pass& pass) {
+    if (layout_.pp == 1) return {};
     const bool up = send == forward;  // the next stage
     const bool wraps = up ? stage_ == layout_.pp - 1 : stage_ == 0;
-    if (wraps && pass.chunk == (up ? layout_.chunks - 1 : 0)) return;
+    if (wraps && pass.chunk == (up ? layout_.chunks - 1 : 0)) return {};
     const std::int64_t chunk = pass.chunk + (send && wraps ? (up ? 1 : -1) : 0);
     graph::Comm comm;
     comm.collective = send ? Collective::kSend : Collective::kRecv;
@@ -308,9 +273,18 @@ class StageWriter {
     comm.tag =
         static_cast<std::int32_t>(2 * (pass.batch * layout_.chunks + chunk) + (forward ? 0 : 1));
     comm.peer = up ? graph::PeerSlot::kNext : graph::PeerSlot::kPrevious;
-    const std::uint32_t op =
-        Add(CommOp(comm, send ? "send" : "receive"), std::max<std::int64_t>(1, layout_.pp_bytes));
-    if (!send) last_ = {op};
+    const std::int64_t bytes = std::max<std::int64_t>(1, layout_.pp_bytes);
+    ORRERY_RETURN_IF_ERROR(Time(bytes, &comm));
+    if (send) {
+      Add(CommOp(comm, "send"), bytes);
+      return {};
+    }
+    // A table's time is counted from the send on, whatever the receiver is at.
+    std::vector<std::uint32_t> before;
+    if (options_.bandwidths != nullptr) before.swap(last_);
+    before.push_back(Add(CommOp(comm, "receive"), bytes));
+    last_ = before;
+    return {};
   }
 
   Status Forward(std::size_t begin, std::size_t end) {
@@ -335,24 +309,23 @@ class StageWriter {
            chunks_[static_cast<std::size_t>(chunk)];
   }
   Status ForwardPass(const Pass& pass) {
-    Message(false, true, pass);
+    ORRERY_RETURN_IF_ERROR(Message(false, true, pass));
     ORRERY_RETURN_IF_ERROR(Forward(LineOf(pass, pass.chunk), LineOf(pass, pass.chunk + 1)));
-    Message(true, true, pass);
-    return {};
+    return Message(true, true, pass);
   }
   Status BackwardPass(const Pass& pass) {
-    Message(false, false, pass);
+    ORRERY_RETURN_IF_ERROR(Message(false, false, pass));
     ORRERY_RETURN_IF_ERROR(Backward(LineOf(pass, pass.chunk), LineOf(pass, pass.chunk + 1)));
-    Message(true, false, pass);
-    return {};
+    return Message(true, false, pass);
   }
 
   graph::Graph& graph_;
   const std::vector<TextLayer>& layers_;
   const Layout& layout_;
-  const Body& body_;
+  const SimaiBody& body_;
   const std::vector<std::size_t>& chunks_;
   const std::vector<Pass> order_;
+  const SimaiOptions& options_;
   std::set<std::string>& ignored_;
   std::int64_t stage_ = 0;
   RankOps out_;
@@ -404,7 +377,7 @@ void Bind(const Layout& l, graph::Graph* graph) {
 }
 
 // Stages that hold several chunks, where the lines and the micro-batches allow it.
-std::vector<std::size_t> ChunksOf(const std::vector<TextLayer>& layers, const Body& body,
+std::vector<std::size_t> ChunksOf(const std::vector<TextLayer>& layers, const SimaiBody& body,
                                   Layout* layout, std::vector<std::string>* warnings) {
   if (layout->pp == 1) layout->chunks = 1;
   const std::int64_t wanted = layout->chunks;
@@ -426,17 +399,48 @@ std::vector<std::size_t> ChunksOf(const std::vector<TextLayer>& layers, const Bo
   return FindChunks(layers, body, 1);
 }
 
+// To the sizes that were asked for.
+Status Move(const Header& header, const Layout& l, std::vector<TextLayer>* layers,
+            std::vector<std::string>* assumed) {
+  const auto of_file = [&header](const char* key) {
+    return std::max<std::int64_t>(1, header.Number(key, 1));
+  };
+  const auto batches = static_cast<std::size_t>(l.micro_batches);
+  ORRERY_RETURN_IF_ERROR(
+      MoveShards(of_file("model_parallel_NPU_group"), l.tp, batches, layers, assumed)
+          .In("trace.tp"));
+  return MoveStages(of_file("pp"), l.pp, batches, layers, assumed).In("trace.pp");
+}
+
+void NoteTable(const SimaiOptions& options, std::vector<std::string>* assumed) {
+  if (options.bandwidths == nullptr) return;
+  assumed->push_back(
+      "communication takes bytes over the table's bus bandwidth, in GB/s of 2^30 bytes, whatever "
+      "the size; what weight gradients' hides the schedule says");
+  const std::pair<std::string_view, const std::optional<double>*> shares[] = {
+      {"TP", &options.overlap.tp},
+      {"DP", &options.overlap.dp},
+      {"EP", &options.overlap.ep},
+      {"PP", &options.overlap.pp}};
+  for (const auto& [group, share] : shares) {
+    if (!*share) continue;
+    assumed->push_back(fmt::format("{} % of {} communication is hidden, the rest is waited for",
+                                   100 * **share, group));
+  }
+}
+
 }  // namespace
 
 Result<SimaiImport> ImportSimai(std::string_view text, const std::string& name,
                                 const SimaiOptions& options) {
-  ORRERY_ASSIGN_OR_RETURN(const LayerText parsed, ParseLayerText(text, name));
+  ORRERY_ASSIGN_OR_RETURN(LayerText parsed, ParseLayerText(text, name));
   const Header header = ReadHeader(parsed.header);
   Result<Layout> layout = ReadLayout(header, options);
   if (!layout.ok()) return std::move(layout).TakeStatus().In(Printable(name) + ":1");
   SimaiImport out;
+  ORRERY_RETURN_IF_ERROR(Move(header, *layout, &parsed.layers, &out.assumed).In(Printable(name)));
   const auto repeats = static_cast<std::size_t>(layout->micro_batches);
-  Body body = FindBody(parsed.layers, repeats);
+  SimaiBody body = FindBody(parsed.layers, repeats);
   if (body.length == 0) {
     if (layout->pp > 1) {
       return InvalidInput(
@@ -461,12 +465,13 @@ Result<SimaiImport> ImportSimai(std::string_view text, const std::string& name,
         "do the bytes of its collectives",
         options.gpus, header.Number("all_gpus", 0)));
   }
+  NoteTable(options, &out.assumed);
   out.graph.jobs.push_back(
       {.name = name, .ranks = static_cast<std::uint32_t>(layout->ranks()), .once = true});
   Bind(*layout, &out.graph);
   RankPrograms programs(&out.graph, static_cast<std::size_t>(layout->ranks()));
   std::set<std::string> ignored;
-  StageWriter writer(&out.graph, parsed.layers, *layout, body, chunks, &ignored);
+  StageWriter writer(&out.graph, parsed.layers, *layout, body, chunks, options, &ignored);
   std::uint32_t rank = 0;
   for (std::int64_t stage = 0; stage < layout->pp; ++stage) {
     Result<RankOps> ops = writer.Write(stage);

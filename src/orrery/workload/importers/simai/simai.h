@@ -15,12 +15,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/graph/graph.h"
+#include "orrery/workload/importers/simai/busbw.h"
 
 namespace orrery::workload {
 
@@ -29,9 +31,19 @@ struct SimaiImport {
   std::vector<std::string> assumed, warnings;
 };
 
+// The share of a group's communication that SimAI takes to be hidden.
+struct SimaiOverlap {
+  std::optional<double> tp, dp, ep, pp;
+};
+
 struct SimaiOptions {
-  std::int64_t vpp = 0;   // in place of the file's; 0: the file's
-  std::int64_t gpus = 0;  // likewise, of all_gpus: more or fewer replicas
+  std::int64_t vpp = 0;         // in place of the file's; 0: the file's
+  std::int64_t gpus = 0;        // likewise, of all_gpus: more or fewer replicas
+  std::int64_t tp = 0, pp = 0;  // likewise, of model_parallel_NPU_group and pp (lines.h)
+  // Communication takes what the table says (Comm::measured).
+  const BusBandwidths* bandwidths = nullptr;
+  // Of a group that has a share, all communication is waited for, for the rest of its time.
+  SimaiOverlap overlap;
 };
 
 Result<SimaiImport> ImportSimai(std::string_view text, const std::string& name,

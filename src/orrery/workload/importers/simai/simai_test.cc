@@ -1,5 +1,6 @@
 #include "orrery/workload/importers/simai/simai.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,6 +114,115 @@ TEST(Simai, StagesHoldSeveralChunks) {
   ASSERT_TRUE(odd.ok());
   EXPECT_EQ(odd->graph.bindings.size(), 8u);
   EXPECT_THAT(odd->assumed, testing::Contains(HasSubstr("8 GPUs in place of the file's 2")));
+}
+
+constexpr std::string_view kTable =
+    "test\nTP:\n  allreduce,: 250   # GB/s\n  allgather,: null\nDP:\nallgather,: 100\nEP:\n"
+    "reducescatter,: 45\nPP:\nbusbw: 47.5";
+
+// 2^30 bytes at 250 · 2^30 byte/s: 4 ms, over 8 members times 2 · 7/8; a gather over 4 times 3/4;
+// DP_EP's are EP's; a message as it is.
+TEST(SimaiBusbw, TimesByTheFormula) {
+  const auto table = BusBandwidths::Parse(kTable, "busbw.yaml");
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  using graph::Collective;
+  using graph::GroupSlot;
+  constexpr std::int64_t kGiB = 1 << 30;
+  EXPECT_EQ(*table->Time(GroupSlot::kTp, Collective::kAllReduce, kGiB, 8), 7 * kMillisecond);
+  EXPECT_EQ(*table->Time(GroupSlot::kDp, Collective::kAllGather, kGiB, 4), 7500 * kMicrosecond);
+  EXPECT_EQ(*table->Time(GroupSlot::kExpertDp, Collective::kReduceScatter, 90 * kGiB, 2), kSecond);
+  EXPECT_EQ(*table->Time(GroupSlot::kPp, Collective::kSend, 95 * kGiB, 2), 2 * kSecond);
+  EXPECT_THAT(table->Time(GroupSlot::kTp, Collective::kAllGather, 1, 2).status().message(),
+              HasSubstr("busbw.yaml: TP has no allgather, and the workload needs one"));
+}
+
+TEST(SimaiBusbw, NamesWhatIsWrong) {
+  const auto error = [](const std::string& text) {
+    return BusBandwidths::Parse(text, "b.yaml").status().message();
+  };
+  EXPECT_THAT(error("test\nTP:\nallreduce,: 25x"), HasSubstr("b.yaml:3: TP: allreduce: '25x'"));
+  EXPECT_THAT(error("TP:\nallreduce: -1"), HasSubstr("no bandwidth"));
+  EXPECT_THAT(error("TP:\nallredcue: 1"), HasSubstr("did you mean 'allreduce'"));
+  EXPECT_THAT(error("PP:\nallreduce: 1"), HasSubstr("unknown key 'allreduce'"));
+  EXPECT_THAT(error("XP:\n"), HasSubstr("unknown section 'XP'"));
+  EXPECT_THAT(error("TP:\nallreduce"), HasSubstr("b.yaml:2: 'allreduce'"));
+  EXPECT_THAT(error("some text"), HasSubstr("no table of SimAI's"));
+}
+
+// With a table every communication has its time; of a group with an overlap ratio what is left of
+// it, and weight gradients' communication is waited for.
+TEST(Simai, CommunicationTakesTheTablesTime) {
+  const auto table = BusBandwidths::Parse(kTable, "busbw.yaml");
+  ASSERT_TRUE(table.ok());
+  const std::string text =
+      Text("model_parallel_NPU_group: 2 ep: 1 pp: 1 vpp: 1 ga: 2 all_gpus: 8 pp_comm 4096");
+  const auto gather = [&](const SimaiOptions& options) {
+    const auto import = ImportSimai(text, "w.txt", options);
+    EXPECT_TRUE(import.ok()) << import.status().message();
+    const graph::Block& block = import->graph.blocks[0];
+    const graph::Op& last = block.ops.back();
+    EXPECT_EQ(import->graph.name(last.name), "grad_gather");
+    EXPECT_EQ(last.kind, graph::OpKind::kComm);
+    return block.comms[last.index].measured.value;
+  };
+  // 4,096 bytes, three of four, at 100 GB/s: 28.61 ns; half of it.
+  EXPECT_EQ(gather({}), -1);
+  EXPECT_EQ(gather({.bandwidths = &*table}), 28610);
+  EXPECT_EQ(gather({.bandwidths = &*table, .overlap = {.dp = 0.5}}), 14305);
+}
+
+// A workload of 12 layers over `pp` stages and `tp` shards; two micro-batches, gradients that go
+// with the weights, an embedding on every stage.
+std::string Sized(std::int64_t tp, std::int64_t pp) {
+  const std::int64_t layers = 12 / pp;
+  const auto ns = [tp](std::int64_t whole) { return std::to_string(whole / tp); };
+  std::string text = fmt::format(
+      "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: {} ep: 1 pp: {} vpp: 1 ga: 2 "
+      "all_gpus: 48 pp_comm: 4096\n{}\n",
+      tp, pp, 2 + 2 * (1 + 2 * layers));
+  text += fmt::format("gather -1 {} NONE 0 {} NONE 0 {} ALLGATHER {} 100\n", ns(12), ns(12), ns(12),
+                      layers * 48000 / tp);
+  for (int m = 0; m < 2; ++m) {
+    text += "embedding -1 " + ns(2400) + " ALLREDUCE 8192 0 NONE 0 0 NONE 0 100\n";
+    for (int l = 0; l < layers; ++l) {
+      text += "attention -1 " + ns(1200) + " ALLREDUCE 8192 " + ns(2400) + " ALLREDUCE 8192 " +
+              ns(600) + " NONE 0 100\n";
+      text += "mlp -1 " + ns(3600) + " ALLREDUCE 8192 " + ns(4800) + " ALLREDUCE 8192 " + ns(1200) +
+              " NONE 0 100\n";
+    }
+  }
+  return text + "loss -1 " + ns(120) + " ALLREDUCE 64 0 NONE 0 0 NONE 0 100\n";
+}
+std::vector<std::uint64_t> Hashes(const SimaiImport& import) {
+  std::vector<std::uint64_t> hashes;
+  for (const graph::Block& block : import.graph.blocks) hashes.push_back(block.content_hash);
+  return hashes;
+}
+
+// At other sizes a workload runs what it would say had it been written at them.
+TEST(Simai, RunsAtOtherSizes) {
+  for (const auto& [tp, pp] : {std::pair{2, 6}, {2, 1}, {4, 3}, {1, 3}, {4, 2}, {1, 12}, {2, 2}}) {
+    const auto moved = ImportSimai(Sized(2, 3), "w.txt", {.tp = tp, .pp = pp});
+    ASSERT_TRUE(moved.ok()) << moved.status().message();
+    const auto written = ImportSimai(Sized(tp, pp), "w.txt");
+    ASSERT_TRUE(written.ok()) << written.status().message();
+    EXPECT_EQ(Hashes(*moved), Hashes(*written)) << tp << ", " << pp;
+    EXPECT_EQ(moved->graph.programs.size(), written->graph.programs.size());
+    const auto members = [](const SimaiImport& import, graph::GroupSlot slot) {
+      return import.graph.groups.members(import.graph.group(import.graph.bindings[5], slot)).size();
+    };
+    EXPECT_EQ(members(*moved, graph::GroupSlot::kTp), static_cast<std::size_t>(tp));
+    EXPECT_EQ(members(*moved, graph::GroupSlot::kDp), static_cast<std::size_t>(48 / tp / pp));
+    EXPECT_THAT(moved->assumed, testing::Contains(HasSubstr("in place of")));
+  }
+  const auto error = [](const std::string& text, const SimaiOptions& options) {
+    return ImportSimai(text, "w.txt", options).status().message();
+  };
+  EXPECT_THAT(error(Sized(2, 3), {.pp = 8}),
+              HasSubstr("w.txt: trace.pp: 12 layers, 4 in each of 3 stages, are no multiple of 8"));
+  std::string experts = Sized(2, 3);
+  experts.replace(experts.find("ALLREDUCE"), 9, "ALLTOALL_EP");
+  EXPECT_THAT(error(experts, {.tp = 4}), HasSubstr("trace.tp: layer 'embedding' has ALLTOALL_EP"));
 }
 
 TEST(Simai, NamesWhatIsWrong) {

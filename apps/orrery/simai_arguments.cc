@@ -1,0 +1,115 @@
+#include "simai_arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "orrery/base/file.h"
+#include "orrery/base/text.h"
+
+namespace orrery::app {
+namespace {
+
+struct Row {
+  std::string_view brief, full;  // "-w", "--workload"
+  // "": its value stands alone; "--csv": behind this; "--set KEY=": as this key; "-": left out.
+  std::string_view becomes;
+  std::string_view refused;  // why it cannot be had
+  bool flag = false;
+};
+constexpr std::string_view kAutomatic =
+    "SimAI's automatic bus bandwidths are not had: give a table (-busbw FILE), or --cluster NAME "
+    "in "
+    "place of it for what NCCL would do there";
+constexpr Row kRows[] = {
+    {"-w", "--workload", "", ""},
+    {"-g", "--gpus", "--set simai.gpus=", ""},
+    {"-g_p_s", "--gpus-per-server", "-", ""},
+    {"-r", "--result", "--csv", ""},
+    {"-busbw", "--bus-bandwidth", "--set simai.busbw=", ""},
+    {"-v", "--visual", "-", "", true},
+    {"-tp_o", "--tp-overlap-ratio", "--set simai.tp_overlap=", ""},
+    {"-dp_o", "--dp-overlap-ratio", "--set simai.dp_overlap=", ""},
+    {"-ep_o", "--ep-overlap-ratio", "--set simai.ep_overlap=", ""},
+    {"-pp_o", "--pp-overlap-ratio", "--set simai.pp_overlap=", ""},
+    {"-t", "--thread", "-", ""},
+    {"-n", "--network-topo", "--set cluster.topology.file=", ""},
+    {"-c", "--config", "--set packet.config=", ""},
+    {"-nv", "--nvlink", "", kAutomatic},
+    {"-nic", "--nic_busbw", "", kAutomatic},
+    {"-n_p_s", "--nic_per_server", "", kAutomatic},
+    {"-nic_t", "--nic_type", "", kAutomatic},
+    {"-g_type", "--gpu_type", "", kAutomatic},
+};
+
+// A cluster of the GPU that a topology file names in its first line: its hosts and links are the
+// file's.
+Result<std::string> ClusterOf(const std::string& topology) {
+  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(topology, std::int64_t{1} << 30));
+  std::string line = text.substr(0, text.find('\n'));
+  while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.pop_back();
+  const std::string gpu = line.substr(line.find_last_of(' ') + 1);
+  if (gpu == "A100") return std::string("a100-80g-ib-200g");
+  if (gpu == "A800") return std::string("a800-80g-ib-200g");
+  if (gpu == "H100") return std::string("h100-ib-400g");
+  if (gpu == "H800") return std::string("h800-ib-400g");
+  return InvalidInput("{}:1: GPU type '{}': name a cluster of such GPUs with --cluster",
+                      Printable(topology), Printable(gpu, 40));
+}
+
+bool Has(std::span<const std::string> words, std::string_view option) {
+  return std::ranges::any_of(words, [option](const std::string& word) {
+    return word == option || word.starts_with(std::string(option) + "=");
+  });
+}
+
+}  // namespace
+
+bool IsSimaiCommand(std::span<const std::string> words) {
+  if (words.empty() || words[0] != "simulate") return false;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--format=simai") return true;
+    if (words[i] == "--format" && i + 1 < words.size() && words[i + 1] == "simai") return true;
+  }
+  return false;
+}
+
+Result<std::vector<std::string>> FromSimai(std::span<const std::string> words,
+                                           std::vector<std::string>* notes) {
+  std::vector<std::string> out;
+  std::string topology;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const auto row = std::ranges::find_if(
+        kRows, [&word](const Row& r) { return word == r.brief || word == r.full; });
+    if (row == std::end(kRows)) {
+      out.push_back(word);
+      continue;
+    }
+    if (!row->refused.empty()) return InvalidInput("{}: {}", word, row->refused);
+    std::string value;
+    if (!row->flag) {
+      if (++i == words.size()) return InvalidInput("{} needs a value", word);
+      value = words[i];
+    }
+    if (row->becomes == "-") {
+      notes->push_back(fmt::format("{} changes nothing here", word));
+    } else if (row->becomes == "--csv") {
+      out.insert(out.end(), {"--csv", value + "ranks.csv"});
+    } else if (row->becomes.empty()) {
+      out.push_back(value);
+    } else {
+      out.insert(out.end(), {"--set", std::string(row->becomes.substr(6)) + value});
+    }
+    if (row->brief == "-n") topology = value;
+  }
+  if (topology.empty()) return out;
+  if (!Has(out, "--cluster")) {
+    ORRERY_ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(topology));
+    out.insert(out.end(), {"--cluster", cluster});
+  }
+  if (!Has(out, "--network")) out.insert(out.end(), {"--network", "packet"});
+  return out;
+}
+
+}  // namespace orrery::app
