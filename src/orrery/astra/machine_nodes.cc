@@ -34,22 +34,13 @@ void Machine::Count(Rank* r) const {
   }
 }
 
-namespace {
-
-bool Communicates(NodeKind kind) {
-  return kind == NodeKind::kCollective || kind == NodeKind::kBroadcast || kind == NodeKind::kSend ||
-         kind == NodeKind::kReceive;
-}
-
-}  // namespace
-
 void Machine::Release(std::uint32_t rank, std::uint32_t node, std::vector<std::uint32_t>* freed) {
   Rank& r = ranks_[rank];
   const Node& n = r.program->nodes[node];
   Count(&r);
   --r.running[static_cast<std::size_t>(n.unit)];
-  if (Communicates(n.kind)) --r.running_communication;
-  if (n.kind == NodeKind::kMemory) --r.running_memory;
+  if (n.counted == Counted::kCommunication) --r.running_communication;
+  if (n.counted == Counted::kMemory) --r.running_memory;
   --r.left;
   for (const std::uint32_t d : r.program->dependents(node)) {
     if (--r.open[d] == 0) freed->push_back(d);
@@ -93,8 +84,8 @@ void Machine::IssueReady(std::uint32_t rank) {
       --r.ready_count;
       Count(&r);
       ++r.running[static_cast<std::size_t>(n.unit)];
-      if (Communicates(n.kind)) ++r.running_communication;
-      if (n.kind == NodeKind::kMemory) ++r.running_memory;
+      if (n.counted == Counted::kCommunication) ++r.running_communication;
+      if (n.counted == Counted::kMemory) ++r.running_memory;
       if (!r.began.empty()) r.began[next] = now();
       if (n.kind == NodeKind::kSkip) {
         Release(rank, next, &freed);

@@ -95,6 +95,20 @@ class Maker {
     return {};
   }
 
+  static Counted CountedAs(ChakraNodeType type) {
+    switch (type) {
+      case ChakraNodeType::kSend:
+      case ChakraNodeType::kReceive:
+      case ChakraNodeType::kCollective:
+        return Counted::kCommunication;
+      case ChakraNodeType::kMemLoad:
+      case ChakraNodeType::kMemStore:
+        return Counted::kMemory;
+      default:
+        return Counted::kWork;
+    }
+  }
+
   Result<Node> MakeNode(std::uint32_t rank, const ChakraNode& node, const ChakraTrace& trace) {
     Node out;
     out.id = node.id;
@@ -103,6 +117,7 @@ class Maker {
                : node.type == ChakraNodeType::kCompute ? Unit::kGpu
                : node.type == ChakraNodeType::kReceive ? Unit::kNone
                                                        : Unit::kCommunication;
+    out.counted = CountedAs(node.type);
     if (system_.replay_only) return Timed(node, out);
     switch (node.type) {
       case ChakraNodeType::kInvalid:
@@ -243,7 +258,7 @@ std::uint64_t HashOf(const Program& program) {
   Hasher hash;
   for (const Node& n : program.nodes) {
     hash.Add(n.id).Add(n.amount).Add(n.group).Add(n.peer).Add(n.tag).Add(n.priority);
-    hash.Add(n.kind).Add(n.unit).Add(n.collective).Add(n.involved).Add(n.open);
+    hash.Add(n.kind).Add(n.unit).Add(n.counted).Add(n.collective).Add(n.involved).Add(n.open);
   }
   for (const std::uint32_t e : program.first_edge) hash.Add(e);
   for (const std::uint32_t e : program.edges) hash.Add(e);

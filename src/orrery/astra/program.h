@@ -29,6 +29,9 @@ enum class NodeKind : std::uint8_t {
   kReceive,
 };
 
+// What a rank's times count a node as, also where replay-only makes all of them times.
+enum class Counted : std::uint8_t { kWork, kCommunication, kMemory };
+
 struct Node {
   std::uint64_t id = 0;
   std::uint64_t amount = 0;
@@ -40,6 +43,7 @@ struct Node {
   Unit unit = Unit::kCommunication;
   Collective collective = Collective::kAllReduce;
   std::uint8_t involved = 0x0f;  // dimensions, as bits
+  Counted counted = Counted::kWork;
 };
 
 struct Program {

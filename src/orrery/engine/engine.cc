@@ -161,6 +161,7 @@ void FillClasses(const LoopInputs& in, const LoopResult& run, Record* record) {
     c.breakdown[static_cast<std::size_t>(Part::kWaiting)] += step - input - own;
     c.breakdown[static_cast<std::size_t>(Part::kHost)] += input;
     c.iteration_time = step;
+    c.finish_time = run.ends[r * n + n - 1];
     record->classes.push_back(c);
     record->fingerprint += s.size * Mix64(run.hashes[r] + 0x0bbe7a1e);
   }

@@ -2,6 +2,7 @@
 // (518bd51) print for the same files.
 #include "orrery/job/astra.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 
 #include "orrery/base/time.h"
 #include "orrery/formats/chakra.h"
+#include "orrery/results/trace.h"
 
 namespace orrery::job {
 namespace {
@@ -604,6 +606,67 @@ TEST(AstraSim, MscclAlgorithmsRun) {
               "<algo nchunksperloop=\"3\"><gpu id=\"0\"><tb id=\"0\"><step s=\"0\" "
               "type=\"x\"/></tb></gpu></algo>");
   EXPECT_THAT(SimulateAstra(files.Options()).status().message(), HasSubstr("unknown type 'x'"));
+}
+
+// Four ranks that differ in their work, a collective with work beside it, and a message. The
+// numbers are what ASTRA-sim prints of each rank: its end, "GPU time", "Comm time", "Total
+// compute-communication overlap" (what is not exposed), and "exposed communication" (its end less
+// GPU time). Parts add up to the rank's end, and the CSV has the same.
+TEST(AstraSim, RanksPartsAreWhatItPrints) {
+  const Files files;
+  files.Network("Ring", "4", "50", "500");
+  files.Write("system.json", System({"ring"}, "FIFO", 1, 4, "localBWAware"));
+  for (std::uint32_t r = 0; r < 4; ++r) {
+    formats::ChakraWriter writer;
+    const auto add = [&writer](const ChakraNode& node, const std::vector<std::uint64_t>& deps) {
+      writer.Add(node, "n", "", deps);
+    };
+    add(Compute(1, 20 + 10 * r), {});
+    add(Collective(2, ChakraCollective::kAllReduce, 1 << 20), {1});
+    add(Compute(3, 15), {1});
+    if (r < 2) {
+      ChakraNode message;
+      message.id = 6;
+      message.type = r == 0 ? ChakraNodeType::kSend : ChakraNodeType::kReceive;
+      message.source = 0;
+      message.destination = 1;
+      message.tag = 1;
+      message.comm_size = 65536;
+      message.has =
+          ChakraNode::kSource | ChakraNode::kDestination | ChakraNode::kTag | ChakraNode::kCommSize;
+      add(message, {3});
+    }
+    std::vector<std::uint64_t> last = {2};
+    if (r < 2) last.push_back(6);
+    add(Compute(7, 9), last);
+    files.Rank(r, writer.Release());
+  }
+  const auto result = SimulateAstra(files.Options());
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  struct Printed {
+    std::int64_t end, gpu, comm, overlap, exposed;
+  };
+  const Printed printed[] = {{98560, 44000, 69560, 15000, 54560},
+                             {98560, 54000, 59560, 15000, 44560},
+                             {100280, 64000, 51280, 15000, 36280},
+                             {102000, 74000, 43000, 15000, 28000}};
+  std::string csv =
+      "rank,alike,finish_ps,compute_ps,exposed_communication_ps,waiting_ps,host_ps,"
+      "communication_ps,gpu_ticks_ps\n";
+  for (std::size_t r = 0; r < 4; ++r) {
+    const Printed& p = printed[r];
+    const engine::RankClass& c = result->record.classes[r];
+    EXPECT_EQ(c.finish_time, p.end * kNanosecond);
+    EXPECT_EQ(result->counts[r].gpu_ticks, p.gpu * kNanosecond);
+    EXPECT_EQ(result->counts[r].communication, p.comm * kNanosecond);
+    EXPECT_EQ(p.end - p.gpu, p.exposed);
+    SimTime sum = 0;
+    for (const SimTime part : c.breakdown) sum += part;
+    EXPECT_EQ(sum, c.finish_time);
+    csv += fmt::format("{},1,{}000,{}000,{}000,0,0,{}000,{}000\n", r, p.end, p.gpu,
+                       p.comm - p.overlap, p.comm, p.gpu);
+  }
+  EXPECT_EQ(results::ToCsv(*result), csv);
 }
 
 // Requests to a pool are served one at a time: 100 + 50,000 / 50 ns each, four times.

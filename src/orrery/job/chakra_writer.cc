@@ -103,6 +103,9 @@ class Writer {
 
   static void Timed(SimTime ps, ChakraNode* node) {
     node->type = ChakraNodeType::kCompute;
+    Lasts(ps, node);
+  }
+  static void Lasts(SimTime ps, ChakraNode* node) {
     node->duration_us = static_cast<std::uint64_t>((ps + kMicrosecond / 2) / kMicrosecond);
     node->duration_ps = static_cast<std::uint64_t>(ps);
     node->has |= ChakraNode::kDurationPs;
@@ -144,8 +147,16 @@ class Writer {
     return {};
   }
 
+  // What a trace measured.
+  void Measured(std::uint32_t rank, const graph::Comm& comm, ChakraNode* node) {
+    if (comm.measured.value < 0) return;
+    Lasts(graph_.number(graph_.bindings[rank], comm.measured), node);
+    measured_ = true;
+  }
+
   Status Message(std::uint32_t rank, const Node& n, std::int64_t bytes, ChakraNode* node) {
     const graph::Comm& comm = programs_.comm(n);
+    Measured(rank, comm, node);
     const bool send = n.kind == NodeKind::kSend;
     const GroupId id = graph_.group(graph_.bindings[rank], comm.group);
     within_ = within_ || (id.valid() && graph_.groups.members(id).size() != graph_.bindings.size());
@@ -171,6 +182,7 @@ class Writer {
     if (!id.valid() || graph_.groups.members(id).size() < 2) return {};
     const auto members = graph_.groups.members(id);
     node->type = ChakraNodeType::kCollective;
+    Measured(rank, comm, node);
     node->collective = CollectiveOf(comm.collective);
     node->has |= ChakraNode::kCommType | ChakraNode::kCommSize;
     if (comm.collective == Collective::kAllGather) {
@@ -226,7 +238,12 @@ class Writer {
     }
     if (held_) lost.emplace_back("which processors and interfaces operations hold");
     if (kernels_) lost.emplace_back("what kernels compute, and how communication slows them");
-    const std::vector<std::string> more = programs_.Lost();
+    if (measured_) {
+      lost.emplace_back(
+          "for other readers: that a communication's duration counts from its last member's "
+          "arrival");
+    }
+    const std::vector<std::string> more = programs_.Lost(false);
     lost.insert(lost.end(), more.begin(), more.end());
     lost.emplace_back("element types and reductions of communications, layers and micro-batches");
     return lost;
@@ -239,7 +256,7 @@ class Writer {
   std::map<std::uint32_t, std::size_t> groups_;                // number by communicator
   std::set<std::uint32_t> compute_streams_;
   std::size_t starts_ = 0, rounded_ = 0;
-  bool kernels_ = false, uneven_ = false, held_ = false, within_ = false;
+  bool kernels_ = false, uneven_ = false, held_ = false, within_ = false, measured_ = false;
 };
 
 }  // namespace

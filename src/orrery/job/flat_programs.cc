@@ -39,7 +39,7 @@ SimTime FlatPrograms::Duration(std::uint32_t rank, const Node& n) const {
   return time;
 }
 
-std::vector<std::string> FlatPrograms::Lost() const {
+std::vector<std::string> FlatPrograms::Lost(bool times) const {
   std::vector<std::string> lost;
   bool lagged = false;
   for (const Program& p : programs_) {
@@ -52,7 +52,7 @@ std::vector<std::string> FlatPrograms::Lost() const {
   const bool measured = std::ranges::any_of(blocks, [](const graph::Block& b) {
     return std::ranges::any_of(b.comms, [](const graph::Comm& c) { return c.measured.value >= 0; });
   });
-  if (measured) lost.emplace_back("what communications were measured to take");
+  if (measured && times) lost.emplace_back("what communications were measured to take");
   if (std::ranges::any_of(blocks, [](const graph::Block& b) { return !b.buffers.empty(); })) {
     lost.emplace_back("memory: what is allocated and freed");
   }

@@ -38,7 +38,8 @@ class FlatPrograms {
   SimTime Duration(std::uint32_t rank, const Node& n) const;
 
   // What none of these formats says, sentence by sentence: of all nodes and of the graph.
-  std::vector<std::string> Lost() const;
+  // `times`: also what communications were measured to take.
+  std::vector<std::string> Lost(bool times) const;
 
  private:
   struct Program {

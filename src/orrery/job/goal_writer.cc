@@ -278,7 +278,7 @@ class Writer {
           "served first",
           unordered));
     }
-    const std::vector<std::string> more = programs_.Lost();
+    const std::vector<std::string> more = programs_.Lost(true);
     lost.insert(lost.end(), more.begin(), more.end());
     lost.emplace_back("names of operations, modules, layers and micro-batches");
     return lost;

@@ -264,6 +264,14 @@ class Importer {
                 std::int64_t* bytes, std::int64_t* peer) {
     comm->blocking = false;
     comm->after = graph::kNoStream;
+    // Orrery's own attribute; the duration of other writers has each member's wait for others in
+    // it.
+    if (node.Has(ChakraNode::kDurationPs)) {
+      if (node.duration_ps > static_cast<std::uint64_t>(kMaxDuration)) {
+        return InvalidInput("duration_ps {} is beyond 106 days", node.duration_ps);
+      }
+      comm->measured.value = static_cast<std::int64_t>(node.duration_ps);
+    }
     std::uint64_t size = node.comm_size;
     if (node.type == ChakraNodeType::kCollective) {
       ORRERY_RETURN_IF_ERROR(AddCollective(node, rank, slot, comm, &size));
