@@ -71,6 +71,7 @@ class Recorder(TorchDispatchMode):
         self._number_of: dict[int, int] = {}
         self._live: dict[int, tuple[int, str]] = {}
         self._groups: dict[str, int] = {}
+        self._handles: dict[str, tuple[int, int]] = {}  # of cuBLAS: their workspaces
         self._assumed: set[tuple[str, str]] = set()
         self._next_storage = 0
         self._next_comm = 0
@@ -105,6 +106,7 @@ class Recorder(TorchDispatchMode):
         self._writer.line({"t": "step", "index": self.step})
         self._recording = True
         names = self.where.storage_names()
+        libraries = list(self._handles.values())
         self._comm_of_storage.clear()
         self.peak_bytes = 0
         self._bytes = 0
@@ -118,6 +120,10 @@ class Recorder(TorchDispatchMode):
             line = {"t": "resident", "storage": number, "bytes": size, "what": what}
             self._count(size, device)
             self._writer.line(line | ({"name": name} if name else {}) | _device(device))
+        for number, size in libraries:
+            self._count(size, "cuda")
+            line = {"t": "resident", "storage": number, "bytes": size, "what": "library"}
+            self._writer.line(line)
 
     def finish(self) -> None:
         """Closes the file; what happens later is not recorded."""
@@ -206,6 +212,9 @@ class Recorder(TorchDispatchMode):
             self._follow(t)
         for size in workspaces.inner(name, args):
             self._passing(size)
+        if name in workspaces.PRODUCTS:
+            for handle, size in workspaces.cublas(name, args):
+                self._library(handle, size)
         if name in ("aten::resize_", "aten::set_"):
             for t in tensors_in(args):
                 self.resized(t.untyped_storage())
@@ -368,6 +377,17 @@ class Recorder(TorchDispatchMode):
             line = {"t": "resident", "storage": number, "bytes": size, "what": "other"}
         stream = guard.current_stream()
         self._writer.line(line | ({"stream": stream} if stream else {}) | _device(device))
+
+    def _library(self, handle: str, size: int) -> None:
+        """A workspace that cuBLAS takes at the first product of a thread and keeps."""
+        if handle in self._handles:
+            return
+        number = self._next_storage
+        self._next_storage += 1
+        self._handles[handle] = (number, size)
+        self._count(size, "cuda")
+        line = {"t": "alloc", "storage": number, "bytes": size, "what": "library"}
+        self._writer.line(line)
 
     def _passing(self, size: int) -> None:
         """A buffer that lives within an op."""

@@ -2,13 +2,13 @@
 
 Only what is large enough to move a peak or a fragment. Sizes are those of PyTorch's reduction
 kernel (Reduce.cuh) and of cuDNN's attention, as an H200's allocator recorded them under PyTorch
-2.11 (tests/gpu_pass.py); the reduction's grid is that of a GPU with 132 SMs. cuBLAS's
-workspaces live as long as its handles and are the simulator's to model.
+2.11 (data/measured/h200/tracer); the reduction's grid is that of a GPU with 132 SMs. cuBLAS keeps
+its workspaces: one for the forward pass's thread, one for autograd's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -76,6 +76,25 @@ _RULES: dict[str, Callable[[tuple[Any, ...]], list[int]]] = {
     "aten::sum": _sum,
     "aten::_scaled_dot_product_cudnn_attention_backward": _cudnn_backward,
 }
+
+
+PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm"))
+_CUBLAS_BYTES = 32 << 20  # of compute capability 9.0
+_CUBLASLT_BYTES = 1 << 20
+
+
+def cublas(name: str, args: tuple[Any, ...]) -> Iterator[tuple[str, int]]:
+    """Workspaces that a product asks for, by the handle that keeps them.
+
+    Autograd runs backward in a thread of its own, whose handle is another. A product with a bias
+    goes through cuBLASLt.
+    """
+    if args[0].device.type != "cuda":
+        return
+    thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
+    yield f"cuBLAS {thread}", _CUBLAS_BYTES
+    if name == "aten::addmm":
+        yield f"cuBLASLt {thread}", _CUBLASLT_BYTES
 
 
 def inner(name: str, args: tuple[Any, ...]) -> list[int]:

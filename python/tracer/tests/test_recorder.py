@@ -255,7 +255,7 @@ def test_what_a_cuda_build_chooses_by_type_and_device(
     tmp_path: Path, script: Callable[[str], Path]
 ) -> None:
     """As a GPU run showed: shared weights stay shared, optimizers take multi-tensor kernels, cuDNN
-    attends, and a bias's gradient is staged."""
+    attends, cuBLAS keeps a workspace a thread, and a bias's gradient is staged."""
     path = script(
         """
 import torch
@@ -289,6 +289,8 @@ for _ in range(3):
     for name in ("_foreach_add_", "_foreach_norm", "_scaled_dot_product_cudnn_attention_backward"):
         assert f"aten::{name}" in names
     assert sum(line["what"] == "parameter" for line in trace.of("resident")) == 2
+    kept = [line for line in trace.setup if line.get("what") == "library"]
+    assert [line["bytes"] >> 20 for line in kept] == [32, 1, 32]
     # Gradients of queries and row sums in fp32, then the staged sum of 8,192 rows of 64 columns.
     buffers = [
         a["bytes"]

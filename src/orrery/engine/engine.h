@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +28,10 @@
 #include "orrery/network/packet/statistics.h"
 #include "orrery/network/parameters.h"
 #include "orrery/network/use_log.h"
+
+namespace orrery::interference {
+class Learned;
+}
 
 namespace orrery::engine {
 
@@ -62,6 +67,8 @@ struct JobRun {
 };
 
 struct Options {
+  // How kernels slow beside communication, learned; null: the constant model.
+  std::shared_ptr<const interference::Learned> slowdown;
   bool fold = true;
   bool general = false;   // run a straight graph on the general machine, too (tests)
   bool stepwise = false;  // step every item, also where a block's course is fixed (tests)

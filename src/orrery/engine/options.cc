@@ -23,6 +23,10 @@ constexpr Option kSimulation[] = {
      .doc =
          "Steps of the links' use over time in the result, at most; even. 0: none, and 256 for a "
          "timeline. For networks that see links."},
+    {.name = "slowdown",
+     .type = kText,
+     .doc = "How kernels slow beside communication: a file of tools/slowdown "
+            "(data/slowdown/h200.json). Left out: the constant model."},
 };
 
 constexpr Option kPerturb[] = {

@@ -29,8 +29,9 @@ std::uint64_t View::Key() const {
   return hash.value();
 }
 
-PriceCache::PriceCache(const compute::CostModel& compute, const collective::Planner& planner)
-    : compute_(&compute), planner_(&planner), shapes_(1) {}
+PriceCache::PriceCache(const compute::CostModel& compute, const collective::Planner& planner,
+                       const interference::Learned* slowdown)
+    : compute_(&compute), planner_(&planner), slowdown_(slowdown), shapes_(1) {}
 
 std::uint16_t PriceCache::ShapeId(const collective::GroupShape& shape) {
   for (std::size_t i = 1; i < shapes_.size(); ++i) {
@@ -176,12 +177,12 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view,
 namespace {
 
 // A kernel's time alone, and beside each class of communication.
-void SetDurations(const graph::Kernel& kernel, const cluster::DeviceSpec& device, double alone,
-                  KernelPrice* price) {
+void SetDurations(const graph::Kernel& kernel, const cluster::DeviceSpec& device,
+                  const interference::Learned* slowdown, double alone, KernelPrice* price) {
   for (int c = 0; c < kClasses; ++c) {
-    const auto factors =
-        interference::Slowdown(kernel, static_cast<interference::Class>(c), device);
-    price->duration[static_cast<std::size_t>(c)] = RoundToPs(alone * factors.compute);
+    price->duration[static_cast<std::size_t>(c)] = RoundToPs(
+        alone * interference::KernelFactor(kernel, alone * 1e-12,
+                                           static_cast<interference::Class>(c), device, slowdown));
   }
 }
 
@@ -190,10 +191,12 @@ void SetDurations(const graph::Kernel& kernel, const cluster::DeviceSpec& device
 class ItemWriter {
  public:
   ItemWriter(const graph::Block& block, const compute::CostModel& compute,
-             const cluster::Spec& spec, double speed, BlockPrice* price)
+             const cluster::Spec& spec, const interference::Learned* slowdown, double speed,
+             BlockPrice* price)
       : block_(block),
         compute_(compute),
         device_(spec.device),
+        slowdown_(slowdown),
         host_scale_(1.0 / spec.cpu_relative_speed),
         speed_(speed),
         price_(*price),
@@ -260,7 +263,7 @@ class ItemWriter {
     KernelPrice k;
     k.op = number;
     k.host = Launch(compute_.host_issue(kernel));
-    SetDurations(kernel, device_, static_cast<double>(time.duration) / speed_, &k);
+    SetDurations(kernel, device_, slowdown_, static_cast<double>(time.duration) / speed_, &k);
     price_.kernels.push_back(k);
     price_.items.back().count += 1;
     price_.provenance[static_cast<std::size_t>(time.provenance)] += k.duration[0];
@@ -293,6 +296,7 @@ class ItemWriter {
   const graph::Block& block_;
   const compute::CostModel& compute_;
   const cluster::DeviceSpec& device_;
+  const interference::Learned* slowdown_;
   const double host_scale_, speed_;
   BlockPrice& price_;
   bool in_graph_;
@@ -378,7 +382,8 @@ Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View
   if (const auto it = blocks_.find(key); it != blocks_.end()) return it->second.get();
   auto price = std::make_unique<BlockPrice>();
   ORRERY_RETURN_IF_ERROR(PriceComms(block, view, shares, price.get()));
-  ItemWriter(block, *compute_, planner_->cluster().spec(), view.speed, price.get()).Write();
+  ItemWriter(block, *compute_, planner_->cluster().spec(), slowdown_, view.speed, price.get())
+      .Write();
   // A rank counts pieces in 16 bits.
   if (price->items.size() > kMostItems) {
     return InvalidInput("a block ({}) of {} pieces, where {} are the most: cut it in several",

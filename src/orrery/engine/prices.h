@@ -24,6 +24,7 @@
 #include "orrery/compute/compute.h"
 #include "orrery/engine/engine.h"
 #include "orrery/interference/interference.h"
+#include "orrery/interference/learned.h"
 
 namespace orrery::engine {
 
@@ -114,7 +115,9 @@ struct View {
 
 class PriceCache {
  public:
-  PriceCache(const compute::CostModel& compute, const collective::Planner& planner);
+  // `slowdown`: how kernels slow beside communication; null: the constant model.
+  PriceCache(const compute::CostModel& compute, const collective::Planner& planner,
+             const interference::Learned* slowdown = nullptr);
 
   std::uint16_t ShapeId(const collective::GroupShape& shape);
   const collective::GroupShape& shape(std::uint16_t id) const { return shapes_[id]; }
@@ -143,6 +146,7 @@ class PriceCache {
 
   const compute::CostModel* compute_;
   const collective::Planner* planner_;
+  const interference::Learned* slowdown_;
   std::vector<collective::GroupShape> shapes_;
   std::vector<collective::Plan> plans_;
   std::vector<collective::Cost> costs_;  // by plan id

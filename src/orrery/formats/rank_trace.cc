@@ -145,10 +145,11 @@ constexpr NamedKind kKinds[] = {
     {"routing", Kind::kRouting},
     {"mark", Kind::kMark},
 };
+constexpr std::int64_t kMostNanoseconds = 3'600'000'000'000;  // of an operator: an hour
 constexpr std::array<std::string_view, 7> kPasses = {
     "", "forward", "backward", "backward_input", "backward_weight", "recompute", "optimizer"};
-constexpr std::array<std::string_view, 5> kStorages = {"other", "parameter", "gradient",
-                                                       "optimizer", "buffer"};
+constexpr std::array<std::string_view, 6> kStorages = {"other",     "parameter", "gradient",
+                                                       "optimizer", "buffer",    "library"};
 
 class RankReader {
  public:
@@ -231,6 +232,7 @@ class RankReader {
     }
     trace_.torch = keys->Text("torch", "");
     trace_.device = keys->Text("device", "cuda");
+    trace_.gpu = keys->Text("gpu", "");
   }
   static void InOrder(Keys* keys, std::size_t expected) {
     const std::int64_t id = keys->Integer("id");
@@ -348,6 +350,7 @@ class RankReader {
         if (e->number >= static_cast<std::int64_t>(trace_.signatures.size())) {
           keys->Fail("key 'sig': {} of {}", e->number, trace_.signatures.size());
         }
+        if (keys->Has("ns")) e->nanoseconds = keys->Count("ns", {}, kMostNanoseconds);
         break;
       case Kind::kComm:
         e->number = keys->Count("id");

@@ -4,7 +4,7 @@
 // Read as they stand: nothing is left out, nothing is added. Names (of operators, types, kinds)
 // stay text; what they mean is the importer's. Errors name file, line and key.
 //
-// Cost: some 60 MB of JSON lines a second; memory 64 bytes an event beside the file's text.
+// Cost: some 60 MB of JSON lines a second; memory 72 bytes an event beside the file's text.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,15 @@ struct TraceComm {
   std::int64_t tag = 0;
 };
 
-// Why a storage lives when the step begins.
-enum class TraceStorage : std::uint8_t { kOther, kParameter, kGradient, kOptimizer, kBuffer };
+// What a storage holds. kLibrary: a workspace of cuBLAS, which it keeps.
+enum class TraceStorage : std::uint8_t {
+  kOther,
+  kParameter,
+  kGradient,
+  kOptimizer,
+  kBuffer,
+  kLibrary
+};
 
 struct TraceEvent {
   enum class Kind : std::uint8_t {
@@ -86,7 +93,7 @@ struct TraceEvent {
 
   Kind kind = Kind::kOp;
   Pass pass = Pass::kNone;
-  TraceStorage what = TraceStorage::kOther;  // kResident
+  TraceStorage what = TraceStorage::kOther;  // kResident, kAlloc
   bool on_device = true;                     // of storages: of the GPU, not of the host
   std::int32_t stream = 0;
   std::int32_t module = -1, micro_batch = -1;
@@ -95,6 +102,8 @@ struct TraceEvent {
   std::int64_t number = 0;  // kOp: signature; a comm's, call's, event's or storage's number;
                             // kCallEnd: of the work, or -1
   std::int64_t bytes = 0;   // of storages
+  // kOp: measured time of its kernels on RankTrace::gpu; -1: not measured.
+  std::int64_t nanoseconds = -1;
 };
 
 struct RankTrace {
@@ -102,6 +111,7 @@ struct RankTrace {
   std::uint32_t rank = 0, world_size = 0;
   std::string torch;   // its version
   std::string device;  // whose memory is counted
+  std::string gpu;     // that operators were measured on, as its driver names it; may be empty
   std::vector<TraceSignature> signatures;
   std::vector<TraceGroup> groups;
   std::vector<std::string> modules;  // paths

@@ -7,6 +7,7 @@
 
 #include "orrery/base/check.h"
 #include "orrery/constants/constants.h"
+#include "orrery/interference/learned.h"
 
 namespace orrery::interference {
 namespace {
@@ -28,7 +29,9 @@ struct Lost {
   double sms = 0, bandwidth = 0;  // shares of the device
 };
 
-Lost LostTo(Class concurrent, const cluster::DeviceSpec& device) {
+}  // namespace
+
+Companion CompanionOf(Class concurrent, const cluster::DeviceSpec& device) {
   const std::size_t arch = static_cast<std::size_t>(device.arch);
   double channels = 0, rate = 0;
   if (concurrent & kIntraNode) {
@@ -39,10 +42,16 @@ Lost LostTo(Class concurrent, const cluster::DeviceSpec& device) {
     channels += kNicChannels;
     rate += kNicRate_Bps[arch];
   }
+  return {.ctas = channels, .bytes_per_s = device.constants[constants::kBesideHbmBytes] * rate};
+}
+
+namespace {
+
+Lost LostTo(Class concurrent, const cluster::DeviceSpec& device) {
+  const Companion beside = CompanionOf(concurrent, device);
   const double hbm = static_cast<double>(device.memory_bandwidth_Bps);
-  return {
-      .sms = std::min(channels / device.sms, kMostLost),
-      .bandwidth = std::min(device.constants[constants::kBesideHbmBytes] * rate / hbm, kMostLost)};
+  return {.sms = std::min(beside.ctas / device.sms, kMostLost),
+          .bandwidth = std::min(beside.bytes_per_s / hbm, kMostLost)};
 }
 
 struct LostOf {

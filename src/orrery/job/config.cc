@@ -493,6 +493,7 @@ void SaveConfiguration(Job* job) {
   json["perturb"] = PerturbJson(*job);
   json["simulation"] = {{"seed", job->engine.seed}};
   if (job->engine.iterations > 0) json["simulation"]["iterations"] = job->engine.iterations;
+  if (!job->slowdown.empty()) json["simulation"]["slowdown"] = job->slowdown;
   if (job->engine.link_steps > 0) json["simulation"]["link_steps"] = job->engine.link_steps;
   if (!job->allocator.empty()) json["memory"]["allocator"] = job->allocator;
   if (job->memory.timeline) json["memory"]["timeline"] = true;

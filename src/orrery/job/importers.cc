@@ -212,6 +212,8 @@ Result<ImportedTrace> ReadRankTraces(const TraceFiles& files, const ImportOption
   trace.assumed = std::move(import->assumed);
   trace.warnings = std::move(import->warnings);
   trace.storages = StoragesOf(directory);
+  trace.timed = std::move(import->measured);
+  trace.gpu = std::move(import->gpu);
   trace.training = true;
   ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph, graph::VerifyLevel::kRead)
                              .In(fmt::format("'{}'", Printable(folder))));

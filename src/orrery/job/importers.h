@@ -20,6 +20,7 @@
 #include "orrery/graph/graph.h"
 #include "orrery/graph/requests.h"
 #include "orrery/job/trace_storages.h"
+#include "orrery/workload/importers/trace/lowering.h"
 
 namespace orrery::job {
 
@@ -43,6 +44,7 @@ struct ImportedTrace {
   bool training = false;     // a step of GPUs: equal ones differ in speed as those of jobs do
   SimTime measured = -1;     // what the traced run took, if the trace says; picoseconds
   std::string gpu;           // that it ran on, as the trace names it
+  std::vector<workload::MeasuredKernel> timed;  // by it, of kernels that the graph has priced
   graph::Requests requests;  // where it serves some: their completion times are the result
   // Where the files have an operation of a rank (engine::Inputs::place).
   std::function<std::string(std::uint32_t rank, std::uint32_t op)> place;

@@ -75,6 +75,7 @@ struct Job {
   std::uint64_t tuner_hash = 0;  // of what NCCL_TUNER_CONFIG_FILE holds; 0: none
   collective::Pricing pricing;   // whose formula prices collectives
   engine::Options engine;
+  std::string slowdown;  // simulation.slowdown, the file of engine.slowdown
   memory::Options memory;
   std::string allocator;  // memory.allocator as written
   std::vector<LinkPerturbation> links;

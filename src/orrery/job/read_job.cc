@@ -20,6 +20,7 @@
 #include "orrery/job/inert_keys.h"
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
+#include "orrery/job/read_slowdown.h"
 #include "orrery/job/reader.h"
 #include "orrery/job/tables.h"
 #include "orrery/memory/allocator_conf.h"
@@ -144,6 +145,12 @@ Status ReadSimulation(const Source& source, const Node& root, const ReadOptions&
   }
   job->engine.seed =
       options.seed ? *options.seed : static_cast<std::uint64_t>(section.Integer("seed"));
+  if (section.Has("slowdown")) {
+    job->slowdown = source.Path(section.Text("slowdown"));
+    auto learned = ReadSlowdown(job->slowdown);
+    if (!learned.ok()) return std::move(learned).TakeStatus().In(section.Where("slowdown"));
+    job->engine.slowdown = *std::move(learned);
+  }
   job->engine.fold = options.fold;
   job->engine.threads = options.threads;
   return {};

@@ -9,6 +9,7 @@
 #include "orrery/base/text.h"
 #include "orrery/base/time.h"
 #include "orrery/cluster/catalog.h"
+#include "orrery/workload/importers/trace/trace.h"
 
 namespace orrery::job {
 namespace {
@@ -82,6 +83,20 @@ Repriced RepriceKernels(const cluster::DeviceSpec& from, const cluster::DeviceSp
       PeakOf(from, "") / PeakOf(to, ""), HumanCount(static_cast<std::int64_t>(done.memory)), memory,
       HumanCount(static_cast<std::int64_t>(done.kept)));
   return done;
+}
+
+void MoveKernels(const cluster::DeviceSpec& from, const cluster::DeviceSpec& to,
+                 ImportedTrace* trace) {
+  const bool same = from.name == to.name;
+  if (trace->timed.empty()) {
+    if (!same) trace->assumed.push_back(RepriceKernels(from, to, &trace->graph).assumed);
+    return;
+  }
+  if (same) workload::UseMeasured(trace->timed, &trace->graph);
+  trace->assumed.push_back(
+      same ? fmt::format("kernels take what the trace measured on the {}", from.name)
+           : fmt::format("kernels were measured on the {}; on the {} the model prices them",
+                         from.name, to.name));
 }
 
 }  // namespace orrery::job

@@ -12,6 +12,7 @@
 
 #include "orrery/cluster/cluster.h"
 #include "orrery/graph/graph.h"
+#include "orrery/job/importers.h"
 
 namespace orrery::job {
 
@@ -24,5 +25,10 @@ struct Repriced {
 // "GPU"), and on none.
 Repriced RepriceKernels(const cluster::DeviceSpec& from, const cluster::DeviceSpec& to,
                         graph::Graph* graph);
+
+// Gives a trace's kernels their times on GPU `to`, timed by `from`, and says so in the result:
+// those that the trace knows the shapes of (ImportedTrace::timed) are priced anew on another GPU.
+void MoveKernels(const cluster::DeviceSpec& from, const cluster::DeviceSpec& to,
+                 ImportedTrace* trace);
 
 }  // namespace orrery::job

@@ -35,7 +35,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string MachineKey(const Job& job, const SimulateOptions& options) {
-  return MachineText(job) + "\n" + (job.measured_kernels ? options.measured_database : "");
+  return MachineText(job) + "\n" + (job.measured_kernels ? options.measured_database : "") + "\n" +
+         job.slowdown;
 }
 
 constexpr int kTimelineSteps = 256;  // of the links' use, where nobody says otherwise

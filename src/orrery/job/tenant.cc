@@ -113,17 +113,16 @@ Status ReadGraphOf(const Source& source, const Node& entry, const cluster::Devic
     return InvalidInput("{}: the graph holds {} jobs; an entry is one", source.Where(entry),
                         trace->graph.jobs.size());
   }
-  assumed->insert(assumed->end(), trace->assumed.begin(), trace->assumed.end());
-  warnings->insert(warnings->end(), trace->warnings.begin(), trace->warnings.end());
   if (const auto from = trace->gpu.empty()
                             ? std::nullopt
                             : cluster::Catalog::BuiltIn().FindDriverName(trace->gpu)) {
-    if (from->name != device.name) {
-      assumed->push_back(RepriceKernels(*from, device, &trace->graph).assumed);
-    }
+    MoveKernels(*from, device, trace.get());
   } else if (trace->measured >= 0) {
-    assumed->push_back("work takes what it took: the trace names no GPU of data/devices.yaml");
+    trace->assumed.emplace_back(
+        "work takes what it took: the trace names no GPU of data/devices.yaml");
   }
+  assumed->insert(assumed->end(), trace->assumed.begin(), trace->assumed.end());
+  warnings->insert(warnings->end(), trace->warnings.begin(), trace->warnings.end());
   tenant->ranks = trace->graph.bindings.size();
   tenant->trace = std::move(trace);
   return {};

@@ -18,6 +18,7 @@
 #include "orrery/formats/section.h"
 #include "orrery/graph/replicate.h"
 #include "orrery/job/network_setup.h"
+#include "orrery/job/read_slowdown.h"
 #include "orrery/job/reprice.h"
 #include "orrery/job/simulate.h"
 #include "orrery/memory/allocator_conf.h"
@@ -84,6 +85,8 @@ struct Settings {
   std::string gpu;           // that the trace ran on
   std::int64_t replicas = 1;
   std::int64_t tp = 0, pp = 0;  // 0: as traced
+  std::shared_ptr<const interference::Learned> slowdown;
+  std::string slowdown_file;
   int iterations = 0;
   std::uint64_t seed = 1;
   std::vector<std::string> of_cluster;  // for ReadNetworkSetup
@@ -198,8 +201,15 @@ Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& opti
     settings.iterations = static_cast<int>(simulation.Integer("iterations"));
   }
   settings.seed = static_cast<std::uint64_t>(simulation.Integer("seed"));
+  if (simulation.Has("slowdown")) {
+    auto learned = ReadSlowdown(simulation.Text("slowdown"));
+    if (!learned.ok()) return std::move(learned).TakeStatus().In(simulation.Where("slowdown"));
+    settings.slowdown = *std::move(learned);
+    settings.slowdown_file = simulation.Text("slowdown");
+  }
   nlohmann::ordered_json saved;
   saved["network"] = NetworkOf(importer, options);
+  if (settings.slowdown) saved["simulation"]["slowdown"] = settings.slowdown_file;
   if (!options.cluster.empty()) saved["cluster"] = options.cluster;
   if (options.nodes > 0) saved["nodes"] = options.nodes;
   const auto save = [&](const OptionTable& table, const Section& section) {
@@ -364,6 +374,7 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   engine::Options run;
   run.iterations = settings.iterations;
   run.seed = settings.seed;
+  run.slowdown = settings.slowdown;
   if (trace.training) {
     run.rank_noise = place.cluster.spec().device.constants[constants::kRankNoise];
   }
@@ -459,18 +470,16 @@ Status MoveToCluster(const TraceOptions& options, const Settings& settings, Impo
       return InvalidInput("trace.gpu: no GPU '{}' in data/devices.yaml ('orrery list devices')",
                           Printable(gpu));
     }
-    trace->warnings.push_back(
-        fmt::format("data/devices.yaml does not have the GPU '{}' of the trace: its kernels take "
-                    "what they took",
-                    Printable(gpu)));
+    trace->warnings.push_back(fmt::format(
+        "data/devices.yaml does not have the GPU '{}' of the trace: its kernels {}", Printable(gpu),
+        trace->timed.empty() ? "take what they took" : "are priced by the model"));
     return {};
   }
   ORRERY_ASSIGN_OR_RETURN(const NetworkSetup place,
                           ReadNetworkSetup(options.cluster, 0, options.network, settings.of_cluster,
                                            options.constants));
   const cluster::DeviceSpec& to = place.cluster.spec().device;
-  if (to.name == from->name) return {};
-  trace->assumed.push_back(RepriceKernels(*from, to, &trace->graph).assumed);
+  MoveKernels(*from, to, trace);
   return {};
 }
 

@@ -30,6 +30,7 @@ StorageRole RoleOf(TraceStorage what) {
       return StorageRole::kOptimizer;
     case TraceStorage::kBuffer:
       return StorageRole::kBuffer;
+    case TraceStorage::kLibrary:
     case TraceStorage::kOther:
       break;
   }
@@ -64,6 +65,7 @@ class Reader {
     if (fresh) {
       // What lives when the step begins was allocated before, or was not seen until now.
       if (!e.on_device || !known_.insert(e.number).second) return;
+      if (e.what == TraceStorage::kLibrary) out_.library_bytes += e.bytes;
       const auto role = role_.find(e.number);
       Event(StorageEvent::Kind::kAlloc, e).role =
           role == role_.end() ? StorageRole::kOther : role->second;
@@ -142,12 +144,15 @@ Result<std::vector<results::TraceMemory>> ReplayTraceMemory(
     options.settings = allocator;
     options.device_bytes = device.memory_bytes;
     options.capacity = std::max<std::int64_t>(device.memory_bytes - m.context_bytes, 0);
-    options.workspaces = memory::TorchWorkspaces(libraries, device.arch);
+    if (of.library_bytes == 0) {
+      options.workspaces = memory::TorchWorkspaces(libraries, device.arch);
+    }
     Result<memory::StorageReplay> replay = memory::ReplayStorages(of.events, of.measured, options);
     if (!replay.ok()) {
       return std::move(replay).TakeStatus().In(fmt::format("trace of rank {}", of.rank));
     }
     m.replay = *std::move(replay);
+    m.replay.workspaces += of.library_bytes;
     m.peak_at = WorkAt(of, m.replay.peak_place);
     if (m.replay.oom) m.oom_at = WorkAt(of, m.replay.oom_place);
     out.push_back(std::move(m));

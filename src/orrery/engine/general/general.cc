@@ -19,7 +19,8 @@ constexpr double kSettled = 1e-4;  // of the period (DESIGN 9)
 // What the ranks run, for a number of iterations.
 class Programs {
  public:
-  Programs(const Inputs& inputs, const Options& options, PriceCache* prices) : in_(inputs) {
+  Programs(const Inputs& inputs, const Options& options, PriceCache* prices)
+      : in_(inputs), slowdown_(options.slowdown.get()) {
     const graph::Graph& graph = *inputs.graph;
     speed.assign(graph.bindings.size(), 1);
     delay.assign(graph.bindings.size(), 0);
@@ -97,9 +98,9 @@ class Programs {
     for (const graph::Call& call : graph.programs[id.index()].calls) {
       auto& costs = costs_[{call.block.value, at_speed}];
       if (costs == nullptr) {
-        ORRERY_ASSIGN_OR_RETURN(
-            BlockCosts made,
-            CostsOf(graph.blocks[call.block.index()], *in_.compute, in_.cluster->spec(), at_speed));
+        ORRERY_ASSIGN_OR_RETURN(BlockCosts made,
+                                CostsOf(graph.blocks[call.block.index()], *in_.compute,
+                                        in_.cluster->spec(), at_speed, slowdown_));
         costs = std::make_unique<BlockCosts>(std::move(made));
       }
       known->second.push_back(costs.get());
@@ -108,6 +109,7 @@ class Programs {
   }
 
   const Inputs& in_;
+  const interference::Learned* slowdown_;
   std::span<const JobRun> runs_;  // by job, or none
   std::vector<std::unique_ptr<FlatProgram>> flats_;
   std::map<Key, std::unique_ptr<BlockCosts>> costs_;                    // by block

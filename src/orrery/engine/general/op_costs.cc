@@ -3,14 +3,15 @@
 #include <algorithm>
 
 #include "orrery/base/text.h"
-#include "orrery/interference/interference.h"
+#include "orrery/interference/learned.h"
 
 namespace orrery::engine::general {
 
 using graph::OpKind;
 
 Result<BlockCosts> CostsOf(const graph::Block& block, const compute::CostModel& compute,
-                           const cluster::Spec& spec, double speed) {
+                           const cluster::Spec& spec, double speed,
+                           const interference::Learned* slowdown) {
   BlockCosts costs;
   const bool issued = block.issue == graph::Issue::kHost;
   if (!issued && block.kernels.empty()) return costs;
@@ -34,10 +35,11 @@ Result<BlockCosts> CostsOf(const graph::Block& block, const compute::CostModel& 
       const compute::KernelTime time = compute.Price(kernel);
       cost.host = launch(compute.host_issue(kernel));
       for (int c = 0; c < kClasses; ++c) {
-        const auto factors =
-            interference::Slowdown(kernel, static_cast<interference::Class>(c), spec.device);
+        const double alone = static_cast<double>(time.duration) / speed;
         cost.duration[static_cast<std::size_t>(c)] =
-            RoundToPs(static_cast<double>(time.duration) / speed * factors.compute);
+            RoundToPs(alone * interference::KernelFactor(kernel, alone * 1e-12,
+                                                         static_cast<interference::Class>(c),
+                                                         spec.device, slowdown));
       }
       if (ToSeconds(cost.duration[0]) >= kLongest_s) {
         return InvalidInput("a kernel (op {}) would take {} or more, where {:.0f} s are the most",

@@ -26,6 +26,7 @@ struct BlockCosts {
 
 // O(operations). A kernel of a day or more is refused, as prices.h refuses it.
 Result<BlockCosts> CostsOf(const graph::Block& block, const compute::CostModel& compute,
-                           const cluster::Spec& spec, double speed);
+                           const cluster::Spec& spec, double speed,
+                           const interference::Learned* slowdown = nullptr);
 
 }  // namespace orrery::engine::general

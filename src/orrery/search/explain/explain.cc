@@ -452,7 +452,8 @@ Result<Summary> Explainer::Summarise() {
   const auto add = [&](std::string what, std::string remedy, double scale) {
     summary.narrowing.push_back({std::move(what), std::move(remedy), scale * scale});
   };
-  add("kernels", "kernels: measured, with tables of this GPU (tools/measure)", s.kernels * spreads.kernels);
+  add("kernels", "kernels: measured, with tables of this GPU (tools/measure)",
+      s.kernels * spreads.kernels);
   add("communication", "nccl-tests of this cluster (orrery calibrate)",
       s.communication * spreads.communication);
   add("waiting and bubbles", "a measured step of this job", s.waiting * spreads.waiting);

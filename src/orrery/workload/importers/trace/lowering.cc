@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "orrery/base/suggest.h"
@@ -197,9 +198,18 @@ class Lowering {
         if (work.unknown) ++notes_.unknown_operators[s.name];
         notes_.side_kernels += e.stream == 0 ? 0 : 1;
         Open(e);
+        ++notes_.kernels;
+        notes_.kernels_measured += e.nanoseconds >= 0 ? 1 : 0;
         const auto [slot, fresh] =
-            kernel_slot_.try_emplace(key, static_cast<std::uint32_t>(block_.kernels.size()));
-        if (fresh) block_.kernels.push_back(work.kernel);
+            kernel_slot_.try_emplace(std::tuple(e.number, pass, e.nanoseconds),
+                                     static_cast<std::uint32_t>(block_.kernels.size()));
+        if (fresh) {
+          if (e.nanoseconds >= 0) {
+            notes_.measured.push_back(
+                {graph_.blocks.size(), block_.kernels.size(), e.nanoseconds * 1000});
+          }
+          block_.kernels.push_back(work.kernel);
+        }
         Place(e, {.kind = OpKind::kKernel,
                   .index = slot->second,
                   .name = graph_.Intern(s.name),
@@ -425,8 +435,9 @@ class Lowering {
   Pass pass_ = Pass::kForward;
   std::int32_t micro_batch_ = -1;
   double flops_ = 0;
-  std::map<std::pair<std::int64_t, Pass>, OperatorWork> work_;          // by signature
-  std::map<std::pair<std::int64_t, Pass>, std::uint32_t> kernel_slot_;  // in block_
+  std::map<std::pair<std::int64_t, Pass>, OperatorWork> work_;  // by signature
+  // In block_, by signature, pass and measured time.
+  std::map<std::tuple<std::int64_t, Pass, std::int64_t>, std::uint32_t> kernel_slot_;
   std::map<std::string, std::uint32_t> streams_;
   std::set<std::uint32_t> side_streams_;
   std::uint32_t batch_ = 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/formats/rank_trace.h"
@@ -12,8 +13,16 @@
 
 namespace orrery::workload {
 
-// What a lowering took for granted, counted over all programs.
+// A kernel of the graph whose time the traced GPU gave.
+struct MeasuredKernel {
+  std::size_t block = 0, kernel = 0;  // Graph::blocks[block].kernels[kernel]
+  std::int64_t duration_ps = 0;
+};
+
+// What a lowering found and took for granted, over all programs.
 struct LoweringNotes {
+  std::vector<MeasuredKernel> measured;
+  std::int64_t kernels = 0, kernels_measured = 0;  // operators with a kernel
   std::map<std::string, std::int64_t> unknown_operators;
   std::int64_t host_operators = 0;     // on tensors of the host
   std::int64_t waits_before_step = 0;  // for what an earlier step issued

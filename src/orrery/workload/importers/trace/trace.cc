@@ -62,6 +62,10 @@ void SayWhatWasAssumed(const TraceDirectory& directory, const LoweringNotes& not
         fmt::format("{} kernels on side streams run beside the compute stream's at full speed",
                     notes.side_kernels));
   }
+  if (notes.kernels_measured > 0 && notes.kernels_measured < notes.kernels) {
+    out->assumed.push_back(fmt::format("{} of {} operators of the trace were measured",
+                                       notes.kernels_measured, notes.kernels));
+  }
   out->assumed.emplace_back("an operator of the trace is one kernel; its host time is the model's");
 }
 
@@ -82,7 +86,25 @@ Result<ImportedRanks> ImportRankTraces(const TraceDirectory& directory, const st
   out.graph.jobs.push_back(
       {.name = name, .ranks = directory.world_size, .model_flops_per_step = flops});
   SayWhatWasAssumed(directory, notes, &out);
+  out.measured = std::move(notes.measured);
+  if (out.measured.empty()) return out;
+  for (const formats::TraceProgram& program : directory.programs) {
+    const std::string& gpu = program.trace.gpu;
+    if (out.gpu.empty()) out.gpu = gpu;
+    if (gpu.empty() || gpu != out.gpu) {
+      return InvalidInput("{}: its operators have times ('ns') of {}: key 'gpu' of its first line",
+                          Printable(program.file),
+                          gpu.empty() ? "no GPU that it names" : "another GPU than other files'");
+    }
+  }
   return out;
+}
+
+void UseMeasured(const std::vector<MeasuredKernel>& measured, graph::Graph* graph) {
+  for (const MeasuredKernel& m : measured) {
+    graph->blocks[m.block].kernels[m.kernel] = graph::Timed{.duration_ps = m.duration_ps};
+  }
+  for (graph::Block& block : graph->blocks) block.Seal();
 }
 
 }  // namespace orrery::workload

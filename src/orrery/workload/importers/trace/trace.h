@@ -21,13 +21,21 @@
 #include "orrery/base/status.h"
 #include "orrery/formats/rank_trace.h"
 #include "orrery/graph/graph.h"
+#include "orrery/workload/importers/trace/lowering.h"
 
 namespace orrery::workload {
 
 struct ImportedRanks {
   graph::Graph graph;
   std::vector<std::string> assumed, warnings;
+  // Kernels that were timed, and on which GPU: the graph holds them as the model prices them, since
+  // only who knows the cluster can say whether the times hold (UseMeasured).
+  std::vector<MeasuredKernel> measured;
+  std::string gpu;
 };
+
+// Gives measured kernels their times.
+void UseMeasured(const std::vector<MeasuredKernel>& measured, graph::Graph* graph);
 
 // A graph of one job, `name`; program p of the directory is ProgramId p.
 Result<ImportedRanks> ImportRankTraces(const formats::TraceDirectory& directory,
