@@ -6,6 +6,7 @@
 
 #include "orrery/base/file.h"
 #include "orrery/formats/section.h"
+#include "orrery/graph/forms/binary_form.h"
 
 namespace orrery::search {
 namespace {
@@ -62,6 +63,32 @@ Result<job::Simulation> Evaluator::Prepare(const job::Job& job) {
   options.measured_database = template_->measured_database;
   options.check = false;  // generated graphs are verified by the tests of the generators
   return job::Simulation::Prepare(job, options, &caches_);
+}
+
+Result<DeviceMemory> Evaluator::Memory(const job::Job& job, const job::Simulation& simulation) {
+  constexpr std::size_t kMostBytes = std::size_t{256} << 20;  // of graphs that are kept
+  std::string graph = graph::ToBinary(*simulation.inputs().graph);
+  const cluster::DeviceSpec& device = job.cluster.device;
+  std::size_t bytes = graph.size();
+  for (const Replayed& one : replayed_) {
+    if (one.device_bytes == device.memory_bytes && one.arch == device.arch &&
+        one.options.allocator == job.memory.allocator &&
+        one.options.libraries == job.memory.libraries && one.graph == graph) {
+      return one.memory;
+    }
+    bytes += one.graph.size();
+  }
+  ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints,
+                          simulation.ReplayMemory());
+  DeviceMemory memory;
+  for (const memory::Footprint& footprint : footprints) {
+    memory.bytes = std::max(memory.bytes, footprint.total());
+    if (footprint.oom && memory.fits) memory.oom_op = footprint.oom_op;
+    memory.fits = memory.fits && !footprint.oom;
+  }
+  if (bytes > kMostBytes) replayed_.clear();
+  replayed_.push_back({std::move(graph), device.memory_bytes, device.arch, job.memory, memory});
+  return memory;
 }
 
 void ForEach(int threads, std::size_t count,

@@ -261,14 +261,9 @@ class Search {
                 PlanRow* row) const {
     ORRERY_ASSIGN_OR_RETURN(const job::Job job, evaluator->Read(assignments, false));
     ORRERY_ASSIGN_OR_RETURN(const job::Simulation simulation, evaluator->Prepare(job));
-    ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints,
-                            simulation.ReplayMemory());
-    row->memory_bytes = 0;
-    row->fits = true;
-    for (const memory::Footprint& footprint : footprints) {
-      row->memory_bytes = std::max(row->memory_bytes, footprint.total());
-      row->fits = row->fits && !footprint.oom;
-    }
+    ORRERY_ASSIGN_OR_RETURN(const DeviceMemory memory, evaluator->Memory(job, simulation));
+    row->memory_bytes = memory.bytes;
+    row->fits = memory.fits;
     return {};
   }
 

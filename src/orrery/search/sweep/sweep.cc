@@ -10,7 +10,6 @@
 
 #include "orrery/base/hash.h"
 #include "orrery/base/text.h"
-#include "orrery/memory/memory.h"
 #include "orrery/search/sweep/journal.h"
 
 namespace orrery::search {
@@ -48,22 +47,6 @@ SweepRow Refused(SweepRow row, const Status& status) {
   row.status = status.code() == Code::kInfeasible ? RowStatus::kInfeasible : RowStatus::kRefused;
   row.reason = status.message();
   return row;
-}
-
-// Device memory of the fullest program, and whether all fit.
-Status ReplayInto(const job::Simulation& simulation, SweepRow* row) {
-  ORRERY_ASSIGN_OR_RETURN(const std::vector<memory::Footprint> footprints,
-                          simulation.ReplayMemory());
-  row->memory_bytes = 0;
-  const memory::Footprint* full = nullptr;
-  for (const memory::Footprint& footprint : footprints) {
-    row->memory_bytes = std::max(row->memory_bytes, footprint.total());
-    if (footprint.oom && full == nullptr) full = &footprint;
-  }
-  if (full == nullptr) return {};
-  row->status = RowStatus::kDoesNotFit;
-  row->reason = fmt::format("out of device memory at {}", full->oom_op);
-  return {};
 }
 
 }  // namespace
@@ -119,8 +102,13 @@ SweepRow EvaluateRow(Evaluator* evaluator, const Space& space, std::uint64_t poi
                              HumanBytes(one.device_bytes));
   } else if (replay) {
     row.memory_bound = false;
-    const Status replayed = ReplayInto(*simulation, &row);
-    if (!replayed.ok()) return Refused(std::move(row), replayed);
+    const Result<DeviceMemory> memory = evaluator->Memory(*job, *simulation);
+    if (!memory.ok()) return Refused(std::move(row), memory.status());
+    row.memory_bytes = memory->bytes;
+    if (!memory->fits) {
+      row.status = RowStatus::kDoesNotFit;
+      row.reason = fmt::format("out of device memory at {}", memory->oom_op);
+    }
   }
   return row;
 }
