@@ -48,7 +48,7 @@ const cluster::Cluster& SmallCluster() {
   return *cluster;
 }
 
-constexpr std::array<Target, 15> kTargets = {{
+constexpr std::array<Target, 16> kTargets = {{
     {"job", Job},
     {"recipe-deepspeed", [](std::string_view b) { Recipe(b, "ds.json", "deepspeed"); }},
     {"recipe-accelerate", [](std::string_view b) { Recipe(b, "fsdp.yaml", "accelerate"); }},
@@ -64,6 +64,8 @@ constexpr std::array<Target, 15> kTargets = {{
     {"nccl-table", [](std::string_view b) { (void)search::NcclLogToCsv(b, "input", {}); }},
     {"connection-matrix",
      [](std::string_view b) { (void)traffic::ParseConnectionMatrix(b, "input", SmallCluster()); }},
+    {"flow-sizes",
+     [](std::string_view b) { (void)traffic::SizeDistribution::Parse(b, "input"); }},
     {"shares", [](std::string_view b) { (void)traffic::ParseShares(b, "input", 8); }},
 }};
 
