@@ -43,6 +43,8 @@ Json ModelJson(const workload::Model& m) {
   for (const ModelSize& size : kModelSizes) {
     if (size.kept(m)) json[std::string(size.key)] = size.of(sizes);
   }
+  if (m.mamba.kind != workload::Mixer::kMamba2)
+    json["mixer"] = NameOf(workload::kMixers, m.mamba.kind);
   if (!m.pattern.empty()) json["pattern"] = m.pattern;
   if (m.experts.router_bias) json["router_bias"] = true;
   for (const ModelSwitch& s : kModelSwitches) {

@@ -11,7 +11,8 @@ std::int64_t AttentionMatrices(const Model& m) {
   const Latent& l = m.latent;
   if (l.kv_rank == 0) {
     const std::int64_t query = m.heads * m.head_dim;
-    return m.hidden * (query + 2 * m.kv_heads * m.head_dim) + query * m.hidden;
+    const std::int64_t gate = m.attention_gate ? query : 0;
+    return m.hidden * (query + gate + 2 * m.kv_heads * m.head_dim) + query * m.hidden;
   }
   const std::int64_t query = m.heads * (l.nope_dim + l.rope_dim);
   const std::int64_t up = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
@@ -32,7 +33,8 @@ std::int64_t MlpBiases(const Model& m, std::int64_t width) {
 std::int64_t AttentionVectors(const Model& m) {
   std::int64_t n = 0;
   if (m.attention_bias) {
-    n += (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) +
+    const std::int64_t queries = m.attention_gate ? 2 * m.heads : m.heads;
+    n += (m.qkv_bias ? (queries + 2 * m.kv_heads) * m.head_dim : 0) +
          (m.projection_bias ? m.hidden : 0);
   }
   if (m.qk_norm) n += (m.qk_norm_whole ? m.heads + m.kv_heads : 2) * m.head_dim;
@@ -55,8 +57,13 @@ std::int64_t MambaMatrices(const Model& m) {
   return m.hidden * (m.mamba.projected() + m.mamba.inner());
 }
 
-// Convolution and its bias; A, D and the bias of dt of every head; the gated norm.
+// Convolution and its bias; A, D and the bias of dt of every head; the gated norm. The delta net
+// has neither the first bias nor D, and one norm for all heads; lightning attention the norm alone.
 std::int64_t MambaVectors(const Model& m) {
+  if (m.mamba.kind == Mixer::kLightning) return m.mamba.inner();
+  if (m.mamba.kind == Mixer::kDeltaNet) {
+    return m.mamba.convolved() * m.mamba.conv + 2 * m.mamba.heads + m.mamba.head_dim;
+  }
   return m.mamba.convolved() * (m.mamba.conv + 1) + 3 * m.mamba.heads + m.mamba.inner();
 }
 
@@ -93,8 +100,18 @@ std::int64_t Count(const Model& m, std::int64_t experts) {
 
 // Multiply-adds of a token in the scan of one Mamba layer: C·Bᵀ of a chunk by group; by head its
 // causal half times x, the state that x and B add, the state that C reads (section 6 there).
+// Lightning attention the same, a group a head. The delta net has three such halves by the key
+// (keys among each other, and with queries; the writes' keys) and two by the value, and reads the
+// state for its writes, too.
 double ScanProducts(const Mamba& m) {
   const auto chunk = static_cast<double>(m.chunk);
+  const auto keys = static_cast<double>(m.heads * m.state), values = static_cast<double>(m.inner());
+  if (m.kind == Mixer::kDeltaNet) {
+    return chunk / 2 * (3 * keys + 2 * values) + 3 * values * static_cast<double>(m.state);
+  }
+  if (m.kind == Mixer::kLightning) {
+    return chunk / 2 * (keys + values) + 2 * values * static_cast<double>(m.state);
+  }
   return chunk * static_cast<double>(m.groups * m.state) +
          static_cast<double>(m.inner()) * (chunk / 2 + 2 * static_cast<double>(m.state));
 }
@@ -132,7 +149,9 @@ std::uint8_t Model::layer_kind(std::int64_t layer) const {
       (layer - experts.first_dense + 1) % experts.every == 0) {
     kind |= kExpertLayer;
   }
-  if (window > 0 && (full_every == 0 || (layer + 1) % full_every != 0)) kind |= kWindowLayer;
+  const bool full = full_every > 0 && (layer + 1) % full_every == 0;
+  if (window > 0 && !full) kind |= kWindowLayer;
+  if (window == 0 && mamba.heads > 0 && full_every > 0 && !full) kind |= kMambaLayer;
   return kind;
 }
 
@@ -259,13 +278,24 @@ Status CheckPattern(const Model& m) {
   if (m.pattern.find_first_of("dx") != std::string::npos && m.window == 0) {
     return InvalidInput("model.pattern: layers with a window (d, x), but model.window is 0");
   }
-  if (m.pattern.find_first_of("Mme") == std::string::npos) return {};
-  const Field fields[] = {{"mamba_heads", m.mamba.heads, 1, 1 << 16},
-                          {"mamba_head_dim", m.mamba.head_dim, 1, 1 << 16},
-                          {"mamba_state", m.mamba.state, 1, 1 << 16},
-                          {"mamba_groups", m.mamba.groups, 1, m.mamba.heads},
-                          {"mamba_conv", m.mamba.conv, 1, 64},
-                          {"mamba_chunk", m.mamba.chunk, 1, 1 << 16}};
+  return {};
+}
+
+Status CheckMixer(const Model& m) {
+  const bool mixes = m.pattern.empty() ? m.mamba.heads > 0 && m.full_every > 0
+                                       : m.pattern.find_first_of("Mme") != std::string::npos;
+  if (!mixes) return {};
+  if (m.mamba.groups > 0 && m.mamba.heads % m.mamba.groups != 0 && m.mamba.kind != Mixer::kMamba2) {
+    return InvalidInput("model.mamba_groups: {} heads of keys do not divide {} of values",
+                        m.mamba.groups, m.mamba.heads);
+  }
+  const Field fields[] = {
+      {"mamba_heads", m.mamba.heads, 1, 1 << 16},
+      {"mamba_head_dim", m.mamba.head_dim, 1, 1 << 16},
+      {"mamba_state", m.mamba.state, 1, 1 << 16},
+      {"mamba_groups", m.mamba.groups, 1, m.mamba.heads},
+      {"mamba_conv", m.mamba.conv, m.mamba.kind == Mixer::kLightning ? 0 : 1, 64},
+      {"mamba_chunk", m.mamba.chunk, 1, 1 << 16}};
   return CheckFields(fields);
 }
 
@@ -294,11 +324,15 @@ Status Validate(const Model& m) {
   ORRERY_RETURN_IF_ERROR(CheckExperts(m));
   ORRERY_RETURN_IF_ERROR(CheckLatent(m));
   ORRERY_RETURN_IF_ERROR(CheckPattern(m));
+  ORRERY_RETURN_IF_ERROR(CheckMixer(m));
   if (m.heads % m.kv_heads != 0) {
     return InvalidInput(
         "model.kv_heads: {} does not divide heads ({}); every key and value head serves the same "
         "number of query heads: choose a divisor of {}",
         m.kv_heads, m.heads, m.heads);
+  }
+  if (m.attention_gate && (m.latent.kv_rank > 0 || m.encoder || m.parallel_block)) {
+    return InvalidInput("model.attention_gate: built for decoders of ordinary attention");
   }
   if (m.qk_norm_whole && !m.qk_norm) {
     return InvalidInput("model.qk_norm_whole: says how qk_norm is taken; set qk_norm: true");

@@ -45,17 +45,28 @@ struct Latent {
   friend bool operator==(const Latent&, const Latent&) = default;
 };
 
-// A Mamba-2 mixer (Dao and Gu 2024, "Transformers are SSMs"). heads 0: the model has none.
+// What mixes tokens with a state a head in place of attention. Mamba-2 (Dao and Gu 2024,
+// "Transformers are SSMs"); the gated delta net (Yang et al. 2025, Qwen3-Next); lightning attention
+// (Qin et al. 2024, MiniMax-01).
+enum class Mixer : std::uint8_t { kMamba2, kDeltaNet, kLightning };
+
+// Such a mixer. x, B and C of Mamba are values, keys and queries of the others, z their gate. heads
+// 0: the model has none.
 struct Mamba {
+  Mixer kind = Mixer::kMamba2;
   std::int64_t heads = 0, head_dim = 0;  // inner width: heads · head_dim
-  std::int64_t state = 0;                // of a head and channel
+  std::int64_t state = 0;                // of a head and channel: the width of a key
   std::int64_t groups = 0;               // of heads that share B and C
-  std::int64_t conv = 4;                 // taps of the causal convolution
+  std::int64_t conv = 4;                 // taps of the causal convolution; lightning: none
   std::int64_t chunk = 128;              // tokens of a chunk of the scan
 
+  // Numbers a head: dt; the delta net's write strength and decay; lightning decays by the head.
+  std::int64_t scalars() const {
+    return kind == Mixer::kMamba2 ? 1 : kind == Mixer::kDeltaNet ? 2 : 0;
+  }
   std::int64_t inner() const { return heads * head_dim; }
-  std::int64_t convolved() const { return inner() + 2 * groups * state; }   // channels
-  std::int64_t projected() const { return inner() + convolved() + heads; }  // z, x, B, C, dt
+  std::int64_t convolved() const { return inner() + 2 * groups * state; }  // channels: x, B, C
+  std::int64_t projected() const { return inner() + convolved() + scalars() * heads; }
   friend bool operator==(const Mamba&, const Mamba&) = default;
 };
 
@@ -93,11 +104,14 @@ struct Model {
   bool qk_norm_whole = false;   // with qk_norm: each over all of its heads (OLMo 2)
   bool post_norms = false;      // norms behind attention and feed-forward, too (Gemma 2, GLM-4)
   bool sinks = false;           // a learned logit a head in the softmax
+  // The context is times the sigmoid of a gate as wide as the queries (Qwen3-Next).
+  bool attention_gate = false;
   // Rotary angles are times a factor (YaRN's), which Transformer Engine's fused kernel does not
   // take; a gated activation's halves are clamped before it (GPT-OSS).
   bool scaled_rotary = false, clamped_activation = false;
-  std::int64_t window = 0;      // sliding window; 0: none
-  std::int64_t full_every = 0;  // with a window: the last of every so many layers sees everything
+  std::int64_t window = 0;  // sliding window; 0: none
+  // With a window, or a mixer and no pattern: the last of every so many layers is full attention.
+  std::int64_t full_every = 0;
   // Windows begin at multiples of their length (Llama 4's chunks), in place of following a query.
   bool chunked_window = false;
   Experts experts;

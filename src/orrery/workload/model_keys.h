@@ -17,6 +17,9 @@ struct ModelSize {
 };
 inline bool HasExperts(const Model& m) { return m.experts.count > 0; }
 inline bool HasWindows(const Model& m) { return m.window > 0; }
+inline bool HasFullLayers(const Model& m) {
+  return HasWindows(m) || (m.mamba.heads > 0 && m.full_every > 0);
+}
 inline bool HasLatent(const Model& m) { return m.latent.kv_rank > 0; }
 inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
 inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
@@ -33,7 +36,7 @@ inline constexpr ModelSize kModelSizes[] = {
      HasExperts},
     {"expert_every", [](Model& m) -> std::int64_t& { return m.experts.every; }, HasExperts},
     {"window", [](Model& m) -> std::int64_t& { return m.window; }, HasWindows},
-    {"full_every", [](Model& m) -> std::int64_t& { return m.full_every; }, HasWindows},
+    {"full_every", [](Model& m) -> std::int64_t& { return m.full_every; }, HasFullLayers},
     {"kv_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.kv_rank; }, HasLatent},
     {"q_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.q_rank; }, HasLatent},
     {"qk_nope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.nope_dim; }, HasLatent},
@@ -60,6 +63,7 @@ inline constexpr ModelSwitch kModelSwitches[] = {
     {"chunked_window", &Model::chunked_window, false},
     {"mtp_repeats", &Model::mtp_repeats, false},
     {"sinks", &Model::sinks, false},
+    {"attention_gate", &Model::attention_gate, false},
     {"scaled_rotary", &Model::scaled_rotary, false},
     {"clamped_activation", &Model::clamped_activation, false},
     {"qkv_bias", &Model::qkv_bias, true},
@@ -75,6 +79,9 @@ inline constexpr std::array<Named<Activation>, 4> kActivations = {
      {"swiglu", Activation::kSwiglu},
      {"squared_relu", Activation::kSquaredRelu},
      {"relu", Activation::kRelu}}};
+inline constexpr std::array<Named<Mixer>, 3> kMixers = {{{"mamba2", Mixer::kMamba2},
+                                                         {"delta_net", Mixer::kDeltaNet},
+                                                         {"lightning", Mixer::kLightning}}};
 inline constexpr std::array<Named<Position>, 3> kPositions = {
     {{"learned", Position::kLearned}, {"rotary", Position::kRotary}, {"none", Position::kNone}}};
 }  // namespace orrery::workload

@@ -58,6 +58,7 @@ void ApplyKinds(const Section& section, Model* model) {
   if (section.Has("position")) {
     model->position = Choose(kPositions, section.Text("position"));
   }
+  if (section.Has("mixer")) model->mamba.kind = Choose(kMixers, section.Text("mixer"));
   if (section.Has("tied_embeddings")) model->tied_embeddings = section.Bool("tied_embeddings");
   if (section.Has("attention_bias")) model->attention_bias = section.Bool("attention_bias");
   if (section.Has("mlp_bias")) model->mlp_bias = section.Bool("mlp_bias");

@@ -367,9 +367,59 @@ TEST_F(HuggingFace, UnknownTypesGetNoSuggestion) {
                            "config.json:1: model_type '{}' is not known; valid: gpt2", type)));
     EXPECT_THAT(error, testing::Not(testing::HasSubstr("did you mean")));
   }
-  EXPECT_THAT(Error(R"({"model_type": "qwen3_next"})"),
-              testing::StartsWith("config.json:1: model_type 'qwen3_next' is not modelled: layers "
-                                  "of linear attention (gated delta net)"));
+  EXPECT_THAT(Error(R"({"model_type": "kimi_linear"})"),
+              testing::StartsWith("config.json:1: model_type 'kimi_linear' is not modelled: layers "
+                                  "of linear attention (Kimi delta attention)"));
+}
+
+// 80 billion parameters, 79 without embeddings, 3 active without them, as its card says; three
+// layers of four with the delta net, whether the file says the interval or each layer.
+TEST_F(HuggingFace, Qwen3NextHasDeltaNets) {
+  const std::string text = R"({
+    "model_type": "qwen3_next", "num_hidden_layers": 48, "hidden_size": 2048, "head_dim": 256,
+    "num_attention_heads": 16, "num_key_value_heads": 2, "intermediate_size": 5120,
+    "vocab_size": 151936, "hidden_act": "silu", "full_attention_interval": 4,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32, "linear_value_head_dim": 128, "num_experts": 512,
+    "num_experts_per_tok": 10, "moe_intermediate_size": 512, "decoder_sparse_step": 1,
+    "mlp_only_layers": [], "shared_expert_intermediate_size": 512})";
+  const Result<Model> m = Read(text);
+  ASSERT_TRUE(m.ok()) << m.status().message();
+  EXPECT_EQ(m->mamba.kind, Mixer::kDeltaNet);
+  EXPECT_TRUE(m->attention_gate);
+  const double embeddings = 2.0 * 151936 * 2048;
+  EXPECT_NEAR(static_cast<double>(m->parameters()), 80e9, 0.5e9);
+  EXPECT_NEAR(static_cast<double>(m->parameters()) - embeddings, 79e9, 0.5e9);
+  EXPECT_NEAR(static_cast<double>(m->active_parameters()) - embeddings, 3e9, 0.5e9);
+  EXPECT_EQ(m->layer_kind(0), kExpertLayer | kMambaLayer);
+  EXPECT_EQ(m->layer_kind(3), kExpertLayer);
+  std::string listed = text, words;
+  for (int l = 0; l < 48; ++l) {
+    words += fmt::format("{}\"{}_attention\"", l == 0 ? "" : ", ", l % 4 == 3 ? "full" : "linear");
+  }
+  listed.replace(listed.find("\"full_attention_interval\": 4"), 28,
+                 fmt::format("\"layer_types\": [{}]", words));
+  const Result<Model> each = Read(listed);
+  ASSERT_TRUE(each.ok()) << each.status().message();
+  EXPECT_EQ(each->parameters(), m->parameters());
+  EXPECT_EQ(each->pattern.substr(0, 4), "eeeX");
+}
+
+// 456 billion parameters, 45.9 active (MiniMax-01, 2025); seven layers of eight are lightning
+// attention.
+TEST_F(HuggingFace, MiniMaxHasLightningAttention) {
+  std::string types;
+  for (int l = 0; l < 80; ++l) types += fmt::format("{}{}", l == 0 ? "" : ", ", l % 8 == 7 ? 1 : 0);
+  const Result<Model> m = Read(fmt::format(R"({{
+    "model_type": "minimax_m1", "num_hidden_layers": 80, "hidden_size": 6144, "head_dim": 128,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 9216,
+    "vocab_size": 200064, "hidden_act": "silu", "num_local_experts": 32, "num_experts_per_tok": 2,
+    "shared_intermediate_size": 0, "attn_type_list": [{}]}})",
+                                           types));
+  ASSERT_TRUE(m.ok()) << m.status().message();
+  EXPECT_EQ(m->mamba.kind, Mixer::kLightning);
+  EXPECT_NEAR(static_cast<double>(m->parameters()), 456e9, 1e9);
+  EXPECT_NEAR(static_cast<double>(m->active_parameters()) - 2.0 * 200064 * 6144, 45.9e9, 0.1e9);
 }
 
 TEST_F(HuggingFace, WhatComputesOtherwiseIsRefused) {

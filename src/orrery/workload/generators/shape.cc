@@ -93,6 +93,7 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->post_norms = model.post_norms;
   s->chunked_window = model.chunked_window;
   s->sinks = model.sinks;
+  s->attention_gate = model.attention_gate;
   s->scaled_rotary = model.scaled_rotary;
   s->clamped_activation = model.clamped_activation;
   s->window = model.window;
@@ -280,7 +281,12 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.offload_activations)
       .Add(s.framework.attention)
       .Add(s.window);
-  h.Add(s.attends).Add(s.feeds_forward).Add(s.mamba.heads).Add(s.unit).Add(s.mtp_modules);
+  h.Add(s.attends)
+      .Add(s.feeds_forward)
+      .Add(s.mamba.heads)
+      .Add(s.mamba.kind)
+      .Add(s.unit)
+      .Add(s.mtp_modules);
   const ExpertShape& e = s.experts;
   h.Add(e.count).Add(e.local).Add(e.ep).Add(e.etp).Add(e.load_permille).Add(e.shares.value);
   return h.value();
@@ -305,6 +311,15 @@ void AddLatent(const Shape& s, std::vector<std::int64_t>* out) {
 // All of it is split over the tensor-parallel ranks by heads.
 void AddMamba(const Shape& s, std::vector<std::int64_t>* out) {
   const Mamba& m = s.mamba;
+  if (m.kind != Mixer::kMamba2) {
+    if (m.kind == Mixer::kDeltaNet) {  // bias of the decay, A, convolution
+      out->insert(out->end(), {m.heads, m.heads, m.convolved() * m.conv});
+    }
+    out->insert(out->end(),
+                {m.projected() * s.hidden, m.kind == Mixer::kDeltaNet ? m.head_dim : m.inner(),
+                 m.inner() * s.hidden});
+    return;
+  }
   out->insert(out->end(), {m.heads, m.heads, m.heads,  // bias of dt, A, D
                            m.projected() * s.hidden, m.convolved() * m.conv, m.convolved(),
                            m.inner(), m.inner() * s.hidden});

@@ -107,7 +107,7 @@ struct Shape {
   bool attends = true,
        feeds_forward = true;  // what the layer has; with mamba.heads it is no attention
   bool qkv_bias = true, projection_bias = true, qk_norm = false, sinks = false;
-  bool qk_norm_whole = false, post_norms = false, chunked_window = false;
+  bool qk_norm_whole = false, post_norms = false, chunked_window = false, attention_gate = false;
   bool scaled_rotary = false, clamped_activation = false;
   bool encoder = false, parallel_block = false, shared_norm = false, embedding_norm = false;
   std::int64_t window = 0;
@@ -134,7 +134,9 @@ struct Shape {
   std::int64_t local_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
   std::int64_t query() const { return heads * head_dim; }
   std::int64_t key_value() const { return kv_heads * head_dim; }
-  std::int64_t qkv() const { return query() + 2 * key_value(); }
+  // With the gate of what attention puts out.
+  std::int64_t qkv() const { return query() + 2 * key_value() + gate(); }
+  std::int64_t gate() const { return attention_gate ? query() : 0; }
   bool plain_torch() const { return framework.torch_layers != TorchLayers::kFused; }
   bool repeats_heads() const {
     return plain_torch() && framework.repeats_kv && flash() && kv_heads < heads;

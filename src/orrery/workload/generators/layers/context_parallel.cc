@@ -124,19 +124,19 @@ void GatherKeyValue(const Shape& s, BlockWriter* w, Pass pass) {
 }
 
 void DealOut(const Shape& s, BlockWriter* w, Pass pass) {
+  const std::int64_t parts = s.query() + 2 * s.key_value();
   const std::int64_t row = s.tokens() * s.element_bytes;
   const std::int64_t cast = s.tokens() * graph::SizeOf(AttentionType(s));
   const bool backward = pass == Pass::kBackward;
-  const Buffer dealt =
-      w->Temporary("heads", row * (s.qkv() + s.query()), MemoryKind::kCommunication);
+  const Buffer dealt = w->Temporary("heads", row * (parts + s.query()), MemoryKind::kCommunication);
   w->Alloc(dealt);
-  Collect(s, w, "all_to_all", Collective::kAllToAll, cast * (backward ? s.query() : s.qkv()));
+  Collect(s, w, "all_to_all", Collective::kAllToAll, cast * (backward ? s.query() : parts));
   Attention kernel = Kernel(s, s.seq * s.cp, true, pass);
   kernel.seq_q = s.seq * s.cp;
   kernel.heads = s.heads / s.cp;
   kernel.kv_heads = s.kv_heads / s.cp;
   w->Kernel("flash_attention", kernel);
-  Collect(s, w, "all_to_all", Collective::kAllToAll, row * (backward ? s.qkv() : s.query()));
+  Collect(s, w, "all_to_all", Collective::kAllToAll, row * (backward ? parts : s.query()));
   w->Free(dealt);
 }
 

@@ -9,7 +9,7 @@ using graph::Pass;
 
 namespace {
 
-void Mixer(const Shape& s, bool keep, bool keep_core, LayerWriter* layer) {
+void MixerForward(const Shape& s, bool keep, bool keep_core, LayerWriter* layer) {
   if (s.attends) layer->AttentionForward(keep, keep_core);
   if (s.mamba.heads > 0) layer->MambaForward(keep);
   if (!s.mixes()) layer->SkipMixer();
@@ -28,7 +28,7 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   const bool keep = s.recompute != Recompute::kFull;
   LayerWriter layer(s, w);
   layer.BeginForward();
-  Mixer(s, keep, keep && !layer.recomputes_core(), &layer);
+  MixerForward(s, keep, keep && !layer.recomputes_core(), &layer);
   FeedForward(s, keep, &layer);
   layer.EndForward();
   layer.Stack(Pass::kForward);
@@ -42,7 +42,7 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   if (s.recompute == Recompute::kFull) {
     layer.BeginRecompute();
     w->Host("checkpoint", s.framework.host.checkpoint);
-    Mixer(s, true, true, &layer);
+    MixerForward(s, true, true, &layer);
     FeedForward(s, true, &layer);
   }
   if (s.experts.count > 0) {

@@ -112,6 +112,7 @@ void LayerWriter::AttentionBackward() {
     LatentUp(attention_, w_);
   }
   if (recomputes_core()) CoreForward(true);
+  Gate(Pass::kBackward);
   CoreBackward();
   RepeatHeads(s_, w_, Pass::kBackward);
   w_->Free(repeated_);

@@ -90,6 +90,9 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   latent_up_ = make("latent.up", LatentUpSaved(s), full || s.recomputes(kRecomputeMlaUp));
   adapters_ = make("adapters", AdapterSavedBytes(s), full);
   fc1_half_ = make("fc1.half", half ? fc1 / 2 : 0, false);
+  if (s.attention_gate) {
+    gated_ = make("attention.gated", s.tokens() * s.context() * e, full);
+  }
   if (!s.post_norms) return;
   const std::int64_t post = s.local_bytes() + statistics;
   post1_ = make("post_attention_norm.input", post, full && !kept.projection);
@@ -162,6 +165,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   RepeatHeads(s_, w_, Pass::kForward);
   Hold(s_.kept.core, context_);
   if (Runs(s_.kept.core)) CoreForward(keep_core || s_.kept.core);
+  Gate(Pass::kForward);
   Drop(keep, repeated_);
   Drop(keep || s_.kept.qkv, qkv_);
   Drop(keep && !s_.recomputes(kRecomputeMlaUp), latent_up_);
@@ -174,6 +178,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   RowForward(attention_, w_, "projection", s_.context(), s_.hidden);
   projected = Scattered(projected);
   Drop(keep || s_.kept.core, context_);
+  Drop(keep, gated_);
   PostNorm("layers.post_attention_norm", keep || s_.kept.projection, post1_);
   Enter("layers.self_attention.bias_dropout_add");
   w_->Alloc(mask1_);
@@ -181,6 +186,21 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   if (!s_.parallel_block) BiasDropoutAdd();
   Drop(keep || s_.kept.projection, mask1_);
   w_->Free(projected);
+}
+
+void LayerWriter::Gate(Pass pass) {
+  if (!s_.attention_gate) return;
+  const std::int64_t e = s_.element_bytes;
+  const bool forward = pass == Pass::kForward;
+  if (forward) {
+    Enter("layers.self_attention.gate");
+    w_->Alloc(gated_);
+  } else {
+    EnterBackward("layers.self_attention.gate");
+  }
+  w_->Kernel("gate", Elementwise(s_, MemoryOp::kSwiglu, s_.tokens(), s_.context(),
+                                 forward ? 2 * e : 3 * e, forward ? e : 2 * e, pass));
+  if (!forward) w_->Free(gated_);
 }
 
 void LayerWriter::Fc1AndFunction(bool keep, bool keep_norm) {

@@ -59,6 +59,8 @@ class LayerWriter {
   void QkvBias();
   bool rotates() const { return s_.position == Position::kRotary && s_.latent.kv_rank == 0; }
   void CoreForward(bool keep_core);
+  // What attention puts out times the sigmoid of its gate, where it has one.
+  void Gate(graph::Pass pass);
   void UnfusedForward(bool keep_core);
   void Softmax(graph::Pass pass);
   void CoreBackward();
@@ -95,6 +97,7 @@ class LayerWriter {
       attention_stats_, probabilities_, probability_mask_, dropped_, context_, mask1_, middle_,
       norm2_stats_, norm2_out_, fc1_out_, fc1_half_, activated_, mask2_, latent_up_, gradient_,
       adapters_;
+  graph::Buffer gated_;                 // the context behind its gate
   graph::Buffer input_, first_output_;  // of layers that run again at once
 };
 

@@ -1,5 +1,7 @@
 #include "orrery/workload/generators/layers/mamba.h"
 
+#include <span>
+
 #include "orrery/workload/generators/layers/layer_ops.h"
 #include "orrery/workload/generators/layers/precision.h"
 
@@ -24,6 +26,134 @@ MambaWriter::MambaWriter(const Shape& s, BlockWriter* w) : s_(s), m_(s.mamba), w
   projected_ = make("mamba.projected", s.tokens() * m_.projected() * e);
   scanned_ = make("mamba.scanned", s.tokens() * m_.inner() * e);
   gated_ = make("mamba.gated", LinearBytes(s, s.tokens() * m_.inner()));
+  if (linear()) operands_ = make("mamba.operands", LinearSaved());
+}
+
+namespace {
+
+// A product [m, k] x [k, n] a head and chunk: of the chunk's tokens Q, the keys' width K, the
+// values' V.
+enum class Side : std::uint8_t { kQ, kK, kV };
+using enum Side;
+struct Step {
+  std::string_view name;
+  Side m, n, k;
+};
+// Writes: (I + strictly lower(beta K Kt))^-1 times keys and values (WY form); then chunk by chunk
+// what the state already holds is taken off, the rest added to it.
+constexpr Step kDeltaWrites[] = {{"writes.keys", kQ, kK, kQ}, {"writes.values", kQ, kV, kQ}};
+constexpr Step kDeltaState[] = {{"state.read", kQ, kV, kK}, {"state.write", kK, kV, kQ}};
+constexpr Step kReads[] = {
+    {"queries_state", kQ, kV, kK}, {"queries_keys", kQ, kQ, kK}, {"output", kQ, kV, kQ}};
+constexpr Step kKeys[] = {{"keys_keys", kQ, kQ, kK}};
+constexpr Step kDeltaBackward[] = {
+    // of the values within a chunk, of the states from last to first
+    {"queries_keys", kQ, kQ, kK},
+    {"values.local", kQ, kV, kQ},
+    {"values.state", kQ, kV, kK},
+    {"state.queries", kK, kV, kQ},
+    {"state.writes", kK, kV, kQ},
+    // of queries, keys and writes
+    {"scores", kQ, kQ, kV},
+    {"queries.state", kQ, kK, kV},
+    {"keys.state", kQ, kK, kV},
+    {"writes.state", kQ, kK, kV},
+    {"queries.scores", kQ, kK, kQ},
+    {"keys.scores", kQ, kK, kQ},
+    // of the inverse, which stands between writes and keys
+    {"inverse.keys", kQ, kQ, kK},
+    {"inverse.values", kQ, kQ, kV},
+    {"writes.keys", kQ, kK, kQ},
+    {"writes.values", kQ, kV, kQ},
+    {"inverse.left", kQ, kQ, kQ},
+    {"inverse.right", kQ, kQ, kQ},
+    {"keys.left", kQ, kK, kQ},
+    {"keys.right", kQ, kK, kQ}};
+constexpr Step kLightningState[] = {{"state.write", kK, kV, kQ}};
+constexpr Step kLightningBackward[] = {
+    {"queries_keys", kQ, kQ, kK},  {"scores", kQ, kQ, kV},       {"queries.scores", kQ, kK, kQ},
+    {"queries.state", kQ, kK, kV}, {"keys.scores", kQ, kK, kQ},  {"keys.state", kQ, kK, kV},
+    {"values.local", kQ, kV, kQ},  {"values.state", kQ, kV, kK}, {"state.queries", kK, kV, kQ}};
+
+void Write(const Shape& s, BlockWriter* w, std::span<const Step> steps) {
+  const Mamba& m = s.mamba;
+  const auto size = [&](Side side) {
+    return side == kQ ? m.chunk : side == kK ? m.state : m.head_dim;
+  };
+  for (const Step& step : steps) {
+    w->Kernel(step.name, Gemm{.m = size(step.m),
+                              .n = size(step.n),
+                              .k = size(step.k),
+                              .batch = s.batch * ((s.seq + m.chunk - 1) / m.chunk) * m.heads,
+                              .dtype = s.dtype,
+                              .layout = GemmLayout::kNT,
+                              .out_dtype = s.dtype,
+                              .kind = graph::GemmKind::kScan});
+  }
+}
+
+}  // namespace
+
+std::int64_t MambaWriter::LinearSaved() const {
+  const std::int64_t operands = m_.inner() + 2 * m_.heads * m_.state;
+  const bool delta = m_.kind == Mixer::kDeltaNet;
+  return s_.tokens() *
+         (operands * s_.element_bytes + (delta ? m_.heads * (8 + m_.chunk * s_.element_bytes) : 0));
+}
+
+void MambaWriter::LinearScan() {
+  const std::int64_t e = s_.element_bytes;
+  const Pass pass = Pass::kForward;
+  w_->Alloc(operands_);
+  Module("layers.mamba.convolution", pass);
+  if (m_.kind == Mixer::kLightning) {
+    Stream("silu", MemoryOp::kGelu, m_.convolved(), e, e, pass);
+    Module("layers.mamba.scan", pass);
+    Write(s_, w_, kLightningState);
+    return Write(s_, w_, kReads);
+  }
+  Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved(), e, e, pass);
+  Module("layers.mamba.scan", pass);
+  Stream("strength_and_decay", MemoryOp::kStateScan, m_.heads, 2 * e, 8, pass);
+  Stream("key_norms", MemoryOp::kRmsNorm, 2 * m_.groups * m_.state, e, e, pass);
+  if (m_.heads > m_.groups) {
+    Stream("repeat_keys", MemoryOp::kCopy, 2 * m_.heads * m_.state, e, e, pass);
+  }
+  Stream("chunk_sums", MemoryOp::kStateScan, m_.heads, 4, 4, pass);
+  Write(s_, w_, kKeys);
+  Stream("triangular_inverse", MemoryOp::kStateScan, m_.heads * m_.chunk, 4, e, pass);
+  Write(s_, w_, kDeltaWrites);
+  Write(s_, w_, kDeltaState);
+  Write(s_, w_, kReads);
+}
+
+void MambaWriter::LinearScanBackward() {
+  const std::int64_t e = s_.element_bytes;
+  const Pass pass = Pass::kBackward;
+  Module("layers.mamba.scan", pass);
+  if (m_.kind == Mixer::kLightning) {
+    Write(s_, w_, kLightningState);  // the states, again
+    Write(s_, w_, kLightningBackward);
+    Module("layers.mamba.convolution", pass);
+    Stream("silu", MemoryOp::kGelu, m_.convolved(), 2 * e, e, pass);
+    return w_->Free(operands_);
+  }
+  Write(s_, w_, kDeltaWrites);  // what forward did not keep, again
+  Write(s_, w_, kDeltaState);
+  Write(s_, w_, kDeltaBackward);
+  Stream("chunk_sums", MemoryOp::kStateScan, m_.heads, 4, 4, pass);
+  if (m_.heads > m_.groups) {
+    Stream("repeat_keys", MemoryOp::kCopy, 2 * m_.heads * m_.state, e, e, pass);
+  }
+  Stream("key_norms", MemoryOp::kRmsNorm, 2 * m_.groups * m_.state, 2 * e, e, pass);
+  Stream("strength_and_decay", MemoryOp::kStateScan, m_.heads, 8 + 2 * e, 2 * e, pass);
+  w_->Free(operands_);
+  Module("layers.mamba.convolution", pass);
+  Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved(), 2 * e, e, pass);
+  for (const auto& [name, elements] : {std::pair{"convolution", m_.convolved() * m_.conv},
+                                       std::pair{"dt_bias", m_.heads}, std::pair{"a", m_.heads}}) {
+    AccumulateGradient(s_, w_, name, elements);
+  }
 }
 
 void MambaWriter::Module(std::string_view name, Pass pass) {
@@ -108,9 +238,14 @@ void MambaWriter::Forward(bool keep) {
   const Buffer convolved = w_->Temporary("convolved", s_.tokens() * m_.convolved() * e);
   w_->Alloc(convolved);
   w_->Alloc(scanned_);
-  Scan(Pass::kForward);
-  Fused("chunk_scan", {.values = 1, .scalars = 2, .state_bytes = e, .shared = 1, .products = 1},
-        {.values = 1}, 1, Pass::kForward);
+  if (linear()) {
+    LinearScan();
+    if (!keep) w_->Free(operands_);
+  } else {
+    Scan(Pass::kForward);
+    Fused("chunk_scan", {.values = 1, .scalars = 2, .state_bytes = e, .shared = 1, .products = 1},
+          {.values = 1}, 1, Pass::kForward);
+  }
   w_->Free(convolved);
   Exchange("scanned.dealt", m_.inner(), Pass::kForward);
   Exchange("gate.dealt", m_.inner(), Pass::kForward);
@@ -168,13 +303,18 @@ void MambaWriter::Backward() {
   w_->Alloc(scanned);
   w_->Alloc(projected);
   Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 3 * e, 2 * e, pass);
-  AccumulateGradient(s_, w_, "weight_gradient", m_.inner());
+  AccumulateGradient(s_, w_, "weight_gradient",
+                     m_.kind == Mixer::kDeltaNet ? m_.head_dim : m_.inner());
   w_->Free(gated);
   Exchange("gate.dealt", m_.inner(), pass);
   Exchange("scanned.dealt", m_.inner(), pass);
   const Buffer convolved = w_->Temporary("convolved", s_.tokens() * m_.convolved() * e);
   w_->Alloc(convolved);
-  ScanBackward();
+  if (linear()) {
+    LinearScanBackward();
+  } else {
+    ScanBackward();
+  }
   w_->Free(convolved);
   w_->Free(scanned);
   w_->Free(scanned_);

@@ -25,6 +25,15 @@
 // chunks of a cp-th of the heads. Sources: the paper, section 6; state-spaces/mamba ops/triton
 // (ssd_combined.py) and megatron/core/ssm (mamba_mixer.py, mamba_context_parallel.py), read for
 // their behaviour.
+//
+// The gated delta net and lightning attention have the same frame: one projection to gate, values,
+// keys and queries (and write strength and decay), the convolution (lightning: SiLU alone), the
+// scan, the gated norm, the projection back. Their scans are products of a chunk's tokens Q, keys'
+// width K and values' width V, a head and chunk each, as flash-linear-attention
+// (ops/gated_delta_rule) and lightning attention's kernels (Qin et al. 2024) have them; the tables
+// stand in mamba.cc. Keys and queries are repeated for every head of values. The products of a
+// chunk's state wait for the chunk before, which is not priced: with few heads a rank the scan
+// takes longer. Kept from forward besides: what goes into the scan, and the delta net's inverse.
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"
@@ -60,6 +69,11 @@ class MambaWriter {
   void Reorder(std::int64_t cols, graph::Pass pass);
   void Scan(graph::Pass pass);
   void ScanBackward();
+  bool linear() const { return m_.kind != Mixer::kMamba2; }
+  // Bytes that a linear scan keeps: its inputs, the delta net's inverse.
+  std::int64_t LinearSaved() const;
+  void LinearScan();
+  void LinearScanBackward();
   // So many columns of this rank's tokens against all tokens of a cp-th of them, or back.
   void Exchange(std::string_view name, std::int64_t cols, graph::Pass pass);
   std::int64_t chunks() const { return (s_.seq + m_.chunk - 1) / m_.chunk; }
@@ -75,6 +89,7 @@ class MambaWriter {
   const Mamba& m_;
   BlockWriter* w_;
   graph::Buffer projected_, scanned_, gated_;
+  graph::Buffer operands_;  // of a linear scan
 };
 
 }  // namespace orrery::workload

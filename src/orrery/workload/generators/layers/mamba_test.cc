@@ -183,6 +183,102 @@ TEST(Hybrid, EveryKindOfLayerVerifies) {
   }
 }
 
+// Every other layer a mixer of linear attention: 8 heads of values 64 wide, keys 32, of the delta
+// net in 4 heads; 512 tokens.
+Model SmallLinear(Mixer kind) {
+  Model m = SmallHybrid("");
+  m.layers = 2;
+  m.pattern.clear();
+  m.full_every = 2;
+  m.experts = {};
+  m.activation = Activation::kSwiglu;
+  m.position = Position::kRotary;
+  m.mamba.kind = kind;
+  m.mamba.chunk = kind == Mixer::kDeltaNet ? 64 : 128;
+  if (kind == Mixer::kLightning) m.mamba.groups = 8, m.mamba.conv = 0;
+  m.attention_gate = kind == Mixer::kDeltaNet;
+  return m;
+}
+
+TEST(LinearAttention, TensorsAddUpToTheModel) {
+  for (const Mixer kind : {Mixer::kDeltaNet, Mixer::kLightning}) {
+    Model m = SmallLinear(kind);
+    m.vocab = 1024;
+    EXPECT_EQ(Elements(m, One()), m.parameters());
+  }
+}
+
+double ScanFlops(const graph::Block& block) {
+  double flops = 0;
+  for (const graph::Op& op : block.ops) {
+    if (op.kind != graph::OpKind::kKernel) continue;
+    const auto* gemm = std::get_if<graph::Gemm>(&block.kernels[op.index]);
+    if (gemm == nullptr || gemm->kind != graph::GemmKind::kScan) continue;
+    flops += 2.0 * static_cast<double>(gemm->batch * gemm->m * gemm->n * gemm->k);
+  }
+  return flops;
+}
+
+// By head and token, Q = 64, K = 32, V = 64. Delta net forward: KKt, QKt and the writes' keys Q·K
+// each, writes' values and output Q·V each, the state read twice and written once K·V each.
+// Lightning, Q = 128: QKt Q·K, output Q·V, state written and read.
+TEST(LinearAttention, ProductsOfAScan) {
+  const auto flops = [](Mixer kind, std::string_view name) {
+    Model m = SmallLinear(kind);
+    m.pattern = "mm";
+    return ScanFlops(FindBlock(Make(m, One()), name));
+  };
+  constexpr double kHeadTokens = 2.0 * 512 * 8;
+  EXPECT_EQ(flops(Mixer::kDeltaNet, "layer.forward"),
+            kHeadTokens * (3 * 64 * 32 + 2 * 64 * 64 + 3 * 32 * 64));
+  // Backward runs the writes and the state's way again (Q·K + Q·V + 2·K·V), then 7 products of Q·K,
+  // 4 of Q·V, 6 of K·V and two of Q·Q.
+  EXPECT_EQ(flops(Mixer::kDeltaNet, "layer.backward"),
+            kHeadTokens * (8 * 64 * 32 + 5 * 64 * 64 + 8 * 32 * 64 + 2 * 64 * 64));
+  EXPECT_EQ(flops(Mixer::kLightning, "layer.forward"),
+            kHeadTokens * (128 * 32 + 128 * 64 + 2 * 32 * 64));
+  EXPECT_EQ(flops(Mixer::kLightning, "layer.backward"),
+            kHeadTokens * (3 * 128 * 32 + 2 * 128 * 64 + 5 * 32 * 64));
+}
+
+TEST(LinearAttention, EveryPlanVerifies) {
+  for (const Mixer kind : {Mixer::kDeltaNet, Mixer::kLightning}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      Plan p = One();
+      p.parallel.tp = 2;
+      p.parallel.sequence_parallel = true;
+      p.memory.recompute = recompute;
+      for (const LowPrecision low : {LowPrecision::kNone, LowPrecision::kMxfp8}) {
+        p.precision.low = low;
+        const graph::Graph g = Make(SmallLinear(kind), p);
+        const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+        EXPECT_TRUE(status.ok()) << status.message();
+      }
+    }
+  }
+}
+
+// Without its gate the same model has a narrower product and no kernel behind attention.
+TEST(LinearAttention, AttentionHasAGate) {
+  Model m = SmallLinear(Mixer::kDeltaNet);
+  m.pattern = "DD";
+  const double gated = GemmFlops(FindBlock(Make(m, One()), "layer.forward"));
+  m.attention_gate = false;
+  const double plain = GemmFlops(FindBlock(Make(m, One()), "layer.forward"));
+  EXPECT_EQ(gated - plain, 2.0 * 512 * 256 * 256);
+}
+
+TEST(LinearAttention, RulesNameFieldAndRemedy) {
+  Model m = SmallLinear(Mixer::kDeltaNet);
+  EXPECT_TRUE(Validate(m).ok());
+  m.mamba.groups = 3;
+  EXPECT_EQ(Validate(m).message(), "model.mamba_groups: 3 heads of keys do not divide 8 of values");
+  m.mamba.groups = 4;
+  m.mamba.conv = 0;
+  EXPECT_EQ(Validate(m).message(),
+            "model.mamba_conv: 0 is outside 1 … 64; give the model's true size");
+}
+
 TEST(Hybrid, RulesNameFieldAndRemedy) {
   Model m = SmallHybrid("ME*-");
   EXPECT_TRUE(Validate(m).ok());
