@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,11 @@
 #include "orrery/cluster/cluster.h"
 #include "orrery/collective/choice/graph_file.h"
 #include "orrery/graph/graph.h"
+
+namespace orrery::collective::nccl {
+class Releases;  // choice/releases.h
+struct Release;
+}  // namespace orrery::collective::nccl
 
 namespace orrery::collective {
 
@@ -63,13 +69,15 @@ struct StepCosts {
   std::int64_t channel_Bps = 0;  // ORRERY_CHANNEL_GBPS: data through a channel
 };
 
-inline constexpr int kLaterThanTables = 23100;  // NCCL 2.31: the tables end with 2.30
-
 // What the environment variables that a user sets change; the names are NCCL's. Defaults are
 // NCCL's.
 struct Environment {
   int version = 22203;          // NCCL_VERSION (not read by NCCL; images set it): 2.22.3
   bool version_stated = false;  // else ReleaseOn
+  // The table that `version` is looked up in (choice/releases.h); null: what is built in. And what
+  // it says, which a Planner fills in.
+  std::shared_ptr<const nccl::Releases> releases;
+  const nccl::Release* release = nullptr;
   // By graph::Collective up to kBroadcast, then Algorithm or Protocol.
   std::array<std::array<bool, kAlgorithms>, 4> algorithm_allowed{
       {{true, true, true, true, true, true, true, true},
@@ -125,7 +133,8 @@ struct Environment {
 // Unknown variables and malformed values are refused by name. Variables that only log, bootstrap or
 // register are accepted without a word.
 Result<Environment> ParseEnvironment(
-    std::span<const std::pair<std::string, std::string>> variables);
+    std::span<const std::pair<std::string, std::string>> variables,  // NCCL's, with values
+    std::shared_ptr<const nccl::Releases> releases = nullptr);
 
 // The shape of a communicator: all that its price depends on. Equal shapes price alike.
 struct GroupShape {
@@ -192,7 +201,7 @@ struct Plan {
   Protocol protocol = Protocol::kSimple;
   int channels = 1;
   int threads = 512;
-  int version = 22203;  // of NCCL, as in Environment
+  const nccl::Release* release = nullptr;  // of NCCL, the planner's; null: 2.22.3
   int queue_pairs = 1;  // of a connection between nodes, which take its messages in turn
   // Messages between nodes of more bytes than this go by adaptive routes, the notice of each behind
   // it; -1: none do.

@@ -175,7 +175,7 @@ void SetFabric(const Plan& plan, const cluster::Spec& spec, WhiteBox* box) {
   edge.latency =
       static_cast<double>(spec.pcie_latency) + links * static_cast<double>(spec.nic_latency);
   edge.other_per_byte = pcie + links * nic - edge.per_byte;
-  const nccl::Latencies& table = nccl::LatenciesOf(plan.version);
+  const nccl::Release& table = nccl::ReleaseOf(plan);
   const double us = plan.algorithm == Algorithm::kNvls            ? table.nvls_net
                     : plan.algorithm == Algorithm::kCollNetDirect ? table.collnet_direct_net
                                                                   : table.collnet_chain_net;
@@ -313,12 +313,11 @@ WhiteBox NcclsBox(const Plan& plan, const cluster::Spec& spec) {
   if (plan.algorithm == Algorithm::kNvls || plan.algorithm == Algorithm::kNvlsTree) {
     // NCCL's latency of NVLS is of the whole: set-up, three steps, and the way into the switch and
     // out of it.
-    const double whole = nccl::LatenciesOf(plan.version).nvls_nvlink * kUs * step_nvlink;
+    const double whole = nccl::ReleaseOf(plan).nvls_nvlink * kUs * step_nvlink;
     box.intra.post = std::max(0.0, (whole - kSetup[p] - 3 * box.sync) / 2 - box.intra.latency);
-    const double net =
-        NetStep(spec, Protocol::kSimple, nccl::LatenciesOf(plan.version).nvls_tree_net * kUs);
+    const double net = NetStep(spec, Protocol::kSimple, nccl::ReleaseOf(plan).nvls_tree_net * kUs);
     box.inter.post = std::max(0.0, net - box.sync - kNetLinks);
-    const double efficiency = nccl::BandwidthsOf(spec.device.arch, plan.version).nvls_efficiency;
+    const double efficiency = nccl::ReleaseOf(plan).on(spec.device.arch).nvls_efficiency;
     box.switch_extra = static_cast<std::int64_t>(1000 / efficiency + 0.5) - 1000;
     box.per_byte =
         1e12 / (kNvlsWarpRate * known[constants::kChannelRateSimple]) / nvls::kCopyStreams;

@@ -94,6 +94,7 @@ Status DataTable::AddRow(const Field& field, std::vector<std::string>* used) {
                             UnknownName(what_, Printable(name, 60), valid));
       }
       Overlay(base->keys, &row.keys);
+      std::erase_if(row.keys.fields, [](const Field& f) { return f.key == "aliases"; });
       for (const std::string& text : base->sources) {
         if (std::ranges::find(row.sources, text) == row.sources.end()) row.sources.push_back(text);
       }

@@ -3,8 +3,8 @@
 //
 // The file is a map from a row's name to its keys. Three keys mean the same in every table:
 //   source       who says so: a document, a file and release, or a measurement. Every row has one.
-//   like         a row above, or a list of rows: the row starts with their keys, its own replace
-//                theirs (maps key by key), and their sources stand before its own.
+//   like         a row above, or a list of rows: the row starts with their keys but `aliases`, its
+//                own replace theirs (maps key by key), their sources stand before its own.
 //   description  one sentence, for lists and errors.
 // A row whose name begins with '_' is a part: rows are made from it, nobody else sees it; a part
 // that no row is like is an error. A name is given once, also over files: a row never changes

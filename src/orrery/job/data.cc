@@ -15,6 +15,15 @@
 namespace orrery::job {
 namespace {
 
+Status AddReleases(std::string_view text, const std::string& file, Data* data) {
+  using collective::nccl::Releases;
+  auto releases =
+      std::make_shared<Releases>(data->nccl != nullptr ? *data->nccl : Releases::BuiltIn());
+  ORRERY_RETURN_IF_ERROR(releases->Add(text, file));
+  data->nccl = std::move(releases);
+  return {};
+}
+
 // The files of a folder, in the order in which rows may refer to each other.
 struct Table {
   std::string_view file;
@@ -31,14 +40,17 @@ constexpr Table kTables[] = {
                          Data* data) { return data->models.AddFamilies(text, file); }},
     {"config_keys.yaml", [](std::string_view text, const std::string& file,
                             Data* data) { return data->models.AddConfigKeys(text, file); }},
-    // Of measured runs, not of jobs: `orrery validate --data` reads them.
-    {"release_recipes.yaml", [](std::string_view, const std::string&, Data*) { return Status(); }},
-    {"test_cases.yaml", [](std::string_view, const std::string&, Data*) { return Status(); }},
-    {"framework_names.yaml", [](std::string_view, const std::string&, Data*) { return Status(); }},
-    {"words.yaml", [](std::string_view, const std::string&, Data*) { return Status(); }},
-    {"model_names.yaml", [](std::string_view, const std::string&, Data*) { return Status(); }},
+    // Of measured runs, not of jobs: `orrery validate --data` reads them (search/validate).
+    {"release_recipes.yaml", nullptr},
+    {"test_cases.yaml", nullptr},
+    {"framework_names.yaml", nullptr},
+    {"words.yaml", nullptr},
+    {"model_names.yaml", nullptr},
+    {"hosts.yaml", nullptr},
+    {"fabrics.yaml", nullptr},
     {"frameworks.yaml", [](std::string_view text, const std::string& file,
                            Data* data) { return data->frameworks.Add(text, file); }},
+    {"nccl.yaml", AddReleases},
     {"prices.yaml", [](std::string_view text, const std::string& file,
                        Data* data) { return data->campaign.AddPrices(text, file); }},
     {"grids.yaml", [](std::string_view text, const std::string& file,
@@ -98,7 +110,7 @@ Result<std::shared_ptr<const Data>> ReadData(const Data& base, const std::string
     std::error_code error;
     if (!std::filesystem::exists(path, error)) continue;
     ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
-    ORRERY_RETURN_IF_ERROR(table.add(text, path, data.get()));
+    if (table.add != nullptr) ORRERY_RETURN_IF_ERROR(table.add(text, path, data.get()));
     hash.Add(std::string_view(table.file)).Add(std::string_view(text));
   }
   data->folders.push_back(folder);

@@ -11,6 +11,7 @@
 #include "orrery/base/status.h"
 #include "orrery/campaign/tables.h"
 #include "orrery/cluster/catalog.h"
+#include "orrery/collective/choice/releases.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/workload/models.h"
 
@@ -21,6 +22,7 @@ struct Data {
   workload::Models models = workload::Models::BuiltIn();
   FrameworkTable frameworks = FrameworkTable::BuiltIn();
   campaign::Tables campaign = campaign::Tables::BuiltIn();
+  std::shared_ptr<const collective::nccl::Releases> nccl;  // null: what is built in
   std::vector<std::string> folders;  // a user's, in the order in which they were added
   std::uint64_t hash = 0;            // of their files; 0: none
 };

@@ -8,13 +8,16 @@
 #include <fstream>
 #include <string>
 
+#include "orrery/job/describe.h"
 #include "orrery/job/inspect.h"
 #include "orrery/job/test_support.h"
 
 namespace orrery::job {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class DataFolder : public ::testing::Test {
  protected:
@@ -69,6 +72,45 @@ training: {global_batch: 16, seq_len: 1024}
   // What a table holds is part of the hash.
   Write("models.yaml", "tall-gpt: {like: gpt2, layers: 24, source: another guess}\n");
   EXPECT_NE(Read(text, WithData()).config_hash, job.config_hash);
+}
+
+// A release of NCCL of one's own: like 2.30, but rings step over the network in no time.
+TEST_F(DataFolder, AddsAReleaseOfNccl) {
+  Write("nccl.yaml",
+        "2.40: {like: 2.30, net: {tree: [99, 99, 99], ring: [0, 0, 0]}, source: our own}\n");
+  const std::string text = R"(
+model: gpt2
+cluster: h100-ib-400g
+nodes: 4
+parallel: {dp: 32}
+training: {global_batch: 32, seq_len: 1024}
+nccl: {NCCL_VERSION: 2.40.1}
+)";
+  const Job own = Read(text, WithData()), built_in = Read(text);
+  EXPECT_THAT(own.assumed, Not(Contains(HasSubstr("later than the tables"))));
+  EXPECT_THAT(built_in.assumed,
+              Contains("nccl.NCCL_VERSION: later than the tables, those of 2.30 stand for it"));
+  EXPECT_NE(MachineText(own), MachineText(built_in));
+  EXPECT_NE(Predict(own).simulation.fingerprint, Predict(built_in).simulation.fingerprint);
+  Write("nccl.yaml", "2.40: {like: 2.30, rings_as_nvlss: true, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("'rings_as_nvls'"));
+  Write("nccl.yaml", "2.40: {like: 2.30, blackwell: {ring_ll128: [40, 40]}, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("ring_ll128 takes 3 numbers, not 2"));
+  Write("nccl.yaml", "2.40: {ll_share: 0.5, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("nccl.yaml:1: lacks base"));
+  Write("nccl.yaml", "2.30.0: {like: 2.30, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("the release '2.30.0' is there already, as '2.30'"));
+  Write("nccl.yaml", "newest: {like: 2.30, source: s}\n");
+  EXPECT_THAT(ReadError(), HasSubstr("'newest' is no release"));
+}
+
+// A row that is like another does not answer to its other names.
+TEST_F(DataFolder, LikeDoesNotTakeAliases) {
+  Write("frameworks.yaml", "aaa@1: {like: fsdp2@torch2.6, source: our own}\n");
+  const auto data = ReadData(BuiltInData(), folder_);
+  ASSERT_TRUE(data.ok()) << data.status().message();
+  EXPECT_TRUE((*(*data)->frameworks.Find("aaa"))->aliases.empty());
+  EXPECT_EQ((*(*data)->frameworks.Find("torchtitan"))->name, "fsdp2@torch2.6");
 }
 
 // A model family of one's own: a row for its model_type, a row for a key without effect.

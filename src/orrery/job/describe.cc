@@ -97,6 +97,7 @@ std::string MachineText(const Job& job) {
   if (d.exp_per_clock > 0) text += fmt::format("{}|", d.exp_per_clock);
   text += fmt::format("{} {}|", cluster::HashOf(s.topology), d.constants.hash());
   if (s.cpu_is_grace) text += "grace|";
+  if (job.known().nccl != nullptr) text += fmt::format("nccl {}|", job.known().hash);
   if (s.fabric == cluster::Fabric::kTcp) text += fmt::format("{}|", s.stream_Bps);
   if (const cluster::PcieTreeSpec& t = s.pcie_tree; t.any()) {
     text += fmt::format("{} {} {} {} {} {} {}|", t.name, t.tree, t.peers, t.uplink_Bps,

@@ -2,7 +2,7 @@
 // (data/frameworks.yaml, docs/formats/data.md).
 //
 // A row is read twice: a job file takes from it what its `framework_options` leave out, and the
-// table of measured runs what a record leaves blank (search/validate/frameworks.h).
+// table of measured runs what a record leaves blank (search/validate/names.h).
 #pragma once
 
 #include <span>

@@ -26,7 +26,7 @@ Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOpti
   ORRERY_ASSIGN_OR_RETURN(compute::CostModel compute,
                           compute::CostModel::Create(job.cluster.device, compute_options));
   ORRERY_ASSIGN_OR_RETURN(const collective::Environment environment,
-                          collective::ParseEnvironment(job.nccl));
+                          collective::ParseEnvironment(job.nccl, job.known().nccl));
   auto machine = std::make_unique<Machine>(Machine{std::move(cluster), std::move(compute), {}, {}});
   machine->planner.emplace(machine->cluster, environment, job.pricing);
   machine->prices.emplace(machine->compute, *machine->planner, job.engine.slowdown.get());

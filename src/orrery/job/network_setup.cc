@@ -52,7 +52,7 @@ Result<NetworkSetup> ReadNetworkSetup(const std::string& cluster, int nodes,
         built.ChangeLinks(link.link, link.bandwidth, link.from, link.until).In(link.where));
   }
   ORRERY_ASSIGN_OR_RETURN(const collective::Environment environment,
-                          collective::ParseEnvironment(job.nccl));
+                          collective::ParseEnvironment(job.nccl, job.known().nccl));
   return NetworkSetup{std::move(built),
                       environment,
                       job.pricing,

@@ -10,6 +10,7 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/collective/choice/inert_variables.h"
+#include "orrery/collective/choice/releases.h"
 #include "orrery/collective/collective.h"
 #include "orrery/collective/formula/moye.h"
 #include "orrery/constants/constants.h"
@@ -422,7 +423,7 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
       }
     }
   }
-  Result<collective::Environment> all = collective::ParseEnvironment(job->nccl);
+  Result<collective::Environment> all = collective::ParseEnvironment(job->nccl, job->known().nccl);
   if (!all.ok()) return std::move(all).TakeStatus().In(source.name() + ": nccl");
   if (Status ways = CheckWays(*job, *all); !ways.ok()) {
     return std::move(ways).In(source.name() + ": nccl");
@@ -435,8 +436,10 @@ Status ReadNccl(const Source& source, const Node* node, Job* job) {
     job->assumed.push_back(
         fmt::format("nccl: version {}.{}.{}", release / 10000, release / 100 % 100, release % 100));
   }
-  if (all->version >= collective::kLaterThanTables) {
-    job->assumed.push_back("nccl.NCCL_VERSION: later than the tables, those of 2.30 stand for it");
+  const collective::nccl::Release& newest = collective::nccl::ReleasesOf(*all).newest();
+  if (all->version / 100 > newest.version / 100) {
+    job->assumed.push_back(fmt::format(
+        "nccl.NCCL_VERSION: later than the tables, those of {} stand for it", newest.name));
   }
   job->tuner_hash = HashOf(all->tuner) ^ all->graphs.hash;
   if (all->graphs.given()) {

@@ -320,9 +320,10 @@ Status ParseOne(string_view name, string_view value, Environment* e) {
 
 }  // namespace
 
-Result<Environment> ParseEnvironment(
-    std::span<const std::pair<std::string, std::string>> variables) {
+Result<Environment> ParseEnvironment(std::span<const std::pair<std::string, std::string>> variables,
+                                     std::shared_ptr<const nccl::Releases> releases) {
   Environment environment;
+  environment.releases = std::move(releases);
   for (const auto& [name, value] : variables) {
     ORRERY_RETURN_IF_ERROR(ParseOne(name, Trim(value), &environment).In(name));
   }

@@ -20,26 +20,23 @@ double Steps(const Question& q) {
   }
 }
 
-// From 2.18 on.
 double NetOverheadUs(const Question& q, int protocol) {
-  if (q.domains() == 1 || q.environment->version < 21800) return 0;
+  if (q.domains() == 1 || !q.release().net_overhead) return 0;
   double us = q.spec->cpu_is_amd ? 2 : 1;
   if (q.environment->net_overhead_ns >= 0) us = q.environment->net_overhead_ns * 1e-3;
   return protocol == 2 ? 3 * us : us;
 }
 
 double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
-  const nccl::Latencies& table = nccl::LatenciesOf(q.environment->version);
+  const nccl::Release& table = q.release();
   const auto a = static_cast<std::size_t>(algorithm);
   const auto p = static_cast<std::size_t>(protocol);
   const int ppn = q.shape->ranks_per_domain;
   const bool nvlink =
       q.spec->gpus_per_nvlink_domain > 1 && !q.over_pcie(Ways::kRings) && q.found.near_nvlink;
-  const int version = q.environment->version;
   double intra = (nvlink ? table.nvlink : table.pci)[a][p];
-  if (version < 21800 && p == 0 && q.domains() > 1) intra *= 1.8;
-  // One GPU a domain: the tree's latency from 2.23 on.
-  const double inter = table.net[ppn == 1 && version >= 22300 ? 0 : a][p] +
+  if (p == 0 && q.domains() > 1) intra *= table.ll_step_factor;
+  const double inter = table.net[ppn == 1 && table.lone_gpu_as_tree ? 0 : a][p] +
                        q.found.latency_us * (protocol == 2 ? 2 : 1);
   const double base = table.base[a][p];
   if (algorithm == Algorithm::kTree) {
@@ -56,11 +53,7 @@ double LatencyUs(const Question& q, Algorithm algorithm, int protocol) {
       base + (steps - crossings) * std::max(intra, NetOverheadUs(q, protocol)) + crossings * inter;
   const bool plateau = protocol == 2 && q.domains() > 1 && q.collective == Collective::kAllReduce &&
                        q.bytes / (static_cast<std::int64_t>(q.found.channels) * q.ranks()) >= 64;
-  if (plateau) {
-    const bool old = q.spec->device.arch == Arch::kVolta || version < 21800;
-    us *= old ? 1.9 : 1.4;
-  }
-  return us;
+  return plateau ? us * q.gpu().plateau : us;
 }
 
 bool AllowsSimple(const Question& q, Algorithm algorithm) {
@@ -71,21 +64,22 @@ bool AllowsSimple(const Question& q, Algorithm algorithm) {
 
 // Algorithm bandwidth in GB/s.
 double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
-  const int version = q.environment->version;
-  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch, version);
+  const nccl::Release& release = q.release();
+  const nccl::Generation& table = q.gpu();
   const double graph = q.found.graph;
   double bus = graph * q.found.bandwidth_GBps;
-  // NCCL up to 2.14 expects no more of eight A100.
-  if (version < 21600 && q.spec->device.arch == Arch::kAmpere) bus = std::min(bus, 235.0);
+  if (table.most_bus > 0) bus = std::min(bus, table.most_bus);
   const double max_ll =
-      nccl::MaxLL(q.spec->device.arch, q.spec->cpu_is_amd, q.domains(), q.environment->version);
+      q.domains() == 1 ? table.most_ll : release.most_ll[q.spec->cpu_is_amd ? 1 : 0][q.span() - 1];
   if (algorithm == Algorithm::kRing) {
     if (protocol == 0) {
-      bus = std::min(max_ll, nccl::RingShareOfLL(q.collective, q.domains(), version) * bus);
+      const bool shared = q.domains() > 1 || q.collective == Collective::kAllReduce;
+      bus = std::min(max_ll, (shared ? release.ll_share : release.ll_share_inside) * bus);
     }
     if (protocol == 1) {
-      const bool alone = q.shape->ranks_per_domain < 2 && version < 22300;
-      bus = std::min((alone ? 0.7 : 0.92) * bus, graph * table.ring_ll128[q.span()]);
+      const bool lone = q.shape->ranks_per_domain < 2;
+      bus = std::min((lone ? release.lone_ll128_share : 0.92) * bus,
+                     graph * table.ring_ll128[q.span()]);
     }
     return bus * q.ranks() / Steps(q);
   }
@@ -98,18 +92,17 @@ double BandwidthGBps(const Question& q, Algorithm algorithm, int protocol) {
   if (q.found.plain_trees) bus *= 0.85;  // NCCL's own discount
   const int log_size = Log2(q.bytes / 64);
   if (log_size >= 0 && log_size < 23) {
-    bus *= nccl::TreeCorrection(static_cast<Protocol>(protocol), log_size);
+    bus *= release.TreeCorrection(protocol, log_size);
   }
   return 0.5 * bus;
 }
 
 // NCCL's default for LL128: peers over NVLink, and between domains nothing through a root complex.
-// A Grace's NICs stand behind the CPU: that way, over NVLink-C2C, is let through from 2.27.3 on
-// (path type P2C, NCCL_LL128_C2C).
+// A Grace's NICs stand behind the CPU, over NVLink-C2C.
 bool HasLL128(const Question& q) {
   if (q.spec->gpus_per_nvlink_domain < 2 || q.over_pcie(Ways::kRings)) return false;
   if (q.domains() == 1) return true;
-  if (q.spec->cpu_is_grace && q.environment->version < 22703) return false;
+  if (q.spec->cpu_is_grace && !q.release().ll128_of_grace) return false;
   const bool root = q.shape->nic_path > static_cast<int>(cluster::PcieDistance::kPhb);
   return !root && q.spec->fabric != cluster::Fabric::kTcp;
 }
@@ -128,16 +121,16 @@ double TimeUs(const Question& q, Algorithm algorithm, int protocol) {
          static_cast<double>(q.bytes) / (1000 * BandwidthGBps(q, algorithm, protocol));
 }
 
-// One GPU a domain (NCCL_PAT_ENABLE = 2), from 2.23 on.
+// One GPU a domain (NCCL_PAT_ENABLE = 2).
 double PatTimeUs(const Question& q) {
   const bool fits =
       q.collective == Collective::kAllGather || q.collective == Collective::kReduceScatter;
-  if (!fits || q.environment->version < 22300 || !q.environment->pat) return kNotAvailable;
+  if (!fits || !q.release().pat || !q.environment->pat) return kNotAvailable;
   if (q.shape->ranks_per_domain != 1 || q.domains() < 2) return kNotAvailable;
   if (!AllowsSimple(q, Algorithm::kPat)) return kNotAvailable;
   // Not turned from bus into algorithm bandwidth: NCCL does that for rings alone.
   const double bus = 0.75 * q.found.graph * q.found.bandwidth_GBps;
-  const double net = nccl::LatenciesOf(q.environment->version).net[0][2] + 2 * q.found.latency_us;
+  const double net = q.release().net[0][2] + 2 * q.found.latency_us;
   return 8 + Log2(q.domains()) * net / 3.5 + 2.8 * q.ranks() +
          static_cast<double>(q.bytes) / (1000 * bus);
 }
@@ -150,32 +143,28 @@ struct HeadsOfNvls {
 HeadsOfNvls HeadsOf(const Question& q, bool tree) {
   HeadsOfNvls heads;
   heads.count = std::min(q.shape->ranks_per_domain, kMostHeads);
-  const Arch arch = q.spec->device.arch;
-  const double share =
-      nccl::NvlinkGBps(*q.spec, *q.shape, q.environment->version) * 1.01 / (heads.count + 1);
+  const double share = nccl::NvlinkGBps(*q.spec, *q.shape, q.release()) * 1.01 / (heads.count + 1);
   const double nic = nccl::NicGBps(*q.spec, *q.shape) * q.shape->nics / heads.count;
-  heads.step_GBps =
-      nccl::SearchStep(arch, tree, q.environment->version, tree ? std::min(share, nic) : share);
-  heads.nic_GBps =
-      tree ? nccl::SearchStep(arch, true, q.environment->version, nic) : heads.step_GBps;
+  heads.step_GBps = nccl::SearchStep(q.gpu(), tree, tree ? std::min(share, nic) : share);
+  heads.nic_GBps = tree ? nccl::SearchStep(q.gpu(), true, nic) : heads.step_GBps;
   return heads;
 }
 
-// Algorithm bandwidths. Up to 2.27 what the search finds, of which 5/6 are expected.
-double NvlsBusBefore228(const Question& q, bool tree) {
+// Algorithm bandwidths. What the search finds, of which 5/6 are expected.
+double NvlsBusBySearch(const Question& q, bool tree) {
   const HeadsOfNvls heads = HeadsOf(q, tree);
-  const int version = q.environment->version;
   const bool two = q.domains() <= 2;
   const bool all_reduce = q.collective == Collective::kAllReduce;
-  if (!tree) return heads.count * heads.step_GBps * (all_reduce || version < 22000 ? 5.0 / 6 : 1);
-  if (version < 21900) {  // 2.18
+  if (!tree)
+    return heads.count * heads.step_GBps * (all_reduce ? 5.0 / 6 : q.release().nvls_gather_share);
+  if (q.release().nvls_tree_by_domains) {
     const double nodes = q.domains();
     return heads.count * (two ? heads.step_GBps : heads.nic_GBps) * 0.7 * nodes / (2 * (nodes - 1));
   }
   return heads.count * std::min(heads.step_GBps, heads.nic_GBps / (two ? 1 : 2)) * 5 / 6;
 }
 
-double NvlsBus(const Question& q, const nccl::Bandwidths& table, bool tree) {
+double NvlsBus(const Question& q, const nccl::Generation& table, bool tree) {
   const HeadsOfNvls heads = HeadsOf(q, tree);
   const double ppn = q.shape->ranks_per_domain;
   const bool all_reduce = q.collective == Collective::kAllReduce;
@@ -192,8 +181,8 @@ double NvlsBus(const Question& q, const nccl::Bandwidths& table, bool tree) {
 }  // namespace
 
 double NvlsTimeUs(const Question& q, bool tree) {
-  const nccl::Bandwidths& table = nccl::BandwidthsOf(q.spec->device.arch, q.environment->version);
-  const nccl::Latencies& latency = nccl::LatenciesOf(q.environment->version);
+  const nccl::Generation& table = q.gpu();
+  const nccl::Release& release = q.release();
   const int ppn = q.shape->ranks_per_domain;
   const bool all_reduce = q.collective == Collective::kAllReduce;
   // Two GPUs that are bridged have no switch that multicasts.
@@ -205,20 +194,17 @@ double NvlsTimeUs(const Question& q, bool tree) {
   if (!AllowsSimple(q, tree ? Algorithm::kNvlsTree : Algorithm::kNvls)) return kNotAvailable;
   // An all-gather's or reduce-scatter's parts are one a GPU: each must be a head.
   if (!all_reduce && ppn > kMostHeads) return kNotAvailable;
-  const int version = q.environment->version;
-  if (version < (tree ? 21800 : 21700)) return kNotAvailable;
-  // Not of two GPUs of a host from 2.18 on; again from 2.28.7 on (nvls.cc, ncclNvlsInit).
-  if (ppn == 2 && version >= 21800 && version < 22807) return kNotAvailable;
-  double us = latency.nvls_nvlink;
-  // Up to 2.18 without what the network says of itself.
-  const double said = version < 21900 ? 0 : 2 * q.found.latency_us;
-  if (tree) us += 2.0 * Log2(q.domains()) * (latency.nvls_tree_net + said);
-  double bus = version < 22800 ? NvlsBusBefore228(q, tree) : NvlsBus(q, table, tree);
-  // What trees do at medium sizes, from 2.29.2 on where a Blackwell's host is an x86.
+  if (!(tree ? release.nvls_several : release.nvls_single)) return kNotAvailable;
+  if (ppn == 2 && !release.nvls_of_two) return kNotAvailable;
+  double us = release.nvls_nvlink;
+  const double said = release.nvls_says_network ? 2 * q.found.latency_us : 0;
+  if (tree) us += 2.0 * Log2(q.domains()) * (release.nvls_tree_net + said);
+  double bus = release.nvls_by_search ? NvlsBusBySearch(q, tree) : NvlsBus(q, table, tree);
+  // What trees do at medium sizes, where a Blackwell's host is an x86.
   const int log_size = Log2(q.bytes / 64);
-  const bool corrected = version >= 22902 && q.spec->device.arch == Arch::kBlackwell &&
+  const bool corrected = release.nvls_corrected && q.spec->device.arch == Arch::kBlackwell &&
                          !q.spec->cpu_is_grace && log_size >= 0;
-  if (tree && corrected) bus *= nccl::TreeCorrection(Protocol::kSimple, log_size);
+  if (tree && corrected) bus *= release.TreeCorrection(2, log_size);
   return us + static_cast<double>(q.bytes) / (1000 * bus);
 }
 
@@ -242,10 +228,9 @@ Stars StarsOf(const Question& q) {
   double limit = nccl::NicGBps(spec, *q.shape);
   if (ppn > 1) {
     const double at_gpu = 1 + (stars.count - 1) / (ppn - 1);
-    limit =
-        std::min(limit, nccl::NvlinkGBps(spec, *q.shape, q.environment->version) * 1.01 / at_gpu);
+    limit = std::min(limit, nccl::NvlinkGBps(spec, *q.shape, q.release()) * 1.01 / at_gpu);
   }
-  stars.GBps = nccl::SearchStep(spec.device.arch, true, q.environment->version, limit);
+  stars.GBps = nccl::SearchStep(q.gpu(), true, limit);
   const bool old = spec.device.arch == Arch::kVolta || spec.device.arch == Arch::kAmpere;
   if (stars.GBps >= 25 && (old || stars.GBps >= 50 || stars.count <= 4)) {
     stars.count *= 2;
@@ -268,14 +253,10 @@ double CollNetGBps(const Question& q, Algorithm algorithm, double ppn, bool all_
   }
   // NVLS: between domains what a head's NIC carries, inside as in one domain.
   const double heads = CollNetHeads(*q.shape);
-  const double share =
-      nccl::NvlinkGBps(*q.spec, *q.shape, q.environment->version) * 1.01 / (heads + 1);
-  const double nic = nccl::SearchStep(q.spec->device.arch, true, q.environment->version,
-                                      nccl::NicGBps(*q.spec, *q.shape));
-  double each =
-      nccl::SearchStep(q.spec->device.arch, true, q.environment->version, std::min(share, nic)) *
-      nccl::BandwidthsOf(q.spec->device.arch, q.environment->version).nvls_efficiency *
-      (heads - 1) / heads;
+  const double share = nccl::NvlinkGBps(*q.spec, *q.shape, q.release()) * 1.01 / (heads + 1);
+  const double nic = nccl::SearchStep(q.gpu(), true, nccl::NicGBps(*q.spec, *q.shape));
+  double each = nccl::SearchStep(q.gpu(), true, std::min(share, nic)) * q.gpu().nvls_efficiency *
+                (heads - 1) / heads;
   each *= all_reduce ? 2 : (ppn - 1) / ppn;
   return heads * std::min(each, nic) * (all_reduce ? q.ranks() / Steps(q) : 1);
 }
@@ -296,16 +277,16 @@ double CollNetTimeUs(const Question& q, Algorithm algorithm) {
   const bool nvswitch = q.spec->gpus_per_nvlink_domain >= 4 && !q.spec->pcie_tree.peers;
   if (!chain && ppn > 1 && !nvswitch) return kNotAvailable;
   if (chain ? !all_reduce : !all_reduce && ppn > CollNetHeads(*q.shape)) return kNotAvailable;
-  // Gathers and reduce-scatters came with 2.20, through both kinds of switches with 2.27.
-  if (!all_reduce && q.environment->version < (nvls ? 22700 : 22000)) return kNotAvailable;
+  const nccl::Release& table = q.release();
+  if (!all_reduce && !(nvls ? table.collnet_nvls_gathers : table.collnet_gathers)) {
+    return kNotAvailable;
+  }
   if (nvls) {
-    const bool multicasts =
-        nccl::BandwidthsOf(q.spec->device.arch, q.environment->version).nvls_efficiency > 0;
-    if (!multicasts || !q.environment->nvls || CollNetHeads(*q.shape) < 2) return kNotAvailable;
+    if (q.gpu().nvls_efficiency == 0 || !q.environment->nvls || CollNetHeads(*q.shape) < 2)
+      return kNotAvailable;
   } else if (ppn > collnet::kMostRanks) {
     return kNotAvailable;
   }
-  const nccl::Latencies& table = nccl::LatenciesOf(q.environment->version);
   const double near =
       nvls    ? table.nvls_nvlink
       : chain ? 2 * (ppn - 1) * table.collnet_chain_nvlink

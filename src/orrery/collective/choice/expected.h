@@ -29,6 +29,8 @@ struct Question {
   nccl::Channels found;
   int ranks() const { return shape->ranks; }
   int domains() const { return shape->domains; }
+  const nccl::Release& release() const { return *environment->release; }
+  const nccl::Generation& gpu() const { return release().on(spec->device.arch); }
   bool over_pcie(Ways ways) const { return OverPcie(*spec, *shape, ways); }
   std::size_t span() const { return static_cast<std::size_t>(std::min(shape->domains, 3) - 1); }
 };

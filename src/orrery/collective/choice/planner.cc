@@ -18,7 +18,6 @@ using graph::Collective;
 
 constexpr std::int64_t kCellBytes = 32 << 10;  // NCCL: no channel gets less traffic than this
 constexpr int kSteps = 8;                      // NCCL_STEPS: slots of a connection's buffer
-constexpr int kChannelsByRateFrom = 22902;     // NCCL_P2P_PER_CHANNEL_NET_BW
 
 int MaxThreads(const Question& q, Algorithm algorithm, int protocol) {
   if (protocol == 1) return q.environment->ll128_threads;
@@ -133,11 +132,11 @@ std::int64_t TreeSimpleChunk(const Plan& plan, std::int64_t chunk) {
 }
 
 // What nobody set: NCCL's defaults, on EFA those of AWS's plugin (aws-ofi-nccl, platform-aws.cpp),
-// of which NCCL takes notice of NVLS's chunks from 2.20 on. Buffers and chunks of sends came with
-// the plugin's releases of June 2025, as 2.27 did.
+// of which releases take notice one after the other.
 void SetDefaults(const cluster::Spec& spec, Environment* e) {
   const bool efa = spec.fabric == cluster::Fabric::kEfa && spec.device.arch != Arch::kVolta;
-  const bool nvls = efa && e->version >= 22000, sends = efa && e->version >= 22700;
+  const bool nvls = efa && e->release->plugin_sets_nvls_chunks;
+  const bool sends = efa && e->release->plugin_sets_send_chunks;
   if (e->nvls_chunk_bytes == 0) e->nvls_chunk_bytes = nvls ? 512 << 10 : 128 << 10;
   if (nvls && e->nvls_tree_chunk_bytes == 0) e->nvls_tree_chunk_bytes = 512 << 10;
   if (e->buffer_bytes == 0) e->buffer_bytes = sends ? 8 << 20 : 4 << 20;
@@ -156,9 +155,8 @@ std::int64_t NvlsChunk(const Environment& environment, const Plan& plan) {
     below(8, 32 << 10);
     below(2, 16 << 10);
   } else {
-    // NCCL up to 2.20 begins with a whole step, 2.18 over many nodes, too.
-    if (plan.version < 22100) chunk = environment.buffer_bytes / kSteps;
-    const bool many = plan.shape.domains >= 4 && plan.version >= 21900;
+    if (plan.release->nvls_tree_whole_steps) chunk = environment.buffer_bytes / kSteps;
+    const bool many = plan.shape.domains >= 4 && plan.release->nvls_tree_small_chunks;
     const std::int64_t most = environment.nvls_tree_chunk_bytes > 0
                                   ? environment.nvls_tree_chunk_bytes
                               : many ? 64 << 10
@@ -172,11 +170,12 @@ std::int64_t NvlsChunk(const Environment& environment, const Plan& plan) {
   return std::max<std::int64_t>(16, chunk / 16 * 16);
 }
 
-// From 2.23 on heads of one domain share what is less than a loop in multiples of 16 KiB: where
+// Later heads of one domain share what is less than a loop in multiples of 16 KiB: where
 // little moves the last of them have nothing (all_reduce.h, lastChunkSize).
 int HeadsWithData(const Plan& plan) {
   const bool one = plan.algorithm == Algorithm::kNvls && plan.shape.domains == 1;
-  if (!one || plan.version < 22300 || plan.collective != Collective::kAllReduce) return plan.heads;
+  if (!one || !plan.release->nvls_whole_cells || plan.collective != Collective::kAllReduce)
+    return plan.heads;
   const std::int64_t share = (plan.bytes + plan.channels - 1) / plan.channels;
   if (share == 0 || share >= plan.heads * plan.chunk_bytes) return plan.heads;
   constexpr std::int64_t kPart = 16 << 10;
@@ -228,7 +227,7 @@ void SetChunks(const Environment& environment, double expected_GBps, Plan* plan)
     }
     plan->slice_bytes = plan->chunk_bytes;
   } else if (plan->algorithm == Algorithm::kTree && plan->protocol == Protocol::kSimple &&
-             plan->version < 22000) {
+             plan->release->tree_chunks_by_depth) {
     plan->chunk_bytes = plan->slice_bytes = TreeSimpleChunk(*plan, step);
   } else if (model::PassesLines(*plan)) {
     std::int64_t chunk = step;
@@ -254,17 +253,17 @@ int PowerOfTwo(int value) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(1, value))));
 }
 
-// Through NICs, by release (paths.cc, ncclTopoGetNchannels): two; from 2.20 on one where more than
+// Through NICs, by release (paths.cc, ncclTopoGetNchannels): two; later one where more than
 // 4 peers would share a channel, but as many as a GPU beside its CPU has NICs to drive (Grace:
-// two); from 2.29.2 on as many as the NIC's rate needs.
+// two); at last as many as the NIC's rate needs.
 int ChannelsThroughNics(const Question& q) {
   const Environment& e = *q.environment;
   if (e.channels_per_net_peer > 0) return e.channels_per_net_peer;
-  if (e.version >= kChannelsByRateFrom) {
+  if (e.release->peers_channels_by_rate) {
     const double nic = nccl::NicGBps(*q.spec, *q.shape);
     return std::max(1, static_cast<int>((nic + e.p2p_channel_GBps - 0.001) / e.p2p_channel_GBps));
   }
-  const bool many = e.version >= 22000 && 2 * q.ranks() > 4 * q.found.channels;
+  const bool many = e.release->peers_share_channels && 2 * q.ranks() > 4 * q.found.channels;
   return many && !q.spec->cpu_is_grace ? 1 : 2;
 }
 
@@ -277,11 +276,11 @@ std::pair<int, int> ChannelsAPeer(const Question& q, int pool) {
   const int switched = q.spec->device.arch == Arch::kAmpere ? 12 : 18;
   const int links = q.over_pcie(Ways::kPairs) ? 1 : joined > 0 ? joined : switched;
   int most = std::min(PowerOfTwo(spans ? ChannelsThroughNics(q) : 2 * links), pool);
-  if (spans && e.version >= kChannelsByRateFrom) {
+  if (spans && e.release->peers_channels_by_rate) {
     while (most > 1 && most * ((q.ranks() + 7) / 8) > pool) most /= 2;
   }
   int least = most;
-  const bool old = e.version < 22000;  // which shares channels out in one domain only
+  const bool old = !e.release->peers_share_channels;  // but in one domain
   while (!(old && spans) && least > 1 && least * q.ranks() > pool) least /= 2;
   while (old && !spans && most > 1 && most * q.ranks() > 4 * pool) most /= 2;
   return {std::min(least, most), most};
@@ -319,10 +318,10 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
     while (count < most && (q.bytes + count - 1) / count > max_part) count *= 2;
     return std::min(count, most);
   };
-  // From 2.22 to 2.28 LL's limit is of all channels that a peer may have, and its parts are of its
-  // own step; before and after it is of those that Simple would take.
+  // LL's limit is of all channels that a peer may have, and its parts are of its own step; or it is
+  // of those that Simple would take.
   const bool may = !crosses || e.p2p_net_ll;
-  const bool of_all = e.version >= 22200 && e.version < 22902;
+  const bool of_all = e.release->peers_ll_of_all;
   bool ll = of_all && may && q.bytes <= most * e.p2p_ll_threshold_bytes;
   plan.channels = channels(ll ? 2 * StepBytes(e, Protocol::kLL) : nominal);
   if (!of_all) ll = may && q.bytes <= plan.channels * e.p2p_ll_threshold_bytes;
@@ -340,10 +339,6 @@ Plan PointToPointPlan(const Question& q, const GroupShape& pair) {
   plan.credits = kSteps;
   return plan;
 }
-
-// NCCL 2.24 on: no algorithm left is an error. Before, Ring stays for what has no other, and where
-// nothing that runs without CollNet was allowed, Ring and Tree are (tuning.cc, enqueue.cc).
-constexpr int kNoFallbackFrom = 22400;
 
 struct Choice {
   double us = kNotAvailable;
@@ -375,6 +370,7 @@ Choice Least(const Question& q, bool direct) {
   return best;
 }
 
+// Where nothing that runs without CollNet was allowed, Ring and Tree are (tuning.cc, enqueue.cc).
 Choice LeastOfFallback(const Question& q, bool direct) {
   Environment allows = *q.environment;
   const auto c = static_cast<std::size_t>(q.collective);
@@ -425,7 +421,9 @@ std::string_view Name(Protocol protocol) {
 Planner::Planner(const cluster::Cluster& cluster, const Environment& environment,
                  const Pricing& pricing)
     : cluster_(&cluster), environment_(environment), pricing_(pricing) {
-  environment_.version = ReleaseOn(cluster.spec().device.arch, environment);
+  environment_.release = nullptr;
+  environment_.version = ReleaseOn(cluster.spec().device.arch, environment_);
+  environment_.release = &nccl::ReleaseOf(environment_);
   SetDefaults(cluster.spec(), &environment_);
 }
 
@@ -439,7 +437,7 @@ Plan Planner::Shape(graph::Collective collective, Algorithm algorithm, Protocol 
   plan.protocol = protocol;
   plan.bytes = bytes;
   plan.shape = shape;
-  plan.version = environment_.version;
+  plan.release = environment_.release;
   plan.queue_pairs = environment_.queue_pairs;
   const bool infiniband = cluster_->spec().fabric == cluster::Fabric::kInfiniBand;
   if (environment_.adaptive_routing < 0 ? infiniband : environment_.adaptive_routing > 0) {
@@ -488,7 +486,7 @@ Plan Planner::CopyPlan(std::int64_t bytes, const GroupShape& pair) const {
   plan.collective = Collective::kSend;
   plan.algorithm = Algorithm::kPointToPoint;
   plan.copy_engine = true;
-  plan.version = environment_.version;
+  plan.release = environment_.release;
   plan.bytes = bytes;
   plan.shape = pair;
   plan.channels = plan.lanes = 1;
@@ -551,7 +549,7 @@ Result<Plan> Planner::Choose(graph::Collective collective, std::int64_t bytes,
     note = "a row of NCCL_TUNER_CONFIG_FILE names what is not available here: passed over";
   }
   Choice best = Least(q, cluster_->direct());
-  if (best.us >= kNotAvailable && q.environment->version < kNoFallbackFrom) {
+  if (best.us >= kNotAvailable && q.release().falls_back) {
     best = LeastOfFallback(q, cluster_->direct());
     note =
         "NCCL_ALGO leaves no algorithm for it: NCCL before 2.24 then takes Ring (Tree, too, for "
