@@ -127,8 +127,8 @@ class CalibrateVerb final : public Verb {
       const std::string_view rows = csv;
       all += all.empty() ? rows : rows.substr(std::min(rows.size(), rows.find('\n') + 1));
     }
-    ORRERY_ASSIGN_OR_RETURN(const search::CsvTable table,
-                            search::CsvTable::Parse(all, Printable(files_.front())));
+    ORRERY_ASSIGN_OR_RETURN(const formats::CsvTable table,
+                            formats::CsvTable::Parse(all, Printable(files_.front())));
     return search::ObserveCollectives(table);
   }
 

@@ -100,7 +100,7 @@ class ValidateVerb final : public Verb {
         fmt::print(stderr, "\r{} of {} rows", done, total);
       };
     }
-    ORRERY_ASSIGN_OR_RETURN(const search::CsvTable table, search::CsvTable::Read(table_));
+    ORRERY_ASSIGN_OR_RETURN(const formats::CsvTable table, formats::CsvTable::Read(table_));
     if (!export_.empty()) return Export(session, table, options);
     if (!sensitivities_.empty()) {
       WatchOutput(sensitivities_);
@@ -120,7 +120,7 @@ class ValidateVerb final : public Verb {
 
  private:
   // A file a row, called by its id.
-  Status Export(Session* session, const search::CsvTable& table,
+  Status Export(Session* session, const formats::CsvTable& table,
                 const search::ValidateOptions& options) const {
     ORRERY_ASSIGN_OR_RETURN(const std::vector<search::RowDocument> rows,
                             search::ExportJobs(table, options));

@@ -4,10 +4,10 @@
 
 #include "orrery/base/check.h"
 #include "orrery/cluster/cluster.h"
+#include "orrery/formats/csv.h"
 #include "orrery/job/job.h"
 #include "orrery/recipes/import.h"
 #include "orrery/search/calibrate/calibrate.h"
-#include "orrery/search/validate/csv.h"
 #include "orrery/traffic/flows.h"
 #include "orrery/traffic/sweep.h"
 #include "tests/fuzz/targets.h"
@@ -60,7 +60,7 @@ constexpr std::array<Target, 16> kTargets = {{
     {"recipe-llm-foundry", [](std::string_view b) { Recipe(b, "mpt.yaml", "llm-foundry"); }},
     {"recipe-nemo", [](std::string_view b) { Recipe(b, "gpt.yaml", "nemo"); }},
     {"recipe-megatron", [](std::string_view b) { Recipe(b, "train.sh", "megatron"); }},
-    {"csv", [](std::string_view b) { (void)search::CsvTable::Parse(b, "input"); }},
+    {"csv", [](std::string_view b) { (void)formats::CsvTable::Parse(b, "input"); }},
     {"nccl-table", [](std::string_view b) { (void)search::NcclLogToCsv(b, "input", {}); }},
     {"connection-matrix",
      [](std::string_view b) { (void)traffic::ParseConnectionMatrix(b, "input", SmallCluster()); }},

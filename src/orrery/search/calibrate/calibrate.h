@@ -18,7 +18,7 @@
 
 #include "orrery/base/status.h"
 #include "orrery/constants/constants.h"
-#include "orrery/search/validate/csv.h"
+#include "orrery/formats/csv.h"
 
 namespace orrery::search {
 
@@ -63,7 +63,7 @@ struct NcclLogOptions {
 Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
                                  const NcclLogOptions& options);
 
-Result<Observations> ObserveCollectives(const CsvTable& table);
+Result<Observations> ObserveCollectives(const formats::CsvTable& table);
 // CSV files in the format of docs/formats/measured-kernels.md.
 Result<Observations> ObserveKernels(const std::vector<std::string>& csv_paths);
 // A job file and its measured step time.

@@ -79,7 +79,7 @@ TEST(NcclLog, CommasStayInTheirField) {
 // The fabric that rows were taken to have run on is said.
 TEST(Calibrate, SaysTheFabric) {
   const auto assumed = [](std::string_view network) {
-    auto table = CsvTable::Parse(
+    auto table = formats::CsvTable::Parse(
         "source,gpu,nodes,gpus_per_node,nccl_version,network,collective,"
         "size_bytes,dtype,time_us_oop\n"
         "s,H100,2,8,2.21.5," +
@@ -104,7 +104,7 @@ TEST(Calibrate, FindsTheConstantThatMadeTheMeasurements) {
     text += "s,A100-SXM4-80GB,1,8,2.21.5,,all_reduce," + std::to_string(std::int64_t{1} << i) +
             ",float,1\n";
   }
-  auto table = CsvTable::Parse(text, "t.csv");
+  auto table = formats::CsvTable::Parse(text, "t.csv");
   ASSERT_TRUE(table.ok());
   auto observed = ObserveCollectives(*table);
   ASSERT_TRUE(observed.ok()) << observed.status().message();
@@ -145,7 +145,7 @@ TEST(Calibrate, FindsTheConstantThatMadeTheMeasurements) {
 // The fit's own deviations: small collectives are mostly latency, of which less is known.
 TEST(Calibrate, SmallCollectivesMayBeFartherOff) {
   const std::string row = "s,A100-SXM4-80GB,1,8,2.21.5,,all_reduce,";
-  auto table = CsvTable::Parse(
+  auto table = formats::CsvTable::Parse(
       std::string(kHeader) + row + "1048575,float,50\n" + row + "1048576,float,50\n", "t.csv");
   ASSERT_TRUE(table.ok());
   const auto observed = ObserveCollectives(*table);
@@ -156,8 +156,8 @@ TEST(Calibrate, SmallCollectivesMayBeFartherOff) {
 // They went without a word.
 TEST(Calibrate, RowsThatCannotBePredictedAreCounted) {
   const std::string row = ",1,8,2.21.5,,all_reduce,1048576,float,50\n";
-  auto table =
-      CsvTable::Parse(std::string(kHeader) + "s,A100" + row + "s,P100" + row + "s,K80" + row, "t");
+  auto table = formats::CsvTable::Parse(
+      std::string(kHeader) + "s,A100" + row + "s,P100" + row + "s,K80" + row, "t");
   ASSERT_TRUE(table.ok());
   const auto observed = ObserveCollectives(*table);
   ASSERT_TRUE(observed.ok()) << observed.status().message();
@@ -185,8 +185,8 @@ TEST(Calibrate, KernelsThatSayNothingAreNamed) {
 }
 
 TEST(Calibrate, NothingToLearnFromIsAnError) {
-  auto table =
-      CsvTable::Parse(std::string(kHeader) + "s,P100,1,8,2.21.5,,all_reduce,8,float,1\n", "t.csv");
+  auto table = formats::CsvTable::Parse(
+      std::string(kHeader) + "s,P100,1,8,2.21.5,,all_reduce,8,float,1\n", "t.csv");
   ASSERT_TRUE(table.ok());
   const auto observed = ObserveCollectives(*table);
   ASSERT_FALSE(observed.ok());

@@ -99,9 +99,10 @@ Result<std::string> NcclLogToCsv(std::string_view text, const std::string& name,
       "source,gpu,nodes,gpus_per_node,nccl_version,network,collective,size_bytes,dtype,"
       "time_us_oop\n";
   for (const NcclTestsLog::Row& row : log.rows) {
-    out += fmt::format("log,{},{},{},{},{},{},{},{},{}\n", CsvField(place.gpu), place.hosts,
-                       place.ranks / place.hosts, log.version, CsvField(options.network),
-                       collective, row.bytes, row.type, row.time_us);
+    out +=
+        fmt::format("log,{},{},{},{},{},{},{},{},{}\n", formats::CsvField(place.gpu), place.hosts,
+                    place.ranks / place.hosts, log.version, formats::CsvField(options.network),
+                    collective, row.bytes, row.type, row.time_us);
   }
   return out;
 }

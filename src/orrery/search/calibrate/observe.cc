@@ -84,7 +84,7 @@ Result<cluster::Spec> PresetOf(const compute::GpuSamples& measured) {
 
 }  // namespace
 
-Result<Observations> ObserveCollectives(const CsvTable& table) {
+Result<Observations> ObserveCollectives(const formats::CsvTable& table) {
   Report report;
   ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
   if (report.kind != TableKind::kCollectives) {

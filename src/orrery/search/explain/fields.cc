@@ -1,7 +1,7 @@
 #include "orrery/search/explain/fields.h"
 
 #include "orrery/base/check.h"
-#include "orrery/search/validate/csv.h"
+#include "orrery/formats/csv.h"
 
 namespace orrery::search {
 namespace {
@@ -11,7 +11,8 @@ constexpr std::string_view kText =
     ;
 
 std::vector<FieldRow> ReadRows() {
-  const Result<CsvTable> table = CsvTable::Parse(kText, "data/explain/fields.csv");
+  const Result<formats::CsvTable> table =
+      formats::CsvTable::Parse(kText, "data/explain/fields.csv");
   ORRERY_CHECK(table.ok() && table->columns() == 3, "the table was read by the tests");
   std::vector<FieldRow> rows;
   for (std::size_t r = 0; r < table->rows(); ++r) {

@@ -40,8 +40,21 @@ std::string Escape(std::string_view text) {
 // From the least to the greatest value, widened to round ends.
 struct Range {
   double low = 0, high = 1, step = 1;
-  double At(double value) const { return (value - low) / (high - low); }
+  bool logarithmic = false;  // low, high and step are of the logarithm
+  double At(double value) const {
+    return ((logarithmic ? std::log10(value) : value) - low) / (high - low);
+  }
+  double Value(double tick) const {
+    if (logarithmic) return std::pow(10.0, tick);
+    return std::abs(tick) < 1e-12 ? 0 : tick;
+  }
 };
+
+Range Decades(double low, double high) {
+  if (!(low <= high)) return {.logarithmic = true};
+  const double from = std::floor(std::log10(low));
+  return {from, std::max(from + 1, std::ceil(std::log10(high))), 1, true};
+}
 
 Range Rounded(double low, double high, bool from_zero) {
   if (!(low <= high)) return {};
@@ -73,10 +86,11 @@ class Chart {
         y_high = std::max(y_high, p.y);
       }
     }
-    x_ = figure.categories.empty()
+    x_ = figure.logarithmic ? Decades(x_low, x_high)
+         : figure.categories.empty()
              ? Rounded(x_low, x_high, true)
              : Range{-0.5, static_cast<double>(figure.categories.size()) - 0.5, 1};
-    y_ = Rounded(y_low, y_high, true);
+    y_ = figure.logarithmic ? Decades(y_low, y_high) : Rounded(y_low, y_high, true);
     out_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" height=\"{:.0f}\" "
         "viewBox=\"0 0 {:.0f} {:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
@@ -114,13 +128,15 @@ class Chart {
 
   void Axes() {
     for (double y = y_.low; y <= y_.high + y_.step / 2; y += y_.step) {
-      Line(kLeft, Y(y), kRight, Y(y), "#e4e4e4");
-      Text(kLeft - 8, Y(y) + 4, "end", fmt::format("{:.6g}", std::abs(y) < 1e-12 ? 0 : y));
+      const double at = y_.Value(y);
+      Line(kLeft, Y(at), kRight, Y(at), "#e4e4e4");
+      Text(kLeft - 8, Y(at) + 4, "end", fmt::format("{:.6g}", at));
     }
     if (figure_.categories.empty()) {
       for (double x = x_.low; x <= x_.high + x_.step / 2; x += x_.step) {
-        Line(X(x), kTop, X(x), kBottom, "#f0f0f0");
-        Text(X(x), kBottom + 18, "middle", fmt::format("{:.6g}", std::abs(x) < 1e-12 ? 0 : x));
+        const double at = x_.Value(x);
+        Line(X(at), kTop, X(at), kBottom, "#f0f0f0");
+        Text(X(at), kBottom + 18, "middle", fmt::format("{:.6g}", at));
       }
     } else {
       const std::size_t every = figure_.categories.size() / 12 + 1;  // of the names, to fit

@@ -24,6 +24,7 @@ struct FigureSeries {
 struct Figure {
   std::string title, x_label, y_label;
   std::vector<std::string> categories;  // of x = 0, 1, …; empty: x is a number
+  bool logarithmic = false;             // both axes, by decades; all values are above 0
   std::vector<FigureSeries> series;
 };
 

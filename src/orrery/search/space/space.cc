@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "orrery/base/text.h"
-#include "orrery/search/validate/csv.h"
+#include "orrery/formats/csv.h"
 
 namespace orrery::search {
 namespace {
@@ -209,7 +209,7 @@ Result<Axis> Zip(std::span<const std::string> texts) {
 }
 
 Result<Axis> ReadList(const std::string& path) {
-  ORRERY_ASSIGN_OR_RETURN(const CsvTable table, CsvTable::Read(path));
+  ORRERY_ASSIGN_OR_RETURN(const formats::CsvTable table, formats::CsvTable::Read(path));
   if (table.rows() == 0) {
     return InvalidInput("{}: no runs; below the header of keys, a row is a run", path);
   }

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "orrery/base/text.h"
+#include "orrery/formats/csv.h"
 #include "orrery/results/result.h"
 #include "orrery/results/table.h"
 #include "orrery/search/figure/figure.h"
 #include "orrery/search/sweep/sweep.h"
 #include "orrery/search/sweep/sweep_json.h"
-#include "orrery/search/validate/csv.h"
 
 namespace orrery::search {
 namespace {
@@ -104,7 +104,7 @@ std::optional<double> Number(const std::string& text) {
 
 std::string SweepToCsv(const Sweep& sweep) {
   std::string csv;
-  for (const std::string& key : sweep.keys) csv += fmt::format("{},", CsvField(key));
+  for (const std::string& key : sweep.keys) csv += fmt::format("{},", formats::CsvField(key));
   csv +=
       "status,gpus,step_time_s,step_time_low_s,step_time_high_s,tokens_per_s,"
       "model_tflops_per_gpu,mfu,memory_bytes,memory_is_bound";
@@ -114,7 +114,7 @@ std::string SweepToCsv(const Sweep& sweep) {
   for (const OptionalColumn& column : columns) csv += fmt::format(",{}", column.name);
   csv += ",reason\n";
   for (const SweepRow& row : sweep.rows) {
-    for (const std::string& value : row.values) csv += fmt::format("{},", CsvField(value));
+    for (const std::string& value : row.values) csv += fmt::format("{},", formats::CsvField(value));
     csv += Name(row.status);
     if (Ran(row)) {
       csv += fmt::format(",{},{},{},{},{},{},{},{},{}", row.gpus, ToSeconds(row.step_time),
@@ -126,7 +126,7 @@ std::string SweepToCsv(const Sweep& sweep) {
     } else {
       csv += std::string(9 + engine::kParts + columns.size(), ',');
     }
-    csv += fmt::format(",{}\n", CsvField(row.reason));
+    csv += fmt::format(",{}\n", formats::CsvField(row.reason));
   }
   return csv;
 }

@@ -47,12 +47,13 @@ std::string LogOf(std::string_view source) {
   return log;
 }
 
-std::string_view CellOf(const CsvTable& table, std::size_t row, std::string_view column) {
+std::string_view CellOf(const formats::CsvTable& table, std::size_t row, std::string_view column) {
   const auto at = table.Find(column);
   return at ? table.cell(row, *at) : std::string_view();
 }
 
-Prediction Blank(const CsvTable& table, std::size_t row, const Configuration& configuration) {
+Prediction Blank(const formats::CsvTable& table, std::size_t row,
+                 const Configuration& configuration) {
   Prediction p;
   const std::string_view id = CellOf(table, row, "id");
   p.id = id.empty() ? fmt::format("{}", row + 1) : std::string(id);
@@ -103,7 +104,7 @@ Status SetMeter(const Configuration& row, std::string_view logged, Case* item,
   return {};
 }
 
-Status AddTraining(const CsvTable& table, std::size_t row, const RowTables& tables,
+Status AddTraining(const formats::CsvTable& table, std::size_t row, const RowTables& tables,
                    const job::ReadOptions& read, Runner* runner, Report* report,
                    std::vector<Case>* all) {
   Configuration configuration(TableKind::kTraining, table, row);
@@ -169,7 +170,7 @@ class ClusterPool {
   std::map<std::string, std::unique_ptr<cluster::Cluster>> clusters_;
 };
 
-Status AddCollective(const CsvTable& table, std::size_t row, const RowTables& tables,
+Status AddCollective(const formats::CsvTable& table, std::size_t row, const RowTables& tables,
                      Report* report, std::vector<Case>* all) {
   const Configuration configuration(TableKind::kCollectives, table, row);
   Case item;
@@ -179,7 +180,7 @@ Status AddCollective(const CsvTable& table, std::size_t row, const RowTables& ta
   p.quantity = Quantity::kCollectiveTime;
   p.stratum = CollectiveStratum(configuration);
   ORRERY_ASSIGN_OR_RETURN(p.measured, ReadOutcome(table, row, "time_us_oop"));
-  auto mapped = MapCollective(configuration, &p.assumed, tables.data->clusters);
+  auto mapped = MapCollective(configuration, &p.assumed, tables);
   if (!mapped.ok()) p.reason = mapped.status().message();
   report->rows.push_back(std::move(p));
   if (!mapped.ok()) return {};
@@ -245,7 +246,7 @@ constexpr std::size_t kStretch = 16;
 
 }  // namespace
 
-Status MapCases(const CsvTable& table, const ValidateOptions& options, Report* report,
+Status MapCases(const formats::CsvTable& table, const ValidateOptions& options, Report* report,
                 std::vector<Case>* cases) {
   if (options.network && report->kind == TableKind::kCollectives) {
     return InvalidInput("--network: collectives are priced in closed form; leave it out");

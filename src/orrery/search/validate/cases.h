@@ -29,7 +29,7 @@ struct Case {
 
 // Appends the rows' predictions, still blank or refused, to report->rows and a case for each row
 // that can be run.
-Status MapCases(const CsvTable& table, const ValidateOptions& options, Report* report,
+Status MapCases(const formats::CsvTable& table, const ValidateOptions& options, Report* report,
                 std::vector<Case>* cases);
 
 // Fills what `cases` point at, with constants[case.set].

@@ -40,34 +40,6 @@ constexpr std::array kShort = {
     std::pair{std::string_view("CHANNELS"), std::string_view("NCCL_MIN_NCHANNELS")},
 };
 
-// GPUDirect-TCPXO, hosts of 8 H100: what Google's nccl-env-profile.sh sets and its checker enforces
-// (GoogleCloudPlatform/container-engine-accelerators, gpudirect-tcpxo; from 2025 on the profile
-// "simple", beside ones that allow LL128 and NVLSTree).
-constexpr std::array kTcpxo = {
-    std::pair{std::string_view("NCCL_ALGO"), std::string_view("Ring,Tree")},
-    std::pair{std::string_view("NCCL_PROTO"), std::string_view("Simple")},
-    std::pair{std::string_view("NCCL_NVLS_ENABLE"), std::string_view("0")},
-    std::pair{std::string_view("NCCL_MIN_NCHANNELS"), std::string_view("4")},
-    std::pair{std::string_view("NCCL_BUFFSIZE"), std::string_view("8388608")},
-    std::pair{std::string_view("NCCL_P2P_NET_CHUNKSIZE"), std::string_view("524288")},
-    std::pair{std::string_view("NCCL_P2P_NVL_CHUNKSIZE"), std::string_view("1048576")},
-};
-
-// The file of its tuner for these hosts (a3plus_tuner_config.textproto; a copy is in
-// apple/axlearn): two of them with all their GPUs take the tree at every size.
-collective::TunerRow TreeOfTwoHosts() {
-  collective::TunerRow row;
-  row.collective = Collective::kAllReduce;
-  row.max_bytes = std::int64_t{1} << 62;
-  row.algorithm = collective::Algorithm::kTree;
-  row.name = "tree";
-  row.nodes = 2;
-  row.ranks = 16;
-  return row;
-}
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
 bool IsOfName(char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
 // Variables that a column's words carry, "(ALGO=Ring PROTO=LL128)" or "NCCL_MIN_CTAS=24"; one that
@@ -95,18 +67,6 @@ void ReadVariables(std::string_view text, Variables* variables, Assumed* assumed
   }
 }
 
-// Whether words name something and do not say that it is left out.
-enum class Named { kNot, kOn, kOff };
-Named NamedIn(std::string_view text, std::string_view name) {
-  const std::size_t at = text.find(name);
-  if (at == std::string_view::npos) return Named::kNot;
-  const std::string_view before = text.substr(0, at), behind = text.substr(at + name.size());
-  const bool off = before.ends_with("no ") || before.ends_with("without ") ||
-                   before.ends_with("w/o ") || behind.starts_with(" off") ||
-                   behind.starts_with(" disabled");
-  return off ? Named::kOff : Named::kOn;
-}
-
 // Switches that reduce, which NCCL must be told to use.
 void SetSharp(std::string_view words, CollectiveCase* out, Variables* variables, Assumed* assumed) {
   cluster::Spec& spec = out->cluster;
@@ -132,23 +92,25 @@ int VersionOf(std::string_view text) {
   return parts[0] * 10'000 + parts[1] * 100 + parts[2];
 }
 
-Result<Environment> EnvironmentOf(const Configuration& row, CollectiveCase* out, Assumed* assumed) {
+Result<Environment> EnvironmentOf(const Configuration& row, const RowTables& tables,
+                                  CollectiveCase* out, Assumed* assumed) {
   Variables variables;
-  const std::string_view network = row.text("network");
-  const bool tcpxo = network.find("TCPXO") != std::string_view::npos;
-  if (tcpxo) {
-    for (const auto& [variable, value] : kTcpxo) variables.emplace_back(variable, value);
-    assumed->push_back("TCPXO: NCCL's variables and tuner as Google's profile sets them");
+  const std::vector<const Host*> named = tables.hosts.Named(row);
+  for (const Host* host : named) {
+    variables.insert(variables.end(), host->nccl.begin(), host->nccl.end());
+    if (!host->note.empty()) assumed->push_back(host->note);
   }
-  const std::string words = Lower(row.text("system")) + "; " + Lower(network);
+  const std::string words = WordsOf(row);
   SetSharp(words, out, &variables, assumed);
   if (NamedIn(words, "nvls") == Named::kOff) variables.emplace_back("NCCL_NVLS_ENABLE", "0");
   ReadVariables(row.text("system"), &variables, assumed);
-  ReadVariables(network, &variables, assumed);
-  ORRERY_ASSIGN_OR_RETURN(Environment environment, collective::ParseEnvironment(variables));
-  if (tcpxo) environment.tuner.push_back(TreeOfTwoHosts());
-  // Of AWS's hosts with Hopper the one whose plugin says what it says on p6 (platform-aws.cpp).
-  if (NamedIn(words, "p5en") == Named::kOn) environment.efa_latency_us = 35;
+  ReadVariables(row.text("network"), &variables, assumed);
+  ORRERY_ASSIGN_OR_RETURN(Environment environment,
+                          collective::ParseEnvironment(variables, tables.data->nccl));
+  for (const Host* host : named) {
+    environment.tuner.insert(environment.tuner.end(), host->tuner.begin(), host->tuner.end());
+    if (host->efa_latency_us > 0) environment.efa_latency_us = host->efa_latency_us;
+  }
   const int version = VersionOf(row.text("nccl_version"));
   if (version > 0) {
     environment.version = version;
@@ -203,7 +165,7 @@ std::vector<std::string_view> CollectiveNames() {
 }
 
 Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed,
-                                     const cluster::Catalog& catalog) {
+                                     const RowTables& tables) {
   CollectiveCase out;
   const std::string_view name = row.text("collective");
   const auto kind = std::find_if(kCollectives.begin(), kCollectives.end(),
@@ -221,8 +183,8 @@ Result<CollectiveCase> MapCollective(const Configuration& row, Assumed* assumed,
     return InvalidInput("{}", UnknownName("dtype", Printable(type, 40), kTypes));
   }
   ORRERY_ASSIGN_OR_RETURN(out.bytes, row.Needed("size_bytes", 1, std::int64_t{1} << 50));
-  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, catalog, assumed));
-  ORRERY_ASSIGN_OR_RETURN(out.environment, EnvironmentOf(row, &out, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapCollectiveMachine(row, tables, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.environment, EnvironmentOf(row, tables, &out, assumed));
   if (!out.environment.version_stated) {
     const int release = collective::ReleaseOn(out.cluster.device.arch, out.environment);
     assumed->push_back(fmt::format("nccl_version={} (not stated)", release));

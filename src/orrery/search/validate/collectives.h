@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "orrery/cluster/catalog.h"
 #include "orrery/collective/collective.h"
 #include "orrery/graph/graph.h"
 #include "orrery/search/validate/configuration.h"
+#include "orrery/search/validate/row_tables.h"
 
 namespace orrery::search {
 
@@ -29,7 +29,7 @@ struct CollectiveCase {
 std::vector<std::string_view> CollectiveNames();
 
 Result<CollectiveCase> MapCollective(const Configuration& row, std::vector<std::string>* assumed,
-                                     const cluster::Catalog& catalog = cluster::Catalog::BuiltIn());
+                                     const RowTables& tables = BuiltInRowTables());
 
 // Seconds. Says in `assumed` what was planned, and where the library would have chosen otherwise.
 // `fixed_share`: of it, latencies and set-up.

@@ -8,7 +8,7 @@
 #include "orrery/base/check.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
-#include "orrery/search/validate/words.h"
+#include "orrery/search/validate/names.h"
 
 namespace orrery::search {
 namespace {
@@ -88,7 +88,7 @@ std::span<const std::string_view> WithheldColumns() { return kWithheld; }
 namespace {
 
 // Of the columns that nothing reads, the one that was surely meant by this name.
-std::string MeantBy(const CsvTable& table, TableKind kind, std::string_view name) {
+std::string MeantBy(const formats::CsvTable& table, TableKind kind, std::string_view name) {
   const auto known = ConfigurationColumns(kind);
   std::vector<std::string_view> others;
   for (const std::string_view column : table.header()) {
@@ -101,7 +101,7 @@ std::string MeantBy(const CsvTable& table, TableKind kind, std::string_view name
   return near.empty() ? "" : near.front();
 }
 
-Status MissingColumns(const CsvTable& table, TableKind kind,
+Status MissingColumns(const formats::CsvTable& table, TableKind kind,
                       const std::vector<std::string_view>& missing) {
   std::vector<std::string> remedies;
   for (const std::string_view name : missing) {
@@ -121,7 +121,7 @@ Status MissingColumns(const CsvTable& table, TableKind kind,
 
 }  // namespace
 
-Result<TableKind> KindOf(const CsvTable& table) {
+Result<TableKind> KindOf(const formats::CsvTable& table) {
   if (const std::size_t at = table.header().front().find_first_of(";\t");
       table.columns() == 1 && at != std::string::npos) {
     return InvalidInput("{}:1: one column, with '{}' in its name; separate fields by commas",
@@ -144,7 +144,8 @@ Result<TableKind> KindOf(const CsvTable& table) {
   return MissingColumns(table, kind, missing);
 }
 
-Configuration::Configuration(TableKind kind, const CsvTable& table, std::size_t row) : kind_(kind) {
+Configuration::Configuration(TableKind kind, const formats::CsvTable& table, std::size_t row)
+    : kind_(kind) {
   for (const std::string_view column : ConfigurationColumns(kind)) {
     const auto at = table.Find(column);
     cells_.push_back(at ? table.cell(row, *at) : std::string_view());
@@ -214,7 +215,7 @@ bool BeginsWithOneOf(std::string_view text, std::string_view choices) {
          AnyChoice(choices, [&](std::string_view choice) { return text.starts_with(choice); });
 }
 
-Result<std::optional<double>> ReadOutcome(const CsvTable& table, std::size_t row,
+Result<std::optional<double>> ReadOutcome(const formats::CsvTable& table, std::size_t row,
                                           std::string_view column) {
   const auto at = table.Find(column);
   if (!at || table.cell(row, *at).empty()) return std::optional<double>();

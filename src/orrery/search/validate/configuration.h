@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "orrery/base/status.h"
-#include "orrery/search/validate/csv.h"
+#include "orrery/formats/csv.h"
 
 namespace orrery::search {
 
@@ -31,12 +31,12 @@ std::span<const std::string_view> WithheldColumns();
 
 // From the header: collectives have `collective` and `size_bytes`, training runs `hidden` and `tp`.
 // Missing required columns are listed.
-Result<TableKind> KindOf(const CsvTable& table);
+Result<TableKind> KindOf(const formats::CsvTable& table);
 
 class Configuration {
  public:
   // REQUIRES: `table` outlives this.
-  Configuration(TableKind kind, const CsvTable& table, std::size_t row);
+  Configuration(TableKind kind, const formats::CsvTable& table, std::size_t row);
 
   // Reads words that mean one of ours as that (words.h), which `assumed` says. REQUIRES: `words`
   // outlives this.
@@ -65,7 +65,7 @@ bool IsOneOf(std::string_view text, std::string_view choices);
 bool BeginsWithOneOf(std::string_view text, std::string_view choices);
 
 // A cell of an outcome column: blank is nullopt, anything but a positive number an error.
-Result<std::optional<double>> ReadOutcome(const CsvTable& table, std::size_t row,
+Result<std::optional<double>> ReadOutcome(const formats::CsvTable& table, std::size_t row,
                                           std::string_view column);
 
 }  // namespace orrery::search

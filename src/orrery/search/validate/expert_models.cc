@@ -66,26 +66,31 @@ void MapMtp(const Configuration& row, const ModelName* known, Model* model, Assu
 // Overlap and graphs that the row leaves blank.
 void MapRecipe(const Mapping& m) {
   Plan& plan = m.out->plan;
-  const ReleaseRecipe& recipe = m.release;
-  plan.framework.moe_fused_mlp = recipe.fused_mlp;
-  if (recipe.fp8_attention || recipe.fp8_output_layer) {
-    plan.framework.fp8_attention = recipe.fp8_attention;
-    plan.framework.fp8_output_layer = recipe.fp8_output_layer;
+  const formats::Section& recipe = m.release;
+  plan.framework.moe_fused_mlp = recipe.Bool("moe_fused_mlp");
+  if (recipe.Bool("fp8_attention") || recipe.Bool("fp8_output_layer")) {
+    plan.framework.fp8_attention = recipe.Bool("fp8_attention");
+    plan.framework.fp8_output_layer = recipe.Bool("fp8_output_layer");
     m.Assume("in 8 bits, as the release's recipes: {}{}{}",
              plan.framework.fp8_attention ? "attention" : "",
              plan.framework.fp8_attention && plan.framework.fp8_output_layer ? ", " : "",
              plan.framework.fp8_output_layer ? "the output layer" : "");
   }
   if (m.row.has("cuda_graphs") || m.row.has("ep_overlap")) return;
-  if (recipe.expert_graphs == workload::CudaGraphs::kNone && !recipe.ep_overlap) return;
-  plan.framework.cuda_graphs = recipe.expert_graphs;
-  plan.framework.graph_scope = recipe.graph_scope;
-  plan.experts.moe_comm_overlap = recipe.ep_overlap;
+  const auto graphs = job::Choose(job::kCudaGraphs, recipe.Text("expert_graphs"));
+  const bool overlap = recipe.Bool("moe_comm_overlap");
+  if (graphs == workload::CudaGraphs::kNone && !overlap) return;
+  plan.framework.cuda_graphs = graphs;
+  plan.framework.graph_scope = workload::kGraphAll;
+  if (recipe.Has("cuda_graph_scope")) {
+    plan.framework.graph_scope = *workload::ParseGraphScope(recipe.Text("cuda_graph_scope"));
+  }
+  plan.experts.moe_comm_overlap = overlap;
   m.Assume("cuda_graphs and ep_overlap blank: {} graphs, {} overlap, as the release's recipes",
-           recipe.expert_graphs == workload::CudaGraphs::kIteration ? "one an iteration"
-           : recipe.expert_graphs == workload::CudaGraphs::kLayers  ? "a graph a layer and pass"
-                                                                    : "no",
-           recipe.ep_overlap ? "with" : "no");
+           graphs == workload::CudaGraphs::kIteration ? "one an iteration"
+           : graphs == workload::CudaGraphs::kLayers  ? "a graph a layer and pass"
+                                                      : "no",
+           overlap ? "with" : "no");
 }
 
 // Where nothing evens tokens out: torchtitan's runs on text of some hundred steps from scratch, and
@@ -111,9 +116,11 @@ Status MapDispatcher(const Mapping& m) {
   if (cell.empty()) {
     // Megatron's command line alone gathers; torchtitan's ExpertParallel has no other way.
     const bool exchanges = m.rule.label == "NeMo" || m.rule.label == "FSDP2" || IsBridge(m.row);
-    const bool said = m.release.dispatcher.has_value();
-    plan.experts.dispatcher =
-        m.release.dispatcher.value_or(exchanges ? Dispatcher::kAllToAll : Dispatcher::kAllGather);
+    const bool said = m.release.Has("moe_dispatcher");
+    plan.experts.dispatcher = said
+                                  ? job::Choose(job::kDispatchers, m.release.Text("moe_dispatcher"))
+                              : exchanges ? Dispatcher::kAllToAll
+                                          : Dispatcher::kAllGather;
     m.Assume("moe_dispatcher={} (blank: {})",
              job::NameOf(job::kDispatchers, plan.experts.dispatcher),
              said ? "the release's recipes" : fmt::format("{}'s default", m.rule.label));
@@ -193,7 +200,7 @@ Status MapExperts(const Mapping& m) {
   const bool fits = ranks % (std::int64_t{plan.parallel.tp} * ep) == 0 &&
                     model.experts.ffn_hidden % plan.parallel.tp == 0;
   const bool bridge = IsBridge(row);
-  const int stated = StatedEtp(row), recipes = m.release.etp;
+  const int stated = StatedEtp(row), recipes = static_cast<int>(m.release.Integer("etp"));
   plan.parallel.etp = stated > 0        ? stated
                       : recipes > 0     ? recipes
                       : fits && !bridge ? plan.parallel.tp
@@ -206,11 +213,11 @@ Status MapExperts(const Mapping& m) {
   const bool fused = !m.recipe().says_switches;
   plan.framework.moe_fused_permute = m.defaults().options.moe_fused_permute && fused;
   plan.framework.moe_fused_router =
-      m.defaults().options.moe_fused_router && fused && !m.release.router_operators;
+      m.defaults().options.moe_fused_router && fused && m.release.Bool("moe_fused_router");
   plan.framework.moe_separate_padding = m.defaults().options.moe_separate_padding;
-  const bool drops = HasToken(row, "tokendrop");
-  MapRouting(m, drops || m.release.drops);
-  if (drops || m.release.drops) {
+  const bool drops = HasToken(row, "tokendrop"), pads = m.release.Bool("moe_pad_to_capacity");
+  MapRouting(m, drops || pads);
+  if (drops || pads) {
     plan.experts.pad_to_capacity = plan.experts.dispatcher == workload::Dispatcher::kAllToAll;
     m.Assume("{}: every expert padded to the mean",
              drops ? "config_extra=tokendrop" : "capacity factor 1 (the release's scripts)");
@@ -229,7 +236,8 @@ Status MapExperts(const Mapping& m) {
     }
   }
   plan.experts.moe_delayed_weights =
-      plan.experts.moe_comm_overlap && (m.release.delays_weights || HasToken(row, "delay_wgrad"));
+      plan.experts.moe_comm_overlap &&
+      (m.release.Bool("moe_delayed_weights") || HasToken(row, "delay_wgrad"));
   return {};
 }
 

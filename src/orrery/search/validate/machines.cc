@@ -11,7 +11,6 @@
 namespace orrery::search {
 namespace {
 
-using cluster::Fabric;
 using cluster::Spec;
 
 constexpr std::int64_t kGigabit = 1'000'000'000 / 8;
@@ -134,45 +133,25 @@ Result<Spec> PresetOf(const Configuration& row, const cluster::Catalog& catalog,
   return InvalidInput("gpu={}: no cluster has the device {}", Printable(name, 40), device->name);
 }
 
-// Fabric's headers and latencies of a cluster of that fabric.
-Status SetFabric(std::string_view text, std::vector<std::string>* assumed, Spec* spec) {
-  const auto as_roce = [&]() -> Status {
-    ORRERY_ASSIGN_OR_RETURN(const Spec roce, cluster::FindPreset("h100-roce-400g"));
-    spec->fabric = Fabric::kRoce;
-    spec->nic_latency = roce.nic_latency;
-    spec->nic_mtu_bytes = roce.nic_mtu_bytes;
-    spec->nic_header_bytes = roce.nic_header_bytes;
-    return {};
-  };
-  const std::string lower = Lower(text);
-  if (Contains(lower, "tcpxo")) {
-    ORRERY_RETURN_IF_ERROR(as_roce());
-    assumed->push_back("TCPXO: latency and headers of RoCE");
+// As data/fabrics.yaml has what the text names.
+Status SetFabric(std::string_view text, const RowTables& tables, std::vector<std::string>* assumed,
+                 Spec* spec) {
+  const FabricName* const name = tables.fabrics.Find(text);
+  if (name == nullptr) {
+    assumed->push_back("fabric=ib (not stated)");
     return {};
   }
-  if (Contains(lower, "tcpx")) {
-    return InvalidInput(
-        "network={}: GPUDirect over kernel TCP is not modelled; TCPXO and cluster.fabric=tcp are",
-        Printable(text, 60));
+  if (!name->refused.empty()) {
+    return InvalidInput("network={}: {}", Printable(text, 60), name->refused);
   }
-  if (Contains(lower, "efa")) {
-    ORRERY_RETURN_IF_ERROR(as_roce());
-    spec->fabric = Fabric::kEfa;
-    assumed->push_back("EFA: latency and headers of RoCE");
-    return {};
+  if (!name->cluster.empty()) {
+    ORRERY_ASSIGN_OR_RETURN(const Spec other, tables.data->clusters.Find(name->cluster));
+    spec->nic_latency = other.nic_latency;
+    spec->nic_mtu_bytes = other.nic_mtu_bytes;
+    spec->nic_header_bytes = other.nic_header_bytes;
   }
-  if (Contains(lower, "omni")) {
-    spec->fabric = Fabric::kOmniPath;
-    assumed->push_back("Omni-Path: latency and headers of InfiniBand");
-    return {};
-  }
-  if (Contains(lower, "roce")) return as_roce();
-  if (Contains(lower, "ib") || Contains(lower, "infiniband")) return {};
-  if (Contains(lower, "ethernet")) {
-    assumed->push_back("Ethernet: taken as RoCE");
-    return as_roce();
-  }
-  assumed->push_back("fabric=ib (not stated)");
+  spec->fabric = name->fabric.value_or(spec->fabric);
+  if (!name->note.empty()) assumed->push_back(name->note);
   return {};
 }
 
@@ -182,26 +161,6 @@ void SetNics(int nics, std::int64_t node_Bps, Spec* spec) {
   while (spec->gpus_per_node % nics != 0) --nics;
   spec->nics_per_node = nics;
   spec->nic_Bps = node_Bps / nics;
-}
-
-// Clouds' hosts whose CPUs are not of the preset's vendor, by their own specifications: NCCL weighs
-// protocols by it.
-struct Host {
-  std::string_view part;  // of the system column
-  bool amd;
-};
-constexpr std::array kHosts = {
-    Host{"p5.48xlarge", true},     // AWS: EPYC 7R13
-    Host{"p5e.48xlarge", true},    // the same
-    Host{"Vultr HGX B200", true},  // vbm-256c-3072gb-8-b200-gpu: two EPYC 9575F
-    Host{"p4d", false},            // AWS: Xeon Platinum 8275CL; a DGX A100 has EPYCs
-    Host{"a2-", false},            // Google: Cascade Lake
-};
-
-void SetCpu(std::string_view system, Spec* spec) {
-  for (const Host& host : kHosts) {
-    if (Contains(system, host.part)) spec->cpu_is_amd = host.amd;
-  }
 }
 
 // A torus has a router a chip; its rings are as equal as the number of chips allows.
@@ -262,12 +221,6 @@ Result<std::optional<double>> Thinning(const Configuration& row) {
   return row.Number("oversubscription", 1, 1024);
 }
 
-bool IsFabricName(std::string_view word) {
-  constexpr std::array<std::string_view, 7> kNames = {"infiniband", "ib",        "roce",    "efa",
-                                                      "omnipath",   "omni-path", "ethernet"};
-  return word == "TCPXO" || std::find(kNames.begin(), kNames.end(), Lower(word)) != kNames.end();
-}
-
 bool Take(std::string_view part, std::string_view* text) {
   if (!text->starts_with(part)) return false;
   text->remove_prefix(part.size());
@@ -305,22 +258,22 @@ Status CheckFabricText(std::string_view text) {
   int names = 0, rates = 0;
   bool known = true;
   std::string_view rest = text;
+  const std::vector<std::string_view> fabrics = Fabrics::BuiltIn().Names();
   for (SkipSpaces(&rest); known && !rest.empty(); SkipSpaces(&rest)) {
     if (IsDigit(rest.front())) {
       known = TakeRate(&rest) && ++rates == 1;
       continue;
     }
     const std::string_view word = rest.substr(0, rest.find(' '));
-    known = IsFabricName(word) && ++names == 1;
+    known = std::ranges::find(fabrics, Lower(word)) != fabrics.end() && ++names == 1;
     rest.remove_prefix(word.size());
   }
   if (rates == 1) known = known && ReadNics(text, 8).gigabits > 0;
   if (known && names + rates > 0) return {};
   return InvalidInput(
       "'{}' is no fabric; give a host's NICs and their rate, then what connects them, such as "
-      "'8x400Gb/s InfiniBand', '3200Gb/s/node EFA' or '400Gb/s/GPU RoCE'; known are InfiniBand "
-      "(IB), RoCE, EFA, Omni-Path, Ethernet and TCPXO",
-      Printable(text, 60));
+      "'8x400Gb/s InfiniBand', '3200Gb/s/node EFA' or '400Gb/s/GPU RoCE'; known are {}",
+      Printable(text, 60), fmt::join(fabrics, ", "));
 }
 
 std::string DescribeFabric(const Spec& spec) {
@@ -355,9 +308,9 @@ NicText ReadNics(std::string_view network, int gpus_per_node) {
   return {};
 }
 
-Result<Spec> MapTrainingMachine(const Configuration& row, const cluster::Catalog& catalog,
+Result<Spec> MapTrainingMachine(const Configuration& row, const RowTables& tables,
                                 std::vector<std::string>* assumed) {
-  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, catalog, assumed));
+  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, tables.data->clusters, assumed));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t gpus, row.Needed("gpus", 1, 1 << 22));
   ORRERY_ASSIGN_OR_RETURN(const auto per_node, row.Whole("gpus_per_node", 1, 64));
   ORRERY_ASSIGN_OR_RETURN(const auto nic, row.Number("nic_gbps_per_gpu", 0.01, 1e5));
@@ -382,7 +335,7 @@ Result<Spec> MapTrainingMachine(const Configuration& row, const cluster::Catalog
 
   const bool stated = row.has("fabric");
   ORRERY_RETURN_IF_ERROR(
-      SetFabric(stated ? row.text("fabric") : row.text("network"), assumed, &spec));
+      SetFabric(stated ? row.text("fabric") : row.text("network"), tables, assumed, &spec));
   if (!thinning) assumed->push_back("oversubscription=1 (blank)");
   if (!nic) {
     assumed->push_back(
@@ -405,17 +358,19 @@ Result<Spec> MapTrainingMachine(const Configuration& row, const cluster::Catalog
   return spec;
 }
 
-Result<Spec> MapCollectiveMachine(const Configuration& row, const cluster::Catalog& catalog,
+Result<Spec> MapCollectiveMachine(const Configuration& row, const RowTables& tables,
                                   std::vector<std::string>* assumed) {
-  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, catalog, assumed));
+  ORRERY_ASSIGN_OR_RETURN(Spec spec, PresetOf(row, tables.data->clusters, assumed));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t nodes, row.Needed("nodes", 1, 1 << 20));
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t per_node, row.Needed("gpus_per_node", 1, 64));
   SetHostShape(per_node, &spec);
-  SetCpu(row.text("system"), &spec);
+  for (const Host* host : tables.hosts.Named(row)) {
+    spec.cpu_is_amd = host->cpu_is_amd.value_or(spec.cpu_is_amd);
+  }
   spec.nodes = static_cast<int>(nodes);
   SetDomains(&spec, assumed);
   if (spec.gpus_per_nvlink_domain >= spec.nodes * spec.gpus_per_node) return spec;
-  ORRERY_RETURN_IF_ERROR(SetFabric(row.text("network"), assumed, &spec));
+  ORRERY_RETURN_IF_ERROR(SetFabric(row.text("network"), tables, assumed, &spec));
   const NicText text = ReadNics(row.text("network"), spec.gpus_per_node);
   if (text.gigabits == 0) {
     assumed->push_back(fmt::format("{} NICs of {} Gb/s a node (not stated: {})", spec.nics_per_node,

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "orrery/search/validate/configuration.h"
-#include "orrery/search/validate/frameworks.h"
+#include "orrery/search/validate/names.h"
 #include "orrery/search/validate/release_recipes.h"
 #include "orrery/search/validate/training.h"
 
@@ -20,7 +20,7 @@ struct Mapping {
   FrameworkMatch rule;
   std::vector<std::string>* assumed;
   TrainingCase* out;
-  ReleaseRecipe release;
+  formats::Section release;  // what its scripts set (release_recipes.h)
 
   const job::FrameworkDefaults& defaults() const { return rule.framework->defaults; }
   const job::FrameworkRecipe& recipe() const { return rule.framework->recipe; }

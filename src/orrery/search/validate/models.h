@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "orrery/search/validate/configuration.h"
-#include "orrery/search/validate/frameworks.h"
+#include "orrery/search/validate/names.h"
 #include "orrery/search/validate/row_tables.h"
 #include "orrery/workload/model.h"
 

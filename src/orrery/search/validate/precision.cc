@@ -30,7 +30,7 @@ void MapLowPrecision(const Mapping& m, std::string_view dtype) {
   if (dtype == "mxfp8" || dtype == "nvfp4") {
     plan.precision.low = dtype == "mxfp8" ? LowPrecision::kMxfp8 : LowPrecision::kNvfp4;
   } else if (HasToken(m.row, "fp8-cs") || HasToken(m.row, "current_scaling") ||
-             HasToken(m.row, "tensorwise") || m.release.current) {
+             HasToken(m.row, "tensorwise") || m.release.Has("fp8_recipe")) {
     plan.precision.low = LowPrecision::kCurrent;
   } else if (HasToken(m.row, "prec=blockwise")) {
     plan.precision.low = LowPrecision::kBlockwise;
@@ -45,13 +45,15 @@ void MapLowPrecision(const Mapping& m, std::string_view dtype) {
     m.Assume("prec={} not understood", Printable(word, 40));
   }
   plan.framework.low_precision_gather = dtype != "nvfp4" && d.options.low_precision_gather;
-  if (m.release.gathers_16_bits) plan.framework.low_precision_gather = false;
+  if (!m.release.Bool("low_precision_gather")) plan.framework.low_precision_gather = false;
   if (HasToken(m.row, "fp8_allgather")) plan.framework.low_precision_gather = true;
   if (HasToken(m.row, "bf16_allgather")) plan.framework.low_precision_gather = false;
   const std::string_view kept = plan.precision.type == Precision::kFp32 ? "fp32" : "bf16";
   m.Assume("parameters gathered in {}", plan.framework.low_precision_gather ? dtype : kept);
-  plan.precision.bf16_last_layers = m.release.bf16_last_layers;
-  plan.precision.bf16_modules = m.release.bf16_modules;
+  plan.precision.bf16_last_layers = m.release.Integer("bf16_last_layers");
+  if (m.release.Has("bf16_modules")) {
+    plan.precision.bf16_modules = *workload::ParseBf16Modules(m.release.Text("bf16_modules"));
+  }
   if (plan.precision.bf16_last_layers > 0 || plan.precision.bf16_modules != 0) {
     m.Assume("in bf16, as Megatron Bridge's recipes have it: the last {} layers; modules: {}",
              plan.precision.bf16_last_layers,
@@ -73,8 +75,8 @@ Status MapReduction(const Mapping& m) {
   const std::string_view reduce = m.row.text("reduce_dtype");
   const job::FrameworkDefaults& d = m.defaults();
   plan.framework.grad_reduce_fp32 = job::ReducesInFp32(d, plan.precision.type);
-  if (reduce.empty() && m.release.reduces_fp32.has_value()) {
-    plan.framework.grad_reduce_fp32 = *m.release.reduces_fp32;
+  if (reduce.empty() && m.release.Has("grad_reduce_fp32")) {
+    plan.framework.grad_reduce_fp32 = m.release.Bool("grad_reduce_fp32");
     m.Assume("reduce_dtype={} (blank: the release's recipes)",
              plan.framework.grad_reduce_fp32 ? "fp32" : "bf16");
   } else if (reduce.empty()) {

@@ -8,11 +8,10 @@
 
 #include "orrery/base/status.h"
 #include "orrery/job/data.h"
-#include "orrery/search/validate/frameworks.h"
-#include "orrery/search/validate/model_names.h"
+#include "orrery/search/validate/hosts.h"
+#include "orrery/search/validate/names.h"
 #include "orrery/search/validate/release_recipes.h"
 #include "orrery/search/validate/test_cases.h"
-#include "orrery/search/validate/words.h"
 
 namespace orrery::search {
 
@@ -23,6 +22,8 @@ struct RowTables {
   Words words = Words::BuiltIn();
   RecipeTable recipes = RecipeTable::BuiltIn();
   TestCaseTable cases = TestCaseTable::BuiltIn();
+  Hosts hosts = Hosts::BuiltIn();
+  Fabrics fabrics = Fabrics::BuiltIn();
 };
 
 const RowTables& BuiltInRowTables();

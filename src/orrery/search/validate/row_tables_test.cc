@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "orrery/base/file.h"
-#include "orrery/search/validate/models.h"
+#include "orrery/search/validate/collectives.h"
 #include "orrery/search/validate/training.h"
 #include "orrery/search/validate/validate.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::UnorderedElementsAre;
+using ::testing::IsSupersetOf;
 
 constexpr std::string_view kHeader =
     "model,framework_family,framework,gpu,gpu_mem_gb,gpus,layers,hidden,heads,seq_len,tp,pp,"
@@ -41,7 +41,7 @@ class RowTablesOfOnesOwn : public ::testing::Test {
       EXPECT_TRUE(tables.ok()) << tables.status().message();
       if (tables.ok()) options.tables = *tables;
     }
-    const auto table = CsvTable::Parse(std::string(kHeader) + "\n" + row + "\n", "t.csv");
+    const auto table = formats::CsvTable::Parse(std::string(kHeader) + "\n" + row + "\n", "t.csv");
     EXPECT_TRUE(table.ok());
     const auto report = ValidateTable(*table, options);
     EXPECT_TRUE(report.ok());
@@ -84,11 +84,61 @@ TEST_F(RowTablesOfOnesOwn, SayWhatIsWrong) {
   EXPECT_THAT(error("words.yaml", "w: {column: atention_kernel, words: a, means: b, source: s}\n"),
               HasSubstr("did you mean 'attention_kernel'?"));
   EXPECT_THAT(error("words.yaml", "w: {column: task, words: a, source: s}\n"),
-              HasSubstr("words.yaml:1: 'w' lacks means"));
+              HasSubstr("words.yaml:1: the word 'w' lacks means"));
   EXPECT_THAT(error("framework_names.yaml", "f: {row: megatron@2020, label: f, source: s}\n"),
               HasSubstr("'f' lacks family"));
   EXPECT_THAT(error("model_names.yaml", "m: {names: ours, source: s}\n"),
               HasSubstr("'m' lacks model, or label and vocab"));
+  EXPECT_THAT(error("hosts.yaml", "h: {names: x, nccl: {NCCL_ALG: Ring}, source: s}\n"),
+              HasSubstr("NCCL_ALGO"));
+  EXPECT_THAT(error("hosts.yaml", "h: {cpu: amd, source: s}\n"),
+              HasSubstr("the host 'h' lacks names"));
+  EXPECT_THAT(error("fabrics.yaml", "f: {names: x, fabric: ibb, source: s}\n"),
+              HasSubstr("infiniband"));
+}
+
+// A host's processor, variables and note; a word for a fabric; a task; by files alone.
+TEST_F(RowTablesOfOnesOwn, AddHostsFabricsTasksAndAdapters) {
+  Write("hosts.yaml",
+        "h: {names: our-host, cpu: amd, nccl: {NCCL_ALGO: Ring}, note: rings alone, source: s}\n");
+  Write("fabrics.yaml", "f: {names: ourweave, fabric: tcp, note: woven, source: s}\n");
+  Write("words.yaml", "t: {column: task, accepts: dpo, otherwise: not here, source: s}\n");
+  Write("release_recipes.yaml",
+        "l: {frameworks: nemo@, about: adapters, tasks: lora, lora_rank: 48, source: s}\n");
+  auto own = ReadRowTables(std::vector<std::string>{folder_});
+  ASSERT_TRUE(own.ok()) << own.status().message();
+  const auto collectives = formats::CsvTable::Parse(
+      "system,gpu,nodes,gpus_per_node,network,collective,size_bytes\n"
+      "Our-Host 3,H100,2,8,OurWeave 8x400Gb/s,all_reduce,1048576\n",
+      "t.csv");
+  ASSERT_TRUE(collectives.ok());
+  const Configuration row(TableKind::kCollectives, *collectives, 0);
+  std::vector<std::string> assumed;
+  const auto mapped = MapCollective(row, &assumed, **own);
+  ASSERT_TRUE(mapped.ok()) << mapped.status().message();
+  EXPECT_EQ(mapped->cluster.fabric, cluster::Fabric::kTcp);
+  EXPECT_TRUE(mapped->cluster.cpu_is_amd);
+  EXPECT_THAT(assumed, IsSupersetOf({"rings alone", "woven"}));
+  EXPECT_FALSE(mapped->environment.algorithm_allowed[0][0]);  // trees
+  std::vector<std::string> ignored;
+  EXPECT_FALSE(MapCollective(row, &ignored)->cluster.cpu_is_amd);
+
+  const auto training = [&](const std::string& task, const RowTables& tables) {
+    const auto table = formats::CsvTable::Parse(
+        "model,framework_family,gpu,gpus,layers,hidden,heads,seq_len,tp,pp,global_batch,"
+        "compute_dtype,task\n"
+        "GPT,nemo,H100,8,4,2048,16,2048,1,1,8,bf16," +
+            task + "\n",
+        "t.csv");
+    EXPECT_TRUE(table.ok());
+    std::vector<std::string> said;
+    return MapTraining(Configuration(TableKind::kTraining, *table, 0), &said, 1, tables);
+  };
+  EXPECT_TRUE(training("dpo", **own).ok());
+  EXPECT_EQ(training("dpo", BuiltInRowTables()).status().message(),
+            "task=dpo: this task is not modelled");
+  EXPECT_EQ(training("lora", **own)->plan.lora.rank, 48);
+  EXPECT_EQ(training("lora", BuiltInRowTables())->plan.lora.rank, 32);
 }
 
 // A word that is not ours does not cost a prediction; `assumed` says how it was read.

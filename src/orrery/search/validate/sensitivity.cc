@@ -11,16 +11,9 @@ namespace {
 
 constexpr double kStep = 0.5;  // of the a-priori spread
 
-// What a CSV cell may hold as it is.
-std::string Cell(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
-}
-
 }  // namespace
 
-Result<std::string> Sensitivities(const CsvTable& table, const ValidateOptions& options) {
+Result<std::string> Sensitivities(const formats::CsvTable& table, const ValidateOptions& options) {
   Report report;
   ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
   std::vector<Case> cases;
@@ -65,8 +58,8 @@ Result<std::string> Sensitivities(const CsvTable& table, const ValidateOptions& 
     const Prediction& p = report.rows[timed[i].first];
     if (!rows[i].predicted || !p.measured) continue;
     const double base = *rows[i].predicted;
-    out += fmt::format("{},{},{},{},{},{}", Cell(p.id), Cell(p.log), Cell(p.stratum),
-                       Name(p.quantity), *p.measured, base);
+    out += fmt::format("{},{},{},{},{},{}", formats::CsvField(p.id), formats::CsvField(p.log),
+                       formats::CsvField(p.stratum), Name(p.quantity), *p.measured, base);
     for (std::size_t c = 0; c < definitions.size(); ++c) {
       const std::size_t at = where[i * definitions.size() + c];
       const bool known = at > 0 && rows[at].predicted.has_value() && base > 0;

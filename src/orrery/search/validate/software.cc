@@ -43,13 +43,13 @@ void MapLoss(const Mapping& m) {
   Plan& plan = m.out->plan;
   plan.framework.chunked_loss = HasToken(m.row, "liger") && plan.parallel.tp == 1;
   LossDefault loss = m.defaults().loss;
-  if (m.release.overlaps_and_fuses) loss = LossDefault::kOnline;
-  if (m.release.plain_loss) {
+  if (m.release.Bool("overlaps_and_fuses")) loss = LossDefault::kOnline;
+  if (!m.release.Bool("fused_loss")) {
     loss = LossDefault::kEager;
     m.Assume("cross_entropy_loss_fusion off (the release's recipes)");
   }
   if (HasToken(m.row, "cross_entropy_loss_fusion")) loss = LossDefault::kFused;
-  const bool compiled = SaysCompiled(m.row) && m.release.compiles_loss;
+  const bool compiled = SaysCompiled(m.row) && m.release.Bool("compiled_loss");
   if (loss == LossDefault::kTorch && compiled) loss = LossDefault::kEager;
   if (!plan.framework.chunked_loss) job::ApplyLoss(loss, &plan);
 }
@@ -77,7 +77,7 @@ void MapAttention(const Mapping& m) {
   } else if (cell == "cudnn") {
     *attention = job::AttentionOn(arch, AttentionDefault::kLibrary);
     if (arch < cluster::Arch::kHopper) m.Assume("cuDNN's fused attention priced as flash 2");
-  } else if (!m.release.fused_attention) {
+  } else if (!m.release.Bool("fused_attention")) {
     *attention = AttentionBackend::kFlash2;
     m.Assume("attention_kernel=flash2 (blank: the release's scripts set NVTE_FUSED_ATTN=0)");
   } else {
@@ -111,9 +111,9 @@ Status MapOverlap(const Mapping& m) {
   if (!tp_overlap && AsyncTp(m)) tp_overlap = true;
   ORRERY_ASSIGN_OR_RETURN(const auto graphs, m.row.Flag("cuda_graphs"));
   // Megatron-FSDP's own default is to overlap both (megatron_fsdp/fully_shard.py).
-  const bool dp_overlap = overlap.value_or(m.release.overlaps_and_fuses || m.release.torch_ddp ||
-                                           HasToken(m.row, "megatron_fsdp") ||
-                                           (d.dp_overlap && !m.recipe().says_switches));
+  const bool dp_overlap = overlap.value_or(
+      m.release.Bool("overlaps_and_fuses") || m.release.Bool("torch_ddp") ||
+      HasToken(m.row, "megatron_fsdp") || (d.dp_overlap && !m.recipe().says_switches));
   if (!overlap && plan.parallel.dp > 1) m.AssumeDefault("dp_overlap", dp_overlap ? "1" : "0");
   plan.framework.overlap_grad_reduce = dp_overlap;
   plan.framework.overlap_param_gather = dp_overlap && plan.memory.sharding == Sharding::kZero1;
@@ -130,11 +130,11 @@ Status MapOverlap(const Mapping& m) {
     m.AssumeDefault("tp_comm_overlap", plan.framework.tp_comm_overlap ? "1" : "0");
   }
   const bool whole = HasToken(m.row, "full_cuda_graph") || HasToken(m.row, "full_iteration") ||
-                     m.release.whole_graphs ||
-                     (!graphs && m.release.graphs == CudaGraphs::kIteration);
-  MapGraphs(m, graphs.value_or(m.release.graphs != CudaGraphs::kNone), whole);
+                     m.release.Bool("whole_graphs") ||
+                     (!graphs && m.release.Text("cuda_graphs") == "iteration");
+  MapGraphs(m, graphs.value_or(m.release.Text("cuda_graphs") != "none"), whole);
   if (HasToken(m.row, "sharp")) m.Assume("config_extra=sharp is not modelled: rings and trees");
-  plan.framework.quiet_loop = m.release.quiet_loop;
+  plan.framework.quiet_loop = m.release.Bool("quiet_loop");
   if (plan.framework.quiet_loop)
     m.Assume("quiet_loop=1 (blank: the release's scripts log nothing a step)");
   plan.framework.prefetch = dp_overlap;
@@ -154,7 +154,7 @@ Status MapLibraries(const Mapping& m) {
     m.out->plan.framework.fused_weight_gradient = false;
     m.Assume("--no-gradient-accumulation-fusion (the CI's test cases of either determinism)");
   }
-  if (m.release.adds_weight_gradients) {
+  if (!m.release.Bool("fused_weight_gradient")) {
     m.out->plan.framework.fused_weight_gradient = false;
     m.Assume("weight gradients are added by kernels of their own (the release's model)");
   }
@@ -162,18 +162,18 @@ Status MapLibraries(const Mapping& m) {
   if (HasToken(m.row, "uninstall_te")) m.out->plan.framework.fused_softmax = false;
   m.out->plan.framework.in_place_kernels = HasToken(m.row, "liger");
   MapTorchLayers(m);
-  if ((m.defaults().squared_relu_operators || m.release.squared_relu_operators) &&
+  if ((m.defaults().squared_relu_operators || !m.release.Bool("fused_bias_activation")) &&
       m.out->model.activation == workload::Activation::kSquaredRelu) {
     m.out->plan.framework.fused_bias_activation = false;
     m.Assume("squared ReLU as PyTorch's operators, not compiled (NeMo 2)");
   }
-  if (!m.release.scans) m.out->plan.framework.stacked_layers = false;
-  if (m.release.bias_kernels) {
+  if (!m.release.Bool("stacked_layers")) m.out->plan.framework.stacked_layers = false;
+  if (m.release.Bool("qkv_bias_kernel")) {
     m.out->plan.framework.qkv_bias_kernel = true;
     m.out->plan.framework.fused_bias_activation = false;
     m.Assume("biases of products are kernels of their own (XLA's cuBLAS calls)");
   }
-  if (m.release.adam_operators) {
+  if (!m.release.Bool("fused_adam")) {
     m.out->plan.framework.fused_adam = false;
     m.Assume("AdamW operator by operator (torchtitan before 24 February 2025)");
   }

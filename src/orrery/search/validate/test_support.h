@@ -59,7 +59,7 @@ inline Mapped Map(const Cells& row_cells, const Cells& changes = {}) {
     header += fmt::format("{}{}", header.empty() ? "" : ",", column);
     row += fmt::format("{}\"{}\"", row.empty() ? "" : ",", value);
   }
-  const auto table = CsvTable::Parse(header + "\n" + row + "\n", "t.csv");
+  const auto table = formats::CsvTable::Parse(header + "\n" + row + "\n", "t.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
   const Configuration configuration(TableKind::kTraining, *table, 0);
   Mapped out;

@@ -24,30 +24,6 @@ using workload::Schedule;
 using workload::Sharding;
 using Assumed = std::vector<std::string>;
 
-// What a column must say, if it says anything, for a row to lie in scope.
-struct ScopeRule {
-  std::string_view column;
-  std::string_view accepted;  // "a|b"
-  std::string_view refusal;
-};
-constexpr std::array kScope = {
-    ScopeRule{"arch", "dense|moe", "no model of this architecture"},
-    ScopeRule{"layer_kind", "dense-attn|mla|dense-attn+sliding-window|mamba2-hybrid|bert|cnn",
-              "no model of these layers"},
-    ScopeRule{"compute_dtype", "bf16|fp16|fp32|fp8|mxfp8|nvfp4", "this type is not modelled"},
-    ScopeRule{"sharding", "none|zero1|zero2|zero3|hsdp", "this sharding is not modelled"},
-    ScopeRule{"task", "pretrain|proxy-pretrain|sft|lora", "this task is not modelled"},
-};
-
-Status CheckScope(const Configuration& row) {
-  for (const ScopeRule& rule : kScope) {
-    const std::string_view cell = row.text(rule.column);
-    if (cell.empty() || IsOneOf(cell, rule.accepted)) continue;
-    return InvalidInput("{}={}: {}", rule.column, Printable(cell, 40), rule.refusal);
-  }
-  return {};
-}
-
 Result<int> Degree(const Mapping& m, std::string_view column) {
   ORRERY_ASSIGN_OR_RETURN(const std::int64_t degree, m.row.Needed(column, 1, 1 << 20));
   return static_cast<int>(degree);
@@ -74,7 +50,8 @@ Status MapDegrees(const Mapping& m) {
     m.Assume("dp={} ({}: gpus / (tp·pp·cp))", plan.parallel.dp,
              dp ? fmt::format("{} contradicts gpus", *dp) : "blank");
   }
-  if (m.release.dp_last || HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
+  if ((m.release.Has("rank_order") && m.release.Text("rank_order") == "tp-cp-pp-dp") ||
+      HasToken(m.row, "dp_last") || HasToken(m.row, "dplast")) {
     plan.parallel.rank_order = workload::RankOrder::kPpDp;
   }
   plan.parallel.vpp = static_cast<int>(vpp.value_or(1));
@@ -96,11 +73,11 @@ Status MapBatch(const Mapping& m, std::int64_t open_micro_batch) {
   if (!micro && global && steps && *global % (plan.parallel.dp * *steps) == 0) {
     plan.batch.micro_batch = *global / (plan.parallel.dp * *steps);
     m.Assume("micro_batch={} (blank: global_batch / (dp·grad_accum))", plan.batch.micro_batch);
-  } else if (!micro && m.release.micro_batch > 0) {
-    plan.batch.micro_batch = m.release.micro_batch;
+  } else if (!micro && m.release.Integer("micro_batch") > 0) {
+    plan.batch.micro_batch = m.release.Integer("micro_batch");
     m.Assume("micro_batch={} (blank: the release's scripts)", plan.batch.micro_batch);
-  } else if (!micro && PacksSamples(m)) {
-    m.Assume("micro_batch=1 (blank: NeMo packs samples into one sequence)");
+  } else if (!micro && m.release.Integer("packed_len") > 0) {
+    m.Assume("micro_batch=1 (blank: the release packs samples into one sequence)");
   } else if (!micro && global) {
     plan.batch.micro_batch = open_micro_batch;
     m.out->open_micro_batch = true;
@@ -210,8 +187,9 @@ Status MapSharding(const Mapping& m) {
   Plan& plan = m.out->plan;
   ORRERY_ASSIGN_OR_RETURN(auto group, m.row.Whole("zero_group", 1, 1 << 22));
   const int per_host = m.out->cluster.gpus_per_node;
-  if (!group && m.release.shard_hosts > 0 && plan.ranks() >= m.release.shard_from * per_host) {
-    group = std::min(m.release.shard_hosts * per_host, plan.replicas());
+  const std::int64_t hosts = m.release.Integer("shard_hosts");
+  if (!group && hosts > 0 && plan.ranks() >= m.release.Integer("shard_from_hosts") * per_host) {
+    group = std::min<std::int64_t>(hosts * per_host, plan.replicas());
     m.Assume("zero_group={} (blank: the release's scripts)", *group);
   }
   const std::string_view sharding = m.row.text("sharding");
@@ -238,7 +216,8 @@ Status MapSharding(const Mapping& m) {
   if (plan.gathers_units()) {
     m.Assume("parameters sharded over {} data-parallel ranks, a layer a unit", plan.shard_ranks());
     plan.framework.flat_parameters = m.defaults().options.flat_parameters;
-    plan.framework.copies_units = m.defaults().options.copies_units || m.release.copies_carried;
+    plan.framework.copies_units =
+        m.defaults().options.copies_units || m.release.Bool("copies_units");
     plan.framework.unit_buffers =
         m.defaults().options.unit_buffers && HasToken(m.row, "megatron_fsdp");
     plan.framework.hold_units =
@@ -270,7 +249,7 @@ Status MapRecompute(const Mapping& m) {
     plan.framework.recompute_flash = m.defaults().options.recompute_flash;
     return {};
   }
-  const std::string_view recipe = m.release.recompute;
+  const std::string recipe = formats::TextOf(m.release, "recompute_modules");
   if (cell.empty() && !recipe.empty() && !HasToken(m.row, "recompute=")) {
     plan.memory.recompute = Recompute::kSelective;
     ORRERY_ASSIGN_OR_RETURN(plan.memory.recompute_modules, workload::ParseRecomputeModules(recipe));
@@ -278,7 +257,7 @@ Status MapRecompute(const Mapping& m) {
     m.Assume("recompute={} (blank: the release's recipes)", recipe);
     return {};
   }
-  if (cell.empty() && !m.release.recomputes) {
+  if (cell.empty() && m.release.Has("recompute")) {
     plan.memory.recompute = Recompute::kNone;
     m.Assume("recompute=none (blank: the release's scripts)");
   } else if (cell.empty()) {
@@ -292,9 +271,9 @@ Status MapRecompute(const Mapping& m) {
     plan.memory.recompute = *stated;
   }
   job::ApplyRecompute(m.defaults(), &plan);
-  if (m.release.keeps != workload::RecomputeKeeps::kNothing &&
-      plan.memory.recompute == Recompute::kFull) {
-    plan.framework.recompute_keeps = m.release.keeps;
+  if (m.release.Has("recompute_keeps") && plan.memory.recompute == Recompute::kFull) {
+    plan.framework.recompute_keeps =
+        job::Choose(job::kRecomputeKeeps, m.release.Text("recompute_keeps"));
     m.Assume("recompute keeps what the release's scripts say");
   }
   return {};
@@ -320,23 +299,18 @@ Status MapOffload(const Mapping& m) {
   return {};
 }
 
-// Megatron's CI on one host of GB200: all its recipes for it (tests/test_utils/recipes/gb200,
-// *-1node.yaml) are of the scope mr-github, whose runners are AWS's (cicd-main.yml); those mount
-// the data. A read of an object store there takes 100 to 200 ms to its first byte (Amazon S3,
-// performance design patterns), and a sample is one.
 void MapInput(const Mapping& m) {
-  const cluster::Spec& spec = m.out->cluster;
-  const bool one_host = m.out->plan.ranks() <= spec.gpus_per_node && spec.cpu_is_grace;
-  if (!one_host || !HasToken(m.row, "case=")) return;
-  m.out->plan.batch.sample_read = 100 * kMillisecond;
-  m.Assume("samples are read in 100 ms by one of two workers (the CI's runner mounts its data)");
+  m.out->plan.batch.sample_read = m.release.Integer("sample_read");
+  if (m.out->plan.batch.sample_read == 0) return;
+  m.Assume("samples are read in {} ms by one of two workers (the recipes')",
+           m.out->plan.batch.sample_read / kMillisecond);
 }
 
 }  // namespace
 
 Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
                                  std::int64_t micro_batch, const RowTables& tables) {
-  ORRERY_RETURN_IF_ERROR(CheckScope(row));
+  ORRERY_RETURN_IF_ERROR(tables.words.CheckScope(row));
   ORRERY_ASSIGN_OR_RETURN(const FrameworkMatch rule,
                           tables.frameworks.Match(row, tables.data->frameworks));
   TrainingCase out;
@@ -345,22 +319,22 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   out.plan.framework = rule.framework->defaults.options;
   out.plan.framework.low_precision_gather = false;
   out.plan.framework.torch_layers = workload::TorchLayers::kFused;
-  const Mapping m{row, rule, assumed, &out, tables.recipes.Find(row)};
+  const Mapping m{row, rule, assumed, &out, tables.recipes.Find(row, rule.framework->name)};
   ORRERY_RETURN_IF_ERROR(MapDegrees(m));
   ORRERY_RETURN_IF_ERROR(MapBatch(m, micro_batch));
   ORRERY_RETURN_IF_ERROR(MapPrecision(m));
   job::FrameworkRecipe recipe = m.recipe();
-  if (m.release.gpt_dropout > 0) recipe.gpt_dropout = m.release.gpt_dropout;
+  if (m.release.Has("dropout")) recipe.gpt_dropout = m.release.Real("dropout");
   ORRERY_ASSIGN_OR_RETURN(out.model, MapModel(row, recipe, tables, assumed));
-  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, tables.data->clusters, assumed));
+  ORRERY_ASSIGN_OR_RETURN(out.cluster, MapTrainingMachine(row, tables, assumed));
   out.plan.parallel.nvlink_ranks = out.cluster.gpus_per_nvlink_domain;
-  if (m.release.vboost) {
+  if (m.release.Bool("vboost")) {
     out.cluster.device.vboost = true;
     m.Assume("vboost: power steered to the SMs, as the release's scripts do");
   }
-  if (m.release.cuda > 0) {
-    out.cluster.device.cuda = m.release.cuda;
-    m.Assume("CUDA {}: the release's container", m.release.cuda);
+  if (m.release.Has("cuda")) {
+    out.cluster.device.cuda = static_cast<int>(m.release.Integer("cuda"));
+    m.Assume("CUDA {}: the release's container", out.cluster.device.cuda);
   }
   MapSchedule(m);
   ORRERY_RETURN_IF_ERROR(MapSharding(m));
@@ -372,7 +346,7 @@ Result<TrainingCase> MapTraining(const Configuration& row, Assumed* assumed,
   if (HasExperts(row)) ORRERY_RETURN_IF_ERROR(MapExperts(m));
   MapTask(m);
   if (out.plan.parallel.pp > 1 && out.plan.lora.rank == 0)
-    out.plan.framework.deferred_head = m.release.deferred_head;
+    out.plan.framework.deferred_head = m.release.Integer("deferred_head");
   if (out.plan.framework.deferred_head > 0) {
     m.Assume("deferred_head={} (blank: the release's recipes)", out.plan.framework.deferred_head);
   }

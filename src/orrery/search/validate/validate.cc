@@ -14,7 +14,7 @@ namespace orrery::search {
 namespace {
 
 // A column that is nearly named like one that is read was surely meant to be read.
-void WarnOfMistypedColumns(const CsvTable& table, TableKind kind, Report* report) {
+void WarnOfMistypedColumns(const formats::CsvTable& table, TableKind kind, Report* report) {
   const auto read = ConfigurationColumns(kind), withheld = WithheldColumns();
   std::vector<std::string_view> known(read.begin(), read.end());
   known.insert(known.end(), withheld.begin(), withheld.end());
@@ -73,7 +73,7 @@ std::optional<bool> Prediction::in_interval() const {
   return *measured >= at / (1 + w) && *measured <= at * (1 + w);
 }
 
-Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& options) {
+Result<Report> ValidateTable(const formats::CsvTable& table, const ValidateOptions& options) {
   Report report;
   report.table = table.name();
   report.measured_kernels = options.measured_kernels;
@@ -100,7 +100,8 @@ Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& optio
   return report;
 }
 
-Result<std::vector<RowDocument>> ExportJobs(const CsvTable& table, const ValidateOptions& options) {
+Result<std::vector<RowDocument>> ExportJobs(const formats::CsvTable& table,
+                                            const ValidateOptions& options) {
   Report report;
   ORRERY_ASSIGN_OR_RETURN(report.kind, KindOf(table));
   if (report.kind != TableKind::kTraining) {

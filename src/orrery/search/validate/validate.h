@@ -21,8 +21,8 @@
 #include "orrery/base/status.h"
 #include "orrery/constants/set.h"
 #include "orrery/constants/spreads.h"
+#include "orrery/formats/csv.h"
 #include "orrery/search/validate/configuration.h"
-#include "orrery/search/validate/csv.h"
 #include "orrery/search/validate/statistics.h"
 
 namespace orrery::search {
@@ -86,7 +86,7 @@ struct Report {
 
 // The quantities of a training row: its step time, and its peak memory where one is given or a
 // meter is named; both where no outcome is given at all.
-Result<Report> ValidateTable(const CsvTable& table, const ValidateOptions& options);
+Result<Report> ValidateTable(const formats::CsvTable& table, const ValidateOptions& options);
 
 // A row's job (row_job.h) as YAML, for `orrery simulate`.
 struct RowDocument {
@@ -94,12 +94,13 @@ struct RowDocument {
   std::string yaml;
 };
 // Of every training row that is not refused, in row order.
-Result<std::vector<RowDocument>> ExportJobs(const CsvTable& table, const ValidateOptions& options);
+Result<std::vector<RowDocument>> ExportJobs(const formats::CsvTable& table,
+                                            const ValidateOptions& options);
 
 // As CSV, a line for every predicted step or collective: id, source, stratum, quantity, measured,
 // predicted, and for every constant d ln(predicted) by one a-priori spread of it, as a one-sided
 // difference of half a spread inside its range; 0 where the row cannot depend on it. A table costs
 // as many runs as its rows have constants in scope.
-Result<std::string> Sensitivities(const CsvTable& table, const ValidateOptions& options);
+Result<std::string> Sensitivities(const formats::CsvTable& table, const ValidateOptions& options);
 
 }  // namespace orrery::search

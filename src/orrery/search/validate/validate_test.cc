@@ -38,7 +38,7 @@ constexpr std::string_view kRows[] = {
     "zero3,,0.25,,,,\n",
 };
 
-CsvTable Table(bool blank_outcomes, std::string_view header = kHeader) {
+formats::CsvTable Table(bool blank_outcomes, std::string_view header = kHeader) {
   std::string text(header);
   for (std::string_view row : kRows) {
     std::string line(row.substr(0, row.size() - 1));
@@ -50,12 +50,12 @@ CsvTable Table(bool blank_outcomes, std::string_view header = kHeader) {
     }
     text += line + "\n";
   }
-  auto table = CsvTable::Parse(text, "t.csv");
+  auto table = formats::CsvTable::Parse(text, "t.csv");
   EXPECT_TRUE(table.ok()) << table.status().message();
   return *std::move(table);
 }
 
-Report Predict(const CsvTable& table, int threads = 1) {
+Report Predict(const formats::CsvTable& table, int threads = 1) {
   ValidateOptions options;
   options.threads = threads;
   auto report = ValidateTable(table, options);
@@ -75,7 +75,7 @@ TEST(Validate, ABlankMicroBatchIsTheFastestThatFits) {
           "zero1,,1,,,,\n",
           large ? 2048 : 1024, seq_len, cut);
     }
-    const auto table = CsvTable::Parse(text, "t.csv");
+    const auto table = formats::CsvTable::Parse(text, "t.csv");
     ASSERT_TRUE(table.ok());
     const Report report = Predict(*table);
     const auto seconds = [&](std::size_t row) { return report.rows[row].predicted.value_or(0); };
@@ -91,16 +91,17 @@ TEST(Validate, ABlankMicroBatchIsTheFastestThatFits) {
 // What `orrery simulate` makes of an exported row, by fingerprint. Of the given table every tenth
 // row; tests/export_test.py does all.
 TEST(Validate, AnExportedRowIsTheSameRun) {
-  const auto given = CsvTable::Read(ORRERY_SOURCE_DIR "/validation/training_measured.csv");
+  const auto given = formats::CsvTable::Read(ORRERY_SOURCE_DIR "/validation/training_measured.csv");
   ASSERT_TRUE(given.ok()) << given.status().message();
   std::string text = fmt::format("{}\n", fmt::join(given->header(), ","));
   for (std::size_t row = 5; row < given->rows(); row += 10) {
     for (std::size_t column = 0; column < given->columns(); ++column) {
-      text += fmt::format("{}{}", column > 0 ? "," : "", CsvField(given->cell(row, column)));
+      text +=
+          fmt::format("{}{}", column > 0 ? "," : "", formats::CsvField(given->cell(row, column)));
     }
     text += "\n";
   }
-  const auto table = CsvTable::Parse(text, "tenth.csv");
+  const auto table = formats::CsvTable::Parse(text, "tenth.csv");
   ASSERT_TRUE(table.ok()) << table.status().message();
   std::map<std::string, std::uint64_t> fingerprints;
   for (const Prediction& p : Predict(*table).rows) {
@@ -183,14 +184,14 @@ TEST(Configuration, HoldsNoWithheldColumn) {
 }
 
 TEST(ConfigurationDeathTest, ReadingAnOutcomeIsABug) {
-  const CsvTable table = Table(false);
+  const formats::CsvTable table = Table(false);
   const Configuration row(TableKind::kTraining, table, 0);
   EXPECT_DEATH((void)row.text("step_time_s"), "configuration columns only");
 }
 
 TEST(Validate, WrongTables) {
   const auto error = [](std::string_view text) {
-    const auto table = CsvTable::Parse(text, "t.csv");
+    const auto table = formats::CsvTable::Parse(text, "t.csv");
     EXPECT_TRUE(table.ok());
     const auto report = ValidateTable(*table, {});
     EXPECT_FALSE(report.ok());
@@ -217,7 +218,7 @@ TEST(Validate, MissingColumnsThatStandThereByAnotherName) {
     for (std::size_t at = 0; to.empty() && (at = text.find(',')) != std::string::npos;) {
       text[at] = ';';
     }
-    const auto table = CsvTable::Parse(text, "t.csv");
+    const auto table = formats::CsvTable::Parse(text, "t.csv");
     EXPECT_TRUE(table.ok());
     return ValidateTable(*table, {}).status().message();
   };
@@ -241,7 +242,7 @@ TEST(Validate, IdsWithoutAPrefixLeaveTheSourceToItsColumn) {
   const auto source = [](std::string_view id) {
     std::string text = std::string(kHeader) + std::string(kRows[0]);
     text.replace(text.find("lab-1,L"), 7, std::string(id) + ",our cluster");
-    return Predict(*CsvTable::Parse(text, "t.csv")).rows[0].source;
+    return Predict(*formats::CsvTable::Parse(text, "t.csv")).rows[0].source;
   };
   EXPECT_EQ(source("lab-1"), "lab");
   EXPECT_EQ(source("run7"), "our cluster");
@@ -267,7 +268,7 @@ constexpr std::string_view kNccl =
     "8x200Gbps,all_reduce,17179869184,float,40,0,0\n";
 
 TEST(Validate, Collectives) {
-  const auto table = CsvTable::Parse(kNccl, "n.csv");
+  const auto table = formats::CsvTable::Parse(kNccl, "n.csv");
   ASSERT_TRUE(table.ok());
   const Report report = Predict(*table);
   ASSERT_EQ(report.rows.size(), 6U);
@@ -287,7 +288,7 @@ TEST(Validate, Collectives) {
 TEST(Validate, LogsAreLeftOut) {
   const auto text = ReadFile(ORRERY_SOURCE_DIR "/validation/nccl_measured.csv", 1 << 20);
   ASSERT_TRUE(text.ok());
-  const auto table = CsvTable::Parse(*text, "nccl_measured.csv");
+  const auto table = formats::CsvTable::Parse(*text, "nccl_measured.csv");
   ASSERT_TRUE(table.ok());
   const Report report = Predict(*table);
   std::set<std::string> sources, logs;
@@ -307,7 +308,7 @@ TEST(Validate, CollectivesByName) {
   const auto predict = [&](std::string_view system, std::string_view gpu, std::string_view rest) {
     const std::string row =
         fmt::format("s,{},{},2,8,unknown,IB 8x400Gbps,{},float,40,0,0\n", system, gpu, rest);
-    return Predict(*CsvTable::Parse(header + row, "n.csv")).rows[0];
+    return Predict(*formats::CsvTable::Parse(header + row, "n.csv")).rows[0];
   };
   EXPECT_THAT(predict("HGX", "B200", "barrier,1024").reason,
               HasSubstr("unknown collective 'barrier'"));
@@ -337,7 +338,7 @@ TEST(Validate, CollectivesByWords) {
                            std::string_view network) {
     const std::string row = fmt::format("s,{},H100,8,8,{},{},all_reduce,268435456,float,40,0,0\n",
                                         system, version, network);
-    return Predict(*CsvTable::Parse(header + row, "n.csv")).rows[0];
+    return Predict(*formats::CsvTable::Parse(header + row, "n.csv")).rows[0];
   };
   EXPECT_THAT(predict("HGX", "2.22.3", "IB 8x400Gbps").assumed,
               Contains("planned NVLSTree, Simple, 16 channels"));
@@ -359,7 +360,7 @@ TEST(Validate, CollectivesByWords) {
 // and 2 of the network, each at least a step's copy at 20.7 GB/s. With NCCL's own 512 KiB two
 // steps would be under way at a time.
 TEST(Validate, TcpxoIsNcclAsGoogleSetsIt) {
-  const Report report = Predict(*CsvTable::Parse(kNccl, "n.csv"));
+  const Report report = Predict(*formats::CsvTable::Parse(kNccl, "n.csv"));
   ASSERT_EQ(report.rows.size(), 6U);
   EXPECT_THAT(report.rows[4].assumed, Contains(HasSubstr("planned Tree, Simple, 16 channels")));
   EXPECT_THAT(report.rows[4].assumed, Contains(HasSubstr("Google's profile")));

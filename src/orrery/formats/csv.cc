@@ -1,4 +1,4 @@
-#include "orrery/search/validate/csv.h"
+#include "orrery/formats/csv.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "orrery/base/file.h"
 #include "orrery/base/text.h"
 
-namespace orrery::search {
+namespace orrery::formats {
 namespace {
 
 // Takes one record after the other from the text.
@@ -195,4 +195,4 @@ Result<CsvTable> CsvTable::Read(const std::string& path) {
   return Parse(text, path);
 }
 
-}  // namespace orrery::search
+}  // namespace orrery::formats

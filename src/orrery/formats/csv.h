@@ -17,7 +17,7 @@
 
 #include "orrery/base/status.h"
 
-namespace orrery::search {
+namespace orrery::formats {
 
 class CsvTable {
  public:
@@ -57,4 +57,4 @@ class CsvTable {
 // `text` as a field, in quotes where it needs them.
 std::string CsvField(std::string_view text);
 
-}  // namespace orrery::search
+}  // namespace orrery::formats

@@ -1,10 +1,10 @@
 // Is a table read as RFC 4180 says, and is damage named by line and column?
-#include "orrery/search/validate/csv.h"
+#include "orrery/formats/csv.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace orrery::search {
+namespace orrery::formats {
 namespace {
 
 using ::testing::HasSubstr;
@@ -66,4 +66,4 @@ TEST(Csv, DamageIsNamed) {
 TEST(Csv, MissingFile) { EXPECT_FALSE(CsvTable::Read("/nowhere/at/all.csv").ok()); }
 
 }  // namespace
-}  // namespace orrery::search
+}  // namespace orrery::formats
