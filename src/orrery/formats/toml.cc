@@ -91,10 +91,27 @@ class TomlWalker {
   TreeBuilder builder_;
 };
 
+// toml++ 3.3 has no defined answer for U+FB26 to U+FEFE outside texts and comments. REQUIRES:
+// UTF-8.
+Status CheckCharacters(std::string_view text, const std::string& name) {
+  constexpr std::string_view kFirst = "\xEF\xAC\xA6", kLast = "\xEF\xBB\xBE";
+  for (std::size_t i = text.find('\xEF'); i != std::string_view::npos;
+       i = text.find('\xEF', i + 1)) {
+    const std::string_view character = text.substr(i, 3);
+    if (character < kFirst || character > kLast) continue;
+    const TextPlace place = PlaceOf(text, i);
+    return InvalidInput(
+        "{}:{}:{}: a character between U+FB26 and U+FEFE, which are not read in TOML; leave it out",
+        name, place.line, place.column);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Document> ParseToml(std::string_view text, const std::string& name, const Limits& limits) {
   ORRERY_RETURN_IF_ERROR(CheckText(text, name, limits));
+  ORRERY_RETURN_IF_ERROR(CheckCharacters(text, name));
   const toml::parse_result parsed = toml::parse(text, std::string_view(name));
   if (!parsed) {
     const toml::parse_error& error = parsed.error();

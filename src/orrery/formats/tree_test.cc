@@ -85,6 +85,9 @@ TEST(Tree, TomlErrorsHaveTheirPlace) {
   EXPECT_EQ(error("a = " + std::string(100, '[') + std::string(100, ']')),
             "t.toml:1:68: nested more than 64 deep; flatten it");
   EXPECT_THAT(error("a = " + std::string(100000, '[')), HasSubstr("t.toml:1:"));
+  EXPECT_THAT(error("a = 1\nb\xEF\xBB\x9A = 2\n"),
+              HasSubstr("t.toml:2:2: a character between U+FB26 and U+FEFE"));
+  EXPECT_TRUE(ParseToml("a = '\xEF\xAC\xA5 \xEF\xBC\x81'\n", "t.toml").ok());
 }
 
 TEST(Tree, RefusesAliasBombs) {
