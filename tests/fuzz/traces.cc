@@ -52,7 +52,7 @@ void Goal(std::string_view bytes) {
 
 void Chakra(std::string_view bytes) {
   const auto read = [&](std::size_t) {
-    return formats::ParseChakra(bytes, "input", kMostUnpacked);
+    return formats::ParseChakra(std::string(bytes), "input", kMostUnpacked);
   };
   ExpectVerified(workload::ImportChakra(1, read, {}, "input"));
 }
