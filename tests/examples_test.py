@@ -41,7 +41,8 @@ def main():
     examples = ROOT / "examples"
     # Recipes do not say on which cluster they run; recipes_test imports them.
     jobs = [path for path in sorted(examples.rglob("*.yaml")) if path.parent.name not in ("recipes", "simai")]
-    jobs += sorted((examples / "traces").iterdir())
+    # A folder of traces holds trace.json itself, or folders that do.
+    jobs += sorted(path.parent for path in (examples / "traces").rglob("trace.json"))
     broken = 0
     for job in jobs:
         place = [] if job.suffix == ".yaml" else ["--cluster", "h100-ib-400g"]

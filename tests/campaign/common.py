@@ -37,6 +37,13 @@ class Run:
         """Whether stderr is one message and nothing else."""
         return self.is_message() and self.err.count("\n") == 1
 
+    def ends_in_one_line(self):
+        """Whether stderr is one message behind warnings."""
+        lines = self.err.splitlines(keepends=True)
+        while lines and lines[0].startswith("warning: "):
+            del lines[0]
+        return dataclasses.replace(self, err="".join(lines)).is_one_line()
+
     def is_message(self):
         """The same; of a recipe every argument that is wrong has a line."""
         return self.err.startswith("orrery: ") and "internal error" not in self.err

@@ -116,11 +116,11 @@ def old_or_new(folder, undisturbed):
 
 
 def memory(settings):
-    """Status 3, one line, old files as they were; or the answer, where a library goes on without."""
+    """Status 3, one line behind warnings, old files as they were; or the answer, where a library goes on without."""
     tally = Tally("memory")
 
     def judge(command, fault, done, folder, undisturbed):
-        fine = not done.late and ((done.status == 3 and done.is_one_line()) or done.status == 0)
+        fine = not done.late and ((done.status == 3 and done.ends_in_one_line()) or done.status == 0)
         left = [path.name for path in pathlib.Path(folder).iterdir() if ".tmp-" in path.name]
         torn = old_or_new(folder, undisturbed)
         return "" if fine and not left and not torn else f"{fault}: {torn} {left} {done.said()}"

@@ -64,8 +64,7 @@ constexpr std::array<Target, 16> kTargets = {{
     {"nccl-table", [](std::string_view b) { (void)search::NcclLogToCsv(b, "input", {}); }},
     {"connection-matrix",
      [](std::string_view b) { (void)traffic::ParseConnectionMatrix(b, "input", SmallCluster()); }},
-    {"flow-sizes",
-     [](std::string_view b) { (void)traffic::SizeDistribution::Parse(b, "input"); }},
+    {"flow-sizes", [](std::string_view b) { (void)traffic::SizeDistribution::Parse(b, "input"); }},
     {"shares", [](std::string_view b) { (void)traffic::ParseShares(b, "input", 8); }},
 }};
 

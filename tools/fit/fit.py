@@ -235,12 +235,6 @@ def read_trust():
 
 def inputs_hash(constants):
     h = {os.path.basename(t): hashlib.sha256(open(t, "rb").read()).hexdigest() for t in TABLES}
-    measured = os.path.join(ROOT, "data", "measured")
-    for folder, _, files in sorted(os.walk(measured)):
-        for name in sorted(files):
-            if name.endswith(".csv"):
-                path = os.path.join(folder, name)
-                h[os.path.relpath(path, ROOT)] = hashlib.sha256(open(path, "rb").read()).hexdigest()
     h["a_priori"] = constants.a_priori_hash()
     settings = [SIGMA, SIGMA_TRAINING, CORRELATION, CAUCHY, LOW_TRUST, ROWS_PER_SOURCE, SEEN]
     h["settings"] = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

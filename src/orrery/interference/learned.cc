@@ -134,6 +134,10 @@ std::vector<float> Features(const graph::Kernel& kernel, double alone_s, const C
   of[kPeak] = device.fp16_flops;
   std::visit(Describe{of, device}, kernel);
   of[kFlops] = graph::Flops(kernel);
+  if (const auto* attention = std::get_if<graph::Attention>(&kernel);
+      attention != nullptr && attention->causal) {
+    of[kFlops] /= 2;  // the trainer counts what is visited
+  }
   of[kAlone_s] = alone_s;
   of[kCtas] = beside.ctas;
   of[kBeside] = beside.bytes_per_s;
