@@ -41,9 +41,9 @@ struct ImportedTrace {
   graph::Graph graph;              // verified
   std::vector<std::string> assumed, warnings;
   std::vector<ProgramStorages> storages;  // where the trace has allocations
-  bool training = false;     // a step of GPUs: equal ones differ in speed as those of jobs do
-  SimTime measured = -1;     // what the traced run took, if the trace says; picoseconds
-  std::string gpu;           // that it ran on, as the trace names it
+  bool training = false;  // a step of GPUs: equal ones differ in speed as those of jobs do
+  SimTime measured = -1;  // what the traced run took, if the trace says; picoseconds
+  std::string gpu;        // that it ran on, as the trace names it
   std::vector<workload::MeasuredKernel> timed;  // by it, of kernels that the graph has priced
   graph::Requests requests;  // where it serves some: their completion times are the result
   // Where the files have an operation of a rank (engine::Inputs::place).

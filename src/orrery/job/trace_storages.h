@@ -21,7 +21,7 @@ struct ProgramStorages {
   ProgramId program;
   std::uint32_t rank = 0;  // that was traced
   std::vector<memory::StorageEvent> events;
-  std::size_t measured = 0;     // events before the step
+  std::size_t measured = 0;  // events before the step
   // Of library workspaces that stand among them; 0: the trace has none, and the model adds them.
   std::int64_t library_bytes = 0;
   std::uint32_t step_line = 0;  // where the step begins in the file
