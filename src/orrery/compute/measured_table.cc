@@ -252,7 +252,7 @@ bool MemoryBoundOf(const Row& row, graph::Kernel* kernel) {
 }
 
 // What is shorter ran no kernel, what is wider waited for the host.
-constexpr double kLeastTime_us = 0.5;
+constexpr double kLeastMicroseconds = 0.5;
 constexpr double kMostSpread = 0.3;
 
 using Convert = bool (*)(const Row&, graph::Kernel*);
@@ -275,7 +275,7 @@ Status ReadTable(sqlite3* db, const std::string& path, std::string_view gpu,
     Sample sample;
     if (!convert(row, &sample.kernel)) continue;
     const auto key = KeyOf(sample.kernel);
-    if (!key || !(row.Float(time) > kLeastTime_us)) continue;
+    if (!key || !(row.Float(time) > kLeastMicroseconds)) continue;
     sample.series = key->series;
     sample.shape = key->shape;
     sample.detail = key->detail;

@@ -20,7 +20,7 @@ enum Base : std::uint8_t {
   kFlops,
   kBytes,
   kTiles,
-  kAlone_s,
+  kTimeAlone,
   kCtas,
   kBeside,
   kSms,
@@ -138,7 +138,7 @@ std::vector<float> Features(const graph::Kernel& kernel, double alone_s, const C
       attention != nullptr && attention->causal) {
     of[kFlops] /= 2;  // the trainer counts what is visited
   }
-  of[kAlone_s] = alone_s;
+  of[kTimeAlone] = alone_s;
   of[kCtas] = beside.ctas;
   of[kBeside] = beside.bytes_per_s;
   of[kSms] = device.sms;
