@@ -184,7 +184,9 @@ class TrafficVerb final : public Verb {
     if (kind == kStorage) return RunStorage(session);
     const bool collective = (kind & kCollectives) != 0;
     if (network_.empty()) network_ = collective ? "analytic" : "flow";
-    if (collective) ORRERY_RETURN_IF_ERROR(CheckNetwork());
+    if (collective) {
+      ORRERY_RETURN_IF_ERROR(network::Create(Printable(network_)).TakeStatus().In("--network"));
+    }
     constants::Set constants = constants::Set::Fitted();
     if (!calibration_.empty()) {
       ORRERY_ASSIGN_OR_RETURN(constants, search::ReadCalibration(calibration_));
@@ -212,13 +214,6 @@ class TrafficVerb final : public Verb {
         access(pattern_.c_str(), F_OK) != 0) {
       pattern_ = name;
     }
-  }
-
-  Status CheckNetwork() const {
-    std::vector<std::string_view> valid;
-    for (const network::BackendInfo& backend : network::Backends()) valid.push_back(backend.name);
-    if (std::ranges::find(valid, network_) != valid.end()) return {};
-    return InvalidInput("--network: {}", UnknownName("network", Printable(network_), valid));
   }
 
   Status CheckOptions(Kind kind) const {

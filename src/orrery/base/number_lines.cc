@@ -8,11 +8,6 @@
 
 namespace orrery {
 
-std::string_view Trimmed(std::string_view cell) {
-  const std::size_t first = std::min(cell.find_first_not_of(" \t\r"), cell.size());
-  return cell.substr(first, cell.find_last_not_of(" \t\r") + 1 - first);
-}
-
 Status ReadNumberLines(std::string_view text, std::string_view name, std::string_view what,
                        const TakeNumbers& take) {
   for (int number = 1; !text.empty(); ++number) {

@@ -9,9 +9,6 @@
 
 namespace orrery {
 
-// Without blanks, tabs and '\r' at its ends.
-std::string_view Trimmed(std::string_view cell);
-
 // Takes a line's number in the file, from 1, and its numbers.
 using TakeNumbers = std::function<Status(int line, std::vector<double> numbers)>;
 

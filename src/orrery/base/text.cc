@@ -100,6 +100,12 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
+std::string_view Trimmed(std::string_view text, std::string_view blank) {
+  const std::size_t first = text.find_first_not_of(blank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blank) - first + 1);
+}
+
 std::string HumanTime(SimTime ps) { return HumanSeconds(ToSeconds(ps)); }
 
 std::string HumanBytes(std::int64_t bytes) {

@@ -19,6 +19,8 @@ std::size_t FindInvalidUtf8(std::string_view text);
 std::string Printable(std::string_view text, std::size_t limit = 160);
 
 std::string Lower(std::string_view text);  // ASCII letters
+// Without the `blank` characters at both ends.
+std::string_view Trimmed(std::string_view text, std::string_view blank = " \t\r");
 
 std::string HumanTime(SimTime ps);           // "12.34 s", "3.200 ms", "41.0 us"
 std::string HumanSeconds(double seconds);    // the same of seconds

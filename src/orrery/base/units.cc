@@ -79,12 +79,6 @@ const Unit* FindUnit(Dimension dimension, std::string_view name) {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 // digits · 10^exponent, exactly as written.
 struct Decimal {
   bool negative = false;
@@ -111,7 +105,7 @@ std::size_t ReadExponent(std::string_view text, std::size_t at, int* exponent) {
 }
 
 std::optional<Decimal> ReadDecimal(std::string_view text) {
-  text = Trim(text);
+  text = Trimmed(text, " ");
   Decimal result;
   std::size_t i = 0;
   if (i < text.size() && (text[i] == '+' || text[i] == '-')) result.negative = text[i++] == '-';
@@ -136,7 +130,7 @@ std::optional<Decimal> ReadDecimal(std::string_view text) {
   if (!any) return std::nullopt;
   i = ReadExponent(text, i, &result.exponent);
   result.number = text.substr(0, i);
-  result.unit = Trim(text.substr(i));
+  result.unit = Trimmed(text.substr(i), " ");
   return result;
 }
 

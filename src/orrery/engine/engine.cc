@@ -374,7 +374,7 @@ Result<Record> Run(const Inputs& inputs, const Options& options, PriceCache* cac
                                     [&](const auto& b) { return b.name == inputs.network; });
   if (backend == backends.end()) return network::Create(inputs.network).status();
 
-  PriceCache own(*inputs.compute, *inputs.planner, options.slowdown.get());
+  PriceCache own(*inputs.compute, *inputs.planner, options.slowdown);
   PriceCache* prices = cache != nullptr ? cache : &own;
   if (std::string why = graph::WhyNotStraight(*inputs.graph);
       !why.empty() || options.general || !options.job_runs.empty()) {

@@ -1,6 +1,7 @@
 #include "orrery/engine/prices.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "orrery/base/hash.h"
 #include "orrery/base/text.h"
@@ -30,8 +31,8 @@ std::uint64_t View::Key() const {
 }
 
 PriceCache::PriceCache(const compute::CostModel& compute, const collective::Planner& planner,
-                       const interference::Learned* slowdown)
-    : compute_(&compute), planner_(&planner), slowdown_(slowdown), shapes_(1) {}
+                       std::shared_ptr<const interference::Learned> slowdown)
+    : compute_(&compute), planner_(&planner), slowdown_(std::move(slowdown)), shapes_(1) {}
 
 std::uint16_t PriceCache::ShapeId(const collective::GroupShape& shape) {
   for (std::size_t i = 1; i < shapes_.size(); ++i) {
@@ -176,16 +177,6 @@ Status PriceCache::PriceComms(const graph::Block& block, const View& view,
 
 namespace {
 
-// A kernel's time alone, and beside each class of communication.
-void SetDurations(const graph::Kernel& kernel, const cluster::DeviceSpec& device,
-                  const interference::Learned* slowdown, double alone, KernelPrice* price) {
-  for (int c = 0; c < kClasses; ++c) {
-    price->duration[static_cast<std::size_t>(c)] = RoundToPs(
-        alone * interference::KernelFactor(kernel, alone * 1e-12,
-                                           static_cast<interference::Class>(c), device, slowdown));
-  }
-}
-
 // Turns a block's operations into items, in their order. What the host does before a launch falls
 // to the item that it launches.
 class ItemWriter {
@@ -263,7 +254,8 @@ class ItemWriter {
     KernelPrice k;
     k.op = number;
     k.host = Launch(compute_.host_issue(kernel));
-    SetDurations(kernel, device_, slowdown_, static_cast<double>(time.duration) / speed_, &k);
+    k.duration = interference::KernelTimes(kernel, static_cast<double>(time.duration) / speed_,
+                                           device_, slowdown_);
     price_.kernels.push_back(k);
     price_.items.back().count += 1;
     price_.provenance[static_cast<std::size_t>(time.provenance)] += k.duration[0];
@@ -382,7 +374,7 @@ Result<const BlockPrice*> PriceCache::Find(const graph::Block& block, const View
   if (const auto it = blocks_.find(key); it != blocks_.end()) return it->second.get();
   auto price = std::make_unique<BlockPrice>();
   ORRERY_RETURN_IF_ERROR(PriceComms(block, view, shares, price.get()));
-  ItemWriter(block, *compute_, planner_->cluster().spec(), slowdown_, view.speed, price.get())
+  ItemWriter(block, *compute_, planner_->cluster().spec(), slowdown_.get(), view.speed, price.get())
       .Write();
   // A rank counts pieces in 16 bits.
   if (price->items.size() > kMostItems) {

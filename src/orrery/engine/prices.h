@@ -117,7 +117,7 @@ class PriceCache {
  public:
   // `slowdown`: how kernels slow beside communication; null: the constant model.
   PriceCache(const compute::CostModel& compute, const collective::Planner& planner,
-             const interference::Learned* slowdown = nullptr);
+             std::shared_ptr<const interference::Learned> slowdown = nullptr);
 
   std::uint16_t ShapeId(const collective::GroupShape& shape);
   const collective::GroupShape& shape(std::uint16_t id) const { return shapes_[id]; }
@@ -146,7 +146,7 @@ class PriceCache {
 
   const compute::CostModel* compute_;
   const collective::Planner* planner_;
-  const interference::Learned* slowdown_;
+  std::shared_ptr<const interference::Learned> slowdown_;  // prices outlive the job that read it
   std::vector<collective::GroupShape> shapes_;
   std::vector<collective::Plan> plans_;
   std::vector<collective::Cost> costs_;  // by plan id

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 
-#include "orrery/base/number_lines.h"
 #include "orrery/base/text.h"
 
 namespace orrery::formats {

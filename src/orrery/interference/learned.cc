@@ -179,10 +179,18 @@ double Learned::Factor(const graph::Kernel& kernel, double alone_s, Class concur
   return Factor(Features(kernel, alone_s, CompanionOf(concurrent, device), device));
 }
 
-double KernelFactor(const graph::Kernel& kernel, double alone_s, Class concurrent,
-                    const cluster::DeviceSpec& device, const Learned* learned) {
-  if (learned == nullptr) return Slowdown(kernel, concurrent, device).compute;
-  return learned->Factor(kernel, alone_s, concurrent, device);
+std::array<SimTime, kClasses> KernelTimes(const graph::Kernel& kernel, double alone_ps,
+                                          const cluster::DeviceSpec& device,
+                                          const Learned* learned) {
+  std::array<SimTime, kClasses> times{};
+  for (std::size_t c = 0; c < times.size(); ++c) {
+    const auto concurrent = static_cast<Class>(c);
+    const double factor = learned == nullptr
+                              ? Slowdown(kernel, concurrent, device).compute
+                              : learned->Factor(kernel, alone_ps * 1e-12, concurrent, device);
+    times[c] = RoundToPs(alone_ps * factor);
+  }
+  return times;
 }
 
 }  // namespace orrery::interference

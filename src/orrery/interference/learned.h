@@ -9,12 +9,14 @@
 // Cost of Factor: a microsecond or two, once a kernel and class.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "orrery/base/status.h"
+#include "orrery/base/time.h"
 #include "orrery/cluster/cluster.h"
 #include "orrery/graph/kernel.h"
 #include "orrery/interference/interference.h"
@@ -49,9 +51,10 @@ class Learned {
   Trees trees_;
 };
 
-// What a kernel's time is multiplied by: as learned, or by the constant model where `learned` is
-// null.
-double KernelFactor(const graph::Kernel& kernel, double alone_s, Class concurrent,
-                    const cluster::DeviceSpec& device, const Learned* learned);
+// A kernel's time beside each class of communication, as learned, or by the constant model where
+// `learned` is null. `alone_ps`: its time alone.
+std::array<SimTime, kClasses> KernelTimes(const graph::Kernel& kernel, double alone_ps,
+                                          const cluster::DeviceSpec& device,
+                                          const Learned* learned);
 
 }  // namespace orrery::interference

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Machine>> BuildMachine(const Job& job, const SimulateOpti
                           collective::ParseEnvironment(job.nccl, job.known().nccl));
   auto machine = std::make_unique<Machine>(Machine{std::move(cluster), std::move(compute), {}, {}});
   machine->planner.emplace(machine->cluster, environment, job.pricing);
-  machine->prices.emplace(machine->compute, *machine->planner, job.engine.slowdown.get());
+  machine->prices.emplace(machine->compute, *machine->planner, job.engine.slowdown);
   return machine;
 }
 

@@ -177,7 +177,6 @@ Status ReadNetwork(const Section& top, const ReadOptions& options, Job* job) {
   Result<std::unique_ptr<network::Network>> found = network::Create(Printable(name));
   if (!found.ok()) return std::move(found).TakeStatus().In(where);
   job->network = name;
-  job->measured_kernels = options.measured_kernels || top.Text("kernels") == "measured";
   if (job->cluster.topology.routing == cluster::Routing::kAdaptive && !network::SeesLinks(name)) {
     return InvalidInput(
         "cluster.topology.routing: adaptive: the network '{}' does not see load; choose ecmp, "
@@ -276,6 +275,7 @@ Result<Job> ReadDocumentAsJob(const Document& document, const std::string& folde
   }
   ORRERY_RETURN_IF_ERROR(SizeCluster(source, top, &job));
   job.ignored = InertClusterKeys(root.Find("cluster"), root.Find("cost") != nullptr, job.cluster);
+  job.measured_kernels = options.measured_kernels || top.Text("kernels") == "measured";
   ORRERY_RETURN_IF_ERROR(ReadNetwork(top, options, &job));
   ORRERY_RETURN_IF_ERROR(ReadLogGops(source, root.Find(network::JobLogGopsOptions().path), &job));
   ORRERY_RETURN_IF_ERROR(ReadPacket(source, root.Find(network::PacketOptions().path), &job));

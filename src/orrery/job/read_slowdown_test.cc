@@ -5,11 +5,14 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "orrery/base/file.h"
 #include "orrery/cluster/catalog.h"
+#include "orrery/formats/csv.h"
+#include "orrery/job/test_support.h"
 
 namespace orrery::job {
 namespace {
@@ -30,19 +33,14 @@ std::vector<std::string> Split(const std::string& text, char at) {
   return out;
 }
 std::vector<Fields> Table(const std::string& path) {
-  const auto text = ReadFile(path, 1 << 24);
-  EXPECT_TRUE(text.ok()) << text.status().message();
-  std::vector<Fields> rows;
-  std::vector<std::string> names;
-  for (const std::string& line : Split(*text, '\n')) {
-    if (line.empty()) continue;
-    const std::vector<std::string> cells = Split(line, ',');
-    if (names.empty()) {
-      names = cells;
-      continue;
+  const auto table = formats::CsvTable::Read(path);
+  EXPECT_TRUE(table.ok()) << table.status().message();
+  if (!table.ok()) return {};
+  std::vector<Fields> rows(table->rows());
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t c = 0; c < table->columns(); ++c) {
+      rows[r][table->header()[c]] = table->cell(r, c);
     }
-    Fields& row = rows.emplace_back();
-    for (std::size_t i = 0; i < cells.size(); ++i) row[names[i]] = cells[i];
   }
   return rows;
 }
@@ -133,6 +131,23 @@ TEST(Slowdown, BoundsOfPhysicsHold) {
     EXPECT_EQ(model.Factor(timed, 1e-6, c, *device),
               interference::Slowdown(timed, c, *device).compute);
   }
+}
+
+// A sweep's jobs come and go while the prices of their cluster stay.
+TEST(Slowdown, PricesOutliveTheJobThatReadIt) {
+  const std::string text =
+      std::string(kSmall) + "simulation: {slowdown: " + kData + "/h200.json}\n";
+  Caches caches;
+  std::weak_ptr<const interference::Learned> first;
+  {
+    const Job job = Read(text);
+    first = job.engine.slowdown;
+    Predict(job, &caches);
+  }
+  EXPECT_FALSE(first.expired());
+  // Other shapes on the same cluster are priced now, with what the first job read.
+  const Job other = Read(text, {.set = {"training.seq_len=512"}});
+  EXPECT_EQ(Predict(other, &caches).simulation.fingerprint, Predict(other).simulation.fingerprint);
 }
 
 TEST(Slowdown, DamagedModelsAreRefused) {

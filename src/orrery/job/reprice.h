@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 
 #include "orrery/cluster/cluster.h"
 #include "orrery/graph/graph.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "orrery/base/file.h"
+#include "orrery/formats/csv.h"
 #include "orrery/job/importers.h"
 #include "orrery/job/trace.h"
 
@@ -34,23 +34,16 @@ struct Row {
   double allocated = 0, reserved = 0;
 };
 std::vector<Row> Rows() {
-  const auto text = ReadFile(kTraces + "/measured.csv", 1 << 20);
-  EXPECT_TRUE(text.ok());
+  const auto table = formats::CsvTable::Read(kTraces + "/measured.csv");
+  EXPECT_TRUE(table.ok()) << table.status().message();
+  if (!table.ok()) return {};
   std::vector<Row> rows;
-  std::size_t at = text->find('\n') + 1;
-  while (at < text->size()) {
-    const std::size_t end = text->find('\n', at);
-    std::vector<std::string> cells(1);
-    for (const char c : text->substr(at, end - at)) {
-      if (c == ',') {
-        cells.emplace_back();
-      } else {
-        cells.back() += c;
-      }
-    }
-    rows.push_back({cells[0], cells[1].empty() ? 0 : std::stod(cells[1]), std::stod(cells[4]),
-                    std::stod(cells[5])});
-    at = end + 1;
+  for (std::size_t r = 0; r < table->rows(); ++r) {
+    const auto number = [&](std::size_t column) {
+      const std::string cell(table->cell(r, column));
+      return cell.empty() ? 0 : std::stod(cell);
+    };
+    rows.push_back({std::string(table->cell(r, 0)), number(1), number(4), number(5)});
   }
   return rows;
 }

@@ -105,9 +105,9 @@ class StepPathSink::Walk {
     std::string name = span.name.valid() ? graph_.name(span.name) : "unnamed";
     if (!span.module.valid()) return name;
     const std::string& module = graph_.name(span.module);
+    if (module.empty()) return name;
     // "layers.mlp.fc1 fc1" says nothing that its module does not.
-    return module.empty() || module.ends_with("." + name) ? (module.empty() ? name : module)
-                                                          : fmt::format("{} {}", module, name);
+    return module.ends_with("." + name) ? module : fmt::format("{} {}", module, name);
   }
 
   // The last of a rank's spans that ends at `time` or before.

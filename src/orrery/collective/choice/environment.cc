@@ -8,6 +8,7 @@
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
 #include "orrery/collective/choice/inert_variables.h"
 #include "orrery/collective/choice/tuner.h"
 #include "orrery/collective/collective.h"
@@ -34,17 +35,11 @@ bool SameText(string_view a, string_view b) {
   });
 }
 
-string_view Trim(string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 std::vector<string_view> Split(string_view text, char at) {
   std::vector<string_view> parts;
   for (;;) {
     const std::size_t end = text.find(at);
-    parts.push_back(Trim(text.substr(0, end)));
+    parts.push_back(Trimmed(text.substr(0, end), " "));
     if (end == string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
@@ -80,7 +75,8 @@ Status ParsePerFunction(const char* kind, string_view text, std::span<const stri
     const std::size_t colon = entry.find(':');
     std::size_t from = 0, to = 4;
     if (colon != string_view::npos) {
-      ORRERY_ASSIGN_OR_RETURN(from, Find("function", Trim(entry.substr(0, colon)), kFunctions));
+      ORRERY_ASSIGN_OR_RETURN(from,
+                              Find("function", Trimmed(entry.substr(0, colon), " "), kFunctions));
       to = from + 1;
       entry.remove_prefix(colon + 1);
     } else if (!first) {
@@ -89,7 +85,7 @@ Status ParsePerFunction(const char* kind, string_view text, std::span<const stri
     first = false;
     bool negated = false;
     ORRERY_ASSIGN_OR_RETURN(const std::vector<bool> chosen,
-                            ParseList(kind, Trim(entry), valid, &negated));
+                            ParseList(kind, Trimmed(entry, " "), valid, &negated));
     ORRERY_RETURN_IF_ERROR(apply(chosen, negated, from, std::min<std::size_t>(to, 4)));
   }
   return {};
@@ -325,7 +321,7 @@ Result<Environment> ParseEnvironment(std::span<const std::pair<std::string, std:
   Environment environment;
   environment.releases = std::move(releases);
   for (const auto& [name, value] : variables) {
-    ORRERY_RETURN_IF_ERROR(ParseOne(name, Trim(value), &environment).In(name));
+    ORRERY_RETURN_IF_ERROR(ParseOne(name, Trimmed(value, " "), &environment).In(name));
   }
   if (!environment.tuner.empty()) std::erase(environment.noted, "NCCL_TUNER_PLUGIN");
   std::sort(environment.noted.begin(), environment.noted.end());

@@ -34,13 +34,8 @@ Result<BlockCosts> CostsOf(const graph::Block& block, const compute::CostModel& 
       const graph::Kernel& kernel = block.kernels[op.index];
       const compute::KernelTime time = compute.Price(kernel);
       cost.host = launch(compute.host_issue(kernel));
-      for (int c = 0; c < kClasses; ++c) {
-        const double alone = static_cast<double>(time.duration) / speed;
-        cost.duration[static_cast<std::size_t>(c)] =
-            RoundToPs(alone * interference::KernelFactor(kernel, alone * 1e-12,
-                                                         static_cast<interference::Class>(c),
-                                                         spec.device, slowdown));
-      }
+      cost.duration = interference::KernelTimes(kernel, static_cast<double>(time.duration) / speed,
+                                                spec.device, slowdown);
       if (ToSeconds(cost.duration[0]) >= kLongest_s) {
         return InvalidInput("a kernel (op {}) would take {} or more, where {:.0f} s are the most",
                             i, HumanTime(cost.duration[0]), kLongest_s);

@@ -271,19 +271,14 @@ class Machine {
     const Item& item = head(q);
     if (over_nic && s.nic_messages != 0) return false;
     if (item.blocking) return s.busy == 0;
-    if (s.busy != (item.shares ? 1 : 0)) return false;
-    if (s.status == RankStatus::kWaiting) return s.waits_for == q.event;
-    return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
+    return s.busy == (item.shares ? 1 : 0) && WaitsOnlyFor(r, q.event);
   }
 
   // Whether the rank does nothing more before the communication at the head of a stream has ended:
   // it stands still in it, or waits for it and for nothing else after the work in hand.
   bool StandsIn(std::uint32_t r, int stream_index) const {
-    const RankState& s = ranks_[r];
     const StreamState& q = stream(r, stream_index);
-    if (head(q).blocking) return true;
-    if (s.status == RankStatus::kWaiting) return s.waits_for == q.event;
-    return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == q.event;
+    return head(q).blocking || WaitsOnlyFor(r, q.event);
   }
   // Whether f(block, item) holds for all communications, under way or queued, of the rank's streams
   // but one.
@@ -352,6 +347,12 @@ class Machine {
     if (!stretch_.empty()) stretch_[r].work = 0;
   }
   const Item* PeekNext(std::uint32_t r) const;
+  // Whether the rank waits for the event, or has nothing but the work in hand before it does.
+  bool WaitsOnlyFor(std::uint32_t r, std::int16_t e) const {
+    const RankState& s = ranks_[r];
+    if (s.status == RankStatus::kWaiting) return s.waits_for == e;
+    return s.status == RankStatus::kWorking && !s.wake_set && AfterWork(r) == e;
+  }
   // The event that the item after the work in hand waits for.
   std::int16_t AfterWork(std::uint32_t r) const {
     return EventOf(r, block(r).items[ranks_[r].item + 1u]);

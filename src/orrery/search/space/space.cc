@@ -15,11 +15,7 @@ namespace {
 
 constexpr std::size_t kMostValues = 1'000'000;
 
-std::string_view Trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
+constexpr std::string_view kBlank = " \t\r\n";
 
 std::optional<std::int64_t> Whole(std::string_view text) {
   std::int64_t value = 0;
@@ -45,7 +41,7 @@ Result<std::vector<std::string_view>> Split(std::string_view text) {
     } else if (c == ']' || c == '}') {
       --depth;
     } else if (c == ',' && depth == 0) {
-      parts.push_back(Trimmed(text.substr(begin, i - begin)));
+      parts.push_back(Trimmed(text.substr(begin, i - begin), kBlank));
       begin = i + 1;
     }
     if (depth < 0) break;
@@ -53,7 +49,7 @@ Result<std::vector<std::string_view>> Split(std::string_view text) {
   if (depth != 0 || quote != 0) {
     return InvalidInput("'{}': a bracket or quote is not closed", Printable(text, 80));
   }
-  parts.push_back(Trimmed(text.substr(begin)));
+  parts.push_back(Trimmed(text.substr(begin), kBlank));
   return parts;
 }
 
@@ -182,7 +178,7 @@ Result<Axis> ParseVary(std::string_view text) {
                         Printable(text, 80));
   }
   Result<std::vector<std::string>> values = ParseValues(text.substr(equals + 1));
-  const std::string key(Trimmed(text.substr(0, equals)));
+  const std::string key(Trimmed(text.substr(0, equals), kBlank));
   if (!values.ok()) return std::move(values).TakeStatus().In(Printable(key));
   Axis axis{.keys = {key}, .points = {}};
   for (std::string& value : *values) axis.points.push_back({std::move(value)});
@@ -217,7 +213,7 @@ Result<Axis> ReadList(const std::string& path) {
   for (std::size_t row = 0; row < table.rows(); ++row) {
     std::vector<std::string> values;
     for (std::size_t c = 0; c < table.columns(); ++c) {
-      values.emplace_back(Trimmed(table.cell(row, c)));
+      values.emplace_back(Trimmed(table.cell(row, c), kBlank));
     }
     axis.points.push_back(std::move(values));
   }

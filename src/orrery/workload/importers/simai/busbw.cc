@@ -23,13 +23,6 @@ constexpr std::string_view kKeys[] = {"allreduce", "allgather", "reducescatter",
 constexpr Collective kCollectives[] = {Collective::kAllReduce, Collective::kAllGather,
                                        Collective::kReduceScatter, Collective::kAllToAll};
 
-std::string_view Trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
 }  // namespace
 
 Result<BusBandwidths> BusBandwidths::Parse(std::string_view text, const std::string& name) {
@@ -38,12 +31,12 @@ Result<BusBandwidths> BusBandwidths::Parse(std::string_view text, const std::str
   std::string_view section;
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
-    std::string_view line = Trim(text.substr(0, end).substr(0, text.substr(0, end).find('#')));
+    std::string_view line = Trimmed(text.substr(0, end).substr(0, text.substr(0, end).find('#')));
     text.remove_prefix(end == text.npos ? text.size() : end + 1);
     const std::size_t colon = line.find(':');
     if (line.empty() || (colon == line.npos && section.empty())) continue;  // its title
-    const std::string_view key = Trim(line.substr(0, line.find_first_of(",:")));
-    const std::string_view value = colon == line.npos ? "" : Trim(line.substr(colon + 1));
+    const std::string_view key = Trimmed(line.substr(0, line.find_first_of(",:")));
+    const std::string_view value = colon == line.npos ? "" : Trimmed(line.substr(colon + 1));
     Status added;
     if (colon == line.npos) {
       added = InvalidInput("'{}': a key, a colon and a number are expected", Printable(line, 60));
