@@ -1,4 +1,6 @@
-"""What stands in for the GPU: today, fake `cuda` tensors on a CPU-only PyTorch.
+"""What stands in for the GPU: fake `cuda` tensors on a device guard that owns no device.
+
+The same for PyTorch's CPU build and for its CUDA builds on a machine without a driver.
 
 `before_torch()` must run before the first `import torch`; `after_torch()` before the program.
 """
@@ -27,9 +29,8 @@ def after_torch() -> None:
     before_torch()
     if _status == 1:
         raise TraceError(
-            "this PyTorch is a CUDA build, and only the CPU build can be traced so far: install it "
-            "in a virtual environment, pip install torch --index-url "
-            "https://download.pytorch.org/whl/cpu"
+            "this PyTorch is a CUDA build and this machine has a GPU: to trace without it, hide it "
+            "before Python starts, CUDA_VISIBLE_DEVICES= orrery-trace ..."
         )
     if _status == 2:
         raise TraceError(

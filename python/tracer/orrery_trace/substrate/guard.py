@@ -67,13 +67,48 @@ def _compile(command: list[str]) -> None:
         raise TraceError(f"{' '.join(command)} failed:\n{error.stderr[-2000:]}") from None
 
 
+def is_cuda_build() -> bool:
+    """Whether the installed PyTorch was made for CUDA."""
+    return (torch_root() / "lib" / "libtorch_cuda.so").exists()
+
+
+def has_driver() -> bool:
+    """Whether a GPU could be used; an empty CUDA_VISIBLE_DEVICES says no."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return False
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _load_quietly(path: Path) -> None:
+    """Loads a library that says on standard error that its hooks are not taken."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise TraceError(
+            f"{path} cannot be loaded ({error}): this PyTorch is a CUDA build, whose NVIDIA "
+            "packages pip installs beside it"
+        ) from None
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def preload() -> int:
     """Loads PyTorch's C++ libraries and the guard, before `import torch`; returns the status.
 
-    0: guard and hooks are in; 1: this PyTorch has CUDA; 2: too late, PyTorch was imported first.
+    0: guard and hooks are in; 1: this PyTorch is a CUDA build and there is a driver, which it may
+    use; 2: too late, PyTorch was imported first.
     """
     global _library
-    if (torch_root() / "lib" / "libtorch_cuda.so").exists():
+    if is_cuda_build() and has_driver():
         return 1
     library = build()
     if "torch" not in sys.modules:
@@ -84,7 +119,11 @@ def preload() -> int:
     _library.orrery_log_size.restype = ctypes.c_int64
     _library.orrery_current_stream.restype = ctypes.c_int64
     _library.orrery_take_log.restype = ctypes.c_int64
-    return int(_library.orrery_install_guard())
+    status = int(_library.orrery_install_guard())
+    if status == 0 and is_cuda_build():
+        _load_quietly(torch_root() / "lib" / "libtorch_cuda.so")
+        _library.orrery_set_guard()
+    return status
 
 
 def current_stream() -> int:

@@ -102,8 +102,9 @@ def _attention(
 def install_kernels() -> tuple[str, ...]:
     """Registers the names; returns what was registered."""
     library = torch.library.Library("aten", "IMPL")
-    for name in KERNELS:
-        library.impl(name, _no_device, "CUDA")
+    if torch.version.cuda is None:
+        for name in KERNELS:
+            library.impl(name, _no_device, "CUDA")
     for key in ("AutogradCUDA", "CUDA"):
         library.impl("scaled_dot_product_attention", _attention, key)
     _libraries.append(library)

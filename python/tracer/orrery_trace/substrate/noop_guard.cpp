@@ -8,6 +8,7 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -115,20 +116,37 @@ struct NoDeviceHooks final : public at::CUDAHooksInterface {
   void deviceSynchronize(DeviceIndex) const override { Log(Kind::kSyncDevice, 0, 0); }
 };
 
+// DDP's stopwatch: without it a CUDA build times the reducer with events of a driver.
+struct NoTimer final : public c10d::Timer {
+  void record(Event) override {}
+  std::optional<int64_t> measureDifference(Event, Event) override { return std::nullopt; }
+};
+
 }  // namespace
 
 extern "C" {
 
-// Registers guard and hooks. Returns 0; 1 if this PyTorch has a guard already (a CUDA build);
-// 2 if PyTorch had asked for its CUDA hooks before, and so keeps the ones that say "no CUDA".
+// Puts the guard in place; again once a CUDA build's library is loaded, which sets its own guard.
+void orrery_set_guard() {
+  static NoDeviceGuard* const guard = new NoDeviceGuard();  // the registry outlives main()
+  c10::impl::device_guard_impl_registry[static_cast<size_t>(DeviceType::CUDA)].store(guard);
+}
+
+// Registers guard and hooks. Returns 0; 2 if PyTorch had asked for its CUDA hooks before, and so
+// keeps the ones that say "no CUDA". The hooks of a CUDA build, which come later and at a lower
+// priority, are not taken.
 int orrery_install_guard() {
-  if (c10::impl::hasDeviceGuardImpl(DeviceType::CUDA)) return 1;
-  c10::impl::device_guard_impl_registry[static_cast<size_t>(DeviceType::CUDA)].store(
-      new NoDeviceGuard());  // Leaked on purpose: the registry outlives main().
+  orrery_set_guard();
   at::CUDAHooksRegistry()->Register(
-      "CUDAHooks", [](at::CUDAHooksArgs args) -> std::unique_ptr<at::CUDAHooksInterface> {
+      "CUDAHooks",
+      [](at::CUDAHooksArgs args) -> std::unique_ptr<at::CUDAHooksInterface> {
         return std::make_unique<NoDeviceHooks>(args);
-      });
+      },
+      c10::REGISTRY_PREFERRED);
+  c10d::TimerRegistry()->Register(
+      c10::kCUDA,
+      [](c10::Device) -> std::unique_ptr<c10d::Timer> { return std::make_unique<NoTimer>(); },
+      c10::REGISTRY_PREFERRED);
   return at::detail::getCUDAHooks().hasCUDA() ? 0 : 2;
 }
 
