@@ -16,10 +16,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, _resolve_process_group
+from torch._ops import HigherOrderOperator
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orrery_trace import comm_ops, workspaces
+from orrery_trace import comm_ops, higher_order, workspaces
 from orrery_trace.errors import TraceDone, TraceError, user_line
 from orrery_trace.signatures import Signatures, tensors_in
 from orrery_trace.substrate import guard
@@ -191,11 +192,17 @@ class Recorder(TorchDispatchMode):
 
     # --- ops --------------------------------------------------------------------------------------
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Runs the op and records it."""
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            if func.name() in higher_order.ATTENTION:
+                return self._flex_attention(func, args, kwargs)
+            func, args = higher_order.plain(func, args)
         if any(issubclass(t, DTensor) for t in types):
             return NotImplemented  # its local ops come back here
         name = func._schema.name
@@ -220,6 +227,29 @@ class Recorder(TorchDispatchMode):
                 self.resized(t.untyped_storage())
         if self._recording or row is not None:
             self._record(func, name, row, args, kwargs, result)
+        return result
+
+    def _flex_attention(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Compiled on a GPU to one kernel; its score and mask functions are part of it."""
+        if self.muted or self.done:
+            return func(*args, **kwargs)
+        for t in tensors_in(args):
+            self._follow(t, resident=True)
+        result = func(*args, **kwargs)
+        for t in tensors_in(result):
+            self._follow(t)
+        self.assume("flex_attention's mask is causal")
+        if self._recording:
+            self.drain()
+            inputs, outputs = list(tensors_in(args)), list(tensors_in(result))
+            number = self._signatures.kernel(
+                f"higher_order::{func.name()}", inputs, outputs,
+                {"is_causal": True}, higher_order.flops(func.name(), args),
+            )  # fmt: skip
+            line: Line = {"t": "op", "sig": number}
+            line["in"] = [self.number_of(t) for t in inputs]
+            line["out"] = [self.number_of(t) for t in outputs]
+            self._writer.line(line | self._place())
         return result
 
     def _record(

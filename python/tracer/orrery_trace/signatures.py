@@ -101,6 +101,22 @@ class Signatures:
             self._writer.line(self._row(number, func, args, kwargs, result, inputs, outputs))
         return number
 
+    def kernel(
+        self, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor],
+        scalars: Line, flops: int,
+    ) -> int:  # fmt: skip
+        """The number of a kernel that is no op of the dispatcher's and has no schema."""
+        described = [[_described(t) for t in tensors] for tensors in (inputs, outputs)]
+        key = (name, repr(described), repr(scalars))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._numbers)
+            row: Line = {"t": "sig", "id": number, "name": name}
+            row |= {"in": described[0], "out": described[1], "args": scalars, "flops": flops}
+            row["read"], row["written"] = (sum(map(_touched, t)) for t in (inputs, outputs))
+            self._writer.line(row)
+        return number
+
     def _row(
         self, number: int, func: Any, args: Any, kwargs: dict[str, Any], result: Any,
         inputs: list[torch.Tensor], outputs: list[torch.Tensor],

@@ -40,9 +40,11 @@ def run_cli(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Compl
     )  # fmt: skip
 
 
-def traced(folder: Path, options: list[str], *command: str | Path) -> dict[int, Trace]:
+def traced(
+    folder: Path, options: list[str], *command: str | Path, cwd: Path | None = None
+) -> dict[int, Trace]:
     """Traces a command that must succeed; the traces by rank."""
-    done = run_cli(*options, "--out", folder, "--", "python", *command)
+    done = run_cli(*options, "--out", folder, "--", "python", *command, cwd=cwd)
     assert done.returncode == 0, done.stderr[-3000:]
     return read_directory(folder)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ import pytest
 from conftest import EXAMPLES, TRACER, drawn
 from orrery_trace.trace import read
 
+TITAN = ["--module", "torchtitan_llama", "--config", "debugmodel", "--dump_folder", "DUMP"]
+TITAN += ["--parallelism.spmd_backend", "partial_dtensor"]
 WITHOUT = """
 import sys
 import orrery_trace
@@ -32,7 +35,7 @@ def without(
     """Traces rank 0 with one adapter left out."""
     return subprocess.run(
         [sys.executable, "-c", WITHOUT, adapter, folder, str(world), *map(str, command)],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, cwd=EXAMPLES,
         env={**os.environ, "PYTHONPATH": str(TRACER), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
@@ -48,6 +51,7 @@ def without(
             ("deepspeed", ["deepspeed_zero.py", "3"], "Error"),
             ("data", ["transformers_llama.py"], "Error"),
             ("fsdp1", ["mpt.py", "--layers", "1"], "record_stream"),
+            ("torchtitan", ["-m", "torchtitan.train", *TITAN], "graph_pool_handle"),
         ],
         3,
     ),
@@ -56,7 +60,8 @@ def test_without_it_the_program_cannot_be_traced(
     tmp_path: Path, adapter: str, command: list[str], said: str
 ) -> None:
     """The error that the adapter is there for."""
-    done = without(adapter, tmp_path, 4, EXAMPLES / command[0], *command[1:])
+    words = [str(tmp_path / "dump") if word == "DUMP" else word for word in command]
+    done = without(adapter, tmp_path, 4, *words)
     assert done.returncode != 0
     assert said in done.stderr
 
@@ -70,6 +75,36 @@ def test_without_dtensor_shapes_are_recorded_as_work(tmp_path: Path) -> None:
         setup = read(tmp_path / "rank-0.jsonl.gz").setup
         allocations.append(sum(line["t"] == "alloc" for line in setup))
     assert allocations[1] > allocations[0] + 50
+
+
+FLEX = """
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+attend = torch.compile(flex_attention)
+layer = torch.nn.Linear(64, 64, device="cuda")
+optimizer = torch.optim.SGD(layer.parameters())
+for _ in range(3):
+    x = layer(torch.randn(2, 4, 128, 64, device="cuda"))
+    attend(x, x, x, score_mod=lambda score, *_: 2 * score).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_without_flex_attention_its_score_function_is_recorded(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    """One kernel forward and one backward, causal as assumed; and nothing of the derivative."""
+    path = script(FLEX)
+    counts = []
+    for adapter in ("none", "flex_attention"):
+        done = without(adapter, tmp_path, 1, path)
+        assert done.returncode == 0, done.stderr[-2000:]
+        trace = read(tmp_path / "rank-0.jsonl.gz")
+        kernels = {s["name"]: s for s in trace.signatures}
+        assert kernels["higher_order::flex_attention"]["flops"] == 4 * 2 * 4 * 128 * 128 * 64
+        assert kernels["higher_order::flex_attention_backward"]["args"] == {"is_causal": True}
+        counts.append(len(trace.of("op")))
+    assert counts[1] > counts[0]
 
 
 def test_without_transformers_attention_reads_a_mask(tmp_path: Path) -> None:

@@ -187,3 +187,40 @@ def test_transformers_with_checkpointing_and_accumulation(tmp_path: Path) -> Non
         if trace.signatures[op["sig"]]["name"] == "aten::_scaled_dot_product_cudnn_attention"
     )
     assert attention == Counter({(p, m): 2 for p in ("forward", "recompute") for m in (0, 1)})
+
+
+def test_torchtitan(tmp_path: Path) -> None:
+    """`python -m torchtitan.train`: its Llama of 6 layers, tensor parallel over 2, FSDP2 over 4.
+
+    A layer gathers and scatters the sequence on entry and exit of both halves, forward and
+    backward; selective recomputation keeps what was scattered and gathers again. Embedding and head
+    add one of each both ways. The loss, in eight pieces, reduces three numbers a token over the
+    sharded vocabulary. FSDP2 gathers bf16 and reduces fp32.
+    """
+    options = ["--world-size", "8"]
+    command = ["-m", "torchtitan.train", "--module", "torchtitan_llama", "--config", "debugmodel"]
+    command += ["--dump_folder", str(tmp_path / "dump")]
+    command += ["--parallelism.spmd_backend", "partial_dtensor"]  # the others need PyTorch 2.14
+    command += ["--parallelism.tensor_parallel_degree", "2"]
+    (trace,) = traced(tmp_path / "t", options, *command, cwd=EXAMPLES).values()
+    layers, hidden, ffn, vocab, rows, seq, tp, shards = 6, 256, 768, 2048, 8, 2048, 2, 4
+    part = 2 * rows * seq // tp * hidden
+    layer = (4 * hidden * hidden + 3 * ffn * hidden) // tp + 2 * hidden
+    ends = vocab * hidden // tp
+    assert {k: n for k, n in sizes(trace).items() if k[1] > 256} == {
+        ("all_gather", part): 6 * layers + 2,
+        ("reduce_scatter", tp * part): 4 * layers + 2,
+        ("all_reduce", 4 * rows * seq // 8): 3 * 8,
+        ("all_reduce", 2 * hidden): 2 * layers + 1,  # gradients of norms
+        ("all_gather", 2 * layer // shards): 2 * layers,
+        ("all_gather", 2 * ends // shards): 2,  # the embedding
+        ("all_gather", 2 * (ends + hidden) // shards): 3,  # norm and head: for both, and backward
+        ("reduce_scatter", 4 * layer): layers,
+        ("reduce_scatter", 4 * ends): 2,
+        ("reduce_scatter", 4 * hidden): 1,
+    }
+    of = groups(trace)
+    assert of["all_gather", part] == {(0, 1)} and of["reduce_scatter", 4 * layer] == {(0, 2, 4, 6)}
+    kernels = Counter(trace.signatures[op["sig"]]["name"] for op in trace.of("op"))
+    for name in ("flex_attention", "flex_attention_backward"):
+        assert kernels[f"higher_order::{name}"] == layers

@@ -16,10 +16,12 @@ from orrery_trace.adapters import (
     deepspeed,
     device_mesh,
     dtensor,
+    flex_attention,
     fsdp,
     fsdp1,
     megatron,
     pipelining,
+    torchtitan,
     transformers,
 )
 from orrery_trace.imports import before_import, when_imported
@@ -34,11 +36,13 @@ ADAPTERS = (
     fsdp1,
     device_mesh,
     dtensor,
+    flex_attention,
     ddp,
     pipelining,
     megatron,
     deepspeed,
     transformers,
+    torchtitan,
 )
 
 

@@ -1,4 +1,4 @@
-"""DTensor: its questions about shapes are no work."""
+"""DTensor: its questions about shapes are no work, and where shards lie is known by value."""
 
 from __future__ import annotations
 
@@ -26,3 +26,22 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
                 return _original(*args, **kwargs)
 
         patches.replace(kind, method, muted)
+    _strided_shards(patches)
+
+
+def _strided_shards(patches: Patches) -> None:
+    """FSDP over tensor parallelism finds its part of a tensor in a tensor of indices."""
+    from torch.distributed.tensor import placement_types
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    kind = placement_types._StridedShard
+    for method in ("_local_shard_size_and_offset", "local_shard_size_and_offset"):
+        original = getattr(kind, method, None)
+        if original is None:
+            continue
+
+        def real(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
+            with _disable_current_modes():
+                return _original(*args, **kwargs)
+
+        patches.replace(kind, method, real)

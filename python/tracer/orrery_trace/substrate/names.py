@@ -217,7 +217,7 @@ def _apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Mod
                     new = fn(old)
                 if new is old:
                     continue
-                if isinstance(old, torch.nn.Parameter) and isinstance(new, FakeTensor):
+                if isinstance(old, torch.nn.Parameter) and not isinstance(new, torch.nn.Parameter):
                     new = torch.nn.Parameter(new, old.requires_grad)
                     for key, value in old.__dict__.items():  # marks that frameworks leave there
                         new.__dict__.setdefault(key, value)
