@@ -18,6 +18,8 @@ using workload::Plan;
 using workload::Reducer;
 using workload::Sharding;
 
+constexpr std::string_view kUsualGradients = "buffer, buckets of 40 million";
+
 // Defaults of a 16-bit plan.
 Plan Defaults(const Framework& framework, Sharding sharding = Sharding::kNone) {
   Plan plan;
@@ -98,50 +100,58 @@ class Page {
       text_ += fmt::format("**`{}`**. {}. {}\nSource: {}.\n\n", f->name, f->description, f->assumes,
                            f->source);
     }
-    text_ += "| |";
-    for (const Framework* f : versions_) text_ += fmt::format(" {} |", f->name);
-    text_ += "\n|---|";
-    for (std::size_t i = 0; i < versions_.size(); ++i) text_ += "---|";
-    text_ += "\n";
-    Row("attention", AttentionText);
-    Row("gradients", ReducerText);
+    text_ += fmt::format("| | {} |", versions_.front()->name);
+    if (versions_.size() > 1) text_ += " older versions |";
+    text_ += versions_.size() > 1 ? "\n|---|---|---|\n" : "\n|---|---|\n";
+    Row("attention", "", AttentionText);
+    Row("gradients", kUsualGradients, ReducerText);
     for (const workload::Switch& s : workload::Switches()) {
-      // What all versions have as a plan has it stands in the list at the end.
-      const auto value = [&](const Framework& f) { return Defaults(f).framework.*s.member; };
-      const bool plain = FrameworkBehaviour().*s.member;
-      if (std::ranges::all_of(versions_, [&](const auto* f) { return value(*f) == plain; }))
-        continue;
-      Row(s.key, [&](const Framework& f) { return std::string(value(f) ? "yes" : "no"); });
+      const auto text = [](bool on) { return std::string(on ? "yes" : "no"); };
+      Row(s.key, text(FrameworkBehaviour().*s.member),
+          [&](const Framework& f) { return text(Defaults(f).framework.*s.member); });
     }
-    Row("recompute_keeps", KeepsText);
-    Row("cp_exchange", [](const Framework& f) {
+    Row("recompute_keeps", "nothing", KeepsText);
+    Row("cp_exchange", "ring", [](const Framework& f) {
       return std::string(NameOf(kCpExchanges, f.defaults.cp_exchange));
     });
-    Row("torch_layers", [](const Framework& f) {
+    Row("torch_layers", "fused", [](const Framework& f) {
       return std::string(NameOf(kTorchLayers, f.defaults.options.torch_layers));
     });
-    Row("limit_all_gathers", [](const Framework& f) {
+    Row("limit_all_gathers", "-", [](const Framework& f) {
       const auto limit = f.defaults.gather_limit;
       return std::string(limit == workload::GatherLimit::kHost   ? "yes"
                          : limit == workload::GatherLimit::kNone ? "no"
                                                                  : "-");
     });
-    Row("host", [](const Framework& f) { return std::string(HostText(f.defaults.host)); });
-    Row("cuBLAS workspaces in torch", [](const Framework& f) {
+    Row("host", "", [](const Framework& f) { return std::string(HostText(f.defaults.host)); });
+    Row("cublas_in_torch", "yes", [](const Framework& f) {
       return std::string(f.defaults.libraries.cublas_in_torch ? "yes" : "no");
     });
-    Row("fp8_recipe",
+    Row("fp8_recipe", "delayed",
         [](const Framework& f) { return std::string(NameOf(kFp8Recipes, f.defaults.fp8_recipe)); });
-    Row("a measured run that is silent", RecipeText);
+    Row("a silent measured run", "nothing", RecipeText);
     return text_;
   }
 
  private:
+  // One row: the newest version's value, then each value before it with the last version that had
+  // it. No row where all versions have the usual value, which stands in the list at the end.
   template <class Cell>
-  void Row(std::string_view name, const Cell& cell) {
-    text_ += fmt::format("| {} |", name);
-    for (const Framework* f : versions_) text_ += fmt::format(" {} |", cell(*f));
-    text_ += "\n";
+  void Row(std::string_view name, std::string_view usual, const Cell& cell) {
+    std::string value = cell(*versions_.front());
+    bool differs = value != usual;
+    std::string row = fmt::format("| {} | {} |", name, value);
+    std::string older;
+    for (const Framework* f : versions_) {
+      std::string before = cell(*f);
+      if (before == value) continue;
+      differs = true;
+      const std::string_view version = std::string_view(f->name).substr(f->name.find('@') + 1);
+      older += fmt::format("{}up to {}: {}", older.empty() ? "" : " · ", version, before);
+      value = std::move(before);
+    }
+    if (versions_.size() > 1) row += fmt::format(" {} |", older);
+    if (differs) text_ += row + "\n";
   }
 
   std::vector<const Framework*> versions_;
@@ -161,19 +171,25 @@ std::string FrameworkPages() {
   std::string text;
   for (auto& family : families) text += Page(std::move(family)).Text();
   text +=
-      "\n## What the rows mean\n\nA switch that is not in a family's table is as the brackets say "
-      "here.\n\n";
+      "\n## What the rows mean\n\nBrackets have the usual value. A family's table leaves out what "
+      "all of its versions have as usual.\n\n";
   for (const workload::Switch& s : workload::Switches()) {
     const bool plain = FrameworkBehaviour().*s.member;
     text += fmt::format("- `{}` ({}): {}\n", s.key, plain ? "yes" : "no", s.doc);
   }
   text += fmt::format(
-      "- `limit_all_gathers`: {} -: gathers are bounded by the order of the GPU's own work.\n",
+      "- `limit_all_gathers` (-): {} -: gathers are bounded by the order of the GPU's own work.\n",
       FindOption(workload::FrameworkOptions().options, "limit_all_gathers")->doc);
-  text +=
-      "- a measured run that is silent: what a record of a run is taken to have where it says "
-      "nothing (`orrery validate`); switches as said: gradients and experts' fused kernels are "
-      "off where it does not. A job file says these itself.\n";
+  text += fmt::format(
+      "- gradients ({}): where gradients lie until they are reduced, and in what portions.\n"
+      "- `recompute_keeps` (nothing), `cp_exchange` (ring), `torch_layers` (fused), `fp8_recipe` "
+      "(delayed): described in [workload](workload.md).\n"
+      "- host: how much work the CPU has for each operation.\n"
+      "- `cublas_in_torch` (yes): cuBLAS's workspaces lie in PyTorch's allocator.\n"
+      "- a silent measured run (nothing): what a record of a run is taken to have where it says "
+      "nothing (`orrery validate`). \"switches as said\": gradients and experts' fused kernels are "
+      "off where the record does not name them. A job file says these itself.\n",
+      kUsualGradients);
   return text;
 }
 
