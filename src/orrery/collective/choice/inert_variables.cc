@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace orrery::collective {
 namespace {
@@ -169,17 +171,26 @@ Status CheckInert(const InertVariable& variable, string_view value) {
 }
 
 std::string InertTable() {
-  std::string out = "| variable | why it makes no difference | accepted |\n|---|---|---|\n";
-  const auto row = [&out](const InertVariable& v) {
+  // One row for all variables of one reason.
+  std::vector<std::pair<std::string, std::string>> rows;
+  const auto add = [&rows](const InertVariable& v) {
     std::string values;
     for (const char c : v.only) values += c == '|' ? ", " : std::string(1, c);
-    const string_view name = v.name.substr(string_view("NCCL_").size());
-    out += fmt::format(
-        "| `{}` | {} | {} |\n", name, v.why,
-        v.only.empty() ? "any value" : fmt::format("{}; else it {}", values, v.otherwise));
+    const std::string name = fmt::format("`{}`", v.name.substr(string_view("NCCL_").size()));
+    std::string why = fmt::format(
+        "{} | {}", v.why, v.only.empty() ? "" : fmt::format("{}; else it {}", values, v.otherwise));
+    const auto same = std::ranges::find(rows, why, &std::pair<std::string, std::string>::second);
+    if (same != rows.end()) {
+      same->first += ", " + name;
+    } else {
+      rows.emplace_back(name, std::move(why));
+    }
   };
-  for (const InertVariable& variable : kInert) row(variable);
-  row(kSymmetric);
+  for (const InertVariable& variable : kInert) add(variable);
+  add(kSymmetric);
+  std::string out =
+      "| variables | why they make no difference | accepted; blank: any value |\n|---|---|---|\n";
+  for (const auto& [names, why] : rows) out += fmt::format("| {} | {} |\n", names, why);
   return out;
 }
 
