@@ -1,4 +1,4 @@
-"""torch.distributed.pipelining, any of its schedules.
+"""torch.distributed.pipelining, any of its schedules; the number of micro-batches is 8 or said.
 
 orrery-trace --world-size 4 --rank 0,1,2,3 -- python examples/pipeline.py ZBVZeroBubble
 """
@@ -11,7 +11,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 
 import llama
 
-MICRO_BATCHES = 8
+MICRO_BATCHES = int(sys.argv[2]) if len(sys.argv) > 2 else 8
 CONFIG = llama.SMALL.with_layers(1)
 V_SHAPED = ("ZBVZeroBubble", "DualPipeV")
 

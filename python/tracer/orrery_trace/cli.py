@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from orrery_trace import job, session, timing
+from orrery_trace import compose, job, session, timing
 from orrery_trace.errors import TraceError
 from orrery_trace.trace import Trace, rank_file, read, read_directory
 
 USAGE = """orrery-trace [OPTIONS] -- python train.py ARGS...
        orrery-trace --times PROFILE --out DIRECTORY
+       orrery-trace --extend DIRECTORY --micro-batches N --out DIRECTORY
        orrery-trace --show DIRECTORY"""
 
 
@@ -82,6 +83,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"record_function around the profile's steps (default {timing.STEP}, the profiler's)",
     )
+    p.add_argument(
+        "--extend",
+        metavar="DIRECTORY",
+        help="writes its traces with --micro-batches N, more than were traced, into --out",
+    )
+    p.add_argument("--micro-batches", type=int, metavar="N", help="of a step, with --extend")
     p.add_argument("--show", metavar="DIRECTORY", help="says what a trace holds, and ends")
     p.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return p
@@ -182,6 +189,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.times:
             add_times(options)
+            return 0
+        if options.extend:
+            if options.micro_batches is None:
+                p.error("--extend needs --micro-batches N")
+            compose.extend_directory(Path(options.extend), options.micro_batches, Path(options.out))
             return 0
         if options.show:
             path = Path(options.show)

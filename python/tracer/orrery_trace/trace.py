@@ -198,6 +198,20 @@ def read(path: str | Path) -> Trace:
     return trace
 
 
+def write(path: Path, trace: Trace) -> None:
+    """Writes a rank's file, its tables first."""
+    writer = Writer(path, {k: v for k, v in trace.header.items() if k not in ("t", "version")})
+    try:
+        for line in (*trace.groups, *trace.modules, *trace.signatures, *trace.setup):
+            writer.line(line)
+        writer.line({"t": "step", "index": trace.end["steps"] - 1})
+        for line in trace.lines:
+            writer.line(line)
+        writer.close(**{k: v for k, v in trace.end.items() if k not in ("t", "counts")})
+    finally:
+        writer.discard()
+
+
 def read_directory(folder: str | Path) -> dict[int, Trace]:
     """Every traced rank of a directory, by rank."""
     folder = Path(folder)
