@@ -239,9 +239,10 @@ class Opener {
     return open_.space.Add(std::move(axis));
   }
 
-  // A finished job: what an engineer would try first.
+  // A finished job: what an engineer would try first, on the GPUs that it has.
   Status Default() {
     open_.by_default = true;
+    ORRERY_RETURN_IF_ERROR(KeepSize());
     constexpr const char* kOpened[] = {"parallel.tp",
                                        "parallel.pp",
                                        "parallel.vpp",
@@ -271,6 +272,26 @@ class Opener {
  private:
   Status Set(const std::string& assignment) {
     return formats::ApplySet(assignment, &open_.job.document);
+  }
+
+  // A job without `nodes` has as many GPUs as its degrees multiply to; once they are open, `nodes`
+  // has to say it.
+  Status KeepSize() {
+    if (At(open_.job.document, "nodes") != nullptr) return {};
+    std::int64_t gpus = NumberAt(open_.job.document, "parallel.dp");
+    if (gpus == 0) return {};  // OpenSpace asks for nodes
+    for (const char* key : {"parallel.tp", "parallel.pp", "parallel.cp"}) {
+      gpus *= std::max<std::int64_t>(NumberAt(open_.job.document, key), 1);
+    }
+    const int host = facts_.cluster.gpus_per_node;
+    if (gpus % host != 0) {
+      return InvalidInput(
+          "{}: nodes is missing: how many may the plan use? its degrees make {} GPUs, hosts have "
+          "{}; write nodes: {}",
+          open_.job.name(), gpus, host, (gpus + host - 1) / host);
+    }
+    facts_.gpus = gpus;
+    return Set(fmt::format("nodes={}", gpus / host));
   }
 
   // What `parallel: auto` opens.

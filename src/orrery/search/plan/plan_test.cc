@@ -237,6 +237,22 @@ training: {global_batch: 32, seq_len: 4096}
   EXPECT_THAT(open.given_first, ElementsAre("parallel.tp=2", "parallel.pp=4", "parallel.dp=2"));
 }
 
+// An imported job says its degrees and no hosts. Opened, it was searched on as many GPUs as each
+// plan's tp and pp made, and "the best plan" took four times as long as the job itself.
+TEST(Open, AFinishedJobWithoutNodesKeepsItsGpus) {
+  const OpenJob open = Opened(R"(
+model: llama3-8b
+cluster: h100-ib-400g
+parallel: {tp: 2, dp: 16}
+training: {global_batch: 32, seq_len: 4096}
+)");
+  ASSERT_NE(open.job.document.root.Find("nodes"), nullptr);
+  EXPECT_EQ(open.job.document.root.Find("nodes")->text, "4");  // 2 x 16 GPUs, 8 a host
+  EXPECT_THAT(OpenError("model: llama3-8b\ncluster: h100-ib-400g\nparallel: {tp: 1, dp: 12}\n"
+                        "training: {global_batch: 12, seq_len: 1024}\n"),
+              HasSubstr("its degrees make 12 GPUs, hosts have 8; write nodes: 2"));
+}
+
 TEST(Open, WhatIsWrongIsSaid) {
   EXPECT_THAT(OpenError("model: llama3-8b\ncluster: h100-ib-400g\nparallel: auto\n"
                         "training: {global_batch: 8, seq_len: 1024}\n"),
