@@ -100,9 +100,6 @@ class Page {
       text_ += fmt::format("**`{}`**. {}. {}\nSource: {}.\n\n", f->name, f->description, f->assumes,
                            f->source);
     }
-    text_ += fmt::format("| | {} |", versions_.front()->name);
-    if (versions_.size() > 1) text_ += " older versions |";
-    text_ += versions_.size() > 1 ? "\n|---|---|---|\n" : "\n|---|---|\n";
     Row("attention", "", AttentionText);
     Row("gradients", kUsualGradients, ReducerText);
     for (const workload::Switch& s : workload::Switches()) {
@@ -130,31 +127,59 @@ class Page {
     Row("fp8_recipe", "delayed",
         [](const Framework& f) { return std::string(NameOf(kFp8Recipes, f.defaults.fp8_recipe)); });
     Row("a silent measured run", "nothing", RecipeText);
+    if (versions_.size() > 1) {
+      Table();
+    } else {
+      List();
+    }
     return text_;
   }
 
  private:
-  // One row: the newest version's value, then each value before it with the last version that had
-  // it. No row where all versions have the usual value, which stands in the list at the end.
+  struct Entry {
+    std::string name, value;
+    std::string older;  // each value before it with the last version that had it
+  };
+
+  // No entry where all versions have the usual value, which the list at the end says.
   template <class Cell>
   void Row(std::string_view name, std::string_view usual, const Cell& cell) {
-    std::string value = cell(*versions_.front());
-    bool differs = value != usual;
-    std::string row = fmt::format("| {} | {} |", name, value);
-    std::string older;
+    Entry entry{std::string(name), cell(*versions_.front()), ""};
+    std::string value = entry.value;
     for (const Framework* f : versions_) {
       std::string before = cell(*f);
       if (before == value) continue;
-      differs = true;
       const std::string_view version = std::string_view(f->name).substr(f->name.find('@') + 1);
-      older += fmt::format("{}up to {}: {}", older.empty() ? "" : " · ", version, before);
+      entry.older +=
+          fmt::format("{}up to {}: {}", entry.older.empty() ? "" : " · ", version, before);
       value = std::move(before);
     }
-    if (versions_.size() > 1) row += fmt::format(" {} |", older);
-    if (differs) text_ += row + "\n";
+    if (entry.value != usual || !entry.older.empty()) entries_.push_back(std::move(entry));
+  }
+
+  void Table() {
+    text_ += fmt::format("| | {} | older versions |\n|---|---|---|\n", versions_.front()->name);
+    for (const Entry& e : entries_) {
+      text_ += fmt::format("| {} | {} | {} |\n", e.name, e.value, e.older);
+    }
+  }
+
+  // The switches that are on on one line, those that are off on another.
+  void List() {
+    for (const std::string_view value : {"yes", "no"}) {
+      std::string names;
+      for (const Entry& e : entries_) {
+        if (e.value == value) names += fmt::format("{}`{}`", names.empty() ? "" : ", ", e.name);
+      }
+      if (!names.empty()) text_ += fmt::format("- {}: {}\n", value, names);
+    }
+    for (const Entry& e : entries_) {
+      if (e.value != "yes" && e.value != "no") text_ += fmt::format("- {}: {}\n", e.name, e.value);
+    }
   }
 
   std::vector<const Framework*> versions_;
+  std::vector<Entry> entries_;
   std::string text_;
 };
 
@@ -170,26 +195,26 @@ std::string FrameworkPages() {
   }
   std::string text;
   for (auto& family : families) text += Page(std::move(family)).Text();
-  text +=
-      "\n## What the rows mean\n\nBrackets have the usual value. A family's table leaves out what "
-      "all of its versions have as usual.\n\n";
+  std::string on;
   for (const workload::Switch& s : workload::Switches()) {
-    const bool plain = FrameworkBehaviour().*s.member;
-    text += fmt::format("- `{}` ({}): {}\n", s.key, plain ? "yes" : "no", s.doc);
+    if (FrameworkBehaviour().*s.member) on += fmt::format("{}`{}`", on.empty() ? "" : ", ", s.key);
   }
   text += fmt::format(
-      "- `limit_all_gathers` (-): {} -: gathers are bounded by the order of the GPU's own work.\n",
-      FindOption(workload::FrameworkOptions().options, "limit_all_gathers")->doc);
-  text += fmt::format(
-      "- gradients ({}): where gradients lie until they are reduced, and in what portions.\n"
-      "- `recompute_keeps` (nothing), `cp_exchange` (ring), `torch_layers` (fused), `fp8_recipe` "
-      "(delayed): described in [workload](workload.md).\n"
-      "- host: how much work the CPU has for each operation.\n"
-      "- `cublas_in_torch` (yes): cuBLAS's workspaces lie in PyTorch's allocator.\n"
-      "- a silent measured run (nothing): what a record of a run is taken to have where it says "
-      "nothing (`orrery validate`). \"switches as said\": gradients and experts' fused kernels are "
-      "off where the record does not name them. A job file says these itself.\n",
-      kUsualGradients);
+      "\n## What the words mean\n\n"
+      "[job.md](formats/job.md#framework_options) describes each switch. A family leaves out what "
+      "all of its versions have as usual:\n\n"
+      "- yes: {}; every other switch no\n"
+      "- gradients, where they lie until they are reduced, and in what portions: {}\n"
+      "- `recompute_keeps`: nothing; `cp_exchange`: ring; `torch_layers`: fused; `fp8_recipe`: "
+      "delayed\n"
+      "- `limit_all_gathers`: - (gathers are bounded by the order of the GPU's own work)\n"
+      "- `cublas_in_torch`, cuBLAS's workspaces lie in PyTorch's allocator: yes\n"
+      "- a silent measured run, what a record of a run is taken to have where it says nothing "
+      "(`orrery validate`): nothing. \"switches as said\": gradients and experts' fused kernels "
+      "are "
+      "off where the record does not name them. A job file says these itself.\n\n"
+      "*host* says whose Python runs beside the kernels.\n",
+      on, kUsualGradients);
   return text;
 }
 
