@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "orrery/campaign/options.h"
 #include "orrery/cluster/options.h"
@@ -274,6 +275,34 @@ std::string KeyList(const OptionTable& table, std::string_view prefix) {
   return text;
 }
 
+namespace {
+
+// What an option takes, in the words that docs/formats/job.md explains above its tables.
+std::string ShortlyExpected(const Option& option) {
+  constexpr std::pair<std::string_view, std::string_view> kShort[] = {
+      {"a whole number from ", ""},
+      {"a whole number of ", "whole, "},
+      {"a list of whole numbers", "list"},
+      {"a number from ", "number, "},
+      {"a number of ", "number, "},
+      {"a text", "text"},
+      {"one of ", ""},
+      {"a fraction such as 0.01 or 1%", "fraction"},
+      {"true or false", "true/false"},
+      {" with its unit (a bare number is in ", " ("},
+      {"|", "\\|"},
+  };
+  std::string text = Expected(option);
+  for (const auto& [from, to] : kShort) {
+    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+      text.replace(at, from.size(), to);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string KeyTable() {
   std::string text;
   for (const OptionTable* table : Tables()) {
@@ -281,11 +310,7 @@ std::string KeyTable() {
     if (!table->doc.empty()) text += fmt::format("{}\n\n", table->doc);
     text += "| key | takes | default | meaning |\n|---|---|---|---|\n";
     for (const Option& option : table->options) {
-      std::string takes = Expected(option);
-      for (std::size_t at = 0; (at = takes.find('|', at)) != std::string::npos; at += 2) {
-        takes.insert(at, 1, '\\');
-      }
-      text += fmt::format("| `{}` | {} | {} | {} |\n", option.name, takes,
+      text += fmt::format("| `{}` | {} | {} | {} |\n", option.name, ShortlyExpected(option),
                           option.fallback.empty() ? "" : fmt::format("`{}`", option.fallback),
                           option.doc);
     }
