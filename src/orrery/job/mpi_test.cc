@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "orrery/job/trace.h"
+#include "orrery/workload/importers/mpi/calls.h"
 
 namespace orrery::job {
 namespace {
@@ -224,6 +225,14 @@ TEST(MpiTrace, WildcardsAndNobody) {
   const auto run = Predicted(p);
   EXPECT_EQ(run.record.messages.sent, 2u + 3 * 2);
   EXPECT_THAT(run.warnings, ::testing::ElementsAre(HasSubstr("receives of any tag")));
+}
+
+// liballprof's own files have a header and an empty line before the first call.
+TEST(MpiTrace, AHeaderMayEndInAnEmptyLine) {
+  EXPECT_TRUE(
+      workload::IsMpiTrace("# collprof 0.9 output file\n# host: odin071\n\nMPI_Init:-:1:2:3.0\n"));
+  EXPECT_TRUE(workload::IsMpiTrace("# collprof\r\n\r\nMPI_Init:-:1:2:3.0\r\n"));
+  EXPECT_FALSE(workload::IsMpiTrace("# a job\n\nmodel: gpt3-175b\n"));
 }
 
 TEST(MpiTrace, SaysWhatIsWrong) {

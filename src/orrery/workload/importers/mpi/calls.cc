@@ -269,7 +269,8 @@ Status NoSuchCall(std::string_view name) {
 
 bool IsMpiTrace(std::string_view start) {
   if (IsDumpiText(start)) return true;
-  while (start.starts_with('#')) {
+  // Comments, and the empty line that liballprof puts between its header and the calls.
+  while (start.starts_with('#') || start.starts_with('\n') || start.starts_with("\r\n")) {
     const std::size_t end = start.find('\n');
     if (end == start.npos) return false;
     start.remove_prefix(end + 1);
