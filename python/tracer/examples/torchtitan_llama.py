@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torchtitan.components.dataloader import BaseDataLoader
 from torchtitan.components.tokenizer import BaseTokenizer
-from torchtitan.models.llama3 import config_registry
+from torchtitan.models.llama3 import config_registry, model_registry
 from torchtitan.trainer import Trainer
 
 
@@ -94,5 +94,7 @@ def llama3_70b() -> Trainer.Config:
 
 
 def llama3_405b() -> Trainer.Config:
-    """Llama 3.1 405B."""
-    return own_data(config_registry.llama3_405b())
+    """Llama 3.1 405B in bf16; torchtitan's own takes float8, which needs torchao."""
+    config = own_data(config_registry.llama3_70b())
+    config.model_spec = model_registry("405B")
+    return config

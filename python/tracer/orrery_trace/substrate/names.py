@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.optim import optimizer
 from torch.utils import _foreach_utils
@@ -176,6 +177,8 @@ def install_names() -> list[str]:
     _replace(cuda, "device", device_context)
     # With is_available() true, FakeTensorMode would try to place constants on the device.
     _replace(FakeTensorMode, "avoid_device_init", property(lambda self: True))
+    if hasattr(fake_tensor, "init_gpu_context"):  # which allocates, in CUDA builds
+        _replace(fake_tensor, "init_gpu_context", lambda device: None)
     _replace(torch.Tensor, "type", _type)
     _replace(torch.nn.Module, "_apply", _apply)
     # By these lists of types optimizers and gradient clipping choose their multi-tensor kernels.
