@@ -84,6 +84,27 @@ TEST_P(Shapes, PartitionsOfLinksAgree) {
   }
 }
 
+// All packets are in one fabric: more threads are not used, and a warning says so.
+TEST(Fingerprint, PacketsAreTheSameForAnyThreads) {
+  Scenario s("h100-ib-400g", 4);
+  workload::Plan plan = Plan(8, 2, 2);
+  plan.batch.global_batch = 4;
+  plan.batch.seq_len = 256;
+  ASSERT_TRUE(s.Add(SmallGpt(), plan, "job").ok());
+  s.PlacePacked();
+  std::uint64_t first = 0;
+  for (int threads : {1, 2, 3, 7}) {
+    Options o;
+    o.threads = threads;
+    o.iterations = 2;
+    const Record r = Rehearse(&s, o, "packet");
+    if (threads == 1) first = r.fingerprint;
+    EXPECT_EQ(r.fingerprint, first) << threads << " threads";
+    EXPECT_EQ(r.threads_used, 1);
+    EXPECT_EQ(r.warnings.size(), threads == 1 ? 0u : 1u);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Plans, Shapes,
                          ::testing::Values(std::array{8, 4, 2, 1}, std::array{4, 4, 4, 1},
                                            std::array{2, 2, 16, 1}, std::array{8, 4, 2, 2},

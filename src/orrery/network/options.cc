@@ -172,7 +172,8 @@ constexpr Option kPacket[] = {
      .type = kTime,
      .unit = "us",
      .max = 1e9,
-     .doc = "Retransmission timer; when left out none with PFC, else 1 ms or eight round trips."},
+     .doc = "Retransmission timer, longer where round trips are; when left out none with PFC, else "
+            "1 ms or eight round trips."},
     {.name = "window",
      .type = kBytes,
      .unit = "B",
@@ -181,7 +182,9 @@ constexpr Option kPacket[] = {
      .type = kInteger,
      .min = 0,
      .max = 1024,
-     .doc = "Packets for an acknowledgement; when left out 1, and none for 'none' with PFC."},
+     .doc =
+         "Packets for an acknowledgement; when left out 1, and with PFC none, but for marks, for "
+         "controls that ask for no more: none, dcqcn, dcqcn-mellanox."},
     {.name = "flowlet_gap",
      .type = kTime,
      .unit = "us",

@@ -72,9 +72,12 @@ struct ControlInfo {
   bool pfc = false, trimming = false, selective = false;
   bool trims_newest = false;  // half of the time the newest queued packet rather than the arriving
   bool credit = false;        // receivers' pulls let senders send
-  bool telemetry = false;     // every hop leaves a record
-  bool codes = false;         // packets carry PINT's code in Packet::note
-  bool sprays = false;        // over many ways, unless the run says otherwise
+  // Its receivers say only that a packet came marked, where nothing is lost. While its rate is the
+  // line's (0), OnSend changes nothing.
+  bool only_marks = false;
+  bool telemetry = false;  // every hop leaves a record
+  bool codes = false;      // packets carry PINT's code in Packet::note
+  bool sprays = false;     // over many ways, unless the run says otherwise
   int ack_every = 1;
   double queue_packets = 0;  // of a data queue; 0: as the buffer allows
   double queue_bdp = 0;

@@ -28,6 +28,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -105,6 +106,10 @@ class Fabric {
   // The packet is on the wire of link packet.hop, or queued behind it, from packet.at on.
   void PutOnWire(const Packet& packet);
   void PutInQueue(const Packet& packet, SimTime due);
+  // No packet is marked that leaves at most so many bytes behind.
+  std::int64_t unmarked(std::uint32_t link) const {
+    return settings_.ecn ? ecn_min_[link] : std::numeric_limits<std::int64_t>::max();
+  }
   // Asks for the node's turn at `time`; an earlier one stands.
   void Wake(std::uint32_t node, SimTime time) {
     Node& n = nodes_[node];

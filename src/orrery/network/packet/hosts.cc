@@ -161,6 +161,8 @@ void Hosts::Run(std::uint32_t node, SimTime now) {
         break;
     }
   }
+  for (const std::uint32_t lane : disturbed_) Disturb(lane, now);
+  disturbed_.clear();
   Host& host = HostAt(node);
   GivePulls(&host, now);
   std::ranges::sort(host.fresh, [](const Fresh& a, const Fresh& b) {

@@ -13,12 +13,15 @@
 //
 // A route that one pair of GPUs has to itself costs no events a packet: lanes.h.
 //
-// Receivers acknowledge every ack_every-th packet, and at once the last of a message, one after
+// Controls that hear of marks alone (none, DCQCN) get a notification for each marked packet and
+// nothing else, where PFC keeps packets from being lost. Otherwise
+// receivers acknowledge every ack_every-th packet, and at once the last of a message, one after
 // which its sender has no window left, one that is marked, out of order, again or before others
 // that are there. Go-back-N: what comes out of order is lost, and named once for each packet that
 // is missing; the sender returns to it. Selective repeat: a packet is sent again when a switch
 // trimmed it (its header says so), when three later ones of the same way have arrived, or when the
-// timer ends. Timers double, at most eight times, until something arrives.
+// timer ends: after rto, or longer where round trips are, srtt + 4 rttvar (RFC 6298, section 2).
+// Timers double, at most eight times, until something arrives.
 //
 // Credit (NDP, EQDS). A receiver owes a pull for each packet or header that comes while its sender
 // has something left; a pacer hands them out, one flow after the other, at 0.99 of the NIC's rate.
@@ -90,6 +93,7 @@ class Hosts {
     bool armed = false;    // a timer event is in the queue
     std::uint32_t timeouts = 0, repeated = 0;
     SimTime deadline = 0;
+    SimTime rtt = 0, rtt_swing = 0;  // smoothed: of data that was acknowledged; its deviation
     std::uint32_t credit = 0, pulled = 0, unasked = 0;  // unasked: credit without a pull, in all
     std::uint32_t recovered = 0;                        // packets below were repeated if missing
     Ring<std::uint32_t> again;
@@ -183,11 +187,14 @@ class Hosts {
   void Complete(Flow* flow, SimTime at_gpu);
   // Sender.cc.
   void OnAck(const Packet& packet, SimTime now);
+  void OnNotice(const Packet& packet, SimTime now);
   void OnNack(const Packet& packet, SimTime now);
   void OnPull(const Packet& packet, SimTime now);
   std::int64_t Acknowledge(Flow* flow, const Packet& ack);
   void RepeatMissing(Flow* flow, std::uint32_t seen, SimTime now);
   void Forget(Flow* flow);
+  void Measure(Flow* flow, SimTime rtt) const;
+  SimTime TimerOf(const Flow& flow) const;
   void Arm(Flow* flow, SimTime now);
 
   Settings settings_;

@@ -9,8 +9,9 @@ void Lanes::Setup(const Settings& settings, Fabric* fabric, Paths* paths,
   *this = Lanes();
   // What waits on a lane alone is a packet's bytes at most, too little to be paused for.
   const bool pauses = settings.pfc_xoff == 0 || settings.pfc_xoff > 2 * settings.packet_bytes();
-  possible_ = settings.ack_every == 0 && settings.pfc && pauses && !settings.ecn &&
-              !settings.cut_through && settings.window == 0 && settings.balance == Balance::kEcmp;
+  possible_ = settings.ack_every == 0 && settings.pfc && pauses && !settings.cut_through &&
+              settings.window == 0 && settings.balance == Balance::kEcmp;
+  packet_bytes_ = settings.packet_bytes();
   fabric_ = fabric;
   paths_ = paths;
   inside_ = inside;
@@ -47,6 +48,7 @@ std::uint32_t Lanes::LaneOf(std::uint32_t flow) {
                   std::ranges::all_of(lane.links, [&](auto link) { return rate(link) >= pace; });
   for (std::size_t h = 0; h + 1 < lane.hops; ++h) {
     if (fabric_->is_host(fabric_->port(lane.links[h]).to)) lane.possible = false;
+    if (fabric_->unmarked(lane.links[h + 1]) < 2 * packet_bytes_) lane.possible = false;
   }
   lanes_.push_back(std::move(lane));
   return at->second;
@@ -65,15 +67,8 @@ void Lanes::Begin(std::uint32_t number, std::vector<std::uint32_t>* disturbed) {
   Lane& lane = lanes_[number];
   if (lane.messages++ > 0) return;
   bool alone = lane.possible && !fabric_->queues().on();
-  const auto enter = [&](std::uint32_t link) {
-    if (crossing_[link]++ > 0) alone = false;
-    const std::uint32_t owner = owner_[link];
-    if (owner != kNone && std::ranges::find(*disturbed, owner) == disturbed->end()) {
-      disturbed->push_back(owner);
-    }
-  };
-  for (const std::uint32_t link : lane.links) enter(link);
-  for (const std::uint32_t link : lane.before) enter(link);
+  for (const std::uint32_t link : lane.links) alone &= Enter(link, disturbed);
+  for (const std::uint32_t link : lane.before) alone &= Enter(link, disturbed);
   if (!alone || !Clean(lane)) return;
   lane.alone = true;
   for (const std::uint32_t link : lane.links) owner_[link] = number;
@@ -83,6 +78,27 @@ void Lanes::Begin(std::uint32_t number, std::vector<std::uint32_t>* disturbed) {
     lane.freed[h] = h < lane.hops ? fabric_->port(link).free : (*inside_)[link];
   }
   lane.free = lane.freed;
+}
+
+// True if nothing else crosses the link.
+bool Lanes::Enter(std::uint32_t link, std::vector<std::uint32_t>* disturbed) {
+  const std::uint32_t owner = owner_[link];
+  if (owner != kNone && std::ranges::find(*disturbed, owner) == disturbed->end()) {
+    disturbed->push_back(owner);
+  }
+  return crossing_[link]++ == 0;
+}
+
+void Lanes::BeginNotice(std::uint32_t flow, std::vector<std::uint32_t>* disturbed) {
+  if (!possible_) return;
+  const Paths::Way& back = paths_->back(flow);
+  for (std::uint32_t h = 0; h < back.hops; ++h) Enter(paths_->link(back.first + h), disturbed);
+}
+
+void Lanes::EndNotice(std::uint32_t flow) {
+  if (!possible_) return;
+  const Paths::Way& back = paths_->back(flow);
+  for (std::uint32_t h = 0; h < back.hops; ++h) --crossing_[paths_->link(back.first + h)];
 }
 
 void Lanes::End(std::uint32_t number) {

@@ -7,14 +7,15 @@
 // event is needed but one for each message's arrival. Full packets that follow each other as fast
 // as the NIC and the link before it let them wait nowhere, for no later link is slower: a stretch
 // of them is a `Run`, O(1) whatever its length. A lane is alone only where
-//   - it is store and forward, without acknowledgements, marks or a window (congestion control
-//     none), its packets have one way, no link from the NIC on is slower than what comes before,
-//     and before the NIC one at most is slower than the NIC;
+//   - it is store and forward, without acknowledgements or a window (none, DCQCN), two packets are
+//     too few to be marked, its packets have one way, no link from the NIC on is slower than what
+//     comes before, and before the NIC one at most is slower than the NIC;
 //   - when its first message begins, its links carry nothing and none is paused.
-// When another lane's message comes onto one of its links, hosts.h puts the packets that are under
-// way back where they are at that instant (Hosts::Disturb), and all go packet by packet until the
-// lane is empty. The times are the same to the picosecond (Packet.ALaneAloneIsExact). Not the same:
-// a short packet that waits behind a longer one on a lane alone is in no statistics of queues.
+// When another lane's message, or a notification of a mark, comes onto one of its links, hosts.h
+// puts the packets that are under way back where they are at that instant (Hosts::Disturb), and all
+// go packet by packet until the lane is empty. The times are the same to the picosecond
+// (Packet.ALaneAloneIsExact). Not the same: a short packet that waits behind a longer one on a lane
+// alone is in no statistics of queues.
 //
 // Memory: about 300 bytes a lane, 140 for each run not yet at its NIC.
 #pragma once
@@ -74,6 +75,10 @@ class Lanes {
   void Begin(std::uint32_t number, std::vector<std::uint32_t>* disturbed);
   // A message of the lane is complete.
   void End(std::uint32_t number);
+  // A notification goes back to the flow's sender, until it is there. Lanes that were alone and
+  // share a link with it: they are to be disturbed.
+  void BeginNotice(std::uint32_t flow, std::vector<std::uint32_t>* disturbed);
+  void EndNotice(std::uint32_t flow);
   // The lane is no longer alone; its landings are void.
   void Leave(std::uint32_t number);
 
@@ -102,16 +107,19 @@ class Lanes {
 
  private:
   bool Clean(const Lane& lane) const;
+  bool Enter(std::uint32_t link, std::vector<std::uint32_t>* disturbed);
   void Drop(Lane* lane, const Run& run);
 
   bool possible_ = false;
+  std::int64_t packet_bytes_ = 0;  // of a full packet
   Fabric* fabric_ = nullptr;
   Paths* paths_ = nullptr;
   std::vector<SimTime>* inside_ = nullptr;  // when links inside hosts are free
   std::vector<Lane> lanes_;
   std::map<std::vector<std::uint32_t>, std::uint32_t> by_route_;
-  std::vector<std::uint32_t> crossing_;  // lanes with messages under way, by link
-  std::vector<std::uint32_t> owner_;     // the lane alone on it, by link
+  // Lanes with messages under way and notifications on their way, by link.
+  std::vector<std::uint32_t> crossing_;
+  std::vector<std::uint32_t> owner_;  // the lane alone on it, by link
 };
 
 }  // namespace orrery::network::packet

@@ -48,6 +48,13 @@ class PacketNetwork final : public Network {
 
   void Start(SimTime now, std::span<const Transfer> transfers) override {
     now_ = now;
+    // Queue pairs are numbered as they come, and draws are keyed by their numbers: by sender, so
+    // that the order of a batch does not count.
+    if (!std::ranges::is_sorted(transfers, {}, &Transfer::creator)) {
+      batch_.assign(transfers.begin(), transfers.end());
+      std::ranges::stable_sort(batch_, {}, &Transfer::creator);
+      transfers = batch_;
+    }
     for (const Transfer& t : transfers) {
       const std::uint32_t flow = FlowOf(t);
       if (flow == kUnknown) continue;
@@ -198,6 +205,7 @@ class PacketNetwork final : public Network {
   packet::Fabric fabric_;
   packet::Hosts hosts_;
   std::unique_ptr<Network> local_;
+  std::vector<Transfer> batch_;  // scratch
   Status status_;
   mutable std::vector<PortStatistics> statistics_;
 };

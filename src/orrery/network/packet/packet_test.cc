@@ -3,107 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 
 #include "orrery/base/rng.h"
-#include "orrery/network/network.h"
 #include "orrery/network/packet/packet.h"
 #include "orrery/network/packet/pint_code.h"
 #include "orrery/network/packet/settings.h"
-#include "orrery/network/packet/statistics.h"
+#include "orrery/network/packet/trial.h"
 
 namespace orrery::network::packet {
 namespace {
 
 using ::testing::HasSubstr;
-
-cluster::Spec SpecOf(std::string_view preset, int nodes, int nodes_per_leaf) {
-  auto spec = cluster::FindPreset(preset);
-  EXPECT_TRUE(spec.ok());
-  spec->nodes = nodes;
-  spec->nodes_per_leaf = nodes_per_leaf;
-  return *spec;
-}
-cluster::Cluster Build(const cluster::Spec& spec) {
-  auto cluster = cluster::Cluster::Build(spec);
-  EXPECT_TRUE(cluster.ok()) << cluster.status().message();
-  return std::move(*cluster);
-}
-cluster::Cluster Build(std::string_view preset, int nodes, int nodes_per_leaf) {
-  return Build(SpecOf(preset, nodes, nodes_per_leaf));
-}
-
-struct Begin {
-  SimTime time = 0;
-  Transfer transfer;
-};
-Transfer Make(FlightId id, std::size_t from, std::size_t to, std::int64_t bytes,
-              std::uint64_t salt = 0, std::uint8_t priority = 0) {
-  return {id,   DeviceId(from), DeviceId(to), bytes, static_cast<std::uint32_t>(from),
-          salt, priority};
-}
-
-struct Outcome {
-  std::map<FlightId, SimTime> ends;
-  PacketCounts counts;
-  std::vector<PortStatistics> links;
-  Status status;
-  SimTime finish = 0;
-};
-
-Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begins,
-                 const PacketParameters& packet = {}, bool queue_log = false) {
-  auto network = Create("packet", {.packet = packet});
-  EXPECT_TRUE(network.ok());
-  const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);
-  const Status setup = (*network)->SetupLinks(cluster, owner, 0);
-  EXPECT_TRUE(setup.ok()) << setup.message();
-  if (queue_log) (*network)->KeepQueueLog(64);
-  std::stable_sort(begins.begin(), begins.end(),
-                   [](const Begin& a, const Begin& b) { return a.time < b.time; });
-  Outcome out;
-  std::vector<Completion> done;
-  std::size_t next = 0;
-  for (;;) {
-    const SimTime start = next == begins.size() ? kNever : begins[next].time;
-    const SimTime until = std::min(start, (*network)->next_time());
-    if (until == kNever) break;
-    done.clear();
-    const SimTime reached = (*network)->AdvanceUntil(until, &done);
-    for (const Completion& c : done) {
-      EXPECT_TRUE(out.ends.emplace(c.id, c.time).second);
-      out.finish = c.time;
-    }
-    if (reached != start) continue;
-    std::vector<Transfer> batch;
-    for (; next < begins.size() && begins[next].time == start; ++next) {
-      batch.push_back(begins[next].transfer);
-    }
-    (*network)->Start(start, batch);
-  }
-  out.status = (*network)->status();
-  out.counts = *(*network)->packet_counts();
-  const auto links = (*network)->statistics();
-  out.links.assign(links.begin(), links.end());
-  return out;
-}
-
-// Bursts between random GPUs of different hosts.
-std::vector<Begin> RandomTraffic(const cluster::Cluster& cluster, std::uint64_t seed, int flows) {
-  CounterRng rng(seed);
-  std::vector<Begin> begins;
-  for (int i = 0; i < flows; ++i) {
-    const std::size_t from = rng.Below(cluster.devices());
-    std::size_t to = rng.Below(4) == 0 ? 3 : rng.Below(cluster.devices());  // an incast among them
-    while (cluster.node(DeviceId(to)) == cluster.node(DeviceId(from))) {
-      to = rng.Below(cluster.devices());
-    }
-    const auto bytes = static_cast<std::int64_t>(1 + rng.Below(1ULL << (8 + rng.Below(13))));
-    begins.push_back({static_cast<SimTime>(rng.Below(20)) * kMicrosecond,
-                      Make(static_cast<FlightId>(i), from, to, bytes, rng.Next() >> 8)});
-  }
-  return begins;
-}
 
 TEST(Packet, AloneAMessageTakesItsUncontendedTime) {
   for (const char* preset : {"h100-ib-400g", "a100-80g-roce-200g", "gb200-nvl72-ib-400g"}) {
@@ -203,8 +113,10 @@ TEST(Packet, EveryControlDeliversEverythingOnceAndEnds) {
 
 // Messages of a few pairs of GPUs, several connections each, at moments that make lanes of theirs
 // alone, disturb them and leave them alone again. Where queues are logged no lane is ever alone.
-TEST(Packet, ALaneAloneIsExact) {
-  std::uint64_t turns = 0, turns_alone = 0;
+void ExpectLanesAreExact(const char* control) {
+  std::uint64_t turns = 0, turns_alone = 0, marks = 0;
+  PacketParameters packet;
+  packet.congestion_control = control;
   for (const char* preset : {"h100-ib-400g", "a100-80g-roce-200g", "gb200-nvl72-ib-400g"}) {
     const cluster::Cluster cluster = Build(preset, 40, 4);
     const auto each = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
@@ -229,7 +141,8 @@ TEST(Packet, ALaneAloneIsExact) {
         begins.push_back({static_cast<SimTime>(rng.Below(200'000'000)),
                           Make(static_cast<FlightId>(i), from, to, bytes, 7 + rng.Below(3))});
       }
-      const Outcome alone = Simulate(cluster, begins), single = Simulate(cluster, begins, {}, true);
+      const Outcome alone = Simulate(cluster, begins, packet);
+      const Outcome single = Simulate(cluster, begins, packet, true);
       EXPECT_EQ(alone.ends, single.ends) << preset << " seed " << seed;
       EXPECT_EQ(alone.counts.hops, single.counts.hops);
       EXPECT_EQ(alone.counts.data_packets, single.counts.data_packets);
@@ -237,12 +150,16 @@ TEST(Packet, ALaneAloneIsExact) {
         EXPECT_EQ(alone.links[l].bytes, single.links[l].bytes) << l;
         EXPECT_EQ(alone.links[l].busy, single.links[l].busy) << l;
       }
+      for (std::size_t l = 0; l < alone.links.size(); ++l) marks += alone.counts.ports[l].marks;
       turns += single.counts.turns;
       turns_alone += alone.counts.turns;
     }
   }
   EXPECT_LT(turns_alone, turns);  // lanes were alone
+  EXPECT_EQ(marks > 0, std::string_view(control) != "none");
 }
+TEST(Packet, ALaneAloneIsExact) { ExpectLanesAreExact("none"); }
+TEST(Packet, ALaneAloneIsExactWhereMarksAreTold) { ExpectLanesAreExact("dcqcn"); }
 
 TEST(Packet, MessagesAloneOnTheirPathCostAFewTurnsHoweverLong) {
   const cluster::Cluster cluster = Build("h100-ib-400g", 4, 4);

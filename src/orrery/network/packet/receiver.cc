@@ -44,6 +44,10 @@ void Hosts::OnData(const Packet& packet, SimTime now) {
   }
   if (settings_.control->credit) Owe(&flow, now);
   if (settings_.ack_every == 0) {
+    if ((packet.flags & kMarked) != 0) {
+      SendBack(packet, Kind::kAck, flow.expected, n, now);
+      lanes_.BeginNotice(packet.flow, &disturbed_);
+    }
     Forget(&flow);
     return drop_note();
   }

@@ -1,5 +1,6 @@
 // What a sender makes of acknowledgements, losses, pulls and its timer.
 #include <algorithm>
+#include <cstdlib>
 
 #include "orrery/network/packet/hosts.h"
 
@@ -32,7 +33,16 @@ std::int64_t Hosts::Acknowledge(Flow* flow, const Packet& ack) {
   return bytes;
 }
 
+// A packet came marked, and nothing else is told.
+void Hosts::OnNotice(const Packet& packet, SimTime now) {
+  Flow& flow = flows_[packet.flow];
+  lanes_.EndNotice(packet.flow);
+  EndStretch(&PortOf(&flow), now);
+  control_->OnAck(flow, {.now = now, .rtt = now - packet.sent, .marked = true}, &flow.pace);
+}
+
 void Hosts::OnAck(const Packet& packet, SimTime now) {
+  if (settings_.ack_every == 0) return OnNotice(packet, now);
   Flow& flow = flows_[packet.flow];
   Ack ack{.now = now, .rtt = now - packet.sent};
   ack.bytes = Acknowledge(&flow, packet);
@@ -45,9 +55,10 @@ void Hosts::OnAck(const Packet& packet, SimTime now) {
   }
   ack.code = packet.note;
   if (settings_.balance != Balance::kEcmp) NoteEntropy(&flow, packet, now);
+  Measure(&flow, ack.rtt);
   if (ack.bytes > 0) {
     flow.timeouts = 0;
-    flow.deadline = now + settings_.rto;
+    flow.deadline = now + TimerOf(flow);
   }
   control_->OnAck(flow, ack, &flow.pace);
   SetRateWindow(&flow);
@@ -79,7 +90,7 @@ void Hosts::RepeatMissing(Flow* flow, std::uint32_t seen, SimTime now) {
 
 void Hosts::OnNack(const Packet& packet, SimTime now) {
   Flow& flow = flows_[packet.flow];
-  flow.deadline = now + settings_.rto;
+  flow.deadline = now + TimerOf(flow);
   if (settings_.selective) {
     if (packet.number < flow.una || flow.acked.Has(packet.number)) return;
     const std::int32_t bytes = PacketBytes(&flow, packet.number);
@@ -105,13 +116,28 @@ void Hosts::OnPull(const Packet& packet, SimTime now) {
   if (packet.extra <= flow.pulled) return;
   flow.credit += packet.extra - flow.pulled;
   flow.pulled = packet.extra;
-  flow.deadline = now + settings_.rto;
+  flow.deadline = now + TimerOf(flow);
   MakeReady(&flow, now);
+}
+
+void Hosts::Measure(Flow* flow, SimTime rtt) const {
+  if (settings_.rto == 0) return;
+  if (flow->rtt == 0) {
+    flow->rtt = rtt;
+    flow->rtt_swing = rtt / 2;
+    return;
+  }
+  flow->rtt_swing += (std::abs(rtt - flow->rtt) - flow->rtt_swing) / 4;
+  flow->rtt += (rtt - flow->rtt) / 8;
+}
+
+SimTime Hosts::TimerOf(const Flow& flow) const {
+  return std::max(settings_.rto, flow.rtt + 4 * flow.rtt_swing);
 }
 
 void Hosts::Arm(Flow* flow, SimTime now) {
   if (settings_.rto == 0) return;
-  flow->deadline = now + (settings_.rto << std::min(flow->timeouts, kMostDoublings));
+  flow->deadline = now + (TimerOf(*flow) << std::min(flow->timeouts, kMostDoublings));
   flow->armed = true;
   fabric_->events.Push({flow->deadline, flow->flow, true});
 }
@@ -119,7 +145,9 @@ void Hosts::Arm(Flow* flow, SimTime now) {
 void Hosts::OnTimer(std::uint32_t number, SimTime now) {
   Flow& flow = flows_[number];
   flow.armed = false;
-  if (flow.una == flow.next) return;
+  // The pulls that it waits for may be lost, too.
+  const bool starved = settings_.control->credit && flow.credit == 0 && HasWork(&flow);
+  if (flow.una == flow.next && !starved) return;
   if (now < flow.deadline) {
     flow.armed = true;
     fabric_->events.Push({flow.deadline, number, true});
@@ -138,6 +166,7 @@ void Hosts::OnTimer(std::uint32_t number, SimTime now) {
     const auto first = static_cast<std::uint32_t>(settings_.window / flow.packet_bytes);
     flow.credit = std::max(
         flow.credit, std::min<std::uint32_t>(static_cast<std::uint32_t>(flow.again.size()), first));
+    if (starved) TopUp(&flow);
   } else {
     fabric_->counts().retransmissions += flow.next - flow.una;
     flow.repeated += flow.next - flow.una;

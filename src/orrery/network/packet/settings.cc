@@ -78,12 +78,15 @@ Status Check(const PacketParameters& p, const Settings& s) {
                         s.packet_bytes());
   }
   const bool window = p.window > 0 || s.rate_window;
-  if (s.ack_every == 0 && (!s.pfc || s.control->name != "none" || window)) {
+  const bool asks = s.balance == Balance::kReps || s.balance == Balance::kPlb;
+  if (s.ack_every == 0 && (!s.pfc || !s.control->only_marks || window || asks)) {
     return InvalidInput(
-        "packet.ack_every: 0: '{}'{} needs acknowledgements; only 'none' with pfc does without",
+        "packet.ack_every: 0: '{}'{} needs acknowledgements; only none, dcqcn and dcqcn-mellanox "
+        "do without, with pfc",
         s.control->name,
         !s.pfc   ? " without pfc"
         : window ? " with a window"
+        : asks   ? " with load balancing that hears of each packet"
                  : "");
   }
   if (s.rate_window && (s.control->credit || p.window > 0)) {
@@ -170,10 +173,13 @@ Result<Settings> Resolve(const PacketParameters& p, const cluster::Cluster& clus
   s.rate_window = !p.rate_window.empty() && p.rate_window != "none";
   s.rate_window_varies = p.rate_window == "varying";
   s.parameters = p.control;
-  const bool silent = control.name == "none" && s.pfc && p.window == 0 && !s.rate_window;
+  const bool asks = s.balance == Balance::kReps || s.balance == Balance::kPlb;
+  const bool silent = control.only_marks && s.pfc && p.window == 0 && !s.rate_window && !asks;
   s.ack_every = p.ack_every.value_or(silent ? 0 : control.ack_every);
-  // With PFC nothing is lost; else well above what a full buffer delays.
-  if (!s.pfc || p.rto > 0) s.rto = p.rto > 0 ? p.rto : std::max(kMillisecond, 8 * s.base_rtt);
+  // With PFC nothing is lost, but a window that shrinks may wait for an acknowledgement that its
+  // receiver keeps back. Else well above what a full buffer delays.
+  if (!s.pfc || p.rto > 0 || s.ack_every > 1)
+    s.rto = p.rto > 0 ? p.rto : std::max(kMillisecond, 8 * s.base_rtt);
   if (s.ack_every == 0) s.rto = 0;
   s.flowlet_gap = p.flowlet_gap > 0 ? p.flowlet_gap : s.base_rtt;
   ORRERY_RETURN_IF_ERROR(Check(p, s));

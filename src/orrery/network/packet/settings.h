@@ -35,7 +35,7 @@ struct Settings {
   bool selective = false;  // repeat; else go-back-N
   SimTime rto = 0;         // 0: no timer, for nothing is lost
   std::int64_t window = 0;
-  int ack_every = 1;  // 0: nothing is acknowledged
+  int ack_every = 1;  // 0: nothing is acknowledged, but marks are told
   SimTime flowlet_gap = 0;
   bool rate_window = false, rate_window_varies = false;
   ControlParameters parameters;

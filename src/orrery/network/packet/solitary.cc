@@ -23,6 +23,7 @@ bool Hosts::SendStretch(HostPort* port, std::size_t cls, SimTime now) {
   for (std::uint32_t j = 0; j < flows; ++j) {
     Flow& flow = flows_[ready[j]];
     if (flow.fetched || flow.begun + lead > now || !HasWork(&flow)) return false;
+    if (flow.pace.rate_Bps > 0) return false;
     PacketBytes(&flow, flow.next);
     const Message& message = flow.messages[flow.at_message];
     rounds = std::min(rounds, message.first + message.packets - 1 - flow.next);

@@ -31,7 +31,6 @@ class DcqcnControl final : public Control {
     s.additive = p.rate_ai_Bps.value_or(line / 1000);
     s.hyper = p.rate_hai_Bps.value_or(5 * s.additive);
     s.least = p.min_rate_Bps.value_or(line / 1000);
-    pace->rate_Bps = s.rate;
     if (flow.window > 0) pace->window = static_cast<double>(flow.window);
   }
   void OnAck(const FlowView& flow, const Ack& ack, Pace* pace) override {
@@ -46,7 +45,7 @@ class DcqcnControl final : public Control {
       s.timers = s.counters = 0;
       s.bytes = 0;
     }
-    pace->rate_Bps = s.rate;
+    pace->rate_Bps = s.rate < static_cast<double>(flow.line_Bps) ? s.rate : 0;
   }
   void OnSend(const FlowView& flow, SimTime now, std::int64_t bytes, Pace* pace) override {
     State& s = states_[flow.flow];
@@ -58,7 +57,7 @@ class DcqcnControl final : public Control {
       ++s.counters;
       Raise(flow, &s);
     }
-    pace->rate_Bps = s.rate;
+    pace->rate_Bps = s.rate < static_cast<double>(flow.line_Bps) ? s.rate : 0;
   }
 
  private:
@@ -115,7 +114,7 @@ ControlInfo Dcqcn() {
       "counter (Zhu et al., SIGCOMM'15)";
   info.parameters =
       "rate_ai rate_hai min_rate gain decrease_interval increase_interval fast_recovery";
-  info.pfc = true;
+  info.pfc = info.only_marks = true;
   info.ecn = Ecn;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<DcqcnControl>()); };
   return info;

@@ -33,7 +33,6 @@ class DcqcnMellanoxControl final : public Control {
     s.increase_interval = p.increase_interval > 0 ? p.increase_interval : 300 * kMicrosecond;
     s.fast = p.fast_recovery.value_or(1);
     s.clamp = p.clamp_target.value_or(false);
-    pace->rate_Bps = s.rate;
     if (flow.window > 0) pace->window = static_cast<double>(flow.window);
   }
   void OnAck(const FlowView& flow, const Ack& ack, Pace* pace) override {
@@ -47,12 +46,12 @@ class DcqcnMellanoxControl final : public Control {
       }
       s.marked_alpha = s.marked_rate = true;
     }
-    pace->rate_Bps = s.rate;
+    pace->rate_Bps = s.rate < s.line ? s.rate : 0;
   }
   void OnSend(const FlowView& flow, SimTime now, std::int64_t, Pace* pace) override {
     State& s = states_[flow.flow];
     Catch(&s, now);
-    pace->rate_Bps = s.rate;
+    pace->rate_Bps = s.rate < s.line ? s.rate : 0;
   }
 
  private:
@@ -129,7 +128,7 @@ ControlInfo DcqcnMellanox() {
   info.parameters =
       "rate_ai rate_hai min_rate gain alpha_interval decrease_interval increase_interval "
       "fast_recovery clamp_target";
-  info.pfc = true;
+  info.pfc = info.only_marks = true;
   info.ecn = Ecn;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<DcqcnMellanoxControl>()); };
   return info;

@@ -21,7 +21,7 @@ ControlInfo None() {
   info.description =
       "Line rate, held back by PFC alone (RoCE without congestion control); alone a message takes "
       "as long as on links.";
-  info.pfc = true;
+  info.pfc = info.only_marks = true;
   info.make = [] { return std::unique_ptr<Control>(std::make_unique<NoControl>()); };
   return info;
 }

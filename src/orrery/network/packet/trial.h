@@ -1,0 +1,114 @@
+// What the tests of packets share: clusters, drawn traffic, and one run of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "orrery/base/rng.h"
+#include "orrery/network/network.h"
+#include "orrery/network/packet/statistics.h"
+
+namespace orrery::network::packet {
+
+inline cluster::Spec SpecOf(std::string_view preset, int nodes, int nodes_per_leaf) {
+  auto spec = cluster::FindPreset(preset);
+  EXPECT_TRUE(spec.ok());
+  spec->nodes = nodes;
+  spec->nodes_per_leaf = nodes_per_leaf;
+  return *spec;
+}
+inline cluster::Cluster Build(const cluster::Spec& spec) {
+  auto cluster = cluster::Cluster::Build(spec);
+  EXPECT_TRUE(cluster.ok()) << cluster.status().message();
+  return std::move(*cluster);
+}
+inline cluster::Cluster Build(std::string_view preset, int nodes, int nodes_per_leaf) {
+  return Build(SpecOf(preset, nodes, nodes_per_leaf));
+}
+
+struct Begin {
+  SimTime time = 0;
+  Transfer transfer;
+};
+inline Transfer Make(FlightId id, std::size_t from, std::size_t to, std::int64_t bytes,
+                     std::uint64_t salt = 0, std::uint8_t priority = 0) {
+  return {id,   DeviceId(from), DeviceId(to), bytes, static_cast<std::uint32_t>(from),
+          salt, priority};
+}
+
+struct Outcome {
+  std::map<FlightId, SimTime> ends;
+  PacketCounts counts;
+  std::vector<PortStatistics> links;
+  Status status;
+  SimTime finish = 0;  // of the last message
+  SimTime idle = 0;    // nothing happens any more
+  UseLog use;          // where it was asked for
+};
+
+inline Outcome Simulate(const cluster::Cluster& cluster, std::vector<Begin> begins,
+                        const PacketParameters& packet = {}, bool queue_log = false,
+                        bool use_log = false) {
+  auto network = Create("packet", {.packet = packet});
+  EXPECT_TRUE(network.ok());
+  const std::vector<std::uint32_t> owner(cluster.nvlink_domains(), 0);
+  const Status setup = (*network)->SetupLinks(cluster, owner, 0);
+  EXPECT_TRUE(setup.ok()) << setup.message();
+  if (queue_log) (*network)->KeepQueueLog(64);
+  if (use_log) (*network)->KeepUseLog(64);
+  std::stable_sort(begins.begin(), begins.end(),
+                   [](const Begin& a, const Begin& b) { return a.time < b.time; });
+  Outcome out;
+  std::vector<Completion> done;
+  std::size_t next = 0;
+  for (;;) {
+    const SimTime start = next == begins.size() ? kNever : begins[next].time;
+    const SimTime until = std::min(start, (*network)->next_time());
+    if (until == kNever) break;
+    done.clear();
+    const SimTime reached = (*network)->AdvanceUntil(until, &done);
+    out.idle = reached;
+    for (const Completion& c : done) {
+      EXPECT_TRUE(out.ends.emplace(c.id, c.time).second);
+      out.finish = c.time;
+    }
+    if (reached != start) continue;
+    std::vector<Transfer> batch;
+    for (; next < begins.size() && begins[next].time == start; ++next) {
+      batch.push_back(begins[next].transfer);
+    }
+    (*network)->Start(start, batch);
+  }
+  out.status = (*network)->status();
+  out.counts = *(*network)->packet_counts();
+  const auto links = (*network)->statistics();
+  out.links.assign(links.begin(), links.end());
+  if (use_log) out.use = std::move(*(*network)->use_log());
+  return out;
+}
+
+// Bursts between random GPUs of different hosts.
+inline std::vector<Begin> RandomTraffic(const cluster::Cluster& cluster, std::uint64_t seed,
+                                        int flows) {
+  CounterRng rng(seed);
+  std::vector<Begin> begins;
+  for (int i = 0; i < flows; ++i) {
+    const std::size_t from = rng.Below(cluster.devices());
+    std::size_t to = rng.Below(4) == 0 ? 3 : rng.Below(cluster.devices());  // an incast among them
+    while (cluster.node(DeviceId(to)) == cluster.node(DeviceId(from))) {
+      to = rng.Below(cluster.devices());
+    }
+    const auto bytes = static_cast<std::int64_t>(1 + rng.Below(1ULL << (8 + rng.Below(13))));
+    begins.push_back({static_cast<SimTime>(rng.Below(20)) * kMicrosecond,
+                      Make(static_cast<FlightId>(i), from, to, bytes, rng.Next() >> 8)});
+  }
+  return begins;
+}
+
+}  // namespace orrery::network::packet
