@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iostream>
@@ -159,7 +160,8 @@ int Run(int argc, char** argv, Session* session) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (IsSimaiCommand(words)) {
     std::vector<std::string> notes;
-    Result<std::vector<std::string>> own = FromSimai(words, &notes);
+    Result<std::vector<std::string>> own = FromSimai(
+        words, [](const char* name) { return std::getenv(name); }, &notes);
     if (!own.ok()) return session->Finish(std::move(own).TakeStatus());
     words = *std::move(own);
     for (const std::string& note : notes) session->Note(note);

@@ -42,6 +42,42 @@ constexpr Row kRows[] = {
     {"-g_type", "--gpu_type", "", kAutomatic},
 };
 
+// SimAI's environment variables.
+struct Variable {
+  const char* name;
+  std::string_view key;  // of --set; empty: it changes nothing, and `why` says why
+  bool inverted = false;
+  std::string_view why;
+};
+constexpr Variable kVariables[] = {
+    {"AS_NVLS_ENABLE", "nccl.NCCL_NVLS_ENABLE"},
+    {"AS_PXN_ENABLE", "nccl.NCCL_PXN_DISABLE", true},
+    {"AS_SEND_LAT", "", false, "what a send takes is measured (docs/constants.md)"},
+    {"AS_LOG_LEVEL", "", false, "nothing is logged"},
+    {"AS_NVLSTREE_ENABLE", "", false, "SimAI does not read it"},
+};
+
+Status ReadVariables(const VariableOf& variable, std::vector<std::string>* out,
+                     std::vector<std::string>* notes) {
+  for (const Variable& row : kVariables) {
+    const char* given = variable(row.name);
+    if (given == nullptr) continue;
+    const std::string_view value(given);
+    if (row.key.empty()) {
+      notes->push_back(fmt::format("{}={} changes nothing here: {}", row.name,
+                                   Printable(std::string(value), 40), row.why));
+      continue;
+    }
+    if (value != "0" && value != "1") {
+      return InvalidInput("{}: '{}' is neither 0 nor 1", row.name,
+                          Printable(std::string(value), 40));
+    }
+    const bool on = (value == "1") != row.inverted;
+    out->insert(out->end(), {"--set", fmt::format("{}={}", row.key, on ? 1 : 0)});
+  }
+  return {};
+}
+
 // A cluster of the GPU that a topology file names in its first line: its hosts and links are the
 // file's.
 Result<std::string> ClusterOf(const std::string& topology) {
@@ -75,6 +111,7 @@ bool IsSimaiCommand(std::span<const std::string> words) {
 }
 
 Result<std::vector<std::string>> FromSimai(std::span<const std::string> words,
+                                           const VariableOf& variable,
                                            std::vector<std::string>* notes) {
   std::vector<std::string> out;
   std::string topology;
@@ -103,7 +140,9 @@ Result<std::vector<std::string>> FromSimai(std::span<const std::string> words,
     }
     if (row->brief == "-n") topology = value;
   }
+  // They are the simulator's; SimAI's analytical model reads none.
   if (topology.empty()) return out;
+  ORRERY_RETURN_IF_ERROR(ReadVariables(variable, &out, notes));
   if (!Has(out, "--cluster")) {
     ORRERY_ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(topology));
     out.insert(out.end(), {"--cluster", cluster});

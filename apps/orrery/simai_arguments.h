@@ -3,6 +3,7 @@
 // are no options of ours in form or name; here they become Orrery's own.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,10 +15,14 @@ namespace orrery::app {
 // Whether it is `simulate … --format simai`.
 bool IsSimaiCommand(std::span<const std::string> words);
 
-// The same command in Orrery's options. What it has and Orrery does not is an error that says
-// what to do instead; what changes nothing here is left out and named in `notes`. `words`: without
-// the program.
+// The value of an environment variable, or null.
+using VariableOf = std::function<const char*(const char*)>;
+
+// The same command in Orrery's options, with SimAI's environment variables (AS_NVLS_ENABLE, …).
+// What it has and Orrery does not is an error that says what to do instead; what changes nothing
+// here is left out and named in `notes`. `words`: without the program.
 Result<std::vector<std::string>> FromSimai(std::span<const std::string> words,
+                                           const VariableOf& variable,
                                            std::vector<std::string>* notes);
 
 }  // namespace orrery::app

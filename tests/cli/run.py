@@ -3,7 +3,7 @@
 
 A case is a file tests/cli/cases/NAME.golden:
 
-    $ orrery ARGUMENTS            one command, run in tests/cli/inputs
+    $ orrery ARGUMENTS            one command, run in tests/cli/inputs; NAME=VALUE may stand before it
     exit STATUS
     stdout or stderr, line by line
 
@@ -28,9 +28,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def run(program, command, tmp):
     words = shlex.split(command)
+    count = next(i for i, word in enumerate(words) if "=" not in word)
+    variables = dict(word.split("=", 1) for word in words[:count])
+    words = words[count:]
     assert words[0] == "orrery", command
     arguments = [word.replace("$TMP", tmp) for word in words[1:]]
-    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ORRERY_MEASURED": ""}
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ORRERY_MEASURED": "", **variables}
     done = subprocess.run(
         [program, *arguments],
         cwd=HERE / "inputs",

@@ -317,12 +317,20 @@ Result<Section> ReadKeys(const formats::Document& document, const Node& node) {
   return Section::Read(document, keys, ClusterOptions(), kOthers);
 }
 
+Result<Spec> ReadFile(const Source& source, const std::string& name, const std::string& where,
+                      const Catalog& catalog, std::vector<std::string>* assumed);
+
+// The preset may be a file, too, unless the fields are a file's themselves: `cluster: file.yaml`
+// with --set cluster.KEY=….
 Result<Spec> ReadFields(const Source& source, const Node& node, const Catalog& catalog,
-                        std::vector<std::string>* assumed) {
+                        bool of_file, std::vector<std::string>* assumed) {
   ORRERY_ASSIGN_OR_RETURN(const Section section, ReadKeys(*source.document, node));
   Spec spec;
   const Setting* preset = section.Find("preset");
-  if (preset != nullptr) {
+  if (preset != nullptr && !of_file && LooksLikeFile(section.Text("preset"))) {
+    ORRERY_ASSIGN_OR_RETURN(
+        spec, ReadFile(source, section.Text("preset"), preset->where, catalog, assumed));
+  } else if (preset != nullptr) {
     Result<Spec> found = catalog.Find(Printable(section.Text("preset")));
     if (!found.ok()) {
       return std::move(found).TakeStatus().In(preset->where + ": cluster.preset");
@@ -386,7 +394,7 @@ Result<Spec> ReadFile(const Source& source, const std::string& name, const std::
   Result<formats::Document> document = formats::ReadDocument(path);
   if (!document.ok()) return std::move(document).TakeStatus().In(where + ": cluster");
   const Source inner{&*document, source.folder};
-  return ReadFields(inner, document->root, catalog, assumed);
+  return ReadFields(inner, document->root, catalog, true, assumed);
 }
 
 }  // namespace
@@ -446,7 +454,7 @@ Result<Spec> Read(const Source& source, const Node* node, const Catalog& catalog
     return InvalidInput("{}: cluster is missing; name a preset ('orrery list clusters') or a file",
                         source.name());
   }
-  if (node->kind != Node::Kind::kScalar) return ReadFields(source, *node, catalog, assumed);
+  if (node->kind != Node::Kind::kScalar) return ReadFields(source, *node, catalog, false, assumed);
   if (LooksLikeFile(node->text)) {
     return ReadFile(source, node->text, source.Where(*node), catalog, assumed);
   }

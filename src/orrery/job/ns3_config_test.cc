@@ -2,6 +2,7 @@
 // refused by name.
 #include "orrery/job/ns3_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -161,6 +162,65 @@ TEST(Ns3Config, WhatCannotBeHadIsRefusedByName) {
   EXPECT_THAT(Error("\n# nothing\n"), HasSubstr("no line has a key"));
 }
 
+// A value that the key takes.
+std::string Sample(std::string_view key, std::string_view unit) {
+  if (key == "CC_MODE") return "3";
+  if (key.ends_with("_MAP")) return key == "PMAX_MAP" ? "1 400000000000 0.2" : "1 400000000000 800";
+  if (unit == "rate") return "50Mb/s";
+  return "1";
+}
+
+// Whether some congestion control takes the line as the key of packet.
+bool BecomesKey(const std::string& line, std::string_view packet) {
+  for (const char* mode : {"1", "3", "7", "8", "10", "12"}) {
+    const bool is_mode = line.starts_with("CC_MODE");
+    const std::string text = (is_mode ? "" : fmt::format("CC_MODE {}\n", mode)) + line + "\n" +
+                             (line.starts_with("VAR_WIN") ? "HAS_WIN 1\n" : "");
+    const Result<Ns3Config> config = ReadNs3Config(text, "config.txt", k400G);
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    if (!config.ok()) return false;
+    if (packet == "cluster.nic_mtu_bytes") return config->payload_bytes == 1;
+    const std::string_view key = packet == "window_of" ? "rate_window" : packet;
+    for (const formats::Field& f : config->document.root.fields) {
+      if (f.key == key && (f.value.line > 0 || is_mode)) return true;
+    }
+  }
+  return false;
+}
+
+TEST(Ns3Config, EveryKeyOfTheTableIsMappedWithoutEffectOrRefused) {
+  std::ifstream file(std::string(ORRERY_SOURCE_DIR) + "/data/ns3_keys.yaml");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const auto table = formats::ParseYaml(text, "ns3_keys.yaml");
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  std::map<std::string, int> fates;
+  for (const formats::Field& row : table->root.fields) {
+    const auto of = [&](std::string_view key) {
+      const formats::Node* node = row.value.Find(key);
+      return node == nullptr ? std::string() : node->text;
+    };
+    EXPECT_FALSE(of("source").empty()) << row.key;
+    if (!of("only").empty()) {
+      EXPECT_EQ(Packet(row.key + " " + of("only") + "\n"), Packet("CC_MODE 1\n")) << row.key;
+      EXPECT_THAT(Error(row.key + " 77\n"), HasSubstr(row.key + " 77 is not built"));
+      ++fates["refused"];
+    } else if (of("packet").empty()) {
+      const auto config = ReadNs3Config(row.key + " 1\n", "f", k400G);
+      ASSERT_TRUE(config.ok()) << row.key;
+      ASSERT_FALSE(config->notes.empty()) << row.key;
+      EXPECT_EQ(config->notes[0],
+                fmt::format("f: without effect: {} (data/ns3_keys.yaml says why)", row.key));
+      ++fates["without effect"];
+    } else {
+      EXPECT_TRUE(BecomesKey(row.key + " " + Sample(row.key, of("unit")), of("packet"))) << row.key;
+      ++fates["mapped"];
+    }
+  }
+  EXPECT_GE(fates["mapped"], 20);
+  EXPECT_GE(fates["without effect"], 20);
+  EXPECT_GE(fates["refused"], 8);
+}
+
 TEST(Ns3Config, KeysGivenBesideTheFileComeFirst) {
   const std::string path = ::testing::TempDir() + "/SimAI.conf";
   std::ofstream(path) << kSimAi;
@@ -177,6 +237,19 @@ TEST(Ns3Config, KeysGivenBesideTheFileComeFirst) {
   EXPECT_THAT(read({"packet.alpha_interval=x"}).status().message(), HasSubstr("alpha_interval"));
   const auto none = ReadNetworkSetup("h100-ib-400g", 4, "packet", {"packet.config=/none"}, nullptr);
   EXPECT_THAT(none.status().message(), HasSubstr("/none"));
+}
+
+// A cluster's file is changed by keys as a preset is.
+TEST(NetworkSetup, KeysGivenBesideAClustersFileChangeIt) {
+  const std::string path = ::testing::TempDir() + "/hosts.yaml";
+  std::ofstream(path) << "preset: h100-ib-400g\noversubscription: 2\n";
+  const auto setup = ReadNetworkSetup(path, 4, "flow", {"cluster.nodes_per_leaf=3"}, nullptr);
+  ASSERT_TRUE(setup.ok()) << setup.status().message();
+  EXPECT_EQ(setup->cluster.spec().oversubscription, 2);
+  EXPECT_EQ(setup->cluster.spec().nodes_per_leaf, 3);
+  std::ofstream(path) << "preset: " << path << "\n";  // no file begins with a file
+  const auto circle = ReadNetworkSetup(path, 4, "flow", {"cluster.nodes_per_leaf=3"}, nullptr);
+  EXPECT_THAT(circle.status().message(), HasSubstr("unknown cluster"));
 }
 
 }  // namespace
