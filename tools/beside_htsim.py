@@ -2,10 +2,10 @@
 """Completion times and CPU of htsim's programs beside ours, on the same flows over the same fat tree.
 
 Usage: beside_htsim.py FOLDER [--nodes 16|128|1024] [--seeds N] [--only NAME,…] [--program PROGRAM]
-  FOLDER:  has htsim_uec, htsim_ndp, htsim_eqds, htsim_roce (github.com/ultraethernet/uet-htsim, built elsewhere);
-           those that are not there are left out
+  FOLDER:  has htsim_uec, htsim_ndp, htsim_eqds, htsim_roce (github.com/ultraethernet/uet-htsim), htsim_swift, htsim_hpcc
+           (github.com/Broadcom/csg-htsim), built elsewhere; those that are not there are left out
   PROGRAM: build/release/orrery unless said
-  NAME:    nscc, ndp, eqds, roce
+  NAME:    nscc, ndp, eqds, roce, swift, hpcc
 
 The fat tree is htsim's own: 100 Gb/s, 1 us a link, three tiers, no oversubscription. A seed draws a permutation of 2 MB; the incast
 is 15 flows of 2 MB into one host. htsim ends a flow when its last acknowledgement is back, we when its last byte is there: the
@@ -50,6 +50,18 @@ KINDS = {
         ["htsim_roce", "-strat", "ecmp_host", "-paths", "128", "-mtu", "4000", "-q", "10000"],
         (4000, 0),
         {"congestion_control": "none", "pfc_xoff": 15 * 4000, "pfc_xon": 12 * 4000, "ack_every": 1},
+    ),
+    # Its target is 20 us and 3 us a hop, ours 1.25 times the path's own round trip.
+    "swift": (
+        ["htsim_swift", "-mtu", "4000", "-q", "100", "-cwnd", "12", "-flowsize", str(BYTES // 4000)],
+        (4000, 0),
+        {"congestion_control": "swift", "queue": 100 * 4000, "window": 12 * 4000},
+    ),
+    # W_AI is a packet each 12 us there.
+    "hpcc": (
+        ["htsim_hpcc", "-strat", "ecmp_host", "-paths", "128", "-mtu", "4000", "-q", "10000"],
+        (4000, 0),
+        {"congestion_control": "hpcc", "pfc_xoff": 15 * 4000, "pfc_xon": 12 * 4000, "rate_ai": "2667Mb/s", "additive_stages": 5},
     ),
 }
 
@@ -115,7 +127,8 @@ def compare(kind, pattern, options, folder):
         lines += [f"{a}->{b} start 0 size {BYTES}" for a, b in pairs]
         (folder / "flows.cm").write_text("\n".join(lines) + "\n")
         command = [str(options.folder / arguments[0]), *arguments[1:], "-nodes", str(options.nodes), "-tm", "flows.cm"]
-        text, used = run([*command, "-end", "100000", "-seed", str(seed)], folder)
+        seeded = [] if kind == "swift" else ["-seed", str(seed)]  # the flows are drawn anew all the same
+        text, used = run([*command, "-end", "100000", *seeded], folder)
         times = [float(t) for t in FINISHED.findall(text)]
         if len(times) != len(pairs):
             sys.exit(f"{kind}, {pattern}, seed {seed}: {len(times)} of {len(pairs)} flows ended in htsim")
