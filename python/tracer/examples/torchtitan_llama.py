@@ -1,4 +1,4 @@
-"""A Llama for torchtitan's own train script, with tokens of its own making.
+"""Models for torchtitan's own train script, with tokens of its own making.
 
 torchtitan looks a configuration up by module and name; this is such a module. The train script is
 torchtitan's, unchanged, and takes its arguments:
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torchtitan.components.dataloader import BaseDataLoader
 from torchtitan.components.tokenizer import BaseTokenizer
+from torchtitan.models.deepseek_v3 import config_registry as deepseek
 from torchtitan.models.llama3 import config_registry, model_registry
 from torchtitan.trainer import Trainer
 
@@ -98,3 +99,13 @@ def llama3_405b() -> Trainer.Config:
     config = own_data(config_registry.llama3_70b())
     config.model_spec = model_registry("405B")
     return config
+
+
+def deepseek_v3() -> Trainer.Config:
+    """DeepSeek-V3 671B."""
+    return own_data(deepseek.deepseek_v3_671b())
+
+
+def deepseek_v3_debugmodel() -> Trainer.Config:
+    """Its smallest: 6 layers of 256, 5 of them with experts."""
+    return own_data(deepseek.deepseek_v3_debugmodel())

@@ -12,7 +12,8 @@ from orrery_trace.recorder import Recorder
 
 MODULE = "torchtitan"
 REASON = (
-    "it captures the step in a CUDA graph, and its pipeline stages learn shapes from one another"
+    "it captures the step in a CUDA graph, its pipeline stages learn shapes from one another, and "
+    "its experts read how many tokens they get"
 )
 
 
@@ -22,6 +23,8 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
     for name, patch in parts.items():
         call = functools.partial(patch, recorder=recorder, patches=patches)
         when_imported(f"{MODULE}.distributed.{name}", call)
+    call = functools.partial(_experts, recorder=recorder, patches=patches)
+    when_imported(f"{MODULE}.models.common.token_dispatcher", call)
 
 
 def _cuda_graph(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
@@ -74,3 +77,34 @@ def _stages(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
         return built
 
     patches.replace(module, "pipeline_llm", pipeline_llm)
+
+
+def _experts(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
+    """Token counts must be known on the host: every rank gets as many as every other.
+
+    The lists of counts, just read from fake tensors, are filled in where tokens are first sent.
+    """
+    kind = module.AllToAllTokenDispatcher
+    send = kind._dispatch_token_exchange
+
+    @functools.wraps(send)
+    def balanced(
+        self: Any, tokens: Any, group: Any, received: list[int], sent: list[int], *rest: Any
+    ) -> Any:
+        ranks = len(sent)
+        copies = tokens.shape[0]
+        received[:] = sent[:] = [copies // ranks] * ranks
+        recorder.add(
+            "routing",
+            tokens=copies // self.top_k,
+            topk=self.top_k,
+            experts=self.num_experts,
+            local_experts=self.num_experts // ranks,
+            bytes_per_token=tokens.shape[1] * tokens.element_size(),
+            group=recorder.group_number(group),
+            **recorder.place(),
+        )
+        recorder.assume("expert routing is balanced")
+        return send(self, tokens, group, received, sent, *rest)
+
+    patches.replace(kind, "_dispatch_token_exchange", balanced)
