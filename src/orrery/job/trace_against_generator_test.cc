@@ -220,5 +220,31 @@ TEST(TraceAgainstGenerator, TensorParallel) {
                  &pair);
 }
 
+// torchtitan 0.3.0, TP2 with sequence parallelism, FSDP2 over 4. It shards embedding, and norm with
+// head, as units of their own, which it gathers again; recomputes the gathers of activations (2 a
+// layer); takes the loss in eight pieces; reduces the gradients of 13 norms over tp; clips by the
+// norms of 45 tensors; and counts tokens and averages the loss over replicas.
+TEST(TraceAgainstGenerator, Torchtitan) {
+  Pair pair = Communications("torchtitan", 0);
+  ExpectEqualBut({{"all-gather 524288 B bf16: 0 2 4 6", 2, 0},
+                  {"all-gather 524800 B bf16: 0 2 4 6", 3, 0},
+                  {"all-gather 1049088 B bf16: 0 2 4 6", 0, 1},
+                  {"reduce-scatter 1048576 B fp32: 0 2 4 6", 2, 0},
+                  {"reduce-scatter 1024 B fp32: 0 2 4 6", 1, 0},
+                  {"reduce-scatter 2098176 B fp32: 0 2 4 6", 0, 1},
+                  {"all-gather 8388608 B bf16: 0 1", 26 + 2 * 6, 26},
+                  {"all-reduce 8192 B fp32: 0 1", 3 * 8, 0},
+                  {"all-reduce 65536 B fp32: 0 1", 0, 3},
+                  {"all-reduce 512 B bf16: 0 1", 13, 0},
+                  {"all-reduce 180 B fp32: 0 1", 1, 0},
+                  {"all-reduce 180 B fp32: 0 2 4 6", 1, 0},
+                  {"all-reduce 8 B int64: 0 2 4 6", 2, 0},
+                  {"all-reduce 4 B fp32: 0 2 4 6", 2, 0},
+                  {"all-reduce 4 B fp32: 0 1 2 3 4 5 6 7", 0, 1},
+                  {"all-reduce 8 B fp32: 0 2 4 6", 0, 1}},
+                 &pair);
+  EXPECT_EQ(pair.traced.size(), 12U + 6U + 26U);  // what is left, equal
+}
+
 }  // namespace
 }  // namespace orrery::job

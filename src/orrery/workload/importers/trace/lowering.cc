@@ -9,6 +9,7 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/workload/host_work.h"
 #include "orrery/workload/importers/trace/operators.h"
 
 namespace orrery::workload {
@@ -94,6 +95,7 @@ class Lowering {
             fmt::format("{}:{}", Printable(source_.trace.file), step[i].line));
       }
     }
+    if (!block_.ops.empty()) PlaceHost();
     CloseBlock();
     program_.name = fmt::format("like rank {}", source_.rank);
     if (program_.calls.empty()) {
@@ -188,16 +190,23 @@ class Lowering {
     if (found == work_.end()) found = work_.emplace(key, WorkOf(s, pass)).first;
     const OperatorWork& work = found->second;
     if (!recomputed && pass != Pass::kOptimizer) flops_ += static_cast<double>(s.flops);
+    if (e.module >= 0 && e.module != module_) {
+      host_ns_ += graph::IsBackward(pass) ? host_.module_backward : host_.module_forward;
+    }
+    module_ = e.module;
     switch (work.place) {
       case OperatorPlace::kNothing:
+        host_ns_ += host_.view;
         return;
       case OperatorPlace::kHost:
         ++notes_.host_operators;
+        host_ns_ += host_.view;
         return;
       case OperatorPlace::kKernel: {
         if (work.unknown) ++notes_.unknown_operators[s.name];
         notes_.side_kernels += e.stream == 0 ? 0 : 1;
         Open(e);
+        PlaceHost();
         ++notes_.kernels;
         notes_.kernels_measured += e.nanoseconds >= 0 ? 1 : 0;
         const auto [slot, fresh] =
@@ -235,6 +244,7 @@ class Lowering {
 
   Status AddComms(std::span<const TraceEvent> call, std::int64_t work) {
     if (call.empty()) return {};
+    host_ns_ += host_.communication;
     std::int32_t event = graph::kNoEvent;
     bool awaited = work >= 0 && awaited_.contains(work);
     bool blocking = false;
@@ -329,6 +339,7 @@ class Lowering {
   }
   void PlaceComm(const TraceEvent& e, const graph::Comm& comm, const std::string& name) {
     Open(e);
+    PlaceHost();
     block_.comms.push_back(comm);
     Place(e, {.kind = OpKind::kComm,
               .index = static_cast<std::uint32_t>(block_.comms.size() - 1),
@@ -415,6 +426,14 @@ class Lowering {
     }
     block_.ops.push_back(op);
   }
+  // What the host did since the last kernel or communication, beside issuing it.
+  void PlaceHost() {
+    if (host_ns_ == 0) return;
+    block_.ops.push_back({.kind = OpKind::kHost,
+                          .index = static_cast<std::uint32_t>(block_.host_ps.size()),
+                          .name = graph_.Intern("host")});
+    block_.host_ps.push_back(std::exchange(host_ns_, 0) * 1000);
+  }
   void CloseBlock() {
     if (block_.ops.empty()) return;
     block_.pass = pass_;
@@ -435,6 +454,9 @@ class Lowering {
   Pass pass_ = Pass::kForward;
   std::int32_t micro_batch_ = -1;
   double flops_ = 0;
+  const HostWork host_ = HostOf(HostEra::kFsdp, Plan(), constants::Set());
+  std::int64_t host_ns_ = 0;
+  std::int32_t module_ = -1;                                    // that the last operator was of
   std::map<std::pair<std::int64_t, Pass>, OperatorWork> work_;  // by signature
   // In block_, by signature, pass and measured time.
   std::map<std::tuple<std::int64_t, Pass, std::int64_t>, std::uint32_t> kernel_slot_;

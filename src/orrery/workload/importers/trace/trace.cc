@@ -53,7 +53,7 @@ void SayWhatWasAssumed(const TraceDirectory& directory, const LoweringNotes& not
   const auto count = [&](std::int64_t n, const char* text) {
     if (n > 0) out->assumed.push_back(fmt::format("{} {}", n, text));
   };
-  count(notes.host_operators, "operators on the host's tensors take the host no time");
+  count(notes.host_operators, "operators on the host's tensors take the host what a view takes");
   count(notes.waits_before_step,
         "waits for communication or events of the step before are left out: that step is over");
   count(notes.uneven, "all-to-alls of uneven shares are even ones of the same bytes");
@@ -66,7 +66,10 @@ void SayWhatWasAssumed(const TraceDirectory& directory, const LoweringNotes& not
     out->assumed.push_back(fmt::format("{} of {} operators of the trace were measured",
                                        notes.kernels_measured, notes.kernels));
   }
-  out->assumed.emplace_back("an operator of the trace is one kernel; its host time is the model's");
+  out->assumed.emplace_back(
+      "an operator of the trace is one kernel; launches, views, calls of modules and of "
+      "collectives "
+      "take the host what eager PyTorch's do");
 }
 
 }  // namespace

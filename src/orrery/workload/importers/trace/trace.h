@@ -6,7 +6,8 @@
 // (communicators.h) on that communicator's stream, behind the stream that was current; waits,
 // events and the host's synchronisations are kept where something hangs on them. Collectives of
 // one group call are one communication of all their bytes, as NCCL fuses them; messages of a group
-// call are one batch. A step is repeated until it settles.
+// call are one batch. Views, calls of modules and of collectives cost the host what host_work.h
+// says of plain PyTorch. A step is repeated until it settles.
 //
 // Blocks end where the pass, the micro-batch or a limit says so; equal ones are kept once.
 // Assumes what `Imported::assumed` says; a communication that it cannot express is an error with

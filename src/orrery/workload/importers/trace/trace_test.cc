@@ -187,10 +187,10 @@ TEST(RankTraces, ABlockingCollectiveOfASideStreamIsAwaitedByIt) {
   const ImportedRanks import = Imported(Directory(2, {}, {{{0}, lines}}));
   const graph::Block& block = import.graph.blocks[0];
   EXPECT_FALSE(block.comms[0].blocking);
-  ASSERT_GE(block.ops.size(), 2U);
-  EXPECT_EQ(block.ops[1].kind, OpKind::kWait);
-  EXPECT_EQ(block.ops[1].stream, block.comms[0].after);
-  EXPECT_EQ(block.ops[1].event, block.comms[0].event);
+  ASSERT_GE(block.ops.size(), 3U);  // the host's call, the gather, the wait
+  EXPECT_EQ(block.ops[2].kind, OpKind::kWait);
+  EXPECT_EQ(block.ops[2].stream, block.comms[0].after);
+  EXPECT_EQ(block.ops[2].event, block.comms[0].event);
 }
 
 TEST(RankTraces, CollectivesOfAGroupCallAreOneMessagesABatch) {
@@ -207,8 +207,9 @@ TEST(RankTraces, CollectivesOfAGroupCallAreOneMessagesABatch) {
   const graph::Block& block = import.graph.blocks[0];
   ASSERT_EQ(block.comms.size(), 1U);
   EXPECT_EQ(block.comms[0].bytes.value, 24);
-  EXPECT_EQ(block.ops[1].kind, OpKind::kWait);
-  EXPECT_EQ(block.ops[1].event, block.comms[0].event);
+  EXPECT_EQ(block.host_ps.size(), 1U);  // one call
+  EXPECT_EQ(block.ops[2].kind, OpKind::kWait);
+  EXPECT_EQ(block.ops[2].event, block.comms[0].event);
 
   const auto message = [](int self) {
     return std::vector<std::string>{
@@ -247,6 +248,35 @@ TEST(RankTraces, EventsAreKeptWhereAnotherStreamWaits) {
                                         OpKind::kWait, OpKind::kHostSync, OpKind::kHostSync}));
   EXPECT_EQ(import.graph.blocks[0].kernels.size(), 1U);
   EXPECT_EQ(import.assumed[0].substr(0, 7), "1 waits");
+}
+
+// A module's call, 25 us forward and 20 backward; a view, 8; a collective's call, 25
+// (host_work.cc).
+TEST(RankTraces, ViewsModulesAndCollectivesCostTheHost) {
+  const std::vector<std::string> lines = {
+      kStep,
+      Group(0, "[0,2,1]"),
+      kMm,
+      R"({"t":"sig","id":1,"name":"aten::t","in":[],"out":[],"kernel":false})",
+      R"({"t":"module","id":0,"path":"a"})",
+      R"({"t":"module","id":1,"path":"b"})",
+      R"({"t":"op","sig":1,"pass":"forward","module":0})",
+      R"({"t":"op","sig":0,"pass":"forward","module":0})",
+      R"({"t":"op","sig":0,"pass":"forward","module":0})",
+      R"({"t":"op","sig":0,"pass":"forward","module":1})",
+      R"({"t":"op","sig":0,"pass":"backward","module":0})",
+      Comm(0, "all_reduce", 0, R"("send":8,"recv":8,"async":false)"),
+      R"({"t":"op","sig":1})"};
+  const ImportedRanks import = Imported(Directory(2, {}, {{{0}, lines}}));
+  ASSERT_EQ(import.graph.blocks.size(), 2U);
+  constexpr std::int64_t kMicro = 1'000'000;
+  EXPECT_EQ(import.graph.blocks[0].host_ps, (std::vector<std::int64_t>{33 * kMicro, 25 * kMicro}));
+  EXPECT_EQ(import.graph.blocks[1].host_ps,
+            (std::vector<std::int64_t>{20 * kMicro, 25 * kMicro, 8 * kMicro}));
+  std::vector<OpKind> kinds;
+  for (const graph::Op& op : import.graph.blocks[0].ops) kinds.push_back(op.kind);
+  EXPECT_EQ(kinds, (std::vector<OpKind>{OpKind::kHost, OpKind::kKernel, OpKind::kKernel,
+                                        OpKind::kHost, OpKind::kKernel}));
 }
 
 TEST(RankTraces, NothingUnknownIsDroppedInSilence) {
