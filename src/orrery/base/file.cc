@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -10,9 +11,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -74,6 +77,69 @@ std::string Folder(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// How long a pipe may be silent: a program that never writes to it must not hold this one for ever.
+// 0: as long as it likes.
+constexpr char kPipeVariable[] = "ORRERY_PIPE_SECONDS";
+int PipeSeconds() {
+  constexpr int kFallback = 300, kMost = 1'000'000;
+  const char* const text =
+      std::getenv(kPipeVariable);  // NOLINT(concurrency-mt-unsafe): set by none
+  if (text == nullptr) return kFallback;
+  int seconds = 0;
+  const auto [end, error] = std::from_chars(text, text + std::strlen(text), seconds);
+  const bool valid = error == std::errc() && *end == '\0' && seconds >= 0 && seconds <= kMost;
+  return valid ? seconds : kFallback;
+}
+
+Status Silent(std::string_view what, const std::string& path) {
+  return InvalidInput("{} {} for {} s; {}=0 waits for ever", Shown(path), what, PipeSeconds(),
+                      kPipeVariable);
+}
+
+// Undoes O_NONBLOCK, with which a pipe opens without its other end.
+void Block(int descriptor) { fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK); }
+
+// Waits until a pipe has something to read or has ended.
+Status AwaitPipe(int descriptor, const std::string& path) {
+  using Clock = std::chrono::steady_clock;
+  const int seconds = PipeSeconds();
+  if (seconds == 0) return {};
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  pollfd one{descriptor, POLLIN, 0};
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    if (left <= 0) return Silent("is a pipe that has said nothing", path);
+    const int ready = poll(&one, 1, static_cast<int>(left));
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return {};  // read() says what is wrong
+  }
+}
+
+Status AwaitOrClose(int descriptor, const std::string& path) {
+  Status status = AwaitPipe(descriptor, path);
+  if (!status.ok()) close(descriptor);
+  return status;
+}
+
+// Opens what exists for writing; a pipe waits for its reader.
+Result<int> OpenDirectly(const std::string& path) {
+  using Clock = std::chrono::steady_clock;
+  const int seconds = PipeSeconds();
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  struct stat info {};
+  const bool pipe = stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode) && seconds > 0;
+  while (true) {
+    const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC | (pipe ? O_NONBLOCK : 0));
+    if (descriptor >= 0) {
+      if (pipe) Block(descriptor);
+      return descriptor;
+    }
+    if (errno == EINTR) continue;
+    if (!pipe || errno != ENXIO) return Failure("write", path, errno);
+    if (Clock::now() >= end) return Silent("is a pipe that nobody has read", path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 // Where a symbolic link finally leads, so that the link survives the rename.
 std::string Resolve(const std::string& path) {
   struct stat info {};
@@ -125,9 +191,11 @@ std::string FolderOf(const std::string& path) {
 
 Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes) {
   if (path.find('\0') != std::string::npos) return Failure("read", path, EINVAL);
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return Failure("read", path, errno);
+  // A pipe is opened without waiting for who writes to it.
   struct stat info {};
+  const bool pipe = stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | (pipe ? O_NONBLOCK : 0));
+  if (descriptor < 0) return Failure("read", path, errno);
   const bool known = fstat(descriptor, &info) == 0;
   if (known && S_ISDIR(info.st_mode)) {
     close(descriptor);
@@ -149,8 +217,10 @@ Result<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes) 
   if (file && info.st_size > limit_bytes) return too_large();
   std::string contents;
   if (file) contents.reserve(static_cast<std::size_t>(info.st_size));
+  if (pipe) Block(descriptor);
   char block[1 << 16];
   while (true) {
+    if (pipe) ORRERY_RETURN_IF_ERROR(AwaitOrClose(descriptor, path));
     const ssize_t got = read(descriptor, block, sizeof block);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
@@ -202,8 +272,7 @@ Result<FileWriter> FileWriter::Create(const std::string& path) {
   const bool exists = stat(target.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) return Failure("write", path, EISDIR);
   if (exists && !S_ISREG(info.st_mode)) {
-    const int descriptor = open(target.c_str(), O_WRONLY | O_CLOEXEC);
-    if (descriptor < 0) return Failure("write", path, errno);
+    ORRERY_ASSIGN_OR_RETURN(const int descriptor, OpenDirectly(target));
     return FileWriter(target, "", descriptor);
   }
   // The rename would replace a file that may not be written: ask first.

@@ -1,10 +1,13 @@
 #include "orrery/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 namespace orrery {
@@ -94,6 +97,38 @@ TEST_F(FileTest, UnfinishedFilesOfTheDeadAreRemoved) {
   EXPECT_TRUE(std::filesystem::exists(Path("a.tmp-1x")));
   EXPECT_TRUE(std::filesystem::exists(Path("b.tmp-999999999")));
   EXPECT_EQ(*ReadFile(Path("a"), 100), "whole");
+}
+
+// Neither a pipe without a writer nor one whose writer says nothing, nor one without a reader, is
+// waited for without end; what comes late is read.
+TEST_F(FileTest, SilentPipesAreRefused) {
+  ASSERT_EQ(setenv("ORRERY_PIPE_SECONDS", "1", 1), 0);
+  const std::string pipe = Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Result<std::string> nobody = ReadFile(pipe, 100);
+  ASSERT_FALSE(nobody.ok());
+  EXPECT_EQ(nobody.status().message(),
+            "'" + pipe +
+                "' is a pipe that has said nothing for 1 s; ORRERY_PIPE_SECONDS=0 waits "
+                "for ever");
+  const Status unread = WriteFile(pipe, "x");
+  EXPECT_NE(unread.message().find("is a pipe that nobody has read for 1 s"), std::string::npos);
+  const auto writes = [&](const char* text, int seconds) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    const int end = open(pipe.c_str(), O_WRONLY);
+    usleep(300'000);
+    const bool written = write(end, text, std::strlen(text)) >= 0;
+    sleep(static_cast<unsigned>(seconds));
+    _exit(written ? 0 : 1);
+  };
+  const pid_t late = writes("late", 0);
+  EXPECT_EQ(*ReadFile(pipe, 100), "late");
+  waitpid(late, nullptr, 0);
+  const pid_t silent = writes("half", 2);
+  EXPECT_FALSE(ReadFile(pipe, 100).ok());
+  waitpid(silent, nullptr, 0);
+  unsetenv("ORRERY_PIPE_SECONDS");
 }
 
 TEST_F(FileTest, NamesFileAndRemedy) {

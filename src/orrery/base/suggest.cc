@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace orrery {
@@ -46,9 +47,11 @@ std::vector<std::string> Nearest(std::string_view name, std::span<const std::str
                                  std::size_t limit) {
   std::vector<std::pair<std::size_t, std::size_t>> near;  // distance, index
   for (std::size_t i = 0; i < valid.size(); ++i) {
+    const std::size_t longer = std::max(name.size(), valid[i].size());
+    const std::size_t allowed = std::max<std::size_t>(1, longer / 3);
+    const std::size_t missing = longer - std::min(name.size(), valid[i].size());
+    if (missing > allowed && !BeginsWith(valid[i], name)) continue;  // that many edits at least
     const std::size_t distance = EditDistance(name, valid[i]);
-    const std::size_t allowed =
-        std::max<std::size_t>(1, std::max(name.size(), valid[i].size()) / 3);
     if (distance <= allowed || BeginsWith(valid[i], name)) near.emplace_back(distance, i);
   }
   std::sort(near.begin(), near.end());
@@ -66,12 +69,16 @@ std::string UnknownName(std::string_view kind, std::string_view name,
   if (!near.empty()) text += fmt::format("did you mean '{}'? ", fmt::join(near, "' or '"));
   constexpr std::size_t kMostNames = 30, kFewNames = 20;
   if (valid.size() <= kMostNames) return text + fmt::format("valid: {}", fmt::join(valid, ", "));
-  std::vector<std::string_view> first(valid.begin(), valid.end());
-  std::ranges::stable_sort(first, {}, [&](std::string_view v) {
-    return BeginsWith(v, name) ? 0 : EditDistance(name, v);
-  });
+  // Of a name longer than any that is valid its beginning says what is near.
+  constexpr std::size_t kLongest = 100;
+  std::vector<std::pair<std::size_t, std::string_view>> first;
+  for (const std::string_view v : valid) {
+    first.emplace_back(BeginsWith(v, name) ? 0 : EditDistance(name.substr(0, kLongest), v), v);
+  }
+  std::ranges::stable_sort(first, {}, &std::pair<std::size_t, std::string_view>::first);
   first.resize(kFewNames);
-  text += fmt::format("of {} valid ones the nearest: {}", valid.size(), fmt::join(first, ", "));
+  text += fmt::format("of {} valid ones the nearest: {}", valid.size(),
+                      fmt::join(first | std::views::values, ", "));
   const auto listed = std::ranges::find(kListed, kind);
   return listed == std::end(kListed) ? text
                                      : text + fmt::format("; 'orrery list {}s' has all", kind);

@@ -1,7 +1,8 @@
 // The nearest valid names for a name that a user mistyped.
 //
 // Distance is Damerau-Levenshtein's restricted form (insert, delete, replace, swap neighbours),
-// case ignored. Cost O(|name| · |valid name|) each: for error messages only.
+// case ignored. Cost O(|name| · |valid name|) each, where the lengths alone do not tell them apart:
+// for error messages only.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace orrery {
 namespace {
@@ -26,6 +30,14 @@ TEST(Suggest, ListsNearNamesOnly) {
   EXPECT_THAT(Nearest("l", kNames, 3), ElementsAre("links", "loggops"));  // beginnings
   EXPECT_THAT(Nearest("quantum", kNames, 3), IsEmpty());
   EXPECT_THAT(Nearest("link", kNames, 0), IsEmpty());
+}
+
+// A name of megabytes is near nothing, which its length says: no table of edits is made.
+TEST(Suggest, LongNamesCostNothing) {
+  const std::string name(std::size_t{1} << 26, 'n');
+  EXPECT_THAT(Nearest(name, kNames, 3), IsEmpty());
+  const std::vector<std::string_view> many(40, "flow");
+  EXPECT_NE(UnknownName("network", name, many).find("of 40 valid ones"), std::string::npos);
 }
 
 TEST(Suggest, Message) {
