@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "orrery/base/file.h"
 #include "orrery/base/text.h"
 
 namespace orrery::app {
@@ -12,7 +11,8 @@ namespace {
 
 struct Row {
   std::string_view brief, full;  // "-w", "--workload"
-  // "": its value stands alone; "--csv": behind this; "--set KEY=": as this key; "-": left out.
+  // "": its value stands alone; "--csv": behind this; "--set KEY=": as this key; "--cluster": as
+  // the cluster, or as the topology of one that is named; "-": left out.
   std::string_view becomes;
   std::string_view refused;  // why it cannot be had
   bool flag = false;
@@ -33,7 +33,7 @@ constexpr Row kRows[] = {
     {"-ep_o", "--ep-overlap-ratio", "--set simai.ep_overlap=", ""},
     {"-pp_o", "--pp-overlap-ratio", "--set simai.pp_overlap=", ""},
     {"-t", "--thread", "-", ""},
-    {"-n", "--network-topo", "--set cluster.topology.file=", ""},
+    {"-n", "--network-topo", "--cluster", ""},
     {"-c", "--config", "--set packet.config=", ""},
     {"-nv", "--nvlink", "", kAutomatic},
     {"-nic", "--nic_busbw", "", kAutomatic},
@@ -78,21 +78,6 @@ Status ReadVariables(const VariableOf& variable, std::vector<std::string>* out,
   return {};
 }
 
-// A cluster of the GPU that a topology file names in its first line: its hosts and links are the
-// file's.
-Result<std::string> ClusterOf(const std::string& topology) {
-  ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(topology, std::int64_t{1} << 30));
-  std::string line = text.substr(0, text.find('\n'));
-  while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.pop_back();
-  const std::string gpu = line.substr(line.find_last_of(' ') + 1);
-  if (gpu == "A100") return std::string("a100-80g-ib-200g");
-  if (gpu == "A800") return std::string("a800-80g-ib-200g");
-  if (gpu == "H100") return std::string("h100-ib-400g");
-  if (gpu == "H800") return std::string("h800-ib-400g");
-  return InvalidInput("{}:1: GPU type '{}': name a cluster of such GPUs with --cluster",
-                      Printable(topology), Printable(gpu, 40));
-}
-
 bool Has(std::span<const std::string> words, std::string_view option) {
   return std::ranges::any_of(words, [option](const std::string& word) {
     return word == option || word.starts_with(std::string(option) + "=");
@@ -131,6 +116,8 @@ Result<std::vector<std::string>> FromSimai(std::span<const std::string> words,
     }
     if (row->becomes == "-") {
       notes->push_back(fmt::format("{} changes nothing here", word));
+    } else if (row->becomes == "--cluster") {
+      topology = value;
     } else if (row->becomes == "--csv") {
       out.insert(out.end(), {"--csv", value + "ranks.csv"});
     } else if (row->becomes.empty()) {
@@ -138,14 +125,14 @@ Result<std::vector<std::string>> FromSimai(std::span<const std::string> words,
     } else {
       out.insert(out.end(), {"--set", std::string(row->becomes.substr(6)) + value});
     }
-    if (row->brief == "-n") topology = value;
   }
   // They are the simulator's; SimAI's analytical model reads none.
   if (topology.empty()) return out;
   ORRERY_RETURN_IF_ERROR(ReadVariables(variable, &out, notes));
-  if (!Has(out, "--cluster")) {
-    ORRERY_ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(topology));
-    out.insert(out.end(), {"--cluster", cluster});
+  if (Has(out, "--cluster")) {
+    out.insert(out.end(), {"--set", "cluster.topology.file=" + topology});
+  } else {
+    out.insert(out.end(), {"--cluster", topology});
   }
   if (!Has(out, "--network")) out.insert(out.end(), {"--network", "packet"});
   return out;

@@ -25,6 +25,7 @@ struct Line {
   LinkKind kind = LinkKind::kNicUp;
   std::int64_t bandwidth_Bps = 0;  // of one direction, parallel cables together
   double used = 0;                 // of the most used, both directions
+  bool down = false;               // one of its cables, at some time
 };
 struct Gap {
   double x = 0, y = 0;
@@ -113,6 +114,10 @@ Picture Collect(const Cluster& cluster, std::span<const double> used = {}) {
   Picture picture;
   const std::vector<std::uint32_t> mark = MarksOf(cluster, &picture);
   std::map<std::pair<std::uint32_t, std::uint32_t>, Line> lines;
+  std::vector<bool> down(cluster.links().size(), false);
+  for (const LinkChange& change : cluster.link_changes()) {
+    if (change.bandwidth == 0) down[change.link.index()] = true;
+  }
   for (std::size_t i = 0; i < cluster.links().size(); ++i) {
     const Link& l = cluster.links()[i];
     const bool inside = HostAlone(cluster);
@@ -124,6 +129,7 @@ Picture Collect(const Cluster& cluster, std::span<const double> used = {}) {
     Line& line = lines[{std::min(a, b), std::max(a, b)}];
     line.a = std::min(a, b), line.b = std::max(a, b);
     if (i < used.size()) line.used = std::max(line.used, used[i]);
+    line.down = line.down || down[i];
     if (a > b) continue;  // the other direction is alike
     line.kind = l.kind;
     line.bandwidth_Bps += l.bandwidth_Bps;
@@ -324,6 +330,21 @@ std::string Title(const Cluster& cluster) {
                      count(static_cast<std::int64_t>(cluster.switches()), "switch"));
 }
 
+constexpr std::string_view kDownColour = "#000000", kDownDashes = "6 4";
+
+// Behind what the legend has up to `x`.
+void AddDownLegend(const Picture& picture, double x, std::string* svg) {
+  const auto down = [&](const Line& line) {
+    return line.down && picture.marks[line.a].shown && picture.marks[line.b].shown;
+  };
+  if (std::ranges::none_of(picture.lines, down)) return;
+  *svg += fmt::format(
+      "<line x1='{:.0f}' y1='38' x2='{:.0f}' y2='38' stroke='{}' stroke-width='3' "
+      "stroke-dasharray='{}'/><text x='{:.0f}' y='42' font-size='11' "
+      "text-anchor='start'>failed</text>\n",
+      x, x + 20, kDownColour, kDownDashes, x + 26);
+}
+
 void AddLegend(const Picture& picture, std::string* svg) {
   std::map<std::string_view, std::string_view> kinds;
   for (const Line& line : picture.lines) {
@@ -339,9 +360,10 @@ void AddLegend(const Picture& picture, std::string* svg) {
         x, x + 20, colour, x + 26, what);
     x += 50 + 7 * static_cast<double>(what.size());
   }
+  AddDownLegend(picture, x, svg);
 }
 
-void AddHeatLegend(std::string* svg) {
+void AddHeatLegend(const Picture& picture, std::string* svg) {
   double x = 12;
   for (auto heat = kHeat.rbegin(); heat != kHeat.rend(); ++heat) {
     *svg += fmt::format(
@@ -350,6 +372,7 @@ void AddHeatLegend(std::string* svg) {
         x, x + 20, heat->colour, x + 26, heat->what);
     x += 44 + 6.5 * static_cast<double>(heat->what.size());
   }
+  AddDownLegend(picture, x, svg);
 }
 
 }  // namespace
@@ -359,11 +382,12 @@ std::string DrawSvg(const Cluster& cluster) { return DrawSvg(cluster, {}); }
 std::string DrawSvg(const Cluster& cluster, std::span<const double> used) {
   const bool heated = !used.empty();
   Picture picture = Place(cluster, used);
-  // The most used are drawn last, over the others.
-  std::stable_sort(picture.lines.begin(), picture.lines.end(),
-                   [](const Line& a, const Line& b) { return a.used < b.used; });
+  // The most used are drawn last, over the others, and then what failed.
+  std::stable_sort(picture.lines.begin(), picture.lines.end(), [](const Line& a, const Line& b) {
+    return std::pair(a.down, a.used) < std::pair(b.down, b.used);
+  });
   constexpr double kTop = 50;
-  const double width = std::max(picture.width, heated ? 560.0 : 420.0);
+  const double width = std::max(picture.width, heated ? 620.0 : 420.0);
   for (Mark& mark : picture.marks) mark.x += (width - picture.width) / 2;
   for (Gap& gap : picture.gaps) gap.x += (width - picture.width) / 2;
   std::string svg = fmt::format(
@@ -373,7 +397,7 @@ std::string DrawSvg(const Cluster& cluster, std::span<const double> used) {
       "<text x='12' y='22' font-size='14' text-anchor='start'>{2}{3}</text>\n",
       width, picture.height + kTop, Title(cluster), heated ? "; share of capacity used" : "");
   if (heated) {
-    AddHeatLegend(&svg);
+    AddHeatLegend(picture, &svg);
   } else {
     AddLegend(picture, &svg);
   }
@@ -386,13 +410,18 @@ std::string DrawSvg(const Cluster& cluster, std::span<const double> used) {
     const bool bow = line.kind == LinkKind::kRouter && length > 110;
     svg += fmt::format(
         "<path d='M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}' fill='none' stroke='{}' "
-        "stroke-width='{:.1f}' stroke-opacity='{}'><title>{} to {}: {:.0f} Gb/s{}</title></path>\n",
+        "stroke-width='{:.1f}' stroke-opacity='{}'{}><title>{} to {}: {:.0f} "
+        "Gb/s{}{}</title></path>\n",
         a.x, a.y + kTop, (a.x + b.x) / 2 + (bow ? dy * 0.18 : 0),
         (a.y + b.y) / 2 + kTop - (bow ? dx * 0.18 : 0), b.x, b.y + kTop,
-        heated ? HeatOf(line.used).colour : Colour(line.kind),
-        heated ? std::max(1.5, Width(line)) : Width(line), heated ? "0.9" : "0.55", a.name, b.name,
+        line.down ? kDownColour
+        : heated  ? HeatOf(line.used).colour
+                  : Colour(line.kind),
+        heated || line.down ? std::max(1.5, Width(line)) : Width(line),
+        heated || line.down ? "0.9" : "0.55",
+        line.down ? fmt::format(" stroke-dasharray='{}'", kDownDashes) : "", a.name, b.name,
         static_cast<double>(line.bandwidth_Bps) * 8e-9,
-        heated ? fmt::format(", {:.1f} % used", 100 * line.used) : "");
+        heated ? fmt::format(", {:.1f} % used", 100 * line.used) : "", line.down ? ", failed" : "");
   }
   for (const Mark& mark : picture.marks) {
     if (!mark.shown) continue;

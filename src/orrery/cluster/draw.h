@@ -5,7 +5,8 @@
 // circle. A layer of more than kDrawnPerLayer vertices shows its first and last ones and says how
 // many are left out. Parallel cables are one line, as wide as the logarithm of what they carry
 // together; colours are link kinds (a palette that the colour-blind can tell apart, Okabe and Ito
-// 2008). A heat map colours the lines by use instead.
+// 2008). A heat map colours the lines by use instead. Of parallel cables one that fails, at
+// whatever time, makes the line black and dashed.
 #pragma once
 
 #include <span>

@@ -365,7 +365,7 @@ Result<Spec> ReadTopology(const Source& source, const std::string& name, const s
   const std::string path = source.Path(name);
   Result<std::string> text = orrery::ReadFile(path, kTopologyBytes);
   if (!text.ok()) return std::move(text).TakeStatus().In(where);
-  const std::string_view preset = BeginningOf(*text);
+  ORRERY_ASSIGN_OR_RETURN(const std::string preset, BeginningOf(*text, path));
   ORRERY_ASSIGN_OR_RETURN(Spec spec, catalog.Find(preset));
   spec.name = Printable(name, 80);
   ORRERY_RETURN_IF_ERROR(ApplyTopology(*text, path, &spec));

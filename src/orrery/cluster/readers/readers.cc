@@ -1,10 +1,56 @@
 #include "orrery/cluster/readers/readers.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "orrery/base/schema.h"
+#include "orrery/base/suggest.h"
+#include "orrery/base/text.h"
 #include "orrery/base/units.h"
+#include "orrery/formats/row_values.h"
 
 namespace orrery::cluster {
+namespace {
+
+constexpr std::string_view kGpus[] = {
+#include "orrery_data_topology_gpus.inc"
+};
+constexpr std::string_view kUnnamed = "h100-ib-400g";  // of files that name no GPU
+
+constexpr Option kGpuKeys[] = {
+    {.name = "names"},
+    {.name = "sm", .type = OptionType::kInteger, .fallback = "0", .min = 0, .max = 1000},
+    {.name = "cluster"}};
+constexpr OptionTable kGpuTable{.path = "", .doc = "", .options = kGpuKeys};
+
+struct Gpu {
+  std::string name;     // in lower case
+  std::int64_t sm = 0;  // compute capability · 10; 0: no file names it so
+  std::string cluster;
+};
+
+class Gpus {
+ public:
+  static const Gpus& BuiltIn() {
+    static const Gpus gpus = formats::Embedded<Gpus>(kGpus, "data/topology_gpus.yaml");
+    return gpus;
+  }
+  Status Add(std::string_view text, const std::string& file) {
+    return rows_.Add(text, file, [](const auto& table, const formats::DataRow& row) -> Result<Gpu> {
+      ORRERY_ASSIGN_OR_RETURN(const formats::Section keys,
+                              table.Keys(row, kGpuTable, "names|cluster"));
+      return Gpu{formats::TextOf(keys, "names"), keys.Integer("sm"),
+                 formats::TextOf(keys, "cluster")};
+    });
+  }
+  const std::vector<Gpu>& rows() const { return rows_.values(); }
+
+ private:
+  formats::RowValues<Gpu> rows_{"GPU of a topology"};
+};
+
+}  // namespace
 
 std::string_view Name(TopologyFile kind) {
   switch (kind) {
@@ -52,15 +98,37 @@ TopologyFile SniffTopology(std::string_view text) {
   return ns3 ? TopologyFile::kNs3 : TopologyFile::kUnknown;
 }
 
-std::string_view BeginningOf(std::string_view text) {
-  constexpr std::string_view kHopper = "h100-ib-400g";
+Result<std::string> BeginningOf(std::string_view text, const std::string& name) {
+  const std::vector<Gpu>& gpus = Gpus::BuiltIn().rows();
+  if (SniffTopology(text) == TopologyFile::kNs3) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const std::size_t last = line.find_last_not_of(" \t\r");
+    const std::string_view words = line.substr(0, last + 1);
+    const std::string_view word = words.substr(words.find_last_of(" \t") + 1);
+    if (ParseInteger(word).ok()) return std::string(kUnnamed);
+    const auto row = std::ranges::find(gpus, Lower(word), &Gpu::name);
+    if (row != gpus.end()) return row->cluster;
+    std::vector<std::string_view> names;
+    for (const Gpu& gpu : gpus) names.push_back(gpu.name);
+    return InvalidInput("{}:1: {}; or give a definition: preset of another, topology: {{file: …}}",
+                        Printable(name), UnknownName("GPU", Printable(word, 40), names));
+  }
   constexpr std::string_view kSm = " sm=";
   const std::size_t at = text.find(kSm);
-  if (at == std::string_view::npos || SniffTopology(text) != TopologyFile::kNcclXml) return kHopper;
+  if (at == std::string_view::npos || SniffTopology(text) != TopologyFile::kNcclXml) {
+    return std::string(kUnnamed);
+  }
   const std::string_view rest = text.substr(std::min(text.size(), at + kSm.size() + 1), 8);
   const Result<std::int64_t> sm = ParseInteger(rest.substr(0, rest.find_first_of("'\"")));
-  if (!sm.ok() || (*sm >= 90 && *sm < 100)) return kHopper;
-  return *sm >= 100 ? "b200-ib-400g" : *sm >= 80 ? "a100-80g-ib-200g" : "v100-32g-ib-100g";
+  if (!sm.ok()) return std::string(kUnnamed);
+  const Gpu* of = nullptr;
+  for (const Gpu& gpu : gpus) {
+    if (gpu.sm == 0) continue;
+    const bool nearer = of != nullptr && gpu.sm > of->sm && gpu.sm <= *sm;
+    const bool lowest = of == nullptr || (of->sm > *sm && gpu.sm < of->sm);
+    if (nearer || lowest) of = &gpu;
+  }
+  return of->cluster;
 }
 
 int StatedNodes(const Spec& spec) {

@@ -30,9 +30,10 @@ std::string_view Name(TopologyFile kind);
 // By contents alone; `text` may be the beginning of the file.
 TopologyFile SniffTopology(std::string_view text);
 
-// The preset to begin with where none is named: of the architecture that an NCCL file states, else
-// h100-ib-400g.
-std::string_view BeginningOf(std::string_view text);
+// The preset to begin with where none is named: of the GPU that the file states
+// (data/topology_gpus.yaml), h100-ib-400g where it states none. Of a GPU that the table lacks an
+// error that lists it; `name` stands for the file there. `text` may be the beginning of the file.
+Result<std::string> BeginningOf(std::string_view text, const std::string& name);
 
 // Hosts that the topology itself says, by its file or its sizes; 0: none.
 int StatedNodes(const Spec& spec);

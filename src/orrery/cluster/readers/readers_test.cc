@@ -109,6 +109,29 @@ TEST(Readers, HtsimFatTree) {
   EXPECT_EQ(latency, 8400 * kNanosecond);
 }
 
+// A file names its GPU in its first line or by NCCL's sm; what it begins with has such GPUs.
+TEST(Readers, GpusOfAFile) {
+  for (const auto& [text, preset] : {std::pair{"12 4 2 2 17 A100\n8 9 10 11\n", "a100-80g-ib-200g"},
+                                     {"12 4 2 2 17 H20\r\n8 9 10 11\n", "h20-ib-400g"},
+                                     {"12 4 17\n8 9 10 11\n", "h100-ib-400g"},
+                                     {"<system><gpu sm='75'/></system>", "v100-32g-ib-100g"},
+                                     {"<system><gpu sm='89'/></system>", "a100-80g-ib-200g"},
+                                     {"<system><gpu sm='103'/></system>", "b200-ib-400g"},
+                                     {"<system><gpu sm='60'/></system>", "v100-32g-ib-100g"},
+                                     {"<system/>", "h100-ib-400g"}}) {
+    const Result<std::string> found = BeginningOf(text, "x");
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    EXPECT_EQ(*found, preset) << text;
+    EXPECT_TRUE(FindPreset(*found).ok());
+  }
+  const Result<std::string> unknown = BeginningOf("12 4 2 2 17 H10\n8 9 10 11\n", "x.topo");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.status().message(),
+            "x.topo:1: unknown GPU 'H10'; did you mean 'h100' or 'h20'? valid: v100, a100, "
+            "a800, h100, h800, h20, h200, b200; or give a definition: preset of another, topology: "
+            "{file: …}");
+}
+
 TEST(Readers, NcclXml) {
   Spec spec = Base();
   ASSERT_TRUE(ApplyTopology(kNccl, "x.xml", &spec).ok());

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "orrery/base/rng.h"
+#include "orrery/cluster/draw.h"
 #include "orrery/cluster/survey.h"
 
 namespace orrery::cluster {
@@ -189,6 +190,19 @@ TEST(Topologies, UnknownNameListsTheValidOnes) {
   for (const TopologyInfo& info : Topologies()) {
     EXPECT_TRUE(CheckTopologyName(info.name).ok());
     EXPECT_FALSE(info.description.empty());
+  }
+}
+
+// A link that fails, if only for a while, is drawn as such, in a heat map too.
+TEST(LinkChanges, AFailedLinkIsDrawn) {
+  Cluster cluster = Build(Hosts("rail-optimised", 4));
+  EXPECT_THAT(DrawSvg(cluster), ::testing::Not(HasSubstr("failed")));
+  ASSERT_TRUE(cluster.ChangeLinks("node1/nic3/leaf3", 0, kSecond, 2 * kSecond).ok());
+  const std::vector<double> used(cluster.links().size(), 0.3);
+  for (const std::string& svg : {DrawSvg(cluster), DrawSvg(cluster, used)}) {
+    EXPECT_THAT(svg, HasSubstr("stroke-dasharray"));
+    EXPECT_THAT(svg, HasSubstr(">failed</text>"));
+    EXPECT_THAT(svg, HasSubstr(", failed</title>"));
   }
 }
 
