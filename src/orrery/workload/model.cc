@@ -10,9 +10,11 @@ namespace {
 std::int64_t AttentionMatrices(const Model& m) {
   const Latent& l = m.latent;
   if (l.kv_rank == 0) {
-    const std::int64_t query = m.heads * m.head_dim;
+    const std::int64_t v_dim = l.v_dim > 0 ? l.v_dim : m.head_dim;
+    const std::int64_t query = m.heads * m.head_dim, context = m.heads * v_dim;
     const std::int64_t gate = m.attention_gate ? query : 0;
-    return m.hidden * (query + gate + 2 * m.kv_heads * m.head_dim) + query * m.hidden;
+    const std::int64_t value = m.keys_are_values ? 0 : m.kv_heads * v_dim;
+    return m.hidden * (query + gate + m.kv_heads * m.head_dim + value + context);
   }
   const std::int64_t query = m.heads * (l.nope_dim + l.rope_dim);
   const std::int64_t up = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
@@ -34,7 +36,9 @@ std::int64_t AttentionVectors(const Model& m) {
   std::int64_t n = 0;
   if (m.attention_bias) {
     const std::int64_t queries = m.attention_gate ? 2 * m.heads : m.heads;
-    n += (m.qkv_bias ? (queries + 2 * m.kv_heads) * m.head_dim : 0) +
+    const std::int64_t v_dim = m.latent.v_dim > 0 ? m.latent.v_dim : m.head_dim;
+    const std::int64_t values = m.keys_are_values ? 0 : m.kv_heads * v_dim;
+    n += (m.qkv_bias ? (queries + m.kv_heads) * m.head_dim + values : 0) +
          (m.projection_bias ? m.hidden : 0);
   }
   if (m.qk_norm) n += (m.qk_norm_whole ? m.heads + m.kv_heads : 2) * m.head_dim;
@@ -67,7 +71,8 @@ std::int64_t MambaVectors(const Model& m) {
   return m.mamba.convolved() * (m.mamba.conv + 1) + 3 * m.mamba.heads + m.mamba.inner();
 }
 
-std::int64_t LayerCount(const Model& m, std::uint8_t kind, std::int64_t experts) {
+std::int64_t LayerCount(const Model& model, std::uint8_t kind, std::int64_t experts) {
+  const Model m = model.of_kind(kind);
   const std::int64_t norm = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
   std::int64_t n = 0;
   const std::int64_t norms = norm * (m.post_norms ? 2 : 1);
@@ -155,6 +160,16 @@ std::uint8_t Model::layer_kind(std::int64_t layer) const {
   return kind;
 }
 
+Model Model::of_kind(std::uint8_t kind) const {
+  Model m = *this;
+  const bool windowed = (kind & kWindowLayer) != 0;
+  if (windowed && window_heads.queries > 0) m.heads = window_heads.queries;
+  if (windowed && window_heads.keys > 0) m.kv_heads = window_heads.keys;
+  if (windowed && window_heads.dim > 0) m.head_dim = window_heads.dim;
+  m.keys_are_values &= !windowed;
+  return m;
+}
+
 std::vector<std::uint8_t> Model::mtp_kinds() const {
   const std::uint8_t last = layer_kind(layers - 1);
   if ((last & (kNoMixer | kNoFeedForward)) == 0) return {last};
@@ -185,9 +200,10 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
                               MlpMatrices(*this, experts.shared_ffn_hidden) +
                               (experts.count + 2 * experts.latent) * hidden;
   // Scores and context: s²·q each way of two products, half of it under the causal mask.
-  const std::int64_t widths =
-      latent.kv_rank == 0 ? 2 * head_dim : latent.nope_dim + latent.rope_dim + latent.v_dim;
   const auto layer = [&](std::uint8_t kind) {  // multiply-adds of a token
+    const Model m = of_kind(kind);
+    const std::int64_t qk = latent.kv_rank == 0 ? m.head_dim : latent.nope_dim + latent.rope_dim;
+    const std::int64_t widths = qk + (latent.v_dim > 0 ? latent.v_dim : m.head_dim);
     double products = 0;
     if ((kind & kMambaLayer) != 0) {
       products += static_cast<double>(MambaMatrices(*this)) + ScanProducts(mamba);
@@ -196,8 +212,8 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
       const bool narrow = (kind & kWindowLayer) != 0 && w < s;
       const double seen = chunked_window ? w / 2 : w - w * w / (2 * s);
       const double keys = encoder ? s : narrow ? seen : s / 2;
-      products += static_cast<double>(AttentionMatrices(*this)) +
-                  keys * static_cast<double>(heads * widths);
+      products +=
+          static_cast<double>(AttentionMatrices(m)) + keys * static_cast<double>(m.heads * widths);
     }
     if ((kind & kNoFeedForward) != 0) return products;
     products +=
@@ -250,12 +266,48 @@ Status CheckExperts(const Model& m) {
 Status CheckLatent(const Model& m) {
   const Latent& l = m.latent;
   if (l.kv_rank == 0) return {};
+  if (l.nope_dim == 0 || l.rope_dim == 0 || l.v_dim == 0) {
+    return InvalidInput(
+        "model.kv_lora_rank: latent attention needs qk_nope_head_dim, qk_rope_head_dim and "
+        "v_head_dim, too");
+  }
   const Field fields[] = {{"kv_lora_rank", l.kv_rank, 1, 1 << 20},
                           {"q_lora_rank", l.q_rank, 0, 1 << 20},
                           {"qk_nope_head_dim", l.nope_dim, 1, 1 << 16},
                           {"qk_rope_head_dim", l.rope_dim, 1, 1 << 16},
                           {"v_head_dim", l.v_dim, 1, 1 << 16}};
   return CheckFields(fields);
+}
+
+Status CheckHeads(const Model& m) {
+  const Heads& w = m.window_heads;
+  const bool special = w.any() || m.keys_are_values;
+  if (special && (m.latent.kv_rank > 0 || m.encoder)) {
+    return InvalidInput("model.{}: built for decoders of ordinary attention",
+                        w.any() ? "window_heads" : "keys_are_values");
+  }
+  if (w.any() && m.window == 0) {
+    return InvalidInput(
+        "model.window_heads: says how windowed layers attend, but model.window is 0");
+  }
+  if (m.keys_are_values && m.latent.v_dim > 0) {
+    return InvalidInput("model.keys_are_values: values are as wide as keys then; v_head_dim is {}",
+                        m.latent.v_dim);
+  }
+  if (m.attention_gate && m.latent.v_dim > 0 && m.latent.kv_rank == 0) {
+    return InvalidInput("model.v_head_dim: not built beside attention_gate");
+  }
+  const Field fields[] = {{"window_heads", w.queries, 0, 1 << 16},
+                          {"window_kv_heads", w.keys, 0, 1 << 16},
+                          {"window_head_dim", w.dim, 0, 1 << 16},
+                          {"v_head_dim", m.latent.v_dim, 0, 1 << 16}};
+  ORRERY_RETURN_IF_ERROR(CheckFields(fields));
+  const Model windowed = m.of_kind(kWindowLayer);
+  if (w.any() && windowed.heads % windowed.kv_heads != 0) {
+    return InvalidInput("model.window_kv_heads: {} does not divide {} heads of windowed layers",
+                        windowed.kv_heads, windowed.heads);
+  }
+  return {};
 }
 
 Status CheckPattern(const Model& m) {
@@ -324,6 +376,7 @@ Status Validate(const Model& m) {
   ORRERY_RETURN_IF_ERROR(CheckExperts(m));
   ORRERY_RETURN_IF_ERROR(CheckLatent(m));
   ORRERY_RETURN_IF_ERROR(CheckPattern(m));
+  ORRERY_RETURN_IF_ERROR(CheckHeads(m));
   ORRERY_RETURN_IF_ERROR(CheckMixer(m));
   if (m.heads % m.kv_heads != 0) {
     return InvalidInput(

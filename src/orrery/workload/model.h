@@ -36,7 +36,8 @@ struct Experts {
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
-// Multi-head latent attention (DeepSeek-V2, 2024, section 2.1). kv_rank 0: ordinary attention.
+// Multi-head latent attention (DeepSeek-V2, 2024, section 2.1). kv_rank 0: ordinary attention, of
+// which v_dim alone counts; 0: values' heads are as wide as keys'.
 struct Latent {
   std::int64_t q_rank = 0;   // 0: queries are projected from the hidden state directly
   std::int64_t kv_rank = 0;  // width of the compressed keys and values
@@ -83,6 +84,13 @@ enum LayerKind : std::uint8_t {
 };
 inline constexpr std::size_t kLayerKinds = 128;
 
+// Heads of attention. 0: as those of the other layers.
+struct Heads {
+  std::int64_t queries = 0, keys = 0, dim = 0;
+  bool any() const { return queries > 0 || keys > 0 || dim > 0; }
+  friend bool operator==(const Heads&, const Heads&) = default;
+};
+
 struct Model {
   std::string name;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
@@ -114,6 +122,9 @@ struct Model {
   std::int64_t full_every = 0;
   // Windows begin at multiples of their length (Llama 4's chunks), in place of following a query.
   bool chunked_window = false;
+  Heads window_heads;  // of layers with a window (Gemma 4, MiMo-V2, Step-3.5)
+  // In layers without a window keys are the values, too: one projection for both (Gemma 4).
+  bool keys_are_values = false;
   Experts experts;
   Latent latent;
   Mamba mamba;
@@ -132,6 +143,7 @@ struct Model {
   std::string source;
 
   std::uint8_t layer_kind(std::int64_t layer) const;  // bits of LayerKind; a network's unit
+  Model of_kind(std::uint8_t kind) const;             // heads as layers of this kind have them
   std::int64_t expert_layers() const;                 // how many layers have experts
   // Layers of a module that predicts a further token: as the model's last; in hybrids attention,
   // then experts or a feed-forward.

@@ -20,6 +20,8 @@ inline bool HasWindows(const Model& m) { return m.window > 0; }
 inline bool HasFullLayers(const Model& m) {
   return HasWindows(m) || (m.mamba.heads > 0 && m.full_every > 0);
 }
+inline bool HasWindowHeads(const Model& m) { return m.window_heads.any(); }
+inline bool HasValueDim(const Model& m) { return m.latent.v_dim > 0; }
 inline bool HasLatent(const Model& m) { return m.latent.kv_rank > 0; }
 inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
 inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
@@ -37,11 +39,17 @@ inline constexpr ModelSize kModelSizes[] = {
     {"expert_every", [](Model& m) -> std::int64_t& { return m.experts.every; }, HasExperts},
     {"window", [](Model& m) -> std::int64_t& { return m.window; }, HasWindows},
     {"full_every", [](Model& m) -> std::int64_t& { return m.full_every; }, HasFullLayers},
+    {"window_heads", [](Model& m) -> std::int64_t& { return m.window_heads.queries; },
+     HasWindowHeads},
+    {"window_kv_heads", [](Model& m) -> std::int64_t& { return m.window_heads.keys; },
+     HasWindowHeads},
+    {"window_head_dim", [](Model& m) -> std::int64_t& { return m.window_heads.dim; },
+     HasWindowHeads},
     {"kv_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.kv_rank; }, HasLatent},
     {"q_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.q_rank; }, HasLatent},
     {"qk_nope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.nope_dim; }, HasLatent},
     {"qk_rope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.rope_dim; }, HasLatent},
-    {"v_head_dim", [](Model& m) -> std::int64_t& { return m.latent.v_dim; }, HasLatent},
+    {"v_head_dim", [](Model& m) -> std::int64_t& { return m.latent.v_dim; }, HasValueDim},
     {"mamba_heads", [](Model& m) -> std::int64_t& { return m.mamba.heads; }, HasMamba},
     {"mamba_head_dim", [](Model& m) -> std::int64_t& { return m.mamba.head_dim; }, HasMamba},
     {"mamba_state", [](Model& m) -> std::int64_t& { return m.mamba.state; }, HasMamba},
@@ -61,6 +69,7 @@ inline constexpr ModelSwitch kModelSwitches[] = {
     {"qk_norm_whole", &Model::qk_norm_whole, false},
     {"post_norms", &Model::post_norms, false},
     {"chunked_window", &Model::chunked_window, false},
+    {"keys_are_values", &Model::keys_are_values, false},
     {"mtp_repeats", &Model::mtp_repeats, false},
     {"sinks", &Model::sinks, false},
     {"attention_gate", &Model::attention_gate, false},

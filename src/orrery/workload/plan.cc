@@ -89,6 +89,9 @@ Status CheckTensorParallel(const Model& model, const Plan& plan) {
   };
   ORRERY_RETURN_IF_ERROR(divides("the attention heads", model.heads));
   ORRERY_RETURN_IF_ERROR(divides("the key and value heads", model.kv_heads));
+  const Model windowed = model.of_kind(kWindowLayer);
+  ORRERY_RETURN_IF_ERROR(divides("the attention heads of windowed layers", windowed.heads));
+  ORRERY_RETURN_IF_ERROR(divides("the key and value heads of windowed layers", windowed.kv_heads));
   ORRERY_RETURN_IF_ERROR(divides("the feed-forward width", model.ffn_hidden));
   if (plan.parallel.sequence_parallel && plan.parallel.tp > 1 &&
       plan.batch.seq_len % plan.parallel.tp != 0) {
@@ -235,13 +238,13 @@ Status CheckContextParallel(const Model& model, const Plan& plan) {
         "framework_options.attention: flash2 or cp: 1",
         plan.parallel.cp);
   }
-  const std::int64_t heads = model.kv_heads / plan.parallel.tp;
+  const std::int64_t least = std::min(model.kv_heads, model.of_kind(kWindowLayer).kv_heads);
+  const std::int64_t heads = least / plan.parallel.tp;
   if (plan.parallel.cp_exchange == CpExchange::kAllToAll && heads % plan.parallel.cp != 0) {
     return InvalidInput(
         "parallel.cp: {} does not divide the {} key and value heads of a rank ({} / tp {}), which "
         "the all-to-all exchange deals out; use cp {} or framework_options.cp_exchange: ring",
-        plan.parallel.cp, heads, model.kv_heads, plan.parallel.tp,
-        NearestDivisors(heads, plan.parallel.cp));
+        plan.parallel.cp, heads, least, plan.parallel.tp, NearestDivisors(heads, plan.parallel.cp));
   }
   return {};
 }

@@ -97,6 +97,9 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->scaled_rotary = model.scaled_rotary;
   s->clamped_activation = model.clamped_activation;
   s->window = model.window;
+  s->window_heads = {model.window_heads.queries / plan.parallel.tp,
+                     model.window_heads.keys / plan.parallel.tp, model.window_heads.dim};
+  s->keys_are_values = model.keys_are_values;
   s->latent = model.latent;
   if (s->latent.kv_rank > 0) {
     s->head_dim = s->latent.nope_dim + s->latent.rope_dim;
@@ -197,7 +200,16 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     return s;
   }
   if ((kind & kExpertLayer) == 0) s.experts = {};
-  if ((kind & kWindowLayer) == 0) s.window = 0;
+  if ((kind & kWindowLayer) == 0) {
+    s.window = 0;
+  } else {
+    const Heads& windowed = s.window_heads;
+    if (windowed.queries > 0) s.heads = windowed.queries;
+    if (windowed.keys > 0) s.kv_heads = windowed.keys;
+    if (windowed.dim > 0) s.head_dim = windowed.dim;
+    s.keys_are_values = false;
+  }
+  s.window_heads = {};
   if (s.chunked_window && s.window > 0) {  // chunks do not see each other, as packed sequences
     if (s.window < (s.packed_len > 0 ? s.packed_len : s.seq)) s.packed_len = s.window;
     s.window = 0;

@@ -59,6 +59,7 @@ struct Shape {
   std::int64_t seq = 0, batch = 0;  // of one micro-batch
   std::int64_t hidden = 0, head_dim = 0, positions = 0;
   std::int64_t heads = 0, kv_heads = 0;  // of this rank
+  Heads window_heads;                    // of this rank, until OfKind has chosen
   std::int64_t ffn = 0, vocab = 0;       // of this rank; vocab is padded
   std::int64_t element_bytes = 2;        // of activations and parameters
   std::int64_t gradient_bytes = 4;       // of the gradient buffer
@@ -108,6 +109,7 @@ struct Shape {
        feeds_forward = true;  // what the layer has; with mamba.heads it is no attention
   bool qkv_bias = true, projection_bias = true, qk_norm = false, sinks = false;
   bool qk_norm_whole = false, post_norms = false, chunked_window = false, attention_gate = false;
+  bool keys_are_values = false;
   bool scaled_rotary = false, clamped_activation = false;
   bool encoder = false, parallel_block = false, shared_norm = false, embedding_norm = false;
   std::int64_t window = 0;
@@ -134,8 +136,13 @@ struct Shape {
   std::int64_t local_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
   std::int64_t query() const { return heads * head_dim; }
   std::int64_t key_value() const { return kv_heads * head_dim; }
-  // With the gate of what attention puts out.
-  std::int64_t qkv() const { return query() + 2 * key_value() + gate(); }
+  // Latent attention's kernels take values padded to keys.
+  std::int64_t values() const { return latent.kv_rank > 0 ? key_value() : kv_heads * v_head_dim(); }
+  std::int64_t parts() const { return query() + key_value() + values(); }
+  // What the projection makes, with the gate of what attention puts out.
+  std::int64_t qkv() const {
+    return query() + key_value() + (keys_are_values ? 0 : values()) + gate();
+  }
   std::int64_t gate() const { return attention_gate ? query() : 0; }
   bool plain_torch() const { return framework.torch_layers != TorchLayers::kFused; }
   bool repeats_heads() const {
@@ -149,7 +156,7 @@ struct Shape {
   }
   bool keeps_gathered() const { return plain_torch() && sequence_parallel; }
   // Width of what attention puts out.
-  std::int64_t v_head_dim() const { return latent.kv_rank > 0 ? latent.v_dim : head_dim; }
+  std::int64_t v_head_dim() const { return latent.v_dim > 0 ? latent.v_dim : head_dim; }
   std::int64_t context() const { return heads * v_head_dim(); }
   std::int64_t other_v_head_dim() const { return v_head_dim() == head_dim ? 0 : v_head_dim(); }
   // A layer with a mixer, Mamba's or attention.

@@ -27,7 +27,9 @@ Attention Kernel(const Shape& s, std::int64_t seq_kv, bool causal, Pass pass) {
           .dtype = AttentionType(s),
           .causal = causal,
           .pass = pass,
-          .kernel = s.fused_attention()};
+          .kernel = s.fused_attention(),
+          // Latent attention's values travel padded to keys.
+          .v_head_dim = s.latent.kv_rank > 0 ? 0 : s.other_v_head_dim()};
 }
 
 void Collect(const Shape& s, BlockWriter* w, std::string_view name, Collective kind,
@@ -101,7 +103,7 @@ void RingBackward(const Shape& s, BlockWriter* w) {
     w->Kernel("flash_attention", Kernel(s, seen, step == 0, Pass::kBackward));
     if (moved > 0) w->Wait("ring", kRingEvent);
     if (step > 0) {  // into the gradients of queries, and of the keys and values that came along
-      const std::int64_t cols = s.query() + 2 * s.key_value();
+      const std::int64_t cols = s.parts();
       w->Kernel("merge",
                 Elementwise(s, MemoryOp::kAdd, s.tokens(), cols, 2 * e, e, Pass::kBackward));
     }
@@ -124,7 +126,7 @@ void GatherKeyValue(const Shape& s, BlockWriter* w, Pass pass) {
 }
 
 void DealOut(const Shape& s, BlockWriter* w, Pass pass) {
-  const std::int64_t parts = s.query() + 2 * s.key_value();
+  const std::int64_t parts = s.parts();
   const std::int64_t row = s.tokens() * s.element_bytes;
   const std::int64_t cast = s.tokens() * graph::SizeOf(AttentionType(s));
   const bool backward = pass == Pass::kBackward;

@@ -24,7 +24,8 @@ void ContextBackward(const Shape& s, BlockWriter* w);
 
 // Bytes of the keys and values of this rank's part, as they travel.
 inline std::int64_t KeyValueBytes(const Shape& s) {
-  return 2 * s.tokens() * (s.repeats_heads() ? s.query() : s.key_value()) * s.element_bytes;
+  const std::int64_t whole = s.repeats_heads() ? 2 * s.query() : s.key_value() + s.values();
+  return s.tokens() * whole * s.element_bytes;
 }
 
 }  // namespace orrery::workload

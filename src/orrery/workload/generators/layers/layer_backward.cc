@@ -100,7 +100,8 @@ void LayerWriter::AttentionBackward() {
   const Buffer behind = PostNormBackward("layers.post_attention_norm", post1_);
   EnterBackward("layers.self_attention.projection");
   const Buffer context = w_->Temporary("context.gradient", s_.tokens() * s_.context() * e);
-  const Buffer parts = w_->Temporary("qkv.parts.gradient", s_.tokens() * s_.qkv() * e);
+  const Buffer parts =
+      w_->Temporary("qkv.parts.gradient", s_.tokens() * (s_.parts() + s_.gate()) * e);
   const Buffer qkv = w_->Temporary("qkv.gradient", s_.tokens() * s_.qkv() * e);
   w_->Alloc(context);
   RowBackward(attention_, w_, "projection", s_.context(), s_.hidden);

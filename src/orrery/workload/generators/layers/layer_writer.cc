@@ -56,8 +56,9 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
   const std::int64_t operand = LinearBytes(mlp_, inputs * s.hidden);
   norm1_out_ = make("input_norm.output", LinearBytes(attention_, inputs * s.hidden), norms);
-  qkv_ = make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * s.qkv() * e,
-              full && !kept.qkv);
+  qkv_ =
+      make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * (s.parts() + s.gate()) * e,
+           full && !kept.qkv);
   rotated_ = make("rotated",
                   rotates() && !s.framework.in_place_kernels
                       ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1)
