@@ -24,10 +24,12 @@ constexpr std::size_t kMostReplays = 2;
 
 class Candidates {
  public:
-  Candidates(const Plan& plan, const results::JobResult& result) : plan_(plan), result_(result) {}
+  Candidates(const Plan& plan, cluster::Arch arch, const results::JobResult& result)
+      : plan_(plan), arch_(arch), result_(result) {}
 
   std::vector<Changes> All() {
     if (Lost(Part::kBubble) >= kWorthTrying) AgainstBubble();
+    AgainstOldKernels();
     if (plan_.memory.recompute != workload::Recompute::kNone) AgainstRecompute();
     if (LostTo(graph::GroupSlot::kTp) >= kWorthTrying) AgainstTensorParallel();
     if (LostTo(graph::GroupSlot::kDp) >= kWorthTrying) AgainstDataParallel();
@@ -62,6 +64,14 @@ class Candidates {
     }
     if (plain) all_.push_back({"schedule=zb-h1"});
   }
+  // PyTorch's scaled_dot_product_attention takes flash attention 2 on Hopper, which uses none of
+  // its asynchronous copies; cuDNN's kernels are there to be asked for
+  // (torch.nn.attention.sdpa_kernel).
+  void AgainstOldKernels() {
+    if (arch_ != cluster::Arch::kHopper) return;
+    if (plan_.framework.attention != workload::AttentionBackend::kFlash2) return;
+    all_.push_back({"framework_options.attention=cudnn"});
+  }
   void AgainstRecompute() {
     for (const std::string_view less : {"none", "selective"}) {
       if (less == "selective" && plan_.memory.recompute != workload::Recompute::kFull) continue;
@@ -89,6 +99,7 @@ class Candidates {
   }
 
   const Plan& plan_;
+  const cluster::Arch arch_;
   const results::JobResult& result_;
   std::vector<Changes> all_;
 };
@@ -131,7 +142,8 @@ Result<std::string> Advise(const Template& base, const results::JobResult& resul
   ORRERY_ASSIGN_OR_RETURN(const job::Job own, evaluator.Read({}, false));
   std::vector<Trial> faster;
   std::vector<std::string> tried;
-  for (Changes& changes : Candidates(own.workloads.front().plan, result).All()) {
+  for (Changes& changes :
+       Candidates(own.workloads.front().plan, own.cluster.device.arch, result).All()) {
     // A rule of the framework may refuse a change: then it is none.
     Result<job::Job> changed = evaluator.Read(changes, false);
     if (!changed.ok()) continue;

@@ -67,6 +67,26 @@ TEST(Advise, LeavesRoom) {
   EXPECT_EQ(Advice(kBubbly, {"cluster.device.memory=1GiB"}), "");
 }
 
+// On Hopper PyTorch takes flash attention 2 for long sequences, too; cuDNN's kernels are advised,
+// which make this step 1.76 times faster.
+TEST(Advise, FasterAttentionOnHopper) {
+  constexpr std::string_view kLong = R"(
+model: llama3-8b
+cluster: h100-ib-400g
+nodes: 4
+framework: fsdp2
+parallel: {dp: 1, cp: 32}
+training: {global_batch: 1, seq_len: 1048576, recompute: full, sharding: zero3}
+)";
+  EXPECT_THAT(Advice(kLong), ::testing::StartsWith("--set framework_options.attention=cudnn"));
+  const auto step = [&](const char* kernels) {
+    const std::string set = fmt::format("framework_options.attention={}", kernels);
+    return static_cast<double>(Simulated(kLong, {set}).jobs.front().step_time);
+  };
+  EXPECT_NEAR(step("flash2") / step("cudnn"), 1.76, 0.02);
+  EXPECT_THAT(Advice(kLong, {"cluster=a100-80g-ib-200g"}), ::testing::Not(HasSubstr("attention")));
+}
+
 // A job whose run is long is not run again.
 TEST(Advise, TriesNothingAfterALongRun) {
   const Result<Template> base = ReadTemplateText(kBubbly, "job.yaml", {}, "");

@@ -190,6 +190,22 @@ const Option* OptionOf(std::string_view key) {
   return nullptr;
 }
 
+// What the job says of a key that is opened for it is not read again: a value that is none must not
+// vanish.
+Status CheckValue(const Document& document, std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  const std::string_view path = dot == std::string_view::npos ? "" : key.substr(0, dot);
+  for (const OptionTable* table : job::Tables()) {
+    if (table->path != path) continue;
+    const Option* const option = FindOption(table->options, key.substr(dot + 1));
+    if (option == nullptr || option->type == OptionType::kText) continue;
+    Node one = path.empty() ? document.root : *At(document, path);
+    std::erase_if(one.fields, [&](const formats::Field& f) { return f.key != option->name; });
+    return formats::Section::Read(document, one, *table).TakeStatus();
+  }
+  return {};
+}
+
 class Opener {
  public:
   Opener(OpenJob* open, Facts facts) : open_(*open), facts_(std::move(facts)) {}
@@ -255,6 +271,7 @@ class Opener {
     for (const char* key : kOpened) {
       const Node* node = At(open_.job.document, key);
       if (node == nullptr) continue;
+      ORRERY_RETURN_IF_ERROR(CheckValue(open_.job.document, key));
       ORRERY_ASSIGN_OR_RETURN(const std::string value, Written(*node));
       open_.given_first.push_back(fmt::format("{}={}", key, value));
     }

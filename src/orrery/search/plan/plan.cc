@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <unordered_map>
 #include <utility>
@@ -483,10 +484,18 @@ class Search {
   Status NoPlan() const {
     const PlanCounts& c = result_.counts;
     if (result_.interrupted) return {Code::kInterrupted, "interrupted before a plan was found"};
+    constexpr std::size_t kMostReasons = 3;
+    std::vector<std::pair<std::uint64_t, std::string_view>> reasons;
+    for (const auto& [why, count] : c.why) reasons.emplace_back(count, why);
+    std::ranges::stable_sort(reasons, std::greater<>{}, &decltype(reasons)::value_type::first);
+    reasons.resize(std::min(reasons.size(), kMostReasons));
     std::string most;
-    std::uint64_t times = 0;
-    for (const auto& [why, count] : c.why) {
-      if (count > times) most = why, times = count;
+    for (const auto& [times, why] : reasons) {
+      most += fmt::format("{}{}", most.empty() ? "; most often: " : "; ", why);
+    }
+    // The job as it is and the plans around it break one rule: a key that there is not.
+    if (!result_.given_refused.empty() && c.why.contains(RuleOf(result_.given_refused))) {
+      return InvalidInput("{}", result_.given_refused);
     }
     if (c.refused == c.points && !first_refusal_.empty()) {
       return InvalidInput("{}{}", first_refusal_,
@@ -504,10 +513,10 @@ class Search {
     count(c.left + c.not_sampled, "were left when the search ended");
     const bool ended = c.left + c.not_sampled > 0;
     return Infeasible(
-        "{}: no plan was found among {}: {}{}{}; {}open more keys (training.recompute, "
+        "{}: no plan was found among {}: {}{}; {}open more keys (training.recompute, "
         "training.sharding, parallel.pp) or give more nodes",
-        result_.source, HumanCount(static_cast<std::int64_t>(c.points)), counts,
-        most.empty() ? "" : "; most often: ", most, ended ? "raise --evaluations, " : "");
+        result_.source, HumanCount(static_cast<std::int64_t>(c.points)), counts, most,
+        ended ? "raise --evaluations, " : "");
   }
 
   const OpenJob& open_;

@@ -1,5 +1,6 @@
 #include "orrery/search/plan/plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -251,6 +252,25 @@ training: {global_batch: 32, seq_len: 4096}
   EXPECT_THAT(OpenError("model: llama3-8b\ncluster: h100-ib-400g\nparallel: {tp: 1, dp: 12}\n"
                         "training: {global_batch: 12, seq_len: 1024}\n"),
               HasSubstr("its degrees make 12 GPUs, hosts have 8; write nodes: 2"));
+}
+
+// A key or a value that is none ends the search, whatever was opened.
+TEST(Plan, TyposOfAFinishedJobAreSaid) {
+  constexpr std::string_view kJob =
+      "model: gpt2\ncluster: h100-ib-400g\nnodes: 1\nparallel: {{tp{}: 2, pp: 2, dp: 2}}\n"
+      "training: {{global_batch: 16, seq_len: 1024, recompute: full{}}}\n";
+  const OpenJob open = Opened(fmt::format(fmt::runtime(kJob), "p", ""));
+  const auto found = FindPlans(open, {.threads = 1});
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.status().code(), Code::kInvalidInput);
+  EXPECT_THAT(found.status().message(), HasSubstr("unknown key of parallel 'tpp'"));
+  const OpenJob space = Opened(
+      "model: gpt2\ncluster: h100-ib-400g\nnodes: 1\nparallel: auto\n"
+      "training: {global_batch: 16, seq_len: 1024, micro_bach: 1}\n");
+  EXPECT_THAT(FindPlans(space, {.threads = 1}).status().message(),
+              HasSubstr("unknown key of training 'micro_bach'; did you mean 'micro_batch'?"));
+  EXPECT_THAT(OpenError(fmt::format(fmt::runtime(kJob), "", "l")),
+              HasSubstr("training.recompute: unknown recompute 'fulll'; did you mean 'full'?"));
 }
 
 TEST(Open, WhatIsWrongIsSaid) {
