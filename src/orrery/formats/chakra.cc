@@ -335,7 +335,12 @@ Result<ChakraTrace> ParseChakra(std::string bytes, const std::string& name,
                                 std::int64_t limit_bytes) {
   ChakraTrace trace;
   if (IsGzip(bytes)) {
-    ORRERY_ASSIGN_OR_RETURN(trace.bytes, Gunzip(bytes, limit_bytes, name));
+    constexpr std::size_t kStart = std::size_t{1} << 16;
+    if (!SniffChakra(GunzipStart(bytes, kStart))) {
+      return InvalidInput("{}: does not inflate to a Chakra trace", Printable(name));
+    }
+    constexpr std::int64_t kMostInflated = std::int64_t{4} << 30;
+    ORRERY_ASSIGN_OR_RETURN(trace.bytes, Gunzip(bytes, std::min(limit_bytes, kMostInflated), name));
   } else {
     trace.bytes = std::move(bytes);
   }

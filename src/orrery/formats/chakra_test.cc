@@ -136,6 +136,13 @@ TEST(Chakra, SurvivesDamage) {
   }
 }
 
+// What does not begin as a trace is not inflated to its end: 5 GiB of zeros took 8 GiB of memory.
+TEST(Chakra, ABombIsNotInflated) {
+  const auto bomb = ParseChakra(Gzipped(std::string(64 << 20, '\0')), "a.et.gz", 1 << 30);
+  ASSERT_FALSE(bomb.ok());
+  EXPECT_EQ(bomb.status().message(), "a.et.gz: does not inflate to a Chakra trace");
+}
+
 // 64 MiB of zeros in 64 KB: refused at the limit, not inflated whole.
 TEST(Gzip, StopsAtItsLimit) {
   const std::string bomb = Gzipped(std::string(64 << 20, '\0'));

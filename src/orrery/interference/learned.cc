@@ -155,14 +155,14 @@ std::vector<float> Features(const graph::Kernel& kernel, double alone_s, const C
   return out;
 }
 
-Result<Learned> Learned::Create(Trees trees) {
+Result<Learned> Learned::Create(Trees trees, std::uint64_t content) {
   if (trees.features != FeatureNames()) {
     std::string wanted;
     for (const std::string& name : FeatureNames()) wanted += (wanted.empty() ? "" : ", ") + name;
     return InvalidInput("its features are not those of this program ({}): train it again", wanted);
   }
   ORRERY_RETURN_IF_ERROR(trees.Check());
-  return Learned(std::move(trees));
+  return Learned(std::move(trees), content);
 }
 
 double Learned::Factor(std::span<const float> features) const {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -39,16 +40,19 @@ std::vector<float> Features(const graph::Kernel& kernel, double alone_s, const C
 
 class Learned {
  public:
-  // Fails where the trees are damaged or their features are not FeatureNames().
-  static Result<Learned> Create(Trees trees);
+  // Fails where the trees are damaged or their features are not FeatureNames(). `content`: of what
+  // they were read from; equal where two learned slowdowns are.
+  static Result<Learned> Create(Trees trees, std::uint64_t content = 0);
+  std::uint64_t content() const { return content_; }
   // together / alone, at least 1.
   double Factor(const graph::Kernel& kernel, double alone_s, Class concurrent,
                 const cluster::DeviceSpec& device) const;
   double Factor(std::span<const float> features) const;
 
  private:
-  explicit Learned(Trees trees) : trees_(std::move(trees)) {}
+  Learned(Trees trees, std::uint64_t content) : trees_(std::move(trees)), content_(content) {}
   Trees trees_;
+  std::uint64_t content_;
 };
 
 // A kernel's time beside each class of communication, as learned, or by the constant model where

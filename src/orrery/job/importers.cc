@@ -148,6 +148,12 @@ Result<ImportedTrace> ReadGraphBinary(const TraceFiles& files, const ImportOptio
   return trace;
 }
 
+// What is wrong with a trace, with its name where a file of it is not named already.
+Status Naming(const std::string& trace, Status status) {
+  if (status.message().find(Printable(trace)) != std::string::npos) return status;
+  return std::move(status).In(fmt::format("'{}'", Printable(trace)));
+}
+
 bool HoldsChakra(const std::string& path) {
   std::string start(kStart, '\0');
   std::ifstream file(path, std::ios::binary);
@@ -186,7 +192,7 @@ Result<ImportedTrace> ReadChakra(const TraceFiles& files, const ImportOptions& o
   const std::string& name = files.paths.front();
   Result<workload::ChakraImport> import =
       workload::ImportChakra(ranks.size(), read, groups, name, data_parallel);
-  if (!import.ok()) return std::move(import).TakeStatus().In(fmt::format("'{}'", Printable(name)));
+  if (!import.ok()) return Naming(name, std::move(import).TakeStatus());
   ImportedTrace trace;
   trace.graph = std::move(import->graph);
   trace.warnings = std::move(import->warnings);
@@ -205,8 +211,7 @@ Result<ImportedTrace> ReadRankTraces(const TraceFiles& files, const ImportOption
   ORRERY_ASSIGN_OR_RETURN(const formats::TraceDirectory directory,
                           formats::ReadTraceDirectory(folder, kLargestTrace));
   Result<workload::ImportedRanks> import = workload::ImportRankTraces(directory, folder);
-  if (!import.ok())
-    return std::move(import).TakeStatus().In(fmt::format("'{}'", Printable(folder)));
+  if (!import.ok()) return Naming(folder, std::move(import).TakeStatus());
   ImportedTrace trace;
   trace.graph = std::move(import->graph);
   trace.assumed = std::move(import->assumed);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "orrery/base/file.h"
+#include "orrery/base/hash.h"
 #include "orrery/base/text.h"
 
 namespace orrery::job {
@@ -86,7 +87,8 @@ Result<interference::Trees> ParseTrees(std::string_view json, const std::string&
 Result<std::shared_ptr<const interference::Learned>> ReadSlowdown(const std::string& path) {
   ORRERY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
   ORRERY_ASSIGN_OR_RETURN(interference::Trees trees, ParseTrees(text, path));
-  Result<interference::Learned> learned = interference::Learned::Create(std::move(trees));
+  Result<interference::Learned> learned =
+      interference::Learned::Create(std::move(trees), Hasher().Add(text).value());
   if (!learned.ok()) {
     return std::move(learned).TakeStatus().In(fmt::format("'{}'", Printable(path)));
   }

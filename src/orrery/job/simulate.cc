@@ -35,8 +35,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string MachineKey(const Job& job, const SimulateOptions& options) {
-  return MachineText(job) + "\n" + (job.measured_kernels ? options.measured_database : "") + "\n" +
-         job.slowdown;
+  // A file's content counts, which may change between the runs of one process.
+  const std::uint64_t slowdown = job.engine.slowdown ? job.engine.slowdown->content() : 0;
+  return fmt::format("{}\n{}\n{:x}", MachineText(job),
+                     job.measured_kernels ? options.measured_database : "", slowdown);
 }
 
 constexpr int kTimelineSteps = 256;  // of the links' use, where nobody says otherwise
