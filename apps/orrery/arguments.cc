@@ -1,9 +1,12 @@
 #include "arguments.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "orrery/base/file.h"
+#include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 
 namespace orrery::app {
@@ -83,6 +86,14 @@ CLI::Validator WholeIn(std::int64_t least, std::int64_t most) {
     if (*value < least || *value > most) return fmt::format("{}, not {}", range, *value);
     text = std::to_string(*value);
     return "";
+  };
+  return {check, ""};
+}
+
+CLI::Validator OneOf(std::string_view kind, std::vector<std::string_view> names) {
+  const auto check = [kind, names = std::move(names)](std::string& text) -> std::string {
+    if (std::ranges::find(names, text) != names.end()) return "";
+    return UnknownName(kind, Printable(text), names);
   };
   return {check, ""};
 }

@@ -34,4 +34,7 @@ Result<std::int64_t> Quantity(std::string_view option, const std::string& text, 
 // Like WholeNumber, for options that CLI11 holds as numbers: `option->transform(WholeIn(1, 1024))`.
 CLI::Validator WholeIn(std::int64_t least, std::int64_t most);
 
+// One of a few words; the error suggests the nearest: `option->check(OneOf("order", names))`.
+CLI::Validator OneOf(std::string_view kind, std::vector<std::string_view> names);
+
 }  // namespace orrery::app

@@ -5,8 +5,6 @@
 
 #include "arguments.h"
 #include "interrupt.h"
-#include "orrery/base/suggest.h"
-#include "orrery/base/text.h"
 #include "orrery/search/queue/read_queue.h"
 #include "verb.h"
 
@@ -37,11 +35,11 @@ class QueueVerb final : public Verb {
     app->add_option("FILE", path_, "Cluster and jobs (docs/queue.md)")->required();
     app->add_option("--order", orders_, "fifo, easy (backfilling); both unless told")
         ->delimiter(',')
-        ->check(OneOf("order", kOrders));
+        ->check(OneOf("order", NamesOf(kOrders)));
     app->add_option("--placement", placements_,
                     "packed, random, striped, fewest-racks; all unless told")
         ->delimiter(',')
-        ->check(OneOf("placement", kChoices));
+        ->check(OneOf("placement", NamesOf(kChoices)));
     app->add_option("--network", network_,
                     "Network back end for training jobs ('orrery list networks')");
     app->add_option("--seed", seed_, "Seed of random placement; default 1");
@@ -77,14 +75,10 @@ class QueueVerb final : public Verb {
 
  private:
   template <typename Table>
-  static CLI::Validator OneOf(std::string_view kind, const Table& table) {
+  static std::vector<std::string_view> NamesOf(const Table& table) {
     std::vector<std::string_view> names;
     for (const auto& [name, value] : table) names.push_back(name);
-    return {[kind, names](std::string& text) -> std::string {
-              if (std::ranges::find(names, text) != names.end()) return "";
-              return UnknownName(kind, Printable(text), names);
-            },
-            ""};
+    return names;
   }
   static bool Asked(const std::vector<std::string>& names, std::string_view name) {
     return names.empty() || std::ranges::find(names, name) != names.end();

@@ -43,7 +43,7 @@ class ValidateVerb final : public Verb {
     app->add_option("--network", network_,
                     "Network of training runs in place of analytic; 'orrery list networks'");
     app->add_option("--kernels", kernels_, "What prices kernels: model, or measured tables")
-        ->check(CLI::IsMember({"model", "measured"}));
+        ->check(OneOf("kernels", {"model", "measured"}));
     app->add_option("--data", data_,
                     "Folder with tables of your own beside those of data/ "
                     "(docs/formats/data.md)")
