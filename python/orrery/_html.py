@@ -1,4 +1,4 @@
-"""Tables that a notebook shows."""
+"""Tables as a notebook and as pandas has them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _MOST_ROWS = 60
+
+
+def pandas() -> Any:
+    """The package, which only data frames need."""
+    try:
+        import pandas as package
+    except ImportError as error:
+        raise ImportError("a DataFrame needs pandas, which is not installed: pip install pandas") from error
+    return package
 
 
 def _cell(value: object) -> str:

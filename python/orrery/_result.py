@@ -173,9 +173,7 @@ class Result:
 
     def to_dataframe(self) -> pandas.DataFrame:
         """The records as a pandas DataFrame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.records())
+        return _html.pandas().DataFrame(self.records())
 
     def _repr_html_(self) -> str:
         parts = [name for name in self.records()[0] if name.endswith("_s")]

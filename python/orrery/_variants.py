@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import pathlib
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,14 @@ class _Table:
         keys: list[str] = self._document["keys"]
         return keys
 
+    def __repr__(self) -> str:
+        best = getattr(self, "best", None)
+        first = ""
+        if best is not None:
+            values = ", ".join(f"{key}={value}" for key, value in best["values"].items())
+            first = f"; best: {values}: {best['step_time_s']:.4g} s, {best['tokens_per_s']:,.0f} tokens/s"
+        return f"<{type(self).__name__}: {len(self):,} {self._rows[: -1 if len(self) == 1 else None]}{first}>"
+
     def _repr_html_(self) -> str:
         shown = ("status", "step_time_s", "tokens_per_s", "mfu", "memory_bytes", "why")
         rows = [
@@ -71,10 +80,12 @@ class _Table:
         return flat
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """The records as a pandas DataFrame; ``.to_parquet(path)`` of it writes Parquet."""
-        import pandas as pd
-
-        return pd.DataFrame(self.records())
+        """The records as a pandas DataFrame, numbers as numbers; ``.to_parquet(path)`` of it writes Parquet."""
+        frame = _html.pandas().DataFrame(self.records())
+        for key in self.keys:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                frame[key] = _html.pandas().to_numeric(frame[key])
+        return frame
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         records = self.records()

@@ -303,6 +303,20 @@ class AroundTest(unittest.TestCase):
             self.assertTrue(page.startswith("<table>"))
             self.assertIn("</table>", page)
         self.assertIn("training.micro_batch", swept._repr_html_())
+        self.assertRegex(repr(swept), r"<SweepResult: 2 rows; best: training.micro_batch=\d: [\d.]+ s, [\d,]+ tokens/s>")
+        self.assertEqual(repr(traffic), "<TrafficResult: 1 row>")
+
+    def test_data_frames_need_pandas(self):
+        swept = orrery.sweep(JOB, {"training.micro_batch": [1, 2]})
+        try:
+            import pandas
+        except ImportError:
+            with self.assertRaisesRegex(ImportError, "pip install pandas"):
+                swept.to_dataframe()
+            return
+        frame = swept.to_dataframe()
+        self.assertIsInstance(frame, pandas.DataFrame)
+        self.assertEqual(list(frame["training.micro_batch"]), [1, 2])
 
 
 if __name__ == "__main__":
