@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/formats/job.md, docs/frameworks.md and README's first answer say what the program says.
+"""docs/formats/job.md, docs/frameworks.md and README's first answer say what the program says; the tests that
+docs/cases.md names exist.
 
 Usage: docs_test.py PROGRAM. ORRERY_UPDATE_GOLDEN=1 rewrites them.
 """
@@ -66,11 +67,40 @@ def check_answer(program, root):
     return not wrong and bool(answer)
 
 
+def check_cases(root):
+    """Returns whether every test that docs/cases.md names exists."""
+    named = re.findall(r"`([^`]+)`", (root / "docs/cases.md").read_text(encoding="utf-8"))
+    known = set()
+    for path in root.glob("src/**/*_test.cc"):
+        known |= {".".join(m) for m in re.findall(r"^TEST\w*\((\w+),\s*(\w+)\)", path.read_text(), re.MULTILINE)}
+    for path in root.glob("tests/spine/*.cc"):
+        known |= {".".join(m) for m in re.findall(r"^TEST\w*\((\w+),\s*(\w+)\)", path.read_text(), re.MULTILINE)}
+    known |= {f"cli/{path.stem}" for path in root.glob("tests/cli/cases/*.golden")}
+    known |= {f"campaign/{name}" for name in re.findall(r'^    "(\w+)":', (root / "tests/campaign/campaign.py").read_text(), re.MULTILINE)}
+    suites = {name.split(".")[0] for name in known}
+    missing = []
+    suite = ""
+    for name in named:
+        if re.fullmatch(r"[A-Z]\w+\.(\w+|\*)|cli/\w+|campaign/\w+", name):
+            suite = name.split(".")[0]
+            if name not in known and not (name.endswith(".*") and suite in suites):
+                missing.append(name)
+        elif suite and re.fullmatch(r"[A-Z][a-z]+[A-Za-z0-9]*[a-z][A-Z]\w*", name) and f"{suite}.{name}" not in known:
+            missing.append(f"{suite}.{name}")
+        elif name.startswith("test_") or name.endswith(("_test.py", ".sh")):
+            if not list(root.glob(f"**/{name}")):
+                missing.append(name)
+    for name in missing:
+        print(f"docs/cases.md: there is no test {name}")
+    return not missing
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     docs = root / "docs"
     passed = [check(sys.argv[1], docs / path, schema, mark) for path, schema, mark in PARTS]
     passed.append(check_answer(sys.argv[1], root))
+    passed.append(check_cases(root))
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if all(passed) else 1
 

@@ -9,9 +9,11 @@ memory    an allocation fails, one or all from there on
 kills     the program is killed at every call that changes files
 disk      the disk is full, the quota is used up, a write is short, a flush fails
 repeats   the same job again, with other numbers of threads: one fingerprint
+contract  --json - is one document of every command, failures too; no colours in files
+typos     mistyped presets and options: the right name is told first
 
-The short form takes seconds and is part of the tests; --full takes hours.
-Usage: campaign.py PROGRAM FAULTS_LIBRARY [--full] [NAME...]
+The short form takes seconds and is part of the tests; --full takes hours, --full=0.02 runs that share of its cases.
+Usage: campaign.py PROGRAM FAULTS_LIBRARY [--full[=SHARE]] [NAME...]
 """
 
 import pathlib
@@ -19,6 +21,7 @@ import sys
 import time
 
 import documents
+import interface
 import machine
 import values
 from common import Settings
@@ -32,16 +35,20 @@ CAMPAIGNS = {
     "memory": machine.memory,
     "kills": machine.kills,
     "disk": machine.disk,
+    "contract": interface.contract,
+    "typos": interface.typos,
 }
 
 
 def main():
-    words = [word for word in sys.argv[1:] if word != "--full"]
+    words = [word for word in sys.argv[1:] if not word.startswith("--full")]
+    full = [word for word in sys.argv[1:] if word.startswith("--full")]
+    share = float(full[0].partition("=")[2] or 1) if full else 1.0
     chosen = words[2:] or list(CAMPAIGNS)
     if len(words) < 2 or any(name not in CAMPAIGNS for name in chosen):
         print(__doc__)
         return 2
-    settings = Settings(str(pathlib.Path(words[0]).resolve()), str(pathlib.Path(words[1]).resolve()), "--full" in sys.argv)
+    settings = Settings(*(str(pathlib.Path(word).resolve()) for word in words[:2]), bool(full), share)
     if b"__asan_init" in pathlib.Path(settings.program).read_bytes():
         print("campaigns limit memory and load a library first, which ASan does not bear: not run")
         return 0

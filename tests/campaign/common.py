@@ -19,6 +19,7 @@ class Settings:
     program: str
     shim: str  # the library of faults.cc
     full: bool  # the long form
+    share: float = 1.0  # of the long form's cases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,9 +127,9 @@ def in_parallel(function, items):
 
 
 def sample(items, settings, share, seed):
-    """All of them in the long form, else every so many, from a place that the seed says."""
+    """The long form's share of them, or in the short form this one: every so many, from a place that the seed says."""
     items = list(items)
-    if settings.full or not items:
+    if not items:
         return items
-    step = max(1, round(1 / share))
+    step = max(1, round(1 / (settings.share if settings.full else share)))
     return items[seed % min(step, len(items)) :: step]

@@ -73,7 +73,7 @@ def damaged(bytes_, generator, cuts, flips):
 def damage(settings):
     tally = Tally("damage")
     jobs = []
-    cuts, flips = (2000, 10000) if settings.full else (1, 2)
+    cuts, flips = (max(1, int(n * settings.share)) for n in (2000, 10000)) if settings.full else (1, 2)
     for name, (command, files) in FORMATS.items():
         for file in files:
             generator = random.Random(f"{name} {file.name}")

@@ -70,7 +70,7 @@ def values(settings):
 def repeats(settings):
     """One fingerprint for any number of threads, folded or not, however often."""
     tally = Tally("repeats")
-    again = 25 if settings.full else 1
+    again = max(1, int(25 * settings.share)) if settings.full else 1
     jobs = [
         [INPUTS / "good.yaml"],
         [INPUTS / "good.yaml", "--network", "flow"],
