@@ -35,7 +35,8 @@ def main() -> None:
         input_args=(tokens if first else hidden,), output_args=(out if last else hidden,),
     )  # fmt: skip
     schedule = Schedule1F1B(part, n_microbatches=MICRO_BATCHES, loss_fn=llama.loss_of)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    # A list of plain tensors (norms) and DTensors cannot be one multi-tensor call.
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, foreach=False)
     batch = torch.zeros(MICRO_BATCHES, CONFIG.seq, dtype=torch.int64, device="cuda")
     for _ in range(3):
         schedule.step(*((batch,) if first else ()), target=batch if last else None)

@@ -307,3 +307,34 @@ def test_a_staged_sum_takes_what_an_h200_took() -> None:
                 (8192, 6144): 138412032, (128, 4096): 0}  # fmt: skip
     for (rows, columns), size in measured.items():
         assert column_sum(rows, columns) == size
+
+
+def test_parameters_that_leave_meta_still_take_gradients(
+    tmp_path: Path, script: Callable[[str], Path]
+) -> None:
+    """Sharded ones and plain ones: each has a weight gradient, a product of its own."""
+    path = script(
+        """
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+mesh = init_device_mesh("cuda", (2,))
+with torch.device("meta"):
+    model = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False))
+parallelize_module(model, mesh, {"1": ColwiseParallel()})
+model.to_empty(device="cuda")
+assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in model.parameters())
+optimizer = torch.optim.SGD(model.parameters(), foreach=False)
+for _ in range(3):
+    model(torch.zeros(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    )
+    (trace,) = traced(tmp_path, ["--world-size", "2"], path).values()
+    products = [
+        op["pass"] for op in trace.of("op") if trace.signatures[op["sig"]]["name"] == "aten::mm"
+    ]
+    assert products == ["forward"] * 2 + ["backward"] * 3
