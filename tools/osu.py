@@ -3,13 +3,16 @@
 
     tools/osu.py --orrery build/release/orrery             # a line a row of validation/osu_measured.csv, then the errors
     tools/osu.py --orrery build/release/orrery --hosts     # on hosts whose ranks share a NIC, by network flow
+    tools/osu.py --orrery build/release/orrery --shared    # LogGOPS whose hosts share their NIC, ranks talk through memory
     tools/osu.py --orrery build/release/orrery --auto      # with the algorithms that Orrery chooses by itself
     tools/osu.py --orrery build/release/orrery --system alps --csv rows.csv
 
 LogGOPS's parameters come from the point-to-point figures of validation/osu_systems.csv alone:
 o = g = time of a 1-byte message in osu_bw, L = osu_latency of 1 byte - 2 o, G = 1 / the bandwidth of the largest
 message, S = the size after which osu_latency jumps. --hosts spreads L over the two NICs and gives a host one NIC of
-that bandwidth; inside a host a message costs o and the bandwidth of an NVLink, for none was published. A rank's time is when it leaves its one call; OSU prints the mean
+that bandwidth; inside a host a message costs o and the bandwidth of an NVLink, for none was published. --shared keeps LogGOPS, where the ranks of a host have one NIC, and
+messages inside it are copied (loggops.host_ranks, defaults) by a memory of two sockets with eight channels of DDR4-3200
+each: the peak of AMD's EPYC 7003 and Intel's Ice Lake Xeon, which these hosts have. A rank's time is when it leaves its one call; OSU prints the mean
 over ranks, and so does this. The error is predicted / measured - 1.
 """
 
@@ -24,6 +27,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMM = 1140850688
+MEMORY = "409.6GB/s"
 BANDS = [(1024, "to 1 KiB"), (65536, "to 64 KiB"), (math.inf, "above 64 KiB")]
 
 
@@ -78,7 +82,7 @@ def call(row, rank):
     sys.exit(f"osu.py: collective {kind!r} is not one of latency, allreduce, alltoall")
 
 
-def predict(orrery, row, system, auto, hosts):
+def predict(orrery, row, system, auto, hosts, shared):
     """Microseconds until the mean rank has left the call (of osu_latency: the receiver)."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -93,6 +97,8 @@ def predict(orrery, row, system, auto, hosts):
             (folder / "cluster.yaml").write_text(cluster(row, system), encoding="utf-8")
             command += ["--network", "flow", "--cluster", str(folder / "cluster.yaml")]
             keys = {key: keys[key] for key in ("o", "S")}
+        if shared:
+            keys |= {"host_ranks": int(row["ranks"]) // int(row["nodes"]), "host_memory": MEMORY}
         for key, value in keys.items():
             command += ["--set", f"loggops.{key}={value}"]
         if row["algorithm"] and not auto:
@@ -123,6 +129,7 @@ def main():
     parser.add_argument("--system", help="this one only")
     parser.add_argument("--auto", action="store_true", help="the algorithms that Orrery chooses by itself")
     parser.add_argument("--hosts", action="store_true", help="rows with several ranks a host, whose messages share a NIC")
+    parser.add_argument("--shared", action="store_true", help="the same rows, whose messages inside a host go through memory")
     parser.add_argument("--csv", help="write the rows with their predictions to FILE")
     options = parser.parse_args()
     with open(ROOT / "validation/osu_systems.csv", encoding="utf-8", newline="") as file:
@@ -131,10 +138,10 @@ def main():
         rows = [row for row in csv.DictReader(file) if options.system in (None, row["system"])]
     if not rows:
         sys.exit(f"osu.py: no system {options.system!r}; there are {', '.join(systems)}")
-    if options.hosts:
+    if options.hosts or options.shared:
         rows = [row for row in rows if int(row["ranks"]) > int(row["nodes"]) and systems[row["system"]]["shared_nic"] == "yes"]
     for row in rows:
-        row["predicted_us"] = predict(options.orrery, row, systems[row["system"]], options.auto, options.hosts)
+        row["predicted_us"] = predict(options.orrery, row, systems[row["system"]], options.auto, options.hosts, options.shared)
         row["ratio"] = row["predicted_us"] / float(row["measured_us"])
         how = "as Orrery chooses" if options.auto and row["algorithm"] else row["algorithm"]
         print(

@@ -102,6 +102,18 @@ TEST(Patterns, RabenseifnerBeginsWithTheNearest) {
   EXPECT_EQ(library->record.finish_time, schedgen->record.finish_time);
 }
 
+// Messages that wait for one interface try one after the other: events grow with their number, not
+// with its square. Each is a send, an arrival and a receive, and a little for those that wait.
+TEST(Patterns, ALongQueueCostsEventsInProportion) {
+  const auto scatter = Simulated("linear-scatter", 1000, "size=64KiB");
+  ASSERT_TRUE(scatter.ok()) << scatter.status().message();
+  EXPECT_EQ(scatter->record.finish_time, 393'820'290 * kNanosecond);
+  EXPECT_LT(scatter->record.events, 8'000u);
+  const auto all = Simulated("linear-alltoall", 64, "size=64KiB");
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_LT(all->record.events, 64u * 63 * 8);
+}
+
 // The same pattern on a cluster's links: no message is lost, and it takes its links' time.
 TEST(Patterns, RunOnAClustersLinks) {
   TraceOptions options;

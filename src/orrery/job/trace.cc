@@ -98,13 +98,28 @@ std::string NetworkOf(const Importer& importer, const TraceOptions& options) {
 }
 
 Status ReadLogGops(const Section& section, network::Parameters* p) {
-  p->joint = {.L = section.Integer("L"),
-              .o = section.Integer("o"),
-              .g = section.Integer("g"),
-              .G_as = Attoseconds(section.Real("G")),
-              .O_as = Attoseconds(section.Real("O")),
-              .S = section.Integer("S"),
-              .receiver_bandwidth = section.Bool("receiver_bandwidth")};
+  p->joint = {
+      .L = section.Integer("L"),
+      .o = section.Integer("o"),
+      .g = section.Integer("g"),
+      .G_as = Attoseconds(section.Real("G")),
+      .O_as = Attoseconds(section.Real("O")),
+      .S = section.Integer("S"),
+      .receiver_bandwidth = section.Bool("receiver_bandwidth"),
+      .hosts = {.ranks = section.Integer("host_ranks"),
+                .L = section.Integer("host_L"),
+                .o = section.Integer("host_o"),
+                .copy_Bps = section.Integer("host_copy"),
+                .memory_Bps = section.Has("host_memory") ? section.Integer("host_memory") : 0,
+                .S = section.Integer("host_S")}};
+  if (p->joint.hosts.ranks > 1 && !p->joint.receiver_bandwidth) {
+    return InvalidInput("{}: hosts need loggops.receiver_bandwidth=true",
+                        section.Where("host_ranks"));
+  }
+  for (const std::string_view key : {"host_L", "host_o", "host_copy", "host_memory", "host_S"}) {
+    if (p->joint.hosts.ranks > 1 || !section.Has(key)) continue;
+    return InvalidInput("{}: has no effect without loggops.host_ranks", section.Where(key));
+  }
   const std::string endpoints = section.Text("endpoints");
   using network::LogGopsEndpoints;
   if (endpoints == "staged") {
@@ -322,10 +337,20 @@ std::string ParametersText(const network::LogGops& p, bool joint) {
     return fmt::format("o {}, O {} ns/B, S {} B", Nanoseconds(p.o),
                        static_cast<double>(p.O_as) / 1e9, p.S);
   }
-  return fmt::format("L {}, o {}, g {}, G {} ns/B, O {} ns/B, S {} B{}", Nanoseconds(p.L),
-                     Nanoseconds(p.o), Nanoseconds(p.g), static_cast<double>(p.G_as) / 1e9,
-                     static_cast<double>(p.O_as) / 1e9, p.S,
-                     p.receiver_bandwidth ? "" : ", no bandwidth at the receiver");
+  std::string text = fmt::format(
+      "L {}, o {}, g {}, G {} ns/B, O {} ns/B, S {} B{}", Nanoseconds(p.L), Nanoseconds(p.o),
+      Nanoseconds(p.g), static_cast<double>(p.G_as) / 1e9, static_cast<double>(p.O_as) / 1e9, p.S,
+      p.receiver_bandwidth ? "" : ", no bandwidth at the receiver");
+  if (p.hosts.ranks == 1) return text;
+  const network::SharedHosts& h = p.hosts;
+  return text +
+         fmt::format("; {} ranks a host: L {}, o {}, copies at {:.4g} GB/s, memory {}, S {} B",
+                     h.ranks, Nanoseconds(h.L), Nanoseconds(h.o),
+                     static_cast<double>(h.copy_Bps) / 1e9,
+                     h.memory_Bps == 0
+                         ? std::string("without limit")
+                         : fmt::format("{:.4g} GB/s", static_cast<double>(h.memory_Bps) / 1e9),
+                     h.S);
 }
 
 Result<memory::AllocatorSettings> AllocatorOf(const Settings& settings) {
@@ -347,6 +372,11 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   const bool joint =
       options.network == "loggops" &&
       (endpoints == LogGopsEndpoints::kJoint || (endpoints == LogGopsEndpoints::kDefault && holds));
+  if (!joint && settings.network.joint.hosts.ranks > 1) {
+    return InvalidInput(
+        "loggops.host_ranks: only network loggops with joint endpoints has such hosts; on a "
+        "cluster a host's ranks are its GPUs");
+  }
   const std::size_t ranks = graph.bindings.size();
   const bool measured = settings.measured && AllMeasured(graph, result.measured >= 0);
   ORRERY_ASSIGN_OR_RETURN(NetworkSetup place,

@@ -19,6 +19,16 @@ struct LogGopsParameters {
   std::int64_t O_as = 0;             // time a byte holds a processor, 10⁻¹⁸ s
   bool named() const { return L || G_as || o > 0 || g > 0 || O_as > 0; }
 };
+// Ranks that share a host and its interfaces, and talk through its memory
+// (engine/general/near.cc).
+struct SharedHosts {
+  std::int64_t ranks = 1;                  // of a host, one after the other
+  SimTime L = 140 * kNanosecond;           // from a message's last store to its receiver's look
+  SimTime o = 70 * kNanosecond;            // processor's time for a message
+  std::int64_t copy_Bps = 23'413'000'000;  // how fast a processor copies
+  std::int64_t memory_Bps = 0;             // of a host, for reads and writes; 0: no limit
+  std::int64_t S = 4096;                   // longest message that is copied twice
+};
 // LogGOPS with joint endpoints (engine/general/joint.cc): every pair of ranks alike. The defaults
 // are LogGOPSim's.
 struct LogGops {
@@ -29,6 +39,7 @@ struct LogGops {
   std::int64_t O_as = 0;              // processor's time for a byte, 10⁻¹⁸ s
   std::int64_t S = 65535;             // longest message that is sent before its receive is posted
   bool receiver_bandwidth = true;
+  SharedHosts hosts;
 };
 // Whether a message takes processor and interface at once, or one after the other as
 // network/loggops.h has it. Default: joint where a graph names interfaces (GOAL), else staged.

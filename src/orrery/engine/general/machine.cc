@@ -64,7 +64,10 @@ Machine::Machine(const MachineInputs& in)
     last = &flat;
   }
   cpus_.resize(cpus_each_ * ranks_.size());
-  nics_.resize(nics_each_ * ranks_.size());
+  if (in_.joint) hosts_ranks_ = static_cast<std::uint32_t>(in_.loggops.hosts.ranks);
+  const std::size_t hosts = (ranks_.size() + hosts_ranks_ - 1) / hosts_ranks_;
+  if (hosts_ranks_ > 1) memory_free_.resize(hosts);
+  nics_.resize(nics_each_ * hosts);
   MakeGroups();
 }
 
@@ -226,8 +229,25 @@ void Machine::PostFreed() {
   freed_.clear();
 }
 
+// A rank's operations run mostly in their order; many ranks are more streams of memory than a
+// processor fetches by itself.
+void Machine::FetchAhead(const Freed& f, const Node& n) const {
+  constexpr std::size_t kAhead = 12;
+  const FlatProgram& flat = *ranks_[f.rank].program->flat;
+  const std::size_t node = std::min(f.node + kAhead, flat.size() - 1);
+  __builtin_prefetch(&flat.node(node));
+  __builtin_prefetch(&states_[ranks_[f.rank].first + node]);
+  if (n.op == Node::kNoOp) return;
+  const graph::Block& block = graph_.blocks[n.block];
+  const graph::Op& op = block.ops[n.op];
+  __builtin_prefetch(&block.ops[std::min(n.op + kAhead, block.ops.size() - 1)]);
+  if (op.kind != graph::OpKind::kComm) return;
+  __builtin_prefetch(&block.comms[std::min(op.index + kAhead, block.comms.size() - 1)]);
+}
+
 void Machine::PostOne(const Freed& f) {
   const Node& n = node_of(f.rank, f.node);
+  FetchAhead(f, n);
   const bool alone = n.cpu == Node::kNone && n.nic == Node::kNone && n.stream == graph::kNoStream;
   switch (n.kind) {
     case NodeKind::kJoin:
@@ -252,7 +272,8 @@ void Machine::PostOne(const Freed& f) {
   }
   SimTime time = f.ready;
   if (in_.joint && n.cpu != Node::kNone) time = std::max(time, cpu(f.rank, n.cpu).free);
-  if (in_.joint && n.kind == NodeKind::kSend) {
+  if (in_.joint && n.kind == NodeKind::kSend &&
+      (hosts_ranks_ == 1 || !Near(f.rank, PeerOf(f.rank, n)))) {
     time = std::max(time, nic(f.rank, n.nic).send_free);
   }
   // A rank's first events need no place in the queue while they come one after the other.

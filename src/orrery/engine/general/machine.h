@@ -116,10 +116,19 @@ class Machine {
     std::uint64_t order = ~std::uint64_t{0};
     friend auto operator<=>(const Turn&, const Turn&) = default;
   };
+  // Messages that wait for one processor and one interface at once: none can have both before those
+  // that were made earlier. Only the first tries (joint.cc).
+  struct Line {
+    std::uint16_t nic = 0;
+    bool arrives = false;                     // messages that come; else sends
+    std::uint64_t first = ~std::uint64_t{0};  // order of the first that tries
+    std::vector<Event> waiting;               // behind it, a heap
+  };
   struct Cpu {
     SimTime free = 0;
     Turn next;                   // of the first that waits: it stands in the queue
     std::vector<Event> waiting;  // the others, a heap
+    std::vector<Line> lines;     // joint endpoints
   };
   struct Nic {
     SimTime send_free = 0, receive_free = 0;
@@ -192,7 +201,16 @@ class Machine {
     return (*program.costs)[program.flat->instance(n).number]->ops[n.op];
   }
   Cpu& cpu(std::uint32_t rank, std::uint16_t number) { return cpus_[rank * cpus_each_ + number]; }
-  Nic& nic(std::uint32_t rank, std::uint16_t number) { return nics_[rank * nics_each_ + number]; }
+  Nic& nic(std::uint32_t rank, std::uint16_t number) {
+    return nics_[HostOf(rank) * nics_each_ + number];
+  }
+  // Joint endpoints: the host that shares its interfaces among its ranks.
+  std::size_t HostOf(std::uint32_t rank) const {
+    return hosts_ranks_ == 1 ? rank : rank / hosts_ranks_;
+  }
+  bool Near(std::uint32_t a, std::uint32_t b) const {
+    return hosts_ranks_ > 1 && HostOf(a) == HostOf(b);
+  }
   Event Make(Step step, std::uint32_t rank, std::uint32_t node, std::uint32_t a = 0,
              std::uint32_t b = 0) {
     return {0, (order_++ << 3) | static_cast<std::uint64_t>(step), node, rank, a, b};
@@ -212,6 +230,7 @@ class Machine {
   void Finish(std::uint32_t rank, std::uint32_t node, SimTime start, SimTime end);
   void Release(std::uint32_t rank, std::uint32_t node, SimTime time, bool start);
   void PostFreed();
+  void FetchAhead(const Freed& f, const Node& n) const;
   void PostOne(const Freed& f);
   void Handle(const Event& event);
   void Begin(const Event& event);
@@ -279,8 +298,17 @@ class Machine {
   void JointReceive(const Event& event, const Node& n);
   void JointArrive(const Event& event);
   void JointTakeIn(const Event& event);
+  void JointCame(const Event& event, const Node& n, SimTime ready);
+  bool LineUp(const Event& event, const Node& n, Cpu* c);
+  void LeaveLine(const Event& event, const Node& n, Cpu* c, SimTime free);
   void JointMeet(std::uint32_t rank, std::uint32_t receive, std::uint32_t source,
                  std::uint32_t send, SimTime now, SimTime ready);
+
+  // near.cc
+  void NearSend(const Event& event, const Node& n, std::uint32_t to);
+  void NearArrive(const Event& event, const Node& n);
+  void NearTakeIn(const Event& event);
+  SimTime Copy(std::uint32_t rank, std::int64_t size, SimTime start);
 
   // report.cc
   std::string Describe(std::uint32_t rank, std::uint32_t number) const;
@@ -299,6 +327,8 @@ class Machine {
   std::vector<Rank> ranks_;
   std::vector<NodeState> states_;
   std::size_t cpus_each_ = 0, nics_each_ = 0;
+  std::uint32_t hosts_ranks_ = 1;     // joint endpoints: ranks of a host
+  std::vector<SimTime> memory_free_;  // by host
   std::vector<Cpu> cpus_;
   std::vector<Nic> nics_;
   const Peers peers_;

@@ -122,8 +122,13 @@ class GoalImporter::Impl {
   void AddNumbers(const RankOf& own, std::uint32_t rank, Structure* structure) const {
     const std::size_t row = structure->ranks.size();
     const auto n = static_cast<std::int64_t>(all_);
+    constexpr std::size_t kAhead = 8;
     for (std::size_t i = 0; i < own.size; ++i) {
       const GoalSchedule::Op& op = own.op(i);
+      // Each number goes to the end of a list of its own.
+      const std::vector<std::int64_t>& soon =
+          structure->sizes[std::min(i + kAhead, own.size - 1)].rows;
+      __builtin_prefetch(soon.data() + soon.size(), 1);
       structure->sizes[i].Add(
           op.kind == Kind::kCalc ? std::min(op.size, kMostNanoseconds) * kNanosecond : op.size,
           row);
