@@ -297,6 +297,10 @@ Json TrainingJson(const Workload& w) {
                       : plan.memory.offload_optimizer    ? "all"
                                                          : "activations";
   }
+  if (plan.memory.offload_layers > 0) json["offload_layers"] = plan.memory.offload_layers;
+  if (plan.memory.offload_modules != 0) {
+    json["offload_modules"] = workload::OffloadModulesText(plan.memory.offload_modules);
+  }
   if (plan.lora.rank > 0) {
     json["lora_rank"] = plan.lora.rank;
     json["lora_targets"] = NameOf(kLoraTargets, plan.lora.targets);

@@ -59,7 +59,16 @@ std::string DescribeWorkload(const Workload& workload) {
   if (plan.lora.rank > 0) text += fmt::format(", LoRA of rank {}", plan.lora.rank);
   if (plan.memory.offload_parameters) text += ", parameter shards in host memory";
   if (plan.memory.offload_optimizer) text += ", optimizer on the host";
-  if (plan.memory.offload_activations) text += ", activations in host memory";
+  if (plan.memory.offload_activations) {
+    text += ", activations";
+    if (plan.memory.offload_modules != 0) {
+      text += " before " + workload::OffloadModulesText(plan.memory.offload_modules);
+    }
+    if (plan.memory.offload_layers > 0) {
+      text += fmt::format(" of {} layers", plan.memory.offload_layers);
+    }
+    text += " in host memory";
+  }
   if (plan.memory.sharding != workload::Sharding::kNone) {
     text += fmt::format(", {}", NameOf(kShardings, plan.memory.sharding));
     if (plan.hybrid()) text += fmt::format(" in groups of {}", plan.memory.shard_group);

@@ -270,6 +270,8 @@ TEST(Job, RefusesKeysThatDoNothing) {
   says("training.recompute_modules=core_attn", "training.recompute=selective");
   says("training.lora_targets=qkv", "training.lora_rank=16");
   says("training.data_workers=4", "training.sample_read=1ms");
+  says("training.offload_layers=2", "training.offload=activations");
+  says("training.offload_modules=core_attn", "training.offload=all");
   says("framework_options.cp_exchange=ring", "parallel.cp=2");
   says("framework_options.fp8_recipe=current", "training.precision=fp8");
   says("training.moe_alpha=2", "training.moe_routing=dirichlet", "mixtral-8x7b");

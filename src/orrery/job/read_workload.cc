@@ -130,6 +130,14 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->memory.offload_optimizer =
       offload == "optimizer" || offload == "all" || plan->memory.offload_parameters;
   plan->memory.offload_activations = offload == "activations" || offload == "all";
+  if (training.Has("offload_layers")) {
+    plan->memory.offload_layers = training.Integer("offload_layers");
+  }
+  if (training.Has("offload_modules")) {
+    Result<std::uint8_t> inputs = workload::ParseOffloadModules(training.Text("offload_modules"));
+    if (!inputs.ok()) return std::move(inputs).TakeStatus().In(training.Where("offload_modules"));
+    plan->memory.offload_modules = *inputs;
+  }
   if (training.Has("lora_rank")) plan->lora.rank = static_cast<int>(training.Integer("lora_rank"));
   plan->lora.targets = Choose(kLoraTargets, training.Text("lora_targets"));
   if (training.Has("packed_len")) plan->batch.packed_len = training.Integer("packed_len");
@@ -495,6 +503,10 @@ constexpr Dependent kDependents[] = {
      [](const Plan& p) { return workload::DrawsRouting(p); }},
     {&Sections::training, "param_dtype", "training.precision: fp8, mxfp8 or nvfp4",
      [](const Plan& p) { return p.precision.low != workload::LowPrecision::kNone; }},
+    {&Sections::training, "offload_layers", "training.offload: activations",
+     [](const Plan& p) { return p.memory.offload_activations; }},
+    {&Sections::training, "offload_modules", "training.offload: activations",
+     [](const Plan& p) { return p.memory.offload_activations; }},
     {&Sections::training, "lora_targets", "training.lora_rank",
      [](const Plan& p) { return p.lora.rank > 0; }},
     {&Sections::training, "data_workers", "training.sample_read",

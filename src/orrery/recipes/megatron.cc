@@ -35,6 +35,28 @@ void ReadFeedForward(Reading* r) {
   if (unfused) draft.Set("framework_options.fused_bias_activation", false);
 }
 
+// Megatron has one variant that is built here; a layer of it may run without an indexer of its own.
+void ReadSparseAttention(Reading* r) {
+  const std::string variant = r->Text("--experimental-attention-variant");
+  const std::int64_t each = r->Whole("--dsa-indexer-topk-freq").value_or(1);
+  constexpr std::pair<const char*, const char*> kKeys[] = {
+      {"--dsa-indexer-n-heads", "model.index_n_heads"},
+      {"--dsa-indexer-head-dim", "model.index_head_dim"},
+      {"--dsa-indexer-topk", "model.index_topk"}};
+  for (const auto& [argument, key] : kKeys) {
+    const auto value = r->Whole(argument);
+    if (variant == "dsa" && value) r->draft().Set(key, *value);
+  }
+  if (variant.empty() || variant == "None") return;
+  if (variant != "dsa") {
+    return r->Refuse("--experimental-attention-variant",
+                     "this attention has no cost model; dsa has");
+  }
+  if (each > 1) {
+    r->Refuse("--dsa-indexer-topk-freq", "layers that share an index are not modelled");
+  }
+}
+
 void ReadAttentionShape(Reading* r) {
   Draft& draft = r->draft();
   if (r->On("--group-query-attention")) {
@@ -55,6 +77,7 @@ void ReadAttentionShape(Reading* r) {
     const auto value = r->Whole(latent[i]);
     if (is_latent && value && *value > 0) draft.Set(keys[i], *value);
   }
+  ReadSparseAttention(r);
 }
 
 void ReadPositions(Reading* r) {
@@ -362,15 +385,18 @@ void ReadSharding(Reading* r) {
     r->Refuse("--optimizer-offload-fraction",
               "a part of the optimizer in host memory is not modelled; all of it is");
   }
-  const std::int64_t offloaded = r->Whole("--cpu-offloading-num-layers").value_or(0);
-  if (offloaded > 0 && offloaded < draft.Whole("model.layers", 0) - 1) {
-    r->Refuse("--cpu-offloading-num-layers",
-              "activations of some layers in host memory are not modelled; those of all are");
+  const std::int64_t layers = r->Whole("--cpu-offloading-num-layers").value_or(0);
+  const std::vector<std::string> modules = r->Texts("--offload-modules");
+  const bool by_module = r->On("--fine-grained-activation-offloading") && !modules.empty();
+  if (layers > 0) draft.Set("training.offload_layers", layers);
+  if (by_module) {
+    draft.Set("training.offload_modules", fmt::format("{}", fmt::join(modules, "+")));
   }
-  if (cpu || offloaded > 0) {
-    draft.Set("training.offload", std::string(cpu && offloaded > 0 ? "all"
-                                              : cpu                ? "optimizer"
-                                                                   : "activations"));
+  const bool activations = layers > 0 || by_module;
+  if (cpu || activations) {
+    draft.Set("training.offload", std::string(cpu && activations ? "all"
+                                              : cpu              ? "optimizer"
+                                                                 : "activations"));
   }
   const std::string clip = r->Text("--clip-grad");
   if (r->Has("--clip-grad") && r->Real("--clip-grad", 1) == 0) {

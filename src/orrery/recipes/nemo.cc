@@ -89,6 +89,11 @@ void AddImplied(Reading* r) {
   if (r->Has("model.bias") && !r->On("model.bias")) {
     AddAs("--disable-bias-linear", "model.bias", "", true, r->Where("model.bias"), r);
   }
+  // NeMo's default number of layers counts only where offloading is on.
+  if (r->Has("model.cpu_offloading") && !r->On("model.cpu_offloading")) {
+    AddAs("--cpu-offloading-num-layers", "model.cpu_offloading", "0", true,
+          r->Where("model.cpu_offloading"), r);
+  }
   if (r->Text("model.optim.name").find("distributed") != std::string::npos) {
     AddAs("--use-distributed-optimizer", "model.optim.name", "", true, r->Where("model.optim.name"),
           r);

@@ -56,6 +56,20 @@ TEST(Nemo, OneSaysItsHosts) {
   EXPECT_FALSE(w.model.mlp_bias);
 }
 
+// The default number of layers counts only where offloading is on.
+TEST(Nemo, OffloadsWhereToldTo) {
+  const auto layers = [](const std::string& on) {
+    std::string yaml = kNemo1;
+    yaml.insert(yaml.find("  optim:"),
+                "  cpu_offloading: " + on + "\n  cpu_offloading_num_layers: 11\n");
+    const Result<Imported> imported = ImportYaml(yaml, {.cluster = "a100-80g-ib-200g"});
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? imported->job.workloads.front().plan.memory.offload_layers : -1;
+  };
+  EXPECT_EQ(layers("true"), 11);
+  EXPECT_EQ(layers("false"), 0);
+}
+
 // A file that overrides a recipe in Python says no shapes: --model does.
 TEST(Nemo, OverridesNeedAModel) {
   const std::string yaml =

@@ -259,6 +259,20 @@ TEST(Megatron, FullRecomputeOfSomeLayers) {
   EXPECT_FALSE(p.recomputes_in_parts());
 }
 
+TEST(Megatron, ActivationsInHostMemory) {
+  const auto plan = [](const std::string& more) {
+    const Result<Imported> imported = ImportText(kSmall + more, On("h100-ib-400g"));
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? imported->job.workloads.front().plan.memory : workload::MemorySaving{};
+  };
+  workload::MemorySaving m = plan("--cpu-offloading-num-layers 1");
+  EXPECT_TRUE(m.offload_activations);
+  EXPECT_EQ(m.offload_layers, 1);
+  m = plan("--fine-grained-activation-offloading --offload-modules core_attn attn_proj");
+  EXPECT_TRUE(m.offload_activations);
+  EXPECT_EQ(workload::OffloadModulesText(m.offload_modules), "core_attn+attn_proj");
+}
+
 TEST(Megatron, WhatIsRefusedIsNamed) {
   const auto error = [](const std::string& more, const Options& options = On("h100-ib-400g")) {
     const Result<Imported> imported = ImportText(kSmall + more, options);

@@ -18,8 +18,10 @@ std::int64_t AttentionMatrices(const Model& m) {
   }
   const std::int64_t query = m.heads * (l.nope_dim + l.rope_dim);
   const std::int64_t up = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
-  return up + m.hidden * (l.kv_rank + l.rope_dim) + l.kv_rank * m.heads * (l.nope_dim + l.v_dim) +
-         m.heads * l.v_dim * m.hidden;
+  const std::int64_t index = l.q_rank * l.index_heads * l.index_dim +
+                             m.hidden * (l.index_dim * (l.sparse() ? 1 : 0) + l.index_heads);
+  return up + index + m.hidden * (l.kv_rank + l.rope_dim) +
+         l.kv_rank * m.heads * (l.nope_dim + l.v_dim) + m.heads * l.v_dim * m.hidden;
 }
 
 std::int64_t MlpMatrices(const Model& m, std::int64_t width) {
@@ -44,6 +46,7 @@ std::int64_t AttentionVectors(const Model& m) {
   if (m.qk_norm) n += (m.qk_norm_whole ? m.heads + m.kv_heads : 2) * m.head_dim;
   if (m.sinks) n += m.heads;
   if (m.latent.kv_rank > 0) n += m.latent.q_rank + m.latent.kv_rank;  // their norms
+  if (m.latent.sparse()) n += 2 * m.latent.index_dim;
   return n;
 }
 
@@ -212,8 +215,11 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
       const bool narrow = (kind & kWindowLayer) != 0 && w < s;
       const double seen = chunked_window ? w / 2 : w - w * w / (2 * s);
       const double keys = encoder ? s : narrow ? seen : s / 2;
-      products +=
-          static_cast<double>(AttentionMatrices(m)) + keys * static_cast<double>(m.heads * widths);
+      const auto top = static_cast<double>(latent.index_topk);
+      const double chosen = latent.sparse() && top < s ? top - top * top / (2 * s) : keys;
+      products += static_cast<double>(AttentionMatrices(m)) +
+                  chosen * static_cast<double>(m.heads * widths) +
+                  keys * static_cast<double>(latent.index_heads * latent.index_dim);
     }
     if ((kind & kNoFeedForward) != 0) return products;
     products +=
@@ -265,7 +271,12 @@ Status CheckExperts(const Model& m) {
 
 Status CheckLatent(const Model& m) {
   const Latent& l = m.latent;
-  if (l.kv_rank == 0) return {};
+  if (l.kv_rank == 0) {
+    if (l.index_heads + l.index_dim + l.index_topk == 0) return {};
+    return InvalidInput(
+        "model.index_n_heads: an indexer is built before latent attention; set model.kv_lora_rank "
+        "or leave index_n_heads, index_head_dim and index_topk out");
+  }
   if (l.nope_dim == 0 || l.rope_dim == 0 || l.v_dim == 0) {
     return InvalidInput(
         "model.kv_lora_rank: latent attention needs qk_nope_head_dim, qk_rope_head_dim and "
@@ -276,19 +287,31 @@ Status CheckLatent(const Model& m) {
                           {"qk_nope_head_dim", l.nope_dim, 1, 1 << 16},
                           {"qk_rope_head_dim", l.rope_dim, 1, 1 << 16},
                           {"v_head_dim", l.v_dim, 1, 1 << 16}};
-  return CheckFields(fields);
+  ORRERY_RETURN_IF_ERROR(CheckFields(fields));
+  if (l.index_heads == 0 && l.index_dim == 0 && l.index_topk == 0) return {};
+  if (l.q_rank == 0) {
+    return InvalidInput(
+        "model.index_n_heads: the indexer's queries are projected from the compressed ones; set "
+        "model.q_lora_rank");
+  }
+  const Field index[] = {{"index_n_heads", l.index_heads, 1, 1 << 16},
+                         {"index_head_dim", l.index_dim, 1, 1 << 16},
+                         {"index_topk", l.index_topk, 1, 1 << 26}};
+  return CheckFields(index);
 }
 
 Status CheckHeads(const Model& m) {
   const Heads& w = m.window_heads;
+  const std::string_view key = w.queries > 0 ? "window_heads"
+                               : w.keys > 0  ? "window_kv_heads"
+                               : w.dim > 0   ? "window_head_dim"
+                                             : "keys_are_values";
   const bool special = w.any() || m.keys_are_values;
   if (special && (m.latent.kv_rank > 0 || m.encoder)) {
-    return InvalidInput("model.{}: built for decoders of ordinary attention",
-                        w.any() ? "window_heads" : "keys_are_values");
+    return InvalidInput("model.{}: built for decoders of ordinary attention", key);
   }
   if (w.any() && m.window == 0) {
-    return InvalidInput(
-        "model.window_heads: says how windowed layers attend, but model.window is 0");
+    return InvalidInput("model.{}: says how windowed layers attend, but model.window is 0", key);
   }
   if (m.keys_are_values && m.latent.v_dim > 0) {
     return InvalidInput("model.keys_are_values: values are as wide as keys then; v_head_dim is {}",

@@ -43,6 +43,10 @@ struct Latent {
   std::int64_t kv_rank = 0;  // width of the compressed keys and values
   std::int64_t nope_dim = 0, rope_dim = 0;  // of a query's and key's head: without and with rotary
   std::int64_t v_dim = 0;                   // of a value's head
+  // An indexer in front that chooses the tokens a query sees (DeepSeek-V3.2, 2025); 0: there is
+  // none.
+  std::int64_t index_heads = 0, index_dim = 0, index_topk = 0;
+  bool sparse() const { return index_heads > 0; }
   friend bool operator==(const Latent&, const Latent&) = default;
 };
 

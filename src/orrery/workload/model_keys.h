@@ -23,6 +23,7 @@ inline bool HasFullLayers(const Model& m) {
 inline bool HasWindowHeads(const Model& m) { return m.window_heads.any(); }
 inline bool HasValueDim(const Model& m) { return m.latent.v_dim > 0; }
 inline bool HasLatent(const Model& m) { return m.latent.kv_rank > 0; }
+inline bool HasIndex(const Model& m) { return m.latent.index_heads > 0; }
 inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
 inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
 inline constexpr ModelSize kModelSizes[] = {
@@ -50,6 +51,9 @@ inline constexpr ModelSize kModelSizes[] = {
     {"qk_nope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.nope_dim; }, HasLatent},
     {"qk_rope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.rope_dim; }, HasLatent},
     {"v_head_dim", [](Model& m) -> std::int64_t& { return m.latent.v_dim; }, HasValueDim},
+    {"index_n_heads", [](Model& m) -> std::int64_t& { return m.latent.index_heads; }, HasIndex},
+    {"index_head_dim", [](Model& m) -> std::int64_t& { return m.latent.index_dim; }, HasIndex},
+    {"index_topk", [](Model& m) -> std::int64_t& { return m.latent.index_topk; }, HasIndex},
     {"mamba_heads", [](Model& m) -> std::int64_t& { return m.mamba.heads; }, HasMamba},
     {"mamba_head_dim", [](Model& m) -> std::int64_t& { return m.mamba.head_dim; }, HasMamba},
     {"mamba_state", [](Model& m) -> std::int64_t& { return m.mamba.state; }, HasMamba},

@@ -68,6 +68,8 @@ TEST(Model, ParameterCountsArePublished) {
       {"falcon-180b", 179'522'565'120},
       {"nemotron-h-8b", 8'100'852'736},
       {"nemotron-3-nano", 31'577'937'344},
+      {"deepseek-v3.2", 671'877'929'216},  // as transformers 5.24.0 builds it, as the next
+      {"glm-5", 743'911'199'232},
   };
   for (const auto& [name, count] : published) EXPECT_EQ(Preset(name).parameters(), count) << name;
 }

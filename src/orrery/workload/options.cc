@@ -223,6 +223,20 @@ constexpr Option kTraining[] = {
      .doc = "Kept in host memory: the optimizer's state, updated by the CPU; what layers keep for "
             "their backward pass; both; the optimizer's state and ZeRO-3's parameter shards.",
      .planned = "nvme"},
+    {.name = "offload_layers",
+     .type = kInteger,
+     .min = 1,
+     .max = 10000,
+     .doc =
+         "With offload: activations: those of the first so many layers (Transformer Engine's and "
+         "Megatron's cpu_offloading_num_layers), spread so that a layer's copy has the time of "
+         "the layers that stay; all layers when left out."},
+    {.name = "offload_modules",
+     .type = kText,
+     .doc =
+         "With offload: activations: the inputs of these modules alone (Megatron's "
+         "--offload-modules), joined by +: attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, "
+         "expert_fc1, moe_act, fused_group_mlp; all that a layer keeps when left out."},
     {.name = "lora_rank",
      .type = kInteger,
      .min = 1,

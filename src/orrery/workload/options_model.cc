@@ -189,6 +189,23 @@ constexpr Option kModel[] = {
      .doc =
          "What stands in place of attention where a layer has Mamba: Mamba-2, the gated delta net "
          "(Qwen3-Next) or lightning attention (MiniMax-01)."},
+    {.name = "index_n_heads",
+     .type = kInteger,
+     .min = 0,
+     .max = 65536,
+     .doc =
+         "Sparse attention (DeepSeek-V3.2): heads of the indexer that chooses the tokens a query "
+         "sees; 0: there is none."},
+    {.name = "index_head_dim",
+     .type = kInteger,
+     .min = 0,
+     .max = 65536,
+     .doc = "Sparse attention: size of the indexer's heads."},
+    {.name = "index_topk",
+     .type = kInteger,
+     .min = 0,
+     .max = 1 << 26,
+     .doc = "Sparse attention: tokens that a query sees at most."},
     {.name = "mamba_heads",
      .type = kInteger,
      .min = 0,

@@ -469,6 +469,9 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kModuleNames = {"core_attn", "layernorm", "moe_act",
                                                           "moe",       "mlp",       "mla_up_proj"};
+constexpr std::array<std::string_view, 8> kOffloadNames = {
+    "attn_norm", "qkv_linear", "core_attn", "attn_proj",
+    "mlp_norm",  "expert_fc1", "moe_act",   "fused_group_mlp"};
 constexpr std::array<std::string_view, 5> kBf16Names = {"attention", "expert_latent", "mtp",
                                                         "experts", "mlp"};
 constexpr std::array<std::string_view, 5> kScopeNames = {"attn", "mlp", "moe_router",
@@ -505,6 +508,11 @@ Result<std::uint8_t> ParseRecomputeModules(std::string_view text) {
   return ParseBits(text, "module to recompute", kModuleNames);
 }
 std::string RecomputeModulesText(std::uint8_t modules) { return BitsText(modules, kModuleNames); }
+
+Result<std::uint8_t> ParseOffloadModules(std::string_view text) {
+  return ParseBits(text, "module to offload", kOffloadNames);
+}
+std::string OffloadModulesText(std::uint8_t modules) { return BitsText(modules, kOffloadNames); }
 
 Result<std::uint8_t> ParseBf16Modules(std::string_view text) {
   if (text == "none") return std::uint8_t{0};

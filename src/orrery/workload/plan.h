@@ -75,6 +75,17 @@ enum RecomputeModule : std::uint8_t {
   kRecomputeMlp = 16,    // feed-forwards of dense layers whole
   kRecomputeMlaUp = 32,  // up-projections of latent attention
 };
+// Whose inputs go to host memory, as bits: Megatron's --offload-modules.
+enum OffloadModule : std::uint8_t {
+  kOffloadAttnNorm = 1,    // the norm before attention: a layer's input
+  kOffloadQkv = 2,         // queries', keys' and values' product
+  kOffloadCore = 4,        // core attention
+  kOffloadProjection = 8,  // attention's projection
+  kOffloadMlpNorm = 16,    // the norm before the feed-forward
+  kOffloadExpertFc1 = 32,  // the experts' first product
+  kOffloadMoeAct = 64,     // their activation function
+  kOffloadGroupMlp = 128,  // experts whole: all that they keep
+};
 // Parts of every layer that stay in bf16 beside a low precision, as bits.
 enum Bf16Module : std::uint8_t {
   kBf16Attention = 1,     // queries', keys' and values' products and the projection
@@ -171,6 +182,9 @@ struct HostWork {
 // "core_attn+moe": bits of RecomputeModule. An unknown name lists the valid ones.
 Result<std::uint8_t> ParseRecomputeModules(std::string_view text);
 std::string RecomputeModulesText(std::uint8_t modules);
+// "core_attn+moe_act": bits of OffloadModule.
+Result<std::uint8_t> ParseOffloadModules(std::string_view text);
+std::string OffloadModulesText(std::uint8_t modules);
 // "attention+mtp", or "none": bits of Bf16Module.
 Result<std::uint8_t> ParseBf16Modules(std::string_view text);
 std::string Bf16ModulesText(std::uint8_t modules);
@@ -231,6 +245,10 @@ struct MemorySaving {
   // Kept in host memory: optimizer's state, updated by the CPU; what a layer keeps for backward;
   // ZeRO-3's shards too, copied before they are gathered.
   bool offload_optimizer = false, offload_activations = false, offload_parameters = false;
+  // With offload_activations: of the model's first so many layers (0: of all), and the inputs of
+  // these modules (bits of OffloadModule; 0: all that a layer keeps).
+  std::int64_t offload_layers = 0;
+  std::uint8_t offload_modules = 0;
 };
 
 // How experts get their tokens.

@@ -208,30 +208,6 @@ Status CheckPacked(const Plan& plan) {
   return {};
 }
 
-Status CheckOffload(const Plan& plan) {
-  if (plan.memory.offload_activations && plan.framework.reducer == Reducer::kDeepSpeed) {
-    return InvalidInput(
-        "training.offload: DeepSpeed keeps activations in host memory only where they are "
-        "recomputed from (cpu_checkpointing), which is not built; use optimizer, or zero3");
-  }
-  if (plan.memory.offload_parameters &&
-      (plan.memory.sharding != Sharding::kZero3 || !plan.memory.offload_optimizer)) {
-    return InvalidInput(
-        "training.offload: parameters are copied from host memory where they are gathered layer by "
-        "layer, by FSDP's CPUOffload and DeepSpeed's offload_param; whole weights no framework "
-        "keeps there any more (Transformer Engine's offload_weights is deprecated and without "
-        "effect): "
-        "set training.sharding: zero3, or use optimizer");
-  }
-  if (plan.memory.offload_optimizer && plan.optimizer != Optimizer::kAdam) {
-    return InvalidInput("training.offload: the CPU runs Adam only; set training.optimizer: adam");
-  }
-  if (plan.parallel.ranks_per_host < 1) {
-    return InvalidInput("ranks_per_host: {}; a host has a GPU", plan.parallel.ranks_per_host);
-  }
-  return {};
-}
-
 // Sharded by flat pieces, or each tensor by rows.
 Status CheckAdafactor(const Model& model, const Plan& plan) {
   if (plan.memory.sharding == Sharding::kNone) return {};
@@ -580,7 +556,8 @@ Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckLoss(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckMtp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckRecompute(model, plan));
-  ORRERY_RETURN_IF_ERROR(CheckOffload(plan));
+  ORRERY_RETURN_IF_ERROR(CheckOffload(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckSparseAttention(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckOptimizer(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckDdp(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckDeepSpeed(model, plan));

@@ -155,6 +155,14 @@ std::string TrainingArguments(const Plan& plan) {
                  : plan.memory.recompute_layers);
   }
   if (plan.memory.offload_optimizer) args.Add("optimizer-cpu-offload");
+  if (plan.memory.offload_layers > 0) {
+    args.Add("cpu-offloading-num-layers", plan.memory.offload_layers);
+  } else if (plan.memory.offload_modules != 0) {
+    std::string modules = workload::OffloadModulesText(plan.memory.offload_modules);
+    std::replace(modules.begin(), modules.end(), '+', ' ');
+    args.Add("fine-grained-activation-offloading");
+    args.Add("offload-modules", modules);
+  }
   return std::move(args).Take();
 }
 
@@ -174,7 +182,10 @@ std::vector<std::string> Unsaid(const Plan& plan) {
   if (!plan.parallel.layers_per_stage.empty()) {
     notes.emplace_back("layers_per_stage: see --pipeline-model-parallel-layout of your version");
   }
-  if (plan.memory.offload_activations) notes.emplace_back("activations in host memory");
+  if (plan.memory.offload_activations && plan.memory.offload_layers == 0 &&
+      plan.memory.offload_modules == 0) {
+    notes.emplace_back("activations of all layers in host memory");
+  }
   if (plan.recomputes_in_parts() &&
       plan.memory.recompute_method == workload::RecomputeMethod::kEvery) {
     notes.push_back(fmt::format("recompute of one layer in {}", plan.memory.recompute_layers));

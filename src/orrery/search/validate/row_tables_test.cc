@@ -1,10 +1,12 @@
 // What a user's files add to the reading of rows, nothing compiled; and the words that rows use.
 #include "orrery/search/validate/row_tables.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "orrery/base/file.h"
 #include "orrery/search/validate/collectives.h"
@@ -161,6 +163,25 @@ TEST_F(RowTablesOfOnesOwn, WordsOfOthers) {
               Contains("attention_kernel=ringmagic is not known here: taken as blank"));
   EXPECT_THAT(predict("H100,80,16,4,2048,16,2048,1,1,1,16,bf16,te,zero3,none,0:1").reason,
               HasSubstr("oversubscription=0:1"));
+  for (const auto& [word, means] : {std::pair{"Flash-Attn 2.5", "flash2"},
+                                    {"cuDNN", "cudnn"},
+                                    {"xFormers", "flash1"},
+                                    {"Splash", "flash"}}) {
+    EXPECT_THAT(
+        predict(fmt::format("H100,80,16,4,2048,16,2048,1,1,1,16,bf16,{},zero3,none,1:1", word))
+            .assumed,
+        Contains(fmt::format("attention_kernel={}: {}", word, means)));
+  }
+}
+
+// A framework's own name in the column of its family.
+TEST_F(RowTablesOfOnesOwn, FamiliesByTheirOwnName) {
+  for (const char* family : {"megascale", "hai-llm", "levanter", "olmo-core", "llama-factory",
+                             "internevo", "composer", "colossalai", "alpa", "maxtext"}) {
+    const Prediction row = Predict(
+        fmt::format("GPT,{},,H100,80,16,4,2048,16,2048,1,1,1,16,bf16,,,none,1:1", family), false);
+    EXPECT_TRUE(row.predicted.has_value()) << family << ": " << row.reason;
+  }
 }
 
 }  // namespace

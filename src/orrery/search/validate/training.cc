@@ -279,6 +279,18 @@ Status MapRecompute(const Mapping& m) {
   return {};
 }
 
+// "10 layers", "activations of 10 layers": ten.
+std::optional<std::int64_t> LayersIn(std::string_view cell) {
+  const std::size_t from = cell.find_first_of("0123456789");
+  if (from == std::string_view::npos || cell.find("layer", from) == std::string_view::npos) {
+    return {};
+  }
+  const std::size_t to = std::min(cell.find_first_not_of("0123456789", from), cell.size());
+  const auto layers = ParseInteger(cell.substr(from, to - from));
+  if (!layers.ok() || *layers < 1) return {};
+  return *layers;
+}
+
 Status MapOffload(const Mapping& m) {
   Plan& plan = m.out->plan;
   const std::string_view cell = m.row.text("offload");
@@ -290,12 +302,19 @@ Status MapOffload(const Mapping& m) {
              plan.parallel.ranks_per_host);
     return {};
   }
-  if (!cell.starts_with("activation")) {
-    return InvalidInput("offload={}: must be none, optimizer-cpu or activation",
+  const std::optional<std::int64_t> layers = LayersIn(cell);
+  if (!cell.starts_with("activation") && !layers) {
+    return InvalidInput("offload={}: must be none, optimizer-cpu, activation or 'N layers'",
                         Printable(cell, 40));
   }
   plan.memory.offload_activations = true;
-  m.Assume("offload=activation: all that a layer keeps, copied beside the next layer");
+  if (layers && *layers < m.out->model.layers) {
+    plan.memory.offload_layers = *layers;
+    m.Assume("offload={}: activations of the first {} layers, as Transformer Engine's", cell,
+             *layers);
+  } else {
+    m.Assume("offload=activation: all that a layer keeps, copied beside the next layer");
+  }
   return {};
 }
 

@@ -315,6 +315,8 @@ TEST(Training, LowPrecisionContextAndSharding) {
   EXPECT_EQ(Map(kGpt175, {{"task", "lora"}}).run.plan.lora.rank, 32);
   EXPECT_TRUE(Map(kGpt175, {{"offload", "optimizer-cpu"}}).run.plan.memory.offload_optimizer);
   EXPECT_TRUE(Map(kGpt175, {{"offload", "activation"}}).run.plan.memory.offload_activations);
+  const Mapped some = Map(kGpt175, {{"offload", "10 layers"}, {"pp", "1"}, {"vpp", ""}});
+  EXPECT_EQ(some.run.plan.memory.offload_layers, 10);
 }
 
 // NeMo's recipes pack samples, Megatron's own runs say nothing of it; MLPerf's have other adapters,

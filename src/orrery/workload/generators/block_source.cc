@@ -202,19 +202,24 @@ UnitCall UnitsOf(const Shape& s, const BlockKey& key) {
 
 }  // namespace
 
+std::int64_t BlockCache::MovedBytes(const Shape& s, std::int64_t kind) {
+  return KeptBytes(LayerForward(OfKind(s, kind), &names_), s.offload_modules, &names_);
+}
+
 graph::Block BlockCache::BuildLayer(const BlockKey& key) {
   const Shape& s = shapes_[key.shape];
   const auto& [a, b, c, d] = key.numbers;
   switch (key.kind) {
     case BlockKind::kLayerForward:
       if (s.offload_activations && !s.sharded) {
-        return MoveOut(LayerForward(OfKind(s, a), &names_), (b & 1) != 0, &names_);
+        return MoveOut(LayerForward(OfKind(s, a), &names_), s.offload_modules, (b & 1) != 0,
+                       &names_);
       }
       return LayerForward(OfLayer(s, key), &names_);
     case BlockKind::kLayerBackward:
       if (s.offload_activations && !s.sharded) {
-        return BringBack(LayerBackward(OfKind(s, a), &names_),
-                         KeptBytes(LayerForward(OfKind(s, a), &names_)), (b & 1) != 0, &names_);
+        return BringBack(LayerBackward(OfKind(s, a), &names_), s.offload_modules, MovedBytes(s, a),
+                         (b & 1) != 0, &names_);
       }
       return LayerBackward(Adding(OfLayer(s, key), (b & 1) != 0), &names_);
     case BlockKind::kLayerData:
@@ -228,7 +233,15 @@ graph::Block BlockCache::BuildLayer(const BlockKey& key) {
     case BlockKind::kWeightPart:
       return WeightPart(OfLayer(s, key), static_cast<int>(b), &names_);
     case BlockKind::kReload:
-      return Reload(KeptBytes(LayerForward(OfKind(s, a), &names_)), &names_);
+      return Reload(MovedBytes(s, a), &names_);
+    case BlockKind::kOffloadBegin:
+      return BeginOut(LayerForward(OfKind(s, a), &names_), s.offload_modules, &names_);
+    case BlockKind::kOffloadEnd:
+      return EndOut(LayerForward(OfKind(s, a), &names_), s.offload_modules, &names_);
+    case BlockKind::kReloadBegin:
+      return BeginBack(LayerForward(OfKind(s, a), &names_), s.offload_modules, &names_);
+    case BlockKind::kReloadEnd:
+      return EndBack(&names_);
     case BlockKind::kOrthogonalise:
       return OrthogonaliseLayer(OfKind(s, a), {.own = b, .experts = c}, &names_);
     default:
@@ -307,13 +320,13 @@ graph::Block BlockCache::BuildSharded(const BlockKey& key) {
       return ShardedMemory(s, {.trained = a, .frozen = c, .layer = b, .number = d}, &names_);
     case BlockKind::kShardedForward: {
       graph::Block block = ShardedLayerForward(OfKind(s, a & 255), UnitsOf(s, key), &names_);
-      return s.offload_activations ? MoveOut(block, (c & 16) != 0, &names_) : block;
+      if (!s.offload_activations) return block;
+      return MoveOut(block, s.offload_modules, (c & 16) != 0, &names_);
     }
     case BlockKind::kShardedBackward: {
       graph::Block block = ShardedLayerBackward(OfKind(s, a & 255), UnitsOf(s, key), &names_);
       if (!s.offload_activations) return block;
-      return BringBack(block, KeptBytes(LayerForward(OfKind(s, a & 255), &names_)), (c & 16) != 0,
-                       &names_);
+      return BringBack(block, s.offload_modules, MovedBytes(s, a & 255), (c & 16) != 0, &names_);
     }
     case BlockKind::kStartUnit:
       return StartUnit(s, UnitsOf(s, key),
@@ -369,6 +382,10 @@ graph::Block BlockCache::BuildPlain(const BlockKey& key) {
     case BlockKind::kBackwardPart:
     case BlockKind::kWeightPart:
     case BlockKind::kReload:
+    case BlockKind::kOffloadBegin:
+    case BlockKind::kOffloadEnd:
+    case BlockKind::kReloadBegin:
+    case BlockKind::kReloadEnd:
     case BlockKind::kOrthogonalise:
       return BuildLayer(key);
     case BlockKind::kShardedMemory:

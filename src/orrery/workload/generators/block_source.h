@@ -48,10 +48,14 @@ enum class BlockKind : std::uint8_t {
   kGatherRoot,          // elements, ranks
   kReduceRoot,          // the same, accumulates, last
   kReload,              // kind
-  kFrozenMemory,        // elements
-  kOrthogonalise,       // layer kind; of its matrices, of its experts': how many; -1: all
-  kFactorMeans,         // layer kind; -1: the root unit's
-  kLayerData,           // kind
+  kOffloadBegin,        // kind: of the first layers alone
+  kOffloadEnd,          // kind
+  kReloadBegin,         // kind
+  kReloadEnd,
+  kFrozenMemory,   // elements
+  kOrthogonalise,  // layer kind; of its matrices, of its experts': how many; -1: all
+  kFactorMeans,    // layer kind; -1: the root unit's
+  kLayerData,      // kind
   kLayerWeight,
   kHeadData,
   kHeadWeight,
@@ -105,6 +109,8 @@ class BlockCache {
   graph::Block BuildPlain(const BlockKey& key);
   // Of its kinds: one layer; gradients, parameters and the optimizer's step; sharded units.
   graph::Block BuildLayer(const BlockKey& key);
+  // Of a layer's tensors, what goes to host memory.
+  std::int64_t MovedBytes(const Shape& s, std::int64_t kind);
   graph::Block BuildStep(const BlockKey& key);
   graph::Block BuildSharded(const BlockKey& key);
 

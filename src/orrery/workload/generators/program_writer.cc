@@ -142,6 +142,9 @@ void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from
   if (plan().recomputed_together() > 1) {
     return GroupedLayers(forward, chunk, index, from, to, microbatch);
   }
+  if (plan().memory.offload_layers > 0) {
+    return PartlyOffloaded(forward, chunk, index, from, to, microbatch);
+  }
   const int step = forward ? 1 : -1;
   for (int unit = from; (to - unit) * step >= 0;) {
     const auto at = static_cast<std::size_t>(unit - 1);
@@ -176,6 +179,36 @@ BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked, 
   BlockId* known = &(forward ? layer_forward_ : layer_backward_)[at];
   return Known(known, forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind,
                linked ? 1 : 0);
+}
+
+// Of the first n of L layers the copies stand between the layers' calls
+// (generators/layers/offload.h, where layer i's partner is the layer in front of which its copy
+// ends, or begins).
+void ProgramWriter::PartlyOffloaded(bool forward, const Chunk& chunk, int index, int from, int to,
+                                    int microbatch) {
+  const int moved = static_cast<int>(plan().memory.offload_layers);
+  const int stay = chunk.parts.layers - moved;
+  while (layer_copies_.size() < 2 * static_cast<std::size_t>(moved)) {
+    layer_copies_.push_back(TakeEvent());
+  }
+  const auto copy = [&](BlockKind kind, int layer, bool back) {
+    const std::uint8_t of = chunk.parts.kinds[static_cast<std::size_t>(layer)];
+    Call(job_.blocks->Get(kind, of), index, microbatch, chunk.first_layer + layer, 1,
+         layer_copies_[static_cast<std::size_t>(back ? moved + layer : layer)]);
+  };
+  const int step = forward ? 1 : -1;
+  for (int unit = from; (to - unit) * step >= 0; unit += step) {
+    const int layer = unit - 1, partner = layer - stay + (forward ? 0 : 1);
+    if (partner >= 0 && partner < moved) {
+      copy(forward ? BlockKind::kOffloadEnd : BlockKind::kReloadBegin, partner, !forward);
+    }
+    if (!forward && layer < moved) copy(BlockKind::kReloadEnd, layer, true);
+    const bool adds = !forward && adds_tensors(microbatch);
+    const int of_model = chunk.first_layer + layer;
+    Call(LayerBlock(forward, chunk.parts.kinds[static_cast<std::size_t>(layer)], adds, of_model),
+         index, microbatch, of_model, 1);
+    if (forward && layer < moved) copy(BlockKind::kOffloadBegin, layer, false);
+  }
 }
 
 // Equal layers whose activations go to the host and come back (generators/layers/offload.h).

@@ -135,6 +135,8 @@ class ProgramWriter {
   // The loads of a layer's experts on this rank, and what its routers send: of BlockKind.
   std::array<std::int64_t, 2> LoadNumbers(std::uint8_t kind, int layer) const;
   void Halves(const Chunk& chunk, int index, int microbatch, bool weights);
+  void PartlyOffloaded(bool forward, const Chunk& chunk, int index, int from, int to,
+                       int microbatch);
   void OffloadedLayers(bool forward, const Chunk& chunk, int index, int unit, int layers,
                        int microbatch);
   void Reduce(const Bucket& bucket, int chunk, bool last, bool blocking, int microbatch);
@@ -209,6 +211,8 @@ class ProgramWriter {
   // Activations in host memory: the copies out and back that are under way.
   std::int16_t offload_event_ = graph::kNoEvent, reload_event_ = graph::kNoEvent;
   bool offloaded_ = false;
+  // With offload_layers: an event a layer for the copy out, then one a layer for the copy back.
+  std::vector<std::int16_t> layer_copies_;
 };
 
 }  // namespace orrery::workload

@@ -159,7 +159,8 @@ void SetStep(const Plan& plan, Shape* s) {
   }
   s->offload_optimizer = plan.memory.offload_optimizer;
   s->offload_parameters = plan.memory.offload_parameters;
-  s->offload_activations = plan.memory.offload_activations;
+  s->offload_activations = plan.memory.offload_activations && plan.memory.offload_layers == 0;
+  s->offload_modules = plan.memory.offload_modules;
   s->cpu_adam_ps = plan.memory.offload_optimizer ? kCpuAdamPs * plan.parallel.ranks_per_host : 0;
 }
 
@@ -291,6 +292,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.framework.cuda_graphs)
       .Add(s.offload_optimizer)
       .Add(s.offload_activations)
+      .Add(s.offload_modules)
       .Add(s.framework.attention)
       .Add(s.window);
   h.Add(s.attends)
@@ -318,6 +320,9 @@ void AddLatent(const Shape& s, std::vector<std::int64_t>* out) {
   if (l.q_rank == 0) out->push_back(s.hidden * s.query());
   out->insert(out->end(), {(l.kv_rank + l.rope_dim) * s.hidden, l.kv_rank,
                            l.kv_rank * s.heads * (l.nope_dim + l.v_dim)});
+  if (!l.sparse()) return;
+  out->insert(out->end(), {l.q_rank * l.index_heads * l.index_dim, l.index_dim * s.hidden,
+                           l.index_dim, l.index_dim, l.index_heads * s.hidden});
 }
 
 // All of it is split over the tensor-parallel ranks by heads.

@@ -97,7 +97,9 @@ struct Shape {
   bool whole_moments = false;            // Adafactor's, of flat shards
   std::int64_t contiguous_elements = 0;  // of DeepSpeed's contiguous buffers, all of them together
   bool adds_gradients = false;           // under DDP, of a block: a micro-batch but the first
+  // Activations of every layer, in the layers' own blocks.
   bool offload_optimizer = false, offload_activations = false;
+  std::uint8_t offload_modules = 0;  // bits of OffloadModule; 0: all that a layer keeps
   bool offload_parameters = false;
   std::int64_t cpu_adam_ps = 0;  // CPU time per parameter, where the CPU runs the optimizer
   // Ranks of a shard group; 0: all replicas.

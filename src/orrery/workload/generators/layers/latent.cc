@@ -6,6 +6,7 @@
 #include "orrery/workload/generators/layers/latent.h"
 
 #include "orrery/workload/generators/layers/lora.h"
+#include "orrery/workload/generators/layers/sparse_attention.h"
 
 namespace orrery::workload {
 
@@ -17,11 +18,12 @@ std::int64_t LatentSaved(const Shape& s) {
   const Latent& l = s.latent;
   const std::int64_t e = s.element_bytes;
   // Before and after their norms.
-  return s.local_tokens() * 2 * (l.q_rank + l.kv_rank + l.rope_dim) * e;
+  return s.local_tokens() * 2 * (l.q_rank + l.kv_rank + l.rope_dim) * e + IndexSaved(s);
 }
 
 std::int64_t LatentUpSaved(const Shape& s) {
   if (s.latent.kv_rank == 0) return 0;
+  if (s.latent.sparse()) return AbsorbedSaved(s);
   // Queries and keys put together, and the up-projection's output, of which values are a view.
   return s.tokens() * s.heads * (2 * s.head_dim + s.latent.nope_dim + s.latent.v_dim) *
          s.element_bytes;
@@ -61,8 +63,17 @@ void Rotate(const Shape& s, BlockWriter* w, Pass pass) {
   w->Kernel("rotary_k",
             Elementwise(s, MemoryOp::kRotary, s.tokens(), s.latent.rope_dim, e, e, pass));
   if (pass == Pass::kBackward) return;  // the layer's copy of all gradients stands for this
-  w->Kernel("concatenate_q", Elementwise(s, MemoryOp::kCopy, s.tokens(), s.query(), e, e, pass));
-  w->Kernel("concatenate_k", Elementwise(s, MemoryOp::kCopy, s.tokens(), s.query(), e, e, pass));
+  // Absorbed, queries are as wide as the latent vectors, which all heads share.
+  const std::int64_t latent = s.latent.kv_rank + s.latent.rope_dim;
+  const std::int64_t query = s.latent.sparse() ? s.heads * latent : s.query();
+  const std::int64_t key = s.latent.sparse() ? latent : s.query();
+  w->Kernel("concatenate_q", Elementwise(s, MemoryOp::kCopy, s.tokens(), query, e, e, pass));
+  w->Kernel("concatenate_k", Elementwise(s, MemoryOp::kCopy, s.tokens(), key, e, e, pass));
+}
+
+// Of a token, what all heads share and is gathered over tp behind the down-projection.
+std::int64_t SharedWidth(const Shape& s) {
+  return s.latent.rope_dim + (s.latent.sparse() ? s.latent.kv_rank : 0);
 }
 
 void Enter(const Shape& s, BlockWriter* w, std::string_view module, Pass pass) {
@@ -82,6 +93,7 @@ void LatentForward(const Shape& s, BlockWriter* w) {
   }
   Down(s, w, "kv_down", l.kv_rank + l.rope_dim, Pass::kForward);
   SmallNorm(s, w, "kv_norm", l.kv_rank, Pass::kForward);
+  if (l.sparse()) IndexForward(s, w);
   LatentUp(s, w);
 }
 
@@ -89,10 +101,15 @@ void LatentUp(const Shape& s, BlockWriter* w) {
   const Latent& l = s.latent;
   Enter(s, w, "layers.self_attention.up", Pass::kForward);
   ColumnForward(s, w, "q_up", l.q_rank > 0 ? l.q_rank : s.hidden, s.query());
-  ColumnForward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim));
-  if (s.sequence_parallel) {  // the rotary part of keys, which all heads share
+  if (l.sparse()) {
+    AbsorbForward(s, w, "absorb_q", l.nope_dim);
+  } else {
+    ColumnForward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim));
+  }
+  if (s.sequence_parallel) {  // what all heads share: the rotary part of keys, or all of the
+                              // vectors
     TpCollective(s, w, "all_gather.rotary", graph::Collective::kAllGather,
-                 s.tokens() * l.rope_dim * s.element_bytes, s.dtype);
+                 s.tokens() * SharedWidth(s) * s.element_bytes, s.dtype);
   }
   Rotate(s, w, Pass::kForward);
 }
@@ -102,11 +119,16 @@ void LatentBackward(const Shape& s, BlockWriter* w) {
   Rotate(s, w, Pass::kBackward);
   if (s.sequence_parallel) {
     TpCollective(s, w, "reduce_scatter.rotary", graph::Collective::kReduceScatter,
-                 s.tokens() * l.rope_dim * s.element_bytes, s.dtype);
+                 s.tokens() * SharedWidth(s) * s.element_bytes, s.dtype);
   }
   Enter(s, w, "layers.self_attention.up", Pass::kBackward);
-  ColumnBackward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim), false);
+  if (l.sparse()) {
+    AbsorbBackward(s, w, "absorb_q", l.nope_dim);
+  } else {
+    ColumnBackward(s, w, "kv_up", l.kv_rank, s.heads * (l.nope_dim + l.v_dim), false);
+  }
   ColumnBackward(s, w, "q_up", l.q_rank > 0 ? l.q_rank : s.hidden, s.query(), false);
+  if (l.sparse()) IndexBackward(s, w);
   Enter(s, w, "layers.self_attention.down", Pass::kBackward);
   SmallNorm(s, w, "kv_norm", l.kv_rank, Pass::kBackward);
   Down(s, w, "kv_down", l.kv_rank + l.rope_dim, Pass::kBackward);

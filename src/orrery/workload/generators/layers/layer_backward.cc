@@ -2,6 +2,7 @@
 #include "orrery/workload/generators/layers/latent.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/sparse_attention.h"
 #include "orrery/workload/generators/layers/torch_layers.h"
 #include "orrery/workload/generators/layers/unpadding.h"
 
@@ -142,6 +143,11 @@ void LayerWriter::AttentionBackward() {
 void LayerWriter::CoreBackward() {
   EnterBackward("layers.self_attention.core");
   if (!s_.flash()) return UnfusedBackward();
+  if (s_.latent.sparse()) {
+    AbsorbBackward(s_, w_, "absorb_out", s_.latent.v_dim);
+    w_->Kernel("sparse_attention", SparseAttention(s_, Pass::kBackward));
+    return w_->Free(attention_stats_);
+  }
   CastAttention(s_, w_, s_.context(), Pass::kBackward);
   if (s_.cp > 1) {
     ContextBackward(s_, w_);

@@ -4,6 +4,7 @@
 #include "orrery/workload/generators/layers/latent.h"
 #include "orrery/workload/generators/layers/lora.h"
 #include "orrery/workload/generators/layers/precision.h"
+#include "orrery/workload/generators/layers/sparse_attention.h"
 #include "orrery/workload/generators/layers/torch_layers.h"
 #include "orrery/workload/generators/layers/unpadding.h"
 
@@ -329,6 +330,12 @@ void LayerWriter::CoreForward(bool keep_core) {
   w_->Host("attention", s_.framework.host.core);
   if (!s_.flash()) return UnfusedForward(keep_core);
   w_->Alloc(attention_stats_);
+  if (s_.latent.sparse()) {
+    w_->Kernel("sparse_attention", SparseAttention(s_, Pass::kForward));
+    AbsorbForward(s_, w_, "absorb_out", s_.latent.v_dim);
+    IndexLoss(s_, w_);
+    return Drop(keep_core, attention_stats_);
+  }
   CastAttention(s_, w_, s_.query() + s_.kv_heads * (s_.head_dim + s_.v_head_dim()), Pass::kForward);
   if (s_.cp > 1) {
     ContextForward(s_, w_);

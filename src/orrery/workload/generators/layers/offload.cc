@@ -1,6 +1,8 @@
 #include "orrery/workload/generators/layers/offload.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace orrery::workload {
 
@@ -27,20 +29,53 @@ graph::Comm Started(Collective direction, std::int64_t bytes) {
   return copy;
 }
 
-// What a layer keeps, but not what FSDP keeps of its parameters.
-bool Moves(const Buffer& b) {
-  return b.lifetime == Lifetime::kMicrobatch && b.kind != MemoryKind::kParameter;
-}
+// Tensors by the module whose input they are.
+constexpr std::pair<std::string_view, std::uint8_t> kInputs[] = {
+    {"output", kOffloadAttnNorm},
+    {"input_norm.output", kOffloadQkv},
+    {"qkv", kOffloadCore},
+    {"rotated", kOffloadCore},
+    {"attention.repeated", kOffloadCore},
+    {"latent.up", kOffloadCore},
+    {"attention.context", kOffloadProjection},
+    {"attention.gated", kOffloadProjection},
+    {"middle", kOffloadMlpNorm},
+    {"experts.input", kOffloadExpertFc1 | kOffloadGroupMlp},
+    {"experts.fc1.output", kOffloadMoeAct | kOffloadGroupMlp},
+    {"experts.activation.clamped", kOffloadGroupMlp},
+    {"experts.activation.unweighted", kOffloadGroupMlp},
+    {"experts.activation.output", kOffloadGroupMlp},
+};
+
+// What a layer keeps, but not what FSDP keeps of its parameters; of `modules` where these are
+// named.
+class Moves {
+ public:
+  Moves(std::uint8_t modules, Names* names) : all_(modules == 0) {
+    for (const auto& [name, of] : kInputs) {
+      if ((of & modules) != 0) named_.push_back(names->Intern(name));
+    }
+  }
+  bool operator()(const Buffer& b) const {
+    return b.lifetime == Lifetime::kMicrobatch && b.kind != MemoryKind::kParameter &&
+           (all_ || std::find(named_.begin(), named_.end(), b.name) != named_.end());
+  }
+
+ private:
+  bool all_;
+  std::vector<NameId> named_;
+};
 
 // Operations are added in front of and behind those of a block.
 class Wrapper {
  public:
-  Wrapper(const graph::Block& block, Names* names) : out_(block), names_(names) {
+  Wrapper(const graph::Block& block, const Moves& moves, Names* names)
+      : out_(block), names_(names) {
     body_ = std::move(out_.ops);
     out_.ops.clear();
     // What was kept from call to call lives within this one.
     for (Buffer& b : out_.buffers) {
-      if (Moves(b)) b.lifetime = Lifetime::kCall;
+      if (moves(b)) b.lifetime = Lifetime::kCall;
     }
   }
   void Body() { out_.ops.insert(out_.ops.end(), body_.begin(), body_.end()); }
@@ -81,12 +116,12 @@ class Wrapper {
 };
 
 // Buffers of the micro-batch that the block allocates, or frees, and the other not.
-std::vector<Buffer> Kept(const graph::Block& block, OpKind kind) {
+std::vector<Buffer> Kept(const graph::Block& block, OpKind kind, const Moves& moves) {
   std::vector<Buffer> kept;
   for (const Op& op : block.ops) {
     if (op.kind != OpKind::kAlloc && op.kind != OpKind::kFree) continue;
     const Buffer& b = block.buffers[op.index];
-    if (!Moves(b)) continue;
+    if (!moves(b)) continue;
     const auto same =
         std::find_if(kept.begin(), kept.end(), [&](const Buffer& k) { return k.id == b.id; });
     if (op.kind == kind) {
@@ -95,6 +130,17 @@ std::vector<Buffer> Kept(const graph::Block& block, OpKind kind) {
       kept.erase(same);
     }
   }
+  return kept;
+}
+
+std::int64_t BytesOf(const std::vector<Buffer>& kept) {
+  std::int64_t sum = 0;
+  for (const Buffer& b : kept) sum += b.bytes;
+  return sum;
+}
+
+// The same, within the call.
+std::vector<Buffer> Within(std::vector<Buffer> kept) {
   for (Buffer& b : kept) b.lifetime = Lifetime::kCall;
   return kept;
 }
@@ -104,16 +150,15 @@ constexpr std::uint32_t kUnderWay = 90;
 
 }  // namespace
 
-std::int64_t KeptBytes(const graph::Block& block) {
-  std::int64_t sum = 0;
-  for (const Buffer& b : Kept(block, OpKind::kAlloc)) sum += b.bytes;
-  return sum;
+std::int64_t KeptBytes(const graph::Block& block, std::uint8_t modules, Names* names) {
+  return BytesOf(Kept(block, OpKind::kAlloc, Moves(modules, names)));
 }
 
-graph::Block MoveOut(const graph::Block& forward, bool waits, Names* names) {
-  const std::vector<Buffer> kept = Kept(forward, OpKind::kAlloc);
-  const std::int64_t bytes = KeptBytes(forward);
-  Wrapper w(forward, names);
+graph::Block MoveOut(const graph::Block& forward, std::uint8_t modules, bool waits, Names* names) {
+  const Moves moves(modules, names);
+  const std::vector<Buffer> kept = Within(Kept(forward, OpKind::kAlloc, moves));
+  const std::int64_t bytes = BytesOf(kept);
+  Wrapper w(forward, moves, names);
   const Buffer leaving = w.Temporary(kUnderWay, "offload.leaving", waits ? bytes : 0);
   if (waits) w.Memory(OpKind::kAlloc, leaving);
   w.Body();
@@ -124,10 +169,11 @@ graph::Block MoveOut(const graph::Block& forward, bool waits, Names* names) {
   return w.Finish();
 }
 
-graph::Block BringBack(const graph::Block& backward, std::int64_t bytes, bool prefetches,
-                       Names* names) {
-  const std::vector<Buffer> kept = Kept(backward, OpKind::kFree);
-  Wrapper w(backward, names);
+graph::Block BringBack(const graph::Block& backward, std::uint8_t modules, std::int64_t bytes,
+                       bool prefetches, Names* names) {
+  const Moves moves(modules, names);
+  const std::vector<Buffer> kept = Within(Kept(backward, OpKind::kFree, moves));
+  Wrapper w(backward, moves, names);
   const Buffer coming = w.Temporary(kUnderWay, "offload.coming", bytes);
   for (const Buffer& b : kept) w.Memory(OpKind::kAlloc, b);
   w.Wait();
@@ -137,6 +183,38 @@ graph::Block BringBack(const graph::Block& backward, std::int64_t bytes, bool pr
   }
   w.Body();
   if (prefetches) w.Memory(OpKind::kFree, coming);
+  return w.Finish();
+}
+
+graph::Block BeginOut(const graph::Block& forward, std::uint8_t modules, Names* names) {
+  BlockWriter w(names, "offload.begin", graph::Pass::kForward);
+  w.Module("offload");
+  w.Comm("activations.to_host",
+         Started(Collective::kCopyToHost, KeptBytes(forward, modules, names)));
+  return w.Finish();
+}
+
+graph::Block EndOut(const graph::Block& forward, std::uint8_t modules, Names* names) {
+  BlockWriter w(names, "offload.end", graph::Pass::kForward);
+  w.Module("offload");
+  w.Wait("offload.wait", graph::kCallEvent);
+  for (const Buffer& b : Kept(forward, OpKind::kAlloc, Moves(modules, names))) w.Free(b);
+  return w.Finish();
+}
+
+graph::Block BeginBack(const graph::Block& forward, std::uint8_t modules, Names* names) {
+  const std::vector<Buffer> kept = Kept(forward, OpKind::kAlloc, Moves(modules, names));
+  BlockWriter w(names, "reload.begin", graph::Pass::kBackward);
+  w.Module("offload");
+  for (const Buffer& b : kept) w.Alloc(b);
+  w.Comm("activations.to_device", Started(Collective::kCopyToDevice, BytesOf(kept)));
+  return w.Finish();
+}
+
+graph::Block EndBack(Names* names) {
+  BlockWriter w(names, "reload.end", graph::Pass::kBackward);
+  w.Module("offload");
+  w.Wait("offload.wait", graph::kCallEvent);
   return w.Finish();
 }
 

@@ -57,6 +57,63 @@ TEST(Offload, CopiesStandBesideTheNextLayer) {
   EXPECT_EQ(Join(backward), "copy x1 wait copy x2 wait x1");
 }
 
+// "+0" the copy of layer 0 begins, "-0" it is over (forward: the memory is free; backward: the
+// layer is there), "0" the layer.
+std::string Copies(const graph::Graph& g, std::string_view layer, std::string_view begin,
+                   std::string_view end) {
+  std::string out;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const std::string& name = g.name(g.blocks[call.block.index()].name);
+    const char* sign = name == begin ? "+" : name == end ? "-" : "";
+    if (call.microbatch != 0 || (name != layer && *sign == 0)) continue;
+    out += fmt::format("{}{}{}", out.empty() ? "" : " ", sign, call.first_layer);
+  }
+  return out;
+}
+
+// Two of five layers, as Transformer Engine's default: layer i has left when layer 5 - 2 + i
+// begins, and its copy back begins before layer 5 - 1 - 2 + i. So three layers' activations lie on
+// the GPU.
+TEST(Offload, OfTheFirstLayersAlone) {
+  Plan plan = Base();
+  plan.parallel.pp = 1;
+  plan.memory.offload_activations = true;
+  plan.memory.offload_layers = 2;
+  const graph::Graph g = Make(SmallGpt(5), plan);
+  EXPECT_EQ(Copies(g, "layer.forward", "offload.begin", "offload.end"), "0 +0 1 +1 2 -0 3 -1 4");
+  EXPECT_EQ(Copies(g, "layer.backward", "reload.begin", "reload.end"), "4 +1 3 +0 2 -1 1 -0 0");
+  const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+  EXPECT_TRUE(status.ok()) << status.message();
+  const std::int64_t kept = SavedBytes(FindBlock(g, "layer.forward"));
+  EXPECT_EQ(CopiedBytes(g, g.programs[0], Collective::kCopyToHost), 4 * 2 * kept);
+  EXPECT_EQ(CopiedBytes(g, g.programs[0], Collective::kCopyToDevice), 4 * 2 * kept);
+  plan.memory.offload_layers = 5;
+  EXPECT_TRUE(Validate(SmallGpt(5), plan).message().starts_with("training.offload_layers: 5 of 5"));
+  plan.memory.offload_layers = 2;
+  plan.parallel.pp = 2;
+  EXPECT_TRUE(Validate(SmallGpt(6), plan).message().starts_with("training.offload_layers: some"));
+}
+
+// Tokens 128, hidden 256, 2 bytes: attention's input to its projection is 65,536 bytes, queries,
+// keys and values three times as much.
+TEST(Offload, OfModulesAlone) {
+  Plan plan = Base();
+  plan.memory.offload_activations = true;
+  const auto copied = [&](std::uint8_t modules) {
+    plan.memory.offload_modules = modules;
+    const graph::Graph g = Make(SmallGpt(6), plan);
+    const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return CopiedBytes(g, g.programs[0], Collective::kCopyToHost) / (4 * 3);
+  };
+  EXPECT_EQ(copied(kOffloadProjection), 65'536);
+  EXPECT_EQ(copied(kOffloadCore), 3 * 65'536);
+  EXPECT_EQ(copied(kOffloadCore | kOffloadProjection), 4 * 65'536);
+  EXPECT_EQ(copied(kOffloadAttnNorm), 65'536);
+  plan.memory.offload_modules = kOffloadMoeAct;
+  EXPECT_TRUE(Validate(SmallGpt(6), plan).message().starts_with("training.offload_modules: small"));
+}
+
 TEST(Offload, TheCpuUpdates) {
   Plan plan = Base();
   plan.parallel.pp = 1;
