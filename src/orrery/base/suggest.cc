@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 namespace orrery {
@@ -76,9 +75,9 @@ std::string UnknownName(std::string_view kind, std::string_view name,
     first.emplace_back(BeginsWith(v, name) ? 0 : EditDistance(name.substr(0, kLongest), v), v);
   }
   std::ranges::stable_sort(first, {}, &std::pair<std::size_t, std::string_view>::first);
-  first.resize(kFewNames);
-  text += fmt::format("of {} valid ones the nearest: {}", valid.size(),
-                      fmt::join(first | std::views::values, ", "));
+  std::vector<std::string_view> few;
+  for (std::size_t i = 0; i < kFewNames; ++i) few.push_back(first[i].second);
+  text += fmt::format("of {} valid ones the nearest: {}", valid.size(), fmt::join(few, ", "));
   const auto listed = std::ranges::find(kListed, kind);
   return listed == std::end(kListed) ? text
                                      : text + fmt::format("; 'orrery list {}s' has all", kind);
