@@ -279,6 +279,20 @@ TEST(Job, RefusesKeysThatDoNothing) {
   says("training.moe_seed=2", "training.moe_routing=dirichlet", "mixtral-8x7b");
 }
 
+// Rates go by power only where the reference board of that power is the GPU's own kind.
+TEST(Simulate, AmdsSuccessorsAreNoSlower) {
+  const auto step = [](const char* cluster) {
+    const Job job =
+        Read(kSmall, {.set = {fmt::format("cluster={}", cluster), "model=llama3-8b", "nodes=1",
+                              "parallel.tp=8", "parallel.dp=1", "parallel.pp=1",
+                              "training.seq_len=8192", "training.global_batch=8"}});
+    return Predict(job).jobs.front().step_time;
+  };
+  const SimTime mi325x = step("mi325x-ib-400g");
+  EXPECT_LE(mi325x, step("mi300x-ib-400g"));
+  EXPECT_LE(step("mi355x-ib-400g"), mi325x);
+}
+
 TEST(Simulate, WarmCachesChangeNothing) {
   Caches caches;
   const Job job = Read(kSmall);
