@@ -64,13 +64,12 @@ Status ReadVariables(const VariableOf& variable, std::vector<std::string>* out,
     if (given == nullptr) continue;
     const std::string_view value(given);
     if (row.key.empty()) {
-      notes->push_back(fmt::format("{}={} changes nothing here: {}", row.name,
-                                   Printable(std::string(value), 40), row.why));
+      notes->push_back(
+          fmt::format("{}={} changes nothing here: {}", row.name, Printable(value, 40), row.why));
       continue;
     }
     if (value != "0" && value != "1") {
-      return InvalidInput("{}: '{}' is neither 0 nor 1", row.name,
-                          Printable(std::string(value), 40));
+      return InvalidInput("{}: '{}' is neither 0 nor 1", row.name, Printable(value, 40));
     }
     const bool on = (value == "1") != row.inverted;
     out->insert(out->end(), {"--set", fmt::format("{}={}", row.key, on ? 1 : 0)});

@@ -80,7 +80,7 @@ std::string Folder(const std::string& path) {
 // How long a pipe may be silent: a program that never writes to it must not hold this one for ever.
 // 0: as long as it likes.
 constexpr char kPipeVariable[] = "ORRERY_PIPE_SECONDS";
-int PipeSeconds() {
+Result<int> PipeSeconds() {
   constexpr int kFallback = 300, kMost = 1'000'000;
   const char* const text =
       std::getenv(kPipeVariable);  // NOLINT(concurrency-mt-unsafe): set by none
@@ -88,11 +88,13 @@ int PipeSeconds() {
   int seconds = 0;
   const auto [end, error] = std::from_chars(text, text + std::strlen(text), seconds);
   const bool valid = error == std::errc() && *end == '\0' && seconds >= 0 && seconds <= kMost;
-  return valid ? seconds : kFallback;
+  if (valid) return seconds;
+  return InvalidInput("{}: '{}' is no whole number from 0 to {}", kPipeVariable,
+                      Printable(text, 40), kMost);
 }
 
-Status Silent(std::string_view what, const std::string& path) {
-  return InvalidInput("{} {} for {} s; {}=0 waits for ever", Shown(path), what, PipeSeconds(),
+Status Silent(std::string_view what, int seconds, const std::string& path) {
+  return InvalidInput("{} {} for {} s; {}=0 waits for ever", Shown(path), what, seconds,
                       kPipeVariable);
 }
 
@@ -102,13 +104,13 @@ void Block(int descriptor) { fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETF
 // Waits until a pipe has something to read or has ended.
 Status AwaitPipe(int descriptor, const std::string& path) {
   using Clock = std::chrono::steady_clock;
-  const int seconds = PipeSeconds();
+  ORRERY_ASSIGN_OR_RETURN(const int seconds, PipeSeconds());
   if (seconds == 0) return {};
   const auto end = Clock::now() + std::chrono::seconds(seconds);
   pollfd one{descriptor, POLLIN, 0};
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-    if (left <= 0) return Silent("is a pipe that has said nothing", path);
+    if (left <= 0) return Silent("is a pipe that has said nothing", seconds, path);
     const int ready = poll(&one, 1, static_cast<int>(left));
     if (ready > 0 || (ready < 0 && errno != EINTR)) return {};  // read() says what is wrong
   }
@@ -123,10 +125,13 @@ Status AwaitOrClose(int descriptor, const std::string& path) {
 // Opens what exists for writing; a pipe waits for its reader.
 Result<int> OpenDirectly(const std::string& path) {
   using Clock = std::chrono::steady_clock;
-  const int seconds = PipeSeconds();
-  const auto end = Clock::now() + std::chrono::seconds(seconds);
   struct stat info {};
-  const bool pipe = stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode) && seconds > 0;
+  int seconds = 0;
+  if (stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode)) {
+    ORRERY_ASSIGN_OR_RETURN(seconds, PipeSeconds());
+  }
+  const bool pipe = seconds > 0;
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
   while (true) {
     const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC | (pipe ? O_NONBLOCK : 0));
     if (descriptor >= 0) {
@@ -135,7 +140,7 @@ Result<int> OpenDirectly(const std::string& path) {
     }
     if (errno == EINTR) continue;
     if (!pipe || errno != ENXIO) return Failure("write", path, errno);
-    if (Clock::now() >= end) return Silent("is a pipe that nobody has read", path);
+    if (Clock::now() >= end) return Silent("is a pipe that nobody has read", seconds, path);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

@@ -128,6 +128,10 @@ TEST_F(FileTest, SilentPipesAreRefused) {
   const pid_t silent = writes("half", 2);
   EXPECT_FALSE(ReadFile(pipe, 100).ok());
   waitpid(silent, nullptr, 0);
+  setenv("ORRERY_PIPE_SECONDS", "soon", 1);
+  const std::string wrong = "ORRERY_PIPE_SECONDS: 'soon' is no whole number from 0 to 1000000";
+  EXPECT_EQ(WriteFile(pipe, "x").message(), wrong);
+  EXPECT_TRUE(WriteFile("/dev/null", "x").ok());  // no pipe
   unsetenv("ORRERY_PIPE_SECONDS");
 }
 

@@ -164,14 +164,12 @@ class EntryReader {
       const std::size_t end = std::min(text.find('\n'), text.size());
       std::string_view row = text.substr(0, end);
       text.remove_prefix(std::min(end + 1, text.size()));
-      row = row.substr(0, row.find('#'));
-      const std::size_t first = row.find_first_not_of(" \t\r");
-      if (first == std::string_view::npos) continue;
-      row = row.substr(first, row.find_last_not_of(" \t\r") + 1 - first);
+      row = Trimmed(row.substr(0, row.find('#')));
+      if (row.empty()) continue;
       const Result<std::int64_t> number = ParseInteger(row);
       if (!number.ok() || *number < 0 || *number >= (1 << 23)) {
         return InvalidInput("{}:{}: '{}' is no GPU's number", Printable(path), line,
-                            Printable(std::string(row), 40));
+                            Printable(row, 40));
       }
       placement->devices.emplace_back(static_cast<std::size_t>(*number));
     }

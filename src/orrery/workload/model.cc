@@ -1,5 +1,7 @@
 #include "orrery/workload/model.h"
 
+#include <array>
+
 #include "orrery/workload/conv_net.h"
 
 namespace orrery::workload {
@@ -93,7 +95,12 @@ std::int64_t LayerCount(const Model& model, std::uint8_t kind, std::int64_t expe
 
 std::int64_t Count(const Model& m, std::int64_t experts) {
   std::int64_t total = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1) + m.vocab * m.hidden;
-  for (std::int64_t l = 0; l < m.layers; ++l) total += LayerCount(m, m.layer_kind(l), experts);
+  std::array<std::int64_t, kLayerKinds> layers{};  // by kind
+  for (std::int64_t l = 0; l < m.layers; ++l) ++layers[m.layer_kind(l)];
+  for (std::size_t kind = 0; kind < layers.size(); ++kind) {
+    if (layers[kind] == 0) continue;
+    total += layers[kind] * LayerCount(m, static_cast<std::uint8_t>(kind), experts);
+  }
   for (std::int64_t i = 0; i < m.mtp_modules(); ++i) {
     total += 2 * m.hidden * m.hidden + 3 * m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
     for (const std::uint8_t kind : m.mtp_kinds()) total += LayerCount(m, kind, experts);

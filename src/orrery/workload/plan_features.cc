@@ -545,6 +545,29 @@ Status CheckPasses(const Plan& plan) {
   return CheckZeroBubble(plan);
 }
 
+Status CheckSparseAttention(const Model& model, const Plan& plan) {
+  if (!model.latent.sparse()) return {};
+  const auto refuse = [&](std::string_view key, std::string_view why, std::string_view remedy) {
+    return InvalidInput("{}: the sparse attention of {} {}; {}", key, model.name, why, remedy);
+  };
+  if (plan.parallel.cp > 1) {
+    return refuse("parallel.cp", "is not built over context-parallel ranks", "use cp: 1");
+  }
+  if (plan.framework.attention == AttentionBackend::kUnfused) {
+    return refuse("framework_options.attention", "has kernels of its own",
+                  "leave unfused out, or model.index_n_heads for full attention");
+  }
+  if (plan.lora.rank > 0) {
+    return refuse("training.lora_rank", "is not built with adapters", "leave it out");
+  }
+  if ((plan.memory.recompute_modules & kRecomputeMlaUp) != 0 &&
+      plan.memory.recompute == Recompute::kSelective) {
+    return refuse("training.recompute_modules", "has no up-projections of keys and values",
+                  "leave mla_up_proj out");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckFeatures(const Model& model, const Plan& plan) {

@@ -8,7 +8,6 @@ namespace orrery::workload {
 // Whether tensor-parallel communication can run in pieces where the plan asks for it.
 Status CheckTpOverlap(const Model& model, const Plan& plan);
 Status CheckOffload(const Model& model, const Plan& plan);
-Status CheckSparseAttention(const Model& model, const Plan& plan);
 Status CheckFeatures(const Model& model, const Plan& plan);
 
 }  // namespace orrery::workload

@@ -1,4 +1,4 @@
-// What host memory may hold, and what sparse attention is built with.
+// What host memory may hold.
 #include "orrery/workload/plan_features.h"
 
 namespace orrery::workload {
@@ -57,29 +57,6 @@ Status CheckOffload(const Model& model, const Plan& plan) {
   }
   if (plan.parallel.ranks_per_host < 1) {
     return InvalidInput("ranks_per_host: {}; a host has a GPU", plan.parallel.ranks_per_host);
-  }
-  return {};
-}
-
-Status CheckSparseAttention(const Model& model, const Plan& plan) {
-  if (!model.latent.sparse()) return {};
-  const auto refuse = [&](std::string_view key, std::string_view why, std::string_view remedy) {
-    return InvalidInput("{}: the sparse attention of {} {}; {}", key, model.name, why, remedy);
-  };
-  if (plan.parallel.cp > 1) {
-    return refuse("parallel.cp", "is not built over context-parallel ranks", "use cp: 1");
-  }
-  if (plan.framework.attention == AttentionBackend::kUnfused) {
-    return refuse("framework_options.attention", "has kernels of its own",
-                  "leave unfused out, or model.index_n_heads for full attention");
-  }
-  if (plan.lora.rank > 0) {
-    return refuse("training.lora_rank", "is not built with adapters", "leave it out");
-  }
-  if ((plan.memory.recompute_modules & kRecomputeMlaUp) != 0 &&
-      plan.memory.recompute == Recompute::kSelective) {
-    return refuse("training.recompute_modules", "has no up-projections of keys and values",
-                  "leave mla_up_proj out");
   }
   return {};
 }

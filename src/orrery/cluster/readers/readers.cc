@@ -101,9 +101,7 @@ TopologyFile SniffTopology(std::string_view text) {
 Result<std::string> BeginningOf(std::string_view text, const std::string& name) {
   const std::vector<Gpu>& gpus = Gpus::BuiltIn().rows();
   if (SniffTopology(text) == TopologyFile::kNs3) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    const std::size_t last = line.find_last_not_of(" \t\r");
-    const std::string_view words = line.substr(0, last + 1);
+    const std::string_view words = Trimmed(text.substr(0, text.find('\n')));
     const std::string_view word = words.substr(words.find_last_of(" \t") + 1);
     if (ParseInteger(word).ok()) return std::string(kUnnamed);
     const auto row = std::ranges::find(gpus, Lower(word), &Gpu::name);

@@ -16,28 +16,17 @@
 // (opal/mca/btl/sm/btl_sm_component.c).
 #include <algorithm>
 
-#include "orrery/base/int128.h"
+#include "orrery/base/time.h"
 #include "orrery/engine/general/machine.h"
 
 namespace orrery::engine::general {
-namespace {
-
-SimTime TimeOf(std::int64_t bytes, std::int64_t rate_Bps) {
-  constexpr std::int64_t kPsPerSecond = 1'000'000'000'000;
-  const auto rate = static_cast<Uint128>(rate_Bps);
-  const Uint128 ps = (static_cast<Uint128>(bytes) * kPsPerSecond + rate - 1) / rate;
-  return ps > static_cast<Uint128>(kMaxDuration) ? kMaxDuration : static_cast<SimTime>(ps);
-}
-
-}  // namespace
-
 // How long a processor of the rank's host copies `size` bytes from `start` on.
 SimTime Machine::Copy(std::uint32_t rank, std::int64_t size, SimTime start) {
   const network::SharedHosts& p = in_.loggops.hosts;
-  const SimTime alone = TimeOf(size, p.copy_Bps);
+  const SimTime alone = TransferTime(size, p.copy_Bps);
   if (p.memory_Bps == 0) return alone;
   SimTime& free = memory_free_[HostOf(rank)];
-  free = std::min(kMaxDuration, std::max(free, start) + TimeOf(2 * size, p.memory_Bps));
+  free = std::min(kMaxDuration, std::max(free, start) + TransferTime(2 * size, p.memory_Bps));
   return std::max(alone, free - start);
 }
 

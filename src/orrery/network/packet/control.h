@@ -29,6 +29,10 @@ struct FlowView {
   std::int64_t window = 0;        // bytes at the start, where the run names them; else 0
   const ControlParameters* parameters = nullptr;
   double bdp() const { return ToSeconds(base_rtt) * static_cast<double>(line_Bps); }
+  // As Pace has it: 0 where the line's rate is no limit.
+  double PacedAt(double rate_Bps) const {
+    return rate_Bps < static_cast<double>(line_Bps) ? rate_Bps : 0;
+  }
 };
 
 // A flow sends while what is in flight and the next packet fit into the window (one packet always

@@ -10,7 +10,7 @@
 #include "orrery/base/text.h"
 #include "orrery/network/packet/packet.h"
 #include "orrery/network/packet/settings.h"
-#include "orrery/network/packet/trial.h"
+#include "orrery/network/packet/test_support.h"
 #include "orrery/network/wire.h"
 
 namespace orrery::network::packet {

@@ -8,7 +8,7 @@
 #include "orrery/network/packet/packet.h"
 #include "orrery/network/packet/pint_code.h"
 #include "orrery/network/packet/settings.h"
-#include "orrery/network/packet/trial.h"
+#include "orrery/network/packet/test_support.h"
 
 namespace orrery::network::packet {
 namespace {

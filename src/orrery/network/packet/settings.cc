@@ -55,6 +55,9 @@ void SetEcn(const PacketParameters& p, Settings* s) {
   s->ecn = s->control->ecn != nullptr || p.ecn_min > 0 || p.ecn_max > 0;
 }
 
+// Whether the load balancing hears of each packet.
+bool AsksForEach(Balance balance) { return balance == Balance::kReps || balance == Balance::kPlb; }
+
 Status Check(const PacketParameters& p, const Settings& s) {
   if (s.pfc && s.trimming) {
     return InvalidInput(
@@ -78,7 +81,7 @@ Status Check(const PacketParameters& p, const Settings& s) {
                         s.packet_bytes());
   }
   const bool window = p.window > 0 || s.rate_window;
-  const bool asks = s.balance == Balance::kReps || s.balance == Balance::kPlb;
+  const bool asks = AsksForEach(s.balance);
   if (s.ack_every == 0 && (!s.pfc || !s.control->only_marks || window || asks)) {
     return InvalidInput(
         "packet.ack_every: 0: '{}'{} needs acknowledgements; only none, dcqcn and dcqcn-mellanox "
@@ -173,7 +176,7 @@ Result<Settings> Resolve(const PacketParameters& p, const cluster::Cluster& clus
   s.rate_window = !p.rate_window.empty() && p.rate_window != "none";
   s.rate_window_varies = p.rate_window == "varying";
   s.parameters = p.control;
-  const bool asks = s.balance == Balance::kReps || s.balance == Balance::kPlb;
+  const bool asks = AsksForEach(s.balance);
   const bool silent = control.only_marks && s.pfc && p.window == 0 && !s.rate_window && !asks;
   s.ack_every = p.ack_every.value_or(silent ? 0 : control.ack_every);
   // With PFC nothing is lost, but a window that shrinks may wait for an acknowledgement that its

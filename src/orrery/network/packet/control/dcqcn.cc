@@ -45,7 +45,7 @@ class DcqcnControl final : public Control {
       s.timers = s.counters = 0;
       s.bytes = 0;
     }
-    pace->rate_Bps = s.rate < static_cast<double>(flow.line_Bps) ? s.rate : 0;
+    pace->rate_Bps = flow.PacedAt(s.rate);
   }
   void OnSend(const FlowView& flow, SimTime now, std::int64_t bytes, Pace* pace) override {
     State& s = states_[flow.flow];
@@ -57,7 +57,7 @@ class DcqcnControl final : public Control {
       ++s.counters;
       Raise(flow, &s);
     }
-    pace->rate_Bps = s.rate < static_cast<double>(flow.line_Bps) ? s.rate : 0;
+    pace->rate_Bps = flow.PacedAt(s.rate);
   }
 
  private:

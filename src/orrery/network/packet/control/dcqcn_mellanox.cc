@@ -46,12 +46,12 @@ class DcqcnMellanoxControl final : public Control {
       }
       s.marked_alpha = s.marked_rate = true;
     }
-    pace->rate_Bps = s.rate < s.line ? s.rate : 0;
+    pace->rate_Bps = flow.PacedAt(s.rate);
   }
   void OnSend(const FlowView& flow, SimTime now, std::int64_t, Pace* pace) override {
     State& s = states_[flow.flow];
     Catch(&s, now);
-    pace->rate_Bps = s.rate < s.line ? s.rate : 0;
+    pace->rate_Bps = flow.PacedAt(s.rate);
   }
 
  private:
