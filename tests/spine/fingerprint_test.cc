@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "orrery/base/rng.h"
 #include "tests/spine/scenario.h"
@@ -64,42 +65,35 @@ TEST_P(Shapes, StragglerFoldsInPart) {
   EXPECT_GT(folded.jobs[0].step_time, even.jobs[0].step_time);
 }
 
-TEST_P(Shapes, PartitionsOfLinksAgree) {
-  const auto [tp, pp, dp, vpp] = GetParam();
-  Scenario s("h100-ib-400g", 8);
-  workload::Plan plan = Plan(tp, pp, dp, vpp);
-  plan.batch.global_batch = static_cast<std::int64_t>(pp) * dp;
+// The runs on 1, 2, 3 and 7 threads, whose fingerprints are to be equal.
+std::map<int, Record> OnThreads(workload::Plan plan, std::int64_t global_batch, int nodes,
+                                const char* network) {
+  Scenario s("h100-ib-400g", nodes);
+  plan.batch.global_batch = global_batch;
   plan.batch.seq_len = 256;
-  ASSERT_TRUE(s.Add(SmallGpt(), plan, "job").ok());
+  EXPECT_TRUE(s.Add(SmallGpt(), plan, "job").ok());
   s.PlacePacked();
-  std::uint64_t first = 0;
+  std::map<int, Record> runs;
   for (int threads : {1, 2, 3, 7}) {
     Options o;
     o.threads = threads;
     o.iterations = 2;
-    const Record r = Rehearse(&s, o, "links");
-    if (threads == 1) first = r.fingerprint;
-    EXPECT_EQ(r.fingerprint, first) << threads << " partitions";
-    EXPECT_EQ(r.threads_used, threads);
+    runs[threads] = Rehearse(&s, o, network);
+    EXPECT_EQ(runs[threads].fingerprint, runs[1].fingerprint) << threads << " threads";
   }
+  return runs;
+}
+
+TEST_P(Shapes, PartitionsOfLinksAgree) {
+  const auto [tp, pp, dp, vpp] = GetParam();
+  const auto runs =
+      OnThreads(Plan(tp, pp, dp, vpp), static_cast<std::int64_t>(pp) * dp, 8, "links");
+  for (const auto& [threads, r] : runs) EXPECT_EQ(r.threads_used, threads);
 }
 
 // All packets are in one fabric: more threads are not used, and a warning says so.
 TEST(Fingerprint, PacketsAreTheSameForAnyThreads) {
-  Scenario s("h100-ib-400g", 4);
-  workload::Plan plan = Plan(8, 2, 2);
-  plan.batch.global_batch = 4;
-  plan.batch.seq_len = 256;
-  ASSERT_TRUE(s.Add(SmallGpt(), plan, "job").ok());
-  s.PlacePacked();
-  std::uint64_t first = 0;
-  for (int threads : {1, 2, 3, 7}) {
-    Options o;
-    o.threads = threads;
-    o.iterations = 2;
-    const Record r = Rehearse(&s, o, "packet");
-    if (threads == 1) first = r.fingerprint;
-    EXPECT_EQ(r.fingerprint, first) << threads << " threads";
+  for (const auto& [threads, r] : OnThreads(Plan(8, 2, 2), 4, 4, "packet")) {
     EXPECT_EQ(r.threads_used, 1);
     EXPECT_EQ(r.warnings.size(), threads == 1 ? 0u : 1u);
   }
