@@ -2,10 +2,13 @@
 
 #include <charconv>
 
+#include "orrery/base/text.h"
+
 namespace orrery::cluster {
 
 std::optional<double> ParseRatio(std::string_view text) {
   const auto number = [](std::string_view part) {
+    part = Trimmed(part);
     double value = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
     const bool whole = error == std::errc() && end == part.data() + part.size();

@@ -305,11 +305,17 @@ void BeginWithout(const Section& section, Spec* spec) {
 
 constexpr std::string_view kOthers[] = {"device", "topology", "pcie_tree"};
 
-// The keys of a cluster, whose oversubscription may be a ratio.
+// The keys of a cluster, whose oversubscription may be a ratio; with blanks, 4 : 1, YAML takes it
+// for a map.
 Result<Section> ReadKeys(const formats::Document& document, const Node& node) {
   Node keys = node;
   if (Node* ratio = keys.Find("oversubscription"); ratio != nullptr) {
-    if (const auto value = ParseRatio(ratio->text)) {
+    const bool map = ratio->kind == Node::Kind::kMap && ratio->fields.size() == 1;
+    const std::string text =
+        map ? fmt::format("{}:{}", ratio->fields[0].key, ratio->fields[0].value.text) : ratio->text;
+    if (const auto value = ParseRatio(text)) {
+      ratio->kind = Node::Kind::kScalar;
+      ratio->fields.clear();
       ratio->text = fmt::format("{}", *value);
       ratio->quoted = false;
     }

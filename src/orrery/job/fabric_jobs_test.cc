@@ -42,6 +42,13 @@ TEST(Fabric, NamesTheWorstLinks) {
   EXPECT_TRUE(Predict(Read(kSmall)).worst_links.empty());
 }
 
+TEST(Fabric, OversubscriptionIsANumberOrARatio) {
+  for (const char* ratio : {"4", "4:1", "4 : 1", "'8 : 2'"}) {
+    const std::string set = std::string("cluster.oversubscription=") + ratio;
+    EXPECT_EQ(Read(kSmall, TwoLeaves("flow", {set})).cluster.oversubscription, 4) << ratio;
+  }
+}
+
 // What a class of links carries over time adds up to what it carries, whoever counts; asking moves
 // nothing.
 TEST(Fabric, LinkUseOverTimeAddsUp) {

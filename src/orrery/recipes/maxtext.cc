@@ -122,9 +122,10 @@ void ReadParallelism(Reading* r) {
   if (nodes == 0 && r->options().gpus > 0 && host > 0) {
     nodes = std::max<std::int64_t>(1, r->options().gpus / host);
   }
+  const std::string rest = r->Text("dcn_data_parallelism") + r->Text("dcn_fsdp_parallelism");
+  const bool fills = rest.find("-1") != std::string::npos;
   if (nodes == 0) {
-    const std::string dcn = r->Text("dcn_data_parallelism") + r->Text("dcn_fsdp_parallelism");
-    if (dcn.find("-1") != std::string::npos) {
+    if (fills) {
       return r->Missing(
           "how many GPUs it runs on (dcn_*_parallelism -1 is what is left): give "
           "--gpus N or --nodes N");
@@ -150,6 +151,9 @@ void ReadParallelism(Reading* r) {
                                                                               : exchange);
   }
   draft.Set("parallel.dp", fsdp * data * ep);
+  if (fills && local == host && fsdp * data * ep * tp * cp * pp == nodes * host) {
+    r->SayNodes(nodes);
+  }
   draft.SetText("training.sharding", fsdp * ep > 1 ? "zero3" : "none");
   const std::optional<workload::Model> model =
       data > 1 && fsdp * ep > 1 ? r->Model() : std::nullopt;

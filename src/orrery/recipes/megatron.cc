@@ -536,6 +536,7 @@ void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script) {
     const std::int64_t replicas = draft.Whole("parallel.dp", 0) * draft.Whole("parallel.cp", 1);
     if (replicas > 0 && replicas % *instances == 0) {
       draft.Set("parallel.shard_group", replicas / *instances);
+      r->SayNodes(0);
     } else {
       r->Refuse("--num-distributed-optimizer-instances",
                 fmt::format("{} replicas are not split into {} instances", replicas, *instances));

@@ -300,6 +300,17 @@ std::optional<workload::Model> Reading::Model() const {
   return job->workloads.front().model;
 }
 
+// The hosts that were said, or that the GPUs of --gpus fill; 0: the cluster's hosts are of another
+// size, or are not filled.
+std::int64_t Reading::WholeNodes(const Launch& launch, std::int64_t nodes,
+                                 std::int64_t gpus) const {
+  const std::int64_t said = options_.gpus > 0 ? 0 : nodes > 0 ? nodes : launch.nodes;
+  if (gpus == 0 || (said == 0 && options_.gpus == 0)) return 0;
+  const std::int64_t each = ClusterGpusPerNode();
+  if (each == 0 || gpus % each != 0 || (said > 0 && gpus / each != said)) return 0;
+  return gpus / each;
+}
+
 void Reading::SetSize(const Launch& launch) {
   if (const auto dp = SetWhole("parallel.dp")) {
     draft_.Set("parallel.dp", *dp);
@@ -338,6 +349,7 @@ void Reading::SetSize(const Launch& launch) {
     return;
   }
   draft_.Set("parallel.dp", gpus / replica);
+  SayNodes(WholeNodes(launch, nodes, gpus));
 }
 
 Result<Imported> Reading::Finish(const std::string& dialect) {
@@ -364,6 +376,10 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
       text += fmt::format("\n  and {} more", problems_.size() - shown);
     }
     return Status(Code::kInvalidInput, std::move(text));
+  }
+  if (nodes_ > 0) {
+    draft_.Drop("parallel.dp");
+    draft_.Set("nodes", nodes_);
   }
   for (const std::string& set : options_.read.set) {
     const std::size_t equals = set.find('=');

@@ -67,6 +67,9 @@ class Reading {
   // The plan's size from the launcher and the options: parallel.dp, or `nodes`. Problems where they
   // do not fit the plan.
   void SetSize(const Launch& launch);
+  // The job says so many nodes, from which parallel.dp follows; 0: it says parallel.dp, as where
+  // the file itself does.
+  void SayNodes(std::int64_t nodes) { nodes_ = nodes; }
 
   Draft& draft() { return draft_; }
   // What a node of the cluster has; 0: there is no such cluster, and reading the job says so.
@@ -85,6 +88,7 @@ class Reading {
   Result<Imported> Finish(const std::string& dialect);
 
  private:
+  std::int64_t WholeNodes(const Launch& launch, std::int64_t nodes, std::int64_t gpus) const;
   void TranslateOne(const Given& given);
   bool LeftOut(const Given& given) const;
   // The value as text; a problem where a variable is not set.
@@ -101,6 +105,7 @@ class Reading {
   std::set<std::string, std::less<>> asked_;
   std::vector<Use> uses_;
   std::vector<std::string> problems_, missing_;
+  std::int64_t nodes_ = 0;
   Draft draft_;
 };
 

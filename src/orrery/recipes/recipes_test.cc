@@ -16,8 +16,10 @@
 namespace orrery::recipes {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string Example(const std::string& name) {
   return std::string(ORRERY_SOURCE_DIR) + "/examples/recipes/" + name;
@@ -212,6 +214,22 @@ TEST(Megatron, DefaultsAreItsOwn) {
   EXPECT_EQ(w.model.vocab, 50304);  // to a multiple of 128
   EXPECT_EQ(w.model.ffn_hidden, 3072);
   EXPECT_DOUBLE_EQ(w.model.dropout, 0.1);
+}
+
+// The job says what its user did, so that a sweep may vary it; replicas where hosts are not full.
+TEST(Megatron, NodesAreSaidAndReplicasFollow) {
+  const Result<Imported> nodes = ImportText(kSmall, {.cluster = "h100-ib-400g", .nodes = 2});
+  ASSERT_TRUE(nodes.ok()) << nodes.status().message();
+  EXPECT_THAT(nodes->job_text, AllOf(HasSubstr("nodes: 2\n"), Not(HasSubstr("dp:"))));
+  EXPECT_EQ(nodes->job.workloads.front().plan.parallel.dp, 16);
+  job::ReadOptions vary;
+  vary.set = {"nodes=1"};
+  const Result<job::Job> fewer = job::ReadJobText(nodes->job_text, "job.yaml", "", vary);
+  ASSERT_TRUE(fewer.ok()) << fewer.status().message();
+  EXPECT_EQ(fewer->workloads.front().plan.parallel.dp, 8);
+  const Result<Imported> gpus = ImportText(kSmall, {.cluster = "h100-ib-400g", .gpus = 4});
+  ASSERT_TRUE(gpus.ok()) << gpus.status().message();
+  EXPECT_THAT(gpus->job_text, AllOf(HasSubstr("dp: 4\n"), Not(HasSubstr("nodes:"))));
 }
 
 TEST(Megatron, YamlIsTheSame) {

@@ -212,6 +212,7 @@ void ReadSizes(Reading* r) {
     launch.gpus = copies * shards * outer;
   }
   r->SetSize(launch);
+  if (shards > 0 || copies > 1) r->SayNodes(0);
   const std::int64_t dp = draft.Whole("parallel.dp", 0);
   if (dp < 1) return;
   if (shards > 0 && dp != copies * shards) {
