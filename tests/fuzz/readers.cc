@@ -121,7 +121,8 @@ void Serve(const workload::StorageLoad& load, const workload::StorageSettings& s
   constexpr std::int64_t kMostParts = 1000;
   for (const auto& r : load.requests) parts += r.bytes / settings.service.slice + 1;
   if (parts * settings.service.replicas > kMostParts) return;
-  const auto import = workload::ImportStorage(load, settings.service, "input");
+  auto import = workload::ImportStorage(load, settings.service, "input");
+  if (import.ok()) workload::WriteOut(&*import);
   ORRERY_CHECK(!import.ok() || graph::Verify(import->graph).ok(), "what was imported verifies");
 }
 

@@ -19,18 +19,21 @@ using formats::Section;
 constexpr std::size_t kMostRequests = workload::kMostStorageRequests;
 
 Result<ImportedTrace> Import(const workload::StorageLoad& load,
-                             const workload::StorageSettings& settings, const std::string& name) {
+                             const workload::StorageSettings& settings, const std::string& name,
+                             bool compact) {
   ORRERY_ASSIGN_OR_RETURN(workload::StorageImport import,
                           workload::ImportStorage(load, settings.service, name));
   ImportedTrace trace;
+  if (!compact) WriteOut(&import);
   trace.graph = std::move(import.graph);
+  if (compact) trace.services = std::move(import.services);
   trace.requests = std::move(import.requests);
   trace.warnings = load.warnings;
   ORRERY_RETURN_IF_ERROR(graph::Verify(trace.graph).In(Printable(name)));
   return trace;
 }
 
-Result<ImportedTrace> ImportSpc(const std::string& path, const Section& section) {
+Result<ImportedTrace> ImportSpc(const std::string& path, const Section& section, bool compact) {
   ORRERY_ASSIGN_OR_RETURN(const workload::StorageSettings settings,
                           workload::ReadStorageSettings(section, true));
   ORRERY_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
@@ -44,7 +47,7 @@ Result<ImportedTrace> ImportSpc(const std::string& path, const Section& section)
   }
   Result<workload::StorageLoad> load = workload::LoadOfTrace(requests, settings.load);
   if (!load.ok()) return std::move(load).TakeStatus().In(Printable(path));
-  return Import(*load, settings, path);
+  return Import(*load, settings, path, compact);
 }
 
 }  // namespace
@@ -59,7 +62,7 @@ Result<ImportedTrace> ReadSpcTrace(const TraceFiles& files, const ImportOptions&
     return InvalidInput("{}: is for a file of these keys; here '{}' is the trace",
                         options.options->Where("trace"), Printable(files.paths.front()));
   }
-  return ImportSpc(files.paths.front(), *options.options);
+  return ImportSpc(files.paths.front(), *options.options, options.compact);
 }
 
 bool IsStorageFile(const TraceFiles& files) { return StartsWithKey(files.start, "storage"); }
@@ -82,11 +85,12 @@ Result<ImportedTrace> ReadStorageFile(const TraceFiles& files, const ImportOptio
   }
   if (section.Has("trace")) {
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-    return ImportSpc((folder / section.Text("trace")).string(), section);
+    return ImportSpc((folder / section.Text("trace")).string(), section, options.compact);
   }
   ORRERY_ASSIGN_OR_RETURN(const workload::StorageSettings settings,
                           workload::ReadStorageSettings(section, false));
-  return Import(workload::DrawLoad(settings.load, settings.service.slice), settings, path);
+  return Import(workload::DrawLoad(settings.load, settings.service.slice), settings, path,
+                options.compact);
 }
 
 }  // namespace orrery::job

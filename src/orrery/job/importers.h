@@ -19,6 +19,7 @@
 #include "orrery/formats/section.h"
 #include "orrery/graph/graph.h"
 #include "orrery/graph/requests.h"
+#include "orrery/graph/services.h"
 #include "orrery/job/trace_storages.h"
 #include "orrery/workload/importers/trace/lowering.h"
 
@@ -34,6 +35,7 @@ struct ImportOptions {
   const formats::Section* options = nullptr;  // of Importer::options, where it has some
   bool strict = false;          // what a trace does not say is an error, not a warning
   std::int64_t tp = 0, pp = 0;  // trace.tp and trace.pp, where Importer::resizes; 0: as traced
+  bool compact = false;  // requests of a service may stand in `services` instead of the graph
 };
 
 struct ImportedTrace {
@@ -46,6 +48,8 @@ struct ImportedTrace {
   std::string gpu;        // that it ran on, as the trace names it
   std::vector<workload::MeasuredKernel> timed;  // by it, of kernels that the graph has priced
   graph::Requests requests;  // where it serves some: their completion times are the result
+  // Their operations, if they do not stand in the graph (ImportOptions::compact).
+  std::optional<graph::Services> services;
   // Where the files have an operation of a rank (engine::Inputs::place).
   std::function<std::string(std::uint32_t rank, std::uint32_t op)> place;
 };

@@ -1,6 +1,7 @@
 // Requests to a storage service as they run: completion times derived by hand, on LogGOPS and on a
 // cluster, and what a trace or a key can get wrong.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "orrery/base/rng.h"
 #include "orrery/job/trace.h"
 
 namespace orrery::job {
@@ -242,6 +244,68 @@ TEST(Storage, DrawnLoads) {
     EXPECT_TRUE(Drawn({fmt::format("storage.addresses={}", addresses), "storage.loop=closed",
                        "storage.depth=4", "storage.placement=spread", "storage.requests=1000"})
                     .ok());
+  }
+}
+
+// On flow requests run from their compact form; a timeline asks for their graph. Both say the same
+// of every request, rank and link.
+TEST(Storage, TheCompactFormSaysWhatItsGraphSays) {
+  const TempFile timeline("", ".pftrace");
+  const auto pick = [](CounterRng* rng, std::vector<std::string> of) {
+    return of[rng->Below(of.size())];
+  };
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    CounterRng rng(seed);
+    const bool open = rng.Below(2) == 0;
+    std::vector<std::string> set = {
+        "storage.requests=120",
+        fmt::format("storage.seed={}", seed),
+        "storage.clients=" + pick(&rng, {"1", "3", "7"}),
+        "storage.coordinators=" + pick(&rng, {"1", "2"}),
+        "storage.stores=6",
+        "storage.replicas=" + pick(&rng, {"1", "2", "3"}),
+        "storage.reads=" + pick(&rng, {"0%", "50%", "100%"}),
+        "storage.size=" + pick(&rng, {"4KiB", "4KiB:1,200KiB:1", "3MiB"}),
+        "storage.addresses=" + pick(&rng, {"uniform", "sequential", "zipf"}),
+        "storage.lookup=" + pick(&rng, {"always", "first", "never"}),
+        "storage.collect_after=" + pick(&rng, {"0B", "100KiB"}),
+        "storage.mount=" + pick(&rng, {"true", "false"}),
+        "storage.placement=" + pick(&rng, {"grouped", "spread"}),
+        "storage.rank=" + pick(&rng, {"node", "gpu"}),
+        "loggops.o=" + pick(&rng, {"0", "1500"}),
+        "loggops.O=" + pick(&rng, {"0", "0.25"}),
+        "loggops.S=" + pick(&rng, {"0", "65535"})};
+    set.push_back(open ? "storage.rate=" + pick(&rng, {"1e4", "1e6", "1e9"})
+                       : "storage.depth=" + pick(&rng, {"1", "5"}));
+    if (open) set.push_back("storage.arrivals=" + pick(&rng, {"even", "poisson"}));
+    if (!open) set.push_back("storage.think=" + pick(&rng, {"0", "3us"}));
+    set.emplace_back(open ? "storage.loop=open" : "storage.loop=closed");
+    TraceOptions options;
+    options.network = "flow";
+    options.cluster = "h100-ib-400g";
+    const auto compact = Drawn(set, options);
+    options.timeline = timeline.path();
+    const auto graph = Drawn(set, options);
+    ASSERT_TRUE(compact.ok() && graph.ok())
+        << fmt::format("{}", fmt::join(set, " ")) << compact.status().message();
+    const engine::Record &a = compact->record, &b = graph->record;
+    SCOPED_TRACE(fmt::format("{}", fmt::join(set, " ")));
+    ASSERT_EQ(a.fingerprint, b.fingerprint);
+    EXPECT_EQ(a.finish_time, b.finish_time);
+    EXPECT_EQ(a.messages.unexpected, b.messages.unexpected);
+    EXPECT_EQ(compact->operations, graph->operations);
+    for (std::size_t r = 0; r < b.classes.size(); ++r) {
+      EXPECT_EQ(a.classes[r].breakdown, b.classes[r].breakdown);
+      EXPECT_EQ(a.classes[r].held_calc, b.classes[r].held_calc);
+      EXPECT_EQ(a.classes[r].held_receive, b.classes[r].held_receive);
+    }
+    for (std::size_t l = 0; l < b.links.size(); ++l) {
+      EXPECT_EQ(std::pair(a.links[l].bytes, a.links[l].busy),
+                std::pair(b.links[l].bytes, b.links[l].busy));
+    }
+    for (std::size_t i = 0; i < graph->requests->each.size(); ++i) {
+      EXPECT_EQ(compact->requests->each[i].end, graph->requests->each[i].end);
+    }
   }
 }
 

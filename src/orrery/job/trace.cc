@@ -15,6 +15,7 @@
 #include "orrery/constants/constants.h"
 #include "orrery/engine/engine.h"
 #include "orrery/engine/options.h"
+#include "orrery/engine/services/services.h"
 #include "orrery/formats/section.h"
 #include "orrery/graph/replicate.h"
 #include "orrery/job/network_setup.h"
@@ -423,7 +424,12 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   engine::Sink* sink = timeline ? &*timeline : nullptr;
   std::optional<results::RequestLog> requests;
   if (!trace.requests.all.empty()) sink = &requests.emplace(trace.requests, sink);
-  ORRERY_ASSIGN_OR_RETURN(result.record, engine::Run(inputs, run, nullptr, sink));
+  if (trace.services) {
+    ORRERY_ASSIGN_OR_RETURN(result.record,
+                            engine::services::Run(inputs, trace.requests, *trace.services, sink));
+  } else {
+    ORRERY_ASSIGN_OR_RETURN(result.record, engine::Run(inputs, run, nullptr, sink));
+  }
   if (requests) result.requests = requests->Take(result.record);
   if (!none && !joint) {
     result.cluster = place.description;
@@ -466,7 +472,7 @@ Result<results::TraceResult> RunGraph(const ImportedTrace& trace, const TraceOpt
   }
   result.network = options.network;
   result.measured_communication = measured;
-  result.operations = OperationsOf(graph);
+  result.operations = trace.services ? trace.services->operations : OperationsOf(graph);
   result.programs = graph.programs.size();
   result.processors = ProcessorsOf(graph);
   result.repeats = graph.jobs.size() == 1 && !graph.jobs[0].once;
@@ -554,9 +560,11 @@ Result<results::TraceResult> SimulateTrace(const Importer& importer, const Trace
   results::TraceResult result;
   result.source = files.paths.front();
   result.format = importer.title;
+  // A timeline shows operations one by one.
+  const bool compact = options.network == "flow" && options.timeline.empty();
   ORRERY_ASSIGN_OR_RETURN(
       ImportedTrace trace,
-      importer.read(files, {&settings.import, options.strict, settings.tp, settings.pp}));
+      importer.read(files, {&settings.import, options.strict, settings.tp, settings.pp, compact}));
   ORRERY_RETURN_IF_ERROR(AddReplicas(options, settings, &trace));
   ORRERY_RETURN_IF_ERROR(MoveToCluster(options, settings, &trace));
   result.assumed = trace.assumed;

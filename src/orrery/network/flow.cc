@@ -49,6 +49,7 @@ Status Flow::SetupLinks(const cluster::Cluster& cluster,
   use_.resize(capacity.size());
   schedule_ = LinkSchedule(cluster);
   failures_ = Failures(cluster);
+  alone_ = schedule_.changes().empty();
   adaptive_ = cluster.spec().topology.routing == cluster::Routing::kAdaptive;
   ApplyChanges();
   return {};
@@ -219,6 +220,7 @@ bool Flow::HasLeft(FlightId id) {
 Uint128 Flow::TakeOut(FlightId id) {
   const std::uint32_t number = flights_[id].group;
   Group& group = groups_[number];
+  if (group.lone) Meet(number);
   Serve(number);
   const auto at = std::ranges::find(group.members, id, &Member::id);
   ORRERY_CHECK(at != group.members.end(), "a competing flight is a member of its class");
@@ -230,10 +232,7 @@ Uint128 Flow::TakeOut(FlightId id) {
   MarkStale(number);
   if (!group.members.empty()) return left;
   if (ends_.contains(number)) ends_.Remove(number);
-  for (const MaxMin::Load& load : solver_.loads(number)) {
-    LinkUse& use = use_[load.link];
-    if (--use.classes == 0) use.busy += now_;
-  }
+  Vacate(number);
   return left;
 }
 
@@ -264,6 +263,15 @@ std::uint32_t Flow::FindGroup(std::span<const MaxMin::Load> loads, std::uint32_t
   const std::uint32_t g = solver_.AddClass(loads, weight, cap_Bps);
   groups_.resize(std::size_t{g} + 1);
   groups_[g].next_same_hash = it->second;
+  groups_[g].whole = std::ranges::all_of(
+      loads, [](const MaxMin::Load& load) { return load.share == MaxMin::kWhole; });
+  if (alone_ && groups_[g].whole && weight == 1 && cap_Bps == 0) {
+    std::int64_t least_Bps = MaxMin::kMaxCapacity_Bps;
+    for (const MaxMin::Load& load : loads) {
+      least_Bps = std::min(least_Bps, cluster_->links()[load.link].bandwidth_Bps);
+    }
+    groups_[g].alone = least_Bps * MaxMin::kFine;
+  }
   it->second = g;
   return g;
 }
@@ -284,6 +292,10 @@ void Flow::Wait(FlightId id, SimTime before, SimTime after, std::int64_t bytes,
 }
 
 void Flow::CountUse(std::uint32_t group, std::int64_t bytes, int flights) {
+  if (groups_[group].whole && !adaptive_) {
+    groups_[group].bytes += bytes;  // statistics() has them on the links
+    return;
+  }
   for (const MaxMin::Load& load : solver_.loads(group)) {
     LinkUse& use = use_[load.link];
     const auto moved =
@@ -308,21 +320,67 @@ void Flow::Enter(FlightId id) {
 
 // The flight becomes a member of its class with so much left.
 void Flow::Join(FlightId id, Uint128 left) {
-  const Flight& flight = flights_[id];
-  Group& group = groups_[flight.group];
+  const std::uint32_t number = flights_[id].group;
+  Group& group = groups_[number];
+  if (group.lone) Meet(number);
   if (group.members.empty()) {
     group.served = 0;
-    group.rate = 0;
-    for (const MaxMin::Load& load : solver_.loads(flight.group)) {
-      LinkUse& use = use_[load.link];
-      if (use.classes++ == 0) use.busy -= now_;
-    }
+    group.at = now_;
+    group.lone = Occupy(number);
+    group.rate = group.lone ? group.alone : 0;
   }
-  Serve(flight.group);
+  Serve(number);
   group.members.push_back({group.served + left, id});
   std::push_heap(group.members.begin(), group.members.end());
-  solver_.AddMembers(flight.group, 1);
-  MarkStale(flight.group);
+  if (!group.lone) solver_.AddMembers(number, 1);
+  MarkStale(number);
+}
+
+// The class has flows on its links; true if it needs no solver, for it has them to itself.
+bool Flow::Occupy(std::uint32_t id) {
+  bool alone = groups_[id].alone > 0;
+  for (const MaxMin::Load& load : solver_.loads(id)) {
+    LinkUse& use = use_[load.link];
+    if (use.lone != kNone) Meet(use.lone);
+    if (use.classes++ == 0) {
+      use.busy -= now_;
+    } else {
+      alone = false;
+    }
+  }
+  if (!alone) return false;
+  for (const MaxMin::Load& load : solver_.loads(id)) use_[load.link].lone = id;
+  return true;
+}
+
+// The class has no flow any more.
+void Flow::Vacate(std::uint32_t id) {
+  groups_[id].lone = false;
+  for (const MaxMin::Load& load : solver_.loads(id)) {
+    LinkUse& use = use_[load.link];
+    if (--use.classes == 0) use.busy += now_;
+    use.lone = kNone;
+  }
+}
+
+// The class is alone no longer: the solver has it from now on.
+void Flow::Meet(std::uint32_t id) {
+  Group& group = groups_[id];
+  for (const MaxMin::Load& load : solver_.loads(id)) use_[load.link].lone = kNone;
+  Serve(id);
+  group.lone = false;
+  group.rate = solver_.rate(id);  // it says if that changes
+  solver_.AddMembers(id, static_cast<std::int32_t>(group.members.size()));
+  MarkStale(id);
+}
+
+// No class is left to itself, now or later.
+void Flow::MeetAll() {
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].alone = 0;
+    if (groups_[g].lone) Meet(g);
+  }
+  alone_ = false;
 }
 
 // Brings what the members were served up to now_.
@@ -354,13 +412,9 @@ void Flow::Leave(std::uint32_t id) {
     if (!adaptive_) continue;
     for (const MaxMin::Load& load : solver_.loads(id)) --use_[load.link].flights;
   }
-  solver_.AddMembers(id, -gone);
+  if (!group.lone) solver_.AddMembers(id, -gone);
   MarkStale(id);
-  if (!group.members.empty()) return;
-  for (const MaxMin::Load& load : solver_.loads(id)) {
-    LinkUse& use = use_[load.link];
-    if (--use.classes == 0) use.busy += now_;
-  }
+  if (group.members.empty()) Vacate(id);
 }
 
 void Flow::MarkStale(std::uint32_t group) {
@@ -401,6 +455,7 @@ void Flow::SetEnd(std::uint32_t id) {
 
 void Flow::SetCapacity(SimTime now, LinkId link, std::int64_t bandwidth_Bps) {
   Advance(now);
+  MeetAll();
   solver_.SetCapacity(link.value, bandwidth_Bps);
 }
 
@@ -451,6 +506,12 @@ std::span<const PortStatistics> Flow::statistics() const {
   statistics_.resize(use_.size());
   for (std::size_t l = 0; l < use_.size(); ++l) {
     statistics_[l] = {use_[l].bytes, use_[l].busy + (use_[l].classes > 0 ? now_ : 0)};
+  }
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].bytes == 0) continue;
+    for (const MaxMin::Load& load : solver_.loads(g)) {
+      statistics_[load.link].bytes += groups_[g].bytes;
+    }
   }
   return statistics_;
 }

@@ -18,6 +18,9 @@
 // Equal flows (same loads, weight and cap) are one class: what each member has been served since
 // the class began is one number, a member ends when that has grown by its bytes.
 //
+// A flow that has every link of its path to itself has the least of their capacities, and the
+// solver hears of it when another comes to one of them.
+//
 // With adaptive routing a transfer takes, of 16 paths, the one whose most loaded link has the
 // fewest flights for its bandwidth when the transfer starts, and keeps it; then the order of a
 // batch counts.
@@ -78,7 +81,10 @@ class Flow final : public Network {
 
   // A link gets another capacity from `now` on.
   void SetCapacity(SimTime now, LinkId link, std::int64_t bandwidth_Bps);
-  void set_always_full(bool value) { solver_.set_always_full(value); }
+  void set_always_full(bool value) {
+    solver_.set_always_full(value);
+    MeetAll();
+  }
   const MaxMin::Counters& counters() const { return solver_.counters(); }
 
  private:
@@ -100,9 +106,13 @@ class Flow final : public Network {
   struct Group {
     Uint128 served = 0;  // to each member since the class began, at `at`
     SimTime at = 0;
-    std::int64_t rate = 0;  // in 256ths of a byte/s
+    std::int64_t rate = 0;   // in 256ths of a byte/s
+    std::int64_t alone = 0;  // rate of one flow with all links to itself; 0: the solver's
+    std::int64_t bytes = 0;  // of all its flows, where whole
     std::uint32_t next_same_hash = kNone;
     bool stale = false;           // its end must be computed again
+    bool whole = false;           // each of its links carries all bytes of a flow
+    bool lone = false;            // nobody else is on its links: the solver does not know of it
     std::vector<Member> members;  // a heap
   };
   // What a path adds to a transfer, kept with its class.
@@ -116,7 +126,8 @@ class Flow final : public Network {
     std::int64_t bytes = 0;
     SimTime busy = 0;  // less the time at which the classes left 0, while there are any
     std::uint32_t classes = 0;
-    std::uint32_t flights = 0;  // started and not yet through; adaptive routing only
+    std::uint32_t flights = 0;   // started and not yet through; adaptive routing only
+    std::uint32_t lone = kNone;  // the class that has it to itself
   };
 
   std::string_view name_;  // of the back end: "flow-chunks" differs in what it is asked to serve
@@ -137,6 +148,10 @@ class Flow final : public Network {
   void Enter(FlightId id);
   void Join(FlightId id, Uint128 left);
   void Leave(std::uint32_t id);
+  bool Occupy(std::uint32_t id);
+  void Vacate(std::uint32_t id);
+  void Meet(std::uint32_t id);
+  void MeetAll();
   void Serve(std::uint32_t id);
   void MarkStale(std::uint32_t group);
   void Settle();
@@ -153,6 +168,7 @@ class Flow final : public Network {
   std::map<std::uint32_t, std::uint32_t> detours_;  // now, by the number of the blocked path
   std::vector<LinkId> route_;                       // scratch
   std::size_t in_flight_ = 0;
+  bool alone_ = false;  // classes may be left to themselves: capacities stay as they are
   bool adaptive_ = false;
   MaxMin solver_;
   PathCache paths_;

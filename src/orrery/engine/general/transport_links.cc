@@ -5,7 +5,7 @@
 #include "orrery/base/hash.h"
 #include "orrery/engine/flow_grain.h"
 #include "orrery/engine/general/transport.h"
-#include "orrery/network/wire.h"
+#include "orrery/engine/message_paths.h"
 
 namespace orrery::engine::general {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 class LinkFluidTransport final : public Transport {
  public:
   LinkFluidTransport(const TransportInputs& in, std::unique_ptr<network::Network> network)
-      : in_(in), network_(std::move(network)) {
+      : in_(in), network_(std::move(network)), paths_(*in.inputs, network_.get()) {
     loop_.inputs = in_.inputs;
     loop_.options = in_.options;
     loop_.layout = in_.layout;
@@ -26,7 +26,7 @@ class LinkFluidTransport final : public Transport {
     batch_.clear();
     loads_.clear();
     if (m.raw) {
-      AddMessage(m);
+      batch_.push_back(paths_.Of(m.members[0].rank, m.members[1].rank, m.bytes));
     } else {
       grain_->AddFluids(BindingOf(m), m.price.cost, &batch_, &loads_);
     }
@@ -73,22 +73,6 @@ class LinkFluidTransport final : public Transport {
     it->second = grain_->MakeBinding(in_.prices->plan(m.price.plan), devices);
     return it->second;
   }
-  void AddMessage(const Meeting& m) {
-    const cluster::Cluster& cluster = *in_.inputs->cluster;
-    const DeviceId from = in_.inputs->placement->device[m.members[0].rank];
-    const DeviceId to = in_.inputs->placement->device[m.members[1].rank];
-    network::LinkFluid fluid;
-    if (from != to) {
-      route_.clear();
-      cluster.Route(from, to, 0, &route_);
-      fluid.before = network::Uncontended(
-          cluster, {.from = from, .to = to, .bytes = 0, .creator = 0, .salt = 0});
-      fluid.bytes = network::WireBytes(cluster, from, to, m.bytes, 0);
-      for (const LinkId l : route_) loads_.push_back({l, 1024});
-      fluid.loads = static_cast<std::uint32_t>(loads_.size());
-    }
-    batch_.push_back(fluid);
-  }
   network::FlightId NewFlight(std::uint32_t meeting) {
     if (free_.empty()) {
       free_.push_back(static_cast<network::FlightId>(meeting_of_.size()));
@@ -102,6 +86,7 @@ class LinkFluidTransport final : public Transport {
 
   const TransportInputs in_;
   std::unique_ptr<network::Network> network_;
+  MessagePaths paths_;
   LoopInputs loop_;
   std::unique_ptr<FlowGrain> grain_;
   std::unordered_map<std::uint64_t, FlowGrain::Binding> bindings_;  // by plan and members
@@ -111,23 +96,13 @@ class LinkFluidTransport final : public Transport {
   std::vector<network::LinkFluid> batch_;
   std::vector<network::LinkLoad> loads_;
   std::vector<network::Completion> done_;
-  std::vector<LinkId> route_;
   std::uint64_t events_ = 0;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Transport>> MakeLinkFluidTransport(const TransportInputs& in) {
-  const cluster::Cluster& cluster = *in.inputs->cluster;
-  if (!cluster.link_changes().empty()) {
-    return InvalidInput(
-        "network '{}': links that change during the run (perturb.links) are not served for a graph "
-        "of this kind; use --network links",
-        in.inputs->network);
-  }
-  ORRERY_ASSIGN_OR_RETURN(auto network,
-                          network::Create(in.inputs->network, in.inputs->network_parameters));
-  ORRERY_RETURN_IF_ERROR(network->SetupLinks(cluster, {}, 0));
+  ORRERY_ASSIGN_OR_RETURN(auto network, SetUpFluidLinks(*in.inputs));
   if (in.options->link_steps > 0) {
     network->KeepUseLog(static_cast<std::size_t>(in.options->link_steps));
   }

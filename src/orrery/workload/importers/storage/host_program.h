@@ -12,7 +12,6 @@
 
 #include "orrery/base/time.h"
 #include "orrery/graph/graph.h"
-#include "orrery/workload/importers/rank_programs.h"
 
 namespace orrery::workload {
 
@@ -23,28 +22,30 @@ class HostProgram {
 
   // `rank` of `ranks`.
   HostProgram(std::uint32_t rank, std::uint32_t ranks) : rank_(rank), ranks_(ranks) {
-    block_.issue = graph::Issue::kFree;
-    block_.holds = {{.cpu = kService}, {.cpu = kStack, .nic = 0}};
     block_.dep_begin.push_back(0);
   }
-  std::uint32_t rank() const { return rank_; }
+
+  // A host's block before it has operations.
+  static graph::Block Empty(NameId name) {
+    graph::Block block;
+    block.name = name;
+    block.issue = graph::Issue::kFree;
+    block.holds = {{.cpu = kService}, {.cpu = kStack, .nic = 0}};
+    return block;
+  }
 
   // Each begins after `after` (kNone among them: nothing).
   Op Send(std::uint32_t to, std::int64_t bytes, std::int32_t tag, std::span<const Op> after) {
     return Message(graph::Collective::kSend, to, bytes, tag, after);
   }
-  Op Send(std::uint32_t to, std::int64_t bytes, std::int32_t tag, std::initializer_list<Op> after) {
-    return Send(to, bytes, tag, std::span(after.begin(), after.size()));
-  }
-  Op Receive(std::uint32_t from, std::int64_t bytes, std::int32_t tag,
-             std::initializer_list<Op> after) {
-    return Message(graph::Collective::kRecv, from, bytes, tag, {after.begin(), after.size()});
+  Op Receive(std::uint32_t from, std::int64_t bytes, std::int32_t tag, std::span<const Op> after) {
+    return Message(graph::Collective::kRecv, from, bytes, tag, after);
   }
   // The host's service works; one piece of work at a time.
-  Op Work(SimTime time, std::initializer_list<Op> after) {
+  Op Work(SimTime time, std::span<const Op> after) {
     const auto index = static_cast<std::uint32_t>(block_.times.size());
     block_.times.push_back({time, -1});
-    return Add(graph::OpKind::kTimed, index, 1, {after.begin(), after.size()});
+    return Add(graph::OpKind::kTimed, index, 1, after);
   }
   // Time passes.
   Op Delay(SimTime time, std::initializer_list<Op> after) {
@@ -58,18 +59,20 @@ class HostProgram {
     block_.times.push_back({0, -1});
     return Add(graph::OpKind::kTimed, index, 0, after);
   }
-  Op Done(std::initializer_list<Op> after) { return Done(std::span(after.begin(), after.size())); }
 
-  // Gives the program to its rank in the graph.
-  void Finish(const std::string& name, graph::Graph* graph) && {
-    block_.name = graph->Intern(name);
+  // Gives the operations to the block that Empty made for the rank.
+  void Finish(std::uint32_t rank, graph::Graph* graph) && {
+    const auto& program = graph->programs[graph->bindings[rank].program.index()];
+    graph::Block& block = graph->blocks[program.calls.front().block.index()];
     const NameId names[] = {graph->Intern("send"), graph->Intern("receive"), graph->Intern("serve"),
                             graph->Intern("answered"), graph->Intern("wait")};
     for (graph::Op& op : block_.ops) op.name = names[NameOf(op)];
     if (block_.deps.empty()) block_.dep_begin.clear();
-    const std::uint32_t ranks[] = {rank_};
-    AddRankProgram(std::move(block_), {}, ranks, graph);
-    graph->programs.back().name = name;
+    block_.name = block.name;
+    block_.issue = block.issue;
+    block_.holds = std::move(block.holds);
+    block = std::move(block_);
+    block.Seal();
   }
 
  private:

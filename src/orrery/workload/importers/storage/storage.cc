@@ -4,19 +4,20 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
+#include <map>
 #include <unordered_set>
 #include <utility>
 
 #include "orrery/base/rng.h"
 #include "orrery/base/text.h"
+#include "orrery/workload/importers/rank_programs.h"
 #include "orrery/workload/importers/storage/host_program.h"
+#include "orrery/workload/importers/storage/shape_maker.h"
 
 namespace orrery::workload {
 namespace {
 
-using Op = HostProgram::Op;
-constexpr Op kNone = HostProgram::kNone;
+constexpr std::uint32_t kNone = graph::Request::kNone;
 using Lookup = DirectDriveSettings::Lookup;
 
 constexpr std::int64_t kMostParts = 50'000'000;
@@ -52,22 +53,59 @@ class Hosts {
   std::uint32_t size_ = 0;
 };
 
+// How often each slice was read: open addressing, one look at memory a read.
+class Reads {
+ public:
+  // The number before this one.
+  std::uint32_t Count(std::uint64_t slice) {
+    if (2 * ++used_ > slots_.size()) Grow();
+    Slot& slot = slots_[Find(slice)];
+    used_ -= slot.reads > 0 ? 1 : 0;
+    slot.slice = slice;
+    return slot.reads++;
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t slice = 0;
+    std::uint32_t reads = 0;  // 0: free
+  };
+  std::size_t Find(std::uint64_t slice) const {
+    std::size_t at = slice & (slots_.size() - 1);
+    while (slots_[at].reads > 0 && slots_[at].slice != slice) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+  void Grow() {
+    std::vector<Slot> old(std::max<std::size_t>(64, 2 * slots_.size()));
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.reads > 0) slots_[Find(slot.slice)] = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;
+};
+
 class Writer {
  public:
   Writer(const StorageLoad& load, const DirectDriveSettings& settings)
-      : load_(load), s_(settings), hosts_(load.clients, settings), lanes_(load.clients) {
-    for (std::uint32_t rank = 0; rank < hosts_.size(); ++rank) {
-      programs_.emplace_back(rank, hosts_.size());
-    }
+      : load_(load), s_(settings), hosts_(load.clients, settings), clients_(load.clients) {
+    out_.services.ranks = hosts_.size();
+    ops_.resize(hosts_.size(), 0);
+    delays_.resize(hosts_.size(), 0);
     written_.resize(hosts_.size(), 0);
-    for (auto& lane : lanes_) lane.last.resize(s_.open ? 1 : static_cast<std::size_t>(s_.depth));
+    const std::size_t lanes = s_.open ? 1 : static_cast<std::size_t>(s_.depth);
+    for (Client& client : clients_) client.last.resize(lanes, kNone);
   }
 
   Status Write() {
     out_.requests.kinds = {"read", "write"};
     out_.requests.served = kMount;
     if (s_.mount) out_.requests.kinds.emplace_back("mount");
-    out_.requests.all.reserve(load_.requests.size() + load_.clients);
+    const std::size_t all = load_.requests.size() + (s_.mount ? load_.clients : 0);
+    out_.requests.all.reserve(all);
+    out_.services.all.reserve(all);
     for (std::uint32_t client = 0; s_.mount && client < load_.clients; ++client) Mount(client);
     for (const StorageRequest& r : load_.requests) ORRERY_RETURN_IF_ERROR(Request(r));
     return {};
@@ -81,23 +119,20 @@ class Writer {
       if (ranks.empty()) continue;
       out_.requests.hosts.push_back({std::string(kKindNames[kind]), ranks});
       for (std::size_t i = 0; i < ranks.size(); ++i) {
-        std::move(programs_[ranks[i]]).Finish(fmt::format("{} {}", kKindNames[kind], i), &graph);
+        const std::string host = fmt::format("{} {}", kKindNames[kind], i);
+        const std::uint32_t rank[] = {ranks[i]};
+        AddRankProgram(HostProgram::Empty(graph.Intern(host)), {}, rank, &graph);
+        graph.programs.back().name = host;
       }
     }
+    for (const std::uint64_t count : ops_) out_.services.operations += count;
     return std::move(out_);
   }
 
  private:
-  // What a client's requests wait for.
-  struct Last {
-    Op op = kNone;
-    std::uint32_t request = graph::Request::kNone;
-  };
   struct Client {
-    std::vector<Last> last;  // by lane
-    Op arrival = kNone;      // open loop: the latest time that was written
-    SimTime at = 0;          // it
-    Op mounted = kNone;
+    std::vector<std::uint32_t> last;  // request, by lane
+    std::uint32_t mount = kNone;
     std::size_t made = 0;
   };
   struct Slice {
@@ -106,8 +141,6 @@ class Writer {
     std::uint32_t rank = 0;
     std::size_t first = 0;  // the store of its first replica, of the coordinator's
   };
-
-  HostProgram& at(std::uint32_t rank) { return programs_[rank]; }
 
   Slice SliceOf(std::uint32_t disk, std::int64_t number) const {
     const std::uint64_t place = disk + static_cast<std::uint64_t>(number);
@@ -129,52 +162,58 @@ class Writer {
     return hosts_.of(kStore)[slice.coordinator + own * static_cast<std::size_t>(s_.coordinators)];
   }
 
+  // Adds a request of the shape that `key_` names, on the hosts from `first_host` on.
+  void Add(graph::Request request, graph::Services::One one) {
+    const auto [known, fresh] = shapes_.try_emplace(key_, out_.services.shapes.size());
+    if (fresh) out_.services.shapes.push_back(ShapeMaker(s_).Make(key_));
+    one.shape = static_cast<std::uint32_t>(known->second);
+    const std::uint32_t* const hosts = &out_.services.hosts[one.first_host];
+    request.rank = hosts[0];
+    if (graph::DelayBefore(request, &delays_[request.rank]) > 0) ++ops_[request.rank];
+    for (const graph::Shape::Node& node : out_.services.shapes[one.shape].nodes) {
+      ++ops_[hosts[node.host]];
+    }
+    request.op = ops_[request.rank] - 1;
+    out_.requests.all.push_back(request);
+    out_.services.all.push_back(one);
+  }
+  graph::Services::One Begin(std::uint32_t client) {
+    key_.clear();
+    graph::Services::One one;
+    one.first_host = static_cast<std::uint32_t>(out_.services.hosts.size());
+    one.first_tag = next_tag_;
+    out_.services.hosts.push_back(hosts_.of(kClient)[client]);
+    return one;
+  }
+
   void Mount(std::uint32_t client) {
-    const auto turn = [&](Kind kind) { return hosts_.of(kind)[client % hosts_.of(kind).size()]; };
-    const std::array<std::uint32_t, 4> way = {hosts_.of(kClient)[client], turn(kBalancer),
-                                              turn(kGateway), turn(kMetadata)};
-    const std::int32_t tag = next_tag_++;
-    Op last = kNone;
-    for (std::size_t i = 0; i + 1 < way.size(); ++i) {
-      const Op sent = at(way[i]).Send(way[i + 1], s_.reply_size, tag, {last});
-      if (i == 0) lanes_[client].mounted = sent;
-      last = at(way[i + 1]).Receive(way[i], s_.reply_size, tag, {});
+    const graph::Services::One one = Begin(client);
+    for (const Kind kind : {kBalancer, kGateway, kMetadata}) {
+      out_.services.hosts.push_back(hosts_.of(kind)[client % hosts_.of(kind).size()]);
     }
-    last = at(way.back()).Work(s_.lookup_time, {last});
-    for (std::size_t i = way.size() - 1; i > 0; --i) {
-      at(way[i]).Send(way[i - 1], s_.reply_size, tag, {last});
-      last = at(way[i - 1])
-                 .Receive(way[i], s_.reply_size, tag, {i == 1 ? lanes_[client].mounted : kNone});
-    }
-    Client& c = lanes_[client];
-    c.mounted = at(way[0]).Done({last});
-    const Last mounted{c.mounted, static_cast<std::uint32_t>(out_.requests.all.size())};
-    out_.requests.all.push_back({.rank = way[0], .op = c.mounted, .kind = kMount});
-    if (!s_.open) c.last.assign(c.last.size(), mounted);
+    key_.push_back(ShapeMaker::kMount);
+    ++next_tag_;
+    Client& c = clients_[client];
+    const auto number = static_cast<std::uint32_t>(out_.requests.all.size());
+    c.mount = number;
+    if (!s_.open) c.last.assign(c.last.size(), number);
+    Add({.kind = kMount}, one);
   }
 
   Status Request(const StorageRequest& r) {
-    Client& client = lanes_[r.client];
-    HostProgram& own = at(hosts_.of(kClient)[r.client]);
+    Client& client = clients_[r.client];
+    graph::Services::One one = Begin(r.client);
     graph::Request out;
-    out.rank = hosts_.of(kClient)[r.client];
     out.bytes = r.bytes;
     out.kind = r.write ? kWrite : kRead;
-    Last& lane = client.last[client.made++ % client.last.size()];
-    Op begin = kNone;
+    std::uint32_t& lane = client.last[client.made++ % client.last.size()];
     if (s_.open) {
-      begin = Arrival(r.at, &client, &own);
       out.begin = r.at;
+      one.mount = client.mount;
     } else {
-      begin = lane.op;
-      out.after = lane.request;
-      if (lane.request != graph::Request::kNone && s_.think > 0) {
-        begin = own.Delay(s_.think, {begin});
-        out.begin = s_.think;
-      }
+      out.after = std::exchange(lane, static_cast<std::uint32_t>(out_.requests.all.size()));
+      if (out.after != kNone) out.begin = s_.think;
     }
-    const Op mounted = s_.open ? client.mounted : kNone;
-    parts_.clear();
     const std::int64_t end = r.offset + std::max<std::int64_t>(1, r.bytes);
     for (std::int64_t number = r.offset / s_.slice; number * s_.slice < end; ++number) {
       const std::int64_t from = std::max(r.offset, number * s_.slice);
@@ -186,79 +225,45 @@ class Writer {
             "larger slices (storage.slice)",
             HumanCount(kMostParts));
       }
+      ++next_tag_;
       const Slice slice = SliceOf(r.disk, number);
-      parts_.push_back(r.write ? Write(&own, slice, bytes, begin, mounted)
-                               : Read(&own, slice, r.client, bytes, begin, mounted));
+      r.write ? Write(slice, bytes) : Read(slice, r.client, bytes);
     }
-    out.op = own.Done(parts_);
-    if (!s_.open) lane = {out.op, static_cast<std::uint32_t>(out_.requests.all.size())};
-    out_.requests.all.push_back(out);
+    Add(out, one);
     return {};
   }
 
-  // The operation that is over at a time of an open loop; none at time 0.
-  static Op Arrival(SimTime time, Client* client, HostProgram* own) {
-    if (time > client->at) {
-      client->arrival = own->Delay(time - client->at, {client->arrival});
-      client->at = time;
-    }
-    return client->arrival;
-  }
-
-  // Both return the client's operation that ends the part.
-  Op Read(HostProgram* own, const Slice& slice, std::uint32_t client, std::int64_t bytes, Op begin,
-          Op mounted) {
-    const std::int32_t tag = next_tag_++;
-    Op asked = begin;
+  void Read(const Slice& slice, std::uint32_t client, std::int64_t bytes) {
     const bool lookup =
         s_.lookup == Lookup::kAlways ||
         (s_.lookup == Lookup::kFirst && known_.insert(HashCombine(slice.key, client)).second);
-    if (lookup) {
-      HostProgram& coordinator = at(slice.rank);
-      const Op sent = own->Send(slice.rank, s_.request_size, tag, {begin, mounted});
-      const Op came = coordinator.Receive(own->rank(), s_.request_size, tag, {});
-      const Op found = coordinator.Work(s_.lookup_time, {came});
-      coordinator.Send(own->rank(), s_.reply_size, tag, {found});
-      asked = own->Receive(slice.rank, s_.reply_size, tag, {sent});
-      mounted = kNone;
-    }
-    const std::size_t replica = s_.replicas == 1 ? 0 : reads_[slice.key]++ % Replicas();
-    HostProgram& store = at(StoreRank(slice, replica));
-    const Op sent = own->Send(store.rank(), s_.request_size, tag, {asked, mounted});
-    const Op came = store.Receive(own->rank(), s_.request_size, tag, {});
-    const Op read = store.Work(s_.read_latency + TransferTime(bytes, s_.read_Bps), {came});
-    store.Send(own->rank(), bytes, tag, {read});
-    return own->Receive(store.rank(), bytes, tag, {sent});
+    key_.push_back(lookup ? ShapeMaker::kLookupAndRead : ShapeMaker::kRead);
+    key_.push_back(bytes);
+    if (lookup) out_.services.hosts.push_back(slice.rank);
+    const std::size_t replica = s_.replicas == 1 ? 0 : reads_.Count(slice.key) % Replicas();
+    out_.services.hosts.push_back(StoreRank(slice, replica));
   }
 
-  Op Write(HostProgram* own, const Slice& slice, std::int64_t bytes, Op begin, Op mounted) {
-    const std::int32_t tag = next_tag_++;
-    HostProgram& coordinator = at(slice.rank);
-    const Op sent = own->Send(slice.rank, bytes, tag, {begin, mounted});
-    const Op came = coordinator.Receive(own->rank(), bytes, tag, {});
-    const Op kept = coordinator.Work(TransferTime(bytes, s_.journal_Bps), {came});
-    acknowledged_.clear();
+  void Write(const Slice& slice, std::int64_t bytes) {
+    key_.push_back(ShapeMaker::kWrite);
+    key_.push_back(bytes);
+    out_.services.hosts.push_back(slice.rank);
     for (std::size_t replica = 0; replica < Replicas(); ++replica) {
-      HostProgram& store = at(StoreRank(slice, replica));
-      const Op copied = coordinator.Send(store.rank(), bytes, tag, {kept});
-      const Op arrived = store.Receive(slice.rank, bytes, tag, {});
-      const Op written =
-          store.Work(s_.write_latency + TransferTime(bytes, s_.write_Bps), {arrived});
-      store.Send(slice.rank, s_.request_size, tag, {written});
-      Collect(&store, bytes, written);
-      acknowledged_.push_back(coordinator.Receive(store.rank(), s_.request_size, tag, {copied}));
+      const std::uint32_t store = StoreRank(slice, replica);
+      out_.services.hosts.push_back(store);
+      key_.push_back(Collections(store, bytes));
     }
-    coordinator.Send(own->rank(), s_.reply_size, tag, acknowledged_);
-    return own->Receive(slice.rank, s_.reply_size, tag, {sent});
   }
 
-  // Garbage of what a store has written, in the order of the requests.
-  void Collect(HostProgram* store, std::int64_t bytes, Op written) {
-    if (s_.collect_after == 0) return;
-    std::int64_t& since = written_[store->rank()];
-    for (since += bytes; since >= s_.collect_after; since -= s_.collect_after) {
-      written = store->Work(s_.collect_time, {written});
-    }
+  // How often a store collects garbage behind this write: of what it has written, in the order of
+  // the requests.
+  std::int64_t Collections(std::uint32_t store, std::int64_t bytes) {
+    if (s_.collect_after == 0) return 0;
+    std::int64_t& since = written_[store];
+    since += bytes;
+    const std::int64_t times = since / s_.collect_after;
+    since -= times * s_.collect_after;
+    return times;
   }
 
   std::size_t Replicas() const { return static_cast<std::size_t>(s_.replicas); }
@@ -266,12 +271,14 @@ class Writer {
   const StorageLoad& load_;
   const DirectDriveSettings& s_;
   const Hosts hosts_;
-  std::vector<HostProgram> programs_;                       // by rank
-  std::vector<Client> lanes_;                               // by client
-  std::vector<std::int64_t> written_;                       // by rank, since the last collection
-  std::unordered_map<std::uint64_t, std::uint32_t> reads_;  // by slice
-  std::unordered_set<std::uint64_t> known_;                 // slices, by client
-  std::vector<Op> parts_, acknowledged_;
+  std::vector<Client> clients_;
+  std::vector<std::uint32_t> ops_;     // written so far, by rank
+  std::vector<SimTime> delays_;        // by rank
+  std::vector<std::int64_t> written_;  // by rank, since the last collection
+  Reads reads_;
+  std::unordered_set<std::uint64_t> known_;  // slices, by client
+  ShapeMaker::Key key_;                      // of the request under way
+  std::map<ShapeMaker::Key, std::size_t> shapes_;
   std::int32_t next_tag_ = 0;
   StorageImport out_;
 };

@@ -20,7 +20,8 @@
 // Not seen: caches, failed hosts, answers by a quorum; an answer's order among a client's requests
 // does not choose its next one, which its lane does.
 //
-// Cost: O(parts · replicas); some 200 bytes a message.
+// Requests are written in compact form (graph/services.h): some 100 bytes a request. WriteOut makes
+// the graph of it: some 200 bytes a message. Cost: O(parts · replicas) both.
 #pragma once
 
 #include <string>
@@ -29,18 +30,23 @@
 #include "orrery/base/status.h"
 #include "orrery/graph/graph.h"
 #include "orrery/graph/requests.h"
+#include "orrery/graph/services.h"
 #include "orrery/workload/importers/storage/load.h"
 #include "orrery/workload/importers/storage/settings.h"
 
 namespace orrery::workload {
 
 struct StorageImport {
-  graph::Graph graph;
+  graph::Graph graph;  // hosts and what they hold, without operations
   graph::Requests requests;
+  graph::Services services;
 };
 
 // `name`: of the job in the graph.
 Result<StorageImport> ImportStorage(const StorageLoad& load, const DirectDriveSettings& settings,
                                     const std::string& name);
+
+// Writes the requests' operations into the graph.
+void WriteOut(StorageImport* import);
 
 }  // namespace orrery::workload
