@@ -46,14 +46,22 @@ def configuration(dense: bool, chunks: int) -> TransformerConfig:
 
 
 def build(
-    config: TransformerConfig, vocab: int, seq: int, chunks: int = 1, **model: Any
-) -> tuple[list[Any], Any]:
-    """Wrapped model chunks and optimizer of this rank; `model` goes to GPTModel."""
+    config: TransformerConfig, vocab: int, seq: int, chunks: int = 1,
+    attention: type | None = None, overlap: bool = True, sharded: bool = True,
+    reduce_fp32: bool = False, **model: Any,
+) -> tuple[list[Any], Any]:  # fmt: skip
+    """Wrapped model chunks and optimizer of this rank; `model` goes to GPTModel.
+
+    `attention` takes the place of Megatron's own; `sharded` is its distributed optimizer.
+    """
     model_parallel_cuda_manual_seed(1)
     spec = get_gpt_layer_local_spec(num_experts=config.num_moe_experts, moe_grouped_gemm=False)
-    sharded = DistributedDataParallelConfig(
-        overlap_grad_reduce=True, use_distributed_optimizer=True
-    )
+    if attention is not None:
+        spec.submodules.self_attention.submodules.core_attention = attention
+    reduction = DistributedDataParallelConfig(
+        overlap_grad_reduce=overlap, use_distributed_optimizer=sharded,
+        grad_reduce_in_fp32=reduce_fp32,
+    )  # fmt: skip
     models = []
     for chunk in range(chunks):
         at = {"vp_stage": chunk} if chunks > 1 else {}
@@ -63,11 +71,11 @@ def build(
             post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=chunks == 1, **at),
             **at, **model,
         )  # fmt: skip
-        part = part.cuda(torch.cuda.current_device()).to(torch.bfloat16)
-        models.append(DistributedDataParallel(config, sharded, part))
+        part = part.cuda(torch.cuda.current_device()).to(config.params_dtype)
+        models.append(DistributedDataParallel(config, reduction, part))
     options = OptimizerConfig(
-        optimizer="adam", lr=1e-4, bf16=True, params_dtype=torch.bfloat16,
-        use_distributed_optimizer=True,
+        optimizer="adam", lr=1e-4, bf16=config.bf16, fp16=config.fp16,
+        params_dtype=config.params_dtype, use_distributed_optimizer=sharded,
     )  # fmt: skip
     optimizer = get_megatron_optimizer(options, models)
     config.grad_scale_func = optimizer.scale_loss
@@ -75,17 +83,20 @@ def build(
     no_sync = [part.no_sync for part in models]
     config.no_sync_func = no_sync if chunks > 1 else no_sync[0]
     # As Megatron-LM's own loop does (--no-align-grad-reduce leaves it out): stages begin together.
-    reduce = [part.start_grad_sync for part in models]
-    config.grad_sync_func = reduce if chunks > 1 else reduce[0]
+    if overlap:
+        reduce = [part.start_grad_sync for part in models]
+        config.grad_sync_func = reduce if chunks > 1 else reduce[0]
     return models, optimizer
 
 
-def train(models: list[Any], optimizer: Any, seq: int, micro_batches: int) -> None:
+def train(
+    models: list[Any], optimizer: Any, seq: int, micro_batches: int, micro_batch: int = 1
+) -> None:
     """Trains three steps, as a training script does."""
 
     def forward_step(_: Any, model: Any) -> tuple[torch.Tensor, Any]:
-        tokens = torch.zeros(1, seq, dtype=torch.int64, device="cuda")
-        positions = torch.arange(seq, device="cuda").unsqueeze(0)
+        tokens = torch.zeros(micro_batch, seq, dtype=torch.int64, device="cuda")
+        positions = torch.arange(seq, device="cuda").unsqueeze(0).expand(micro_batch, -1)
         output = model(tokens, positions, None, labels=tokens)
 
         def loss(out: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -100,7 +111,7 @@ def train(models: list[Any], optimizer: Any, seq: int, micro_batches: int) -> No
         optimizer.zero_grad()
         get_forward_backward_func()(
             forward_step_func=forward_step, data_iterator=[None] * len(models), model=models,
-            num_microbatches=micro_batches, seq_length=seq, micro_batch_size=1,
+            num_microbatches=micro_batches, seq_length=seq, micro_batch_size=micro_batch,
             decoder_seq_length=seq, forward_only=False,
         )  # fmt: skip
         optimizer.step()

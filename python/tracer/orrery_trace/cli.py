@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from orrery_trace import compose, job, session, timing
+from orrery_trace import compose, job, routing, session, timing
 from orrery_trace.errors import TraceError
 from orrery_trace.trace import Trace, rank_file, read, read_directory
 
 USAGE = """orrery-trace [OPTIONS] -- python train.py ARGS...
        orrery-trace --times PROFILE --out DIRECTORY
        orrery-trace --extend DIRECTORY --micro-batches N --out DIRECTORY
+       orrery-trace --route DIRECTORY --shares dirichlet:1 --seed 1 --out DIRECTORY
        orrery-trace --show DIRECTORY"""
 
 
@@ -89,6 +90,20 @@ def parser() -> argparse.ArgumentParser:
         help="writes its traces with --micro-batches N, more than were traced, into --out",
     )
     p.add_argument("--micro-batches", type=int, metavar="N", help="of a step, with --extend")
+    p.add_argument(
+        "--route",
+        metavar="DIRECTORY",
+        help="writes its traces with experts of unequal load into --out, a program for each place "
+        "of the experts' group",
+    )
+    p.add_argument(
+        "--shares",
+        default="dirichlet:1",
+        metavar="WHAT",
+        help="with --route: dirichlet:ALPHA, zipf:EXPONENT (of experts in drawn order), or a file, "
+        "a line a layer with each expert's share or tokens (default dirichlet:1)",
+    )
+    p.add_argument("--seed", type=int, default=1, metavar="N", help="of --shares (default 1)")
     p.add_argument("--show", metavar="DIRECTORY", help="says what a trace holds, and ends")
     p.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return p
@@ -194,6 +209,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.micro_batches is None:
                 p.error("--extend needs --micro-batches N")
             compose.extend_directory(Path(options.extend), options.micro_batches, Path(options.out))
+            return 0
+        if options.route:
+            out = Path(options.out)
+            print(routing.redraw_directory(Path(options.route), options.shares, options.seed, out))
             return 0
         if options.show:
             path = Path(options.show)

@@ -9,7 +9,7 @@ op, one a new storage. An unknown communication op raises `UnknownCommOp`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,6 +60,7 @@ class Recorder(TorchDispatchMode):
         self.wanted = step
         self.done = False
         self.muted = 0
+        self._look_at: Callable[[Any], None] = lambda _: None  # at operators while muted
         self.reduce: str | None = None  # operator of the collective that is about to be issued
         self._host_value = host_value or default_host_value
         self._writer = writer
@@ -206,7 +207,10 @@ class Recorder(TorchDispatchMode):
         if any(issubclass(t, DTensor) for t in types):
             return NotImplemented  # its local ops come back here
         name = func._schema.name
-        if name in _IGNORED or self.muted or self.done:
+        if name in _IGNORED:
+            return func(*args, **kwargs)
+        if self.muted or self.done:
+            self._look_at(func)
             return func(*args, **kwargs)
         if name == "aten::_local_scalar_dense" or name == "aten::equal":
             return self._read(func, name, args, kwargs)
@@ -232,25 +236,33 @@ class Recorder(TorchDispatchMode):
     def _flex_attention(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Compiled on a GPU to one kernel; its score and mask functions are part of it."""
         if self.muted or self.done:
+            self._look_at(func)
             return func(*args, **kwargs)
-        for t in tensors_in(args):
-            self._follow(t, resident=True)
         result = func(*args, **kwargs)
-        for t in tensors_in(result):
-            self._follow(t)
         self.assume("flex_attention's mask is causal")
-        if self._recording:
-            self.drain()
-            inputs, outputs = list(tensors_in(args)), list(tensors_in(result))
-            number = self._signatures.kernel(
-                f"higher_order::{func.name()}", inputs, outputs,
-                {"is_causal": True}, higher_order.flops(func.name(), args),
-            )  # fmt: skip
-            line: Line = {"t": "op", "sig": number}
-            line["in"] = [self.number_of(t) for t in inputs]
-            line["out"] = [self.number_of(t) for t in outputs]
-            self._writer.line(line | self._place())
+        self.fused(
+            f"higher_order::{func.name()}", list(tensors_in(args)), list(tensors_in(result)),
+            {"is_causal": True}, higher_order.flops(func.name(), args),
+        )  # fmt: skip
         return result
+
+    def fused(
+        self, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor],
+        scalars: Line | None = None, flops: int = 0,
+    ) -> None:  # fmt: skip
+        """Records a kernel that ran just now and is no op of the dispatcher's."""
+        for t in inputs:
+            self._follow(t, resident=True)
+        for t in outputs:
+            self._follow(t)
+        if not self._recording:
+            return
+        self.drain()
+        number = self._signatures.kernel(name, inputs, outputs, scalars or {}, flops)
+        line: Line = {"t": "op", "sig": number}
+        line["in"] = [self.number_of(t) for t in inputs]
+        line["out"] = [self.number_of(t) for t in outputs]
+        self._writer.line(line | self._place())
 
     def _record(
         self, func: Any, name: str, row: comm_ops.CommOp | None, args: Any,
@@ -286,6 +298,15 @@ class Recorder(TorchDispatchMode):
         value = self._host_value(args[0], name)
         self.assume(f"{name.removeprefix('aten::')} answers {value}")
         return value
+
+    @contextmanager
+    def answers(self, value: Any) -> Iterator[None]:
+        """What the host reads inside is taken to be `value`."""
+        before, self._host_value = self._host_value, lambda *_: value
+        try:
+            yield
+        finally:
+            self._host_value = before
 
     def place(self) -> Line:
         """Pass, module and micro-batch of what happens now."""
@@ -460,13 +481,15 @@ class Recorder(TorchDispatchMode):
             self.peak_bytes = max(self.peak_bytes, self._bytes)
 
     @contextmanager
-    def mute(self) -> Any:
-        """What runs inside is no part of the program."""
+    def mute(self, look_at: Callable[[Any], None] = lambda _: None) -> Iterator[None]:
+        """What runs inside is no part of the program; `look_at` sees each of its operators."""
         self.muted += 1
+        outer, self._look_at = self._look_at, look_at
         try:
             yield
         finally:
             self.muted -= 1
+            self._look_at = outer
 
 
 def _device(device: str) -> Line:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import EXAMPLES, drawn, traced
-from orrery_trace.trace import Trace
+from orrery_trace import routing
+from orrery_trace.mesh import Mesh
+from orrery_trace.trace import Trace, ranks_of, read_directory, write_index
 
 Found = Counter[tuple[str, int]]
 
@@ -80,13 +82,41 @@ def test_megatron_dense(tmp_path: Path) -> None:
         assert {c["id"] for c in trace.of("comm") if c["kind"] in ("send", "recv")} <= waited
 
 
-def test_megatron_interleaved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", drawn(["interleaved", "fused"], 1))
+def test_megatron_variants(tmp_path: Path, check: str) -> None:
+    """Two chunks a rank, and fused kernels; one of them a day."""
+    if check == "interleaved":
+        megatron_interleaved(tmp_path)
+    else:
+        megatron_fused(tmp_path)
+
+
+def megatron_interleaved(folder: Path) -> None:
     """Two chunks a rank: the pipeline's border is crossed three times each way."""
-    options = ["--world-size", "8"]
-    (trace,) = traced(
-        tmp_path, options, EXAMPLES / "megatron_core.py", "dense", "interleaved"
-    ).values()
+    command = [EXAMPLES / "megatron_core.py", "dense", "interleaved"]
+    (trace,) = traced(folder, ["--world-size", "8"], *command).values()
     assert sizes(trace) == megatron_dense(last=False, chunks=2)
+
+
+def megatron_fused(folder: Path) -> None:
+    """fp16 with Apex's kernels, every layer recomputed: forward twice, backward once.
+
+    A layer has one softmax with mask, and as compiled functions a bias with GeLU and two dropouts
+    with bias and residual. Each kernel backward of the latter leaves the sum of a bias behind. No
+    gradient overflows, so that the optimizer steps.
+    """
+    command = ["--layers", "2", "--hidden", "256", "--heads", "4", "--seq", "64", "--tp", "2"]
+    command += ["--pp", "1", "--batch", "2", "--micro-batch", "2", "--vocab", "1024", "--fp16"]
+    command += ["--fused", "--recompute", "full", "--dropout", "0.1", "--no-sequence-parallel"]
+    command += ["--no-sharding", "--no-overlap"]
+    options = ["--world-size", "2"]
+    (trace,) = traced(folder, options, EXAMPLES / "megatron_gpt3.py", *command).values()
+    names = Counter(trace.op_names())
+    softmax = "megatron::scaled_upper_triang_masked_softmax"
+    assert (names[f"{softmax}.forward"], names[f"{softmax}.backward"]) == (2 * 2, 2)
+    assert names["fused::pointwise"] == 2 * 3 * (2 + 1)
+    assert names["aten::_fused_adamw_"] == 2  # with and without weight decay
+    assert names["aten::tanh"] == 0
 
 
 def test_megatron_experts(tmp_path: Path) -> None:
@@ -96,8 +126,8 @@ def test_megatron_experts(tmp_path: Path) -> None:
     probabilities and results go all-to-all, both ways. The two optimizers, of dense and of expert
     parameters, each gather the parameters of both.
     """
-    options = ["--world-size", "8"]
-    (trace,) = traced(tmp_path, options, EXAMPLES / "megatron_core.py").values()
+    trace = traced(tmp_path, ["--world-size", "8"], EXAMPLES / "megatron_core.py")[0]
+    unevenly_routed(trace, tmp_path)
     experts, topk = 4, 2
     tokens = SEQ // 2
     found: Found = Counter()
@@ -123,6 +153,42 @@ def test_megatron_experts(tmp_path: Path) -> None:
     assert {(r["tokens"], r["topk"], r["experts"], r["local_experts"]) for r in records} == {
         (tokens, topk, experts, experts // 2)
     }
+
+
+def unevenly_routed(trace: Trace, folder: Path) -> None:
+    """Experts drawn anew: no token, product or byte sent is lost, and an even draw changes none."""
+    layers = routing.layers_of(trace, "zipf:0", 1, 0)
+    even = routing.redraw(trace, layers, 0)
+    assert even.lines == [line for line in trace.lines if line.get("what") != routing.BALANCED]
+    layers = routing.layers_of(trace, "dirichlet:1", 3, 0)
+    both = [routing.redraw(trace, layers, place) for place in (0, 1)]
+
+    def flops(of: Trace) -> int:
+        return sum(of.signatures[line["sig"]].get("flops", 0) for line in of.of("op"))
+
+    assert flops(both[0]) != flops(both[1])
+    assert sum(map(flops, both)) == 2 * flops(trace)
+    exchanges = [[c for c in t.of("comm") if c["kind"] == "all_to_all"] for t in (*both, trace)]
+    for here, there, before in zip(*exchanges, strict=True):
+        assert here["send"] + there["send"] == 2 * before["send"]
+        assert here["send_each"] == [here["recv_each"][0], there["recv_each"][0]]
+        assert sum(here["recv_each"]) == here["recv"]
+    assert both[0].end["peak_bytes"] != both[1].end["peak_bytes"]
+    mesh = Mesh.parse("pp=2,dp=2,tp=2")
+    spans = [mesh.dimensions(ranks_of(group["ranks"]), 0, ["pp"]) for group in trace.groups]
+    program = {"rank": 0, "file": "rank-0.jsonl.gz", "ranks": [[0, 4, 1]], "groups": spans}
+    sizes_by_name = list(zip(mesh.names, mesh.sizes, strict=True))
+    write_index(folder, {"world_size": 8, "mesh": sizes_by_name, "programs": [program]})
+    out = folder / "uneven"
+    said = routing.redraw_directory(folder, "dirichlet:1", 3, out)
+    busiest = max(layer.factor(place) for layer in layers.values() for place in (0, 1))
+    assert f"the busiest rank gets {busiest:.3f} times the mean" in said
+    found = read_directory(out)
+    assert sorted(found) == [0, 1]  # one of ranks 0 and 2, one of 1 and 3
+    second = next(c for c in found[1].of("comm") if c["kind"] == "all_to_all")
+    assert second["recv_each"] == [exchanges[1][0]["recv_each"][0]] * 2
+    message = next(c for c in found[1].of("comm") if c["kind"] == "send")
+    assert (message["peer"], found[1].ranks(message)) == (5, [1, 5])
 
 
 # --- DeepSpeed and transformers: the same Llama of two layers, bf16 -------------------------------

@@ -143,16 +143,28 @@ Status ReadLogGops(const Section& section, network::Parameters* p) {
 // Why a format's traces run at no other sizes.
 Status CannotResize(const Importer& importer, const Section& times) {
   const bool shards = times.Integer("tp") > 0;
+  const std::string where = times.Where(shards ? "tp" : "pp");
+  const std::string_view kernels =
+      "it holds the traced shards' kernels alone; those of another tensor-parallel size have other "
+      "shapes, and nobody timed them";
+  if (importer.name == "orrery-trace") {
+    return InvalidInput(
+        "{}: {}: {}. Trace the script with the other size, which takes seconds a rank and no GPU "
+        "(orrery trace --world-size N --rank all -- python train.py …). Other numbers of "
+        "micro-batches (orrery trace --extend) and of replicas (trace.replicas) need no new trace",
+        where, importer.title,
+        shards ? kernels
+               : "a layer that moves to another stage takes along its part of flat parameter and "
+                 "gradient buffers, of their buckets and of the order of micro-batches, and the "
+                 "program lays these out anew for each plan");
+  }
   return InvalidInput(
       "{}: {}: {}. Trace the job at that size (docs/tracing.md: no GPU is needed), or describe it "
-      "in a "
-      "job file",
-      times.Where(shards ? "tp" : "pp"), importer.description,
-      shards
-          ? "it holds the traced shards' kernels alone; those of another tensor-parallel size have "
-            "other shapes, and nobody timed them"
-          : "it does not say which layer an operation belongs to, so that layers cannot move "
-            "between stages");
+      "in a job file",
+      where, importer.description,
+      shards ? kernels
+             : "it does not say which layer an operation belongs to, so that layers cannot move "
+               "between stages");
 }
 
 Result<Settings> ReadSettings(const Importer& importer, const TraceOptions& options) {

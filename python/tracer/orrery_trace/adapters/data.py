@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from orrery_trace import fused
 from orrery_trace.groups import Patches
 from orrery_trace.recorder import Recorder
 
@@ -14,7 +15,7 @@ REASON = "fake tensors cannot cross to worker processes, and compiled code is no
 
 
 def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
-    """Loads in this process; `torch.compile` returns what it is given, and the trace says so."""
+    """Loads in this process; of what is compiled, element-wise functions alone are fused."""
     import torch
 
     construct = module.DataLoader.__init__
@@ -30,8 +31,12 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
     def compile_nothing(model: Any = None, *_: Any, **__: Any) -> Any:
         if getattr(model, "__name__", "") == "create_block_mask":
             return mask_of_one_kernel(model)
+        if model is None:
+            return compile_nothing
+        if isinstance(model, FunctionType):
+            return fused.compiled(model, recorder)
         recorder.assume("torch.compile is left out: operators are recorded unfused")
-        return model if model is not None else (lambda function: function)
+        return model
 
     def mask_of_one_kernel(make: Any) -> Any:
         @functools.wraps(make)

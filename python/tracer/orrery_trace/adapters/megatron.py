@@ -18,6 +18,7 @@ from orrery_trace.recorder import Recorder
 
 MODULE = "megatron.core"
 REASON = "random state, torch's norms, the gradient norm and routing read values of the device"
+SOFTMAX = "megatron::scaled_upper_triang_masked_softmax"
 SCHEDULES = (
     "forward_backward_no_pipelining",
     "forward_backward_pipelining_with_interleaving",
@@ -31,6 +32,7 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
         "tensor_parallel.random": _random_numbers,
         "transformer.torch_norm": _norms,
         "optimizer.clip_grads": _gradient_norm,
+        "fusions.fused_softmax": _fused_softmax,
         "optimizer.optimizer": _optimizers,
         "transformer.moe.moe_utils": _router,
         "transformer.moe.token_dispatcher": _routing,
@@ -77,9 +79,48 @@ def _gradient_norm(module: ModuleType, recorder: Recorder, patches: Patches) -> 
     patches.replace(module, "l2_norm_impl", norm)
 
 
+def _fused_softmax(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
+    """Apex's extension, which needs a GPU to be built: two kernels with the shapes of its own."""
+    import torch
+
+    def forward(ctx: Any, inputs: torch.Tensor, scale: float) -> torch.Tensor:
+        with recorder.mute():
+            out = torch.empty_like(inputs)
+        recorder.fused(f"{SOFTMAX}.forward", [inputs], [out])
+        ctx.save_for_backward(out)
+        return out
+
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (out,) = ctx.saved_tensors
+        recorder.fused(f"{SOFTMAX}.backward", [gradient, out], [gradient])  # in place
+        return gradient, None
+
+    def rows_of_a_block(sq: int, sk: int, b: int, np: int) -> int:
+        """A power of two that divides the rows of every shape that Megatron lets through."""
+        return 1
+
+    kind = module.ScaledUpperTriangMaskedSoftmax
+    patches.replace(kind, "forward", staticmethod(forward))
+    patches.replace(kind, "backward", staticmethod(backward))
+    patches.replace(
+        module.FusedScaleMaskSoftmax, "get_batch_per_block", staticmethod(rows_of_a_block)
+    )
+
+
 def _optimizers(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
-    """Clipping, casts and the gather of parameters belong to the optimizer's pass."""
+    """Clipping, casts and the gather of parameters belong to the optimizer's pass.
+
+    With a scaled loss (fp16) no gradient overflows.
+    """
     where = recorder.where
+    mixed = module.MixedPrecisionOptimizer
+    unscale = mixed._unscale_main_grads_and_check_for_nan
+
+    def no_overflow(self: Any) -> Any:
+        with recorder.answers(0.0):
+            return unscale(self)
+
+    patches.replace(mixed, "_unscale_main_grads_and_check_for_nan", no_overflow)
     for kind in (module.MixedPrecisionOptimizer, module.FP32Optimizer, module.ChainedOptimizer):
         step = kind.step
 

@@ -327,15 +327,49 @@ class Lowering {
     comm.dtype = TypeOf(c.dtype);
     comm.reduce = ReductionOf(c.reduce);
     comm.bytes = {BytesOf(c), -1};
-    if (c.kind == "all_to_all" && !IsEven(c)) ++notes_.uneven;
+    if (c.kind == "all_to_all") {
+      ORRERY_RETURN_IF_ERROR(AddShares(c, group.ranks.size(), &comm));
+    }
     PlaceComm(e, comm, c.op);
     return {};
   }
-  static bool IsEven(const TraceComm& c) {
+  // Of an uneven all-to-all. Experts' are uneven on one side: every member sends to each what that
+  // one gets, or gets back from each what it was sent. What is uneven on both sides would need the
+  // other members' calls, and counts as even.
+  Status AddShares(const TraceComm& c, std::size_t ranks, graph::Comm* comm) {
     const auto even = [](const std::vector<std::int64_t>& each) {
       return std::ranges::adjacent_find(each, std::ranges::not_equal_to()) == each.end();
     };
-    return even(c.send_each) && even(c.recv_each);
+    const bool out = !even(c.send_each), in = !even(c.recv_each);
+    if (!out && !in) return {};
+    const std::vector<std::int64_t>& each = out ? c.send_each : c.recv_each;
+    const std::int64_t whole = out ? c.send : c.recv;
+    if (out && in) {
+      ++notes_.uneven;
+      return {};
+    }
+    std::int64_t sum = 0;
+    for (const std::int64_t bytes : each) {
+      if (bytes < 0 || bytes > whole - sum) break;
+      sum += bytes;
+    }
+    if (sum != whole || each.size() != ranks) {
+      return InvalidInput("{}: '{}' has no {} sizes that sum up to the call's {} bytes",
+                          Printable(c.op), out ? "send_each" : "recv_each", ranks, whole);
+    }
+    graph::Shares shares{.ranks = static_cast<std::uint32_t>(ranks)};
+    const double part = static_cast<double>(graph::Shares::kEven) * static_cast<double>(ranks) /
+                        static_cast<double>(whole);
+    for (const std::int64_t bytes : each) {
+      shares.parts.push_back(static_cast<std::int64_t>(static_cast<double>(bytes) * part + 0.5));
+    }
+    shares.Seal();
+    const auto at = std::ranges::find(graph_.shares, shares);
+    comm->shares = SharesId(static_cast<std::size_t>(at - graph_.shares.begin()));
+    if (at == graph_.shares.end()) graph_.shares.push_back(std::move(shares));
+    comm->returned = in;
+    comm->bytes = {whole, -1};
+    return {};
   }
   void PlaceComm(const TraceEvent& e, const graph::Comm& comm, const std::string& name) {
     Open(e);

@@ -149,6 +149,45 @@ TEST(RankTraces, OneRankStandsForAllWhereNothingTellsRanksApart) {
             "no program stands for rank 0, ");
 }
 
+// Experts: rank 1 gets three times what rank 0 gets, and sends it back.
+TEST(RankTraces, UnevenAllToAllsHaveShares) {
+  const auto lines = [](const char* there, const char* back) {
+    return std::vector<std::string>{kStep, Group(0, "[0,2,1]"), Comm(0, "all_to_all", 0, there),
+                                    Comm(1, "all_to_all", 0, back)};
+  };
+  const std::vector<std::string> first =
+      lines(R"("send":16,"recv":8,"send_each":[4,12],"recv_each":[4,4])",
+            R"("send":8,"recv":16,"send_each":[4,4],"recv_each":[4,12])");
+  const std::vector<std::string> second =
+      lines(R"("send":16,"recv":24,"send_each":[4,12],"recv_each":[12,12])",
+            R"("send":24,"recv":16,"send_each":[12,12],"recv_each":[4,12])");
+  const ImportedRanks import = Imported(Directory(2, {}, {{{0}, first}, {{1}, second}}));
+  ASSERT_EQ(import.graph.shares.size(), 1U);
+  EXPECT_EQ(import.graph.shares[0].parts, (std::vector<std::int64_t>{500000, 1500000}));
+  for (const graph::Block& block : import.graph.blocks) {
+    EXPECT_EQ(block.comms[0].bytes.value, 16);
+    EXPECT_FALSE(block.comms[0].returned);
+    EXPECT_EQ(block.comms[1].bytes.value, 16);
+    EXPECT_TRUE(block.comms[1].returned);
+  }
+  EXPECT_NE(
+      Refused(Directory(1, {},
+                        {{{0},
+                          {kStep, Group(0, "[0,1,1]"),
+                           Comm(0, "all_to_all", 0, R"("send":8,"recv":8,"send_each":[3,4])")}}}))
+          .find("'send_each' has no 1 sizes that sum up to the call's 8 bytes"),
+      std::string::npos);
+  // A ring: each sends all to the next. It would take the other members' calls to say so.
+  const ImportedRanks ring = Imported(Directory(
+      2, {},
+      {{{0}, lines(R"("send":8,"recv":8,"send_each":[0,8],"recv_each":[0,8])", R"("send":8)")},
+       {{1}, lines(R"("send":8,"recv":8,"send_each":[8,0],"recv_each":[8,0])", R"("send":8)")}}));
+  EXPECT_TRUE(ring.graph.shares.empty());
+  EXPECT_EQ(std::ranges::count(ring.assumed,
+                               "2 all-to-alls of uneven shares are even ones of the same bytes"),
+            1);
+}
+
 // pp 3, dp 2: the first and the last stage share an embedding, the middle one has no part in it.
 // Rank 1 stands where rank 0 does, in a group of its own.
 TEST(RankTraces, AGroupMayHoldSomeStagesOnly) {
