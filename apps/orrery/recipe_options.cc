@@ -1,5 +1,9 @@
 #include "recipe_options.h"
 
+#include <fmt/format.h>
+
+#include <sstream>
+
 #include "arguments.h"
 #include "orrery/base/text.h"
 
@@ -20,7 +24,10 @@ void RecipeOptions::Declare(CLI::App* app) {
                   "Recipes: which kind FILE is ('orrery list recipes'); else found");
   app->add_option("--env", env, "Recipes: NAME=VALUE, a variable of a script's environment")
       ->allow_extra_args(false);
-  app->add_option("--leave-out", leave_out, "Recipes: an argument to go on without")
+  app->add_option("--args", args,
+                  "Recipes: what a script is started with, in one pair of quotes ($1, $2, …)");
+  app->add_option("--leave-out", leave_out,
+                  "Recipes: an argument to go on without; 'unknown': all that are not known")
       ->allow_extra_args(false);
 }
 
@@ -37,6 +44,13 @@ Result<recipes::Options> RecipeOptions::Resolve() const {
                           Printable(pair));
     }
     options.variables[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  if (!args.empty()) {
+    std::size_t count = 0;
+    std::istringstream words(args);
+    for (std::string word; words >> word;) options.variables[fmt::format("{}", ++count)] = word;
+    options.variables["@"] = options.variables["*"] = args;
+    options.variables["#"] = fmt::format("{}", count);
   }
   options.leave_out = leave_out;
   options.read.set = set;

@@ -12,7 +12,7 @@
 namespace orrery::app {
 
 struct RecipeOptions {
-  std::string from, cluster, model;
+  std::string from, cluster, model, args;
   std::int64_t nodes = 0, gpus = 0;
   std::vector<std::string> env, leave_out, set;
 

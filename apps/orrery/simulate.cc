@@ -124,8 +124,8 @@ class SimulateVerb final : public Verb {
       return InvalidInput("--timeline-ranks needs --timeline FILE");
     }
     if (kind != FileKind::kRecipe) {
-      for (const char* option :
-           {"--cluster", "--nodes", "--gpus", "--model", "--from", "--env", "--leave-out"}) {
+      for (const char* option : {"--cluster", "--nodes", "--gpus", "--model", "--from", "--env",
+                                 "--args", "--leave-out"}) {
         const bool place =
             option == std::string_view("--cluster") || option == std::string_view("--nodes");
         if (app_->count(option) == 0 || (trace && place)) continue;

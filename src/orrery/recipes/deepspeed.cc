@@ -68,38 +68,6 @@ void ReadOffload(std::int64_t stage, Reading* r) {
   r->draft().Set("training.offload", std::string(parameters.empty() ? "optimizer" : "parameters"));
 }
 
-void ReadZero(Reading* r) {
-  Draft& draft = r->draft();
-  const std::int64_t stage = WholeIfSaid("zero_optimization.stage", r).value_or(0);
-  if (stage < 0 || stage > 3) {
-    return r->Refuse("zero_optimization.stage", "ZeRO has stages 0 to 3");
-  }
-  draft.Set("training.sharding", stage == 0 ? std::string("none") : fmt::format("zero{}", stage));
-  const Given* overlap = r->Find("zero_optimization.overlap_comm");
-  const bool overlaps =
-      overlap == nullptr || IsAuto("zero_optimization.overlap_comm", r) ? stage == 3 : overlap->on;
-  if (!overlaps && stage > 0) {
-    draft.Set("framework_options.overlap_grad_reduce", false);
-    if (stage == 3) draft.Set("framework_options.prefetch", false);
-  }
-  if (stage == 3 && r->Has("zero_optimization.contiguous_gradients")) {
-    draft.Set("framework_options.contiguous_gradients",
-              r->On("zero_optimization.contiguous_gradients"));
-  }
-  if (const auto bucket = WholeIfSaid("zero_optimization.reduce_bucket_size", r);
-      bucket && *bucket > 0) {
-    draft.Set("framework_options.bucket_elements", *bucket);
-  } else if (IsAuto("zero_optimization.reduce_bucket_size", r)) {
-    // The Trainer's own (transformers integrations/deepspeed.py).
-    if (const auto model = r->Model()) {
-      draft.Set("framework_options.bucket_elements", model->hidden * model->hidden);
-    }
-  }
-  const std::int64_t shards = r->Whole("zero_optimization.mics_shard_size").value_or(-1);
-  if (shards > 1) draft.Set("parallel.shard_group", shards);
-  ReadOffload(stage, r);
-}
-
 void ReadDeepSpeedPrecision(Reading* r) {
   Draft& draft = r->draft();
   const bool fp16 = r->On("fp16.enabled"), bf16 = r->On("bf16.enabled");
@@ -209,6 +177,38 @@ void ReadCheckpointing(const Sources& sources, Reading* r) {
 }
 
 }  // namespace
+
+void ReadZero(Reading* r) {
+  Draft& draft = r->draft();
+  const std::int64_t stage = WholeIfSaid("zero_optimization.stage", r).value_or(0);
+  if (stage < 0 || stage > 3) {
+    return r->Refuse("zero_optimization.stage", "ZeRO has stages 0 to 3");
+  }
+  draft.Set("training.sharding", stage == 0 ? std::string("none") : fmt::format("zero{}", stage));
+  const Given* overlap = r->Find("zero_optimization.overlap_comm");
+  const bool overlaps =
+      overlap == nullptr || IsAuto("zero_optimization.overlap_comm", r) ? stage == 3 : overlap->on;
+  if (!overlaps && stage > 0) {
+    draft.Set("framework_options.overlap_grad_reduce", false);
+    if (stage == 3) draft.Set("framework_options.prefetch", false);
+  }
+  if (stage == 3 && r->Has("zero_optimization.contiguous_gradients")) {
+    draft.Set("framework_options.contiguous_gradients",
+              r->On("zero_optimization.contiguous_gradients"));
+  }
+  if (const auto bucket = WholeIfSaid("zero_optimization.reduce_bucket_size", r);
+      bucket && *bucket > 0) {
+    draft.Set("framework_options.bucket_elements", *bucket);
+  } else if (IsAuto("zero_optimization.reduce_bucket_size", r)) {
+    // The Trainer's own (transformers integrations/deepspeed.py).
+    if (const auto model = r->Model()) {
+      draft.Set("framework_options.bucket_elements", model->hidden * model->hidden);
+    }
+  }
+  const std::int64_t shards = r->Whole("zero_optimization.mics_shard_size").value_or(-1);
+  if (shards > 1) draft.Set("parallel.shard_group", shards);
+  ReadOffload(stage, r);
+}
 
 Batch DeepSpeedBatch(Reading* r) {
   return {.micro = WholeIfSaid(kMicro, r),

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +31,24 @@ void AddLeaves(const formats::Document& document, const formats::Node& root, con
 const Table& MegatronTable();
 bool IsMegatron(std::string_view text, const std::string& path);
 Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& options);
+// A fork's launch script: Megatron's rules between what its own arguments say.
+struct MegatronFork {
+  std::string_view name;
+  Tables tables;  // its own before Megatron's
+  // Of DeepSpeed's JSON.
+  Status (*add_files)(const Script& script, std::span<const File> files,
+                      Reading* reading) = nullptr;
+  void (*before)(Reading* reading) = nullptr;  // once single arguments are translated
+  void (*after)(Reading* reading) = nullptr;
+};
+Result<Imported> ReadMegatronScript(const std::vector<File>& files, const Options& options,
+                                    const MegatronFork& fork);
+const Table& MegatronDeepSpeedTable();
+bool IsMegatronDeepSpeed(std::string_view text, const std::string& path);
+Result<Imported> ReadMegatronDeepSpeed(const std::vector<File>& files, const Options& options);
+const Table& MegatronPatchTable();
+bool IsMegatronPatch(std::string_view text, const std::string& path);
+Result<Imported> ReadMegatronPatch(const std::vector<File>& files, const Options& options);
 
 // The Hugging Face ecosystem: any of these beside each other, and a model's config.json.
 const Table& DeepSpeedTable();
@@ -39,6 +59,8 @@ const Table& TrainerTable();
 bool IsTrainer(std::string_view text, const std::string& path);
 const Table& LlamaFactoryTable();
 bool IsLlamaFactory(std::string_view text, const std::string& path);
+// ZeRO's stage, buckets and offload.
+void ReadZero(Reading* r);
 Result<Imported> ReadHuggingFace(const std::vector<File>& files, const Options& options);
 
 const Table& TorchtitanTable();

@@ -5,17 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
-#include "orrery/base/file.h"
 #include "orrery/base/text.h"
 #include "orrery/recipes/known_models.h"
 
 namespace orrery::recipes {
 namespace {
 
-namespace fs = std::filesystem;
 using formats::Document;
 using formats::Node;
 
@@ -165,24 +161,8 @@ class Files {
     return reading_.Has(argument) ? reading_.Text(argument) : std::string();
   }
 
-  // A file that the recipe names: from here, from the recipe's folder, or from one above it.
   Result<std::optional<File>> Open(const std::string& name) const {
-    constexpr int kMostAbove = 6;
-    constexpr std::int64_t kMostBytes = 1 << 20;
-    std::error_code error;
-    fs::path folder = fs::path(reading_.file()).parent_path();
-    std::vector<fs::path> places = {name};
-    for (int i = 0; i < kMostAbove && fs::path(name).is_relative(); ++i) {
-      places.push_back(folder / name);
-      if (folder.empty() || folder == folder.root_path()) break;
-      folder = folder.parent_path();
-    }
-    for (const fs::path& place : places) {
-      if (!fs::is_regular_file(place, error)) continue;
-      ORRERY_ASSIGN_OR_RETURN(std::string text, ReadFile(place.string(), kMostBytes));
-      return std::optional(File{place.string(), std::move(text)});
-    }
-    return std::optional<File>();
+    return OpenNamed(name, reading_.file());
   }
 
   void ReadLaunch() {

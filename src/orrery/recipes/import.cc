@@ -29,6 +29,17 @@ constexpr Reader kReaders[] = {
       NemoTable},
      IsNemo,
      ReadNemo},
+    {{"megatron-deepspeed",
+      "Megatron-DeepSpeed, DeepSpeed's and BigScience's: a launch script, beside Megatron's "
+      "arguments",
+      MegatronDeepSpeedTable},
+     IsMegatronDeepSpeed,
+     ReadMegatronDeepSpeed},
+    {{"megatron-patch",
+      "Pai-Megatron-Patch (Alibaba) until 1.0: a launch script, beside Megatron's arguments",
+      MegatronPatchTable},
+     IsMegatronPatch,
+     ReadMegatronPatch},
     {{"megatron",
       "Megatron-LM and Megatron Core 0.20: a launch script, a command line, or its YAML",
       MegatronTable},
@@ -117,7 +128,10 @@ Status CheckLeftOut(const Imported& imported, const Reader& reader, const Option
   const Table& table = reader.dialect.table();
   for (const std::string& name : options.leave_out) {
     const auto is = [&](const Use& use) { return use.argument == name; };
-    if (std::ranges::any_of(imported.uses, is) || FindRow({&table}, name) != nullptr) continue;
+    if (name == "unknown" || std::ranges::any_of(imported.uses, is) ||
+        FindRow({&table, &MegatronTable()}, name) != nullptr) {
+      continue;
+    }
     return InvalidInput("--leave-out: {}", UnknownName("argument", Printable(name), table.Names()));
   }
   return {};

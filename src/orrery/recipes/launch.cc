@@ -128,7 +128,8 @@ void AddWords(const std::vector<Word>& words, const Tables& tables, Reading* rea
     if (flag && !given.values.empty()) given.on = !IsFalse(given.values[0].text);
     if (row == nullptr) {
       reading->AddUnknown(name, where, tables);
-    } else if (!flag && given.values.empty() && row->takes == "1") {
+    } else if (!flag && given.values.empty() && row->takes == "1" &&
+               row->effect != Effect::kInert) {
       reading->Problem(fmt::format("{}: {} has no value", where, name));
     } else {
       reading->Add(std::move(given));

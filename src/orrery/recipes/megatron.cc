@@ -85,7 +85,8 @@ void ReadPositions(Reading* r) {
   const std::string type = r->Text("--position-embedding-type");
   const bool rotary = type == "rope" || type == "yarn" || type == "mrope" ||
                       r->On("--use-rotary-position-embeddings");
-  const bool none = type == "none" || r->On("--no-position-embedding");
+  // ALiBi is a bias inside the attention kernel.
+  const bool none = type == "none" || type == "alibi" || r->On("--no-position-embedding");
   if (type == "relative") {
     r->Refuse("--position-embedding-type", "relative positions' bias in attention is not modelled");
   }
@@ -137,16 +138,26 @@ void ReadVocabulary(Reading* r) {
   Draft& draft = r->draft();
   const std::int64_t multiple =
       r->Whole("--make-vocab-size-divisible-by").value_or(128) * draft.Whole("parallel.tp", 1);
-  const auto padded = r->Whole("--padded-vocab-size");
+  auto padded = r->Whole("--padded-vocab-size");
+  if (!padded) padded = r->Whole("--pad-vocab-size-to");
   auto vocab = r->Whole("--vocab-size");
-  const std::string type = r->Text("--tokenizer-type"), model = r->TextIfKnown("--tokenizer-model");
+  std::string type = r->Text("--tokenizer-type"), model = r->TextIfKnown("--tokenizer-model");
+  // Names that forks give it, and what Pai-Megatron-Patch adds to its tokens.
+  if (model.empty()) model = r->TextIfKnown("--tokenizer-name-or-path");
+  if (model.empty()) model = r->TextIfKnown("--patch-tokenizer-type");
   const bool merges = r->Has("--merge-file");
-  const std::int64_t extra = r->Whole("--vocab-extra-ids").value_or(0);
+  const std::int64_t extra =
+      r->Whole("--vocab-extra-ids").value_or(0) + r->Whole("--extra-vocab-size").value_or(0);
   const bool pads = !r->On("--no-pad-vocab-size");
   if (!padded && !vocab) {
-    const std::string name = type == "Llama2Tokenizer"                                ? "llama-2"
-                             : type == "GPT2BPETokenizer" || (type.empty() && merges) ? "gpt2"
-                                                                                      : model;
+    // pretrain_gpt.py and pretrain_bert.py bring a type of their own.
+    if (type.empty() && merges) type = "GPT2BPETokenizer";
+    if (type.empty() && draft.Has("model.encoder")) type = "BertWordPieceLowerCase";
+    const std::string name = type == "Llama2Tokenizer"                ? "llama-2"
+                             : type == "GPT2BPETokenizer"             ? "gpt2"
+                             : type.starts_with("BertWordPieceLower") ? "bert-uncased"
+                             : type.starts_with("BertWordPiece")      ? "bert-cased"
+                                                                      : model;
     if (const Tokenizer* found = FindTokenizer(name)) {
       vocab = found->vocab;
       draft.Assume(fmt::format("model.vocab: {} of the tokenizer {} ({})", found->vocab,
@@ -159,9 +170,22 @@ void ReadVocabulary(Reading* r) {
         "how large its vocabulary is{}: give --set model.vocab=N",
         model.empty() ? "" : fmt::format(" (of the tokenizer {})", Printable(model, 60))));
   }
-  std::int64_t size = padded.value_or(*vocab + extra);
+  std::int64_t size = padded.value_or(vocab.value_or(0) + extra);
   if (!padded && pads && multiple > 0) size = (size + multiple - 1) / multiple * multiple;
   draft.Set("model.vocab", size);
+}
+
+// What an expert takes at most, where nothing says how tokens fall: as if they fell evenly.
+void ReadCapacity(Draft* draft) {
+  const std::string* capacity = draft->Find("training.moe_capacity_factor");
+  if (capacity == nullptr) return;
+  if (draft->Has("training.moe_pad_to_capacity")) {  // so many rows, whatever falls
+    draft->Set("training.moe_imbalance", *capacity);
+    return draft->Drop("training.moe_capacity_factor");
+  }
+  draft->Set("training.moe_routing", std::string("drawn-zipf"));
+  draft->Set("training.moe_zipf", std::int64_t{0});
+  draft->Assume("experts are taken as evenly loaded (training.moe_zipf: 0)");
 }
 
 void ReadExperts(Reading* r) {
@@ -195,6 +219,7 @@ void ReadExperts(Reading* r) {
     const std::string name = fmt::format("framework_options.{}", key);
     if (!draft.Has(name)) draft.Set(name, false);
   }
+  if (!draft.Has("training.moe_routing")) ReadCapacity(&draft);
   if (recomputes) {
     draft.Set("training.recompute", std::string("selective"));
     draft.Set("training.recompute_modules", std::string("moe"));
@@ -318,7 +343,7 @@ void ReadPrecision(Reading* r) {
   }
   // bf16 runs reduce in fp32 unless told otherwise, fp16 ones if told.
   const bool in16 = r->On("--grad-reduce-in-bf16"),
-             in32 = r->On("--accumulate-allreduce-grads-in-fp32");
+             in32 = r->On("--accumulate-allreduce-grads-in-fp32") || r->On("--fp32-allreduce");
   if (bf16) draft.Set("framework_options.grad_reduce_fp32", !in16);
   if (fp16) draft.Set("framework_options.grad_reduce_fp32", in32);
 }
@@ -342,6 +367,8 @@ void ReadRecompute(Reading* r) {
   const std::string granularity = r->Text("--recompute-granularity");
   const std::string method = r->Text("--recompute-method");
   const std::int64_t each = r->Whole("--recompute-num-layers").value_or(1);
+  const bool oldest = r->On("--checkpoint-activations");
+  const std::int64_t oldest_each = r->Whole("--checkpoint-num-layers").value_or(1);
   const std::string old_method = r->Text("--activations-checkpoint-method");
   const std::int64_t old_each = r->Whole("--activations-checkpoint-num-layers").value_or(1);
   const std::vector<std::string> modules = r->Texts("--recompute-modules");
@@ -355,13 +382,14 @@ void ReadRecompute(Reading* r) {
     }
   }
   if (granularity == "full") return ReadFullRecompute(method, each, r);
-  if (!old_method.empty()) ReadFullRecompute(old_method, old_each, r);
+  if (!old_method.empty()) return ReadFullRecompute(old_method, old_each, r);
+  if (oldest) ReadFullRecompute("uniform", oldest_each, r);
 }
 
 void ReadSharding(Reading* r) {
   Draft& draft = r->draft();
   const bool distributed = r->On("--use-distributed-optimizer") || r->On("--distributed-optimizer");
-  const bool fsdp = r->On("--use-megatron-fsdp");
+  const bool fsdp = r->On("--use-megatron-fsdp") || r->On("--use-custom-fsdp");
   const std::string strategy = r->Text("--data-parallel-sharding-strategy");
   std::string sharding = distributed ? "zero1" : "none";
   if (fsdp) {
@@ -584,32 +612,45 @@ bool IsMegatron(std::string_view text, const std::string& path) {
   return known >= 3;
 }
 
+Result<Imported> ReadMegatronScript(const std::vector<File>& files, const Options& options,
+                                    const MegatronFork& fork) {
+  const File& file = files.front();
+  Tables tables = fork.tables;
+  if (fork.add_files != nullptr) tables.push_back(&DeepSpeedTable());
+  Reading reading(tables, options, file.path);
+  ORRERY_ASSIGN_OR_RETURN(const Script script, ReadScript(file.text, file.path, options.variables));
+  ORRERY_ASSIGN_OR_RETURN(const CommandLine line, FindTraining(script, fork.tables, file.path));
+  AddWords(line.words, fork.tables, &reading);
+  if (fork.add_files != nullptr) {
+    ORRERY_RETURN_IF_ERROR(fork.add_files(script, std::span(files).subspan(1), &reading));
+  }
+  reading.Translate();
+  for (const std::string& note : script.notes) {
+    reading.draft().Assume(fmt::format("{} {}", file.path, note));
+  }
+  ReadProgram(line.program, &reading);
+  if (fork.before != nullptr) fork.before(&reading);
+  ReadMegatronRules(&reading, line.launch, &script);
+  if (fork.after != nullptr) fork.after(&reading);
+  return reading.Finish(std::string(fork.name));
+}
+
 Result<Imported> ReadMegatron(const std::vector<File>& files, const Options& options) {
   if (files.size() != 1) {
     return InvalidInput("Megatron's arguments are one file; {} and {} are given", files[0].path,
                         files[1].path);
   }
   const File& file = files.front();
-  Reading reading({&MegatronTable()}, options, file.path);
   const bool yaml = file.path.ends_with(".yaml") || file.path.ends_with(".yml");
-  if (yaml) {
-    ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
-                            formats::ParseYaml(file.text, file.path));
-    ORRERY_RETURN_IF_ERROR(AddYaml(document, &reading));
-    reading.Translate();
-    ReadMegatronRules(&reading, {}, nullptr);
-    return reading.Finish("megatron");
+  if (!yaml) {
+    return ReadMegatronScript(files, options, {.name = "megatron", .tables = {&MegatronTable()}});
   }
-  ORRERY_ASSIGN_OR_RETURN(const Script script, ReadScript(file.text, file.path, options.variables));
-  ORRERY_ASSIGN_OR_RETURN(const CommandLine line,
-                          FindTraining(script, {&MegatronTable()}, file.path));
-  AddWords(line.words, {&MegatronTable()}, &reading);
+  Reading reading({&MegatronTable()}, options, file.path);
+  ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
+                          formats::ParseYaml(file.text, file.path));
+  ORRERY_RETURN_IF_ERROR(AddYaml(document, &reading));
   reading.Translate();
-  for (const std::string& note : script.notes) {
-    reading.draft().Assume(fmt::format("{} {}", file.path, note));
-  }
-  ReadProgram(line.program, &reading);
-  ReadMegatronRules(&reading, line.launch, &script);
+  ReadMegatronRules(&reading, {}, nullptr);
   return reading.Finish("megatron");
 }
 

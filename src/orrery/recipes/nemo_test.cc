@@ -90,5 +90,29 @@ TEST(Nemo, OverridesNeedAModel) {
   EXPECT_THAT(typo.status().message(), HasSubstr("unknown argument 'ddp.overlap_grad_reduse'"));
 }
 
+// OmegaConf's expressions, and the tokenizer's name for a vocabulary.
+TEST(Nemo, ExpressionsAreResolved) {
+  std::string text(kNemo1);
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("ffn_hidden_size: 3072", "ffn_hidden_size: ${multiply:4, ${.hidden_size}}");
+  replace("max_position_embeddings: 2048", "max_position_embeddings: ${.encoder_seq_length}");
+  replace("global_batch_size: 64", "global_batch_size: ${multiply:${trainer.num_nodes}, 32}");
+  replace("  vocab_size: 50304\n",
+          "  tokenizer:\n    library: megatron\n    type: GPT2BPETokenizer\n");
+  const Result<Imported> imported = ImportYaml(text, {.cluster = "a100-80g-ib-200g"});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(w.model.ffn_hidden, 3072);
+  EXPECT_EQ(w.model.max_position, 2048);
+  EXPECT_EQ(w.plan.batch.global_batch, 64);
+  EXPECT_EQ(w.model.vocab, 50'688);  // 50,257 to a multiple of 128 · 4
+  std::string loop(kNemo1);
+  loop.replace(loop.find("ffn_hidden_size: 3072"), 21, "ffn_hidden_size: ${.ffn_hidden_size}");
+  EXPECT_THAT(ImportYaml(loop, {.cluster = "a100-80g-ib-200g"}).status().message(),
+              HasSubstr("write a whole number"));
+}
+
 }  // namespace
 }  // namespace orrery::recipes

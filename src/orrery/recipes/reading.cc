@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/base/units.h"
@@ -15,7 +16,8 @@
 namespace orrery::recipes {
 namespace {
 
-constexpr std::size_t kMostShown = 20;  // problems of one recipe
+constexpr std::size_t kMostShown = 20;            // problems of one recipe
+constexpr std::string_view kUnknown = "unknown";  // left out: all that are not known
 
 bool SameArgument(const Given& given, const std::string& name) {
   if (given.name == name || given.row->argument == name) return true;
@@ -54,7 +56,10 @@ bool IsNumber(const std::string& text) {
 }  // namespace
 
 void Reading::AddUnknown(const std::string& name, const std::string& where, const Tables& tables) {
-  if (std::ranges::find(options_.leave_out, name) != options_.leave_out.end()) {
+  const auto left = [&](std::string_view what) {
+    return std::ranges::find(options_.leave_out, what) != options_.leave_out.end();
+  };
+  if (left(name) || (!name.empty() && left(kUnknown))) {
     draft_.Assume(fmt::format("{} of {} is left out: it is not known", name, file_));
     uses_.push_back({.argument = name,
                      .where = where,
@@ -73,6 +78,7 @@ void Reading::AddUnknown(const std::string& name, const std::string& where, cons
   std::string text = fmt::format("{}: unknown argument '{}'", where, Printable(name));
   if (!near.empty()) text += fmt::format("; did you mean '{}'?", fmt::join(near, "' or '"));
   problems_.push_back(text + fmt::format("; --leave-out {} goes on without it", Printable(name)));
+  ++unknown_;
 }
 
 void Reading::Add(Given given) {
@@ -94,9 +100,16 @@ std::optional<std::string> Reading::Value(const Given& given) {
   if (given.row->flag()) return given.on ? "true" : "false";
   for (const Word& value : given.values) {
     if (value.unknown.empty()) continue;
-    problems_.push_back(fmt::format("{}: {} is {}, and {} is not set; give --env {}=VALUE",
-                                    given.where, given.name, Printable(value.text, 80),
-                                    Printable(value.unknown, 60), Printable(value.unknown, 60)));
+    const bool number = value.unknown.find_first_not_of("0123456789") == std::string::npos;
+    const bool command = value.unknown.find(' ') != std::string::npos;
+    const std::string unknown = Printable(value.unknown, 60);
+    problems_.push_back(fmt::format(
+        "{}: {} is {}, {}", given.where, given.name, Printable(value.text, 80),
+        command  ? fmt::format("which hangs on {}; write its value into the script", unknown)
+        : number ? fmt::format("and {} is not set; give --args 'ONE TWO …', what the script is "
+                               "started with",
+                               unknown)
+                 : fmt::format("and {} is not set; give --env {}=VALUE", unknown, unknown)));
     return std::nullopt;
   }
   return Joined(given.values);
@@ -352,6 +365,26 @@ void Reading::SetSize(const Launch& launch) {
   SayNodes(WholeNodes(launch, nodes, gpus));
 }
 
+Result<std::optional<File>> OpenNamed(const std::string& name, const std::string& recipe) {
+  namespace fs = std::filesystem;
+  constexpr int kMostAbove = 6;
+  constexpr std::int64_t kMostBytes = 1 << 20;
+  std::error_code error;
+  fs::path folder = fs::path(recipe).parent_path();
+  std::vector<fs::path> places = {name};
+  for (int i = 0; i < kMostAbove && fs::path(name).is_relative(); ++i) {
+    places.push_back(folder / name);
+    if (folder.empty() || folder == folder.root_path()) break;
+    folder = folder.parent_path();
+  }
+  for (const fs::path& place : places) {
+    if (!fs::is_regular_file(place, error)) continue;
+    ORRERY_ASSIGN_OR_RETURN(std::string text, ReadFile(place.string(), kMostBytes));
+    return std::optional(File{place.string(), std::move(text)});
+  }
+  return std::optional<File>();
+}
+
 Result<Imported> Reading::Finish(const std::string& dialect) {
   if (!draft_.Has("model") && !draft_.Has("model.name")) {
     const std::string base = file_.substr(file_.rfind('/') + 1);
@@ -374,6 +407,10 @@ Result<Imported> Reading::Finish(const std::string& dialect) {
                         "\n  "));
     if (shown < problems_.size()) {
       text += fmt::format("\n  and {} more", problems_.size() - shown);
+    }
+    if (unknown_ > 1) {
+      text += fmt::format("\n  --leave-out {} goes on without all {} that are not known", kUnknown,
+                          unknown_);
     }
     return Status(Code::kInvalidInput, std::move(text));
   }

@@ -36,7 +36,7 @@ struct Launch {
 
 class Reading {
  public:
-  // No two tables have an argument of one name.
+  // Of an argument that several tables have the first one's row counts.
   Reading(Tables tables, const Options& options, std::string file)
       : tables_(std::move(tables)), options_(options), file_(std::move(file)) {}
 
@@ -106,7 +106,12 @@ class Reading {
   std::vector<Use> uses_;
   std::vector<std::string> problems_, missing_;
   std::int64_t nodes_ = 0;
+  std::size_t unknown_ = 0;  // problems that are arguments of no table
   Draft draft_;
 };
+
+// A file that a recipe names: from here, from the recipe's folder, or from one above it; nullopt:
+// there is none.
+Result<std::optional<File>> OpenNamed(const std::string& name, const std::string& recipe);
 
 }  // namespace orrery::recipes

@@ -284,14 +284,20 @@ class Interpreter {
   Status Simple(bool run) {
     std::vector<Word> words;
     bool assigns = true;
+    const Token* here = nullptr;  // its here document
+    Word output;                  // the file that it writes
     while (!AtEnd() && Now().kind != Token::Kind::kNewline) {
       const Token& token = Now();
       if (token.kind == Token::Kind::kOperator) {
         const bool redirects = token.text[0] == '<' || token.text[0] == '>' || token.text == "&>";
         if (!redirects) break;
         ++at_;
-        if (token.text != "<<" && token.text != "<<-" && !AtEnd() &&
-            Now().kind == Token::Kind::kWord) {
+        if (token.text == "<<" || token.text == "<<-") {
+          here = &token;
+        } else if (!AtEnd() && Now().kind == Token::Kind::kWord) {
+          if (run && token.text == ">") {
+            ORRERY_ASSIGN_OR_RETURN(output, variables_->ExpandOne(Now().text, token.line));
+          }
           ++at_;
         }
         continue;
@@ -317,7 +323,29 @@ class Interpreter {
                               variables_->Expand(token.text, token.line));
       words.insert(words.end(), expanded.begin(), expanded.end());
     }
-    if (!words.empty()) script_->commands.push_back(std::move(words));
+    if (words.empty()) return {};
+    if (!output.text.empty()) ORRERY_RETURN_IF_ERROR(Write(words, here, output.text));
+    script_->commands.push_back(std::move(words));
+    return {};
+  }
+
+  // The file that a command writes whose output is known without running it.
+  Status Write(const std::vector<Word>& command, const Token* here, const std::string& file) {
+    Word text;
+    if (command.front().text == "cat" && here != nullptr && !here->items.empty()) {
+      text = {.text = here->items.front(), .line = here->line};
+      if (here->items.size() == 1) {
+        ORRERY_ASSIGN_OR_RETURN(text, variables_->ExpandText(text.text, text.line));
+      }
+    } else if (command.front().text == "echo") {
+      for (std::size_t i = 1; i < command.size(); ++i) {
+        text.text += (i > 1 ? " " : "") + command[i].text;
+        if (text.unknown.empty()) text.unknown = command[i].unknown;
+      }
+    } else {
+      return {};
+    }
+    script_->files[file] = std::move(text);
     return {};
   }
 

@@ -3,10 +3,10 @@
 //
 // Read: variables with their defaults (${A:-8}), arrays (ARGS=(…), ARGS+=(…), "${ARGS[@]}"),
 // integer arithmetic, quotes, line continuations, comments, `if` on tests that the script decides,
-// `case`, the first turn of a `for`, here documents, the text behind `bash -c`, #SBATCH lines. A
-// function's body is read where it stands. Not run: commands, command substitution, loops on
-// conditions; what hangs on them is unknown, and carries the variable's name. Bounded: bytes,
-// words, depth.
+// `case`, the first turn of a `for`, here documents and the files they become, the text behind
+// `bash -c`, #SBATCH lines. A function's body is read where it stands. Not run: commands, command
+// substitution, loops on conditions; what hangs on them is unknown, and carries the variable's
+// name. Bounded: bytes, words, depth.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,13 @@ struct Script {
   std::map<std::string, Word> exported;     // every scalar variable with its last value
   // #SBATCH --nodes=4 and -N 4: ("nodes", "4"), long names where they have one.
   std::vector<std::pair<std::string, Word>> directives;
+  // What "cat <<EOT > FILE" and "echo … > FILE" write, by the file's name.
+  std::map<std::string, Word> files;
   std::vector<std::string> notes;  // what was decided without knowing: "line 12: …"
 };
 
-// `variables` are what the user says of them: they win over the script's assignments.
+// `variables` are what the user says of them: they win over the script's assignments. What the
+// script is started with are "1", "2" and so on, "@" and "#".
 Result<Script> ReadScript(std::string_view text, const std::string& name,
                           const std::map<std::string, std::string>& variables);
 

@@ -186,7 +186,7 @@ class Expander {
       *at = end;
       return {};
     }
-    if (next == '@' || next == '*' || (next >= '0' && next <= '9')) {
+    if (next == '@' || next == '*' || next == '#' || (next >= '0' && next <= '9')) {
       AddVariable(std::string(1, next), next == '@', quoted);
       *at += 2;
       return {};
@@ -270,22 +270,36 @@ class Expander {
     for (std::size_t i = 0; i < count; ++i) {
       const Word& item = variable->items[i];
       if (i > 0) Close();
-      if (!item.unknown.empty() && word_.unknown.empty()) word_.unknown = item.unknown;
-      if (quoted || !item.unknown.empty()) {
+      if (quoted) {
+        if (word_.unknown.empty()) word_.unknown = item.unknown;
         Add(item.text);
       } else {
-        Split(item.text);
+        Split(item.text, item.unknown);
       }
-      if (!item.unknown.empty() && word_.unknown.empty()) word_.unknown = item.unknown;
     }
   }
 
-  void Split(std::string_view text) {
+  // At blanks. What is not known stands in the text as it was written ($NAME, $(command)): it stays
+  // whole, and its word alone carries `unknown`.
+  void Split(std::string_view text, const std::string& unknown) {
     for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find_first_of(" \t\n", at), text.size());
-      if (end > at) Add(text.substr(at, end - at));
-      if (end < text.size()) Close();
-      at = end + 1;
+      const char c = text[at];
+      std::size_t end = at + 1;
+      if (c == ' ' || c == '\t' || c == '\n') {
+        Close();
+        at = end;
+        continue;
+      }
+      if (!unknown.empty() && (c == '$' || c == '`')) {
+        if (word_.unknown.empty()) word_.unknown = unknown;
+        const bool opens =
+            c == '`' || (end < text.size() && (text[end] == '(' || text[end] == '{'));
+        if (opens) end = std::min(EndOfExpansion(text, at), text.size());
+      } else {
+        end = std::min(text.find_first_of(unknown.empty() ? " \t\n" : " \t\n$`", at), text.size());
+      }
+      Add(text.substr(at, end - at));
+      at = end;
     }
   }
   void Add(std::string_view text) {
@@ -330,14 +344,29 @@ Result<std::vector<Word>> Variables::Expand(std::string_view raw, std::int32_t l
   Expander expander(this, line, 0);
   ORRERY_RETURN_IF_ERROR(expander.Run(raw, false));
   std::vector<Word> words = expander.Take();
+  std::size_t bytes = 0;
   for (Word& word : words) {
     word.line = line;
-    bytes_ += word.text.size() + 1;
+    bytes += word.text.size() + 1;
   }
-  if (bytes_ > kMostBytes) {
-    return InvalidInput("its variables grow to more than {} MiB", kMostBytes >> 20);
-  }
+  ORRERY_RETURN_IF_ERROR(Count(bytes));
   return words;
+}
+
+Status Variables::Count(std::size_t bytes) {
+  bytes_ += bytes;
+  if (bytes_ <= kMostBytes) return {};
+  return InvalidInput("its variables grow to more than {} MiB", kMostBytes >> 20);
+}
+
+Result<Word> Variables::ExpandText(std::string_view raw, std::int32_t line) {
+  Expander expander(this, line, 0);
+  ORRERY_RETURN_IF_ERROR(expander.Run(raw, true));
+  std::vector<Word> words = expander.Take();
+  Word text = words.empty() ? Word{} : std::move(words.front());
+  text.line = line;
+  ORRERY_RETURN_IF_ERROR(Count(text.text.size()));
+  return text;
 }
 
 Result<Word> Variables::ExpandOne(std::string_view raw, std::int32_t line) {

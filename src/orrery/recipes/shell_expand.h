@@ -29,8 +29,12 @@ class Variables {
   Result<std::vector<Word>> Expand(std::string_view raw, std::int32_t line);
   // As one word, as an assignment or a test takes it.
   Result<Word> ExpandOne(std::string_view raw, std::int32_t line);
+  // As one text with its blanks and quotes, as a here document has it.
+  Result<Word> ExpandText(std::string_view raw, std::int32_t line);
 
  private:
+  Status Count(std::size_t bytes);
+
   std::map<std::string, Variable> values_;
   std::size_t bytes_ = 0;  // of all that was expanded
 };

@@ -81,18 +81,20 @@ class Lexer {
 
   void ReadHereWord() {
     while (at_ < text_.size() && IsBlank(text_[at_])) ++at_;
-    std::string word;
+    HereDocument here{.operator_at = tokens_.size() - 1};
     while (at_ < text_.size() && !IsBlank(text_[at_]) && text_[at_] != '\n' &&
            !IsOperator(text_[at_])) {
-      if (text_[at_] != '"' && text_[at_] != '\'' && text_[at_] != '\\') word += text_[at_];
+      const bool quote = text_[at_] == '"' || text_[at_] == '\'' || text_[at_] == '\\';
+      here.quoted = here.quoted || quote;
+      if (!quote) here.end += text_[at_];
       ++at_;
     }
-    here_.push_back(word);
+    here_.push_back(std::move(here));
   }
 
   // Bodies begin on the line behind their command.
   void SkipHereDocuments() {
-    for (const std::string& word : here_) {
+    for (const HereDocument& here : here_) {
       const std::int32_t line = line_;
       std::string body;
       while (at_ < text_.size()) {
@@ -101,10 +103,13 @@ class Lexer {
         while (!row.empty() && row.front() == '\t') row.remove_prefix(1);
         at_ = std::min(end + 1, text_.size());
         ++line_;
-        if (row == word) break;
+        if (row == here.end) break;
         body += row;
         body += '\n';
       }
+      std::vector<std::string>& items = tokens_[here.operator_at].items;
+      items.push_back(body);
+      if (here.quoted) items.emplace_back("quoted");
       bodies_.emplace_back(std::move(body), line);
     }
     here_.clear();
@@ -190,7 +195,12 @@ class Lexer {
   std::string name_;
   std::size_t at_ = 0;
   std::int32_t line_ = 1;
-  std::vector<std::string> here_;
+  struct HereDocument {
+    std::size_t operator_at;  // of tokens_
+    std::string end = {};     // the line that ends it
+    bool quoted = false;
+  };
+  std::vector<HereDocument> here_;
   std::vector<std::pair<std::string, std::int32_t>> bodies_;
   std::vector<Token> tokens_;
 };
@@ -215,6 +225,9 @@ std::size_t EndOfExpansion(std::string_view text, std::size_t at) {
     if (!awaited.empty() && c == awaited.back()) {
       awaited.pop_back();
       if (awaited.empty()) return i + 1;
+    } else if (c == '`') {  // a command, whose quotes are its own
+      i = text.find('`', i + 1);
+      if (i == std::string_view::npos) return i;
     } else if (c == '"') {
       awaited += '"';
     } else if (c == '\'' && !quoted) {

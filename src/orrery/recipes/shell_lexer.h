@@ -15,8 +15,10 @@ namespace orrery::recipes {
 struct Token {
   enum class Kind : std::uint8_t { kWord, kArray, kOperator, kNewline };
   Kind kind = Kind::kWord;
-  std::string text;                // kArray: "NAME=" or "NAME+="; kOperator: ";", "&&", "|", …
-  std::vector<std::string> items;  // kArray: its elements as written
+  std::string text;  // kArray: "NAME=" or "NAME+="; kOperator: ";", "&&", "|", …
+  // kArray: its elements as written; of the operator "<<" the here document, "quoted" behind it
+  // where nothing in it is expanded.
+  std::vector<std::string> items;
   std::int32_t line = 0;
 };
 

@@ -1,0 +1,169 @@
+// Forks of Megatron-LM: what their own arguments become, beside Megatron's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "orrery/job/job.h"
+#include "orrery/recipes/import.h"
+#include "orrery/recipes/shell.h"
+
+namespace orrery::recipes {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Result<Imported> ImportText(const std::string& text,
+                            const Options& options = {.cluster = "h100-ib-400g"}) {
+  const std::string path = testing::TempDir() + "fork.sh";
+  std::ofstream(path) << text;
+  return Import({path}, options);
+}
+
+const std::string kSmall =
+    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 12 --hidden-size 768 "
+    "--num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024 "
+    "--micro-batch-size 2 --global-batch-size 64 --bf16 ";
+const std::string kVocab = "--vocab-size 50257 ";
+
+// Le Scao et al. 2022, section 3.4 and table 3.
+TEST(MegatronDeepSpeed, BloomAsItsPaperSays) {
+  const Result<Imported> imported =
+      Import({std::string(ORRERY_SOURCE_DIR) + "/examples/recipes/bloom-176b.slurm"},
+             {.cluster = "a100-80g-ib-200g"});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->dialect, "megatron-deepspeed");
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(w.model.parameters(), 176'247'271'424);  // bigscience/bloom's checkpoint
+  EXPECT_EQ(imported->job.ranks(), 384u);
+  EXPECT_EQ(w.plan.parallel.dp, 8);
+  EXPECT_EQ(w.plan.batch.global_batch, 2048);
+  EXPECT_EQ(w.plan.memory.sharding, workload::Sharding::kZero1);
+  EXPECT_EQ(w.plan.memory.recompute, workload::Recompute::kFull);
+  EXPECT_EQ(w.plan.parallel.layers_per_stage.front(), 5);
+  EXPECT_EQ(w.plan.parallel.layers_per_stage[1], 6);
+  EXPECT_EQ(w.model.position, workload::Position::kNone);
+}
+
+TEST(MegatronDeepSpeed, ItsJsonSaysTheStage) {
+  const auto sharding = [](const std::string& text) {
+    const Result<Imported> imported = ImportText(text);
+    EXPECT_TRUE(imported.ok()) << imported.status().message();
+    return imported.ok() ? imported->job.workloads.front().plan.memory.sharding
+                         : workload::Sharding::kNone;
+  };
+  const std::string run = kSmall + kVocab + "--deepspeed --deepspeed_config $C --zero-stage 1";
+  EXPECT_EQ(
+      sharding("C=a.$X.json\nS=3\ncat <<E > $C\n{\"zero_optimization\": {\"stage\": $S}}\nE\n" +
+               run),
+      workload::Sharding::kZero3);
+  EXPECT_EQ(sharding("C=b.json\necho '{\"zero_optimization\": {\"stage\": 2}}' > $C\n" + run),
+            workload::Sharding::kZero2);
+  // A template that sed fills in cannot be read: the argument holds, and the job says so.
+  const Result<Imported> blind = ImportText("C=none.json\nsed s/A/1/ t.json > $C\n" + run);
+  ASSERT_TRUE(blind.ok()) << blind.status().message();
+  EXPECT_EQ(blind->job.workloads.front().plan.memory.sharding, workload::Sharding::kZero1);
+  EXPECT_THAT(blind->job.assumed, testing::Contains(HasSubstr("none.json of")));
+  const Result<Imported> open =
+      ImportText("C=c.json\ncat <<E > $C\n{\"zero_optimization\": {\"stage\": $S}}\nE\n" + run);
+  EXPECT_THAT(open.status().message(), HasSubstr("S is not set: give --env S=VALUE"));
+}
+
+TEST(MegatronDeepSpeed, ExpertsAndUlysses) {
+  const Result<Imported> imported =
+      ImportText(kSmall + kVocab +
+                 "--deepspeed --num-experts 8 --moe-expert-parallel-size 4 --topk 1 "
+                 "--disable-moe-token-dropping --no-pipeline-parallel");
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(w.model.experts.count, 8);
+  EXPECT_EQ(w.model.experts.top_k, 1);
+  EXPECT_EQ(w.plan.parallel.ep, 4);
+  EXPECT_THAT(imported->job_text, HasSubstr("expert_every: 2"));
+  EXPECT_THAT(ImportText(kSmall + kVocab + "--deepspeed --num-experts 8 16").status().message(),
+              HasSubstr("layers with different numbers of experts (8, 16) are not modelled"));
+  const Result<Imported> ulysses =
+      ImportText(kSmall + kVocab + "--deepspeed --ds-sequence-parallel-size 4 --use-flash-attn-v2");
+  ASSERT_TRUE(ulysses.ok()) << ulysses.status().message();
+  EXPECT_EQ(ulysses->job.workloads.front().plan.parallel.cp, 4);
+  EXPECT_THAT(ulysses->job_text, HasSubstr("cp_exchange: all-to-all"));
+}
+
+// What a script of Pai-Megatron-Patch's is started with says its size; its tokenizer's name and
+// --extra-vocab-size say the vocabulary, 151,643 + 421 = 152,064 as Qwen2.5 7B has it.
+TEST(MegatronPatch, StartedWithArguments) {
+  const std::string script =
+      "ENV=$1\nLAYERS=$2\nTP=${3}\n" + kSmall +
+      "--num-layers $LAYERS --tensor-model-parallel-size $TP --patch-tokenizer-type Qwen2Tokenizer "
+      "--extra-vocab-size 421 --max-padding-length 1024 --make-vocab-size-divisible-by 64";
+  const Result<Imported> open = ImportText(script);
+  EXPECT_THAT(open.status().message(),
+              HasSubstr("--num-layers is $2, and 2 is not set; give --args 'ONE TWO …'"));
+  const Result<Imported> imported = ImportText(
+      script, {.cluster = "h100-ib-400g", .variables = {{"1", "dsw"}, {"2", "24"}, {"3", "2"}}});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->dialect, "megatron-patch");
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(w.model.layers, 24);
+  EXPECT_EQ(w.plan.parallel.tp, 2);
+  EXPECT_EQ(w.model.vocab, 152'064);
+}
+
+// Releases of Megatron-LM until 2.6.
+TEST(Megatron, OldestArguments) {
+  const Result<Imported> imported = ImportText(
+      "torchrun --nproc_per_node 8 pretrain_gpt2.py --num-layers 12 --hidden-size 768 "
+      "--num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024 --fp16 "
+      "--model-parallel-size 2 --batch-size 4 --checkpoint-activations --checkpoint-num-layers 2 "
+      "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --data-impl mmap "
+      "--load <path of a checkpoint> \n");
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const job::Workload& w = imported->job.workloads.front();
+  EXPECT_EQ(w.plan.parallel.tp, 2);
+  EXPECT_EQ(w.plan.batch.micro_batch, 4);
+  EXPECT_EQ(w.plan.memory.recompute, workload::Recompute::kFull);
+  EXPECT_EQ(w.plan.memory.recompute_layers, 2);
+  EXPECT_EQ(w.model.vocab, 50'432);  // 50,257 to a multiple of 128 · 2
+}
+
+TEST(Megatron, AllThatIsNotKnownIsLeftOutAtOnce) {
+  const std::string script = kSmall + kVocab + "--our-own-thing 3 --another-thing";
+  EXPECT_THAT(ImportText(script).status().message(),
+              HasSubstr("--leave-out unknown goes on without all 2 that are not known"));
+  const Result<Imported> imported =
+      ImportText(script, {.cluster = "h100-ib-400g", .leave_out = {"unknown"}});
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_THAT(imported->job.assumed, testing::Contains(HasSubstr("--our-own-thing of")));
+  EXPECT_THAT(imported->job.assumed, testing::Contains(HasSubstr("--another-thing of")));
+}
+
+TEST(Megatron, CapacityOfEvenlyLoadedExperts) {
+  const std::string experts =
+      kSmall + kVocab +
+      "--num-experts 8 --moe-expert-capacity-factor 1.25 "
+      "--moe-token-dispatcher-type alltoall --expert-model-parallel-size 4 ";
+  const Result<Imported> drops = ImportText(experts);
+  ASSERT_TRUE(drops.ok()) << drops.status().message();
+  EXPECT_THAT(drops->job_text, HasSubstr("moe_routing: drawn-zipf"));
+  const Result<Imported> pads = ImportText(experts + "--moe-pad-expert-input-to-capacity");
+  ASSERT_TRUE(pads.ok()) << pads.status().message();
+  EXPECT_THAT(pads->job_text, HasSubstr("moe_imbalance: 1.25"));
+}
+
+// A variable with something unknown in it is still split into words, each of which says whether it
+// is known.
+TEST(Shell, WordsOfAVariableThatIsNotWhollyKnown) {
+  const Result<Script> script = ReadScript(
+      "A=\"--x $(run it --y) --z 3\n --last\"\nstart $A \"`bc <<< \"2 * 3\"`\"\n", "x.sh", {});
+  ASSERT_TRUE(script.ok()) << script.status().message();
+  std::vector<std::string> words;
+  for (const Word& word : script->commands.front()) {
+    words.push_back(word.text + (word.unknown.empty() ? "" : "?"));
+  }
+  EXPECT_THAT(words, ElementsAre("start", "--x", "$(run it --y)?", "--z", "3", "--last",
+                                 "`bc <<< \"2 * 3\"`?"));
+}
+
+}  // namespace
+}  // namespace orrery::recipes
