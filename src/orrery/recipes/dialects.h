@@ -82,6 +82,7 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
 void ReadMegatronRules(Reading* r, const Launch& launch, const Script* script);
 
 // Parts of Megatron's rules.
+void ReadMegatronModel(Reading* r);  // keys of model, and of experts in training
 // Megatron's layers on stages: those keys of parallel and model.
 void ReadMegatronStages(Reading* r);
 // "([0]*3+[1]*58)", "[1,0,1]": Python's lists of numbers; nullopt: it is none.

@@ -11,6 +11,7 @@
 #include "orrery/formats/toml.h"
 #include "orrery/formats/tree.h"
 #include "orrery/recipes/dialects.h"
+#include "orrery/recipes/shell.h"
 
 namespace orrery::recipes {
 namespace {
@@ -137,6 +138,18 @@ Status CheckLeftOut(const Imported& imported, const Reader& reader, const Option
   return {};
 }
 
+// A script whose arguments stand in files that it takes in: known by the words of its commands.
+const Reader* FindByWords(const File& file, const Options& options) {
+  if (!file.text.starts_with("#!") && !file.path.ends_with(".sh")) return nullptr;
+  const Result<Script> script = ReadScript(file.text, file.path, options.variables);
+  if (!script.ok()) return nullptr;
+  std::string words;
+  for (const std::vector<Word>& command : script->commands) {
+    for (const Word& word : command) words += word.text + " ";
+  }
+  return Find(words, file.path);
+}
+
 Result<Imported> ReadBy(const Reader& reader, const std::vector<File>& files,
                         const Options& options) {
   ORRERY_ASSIGN_OR_RETURN(Imported imported, reader.read(files, options));
@@ -158,6 +171,9 @@ Result<Imported> ImportFiles(const std::vector<File>& files, const Options& opti
   }
   for (const File& file : files) {
     if (const Reader* reader = Find(file.text, file.path)) return ReadBy(*reader, files, options);
+  }
+  for (const File& file : files) {
+    if (const Reader* reader = FindByWords(file, options)) return ReadBy(*reader, files, options);
   }
   // A file that cannot be read as what its ending says is broken before it is unknown.
   for (const File& file : files) {

@@ -151,6 +151,43 @@ TEST(Megatron, CapacityOfEvenlyLoadedExperts) {
   EXPECT_THAT(pads->job_text, HasSubstr("moe_imbalance: 1.25"));
 }
 
+TEST(Shell, ScriptsThatAreTakenIn) {
+  const std::string folder = testing::TempDir();
+  std::ofstream(folder + "taken_config.sh") << "LAYERS=24\nARGS=\"--num-layers $LAYERS\"\n";
+  std::ofstream(folder + "taken_run.sh") << "start $ARGS --size $1\n";
+  const Result<Script> script = ReadScript(
+      ". `pwd`/taken_config.sh\nsource none.sh\nbash taken_run.sh 7B\n", folder + "x.sh", {});
+  ASSERT_TRUE(script.ok()) << script.status().message();
+  std::vector<std::string> words;
+  for (const Word& word : script->commands.back()) words.push_back(word.text);
+  EXPECT_THAT(words, ElementsAre("start", "--num-layers", "24", "--size", "7B"));
+  EXPECT_THAT(script->notes, ElementsAre("line 2: 'none.sh' was not found"));
+  // One that takes itself in ends.
+  std::ofstream(folder + "taken_loop.sh") << "source taken_loop.sh\nrun\n";
+  const Result<Script> loop = ReadScript("source taken_loop.sh\n", folder + "x.sh", {});
+  ASSERT_TRUE(loop.ok());
+  EXPECT_THAT(loop->notes, testing::Contains(HasSubstr("is one file too many")));
+}
+
+// As the scripts of Narayanan et al. 2021 are built: a figure's script, its settings, what it
+// submits.
+TEST(Megatron, SettingsAndBatchScriptsApart) {
+  const std::string folder = testing::TempDir();
+  std::ofstream(folder + "part_settings.sh")
+      << "MERGES=\nARGS=\" --tensor-model-parallel-size ${TP} --micro-batch-size 1 "
+         "--global-batch-size 16 --num-layers 3 --hidden-size 1024 --num-attention-heads 16 "
+         "--merge-file ${MERGES} --seq-length 2048 --max-position-embeddings 2048 --fp16 \"\n";
+  std::ofstream(folder + "part_run.sh")
+      << "#!/bin/bash\n#SBATCH -t 0:30:00 --exclusive --ntasks-per-node=8 # a task a GPU\n"
+         "CMD=\"python -u ${CODE}/pretrain_gpt.py ${ARGS}\"\nsrun -l sh -c \"${CMD}\"\n";
+  const Result<Imported> imported =
+      ImportText("#!/bin/bash\nTP=8\n. `pwd`/part_settings.sh\nsbatch --nodes=2 part_run.sh\n");
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  EXPECT_EQ(imported->job.ranks(), 16u);
+  EXPECT_EQ(imported->job.workloads.front().plan.parallel.tp, 8);
+  EXPECT_EQ(imported->job.workloads.front().model.layers, 3);
+}
+
 // A variable with something unknown in it is still split into words, each of which says whether it
 // is known.
 TEST(Shell, WordsOfAVariableThatIsNotWhollyKnown) {

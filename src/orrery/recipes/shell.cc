@@ -8,6 +8,7 @@
 #include <set>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/reading.h"
 #include "orrery/recipes/shell_expand.h"
 #include "orrery/recipes/shell_lexer.h"
 
@@ -17,6 +18,7 @@ namespace {
 constexpr std::size_t kMostBytes = 1 << 20;
 constexpr int kMostDepth = 50;
 constexpr std::size_t kMostTexts = 64;  // here documents and texts for other shells
+constexpr int kMostFiles = 16;          // that a script takes in
 
 bool IsWord(const Token& token, std::string_view text) {
   return token.kind == Token::Kind::kWord && token.text == text;
@@ -35,6 +37,38 @@ std::size_t AssignedName(std::string_view word) {
   }
   const std::string_view rest = word.substr(at);
   return at > 0 && (rest.starts_with('=') || rest.starts_with("+=")) ? at : 0;
+}
+
+// "#SBATCH --nodes=4 --ntasks-per-node=8", "#SBATCH -N 4".
+void ReadDirectives(std::string_view text, Script* script) {
+  constexpr std::pair<std::string_view, std::string_view> kShort[] = {
+      {"-N", "nodes"}, {"-n", "ntasks"}, {"-G", "gpus"}};
+  std::int32_t line = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view row = text.substr(at, end - at);
+    at = end + 1;
+    ++line;
+    if (!row.starts_with("#SBATCH")) continue;
+    row.remove_prefix(7);
+    row = row.substr(0, std::min(row.find('#'), row.size()));
+    std::vector<std::string> words;  // of "--key=value" and "-K value" alike
+    while (!row.empty()) {
+      const std::size_t stop = std::min(row.find_first_of(" \t\r="), row.size());
+      if (stop > 0) words.emplace_back(row.substr(0, stop));
+      row.remove_prefix(std::min(stop + 1, row.size()));
+    }
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      std::string key = words[i];
+      for (const auto& [shorter, longer] : kShort) {
+        if (key == shorter) key = fmt::format("--{}", longer);
+      }
+      if (!key.starts_with("--")) continue;
+      const bool valued = i + 1 < words.size() && !words[i + 1].starts_with('-');
+      script->directives.emplace_back(key.substr(2),
+                                      Word{.text = valued ? words[i + 1] : "", .line = line});
+    }
+  }
 }
 
 class Interpreter {
@@ -325,8 +359,57 @@ class Interpreter {
     }
     if (words.empty()) return {};
     if (!output.text.empty()) ORRERY_RETURN_IF_ERROR(Write(words, here, output.text));
+    ORRERY_ASSIGN_OR_RETURN(const bool taken, TakeIn(words));
+    if (taken) return {};
     script_->commands.push_back(std::move(words));
     return {};
+  }
+
+  // Where a command names another script of the user's; 0: nowhere. `starts`: with arguments of its
+  // own.
+  static std::size_t ScriptOf(const std::vector<Word>& command, bool* starts) {
+    const std::string& first = command.front().text;
+    *starts = first == "bash" || first == "sh" || first == "sbatch";
+    if (command.size() < 2) return 0;
+    if (first == "source" || first == ".") return 1;
+    if (first == "sbatch") {
+      const auto file = std::ranges::find_if(command, [](const Word& word) {
+        return word.text.ends_with(".sh") || word.text.ends_with(".slurm") ||
+               word.text.ends_with(".sbatch");
+      });
+      return file == command.end() ? 0 : static_cast<std::size_t>(file - command.begin());
+    }
+    return *starts && !command[1].text.starts_with('-') ? 1 : 0;
+  }
+
+  // Reads it where it is named. A folder that a command says is not known: the file is looked for
+  // by its name alone.
+  Result<bool> TakeIn(const std::vector<Word>& command) {
+    bool starts = false;
+    const std::size_t at = ScriptOf(command, &starts);
+    if (at == 0) return false;
+    const Word& file = command[at];
+    const std::string path =
+        file.unknown.empty() ? file.text : file.text.substr(file.text.rfind('/') + 1);
+    ORRERY_ASSIGN_OR_RETURN(const std::optional<File> found, OpenNamed(path, name_));
+    if (!found || script_->files_taken >= kMostFiles) {
+      script_->notes.push_back(fmt::format("line {}: '{}' {}", file.line, Printable(file.text, 80),
+                                           found ? "is one file too many" : "was not found"));
+      return false;
+    }
+    ++script_->files_taken;
+    for (std::size_t i = at + 1; starts && i < command.size(); ++i) {
+      variables_->Set(std::to_string(i - at), {.items = {command[i]}});
+    }
+    if (command.front().text == "sbatch") {  // it says how many hosts
+      script_->commands.push_back(command);
+      ReadDirectives(found->text, script_);
+    }
+    ORRERY_ASSIGN_OR_RETURN(Tokens tokens, Tokenise(found->text, found->path));
+    for (Token& token : tokens.all) token.line = file.line;  // where the user's own script names it
+    ORRERY_RETURN_IF_ERROR(
+        Interpreter(std::move(tokens.all), name_, given_, variables_, script_).Run());
+    return true;
   }
 
   // The file that a command writes whose output is known without running it.
@@ -387,34 +470,6 @@ class Interpreter {
   Script* script_;
   std::size_t at_ = 0;
 };
-
-// "#SBATCH --nodes=4", "#SBATCH -N 4".
-void ReadDirectives(std::string_view text, Script* script) {
-  constexpr std::pair<std::string_view, std::string_view> kShort[] = {
-      {"-N", "nodes"}, {"-n", "ntasks"}, {"-G", "gpus"}};
-  std::int32_t line = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view row = text.substr(at, end - at);
-    at = end + 1;
-    ++line;
-    if (!row.starts_with("#SBATCH")) continue;
-    row.remove_prefix(7);
-    const auto word = [&row] {
-      row.remove_prefix(std::min(row.find_first_not_of(" \t\r="), row.size()));
-      const std::size_t stop = std::min(row.find_first_of(" \t\r=#"), row.size());
-      const std::string_view found = row.substr(0, stop);
-      row.remove_prefix(stop);
-      return std::string(found);
-    };
-    std::string key = word();
-    for (const auto& [shorter, longer] : kShort) {
-      if (key == shorter) key = fmt::format("--{}", longer);
-    }
-    if (!key.starts_with("--")) continue;
-    script->directives.emplace_back(key.substr(2), Word{.text = word(), .line = line});
-  }
-}
 
 }  // namespace
 

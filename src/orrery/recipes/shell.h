@@ -4,9 +4,9 @@
 // Read: variables with their defaults (${A:-8}), arrays (ARGS=(…), ARGS+=(…), "${ARGS[@]}"),
 // integer arithmetic, quotes, line continuations, comments, `if` on tests that the script decides,
 // `case`, the first turn of a `for`, here documents and the files they become, the text behind
-// `bash -c`, #SBATCH lines. A function's body is read where it stands. Not run: commands, command
-// substitution, loops on conditions; what hangs on them is unknown, and carries the variable's
-// name. Bounded: bytes, words, depth.
+// `bash -c`, #SBATCH lines, scripts that are sourced or started (beside it or above). A function's
+// body is read where it stands. Not run: commands, command substitution, loops on conditions; what
+// hangs on them is unknown, and carries the variable's name. Bounded: bytes, words, depth.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,7 @@ struct Script {
   std::vector<std::pair<std::string, Word>> directives;
   // What "cat <<EOT > FILE" and "echo … > FILE" write, by the file's name.
   std::map<std::string, Word> files;
+  int files_taken = 0;             // other scripts that were read where this one names them
   std::vector<std::string> notes;  // what was decided without knowing: "line 12: …"
 };
 
