@@ -14,7 +14,7 @@ for program in build/fuzz/tests/fuzz/fuzz_{readers,jobs,traces}; do
     work=build/fuzz/work/$target
     mkdir -p "$work"
     log=build/fuzz/$target.log
-    ORRERY_FUZZ_TARGET=$target nice "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+    ORRERY_FUZZ_TARGET=$target nice "$program" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len=65536 \
       -artifact_prefix="tests/fuzz/corpus/$target/" "$work" "tests/fuzz/corpus/$target" >"$log" 2>&1
     status=$?
     runs=$(grep -oE 'Done [0-9]+ runs|^#[0-9]+' "$log" | grep -oE '[0-9]+' | tail -n 1)

@@ -91,20 +91,66 @@ class TomlWalker {
   TreeBuilder builder_;
 };
 
-// toml++ 3.3 has no defined answer for U+FB26 to U+FEFE outside texts and comments. REQUIRES:
-// UTF-8.
-Status CheckCharacters(std::string_view text, const std::string& name) {
-  constexpr std::string_view kFirst = "\xEF\xAC\xA6", kLast = "\xEF\xBB\xBE";
-  for (std::size_t i = text.find('\xEF'); i != std::string_view::npos;
-       i = text.find('\xEF', i + 1)) {
-    const std::string_view character = text.substr(i, 3);
-    if (character < kFirst || character > kLast) continue;
-    const TextPlace place = PlaceOf(text, i);
-    return InvalidInput(
-        "{}:{}:{}: a character between U+FB26 and U+FEFE, which are not read in TOML; leave it out",
-        name, place.line, place.column);
+// Where letters beyond ASCII may stand: in comments and in texts.
+class LetterCheck {
+ public:
+  explicit LetterCheck(std::string_view text)
+      : text_(text), at_(text.starts_with("\xEF\xBB\xBF") ? 3 : 0) {}
+
+  // The first byte of a letter beyond ASCII elsewhere, or npos.
+  std::size_t FindOutside() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (IsLetter()) return at_;
+      if (c == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else if (c == '"' || c == '\'') {
+        const std::string_view three(text_.substr(at_, 3));
+        const bool lines = three == "\"\"\"" || three == "'''";
+        at_ += lines ? 3 : 1;
+        if (!SkipText(c, lines)) return at_;
+      } else {
+        ++at_;
+      }
+    }
+    return std::string_view::npos;
   }
-  return {};
+
+ private:
+  bool IsLetter() const { return at_ < text_.size() && (text_[at_] & 0x80) != 0; }
+
+  // To behind a text's end, or a line's where it has only one. False: a letter where the parser
+  // looks for the end of the blanks behind a backslash.
+  bool SkipText(char quote, bool lines) {
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c == '\n' && !lines) return true;
+      if (c == '\\' && quote == '"') {
+        const std::size_t behind = at_ + 1;
+        at_ = std::min(text_.find_first_not_of(" \t\r\n", behind), text_.size());
+        if (IsLetter()) return false;
+        if (at_ > behind) --at_;  // blanks, not an escape of one letter
+      } else if (c == quote && (!lines || text_.substr(at_, 3) == std::string(3, quote))) {
+        at_ += lines ? 3 : 1;
+        return true;
+      }
+    }
+    return true;
+  }
+
+  std::string_view text_;
+  std::size_t at_;
+};
+
+// TOML has no letters beyond ASCII outside texts and comments, and toml++ 3.3 no defined answer for
+// most of them (is_non_ascii_horizontal_whitespace).
+Status CheckCharacters(std::string_view text, const std::string& name) {
+  const std::size_t at = LetterCheck(text).FindOutside();
+  if (at == std::string_view::npos) return {};
+  const TextPlace place = PlaceOf(text, at);
+  return InvalidInput(
+      "{}:{}:{}: a letter beyond ASCII outside texts and comments; put the key or value in quotes",
+      name, place.line, place.column);
 }
 
 }  // namespace
