@@ -18,15 +18,15 @@ WRITERS = [
     ["simulate", JOB, "--no-advice", "--json", "OUT/a.json", "--timeline", "OUT/a.pftrace"],
     ["simulate", INPUTS / "ring4.goal", "--csv", "OUT/a.csv"],
     ["simulate", JOB, "--no-advice", "--network", "flow", "--heat-map", "OUT/a.svg"],
-    ["sweep", JOB, "--vary", "training.micro_batch=1,2", "--json", "OUT/a.json", "--csv", "OUT/a.csv", "--svg", "OUT/a.svg"],
+    ["sweep", JOB, "--vary", "training.micro_batch=1,2", "--json", "OUT/a.json", "--csv", "OUT/a.csv", "--plot", "OUT/a.svg"],
     ["convert", INPUTS / "ring4.goal", "-o", "OUT/a.bin"],
-    ["import", ROOT / "examples/recipes/mixtral-8x7b.sh", "--cluster", "h100-ib-400g", "-o", "OUT/a.yaml", "--json", "OUT/a.json"],
+    ["import", ROOT / "examples/recipes/mixtral-8x7b.sh", "--nodes", "8", "--cluster", "h100-ib-400g", "-o", "OUT/a.yaml", "--json", "OUT/a.json"],
     ["traffic", "all-reduce", "--nodes", "1", "--max", "4KiB", "--svg", "OUT/a.svg", "--json", "OUT/a.json"],
     ["traffic", "ring", "--nodes", "1", "--csv", "OUT/a.csv", "--timeline", "OUT/a.pftrace"],
     ["inspect", INPUTS / "nccl_pairs.xml", "--svg", "OUT/a.svg"],
     ["list", "models", "--json", "OUT/a.json"],
     ["compare", CORPUS / "result/good.json", CORPUS / "result/good.json", "--json", "OUT/a.json"],
-    ["calibrate", "nccl-tests", INPUTS / "all_reduce.log", "-o", "OUT/a.json"],
+    ["calibrate", "nccl-tests", INPUTS / "all_reduce.log", "--out", "OUT/a.json"],
 ]  # fmt: skip
 # Commands that only read.
 READERS = [
@@ -131,7 +131,7 @@ def memory(settings):
             calls = calls_of(settings, command, "alloc", whole)
             undisturbed = content(whole)
         # Every one of the first, while options are read; then so many of the others.
-        first, rest = (300, 1000) if settings.full else (2, 6)
+        first, rest = (max(2, int(n * settings.share)) for n in (300, 1000)) if settings.full else (2, 6)
         points = sorted({*range(1, first + 1), *range(1 + number, calls + 1, max(1, calls // rest))})
         faults = [f"alloc:{n}{suffix}" for n in points for suffix in ("", "+")]
         each_fault(settings, tally, command, faults, undisturbed, judge)
@@ -156,6 +156,10 @@ def kills(settings):
             return f"after {fault}: {sorted(now)} and not {sorted(undisturbed)}, or other contents: {done.said()}"
         return ""
 
+    if not settings.full:  # what the long form runs is what the program takes
+        with tempfile.TemporaryDirectory() as folder:
+            for done in (run(settings, into(command, folder)) for command in WRITERS + READERS):
+                tally.check(done.status == 0, done.said())
     kinds = [("kill", "kill", ""), ("torn", "torn", "")]
     each_call(settings, tally, kinds, judge, 1 / 3, 0)
     resumed(settings, tally)
