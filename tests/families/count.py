@@ -3,6 +3,7 @@
 
 Needs transformers 5.24.0 and torch. Prints those that differ from the file by 0.1 % or more.
 """
+import importlib
 import json
 import pathlib
 
@@ -13,8 +14,37 @@ import transformers
 SAME = {"kimi_k2": "deepseek_v3"}
 
 
+# Encoders of images that are a part of a wrapper, and what in them is not counted.
+TOWERS = {
+    "vit": ("ViTForImageClassification", ()),
+    "siglip_vision_model": ("SiglipVisionModel", ()),
+    "clip_vision_model": ("CLIPVisionModel", ()),
+    "pixtral": ("PixtralVisionModel", ()),
+    "llama4_vision_model": ("Llama4VisionModel", ("vision_adapter",)),
+    "qwen2_vl_vision": ("Qwen2VisionTransformerPretrainedModel", ("merger",)),
+    "qwen2_5_vl_vision": ("Qwen2_5_VisionTransformerPretrainedModel", ("merger",)),
+    "qwen3_vl_vision": ("Qwen3VLVisionModel", ("merger", "deepstack")),
+}
+
+
+def count_tower(config):
+    kind = config["model_type"]
+    name, left_out = TOWERS[kind]
+    folder = kind.removesuffix("_model").removesuffix("_vision")
+    module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
+    model = getattr(module, name)
+    keys = {key: value for key, value in config.items() if key != "model_type"}
+    if kind == "vit":
+        keys["num_labels"] = 1000
+    with torch.device("meta"):
+        built = model(model.config_class(**keys))
+    return sum(p.numel() for key, p in built.named_parameters() if not any(part in key for part in left_out))
+
+
 def count(config):
     config = dict(config)
+    if config["model_type"] in TOWERS:
+        return count_tower(config)
     config["model_type"] = SAME.get(config["model_type"], config["model_type"])
     if "layers_block_type" in config and config["model_type"] == "bamba":
         config.pop("layers_block_type")  # derived from attn_layer_indices

@@ -290,6 +290,9 @@ Status ReadFramework(const Section& section, const Framework& framework, bool ve
     }
     defaults.push_back(fmt::format("attention {}", NameOf(kAttentions, plan->framework.attention)));
   }
+  const bool engine = framework.defaults.libraries.transformer_engine;
+  const std::string wide = SetWideHeads(model, engine, &plan->framework);
+  if (!wide.empty()) assumed->push_back(wide);
   ORRERY_RETURN_IF_ERROR(ReadLoss(section, plan));
   if (section.Has("torch_layers")) {
     plan->framework.torch_layers = Choose(kTorchLayers, section.Text("torch_layers"));

@@ -16,7 +16,8 @@ std::int64_t AttentionMatrices(const Model& m) {
     const std::int64_t query = m.heads * m.head_dim, context = m.heads * v_dim;
     const std::int64_t gate = m.attention_gate ? query : 0;
     const std::int64_t value = m.keys_are_values ? 0 : m.kv_heads * v_dim;
-    return m.hidden * (query + gate + m.kv_heads * m.head_dim + value + context);
+    const std::int64_t asks = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
+    return asks + m.hidden * (gate + m.kv_heads * m.head_dim + value + context);
   }
   const std::int64_t query = m.heads * (l.nope_dim + l.rope_dim);
   const std::int64_t up = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
@@ -47,7 +48,7 @@ std::int64_t AttentionVectors(const Model& m) {
   }
   if (m.qk_norm) n += (m.qk_norm_whole ? m.heads + m.kv_heads : 2) * m.head_dim;
   if (m.sinks) n += m.heads;
-  if (m.latent.kv_rank > 0) n += m.latent.q_rank + m.latent.kv_rank;  // their norms
+  n += m.latent.q_rank + m.latent.kv_rank;  // their norms
   if (m.latent.sparse()) n += 2 * m.latent.index_dim;
   return n;
 }
@@ -82,8 +83,9 @@ std::int64_t LayerCount(const Model& model, std::uint8_t kind, std::int64_t expe
   std::int64_t n = 0;
   const std::int64_t norms = norm * (m.post_norms ? 2 : 1);
   if ((kind & kNoMixer) == 0) {
-    n += norms + ((kind & kMambaLayer) != 0 ? MambaMatrices(m) + MambaVectors(m)
-                                            : AttentionMatrices(m) + AttentionVectors(m));
+    const bool mamba = (kind & kMambaLayer) != 0;
+    n += norms + (mamba || m.mamba_beside ? MambaMatrices(m) + MambaVectors(m) : 0) +
+         (mamba ? 0 : AttentionMatrices(m) + AttentionVectors(m));
   }
   if ((kind & kNoFeedForward) == 0) {
     n += (m.shared_norm ? 0 : norms) +
@@ -93,8 +95,17 @@ std::int64_t LayerCount(const Model& model, std::uint8_t kind, std::int64_t expe
   return n;
 }
 
+// The learned query, products with biases, and the feed-forward with its norm.
+std::int64_t PoolCount(const Model& m) {
+  if (!m.attention_pool) return 0;
+  const std::int64_t norm = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
+  return m.hidden + 4 * m.hidden * (m.hidden + 1) + norm + MlpMatrices(m, m.ffn_hidden) +
+         MlpBiases(m, m.ffn_hidden);
+}
+
 std::int64_t Count(const Model& m, std::int64_t experts) {
   std::int64_t total = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1) + m.vocab * m.hidden;
+  if (m.patch_values > 0) total += m.hidden * (m.patch_values + 1) + PoolCount(m);
   std::array<std::int64_t, kLayerKinds> layers{};  // by kind
   for (std::int64_t l = 0; l < m.layers; ++l) ++layers[m.layer_kind(l)];
   for (std::size_t kind = 0; kind < layers.size(); ++kind) {
@@ -105,7 +116,7 @@ std::int64_t Count(const Model& m, std::int64_t experts) {
     total += 2 * m.hidden * m.hidden + 3 * m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
     for (const std::uint8_t kind : m.mtp_kinds()) total += LayerCount(m, kind, experts);
   }
-  if (!m.tied_embeddings) total += m.vocab * m.hidden;
+  if (!m.tied_embeddings && m.patch_values == 0) total += m.vocab * m.hidden;
   if (m.position == Position::kLearned) total += m.max_position * m.hidden;
   if (m.embedding_norm || m.encoder) total += m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
   // BERT: two token types; before the logits a linear layer, whose norm is counted, and a bias.
@@ -215,13 +226,15 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
     const std::int64_t qk = latent.kv_rank == 0 ? m.head_dim : latent.nope_dim + latent.rope_dim;
     const std::int64_t widths = qk + (latent.v_dim > 0 ? latent.v_dim : m.head_dim);
     double products = 0;
-    if ((kind & kMambaLayer) != 0) {
+    const bool mixes = (kind & kNoMixer) == 0, scans = (kind & kMambaLayer) != 0;
+    if (scans || (mixes && mamba_beside)) {
       products += static_cast<double>(MambaMatrices(*this)) + ScanProducts(mamba);
-    } else if ((kind & kNoMixer) == 0) {
+    }
+    if (mixes && !scans) {
       const auto w = static_cast<double>(window);
       const bool narrow = (kind & kWindowLayer) != 0 && w < s;
       const double seen = chunked_window ? w / 2 : w - w * w / (2 * s);
-      const double keys = encoder ? s : narrow ? seen : s / 2;
+      const double keys = encoder || bidirectional ? s : narrow ? seen : s / 2;
       const auto top = static_cast<double>(latent.index_topk);
       const double chosen = latent.sparse() && top < s ? top - top * top / (2 * s) : keys;
       products += static_cast<double>(AttentionMatrices(m)) +
@@ -234,6 +247,11 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
     return products;
   };
   double products = static_cast<double>(vocab * hidden);
+  if (patch_values > 0) {  // of an image, its output; of a patch, what it comes from
+    products = products / s + static_cast<double>(patch_values * hidden);
+    if (attention_pool)
+      products += static_cast<double>(2 * hidden * hidden);  // its keys and values
+  }
   if (encoder) products += static_cast<double>(hidden * hidden);
   for (std::int64_t l = 0; l < layers; ++l) products += layer(layer_kind(l));
   for (std::int64_t i = 0; i < mtp_layers; ++i) {
@@ -364,8 +382,9 @@ Status CheckPattern(const Model& m) {
 }
 
 Status CheckMixer(const Model& m) {
-  const bool mixes = m.pattern.empty() ? m.mamba.heads > 0 && m.full_every > 0
-                                       : m.pattern.find_first_of("Mme") != std::string::npos;
+  const bool mixes =
+      m.mamba_beside || (m.pattern.empty() ? m.mamba.heads > 0 && m.full_every > 0
+                                           : m.pattern.find_first_of("Mme") != std::string::npos);
   if (!mixes) return {};
   if (m.mamba.groups > 0 && m.mamba.heads % m.mamba.groups != 0 && m.mamba.kind != Mixer::kMamba2) {
     return InvalidInput("model.mamba_groups: {} heads of keys do not divide {} of values",
@@ -379,6 +398,35 @@ Status CheckMixer(const Model& m) {
       {"mamba_conv", m.mamba.conv, m.mamba.kind == Mixer::kLightning ? 0 : 1, 64},
       {"mamba_chunk", m.mamba.chunk, 1, 1 << 16}};
   return CheckFields(fields);
+}
+
+Status CheckBeside(const Model& m) {
+  const bool plain = m.latent.kv_rank == 0 && m.window == 0 && m.full_every == 0;
+  if (!m.mamba_beside || (plain && !m.encoder && !m.parallel_block && !m.bidirectional)) return {};
+  return InvalidInput(
+      "model.mamba_beside: built for decoders of ordinary attention in every layer, not for latent "
+      "attention, windows, encoders or parallel blocks");
+}
+
+Status CheckImages(const Model& m) {
+  const bool plain = m.latent.kv_rank == 0 && m.window == 0 && m.mamba.heads == 0 &&
+                     m.experts.count == 0 && m.mtp_layers == 0 && !m.encoder && !m.parallel_block;
+  if (m.bidirectional && !plain) {
+    return InvalidInput(
+        "model.bidirectional: built for encoders of ordinary attention and a dense feed-forward, "
+        "not for windows, latent attention, Mamba, experts or parallel blocks");
+  }
+  if (m.patch_values > 0 && (!m.bidirectional || m.tied_embeddings)) {
+    return InvalidInput(
+        "model.patch_values: built for encoders, which have no table of words to share; set "
+        "bidirectional: true and tied_embeddings: false");
+  }
+  if (m.attention_pool && m.patch_values == 0) {
+    return InvalidInput(
+        "model.attention_pool: says how patches become an image's value, but "
+        "model.patch_values is 0");
+  }
+  return {};
 }
 
 }  // namespace
@@ -423,11 +471,10 @@ Status Validate(const Model& m) {
   if (m.chunked_window && m.window == 0) {
     return InvalidInput("model.chunked_window: says how windows lie, but model.window is 0");
   }
-  if (m.post_norms && (m.encoder || m.parallel_block || m.experts.count > 0 || m.mamba.heads > 0)) {
+  if (m.post_norms && (m.encoder || m.parallel_block || m.mamba.heads > 0)) {
     return InvalidInput(
         "model.post_norms: built for decoders of attention and feed-forward that follow each "
-        "other, "
-        "not for experts, Mamba, encoders or parallel blocks");
+        "other, not for Mamba, encoders or parallel blocks");
   }
   if (m.shared_norm && !m.parallel_block) {
     return InvalidInput(
@@ -443,6 +490,8 @@ Status Validate(const Model& m) {
     return InvalidInput(
         "model.encoder: as BERT, with learned positions, without windows or parallel blocks");
   }
+  ORRERY_RETURN_IF_ERROR(CheckBeside(m));
+  ORRERY_RETURN_IF_ERROR(CheckImages(m));
   if (m.dropout < 0 || m.dropout >= 1) {
     return InvalidInput("model.dropout: {} is outside 0 … 1; 0 means that there is none",
                         m.dropout);

@@ -2,8 +2,9 @@
 //
 // Transformers: dense (GPT, OPT, BLOOM, Falcon, Llama, Qwen families; BERT as encoder) and mixtures
 // of experts (Mixtral, Qwen3, DeepSeek, GPT-OSS, Grok, Llama 4, Kimi), with grouped or latent
-// attention; hybrids of Mamba-2, attention and feed-forward layers (Nemotron-H, Nemotron 3). A kind
-// that is missing is refused, never replaced by a parameter count.
+// attention; hybrids of Mamba-2, attention and feed-forward layers (Nemotron-H, Nemotron 3),
+// also side by side (Falcon-H1); encoders of images (ViT, SigLIP, CLIP). A kind that is missing is
+// refused, never replaced by a parameter count.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,8 @@ struct Experts {
 };
 
 // Multi-head latent attention (DeepSeek-V2, 2024, section 2.1). kv_rank 0: ordinary attention, of
-// which v_dim alone counts; 0: values' heads are as wide as keys'.
+// which v_dim counts, where 0 says that values' heads are as wide as keys', and q_rank: queries are
+// projected by way of so many values, behind a norm (Step-3's matrix factorisation attention).
 struct Latent {
   std::int64_t q_rank = 0;   // 0: queries are projected from the hidden state directly
   std::int64_t kv_rank = 0;  // width of the compressed keys and values
@@ -47,6 +49,7 @@ struct Latent {
   // none.
   std::int64_t index_heads = 0, index_dim = 0, index_topk = 0;
   bool sparse() const { return index_heads > 0; }
+  bool queries_alone() const { return kv_rank == 0 && q_rank > 0; }
   friend bool operator==(const Latent&, const Latent&) = default;
 };
 
@@ -129,6 +132,16 @@ struct Model {
   Heads window_heads;  // of layers with a window (Gemma 4, MiMo-V2, Step-3.5)
   // In layers without a window keys are the values, too: one projection for both (Gemma 4).
   bool keys_are_values = false;
+  // Layers of attention have Mamba, too, side by side behind one norm (Falcon-H1).
+  bool mamba_beside = false;
+  // Attention sees all tokens; norms stand before the parts (encoders of images).
+  bool bidirectional = false;
+  // Values of a patch, which a linear layer takes in place of words (a channel's pixels times
+  // channels); the output layer then makes `vocab` values of each image. 0: words.
+  std::int64_t patch_values = 0;
+  // Of patches: the image is what attention from one learned query and a feed-forward make of them
+  // (SigLIP); else the first token.
+  bool attention_pool = false;
   Experts experts;
   Latent latent;
   Mamba mamba;

@@ -23,10 +23,13 @@ inline bool HasFullLayers(const Model& m) {
 inline bool HasWindowHeads(const Model& m) { return m.window_heads.any(); }
 inline bool HasValueDim(const Model& m) { return m.latent.v_dim > 0; }
 inline bool HasLatent(const Model& m) { return m.latent.kv_rank > 0; }
+inline bool HasQueryRank(const Model& m) { return HasLatent(m) || m.latent.q_rank > 0; }
+inline bool HasPatches(const Model& m) { return m.patch_values > 0; }
 inline bool HasIndex(const Model& m) { return m.latent.index_heads > 0; }
 inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
 inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
 inline constexpr ModelSize kModelSizes[] = {
+    {"patch_values", [](Model& m) -> std::int64_t& { return m.patch_values; }, HasPatches},
     {"mtp_layers", [](Model& m) -> std::int64_t& { return m.mtp_layers; }, HasMtp},
     {"experts", [](Model& m) -> std::int64_t& { return m.experts.count; }, HasExperts},
     {"expert_top_k", [](Model& m) -> std::int64_t& { return m.experts.top_k; }, HasExperts},
@@ -47,7 +50,7 @@ inline constexpr ModelSize kModelSizes[] = {
     {"window_head_dim", [](Model& m) -> std::int64_t& { return m.window_heads.dim; },
      HasWindowHeads},
     {"kv_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.kv_rank; }, HasLatent},
-    {"q_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.q_rank; }, HasLatent},
+    {"q_lora_rank", [](Model& m) -> std::int64_t& { return m.latent.q_rank; }, HasQueryRank},
     {"qk_nope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.nope_dim; }, HasLatent},
     {"qk_rope_head_dim", [](Model& m) -> std::int64_t& { return m.latent.rope_dim; }, HasLatent},
     {"v_head_dim", [](Model& m) -> std::int64_t& { return m.latent.v_dim; }, HasValueDim},
@@ -76,6 +79,9 @@ inline constexpr ModelSwitch kModelSwitches[] = {
     {"keys_are_values", &Model::keys_are_values, false},
     {"mtp_repeats", &Model::mtp_repeats, false},
     {"sinks", &Model::sinks, false},
+    {"mamba_beside", &Model::mamba_beside, false},
+    {"bidirectional", &Model::bidirectional, false},
+    {"attention_pool", &Model::attention_pool, false},
     {"attention_gate", &Model::attention_gate, false},
     {"scaled_rotary", &Model::scaled_rotary, false},
     {"clamped_activation", &Model::clamped_activation, false},

@@ -156,7 +156,8 @@ constexpr Option kModel[] = {
      .type = kInteger,
      .min = 0,
      .max = 1 << 20,
-     .doc = "Latent attention: width of compressed queries; 0: not compressed."},
+     .doc = "Width of compressed queries; 0: not compressed. Without kv_lora_rank they alone are "
+            "(Step-3)."},
     {.name = "qk_nope_head_dim",
      .type = kInteger,
      .min = 1,
@@ -178,6 +179,20 @@ constexpr Option kModel[] = {
      .max = 16,
      .doc = "Modules that predict one further token each (DeepSeek-V3), behind the last layer."},
     {.name = "mtp_repeats", .type = kBool, .doc = "All of them are one module, run again."},
+    {.name = "bidirectional",
+     .type = kBool,
+     .doc = "Attention sees all tokens, norms stand before the parts (encoders of images)."},
+    {.name = "patch_values",
+     .type = kInteger,
+     .min = 0,
+     .max = 1 << 20,
+     .doc =
+         "Values of a patch, which a linear layer takes in place of words; the output layer then "
+         "makes `vocab` values of an image. 0: words."},
+    {.name = "attention_pool",
+     .type = kBool,
+     .doc = "Of patches: attention from one learned query and a feed-forward make the image's "
+            "value (SigLIP); else the first token is it."},
     {.name = "pattern",
      .type = kText,
      .doc = "A letter a layer: M Mamba, * attention, - feed-forward, E experts; left out: every "
@@ -206,6 +221,9 @@ constexpr Option kModel[] = {
      .min = 0,
      .max = 1 << 26,
      .doc = "Sparse attention: tokens that a query sees at most."},
+    {.name = "mamba_beside",
+     .type = kBool,
+     .doc = "Layers of attention have Mamba, too, side by side behind one norm (Falcon-H1)."},
     {.name = "mamba_heads",
      .type = kInteger,
      .min = 0,

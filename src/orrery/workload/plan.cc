@@ -207,11 +207,23 @@ Status CheckKernels(const Model& model, const Plan& plan) {
   }
   if (model.position == Position::kLearned && plan.batch.seq_len > model.max_position) {
     return InvalidInput(
-        "training.seq_len: {} is beyond the {} learned positions of {}; use at most {} or a model "
+        "training.seq_len: {} is beyond the {} learned positions of {} (model.max_position); use "
+        "at most {} or a model "
         "with more positions",
         plan.batch.seq_len, model.max_position, model.name, model.max_position);
   }
   return {};
+}
+
+// What an encoder's ends and its attention without a causal mask are not built for.
+Status CheckImages(const Model& model, const Plan& plan) {
+  if (!model.bidirectional) return {};
+  const bool splits = plan.parallel.sequence_parallel && plan.parallel.tp > 1;
+  if (plan.parallel.cp == 1 && (!splits || model.patch_values == 0)) return {};
+  return InvalidInput(
+      "parallel.{}: not built for encoders of images, whose sequences are short ({}); "
+      "leave it out",
+      splits ? "sequence_parallel" : "cp", model.name);
 }
 
 Status CheckContextParallel(const Model& model, const Plan& plan) {
@@ -232,7 +244,7 @@ Status CheckContextParallel(const Model& model, const Plan& plan) {
         NearestMultiples(std::int64_t{2} * plan.parallel.cp * plan.parallel.tp,
                          plan.batch.seq_len));
   }
-  if (plan.framework.attention == AttentionBackend::kUnfused) {
+  if (plan.framework.unfuses_some()) {
     return InvalidInput(
         "parallel.cp: {} ranks share a sequence, which unfused attention cannot; set "
         "framework_options.attention: flash2 or cp: 1",
@@ -580,6 +592,7 @@ Status Validate(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckBatch(plan));
   ORRERY_RETURN_IF_ERROR(CheckInterleaving(plan));
   ORRERY_RETURN_IF_ERROR(CheckKernels(model, plan));
+  ORRERY_RETURN_IF_ERROR(CheckImages(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckContextParallel(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckSharding(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckShardGroup(model, plan));

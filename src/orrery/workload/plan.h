@@ -283,11 +283,17 @@ struct Adapters {
 // What the framework does, resolved from its version's defaults and the job's framework_options
 // before the generator runs, which reads it where it stands (Shape::framework). What each switch
 // does is said in framework_switches.inc.
+// The widest heads of flash attention 2 and 3, and of cuDNN's kernels on Hopper (flash-attention
+// issue 2427, TransformerEngine issue 3006).
+inline constexpr std::int64_t kWidestFusedHead = 256;
+
 struct FrameworkBehaviour {
 #define ORRERY_SWITCH(name, fallback, matters, doc) bool name = fallback;
 #include "orrery/workload/framework_switches.inc"
 #undef ORRERY_SWITCH
   AttentionBackend attention = AttentionBackend::kFlash2;
+  // Layers whose heads are wider than any fused kernel's run unfused (Transformer Engine).
+  bool unfuses_wide_heads = false;
   TorchLayers torch_layers = TorchLayers::kFused;
   // Of layers that are recomputed whole: with Recompute::kFull; and where it is kEveryOther,
   // kSelective means a whole layer with that.
@@ -304,6 +310,9 @@ struct FrameworkBehaviour {
   CudaGraphs cuda_graphs = CudaGraphs::kNone;
   std::uint8_t graph_scope = kGraphAll;
   HostWork host;
+  bool unfuses_some() const {
+    return attention == AttentionBackend::kUnfused || unfuses_wide_heads;
+  }
   friend bool operator==(const FrameworkBehaviour&, const FrameworkBehaviour&) = default;
 };
 

@@ -9,8 +9,8 @@ namespace {
 
 // Every layer is attention and a feed-forward.
 bool Ordinary(const Model& model) {
-  return model.experts.count == 0 && model.latent.kv_rank == 0 && model.mamba.heads == 0 &&
-         model.pattern.empty();
+  return model.experts.count == 0 && model.latent.kv_rank == 0 && model.latent.q_rank == 0 &&
+         model.mamba.heads == 0 && model.pattern.empty();
 }
 
 // A convolutional network is a list of units, replicated and cut into stages.
@@ -174,7 +174,7 @@ Status CheckLoss(const Model& model, const Plan& plan) {
         plan.parallel.tp > 1 ? "tp splits" : "chunked_loss never has");
   }
   if (!plan.framework.chunked_loss) return {};
-  if (model.encoder || model.net != nullptr) {
+  if (model.encoder || model.patch_values > 0 || model.net != nullptr) {
     return InvalidInput(
         "framework_options.chunked_loss: built for decoders, not for {}; leave it out", model.name);
   }
@@ -194,7 +194,7 @@ Status CheckPacked(const Plan& plan) {
         "training.packed_len: {} does not divide seq_len {}; a sequence is packed from whole ones",
         plan.batch.packed_len, plan.batch.seq_len);
   }
-  if (plan.framework.attention == AttentionBackend::kUnfused) {
+  if (plan.framework.unfuses_some()) {
     return InvalidInput(
         "training.packed_len: unfused attention sees the whole sequence; set "
         "framework_options.attention: flash2 or leave it out");

@@ -114,7 +114,8 @@ TEST(Plan, KernelRules) {
   p = Base();
   p.batch.seq_len = 4096;
   EXPECT_EQ(Error("gpt3-175b", p),
-            "training.seq_len: 4096 is beyond the 2048 learned positions of gpt3-175b; use at most "
+            "training.seq_len: 4096 is beyond the 2048 learned positions of gpt3-175b "
+            "(model.max_position); use at most "
             "2048 or a model with more positions");
 }
 

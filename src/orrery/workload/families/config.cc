@@ -194,11 +194,30 @@ class Reader final : public families::Scope {
   std::set<std::string, std::less<>> open_;
 };
 
+// One part of the file as a model of a family.
+Result<Model> ReadPart(const Document& document, const std::string& path, const Node& part,
+                       const Node* outer, const Family& family) {
+  Reader reader(document, path, part, outer, family);
+  ORRERY_ASSIGN_OR_RETURN(const Section section, reader.ReadValues());
+  ORRERY_RETURN_IF_ERROR(reader.Check());
+  Model model;
+  model.source = path;
+  ApplyModelKeys(section, false, &model);
+  if (!section.Has("head_dim") && model.heads > 0 && model.hidden % model.heads != 0) {
+    return InvalidInput("{}: {} attention heads do not divide the hidden size {}; give head_dim",
+                        path, model.heads, model.hidden);
+  }
+  ORRERY_RETURN_IF_ERROR(families::ReadLayers(document, family, &reader, &model));
+  if (Status status = Validate(model); !status.ok()) return std::move(status).In(path);
+  return model;
+}
+
 // What no family reads.
 class Rest {
  public:
-  Rest(const Document& document, const Families& families, std::vector<std::string>* notes)
-      : document_(document), families_(families), notes_(notes) {}
+  Rest(const Document& document, const std::string& path, const Families& families,
+       std::vector<std::string>* notes)
+      : document_(document), path_(path), families_(families), notes_(notes) {}
 
   void Look(const Node& map, const Family& family) {
     for (const Field& field : map.fields) {
@@ -208,6 +227,7 @@ class Rest {
       const bool wrapper = !family.text_type.empty();
       if (wrapper && (key == "text_config" || key == "tie_word_embeddings")) continue;
       const families::InertKey* inert = families_.FindKey(key);
+      if (wrapper && key == "vision_config" && Vision(field, family)) continue;
       if (inert == nullptr) {
         Unknown(field, family);
       } else if (inert->costs) {
@@ -218,6 +238,22 @@ class Rest {
   }
 
  private:
+  // An encoder of a family that is known: how large it is. False: it is not.
+  bool Vision(const Field& field, const Family& wrapper) {
+    const Node* named = field.value.Find("model_type");
+    const Family* family = named != nullptr ? families_.Find(named->text) : nullptr;
+    if (family == nullptr || !family->text_type.empty() || !family->not_modelled.empty()) {
+      family = families_.Find(wrapper.vision_type);
+    }
+    if (family == nullptr || field.value.kind != Node::Kind::kMap) return false;
+    const Result<Model> model = ReadPart(document_, path_, field.value, nullptr, *family);
+    if (!model.ok() || model->patch_values == 0) return false;
+    notes_->push_back(
+        fmt::format("{}: vision_config is not counted: an encoder of images of {} parameters "
+                    "({}), and what projects its output into the text model's width",
+                    document_.Where(field), HumanCount(model->parameters()), family->type));
+    return true;
+  }
   void Unknown(const Field& field, const Family& family) {
     std::vector<std::string_view> valid = families_.keys();
     const std::vector<std::string> own = family.Keys();
@@ -230,6 +266,7 @@ class Rest {
   }
 
   const Document& document_;
+  const std::string& path_;
   const Families& families_;
   std::vector<std::string>* notes_;
 };
@@ -275,7 +312,7 @@ Result<Model> ReadConfig(const std::string& path, const Families& families,
     return InvalidInput("{}: a config.json is one JSON object, this is not", path);
   }
   ORRERY_ASSIGN_OR_RETURN(const Family* family, FindFamily(document, path, root, "", families));
-  Rest rest(document, families, notes);
+  Rest rest(document, path, families, notes);
   const Node* part = &root;
   if (!family->text_type.empty()) {
     const Node* inner = root.Find("text_config");
@@ -292,20 +329,10 @@ Result<Model> ReadConfig(const std::string& path, const Families& families,
     return InvalidInput("{}: text_config: a text model belongs here, not '{}'", path, family->type);
   }
   rest.Look(*part, *family);
-  Reader reader(document, path, *part, part == &root ? nullptr : &root, *family);
-  ORRERY_ASSIGN_OR_RETURN(const Section section, reader.ReadValues());
-  ORRERY_RETURN_IF_ERROR(reader.Check());
-  Model model;
+  ORRERY_ASSIGN_OR_RETURN(
+      Model model, ReadPart(document, path, *part, part == &root ? nullptr : &root, *family));
   const Node* name = root.Find("_name_or_path");
   model.name = name != nullptr && !name->text.empty() ? name->text : path;
-  model.source = path;
-  ApplyModelKeys(section, false, &model);
-  if (!section.Has("head_dim") && model.heads > 0 && model.hidden % model.heads != 0) {
-    return InvalidInput("{}: {} attention heads do not divide the hidden size {}; give head_dim",
-                        path, model.heads, model.hidden);
-  }
-  ORRERY_RETURN_IF_ERROR(families::ReadLayers(document, *family, &reader, &model));
-  if (Status status = Validate(model); !status.ok()) return std::move(status).In(path);
   return model;
 }
 

@@ -235,6 +235,8 @@ TEST_F(HuggingFace, ErrorsNameFileFieldValueAndRemedy) {
             "config.json:1: n_layer is -3; write a whole number from 1");
   EXPECT_EQ(Error(R"({"model_type": "gpt2", "n_layer": "12"})"),
             "config.json:1: n_layer is '12'; write a whole number from 1");
+  EXPECT_EQ(Error(R"({"model_type": "vit", "image_size": 224, "patch_size": 0})"),
+            "config.json:1: patch_size is 0; write a number above 0");
   EXPECT_EQ(Error(R"({"model_type": "gpt2", "n_layer": [12]})"),
             "config.json:1: n_layer is a list; write a whole number from 1");
   EXPECT_EQ(Error("[1]"), "config.json: a config.json is one JSON object, this is not");
@@ -272,7 +274,8 @@ std::int64_t GeneratedParameters(const Model& m) {
   if (m.encoder) total -= shape.vocab - m.vocab;  // a bias of the logits
   add(EmbeddingParameters(shape));
   add(HeadParameters(shape, !m.tied_embeddings));
-  return total - (shape.vocab - m.vocab) * m.hidden * (m.tied_embeddings ? 1 : 2);
+  return total -
+         (shape.vocab - m.vocab) * m.hidden * (m.tied_embeddings || m.patch_values > 0 ? 1 : 2);
 }
 
 // tests/families/published.json says where its counts are from.
@@ -355,8 +358,29 @@ TEST_F(HuggingFace, WrappersAreTheirTextModel) {
   EXPECT_TRUE(m->tied_embeddings);
   EXPECT_TRUE(m->attention_bias);
   ASSERT_EQ(notes_.size(), 2U);
-  EXPECT_THAT(notes_[0], testing::HasSubstr("vision_config is not counted: an encoder of images"));
+  EXPECT_THAT(notes_[0], testing::HasSubstr(
+                             "vision_config is not counted: an encoder of images of 631,979,520 "
+                             "parameters (qwen2_5_vl_vision)"));
   EXPECT_THAT(notes_[1], testing::HasSubstr("max_positon is ignored"));
+}
+
+// By the part's own type where it has one; what no row knows is named all the same. CLIP's base
+// model of patches of 32 has 87,456,000, SigLIP's without its head 85,797,120; one output value is
+// counted besides, a bias of patches and no class token for CLIP.
+TEST_F(HuggingFace, EncodersOfImagesBesideTheTextAreSized) {
+  const auto note = [&](std::string_view vision) {
+    const Result<Model> m = Read(fmt::format(R"({{"model_type": "gemma3", "vision_config": {},
+        "text_config": {{"num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 512}}}})",
+                                             vision));
+    EXPECT_TRUE(m.ok()) << m.status().message();
+    return notes_.empty() ? "" : Bare(notes_.front());
+  };
+  EXPECT_THAT(note(R"({"model_type": "clip_vision_model"})"),
+              testing::HasSubstr("of 87,456,768 parameters (clip_vision_model)"));
+  EXPECT_THAT(note(R"({"vision_use_head": false})"),
+              testing::HasSubstr("of 85,797,888 parameters (siglip_vision_model)"));
+  EXPECT_THAT(note(R"({"model_type": "siglip_vision_model", "hidden_size": "wide"})"),
+              testing::HasSubstr("vision_config is not counted: an encoder of images or sounds"));
 }
 
 // No other architecture in its place.

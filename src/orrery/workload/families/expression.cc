@@ -33,7 +33,7 @@ class Parser {
   Result<Alternative> Parse() {
     Alternative alternative;
     ORRERY_RETURN_IF_ERROR(Add(&alternative.terms));
-    while (Next("*") || Next("+")) {
+    while (Next("*") || Next("+") || Next("/")) {
       alternative.operators += words_[at_ - 1];
       ORRERY_RETURN_IF_ERROR(Add(&alternative.terms));
     }
@@ -48,7 +48,7 @@ class Parser {
     }
     if (at_ < words_.size()) {
       return InvalidInput(
-          "'{}' is not understood; valid: $key, a name of the row, a literal, *, +, "
+          "'{}' is not understood; valid: $key, a name of the row, a literal, *, +, /, "
           "not, if, ==, |",
           Printable(words_[at_], 40));
     }
@@ -205,7 +205,9 @@ Result<std::optional<Value>> Evaluate(const Expression& expression, Scope* scope
     ORRERY_ASSIGN_OR_RETURN(std::int64_t result, Whole(values.front(), scope));
     for (std::size_t i = 1; i < values.size(); ++i) {
       ORRERY_ASSIGN_OR_RETURN(const std::int64_t next, Whole(values[i], scope));
-      result = alternative.operators[i - 1] == '*' ? result * next : result + next;
+      const char op = alternative.operators[i - 1];
+      if (op == '/' && next == 0) return scope->Wrong(values[i], "a number above 0");
+      result = op == '*' ? result * next : op == '/' ? result / next : result + next;
     }
     values.front().text = fmt::format("{}", result);
     return std::optional<Value>(std::move(values.front()));

@@ -5,6 +5,7 @@
 //   $num_key_value_heads | heads       heads: the row's own value of that name
 //   $head_dim | 128, $head_dim | default   a literal; `default`: left out, as a job file may
 //   $n_shared_experts * $moe_intermediate_size, $max_position_embeddings + 2
+//   $image_size / $patch_size          rounded down
 //   $alibi.slopes                      a key within a map
 //   not $no_bias | false
 //   $sliding_window if $use_sliding_window | 0
@@ -12,7 +13,8 @@
 //
 // An alternative whose key the file leaves out, or has as null, or whose condition does not hold,
 // is passed over. A list of equal items, one a layer, stands for its item. A condition is false
-// where its value is missing, null, false, 0 or empty. Products and sums run from left to right.
+// where its value is missing, null, false, 0 or empty. Products, sums and quotients run from
+// left to right.
 #pragma once
 
 #include <functional>
@@ -35,7 +37,7 @@ struct Term {
 
 struct Alternative {
   std::vector<Term> terms;
-  std::string operators;  // '*' or '+' before each term but the first
+  std::string operators;  // '*', '+' or '/' before each term but the first
   std::optional<Term> condition;
   std::string equals;  // of the condition; empty: it need only hold
 };

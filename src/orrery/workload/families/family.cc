@@ -58,6 +58,7 @@ class RowReader {
     if (key == "without_effect") return ReadReasons(field.value, &family_.without_effect);
     if (key == "not_modelled") return Text(field.value, &family_.not_modelled);
     if (key == "text_config") return Text(field.value, &family_.text_type);
+    if (key == "vision_config") return Text(field.value, &family_.vision_type);
     if (key == "dense_at") return Texts(field.value, &family_.dense_at);
     if (key == "experts_at") return Texts(field.value, &family_.experts_at);
     constexpr std::string_view kAttention[] = {"full", "window", "mamba"};
@@ -70,8 +71,8 @@ class RowReader {
     if (key == "pattern_by") return ReadWords(field.value, kLetters, &family_.pattern);
     std::vector<std::string_view> valid = OptionNames(ModelOptions().options);
     valid.insert(valid.end(), {"require", "refuse", "without_effect", "not_modelled", "text_config",
-                               "attention_by", "feed_forward_by", "pattern_by", "window_from",
-                               "dense_at", "experts_at"});
+                               "vision_config", "attention_by", "feed_forward_by", "pattern_by",
+                               "window_from", "dense_at", "experts_at"});
     return InvalidInput("{}", UnknownName("key", Printable(key), valid));
   }
 
@@ -191,9 +192,12 @@ Status Families::Add(std::string_view text, const std::string& file) {
     families_.push_back(std::move(family));
   }
   for (const Family& family : families_) {
-    if (family.text_type.empty() || Find(family.text_type) != nullptr) continue;
-    return InvalidInput("{}: the family '{}': text_config: no row is named '{}'", file,
-                        Printable(family.type, 60), Printable(family.text_type, 60));
+    for (const auto& [key, type] :
+         {std::pair("text_config", &family.text_type), {"vision_config", &family.vision_type}}) {
+      if (type->empty() || Find(*type) != nullptr) continue;
+      return InvalidInput("{}: the family '{}': {}: no row is named '{}'", file,
+                          Printable(family.type, 60), key, Printable(*type, 60));
+    }
   }
   return {};
 }

@@ -10,6 +10,7 @@
 //   without_effect {key: reason}: keys that change nothing for this family
 //   not_modelled  the reason why no model of the family is read; nothing else counts then
 //   text_config   the type of the part of that name; the file itself where there is none
+//   vision_config the type of the part of that name, whose parameters are said and not counted
 //   attention_by  {key, words}: a word for each layer. words: word of the file → full, window,
 //   mamba feed_forward_by  {key, words}: word of the file → dense, experts pattern_by    {key,
 //   words}: word of the file → a letter of `pattern` window_from   the first layer (from 0) that
@@ -40,7 +41,7 @@ struct LayerWords {
 
 struct Family {
   std::string type;
-  std::string not_modelled, text_type;
+  std::string not_modelled, text_type, vision_type;
   std::map<std::string, std::vector<Expression>, std::less<>> values;  // several: the largest
   std::vector<std::pair<std::string, std::vector<std::string>>> required;
   std::vector<std::pair<std::string, std::string>> refused, without_effect;

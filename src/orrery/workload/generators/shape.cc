@@ -52,7 +52,8 @@ void SetExperts(const Model& model, const Plan& plan, ExpertShape* e) {
 KeptProducts KeptBy(const Plan& plan, const Shape& s) {
   const RecomputeKeeps keeps = plan.framework.recompute_keeps;
   if (keeps == RecomputeKeeps::kNothing) return {};
-  const bool latent = s.latent.kv_rank > 0;
+  if (s.mamba_beside) return {.stops = !s.dropout};
+  const bool latent = s.latent.kv_rank > 0 || s.latent.q_rank > 0;
   const bool saves = keeps == RecomputeKeeps::kProducts;
   const bool every_other = keeps == RecomputeKeeps::kEveryOther;
   const bool out = saves || keeps == RecomputeKeeps::kQkvOut;
@@ -93,6 +94,10 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->post_norms = model.post_norms;
   s->chunked_window = model.chunked_window;
   s->sinks = model.sinks;
+  s->mamba_beside = model.mamba_beside;
+  s->bidirectional = model.bidirectional;
+  s->patch_values = model.patch_values;
+  s->attention_pool = model.attention_pool;
   s->attention_gate = model.attention_gate;
   s->scaled_rotary = model.scaled_rotary;
   s->clamped_activation = model.clamped_activation;
@@ -215,7 +220,11 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     if (s.window < (s.packed_len > 0 ? s.packed_len : s.seq)) s.packed_len = s.window;
     s.window = 0;
   }
-  if ((kind & kMambaLayer) == 0) s.mamba = {};
+  if (s.framework.unfuses_wide_heads && s.head_dim > kWidestFusedHead) {
+    s.framework.attention = AttentionBackend::kUnfused;
+    s.framework.unpads_attention = false;
+  }
+  if ((kind & kMambaLayer) == 0 && !(s.mamba_beside && (kind & kNoMixer) == 0)) s.mamba = {};
   s.attends = (kind & (kMambaLayer | kNoMixer)) == 0;
   s.feeds_forward = (kind & kNoFeedForward) == 0;
   if (!s.attends || !s.feeds_forward) s.kept.projection = false;
@@ -298,6 +307,7 @@ std::uint64_t Hash(const Shape& s) {
   h.Add(s.attends)
       .Add(s.feeds_forward)
       .Add(s.mamba.heads)
+      .Add(s.bidirectional)
       .Add(s.mamba.kind)
       .Add(s.unit)
       .Add(s.mtp_modules);
@@ -347,10 +357,14 @@ void AddAttention(const Shape& s, std::vector<std::int64_t>* out) {
   if (s.attention_bias && s.projection_bias) out->push_back(s.hidden);
   if (s.latent.kv_rank > 0) {
     AddLatent(s, out);
+  } else if (s.latent.queries_alone()) {
+    const std::int64_t rank = s.latent.q_rank;
+    out->insert(out->end(), {rank * s.hidden, rank, rank * s.query()});
+    out->push_back((s.qkv() - s.query()) * s.hidden);
   } else {
     out->push_back(s.qkv() * s.hidden);
-    if (s.qkv_bias) out->push_back(s.qkv());
   }
+  if (s.latent.kv_rank == 0 && s.qkv_bias) out->push_back(s.qkv());
   if (s.qk_norm) {
     out->push_back((s.qk_norm_whole ? s.heads : 1) * s.head_dim);
     out->push_back((s.qk_norm_whole ? s.kv_heads : 1) * s.head_dim);
@@ -410,12 +424,31 @@ std::vector<std::int64_t> ExpertParameters(const Shape& s) {
 }
 
 std::vector<std::int64_t> EmbeddingParameters(const Shape& s) {
-  std::vector<std::int64_t> p{s.vocab * s.hidden};
+  std::vector<std::int64_t> p;
+  if (s.patch_values > 0) {
+    p = {s.patch_values * s.hidden, s.hidden};
+  } else {
+    p.push_back(s.vocab * s.hidden);
+  }
   if (s.position == Position::kLearned) p.push_back(s.positions * s.hidden);
   if (s.encoder) p.push_back(2 * s.hidden);  // token types
   if (s.embedding_norm) AddNorm(s, &p);
   return p;
 }
+
+namespace {
+
+// Whole on every tensor-parallel rank.
+void AddPool(const Shape& s, std::vector<std::int64_t>* out) {
+  const std::int64_t h = s.hidden, ffn = s.ffn * s.tp;
+  const std::int64_t fc1 = s.activation == Activation::kSwiglu ? 2 * ffn : ffn;
+  out->insert(out->end(), {h, 3 * h * h, 3 * h, h * h, h});
+  AddNorm(s, out);
+  out->insert(out->end(), {fc1 * h, ffn * h});
+  if (s.mlp_bias) out->insert(out->end(), {fc1, h});
+}
+
+}  // namespace
 
 std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
   std::vector<std::int64_t> p;
@@ -425,6 +458,7 @@ std::vector<std::int64_t> HeadParameters(const Shape& s, bool owns_output) {
     p.push_back(s.hidden);
   }
   AddNorm(s, &p);
+  if (s.attention_pool) AddPool(s, &p);
   if (s.encoder) p.push_back(s.vocab);
   if (owns_output) p.push_back(s.vocab * s.hidden);
   // Norms of the embedding, of the state and behind the layer; the projection.
@@ -443,6 +477,7 @@ std::int64_t SequenceParallelParameters(const Shape& s) {
   if (s.attends) {
     if (s.attention_bias && s.projection_bias) n += s.hidden;
     if (s.qk_norm && !s.qk_norm_whole) n += 2 * s.head_dim;
+    if (s.latent.queries_alone()) n += s.latent.q_rank * (s.hidden + 1);
     if (s.latent.kv_rank > 0) {
       n += (s.latent.q_rank + s.latent.kv_rank + s.latent.rope_dim) * s.hidden + s.latent.q_rank +
            s.latent.kv_rank;

@@ -107,8 +107,10 @@ struct Shape {
   ExpertShape experts;
   Latent latent;
   Mamba mamba;  // of this rank: its heads and groups
-  bool attends = true,
-       feeds_forward = true;  // what the layer has; with mamba.heads it is no attention
+  // What the layer has; with mamba.heads it is no attention, or both are side by side.
+  bool attends = true, feeds_forward = true;
+  bool mamba_beside = false, bidirectional = false, attention_pool = false;
+  std::int64_t patch_values = 0;
   bool qkv_bias = true, projection_bias = true, qk_norm = false, sinks = false;
   bool qk_norm_whole = false, post_norms = false, chunked_window = false, attention_gate = false;
   bool keys_are_values = false;
@@ -161,6 +163,9 @@ struct Shape {
   std::int64_t v_head_dim() const { return latent.v_dim > 0 ? latent.v_dim : head_dim; }
   std::int64_t context() const { return heads * v_head_dim(); }
   std::int64_t other_v_head_dim() const { return v_head_dim() == head_dim ? 0 : v_head_dim(); }
+  bool causal() const { return !encoder && !bidirectional; }
+  // What compressed queries keep beside the other parts, before and behind their norm.
+  std::int64_t compressed() const { return latent.queries_alone() ? 2 * latent.q_rank : 0; }
   // A layer with a mixer, Mamba's or attention.
   bool mixes() const { return attends || mamba.heads > 0; }
   std::int64_t fc1() const { return activation == Activation::kSwiglu ? 2 * ffn : ffn; }

@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/layers/chunked_loss.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
+#include "orrery/workload/generators/layers/patches.h"
 #include "orrery/workload/generators/layers/precision.h"
 
 namespace orrery::workload {
@@ -228,11 +229,31 @@ void LookUp(const Shape& s, BlockWriter* w) {
   }
 }
 
+// Behind the words or patches: norm and dropout.
+void SumForward(const Shape& s, BlockWriter* w) {
+  const std::int64_t e = s.element_bytes;
+  if (s.embedding_norm) {
+    w->Module("embedding.norm");
+    w->Alloc(EmbeddingInput(s, w));
+    NormForward(s, w);
+  }
+  w->Alloc(DropoutMask(s, w));
+  if (s.dropout) {
+    w->Kernel("dropout", Elementwise(s, MemoryOp::kDropout, s.local_tokens(), s.hidden, e, e + 1,
+                                     Pass::kForward));
+  }
+}
+
 }  // namespace
 
 graph::Block EmbeddingForward(const Shape& s, Names* names) {
   BlockWriter w(names, "embedding.forward", Pass::kForward);
   FetchBatch(s, &w);
+  if (s.patch_values > 0) {
+    PatchesForward(s, &w);
+    SumForward(s, &w);
+    return w.Finish();
+  }
   const std::int64_t e = s.element_bytes;
   w.Module("embedding.word");
   w.Alloc(Tokens(s, &w));
@@ -265,16 +286,7 @@ graph::Block EmbeddingForward(const Shape& s, Names* names) {
              Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
     w.Kernel("add", Elementwise(s, MemoryOp::kAdd, s.tokens(), s.hidden, 2 * e, e, Pass::kForward));
   }
-  if (s.embedding_norm) {
-    w.Module("embedding.norm");
-    w.Alloc(EmbeddingInput(s, &w));
-    NormForward(s, &w);
-  }
-  w.Alloc(DropoutMask(s, &w));
-  if (s.dropout) {
-    w.Kernel("dropout", Elementwise(s, MemoryOp::kDropout, s.local_tokens(), s.hidden, e, e + 1,
-                                    Pass::kForward));
-  }
+  SumForward(s, &w);
   w.Free(looked_up);
   return w.Finish();
 }
@@ -293,6 +305,10 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
     NormBackward(s, &w);
     w.Free(EmbeddingInput(s, &w));
     w.Module("embedding.word");
+  }
+  if (s.patch_values > 0) {
+    PatchesBackward(s, &w);
+    return w.Finish();
   }
   const Buffer gathered = w.Temporary("gathered", s.full_bytes(), MemoryKind::kCommunication);
   w.Alloc(gathered);
@@ -342,13 +358,53 @@ graph::Block EmbeddingBackward(const Shape& s, Names* names) {
   return w.Finish();
 }
 
+namespace {
+
+// From the output layer's input to the loss.
+void LossForward(const Shape& s, BlockWriter* w) {
+  if (s.framework.loss_metrics) w->Alloc(MetricLogits(s, w));
+  if (s.framework.chunked_loss) return ChunkedLossForward(s, w);
+  if (s.framework.online_cross_entropy) return OnlineLossForward(s, w);
+  const std::int64_t e = s.element_bytes;
+  const DType fp32 = DType::kFp32;
+  const std::int64_t per_token = s.tokens() * 4;
+  w->Module("output_layer");
+  const Buffer logits = Logits(s, w);
+  w->Alloc(logits);
+  ColumnForward(OutputShape(s), w, "logits", s.hidden, s.vocab);
+  w->Module("loss");
+  const Buffer softmax = Softmax(s, w);
+  w->Alloc(softmax);
+  w->Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, e, 4, Pass::kForward));
+  // Compiled, the maximum is found beside the cast, and one kernel subtracts, exponentiates and
+  // sums; it makes the exponentials of a tensor that lives on, else they are made in place.
+  const bool fused = s.framework.fused_cross_entropy;
+  const bool beside = fused || s.framework.torch_loss;  // fp32 logits beside what becomes of them
+  const Buffer wide = w->Temporary("logits.fp32", s.tokens() * s.vocab * 4);
+  if (beside) w->Alloc(wide);
+  if (!fused) w->Kernel("maximum", OverLogits(s, 4, 0, Pass::kForward));
+  TpCollective(s, w, "all_reduce.maximum", Collective::kAllReduce, per_token, fp32);
+  if (!fused) w->Kernel("subtract", OverLogits(s, 4, 4, Pass::kForward));
+  w->Kernel("predicted", OverTokens(s, 12, 4, Pass::kForward));
+  w->Kernel("exponential", OverLogits(s, 4, 4, Pass::kForward));
+  if (!fused) w->Kernel("sum", OverLogits(s, 4, 0, Pass::kForward));
+  TpCollective(s, w, fused ? "all_reduce.predicted_and_sum" : "all_reduce.predicted",
+               Collective::kAllReduce, fused ? 2 * per_token : per_token, fp32);
+  if (!fused) TpCollective(s, w, "all_reduce.sum", Collective::kAllReduce, per_token, fp32);
+  w->Kernel("loss", OverTokens(s, 8, 4, Pass::kForward));
+  w->Kernel("normalise", OverLogits(s, 4, 4, Pass::kForward));
+  w->Kernel("mean", OverTokens(s, 8, 0, Pass::kForward));
+  if (beside) w->Free(wide);
+  if (!s.framework.torch_loss) w->Free(logits);
+}
+
+}  // namespace
+
 graph::Block HeadForward(const Shape& s, Names* names) {
   if (s.net != nullptr) return ImageLossForward(s, names);
   BlockWriter w(names, "head.forward", Pass::kForward);
   if (s.pipelined) FetchBatch(s, &w);
   const std::int64_t e = s.element_bytes;
-  const DType fp32 = DType::kFp32;
-  const std::int64_t per_token = s.tokens() * 4;
   w.Alloc(Input(s, &w));
   if (s.encoder) {
     w.Module("head.transform");
@@ -362,43 +418,12 @@ graph::Block HeadForward(const Shape& s, Names* names) {
   w.Alloc(Statistics(s, &w));
   w.Alloc(Normed(s, &w));
   NormForward(s, &w);
-  if (s.framework.loss_metrics) w.Alloc(MetricLogits(s, &w));
-  if (s.framework.chunked_loss) {
-    ChunkedLossForward(s, &w);
-    return w.Finish();
+  if (s.patch_values > 0) {
+    PoolForward(s, &w);
+    LossForward(OfImages(s), &w);
+  } else {
+    LossForward(s, &w);
   }
-  if (s.framework.online_cross_entropy) {
-    OnlineLossForward(s, &w);
-    return w.Finish();
-  }
-  w.Module("output_layer");
-  const Buffer logits = Logits(s, &w);
-  w.Alloc(logits);
-  ColumnForward(OutputShape(s), &w, "logits", s.hidden, s.vocab);
-  w.Module("loss");
-  const Buffer softmax = Softmax(s, &w);
-  w.Alloc(softmax);
-  w.Kernel("cast", Elementwise(s, MemoryOp::kCast, s.tokens(), s.vocab, e, 4, Pass::kForward));
-  // Compiled, the maximum is found beside the cast, and one kernel subtracts, exponentiates and
-  // sums; it makes the exponentials of a tensor that lives on, else they are made in place.
-  const bool fused = s.framework.fused_cross_entropy;
-  const bool beside = fused || s.framework.torch_loss;  // fp32 logits beside what becomes of them
-  const Buffer wide = w.Temporary("logits.fp32", s.tokens() * s.vocab * 4);
-  if (beside) w.Alloc(wide);
-  if (!fused) w.Kernel("maximum", OverLogits(s, 4, 0, Pass::kForward));
-  TpCollective(s, &w, "all_reduce.maximum", Collective::kAllReduce, per_token, fp32);
-  if (!fused) w.Kernel("subtract", OverLogits(s, 4, 4, Pass::kForward));
-  w.Kernel("predicted", OverTokens(s, 12, 4, Pass::kForward));
-  w.Kernel("exponential", OverLogits(s, 4, 4, Pass::kForward));
-  if (!fused) w.Kernel("sum", OverLogits(s, 4, 0, Pass::kForward));
-  TpCollective(s, &w, fused ? "all_reduce.predicted_and_sum" : "all_reduce.predicted",
-               Collective::kAllReduce, fused ? 2 * per_token : per_token, fp32);
-  if (!fused) TpCollective(s, &w, "all_reduce.sum", Collective::kAllReduce, per_token, fp32);
-  w.Kernel("loss", OverTokens(s, 8, 4, Pass::kForward));
-  w.Kernel("normalise", OverLogits(s, 4, 4, Pass::kForward));
-  w.Kernel("mean", OverTokens(s, 8, 0, Pass::kForward));
-  if (beside) w.Free(wide);
-  if (!s.framework.torch_loss) w.Free(logits);
   return w.Finish();
 }
 
@@ -408,6 +433,9 @@ graph::Block HeadBackward(const Shape& s, Names* names) {
   const std::int64_t e = s.element_bytes;
   if (s.framework.chunked_loss) {
     ChunkedLossBackward(s, &w);
+  } else if (s.patch_values > 0) {
+    LossBackward(OfImages(s), &w);
+    PoolBackward(s, &w);
   } else {
     LossBackward(s, &w);
   }

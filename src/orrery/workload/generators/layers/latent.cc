@@ -84,6 +84,21 @@ void Enter(const Shape& s, BlockWriter* w, std::string_view module, Pass pass) {
 
 }  // namespace
 
+void CompressedForward(const Shape& s, BlockWriter* w) {
+  Down(s, w, "q_down", s.latent.q_rank, Pass::kForward);
+  SmallNorm(s, w, "q_norm", s.latent.q_rank, Pass::kForward);
+  ColumnForward(s, w, "q_up", s.latent.q_rank, s.query());
+  ColumnForward(s, w, "kv", s.hidden, s.qkv() - s.query());
+}
+
+void CompressedBackward(const Shape& s, BlockWriter* w) {
+  ColumnBackward(s, w, "kv", s.hidden, s.qkv() - s.query(), s.qkv_bias);
+  ColumnBackward(s, w, "q_up", s.latent.q_rank, s.query(), s.qkv_bias);
+  SmallNorm(s, w, "q_norm", s.latent.q_rank, Pass::kBackward);
+  Down(s, w, "q_down", s.latent.q_rank, Pass::kBackward);
+  ResidualGradient(s, w);  // the two branches' gradients of the norm's output
+}
+
 void LatentForward(const Shape& s, BlockWriter* w) {
   const Latent& l = s.latent;
   Enter(s, w, "layers.self_attention.down", Pass::kForward);

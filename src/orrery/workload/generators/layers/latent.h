@@ -8,6 +8,9 @@ namespace orrery::workload {
 // From the norm's output to queries, keys and values, and their gradients back to it.
 void LatentForward(const Shape& s, BlockWriter* w);
 void LatentBackward(const Shape& s, BlockWriter* w);
+// Of ordinary attention whose queries alone are compressed, up to where positions are added.
+void CompressedForward(const Shape& s, BlockWriter* w);
+void CompressedBackward(const Shape& s, BlockWriter* w);
 // The up-projections and all behind them, again in backward.
 void LatentUp(const Shape& s, BlockWriter* w);
 // Bytes that stay for the backward pass: the compressed tensors, and what comes of the

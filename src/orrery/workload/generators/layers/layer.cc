@@ -10,7 +10,7 @@ using graph::Pass;
 namespace {
 
 void MixerForward(const Shape& s, bool keep, bool keep_core, LayerWriter* layer) {
-  if (s.attends) layer->AttentionForward(keep, keep_core);
+  if (s.attends) return layer->AttentionForward(keep, keep_core);
   if (s.mamba.heads > 0) layer->MambaForward(keep);
   if (!s.mixes()) layer->SkipMixer();
 }
@@ -50,8 +50,11 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   } else if (s.feeds_forward) {
     layer.MlpBackward();
   }
-  if (s.attends) layer.AttentionBackward();
-  if (s.mamba.heads > 0) layer.MambaBackward();
+  if (s.attends) {
+    layer.AttentionBackward();
+  } else if (s.mamba.heads > 0) {
+    layer.MambaBackward();
+  }
   layer.EndBackward();
 }
 

@@ -135,6 +135,7 @@ void LayerWriter::AttentionBackward() {
   w_->Free(parts);
   Qkv(Pass::kBackward);
   w_->Free(qkv);
+  BesideBackward();
   w_->Free(norm1_out_);
   EnterBackward("layers.input_norm");
   NormAndResidualBackward({norm1_stats_});

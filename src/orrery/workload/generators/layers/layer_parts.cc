@@ -61,9 +61,14 @@ void LayerWriter::Qkv(Pass pass) {
   }
   if (pass == Pass::kBackward) {
     QkNorm(pass);
+    if (s_.latent.queries_alone()) return CompressedBackward(attention_, w_);
     return ColumnBackward(attention_, w_, "qkv", s_.hidden, s_.qkv(), s_.qkv_bias);
   }
-  ColumnForward(attention_, w_, "qkv", s_.hidden, s_.qkv());
+  if (s_.latent.queries_alone()) {
+    CompressedForward(attention_, w_);
+  } else {
+    ColumnForward(attention_, w_, "qkv", s_.hidden, s_.qkv());
+  }
   QkNorm(pass);
 }
 
@@ -110,6 +115,21 @@ void LayerWriter::MambaBackward() {
   NormAndResidualBackward({norm1_stats_});
 }
 
+void LayerWriter::BesideForward(bool keep) {
+  if (s_.mamba.heads == 0) return;
+  beside_ = w_->Temporary("mamba.output",
+                          s_.framework.tp_comm_overlap ? s_.local_bytes() : s_.full_bytes());
+  w_->Alloc(beside_);
+  MambaWriter(s_, w_).Forward(keep);
+  beside_ = Scattered(beside_);
+}
+
+void LayerWriter::BesideBackward() {
+  if (s_.mamba.heads == 0) return;
+  MambaWriter(s_, w_).Backward();
+  ResidualGradient(s_, w_);
+}
+
 void LayerWriter::ExpertsForward(bool keep) {
   Enter("layers.mlp_norm");
   w_->Alloc(norm2_stats_);
@@ -121,6 +141,7 @@ void LayerWriter::ExpertsForward(bool keep) {
   w_->Alloc(projected);
   ExpertWriter(s_, w_).Forward(keep && !s_.recomputes(kRecomputeMoe));
   Drop(keep_norm, norm2_out_);
+  PostNorm("layers.post_mlp_norm", keep, post2_);
   Enter("layers.mlp.bias_dropout_add");
   w_->Alloc(mask2_);
   w_->Alloc(again_ ? recomputed_ : output_);
@@ -135,9 +156,11 @@ void LayerWriter::ExpertsBackward() {
   EnterBackward("layers.mlp.bias_dropout_add");
   BiasDropoutAddBackward(false);
   w_->Free(mask2_);
+  const Buffer behind = PostNormBackward("layers.post_mlp_norm", post2_);
   NormAgain("layers.mlp_norm", norm2_stats_, norm2_out_);
   if (s_.recomputes(kRecomputeMoe)) ExpertWriter(s_, w_).Forward(true);
   ExpertWriter(s_, w_).Backward();
+  w_->Free(behind);
   w_->Free(norm2_out_);
   EnterBackward("layers.mlp_norm");
   NormAndResidualBackward({norm2_stats_, middle_});

@@ -57,9 +57,11 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   norm1_stats_ = make("input_norm.statistics", statistics, norms);
   const std::int64_t operand = LinearBytes(mlp_, inputs * s.hidden);
   norm1_out_ = make("input_norm.output", LinearBytes(attention_, inputs * s.hidden), norms);
-  qkv_ =
-      make("qkv", s.latent.kv_rank > 0 ? LatentSaved(s) : s.tokens() * (s.parts() + s.gate()) * e,
-           full && !kept.qkv);
+  qkv_ = make("qkv",
+              s.latent.kv_rank > 0
+                  ? LatentSaved(s)
+                  : s.tokens() * (s.parts() + s.gate()) * e + local * s.compressed() * e,
+              full && !kept.qkv);
   rotated_ = make("rotated",
                   rotates() && !s.framework.in_place_kernels
                       ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1)
@@ -147,6 +149,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   NormForward(s_, w_);
   const bool keep_norm = keep && !s_.recomputes(kRecomputeNorms);
   Drop(keep_norm, norm1_stats_);
+  BesideForward(keep);
   Enter("layers.self_attention.qkv");
   Hold(s_.kept.qkv, qkv_);
   w_->Alloc(latent_up_);
@@ -185,6 +188,12 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   Enter("layers.self_attention.bias_dropout_add");
   w_->Alloc(mask1_);
   w_->Alloc(middle_);
+  if (s_.mamba.heads > 0) {
+    const std::int64_t e = s_.element_bytes;
+    w_->Kernel("add", Elementwise(s_, MemoryOp::kAdd, s_.local_tokens(), s_.hidden, 2 * e, e,
+                                  Pass::kForward));
+    w_->Free(beside_);
+  }
   if (!s_.parallel_block) BiasDropoutAdd();
   Drop(keep || s_.kept.projection, mask1_);
   w_->Free(projected);
@@ -317,7 +326,7 @@ Attention FlashAttention(const Shape& s, Pass pass) {
           .seq_kv = len,
           .head_dim = s.head_dim,
           .dtype = AttentionType(s),
-          .causal = !s.encoder,
+          .causal = s.causal(),
           .pass = pass,
           .kernel = s.fused_attention(),
           .v_head_dim = s.other_v_head_dim(),

@@ -19,7 +19,7 @@ class LayerWriter {
 
   // `keep`: tensors stay for the backward pass; `keep_core`: those inside core attention too.
   void AttentionForward(bool keep, bool keep_core);
-  void MambaForward(bool keep);     // in its place where the layer's mixer is Mamba's
+  void MambaForward(bool keep);     // in its place where the layer's mixer is Mamba's alone
   void SkipMixer();                 // the layer is a feed-forward alone
   void SkipFeedForward(bool keep);  // or has none
   void MlpForward(bool keep);
@@ -55,6 +55,10 @@ class LayerWriter {
                  const graph::Buffer& output);
   // From the norm's output to queries, keys and values, or their gradients back to it.
   void Qkv(graph::Pass pass);
+  // Mamba beside attention: from the same norm's output to what is added to attention's; backward
+  // adds its gradient to that of the norm's output.
+  void BesideForward(bool keep);
+  void BesideBackward();
   void QkNorm(graph::Pass pass);
   void QkvBias();
   bool rotates() const { return s_.position == Position::kRotary && s_.latent.kv_rank == 0; }
@@ -98,6 +102,7 @@ class LayerWriter {
       norm2_stats_, norm2_out_, fc1_out_, fc1_half_, activated_, mask2_, latent_up_, gradient_,
       adapters_;
   graph::Buffer gated_;                 // the context behind its gate
+  graph::Buffer beside_;                // what Mamba beside attention puts out
   graph::Buffer input_, first_output_;  // of layers that run again at once
 };
 

@@ -25,22 +25,28 @@ struct Target {
 };
 std::int64_t Hidden(const Shape& s) { return s.hidden; }
 bool IsLatent(const Shape& s) { return s.attends && s.latent.kv_rank > 0; }
-bool IsPlain(const Shape& s) { return s.attends && s.latent.kv_rank == 0; }
+bool IsPlain(const Shape& s) {
+  return s.attends && s.latent.kv_rank == 0 && !s.latent.queries_alone();
+}
+bool QueriesAlone(const Shape& s) { return s.attends && s.latent.queries_alone(); }
 bool Attends(const Shape& s) { return s.attends; }
 bool IsMamba(const Shape& s) { return s.mamba.heads > 0; }
 bool IsDense(const Shape& s) { return s.feeds_forward && s.experts.count == 0; }
-bool CompressesQueries(const Shape& s) { return IsLatent(s) && s.latent.q_rank > 0; }
+bool CompressesQueries(const Shape& s) { return s.attends && s.latent.q_rank > 0; }
+bool ProjectsUp(const Shape& s) { return IsLatent(s) || QueriesAlone(s); }
 // Latent attention has, in place of qkv, projections down to its ranks and up to the heads; a Mamba
 // layer one into its inner width and one out of it.
 // clang-format off
-constexpr std::array<Target, 10> kTargets = {{
+constexpr std::array<Target, 11> kTargets = {{
     {"qkv", kLoraQkv, Split::kColumns, Hidden,
      [](const Shape& s) { return s.qkv(); }, IsPlain},
     {"q_down", kLoraQkv, Split::kWhole, Hidden,
      [](const Shape& s) { return s.latent.q_rank; }, CompressesQueries},
     {"q_up", kLoraQkv, Split::kColumns,
      [](const Shape& s) { return s.latent.q_rank > 0 ? s.latent.q_rank : s.hidden; },
-     [](const Shape& s) { return s.query(); }, IsLatent},
+     [](const Shape& s) { return s.query(); }, ProjectsUp},
+    {"kv", kLoraQkv, Split::kColumns, Hidden,
+     [](const Shape& s) { return s.qkv() - s.query(); }, QueriesAlone},
     {"kv_down", kLoraQkv, Split::kWhole, Hidden,
      [](const Shape& s) { return s.latent.kv_rank + s.latent.rope_dim; }, IsLatent},
     {"kv_up", kLoraQkv, Split::kColumns,

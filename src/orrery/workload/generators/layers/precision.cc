@@ -110,6 +110,9 @@ namespace {
 std::int64_t AttentionWeights(const Shape& s) {
   const std::int64_t projection = s.context() * s.hidden;
   const Latent& l = s.latent;
+  if (l.queries_alone()) {
+    return l.q_rank * s.query() + s.hidden * (s.qkv() - s.query()) + projection;
+  }
   if (l.kv_rank == 0) return s.hidden * s.qkv() + projection;
   // The down-projections stay in bf16 (Megatron's plain linear layers).
   return (l.q_rank > 0 ? l.q_rank : s.hidden) * s.query() +

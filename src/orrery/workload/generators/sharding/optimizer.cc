@@ -57,9 +57,13 @@ std::vector<Matrix> Matrices(const Shape& s) {
   std::vector<Matrix> all;
   if (s.mamba.heads > 0) {
     all = {{s.mamba.projected(), s.hidden}, {s.hidden, s.mamba.inner()}};
-  } else if (s.attends) {
+  }
+  if (s.attends) {
     const Latent& l = s.latent;
-    if (l.kv_rank == 0) {
+    if (l.queries_alone()) {
+      all.insert(all.end(),
+                 {{l.q_rank, s.hidden}, {s.query(), l.q_rank}, {s.qkv() - s.query(), s.hidden}});
+    } else if (l.kv_rank == 0) {
       all.push_back({s.qkv(), s.hidden});
     } else {
       if (l.q_rank > 0) all.push_back({l.q_rank, s.hidden});
@@ -185,7 +189,12 @@ std::int64_t PartOf(std::int64_t n, std::int64_t ranks) { return (n + ranks - 1)
 // What else a unit has are vectors.
 std::vector<Matrix> FactorsOf(const Shape& s, bool root) {
   if (!root) return Matrices(s);
-  std::vector<Matrix> all = {{s.vocab, s.hidden}};
+  std::vector<Matrix> all = {{s.patch_values > 0 ? s.patch_values : s.vocab, s.hidden}};
+  if (s.attention_pool) {
+    const std::int64_t ffn = s.ffn * s.tp, h = s.hidden;
+    const std::int64_t gates = s.activation == Activation::kSwiglu ? 2 : 1;
+    all.insert(all.end(), {{3 * h, h}, {h, h}, {gates * ffn, h}, {h, ffn}});
+  }
   if (s.positions > 0) all.push_back({s.positions, s.hidden});
   if (!s.tied) all.push_back({s.vocab, s.hidden});
   return all;
