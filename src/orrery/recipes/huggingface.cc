@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/configuration.h"
 #include "orrery/recipes/known_models.h"
 
 namespace orrery::recipes {
@@ -27,11 +28,6 @@ bool HasKey(std::string_view text, std::string_view key) {
 
 bool IsYaml(const std::string& path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
 bool IsJson(const std::string& path) { return path.ends_with(".json"); }
-
-Result<Document> Parse(const File& file) {
-  return IsJson(file.path) ? formats::ParseJson(file.text, file.path)
-                           : formats::ParseYaml(file.text, file.path);
-}
 
 class Files {
  public:
@@ -72,7 +68,7 @@ class Files {
                                      Printable(fsdp, 120)));
         return {};
       }
-      ORRERY_ASSIGN_OR_RETURN(Document document, Parse(*file));
+      ORRERY_ASSIGN_OR_RETURN(Document document, ParseConfiguration(*file));
       Node root;
       root.kind = Node::Kind::kMap;
       root.fields.push_back({.key = "fsdp_config", .value = document.root});
@@ -103,20 +99,20 @@ class Files {
  private:
   Status AddDeepSpeed(const File& file) {
     sources_.deepspeed = true;
-    ORRERY_ASSIGN_OR_RETURN(const Document document, Parse(file));
+    ORRERY_ASSIGN_OR_RETURN(const Document document, ParseConfiguration(file));
     AddLeaves(document, document.root, {&DeepSpeedTable()}, &reading_);
     return {};
   }
 
   Status AddAccelerate(const File& file) {
     sources_.accelerate = true;
-    ORRERY_ASSIGN_OR_RETURN(const Document document, Parse(file));
+    ORRERY_ASSIGN_OR_RETURN(const Document document, ParseConfiguration(file));
     AddLeaves(document, document.root, {&AccelerateTable()}, &reading_);
     return {};
   }
 
   Status AddArguments(const File& file) {
-    ORRERY_ASSIGN_OR_RETURN(Document document, Parse(file));
+    ORRERY_ASSIGN_OR_RETURN(Document document, ParseConfiguration(file));
     Node& root = document.root;
     if (const Node* inside = root.Find("deepspeed"); inside && inside->kind == Node::Kind::kMap) {
       sources_.deepspeed = true;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
@@ -11,6 +12,7 @@
 #include "orrery/formats/toml.h"
 #include "orrery/formats/tree.h"
 #include "orrery/recipes/dialects.h"
+#include "orrery/recipes/overrides.h"
 #include "orrery/recipes/shell.h"
 
 namespace orrery::recipes {
@@ -138,9 +140,14 @@ Status CheckLeftOut(const Imported& imported, const Reader& reader, const Option
   return {};
 }
 
+bool IsScript(const File& file) {
+  return file.text.starts_with("#!") || file.path.ends_with(".sh") ||
+         file.path.ends_with(".slurm") || file.path.ends_with(".sbatch");
+}
+
 // A script whose arguments stand in files that it takes in: known by the words of its commands.
 const Reader* FindByWords(const File& file, const Options& options) {
-  if (!file.text.starts_with("#!") && !file.path.ends_with(".sh")) return nullptr;
+  if (!IsScript(file)) return nullptr;
   const Result<Script> script = ReadScript(file.text, file.path, options.variables);
   if (!script.ok()) return nullptr;
   std::string words;
@@ -155,6 +162,32 @@ Result<Imported> ReadBy(const Reader& reader, const std::vector<File>& files,
   ORRERY_ASSIGN_OR_RETURN(Imported imported, reader.read(files, options));
   ORRERY_RETURN_IF_ERROR(CheckLeftOut(imported, reader, options));
   return imported;
+}
+
+// A script whose command names a configuration, which is read in the script's place.
+Result<std::optional<Imported>> ReadCommanded(const File& script, const std::vector<File>& files,
+                                              const Options& options) {
+  const auto table_of = [](const File& file) -> const Table* {
+    const Reader* reader = Find(file.text, file.path);
+    return reader == nullptr ? nullptr : &reader->dialect.table();
+  };
+  ORRERY_ASSIGN_OR_RETURN(std::optional<Commanded> found,
+                          FindConfiguration(script, options, table_of));
+  if (!found) return std::optional<Imported>();
+  std::vector<File> read = files;
+  std::erase_if(read, [&](const File& file) { return file.path == script.path; });
+  const Reader* reader = Find(found->file.text, found->file.path);
+  if (reader == nullptr) reader = Find("per_device_batch_size:\nbase_config:", "base.yml");
+  read.insert(read.begin(), std::move(found->file));
+  // A configuration that says how many GPUs there are wins over the launcher.
+  Result<Imported> imported = ReadBy(*reader, read, options);
+  const Launch& launch = found->launch;
+  Options sized = options;
+  sized.gpus = launch.gpus > 0 ? launch.gpus : launch.nodes * launch.gpus_per_node;
+  const bool sizes = options.gpus == 0 && options.nodes == 0 && sized.gpus > 0;
+  if (!imported.ok() && sizes) imported = ReadBy(*reader, read, sized);
+  if (!imported.ok()) return std::move(imported).TakeStatus();
+  return std::optional(*std::move(imported));
 }
 
 }  // namespace
@@ -174,6 +207,11 @@ Result<Imported> ImportFiles(const std::vector<File>& files, const Options& opti
   }
   for (const File& file : files) {
     if (const Reader* reader = FindByWords(file, options)) return ReadBy(*reader, files, options);
+  }
+  for (const File& file : files) {
+    if (!IsScript(file)) continue;
+    ORRERY_ASSIGN_OR_RETURN(std::optional<Imported> imported, ReadCommanded(file, files, options));
+    if (imported) return *std::move(imported);
   }
   // A file that cannot be read as what its ending says is broken before it is unknown.
   for (const File& file : files) {

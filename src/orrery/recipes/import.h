@@ -46,9 +46,18 @@ struct Imported {
   job::Job job;
 };
 
+// A key that a command line sets in a configuration: "model.hidden_size" to "4096".
+struct Override {
+  std::string path, value;
+  std::string source;  // the script
+  std::int32_t line = 0;
+  std::string unknown = {};  // the variable in `value` that the script does not set
+};
+
 // A file that was read; what its path ends in says which form it has.
 struct File {
   std::string path, text;
+  std::vector<Override> overrides = {};
 };
 Result<Imported> ImportFiles(const std::vector<File>& files, const Options& options);
 Result<Imported> Import(const std::vector<std::string>& paths, const Options& options);

@@ -76,20 +76,28 @@ Result<CommandLine> FindTraining(const Script& script, const Tables& tables,
         "or a command sets ({} commands were read)",
         name, script.commands.size());
   }
-  const auto program = std::ranges::find_if(*best, [](const Word& word) {
+  return CommandOf(script, *best);
+}
+
+CommandLine CommandOf(const Script& script, const std::vector<Word>& command) {
+  auto program = std::ranges::find_if(command, [](const Word& word) {
     return word.text.ends_with(".py") || word.text.ends_with(".py\"");
   });
-  const auto split = program == best->end() ? best->begin() : program;
+  for (auto word = command.begin(); program == command.end() && word + 1 < command.end(); ++word) {
+    if (word->text == "-m" && !(word + 1)->text.starts_with("torch.distributed"))
+      program = word + 1;
+    if (program != command.end()) break;
+  }
+  const auto split = program == command.end() ? command.begin() : program;
   CommandLine line;
   for (const auto& [key, value] : script.directives) ReadOption("--" + key, value, &line.launch);
   if (line.launch.gpus > 0 && line.launch.nodes == 0) line.launch.gpus = 0;  // #SBATCH --gpus
-  for (const std::vector<Word>& command : script.commands) {  // srun … bash -c "torchrun …"
-    const std::string& first = command.front().text;
-    if (first == "srun" || first == "sbatch" || first == "mpirun") {
-      ReadLauncher({command.begin(), command.end()}, &line.launch);
-    }
+  for (const std::vector<Word>& other : script.commands) {  // srun … bash -c "torchrun …"
+    const std::string& first = other.front().text;
+    if (first == "srun" || first == "sbatch" || first == "mpirun")
+      ReadLauncher(other, &line.launch);
   }
-  line.launcher.assign(best->begin(), split);
+  line.launcher.assign(command.begin(), split);
   ReadLauncher(line.launcher, &line.launch);
   const bool torchrun = std::ranges::any_of(line.launcher, [](const Word& word) {
     return word.text.ends_with("torchrun") || word.text == "torch.distributed.run" ||
@@ -98,10 +106,10 @@ Result<CommandLine> FindTraining(const Script& script, const Tables& tables,
   if (torchrun && line.launch.nodes == 0 && line.launch.unknown.empty()) {
     line.launch.nodes = 1;  // its default
   }
-  if (program != best->end()) {
+  if (program != command.end()) {
     line.program = program->text.substr(program->text.rfind('/') + 1);
   }
-  line.words.assign(program == best->end() ? best->begin() : program + 1, best->end());
+  line.words.assign(program == command.end() ? command.begin() : program + 1, command.end());
   return line;
 }
 

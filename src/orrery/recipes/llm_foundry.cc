@@ -8,6 +8,7 @@
 #include <string>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/known_models.h"
 #include "orrery/recipes/reading.h"
@@ -16,41 +17,6 @@ namespace orrery::recipes {
 namespace {
 
 using formats::Node;
-
-const Node* At(const Node& root, std::string_view path) {
-  const Node* node = &root;
-  while (node != nullptr && !path.empty()) {
-    const std::string_view key = path.substr(0, path.find('.'));
-    node = node->Find(key);
-    path.remove_prefix(std::min(path.size(), key.size() + 1));
-  }
-  return node;
-}
-
-// "${variables.max_seq_len}" is what stands there (OmegaConf). Bounded: a chain of so many.
-void Interpolate(const Node& root, Node* node) {
-  constexpr int kLongestChain = 8;
-  for (int i = 0; i < kLongestChain && node->kind == Node::Kind::kScalar; ++i) {
-    const std::string& text = node->text;
-    if (!text.starts_with("${") || !text.ends_with("}")) return;
-    const Node* target = At(root, std::string_view(text).substr(2, text.size() - 3));
-    if (target == nullptr || target->kind == Node::Kind::kMap) return;
-    if (target->kind == Node::Kind::kNull) {
-      node->kind = Node::Kind::kNull;
-    } else if (target->kind == Node::Kind::kList) {
-      return;
-    } else {
-      const std::string copy = target->text;
-      node->text = copy;
-    }
-  }
-}
-
-void InterpolateAll(const Node& root, Node* node) {
-  Interpolate(root, node);
-  for (formats::Field& field : node->fields) InterpolateAll(root, &field.value);
-  for (Node& item : node->items) InterpolateAll(root, &item);
-}
 
 bool OnUnlessSaid(std::string_view argument, Reading* r) {
   return r->Find(argument) == nullptr || r->On(argument);
@@ -305,9 +271,8 @@ Result<Imported> ReadLlmFoundry(const std::vector<File>& files, const Options& o
         files.size());
   }
   const File& file = rest.front();
-  ORRERY_ASSIGN_OR_RETURN(formats::Document document, formats::ParseYaml(file.text, file.path));
-  const Node root = document.root;
-  InterpolateAll(root, &document.root);
+  ORRERY_ASSIGN_OR_RETURN(formats::Document document, ParseConfiguration(file));
+  ResolveExpressions(&document);
   Reading reading({&LlmFoundryTable()}, options, file.path);
   AddLeaves(document, document.root, {&LlmFoundryTable()}, &reading);
   reading.Translate();

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "orrery/base/text.h"
+#include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/known_models.h"
 #include "orrery/recipes/reading.h"
@@ -307,8 +308,7 @@ Result<Imported> ReadMaxText(const std::vector<File>& files, const Options& opti
                         rest.size());
   }
   const File& file = rest.front();
-  ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
-                          formats::ParseYaml(file.text, file.path));
+  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, ParseConfiguration(file));
   Reading reading({&MaxTextTable()}, options, file.path);
   AddLeaves(document, document.root, {&MaxTextTable()}, &reading);
   reading.Translate();

@@ -6,10 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "orrery/base/text.h"
-#include "orrery/base/units.h"
+#include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/reading.h"
 
@@ -31,94 +30,6 @@ void AddAs(std::string_view argument, const std::string& name, const std::string
   if (!given.row->flag()) given.values.push_back({.text = value});
   r->Add(std::move(given));
 }
-
-// OmegaConf's expressions in a leaf: ${model.hidden_size} from the root, ${.hidden_size} beside it,
-// ${..x} a section above, ${multiply:4, ${.hidden_size}} and its kin. What names nothing here stays
-// as it is written.
-class Interpolation {
- public:
-  Interpolation(const Node& root, std::string section)
-      : root_(root), section_(std::move(section)) {}
-
-  std::string Resolve(std::string_view text, int depth = 0) const {
-    std::string out;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t open = std::min(text.find("${", at), text.size());
-      out += text.substr(at, open - at);
-      if (open == text.size()) break;
-      const std::size_t close = End(text, open);
-      if (close == std::string_view::npos || depth > kMostDepth) {
-        out += text.substr(open);
-        break;
-      }
-      const std::string_view inside = text.substr(open + 2, close - open - 2);
-      const std::optional<std::string> value = One(Resolve(inside, depth + 1), depth);
-      out += value ? *value : std::string(text.substr(open, close + 1 - open));
-      at = close + 1;
-    }
-    return out;
-  }
-
- private:
-  static constexpr int kMostDepth = 8;
-
-  static std::size_t End(std::string_view text, std::size_t open) {
-    int depth = 0;
-    for (std::size_t i = open; i < text.size(); ++i) {
-      if (text[i] == '{') ++depth;
-      if (text[i] == '}' && --depth == 0) return i;
-    }
-    return std::string_view::npos;
-  }
-
-  std::optional<std::string> One(const std::string& inside, int depth) const {
-    if (const std::size_t colon = inside.find(':'); colon != std::string::npos) {
-      return Call(inside.substr(0, colon), inside.substr(colon + 1));
-    }
-    std::string path = inside;
-    if (path.starts_with('.')) {
-      std::string section = section_;
-      path.erase(0, 1);
-      for (; path.starts_with('.'); path.erase(0, 1)) {
-        const std::size_t dot = section.rfind('.');
-        section.erase(dot == std::string::npos ? 0 : dot);
-      }
-      if (!section.empty()) path.insert(0, section + ".");
-    }
-    if (path.starts_with("training.")) path.erase(0, 9);  // NeMo's launcher nests the file there
-    const Node* node = &root_;
-    for (std::size_t at = 0; node != nullptr && at <= path.size();) {
-      const std::size_t end = std::min(path.find('.', at), path.size());
-      node = node->Find(path.substr(at, end - at));
-      at = end + 1;
-    }
-    if (node == nullptr || node->kind != Node::Kind::kScalar) return std::nullopt;
-    const std::size_t dot = path.rfind('.');
-    const std::string beside = dot == std::string::npos ? "" : path.substr(0, dot);
-    return Interpolation(root_, beside).Resolve(node->text, depth + 1);
-  }
-
-  // multiply:a, b and divide_floor:a, b of whole numbers.
-  static std::optional<std::string> Call(const std::string& name, const std::string& arguments) {
-    const std::size_t comma = arguments.find(',');
-    if (comma == std::string::npos) return std::nullopt;
-    const auto whole = [](std::string text) {
-      std::erase(text, ' ');
-      return ParseInteger(text);
-    };
-    const auto a = whole(arguments.substr(0, comma)), b = whole(arguments.substr(comma + 1));
-    std::int64_t product = 0;
-    if (!a.ok() || !b.ok()) return std::nullopt;
-    if (name == "multiply" && !__builtin_mul_overflow(*a, *b, &product)) {
-      return std::to_string(product);
-    }
-    if (name.starts_with("divide") && *b > 0) return std::to_string(*a / *b);
-    return std::nullopt;
-  }
-
-  const Node& root_;
-  std::string section_;
-};
 
 void AddSame(const Document& document, const Leaf& leaf, const Row& row, Reading* r) {
   if (leaf.node->kind != Node::Kind::kScalar) return;
@@ -258,18 +169,10 @@ Result<Imported> ReadNemo(const std::vector<File>& files, const Options& options
     return InvalidInput("NeMo's configuration is one YAML file; {} are given", files.size());
   }
   const File& file = files.front();
-  ORRERY_ASSIGN_OR_RETURN(const Document document, formats::ParseYaml(file.text, file.path));
+  ORRERY_ASSIGN_OR_RETURN(Document document, ParseConfiguration(file));
+  ResolveExpressions(&document);
   Reading reading({&NemoTable(), &MegatronTable()}, options, file.path);
-  for (Leaf leaf : Leaves(document.root)) {
-    Node resolved;
-    if (leaf.node->kind == Node::Kind::kScalar && leaf.node->text.find("${") != std::string::npos) {
-      const std::size_t dot = leaf.path.rfind('.');
-      resolved = *leaf.node;
-      resolved.text =
-          Interpolation(document.root, dot == std::string::npos ? "" : leaf.path.substr(0, dot))
-              .Resolve(resolved.text);
-      leaf.node = &resolved;
-    }
+  for (const Leaf& leaf : Leaves(document.root)) {
     const Row* row = FindLeaf(leaf.path);
     if (row != nullptr && row->key.starts_with("--")) {
       AddSame(document, leaf, *row, &reading);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "orrery/base/text.h"
-#include "orrery/formats/toml.h"
+#include "orrery/recipes/configuration.h"
 #include "orrery/recipes/dialects.h"
 #include "orrery/recipes/known_models.h"
 #include "orrery/recipes/reading.h"
@@ -400,8 +400,7 @@ Result<Imported> ReadTorchtitan(const std::vector<File>& files, const Options& o
         "is",
         Printable(file.path));
   }
-  ORRERY_ASSIGN_OR_RETURN(const formats::Document document,
-                          formats::ParseToml(file.text, file.path));
+  ORRERY_ASSIGN_OR_RETURN(const formats::Document document, ParseConfiguration(file));
   Reading reading({&TorchtitanTable()}, options, file.path);
   AddLeaves(document, document.root, {&TorchtitanTable()}, &reading);
   reading.Translate();
