@@ -32,7 +32,8 @@
 // flow.
 //
 // Cost. A flow: two heap entries, one solve a start and one an end (less where several share an
-// instant), a division of 128 by 64 bits for every class whose rate changed. Memory: 40 bytes a
+// instant), a division of 128 by 64 bits for every class whose rate rose; where it fell, when the
+// end it had becomes the first. Memory: 40 bytes a
 // flow in flight, 140 a class and 20 for each of its loads; classes are kept for when they come
 // again.
 #pragma once
@@ -113,6 +114,7 @@ class Flow final : public Network {
     bool stale = false;           // its end must be computed again
     bool whole = false;           // each of its links carries all bytes of a flow
     bool lone = false;            // nobody else is on its links: the solver does not know of it
+    bool late = false;            // its end is later than ends_ says
     std::vector<Member> members;  // a heap
   };
   // What a path adds to a transfer, kept with its class.

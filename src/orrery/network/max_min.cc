@@ -9,6 +9,7 @@ namespace {
 
 // The whole is solved when the disturbed set holds more than this part of all loads.
 constexpr std::size_t kFullPart = 10;
+constexpr std::size_t kAhead = 16;    // members that a loop over them fetches ahead
 constexpr std::size_t kSmall = 1024;  // loads below which that is not worth a thought
 
 }  // namespace
@@ -16,6 +17,7 @@ constexpr std::size_t kSmall = 1024;  // loads below which that is not worth a t
 void MaxMin::Setup(std::span<const std::int64_t> capacity_Bps) {
   *this = MaxMin();
   links_.resize(capacity_Bps.size());
+  rooms_.resize(capacity_Bps.size());
   for (std::size_t l = 0; l < links_.size(); ++l) {
     ORRERY_CHECK(capacity_Bps[l] > 0 && capacity_Bps[l] <= kMaxCapacity_Bps,
                  "a link's capacity is above 0 and at most 2^44 byte/s");
@@ -131,9 +133,23 @@ void MaxMin::Join(std::uint32_t id) {
   if (c.bottleneck < kCap) ++links_[c.bottleneck].leaving;
 }
 
+// Everything joins: nothing outside the set uses a link.
 void MaxMin::JoinAll() {
+  set_.clear();
+  set_links_.clear();
   for (std::uint32_t id = 0; id < classes_.size(); ++id) {
-    if (classes_[id].members > 0) Join(id);
+    Class& c = classes_[id];
+    if (c.members == 0) continue;
+    c.joined = epoch_;
+    c.next_bottleneck = kNone;
+    set_.push_back(id);
+  }
+  for (std::uint32_t l = 0; l < links_.size(); ++l) {
+    Link& link = links_[l];
+    if (link.weight == 0) continue;
+    link.fixed = 0;
+    link.open = link.weight;
+    set_links_.push_back(l);
   }
 }
 
@@ -191,9 +207,10 @@ void MaxMin::Begin(std::vector<std::uint32_t>* changed) {
     Link& link = links_[l];
     link.dirty = false;
     if (link.bottlenecked == 0) continue;
-    for (const Member& m : link.members) {
-      const Class& c = classes_[m.id];
-      if (c.bottleneck == l && c.lone != epoch_) Join(m.id);
+    for (std::size_t i = 0; i < link.members.size(); ++i) {
+      FetchAhead(link.members, i);
+      const Class& c = classes_[link.members[i].id];
+      if (c.bottleneck == l && c.lone != epoch_) Join(link.members[i].id);
     }
   }
   dirty_classes_.clear();
@@ -219,32 +236,56 @@ void MaxMin::Solve(std::vector<std::uint32_t>* changed) {
   Apply(changed);
 }
 
+// Classes and loads of a link's members lie all over memory: those of the next few are fetched
+// ahead.
+void MaxMin::FetchAhead(const std::vector<Member>& members, std::size_t at) const {
+  if (at + kAhead >= members.size()) return;
+  __builtin_prefetch(&classes_[members[at + kAhead].id]);
+  __builtin_prefetch(&loads_[members[at + kAhead].load]);
+}
+
+void MaxMin::PopTop() {
+  const Key last = heap_.back();
+  heap_.pop_back();
+  if (!heap_.empty()) SinkTop(last);
+}
+
+// `key` takes the place of the heap's top.
+void MaxMin::SinkTop(const Key key) {
+  std::size_t hole = 0;
+  for (std::size_t child = 1; child < heap_.size(); child = 2 * hole + 1) {
+    if (child + 1 < heap_.size() && heap_[child] < heap_[child + 1]) ++child;
+    if (!(key < heap_[child])) break;
+    heap_[hole] = heap_[child];
+    hole = child;
+  }
+  heap_[hole] = key;
+}
+
 // The next stage: takes the links and caps of the least level off the heap into stage_. Keys in the
 // heap may be too low, never too high. False when nothing is left.
 bool MaxMin::TopLevel(std::int64_t* level) {
   stage_.clear();
   while (!heap_.empty() && (stage_.empty() || heap_.front().level <= *level)) {
-    std::pop_heap(heap_.begin(), heap_.end());
-    Key& key = heap_.back();
+    const Key key = heap_.front();
     if (key.id < links_.size()) {
-      const Link& link = links_[key.id];
-      if (link.unfrozen == 0) {
-        heap_.pop_back();
+      const Room& room = rooms_[key.id];
+      if (room.unfrozen == 0) {
+        PopTop();
         continue;
       }
-      const std::int64_t now = link.residual / link.unfrozen;
+      const std::int64_t now = room.residual / room.unfrozen;
       if (now > key.level) {
-        key.level = now;
-        std::push_heap(heap_.begin(), heap_.end());
+        SinkTop({now, key.id});
         continue;
       }
     } else if (classes_[key.id - links_.size()].frozen) {
-      heap_.pop_back();
+      PopTop();
       continue;
     }
     *level = key.level;
     stage_.push_back(key.id);
-    heap_.pop_back();
+    PopTop();
   }
   return !stage_.empty();
 }
@@ -256,10 +297,10 @@ void MaxMin::Freeze(std::uint32_t id, std::int64_t level, std::uint32_t bottlene
   c.next_bottleneck = bottleneck;
   const std::int64_t heft = c.heft();
   for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
-    Link& link = links_[loads_[at].link];
+    Room& room = rooms_[loads_[at].link];
     const std::int64_t weight = heft * loads_[at].share;
-    link.unfrozen -= weight;
-    link.residual -= weight * level;
+    room.unfrozen -= weight;
+    room.residual -= weight * level;
   }
 }
 
@@ -268,10 +309,9 @@ void MaxMin::Fill() {
   heap_.clear();
   for (const std::uint32_t l : set_links_) {
     Link& link = links_[l];
-    link.residual = link.capacity - link.fixed;
-    link.unfrozen = link.open;
+    rooms_[l] = {link.capacity - link.fixed, link.open};
     link.froze = false;
-    heap_.push_back({link.residual / link.unfrozen, l});
+    heap_.push_back({rooms_[l].residual / link.open, l});
   }
   for (const std::uint32_t id : set_) {
     Class& c = classes_[id];
@@ -291,9 +331,11 @@ void MaxMin::Fill() {
         continue;
       }
       links_[id].froze = true;
-      for (const Member& m : links_[id].members) {
-        const Class& c = classes_[m.id];
-        if (c.joined == epoch_ && !c.frozen) Freeze(m.id, level, id);
+      const std::vector<Member>& members = links_[id].members;
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        FetchAhead(members, i);
+        const Class& c = classes_[members[i].id];
+        if (c.joined == epoch_ && !c.frozen) Freeze(members[i].id, level, id);
       }
     }
   }
@@ -311,12 +353,14 @@ bool MaxMin::Check() {
 }
 
 void MaxMin::CheckLink(Link& link, std::uint32_t number) {
-  const std::int64_t slack = link.residual;
+  const std::int64_t slack = rooms_[number].residual;
   const bool fixed_bottlenecked = link.bottlenecked > link.leaving;
   if (!link.froze && !fixed_bottlenecked && slack >= link.weight) return;
   std::int64_t highest = -1, second = -1, weight = 0;  // of the classes at the highest level
   std::int64_t froze_at = -1;
-  for (const Member& m : link.members) {
+  for (std::size_t i = 0; i < link.members.size(); ++i) {
+    FetchAhead(link.members, i);
+    const Member m = link.members[i];
     const Class& c = classes_[m.id];
     const std::int64_t level = LevelNow(c);
     if (level > highest) {
@@ -342,21 +386,21 @@ void MaxMin::CheckLink(Link& link, std::uint32_t number) {
   // (1) at the lower levels can fail only where they are within rounding of the highest.
   if (second >= 0 && slack < link.weight &&
       (highest - second - 1) < (link.weight - slack + weight - 1) / weight) {
-    CheckClose(link);
+    CheckClose(link, slack);
   }
 }
 
 // Condition (1) level by level. Where it fails at v the link ought to have frozen there: all that
 // have v or more join.
-void MaxMin::CheckClose(const Link& link) {
+void MaxMin::CheckClose(const Link& link, std::int64_t slack) {
   close_.clear();
   for (const Member& m : link.members) {
     const Class& c = classes_[m.id];
     close_.emplace_back(LevelNow(c), c.heft() * loads_[m.load].share);
   }
   std::sort(close_.begin(), close_.end(), [](const auto& a, const auto& b) { return a > b; });
-  std::int64_t left = link.residual;  // C - S(v) - v·W(v), as v falls
-  std::int64_t weight = 0;            // W of the levels above v
+  std::int64_t left = slack;  // C - S(v) - v·W(v), as v falls
+  std::int64_t weight = 0;    // W of the levels above v
   std::int64_t fails_at = -1;
   for (std::size_t i = 0; i < close_.size();) {
     const std::int64_t v = close_[i].first;
@@ -375,7 +419,7 @@ void MaxMin::CheckClose(const Link& link) {
 }
 
 void MaxMin::Apply(std::vector<std::uint32_t>* changed) {
-  for (const std::uint32_t l : set_links_) links_[l].used = links_[l].capacity - links_[l].residual;
+  for (const std::uint32_t l : set_links_) links_[l].used = links_[l].capacity - rooms_[l].residual;
   for (const std::uint32_t id : set_) {
     Class& c = classes_[id];
     if (c.bottleneck != c.next_bottleneck) {
