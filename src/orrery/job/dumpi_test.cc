@@ -148,6 +148,34 @@ TEST(DumpiTrace, CommunicatorsByTheirHandles) {
   EXPECT_EQ(run->record.messages.sent, 18u);
 }
 
+// Groups by their numbers in the world, in their own order; a rank that is in none makes nothing.
+TEST(DumpiTrace, CommunicatorsOfGroups) {
+  Dumpi p(4);
+  for (int r = 0; r < 4; ++r) {
+    p.Call(r, "Comm_group",
+           "MPI_Comm comm=2 (MPI_COMM_WORLD)\nMPI_Group group=3 (user-defined-group)\n");
+    p.Call(r, "Group_incl",
+           "MPI_Group group=3 (user-defined-group)\nint count=3\nint ranks[3]=[3, 2, 0]\n"
+           "MPI_Group newgroup=4 (user-defined-group)\n");
+    p.Call(r, "Group_incl",
+           "MPI_Group group=4 (user-defined-group)\nint count=2\nint ranks[2]=[2, 0]\n"
+           "MPI_Group newgroup=5 (user-defined-group)\n");
+    p.Call(r, "Comm_create",
+           "MPI_Comm oldcomm=2 (MPI_COMM_WORLD)\nMPI_Group group=5 (user-defined-group)\n"
+           "MPI_Comm newcomm=6 (user-defined-comm)\n");
+  }
+  // World's rank 0 is 0 of the communicator, its rank 3 is 1.
+  const std::string_view of = "MPI_Comm comm=6 (user-defined-comm)\n";
+  p.Call(0, "Send", Message("dest", 1, 1, of));
+  p.Call(3, "Recv", Message("source", 0, 1, of));
+  const auto run = p.Simulated();
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  EXPECT_EQ(run->record.messages.sent, 9u);  // and an all-reduce of four ranks
+  p.Call(1, "Barrier", std::string(of));
+  EXPECT_THAT(p.Simulated().status().message(),
+              HasSubstr("communicator 6: the trace does not say"));
+}
+
 TEST(DumpiTrace, WhatIsWrongIsSaid) {
   Dumpi cut(1);
   cut.Line(0, "MPI_Barrier entering at walltime 1000.000000000, cputime 0.0 seconds in thread 0.");

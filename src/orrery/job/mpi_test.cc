@@ -38,7 +38,8 @@ class Program {
   }
   int ranks() const { return static_cast<int>(text_.size()); }
 
-  Result<results::TraceResult> Simulated(std::vector<std::string> set = {}) const {
+  Result<results::TraceResult> Simulated(std::vector<std::string> set = {},
+                                         TraceOptions options = {}) const {
     const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
     const auto folder = std::filesystem::path(::testing::TempDir()) /
                         fmt::format("orrery_mpi_{}_{}", test->name(), getpid());
@@ -50,7 +51,6 @@ class Program {
     const TraceFiles files = OpenTrace({folder / "trace-000.txt"});
     const Result<const Importer*> importer = FindImporter(files, "");
     EXPECT_TRUE(importer.ok() && *importer != nullptr && (*importer)->name == "mpi");
-    TraceOptions options;
     options.set = std::move(set);
     Result<results::TraceResult> result = SimulateTrace(**importer, files, options);
     std::filesystem::remove_all(folder);
@@ -113,6 +113,41 @@ std::string List(int n, const auto& of) {
 
 // Every collective of every size on any number of ranks ends, and no message is longer than its
 // receive.
+// Two hosts of two ranks and one interface each. A message inside a host puts nothing on it; two
+// that leave a host share it.
+TEST(MpiTrace, RanksOfAHostShareItsInterface) {
+  const auto run = [](const char* network, const std::vector<std::pair<int, int>>& messages) {
+    Program p(4);
+    for (const auto& [from, to] : messages) {
+      p.Call(from, "Send", fmt::format("0:1048576:13,1,1:{}:7:@", to));
+      p.Call(to, "Recv", fmt::format("0:1048576:13,1,1:{}:7:@:0", from));
+    }
+    TraceOptions options;
+    options.network = network;
+    options.cluster = "h100-ib-400g";
+    const auto result = p.Simulated({"cluster.gpus_per_node=2", "cluster.gpus_per_nvlink_domain=2",
+                                     "cluster.nics_per_node=1", "loggops.o=0"},
+                                    options);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    std::int64_t nic = 0;
+    for (const engine::LinkClassUse& use : result->record.network) {
+      if (use.name == "nic-up") nic += use.bytes;
+    }
+    return std::pair(result->record.finish_time, nic);
+  };
+  for (const char* network : {"flow", "flow-chunks", "links", "packet"}) {
+    const auto near = run(network, {{0, 1}}), far = run(network, {{0, 2}}),
+               two = run(network, {{0, 2}, {1, 3}});
+    EXPECT_EQ(near.second, 0) << network;
+    EXPECT_GT(far.second, 1 << 20) << network;
+    EXPECT_EQ(two.second, 2 * far.second) << network;
+    EXPECT_LT(near.first, far.first) << network;
+    // 50 GB/s of the interface for both.
+    const double each_s = 1048576 / 50e9;
+    EXPECT_NEAR(ToSeconds(two.first - far.first), each_s, 0.08 * each_s) << network;
+  }
+}
+
 TEST(MpiTrace, EveryCollectiveEnds) {
   for (const int n : {2, 3, 5, 8, 12, 13}) {
     Program p(n);

@@ -35,22 +35,29 @@ Machine::Machine(const MachineInputs& in)
       peers_(graph_),
       matching_(WildRanks(graph_)) {
   ranks_.resize(in_.programs.size());
-  std::size_t states = 0;
+  std::size_t states = 0, iterations = 0;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = ranks_[r];
     const FlatProgram& flat = *in_.programs[r].flat;
     rank.program = &in_.programs[r];
+    rank.flat = &flat;
     rank.first = states;
     states += flat.size();
-    rank.ends.assign(static_cast<std::size_t>(rank.program->iterations), 0);
+    iterations += static_cast<std::size_t>(rank.program->iterations);
     if (!rank.program->background) left_ += flat.size();
     stops_ = stops_ || rank.program->background;
   }
   states_.resize(states);
+  ends_.resize(iterations, 0);
+  lefts_.resize(iterations, 0);
   const FlatProgram* last = nullptr;
   std::vector<std::uint32_t> left;
+  iterations = 0;
   for (Rank& rank : ranks_) {
-    const FlatProgram& flat = *rank.program->flat;
+    const FlatProgram& flat = *rank.flat;
+    rank.ends = ends_.data() + iterations;
+    rank.left = lefts_.data() + iterations;
+    iterations += static_cast<std::size_t>(rank.program->iterations);
     if (&flat != last) left.assign(static_cast<std::size_t>(rank.program->iterations), 0);
     for (std::size_t i = 0; i < flat.size(); ++i) {
       const Node& n = flat.node(i);
@@ -60,7 +67,7 @@ Machine::Machine(const MachineInputs& in)
       if (n.cpu != Node::kNone) cpus_each_ = std::max(cpus_each_, std::size_t{n.cpu} + 1);
       if (n.nic != Node::kNone) nics_each_ = std::max(nics_each_, std::size_t{n.nic} + 1);
     }
-    rank.left = left;
+    std::ranges::copy(left, rank.left);
     last = &flat;
   }
   cpus_.resize(cpus_each_ * ranks_.size());
@@ -80,9 +87,12 @@ Status Machine::Run() {
     if (flying <= queued) {
       ended_.clear();
       const SimTime now = transport_->AdvanceUntil(flying, &ended_);
+      now_ = now;
       for (const Transport::Ended& e : ended_) EndMeeting(e, now);
     } else {
-      Handle(NextEvent());
+      const Event event = NextEvent();
+      now_ = event.time;
+      Handle(event);
     }
     PostFreed();
   }
@@ -96,8 +106,8 @@ Status Machine::Run() {
   if (left_ > 0 || (!stops_ && matching_.FirstLeft(&waits))) return Stuck();
   if (transport_ != nullptr) events_ += transport_->events();
   for (Rank& rank : ranks_) {
-    if (rank.ends.empty() || rank.program->background) continue;
-    Breakdown all = rank.account.Close(rank.ends.back());
+    if (rank.program->iterations == 0 || rank.program->background) continue;
+    Breakdown all = rank.account.Close(rank.ends[rank.program->iterations - 1]);
     for (std::size_t p = 0; p < kParts; ++p) rank.parts[p] = all[p] - rank.before[p];
   }
   return {};
@@ -107,7 +117,7 @@ void Machine::PostRoots() {
   first_.reserve(ranks_.size());
   for (std::uint32_t r = 0; r < ranks_.size() && error_.ok(); ++r) {
     first_.push_back({r, order_, first_nodes_.size()});
-    for (const std::uint32_t node : ranks_[r].program->flat->roots()) {
+    for (const std::uint32_t node : ranks_[r].flat->roots()) {
       freed_.push_back({r, node, in_.delay[r]});
     }
     starting_ = true;
@@ -185,7 +195,7 @@ void Machine::LeaveQueue(const Event& event, Cpu* c, SimTime free) {
 
 void Machine::Finish(std::uint32_t r, std::uint32_t node, SimTime start, SimTime end) {
   Rank& rank = ranks_[r];
-  const FlatProgram& flat = *rank.program->flat;
+  const FlatProgram& flat = *rank.flat;
   const Node& n = flat.node(node);
   if (!rank.program->background) --left_;
   const auto k = static_cast<std::size_t>(flat.instance(n).iteration);
@@ -194,14 +204,14 @@ void Machine::Finish(std::uint32_t r, std::uint32_t node, SimTime start, SimTime
   rank.hash += key * (kStartWeight * static_cast<std::uint64_t>(start) +
                       kEndWeight * static_cast<std::uint64_t>(end));
   if (end >= kMaxDuration) too_long_ = true;
-  if (--rank.left[k] == 0 && k + 2 == rank.left.size()) {
+  if (--rank.left[k] == 0 && static_cast<int>(k) + 2 == rank.program->iterations) {
     Push(Make(Step::kWindow, r, node), rank.ends[k]);
   }
   Release(r, node, end, false);
 }
 
 void Machine::Release(std::uint32_t r, std::uint32_t node, SimTime time, bool start) {
-  const FlatProgram& flat = *ranks_[r].program->flat;
+  const FlatProgram& flat = *ranks_[r].flat;
   const bool issues = flat.node(node).kind == NodeKind::kHost;
   for (const std::uint32_t edge : flat.edges(node)) {
     if (((edge & Node::kStartEdge) != 0) != start) continue;
@@ -225,7 +235,9 @@ void Machine::PostFreed() {
     std::sort(freed_.begin(), freed_.end(), before);
   }
   // Nodes that end at once free others, behind.
-  for (std::size_t i = 0; i < freed_.size(); ++i) PostOne(Freed(freed_[i]));
+  for (std::size_t i = 0; i < freed_.size(); ++i) {
+    PostOne(Freed(freed_[i]), i + 1 == freed_.size());
+  }
   freed_.clear();
 }
 
@@ -233,7 +245,7 @@ void Machine::PostFreed() {
 // processor fetches by itself.
 void Machine::FetchAhead(const Freed& f, const Node& n) const {
   constexpr std::size_t kAhead = 12;
-  const FlatProgram& flat = *ranks_[f.rank].program->flat;
+  const FlatProgram& flat = *ranks_[f.rank].flat;
   const std::size_t node = std::min(f.node + kAhead, flat.size() - 1);
   __builtin_prefetch(&flat.node(node));
   __builtin_prefetch(&states_[ranks_[f.rank].first + node]);
@@ -245,7 +257,8 @@ void Machine::FetchAhead(const Freed& f, const Node& n) const {
   __builtin_prefetch(&block.comms[std::min(op.index + kAhead, block.comms.size() - 1)]);
 }
 
-void Machine::PostOne(const Freed& f) {
+// `last`: nothing else is to be posted.
+void Machine::PostOne(const Freed& f, bool last) {
   const Node& n = node_of(f.rank, f.node);
   FetchAhead(f, n);
   const bool alone = n.cpu == Node::kNone && n.nic == Node::kNone && n.stream == graph::kNoStream;
@@ -283,7 +296,14 @@ void Machine::PostOne(const Freed& f) {
     ++order_;
     return;
   }
-  Push(Make(Step::kBegin, f.rank, f.node), time);
+  Event event = Make(Step::kBegin, f.rank, f.node);
+  // What would be the next event anyway begins at once.
+  const bool next = last && time == now_ && !stops_ && first_rank_ == first_.size() &&
+                    queue_.NextTime() > now_ &&
+                    (transport_ == nullptr || transport_->next_time() > now_);
+  if (!next) return Push(event, time);
+  event.time = time;
+  Handle(event);
 }
 
 void Machine::Handle(const Event& event) {
@@ -483,6 +503,7 @@ void Machine::LeaveStream(std::uint32_t r, const Node& n, SimTime now) {
 
 void Machine::CoverKernel(std::uint32_t r, const Node& n, SimTime start, SimTime end,
                           SimTime alone) {
+  if (in_.joint) return;  // its parts are those of processors
   const bool optimizer = graph_.blocks[n.block].pass == graph::Pass::kOptimizer;
   Account& account = ranks_[r].account;
   const SimTime until = std::min(end, start + alone);
@@ -493,7 +514,7 @@ void Machine::CoverKernel(std::uint32_t r, const Node& n, SimTime start, SimTime
 void Machine::Emit(std::uint32_t r, const Node& n, SimTime start, SimTime end, SimTime waited,
                    std::int64_t bytes, std::string_view detail) {
   if (in_.sink == nullptr || !in_.sink->wants(RankId(r)) || n.op == Node::kNoOp) return;
-  const FlatProgram::Instance& call = ranks_[r].program->flat->instance(n);
+  const FlatProgram::Instance& call = ranks_[r].flat->instance(n);
   const graph::Block& block = graph_.blocks[n.block];
   const graph::Op& op = block.ops[n.op];
   Sink::Interval i;

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "orrery/base/huge_pages.h"
 #include "orrery/des/event_queue.h"
 #include "orrery/engine/general/account.h"
 #include "orrery/engine/general/flat_program.h"
@@ -160,18 +161,20 @@ class Machine {
     std::vector<Event> waiting;
   };
   struct Rank {
-    const RankProgram* program = nullptr;
+    // What every operation touches stands together.
+    const FlatProgram* flat = nullptr;
     std::size_t first = 0;  // of its node states
     std::uint64_t hash = 0;
-    std::vector<SimTime> ends;           // by iteration
-    std::vector<std::uint32_t> left;     // nodes, by iteration
+    SimTime* ends = nullptr;        // by iteration
+    std::uint32_t* left = nullptr;  // nodes, by iteration
+    Held held;
+    const RankProgram* program = nullptr;
     std::uint8_t in_flight[2] = {0, 0};  // by class bit
     interference::Class beside = 0;
     std::vector<Running> running;
     std::vector<std::pair<std::uint32_t, Queue>> queues;  // by stream
     Account account;
     Breakdown before{}, parts{};
-    Held held;
   };
   struct GroupState {
     std::vector<std::uint32_t> next;  // collectives so far, by member
@@ -183,7 +186,7 @@ class Machine {
 
   // machine.cc
   const Node& node_of(std::uint32_t rank, std::uint32_t node) const {
-    return ranks_[rank].program->flat->node(node);
+    return ranks_[rank].flat->node(node);
   }
   NodeState& state(std::uint32_t rank, std::uint32_t node) {
     return states_[ranks_[rank].first + node];
@@ -231,7 +234,7 @@ class Machine {
   void Release(std::uint32_t rank, std::uint32_t node, SimTime time, bool start);
   void PostFreed();
   void FetchAhead(const Freed& f, const Node& n) const;
-  void PostOne(const Freed& f);
+  void PostOne(const Freed& f, bool last);
   void Handle(const Event& event);
   void Begin(const Event& event);
   void BeginWork(const Event& event, const Node& n);
@@ -325,7 +328,10 @@ class Machine {
   double host_scale_ = 1;
   SimTime launch_ = 0;
   std::vector<Rank> ranks_;
-  std::vector<NodeState> states_;
+  std::vector<SimTime> ends_;  // of all ranks and iterations
+  std::vector<std::uint32_t> lefts_;
+  SimTime now_ = 0;
+  std::vector<NodeState, HugePages<NodeState>> states_;
   std::size_t cpus_each_ = 0, nics_each_ = 0;
   std::uint32_t hosts_ranks_ = 1;     // joint endpoints: ranks of a host
   std::vector<SimTime> memory_free_;  // by host

@@ -86,6 +86,9 @@ struct MpiRecord {
   std::vector<std::uint64_t> listed;  // requests one by one, where the trace lists them
   std::uint64_t made = 0;             // handle of the communicator that the call makes
   std::vector<std::int64_t> out, in;  // bytes by member, where counts are arrays
+  // Of kCommSplit, instead of colour and key: who belongs to the communicator, in its order, by
+  // their numbers in the one that it comes from.
+  std::vector<std::int64_t> group;
 };
 
 // What data/mpi/calls.csv says of a call; the error of one that is not there.

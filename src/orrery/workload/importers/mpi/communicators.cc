@@ -56,8 +56,9 @@ Result<std::uint32_t> RankHandles::Find(const MpiComm& comm) {
       return creations[made->second].made;
     }
     return InvalidInput(
-        "communicator {}: the trace does not say who belongs to it; MPI_Comm_split, MPI_Comm_dup "
-        "and MPI_Cart_create of all ranks are followed",
+        "communicator {}: the trace does not say who belongs to it; MPI_Comm_split, MPI_Comm_dup, "
+        "MPI_Cart_create of all ranks, and MPI_Comm_create of groups that MPI_Comm_group and "
+        "MPI_Group_incl make, are followed",
         comm.id);
   }
   const auto found = known_.find(comm.id);
@@ -84,7 +85,7 @@ Result<std::uint32_t> RankHandles::Find(const MpiComm& comm) {
     is = creations[best].made;
     guessed_ |= fitting.size() > 1;
     for (std::size_t i = 0; i < created_ && fitting.size() == 1; ++i) {
-      if (!used_[i]) all_->Saw(best, i);
+      if (!used_[i]) seen_.emplace_back(best, i);
     }
   } else if (comm.size == 1) {
     is = MpiCommunicators::kAlone;
@@ -137,6 +138,7 @@ class CommunicatorMaker {
   Status Arrive(std::uint32_t rank) {
     const MpiRecord& record = out_.by_rank_[rank][next_[rank]].record;
     const Result<std::uint32_t> parent = handles_[rank].Find(record.comm);
+    for (const auto& [first, second] : handles_[rank].TakeSeen()) out_.Saw(first, second);
     if (!parent.ok()) {
       return Status(parent.status()).In(fmt::format("{}:{}", Printable(names_[rank]), record.line));
     }
@@ -158,10 +160,19 @@ class CommunicatorMaker {
     return out_.by_rank_[rank][next_[rank]].record;
   }
 
+  // Colour and key; who is not in the group has none.
+  std::pair<std::int64_t, std::int64_t> PlaceOf(std::uint32_t parent, std::uint32_t rank) const {
+    const MpiRecord& record = RecordOf(rank);
+    if (record.group.empty()) return {record.color, record.key};
+    const auto own = std::ranges::find(record.group, out_.Numbered(parent, record.comm, rank).rank);
+    if (own == record.group.end()) return {-1, 0};
+    return {record.group.front(), own - record.group.begin()};
+  }
+
   Status Meet(std::uint32_t parent, std::size_t turn, Meeting meeting) {
     const MpiCall call = RecordOf(meeting.ranks.front()).call;
     std::ranges::sort(meeting.ranks, {}, [&](std::uint32_t r) {
-      return std::pair(RecordOf(r).key, out_.Numbered(parent, RecordOf(r).comm, r).rank);
+      return std::pair(PlaceOf(parent, r).second, out_.Numbered(parent, RecordOf(r).comm, r).rank);
     });
     const std::uint32_t above = out_.all_[parent].context;
     const auto context =
@@ -174,7 +185,7 @@ class CommunicatorMaker {
                             record.line, CallName(record), Name(call));
       }
       std::uint32_t made = MpiCommunicators::kNone;
-      const std::int64_t color = call == MpiCall::kCommSplit ? record.color : 0;
+      const std::int64_t color = call == MpiCall::kCommSplit ? PlaceOf(parent, r).first : 0;
       if (call != MpiCall::kCommUnknown && color >= 0) {
         const auto [place, fresh] =
             by_color.try_emplace(color, static_cast<std::uint32_t>(out_.all_.size()));

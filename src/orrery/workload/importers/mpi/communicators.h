@@ -67,21 +67,24 @@ class MpiCommunicators {
 // One rank's handles, in the order of its calls.
 class RankHandles {
  public:
-  RankHandles(MpiCommunicators* all, std::uint32_t rank) : all_(all), rank_(rank) {}
+  RankHandles(const MpiCommunicators* all, std::uint32_t rank) : all_(all), rank_(rank) {}
 
   // The rank's next creation is done; it has returned this handle.
   void Created(std::uint64_t handle) { by_handle_[handle] = created_++; }
   // kWorld, kAlone or another.
   Result<std::uint32_t> Find(const MpiComm& comm);
   bool guessed() const { return guessed_; }  // between two, without another rank's word
+  // What Find has seen since the last call: for MpiCommunicators::Saw.
+  std::vector<std::pair<std::size_t, std::size_t>> TakeSeen() { return std::exchange(seen_, {}); }
 
  private:
   struct Known {
     MpiComm comm;
     std::uint32_t is = 0;
   };
-  MpiCommunicators* all_;
+  const MpiCommunicators* all_;
   std::uint32_t rank_;
+  std::vector<std::pair<std::size_t, std::size_t>> seen_;
   std::size_t created_ = 0;
   std::vector<bool> used_;
   std::unordered_map<std::uint64_t, Known> known_;

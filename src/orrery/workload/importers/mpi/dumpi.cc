@@ -123,6 +123,11 @@ class DumpiReader::Fields {
     return status.ok() ? status : Status(status).In(std::string(name));
   }
 
+  std::int64_t comm() const { return static_cast<std::int64_t>(r_.comm.id); }
+  std::int64_t group() const { return group_; }
+  std::int64_t new_group() const { return new_group_; }
+  const std::vector<std::int64_t>& ranks() const { return ranks_; }
+
   Status Finish() {
     const bool receives = r_.call == MpiCall::kRecv || r_.call == MpiCall::kRecvInit;
     if (receives) std::swap(sent_, received_);
@@ -178,6 +183,9 @@ class DumpiReader::Fields {
     if (name == "index") return Number(text, &index_);
     if (name == "indices") return List(text, &indices_) ? Status() : Wrong(text);
     if (name == "flag") return Number(text, &flag_);
+    if (name == "group") return Number(text, &group_);
+    if (name == "newgroup") return Number(text, &new_group_);
+    if (name == "ranks") return List(text, &ranks_) ? Status() : Wrong(text);
     return {};
   }
 
@@ -259,9 +267,44 @@ class DumpiReader::Fields {
   const DumpiReader& reader_;
   MpiRecord& r_;
   Buffer sent_, received_;
-  std::vector<std::int64_t> counts_out_, counts_in_, indices_;
-  std::int64_t index_ = -1, flag_ = 0;
+  std::vector<std::int64_t> counts_out_, counts_in_, indices_, ranks_;
+  std::int64_t index_ = -1, flag_ = 0, group_ = -1, new_group_ = -1;
 };
+
+// MPI_Comm_group, MPI_Group_incl. What other calls make of groups is not known.
+void DumpiReader::MakeGroup(const Fields& fields, std::string_view name) {
+  if (name == "MPI_Comm_group") {
+    groups_[fields.group()] = {.comm = fields.comm(), .all = true, .members = {}};
+    return;
+  }
+  const auto known = groups_.find(fields.group());
+  if (known == groups_.end()) {
+    groups_.erase(fields.new_group());
+    return;
+  }
+  Group made = known->second;
+  if (!made.all) {
+    std::vector<std::int64_t> members;
+    for (const std::int64_t place : fields.ranks()) {
+      if (place < 0 || place >= static_cast<std::int64_t>(made.members.size())) continue;
+      members.push_back(made.members[static_cast<std::size_t>(place)]);
+    }
+    made.members = std::move(members);
+  } else {
+    made.members = fields.ranks();
+  }
+  made.all = false;
+  groups_[fields.new_group()] = std::move(made);
+}
+
+// MPI_Comm_create of a known group of its communicator is a split.
+void DumpiReader::SplitByGroup(const Fields& fields, MpiRecord* record) const {
+  const auto known = groups_.find(fields.group());
+  if (known == groups_.end() || known->second.comm != fields.comm()) return;
+  if (!known->second.all && known->second.members.empty()) return;
+  record->call = MpiCall::kCommSplit;
+  if (!known->second.all) record->group = known->second.members;
+}
 
 Result<std::int64_t> DumpiReader::SizeOf(std::string_view datatype) const {
   std::int64_t type = 0;
@@ -314,6 +357,8 @@ Status DumpiReader::Call(std::string_view line, MpiRecord* record) {
     return InvalidInput("{}: '{}' has no time", name, Printable(line, 100));
   }
   Fields fields(this, record);
+  const bool groups = name == "MPI_Comm_group" || name == "MPI_Group_incl";
+  const bool skipped = *call == MpiCall::kLocal && !groups;
   for (;;) {
     if (rest_.empty()) return InvalidInput("{}: the text ends within it; is it cut off?", name);
     line = Line();
@@ -321,7 +366,7 @@ Status DumpiReader::Call(std::string_view line, MpiRecord* record) {
     if (line.find(kEntering) != line.npos) {
       return InvalidInput("{}: another call begins before it returns", name);
     }
-    if (line.empty() || line.starts_with("Perfcounters") || *call == MpiCall::kLocal) continue;
+    if (line.empty() || line.starts_with("Perfcounters") || skipped) continue;
     const Status added = fields.Add(line);
     if (!added.ok()) return Status(added).In(std::string(name));
   }
@@ -329,6 +374,8 @@ Status DumpiReader::Call(std::string_view line, MpiRecord* record) {
     return InvalidInput("{}: '{}' has no time", name, Printable(line, 100));
   }
   if (record->end_ns < record->start_ns) return InvalidInput("{}: it ends before it starts", name);
+  if (groups) MakeGroup(fields, name);
+  if (name == "MPI_Comm_create") SplitByGroup(fields, record);
   const Status finished = fields.Finish();
   return finished.ok() ? finished : Status(finished).In(std::string(name));
 }

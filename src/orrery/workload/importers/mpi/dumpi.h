@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "orrery/base/status.h"
 #include "orrery/workload/importers/mpi/calls.h"
@@ -43,11 +44,20 @@ class DumpiReader {
   Status Ignored(std::string_view line) const;
   Status Call(std::string_view line, MpiRecord* record);
   class Fields;
+  // Processes by their numbers in a communicator.
+  struct Group {
+    std::int64_t comm = 0;  // its handle
+    bool all = false;
+    std::vector<std::int64_t> members;  // unless all are
+  };
+  void MakeGroup(const Fields& fields, std::string_view name);
+  void SplitByGroup(const Fields& fields, MpiRecord* record) const;
 
   std::string_view rest_;
   std::string name_;
   std::uint32_t line_ = 0;
   std::unordered_map<std::int64_t, std::int64_t> sizes_;  // of datatypes, where the text has them
+  std::unordered_map<std::int64_t, Group> groups_;        // by handle
 };
 
 }  // namespace orrery::workload

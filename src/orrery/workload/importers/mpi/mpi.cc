@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <thread>
 #include <unordered_map>
 
+#include "orrery/base/in_order.h"
 #include "orrery/base/time.h"
 #include "orrery/workload/importers/goal/goal.h"
 #include "orrery/workload/importers/mpi/collectives.h"
@@ -58,7 +60,7 @@ std::vector<Option> MakeOptions() {
   return options;
 }
 
-// What all ranks share.
+// What all ranks share; none changes it during a pass.
 struct Shared {
   MpiCommunicators communicators;
   CollectiveChoices choices;
@@ -66,22 +68,41 @@ struct Shared {
   double compute = 1;
   double combine_Bps = 0;           // 0: in no time
   std::set<std::uint32_t> any_tag;  // contexts with receives of any tag, as a pass found
-  bool passes_differ = false;       // what it found this pass did not know
-  bool guessed = false;
-  std::set<std::string> notes;
-  std::unordered_map<std::uint64_t, std::uint32_t> tags;
+};
 
-  // Of a communicator's messages with a tag, or of one of its collectives.
-  std::uint32_t TagOf(std::uint32_t context, bool collective, std::int64_t number) {
-    const std::uint64_t key = std::uint64_t{context} << 33 | std::uint64_t{collective} << 32 |
-                              static_cast<std::uint32_t>(number);
-    return tags.try_emplace(key, static_cast<std::uint32_t>(tags.size())).first->second;
+// Numbers of tags. Of a communicator's messages with a tag, or of one of its collectives.
+class Tags {
+ public:
+  static std::uint64_t KeyOf(std::uint32_t context, bool collective, std::int64_t number) {
+    return std::uint64_t{context} << 33 | std::uint64_t{collective} << 32 |
+           static_cast<std::uint32_t>(number);
   }
+  std::uint32_t Of(std::uint64_t key) {
+    const auto [at, fresh] = numbers_.try_emplace(key, static_cast<std::uint32_t>(keys_.size()));
+    if (fresh) keys_.push_back(key);
+    return at->second;
+  }
+  const std::vector<std::uint64_t>& keys() const { return keys_; }  // by number
+
+ private:
+  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;
+  std::vector<std::uint64_t> keys_;
+};
+
+// A rank's operations, and what its calls tell of others'.
+struct RankPart {
+  Status status;
+  formats::GoalSchedule schedule;  // tags by number in `tags`
+  std::vector<std::uint64_t> tags;
+  std::set<std::uint32_t> any_tag;
+  std::vector<std::pair<std::size_t, std::size_t>> seen;  // RankHandles::TakeSeen
+  std::set<std::string> notes;
+  bool guessed = false;
 };
 
 class RankImport {
  public:
-  RankImport(Shared* shared, std::uint32_t rank)
+  RankImport(const Shared* shared, std::uint32_t rank)
       : s_(*shared),
         rank_(rank),
         builder_(rank),
@@ -97,7 +118,7 @@ class RankImport {
       case MpiCall::kLocal:
         return {};
       case MpiCall::kTest:
-        s_.notes.insert(
+        part_.notes.insert(
             "what MPI_Test found, or MPI_Probe, is not in the trace: nothing waits for it");
         return {};
       case MpiCall::kSend:
@@ -119,8 +140,21 @@ class RankImport {
     }
   }
 
-  bool guessed() const { return handles_.guessed(); }
-  Result<formats::GoalSchedule> Take() { return builder_.Take(false); }
+  // What was read, or why that failed.
+  RankPart Take(Status status) {
+    part_.status = std::move(status);
+    part_.guessed = handles_.guessed();
+    part_.seen = handles_.TakeSeen();
+    part_.tags = tags_.keys();
+    if (!part_.status.ok()) return std::move(part_);
+    Result<formats::GoalSchedule> schedule = builder_.Take(false);
+    if (!schedule.ok()) {
+      part_.status = schedule.status();
+    } else {
+      part_.schedule = *std::move(schedule);
+    }
+    return std::move(part_);
+  }
 
  private:
   struct Request {
@@ -181,11 +215,11 @@ class RankImport {
     const std::uint32_t context = s_.communicators.at(comm).context;
     constexpr std::int64_t kMostTag = INT32_MAX;
     if (receive && tag == -1) {
-      s_.passes_differ |= s_.any_tag.insert(context).second;
+      part_.any_tag.insert(context);
     } else if (tag < 0 || tag > kMostTag) {
       return InvalidInput("tag {}: a tag is 0 to {}", tag, kMostTag);
     }
-    return s_.TagOf(context, false, s_.any_tag.contains(context) ? 0 : tag);
+    return tags_.Of(Tags::KeyOf(context, false, s_.any_tag.contains(context) ? 0 : tag));
   }
 
   Status Message(const MpiRecord& r) {
@@ -263,7 +297,7 @@ class RankImport {
   Status Wait(const MpiRecord& r) {
     std::vector<std::uint64_t> addresses = Addresses(r);
     if (r.call == MpiCall::kWaitOne) {
-      s_.notes.insert(
+      part_.notes.insert(
           "which request MPI_Waitany and MPI_Waitsome found is not in the trace: the oldest of "
           "theirs "
           "is taken");
@@ -309,7 +343,8 @@ class RankImport {
         return InvalidInput("root {}: the communicator has {}", r.root, size);
       }
       ORRERY_RETURN_IF_ERROR(SetSizes(r, own, &run));
-      writer_.Begin(s_.TagOf(c.context, true, turns_[comm]++), last_, c.members, started_);
+      writer_.Begin(tags_.Of(Tags::KeyOf(c.context, true, turns_[comm]++)), last_, c.members,
+                    started_);
       // Whoever makes a communicator agrees on a number first.
       constexpr std::int64_t kAgreement = 8;
       if (makes) run.bytes = run.elements = kAgreement;
@@ -372,8 +407,10 @@ class RankImport {
     return {};
   }
 
-  Shared& s_;
+  const Shared& s_;
   std::uint32_t rank_;
+  RankPart part_;
+  Tags tags_;
   formats::GoalBuilder builder_;
   ScheduleWriter writer_;
   RankHandles handles_;
@@ -422,22 +459,65 @@ Result<MpiLibrary> LibraryOf(const std::vector<std::string>& names, const MpiTex
   return library;
 }
 
-Status ImportRank(std::uint32_t rank, std::uint32_t ranks, const std::string& name,
-                  std::string_view bytes, Shared* shared, GoalImporter* importer) {
-  RankImport import(shared, rank);
-  MpiTraceReader reader(bytes, name);
-  for (MpiRecord record;;) {
-    ORRERY_ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
-    if (!more) break;
-    const Status added = import.Add(record);
-    if (!added.ok()) {
-      return Status(added).In(fmt::format("{}: {}", reader.Where(record.line), record.name));
+RankPart ImportRank(std::uint32_t rank, const std::string& name, const MpiText& text,
+                    const Shared& shared) {
+  RankImport import(&shared, rank);
+  return import.Take(text(rank, [&](std::string_view bytes) -> Status {
+    MpiTraceReader reader(bytes, name);
+    for (MpiRecord record;;) {
+      ORRERY_ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
+      if (!more) return {};
+      const Status added = import.Add(record);
+      if (!added.ok()) {
+        return Status(added).In(fmt::format("{}: {}", reader.Where(record.line), record.name));
+      }
     }
+  }));
+}
+
+// What a pass over all ranks has made.
+struct Pass {
+  GoalImporter importer;
+  Tags tags;
+  std::set<std::uint32_t> any_tag;
+  std::vector<std::pair<std::size_t, std::size_t>> seen;
+  std::set<std::string> notes;
+  bool guessed = false;
+
+  void Add(RankPart part, std::uint32_t ranks) {
+    any_tag.merge(part.any_tag);
+    notes.merge(part.notes);
+    seen.insert(seen.end(), part.seen.begin(), part.seen.end());
+    guessed |= part.guessed;
+    std::vector<std::uint32_t> numbers;
+    for (const std::uint64_t key : part.tags) numbers.push_back(tags.Of(key));
+    for (formats::GoalSchedule::Op& op : part.schedule.ops) {
+      if (op.kind != Kind::kCalc) op.tag = numbers[op.tag];
+    }
+    importer.Add(part.schedule, ranks);
   }
-  shared->guessed |= import.guessed();
-  ORRERY_ASSIGN_OR_RETURN(const formats::GoalSchedule part, import.Take());
-  importer->Add(part, ranks);
-  return {};
+};
+
+// Ranks are read beside each other and added in their order, so that numbers of tags are the same
+// for any threads.
+Status ImportRanks(const std::vector<std::string>& names, const MpiText& text, const Shared& shared,
+                   Pass* pass) {
+  constexpr std::size_t kFew = 32;
+  constexpr unsigned kMostThreads = 8;
+  const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+  const auto ranks = static_cast<std::uint32_t>(names.size());
+  Status status;
+  InOrder<RankPart>(
+      names.size(), names.size() < kFew ? 0 : threads - 1,
+      [&](std::size_t rank) {
+        return ImportRank(static_cast<std::uint32_t>(rank), names[rank], text, shared);
+      },
+      [&](std::size_t, RankPart part) {
+        status = std::move(part.status);
+        if (status.ok()) pass->Add(std::move(part), ranks);
+        return status.ok();
+      });
+  return status;
 }
 
 }  // namespace
@@ -463,22 +543,19 @@ Result<MpiImport> ImportMpi(const std::vector<std::string>& names, const MpiText
                 options.Real("compute")};
   if (options.Has("combine")) shared.combine_Bps = static_cast<double>(options.Integer("combine"));
   MpiImport import;
-  const auto ranks = static_cast<std::uint32_t>(names.size());
   // A second pass where the first has learnt what it would have needed: which communicators have
   // receives of any tag, in which order handles are used.
-  for (int pass = 0; pass < 2; ++pass) {
-    shared.passes_differ = shared.guessed = false;
-    shared.tags.clear();
-    GoalImporter importer;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      ORRERY_RETURN_IF_ERROR(text(rank, [&](std::string_view bytes) {
-        return ImportRank(rank, ranks, names[rank], bytes, &shared, &importer);
-      }));
-    }
-    if (pass == 0 && (shared.passes_differ || (shared.guessed && shared.communicators.saw_any()))) {
-      continue;
-    }
-    import.graph = importer.Take(name);
+  bool guessed = false;
+  for (int number = 0; number < 2; ++number) {
+    Pass pass;
+    ORRERY_RETURN_IF_ERROR(ImportRanks(names, text, shared, &pass));
+    const bool differ = pass.any_tag != shared.any_tag;
+    shared.any_tag = pass.any_tag;
+    for (const auto& [first, second] : pass.seen) shared.communicators.Saw(first, second);
+    guessed = pass.guessed;
+    if (number == 0 && (differ || (guessed && shared.communicators.saw_any()))) continue;
+    import.graph = pass.importer.Take(name);
+    import.warnings.assign(pass.notes.begin(), pass.notes.end());
     break;
   }
   import.assumed.push_back(
@@ -488,13 +565,12 @@ Result<MpiImport> ImportMpi(const std::vector<std::string>& names, const MpiText
   if (shared.combine_Bps == 0) {
     import.assumed.push_back("reductions combine vectors in no time (--set mpi.combine=…)");
   }
-  import.warnings.assign(shared.notes.begin(), shared.notes.end());
   if (!shared.any_tag.empty()) {
     import.warnings.push_back(
         "communicators with receives of any tag: their messages meet in order, whatever their "
         "tags");
   }
-  if (shared.guessed && !shared.communicators.saw_any()) {
+  if (guessed && !shared.communicators.saw_any()) {
     import.warnings.push_back(
         "two communicators of equal size that no rank tells apart: the older one is taken first");
   }
