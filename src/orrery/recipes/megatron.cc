@@ -224,8 +224,14 @@ Status AddYaml(const formats::Document& document, Reading* r) {
   const formats::Node* arguments = document.root.Find("MODEL_ARGS");
   for (const Leaf& leaf : Leaves(arguments != nullptr ? *arguments : document.root)) {
     const std::string name = leaf.path.substr(leaf.path.rfind('.') + 1);
+    std::string argument = name;  // as on the command line, with underscores in some files
+    std::ranges::replace(argument, '_', '-');
+    if (!argument.starts_with("--")) argument.insert(0, "--");
     const Row* row = table.Find(name);
     if (row == nullptr) row = table.FindField(name);
+    if (row == nullptr && (row = table.Find(argument)) != nullptr) {
+      if (AddLeaf(document, {argument, leaf.node}, row, r)) continue;
+    }
     if (!AddLeaf(document, leaf, row, r)) r->AddUnknown(name, document.Where(*leaf.node), {&table});
   }
   return {};

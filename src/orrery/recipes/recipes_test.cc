@@ -253,6 +253,15 @@ TEST(Megatron, YamlIsTheSame) {
   ASSERT_TRUE(script.ok() && a.ok() && b.ok()) << a.status().message() << b.status().message();
   EXPECT_EQ(a->job.config_hash, script->job.config_hash);
   EXPECT_EQ(b->job.config_hash, script->job.config_hash);
+  // Flags of the command line by their own names, as FlagScale writes them.
+  const Result<Imported> flags =
+      ImportText(yaml.substr(yaml.find('\n') + 1) +
+                     "  disable_bias_linear: true\n  no_bias_gelu_fusion: "
+                     "false\n",
+                 two, "flags.yaml");
+  ASSERT_TRUE(flags.ok()) << flags.status().message();
+  EXPECT_FALSE(flags->job.workloads.front().model.mlp_bias);
+  EXPECT_TRUE(flags->job.workloads.front().plan.framework.fused_bias_activation);
 }
 
 TEST(Megatron, FullRecomputeOfSomeLayers) {
