@@ -34,8 +34,8 @@ READERS = [
     ["inspect", INPUTS / "mpi"],
     ["inspect", CORPUS / "nsys/report.sqlite"],
     ["inspect", CORPUS / "memory-snapshot/small.pickle"],
-    ["inspect", CORPUS / "kineto/step.json"],
-    ["inspect", INPUTS / "nccl_graphs.xml"],
+    ["inspect", CORPUS / "kineto/step.json", "--set", "pytorch.replicas=2"],
+    ["inspect", INPUTS / "nccl_pairs.xml"],
     ["explain", CORPUS / "result/good.json"],
     ["schema", "job"],
 ]
