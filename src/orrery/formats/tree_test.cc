@@ -98,6 +98,13 @@ TEST(Tree, TomlErrorsHaveTheirPlace) {
             "");
 }
 
+TEST(Tree, TabsAreNamed) {
+  EXPECT_EQ(YamlError("a:\n  b: 1\n\tc: 2\n"),
+            "job.yaml:3:1: this is not YAML: illegal tab when looking for indentation; indent with "
+            "blanks, not tabs");
+  EXPECT_EQ(YamlError("a: 1\n b: 2\n").find("tabs"), std::string::npos);
+}
+
 TEST(Tree, RefusesAliasBombs) {
   EXPECT_EQ(YamlError("a: &x [1, 2]\nb: [*x, *x]\n"),
             "job.yaml:1:4: anchors (&name) are not accepted; write the value out");

@@ -97,6 +97,15 @@ Status At(const std::string& name, const YAML::Mark& mark, std::string_view why)
   return InvalidInput("{}:{}:{}: {}", Printable(name, 400), mark.line + 1, mark.column + 1, why);
 }
 
+// Whether a tab stands before the first word of that line, from 0.
+bool TabIndents(std::string_view text, int line) {
+  for (; line > 0 && text.find('\n') != std::string_view::npos; --line) {
+    text.remove_prefix(text.find('\n') + 1);
+  }
+  const std::size_t word = text.find_first_not_of(" \t");
+  return text.substr(0, word).find('\t') != std::string_view::npos;
+}
+
 }  // namespace
 
 Result<Document> ParseYaml(std::string_view text, const std::string& name, const Limits& limits) {
@@ -117,7 +126,10 @@ Result<Document> ParseYaml(std::string_view text, const std::string& name, const
   } catch (const Refused& refused) {
     return At(name, refused.mark, refused.status.message());
   } catch (const YAML::Exception& error) {
-    return At(name, error.mark, fmt::format("this is not YAML: {}", Printable(error.msg)));
+    return At(
+        name, error.mark,
+        fmt::format("this is not YAML: {}{}", Printable(error.msg),
+                    TabIndents(text, error.mark.line) ? "; indent with blanks, not tabs" : ""));
   }
   return document;
 }

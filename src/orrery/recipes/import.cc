@@ -225,6 +225,15 @@ Result<Imported> ImportFiles(const std::vector<File>& files, const Options& opti
   if (files.front().text.find_first_not_of(" \t\r\n") == std::string::npos) {
     return InvalidInput("'{}' is empty", Printable(files.front().path));
   }
+  const auto config = std::ranges::find_if(files, [](const File& file) {
+    return file.path.ends_with(".json") && file.text.find("\"model_type\"") != std::string::npos;
+  });
+  if (config != files.end()) {
+    return InvalidInput(
+        "'{}' is a model's configuration, which says nothing of its training: name it in a job "
+        "('model: config.json', docs/start.md), or give it beside the recipe that trains it",
+        Printable(config->path));
+  }
   return InvalidInput("'{}' is no recipe that is known; known: {}; --from NAME says which it is",
                       Printable(files.front().path), fmt::join(names, ", "));
 }

@@ -232,6 +232,15 @@ TEST(Megatron, NodesAreSaidAndReplicasFollow) {
   EXPECT_THAT(gpus->job_text, AllOf(HasSubstr("dp: 4\n"), Not(HasSubstr("nodes:"))));
 }
 
+TEST(Recipes, AConfigurationAloneIsNone) {
+  const Result<Imported> imported = ImportFiles({{"config.json", "{\"model_type\": \"llama\"}"}},
+                                                {.cluster = "h100-ib-400g", .gpus = 8});
+  ASSERT_FALSE(imported.ok());
+  EXPECT_THAT(
+      imported.status().message(),
+      HasSubstr("'config.json' is a model's configuration, which says nothing of its training"));
+}
+
 TEST(Megatron, YamlIsTheSame) {
   std::string yaml = "MODEL_ARGS:\n";
   for (const char* line :

@@ -78,10 +78,14 @@ TEST(Model, ParameterCountsArePublished) {
 // routing biases a layer, which no gradient reaches; Grok's its two further norms.
 TEST(Model, ExpertCountsNearPublished) {
   const std::pair<std::string_view, double> published[] = {
-      {"deepseek-v3", 671.026419e9}, {"kimi-k2", 1026.408e9},     {"grok-1", 315.684e9},
-      {"mpt-7b", 6.649286656e9},     {"mpt-30b", 29.957200896e9}, {"llama4-scout", 107.77e9},
-      {"llama4-maverick", 400.71e9}, {"qwen2-57b-a14b", 57.41e9}, {"moonlight-16b-a3b", 15.96e9},
-      {"glm-4.5-air", 106.85e9}};
+      {"deepseek-v3", 671.026419e9},   {"kimi-k2", 1026.408e9},
+      {"grok-1", 315.684e9},           {"mpt-7b", 6.649286656e9},
+      {"mpt-30b", 29.957200896e9},     {"llama4-scout", 107.77e9},
+      {"llama4-maverick", 400.71e9},   {"qwen2-57b-a14b", 57.41e9},
+      {"moonlight-16b-a3b", 15.96e9},  {"glm-4.5-air", 106.85e9},
+      {"falcon-h1-7b", 7.585513568e9}, {"falcon-h1-34b", 33.642221312e9},
+      {"vit-b16", 86.567656e6},        {"vit-l16", 304.326632e6},
+      {"siglip-so400m", 428.2256e6}};
   for (const auto& [name, count] : published) {
     EXPECT_NEAR(static_cast<double>(Preset(name).parameters()) / count, 1, 0.001) << name;
   }
@@ -151,7 +155,7 @@ TEST(Model, EveryPresetIsValid) {
     const Model m = Preset(preset.name);
     EXPECT_TRUE(Validate(m).ok()) << preset.name;
     EXPECT_FALSE(m.source.empty());
-    if (m.experts.count > 0 || m.qk_norm) continue;
+    if (m.experts.count > 0 || m.qk_norm || m.mamba_beside) continue;
     EXPECT_EQ(m.head_dim * m.heads, m.hidden) << preset.name;
     EXPECT_FALSE(m.source.empty());
   }

@@ -52,7 +52,8 @@ TEST(Parameters, StagesAddUpToTheModel) {
       const std::int64_t rows = m.net != nullptr ? 0 : PaddedVocab(m.vocab, 1) - m.vocab;
       const std::int64_t padding = rows * m.hidden;
       const std::int64_t biases = m.encoder ? rows : 0;
-      const std::int64_t tables = m.tied_embeddings && pp == 1 ? 1 : 2;
+      const bool one = (m.tied_embeddings && pp == 1) || m.patch_values > 0;
+      const std::int64_t tables = one ? 1 : 2;
       // A tied table is held twice once the ends lie on different stages.
       const std::int64_t copy = m.tied_embeddings && pp > 1 ? m.vocab * m.hidden : 0;
       EXPECT_EQ(ParametersOfAllStages(g), m.parameters() + copy + tables * padding + biases)
