@@ -2,6 +2,7 @@
 """Refits every constant of data/constants/constants.csv to the measured tables, and checks that the files are current.
 
     tools/fit/fit.py --orrery build/release/orrery            # refit: writes data/constants/*.csv and fit.json
+    tools/fit/fit.py --orrery build/release/orrery --only A B # these alone, the others stay
     tools/fit/fit.py --orrery build/release/orrery --spreads  # after a rebuild: writes data/constants/spreads.csv
     tools/fit/fit.py --orrery build/release/orrery --check    # are the files what this would write? one validate run a table
 
@@ -99,13 +100,17 @@ class Rows:
 
 
 def thinned(table, most):
-    """Text of a table without what is not measured and with at most `most` rows of each source, evenly spaced in
-    file order: the time of a refit goes with its rows, what more of one source add falls (CORRELATION)."""
+    """Text of a table without memory and what is not measured, and with at most `most` rows of each source, evenly
+    spaced in file order: the time of a refit goes with its rows, what more of one source add falls (CORRELATION)."""
     with open(table, newline="") as f:
         lines = list(csv.reader(f))
     header, lines = lines[0], lines[1:]
     if "id" not in header:
         return None
+    lines = [line for line in lines if line[header.index("step_time_s")]]
+    for line in lines:
+        for column in ("peak_mem_gib", "mem_kind", "mem_rank"):
+            line[header.index(column)] = ""
     groups = {}
     for line in lines:
         source = re.sub(r"[0-9].*", "", line[header.index("id")])
@@ -158,15 +163,44 @@ class Program:
         os.unlink(at)
         return texts
 
-    def log_errors(self, constants, u):
+    def differences(self, constants, u, only):
+        """As `sensitivities`, of a few constants: one run of the tables each. Those of the others are 0."""
+        def predictions(at):
+            rows = {}
+            for t, report in enumerate(self.reports(constants, at)):
+                for r in report["rows"]:
+                    if r["error_pct"] is not None and r["quantity"] != "peak_mem_gib":
+                        rows[(t, r["id"])] = r
+            return rows
+        base = predictions(u)
+        moved = {}
+        for i in only:
+            to = u.copy()
+            to[i] += 0.5 if u[i] + 0.5 <= constants.upper()[i] else -0.5
+            moved[i] = (to[i] - u[i], predictions(to))
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["id", "log", "stratum", "measured", "predicted", *constants.names])
+        for key, r in base.items():
+            line = [0.0] * len(constants.names)
+            for i, (step, rows) in moved.items():
+                if key in rows:
+                    line[i] = math.log(rows[key]["predicted"] / r["predicted"]) / step
+            writer.writerow([r["id"], r["log"], r["stratum"], r["measured"], r["predicted"], *line])
+        return [out.getvalue()]
+
+    def reports(self, constants, u):
         at = self.constants_file(constants, u)
+        reports = [json.loads(self.call([table, "--constants", at, "--json", "-"])) for table in self.tables]
+        os.unlink(at)
+        return reports
+
+    def log_errors(self, constants, u):
         errors = {}
-        for table in self.tables:
-            report = json.loads(self.call([table, "--constants", at, "--json", "-"]))
+        for table, report in enumerate(self.reports(constants, u)):
             for r in report["rows"]:
                 if r["error_pct"] is not None and r["quantity"] != "peak_mem_gib":
                     errors[(table, r["id"])] = np.log(r["predicted"] / r["measured"])
-        os.unlink(at)
         return np.array(list(errors.values()))
 
 
@@ -210,7 +244,7 @@ def solve(constants, rows, at, log_error, keep, free, rounds=12):
         a = a + np.eye(len(u))
         # gradient of the whole at u is g + u; in terms of x = new u: a x = (a - I) u - g
         b = (a - np.eye(len(u))) @ u - g
-        new = bounded_solve(a, b, constants.lower(), constants.upper(), free)
+        new = np.where(free, bounded_solve(a, b, constants.lower(), constants.upper(), free), at)
         if np.max(np.abs(new - u)) < 1e-6:
             return new
         u = new
@@ -231,6 +265,25 @@ def read_trust():
         for r in csv.DictReader(f):
             trust[r["id"]] = r["trust"]
     return trust
+
+
+def read_facts():
+    with open(os.path.join(DATA, "fit.json")) as f:
+        return json.load(f)
+
+
+def read_left_out(constants):
+    """Vectors of the last fit, by source."""
+    with open(os.path.join(DATA, "left_out.csv"), newline="") as f:
+        rows = list(csv.DictReader(f))
+    value = lambda r: np.array([float(r.get(n, prior)) for n, prior in zip(constants.names, constants.prior)])
+    return {r["source"]: (value(r) - constants.prior) / constants.spread for r in rows}
+
+
+def read_covariance(constants):
+    with open(os.path.join(DATA, "covariance.csv"), newline="") as f:
+        rows = {r["constant"]: r for r in csv.DictReader(f)}
+    return np.array([[float(rows[a][b]) if a in rows and b in rows else float(a == b) for b in constants.names] for a in constants.names])
 
 
 def inputs_hash(constants):
@@ -271,9 +324,13 @@ PAGE = os.path.join(ROOT, "docs", "constants.md")
 def page(text, constants_rows, seen):
     """docs/constants.md with its table written anew."""
     lines = ["| constant | a priori | fitted | range | unit | what it explains | a-priori source |", "|---|---|---|---|---|---|---|"]
+    kept = {line.split("`")[1]: line for line in text.split("\n") if line.startswith("| `")}
     for r in constants_rows:
+        if r["name"] not in seen and r["name"] in kept:
+            lines.append(kept[r["name"]])
+            continue
         unit = r["unit"]
-        scale, unit = (1e6, "us") if unit == "s" else (1, unit)
+        scale, unit = (1, unit) if unit != "s" else (1e3, "ms") if float(r["prior"]) >= 1e-3 else (1e6, "us")
         n = lambda key: f"{float(r[key]) * scale:.4g}"
         fixed = len(seen[r["name"]]) < 2
         fitted = "kept: seen by " + (next(iter(seen[r["name"]]), "no source")) + " alone" if fixed else (
@@ -285,18 +342,22 @@ def page(text, constants_rows, seen):
     return head + "<!-- table -->\n" + "\n".join(lines) + "\n<!-- end of table -->\n" + tail
 
 
-def fit(program, constants, passes):
+def fit(program, constants, passes, only):
     trust = read_trust()
     u = np.clip((constants.fitted - constants.prior) / constants.spread, constants.lower(), constants.upper())
+    chosen = np.array([not only or n in only for n in constants.names])
+    def derivatives():
+        return program.differences(constants, u, np.flatnonzero(chosen)) if only else program.sensitivities(constants, u)
     small, seen = False, None
     for number in range(passes):
-        rows = Rows(program.sensitivities(constants, u), trust, constants.names)
+        rows = Rows(derivatives(), trust, constants.names)
         everything = np.ones(len(rows.log_error))
         if seen is None:  # which constants may move is settled once, where the fit begins
             seen = sources_seeing(rows)
-            free = np.array([len(s) >= 2 for s in seen])
-            if np.any(u[~free]):  # what an earlier fit had more sources for
-                u = np.where(free, u, 0.0)
+            free = np.array([len(s) >= 2 for s in seen]) & chosen
+            fixed = chosen & ~free
+            if np.any(np.abs(u[fixed]) > 1e-9):  # what an earlier fit had more sources for
+                u = np.where(fixed, 0.0, u)
                 continue
         now = objective(rows, rows.log_error, u)
         target = solve(constants, rows, u, rows.log_error, everything, free)
@@ -318,30 +379,34 @@ def fit(program, constants, passes):
         if best - value < 0.005 * best and small:
             break
     if not small:
-        rows = Rows(program.sensitivities(constants, u), trust, constants.names)
+        rows = Rows(derivatives(), trust, constants.names)
     everything = np.ones(len(rows.log_error))
     a, _ = normal_equations(rows, rows.log_error, everything)
     covariance = np.linalg.inv(a + np.eye(len(u)))
+    kept, kept_covariance = read_left_out(constants), read_covariance(constants)
+    covariance = np.where(np.outer(chosen, chosen), covariance, np.where(np.outer(~chosen, ~chosen), kept_covariance, 0.0))
     left_out = {}
     anchor = solve(constants, rows, u, rows.log_error, everything, free)
     for source in dict.fromkeys(rows.source):
         keep = np.array([s != source for s in rows.source], dtype=float)
-        others = np.array([len(s - {source}) >= 2 for s in seen])
+        others = np.array([len(s - {source}) >= 2 for s in seen]) & chosen
         # Relative to the linearised fit with all rows, so that leaving nothing out gives the fit itself.
         without = solve(constants, rows, u, rows.log_error, keep, others)
-        left_out[source] = np.clip(np.where(others, u + (without - anchor), 0.0), constants.lower(), constants.upper())
+        new = np.clip(np.where(others, u + (without - anchor), 0.0), constants.lower(), constants.upper())
+        left_out[source] = np.where(chosen, new, kept.get(source, u))
     facts = {
         "inputs": inputs_hash(constants),
         "rows": len(rows.log_error),
         "objective": round(objective(rows, rows.log_error, u), 4),
         "largest_linear_step": round(float(np.max(np.abs(anchor - u))), 4),
-        "at_prior_for_want_of_sources": [n for n, f_ in zip(constants.names, free) if not f_],
+        "at_prior_for_want_of_sources": [n for n, f_ in zip(constants.names, fixed) if f_] + [
+            n for n in read_facts()["at_prior_for_want_of_sources"] if n not in constants.names or not chosen[constants.names.index(n)]],
     }
     write_files(constants, u, covariance, left_out, facts)
     with open(PAGE) as f:
         text = f.read()
     with open(PAGE, "w") as f:
-        f.write(page(text, Constants().rows, {n: sorted(s) for n, s in zip(constants.names, seen)}))
+        f.write(page(text, Constants().rows, {n: sorted(s) for n, s, c in zip(constants.names, seen, chosen) if c}))
     for i, name in enumerate(constants.names):
         print(f"{name:32s} {constants.prior[i]:11.4g} -> {constants.value(u)[i]:11.4g}   u {u[i]:+.2f} +- "
               f"{np.sqrt(covariance[i, i]):.2f}  sources {len(seen[i])}")
@@ -438,8 +503,7 @@ def objective_of_shipped(program, constants):
 
 
 def check(program, constants):
-    with open(os.path.join(DATA, "fit.json")) as f:
-        facts = json.load(f)
+    facts = read_facts()
     bad = []
     for name, digest in inputs_hash(constants).items():
         if facts["inputs"].get(name) != digest:
@@ -460,6 +524,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orrery", default=os.path.join(ROOT, "build", "release", "orrery"))
     parser.add_argument("--passes", type=int, default=4, help="Gauss-Newton steps at most")
+    parser.add_argument("--only", nargs="*", default=[], help="names of constants: the others stay as they are")
     parser.add_argument("--from-prior", action="store_true", help="start at the a-priori values")
     parser.add_argument("--spreads", action="store_true", help="fit the intervals' spreads, after a rebuild with the fit")
     parser.add_argument("--check", action="store_true")
@@ -467,12 +532,14 @@ def main():
     if np is None and not arguments.check:
         sys.exit("fit.py needs numpy: pip install numpy")
     constants = Constants()
+    if unknown := set(arguments.only) - set(constants.names):
+        sys.exit(f"--only: no constant {', '.join(sorted(unknown))}; names stand in data/constants/constants.csv")
     if arguments.from_prior:
         constants.fitted = constants.prior.copy()
     program = Program(arguments.orrery, ROWS_PER_SOURCE)
     if arguments.spreads:
         return fit_spreads(program)
-    return check(program, constants) if arguments.check else fit(program, constants, arguments.passes)
+    return check(program, constants) if arguments.check else fit(program, constants, arguments.passes, set(arguments.only))
 
 
 if __name__ == "__main__":

@@ -170,6 +170,7 @@ std::string_view Name(Fabric fabric) {
 
 void Calibrate(const constants::Set& constants, Spec* spec) {
   spec->device.constants = constants;
+  if (spec->cpu_speed_fitted) spec->cpu_relative_speed = constants[constants::kCpuSpeedGrace];
   switch (spec->device.arch) {
     case Arch::kVolta:
     case Arch::kAmpere:
@@ -208,6 +209,7 @@ void AddScope(const Spec& spec, constants::Scope* scope) {
   constexpr std::string_view kArchs[] = {"volta", "ampere", "hopper", "blackwell"};
   scope->Add(kArchs[static_cast<std::size_t>(spec.device.arch)]);
   if (spec.device.cuda <= 12) scope->Add("cuda12");
+  if (spec.cpu_speed_fitted) scope->Add("grace");
   const int gpus = spec.nodes * spec.gpus_per_node;
   if (gpus > 1) scope->Add("gpus");
   if (gpus <= spec.gpus_per_nvlink_domain) return;

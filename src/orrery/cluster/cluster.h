@@ -79,6 +79,7 @@ struct Spec {
   int nodes_per_leaf = 32;        // hosts under one leaf (group) before traffic needs a spine
   double oversubscription = 1;    // leaf down / up bandwidth
   double cpu_relative_speed = 1;  // host launch cost relative to the reference host of compute
+  bool cpu_speed_fitted = false;  // a Grace whose speed nobody states: Calibrate sets it
   bool cpu_is_amd = false;        // NCCL's tables and net overhead depend on the CPU vendor
   bool cpu_is_grace = false;      // NICs behind the CPU, GPUs reach it over NVLink-C2C
   TopologySpec topology;

@@ -103,7 +103,9 @@ constexpr Option kCluster[] = {
      .type = kNumber,
      .min = 0.01,
      .max = 100,
-     .doc = "Speed of the host at launching kernels, relative to the reference host."},
+     .doc =
+         "Speed of the host at launching kernels, relative to the reference host. Left out for a "
+         "Grace, it is the fitted constant cpu_speed.grace."},
     {.name = "cpu",
      .type = kChoice,
      .choices = "intel|amd|grace",

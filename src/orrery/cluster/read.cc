@@ -11,6 +11,7 @@
 #include "orrery/cluster/options.h"
 #include "orrery/cluster/ratio.h"
 #include "orrery/cluster/readers/readers.h"
+#include "orrery/constants/constants.h"
 
 namespace orrery::cluster {
 namespace {
@@ -77,12 +78,17 @@ void ApplyCluster(const Section& section, Spec* spec) {
     spec->nodes_per_leaf = static_cast<int>(section.Integer("nodes_per_leaf"));
   }
   if (section.Has("oversubscription")) spec->oversubscription = section.Real("oversubscription");
+  if (section.Has("cpu")) {
+    const bool grace = section.Text("cpu") == "grace";
+    spec->cpu_is_amd = section.Text("cpu") == "amd";
+    if (grace != spec->cpu_is_grace) {
+      spec->cpu_is_grace = spec->cpu_speed_fitted = grace;
+      spec->cpu_relative_speed = grace ? constants::Set::Fitted()[constants::kCpuSpeedGrace] : 1;
+    }
+  }
   if (section.Has("cpu_relative_speed")) {
     spec->cpu_relative_speed = section.Real("cpu_relative_speed");
-  }
-  if (section.Has("cpu")) {
-    spec->cpu_is_amd = section.Text("cpu") == "amd";
-    spec->cpu_is_grace = section.Text("cpu") == "grace";
+    spec->cpu_speed_fitted = false;
   }
   if (section.Has("name")) spec->name = section.Text("name");
 }

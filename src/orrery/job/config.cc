@@ -151,11 +151,11 @@ Json ClusterJson(const cluster::Spec& s) {
                {"rail_optimised", s.rail_optimised},
                {"nodes_per_leaf", s.nodes_per_leaf},
                {"oversubscription", s.oversubscription},
-               {"cpu_relative_speed", s.cpu_relative_speed},
                {"cpu", s.cpu_is_amd     ? "amd"
                        : s.cpu_is_grace ? "grace"
                                         : "intel"},
                {"device", DeviceJson(s.device)}};
+  if (!s.cpu_speed_fitted) json["cpu_relative_speed"] = s.cpu_relative_speed;
   if (s.fabric == cluster::Fabric::kTcp) json["stream_bandwidth"] = Bandwidth(s.stream_Bps);
   if (s.pcie_tree.any()) json["pcie_tree"] = PcieTreeJson(s.pcie_tree);
   const cluster::TopologySpec& t = s.topology;
@@ -306,8 +306,12 @@ Json TrainingJson(const Workload& w) {
     json["lora_targets"] = NameOf(kLoraTargets, plan.lora.targets);
   }
   if (plan.batch.packed_len > 0) json["packed_len"] = plan.batch.packed_len;
-  if (plan.batch.sample_read > 0) {
-    json["sample_read"] = Time(plan.batch.sample_read);
+  if (plan.batch.sample_read > 0 || plan.batch.object_store) {
+    if (plan.batch.object_store) {
+      json["data_storage"] = "object_store";
+    } else {
+      json["sample_read"] = Time(plan.batch.sample_read);
+    }
     json["data_workers"] = plan.batch.data_workers;
   }
   if (w.tokens > 0) json["tokens"] = w.tokens;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "orrery/base/suggest.h"
+#include "orrery/constants/constants.h"
 #include "orrery/formats/section.h"
 #include "orrery/job/tables.h"
 #include "orrery/job/test_support.h"
@@ -270,6 +271,7 @@ TEST(Job, RefusesKeysThatDoNothing) {
   says("training.recompute_modules=core_attn", "training.recompute=selective");
   says("training.lora_targets=qkv", "training.lora_rank=16");
   says("training.data_workers=4", "training.sample_read=1ms");
+  says("training.data_workers=4", "training.data_storage=object_store");
   says("training.offload_layers=2", "training.offload=activations");
   says("training.offload_modules=core_attn", "training.offload=all");
   says("framework_options.cp_exchange=ring", "parallel.cp=2");
@@ -291,6 +293,29 @@ TEST(Simulate, AmdsSuccessorsAreNoSlower) {
   const SimTime mi325x = step("mi325x-ib-400g");
   EXPECT_LE(mi325x, step("mi300x-ib-400g"));
   EXPECT_LE(step("mi355x-ib-400g"), mi325x);
+}
+
+// What nobody states of a Grace and of an object store are constants; the resolved job keeps them
+// open.
+TEST(Job, ConstantsOfHostsAndStores) {
+  constants::Set set = constants::Set::Fitted();
+  set.set(constants::kCpuSpeedGrace, 0.5);
+  set.set(constants::kSampleReadObjectStore, 0.125);
+  const auto read = [&](std::vector<std::string> sets) {
+    ReadOptions options{.constants = set};
+    sets.insert(sets.begin(),
+                {"cluster=gb200-nvl72-ib-400g", "nodes=2", "training.data_storage=object_store"});
+    options.set = std::move(sets);
+    return Read(kSmall, options);
+  };
+  const Job open = read({});
+  EXPECT_EQ(open.cluster.cpu_relative_speed, 0.5);
+  EXPECT_EQ(open.workloads.front().plan.batch.sample_read, 125 * kMillisecond);
+  EXPECT_THAT(open.config_json, Not(HasSubstr("cpu_relative_speed")));
+  EXPECT_THAT(open.config_json, HasSubstr("object_store"));
+  const Job stated = read({"cluster.cpu_relative_speed=0.8", "training.sample_read=20ms"});
+  EXPECT_EQ(stated.cluster.cpu_relative_speed, 0.8);
+  EXPECT_EQ(stated.workloads.front().plan.batch.sample_read, 20 * kMillisecond);
 }
 
 TEST(Simulate, WarmCachesChangeNothing) {

@@ -301,6 +301,10 @@ void ApplyConstants(const constants::Set& constants, Job* job) {
   job->engine.rank_noise = constants[constants::kRankNoise];
   for (Workload& workload : job->workloads) {
     workload.plan.framework.host = workload::HostOf(workload.host, workload.plan, constants);
+    if (workload.plan.batch.object_store) {
+      workload.plan.batch.sample_read =
+          RoundToPs(constants[constants::kSampleReadObjectStore] * static_cast<double>(kSecond));
+    }
   }
 }
 

@@ -142,6 +142,8 @@ Status ReadTraining(const Section& training, const Section& framework, Plan* pla
   plan->lora.targets = Choose(kLoraTargets, training.Text("lora_targets"));
   if (training.Has("packed_len")) plan->batch.packed_len = training.Integer("packed_len");
   plan->batch.sample_read = training.Integer("sample_read");
+  plan->batch.object_store =
+      training.Text("data_storage") == "object_store" && !training.Has("sample_read");
   plan->batch.data_workers = static_cast<int>(training.Integer("data_workers"));
   Result<std::uint8_t> modules =
       workload::ParseRecomputeModules(training.Text("recompute_modules"));
@@ -512,8 +514,8 @@ constexpr Dependent kDependents[] = {
      [](const Plan& p) { return p.memory.offload_activations; }},
     {&Sections::training, "lora_targets", "training.lora_rank",
      [](const Plan& p) { return p.lora.rank > 0; }},
-    {&Sections::training, "data_workers", "training.sample_read",
-     [](const Plan& p) { return p.batch.sample_read > 0; }},
+    {&Sections::training, "data_workers", "training.sample_read or data_storage",
+     [](const Plan& p) { return p.batch.sample_read > 0 || p.batch.object_store; }},
     {&Sections::framework, "cp_exchange", "parallel.cp above 1",
      [](const Plan& p) { return p.parallel.cp > 1; }},
     {&Sections::framework, "fp8_recipe", "training.precision: fp8",

@@ -7,9 +7,10 @@
 namespace orrery::workload {
 namespace {
 
-// In ns, range in brackets, in us. Read off PyTorch profiler traces of eager runs, but for
-// grouped_expert, core, ring_step, batch and step, and 2021's backward and communication: estimates
-// that were set with the errors of eager validation rows in sight.
+// In ns, range in brackets, in us: the middle of what PyTorch profiler traces of eager runs show.
+// Pieces whose traces differ most (step, batch, core, ring_step, grouped_expert) are constants of
+// their own, which a fit moves (data/constants/constants.csv). host_python and host_python.core
+// scale all but views, since one interpreter runs them all.
 //   module_forward   2021: 60 [30 … 90]; Core: 50 [30 … 80]; FSDP: 25 [15 … 40], few wrappers
 //   module_backward  25 [15 … 40], C++ but for Python autograd functions; Core: 35 [20 … 60],
 //                    Transformer Engine's are Python; FSDP: 20 [10 … 30]
@@ -22,17 +23,8 @@ namespace {
 //   unit             250 [120 … 400]: pre- and post-hooks, stream and event calls of an FSDP unit;
 //                    Megatron-FSDP's, which walk parameters and buckets, are taken to be no cheaper
 //   operator         8 [4 … 12] forward, 6 [3 … 10] backward: compute's host time of an operator
-//   grouped_expert   15 [6 … 30]: Transformer Engine's GroupedLinear makes lists of weights,
-//                    workspaces and quantizers and calls cuBLASLt, expert by expert
-//   core             200 [100 … 500]: Transformer Engine's DotProductAttention looks its backend
-//                    up anew
 //   view             8 [4 … 12], C++: not scaled
-//   ring_step        200 [100 … 500]: some 25 operators, views and stream calls around a step of
-//                    Transformer Engine's AttnFuncWithCPAndKVP2P
-//   batch            1,500 [500 … 4,000]: the data loader's queue, tensors to the GPU and over tp,
-//                    masks and positions, the loss function and its mean
-//   step             8,000 [3,000 … 50,000]: batch, timers, loops over parameters, logging
-//                    3,000 of a quiet loop, the range's lower end: batch and loops over parameters
+// A quiet loop's step is the lower end of the range of a step: batch and loops over parameters.
 constexpr std::int64_t kQuietStep = 3'000'000;
 constexpr HostWork k2021 = {.module_forward = 60'000,
                             .module_backward = 25'000,
@@ -40,8 +32,7 @@ constexpr HostWork k2021 = {.module_forward = 60'000,
                             .rng_fork = 90'000,
                             .checkpoint = 350'000,
                             .communication = 25'000,
-                            .graph = 30'000,
-                            .batch = 1'500'000};
+                            .graph = 30'000};
 constexpr HostWork kCore = {.module_forward = 50'000,
                             .module_backward = 35'000,
                             .low_precision = 15'000,
@@ -51,12 +42,7 @@ constexpr HostWork kCore = {.module_forward = 50'000,
                             .unit = 250'000,
                             .graph = 30'000,
                             .operator_forward = 8'000,
-                            .operator_backward = 6'000,
-                            .grouped_expert = 15'000,
-                            .core = 200'000,
-                            .ring_step = 200'000,
-                            .batch = 1'500'000,
-                            .step = 8'000'000};
+                            .operator_backward = 6'000};
 constexpr HostWork kFsdp = {.module_forward = 25'000,
                             .module_backward = 20'000,
                             .low_precision = 15'000,
@@ -67,7 +53,6 @@ constexpr HostWork kFsdp = {.module_forward = 25'000,
                             .graph = 30'000,
                             .operator_forward = 8'000,
                             .operator_backward = 6'000,
-                            .grouped_expert = 15'000,
                             .view = 8'000};
 
 HostWork Times(HostWork host, double factor) {
@@ -81,6 +66,21 @@ HostWork Times(HostWork host, double factor) {
   return host;
 }
 
+// Adds the pieces that are constants of their own.
+void AddConstants(HostEra era, const constants::Set& known, HostWork* host) {
+  const auto ns = [&](constants::Id id) {
+    return static_cast<std::int64_t>(known[id] * 1e9 + 0.5);
+  };
+  if (era == HostEra::kCore || era == HostEra::kFsdp) {
+    host->grouped_expert = ns(constants::kHostGroupedExpert);
+  }
+  if (era == HostEra::kCore || era == HostEra::k2021) host->batch = ns(constants::kHostBatch);
+  if (era != HostEra::kCore) return;
+  host->core = ns(constants::kHostAttentionCore);
+  host->ring_step = ns(constants::kHostRingStepCore);
+  host->step = ns(constants::kHostStepCore);
+}
+
 }  // namespace
 
 HostWork HostOf(HostEra era, const Plan& plan, const constants::Set& known) {
@@ -90,6 +90,7 @@ HostWork HostOf(HostEra era, const Plan& plan, const constants::Set& known) {
                   : era == HostEra::kCore ? kCore
                   : era == HostEra::kFsdp ? kFsdp
                                           : HostWork();
+  AddConstants(era, known, &host);
   if (plan.framework.quiet_loop) host.step = std::min(host.step, kQuietStep);
   host = Times(host, python);
   if (plan.framework.cuda_graphs == CudaGraphs::kIteration)

@@ -267,6 +267,12 @@ constexpr Option kTraining[] = {
      .doc = "What a worker of a rank's data loader needs for a sample (a sequence): reading and "
             "tokens together. Workers read ahead, so a step takes no less than they need for its "
             "samples, and nothing more where they need less."},
+    {.name = "data_storage",
+     .type = kChoice,
+     .fallback = "local",
+     .choices = "local|object_store",
+     .doc = "Where samples lie: in an object store, sample_read is the constant "
+            "sample_read.object_store unless told."},
     {.name = "data_workers",
      .type = kInteger,
      .fallback = "2",

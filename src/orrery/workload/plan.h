@@ -218,6 +218,7 @@ struct Batch {
   std::int64_t packed_len = 0;
   // A rank's data loader: what one of its workers needs for a sample, beside the step.
   SimTime sample_read = 0;
+  bool object_store = false;  // sample_read is a fitted constant
   int data_workers = 2;
 };
 

@@ -71,7 +71,7 @@ constexpr Option kOptions[] = {
      .fallback = "qkv",
      .choices = "all|attention|qkv|mlp"},
     {.name = "packed_len", .type = kInteger, .fallback = "0", .min = 0, .max = 1 << 26},
-    {.name = "sample_read", .type = kTime, .unit = "ms", .fallback = "0ms", .max = 60'000},
+    {.name = "data_storage", .type = kChoice, .choices = "object_store"},
     {.name = "fused_cross_entropy", .type = kBool, .fallback = "true"},
     {.name = "fused_attention", .type = kBool, .fallback = "true"},
     {.name = "stacked_layers", .type = kBool, .fallback = "true"},

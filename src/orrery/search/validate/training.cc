@@ -319,10 +319,9 @@ Status MapOffload(const Mapping& m) {
 }
 
 void MapInput(const Mapping& m) {
-  m.out->plan.batch.sample_read = m.release.Integer("sample_read");
-  if (m.out->plan.batch.sample_read == 0) return;
-  m.Assume("samples are read in {} ms by one of two workers (the recipes')",
-           m.out->plan.batch.sample_read / kMillisecond);
+  if (!m.release.Has("data_storage")) return;
+  m.out->plan.batch.object_store = true;
+  m.Assume("samples are read from an object store by two workers (the recipes')");
 }
 
 }  // namespace

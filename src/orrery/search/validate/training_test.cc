@@ -253,7 +253,7 @@ TEST(Training, LibrariesOnTheDevice) {
 
 // On one host of GB200 Megatron's CI runs by GitHub's runners, which mount the data.
 TEST(Training, InputOfTheContinuousIntegration) {
-  const auto plan = [](const std::string& gpus, const std::string& extra) {
+  const auto stored = [](const std::string& gpus, const std::string& extra) {
     return PlanOf(kGpt175, {{"gpu", "GB200"},
                             {"gpus", gpus},
                             {"gpus_per_node", "4"},
@@ -262,12 +262,12 @@ TEST(Training, InputOfTheContinuousIntegration) {
                             {"dp", gpus == "4" ? "1" : "2"},
                             {"micro_batch", "4"},
                             {"global_batch", "32"},
-                            {"config_extra", extra}});
+                            {"config_extra", extra}})
+        .batch.object_store;
   };
-  // 32 samples of one replica, by two workers.
-  EXPECT_EQ(plan("4", "case=gpt3_1node+deterministic").input_time(), 1600 * kMillisecond);
-  EXPECT_EQ(plan("8", "case=gpt3+deterministic").input_time(), 0);
-  EXPECT_EQ(plan("4", "").input_time(), 0);
+  EXPECT_TRUE(stored("4", "case=gpt3_1node+deterministic"));
+  EXPECT_FALSE(stored("8", "case=gpt3+deterministic"));
+  EXPECT_FALSE(stored("4", ""));
 }
 
 TEST(Training, LowPrecisionContextAndSharding) {
@@ -363,8 +363,7 @@ TEST(Training, FineTuningRunsAsItsRecipes) {
   EXPECT_TRUE(plan(lora).framework.quiet_loop);
 }
 
-// LLM Foundry's three sweeps: what of a row tells them apart, and what PyTorch 2.1, flash-attn 2
-// and Composer do.
+// LLM Foundry's first sweep and later ones: the name of the precision tells them apart.
 TEST(Training, FoundryRowsRunAsTheirSweep) {
   const Cells foundry = {{"framework", "Composer/FSDP1 (llm-foundry)"},
                          {"framework_family", "fsdp1"},
@@ -391,13 +390,6 @@ TEST(Training, FoundryRowsRunAsTheirSweep) {
   const workload::Plan second = plan({{"precision", "amp_bf16"}});
   EXPECT_EQ(second.framework.recompute_keeps, RecomputeKeeps::kLast);
   EXPECT_EQ(second.framework.attention, AttentionBackend::kFlash1);
-  const Cells large = {
-      {"precision", "amp_bf16"}, {"gpus", "128"}, {"dp", "128"}, {"global_batch", "128"}};
-  EXPECT_EQ(plan(large).framework.attention, AttentionBackend::kFlash2);
-  EXPECT_TRUE(plan(large).framework.unpads_attention && !second.framework.unpads_attention);
-  Cells triton = large;
-  triton["model"] = "MPT-13B";
-  EXPECT_EQ(plan(triton).framework.attention, AttentionBackend::kFlash1);
   const workload::Plan other = plan({{"framework", "PyTorch"}});
   EXPECT_FALSE(other.framework.loss_metrics || other.framework.log_every_step ||
                other.framework.adam_loop);

@@ -317,14 +317,15 @@ TEST(HostWorkOfALayer, CountsItsPieces) {
   EXPECT_EQ(host("layer.backward"), 10 * 5 + 2 * 11);
 }
 
-// A quiet loop takes three of a loop's eight milliseconds, with a graph of the iteration, too.
+// A quiet loop takes three of a loop's twelve milliseconds a priori, with a graph of the iteration,
+// too.
 TEST(HostWorkOfALoop, IsLessWhereNothingIsLogged) {
   Plan plan = Low(LowPrecision::kNone);
   const constants::Set known;
   for (const CudaGraphs graphs : {CudaGraphs::kNone, CudaGraphs::kIteration}) {
     plan.framework.cuda_graphs = graphs;
     plan.framework.quiet_loop = false;
-    EXPECT_EQ(HostOf(HostEra::kCore, plan, known).step, 8'000'000);
+    EXPECT_EQ(HostOf(HostEra::kCore, plan, known).step, 12'000'000);
     plan.framework.quiet_loop = true;
     EXPECT_EQ(HostOf(HostEra::kCore, plan, known).step, 3'000'000);
     EXPECT_EQ(HostOf(HostEra::kFsdp, plan, known).step, 0);
