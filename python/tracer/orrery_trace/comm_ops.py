@@ -8,6 +8,7 @@ prediction wrong, and nobody would notice.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,6 +20,10 @@ from torch._C._distributed_c10d import FakeWork
 from orrery_trace.errors import TraceError
 from orrery_trace.signatures import bytes_of, tensors_in, type_name
 from orrery_trace.trace import Line
+
+if not torch._C._dispatch_has_kernel_for_dispatch_key("c10d::_allgather_base_", "Meta"):
+    # Before 2.11 the Meta kernels stand in a tool, which registers them as it is imported.
+    importlib.import_module("torch.distributed._tools.fake_collectives")
 
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 
