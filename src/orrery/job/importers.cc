@@ -440,6 +440,11 @@ Result<const Importer*> FindImporter(const TraceFiles& files, const std::string&
   if (format.empty() && std::filesystem::is_other(files.paths.front(), error)) {
     return static_cast<const Importer*>(nullptr);  // a pipe is read once, by whoever takes it
   }
+  const std::string& first = files.paths.front();
+  if (files.start.empty() && std::filesystem::is_regular_file(first, error) &&
+      std::filesystem::file_size(first, error) > 0 && std::ifstream(first).is_open()) {
+    return ResourceError("cannot read '{}': its disk gives nothing", Printable(first));
+  }
   for (const Importer& importer : kImporters) {
     names.push_back(importer.name);
     if (format.empty() ? importer.sniff(files) : importer.name == format) return &importer;
