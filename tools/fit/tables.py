@@ -65,7 +65,7 @@ SHOWN = [
 def shown(program):
     """Five strata, for README."""
     groups = {g["stratum"]: g for g in report(program, "training_measured.csv", "--leave-out")["by_stratum"]}
-    lines = ["| what | measured rows | predicted | mean error, left out | median error | in the 80 % interval |", "|---|---|---|---|---|---|"]
+    lines = ["| what | measured rows | predicted | mean error, left out | median, in sample | in the 80 % interval |", "|---|---|---|---|---|---|"]
     for stratum, words in SHOWN:
         g = groups[stratum]
         lines.append(f"| {words} | {g['rows']} | {100 * g['coverage']:.0f} % | {number(g['left_out']['mean_abs_error_pct'])} % | "
