@@ -11,6 +11,7 @@
 namespace orrery::network::packet {
 namespace {
 
+constexpr std::size_t kAhead = 4;   // arrivals whose ports are fetched ahead
 constexpr int kThresholdShift = 3;  // PFC's alpha 1/8 (HPCC's ns-3, for ports at the NIC's rate)
 constexpr std::int64_t kReserve = 4096;  // bytes of an ingress and class, likewise
 constexpr std::uint8_t Bit(int cls) { return static_cast<std::uint8_t>(1u << cls); }
@@ -87,9 +88,14 @@ Status Fabric::Setup(const cluster::Cluster& cluster, const Settings& settings, 
 // Fills arrivals_ with what comes to the node before `until`, in order.
 void Fabric::Collect(Node* node, SimTime until) {
   arrivals_.clear();
-  for (const std::uint32_t link : node->carrying) {
+  for (std::size_t k = 0; k < node->carrying.size(); ++k) {
+    if (k + kAhead < node->carrying.size()) {
+      __builtin_prefetch(&ports_[node->carrying[k + kAhead]].wire);
+    }
+    const std::uint32_t link = node->carrying[k];
     const Ring<Packet>& wire = ports_[link].wire;
     for (std::uint32_t i = 0; i < wire.size() && wire[i].at < until; ++i) {
+      if (!node->host) paths_->FetchAhead(wire[i].path + wire[i].hop + 1);
       arrivals_.push_back({wire[i].at, link, i});
     }
   }
@@ -127,12 +133,24 @@ void Fabric::DropTaken(Node* node) {
   });
 }
 
+// The port that an arrival leaves by lies anywhere in memory.
+void Fabric::FetchAhead(const Arrival& arrival) const {
+  if (arrival.link == kNone) return;
+  const Packet& packet = ports_[arrival.link].wire[arrival.index];
+  const std::uint32_t out = paths_->link(packet.path + packet.hop + 1);
+  const char* port = reinterpret_cast<const char*>(&ports_[out]);
+  for (std::size_t at = 0; at < sizeof(Port); at += 64) __builtin_prefetch(port + at);
+  __builtin_prefetch(&use_[out]);
+}
+
 void Fabric::RunSwitch(std::uint32_t number, SimTime now) {
   Node& node = nodes_[number];
   ++counts_.batches;
   const SimTime until = now + node.batch;
   Collect(&node, until);
-  for (const Arrival& a : arrivals_) {
+  for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+    if (i + kAhead < arrivals_.size()) FetchAhead(arrivals_[i + kAhead]);
+    const Arrival& a = arrivals_[i];
     RunDue(&node, a.time);
     if (a.link == kNone) {
       TakePause(node.pauses[a.index]);
@@ -370,14 +388,14 @@ bool Fabric::AdmitLossless(Node* node, const Packet& packet, std::uint32_t in) {
   return true;
 }
 
-// The packet's service begins: it leaves the buffer.
-void Fabric::Release(const Packet& packet, SimTime now) {
+// The packet's service begins: it leaves the node's buffer.
+void Fabric::Release(std::uint32_t number, const Packet& packet, SimTime now) {
   if (packet.hop == 0) return;
-  const std::uint32_t in = paths_->link(packet.path + packet.hop - 1);
-  Port& from = ports_[in];
-  Node& node = nodes_[from.to];
+  Node& node = nodes_[number];
   if (Counts(packet)) node.used -= packet.bytes;
   if (!settings_.pfc || packet.cls == 0) return;
+  const std::uint32_t in = paths_->link(packet.path + packet.hop - 1);
+  Port& from = ports_[in];
   const auto c = static_cast<std::size_t>(packet.cls);
   const auto over = [&] {
     return std::max<std::int64_t>(from.ingress[c] - from.headroom[c] - kReserve, 0);
@@ -515,7 +533,7 @@ bool Fabric::ServeQueued(std::uint32_t number, SimTime now, int below) {
   }
   queue.Pop();
   port.queued[static_cast<std::size_t>(c)] -= packet.bytes;
-  Release(packet, now);
+  Release(port.from, packet, now);
   Serve(number, packet, now);
   return true;
 }

@@ -186,6 +186,7 @@ class Fabric {
   };
 
   void Collect(Node* node, SimTime until);
+  void FetchAhead(const Arrival& arrival) const;
   void DropTaken(Node* node);
   void Accept(Node* node, Packet packet, std::uint32_t out, std::uint32_t in);
   bool MakeRoom(Node* node, std::uint32_t out, Packet* packet);
@@ -193,7 +194,7 @@ class Fabric {
   // Of the buffer; with PFC control messages are a queue's own affair.
   bool Counts(const Packet& packet) const { return !settings_.pfc || packet.cls > 0; }
   bool AdmitLossless(Node* node, const Packet& packet, std::uint32_t in);
-  void Release(const Packet& packet, SimTime now);
+  void Release(std::uint32_t number, const Packet& packet, SimTime now);
   void SendPause(std::uint32_t in, std::uint8_t cls, bool on, SimTime now);
   void TakePause(const Pause& pause);
   void NoteUtilisation(std::uint32_t number, std::int64_t queue, SimTime now, Packet* packet);
