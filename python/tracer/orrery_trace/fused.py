@@ -9,12 +9,16 @@ pass sums up (the gradient of a bias, of anything broadcast) is an operator of i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._C import _len_torch_dispatch_stack
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _pop_mode, _push_mode
+from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
 from orrery_trace.recorder import Recorder
 from orrery_trace.signatures import tensors_in
@@ -81,6 +85,23 @@ def compiled(function: Callable[..., Any], recorder: Recorder) -> Callable[..., 
     return call
 
 
+@contextmanager
+def _outside_checkpoints() -> Iterator[None]:
+    """Without the modes of selective checkpointing, which count every operator that runs."""
+    saving = (_CachedTorchDispatchMode, _CachingTorchDispatchMode)
+    popped = [_pop_mode() for _ in range(_len_torch_dispatch_stack())]  # the last entered first
+    kept = [mode for mode in reversed(popped) if not isinstance(mode, saving)]
+    for mode in kept:
+        _push_mode(mode)
+    try:
+        yield
+    finally:
+        for _ in kept:
+            _pop_mode()
+        for mode in reversed(popped):
+            _push_mode(mode)
+
+
 def _works_by_element(run: Any, tensors: list[torch.Tensor], recorder: Recorder) -> bool:
     """Runs the function aside, on tensors of its own, to its first operator that does not.
 
@@ -94,7 +115,7 @@ def _works_by_element(run: Any, tensors: list[torch.Tensor], recorder: Recorder)
             raise _Otherwise
         works = works or not func.is_view
 
-    with torch.enable_grad(), recorder.mute():
+    with _outside_checkpoints(), torch.enable_grad(), recorder.mute():
         given = [torch.empty_like(t, requires_grad=False) for t in tensors]
         try:
             with recorder.mute(look_at):
