@@ -11,6 +11,7 @@ std::unique_ptr<Network> MakeAnalytic();
 std::unique_ptr<Network> MakeLinks();
 std::unique_ptr<Network> MakeFlow(std::string_view name);
 std::unique_ptr<Network> MakeLogGops(const Parameters& parameters);
+std::unique_ptr<Network> MakeExternal();
 std::unique_ptr<Network> MakePacket(const Parameters& parameters);
 
 }  // namespace orrery::network

@@ -397,7 +397,7 @@ TEST(Networks, AreFoundByName) {
   }
   EXPECT_EQ(Create("lniks").status().message(),
             "unknown network 'lniks'; did you mean 'links'? valid: analytic, links, flow, "
-            "flow-chunks, loggops, packet");
+            "flow-chunks, loggops, packet, external");
 }
 
 }  // namespace

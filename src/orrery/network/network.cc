@@ -57,6 +57,12 @@ constexpr std::array kBackends = {
             "message takes as long as on links.",
         .transfers = true,
         .sees_links = true},
+    BackendInfo{
+        .name = "external",
+        .description =
+            "A program of yours that $ORRERY_NETWORK_COMMAND starts, told of every message and "
+            "asked when it arrives, line by line (docs/formats/external-network.md).",
+        .transfers = true},
 };
 constexpr std::array<std::unique_ptr<Network> (*)(const Parameters&), kBackends.size()> kMake = {
     [](const Parameters&) { return MakeAnalytic(); },
@@ -64,7 +70,8 @@ constexpr std::array<std::unique_ptr<Network> (*)(const Parameters&), kBackends.
     [](const Parameters&) { return MakeFlow("flow"); },
     [](const Parameters&) { return MakeFlow("flow-chunks"); },
     MakeLogGops,
-    MakePacket};
+    MakePacket,
+    [](const Parameters&) { return MakeExternal(); }};
 
 }  // namespace
 

@@ -305,9 +305,10 @@ class Driver {
     const cluster::Cluster& cluster = *in_.inputs->cluster;
     const std::size_t per_domain = static_cast<std::size_t>(cluster.spec().gpus_per_nvlink_domain);
     const std::size_t domains = (cluster.devices() + per_domain - 1) / per_domain;
-    // A sink has one writer, several jobs end at one instant, not with a window, and all packets
-    // are in one fabric.
-    const bool alone = in_.sink != nullptr || repeats() || in_.inputs->network == "packet";
+    // A sink has one writer, several jobs end at one instant, not with a window, all packets are in
+    // one fabric, and a program of the user's is one.
+    const std::string_view name = in_.inputs->network;
+    const bool alone = in_.sink != nullptr || repeats() || name == "packet" || name == "external";
     const auto threads = static_cast<std::size_t>(alone ? 1 : in_.options->threads);
     threads_ = std::clamp<std::size_t>(threads, 1, domains);
     const std::size_t n = threads_ == 1 ? 1 : std::min(threads_ * kPartitionsEach, domains);
