@@ -9,6 +9,7 @@
 #include "orrery/job/job.h"
 #include "orrery/recipes/import.h"
 #include "orrery/search/calibrate/calibrate.h"
+#include "orrery/search/queue/read_queue.h"
 #include "orrery/traffic/flows.h"
 #include "orrery/traffic/sweep.h"
 #include "tests/fuzz/targets.h"
@@ -49,7 +50,7 @@ const cluster::Cluster& SmallCluster() {
   return *cluster;
 }
 
-constexpr std::array<Target, 16> kTargets = {{
+constexpr std::array<Target, 17> kTargets = {{
     {"job", Job},
     {"recipe-deepspeed", [](std::string_view b) { Recipe(b, "ds.json", "deepspeed"); }},
     {"recipe-accelerate", [](std::string_view b) { Recipe(b, "fsdp.yaml", "accelerate"); }},
@@ -66,6 +67,8 @@ constexpr std::array<Target, 16> kTargets = {{
     {"connection-matrix",
      [](std::string_view b) { (void)traffic::ParseConnectionMatrix(b, "input", SmallCluster()); }},
     {"flow-sizes", [](std::string_view b) { (void)traffic::SizeDistribution::Parse(b, "input"); }},
+    {"queue",
+     [](std::string_view b) { (void)search::ReadQueueText(b, "queue.yaml", "/nowhere", ""); }},
     {"shares", [](std::string_view b) { (void)traffic::ParseShares(b, "input", 8); }},
 }};
 

@@ -233,4 +233,10 @@ Result<QueueFile> ReadQueue(const std::string& path, const std::string& network)
   return Reader(std::move(document), FolderOf(path), network).Run();
 }
 
+Result<QueueFile> ReadQueueText(std::string_view text, const std::string& name,
+                                const std::string& folder, const std::string& network) {
+  ORRERY_ASSIGN_OR_RETURN(Document document, formats::ParseYaml(text, name));
+  return Reader(std::move(document), folder, network).Run();
+}
+
 }  // namespace orrery::search

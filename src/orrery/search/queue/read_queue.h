@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,9 @@ struct QueueFile {
 
 // `network` is the file's own unless it is empty.
 Result<QueueFile> ReadQueue(const std::string& path, const std::string& network);
+// The same of a file's text; `name` stands for it in errors, its relative paths start at `folder`.
+Result<QueueFile> ReadQueueText(std::string_view text, const std::string& name,
+                                const std::string& folder, const std::string& network);
 
 struct QueueRow {
   std::string order, placement;
