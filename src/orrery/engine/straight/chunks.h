@@ -71,7 +71,8 @@ class Chunks {
   Chunks(Wiring* wiring, std::unique_ptr<network::Network> network)
       : wiring_(*wiring),
         network_(std::move(network)),
-        shares_(network_->name() == "flow-chunks" || network_->name() == "packet") {}
+        shares_(network_->name() == "flow-chunks" || network_->name() == "packet" ||
+                network_->name() == "external") {}
 
   // Processes everything before `end`.
   void RunEvents(SimTime end) {
