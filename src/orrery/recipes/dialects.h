@@ -15,6 +15,10 @@
 
 namespace orrery::recipes {
 
+inline bool Contains(std::string_view text, std::string_view what) {
+  return text.find(what) != std::string_view::npos;
+}
+
 // The leaves of a document with their dotted path, maps inside of lists left whole.
 struct Leaf {
   std::string path;  // "model.hidden_size"

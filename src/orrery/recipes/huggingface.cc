@@ -16,10 +16,6 @@ namespace {
 using formats::Document;
 using formats::Node;
 
-bool Contains(std::string_view text, std::string_view what) {
-  return text.find(what) != std::string_view::npos;
-}
-
 // A key at the start of a line of YAML.
 bool HasKey(std::string_view text, std::string_view key) {
   const std::string line = fmt::format("{}:", key);

@@ -131,7 +131,7 @@ Status CheckLeftOut(const Imported& imported, const Reader& reader, const Option
   const Table& table = reader.dialect.table();
   for (const std::string& name : options.leave_out) {
     const auto is = [&](const Use& use) { return use.argument == name; };
-    if (name == "unknown" || std::ranges::any_of(imported.uses, is) ||
+    if (name == kUnknown || std::ranges::any_of(imported.uses, is) ||
         FindRow({&table, &MegatronTable()}, name) != nullptr) {
       continue;
     }

@@ -14,10 +14,6 @@
 namespace orrery::recipes {
 namespace {
 
-bool Contains(std::string_view text, std::string_view what) {
-  return text.find(what) != std::string_view::npos;
-}
-
 // DeepSpeed's JSON: given beside the script, written by it, or a file that can be read. Nothing of
 // it is known where a command writes it (sed over a template).
 Status AddConfig(const Script& script, std::span<const File> files, Reading* r) {

@@ -16,8 +16,7 @@
 namespace orrery::recipes {
 namespace {
 
-constexpr std::size_t kMostShown = 20;            // problems of one recipe
-constexpr std::string_view kUnknown = "unknown";  // left out: all that are not known
+constexpr std::size_t kMostShown = 20;  // problems of one recipe
 
 bool SameArgument(const Given& given, const std::string& name) {
   if (given.name == name || given.row->argument == name) return true;

@@ -20,6 +20,9 @@
 
 namespace orrery::recipes {
 
+// Of Options::leave_out: all arguments that no table knows.
+inline constexpr std::string_view kUnknown = "unknown";
+
 struct Given {
   std::string name;  // as written
   const Row* row = nullptr;
