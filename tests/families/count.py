@@ -10,8 +10,15 @@ import pathlib
 import torch
 import transformers
 
-# Types of other repositories' code that compute as one that transformers has.
-SAME = {"kimi_k2": "deepseek_v3"}
+# Types of other repositories' code that compute as one that transformers has, and what that calls their keys.
+SAME = {
+    "kimi_k2": ("deepseek_v3", {}),
+    "minicpm": ("llama", {}),
+    "qwen2_5_omni_text": ("qwen2", {}),
+    "qwen3_omni_moe_text": ("qwen3_moe", {}),
+    "bailing_moe": ("sarvam_moe", {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}),
+    "bailing_moe_v2": ("sarvam_moe", {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}),
+}
 
 
 # Encoders of images that are a part of a wrapper, and what in them is not counted.
@@ -19,6 +26,10 @@ TOWERS = {
     "vit": ("ViTForImageClassification", ()),
     "siglip_vision_model": ("SiglipVisionModel", ()),
     "clip_vision_model": ("CLIPVisionModel", ()),
+    "deit": ("DeiTForImageClassification", ()),
+    "dinov2": ("Dinov2Model", ("layer_scale", "mask_token")),
+    "dinov2_with_registers": ("Dinov2WithRegistersModel", ("layer_scale", "mask_token")),
+    "siglip2_vision_model": ("Siglip2VisionModel", ()),
     "pixtral": ("PixtralVisionModel", ()),
     "llama4_vision_model": ("Llama4VisionModel", ("vision_adapter",)),
     "qwen2_vl_vision": ("Qwen2VisionTransformerPretrainedModel", ("merger",)),
@@ -34,7 +45,7 @@ def count_tower(config):
     module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
     model = getattr(module, name)
     keys = {key: value for key, value in config.items() if key != "model_type"}
-    if kind == "vit":
+    if kind in ("vit", "deit"):
         keys["num_labels"] = 1000
     with torch.device("meta"):
         built = model(model.config_class(**keys))
@@ -45,15 +56,22 @@ def count(config):
     config = dict(config)
     if config["model_type"] in TOWERS:
         return count_tower(config)
-    config["model_type"] = SAME.get(config["model_type"], config["model_type"])
+    if config.get("text_config", {}).get("model_type") in SAME:
+        config = dict(config["text_config"])
+    config["model_type"], names = SAME.get(config["model_type"], (config["model_type"], {}))
+    config = {names.get(key, key): value for key, value in config.items()}
     if "layers_block_type" in config and config["model_type"] == "bamba":
         config.pop("layers_block_type")  # derived from attn_layer_indices
     parsed = transformers.AutoConfig.for_model(**config)
     parsed = getattr(parsed, "text_config", parsed)
     with torch.device("meta"):
+        output = 0
         try:
             model = transformers.AutoModelForCausalLM.from_config(parsed)
-            output = 0
+        except ValueError:
+            model = None
+        try:
+            model = model or transformers.AutoModelForMaskedLM.from_config(parsed)
         except ValueError:  # a text model that only its wrapper puts an output layer on
             model = transformers.AutoModel.from_config(parsed)
             tied = getattr(parsed, "tie_word_embeddings", False)

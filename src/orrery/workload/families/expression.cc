@@ -93,9 +93,20 @@ Value OfNode(const std::string& key, const formats::Node& node) {
   return {.text = node.text, .quoted = node.quoted, .key = key, .node = &node};
 }
 
+// `key.length`, where the key has a list: how many items it has.
+std::optional<Value> LengthOf(std::string_view dotted, Scope* scope) {
+  constexpr std::string_view kLength = ".length";
+  if (!dotted.ends_with(kLength)) return std::nullopt;
+  const std::string key(dotted.substr(0, dotted.size() - kLength.size()));
+  const formats::Node* list = scope->Key(key);
+  if (list == nullptr || list->kind != formats::Node::Kind::kList) return std::nullopt;
+  return Value{.text = fmt::format("{}", list->items.size()), .key = key};
+}
+
 Result<std::optional<Value>> ValueOf(const Term& term, Scope* scope) {
   std::optional<Value> value;
   if (term.kind == Term::Kind::kKey) {
+    if (std::optional<Value> length = LengthOf(term.text, scope)) return length;
     const formats::Node* node = scope->Key(term.text);
     if (node == nullptr) return value;
     value = OfNode(term.text, *node);

@@ -7,6 +7,7 @@
 //   $n_shared_experts * $moe_intermediate_size, $max_position_embeddings + 2
 //   $image_size / $patch_size          rounded down
 //   $alibi.slopes                      a key within a map
+//   $layer_types.length                how many items a list has
 //   not $no_bias | false
 //   $sliding_window if $use_sliding_window | 0
 //   none if $position_embedding_type == alibi | rotary
