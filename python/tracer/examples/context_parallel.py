@@ -6,10 +6,10 @@ orrery-trace --world-size 4 -- python examples/context_parallel.py
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.experimental import context_parallel
 
 import llama
+from names import fully_shard
 
 CONFIG = llama.SMALL
 

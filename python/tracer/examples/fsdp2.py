@@ -6,9 +6,9 @@ orrery-trace --world-size 8 --rank 0 -- python examples/fsdp2.py
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 import llama
+from names import fully_shard
 
 CONFIG = llama.Config(kv_heads=8)
 

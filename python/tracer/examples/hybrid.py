@@ -6,10 +6,10 @@ orrery-trace --world-size 16 --mesh pp=2,dp=8 -- python examples/hybrid.py
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 import llama
+from names import fully_shard
 
 MICRO_BATCHES, STAGES = 4, 2
 CONFIG = llama.SMALL

@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+# Since PyTorch 2.5 attention takes fewer heads of keys than of queries.
+GROUPED = "enable_gqa" in str(functional.scaled_dot_product_attention.__doc__)
+
 
 @dataclass(frozen=True)
 class Config:
@@ -81,7 +84,11 @@ class Attention(nn.Module):
             for w in (self.wq, self.wk, self.wv)
         )
         q, k = rotate(q, table), rotate(k, table)
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        if GROUPED:
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        else:
+            k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.wo(y.transpose(1, 2).flatten(-2))
 
 

@@ -46,7 +46,7 @@ def main() -> None:
     held = stages_of(name, rank, ranks)
     total = ranks * len(held)
     stages = [build_stage(i, total) for i in held]
-    kind = schedules.get_schedule_class(name)
+    kind = getattr(schedules, f"Schedule{name}")
     schedule = kind(
         stages[0] if len(stages) == 1 else stages, n_microbatches=MICRO_BATCHES,
         loss_fn=llama.loss_of,

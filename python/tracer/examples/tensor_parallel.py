@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -20,6 +19,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 import llama
+from names import Replicate, Shard
 
 CONFIG = llama.Config(kv_heads=8)
 

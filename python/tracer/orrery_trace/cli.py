@@ -164,18 +164,27 @@ def run_program(words: list[str]) -> None:
     runpy.run_path(words[0], run_name="__main__")
 
 
-def trace_here(options: argparse.Namespace, rank: int, index: bool) -> Path:
-    """Traces one rank in this process."""
-    with session.rank(
-        options.world_size, rank, options.out, step=options.step, index=index,
-        fake=not options.real, device=options.device,
-    ) as traced:  # fmt: skip
-        try:
-            run_program(options.command)
-        except SystemExit as end:  # a script may end so; anything but success is its own error
-            if end.code not in (None, 0):
-                raise TraceError(f"the command ended with status {end.code}") from None
-    return traced.path
+def trace_here(options: argparse.Namespace, rank: int, index: bool) -> int:
+    """Traces one rank in this process; the exit status."""
+    try:
+        with session.rank(
+            options.world_size, rank, options.out, step=options.step, index=index,
+            fake=not options.real, device=options.device,
+        ) as traced:  # fmt: skip
+            try:
+                run_program(options.command)
+            except SystemExit as end:  # a script may end so; anything but success is its own error
+                if end.code not in (None, 0):
+                    raise TraceError(f"the command ended with status {end.code}") from None
+    except TraceError as error:
+        return _complain(error)
+    print(f"wrote {traced.path}", file=sys.stderr)
+    return 0
+
+
+def _complain(error: TraceError) -> int:
+    print(f"orrery-trace: {error}", file=sys.stderr)
+    return 2
 
 
 def add_times(options: argparse.Namespace) -> None:
@@ -226,11 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ranks = job.said_ranks(options)
         options.command = program_of(options.command)
         if ranks is not None and ranks.mesh is None and len(ranks.members) == 1:
-            path = trace_here(options, ranks.traced[0], index=options.jobs >= 0)
-            print(f"wrote {path}", file=sys.stderr)
-            return 0
-        job.trace_all(options, ranks)
+            return trace_here(options, ranks.traced[0], index=True)
+        job.trace_all(options, ranks, lambda rank: trace_here(options, rank, index=False))
         return 0
     except TraceError as error:
-        print(f"orrery-trace: {error}", file=sys.stderr)
-        return 2
+        return _complain(error)

@@ -8,22 +8,18 @@ prediction wrong, and nobody would notice.
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 import torch.distributed  # noqa: F401 - registers Meta kernels
-from torch._C._distributed_c10d import FakeWork
 
 from orrery_trace.errors import TraceError
+from orrery_trace.releases import FakeWork
 from orrery_trace.signatures import bytes_of, tensors_in, type_name
 from orrery_trace.trace import Line
-
-if not torch._C._dispatch_has_kernel_for_dispatch_key("c10d::_allgather_base_", "Meta"):
-    # Before 2.11 the Meta kernels stand in a tool, which registers them as it is imported.
-    importlib.import_module("torch.distributed._tools.fake_collectives")
 
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 
@@ -206,6 +202,7 @@ def _shares(value: Any, split: Any, peers: int) -> list[int]:
     return [total * int(n) // rows if rows else 0 for n in split]
 
 
+@cache
 def installed() -> dict[str, Any]:
     """Schemas of every op of the namespaces in this PyTorch, by name, and of refused ones."""
     wanted = (*NAMESPACES, *REFUSED_NAMESPACES)
@@ -216,7 +213,8 @@ def installed() -> dict[str, Any]:
 def complete_meta() -> list[str]:
     """Gives each c10d op without a Meta kernel one that does nothing; fake tensors need it.
 
-    In PyTorch 2.13 those are the four `*_coalesced_` forms. Returns their names.
+    In PyTorch 2.13 those are the four `*_coalesced_` forms, before 2.11 nearly all. Returns their
+    names.
     """
     added = []
     for name, row in C10D.items():
@@ -224,9 +222,19 @@ def complete_meta() -> list[str]:
         known = torch._C._dispatch_has_kernel_for_dispatch_key
         if not isinstance(row, CommOp) or full not in installed() or known(full, "Meta"):
             continue
-        _LIBRARY.impl(name, lambda *_, **__: FakeWork().boxed(), "Meta")
+        _LIBRARY.impl(name, _meta(len(installed()[full].returns)), "Meta")
         added.append(full)
     return added
+
+
+def _meta(returns: int) -> Callable[..., Any]:
+    """What does nothing: returns a work, behind the tensors that come first where there are two."""
+
+    def call(*args: Any, **_: Any) -> Any:
+        work = FakeWork().boxed() if returns else None
+        return (args[0], work) if returns > 1 else work
+
+    return call
 
 
 _LIBRARY = torch.library.Library("c10d", "IMPL")

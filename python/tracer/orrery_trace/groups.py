@@ -7,6 +7,7 @@ the trace marks it as assumed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -15,11 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import FakeWork, ProcessGroup, Work
+from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from orrery_trace.recorder import Recorder
+from orrery_trace.releases import FakeWork
 
 
 class Patches:
@@ -143,16 +145,27 @@ def _waits(recorder: Recorder, patches: Patches) -> None:
 
 
 def _coalescing(recorder: Recorder, patches: Patches) -> None:
-    """Keeps "these calls are one group of NCCL calls"."""
+    """Keeps "these calls are one group of NCCL calls".
+
+    Before 2.6 the fake backend refuses to group calls, and a batch of messages groups them itself.
+    """
     start, end = ProcessGroup._start_coalescing, ProcessGroup._end_coalescing
+    in_batch = False  # the call that `batch_isend_irecv` began is open
 
     def start_coalescing(group: ProcessGroup, *args: Any) -> None:
-        recorder.begin_call(group)
-        start(group, *args)
+        if not in_batch:
+            recorder.begin_call(group)
+        with contextlib.suppress(RuntimeError):
+            start(group, *args)
 
     def end_coalescing(group: ProcessGroup, *args: Any) -> Any:
-        work = end(group, *args)
+        nonlocal in_batch
+        try:
+            work = end(group, *args)
+        except RuntimeError:
+            work = FakeWork()
         recorder.end_call(work)
+        in_batch = False
         return work
 
     patches.replace(ProcessGroup, "_start_coalescing", start_coalescing)
@@ -163,9 +176,13 @@ def _coalescing(recorder: Recorder, patches: Patches) -> None:
 
     @functools.wraps(batch)
     def batch_isend_irecv(p2p_op_list: Any) -> Any:
+        nonlocal in_batch
         recorder.begin_call(None)
+        in_batch = True
         works = batch(p2p_op_list)
-        recorder.end_call()
+        if in_batch:
+            recorder.end_call()
+        in_batch = False
         return works
 
     patches.everywhere(batch, batch_isend_irecv)

@@ -8,18 +8,19 @@ same ops, same sizes, and groups that are the same dimensions of the mesh seen f
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO
 
-from orrery_trace import distinct
+from orrery_trace import distinct, session
 from orrery_trace.distinct import Program, program_of
 from orrery_trace.errors import TraceError
 from orrery_trace.mesh import Mesh, places
@@ -89,11 +90,14 @@ def of_mesh(options: argparse.Namespace, mesh: Mesh) -> Ranks:
 class Tracer:
     """Traces ranks, each in a process of its own, and none twice.
 
-    What the first program writes is shown; of the others, what those write that fail.
+    The processes are forked from this one, which has PyTorch loaded and has run nothing with it.
+    `alone` traces one rank and returns an exit status. What the first program writes is shown; of
+    the others, what those write that fail.
     """
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, alone: Callable[[int], int]) -> None:
         self.options = options
+        self.alone = alone
         self.folder = Path(options.out)
         self.done: set[int] = set()
 
@@ -101,39 +105,41 @@ class Tracer:
         """Traces those of `ranks` that have not been; raises once one fails."""
         waiting = [r for r in dict.fromkeys(ranks) if r not in self.done]
         jobs = self.options.jobs if self.options.jobs > 0 else os.cpu_count() or 1
-        running: dict[int, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
+        running: dict[int, tuple[BaseProcess, IO[bytes]]] = {}
         failed: list[int] = []
+        session.prepare(fake=not self.options.real)
         while waiting or running:
             while waiting and len(running) < jobs and not failed:
                 rank = waiting.pop(0)
-                said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - outlives this block
-                command = self._command(rank)
-                process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
-                running[rank] = process, said
+                running[rank] = self._begin(rank)
             if failed:
                 waiting.clear()
             for rank, (process, said) in list(running.items()):
-                if process.poll() is None:
+                if process.is_alive():
                     continue
                 del running[rank]
                 self.done.add(rank)
                 with said:
                     said.seek(0)
-                    if process.returncode != 0 or len(self.done) == 1:
+                    if process.exitcode != 0 or len(self.done) == 1:
                         sys.stderr.write(said.read().decode(errors="replace"))
-                if process.returncode != 0:
+                if process.exitcode != 0:
                     failed.append(rank)
             time.sleep(0.02)
         if failed:
             raise TraceError(f"rank {failed[0]} could not be traced; its own message is above")
 
-    def _command(self, rank: int) -> list[str]:
-        o = self.options
-        return [
-            sys.executable, "-m", "orrery_trace", "--world-size", str(o.world_size), "--rank",
-            str(rank), "--out", o.out, "--step", str(o.step), "--jobs", "-1", "--device", o.device,
-            *(["--real"] if o.real else []), "--", *o.command,
-        ]  # fmt: skip
+    def _begin(self, rank: int) -> tuple[BaseProcess, IO[bytes]]:
+        said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - outlives this block
+
+        def run() -> None:
+            for output in (1, 2):
+                os.dup2(said.fileno(), output)
+            sys.exit(self.alone(rank))
+
+        process = multiprocessing.get_context("fork").Process(target=run)
+        process.start()
+        return process, said
 
     def load(self, rank: int) -> Trace:
         """The trace of a rank that is done."""
@@ -173,10 +179,13 @@ def said_ranks(options: argparse.Namespace) -> Ranks | None:
     return Ranks({rank: [rank] for rank in listed(options.rank, options.world_size)})
 
 
-def trace_all(options: argparse.Namespace, said: Ranks | None) -> None:
-    """Traces every rank that must be, in processes of their own, and writes the index."""
+def trace_all(options: argparse.Namespace, said: Ranks | None, alone: Callable[[int], int]) -> None:
+    """Traces every rank that must be, in processes of their own, and writes the index.
+
+    `alone` traces one rank in the process that calls it, and returns an exit status.
+    """
     began = time.monotonic()
-    tracer = Tracer(options)
+    tracer = Tracer(options, alone)
     ranks = said if said is not None else found_ranks(options, tracer)
     tracer.trace([*ranks.traced, *ranks.checked])
     index: Line = {"world_size": options.world_size}

@@ -17,11 +17,11 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, _resolve_process_group
 from torch._ops import HigherOrderOperator
-from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orrery_trace import comm_ops, higher_order, workspaces
 from orrery_trace.errors import TraceDone, TraceError, user_line
+from orrery_trace.releases import DTensor, FakeWork
 from orrery_trace.signatures import Signatures, tensors_in
 from orrery_trace.substrate import guard
 from orrery_trace.trace import Line, Writer, runs_of
@@ -358,7 +358,7 @@ class Recorder(TorchDispatchMode):
             self._writer.line(head | line | self._place())
         if row.wait == "work":
             boxed = result[-1] if isinstance(result, (list, tuple)) else result
-            self.expect(comm_ops.FakeWork.unbox(boxed), number)
+            self.expect(FakeWork.unbox(boxed), number)
         elif row.wait == "tensor":
             for t in tensors_in(result):
                 self._comm_of_storage[t.untyped_storage()._cdata] = number

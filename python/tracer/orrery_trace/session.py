@@ -44,6 +44,19 @@ def current() -> Session | None:
     return _current
 
 
+def prepare(fake: bool = True) -> None:
+    """Loads PyTorch and all that a rank needs; seconds, which ranks forked afterwards share."""
+    if fake:
+        substrate.after_torch()
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from orrery_trace import adapters, comm_ops, recorder
+
+    _ = adapters, recorder
+    FakeTensorMode()  # the first one loads torch._dynamo
+    comm_ops.complete_meta()
+
+
 @contextmanager
 def rank(
     world_size: int,
@@ -69,12 +82,11 @@ def rank(
         raise TraceError(f"rank {rank} is none of a world of {world_size}")
     if _current is not None:
         raise TraceError("a rank is being traced in this process already: one process a rank")
-    if fake:
-        substrate.after_torch()
+    prepare(fake)
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from orrery_trace import adapters, comm_ops, groups
+    from orrery_trace import adapters, groups
     from orrery_trace.recorder import Recorder
     from orrery_trace.trace import Writer
     from orrery_trace.where import Where
@@ -90,7 +102,6 @@ def rank(
     where.opens_step = lambda: recorder.end_step() if where.stepped else None
     session = _current = Session(recorder, path)
     patches = groups.Patches()
-    comm_ops.complete_meta()
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(patches.undo)

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 from torch.nn.modules import module as hooks
 from torch.optim import optimizer as optimizer_hooks
 
+from orrery_trace.releases import DTensor
 from orrery_trace.trace import Line, Writer
 
 _accumulate = "AccumulateGrad"

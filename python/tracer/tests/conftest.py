@@ -1,12 +1,15 @@
-"""Runs `orrery-trace` as a user does, in a process of its own, and gives the trace."""
+"""Runs `orrery-trace` as a user does, a process a command, and gives the trace."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +23,7 @@ sys.path.insert(0, str(TRACER))
 from orrery_trace.trace import Trace, read_directory  # noqa: E402
 
 Item = TypeVar("Item")
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Done = subprocess.CompletedProcess[str]
 
 
 def drawn(items: Sequence[Item], count: int) -> list[Item]:
@@ -31,13 +34,47 @@ def drawn(items: Sequence[Item], count: int) -> list[Item]:
     return [items[(first + i) % len(items)] for i in range(count)]
 
 
-def run_cli(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """`orrery-trace ARGUMENTS`."""
-    environment = {**os.environ, "PYTHONPATH": str(TRACER), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TRACER), "OMP_NUM_THREADS": "1"}
+
+
+def run_alone(*arguments: str | Path, cwd: Path | None = None) -> Done:
+    """`orrery-trace ARGUMENTS` in a Python of its own, as a user starts it."""
     return subprocess.run(
         [sys.executable, "-m", "orrery_trace", *map(str, arguments)],
-        capture_output=True, text=True, check=False, env=environment, cwd=cwd,
+        capture_output=True, text=True, check=False, env=ENVIRONMENT, cwd=cwd,
     )  # fmt: skip
+
+
+def pytest_unconfigure() -> None:
+    """Ends the process that forks."""
+    if _server.cache_info().currsize:
+        _server().communicate()
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, TRACER / "tests/forked.py"], env=ENVIRONMENT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def run_cli(*arguments: str | Path, cwd: Path | None = None, without: str = "") -> Done:
+    """`orrery-trace ARGUMENTS` in a fork of a process with PyTorch loaded, which saves seconds.
+
+    `without` names an adapter to leave out.
+    """
+    server = _server()
+    assert server.stdin is not None and server.stdout is not None
+    with tempfile.TemporaryDirectory() as folder:
+        said = [Path(folder) / name for name in ("out", "err")]
+        request = {
+            "arguments": [*map(str, arguments)], "cwd": str(cwd or Path.cwd()),
+            "out": str(said[0]), "err": str(said[1]), "without": without,
+        }  # fmt: skip
+        print(json.dumps(request), file=server.stdin, flush=True)
+        status = int(server.stdout.readline())
+        return Done(list(map(str, arguments)), status, *(path.read_text() for path in said))
 
 
 def traced(

@@ -5,39 +5,22 @@ A test that fails here says that the adapter can go.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import EXAMPLES, TRACER, drawn
+from conftest import EXAMPLES, Done, drawn, run_cli
 from orrery_trace.trace import read
 
 TITAN = ["--module", "torchtitan_llama", "--config", "debugmodel", "--dump_folder", "DUMP"]
 TITAN += ["--parallelism.spmd_backend", "partial_dtensor"]
-WITHOUT = """
-import sys
-import orrery_trace
-from orrery_trace import adapters, session
-import orrery_trace.cli as cli
-name, folder, world, *command = sys.argv[1:]
-adapters.ADAPTERS = tuple(a for a in adapters.ADAPTERS if a.__name__.split(".")[-1] != name)
-sys.exit(cli.main(["--world-size", world, "--out", folder, "--", *command]))
-"""
 
 
-def without(
-    adapter: str, folder: Path, world: int, *command: str | Path
-) -> subprocess.CompletedProcess[str]:
+def without(adapter: str, folder: Path, world: int, *command: str | Path) -> Done:
     """Traces rank 0 with one adapter left out."""
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT, adapter, folder, str(world), *map(str, command)],
-        capture_output=True, text=True, check=False, cwd=EXAMPLES,
-        env={**os.environ, "PYTHONPATH": str(TRACER), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    options = ["--world-size", world, "--out", folder, "--"]
+    return run_cli(*map(str, options), *command, cwd=EXAMPLES, without=adapter)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import EXAMPLES, run_cli, traced
+from conftest import EXAMPLES, run_alone, run_cli, traced
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from conftest import EXAMPLES, run_cli, traced
 )  # fmt: skip
 def test_mistakes(tmp_path: Path, options: list[str], said: str) -> None:
     """One line on standard error, no traceback, nothing written."""
-    done = run_cli(*options, cwd=tmp_path)
+    done = run_alone(*options, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr and "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
@@ -35,23 +35,22 @@ def test_mistakes(tmp_path: Path, options: list[str], said: str) -> None:
 def test_a_program_that_ends_too_early(tmp_path: Path, script: Callable[[str], Path]) -> None:
     """The message says how far it came and what to do."""
     path = script("import torch\ntorch.ones(2, device='cuda').sum()\n")
-    done = run_cli("--world-size", "2", "--out", tmp_path / "out", "--", "python", path)
+    done = run_alone("--world-size", "2", "--out", tmp_path / "out", "--", "python", path)
     assert done.returncode == 2
     assert "the program ended in training step 0, and step 1 (counted from 0)" in done.stderr
 
 
 def test_pytorch_imported_too_early(tmp_path: Path, script: Callable[[str], Path]) -> None:
     """In a script of one's own, the order of imports matters, and the message says so."""
-    import os
     import subprocess
     import sys
 
-    from conftest import TRACER
+    from conftest import ENVIRONMENT
 
     path = script("import torch, orrery_trace\nwith orrery_trace.rank(2, 0): pass\n")
     done = subprocess.run(
         [sys.executable, path], capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(TRACER)},
+        env=ENVIRONMENT,
     )  # fmt: skip
     assert "import orrery_trace first" in done.stderr
 

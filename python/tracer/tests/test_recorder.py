@@ -224,11 +224,10 @@ def test_unmodified_code_under_the_context_manager(
     tmp_path: Path, script: Callable[[str], Path]
 ) -> None:
     """The block ends with the step; the program goes on behind it."""
-    import os
     import subprocess
     import sys
 
-    from conftest import TRACER
+    from conftest import ENVIRONMENT
 
     path = script("import orrery_trace\n" + HEAD.replace(
         'dist.init_process_group("nccl")',
@@ -245,7 +244,7 @@ print("behind")
 """)  # fmt: skip
     done = subprocess.run(
         [sys.executable, path], capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(TRACER)},
+        env=ENVIRONMENT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "behind\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import TRACER, run_cli
+from conftest import ENVIRONMENT, TRACER, run_cli
 from orrery_trace import timing
 from orrery_trace.errors import TraceError
 from orrery_trace.trace import Trace, Writer, rank_file, read, write_index
@@ -147,7 +147,7 @@ def test_the_gpu_script_on_a_cpu(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, TRACER / "tests/gpu_pass.py", "--out", tmp_path, "--device", "cpu",
          "--tiny", "--cases", "llama4-recompute,moe4", "--budget-s", "900"],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, env=ENVIRONMENT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]

@@ -13,9 +13,9 @@ REASON = "it calls record_stream past the dispatcher, and a CPU build has no suc
 
 
 def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
-    """Records the use; the modules that import the function are imported after this one."""
+    """Records the use, wherever the function is held."""
 
     def record_stream(tensor: Any, stream: Any) -> None:
         recorder.add("use", storage=recorder.number_of(tensor), stream=int(stream.stream_id))
 
-    patches.replace(module, "_no_dispatch_record_stream", record_stream)
+    patches.everywhere(module._no_dispatch_record_stream, record_stream)

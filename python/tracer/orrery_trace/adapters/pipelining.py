@@ -38,7 +38,9 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
     where = recorder.where
 
     def marked(method: str, letter: str, part: str) -> None:
-        original = getattr(stages._PipelineStageBase, method)
+        original = getattr(stages._PipelineStageBase, method, None)
+        if original is None:  # the weights' part, before 2.5
+            return
 
         def call(self: Any, chunk: int, *args: Any, **kwargs: Any) -> Any:
             kind, now = letter, part

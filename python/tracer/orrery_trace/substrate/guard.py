@@ -38,21 +38,29 @@ def _cache() -> Path:
 
 
 def build() -> Path:
-    """Compiles the guard against the installed headers; cached by source, headers and version."""
+    """Compiles the guard against the installed headers; cached by source, version and command."""
     root = torch_root()
-    version = (root / "version.py").read_bytes()
-    digest = hashlib.sha256(SOURCE.read_bytes() + version + str(root).encode()).hexdigest()[:16]
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-O1"]
+    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(_new_strings(root))}"]
+    command += [f"-I{root / 'include'}", str(SOURCE)]
+    command += [f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"]
+    made_of = (SOURCE.read_bytes(), (root / "version.py").read_bytes(), repr(command).encode())
+    digest = hashlib.sha256(b"".join(made_of)).hexdigest()[:16]
     cache = _cache()
     library = cache / f"noop_guard-{digest}.so"
     if not library.exists():
         cache.mkdir(parents=True, exist_ok=True)
         unfinished = library.with_suffix(f".{os.getpid()}")
-        command = [os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-O1"]
-        command += [f"-I{root / 'include'}", str(SOURCE), "-o", str(unfinished)]
-        command += [f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"]
+        command += ["-o", str(unfinished)]
         _compile(command)
         unfinished.rename(library)
     return library
+
+
+def _new_strings(root: Path) -> bool:
+    """Whether PyTorch's libraries have the C++11 ABI; wheels before 2.6 have the one before it."""
+    symbol = b"torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_string"
+    return symbol in (root / "lib/libc10.so").read_bytes()
 
 
 def _compile(command: list[str]) -> None:
@@ -131,6 +139,12 @@ def current_stream() -> int:
     if _library is None:
         return 0
     return int(_library.orrery_current_stream())
+
+
+def set_stream(stream: int) -> None:
+    """Work of this thread goes to that stream from here on."""
+    if _library is not None:
+        _library.orrery_set_stream(ctypes.c_int64(stream))
 
 
 def sync_device() -> None:

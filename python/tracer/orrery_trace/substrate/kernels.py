@@ -94,8 +94,9 @@ def _attention(
         return torch.ops.aten._scaled_dot_product_efficient_attention(
             query, key, value, attn_mask, grad, dropout_p, is_causal, scale=scale
         )[0]
+    grouped = {"enable_gqa": True} if enable_gqa else {}  # since 2.5
     return torch.ops.aten._scaled_dot_product_attention_math(
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **grouped
     )[0]
 
 
@@ -113,4 +114,12 @@ def install_kernels() -> tuple[str, ...]:
     answers[torch.ops.aten.record_stream.default] = lambda mode, func, x, stream: None
     answers[torch.ops.aten._pin_memory.default] = lambda mode, func, x, device=None: x
     answers[torch.ops.aten.is_pinned.default] = lambda mode, func, x, device=None: False
+    # Before 2.5 the fused optimizers have no Meta kernel; they change their arguments only.
+    known = torch._C._dispatch_has_kernel_for_dispatch_key
+    for name in ("_fused_adagrad_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_"):
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads():
+            op = getattr(packet, overload)
+            if not known(op.name(), "Meta"):
+                answers[op] = lambda mode, func, *_, **__: None
     return (*KERNELS, "scaled_dot_product_attention")

@@ -6,6 +6,8 @@ Every name replaced is listed in `REPLACED`, so that it can be said how many the
 from __future__ import annotations
 
 import contextlib
+import importlib
+from abc import ABCMeta
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch.utils import _foreach_utils
 from orrery_trace.substrate import guard
 
 REPLACED: list[str] = []
+CUDA = 1  # its number among PyTorch's types of devices
 
 
 class Stream(torch.Stream):
@@ -53,20 +56,18 @@ class Event(torch.Event):
 
 def current_stream(device: Any = None) -> Stream:
     """The calling thread's current stream."""
-    now = torch._C._accelerator_getStream(0)
-    return Stream(stream_id=now.stream_id, device_index=0, device_type=now.device_type)
+    return Stream(stream_id=guard.current_stream(), device_index=0, device_type=CUDA)
 
 
 def default_stream(device: Any = None) -> Stream:
     """Stream 0."""
-    kind = current_stream().device_type
-    return Stream(stream_id=0, device_index=0, device_type=kind)
+    return Stream(stream_id=0, device_index=0, device_type=CUDA)
 
 
 def set_stream(stream: torch.Stream | None) -> None:
     """Switches the calling thread to `stream`."""
     if stream is not None:
-        torch._C._accelerator_setStream(stream)
+        guard.set_stream(int(stream.stream_id))
 
 
 @contextlib.contextmanager
@@ -168,6 +169,7 @@ def install_names() -> list[str]:
     _replace(cuda, "memory_stats", lambda *_, **__: {})
     _replace(cuda, "get_device_properties", _properties)
     _replace(cuda, "default_generators", (Generator(),))
+    _as_torch_inductor_knows_them()
     _replace(cuda, "Stream", Stream)
     _replace(cuda, "Event", Event)
     _replace(cuda, "current_stream", current_stream)
@@ -177,8 +179,10 @@ def install_names() -> list[str]:
     _replace(cuda, "device", device_context)
     # With is_available() true, FakeTensorMode would try to place constants on the device.
     _replace(FakeTensorMode, "avoid_device_init", property(lambda self: True))
-    if hasattr(fake_tensor, "init_gpu_context"):  # which allocates, in CUDA builds
-        _replace(fake_tensor, "init_gpu_context", lambda device: None)
+    for name in ("init_gpu_context", "init_cuda_context"):  # which allocates, in CUDA builds
+        if hasattr(fake_tensor, name):
+            _replace(fake_tensor, name, lambda *_: None)
+    _plain_parameters()
     _replace(torch.Tensor, "type", _type)
     _replace(torch.nn.Module, "_apply", _apply)
     # By these lists of types optimizers and gradient clipping choose their multi-tensor kernels.
@@ -186,6 +190,31 @@ def install_names() -> list[str]:
         if FakeTensor not in known:
             known.append(FakeTensor)
     return REPLACED
+
+
+def _plain_parameters() -> None:
+    """Before 2.5 a fake parameter passes for one of every subclass of Parameter, as lazy ones."""
+    marked = torch.empty(0)
+    marked._is_param = True  # type: ignore[attr-defined]
+    if not isinstance(marked, torch.nn.parameter.UninitializedParameter):
+        return
+
+    def is_instance(cls: type, instance: Any) -> bool:
+        if cls is torch.nn.Parameter and isinstance(instance, torch.Tensor):
+            return cls in type(instance).__mro__ or getattr(instance, "_is_param", False)
+        return cls in type(instance).__mro__
+
+    _replace(type(torch.nn.Parameter), "__instancecheck__", is_instance)
+
+
+def _as_torch_inductor_knows_them() -> None:
+    """Before 2.6 streams and events are told by abstract classes, which are asked by name."""
+    with contextlib.suppress(ImportError):
+        bases = importlib.import_module("torch._streambase")
+        for name, kind in (("_StreamBase", Stream), ("_EventBase", Event)):
+            base = getattr(bases, name, None)
+            if isinstance(base, ABCMeta):
+                base.register(kind)
 
 
 def _type(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:

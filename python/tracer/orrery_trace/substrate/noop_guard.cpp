@@ -51,6 +51,14 @@ void Log(Kind kind, int64_t stream, int64_t event) {
   entries.push_back({static_cast<int64_t>(kind), stream, event});
 }
 
+// Returns the stream before.
+StreamId Switch(StreamId to) {
+  const StreamId from = current_stream;
+  current_stream = to;
+  if (from != to) Log(Kind::kSwitch, to, 0);
+  return from;
+}
+
 struct NoDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   DeviceType type() const override { return DeviceType::CUDA; }
   Device exchangeDevice(Device) const override { return Device(DeviceType::CUDA, 0); }
@@ -66,12 +74,7 @@ struct NoDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   Stream getStreamFromGlobalPool(Device, bool = false) const override {
     return Make(next_stream++);
   }
-  Stream exchangeStream(Stream to) const noexcept override {
-    const StreamId from = current_stream;
-    current_stream = to.id();
-    if (from != to.id()) Log(Kind::kSwitch, to.id(), 0);
-    return Make(from);
-  }
+  Stream exchangeStream(Stream to) const noexcept override { return Make(Switch(to.id())); }
 
   // An event is a number in place of a pointer; re-recording keeps it.
   void record(void** event, const Stream& stream, const DeviceIndex,
@@ -93,7 +96,8 @@ struct NoDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const Stream& stream) const override {
     Log(Kind::kSyncStream, stream.id(), 0);
   }
-  void synchronizeDevice(const DeviceIndex) const override { Log(Kind::kSyncDevice, 0, 0); }
+  // Not in every release since 2.4; where it is, this overrides it.
+  void synchronizeDevice(const DeviceIndex) const { Log(Kind::kSyncDevice, 0, 0); }
 };
 
 // What the rest of PyTorch asks about CUDA beyond the guard. `getAccelerator`, which the autograd
@@ -101,10 +105,12 @@ struct NoDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
 // with the base class, which throws.
 struct NoDeviceHooks final : public at::CUDAHooksInterface {
   explicit NoDeviceHooks(at::CUDAHooksArgs) {}
-  void init() const override {}
   bool hasCUDA() const override { return true; }
-  bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
+  // Not in every release since 2.4, of which some call `init` `initCUDA`.
+  void initCUDA() const {}
+  void init() const {}
+  bool isBuilt() const { return true; }
+  bool isAvailable() const { return true; }
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
   DeviceIndex current_device() const override { return 0; }
   DeviceIndex deviceCount() const override { return 1; }
@@ -151,6 +157,9 @@ int orrery_install_guard() {
 }
 
 int64_t orrery_current_stream() { return current_stream; }
+
+// What `torch.cuda.set_stream` does.
+void orrery_set_stream(int64_t stream) { Switch(stream); }
 
 // What `torch.cuda.synchronize` does.
 void orrery_sync_device() { Log(Kind::kSyncDevice, 0, 0); }
