@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """docs/formats/job.md, docs/frameworks.md and README's first answer say what the program says; the tests that
-docs/cases.md names exist.
+docs/cases.md names exist; 'orrery list constants' has every constant; links between pages lead somewhere.
 
 Usage: docs_test.py PROGRAM. ORRERY_UPDATE_GOLDEN=1 rewrites them.
 """
 
+import csv
+import json
 import os
 import pathlib
 import re
@@ -14,8 +16,7 @@ import sys
 # Of each document: its path, what the program prints it with, the mark of the part.
 PARTS = [
     ("formats/job.md", "job-keys", "keys"),
-    ("frameworks.md", "framework-pages", "frameworks"),
-    ("collectives.md", "nccl-variables", "variables"),
+    ("frameworks.md", "frameworks", "frameworks"),
     ("recipes.md", "recipes", "recipes"),
 ]
 
@@ -67,6 +68,20 @@ def check_answer(program, root):
     return not wrong and bool(answer)
 
 
+def check_constants(program, root):
+    """Returns whether 'orrery list constants', to which the pages send a reader, has every constant that the fit may
+    move, and a source of each."""
+    said = subprocess.run([program, "list", "constants", "--json", "-"], capture_output=True, text=True, check=True).stdout
+    entries = {e["name"]: e["description"] for e in json.loads(said)["entries"]}
+    with open(root / "data/constants/constants.csv", newline="", encoding="utf-8") as file:
+        fitted = [row["name"] for row in csv.DictReader(file)]
+    missing = [name for name in fitted if name not in entries]
+    missing += [name for name, text in entries.items() if not re.search(r"(A priori|Source): \S", text)]
+    for name in missing:
+        print(f"orrery list constants: {name} is missing, or has no source")
+    return not missing and len(entries) > len(fitted)
+
+
 def check_cases(root):
     """Returns whether every test that docs/cases.md names exists."""
     named = re.findall(r"`([^`]+)`", (root / "docs/cases.md").read_text(encoding="utf-8"))
@@ -95,12 +110,42 @@ def check_cases(root):
     return not missing
 
 
+def headings(path):
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = []
+    for heading in re.findall(r"^#+ (.*)", text, re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        found.append(anchor + (f"-{found.count(anchor)}" if anchor in found else ""))
+    return found
+
+
+def check_links(root):
+    """Returns whether every link between pages leads to a file, and to a heading of it."""
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("validation/*.md"), root / "src/orrery/README.md"]
+    broken = []
+    for page in pages:
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"https?:|mailto:", link):
+                continue
+            name, _, anchor = link.partition("#")
+            target = page.parent / name if name else page
+            if not target.exists() or (anchor and anchor not in headings(target)):
+                broken.append(f"{page.relative_to(root)}: {link} leads nowhere")
+    for line in broken:
+        print(line)
+    return not broken
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     docs = root / "docs"
     passed = [check(sys.argv[1], docs / path, schema, mark) for path, schema, mark in PARTS]
     passed.append(check_answer(sys.argv[1], root))
     passed.append(check_cases(root))
+    passed.append(check_constants(sys.argv[1], root))
+    passed.append(check_links(root))
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if all(passed) else 1
 

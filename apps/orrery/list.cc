@@ -8,6 +8,9 @@
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
 #include "orrery/cluster/catalog.h"
+#include "orrery/collective/choice/inert_variables.h"
+#include "orrery/compute/constants.h"
+#include "orrery/constants/constants.h"
 #include "orrery/job/data.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/network/network.h"
@@ -30,6 +33,44 @@ template <class Table>
 std::vector<Entry> Entries(const Table& table) {
   std::vector<Entry> entries;
   for (const auto& row : table) entries.emplace_back(row.name, row.description);
+  return entries;
+}
+
+// Value, range, meaning and source of every number of the models: those that the fit may move, then
+// those of compute.
+std::vector<Entry> ConstantEntries() {
+  std::vector<Entry> entries;
+  const auto with_unit = [](const std::string& value, std::string_view unit) {
+    return unit.empty() ? value : value + " " + std::string(unit);
+  };
+  for (const constants::Definition& c : constants::Definitions()) {
+    entries.emplace_back(c.name, fmt::format("{} ({:g} to {:g}; a priori {:g}): {}. A priori: {}",
+                                             with_unit(fmt::format("{:.4g}", c.fitted), c.unit),
+                                             c.low, c.high, c.prior, c.explains, c.source));
+  }
+  for (const compute::Constant& c : compute::Constants()) {
+    const std::string range = c.low < c.high ? fmt::format(" ({:g} to {:g})", c.low, c.high) : "";
+    entries.emplace_back(
+        c.name, fmt::format("{}{}: {}. Source: {}", with_unit(fmt::format("{:g}", c.value), c.unit),
+                            range, c.meaning, c.source));
+  }
+  return entries;
+}
+
+// Variables of NCCL that are accepted without effect, each with the reason.
+std::vector<Entry> VariableEntries() {
+  std::vector<Entry> entries;
+  const auto add = [&entries](const collective::InertVariable& v) {
+    std::string text(v.why);
+    if (!v.only.empty()) {
+      std::string values;
+      for (const char c : v.only) values += c == '|' ? ", " : std::string(1, c);
+      text += fmt::format(" (only {}; else it {})", values, v.otherwise);
+    }
+    entries.emplace_back(v.name, std::move(text));
+  };
+  for (const collective::InertVariable& v : collective::InertVariables()) add(v);
+  add(*collective::FindInert("NCCL_SYM_"));
   return entries;
 }
 
@@ -105,7 +146,7 @@ struct Kind {
   std::string_view name;
   std::vector<Entry> (*entries)(const job::Data& data);
 };
-constexpr std::array<Kind, 15> kKinds = {{
+constexpr std::array<Kind, 17> kKinds = {{
     {"models", [](const job::Data& data) { return Entries(data.models.list()); }},
     {"clusters", [](const job::Data& data) { return Entries(data.clusters.clusters()); }},
     {"devices", [](const job::Data& data) { return Entries(data.clusters.devices()); }},
@@ -121,6 +162,8 @@ constexpr std::array<Kind, 15> kKinds = {{
     {"patterns", [](const job::Data&) { return Entries(traffic::Patterns()); }},
     {"schedule-patterns", [](const job::Data&) { return Entries(workload::SchedulePatterns()); }},
     {"flow-sizes", [](const job::Data&) { return Entries(traffic::SizeDistributions()); }},
+    {"nccl-variables", [](const job::Data&) { return VariableEntries(); }},
+    {"constants", [](const job::Data&) { return ConstantEntries(); }},
 }};
 
 class ListVerb final : public Verb {
@@ -129,7 +172,7 @@ class ListVerb final : public Verb {
   std::string_view examples() const override {
     return "  orrery list models\n"
            "  orrery list clusters --json -\n"
-           "  orrery list networks\n";
+           "  orrery list frameworks fsdp2\n";
   }
   std::string_view description() const override {
     return "every model, cluster, device, topology, PCIe tree, network, congestion control, "
@@ -141,8 +184,11 @@ class ListVerb final : public Verb {
            "KIND", kind_,
            "models, clusters, devices, topologies, pcie-trees, networks, congestion-controls, "
            "load-balancing, schedules, frameworks, formats, recipes, patterns, "
-           "schedule-patterns or flow-sizes")
+           "schedule-patterns, flow-sizes, nccl-variables (without effect) or constants")
         ->required();
+    app->add_option("NAME", part_,
+                    "Only names that hold NAME; of frameworks one family (fsdp2), with all that it "
+                    "is assumed to do");
     app->add_option("--data", data_, "Folder of tables of your own, listed with the rest")
         ->allow_extra_args(false);
     app->add_option("--json", json_, "As JSON to FILE, or to stdout (-)");
@@ -157,18 +203,28 @@ class ListVerb final : public Verb {
       results::TextTable table;
       nlohmann::ordered_json entries = nlohmann::ordered_json::array();
       for (const auto& [entry, description] : kind.entries(*known)) {
+        if (entry.find(part_) == std::string::npos) continue;
         table.Row({entry, description});
         entries.push_back({{"name", entry}, {"description", description}});
       }
-      const nlohmann::ordered_json json = {
+      if (entries.empty()) {
+        return InvalidInput("no name of {} holds '{}'; 'orrery list {}' has all", kind_,
+                            Printable(part_), kind_);
+      }
+      nlohmann::ordered_json json = {
           {"schema", "orrery.list/1"}, {"kind", kind_}, {"entries", std::move(entries)}};
-      return session->Answer(json_, json.dump(2) + "\n", table.Render(""));
+      std::string text = table.Render("");
+      if (kind_ == "frameworks") {
+        const std::string page = job::FrameworkPage(part_);
+        if (!page.empty()) json["page"] = text = page.substr(1);  // it begins with an empty line
+      }
+      return session->Answer(json_, json.dump(2) + "\n", text);
     }
     return InvalidInput("{}", UnknownName("kind", Printable(kind_), names));
   }
 
  private:
-  std::string kind_, json_;
+  std::string kind_, part_, json_;
   std::vector<std::string> data_;
 };
 

@@ -5,7 +5,6 @@
 
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
-#include "orrery/collective/choice/inert_variables.h"
 #include "orrery/job/astra.h"
 #include "orrery/job/frameworks.h"
 #include "orrery/job/importers.h"
@@ -50,10 +49,8 @@ class SchemaVerb final : public Verb {
       text = results::ErrorSchema();
     } else if (schema_ == "job-keys") {
       text = job::KeyTable();  // the table of docs/formats/job.md
-    } else if (schema_ == "framework-pages") {
-      text = job::FrameworkPages();  // of docs/frameworks.md
-    } else if (schema_ == "nccl-variables") {
-      text = collective::InertTable();  // of docs/collectives.md
+    } else if (schema_ == "frameworks") {
+      text = job::FrameworkSummary();  // of docs/frameworks.md
     } else if (schema_ == "recipes") {
       text = recipes::DialectTable();  // of docs/recipes.md
     } else {

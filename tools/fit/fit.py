@@ -323,7 +323,7 @@ PAGE = os.path.join(ROOT, "docs", "constants.md")
 
 def page(text, constants_rows, seen):
     """docs/constants.md with its table written anew."""
-    lines = ["| constant | a priori | fitted | range | unit | what it explains | a-priori source |", "|---|---|---|---|---|---|---|"]
+    lines = ["| constant | a priori | fitted | range | unit | what it explains |", "|---|---|---|---|---|---|"]
     kept = {line.split("`")[1]: line for line in text.split("\n") if line.startswith("| `")}
     for r in constants_rows:
         if r["name"] not in seen and r["name"] in kept:
@@ -336,7 +336,7 @@ def page(text, constants_rows, seen):
         fitted = "kept: seen by " + (next(iter(seen[r["name"]]), "no source")) + " alone" if fixed else (
             f"{n('fitted')} ± {n('fitted_spread')}")
         lines.append(f"| `{r['name']}` | {n('prior')} ± {n('spread')} | {fitted} | {n('low')} to {n('high')} | {unit} | "
-                     f"{r['explains']} | {r['source']} |")
+                     f"{r['explains']} |")
     head, _, rest = text.partition("<!-- table -->\n")
     _, _, tail = rest.partition("<!-- end of table -->\n")
     return head + "<!-- table -->\n" + "\n".join(lines) + "\n<!-- end of table -->\n" + tail

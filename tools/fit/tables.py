@@ -87,7 +87,7 @@ def diagnoses():
 
 
 def worst(program, table, prefix, most=30):
-    """The rows farthest off in sample, those with one diagnosis on one line."""
+    """The rows farthest off in sample, by cause; validation/diagnoses.csv has what is known of each."""
     known, lines = diagnoses(), {}
     everything = {prefix + p["id"] for p in whole_report(program, table, "--leave-out")["rows"]}
     unknown = [n for n in known if n.startswith("coll-") == (prefix == "coll-") and n not in everything]
@@ -96,11 +96,11 @@ def worst(program, table, prefix, most=30):
     rows = [p for p in whole_report(program, table, "--leave-out")["rows"]
             if p["error_pct"] is not None]
     for p in sorted(rows, key=lambda p: -abs(p["error_pct"]))[:most]:
-        at = known.get(prefix + p["id"], ("open", f"not known ({p['id']})"))
+        cause, _ = known.get(prefix + p["id"], ("not known", ""))
         name = f"`{prefix}{p['id']}`" + (" memory" if p["quantity"] == "peak_mem_gib" else "")
-        lines.setdefault(at, []).append(f"{name} {p['error_pct']:+.0f}")
-    body = [f"| {', '.join(names)} | {cause} | {text} |" for (cause, text), names in lines.items()]
-    return "\n".join(["| rows, error in % | cause | what is known |", "|---|---|---|", *body]) + "\n"
+        lines.setdefault(cause, []).append(f"{name} {p['error_pct']:+.0f}")
+    body = [f"| {cause} | {', '.join(names)} |" for cause, names in lines.items()]
+    return "\n".join(["| cause | rows, error in % |", "|---|---|", *body]) + "\n"
 
 
 def sources(program):

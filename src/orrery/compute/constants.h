@@ -1,6 +1,6 @@
 // The constants of the kernel models that no fit moves: value here; range, unit, meaning and source
-// in Constants() (constants.cc), which docs/compute.md repeats and a test holds to it. Those that
-// the fit may move stand in data/constants/constants.csv (constants/constants.h).
+// in Constants() (constants.cc), which 'orrery list constants' prints. Those that the fit may move
+// stand in data/constants/constants.csv (constants/constants.h).
 //
 // All here are a-priori values from published measurements or microbenchmarks of the hardware.
 // Facts of an architecture stand apart from constants of a model.

@@ -183,9 +183,7 @@ class Page {
   std::string text_;
 };
 
-}  // namespace
-
-std::string FrameworkPages() {
+std::vector<std::vector<const Framework*>> Families() {
   std::vector<std::vector<const Framework*>> families;
   for (const Framework& framework : FrameworkTable::BuiltIn().rows()) {
     if (families.empty() || FamilyOf(*families.back().front()) != FamilyOf(framework)) {
@@ -193,16 +191,38 @@ std::string FrameworkPages() {
     }
     families.back().push_back(&framework);
   }
-  std::string text;
-  for (auto& family : families) text += Page(std::move(family)).Text();
+  return families;
+}
+
+}  // namespace
+
+std::string FrameworkPage(std::string_view family) {
+  for (auto& versions : Families()) {
+    if (FamilyOf(*versions.front()) == family) return Page(std::move(versions)).Text();
+  }
+  return {};
+}
+
+std::string FrameworkSummary() {
+  std::string text = "| family | newest version | older ones |\n|---|---|---|\n";
+  for (const auto& versions : Families()) {
+    std::string older;
+    for (std::size_t i = 1; i < versions.size(); ++i) {
+      const std::string_view name = versions[i]->name;
+      older += fmt::format("{}`{}`", i > 1 ? ", " : "", name.substr(name.find('@') + 1));
+    }
+    text += fmt::format("| `{}` | {} | {} |\n", FamilyOf(*versions.front()),
+                        versions.front()->description, older);
+  }
   std::string on;
   for (const workload::Switch& s : workload::Switches()) {
     if (FrameworkBehaviour().*s.member) on += fmt::format("{}`{}`", on.empty() ? "" : ", ", s.key);
   }
   text += fmt::format(
       "\n## What the words mean\n\n"
-      "[job.md](formats/job.md#framework_options) describes each switch. A family leaves out what "
-      "all of its versions have as usual:\n\n"
+      "[job.md](formats/job.md#framework_options) describes each switch. A family's list leaves "
+      "out "
+      "what all of its versions have as usual:\n\n"
       "- yes: {}; every other switch no\n"
       "- gradients, where they lie until they are reduced, and in what portions: {}\n"
       "- `recompute_keeps`: nothing; `cp_exchange`: ring; `torch_layers`: fused; `fp8_recipe`: "

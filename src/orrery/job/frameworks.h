@@ -94,7 +94,7 @@ struct Framework {
   std::string name;         // "megatron@2024.09"
   std::string description;  // one sentence
   std::string source;       // where its behaviour is written down
-  std::string assumes;      // what else a run with it takes for granted, for docs/frameworks.md
+  std::string assumes;  // what else a run with it takes for granted, for 'orrery list frameworks'
   std::vector<std::string> aliases;
   FrameworkDefaults defaults;
   FrameworkRecipe recipe;
@@ -144,7 +144,10 @@ void ApplyZero1(const FrameworkDefaults& defaults, workload::Plan* plan);
 // Whether the framework's sharding takes the plan's optimizer.
 Status CheckSharded(std::string_view framework, const FrameworkDefaults& defaults,
                     const workload::Plan& plan);
-// docs/frameworks.md's part that follows from the built-in table: a page a family.
-std::string FrameworkPages();
+// What a family of the built-in table is assumed to do, version by version; empty: there is none.
+std::string FrameworkPage(std::string_view family);
+// docs/frameworks.md's part that follows from the built-in table: the families, and what the words
+// of their pages mean.
+std::string FrameworkSummary();
 
 }  // namespace orrery::job

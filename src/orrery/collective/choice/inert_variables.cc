@@ -1,12 +1,7 @@
 #include "orrery/collective/choice/inert_variables.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace orrery::collective {
 namespace {
@@ -168,30 +163,6 @@ Status CheckInert(const InertVariable& variable, string_view value) {
     rest.remove_prefix(end + 1);
   }
   return InvalidInput("'{}' {}", value, variable.otherwise);
-}
-
-std::string InertTable() {
-  // One row for all variables of one reason.
-  std::vector<std::pair<std::string, std::string>> rows;
-  const auto add = [&rows](const InertVariable& v) {
-    std::string values;
-    for (const char c : v.only) values += c == '|' ? ", " : std::string(1, c);
-    const std::string name = fmt::format("`{}`", v.name.substr(string_view("NCCL_").size()));
-    std::string why = fmt::format(
-        "{} | {}", v.why, v.only.empty() ? "" : fmt::format("{}; else it {}", values, v.otherwise));
-    const auto same = std::ranges::find(rows, why, &std::pair<std::string, std::string>::second);
-    if (same != rows.end()) {
-      same->first += ", " + name;
-    } else {
-      rows.emplace_back(name, std::move(why));
-    }
-  };
-  for (const InertVariable& variable : kInert) add(variable);
-  add(kSymmetric);
-  std::string out =
-      "| variables | why they make no difference | accepted; blank: any value |\n|---|---|---|\n";
-  for (const auto& [names, why] : rows) out += fmt::format("| {} | {} |\n", names, why);
-  return out;
 }
 
 std::span<const string_view> IrrelevantVariables() { return kIrrelevant; }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "orrery/base/status.h"
@@ -26,9 +25,6 @@ std::span<const InertVariable> InertVariables();
 const InertVariable* FindInert(std::string_view name);
 // Refuses values at which the variable would make a difference.
 Status CheckInert(const InertVariable& variable, std::string_view value);
-
-// docs/collectives.md's table of them.
-std::string InertTable();
 
 // Names of groups D and E, and of what NCCL itself ignores.
 std::span<const std::string_view> IrrelevantVariables();
