@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """docs/formats/job.md, docs/frameworks.md and README's first answer say what the program says; the tests that
-docs/cases.md names exist; 'orrery list constants' has every constant; links between pages lead somewhere.
+docs/cases.md names exist; 'orrery list constants' has every constant; links between pages lead
+somewhere, and commands have verbs and options that there are.
 
 Usage: docs_test.py PROGRAM. ORRERY_UPDATE_GOLDEN=1 rewrites them.
 """
@@ -138,6 +139,41 @@ def check_links(root):
     return not broken
 
 
+def check_commands(program, root):
+    """Returns whether every command that stands in a block of a page has a verb and options that there are."""
+    helps = {}
+
+    def help_of(words):
+        """What the verb, and the part of it that the next word may name, say of themselves."""
+        known = ""
+        for end in (1, 2):
+            key = tuple(words[:end])
+            if key not in helps:
+                said = subprocess.run([program, *key, "--help"], capture_output=True, text=True)
+                helps[key] = said.stdout if f"Usage: orrery {key[0]}" in said.stdout else ""
+            known += helps[key]
+        return known
+
+    wrong = []
+    for page in [root / "README.md", *root.glob("docs/**/*.md")]:
+        for block in re.findall(r"```\w*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.match(r"(?:\$ )?(?:build/release/orrery|orrery|\./run) (\w.*)", line.strip())
+                if not command:
+                    continue
+                words = re.sub(r"\s#.*|'[^']*'|\"[^\"]*\"", "", command[1]).split()
+                if words[0] == "trace" or "--format" in words:  # options of other programs
+                    continue
+                known = help_of(words)
+                options = [word.split("=")[0] for word in words if word.startswith("--")]
+                missing = [option for option in options if not re.search(rf"{option}\b", known)]
+                if not known or missing:
+                    wrong.append(f"{page.relative_to(root)}: orrery {words[0]}: there is no {missing or words[0]}")
+    for line in wrong:
+        print(line)
+    return not wrong and bool(helps)
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     docs = root / "docs"
@@ -146,6 +182,7 @@ def main():
     passed.append(check_cases(root))
     passed.append(check_constants(sys.argv[1], root))
     passed.append(check_links(root))
+    passed.append(check_commands(sys.argv[1], root))
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if all(passed) else 1
 

@@ -318,30 +318,6 @@ def write_files(constants, u, covariance, left_out, facts):
         f.write("\n")
 
 
-PAGE = os.path.join(ROOT, "docs", "constants.md")
-
-
-def page(text, constants_rows, seen):
-    """docs/constants.md with its table written anew."""
-    lines = ["| constant | a priori | fitted | range | unit | what it explains |", "|---|---|---|---|---|---|"]
-    kept = {line.split("`")[1]: line for line in text.split("\n") if line.startswith("| `")}
-    for r in constants_rows:
-        if r["name"] not in seen and r["name"] in kept:
-            lines.append(kept[r["name"]])
-            continue
-        unit = r["unit"]
-        scale, unit = (1, unit) if unit != "s" else (1e3, "ms") if float(r["prior"]) >= 1e-3 else (1e6, "us")
-        n = lambda key: f"{float(r[key]) * scale:.4g}"
-        fixed = len(seen[r["name"]]) < 2
-        fitted = "kept: seen by " + (next(iter(seen[r["name"]]), "no source")) + " alone" if fixed else (
-            f"{n('fitted')} ± {n('fitted_spread')}")
-        lines.append(f"| `{r['name']}` | {n('prior')} ± {n('spread')} | {fitted} | {n('low')} to {n('high')} | {unit} | "
-                     f"{r['explains']} |")
-    head, _, rest = text.partition("<!-- table -->\n")
-    _, _, tail = rest.partition("<!-- end of table -->\n")
-    return head + "<!-- table -->\n" + "\n".join(lines) + "\n<!-- end of table -->\n" + tail
-
-
 def fit(program, constants, passes, only):
     trust = read_trust()
     u = np.clip((constants.fitted - constants.prior) / constants.spread, constants.lower(), constants.upper())
@@ -403,10 +379,6 @@ def fit(program, constants, passes, only):
             n for n in read_facts()["at_prior_for_want_of_sources"] if n not in constants.names or not chosen[constants.names.index(n)]],
     }
     write_files(constants, u, covariance, left_out, facts)
-    with open(PAGE) as f:
-        text = f.read()
-    with open(PAGE, "w") as f:
-        f.write(page(text, Constants().rows, {n: sorted(s) for n, s, c in zip(constants.names, seen, chosen) if c}))
     for i, name in enumerate(constants.names):
         print(f"{name:32s} {constants.prior[i]:11.4g} -> {constants.value(u)[i]:11.4g}   u {u[i]:+.2f} +- "
               f"{np.sqrt(covariance[i, i]):.2f}  sources {len(seen[i])}")
