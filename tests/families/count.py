@@ -65,14 +65,18 @@ def count(config):
     parsed = transformers.AutoConfig.for_model(**config)
     parsed = getattr(parsed, "text_config", parsed)
     with torch.device("meta"):
-        output = 0
-        try:
-            model = transformers.AutoModelForCausalLM.from_config(parsed)
-        except ValueError:
-            model = None
-        try:
-            model = model or transformers.AutoModelForMaskedLM.from_config(parsed)
-        except ValueError:  # a text model that only its wrapper puts an output layer on
+        output, model = 0, None
+        heads = [transformers.AutoModelForCausalLM, transformers.AutoModelForMaskedLM]
+        if parsed.is_encoder_decoder:
+            heads = [transformers.AutoModelForSeq2SeqLM, transformers.AutoModelForSpeechSeq2Seq]
+        for head in heads:
+            try:
+                model = model or head.from_config(parsed)
+            except ValueError:
+                pass
+        if parsed.is_encoder_decoder and not config.get("tie_word_embeddings", True):
+            output = parsed.vocab_size * parsed.d_model  # T5's class ties all; checkpoints have both tables
+        if model is None:  # a text model that only its wrapper puts an output layer on
             model = transformers.AutoModel.from_config(parsed)
             tied = getattr(parsed, "tie_word_embeddings", False)
             output = 0 if tied else parsed.vocab_size * parsed.hidden_size
@@ -84,7 +88,7 @@ def main():
     for row in rows:
         try:
             found = count(row["config"])
-        except ValueError as error:
+        except (ValueError, TypeError, AttributeError) as error:
             print(f"{row['name']}: {str(error)[:80]}")
             continue
         if abs(found / row["parameters"] - 1) >= 1e-3:

@@ -7,6 +7,7 @@
 #include "orrery/job/job.h"
 #include "orrery/job/plan_keys.h"
 #include "orrery/workload/conv_net.h"
+#include "orrery/workload/layer_sizes.h"
 #include "orrery/workload/routing.h"
 #include "orrery/workload/switches.h"
 
@@ -46,6 +47,7 @@ Json ModelJson(const workload::Model& m) {
   if (m.mamba.kind != workload::Mixer::kMamba2)
     json["mixer"] = NameOf(workload::kMixers, m.mamba.kind);
   if (!m.pattern.empty()) json["pattern"] = m.pattern;
+  if (!m.sizes.empty()) json["layer_sizes"] = workload::SayLayerSizes(m);
   if (m.experts.router_bias) json["router_bias"] = true;
   for (const ModelSwitch& s : kModelSwitches) {
     if (m.*s.member != s.usual) json[std::string(s.key)] = m.*s.member;

@@ -189,7 +189,7 @@ TEST_F(DataFolder, SaysWhatIsWrong) {
   EXPECT_THAT(ReadError(), HasSubstr("is a row already (data/devices.yaml:"));
   std::filesystem::remove(folder_ + "/devices.yaml");
   Write("models.yaml", "m: {like: gpt2, layer: 3, source: s}\n");
-  EXPECT_THAT(ReadError(), HasSubstr("unknown key of model 'layer'; did you mean 'layers'?"));
+  EXPECT_THAT(ReadError(), HasSubstr("unknown key of model 'layer'; did you mean 'layers'"));
   EXPECT_THAT(ReadData(BuiltInData(), folder_ + "/none").status().message(),
               HasSubstr("No such file or directory; name a folder with tables"));
 }

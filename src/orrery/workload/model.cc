@@ -1,6 +1,7 @@
 #include "orrery/workload/model.h"
 
-#include <array>
+#include <algorithm>
+#include <map>
 
 #include "orrery/workload/conv_net.h"
 
@@ -64,23 +65,27 @@ std::int64_t ExpertMlp(const Model& m, std::int64_t experts) {
 }
 
 std::int64_t MambaMatrices(const Model& m) {
-  return m.hidden * (m.mamba.projected() + m.mamba.inner());
+  return m.hidden * (m.mamba.projected() + m.mamba.inner()) +
+         m.mamba.gate_rank * (m.mamba.inner() + m.mamba.decays());
 }
 
 // Convolution and its bias; A, D and the bias of dt of every head; the gated norm. The delta net
 // has neither the first bias nor D, and one norm for all heads; lightning attention the norm alone.
 std::int64_t MambaVectors(const Model& m) {
   if (m.mamba.kind == Mixer::kLightning) return m.mamba.inner();
-  if (m.mamba.kind == Mixer::kDeltaNet) {
-    return m.mamba.convolved() * m.mamba.conv + 2 * m.mamba.heads + m.mamba.head_dim;
+  if (m.mamba.kind == Mixer::kShortConv) return m.mamba.inner() * m.mamba.conv;
+  if (m.mamba.delta()) {
+    const std::int64_t biases = m.mamba.decays() > 0 ? m.mamba.decays() : m.mamba.heads;
+    return m.mamba.convolved() * m.mamba.conv + m.mamba.heads + biases + m.mamba.head_dim;
   }
   return m.mamba.convolved() * (m.mamba.conv + 1) + 3 * m.mamba.heads + m.mamba.inner();
 }
 
-std::int64_t LayerCount(const Model& model, std::uint8_t kind, std::int64_t experts) {
+std::int64_t LayerCount(const Model& model, Kind kind, std::int64_t experts) {
   const Model m = model.of_kind(kind);
   const std::int64_t norm = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
-  std::int64_t n = 0;
+  std::int64_t n = (kind & kTurnLayer) != 0 ? norm : 0;  // behind the encoder
+  if ((kind & kCrossLayer) != 0) n += norm + AttentionMatrices(m) + AttentionVectors(m);
   const std::int64_t norms = norm * (m.post_norms ? 2 : 1);
   if ((kind & kNoMixer) == 0) {
     const bool mamba = (kind & kMambaLayer) != 0;
@@ -106,18 +111,21 @@ std::int64_t PoolCount(const Model& m) {
 std::int64_t Count(const Model& m, std::int64_t experts) {
   std::int64_t total = m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1) + m.vocab * m.hidden;
   if (m.patch_values > 0) total += m.hidden * (m.patch_values + 1) + PoolCount(m);
-  std::array<std::int64_t, kLayerKinds> layers{};  // by kind
+  std::map<Kind, std::int64_t> layers;
   for (std::int64_t l = 0; l < m.layers; ++l) ++layers[m.layer_kind(l)];
-  for (std::size_t kind = 0; kind < layers.size(); ++kind) {
-    if (layers[kind] == 0) continue;
-    total += layers[kind] * LayerCount(m, static_cast<std::uint8_t>(kind), experts);
-  }
+  for (const auto& [kind, n] : layers) total += n * LayerCount(m, kind, experts);
   for (std::int64_t i = 0; i < m.mtp_modules(); ++i) {
     total += 2 * m.hidden * m.hidden + 3 * m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
-    for (const std::uint8_t kind : m.mtp_kinds()) total += LayerCount(m, kind, experts);
+    for (const Kind kind : m.mtp_kinds()) total += LayerCount(m, kind, experts);
   }
   if (!m.tied_embeddings && m.patch_values == 0) total += m.vocab * m.hidden;
-  if (m.position == Position::kLearned) total += m.max_position * m.hidden;
+  if (m.position == Position::kLearned) {
+    const std::int64_t encoder = m.encoder_layers == 0 ? 0
+                                 : m.frame_values > 0  ? m.encoder_len
+                                                       : m.max_position;
+    total += (m.max_position + encoder) * m.hidden;
+  }
+  if (m.frame_values > 0) total += 3 * (m.frame_values + m.hidden) * m.hidden + 2 * m.hidden;
   if (m.embedding_norm || m.encoder) total += m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
   // BERT: two token types; before the logits a linear layer, whose norm is counted, and a bias.
   if (m.encoder) total += 2 * m.hidden + m.hidden * (m.hidden + 1) + m.vocab;
@@ -132,7 +140,8 @@ std::int64_t Count(const Model& m, std::int64_t experts) {
 double ScanProducts(const Mamba& m) {
   const auto chunk = static_cast<double>(m.chunk);
   const auto keys = static_cast<double>(m.heads * m.state), values = static_cast<double>(m.inner());
-  if (m.kind == Mixer::kDeltaNet) {
+  if (m.kind == Mixer::kShortConv) return 0;
+  if (m.delta()) {
     return chunk / 2 * (3 * keys + 2 * values) + 3 * values * static_cast<double>(m.state);
   }
   if (m.kind == Mixer::kLightning) {
@@ -142,35 +151,44 @@ double ScanProducts(const Mamba& m) {
          static_cast<double>(m.inner()) * (chunk / 2 + 2 * static_cast<double>(m.state));
 }
 
+// What a letter of Model::pattern says.
+Kind KindOfLetter(char letter) {
+  switch (letter) {
+    case 'M':
+      return kMambaLayer | kNoFeedForward;
+    case 'E':
+      return kExpertLayer | kNoMixer;
+    case '-':
+      return kNoMixer;
+    case 'D':
+      return kDenseLayer;
+    case 'd':
+      return kWindowLayer;
+    case 'X':
+      return kExpertLayer;
+    case 'x':
+      return kExpertLayer | kWindowLayer;
+    case 'm':
+      return kMambaLayer;
+    case 'e':
+      return kExpertLayer | kMambaLayer;
+    default:
+      return kNoFeedForward;
+  }
+}
+
 }  // namespace
 
-std::uint8_t Model::layer_kind(std::int64_t layer) const {
+Kind Model::layer_kind(std::int64_t layer) const {
   if (net != nullptr) return net->order[static_cast<std::size_t>(layer)];
-  if (!pattern.empty()) {
-    switch (pattern[static_cast<std::size_t>(layer)]) {
-      case 'M':
-        return kMambaLayer | kNoFeedForward;
-      case 'E':
-        return kExpertLayer | kNoMixer;
-      case '-':
-        return kNoMixer;
-      case 'D':
-        return kDenseLayer;
-      case 'd':
-        return kWindowLayer;
-      case 'X':
-        return kExpertLayer;
-      case 'x':
-        return kExpertLayer | kWindowLayer;
-      case 'm':
-        return kMambaLayer;
-      case 'e':
-        return kExpertLayer | kMambaLayer;
-      default:
-        return kNoFeedForward;
-    }
+  const auto sized = static_cast<Kind>(
+      size_of.empty() ? 0 : size_of[static_cast<std::size_t>(layer)] << kSizesShift);
+  if (!pattern.empty()) return KindOfLetter(pattern[static_cast<std::size_t>(layer)]) | sized;
+  Kind kind = sized;
+  if (encoder_layers > 0) {
+    if (layer < encoder_layers) return kind | kEncoderLayer;
+    return kind | kCrossLayer | (layer == encoder_layers ? kTurnLayer : 0);
   }
-  std::uint8_t kind = kDenseLayer;
   if (experts.count > 0 && layer >= experts.first_dense &&
       (layer - experts.first_dense + 1) % experts.every == 0) {
     kind |= kExpertLayer;
@@ -181,8 +199,15 @@ std::uint8_t Model::layer_kind(std::int64_t layer) const {
   return kind;
 }
 
-Model Model::of_kind(std::uint8_t kind) const {
+Model Model::of_kind(Kind kind) const {
   Model m = *this;
+  if (const std::size_t at = net == nullptr ? SizesOf(kind) : 0; at > 0) {
+    const LayerSizes& own = sizes[at - 1];
+    if (own.heads.queries > 0) m.heads = own.heads.queries;
+    if (own.heads.keys > 0) m.kv_heads = own.heads.keys;
+    if (own.heads.dim > 0) m.head_dim = own.heads.dim;
+    if (own.ffn_hidden > 0) m.ffn_hidden = own.ffn_hidden;
+  }
   const bool windowed = (kind & kWindowLayer) != 0;
   if (windowed && window_heads.queries > 0) m.heads = window_heads.queries;
   if (windowed && window_heads.keys > 0) m.kv_heads = window_heads.keys;
@@ -191,11 +216,33 @@ Model Model::of_kind(std::uint8_t kind) const {
   return m;
 }
 
-std::vector<std::uint8_t> Model::mtp_kinds() const {
-  const std::uint8_t last = layer_kind(layers - 1);
+Status Model::SetSizes(const std::vector<LayerSizes>& of_layers) {
+  sizes.clear();
+  size_of.clear();
+  for (LayerSizes own : of_layers) {
+    if (own.heads.queries == heads) own.heads.queries = 0;
+    if (own.heads.keys == kv_heads) own.heads.keys = 0;
+    if (own.heads.dim == head_dim) own.heads.dim = 0;
+    if (own.ffn_hidden == ffn_hidden) own.ffn_hidden = 0;
+    std::size_t at = 0;
+    if (own != LayerSizes{}) {
+      const auto known = std::ranges::find(sizes, own);
+      at = static_cast<std::size_t>(known - sizes.begin()) + 1;
+      if (known == sizes.end()) sizes.push_back(own);
+    }
+    size_of.push_back(static_cast<std::uint16_t>(at));
+  }
+  if (sizes.empty()) size_of.clear();
+  if (sizes.size() <= kMaxSizes) return {};
+  return InvalidInput("{}: layers of {} different sizes; at most {} are modelled", name,
+                      sizes.size() + 1, kMaxSizes + 1);
+}
+
+std::vector<Kind> Model::mtp_kinds() const {
+  const Kind last = layer_kind(layers - 1);
   if ((last & (kNoMixer | kNoFeedForward)) == 0) return {last};
   const bool routed = experts.count > 0;
-  return {kNoFeedForward, static_cast<std::uint8_t>(kNoMixer | (routed ? kExpertLayer : 0))};
+  return {kNoFeedForward, static_cast<Kind>(kNoMixer | (routed ? kExpertLayer : 0))};
 }
 
 std::int64_t Model::expert_layers() const {
@@ -220,8 +267,9 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
   const std::int64_t routed = gates * experts.top_k * inside * experts.ffn_hidden +
                               MlpMatrices(*this, experts.shared_ffn_hidden) +
                               (experts.count + 2 * experts.latent) * hidden;
+  const auto around = static_cast<double>(encoder_tokens(seq_len));
   // Scores and context: s²·q each way of two products, half of it under the causal mask.
-  const auto layer = [&](std::uint8_t kind) {  // multiply-adds of a token
+  const auto layer = [&](Kind kind) {  // multiply-adds of a token
     const Model m = of_kind(kind);
     const std::int64_t qk = latent.kv_rank == 0 ? m.head_dim : latent.nope_dim + latent.rope_dim;
     const std::int64_t widths = qk + (latent.v_dim > 0 ? latent.v_dim : m.head_dim);
@@ -234,16 +282,25 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
       const auto w = static_cast<double>(window);
       const bool narrow = (kind & kWindowLayer) != 0 && w < s;
       const double seen = chunked_window ? w / 2 : w - w * w / (2 * s);
-      const double keys = encoder || bidirectional ? s : narrow ? seen : s / 2;
+      const double keys = (kind & kEncoderLayer) != 0 ? around
+                          : encoder || bidirectional  ? s
+                          : narrow                    ? seen
+                                                      : s / 2;
       const auto top = static_cast<double>(latent.index_topk);
       const double chosen = latent.sparse() && top < s ? top - top * top / (2 * s) : keys;
       products += static_cast<double>(AttentionMatrices(m)) +
                   chosen * static_cast<double>(m.heads * widths) +
                   keys * static_cast<double>(latent.index_heads * latent.index_dim);
     }
+    if ((kind & kCrossLayer) != 0) {  // keys and values of the encoder's tokens
+      const std::int64_t asks = 2 * m.heads * m.head_dim * hidden;
+      const std::int64_t answers = 2 * m.kv_heads * m.head_dim * hidden;
+      products += static_cast<double>(asks) + around * static_cast<double>(m.heads * widths) +
+                  around / s * static_cast<double>(answers);
+    }
     if ((kind & kNoFeedForward) != 0) return products;
     products +=
-        static_cast<double>((kind & kExpertLayer) != 0 ? routed : MlpMatrices(*this, ffn_hidden));
+        static_cast<double>((kind & kExpertLayer) != 0 ? routed : MlpMatrices(m, m.ffn_hidden));
     return products;
   };
   double products = static_cast<double>(vocab * hidden);
@@ -253,10 +310,16 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
       products += static_cast<double>(2 * hidden * hidden);  // its keys and values
   }
   if (encoder) products += static_cast<double>(hidden * hidden);
-  for (std::int64_t l = 0; l < layers; ++l) products += layer(layer_kind(l));
+  if (frame_values > 0) {  // two frames a token
+    products += around / s * static_cast<double>(3 * (2 * frame_values + hidden) * hidden);
+  }
+  for (std::int64_t l = 0; l < layers; ++l) {
+    const Kind kind = layer_kind(l);
+    products += (kind & kEncoderLayer) != 0 ? around / s * layer(kind) : layer(kind);
+  }
   for (std::int64_t i = 0; i < mtp_layers; ++i) {
     products += static_cast<double>((vocab + 2 * hidden) * hidden);
-    for (const std::uint8_t kind : mtp_kinds()) products += layer(kind);
+    for (const Kind kind : mtp_kinds()) products += layer(kind);
   }
   return 3.0 * 2.0 * s * products;
 }
@@ -381,6 +444,33 @@ Status CheckPattern(const Model& m) {
   return {};
 }
 
+// Sizes that layers have of their own.
+Status CheckSizes(const Model& m) {
+  if (m.sizes.empty()) return {};
+  if (static_cast<std::int64_t>(m.size_of.size()) != m.layers) {
+    return InvalidInput("model.layer_sizes: says {} layers of {}; say each", m.size_of.size(),
+                        m.layers);
+  }
+  if (m.latent.kv_rank > 0 || m.window_heads.any() || m.encoder) {
+    return InvalidInput(
+        "model.layer_sizes: built for decoders of ordinary attention, not beside latent attention "
+        "or heads of windowed layers");
+  }
+  for (std::size_t at = 1; at <= m.sizes.size(); ++at) {
+    const Model own = m.of_kind(static_cast<Kind>(at << kSizesShift));
+    const Field fields[] = {{"layer_sizes: heads", own.heads, 1, 1 << 16},
+                            {"layer_sizes: kv_heads", own.kv_heads, 1, 1 << 16},
+                            {"layer_sizes: head_dim", own.head_dim, 1, 1 << 16},
+                            {"layer_sizes: ffn_hidden", own.ffn_hidden, 1, 1 << 24}};
+    ORRERY_RETURN_IF_ERROR(CheckFields(fields));
+    if (own.heads % own.kv_heads != 0) {
+      return InvalidInput("model.layer_sizes: {} key and value heads do not divide {} heads",
+                          own.kv_heads, own.heads);
+    }
+  }
+  return {};
+}
+
 Status CheckMixer(const Model& m) {
   const bool mixes =
       m.mamba_beside || (m.pattern.empty() ? m.mamba.heads > 0 && m.full_every > 0
@@ -396,8 +486,40 @@ Status CheckMixer(const Model& m) {
       {"mamba_state", m.mamba.state, 1, 1 << 16},
       {"mamba_groups", m.mamba.groups, 1, m.mamba.heads},
       {"mamba_conv", m.mamba.conv, m.mamba.kind == Mixer::kLightning ? 0 : 1, 64},
-      {"mamba_chunk", m.mamba.chunk, 1, 1 << 16}};
+      {"mamba_chunk", m.mamba.chunk, 1, 1 << 16},
+      {"mamba_gate_rank", m.mamba.gate_rank, 0, 1 << 16}};
+  if (m.mamba.gate_rank > 0 && m.mamba.kind != Mixer::kKimiDelta) {
+    return InvalidInput("model.mamba_gate_rank: of model.mixer: kimi_delta");
+  }
   return CheckFields(fields);
+}
+
+Status CheckEncoderDecoder(const Model& m) {
+  if (m.position == Position::kRelative && (m.latent.kv_rank > 0 || m.window > 0)) {
+    return InvalidInput("model.position: relative is built for ordinary attention of all tokens");
+  }
+  if (m.encoder_layers == 0) {
+    if (m.encoder_len == 0 && m.frame_values == 0) return {};
+    return InvalidInput("model.{}: says what the encoder reads, but model.encoder_layers is 0",
+                        m.encoder_len > 0 ? "encoder_len" : "frame_values");
+  }
+  const Field fields[] = {{"encoder_layers", m.encoder_layers, 1, m.layers - 1},
+                          {"encoder_len", m.encoder_len, 0, 1 << 26},
+                          {"frame_values", m.frame_values, 0, 1 << 16}};
+  ORRERY_RETURN_IF_ERROR(CheckFields(fields));
+  if (m.frame_values > 0 && m.encoder_len == 0) {
+    return InvalidInput("model.encoder_len: the tokens that frames become are missing; add them");
+  }
+  const bool plain = m.experts.count == 0 && m.latent.kv_rank == 0 && m.latent.v_dim == 0 &&
+                     m.window == 0 && m.mamba.heads == 0 && m.pattern.empty() &&
+                     m.mtp_layers == 0 && m.sizes.empty();
+  if (plain && !m.encoder && !m.parallel_block && !m.bidirectional && !m.post_norms &&
+      !m.attention_gate && !m.qk_norm && !m.sinks && m.patch_values == 0) {
+    return {};
+  }
+  return InvalidInput(
+      "model.encoder_layers: built for two stacks of ordinary attention and dense feed-forward, "
+      "not for experts, windows, latent attention, Mamba, norms of queries or parallel blocks");
 }
 
 Status CheckBeside(const Model& m) {
@@ -455,6 +577,7 @@ Status Validate(const Model& m) {
   ORRERY_RETURN_IF_ERROR(CheckLatent(m));
   ORRERY_RETURN_IF_ERROR(CheckPattern(m));
   ORRERY_RETURN_IF_ERROR(CheckHeads(m));
+  ORRERY_RETURN_IF_ERROR(CheckSizes(m));
   ORRERY_RETURN_IF_ERROR(CheckMixer(m));
   if (m.heads % m.kv_heads != 0) {
     return InvalidInput(
@@ -491,6 +614,7 @@ Status Validate(const Model& m) {
         "model.encoder: as BERT, with learned positions, without windows or parallel blocks");
   }
   ORRERY_RETURN_IF_ERROR(CheckBeside(m));
+  ORRERY_RETURN_IF_ERROR(CheckEncoderDecoder(m));
   ORRERY_RETURN_IF_ERROR(CheckImages(m));
   if (m.dropout < 0 || m.dropout >= 1) {
     return InvalidInput("model.dropout: {} is outside 0 … 1; 0 means that there is none",

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/status.h"
@@ -21,7 +22,8 @@ struct ConvNet;  // conv_net.h
 
 enum class Norm : std::uint8_t { kLayerNorm, kRmsNorm };
 enum class Activation : std::uint8_t { kGelu, kSwiglu, kSquaredRelu, kRelu };
-enum class Position : std::uint8_t { kLearned, kRotary, kNone };
+// Relative: a learned number a head and distance, added to the scores (T5).
+enum class Position : std::uint8_t { kLearned, kRotary, kNone, kRelative };
 
 // A mixture of experts in place of the feed-forward layer. count 0: there is none.
 struct Experts {
@@ -55,8 +57,10 @@ struct Latent {
 
 // What mixes tokens with a state a head in place of attention. Mamba-2 (Dao and Gu 2024,
 // "Transformers are SSMs"); the gated delta net (Yang et al. 2025, Qwen3-Next); lightning attention
-// (Qin et al. 2024, MiniMax-01).
-enum class Mixer : std::uint8_t { kMamba2, kDeltaNet, kLightning };
+// (Qin et al. 2024, MiniMax-01); Kimi delta attention (Kimi Linear, arXiv 2510.26692), a delta net
+// whose keys' channels decay each by itself; a short convolution between two gates, without a state
+// (LFM2).
+enum class Mixer : std::uint8_t { kMamba2, kDeltaNet, kLightning, kKimiDelta, kShortConv };
 
 // Such a mixer. x, B and C of Mamba are values, keys and queries of the others, z their gate. heads
 // 0: the model has none.
@@ -67,19 +71,34 @@ struct Mamba {
   std::int64_t groups = 0;               // of heads that share B and C
   std::int64_t conv = 4;                 // taps of the causal convolution; lightning: none
   std::int64_t chunk = 128;              // tokens of a chunk of the scan
+  std::int64_t gate_rank =
+      0;  // Kimi: gate and decays are projected by way of so many values; 0: not
 
   // Numbers a head: dt; the delta net's write strength and decay; lightning decays by the head.
   std::int64_t scalars() const {
-    return kind == Mixer::kMamba2 ? 1 : kind == Mixer::kDeltaNet ? 2 : 0;
+    return kind == Mixer::kMamba2 || kind == Mixer::kKimiDelta ? 1
+           : kind == Mixer::kDeltaNet                          ? 2
+                                                               : 0;
   }
   std::int64_t inner() const { return heads * head_dim; }
-  std::int64_t convolved() const { return inner() + 2 * groups * state; }  // channels: x, B, C
-  std::int64_t projected() const { return inner() + convolved() + scalars() * heads; }
+  // Channels: x, B, C.
+  std::int64_t convolved() const {
+    return kind == Mixer::kShortConv ? inner() : inner() + 2 * groups * state;
+  }
+  std::int64_t decays() const { return kind == Mixer::kKimiDelta ? heads * state : 0; }
+  std::int64_t gates() const { return gate_rank > 0 ? 2 * gate_rank : inner() + decays(); }
+  std::int64_t projected() const {
+    return kind == Mixer::kShortConv ? 3 * inner() : gates() + convolved() + scalars() * heads;
+  }
+  // The delta nets: one norm for all heads, no bias of the convolution.
+  bool delta() const { return kind == Mixer::kDeltaNet || kind == Mixer::kKimiDelta; }
   friend bool operator==(const Mamba&, const Mamba&) = default;
 };
 
-// What tells one layer of a model from another, as bits.
-enum LayerKind : std::uint8_t {
+// What tells one layer of a model from another, as bits; above them stands which sizes of
+// Model::sizes the layer has.
+using Kind = std::uint16_t;
+enum LayerKind : Kind {
   kDenseLayer = 0,
   kExpertLayer = 1,
   kWindowLayer = 2,
@@ -88,14 +107,27 @@ enum LayerKind : std::uint8_t {
   kNoFeedForward = 16,  // attention or Mamba alone
   kBf16Layer = 32,      // linear layers in bf16 though the plan has a low precision
   kKeepingLayer = 64,   // runs nothing again though the plan recomputes layers
+  kEncoderLayer = 128,  // of the encoder in front of a decoder
+  kCrossLayer = 256,    // attends to the encoder's output, too
+  kTurnLayer = 512,     // the decoder's first
 };
-inline constexpr std::size_t kLayerKinds = 128;
+inline constexpr int kSizesShift = 10;
+inline constexpr std::size_t kMaxSizes = 63;
+// Which of Model::sizes, from 1; 0: the model's own.
+constexpr std::size_t SizesOf(Kind kind) { return kind >> kSizesShift; }
 
 // Heads of attention. 0: as those of the other layers.
 struct Heads {
   std::int64_t queries = 0, keys = 0, dim = 0;
   bool any() const { return queries > 0 || keys > 0 || dim > 0; }
   friend bool operator==(const Heads&, const Heads&) = default;
+};
+
+// Sizes that some layers have in place of the model's own. 0: as the model's.
+struct LayerSizes {
+  Heads heads;
+  std::int64_t ffn_hidden = 0;
+  friend bool operator==(const LayerSizes&, const LayerSizes&) = default;
 };
 
 struct Model {
@@ -155,16 +187,31 @@ struct Model {
   // experts, d and x the same with a window, m Mamba and a feed-forward, e Mamba and experts.
   // Empty: every layer is attention and a feed-forward, by the numbers above.
   std::string pattern;
+  // Layers whose sizes differ (Nemotron's searched ones, OpenELM): the distinct sizes, and for each
+  // layer which of them it has, from 1, or 0. Empty: all layers have the model's own.
+  std::vector<LayerSizes> sizes;
+  std::vector<std::uint16_t> size_of;
+  // Of the layers so many at the front are an encoder's, to whose output each of the others
+  // attends besides (T5, Whisper). 0: all are one stack.
+  std::int64_t encoder_layers = 0;
+  std::int64_t encoder_len = 0;  // the encoder's tokens; 0: as many as the sequence has
+  // Values of a frame of sound; two convolutions make a token of two frames. 0: words.
+  std::int64_t frame_values = 0;
   // A convolutional network's units are the layers; nothing else above counts. Null: a transformer.
   const ConvNet* net = nullptr;
   std::string source;
 
-  std::uint8_t layer_kind(std::int64_t layer) const;  // bits of LayerKind; a network's unit
-  Model of_kind(std::uint8_t kind) const;             // heads as layers of this kind have them
-  std::int64_t expert_layers() const;                 // how many layers have experts
+  Kind layer_kind(std::int64_t layer) const;  // bits of LayerKind and sizes; a network's unit
+  Model of_kind(Kind kind) const;             // sizes as layers of this kind have them
+  std::int64_t encoder_tokens(std::int64_t seq_len) const {
+    return encoder_layers == 0 ? 0 : encoder_len > 0 ? encoder_len : seq_len;
+  }
+  // Gives layers sizes, one a layer; sizes that say the model's own are none.
+  Status SetSizes(const std::vector<LayerSizes>& layers);
+  std::int64_t expert_layers() const;  // how many layers have experts
   // Layers of a module that predicts a further token: as the model's last; in hybrids attention,
   // then experts or a feed-forward.
-  std::vector<std::uint8_t> mtp_kinds() const;
+  std::vector<Kind> mtp_kinds() const;
   std::int64_t mtp_modules() const { return mtp_repeats && mtp_layers > 0 ? 1 : mtp_layers; }
 
   std::int64_t parameters() const;         // all of them, embeddings included once when tied

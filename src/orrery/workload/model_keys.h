@@ -25,11 +25,15 @@ inline bool HasValueDim(const Model& m) { return m.latent.v_dim > 0; }
 inline bool HasLatent(const Model& m) { return m.latent.kv_rank > 0; }
 inline bool HasQueryRank(const Model& m) { return HasLatent(m) || m.latent.q_rank > 0; }
 inline bool HasPatches(const Model& m) { return m.patch_values > 0; }
+inline bool HasEncoder(const Model& m) { return m.encoder_layers > 0; }
 inline bool HasIndex(const Model& m) { return m.latent.index_heads > 0; }
 inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
 inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
 inline constexpr ModelSize kModelSizes[] = {
     {"patch_values", [](Model& m) -> std::int64_t& { return m.patch_values; }, HasPatches},
+    {"encoder_layers", [](Model& m) -> std::int64_t& { return m.encoder_layers; }, HasEncoder},
+    {"encoder_len", [](Model& m) -> std::int64_t& { return m.encoder_len; }, HasEncoder},
+    {"frame_values", [](Model& m) -> std::int64_t& { return m.frame_values; }, HasEncoder},
     {"mtp_layers", [](Model& m) -> std::int64_t& { return m.mtp_layers; }, HasMtp},
     {"experts", [](Model& m) -> std::int64_t& { return m.experts.count; }, HasExperts},
     {"expert_top_k", [](Model& m) -> std::int64_t& { return m.experts.top_k; }, HasExperts},
@@ -63,6 +67,8 @@ inline constexpr ModelSize kModelSizes[] = {
     {"mamba_groups", [](Model& m) -> std::int64_t& { return m.mamba.groups; }, HasMamba},
     {"mamba_conv", [](Model& m) -> std::int64_t& { return m.mamba.conv; }, HasMamba},
     {"mamba_chunk", [](Model& m) -> std::int64_t& { return m.mamba.chunk; }, HasMamba},
+    {"mamba_gate_rank", [](Model& m) -> std::int64_t& { return m.mamba.gate_rank; },
+     [](const Model& m) { return m.mamba.gate_rank > 0; }},
 };
 
 // Switches that a resolved configuration leaves out while they have their usual value.
@@ -98,9 +104,13 @@ inline constexpr std::array<Named<Activation>, 4> kActivations = {
      {"swiglu", Activation::kSwiglu},
      {"squared_relu", Activation::kSquaredRelu},
      {"relu", Activation::kRelu}}};
-inline constexpr std::array<Named<Mixer>, 3> kMixers = {{{"mamba2", Mixer::kMamba2},
+inline constexpr std::array<Named<Mixer>, 5> kMixers = {{{"mamba2", Mixer::kMamba2},
                                                          {"delta_net", Mixer::kDeltaNet},
-                                                         {"lightning", Mixer::kLightning}}};
-inline constexpr std::array<Named<Position>, 3> kPositions = {
-    {{"learned", Position::kLearned}, {"rotary", Position::kRotary}, {"none", Position::kNone}}};
+                                                         {"lightning", Mixer::kLightning},
+                                                         {"kimi_delta", Mixer::kKimiDelta},
+                                                         {"short_conv", Mixer::kShortConv}}};
+inline constexpr std::array<Named<Position>, 4> kPositions = {{{"learned", Position::kLearned},
+                                                               {"rotary", Position::kRotary},
+                                                               {"none", Position::kNone},
+                                                               {"relative", Position::kRelative}}};
 }  // namespace orrery::workload

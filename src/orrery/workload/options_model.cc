@@ -41,8 +41,8 @@ constexpr Option kModel[] = {
      .doc = "Of the feed-forward."},
     {.name = "position",
      .type = kChoice,
-     .choices = "learned|rotary|none",
-     .doc = "Position encoding."},
+     .choices = "learned|rotary|none|relative",
+     .doc = "Position encoding; relative: learned numbers added to the scores (T5)."},
     {.name = "tied_embeddings", .type = kBool, .doc = "Output layer shares the input embedding."},
     {.name = "attention_bias", .type = kBool, .doc = "Biases of query, key, value and projection."},
     {.name = "mlp_bias", .type = kBool, .doc = "Biases of the feed-forward layer."},
@@ -173,6 +173,24 @@ constexpr Option kModel[] = {
      .min = 1,
      .max = 65536,
      .doc = "Size of a value's head; of ordinary attention head_dim where it is left out."},
+    {.name = "encoder_layers",
+     .type = kInteger,
+     .min = 0,
+     .max = 10000,
+     .doc =
+         "Of the layers so many at the front are an encoder's, to whose output the others attend "
+         "(T5, Whisper); 0: one stack."},
+    {.name = "encoder_len",
+     .type = kInteger,
+     .min = 0,
+     .max = 1 << 26,
+     .doc = "Tokens of the encoder; 0: as training.seq_len, which is the decoder's."},
+    {.name = "frame_values",
+     .type = kInteger,
+     .min = 0,
+     .max = 65536,
+     .doc = "Values of a frame of sound; two convolutions make a token of two frames (Whisper). 0: "
+            "the encoder reads words."},
     {.name = "mtp_layers",
      .type = kInteger,
      .min = 0,
@@ -195,15 +213,21 @@ constexpr Option kModel[] = {
             "value (SigLIP); else the first token is it."},
     {.name = "pattern",
      .type = kText,
-     .doc = "A letter a layer: M Mamba, * attention, - feed-forward, E experts; left out: every "
-            "layer is attention and a feed-forward."},
+     .doc = "A letter a layer: M Mamba, * attention, - feed-forward, E experts; one letter: of all "
+            "layers; left out: every layer is attention and a feed-forward."},
+    {.name = "layer_sizes",
+     .type = kText,
+     .doc =
+         "Layers whose sizes differ, in order and with commas between: COUNT of the model's own, "
+         "or COUNT*ffn_hidden=5376+kv_heads=4 (and heads, head_dim)."},
     {.name = "mixer",
      .type = kChoice,
      .fallback = "mamba2",
-     .choices = "mamba2|delta_net|lightning",
+     .choices = "mamba2|delta_net|lightning|kimi_delta|short_conv",
      .doc =
          "What stands in place of attention where a layer has Mamba: Mamba-2, the gated delta net "
-         "(Qwen3-Next) or lightning attention (MiniMax-01)."},
+         "(Qwen3-Next), lightning attention (MiniMax-01), Kimi's delta attention, or a short "
+         "convolution between two gates (LFM2)."},
     {.name = "index_n_heads",
      .type = kInteger,
      .min = 0,
@@ -254,6 +278,12 @@ constexpr Option kModel[] = {
      .min = 1,
      .max = 65536,
      .doc = "Tokens of a chunk of the scan."},
+    {.name = "mamba_gate_rank",
+     .type = kInteger,
+     .min = 0,
+     .max = 65536,
+     .doc = "Kimi's delta attention: gate and decays are projected by way of so many values; 0: "
+            "directly."},
 };
 
 constexpr OptionTable kModelTable{

@@ -93,6 +93,12 @@ Status CheckTensorParallel(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(divides("the attention heads of windowed layers", windowed.heads));
   ORRERY_RETURN_IF_ERROR(divides("the key and value heads of windowed layers", windowed.kv_heads));
   ORRERY_RETURN_IF_ERROR(divides("the feed-forward width", model.ffn_hidden));
+  for (std::size_t at = 1; at <= model.sizes.size(); ++at) {
+    const Model own = model.of_kind(static_cast<Kind>(at << kSizesShift));
+    ORRERY_RETURN_IF_ERROR(divides("the attention heads of some layers", own.heads));
+    ORRERY_RETURN_IF_ERROR(divides("the key and value heads of some layers", own.kv_heads));
+    ORRERY_RETURN_IF_ERROR(divides("the feed-forward width of some layers", own.ffn_hidden));
+  }
   if (plan.parallel.sequence_parallel && plan.parallel.tp > 1 &&
       plan.batch.seq_len % plan.parallel.tp != 0) {
     return InvalidInput(
@@ -250,7 +256,10 @@ Status CheckContextParallel(const Model& model, const Plan& plan) {
         "framework_options.attention: flash2 or cp: 1",
         plan.parallel.cp);
   }
-  const std::int64_t least = std::min(model.kv_heads, model.of_kind(kWindowLayer).kv_heads);
+  std::int64_t least = std::min(model.kv_heads, model.of_kind(kWindowLayer).kv_heads);
+  for (std::size_t at = 1; at <= model.sizes.size(); ++at) {
+    least = std::min(least, model.of_kind(static_cast<Kind>(at << kSizesShift)).kv_heads);
+  }
   const std::int64_t heads = least / plan.parallel.tp;
   if (plan.parallel.cp_exchange == CpExchange::kAllToAll && heads % plan.parallel.cp != 0) {
     return InvalidInput(

@@ -118,6 +118,36 @@ Status CheckLora(const Model& model, const Plan& plan) {
   return {};
 }
 
+// Two stacks of layers.
+Status CheckEncoderDecoder(const Model& model, const Plan& plan) {
+  if (model.encoder_layers == 0) return {};
+  const auto refuse = [&](std::string_view key, std::string_view why, std::string_view remedy) {
+    return InvalidInput("{}: {} is an encoder and a decoder, {}; {}", key, model.name, why, remedy);
+  };
+  if (plan.parallel.pp > 1) {
+    return refuse("parallel.pp", "whose layers are not cut into stages here", "use pp 1");
+  }
+  if (plan.parallel.cp > 1) {
+    return refuse("parallel.cp", "whose sequences are not cut here", "use cp 1");
+  }
+  if (plan.batch.packed_len > 0 && plan.batch.packed_len < plan.batch.seq_len) {
+    return refuse("training.packed_len", "whose sequences are not packed here", "leave it out");
+  }
+  if (plan.lora.rank > 0) {
+    return refuse("training.lora_rank", "and adapters of cross attention are not built",
+                  "train all weights");
+  }
+  const std::int64_t tokens = model.encoder_tokens(plan.batch.seq_len);
+  if (plan.parallel.sequence_parallel && tokens % plan.parallel.tp != 0) {
+    return InvalidInput(
+        "model.encoder_len: {} is not a multiple of tp ({}), which sequence parallelism needs; "
+        "turn "
+        "parallel.sequence_parallel off",
+        tokens, plan.parallel.tp);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckTpOverlap(const Model& model, const Plan& plan) {
@@ -573,6 +603,7 @@ Status CheckSparseAttention(const Model& model, const Plan& plan) {
 Status CheckFeatures(const Model& model, const Plan& plan) {
   ORRERY_RETURN_IF_ERROR(CheckConvNet(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPasses(plan));
+  ORRERY_RETURN_IF_ERROR(CheckEncoderDecoder(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckLora(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckTpOverlap(model, plan));
   ORRERY_RETURN_IF_ERROR(CheckPacked(plan));

@@ -6,6 +6,7 @@
 
 #include "orrery/base/text.h"
 #include "orrery/workload/families/config.h"
+#include "orrery/workload/layer_sizes.h"
 #include "orrery/workload/model_keys.h"
 #include "orrery/workload/models.h"
 #include "orrery/workload/options.h"
@@ -67,6 +68,9 @@ void ApplyKinds(const Section& section, Model* model) {
     if (section.Has(s.key)) model->*s.member = section.Bool(s.key);
   }
   if (section.Has("pattern")) model->pattern = section.Text("pattern");
+  if (model->pattern.size() == 1 && model->layers > 1) {  // all layers are of this kind
+    model->pattern.resize(static_cast<std::size_t>(model->layers), model->pattern.front());
+  }
   if (section.Has("dropout")) model->dropout = section.Real("dropout");
 }
 
@@ -82,6 +86,14 @@ void Derive(const Section& section, bool preset, Model* model) {
   if (!section.Has("ffn_hidden") && (!preset || section.Has("hidden"))) {
     model->ffn_hidden = 4 * model->hidden;
   }
+}
+
+Status ApplySizes(const Section& section, Model* model) {
+  if (!section.Has("layer_sizes")) return {};
+  Result<std::vector<LayerSizes>> sizes = ParseLayerSizes(section.Text("layer_sizes"));
+  if (sizes.ok()) return model->SetSizes(*sizes);
+  return std::move(sizes).TakeStatus().In(section.Find("layer_sizes")->where +
+                                          ": model.layer_sizes");
 }
 
 Status CheckComplete(const std::string& where, const Section& section) {
@@ -124,6 +136,7 @@ Result<Model> ReadInline(const Source& source, const Node& node, const Models& m
     model.source = source.name();
   }
   ApplyModelKeys(section, preset, &model);
+  ORRERY_RETURN_IF_ERROR(ApplySizes(section, &model));
   if (section.Has("name")) model.name = section.Text("name");
   return model;
 }
@@ -152,6 +165,7 @@ Result<Model> ReadModelRow(const formats::DataTable& table, const formats::DataR
   model.name = row.name;
   model.source = row.sources.back();
   ApplyModelKeys(section, false, &model);
+  ORRERY_RETURN_IF_ERROR(ApplySizes(section, &model));
   if (Status status = Validate(model); !status.ok()) return std::move(status).In(where);
   return model;
 }

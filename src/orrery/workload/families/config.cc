@@ -10,6 +10,7 @@
 #include "orrery/base/file.h"
 #include "orrery/base/suggest.h"
 #include "orrery/base/text.h"
+#include "orrery/workload/families/blocks.h"
 #include "orrery/workload/families/layers.h"
 #include "orrery/workload/models.h"
 #include "orrery/workload/options.h"
@@ -207,6 +208,7 @@ Result<Model> ReadPart(const Document& document, const std::string& path, const 
     return InvalidInput("{}: {} attention heads do not divide the hidden size {}; give head_dim",
                         path, model.heads, model.hidden);
   }
+  ORRERY_RETURN_IF_ERROR(families::ReadSizes(document, family, &reader, &model));
   ORRERY_RETURN_IF_ERROR(families::ReadLayers(document, family, &reader, &model));
   if (Status status = Validate(model); !status.ok()) return std::move(status).In(path);
   return model;

@@ -309,6 +309,34 @@ TEST_F(HuggingFace, EveryFamilyIsTried) {
   }
 }
 
+// Nemotron's searched layers: 2 · 3.1 · 512 / 3 = 1,058 wide, in multiples of 256 1,280; a layer
+// without both parts is none.
+constexpr std::string_view kSearched =
+    R"({"model_type": "nemotron-nas", "num_hidden_layers": 4, "hidden_size": 512,
+ "num_attention_heads": 8, "vocab_size": 1000, "block_configs": [
+ {"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 3.1}},
+ {"attention": {"no_op": true}, "ffn": {"ffn_mult": 1.5}},
+ {"attention": {"no_op": true}, "ffn": {"no_op": true}},
+ {"attention": {"n_heads_in_group": 8}, "ffn": {"no_op": true}}]})";
+
+TEST_F(HuggingFace, SearchedLayersHaveTheirOwnSizes) {
+  const Result<Model> m = Read(kSearched);
+  ASSERT_TRUE(m.ok()) << m.status().message();
+  EXPECT_EQ(m->layers, 3);
+  EXPECT_EQ(m->pattern, "D-*");
+  EXPECT_EQ(m->kv_heads, 2);
+  EXPECT_EQ(m->ffn_hidden, 1280);
+  EXPECT_EQ(m->of_kind(m->layer_kind(1)).ffn_hidden, 512);
+  EXPECT_EQ(m->of_kind(m->layer_kind(2)).kv_heads, 1);
+  std::string text(kSearched);
+  text.replace(text.find("\"n_heads_in_group\": 8"), 21, "\"replace_with_linear\": true");
+  EXPECT_EQ(Error(text),
+            "config.json:6: block_configs: layer 4: attention.replace_with_linear is not modelled");
+  text = kSearched;
+  text.replace(text.find("\"num_hidden_layers\": 4"), 22, "\"num_hidden_layers\": 5");
+  EXPECT_EQ(Error(text), "config.json:2: block_configs names 4 layers of 5; name each");
+}
+
 TEST_F(HuggingFace, WhatIsNotReadIsNamed) {
   std::string text(kLlama);
   text.insert(text.rfind('}'), R"(, "rope_thetta": 500000.0, "rope_theta": 500000.0,
@@ -391,9 +419,9 @@ TEST_F(HuggingFace, UnknownTypesGetNoSuggestion) {
                            "config.json:1: model_type '{}' is not known; valid: gpt2", type)));
     EXPECT_THAT(error, testing::Not(testing::HasSubstr("did you mean")));
   }
-  EXPECT_THAT(Error(R"({"model_type": "kimi_linear"})"),
-              testing::StartsWith("config.json:1: model_type 'kimi_linear' is not modelled: layers "
-                                  "of linear attention (Kimi delta attention)"));
+  EXPECT_THAT(Error(R"({"model_type": "jamba"})"),
+              testing::StartsWith("config.json:1: model_type 'jamba' is not modelled: Mamba of the "
+                                  "first kind"));
 }
 
 // 80 billion parameters, 79 without embeddings, 3 active without them, as its card says; three

@@ -60,6 +60,7 @@ class RowReader {
     if (key == "text_config") return Text(field.value, &family_.text_type);
     if (key == "vision_config") return Text(field.value, &family_.vision_type);
     if (key == "dense_at") return Texts(field.value, &family_.dense_at);
+    if (key == "mamba_at") return Texts(field.value, &family_.mamba_at);
     if (key == "experts_at") return Texts(field.value, &family_.experts_at);
     constexpr std::string_view kAttention[] = {"full", "window", "mamba"};
     constexpr std::string_view kFeedForward[] = {"dense", "experts"};
@@ -68,11 +69,14 @@ class RowReader {
     if (key == "feed_forward_by") {
       return ReadWords(field.value, kFeedForward, &family_.feed_forward);
     }
+    if (key == "blocks") return Text(field.value, &family_.blocks);
+    if (key == "sizes_by") return ReadSizes(field.value);
     if (key == "pattern_by") return ReadWords(field.value, kLetters, &family_.pattern);
     std::vector<std::string_view> valid = OptionNames(ModelOptions().options);
-    valid.insert(valid.end(), {"require", "refuse", "without_effect", "not_modelled", "text_config",
-                               "vision_config", "attention_by", "feed_forward_by", "pattern_by",
-                               "window_from", "dense_at", "experts_at"});
+    valid.insert(valid.end(),
+                 {"require", "refuse", "without_effect", "not_modelled", "text_config",
+                  "vision_config", "attention_by", "feed_forward_by", "pattern_by", "window_from",
+                  "dense_at", "experts_at", "mamba_at", "sizes_by", "blocks"});
     return InvalidInput("{}", UnknownName("key", Printable(key), valid));
   }
 
@@ -106,6 +110,18 @@ class RowReader {
     for (const Field& field : node.fields) {
       family_.required.emplace_back(field.key, std::vector<std::string>());
       ORRERY_RETURN_IF_ERROR(Texts(field.value, &family_.required.back().second));
+    }
+    return {};
+  }
+  Status ReadSizes(const Node& node) {
+    constexpr std::string_view kSizes[] = {"heads", "kv_heads", "head_dim", "ffn_hidden"};
+    if (node.kind != Node::Kind::kMap) return InvalidInput("takes sizes with keys of lists");
+    for (const Field& field : node.fields) {
+      if (std::ranges::find(kSizes, field.key) == std::end(kSizes)) {
+        return InvalidInput("{}", UnknownName("size", Printable(field.key), kSizes));
+      }
+      family_.sizes_by.emplace_back(field.key, std::string());
+      ORRERY_RETURN_IF_ERROR(Text(field.value, &family_.sizes_by.back().second));
     }
     return {};
   }
@@ -161,6 +177,9 @@ std::vector<std::string> Family::Keys() const {
   for (const LayerWords* words : {&attention, &feed_forward, &pattern}) add(words->keys);
   add(dense_at);
   add(experts_at);
+  add(mamba_at);
+  for (const auto& [size, key] : sizes_by) keys.push_back(Top(key));
+  if (!blocks.empty()) keys.push_back(Top(blocks));
   std::ranges::sort(keys);
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   return keys;

@@ -16,6 +16,9 @@
 //   words}: word of the file → a letter of `pattern` window_from   the first layer (from 0) that
 //   has the window dense_at, experts_at  keys with the numbers of layers (from 0), a list or a text
 //   with commas
+//   mamba_at      keys with the numbers of layers, from 1, that have a mixer
+//   sizes_by      {heads, kv_heads, head_dim, ffn_hidden: key of a list with a number a layer}
+//   blocks        the key of a list of searched layers (blocks.h)
 #pragma once
 
 #include <deque>
@@ -46,7 +49,9 @@ struct Family {
   std::vector<std::pair<std::string, std::vector<std::string>>> required;
   std::vector<std::pair<std::string, std::string>> refused, without_effect;
   LayerWords attention, feed_forward, pattern;
-  std::vector<std::string> dense_at, experts_at;
+  std::vector<std::string> dense_at, experts_at, mamba_at;
+  std::vector<std::pair<std::string, std::string>> sizes_by;  // size, key of the file
+  std::string blocks;
 
   bool Reads(std::string_view key) const;  // a key at the top of the file
   std::vector<std::string> Keys() const;   // all of these

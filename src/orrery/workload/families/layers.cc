@@ -12,7 +12,7 @@ namespace {
 
 using formats::Document;
 using formats::Node;
-using Kinds = std::vector<std::uint8_t>;
+using Kinds = std::vector<Kind>;
 
 class LayerReader {
  public:
@@ -29,6 +29,7 @@ class LayerReader {
     ORRERY_RETURN_IF_ERROR(ReadWindowFrom());
     ORRERY_RETURN_IF_ERROR(ReadNumbers(family_.experts_at, true));
     ORRERY_RETURN_IF_ERROR(ReadNumbers(family_.dense_at, false));
+    ORRERY_RETURN_IF_ERROR(ReadMixers());
     return changed_ ? Say() : Status();
   }
 
@@ -92,7 +93,7 @@ class LayerReader {
                       : meaning == "mamba"   ? kMambaLayer
                       : meaning == "experts" ? kExpertLayer
                                              : 0;
-      kinds_[l] = static_cast<std::uint8_t>((kinds_[l] & ~bits) | bit);
+      kinds_[l] = static_cast<Kind>((kinds_[l] & ~bits) | bit);
     }
     changed_ = true;
     return {};
@@ -111,8 +112,27 @@ class LayerReader {
     }
     for (std::size_t l = 0; l < kinds_.size(); ++l) {
       const bool window = model_->window > 0 && static_cast<std::int64_t>(l) >= from;
-      kinds_[l] =
-          static_cast<std::uint8_t>((kinds_[l] & ~kWindowLayer) | (window ? kWindowLayer : 0));
+      kinds_[l] = static_cast<Kind>((kinds_[l] & ~kWindowLayer) | (window ? kWindowLayer : 0));
+    }
+    changed_ = true;
+    return {};
+  }
+
+  // Numbers of layers, from 1; those named have a mixer in place of attention.
+  Status ReadMixers() {
+    std::string key;
+    const Node* list = First(family_.mamba_at, &key);
+    if (list == nullptr) return {};
+    for (Kind& kind : kinds_) kind &= static_cast<Kind>(~kMambaLayer);
+    for (const Node& item : list->items) {
+      std::size_t layer = 0;
+      const char* end = item.text.data() + item.text.size();
+      const auto [at, error] = std::from_chars(item.text.data(), end, layer);
+      if (error != std::errc() || at != end || layer < 1 || layer > kinds_.size()) {
+        return InvalidInput("{}: {}: '{}' is no layer from 1 to {}", document_.Where(item), key,
+                            Printable(item.text, 60), kinds_.size());
+      }
+      kinds_[layer - 1] |= kMambaLayer;
     }
     changed_ = true;
     return {};
@@ -134,7 +154,7 @@ class LayerReader {
     for (const Node& item : node->items) texts.emplace_back(item.text);
     if (texts.empty()) return {};
     if (experts) {
-      for (std::uint8_t& kind : kinds_) kind &= static_cast<std::uint8_t>(~kExpertLayer);
+      for (Kind& kind : kinds_) kind &= static_cast<Kind>(~kExpertLayer);
     }
     for (const std::string_view text : texts) {
       std::size_t layer = 0;
@@ -144,17 +164,17 @@ class LayerReader {
                             Printable(text, 60), kinds_.size() - 1);
       }
       kinds_[layer] =
-          static_cast<std::uint8_t>((kinds_[layer] & ~kExpertLayer) | (experts ? kExpertLayer : 0));
+          static_cast<Kind>((kinds_[layer] & ~kExpertLayer) | (experts ? kExpertLayer : 0));
     }
     changed_ = true;
     return {};
   }
 
-  bool Any(std::uint8_t bit) const {
-    return std::ranges::any_of(kinds_, [&](std::uint8_t kind) { return (kind & bit) != 0; });
+  bool Any(Kind bit) const {
+    return std::ranges::any_of(kinds_, [&](Kind kind) { return (kind & bit) != 0; });
   }
   // Numbers of layers, from 0, with the bit set or not.
-  std::vector<std::int64_t> Where(std::uint8_t bit, bool set) const {
+  std::vector<std::int64_t> Where(Kind bit, bool set) const {
     std::vector<std::int64_t> layers;
     for (std::size_t l = 0; l < kinds_.size(); ++l) {
       if (((kinds_[l] & bit) != 0) == set) layers.push_back(static_cast<std::int64_t>(l));
@@ -183,7 +203,7 @@ class LayerReader {
       said = said && model_->layer_kind(static_cast<std::int64_t>(l)) == kinds_[l];
     }
     if (said) return {};
-    for (const std::uint8_t kind : kinds_) {
+    for (const Kind kind : kinds_) {
       const bool routed = (kind & kExpertLayer) != 0, narrow = (kind & kWindowLayer) != 0;
       const bool mamba = (kind & kMambaLayer) != 0;
       model_->pattern += mamba    ? (routed ? 'e' : 'm')

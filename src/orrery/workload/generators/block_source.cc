@@ -192,8 +192,9 @@ UnitCall UnitsOf(const Shape& s, const BlockKey& key) {
   const auto unit = [&](std::int64_t kind) {
     return UnitOf(OfKind(s, kind), key.numbers[1], key.numbers[3]);
   };
-  const std::int64_t next = (key.numbers[0] >> 8 & 255) - 1, after = (key.numbers[0] >> 16) - 1;
-  return {.own = unit(key.numbers[0] & 255),
+  const std::int64_t next = (key.numbers[0] >> 16 & 0x1FFFF) - 1;
+  const std::int64_t after = (key.numbers[0] >> 33) - 1;
+  return {.own = unit(key.numbers[0] & 0xFFFF),
           .next = next < 0 ? Unit{} : unit(next),
           .after = after < 0 ? Unit{} : unit(after),
           .accumulates = (key.numbers[2] & 2) != 0,
@@ -319,14 +320,14 @@ graph::Block BlockCache::BuildSharded(const BlockKey& key) {
     case BlockKind::kShardedMemory:
       return ShardedMemory(s, {.trained = a, .frozen = c, .layer = b, .number = d}, &names_);
     case BlockKind::kShardedForward: {
-      graph::Block block = ShardedLayerForward(OfKind(s, a & 255), UnitsOf(s, key), &names_);
+      graph::Block block = ShardedLayerForward(OfKind(s, a & 0xFFFF), UnitsOf(s, key), &names_);
       if (!s.offload_activations) return block;
       return MoveOut(block, s.offload_modules, (c & 16) != 0, &names_);
     }
     case BlockKind::kShardedBackward: {
-      graph::Block block = ShardedLayerBackward(OfKind(s, a & 255), UnitsOf(s, key), &names_);
+      graph::Block block = ShardedLayerBackward(OfKind(s, a & 0xFFFF), UnitsOf(s, key), &names_);
       if (!s.offload_activations) return block;
-      return BringBack(block, s.offload_modules, MovedBytes(s, a & 255), (c & 16) != 0, &names_);
+      return BringBack(block, s.offload_modules, MovedBytes(s, a & 0xFFFF), (c & 16) != 0, &names_);
     }
     case BlockKind::kStartUnit:
       return StartUnit(s, UnitsOf(s, key),

@@ -81,7 +81,7 @@ constexpr std::int64_t PackCall(bool linked, std::uint8_t places) {
 
 // Kinds of the layer at hand and of those behind it in its pass, where these count; -1: none.
 constexpr std::int64_t PackKinds(std::int64_t own, std::int64_t next, std::int64_t after) {
-  return own + ((next + 1) << 8) + ((after + 1) << 16);
+  return own + ((next + 1) << 16) + ((after + 1) << 33);
 }
 
 struct BlockKey {

@@ -1,5 +1,5 @@
 // Muon's matrices over a stage's layers, and over ranks (optimizer.h).
-#include <array>
+#include <map>
 
 #include "orrery/workload/generators/program_writer.h"
 #include "orrery/workload/generators/sharding/optimizer.h"
@@ -8,11 +8,11 @@ namespace orrery::workload {
 
 // All layers' matrices, or those of the rank that has most of them.
 void ProgramWriter::Orthogonalise() {
-  std::array<std::int64_t, kLayerKinds> layers{};
+  std::map<Kind, std::int64_t> layers;
   for (int c = 0; c < chunks(); ++c) {
     const Chunk& chunk = chunks_[static_cast<std::size_t>(c)];
     for (std::size_t i = 0; i < chunk.parts.kinds.size();) {
-      const std::uint8_t kind = chunk.parts.kinds[i];
+      const Kind kind = chunk.parts.kinds[i];
       std::size_t end = i;
       while (end < chunk.parts.kinds.size() && chunk.parts.kinds[end] == kind) ++end;
       const auto run = static_cast<int>(end - i);
@@ -25,9 +25,7 @@ void ProgramWriter::Orthogonalise() {
     }
   }
   if (!job_.layer_wise()) return;
-  for (std::size_t kind = 0; kind < layers.size(); ++kind) {
-    if (layers[kind] > 0) OrthogonalisePart(static_cast<std::int64_t>(kind), layers[kind]);
-  }
+  for (const auto& [kind, n] : layers) OrthogonalisePart(kind, n);
 }
 
 // Matrices of so many layers of a kind, dealt out: whole layers' and a rest of one.

@@ -13,7 +13,7 @@ using graph::kNoEvent;
 // layers are among the chunk's; where one module repeats, they run again here.
 void ProgramWriter::HeadUnit(bool forward, const Chunk& chunk, int index, int microbatch) {
   const auto depths = static_cast<int>(job_.model->mtp_layers);
-  const auto kinds = depths > 0 ? MtpKindsOf(*job_.model, plan()) : std::vector<std::uint8_t>();
+  const auto kinds = depths > 0 ? MtpKindsOf(*job_.model, plan()) : std::vector<Kind>();
   const int own = static_cast<int>(kinds.size());
   const int behind = chunk.first_layer + chunk.parts.layers;  // places of what runs again
   if (!forward && defers_head(microbatch)) {
@@ -79,7 +79,7 @@ void ProgramWriter::Pair(const Chunk& f, int forward, int forward_microbatch, in
   part(BlockKind::kForwardPart, 2);
   if (plan().experts.moe_delayed_weights) {
     const int layer = b.first_layer + backward_unit - 1;
-    const std::uint8_t kind = b.parts.kind(backward_unit);
+    const Kind kind = b.parts.kind(backward_unit);
     const auto [load, sent] = LoadNumbers(kind, layer);
     delayed_ = DelayedCall{job_.blocks->Get(BlockKind::kWeightPart, kind, 2, load, sent), backward,
                            backward_microbatch, layer};

@@ -44,13 +44,13 @@ void ProgramWriter::MakeChunk(std::size_t position, int first_layer, int of_stag
                  .head = head,
                  .copies_embedding =
                      head && job_.model->tied_embeddings && plan().parallel.pp > 1 && !folds()};
-  std::vector<std::uint8_t>& kinds = chunk.parts.kinds;
+  std::vector<Kind>& kinds = chunk.parts.kinds;
   for (int l = 0; l < chunk.parts.layers; ++l) {
     kinds.push_back(KindOf(*job_.model, plan(), first_layer + l) |
                     KeepingOf(plan(), l, of_stage + l));
   }
   for (std::int64_t i = 0; head && i < job_.model->mtp_modules(); ++i) {
-    for (const std::uint8_t kind : MtpKindsOf(*job_.model, plan())) kinds.push_back(kind);
+    for (const Kind kind : MtpKindsOf(*job_.model, plan())) kinds.push_back(kind);
   }
   chunk.parts.layers = static_cast<int>(kinds.size());
   bool experts = false;
@@ -162,21 +162,20 @@ void ProgramWriter::Layers(bool forward, const Chunk& chunk, int index, int from
   }
 }
 
-std::array<std::int64_t, 2> ProgramWriter::LoadNumbers(std::uint8_t kind, int layer) const {
+std::array<std::int64_t, 2> ProgramWriter::LoadNumbers(Kind kind, int layer) const {
   if (!draws(kind)) return {};
   const LayerLoad& load = job_.loads[static_cast<std::size_t>(layer) % job_.loads.size()];
   return {PackLoad(load.received[static_cast<std::size_t>(expert_rank_)], load.shares), load.sent};
 }
 
-BlockId ProgramWriter::LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer,
+BlockId ProgramWriter::LayerBlock(bool forward, Kind kind, bool linked, int layer,
                                   std::uint8_t places) {
   if (draws(kind) || places != 0) {
     const auto [load, sent] = LoadNumbers(kind, layer);
     return job_.blocks->Get(forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind,
                             PackCall(linked, places), load, sent);
   }
-  const std::size_t at = kind + (linked ? kLayerKinds : 0u);
-  BlockId* known = &(forward ? layer_forward_ : layer_backward_)[at];
+  BlockId* known = &(forward ? layer_forward_ : layer_backward_)[{kind, linked}];
   return Known(known, forward ? BlockKind::kLayerForward : BlockKind::kLayerBackward, kind,
                linked ? 1 : 0);
 }
@@ -192,7 +191,7 @@ void ProgramWriter::PartlyOffloaded(bool forward, const Chunk& chunk, int index,
     layer_copies_.push_back(TakeEvent());
   }
   const auto copy = [&](BlockKind kind, int layer, bool back) {
-    const std::uint8_t of = chunk.parts.kinds[static_cast<std::size_t>(layer)];
+    const Kind of = chunk.parts.kinds[static_cast<std::size_t>(layer)];
     Call(job_.blocks->Get(kind, of), index, microbatch, chunk.first_layer + layer, 1,
          layer_copies_[static_cast<std::size_t>(back ? moved + layer : layer)]);
   };
@@ -216,7 +215,7 @@ void ProgramWriter::PartlyOffloaded(bool forward, const Chunk& chunk, int index,
 // the last starts its successor's copy.
 void ProgramWriter::OffloadedLayers(bool forward, const Chunk& chunk, int index, int unit,
                                     int layers, int microbatch) {
-  const std::uint8_t kind = chunk.parts.kinds[static_cast<std::size_t>(unit - 1)];
+  const Kind kind = chunk.parts.kinds[static_cast<std::size_t>(unit - 1)];
   if (offload_event_ == kNoEvent) {
     offload_event_ = TakeEvent();
     reload_event_ = TakeEvent();
@@ -327,7 +326,7 @@ void ProgramWriter::BackwardHalf(int index, int microbatch, bool weights) {
 void ProgramWriter::Halves(const Chunk& chunk, int index, int microbatch, bool weights) {
   const auto& kinds = chunk.parts.kinds;
   for (int unit = chunk.parts.layers; unit >= 1;) {
-    const std::uint8_t kind = kinds[static_cast<std::size_t>(unit - 1)];
+    const Kind kind = kinds[static_cast<std::size_t>(unit - 1)];
     int end = unit;
     while (end > 1 && kinds[static_cast<std::size_t>(end - 2)] == kind) --end;
     Call(job_.blocks->Get(weights ? BlockKind::kLayerWeight : BlockKind::kLayerData, kind), index,
@@ -392,7 +391,7 @@ void ProgramWriter::ReduceChunk(int index) {
 // Elements of one image that pass a convolutional network's boundary; 0 for transformers.
 std::int64_t ProgramWriter::Boundary(bool next) const {
   const ConvNet* net = job_.model->net;
-  const std::vector<std::uint8_t>& kinds = chunks_.front().parts.kinds;
+  const std::vector<Kind>& kinds = chunks_.front().parts.kinds;
   if (net == nullptr || kinds.empty() || (next ? last() : first())) return 0;
   return next ? net->units[kinds.back()].outputs() : net->units[kinds.front()].inputs();
 }
@@ -493,7 +492,7 @@ std::int64_t ProgramWriter::Frozen() const {
     for (const std::int64_t n : tensors) sum += n;
   };
   for (const Chunk& chunk : chunks_) {
-    for (const std::uint8_t kind : chunk.parts.kinds) {
+    for (const Kind kind : chunk.parts.kinds) {
       add(LayerParameters(OfKind(s, kind)));
       add(ExpertParameters(OfKind(s, kind)));
     }
@@ -511,7 +510,7 @@ std::int64_t ProgramWriter::StepFlags() const {
     return PackStepFlags(job_.distributed(), fp16, OptimizerNumber(*job_.shape, {.tensors = 1}));
   }
   for (const Chunk& chunk : chunks_) {
-    for (const std::uint8_t kind : chunk.parts.kinds) {
+    for (const Kind kind : chunk.parts.kinds) {
       CountLayer(OfKind(*job_.shape, kind), &counts);
     }
     if (job_.shape->frozen()) continue;
@@ -550,7 +549,7 @@ void ProgramWriter::Begin() {
   if (plan().precision.low != LowPrecision::kNone) {
     std::int64_t weights = 0;
     for (const Chunk& chunk : chunks_) {
-      for (const std::uint8_t kind : chunk.parts.kinds) {
+      for (const Kind kind : chunk.parts.kinds) {
         weights += LinearWeights(OfKind(*job_.shape, kind));
       }
       if (chunk.parts.head && plan().framework.fp8_output_layer) {
@@ -596,13 +595,13 @@ void ProgramWriter::End() {
   const Shape& s = *job_.shape;
   if (s.sequence_parallel) {
     std::int64_t partial = 0;
-    std::array<std::int64_t, kLayerKinds> known{};
-    const auto partial_of = [&](std::uint8_t kind) {
+    std::map<Kind, std::int64_t> known;
+    const auto partial_of = [&](Kind kind) {
       if (known[kind] == 0) known[kind] = SequenceParallelParameters(OfKind(s, kind));
       return known[kind];
     };
     for (const Chunk& chunk : chunks_) {
-      for (const std::uint8_t kind : chunk.parts.kinds) partial += partial_of(kind);
+      for (const Kind kind : chunk.parts.kinds) partial += partial_of(kind);
       if (chunk.parts.head && !s.frozen()) {
         partial += s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
       }

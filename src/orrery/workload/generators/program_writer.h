@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -128,12 +129,11 @@ class ProgramWriter {
   void WaitGather(Chunk* chunk);
   std::int64_t Frozen() const;
   std::int64_t StepFlags() const;  // of kStatic and kOptimizer
-  BlockId LayerBlock(bool forward, std::uint8_t kind, bool linked, int layer,
-                     std::uint8_t places = 0);
+  BlockId LayerBlock(bool forward, Kind kind, bool linked, int layer, std::uint8_t places = 0);
   // Whether a layer's experts have a load of their own.
-  bool draws(std::uint8_t kind) const { return !job_.loads.empty() && (kind & kExpertLayer) != 0; }
+  bool draws(Kind kind) const { return !job_.loads.empty() && (kind & kExpertLayer) != 0; }
   // The loads of a layer's experts on this rank, and what its routers send: of BlockKind.
-  std::array<std::int64_t, 2> LoadNumbers(std::uint8_t kind, int layer) const;
+  std::array<std::int64_t, 2> LoadNumbers(Kind kind, int layer) const;
   void Halves(const Chunk& chunk, int index, int microbatch, bool weights);
   void PartlyOffloaded(bool forward, const Chunk& chunk, int index, int from, int to,
                        int microbatch);
@@ -199,7 +199,7 @@ class ProgramWriter {
     if (!slot->valid()) *slot = job_.blocks->Get(kind, a, b, c, d);
     return *slot;
   }
-  std::array<BlockId, 2 * kLayerKinds> layer_forward_, layer_backward_;
+  std::map<std::pair<Kind, bool>, BlockId> layer_forward_, layer_backward_;  // by kind, linked
   BlockId embedding_forward_, head_forward_, enter_chunk_, wait_exchange_;
   std::array<BlockId, 2> embedding_backward_, head_backward_;  // plain, and adding to gradients
   std::array<BlockId, 16> batched_, unbatched_, start_;

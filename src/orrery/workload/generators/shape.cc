@@ -98,12 +98,26 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->bidirectional = model.bidirectional;
   s->patch_values = model.patch_values;
   s->attention_pool = model.attention_pool;
+  s->encoder_seq = model.encoder_tokens(plan.batch.seq_len);
+  s->frame_values = model.frame_values;
+  if (model.encoder_layers > 0) {
+    s->cross_attention = plan.framework.attention;
+    if (model.position == Position::kLearned) {
+      s->encoder_positions = model.frame_values > 0 ? model.encoder_len : model.max_position;
+    }
+  }
   s->attention_gate = model.attention_gate;
   s->scaled_rotary = model.scaled_rotary;
   s->clamped_activation = model.clamped_activation;
   s->window = model.window;
   s->window_heads = {model.window_heads.queries / plan.parallel.tp,
                      model.window_heads.keys / plan.parallel.tp, model.window_heads.dim};
+  s->sizes = model.sizes;
+  for (LayerSizes& own : s->sizes) {
+    own.heads.queries /= plan.parallel.tp;
+    own.heads.keys /= plan.parallel.tp;
+    own.ffn_hidden /= plan.parallel.tp;
+  }
   s->keys_are_values = model.keys_are_values;
   s->latent = model.latent;
   if (s->latent.kv_rank > 0) {
@@ -205,6 +219,14 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     s.unit = kind;
     return s;
   }
+  if (const std::size_t at = SizesOf(static_cast<Kind>(kind)); at > 0) {
+    const LayerSizes& own = shape.sizes[at - 1];
+    if (own.heads.queries > 0) s.heads = own.heads.queries;
+    if (own.heads.keys > 0) s.kv_heads = own.heads.keys;
+    if (own.heads.dim > 0) s.head_dim = own.heads.dim;
+    if (own.ffn_hidden > 0) s.ffn = own.ffn_hidden;
+  }
+  s.sizes.clear();
   if ((kind & kExpertLayer) == 0) s.experts = {};
   if ((kind & kWindowLayer) == 0) {
     s.window = 0;
@@ -224,6 +246,16 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     s.framework.attention = AttentionBackend::kUnfused;
     s.framework.unpads_attention = false;
   }
+  s.crosses = (kind & kCrossLayer) != 0;
+  s.turns = (kind & kTurnLayer) != 0;
+  if ((kind & kEncoderLayer) != 0) {
+    s.seq = s.encoder_seq;
+    s.bidirectional = true;
+  }
+  if (s.position == Position::kRelative) {  // no fused kernel learns what it adds to the scores
+    s.framework.attention = AttentionBackend::kUnfused;
+    s.framework.unpads_attention = false;
+  }
   if ((kind & kMambaLayer) == 0 && !(s.mamba_beside && (kind & kNoMixer) == 0)) s.mamba = {};
   s.attends = (kind & (kMambaLayer | kNoMixer)) == 0;
   s.feeds_forward = (kind & kNoFeedForward) == 0;
@@ -240,29 +272,29 @@ Shape InGroup(const Shape& shape, std::uint8_t places) {
   return s;
 }
 
-std::uint8_t KindOf(const Model& model, const Plan& plan, std::int64_t layer) {
+Kind KindOf(const Model& model, const Plan& plan, std::int64_t layer) {
   const bool plain = layer < plan.precision.bf16_first_layers ||
                      layer >= model.layers - plan.precision.bf16_last_layers;
-  return static_cast<std::uint8_t>(model.layer_kind(layer) | (plain ? kBf16Layer : 0));
+  return static_cast<Kind>(model.layer_kind(layer) | (plain ? kBf16Layer : 0));
 }
 
-std::uint8_t KeepingOf(const Plan& plan, std::int64_t of_chunk, std::int64_t of_stage) {
+Kind KeepingOf(const Plan& plan, std::int64_t of_chunk, std::int64_t of_stage) {
   if (plan.memory.recompute != Recompute::kFull) return 0;
   const std::int64_t n = plan.memory.recompute_layers;
   const bool keeps = plan.memory.recompute_method == RecomputeMethod::kBlock ? of_chunk >= n
                      : plan.memory.recompute_method == RecomputeMethod::kEvery
                          ? (of_stage + 1) % n != 0
                          : false;
-  return static_cast<std::uint8_t>(keeps ? kKeepingLayer : 0);
+  return static_cast<Kind>(keeps ? kKeepingLayer : 0);
 }
 
 // Megatron's block method leaves these modules out (multi_token_prediction.py,
 // _checkpointed_forward).
-std::vector<std::uint8_t> MtpKindsOf(const Model& model, const Plan& plan) {
-  std::vector<std::uint8_t> kinds = model.mtp_kinds();
+std::vector<Kind> MtpKindsOf(const Model& model, const Plan& plan) {
+  std::vector<Kind> kinds = model.mtp_kinds();
   const bool keeps = plan.memory.recompute == Recompute::kFull &&
                      plan.memory.recompute_method == RecomputeMethod::kBlock;
-  for (std::uint8_t& kind : kinds) {
+  for (Kind& kind : kinds) {
     if (keeps) kind |= kKeepingLayer;
     if ((plan.precision.bf16_modules & kBf16Mtp) != 0) kind |= kBf16Layer;
   }
@@ -310,7 +342,14 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.bidirectional)
       .Add(s.mamba.kind)
       .Add(s.unit)
-      .Add(s.mtp_modules);
+      .Add(s.mtp_modules)
+      .Add(s.encoder_seq)
+      .Add(s.crosses)
+      .Add(s.turns)
+      .Add(s.sizes.size());
+  for (const LayerSizes& own : s.sizes) {
+    h.Add(own.heads.queries).Add(own.heads.keys).Add(own.heads.dim).Add(own.ffn_hidden);
+  }
   const ExpertShape& e = s.experts;
   h.Add(e.count).Add(e.local).Add(e.ep).Add(e.etp).Add(e.load_permille).Add(e.shares.value);
   return h.value();
@@ -339,12 +378,17 @@ void AddLatent(const Shape& s, std::vector<std::int64_t>* out) {
 void AddMamba(const Shape& s, std::vector<std::int64_t>* out) {
   const Mamba& m = s.mamba;
   if (m.kind != Mixer::kMamba2) {
-    if (m.kind == Mixer::kDeltaNet) {  // bias of the decay, A, convolution
-      out->insert(out->end(), {m.heads, m.heads, m.convolved() * m.conv});
+    if (m.delta()) {  // bias of the decay, A, convolution
+      const std::int64_t biases = m.decays() > 0 ? m.decays() : m.heads;
+      out->insert(out->end(), {biases, m.heads, m.convolved() * m.conv});
     }
-    out->insert(out->end(),
-                {m.projected() * s.hidden, m.kind == Mixer::kDeltaNet ? m.head_dim : m.inner(),
-                 m.inner() * s.hidden});
+    if (m.gate_rank > 0) {
+      out->insert(out->end(), {m.gate_rank * m.inner(), m.gate_rank * m.decays()});
+    }
+    const std::int64_t norm = m.delta()                     ? m.head_dim
+                              : m.kind == Mixer::kShortConv ? m.inner() * m.conv  // it has none
+                                                            : m.inner();
+    out->insert(out->end(), {m.projected() * s.hidden, norm, m.inner() * s.hidden});
     return;
   }
   out->insert(out->end(), {m.heads, m.heads, m.heads,  // bias of dt, A, D
@@ -399,6 +443,11 @@ std::vector<std::int64_t> LayerParameters(const Shape& s) {
   if (s.mixes() && s.post_norms) AddNorm(s, &p);
   if (s.mamba.heads > 0) AddMamba(s, &p);
   if (s.attends) AddAttention(s, &p);
+  if (s.turns) AddNorm(s, &p);
+  if (s.crosses) {
+    AddNorm(s, &p);
+    AddAttention(s, &p);
+  }
   if (s.feeds_forward) {
     if (!s.shared_norm) AddNorm(s, &p);
     if (s.post_norms) AddNorm(s, &p);
@@ -431,6 +480,11 @@ std::vector<std::int64_t> EmbeddingParameters(const Shape& s) {
     p.push_back(s.vocab * s.hidden);
   }
   if (s.position == Position::kLearned) p.push_back(s.positions * s.hidden);
+  if (s.encoder_positions > 0) p.push_back(s.encoder_positions * s.hidden);
+  if (s.frame_values > 0) {
+    const std::int64_t first = 3 * s.frame_values * s.hidden, second = 3 * s.hidden * s.hidden;
+    p.insert(p.end(), {first, s.hidden, second, s.hidden});
+  }
   if (s.encoder) p.push_back(2 * s.hidden);  // token types
   if (s.embedding_norm) AddNorm(s, &p);
   return p;
@@ -474,6 +528,8 @@ std::int64_t SequenceParallelParameters(const Shape& s) {
   const std::int64_t norm = s.hidden * (s.norm == Norm::kLayerNorm ? 2 : 1);
   std::int64_t n = (s.mixes() ? norm : 0) + (s.feeds_forward && !s.shared_norm ? norm : 0);
   if (s.post_norms) n *= 2;
+  if (s.turns) n += norm;
+  if (s.crosses) n += norm + (s.attention_bias && s.projection_bias ? s.hidden : 0);
   if (s.attends) {
     if (s.attention_bias && s.projection_bias) n += s.hidden;
     if (s.qk_norm && !s.qk_norm_whole) n += 2 * s.head_dim;

@@ -60,6 +60,7 @@ struct Shape {
   std::int64_t hidden = 0, head_dim = 0, positions = 0;
   std::int64_t heads = 0, kv_heads = 0;  // of this rank
   Heads window_heads;                    // of this rank, until OfKind has chosen
+  std::vector<LayerSizes> sizes;         // the same
   std::int64_t ffn = 0, vocab = 0;       // of this rank; vocab is padded
   std::int64_t element_bytes = 2;        // of activations and parameters
   std::int64_t gradient_bytes = 4;       // of the gradient buffer
@@ -117,6 +118,11 @@ struct Shape {
   bool scaled_rotary = false, clamped_activation = false;
   bool encoder = false, parallel_block = false, shared_norm = false, embedding_norm = false;
   std::int64_t window = 0;
+  // Two stacks: the encoder's tokens and what a frame of its input holds; a decoder's layer
+  // attends to it, by this kernel, and begins the decoder.
+  std::int64_t encoder_seq = 0, frame_values = 0, encoder_positions = 0;
+  AttentionBackend cross_attention = AttentionBackend::kUnfused;
+  bool crosses = false, turns = false;
   std::int64_t mtp_modules = 0;  // whose projection and norms the last stage holds
 
   // A convolutional network, the unit that a block is of, and the elements of one image that come
@@ -199,12 +205,12 @@ Shape MakeShape(const Model& model, const Plan& plan);
 // == decides.
 std::uint64_t Hash(const Shape& shape);
 // Bits of LayerKind: the model's, and whether the plan keeps the layer in bf16.
-std::uint8_t KindOf(const Model& model, const Plan& plan, std::int64_t layer);
+Kind KindOf(const Model& model, const Plan& plan, std::int64_t layer);
 // kKeepingLayer where the plan leaves a layer out of recomputation, else 0. `of_chunk`, `of_stage`:
 // its number among the layers of its chunk and of its stage, from 0.
-std::uint8_t KeepingOf(const Plan& plan, std::int64_t of_chunk, std::int64_t of_stage);
-std::vector<std::uint8_t> MtpKindsOf(const Model& model, const Plan& plan);
-// The shape of a layer of one kind (bits of LayerKind).
+Kind KeepingOf(const Plan& plan, std::int64_t of_chunk, std::int64_t of_stage);
+std::vector<Kind> MtpKindsOf(const Model& model, const Plan& plan);
+// The shape of a layer of one kind (bits of LayerKind and sizes).
 Shape OfKind(const Shape& shape, std::int64_t kind);
 // That of a layer at its place in a group that runs again at once (bits of GroupPlace).
 Shape InGroup(const Shape& shape, std::uint8_t places);

@@ -2,6 +2,7 @@
 
 #include "orrery/workload/generators/layers/chunked_loss.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
+#include "orrery/workload/generators/layers/encoder_decoder.h"
 #include "orrery/workload/generators/layers/patches.h"
 #include "orrery/workload/generators/layers/precision.h"
 
@@ -244,117 +245,135 @@ void SumForward(const Shape& s, BlockWriter* w) {
   }
 }
 
+void SumBackward(const Shape& s, BlockWriter* w) {
+  const std::int64_t e = s.element_bytes;
+  if (s.dropout) {
+    w->Kernel("dropout", Elementwise(s, MemoryOp::kDropout, s.local_tokens(), s.hidden, e + 1, e,
+                                     Pass::kBackward));
+  }
+  w->Free(DropoutMask(s, w));
+  if (!s.embedding_norm) return;
+  w->Module("embedding.norm");
+  NormBackward(s, w);
+  w->Free(EmbeddingInput(s, w));
+  w->Module("embedding.word");
+}
+
 }  // namespace
+
+void WriteEmbeddingForward(const Shape& s, BlockWriter* w) {
+  const std::int64_t e = s.element_bytes;
+  w->Module("embedding.word");
+  w->Alloc(Tokens(s, w));
+  w->Alloc(EmbeddingMask(s, w));
+  const Buffer looked_up = w->Temporary("embedding.output", s.full_bytes());
+  w->Alloc(looked_up);
+  LookUp(s, w);
+  if (s.position == Position::kRotary || s.position == Position::kRelative) {
+    w->Kernel("transpose",
+              Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kForward));
+    TpCollective(s, w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
+                 s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
+                 s.full_bytes(), s.dtype);
+  } else {
+    TpCollective(s, w, "all_reduce", Collective::kAllReduce, s.full_bytes(), s.dtype);
+    w->Module("embedding.position");
+    w->Kernel("embedding",
+              Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
+    w->Kernel("add",
+              Elementwise(s, MemoryOp::kAdd, s.tokens(), s.hidden, 2 * e, e, Pass::kForward));
+    w->Kernel("transpose",
+              Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kForward));
+    if (s.sequence_parallel) {
+      w->Kernel("split",
+                Elementwise(s, MemoryOp::kCopy, s.local_tokens(), s.hidden, e, e, Pass::kForward));
+    }
+  }
+  if (s.encoder) {
+    w->Module("embedding.token_type");
+    w->Kernel("embedding",
+              Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
+    w->Kernel("add",
+              Elementwise(s, MemoryOp::kAdd, s.tokens(), s.hidden, 2 * e, e, Pass::kForward));
+  }
+  SumForward(s, w);
+  w->Free(looked_up);
+}
 
 graph::Block EmbeddingForward(const Shape& s, Names* names) {
   BlockWriter w(names, "embedding.forward", Pass::kForward);
   FetchBatch(s, &w);
-  if (s.patch_values > 0) {
-    PatchesForward(s, &w);
-    SumForward(s, &w);
-    return w.Finish();
-  }
-  const std::int64_t e = s.element_bytes;
-  w.Module("embedding.word");
-  w.Alloc(Tokens(s, &w));
-  w.Alloc(EmbeddingMask(s, &w));
-  const Buffer looked_up = w.Temporary("embedding.output", s.full_bytes());
-  w.Alloc(looked_up);
-  LookUp(s, &w);
-  if (s.position == Position::kRotary) {
-    w.Kernel("transpose",
-             Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kForward));
-    TpCollective(s, &w, s.sequence_parallel ? "reduce_scatter" : "all_reduce",
-                 s.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce,
-                 s.full_bytes(), s.dtype);
+  if (s.patch_values > 0 || s.frame_values > 0) {
+    s.patch_values > 0 ? PatchesForward(s, &w) : FramesForward(EncoderShape(s), &w);
+    SumForward(s.patch_values > 0 ? s : EncoderShape(s), &w);
   } else {
-    TpCollective(s, &w, "all_reduce", Collective::kAllReduce, s.full_bytes(), s.dtype);
-    w.Module("embedding.position");
-    w.Kernel("embedding",
-             Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
-    w.Kernel("add", Elementwise(s, MemoryOp::kAdd, s.tokens(), s.hidden, 2 * e, e, Pass::kForward));
-    w.Kernel("transpose",
-             Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kForward));
-    if (s.sequence_parallel) {
-      w.Kernel("split",
-               Elementwise(s, MemoryOp::kCopy, s.local_tokens(), s.hidden, e, e, Pass::kForward));
-    }
+    WriteEmbeddingForward(s.encoder_seq > 0 ? EncoderShape(s) : s, &w);
   }
-  if (s.encoder) {
-    w.Module("embedding.token_type");
-    w.Kernel("embedding",
-             Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden, e, e, Pass::kForward));
-    w.Kernel("add", Elementwise(s, MemoryOp::kAdd, s.tokens(), s.hidden, 2 * e, e, Pass::kForward));
-  }
-  SumForward(s, &w);
-  w.Free(looked_up);
   return w.Finish();
 }
 
-graph::Block EmbeddingBackward(const Shape& s, Names* names) {
-  BlockWriter w(names, "embedding.backward", Pass::kBackward);
+void WriteEmbeddingBackward(const Shape& s, BlockWriter* w) {
   const std::int64_t e = s.element_bytes;
-  w.Module("embedding.word");
-  if (s.dropout) {
-    w.Kernel("dropout", Elementwise(s, MemoryOp::kDropout, s.local_tokens(), s.hidden, e + 1, e,
-                                    Pass::kBackward));
-  }
-  w.Free(DropoutMask(s, &w));
-  if (s.embedding_norm) {
-    w.Module("embedding.norm");
-    NormBackward(s, &w);
-    w.Free(EmbeddingInput(s, &w));
-    w.Module("embedding.word");
-  }
-  if (s.patch_values > 0) {
-    PatchesBackward(s, &w);
-    return w.Finish();
-  }
-  const Buffer gathered = w.Temporary("gathered", s.full_bytes(), MemoryKind::kCommunication);
-  w.Alloc(gathered);
+  w->Module("embedding.word");
+  SumBackward(s, w);
+  if (s.patch_values > 0) return PatchesBackward(s, w);
+  const Buffer gathered = w->Temporary("gathered", s.full_bytes(), MemoryKind::kCommunication);
+  w->Alloc(gathered);
   if (s.sequence_parallel) {
-    TpCollective(s, &w, "all_gather", Collective::kAllGather, s.full_bytes(), s.dtype);
+    TpCollective(s, w, "all_gather", Collective::kAllGather, s.full_bytes(), s.dtype);
   }
-  w.Kernel("transpose",
-           Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kBackward));
+  w->Kernel("transpose",
+            Elementwise(s, MemoryOp::kTranspose, s.tokens(), s.hidden, e, e, Pass::kBackward));
   // The gradient of a table is dense: zeroed, scattered into, then added to the gradient buffer.
   const auto table = [&](std::int64_t rows, std::int64_t read_per_row_element) {
     if (s.frozen()) return;
-    const Buffer dense = w.Temporary("table.gradient", rows * s.hidden * e);
-    w.Alloc(dense);
-    w.Kernel("zero", Elementwise(s, MemoryOp::kZero, rows, s.hidden, 0, e, Pass::kBackward));
-    w.Kernel("embedding", Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden,
-                                      read_per_row_element, e, Pass::kBackward));
-    AccumulateGradient(s, &w, "table_gradient", rows * s.hidden);
-    w.Free(dense);
+    const Buffer dense = w->Temporary("table.gradient", rows * s.hidden * e);
+    w->Alloc(dense);
+    w->Kernel("zero", Elementwise(s, MemoryOp::kZero, rows, s.hidden, 0, e, Pass::kBackward));
+    w->Kernel("embedding", Elementwise(s, MemoryOp::kEmbedding, s.tokens(), s.hidden,
+                                       read_per_row_element, e, Pass::kBackward));
+    AccumulateGradient(s, w, "table_gradient", rows * s.hidden);
+    w->Free(dense);
   };
   if (s.encoder) {
-    w.Module("embedding.token_type");
+    w->Module("embedding.token_type");
     table(2, 2 * e);
   }
   if (s.position == Position::kLearned) {
-    w.Module("embedding.position");
+    w->Module("embedding.position");
     table(s.positions, 2 * e);
-    w.Module("embedding.word");
+    w->Module("embedding.word");
   }
   if (s.framework.embedding_product) {
-    WriteGemm(s, &w, "embedding",
+    WriteGemm(s, w, "embedding",
               {.m = s.vocab,
                .n = s.hidden,
                .k = s.tokens(),
                .dtype = s.dtype,
                .layout = graph::GemmLayout::kTN});
-    w.Free(OneHot(s, &w));
+    w->Free(OneHot(s, w));
   } else {
     if (s.tp > 1) {
-      w.Kernel("zero_masked",
-               Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kBackward));
+      w->Kernel("zero_masked",
+                Elementwise(s, MemoryOp::kZero, s.tokens(), s.hidden, 0, e, Pass::kBackward));
     }
     table(s.vocab, 2 * e);
   }
-  w.Free(gathered);
-  w.Free(EmbeddingMask(s, &w));
-  w.Free(Tokens(s, &w));
+  w->Free(gathered);
+  w->Free(EmbeddingMask(s, w));
+  w->Free(Tokens(s, w));
+}
+
+graph::Block EmbeddingBackward(const Shape& s, Names* names) {
+  BlockWriter w(names, "embedding.backward", Pass::kBackward);
+  const Shape read = s.encoder_seq > 0 ? EncoderShape(s) : s;
+  if (s.frame_values > 0) {
+    w.Module("embedding.frames");
+    SumBackward(read, &w);
+    FramesBackward(read, &w);
+  } else {
+    WriteEmbeddingBackward(read, &w);
+  }
   return w.Finish();
 }
 

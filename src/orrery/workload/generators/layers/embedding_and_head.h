@@ -13,6 +13,9 @@ namespace orrery::workload {
 // The modules around a chunk's layers, where neither end of the model is: what fetches a
 // micro-batch has them.
 graph::Block EnterChunk(const Shape& s, Names* names);
+// Into a block that does more besides: the look-up of s.tokens().
+void WriteEmbeddingForward(const Shape& s, BlockWriter* w);
+void WriteEmbeddingBackward(const Shape& s, BlockWriter* w);
 graph::Block EmbeddingForward(const Shape& s, Names* names);
 graph::Block EmbeddingBackward(const Shape& s, Names* names);
 graph::Block HeadForward(const Shape& s, Names* names);

@@ -16,6 +16,7 @@ void MixerForward(const Shape& s, bool keep, bool keep_core, LayerWriter* layer)
 }
 
 void FeedForward(const Shape& s, bool keep, LayerWriter* layer) {
+  layer->CrossForward(keep);
   if (!s.feeds_forward) return layer->SkipFeedForward(keep);
   if (s.experts.count > 0) return layer->ExpertsForward(keep);
   layer->MlpForward(keep);
@@ -26,6 +27,7 @@ void FeedForward(const Shape& s, bool keep, LayerWriter* layer) {
 void WriteLayerForward(const Shape& s, BlockWriter* w) {
   if (s.net != nullptr) return WriteUnitForward(s, w);
   const bool keep = s.recompute != Recompute::kFull;
+  if (s.turns) TurnForward(s, w);
   LayerWriter layer(s, w);
   layer.BeginForward();
   MixerForward(s, keep, keep && !layer.recomputes_core(), &layer);
@@ -50,12 +52,14 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
   } else if (s.feeds_forward) {
     layer.MlpBackward();
   }
+  layer.CrossBackward();
   if (s.attends) {
     layer.AttentionBackward();
   } else if (s.mamba.heads > 0) {
     layer.MambaBackward();
   }
   layer.EndBackward();
+  if (s.turns) TurnBackward(s, w);
 }
 
 graph::Block LayerForward(const Shape& s, Names* names) {

@@ -187,6 +187,7 @@ void LayerWriter::UnfusedBackward() {
   w_->Free(probability_mask_);
   Softmax(Pass::kBackward);
   w_->Free(probabilities_);
+  PositionBias(Pass::kBackward);
   product("scores.query", s_.seq, s_.head_dim, s_.seq, GemmLayout::kNN);
   product("scores.key", s_.seq, s_.head_dim, s_.seq, GemmLayout::kTN);
   w_->Free(gradient);

@@ -72,6 +72,14 @@ void LayerWriter::Qkv(Pass pass) {
   QkNorm(pass);
 }
 
+// Selective recomputation keeps all of it.
+void LayerWriter::CrossForward(bool keep) {
+  if (s_.crosses) CrossWriter(s_, w_).Forward(keep);
+}
+void LayerWriter::CrossBackward() {
+  if (s_.crosses) CrossWriter(s_, w_).Backward();
+}
+
 // A layer of one part: what stands between its halves is its input, or its output.
 void LayerWriter::SkipMixer() {
   w_->Alloc(adapters_);

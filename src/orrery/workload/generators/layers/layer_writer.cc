@@ -261,6 +261,7 @@ void LayerWriter::MlpForward(bool keep) {
   BiasDropoutAdd();
   Drop(keep, mask2_);
   Drop((keep || s_.kept.projection) && !s_.parallel_block, middle_);
+  if (s_.crosses && !keep) CrossWriter(s_, w_).Drop();
   Drop(keep, adapters_);
   w_->Free(projected);
 }
@@ -389,6 +390,18 @@ void LayerWriter::Softmax(Pass pass) {
   w_->Kernel("cast", Elementwise(s_, MemoryOp::kCast, rows, s_.seq, 4, e, pass));
 }
 
+// Added to the scores of every sequence alike; backward its gradient is summed over the sequences
+// and added to that of the layers behind, which share it.
+void LayerWriter::PositionBias(Pass pass) {
+  if (s_.position != Position::kRelative) return;
+  const std::int64_t e = s_.element_bytes, bias = s_.heads * s_.seq * s_.seq;
+  graph::MemoryBound kernel = Elementwise(s_, MemoryOp::kAdd, s_.batch * s_.heads * s_.seq, s_.seq,
+                                          e, pass == Pass::kForward ? e : 0, pass);
+  kernel.bytes_read += bias * e;
+  if (pass == Pass::kBackward) kernel.bytes_written += bias * e;
+  w_->Kernel("position_bias", kernel);
+}
+
 void LayerWriter::UnfusedForward(bool keep_core) {
   const std::int64_t e = s_.element_bytes;
   const std::int64_t rows = s_.batch * s_.heads * s_.seq;
@@ -401,6 +414,7 @@ void LayerWriter::UnfusedForward(bool keep_core) {
   const Buffer scores = w_->Temporary("scores", s_.framework.keeps_scores ? 0 : rows * s_.seq * e);
   w_->Alloc(scores);
   w_->Kernel("scores", Batched(s_, s_.seq, s_.seq, s_.head_dim, GemmLayout::kNT));
+  PositionBias(Pass::kForward);
   w_->Alloc(probabilities_);
   Softmax(Pass::kForward);
   w_->Free(scores);

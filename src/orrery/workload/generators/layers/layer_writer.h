@@ -2,8 +2,9 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 
-#include "orrery/workload/generators/layers/layer_ops.h"
+#include "orrery/workload/generators/layers/encoder_decoder.h"
 
 namespace orrery::workload {
 
@@ -19,6 +20,7 @@ class LayerWriter {
 
   // `keep`: tensors stay for the backward pass; `keep_core`: those inside core attention too.
   void AttentionForward(bool keep, bool keep_core);
+  void CrossForward(bool keep);     // behind it, of a decoder's layer
   void MambaForward(bool keep);     // in its place where the layer's mixer is Mamba's alone
   void SkipMixer();                 // the layer is a feed-forward alone
   void SkipFeedForward(bool keep);  // or has none
@@ -34,6 +36,7 @@ class LayerWriter {
   void BeginRecompute() { again_ = true; }
   void MlpBackward();
   void ExpertsBackward();
+  void CrossBackward();
   void AttentionBackward();
   void MambaBackward();
   void EndBackward();
@@ -66,6 +69,7 @@ class LayerWriter {
   // What attention puts out times the sigmoid of its gate, where it has one.
   void Gate(graph::Pass pass);
   void UnfusedForward(bool keep_core);
+  void PositionBias(graph::Pass pass);
   void Softmax(graph::Pass pass);
   void CoreBackward();
   void UnfusedBackward();

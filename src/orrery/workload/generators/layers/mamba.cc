@@ -23,7 +23,8 @@ MambaWriter::MambaWriter(const Shape& s, BlockWriter* w) : s_(s), m_(s.mamba), w
                     full ? Lifetime::kCall : Lifetime::kMicrobatch);
   };
   const std::int64_t e = s.element_bytes;
-  projected_ = make("mamba.projected", s.tokens() * m_.projected() * e);
+  const std::int64_t gates = m_.gate_rank > 0 ? m_.inner() + m_.decays() : 0;
+  projected_ = make("mamba.projected", s.tokens() * (m_.projected() + gates) * e);
   scanned_ = make("mamba.scanned", s.tokens() * m_.inner() * e);
   gated_ = make("mamba.gated", LinearBytes(s, s.tokens() * m_.inner()));
   if (linear()) operands_ = make("mamba.operands", LinearSaved());
@@ -95,10 +96,38 @@ void Write(const Shape& s, BlockWriter* w, std::span<const Step> steps) {
 }  // namespace
 
 std::int64_t MambaWriter::LinearSaved() const {
+  const std::int64_t e = s_.element_bytes;
+  if (m_.kind == Mixer::kShortConv) return s_.tokens() * m_.inner() * e;  // the gated values
   const std::int64_t operands = m_.inner() + 2 * m_.heads * m_.state;
-  const bool delta = m_.kind == Mixer::kDeltaNet;
-  return s_.tokens() *
-         (operands * s_.element_bytes + (delta ? m_.heads * (8 + m_.chunk * s_.element_bytes) : 0));
+  const std::int64_t scalars = m_.decays() > 0 ? 4 * (m_.heads + m_.decays()) : 8 * m_.heads;
+  return s_.tokens() * (operands * e + (m_.delta() ? scalars + m_.heads * m_.chunk * e : 0));
+}
+
+void MambaWriter::GatesUp(Pass pass) {
+  if (m_.gate_rank == 0) return;
+  for (const auto& [name, width] :
+       {std::pair{"gate_up", m_.inner()}, std::pair{"decay_up", m_.decays()}}) {
+    const auto product = [&, name = name](std::int64_t m, std::int64_t n, std::int64_t k,
+                                          GemmLayout layout) {
+      WriteGemm(s_, w_, name, {.m = m, .n = n, .k = k, .dtype = s_.dtype, .layout = layout});
+    };
+    if (pass == Pass::kForward) {
+      product(s_.tokens(), width, m_.gate_rank, GemmLayout::kNT);
+    } else {
+      product(s_.tokens(), m_.gate_rank, width, GemmLayout::kNN);
+      product(width, m_.gate_rank, s_.tokens(), GemmLayout::kTN);
+    }
+  }
+}
+
+void MambaWriter::Decay(Pass pass) {
+  if (m_.decays() == 0) return;
+  const std::int64_t e = s_.element_bytes;
+  const bool forward = pass == Pass::kForward;
+  Stream("decays", MemoryOp::kStateScan, m_.decays(), forward ? e : 4 + e, forward ? 4 : e, pass);
+  Stream("decay_sums", MemoryOp::kStateScan, m_.decays(), 4, 4, pass);
+  Stream("decayed_keys_and_queries", MemoryOp::kCopy, 2 * m_.decays(), forward ? e + 4 : 2 * e + 4,
+         forward ? e : e + 4, pass);
 }
 
 void MambaWriter::LinearScan() {
@@ -112,9 +141,12 @@ void MambaWriter::LinearScan() {
     Write(s_, w_, kLightningState);
     return Write(s_, w_, kReads);
   }
+  if (m_.kind == Mixer::kShortConv) Stream("gate", MemoryOp::kSwiglu, m_.inner(), 2 * e, e, pass);
   Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved(), e, e, pass);
+  if (m_.kind == Mixer::kShortConv) return;
   Module("layers.mamba.scan", pass);
   Stream("strength_and_decay", MemoryOp::kStateScan, m_.heads, 2 * e, 8, pass);
+  Decay(pass);
   Stream("key_norms", MemoryOp::kRmsNorm, 2 * m_.groups * m_.state, e, e, pass);
   if (m_.heads > m_.groups) {
     Stream("repeat_keys", MemoryOp::kCopy, 2 * m_.heads * m_.state, e, e, pass);
@@ -138,6 +170,13 @@ void MambaWriter::LinearScanBackward() {
     Stream("silu", MemoryOp::kGelu, m_.convolved(), 2 * e, e, pass);
     return w_->Free(operands_);
   }
+  if (m_.kind == Mixer::kShortConv) {
+    Module("layers.mamba.convolution", pass);
+    Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved(), 2 * e, e, pass);
+    Stream("gate", MemoryOp::kSwiglu, m_.inner(), 3 * e, 2 * e, pass);
+    AccumulateGradient(s_, w_, "convolution", m_.convolved() * m_.conv);
+    return w_->Free(operands_);
+  }
   Write(s_, w_, kDeltaWrites);  // what forward did not keep, again
   Write(s_, w_, kDeltaState);
   Write(s_, w_, kDeltaBackward);
@@ -146,12 +185,14 @@ void MambaWriter::LinearScanBackward() {
     Stream("repeat_keys", MemoryOp::kCopy, 2 * m_.heads * m_.state, e, e, pass);
   }
   Stream("key_norms", MemoryOp::kRmsNorm, 2 * m_.groups * m_.state, 2 * e, e, pass);
+  Decay(pass);
   Stream("strength_and_decay", MemoryOp::kStateScan, m_.heads, 8 + 2 * e, 2 * e, pass);
   w_->Free(operands_);
   Module("layers.mamba.convolution", pass);
   Stream("causal_convolution", MemoryOp::kCausalConv, m_.convolved(), 2 * e, e, pass);
+  const std::int64_t biases = m_.decays() > 0 ? m_.decays() : m_.heads;
   for (const auto& [name, elements] : {std::pair{"convolution", m_.convolved() * m_.conv},
-                                       std::pair{"dt_bias", m_.heads}, std::pair{"a", m_.heads}}) {
+                                       std::pair{"dt_bias", biases}, std::pair{"a", m_.heads}}) {
     AccumulateGradient(s_, w_, name, elements);
   }
 }
@@ -233,6 +274,7 @@ void MambaWriter::Forward(bool keep) {
   Module("layers.mamba.in_projection", Pass::kForward);
   w_->Alloc(projected_);
   ColumnForward(s_, w_, "in_projection", s_.hidden, m_.projected());
+  GatesUp(Pass::kForward);
   Exchange("projected.dealt", m_.projected() + copied(), Pass::kForward);
   Reorder(m_.projected(), Pass::kForward);
   const Buffer convolved = w_->Temporary("convolved", s_.tokens() * m_.convolved() * e);
@@ -251,7 +293,11 @@ void MambaWriter::Forward(bool keep) {
   Exchange("gate.dealt", m_.inner(), Pass::kForward);
   Module("layers.mamba.norm", Pass::kForward);
   w_->Alloc(gated_);
-  Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 2 * e, e, Pass::kForward);
+  if (m_.kind == Mixer::kShortConv) {
+    Stream("gate", MemoryOp::kSwiglu, m_.inner(), 2 * e, e, Pass::kForward);
+  } else {
+    Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 2 * e, e, Pass::kForward);
+  }
   Reorder(m_.inner(), Pass::kForward);
   if (!keep) w_->Free(projected_);
   if (!keep) w_->Free(scanned_);
@@ -302,9 +348,12 @@ void MambaWriter::Backward() {
   Reorder(m_.inner(), pass);
   w_->Alloc(scanned);
   w_->Alloc(projected);
-  Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 3 * e, 2 * e, pass);
-  AccumulateGradient(s_, w_, "weight_gradient",
-                     m_.kind == Mixer::kDeltaNet ? m_.head_dim : m_.inner());
+  if (m_.kind == Mixer::kShortConv) {
+    Stream("gate", MemoryOp::kSwiglu, m_.inner(), 3 * e, 2 * e, pass);
+  } else {
+    Stream("gated_norm", MemoryOp::kRmsNorm, m_.inner(), 3 * e, 2 * e, pass);
+    AccumulateGradient(s_, w_, "weight_gradient", m_.delta() ? m_.head_dim : m_.inner());
+  }
   w_->Free(gated);
   Exchange("gate.dealt", m_.inner(), pass);
   Exchange("scanned.dealt", m_.inner(), pass);
@@ -322,6 +371,7 @@ void MambaWriter::Backward() {
   Exchange("projected.dealt", m_.projected() + copied(), pass);
   Module("layers.mamba.in_projection", pass);
   Reorder(m_.projected(), pass);
+  GatesUp(pass);
   ColumnBackward(s_, w_, "in_projection", s_.hidden, m_.projected(), false);
   w_->Free(projected);
 }

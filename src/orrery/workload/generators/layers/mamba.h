@@ -34,6 +34,12 @@
 // stand in mamba.cc. Keys and queries are repeated for every head of values. The products of a
 // chunk's state wait for the chunk before, which is not priced: with few heads a rank the scan
 // takes longer. Kept from forward besides: what goes into the scan, and the delta net's inverse.
+//
+// Kimi's delta attention (flash-linear-attention, ops/kda): the delta net's products; decays in
+// fp32 a channel of every key in place of one a head, made of a projection of their own, summed
+// along a chunk, and multiplied into copies of keys and queries. Gate and decays may be projected
+// by way of a few values. LFM2's short convolution: one projection to two gates and values, a gate,
+// the convolution, the other gate, the projection back.
 #pragma once
 
 #include "orrery/workload/generators/block_writer.h"
@@ -70,6 +76,10 @@ class MambaWriter {
   void Scan(graph::Pass pass);
   void ScanBackward();
   bool linear() const { return m_.kind != Mixer::kMamba2; }
+  // From the few values of Kimi's gate and decays, and back.
+  void GatesUp(graph::Pass pass);
+  // Decays of every channel.
+  void Decay(graph::Pass pass);
   // Bytes that a linear scan keeps: its inputs, the delta net's inverse.
   std::int64_t LinearSaved() const;
   void LinearScan();

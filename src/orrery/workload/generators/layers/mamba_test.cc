@@ -194,14 +194,16 @@ Model SmallLinear(Mixer kind) {
   m.activation = Activation::kSwiglu;
   m.position = Position::kRotary;
   m.mamba.kind = kind;
-  m.mamba.chunk = kind == Mixer::kDeltaNet ? 64 : 128;
+  m.mamba.chunk = kind == Mixer::kLightning ? 128 : 64;
+  if (kind == Mixer::kKimiDelta) m.mamba.groups = 8, m.mamba.gate_rank = 16;
   if (kind == Mixer::kLightning) m.mamba.groups = 8, m.mamba.conv = 0;
   m.attention_gate = kind == Mixer::kDeltaNet;
   return m;
 }
 
 TEST(LinearAttention, TensorsAddUpToTheModel) {
-  for (const Mixer kind : {Mixer::kDeltaNet, Mixer::kLightning}) {
+  for (const Mixer kind :
+       {Mixer::kDeltaNet, Mixer::kLightning, Mixer::kKimiDelta, Mixer::kShortConv}) {
     Model m = SmallLinear(kind);
     m.vocab = 1024;
     EXPECT_EQ(Elements(m, One()), m.parameters());
@@ -242,7 +244,8 @@ TEST(LinearAttention, ProductsOfAScan) {
 }
 
 TEST(LinearAttention, EveryPlanVerifies) {
-  for (const Mixer kind : {Mixer::kDeltaNet, Mixer::kLightning}) {
+  for (const Mixer kind :
+       {Mixer::kDeltaNet, Mixer::kLightning, Mixer::kKimiDelta, Mixer::kShortConv}) {
     for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       Plan p = One();
       p.parallel.tp = 2;
@@ -256,6 +259,37 @@ TEST(LinearAttention, EveryPlanVerifies) {
       }
     }
   }
+}
+
+// By hand: hidden 256; Kimi's 8 heads of 64 with keys of 32 project keys, queries and values (1,024
+// channels), strengths (8) and 16 values each for gate and decays, which become 512 and 256; the
+// short convolution three times 512. Products of the scan as the delta net's.
+TEST(LinearAttention, ProductsOfGates) {
+  const auto flops = [](Mixer kind) {
+    Model m = SmallLinear(kind);
+    m.pattern = "mm";
+    const graph::Graph g = Make(m, One());
+    const graph::Block& block = FindBlock(g, "layer.forward");
+    return (GemmFlops(block) - ScanFlops(block)) / (2.0 * 512);
+  };
+  const double rest = 512 * 256 + 3 * 256 * static_cast<double>(SmallLinear({}).ffn_hidden);
+  EXPECT_EQ(flops(Mixer::kKimiDelta), rest + 256 * (1024 + 8 + 32) + 16 * (512 + 256));
+  EXPECT_EQ(flops(Mixer::kShortConv), rest + 256 * 3 * 512);
+}
+
+// Decays of every channel of a key, in fp32, are kept besides.
+TEST(LinearAttention, KimiKeepsDecays) {
+  const auto saved = [](Mixer kind, std::int64_t rank) {
+    Model m = SmallLinear(kind);
+    m.attention_gate = false;
+    m.mamba.groups = 8;
+    m.mamba.gate_rank = rank;
+    m.pattern = "mm";
+    return SavedBytes(FindBlock(Make(m, One()), "layer.forward"));
+  };
+  // A token: decays of 8·32 before (2 bytes) and behind (4), one strength in place of two numbers.
+  EXPECT_EQ(saved(Mixer::kKimiDelta, 0) - saved(Mixer::kDeltaNet, 0),
+            512 * (8 * 32 * (2 + 4) - 8 * 2 - 8 * 4));
 }
 
 // Without its gate the same model has a narrower product and no kernel behind attention.

@@ -36,7 +36,7 @@ Plan OneGpu() {
   return p;
 }
 
-graph::Attention AttentionOf(const Model& m, const Plan& p, std::uint8_t kind) {
+graph::Attention AttentionOf(const Model& m, const Plan& p, Kind kind) {
   const Shape s = OfKind(MakeShape(m, p), kind);
   return {.heads = s.heads,
           .kv_heads = s.kv_heads,

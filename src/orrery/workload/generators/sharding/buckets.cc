@@ -1,6 +1,6 @@
 #include "orrery/workload/generators/sharding/buckets.h"
 
-#include <array>
+#include <map>
 #include <numeric>
 
 namespace orrery::workload {
@@ -76,9 +76,9 @@ std::vector<Bucket> MakeBuckets(const Shape& s, const ChunkParts& parts, const B
       layout.Add(head[i], parts.layers + 1, shared && rule.distributed);
     }
   }
-  std::array<std::vector<std::int64_t>, kLayerKinds> layers;
+  std::map<Kind, std::vector<std::int64_t>> layers;
   for (int unit = parts.layers; unit >= 1; --unit) {
-    const std::uint8_t kind = parts.kind(unit);
+    const Kind kind = parts.kind(unit);
     std::vector<std::int64_t>& layer = layers[kind];
     if (layer.empty()) layer = TrainedParameters(OfKind(s, kind));
     for (std::size_t i = layer.size(); i-- > 0;) layout.Add(layer[i], unit, false);

@@ -19,10 +19,10 @@ struct ChunkParts {
   int layers = 0;
   bool embedding = false, head = false;
   bool copies_embedding = false;  // the tied output layer of a last stage that is not the first
-  std::vector<std::uint8_t> kinds = {};  // of the layers (bits of LayerKind); empty: all plain
+  std::vector<Kind> kinds = {};   // of the layers (bits of LayerKind); empty: all plain
 
-  std::uint8_t kind(int unit) const {
-    return kinds.empty() ? std::uint8_t{0} : kinds[static_cast<std::size_t>(unit - 1)];
+  Kind kind(int unit) const {
+    return kinds.empty() ? Kind{0} : kinds[static_cast<std::size_t>(unit - 1)];
   }
 };
 

@@ -19,7 +19,7 @@ class ShardedLayers {
     for (int l = 0; l < job.chunk_layers.front(); ++l) {
       kinds_.push_back(KindOf(*job.model, plan, l) | KeepingOf(plan, l, l));
     }
-    for (const std::uint8_t kind : kinds_) {
+    for (const Kind kind : kinds_) {
       const Unit unit = UnitOf(OfKind(*job.shape, kind), ranks(), expert_ranks());
       shard_ += TrainedShardOf(unit);
       frozen_ += ShardOf(unit) - TrainedShardOf(unit);
@@ -35,13 +35,13 @@ class ShardedLayers {
   std::int64_t shard() const { return shard_; }
   std::int64_t frozen() const { return frozen_; }
   std::int64_t largest() const { return largest_; }  // of a layer
-  const std::vector<std::uint8_t>& kinds() const { return kinds_; }
+  const std::vector<Kind>& kinds() const { return kinds_; }
 
   // The gather of a pass's first layer.
   void Start(bool forward, int microbatch) {
     const int first = forward ? 0 : last();
-    const std::int64_t second = copies_ ? Kind(first + Step(forward)) : -1;
-    Call(BlockKind::kStartUnit, PackKinds(Kind(first), second, -1), forward ? 0 : 8, 0, 1,
+    const std::int64_t second = copies_ ? KindAt(first + Step(forward)) : -1;
+    Call(BlockKind::kStartUnit, PackKinds(KindAt(first), second, -1), forward ? 0 : 8, 0, 1,
          microbatch, graph::kNoEvent);
   }
 
@@ -52,7 +52,7 @@ class ShardedLayers {
     int l = forward ? 0 : last();
     while (l >= 0 && l <= last()) {
       const std::int64_t kinds = KindsFrom(l, step);
-      if (!forward && Kind(l + 1) != Kind(l)) Reload(l, microbatch);
+      if (!forward && KindAt(l + 1) != KindAt(l)) Reload(l, microbatch);
       const std::int64_t link = LinkFlag(forward, l);
       int count = 1;
       while (Same(l, l + count * step, step) && LinkFlag(forward, l + count * step) == link) {
@@ -73,11 +73,11 @@ class ShardedLayers {
  private:
   static int Step(bool forward) { return forward ? 1 : -1; }
   int last() const { return static_cast<int>(kinds_.size()) - 1; }
-  std::int64_t Kind(int l) const {
+  std::int64_t KindAt(int l) const {
     return l < 0 || l > last() ? -1 : kinds_[static_cast<std::size_t>(l)];
   }
   std::int64_t KindsFrom(int l, int step) const {
-    return PackKinds(Kind(l), Kind(l + step), copies_ ? Kind(l + 2 * step) : -1);
+    return PackKinds(KindAt(l), KindAt(l + step), copies_ ? KindAt(l + 2 * step) : -1);
   }
   bool Same(int l, int other, int step) const {
     return other >= 0 && other <= last() && KindsFrom(l, step) == KindsFrom(other, step);
@@ -93,12 +93,12 @@ class ShardedLayers {
   }
   std::int64_t LinkFlag(bool forward, int l) const {
     if (!offloads()) return 0;
-    const bool linked = forward ? moved_out_ || l > 0 : Kind(l - 1) == Kind(l);
+    const bool linked = forward ? moved_out_ || l > 0 : KindAt(l - 1) == KindAt(l);
     return linked ? 16 : 0;
   }
   void Reload(int l, int microbatch) {
     if (!offloads()) return;
-    out_->calls.push_back({.block = job_.blocks->Get(BlockKind::kReload, Kind(l)),
+    out_->calls.push_back({.block = job_.blocks->Get(BlockKind::kReload, KindAt(l)),
                            .event = EventOf(false),
                            .microbatch = microbatch});
   }
@@ -115,7 +115,7 @@ class ShardedLayers {
   const JobContext& job_;
   graph::Program* out_;
   bool copies_ = false, moved_out_ = false;
-  std::vector<std::uint8_t> kinds_;
+  std::vector<Kind> kinds_;
   std::int64_t shard_ = 0, frozen_ = 0, largest_ = 0;
 };
 
@@ -125,7 +125,7 @@ bool SumsFactors(const Plan& plan) {
 }
 
 // Flat parameters are one tensor a unit. Under adapters the root unit is frozen whole.
-OptimizerCounts CountsOf(const JobContext& job, const std::vector<std::uint8_t>& kinds,
+OptimizerCounts CountsOf(const JobContext& job, const std::vector<Kind>& kinds,
                          std::int64_t ranks) {
   const Plan& plan = *job.plan;
   OptimizerCounts counts;
@@ -133,7 +133,7 @@ OptimizerCounts CountsOf(const JobContext& job, const std::vector<std::uint8_t>&
     counts.tensors = job.chunk_layers.front() + (job.shape->frozen() ? 0 : 1);
     return counts;
   }
-  for (const std::uint8_t kind : kinds) {
+  for (const Kind kind : kinds) {
     const Shape layer = OfKind(*job.shape, kind);
     SumsFactors(plan) ? CountShardedLayer(layer, ranks, &counts) : CountLayer(layer, &counts);
   }
@@ -183,7 +183,7 @@ void WriteShardedProgram(const JobContext& job, graph::Program* out) {
   if (plan.framework.prefetch) call(BlockKind::kWaitGradients);
   call(BlockKind::kOptimizer, shard * ranks, shard, job.norm_group, flags);
   if (SumsFactors(plan)) {
-    for (const std::uint8_t kind : layers.kinds()) call(BlockKind::kFactorMeans, kind);
+    for (const Kind kind : layers.kinds()) call(BlockKind::kFactorMeans, kind);
     call(BlockKind::kFactorMeans, -1);
   }
   call(BlockKind::kLoss, plan.replicas(), plan.framework.log_every_step ? 1 : 0);

@@ -1,0 +1,162 @@
+// Two stacks: what the decoder's layers have besides, at which lengths, and what they keep.
+#include "orrery/workload/generators/layers/encoder_decoder.h"
+
+#include <gtest/gtest.h>
+
+#include "orrery/graph/verify/verify.h"
+#include "orrery/workload/test_support.h"
+
+namespace orrery::workload {
+namespace {
+
+constexpr std::int64_t kDecoder = 128, kEncoder = 512;
+
+// Two layers of an encoder, three of a decoder. 8 heads of 48 over a hidden size of 256.
+Model Words() {
+  Model m = SmallGpt(5);
+  m.head_dim = 48;
+  m.encoder_layers = 2;
+  m.encoder_len = kEncoder;
+  m.norm = Norm::kRmsNorm;
+  m.attention_bias = m.mlp_bias = false;
+  m.position = Position::kRelative;
+  m.dropout = 0.1;
+  m.vocab = 1024;
+  return m;
+}
+
+Model Sound() {
+  Model m = SmallGpt(5);
+  m.encoder_layers = 2;
+  m.encoder_len = kEncoder;
+  m.frame_values = 80;
+  m.vocab = 1024;
+  return m;
+}
+
+Plan OneGpu() {
+  Plan p;
+  p.batch.global_batch = p.batch.micro_batch = 4;
+  p.batch.seq_len = kDecoder;
+  return p;
+}
+
+// Over all calls of a pass.
+template <typename F>
+auto Sum(const graph::Graph& g, graph::Pass pass, F of) {
+  decltype(of(g.blocks.front())) sum = 0;
+  for (const graph::Call& call : g.programs[0].calls) {
+    const graph::Block& block = g.blocks[call.block.index()];
+    if (block.pass == pass && call.microbatch >= 0) sum += call.repeat * of(block);
+  }
+  return sum;
+}
+
+// By hand. Attention 4·256·384; feed-forward 2·256·1,024; norms of 256. Encoder: both and two
+// norms. Decoder: two attentions, the feed-forward, three norms. Besides the table, the encoder's
+// norm and the last one.
+TEST(EncoderDecoder, Parameters) {
+  const std::int64_t attention = 4 * 256 * 384, feed = 2 * 256 * 1024;
+  const std::int64_t encoder = attention + feed + 2 * 256;
+  const std::int64_t decoder = 2 * attention + feed + 3 * 256;
+  EXPECT_EQ(Words().parameters(), 2 * encoder + 3 * decoder + 1024 * 256 + 2 * 256);
+}
+
+// Convolutions of 3·80 and 3·256 by 256 with biases; positions of both stacks.
+TEST(EncoderDecoder, FramesAndPositions) {
+  Model words = Sound();
+  words.frame_values = 0;
+  words.position = Position::kNone;
+  EXPECT_EQ(Sound().parameters() - words.parameters(),
+            3 * 80 * 256 + 256 + 3 * 256 * 256 + 256 + (512 + kEncoder) * 256);
+}
+
+// Multiply-adds by hand: the encoder's layers at 512 tokens, which all see all; the decoder's at
+// 128 under a mask, their queries and projections of cross attention at 128, keys and values at
+// 512, scores and context of 128 by 512.
+TEST(EncoderDecoder, FlopsOfTwoLengths) {
+  const double attention = 4.0 * 256 * 384, feed = 2.0 * 256 * 1024;
+  const double encoder = 512 * (attention + feed + 512 * 2 * 384);
+  const double decoder = 128 * (attention + feed + 64 * 2 * 384) + 128 * (attention / 2) +
+                         512 * (attention / 2) + 128.0 * 512 * 2 * 384;
+  EXPECT_DOUBLE_EQ(Words().flops_per_sequence(kDecoder),
+                   6 * (2 * encoder + 3 * decoder + 128.0 * 1024 * 256));
+}
+
+// Of the causal square a model counts half, FLOPs of kernels count all.
+TEST(EncoderDecoder, ProductsAreTheModels) {
+  const graph::Graph sound = Make(Sound(), OneGpu());
+  const double masked = 2.0 * 4 * 3 * kDecoder * (kDecoder / 2.0) * 2;  // a column of the heads
+  EXPECT_NEAR((Sum(sound, graph::Pass::kForward, BlockFlops) - masked * 256) /
+                  (4 * Sound().flops_per_sequence(kDecoder) / 3),
+              1, 1e-9);
+  const graph::Graph words = Make(Words(), OneGpu());
+  EXPECT_NEAR((Sum(words, graph::Pass::kForward, BlockFlops) - masked * 384) /
+                  (4 * Words().flops_per_sequence(kDecoder) / 3),
+              1, 1e-9);
+}
+
+TEST(EncoderDecoder, CrossAttentionIsOfBothLengths) {
+  int crossed = 0;
+  for (const graph::Block& block : Make(Sound(), OneGpu()).blocks) {
+    for (const graph::Kernel& kernel : block.kernels) {
+      const auto* attention = std::get_if<graph::Attention>(&kernel);
+      if (attention == nullptr || attention->seq_q == attention->seq_kv) continue;
+      EXPECT_EQ(attention->seq_q, kDecoder);
+      EXPECT_EQ(attention->seq_kv, kEncoder);
+      EXPECT_FALSE(attention->causal);
+      ++crossed;
+    }
+  }
+  EXPECT_EQ(crossed, 4);  // of the decoder's first layer and of its others, forward and backward
+}
+
+TEST(EncoderDecoder, EveryPlanVerifiesAndGivesBackWhatItKept) {
+  for (const Model& m : {Words(), Sound()}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      for (const auto attention : {AttentionBackend::kFlash2, AttentionBackend::kUnfused}) {
+        Plan p = OneGpu();
+        p.parallel.tp = 2;
+        p.parallel.sequence_parallel = true;
+        p.memory.recompute = recompute;
+        p.framework.attention = attention;
+        const graph::Graph g = Make(m, p);
+        const Status status = graph::Verify(g, graph::VerifyLevel::kFull);
+        EXPECT_TRUE(status.ok()) << status.message();
+        EXPECT_EQ(Sum(g, graph::Pass::kForward, SavedBytes),
+                  -Sum(g, graph::Pass::kBackward, SavedBytes));
+      }
+    }
+  }
+}
+
+// A table of distances keeps the layers' own attention from fused kernels, not cross attention.
+TEST(EncoderDecoder, RelativePositionsRunUnfused) {
+  const Shape s = OfKind(MakeShape(Words(), OneGpu()), kCrossLayer);
+  EXPECT_FALSE(s.flash());
+  EXPECT_EQ(s.cross_attention, OneGpu().framework.attention);
+  EXPECT_TRUE(OfKind(MakeShape(Sound(), OneGpu()), kCrossLayer).flash());
+}
+
+TEST(EncoderDecoder, WhatTheyAreNotBuiltForIsRefused) {
+  Model m = Words();
+  m.window = 64;
+  m.position = Position::kRotary;
+  EXPECT_TRUE(Validate(m).message().starts_with("model.encoder_layers: built for two stacks"));
+  m = Words();
+  m.encoder_layers = 5;
+  EXPECT_TRUE(Validate(m).message().starts_with("model.encoder_layers: 5 is outside 1 … 4"));
+  m = SmallGpt(2);
+  m.encoder_len = 128;
+  EXPECT_TRUE(Validate(m).message().starts_with("model.encoder_len: says what the encoder reads"));
+  Plan p = OneGpu();
+  p.parallel.pp = 2;
+  EXPECT_TRUE(Validate(Words(), p).message().starts_with("parallel.pp: small is an encoder and"));
+  p = OneGpu();
+  p.lora.rank = 8;
+  p.lora.targets = kLoraAll;
+  EXPECT_TRUE(Validate(Words(), p).message().starts_with("training.lora_rank: small is an"));
+}
+
+}  // namespace
+}  // namespace orrery::workload
