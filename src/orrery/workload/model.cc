@@ -16,9 +16,10 @@ std::int64_t AttentionMatrices(const Model& m) {
     const std::int64_t v_dim = l.v_dim > 0 ? l.v_dim : m.head_dim;
     const std::int64_t query = m.heads * m.head_dim, context = m.heads * v_dim;
     const std::int64_t gate = m.attention_gate ? query : 0;
-    const std::int64_t value = m.keys_are_values ? 0 : m.kv_heads * v_dim;
+    const std::int64_t key = m.borrows_keys ? 0 : m.kv_heads * m.head_dim;
+    const std::int64_t value = m.keys_are_values || m.borrows_keys ? 0 : m.kv_heads * v_dim;
     const std::int64_t asks = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
-    return asks + m.hidden * (gate + m.kv_heads * m.head_dim + value + context);
+    return asks + m.hidden * (gate + key + value + context);
   }
   const std::int64_t query = m.heads * (l.nope_dim + l.rope_dim);
   const std::int64_t up = l.q_rank > 0 ? l.q_rank * (m.hidden + query) : m.hidden * query;
@@ -47,7 +48,10 @@ std::int64_t AttentionVectors(const Model& m) {
     n += (m.qkv_bias ? (queries + m.kv_heads) * m.head_dim + values : 0) +
          (m.projection_bias ? m.hidden : 0);
   }
-  if (m.qk_norm) n += (m.qk_norm_whole ? m.heads + m.kv_heads : 2) * m.head_dim;
+  if (m.qk_norm) {
+    const std::int64_t keys = m.borrows_keys ? 0 : m.qk_norm_whole ? m.kv_heads : 1;
+    n += ((m.qk_norm_whole ? m.heads : 1) + keys) * m.head_dim;
+  }
   if (m.sinks) n += m.heads;
   n += m.latent.q_rank + m.latent.kv_rank;  // their norms
   if (m.latent.sparse()) n += 2 * m.latent.index_dim;
@@ -96,6 +100,7 @@ std::int64_t LayerCount(const Model& model, Kind kind, std::int64_t experts) {
     n += (m.shared_norm ? 0 : norms) +
          ((kind & kExpertLayer) != 0 ? ExpertMlp(m, experts)
                                      : MlpMatrices(m, m.ffn_hidden) + MlpBiases(m, m.ffn_hidden));
+    if (m.layer_embedding > 0) n += 2 * m.layer_embedding * m.hidden + norm;
   }
   return n;
 }
@@ -124,6 +129,9 @@ std::int64_t Count(const Model& m, std::int64_t experts) {
                                  : m.frame_values > 0  ? m.encoder_len
                                                        : m.max_position;
     total += (m.max_position + encoder) * m.hidden;
+  }
+  if (m.layer_embedding > 0) {
+    total += m.layers * m.layer_embedding * (m.vocab + m.hidden) + m.layer_embedding;
   }
   if (m.frame_values > 0) total += 3 * (m.frame_values + m.hidden) * m.hidden + 2 * m.hidden;
   if (m.embedding_norm || m.encoder) total += m.hidden * (m.norm == Norm::kLayerNorm ? 2 : 1);
@@ -207,6 +215,7 @@ Model Model::of_kind(Kind kind) const {
     if (own.heads.keys > 0) m.kv_heads = own.heads.keys;
     if (own.heads.dim > 0) m.head_dim = own.heads.dim;
     if (own.ffn_hidden > 0) m.ffn_hidden = own.ffn_hidden;
+    m.borrows_keys = own.borrows_keys > 0;
   }
   const bool windowed = (kind & kWindowLayer) != 0;
   if (windowed && window_heads.queries > 0) m.heads = window_heads.queries;
@@ -301,6 +310,8 @@ double Model::flops_per_sequence(std::int64_t seq_len) const {
     if ((kind & kNoFeedForward) != 0) return products;
     products +=
         static_cast<double>((kind & kExpertLayer) != 0 ? routed : MlpMatrices(m, m.ffn_hidden));
+    // Its part is projected from the words' embedding, and the layer's output to it and back.
+    products += static_cast<double>(3 * layer_embedding * hidden);
     return products;
   };
   double products = static_cast<double>(vocab * hidden);
@@ -451,10 +462,20 @@ Status CheckSizes(const Model& m) {
     return InvalidInput("model.layer_sizes: says {} layers of {}; say each", m.size_of.size(),
                         m.layers);
   }
-  if (m.latent.kv_rank > 0 || m.window_heads.any() || m.encoder) {
+  const bool of_heads =
+      std::ranges::any_of(m.sizes, [](const LayerSizes& own) { return own.heads.any(); });
+  if (m.latent.kv_rank > 0 || (m.window_heads.any() && of_heads) || m.encoder) {
     return InvalidInput(
         "model.layer_sizes: built for decoders of ordinary attention, not beside latent attention "
         "or heads of windowed layers");
+  }
+  const bool borrows =
+      std::ranges::any_of(m.sizes, [](const LayerSizes& own) { return own.borrows_keys > 0; });
+  if (borrows && (m.attention_bias || m.keys_are_values || m.latent.v_dim > 0)) {
+    return InvalidInput(
+        "model.layer_sizes: borrows_keys is built for attention without biases, with values as "
+        "wide "
+        "as keys");
   }
   for (std::size_t at = 1; at <= m.sizes.size(); ++at) {
     const Model own = m.of_kind(static_cast<Kind>(at << kSizesShift));
@@ -520,6 +541,16 @@ Status CheckEncoderDecoder(const Model& m) {
   return InvalidInput(
       "model.encoder_layers: built for two stacks of ordinary attention and dense feed-forward, "
       "not for experts, windows, latent attention, Mamba, norms of queries or parallel blocks");
+}
+
+Status CheckLayerEmbedding(const Model& m) {
+  const Field field[] = {{"layer_embedding", m.layer_embedding, 0, 1 << 16}};
+  ORRERY_RETURN_IF_ERROR(CheckFields(field));
+  const bool plain = m.mamba.heads == 0 && m.encoder_layers == 0 && m.pattern.empty() &&
+                     m.mtp_layers == 0 && !m.encoder && !m.parallel_block && m.patch_values == 0;
+  if (m.layer_embedding == 0 || plain) return {};
+  return InvalidInput(
+      "model.layer_embedding: built for decoders whose layers are attention and a feed-forward");
 }
 
 Status CheckBeside(const Model& m) {
@@ -615,6 +646,7 @@ Status Validate(const Model& m) {
   }
   ORRERY_RETURN_IF_ERROR(CheckBeside(m));
   ORRERY_RETURN_IF_ERROR(CheckEncoderDecoder(m));
+  ORRERY_RETURN_IF_ERROR(CheckLayerEmbedding(m));
   ORRERY_RETURN_IF_ERROR(CheckImages(m));
   if (m.dropout < 0 || m.dropout >= 1) {
     return InvalidInput("model.dropout: {} is outside 0 … 1; 0 means that there is none",

@@ -127,6 +127,7 @@ struct Heads {
 struct LayerSizes {
   Heads heads;
   std::int64_t ffn_hidden = 0;
+  std::int64_t borrows_keys = 0;  // 1: keys and values are those of an earlier layer
   friend bool operator==(const LayerSizes&, const LayerSizes&) = default;
 };
 
@@ -191,6 +192,10 @@ struct Model {
   // layer which of them it has, from 1, or 0. Empty: all layers have the model's own.
   std::vector<LayerSizes> sizes;
   std::vector<std::uint16_t> size_of;
+  bool borrows_keys = false;  // of a layer (of_kind)
+  // Width of an embedding of its own that every layer adds behind its feed-forward (Gemma 4 E2B and
+  // E4B); 0: there are none.
+  std::int64_t layer_embedding = 0;
   // Of the layers so many at the front are an encoder's, to whose output each of the others
   // attends besides (T5, Whisper). 0: all are one stack.
   std::int64_t encoder_layers = 0;

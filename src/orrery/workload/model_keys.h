@@ -31,6 +31,8 @@ inline bool HasMamba(const Model& m) { return m.mamba.heads > 0; }
 inline bool HasMtp(const Model& m) { return m.mtp_layers > 0; }
 inline constexpr ModelSize kModelSizes[] = {
     {"patch_values", [](Model& m) -> std::int64_t& { return m.patch_values; }, HasPatches},
+    {"layer_embedding", [](Model& m) -> std::int64_t& { return m.layer_embedding; },
+     [](const Model& m) { return m.layer_embedding > 0; }},
     {"encoder_layers", [](Model& m) -> std::int64_t& { return m.encoder_layers; }, HasEncoder},
     {"encoder_len", [](Model& m) -> std::int64_t& { return m.encoder_len; }, HasEncoder},
     {"frame_values", [](Model& m) -> std::int64_t& { return m.frame_values; }, HasEncoder},

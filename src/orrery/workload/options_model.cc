@@ -219,7 +219,13 @@ constexpr Option kModel[] = {
      .type = kText,
      .doc =
          "Layers whose sizes differ, in order and with commas between: COUNT of the model's own, "
-         "or COUNT*ffn_hidden=5376+kv_heads=4 (and heads, head_dim)."},
+         "or COUNT*ffn_hidden=5376+kv_heads=4 (and heads, head_dim, borrows_keys=1: those of an "
+         "earlier layer)."},
+    {.name = "layer_embedding",
+     .type = kInteger,
+     .min = 0,
+     .max = 65536,
+     .doc = "Width of an embedding of its own that every layer adds (Gemma 4 E2B); 0: none."},
     {.name = "mixer",
      .type = kChoice,
      .fallback = "mamba2",

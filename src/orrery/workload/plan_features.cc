@@ -118,8 +118,15 @@ Status CheckLora(const Model& model, const Plan& plan) {
   return {};
 }
 
-// Two stacks of layers.
+// Two stacks of layers; embeddings of every layer.
 Status CheckEncoderDecoder(const Model& model, const Plan& plan) {
+  if (model.layer_embedding > 0 && plan.parallel.pp > 1) {
+    return InvalidInput(
+        "parallel.pp: every layer of {} adds an embedding of its own, which lies on the first "
+        "stage; "
+        "messages of it are not built: use pp 1",
+        model.name);
+  }
   if (model.encoder_layers == 0) return {};
   const auto refuse = [&](std::string_view key, std::string_view why, std::string_view remedy) {
     return InvalidInput("{}: {} is an encoder and a decoder, {}; {}", key, model.name, why, remedy);

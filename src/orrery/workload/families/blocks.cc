@@ -151,6 +151,19 @@ Status ReadBlocks(const Document& document, const Node& list, Model* model) {
   return model->SetSizes(sizes);
 }
 
+// Of a value of the family's row; 0 where it is left out.
+Result<std::int64_t> Count(Scope* scope, const std::string& name) {
+  ORRERY_ASSIGN_OR_RETURN(const std::optional<Value> value, scope->Field(name));
+  if (!value) return std::int64_t{0};
+  std::int64_t number = 0;
+  const char* end = value->text.data() + value->text.size();
+  const auto [at, error] = std::from_chars(value->text.data(), end, number);
+  if (value->quoted || error != std::errc() || at != end || number < 0 || number > kLargest) {
+    return scope->Wrong(*value, "a whole number from 0");
+  }
+  return number;
+}
+
 std::int64_t& MemberOf(LayerSizes* sizes, std::string_view name) {
   return name == "heads"      ? sizes->heads.queries
          : name == "kv_heads" ? sizes->heads.keys
@@ -177,7 +190,18 @@ Status ReadSizes(const Document& document, const Family& family, Scope* scope, M
       ORRERY_ASSIGN_OR_RETURN(MemberOf(&sizes[l], name), Whole(document, list->items[l], key));
     }
   }
-  return family.sizes_by.empty() ? Status() : model->SetSizes(sizes);
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t borrow, Count(scope, "borrowing_layers"));
+  ORRERY_ASSIGN_OR_RETURN(const std::int64_t width, Count(scope, "borrowing_ffn_hidden"));
+  if (borrow >= model->layers) {
+    return InvalidInput(
+        "{}: {} layers have keys of earlier ones, of {}; at least one must make them",
+        document.sources.front(), borrow, model->layers);
+  }
+  for (auto l = static_cast<std::size_t>(model->layers - borrow); l < sizes.size(); ++l) {
+    sizes[l].borrows_keys = 1;
+    sizes[l].ffn_hidden = width;
+  }
+  return family.sizes_by.empty() && borrow == 0 ? Status() : model->SetSizes(sizes);
 }
 
 }  // namespace orrery::workload::families

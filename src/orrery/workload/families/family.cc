@@ -42,8 +42,8 @@ class RowReader {
 
  private:
   bool IsValue(std::string_view key) const {
-    return key == "window_from" || key.starts_with('_') ||
-           FindOption(ModelOptions().options, key) != nullptr;
+    return key == "window_from" || key == "borrowing_layers" || key == "borrowing_ffn_hidden" ||
+           key.starts_with('_') || FindOption(ModelOptions().options, key) != nullptr;
   }
   // A name of the row's own that the row gives.
   bool IsField(std::string_view word) const {
@@ -73,10 +73,10 @@ class RowReader {
     if (key == "sizes_by") return ReadSizes(field.value);
     if (key == "pattern_by") return ReadWords(field.value, kLetters, &family_.pattern);
     std::vector<std::string_view> valid = OptionNames(ModelOptions().options);
-    valid.insert(valid.end(),
-                 {"require", "refuse", "without_effect", "not_modelled", "text_config",
-                  "vision_config", "attention_by", "feed_forward_by", "pattern_by", "window_from",
-                  "dense_at", "experts_at", "mamba_at", "sizes_by", "blocks"});
+    valid.insert(valid.end(), {"require", "refuse", "without_effect", "not_modelled", "text_config",
+                               "vision_config", "attention_by", "feed_forward_by", "pattern_by",
+                               "window_from", "borrowing_layers", "borrowing_ffn_hidden",
+                               "dense_at", "experts_at", "mamba_at", "sizes_by", "blocks"});
     return InvalidInput("{}", UnknownName("key", Printable(key), valid));
   }
 

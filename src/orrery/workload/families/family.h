@@ -16,6 +16,8 @@
 //   words}: word of the file → a letter of `pattern` window_from   the first layer (from 0) that
 //   has the window dense_at, experts_at  keys with the numbers of layers (from 0), a list or a text
 //   with commas
+//   borrowing_layers  how many layers at the end have keys of earlier ones; borrowing_ffn_hidden:
+//   and the width of their feed-forward
 //   mamba_at      keys with the numbers of layers, from 1, that have a mixer
 //   sizes_by      {heads, kv_heads, head_dim, ffn_hidden: key of a list with a number a layer}
 //   blocks        the key of a list of searched layers (blocks.h)

@@ -100,6 +100,8 @@ void SetModel(const Model& model, const Plan& plan, Shape* s) {
   s->attention_pool = model.attention_pool;
   s->encoder_seq = model.encoder_tokens(plan.batch.seq_len);
   s->frame_values = model.frame_values;
+  s->layer_embedding = model.layer_embedding;
+  s->layer_embeddings = model.layer_embedding > 0 ? model.layers : 0;
   if (model.encoder_layers > 0) {
     s->cross_attention = plan.framework.attention;
     if (model.position == Position::kLearned) {
@@ -225,6 +227,7 @@ Shape OfKind(const Shape& shape, std::int64_t kind) {
     if (own.heads.keys > 0) s.kv_heads = own.heads.keys;
     if (own.heads.dim > 0) s.head_dim = own.heads.dim;
     if (own.ffn_hidden > 0) s.ffn = own.ffn_hidden;
+    s.borrows_keys = own.borrows_keys > 0;
   }
   s.sizes.clear();
   if ((kind & kExpertLayer) == 0) s.experts = {};
@@ -346,6 +349,8 @@ std::uint64_t Hash(const Shape& s) {
       .Add(s.encoder_seq)
       .Add(s.crosses)
       .Add(s.turns)
+      .Add(s.borrows_keys)
+      .Add(s.layer_embedding)
       .Add(s.sizes.size());
   for (const LayerSizes& own : s.sizes) {
     h.Add(own.heads.queries).Add(own.heads.keys).Add(own.heads.dim).Add(own.ffn_hidden);
@@ -411,7 +416,7 @@ void AddAttention(const Shape& s, std::vector<std::int64_t>* out) {
   if (s.latent.kv_rank == 0 && s.qkv_bias) out->push_back(s.qkv());
   if (s.qk_norm) {
     out->push_back((s.qk_norm_whole ? s.heads : 1) * s.head_dim);
-    out->push_back((s.qk_norm_whole ? s.kv_heads : 1) * s.head_dim);
+    if (!s.borrows_keys) out->push_back((s.qk_norm_whole ? s.kv_heads : 1) * s.head_dim);
   }
   if (s.sinks) out->push_back(s.heads);
 }
@@ -452,6 +457,10 @@ std::vector<std::int64_t> LayerParameters(const Shape& s) {
     if (!s.shared_norm) AddNorm(s, &p);
     if (s.post_norms) AddNorm(s, &p);
     AddFeedForward(s, &p);
+    if (s.layer_embedding > 0) {
+      p.insert(p.end(), 2, s.layer_embedding * s.hidden);
+      AddNorm(s, &p);
+    }
   }
   return p;
 }
@@ -480,6 +489,10 @@ std::vector<std::int64_t> EmbeddingParameters(const Shape& s) {
     p.push_back(s.vocab * s.hidden);
   }
   if (s.position == Position::kLearned) p.push_back(s.positions * s.hidden);
+  if (s.layer_embedding > 0) {
+    const std::int64_t width = s.layer_embedding * s.layer_embeddings;
+    p.insert(p.end(), {s.vocab * width, s.hidden * width, s.layer_embedding});
+  }
   if (s.encoder_positions > 0) p.push_back(s.encoder_positions * s.hidden);
   if (s.frame_values > 0) {
     const std::int64_t first = 3 * s.frame_values * s.hidden, second = 3 * s.hidden * s.hidden;
@@ -532,7 +545,7 @@ std::int64_t SequenceParallelParameters(const Shape& s) {
   if (s.crosses) n += norm + (s.attention_bias && s.projection_bias ? s.hidden : 0);
   if (s.attends) {
     if (s.attention_bias && s.projection_bias) n += s.hidden;
-    if (s.qk_norm && !s.qk_norm_whole) n += 2 * s.head_dim;
+    if (s.qk_norm && !s.qk_norm_whole) n += (s.borrows_keys ? 1 : 2) * s.head_dim;
     if (s.latent.queries_alone()) n += s.latent.q_rank * (s.hidden + 1);
     if (s.latent.kv_rank > 0) {
       n += (s.latent.q_rank + s.latent.kv_rank + s.latent.rope_dim) * s.hidden + s.latent.q_rank +
@@ -540,6 +553,7 @@ std::int64_t SequenceParallelParameters(const Shape& s) {
     }
   }
   if (!s.feeds_forward) return n;
+  if (s.layer_embedding > 0) n += 2 * s.layer_embedding * s.hidden + norm;
   const ExpertShape& e = s.experts;
   if (e.count > 0) {
     n += e.count * (s.hidden + (e.router_bias ? 1 : 0)) + (e.latent ? 2 * e.width * s.hidden : 0);

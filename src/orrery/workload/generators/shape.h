@@ -123,6 +123,8 @@ struct Shape {
   std::int64_t encoder_seq = 0, frame_values = 0, encoder_positions = 0;
   AttentionBackend cross_attention = AttentionBackend::kUnfused;
   bool crosses = false, turns = false;
+  bool borrows_keys = false;                               // keys and values of an earlier layer
+  std::int64_t layer_embedding = 0, layer_embeddings = 0;  // width of a layer's part, and parts
   std::int64_t mtp_modules = 0;  // whose projection and norms the last stage holds
 
   // A convolutional network, the unit that a block is of, and the elements of one image that come
@@ -151,7 +153,7 @@ struct Shape {
   std::int64_t parts() const { return query() + key_value() + values(); }
   // What the projection makes, with the gate of what attention puts out.
   std::int64_t qkv() const {
-    return query() + key_value() + (keys_are_values ? 0 : values()) + gate();
+    return query() + (borrows_keys ? 0 : key_value() + (keys_are_values ? 0 : values())) + gate();
   }
   std::int64_t gate() const { return attention_gate ? query() : 0; }
   bool plain_torch() const { return framework.torch_layers != TorchLayers::kFused; }

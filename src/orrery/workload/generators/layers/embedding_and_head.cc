@@ -3,6 +3,7 @@
 #include "orrery/workload/generators/layers/chunked_loss.h"
 #include "orrery/workload/generators/layers/conv_unit.h"
 #include "orrery/workload/generators/layers/encoder_decoder.h"
+#include "orrery/workload/generators/layers/layer_embedding.h"
 #include "orrery/workload/generators/layers/patches.h"
 #include "orrery/workload/generators/layers/precision.h"
 
@@ -309,6 +310,7 @@ graph::Block EmbeddingForward(const Shape& s, Names* names) {
   } else {
     WriteEmbeddingForward(s.encoder_seq > 0 ? EncoderShape(s) : s, &w);
   }
+  if (s.layer_embedding > 0) LayerEmbeddingsForward(s, &w);
   return w.Finish();
 }
 
@@ -367,6 +369,7 @@ void WriteEmbeddingBackward(const Shape& s, BlockWriter* w) {
 graph::Block EmbeddingBackward(const Shape& s, Names* names) {
   BlockWriter w(names, "embedding.backward", Pass::kBackward);
   const Shape read = s.encoder_seq > 0 ? EncoderShape(s) : s;
+  if (s.layer_embedding > 0) LayerEmbeddingsBackward(s, &w);
   if (s.frame_values > 0) {
     w.Module("embedding.frames");
     SumBackward(read, &w);

@@ -1,6 +1,7 @@
 #include "orrery/workload/generators/layers/layer.h"
 
 #include "orrery/workload/generators/layers/conv_unit.h"
+#include "orrery/workload/generators/layers/layer_embedding.h"
 #include "orrery/workload/generators/layers/layer_writer.h"
 
 namespace orrery::workload {
@@ -32,6 +33,7 @@ void WriteLayerForward(const Shape& s, BlockWriter* w) {
   layer.BeginForward();
   MixerForward(s, keep, keep && !layer.recomputes_core(), &layer);
   FeedForward(s, keep, &layer);
+  if (s.layer_embedding > 0) LayerEmbeddingWriter(s, w).Forward(keep);
   layer.EndForward();
   layer.Stack(Pass::kForward);
 }
@@ -46,7 +48,9 @@ void WriteLayerBackward(const Shape& s, BlockWriter* w) {
     w->Host("checkpoint", s.framework.host.checkpoint);
     MixerForward(s, true, true, &layer);
     FeedForward(s, true, &layer);
+    if (s.layer_embedding > 0) LayerEmbeddingWriter(s, w).Forward(true);
   }
+  if (s.layer_embedding > 0) LayerEmbeddingWriter(s, w).Backward();
   if (s.experts.count > 0) {
     layer.ExpertsBackward();
   } else if (s.feeds_forward) {

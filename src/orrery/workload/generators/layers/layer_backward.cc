@@ -117,14 +117,14 @@ void LayerWriter::AttentionBackward() {
   Gate(Pass::kBackward);
   CoreBackward();
   RepeatHeads(s_, w_, Pass::kBackward);
+  LendGradients();
   w_->Free(repeated_);
   w_->Free(context);
   w_->Free(context_);
   w_->Free(rotated_);
   if (rotates()) {
     EnterBackward("layers.self_attention.rotary");
-    Rotary(s_, w_, "rotary_q", s_.query(), Pass::kBackward);
-    Rotary(s_, w_, "rotary_k", s_.key_value(), Pass::kBackward);
+    RotaryOf(Pass::kBackward);
   }
   w_->Free(qkv_);
   w_->Free(latent_up_);

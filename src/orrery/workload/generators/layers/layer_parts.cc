@@ -17,6 +17,7 @@ void LayerWriter::QkNorm(Pass pass) {
   const std::int64_t read = pass == Pass::kForward ? s_.element_bytes : 2 * s_.element_bytes;
   for (const auto& [name, heads] :
        {std::pair{"q_norm", s_.heads}, std::pair{"k_norm", s_.kv_heads}}) {
+    if (s_.borrows_keys && name[0] == 'k') continue;
     if (EagerNorms(s_)) {
       EagerRmsNorm(s_, w_, s_.tokens() * heads, s_.head_dim, pass);
     } else {
@@ -70,6 +71,20 @@ void LayerWriter::Qkv(Pass pass) {
     ColumnForward(attention_, w_, "qkv", s_.hidden, s_.qkv());
   }
   QkNorm(pass);
+}
+
+// Rotated keys lie where they were made. Gradients of borrowed keys and values are added to those
+// of the layers behind.
+void LayerWriter::RotaryOf(Pass pass) {
+  Rotary(s_, w_, "rotary_q", s_.query(), pass);
+  if (!s_.borrows_keys) return Rotary(s_, w_, "rotary_k", s_.key_value(), pass);
+}
+void LayerWriter::LendGradients() {
+  if (!s_.borrows_keys) return;
+  const std::int64_t e = s_.element_bytes;
+  w_->Kernel("borrowed_gradient",
+             Elementwise(s_, MemoryOp::kAdd, s_.tokens(), s_.key_value() + s_.values(), 2 * e, e,
+                         Pass::kBackward));
 }
 
 // Selective recomputation keeps all of it.

@@ -60,11 +60,13 @@ LayerWriter::LayerWriter(const Shape& s, BlockWriter* w)
   qkv_ = make("qkv",
               s.latent.kv_rank > 0
                   ? LatentSaved(s)
-                  : s.tokens() * (s.parts() + s.gate()) * e + local * s.compressed() * e,
+                  : s.tokens() * ((s.borrows_keys ? s.query() : s.parts()) + s.gate()) * e +
+                        local * s.compressed() * e,
               full && !kept.qkv);
   rotated_ = make("rotated",
                   rotates() && !s.framework.in_place_kernels
-                      ? s.tokens() * (s.query() + s.key_value()) * e * (s.qk_norm ? 2 : 1)
+                      ? s.tokens() * (s.query() + (s.borrows_keys ? 0 : s.key_value())) * e *
+                            (s.qk_norm ? 2 : 1)
                       : 0,
                   full);
   repeated_ =
@@ -163,8 +165,7 @@ void LayerWriter::AttentionForward(bool keep, bool keep_core) {
   if (rotates()) {
     Enter("layers.self_attention.rotary");
     w_->Alloc(rotated_);
-    Rotary(s_, w_, "rotary_q", s_.query(), Pass::kForward);
-    Rotary(s_, w_, "rotary_k", s_.key_value(), Pass::kForward);
+    RotaryOf(Pass::kForward);
   }
   w_->Alloc(repeated_);
   RepeatHeads(s_, w_, Pass::kForward);

@@ -64,6 +64,8 @@ class LayerWriter {
   void BesideBackward();
   void QkNorm(graph::Pass pass);
   void QkvBias();
+  void RotaryOf(graph::Pass pass);
+  void LendGradients();
   bool rotates() const { return s_.position == Position::kRotary && s_.latent.kv_rank == 0; }
   void CoreForward(bool keep_core);
   // What attention puts out times the sigmoid of its gate, where it has one.
