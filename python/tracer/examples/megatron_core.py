@@ -22,12 +22,12 @@ from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from megatron.core.transformer.transformer_config import TransformerConfig
 
-TP, PP, EP, CP = 2, 2, 2, 1
+TP, PP, EP = 2, 2, 2
 LAYERS, HIDDEN, SEQ, MICRO_BATCHES, EXPERTS, TOPK, VOCAB = 4, 256, 128, 4, 4, 2, 1024
 
 
-def configuration(dense: bool, chunks: int) -> TransformerConfig:
-    """The transformer; dense, or with experts."""
+def configuration(dense: bool, chunks: int, context: int) -> TransformerConfig:
+    """The transformer; dense, or with experts; `context` ranks share a sequence."""
     experts: dict[str, Any] = {} if dense else {
         "num_moe_experts": EXPERTS, "moe_router_topk": TOPK,
         "moe_token_dispatcher_type": "alltoall", "expert_model_parallel_size": EP,
@@ -40,7 +40,8 @@ def configuration(dense: bool, chunks: int) -> TransformerConfig:
         num_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=8, ffn_hidden_size=2 * HIDDEN,
         bf16=True, params_dtype=torch.bfloat16, pipeline_dtype=torch.bfloat16,
         tensor_model_parallel_size=TP, pipeline_model_parallel_size=PP, sequence_parallel=True,
-        add_bias_linear=False, gated_linear_unit=True, hidden_dropout=0.0, attention_dropout=0.0,
+        context_parallel_size=context, add_bias_linear=False, gated_linear_unit=True,
+        hidden_dropout=0.0, attention_dropout=0.0,
         **experts,
     )  # fmt: skip
 
@@ -90,13 +91,15 @@ def build(
 
 
 def train(
-    models: list[Any], optimizer: Any, seq: int, micro_batches: int, micro_batch: int = 1
-) -> None:
-    """Trains three steps, as a training script does."""
+    models: list[Any], optimizer: Any, seq: int, micro_batches: int, micro_batch: int = 1,
+    context: int = 1,
+) -> None:  # fmt: skip
+    """Trains three steps, as a training script does; a rank has `context`'s part of a sequence."""
+    part = seq // context
 
     def forward_step(_: Any, model: Any) -> tuple[torch.Tensor, Any]:
-        tokens = torch.zeros(micro_batch, seq, dtype=torch.int64, device="cuda")
-        positions = torch.arange(seq, device="cuda").unsqueeze(0).expand(micro_batch, -1)
+        tokens = torch.zeros(micro_batch, part, dtype=torch.int64, device="cuda")
+        positions = torch.arange(part, device="cuda").unsqueeze(0).expand(micro_batch, -1)
         output = model(tokens, positions, None, labels=tokens)
 
         def loss(out: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -118,19 +121,28 @@ def train(
 
 
 def main() -> None:
-    """`dense` leaves the experts out, `interleaved` gives a rank two chunks."""
+    """`dense` leaves the experts out, `interleaved` gives a rank two chunks.
+
+    `context` lets two ranks share a sequence.
+    """
     dense = "dense" in sys.argv
+    context = 2 if "context" in sys.argv else 1
+    attention = None
+    if context > 1:
+        from megatron_context import RingAttention
+
+        attention = RingAttention
     chunks = 2 if "interleaved" in sys.argv else 1
     dist.init_process_group("nccl")
     parallel_state.initialize_model_parallel(
-        TP, PP, chunks if chunks > 1 else None, context_parallel_size=CP,
+        TP, PP, chunks if chunks > 1 else None, context_parallel_size=context,
         expert_model_parallel_size=1 if dense else EP, expert_tensor_parallel_size=1,
     )  # fmt: skip
     models, optimizer = build(
-        configuration(dense, chunks), VOCAB, SEQ, chunks, position_embedding_type="rope",
-        share_embeddings_and_output_weights=False,
+        configuration(dense, chunks, context), VOCAB, SEQ, chunks, attention,
+        position_embedding_type="rope", share_embeddings_and_output_weights=False,
     )  # fmt: skip
-    train(models, optimizer, SEQ, MICRO_BATCHES)
+    train(models, optimizer, SEQ, MICRO_BATCHES, context=context)
 
 
 if __name__ == "__main__":

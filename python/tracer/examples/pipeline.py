@@ -3,6 +3,7 @@
 orrery-trace --world-size 4 --rank 0,1,2,3 -- python examples/pipeline.py ZBVZeroBubble
 """
 
+import inspect
 import sys
 
 import torch
@@ -47,9 +48,13 @@ def main() -> None:
     total = ranks * len(held)
     stages = [build_stage(i, total) for i in held]
     kind = getattr(schedules, f"Schedule{name}")
+    more = {}
+    if "stage_index_to_group_rank" in inspect.signature(kind).parameters:  # 2.5 and 2.6
+        every = [(stage, r) for r in range(ranks) for stage in stages_of(name, r, ranks)]
+        more["stage_index_to_group_rank"] = dict(every)
     schedule = kind(
         stages[0] if len(stages) == 1 else stages, n_microbatches=MICRO_BATCHES,
-        loss_fn=llama.loss_of,
+        loss_fn=llama.loss_of, **more,
     )  # fmt: skip
     parameters = [p for stage in stages for p in stage.submod.parameters()]
     optimizer = torch.optim.AdamW(parameters, fused=True)

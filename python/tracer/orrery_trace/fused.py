@@ -67,7 +67,7 @@ def compiled(function: Callable[..., Any], recorder: Recorder) -> Callable[..., 
             again, named = pytree.tree_unflatten(filled, spec)
             return function(*again, **named)
 
-        key = (spec, len(tensors))
+        key = (repr(spec), len(tensors))
         if key not in kinds:
             kinds[key] = _works_by_element(run, tensors, recorder)
         if not kinds[key]:

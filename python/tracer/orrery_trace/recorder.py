@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, _resolve_process_group
 from torch._ops import HigherOrderOperator
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orrery_trace import comm_ops, higher_order, workspaces
@@ -204,7 +205,7 @@ class Recorder(TorchDispatchMode):
             if func.name() in higher_order.ATTENTION:
                 return self._flex_attention(func, args, kwargs)
             func, args = higher_order.plain(func, args)
-        if any(issubclass(t, DTensor) for t in types):
+        if any(issubclass(t, (DTensor, AsyncCollectiveTensor)) for t in types):
             return NotImplemented  # its local ops come back here
         name = func._schema.name
         if name in _IGNORED:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,6 +85,35 @@ def traced(
     done = run_cli(*options, "--out", folder, "--", "python", *command, cwd=cwd)
     assert done.returncode == 0, done.stderr[-3000:]
     return read_directory(folder)
+
+
+def skip_without(file: str, text: str) -> None:
+    """Skips a test of what this release of PyTorch does not have: a file, and a text in it."""
+    spec = find_spec("torch")
+    assert spec is not None and spec.origin is not None
+    path = Path(spec.origin).parent / file
+    if not path.exists() or text not in path.read_text(encoding="utf-8"):
+        pytest.skip(f"this PyTorch has no {text}")
+
+
+def release_of(trace: Trace) -> tuple[int, ...]:
+    """PyTorch's, as in (2, 13)."""
+    return tuple(int(word) for word in trace.header["torch"].split(".")[:2])
+
+
+def awaited(trace: Trace) -> list[int]:
+    """Communications that are waited for, those of a call that is waited for included."""
+    ids = [line["comm"] for line in trace.of("wait")]
+    calls: dict[int, list[int]] = {}
+    inside: list[int] = []
+    for line in trace.of("call_begin", "comm", "call_end"):
+        if line["t"] == "comm":
+            inside.append(line["id"])
+        elif line["t"] == "call_begin":
+            inside = []
+        elif "id" in line:
+            calls[line["id"]] = inside
+    return [number for id_ in ids for number in calls.get(id_, [id_])]
 
 
 @pytest.fixture

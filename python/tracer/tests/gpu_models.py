@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+# Since PyTorch 2.5 attention takes fewer heads of keys than of queries.
+GROUPED = "enable_gqa" in str(functional.scaled_dot_product_attention.__doc__)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -101,8 +104,11 @@ class Attention(nn.Module):
         )
         if table is not None:
             q, k = _rotate(q, table), _rotate(k, table)
+        named = {"enable_gqa": True} if self.grouped and GROUPED else {}
+        if self.grouped and not GROUPED:
+            k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
         y = functional.scaled_dot_product_attention(
-            q, k, v, dropout_p=self.dropout, is_causal=True, enable_gqa=self.grouped
+            q, k, v, dropout_p=self.dropout, is_causal=True, **named
         )
         return self.out(y.transpose(1, 2).flatten(-2))
 

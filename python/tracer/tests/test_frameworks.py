@@ -36,7 +36,7 @@ NORMS = 2 * 2 * HIDDEN  # weights and biases of two norms
 ENDS = VOCAB * HIDDEN // 2
 
 
-def megatron_dense(last: bool, chunks: int) -> Found:
+def megatron_dense(last: bool, chunks: int, context: int = 1) -> Found:
     """By Megatron's rules.
 
     Each half of a layer gathers on entry and scatters on exit; backward the other way round, with
@@ -44,13 +44,20 @@ def megatron_dense(last: bool, chunks: int) -> Found:
     backward; the output layer gathers twice and scatters once, and the loss over a sharded
     vocabulary reduces a number a token three times. Once a step: gradients of norms over the
     tensor-parallel ranks, the gradient norm, and a reduce-scatter and a gather a chunk.
+
+    Ranks of a sequence hold a part of it each, and count as replicas. In a layer keys and values of
+    a part, half of the heads, go round forward and again backward, and their gradients once more.
     """
     found: Found = Counter()
-    found["all_gather", SHARD] = MICRO * (6 * HERE + (2 if last else 1))
-    found["reduce_scatter", WHOLE] = MICRO * (4 * HERE + 1)
+    shard = SHARD // context
+    found["all_gather", shard] = MICRO * (6 * HERE + (2 if last else 1))
+    found["reduce_scatter", WHOLE // context] = MICRO * (4 * HERE + 1)
     if last:
-        found["all_reduce", 4 * SEQ] = 3 * MICRO
-    found["send", SHARD] = found["recv", SHARD] = MICRO * (1 if chunks == 1 else 3)
+        found["all_reduce", 4 * SEQ // context] = 3 * MICRO
+    found["send", shard] = found["recv", shard] = MICRO * (1 if chunks == 1 else 3)
+    if context > 1:
+        round_ = MICRO * HERE * (2 * (context - 1) + context)
+        found["send", 2 * shard] = found["recv", 2 * shard] = round_
     extra = 2 * HIDDEN if last else 0  # the final norm
     found["all_reduce", 2 * (HERE * NORMS + extra)] += 1
     found["all_reduce", 4] += 1
@@ -82,11 +89,13 @@ def test_megatron_dense(tmp_path: Path) -> None:
         assert {c["id"] for c in trace.of("comm") if c["kind"] in ("send", "recv")} <= waited
 
 
-@pytest.mark.parametrize("check", drawn(["interleaved", "fused"], 1))
+@pytest.mark.parametrize("check", drawn(["interleaved", "fused", "context"], 1))
 def test_megatron_variants(tmp_path: Path, check: str) -> None:
-    """Two chunks a rank, and fused kernels; one of them a day."""
+    """Two chunks a rank, fused kernels, two ranks a sequence; one of them a day."""
     if check == "interleaved":
         megatron_interleaved(tmp_path)
+    elif check == "context":
+        megatron_context(tmp_path)
     else:
         megatron_fused(tmp_path)
 
@@ -96,6 +105,18 @@ def megatron_interleaved(folder: Path) -> None:
     command = [EXAMPLES / "megatron_core.py", "dense", "interleaved"]
     (trace,) = traced(folder, ["--world-size", "8"], *command).values()
     assert sizes(trace) == megatron_dense(last=False, chunks=2)
+
+
+def megatron_context(folder: Path) -> None:
+    """Keys and values go to the next rank of the sequence, from the one before."""
+    command = [EXAMPLES / "megatron_core.py", "dense", "context"]
+    for rank, trace in traced(folder, ["--world-size", "8", "--rank", "2,5"], *command).items():
+        assert sizes(trace) == megatron_dense(last=rank == 5, chunks=1, context=2)
+        of = groups(trace)
+        pair = tuple(sorted((rank, rank ^ 2)))
+        assert of["send", SHARD] == of["recv", SHARD] == {pair}
+        (gradients,) = [k for k in of if k[0] == "reduce_scatter" and k[1] != WHOLE // 2]
+        assert of[gradients] == {pair}
 
 
 def megatron_fused(folder: Path) -> None:
@@ -255,20 +276,55 @@ def test_transformers_with_checkpointing_and_accumulation(tmp_path: Path) -> Non
     assert attention == Counter({(p, m): 2 for p in ("forward", "recompute") for m in (0, 1)})
 
 
-def test_torchtitan(tmp_path: Path) -> None:
-    """`python -m torchtitan.train`: its Llama of 6 layers, tensor parallel over 2, FSDP2 over 4.
+@pytest.mark.parametrize("check", drawn(["dense", "experts"], 1))
+def test_torchtitan(tmp_path: Path, check: str) -> None:
+    """`python -m torchtitan.train`, the script unchanged; one of two models a day."""
+    if check == "dense":
+        torchtitan_dense(tmp_path)
+    else:
+        torchtitan_experts(tmp_path)
+
+
+def torchtitan(folder: Path, config: str, *words: str) -> Trace:
+    """Rank 0 of eight."""
+    command = ["-m", "torchtitan.train", "--module", "torchtitan_llama", "--config", config]
+    command += ["--dump_folder", str(folder / "dump")]
+    command += ["--parallelism.spmd_backend", "partial_dtensor"]  # the others need PyTorch 2.14
+    return traced(folder / "t", ["--world-size", "8"], *command, *words, cwd=EXAMPLES)[0]
+
+
+def torchtitan_experts(folder: Path) -> None:
+    """DeepSeek-V3 of 6 layers, 5 with experts: each over four ranks, in two replicas.
+
+    Tokens go to experts and back, forward and backward; recomputation keeps what they brought. Its
+    experts are cut in two by FSDP2 and gathered forward and backward.
+    """
+    words = ["--parallelism.expert_parallel_degree", "4", "--training.disable_cuda_graphs"]
+    trace = torchtitan(folder, "deepseek_v3_debugmodel", *words)
+    layers, hidden, ffn, rows, seq, experts, topk, parts = 5, 256, 256, 8, 2048, 8, 3, 4
+    own = experts // parts * 3 * hidden * ffn
+    found, of = sizes(trace), groups(trace)
+    here = {k: n for k, n in found.items() if of[k] in ({(0, 1, 2, 3)}, {(0, 4)})}
+    assert here == {
+        ("all_to_all", 8 * experts): layers,  # how many tokens each gets
+        ("all_to_all", 2 * rows * seq * topk * hidden): 4 * layers,
+        ("all_gather", 2 * own // 2): 2 * layers,
+        ("reduce_scatter", 4 * own): layers,
+    }
+    for c in trace.of("comm"):
+        if c["kind"] == "all_to_all":
+            assert c["send_each"] == c["recv_each"] == [c["send"] // parts] * parts
+
+
+def torchtitan_dense(folder: Path) -> None:
+    """Its Llama of 6 layers, tensor parallel over 2, FSDP2 over 4.
 
     A layer gathers and scatters the sequence on entry and exit of both halves, forward and
     backward; selective recomputation keeps what was scattered and gathers again. Embedding and head
     add one of each both ways. The loss, in eight pieces, reduces three numbers a token over the
     sharded vocabulary. FSDP2 gathers bf16 and reduces fp32.
     """
-    options = ["--world-size", "8"]
-    command = ["-m", "torchtitan.train", "--module", "torchtitan_llama", "--config", "debugmodel"]
-    command += ["--dump_folder", str(tmp_path / "dump")]
-    command += ["--parallelism.spmd_backend", "partial_dtensor"]  # the others need PyTorch 2.14
-    command += ["--parallelism.tensor_parallel_degree", "2"]
-    (trace,) = traced(tmp_path / "t", options, *command, cwd=EXAMPLES).values()
+    trace = torchtitan(folder, "debugmodel", "--parallelism.tensor_parallel_degree", "2")
     layers, hidden, ffn, vocab, rows, seq, tp, shards = 6, 256, 768, 2048, 8, 2048, 2, 4
     part = 2 * rows * seq // tp * hidden
     layer = (4 * hidden * hidden + 3 * ffn * hidden) // tp + 2 * hidden

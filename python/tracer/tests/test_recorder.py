@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import run_cli, traced
+from conftest import awaited, release_of, run_cli, traced
 from orrery_trace.trace import Trace
 from orrery_trace.workspaces import column_sum
 
@@ -150,8 +150,9 @@ train(extra)
         "all_reduce", "broadcast", "all_to_all", "send", "recv", "barrier",
     ]  # fmt: skip
     assert trace.ranks(by_kind["all_reduce"]) == [2, 3]
-    assert by_kind["all_reduce"]["reduce"] == "max" and by_kind["all_reduce"]["async"]
-    assert by_kind["broadcast"]["peer"] == 3 and not by_kind["broadcast"]["async"]
+    assert by_kind["all_reduce"]["reduce"] == "max" and by_kind["broadcast"]["peer"] == 3
+    if release_of(trace) >= (2, 8):  # whose operators say it
+        assert by_kind["all_reduce"]["async"] and not by_kind["broadcast"]["async"]
     assert by_kind["all_to_all"]["send_each"] == [3 * 16] * 4
     assert by_kind["all_to_all"]["recv_each"] == [16, 2 * 16, 3 * 16, 4 * 16]
     assert by_kind["send"]["peer"] == 3 and by_kind["recv"]["peer"] == 1
@@ -163,7 +164,7 @@ train(extra)
     assert order.index(("comm", "broadcast")) < order.index(("wait", first))
     begin, end = order.index(("call_begin", None)), order.index(("call_end", None))
     assert order[begin + 1 : end] == [("comm", "send"), ("comm", "recv")]
-    assert ("wait", by_kind["send"]["id"]) in order[end:]
+    assert {by_kind["send"]["id"], by_kind["recv"]["id"]} <= set(awaited(trace))
 
 
 def test_recomputation_is_told_from_backward(tmp_path: Path, script: Callable[[str], Path]) -> None:
@@ -217,7 +218,7 @@ def test_the_table_of_communications_covers_this_pytorch() -> None:
     from orrery_trace import comm_ops
 
     assert comm_ops.check() == []
-    assert len(comm_ops.installed()) > 40
+    assert len(comm_ops.installed()) > 35
 
 
 def test_unmodified_code_under_the_context_manager(
@@ -285,7 +286,9 @@ for _ in range(3):
     )
     (trace,) = traced(tmp_path, ["--world-size", "1"], path).values()
     names = trace.op_names()
-    for name in ("_foreach_add_", "_foreach_norm", "_scaled_dot_product_cudnn_attention_backward"):
+    cudnn = release_of(trace) >= (2, 11)
+    attention = f"_scaled_dot_product_{'cudnn' if cudnn else 'flash'}_attention_backward"
+    for name in ("_foreach_add_", "_foreach_norm", attention):
         assert f"aten::{name}" in names
     assert sum(line["what"] == "parameter" for line in trace.of("resident")) == 2
     kept = [line for line in trace.setup if line.get("what") == "library"]
@@ -296,7 +299,7 @@ for _ in range(3):
         for a, b in itertools.pairwise(trace.lines)
         if (a["t"], b["t"]) == ("alloc", "free") and a["storage"] == b["storage"]
     ]
-    assert 4 * 8 * 16 * 1024 * 65 + 256 in buffers
+    assert (4 * 8 * 16 * 1024 * 65 + 256 in buffers) == cudnn
     assert column_sum(8192, 64) in buffers
 
 

@@ -36,4 +36,15 @@ def install(module: ModuleType, recorder: Recorder, patches: Patches) -> None:
             patches.replace(kind, name, staticmethod(real(own.__func__)))
         elif own is not None:
             patches.replace(kind, name, real(own))
-    patches.everywhere(module.init_device_mesh, real(module.init_device_mesh))
+    make = real(module.init_device_mesh)
+
+    @functools.wraps(make)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        mesh = make(*args, **kwargs)
+        for name in mesh.mesh_dim_names or ():
+            group = mesh.get_group(name)
+            if group.group_desc in ("", "undefined"):  # before 2.6
+                group._set_group_desc(f"mesh_{name}")
+        return mesh
+
+    patches.everywhere(module.init_device_mesh, named)

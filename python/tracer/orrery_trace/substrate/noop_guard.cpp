@@ -7,6 +7,7 @@
 // Source of the contract: c10/core/impl/DeviceGuardImplInterface.h of the PyTorch built against.
 
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
@@ -106,6 +107,8 @@ struct NoDeviceGuard final : public c10::impl::DeviceGuardImplInterface {
 struct NoDeviceHooks final : public at::CUDAHooksInterface {
   explicit NoDeviceHooks(at::CUDAHooksArgs) {}
   bool hasCUDA() const override { return true; }
+  // `torch.tensor(..., pin_memory=True)` makes a real tensor on the host before the fake one.
+  at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
   // Not in every release since 2.4, of which some call `init` `initCUDA`.
   void initCUDA() const {}
   void init() const {}
