@@ -53,7 +53,7 @@ void MaxMinChanges(benchmark::State& state) {
     solver.AddClass(loads, 1, 0);
     if (f < flows) solver.AddMembers(f, 1);
   }
-  std::vector<std::uint32_t> changed;
+  MaxMin::Changes changed;
   solver.Solve(&changed);
   const MaxMin::Counters before = solver.counters();
   for (auto _ : state) {
@@ -67,9 +67,10 @@ void MaxMinChanges(benchmark::State& state) {
   const MaxMin::Counters after = solver.counters();
   const auto solves = static_cast<double>(after.solves - before.solves);
   state.counters["rounds"] = static_cast<double>(after.rounds - before.rounds) / solves;
-  state.counters["disturbed"] = static_cast<double>(after.classes - before.classes) / solves;
+  state.counters["disturbed"] = static_cast<double>(after.disturbed - before.disturbed) / solves;
+  state.counters["cells"] = static_cast<double>(after.cells - before.cells) / solves;
   state.counters["levels"] = static_cast<double>(after.changed - before.changed) / solves;
-  state.counters["full"] = static_cast<double>(after.full - before.full) / solves;
+  state.counters["moved"] = static_cast<double>(after.moved - before.moved) / solves;
   state.counters["MiB"] = PeakMiB();
   state.SetItemsProcessed(state.iterations() * state.range(1));
 }

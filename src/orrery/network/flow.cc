@@ -13,9 +13,6 @@ namespace {
 // A byte, in what a rate of MaxMin (256ths of a byte/s) serves in a picosecond.
 constexpr std::uint64_t kServed = std::uint64_t{kSecond} * MaxMin::kFine;
 
-// Classes whose rates change lie all over memory: how many ahead they are fetched.
-constexpr std::size_t kAhead = 16;
-
 }  // namespace
 
 std::unique_ptr<Network> MakeFlow(std::string_view name) { return std::make_unique<Flow>(name); }
@@ -232,10 +229,12 @@ Uint128 Flow::TakeOut(FlightId id) {
   group.members.pop_back();
   std::make_heap(group.members.begin(), group.members.end());
   solver_.AddMembers(number, -1);
-  MarkStale(number);
-  if (!group.members.empty()) return left;
-  if (ends_.contains(number)) ends_.Remove(number);
-  Vacate(number);
+  if (group.members.empty()) {
+    Withdraw(number);
+    Vacate(number);
+  } else {
+    PlaceEnd(number);
+  }
   return left;
 }
 
@@ -265,6 +264,7 @@ std::uint32_t Flow::FindGroup(std::span<const MaxMin::Load> loads, std::uint32_t
   }
   const std::uint32_t g = solver_.AddClass(loads, weight, cap_Bps);
   groups_.resize(std::size_t{g} + 1);
+  places_.resize(std::size_t{g} + 1, Meter::kAbsent);
   groups_[g].next_same_hash = it->second;
   groups_[g].whole = std::ranges::all_of(
       loads, [](const MaxMin::Load& load) { return load.share == MaxMin::kWhole; });
@@ -330,13 +330,12 @@ void Flow::Join(FlightId id, Uint128 left) {
     group.served = 0;
     group.at = now_;
     group.lone = Occupy(number);
-    group.rate = group.lone ? group.alone : 0;
   }
   Serve(number);
   group.members.push_back({group.served + left, id});
   std::push_heap(group.members.begin(), group.members.end());
   if (!group.lone) solver_.AddMembers(number, 1);
-  MarkStale(number);
+  PlaceEnd(number);
 }
 
 // The class has flows on its links; true if it needs no solver, for it has them to itself.
@@ -371,17 +370,16 @@ void Flow::Meet(std::uint32_t id) {
   Group& group = groups_[id];
   for (const MaxMin::Load& load : solver_.loads(id)) use_[load.link].lone = kNone;
   Serve(id);
+  lone_ends_.Remove(id);
   group.lone = false;
-  group.rate = solver_.rate(id);  // it says if that changes
   solver_.AddMembers(id, static_cast<std::int32_t>(group.members.size()));
-  MarkStale(id);
 }
 
 // No class is left to itself, now or later.
 void Flow::MeetAll() {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-    groups_[g].alone = 0;
     if (groups_[g].lone) Meet(g);
+    groups_[g].alone = 0;
   }
   alone_ = false;
 }
@@ -389,20 +387,58 @@ void Flow::MeetAll() {
 // Brings what the members were served up to now_.
 void Flow::Serve(std::uint32_t id) {
   Group& group = groups_[id];
-  if (log_.on()) {
-    const std::int64_t rate_Bps =
-        group.rate * static_cast<std::int64_t>(group.members.size()) / MaxMin::kFine;
-    for (const MaxMin::Load& load : solver_.loads(id)) {
-      log_.AddRate(load.link, group.at, now_, rate_Bps, load.share);
-    }
+  Log(id);
+  if (group.lone) {
+    group.served += static_cast<Uint128>(group.alone) * static_cast<Uint128>(now_ - group.at);
+  } else if (group.meter != kNone) {
+    Meter& meter = meters_[group.meter];
+    meter.Serve(now_);
+    group.served += (meter.served() - group.base) * solver_.weight(id);
+    group.base = meter.served();
   }
-  group.served += static_cast<Uint128>(group.rate) * static_cast<Uint128>(now_ - group.at);
   group.at = now_;
 }
 
-// Members of the class at the top of ends_ have nothing left.
+// What the members carried since `at`, at the level that held until now_.
+void Flow::Log(std::uint32_t id) {
+  if (!log_.on()) return;
+  Group& group = groups_[id];
+  std::int64_t rate = group.lone ? group.alone : 0;
+  if (group.meter != kNone) rate = meters_[group.meter].level() * solver_.weight(id);
+  const std::int64_t rate_Bps =
+      rate * static_cast<std::int64_t>(group.members.size()) / MaxMin::kFine;
+  for (const MaxMin::Load& load : solver_.loads(id)) {
+    log_.AddRate(load.link, group.at, now_, rate_Bps, load.share);
+  }
+  group.at = now_;
+}
+
+// The class's first member may be another one. REQUIRES: served until now_.
+void Flow::PlaceEnd(std::uint32_t id) {
+  Group& group = groups_[id];
+  const Uint128 left = group.members.front().end - group.served;
+  if (group.lone) {
+    lone_ends_.Set(id, EndAt(now_, left, group.alone));
+    return;
+  }
+  if (group.meter == kNone) return;  // the next solve says where it belongs
+  const std::uint32_t weight = solver_.weight(id);
+  const Uint128 each = weight == 1 ? left : (left + weight - 1) / weight;
+  meters_[group.meter].Place(id, group.base + each, &places_);
+  MarkStale(group.meter);
+}
+
+// The class is in no meter any more.
+void Flow::Withdraw(std::uint32_t id) {
+  Group& group = groups_[id];
+  if (group.meter == kNone) return;
+  meters_[group.meter].Remove(id, &places_);
+  MarkStale(group.meter);
+  group.meter = kNone;
+}
+
+// The members of the class that have nothing left.
 void Flow::Leave(std::uint32_t id) {
-  ends_.Pop();
   Group& group = groups_[id];
   Serve(id);
   std::int32_t gone = 0;
@@ -416,59 +452,82 @@ void Flow::Leave(std::uint32_t id) {
     for (const MaxMin::Load& load : solver_.loads(id)) --use_[load.link].flights;
   }
   if (!group.lone) solver_.AddMembers(id, -gone);
-  MarkStale(id);
-  if (group.members.empty()) Vacate(id);
+  if (!group.members.empty()) {
+    PlaceEnd(id);
+    return;
+  }
+  if (group.lone) lone_ends_.Remove(id);
+  Withdraw(id);
+  Vacate(id);
 }
 
-void Flow::MarkStale(std::uint32_t group) {
-  if (groups_[group].stale) return;
-  groups_[group].stale = true;
-  stale_.push_back(group);
+void Flow::MarkStale(std::uint32_t meter) {
+  if (is_stale_[meter]) return;
+  is_stale_[meter] = true;
+  stale_.push_back(meter);
 }
 
-// Ends the instant now_: new rates and new ends.
+// Ends the instant now_: new levels and new ends.
 void Flow::Settle() {
-  if (stale_.empty() && !solver_.dirty()) return;
-  changed_.clear();
-  solver_.Solve(&changed_);
-  for (std::size_t i = 0; i < changed_.size(); ++i) {
-    if (i + kAhead < changed_.size()) __builtin_prefetch(&groups_[changed_[i + kAhead]]);
-    const std::uint32_t id = changed_[i];
-    Group& group = groups_[id];
+  changes_.clear();
+  solver_.Solve(&changes_);
+  if (meters_.size() < solver_.bottlenecks()) {
+    meters_.resize(solver_.bottlenecks());
+    is_stale_.resize(solver_.bottlenecks());
+  }
+  for (const std::uint32_t id : changes_.moved) {
     Serve(id);
-    const std::int64_t before = group.rate;
-    group.rate = solver_.rate(id);
-    if (group.stale) continue;
-    if (group.rate < before) {
-      group.late = true;
-    } else {
-      MarkStale(id);
-    }
+    Withdraw(id);
   }
-  for (std::size_t i = 0; i < stale_.size(); ++i) {
-    if (i + kAhead < stale_.size()) {
-      __builtin_prefetch(groups_[stale_[i + kAhead]].members.data());
-    }
-    SetEnd(stale_[i]);
+  for (const std::uint32_t b : changes_.bottlenecks) {
+    Meter& meter = meters_[b];
+    if (log_.on()) meter.ForEach([&](std::uint32_t id) { Log(id); });
+    meter.Serve(now_);
+    meter.set_level(solver_.bottleneck_level(b));
+    MarkStale(b);
   }
+  for (const std::uint32_t id : changes_.moved) {
+    Group& group = groups_[id];
+    group.meter = solver_.bottleneck(id);
+    meters_[group.meter].Serve(now_);
+    group.base = meters_[group.meter].served();
+    PlaceEnd(id);
+  }
+  for (const std::uint32_t meter : stale_) SetEnd(meter);
   stale_.clear();
-  while (!ends_.empty() && groups_[ends_.top().id].late) SetEnd(ends_.top().id);
 }
 
-void Flow::SetEnd(std::uint32_t id) {
-  Group& group = groups_[id];
-  group.stale = false;
-  group.late = false;
-  if (group.members.empty()) return;
-  SimTime end = kNever;
-  if (group.rate > 0) {
-    const Uint128 left = group.members.front().end - group.served;
-    const auto rate = static_cast<std::uint64_t>(group.rate);
-    const Uint128 time = left >> 64 == 0 ? (static_cast<std::uint64_t>(left) - 1) / rate + 1
-                                         : (left + rate - 1) / rate;
-    if (time <= static_cast<Uint128>(kMaxDuration)) end = group.at + static_cast<SimTime>(time);
+// When `left` is served.
+SimTime Flow::EndAt(SimTime from, const Uint128& left, std::int64_t level) {
+  if (left == 0) return from;
+  if (level == 0) return kNever;
+  const auto rate = static_cast<std::uint64_t>(level);
+  const Uint128 time = left >> 64 == 0 ? (static_cast<std::uint64_t>(left) - 1) / rate + 1
+                                       : (left + rate - 1) / rate;
+  return time <= static_cast<Uint128>(kMaxDuration) ? from + static_cast<SimTime>(time) : kNever;
+}
+
+void Flow::SetEnd(std::uint32_t number) {
+  is_stale_[number] = false;
+  const Meter& meter = meters_[number];
+  if (!meter.empty()) {
+    ends_.Set(number, EndAt(meter.at(), meter.first_end() - meter.served(), meter.level()));
+  } else if (ends_.contains(number)) {
+    ends_.Remove(number);
   }
-  ends_.Set(id, end);
+}
+
+// The flows that end at now_.
+void Flow::TakeEnds() {
+  while (!lone_ends_.empty() && lone_ends_.top().time == now_) Leave(lone_ends_.top().id);
+  while (!ends_.empty() && ends_.top().time == now_) {
+    const std::uint32_t number = ends_.top().id;
+    ends_.Pop();
+    Meter& meter = meters_[number];
+    meter.Serve(now_);
+    while (!meter.empty() && meter.first_end() <= meter.served()) Leave(meter.first());
+    MarkStale(number);
+  }
 }
 
 void Flow::SetCapacity(SimTime now, LinkId link, std::int64_t bandwidth_Bps) {
@@ -481,7 +540,7 @@ SimTime Flow::next_time() const {
   // The outcome of this instant is asked for.
   if (solver_.dirty() || !stale_.empty()) const_cast<Flow*>(this)->Settle();
   SimTime next = kNever;
-  for (const FinishHeap* heap : {&waiting_, &ends_, &leaving_}) {
+  for (const FinishHeap* heap : {&waiting_, &ends_, &lone_ends_, &leaving_}) {
     if (!heap->empty()) next = std::min(next, heap->top().time);
   }
   if (in_flight_ > 0 && next_change_ < schedule_.changes().size()) {
@@ -493,14 +552,7 @@ SimTime Flow::next_time() const {
 // All that happens at now_; true if there were completions.
 bool Flow::TakeInstant(std::vector<Completion>* done) {
   ApplyChanges();
-  while (!ends_.empty() && ends_.top().time == now_) {
-    const std::uint32_t id = ends_.top().id;
-    if (groups_[id].late) {
-      SetEnd(id);
-    } else {
-      Leave(id);
-    }
-  }
+  TakeEnds();
   while (!waiting_.empty() && waiting_.top().time == now_) {
     const FlightId id = waiting_.top().id;
     waiting_.Pop();

@@ -16,7 +16,9 @@
 // incremental solver gives what the full one gives.
 //
 // Equal flows (same loads, weight and cap) are one class: what each member has been served since
-// the class began is one number, a member ends when that has grown by its bytes.
+// the class began is one number, a member ends when that has grown by its bytes. All classes with
+// the same bottleneck have the same level, so what they are served is one number, too (meter.h): a
+// change of level touches no flow.
 //
 // A flow that has every link of its path to itself has the least of their capacities, and the
 // solver hears of it when another comes to one of them.
@@ -32,10 +34,10 @@
 // flow.
 //
 // Cost. A flow: two heap entries, one solve a start and one an end (less where several share an
-// instant), a division of 128 by 64 bits for every class whose rate rose; where it fell, when the
-// end it had becomes the first. Memory: 40 bytes a
-// flow in flight, 140 a class and 20 for each of its loads; classes are kept for when they come
-// again.
+// instant), a division of 128 by 64 bits for every bottleneck whose level or first end changed.
+// Memory: 40 bytes a flow in flight, 240 a class, 24 for each of its loads and up to 60 more where
+// the class shares no cell of the solver there, 64 a bottleneck; classes are kept for when they
+// come again.
 #pragma once
 
 #include <map>
@@ -46,6 +48,7 @@
 #include "orrery/network/finish_heap.h"
 #include "orrery/network/link_schedule.h"
 #include "orrery/network/max_min.h"
+#include "orrery/network/meter.h"
 #include "orrery/network/network.h"
 #include "orrery/network/path_cache.h"
 
@@ -105,16 +108,15 @@ class Flow final : public Network {
     }
   };
   struct Group {
-    Uint128 served = 0;  // to each member since the class began, at `at`
+    Uint128 served = 0;  // to each member since the class began, until `base` or, alone, until `at`
+    Uint128 base = 0;    // of its meter
     SimTime at = 0;
-    std::int64_t rate = 0;   // in 256ths of a byte/s
     std::int64_t alone = 0;  // rate of one flow with all links to itself; 0: the solver's
     std::int64_t bytes = 0;  // of all its flows, where whole
     std::uint32_t next_same_hash = kNone;
-    bool stale = false;           // its end must be computed again
+    std::uint32_t meter = kNone;  // its bottleneck as of the last solve
     bool whole = false;           // each of its links carries all bytes of a flow
     bool lone = false;            // nobody else is on its links: the solver does not know of it
-    bool late = false;            // its end is later than ends_ says
     std::vector<Member> members;  // a heap
   };
   // What a path adds to a transfer, kept with its class.
@@ -155,9 +157,14 @@ class Flow final : public Network {
   void Meet(std::uint32_t id);
   void MeetAll();
   void Serve(std::uint32_t id);
-  void MarkStale(std::uint32_t group);
+  void Log(std::uint32_t id);
+  void PlaceEnd(std::uint32_t id);
+  void Withdraw(std::uint32_t id);
+  void MarkStale(std::uint32_t meter);
   void Settle();
-  void SetEnd(std::uint32_t id);
+  static SimTime EndAt(SimTime from, const Uint128& left, std::int64_t level);
+  void SetEnd(std::uint32_t number);
+  void TakeEnds();
   bool TakeInstant(std::vector<Completion>* done);
 
   const cluster::Cluster* cluster_ = nullptr;
@@ -179,9 +186,14 @@ class Flow final : public Network {
   std::vector<Flight> flights_;                                // by FlightId
   std::unordered_map<std::uint64_t, std::uint32_t> group_of_;  // by hash: first of a chain
   FinishHeap waiting_;                                         // flights that do not compete yet
-  FinishHeap ends_;     // classes, by the end of their first member
-  FinishHeap leaving_;  // flights that compete no more
-  std::vector<std::uint32_t> stale_, changed_;
+  std::vector<Meter> meters_;                                  // by bottleneck of the solver
+  Meter::Places places_;                                       // by class
+  FinishHeap ends_;                   // meters, by the end of their first class's first member
+  FinishHeap lone_ends_;              // classes that have their links to themselves
+  FinishHeap leaving_;                // flights that compete no more
+  std::vector<std::uint32_t> stale_;  // meters whose first end must be computed again
+  std::vector<bool> is_stale_;        // by meter
+  MaxMin::Changes changes_;
   std::vector<MaxMin::Load> scratch_;
   std::vector<LinkUse> use_;  // by link
   UseLog log_;                // off unless asked for

@@ -7,17 +7,25 @@
 namespace orrery::network {
 namespace {
 
-// The whole is solved when the disturbed set holds more than this part of all loads.
-constexpr std::size_t kFullPart = 10;
-constexpr std::size_t kAhead = 16;    // members that a loop over them fetches ahead
-constexpr std::size_t kSmall = 1024;  // loads below which that is not worth a thought
+// A filling asks a link that is nobody's bottleneck for its level only where the set could fill it
+// by using so much more, as a part of what it did.
+constexpr std::int64_t kGrowth = 8;
+constexpr double kSurely = 1 + 1e-9;  // more than the rounding of doubles
+// A solve that has not settled after so many rounds takes everything.
+constexpr int kManyRounds = 8;
+constexpr std::size_t kFirstSlots = 64;
 
 }  // namespace
 
 void MaxMin::Setup(std::span<const std::int64_t> capacity_Bps) {
+  const bool always_full = always_full_;
   *this = MaxMin();
+  always_full_ = always_full;
   links_.resize(capacity_Bps.size());
-  rooms_.resize(capacity_Bps.size());
+  columns_.resize(capacity_Bps.size());
+  bottlenecks_.resize(capacity_Bps.size() + 1);
+  slots_.assign(kFirstSlots, kNone);
+  newcomer_slots_.assign(capacity_Bps.size(), kNone);
   for (std::size_t l = 0; l < links_.size(); ++l) {
     ORRERY_CHECK(capacity_Bps[l] > 0 && capacity_Bps[l] <= kMaxCapacity_Bps,
                  "a link's capacity is above 0 and at most 2^44 byte/s");
@@ -29,68 +37,179 @@ std::uint32_t MaxMin::AddClass(std::span<const Load> loads, std::uint32_t weight
                                std::int64_t cap_Bps) {
   ORRERY_CHECK(!loads.empty() && weight > 0, "a flow has links and a weight");
   ORRERY_CHECK(cap_Bps == 0 || cap_Bps >= weight, "a cap is at least the weight");
+  const auto id = static_cast<std::uint32_t>(classes_.size());
   Class c;
   c.first = static_cast<std::uint32_t>(loads_.size());
   c.count = static_cast<std::uint32_t>(loads.size());
   c.weight = weight;
   c.cap_Bps = cap_Bps;
+  if (cap_Bps > 0) {
+    c.cap = static_cast<std::uint32_t>(bottlenecks_.size());
+    bottlenecks_.emplace_back();
+    cap_class_.push_back(id);
+  }
   for (const Load& load : loads) {
     ORRERY_CHECK(load.link < links_.size() && load.share > 0, "a load names a link and a share");
   }
   loads_.insert(loads_.end(), loads.begin(), loads.end());
-  place_.resize(loads_.size(), kNone);
+  places_.resize(loads_.size(), {kNone, kNone, kNone, id});
   classes_.push_back(c);
-  return static_cast<std::uint32_t>(classes_.size() - 1);
+  return id;
 }
 
-void MaxMin::Touch(std::uint32_t link) {
-  if (links_[link].dirty) return;
-  links_[link].dirty = true;
-  dirty_links_.push_back(link);
+std::size_t MaxMin::HomeOf(std::uint32_t bottleneck, std::uint32_t link) const {
+  const std::uint64_t key = std::uint64_t{bottleneck} << 32 | link;
+  std::uint64_t mixed = key * 0x9E3779B97F4A7C15u;
+  mixed = (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93u;
+  return static_cast<std::size_t>(mixed >> 32) & (slots_.size() - 1);
 }
 
-// Enters the class into the lists of its links.
-void MaxMin::Attach(std::uint32_t id) {
-  const Class& c = classes_[id];
-  for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
-    std::vector<Member>& members = links_[loads_[at].link].members;
-    place_[at] = static_cast<std::uint32_t>(members.size());
-    members.push_back({id, at});
+// Where the number of the cell stands, or would.
+std::uint32_t* MaxMin::SlotOf(std::uint32_t bottleneck, std::uint32_t link) {
+  if (bottleneck == newcomers()) return &newcomer_slots_[link];
+  std::size_t slot = HomeOf(bottleneck, link);
+  for (; slots_[slot] != kNone; slot = (slot + 1) & (slots_.size() - 1)) {
+    const Cell& cell = cells_[slots_[slot]];
+    if (cell.bottleneck == bottleneck && cell.link == link) break;
   }
-  active_loads_ += c.count;
+  return &slots_[slot];
 }
 
-void MaxMin::Detach(std::uint32_t id) {
-  Class& c = classes_[id];
-  for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
-    std::vector<Member>& members = links_[loads_[at].link].members;
-    members[place_[at]] = members.back();
-    place_[members[place_[at]].load] = place_[at];
-    members.pop_back();
+// Made if there is none.
+std::uint32_t MaxMin::FindCell(std::uint32_t bottleneck, std::uint32_t link) {
+  std::uint32_t* slot = SlotOf(bottleneck, link);
+  if (*slot != kNone) return *slot;
+  std::uint32_t id = 0;
+  if (free_cells_.empty()) {
+    id = static_cast<std::uint32_t>(cells_.size());
+    cells_.emplace_back();
+  } else {
+    id = free_cells_.back();
+    free_cells_.pop_back();
   }
-  active_loads_ -= c.count;
-  if (c.bottleneck < kCap) --links_[c.bottleneck].bottlenecked;
-  c.bottleneck = kNone;
-  c.level = 0;
+  std::vector<RowEntry>& row = bottlenecks_[bottleneck].row;
+  std::vector<ColumnEntry>& column = columns_[link];
+  cells_[id] = {bottleneck, link, static_cast<std::uint32_t>(row.size()),
+                static_cast<std::uint32_t>(column.size()), kNone};
+  row.push_back({0, link, id});
+  column.push_back({bottleneck, id});
+  if (bottleneck == link) links_[link].holds = true;
+  *slot = id;
+  if (bottleneck != newcomers() && ++used_slots_ * 2 > slots_.size()) GrowSlots();
+  return id;
+}
+
+void MaxMin::GrowSlots() {
+  std::vector<std::uint32_t> old(slots_.size() * 2, kNone);
+  old.swap(slots_);
+  for (const std::uint32_t id : old) {
+    if (id == kNone) continue;
+    std::size_t slot = HomeOf(cells_[id].bottleneck, cells_[id].link);
+    while (slots_[slot] != kNone) slot = (slot + 1) & (slots_.size() - 1);
+    slots_[slot] = id;
+  }
+}
+
+// Closes the gap: whoever could not have its own slot because of this one moves up.
+void MaxMin::EraseSlot(const Cell& cell) {
+  if (cell.bottleneck == newcomers()) {
+    newcomer_slots_[cell.link] = kNone;
+    return;
+  }
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t gap = HomeOf(cell.bottleneck, cell.link);
+  while (&cells_[slots_[gap]] != &cell) gap = (gap + 1) & mask;
+  for (std::size_t at = (gap + 1) & mask; slots_[at] != kNone; at = (at + 1) & mask) {
+    const Cell& other = cells_[slots_[at]];
+    const std::size_t home = HomeOf(other.bottleneck, other.link);
+    if (((at - home) & mask) < ((at - gap) & mask)) continue;
+    slots_[gap] = slots_[at];
+    gap = at;
+  }
+  slots_[gap] = kNone;
+  --used_slots_;
+}
+
+// The load's class is held back by `bottleneck` from now on.
+void MaxMin::Enter(std::uint32_t at, std::uint32_t bottleneck, std::int64_t weight) {
+  const std::uint32_t id = FindCell(bottleneck, loads_[at].link);
+  Cell& cell = cells_[id];
+  EntryOf(cell).weight += weight;
+  Place& place = places_[at];
+  place.cell = id;
+  place.before = kNone;
+  place.after = cell.head;
+  if (cell.head != kNone) places_[cell.head].before = at;
+  cell.head = at;
+}
+
+void MaxMin::Withdraw(std::uint32_t at, std::int64_t weight) {
+  const Place& place = places_[at];
+  Cell& cell = cells_[place.cell];
+  EntryOf(cell).weight -= weight;
+  if (place.after != kNone) places_[place.after].before = place.before;
+  if (place.before != kNone) {
+    places_[place.before].after = place.after;
+    return;
+  }
+  cell.head = place.after;
+  if (cell.head != kNone) return;
+  EraseSlot(cell);
+  std::vector<RowEntry>& row = bottlenecks_[cell.bottleneck].row;
+  row[cell.in_row] = row.back();
+  cells_[row.back().cell].in_row = cell.in_row;
+  row.pop_back();
+  std::vector<ColumnEntry>& column = columns_[cell.link];
+  column[cell.in_column] = column.back();
+  cells_[column.back().cell].in_column = cell.in_column;
+  column.pop_back();
+  if (cell.bottleneck == cell.link) links_[cell.link].holds = false;
+  free_cells_.push_back(place.cell);
+}
+
+void MaxMin::Touch(std::uint32_t bottleneck) {
+  if (bottlenecks_[bottleneck].dirty) return;
+  bottlenecks_[bottleneck].dirty = true;
+  dirty_.push_back(bottleneck);
 }
 
 void MaxMin::AddMembers(std::uint32_t id, std::int32_t count) {
   Class& c = classes_[id];
-  if (c.members == 0) Attach(id);
+  if (count == 0) return;
   ORRERY_CHECK(std::int64_t{c.members} + count >= 0, "no more leave than are there");
+  const bool comes = c.members == 0;
+  const std::int64_t heft = c.heft();
   c.members = static_cast<std::uint32_t>(std::int64_t{c.members} + count);
+  if (comes) {
+    came_.push_back(id);
+    c.bottleneck = newcomers();
+  }
+  const std::int64_t level = bottlenecks_[c.bottleneck].level;
   for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
     const std::int64_t weight = std::int64_t{count} * c.weight * loads_[at].share;
     Link& link = links_[loads_[at].link];
     link.weight += weight;
-    link.used += weight * c.level;
+    link.used += weight * level;
     Touch(loads_[at].link);
+    if (comes) {
+      Enter(at, c.bottleneck, weight);
+    } else if (c.members == 0) {
+      Withdraw(at, heft * loads_[at].share);
+    } else {
+      EntryOf(cells_[places_[at].cell]).weight += weight;
+    }
   }
-  if (c.members == 0) Detach(id);
-  if (!c.dirty) {
-    c.dirty = true;
-    dirty_classes_.push_back(id);
+  if (!IsLink(c.bottleneck) && c.bottleneck != newcomers()) Touch(c.bottleneck);
+  if (c.members == 0) SetBottleneck(id, kNone);
+}
+
+void MaxMin::SetBottleneck(std::uint32_t id, std::uint32_t bottleneck) {
+  Class& c = classes_[id];
+  if (c.cap != kNone) {
+    if (c.bottleneck < newcomers()) --bottlenecks_[c.bottleneck].capped;
+    if (bottleneck < newcomers()) ++bottlenecks_[bottleneck].capped;
   }
+  c.bottleneck = bottleneck;
 }
 
 void MaxMin::SetCapacity(std::uint32_t link, std::int64_t capacity_Bps) {
@@ -98,150 +217,117 @@ void MaxMin::SetCapacity(std::uint32_t link, std::int64_t capacity_Bps) {
                "a link's capacity is not negative and at most 2^44 byte/s");
   links_[link].capacity = capacity_Bps * kWhole * kFine;
   // Any of its flows may be disturbed, whatever their bottleneck.
-  for (const Member& m : links_[link].members) {
-    Class& c = classes_[m.id];
-    if (c.dirty) continue;
-    c.dirty = true;
-    dirty_classes_.push_back(m.id);
-  }
+  for (const ColumnEntry& entry : columns_[link]) Touch(entry.bottleneck);
   Touch(link);
 }
 
-// Puts the class into the disturbed set and takes what it uses off its links.
-void MaxMin::Join(std::uint32_t id) {
-  Class& c = classes_[id];
-  if (c.joined == epoch_) return;
-  c.joined = epoch_;
-  c.next = c.level;  // until filled
-  c.next_bottleneck = kNone;
-  set_.push_back(id);
-  set_loads_ += c.count;
-  const std::int64_t heft = c.heft();
-  for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
-    Link& link = links_[loads_[at].link];
+// A filling asks the link for its level.
+void MaxMin::Ask(std::uint32_t link) {
+  grew_ |= !links_[link].asked;
+  links_[link].asked = true;
+}
+
+// The bottleneck's classes join the disturbed set: what they use comes off their links.
+void MaxMin::Join(std::uint32_t bottleneck) {
+  Bottleneck& b = bottlenecks_[bottleneck];
+  if (b.joined == epoch_) return;
+  b.joined = epoch_;
+  b.next = b.level;  // until filled
+  b.frozen = false;
+  grew_ = true;
+  set_.push_back(bottleneck);
+  counters_.cells += b.row.size();
+  for (const RowEntry& entry : b.row) {
+    Link& link = links_[entry.link];
     if (link.epoch != epoch_) {
       link.epoch = epoch_;
       link.fixed = link.used;
       link.open = 0;
-      link.leaving = 0;
-      set_links_.push_back(loads_[at].link);
+      link.asked = false;
+      set_links_.push_back(entry.link);
     }
-    const std::int64_t weight = heft * loads_[at].share;
-    link.fixed -= weight * c.level;
-    link.open += weight;
+    link.fixed -= entry.weight * b.level;
+    link.open += entry.weight;
+    if (bottleneck == newcomers()) link.asked = true;
   }
-  if (c.bottleneck < kCap) ++links_[c.bottleneck].leaving;
+  if (IsLink(bottleneck) && links_[bottleneck].epoch == epoch_) links_[bottleneck].asked = true;
 }
 
 // Everything joins: nothing outside the set uses a link.
 void MaxMin::JoinAll() {
-  set_.clear();
-  set_links_.clear();
-  for (std::uint32_t id = 0; id < classes_.size(); ++id) {
-    Class& c = classes_[id];
-    if (c.members == 0) continue;
-    c.joined = epoch_;
-    c.next_bottleneck = kNone;
-    set_.push_back(id);
+  for (std::uint32_t b = 0; b < bottlenecks_.size(); ++b) {
+    if (!bottlenecks_[b].row.empty()) Join(b);
   }
-  for (std::uint32_t l = 0; l < links_.size(); ++l) {
-    Link& link = links_[l];
-    if (link.weight == 0) continue;
-    link.fixed = 0;
-    link.open = link.weight;
-    set_links_.push_back(l);
-  }
+  for (const std::uint32_t l : set_links_) Ask(l);
 }
 
+// True if nobody else is on the links of the class.
 bool MaxMin::Lone(const Class& c) const {
   for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
-    if (links_[loads_[at].link].members.size() > 1) return false;
+    if (links_[loads_[at].link].weight != c.heft() * loads_[at].share) return false;
   }
   return true;
 }
 
-// The rule for a class that has all of its links to itself.
-void MaxMin::SetLone(std::uint32_t id, std::vector<std::uint32_t>* changed) {
-  Class& c = classes_[id];
-  c.lone = epoch_;
-  std::int64_t level =
-      c.cap_Bps > 0 ? c.cap_Bps * kFine / c.weight : kMaxCapacity_Bps * kWhole * kFine;
-  std::uint32_t bottleneck = kCap;
+// The class has the least level that its links and its cap give it.
+void MaxMin::SetLone(std::uint32_t id, Changes* changes) {
+  const Class& c = classes_[id];
+  std::int64_t level = c.cap == kNone ? -1 : c.cap_level();
+  std::uint32_t bottleneck = c.cap;
   for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
-    const Link& link = links_[loads_[at].link];
-    const std::int64_t here = link.capacity / link.weight;
-    if (here >= level) continue;
+    const std::int64_t weight = c.heft() * loads_[at].share;
+    const std::int64_t here = links_[loads_[at].link].capacity / weight;
+    if (level >= 0 && here >= level) continue;
     level = here;
     bottleneck = loads_[at].link;
   }
   for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
-    Link& link = links_[loads_[at].link];
-    link.used = link.weight * level;
-    link.bottlenecked = loads_[at].link == bottleneck ? 1 : 0;
+    const std::int64_t weight = c.heft() * loads_[at].share;
+    Withdraw(at, weight);
+    Enter(at, bottleneck, weight);
+    links_[loads_[at].link].used = weight * level;
+    bottlenecks_[loads_[at].link].dirty = false;
   }
-  c.bottleneck = bottleneck;
+  SetBottleneck(id, bottleneck);
   ++counters_.lone;
-  if (c.level == level) return;
-  c.level = level;
+  changes->moved.push_back(id);
+  Bottleneck& b = bottlenecks_[bottleneck];
+  if (b.level == level) return;
+  b.level = level;
   ++counters_.changed;
-  changed->push_back(id);
+  changes->bottlenecks.push_back(bottleneck);
 }
 
 // The first disturbed set.
-void MaxMin::Begin(std::vector<std::uint32_t>* changed) {
+void MaxMin::Begin(Changes* changes) {
   ++epoch_;
   set_.clear();
   set_links_.clear();
-  set_loads_ = 0;
-  for (const std::uint32_t id : dirty_classes_) {
-    Class& c = classes_[id];
-    c.dirty = false;
-    if (c.members == 0) continue;
-    if (!always_full_ && Lone(c)) {
-      SetLone(id, changed);
-    } else {
-      Join(id);
-    }
+  moved_.clear();
+  for (const std::uint32_t id : came_) {
+    if (classes_[id].bottleneck != newcomers() || always_full_ || !Lone(classes_[id])) continue;
+    SetLone(id, changes);
   }
-  for (const std::uint32_t l : dirty_links_) {
-    Link& link = links_[l];
-    link.dirty = false;
-    if (link.bottlenecked == 0) continue;
-    for (std::size_t i = 0; i < link.members.size(); ++i) {
-      FetchAhead(link.members, i);
-      const Class& c = classes_[link.members[i].id];
-      if (c.bottleneck == l && c.lone != epoch_) Join(link.members[i].id);
-    }
+  Join(newcomers());
+  for (const std::uint32_t b : dirty_) {
+    if (bottlenecks_[b].dirty && !bottlenecks_[b].row.empty()) Join(b);
+    bottlenecks_[b].dirty = false;
   }
-  dirty_classes_.clear();
-  dirty_links_.clear();
+  dirty_.clear();
 }
 
-void MaxMin::Solve(std::vector<std::uint32_t>* changed) {
+void MaxMin::Solve(Changes* changes) {
   if (!dirty()) return;
-  Begin(changed);
+  Begin(changes);
   ++counters_.solves;
-  if (set_.empty()) return;
-  bool full = false;
-  do {
-    if (always_full_ || (set_loads_ > kSmall && set_loads_ * kFullPart > active_loads_)) {
-      JoinAll();
-      full = true;
-    }
+  for (int round = 1;; ++round) {
+    if (always_full_ || round == kManyRounds) JoinAll();
     ++counters_.rounds;
-    Fill();
-  } while (!full && !Check());
-  counters_.full += full ? 1 : 0;
-  counters_.classes += set_.size();
-  Apply(changed);
-}
-
-// Classes and loads of a link's members lie all over memory: those of the next few are fetched
-// ahead.
-void MaxMin::FetchAhead(const std::vector<Member>& members, std::size_t at) const {
-  if (at + kAhead >= members.size()) return;
-  __builtin_prefetch(&classes_[members[at + kAhead].id]);
-  __builtin_prefetch(&loads_[members[at + kAhead].load]);
+    BeginFill();
+    if (Fill() && Check()) break;
+  }
+  came_.clear();
+  Apply(changes);
 }
 
 void MaxMin::PopTop() {
@@ -268,18 +354,18 @@ bool MaxMin::TopLevel(std::int64_t* level) {
   stage_.clear();
   while (!heap_.empty() && (stage_.empty() || heap_.front().level <= *level)) {
     const Key key = heap_.front();
-    if (key.id < links_.size()) {
-      const Room& room = rooms_[key.id];
-      if (room.unfrozen == 0) {
+    if (IsLink(key.id)) {
+      const Link& link = links_[key.id];
+      if (link.unfrozen == 0) {
         PopTop();
         continue;
       }
-      const std::int64_t now = room.residual / room.unfrozen;
+      const std::int64_t now = link.residual / link.unfrozen;
       if (now > key.level) {
         SinkTop({now, key.id});
         continue;
       }
-    } else if (classes_[key.id - links_.size()].frozen) {
+    } else if (bottlenecks_[ClassOfCap(key.id).bottleneck].frozen) {
       PopTop();
       continue;
     }
@@ -290,113 +376,213 @@ bool MaxMin::TopLevel(std::int64_t* level) {
   return !stage_.empty();
 }
 
-void MaxMin::Freeze(std::uint32_t id, std::int64_t level, std::uint32_t bottleneck) {
-  Class& c = classes_[id];
-  c.frozen = true;
-  c.next = level;
-  c.next_bottleneck = bottleneck;
-  const std::int64_t heft = c.heft();
-  for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
-    Room& room = rooms_[loads_[at].link];
-    const std::int64_t weight = heft * loads_[at].share;
-    room.unfrozen -= weight;
-    room.residual -= weight * level;
+// All classes of the bottleneck have their level.
+void MaxMin::FreezeRow(std::uint32_t bottleneck, std::int64_t level) {
+  Bottleneck& b = bottlenecks_[bottleneck];
+  b.frozen = true;
+  b.next = level;
+  if (!b.row.empty()) --unfrozen_rows_;
+  for (const RowEntry& entry : b.row) {
+    Link& link = links_[entry.link];
+    link.unfrozen -= entry.weight;
+    link.residual -= entry.weight * level;
   }
 }
 
-// The rule for the disturbed set, on what the others leave.
-void MaxMin::Fill() {
+// The class has its level, by another bottleneck than before.
+void MaxMin::Move(std::uint32_t id, std::uint32_t bottleneck, std::int64_t level) {
+  Class& c = classes_[id];
+  if (c.moved != epoch_) {
+    c.moved = epoch_;
+    c.was = c.bottleneck;
+    moved_.push_back(id);
+  }
+  const std::int64_t heft = c.heft();
+  for (std::uint32_t at = c.first; at < c.first + c.count; ++at) {
+    const std::int64_t weight = heft * loads_[at].share;
+    Withdraw(at, weight);
+    Enter(at, bottleneck, weight);
+    Link& link = links_[loads_[at].link];
+    link.unfrozen -= weight;
+    link.residual -= weight * level;
+  }
+  if (bottlenecks_[c.bottleneck].row.empty()) --unfrozen_rows_;
+  SetBottleneck(id, bottleneck);
+}
+
+// A bottleneck outside the set, about to freeze at `level`, joins, its classes unfrozen. False if
+// the filling has to begin again: its level is below, or its classes cross a link that has frozen.
+// Otherwise all is as if it had been in the set from the start: with it each link's level lies
+// between what it was and the bottleneck's, so that no link would have frozen before.
+bool MaxMin::JoinLate(std::uint32_t bottleneck, std::int64_t level) {
+  const Bottleneck& b = bottlenecks_[bottleneck];
+  const std::size_t before = set_links_.size();
+  std::size_t heaped = heap_.size();
+  const auto its_level = static_cast<double>(b.level);
+  bool sound = b.level >= level;
+  for (const RowEntry& entry : b.row) {
+    Link& link = links_[entry.link];
+    if (link.epoch != epoch_) continue;
+    // Its key in the heap may be too high from now on only if it was above the bottleneck's level.
+    if (link.asked && static_cast<double>(link.residual) * kSurely >=
+                          its_level * static_cast<double>(link.unfrozen)) {
+      heap_.push_back({b.level, entry.link});
+    }
+    link.residual += entry.weight * b.level;
+    link.unfrozen += entry.weight;
+    sound &= !link.froze;
+  }
+  Join(bottleneck);
+  ++unfrozen_rows_;
+  for (std::size_t i = before; i < set_links_.size(); ++i) Open(set_links_[i]);
+  PushCaps(bottleneck);
+  while (heaped < heap_.size()) {
+    ++heaped;
+    std::push_heap(heap_.begin(), heap_.begin() + static_cast<std::ptrdiff_t>(heaped));
+  }
+  return sound;
+}
+
+// The links and caps of stage_ freeze what is unfrozen on them. False if the filling has to begin
+// again.
+bool MaxMin::FreezeStage(std::int64_t level) {
+  bool late = false;
+  for (const std::uint32_t id : stage_) {
+    if (InSet(id) || bottlenecks_[id].row.empty()) continue;
+    if (!JoinLate(id, level)) return false;
+    late = true;
+  }
+  if (late) {
+    for (const std::uint32_t id : stage_) Push({level, id});
+    return true;
+  }
+  for (const std::uint32_t id : stage_) {
+    Join(id);
+    if (!bottlenecks_[id].frozen) FreezeRow(id, level);
+    if (IsLink(id)) links_[id].froze = true;
+  }
+  for (const std::uint32_t id : stage_) {
+    if (!IsLink(id)) {
+      const std::uint32_t b = ClassOfCap(id).bottleneck;
+      if (!bottlenecks_[b].frozen) Move(cap_class_[id - links_.size() - 1], id, level);
+      continue;
+    }
+    scratch_.clear();
+    for (const ColumnEntry& entry : columns_[id]) {
+      if (!InSet(entry.bottleneck) || bottlenecks_[entry.bottleneck].frozen) continue;
+      for (std::uint32_t at = cells_[entry.cell].head; at != kNone; at = places_[at].after) {
+        scratch_.push_back(places_[at].owner);
+      }
+    }
+    for (const std::uint32_t c : scratch_) Move(c, id, level);
+  }
+  return true;
+}
+
+// The filling begins on the link.
+void MaxMin::Open(std::uint32_t number) {
+  Link& link = links_[number];
+  link.residual = link.capacity - link.fixed;
+  link.unfrozen = link.open;
+  link.froze = false;
+  link.asked |= link.capacity - link.used < (link.used - link.fixed) / kGrowth;
+  if (link.asked && link.open > 0) heap_.push_back({link.residual / link.open, number});
+}
+
+// Caps of the bottleneck's classes may freeze them.
+void MaxMin::PushCaps(std::uint32_t bottleneck) {
+  const Bottleneck& b = bottlenecks_[bottleneck];
+  if (bottleneck > newcomers()) {
+    if (!b.row.empty()) heap_.push_back({ClassOfCap(bottleneck).cap_level(), bottleneck});
+  } else if (b.capped > 0) {
+    const std::uint32_t cell = FindCell(bottleneck, bottleneck);
+    for (std::uint32_t at = cells_[cell].head; at != kNone; at = places_[at].after) {
+      const Class& c = classes_[places_[at].owner];
+      if (c.cap != kNone) heap_.push_back({c.cap_level(), c.cap});
+    }
+  }
+}
+
+void MaxMin::Push(Key key) {
+  heap_.push_back(key);
+  std::push_heap(heap_.begin(), heap_.end());
+}
+
+void MaxMin::BeginFill() {
   heap_.clear();
-  for (const std::uint32_t l : set_links_) {
-    Link& link = links_[l];
-    rooms_[l] = {link.capacity - link.fixed, link.open};
-    link.froze = false;
-    heap_.push_back({rooms_[l].residual / link.open, l});
+  unfrozen_rows_ = 0;
+  for (const std::uint32_t l : set_links_) Open(l);
+  for (const std::uint32_t id : came_) {
+    const Class& c = classes_[id];
+    if (c.bottleneck == newcomers() && c.cap != kNone) heap_.push_back({c.cap_level(), c.cap});
   }
   for (const std::uint32_t id : set_) {
-    Class& c = classes_[id];
-    c.frozen = false;
-    if (c.cap_Bps > 0) {
-      heap_.push_back(
-          {c.cap_Bps * kFine / c.weight, static_cast<std::uint32_t>(links_.size()) + id});
-    }
+    bottlenecks_[id].frozen = false;
+    if (!bottlenecks_[id].row.empty()) ++unfrozen_rows_;
+    PushCaps(id);
   }
   std::make_heap(heap_.begin(), heap_.end());
+}
+
+// The rule for the disturbed set, on what the others leave. False if the set turned out too small.
+bool MaxMin::Fill() {
   std::int64_t level = 0;
-  while (TopLevel(&level)) {
-    for (const std::uint32_t id : stage_) {
-      if (id >= links_.size()) {
-        const auto number = static_cast<std::uint32_t>(id - links_.size());
-        if (!classes_[number].frozen) Freeze(number, level, kCap);
-        continue;
-      }
-      links_[id].froze = true;
-      const std::vector<Member>& members = links_[id].members;
-      for (std::size_t i = 0; i < members.size(); ++i) {
-        FetchAhead(members, i);
-        const Class& c = classes_[members[i].id];
-        if (c.joined == epoch_ && !c.frozen) Freeze(members[i].id, level, id);
-      }
-    }
+  while (unfrozen_rows_ > 0 && TopLevel(&level)) {
+    if (!FreezeStage(level)) return false;
   }
+  return true;
 }
 
 // Conditions (1) and (2) on every link of the set. Who fails them joins; true if nobody did.
 bool MaxMin::Check() {
-  const std::size_t before = set_.size();
+  grew_ = false;
   const std::size_t links = set_links_.size();
-  for (std::size_t i = 0; i < links; ++i) {
-    const std::uint32_t number = set_links_[i];
-    CheckLink(links_[number], number);
-  }
-  return set_.size() == before;
+  for (std::size_t i = 0; i < links; ++i) CheckLink(set_links_[i]);
+  return !grew_;
 }
 
-void MaxMin::CheckLink(Link& link, std::uint32_t number) {
-  const std::int64_t slack = rooms_[number].residual;
-  const bool fixed_bottlenecked = link.bottlenecked > link.leaving;
-  if (!link.froze && !fixed_bottlenecked && slack >= link.weight) return;
-  std::int64_t highest = -1, second = -1, weight = 0;  // of the classes at the highest level
-  std::int64_t froze_at = -1;
-  for (std::size_t i = 0; i < link.members.size(); ++i) {
-    FetchAhead(link.members, i);
-    const Member m = link.members[i];
-    const Class& c = classes_[m.id];
-    const std::int64_t level = LevelNow(c);
+void MaxMin::CheckLink(std::uint32_t number) {
+  const Link& link = links_[number];
+  const std::int64_t slack = link.residual;
+  const bool fixed = link.holds && !InSet(number);
+  if (!link.froze && !fixed && slack >= link.weight) return;
+  std::int64_t highest = -1, second = -1;
+  for (const ColumnEntry& entry : columns_[number]) {
+    const std::int64_t level = LevelNow(entry.bottleneck);
     if (level > highest) {
       second = highest;
       highest = level;
-      weight = 0;
     } else if (level < highest && level > second) {
       second = level;
     }
-    if (level == highest) weight += c.heft() * loads_[m.load].share;
-    if (c.joined == epoch_ && c.next_bottleneck == number) froze_at = level;
   }
-  const bool saturated = slack < weight;
-  for (const Member& m : link.members) {
-    const Class& c = classes_[m.id];
-    if (c.joined == epoch_) continue;
-    // A flow of the set was held down here though others have more; or a bottleneck is none any
-    // more.
-    const bool above = froze_at >= 0 && c.level > froze_at;
-    const bool lost = c.bottleneck == number && (c.level < highest || !saturated);
-    if (above || lost) Join(m.id);
+  std::int64_t weight = 0;  // of the classes at the highest level
+  for (const ColumnEntry& entry : columns_[number]) {
+    if (LevelNow(entry.bottleneck) == highest) weight += EntryOf(cells_[entry.cell]).weight;
   }
+  // Classes of the set were held down here though others have more.
+  if (link.froze && link.holds && highest > bottlenecks_[number].next) {
+    for (const ColumnEntry& entry : columns_[number]) {
+      if (LevelNow(entry.bottleneck) > bottlenecks_[number].next) Join(entry.bottleneck);
+    }
+  }
+  // A bottleneck is none any more.
+  if (fixed && (bottlenecks_[number].level < highest || slack >= weight)) Join(number);
+  if (slack < 0) Ask(number);
   // (1) at the lower levels can fail only where they are within rounding of the highest.
   if (second >= 0 && slack < link.weight &&
       (highest - second - 1) < (link.weight - slack + weight - 1) / weight) {
-    CheckClose(link, slack);
+    CheckClose(number, slack);
   }
 }
 
 // Condition (1) level by level. Where it fails at v the link ought to have frozen there: all that
 // have v or more join.
-void MaxMin::CheckClose(const Link& link, std::int64_t slack) {
+void MaxMin::CheckClose(std::uint32_t number, std::int64_t slack) {
+  const Link& link = links_[number];
   close_.clear();
-  for (const Member& m : link.members) {
-    const Class& c = classes_[m.id];
-    close_.emplace_back(LevelNow(c), c.heft() * loads_[m.load].share);
+  for (const ColumnEntry& entry : columns_[number]) {
+    close_.emplace_back(LevelNow(entry.bottleneck), EntryOf(cells_[entry.cell]).weight);
   }
   std::sort(close_.begin(), close_.end(), [](const auto& a, const auto& b) { return a > b; });
   std::int64_t left = slack;  // C - S(v) - v·W(v), as v falls
@@ -413,24 +599,26 @@ void MaxMin::CheckClose(const Link& link, std::int64_t slack) {
     if (left > 2 * link.weight) break;  // lower levels have ever more room
   }
   if (fails_at < 0) return;
-  for (const Member& m : link.members) {
-    if (LevelNow(classes_[m.id]) >= fails_at) Join(m.id);
+  Ask(number);
+  for (const ColumnEntry& entry : columns_[number]) {
+    if (LevelNow(entry.bottleneck) >= fails_at) Join(entry.bottleneck);
   }
 }
 
-void MaxMin::Apply(std::vector<std::uint32_t>* changed) {
-  for (const std::uint32_t l : set_links_) links_[l].used = links_[l].capacity - rooms_[l].residual;
+void MaxMin::Apply(Changes* changes) {
+  counters_.disturbed += set_.size();
+  for (const std::uint32_t l : set_links_) links_[l].used = links_[l].capacity - links_[l].residual;
   for (const std::uint32_t id : set_) {
-    Class& c = classes_[id];
-    if (c.bottleneck != c.next_bottleneck) {
-      if (c.bottleneck < kCap) --links_[c.bottleneck].bottlenecked;
-      if (c.next_bottleneck < kCap) ++links_[c.next_bottleneck].bottlenecked;
-      c.bottleneck = c.next_bottleneck;
-    }
-    if (c.level == c.next) continue;
-    c.level = c.next;
+    Bottleneck& b = bottlenecks_[id];
+    if (b.level == b.next || id == newcomers()) continue;
+    b.level = b.next;
     ++counters_.changed;
-    changed->push_back(id);
+    changes->bottlenecks.push_back(id);
+  }
+  for (const std::uint32_t id : moved_) {
+    if (classes_[id].bottleneck == classes_[id].was) continue;
+    ++counters_.moved;
+    changes->moved.push_back(id);
   }
 }
 

@@ -18,12 +18,18 @@
 //   (2) every flow has its cap's level, or a link on which it has the highest level m and
 //       C - S(m) < (m + 1)·W(m): its bottleneck.
 // (Take two assignments and the flow with the lowest level at which they differ: on its bottleneck
-// in the one, (1) fails in the other.) So the solver is free in how it gets there: it keeps the
-// levels of all flows but a disturbed set fixed, fills the links for that set alone, and checks (1)
-// and (2) on the links where something changed; what fails them joins the set. It begins with the
-// flows that came, changed, or have their bottleneck on a link of one that came or went. Beyond a
-// tenth of all loads the set is everything. A class that came or changed and has all of its links
-// to itself has the least of their levels, and no set.
+// in the one, (1) fails in the other.) So the solver is free in how it gets there.
+//
+// All classes with one bottleneck have one level, and it is kept once: with the bottleneck,
+// together with a row that says how much weight these classes lay on each link. A change of a level
+// goes over a row, whatever the number of classes behind it; a class is looked at only when it
+// comes, goes or gets another bottleneck. A solve keeps the levels of all bottlenecks but a
+// disturbed set fixed, fills the links for that set alone, and checks (1) and (2) on the links that
+// the set crosses; what fails them joins the set. It begins with the classes that came, and the
+// bottlenecks on links where one came or went. Of the links that the set crosses and that are
+// nobody's bottleneck, a filling asks only those that look as if they could hold somebody back; the
+// check finds the others. A class that came and has all of its links to itself has the least of
+// their levels, and no set.
 //
 // Source: bottleneck conditions after Bertsekas and Gallager, Data Networks (1992), 6.5.2, in
 // integers; docs of the rule: DESIGN, "A network is a few calls".
@@ -37,9 +43,10 @@
 // Units. Capacities and caps in byte/s, at most kMaxCapacity; weights so that Σ w · share of a link
 // stays below 2^42. No floating point; no order of calls changes an outcome.
 //
-// Cost. A round is O(loads of the set · log of its links) plus the population of its frozen links;
-// rounds are few (bench/network_bench); what many flows cost is the cache lines of their classes,
-// which are fetched ahead. Memory: 64 bytes a class, 12 + 8 a load, 96 a link.
+// Cost. A round is O(cells of the set's rows + links of these · log): a cell is a bottleneck and a
+// link that its classes cross, and costs some nanoseconds; rounds are few (bench/network_bench). A
+// class that comes, goes or gets another bottleneck costs a look-up for each of its loads. Memory:
+// 40 bytes a class, 24 a load, some 60 a cell (no more than loads), 170 a link.
 #pragma once
 
 #include <cstdint>
@@ -71,15 +78,31 @@ class MaxMin {
   // 0: the link is down, its flows have level 0.
   void SetCapacity(std::uint32_t link, std::int64_t capacity_Bps);
 
-  bool dirty() const { return !dirty_classes_.empty() || !dirty_links_.empty(); }
-  // Brings levels up to date and appends the classes whose level changed; a class that came has had
-  // level 0.
-  void Solve(std::vector<std::uint32_t>* changed);
+  bool dirty() const { return !came_.empty() || !dirty_.empty(); }
+  // What a solve changed. Bottlenecks are numbered: a link's has the link's number, a class's own
+  // cap has one above.
+  struct Changes {
+    std::vector<std::uint32_t> bottlenecks;  // those with another level
+    std::vector<std::uint32_t> moved;        // classes with another bottleneck, or that came
+    void clear() {
+      bottlenecks.clear();
+      moved.clear();
+    }
+  };
+  // Brings levels up to date and appends what changed.
+  void Solve(Changes* changes);
   void set_always_full(bool value) { always_full_ = value; }
 
-  std::int64_t level(std::uint32_t id) const { return classes_[id].level; }
+  // kNone without members; above all others while it waits for the next solve.
+  std::uint32_t bottleneck(std::uint32_t id) const { return classes_[id].bottleneck; }
+  std::size_t bottlenecks() const { return bottlenecks_.size(); }
+  std::int64_t bottleneck_level(std::uint32_t b) const { return bottlenecks_[b].level; }
+  std::int64_t level(std::uint32_t id) const {
+    const std::uint32_t b = classes_[id].bottleneck;
+    return b == kNone ? 0 : bottlenecks_[b].level;
+  }
   std::int64_t rate(std::uint32_t id) const {  // in 256ths of a byte/s
-    return classes_[id].level * static_cast<std::int64_t>(classes_[id].weight);
+    return level(id) * static_cast<std::int64_t>(classes_[id].weight);
   }
   std::uint32_t members(std::uint32_t id) const { return classes_[id].members; }
   std::uint32_t weight(std::uint32_t id) const { return classes_[id].weight; }
@@ -91,92 +114,139 @@ class MaxMin {
 
   // How much work it was: exact counters for benches and tests.
   struct Counters {
-    std::uint64_t solves = 0, full = 0, rounds = 0;
-    std::uint64_t classes = 0;  // Σ over solves of the disturbed sets' sizes
-    std::uint64_t changed = 0;  // Σ over solves of levels changed
-    std::uint64_t lone = 0;     // Σ over solves of classes that met nobody
+    std::uint64_t solves = 0, rounds = 0;
+    std::uint64_t disturbed = 0;  // Σ over solves of the disturbed sets' bottlenecks
+    std::uint64_t cells = 0;      // Σ over solves of the cells of their rows
+    std::uint64_t changed = 0;    // Σ over solves of bottlenecks with another level
+    std::uint64_t moved = 0;      // Σ over solves of classes with another bottleneck
+    std::uint64_t lone = 0;       // Σ over solves of classes that met nobody
   };
   const Counters& counters() const { return counters_; }
 
  private:
-  static constexpr std::uint32_t kCap = 0xFFFFFFFEu;  // a bottleneck that is the flow's own cap
-
-  struct alignas(64) Class {  // a line of the cache: every member of a link is looked at
-    std::int64_t level = 0;
-    std::int64_t next = 0;  // level in the filling under way
+  struct Class {
     std::int64_t cap_Bps = 0;
     std::uint32_t first = 0, count = 0;  // in loads_
     std::uint32_t weight = 1, members = 0;
-    std::uint32_t bottleneck = kNone, next_bottleneck = kNone;
+    std::uint32_t bottleneck = kNone;
+    std::uint32_t was = kNone;  // its bottleneck before the solve under way
+    std::uint32_t moved = 0;    // epoch in which it got another one
+    std::uint32_t cap = kNone;  // the bottleneck that its cap is
+    std::int64_t heft() const { return std::int64_t{weight} * members; }
+    std::int64_t cap_level() const { return cap_Bps * kFine / weight; }
+  };
+  // The classes of one bottleneck that load one link.
+  struct Cell {
+    std::uint32_t bottleneck = 0, link = 0;
+    std::uint32_t in_row = 0, in_column = 0;
+    std::uint32_t head = kNone;  // first of its loads
+  };
+  // Where a load stands: in a cell's list.
+  struct Place {
+    std::uint32_t cell = kNone;
+    std::uint32_t before = kNone, after = kNone;
+    std::uint32_t owner = 0;  // class
+  };
+  struct RowEntry {
+    std::int64_t weight = 0;  // Σ share · weight · members
+    std::uint32_t link = 0, cell = 0;
+  };
+  struct ColumnEntry {
+    std::uint32_t bottleneck = 0, cell = 0;
+  };
+  struct Bottleneck {
+    std::int64_t level = 0;
+    std::int64_t next = 0;     // level in the filling under way
     std::uint32_t joined = 0;  // epoch in which it joined the disturbed set
-    std::uint32_t lone = 0;    // epoch in which it was found to have its links to itself
+    std::uint32_t capped = 0;  // of its classes, those with a cap that does not hold them back
     bool frozen = false;
     bool dirty = false;
-    std::int64_t heft() const { return std::int64_t{weight} * members; }
+    std::vector<RowEntry> row;
   };
-  struct Member {
-    std::uint32_t id = 0;    // class
-    std::uint32_t load = 0;  // in loads_
-  };
-  struct Link {
+  struct alignas(64) Link {     // a line of the cache: what a pass over a row goes to
     std::int64_t capacity = 0;  // all amounts in 2^-18 byte/s
     std::int64_t used = 0;
     std::int64_t weight = 0;  // Σ share · weight · members
-    // Of the filling under way.
-    std::int64_t fixed = 0;          // what classes outside the set use
-    std::int64_t open = 0;           // weight of the set on the link
-    std::uint32_t bottlenecked = 0;  // classes whose bottleneck it is
-    std::uint32_t leaving = 0;       // of them, in the set
+    // Of the solve under way.
+    std::int64_t fixed = 0;     // what classes outside the set use
+    std::int64_t open = 0;      // weight of the set on the link
+    std::int64_t residual = 0;  // of the filling: what nobody has
+    std::int64_t unfrozen = 0;  // of the filling: weight of who has no level yet
     std::uint32_t epoch = 0;
-    bool dirty = false;
+    bool holds = false;  // it is the bottleneck of a class
+    bool asked = false;  // the filling asks for its level
     bool froze = false;
-    std::vector<Member> members;
-  };
-  // Of a link in the filling under way; apart from it, since that is what a filling writes.
-  struct Room {
-    std::int64_t residual = 0, unfrozen = 0;
   };
   struct Key {
     std::int64_t level = 0;
-    std::uint32_t id = 0;  // link, or number of links + class for a cap
+    std::uint32_t id = 0;                                                            // bottleneck
     friend bool operator<(const Key& a, const Key& b) { return a.level > b.level; }  // least on top
   };
 
-  void Touch(std::uint32_t link);
-  void Attach(std::uint32_t id);
-  void Detach(std::uint32_t id);
-  void Join(std::uint32_t id);
+  // The cell of a bottleneck and a link by hash, open addressing; of newcomers by link.
+  std::uint32_t* SlotOf(std::uint32_t bottleneck, std::uint32_t link);
+  std::uint32_t FindCell(std::uint32_t bottleneck, std::uint32_t link);
+  std::size_t HomeOf(std::uint32_t bottleneck, std::uint32_t link) const;
+  void EraseSlot(const Cell& cell);
+  void GrowSlots();
+  void Enter(std::uint32_t at, std::uint32_t bottleneck, std::int64_t weight);
+  void Withdraw(std::uint32_t at, std::int64_t weight);
+  RowEntry& EntryOf(const Cell& cell) { return bottlenecks_[cell.bottleneck].row[cell.in_row]; }
+
+  bool IsLink(std::uint32_t bottleneck) const { return bottleneck < links_.size(); }
+  std::uint32_t newcomers() const { return static_cast<std::uint32_t>(links_.size()); }
+  Class& ClassOfCap(std::uint32_t b) { return classes_[cap_class_[b - links_.size() - 1]]; }
+  bool InSet(std::uint32_t b) const { return bottlenecks_[b].joined == epoch_; }
+  void Touch(std::uint32_t bottleneck);
+  void SetBottleneck(std::uint32_t id, std::uint32_t bottleneck);
+  void Join(std::uint32_t bottleneck);
   void JoinAll();
-  void Begin(std::vector<std::uint32_t>* changed);
+  void Ask(std::uint32_t link);
+  void Begin(Changes* changes);
   bool Lone(const Class& c) const;
-  void SetLone(std::uint32_t id, std::vector<std::uint32_t>* changed);
-  void Fill();
-  void FetchAhead(const std::vector<Member>& members, std::size_t at) const;
+  void SetLone(std::uint32_t id, Changes* changes);
+  void BeginFill();
+  void Open(std::uint32_t number);
+  void PushCaps(std::uint32_t bottleneck);
+  void Push(Key key);
+  bool Fill();
+  bool JoinLate(std::uint32_t bottleneck, std::int64_t level);
+  bool FreezeStage(std::int64_t level);
+  void FreezeRow(std::uint32_t bottleneck, std::int64_t level);
+  void Move(std::uint32_t id, std::uint32_t bottleneck, std::int64_t level);
   void PopTop();
   void SinkTop(Key key);
   bool TopLevel(std::int64_t* level);
-  void Freeze(std::uint32_t id, std::int64_t level, std::uint32_t bottleneck);
   bool Check();
-  void CheckLink(Link& link, std::uint32_t number);
-  void CheckClose(const Link& link, std::int64_t slack);
-  void Apply(std::vector<std::uint32_t>* changed);
-  std::int64_t LevelNow(const Class& c) const { return c.joined == epoch_ ? c.next : c.level; }
+  void CheckLink(std::uint32_t number);
+  void CheckClose(std::uint32_t number, std::int64_t slack);
+  void Apply(Changes* changes);
+  std::int64_t LevelNow(std::uint32_t b) const {
+    return InSet(b) ? bottlenecks_[b].next : bottlenecks_[b].level;
+  }
 
   std::vector<Link> links_;
-  std::vector<Room> rooms_;  // by link
+  std::vector<std::vector<ColumnEntry>> columns_;  // by link
+  std::vector<Bottleneck> bottlenecks_;  // of links, of who came and waits for a solve, of caps
+  std::vector<std::uint32_t> cap_class_;
   std::vector<Class> classes_;
   std::vector<Load> loads_;
-  std::vector<std::uint32_t> place_;  // by load: where it stands in its link's members
-  std::vector<std::uint32_t> dirty_classes_, dirty_links_;
-  std::size_t active_loads_ = 0;
+  std::vector<Place> places_;  // by load
+  std::vector<Cell> cells_;
+  std::vector<std::uint32_t> free_cells_;
+  std::vector<std::uint32_t> slots_;  // of the hash table: cells; a power of two, at most half full
+  std::vector<std::uint32_t> newcomer_slots_;  // by link
+  std::size_t used_slots_ = 0;
+  std::vector<std::uint32_t> dirty_, came_;  // bottlenecks; classes
   bool always_full_ = false;
 
   // Of the solve under way.
   std::uint32_t epoch_ = 0;
   std::vector<std::uint32_t> set_, set_links_;
-  std::size_t set_loads_ = 0;
+  std::size_t unfrozen_rows_ = 0;
+  bool grew_ = false;
   std::vector<Key> heap_;
-  std::vector<std::uint32_t> stage_;
+  std::vector<std::uint32_t> stage_, moved_, scratch_;
   std::vector<std::pair<std::int64_t, std::int64_t>> close_;  // levels and weights of one link
   Counters counters_;
 };

@@ -156,7 +156,7 @@ TEST(MaxMin, SharesOneLinkByWeight) {
   m.AddClass({&load, 1}, 2, 0);
   m.AddMembers(0, 1);
   m.AddMembers(1, 1);
-  std::vector<std::uint32_t> changed;
+  MaxMin::Changes changed;
   m.Solve(&changed);
   EXPECT_EQ(m.rate(0), 8533);
   EXPECT_EQ(m.rate(1), 17066);
@@ -173,7 +173,7 @@ TEST(MaxMin, LinksOfOneLevelFreezeTogether) {
   m.AddClass(a, 1, 0);
   m.AddClass({&b, 1}, 1, 0);
   m.AddMembers(0, 1);
-  std::vector<std::uint32_t> changed;
+  MaxMin::Changes changed;
   m.Solve(&changed);  // a alone: 170, by link 1
   EXPECT_EQ(m.level(0), 170);
   m.AddMembers(1, 1);
@@ -193,7 +193,7 @@ TEST(MaxMin, SharesOfLessThanAByte) {
   m.AddClass({both + 1, 1}, 1, 0);
   m.AddMembers(0, 4);
   m.AddMembers(1, 1);
-  std::vector<std::uint32_t> changed;
+  MaxMin::Changes changed;
   m.Solve(&changed);
   EXPECT_EQ(m.rate(0), 3 * kFine / 4);
   EXPECT_EQ(m.rate(1), 7 * kFine);
@@ -209,10 +209,36 @@ TEST(MaxMin, AFlowTwiceOnALinkTakesTwice) {
   m.AddClass({&once, 1}, 1, 0);
   m.AddMembers(0, 1);
   m.AddMembers(1, 1);
-  std::vector<std::uint32_t> changed;
+  MaxMin::Changes changed;
   m.Solve(&changed);
   EXPECT_EQ(m.rate(0), 30 * kFine);
   EXPECT_EQ(m.rate(1), 30 * kFine);
+}
+
+// A thousand flows share one link, each behind a link of its own. Another comes to the shared link:
+// all get a 1,001st of it, and nothing is looked at but that link's level and the class that came.
+TEST(MaxMin, ALevelChangesForAllClassesAtOnce) {
+  constexpr std::uint32_t kFlows = 1000;
+  const std::vector<std::int64_t> capacity(kFlows + 2, 50'000'000'000);
+  MaxMin m;
+  m.Setup(capacity);
+  for (std::uint32_t f = 0; f <= kFlows; ++f) {
+    const Load loads[] = {{0, kWhole}, {f + 1, kWhole}};
+    m.AddClass(loads, 1, 0);
+    if (f < kFlows) m.AddMembers(f, 1);
+  }
+  MaxMin::Changes changed;
+  m.Solve(&changed);
+  EXPECT_EQ(m.level(0), 50'000'000'000 * kFine / kFlows);
+  EXPECT_EQ(changed.moved.size(), kFlows);
+  changed.clear();
+  m.AddMembers(kFlows, 1);
+  m.Solve(&changed);
+  EXPECT_EQ(changed.bottlenecks, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(changed.moved, std::vector<std::uint32_t>{kFlows});
+  for (std::uint32_t f = 0; f <= kFlows; ++f) {
+    EXPECT_EQ(m.level(f), 50'000'000'000 * kFine / (kFlows + 1));
+  }
 }
 
 // 100,000 problems, each changed a dozen times: incremental, full and brute force agree exactly.
@@ -230,7 +256,7 @@ TEST(MaxMin, EqualsBruteForceOnRandomProblems) {
     }
     for (int step = 0; step < 12; ++step) {
       for (std::uint64_t c = 1 + rng.Below(3); c > 0; --c) Change(&rng, &n, &incremental, &full);
-      std::vector<std::uint32_t> changed;
+      MaxMin::Changes changed;
       incremental.Solve(&changed);
       full.Solve(&changed);
       ++solves;
@@ -261,7 +287,7 @@ TEST(MaxMin, IsWithinAByteALinkOfRealValues) {
       m.AddClass(n.flows[f].loads, 1, 0);
       m.AddMembers(f, 1);
     }
-    std::vector<std::uint32_t> changed;
+    MaxMin::Changes changed;
     m.Solve(&changed);
     const auto real = RealMaxMin(n.capacity_Bps, n.flows);
     const auto links = static_cast<double>(n.capacity_Bps.size());
@@ -302,7 +328,7 @@ TEST(MaxMin, IncrementalEqualsFullOnLargeNetworks) {
       a.AddClass(loads, 1, 0);
       b.AddClass(loads, 1, 0);
     }
-    std::vector<std::uint32_t> changed;
+    MaxMin::Changes changed;
     for (int step = 0; step < 800; ++step) {
       for (std::uint64_t c = step == 0 ? 1000 : 1 + rng.Below(2); c > 0; --c) {
         const auto f = static_cast<std::uint32_t>(rng.Below(kFlows));
