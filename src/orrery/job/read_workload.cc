@@ -547,9 +547,11 @@ Status CheckArithmetic(const cluster::DeviceSpec& device, const Plan& plan) {
                   fp8 ? "fp8 or bf16" : "bf16");
   }
   if (low != LowPrecision::kNone && device.fp8_flops <= 0) {
-    return refuse("fp8", "from Hopper on", "bf16");
+    return refuse("fp8", "from Ada and Hopper on", "bf16");
   }
-  if (plan.precision.type == workload::Precision::kBf16 && device.table == "v100") {
+  // Volta, and Turing, which is priced as Volta; so are TPUs, and they have it.
+  if (plan.precision.type == workload::Precision::kBf16 && device.arch == cluster::Arch::kVolta &&
+      !device.table.starts_with("tpu")) {
     return refuse("bf16", "from Ampere on", "fp16");
   }
   return {};
